@@ -57,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn keys_are_distinct_and_every_index_comes_up() {
+    fn keys_are_distinct_and_cover_every_index() {
         let mut next = shuffled(1 << 12);
         let keys: HashSet<_> = (0..1 << 12).map(|_| key(next())).collect();
         assert_eq!(keys.len(), 1 << 12);

@@ -1,4 +1,4 @@
-//! The command line: which commands there are.
+//! The commands and their arguments.
 
 use std::io::Write;
 
@@ -14,11 +14,12 @@ use crate::{
 
 /// Reads, writes, verifies and repairs SieveDB stores.
 ///
-/// Keys and values are text in which `\n`, `\t`, `\r`, `\\` and `\x41` (two hexadecimal digits)
-/// stand for bytes; they are printed in the same way.
+/// Keys and values are text with the escapes `\n`, `\t`, `\r`, `\\` and `\x41` (two hexadecimal
+/// digits), in arguments and in the output. `--hex` reads and prints hexadecimal digits instead.
 ///
-/// Exits with 0 on success; with 1 if the answer is no: the key is absent, the store has a problem,
-/// or a scan or repair is incomplete; with 2 if the command failed; with 130 after Ctrl-C.
+/// Exits with 0 on success. Exits with 1 if the key is absent, the store has problems, a scan or
+/// repair is incomplete, or a benchmark found a wrong result. Exits with 2 if the command failed,
+/// and with 130 after Ctrl-C.
 #[derive(Debug, Parser)]
 #[command(name = "sieve", version)]
 pub(crate) struct Args {
@@ -54,7 +55,7 @@ enum Bench {
 }
 
 impl Args {
-    /// Does what the command line says, and writes what there is to say to `out`.
+    /// Runs the command and writes its output to `out`.
     pub(crate) fn run(self, out: &mut dyn Write) -> Result<()> {
         match self.command {
             Command::Bench(Bench::Misses(args)) => args.run(out),
@@ -84,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_command_line_is_consistent() {
+    fn arguments_are_consistent() {
         Args::command().debug_assert();
     }
 }

@@ -7,61 +7,60 @@ use crate::{messages::store_message, text::counted};
 /// A result of this crate.
 pub(crate) type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Exit code after Ctrl-C: 128 and the number of the signal, as shells report it.
+/// Exit code after Ctrl-C: 128 plus the signal number, as shells report it.
 pub(crate) const EXIT_INTERRUPTED: u8 = 130;
 
 /// Why a command failed.
 #[derive(Debug)]
 pub(crate) enum Error {
-    /// The store refused.
+    /// An error of the engine.
     Store(sievedb::Error),
-    /// The store at `store` cannot be opened because of damage.
+    /// The store at `store` is damaged and cannot be opened.
     NotOpened { store: PathBuf, source: sievedb::Error },
-    /// A scan of the store at `store` met a damaged block after `printed` entries.
+    /// A scan of the store at `store` reached a damaged block after `printed` entries.
     ScanStopped { store: PathBuf, printed: u64, source: sievedb::Error },
-    /// The store at `store` has no keyspace `name`. The command may create one if `creates` is set.
+    /// The store at `store` has no keyspace `name`. `creates`: the command has a flag to create it.
     NoKeyspace { store: PathBuf, name: String, creates: bool },
-    /// `path` is a directory, and not a file of a store.
+    /// `path` is a directory, not a file of a store.
     Directory { path: PathBuf },
-    /// The operating system refused `op` on `path`, which is no file of a store.
+    /// The operating system refused `op` on `path`, which is not a file of a store.
     Io { op: &'static str, path: PathBuf, source: io::Error },
-    /// What the command says could not be written.
+    /// The output could not be written.
     Output(io::Error),
     /// Standard input could not be read.
     Input(io::Error),
-    /// The store at `path` writes no statistics for other processes.
+    /// The store at `path` has no file STATS.
     NoStatsFile { path: PathBuf },
-    /// The store at `path` was kept by an earlier run of the benchmark, which fills a new one.
+    /// A benchmark must create `path`, and it exists.
     Kept { path: PathBuf },
-    /// The keyspace `name` is dropped, and a later write failed.
+    /// The keyspace `name` was dropped, and a later write failed.
     AfterDrop { name: String, source: sievedb::Error },
-    /// A block that decides the answer cannot be read; the output says which.
+    /// A block that decides the answer cannot be read; the output names it.
     Unknown,
     /// The user interrupted the command after `done`.
     Interrupted { done: String },
-    /// `text` of the command line does not stand for a key or value.
+    /// The argument `text` is not a key or value.
     BadText { text: String, reason: &'static str },
-    /// The line `number` of the input, from 1, is no entry.
+    /// Line `number` of the input, from 1, is not an entry.
     BadLine { number: u64, reason: &'static str },
-    /// The store refused the entry of the line `number` of the input, from 1.
+    /// The store refused the entry of line `number` of the input, from 1.
     RefusedLine { number: u64, source: sievedb::Error },
-    /// A scan skipped so many damaged blocks, and so many keys of which only older values can be
-    /// read.
+    /// A scan skipped damaged blocks, and keys with only outdated values left.
     Skipped { skipped: u64, outdated: u64 },
-    /// The key is not there. Says nothing, as `grep` does.
+    /// The key is absent. Prints nothing, like `grep`.
     KeyNotFound,
-    /// A benchmark cannot work with so few keys.
+    /// A benchmark needs more keys.
     TooFewKeys { stored: u64, absent: u64, need: u64 },
-    /// Answers or counters were wrong; the report names them.
+    /// A benchmark found wrong answers or counters; the report lists them.
     Faults { count: usize },
     /// `verify` found problems; the output lists them.
     Problems { summary: String, advice: String },
-    /// `repair` could not read all; the output lists what.
+    /// `repair` lost data; the output lists it.
     Lost { count: usize },
 }
 
 impl Error {
-    /// What the process ends with: 1 if the answer is no, 2 if there is none.
+    /// Returns the exit code; see the crate's documentation.
     pub(crate) fn exit_code(&self) -> u8 {
         match self {
             Self::KeyNotFound
@@ -74,21 +73,22 @@ impl Error {
         }
     }
 
-    /// What can be done about it, where the message is not enough.
+    /// Returns what to do, unless the message says it.
     pub(crate) fn advice(&self) -> Option<String> {
         let text = match self {
             Self::Store(sievedb::Error::Locked { .. }) => {
-                "close it there, or wait until it is closed. `get`, `scan`, `explain`, `keyspaces`, \
-                 `stats`, `verify` and `repair` only read, and work while other processes read. \
-                 `dump` works at any time, and `stats` prints the file STATS of an open store"
+                "close it there first; `dump` reads files of an open store, and `stats` its file STATS; \
+                 read-only commands run beside each other"
                     .to_owned()
+            }
+            Self::Store(sievedb::Error::NoStore { .. }) => {
+                "check the path; `sieve put` and `sieve import` create a store".to_owned()
             }
             Self::Store(source) | Self::RefusedLine { source, .. }
                 if matches!(source, sievedb::Error::Corrupt { .. }) =>
             {
-                "`sieve verify STORE` lists all damage, `sieve scan STORE --skip-damaged` prints \
-                 what can be read, and `sieve repair STORE NEW` copies it into a new store; or \
-                 restore a backup"
+                "restore a backup, or copy what can be read into a new store with \
+                 `sieve repair STORE NEW`; `sieve verify STORE` lists all damage"
                     .to_owned()
             }
             Self::NotOpened { store, .. } => {
@@ -101,8 +101,8 @@ impl Error {
             Self::ScanStopped { store, .. } => {
                 let store = store.display();
                 format!(
-                    "`--skip-damaged` prints what can be read, and `sieve repair {store} NEW` copies \
-                     it into a new store; `sieve verify {store}` lists all damage"
+                    "add `--skip-damaged` to print what can be read, or copy it into a new store with \
+                     `sieve repair {store} NEW`; `sieve verify {store}` lists all damage"
                 )
             }
             Self::NoKeyspace { store, creates, .. } => {
@@ -112,8 +112,8 @@ impl Error {
             Self::Directory { path } => {
                 let path = path.display();
                 format!(
-                    "name a file in it, such as {path}/CURRENT; `sieve stats {path}` and \
-                     `sieve verify {path}` are about a whole store"
+                    "name a file in it, such as {path}/CURRENT; for the whole store, run \
+                     `sieve stats {path}` or `sieve verify {path}`"
                 )
             }
             Self::Problems { advice, .. } => advice.clone(),
@@ -125,7 +125,7 @@ impl Error {
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // `source()` tells the cause; a message that repeats it prints it twice.
+        // Leaves out the cause, which `source()` returns.
         match self {
             Self::Store(error) => f.write_str(&store_message(error)),
             Self::NotOpened { store, .. } => {
@@ -145,53 +145,56 @@ impl fmt::Display for Error {
             Self::Input(_) => write!(f, "cannot read standard input"),
             Self::NoStatsFile { path } => write!(
                 f,
-                "the store in {} has no file STATS: the program that has it open must set the \
-                 option stats_file_interval",
+                "the store in {} has no file STATS; set the option stats_file_interval in the \
+                 program that has it open",
                 path.display()
             ),
             Self::Kept { path } => write!(
                 f,
-                "cannot create {}: something is there, perhaps of an earlier run. Remove it, or \
-                 name another directory",
+                "{} already exists, perhaps from an earlier run; remove it, or use another \
+                 directory",
                 path.display()
             ),
             Self::AfterDrop { name, .. } => write!(
                 f,
-                "the keyspace {name:?} is dropped, but a later write failed; open the store again to remove \
-                 its files"
+                "the keyspace {name:?} is dropped, but a later write failed; reopen the store to \
+                 remove its files"
             ),
             Self::Unknown => write!(
                 f,
-                "the lookup failed at a block that cannot be read; run `sieve verify` to list all damage, then \
-                 copy what can be read with `sieve repair`"
+                "the lookup failed at a block that cannot be read; run `sieve verify` to list all \
+                 damage, then copy what can be read with `sieve repair`"
             ),
             Self::Interrupted { done } => write!(f, "interrupted: {done}"),
             Self::BadText { text, reason } => write!(f, "cannot read {text:?}: {reason}"),
             Self::BadLine { number, reason } => {
-                write!(f, "line {number} is no entry: {reason}. The lines before it are stored")
+                write!(f, "line {number} is not an entry: {reason}; all earlier lines are stored")
             }
             Self::RefusedLine { number, .. } => {
-                write!(f, "cannot store line {number}. The lines before it are stored")
+                write!(f, "cannot store line {number}; all earlier lines are stored")
             }
             Self::Skipped { skipped, outdated } => {
                 write!(f, "the output is incomplete: ")?;
                 let blocks = counted(*skipped, ["damaged block", "damaged blocks"]);
                 let keys = counted(*outdated, ["key", "keys"]);
-                let keys = format!("{keys} left out of which only older values can be read");
+                let keys = format!("{keys} whose newest value may be lost");
                 match (skipped, outdated) {
-                    (_, 0) => write!(f, "{blocks} skipped"),
-                    (0, _) => write!(f, "{keys}"),
-                    _ => write!(f, "{blocks} skipped, and {keys}"),
+                    (_, 0) => write!(f, "skipped {blocks}"),
+                    (0, _) => write!(f, "skipped {keys}"),
+                    _ => write!(f, "skipped {blocks} and {keys}"),
                 }
             }
-            Self::KeyNotFound => write!(f, "the key is not there"),
+            Self::KeyNotFound => write!(f, "the key is absent"),
             Self::TooFewKeys { stored, absent, need } => {
-                write!(f, "{stored} keys to store and {absent} absent ones: {need} of each needed")
+                write!(
+                    f,
+                    "too few keys: {stored} to store and {absent} absent; at least {need} of each are needed"
+                )
             }
             Self::Problems { summary, .. } => f.write_str(summary),
             Self::Lost { count } => write!(
                 f,
-                "{} could not be read, listed above; the new store holds the rest",
+                "{} could not be read, listed above; the new store has all other data",
                 counted(*count as u64, ["place", "places"])
             ),
             Self::Faults { count: 1 } => write!(f, "a result is wrong"),
@@ -221,7 +224,7 @@ impl From<sievedb::Error> for Error {
 }
 
 impl From<io::Error> for Error {
-    /// For the output, which every command writes to with `?`.
+    /// Converts an error of the output, which commands write with `?`.
     fn from(error: io::Error) -> Self {
         Self::Output(error)
     }

@@ -1,6 +1,6 @@
-//! Ctrl-C in commands that may take long.
+//! Ctrl-C in long commands.
 //!
-//! A command that has not called a function of this module ends at once, as every process does.
+//! By default the signal ends the process at once.
 
 use std::{
     io::{self, Write as _},
@@ -13,9 +13,9 @@ use std::{
 
 use crate::error::EXIT_INTERRUPTED;
 
-/// Exits with 130 on Ctrl-C, after it has printed on standard error what `done` returns.
+/// On Ctrl-C, prints the result of `done` on standard error and exits with 130.
 ///
-/// `done` runs on another thread, beside the command.
+/// `done` runs on another thread, concurrently with the command.
 pub(crate) fn exit_with(mut done: impl FnMut() -> String + Send + 'static) {
     handle(move || {
         let _ = writeln!(io::stderr(), "sieve: interrupted: {}", done());
@@ -23,12 +23,12 @@ pub(crate) fn exit_with(mut done: impl FnMut() -> String + Send + 'static) {
     });
 }
 
-/// Calls `on_interrupt` on another thread on Ctrl-C, for a command that it makes end.
+/// Calls `on_interrupt` on another thread on Ctrl-C; it must make the command end.
 pub(crate) fn call(on_interrupt: impl FnMut() + Send + 'static) {
     handle(on_interrupt);
 }
 
-/// Returns a flag that Ctrl-C sets, for a command that ends by itself when it sees it.
+/// Returns a flag that Ctrl-C sets, for a command that polls it.
 pub(crate) fn flag() -> Arc<AtomicBool> {
     let flag = Arc::new(AtomicBool::new(false));
     let set = Arc::clone(&flag);
@@ -37,6 +37,6 @@ pub(crate) fn flag() -> Arc<AtomicBool> {
 }
 
 fn handle(handler: impl FnMut() + Send + 'static) {
-    // Without a handler the signal ends the process, which is not worse than before.
+    // Without a handler the signal ends the process at once.
     let _ = ctrlc::set_handler(handler);
 }

@@ -1,13 +1,14 @@
 //! `sieve`: the command line of SieveDB.
 //!
-//! Ends as `grep` and `diff` do:
+//! Exit codes, as those of `grep` and `diff`:
 //!
-//! | code | meaning                                                                                   |
-//! |------|-------------------------------------------------------------------------------------------|
-//! | 0    | all went well                                                                             |
-//! | 1    | the answer is no: `get` found no key, `verify` a problem, `bench` a result that is wrong  |
-//! | 2    | there is no answer: something failed, or the command line makes no sense                  |
-//! | 130  | interrupted by Ctrl-C: a long command prints how far it came                              |
+//! | code | meaning                                                               |
+//! |------|-----------------------------------------------------------------------|
+//! | 0    | success                                                               |
+//! | 1    | `get`: absent key; `verify`: problems; `scan`, `repair`: data skipped |
+//! |      | or lost; `bench`: wrong result                                        |
+//! | 2    | the command failed, or its arguments are invalid                      |
+//! | 130  | interrupted by Ctrl-C; a long command prints its progress             |
 
 mod args;
 mod bench;
@@ -32,10 +33,10 @@ fn main() -> ExitCode {
     let result = Args::parse().run(&mut out).and_then(|()| Ok(out.flush()?));
     match result {
         Ok(()) => ExitCode::SUCCESS,
-        // Whoever reads the output has seen enough: `sieve scan ... | head`.
+        // The reader has closed the pipe: `sieve scan ... | head`.
         Err(Error::Output(error)) if error.kind() == io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
         Err(error) => {
-            // What was said before the failure still belongs to the output.
+            // Flushes the output before the error.
             drop(out);
             if !matches!(error, Error::KeyNotFound) {
                 report(&error);
@@ -45,17 +46,17 @@ fn main() -> ExitCode {
     }
 }
 
-/// Prints an error with its causes, and what can be done.
+/// Prints an error on standard error, with its causes and what to do.
 fn report(error: &Error) {
     let mut text = format!("sieve: {error}\n");
     let mut cause = error.source();
     while let Some(error) = cause {
-        text += &format!("  because: {}\n", message(error));
+        text += &format!("  caused by: {}\n", message(error));
         cause = error.source();
     }
     if let Some(advice) = error.advice() {
-        text += &format!("  to do: {advice}\n");
+        text += &format!("  help: {advice}\n");
     }
-    // Where nobody can read it, the code still tells.
+    // If standard error is closed, the exit code still reports the failure.
     let _ = io::stderr().write_all(text.as_bytes());
 }

@@ -1,18 +1,18 @@
-//! Messages of the engine in terms of the command line: the engine's own name its API.
+//! Messages of the engine's errors in terms of the command line instead of the API.
 
 use std::{error, io, path::Path};
 
 use sievedb::{Corruption, Error};
 
-/// Operation on the file `LOCK`, as the engine names it.
+/// Name of the engine's operation that locks a store.
 const LOCK: &str = "lock";
 
-/// Returns the message of an error, or of a cause of one.
+/// Returns the message of an error or of a cause.
 pub(crate) fn message(error: &(dyn error::Error + 'static)) -> String {
     error.downcast_ref().map_or_else(|| error.to_string(), store_message)
 }
 
-/// Returns the message of an error of the engine, without what to do about damage.
+/// Returns the message of an engine error, without the advice about damage.
 pub(crate) fn store_message(error: &Error) -> String {
     match error {
         Error::Io { op, path, source }
@@ -38,18 +38,21 @@ pub(crate) fn store_message(error: &Error) -> String {
         }
         Error::NoKeyspace { name } => format!("the store has no keyspace {name:?}"),
         Error::WriteTooLarge { bytes, .. } => {
-            format!("an entry that takes {} of memory is too large", sievedb::text::bytes(*bytes))
+            format!("the entry is too large: it needs {} of memory", sievedb::text::bytes(*bytes))
         }
-        Error::StoreExists { path } => format!("{} holds a store already", path.display()),
+        Error::StoreExists { path } => {
+            format!("{} already contains a store; use another directory", path.display())
+        }
         Error::OpenedReadOnly { path } => format!("{} was opened read-only", path.display()),
         Error::StillBusy { path } => {
-            format!("{} is not closed: work in flight has not ended", path.display())
+            format!("{} is not closed: work in flight has not finished", path.display())
         }
         other => other.to_string(),
     }
 }
 
-/// Returns what the file `path` of a store is, with a space behind it; nothing if its name says so.
+/// Returns the kind of the store's file `path` with a space after it, or nothing if the name is
+/// clear.
 fn kind_of(path: &Path) -> &'static str {
     match path.extension().and_then(|extension| extension.to_str()) {
         Some("sst") => "the table ",
@@ -104,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn n16_messages_name_no_api_and_no_folder() {
+    fn n16_messages_do_not_name_the_api() {
         for error in errors() {
             let text = message(&error);
             assert!(!text.contains("::") && !text.contains("folder"), "{text}");

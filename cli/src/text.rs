@@ -1,17 +1,17 @@
-//! Bytes and numbers as text, both ways.
+//! Conversion of bytes and numbers to text and back.
 
 use crate::error::{Error, Result};
 
-/// How keys and values are written on the command line and in the output.
+/// Notation of keys and values in arguments and output.
 #[derive(Debug, Clone, Copy, clap::Args)]
 pub(crate) struct Notation {
-    /// Keys and values are hexadecimal digits, two for each byte.
+    /// Read and print keys and values as hexadecimal digits, two a byte.
     #[arg(long)]
     hex: bool,
 }
 
 impl Notation {
-    /// The bytes that `text` stands for.
+    /// Decodes an argument.
     ///
     /// # Errors
     ///
@@ -20,27 +20,27 @@ impl Notation {
         self.bytes(text).map_err(|reason| Error::BadText { text: text.to_owned(), reason })
     }
 
-    /// As [`read`](Self::read), for text that is not on the command line.
+    /// Decodes text that is not an argument.
     ///
     /// # Errors
     ///
-    /// What is wrong with it.
+    /// The reason why `text` is invalid.
     pub(crate) fn bytes(self, text: &str) -> Result<Vec<u8>, &'static str> {
         if self.hex { unhex(text) } else { unescape(text) }
     }
 
-    /// The text for `bytes`, which [`read`](Self::read) reads back.
+    /// Encodes `bytes` so that [`read`](Self::read) decodes them.
     pub(crate) fn write(self, bytes: &[u8]) -> String {
         if self.hex { hex(bytes) } else { escape(bytes) }
     }
 }
 
-/// `number` and the noun for it: the singular for 1, else the plural.
+/// Returns `number` with its noun: the singular for 1, else the plural.
 pub(crate) fn counted(number: u64, [singular, plural]: [&str; 2]) -> String {
     format!("{number} {}", if number == 1 { singular } else { plural })
 }
 
-/// Printable characters as they are, other bytes as `\n`, `\t`, `\r`, `\\` or `\x` and two
+/// Keeps printable characters; writes other bytes as `\n`, `\t`, `\r`, `\\` or `\x` and two
 /// hexadecimal digits.
 pub(crate) fn escape(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(bytes.len());
@@ -52,7 +52,7 @@ pub(crate) fn escape(bytes: &[u8]) -> String {
                 '\t' => text += r"\t",
                 '\r' => text += r"\r",
                 '\'' | '"' => text.push(char),
-                // What `escape_debug` leaves alone shows on a terminal and does nothing else there.
+                // Characters that `escape_debug` keeps are printable and do not control a terminal.
                 _ if char.escape_debug().len() == 1 => text.push(char),
                 _ => escape_bytes(char.encode_utf8(&mut [0; 4]).as_bytes(), &mut text),
             }
@@ -68,7 +68,7 @@ fn escape_bytes(bytes: &[u8], text: &mut String) {
     }
 }
 
-/// Reads what [`escape`] wrote; characters without a backslash stand for their UTF-8 bytes.
+/// Decodes the output of [`escape`]. Characters without a backslash are their UTF-8 bytes.
 fn unescape(text: &str) -> Result<Vec<u8>, &'static str> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text;
@@ -89,9 +89,9 @@ fn unescape(text: &str) -> Result<Vec<u8>, &'static str> {
     Ok(bytes)
 }
 
-/// The name of a keyspace, written as [`escape`] does.
+/// Decodes an escaped name of a keyspace.
 pub(crate) fn read_name(text: &str) -> Result<String, &'static str> {
-    String::from_utf8(unescape(text)?).map_err(|_| "names are UTF-8")
+    String::from_utf8(unescape(text)?).map_err(|_| "the name is not UTF-8")
 }
 
 fn hex(bytes: &[u8]) -> String {
@@ -112,7 +112,7 @@ fn unhex_byte(high: u8, low: u8) -> Result<u8, &'static str> {
     byte.ok_or("hexadecimal digits are 0 to 9 and a to f")
 }
 
-/// A number with a comma between thousands.
+/// Formats a number with a comma between thousands.
 pub(crate) fn count(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::new();
@@ -132,7 +132,7 @@ mod tests {
     const NOTATIONS: [Notation; 2] = [Notation { hex: false }, Notation { hex: true }];
 
     #[test]
-    fn bytes_survive_as_text() {
+    fn encoded_bytes_are_decoded() {
         let all: Vec<u8> = (0..=255).collect();
         let cases: [&[u8]; 6] =
             [b"", &all, "ä \u{202e} \u{301}\u{7f}".as_bytes(), b"\xc3", br"\x41", b"'\""];
@@ -145,13 +145,13 @@ mod tests {
     }
 
     #[test]
-    fn bytes_are_written_for_people() {
+    fn unprintable_bytes_are_escaped() {
         let cases: [(&[u8], &str, &str); 5] = [
             (b"a b", "a b", "612062"),
             (b"a\0\n", r"a\x00\n", "61000a"),
             ("ä'".as_bytes(), "ä'", "c3a427"),
             (b"\xc3", r"\xc3", "c3"),
-            // Would turn the direction of the text behind it.
+            // Changes the direction of text after it.
             ("\u{202e}".as_bytes(), r"\xe2\x80\xae", "e280ae"),
         ];
         for (bytes, escaped, digits) in cases {
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn bad_text_is_refused() {
+    fn invalid_text_is_refused() {
         for text in ["\\", r"a\", r"\q", r"\x", r"\x4", r"\xg0", r"\x4ä", r"\xä"] {
             assert!(unescape(text).is_err(), "{text}");
         }
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_read_well() {
+    fn thousands_are_separated() {
         let counts = [(0, "0"), (999, "999"), (1000, "1,000"), (2_000_000, "2,000,000")];
         for (number, want) in counts {
             assert_eq!(count(number), want);

@@ -86,7 +86,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn cases_return_from_their_text() {
+    fn case_survives_text_round_trip() {
         let losses = [
             Loss::Nothing,
             Loss::Everything,

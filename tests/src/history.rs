@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn legal_states_are_prefixes_between_acknowledged_and_begun() {
+    fn legal_states_are_prefixes_from_acknowledged_to_started() {
         let writes = [put("a", "1"), put("b", "2"), put("c", "3")];
         let mut history = History::new(Model::default());
         history.add(writes[0].clone(), 10);
@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failed_write_may_be_there_or_not() {
+    fn failed_write_may_be_present_or_absent() {
         let writes = [put("a", "1"), put("b", "2")];
         let mut history = History::new(Model::default());
         history.add_failed(writes[0].clone(), 0);

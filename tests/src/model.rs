@@ -194,7 +194,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn digest_tells_states_apart_and_forgets_the_way() {
+    fn digest_depends_on_the_state_only() {
         let put = |keyspace: &str, key: &'static str, value: &'static str| Change::Put {
             keyspace: keyspace.into(),
             key: key.into(),

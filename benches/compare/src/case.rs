@@ -289,7 +289,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn cases_come_once_each_and_the_load_first() {
+    fn each_case_runs_once_and_load_first() {
         for cores in [1, 2, 16] {
             let cases = Case::all(&Workload::ALL, &Fit::ALL, cores);
             assert_eq!(cases[0], Case::cached(Workload::Load), "{cores} cores");
@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn what_changes_the_store_does_not_change_the_main_store() {
+    fn writing_cases_use_a_copy_of_the_main_store() {
         let changing = [Workload::Overwrite, Workload::YcsbA, Workload::MissWhileWriting];
         assert!(changing.iter().all(|workload| workload.store() == Store::Copy));
         assert_eq!(Workload::YcsbC.store(), Store::Shared);

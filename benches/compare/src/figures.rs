@@ -124,7 +124,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_median_is_taken_of_each_figure() {
+    fn each_figure_has_its_own_median() {
         let more = |figure| BTreeMap::from([("a".to_owned(), figure)]);
         let one = Figures { cpu_ns: 9.0, more: more(3.0), ..all(1.0) };
         let two = Figures { cpu_ns: 8.0, ..all(3.0) };

@@ -77,7 +77,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn keys_are_distinct_and_absent_ones_lie_between_present_ones() {
+    fn absent_keys_lie_between_distinct_present_keys() {
         let keys = Keys::new(1);
         let present: HashSet<Key> = (0..10_000).map(|index| keys.present(index)).collect();
         let absent: HashSet<Key> = (0..10_000).map(|index| keys.absent(index)).collect();
@@ -90,13 +90,13 @@ mod tests {
     }
 
     #[test]
-    fn a_seed_determines_keys_and_values() {
+    fn seed_determines_keys_and_values() {
         assert_eq!(Keys::new(1).entry(7), Keys::new(1).entry(7));
         assert_ne!(Keys::new(1).entry(7), Keys::new(2).entry(7));
     }
 
     #[test]
-    fn versions_have_values_of_their_own() {
+    fn each_version_has_its_own_values() {
         let keys = Keys::new(1);
         let key = keys.present(7);
         let values: HashSet<Value> = (0..100).map(|v| keys.value_of_version(&key, v)).collect();

@@ -85,14 +85,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn versions_are_those_of_the_lock_file() {
+    fn versions_match_the_lock_file() {
         assert_eq!(version("sievedb"), Some(env!("CARGO_PKG_VERSION")));
         assert_eq!(version("no-such-engine"), None);
         assert!(versions().len() <= 8 && versions()[0].starts_with("sievedb "));
     }
 
     #[test]
-    fn the_machine_is_known() {
+    fn machine_is_described() {
         let machine = Machine::look().unwrap();
         assert!(machine.cores > 0 && machine.memory_bytes > 1 << 28);
         assert!(machine.date.starts_with("20"), "{}", machine.date);

@@ -101,7 +101,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_shared_maps_of_the_folder_are_let_go() {
+    fn only_shared_maps_of_the_directory_are_dropped() {
         let maps = "\
 7f00-7f10 r--s 00000000 fe:00 12 /data/store/data.mdb
 7f20-7f30 r--p 00000000 fe:00 12 /data/store/data.mdb
@@ -115,7 +115,7 @@ mod tests {
 
     #[test]
     #[expect(clippy::disallowed_methods, reason = "a test makes files")]
-    fn files_keep_what_they_hold() {
+    fn files_keep_their_content() {
         let folder = tempfile::tempdir().unwrap();
         fs::create_dir(folder.path().join("deep")).unwrap();
         let file = folder.path().join("deep/file");

@@ -105,7 +105,7 @@ mod tests {
 
     #[test]
     #[expect(clippy::disallowed_methods, reason = "a test makes files")]
-    fn a_copy_holds_what_the_main_store_holds_and_vanishes() {
+    fn copy_equals_the_main_store_and_is_removed() {
         let folder = tempfile::tempdir().unwrap();
         let task = |workload| {
             let case = Case::cached(workload);

@@ -188,7 +188,7 @@ mod tests {
     };
 
     #[test]
-    fn each_family_has_a_plot_that_names_the_engines() {
+    fn each_family_has_a_plot_with_engine_names() {
         let mut measurements = Vec::new();
         for case in Case::all(&Workload::ALL, &Fit::ALL, 2) {
             for (place, &contestant) in (0_i32..).zip(Contestant::ALL) {

@@ -132,7 +132,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_are_found_by_name() {
+    fn counters_are_parsed_by_name() {
         let text = "VmPeak:\t 9 kB\nVmHWM:\t   12 kB\nName:\tx\n";
         assert_eq!(field(text, "VmHWM:").unwrap(), 12);
         assert!(field(text, "Name:").is_err());
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn asking_for_reads_does_not_count() {
+    fn reading_the_counters_is_not_counted() {
         let before = Io::now().unwrap();
         let io = Io::since(before).unwrap();
         assert!(io.read_calls <= 2 && io.read_bytes < 400, "{io:?}");

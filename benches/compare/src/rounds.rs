@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn contestants_take_turns_and_begin_in_turn() {
+    fn contestants_alternate_and_rotate_the_first() {
         let plan = plan(&[Workload::Miss, Workload::Load]);
         let contestants = &plan.contestants;
         let tasks = plan.tasks(Path::new("f"));
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn some_cases_have_rounds_or_contestants_of_their_own() {
+    fn cases_may_have_their_own_rounds_or_contestants() {
         let count = Contestant::ALL.len();
         let tasks = |workload| plan(&[workload]).tasks(Path::new("f")).len();
         assert_eq!(tasks(Workload::LoadSingle), count);

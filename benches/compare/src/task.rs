@@ -46,7 +46,7 @@ mod tests {
     };
 
     #[test]
-    fn a_task_reaches_the_process_that_does_it() {
+    fn task_is_passed_to_the_child_process() {
         let settings = Settings { seed: u64::MAX, ..settings::small() };
         let folder = Path::new("a folder/with \"quotes\"");
         for &contestant in Contestant::ALL {
@@ -60,7 +60,7 @@ mod tests {
     }
 
     #[test]
-    fn settings_are_those_of_the_case() {
+    fn settings_match_the_case() {
         let settings = settings::small();
         let task =
             |case| Task::new(Contestant::Sievedb, case, 0, Path::new("f"), &settings).settings;

@@ -84,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn control_digits_agree_with_sums_by_hand() {
+    fn check_digits_match_examples() {
         let cases = [
             // 9·1 + 1·4 + 1·6 + 3·7 = 40 = 3·11 + 7
             ("first sum", 90_010_130_000, Some(7)),
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn births_are_days_of_the_calendar() {
+    fn birth_dates_are_valid() {
         let births = births();
         // 146 years, of which 36 have a 29 February: every fourth from 1880 to 2024 but for 1900.
         assert_eq!(births.len(), 146 * 365 + 36);

@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_are_distinct_and_absent_ones_are_not_stored() {
+    fn stored_and_absent_keys_are_distinct() {
         for (name, set) in key_sets(1, 30_000, 20_000) {
             let (stored, absent) = (all(&set.stored), all(&set.absent));
             assert_eq!((stored.len(), absent.len()), (30_000, 20_000), "{name}");
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn a_seed_determines_the_keys() {
+    fn seed_determines_the_keys() {
         for ((name, one), (_, same)) in key_sets(1, 1000, 10).into_iter().zip(key_sets(1, 1000, 10))
         {
             assert_eq!(all(&one.stored), all(&same.stored), "{name}");
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn stored_and_absent_keys_have_one_distribution() {
+    fn stored_and_absent_keys_have_equal_distributions() {
         // The sum of the last bytes but one tells sets apart that differ in their digits.
         for (name, set) in key_sets(1, 20_000, 20_000) {
             let mean = |keys: &Keys| {
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn names_of_sources_are_read_back() {
+    fn source_names_are_parsed() {
         for name in ["iin", "urls", "data/keys.txt"] {
             assert_eq!(name.parse::<KeySource>().unwrap().to_string(), name);
         }

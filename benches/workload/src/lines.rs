@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_are_what_people_expect() {
+    fn lines_are_split_at_newlines() {
         let cases: [(&str, &[u8], &[&str]); 7] = [
             ("nothing", b"", &[]),
             ("empty lines", b"\n\n\r\n", &[]),
@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn halves_are_of_like_size_and_do_not_depend_on_the_order_of_lines() {
+    fn halves_are_similar_and_independent_of_line_order() {
         let mut lines: Vec<String> = (0..10_000).map(|line| format!("user {line}\n")).collect();
         let halves = Lines::split(lines.concat().into_bytes());
         // Five standard deviations of a binomial count are 250.

@@ -95,7 +95,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_permutation_hits_every_number_once() {
+    fn permutation_contains_every_number_once() {
         for domain in [1, 2, 3, 16, 17, 1000, 4097] {
             let permutation = Permutation::new(domain, 7);
             let mut seen: Vec<u64> = (0..domain).map(|index| permutation.at(index)).collect();
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_below_a_bound_spread_over_it() {
+    fn numbers_below_a_bound_are_uniform() {
         let mut random = Random::new(3);
         let mut counts = [0_u32; 6];
         for _ in 0..60_000 {

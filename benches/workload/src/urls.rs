@@ -107,14 +107,14 @@ mod tests {
     }
 
     #[test]
-    fn urls_have_the_promised_length() {
+    fn urls_have_the_configured_length() {
         let [urls, _] = Urls::pair(1, 20_000, 0);
         let bytes: usize = all(&urls).iter().map(String::len).sum();
         assert!((75 * 20_000..=79 * 20_000).contains(&bytes), "{} bytes", bytes / 20_000);
     }
 
     #[test]
-    fn few_hosts_have_most_pages() {
+    fn few_hosts_have_most_urls() {
         let [urls, _] = Urls::pair(1, 20_000, 0);
         let mut pages = HashMap::new();
         for url in all(&urls) {

@@ -26,7 +26,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn values_tell_keys_and_seeds_apart() {
+    fn values_differ_by_key_and_seed() {
         assert_eq!(value_of(b"a", 1), value_of(b"a", 1));
         assert_ne!(value_of(b"a", 1), value_of(b"b", 1));
         assert_ne!(value_of(b"a", 1), value_of(b"a", 2));

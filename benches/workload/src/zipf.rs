@@ -40,7 +40,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ranks_are_drawn_in_proportion() {
+    fn ranks_follow_their_weights() {
         let zipf = Zipf::new(3, 1.0);
         let mut random = Random::new(5);
         let mut counts = [0_u32; 3];

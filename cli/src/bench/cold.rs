@@ -1,4 +1,4 @@
-//! Files are read from the device again.
+//! Emptying the page cache, so that files are read from the device.
 
 use std::{
     fs::{self, File},
@@ -6,13 +6,13 @@ use std::{
     path::Path,
 };
 
-/// Asks the operating system to forget what it has in memory of the files in `folder`, which must
-/// be on the device already. Returns in words what was done; a failure is such an answer, too.
-pub(crate) fn drop_page_cache(folder: &Path) -> String {
-    match forget(folder) {
+/// Drops the files in `dir` from the page cache. Returns a description of the result, even after a
+/// failure.
+pub(crate) fn drop_page_cache(dir: &Path) -> String {
+    match drop_pages(dir) {
         Ok(0) => "the directory of the store has no files".to_owned(),
         Ok(files) => format!("posix_fadvise(DONTNEED) for {files} files"),
-        Err(error) => format!("the page cache stays: {error}"),
+        Err(error) => format!("cannot empty the page cache: {error}"),
     }
 }
 
@@ -21,13 +21,13 @@ pub(crate) fn drop_page_cache(folder: &Path) -> String {
     reason = "the engine's `fs` trait cannot empty the page cache"
 )]
 #[cfg(any(target_os = "linux", target_os = "freebsd", target_os = "android"))]
-fn forget(folder: &Path) -> io::Result<usize> {
+fn drop_pages(dir: &Path) -> io::Result<usize> {
     let mut files = 0;
-    for entry in fs::read_dir(folder)? {
+    for entry in fs::read_dir(dir)? {
         let entry = entry?;
         if entry.file_type()?.is_file() {
             let file = File::open(entry.path())?;
-            // What was not written back yet would stay.
+            // Dirty pages are not dropped.
             file.sync_data()?;
             rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed)?;
             files += 1;
@@ -37,7 +37,7 @@ fn forget(folder: &Path) -> io::Result<usize> {
 }
 
 #[cfg(not(any(target_os = "linux", target_os = "freebsd", target_os = "android")))]
-fn forget(_folder: &Path) -> io::Result<usize> {
+fn drop_pages(_dir: &Path) -> io::Result<usize> {
     Err(io::ErrorKind::Unsupported.into())
 }
 
@@ -46,9 +46,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_says_what_it_did() {
-        let folder = tempfile::tempdir().unwrap();
-        assert!(drop_page_cache(folder.path()).contains("no files"));
-        assert!(drop_page_cache(&folder.path().join("none")).contains("stays"));
+    fn result_is_described() {
+        let dir = tempfile::tempdir().unwrap();
+        assert!(drop_page_cache(dir.path()).contains("no files"));
+        assert!(drop_page_cache(&dir.path().join("none")).contains("cannot empty"));
     }
 }

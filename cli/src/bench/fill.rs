@@ -1,9 +1,7 @@
 //! Fills the store of a benchmark.
 //!
-//! Its shape is that of a store between two compactions: most keys in one sorted run on the deepest
-//! level, and two recent flushes on level 0, or as many and as large ones as the command line says.
-//! The fill brings it about, so that every run measures the same shape, and a lookup always has
-//! three runs to ask.
+//! The store has the shape of one between two compactions: most keys in one sorted run on the
+//! deepest level, and recent flushes on level 0, by default two. Every run measures the same shape.
 
 use std::{ops::Range, path::Path, str::FromStr};
 
@@ -16,31 +14,31 @@ use sievedb_workload::{Keys, VALUE_BYTES, value_of};
 
 use super::{case::Filters, levels::levels, progress};
 
-/// Entries written at a time.
+/// Entries of a batch.
 const BATCH_ENTRIES: u64 = 1000;
 
-/// Flushes left on level 0.
+/// Default number of flushes on level 0.
 const FLUSHES: u64 = 2;
 
-/// Share of the keys in each of them, if they are not too many for one memtable.
+/// Each flush has this fraction of the keys, unless they exceed [`FLUSH_BYTES_MAX`].
 const FLUSH_SHARE: u64 = 10;
 
-/// Keys and values of a flush: well below the memtable, which also holds a node for each.
+/// Most bytes of keys and values in a flush: well below the memtable, which also has nodes.
 const FLUSH_BYTES_MAX: u64 = 8 << 20;
 
-/// Fewest keys that give every run one.
+/// Minimum number of keys: one for each run.
 pub(crate) const KEYS_MIN: u64 = FLUSHES + 1;
 
-/// What an entry takes in a memtable besides key and value, at most; and what is left free.
+/// Upper bound for the memory of an entry in a memtable besides its key and value.
 const NODE_BYTES: u64 = 192;
 
-/// Keys of a flush that the default memtable takes need no larger one.
+/// Size of the default memtable in bytes.
 const FLUSH_MEMTABLE_BYTES: usize = 32 << 20;
 
-/// Most runs: more flushes would be compacted.
+/// Maximum number of runs: more flushes would be compacted.
 const RUNS_MAX: usize = 4;
 
-/// How the keys are divided among sorted runs.
+/// Shares of the keys in the sorted runs.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Shares(Vec<f64>);
 
@@ -59,7 +57,7 @@ impl FromStr for Shares {
 }
 
 impl Shares {
-    /// Keys of each run, at least one.
+    /// Returns the number of keys of each run, at least one in each flush.
     fn of(&self, keys: u64) -> Vec<u64> {
         let sum: f64 = self.0.iter().sum();
         let flushes = self.0[1..].iter().map(|share| ((share / sum * keys as f64) as u64).max(1));
@@ -69,33 +67,32 @@ impl Shares {
     }
 }
 
-/// What a store is filled with.
+/// Contents of a store.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Filling<'a> {
     pub(crate) keys: &'a Keys,
     /// Bytes of all keys and values.
     pub(crate) data_bytes: u64,
-    /// Of the values.
+    /// Seed of the values.
     pub(crate) seed: u64,
-    /// For a store with filters.
+    /// Filter bits per key, if the store has filters.
     pub(crate) bits_per_key: f64,
-    /// Keys of each sorted run, the oldest one first.
+    /// Number of keys of each sorted run, oldest first.
     pub(crate) runs: &'a [u64],
 }
 
-/// Options of a store whose runs stay as they are, however long it rests.
-fn as_filled() -> Options {
+/// Returns options without idle compactions, so that the runs stay unchanged.
+fn options_without_rewrites() -> Options {
     Options::new().idle_compactions(false)
 }
 
 impl Filling<'_> {
-    /// How a store with these filters is opened.
+    /// Returns the options of a store with these filters.
     pub(crate) fn options(&self, filters: Filters) -> Options {
-        as_filled().keyspace(self.keyspace(filters))
+        options_without_rewrites().keyspace(self.keyspace(filters))
     }
 
-    /// With a base level large enough that no compaction of level 0 is due: the runs stay as they
-    /// are.
+    /// Returns options with a base level so large that no compaction of level 0 is due.
     fn keyspace(&self, filters: Filters) -> KeyspaceOptions {
         let flushed: u64 = self.runs[1..].iter().sum();
         let level0_bytes = flushed * self.entry_bytes();
@@ -116,11 +113,11 @@ impl Filling<'_> {
         FilterPolicy::new(kind).bits_per_key(self.bits_per_key)
     }
 
-    /// Makes a store in the folder `path`, closed when this returns. Returns the bytes of its
+    /// Creates and fills a store in the directory `path`, and closes it. Returns the bytes of its
     /// tables.
     pub(crate) fn fill(&self, path: &Path, filters: Filters) -> Result<u64> {
         let db = self.fill_options(filters).open(path)?;
-        let title = format!("fill, {}", filters.name());
+        let title = format!("filling, {}", filters.name());
         let progress = progress::bar(self.keys.len(), "keys", &title);
         let mut start = 0;
         for (index, keys) in self.runs.iter().enumerate() {
@@ -136,22 +133,22 @@ impl Filling<'_> {
         Ok(levels(&db.stats()).iter().map(|level| level.table_bytes).sum())
     }
 
-    /// With room for a whole run in one memtable, as it is flushed into one.
+    /// Returns options with a memtable that holds a whole run.
     fn fill_options(&self, filters: Filters) -> Options {
         let largest = self.runs[1..].iter().max().expect("runs of level 0");
         let bytes = largest * (self.entry_bytes() + NODE_BYTES);
         let keyspace = self.keyspace(filters);
         match usize::try_from(bytes) {
             Ok(bytes) if bytes > FLUSH_MEMTABLE_BYTES => {
-                // A memtable is frozen early when it takes half of what all may take, or keeps more
-                // of the log than is allowed.
+                // A memtable is frozen early at half the limit of all memtables, or at the limit of
+                // the log.
                 let bytes_max = 3 * bytes as u64;
-                as_filled()
+                options_without_rewrites()
                     .memtable_bytes_max(bytes_max)
                     .log_bytes_max(bytes_max.max(DEFAULT_LOG_BYTES_MAX))
                     .keyspace(keyspace.memtable_bytes(bytes))
             }
-            _ => as_filled().keyspace(keyspace),
+            _ => options_without_rewrites().keyspace(keyspace),
         }
     }
 
@@ -178,7 +175,7 @@ impl Filling<'_> {
     }
 }
 
-/// Keys of each sorted run, the oldest one first: what `shares` says, or two small flushes.
+/// Returns the number of keys of each sorted run, oldest first: by `shares`, or two small flushes.
 pub(crate) fn runs(keys: u64, data_bytes: u64, shares: Option<&Shares>) -> Vec<u64> {
     if let Some(shares) = shares {
         return shares.of(keys);
@@ -188,8 +185,9 @@ pub(crate) fn runs(keys: u64, data_bytes: u64, shares: Option<&Shares>) -> Vec<u
     [keys - FLUSHES * flush].into_iter().chain((0..FLUSHES).map(|_| flush)).collect()
 }
 
-/// `2^-(bits - H)`, where `H` is the entropy of the runs' shares of the keys in bits: needless
-/// reads per lookup of an absent key that no filters of so many bits per key can undercut.
+/// Returns the lower bound for data-block requests per lookup of an absent key.
+///
+/// It is `2^-(bits_per_key - H)`, where `H` is the entropy of the runs' shares of the keys in bits.
 pub(crate) fn ideal(runs: &[u64], bits_per_key: f64) -> f64 {
     let all = runs.iter().sum::<u64>() as f64;
     let shares = runs.iter().map(|&keys| keys as f64 / all);
@@ -197,7 +195,7 @@ pub(crate) fn ideal(runs: &[u64], bits_per_key: f64) -> f64 {
     (entropy - bits_per_key).exp2().min(runs.len() as f64)
 }
 
-/// Bytes of all `keys` and their values.
+/// Returns the bytes of all `keys` and their values.
 pub(crate) fn data_bytes(keys: &Keys) -> u64 {
     let mut key = Vec::new();
     let bytes = (0..keys.len()).map(|index| {
@@ -213,7 +211,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn keys_are_divided_as_was_said() {
+    fn keys_are_divided_by_shares() {
         let cases: [(&str, u64, Option<&[u64]>); 6] = [
             ("90,9,1", 1000, Some(&[900, 90, 10])),
             ("1, 1, 1", 10, Some(&[4, 3, 3])),
@@ -230,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn the_ideal_is_that_of_the_issue() {
+    fn ideal_is_the_entropy_bound() {
         let cases: [(&[u64], f64, f64); 4] = [
             (&[90, 9, 1], 10.0, 0.0014),
             (&[1, 1, 1], 10.0, 0.0029),

@@ -1,4 +1,4 @@
-//! Fills a store with all its keys at once, for the benchmarks that only read it.
+//! Fills a compacted store for benchmarks that only read it.
 
 use sievedb::{Db, Durability};
 use sievedb_workload::{Keys, value_of};
@@ -6,12 +6,12 @@ use sievedb_workload::{Keys, value_of};
 use super::progress;
 use crate::error::Result;
 
-/// Entries written at a time.
+/// Entries of a batch.
 const BATCH_ENTRIES: u64 = 1000;
 
-/// Writes the first `count` of `keys`, with their values, and compacts everything.
+/// Writes the first `count` of `keys` with their values, and compacts the store.
 pub(crate) fn fill_compacted(db: &Db, keys: &Keys, count: u64, seed: u64) -> Result<()> {
-    let progress = progress::bar(count, "entries", "the store is filled");
+    let progress = progress::bar(count, "entries", "filling the store");
     let (mut key, mut at) = (Vec::new(), 0);
     while at < count {
         let mut batch = db.batch();

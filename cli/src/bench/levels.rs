@@ -1,10 +1,10 @@
-//! What a store looks like and what its tables did, level by level.
+//! Shape of a store and counters of its tables, level by level.
 
 use serde::Serialize;
 use sievedb::Stats;
 
-/// A level of the tree and what lookups did to its tables since the store was opened, or, after
-/// [`since`], during a measurement.
+/// A level of the tree with its counters since the store was opened, or, from [`since`], during a
+/// measurement.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub(crate) struct Level {
     pub(crate) level: u8,
@@ -13,29 +13,29 @@ pub(crate) struct Level {
     pub(crate) entries: u64,
     pub(crate) table_bytes: u64,
     pub(crate) filter_memory_bytes: u64,
-    /// False positives to expect per filter asked, from 0 to 1, for the filters of this level.
+    /// Expected false-positive rate of a probe of this level's filters, from 0 to 1.
     pub(crate) false_positive_rate_expected: f64,
     pub(crate) counters: Counters,
 }
 
-/// What lookups did. Only ever grows while a store is open.
+/// Counters of lookups. Never decrease while a store is open.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub(crate) struct Counters {
-    /// Tables whose bounds held the key, so that their filter was asked.
+    /// Tables whose bounds contain the key, so that their filter was probed.
     pub(crate) candidates: u64,
-    /// Candidates whose filter could not be used.
+    /// Candidates with an unusable filter.
     pub(crate) filter_unusable: u64,
-    /// Candidates that their filter skipped.
+    /// Candidates skipped by their filter.
     pub(crate) negatives: u64,
-    /// Candidates searched that held the key.
+    /// Searched candidates that have the key.
     pub(crate) true_positives: u64,
-    /// Candidates searched that did not hold it, with or without a filter.
+    /// Searched candidates without the key, filtered or not.
     pub(crate) false_positives: u64,
     pub(crate) data_block_requests: u64,
     pub(crate) index_block_requests: u64,
-    /// Blocks of either kind that the cache did not have.
+    /// Blocks of either kind that were not in the cache.
     pub(crate) blocks_read: u64,
-    /// Length of those blocks in their files.
+    /// Size of those blocks in their files.
     pub(crate) bytes_read: u64,
 }
 
@@ -55,13 +55,13 @@ impl Counters {
         }
     }
 
-    /// Candidates searched: their filter did not rule the key out.
+    /// Returns the number of searched candidates: their filter did not reject the key.
     pub(crate) fn searched(&self) -> u64 {
         self.true_positives + self.false_positives
     }
 }
 
-/// The levels of `stats` that have tables.
+/// Returns the levels of `stats` that have tables.
 pub(crate) fn levels(stats: &Stats) -> Vec<Level> {
     let levels = stats.levels.iter().zip(0..).filter(|(stats, _)| stats.tables > 0);
     let levels = levels.map(|(stats, level)| Level {
@@ -87,37 +87,37 @@ pub(crate) fn levels(stats: &Stats) -> Vec<Level> {
     levels.collect()
 }
 
-/// What was counted from `before` to `after`, two looks at one store whose tables did not change.
+/// Returns the counts between `before` and `after`, of a store whose tables did not change.
 pub(crate) fn since(before: &[Level], after: &[Level]) -> Vec<Level> {
     let counted = after.iter().map(|after| {
         let before = before.iter().find(|before| before.level == after.level);
         let start = before.map(|before| before.counters).unwrap_or_default();
-        // A counter that went back shows up as an absurd number, which the checks refuse.
+        // A counter that decreased becomes a huge number, which the checks reject.
         let counters = after.counters.combined(start, u64::wrapping_sub);
         Level { counters, ..after.clone() }
     });
     counted.collect()
 }
 
-/// The counters of all levels together.
+/// Adds up the counters of all levels.
 pub(crate) fn total(levels: &[Level]) -> Counters {
     let counters = levels.iter().map(|level| level.counters);
     counters.fold(Counters::default(), |sum, level| sum.combined(level, u64::wrapping_add))
 }
 
-/// Filters that were asked for keys that their tables do not hold, and the share of them that is
-/// expected to say "maybe". `None` if there was none.
+/// Returns the number of filter probes for keys that the table does not have, and their expected
+/// false-positive rate. `None` without probes.
 pub(crate) fn false_positives_expected(levels: &[Level]) -> Option<(u64, f64)> {
-    let (mut asked, mut expected) = (0, 0.0);
+    let (mut probes, mut expected) = (0, 0.0);
     for level in levels {
-        // Without a filter every search in vain counts as a false positive; none says anything.
+        // Without a filter, each search that finds nothing counts as a false positive.
         if level.filter_memory_bytes > 0 && level.counters.filter_unusable == 0 {
             let of_level = level.counters.negatives + level.counters.false_positives;
-            asked += of_level;
+            probes += of_level;
             expected += of_level as f64 * level.false_positive_rate_expected;
         }
     }
-    (asked > 0).then(|| (asked, expected / asked as f64))
+    (probes > 0).then(|| (probes, expected / probes as f64))
 }
 
 #[cfg(test)]
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn differences_are_taken_level_by_level() {
+    fn counts_since_a_measurement_are_per_level() {
         let counted = |negatives| Counters { negatives, candidates: 100, ..Counters::default() };
         let before = [level(0, counted(5), 0.0)];
         let after = [level(0, counted(7), 0.0), level(6, counted(9), 0.0)];
@@ -139,16 +139,16 @@ mod tests {
     }
 
     #[test]
-    fn expected_rates_are_weighted_by_what_was_asked() {
-        let asked = |negatives, false_positives, rate, filter_memory_bytes| {
+    fn expected_rates_are_weighted_by_probes() {
+        let probed = |negatives, false_positives, rate, filter_memory_bytes| {
             let counters = Counters { negatives, false_positives, ..Counters::default() };
             Level { filter_memory_bytes, ..level(0, counters, rate) }
         };
-        let filtered = [asked(90, 10, 0.02, 64), asked(300, 0, 0.01, 64)];
+        let filtered = [probed(90, 10, 0.02, 64), probed(300, 0, 0.01, 64)];
         let (count, rate) = false_positives_expected(&filtered).unwrap();
         assert_eq!(count, 400);
         assert!((rate - 0.0125).abs() < 1e-12, "{rate}");
-        assert_eq!(false_positives_expected(&[asked(0, 10, 1.0, 0)]), None);
+        assert_eq!(false_positives_expected(&[probed(0, 10, 1.0, 0)]), None);
         assert_eq!(false_positives_expected(&[]), None);
     }
 }

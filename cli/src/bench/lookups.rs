@@ -1,8 +1,8 @@
-//! Looks keys up, checks each answer, and measures.
+//! Rounds of lookups: times them and checks each answer.
 //!
-//! A round looks up one half of its keys one by one, for the percentiles, and the other half in
-//! one go, for the mean CPU time: reading the clock twice costs as much as a miss. Keys are made,
-//! and answers are checked, while no clock runs.
+//! A round times half of its lookups one by one, for percentiles, and the other half in groups, for
+//! the mean CPU time: reading the clock twice costs as much as a lookup of an absent key. Keys are
+//! generated, and answers are checked, outside of the timed sections.
 
 use std::time::Duration;
 
@@ -14,22 +14,22 @@ use sievedb_workload::{
     value_of,
 };
 
-/// Lookups between two readings of the CPU clock. Their values are held for so long.
+/// Lookups between two readings of the CPU clock; their values stay in memory until the second.
 const LOOKUPS_PER_READING: usize = 256;
 
-/// Latencies from 1 ns to a minute, with three digits.
+/// Longest recorded latency: a minute.
 const LATENCY_NS_MAX: u64 = 60_000_000_000;
 
-/// What a lookup must find.
+/// Expected result of a lookup.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Expected {
-    /// Nothing.
+    /// No value.
     Absent,
-    /// The value that belongs to the key in the key set of this seed.
+    /// The value of the key with this seed.
     Present { seed: u64 },
 }
 
-/// Keys of a round, one behind the other.
+/// Keys of a round, in one buffer.
 #[derive(Debug, Default)]
 pub(crate) struct RoundKeys {
     bytes: Vec<u8>,
@@ -37,7 +37,7 @@ pub(crate) struct RoundKeys {
 }
 
 impl RoundKeys {
-    /// Keys of `keys` by their numbers.
+    /// Copies the keys with these numbers.
     pub(crate) fn new(keys: &Keys, numbers: impl Iterator<Item = u64>) -> Self {
         let mut round = Self::default();
         for number in numbers {
@@ -57,24 +57,24 @@ impl RoundKeys {
     }
 }
 
-/// The parts of all lookups whose latency is kept, from 0 to 1.
+/// Reported quantiles of latency, from 0 to 1.
 pub(crate) const QUANTILES: [f64; 14] =
     [0.01, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.98, 0.99, 0.995, 0.998, 0.999, 0.9999];
 
 /// Times of one round.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(crate) struct Times {
-    /// Latency in ns that half of the lookups stay below; it includes reading the clock.
+    /// Median latency in ns, including the time to read the clock.
     pub(crate) p50_ns: u64,
-    /// The same for 99 of 100.
+    /// 99th percentile of latency in ns.
     pub(crate) p99_ns: u64,
-    /// CPU time of this thread per lookup, in ns, without any clock in between.
+    /// CPU time of this thread per lookup, in ns, without reading a clock.
     pub(crate) cpu_ns: f64,
-    /// Latency in ns that each of [`QUANTILES`] stays below.
+    /// Latency in ns at each of [`QUANTILES`].
     pub(crate) quantiles_ns: [u64; QUANTILES.len()],
 }
 
-/// Lookups and their wrong answers.
+/// Numbers of lookups and wrong answers.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Answers {
     pub(crate) lookups: u64,
@@ -82,7 +82,7 @@ pub(crate) struct Answers {
     pub(crate) lost: u64,
     /// Absent keys that were found.
     pub(crate) invented: u64,
-    /// Present keys with another value than the stored one.
+    /// Present keys with a wrong value.
     pub(crate) changed: u64,
     /// The first key with a wrong answer.
     pub(crate) first_wrong: Option<Vec<u8>>,
@@ -104,11 +104,11 @@ impl Answers {
     }
 }
 
-/// Looks all `keys` up through `get`.
+/// Looks up all `keys` with `get`.
 ///
 /// # Errors
 ///
-/// The first of `get`.
+/// The first error of `get`.
 pub(crate) fn round<E>(
     keys: &RoundKeys,
     expected: Expected,
@@ -148,7 +148,7 @@ pub(crate) fn round<E>(
     })
 }
 
-/// For each time the median of the rounds. There must be one round at least.
+/// Returns the median of each time over at least one round.
 pub(crate) fn median(rounds: &[Times]) -> Times {
     let middle = |time: fn(&Times) -> f64| {
         let mut times: Vec<f64> = rounds.iter().map(time).collect();
@@ -177,7 +177,7 @@ mod tests {
 
     const SEED: u64 = 5;
 
-    /// Looks up 600 keys in a map that `damage` changed.
+    /// Looks up 600 keys in a map changed by `damage`.
     fn answers(
         expected: Expected,
         damage: impl FnOnce(&mut HashMap<Vec<u8>, Bytes>, &RoundKeys),
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn right_answers_pass() {
+    fn correct_answers_pass() {
         for expected in [Expected::Absent, Expected::Present { seed: SEED }] {
             let (answers, times) = answers(expected, |_, _| ());
             assert_eq!(answers, Answers { lookups: 600, ..Answers::default() }, "{expected:?}");
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_answers_are_seen_in_both_halves() {
+    fn wrong_answers_are_counted_in_both_halves() {
         let present = Expected::Present { seed: SEED };
         for index in [0, 299, 300, 599] {
             let key = |keys: &RoundKeys| keys.key(index).to_vec();
@@ -227,14 +227,14 @@ mod tests {
     }
 
     #[test]
-    fn an_error_ends_the_round() {
+    fn error_ends_the_round() {
         let keys = RoundKeys::new(&KeySet::iins(SEED, 10, 0).stored, 0..10);
         let result = round(&keys, Expected::Absent, &mut Answers::default(), |_| Err("disk"));
         assert_eq!(result, Err("disk"));
     }
 
     #[test]
-    fn a_median_is_taken_of_each_time() {
+    fn each_time_has_its_own_median() {
         let times = |p50_ns, p99_ns, cpu_ns| Times { p50_ns, p99_ns, cpu_ns, ..Times::default() };
         let rounds = [times(1, 50, 9.0), times(3, 10, 8.0), times(2, 70, 7.0)];
         assert_eq!(median(&rounds), times(2, 50, 8.0));

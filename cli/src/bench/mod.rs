@@ -1,10 +1,10 @@
-//! The parts of `sieve bench`.
+//! Parts of `sieve bench`.
 
 pub(crate) mod case;
 pub(crate) mod cold;
+pub(crate) mod dir;
 pub(crate) mod fill;
 pub(crate) mod fill_compacted;
-pub(crate) mod folder;
 pub(crate) mod levels;
 pub(crate) mod lookups;
 pub(crate) mod page;

@@ -1,7 +1,7 @@
-//! The report as a page: HTML with its plots in it, and nothing from elsewhere.
+//! The report as one self-contained HTML page with plots.
 
 use super::{
-    case::{Asked, Cache, Filters},
+    case::{Cache, Filters, KeyKind},
     fill::ideal,
     levels::Level,
     plot::{Plot, Series},
@@ -11,22 +11,21 @@ use super::{
 /// Points of the ideal curve, a tenth of a bit apart.
 const IDEAL_STEP_BITS: f64 = 0.1;
 
-const REQUESTS_CAPTION: &str = "Data blocks that a lookup of an absent key asks for in vain, against the \
-    memory of the filters. The curve is what no filters of this memory can undercut; the points of one \
-    store are what was measured while its memory was cut, and the line near them is what the planner \
-    predicted. Lower is better.";
+const REQUESTS_CAPTION: &str = "Data-block requests per lookup of an absent key, by filter memory. \
+    Lower is better. The curve is the theoretical minimum. The points of Auto were measured with \
+    less and less filter memory, and the line is the planner's prediction.";
 
-const LATENCIES_CAPTION: &str = "Time of a lookup of an absent key while every block is in memory: so \
-    many per cent of all lookups take less. It includes reading the clock, some 30 ns.";
+const LATENCIES_CAPTION: &str = "Latency of lookups of absent keys with every block in the cache, by \
+    percentile. It includes about 30 ns to read the clock.";
 
-const COLD_CAPTION: &str = "The same while nothing but indexes and filters is in memory: a needless block \
-    costs a read of the device.";
+const COLD_CAPTION: &str = "The same with only indexes and filters in memory: each false positive costs a \
+    read from the device.";
 
-const RATES_CAPTION: &str = "Share of the filters asked for a key that their table does not have which say \
-    that it may, level by level, measured and as their sizes let expect. Filters of equal bits err alike on \
-    all levels; planned ones err most where a bit costs most.";
+const RATES_CAPTION: &str = "False-positive rate of the filters of each level, measured and expected. \
+    Uniform filters have equal rates on all levels. Planned filters have the highest rate on the \
+    level with the most keys.";
 
-/// The page.
+/// Returns the page.
 pub(crate) fn html(report: &Report) -> String {
     let plots = [
         (requests(report), REQUESTS_CAPTION),
@@ -47,17 +46,17 @@ pub(crate) fn html(report: &Report) -> String {
          <style>body {{ font: 16px sans-serif; max-width: 60em; margin: 2em auto; }} \
          pre {{ overflow-x: auto; font-size: 12px; }} figure {{ margin: 2em 0; }} \
          figcaption {{ color: #444; }}</style>\n\
-         <h1>What a lookup of an absent key costs</h1>\n{faults}{plots}<pre>{}</pre>\n</html>\n",
+         <h1>Cost of a lookup of an absent key</h1>\n{faults}{plots}<pre>{}</pre>\n</html>\n",
         text(&report.table())
     )
 }
 
-/// Reads of a miss against memory.
+/// Plots data-block requests by filter memory.
 fn requests(report: &Report) -> Option<String> {
     let keys = report.setup.stored.max(1) as f64;
     let bits = |bytes: u64| bytes as f64 * 8.0 / keys;
     let uniform = report.stores.iter().map(|store| {
-        let found = find(report, store.filters, Cache::All, Asked::Absent);
+        let found = find(report, store.filters, Cache::All, KeyKind::Absent);
         let found = found.map(|case| case.data_block_requests_per_lookup);
         let points = found.map(|requests| (bits(store.filter_memory_bytes), requests));
         let name = store.filters.to_owned();
@@ -93,12 +92,12 @@ fn requests(report: &Report) -> Option<String> {
     .svg()
 }
 
-/// The distribution of latencies of misses.
+/// Plots the latency distribution of absent keys.
 fn latencies(report: &Report, cache: Cache) -> Option<String> {
-    // Each step to the right is ten times as rare.
+    // Logarithmic: 90 %, 99 %, 99.9 % are equally far apart.
     let rarity = |quantile: f64| -(1.0 - quantile).log10();
     let series = Filters::ALL.into_iter().filter_map(|filters| {
-        let case = find(report, filters.name(), cache, Asked::Absent)?;
+        let case = find(report, filters.name(), cache, KeyKind::Absent)?;
         let points = report.latency_quantiles.iter().zip(&case.latency_ns);
         let points = points.map(|(quantile, ns)| (rarity(*quantile), *ns as f64)).collect();
         Some(Series { name: filters.name().to_owned(), points, has_line: true })
@@ -113,15 +112,15 @@ fn latencies(report: &Report, cache: Cache) -> Option<String> {
     .svg()
 }
 
-/// False-positive rates, level by level.
+/// Plots false-positive rates by level.
 fn rates(report: &Report) -> Option<String> {
     let rate = |level: &Level| {
         let counters = level.counters;
-        let asked = counters.negatives + counters.false_positives;
-        (asked > 0).then(|| counters.false_positives as f64 / asked as f64)
+        let probes = counters.negatives + counters.false_positives;
+        (probes > 0).then(|| counters.false_positives as f64 / probes as f64)
     };
     let series = Filters::ALL.into_iter().skip(1).filter_map(|filters| {
-        let case = find(report, filters.name(), Cache::All, Asked::Absent)?;
+        let case = find(report, filters.name(), Cache::All, KeyKind::Absent)?;
         let points =
             case.levels.iter().filter_map(|level| Some((level.level.into(), rate(level)?)));
         let name = format!("{}, measured", filters.name());
@@ -151,14 +150,14 @@ fn find<'a>(
     report: &'a Report,
     filters: &str,
     cache: Cache,
-    asked: Asked,
+    key_kind: KeyKind,
 ) -> Option<&'a CaseReport> {
     report.cases.iter().find(|case| {
-        case.filters == filters && case.cache == cache.name() && case.asked == asked.name()
+        case.filters == filters && case.cache == cache.name() && case.key_kind == key_kind.name()
     })
 }
 
-/// As HTML has it.
+/// Escapes text for HTML.
 fn text(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }

@@ -12,11 +12,10 @@ use plotters::{
     style::{Color as _, RGBColor, WHITE},
 };
 
-/// Pixels.
+/// Width and height in pixels.
 const SIZE: (u32, u32) = (880, 460);
 
-/// Colours that are told apart also by those who do not see red and green: Okabe and Ito, "Color
-/// Universal Design", 2008.
+/// Colours that colour-blind readers can distinguish: Okabe and Ito, "Color Universal Design", 2008.
 const COLOURS: [RGBColor; 8] = [
     RGBColor(0, 114, 178),
     RGBColor(213, 94, 0),
@@ -28,28 +27,28 @@ const COLOURS: [RGBColor; 8] = [
     RGBColor(70, 70, 70),
 ];
 
-/// Points under one name.
+/// A named series of points.
 #[derive(Debug)]
 pub(crate) struct Series {
     pub(crate) name: String,
     pub(crate) points: Vec<(f64, f64)>,
-    /// Points without a line between them otherwise.
+    /// Draws a line instead of points.
     pub(crate) has_line: bool,
 }
 
-/// A plot with a logarithmic scale upwards. Points that it cannot show are left out.
+/// A plot with a logarithmic y axis, without points that it cannot show.
 #[derive(Debug)]
 pub(crate) struct Plot<'a> {
     pub(crate) title: &'a str,
     pub(crate) x_name: &'a str,
     pub(crate) y_name: &'a str,
-    /// How numbers along the lower edge are written.
+    /// Formats the labels of the x axis.
     pub(crate) x_label: fn(f64) -> String,
     pub(crate) series: Vec<Series>,
 }
 
 impl Plot<'_> {
-    /// The SVG; `None` if there is nothing to show.
+    /// Returns the SVG, or `None` without points.
     pub(crate) fn svg(&self) -> Option<String> {
         let points = self.series.iter().flat_map(|series| &series.points);
         let shown: Vec<_> = points.copied().filter(is_shown).collect();
@@ -58,7 +57,8 @@ impl Plot<'_> {
         let margin = (x.end - x.start).max(1e-9) * 0.03;
         let x = x.start - margin..x.end + margin;
         let mut svg = String::new();
-        self.draw(&mut svg, x, y.start / 1.5..y.end * 1.5).expect("writing to a text cannot fail");
+        self.draw(&mut svg, x, y.start / 1.5..y.end * 1.5)
+            .expect("writing to a string cannot fail");
         Some(svg)
     }
 
@@ -122,7 +122,7 @@ fn range(values: impl Iterator<Item = f64>) -> Option<Range<f64>> {
     ends.map(|(least, most)| least..most)
 }
 
-/// A number of any size in few characters.
+/// Formats a number of any size in few characters.
 fn short(value: f64) -> String {
     match value {
         1e6.. => format!("{:.0} M", value / 1e6),
@@ -146,20 +146,20 @@ mod tests {
     }
 
     #[test]
-    fn nothing_to_show_is_no_plot() {
+    fn plot_without_points_is_none() {
         assert_eq!(plot(Vec::new()).svg(), None);
         assert_eq!(plot(vec![(1.0, 0.0), (f64::NAN, 1.0)]).svg(), None);
     }
 
     #[test]
-    fn a_plot_has_its_names() {
+    fn svg_contains_series_names() {
         let svg = plot(vec![(0.0, 0.001), (10.0, 3.0), (5.0, 0.0)]).svg().unwrap();
         assert!(svg.starts_with("<svg"), "{svg}");
         assert!(svg.contains("a &lt;name&gt;"), "{svg}");
     }
 
     #[test]
-    fn numbers_are_short() {
+    fn labels_are_short() {
         let cases = [(0.0014, "0.0014"), (0.1, "0.1"), (3.0, "3"), (1e4, "10 k"), (2e6, "2 M")];
         for (value, want) in cases {
             assert_eq!(short(value), want);

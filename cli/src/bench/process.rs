@@ -1,19 +1,18 @@
-//! What the operating system counts of this process.
+//! Resource counters of this process.
 
 use std::fs;
 
-/// Bytes that the process had fetched from devices, page faults and read-ahead included; `None`
-/// where the system does not tell.
+/// Returns the bytes read from devices, including page faults and read-ahead, if known.
 pub(crate) fn device_bytes() -> Option<u64> {
     field("/proc/self/io", "read_bytes:")
 }
 
-/// Memory of the process that no file stands behind, in bytes.
+/// Returns the resident anonymous memory in bytes, if known.
 pub(crate) fn own_memory_bytes() -> Option<u64> {
     Some(field("/proc/self/status", "RssAnon:")? << 10)
 }
 
-/// Pages of mapped files that the process has in memory, in bytes.
+/// Returns the resident memory of mapped files in bytes, if known.
 pub(crate) fn mapped_memory_bytes() -> Option<u64> {
     Some(field("/proc/self/status", "RssFile:")? << 10)
 }
@@ -30,7 +29,7 @@ mod tests {
 
     #[test]
     #[cfg(target_os = "linux")]
-    fn the_system_tells() {
+    fn memory_is_known_on_linux() {
         assert!(own_memory_bytes().is_some_and(|bytes| bytes > 4096));
         assert!(mapped_memory_bytes().is_some());
     }

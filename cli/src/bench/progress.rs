@@ -1,17 +1,16 @@
-//! Progress bars, for whoever waits at a terminal; elsewhere nothing is drawn.
+//! Progress bars on terminals.
 
 use std::io;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use rustix::termios::tcgetwinsize;
 
-/// A bar of `len` `things` for the work called `title`.
+/// Creates a bar of `len` `things`, named `title`. Draws nothing if standard error is no terminal.
 pub(crate) fn bar(len: u64, things: &str, title: &str) -> ProgressBar {
     let template =
         format!("{{msg:44}} {{wide_bar}} {{human_pos}} of {{human_len}} {things}, {{eta}} left");
     let style = ProgressStyle::with_template(&template).expect("the template is well formed");
-    // A terminal that does not tell its width, such as a bare pseudo-terminal, says 0: there each
-    // step of a bar would be a line.
+    // A pseudo-terminal of unknown width reports 0; each step of a bar would print a line there.
     let has_no_width = tcgetwinsize(io::stderr()).is_ok_and(|size| size.ws_col == 0);
     let target =
         if has_no_width { ProgressDrawTarget::hidden() } else { ProgressDrawTarget::stderr() };

@@ -1,50 +1,49 @@
-//! What SieveDB promises of a lookup of an absent key, in figures that a run must reach.
+//! Promised figures for lookups of absent keys, which a run must reach.
 
 use super::{
-    case::{Asked, Cache, Case, Filters},
+    case::{Cache, Case, Filters, KeyKind},
     report::{Setup, Store},
 };
 
-/// Most data-block requests per lookup of an absent key, with Bloom filters of [`BITS_PER_KEY`]
-/// bits...
+/// Most data-block requests per lookup of an absent key with Bloom filters of [`BITS_PER_KEY`] bits.
 const REQUESTS_BLOOM_MAX: f64 = 0.04;
 
-/// ...or so many for each table that may have the key, if that is more.
+/// The same per candidate table, if that is more.
 const REQUESTS_BLOOM_EACH_MAX: f64 = 0.012;
 
-/// The same with ribbons of as many bits per key everywhere.
+/// The same with uniform ribbons.
 const REQUESTS_RIBBON_MAX: f64 = 0.01;
 
-/// The same with the filters that the engine plans itself.
+/// The same with filters planned by the engine.
 const REQUESTS_AUTO_MAX: f64 = 0.006;
 
-/// With them, and [`KEYS_IDEAL`] keys, at most so many times what is possible, see
+/// Most requests with planned filters and [`KEYS_IDEAL`] keys, as a multiple of
 /// [`ideal`](super::fill::ideal).
 const IDEAL_FACTOR: f64 = 1.2;
 
-/// Fewest keys for that. Filters of few keys have parts that do not shrink with them.
+/// Minimum number of keys for that: small filters have parts of constant size.
 const KEYS_IDEAL: u64 = 1_000_000;
 
-/// Filters that were asked for the same bits per key take at most this factor more memory.
+/// Most filter memory, as a multiple of the configured bits per key.
 const BITS_FACTOR: f64 = 1.02;
 
-/// Fewest data-block requests per lookup of an absent key without filters. With fewer the keys
-/// lie so that filters have nothing to spare, and the run shows nothing.
+/// Fewest data-block requests per lookup of an absent key without filters. With fewer, filters
+/// have nothing to save.
 const REQUESTS_UNFILTERED_MIN: f64 = 1.0;
 
-/// Fewest filter bits per key that the promise is about.
+/// Minimum filter bits per key for the promise.
 const BITS_PER_KEY: f64 = 10.0;
 
-/// Fewest keys that the promise is about: with less the figures are chance.
+/// Minimum number of keys for the promise: figures of fewer keys are noise.
 const KEYS: u64 = 10_000;
 
-/// Every promise that does not hold, in words. Times are judged only if `setup` asks for it: on a
-/// machine that others use they say little.
+/// Returns all broken promises. Checks times only if `setup` has a limit: they are noisy on shared
+/// machines.
 pub(crate) fn broken(setup: &Setup, cases: &[Case]) -> Vec<String> {
     cases.iter().filter_map(|case| broken_by(setup, case)).collect()
 }
 
-/// As [`broken`], of the memory: what is compared has to be equal.
+/// Returns filters that use too much memory for a fair comparison.
 pub(crate) fn unequal(setup: &Setup, stores: &[Store]) -> Vec<String> {
     let allowed = setup.bits_per_key * setup.stored as f64 / 8.0 * BITS_FACTOR;
     let is_large =
@@ -56,8 +55,8 @@ pub(crate) fn unequal(setup: &Setup, stores: &[Store]) -> Vec<String> {
     faults.collect()
 }
 
-/// Every store whose sorted runs are not those that it was filled with, in words: what is expected
-/// of it is computed from those.
+/// Returns stores whose sorted runs differ from the configured runs, from which the expected figures
+/// are computed.
 pub(crate) fn misshapen(setup: &Setup, stores: &[Store]) -> Vec<String> {
     let flushes = setup.runs.get(1..).unwrap_or_default();
     let want = (flushes.len() as u64, flushes.iter().sum::<u64>());
@@ -66,19 +65,19 @@ pub(crate) fn misshapen(setup: &Setup, stores: &[Store]) -> Vec<String> {
         let found = level0.map_or((0, 0), |level| (level.runs, level.entries));
         let ((found_runs, found_keys), (runs, keys)) = (found, want);
         (found != want).then(|| {
-            format!("{filters}: {found_runs} runs of level 0 with {found_keys} keys, not {runs} with {keys}")
+            format!("{filters}: {found_runs} runs of level 0 with {found_keys} keys, expected {runs} with {keys}")
         })
     });
     faults.collect()
 }
 
-/// `expected` per lookup, and what chance may add to it: four deviations.
+/// Returns `expected` per lookup plus four standard deviations.
 pub(crate) fn with_chance(expected: f64, lookups: u64) -> f64 {
     expected + 4.0 * (expected / lookups.max(1) as f64).sqrt()
 }
 
-/// Most data-block requests per lookup of an absent key with filters of [`BITS_PER_KEY`] bits or
-/// more, when so many tables may have it.
+/// Returns the most data-block requests per lookup of an absent key with filters of at least
+/// [`BITS_PER_KEY`] bits, by the number of candidate tables.
 fn requests_max(filters: Filters, candidates: f64) -> f64 {
     match filters {
         Filters::Off => f64::INFINITY,
@@ -89,7 +88,7 @@ fn requests_max(filters: Filters, candidates: f64) -> f64 {
 }
 
 fn broken_by(setup: &Setup, case: &Case) -> Option<String> {
-    if case.kind.asked != Asked::Absent {
+    if case.kind.key_kind != KeyKind::Absent {
         return None;
     }
     let requests = case.per_lookup(case.counters().data_block_requests);
@@ -123,7 +122,7 @@ fn broken_by(setup: &Setup, case: &Case) -> Option<String> {
         (Filters::Bloom | Filters::Ribbon | Filters::Auto, Cache::All)
             if setup.miss_cpu_ns_max.is_some_and(|max| cpu_ns > max) =>
         {
-            format!("{cpu_ns:.0} ns of CPU time per lookup are too many")
+            format!("{cpu_ns:.0} ns of CPU time per lookup exceed the limit")
         }
         _ => return None,
     };
@@ -140,7 +139,7 @@ mod tests {
     };
 
     #[test]
-    fn a_store_has_the_runs_that_it_was_filled_with() {
+    fn runs_that_differ_from_the_setup_are_reported() {
         let setup = Setup { runs: vec![900, 60, 40], ..Setup::default() };
         let store = |runs, entries| {
             let level0 = Level { level: 0, runs, entries, ..Level::default() };
@@ -149,7 +148,7 @@ mod tests {
         };
         let cases = [
             ("as filled", 2, 100, ""),
-            ("split", 3, 100, "Auto: 3 runs of level 0 with 100 keys, not 2 with 100"),
+            ("split", 3, 100, "Auto: 3 runs of level 0 with 100 keys, expected 2 with 100"),
             ("compacted", 2, 40, "2 runs of level 0 with 40 keys"),
         ];
         for (name, runs, entries, want) in cases {
@@ -160,10 +159,9 @@ mod tests {
     }
 
     #[test]
-    fn each_promise_is_checked_where_it_is_given() {
+    fn promises_are_checked_for_their_cases() {
         let (off, bloom, auto) = (Filters::Off, Filters::Bloom, Filters::Auto);
-        // Filters, cache, requests of 1000 lookups, CPU time, stored keys, bits per key, and what
-        // is broken.
+        // Filters, cache, requests of 1000 lookups, CPU time, stored keys, bits per key, fault.
         let cases = [
             ("unfiltered", off, Cache::Part, 1000, 1.0, 10_000, 10.0, ""),
             ("nothing to spare", off, Cache::Part, 999, 1.0, 10_000, 10.0, "below 1"),
@@ -184,7 +182,7 @@ mod tests {
         for (name, filters, cache, requests, cpu_ns, stored, bits_per_key, want) in cases {
             let counters = Counters { data_block_requests: requests, ..Counters::default() };
             let mut case = Case {
-                kind: Kind { filters, cache, asked: Asked::Absent },
+                kind: Kind { filters, cache, key_kind: KeyKind::Absent },
                 answers: Answers { lookups: 1000, ..Answers::default() },
                 gets: 1000,
                 levels: vec![Level { counters, ..Level::default() }],
@@ -201,7 +199,7 @@ mod tests {
             let faults = broken(&setup, &[case.clone()]).join("\n");
             assert_eq!(faults.is_empty(), want.is_empty(), "{name}: {faults}");
             assert!(faults.contains(want), "{name}: {faults}");
-            case.kind.asked = Asked::Present;
+            case.kind.key_kind = KeyKind::Present;
             assert_eq!(broken(&setup, &[case]), Vec::<String>::new(), "{name}");
         }
     }

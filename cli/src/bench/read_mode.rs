@@ -1,10 +1,10 @@
-//! Read modes by name.
+//! Names of read modes.
 
 use std::{fmt, str::FromStr};
 
 use sievedb::ReadMode;
 
-/// A read mode on the command line.
+/// A read mode as an argument.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ReadModeArg(pub(crate) ReadMode);
 
@@ -18,7 +18,7 @@ impl FromStr for ReadModeArg {
         let found = NAMES.iter().find(|(name, _)| *name == text);
         found.map(|(_, mode)| Self(*mode)).ok_or_else(|| {
             let names: Vec<_> = NAMES.iter().map(|(name, _)| *name).collect();
-            format!("{text} is none of {}", names.join(", "))
+            format!("{text:?} is not one of {}", names.join(", "))
         })
     }
 }
@@ -35,7 +35,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_read_back() {
+    fn names_are_parsed() {
         for (name, mode) in NAMES {
             assert_eq!(name.parse(), Ok(ReadModeArg(mode)));
             assert_eq!(ReadModeArg(mode).to_string(), name);

@@ -1,4 +1,4 @@
-//! What `sieve bench misses` found, as a table for people and as JSON for machines.
+//! Report of `sieve bench misses`, as tables and as JSON.
 
 use comfy_table::{CellAlignment, Table, presets::ASCII_MARKDOWN};
 use serde::Serialize;
@@ -10,29 +10,28 @@ use super::{
     lookups::QUANTILES,
     promise,
     sweep::{self, Step},
-    threads::{self, Crowd},
+    threads::{self, ThreadFigures},
 };
 use crate::text::count;
 
-/// Everything that was measured.
+/// All measurements.
 #[derive(Debug, Serialize)]
 pub(crate) struct Report {
     pub(crate) setup: Setup,
     pub(crate) stores: Vec<Store>,
     pub(crate) cases: Vec<CaseReport>,
-    /// The filters that the engine plans itself, with less and less memory.
+    /// Auto filters with less and less memory.
     pub(crate) sweep: Vec<Step>,
-    /// Lookups of absent keys by several threads at once, with these filters.
-    pub(crate) threads: Vec<Crowd>,
-    /// How the page cache of the operating system was emptied for the cold cases.
+    /// Concurrent lookups of absent keys, with Auto filters.
+    pub(crate) threads: Vec<ThreadFigures>,
+    /// Method that emptied the page cache for the cold cases.
     pub(crate) page_cache: String,
     pub(crate) latency_quantiles: Vec<f64>,
-    /// What was wrong with answers or counters, and which promises were broken; the run failed
-    /// unless this is empty.
+    /// Wrong answers and counters, and broken promises. The run fails unless this is empty.
     pub(crate) faults: Vec<String>,
 }
 
-/// What was asked for.
+/// Parameters of a run.
 #[derive(Debug, Default, Serialize)]
 pub(crate) struct Setup {
     /// `iin`, `urls` or the path of a file.
@@ -43,24 +42,24 @@ pub(crate) struct Setup {
     /// Bytes of stored keys and values.
     pub(crate) data_bytes: u64,
     pub(crate) bits_per_key: f64,
-    /// Keys of each sorted run, the oldest one first.
+    /// Number of keys of each sorted run, oldest first.
     pub(crate) runs: Vec<u64>,
-    /// Data-block requests per lookup of an absent key at the best division of ideal filters.
+    /// Data-block requests per lookup of an absent key with ideal filters, optimally divided.
     pub(crate) ideal_requests: f64,
-    /// Of the smaller block cache.
+    /// Size of the smaller block cache, in percent of the tables.
     pub(crate) cache_percent: u64,
     pub(crate) rounds: u64,
     pub(crate) lookups_per_round: u64,
-    /// CPU time that a miss in memory may take.
+    /// Limit for the CPU time of a lookup of an absent key in memory.
     pub(crate) miss_cpu_ns_max: Option<f64>,
 }
 
-/// A store when it was measured.
+/// A measured store.
 #[derive(Debug, Serialize)]
 pub(crate) struct Store {
     pub(crate) filters: &'static str,
     pub(crate) fill_seconds: f64,
-    /// Of the smaller block cache.
+    /// Size of the smaller block cache.
     pub(crate) cache_bytes: u64,
     pub(crate) sorted_runs: u64,
     pub(crate) tables: u64,
@@ -70,7 +69,7 @@ pub(crate) struct Store {
 }
 
 impl Store {
-    /// `levels` as they were when the store was opened, before the first lookup.
+    /// Creates a store. `levels` are those before the first lookup.
     pub(crate) fn new(
         filters: Filters,
         fill_seconds: f64,
@@ -90,7 +89,7 @@ impl Store {
         }
     }
 
-    /// The levels that have tables, in words.
+    /// Describes the levels that have tables.
     fn shape(&self) -> String {
         let levels = self.levels.iter().filter(|level| level.tables > 0);
         let words = levels.map(|Level { level, runs, tables, entries, .. }| {
@@ -101,12 +100,12 @@ impl Store {
     }
 }
 
-/// One column of the table.
+/// A column of a table.
 #[derive(Debug, Serialize)]
 pub(crate) struct CaseReport {
     pub(crate) filters: &'static str,
     pub(crate) cache: &'static str,
-    pub(crate) asked: &'static str,
+    pub(crate) key_kind: &'static str,
     pub(crate) lookups: u64,
     pub(crate) candidate_tables_per_lookup: f64,
     pub(crate) data_block_requests_per_lookup: f64,
@@ -118,21 +117,21 @@ pub(crate) struct CaseReport {
     pub(crate) false_positive_percent_expected: Option<f64>,
     pub(crate) latency_p50_ns: u64,
     pub(crate) latency_p99_ns: u64,
-    /// For each of `latency_quantiles` of the report.
+    /// Latency at each of `latency_quantiles` of the report.
     pub(crate) latency_ns: Vec<u64>,
     pub(crate) cpu_ns: f64,
-    /// Against the same lookups with filters off.
+    /// Compared with the same lookups with filters off.
     pub(crate) block_requests_saved_percent: Option<f64>,
     pub(crate) reads_saved_percent: Option<f64>,
     pub(crate) bytes_saved_percent: Option<f64>,
     pub(crate) reads: Reads,
     pub(crate) counters: Counters,
-    /// What lookups did on each level.
+    /// Counters of each level.
     pub(crate) levels: Vec<Level>,
 }
 
 impl CaseReport {
-    /// `unfiltered` is the same case with filters off, unless this is it.
+    /// Creates a column. `unfiltered` is the same case with filters off, if this is another one.
     pub(crate) fn new(case: &Case, unfiltered: Option<&Case>) -> Self {
         let counters = case.counters();
         let rates = case.false_positive_rates();
@@ -143,7 +142,7 @@ impl CaseReport {
         Self {
             filters: case.kind.filters.name(),
             cache: case.kind.cache.name(),
-            asked: case.kind.asked.name(),
+            key_kind: case.kind.key_kind.name(),
             lookups: case.answers.lookups,
             candidate_tables_per_lookup: case.per_lookup(counters.candidates),
             data_block_requests_per_lookup: case.per_lookup(counters.data_block_requests),
@@ -168,8 +167,7 @@ impl CaseReport {
 }
 
 impl Report {
-    /// Puts the cases, those with filters beside those without, into a report; nothing is known yet
-    /// of sweep and threads.
+    /// Creates a report of `cases`, without sweep and threads.
     pub(crate) fn new(setup: Setup, stores: Vec<Store>, cases: &[Case]) -> Self {
         let reports = cases.iter().map(|case| {
             let unfiltered = Kind { filters: Filters::Off, ..case.kind };
@@ -182,8 +180,9 @@ impl Report {
         faults.extend(promise::unequal(&setup, &stores));
         faults.extend(promise::misshapen(&setup, &stores));
         let small_data = stores.iter().filter(|store| store.cache_bytes >= store.table_bytes);
-        faults
-            .extend(small_data.map(|store| format!("{}: the data fits the cache", store.filters)));
+        faults.extend(small_data.map(|store| {
+            format!("{}: the cache holds all data; it must be smaller", store.filters)
+        }));
         Self {
             setup,
             stores,
@@ -196,19 +195,19 @@ impl Report {
         }
     }
 
-    /// The report for people.
+    /// Formats the report as text.
     pub(crate) fn table(&self) -> String {
         let Setup { keys, stored, seed, value_bytes, data_bytes, rounds, .. } = &self.setup;
         let mut text = format!(
             "{} keys ({keys}, seed {seed}) with values of {value_bytes} bytes: {} of data.\n\
-             Medians of {} of {} lookups, none repeated, on one thread, after a warm-up.\n\n",
+             Medians of {} of {} different lookups on one thread, after a warm-up round.\n\n",
             count(*stored),
             bytes(*data_bytes),
             some(*rounds, "round"),
             count(self.setup.lookups_per_round),
         );
         text += &format!(
-            "Ideal filters of {} bits per key would leave {:.5} data-block requests per absent key.\n\n",
+            "Minimum with ideal filters of {} bits per key: {:.5} data-block requests per absent key.\n\n",
             self.setup.bits_per_key, self.setup.ideal_requests
         );
         for cache in [Cache::Part, Cache::All, Cache::Cold] {
@@ -219,9 +218,9 @@ impl Report {
                         self.setup.cache_percent
                     )
                 }
-                Cache::All => "The block cache holds everything, no file is read:\n\n".to_owned(),
+                Cache::All => "The block cache holds everything:\n\n".to_owned(),
                 Cache::Cold => {
-                    format!("Nothing is in memory but the filters ({}):\n\n", self.page_cache)
+                    format!("Only indexes and filters are in memory ({}):\n\n", self.page_cache)
                 }
             };
             text += &format!("{}\n\n", self.cases_table(cache));
@@ -240,25 +239,25 @@ impl Report {
                 store.fill_seconds,
             );
         }
-        text += "Physical reads are those that the block cache did not spare; the operating \
-                 system may have had the bytes in memory.\n";
+        text += "Physical reads are block-cache misses; the page cache of the operating system may \
+                 serve them.\n";
         text
     }
 
-    /// What came out, in a line.
+    /// Summarises the result in a line.
     pub(crate) fn verdict(&self) -> String {
         match self.faults.len() as u64 {
-            0 => "Every answer and counter is right, and all that is promised of these figures holds.".to_owned(),
-            count => format!("{} (WRONG, above): not all that is promised holds.", some(count, "result")),
+            0 => "All answers and counters are correct, and all promises hold.".to_owned(),
+            count => format!("{} wrong, listed above.", some(count, "result")),
         }
     }
 
-    /// A column for each case with this cache, a row for each figure that one of them has.
+    /// Formats the cases with this cache as columns, with a row for each available figure.
     fn cases_table(&self, cache: Cache) -> Table {
         let cases: Vec<_> = self.cases.iter().filter(|case| case.cache == cache.name()).collect();
         let mut table = Table::new();
         table.load_style(ASCII_MARKDOWN);
-        let names = cases.iter().map(|case| format!("{}\n{}", case.asked, case.filters));
+        let names = cases.iter().map(|case| format!("{}\n{}", case.key_kind, case.filters));
         table.set_header(std::iter::once("per lookup".to_owned()).chain(names));
         for (name, cell) in ROWS {
             let cells: Vec<_> = cases.iter().map(|case| cell(case, self)).collect();
@@ -273,7 +272,7 @@ impl Report {
     }
 }
 
-/// A row of the table: its name, and what it says of a case.
+/// A row of the table: its name and its cell for a case.
 type Row = (&'static str, fn(&CaseReport, &Report) -> String);
 
 const ROWS: &[Row] = &[
@@ -305,7 +304,7 @@ fn none() -> String {
     "–".to_owned()
 }
 
-/// `count` things, in words.
+/// Returns `number` with the singular or plural of `thing`.
 fn some(number: u64, thing: &str) -> String {
     format!("{} {thing}{}", count(number), if number == 1 { "" } else { "s" })
 }
@@ -314,11 +313,11 @@ fn some(number: u64, thing: &str) -> String {
 mod tests {
     use super::*;
     use crate::bench::{
-        case::Asked,
+        case::KeyKind,
         lookups::{Answers, Times},
     };
 
-    fn case(filters: Filters, asked: Asked, skipped: u64) -> Case {
+    fn case(filters: Filters, key_kind: KeyKind, skipped: u64) -> Case {
         let counters = Counters {
             candidates: 300,
             negatives: skipped,
@@ -339,7 +338,7 @@ mod tests {
             ..Level::default()
         };
         Case {
-            kind: Kind { filters, cache: Cache::Part, asked },
+            kind: Kind { filters, cache: Cache::Part, key_kind },
             answers: Answers { lookups: 100, ..Answers::default() },
             gets: 100,
             reads: Reads { calls: counters.blocks_read, bytes: counters.bytes_read },
@@ -350,7 +349,7 @@ mod tests {
 
     fn report() -> Report {
         let cases =
-            [case(Filters::Off, Asked::Absent, 0), case(Filters::Bloom, Asked::Absent, 297)];
+            [case(Filters::Off, KeyKind::Absent, 0), case(Filters::Bloom, KeyKind::Absent, 297)];
         let setup = Setup {
             keys: "iin".to_owned(),
             seed: 1,
@@ -372,7 +371,7 @@ mod tests {
     }
 
     #[test]
-    fn savings_are_against_the_same_lookups_without_filters() {
+    fn savings_are_relative_to_filters_off() {
         let report = report();
         assert_eq!(report.faults, Vec::<String>::new());
         let saved = report.cases.iter().map(|case| case.block_requests_saved_percent);
@@ -380,7 +379,7 @@ mod tests {
     }
 
     #[test]
-    fn the_table_shows_every_row() {
+    fn table_shows_every_row() {
         let table = report().table();
         let rows = [
             ("title", "2,000,000 keys (iin, seed 1) with values of 100 bytes: 213.6 MiB of data."),

@@ -1,4 +1,4 @@
-//! Less and less memory for the filters of an open store.
+//! Sweep of the filter memory of an open store.
 
 use std::{thread, time::Duration};
 
@@ -8,35 +8,33 @@ use sievedb::{Db, text::bytes};
 
 use super::{case::Case, fill::ideal, promise::with_chance};
 
-/// Parts of the memory that the bits per key come to, in per cent.
+/// Filter memory of each step, in percent of that for all bits per key.
 pub(crate) const PERCENTS: [u64; 4] = [100, 50, 25, 10];
 
-/// Most data-block requests over those that the planner predicts.
+/// Most data-block requests, as a multiple of the planner's prediction.
 const PREDICTION_FACTOR: f64 = 1.1;
 
-/// Fewest lookups whose CPU times are compared: those of fewer say as much of what else the machine
-/// does.
+/// Minimum number of lookups to compare CPU times: fewer are too noisy.
 pub(crate) const LOOKUPS_TIMED: u64 = 100_000;
 
-/// How often in turn the last step and no filters at all are measured, for their CPU times: those
-/// of another store, some minutes before, differ by a factor of two on a machine that has other
-/// work.
+/// Number of alternating measurements with the last step's filters and without filters. On a shared
+/// machine, CPU times measured minutes apart can differ by a factor of two.
 const TURNS: usize = 3;
 
-/// The store is at rest when nothing has changed for so long.
-const REST: Duration = Duration::from_millis(300);
+/// The filters are complete after this time without a change.
+const SETTLE_TIME: Duration = Duration::from_millis(300);
 
-/// Waits until the filters are what the plan says. Returns the planner's prediction: data-block
-/// requests per lookup of an absent key.
-pub(crate) fn settled(db: &Db) -> f64 {
-    let look = || {
+/// Waits until the filters match the plan. Returns the predicted data-block requests per lookup of
+/// an absent key.
+pub(crate) fn wait_for_filters(db: &Db) -> f64 {
+    let memory_and_reads = || {
         let stats = db.stats();
         (stats.memory.filter_bytes, stats.table_reads.bytes)
     };
-    let mut before = look();
+    let mut before = memory_and_reads();
     loop {
-        thread::sleep(REST);
-        let now = look();
+        thread::sleep(SETTLE_TIME);
+        let now = memory_and_reads();
         if now == before {
             return db.stats().false_positives_planned;
         }
@@ -44,38 +42,38 @@ pub(crate) fn settled(db: &Db) -> f64 {
     }
 }
 
-/// What was measured with so much memory.
+/// Measurement with one limit of the filter memory.
 #[derive(Debug, Serialize)]
 pub(crate) struct Step {
     pub(crate) percent: u64,
     pub(crate) filter_bytes_max: u64,
     pub(crate) filter_memory_bytes: u64,
     pub(crate) lookups: u64,
-    /// Per lookup of an absent key.
+    /// Data-block requests per lookup of an absent key.
     pub(crate) data_block_requests: f64,
-    /// The same, as the planner predicts it.
+    /// The same, predicted by the planner.
     pub(crate) predicted: f64,
-    /// The same at the best division of ideal filters that take as much memory as these.
+    /// The same with ideal filters of equal memory, optimally divided.
     pub(crate) ideal: f64,
     pub(crate) latency_p50_ns: u64,
     pub(crate) latency_p99_ns: u64,
     pub(crate) cpu_ns: f64,
-    /// Without filters in memory, measured in turn with this step, if it was the last.
+    /// CPU time without filters, measured in turn with the last step.
     pub(crate) cpu_ns_without: Option<f64>,
 }
 
-/// CPU times in ns per lookup of an absent key, measured in turn on the same store.
+/// CPU times in ns per lookup of an absent key, from alternating measurements of one store.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Turns {
-    /// At the last step.
+pub(crate) struct Alternating {
+    /// With the filters of the last step.
     pub(crate) last_ns: f64,
-    /// Without filters in memory.
+    /// Without filters.
     pub(crate) without_ns: f64,
 }
 
-impl Turns {
-    /// The medians of what `measure` finds with so many bytes for the filters, and with none.
-    pub(crate) fn take<E>(
+impl Alternating {
+    /// Calls `measure` alternately with `filter_bytes_max` and 0. Keeps the medians.
+    pub(crate) fn measure<E>(
         filter_bytes_max: u64,
         mut measure: impl FnMut(u64) -> Result<f64, E>,
     ) -> Result<Self, E> {
@@ -91,7 +89,7 @@ impl Turns {
         Ok(Self { last_ns: middle(last), without_ns: middle(without) })
     }
 
-    /// What is wrong with them.
+    /// Returns a fault if the filters cost CPU time.
     pub(crate) fn fault(self) -> Option<String> {
         let Self { last_ns, without_ns } = self;
         let percent = PERCENTS[PERCENTS.len() - 1];
@@ -104,7 +102,7 @@ impl Turns {
 }
 
 impl Step {
-    /// `case` asked for absent keys, with everything in the block cache and these bounds.
+    /// Creates a step from `case`: absent keys, with everything in the block cache.
     pub(crate) fn new(
         percent: u64,
         filter_bytes_max: u64,
@@ -130,7 +128,7 @@ impl Step {
         }
     }
 
-    /// Everything that is wrong with it; `unfiltered` is the same case without filters.
+    /// Returns all faults; `unfiltered` is the same case without filters.
     pub(crate) fn faults(&self, unfiltered: &Case) -> Vec<String> {
         let Self { percent, filter_memory_bytes, filter_bytes_max, .. } = self;
         let (found, predicted) = (self.data_block_requests, self.predicted);
@@ -139,7 +137,9 @@ impl Step {
         let rows = [
             (
                 filter_memory_bytes > filter_bytes_max,
-                format!("filters of {filter_memory_bytes} bytes, {filter_bytes_max} are allowed"),
+                format!(
+                    "filters of {filter_memory_bytes} bytes exceed the limit of {filter_bytes_max}"
+                ),
             ),
             (
                 found > most,
@@ -152,7 +152,7 @@ impl Step {
     }
 }
 
-/// The sweep for people.
+/// Formats the sweep as a table.
 pub(crate) fn table(sweep: &[Step]) -> String {
     if sweep.is_empty() {
         return String::new();
@@ -161,7 +161,7 @@ pub(crate) fn table(sweep: &[Step]) -> String {
     table.load_style(ASCII_MARKDOWN);
     table.set_header([
         "Auto, memory",
-        "bound",
+        "limit",
         "filters",
         "requests",
         "predicted",
@@ -186,10 +186,12 @@ pub(crate) fn table(sweep: &[Step]) -> String {
     }
     let without = sweep.iter().filter_map(|step| Some((step.percent, step.cpu_ns_without?)));
     let without: String = without
-        .map(|(percent, ns)| format!("In turn with {percent} %, without filters: {ns:.0} ns\n\n"))
+        .map(|(percent, ns)| {
+            format!("CPU time without filters, measured in turn with {percent} %: {ns:.0} ns\n\n")
+        })
         .collect();
     format!(
-        "Data-block requests per absent key while the filters' memory is cut:\n\n{table}\n\n{without}"
+        "Data-block requests per absent key with less and less filter memory:\n\n{table}\n\n{without}"
     )
 }
 
@@ -197,7 +199,7 @@ pub(crate) fn table(sweep: &[Step]) -> String {
 mod tests {
     use super::*;
     use crate::bench::{
-        case::{Asked, Cache, Filters, Kind, Reads},
+        case::{Cache, Filters, KeyKind, Kind, Reads},
         levels::{Counters, Level},
         lookups::{Answers, Times},
     };
@@ -206,7 +208,7 @@ mod tests {
         let counters = Counters { data_block_requests, ..Counters::default() };
         let level = Level { counters, filter_memory_bytes: 1000, ..Level::default() };
         Case {
-            kind: Kind { filters: Filters::Auto, cache: Cache::All, asked: Asked::Absent },
+            kind: Kind { filters: Filters::Auto, cache: Cache::All, key_kind: KeyKind::Absent },
             answers: Answers { lookups: 100_000, ..Answers::default() },
             gets: 100_000,
             levels: vec![level],
@@ -216,12 +218,12 @@ mod tests {
     }
 
     #[test]
-    fn each_fault_is_named() {
-        // Bound, prediction, requests of 100,000 lookups, and the fault.
+    fn every_fault_is_reported() {
+        // Limit, prediction, requests of 100,000 lookups, fault.
         let cases = [
             ("good", 1000, 0.01, 1_000, ""),
             ("chance", 1000, 0.01, 1_200, ""),
-            ("bound", 999, 0.01, 1_000, "1000 bytes, 999 are allowed"),
+            ("limit", 999, 0.01, 1_000, "1000 bytes exceed the limit of 999"),
             ("prediction", 1000, 0.01, 1_300, "0.01300 data-block requests per lookup"),
             ("worse than none", 1000, 4.0, 300_001, "3.00000 without"),
         ];
@@ -234,8 +236,8 @@ mod tests {
     }
 
     #[test]
-    fn turns_are_compared_by_their_medians() {
-        // CPU times with and without filters in turn, and whether that is a fault.
+    fn alternating_times_are_compared_by_medians() {
+        // Alternating CPU times with and without filters, and whether that is a fault.
         let cases = [
             ("faster", [5.0, 10.0, 6.0, 11.0, 4.0, 9.0], false),
             ("other work in one turn", [5.0, 4.0, 60.0, 11.0, 4.0, 9.0], false),
@@ -248,12 +250,16 @@ mod tests {
                 assert_eq!(bytes, bound, "{name}: in turn");
                 Ok::<_, std::convert::Infallible>(time)
             };
-            assert_eq!(Turns::take(7, measure).unwrap().fault().is_some(), is_wrong, "{name}");
+            assert_eq!(
+                Alternating::measure(7, measure).unwrap().fault().is_some(),
+                is_wrong,
+                "{name}"
+            );
         }
     }
 
     #[test]
-    fn the_table_has_a_line_for_each_step() {
+    fn table_has_a_row_for_each_step() {
         let step = Step::new(50, 1 << 20, 0.0125, &case(1_250), &[900, 100]);
         assert!((step.ideal - 0.0054).abs() < 0.0001, "{}", step.ideal);
         let table = table(&[step]);

@@ -1,4 +1,4 @@
-//! `sieve bench misses`: what a lookup of an absent key costs, with filters and without.
+//! `sieve bench misses`: cost of lookups of absent keys, with and without filters.
 
 use std::{
     fs,
@@ -11,71 +11,72 @@ use sievedb_workload::{KeySet, KeySource, Keys, VALUE_BYTES, clock::now};
 
 use crate::{
     bench::{
-        case::{Asked, Cache, Case, Filters, Kind, Reads},
+        case::{Cache, Case, Filters, KeyKind, Kind, Reads},
         cold::drop_page_cache,
+        dir::BenchDir,
         fill::{Filling, KEYS_MIN, Shares, data_bytes, ideal, runs},
-        folder::Folder,
         levels::{levels, since},
         lookups::{Answers, Expected, RoundKeys, median, round},
         page, progress,
         report::{Report, Setup, Store},
-        sweep::{self, Step, Turns, settled},
-        threads::{Crowd, crowd, thread_counts},
+        sweep::{self, Alternating, Step, wait_for_filters},
+        threads::{ThreadFigures, concurrent_lookups, thread_counts},
     },
     error::{Error, Result},
 };
 
-/// Lookups of a round while nothing is in memory: each may wait for the device.
+/// Most cold lookups in a round: each may wait for the device.
 const COLD_LOOKUPS_MAX: u64 = 1_000;
 
-/// Keys to store, unless the command line or a file says how many.
+/// Default number of keys to store.
 const KEYS_COUNT: u64 = 2_000_000;
 
-/// Looks absent and present keys up, with filters off, with blocked Bloom filters and with ribbons
-/// of the same bits per key everywhere, and with the filters that the engine plans itself.
+/// Measures lookups of absent and present keys with four kinds of filters.
 ///
-/// Fills four stores with the same keys, reopens them with a block cache smaller than the data,
-/// with one that holds everything, and with nothing in memory, and prints a table for each. Then it
-/// cuts the memory of the planned filters step by step, and asks with several threads. Checks every
-/// answer, the stores' counters, and what is promised of them; fails if anything is wrong.
+/// Fills a store for each kind with the same keys: no filters, uniform blocked Bloom filters,
+/// uniform ribbons, and filters planned by the engine (Auto). Measures each store with a block cache
+/// smaller than the data, with everything in the cache, and cold. Then measures the Auto filters
+/// with several threads and with less and less filter memory.
+///
+/// Checks every answer, the counters and the promised figures. Exits with 1 if any is wrong.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Keys: `iin` (12-digit identification numbers), `urls`, or a file with one key a line, of
-    /// which one half is stored and the other half asked for.
+    /// Keys: `iin` (12-digit identification numbers), `urls`, or a file with one key a line. Half of
+    /// a file's keys are stored; the other half are the absent keys.
     #[arg(long, value_name = "iin|urls|FILE", default_value_t = KeySource::Iin)]
     keys: KeySource,
-    /// Number of keys to store [default: 2000000, or all that a file has].
+    /// Number of keys to store [default: 2000000, or half of the file].
     #[arg(long, value_name = "COUNT")]
     keys_count: Option<u64>,
     /// Seed of keys and values.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Shares of the keys in the sorted runs, the oldest first: three or four numbers, such as
-    /// 90,9,1 [default: two small flushes, and the rest in one run].
+    /// Shares of the keys in the sorted runs, oldest first: three or four numbers, such as 90,9,1
+    /// [default: two small flushes, all other keys in one run].
     #[arg(long, value_name = "SHARES")]
     runs: Option<Shares>,
-    /// Filter bits for each key on average, above 0 up to 40.
+    /// Average filter bits per key, above 0 and at most 40.
     #[arg(long, value_name = "BITS", default_value_t = 10.0, value_parser = bits_per_key)]
     bits_per_key: f64,
-    /// The smaller block cache, in per cent of the tables.
+    /// Size of the smaller block cache, in percent of the tables.
     #[arg(long, value_name = "PERCENT", default_value_t = 10,
           value_parser = clap::value_parser!(u64).range(0..=99))]
     cache_percent: u64,
-    /// Lookups of a round, fewer if there are not enough keys.
+    /// Lookups in a round; fewer if there are not enough keys.
     #[arg(long, value_name = "COUNT", default_value_t = 100_000,
           value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
     lookups: u64,
-    /// Rounds to measure, after one to warm up.
+    /// Measured rounds, after a warm-up round.
     #[arg(long, value_name = "COUNT", default_value_t = 3,
           value_parser = clap::value_parser!(u64).range(1..=1000))]
     rounds: u64,
-    /// Fail if a miss with everything in memory takes more CPU time than this, with filters.
+    /// Fail if a filtered lookup of an absent key with everything in the cache takes more CPU time.
     #[arg(long, value_name = "NS")]
     miss_cpu_ns_max: Option<f64>,
-    /// Directory for the stores, which are kept [default: a temporary one, removed at the end].
+    /// Directory for the stores, which are kept [default: a temporary directory].
     #[arg(long, value_name = "DIRECTORY")]
     dir: Option<PathBuf>,
-    /// Directory for a page with plots, `misses.html`.
+    /// Directory for the file `misses.html` with plots.
     #[arg(long, value_name = "DIRECTORY")]
     report: Option<PathBuf>,
     /// Print JSON.
@@ -86,15 +87,15 @@ pub(crate) struct Args {
 fn bits_per_key(text: &str) -> Result<f64, String> {
     let bits = text.parse::<f64>().map_err(|error| error.to_string())?;
     let in_range = bits > 0.0 && bits <= 40.0;
-    in_range.then_some(bits).ok_or_else(|| format!("{bits} is not above 0 and up to 40"))
+    in_range.then_some(bits).ok_or_else(|| format!("{bits} is not above 0 and at most 40"))
 }
 
 impl Args {
     pub(crate) fn run(&self, out: &mut dyn Write) -> Result<()> {
         let report = self.measure(&self.key_set()?)?;
-        if let Some(folder) = &self.report {
-            let path = write(folder, "misses.html", &page::html(&report))?;
-            // Not into the output, which may be JSON.
+        if let Some(dir) = &self.report {
+            let path = write(dir, "misses.html", &page::html(&report))?;
+            // Standard output may be JSON.
             eprintln!("sieve: wrote {}", path.display());
         }
         if self.json {
@@ -141,10 +142,10 @@ impl Args {
             bits_per_key: self.bits_per_key,
             runs: &runs,
         };
-        let folder = Folder::new(self.dir.as_deref())?;
+        let dir = BenchDir::new(self.dir.as_deref())?;
         let mut found = Found::default();
         for filters in Filters::ALL {
-            let path = folder.store(filters.folder())?;
+            let path = dir.store(filters.dir_name())?;
             let start = now();
             let table_bytes = filling.fill(&path, filters)?;
             let fill_seconds = start.elapsed().as_secs_f64();
@@ -152,8 +153,7 @@ impl Args {
             let cache_bytes = table_bytes / 100 * self.cache_percent;
             for cache in [Cache::Part, Cache::All, Cache::Cold] {
                 let all_bytes = 2 * (table_bytes + data_bytes);
-                // Room to spare for all: blocks are larger in memory, and spread unevenly over the
-                // shards of the cache.
+                // Twice the data: blocks are larger in memory, and cache shards fill unevenly.
                 let bytes = if cache == Cache::All { all_bytes } else { cache_bytes };
                 let db = options(bytes).open(&path)?;
                 match cache {
@@ -169,22 +169,24 @@ impl Args {
                     Cache::Cold => {
                         found.page_cache = drop_page_cache(&path);
                         let lookups = lookups.min(COLD_LOOKUPS_MAX);
-                        let kind = Kind { filters, cache, asked: Asked::Absent };
+                        let kind = Kind { filters, cache, key_kind: KeyKind::Absent };
                         found.cases.push(self.case(&db, &set.absent, lookups, kind)?);
                         continue;
                     }
                 }
-                for (asked, keys) in [(Asked::Absent, &set.absent), (Asked::Present, &set.stored)] {
-                    let kind = Kind { filters, cache, asked };
+                for (key_kind, keys) in
+                    [(KeyKind::Absent, &set.absent), (KeyKind::Present, &set.stored)]
+                {
+                    let kind = Kind { filters, cache, key_kind };
                     found.cases.push(self.case(&db, keys, lookups, kind)?);
                 }
                 if (filters, cache) == (Filters::Auto, Cache::All) {
-                    self.crowds(&db, &set.absent, lookups, &mut found)?;
+                    self.measure_threads(&db, &set.absent, lookups, &mut found)?;
                     self.sweep(&db, &set.absent, lookups, &runs, &mut found)?;
                 }
             }
         }
-        found.cases.sort_by_key(|case| (case.kind.cache, case.kind.asked != Asked::Absent));
+        found.cases.sort_by_key(|case| (case.kind.cache, case.kind.key_kind != KeyKind::Absent));
 
         let setup = Setup {
             keys: self.keys.to_string(),
@@ -202,8 +204,8 @@ impl Args {
         };
         let Found { stores, cases, sweep, mut sweep_faults, threads, page_cache } = found;
         let unfiltered = cases.iter().find(|case| {
-            let Kind { filters, cache, asked } = case.kind;
-            (filters, cache, asked) == (Filters::Off, Cache::All, Asked::Absent)
+            let Kind { filters, cache, key_kind } = case.kind;
+            (filters, cache, key_kind) == (Filters::Off, Cache::All, KeyKind::Absent)
         });
         let unfiltered = unfiltered.expect("it was measured first");
         sweep_faults.extend(sweep.iter().flat_map(|step| step.faults(unfiltered)));
@@ -212,17 +214,17 @@ impl Args {
         Ok(Report { sweep, threads, page_cache, ..report })
     }
 
-    /// Looks absent keys up with more and more threads.
-    fn crowds(&self, db: &Db, keys: &Keys, lookups: u64, found: &mut Found) -> Result<()> {
+    /// Looks up absent keys with more and more threads.
+    fn measure_threads(&self, db: &Db, keys: &Keys, lookups: u64, found: &mut Found) -> Result<()> {
         let count = usize::try_from(lookups).unwrap_or(usize::MAX);
         let keys = RoundKeys::new(keys, keys.shuffled(self.seed).take(count));
         for threads in thread_counts() {
-            found.threads.push(crowd(db, &keys, threads)?);
+            found.threads.push(concurrent_lookups(db, &keys, threads)?);
         }
         Ok(())
     }
 
-    /// Looks absent keys up with less and less memory for the filters.
+    /// Looks up absent keys with less and less filter memory.
     fn sweep(
         &self,
         db: &Db,
@@ -235,8 +237,9 @@ impl Args {
         for percent in sweep::PERCENTS {
             let bytes_max = (all_bytes * percent as f64 / 100.0) as u64;
             db.set_filter_bytes_max(bytes_max)?;
-            let predicted = settled(db);
-            let kind = Kind { filters: Filters::Auto, cache: Cache::All, asked: Asked::Absent };
+            let predicted = wait_for_filters(db);
+            let kind =
+                Kind { filters: Filters::Auto, cache: Cache::All, key_kind: KeyKind::Absent };
             let case = self.case(db, keys, lookups, kind)?;
             found.sweep.push(Step::new(percent, bytes_max, predicted, &case, runs));
             found.sweep_faults.extend(case.count_faults());
@@ -245,10 +248,11 @@ impl Args {
         let last = found.sweep.last_mut().filter(|last| is_timed && last.filter_memory_bytes > 0);
         if let Some(last) = last {
             let mut faults = Vec::new();
-            let turns = Turns::take(last.filter_bytes_max, |bytes_max| {
+            let turns = Alternating::measure(last.filter_bytes_max, |bytes_max| {
                 db.set_filter_bytes_max(bytes_max)?;
-                settled(db);
-                let kind = Kind { filters: Filters::Auto, cache: Cache::All, asked: Asked::Absent };
+                wait_for_filters(db);
+                let kind =
+                    Kind { filters: Filters::Auto, cache: Cache::All, key_kind: KeyKind::Absent };
                 let case = self.case(db, keys, lookups, kind)?;
                 faults.extend(case.count_faults());
                 Ok::<_, Error>(case.times.cpu_ns)
@@ -261,13 +265,12 @@ impl Args {
         Ok(())
     }
 
-    /// Looks `keys` up in rounds of `lookups`; none twice, so that no round finds in the cache
-    /// what the one before has read.
+    /// Looks up `keys` in rounds of `lookups`, none twice: no round hits blocks of an earlier one.
     fn case(&self, db: &Db, keys: &Keys, lookups: u64, kind: Kind) -> Result<Case> {
         let progress = progress::bar(self.rounds + 1, "rounds", &kind.to_string());
-        let expected = match kind.asked {
-            Asked::Absent => Expected::Absent,
-            Asked::Present => Expected::Present { seed: self.seed },
+        let expected = match kind.key_kind {
+            KeyKind::Absent => Expected::Absent,
+            KeyKind::Present => Expected::Present { seed: self.seed },
         };
         let mut numbers = keys.shuffled(self.seed);
         let count = usize::try_from(lookups).unwrap_or(usize::MAX);
@@ -280,7 +283,7 @@ impl Args {
 
         let mut answers = Answers::default();
         next_round(&mut answers)?;
-        // A wrong answer counts in the warm-up too.
+        // Keeps wrong answers of the warm-up.
         answers.lookups = 0;
         let before = db.stats();
         let rounds: Vec<_> =
@@ -301,29 +304,29 @@ impl Args {
     }
 }
 
-/// What was measured so far.
+/// Measurements so far.
 #[derive(Debug, Default)]
 struct Found {
     stores: Vec<Store>,
     cases: Vec<Case>,
     sweep: Vec<Step>,
-    /// What is wrong with answers and counters of the sweep.
+    /// Wrong answers and counters of the sweep.
     sweep_faults: Vec<String>,
-    threads: Vec<Crowd>,
+    threads: Vec<ThreadFigures>,
     page_cache: String,
 }
 
-/// Writes a file into a folder, which is made if need be, and returns its path.
+/// Writes a file into `dir`, which is created if missing. Returns its path.
 #[expect(clippy::disallowed_methods, reason = "the engine's `fs` trait is for files of stores")]
-fn write(folder: &Path, name: &str, text: &str) -> Result<PathBuf> {
-    let path = folder.join(name);
-    match fs::create_dir_all(folder).and_then(|()| fs::write(&path, text)) {
+fn write(dir: &Path, name: &str, text: &str) -> Result<PathBuf> {
+    let path = dir.join(name);
+    match fs::create_dir_all(dir).and_then(|()| fs::write(&path, text)) {
         Ok(()) => Ok(path),
         Err(source) => Err(Error::Io { op: "write", path, source }),
     }
 }
 
-/// Reads a file that is no file of a store.
+/// Reads a file that is not a file of a store.
 #[expect(clippy::disallowed_methods, reason = "the engine's `fs` trait is for files of stores")]
 fn read(path: &Path) -> Result<Vec<u8>> {
     fs::read(path).map_err(|source| Error::Io { op: "read", path: path.to_owned(), source })

@@ -1,4 +1,4 @@
-//! `sieve bench open`: how long the opening of a store takes, and what of it.
+//! `sieve bench open`: time to open a store, with its parts.
 
 use std::{io::Write, path::PathBuf, time::Duration};
 
@@ -12,41 +12,40 @@ use sievedb_workload::{
 
 use crate::{
     bench::{
-        cold::drop_page_cache, fill_compacted::fill_compacted, folder::Folder, progress,
+        cold::drop_page_cache, dir::BenchDir, fill_compacted::fill_compacted, progress,
         read_mode::ReadModeArg,
     },
     error::Result,
 };
 
-/// Measures how long the opening of a store takes: with its files in the page cache and without,
-/// closed well and after a crash.
+/// Measures the time to open a store, with a warm and with an empty page cache.
 ///
-/// Fills a store with tables of a mebibyte or so, or takes the one that is there, and opens it
-/// again and again. Prints the median of each part.
+/// Fills a store, or uses an existing one in `--dir`, and opens it repeatedly. Prints the opening
+/// with the median time and its parts.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Tables of the store, at least.
+    /// Minimum number of tables.
     #[arg(long, value_name = "COUNT", default_value_t = 1_000,
           value_parser = clap::value_parser!(u64).range(1..=100_000))]
     tables: u64,
-    /// Keys of each table.
+    /// Keys per table.
     #[arg(long, value_name = "COUNT", default_value_t = 5_000,
           value_parser = clap::value_parser!(u64).range(100..=1_000_000))]
     keys_per_table: u64,
-    /// Entries that only the log has when the store is closed.
+    /// Log entries to replay in each opening.
     #[arg(long, value_name = "COUNT", default_value_t = 0)]
     log_entries: u64,
-    /// Openings of each kind, after one to warm up.
+    /// Measured openings in each state of the page cache, after a warm-up.
     #[arg(long, value_name = "COUNT", default_value_t = 9,
           value_parser = clap::value_parser!(u64).range(1..=1000))]
     rounds: u64,
-    /// How table files are read.
+    /// Read mode of table files: `pread`, `map` or `direct`.
     #[arg(long, value_name = "MODE", default_value_t = ReadModeArg(ReadMode::default()))]
     read_mode: ReadModeArg,
     /// Seed of keys and values.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Directory for the store, which is kept, and used if it is there [default: a temporary one].
+    /// Directory for the store, which is kept and reused [default: a temporary directory].
     #[arg(long, value_name = "DIRECTORY")]
     dir: Option<PathBuf>,
     /// Print JSON.
@@ -54,7 +53,7 @@ pub(crate) struct Args {
     json: bool,
 }
 
-/// An opening, in milliseconds: the total, and its parts.
+/// Times of an opening in milliseconds: the total and its parts.
 #[derive(Debug, Clone, Copy, Default, Serialize)]
 struct Opening {
     open_ms: f64,
@@ -71,7 +70,7 @@ struct Opening {
     filter_bytes: u64,
 }
 
-/// What was measured in one state of the page cache.
+/// Measurement in one state of the page cache.
 #[derive(Debug, Serialize)]
 struct Case {
     page_cache: String,
@@ -79,7 +78,7 @@ struct Case {
     median: Opening,
 }
 
-/// What was measured.
+/// All measurements.
 #[derive(Debug, Serialize)]
 struct Report {
     tables: u64,
@@ -108,7 +107,7 @@ impl Opening {
         }
     }
 
-    /// The opening in the middle, by its total.
+    /// Returns the opening with the median total.
     fn median(mut all: Vec<Self>) -> Self {
         all.sort_by(|a, b| a.open_ms.total_cmp(&b.open_ms));
         all.get(all.len() / 2).copied().unwrap_or_default()
@@ -128,20 +127,20 @@ impl Args {
     }
 
     fn options(&self) -> Options {
-        // What follows is the same for every opening: no compaction moves tables meanwhile.
+        // No compaction moves tables between two openings.
         let keyspace = KeyspaceOptions::new().table_bytes(self.table_bytes());
         let options = Options::new().keyspace(keyspace).idle_compactions(false);
         options.read_mode(self.read_mode.0).memory_budget(1 << 30)
     }
 
-    /// A little less than what the keys of a table take, so that there are as many tables at least.
+    /// Returns slightly less than the bytes of a table's keys, for at least the requested tables.
     fn table_bytes(&self) -> u64 {
         (self.keys_per_table * 60).max(4 << 10)
     }
 
     fn measure(&self) -> Result<Report> {
-        let folder = Folder::new(self.dir.as_deref())?;
-        let path = folder.path().join("open");
+        let dir = BenchDir::new(self.dir.as_deref())?;
+        let path = dir.path().join("open");
         let mut db = self.options().open(&path)?;
         if db.stats().total().tables < self.tables {
             let count = self.tables * self.keys_per_table;
@@ -180,7 +179,7 @@ impl Args {
         })
     }
 
-    /// Entries that the next opening replays.
+    /// Writes the entries that the next opening replays.
     fn write_log(&self, db: &Db) -> Result<()> {
         for number in 0..self.log_entries {
             db.insert(format!("log {number}"), [b'.'; 100])?;
@@ -226,7 +225,7 @@ impl Report {
             ]);
         }
         format!(
-            "{} tables of {} MiB together, {}, median of {} openings\n{table}\n",
+            "{} tables, {} MiB in total, read mode {}, median of {} openings\n{table}\n",
             self.tables,
             self.table_bytes >> 20,
             self.read_mode,
@@ -240,7 +239,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_median_is_an_opening_that_was() {
+    fn median_is_one_of_the_openings() {
         let of = |open_ms, threads| Opening { open_ms, threads, ..Opening::default() };
         let median = Opening::median(vec![of(3.0, 1), of(1.0, 2), of(2.0, 3)]);
         assert_eq!((median.open_ms, median.threads), (2.0, 3));

@@ -1,4 +1,4 @@
-//! `sieve bench reads`: the read modes beside each other.
+//! `sieve bench reads`: comparison of the read modes.
 
 use std::{
     io::Write,
@@ -16,8 +16,8 @@ use sievedb_workload::{
 use crate::{
     bench::{
         cold::drop_page_cache,
+        dir::BenchDir,
         fill_compacted::fill_compacted,
-        folder::Folder,
         lookups::{Answers, Expected, RoundKeys, round},
         process::{device_bytes, mapped_memory_bytes, own_memory_bytes},
         progress,
@@ -26,39 +26,40 @@ use crate::{
     error::{Error, Result},
 };
 
-/// Measures the read modes beside each other: random keys and whole scans, with the files in the
-/// page cache and without, and a block cache that holds a small part.
+/// Compares the read modes: lookups of random keys and full scans, with a warm and with an empty
+/// page cache.
 ///
-/// Fills a store, opens it with each mode in turn, and checks every answer. Prints the median of
-/// the rounds. "Cold" is with the page cache dropped; with direct reads, all are.
+/// Fills a store, opens it with each mode in turn, and checks every answer. Prints the median of the
+/// rounds. The block cache holds a small part of the tables. Cold reads start with an empty page
+/// cache; direct reads never use it.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Keys to store.
+    /// Number of keys to store.
     #[arg(long, value_name = "COUNT", default_value_t = 2_000_000,
           value_parser = clap::value_parser!(u64).range(10_000..))]
     keys_count: u64,
-    /// Store blocks as they are, so that a map serves them without a copy.
+    /// Store blocks uncompressed, so that `map` serves them without a copy.
     #[arg(long)]
     uncompressed: bool,
-    /// The block cache, in per cent of the tables.
+    /// Size of the block cache, in percent of the tables.
     #[arg(long, value_name = "PERCENT", default_value_t = 5,
           value_parser = clap::value_parser!(u64).range(0..=99))]
     cache_percent: u64,
-    /// Lookups of a round with the files in the page cache; cold ones are a tenth.
+    /// Warm lookups in a round; a tenth as many are cold.
     #[arg(long, value_name = "COUNT", default_value_t = 50_000,
           value_parser = clap::value_parser!(u64).range(10..=1_000_000))]
     lookups: u64,
-    /// Rounds.
+    /// Measured rounds.
     #[arg(long, value_name = "COUNT", default_value_t = 3,
           value_parser = clap::value_parser!(u64).range(1..=100))]
     rounds: u64,
-    /// Modes, separated by commas [default: all].
+    /// Read modes, separated by commas: `pread`, `map`, `direct` [default: all].
     #[arg(long, value_name = "MODES", value_delimiter = ',')]
     read_mode: Vec<ReadModeArg>,
     /// Seed of keys and values.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Directory for the store, which is kept, and used if it is there [default: a temporary one].
+    /// Directory for the store, which is kept and reused [default: a temporary directory].
     #[arg(long, value_name = "DIRECTORY")]
     dir: Option<PathBuf>,
     /// Print JSON.
@@ -66,23 +67,22 @@ pub(crate) struct Args {
     json: bool,
 }
 
-/// What one mode did in one round: keys one by one, and all entries in order.
+/// Figures of one mode in one round: single lookups and full scans.
 #[derive(Debug, Clone, Copy, Default, Serialize)]
 struct Figures {
-    /// Wall-clock time of a cold lookup in the middle, and its 99th percentile.
+    /// Wall-clock time of a cold lookup: median and 99th percentile.
     cold_hit_p50_us: f64,
     cold_hit_p99_us: f64,
-    /// Bytes that devices gave for a cold lookup.
+    /// Bytes read from the device per cold lookup.
     cold_hit_device_bytes: f64,
-    /// With the files in the page cache, unless reads go past it.
+    /// With the files in the page cache, unless reads are direct.
     warm_hit_p50_us: f64,
     warm_hit_cpu_us: f64,
-    /// An entry of a scan.
+    /// Time per entry of a scan.
     cold_scan_ns: f64,
     warm_scan_ns: f64,
     warm_scan_cpu_ns: f64,
-    /// After all of that: memory without files behind it, pages of the map, and what the store
-    /// says.
+    /// At the end of the round: anonymous memory, mapped memory and the block cache.
     own_memory_bytes: f64,
     mapped_memory_bytes: f64,
     block_cache_bytes: f64,
@@ -126,8 +126,8 @@ impl Args {
     }
 
     fn measure(&self) -> Result<Report> {
-        let folder = Folder::new(self.dir.as_deref())?;
-        let path = folder.path().join(if self.uncompressed { "uncompressed" } else { "reads" });
+        let dir = BenchDir::new(self.dir.as_deref())?;
+        let path = dir.path().join(if self.uncompressed { "uncompressed" } else { "reads" });
         let keys = KeySet::iins(self.seed, self.keys_count, 0).stored;
         let db = self.options().open(&path)?;
         if db.stats().total().entries < self.keys_count {
@@ -163,7 +163,7 @@ impl Args {
         })
     }
 
-    /// Opens the store three times: for cold lookups, for a cold scan, and for the rest.
+    /// Opens the store three times: for cold lookups, a cold scan, and warm reads.
     fn round(
         &self,
         open: &dyn Fn() -> Result<Db>,
@@ -209,7 +209,7 @@ impl Args {
         Ok((figures, dropped))
     }
 
-    /// Wall-clock and CPU time of an entry, in ns.
+    /// Returns the wall-clock and CPU time per entry, in ns.
     fn scan(&self, db: &Db) -> Result<(f64, f64)> {
         let (start, cpu) = (now(), process_cpu_time());
         let mut count = 0;
@@ -228,7 +228,7 @@ impl Args {
 
 type Field = fn(&mut Figures) -> &mut f64;
 
-/// A row of the table: its name, the figure, and how it is written.
+/// A row of the table: name, figure, format.
 type Row = (&'static str, Field, fn(f64) -> String);
 
 const ROWS: [Row; 11] = [
@@ -237,11 +237,11 @@ const ROWS: [Row; 11] = [
     ("cold hit, from the device", |it| &mut it.cold_hit_device_bytes, in_bytes),
     ("warm hit, p50, us", |it| &mut it.warm_hit_p50_us, one_digit),
     ("warm hit, CPU, us", |it| &mut it.warm_hit_cpu_us, one_digit),
-    ("cold scan, ns an entry", |it| &mut it.cold_scan_ns, one_digit),
-    ("warm scan, ns an entry", |it| &mut it.warm_scan_ns, one_digit),
-    ("warm scan, CPU ns an entry", |it| &mut it.warm_scan_cpu_ns, one_digit),
-    ("own memory", |it| &mut it.own_memory_bytes, in_bytes),
-    ("pages of maps", |it| &mut it.mapped_memory_bytes, in_bytes),
+    ("cold scan, ns per entry", |it| &mut it.cold_scan_ns, one_digit),
+    ("warm scan, ns per entry", |it| &mut it.warm_scan_ns, one_digit),
+    ("warm scan, CPU ns per entry", |it| &mut it.warm_scan_cpu_ns, one_digit),
+    ("anonymous memory", |it| &mut it.own_memory_bytes, in_bytes),
+    ("mapped memory", |it| &mut it.mapped_memory_bytes, in_bytes),
     ("block cache", |it| &mut it.block_cache_bytes, in_bytes),
 ];
 
@@ -253,7 +253,7 @@ fn in_bytes(number: f64) -> String {
     bytes(number as u64)
 }
 
-/// For each figure the median of the rounds.
+/// Returns the median of each figure over the rounds.
 fn median(rounds: &[Figures]) -> Figures {
     let mut median = Figures::default();
     for (_, field, _) in ROWS {
@@ -279,7 +279,7 @@ impl Report {
             column.set_cell_alignment(CellAlignment::Right);
         }
         format!(
-            "{} keys, {} of tables, {}, a block cache of {}; medians of {} rounds.\nCold: {}.\n\n{table}\n",
+            "{} keys, tables of {}, {}, block cache of {}; medians of {} rounds.\nPage cache for cold reads: {}.\n\n{table}\n",
             self.keys,
             bytes(self.table_bytes),
             self.compression,

@@ -9,22 +9,21 @@ use std::{
 
 use sievedb::{Db, text::bytes};
 
-use super::{Purpose, open_store};
+use super::{Access, open_store};
 use crate::{
     error::{Error, Result},
     interrupt,
     text::counted,
 };
 
-/// How long Ctrl-C waits for work in flight.
+/// Longest wait of Ctrl-C for work in flight.
 const SHUTDOWN_MAX: Duration = Duration::from_secs(60);
 
-/// Merges the tables of each keyspace into one sorted run, without what was replaced or removed,
-/// and rebuilds damaged filters.
+/// Merges the tables of each keyspace into one sorted run, and rebuilds damaged filters.
 ///
-/// Ctrl-C cancels the compaction in progress and keeps those that are complete. Reads and writes
-/// all tables of a keyspace, unless they are one run already. The old tables stay until the new
-/// ones are durable. `sieve verify` finds damage; this does not.
+/// Drops replaced values and removed keys. Rewrites all tables of a keyspace unless they are one
+/// run already, and keeps the old tables until the new ones are durable. Ctrl-C cancels the
+/// compaction in progress and keeps the complete ones. To find damage, run `sieve verify`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Directory of the store.
@@ -33,22 +32,22 @@ pub(crate) struct Args {
 
 impl Args {
     pub(crate) fn run(&self) -> Result<()> {
-        let db = open_store(&self.store, Purpose::Write)?;
+        let db = open_store(&self.store, Access::Write)?;
         let interrupted = Arc::new(AtomicBool::new(false));
-        // Taken back at the end: the handle of the handler would keep the store open.
+        // Taken at the end: the handler's handle would keep the store open.
         let held = Arc::new(Mutex::new(Some(db.clone())));
         interrupt::call({
             let (interrupted, held) = (Arc::clone(&interrupted), Arc::clone(&held));
             move || {
                 interrupted.store(true, Ordering::Release);
-                // Held until the store is closed: the process must not end before.
+                // Locked until the store is closed: the process must not exit before.
                 let db = held.lock().unwrap_or_else(PoisonError::into_inner);
-                // A failure leaves the store as a crash does.
+                // After a failure the next open recovers, as after a crash.
                 let _ = db.as_ref().map(|db| db.shutdown(SHUTDOWN_MAX));
             }
         });
         let compacted = db.compact();
-        // Filters of other tables are rebuilt also if a table is damaged.
+        // Waits for rebuilt filters even if a table is damaged.
         let compacted = compacted.and(db.wait_for_background());
         held.lock().unwrap_or_else(PoisonError::into_inner).take();
         match compacted {
@@ -60,11 +59,11 @@ impl Args {
     }
 }
 
-/// What compactions have done since the store was opened.
+/// Returns the number of compactions since the store was opened, and their bytes.
 fn compacted_so_far(db: &Db) -> String {
     let done = db.stats().background;
     format!(
-        "{} wrote {}; the other tables are as they were",
+        "{} wrote {}; other tables are unchanged",
         counted(done.compactions, ["compaction", "compactions"]),
         bytes(done.compaction_bytes_written)
     )

@@ -10,27 +10,26 @@ use crate::{
     text::read_name,
 };
 
-/// Removes a keyspace with everything in it, durably. The keyspace "default" is always there.
+/// Drops a keyspace with all its keys, durably. The keyspace "default" cannot be dropped.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Directory of the store.
     store: PathBuf,
-    /// Keyspace to remove, as `sieve keyspaces` prints it.
+    /// Name of the keyspace, as `sieve keyspaces` prints it.
     #[arg(value_parser = read_name)]
     keyspace: String,
 }
 
 impl Args {
     pub(crate) fn run(self) -> Result<()> {
-        // Without workers no compaction comes first, which might meet the damage for which the
-        // keyspace is to go.
+        // Without workers no compaction runs first and fails at damage in the keyspace.
         let options = Options::new().create_if_missing(false).worker_threads(0);
         let db = options.open(&self.store).map_err(|error| not_opened(&self.store, error))?;
         if !db.drop_keyspace(&self.keyspace)? {
             let (store, name) = (self.store, self.keyspace);
             return Err(Error::NoKeyspace { store, name, creates: false });
         }
-        // The drop is durable in the log. The close reports what failed after that.
+        // The drop is durable in the log; the close reports later failures.
         db.close().map_err(|error| {
             let source = sievedb::Error::from(error);
             Error::AfterDrop { name: self.keyspace, source }

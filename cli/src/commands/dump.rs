@@ -4,12 +4,14 @@ use std::{io::Write, path::PathBuf};
 
 use crate::error::{Error, Result};
 
-/// Prints the bytes of a file of a store (table, filter, log segment, manifest) with their meaning.
+/// Prints the bytes of a file of a store with their meaning.
 ///
-/// Shows what it can of a damaged file. The store may be open meanwhile.
+/// Prints the readable parts of a damaged file. Takes no lock: another process may have the store
+/// open.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// A `.sst`, `.filter` or `.log` file, `MANIFEST-...`, `CURRENT` or `CLOSED`.
+    /// Table (`.sst`), filter (`.filter`), log segment (`.log`), `MANIFEST-...`, `CURRENT` or
+    /// `CLOSED`.
     file: PathBuf,
 }
 

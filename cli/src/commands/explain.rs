@@ -4,14 +4,15 @@ use std::io::Write;
 
 use sievedb::explain::ExplainedAnswer;
 
-use super::{KeyspaceArgs, Purpose};
+use super::{Access, KeyspaceArgs};
 use crate::{
     error::{Error, Result},
     text::Notation,
 };
 
-/// Prints the walk of a lookup: which memtables and tables may have the key, what their filters
-/// say, which blocks are read, and what is found.
+/// Prints the steps of a lookup: memtables, candidate tables, filter results, block reads, answer.
+///
+/// Exits with 0 if the key is present or absent, and with 2 if a block on the way is damaged.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]
@@ -25,7 +26,7 @@ pub(crate) struct Args {
 impl Args {
     pub(crate) fn run(&self, out: &mut dyn Write) -> Result<()> {
         let key = self.notation.read(&self.key)?;
-        let (_db, keyspace) = self.keyspace.open(Purpose::Read)?;
+        let (_db, keyspace) = self.keyspace.open(Access::Read)?;
         let explanation = keyspace.explain(key)?;
         writeln!(out, "{explanation}")?;
         match explanation.answer {

@@ -17,35 +17,36 @@ use crate::{
     text::{Notation, counted},
 };
 
-/// Length of the longest line with its end: each byte as an escape.
+/// Length of the longest line with its newline, each byte as an escape.
 const LINE_BYTES_MAX: usize = 4 * KEY_BYTES_MAX + 1 + 4 * VALUE_BYTES_MAX + 1;
 
-/// Stores what `sieve scan` prints, from standard input, durably at the end. Creates the store if
-/// it does not exist.
+/// Writes entries from standard input, in the format of `sieve scan`. Creates the store if it does
+/// not exist.
+///
+/// Each line is one entry: the key, a tab, the value. An entry replaces the value of a present key.
+/// Write a tab in a key or value as `\t`, and a carriage return at the end of a line as `\r`.
+///
+/// Stops at the first line that is not an entry, reports its number and exits with 2. All earlier
+/// lines are stored. The entries are durable when the command exits. Prints their number.
 ///
 /// Ctrl-C makes the entries stored so far durable, prints their number, and exits with 130.
-///
-/// Each line is one entry: the key, a tab, the value. An entry replaces the value that its key has.
-/// The import stops at the first line that is no entry, and reports its number; the lines before it
-/// are stored. Such a line has no tab, a second tab, or a carriage return at its end: write these
-/// two as `\t` and `\r`. Prints the number of entries imported.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]
     keyspace: WriteArgs,
     #[command(flatten)]
     notation: Notation,
-    /// Each line is a key alone, as `sieve scan --keys-only` prints it. A new key gets the empty
-    /// value; a present key keeps its value. A blank line is no entry.
+    /// Each line is a key without a value, as `sieve scan --keys-only` prints it. An absent key gets
+    /// the empty value; a present key keeps its value. A blank line is not an entry.
     #[arg(long)]
     keys_only: bool,
 }
 
-/// How many lines were imported.
+/// Numbers of imported lines.
 #[derive(Debug, Default)]
 struct Counts {
     stored: AtomicU64,
-    /// Lines whose keys kept their values.
+    /// Lines with a present key, which kept its value.
     kept: AtomicU64,
 }
 
@@ -53,10 +54,10 @@ impl Args {
     pub(crate) fn run(&self, out: &mut dyn Write) -> Result<()> {
         let (db, keyspace) = self.keyspace.open_or_create()?;
         let counts = Arc::<Counts>::default();
-        // Taken back at the end: the handle of the handler would keep the store open.
+        // Taken at the end: the handler's handle would keep the store open.
         let held = Arc::new(Mutex::new(Some(db.clone())));
         let (so_far, interrupted) = (Arc::clone(&counts), Arc::clone(&held));
-        // On a thread of its own: this one may wait for input.
+        // Runs on another thread: this one may be blocked on input.
         interrupt::exit_with(move || {
             let imported = so_far.text();
             let db = interrupted.lock().unwrap_or_else(PoisonError::into_inner);
@@ -67,14 +68,14 @@ impl Args {
         });
         let stored = self.store_all(&db, &keyspace, &counts);
         held.lock().unwrap_or_else(PoisonError::into_inner).take();
-        // What came before a bad line is stored, too.
+        // Entries before a bad line are stored too.
         db.persist(Durability::Disk)?;
         stored?;
         writeln!(out, "{}", counts.text())?;
         Ok(())
     }
 
-    /// Stores the lines of standard input, up to the first that is no entry. Adds each to `counts`.
+    /// Stores lines of standard input up to the first that is not an entry. Counts them in `counts`.
     fn store_all(&self, db: &Db, keyspace: &Keyspace, counts: &Counts) -> Result<()> {
         let mut input = io::stdin().lock();
         let mut line = String::new();
@@ -85,7 +86,10 @@ impl Args {
             let mut bounded = input.by_ref().take(LINE_BYTES_MAX as u64 + 1);
             let read = bounded.read_line(&mut line);
             if bounded.limit() == 0 {
-                return Err(Error::BadLine { number, reason: "it is longer than any entry" });
+                return Err(Error::BadLine {
+                    number,
+                    reason: "the line is longer than the longest entry",
+                });
             }
             if read.map_err(|error| bad_encoding(number, error))? == 0 {
                 return Ok(());
@@ -107,19 +111,19 @@ impl Args {
         }
     }
 
-    /// Key and value of a line, as they are written.
+    /// Splits a line into key and value, still escaped.
     fn split<'a>(&self, line: &'a str) -> Result<(&'a str, &'a str), &'static str> {
         if !self.keys_only {
             return split(line);
         }
         let key = line.strip_suffix('\n').unwrap_or(line);
         if key.is_empty() {
-            return Err("it is blank; `sieve put STORE '' ''` stores the empty key");
+            return Err("the line is blank; `sieve put STORE '' ''` stores the empty key");
         }
         match key.contains(['\t', '\r']) {
-            true => Err(
-                r"there is a tab or a carriage return, which a key has as \t or \r (09 or 0d in hex)",
-            ),
+            true => {
+                Err(r"write a tab or carriage return in a key as \t or \r (09 or 0d with --hex)")
+            }
             false => Ok((key, "")),
         }
     }
@@ -141,27 +145,25 @@ impl Counts {
     }
 }
 
-/// Key and value of a line, as they are written. What `sieve scan` never prints is more likely to
-/// be of another format than to be meant.
+/// Splits a line into key and value, still escaped.
+///
+/// Refuses raw tabs and carriage returns, which `sieve scan` never prints: the input probably has
+/// another format.
 fn split(line: &str) -> Result<(&str, &str), &'static str> {
     let line = line.strip_suffix('\n').unwrap_or(line);
     if line.ends_with('\r') {
-        return Err(
-            r"it ends with a carriage return, which is not printed as such (\r, or 0d in hex)",
-        );
+        return Err(r"write the carriage return at its end as \r (0d with --hex), or remove it");
     }
-    let (key, value) = line.split_once('\t').ok_or("there is no tab behind the key")?;
+    let (key, value) = line.split_once('\t').ok_or("no tab after the key")?;
     if value.contains('\t') {
-        return Err(
-            r"there is a second tab, and a tab of a key or a value is written \t (09 in hex)",
-        );
+        return Err(r"a second tab; write a tab in a key or value as \t (09 with --hex)");
     }
     Ok((key, value))
 }
 
 fn bad_encoding(number: u64, error: io::Error) -> Error {
     match error.kind() {
-        io::ErrorKind::InvalidData => Error::BadLine { number, reason: "it is not UTF-8" },
+        io::ErrorKind::InvalidData => Error::BadLine { number, reason: "the line is not UTF-8" },
         _ => Error::Input(error),
     }
 }

@@ -2,11 +2,10 @@
 
 use std::{io::Write, path::PathBuf};
 
-use super::{Purpose, open_store};
+use super::{Access, open_store};
 use crate::{error::Result, text::escape};
 
-/// Prints the names of the keyspaces, in order, one a line; what is not printable in them as in
-/// keys.
+/// Prints the names of the keyspaces in order, one a line, with the escapes of keys.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Directory of the store.
@@ -15,7 +14,7 @@ pub(crate) struct Args {
 
 impl Args {
     pub(crate) fn run(&self, out: &mut dyn Write) -> Result<()> {
-        for name in open_store(&self.store, Purpose::Read)?.keyspaces() {
+        for name in open_store(&self.store, Access::Read)?.keyspaces() {
             writeln!(out, "{}", escape(name.as_bytes()))?;
         }
         Ok(())

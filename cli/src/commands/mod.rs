@@ -26,37 +26,36 @@ use crate::{
     text::read_name,
 };
 
-/// File that every store has.
+/// Name of a file that every store has.
 const CURRENT: &str = "CURRENT";
 
-/// What a command is about to do.
+/// How a command opens a store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Purpose {
-    /// Nothing in the directory changes, so that neither the right to write nor room on the disk is
-    /// needed.
+enum Access {
+    /// Changes nothing in the directory: needs no write permission and no disk space.
     Read,
     Write,
 }
 
-/// Which keyspace of which store a command works on.
+/// Store and keyspace that a command reads or writes.
 #[derive(Debug, clap::Args)]
 pub(crate) struct KeyspaceArgs {
     /// Directory of the store.
     store: PathBuf,
-    /// Keyspace to work on, as `sieve keyspaces` prints it.
+    /// Name of the keyspace, as `sieve keyspaces` prints it.
     #[arg(long, value_name = "NAME", default_value = DEFAULT_KEYSPACE, value_parser = read_name)]
     keyspace: String,
 }
 
 impl KeyspaceArgs {
-    /// Opens the keyspace of an existing store, which must exist.
-    fn open(&self, purpose: Purpose) -> Result<(Db, Keyspace)> {
-        self.open_as(purpose, false)
+    /// Opens the keyspace. It and the store must exist.
+    fn open(&self, access: Access) -> Result<(Db, Keyspace)> {
+        self.open_as(access, false)
     }
 
-    /// Opens the keyspace. `creates` is set if the command has a flag that creates one.
-    fn open_as(&self, purpose: Purpose, creates: bool) -> Result<(Db, Keyspace)> {
-        let db = open_store(&self.store, purpose)?;
+    /// Opens the keyspace. `creates`: the command has the flag `--create-keyspace`.
+    fn open_as(&self, access: Access, creates: bool) -> Result<(Db, Keyspace)> {
+        let db = open_store(&self.store, access)?;
         match db.open_keyspace(&self.keyspace) {
             Ok(keyspace) => Ok((db, keyspace)),
             Err(sievedb::Error::NoKeyspace { name }) => {
@@ -67,24 +66,23 @@ impl KeyspaceArgs {
     }
 }
 
-/// Which keyspace of which store a command writes to.
+/// Store and keyspace that a command writes to.
 #[derive(Debug, clap::Args)]
 pub(crate) struct WriteArgs {
     #[command(flatten)]
     keyspace: KeyspaceArgs,
-    /// Create the keyspace if the store has none of that name. Without this flag it must exist.
+    /// Create the keyspace if it does not exist.
     #[arg(long)]
     create_keyspace: bool,
 }
 
 impl WriteArgs {
-    /// Opens the keyspace. Creates the store if there is none, and the keyspace only if that was
-    /// asked for.
+    /// Opens the keyspace. Creates a missing store, and a missing keyspace if the flag is set.
     fn open_or_create(&self) -> Result<(Db, Keyspace)> {
         let KeyspaceArgs { store, keyspace: name } = &self.keyspace;
         let is_default = name == DEFAULT_KEYSPACE;
         if !self.create_keyspace && !is_default {
-            return self.keyspace.open_as(Purpose::Write, true);
+            return self.keyspace.open_as(Access::Write, true);
         }
         let db = Db::open(store).map_err(|error| not_opened(store, error))?;
         let keyspace = db.keyspace(name)?;
@@ -93,13 +91,13 @@ impl WriteArgs {
 }
 
 /// Opens the store in the directory `path`, which must exist.
-fn open_store(path: &Path, purpose: Purpose) -> Result<Db> {
+fn open_store(path: &Path, access: Access) -> Result<Db> {
     let options = Options::new().create_if_missing(false);
-    let options = options.read_only(purpose == Purpose::Read);
+    let options = options.read_only(access == Access::Read);
     options.open(path).map_err(|error| not_opened(path, error))
 }
 
-/// Adds the store at `path`, which was to be opened, to an error about damage.
+/// Adds the path of the store to an error about damage.
 fn not_opened(path: &Path, error: sievedb::Error) -> Error {
     match error {
         source @ sievedb::Error::Corrupt { .. } => {
@@ -109,11 +107,11 @@ fn not_opened(path: &Path, error: sievedb::Error) -> Error {
     }
 }
 
-/// Writes an entry with `write`, with a larger memory budget if the entry needs one.
+/// Calls `write`, again with a larger memory budget if the entry does not fit.
 fn with_room<T>(db: &Db, write: impl Fn() -> sievedb::Result<T>) -> sievedb::Result<T> {
     match write() {
         Err(sievedb::Error::WriteTooLarge { bytes, .. }) => {
-            // Memtables have a quarter of it, of which three quarters at most are for one write.
+            // Memtables have a quarter of the budget; a write may use three quarters of that.
             db.set_memory_budget(bytes.saturating_mul(8))?;
             write()
         }
@@ -121,7 +119,7 @@ fn with_room<T>(db: &Db, write: impl Fn() -> sievedb::Result<T>) -> sievedb::Res
     }
 }
 
-/// Refuses a directory without a store, as [`open_store`] does, for commands that do not open it.
+/// Returns an error if the directory has no store, for commands that do not open it.
 fn check_store(path: &Path) -> Result<()> {
     if path.join(CURRENT).exists() {
         return Ok(());

@@ -10,20 +10,19 @@ use crate::{
     text::Notation,
 };
 
-/// What stands for a value that comes on standard input.
+/// Argument that reads the value from standard input.
 const STANDARD_INPUT: &str = "-";
 
-/// Stores a value under a key, durably. Creates the store if it does not exist.
+/// Writes a key with its value, durably. Creates the store if it does not exist.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]
     keyspace: WriteArgs,
     #[command(flatten)]
     notation: Notation,
-    /// Key to store under.
+    /// Key to write.
     key: String,
-    /// Value to store; `-` for all that comes on standard input, byte by byte. `\x2d` stands for a
-    /// dash.
+    /// Value to write; `-` reads its bytes from standard input. Write `\x2d` for the value `-`.
     value: String,
 }
 
@@ -40,7 +39,7 @@ impl Args {
     }
 }
 
-/// A byte more than a value may have says enough of one that is too long.
+/// Reads up to one byte more than a value may have: enough for the store to refuse it.
 fn read_all() -> Result<Vec<u8>> {
     let mut value = Vec::new();
     io::stdin().take(VALUE_BYTES_MAX as u64 + 1).read_to_end(&mut value).map_err(Error::Input)?;

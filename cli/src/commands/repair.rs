@@ -9,21 +9,20 @@ use crate::{
     interrupt,
 };
 
-/// Writes what can be read of a damaged store into a new one, and lists what is lost.
+/// Copies the readable data of a damaged store into a new store, and lists all losses.
 ///
-/// Exits with 0 if nothing is lost, with 1 if something is (the output lists it), and with 2 if
-/// there is no new store: the arguments are wrong, or a file cannot be read or written.
+/// Exits with 0 if nothing is lost, and with 1 if data is lost. Exits with 2 if no new store was
+/// written: invalid arguments, or a file that cannot be read or written.
 ///
-/// Works also if the store cannot be opened, and without a manifest: tables and log then say which
-/// keyspaces there are. Never changes the damaged store, which must not be open.
+/// Also works if the store cannot be opened. Without a manifest, it finds the keyspaces in the
+/// tables and the log. Never changes the damaged store, which must not be open.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Directory of the damaged store.
     source: PathBuf,
-    /// Directory of the new store: missing, or empty. It must not lie in the damaged store, nor
-    /// that one in it.
+    /// Directory of the new store, missing or empty. Neither store may be inside the other.
     dest: PathBuf,
-    /// Keep keys of which only values are left that may be older than what is lost.
+    /// Keep keys whose newest value may be lost, with the newest readable value.
     #[arg(long)]
     keep_older: bool,
 }
@@ -32,7 +31,7 @@ impl Args {
     pub(crate) fn run(&self, out: &mut dyn Write) -> Result<()> {
         let older = if self.keep_older { OlderValues::Keep } else { OlderValues::LeaveOut };
         let dest = self.dest.display().to_string();
-        interrupt::exit_with(move || format!("{dest} is incomplete; delete it, and repair again"));
+        interrupt::exit_with(move || format!("{dest} is incomplete; delete it, then repair again"));
         let report = Options::new().repair(&self.source, &self.dest, older)?;
         writeln!(out, "{report}")?;
         match report.lost.len() {

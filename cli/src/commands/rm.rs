@@ -2,10 +2,10 @@
 
 use sievedb::Durability;
 
-use super::{KeyspaceArgs, Purpose};
+use super::{Access, KeyspaceArgs};
 use crate::{error::Result, text::Notation};
 
-/// Removes a key, durably. It need not be there.
+/// Removes a key, durably. Succeeds if the key is absent.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]
@@ -19,7 +19,7 @@ pub(crate) struct Args {
 impl Args {
     pub(crate) fn run(&self) -> Result<()> {
         let key = self.notation.read(&self.key)?;
-        let (db, keyspace) = self.keyspace.open(Purpose::Write)?;
+        let (db, keyspace) = self.keyspace.open(Access::Write)?;
         keyspace.remove(key)?;
         Ok(db.persist(Durability::Disk)?)
     }

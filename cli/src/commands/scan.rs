@@ -8,41 +8,43 @@ use std::{
 
 use sievedb::{Bytes, Db, Keyspace, ReadOptions, text::bytes};
 
-use super::{KeyspaceArgs, Purpose};
+use super::{Access, KeyspaceArgs};
 use crate::{
     error::{Error, Result},
     interrupt,
     text::{Notation, counted},
 };
 
-/// Prints keys and values in the order of the keys, one entry a line, with a tab between.
+/// Prints entries in key order, one a line: the key, a tab, the value.
+///
+/// Exits with 2 at a damaged block, unless `--skip-damaged` is set.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]
     keyspace: KeyspaceArgs,
     #[command(flatten)]
     notation: Notation,
-    /// The first key.
+    /// First key, inclusive.
     #[arg(long, value_name = "KEY")]
     from: Option<String>,
-    /// The key to stop before.
+    /// End key, exclusive.
     #[arg(long, value_name = "KEY")]
     to: Option<String>,
-    /// Only keys with this prefix.
+    /// Print only keys with this prefix.
     #[arg(long, value_name = "KEY", conflicts_with_all = ["from", "to"])]
     prefix: Option<String>,
-    /// Begin with the last key.
+    /// Print entries in reverse order.
     #[arg(long)]
     reverse: bool,
-    /// Print no values.
+    /// Print keys without values.
     #[arg(long)]
     keys_only: bool,
-    /// Skip damaged blocks of tables. Reports the skipped blocks, their key ranges and bytes on
-    /// standard error, and the number of keys left out because only older values can be read. Exits
-    /// with 1 if there are any. Reads all tables once more for that.
+    /// Skip damaged blocks, and keys whose newest value may be in one. Reports the blocks, their key
+    /// ranges and sizes, and the number of keys on standard error. Exits with 1 if any were skipped.
+    /// Reads all tables a second time.
     #[arg(long)]
     skip_damaged: bool,
-    /// Stop after this many printed entries.
+    /// Maximum number of entries to print.
     #[arg(long, value_name = "COUNT")]
     limit: Option<usize>,
 }
@@ -53,7 +55,7 @@ impl Args {
             text.as_deref().map(|text| self.notation.read(text)).transpose()
         };
         let (from, to, prefix) = (read(&self.from)?, read(&self.to)?, read(&self.prefix)?);
-        let (db, present) = self.keyspace.open(Purpose::Read)?;
+        let (db, present) = self.keyspace.open(Access::Read)?;
         let keyspace =
             present.with_read_options(ReadOptions::new().skip_damaged(self.skip_damaged));
         let interrupted = interrupt::flag();
@@ -118,7 +120,7 @@ impl Args {
 }
 
 impl Args {
-    /// Returns why the scan ended early, after `printed` entries.
+    /// Converts the error that ended the scan after `printed` entries.
     fn stopped(&self, printed: u64, error: sievedb::Error) -> Error {
         match error {
             source @ sievedb::Error::Corrupt { .. } if !self.skip_damaged => {
@@ -129,9 +131,8 @@ impl Args {
     }
 }
 
-/// Reports the damaged blocks of the keyspace `name` that a scan met, on standard error. Returns
-/// how many there are. `scanned` is the first and the last key of the scan, and whether the last is
-/// a prefix.
+/// Reports the damaged blocks of the keyspace `name` within a scan on standard error. Returns their
+/// number. `scanned` is the first and the last key of the scan, and whether the last is a prefix.
 fn report_skipped(
     db: &Db,
     name: &str,
@@ -160,14 +161,13 @@ fn report_skipped(
     }
     if blocks > 0 {
         let places = counted(blocks, ["damaged block", "damaged blocks"]);
-        text += &format!("skipped: {places} of {}\n", bytes(lost_bytes));
+        text += &format!("skipped: {places}, {} in total\n", bytes(lost_bytes));
         io::stderr().write_all(text.as_bytes()).map_err(Error::Output)?;
     }
     Ok(blocks)
 }
 
-/// Whether something newer than what a scan past damaged blocks has found may be lost: then a
-/// lookup meets it.
+/// Returns whether a damaged block may hide a newer value of `key` than the scan found.
 fn is_outdated(keyspace: &Keyspace, key: &[u8]) -> Result<bool> {
     match keyspace.contains_key(key) {
         Ok(_) => Ok(false),

@@ -15,30 +15,30 @@ use sievedb::{
     stats::{LevelStats, read_stats_file},
 };
 
-use super::{Purpose, check_store, open_store};
+use super::{Access, check_store, open_store};
 use crate::error::{Error, Result};
 
-/// File that an open store has locked.
+/// Name of the file that an open store locks.
 const LOCK: &str = "LOCK";
-/// File that a store writes for other processes.
+/// Name of the file with the statistics of an open store, for other processes.
 const STATS: &str = "STATS";
 
-/// Prints what a store holds and what its filters did: levels, memory, log, keyspaces.
+/// Prints statistics of a store: levels, filters, memory, log, keyspaces.
 ///
-/// A store that another process has open is locked. Then its file STATS is printed, which a program
-/// writes if it sets the option `stats_file_interval` of the library.
+/// A store that another process has open is locked. For such a store, prints its file STATS, which
+/// the process writes if it sets the option `stats_file_interval`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Directory of the store.
     store: PathBuf,
-    /// Print JSON, with the names that the library has for the figures.
+    /// Print JSON, with the field names of the library.
     #[arg(long)]
     json: bool,
-    /// Print what happens in a store that another process has open, every so many seconds, such as
+    /// Print the activity of a store that another process has open, at this interval, such as
     /// `--watch=10` [default: 2].
     ///
-    /// Reads the file STATS. Ends when the store is closed, or its process is gone; one that was
-    /// closed before shows its last figures.
+    /// Reads the file STATS. Exits when the store is closed or its process has ended. For a closed
+    /// store, prints the last statistics.
     #[arg(
         long,
         value_name = "SECONDS",
@@ -49,8 +49,8 @@ pub(crate) struct Args {
         conflicts_with = "json"
     )]
     watch: Option<u64>,
-    /// End after so many looks.
-    #[arg(long, value_name = "LOOKS", requires = "watch")]
+    /// Exit after printing this many times.
+    #[arg(long, value_name = "COUNT", requires = "watch")]
     count: Option<u64>,
 }
 
@@ -60,7 +60,7 @@ impl Args {
             return self.watch(Duration::from_secs(seconds), out);
         }
         let (mut is_open, mut written_ago) = (false, None);
-        let stats = match open_store(&self.store, Purpose::Read) {
+        let stats = match open_store(&self.store, Access::Read) {
             Ok(db) => db.stats(),
             Err(Error::Store(sievedb::Error::Locked { .. })) => {
                 (is_open, written_ago) = (true, age_of_stats_file(&self.store));
@@ -76,14 +76,17 @@ impl Args {
             if is_open {
                 let age = written_ago.map(|ago| format!(", {:.1} s old", ago.as_secs_f64()));
                 let age = age.unwrap_or_default();
-                writeln!(out, "The store is open: these are the figures of its file STATS{age}.")?;
+                writeln!(
+                    out,
+                    "the store is open in another process: statistics of its file STATS{age}"
+                )?;
             }
             writeln!(out, "{stats}")?;
         }
         Ok(())
     }
 
-    /// Prints all once, and then again and again what happened since.
+    /// Prints all statistics, then the changes after each `interval`.
     fn watch(&self, interval: Duration, out: &mut dyn Write) -> Result<()> {
         check_store(&self.store)?;
         let mut last = load(&self.store)?;
@@ -96,12 +99,12 @@ impl Args {
             let now = load(&self.store)?;
             writeln!(out)?;
             if now.open_for < last.open_for {
-                writeln!(out, "the store was opened anew:\n{now}")?;
+                writeln!(out, "the store was reopened:\n{now}")?;
             } else if now.open_for == last.open_for && !is_open(&self.store) {
-                writeln!(out, "nobody has the store open any more")?;
+                writeln!(out, "the store is closed")?;
                 return Ok(());
             } else if now.open_for == last.open_for {
-                writeln!(out, "nothing was written since")?;
+                writeln!(out, "no new statistics were written")?;
             } else {
                 let since = now.since(&last);
                 writeln!(out, "in the last {:.1} s:\n{since}", since.open_for.as_secs_f64())?;
@@ -113,17 +116,18 @@ impl Args {
     }
 }
 
-/// Whether a process has the store open that writes. Asked only when it seems not to: to look takes
-/// its lock for a moment.
+/// Returns whether a process has the store open for writing.
+///
+/// Briefly takes the lock of the store, so call it only if the store seems closed.
 fn is_open(store: &Path) -> bool {
     match RealFs.lock_shared(&store.join(LOCK)) {
         Ok(_) => false,
-        // Any other failure says nothing.
+        // Another failure leaves it unknown.
         Err(error) => error.kind() != io::ErrorKind::NotFound,
     }
 }
 
-/// How long ago the file of statistics was written, if that can be told.
+/// Returns the age of the file STATS, if known.
 fn age_of_stats_file(store: &Path) -> Option<Duration> {
     store.join(STATS).metadata().ok()?.modified().ok()?.elapsed().ok()
 }
@@ -133,8 +137,9 @@ fn load(store: &Path) -> Result<Stats> {
     stats.ok_or_else(|| Error::NoStatsFile { path: store.to_owned() })
 }
 
-/// Statistics as JSON, by the names of the fields of [`Stats`]; to each level, and to `total`, the
-/// figures are added that [`LevelStats`] computes, by the names of its methods.
+/// Converts statistics to JSON, with the field names of [`Stats`].
+///
+/// Adds to each level, and to `total`, the results of methods of [`LevelStats`], by their names.
 fn json(stats: &Stats) -> Value {
     let mut json = to_value(stats);
     json["levels"] = stats.levels.iter().map(level).collect();

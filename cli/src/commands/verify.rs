@@ -18,13 +18,14 @@ use crate::{
     text::counted,
 };
 
-/// Verifies every byte of a store, and lists all problems found. Exits with 1 if there are any,
-/// also if they are no loss of data.
+/// Verifies every byte of a store, and lists all problems.
 ///
-/// Checks each file and each block against its checksum, the order, bounds and counts of each
-/// table, and the log, and probes each filter for every key of its table. Writes nothing, and needs
-/// only permission to read. No process may have the store open for writing. The store need not be
-/// fit to be opened.
+/// Exits with 1 if there are problems, even if no data is affected.
+///
+/// Checks the checksum of each file and block, the order, bounds and counts of each table, and the
+/// log. Probes each filter for every key of its table. Writes nothing and needs only read
+/// permission. No process may have the store open for writing. Also works if the store cannot be
+/// opened.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Directory of the store.
@@ -33,7 +34,7 @@ pub(crate) struct Args {
 
 impl Args {
     pub(crate) fn run(&self, out: &mut dyn Write) -> Result<()> {
-        let bar = progress::bar(0, "bytes", "looking at tables");
+        let bar = progress::bar(0, "bytes", "verifying tables");
         let read = Arc::new([AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0)]);
         let so_far = Arc::clone(&read);
         interrupt::exit_with(move || {
@@ -55,7 +56,7 @@ impl Args {
         }
     }
 
-    /// Returns what the problems of `report` mean, and what to do about them.
+    /// Summarises the problems of `report`, with what to do about each kind.
     fn problems(&self, report: &VerifyReport) -> Error {
         use VerifyProblemKind::{Damaged, FilterUnusable, FilterWrong};
         let store = self.store.display();
@@ -83,11 +84,11 @@ impl Args {
             ));
         }
         if damaged + wrong + unusable < all {
-            let nothing = "of files that cannot be read nothing is known to be lost";
-            advice.push(format!("{nothing}: remove the cause listed above, and verify again"));
+            let unread = "files that cannot be read may still be intact";
+            advice.push(format!("{unread}: fix the cause listed above, then verify again"));
         }
         let summary = if report.without_manifest && damaged > 0 {
-            "the manifest is missing or damaged; tables and log were not verified".to_owned()
+            "the manifest is missing or damaged: tables and log were not verified".to_owned()
         } else if unusable == all {
             let nouns = ["filter that cannot be used", "filters that cannot be used"];
             let filters = counted(all, nouns);

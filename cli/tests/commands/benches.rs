@@ -2,13 +2,13 @@
 
 use serde_json::Value;
 
-use super::{failure, output, says_no, sieve, text};
+use super::{exits_with_1_silently, failure, output, sieve, text};
 
 #[test]
-fn filters_spare_what_they_promise() {
-    let folder = tempfile::tempdir().unwrap();
+fn bench_misses_promises_hold() {
+    let dir = tempfile::tempdir().unwrap();
     let args = ["bench", "misses", "--keys-count", "30000", "--lookups", "5000", "--json"];
-    let run = sieve(&[&args[..], &["--report", text(folder.path())]].concat());
+    let run = sieve(&[&args[..], &["--report", text(dir.path())]].concat());
     let (report, err) =
         (String::from_utf8(run.stdout).unwrap(), String::from_utf8_lossy(&run.stderr));
     assert!(run.status.success() && err.contains("wrote ") && err.contains("misses.html"), "{err}");
@@ -23,7 +23,7 @@ fn filters_spare_what_they_promise() {
     assert_eq!(report["cases"].as_array().unwrap().len(), 20);
     let requests = |case: usize| {
         let case = &report["cases"][case];
-        assert_eq!(case["asked"], "absent keys");
+        assert_eq!(case["key_kind"], "absent keys");
         case["data_block_requests_per_lookup"].as_f64().unwrap()
     };
     assert!(requests(0) >= 1.0, "filters off: {}", requests(0));
@@ -34,16 +34,16 @@ fn filters_spare_what_they_promise() {
     let percents: Vec<_> = sweep.iter().map(|step| step["percent"].as_u64().unwrap()).collect();
     assert_eq!(percents, [100, 50, 25, 10]);
     assert!(!report["threads"].as_array().unwrap().is_empty());
-    let page = std::fs::read_to_string(folder.path().join("misses.html")).unwrap();
+    let page = std::fs::read_to_string(dir.path().join("misses.html")).unwrap();
     assert_eq!(page.matches("<svg").count(), 4, "{page}");
-    // Nothing is fetched from elsewhere: the only address is the name of the format.
+    // The page is self-contained: its only address is the SVG namespace.
     assert_eq!(page.matches("://").count(), page.matches("http://www.w3.org/2000/svg").count());
 }
 
 #[test]
-fn a_broken_promise_fails_the_run() {
-    let folder = tempfile::tempdir().unwrap();
-    let kept = folder.path().join("stores");
+fn broken_promise_fails_the_run() {
+    let dir = tempfile::tempdir().unwrap();
+    let kept = dir.path().join("stores");
     let args = ["bench", "misses", "--keys-count", "1000", "--lookups", "100", "--rounds", "1"];
     let args = [&args[..], &["--miss-cpu-ns-max", "0.1", "--dir", text(&kept)]].concat();
     let output = sieve(&args);
@@ -52,29 +52,29 @@ fn a_broken_promise_fails_the_run() {
     assert_eq!(output.status.code(), Some(1), "{out}{err}");
     assert!(out.contains("WRONG: uniform Bloom, all in cache, absent keys: "), "{out}{err}");
     assert!(out.contains("WRONG: Auto, all in cache, absent keys: "), "{out}{err}");
-    // One for each kind of filters.
+    // One fault for each kind of filters.
     assert!(out.contains("WRONG: uniform Ribbon, all in cache, absent keys: "), "{out}{err}");
     assert!(err.contains("3 results are wrong"), "{out}{err}");
-    assert!(out.ends_with("3 results (WRONG, above): not all that is promised holds.\n"), "{out}");
+    assert!(out.ends_with("3 results wrong, listed above.\n"), "{out}");
     assert!(out.contains(" 1 thread: "), "{out}");
     // The stores are kept, and not overwritten.
-    says_no(&["get", text(&kept.join("off")), "a"]);
-    assert!(failure(&args).contains("perhaps of an earlier run"));
+    exits_with_1_silently(&["get", text(&kept.join("off")), "a"]);
+    assert!(failure(&args).contains("perhaps from an earlier run"));
 }
 
 #[test]
-fn a_file_of_keys_must_have_enough_lines() {
-    let folder = tempfile::tempdir().unwrap();
-    let keys = folder.path().join("keys");
+fn missing_key_file_is_an_error() {
+    let dir = tempfile::tempdir().unwrap();
+    let keys = dir.path().join("keys");
     let error = failure(&["bench", "misses", "--keys", text(&keys)]);
     assert!(error.contains("cannot read"), "{error}");
 }
 
 #[test]
-fn openings_are_measured_in_parts() {
-    let folder = tempfile::tempdir().unwrap();
+fn bench_open_reports_parts() {
+    let dir = tempfile::tempdir().unwrap();
     let args = ["bench", "open", "--tables", "12", "--keys-per-table", "200", "--rounds", "2"];
-    let args = [&args[..], &["--log-entries", "10", "--json", "--dir", text(folder.path())]];
+    let args = [&args[..], &["--log-entries", "10", "--json", "--dir", text(dir.path())]];
     for kind in ["filled", "found"] {
         let report: Value = serde_json::from_str(&output(&args.concat())).unwrap();
         assert!(report["tables"].as_u64().unwrap() >= 12, "{kind}: {report}");
@@ -90,7 +90,7 @@ fn openings_are_measured_in_parts() {
 }
 
 #[test]
-fn read_modes_are_measured() {
+fn bench_reads_reports_each_mode() {
     let args = ["bench", "reads", "--keys-count", "10000", "--lookups", "100", "--rounds", "1"];
     let modes = ["--read-mode", "pread,map"];
     for kind in [&[][..], &["--uncompressed"]] {
@@ -104,5 +104,5 @@ fn read_modes_are_measured() {
     }
     let refused = sieve(&["bench", "reads", "--read-mode", "mmap"]);
     assert_eq!(refused.status.code(), Some(2));
-    assert!(String::from_utf8_lossy(&refused.stderr).contains("none of pread, map, direct"));
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("not one of pread, map, direct"));
 }

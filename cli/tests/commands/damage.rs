@@ -1,4 +1,4 @@
-//! What each command says about a damaged store: what happened, to which file, and what to run.
+//! Messages about a damaged store: what happened, to which file, which command to run.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by a panic")]
 
@@ -11,7 +11,7 @@ use sievedb::{Compression, KeyspaceOptions, Options};
 
 use super::{failure, output, sieve, text};
 
-/// Creates a store of one table of 1,000 keys, and of an entry in the log. Returns the table.
+/// Creates a store with a table of 1,000 keys and a log entry. Returns the path of the table.
 fn store(path: &Path) -> PathBuf {
     let keyspace = KeyspaceOptions::new().compression(Compression::None);
     let db = Options::new().worker_threads(0).keyspace(keyspace).open(path).unwrap();
@@ -38,28 +38,28 @@ fn remove(path: &Path) {
     std::fs::remove_file(path).unwrap();
 }
 
-/// The offset of the field `name` in the dump of `table`.
+/// Returns the offset of the field `name` in the dump of `table`.
 fn offset_of(table: &Path, name: &str) -> usize {
     let dump = output(&["dump", text(table)]);
     let line = dump.lines().find(|line| line.split_whitespace().nth(1) == Some(name));
     usize::from_str_radix(&line.unwrap()[..8], 16).unwrap()
 }
 
-fn told(output: &Output) -> &str {
+fn stderr(output: &Output) -> &str {
     std::str::from_utf8(&output.stderr).unwrap()
 }
 
 #[test]
-fn n16_a_damaged_filter_is_no_loss_and_a_compaction_rebuilds_it() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("store");
+fn n16_compact_rebuilds_a_damaged_filter_without_loss() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("store");
     let store_name = text(&path);
     let table = store(&path);
     let filter = offset_of(&table, "payload");
     flip(&table, |_| filter + 100);
     let verified = sieve(&["verify", store_name]);
     assert_eq!(verified.status.code(), Some(1));
-    let errors = told(&verified);
+    let errors = stderr(&verified);
     assert!(errors.contains("1 filter that cannot be used; no data is affected\n"), "{errors}");
     assert!(errors.contains(&format!("`sieve compact {store_name}` rebuilds")), "{errors}");
     assert!(!errors.contains("backup") && !errors.contains("repair"), "{errors}");
@@ -72,29 +72,29 @@ fn n16_a_damaged_filter_is_no_loss_and_a_compaction_rebuilds_it() {
 }
 
 #[test]
-fn n16_a_filter_beside_a_damaged_table_leaves_the_advice_on_the_table() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("store");
+fn n16_damaged_table_and_filter_advise_repair() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("store");
     let table = store(&path);
     let filter = offset_of(&table, "payload");
     flip(&table, |_| filter + 100);
     flip(&table, |_| 200);
     let verified = sieve(&["verify", text(&path)]);
-    let errors = told(&verified);
+    let errors = stderr(&verified);
     assert!(errors.contains("the store has 2 problems, listed above\n"), "{errors}");
     assert!(errors.contains(&format!("`sieve repair {} NEW`", text(&path))), "{errors}");
     assert!(!errors.contains("no data is affected"), "{errors}");
 }
 
 #[test]
-fn n16_a_store_without_a_manifest_is_no_empty_store() {
+fn n16_store_without_manifest_is_not_an_empty_store() {
     for (names, missing) in [
         (&["MANIFEST-000001"][..], "MANIFEST-000001: manifest is missing"),
         (&["CURRENT"], "CURRENT is missing"),
         (&["CURRENT", "MANIFEST-000001"], "CURRENT is missing"),
     ] {
-        let folder = tempfile::tempdir().unwrap();
-        let (path, new) = (folder.path().join("store"), folder.path().join("new"));
+        let dir = tempfile::tempdir().unwrap();
+        let (path, new) = (dir.path().join("store"), dir.path().join("new"));
         store(&path);
         names.iter().for_each(|name| remove(&path.join(name)));
         let verified = sieve(&["verify", text(&path)]);
@@ -102,8 +102,8 @@ fn n16_a_store_without_a_manifest_is_no_empty_store() {
         let report = String::from_utf8(verified.stdout.clone()).unwrap();
         assert!(report.contains(missing), "{report}");
         assert!(!report.contains("0 tables"), "{report}");
-        let errors = told(&verified);
-        assert!(errors.contains("the manifest is missing or damaged; tables and log"), "{errors}");
+        let errors = stderr(&verified);
+        assert!(errors.contains("the manifest is missing or damaged: tables and log"), "{errors}");
         assert!(errors.contains(&format!("`sieve repair {} NEW`", text(&path))), "{errors}");
         let errors = failure(&["get", text(&path), "a"]);
         assert!(errors.contains(&format!("`sieve repair {} NEW`", text(&path))), "{errors}");
@@ -112,13 +112,13 @@ fn n16_a_store_without_a_manifest_is_no_empty_store() {
     }
 }
 
-/// No command opens such a store, so each names the table and the command that copies the rest.
+/// No command can open such a store; each names the table and the command to repair it.
 #[test]
-fn n16_a_table_without_footer_or_header_is_named() {
+fn n16_table_with_damaged_footer_or_header_is_named() {
     let places: [fn(usize) -> usize; 2] = [|end| end - 20, |_| 20];
     for place in places {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("store");
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("store");
         let name = text(&path);
         let table = store(&path);
         flip(&table, place);
@@ -139,51 +139,50 @@ fn n16_a_table_without_footer_or_header_is_named() {
 }
 
 #[test]
-fn n16_a_missing_table_is_lost_data() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("store");
+fn n16_missing_table_is_lost_data() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("store");
     remove(&store(&path));
     let verified = sieve(&["verify", text(&path)]);
     let report = String::from_utf8(verified.stdout.clone()).unwrap();
     assert!(report.contains("table is missing; keyspace \"default\", keys from"), "{report}");
-    assert!(told(&verified).contains("`sieve repair "), "{}", told(&verified));
+    assert!(stderr(&verified).contains("`sieve repair "), "{}", stderr(&verified));
 }
 
 #[test]
-fn n15_a_scan_that_stops_names_the_flag_that_goes_on() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("store");
+fn n15_stopped_scan_suggests_skip_damaged() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("store");
     let table = store(&path);
     flip(&table, |end| end / 2);
     let scanned = sieve(&["scan", text(&path), "--keys-only"]);
     assert_eq!(scanned.status.code(), Some(2));
     let printed = scanned.stdout.iter().filter(|&&byte| byte == b'\n').count();
-    let errors = told(&scanned);
+    let errors = stderr(&scanned);
     let stopped = format!("the scan stopped at a damaged block after {printed} entries\n");
     assert!(printed > 0 && errors.contains(&stopped), "{errors}");
     assert!(errors.contains(&format!("the table {} is corrupt", text(&table))), "{errors}");
-    assert!(errors.contains("to do: `--skip-damaged` prints what can be read"), "{errors}");
+    assert!(errors.contains("help: add `--skip-damaged` to print what can be read"), "{errors}");
 
     let scanned = sieve(&["scan", text(&path), "--skip-damaged"]);
-    let errors = told(&scanned);
-    assert!(errors.contains("the output is incomplete: 1 damaged block skipped\n"), "{errors}");
+    let errors = stderr(&scanned);
+    assert!(errors.contains("the output is incomplete: skipped 1 damaged block\n"), "{errors}");
     assert_eq!(scanned.status.code(), Some(1));
 }
 
-/// Of a file that may not be read nothing is known to be lost.
 #[cfg(target_os = "linux")]
 #[test]
-fn n16_a_file_that_may_not_be_read_is_not_called_damaged() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("store");
+fn n16_unreadable_file_is_not_reported_as_damaged() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("store");
     let table = store(&path);
-    // As a directory the file can be read by no user, root included.
+    // A directory in place of the file cannot be read even by root.
     remove(&table);
     #[expect(clippy::disallowed_methods, reason = "damages a store behind the engine's back")]
     std::fs::create_dir(&table).unwrap();
     let verified = sieve(&["verify", text(&path)]);
-    assert_eq!(verified.status.code(), Some(1), "{}", told(&verified));
-    let errors = told(&verified);
-    assert!(errors.contains("nothing is known to be lost"), "{errors}");
+    assert_eq!(verified.status.code(), Some(1), "{}", stderr(&verified));
+    let errors = stderr(&verified);
+    assert!(errors.contains("files that cannot be read may still be intact"), "{errors}");
     assert!(!errors.contains("repair"), "{errors}");
 }

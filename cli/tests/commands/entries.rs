@@ -8,12 +8,12 @@ use std::{
 use serde_json::{Value, json};
 use sievedb::{Compression, FilterPolicy, KeyspaceOptions, Options, PrefixExtractor};
 
-use super::{failure, output, says_no, sieve, sieve_reading, text};
+use super::{exits_with_1_silently, failure, output, sieve, sieve_reading, text};
 
 #[test]
-fn what_one_process_writes_the_next_one_reads() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("store");
+fn written_entries_are_read_by_the_next_process() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("store");
     let store = text(&path);
     for (key, value) in [("b", "2"), ("a", "1"), (r"c\x00\n", r"\xff\\"), ("d", "")] {
         output(&["put", store, key, value]);
@@ -45,7 +45,7 @@ fn what_one_process_writes_the_next_one_reads() {
     output(&["put", store, "--hex", "c3a4", "ff"]);
     assert_eq!(output(&["scan", store, "--prefix", "ä"]), "ä\t\\xff\n");
 
-    says_no(&["get", store, "d"]);
+    exits_with_1_silently(&["get", store, "d"]);
     let stats: Value = serde_json::from_str(&output(&["stats", store, "--json"])).unwrap();
     assert_eq!(stats["keyspaces"][0]["name"], "default");
     assert_eq!(stats["keyspaces"][1]["name"], "other");
@@ -53,9 +53,9 @@ fn what_one_process_writes_the_next_one_reads() {
 }
 
 #[test]
-fn text_that_stands_for_no_bytes_is_an_error_of_usage() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("store");
+fn invalid_escapes_are_usage_errors() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("store");
     let cases: [&[&str]; 4] = [
         &["put", text(&path), r"\q", ""],
         &["put", text(&path), "a", "abc", "--hex"],
@@ -69,9 +69,9 @@ fn text_that_stands_for_no_bytes_is_an_error_of_usage() {
 }
 
 #[test]
-fn a_value_comes_on_standard_input() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("store");
+fn put_reads_a_value_from_standard_input() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("store");
     let store = text(&path);
     let value = b"hi\n\0\xff\t";
     assert!(sieve_reading(&["put", store, "key", "-"], value).status.success());
@@ -81,9 +81,9 @@ fn a_value_comes_on_standard_input() {
 }
 
 #[test]
-fn what_scan_prints_is_imported() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = |name: &str| folder.path().join(name);
+fn import_reads_the_output_of_scan() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = |name: &str| dir.path().join(name);
     let (from, to, third) = (path("from"), path("to"), path("third"));
     let db = sievedb::Db::open(&from).unwrap();
     let all: Vec<u8> = (0..=255).collect();
@@ -112,22 +112,22 @@ fn what_scan_prints_is_imported() {
     let long_key = [b"a\t1\n", &[b'k'; 70_000][..], b"\t2\n"].concat();
     let cases: [(&str, &[u8], &str); 6] = [
         ("a long key", &long_key, "cannot store line 2"),
-        ("no tab", b"a\t1\nb\n", "line 2 is no entry: there is no tab"),
-        ("a bad escape", b"a\t1\nb\t\\q\n", "line 2 is no entry: write "),
+        ("no tab", b"a\t1\nb\n", "line 2 is not an entry: no tab after the key"),
+        ("a bad escape", b"a\t1\nb\t\\q\n", "line 2 is not an entry: write "),
         (
-            "an end of line of others",
+            "a carriage return",
             b"a\t1\nb\t2\r\n",
-            "line 2 is no entry: it ends with a carriage",
+            "line 2 is not an entry: write the carriage return",
         ),
-        ("a second tab", b"a\t1\nb\t2\t3\n", "line 2 is no entry: there is a second tab"),
-        ("no text", b"a\t1\nb\t\xff\n", "line 2 is no entry: it is not UTF-8"),
+        ("a second tab", b"a\t1\nb\t2\t3\n", "line 2 is not an entry: a second tab"),
+        ("no text", b"a\t1\nb\t\xff\n", "line 2 is not an entry: the line is not UTF-8"),
     ];
     for (name, input, error) in cases {
         let end = sieve_reading(&["import", text(&third)], input);
         assert_eq!(end.status.code(), Some(2), "{name}");
         assert_eq!(end.stdout, b"", "{name}");
         assert!(String::from_utf8_lossy(&end.stderr).contains(error), "{name}: {end:?}");
-        assert_eq!(output(&["scan", text(&third)]), "a\t1\n", "{name}: what came before is there");
+        assert_eq!(output(&["scan", text(&third)]), "a\t1\n", "{name}: the line before is stored");
     }
     let end = sieve_reading(&["import", text(&third)], br"b	2\t3\r");
     assert_eq!(String::from_utf8_lossy(&end.stdout), "imported: 1 entry\n", "{end:?}");
@@ -138,13 +138,13 @@ fn what_scan_prints_is_imported() {
 
 #[test]
 fn keyspaces_are_listed_compacted_and_dropped() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("store");
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("store");
     let store = text(&path);
     for args in [&["keyspaces", store][..], &["compact", store], &["drop", store, "a"]] {
         assert!(failure(args).contains("there is no store"), "{args:?}");
     }
-    // Each process but the first makes a table of the log of the one before.
+    // Each process flushes the log of the previous one into a table.
     for number in 0..3 {
         output(&["put", store, &format!("key{number}"), "value"]);
         output(&["put", store, "key", "value", "--keyspace", "other", "--create-keyspace"]);
@@ -160,7 +160,7 @@ fn keyspaces_are_listed_compacted_and_dropped() {
     assert!(failure(&["drop", store, "default"]).contains("cannot be dropped"));
     output(&["put", store, "key", "value", "--create-keyspace", "--keyspace", "a\nb\u{1b}"]);
     output(&["put", store, "key", "value", "--create-keyspace", "--keyspace", r"logs\\2026"]);
-    // As they are printed, names can be used.
+    // Escaped names are accepted as arguments.
     assert_eq!(output(&["keyspaces", store]), "a\\nb\\x1b\ndefault\nlogs\\\\2026\n");
     assert_eq!(output(&["get", store, "key", "--keyspace", r"a\nb\x1b"]), "value\n");
     output(&["drop", store, r"a\nb\x1b"]);
@@ -168,9 +168,9 @@ fn keyspaces_are_listed_compacted_and_dropped() {
 }
 
 #[test]
-fn a_reader_that_goes_away_is_no_error() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("store");
+fn closed_pipe_is_not_an_error() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("store");
     output(&["put", text(&path), "a", &"v".repeat(100_000)]);
     let mut scan = Command::new(env!("CARGO_BIN_EXE_sieve"))
         .args(["scan", text(&path)])
@@ -185,22 +185,22 @@ fn a_reader_that_goes_away_is_no_error() {
 
 #[test]
 #[expect(clippy::disallowed_methods, reason = "damages a file behind the engine's back")]
-fn an_error_is_told_with_its_causes() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("store");
+fn errors_are_printed_with_causes() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("store");
     output(&["put", text(&path), "a", "1"]);
     std::fs::write(path.join("CURRENT"), "damaged").unwrap();
     let error = failure(&["get", text(&path), "a"]);
     let lines: Vec<&str> = error.lines().collect();
     assert!(lines[0].starts_with("sieve: cannot open the store "), "{error}");
-    assert!(lines[1].starts_with("  because: ") && lines[1].contains("CURRENT"), "{error}");
-    assert!(lines[2].starts_with("  because: length of CURRENT is 7"), "{error}");
+    assert!(lines[1].starts_with("  caused by: ") && lines[1].contains("CURRENT"), "{error}");
+    assert!(lines[2].starts_with("  caused by: length of CURRENT is 7"), "{error}");
 }
 
 #[test]
-fn reading_makes_nothing() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("store");
+fn read_only_commands_create_no_store() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("store");
     let store = text(&path);
     for args in [&["get", store, "a"][..], &["scan", store], &["rm", store, "a"], &["stats", store]]
     {
@@ -210,16 +210,16 @@ fn reading_makes_nothing() {
     let empty = tempfile::tempdir().unwrap();
     let error = failure(&["rm", text(empty.path()), "a"]);
     assert!(error.contains("there is no store") && error.contains(text(empty.path())), "{error}");
-    assert_eq!(empty.path().read_dir().unwrap().count(), 0, "it has made something");
+    assert_eq!(empty.path().read_dir().unwrap().count(), 0, "a file was created");
     output(&["put", store, "a", "1"]);
     let error = failure(&["get", store, "a", "--keyspace", "other"]);
     assert!(error.contains("no keyspace \"other\""), "{error}");
 }
 
-/// Names of the files of a store that hold data and filters.
+/// Returns the names of the tables and filter files of a store.
 fn table_files(store: &Path) -> Vec<String> {
     let entries = store.read_dir().expect("the store is there");
-    let paths = entries.map(|entry| entry.expect("the folder is listed").path());
+    let paths = entries.map(|entry| entry.expect("the directory is listed").path());
     let names = paths.filter_map(|path| Some(text(&path).rsplit_once('/')?.1.to_owned()));
     let mut names: Vec<_> =
         names.filter(|name| name.ends_with(".sst") || name.ends_with(".filter")).collect();
@@ -228,9 +228,9 @@ fn table_files(store: &Path) -> Vec<String> {
 }
 
 #[test]
-fn a_store_of_a_service_is_looked_into_and_left_as_it_is() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("store");
+fn commands_keep_the_options_of_a_keyspace() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("store");
     let store = text(&path);
     let options = KeyspaceOptions::new()
         .prefix_extractor(PrefixExtractor::Separator(b':'))
@@ -242,7 +242,7 @@ fn a_store_of_a_service_is_looked_into_and_left_as_it_is() {
         options.open(&path).unwrap()
     };
     let db = open();
-    // More runs of level 0 than a compaction waits for.
+    // Enough runs of level 0 that a compaction is due.
     for round in 0..8 {
         for number in 0..50 {
             db.insert(format!("user{number}:{round}"), "value").unwrap();
@@ -261,7 +261,7 @@ fn a_store_of_a_service_is_looked_into_and_left_as_it_is() {
     assert!(stats.contains(words), "{stats}");
     assert!(stats.lines().any(|line| line == format!("  {options}")), "{stats}");
     let stats: Value = serde_json::from_str(&output(&["stats", store, "--json"])).unwrap();
-    let told = json!({
+    let want = json!({
         "memtable_bytes": 32 << 20,
         "table_bytes": 64 << 20,
         "base_level_bytes": 128 << 20,
@@ -272,7 +272,7 @@ fn a_store_of_a_service_is_looked_into_and_left_as_it_is() {
         "prefix_extractor": "separator:0x3a",
         "range_filter_bits_per_key": 12.0,
     });
-    assert_eq!(stats["keyspaces"][0]["options"], told);
+    assert_eq!(stats["keyspaces"][0]["options"], want);
     assert_eq!(table_files(&path), files);
     let manifest = path.read_dir().unwrap().map(|it| it.unwrap().path());
     let manifest = manifest.filter(|path| text(path).contains("MANIFEST-")).max().unwrap();
@@ -287,17 +287,17 @@ fn a_store_of_a_service_is_looked_into_and_left_as_it_is() {
 }
 
 #[test]
-#[expect(clippy::disallowed_methods, reason = "a folder of somebody else")]
-fn no_store_is_made_among_files_of_others() {
-    let folder = tempfile::tempdir().unwrap();
-    let letter = folder.path().join("letter.txt");
+#[expect(clippy::disallowed_methods, reason = "creates a file that is not of the engine")]
+fn store_is_not_created_among_other_files() {
+    let dir = tempfile::tempdir().unwrap();
+    let letter = dir.path().join("letter.txt");
     std::fs::write(&letter, "dear").unwrap();
-    let error = failure(&["put", text(folder.path()), "a", "1"]);
+    let error = failure(&["put", text(dir.path()), "a", "1"]);
     assert!(error.contains("\"letter.txt\"") && error.contains("empty directory"), "{error}");
-    assert_eq!(folder.path().read_dir().unwrap().count(), 1, "it has made something");
+    assert_eq!(dir.path().read_dir().unwrap().count(), 1, "a file was created");
     std::fs::remove_file(&letter).unwrap();
-    output(&["put", text(folder.path()), "a", "1"]);
-    // In a store of ours they do no harm.
+    output(&["put", text(dir.path()), "a", "1"]);
+    // Other files in an existing store are allowed.
     std::fs::write(&letter, "dear").unwrap();
-    assert_eq!(output(&["get", text(folder.path()), "a"]), "1\n");
+    assert_eq!(output(&["get", text(dir.path()), "a"]), "1\n");
 }

@@ -1,4 +1,4 @@
-//! Commands that show how a store works: `explain`, `stats`, `dump`.
+//! Commands that inspect a store: `explain`, `stats`, `dump`.
 
 use std::{
     sync::atomic::{AtomicBool, Ordering::Relaxed},
@@ -11,9 +11,9 @@ use sievedb::{Compression, FilterPolicy, FilterPolicyKind, KeyspaceOptions, Opti
 use super::{failure, flush, output, sieve, text};
 
 #[test]
-fn a_lookup_is_explained() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("store");
+fn explain_prints_each_step() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("store");
     let store = text(&path);
     assert!(failure(&["explain", store, "a"]).contains("there is no store"));
     output(&["put", store, "c", "3"]);
@@ -42,9 +42,9 @@ fn a_lookup_is_explained() {
 }
 
 #[test]
-fn a_store_that_is_open_elsewhere_can_be_watched() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("store");
+fn stats_watch_reads_an_open_store() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("store");
     let store = text(&path);
     assert!(failure(&["stats", store, "--watch"]).contains("there is no store"));
     output(&["put", store, "a", "1"]);
@@ -64,7 +64,7 @@ fn a_store_that_is_open_elsewhere_can_be_watched() {
                 std::thread::sleep(Duration::from_millis(1));
             }
         });
-        // The first look is at the figures so far, each other one at what came since.
+        // Prints totals first, then the changes of one interval.
         let watched = sieve(&["stats", store, "--watch=1", "--count", "2"]);
         let now = sieve(&["stats", store]);
         stop.store(true, Relaxed);
@@ -81,28 +81,28 @@ fn a_store_that_is_open_elsewhere_can_be_watched() {
         assert!(now.status.success(), "by the file: {now:?}");
         let now = String::from_utf8_lossy(&now.stdout);
         assert!(
-            now.starts_with("The store is open: these are the figures of its file STATS"),
+            now.starts_with("the store is open in another process: statistics of its file STATS"),
             "{now}"
         );
     });
     drop(db);
-    // Without a count: it ends by itself.
+    // Without `--count` it exits because the store is closed.
     let last = output(&["stats", "--watch=1", store]);
-    // The folder is not taken for the seconds.
+    // The directory after `--watch` is not parsed as seconds.
     assert_eq!(
         output(&["stats", "--watch", store, "--count", "1"]),
         last.split("\n\n").next().unwrap().to_owned() + "\n"
     );
-    assert!(last.contains("lookups: "), "a closed store shows its last figures: {last}");
-    assert!(last.ends_with("\nnobody has the store open any more\n"), "{last}");
+    assert!(last.contains("lookups: "), "a closed store prints its last statistics: {last}");
+    assert!(last.ends_with("\nthe store is closed\n"), "{last}");
 }
 
 #[test]
-fn statistics_name_levels_and_totals() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("store");
+fn stats_reports_levels_and_totals() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("store");
     let store = text(&path);
-    // The last one is in the log.
+    // The last entry is only in the log.
     for key in ["a", "b", "c"] {
         output(&["put", store, key, "1"]);
         flush(&path);
@@ -134,25 +134,24 @@ fn statistics_name_levels_and_totals() {
     assert!(text.contains(" KiB") && !text.contains(" bytes"), "{text}");
 }
 
-/// No store is needed for that, nor a build that can compress so.
 #[test]
-fn options_are_told_by_their_names() {
+fn options_are_serialised_by_name() {
     let zstd = Compression::Zstd { level: 9, dictionary_bytes: 4096 };
     let policy = FilterPolicy::new(FilterPolicyKind::Bloom).memory_bytes_max(1 << 20);
     let options = KeyspaceOptions::new().filter_policy(policy).bottommost_compression(zstd);
     let json = serde_json::to_value(options).unwrap();
-    let told = json!({"kind": "Bloom", "bits_per_key": 10.0, "memory_bytes_max": 1 << 20});
-    assert_eq!(json["filter_policy"], told);
+    let want = json!({"kind": "Bloom", "bits_per_key": 10.0, "memory_bytes_max": 1 << 20});
+    assert_eq!(json["filter_policy"], want);
     assert_eq!(json["compression"], json!({"kind": "Lz4"}));
-    let told = json!({"kind": "Zstd", "level": 9, "dictionary_bytes": 4096});
-    assert_eq!(json["bottommost_compression"], told);
+    let want = json!({"kind": "Zstd", "level": 9, "dictionary_bytes": 4096});
+    assert_eq!(json["bottommost_compression"], want);
     assert!(json["prefix_extractor"].is_null(), "{json}");
 }
 
 #[test]
-fn every_kind_of_file_is_dumped() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("store");
+fn dump_reads_every_kind_of_file() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("store");
     output(&["put", text(&path), "a", "1"]);
     let mut names: Vec<String> = path
         .read_dir()
@@ -172,8 +171,8 @@ fn every_kind_of_file_is_dumped() {
 
 #[test]
 fn reports_end_with_one_newline() {
-    let folder = tempfile::tempdir().unwrap();
-    let (path, salvaged) = (folder.path().join("store"), folder.path().join("salvaged"));
+    let dir = tempfile::tempdir().unwrap();
+    let (path, salvaged) = (dir.path().join("store"), dir.path().join("salvaged"));
     let store = text(&path);
     for key in ["a", "b"] {
         output(&["put", store, key, "1"]);

@@ -1,22 +1,21 @@
-//! Limits of the system, and input without end.
+//! System limits and endless input.
 
 use std::process::{Command, Output};
 
 use super::{output, text};
 
-/// Runs `sieve` with `args` in a shell that does `first` before.
+/// Runs `sieve` with `args` in a shell, after the command `first`.
 fn sieve_after(first: &str, args: &[&str]) -> Output {
     let mut shell = Command::new("sh");
     shell.args(["-c", &format!("{first} && exec \"$0\" \"$@\"")]);
     shell.arg(env!("CARGO_BIN_EXE_sieve")).args(args).output().expect("there is a shell")
 }
 
-/// The log's room for records, which synced writes ask for, would be beyond the limit: writing
-/// there ends a process.
+/// The preallocation of the log exceeds the limit; writing there would end the process.
 #[test]
-fn a_limit_of_file_lengths_stops_no_short_write() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("store");
+fn file_size_limit_does_not_fail_short_writes() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("store");
     let store = text(&path);
     // 100 KiB, in blocks of 512 bytes.
     let stored = sieve_after("ulimit -f 200", &["put", store, "key", "value"]);
@@ -25,9 +24,9 @@ fn a_limit_of_file_lengths_stops_no_short_write() {
 }
 
 #[test]
-fn a_value_without_end_is_too_long() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("store");
+fn endless_value_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("store");
     // In 4 GB of address space.
     let refused =
         sieve_after("ulimit -v 4000000 && exec < /dev/zero", &["put", text(&path), "key", "-"]);
@@ -37,9 +36,9 @@ fn a_value_without_end_is_too_long() {
 }
 
 #[test]
-fn the_code_tells_where_nobody_reads_the_errors() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("store");
+fn exit_code_is_2_if_stderr_is_full() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("store");
     let failed = sieve_after("exec 2> /dev/full", &["get", text(&path), "key"]);
     assert_eq!(failed.status.code(), Some(2), "{failed:?}");
 }

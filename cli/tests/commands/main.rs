@@ -1,4 +1,4 @@
-//! The binary `sieve`, from the outside: each command is a process of its own.
+//! Tests of the binary `sieve`: each command runs as a process.
 
 mod benches;
 mod damage;
@@ -30,23 +30,22 @@ fn sieve_reading(args: &[&str], input: &[u8]) -> Output {
     let sieve = sieve.args(args).stdin(piped()).stdout(piped()).stderr(piped());
     let mut sieve = sieve.spawn().expect("the binary was built");
     let mut stdin = sieve.stdin.take().expect("it is piped");
-    // It need not read to the end.
+    // The process may exit before it has read all input.
     let _ = stdin.write_all(input);
     drop(stdin);
     sieve.wait_with_output().expect("it was started")
 }
 
-/// Writes the memtables of the store at `path` into tables, as a long-lived process does.
+/// Flushes the memtables of the store at `path`.
 fn flush(path: &Path) {
     let db = Options::new().worker_threads(0).open(path).expect("a good store");
     db.flush().expect("there is room");
 }
 
-/// Returns a value that is too large for a store with the default budget, which depends on the
-/// machine.
+/// Returns a value too large for the default budget, which depends on the machine.
 fn too_large_value() -> Vec<u8> {
-    let folder = tempfile::tempdir().expect("there is room");
-    let db = Options::new().open(folder.path()).expect("a new store");
+    let dir = tempfile::tempdir().expect("there is room");
+    let db = Options::new().open(dir.path()).expect("a new store");
     let memtables = db.stats().memory.memtable_bytes_max;
     let value = vec![b'v'; (memtables - memtables / 4) as usize];
     let refused = db.insert("a", &value);
@@ -54,7 +53,7 @@ fn too_large_value() -> Vec<u8> {
     value
 }
 
-/// What `sieve` prints when all goes well.
+/// Runs `sieve`, which must succeed. Returns its output.
 fn output(args: &[&str]) -> String {
     let output = sieve(args);
     let errors = String::from_utf8_lossy(&output.stderr);
@@ -62,7 +61,7 @@ fn output(args: &[&str]) -> String {
     String::from_utf8(output.stdout).expect("the output is text")
 }
 
-/// The errors that `sieve` prints when it fails.
+/// Runs `sieve`, which must exit with 2 and print nothing. Returns its standard error.
 fn failure(args: &[&str]) -> String {
     let output = sieve(args);
     assert_eq!(output.status.code(), Some(2), "{args:?}");
@@ -70,13 +69,13 @@ fn failure(args: &[&str]) -> String {
     String::from_utf8(output.stderr).expect("the errors are text")
 }
 
-/// Says nothing, and ends with the code of "no".
-fn says_no(args: &[&str]) {
+/// Runs `sieve`, which must exit with 1 and print nothing.
+fn exits_with_1_silently(args: &[&str]) {
     let output = sieve(args);
     assert_eq!(output.status.code(), Some(1), "{args:?}");
     assert_eq!((output.stdout, output.stderr), (Vec::new(), Vec::new()), "{args:?}");
 }
 
 fn text(path: &Path) -> &str {
-    path.to_str().expect("temporary folders have plain names")
+    path.to_str().expect("temporary directories have plain names")
 }

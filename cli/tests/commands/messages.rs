@@ -15,9 +15,9 @@ use sievedb::{Db, Options};
 use super::{failure, output, sieve, sieve_reading, text};
 
 #[test]
-fn n16_a_mistyped_keyspace_is_not_created() {
-    let folder = tempfile::tempdir().unwrap();
-    let store = text(folder.path());
+fn n16_mistyped_keyspace_is_not_created() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = text(dir.path());
     output(&["put", store, "a", "1"]);
     for args in [
         &["put", store, "a", "1", "--keyspace", "usres"][..],
@@ -36,33 +36,33 @@ fn n16_a_mistyped_keyspace_is_not_created() {
 }
 
 #[test]
-fn n16_keys_alone_are_imported() {
-    let folder = tempfile::tempdir().unwrap();
-    let store = text(folder.path());
+fn n16_import_keys_only() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = text(dir.path());
     let end = sieve_reading(&["import", store, "--keys-only"], b"b\na\n");
     assert_eq!(String::from_utf8(end.stdout).unwrap(), "imported: 2 entries\n");
     assert_eq!(output(&["scan", store]), "a\t\nb\t\n");
     let end = sieve_reading(&["import", store, "--keys-only"], b"c\tvalue\n");
     assert_eq!(end.status.code(), Some(2));
-    assert!(String::from_utf8(end.stderr).unwrap().contains("line 1 is no entry"));
+    assert!(String::from_utf8(end.stderr).unwrap().contains("line 1 is not an entry"));
 }
 
 #[test]
-fn n16_the_lock_names_the_process() {
-    let folder = tempfile::tempdir().unwrap();
-    let db = Db::open(folder.path()).unwrap();
-    let error = failure(&["get", text(folder.path()), "a"]);
+fn n16_lock_error_names_the_process() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = Db::open(dir.path()).unwrap();
+    let error = failure(&["get", text(dir.path()), "a"]);
     assert!(error.contains(&format!("names process {}", std::process::id())), "{error}");
-    let own = Db::open(folder.path()).unwrap_err().to_string();
+    let own = Db::open(dir.path()).unwrap_err().to_string();
     assert!(own.contains("names this process"), "{own}");
     drop(db);
-    output(&["put", text(folder.path()), "a", "1"]);
+    output(&["put", text(dir.path()), "a", "1"]);
 }
 
 #[test]
-fn n16_an_interrupted_import_prints_its_count() {
-    let folder = tempfile::tempdir().unwrap();
-    let store = text(folder.path());
+fn n16_interrupted_import_prints_its_count() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = text(dir.path());
     let mut sieve = Command::new(env!("CARGO_BIN_EXE_sieve"))
         .args(["import", store])
         .stdin(Stdio::piped())
@@ -71,18 +71,17 @@ fn n16_an_interrupted_import_prints_its_count() {
         .spawn()
         .unwrap();
     let mut input = sieve.stdin.take().unwrap();
-    // More than the pipe and the reader hold, so that some of it is stored when the last write
-    // returns.
+    // More than the pipe buffers: some entries are stored when the last write returns.
     let line = format!("key\t{}\n", "v".repeat(1_000));
     for _ in 0..1_000 {
         input.write_all(line.as_bytes()).unwrap();
     }
     let pid = sieve.id().to_string();
     assert!(Command::new("kill").args(["-INT", &pid]).status().unwrap().success());
-    let mut told = String::new();
-    BufReader::new(sieve.stderr.take().unwrap()).read_line(&mut told).unwrap();
-    assert_eq!(sieve.wait().unwrap().code(), Some(130), "{told}");
-    assert!(told.starts_with("sieve: interrupted: imported: "), "{told}");
+    let mut message = String::new();
+    BufReader::new(sieve.stderr.take().unwrap()).read_line(&mut message).unwrap();
+    assert_eq!(sieve.wait().unwrap().code(), Some(130), "{message}");
+    assert!(message.starts_with("sieve: interrupted: imported: "), "{message}");
     assert_eq!(output(&["scan", store, "--keys-only"]), "key\n");
 }
 
@@ -101,14 +100,13 @@ fn write_runs(store: &Path) {
     }
 }
 
-/// What `command` prints on a large store when it is interrupted while it works, after the shortest
-/// time at which it is.
+/// Interrupts `command` on a large store while it works. Returns its standard error.
 fn interrupted(command: &str) -> String {
     for milliseconds in (1..10).map(|doublings| 1 << doublings) {
-        let folder = tempfile::tempdir().unwrap();
-        write_runs(folder.path());
+        let dir = tempfile::tempdir().unwrap();
+        write_runs(dir.path());
         let sieve = Command::new(env!("CARGO_BIN_EXE_sieve"))
-            .args([command, text(folder.path())])
+            .args([command, text(dir.path())])
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn();
@@ -116,12 +114,12 @@ fn interrupted(command: &str) -> String {
         thread::sleep(Duration::from_millis(milliseconds));
         let pid = sieve.id().to_string();
         assert!(Command::new("kill").args(["-INT", &pid]).status().unwrap().success());
-        let mut told = String::new();
-        sieve.stderr.take().unwrap().read_to_string(&mut told).unwrap();
-        // Too early, the signal ends the process; too late, the command is done.
+        let mut message = String::new();
+        sieve.stderr.take().unwrap().read_to_string(&mut message).unwrap();
+        // Before the handler is set, the signal kills the process; retries with a longer delay.
         if sieve.wait().unwrap().code() == Some(130) {
-            assert!(output(&["verify", text(folder.path())]).contains("0 problems"));
-            return told;
+            assert!(output(&["verify", text(dir.path())]).contains("0 problems"));
+            return message;
         }
     }
     panic!("`sieve {command}` was never interrupted while it worked")
@@ -129,27 +127,30 @@ fn interrupted(command: &str) -> String {
 
 #[cfg(unix)]
 #[test]
-fn n16_an_interrupted_compaction_prints_its_count() {
-    let told = interrupted("compact");
-    assert!(told.starts_with("sieve: interrupted: "), "{told}");
-    assert!(told.contains("compactions wrote") || told.contains("compaction wrote"), "{told}");
+fn n16_interrupted_compact_prints_its_count() {
+    let message = interrupted("compact");
+    assert!(message.starts_with("sieve: interrupted: "), "{message}");
+    assert!(
+        message.contains("compactions wrote") || message.contains("compaction wrote"),
+        "{message}"
+    );
 }
 
 #[cfg(unix)]
 #[test]
-fn n16_an_interrupted_verification_prints_its_count() {
-    let told = interrupted("verify");
-    assert!(told.contains("sieve: interrupted: "), "{told}");
-    assert!(told.contains("verified, 0 problems so far"), "{told}");
+fn n16_interrupted_verify_prints_its_count() {
+    let message = interrupted("verify");
+    assert!(message.contains("sieve: interrupted: "), "{message}");
+    assert!(message.contains("verified, 0 problems so far"), "{message}");
 }
 
-/// Runs `sieve drop` on a copy of `store`, where no file may grow beyond `file_bytes_max`. Returns
-/// its output, and the keyspaces that are left.
+/// Runs `sieve drop` on a copy of `store` with a file size limit. Returns its output and the
+/// remaining keyspaces.
 #[cfg(target_os = "linux")]
 fn drop_users_within(file_bytes_max: u64, store: &Path) -> (Output, String) {
     let copy = tempfile::tempdir().unwrap();
     copy_files(store, copy.path());
-    // Without the signal that would end the process, appends beyond the limit report `EFBIG`.
+    // With the signal ignored, appends beyond the limit fail with `EFBIG`.
     let script = "trap '' XFSZ; exec prlimit --fsize=$0 \"$1\" drop \"$2\" users";
     let limit = file_bytes_max.to_string();
     let args = ["-c", script, &limit, env!("CARGO_BIN_EXE_sieve"), text(copy.path())];
@@ -165,57 +166,56 @@ fn copy_files(from: &Path, to: &Path) {
     }
 }
 
-/// Whatever fails, the exit code says so, and the message says whether the keyspace is gone.
 #[cfg(target_os = "linux")]
 #[test]
-fn n16_a_drop_that_fails_says_whether_the_keyspace_is_gone() {
-    let folder = tempfile::tempdir().unwrap();
-    let store = text(folder.path());
+fn n16_failed_drop_reports_whether_the_keyspace_is_gone() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = text(dir.path());
     output(&["put", store, "a", "1", "--keyspace", "users", "--create-keyspace"]);
     let (mut kept, mut gone) = (0, 0);
-    // From the length of the manifest on, which every step of the drop appends to.
-    let manifest = folder.path().join("MANIFEST-000001");
+    // Starts at the length of the manifest, to which each step of the drop appends.
+    let manifest = dir.path().join("MANIFEST-000001");
     for limit in (manifest.metadata().unwrap().len()..).step_by(16) {
-        let (dropped, left) = drop_users_within(limit, folder.path());
-        let told = String::from_utf8(dropped.stderr).unwrap();
+        let (dropped, left) = drop_users_within(limit, dir.path());
+        let message = String::from_utf8(dropped.stderr).unwrap();
         let is_gone = left == "default\n";
         if dropped.status.success() {
-            assert!(is_gone && told.is_empty(), "{limit}: {told}");
+            assert!(is_gone && message.is_empty(), "{limit}: {message}");
             break;
         }
-        assert_eq!(dropped.status.code(), Some(2), "{limit}: {told}");
-        assert!(told.contains("File too large"), "{limit}: {told}");
-        let says_gone =
-            told.contains("the keyspace \"users\" is dropped, but a later write failed");
-        assert_eq!(says_gone, is_gone, "{limit}: {told}");
+        assert_eq!(dropped.status.code(), Some(2), "{limit}: {message}");
+        assert!(message.contains("File too large"), "{limit}: {message}");
+        let reports_gone =
+            message.contains("the keyspace \"users\" is dropped, but a later write failed");
+        assert_eq!(reports_gone, is_gone, "{limit}: {message}");
         *if is_gone { &mut gone } else { &mut kept } += 1;
     }
     assert!(kept > 0 && gone > 0, "{kept} drops failed before the record, {gone} after it");
 }
 
 #[test]
-fn n16_problems_say_what_to_do() {
-    let folder = tempfile::tempdir().unwrap();
-    let store = text(folder.path());
+fn n16_damage_messages_give_advice() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = text(dir.path());
     output(&["put", store, "a", "1"]);
     #[expect(clippy::disallowed_methods, reason = "damages a store behind the engine's back")]
-    std::fs::remove_file(folder.path().join("CURRENT")).unwrap();
+    std::fs::remove_file(dir.path().join("CURRENT")).unwrap();
     let end = sieve(&["verify", store]);
-    let told = String::from_utf8(end.stderr).unwrap();
+    let message = String::from_utf8(end.stderr).unwrap();
     assert_eq!(end.status.code(), Some(1));
-    assert!(told.contains("restore a backup, or copy what can be read"), "{told}");
-    let told = failure(&["get", store, "a"]);
-    assert!(told.contains("`sieve verify ") && told.contains("`sieve repair "), "{told}");
+    assert!(message.contains("restore a backup, or copy what can be read"), "{message}");
+    let message = failure(&["get", store, "a"]);
+    assert!(message.contains("`sieve verify ") && message.contains("`sieve repair "), "{message}");
 }
 
 #[test]
-fn n16_a_new_store_replaces_none() {
-    let folder = tempfile::tempdir().unwrap();
-    let create = || Options::new().create_new(true).create_if_missing(false).open(folder.path());
+fn n16_create_new_refuses_an_existing_store() {
+    let dir = tempfile::tempdir().unwrap();
+    let create = || Options::new().create_new(true).create_if_missing(false).open(dir.path());
     drop(create().unwrap());
     let error = create().unwrap_err();
     assert!(matches!(error, sievedb::Error::StoreExists { .. }), "{error:?}");
-    let db = Db::open(folder.path()).unwrap();
+    let db = Db::open(dir.path()).unwrap();
     assert!(db.keyspace_exists("default") && !db.keyspace_exists("users"));
     let error = db.open_keyspace("users").unwrap_err();
     assert!(matches!(&error, sievedb::Error::NoKeyspace { name } if name == "users"), "{error:?}");
@@ -223,23 +223,26 @@ fn n16_a_new_store_replaces_none() {
 }
 
 #[test]
-fn n16_an_explanation_reports_damage_as_a_step() {
-    let folder = tempfile::tempdir().unwrap();
-    let store = text(folder.path());
-    let db = Options::new().worker_threads(0).open(folder.path()).unwrap();
+fn n16_explain_reports_damage_as_a_step() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = text(dir.path());
+    let db = Options::new().worker_threads(0).open(dir.path()).unwrap();
     for key in 0..1_000 {
         db.insert(format!("{key:04}"), [b'v'; 100]).unwrap();
     }
     db.flush().unwrap();
     drop(db);
-    let tables = folder.path().read_dir().unwrap().map(|entry| entry.unwrap().path());
+    let tables = dir.path().read_dir().unwrap().map(|entry| entry.unwrap().path());
     let table = tables.into_iter().find(|path| path.extension().is_some_and(|it| it == "sst"));
     damage(&table.unwrap());
     let end = sieve(&["explain", store, "0000"]);
     assert_eq!(end.status.code(), Some(2), "{end:?}");
-    let told = String::from_utf8(end.stdout).unwrap();
-    assert!(told.contains("\n  failed: ") && told.contains("is corrupt near byte 64"), "{told}");
-    assert!(told.contains("unknown, a block cannot be read: "), "{told}");
+    let message = String::from_utf8(end.stdout).unwrap();
+    assert!(
+        message.contains("\n  failed: ") && message.contains("is corrupt near byte 64"),
+        "{message}"
+    );
+    assert!(message.contains("unknown, a block cannot be read: "), "{message}");
 }
 
 #[expect(clippy::disallowed_methods, reason = "damages a table behind the engine's back")]

@@ -1,5 +1,4 @@
-//! Mistakes of a new user: each is refused before it does harm, with a message that says what to
-//! do.
+//! Common mistakes are refused without harm, with a message that says what to do.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by a panic")]
 
@@ -7,7 +6,7 @@ use std::os::unix::fs::symlink;
 
 use super::{failure, output, sieve, sieve_reading, text, too_large_value};
 
-/// Standard output and standard error of an import, and its exit code.
+/// Runs an import. Returns its standard output, standard error and exit code.
 fn import(args: &[&str], input: &[u8]) -> (String, String, Option<i32>) {
     let end = sieve_reading(&[&["import"], args].concat(), input);
     let [out, err] = [end.stdout, end.stderr].map(|bytes| String::from_utf8(bytes).unwrap());
@@ -15,9 +14,9 @@ fn import(args: &[&str], input: &[u8]) -> (String, String, Option<i32>) {
 }
 
 #[test]
-fn n16_an_import_of_keys_keeps_the_values_of_present_keys() {
-    let folder = tempfile::tempdir().unwrap();
-    let store = text(folder.path());
+fn n16_import_of_keys_keeps_present_values() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = text(dir.path());
     import(&[store], b"a\t1\nb\t2\n");
     let (out, err, code) = import(&[store, "--keys-only"], b"a\nb\nc\n");
     assert_eq!(
@@ -26,37 +25,37 @@ fn n16_an_import_of_keys_keeps_the_values_of_present_keys() {
         "{err}"
     );
     assert_eq!(output(&["scan", store]), "a\t1\nb\t2\nc\t\n");
-    // With values they are replaced.
+    // An entry with a value replaces the present value.
     assert_eq!(import(&[store], b"a\t9\n").0, "imported: 1 entry\n");
     assert_eq!(output(&["get", store, "a"]), "9\n");
 }
 
 #[test]
-fn n16_a_blank_line_is_no_entry() {
-    let folder = tempfile::tempdir().unwrap();
-    let store = text(folder.path());
+fn n16_blank_line_is_not_an_entry() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = text(dir.path());
     for flags in [&[][..], &["--keys-only"], &["--keys-only", "--hex"]] {
         let (_, err, code) = import(&[&[store], flags].concat(), b"\n");
         assert_eq!(code, Some(2), "{flags:?}");
-        assert!(err.contains("line 1 is no entry: "), "{err}");
+        assert!(err.contains("line 1 is not an entry: "), "{err}");
     }
     let (_, err, _) = import(&[store, "--keys-only"], b"a\nb\n\nc\n");
-    assert!(err.contains("line 3 is no entry: it is blank"), "{err}");
+    assert!(err.contains("line 3 is not an entry: the line is blank"), "{err}");
     assert_eq!(output(&["scan", store, "--keys-only"]), "a\nb\n", "the lines before it are stored");
-    // What the message names.
+    // Runs the command that the message suggests.
     output(&["put", store, "", ""]);
     assert_eq!(output(&["scan", store, "--keys-only"]), "\na\nb\n");
 }
 
 #[test]
-fn n15_a_repair_never_writes_into_the_damaged_store() {
-    let folder = tempfile::tempdir().unwrap();
-    let outer = folder.path().join("outer");
+fn n15_repair_never_writes_into_the_damaged_store() {
+    let dir = tempfile::tempdir().unwrap();
+    let outer = dir.path().join("outer");
     let store = outer.join("store");
     output(&["put", text(&store), "a", "1"]);
-    let link = folder.path().join("link");
+    let link = dir.path().join("link");
     symlink(&store, &link).unwrap();
-    let up = folder.path().join("none/../link/./sub");
+    let up = dir.path().join("none/../link/./sub");
     let before = files(&outer);
     for (source, dest) in [
         (&store, &store.join("sub")),
@@ -71,16 +70,16 @@ fn n15_a_repair_never_writes_into_the_damaged_store() {
         assert!(errors.contains("must not contain one another"), "{errors}");
     }
     assert_eq!(files(&outer), before);
-    // A name that only begins so is another directory.
+    // A directory whose name starts with that of the store is allowed.
     let beside = outer.join("store-2");
     output(&["repair", text(&store), text(&beside)]);
     assert_eq!(output(&["get", text(&beside), "a"]), "1\n");
 }
 
-/// The files in `folder` and below it.
-fn files(folder: &std::path::Path) -> Vec<String> {
+/// Returns the paths of all files in `dir`, recursively.
+fn files(dir: &std::path::Path) -> Vec<String> {
     let mut names = Vec::new();
-    for entry in folder.read_dir().unwrap() {
+    for entry in dir.read_dir().unwrap() {
         let path = entry.unwrap().path();
         names.push(text(&path).to_owned());
         if path.is_dir() {
@@ -92,9 +91,9 @@ fn files(folder: &std::path::Path) -> Vec<String> {
 }
 
 #[test]
-fn n16_a_dump_of_a_directory_says_what_to_name() {
-    let folder = tempfile::tempdir().unwrap();
-    let store = text(folder.path());
+fn n16_dump_of_a_directory_suggests_a_file() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = text(dir.path());
     output(&["put", store, "a", "1"]);
     let errors = failure(&["dump", store]);
     assert!(errors.contains(&format!("{store} is a directory\n")), "{errors}");
@@ -102,11 +101,11 @@ fn n16_a_dump_of_a_directory_says_what_to_name() {
     output(&["dump", &format!("{store}/CURRENT")]);
 }
 
-/// The messages of the engine name its API: a user of the command line has none.
+/// Messages of the engine name its API, which a user of the command line does not have.
 #[test]
-fn n16_no_message_names_the_api() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("store");
+fn n16_messages_and_help_do_not_name_the_api() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("store");
     let store = text(&path);
     output(&["put", store, "a", "1"]);
     let db = sievedb::Db::open(&path).unwrap();
@@ -128,11 +127,10 @@ fn n16_no_message_names_the_api() {
     }
 }
 
-/// As `import` does: both raise the memory budget for such an entry.
 #[test]
-fn n16_a_value_that_is_too_large_for_the_budget_is_put() {
-    let folder = tempfile::tempdir().unwrap();
-    let store = text(folder.path());
+fn n16_put_raises_the_budget_for_a_large_value() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = text(dir.path());
     let value = too_large_value();
     let end = sieve_reading(&["put", store, "a", "-"], &value);
     assert!(end.status.success(), "{}", String::from_utf8_lossy(&end.stderr));

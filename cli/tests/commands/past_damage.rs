@@ -1,4 +1,4 @@
-//! What is left of a damaged store is saved: `scan --skip-damaged`, `import`, `repair`, `drop`.
+//! Recovery of data from a damaged store: `scan --skip-damaged`, `import`, `repair`, `drop`.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by a panic")]
 
@@ -10,13 +10,13 @@ use super::{failure, output, sieve, sieve_reading, text, too_large_value};
 
 const KEYS: usize = 2_000;
 
-/// A store with a keyspace of one table, and that table.
+/// Creates a store with a keyspace of one table. Returns the path of the table.
 fn store(path: &Path) -> PathBuf {
     store_of_runs(path, 1).pop().unwrap()
 }
 
-/// A store with a keyspace of so many tables, each with all keys, and these tables from the oldest
-/// on.
+/// Creates a store with a keyspace of `runs` tables that all have all keys. Returns the paths of the
+/// tables, oldest first.
 fn store_of_runs(path: &Path, runs: usize) -> Vec<PathBuf> {
     let options = KeyspaceOptions::new().block_bytes(1 << 10).compression(Compression::None);
     let db = Options::new().worker_threads(0).background_rewrites(false).open(path).unwrap();
@@ -46,9 +46,9 @@ fn damage(table: &Path, places: impl Fn(usize) -> Vec<usize>) {
 }
 
 #[test]
-fn n15_all_but_damaged_blocks_is_copied_and_the_loss_is_reported() {
-    let folder = tempfile::tempdir().unwrap();
-    let (old, new) = (folder.path().join("old"), folder.path().join("new"));
+fn n15_undamaged_blocks_are_copied_and_losses_reported() {
+    let dir = tempfile::tempdir().unwrap();
+    let (old, new) = (dir.path().join("old"), dir.path().join("new"));
     damage(&store(&old), |end| vec![end / 3, end / 3 * 2]);
     let report = sieve(&["verify", text(&old)]);
     let report = String::from_utf8_lossy(&report.stdout);
@@ -56,13 +56,13 @@ fn n15_all_but_damaged_blocks_is_copied_and_the_loss_is_reported() {
     assert_eq!(named.count(), 2, "{report}");
 
     let scan = ["scan", text(&old), "--keyspace", "users"];
-    assert_eq!(sieve(&scan).status.code(), Some(2), "it ends at the damage");
+    assert_eq!(sieve(&scan).status.code(), Some(2), "the scan stops at the damage");
     let end = sieve(&[&scan[..], &["--skip-damaged"]].concat());
     assert_eq!(end.status.code(), Some(1), "{end:?}");
-    let told = String::from_utf8(end.stderr).unwrap();
-    let named = told.lines().filter(|line| line.contains("; keyspace \"users\", keys "));
-    assert_eq!(named.count(), 2, "{told}");
-    assert!(told.contains("skipped: 2 damaged blocks of 1.8 KiB"), "{told}");
+    let message = String::from_utf8(end.stderr).unwrap();
+    let named = message.lines().filter(|line| line.contains("; keyspace \"users\", keys "));
+    assert_eq!(named.count(), 2, "{message}");
+    assert!(message.contains("skipped: 2 damaged blocks, 1.8 KiB in total"), "{message}");
     let part = sieve(&[&scan[..], &["--skip-damaged", "--to", "0010"]].concat());
     assert!(part.status.success() && part.stderr.is_empty(), "{part:?}");
     let scanned = String::from_utf8(end.stdout).unwrap();
@@ -72,11 +72,11 @@ fn n15_all_but_damaged_blocks_is_copied_and_the_loss_is_reported() {
     let lost = KEYS - scanned.lines().count();
     assert!((10..40).contains(&lost), "two blocks: {lost}");
 
-    let salvaged = folder.path().join("salvaged");
+    let salvaged = dir.path().join("salvaged");
     let report = sieve(&["repair", text(&old), text(&salvaged)]);
     assert_eq!(report.status.code(), Some(1));
-    let told = String::from_utf8_lossy(&report.stdout);
-    assert_eq!(told.lines().filter(|line| line.starts_with("lost: ")).count(), 2, "{told}");
+    let message = String::from_utf8_lossy(&report.stdout);
+    assert_eq!(message.lines().filter(|line| line.starts_with("lost: ")).count(), 2, "{message}");
     assert_eq!(output(&["scan", text(&salvaged), "--keyspace", "users"]), scanned);
     output(&["verify", text(&salvaged)]);
 
@@ -86,44 +86,47 @@ fn n15_all_but_damaged_blocks_is_copied_and_the_loss_is_reported() {
 }
 
 #[test]
-fn a_store_that_cannot_be_opened_is_salvaged() {
-    let folder = tempfile::tempdir().unwrap();
-    let (old, new) = (folder.path().join("old"), folder.path().join("new"));
+fn store_that_cannot_be_opened_is_repaired() {
+    let dir = tempfile::tempdir().unwrap();
+    let (old, new) = (dir.path().join("old"), dir.path().join("new"));
     let table = store(&old);
     output(&["put", text(&old), "a", "1"]);
     damage(&table, |end| vec![end - 1]);
     assert!(failure(&["get", text(&old), "a"]).contains(text(&table)));
-    assert!(failure(&["repair", text(&old), text(folder.path())]).contains("must not contain"));
+    assert!(failure(&["repair", text(&old), text(dir.path())]).contains("must not contain"));
     let report = sieve(&["repair", text(&old), text(&new)]);
     assert_eq!(report.status.code(), Some(0), "{report:?}");
-    let told = String::from_utf8_lossy(&report.stdout);
-    assert!(told.contains("1 table scanned block by block"), "{told}");
+    let message = String::from_utf8_lossy(&report.stdout);
+    assert!(message.contains("1 table scanned block by block"), "{message}");
     assert_eq!(output(&["get", text(&new), "a"]), "1\n");
     assert_eq!(output(&["keyspaces", text(&new)]), "default\nusers\n");
     assert_eq!(Db::open(&new).unwrap().open_keyspace("users").unwrap().iter().count(), KEYS);
 }
 
 #[test]
-fn a_limit_is_of_what_is_printed() {
-    let folder = tempfile::tempdir().unwrap();
-    let store = folder.path().join("store");
+fn limit_counts_printed_entries() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = dir.path().join("store");
     let tables = store_of_runs(&store, 2);
     damage(&tables[1], |_| vec![3_000]);
     let scan = ["scan", text(&store), "--keyspace", "users", "--skip-damaged", "--limit", "100"];
     let end = sieve(&scan);
     assert_eq!(end.status.code(), Some(1), "{end:?}");
-    assert!(String::from_utf8_lossy(&end.stderr).contains("left out"), "{end:?}");
+    assert!(
+        String::from_utf8_lossy(&end.stderr).contains("whose newest value may be lost"),
+        "{end:?}"
+    );
     let printed = String::from_utf8(end.stdout).unwrap();
     assert_eq!(printed.lines().count(), 100);
     let last: usize = printed.lines().last().unwrap()[..4].parse().unwrap();
-    assert!((101..130).contains(&last), "the block was among them: {last}");
+    assert!((101..130).contains(&last), "keys of the damaged block are not counted: {last}");
 }
 
-/// Enough runs that a compaction is due, which would meet the damage and make the store read-only.
+/// With eight runs a compaction is due, which would fail at the damage.
 #[test]
-fn a_damaged_keyspace_is_dropped_before_it_is_compacted() {
-    let folder = tempfile::tempdir().unwrap();
-    let store = folder.path().join("store");
+fn drop_does_not_compact_a_damaged_keyspace() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = dir.path().join("store");
     for table in store_of_runs(&store, 8) {
         damage(&table, |end| vec![end / 20]);
     }
@@ -133,9 +136,9 @@ fn a_damaged_keyspace_is_dropped_before_it_is_compacted() {
 }
 
 #[test]
-fn an_entry_that_is_too_large_for_the_budget_is_imported_and_salvaged() {
-    let folder = tempfile::tempdir().unwrap();
-    let (old, new) = (folder.path().join("old"), folder.path().join("new"));
+fn import_and_repair_raise_the_budget_for_a_large_entry() {
+    let dir = tempfile::tempdir().unwrap();
+    let (old, new) = (dir.path().join("old"), dir.path().join("new"));
     let value = String::from_utf8(too_large_value()).unwrap();
     let input = format!("a\t1\nb\t{value}\nc\t2\n");
     let end = sieve_reading(&["import", text(&old)], input.as_bytes());
@@ -144,19 +147,19 @@ fn an_entry_that_is_too_large_for_the_budget_is_imported_and_salvaged() {
     assert!(output(&["scan", text(&new)]) == input);
 }
 
-/// 0: nothing is lost; 1: something is; 2: there is no new store.
+/// 0: no loss; 1: data lost; 2: no new store.
 #[test]
 fn n15_repair_exits_with_0_1_or_2() {
-    let folder = tempfile::tempdir().unwrap();
-    let (old, new) = (folder.path().join("old"), folder.path().join("new"));
+    let dir = tempfile::tempdir().unwrap();
+    let (old, new) = (dir.path().join("old"), dir.path().join("new"));
     let table = store(&old);
-    let repair = |to: &str| sieve(&["repair", text(&old), text(&folder.path().join(to))]);
+    let repair = |to: &str| sieve(&["repair", text(&old), text(&dir.path().join(to))]);
     #[expect(clippy::disallowed_methods, reason = "damages a file behind the engine's back")]
     std::fs::remove_file(old.join("CURRENT")).unwrap();
     let end = repair("new");
-    let told = String::from_utf8_lossy(&end.stdout);
+    let message = String::from_utf8_lossy(&end.stdout);
     assert_eq!(end.status.code(), Some(0), "{end:?}");
-    assert!(told.starts_with("rebuilt: ") && told.contains("nothing is lost"), "{told}");
+    assert!(message.starts_with("rebuilt: ") && message.contains("nothing is lost"), "{message}");
     assert_eq!(Db::open(&new).unwrap().open_keyspace("users").unwrap().iter().count(), KEYS);
 
     damage(&table, |end| vec![end / 3]);
@@ -166,7 +169,7 @@ fn n15_repair_exits_with_0_1_or_2() {
 
     for arguments in [
         ["repair", text(&old), text(&new)],
-        ["repair", text(&folder.path().join("none")), text(&folder.path().join("other"))],
+        ["repair", text(&dir.path().join("none")), text(&dir.path().join("other"))],
         ["repair", "--no-such-option", text(&old)],
     ] {
         assert_eq!(sieve(&arguments).status.code(), Some(2), "{arguments:?}");

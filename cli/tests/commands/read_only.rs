@@ -1,22 +1,21 @@
-//! Commands that only read: they change nothing, and need neither the right to write nor the store
-//! alone.
+//! Read-only commands change no file, need no write permission and share the store.
 
 use std::{collections::BTreeMap, os::unix::fs::PermissionsExt, path::Path};
 
 use sievedb::Options;
 
-use super::{failure, output, says_no, text};
+use super::{exits_with_1_silently, failure, output, text};
 
-/// Names and bytes of the files of a store.
+/// Returns the names and bytes of the files of a store.
 #[expect(clippy::disallowed_methods, reason = "looks at files behind the engine's back")]
 fn contents(store: &Path) -> BTreeMap<String, Vec<u8>> {
     let entries = store.read_dir().expect("the store is there");
-    let paths = entries.map(|entry| entry.expect("the folder is listed").path());
+    let paths = entries.map(|entry| entry.expect("the directory is listed").path());
     let read = |path: &Path| std::fs::read(path).expect("a file of the store");
     paths.map(|path| (text(&path).to_owned(), read(&path))).collect()
 }
 
-/// Lets everybody read what is in the folder, and nobody write, or takes that back.
+/// Sets or removes write permission for the directory and its files.
 fn set_writable(store: &Path, writable: bool) {
     let set = |path: &Path, mode| {
         let rights = std::fs::Permissions::from_mode(mode);
@@ -28,12 +27,11 @@ fn set_writable(store: &Path, writable: bool) {
     set(store, if writable { 0o755 } else { 0o555 });
 }
 
-/// Every `put` is in the log only. Root may write everywhere; then it shows only that nothing is
-/// written.
+/// All entries are in the log. Root ignores permissions; for it the test only compares files.
 #[test]
-fn commands_that_read_change_nothing() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("store");
+fn read_only_commands_change_no_file() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("store");
     let store = text(&path);
     for key in ["a", "b", "c"] {
         output(&["put", store, key, "1"]);
@@ -41,7 +39,7 @@ fn commands_that_read_change_nothing() {
     let before = contents(&path);
     set_writable(&path, false);
     assert_eq!(output(&["get", store, "c"]), "1\n");
-    says_no(&["get", store, "d"]);
+    exits_with_1_silently(&["get", store, "d"]);
     assert_eq!(output(&["scan", store, "--keys-only"]), "a\nb\nc\n");
     assert!(output(&["explain", store, "c"]).contains("memtable"));
     let stats = output(&["stats", store]);
@@ -51,13 +49,13 @@ fn commands_that_read_change_nothing() {
         output(&["dump", file]);
     }
     set_writable(&path, true);
-    assert!(contents(&path) == before, "something has changed");
+    assert!(contents(&path) == before, "a file has changed");
 }
 
 #[test]
-fn commands_that_read_share_a_store() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("store");
+fn read_only_commands_share_a_store() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("store");
     let store = text(&path);
     output(&["put", store, "a", "1"]);
     let reader = Options::new().read_only(true).open(&path).unwrap();
@@ -65,7 +63,7 @@ fn commands_that_read_share_a_store() {
     assert!(output(&["verify", store]).contains("0 problems"));
     let refused = failure(&["put", store, "a", "2"]);
     assert!(refused.contains("is open in another process"), "{refused}");
-    assert!(refused.contains("\n  to do: close it there") && refused.ends_with('\n'), "{refused}");
+    assert!(refused.contains("\n  help: close it there") && refused.ends_with('\n'), "{refused}");
     assert_eq!(reader.get("a").unwrap().as_deref(), Some(&b"1"[..]));
     drop(reader);
     output(&["put", store, "a", "2"]);

@@ -5,8 +5,8 @@ use super::{failure, flush, output, sieve, text};
 #[test]
 #[expect(clippy::disallowed_methods, reason = "damages a file behind the engine's back")]
 fn verify_lists_every_problem() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("store");
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("store");
     let store = text(&path);
     assert!(failure(&["verify", store]).contains("there is no store"));
     for number in 0..2 {
@@ -39,9 +39,9 @@ fn verify_lists_every_problem() {
 
 #[test]
 #[expect(clippy::disallowed_methods, reason = "damages a store behind the engine's back")]
-fn a_store_without_its_current_is_no_empty_folder() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("store");
+fn store_without_current_is_not_an_empty_directory() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("store");
     output(&["put", text(&path), "a", "1"]);
     std::fs::remove_file(path.join("CURRENT")).unwrap();
     let found = sieve(&["verify", text(&path)]);
@@ -50,11 +50,11 @@ fn a_store_without_its_current_is_no_empty_folder() {
     assert!(out.contains("CURRENT is missing") && !out.contains("byte 0"), "{out}");
     let error = failure(&["get", text(&path), "a"]);
     assert!(error.contains("CURRENT cannot be used\n"), "{error}");
-    let letters = folder.path().join("letters");
+    let letters = dir.path().join("letters");
     std::fs::create_dir(&letters).unwrap();
     std::fs::write(letters.join("letter.txt"), "dear").unwrap();
     assert!(failure(&["verify", text(&letters)]).contains("there is no store"));
-    assert_eq!(letters.read_dir().unwrap().count(), 1, "it has made something");
+    assert_eq!(letters.read_dir().unwrap().count(), 1, "a file was created");
     let letter = letters.join("letter.txt");
     for args in [&["verify", text(&letter)][..], &["put", text(&letter), "a", "b"]] {
         assert!(failure(args).contains("not a directory"), "{args:?}");

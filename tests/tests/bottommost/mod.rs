@@ -40,7 +40,7 @@ fn bytes_per_entry(db: &Db) -> u64 {
 }
 
 #[test]
-fn ascending_keys_are_compressed_on_their_way_to_the_last_level() {
+fn ascending_keys_are_recompressed_for_the_last_level() {
     let db = open(&Arc::new(MemoryFs::new()), Compression::None, Some(Compression::Lz4));
     load(&db);
     assert!(bytes_per_entry(&db) < 50, "{:?}", db.stats().levels);
@@ -60,7 +60,7 @@ fn ascending_keys_are_compressed_on_their_way_to_the_last_level() {
 
 /// Loading keys in ascending order writes them once.
 #[test]
-fn without_another_compression_ascending_keys_are_only_moved() {
+fn ascending_keys_are_only_moved_without_bottommost_compression() {
     let cases = [
         ("unset", Compression::None, None),
         ("unset, with LZ4", Compression::Lz4, None),
@@ -77,7 +77,7 @@ fn without_another_compression_ascending_keys_are_only_moved() {
 }
 
 #[test]
-fn tables_that_were_moved_before_it_was_set_are_rewritten_by_compact() {
+fn compact_recompresses_tables_moved_earlier() {
     let cases = [
         ("of the last level", Compression::None, Some(Compression::Lz4)),
         ("of all levels", Compression::Lz4, None),
@@ -101,7 +101,7 @@ fn tables_that_were_moved_before_it_was_set_are_rewritten_by_compact() {
 /// A table does not tell the level of zstd: what comes from other levels is rewritten, once.
 #[cfg(feature = "zstd")]
 #[test]
-fn another_level_of_zstd_is_another_compression() {
+fn zstd_levels_are_different_compressions() {
     let zstd = |level| Compression::Zstd { level, dictionary_bytes: 0 };
     let db = open(&Arc::new(MemoryFs::new()), zstd(1), Some(zstd(9)));
     load(&db);

@@ -103,7 +103,7 @@ fn kinds(folder: &Path) -> [usize; 3] {
 }
 
 #[test]
-fn the_last_level_is_by_zstd_and_reads_as_any_other() {
+fn last_level_uses_zstd_and_reads_equal() {
     let folder = tempfile::tempdir().unwrap();
     let db = open(folder.path(), WITH_DICTIONARY).unwrap();
     fill(&db);
@@ -139,7 +139,7 @@ fn the_last_level_is_by_zstd_and_reads_as_any_other() {
 }
 
 #[test]
-fn zstd_takes_less_space_and_a_dictionary_still_less() {
+fn zstd_saves_space_and_a_dictionary_saves_more() {
     let without = Compression::Zstd { level: 3, dictionary_bytes: 0 };
     let bytes = [Compression::Lz4, without, WITH_DICTIONARY].map(|bottommost| {
         let folder = tempfile::tempdir().unwrap();
@@ -165,7 +165,7 @@ fn with_dictionary() -> (tempfile::TempDir, std::path::PathBuf, crate::corruptio
 }
 
 #[test]
-fn a_damaged_dictionary_is_named_with_its_place() {
+fn damaged_dictionary_is_reported_with_its_offset() {
     let (folder, table, dictionary) = with_dictionary();
     let good = fs::read(&table).unwrap();
     for at in dictionary.place().step_by(97) {
@@ -186,7 +186,7 @@ fn a_damaged_dictionary_is_named_with_its_place() {
 /// Bytes that were changed together with their checksum: blocks that were compressed with others
 /// are read as the forger wants, or not at all, and the rest of the store is as it was.
 #[test]
-fn a_forged_dictionary_does_no_harm_to_the_process() {
+fn forged_dictionary_neither_panics_nor_allocates_much() {
     let (folder, table, dictionary) = with_dictionary();
     let good = fs::read(&table).unwrap();
     // Name, and what stays of a byte, and what is turned round then.

@@ -11,7 +11,7 @@ const PROPERTIES: u8 = 2;
 const BY_LZ4: [u8; 3] = [18 * 2, 1, 1];
 
 #[test]
-fn options_that_need_the_feature_are_refused_by_its_name() {
+fn options_without_their_feature_are_refused_by_name() {
     let folder = tempfile::tempdir().unwrap();
     let keyspaces = [
         ("compression", KeyspaceOptions::new().compression(Compression::ZSTD)),
@@ -30,7 +30,7 @@ fn options_that_need_the_feature_are_refused_by_its_name() {
 
 /// The table says of itself, as one by zstd does, that its blocks are compressed so.
 #[test]
-fn a_table_by_zstd_is_refused_by_the_name_of_the_feature() {
+fn zstd_table_without_the_feature_is_refused_by_name() {
     let folder = tempfile::tempdir().unwrap();
     let db = options(KeyspaceOptions::new()).open(folder.path()).unwrap();
     db.insert("key", "value").unwrap();

@@ -71,7 +71,7 @@ unsafe impl GlobalAlloc for Recorder {
 }
 
 #[test]
-fn the_largest_allocation_of_a_thread_is_seen() {
+fn largest_allocation_of_a_thread_is_measured() {
     reset_largest();
     drop(std::hint::black_box(Vec::<u8>::with_capacity(3 << 20)));
     drop(std::hint::black_box(vec![0_u8; 1 << 20]));

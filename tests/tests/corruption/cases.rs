@@ -83,7 +83,7 @@ fn message(cause: &(dyn Any + Send)) -> &str {
 #[should_panic(
     expected = "3 of 4 failed:\nan error: no\na panic: panicked: oh\na large one: alloc"
 )]
-fn failures_are_named() {
+fn failures_include_the_case_name() {
     let mut cases = Cases::new();
     cases.run("fine", || Ok(()));
     cases.run("an error", || Err("no".into()));
@@ -97,6 +97,6 @@ fn failures_are_named() {
 
 #[test]
 #[should_panic(expected = "0 cases, 1 expected")]
-fn too_few_cases_are_a_failure() {
+fn too_few_cases_fail() {
     Cases::new().finish(1);
 }

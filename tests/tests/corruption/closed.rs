@@ -29,7 +29,7 @@ fn run(cases: &mut Cases, sample: &Sample, what: &str, bytes: Option<Bytes>) {
 }
 
 #[test]
-fn damage_to_closed_does_no_harm() {
+fn damage_to_closed_is_harmless() {
     let sample = sample(End::Closed);
     let mut cases = Cases::new();
     let good = &sample.files["CLOSED"];

@@ -30,7 +30,7 @@ fn needed(sample: &Sample) -> Vec<&str> {
 }
 
 #[test]
-fn a_missing_file_is_refused() {
+fn missing_file_is_refused() {
     for end in [End::PowerCut, End::Closed] {
         let sample = sample(end);
         let mut cases = Cases::new();
@@ -44,7 +44,7 @@ fn a_missing_file_is_refused() {
 }
 
 #[test]
-fn two_files_that_changed_places_are_refused() {
+fn swapped_files_are_refused() {
     for end in [End::PowerCut, End::Closed] {
         let sample = sample(end);
         let mut cases = Cases::new();
@@ -61,7 +61,7 @@ fn two_files_that_changed_places_are_refused() {
 }
 
 #[test]
-fn a_file_of_another_store_is_refused() {
+fn file_of_another_store_is_refused() {
     for end in [End::PowerCut, End::Closed] {
         let (sample, sibling) = (sample(end), sibling(end));
         let mut cases = Cases::new();
@@ -78,7 +78,7 @@ fn a_file_of_another_store_is_refused() {
 }
 
 #[test]
-fn files_that_are_none_of_ours_are_left_alone() {
+fn foreign_files_are_kept() {
     let sample = sample(End::Closed);
     let foreign = [
         "notes.txt",
@@ -110,7 +110,7 @@ fn files_that_are_none_of_ours_are_left_alone() {
 }
 
 #[test]
-fn a_refused_store_is_not_changed() {
+fn refused_store_is_unchanged() {
     let sample = sample(End::PowerCut);
     for name in needed(&sample) {
         let mut files = sample.with(name, sample.files[name].slice(..sample.files[name].len() / 2));

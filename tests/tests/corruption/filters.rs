@@ -94,7 +94,7 @@ fn check_reads(sample: &Sample, files: &Files) -> Result<bool, String> {
 }
 
 #[test]
-fn a_damaged_filter_hides_nothing_and_is_told() {
+fn damaged_filter_hides_no_key_and_is_reported() {
     let sample = one_table();
     let name = sample.names("", ".sst").pop().expect("a table");
     let good = &sample.files[&name];
@@ -126,7 +126,7 @@ fn a_damaged_filter_hides_nothing_and_is_told() {
 
 /// The same of a range filter: a scan reads on, and counts it.
 #[test]
-fn a_damaged_range_filter_hides_nothing_and_is_told() {
+fn damaged_range_filter_hides_no_key_and_is_reported() {
     const KEYS: u32 = 200;
     let open = |fs: Arc<MemoryFs>| {
         let keyspace = KeyspaceOptions::new()

@@ -145,7 +145,7 @@ fn is_block(bytes: &[u8], salt: u64, place: Range<usize>) -> bool {
 }
 
 #[test]
-fn every_part_is_found_and_sealing_changes_nothing() {
+fn forge_finds_every_part_and_sealing_is_idempotent() {
     use super::script::{End, sample};
 
     let sample = sample(End::Closed);

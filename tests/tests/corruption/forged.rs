@@ -90,7 +90,7 @@ fn check_error(error: &Error) -> Result<(), String> {
 }
 
 #[test]
-fn forged_logs_do_no_harm_to_the_process() {
+fn forged_logs_neither_panic_nor_allocate_much() {
     let sample = sample(End::PowerCut);
     let (mut cases, mut tally) = (Cases::new(), Tally::default());
     for name in sample.names("", ".log") {
@@ -102,7 +102,7 @@ fn forged_logs_do_no_harm_to_the_process() {
 }
 
 #[test]
-fn forged_manifests_do_no_harm_to_the_process() {
+fn forged_manifests_neither_panic_nor_allocate_much() {
     let samples = [
         ("power cut", sample(End::PowerCut)),
         ("closed", sample(End::Closed)),
@@ -119,7 +119,7 @@ fn forged_manifests_do_no_harm_to_the_process() {
 }
 
 #[test]
-fn forged_tables_do_no_harm_to_the_process() {
+fn forged_tables_neither_panic_nor_allocate_much() {
     let sample = sample(End::Closed);
     let (mut cases, mut tally) = (Cases::new(), Tally::default());
     for name in sample.names("", ".sst") {

@@ -101,12 +101,12 @@ fn flips(end: End) {
 }
 
 #[test]
-fn a_flipped_byte_of_a_log_is_refused_or_in_the_tail() {
+fn flipped_byte_of_a_log_is_refused_or_in_the_tail() {
     flips(End::PowerCut);
 }
 
 #[test]
-fn a_flipped_byte_of_a_finished_log_is_refused() {
+fn flipped_byte_of_a_finished_log_is_refused() {
     flips(End::Closed);
 }
 
@@ -137,17 +137,17 @@ fn cuts(end: End) {
 }
 
 #[test]
-fn a_log_that_is_cut_is_refused_or_ends_early() {
+fn truncated_log_is_refused_or_ends_early() {
     cuts(End::PowerCut);
 }
 
 #[test]
-fn a_finished_log_that_is_cut_is_refused() {
+fn truncated_finished_log_is_refused() {
     cuts(End::Closed);
 }
 
 #[test]
-fn garbage_behind_the_end_of_a_log_is_cut_off() {
+fn garbage_after_the_end_of_a_log_is_truncated() {
     for end in [End::PowerCut, End::Closed] {
         let sample = sample(end);
         let (mut cases, mut tally) = (Cases::new(), Tally::default());

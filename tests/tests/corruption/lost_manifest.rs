@@ -75,7 +75,7 @@ pub(super) fn lose(files: &mut Files, names: &[&str]) {
 }
 
 #[test]
-fn n15_a_store_without_manifest_or_current_loses_nothing() {
+fn n15_repair_without_manifest_or_current_loses_nothing() {
     let fs = Arc::new(MemoryFs::with_seed(7));
     let whole = store(&fs);
     let good = files(&fs);
@@ -137,7 +137,7 @@ pub(super) fn repaired(files: &Files) -> (sievedb::RepairReport, Contents) {
 }
 
 #[test]
-fn n15_inputs_that_are_not_unlinked_yet_bring_no_deleted_key_back() {
+fn n15_obsolete_inputs_do_not_restore_deleted_keys() {
     let fs = Arc::new(MemoryFs::with_seed(7));
     let db = open(&fs);
     let others = db.keyspace("others").unwrap();
@@ -189,7 +189,7 @@ fn n15_inputs_that_are_not_unlinked_yet_bring_no_deleted_key_back() {
 }
 
 #[test]
-fn n15_tables_of_a_dropped_keyspace_do_not_come_back() {
+fn n15_tables_of_a_dropped_keyspace_are_not_restored() {
     let fs = Arc::new(MemoryFs::with_seed(7));
     let db = open(&fs);
     let old = db.keyspace("users").unwrap();
@@ -238,7 +238,7 @@ fn n15_damage_beside_a_lost_manifest_is_reported() {
 }
 
 #[test]
-fn n15_a_store_of_a_later_release_is_not_repaired() {
+fn n15_store_of_a_later_release_is_not_repaired() {
     let fs = Arc::new(MemoryFs::with_seed(7));
     drop(store(&fs));
     let mut files = files(&fs);

@@ -47,7 +47,7 @@ fn run(cases: &mut Cases, sample: &Sample, name: &str, what: &str, bytes: Bytes)
 }
 
 #[test]
-fn a_flipped_byte_of_a_manifest_is_refused_or_does_no_harm() {
+fn flipped_byte_of_a_manifest_is_refused_or_harmless() {
     for end in [End::PowerCut, End::Closed] {
         let sample = sample(end);
         let (mut cases, mut refused) = (Cases::new(), 0);
@@ -65,7 +65,7 @@ fn a_flipped_byte_of_a_manifest_is_refused_or_does_no_harm() {
 }
 
 #[test]
-fn a_manifest_of_another_length_is_refused_or_does_no_harm() {
+fn manifest_of_wrong_length_is_refused_or_harmless() {
     for end in [End::PowerCut, End::Closed] {
         let sample = sample(end);
         let (mut cases, mut refused) = (Cases::new(), 0);
@@ -105,7 +105,7 @@ impl EventListener for Cuts {
 /// Nothing vouches for the last edit of a store that was not closed: rot in it looks as if a crash
 /// had broken it off. It is cut off, and everybody who can be told is.
 #[test]
-fn an_end_that_is_cut_off_is_told() {
+fn truncated_manifest_tail_is_reported() {
     let fs = Arc::new(MemoryFs::new());
     let listener = Arc::<Cuts>::default();
     let options = |fs: &Arc<MemoryFs>| {

@@ -82,7 +82,7 @@ fn contents(fs: &MemoryFs) -> Files {
 }
 
 #[test]
-fn formats_a_store_of_a_later_release_is_refused_by_name_and_not_written_to() {
+fn formats_store_of_a_later_release_is_refused_and_unchanged() {
     let sample = sample(End::PowerCut);
     let log = sample.names("", ".log").pop().unwrap();
     let manifest = sample.names("MANIFEST", "").pop().unwrap();
@@ -155,7 +155,7 @@ fn formats_a_store_of_a_later_release_is_refused_by_name_and_not_written_to() {
 
 /// Nothing is known to be lost of what this release cannot read.
 #[test]
-fn n16_what_a_later_release_wrote_is_not_verified_as_damage() {
+fn n16_data_of_a_later_release_is_not_reported_as_damage() {
     let sample = sample(End::PowerCut);
     let verify = |files: &Files| Options::new().fs(disk(files)).verify(FOLDER, |_| ());
     let manifest = verify(&with_edit(&sample, &field(required(900), b"")));
@@ -214,7 +214,7 @@ fn formats_optional_fields_of_a_later_release_are_skipped() {
 
 /// Two copies of a store are written to apart, and give the same id to different segments.
 #[test]
-fn formats_a_log_segment_of_a_copy_of_the_store_is_refused() {
+fn formats_log_segment_of_a_copied_store_is_refused() {
     let start = sample(End::Closed);
     let go_on = |value: &str, drawn: u64| {
         let fs = disk(&start.files);

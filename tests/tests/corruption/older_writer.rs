@@ -80,7 +80,7 @@ fn live(sample: &Sample, fs: &Arc<MemoryFs>, name: &str, write: impl FnOnce(&Db)
 }
 
 #[test]
-fn formats_optional_fields_of_the_manifest_are_lost_when_it_is_rewritten() {
+fn formats_manifest_rewrite_drops_unknown_optional_fields() {
     let sample = sample(End::PowerCut);
     for (name, files) in [
         ("field of an edit", with_edit(&sample, &optional_field())),
@@ -102,7 +102,7 @@ fn with_options(sample: &Sample, id: u8) -> Files {
 }
 
 #[test]
-fn formats_optional_fields_of_options_are_kept_until_the_options_change() {
+fn formats_unknown_option_fields_are_kept_until_options_change() {
     let sample = sample(End::PowerCut);
     let fs = disk(&with_options(&sample, 1));
     live(&sample, &fs, "default keyspace", |_| ());
@@ -127,7 +127,7 @@ fn formats_optional_fields_of_options_are_kept_until_the_options_change() {
 }
 
 #[test]
-fn formats_optional_properties_are_kept_until_the_table_is_merged() {
+fn formats_unknown_properties_are_kept_until_the_table_is_merged() {
     let sample = sample(End::PowerCut);
     let name = sample.names("", ".sst").pop().unwrap();
     let forged = with_optional_property(&sample);

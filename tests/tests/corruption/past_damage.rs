@@ -71,7 +71,7 @@ fn names(report: &VerifyReport, key: u32) -> bool {
 }
 
 #[test]
-fn a_seek_leads_past_a_damaged_block() {
+fn seek_skips_a_damaged_block() {
     let db = open(&damaged(&[3]));
     let users = db.keyspace("users").unwrap();
     let lost = lost(&users, 1);
@@ -128,7 +128,7 @@ fn copy(from: &Keyspace, to: &Keyspace) -> Result<u64> {
 }
 
 #[test]
-fn what_can_be_read_is_copied_or_the_keyspace_dropped() {
+fn readable_data_is_copied_or_the_keyspace_dropped() {
     let fs = damaged(&[2, 4]);
     let db = open(&fs);
     let users = db.keyspace("users").unwrap();
@@ -170,7 +170,7 @@ fn what_can_be_read_is_copied_or_the_keyspace_dropped() {
 }
 
 #[test]
-fn an_older_value_does_not_pass_for_the_one_that_is_lost() {
+fn older_value_does_not_replace_a_lost_one() {
     // With a seed: which filter errs for which key is the same each time.
     let fs = Arc::new(MemoryFs::with_seed(7));
     let db = open(&fs);

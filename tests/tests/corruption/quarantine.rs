@@ -102,7 +102,7 @@ fn value(key: u32, round: u32) -> Vec<u8> {
 
 /// One run is damaged, of several in level 0 or of one that lies deep.
 #[test]
-fn n7_a_table_with_a_damaged_block_is_quarantined_and_writes_succeed() {
+fn n7_table_with_a_damaged_block_is_quarantined_and_writes_succeed() {
     for (name, runs, compacts, nth) in [
         ("the oldest run of level 0", 3, false, 0),
         ("in the middle of level 0", 3, false, 1),
@@ -244,7 +244,7 @@ impl Failing {
 }
 
 #[test]
-fn n7_a_temporary_read_error_quarantines_nothing() {
+fn n7_temporary_read_error_quarantines_nothing() {
     let mut struck = 0;
     for after in 0..3 {
         let failing = Failing::new();
@@ -261,7 +261,7 @@ fn n7_a_temporary_read_error_quarantines_nothing() {
 }
 
 #[test]
-fn n7_a_table_that_can_be_read_again_is_released() {
+fn n7_readable_table_leaves_the_quarantine() {
     for lifts in ["compact", "verify", "time"] {
         let failing = Failing::new();
         failing.fail_reads(Times::ForGood, 0);
@@ -292,7 +292,7 @@ fn n7_a_table_that_can_be_read_again_is_released() {
 }
 
 #[test]
-fn n7_a_compaction_is_put_off_while_the_system_is_short_of_memory() {
+fn n7_compaction_is_delayed_while_memory_is_short() {
     for errno in [ENOMEM, EAGAIN, EINTR] {
         let failing = Failing::new();
         failing.fail_reads_with(errno, Times::ForGood, 0);
@@ -311,7 +311,7 @@ fn n7_a_compaction_is_put_off_while_the_system_is_short_of_memory() {
 }
 
 #[test]
-fn n7_a_flush_is_put_off_while_the_system_is_short_of_memory() {
+fn n7_flush_is_delayed_while_memory_is_short() {
     let failing = Failing::new();
     let reads = Fault::new(ENOMEM, Times::ForGood).calls(&[Call::ReadAt]).suffix(".sst");
     failing.faults.inject(reads);
@@ -326,7 +326,7 @@ fn n7_a_flush_is_put_off_while_the_system_is_short_of_memory() {
 }
 
 #[test]
-fn n7_a_table_that_cannot_be_opened_after_its_flush_is_unlinked() {
+fn n7_flushed_table_that_cannot_be_opened_is_unlinked() {
     let failing = Failing::new();
     let tables = || {
         let names = failing.faults.list(FOLDER.as_ref()).unwrap();

@@ -43,7 +43,7 @@ impl EventListener for Advancing {
 }
 
 #[test]
-fn n7_an_idle_store_reads_a_table_again_when_its_pause_ends() {
+fn n7_idle_store_rereads_a_table_after_its_pause() {
     let clock = Arc::new(ManualClock::new());
     let (sender, events) = mpsc::channel();
     let listener = Advancing { clock: clock.clone(), events: Mutex::new(sender) };
@@ -78,7 +78,7 @@ fn poll(what: &str, done: impl Fn() -> bool) {
 }
 
 #[test]
-fn n7_the_pauses_of_an_idle_store_grow_to_85_minutes_and_no_longer() {
+fn n7_pauses_of_an_idle_store_grow_to_85_minutes() {
     let failing = Failing::open(1, Arc::new(ManualClock::new()), &Arc::default(), Arc::new(Silent));
     let Failing { db, faults, clock, .. } = &failing;
     let other = db.keyspace("other").unwrap();

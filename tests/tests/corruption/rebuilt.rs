@@ -30,7 +30,7 @@ fn fail_edit(fs: &FaultFs, disk: &MemoryFs) {
 
 /// The table of a failed flush says what is flushed, and a later table names it.
 #[test]
-fn n15_a_failed_flush_hides_no_entry_of_the_log() {
+fn n15_failed_flush_hides_no_log_entry() {
     let disk = Arc::new(MemoryFs::with_seed(7));
     let fs = Arc::new(FaultFs::new(disk.clone()));
     let db = options(&disk).fs(fs.clone()).open(FOLDER).unwrap();
@@ -89,7 +89,7 @@ fn logged() -> (Files, Contents) {
 }
 
 #[test]
-fn n15_a_rewritten_log_keeps_names_and_drops_of_keyspaces() {
+fn n15_rewritten_log_keeps_names_and_drops_of_keyspaces() {
     let (files_before, whole) = logged();
     let fs = disk(&files_before);
     let db = options(&fs).open(FOLDER).unwrap();
@@ -103,7 +103,7 @@ fn n15_a_rewritten_log_keeps_names_and_drops_of_keyspaces() {
 
 /// Both the log and a part of its copy are there, wherever the recovery was interrupted.
 #[test]
-fn n15_an_unfinished_copy_of_the_log_adds_nothing() {
+fn n15_unfinished_log_copy_adds_nothing() {
     let (before, whole) = logged();
     let fs = disk(&before);
     let db = options(&fs).open(FOLDER).unwrap();

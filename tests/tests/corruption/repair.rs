@@ -97,7 +97,7 @@ fn repair(files_before: &Files, older: OlderValues) -> (RepairReport, State) {
 }
 
 #[test]
-fn what_can_be_read_is_saved_and_nothing_else() {
+fn repair_copies_exactly_the_readable_data() {
     let good = store();
     let [_, older, newer] = &tables(&good)[..] else { panic!("{:?}", good.keys()) };
     let log = good.keys().rfind(|name| name.ends_with(".log")).unwrap();
@@ -172,7 +172,7 @@ fn what_can_be_read_is_saved_and_nothing_else() {
 
 /// The manifest is whole, and only what names it is lost or damaged.
 #[test]
-fn n15_a_store_without_current_loses_nothing() {
+fn n15_repair_without_current_loses_nothing() {
     let good = store();
     let whole = state(&options(&disk(&good)).open(FOLDER).unwrap());
     let cases: [fn(&mut Files); 3] = [
@@ -199,7 +199,7 @@ fn n15_a_store_without_current_loses_nothing() {
 /// An older manifest names tables whose values are older, so it never takes the place of a newer
 /// one.
 #[test]
-fn n15_an_older_manifest_does_not_count() {
+fn n15_repair_ignores_an_older_manifest() {
     let fs = Arc::new(MemoryFs::with_seed(7));
     let db = options(&fs).open(FOLDER).unwrap();
     db.insert("a", "1").unwrap();
@@ -241,7 +241,7 @@ fn n15_an_older_manifest_does_not_count() {
 }
 
 #[test]
-fn n15_a_table_without_its_end_loses_nothing() {
+fn n15_repair_of_a_table_without_footer_loses_nothing() {
     let fs = Arc::new(MemoryFs::with_seed(7));
     let db = options(&fs).open(FOLDER).unwrap();
     for key in 0..50_000_u32 {
@@ -262,7 +262,7 @@ fn n15_a_table_without_its_end_loses_nothing() {
 }
 
 #[test]
-fn a_missing_table_is_damage_and_no_end() {
+fn missing_table_does_not_end_a_repair() {
     let mut files = store();
     let table = tables(&files).pop().unwrap();
     files.remove(&table);
@@ -277,7 +277,7 @@ fn a_missing_table_is_damage_and_no_end() {
 }
 
 #[test]
-fn a_repair_is_refused_where_it_would_do_harm() {
+fn harmful_repair_is_refused() {
     let good = store();
     let repair = |files: &Files, to: &str| {
         options(&disk(files)).repair(FOLDER, to, OlderValues::LeaveOut).unwrap_err()
@@ -302,7 +302,7 @@ fn a_repair_is_refused_where_it_would_do_harm() {
 
 /// A block ends with a newer version of a key, and the next one begins with a tombstone of it.
 #[test]
-fn a_tombstone_behind_a_damaged_block_is_no_value() {
+fn damaged_tombstone_does_not_expose_an_older_value() {
     let fs = Arc::new(MemoryFs::with_seed(7));
     let options = |fs: &Arc<MemoryFs>| options(fs).keyspace(users_options());
     let db = options(&fs).open(FOLDER).unwrap();
@@ -331,7 +331,7 @@ fn a_tombstone_behind_a_damaged_block_is_no_value() {
 
 /// A log of three segments loses the beginning of one.
 #[test]
-fn segments_before_a_damaged_one_are_saved() {
+fn segments_before_a_damaged_one_are_recovered() {
     let fs = Arc::new(MemoryFs::with_seed(7));
     let db = options(&fs).log_segment_bytes(4 << 10).open(FOLDER).unwrap();
     let logs = |files: &Files| -> Vec<String> {
@@ -378,7 +378,7 @@ fn segments_before_a_damaged_one_are_saved() {
 }
 
 #[test]
-fn an_entry_that_is_too_large_for_the_budget_is_saved() {
+fn repair_copies_an_entry_larger_than_the_budget() {
     let fs = Arc::new(MemoryFs::with_seed(7));
     let db = options(&fs).open(FOLDER).unwrap();
     let large = |byte| vec![byte; 3 << 20];

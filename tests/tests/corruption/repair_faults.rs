@@ -80,7 +80,7 @@ fn repair(
 }
 
 #[test]
-fn what_the_disk_does_not_give_back_is_lost_as_if_it_were_damaged() {
+fn unreadable_bytes_count_as_lost() {
     let good = store();
     let [_, older, newer] = &tables(&good)[..] else { panic!("{:?}", good.keys()) };
     let log = good.keys().rfind(|name| name.ends_with(".log")).unwrap();
@@ -116,7 +116,7 @@ fn what_the_disk_does_not_give_back_is_lost_as_if_it_were_damaged() {
 }
 
 #[test]
-fn a_table_that_cannot_be_opened_at_present_is_not_given_up() {
+fn temporarily_unopenable_table_is_not_dropped() {
     let good = store();
     let table = tables(&good).pop().unwrap();
     let log = good.keys().rfind(|name| name.ends_with(".log")).unwrap();
@@ -146,7 +146,7 @@ fn a_table_that_cannot_be_opened_at_present_is_not_given_up() {
 }
 
 #[test]
-fn n15_a_repair_refuses_directories_that_overlap() {
+fn n15_repair_refuses_overlapping_directories() {
     let directory = tempfile::tempdir().unwrap();
     let outer = directory.path().join("outer");
     let (store, link) = (outer.join("store"), directory.path().join("link"));

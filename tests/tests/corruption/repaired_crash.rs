@@ -99,7 +99,7 @@ fn by_keyspace(contents: &Contents, unnamed: &[String]) -> BTreeSet<(String, Con
 }
 
 #[test]
-fn n15_without_a_manifest_no_power_cut_brings_an_older_value_back() {
+fn n15_repair_after_a_power_cut_restores_no_older_value() {
     let (mut cases, mut failures) = (0, Vec::new());
     for seed in 0..SEEDS {
         let mut rng = Rng::new(seed);

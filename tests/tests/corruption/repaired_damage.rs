@@ -128,7 +128,7 @@ fn damage(bytes: &Bytes, rng: &mut Rng) -> (Option<Bytes>, String) {
 }
 
 #[test]
-fn n15_one_damaged_file_loses_what_is_reported_and_nothing_else() {
+fn n15_one_damaged_file_loses_only_reported_data() {
     let sample = sample();
     let mut rng = Rng::new(SEED);
     let mut kinds = BTreeMap::<&str, Vec<&String>>::new();

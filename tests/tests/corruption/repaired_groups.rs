@@ -46,7 +46,7 @@ fn check_cuts(fs: &MemoryFs, before: usize, step: &str) {
 
 /// The last table of a group vouches for the others, so their names are durable before it.
 #[test]
-fn n15_the_last_table_of_a_group_has_the_others_beside_it() {
+fn n15_last_table_of_a_group_requires_the_others() {
     let fs = Arc::new(MemoryFs::with_seed(7));
     let db = open(&fs);
     fill(&db, 1);
@@ -59,7 +59,7 @@ fn n15_the_last_table_of_a_group_has_the_others_beside_it() {
 
 /// The next opening unlinks the tables, in whichever order that becomes durable.
 #[test]
-fn n15_a_group_that_was_not_installed_hides_nothing_while_it_is_unlinked() {
+fn n15_uninstalled_group_hides_nothing_while_unlinked() {
     let disk = Arc::new(MemoryFs::with_seed(7));
     let fs = Arc::new(FaultFs::new(disk.clone()));
     let db = options(&disk).fs(fs.clone()).open(FOLDER).unwrap();
@@ -80,7 +80,7 @@ fn n15_a_group_that_was_not_installed_hides_nothing_while_it_is_unlinked() {
 
 /// A compaction that leaves no entry writes no table, and its inputs go in any order.
 #[test]
-fn n15_a_compaction_without_output_brings_no_removed_key_back() {
+fn n15_compaction_without_output_restores_no_removed_key() {
     let fs = Arc::new(MemoryFs::with_seed(7));
     let db = open(&fs);
     db.insert("a", "1").unwrap();
@@ -95,7 +95,7 @@ fn n15_a_compaction_without_output_brings_no_removed_key_back() {
 }
 
 #[test]
-fn n15_a_dropped_keyspace_does_not_come_back_in_part() {
+fn n15_dropped_keyspace_is_not_partly_restored() {
     let fs = Arc::new(MemoryFs::with_seed(7));
     let db = open(&fs);
     let gone = db.keyspace("gone").unwrap();
@@ -115,7 +115,7 @@ fn n15_a_dropped_keyspace_does_not_come_back_in_part() {
 }
 
 #[test]
-fn n15_a_keyspace_without_name_gets_one_that_is_free() {
+fn n15_unnamed_keyspace_gets_a_free_name() {
     let fs = Arc::new(MemoryFs::with_seed(7));
     let db = options(&fs).log_segment_bytes(4 << 10).open(FOLDER).unwrap();
     let unnamed = db.keyspace("unnamed").unwrap();

@@ -234,7 +234,7 @@ fn cases(cut: &Sample, closed: &Sample) -> Vec<(String, Files, Outcome)> {
 }
 
 #[test]
-fn formats_every_reserved_number_is_refused_by_name_or_skipped() {
+fn formats_reserved_numbers_are_refused_by_name_or_skipped() {
     let (cut, closed) = (sample(End::PowerCut), sample(End::Closed));
     let mut wrong = Vec::new();
     for (name, files, outcome) in cases(&cut, &closed) {
@@ -284,7 +284,7 @@ fn check_verified(name: &str, files: &Files, needs: &str) -> Result<(), String> 
 
 /// A recovery after a crash replaces the log. It finds the table before that.
 #[test]
-fn formats_a_table_of_a_later_release_is_found_before_the_log_is_rewritten() {
+fn formats_table_of_a_later_release_is_refused_before_the_log_is_rewritten() {
     let cut = sample(End::PowerCut);
     let compression = |bytes: &[u8]| {
         let (part, _, value) = property(bytes, 18);

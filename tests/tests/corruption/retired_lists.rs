@@ -98,7 +98,7 @@ fn wait(signal: &Receiver<()>, max: Duration) -> bool {
 /// The first thread lists its tables and stops before it writes the list. The second thread lists
 /// more tables and stops before it unlinks one. The first thread must not replace that list.
 #[test]
-fn n15_two_threads_that_unlink_keep_the_newer_list_of_retired_tables() {
+fn n15_concurrent_unlinks_keep_the_newer_list_of_retired_tables() {
     let disk = Arc::new(MemoryFs::with_seed(7));
     let steps = Steps {
         disk: disk.clone(),

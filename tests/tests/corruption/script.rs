@@ -199,7 +199,7 @@ impl Script {
 }
 
 #[test]
-fn a_sample_has_what_it_is_to_show() {
+fn sample_store_has_every_feature() {
     for end in [End::PowerCut, End::Closed] {
         let sample = sample(end);
         assert_eq!(sample.names("", ".sst").len(), 4, "{end:?}: tables");

@@ -62,7 +62,7 @@ pub(super) fn flipped(bytes: &[u8], at: usize, flip: u8) -> Bytes {
 }
 
 #[test]
-fn a_flipped_byte_of_a_table_is_an_error_or_does_no_harm() {
+fn flipped_byte_of_a_table_is_an_error_or_harmless() {
     let sample = sample(End::Closed);
     let (mut cases, mut tally, mut total) = (Cases::new(), Tally::default(), 0);
     for name in sample.names("", ".sst") {
@@ -89,7 +89,7 @@ fn a_flipped_byte_of_a_table_is_an_error_or_does_no_harm() {
 }
 
 #[test]
-fn a_table_of_another_length_is_refused() {
+fn table_of_wrong_length_is_refused() {
     let sample = sample(End::Closed);
     let (mut cases, mut tally, mut total) = (Cases::new(), Tally::default(), 0);
     for name in sample.names("", ".sst") {
@@ -125,7 +125,7 @@ fn data_blocks(sample: &Sample, name: &str) -> Vec<std::ops::Range<usize>> {
 }
 
 #[test]
-fn a_block_in_the_place_of_another_is_an_error() {
+fn copied_block_is_an_error() {
     let (sample, sibling) = (sample(End::Closed), sibling(End::Closed));
     let mut blocks = Vec::new();
     for name in sample.names("", ".sst") {
@@ -154,7 +154,7 @@ fn a_block_in_the_place_of_another_is_an_error() {
 }
 
 #[test]
-fn two_blocks_that_changed_places_are_an_error() {
+fn swapped_blocks_are_an_error() {
     let sample = sample(End::Closed);
     let (mut cases, mut tally) = (Cases::new(), Tally::default());
     for name in sample.names("", ".sst") {
@@ -175,7 +175,7 @@ fn two_blocks_that_changed_places_are_an_error() {
 }
 
 #[test]
-fn a_compaction_of_damaged_tables_loses_nothing() {
+fn compaction_of_damaged_tables_loses_nothing() {
     let sample = sample(End::Closed);
     let (mut cases, mut refused, mut done) = (Cases::new(), 0, 0);
     for name in sample.names("", ".sst") {

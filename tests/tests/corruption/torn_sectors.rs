@@ -100,7 +100,7 @@ impl Log {
 }
 
 #[test]
-fn formats_a_torn_tail_of_whole_sectors_is_truncated() {
+fn formats_torn_tail_of_whole_sectors_is_truncated() {
     let log = Log::new();
     let sectors = log.synced_end() / SECTOR_BYTES..log.end().div_ceil(SECTOR_BYTES);
     assert!((3..8).contains(&sectors.len()), "{sectors:?}");
@@ -117,7 +117,7 @@ fn formats_a_torn_tail_of_whole_sectors_is_truncated() {
 }
 
 #[test]
-fn formats_a_torn_tail_of_partial_sectors_is_truncated() {
+fn formats_torn_tail_of_partial_sectors_is_truncated() {
     let log = Log::new();
     for cut in (log.synced_end()..=log.end()).step_by(3) {
         // The rest of the sector is old, or neither old nor new; what follows is old or new.
@@ -139,7 +139,7 @@ fn formats_a_torn_tail_of_partial_sectors_is_truncated() {
 
 /// The assumption does not hold: the cut changes a sector that was synced before.
 #[test]
-fn formats_a_damaged_synced_sector_is_corruption_if_a_mark_vouches_for_it() {
+fn formats_damaged_sector_below_a_synced_mark_is_corruption() {
     let log = Log::new();
     let last = log.ends[DURABLE - 2]..log.synced_end();
     for at in last.clone().step_by(7) {

@@ -59,7 +59,7 @@ fn every_crash_leaves_a_legal_state() {
 /// A killed process leaves unsynced bytes that read well. The next one must make durable what it
 /// builds on.
 #[test]
-fn a_restart_after_a_kill_builds_on_nothing_unsynced() {
+fn restart_after_a_kill_depends_on_synced_data_only() {
     let seed = seed("kills", 1);
     let every = from_env("SIEVE_KILL_EVERY", 3);
     let results = on_two_threads(WORKLOADS, |workload| kill_everywhere(workload, every, seed));

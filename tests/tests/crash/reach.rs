@@ -63,7 +63,7 @@ fn run(name: &str) -> Reached {
 }
 
 #[test]
-fn workloads_reach_what_they_are_named_for() {
+fn workloads_reach_their_named_state() {
     let cases: [(&str, Holds); 16] = [
         ("reopen-flushed", |reached| reached.manifests == 1 && reached.logs >= 5),
         ("log-rotation", |reached| reached.logs >= 3 && reached.reserved >= 1),

@@ -90,7 +90,7 @@ fn check(disk: &MemoryFs, at: usize, loss: Loss, acknowledged: &[Vec<Acknowledge
 }
 
 #[test]
-fn of_each_threads_writes_a_prefix_survives() {
+fn prefix_of_each_threads_writes_survives() {
     let seed = seed("crashes under threads", 1);
     let rounds = from_env("SIEVE_ROUNDS", 10);
     let mut lots = Rng::new(seed);

@@ -76,7 +76,7 @@ fn in_two_threads(work: impl Fn(u64) + Sync) {
 }
 
 #[test]
-fn n10_two_threads_that_rename_a_user_leave_one_name() {
+fn n10_concurrent_renames_leave_one_name() {
     let users = Users::open(open()).unwrap();
     in_two_threads(|thread| {
         for number in 0..500 {
@@ -89,7 +89,7 @@ fn n10_two_threads_that_rename_a_user_leave_one_name() {
 }
 
 #[test]
-fn n10_of_two_threads_that_take_one_name_one_succeeds() {
+fn n10_one_of_two_threads_gets_a_name() {
     let users = Users::open(open()).unwrap();
     in_two_threads(|thread| {
         for number in 0..500 {
@@ -104,7 +104,7 @@ fn n10_of_two_threads_that_take_one_name_one_succeeds() {
 }
 
 #[test]
-fn n10_two_threads_that_transfer_keep_the_sum() {
+fn n10_concurrent_transfers_keep_the_sum() {
     let bank = Bank::open(open()).unwrap();
     in_two_threads(|thread| {
         for number in 0..5_000 {

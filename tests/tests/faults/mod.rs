@@ -29,7 +29,7 @@ const WORKLOADS: [&str; 9] = [
 ///
 /// `SIEVE_FAULT`, which a failure prints, runs one trial alone.
 #[test]
-fn a_failing_call_loses_nothing_acknowledged() {
+fn failed_call_loses_no_acknowledged_write() {
     let only = from_env("SIEVE_FAULT", String::new());
     let mut trials = Vec::new();
     for name in WORKLOADS {
@@ -79,7 +79,7 @@ fn a_failing_call_loses_nothing_acknowledged() {
 
 /// A manifest that reads well, though a sync of it failed, must not be gone on with.
 #[test]
-fn a_manifest_kept_after_a_failed_sync_is_caught() {
+fn planted_manifest_reuse_after_a_failed_sync_is_caught() {
     let name = "mixed";
     let trial =
         |call| Trial { workload: name, call, errno: EIO, times: Times::Once, group: Group::All };

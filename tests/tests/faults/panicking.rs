@@ -18,7 +18,7 @@ fn check_refused(name: &str, outcome: &Result<(), Error>) {
 }
 
 #[test]
-fn f2_a_panic_between_placing_and_publishing_hangs_nothing() {
+fn f2_panic_between_append_and_publish_hangs_nothing() {
     for workers in [0, 2] {
         for call in [Call::Append, Call::SyncData] {
             check_panic(workers, call, ".log", |db| db.insert("b", "1"));
@@ -54,7 +54,7 @@ fn check_panic(workers: usize, call: Call, file: &str, write: fn(&Db) -> Result<
 
 /// A store may be written to and closed by a thread that unwinds from a panic of its own.
 #[test]
-fn f2_a_panic_elsewhere_does_not_make_the_store_read_only() {
+fn f2_panic_elsewhere_keeps_the_store_writable() {
     /// Writes when it is dropped.
     struct Writes<'a>(&'a Db);
     impl Drop for Writes<'_> {

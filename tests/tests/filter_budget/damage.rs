@@ -56,7 +56,7 @@ fn damage_tables(fs: &MemoryFs) {
 /// Who waits for a change of filters to end has not locked the manifest, which a new segment of the
 /// log needs.
 #[test]
-fn writes_do_not_wait_for_a_change_of_filters() {
+fn writes_do_not_wait_for_filter_changes() {
     let fs = Arc::new(MemoryFs::new());
     drop(grown(&fs));
     let hold_up = Arc::new(HoldUp::default());
@@ -96,7 +96,7 @@ fn writes_do_not_wait_for_a_change_of_filters() {
 /// What is in memory stays, the rest means "maybe"; each is told once, and rebuilt from the
 /// keys.
 #[test]
-fn filters_that_cannot_be_read_again_are_told_and_hide_nothing() {
+fn filters_that_cannot_be_reloaded_are_reported_and_hide_nothing() {
     for (percent, name) in [(0, "nothing in memory"), (60, "some columns in memory")] {
         let fs = Arc::new(MemoryFs::new());
         let whole = filter_bytes(&grown(&fs));

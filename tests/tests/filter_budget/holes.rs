@@ -44,7 +44,7 @@ fn fill(db: &Db, numbers: std::ops::Range<u64>) {
 /// While tables come and go, and the bound is cut and raised, filters never have more memory than
 /// the bound of that moment, and what it allows is used.
 #[test]
-fn holes_between_filters_are_within_the_bound() {
+fn fragmentation_of_filter_memory_is_bounded() {
     for workers in [0, 2] {
         let db = open(workers, 5 << 20);
         let (is_over, most) = (AtomicBool::new(false), AtomicU64::new(0));

@@ -61,7 +61,7 @@ fn ruled_out(db: &Db) -> (u64, u64) {
 }
 
 #[test]
-fn they_give_way_and_come_back() {
+fn scan_filters_are_dropped_and_reloaded() {
     let db = grown(0);
     let whole = filter_bytes(&db);
     let ruled_out_by_all = ruled_out(&db);
@@ -95,7 +95,7 @@ fn they_give_way_and_come_back() {
 }
 
 #[test]
-fn a_bound_of_the_keyspace_holds_for_them() {
+fn keyspace_limit_includes_scan_filters() {
     let db = grown(0);
     let whole = filter_bytes(&db);
     for bytes_max in [whole / 2, whole / 10, 0, whole] {
@@ -111,7 +111,7 @@ fn a_bound_of_the_keyspace_holds_for_them() {
 }
 
 #[test]
-fn a_store_is_opened_within_the_budget() {
+fn open_keeps_scan_filters_within_the_budget() {
     let fs = Arc::new(MemoryFs::new());
     let db = options(fs.clone(), 0).open(FOLDER).unwrap();
     fill(&db, 0..KEYS / 2);
@@ -127,7 +127,7 @@ fn a_store_is_opened_within_the_budget() {
 }
 
 #[test]
-fn cuts_from_two_threads_during_compactions_return() {
+fn concurrent_budget_cuts_during_compactions_return() {
     let db = grown(2);
     let whole = filter_bytes(&db);
     let is_over = AtomicBool::new(false);
@@ -172,7 +172,7 @@ fn cuts_from_two_threads_during_compactions_return() {
 /// What scans ask stays where there is room for a part only, and gives way to what lookups ask
 /// where nobody scans.
 #[test]
-fn filters_that_are_asked_stay() {
+fn probed_filters_are_kept() {
     let [scanned, looked_up] = [true, false].map(|scans| {
         let db = grown(0);
         for key in (0..10).flat_map(|_| (KEYS * 10..KEYS * 10 + 10_000).map(key)) {

@@ -11,7 +11,7 @@ use super::{KEYS, assert_all_readable, expected_reads, filter_bytes, grown, need
 const LOOKUPS: u64 = 40_000;
 
 #[test]
-fn a_budget_that_is_cut_and_raised_gives_a_curve() {
+fn false_positives_follow_the_budget() {
     let db = grown(&Arc::new(MemoryFs::new()));
     let whole = filter_bytes(&db);
     let runs = sum(&db, |level| level.runs) as f64;
@@ -70,7 +70,7 @@ fn a_budget_that_is_cut_and_raised_gives_a_curve() {
 
 /// A keyspace may have a bound of its own, which lasts.
 #[test]
-fn a_policy_bounds_one_keyspace() {
+fn policy_limit_applies_to_one_keyspace() {
     let fs = Arc::new(MemoryFs::new());
     let db = grown(&fs);
     let whole = filter_bytes(&db);

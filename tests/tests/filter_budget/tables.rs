@@ -13,7 +13,7 @@ use super::{FOLDER, KEYS, assert_all_readable, fill, filter_bytes, grown, option
 
 /// What does not fit is not read.
 #[test]
-fn a_store_is_opened_with_what_fits() {
+fn open_loads_filters_that_fit() {
     let fs = Arc::new(MemoryFs::new());
     let whole = filter_bytes(&grown(&fs));
     let open = |bytes_max| {
@@ -41,7 +41,7 @@ fn a_store_is_opened_with_what_fits() {
 /// Flushes and compactions stay within the bound at every moment, also beside an iterator that
 /// keeps all tables.
 #[test]
-fn tables_come_and_go_within_the_bound() {
+fn filter_memory_stays_bounded_while_tables_change() {
     for workers in [0, 2] {
         for bytes_max in [0, 1_000, 20_000] {
             let options = options(Arc::new(MemoryFs::new()), FilterPolicy::default());
@@ -75,7 +75,7 @@ fn tables_come_and_go_within_the_bound() {
 /// In their files filters are as large as the policy says: no table is read again to build another
 /// one because the bound is small, or is raised.
 #[test]
-fn a_small_budget_has_no_filter_built_anew() {
+fn small_budget_does_not_rebuild_filters() {
     let rebuilt = [u64::MAX, 40_000, 5_000, 0].map(|bytes_max| {
         let options = options(Arc::new(MemoryFs::new()), FilterPolicy::default());
         let db = options.filter_bytes_max(bytes_max).open(FOLDER).unwrap();

@@ -16,7 +16,7 @@ use sievedb_tests::{rng::Rng, settings::seed};
 use super::{FOLDER, KEYS, fill, filter_bytes, key, options};
 
 #[test]
-fn readers_see_every_key_while_the_budget_changes() {
+fn readers_find_every_key_while_the_budget_changes() {
     let options = options(Arc::new(MemoryFs::new()), FilterPolicy::default());
     let db = options.worker_threads(2).open(FOLDER).unwrap();
     fill(&db, 0..KEYS);
@@ -54,7 +54,7 @@ fn readers_see_every_key_while_the_budget_changes() {
 /// Flushes continue while a lookup holds filters that exceed a smaller bound.
 #[test]
 #[expect(clippy::disallowed_methods, reason = "the wait of a flush is measured")]
-fn n8_a_cut_of_filters_beside_a_slow_lookup_stalls_no_flush() {
+fn n8_filter_cut_beside_a_slow_lookup_stalls_no_flush() {
     let options = options(Arc::new(MemoryFs::new()), FilterPolicy::default());
     let db = options.open(FOLDER).unwrap();
     fill(&db, 0..KEYS);

@@ -21,7 +21,7 @@ fn together(db: &Db, keys: &[[u8; 8]]) {
 }
 
 #[test]
-fn tables_that_are_asked_keep_their_filters() {
+fn probed_tables_keep_their_filters() {
     type Ask = fn(&Db, &[[u8; 8]]);
     let ways: [(&str, Ask); 2] = [("one by one", one_by_one), ("together", together)];
     for (name, ask) in ways {
@@ -49,7 +49,7 @@ fn columns(db: &Db, key: [u8; 8]) -> f64 {
 /// Memory is cut step by step: the tables that nobody asks for give up columns before the others
 /// do.
 #[test]
-fn cold_tables_give_up_columns_first() {
+fn cold_tables_drop_columns_first() {
     let db = grown(&Arc::new(MemoryFs::new()));
     let whole = filter_bytes(&db);
     let (hot, cold) = (absent(true, 1).next().unwrap(), absent(false, 1).next().unwrap());
@@ -67,7 +67,7 @@ fn cold_tables_give_up_columns_first() {
 
 /// What memory alone can tell costs no read, whatever is in memory.
 #[test]
-fn may_contain_reads_nothing() {
+fn may_contain_does_no_io() {
     let db = grown(&Arc::new(MemoryFs::new()));
     let whole = filter_bytes(&db);
     for bytes_max in [u64::MAX, whole / 2, 0] {

@@ -13,7 +13,7 @@ const EIO: i32 = 5;
 const ENOSPC: i32 = 28;
 
 #[test]
-fn a_table_with_damaged_data_is_given_up() {
+fn table_with_damaged_data_gets_no_new_filter() {
     let fs = filled(bloom());
     let damaged = damage_all(&fs);
     let tables = paths(&fs, ".sst");
@@ -42,7 +42,7 @@ fn a_table_with_damaged_data_is_given_up() {
 }
 
 #[test]
-fn a_full_disk_puts_filters_off_and_nothing_else() {
+fn full_disk_delays_filter_rebuilds_only() {
     for workers in [0, 2] {
         let disk = filled(bloom());
         let damaged = damage_all(&disk);
@@ -66,7 +66,7 @@ fn a_full_disk_puts_filters_off_and_nothing_else() {
 
 /// Workers try again by themselves.
 #[test]
-fn workers_build_filters_when_there_is_room_again() {
+fn filters_are_rebuilt_when_space_is_free() {
     let disk = filled(bloom());
     damage_all(&disk);
     let fs = Arc::new(FaultFs::new(disk));
@@ -82,7 +82,7 @@ fn workers_build_filters_when_there_is_room_again() {
 }
 
 #[test]
-fn a_file_that_cannot_be_written_costs_its_filter_and_no_more() {
+fn failed_filter_file_write_loses_only_the_filter() {
     // Call, number of it, and whether the store is read-only afterwards.
     let cases = [
         (Call::Create, 0, false),

@@ -127,7 +127,7 @@ fn check_rebuilt(fs: &MemoryFs, damaged: &[(u64, FilterRole)], what: &str) {
 }
 
 #[test]
-fn damaged_filters_in_every_table_are_whole_again() {
+fn damaged_scan_filters_in_every_table_are_rebuilt() {
     let good = Arc::new(MemoryFs::new());
     drop(filled(options(&good, 0)));
     assert!(table_ids(&good).len() >= 7, "{:?}", table_ids(&good));
@@ -165,7 +165,7 @@ fn with_filter_files() -> Arc<MemoryFs> {
 }
 
 #[test]
-fn forged_filters_in_files_of_their_own_are_whole_again() {
+fn forged_scan_filter_files_are_rebuilt() {
     let good = with_filter_files();
     for forged in Forged::ALL.into_iter().filter(|forged| *forged != Forged::LacksAKey) {
         let fs = copy(&good);
@@ -197,7 +197,7 @@ fn forged_filters_in_files_of_their_own_are_whole_again() {
 
 /// In each keyspace, while the store is open and for good.
 #[test]
-fn a_changed_extractor_rebuilds_the_filters() {
+fn changed_extractor_rebuilds_the_filters() {
     for workers in [0, 2] {
         let fs = Arc::new(MemoryFs::new());
         drop(filled(options(&fs, 0)));
@@ -242,7 +242,7 @@ fn a_changed_extractor_rebuilds_the_filters() {
 /// A policy that changes while the store is open has filters rebuilt, too, and both options are
 /// kept.
 #[test]
-fn a_policy_and_an_extractor_change_side_by_side() {
+fn policy_and_extractor_may_change_together() {
     let fs = Arc::new(MemoryFs::new());
     let db = filled(options(&fs, 2));
     let other = db.keyspace("other").unwrap();

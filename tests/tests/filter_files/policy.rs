@@ -9,7 +9,7 @@ use sievedb::{
 use super::fixture::{FOLDER, KEYS, Listener, check, filled, options, paths, ruled_out};
 
 #[test]
-fn each_policy_takes_the_place_of_the_one_before() {
+fn each_policy_replaces_the_previous_one() {
     let fs = filled(FilterPolicy::new(Off));
     let absent = KEYS as usize / 4;
     // Policy, the only reason for a new filter, and how many absent keys memory rules out at least.
@@ -54,7 +54,7 @@ fn each_policy_takes_the_place_of_the_one_before() {
 
 /// The same while the store is open, in each keyspace and for good.
 #[test]
-fn a_policy_that_changes_while_the_store_is_open_has_filters_built_anew() {
+fn policy_change_in_an_open_store_rebuilds_filters() {
     for workers in [0, 2] {
         let fs = filled(FilterPolicy::default());
         let listener = std::sync::Arc::<Listener>::default();

@@ -71,7 +71,7 @@ fn check_rebuilt(fs: &Arc<MemoryFs>, policy: FilterPolicy, damaged: &[u64], what
 }
 
 #[test]
-fn a_damaged_filter_in_every_table_is_whole_again() {
+fn damaged_filters_in_every_table_are_rebuilt() {
     for policy in [FilterPolicy::default(), bloom()] {
         let fs = filled(policy);
         let damaged = damage_all(&fs);
@@ -92,7 +92,7 @@ pub(super) fn with_filter_files() -> Arc<MemoryFs> {
 }
 
 #[test]
-fn filters_in_files_of_their_own_are_whole_again() {
+fn damaged_filter_files_are_rebuilt() {
     let good = with_filter_files();
     for forged in Forged::ALL {
         let fs = Arc::new(good.crash(good.operations(), &sievedb_doubles::Loss::Nothing));
@@ -141,7 +141,7 @@ fn every_byte_of_a_filter_file_is_checked() {
 
 /// A compaction may be quicker: then the filter is not needed, and no file is left behind.
 #[test]
-fn compactions_beside_the_job_leave_no_file_behind() {
+fn concurrent_compactions_leave_no_filter_file() {
     let good = filled(FilterPolicy::default());
     damage_all(&good);
     for round in 0..20 {
@@ -165,7 +165,7 @@ fn compactions_beside_the_job_leave_no_file_behind() {
 }
 
 #[test]
-fn orphans_are_removed_and_their_numbers_are_not_used_again() {
+fn orphans_are_removed_and_their_ids_not_reused() {
     let fs = with_filter_files();
     let kept = paths(&fs, ".filter");
     let orphan = format!("{FOLDER}/000900.filter");

@@ -39,7 +39,7 @@ fn kinds(report: &VerifyReport) -> BTreeSet<String> {
 }
 
 #[test]
-fn a_good_store_has_no_problem() {
+fn intact_store_has_no_problem() {
     for policy in [FilterPolicy::default(), bloom()] {
         let fs = filled(policy);
         let (mut last, mut calls) = (0, 0);
@@ -68,7 +68,7 @@ fn a_good_store_has_no_problem() {
 }
 
 #[test]
-fn each_forged_filter_is_found() {
+fn each_forged_filter_is_reported() {
     let good = with_filter_files();
     for forged in Forged::ALL {
         let fs = copy(&good);
@@ -97,7 +97,7 @@ fn each_forged_filter_is_found() {
 }
 
 #[test]
-fn damage_to_any_file_is_found_with_its_place() {
+fn damage_to_any_file_is_reported_with_its_offset() {
     let good = filled(bloom());
     let tables = paths(&good, ".sst");
     type Damage = fn(&mut Vec<u8>);
@@ -159,7 +159,7 @@ impl PrefixFunction for SameName {
 }
 
 #[test]
-fn damage_to_filters_that_scans_ask_is_found() {
+fn damage_to_scan_filters_is_reported() {
     let fs = Arc::new(MemoryFs::new());
     let verify = |fs: &Arc<MemoryFs>, function: Option<usize>| {
         let options = Options::new().fs(fs.clone());
@@ -208,7 +208,7 @@ fn damage_to_filters_that_scans_ask_is_found() {
 
 /// What another filter has replaced is no excuse for damage elsewhere in the same table.
 #[test]
-fn a_replaced_filter_hides_no_other_damage() {
+fn replaced_filter_hides_no_other_damage() {
     let good = with_filter_files();
     let table = &paths(&good, ".sst")[0];
     let bytes = super::fixture::read(&good, table);
@@ -234,7 +234,7 @@ fn a_replaced_filter_hides_no_other_damage() {
 }
 
 #[test]
-fn all_problems_are_listed() {
+fn verify_lists_all_problems() {
     let fs = filled(FilterPolicy::default());
     let tables = paths(&fs, ".sst");
     fs.unlink(&tables[0]).unwrap();
@@ -261,7 +261,7 @@ fn all_problems_are_listed() {
 }
 
 #[test]
-fn others_may_write_meanwhile() {
+fn writes_may_run_during_verify() {
     let fs = filled(FilterPolicy::default());
     let db = options(fs, FilterPolicy::default(), 2).open(FOLDER).unwrap();
     let stop = AtomicBool::new(false);

@@ -46,7 +46,7 @@ fn bits_per_key(db: &Db) -> f64 {
 
 /// A filter rounds up to whole lines, and a ribbon takes some hundredths of its columns more.
 #[test]
-fn the_average_is_kept_while_a_tree_grows() {
+fn average_bits_per_key_hold_while_a_tree_grows() {
     for bits in [4.0, 10.0] {
         let mut most = 0.0_f64;
         let look = |db: &Db| most = most.max(bits_per_key(db));
@@ -59,7 +59,7 @@ fn the_average_is_kept_while_a_tree_grows() {
 
 /// The same memory, far fewer needless reads: counted, not expected.
 #[test]
-fn planned_filters_err_far_less_than_uniform_bloom_filters() {
+fn planned_filters_have_fewer_false_positives_than_uniform_bloom() {
     let needless = [FilterPolicyKind::Bloom, FilterPolicyKind::Auto].map(|kind| {
         let db = grow(FilterPolicy::new(kind), |_| ()).unwrap();
         let asked = 100_000;
@@ -78,7 +78,7 @@ fn planned_filters_err_far_less_than_uniform_bloom_filters() {
 
 /// A store keeps its policy, and takes another one for the tables that it writes from then on.
 #[test]
-fn a_policy_may_change() {
+fn policy_may_change() {
     use FilterPolicyKind::{Auto, Bloom, Fuse, None, Ribbon};
     let fs = Arc::new(MemoryFs::new());
     let open = |kind| {

@@ -40,7 +40,7 @@ impl EventListener for NoSpaceCount {
 /// The unlinking of what a failed step left must not make the others try at once: between them, two
 /// workers could keep the processor and the disk busy for as long as it is full.
 #[test]
-fn workers_pause_and_go_on() {
+fn workers_pause_on_a_full_disk_and_resume() {
     let fs = Arc::new(FaultFs::new(Arc::new(MemoryFs::new())));
     let listener = Arc::<NoSpaceCount>::default();
     let options = small_options(fs.clone())
@@ -79,7 +79,7 @@ fn workers_pause_and_go_on() {
 /// Of many who wait for the same compaction, the first to hear of the full disk must not make the
 /// others believe that it is done.
 #[test]
-fn a_compaction_without_room_succeeds_for_nobody() {
+fn compaction_without_space_reports_failure_to_all_waiters() {
     let fs = Arc::new(FaultFs::new(Arc::new(MemoryFs::new())));
     let options = small_options(fs.clone()).clock(Arc::new(SystemClock::new())).worker_threads(2);
     let db = options.open(FOLDER).unwrap();
@@ -107,7 +107,7 @@ fn a_compaction_without_room_succeeds_for_nobody() {
 /// The segment that a flush leaves behind is worth a new one only if there is room: the old ones go
 /// all the same, and the flush is done.
 #[test]
-fn a_flush_needs_no_room_for_a_new_log_segment() {
+fn flush_needs_no_space_for_a_new_log_segment() {
     let fs = Arc::new(FaultFs::new(Arc::new(MemoryFs::new())));
     let keyspace = small_keyspace().memtable_bytes(64 << 10);
     let options = small_options(fs.clone()).log_bytes_max(1 << 20).keyspace(keyspace);
@@ -129,7 +129,7 @@ fn a_flush_needs_no_room_for_a_new_log_segment() {
 }
 
 #[test]
-fn a_batch_that_found_no_room_is_committed_again() {
+fn batch_refused_by_a_full_disk_can_be_committed_again() {
     let fs = Arc::new(FaultFs::new(Arc::new(MemoryFs::new())));
     let db = small_options(fs.clone()).open(FOLDER).unwrap();
     let mut batch = db.batch();
@@ -183,7 +183,7 @@ fn disks_after_a_reused_id(planted: Option<PlantedBug>) -> Vec<MemoryFs> {
 }
 
 #[test]
-fn n3_a_segment_whose_unlink_is_lost_is_an_orphan() {
+fn n3_segment_with_a_lost_unlink_is_an_orphan() {
     let disks = disks_after_a_reused_id(None);
     assert!(!disks.is_empty(), "the power cut must lose something");
     for (lost, disk) in disks.into_iter().enumerate() {
@@ -199,7 +199,7 @@ fn n3_a_segment_whose_unlink_is_lost_is_an_orphan() {
 
 /// Each retry of a flush that cannot write the log must not leave another table.
 #[test]
-fn n6_a_flush_without_room_for_the_log_leaves_no_table() {
+fn n6_flush_without_space_for_the_log_leaves_no_table() {
     let disk = Arc::new(MemoryFs::new());
     let fs = Arc::new(FaultFs::new(disk.clone()));
     let db = small_options(fs.clone()).durability(Durability::Memory).open(FOLDER).unwrap();
@@ -217,7 +217,7 @@ fn n6_a_flush_without_room_for_the_log_leaves_no_table() {
 
 /// A manifest that `CURRENT` names must not be deleted because the rename reported an error.
 #[test]
-fn a_rename_that_was_carried_out_and_failed_loses_no_store() {
+fn rename_failed_with_effect_loses_no_store() {
     let disk = Arc::new(MemoryFs::new());
     let db = small_options(disk.clone()).open(FOLDER).unwrap();
     db.insert("a", "1").unwrap();
@@ -241,7 +241,7 @@ fn fill_disk(fs: &FaultFs, suffix: &str) {
 }
 
 #[test]
-fn n2_a_clean_close_vouches_for_a_log_that_a_full_disk_ended() {
+fn n2_clean_close_marks_a_log_ended_by_a_full_disk_as_synced() {
     for is_full in [false, true] {
         let disk = Arc::new(MemoryFs::new());
         let fs = Arc::new(FaultFs::new(disk.clone()));
@@ -267,7 +267,7 @@ fn n2_a_clean_close_vouches_for_a_log_that_a_full_disk_ended() {
 }
 
 #[test]
-fn n2_a_clean_close_replaces_a_manifest_that_a_full_disk_ended() {
+fn n2_clean_close_replaces_a_manifest_ended_by_a_full_disk() {
     let disk = Arc::new(MemoryFs::new());
     let fs = Arc::new(FaultFs::new(disk.clone()));
     let db = small_options(fs.clone()).open(FOLDER).unwrap();

@@ -44,7 +44,7 @@ fn check_entries(disk: &Arc<MemoryFs>) {
 }
 
 #[test]
-fn n1_killed_recoveries_leave_at_most_the_files_of_one() {
+fn n1_killed_recoveries_leave_files_of_at_most_one() {
     let disk = crashed_store();
     let mut logs_most = 0;
     for call in 0.. {
@@ -66,7 +66,7 @@ fn n1_killed_recoveries_leave_at_most_the_files_of_one() {
 }
 
 #[test]
-fn n1_openings_on_a_full_disk_leave_no_file() {
+fn n1_opens_on_a_full_disk_leave_no_file() {
     let disk = crashed_store();
     let logs = count(&disk, ".log");
     let (mut refused, mut bytes_max) = (0, None);
@@ -94,7 +94,7 @@ fn n1_openings_on_a_full_disk_leave_no_file() {
 /// Room for tables, and none for a manifest: flushes and compactions write no table that no
 /// manifest can name.
 #[test]
-fn n6_retries_without_room_for_a_manifest_leave_no_table() {
+fn n6_retries_without_space_for_a_manifest_leave_no_table() {
     let disk = Arc::new(MemoryFs::new());
     let faults = Arc::new(FaultFs::new(Arc::clone(&disk) as Arc<dyn Fs>));
     let db = small_options(faults.clone()).open(FOLDER).unwrap();

@@ -62,7 +62,7 @@ fn as_drawn(options: Options) -> Options {
 /// Acknowledged writes survive, batches are whole, the state is a prefix of the history, the store
 /// opens, a second opening changes nothing, and no table is leaked.
 #[test]
-fn several_faults_and_crashes_break_no_promise() {
+fn random_faults_and_crashes_break_no_promise() {
     let alone = from_env("SIEVE_FUZZ", 0);
     if alone != 0 {
         let counts = fuzz(alone, true, &as_drawn).unwrap_or_else(|text| panic!("{text}"));
@@ -99,13 +99,13 @@ fn assert_found(bug: PlantedBug, what: &str, runs_max: usize, flips: bool) {
 
 /// The fuzzer finds a bug that needs two failing calls, a reopening and a power cut.
 #[test]
-fn n3_a_file_id_used_twice_is_found_within_ten_thousand_runs() {
+fn n3_reused_file_id_is_found_within_ten_thousand_runs() {
     assert_found(PlantedBug::AdoptSegmentBelowFloor, "segment of the log", 10_000, false);
 }
 
 /// The fuzzer finds that a close after a full disk does not vouch for the log.
 #[test]
-fn n2_a_log_without_a_mark_is_found_within_a_thousand_runs() {
+fn n2_missing_synced_mark_is_found_within_a_thousand_runs() {
     let what = "is flipped, and not refused";
     assert_found(PlantedBug::LeaveEndedLogUnvouched, what, 1_000, true);
 }

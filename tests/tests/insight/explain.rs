@@ -81,7 +81,7 @@ fn check(db: &Db, rng: &mut Rng, asked: u64) -> [u64; 3] {
 }
 
 #[test]
-fn an_explanation_is_what_the_lookup_does() {
+fn explanation_matches_the_lookup() {
     let mut rng = Rng::new(seed("explained lookups", 1));
     let fs = Arc::new(MemoryFs::new());
     let db = grown(&fs);
@@ -97,7 +97,7 @@ fn an_explanation_is_what_the_lookup_does() {
 }
 
 #[test]
-fn each_step_is_told() {
+fn explain_reports_each_step() {
     let fs = Arc::new(MemoryFs::new());
     let db = grown(&fs);
 
@@ -148,7 +148,7 @@ fn each_step_is_told() {
 
 /// Filters in part, none in memory, and damaged ones.
 #[test]
-fn what_becomes_of_filters_is_told() {
+fn filter_changes_are_reported() {
     let fs = Arc::new(MemoryFs::new());
     let db = grown(&fs);
     let verdicts = |db: &Db| -> Result<Vec<FilterVerdict>> {

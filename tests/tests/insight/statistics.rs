@@ -31,7 +31,7 @@ fn assert_as_expected(level: &LevelStats, what: &str) {
 }
 
 #[test]
-fn measured_and_expected_rates_agree_level_by_level() {
+fn measured_rates_match_expected_rates_per_level() {
     let db = grown(&Arc::new(MemoryFs::new()));
     ask_absent(&db, 50_000);
     let stats = db.stats();
@@ -60,7 +60,7 @@ fn measured_and_expected_rates_agree_level_by_level() {
 
 /// The expectation is that of the filters as they were when they were asked.
 #[test]
-fn expectations_follow_a_budget_that_changes() {
+fn expected_rates_follow_the_budget() {
     let db = grown(&Arc::new(MemoryFs::new()));
     let whole = db.stats().memory.filter_bytes;
     for share in [10, 5, 8, 2, 0, 10] {
@@ -81,7 +81,7 @@ fn expectations_follow_a_budget_that_changes() {
 /// Two runs of one level, of which only one has filters: the rates are those of the filters, and
 /// the other one's searches count apart, however many keys each has.
 #[test]
-fn a_run_without_filters_does_not_blur_the_rate_of_the_others() {
+fn run_without_filters_is_excluded_from_rates() {
     let fs = Arc::new(MemoryFs::new());
     let open = |kind| {
         let policy = FilterPolicy::new(kind).bits_per_key(8.0);
@@ -122,7 +122,7 @@ fn a_run_without_filters_does_not_blur_the_rate_of_the_others() {
 
 /// What filters save is what lookups ask for without them.
 #[test]
-fn reads_saved_are_those_that_come_without_filters() {
+fn reads_saved_equal_reads_without_filters() {
     let db = grown(&Arc::new(MemoryFs::new()));
     let lookups = 3_000;
     let asked = |db: &Db| {
@@ -188,7 +188,7 @@ fn writes_and_snapshots_are_counted() {
 
 /// Each keyspace tells what it holds on each level, and all of them together are the levels.
 #[test]
-fn levels_are_told_by_keyspace() {
+fn levels_are_reported_per_keyspace() {
     let db = grown(&Arc::new(MemoryFs::new()));
     let other = db.keyspace("other").unwrap();
     other.insert("a", "").unwrap();

@@ -25,7 +25,7 @@ fn names(fs: &MemoryFs) -> Vec<String> {
 }
 
 #[test]
-fn a_closed_store_shows_its_last_figures_until_it_is_opened() {
+fn stats_file_of_a_closed_store_has_its_last_statistics() {
     let fs = Arc::new(MemoryFs::new());
     drop(grown(&fs));
     assert!(read(&fs).is_none(), "nobody asked for the file");
@@ -52,7 +52,7 @@ fn a_closed_store_shows_its_last_figures_until_it_is_opened() {
 }
 
 #[test]
-fn the_file_lives_while_the_store_is_open() {
+fn stats_file_is_updated_while_the_store_is_open() {
     let fs = Arc::new(MemoryFs::new());
     let db = open(&fs, Duration::from_millis(10));
     fill(&db, 0..2_000);
@@ -69,7 +69,7 @@ fn the_file_lives_while_the_store_is_open() {
 /// Wherever a crash comes, the store opens, and the file is whole, cut or missing, and gone or new
 /// after that.
 #[test]
-fn a_crash_leaves_nothing_that_matters() {
+fn stats_file_after_a_crash_is_harmless() {
     let fs = Arc::new(MemoryFs::new());
     let db = open(&fs, NEVER);
     fill(&db, 0..50);

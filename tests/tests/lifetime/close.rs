@@ -8,7 +8,7 @@ use sievedb_doubles::{Loss, MemoryFs};
 use super::small_store::{FOLDER, collect, names, open};
 
 #[test]
-fn what_was_only_in_memory_is_there_after_a_clean_close() {
+fn clean_close_persists_memory_writes() {
     let fs = Arc::new(MemoryFs::new());
     let options = Options::new().fs(fs.clone()).clock(Arc::new(ManualClock::new()));
     let options = options.worker_threads(0).durability(Durability::Memory);
@@ -36,7 +36,7 @@ fn what_was_only_in_memory_is_there_after_a_clean_close() {
 }
 
 #[test]
-fn a_close_leaves_no_temporary_files() {
+fn close_leaves_no_temporary_files() {
     let fs = Arc::new(MemoryFs::new());
     for round in 0..5_u32 {
         let db = open(&fs);
@@ -58,7 +58,7 @@ fn a_close_leaves_no_temporary_files() {
 }
 
 #[test]
-fn an_unused_store_opens_again_and_stays_small() {
+fn unused_store_reopens_and_stays_small() {
     let fs = Arc::new(MemoryFs::new());
     drop(open(&fs));
     let first = fs.list(Path::new(FOLDER)).unwrap().len();
@@ -70,7 +70,7 @@ fn an_unused_store_opens_again_and_stays_small() {
 }
 
 #[test]
-fn a_close_waits_for_its_workers() {
+fn close_waits_for_workers() {
     let folder = tempfile::tempdir().unwrap();
     let mut model = BTreeMap::new();
     for round in 0..8_u32 {

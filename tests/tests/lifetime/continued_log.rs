@@ -36,7 +36,7 @@ fn name(keyspace: usize) -> String {
 }
 
 #[test]
-fn n12_opening_after_a_clean_close_writes_nothing() {
+fn n12_open_after_a_clean_close_writes_nothing() {
     let disk = Arc::new(MemoryFs::new());
     let db = open(&disk);
     for keyspace in 0..KEYSPACES {
@@ -75,7 +75,7 @@ fn n12_opening_after_a_clean_close_writes_nothing() {
 }
 
 #[test]
-fn n12_openings_that_never_flush_bound_the_segments() {
+fn n12_opens_without_flush_bound_the_segments() {
     let disk = Arc::new(MemoryFs::new());
     let (mut rewritten, mut before) = (0, 0);
     for round in 0..200_u32 {
@@ -94,7 +94,7 @@ fn n12_openings_that_never_flush_bound_the_segments() {
 
 /// Only a clean close vouches for the log: what a killed process left is made durable again.
 #[test]
-fn n12_opening_after_a_kill_makes_the_log_durable() {
+fn n12_open_after_a_kill_makes_the_log_durable() {
     let disk = Arc::new(MemoryFs::new());
     let db = open(&disk);
     db.insert("first", "value").unwrap();
@@ -158,7 +158,7 @@ fn recovery_of(keyspaces: usize) -> (usize, usize) {
 }
 
 #[test]
-fn n12_recovery_of_many_keyspaces_takes_as_few_syncs_as_of_one() {
+fn n12_recovery_syncs_do_not_grow_with_keyspaces() {
     let (files, syncs) = recovery_of(1);
     assert_eq!(recovery_of(300), (files, syncs));
     assert!(files <= 3 && syncs <= 8, "{files} files, {syncs} syncs");
@@ -166,7 +166,7 @@ fn n12_recovery_of_many_keyspaces_takes_as_few_syncs_as_of_one() {
 
 /// The manifest vouches for the log that recovery has rewritten: damage in it is no torn tail.
 #[test]
-fn n12_a_rewritten_log_is_vouched_for() {
+fn n12_rewritten_log_has_a_synced_mark() {
     let disk = Arc::new(MemoryFs::new());
     let db = open(&disk);
     db.insert("key", "value").unwrap();
@@ -189,7 +189,7 @@ fn n12_a_rewritten_log_is_vouched_for() {
 
 /// What exceeds the memory for memtables is flushed.
 #[test]
-fn n12_a_log_that_exceeds_the_memory_for_memtables_is_flushed() {
+fn n12_log_above_the_memtable_limit_is_flushed() {
     let disk = Arc::new(MemoryFs::new());
     let db = options(&disk).memory_budget(64 << 20).open(FOLDER).unwrap();
     for number in 0..100_u32 {

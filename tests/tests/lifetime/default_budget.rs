@@ -55,7 +55,7 @@ fn budget(db: &Db) -> (u64, BudgetSource) {
 }
 
 #[test]
-fn n4_the_default_budget_follows_the_machine_at_each_open() {
+fn n4_default_budget_follows_the_machine_at_each_open() {
     let disk = Arc::new(MemoryFs::new());
     let cases = [
         ("a server", Some(4_096), None, (512, PhysicalMemory)),
@@ -77,7 +77,7 @@ fn n4_the_default_budget_follows_the_machine_at_each_open() {
 }
 
 #[test]
-fn n4_a_budget_that_is_set_is_kept_and_none_is_the_default() {
+fn n4_set_budget_is_kept_and_none_means_default() {
     let disk = Arc::new(MemoryFs::new());
     let db = options(&disk, Some(4_096), None).memory_budget(100 * MIB).open(FOLDER).unwrap();
     assert_eq!(budget(&db), (100, Set));
@@ -93,7 +93,7 @@ fn n4_a_budget_that_is_set_is_kept_and_none_is_the_default() {
 }
 
 #[test]
-fn n4_the_default_is_enough_for_all_workers_and_parts() {
+fn n4_default_budget_suffices_for_all_workers() {
     let disk = Arc::new(MemoryFs::new());
     let small = || options(&disk, Some(128), None);
     let db = small().worker_threads(32).open(FOLDER).unwrap();
@@ -109,7 +109,7 @@ fn n4_the_default_is_enough_for_all_workers_and_parts() {
 
 /// Holds for any machine, also for one whose memory is unknown.
 #[test]
-fn n4_the_default_on_this_machine_is_within_its_bounds() {
+fn n4_default_budget_of_this_machine_is_in_range() {
     let folder = tempfile::tempdir().unwrap();
     let db = Db::open(folder.path()).unwrap();
     let memory = db.stats().memory;

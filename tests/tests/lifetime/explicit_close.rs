@@ -17,7 +17,7 @@ fn open_in_memory(fs: Arc<dyn Fs>) -> Db {
 }
 
 #[test]
-fn a_closed_store_has_everything_and_is_free() {
+fn closed_store_is_complete_and_unlocked() {
     let fs = Arc::new(MemoryFs::new());
     let db = open_in_memory(fs.clone());
     db.insert("key", "value").unwrap();
@@ -78,7 +78,7 @@ fn handles_of_any_kind_keep_the_store_open() {
 
 /// The variable often lives on.
 #[test]
-fn a_batch_without_entries_keeps_no_store_open() {
+fn empty_batch_does_not_keep_the_store_open() {
     let fs = Arc::new(MemoryFs::new());
     let db = open_in_memory(fs.clone());
     let (empty, mut committed) = (db.batch(), db.batch());
@@ -96,7 +96,7 @@ fn a_batch_without_entries_keeps_no_store_open() {
 
 /// A batch that nothing can commit any more is of use again, and keeps no store open.
 #[test]
-fn a_cleared_batch_holds_nothing() {
+fn cleared_batch_holds_no_keyspace() {
     let db = open_in_memory(Arc::new(MemoryFs::new()));
     let gone = db.keyspace("gone").unwrap();
     let mut batch = db.batch();
@@ -118,7 +118,7 @@ fn a_cleared_batch_holds_nothing() {
 }
 
 #[test]
-fn what_goes_wrong_is_told() {
+fn close_reports_errors() {
     let cases = [
         ("the sync of the log", EIO, Call::SyncData, ".log"),
         ("the log on a full disk", ENOSPC, Call::Append, ".log"),
@@ -155,7 +155,7 @@ fn what_goes_wrong_is_told() {
 }
 
 #[test]
-fn a_store_that_became_read_only_says_why() {
+fn close_of_a_read_only_store_reports_the_cause() {
     let fs = Arc::new(FaultFs::new(Arc::new(MemoryFs::new())));
     let db = open_in_memory(fs.clone());
     db.insert("key", "value").unwrap();
@@ -168,7 +168,7 @@ fn a_store_that_became_read_only_says_why() {
 }
 
 #[test]
-fn a_store_that_is_only_read_is_closed_too() {
+fn read_only_store_can_be_closed() {
     let fs = Arc::new(MemoryFs::new());
     open(&fs).close().unwrap();
     let options = || Options::new().fs(fs.clone()).read_only(true);

@@ -15,7 +15,7 @@ fn open(fs: &Arc<MemoryFs>, policy: FilterPolicy) -> Db {
 
 /// Tables of all policies stand beside each other, are compacted with any, and recovered with any.
 #[test]
-fn every_policy_reads_the_tables_of_all_others() {
+fn every_policy_reads_tables_of_other_policies() {
     use FilterPolicyKind::{Auto, Bloom, Fuse, None, Ribbon};
     const KEYS: u32 = 2_500;
 
@@ -48,7 +48,7 @@ fn every_policy_reads_the_tables_of_all_others() {
 
 /// What it was opened with counts for new tables, and after the background work for all others.
 #[test]
-fn the_last_policy_counts() {
+fn last_policy_applies() {
     use FilterPolicyKind::{Bloom, None};
 
     let fs = Arc::new(MemoryFs::new());

@@ -111,7 +111,7 @@ fn filled(fs: &Arc<MemoryFs>, options: &KeyspaceOptions) {
 /// The store is used by who knows nothing of its options: nothing is lost of them, and no filter is
 /// rebuilt, neither then nor when it is opened with them again.
 #[test]
-fn a_plain_open_keeps_the_options() {
+fn open_without_options_keeps_stored_options() {
     let options = keyspace(PrefixExtractor::FixedLength(2));
     for workers in [0, 2] {
         let fs = Arc::new(MemoryFs::new());
@@ -149,7 +149,7 @@ fn a_plain_open_keeps_the_options() {
 
 /// Filters by a function that whoever opens the store does not know are not asked, and stay.
 #[test]
-fn filters_of_an_unknown_function_stay_with_their_tables() {
+fn filters_of_an_unknown_function_are_kept() {
     let options = keyspace(PrefixExtractor::Custom(Arc::new(TwoBytes)));
     for workers in [0, 2] {
         let fs = Arc::new(MemoryFs::new());
@@ -189,7 +189,7 @@ fn filters_of_an_unknown_function_stay_with_their_tables() {
 
 /// What `Options::keyspace` says replaces what is stored, for good.
 #[test]
-fn what_an_open_says_is_stored() {
+fn options_of_an_open_are_stored() {
     let fs = Arc::new(MemoryFs::new());
     let options = keyspace(PrefixExtractor::FixedLength(2));
     filled(&fs, &options);
@@ -209,7 +209,7 @@ fn what_an_open_says_is_stored() {
 
 /// Durable at return, and followed by what is written from then on.
 #[test]
-fn options_change_while_the_store_is_open() {
+fn options_may_change_while_the_store_is_open() {
     for workers in [0, 2] {
         let fs = Arc::new(MemoryFs::new());
         let before = KeyspaceOptions::new().memtable_bytes(1 << 20);
@@ -260,7 +260,7 @@ fn options_change_while_the_store_is_open() {
 }
 
 #[test]
-fn options_out_of_range_and_of_dropped_keyspaces_change_nothing() {
+fn invalid_options_and_dropped_keyspaces_change_nothing() {
     let fs = Arc::new(MemoryFs::new());
     let db = plain(&fs, 0).open(FOLDER).unwrap();
     let dropped: Keyspace = db.keyspace("dropped").unwrap();
@@ -277,7 +277,7 @@ fn options_out_of_range_and_of_dropped_keyspaces_change_nothing() {
 
 /// Dropped before or after the write is added, and also if a keyspace of that name is there again.
 #[test]
-fn n10_a_batch_with_a_write_to_a_dropped_keyspace_writes_nothing() {
+fn n10_batch_with_a_dropped_keyspace_writes_nothing() {
     for drop_first in [false, true] {
         let fs = Arc::new(MemoryFs::new());
         let db = plain(&fs, 0).open(FOLDER).unwrap();

@@ -31,7 +31,7 @@ fn write(db: &Db) -> (bool, u64) {
 }
 
 #[test]
-fn a_small_store_has_a_short_log() {
+fn small_store_has_a_short_log() {
     let small = || Options::new().memory_budget(16 * MIB);
     let (in_memory, longest) = write(&open(small()));
     assert!(!in_memory && longest > 32 * MIB, "{longest}");

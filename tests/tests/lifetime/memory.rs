@@ -13,7 +13,7 @@ fn filters_of_levels(db: &Db) -> u64 {
 }
 
 #[test]
-fn an_iterator_keeps_the_memory_of_tables_that_are_gone() {
+fn iterator_pins_the_memory_of_removed_tables() {
     let fs = Arc::new(MemoryFs::new());
     let db = open(&fs);
     flush(&db, 0..50, "old");
@@ -35,7 +35,7 @@ fn an_iterator_keeps_the_memory_of_tables_that_are_gone() {
 }
 
 #[test]
-fn memtables_are_charged_as_they_fill_and_released_when_flushed() {
+fn memtables_are_charged_on_write_and_released_on_flush() {
     let db = open(&Arc::new(MemoryFs::new()));
     let empty = db.stats().memory.memtable_bytes;
     db.insert("key", [7; 1000]).unwrap();

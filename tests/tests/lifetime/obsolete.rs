@@ -17,7 +17,7 @@ fn settle(db: &sievedb::Db) {
 }
 
 #[test]
-fn tables_go_with_their_last_reader() {
+fn obsolete_tables_are_deleted_after_their_last_reader() {
     let fs = Arc::new(MemoryFs::new());
     let db = open(&fs);
     flush(&db, 0..100, "old");
@@ -48,7 +48,7 @@ fn tables_go_with_their_last_reader() {
 }
 
 #[test]
-fn a_snapshot_keeps_versions_and_lets_them_go() {
+fn snapshot_pins_versions_until_dropped() {
     let fs = Arc::new(MemoryFs::new());
     let db = open(&fs);
     flush(&db, 0..100, "old");
@@ -69,7 +69,7 @@ fn a_snapshot_keeps_versions_and_lets_them_go() {
 }
 
 #[test]
-fn an_iterator_outlives_every_handle() {
+fn iterator_outlives_every_handle() {
     let fs = Arc::new(MemoryFs::new());
     let db = open(&fs);
     flush(&db, 0..100, "old");
@@ -85,7 +85,7 @@ fn an_iterator_outlives_every_handle() {
 }
 
 #[test]
-fn an_iterator_outlives_its_keyspace() {
+fn iterator_outlives_its_keyspace() {
     let fs = Arc::new(MemoryFs::new());
     let db = open(&fs);
     let users = db.keyspace("users").unwrap();
@@ -105,7 +105,7 @@ fn an_iterator_outlives_its_keyspace() {
 }
 
 #[test]
-fn logs_go_when_tables_hold_what_they_held() {
+fn flushed_logs_are_deleted() {
     let fs = Arc::new(MemoryFs::new());
     let db = open(&fs);
     for key in 0..200_u32 {
@@ -163,7 +163,7 @@ fn orphans_are_removed_at_open() {
 }
 
 #[test]
-fn the_table_of_a_damaged_manifest_is_not_an_orphan() {
+fn table_of_a_damaged_manifest_is_not_an_orphan() {
     let fs = Arc::new(MemoryFs::new());
     drop({
         let db = open(&fs);

@@ -13,7 +13,7 @@ fn options(fs: &Arc<MemoryFs>) -> Options {
 
 /// Nothing is made where there is no store and none is to be made.
 #[test]
-fn a_missing_store_is_an_error_if_asked_for() {
+fn missing_store_is_an_error_without_create_if_missing() {
     let with = |files: &[&str]| {
         let fs = Arc::new(MemoryFs::new());
         if !files.is_empty() {
@@ -55,7 +55,7 @@ fn a_missing_store_is_an_error_if_asked_for() {
 /// What was closed well is opened without a write, and without a sync. What was not is made durable
 /// anew.
 #[test]
-fn an_opening_after_a_clean_close_writes_nothing() {
+fn open_after_a_clean_close_writes_nothing() {
     let fs = Arc::new(MemoryFs::new());
     let open = |fs: &Arc<MemoryFs>| options(fs).worker_threads(0).open(FOLDER).unwrap();
     let db = open(&fs);
@@ -96,7 +96,7 @@ fn an_opening_after_a_clean_close_writes_nothing() {
 
 /// A store that is opened for one write at a time does not read an ever longer manifest.
 #[test]
-fn a_long_manifest_is_written_anew_when_the_store_is_opened() {
+fn long_manifest_is_rewritten_at_open() {
     let fs = Arc::new(MemoryFs::new());
     let length = |fs: &MemoryFs| {
         let manifests = fs.contents().into_iter().filter(|(path, _)| path.contains("MANIFEST-"));
@@ -122,7 +122,7 @@ fn a_long_manifest_is_written_anew_when_the_store_is_opened() {
 
 /// Compactions and filters that are due wait for somebody who does not only look.
 #[test]
-fn tables_stay_as_they_are_without_background_rewrites() {
+fn tables_are_unchanged_without_background_rewrites() {
     let fs = Arc::new(MemoryFs::new());
     let quiet = |workers| options(&fs).worker_threads(workers).background_rewrites(false);
     let db = quiet(0).open(FOLDER).unwrap();
@@ -160,7 +160,7 @@ fn tables_stay_as_they_are_without_background_rewrites() {
 
 /// Writers wait for compactions at last, which then have to come.
 #[test]
-fn writers_go_on_without_background_rewrites() {
+fn writes_succeed_without_background_rewrites() {
     for workers in [0, 2] {
         let fs = Arc::new(MemoryFs::new());
         let db = options(&fs).worker_threads(workers).background_rewrites(false);

@@ -26,7 +26,7 @@ fn assert_closed<T: std::fmt::Debug>(what: &str, outcome: Result<T, Error>) {
 }
 
 #[test]
-fn n11_close_gives_the_handle_back_and_counts_the_others() {
+fn n11_close_returns_the_handle_and_counts_others() {
     let fs = Arc::new(MemoryFs::new());
     let db = open(&fs);
     let users = db.keyspace("users").unwrap();
@@ -152,7 +152,7 @@ impl EventListener for Keeper {
 }
 
 #[test]
-fn n11_shutdown_reports_work_that_does_not_end() {
+fn n11_shutdown_reports_unfinished_work() {
     let fs = Arc::new(MemoryFs::new());
     let (flushed, has_flushed): (_, Receiver<()>) = sync_channel(10);
     let keeper = Arc::new(Keeper { flushed, release: parking::Gate::default() });
@@ -189,7 +189,7 @@ impl EventListener for Compactions {
 
 /// A shutdown does not wait for a verification, and cancels it.
 #[test]
-fn n11_a_shutdown_cancels_verify() {
+fn n11_shutdown_cancels_verify() {
     for workers in [0, 2] {
         let fs = Arc::new(MemoryFs::new());
         let options = Options::new().fs(fs.clone()).worker_threads(workers);
@@ -215,7 +215,7 @@ fn n11_a_shutdown_cancels_verify() {
 
 /// Tables of cancelled compactions are unlinked, and no entry is lost.
 #[test]
-fn n11_a_close_leaves_nothing_of_cancelled_compactions() {
+fn n11_close_removes_output_of_cancelled_compactions() {
     let fs = Arc::new(MemoryFs::new());
     let keyspace = KeyspaceOptions::new().memtable_bytes(64 << 10).table_bytes(64 << 10);
     let keyspace = keyspace.base_level_bytes(256 << 10);

@@ -86,7 +86,7 @@ fn reads_at_open(disk: Arc<MemoryFs>) -> Vec<Reads> {
 }
 
 #[test]
-fn n12_an_opening_after_a_crash_reads_each_footer_once() {
+fn n12_open_after_a_crash_reads_each_footer_once() {
     let fs = Arc::new(MemoryFs::new());
     let db = open(&fs);
     for round in 0..3 {

@@ -133,7 +133,7 @@ impl Fs for WritesBeforeRead {
 /// The log is longer than its records, so readers see zeros where others are about to write: these
 /// must not pass for records that were lost.
 #[test]
-fn it_finds_no_damage_where_others_write_on() {
+fn verify_finds_no_damage_beside_writes() {
     /// Batches of about a KiB before: at the end of the first window, within the second one, at its
     /// end, and in the third.
     const BATCHES: [u32; 6] = [1, 20, 31, 100, 158, 200];

@@ -26,7 +26,7 @@ fn open_with_many_segments(fs: Arc<HandleFs>) -> Db {
 
 /// The limit is far below 1,024: whatever the log keeps open for each segment exceeds it.
 #[test]
-fn n5_a_long_chain_of_segments_keeps_few_descriptors() {
+fn n5_long_chain_of_segments_keeps_few_descriptors() {
     let disk = Arc::new(MemoryFs::new());
     let fs = Arc::new(HandleFs::new(disk.clone()));
     fs.limit(OPEN_MAX);
@@ -51,7 +51,7 @@ fn n5_a_long_chain_of_segments_keeps_few_descriptors() {
 }
 
 #[test]
-fn n4_a_log_or_table_that_cannot_be_created_is_created_later() {
+fn n4_failed_creation_of_a_log_or_table_is_retried() {
     for error in [EMFILE, ENFILE] {
         for suffix in [".log", ".sst"] {
             let fs = Arc::new(FaultFs::new(Arc::new(MemoryFs::new())));
@@ -73,7 +73,7 @@ fn n4_a_log_or_table_that_cannot_be_created_is_created_later() {
 }
 
 #[test]
-fn n4_the_folder_is_synced_while_no_file_can_be_opened() {
+fn n4_directory_is_synced_without_a_free_descriptor() {
     let disk = Arc::new(MemoryFs::new());
     let fs = Arc::new(HandleFs::new(disk.clone()));
     let db = small_options(fs.clone()).open(FOLDER).unwrap();

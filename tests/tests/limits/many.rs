@@ -31,7 +31,7 @@ fn allocations(keyspaces: &[Keyspace]) -> usize {
 }
 
 #[test]
-fn a_flush_is_not_dearer_among_many_keyspaces() {
+fn flush_cost_is_independent_of_other_keyspaces() {
     let of = |count: usize| {
         let db = open();
         let keyspaces: Vec<_> =
@@ -53,7 +53,7 @@ fn a_flush_is_not_dearer_among_many_keyspaces() {
 }
 
 #[test]
-fn a_flush_is_not_dearer_among_many_snapshots() {
+fn flush_cost_is_independent_of_snapshots() {
     let db = open();
     let mut snapshots = Vec::new();
     for at in 0..50 * MANY as u32 {

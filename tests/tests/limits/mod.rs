@@ -64,7 +64,7 @@ fn check_journey(path: &Path, entries: &[(Vec<u8>, Vec<u8>)]) {
 }
 
 #[test]
-fn keys_and_values_of_all_lengths_return() {
+fn keys_and_values_of_all_lengths_are_read_back() {
     let folder = tempfile::tempdir().unwrap();
     let lengths = [0, 1, 2, 7, 8, 255, 256, 4095, 4096, 65_534, KEY_BYTES_MAX];
     let mut entries = Vec::new();
@@ -83,7 +83,7 @@ fn keys_and_values_of_all_lengths_return() {
 }
 
 #[test]
-fn the_longest_value_returns() {
+fn longest_value_is_read_back() {
     let folder = tempfile::tempdir().unwrap();
     let entries = [
         (b"a".to_vec(), b"before".to_vec()),
@@ -96,7 +96,7 @@ fn the_longest_value_returns() {
 }
 
 #[test]
-fn what_is_too_long_is_refused_and_changes_nothing() {
+fn too_long_keys_and_values_are_refused_without_effect() {
     let fs = Arc::new(MemoryFs::new());
     let keyspace = KeyspaceOptions::new().memtable_bytes(1 << 20);
     let options = Options::new().fs(fs.clone()).clock(Arc::new(ManualClock::new()));

@@ -10,7 +10,7 @@ const ENTRIES: u32 = 8_000;
 /// However little is left for writing beside what is read, and however large the blocks are: a
 /// table gets more than a key.
 #[test]
-fn tables_are_not_cut_down_to_single_keys() {
+fn small_budget_does_not_split_tables_to_single_keys() {
     let cases = [("blocks of 4 KiB", 4, 8), ("blocks of 64 KiB", 64, 4), ("of 1 MiB", 1 << 10, 2)];
     for (name, block_kib, runs) in cases {
         let fs = Arc::new(MemoryFs::with_seed(1));

@@ -73,7 +73,7 @@ fn write_amplification(budget_mib: u64, distinct: u64) -> f64 {
 
 /// `SIEVE_LONG` measures other budgets, and entries that are overwritten once.
 #[test]
-fn n14_a_budget_of_32_mib_rewrites_less_than_5_bytes_per_byte_flushed() {
+fn n14_budget_of_32_mib_rewrites_less_than_5_bytes_per_byte_flushed() {
     let measured = write_amplification(32, ENTRIES);
     assert!(measured < 5.0, "{measured} bytes rewritten per byte flushed");
     // Rules out a count that misses compactions.

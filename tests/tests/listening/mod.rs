@@ -44,7 +44,7 @@ impl EventListener for Dropping {
 }
 
 #[test]
-fn a_panic_in_a_listener_stops_nobody() {
+fn panicking_listener_does_not_stop_the_store() {
     for workers in [0, 2] {
         let fs = Arc::new(FaultFs::new(Arc::new(MemoryFs::new())));
         let listener = Arc::<Panicking>::default();
@@ -84,7 +84,7 @@ fn a_panic_in_a_listener_stops_nobody() {
 }
 
 #[test]
-fn a_listener_may_hold_the_last_handle() {
+fn listener_may_hold_the_last_handle() {
     for workers in [1, 4] {
         let fs = Arc::new(FaultFs::new(Arc::new(MemoryFs::new())));
         let listener = Arc::<Dropping>::default();

@@ -30,7 +30,7 @@ fn is_locked(outcome: &Result<Db, Error>, folder: &Path) -> bool {
 }
 
 #[test]
-fn a_second_opening_in_this_process_is_refused() {
+fn second_open_in_this_process_is_refused() {
     let temporary = tempfile::tempdir().unwrap();
     let stores: [(&str, Arc<dyn Fs>, &Path); 2] = [
         ("real", Arc::new(RealFs), temporary.path()),
@@ -106,7 +106,7 @@ fn start_other(folder: &Path) -> (Child, String) {
 }
 
 #[test]
-fn a_second_opening_in_another_process_is_refused() {
+fn second_open_in_another_process_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let db = Db::open(folder.path()).unwrap();
     db.insert("k", "v").unwrap();
@@ -128,7 +128,7 @@ fn a_second_opening_in_another_process_is_refused() {
 }
 
 #[test]
-fn a_killed_process_leaves_no_lock() {
+fn killed_process_leaves_no_lock() {
     let folder = tempfile::tempdir().unwrap();
     let (mut other, said) = start_other(folder.path());
     assert_eq!(said, OPENED);
@@ -142,7 +142,7 @@ fn a_killed_process_leaves_no_lock() {
 /// The openers begin together. An opener that closes its store at once lets the others have the
 /// lock after they saw an empty directory.
 #[test]
-fn n16_one_of_several_openers_creates_the_store() {
+fn n16_one_of_several_processes_creates_the_store() {
     const OPENERS: usize = 4;
     for round in 0..200 {
         let (fs, begin) = (Arc::new(MemoryFs::new()), Barrier::new(OPENERS));

@@ -39,7 +39,7 @@ fn three_runs() -> Db {
 }
 
 #[test]
-fn a_miss_allocates_nothing() {
+fn miss_does_not_allocate() {
     reset_largest();
     let db = three_runs();
     let absent = || (1..KEYS).step_by(2).map(u32::to_be_bytes);
@@ -64,7 +64,7 @@ fn a_miss_allocates_nothing() {
 }
 
 #[test]
-fn many_keys_allocate_what_few_do() {
+fn get_many_allocations_do_not_grow_with_keys() {
     let db = three_runs();
     let allocations = |keys: std::ops::Range<u32>| {
         let keys: Vec<_> = keys.map(u32::to_be_bytes).collect();

@@ -16,7 +16,7 @@ const THREADS: usize = 8;
 const KEYS: usize = 3000;
 
 #[test]
-fn each_key_has_one_winner_beside_flushes_and_compactions() {
+fn insert_if_absent_has_one_winner_beside_flushes() {
     let folder = tempfile::tempdir().unwrap();
     let keyspace = KeyspaceOptions::new()
         .memtable_bytes(64 << 10)
@@ -61,7 +61,7 @@ fn each_key_has_one_winner_beside_flushes_and_compactions() {
 }
 
 #[test]
-fn a_new_key_is_read_for_only_where_a_filter_errs() {
+fn insert_if_absent_reads_only_on_false_positives() {
     let keyspace = small_keyspace().memtable_bytes(1 << 20).table_bytes(1 << 20);
     let options = small_options(Arc::new(MemoryFs::new()) as Arc<dyn Fs>).block_cache_bytes(0);
     let options = options.log_segment_bytes(1 << 20).log_bytes_max(8 << 20);

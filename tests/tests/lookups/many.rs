@@ -98,7 +98,7 @@ fn check_tree(seed: u64) {
 }
 
 #[test]
-fn many_keys_get_the_answers_of_each() {
+fn get_many_equals_single_gets() {
     let first = seed("many keys", 1);
     let trees = if from_env("SIEVE_LONG", 0) == 1 { 50 * TREES } else { TREES };
     for number in 0..trees {
@@ -120,7 +120,7 @@ fn flushed() -> Db {
 }
 
 #[test]
-fn a_block_is_asked_for_once_by_all_its_keys() {
+fn get_many_requests_each_block_once() {
     let db = flushed();
     let requests = || db.stats().levels[0].data_block_requests;
     let keys = || (0..2000_u32).step_by(2).map(u32::to_be_bytes);
@@ -137,7 +137,7 @@ fn a_block_is_asked_for_once_by_all_its_keys() {
 }
 
 #[test]
-fn keys_are_counted_as_single_ones_are() {
+fn get_many_counts_like_single_gets() {
     let db = flushed();
     let counts = || {
         let stats = db.stats();
@@ -160,7 +160,7 @@ fn keys_are_counted_as_single_ones_are() {
 }
 
 #[test]
-fn a_dropped_keyspace_has_no_answers() {
+fn dropped_keyspace_returns_an_error() {
     let db = flushed();
     let other: Keyspace = db.keyspace("other").unwrap();
     db.drop_keyspace("other").unwrap();

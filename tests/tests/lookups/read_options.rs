@@ -38,7 +38,7 @@ fn filled() -> Db {
 }
 
 #[test]
-fn get_with_finds_what_get_finds() {
+fn get_with_equals_get() {
     let db = filled();
     let snapshot = db.snapshot();
     let mut called = 0;
@@ -57,7 +57,7 @@ fn get_with_finds_what_get_finds() {
 }
 
 #[test]
-fn reads_that_do_not_fill_the_cache_leave_it_alone() {
+fn reads_without_cache_fill_leave_the_cache_unchanged() {
     let db = filled();
     let cached = || db.stats().memory.block_cache_bytes;
     let past = db.default_keyspace().with_read_options(ReadOptions::new().fill_cache(false));

@@ -9,7 +9,7 @@ use sievedb_tests::settings::{FOLDER, small_keyspace, small_options};
 const KEYS: u32 = 20_000;
 
 #[test]
-fn hot_keys_stay_in_the_cache_over_a_compaction() {
+fn hot_keys_stay_cached_across_a_compaction() {
     let keyspace = small_keyspace().memtable_bytes(8 << 20).table_bytes(256 << 10);
     let options = small_options(Arc::new(MemoryFs::new()) as Arc<dyn Fs>)
         .log_segment_bytes(64 << 20)

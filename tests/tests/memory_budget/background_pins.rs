@@ -46,7 +46,7 @@ fn fill(db: &Db, first: u32) {
 }
 
 #[test]
-fn n9_a_flush_releases_its_memtables_before_it_ends() {
+fn n9_flush_releases_its_memtables_before_it_ends() {
     let _turn = turn();
     let seen = Arc::new(Seen::default());
     let fs = Arc::new(HookFs::new(|_: &Path| ()));
@@ -62,7 +62,7 @@ fn n9_a_flush_releases_its_memtables_before_it_ends() {
 
 /// Memtables are filled and flushed while a compaction merges: they are freed at once.
 #[test]
-fn n9_a_compaction_pins_no_memtables() {
+fn n9_compaction_pins_no_memtables() {
     let _turn = turn();
     let seen = Arc::new(Seen::default());
     let of_hook = Arc::clone(&seen);

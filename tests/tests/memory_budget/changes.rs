@@ -9,7 +9,7 @@ use crate::counting::turn;
 
 /// Of a budget that is changed every part follows, and what is too much is given up.
 #[test]
-fn the_budget_changes_while_the_store_is_open() {
+fn budget_may_change_while_the_store_is_open() {
     let _turn = turn();
     let options = Options::new().fs(Arc::new(MemoryFs::new())).worker_threads(0);
     let db: Db = options.memory_budget(64 << 20).open("db").unwrap();
@@ -49,7 +49,7 @@ fn the_budget_changes_while_the_store_is_open() {
 
 /// A ceiling that is raised takes nothing from the block cache as long as nobody uses it.
 #[test]
-fn the_block_cache_has_what_the_filters_do_not_use() {
+fn block_cache_gets_unused_filter_memory() {
     let _turn = turn();
     // 7 MiB of 256 are for the allocator (8 of 492), less than 1 for buffers and an empty memtable,
     // and a step is rounded off.

@@ -40,7 +40,7 @@ fn wait_until_nothing_is_pinned(db: &Db) {
 }
 
 #[test]
-fn f4_a_worker_frees_the_memtable_of_the_last_lookup() {
+fn f4_worker_frees_the_memtable_of_the_last_lookup() {
     let _turn = turn();
     let db = filled(1);
     let mut before = 0;
@@ -56,7 +56,7 @@ fn f4_a_worker_frees_the_memtable_of_the_last_lookup() {
 }
 
 #[test]
-fn f4_a_worker_frees_the_memtable_of_the_last_iterator() {
+fn f4_worker_frees_the_memtable_of_the_last_iterator() {
     let _turn = turn();
     let db = filled(1);
     let mut iterator = db.iter();
@@ -83,7 +83,7 @@ fn f4_without_workers_nothing_stays_pinned() {
 
 /// The workers have ended: the last iterator frees the memtable.
 #[test]
-fn f4_a_closed_store_keeps_no_memory() {
+fn f4_closed_store_keeps_no_memory() {
     let _turn = turn();
     let before = crate::counting::live_bytes();
     let db = filled(1);

@@ -14,7 +14,7 @@ use crate::{
 
 /// A keyspace that nobody writes to takes next to nothing, and one that had one write a little.
 #[test]
-fn idle_keyspaces_cost_little() {
+fn idle_keyspaces_use_little_memory() {
     const KEYSPACES: usize = 1_000;
 
     let _turn = turn();
@@ -39,7 +39,7 @@ fn idle_keyspaces_cost_little() {
 /// A small live table takes little memory beside its filter and its blocks, and less than is
 /// charged.
 #[test]
-fn n3_a_small_live_table_takes_little_memory() {
+fn n3_small_live_table_uses_little_memory() {
     const KEYSPACES: usize = 500;
     const TABLE_BYTES_MAX: usize = 2_300;
 
@@ -102,7 +102,7 @@ fn tables(db: &Db) -> usize {
 /// 8 MiB are ample for 256 tables. Small tables of more keyspaces are merged, and rewriting stays
 /// cheap.
 #[test]
-fn n3_small_tables_are_merged_while_they_take_too_much_memory() {
+fn n3_small_tables_above_the_memory_limit_are_merged() {
     const KEYSPACES: usize = 200;
     const ROUNDS: u64 = 12;
 
@@ -124,7 +124,7 @@ fn n3_small_tables_are_merged_while_they_take_too_much_memory() {
 /// A store that is crowded by its keyspaces alone has nothing to merge in the end. It comes to rest
 /// and delays no write.
 #[test]
-fn n3_a_store_that_stays_crowded_comes_to_rest() {
+fn n3_store_above_the_table_limit_becomes_idle() {
     const KEYSPACES: usize = 900;
 
     let _turn = turn();
@@ -144,7 +144,7 @@ fn n3_a_store_that_stays_crowded_comes_to_rest() {
 
 /// A store with memory for its tables merges none early.
 #[test]
-fn n3_a_store_that_is_not_crowded_merges_nothing_early() {
+fn n3_store_below_the_table_limit_merges_nothing_early() {
     let _turn = turn();
     let (db, keyspaces) = open_keyspaces(64 * MIB, 200);
     flush_in_turn(&db, &keyspaces, 0..3);
@@ -183,7 +183,7 @@ fn n13_small_writes_to_many_keyspaces_need_few_flushes() {
 /// A keyspace that gets a little of each batch does not keep what others got, after their flushes
 /// and when it is read back from the log.
 #[test]
-fn a_keyspace_with_few_entries_keeps_no_others() {
+fn small_keyspace_does_not_pin_the_log_of_others() {
     const BUDGET: usize = 8 * MIB;
     /// The test's own batch, and counters of threads.
     const FIXED_BYTES: usize = 128 << 10;

@@ -216,7 +216,7 @@ impl Life {
 }
 
 #[test]
-fn no_life_takes_more_than_its_budget() {
+fn random_workloads_stay_within_the_budget() {
     let _turn = turn();
     let is_long = std::env::var_os("SIEVE_LONG").is_some();
     let only = std::env::var("SIEVE_LIFE").ok();

@@ -78,7 +78,7 @@ fn hold(budget: usize, entries: u64, entries_of_table_min: u64, resident_of_tabl
 /// With its two workers the least budget holds 12 times as many bytes, and 48 times in the long
 /// form.
 #[test]
-fn the_least_budget_holds_much_data() {
+fn smallest_budget_serves_much_data() {
     let _turn = turn();
     if std::env::var_os("SIEVE_LONG").is_none() {
         return hold(8 * MIB, 870_000, 7_000, 8_000);

@@ -13,7 +13,7 @@ use crate::{
 
 /// What callers hold is told apart, and no part of the rest.
 #[test]
-fn what_callers_hold_is_told() {
+fn pinned_bytes_are_reported() {
     let _turn = turn();
     let options = Options::new().fs(Arc::new(MemoryFs::new())).worker_threads(0);
     let db = options.block_cache_bytes(0).open("db").unwrap();
@@ -48,7 +48,7 @@ fn what_callers_hold_is_told() {
 
 /// What scans read ahead is told as pinned, to the byte but for what stands around it.
 #[test]
-fn what_scans_read_ahead_is_pinned() {
+fn read_ahead_bytes_are_pinned() {
     const RUNS: u32 = 8;
     const SCANS: usize = 8;
 

@@ -32,7 +32,7 @@ pub(crate) fn store_of_runs(folder: &std::path::Path, budget: usize, runs: u32) 
 /// What a compaction of many runs reads ahead, and what it buffers to write, is within the part for
 /// writing.
 #[test]
-fn a_compaction_stays_within_the_part_for_writing() {
+fn compaction_stays_within_the_write_memory() {
     const RUNS: u32 = 8;
 
     let _turn = turn();

@@ -72,7 +72,7 @@ fn small_keyspace() -> KeyspaceOptions {
 }
 
 #[test]
-fn the_sum_is_never_exceeded() {
+fn sum_of_all_parts_stays_within_the_budget() {
     let _turn = turn();
     // What filters do not take must not hide what others take too much.
     let options = Options::new().memory_budget(BUDGET as u64).filter_bytes_max(512 << 10);
@@ -84,7 +84,7 @@ fn the_sum_is_never_exceeded() {
 
 /// Filters of all roles, in the part that the budget gives them, of which they need a good deal.
 #[test]
-fn all_filters_lie_in_their_part() {
+fn filters_stay_within_their_limit() {
     // As long as filters are few they come from the allocator.
     const HEAP_BYTES: usize = MIB;
 

@@ -8,7 +8,7 @@ use sievedb_doubles::MemoryFs;
 use crate::{MIB, counting::turn};
 
 #[test]
-fn a_write_that_never_fits_is_refused() {
+fn write_that_never_fits_is_refused() {
     let _turn = turn();
     let options = Options::new().fs(Arc::new(MemoryFs::new())).worker_threads(0);
     let db = options.memory_budget(8 << 20).open("db").unwrap();
@@ -51,7 +51,7 @@ fn a_write_that_never_fits_is_refused() {
 
 /// Empty memtables take a part of their limit, which no flush gives back.
 #[test]
-fn a_write_that_nearly_fits_does_not_wait_for_ever() {
+fn write_that_nearly_fits_completes() {
     let _turn = turn();
     let options = Options::new().fs(Arc::new(MemoryFs::new())).worker_threads(0);
     let db = options.memory_budget(8 << 20).open("db").unwrap();
@@ -73,7 +73,7 @@ fn a_write_that_nearly_fits_does_not_wait_for_ever() {
 
 /// Whether it is refused by its length alone, or because empty memtables leave no room for it.
 #[test]
-fn a_refused_batch_is_as_it_was() {
+fn refused_batch_is_unchanged() {
     let _turn = turn();
     for (name, value_bytes) in [("too long", Some(2 * MIB)), ("nearly too long", None)] {
         let options = Options::new().fs(Arc::new(MemoryFs::new())).worker_threads(0);
@@ -126,7 +126,7 @@ fn a_refused_batch_is_as_it_was() {
 
 /// The bound of memtables is kept by what is charged for a batch before it is placed.
 #[test]
-fn a_batch_tells_what_it_takes() {
+fn batch_reports_its_memory() {
     let _turn = turn();
     let options = Options::new().fs(Arc::new(MemoryFs::new())).worker_threads(0);
     let db = options.open("db").unwrap();

@@ -68,7 +68,7 @@ fn check_sum(pool: &MemoryPool) {
 }
 
 #[test]
-fn pool_sum_of_all_uses_stays_within_it() {
+fn pool_sum_of_all_uses_stays_within_its_size() {
     let pool = MemoryPool::new(24 * MIB);
     let (a, b) = (open(&pool, 0), open(&pool, 1));
     for round in 0..12 {
@@ -95,7 +95,7 @@ fn pool_sum_of_all_uses_stays_within_it() {
 }
 
 #[test]
-fn pool_cache_of_a_reader_gets_what_idle_memtables_of_others_release() {
+fn pool_cache_gets_memory_of_flushed_idle_memtables() {
     let clock = Arc::<ManualClock>::default();
     let pool = MemoryPool::new(32 * MIB);
     let writer = options(&pool, 1).clock(Arc::clone(&clock) as _).open("db").unwrap();
@@ -124,7 +124,7 @@ fn pool_cache_of_a_reader_gets_what_idle_memtables_of_others_release() {
 
 /// The memtables of an idle store are flushed for one that writes, which waits only for its own.
 #[test]
-fn pool_memtables_of_an_idle_store_give_way_to_one_that_writes() {
+fn pool_writer_gets_memtable_memory_of_idle_stores() {
     let pool = MemoryPool::new(64 * MIB);
     let idle = open(&pool, 1);
     let limit = |db: &Db| db.stats().memory.memtable_bytes_max;
@@ -143,7 +143,7 @@ fn pool_memtables_of_an_idle_store_give_way_to_one_that_writes() {
 }
 
 #[test]
-fn pool_write_above_the_limit_of_its_store_is_taken() {
+fn pool_write_above_the_limit_of_its_store_succeeds() {
     let pool = MemoryPool::new(64 * MIB);
     // Without workers: it flushes nothing while it is not called.
     let holder = open(&pool, 0);
@@ -159,7 +159,7 @@ fn pool_write_above_the_limit_of_its_store_is_taken() {
 }
 
 #[test]
-fn pool_closed_store_leaves_everything_to_others() {
+fn pool_closed_store_releases_all_memory() {
     let pool = MemoryPool::new(32 * MIB);
     let alone = open(&pool, 0).stats().memory;
     let (a, b) = (open(&pool, 0), open(&pool, 0));
@@ -204,7 +204,7 @@ fn pool_set_bytes_shrinks_all_parts() {
 }
 
 #[test]
-fn pool_refuses_what_does_not_fit() {
+fn pool_refuses_stores_that_do_not_fit() {
     let pool = MemoryPool::new(24 * MIB);
     let refused = |options: Options| match options.open("db").unwrap_err() {
         Error::InvalidOption { name, .. } => name,
@@ -225,7 +225,7 @@ fn pool_refuses_what_does_not_fit() {
 }
 
 #[test]
-fn pool_parts_set_by_hand_are_bounds_of_a_store() {
+fn pool_explicit_part_limits_apply_to_a_store() {
     let pool = MemoryPool::new(64 * MIB);
     let db = options(&pool, 0).memtable_bytes_max(2 * MIB).filter_bytes_max(MIB).open("db");
     let db = db.unwrap();
@@ -280,7 +280,7 @@ fn pool_serves_read_only_stores() {
 
 /// A store that joins gets a part of the ceiling of filters, which another one had to itself.
 #[test]
-fn pool_filters_of_all_stores_stay_below_their_ceiling() {
+fn pool_filters_of_all_stores_stay_within_their_limit() {
     const CEILING: u64 = 1 << 19;
     const EDGES: u64 = 64 << 10;
     let pool = MemoryPool::new(24 * MIB);

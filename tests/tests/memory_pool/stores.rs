@@ -16,7 +16,7 @@ const THREADS: u64 = 4;
 
 /// Threads open, write, read and close stores of one pool; each store agrees with a model.
 #[test]
-fn pool_of_many_stores_that_come_and_go() {
+fn pool_bounds_many_short_lived_stores() {
     let pool = MemoryPool::new(8 * MIB * STORES);
     let barrier = Barrier::new(THREADS as usize);
     thread::scope(|scope| {

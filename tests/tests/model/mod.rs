@@ -13,7 +13,7 @@ const CALLS: usize = 200_000;
 /// the state after some of the writes, in order, none that was acknowledged as durable among those
 /// that are gone, and no batch in part.
 #[test]
-fn store_answers_as_the_model_does() {
+fn store_matches_the_model() {
     let seed = seed("model", 1);
     let calls = from_env("SIEVE_OPS", CALLS);
     let mut story = Story::new(seed, None);

@@ -38,7 +38,7 @@ fn expect_caught(name: &str, opening: impl Fn(Arc<MemoryFs>) -> Options + Send +
 }
 
 #[test]
-fn folder_syncs_left_out_are_caught() {
+fn planted_missing_directory_sync_is_caught() {
     let cases = [
         LeftOut::All,
         LeftOut::AfterTable,
@@ -54,21 +54,21 @@ fn folder_syncs_left_out_are_caught() {
 }
 
 #[test]
-fn a_flush_installed_before_the_log_is_synced_is_caught() {
+fn planted_flush_before_log_sync_is_caught() {
     expect_caught("flush before log sync", |disk| {
         small_options(disk).planted_bug(PlantedBug::InstallFlushBeforeLogSync)
     });
 }
 
 #[test]
-fn orphans_deleted_before_the_manifest_is_durable_are_caught() {
+fn planted_early_orphan_deletion_is_caught() {
     expect_caught("orphans deleted early", |disk| {
         small_options(disk).planted_bug(PlantedBug::DeleteOrphansEarly)
     });
 }
 
 #[test]
-fn a_tombstone_dropped_early_is_caught() {
+fn planted_early_tombstone_drop_is_caught() {
     expect_caught("tombstone dropped early", |disk| {
         small_options(disk).planted_bug(PlantedBug::DropTombstoneEarly)
     });
@@ -76,7 +76,7 @@ fn a_tombstone_dropped_early_is_caught() {
 
 /// A merge within level 0 has older data below it.
 #[test]
-fn a_tombstone_dropped_in_level_0_is_caught() {
+fn planted_tombstone_drop_in_level_0_is_caught() {
     let workload = workload("merges-in-level0");
     expect_caught_by(&[workload], "tombstone dropped in level 0", |disk| {
         small_options(disk).planted_bug(PlantedBug::DropTombstoneEarly)
@@ -84,14 +84,14 @@ fn a_tombstone_dropped_in_level_0_is_caught() {
 }
 
 #[test]
-fn a_filter_installed_before_it_is_synced_is_caught() {
+fn planted_unsynced_filter_install_is_caught() {
     expect_caught_by(&[workload("filters-rebuilt")], "filter before sync", |disk| {
         small_options(disk).planted_bug(PlantedBug::InstallFilterBeforeSync)
     });
 }
 
 #[test]
-fn a_filter_deleted_before_the_manifest_knows_is_caught() {
+fn planted_early_filter_deletion_is_caught() {
     expect_caught_by(&[workload("filters-rebuilt")], "filter deleted early", |disk| {
         small_options(disk).planted_bug(PlantedBug::DeleteFilterEarly)
     });
@@ -99,7 +99,7 @@ fn a_filter_deleted_before_the_manifest_knows_is_caught() {
 
 /// Also those of prefix and range filters.
 #[test]
-fn filters_of_scans_are_watched_too() {
+fn planted_scan_filter_bugs_are_caught() {
     for bug in [PlantedBug::InstallFilterBeforeSync, PlantedBug::DeleteFilterEarly] {
         let name = format!("{bug:?} of prefix and range filters");
         expect_caught_by(&[workload("filters-of-scans")], &name, move |disk| {
@@ -110,7 +110,7 @@ fn filters_of_scans_are_watched_too() {
 
 /// The model finds by chance what the enumeration finds by design.
 #[test]
-fn the_model_catches_planted_bugs() {
+fn model_catches_planted_bugs() {
     let cases = [
         PlantedBug::InstallFlushBeforeLogSync,
         PlantedBug::DeleteOrphansEarly,

@@ -33,7 +33,7 @@ fn write(db: &sievedb::Keyspace, keys: std::ops::Range<u32>) {
 
 /// Fixed 4, fixed 6, none, separator, a function, fixed 4 again: tables of all of them are there.
 #[test]
-fn a_changed_extractor_loses_no_key() {
+fn changed_extractor_loses_no_key() {
     use PrefixExtractor::{Custom, FixedLength, Separator};
     let fs = Arc::new(MemoryFs::new());
     let extractors = [
@@ -91,7 +91,7 @@ impl PrefixFunction for Renamed {
 }
 
 #[test]
-fn a_missing_function_means_maybe_and_is_counted() {
+fn missing_prefix_function_may_match_and_is_counted() {
     let fs = Arc::new(MemoryFs::new());
     let mut keys = 0;
     let mut round = |functions: &[Arc<dyn PrefixFunction>], is_missing: bool| {
@@ -140,7 +140,7 @@ fn prefix_filter(table: &[u8]) -> std::ops::Range<usize> {
 }
 
 #[test]
-fn a_damaged_prefix_filter_means_maybe() {
+fn damaged_prefix_filter_may_match() {
     let fs = Arc::new(MemoryFs::new());
     let extractor = PrefixExtractor::FixedLength(4);
     let db = open(&fs, Some(extractor.clone()));

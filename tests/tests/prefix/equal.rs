@@ -117,7 +117,7 @@ fn story(extractor: &PrefixExtractor, lots: &mut Rng, writes: usize) {
 }
 
 #[test]
-fn scans_find_what_they_find_without_prefix_filters() {
+fn prefix_filters_do_not_change_scans() {
     let mut lots = Rng::new(settings::seed("prefix filters", 42));
     let writes = if settings::from_env("SIEVE_LONG", 0) == 1 { 50_000 } else { 1_500 };
     for extractor in extractors() {

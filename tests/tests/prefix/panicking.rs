@@ -36,7 +36,7 @@ impl PrefixFunction for Panics {
 /// Nobody waits for ever for what a panic has ended, be it on a thread of the store or of the
 /// caller.
 #[test]
-fn a_flush_that_panics_makes_the_store_read_only() {
+fn panicking_flush_makes_the_store_read_only() {
     for worker_threads in [0, 1] {
         let (fs, function) = (Arc::new(MemoryFs::new()), Arc::new(Panics::default()));
         let keyspace = KeyspaceOptions::new()

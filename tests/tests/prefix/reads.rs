@@ -30,7 +30,7 @@ fn reads(db: &Db) -> u64 {
 }
 
 #[test]
-fn an_absent_prefix_reads_no_block_but_for_false_positives() {
+fn absent_prefix_reads_blocks_only_on_false_positives() {
     for kind in [FilterPolicyKind::Bloom, FilterPolicyKind::Ribbon, FilterPolicyKind::Auto] {
         let fs = Arc::new(MemoryFs::new());
         let policy = FilterPolicy::new(kind);
@@ -81,7 +81,7 @@ fn an_absent_prefix_reads_no_block_but_for_false_positives() {
 
 /// A prefix that goes over several tables of a run is asked for at its ends, and read whole.
 #[test]
-fn a_prefix_may_go_over_several_tables() {
+fn prefix_may_span_several_tables() {
     const ENTRIES: u32 = 2_000;
     let db = open(&Arc::new(MemoryFs::new()), Some(PrefixExtractor::FixedLength(4)));
     for prefix in ["aaaa", "cccc", "eeee"] {
@@ -103,7 +103,7 @@ fn a_prefix_may_go_over_several_tables() {
 }
 
 #[test]
-fn no_filters_means_no_prefix_filters() {
+fn policy_none_builds_no_prefix_filters() {
     let policies = [
         FilterPolicy::new(FilterPolicyKind::None),
         FilterPolicy::new(FilterPolicyKind::Auto).bits_per_key(0.0),

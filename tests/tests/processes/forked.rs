@@ -284,27 +284,27 @@ fn run(name: &str) {
 }
 
 #[test]
-fn f1_a_forked_child_is_refused_and_changes_nothing() {
+fn f1_forked_child_is_refused_and_changes_nothing() {
     run("refusing");
 }
 
 #[test]
-fn f1_a_forked_child_cannot_close_the_store() {
+fn f1_forked_child_cannot_close_the_store() {
     run("closing");
 }
 
 #[test]
-fn f1_a_child_of_a_reader_lets_no_writer_in() {
+fn f1_forked_child_of_a_reader_keeps_writers_out() {
     run("reading");
 }
 
 #[test]
-fn f1_a_daemon_opens_the_store_again() {
+fn f1_daemon_reopens_the_store() {
     run("daemonising");
 }
 
 #[test]
-fn f1_children_of_a_server_do_not_disturb_it() {
+fn f1_forked_children_do_not_disturb_a_server() {
     run("preforking");
 }
 

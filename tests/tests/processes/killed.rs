@@ -143,7 +143,7 @@ fn check(folder: &Path) -> u64 {
 }
 
 #[test]
-fn nothing_acknowledged_is_lost() {
+fn killed_writer_loses_no_acknowledged_write() {
     let seed = seed("killed processes", 1);
     let kills = from_env("SIEVE_KILLS", 30);
     let (mut folder, mut steps) = (tempfile::tempdir().unwrap(), 0);

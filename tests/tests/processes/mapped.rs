@@ -37,7 +37,7 @@ fn reader() {
 
 #[test]
 #[cfg(target_os = "linux")]
-fn a_table_that_is_cut_under_a_map_kills_the_process() {
+fn truncated_mapped_table_kills_the_process() {
     let folder = tempfile::tempdir().unwrap();
     let mut reader = other_process("processes::mapped::reader");
     reader.env(FOLDER_VARIABLE, folder.path()).env("SIEVE_MAP", "1");

@@ -29,7 +29,7 @@ fn writer() {
 
 /// All files of a store stay in the folder that its path meant when it was opened.
 #[test]
-fn a_relative_path_is_resolved_once() {
+fn relative_path_is_resolved_once() {
     let folder = tempfile::tempdir().unwrap();
     let stores = ["before/db", "after/db"].map(|path| folder.path().join(path));
     for store in &stores {

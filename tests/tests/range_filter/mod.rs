@@ -60,7 +60,7 @@ fn empty_ranges(lots: &mut Rng, numbers: &[u64], length: u64, near: bool) -> Vec
 /// The rate at which tables are read in vain is at most 1.2 times the bound, `length / 2^(bits -
 /// 2)`; the blocks that are asked for fall by as much.
 #[test]
-fn empty_ranges_read_within_the_bound() {
+fn reads_of_empty_ranges_are_bounded() {
     let mut lots = Rng::new(seed("range filter", 1));
     let mut numbers: Vec<u64> = (0..KEYS).map(|_| lots.number()).collect();
     numbers.sort_unstable();
@@ -104,7 +104,7 @@ fn empty_ranges_read_within_the_bound() {
 
 /// What is lost: keys that agree in the 8 bytes behind the prefix are one point.
 #[test]
-fn ranges_within_a_point_are_read() {
+fn ranges_within_one_filter_point_are_read() {
     let keyspace = KeyspaceOptions::new().range_filter_bits_per_key(16.0);
     let db = small_options(Arc::new(MemoryFs::new())).keyspace(keyspace).open(FOLDER).unwrap();
     let mut numbers: Vec<u64> = (0..100).map(mix).collect();
@@ -132,7 +132,7 @@ fn ranges_within_a_point_are_read() {
 /// New tables take what the keyspace was opened with last; older ones follow, but for how many bits
 /// they have.
 #[test]
-fn the_option_may_change() {
+fn range_filter_option_may_change() {
     let fs = Arc::new(MemoryFs::new());
     let flush = |bits: f64, numbers: Range<u64>| {
         let keyspace = KeyspaceOptions::new()

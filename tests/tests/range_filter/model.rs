@@ -75,7 +75,7 @@ impl Reader<'_> {
 }
 
 #[test]
-fn ranges_are_those_without_the_filter() {
+fn range_filter_does_not_change_scans() {
     let seed = seed("range filter model", 1);
     let steps = from_env("SIEVE_OPS", STEPS);
     let mut lots = Rng::new(seed);

@@ -70,7 +70,7 @@ fn tables(path: &Path) -> Vec<PathBuf> {
 }
 
 #[test]
-fn every_mode_reads_the_same() {
+fn read_modes_return_equal_results() {
     for compression in [Compression::None, Compression::Lz4] {
         let folder = folder();
         fill(folder.path(), compression);
@@ -157,7 +157,7 @@ fn direct_reads_are_refused_before_anything_is_written() {
 }
 
 #[test]
-fn direct_reads_are_refused_where_only_reading_shows_that_there_are_none() {
+fn unsupported_direct_reads_are_refused_at_the_first_read() {
     const EINVAL: i32 = 22;
 
     let disk = Arc::new(MemoryFs::new());

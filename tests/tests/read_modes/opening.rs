@@ -41,7 +41,7 @@ fn check(db: &Db) {
 }
 
 #[test]
-fn several_threads_open_what_one_would() {
+fn parallel_open_equals_sequential_open() {
     let (faults, tables) = many_tables();
     let alone = options(&faults).worker_threads(0).open("db").unwrap().stats();
     assert_eq!((alone.opening.threads, alone.total().tables), (1, tables));
@@ -60,7 +60,7 @@ fn several_threads_open_what_one_would() {
 /// A call that fails while tables are opened by several threads fails the opening, or costs a
 /// filter until it is read again; it never costs a key.
 #[test]
-fn a_failing_call_fails_the_opening_or_does_no_harm() {
+fn failed_call_fails_the_open_or_is_harmless() {
     let (faults, tables) = many_tables();
     let (mut refused, mut opened) = (0, 0);
     for call in [Call::Open, Call::Len, Call::ReadAt] {

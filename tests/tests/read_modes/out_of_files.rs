@@ -38,7 +38,7 @@ fn use_store(db: &Db, before_the_end: impl FnOnce()) {
 }
 
 #[test]
-fn a_call_that_finds_no_free_file_is_tried_again() {
+fn call_without_a_free_descriptor_is_retried() {
     for call in [Call::Create, Call::Open, Call::SyncFolder, Call::List] {
         let faults = Arc::new(FaultFs::new(Arc::new(MemoryFs::new())));
         let fs = Arc::clone(&faults) as Arc<dyn Fs>;
@@ -62,7 +62,7 @@ fn limited() {
 }
 
 #[test]
-fn a_limit_of_open_files_below_the_option_is_kept() {
+fn descriptor_limit_below_the_option_is_respected() {
     let folder = tempfile::tempdir().unwrap();
     let mut shell = Command::new("sh");
     shell.args(["-c", "ulimit -n 40 && exec \"$0\" \"$@\""]).arg(env::current_exe().unwrap());

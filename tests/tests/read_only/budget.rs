@@ -12,7 +12,7 @@ const ENTRIES: u32 = 20_000;
 const PART: u64 = 512 << 10;
 
 #[test]
-fn a_log_that_is_larger_than_the_memtables_may_be_is_read() {
+fn read_only_open_reads_a_log_larger_than_the_memtables() {
     let disk = Arc::new(MemoryFs::new());
     let keyspace = KeyspaceOptions::new().memtable_bytes(32 << 20);
     let options = small_options(disk.clone()).keyspace(keyspace).memtable_bytes_max(64 << 20);

@@ -23,7 +23,7 @@ const STATES_MIN: usize = 1_000;
 ///
 /// Of each operation one loss, another one with each seed; with `SIEVE_LONG=1` some of every sort.
 #[test]
-fn every_crash_shows_the_same() {
+fn read_only_open_after_a_crash_equals_recovery() {
     let seed = seed("crashes and read-only", 1);
     let is_long = from_env("SIEVE_LONG", 0) == 1;
     let results = on_two_threads(WORKLOADS, |workload| {

@@ -23,7 +23,7 @@ fn observe(opened: Result<Db>) -> String {
 }
 
 #[test]
-fn damage_is_told_as_by_any_other_opening() {
+fn damage_is_reported_as_by_a_writable_open() {
     let image = killed();
     let mut random = sievedb_tests::rng::Rng::new(seed("damage and read-only", 5));
     let (mut damaged, mut readable) = (0, 0);
@@ -58,7 +58,7 @@ fn damage_is_told_as_by_any_other_opening() {
 
 /// The whole of a file that is missing.
 #[test]
-fn a_missing_file_is_told_as_by_any_other_opening() {
+fn missing_file_is_reported_as_by_a_writable_open() {
     let image = killed();
     for path in image.contents().keys() {
         let disk = Arc::new(image.copy());

@@ -55,7 +55,7 @@ fn readers_share_a_store_and_writers_do_not() {
 /// A copy of a store may be without its lock file, and be where none can be made. A lock file that
 /// may not be read leaves open whether somebody writes.
 #[test]
-fn a_lock_file_may_be_missing_and_must_be_readable() {
+fn lock_file_may_be_missing_but_must_be_readable() {
     let disk = Arc::new(killed());
     let fs = failing(&disk, EACCES, &[Call::LockShared]);
     let unreadable = |outcome: Option<Error>| matches!(outcome, Some(Error::Io { op: "lock", path, .. }) if path.ends_with("LOCK"));

@@ -53,7 +53,7 @@ fn writes_are_refused() {
 
 /// Nothing is made where there is no store, whatever the other options say.
 #[test]
-fn a_missing_store_is_an_error() {
+fn missing_store_is_an_error() {
     let cases: [(&str, Option<&[&str]>); 4] = [
         ("a missing folder", None),
         ("an empty folder", Some(&[])),
@@ -81,7 +81,7 @@ fn a_missing_store_is_an_error() {
 
 /// The first open of a store makes the default keyspace last: without it the store is empty.
 #[test]
-fn a_store_whose_creation_ended_before_its_keyspace_is_empty() {
+fn store_created_without_a_keyspace_is_empty() {
     let disk = Arc::new(MemoryFs::new());
     drop(small_options(disk.clone()).open(FOLDER).unwrap());
     let mut found = 0;

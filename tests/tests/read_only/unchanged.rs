@@ -38,7 +38,7 @@ fn use_it(db: &Db) {
 /// folder without the right to write, or a file system that is mounted read-only, is as good as
 /// any.
 #[test]
-fn no_call_changes_anything() {
+fn read_only_calls_change_no_file() {
     let closed = {
         let disk = Arc::new(killed());
         let options = small_options(disk.clone());
@@ -82,7 +82,7 @@ fn no_call_changes_anything() {
 
 /// After a crash a full disk lets nobody open the store but for reading; with room it is as ever.
 #[test]
-fn a_full_disk_keeps_nobody_from_reading() {
+fn read_only_open_needs_no_disk_space() {
     let disk = Arc::new(killed());
     let fs = failing(&disk, ENOSPC, &Call::GROWING);
     let refused = small_options(fs.clone()).open(FOLDER).unwrap_err();
@@ -94,7 +94,7 @@ fn a_full_disk_keeps_nobody_from_reading() {
 
 /// What scans step over asks for a flush: nobody does it.
 #[test]
-fn tombstones_that_scans_step_over_stay() {
+fn read_only_scans_trigger_no_compaction() {
     const REMOVED: u32 = 3_000;
     let disk = Arc::new(MemoryFs::new());
     let options = |fs: Arc<dyn Fs>| {

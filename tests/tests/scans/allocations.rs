@@ -12,7 +12,7 @@ use crate::corruption::allocation::{count_in, reset_largest};
 const KEYS: u64 = 4_000;
 
 #[test]
-fn lent_entries_of_cached_blocks_allocate_nothing() {
+fn borrowed_entries_of_cached_blocks_do_not_allocate() {
     reset_largest();
     let options = options(Arc::new(MemoryFs::new()) as Arc<dyn Fs>);
     let db = options.block_cache_bytes(64 << 20).open(FOLDER).unwrap();

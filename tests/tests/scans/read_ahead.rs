@@ -53,7 +53,7 @@ fn walk(mut range: Range, back: bool) {
 }
 
 #[test]
-fn long_scans_read_many_blocks_at_once() {
+fn long_scans_read_ahead() {
     let db = filled();
     for back in [false, true] {
         let single = reads(&db, || walk(db.iter().read_ahead_bytes_max(0), back));
@@ -69,7 +69,7 @@ fn long_scans_read_many_blocks_at_once() {
 }
 
 #[test]
-fn short_scans_read_a_block() {
+fn short_scans_read_one_block() {
     let db = filled();
     let one = reads(&db, || drop(db.range(key(KEYS / 2)..).next().unwrap().unwrap()));
     assert_eq!(one.calls, 1);
@@ -87,7 +87,7 @@ fn short_scans_read_a_block() {
 /// Fifty entries, as after most seeks of services: two or three blocks, of which the first read
 /// fetches as many as the scans before had in common.
 #[test]
-fn like_scans_read_their_blocks_at_once() {
+fn repeated_scans_read_ahead_at_once() {
     let db = filled();
     let starts = || (0..KEYS - 50).step_by(197);
     let scans = starts().count() as u64;
@@ -119,7 +119,7 @@ fn like_scans_read_their_blocks_at_once() {
 }
 
 #[test]
-fn compactions_read_many_blocks_at_once() {
+fn compactions_read_ahead() {
     let db = filled();
     let single = reads(&db, || walk(db.iter().read_ahead_bytes_max(0), false));
     for number in (0..KEYS).step_by(2) {

@@ -53,7 +53,7 @@ fn scan(db: &Db, live: u64) -> [std::time::Duration; 2] {
 }
 
 #[test]
-fn compactions_remove_what_scans_step_over_in_level_0() {
+fn scanned_tombstones_of_level_0_are_compacted() {
     let count = tombstones();
     let db = buried(count);
     db.flush().unwrap();
@@ -70,7 +70,7 @@ fn compactions_remove_what_scans_step_over_in_level_0() {
 }
 
 #[test]
-fn memtables_are_flushed_for_what_scans_step_over() {
+fn scanned_tombstones_of_memtables_are_flushed() {
     let count = tombstones();
     let db = buried(count);
     let [up, down] = scan(&db, count);
@@ -84,7 +84,7 @@ fn memtables_are_flushed_for_what_scans_step_over() {
 }
 
 #[test]
-fn a_few_tombstones_move_nothing() {
+fn few_scanned_tombstones_trigger_nothing() {
     let db = buried(100);
     write(&db, 1000..20_000, |batch, number| batch.insert(&db, key(number), b"v"));
     db.flush().unwrap();

@@ -106,7 +106,7 @@ fn inverse(factor: u64) -> u64 {
 }
 
 #[test]
-fn the_state_is_that_of_writing_one_after_the_other() {
+fn state_equals_sequential_writes() {
     for thread in [0, 5] {
         let mut model = vec![None; KEYS as usize];
         for number in 1..5 * u64::from(KEYS) {

@@ -47,11 +47,11 @@ fn small_keyspace() -> KeyspaceOptions {
 }
 
 #[test]
-fn eight_threads_see_no_wrong_answer() {
+fn eight_threads_see_no_wrong_result() {
     run::run(run_time(), |_| {});
 }
 
 #[test]
-fn neither_do_they_beside_chores() {
+fn eight_threads_beside_maintenance_see_no_wrong_result() {
     run::run(run_time() / 3, chores::start);
 }

@@ -146,7 +146,7 @@ fn long_parts(name: &str, text: &str) -> Vec<String> {
 }
 
 #[test]
-fn the_summary_lists_every_page_once() {
+fn summary_lists_every_page_once() {
     let summary = fs::read_to_string(root().join("docs/SUMMARY.md")).unwrap();
     let mut listed = links(&summary);
     listed.sort();
@@ -156,7 +156,7 @@ fn the_summary_lists_every_page_once() {
 }
 
 #[test]
-fn links_of_documents_resolve() {
+fn document_links_resolve() {
     let mut documents: Vec<PathBuf> =
         names().iter().map(|name| root().join("docs").join(name)).collect();
     let of_root = ["CHANGELOG.md", "CONTRIBUTING.md", "README.md", "SECURITY.md"];
@@ -175,7 +175,7 @@ fn links_of_documents_resolve() {
 }
 
 #[test]
-fn sources_that_contributors_are_sent_to_exist() {
+fn source_paths_in_documents_exist() {
     let text = fs::read_to_string(root().join("CONTRIBUTING.md")).unwrap();
     let paths = paths(&text);
     assert!(paths.len() > 10, "only {paths:?}");
@@ -184,7 +184,7 @@ fn sources_that_contributors_are_sent_to_exist() {
 }
 
 #[test]
-fn a_broken_link_is_found() {
+fn broken_link_is_reported() {
     let directory = root().join("docs");
     let cases: [(&str, &str, &[&str]); 8] = [
         ("a page", "[a](tuning.md)", &[]),
@@ -203,7 +203,7 @@ fn a_broken_link_is_found() {
 }
 
 #[test]
-fn documents_stay_short() {
+fn document_sections_stay_short() {
     let pages = pages();
     let words: usize = pages.iter().map(|(_, text)| words_of(text)).sum();
     println!("{words} words in {} pages", pages.len());
@@ -221,7 +221,7 @@ fn documents_stay_short() {
 }
 
 #[test]
-fn a_long_part_is_found() {
+fn long_section_is_reported() {
     let long = "word ".repeat(CELL_WORDS_MAX + 1);
     let line = "w".repeat(COLUMNS_MAX + 1);
     let cases = [

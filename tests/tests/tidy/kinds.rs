@@ -68,7 +68,7 @@ fn only_resolve_compares_kinds_of_entries() {
 }
 
 #[test]
-fn a_compared_kind_is_found() {
+fn compared_kind_is_reported() {
     let cases: [(&str, &str, &[usize]); 9] = [
         ("compared", "\nif kind == Kind::Put {}", &[2]),
         ("by path", "sievedb_format::Kind::Tombstone => {}", &[1]),

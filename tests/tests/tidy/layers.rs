@@ -183,7 +183,7 @@ fn modules_of_the_engine_import_downwards() {
 }
 
 #[test]
-fn an_upward_import_is_found() {
+fn upward_import_is_reported() {
     let reexports = reexports("pub use db::{Db, CloseError};\npub use error::Error;");
     let cases: [(&str, &str, &[&str]); 9] = [
         ("one module", "use crate::store::Store;", &["store"]),

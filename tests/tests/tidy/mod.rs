@@ -111,13 +111,13 @@ fn faults(path: &Path, text: &str) -> Vec<String> {
 }
 
 #[test]
-fn sources_keep_the_rules() {
+fn sources_follow_the_rules() {
     let faults: Vec<_> = sources().iter().flat_map(|(path, text)| faults(path, text)).collect();
     assert!(faults.is_empty(), "{} faults:\n{}", faults.len(), faults.join("\n"));
 }
 
 #[test]
-fn a_broken_rule_is_found() {
+fn broken_rule_is_reported() {
     let good = "//! A module.\n\n// SAFETY: so.\nlet a = unsafe { b() };\nlet c = \"todo!\";\n";
     let long = "//! A module.\n".repeat(LINES_MAX + 1);
     let cases = [
@@ -135,7 +135,7 @@ fn a_broken_rule_is_found() {
 }
 
 #[test]
-fn each_dependency_says_what_it_saves() {
+fn each_dependency_states_its_purpose() {
     let manifest = fs::read_to_string(root().join("Cargo.toml")).unwrap();
     let section = manifest.split("[workspace.dependencies]").nth(1).unwrap();
     let section = section.split("\n[").next().unwrap();
@@ -170,7 +170,7 @@ fn imports_run_one_way() {
 }
 
 #[test]
-fn the_engine_is_pure_rust_and_small() {
+fn engine_is_pure_rust_and_small() {
     let cargo = option_env!("CARGO").unwrap_or("cargo");
     let arguments = ["tree", "-p", "sievedb", "-e", "normal,build", "--prefix", "none"];
     let output = Command::new(cargo)

@@ -252,7 +252,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn medians_have_ratios_to_sievedb() {
+    fn medians_are_relative_to_sievedb() {
         let case = Case::cached(Workload::Miss);
         let others = || Contestant::ALL.iter().copied().filter(|&one| one != Contestant::Sievedb);
         let mut measurements = Vec::new();
@@ -271,7 +271,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn real_time_counts_where_a_thread_waits() {
+    fn waiting_cases_use_wall_clock_time() {
         let figures = Figures { ns: 8.0, cpu_ns: 2.0, ..all(0.0) };
         for (workload, want) in [(Workload::Hit, 2.0), (Workload::SyncWrite, 8.0)] {
             let case = Case::cached(workload);
@@ -281,7 +281,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn small_ratios_keep_their_digits() {
+    fn small_ratios_keep_two_digits() {
         let cases = [(12.345, "12.35"), (0.1, "0.10"), (0.0123, "0.012"), (0.00214, "0.0021")];
         for (ratio, want) in cases {
             assert_eq!(ratio_text(ratio), want);

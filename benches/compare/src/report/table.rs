@@ -104,7 +104,7 @@ mod tests {
     };
 
     #[test]
-    fn all_lines_of_a_table_have_the_same_cells() {
+    fn table_rows_have_equal_cells() {
         for case in Case::all(&Workload::ALL, &Fit::ALL, 4) {
             let medians = medians(&[measurement(Contestant::Sievedb, case, 0, all(1.0))]);
             let text = table(&medians);

@@ -75,7 +75,7 @@ mod tests {
     use crate::keys::Keys;
 
     #[test]
-    fn a_digest_tells_entries_apart() {
+    fn digest_distinguishes_entries() {
         let keys = Keys::new(1);
         let entries = |from: u64, to: u64| (from..to).map(|index| keys.entry(index));
         let all = Digest::of(entries(0, 100));

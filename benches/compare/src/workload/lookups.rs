@@ -117,7 +117,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_wrong_answer_is_an_error() {
+    fn wrong_answer_is_an_error() {
         let (one, two) = ([1; _], [2; _]);
         let cases = [
             ("right", Some(&one), Some(&one), None),

@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn single_operations_are_in_the_latencies_and_not_in_the_mean() {
+    fn single_operations_count_for_latency_only() {
         let mut meter = Meter::new();
         meter.start().unwrap();
         meter.together(10, || wait(10)).unwrap();
@@ -190,7 +190,7 @@ mod tests {
 
     #[test]
     #[expect(clippy::disallowed_methods, reason = "a test makes files")]
-    fn what_is_done_apart_is_not_counted() {
+    fn untimed_work_is_not_counted() {
         let file = tempfile::NamedTempFile::new().unwrap();
         let write = || Ok(std::fs::write(file.path(), [1; 100_000])?);
         let mut meter = Meter::new();
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn threads_are_added_up() {
+    fn figures_of_threads_are_added() {
         let mut whole = Meter::new();
         let mut parts = [Meter::new(), Meter::new()];
         for meter in &mut parts {

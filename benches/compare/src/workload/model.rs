@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn changes_and_removals_show() {
+    fn model_reflects_changes_and_removals() {
         let mut model = model(Workload::YcsbA);
         let loaded = model.value(7);
         let (key, changed) = model.change(7);
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_come_in_order_from_one_on() {
+    fn scan_returns_keys_in_order_from_a_start() {
         let model = model(Workload::ShortScan);
         let key = model.key(42);
         let from: Vec<&Key> = model.keys_from(&key).collect();

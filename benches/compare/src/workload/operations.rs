@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn each_operation_is_done_once_and_checked() {
+    fn each_operation_runs_once_and_is_checked() {
         let cases = [
             ("as many as asked for", 1000, 95, 3600.0, 100),
             ("as many as there are", 95, 1000, 3600.0, 95),

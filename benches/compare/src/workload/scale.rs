@@ -201,7 +201,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn throughputs_are_added_up() {
+    fn throughputs_of_threads_are_added() {
         let turn = |ns| Turn { ns, cpu_ns: 2.0 * ns };
         // 2 and 6 ns: 0.5 and 1 / 6 lookups per ns, two thirds together, a third each.
         let together = Turn::together(&[turn(2.0), turn(6.0)]);

@@ -237,7 +237,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn operations_are_chosen_as_published() {
+    fn operations_follow_the_published_mix() {
         let cases = [
             ("A", Mix::A, [50, 50, 0, 0, 0]),
             ("B", Mix::B, [95, 5, 0, 0, 0]),

@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn ranks_are_drawn_as_often_as_they_should() {
+    fn ranks_follow_the_zipf_distribution() {
         let zipf = Zipf::new(1000);
         let counts = counts(1000, |random| zipf.next(random));
         // The formula is exact for the first two, and close for sums of others.
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn a_grown_zipf_is_a_larger_one() {
+    fn grown_zipf_equals_a_new_larger_one() {
         let mut grown = Zipf::new(10);
         (0..90).for_each(|_| grown.grow());
         let large = Zipf::new(100);
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn scrambled_keys_are_spread_and_few_are_popular() {
+    fn scrambled_keys_are_spread_and_skewed() {
         let zipf = ScrambledZipf::new(1000);
         let mut counts = counts(1000, |random| zipf.next(random));
         // The most popular rank, 1 of 26.5, is not the first key.
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn fnv_is_the_published_one() {
+    fn fnv_matches_published_values() {
         // Of eight zero bytes: the offset basis times the prime to the eighth, modulo 2^64.
         let want =
             (0..8).fold(0xcbf2_9ce4_8422_2325_u64, |hash, _| hash.wrapping_mul(1_099_511_628_211));

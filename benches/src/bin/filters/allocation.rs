@@ -64,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_kept_is_counted() {
+    fn live_allocations_are_counted() {
         let (kept, bytes) = bytes_of(|| {
             drop(std::hint::black_box(vec![1_u8; 9 << 20]));
             let mut grown = vec![1_u8; 1 << 20];

@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn a_denied_number_is_an_error() {
+    fn rejected_number_is_an_error() {
         let sample = Sample::new(1, 1000, 1000);
         assert!(sample.verify(|_| false).is_err());
         assert_eq!(sample.verify(|_| true), Ok(1.0));
@@ -265,7 +265,7 @@ mod tests {
 
     /// At 20,000 keys the rates are within a few per cent of the known ones.
     #[test]
-    fn rates_are_the_known_ones() {
+    fn rates_match_known_values() {
         let sample = Sample::new(1, 20_000, 100_000);
         for ((way, .., run), want) in WAYS.iter().zip([0.01, 0.01, 0.01, 0.0018, 0.01, 0.0082]) {
             let fpr = run(&sample).unwrap().fpr;

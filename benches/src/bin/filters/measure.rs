@@ -261,7 +261,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_stated_rate_is_trusted_if_it_was_measured() {
+    fn expected_rate_is_checked_against_the_measured_rate() {
         let cases = [
             ("none stated", 0.02, None, 0.02),
             ("agrees", 0.0101, Some(0.01), 0.01),
@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn medians_are_in_the_middle() {
+    fn median_is_the_middle_value() {
         for (numbers, want) in [(vec![3.0, 1.0, 2.0], 2.0), (vec![7.0], 7.0), (vec![1.0, 2.0], 2.0)]
         {
             assert_eq!(median(numbers), want);

@@ -150,13 +150,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_different() {
+    fn user_names_are_distinct() {
         let names: HashSet<String> = (0..NAMES).map(|index| name(1, index)).collect();
         assert_eq!(names.len() as u64, NAMES);
     }
 
     #[test]
-    fn filters_keep_most_absent_names_away() {
+    fn filters_reject_most_absent_names() {
         let [all, filtered @ ..] = Traffic::new(1).all().unwrap();
         assert_eq!(all, REQUESTS);
         for reaching in filtered {

@@ -76,7 +76,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_bound_includes_its_value() {
+    fn bound_is_inclusive() {
         assert!(Bound::AtMost(2.0).holds(2.0) && !Bound::AtMost(2.0).holds(2.1));
         assert!(Bound::AtLeast(2.0).holds(2.0) && !Bound::AtLeast(2.0).holds(1.9));
     }

@@ -161,7 +161,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_median_is_taken_by_name() {
+    fn medians_are_per_name() {
         let round = |a, b| vec![Figure::new("a", "", a), Figure::new("b", "", b)];
         let rounds = [round(3.0, 1.0), round(1.0, 5.0), round(2.0, 9.0)];
         assert_eq!(median(&rounds, "a").map(|figure| figure.value), Some(2.0));

@@ -47,7 +47,7 @@ fn show(fs: &MemoryFs) -> String {
 }
 
 #[test]
-fn crash_keeps_what_was_synced_and_may_take_the_rest() {
+fn crash_keeps_synced_and_may_lose_unsynced() {
     use Loss::{Alone, Everything, Nothing};
     const NEW: &str = "create a; append a one";
     const OLD: &str = "create a; append a one; sync a; syncdir; ";
@@ -126,7 +126,7 @@ fn crash_keeps_what_was_synced_and_may_take_the_rest() {
 }
 
 #[test]
-fn crash_at_each_operation_sees_only_the_past() {
+fn crash_at_each_operation_applies_only_earlier_ones() {
     let fs = run("create a; append a one; sync a; syncdir; append a two; rename a b; syncdir");
     let wants = [
         (0, "", ""),
@@ -148,7 +148,7 @@ fn crash_at_each_operation_sees_only_the_past() {
 }
 
 #[test]
-fn calls_that_change_nothing_are_no_operations() {
+fn calls_without_effect_are_not_operations() {
     let fs = run("create a; syncdir; syncdir; sync a; append a one; sync a; sync a; link a b");
     let before = fs.operations();
     fs.rename(Path::new("a"), Path::new("b")).unwrap();
@@ -159,7 +159,7 @@ fn calls_that_change_nothing_are_no_operations() {
 }
 
 #[test]
-fn old_handles_and_locks_belong_to_the_old_disk() {
+fn handles_and_locks_end_with_the_crash() {
     let fs = MemoryFs::new();
     let lock = fs.lock(Path::new("LOCK")).unwrap();
     let file = fs.create(Path::new("a")).unwrap();
@@ -226,7 +226,7 @@ fn torn_appends_keep_a_prefix_or_sectors() {
 }
 
 #[test]
-fn trace_tells_what_was_lost() {
+fn trace_lists_lost_operations() {
     let fs = run("mkdir x; syncdir; create x/t; append x/t one; rename x/t x/a; syncdir x; \
                   append x/t two; unlink x/a");
     let want = "\
@@ -246,12 +246,12 @@ crash after 7 operations, Alone(1)
 
 #[test]
 #[should_panic(expected = "only 1 operations are unsynced after 1")]
-fn loss_of_an_operation_that_is_not_there_is_refused() {
+fn loss_of_a_missing_operation_is_refused() {
     let _ = run("create a").crash(1, &Loss::Alone(1));
 }
 
 #[test]
-fn random_numbers_follow_from_the_seed_and_go_on_after_a_crash() {
+fn random_numbers_depend_on_the_seed_and_continue_after_a_crash() {
     let numbers = |fs: &MemoryFs| [(); 3].map(|()| fs.random_u64().unwrap());
     let fs = MemoryFs::with_seed(7);
     let first = numbers(&fs);

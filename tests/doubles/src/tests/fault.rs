@@ -94,7 +94,7 @@ fn changes(call: Call) -> bool {
 }
 
 #[test]
-fn faults_strike_once_or_for_good() {
+fn faults_are_one_time_or_permanent() {
     let cases = [
         ("once", Times::Once, 2, [true, true, false, true, true]),
         ("for good", Times::ForGood, 2, [true, true, false, false, false]),
@@ -111,7 +111,7 @@ fn faults_strike_once_or_for_good() {
 }
 
 #[test]
-fn faults_choose_calls_and_names() {
+fn faults_match_calls_and_names() {
     let (_, fs) = new();
     let files = ["a.log", "a.sst"].map(|path| fs.create(Path::new(path)).unwrap());
     fs.inject(Fault::new(ENOSPC, Times::ForGood).calls(&Call::GROWING).suffix(".log").after(1));
@@ -133,7 +133,7 @@ fn faults_choose_calls_and_names() {
 }
 
 #[test]
-fn two_faults_strike_one_after_the_other() {
+fn two_faults_occur_in_order() {
     let (_, fs) = new();
     fs.fail_at(0, EIO, Times::Once);
     fs.fail_at(0, ENOSPC, Times::Once);
@@ -142,7 +142,7 @@ fn two_faults_strike_one_after_the_other() {
 }
 
 #[test]
-fn a_failed_append_may_write_a_prefix() {
+fn failed_append_may_write_a_prefix() {
     for (written, want) in [(0, ""), (2, "on"), (9, "one")] {
         let (memory, fs) = new();
         let file = fs.create(Path::new("a")).unwrap();
@@ -154,7 +154,7 @@ fn a_failed_append_may_write_a_prefix() {
 
 /// A call that is carried out and fails leaves what the same call leaves that succeeds.
 #[test]
-fn each_call_can_be_carried_out_and_fail() {
+fn each_call_can_fail_with_effect() {
     for (number, call) in CALLS.into_iter().enumerate() {
         for panics in [false, true] {
             let (memory, fs) = new();
@@ -179,7 +179,7 @@ fn each_call_can_be_carried_out_and_fail() {
 }
 
 #[test]
-fn a_sync_after_one_that_was_carried_out_reaches_the_disk() {
+fn sync_after_a_sync_failed_with_effect_is_durable() {
     let (memory, fs) = new();
     let file = fs.create(Path::new("a")).unwrap();
     fs.sync_dir(Path::new("")).unwrap();
@@ -193,7 +193,7 @@ fn a_sync_after_one_that_was_carried_out_reaches_the_disk() {
 }
 
 #[test]
-fn a_sync_behind_a_failed_one_lies() {
+fn sync_after_a_failed_sync_loses_data() {
     let (memory, fs) = new();
     let file = fs.create(Path::new("a")).unwrap();
     fs.sync_dir(Path::new("")).unwrap();
@@ -211,7 +211,7 @@ fn a_sync_behind_a_failed_one_lies() {
 }
 
 #[test]
-fn a_failed_folder_sync_can_be_made_good() {
+fn failed_directory_sync_can_be_retried() {
     let (memory, fs) = new();
     fs.create(Path::new("a")).unwrap();
     fs.inject(Fault::new(EIO, Times::Once).calls(&[Call::SyncFolder]));

@@ -150,7 +150,7 @@ fn check_plausible(found: &BTreeMap<Arc<str>, Bytes>, account: &Account, what: &
 }
 
 #[test]
-fn random_scripts_crash_as_the_account_says() {
+fn random_crashes_match_the_reference_model() {
     let first = env::var("SIEVE_SEED").ok().map(|seed| seed.parse().unwrap());
     for seed in first.map_or(0..SCRIPTS, |seed| seed..seed + 1) {
         eprintln!("SIEVE_SEED={seed}");

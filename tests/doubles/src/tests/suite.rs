@@ -49,7 +49,7 @@ fn kind<T>(result: io::Result<T>) -> Option<ErrorKind> {
 }
 
 #[test]
-fn a_file_goes_on_where_it_ended() {
+fn reopened_file_appends_at_its_end() {
     each_fs(|name, fs, folder| {
         let path = folder.join("a");
         assert_eq!(kind(fs.open_append(&path)), Some(ErrorKind::NotFound), "{name}");
@@ -106,7 +106,7 @@ fn appended_bytes_are_read_back() {
 }
 
 #[test]
-fn direct_reads_are_those_of_plain_ones_or_refused() {
+fn direct_reads_equal_buffered_reads_or_are_refused() {
     each_fs(|name, fs, folder| {
         let path = folder.join("a");
         write(&**fs, &path, b"onetwothree");
@@ -124,7 +124,7 @@ fn direct_reads_are_those_of_plain_ones_or_refused() {
 }
 
 #[test]
-fn reserved_bytes_are_zeros_until_they_are_appended() {
+fn reserved_bytes_are_zero_until_appended() {
     each_fs(|name, fs, folder| {
         let path = folder.join("a");
         let file = write(&**fs, &path, b"one");
@@ -147,7 +147,7 @@ fn reserved_bytes_are_zeros_until_they_are_appended() {
 }
 
 #[test]
-fn an_empty_file_reads_as_empty() {
+fn empty_file_reads_as_empty() {
     each_fs(|name, fs, folder| {
         let path = folder.join("a");
         fs.create(&path).unwrap();
@@ -158,7 +158,7 @@ fn an_empty_file_reads_as_empty() {
 }
 
 #[test]
-fn names_change_as_posix_says() {
+fn renames_and_removals_follow_posix() {
     each_fs(|name, fs, folder| {
         let [a, b, c] = ["a", "b", "c"].map(|name| folder.join(name));
         write(&**fs, &b, b"old");
@@ -199,7 +199,7 @@ fn list_names_files_in_order() {
 }
 
 #[test]
-fn refused_calls_name_the_reason() {
+fn refused_calls_report_the_reason() {
     each_fs(|name, fs, folder| {
         let at = |path: &str| folder.join(path);
         fs.create_dir(&at("x")).unwrap();
@@ -233,7 +233,7 @@ fn refused_calls_name_the_reason() {
 }
 
 #[test]
-fn lock_excludes_until_it_is_dropped() {
+fn exclusive_lock_excludes_until_dropped() {
     each_fs(|name, fs, folder| {
         let path = folder.join("LOCK");
         let held = fs.lock(&path).unwrap();
@@ -254,7 +254,7 @@ fn lock_excludes_until_it_is_dropped() {
 }
 
 #[test]
-fn a_shared_lock_excludes_only_who_wants_it_alone() {
+fn shared_lock_excludes_exclusive_locks_only() {
     each_fs(|name, fs, folder| {
         let path = folder.join("LOCK");
         assert_eq!(kind(fs.lock_shared(&path)), Some(ErrorKind::NotFound), "{name}: none is made");
@@ -272,7 +272,7 @@ fn a_shared_lock_excludes_only_who_wants_it_alone() {
 }
 
 #[test]
-fn calls_may_come_from_many_threads() {
+fn calls_are_thread_safe() {
     const THREADS: usize = 4;
     const ROUNDS: usize = 25;
     each_fs(|name, fs, folder| {
@@ -295,7 +295,7 @@ fn calls_may_come_from_many_threads() {
 }
 
 #[test]
-fn the_current_folder_has_an_empty_name() {
+fn empty_path_is_the_current_directory() {
     for fs in [&RealFs as &dyn Fs, &MemoryFs::new()] {
         for path in ["", "."] {
             fs.sync_dir(Path::new(path)).unwrap();

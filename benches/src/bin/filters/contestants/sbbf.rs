@@ -50,7 +50,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rates_are_the_published_ones() {
+    fn rates_match_the_published_values() {
         let cases = [(8.0, 0.033_21), (10.0, 0.012_65), (12.0, 0.005_42), (16.0, 0.001_32)];
         for (bits, want) in cases {
             let rate = fpr(bits);

@@ -1,4 +1,4 @@
-//! Where the stores of a benchmark lie.
+//! Directory for the stores of a benchmark.
 
 use std::{
     fs,
@@ -9,38 +9,37 @@ use tempfile::TempDir;
 
 use crate::error::{Error, Result};
 
-/// A folder for the stores of a benchmark.
+/// A directory for the stores of a benchmark.
 #[derive(Debug)]
-pub(crate) struct Folder {
+pub(crate) struct BenchDir {
     path: PathBuf,
-    /// Removes the folder when it is dropped, also after an error.
+    /// Removes a temporary directory on drop, also after an error.
     _temporary: Option<TempDir>,
 }
 
-impl Folder {
-    /// The folder `kept`, which is made if need be; without one, a temporary folder.
+impl BenchDir {
+    /// Creates the directory `kept` if missing, or a temporary directory.
     pub(crate) fn new(kept: Option<&Path>) -> Result<Self> {
         if let Some(path) = kept {
             create(path)?;
             return Ok(Self { path: path.to_owned(), _temporary: None });
         }
-        let folder =
-            tempfile::Builder::new().prefix("sieve-bench-").tempdir().map_err(|source| {
-                Error::Io { op: "create a directory in", path: std::env::temp_dir(), source }
-            })?;
-        Ok(Self { path: folder.path().to_owned(), _temporary: Some(folder) })
+        let dir = tempfile::Builder::new().prefix("sieve-bench-").tempdir().map_err(|source| {
+            Error::Io { op: "create a directory in", path: std::env::temp_dir(), source }
+        })?;
+        Ok(Self { path: dir.path().to_owned(), _temporary: Some(dir) })
     }
 
-    /// The folder.
+    /// Returns the path.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Path of the store `name`, which is to be made.
+    /// Returns the path for the new store `name`.
     ///
     /// # Errors
     ///
-    /// [`Error::Kept`] if something has this name: its content would spoil the measurement.
+    /// [`Error::Kept`] if the path exists.
     pub(crate) fn store(&self, name: &str) -> Result<PathBuf> {
         let path = self.path.join(name);
         if path.exists() { Err(Error::Kept { path }) } else { Ok(path) }
@@ -60,20 +59,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_temporary_folder_is_removed() {
-        let folder = Folder::new(None).unwrap();
-        let store = folder.store("a").unwrap();
+    fn temporary_directory_is_removed() {
+        let dir = BenchDir::new(None).unwrap();
+        let store = dir.store("a").unwrap();
         create(&store).unwrap();
-        assert!(matches!(folder.store("a"), Err(Error::Kept { .. })));
-        drop(folder);
+        assert!(matches!(dir.store("a"), Err(Error::Kept { .. })));
+        drop(dir);
         assert!(!store.exists());
     }
 
     #[test]
-    fn a_named_folder_is_kept() {
+    fn named_directory_is_kept() {
         let parent = tempfile::tempdir().unwrap();
         let path = parent.path().join("a/b");
-        drop(Folder::new(Some(&path)).unwrap());
+        drop(BenchDir::new(Some(&path)).unwrap());
         assert!(path.exists());
     }
 }
