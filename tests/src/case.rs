@@ -1,26 +1,26 @@
-//! One crash of an enumeration, in a form that can be typed.
+//! A crash of an enumeration as text, to repeat it.
 
 use std::{fmt, str::FromStr};
 
 use sievedb_doubles::Loss;
 
-/// A power cut: after which operation, and what it takes.
+/// A power cut: its position and its losses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Cut {
-    /// Number of operations of the disk before it.
+    /// Number of disk operations before the cut.
     pub at: usize,
-    /// Which of those that no sync covers are lost.
+    /// Lost unsynced operations.
     pub loss: Loss,
 }
 
-/// A workload, a power cut in it, and perhaps another one in the recovery from the first.
+/// A workload, a power cut, and optionally a second one during the recovery from the first.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Case {
     /// The name of the workload.
     pub workload: String,
     /// The first power cut.
     pub cut: Cut,
-    /// The second one, counted in the operations since the first.
+    /// The second power cut, in operations since the first.
     pub second: Option<Cut>,
 }
 

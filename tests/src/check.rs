@@ -1,4 +1,4 @@
-//! Checks one state that a crash left.
+//! Check of a state after a crash.
 
 use std::{
     any::Any,
@@ -19,13 +19,13 @@ use crate::{
     settings::FOLDER,
 };
 
-/// How the stores of an enumeration are opened.
+/// Returns the options to open a store of an enumeration.
 pub type Opening = dyn Fn(Arc<MemoryFs>) -> Options + Send + Sync;
 
-/// What is done with a state after it proved legal, before the store is opened again.
+/// Actions after a state proved legal, before the store is reopened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum After {
-    /// Nothing.
+    /// No action.
     Reopen,
     /// A write.
     Write,
@@ -34,7 +34,7 @@ enum After {
 }
 
 impl Cut {
-    /// The crash point as the history sees it. A kill of the process keeps what the operating
+    /// Returns the crash point of the history. Killing the process keeps all that the operating
     /// system has.
     #[must_use]
     pub fn point(&self) -> CrashPoint {
@@ -58,14 +58,14 @@ impl Cut {
     }
 }
 
-/// Opens the store on `disk`, which `cut` left of a disk with `history`, and checks what it holds;
-/// then goes on with it, and opens it again.
+/// Opens the store on `disk`, which `cut` left of a disk with `history`, and checks its contents.
+/// Then continues to use it, and reopens it.
 ///
-/// Returns what happened since the cut, for a second one.
+/// Returns the operations since the cut, for a second one.
 ///
 /// # Errors
 ///
-/// What is wrong, for people. A panic of the store is wrong too.
+/// The violation. A panic of the store is one too.
 pub fn check_state(
     opening: &Opening,
     disk: &Arc<MemoryFs>,
@@ -98,7 +98,7 @@ pub fn check_state(
     })
 }
 
-/// No crash damages a filter: it is durable before the manifest names it, and as long as it does.
+/// No crash damages a filter: it is durable before and while the manifest names it.
 fn check_filters(db: &Db) -> Result<(), String> {
     match db.stats().tables_with_unusable_filters {
         0 => Ok(()),
@@ -114,11 +114,11 @@ fn read(opening: &Opening, disk: &Arc<MemoryFs>, history: &History) -> Result<Mo
     observe(&db, history.keys()).map_err(|error| error.to_string())
 }
 
-/// Runs `check`; a panic becomes an error.
+/// Runs `check`; converts a panic to an error.
 ///
 /// # Errors
 ///
-/// What `check` said, or the message of the panic.
+/// The error of `check` or the message of the panic.
 pub fn guarded<T>(check: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
     catch_unwind(AssertUnwindSafe(check)).unwrap_or_else(|panic| Err(message(&*panic)))
 }
@@ -129,8 +129,8 @@ fn message(panic: &(dyn Any + Send)) -> String {
     format!("panic: {}", text.unwrap_or("without a message"))
 }
 
-/// Checks the disk that a second cut left: recovery is repeated, so the state is that of `history`,
-/// which began when the first recovery did.
+/// Checks the disk after a second cut. Recovery is repeated, so the state must equal that of
+/// `history`, which starts at the first recovery.
 ///
 /// # Errors
 ///

@@ -1,8 +1,8 @@
-//! Every crash of a workload.
+//! All crashes of a workload.
 //!
-//! A workload runs once, on a disk that keeps a journal. Then the disk is cut from power after each
-//! operation of the journal, in several ways, and each state is opened and checked. For a tenth of
-//! the states the disk is cut again while the first recovery, or what came after it, is in flight.
+//! A workload runs once on a disk with a journal. Then the disk crashes after each operation, in
+//! several ways, and each state is opened and checked. A tenth of the states crash again during or
+//! after the first recovery.
 
 use std::{
     fmt,
@@ -26,22 +26,22 @@ use crate::{
     workload::Workload,
 };
 
-/// How much is enumerated.
+/// Extent of an enumeration.
 #[derive(Debug, Clone)]
 pub struct Extent {
-    /// Random losses at each operation; every other one with torn writes.
+    /// Random losses at each operation; every second one tears writes.
     pub random: usize,
-    /// One of so many states is cut a second time.
+    /// One of this many states has second cuts.
     pub second_every: usize,
-    /// Second cuts of such a state.
+    /// Number of second cuts of such a state.
     pub second_cuts: usize,
-    /// Chooses the random losses and second cuts.
+    /// Chooses random losses and second cuts.
     pub seed: u64,
 }
 
 impl Extent {
-    /// What runs every time. `SIEVE_CRASH_RANDOM` and `SIEVE_CRASH_SECOND` ask for more random
-    /// losses and second cuts.
+    /// Returns the default extent. `SIEVE_CRASH_RANDOM` and `SIEVE_CRASH_SECOND` increase the
+    /// random losses and second cuts.
     #[must_use]
     pub fn usual(seed: u64) -> Self {
         Self {
@@ -53,14 +53,14 @@ impl Extent {
     }
 }
 
-/// A state that a crash must not leave.
+/// An illegal state after a crash.
 #[derive(Debug, Clone)]
 pub struct Violation {
-    /// How to see it again.
+    /// The case that reproduces it.
     pub case: Option<Case>,
-    /// What is wrong.
+    /// Description of the violation.
     pub message: String,
-    /// What happened to the disk.
+    /// Operations of the disk.
     pub trace: String,
 }
 
@@ -78,7 +78,7 @@ impl fmt::Display for Violation {
 ///
 /// # Errors
 ///
-/// If the store fails already then.
+/// If the store fails without a crash.
 pub fn record(workload: &Workload, opening: &Opening) -> Result<Recorder, Violation> {
     let recorded = guarded(|| {
         let disk = Arc::new(MemoryFs::new());
@@ -97,11 +97,11 @@ pub fn record(workload: &Workload, opening: &Opening) -> Result<Recorder, Violat
     })
 }
 
-/// Crashes a workload in every way within `extent`. Returns the number of states that were checked.
+/// Crashes a workload in every way within `extent`. Returns the number of checked states.
 ///
 /// # Errors
 ///
-/// The first state that is wrong.
+/// The first violation.
 pub fn enumerate(
     workload: &Workload,
     opening: &Opening,
@@ -118,11 +118,11 @@ pub fn enumerate(
     Ok(states)
 }
 
-/// Runs one case alone.
+/// Runs one case.
 ///
 /// # Errors
 ///
-/// What is wrong with it.
+/// Its violation.
 pub fn run_case(workload: &Workload, opening: &Opening, case: &Case) -> Result<(), Violation> {
     let recorder = record(workload, opening)?;
     let extent = Extent { random: 0, second_every: usize::MAX, second_cuts: 0, seed: 0 };
@@ -145,7 +145,7 @@ impl Run<'_> {
             return vec![Loss::Nothing];
         }
         let mut losses = vec![Loss::Nothing, Loss::Everything];
-        // The only one lost alone is everything.
+        // With a single unsynced operation, this equals losing everything.
         losses.extend((0..unsynced).filter(|_| unsynced > 1).map(Loss::Alone));
         let seed = mix(self.extent.seed ^ mix(at as u64));
         let lots = (0..random as u64)
@@ -154,7 +154,7 @@ impl Run<'_> {
         losses
     }
 
-    /// Checks a cut, which is number `number` of this workload, and its second cuts.
+    /// Checks the cut with this number, and its second cuts.
     fn check(&self, cut: Cut, number: usize) -> Result<usize, Violation> {
         let (disk, history) = self.first(cut)?;
         if !number.is_multiple_of(self.extent.second_every) {
@@ -206,7 +206,7 @@ impl Run<'_> {
     }
 }
 
-/// Does `work` for each item, on two threads. Returns the results in the order of the items.
+/// Runs `work` for each item on two threads. Returns the results in the order of the items.
 pub fn on_two_threads<T: Sync, R: Send>(items: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<R> {
     let next = AtomicUsize::new(0);
     let take = || {

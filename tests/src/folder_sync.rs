@@ -1,4 +1,4 @@
-//! A file system that leaves folder syncs out: a planted bug.
+//! A file system that skips directory syncs: a planted bug.
 
 use std::{io, path::Path, sync::Arc};
 
@@ -7,7 +7,7 @@ use sievedb_doubles::{MemoryFs, Operation};
 
 use crate::layer::{Layer, Layered};
 
-/// Which syncs of a folder are left out: those after a change of the folder that matters to...
+/// Skipped syncs of a directory: those after a change of...
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LeftOut {
     /// any file.
@@ -18,7 +18,7 @@ pub enum LeftOut {
     AfterLog,
     /// the pointer to the manifest.
     AfterCurrent,
-    /// the folder of the store itself.
+    /// the directory of the store itself.
     AfterFolder,
 }
 
@@ -40,7 +40,7 @@ impl LeftOut {
     }
 }
 
-/// A file system that reports syncs of folders and leaves them out.
+/// A file system that reports directory syncs as successful and skips them.
 pub type NoFolderSync = Layered<NoFolderSyncs>;
 
 /// The layer of [`NoFolderSync`].
@@ -51,7 +51,7 @@ pub struct NoFolderSyncs {
 }
 
 impl NoFolderSync {
-    /// Passes every call on to `disk`, without the syncs that are `left_out`.
+    /// Passes every call to `disk` except the syncs of `left_out`.
     #[must_use]
     pub fn new(disk: Arc<MemoryFs>, left_out: LeftOut) -> Self {
         Self(NoFolderSyncs { disk, left_out })

@@ -1,9 +1,9 @@
-//! Random histories with several faults, crashes and failing recoveries.
+//! Random histories with several faults, crashes and failed recoveries.
 //!
-//! A run alternates between an open store and its end. While the store is open, calls of the file
-//! system fail at random. The store is then closed or killed. Power cuts at random operations are
-//! checked on copies of the disk. Then the run continues on the same disk or on what a cut left,
-//! and recovery itself is killed or meets failing calls, up to three times in a row.
+//! A run alternates between an open and a closed store. While the store is open, random calls of
+//! the file system fail. The store is then closed or killed. Power cuts at random operations are
+//! checked on copies of the disk. Then the run continues on the same disk or after a cut. Recovery
+//! itself is killed or fails, up to three times in a row.
 
 mod flip;
 
@@ -26,18 +26,18 @@ const EIO: i32 = 5;
 const EMFILE: i32 = 24;
 const ENOSPC: i32 = 28;
 
-/// The keyspaces that come and go, besides the default one.
+/// Keyspaces that are created and dropped, besides the default one.
 const OTHERS: [&str; 2] = ["other", "users"];
 
-/// The first values of a state that is checked have numbers above those of its run.
+/// Values of a checked state have numbers above those of its run.
 const VALUES_OF_CHECKS: u64 = 1 << 32;
 
-/// Counts of a fuzzer.
+/// Counters of a fuzzer.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Counts {
-    /// States of a disk that were opened and checked.
+    /// Disk states that were opened and checked.
     pub states: usize,
-    /// Calls of the file system that failed.
+    /// Failed calls of the file system.
     pub failures: usize,
     /// Recoveries that were killed or failed.
     pub recoveries: usize,
@@ -54,10 +54,10 @@ impl AddAssign for Counts {
     }
 }
 
-/// How the stores of a fuzzer are opened, given the options that the run draws.
+/// Adds planted bugs to the random options of a run.
 pub type Planting = dyn Fn(Options) -> Options + Send + Sync;
 
-/// Runs one history that `seed` decides. With `flips`, logs are also damaged after clean closes.
+/// Runs the history of `seed`. With `flips`, also damages logs after clean closes.
 ///
 /// # Errors
 ///
@@ -80,17 +80,17 @@ pub fn fuzz(seed: u64, flips: bool, planting: &Planting) -> Result<Counts, Strin
     })
 }
 
-/// A store that is closed or was killed, and what happened to it so far.
+/// A closed or killed store with its history.
 struct Run<'a> {
     lots: Rng,
     disk: Arc<MemoryFs>,
     history: History,
-    /// Since when `history` holds, and what must have survived.
+    /// Crash point of `history`.
     point: CrashPoint,
     counts: Counts,
     flips: bool,
     planting: &'a Planting,
-    /// What happened, for the message of a violation.
+    /// Events, for the message of a violation.
     log: Vec<String>,
 }
 
@@ -194,7 +194,7 @@ impl Run<'_> {
             let loss = self.loss(at);
             self.cut(at, loss, Cut { at, loss }.point())?;
         }
-        // Goes on with this disk, or with what a cut leaves of it.
+        // Continues with this disk or with one after a cut.
         let survives = if closed { Durability::Memory } else { Durability::OsBuffer };
         self.point = CrashPoint { at: usize::MAX, survives };
         if closed && self.flips {
@@ -207,8 +207,8 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Flushes everything, then lets the disk be full for the log: one append fails, and then one
-    /// at the creation of the next segment.
+    /// Flushes everything, then makes the disk full for the log: one append fails, then the
+    /// creation of the next segment.
     fn fill_disk(&mut self, recorder: &mut Recorder, faults: &FaultFs) {
         faults.heal();
         recorder.flush();
@@ -223,7 +223,7 @@ impl Run<'_> {
         }
     }
 
-    /// Kills recoveries, or lets their calls fail, so that the next one finds what they left.
+    /// Kills recoveries or makes their calls fail; the next one finds their partial results.
     fn fail_recoveries(&mut self) -> Result<(), String> {
         for _ in 0..self.lots.below(4) {
             let faults = Arc::new(FaultFs::new(Arc::clone(&self.disk) as Arc<dyn Fs>));
@@ -261,7 +261,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Goes on with what a crash leaves of the disk.
+    /// Replaces the disk by the result of a crash.
     fn lose(&mut self, loss: Loss) {
         let at = self.disk.operations();
         self.log.push(self.disk.trace(at, &loss));
@@ -289,7 +289,7 @@ impl Run<'_> {
         format!("{text}\n{}", self.disk.trace(at, &loss))
     }
 
-    /// Opens what is left, compares it with the history, and opens it again.
+    /// Opens `left`, compares it with the history, and reopens it.
     fn check(&mut self, left: MemoryFs, point: CrashPoint) -> Result<(), String> {
         self.counts.states += 1;
         let left = Arc::new(left);
@@ -348,7 +348,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Flushes several times: tables of flushes that fail must not pile up, unless unlinking fails.
+    /// Flushes several times. Tables of failed flushes must not accumulate, unless unlinking fails.
     fn retry_flush(&mut self, recorder: &mut Recorder, faults: &FaultFs) -> Result<(), String> {
         let tables_max = 2 * (1 + OTHERS.len());
         let unlinks_failed = || {
@@ -386,7 +386,7 @@ impl Run<'_> {
     }
 }
 
-/// Number of table files in `disk` that the open store does not name, and that hold bytes.
+/// Returns the number of non-empty table files that the open store does not use.
 fn orphans(db: &Db, disk: &MemoryFs) -> usize {
     let named: u64 = db.stats().keyspaces.iter().map(|keyspace| keyspace.tables).sum();
     let files = disk.contents();
@@ -397,12 +397,12 @@ fn orphans(db: &Db, disk: &MemoryFs) -> usize {
         .saturating_sub(named as usize)
 }
 
-/// Whether `error` is one that one of `failures` reported, or that follows from one.
+/// Returns whether `error` reports one of `failures` or follows from one.
 fn follows_from(error: &Error, failures: &[Failure]) -> bool {
     match error {
         Error::Io { source, .. } => match source.raw_os_error() {
             Some(errno) => failures.iter().any(|failure| failure.raw_os_error == Some(errno)),
-            // The creation is tried again that was carried out and reported an error.
+            // A creation that failed with effect is retried.
             None => {
                 let created = |it: &Failure| it.call == Call::Create && it.carried_out;
                 source.kind() == ErrorKind::AlreadyExists && failures.iter().any(created)

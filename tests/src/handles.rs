@@ -1,4 +1,4 @@
-//! A file system with a limit of open files.
+//! A file system with a limit on open files.
 
 use std::{
     io,
@@ -16,7 +16,7 @@ use crate::layer::{Layer, Layered};
 
 const EMFILE: i32 = 24;
 
-/// Counts open handles, as the operating system counts descriptors of a process.
+/// Counts open handles like the operating system counts descriptors of a process.
 pub type HandleFs = Layered<Handles>;
 
 /// The layer of [`HandleFs`].
@@ -33,7 +33,7 @@ struct State {
     open_max: AtomicUsize,
 }
 
-/// One open file.
+/// An open file.
 #[derive(Debug)]
 struct Handle(Arc<State>);
 
@@ -44,7 +44,7 @@ impl Drop for Handle {
 }
 
 impl HandleFs {
-    /// Passes every call on to `inner`. There is no limit yet.
+    /// Passes every call to `inner`, without a limit.
     #[must_use]
     pub fn new(inner: Arc<dyn Fs>) -> Self {
         let state = State {
@@ -55,18 +55,18 @@ impl HandleFs {
         Self(Handles { inner, state: Arc::new(state) })
     }
 
-    /// From now on, calls that would open more than `open_max` files fail with `EMFILE`.
+    /// Makes calls that would open more than `open_max` files fail with `EMFILE`.
     pub fn limit(&self, open_max: usize) {
         self.0.state.open_max.store(open_max, SeqCst);
     }
 
-    /// Number of files open now.
+    /// Returns the number of open files.
     #[must_use]
     pub fn open_files(&self) -> usize {
         self.0.state.open.load(SeqCst)
     }
 
-    /// The most files that were open at once so far.
+    /// Returns the largest number of simultaneously open files.
     #[must_use]
     pub fn most_open_files(&self) -> usize {
         self.0.state.most.load(SeqCst)

@@ -1,10 +1,9 @@
-//! The writes so far, and which states a crash may leave.
+//! The writes of a test, and the legal states after a crash.
 //!
-//! A legal state is that of a prefix of the history. It is no shorter than what was acknowledged
-//! with the durability that the crash must not break, and no longer than what had begun.
+//! A legal state is that of a prefix of the history. It includes all writes whose acknowledged
+//! durability the crash must not break, and no write that had not started.
 //!
-//! A write that failed counts as one that may be there or not: each such write doubles the worlds
-//! that are possible from there on.
+//! A failed write may be present or absent: each one doubles the number of possible worlds.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -16,21 +15,20 @@ use sievedb::Durability;
 
 use crate::model::{Change, Model, Name};
 
-/// The keys that were ever written, by keyspace.
+/// All keys ever written, by keyspace.
 pub type Universe = BTreeMap<Name, BTreeSet<Bytes>>;
 
-/// More possible worlds than this are too many to follow.
+/// Maximum number of possible worlds.
 pub const WORLDS_MAX: usize = 64;
 
-/// The writes so far.
+/// The writes of a test.
 #[derive(Debug, Clone)]
 pub struct History {
     base: Model,
-    /// What the store may hold. The first is what it shows while it is open: without the writes
-    /// that failed.
+    /// Possible contents. The first is that of the open store: without failed writes.
     worlds: Vec<Model>,
     writes: Vec<Write>,
-    /// The digests after each number of writes.
+    /// Digests of the states after each number of writes.
     states: Vec<(usize, u128)>,
     acknowledged: Vec<Acknowledged>,
     keys: Universe,
@@ -39,12 +37,12 @@ pub struct History {
 #[derive(Debug, Clone)]
 struct Write {
     changes: Vec<Change>,
-    /// Number of operations of the disk when it began.
+    /// Number of disk operations at the start of the write.
     began: usize,
     failed: bool,
 }
 
-/// The first `writes` writes were acknowledged with `durability` by operation `at` of the disk.
+/// The first `writes` writes were acknowledged with `durability` by disk operation `at`.
 #[derive(Debug, Clone)]
 struct Acknowledged {
     at: usize,
@@ -52,17 +50,17 @@ struct Acknowledged {
     durability: Durability,
 }
 
-/// A crash, as far as a history is concerned.
+/// A crash, for a history.
 #[derive(Debug, Clone, Copy)]
 pub struct CrashPoint {
-    /// Number of operations that the disk had seen.
+    /// Number of disk operations before the crash.
     pub at: usize,
-    /// What was promised to survive it.
+    /// Weakest durability that survives the crash.
     pub survives: Durability,
 }
 
 impl History {
-    /// Begins with a store that holds `base`, durably.
+    /// Starts with a store that durably holds `base`.
     #[must_use]
     pub fn new(base: Model) -> Self {
         let mut keys = Universe::new();
@@ -79,50 +77,50 @@ impl History {
         }
     }
 
-    /// Begins anew with a store that holds `base`, durably, and knows the same keys.
+    /// Restarts with a store that durably holds `base`. Keeps the known keys.
     pub fn restart(&mut self, base: Model) {
         let old = std::mem::replace(self, Self::new(base));
         self.know_keys_of(&old);
     }
 
-    /// Adds the keys that `other` knows.
+    /// Adds the known keys of `other`.
     pub fn know_keys_of(&mut self, other: &Self) {
         for (name, more) in &other.keys {
             self.keys.entry(name.clone()).or_default().extend(more.iter().cloned());
         }
     }
 
-    /// What the open store shows.
+    /// Returns the contents of the open store.
     #[must_use]
     pub fn model(&self) -> &Model {
         &self.worlds[0]
     }
 
-    /// The keys that were ever written.
+    /// Returns all keys ever written.
     #[must_use]
     pub fn keys(&self) -> &Universe {
         &self.keys
     }
 
-    /// Number of writes.
+    /// Returns the number of writes.
     #[must_use]
     pub fn len(&self) -> usize {
         self.writes.len()
     }
 
-    /// Whether nothing was written.
+    /// Returns whether no write was made.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.writes.is_empty()
     }
 
-    /// Number of states that are possible now.
+    /// Returns the number of possible states.
     #[must_use]
     pub fn worlds(&self) -> usize {
         self.worlds.len()
     }
 
-    /// Adds a write that `began` after this many operations of the disk, and is visible.
+    /// Adds a visible write that started after `began` disk operations.
     pub fn add(&mut self, changes: Vec<Change>, began: usize) {
         self.know(&changes);
         for world in &mut self.worlds {
@@ -132,7 +130,7 @@ impl History {
         self.note_states();
     }
 
-    /// Adds a write that failed: it is not visible, and may be there when the store is reopened.
+    /// Adds a failed write: it is not visible, and may be present after the store is reopened.
     pub fn add_failed(&mut self, changes: Vec<Change>, began: usize) {
         self.know(&changes);
         for at in 0..self.worlds.len() {
@@ -160,20 +158,20 @@ impl History {
         self.states.extend(self.worlds.iter().map(|world| (writes, world.digest())));
     }
 
-    /// All writes so far were acknowledged with `durability`, by operation `at` of the disk.
+    /// Marks all writes as acknowledged with `durability` by disk operation `at`.
     pub fn acknowledge(&mut self, durability: Durability, at: usize) {
         let writes = self.writes.len();
         self.acknowledged.push(Acknowledged { at, writes, durability });
     }
 
-    /// Number of writes that `crash` must not take.
+    /// Returns the number of writes that must survive `crash`.
     #[must_use]
     pub fn required(&self, crash: CrashPoint) -> usize {
         let counts = |it: &&Acknowledged| it.at <= crash.at && it.durability >= crash.survives;
         self.acknowledged.iter().filter(counts).map(|it| it.writes).max().unwrap_or(0)
     }
 
-    /// Number of writes that had begun before `crash`.
+    /// Returns the number of writes started before `crash`.
     #[must_use]
     pub fn begun(&self, crash: CrashPoint) -> usize {
         self.writes.partition_point(|write| write.began < crash.at)
@@ -183,7 +181,7 @@ impl History {
     ///
     /// # Errors
     ///
-    /// Why it may not, for people.
+    /// Why it may not.
     pub fn check(&self, found: &Model, crash: CrashPoint) -> Result<(), String> {
         let (required, begun) = (self.required(crash), self.begun(crash));
         let digest = found.digest();
@@ -221,7 +219,7 @@ impl History {
         Err(text)
     }
 
-    /// The state after the first `writes` writes, without those that failed.
+    /// Returns the state after the first `writes` writes, without failed ones.
     fn after(&self, writes: usize) -> Model {
         let mut model = self.base.clone();
         let done = self.writes[..writes.min(self.writes.len())].iter().filter(|it| !it.failed);

@@ -7,7 +7,7 @@ use sievedb_doubles::MemoryFs;
 
 use crate::layer::{Layer, Layered};
 
-/// A disk in memory that calls a function before each [`create`](Fs::create). The function may use
+/// An in-memory disk that calls a function before each [`create`](Fs::create). The function may use
 /// the store: the engine holds no lock while it creates a table.
 pub type HookFs<F> = Layered<Hook<F>>;
 

@@ -1,7 +1,7 @@
-//! Every kill of a workload, and power cuts after the restart.
+//! All kills of a workload, with power cuts after the restart.
 //!
-//! A process that is killed leaves on the disk what it wrote, synced or not, and the next one reads
-//! it. If that one takes what it reads for durable, a power cut proves it wrong.
+//! A killed process leaves synced and unsynced writes on the disk. If the next process takes them
+//! for durable, a power cut reveals it.
 
 use std::sync::Arc;
 
@@ -19,18 +19,18 @@ use crate::{
     workload::Workload,
 };
 
-/// What every call of the file system answers after the kill (`EIO`).
+/// Error of every call after the kill (`EIO`).
 const DEAD: i32 = 5;
 
 /// Power cuts after each restart.
 const CUTS: usize = 8;
 
-/// Kills the process at each `every`-th call of the file system that `workload` makes. Returns the
-/// number of states that were checked.
+/// Kills the process at each `every`-th call of the file system in `workload`. Returns the number
+/// of checked states.
 ///
 /// # Errors
 ///
-/// What is wrong, for people.
+/// The violation.
 pub fn kill_everywhere(workload: &Workload, every: usize, seed: u64) -> Result<usize, String> {
     let mut states = 0;
     for call in (0..).step_by(every) {
@@ -50,7 +50,7 @@ struct Kill<'a> {
 }
 
 impl Kill<'_> {
-    /// The number of states that were checked; 0 if the workload ends before the kill.
+    /// Returns the number of checked states; 0 if the workload ends before the kill.
     fn run(&self) -> Result<usize, String> {
         let Self { workload, call, seed } = self;
         let disk = Arc::new(MemoryFs::with_seed(*seed));
@@ -66,7 +66,7 @@ impl Kill<'_> {
     fn story(&self, disk: &Arc<MemoryFs>) -> Result<usize, String> {
         let mut lots = Rng::new(mix(self.seed ^ mix(self.call as u64)));
         let faults = Arc::new(FaultFs::new(Arc::clone(disk) as Arc<dyn Fs>));
-        // The call in flight may have written all, some or nothing.
+        // The call in flight may write all, some or no bytes.
         let written = *lots.pick(&[0, 5, 700, usize::MAX]);
         let fault = Fault::new(DEAD, Times::ForGood).after(self.call).written_bytes(written);
         faults.inject(fault);

@@ -1,4 +1,4 @@
-//! A file system on top of another one: every call that a layer does not change is passed on.
+//! A file system on top of another one. Calls that a layer does not change are passed through.
 
 use std::{
     fmt::Debug,
@@ -9,7 +9,7 @@ use std::{
 
 use sievedb::fs::{AppendFile, DirHandle, FileLock, Fs, ReadFile};
 
-/// What a layer changes. The defaults call the file system below.
+/// Calls that a layer changes. The defaults call the file system below.
 pub trait Layer: Debug + Send + Sync {
     /// Returns the file system below.
     fn inner(&self) -> &dyn Fs;
@@ -49,8 +49,7 @@ pub trait Layer: Debug + Send + Sync {
         self.inner().read_system_file(path)
     }
 
-    /// As [`Fs::open_dir`]: without a handle, so that [`sync_dir`](Self::sync_dir) is
-    /// called.
+    /// As [`Fs::open_dir`]: returns no handle, so that [`sync_dir`](Self::sync_dir) is called.
     fn open_dir(&self, _: &Path) -> io::Result<Option<Box<dyn DirHandle>>> {
         Ok(None)
     }

@@ -1,25 +1,25 @@
-//! What the integration tests share: a model of a store, a recorder of histories, and the checks of
-//! what a crash may leave.
+//! Shared parts of the integration tests: a model of a store, a recorder of histories, and checks
+//! of states after a crash.
 //!
-//! | module          | for                                                                      |
-//! |-----------------|--------------------------------------------------------------------------|
-//! | [`model`]       | what a store should hold                                                 |
-//! | [`history`]     | the writes so far, and which states a crash may leave                    |
-//! | [`observe`]     | what a store does hold, read in every way                                |
-//! | [`recorder`]    | writes to a store and to a history at once                               |
-//! | [`workload`]    | scripted histories                                                       |
-//! | [`enumerate`]   | every crash of a workload                                                |
-//! | [`kill`]        | every kill of a workload, and power cuts after the restart               |
-//! | [`check`]       | one state that a crash left                                              |
-//! | [`fuzz`]        | random histories with several faults, crashes and failing recoveries      |
-//! | [`no_sync`]     | a file system that skips all syncs                                        |
-//! | [`case`]        | one crash, as text                                                       |
-//! | [`folder_sync`] | a file system that leaves folder syncs out                               |
-//! | [`hook_fs`]     | a file system that calls a function before it creates a file             |
-//! | [`handles`]     | a file system with a limit of open files                                 |
-//! | [`layer`]       | what these file systems have in common: calls that are passed on         |
-//! | [`rng`]         | random numbers from a seed                                               |
-//! | [`settings`]    | options that make a small store do what a large one does; environment    |
+//! | module          | contents                                                              |
+//! |-----------------|-----------------------------------------------------------------------|
+//! | [`model`]       | expected contents of a store                                          |
+//! | [`history`]     | the writes of a test, and the legal states after a crash              |
+//! | [`observe`]     | actual contents of a store, read in every way                         |
+//! | [`recorder`]    | writes to a store and to a history                                    |
+//! | [`workload`]    | scripted histories                                                    |
+//! | [`enumerate`]   | all crashes of a workload                                             |
+//! | [`kill`]        | all kills of a workload, with power cuts after the restart            |
+//! | [`check`]       | check of a state after a crash                                        |
+//! | [`fuzz`]        | random histories with several faults, crashes and failed recoveries   |
+//! | [`no_sync`]     | a file system that skips all syncs                                    |
+//! | [`case`]        | a crash as text                                                       |
+//! | [`folder_sync`] | a file system that skips directory syncs                              |
+//! | [`hook_fs`]     | a file system that calls a function before it creates a file          |
+//! | [`handles`]     | a file system with a limit on open files                              |
+//! | [`layer`]       | base of these file systems: passes calls through                      |
+//! | [`rng`]         | random numbers from a seed                                            |
+//! | [`settings`]    | options for small stores with many files; environment variables       |
 
 pub mod case;
 pub mod check;

@@ -1,4 +1,4 @@
-//! What a store should hold.
+//! Expected contents of a store.
 
 use std::{
     collections::BTreeMap,
@@ -18,22 +18,22 @@ pub type Entries = BTreeMap<Bytes, Bytes>;
 /// The keyspace that every store has.
 pub const DEFAULT: &str = "default";
 
-/// One of the changes that a write makes.
+/// A change of a write.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the fields are those of the methods of `Db`")]
 pub enum Change {
     /// Stores a value.
     Put { keyspace: Name, key: Bytes, value: Bytes },
-    /// Removes a key, which need not be there.
+    /// Removes a key, which may be absent.
     Remove { keyspace: Name, key: Bytes },
-    /// Creates a keyspace that is not there.
+    /// Creates a missing keyspace.
     Create { keyspace: Name },
-    /// Removes a keyspace that is there, with all its entries.
+    /// Drops an existing keyspace with all its entries.
     Drop { keyspace: Name },
 }
 
 impl Change {
-    /// The keyspace that changes.
+    /// Returns the changed keyspace.
     #[must_use]
     pub fn keyspace(&self) -> &Name {
         match self {
@@ -58,7 +58,7 @@ impl fmt::Display for Change {
     }
 }
 
-/// The beginning of `bytes`, with the length if there is more.
+/// Returns the start of `bytes`, with the length if it is longer.
 #[must_use]
 pub fn shown(bytes: &[u8]) -> String {
     let start = &bytes[..bytes.len().min(16)];
@@ -90,34 +90,34 @@ impl PartialEq for Model {
 }
 
 impl Model {
-    /// No keyspace at all.
+    /// A model without any keyspace.
     #[must_use]
     pub fn nothing() -> Self {
         Self { keyspaces: BTreeMap::new(), digest: 0 }
     }
 
-    /// The keyspaces by name.
+    /// Returns the keyspaces by name.
     #[must_use]
     pub fn keyspaces(&self) -> &BTreeMap<Name, Entries> {
         &self.keyspaces
     }
 
-    /// The entries of a keyspace, if there is one of this name.
+    /// Returns the entries of a keyspace, if it exists.
     #[must_use]
     pub fn entries(&self, keyspace: &str) -> Option<&Entries> {
         self.keyspaces.get(keyspace)
     }
 
-    /// A number that two models share only if they are equal, but for a chance of 2^-64.
+    /// Returns a digest: different models share one with probability 2^-64.
     #[must_use]
     pub fn digest(&self) -> u128 {
         self.digest
     }
 
-    /// Makes a change. Costs as much as the change, whatever the model holds, so that the digest of
-    /// each prefix of a history is cheap.
+    /// Applies a change in time independent of the model's size, so that the digest of each prefix
+    /// of a history is cheap.
     ///
-    /// A change of a keyspace that is not there changes nothing.
+    /// A change of a missing keyspace has no effect.
     pub fn apply(&mut self, change: &Change) {
         let name = change.keyspace();
         match change {
@@ -150,7 +150,8 @@ impl Model {
         }
     }
 
-    /// How `self`, which was read, differs from what was `wanted`: at most `lines_max` lines.
+    /// Describes how `self`, read from a store, differs from `wanted`, in at most `lines_max`
+    /// lines.
     #[must_use]
     pub fn difference(&self, wanted: &Self, lines_max: usize) -> String {
         let mut lines = Vec::new();

@@ -6,7 +6,7 @@ use sievedb::fs::{AppendFile, Fs};
 
 use crate::layer::{Layer, Layered};
 
-/// A file system whose syncs succeed and do nothing.
+/// A file system whose syncs succeed without effect.
 pub type NoSync = Layered<NoSyncs>;
 
 /// The layer of [`NoSync`].
@@ -16,7 +16,7 @@ pub struct NoSyncs {
 }
 
 impl NoSync {
-    /// Passes every call but the syncs on to `inner`.
+    /// Passes every call except syncs to `inner`.
     #[must_use]
     pub fn new(inner: Arc<dyn Fs>) -> Self {
         Self(NoSyncs { inner })

@@ -1,4 +1,4 @@
-//! What a store holds, read in every way.
+//! Contents of a store, read in every way.
 
 use std::{collections::BTreeSet, fmt};
 
@@ -10,12 +10,12 @@ use crate::{
     model::{Change, DEFAULT, Model, Name, shown},
 };
 
-/// Why a store could not be read, or contradicts itself.
+/// A failure to read a store, or inconsistent reads.
 #[derive(Debug)]
 pub enum Unreadable {
     /// A call failed.
     Error(Error),
-    /// Two ways to read give different answers.
+    /// Two ways to read return different results.
     Contradiction(String),
 }
 
@@ -34,7 +34,7 @@ impl fmt::Display for Unreadable {
     }
 }
 
-/// A handle of the keyspace `name`, which exists.
+/// Returns a handle of the existing keyspace `name`.
 ///
 /// # Errors
 ///
@@ -43,11 +43,11 @@ pub fn keyspace(db: &Db, name: &str) -> Result<Keyspace, Error> {
     if name == DEFAULT { Ok(db.default_keyspace().clone()) } else { db.keyspace(name) }
 }
 
-/// Reads all of `db`: forwards, backwards, by prefixes, and the keys of `universe` one by one.
+/// Reads all of `db`: forwards, backwards, by prefixes, and each key of `universe`.
 ///
 /// # Errors
 ///
-/// If a call fails, or two ways to read disagree.
+/// If a call fails, or two ways to read differ.
 pub fn observe(db: &Db, universe: &Universe) -> Result<Model, Unreadable> {
     let mut model = Model::nothing();
     for name in db.keyspaces() {
@@ -96,7 +96,7 @@ fn read_both_ways(name: &str, handle: &Keyspace) -> Result<Vec<(Bytes, Bytes)>, 
     Ok(forwards)
 }
 
-/// Asks for one key in each way, and compares with what a scan said.
+/// Looks up a key in each way, and compares the results with that of a scan.
 fn ask_for(
     name: &str,
     handle: &Keyspace,

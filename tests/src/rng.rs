@@ -1,40 +1,40 @@
-//! Random numbers that a seed repeats.
+//! Reproducible random numbers.
 
-/// A generator of random numbers, good enough for tests and the same on every machine.
+/// A reproducible random number generator.
 ///
 /// Source: Steele, Lea, Flood, "Fast Splittable Pseudorandom Number Generators", OOPSLA 2014.
 #[derive(Debug, Clone)]
 pub struct Rng(u64);
 
 impl Rng {
-    /// A generator whose numbers `seed` decides.
+    /// Creates a generator from `seed`.
     #[must_use]
     pub fn new(seed: u64) -> Self {
         Self(seed)
     }
 
-    /// The next number.
+    /// Returns the next number.
     pub fn number(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         mix(self.0)
     }
 
-    /// A number below `bound`.
+    /// Returns a number below `bound`.
     ///
     /// # Panics
     ///
     /// If `bound` is 0.
     pub fn below(&mut self, bound: usize) -> usize {
-        // The remainder is below `bound`, so it fits; its bias does not matter here.
+        // The remainder is below `bound`, so it fits. Its bias is irrelevant here.
         (self.number() % bound as u64) as usize
     }
 
-    /// `true` in `n` of `of` cases.
+    /// Returns `true` with probability `n` / `of`.
     pub fn chance(&mut self, n: usize, of: usize) -> bool {
         self.below(of) < n
     }
 
-    /// One of `choices`.
+    /// Returns one of `choices`.
     ///
     /// # Panics
     ///
@@ -43,7 +43,7 @@ impl Rng {
         &choices[self.below(choices.len())]
     }
 
-    /// Appends `count` bytes that do not compress.
+    /// Appends `count` incompressible bytes.
     pub fn fill(&mut self, bytes: &mut Vec<u8>, count: usize) {
         let end = bytes.len() + count;
         while bytes.len() < end {
@@ -53,7 +53,7 @@ impl Rng {
     }
 }
 
-/// Scatters `number` over all 64 bits.
+/// Spreads `number` over all 64 bits.
 #[must_use]
 pub fn mix(mut number: u64) -> u64 {
     number = (number ^ (number >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

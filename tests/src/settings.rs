@@ -1,14 +1,14 @@
-//! How the tests open stores, and what the environment tells them.
+//! Store options of the tests, and environment variables.
 
 use std::{env, io::Write as _, str::FromStr, sync::Arc};
 
 use sievedb::{Durability, KeyspaceOptions, Options, PrefixExtractor, clock::ManualClock, fs::Fs};
 
-/// The folder of every store under test.
+/// Directory of every store under test.
 pub const FOLDER: &str = "data/db";
 
-/// Options with which a few hundred writes rotate logs, flush and compact many times, on one thread
-/// and the same way each time.
+/// Returns options with which a few hundred writes rotate logs, flush and compact many times, on
+/// one thread and reproducibly.
 pub fn small_options(fs: Arc<dyn Fs>) -> Options {
     Options::new()
         .fs(fs)
@@ -22,8 +22,8 @@ pub fn small_options(fs: Arc<dyn Fs>) -> Options {
         .keyspace(small_keyspace().prefix_extractor(PrefixExtractor::FixedLength(4)))
 }
 
-/// The same with every filter that tables can have, and a bound of them between nothing and more
-/// than all take, drawn from `seed`.
+/// Returns the same with all kinds of filters, and a filter limit between nothing and more than all
+/// need, chosen by `seed`.
 pub fn bounded_options(fs: Arc<dyn Fs>, seed: u64) -> Options {
     let share = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 59;
     let keyspace = small_keyspace()
@@ -32,7 +32,7 @@ pub fn bounded_options(fs: Arc<dyn Fs>, seed: u64) -> Options {
     small_options(fs).keyspace(keyspace).filter_bytes_max(share * 64)
 }
 
-/// The keyspace half of [`small_options`].
+/// Returns the keyspace options of [`small_options`].
 pub fn small_keyspace() -> KeyspaceOptions {
     KeyspaceOptions::new()
         .memtable_bytes(4 << 10)
@@ -41,11 +41,11 @@ pub fn small_keyspace() -> KeyspaceOptions {
         .block_bytes(1 << 10)
 }
 
-/// The value of the environment variable `name`, or `default`.
+/// Returns the value of the environment variable `name`, or `default`.
 ///
 /// # Panics
 ///
-/// If the variable is set to something else than a `T`.
+/// If the value is not a `T`.
 #[must_use]
 pub fn from_env<T: FromStr>(name: &str, default: T) -> T {
     match env::var(name) {
@@ -54,8 +54,8 @@ pub fn from_env<T: FromStr>(name: &str, default: T) -> T {
     }
 }
 
-/// The seed of a random test: `SIEVE_SEED`, or `default`. Printed, so that a failure can be run
-/// again.
+/// Returns the seed of a random test, `SIEVE_SEED` or `default`, and prints it to reproduce a
+/// failure.
 #[must_use]
 pub fn seed(test: &str, default: u64) -> u64 {
     let seed = from_env("SIEVE_SEED", default);
@@ -63,8 +63,8 @@ pub fn seed(test: &str, default: u64) -> u64 {
     seed
 }
 
-/// Prints a line that is seen also when the test passes.
+/// Prints a line, even if the test passes.
 pub fn report(line: &str) {
-    // The test harness holds back what goes through the print macros.
+    // The test harness captures the output of the print macros.
     let _ = writeln!(std::io::stderr(), "{line}");
 }

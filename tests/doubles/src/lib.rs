@@ -1,7 +1,7 @@
 //! File systems for tests.
 //!
-//! The unit tests of the engine compile the directory `fs` as a module of their own: within the
-//! engine, the traits of this crate's `sievedb` would be other traits.
+//! The engine's unit tests compile the directory `fs` as their own module, because this crate's
+//! `sievedb` has different traits inside the engine.
 
 #![expect(missing_docs, reason = "calls are named like the methods of the fs traits")]
 

@@ -8,15 +8,15 @@ use super::Run;
 use crate::{observe::observe, settings::FOLDER};
 
 impl Run<'_> {
-    /// Flips a byte of a value in the log of a copy. A clean close vouches for the log, so the
-    /// store is refused, or lacks nothing.
+    /// Flips a byte of a value in the log of a copy. A clean close marks the log as synced, so the
+    /// open is refused, or no entry is missing.
     pub(super) fn flip(&mut self) -> Result<(), String> {
         let left = Arc::new(self.disk.copy());
         let mut logs: Vec<_> = left.contents().into_iter().collect();
         logs.retain(|(path, _)| path.ends_with(".log"));
         let entries =
             self.history.model().keyspaces().values().flat_map(|entries| entries.values());
-        // What an append that failed has left may hold a value twice.
+        // The output of a failed append may contain a value twice.
         let place = entries.filter_map(|value| {
             let mut places = logs.iter().flat_map(|(path, bytes)| {
                 let starts = bytes.windows(value.len()).enumerate();
@@ -24,7 +24,7 @@ impl Run<'_> {
             });
             places.next().filter(|_| value.len() > 4 && places.next().is_none())
         });
-        // The newest one has no record behind it that vouches for it.
+        // No later record has a synced mark above the newest value.
         let Some((path, bytes, at)) = place.max_by_key(|&(path, _, at)| (path, at)) else {
             return Ok(());
         };

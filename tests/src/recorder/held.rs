@@ -1,4 +1,4 @@
-//! Snapshots and ranges that are held while the store goes on.
+//! Snapshots and ranges held across writes.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use sievedb::{Error, Range, Snapshot};
 use super::{Opened, Recorder};
 use crate::model::{DEFAULT, Entries, Model, Name};
 
-/// A snapshot, and what it must show.
+/// A snapshot and its expected contents.
 #[derive(Debug)]
 pub(super) struct HeldSnapshot {
     snapshot: Snapshot,
@@ -16,7 +16,7 @@ pub(super) struct HeldSnapshot {
     model: Model,
 }
 
-/// A range that was begun, and what it must still yield, the last entry first.
+/// A started range and its remaining expected entries, last first.
 #[derive(Debug)]
 pub(super) struct HeldRange {
     range: Range,
@@ -24,21 +24,20 @@ pub(super) struct HeldRange {
 }
 
 impl Recorder {
-    /// Takes a snapshot, to be compared later with what the store holds now.
+    /// Takes a snapshot to compare later with the current contents.
     pub fn hold_snapshot(&mut self) {
         let Some(db) = self.db.clone() else { return };
         let (keyspaces, model) = (self.keyspaces.clone(), self.history.model().clone());
         self.snapshots.push(HeldSnapshot { snapshot: db.snapshot(), keyspaces, model });
     }
 
-    /// Number of snapshots that are held.
+    /// Returns the number of held snapshots.
     #[must_use]
     pub fn snapshots(&self) -> usize {
         self.snapshots.len()
     }
 
-    /// Compares a snapshot, if there is one of this number, with what the store held when it was
-    /// taken.
+    /// Compares snapshot `number`, if it exists, with the contents when it was taken.
     ///
     /// # Panics
     ///
@@ -60,14 +59,14 @@ impl Recorder {
         self.accept("read a snapshot", error.map_or(Ok(()), Err));
     }
 
-    /// Lets a snapshot go, if there is one of this number.
+    /// Drops snapshot `number`, if it exists.
     pub fn release_snapshot(&mut self, number: usize) {
         if number < self.snapshots.len() {
             self.snapshots.swap_remove(number);
         }
     }
 
-    /// Begins to read a keyspace, to read on later and compare with what it holds now.
+    /// Starts a range over a keyspace, to finish later.
     pub fn hold_range(&mut self, name: &str) {
         let Some(handle) = self.handle(name) else { return };
         let mut range = handle.iter();
@@ -80,14 +79,14 @@ impl Recorder {
         }
     }
 
-    /// Number of ranges that are held.
+    /// Returns the number of held ranges.
     #[must_use]
     pub fn ranges(&self) -> usize {
         self.ranges.len()
     }
 
-    /// Reads the rest of a held range, if there is one of this number, from both ends in turn,
-    /// compares it with what the keyspace held when it was begun, and lets it go.
+    /// Reads the rest of range `number`, if it exists, alternately from both ends. Compares it with
+    /// the contents at its start and drops it.
     ///
     /// # Panics
     ///
@@ -97,7 +96,7 @@ impl Recorder {
             return;
         }
         let HeldRange { mut range, mut wanted } = self.ranges.swap_remove(number);
-        // Back to front so far: the next one is the last.
+        // Entries are in reverse order: the next one is the last.
         let mut at = 0;
         loop {
             let from_front = at % 3 != 0;
@@ -116,7 +115,7 @@ impl Recorder {
         }
     }
 
-    /// Lets all snapshots and ranges go, after a look at them.
+    /// Checks and drops all snapshots and ranges.
     pub fn release_all(&mut self) {
         while !self.snapshots.is_empty() {
             self.check_snapshot(0);

@@ -1,4 +1,4 @@
-//! Writes to a store and to a history at once.
+//! Writes to a store and to a history.
 
 mod held;
 mod opening;
@@ -18,12 +18,12 @@ use crate::{
     rng::Rng,
 };
 
-/// The durability of writes that name none: that of [`crate::settings::small_options`].
+/// Default durability of writes, as in [`crate::settings::small_options`].
 pub const DEFAULT_DURABILITY: Durability = Durability::OsBuffer;
 
-/// A store whose writes are written down.
+/// A store with a record of its writes.
 ///
-/// Its methods panic if the store does something wrong; a call that fails is wrong too, unless
+/// Methods panic if the store returns a wrong result. Failing calls are wrong too, unless
 /// [`expect_failures`](Self::expect_failures) was called.
 #[derive(Debug)]
 pub struct Recorder {
@@ -37,14 +37,14 @@ pub struct Recorder {
     rng: Rng,
     values: u64,
     incarnations: u64,
-    /// The calls that failed, if any may fail.
+    /// Failed calls, if calls may fail.
     failures: Option<Vec<Error>>,
-    /// Whether faults are over, and if so whether the store may have become read-only.
+    /// Set once faults are over: whether the store may have become read-only.
     healed: Option<bool>,
     background: BackgroundStats,
 }
 
-/// A handle, and a number that tells keyspaces of the same name apart.
+/// A handle with a number that distinguishes keyspaces of the same name.
 #[derive(Debug, Clone)]
 struct Opened {
     handle: Keyspace,
@@ -52,8 +52,8 @@ struct Opened {
 }
 
 impl Recorder {
-    /// Opens a store that holds `base` on `disk`. The file system of `options` is the disk, or
-    /// something around it.
+    /// Opens a store with contents `base` on `disk`. The file system of `options` is the disk or a
+    /// layer on it.
     ///
     /// # Panics
     ///
@@ -65,7 +65,7 @@ impl Recorder {
         recorder
     }
 
-    /// As [`new`](Self::new), to be opened later.
+    /// As [`new`](Self::new), but does not open the store.
     #[must_use]
     pub fn closed(disk: Arc<MemoryFs>, options: Options, base: Model) -> Self {
         Self {
@@ -85,30 +85,30 @@ impl Recorder {
         }
     }
 
-    /// From here on a call may fail with an I/O error, or because one came before.
+    /// Allows calls to fail with an I/O error or as a consequence of one.
     pub fn expect_failures(&mut self) {
         self.failures = Some(Vec::new());
     }
 
-    /// The calls that failed.
+    /// Returns the failed calls.
     #[must_use]
     pub fn failures(&self) -> &[Error] {
         self.failures.as_deref().unwrap_or_default()
     }
 
-    /// The writes so far.
+    /// Returns the writes so far.
     #[must_use]
     pub fn history(&self) -> &History {
         &self.history
     }
 
-    /// The disk below the store.
+    /// Returns the disk of the store.
     #[must_use]
     pub fn disk(&self) -> &Arc<MemoryFs> {
         &self.disk
     }
 
-    /// The open store.
+    /// Returns the open store.
     ///
     /// # Panics
     ///
@@ -118,24 +118,24 @@ impl Recorder {
         self.db.as_ref().expect("the store is open")
     }
 
-    /// Whether the store is open.
+    /// Returns whether the store is open.
     #[must_use]
     pub fn is_open(&self) -> bool {
         self.db.is_some()
     }
 
-    /// The handle of a keyspace, if there is one of this name.
+    /// Returns the handle of a keyspace, if it exists.
     #[must_use]
     pub fn handle(&self, name: &str) -> Option<&Keyspace> {
         self.keyspaces.get(name).map(|opened| &opened.handle)
     }
 
-    /// Random numbers for the script.
+    /// Returns the random numbers of the script.
     pub fn rng(&mut self) -> &mut Rng {
         &mut self.rng
     }
 
-    /// A value of about `bytes` bytes that was never used before.
+    /// Returns a unique value of about `bytes` bytes.
     pub fn new_value(&mut self, bytes: usize) -> Bytes {
         self.values += 1;
         let mut value = format!("v{}.", self.values).into_bytes();
@@ -146,19 +146,18 @@ impl Recorder {
         value.into()
     }
 
-    /// Begins the values of this recorder with number `first`, so that they differ from those of
-    /// another one.
+    /// Starts value numbers at `first`, to differ from those of another recorder.
     pub fn number_values_from(&mut self, first: u64) {
         self.values = first;
     }
 
-    /// From here on nothing may fail any more, except that writes may be refused if `read_only`.
-    /// What failed so far stays in the history.
+    /// Forbids further failures, except refused writes if `read_only`. The history keeps earlier
+    /// failures.
     pub fn expect_no_failures(&mut self, read_only: bool) {
         self.healed = Some(read_only);
     }
 
-    /// Compares all of the store with the history.
+    /// Compares the whole store with the history.
     ///
     /// # Panics
     ///
@@ -183,12 +182,12 @@ impl Recorder {
         }
     }
 
-    /// The store, unless it is closed, or so many writes failed that no more can be followed.
+    /// Returns the store if it is open and the failed writes can still be tracked.
     fn writable(&self) -> Option<Db> {
         self.db.clone().filter(|_| self.history.worlds() <= WORLDS_MAX / 2)
     }
 
-    /// The result of a call; `None` if it failed as expected.
+    /// Returns the result of a call, or `None` if it failed as allowed.
     fn accept<T>(&mut self, what: &str, result: Result<T, Error>) -> Option<T> {
         let error = match result {
             Ok(value) => return Some(value),

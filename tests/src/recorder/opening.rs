@@ -1,4 +1,4 @@
-//! Opening and closing, with and without a crash in between.
+//! Opening and closing, with and without a crash.
 
 use std::sync::Arc;
 
@@ -28,22 +28,22 @@ impl Recorder {
         self.db = Some(db);
     }
 
-    /// Closes the store by letting all handles go. All that was acknowledged is durable then, if
-    /// nothing failed.
+    /// Closes the store by dropping all handles. All acknowledged writes are durable if nothing
+    /// failed.
     pub fn close(&mut self) {
         if self.db.is_none() {
             return;
         }
         self.release_all();
         self.let_go();
-        // Nobody is told of a call that fails while the last handle goes.
+        // A drop of the last handle does not report failures.
         if self.failures.is_none() {
             self.history.acknowledge(Durability::Disk, self.disk.operations());
         }
     }
 
-    /// Closes the store with [`Db::close`](sievedb::Db::close). All that was acknowledged is
-    /// durable if that succeeds. Returns whether it did.
+    /// Closes the store with [`Db::close`](sievedb::Db::close), and returns whether it succeeded.
+    /// Then all acknowledged writes are durable.
     pub fn close_and_report(&mut self) -> bool {
         let Some(db) = self.db.clone() else { return false };
         self.release_all();
@@ -55,7 +55,7 @@ impl Recorder {
         closed
     }
 
-    /// What flushes and compactions did before the store was last closed.
+    /// Returns the background statistics at the last close.
     #[must_use]
     pub fn background(&self) -> BackgroundStats {
         self.background
@@ -71,26 +71,26 @@ impl Recorder {
         self.db = None;
     }
 
-    /// How the store is opened from the next time on.
+    /// Sets the options of later opens.
     pub fn set_options(&mut self, options: Options) {
         self.options = options;
     }
 
-    /// Which filters the tables of the default keyspace get from the next time on.
+    /// Sets the filter policy of the default keyspace for later opens.
     pub fn set_filter_policy(&mut self, policy: FilterPolicy) {
         self.options = self.options.clone().keyspace(small_keyspace().filter_policy(policy));
     }
 
-    /// What the default keyspace is opened with from the next time on.
+    /// Sets the options of the default keyspace for later opens.
     pub fn set_keyspace(&mut self, keyspace: KeyspaceOptions) {
         self.options = self.options.clone().keyspace(keyspace);
     }
 
-    /// Closes the store and opens it again.
+    /// Closes and reopens the store.
     ///
     /// # Panics
     ///
-    /// If what it then holds is not what it held, or could hold after failures.
+    /// If its contents are not legal.
     pub fn reopen(&mut self) {
         self.close();
         self.open();
@@ -102,17 +102,17 @@ impl Recorder {
             panic!("after the store was opened again: {text}");
         }
         if !exact {
-            // What is lost and which of the failed writes are there is settled now.
+            // This decides which failed writes are present.
             self.history.restart(found);
         }
     }
 
-    /// Opens the store on `disk`, which a crash left of a store with `history`, and begins a new
-    /// history with what it holds. That must be legal after `crash`.
+    /// Opens the store on `disk`, which a crash left of a store with `history`, and starts a new
+    /// history with its contents, which must be legal after `crash`.
     ///
     /// # Errors
     ///
-    /// Why the store cannot be read or is in no legal state.
+    /// Why the store cannot be read or is in an illegal state.
     ///
     /// # Panics
     ///
@@ -132,8 +132,8 @@ impl Recorder {
         Ok(recorder)
     }
 
-    /// As [`recover`](Self::recover), in place of this store, with the numbers and lots that come
-    /// next.
+    /// As [`recover`](Self::recover), in place of this store, continuing its value and random
+    /// numbers.
     ///
     /// # Errors
     ///

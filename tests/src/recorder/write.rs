@@ -1,4 +1,4 @@
-//! Calls that write.
+//! Writing calls.
 
 use bytes::Bytes;
 use sievedb::{Db, Durability, Error, KeyspaceOptions};
@@ -36,7 +36,7 @@ impl Recorder {
         self.write(vec![change], durability);
     }
 
-    /// Stores new values of `bytes` bytes under keys of any keyspaces, in one batch.
+    /// Stores new values of `bytes` bytes under keys of any keyspaces in one batch.
     pub fn batch(&mut self, keys: &[(&str, &str)], bytes: usize, durability: Durability) {
         let changes = keys.iter().map(|&(keyspace, key)| {
             let value = self.new_value(bytes);
@@ -46,11 +46,11 @@ impl Recorder {
         self.write(changes, durability);
     }
 
-    /// Makes `changes`, puts and removals, in one write.
+    /// Applies `changes` in one write.
     pub fn write(&mut self, changes: Vec<Change>, durability: Durability) {
         let Some(db) = self.writable() else { return };
         if changes.iter().any(|change| !self.keyspaces.contains_key(change.keyspace())) {
-            // Its creation failed.
+            // The creation of the keyspace failed.
             return;
         }
         let began = self.disk.operations();
@@ -87,11 +87,11 @@ impl Recorder {
         batch.commit(durability)
     }
 
-    /// Stores a new value of `bytes` bytes unless the key has one.
+    /// Stores a new value of `bytes` bytes if the key is absent.
     ///
     /// # Panics
     ///
-    /// If the store and the history disagree about that.
+    /// If store and history disagree about that.
     pub fn insert_if_absent(&mut self, keyspace: &str, key: impl Into<Bytes>, bytes: usize) {
         let (Some(_), Some(handle)) = (self.writable(), self.handle(keyspace).cloned()) else {
             return;
@@ -116,7 +116,7 @@ impl Recorder {
         }
     }
 
-    /// Creates a keyspace, if it is not there; durable.
+    /// Creates a keyspace durably, if it does not exist.
     pub fn create(&mut self, name: &str) {
         self.create_with(name, None);
     }
@@ -144,7 +144,7 @@ impl Recorder {
         }
     }
 
-    /// Drops a keyspace, if it is there; durable.
+    /// Drops a keyspace durably, if it exists.
     pub fn drop_keyspace(&mut self, name: &str) {
         let Some(db) = self.writable() else { return };
         if !self.keyspaces.contains_key(name) {
@@ -167,7 +167,7 @@ impl Recorder {
 
     // Other calls.
 
-    /// Brings everything so far to `durability`.
+    /// Makes all writes so far durable to `durability`.
     pub fn persist(&mut self, durability: Durability) {
         let Some(db) = self.db.clone() else { return };
         if self.accept("persist", db.persist(durability)).is_some() {
@@ -194,7 +194,7 @@ impl Recorder {
         self.accept("compact", db.compact());
     }
 
-    /// Lets background work come to its end.
+    /// Waits for background work.
     pub fn wait_for_background(&mut self) {
         let Some(db) = self.db.clone() else { return };
         self.accept("wait for background work", db.wait_for_background());

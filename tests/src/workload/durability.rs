@@ -1,4 +1,4 @@
-//! What the words of [`Durability`] promise.
+//! Workloads for each [`Durability`].
 
 use sievedb::Durability::{Disk, Memory, OsBuffer};
 
@@ -70,7 +70,7 @@ pub(super) fn reopen(r: &mut Recorder) {
     r.insert_with(DEFAULT, key(1), 50, Disk);
 }
 
-/// The log is continued by several processes, while keyspaces come, go and are flushed.
+/// Several processes continue the log, while keyspaces are created, dropped and flushed.
 pub(super) fn reopen_continued(r: &mut Recorder) {
     r.create("gone");
     r.create("other");
@@ -92,7 +92,7 @@ pub(super) fn reopen_continued(r: &mut Recorder) {
     r.reopen();
 }
 
-/// Several processes, one after the other, append to one manifest.
+/// Several processes in turn append to one manifest.
 pub(super) fn reopen_flushed(r: &mut Recorder) {
     for round in 0..4 {
         for number in 0..3 {
@@ -103,20 +103,20 @@ pub(super) fn reopen_flushed(r: &mut Recorder) {
             2 => r.insert_with("other", key(0), 50, Disk),
             _ => {}
         }
-        // Of the third one the log holds something: opening appends what it makes of it.
+        // Leaves entries in the log of the third one: its open writes them to the manifest.
         if round != 2 {
             r.flush();
         }
         r.reopen();
         if round == 0 {
-            // Nothing at all.
+            // Reopens without any write.
             r.reopen();
         }
     }
     r.insert_with(DEFAULT, key(1), 50, Disk);
 }
 
-/// Recovery on top of recovery, with nothing or little in between.
+/// Repeated recoveries, with few or no writes in between.
 pub(super) fn reopen_often(r: &mut Recorder) {
     r.reopen();
     r.insert_with(DEFAULT, key(0), 50, Memory);

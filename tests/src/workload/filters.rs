@@ -1,4 +1,4 @@
-//! Filters that are rebuilt, in files of their own.
+//! Workloads with rebuilt filters in filter files.
 
 use sievedb::{
     Durability::{Disk, OsBuffer},
@@ -21,8 +21,7 @@ fn reopen_with(r: &mut Recorder, kind: FilterPolicyKind, bits_per_key: f64) {
     r.wait_for_background();
 }
 
-/// A filter takes the place of none, of one in its table, and of one in a file of its own; at the
-/// end there is none again.
+/// A filter replaces none, one in its table, and one in a filter file; at the end it is removed.
 pub(super) fn rebuilt(r: &mut Recorder) {
     r.set_filter_policy(FilterPolicy::new(FilterPolicyKind::None));
     r.reopen();
@@ -37,8 +36,7 @@ pub(super) fn rebuilt(r: &mut Recorder) {
     r.insert_with(DEFAULT, key(5), 60, Disk);
 }
 
-/// Tables that have their filters in files of their own are compacted away, and dropped with their
-/// keyspace.
+/// Tables with filter files are compacted, and dropped with their keyspace.
 pub(super) fn rebuilt_and_compacted(r: &mut Recorder) {
     r.set_filter_policy(FilterPolicy::new(FilterPolicyKind::None));
     r.reopen();
@@ -61,8 +59,8 @@ fn reopen_as(r: &mut Recorder, keyspace: KeyspaceOptions) {
     r.wait_for_background();
 }
 
-/// Prefix and range filters take the place of none, of those in the table, and of those in files of
-/// their own; at the end there are none again, and their tables are compacted away.
+/// Prefix and range filters replace none, those in tables, and those in filter files. At the end
+/// they are removed, and their tables are compacted.
 pub(super) fn of_scans_rebuilt(r: &mut Recorder) {
     let prefixes = |bytes| small_keyspace().prefix_extractor(PrefixExtractor::FixedLength(bytes));
     r.set_keyspace(small_keyspace());

@@ -1,4 +1,4 @@
-//! Several keyspaces, which share logs and manifest.
+//! Workloads with several keyspaces, which share logs and manifest.
 
 use sievedb::Durability::{Disk, Memory, OsBuffer};
 
@@ -16,7 +16,7 @@ pub(super) fn batches(r: &mut Recorder) {
     r.batch(&[("names", "x"), (DEFAULT, "x")], 100, Disk);
 }
 
-/// One half of the batches is in tables, the other half is not.
+/// Half of the batches are in tables.
 pub(super) fn half_flushed(r: &mut Recorder) {
     r.create("names");
     for round in 0..4 {
@@ -30,7 +30,7 @@ pub(super) fn half_flushed(r: &mut Recorder) {
     r.batch(&[(DEFAULT, "x"), ("names", "x")], 60, OsBuffer);
 }
 
-/// As [`half_flushed`], with writes that are in no file when the flush begins.
+/// As [`half_flushed`], with writes that are in no file when the flush starts.
 pub(super) fn batches_memory(r: &mut Recorder) {
     r.create("names");
     for round in 0..3 {
@@ -69,7 +69,7 @@ pub(super) fn drop_unflushed(r: &mut Recorder) {
     r.insert(DEFAULT, key(2), 200);
 }
 
-/// The old entries must not come back under the old name.
+/// The old entries must not return under the old name.
 pub(super) fn recreate(r: &mut Recorder) {
     for round in 0..3 {
         r.create("again");

@@ -1,11 +1,11 @@
-//! Logs and manifests.
+//! Workloads for logs and manifests.
 
 use sievedb::Durability::{Disk, Memory, OsBuffer};
 
 use super::key;
 use crate::{model::DEFAULT, recorder::Recorder};
 
-/// Segments end after 4 KiB, long before the memtable of a keyspace that is written to seldom.
+/// Segments end after 4 KiB, long before the memtable of a rarely written keyspace is full.
 pub(super) fn rotation(r: &mut Recorder) {
     r.create("other");
     for number in 0..10 {
@@ -20,7 +20,7 @@ pub(super) fn rotation(r: &mut Recorder) {
     r.insert_with("other", key(5), 100, OsBuffer);
 }
 
-/// An idle keyspace pins the oldest log until the sum of all is too large.
+/// An idle keyspace pins the oldest log until the total exceeds its limit.
 pub(super) fn pinned(r: &mut Recorder) {
     r.create("idle");
     r.insert_with("idle", key(0), 20, Disk);
@@ -55,7 +55,7 @@ pub(super) fn large_values(r: &mut Recorder) {
     r.flush();
 }
 
-/// Long keys make long bounds of tables, so that the manifest outgrows its first edit.
+/// Long keys make long table bounds, so that the manifest outgrows its first edit.
 pub(super) fn manifest_growth(r: &mut Recorder) {
     for number in 0..12 {
         let mut long = key(number).into_bytes();

@@ -1,4 +1,4 @@
-//! Flushes and compactions.
+//! Workloads with flushes and compactions.
 
 use sievedb::Durability::{Disk, OsBuffer};
 
@@ -16,7 +16,7 @@ pub(super) fn flush(r: &mut Recorder) {
     r.flush();
 }
 
-/// Memtables that fill up while the writes go on.
+/// Memtables fill up during writes.
 pub(super) fn flush_by_size(r: &mut Recorder) {
     for number in 0..24 {
         r.insert(DEFAULT, key(number % 9), 600);
@@ -62,7 +62,7 @@ pub(super) fn trivial_moves(r: &mut Recorder) {
     r.insert_with(DEFAULT, key(99), 20, Disk);
 }
 
-/// A removed key must not come back, whatever is merged with what.
+/// A removed key must not return, whichever runs are merged.
 pub(super) fn overwrite_remove(r: &mut Recorder) {
     for round in 0..5 {
         for number in 0..6 {
@@ -97,8 +97,7 @@ pub(super) fn tombstones_above(r: &mut Recorder) {
     r.persist(Disk);
 }
 
-/// Runs of level 0 are merged with each other, above a level that is much larger, and go down
-/// later.
+/// Runs of level 0 are merged with each other above a much larger level, and move down later.
 pub(super) fn merges_in_level0(r: &mut Recorder) {
     r.set_keyspace(small_keyspace().base_level_bytes(256 << 10));
     r.reopen();
@@ -119,7 +118,7 @@ pub(super) fn merges_in_level0(r: &mut Recorder) {
     r.persist(Disk);
 }
 
-/// Nothing is left, and then something again.
+/// All keys are removed, and new ones written.
 pub(super) fn remove_all(r: &mut Recorder) {
     for number in 0..8 {
         r.insert(DEFAULT, key(number), 300);

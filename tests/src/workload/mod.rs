@@ -1,7 +1,7 @@
-//! Scripted histories, each around one thing that can go wrong.
+//! Scripted histories, each for one risk.
 //!
-//! They are short, because every crash of them is tried, and sync now and then, because each write
-//! that no sync covers multiplies the crashes.
+//! They are short, because every crash of them is tried. They sync often, because each unsynced
+//! write multiplies the crashes.
 
 mod durability;
 mod filters;
@@ -15,7 +15,7 @@ use crate::recorder::Recorder;
 /// A scripted history.
 #[derive(Debug, Clone, Copy)]
 pub struct Workload {
-    /// What it is about.
+    /// Name.
     pub name: &'static str,
     /// Makes the calls.
     pub run: fn(&mut Recorder),
@@ -61,18 +61,18 @@ pub const WORKLOADS: &[Workload] = &[
     Workload { name: "anything", run: reading::anything },
 ];
 
-/// The workload of this name.
+/// Returns the workload `name`.
 ///
 /// # Panics
 ///
-/// If there is none.
+/// If it does not exist.
 #[must_use]
 pub fn workload(name: &str) -> &'static Workload {
     let found = WORKLOADS.iter().find(|workload| workload.name == name);
     found.unwrap_or_else(|| panic!("there is no workload {name}"))
 }
 
-/// Key number `number` of a workload.
+/// Returns key `number` of a workload.
 fn key(number: usize) -> String {
     format!("key{number:04}")
 }

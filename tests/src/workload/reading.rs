@@ -1,4 +1,4 @@
-//! Readers that hold on to what is being replaced, and everything at once.
+//! Workloads with readers of replaced data, and a mix of all calls.
 
 use sievedb::Durability::{Disk, Memory, OsBuffer};
 
@@ -28,7 +28,7 @@ pub(super) fn snapshots(r: &mut Recorder) {
     r.compact();
 }
 
-/// Files that are obsolete are unlinked only when the last reader lets go.
+/// Obsolete files are unlinked only after their last reader.
 pub(super) fn held_ranges(r: &mut Recorder) {
     for round in 0..3 {
         for number in 0..6 {

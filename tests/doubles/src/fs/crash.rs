@@ -1,19 +1,19 @@
-//! What a power cut leaves of a [`MemoryFs`].
+//! Crashes of a [`MemoryFs`].
 //!
-//! The journal is replayed up to the cut, without the operations that are lost. Only an operation
-//! that no sync covers can be lost; which ones are is the [`Loss`]. What is replayed:
+//! A crash replays the journal up to the power cut, without the lost operations. Only unsynced
+//! operations can be lost; [`Loss`] chooses them.
 //!
-//! | operation                          | kept                          | lost                        |
-//! |------------------------------------|-------------------------------|-----------------------------|
-//! | append                             | the bytes are in their place  | zeros if the file goes on behind them, else the file is shorter |
-//! | reserve                            | zeros behind what is appended | the file is shorter         |
-//! | create, create folder, rename, link | the name points to the file, whatever happened to earlier names of it | the name points to what it did before |
-//! | unlink, the old name of a rename   | the name is gone              | the name still points to the file |
+//! | operation            | kept                                   | lost                            |
+//! |----------------------|----------------------------------------|---------------------------------|
+//! | append               | bytes are written                      | zeros before later bytes, or a shorter file |
+//! | reserve              | zeros after the appended bytes         | shorter file                    |
+//! | create, rename, link | name points to the file                | name points to its old target   |
+//! | unlink, old name of a rename | name is removed                | name still points to the file   |
 //!
-//! A folder that is lost takes everything in it along, synced or not.
+//! Directories are created like files. A lost directory loses all its entries, synced or not.
 //!
-//! A torn append leaves a prefix, or some of its sectors with zeros for the others, or its length
-//! with zeros only. Not simulated: foreign bytes in place of zeros, and the loss of synced data.
+//! A torn append keeps a prefix, some sectors with zeros for the others, or only its length with
+//! zeros. Not simulated: foreign bytes instead of zeros, and loss of synced data.
 
 use std::{fmt::Write, sync::Arc};
 
@@ -27,26 +27,26 @@ use super::{
     random::SplitMix64,
 };
 
-/// Which of the operations that no sync covers a crash takes.
+/// Unsynced operations that a crash loses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Loss {
-    /// None: what a kill of the process leaves.
+    /// None: the result of killing the process.
     Nothing,
     /// All.
     Everything,
-    /// Only the one with this number, from 0 on in the order of the journal.
+    /// Only the operation with this number, from 0 in journal order.
     Alone(usize),
-    /// Each by lot. The same `seed` draws the same lots.
+    /// A random subset. Equal seeds choose equal subsets.
     Random {
-        /// Chooses the lots, and how many lose.
+        /// Chooses the lost operations and how many are lost.
         seed: u64,
-        /// Whether appends may also be torn.
+        /// Tears appends too.
         torn: bool,
     },
 }
 
 impl MemoryFs {
-    /// Number of operations that a crash after the first `at` operations can lose.
+    /// Returns the number of operations that a crash after the first `at` operations can lose.
     ///
     /// # Panics
     ///
@@ -57,10 +57,10 @@ impl MemoryFs {
         disk.journal[..at].iter().filter(|record| record.is_unsynced(at)).count()
     }
 
-    /// The disk as a power cut right after the first `at` operations leaves it. All of it is
-    /// durable, its journal is empty, and nothing is locked. This disk stays as it is.
+    /// Returns the disk after a power cut right after the first `at` operations.
     ///
-    /// Costs a few steps per operation; bytes are copied only of files with a hole, a torn end or
+    /// All of it is durable, its journal is empty and nothing is locked. This disk is unchanged.
+    /// Costs a few steps per operation. Copies bytes only of files with a hole, a torn end or
     /// reserved bytes.
     ///
     /// # Panics
@@ -90,13 +90,13 @@ impl MemoryFs {
         Self { disk: Arc::new(Mutex::new(disk)) }
     }
 
-    /// A copy of the disk as it is, with nothing left to lose and an empty journal.
+    /// Returns a durable copy of the disk with an empty journal.
     #[must_use]
     pub fn copy(&self) -> Self {
         self.crash(self.operations(), &Loss::Nothing)
     }
 
-    /// What [`crash`](Self::crash) does with the same arguments, one line per operation, for the
+    /// Describes [`crash`](Self::crash) with the same arguments, one line per operation, for the
     /// message of a failing test.
     ///
     /// # Panics
@@ -122,7 +122,7 @@ impl MemoryFs {
     }
 }
 
-/// The first `at` operations with their numbers and what becomes of them.
+/// Returns the first `at` operations with their numbers and fates.
 fn fates<'a>(
     disk: &'a Disk,
     at: usize,
@@ -132,7 +132,7 @@ fn fates<'a>(
         Loss::Random { seed, .. } => SplitMix64(seed),
         _ => SplitMix64(0),
     };
-    // Crashes that keep nearly all, and that lose nearly all, find other faults than even ones.
+    // Crashes that keep almost all or lose almost all find other faults than even ones.
     let lost_in_8 = 1 + lots.below(7);
     let mut unsynced = 0;
     let loss = *loss;
@@ -160,7 +160,7 @@ fn fates<'a>(
     })
 }
 
-/// What becomes of an append of `bytes` bytes that is not lost as a whole.
+/// Returns the fate of an append of `bytes` bytes that is not lost as a whole.
 fn torn_fate(bytes: usize, lots: &mut SplitMix64) -> Fate {
     match lots.below(6) {
         0 => Fate::Prefix(lots.below(bytes)),
@@ -170,7 +170,7 @@ fn torn_fate(bytes: usize, lots: &mut SplitMix64) -> Fate {
     }
 }
 
-/// Carries out a change of the entries.
+/// Applies a change of the entries.
 fn enter<'a>(nodes: &mut [Option<&'a Node>], change: &'a Change) {
     match change {
         Change::Enter { name, node, .. } => nodes[*name] = Some(node),
@@ -186,12 +186,12 @@ fn enter<'a>(nodes: &mut [Option<&'a Node>], change: &'a Change) {
     }
 }
 
-/// A fresh disk with what the names reach.
+/// Creates a disk with the nodes that the names reach.
 fn rebuild(old: &Disk, nodes: &[Option<&Node>], images: &mut [Image]) -> Disk {
     let mut disk = Disk::with_capacity(1 + nodes.iter().flatten().count(), old.random.clone());
     let mut new_names: Vec<Option<NameId>> = vec![None; nodes.len()];
     new_names[ROOT] = Some(ROOT);
-    // A folder comes before what is in it, so its fate is known by then.
+    // A directory comes before its entries, so its fate is known.
     for (name, node) in nodes.iter().enumerate().skip(1) {
         let (Some(node), Some(folder)) = (node, new_names[old.names[name].folder]) else {
             continue;

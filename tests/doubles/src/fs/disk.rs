@@ -1,4 +1,4 @@
-//! The names of a [`MemoryFs`](super::MemoryFs) and its journal.
+//! Names of a [`MemoryFs`](super::MemoryFs) and its journal.
 
 use std::{
     collections::HashMap,
@@ -16,49 +16,49 @@ use super::{
     random::SplitMix64,
 };
 
-/// Index into [`Disk::names`]; a parent's is smaller than its child's.
+/// Index into [`Disk::names`]. A parent's is smaller than its child's.
 pub(super) type NameId = usize;
 
 pub(super) const ROOT: NameId = 0;
 
-/// What a name points to.
+/// Target of a name.
 #[derive(Debug, Clone)]
 pub(super) enum Node {
     Folder,
     File(Arc<File>),
 }
 
-/// A path that something has or had, so that the journal and the crashes can work with numbers.
+/// A path that exists or existed. Journal and crashes refer to it by number.
 pub(super) struct Name {
     pub(super) path: Arc<str>,
     pub(super) folder: NameId,
-    /// If this is a folder: the operations on its entries that no sync covers yet.
+    /// Of a directory: unsynced operations on its entries.
     unsynced: Vec<usize>,
 }
 
 impl Name {
-    /// The path without its folder.
+    /// Returns the last component.
     pub(super) fn last(&self) -> &str {
         self.path.rsplit_once('/').map_or(&*self.path, |(_, last)| last)
     }
 }
 
-/// Everything a [`MemoryFs`](super::MemoryFs) holds.
+/// State of a [`MemoryFs`](super::MemoryFs).
 pub(super) struct Disk {
     pub(super) names: Vec<Name>,
     ids: HashMap<Arc<str>, NameId>,
-    /// What each name pointed to before the first operation. Shorter than `names` if some are new.
+    /// Target of each name before the first operation. New names are missing.
     pub(super) base: Vec<Option<Node>>,
-    /// What each name points to now.
+    /// Current target of each name.
     live: Vec<Option<Node>>,
     pub(super) journal: Vec<Record>,
-    /// Number of files that ever were, each of which has a number below it.
+    /// Number of files ever created; each has a smaller number.
     pub(super) file_count: usize,
     pub(super) random: SplitMix64,
 }
 
 impl Disk {
-    /// Only the root, with room for `names` names.
+    /// Creates a disk with only the root and capacity for `names` names.
     pub(super) fn with_capacity(names: usize, random: SplitMix64) -> Self {
         let mut disk = Self {
             names: Vec::with_capacity(names),
@@ -73,7 +73,7 @@ impl Disk {
         disk
     }
 
-    /// Adds a name that is there, durably, before the first operation.
+    /// Adds a durable name that exists before the first operation.
     pub(super) fn add_base(&mut self, path: Arc<str>, folder: NameId, node: Node) -> NameId {
         let name = self.add_name(path, folder);
         self.live[name] = Some(node.clone());
@@ -95,11 +95,11 @@ impl Disk {
         Arc::new(File::new(number, created_as, bytes))
     }
 
-    /// Forgets the journal.
+    /// Clears the journal.
     pub(super) fn settle(&mut self) {
         self.base.clone_from(&self.live);
         for record in self.journal.drain(..) {
-            // Also files without a name: a handle may still append to them.
+            // Includes unlinked files: a handle may still append to them.
             if let Change::Append { file, .. } | Change::Reserve { file, .. } = record.change {
                 file.settle();
             }
@@ -107,7 +107,7 @@ impl Disk {
         self.names.iter_mut().for_each(|name| name.unsynced.clear());
     }
 
-    /// The name `path` and what it points to.
+    /// Returns the name `path` and its target.
     pub(super) fn find(&self, path: &Path) -> io::Result<(NameId, &Node)> {
         let name = self.ids.get(normal(path)?.as_str()).copied();
         let found = name.and_then(|name| Some((name, self.live[name].as_ref()?)));
@@ -128,12 +128,13 @@ impl Disk {
         }
     }
 
-    /// Whether `name` points to `file`.
+    /// Returns whether `name` points to `file`.
     pub(super) fn holds(&self, name: NameId, file: &Arc<File>) -> bool {
         matches!(&self.live[name], Some(Node::File(held)) if Arc::ptr_eq(held, file))
     }
 
-    /// The name for `path`, which a file may have: its folder exists and it is no folder itself.
+    /// Returns the name for a file at `path`. Its directory must exist, and it must not be a
+    /// directory.
     pub(super) fn place(&mut self, path: &Path) -> io::Result<NameId> {
         let folder = self.folder(path.parent().unwrap_or(Path::new("")))?;
         let path = normal(path)?;
@@ -147,7 +148,7 @@ impl Disk {
         Ok(name)
     }
 
-    /// As [`place`](Self::place), of a name that nothing has.
+    /// As [`place`](Self::place), for a name that does not exist.
     pub(super) fn free_place(&mut self, path: &Path) -> io::Result<NameId> {
         if self.find(path).is_ok() {
             return Err(io::ErrorKind::AlreadyExists.into());
@@ -155,7 +156,7 @@ impl Disk {
         self.place(path)
     }
 
-    /// Carries out a change of the entry `name`.
+    /// Applies a change of the entry `name`.
     pub(super) fn change_entry(&mut self, name: NameId, change: Change) {
         match &change {
             Change::Enter { name, node, .. } => self.live[*name] = Some(node.clone()),
@@ -175,7 +176,7 @@ impl Disk {
         self.change_entry(name, Change::Enter { name, node, linked_from });
     }
 
-    /// Creates a folder and its missing parents.
+    /// Creates a directory and its missing parents.
     pub(super) fn create_dir(&mut self, path: &Path) -> io::Result<()> {
         let path = normal(path)?;
         let mut folder = ROOT;
@@ -195,7 +196,7 @@ impl Disk {
         Ok(())
     }
 
-    /// The files that have a name, once for each name.
+    /// Returns the files once for each of their names.
     pub(super) fn files(&self) -> impl Iterator<Item = (&Name, &Arc<File>)> {
         self.names.iter().zip(&self.live).filter_map(|(name, node)| match node {
             Some(Node::File(file)) => Some((name, file)),
@@ -242,7 +243,7 @@ impl Disk {
         self.journal.push(Record::new(change));
     }
 
-    /// What `record` says, with paths.
+    /// Converts `record` to an operation with paths.
     pub(super) fn operation(&self, record: &Record) -> Operation {
         let path = |name: &NameId| self.names[*name].path.clone();
         match &record.change {
@@ -267,7 +268,7 @@ impl Disk {
     }
 }
 
-/// The form of `path` that all its spellings share.
+/// Returns the canonical spelling of `path`.
 fn normal(path: &Path) -> io::Result<String> {
     let refused = || io::Error::new(io::ErrorKind::InvalidInput, "not a plain UTF-8 path");
     let mut normal = String::with_capacity(path.as_os_str().len());

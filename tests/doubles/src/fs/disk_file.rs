@@ -1,4 +1,4 @@
-//! The files of a [`MemoryFs`](super::MemoryFs), and handles on them.
+//! Files of a [`MemoryFs`](super::MemoryFs) and their handles.
 
 use std::{
     fmt::{self, Debug},
@@ -19,33 +19,32 @@ use sievedb::fs::{AppendFile, FileLock, ReadFile};
 
 use super::disk::Disk;
 
-/// A file, whatever its names.
+/// A file, independent of its names.
 pub(super) struct File {
-    /// Unlike that of every other file of its disk.
+    /// Unique on its disk.
     pub(super) number: usize,
     pub(super) created_as: Arc<str>,
     content: Mutex<Content>,
-    /// How many share the lock; [`ALONE`] if one has it for himself.
+    /// Number of shared locks, or [`ALONE`] for an exclusive lock.
     lock_holders: AtomicUsize,
 }
 
-/// [`File::lock_holders`] of a lock that is not shared.
+/// [`File::lock_holders`] of an exclusive lock.
 const ALONE: usize = usize::MAX;
 
-/// The bytes of a file. It only grows, so each of its earlier states is a prefix, but for reserved
-/// bytes.
+/// Bytes of a file. It only grows, so each earlier state is a prefix, except for reserved bytes.
 #[derive(Default)]
 struct Content {
     /// Length before the first operation of the journal, without reserved bytes.
     base_bytes: usize,
-    /// The same with them, if there were any.
+    /// The same with reserved bytes.
     base_reserved_bytes: usize,
-    /// Length that was asked for: zeros up to there belong to the file.
+    /// Reserved length: zeros up to it are part of the file.
     reserved_bytes: usize,
     whole: Bytes,
-    /// Bytes behind `whole`.
+    /// Bytes after `whole`.
     tail: Vec<u8>,
-    /// The appends and reservations that no sync covers yet.
+    /// Unsynced appends and reservations.
     unsynced: Vec<usize>,
 }
 
@@ -61,13 +60,13 @@ impl Content {
 }
 
 impl File {
-    /// A file that has `bytes` before the first operation of the journal.
+    /// Creates a file with `bytes` before the first operation of the journal.
     pub(super) fn new(number: usize, created_as: Arc<str>, bytes: Bytes) -> Self {
         let content = Content { base_bytes: bytes.len(), whole: bytes, ..Content::default() };
         Self { number, created_as, content: Mutex::new(content), lock_holders: AtomicUsize::new(0) }
     }
 
-    /// All bytes in one piece. Copies them if some are reserved.
+    /// Returns all bytes. Copies them if some are reserved.
     pub(super) fn bytes(&self) -> Bytes {
         let appended = self.appended();
         let reserved_bytes = self.content.lock().reserved_bytes;
@@ -79,7 +78,7 @@ impl File {
         bytes.into()
     }
 
-    /// What was appended, in one piece. Copies it only if the file grew since the last call.
+    /// Returns the appended bytes. Copies them only if the file grew since the last call.
     pub(super) fn appended(&self) -> Bytes {
         let mut content = self.content.lock();
         if !content.tail.is_empty() {
@@ -89,23 +88,23 @@ impl File {
         content.whole.clone()
     }
 
-    /// Length before the first operation of the journal, without reserved bytes.
+    /// Returns the length before the first operation of the journal, without reserved bytes.
     pub(super) fn base_bytes(&self) -> usize {
         self.content.lock().base_bytes
     }
 
-    /// Length up to which bytes were reserved before the first operation of the journal.
+    /// Returns the reserved length before the first operation of the journal.
     pub(super) fn base_reserved_bytes(&self) -> usize {
         self.content.lock().base_reserved_bytes
     }
 
-    /// Whether bytes are reserved that are not appended yet.
+    /// Returns whether reserved bytes exist that are not appended yet.
     pub(super) fn has_reserved(&self) -> bool {
         let content = self.content.lock();
         content.appended_bytes() < content.reserved_bytes
     }
 
-    /// Adds `bytes`, as the journal's `operation`; returns their place.
+    /// Adds `bytes`, as the journal's `operation`. Returns their range.
     pub(super) fn append(&self, bytes: &[u8], operation: usize) -> Range<usize> {
         let mut content = self.content.lock();
         content.tail.extend_from_slice(bytes);
@@ -114,7 +113,7 @@ impl File {
         end - bytes.len()..end
     }
 
-    /// Makes the file `file_bytes` long, as the journal's `operation`. Tells whether it was
+    /// Makes the file `file_bytes` long, as the journal's `operation`. Returns whether it was
     /// shorter.
     pub(super) fn reserve(&self, file_bytes: usize, operation: usize) -> bool {
         let mut content = self.content.lock();
@@ -126,12 +125,12 @@ impl File {
         grows
     }
 
-    /// The appends and reservations since the last call.
+    /// Returns the appends and reservations since the last call.
     pub(super) fn take_unsynced(&self) -> Vec<usize> {
         mem::take(&mut self.content.lock().unsynced)
     }
 
-    /// Takes the file as it is for its state before the first operation.
+    /// Makes the current state the one before the first operation.
     pub(super) fn settle(&self) {
         let mut content = self.content.lock();
         content.base_bytes = content.appended_bytes();
@@ -139,19 +138,19 @@ impl File {
         content.unsynced.clear();
     }
 
-    /// Locks the file for one alone; `None` if it is locked.
+    /// Locks the file exclusively. Returns `None` if it is locked.
     pub(super) fn lock(self: Arc<Self>) -> Option<DiskLock> {
         self.lock_if(|holders| (holders == 0).then_some(ALONE))
     }
 
-    /// Locks the file together with others; `None` if one has it for himself.
+    /// Locks the file shared. Returns `None` if it is locked exclusively.
     pub(super) fn lock_shared(self: Arc<Self>) -> Option<DiskLock> {
         self.lock_if(|holders| (holders != ALONE).then(|| holders + 1))
     }
 
     fn lock_if(self: Arc<Self>, held: impl Fn(usize) -> Option<usize>) -> Option<DiskLock> {
         let locked = self.lock_holders.fetch_update(AcqRel, Relaxed, held).is_ok();
-        // Not `then_some`: it would make a lock in any case, whose drop unlocks.
+        // Not `then_some`: that always creates a lock, whose drop unlocks.
         locked.then(|| DiskLock { file: self })
     }
 }

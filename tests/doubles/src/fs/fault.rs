@@ -1,11 +1,12 @@
-//! Calls that fail on demand.
+//! A file system with injected faults.
 //!
-//! A call that fails does not reach the file system below, with two exceptions. An append may write
-//! a prefix first, and a fault may [carry the call out](Fault::carried_out). A call may also
-//! [panic](Fault::panic). After a failed [`AppendFile::sync_data`] the later ones of the same file
-//! succeed without reaching the file system below either, also through another handle: that is the
-//! kernel's lie that [`sievedb::fs`] describes, so a retry that is believed shows as lost data at
-//! the next crash.
+//! A failing call does not reach the file system below, with two exceptions. An append may write a
+//! prefix first, and a fault may [carry the call out](Fault::carried_out). A call may also
+//! [panic](Fault::panic).
+//!
+//! After a failed [`AppendFile::sync_data`], later syncs of the same file succeed without effect,
+//! also through another handle, as [`sievedb::fs`] describes. So a trusted retry shows as lost data
+//! at the next crash.
 
 use std::{
     io,
@@ -34,41 +35,41 @@ impl FaultFs {
         Self { inner, faults: Arc::default() }
     }
 
-    /// Number of calls so far, of this and of the handles that it gave out.
+    /// Returns the number of calls so far, including calls of handles.
     #[must_use]
     pub fn calls(&self) -> usize {
         self.faults.lock().calls
     }
 
-    /// Makes the call with number `call`, counted from now with 0 for the next one, fail with this
-    /// error of the operating system. Adds to the faults that were injected before.
+    /// Makes the call with number `call`, from 0 for the next one, fail with this error of the
+    /// operating system. Adds to the injected faults.
     pub fn fail_at(&self, call: usize, raw_os_error: i32, times: Times) {
         self.inject(Fault::new(raw_os_error, times).after(call));
     }
 
-    /// Adds a fault to those that were injected before.
+    /// Adds a fault to the injected ones.
     pub fn inject(&self, fault: Fault) {
         self.faults.lock().armed.push(fault);
     }
 
-    /// Takes all faults back. The syncs of a file whose sync failed go on lying.
+    /// Removes all faults. Files whose sync failed keep ignoring syncs.
     pub fn heal(&self) {
         self.faults.lock().armed.clear();
     }
 
-    /// Number of calls that were made to fail.
+    /// Returns the number of failed calls.
     #[must_use]
     pub fn failures(&self) -> usize {
         self.faults.lock().failures.len()
     }
 
-    /// The calls that were made to fail, in order.
+    /// Returns the failed calls in order.
     #[must_use]
     pub fn failed_calls(&self) -> Vec<Failure> {
         self.faults.lock().failures.clone()
     }
 
-    /// The first call that was made to fail, for the message of a failing test.
+    /// Returns the first failed call, for the message of a failing test.
     #[must_use]
     pub fn first_failure(&self) -> Option<Failure> {
         self.faults.lock().failures.first().cloned()
@@ -88,14 +89,14 @@ impl FaultFs {
     }
 }
 
-/// Makes the call `inner`, unless a fault strikes it.
+/// Makes the call `inner`, unless a fault matches.
 fn pass<T>(
     faults: &Mutex<Faults>,
     call: Call,
     path: &Path,
     inner: impl FnOnce() -> io::Result<T>,
 ) -> io::Result<T> {
-    // The lock must not be held during the call, or a slow sync would stop all others.
+    // Not held during the call: a slow sync would block all other calls.
     let strike = faults.lock().check(call, path);
     let Some(strike) = strike else { return inner() };
     if strike.carried_out {
@@ -128,7 +129,7 @@ impl Fs for FaultFs {
     fn create(&self, path: &Path) -> io::Result<Arc<dyn AppendFile>> {
         let inner = self.pass(Call::Create, path, || {
             let inner = self.inner.create(path)?;
-            // Another file, whatever had the name before.
+            // A new file, even if the name existed before.
             self.faults.lock().lying.remove(path);
             Ok(inner)
         })?;
@@ -174,12 +175,12 @@ impl Fs for FaultFs {
         self.pass(Call::LockShared, path, || self.inner.lock_shared(path))
     }
 
-    /// Is never made to fail.
+    /// Never fails.
     fn read_system_file(&self, path: &Path) -> io::Result<String> {
         self.inner.read_system_file(path)
     }
 
-    /// Is never made to fail.
+    /// Never fails.
     fn random_u64(&self) -> io::Result<u64> {
         self.inner.random_u64()
     }

@@ -1,4 +1,4 @@
-//! Which calls of a [`FaultFs`](super::FaultFs) fail, and how.
+//! Faults of a [`FaultFs`](super::FaultFs).
 
 use std::{
     collections::HashSet,
@@ -31,33 +31,33 @@ pub enum Call {
 }
 
 impl Call {
-    /// The calls that a full disk refuses.
+    /// Calls that a full disk refuses.
     pub const GROWING: [Self; 6] =
         [Self::CreateFolder, Self::Create, Self::Rename, Self::Link, Self::Append, Self::Reserve];
 
-    /// The calls that make something durable.
+    /// Calls that make data durable.
     pub const SYNCS: [Self; 2] = [Self::SyncData, Self::SyncFolder];
 }
 
-/// How often a fault strikes.
+/// Number of calls that a fault affects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Times {
-    /// At one call.
+    /// One call.
     Once,
-    /// At that call and every later one that it is about.
+    /// A call and every later matching one.
     ForGood,
 }
 
-/// Payload of the panics that [`Fault::panic`] causes.
+/// Payload of panics from [`Fault::panic`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct InjectedPanic;
 
-/// How a fault ends a call.
+/// Result of a faulty call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum End {
-    /// It returns this error of the operating system.
+    /// Returns this error of the operating system.
     Error(i32),
-    /// It panics with [`InjectedPanic`].
+    /// Panics with [`InjectedPanic`].
     Panic,
 }
 
@@ -74,13 +74,13 @@ pub struct Fault {
 }
 
 impl Fault {
-    /// The next call, whichever it is, fails with this error of the operating system (`errno`).
+    /// The next call of any kind fails with this error of the operating system (`errno`).
     #[must_use]
     pub fn new(raw_os_error: i32, times: Times) -> Self {
         Self::ending(End::Error(raw_os_error), times)
     }
 
-    /// The next call, whichever it is, panics with [`InjectedPanic`]. The panic hook is not called.
+    /// The next call of any kind panics with [`InjectedPanic`], without the panic hook.
     #[must_use]
     pub fn panic(times: Times) -> Self {
         Self::ending(End::Panic, times)
@@ -91,21 +91,21 @@ impl Fault {
         Self { end, times, after: 0, calls: None, suffix, written_bytes: 0, carried_out: false }
     }
 
-    /// Lets this many of the calls that the fault is about pass first. Default 0.
+    /// Lets this many matching calls pass first. Default 0.
     #[must_use]
     pub fn after(mut self, calls: usize) -> Self {
         self.after = calls;
         self
     }
 
-    /// Is about these calls only. Default: all.
+    /// Matches these calls only. Default: all.
     #[must_use]
     pub fn calls(mut self, calls: &[Call]) -> Self {
         self.calls = Some(calls.to_vec());
         self
     }
 
-    /// Is about paths that end so only, such as `.log`; for a rename or link, the new path.
+    /// Matches paths with this suffix only, such as `.log`; for a rename or link, the new path.
     /// Default: all.
     #[must_use]
     pub fn suffix(mut self, suffix: impl Into<String>) -> Self {
@@ -113,16 +113,15 @@ impl Fault {
         self
     }
 
-    /// Makes an append that fails write its first bytes, at most this many. Default 0.
+    /// Makes a failing append write at most this many bytes. Default 0.
     #[must_use]
     pub fn written_bytes(mut self, bytes: usize) -> Self {
         self.written_bytes = bytes;
         self
     }
 
-    /// Carries the call out before it fails: all bytes are written, the file is created, or the
-    /// sync reaches the disk. Later syncs of a file that such a sync failed on do not lie. Default:
-    /// the call is not carried out.
+    /// Applies the call before it fails: all bytes are written, the file is created, or the sync is
+    /// durable. Later syncs of the file are not ignored. Default: not applied.
     #[must_use]
     pub fn carried_out(mut self) -> Self {
         self.carried_out = true;
@@ -135,18 +134,18 @@ impl Fault {
     }
 }
 
-/// A call that was made to fail.
+/// A failed call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Failure {
-    /// Number of the call, from 0 on.
+    /// Number of the call, from 0.
     pub number: usize,
     /// Which call.
     pub call: Call,
     /// Its path; for a rename or link, the new one.
     pub path: PathBuf,
-    /// The error that it reported (`errno`); `None` if it panicked.
+    /// Reported error (`errno`); `None` if the call panicked.
     pub raw_os_error: Option<i32>,
-    /// Whether it was carried out nevertheless.
+    /// The call was applied before it failed.
     pub carried_out: bool,
 }
 
@@ -162,17 +161,17 @@ impl fmt::Display for Failure {
     }
 }
 
-/// The faults of a [`FaultFs`](super::FaultFs), and what they did.
+/// Faults of a [`FaultFs`](super::FaultFs) and the failed calls.
 #[derive(Debug, Default)]
 pub(super) struct Faults {
     pub(super) calls: usize,
     pub(super) armed: Vec<Fault>,
     pub(super) failures: Vec<Failure>,
-    /// The files of which a sync failed: later ones do nothing and say they did.
+    /// Files with a failed sync: later syncs succeed without effect.
     pub(super) lying: HashSet<PathBuf>,
 }
 
-/// What a call that must fail does.
+/// Effect of a fault on a call.
 pub(super) struct Strike {
     end: End,
     pub(super) written_bytes: usize,
@@ -180,7 +179,7 @@ pub(super) struct Strike {
 }
 
 impl Strike {
-    /// Ends the call: returns its error.
+    /// Returns the error of the call.
     ///
     /// # Panics
     ///
@@ -194,7 +193,7 @@ impl Strike {
 }
 
 impl Faults {
-    /// Counts a call. Returns how it fails, if it must.
+    /// Counts a call. Returns the fault that applies, if any.
     pub(super) fn check(&mut self, call: Call, path: &Path) -> Option<Strike> {
         let number = self.calls;
         self.calls += 1;
@@ -208,7 +207,7 @@ impl Faults {
                 return true;
             }
             if strike.is_some() {
-                // Two faults at one call: the other one waits for the next.
+                // A second fault of this call applies to the next one.
                 return true;
             }
             let Fault { end, written_bytes, carried_out, .. } = *fault;

@@ -1,4 +1,4 @@
-//! The bytes of one file after a crash.
+//! Bytes of a file after a crash.
 
 use std::{mem, ops::Range, sync::Arc};
 
@@ -6,45 +6,45 @@ use bytes::Bytes;
 
 use super::{disk::Disk, disk_file::File, random::SplitMix64};
 
-/// The unit that a disk writes whole or not at all, in bytes.
+/// Unit that a disk writes atomically, in bytes.
 const SECTOR_BYTES: usize = 512;
 
-/// What becomes of an unsynced operation.
+/// Fate of an unsynced operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Fate {
     Kept,
     Lost,
-    /// Of an append, this many bytes are written.
+    /// This many bytes of the append are written.
     Prefix(usize),
-    /// Of an append, those sectors are written whose lot, drawn with this seed, says so.
+    /// A random subset of the append's sectors is written, chosen by this seed.
     Sectors(u64),
-    /// Of an append, the length is written, and zeros for its bytes.
+    /// The length is written, with zeros for the bytes of the append.
     Zeros,
 }
 
-/// The bytes of a file on the disk, while the journal is replayed.
+/// Bytes of a file during the replay of the journal.
 #[derive(Default)]
 pub(super) struct Image {
     extent: Extent,
-    /// Length up to which zeros belong to the file.
+    /// Reserved length: zeros up to it are part of the file.
     reserved_bytes: usize,
-    /// The file on the fresh disk, so that its names share it.
+    /// File of the new disk, shared by its names.
     built: Option<Arc<File>>,
 }
 
 #[derive(Default)]
 enum Extent {
-    /// As before the first operation.
+    /// The state before the first operation.
     #[default]
     Base,
-    /// The first bytes of the file, this many.
+    /// A prefix of the file with this length.
     Prefix(usize),
-    /// Anything else.
+    /// Any other bytes.
     Patched(Vec<u8>),
 }
 
 impl Extent {
-    /// How many of the first bytes of `file` this is, if it is nothing else.
+    /// Returns the length of the prefix of `file` that this is, if it is one.
     fn prefix(&self, file: &File) -> Option<usize> {
         match self {
             Self::Base => Some(file.base_bytes()),
@@ -81,8 +81,7 @@ impl Image {
         self.reserved_bytes = self.reserved_bytes.max(file_bytes);
     }
 
-    /// Puts the bytes of `file` at `bytes` in their place, with zeros before them where others are
-    /// missing.
+    /// Writes the range `bytes` of `file`, with zeros in a gap before it.
     fn write(&mut self, file: &File, bytes: Range<usize>) {
         if bytes.is_empty() {
             return;
@@ -96,7 +95,7 @@ impl Image {
         patched.extend_from_slice(&file.appended()[bytes]);
     }
 
-    /// The bytes so far, in a form that can become other than a prefix.
+    /// Converts the bytes to [`State::Patched`].
     fn patch(&mut self, file: &File) -> &mut Vec<u8> {
         if let Some(end) = self.extent.prefix(file) {
             self.extent = Extent::Patched(file.appended()[..end].to_vec());
@@ -107,7 +106,7 @@ impl Image {
         }
     }
 
-    /// The file of the fresh disk.
+    /// Creates the file of the new disk.
     pub(super) fn build(&mut self, file: &File, path: &Arc<str>, disk: &mut Disk) -> Arc<File> {
         let (extent, reserved_bytes) = (&mut self.extent, self.reserved_bytes);
         let built = self.built.get_or_insert_with(|| {

@@ -1,4 +1,4 @@
-//! What was done to a [`MemoryFs`](super::MemoryFs), in order, and when it became durable.
+//! Operations of a [`MemoryFs`](super::MemoryFs) in order, and the syncs that cover them.
 
 use std::{fmt, ops::Range, sync::Arc};
 
@@ -7,27 +7,26 @@ use super::{
     disk_file::File,
 };
 
-/// One operation of the journal, for reading. Paths are as [`MemoryFs`](super::MemoryFs) keeps
-/// them; of a file's data operations, `path` is the name that it was created under.
+/// An operation of the journal. Paths are normalised; data operations have the path at creation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Operation {
-    /// A folder came to be; one operation for each missing parent.
+    /// A directory was created; one operation for each missing parent.
     CreateFolder { path: Arc<str> },
-    /// An empty file came to be.
+    /// An empty file was created.
     Create { path: Arc<str> },
-    /// The file grew by `bytes`, its place in the file.
+    /// The file grew by the range `bytes`.
     Append { path: Arc<str>, bytes: Range<usize> },
-    /// The file became `file_bytes` long by zeros, which appends will fill.
+    /// The file became `file_bytes` long by zeros, which appends will replace.
     Reserve { path: Arc<str>, file_bytes: usize },
-    /// The appends and reservations of the file before this became durable.
+    /// Earlier appends and reservations of the file became durable.
     SyncData { path: Arc<str> },
-    /// A file changed its name.
+    /// A file was renamed.
     Rename { from: Arc<str>, to: Arc<str> },
-    /// A name went.
+    /// A name was removed.
     Unlink { path: Arc<str> },
-    /// A file got another name.
+    /// A file got a second name.
     Link { from: Arc<str>, to: Arc<str> },
-    /// The changes to the folder's entries before this became durable.
+    /// Earlier changes of the directory's entries became durable.
     SyncFolder { path: Arc<str> },
 }
 
@@ -47,39 +46,38 @@ impl fmt::Display for Operation {
     }
 }
 
-/// An operation in the form that a crash replays: names are numbers, and an entry says which node
-/// it points to, so that it can be kept while the operation that made the node's first entry is
-/// lost.
+/// An operation for replay. Names are numbers. An entry has its node, so that it can be kept while
+/// the operation that created the node is lost.
 #[derive(Debug)]
 pub(super) enum Change {
     /// `name` points to `node`.
     Enter { name: NameId, node: Node, linked_from: Option<NameId> },
-    /// `to` points to `node`, and `from` to nothing, in one step.
+    /// `to` points to `node` and `from` to nothing, atomically.
     Rename { from: NameId, to: NameId, node: Node },
     /// `name` points to nothing.
     Leave { name: NameId },
-    /// `file` grew by its bytes at `bytes`.
+    /// `file` grew by the range `bytes`.
     Append { file: Arc<File>, bytes: Range<usize> },
     /// `file` became `file_bytes` long.
     Reserve { file: Arc<File>, file_bytes: usize },
     /// A sync of a file.
     SyncData { file: Arc<File> },
-    /// A sync of a folder.
+    /// A sync of a directory.
     SyncFolder { folder: NameId },
 }
 
 impl Change {
-    /// Whether this makes other operations durable, and is nothing that could be lost itself.
+    /// Returns whether this is a sync, which cannot be lost.
     pub(super) fn is_sync(&self) -> bool {
         matches!(self, Self::SyncData { .. } | Self::SyncFolder { .. })
     }
 }
 
-/// A line of the journal.
+/// An entry of the journal.
 #[derive(Debug)]
 pub(super) struct Record {
     pub(super) change: Change,
-    /// Index of the sync that made this durable; [`NEVER`] if there was none.
+    /// Index of the sync that made this durable, or [`NEVER`].
     pub(super) synced_by: usize,
 }
 
@@ -90,7 +88,7 @@ impl Record {
         Self { change, synced_by: NEVER }
     }
 
-    /// Whether a crash after the first `at` operations, this among them, can lose it.
+    /// Returns whether a crash after the first `at` operations, including this one, can lose it.
     pub(super) fn is_unsynced(&self, at: usize) -> bool {
         self.synced_by >= at && !self.change.is_sync()
     }

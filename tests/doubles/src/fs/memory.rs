@@ -1,11 +1,11 @@
-//! A disk in memory that keeps a journal of its operations.
+//! An in-memory disk with a journal of its operations.
 //!
-//! It keeps the promises of [`sievedb::fs`] and no others: see [`Loss`](super::Loss) for what a
-//! crash can take. Every call that changes something adds an [`Operation`] to the journal; calls
-//! that fail, reads, empty appends and syncs with nothing to sync do not.
+//! It guarantees what [`sievedb::fs`] requires and no more: see [`Loss`](super::Loss) for what a
+//! crash can lose. Every call that changes something adds an [`Operation`]. Failing calls, reads,
+//! empty appends and syncs without effect add none.
 //!
-//! Paths are UTF-8 without `..`. The root, which always exists, is also the current folder: `/a/b`
-//! and `a/b` are the same file.
+//! Paths are UTF-8 without `..`. The root always exists and is the current directory: `/a/b` and
+//! `a/b` are the same file.
 
 use std::{
     collections::BTreeMap,
@@ -27,54 +27,52 @@ use super::{
     random::SplitMix64,
 };
 
-/// A disk in memory that can be cut from power after every operation.
+/// An in-memory disk that can crash after every operation.
 ///
-/// Handles keep working on the disk they came from, also after [`crash`](Self::crash), which makes
-/// another one.
+/// Handles remain on their disk after [`crash`](Self::crash), which returns a new one.
 pub struct MemoryFs {
     pub(super) disk: Arc<Mutex<Disk>>,
 }
 
 impl MemoryFs {
-    /// An empty disk with an empty journal. Its random numbers are those of
-    /// [`with_seed`](Self::with_seed) of 0.
+    /// Creates an empty disk with seed 0 and an empty journal; see [`with_seed`](Self::with_seed).
     #[must_use]
     pub fn new() -> Self {
         Self::with_seed(0)
     }
 
-    /// The same with other random numbers ([`Fs::random_u64`]).
+    /// Creates an empty disk whose [`Fs::random_u64`] depends on `seed`.
     ///
-    /// They follow from the seed, and go on after a crash: what happens to a store on this disk can
-    /// be repeated, and two disks need two seeds if their stores must not be taken for each other.
+    /// The numbers continue after a crash, so runs are reproducible. Two disks need different seeds
+    /// if their stores must have different ids.
     #[must_use]
     pub fn with_seed(seed: u64) -> Self {
         let disk = Disk::with_capacity(1, SplitMix64(seed));
         Self { disk: Arc::new(Mutex::new(disk)) }
     }
 
-    /// Number of operations in the journal.
+    /// Returns the number of operations in the journal.
     #[must_use]
     pub fn operations(&self) -> usize {
         self.disk.lock().journal.len()
     }
 
-    /// The journal.
+    /// Returns the journal.
     #[must_use]
     pub fn journal(&self) -> Vec<Operation> {
         let disk = self.disk.lock();
         disk.journal.iter().map(|record| disk.operation(record)).collect()
     }
 
-    /// Every file's path and bytes, for comparing two disks. Copies no bytes unless files grew
-    /// since the last such call, or have reserved ones.
+    /// Returns each file's path and bytes, to compare two disks. Copies bytes only if files grew
+    /// since the last call or have reserved bytes.
     #[must_use]
     pub fn contents(&self) -> BTreeMap<Arc<str>, Bytes> {
         let disk = self.disk.lock();
         disk.files().map(|(name, file)| (name.path.clone(), file.bytes())).collect()
     }
 
-    /// The bytes of a file.
+    /// Returns the bytes of a file.
     ///
     /// # Errors
     ///
@@ -83,14 +81,14 @@ impl MemoryFs {
         Ok(self.disk.lock().file(path.as_ref())?.bytes())
     }
 
-    /// Gives the file `path` other bytes, as if the disk had gone bad; creates it if missing.
+    /// Replaces the bytes of the file `path`, as disk damage would; creates it if missing.
     ///
-    /// The new bytes are durable. The journal starts anew, as after [`settle`](Self::settle).
-    /// Handles that are open see the old bytes.
+    /// The new bytes are durable, and the journal is cleared as by [`settle`](Self::settle). Open
+    /// handles keep the old bytes.
     ///
     /// # Errors
     ///
-    /// `NotFound` if there is no such folder.
+    /// `NotFound` if the directory does not exist.
     pub fn replace(&self, path: impl AsRef<Path>, bytes: impl Into<Bytes>) -> io::Result<()> {
         let mut disk = self.disk.lock();
         let name = disk.place(path.as_ref())?;
@@ -101,8 +99,8 @@ impl MemoryFs {
         Ok(())
     }
 
-    /// Forgets the journal: all that was done is durable from here on. Frees what only the journal
-    /// held, such as the bytes of unlinked files.
+    /// Clears the journal: all changes are durable. Frees memory that only the journal uses, such
+    /// as unlinked files.
     pub fn settle(&self) {
         self.disk.lock().settle();
     }
@@ -160,7 +158,7 @@ impl Fs for MemoryFs {
         Ok(self.disk.lock().file(path)?.clone())
     }
 
-    /// There is no cache to be passed by.
+    /// Equal to `open`: there is no page cache to bypass.
     fn open_direct(&self, path: &Path) -> io::Result<Arc<dyn ReadFile>> {
         self.open(path)
     }
@@ -173,7 +171,7 @@ impl Fs for MemoryFs {
         let file = disk.file(from)?.clone();
         let (from, to) = (disk.place(from)?, disk.place(to)?);
         if disk.holds(to, &file) {
-            // POSIX: two names of one file stay as they are.
+            // POSIX: a rename between two names of one file has no effect.
             return Ok(());
         }
         disk.change_entry(to, Change::Rename { from, to, node: Node::File(file) });

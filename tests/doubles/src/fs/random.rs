@@ -1,6 +1,6 @@
-//! The random numbers of a disk in memory, and of what a crash takes from it.
+//! Random numbers of an in-memory disk and of its crashes.
 
-/// A small generator of random numbers that gives the same ones again.
+/// A small reproducible random number generator.
 ///
 /// Source: Steele, Lea, Flood, "Fast Splittable Pseudorandom Number Generators", OOPSLA 2014.
 #[derive(Debug, Clone)]
@@ -15,9 +15,9 @@ impl SplitMix64 {
         mixed ^ (mixed >> 31)
     }
 
-    /// A number below `bound`, which is not 0.
+    /// Returns a number below `bound`, which is not 0.
     pub(crate) fn below(&mut self, bound: usize) -> usize {
-        // The remainder is below `bound`, so it fits; its bias does not matter here.
+        // The remainder is below `bound`, so it fits. Its bias is irrelevant here.
         (self.next() % bound as u64) as usize
     }
 }

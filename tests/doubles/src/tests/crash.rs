@@ -1,4 +1,4 @@
-//! What a crash keeps and what it takes, case by case.
+//! Data that a crash keeps and loses, case by case.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -11,7 +11,7 @@ use sievedb::fs::{AppendFile, Fs};
 
 use crate::{Loss, MemoryFs};
 
-/// Carries out a script: calls separated by `;`, files named as they were created.
+/// Runs a script: calls separated by `;`, with files named as created.
 fn run(script: &str) -> MemoryFs {
     let fs = MemoryFs::new();
     let mut files: BTreeMap<&str, Arc<dyn AppendFile>> = BTreeMap::new();
@@ -36,7 +36,7 @@ fn run(script: &str) -> MemoryFs {
     fs
 }
 
-/// `path=bytes` of each file; a zero is shown as a point.
+/// Returns `path=bytes` for each file, with zeros as dots.
 fn show(fs: &MemoryFs) -> String {
     let mut shown = String::new();
     for (path, bytes) in fs.contents() {
@@ -205,12 +205,12 @@ fn torn_appends_keep_a_prefix_or_sectors() {
                 0 => "lost",
                 NEW if written == NEW => "whole",
                 NEW if new.iter().all(|byte| *byte == 0) => "zeros",
-                // At the end of a sector it could be either.
+                // Ambiguous at the end of a sector.
                 len if written == len && !bytes.len().is_multiple_of(512) => "prefix",
                 _ => {
                     let sectors = bytes.chunks(512).enumerate();
                     for (number, sector) in sectors {
-                        // The first sector begins with synced bytes.
+                        // The first sector starts with synced bytes.
                         let new = if number == 0 { &sector[OLD..] } else { sector };
                         assert!(new.iter().all(|byte| *byte == new[0]), "seed {seed}");
                     }

@@ -1,4 +1,4 @@
-//! Calls fail when told, and only then.
+//! Calls fail exactly when injected.
 
 use std::{
     io,
@@ -70,7 +70,7 @@ fn each_call_can_fail_without_effect() {
     assert_eq!((fs.calls(), fs.failures(), fs.first_failure()), (CALLS.len(), 0, None));
     for (number, call) in CALLS.into_iter().enumerate() {
         for error in [EIO, ENOSPC] {
-            // The operations before the failing call, and none of it.
+            // The operations before the failing call, without it.
             let (memory, fs) = new();
             fs.fail_at(number, error, Times::ForGood);
             let found = every_call(&fs).unwrap_err();
@@ -152,7 +152,7 @@ fn failed_append_may_write_a_prefix() {
     }
 }
 
-/// A call that is carried out and fails leaves what the same call leaves that succeeds.
+/// A call that fails with effect leaves the same state as a successful one.
 #[test]
 fn each_call_can_fail_with_effect() {
     for (number, call) in CALLS.into_iter().enumerate() {

@@ -1,4 +1,4 @@
-//! Random scripts, whose crashes are compared with a second account of what is durable.
+//! Random scripts whose crashes are compared with a reference model.
 
 use std::{
     collections::BTreeMap,
@@ -15,13 +15,13 @@ use crate::{Loss, MemoryFs, fs::random::SplitMix64};
 const SCRIPTS: u64 = 60;
 const CALLS: usize = 80;
 
-/// What the test itself knows of a file.
+/// Reference state of a file.
 #[derive(Default)]
 struct Known {
     handle: Option<Arc<dyn AppendFile>>,
     bytes: Vec<u8>,
     synced_bytes: usize,
-    /// Length with reserved bytes, as it is and as it is durable.
+    /// Length with reserved bytes, current and durable.
     file_bytes: usize,
     synced_file_bytes: usize,
 }
@@ -35,7 +35,7 @@ impl Known {
     }
 }
 
-/// The test's own account: files by number, entries as they are and as they are durable.
+/// Reference model: files by number, with current and durable entries.
 #[derive(Default)]
 struct Account {
     files: Vec<Known>,
@@ -75,7 +75,7 @@ fn contents(
     entries.map(|(path, file)| (path.to_str().unwrap().into(), bytes(*file).into())).collect()
 }
 
-/// One random call on the disk and in the account.
+/// Makes one random call on the disk and in the model.
 fn step(fs: &MemoryFs, account: &mut Account, lots: &mut SplitMix64) {
     let folder = Path::new(["x", "y"][lots.below(2)]);
     let path = folder.join(["a", "b", "c", "d"][lots.below(4)]);
@@ -135,7 +135,7 @@ fn step(fs: &MemoryFs, account: &mut Account, lots: &mut SplitMix64) {
     }
 }
 
-/// Every file that a crash left is one that was, with each byte as written or zero.
+/// Checks that each file after a crash existed before, with each byte as written or zero.
 fn check_plausible(found: &BTreeMap<Arc<str>, Bytes>, account: &Account, what: &str) {
     for (path, bytes) in found {
         let fits = |known: &Known| {
@@ -161,7 +161,7 @@ fn random_crashes_match_the_reference_model() {
         fs.settle();
         let mut account = Account::default();
         for round in 0..2 {
-            // Per length of the journal: what was seen and what was durable.
+            // Current and durable state for each length of the journal.
             let mut past = vec![(account.contents(), account.durable_contents())];
             for _ in 0..CALLS {
                 step(&fs, &mut account, &mut lots);
@@ -185,12 +185,13 @@ fn random_crashes_match_the_reference_model() {
                 check_plausible(&found, &account, &fs.trace(at, &loss));
             }
 
-            // The second round goes on from what the first one lost, without its handles.
+            // The second round continues after a crash that loses everything unsynced, without old
+            // handles.
             fs = fs.crash(at, &Loss::Everything);
             account.live.clone_from(&account.durable);
             for file in &mut account.files {
                 file.handle = None;
-                // What was reserved is a part of the file like any other from here on.
+                // Reserved bytes are part of the file from here on.
                 file.bytes = file.content(file.synced_bytes, file.synced_file_bytes);
                 file.synced_bytes = file.bytes.len();
                 file.file_bytes = file.bytes.len();

@@ -1,4 +1,4 @@
-//! What every implementation must do, run over each of them.
+//! Requirements of the fs traits, tested on every implementation.
 
 use std::{
     io::{self, ErrorKind},
@@ -11,7 +11,7 @@ use sievedb::fs::{AppendFile, Fs, ReadFile, RealFs};
 
 use crate::{FaultFs, MemoryFs};
 
-/// Runs `test` over each implementation, in an empty folder.
+/// Runs `test` with each implementation, in an empty directory.
 fn each_fs(test: impl Fn(&str, &Arc<dyn Fs>, PathBuf)) {
     let folder = tempfile::tempdir().unwrap();
     let real: Arc<dyn Fs> = Arc::new(RealFs);
@@ -116,7 +116,7 @@ fn direct_reads_equal_buffered_reads_or_are_refused() {
                 assert_eq!(kind(reader.read_at(&mut [0; 2], 10)), Some(ErrorKind::UnexpectedEof));
                 assert_eq!(reader.map().unwrap(), "onetwothree", "{name}");
             }
-            // A temporary folder may lie in memory.
+            // The temporary directory may be on tmpfs.
             Err(error) => assert_eq!((name, error.kind()), ("real", ErrorKind::Unsupported)),
         }
         assert_eq!(kind(fs.open_direct(&folder.join("b"))), Some(ErrorKind::NotFound), "{name}");
@@ -238,14 +238,14 @@ fn exclusive_lock_excludes_until_dropped() {
         let path = folder.join("LOCK");
         let held = fs.lock(&path).unwrap();
         for attempt in ["first", "second"] {
-            // A refusal must not take the lock from its holder.
+            // A refused lock must not release the holder's.
             let refused = Some(ErrorKind::WouldBlock);
             assert_eq!(kind(fs.lock(&path)), refused, "{name}: {attempt}");
         }
         assert_eq!(kind(fs.lock_shared(&path)), Some(ErrorKind::WouldBlock), "{name}");
         drop(held);
         fs.lock(&path).unwrap();
-        // Names the process that had it last, where there are processes.
+        // The file has the id of the last process, on systems with processes.
         let process = read(&**fs, &path);
         let own = format!("{}\n", std::process::id());
         assert!(process.is_empty() || process == own.as_bytes(), "{name}: {process:?}");
@@ -262,7 +262,7 @@ fn shared_lock_excludes_exclusive_locks_only() {
         let mut held = vec![fs.lock_shared(&path).unwrap(), fs.lock_shared(&path).unwrap()];
         while let Some(last) = held.pop() {
             assert_eq!(kind(fs.lock(&path)), Some(ErrorKind::WouldBlock), "{name}");
-            // A refusal must take the lock from none of its holders.
+            // A refused lock must not release any holder's.
             assert_eq!(kind(fs.lock(&path)), Some(ErrorKind::WouldBlock), "{name}: again");
             drop(last);
         }
