@@ -1,14 +1,14 @@
-//! Blocked Bloom filter that many threads fill and ask at once, without a lock.
+//! Concurrent blocked Bloom filter without locks, for memtables.
 //!
-//! Sets the same bits as [`BlockedBloom`](crate::BlockedBloom). The filter of a memtable: its size
-//! is fixed before the number of keys is known.
+//! Sets the same bits as [`BlockedBloom`](crate::BlockedBloom). Its size is fixed before the number
+//! of keys is known.
 //!
 //! # Memory order
 //!
-//! Every access is relaxed. Bits are only ever set, each by an atomic read-modify-write, so no
-//! thread undoes the bit of another. A thread that learned of an insertion through a
-//! synchronising edge (a release store after it, read with acquire) sees its bits. A thread that
-//! asks without such an edge may still get "no": it cannot tell this from having asked earlier.
+//! Every access is relaxed. Bits are only set, by atomic read-modify-writes, so no thread clears
+//! the bit of another. A thread that learned of an insertion through a synchronizing edge (a
+//! release store after it, an acquire load) sees its bits. A probe without such an edge may miss a
+//! concurrent insertion, as if it had run earlier.
 
 use alloc::boxed::Box;
 use core::{
@@ -21,7 +21,7 @@ use crate::line::{LINE_BITS, LINE_BYTES, PROBES_MAX, bits, line_of, prefetch};
 
 const LINE_WORDS: usize = (LINE_BITS / u64::BITS) as usize;
 
-/// 512 bits, of which bit `b` is bit `b % 64` of word `b / 64`.
+/// 512 bits. Bit `b` is bit `b % 64` of word `b / 64`.
 #[derive(Default)]
 #[repr(C, align(64))]
 struct AtomicLine([AtomicU64; LINE_WORDS]);
@@ -34,8 +34,8 @@ pub struct AtomicBlockedBloom {
 }
 
 impl AtomicBlockedBloom {
-    /// An empty filter of `bytes` bytes, rounded up to whole lines of [`LINE_BYTES`], at least one,
-    /// with `probes` bits per key.
+    /// Creates an empty filter of `bytes` bytes, rounded up to at least one whole line of
+    /// [`LINE_BYTES`], with `probes` bits per key.
     ///
     /// # Panics
     ///
@@ -48,11 +48,12 @@ impl AtomicBlockedBloom {
         Self { lines: lines.into(), probes }
     }
 
-    /// Adds a key. Writes nothing if its bits are set already, so that a hot key does not take its
-    /// line from the caches of other threads.
+    /// Inserts a key. Writes nothing if its bits are set, so that a hot key does not invalidate the
+    /// line in other caches.
     #[inline]
     pub fn insert_hash(&self, hash: u64) {
         // One write for all bits of a word: a read-modify-write costs more than a probe.
+        debug_assert!((1..=PROBES_MAX).contains(&self.probes));
         let mut masks = [0; LINE_WORDS];
         for bit in bits(hash, self.probes) {
             masks[bit as usize / 64] |= 1 << (bit % 64);
@@ -62,29 +63,29 @@ impl AtomicBlockedBloom {
                 word.fetch_or(mask, Relaxed);
             }
         }
+        debug_assert!(self.may_contain_hash(hash), "an inserted key is found");
     }
 
-    /// Returns `false` only if no insertion of this hash happened before (see
-    /// [memory order](self#memory-order)).
+    /// Returns `false` only if no insertion of this hash happened before (see [memory
+    /// order](self#memory-order)).
     #[doc(alias = "contains")]
     #[inline]
     #[must_use]
     pub fn may_contain_hash(&self, hash: u64) -> bool {
         let line = self.line(hash);
-        // Looks at every bit: leaving at the first missing one costs more, in mispredicted
-        // branches.
+        // Tests every bit: an early exit costs more, in mispredicted branches.
         bits(hash, self.probes)
             .fold(1, |found, bit| found & (line.0[bit as usize / 64].load(Relaxed) >> (bit % 64)))
             == 1
     }
 
-    /// Starts to load the line that [`may_contain_hash`](Self::may_contain_hash) will read.
+    /// Prefetches the line that [`may_contain_hash`](Self::may_contain_hash) reads.
     #[inline]
     pub fn prefetch(&self, hash: u64) {
         prefetch(self.line(hash));
     }
 
-    /// Bytes of the lines.
+    /// Returns the bytes of the lines.
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
         self.lines.len() * LINE_BYTES
@@ -96,7 +97,7 @@ impl AtomicBlockedBloom {
     }
 }
 
-/// Shows the shape, not the bits.
+/// Prints the shape, not the bits.
 impl fmt::Debug for AtomicBlockedBloom {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("AtomicBlockedBloom")
@@ -114,7 +115,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn bits_are_those_of_the_immutable_filter(
+        fn bits_equal_those_of_the_immutable_filter(
             hashes in proptest::collection::vec(any::<u64>(), 0..200),
             lines in 1_usize..5,
             probes in 1..=PROBES_MAX,
@@ -133,9 +134,9 @@ mod tests {
 
     #[test]
     fn bytes_are_rounded_up_to_lines() {
-        for (asked, given) in [(0, 64), (1, 64), (64, 64), (65, 128), (1 << 20, 1 << 20)] {
-            let filter = AtomicBlockedBloom::with_bytes(asked, 6);
-            assert_eq!(filter.memory_bytes(), given, "{asked} bytes");
+        for (requested, allocated) in [(0, 64), (1, 64), (64, 64), (65, 128), (1 << 20, 1 << 20)] {
+            let filter = AtomicBlockedBloom::with_bytes(requested, 6);
+            assert_eq!(filter.memory_bytes(), allocated, "{requested} bytes");
             assert_eq!(filter.lines.as_ptr().addr() % LINE_BYTES, 0);
         }
     }

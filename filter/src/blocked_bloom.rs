@@ -1,9 +1,9 @@
 //! Blocked Bloom filter: a key sets and tests bits within one 64-byte line.
 //!
-//! A question reads 64 adjacent bytes, at the price of more false positives than an unblocked
-//! filter of the same size: 0.97 % instead of 0.82 % at 10 bits per key. For the bits of a key see
-//! `line`, for the rate and the choice of probes [`crate::params`], for the stored form
-//! [`crate::filter_block`].
+//! A probe reads 64 adjacent bytes, for more false positives than an unblocked filter of the same
+//! size: 0.97 % instead of 0.82 % at 10 bits per key. See `line` for the bits of a key,
+//! [`crate::params`] for the rate and the number of probes, and [`crate::filter_block`] for the
+//! stored form.
 
 use core::fmt;
 
@@ -24,12 +24,12 @@ pub struct BlockedBloom {
 }
 
 impl BlockedBloom {
-    /// A filter over keys with these hashes, of `bits_per_key` bits for each, rounded up to whole
-    /// lines, at least one.
+    /// Builds a filter over the hashes of keys, with `bits_per_key` bits each, rounded up to at
+    /// least one whole line.
     ///
-    /// A hash that equals its predecessor is counted once: versions of a key are neighbours.
-    /// Fractions of a bit are honoured. About 3 ns a key with AVX-512 while the filter fits the
-    /// caches, 6 ns at a hundred million keys.
+    /// A hash that equals its predecessor is counted once, because versions of a key are adjacent.
+    /// `bits_per_key` may be fractional. Costs 3 ns per key with AVX-512 in the caches, 6 ns at a
+    /// hundred million keys.
     ///
     /// # Panics
     ///
@@ -41,16 +41,14 @@ impl BlockedBloom {
             "bits_per_key is {bits_per_key}"
         );
         let keys = count_keys(hashes);
-        // At most 40 bits for each of the hashes in memory: far below `usize::MAX`.
+        // At most 40 bits per hash in memory: far below `usize::MAX`.
         let lines = blocked_bloom_lines(keys, bits_per_key) as usize;
-        // For the bits that a key really gets: rounding up to whole lines is a gift to small sets.
+        // Uses the real bits per key: rounding up to whole lines adds many to small sets.
         let received = lines as f64 * f64::from(LINE_BITS) / keys.max(1) as f64;
         Self::fill(hashes, lines, blocked_bloom_probes(received), keys)
     }
 
-    /// A filter over keys with these hashes, of `lines` lines and `probes` bits per key.
-    ///
-    /// For experiments; [`build`](Self::build) chooses well.
+    /// Builds a filter with `lines` lines and `probes` bits per key, for experiments.
     ///
     /// # Panics
     ///
@@ -75,7 +73,7 @@ impl BlockedBloom {
 
     /// Returns `false` only if no key with this hash was added.
     ///
-    /// Reads one cache line and has no branch that depends on the answer.
+    /// Reads one cache line. No branch depends on the result.
     #[doc(alias = "contains")]
     #[inline]
     #[must_use]
@@ -83,47 +81,47 @@ impl BlockedBloom {
         self.path.contains(&self.lines, hash, self.probes)
     }
 
-    /// Starts to load the line that [`may_contain_hash`](Self::may_contain_hash) will read.
+    /// Prefetches the line that [`may_contain_hash`](Self::may_contain_hash) reads.
     #[inline]
     pub fn prefetch(&self, hash: u64) {
         prefetch(line_of(&self.lines, hash));
     }
 
-    /// Sets each of `answers` to what [`may_contain_hash`](Self::may_contain_hash) says of the hash
-    /// at its place, with many loads from memory in flight at once.
+    /// Sets each of `answers` to [`may_contain_hash`](Self::may_contain_hash) of the hash at its
+    /// index, with many loads in flight at once.
     ///
     /// # Panics
     ///
-    /// If there are not as many answers as hashes.
+    /// If the slices differ in length.
     pub fn may_contain_hashes(&self, hashes: &[u64], answers: &mut [bool]) {
-        assert_eq!(hashes.len(), answers.len(), "an answer for each hash");
+        assert_eq!(hashes.len(), answers.len(), "one answer per hash");
         self.path.contains_all(&self.lines, self.probes, hashes, answers);
     }
 
-    /// Bytes of the lines.
+    /// Returns the bytes of the lines.
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
         self.lines.len() * LINE_BYTES
     }
 
-    /// Those that the arena counts.
+    /// Returns the bytes that the arena counts.
     pub(crate) fn arena_bytes(&self) -> usize {
         self.lines.arena_bytes()
     }
 
-    /// Expected false-positive rate, from 0 to 1; see [`blocked_bloom_fpr_of`].
+    /// Returns the expected false-positive rate, from 0 to 1; see [`blocked_bloom_fpr_of`].
     #[must_use]
     pub fn expected_fpr(&self) -> f64 {
         blocked_bloom_fpr_of(self.key_count, self.lines.len() as u64, self.probes)
     }
 
-    /// Keys that were added, without equal neighbours.
+    /// Returns the number of keys added, without adjacent duplicates.
     #[must_use]
     pub fn key_count(&self) -> u64 {
         self.key_count
     }
 
-    /// Bits set per key, from 1 to [`PROBES_MAX`].
+    /// Returns the bits set per key, from 1 to [`PROBES_MAX`].
     #[must_use]
     pub fn probes(&self) -> u8 {
         self.probes
@@ -134,7 +132,7 @@ impl BlockedBloom {
     }
 }
 
-/// Shows the shape, not the bits.
+/// Prints the shape, not the bits.
 impl fmt::Debug for BlockedBloom {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("BlockedBloom")
@@ -145,7 +143,7 @@ impl fmt::Debug for BlockedBloom {
     }
 }
 
-/// Hashes that do not equal their predecessors.
+/// Counts the hashes that differ from their predecessors.
 fn count_keys(hashes: &[u64]) -> u64 {
     let changes = hashes.windows(2).filter(|pair| pair[0] != pair[1]).count();
     (changes + usize::from(!hashes.is_empty())) as u64
@@ -156,7 +154,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn any_fraction_of_a_bit_is_honoured() {
+    fn bits_per_key_may_be_fractional() {
         let hashes: Vec<u64> =
             (0..51_200_u64).map(|i| i.wrapping_mul(0x9e37_79b9_7f4a_7c15)).collect();
         let cases = [(0.001, 1), (0.01, 1), (0.5, 50), (1.0, 100), (7.25, 725), (40.0, 4000)];
@@ -168,12 +166,12 @@ mod tests {
     }
 
     #[test]
-    fn equal_neighbours_count_once() {
+    fn adjacent_duplicates_count_once() {
         let cases: [(&str, &[u64], u64); 4] = [
             ("none", &[], 0),
             ("versions of a key", &[5, 5, 5], 1),
             ("two keys", &[5, 5, 9, 9], 2),
-            ("apart", &[5, 9, 5], 3),
+            ("not adjacent", &[5, 9, 5], 3),
         ];
         for (name, hashes, keys) in cases {
             let filter = BlockedBloom::build(hashes, 10.0);
@@ -183,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn no_keys_give_no_maybe() {
+    fn an_empty_filter_matches_nothing() {
         let filter = BlockedBloom::build(&[], 10.0);
         assert_eq!(filter.memory_bytes(), LINE_BYTES);
         assert!(filter.expected_fpr() < 1e-12);
@@ -191,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn a_handful_of_keys_uses_the_whole_line() {
+    fn few_keys_use_the_whole_line() {
         assert_eq!(BlockedBloom::build(&[1, 2, 3], 10.0).probes(), PROBES_MAX);
     }
 

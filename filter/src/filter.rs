@@ -1,45 +1,43 @@
-//! What the filters have in common: the traits, the statistics, the errors.
+//! Traits, statistics and errors that the filters share.
 //!
-//! | trait            | a filter that                                | implemented by                    |
-//! |------------------|----------------------------------------------|-----------------------------------|
-//! | [`Filter`]       | answers about hashes                         | all but [`AtomicBlockedBloom`](crate::AtomicBlockedBloom) |
-//! | [`KeyFilter`]    | hashes keys itself                           | the [standalone](crate::standalone) ones |
-//! | [`InsertFilter`] | takes keys one by one, and can be cleared    | those that grow key by key        |
-//! | [`RemoveFilter`] | gives keys up again                          | those that count, or keep fingerprints |
+//! | trait            | a filter that                      | implemented by                           |
+//! |------------------|------------------------------------|------------------------------------------|
+//! | [`Filter`]       | is probed with hashes              | all but [`AtomicBlockedBloom`](crate::AtomicBlockedBloom) |
+//! | [`KeyFilter`]    | hashes keys itself                 | the [standalone](crate::standalone) ones |
+//! | [`InsertFilter`] | inserts keys one by one            | all standalone ones with `&mut` inserts  |
+//! | [`RemoveFilter`] | removes keys                       | those with counters or fingerprints      |
 //!
-//! Each structure offers the same calls as methods of its own, so that its users need no import;
-//! the traits serve code that takes any filter. Of a table's filter, [`stats`](Filter::stats) is a
-//! call of the trait alone.
+//! Each structure has the same methods as inherent ones, so that callers need no import. The traits
+//! are for generic code. Only [`stats`](Filter::stats) of table filters is a trait method alone.
 
 use core::{error, fmt, hash::BuildHasher};
 
 use crate::hash::hash_with;
 
-/// A set of keys that answers "surely not" or "maybe" about the hash of a key.
+/// A set of hashes that is probed with false positives but no false negatives.
 pub trait Filter {
     /// Returns `false` only if no key with this hash is in the filter.
     fn may_contain_hash(&self, hash: u64) -> bool;
 
-    /// Bytes that the filter keeps in memory, on the heap.
+    /// Returns the heap bytes of the filter.
     fn memory_bytes(&self) -> usize;
 
-    /// The expected false-positive rate now, from 0 to 1: of the keys that it holds, not of those
-    /// that it was made for.
+    /// Returns the expected false-positive rate for the keys inserted so far, from 0 to 1.
     fn expected_fpr(&self) -> f64;
 
-    /// What the filter holds. May count its bits: the structure says what that costs.
+    /// Returns the statistics. May count the set bits; the structure documents the cost.
     fn stats(&self) -> FilterStats;
 }
 
-/// A filter that turns keys into hashes itself.
+/// A filter that hashes keys itself.
 pub trait KeyFilter: Filter {
-    /// How it hashes.
+    /// The type of its hasher.
     type Hasher: BuildHasher;
 
-    /// The hasher it was made with.
+    /// Returns its hasher.
     fn hasher(&self) -> &Self::Hasher;
 
-    /// The hash of a key: of one write of its bytes.
+    /// Returns the hash of a key: one write of its bytes.
     fn hash(&self, key: impl AsRef<[u8]>) -> u64
     where
         Self: Sized,
@@ -48,47 +46,46 @@ pub trait KeyFilter: Filter {
     }
 }
 
-/// A filter that takes keys one by one.
+/// A filter that inserts keys one by one.
 pub trait InsertFilter: Filter {
-    /// Adds a key, and answers [`may_contain_hash`](Filter::may_contain_hash) as it was before, in
-    /// one pass.
+    /// Inserts a key and returns whether the filter may have contained it before, in one pass.
     ///
     /// # Errors
     ///
-    /// [`FilterFull`] if the structure has a capacity and it is reached. The filter is then as it
-    /// was: every earlier key is still found. A Bloom filter never fails; its rate grows instead.
+    /// [`FilterFull`] if the structure has a capacity and it is reached. The filter is then
+    /// unchanged. A Bloom filter never fails; its false-positive rate rises instead.
     fn try_insert_hash(&mut self, hash: u64) -> Result<bool, FilterFull>;
 
-    /// Forgets every key. Keeps the memory.
+    /// Removes every key. Keeps the memory.
     fn clear(&mut self);
 }
 
-/// A filter that gives keys up again.
+/// A filter that removes keys.
 pub trait RemoveFilter: InsertFilter {
-    /// Takes back one insertion of a key. `false` if the key was surely not there; nothing is
-    /// changed then.
+    /// Undoes one insertion of a key. Returns `false` and changes nothing if the key was surely
+    /// absent.
     ///
-    /// Removing a key that was never inserted, but that the filter takes for present, may make it
-    /// deny other keys. That is the caller's fault, and cannot always be noticed.
+    /// Removing a key that was never inserted, but is a false positive, may cause false negatives
+    /// for other keys. The filter cannot detect this.
     fn remove_hash(&mut self, hash: u64) -> bool;
 }
 
-/// What a filter holds.
+/// Statistics of a filter.
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[non_exhaustive]
 pub struct FilterStats {
-    /// Size of its array in bits. Bookkeeping beside it is in
+    /// Size of the array in bits, without the metadata counted in
     /// [`memory_bytes`](Filter::memory_bytes).
     pub bits: u64,
-    /// Places of the array that a question looks at, at most.
+    /// Maximum number of array positions that a probe reads.
     pub probes: u32,
-    /// Insertions of keys that were not there, as far as the filter could tell. Repeated keys do
-    /// not count. Too low by about the false-positive rate: a new key may be taken for a known one.
-    /// In a filter that gives keys up again: insertions less removals, also repeated ones.
+    /// Insertions of keys that the filter did not contain. Repeated keys do not count. Too low by
+    /// about the false-positive rate, because a new key may be a false positive. With removals:
+    /// insertions minus removals, repetitions included.
     pub keys: u64,
-    /// Different keys, estimated from the array alone. Infinite if it is full.
+    /// Distinct keys, estimated from the array alone. Infinite if it is full.
     pub keys_estimated: f64,
-    /// Share of the array that is in use, from 0 to 1.
+    /// Share of the array in use, from 0 to 1.
     pub fill: f64,
     /// Expected false-positive rate now, from 0 to 1.
     pub fpr: f64,
@@ -102,11 +99,11 @@ impl fmt::Display for FilterStats {
     }
 }
 
-/// A key was refused: the filter has no room. It holds what it held before.
+/// The filter is at capacity and rejected a key. It is unchanged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct FilterFull {
-    /// Keys that it holds.
+    /// Keys in the filter.
     pub keys: u64,
 }
 
@@ -118,20 +115,20 @@ impl fmt::Display for FilterFull {
 
 impl error::Error for FilterFull {}
 
-/// Two filters cannot be combined: their `what` differs.
+/// Two filters cannot be combined because their `what` differs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ShapeMismatch {
-    /// Bits, probes, or the hash of a fixed text under the hashers.
+    /// Bits, probes, or the hash of a fixed text by the hashers.
     pub what: &'static str,
-    /// Of the filter that was to be changed.
+    /// Value of the filter to be changed.
     pub ours: u64,
-    /// Of the other one.
+    /// Value of the other filter.
     pub theirs: u64,
 }
 
 impl ShapeMismatch {
-    /// Names the first of `facts`, `(what, ours, theirs)`, that differs.
+    /// Returns an error for the first of `facts`, `(what, ours, theirs)`, that differs.
     pub(crate) fn check(facts: &[(&'static str, u64, u64)]) -> Result<(), Self> {
         match facts.iter().find(|(_, ours, theirs)| ours != theirs) {
             Some(&(what, ours, theirs)) => Err(Self { what, ours, theirs }),

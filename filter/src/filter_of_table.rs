@@ -1,6 +1,4 @@
-//! The table filters as [`Filter`]s: their statistics.
-//!
-//! They are built at once over hashes, so that they neither take keys nor count them later.
+//! [`Filter`] for the table filters: their statistics.
 
 use crate::binary_fuse::{BinaryFuse8, BinaryFuse16};
 use crate::blocked_bloom::BlockedBloom;
@@ -11,10 +9,10 @@ use crate::line::LINE_BITS;
 use crate::ribbon::Ribbon;
 use crate::table_filter::TableFilter;
 
-/// Segments of a binary fuse filter in which a key has a slot.
+/// Fingerprints that a probe of a binary fuse filter reads.
 const FUSE_PROBES: u32 = 3;
 
-/// Hands the questions to the methods of the structure, and its statistics to a function.
+/// Delegates probes to the structure's methods, and statistics to a function.
 macro_rules! filter_of_table {
     ($($Structure:ty: $stats:expr,)*) => {$(
         impl Filter for $Structure {
@@ -31,10 +29,9 @@ macro_rules! filter_of_table {
                 self.expected_fpr()
             }
 
-            /// `keys` are those that it was built over, and `keys_estimated` is the same. Of a
-            /// blocked Bloom filter `fill` is the share of bits that are set, which must be
-            /// counted; of the others the share that carries information, `log2(1 / fpr)` bits a
-            /// key.
+            /// `keys` counts the keys it was built over, and `keys_estimated` is the same. For a
+            /// blocked Bloom filter `fill` is the share of set bits, which this counts. For others
+            /// it is the share that carries information, `log2(1 / fpr)` bits per key.
             fn stats(&self) -> FilterStats {
                 $stats(self)
             }
@@ -43,14 +40,14 @@ macro_rules! filter_of_table {
 }
 
 filter_of_table! {
-    BlockedBloom: of_blocked_bloom,
-    Ribbon: of_ribbon,
-    BinaryFuse8: |filter: &Self| of_prints(filter, filter.key_count(), FUSE_PROBES),
-    BinaryFuse16: |filter: &Self| of_prints(filter, filter.key_count(), FUSE_PROBES),
-    TableFilter: of_any,
+    BlockedBloom: blocked_bloom_stats,
+    Ribbon: ribbon_stats,
+    BinaryFuse8: |filter: &Self| fingerprint_stats(filter, filter.key_count(), FUSE_PROBES),
+    BinaryFuse16: |filter: &Self| fingerprint_stats(filter, filter.key_count(), FUSE_PROBES),
+    TableFilter: any_stats,
 }
 
-fn of_blocked_bloom(filter: &BlockedBloom) -> FilterStats {
+fn blocked_bloom_stats(filter: &BlockedBloom) -> FilterStats {
     let bits = filter.lines().len() as u64 * u64::from(LINE_BITS);
     let bytes = filter.lines().iter().flat_map(|line| line.to_bytes());
     let ones: u64 = bytes.map(|byte| u64::from(byte.count_ones())).sum();
@@ -64,12 +61,12 @@ fn of_blocked_bloom(filter: &BlockedBloom) -> FilterStats {
     }
 }
 
-/// `probes` are the columns, rounded up.
-fn of_ribbon(filter: &Ribbon) -> FilterStats {
-    of_prints(filter, filter.key_count(), filter.columns().ceil() as u32) // At most 32.
+/// `probes` is the number of columns, rounded up.
+fn ribbon_stats(filter: &Ribbon) -> FilterStats {
+    fingerprint_stats(filter, filter.key_count(), filter.columns().ceil() as u32) // At most 32.
 }
 
-fn of_any(filter: &TableFilter) -> FilterStats {
+fn any_stats(filter: &TableFilter) -> FilterStats {
     match filter {
         TableFilter::BlockedBloom(filter) => filter.stats(),
         TableFilter::Ribbon(filter) => filter.stats(),
@@ -78,8 +75,8 @@ fn of_any(filter: &TableFilter) -> FilterStats {
     }
 }
 
-/// Of a filter that compares fingerprints.
-fn of_prints(filter: &impl Filter, keys: u64, probes: u32) -> FilterStats {
+/// Statistics of a filter that compares fingerprints.
+fn fingerprint_stats(filter: &impl Filter, keys: u64, probes: u32) -> FilterStats {
     let (bits, fpr) = (filter.memory_bytes() as u64 * 8, filter.expected_fpr());
     let fill = (keys as f64 * -fpr.log2() / bits.max(1) as f64).clamp(0.0, 1.0);
     FilterStats { bits, probes, keys, keys_estimated: keys as f64, fill, fpr }
@@ -90,7 +87,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn statistics_are_those_of_the_keys() {
+    fn statistics_match_the_keys() {
         let hashes: Vec<u64> =
             (0..100_000_u64).map(|i| i.wrapping_mul(0x9e37_79b9_7f4a_7c15)).collect();
         let cases: [(&str, TableFilter, u32, f64, f64); 4] = [
@@ -106,7 +103,7 @@ mod tests {
             assert!((stats.fill - fill).abs() < 0.02, "{name}: {stats:?}");
             assert!((stats.fpr / fpr - 1.0).abs() < 0.02, "{name}: {stats:?}");
             assert!(Filter::may_contain_hash(&filter, hashes[7]), "{name}");
-            assert!(format!("{filter:?}").len() < 100, "{name}: the bits are no help");
+            assert!(format!("{filter:?}").len() < 100, "{name}: Debug prints the bits");
         }
     }
 }

@@ -1,9 +1,7 @@
-//! The arithmetic of floats that `std` has and `core` has not, over `libm`.
+//! Floating-point functions that `std` has and `core` lacks, from `libm`.
 //!
-//! Under the names of `std`, so that code which imports the trait when `std` is off is the same
-//! with and without it.
+//! The names are those of `std`, so that code compiles unchanged with and without it.
 
-/// Methods of `f64` in `std`.
 pub(crate) trait Float {
     fn ceil(self) -> Self;
     fn exp(self) -> Self;

@@ -1,18 +1,18 @@
-//! How a key becomes the 64-bit hash that every filter takes.
+//! The 64-bit hash of a key.
 //!
-//! 64 bits, because a filter cannot be better than its hash: with 32 bits and 10 bits per key, the
-//! hashes of 40 million keys collide as often as the filter errs.
+//! A filter cannot be better than its hash: with 32 bits, hashes of 40 million keys collide as
+//! often as a filter of 10 bits per key has false positives.
 
 use core::hash::{BuildHasher, Hasher};
 
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-/// Names the function behind [`key_hash`]. A filter built with another version means "maybe".
+/// Version of [`key_hash`]. A filter built with another version matches every key.
 pub const HASH_VERSION: u8 = 1;
 
-/// `xxh3_64` of `key`.
+/// Returns `xxh3_64` of `key`.
 ///
-/// `seed` is drawn once per store, so that nobody can prepare keys that collide in it.
+/// `seed` is random per store, so that colliding keys cannot be prepared.
 ///
 /// Source: the XXH3 specification,
 /// <https://github.com/Cyan4973/xxHash/blob/dev/doc/xxhash_spec.md>.
@@ -22,23 +22,24 @@ pub fn key_hash(key: &[u8], seed: u64) -> u64 {
     xxh3_64_with_seed(key, seed)
 }
 
-/// The default hasher of the [standalone filters](crate::standalone): [`key_hash`] with a seed.
+/// The default hasher of the [standalone filters](crate::standalone): [`key_hash`] with a seed, 0
+/// by default.
 ///
-/// Seed 0 unless another is given. Whoever can choose keys can prepare ones that collide under a
-/// seed that is known to them; give a random one to a filter that strangers fill.
+/// With a known seed an attacker can prepare colliding keys: use a random one if keys are
+/// untrusted.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Xxh3 {
     seed: u64,
 }
 
 impl Xxh3 {
-    /// The hasher with this seed.
+    /// Creates a hasher with this seed.
     #[must_use]
     pub const fn with_seed(seed: u64) -> Self {
         Self { seed }
     }
 
-    /// The seed that was given.
+    /// Returns the seed.
     #[must_use]
     pub const fn seed(self) -> u64 {
         self.seed
@@ -54,10 +55,11 @@ impl BuildHasher for Xxh3 {
     }
 }
 
-/// The [`Hasher`] of [`Xxh3`]: each write is hashed with the result of the one before as its seed.
+/// The [`Hasher`] of [`Xxh3`]. Each write is hashed with the result of the previous one as its
+/// seed.
 ///
-/// So one write gives [`key_hash`], which is how the filters use it. Several writes give a good
-/// hash too, but not that of their bytes joined.
+/// One write returns [`key_hash`], which is how the filters use it. Several writes give a good hash
+/// too, but not that of their concatenation.
 #[derive(Debug, Clone)]
 pub struct Xxh3Hasher {
     state: u64,
@@ -75,9 +77,10 @@ impl Hasher for Xxh3Hasher {
     }
 }
 
-/// The hash of `key` that a filter with this hasher takes: of one write, and nothing else.
+/// Returns the hash of `key` for a filter with this hasher: one write of the bytes.
 ///
-/// Not [`BuildHasher::hash_one`], which adds a length or a terminator by the type of the key.
+/// Differs from [`BuildHasher::hash_one`], which adds a length or a terminator by the type of the
+/// key.
 #[inline]
 #[must_use]
 pub fn hash_with<S: BuildHasher>(hasher: &S, key: &[u8]) -> u64 {
@@ -100,8 +103,8 @@ mod tests {
         assert_eq!(Xxh3::default(), Xxh3::with_seed(0));
     }
 
-    /// Stored filters depend on these: a change needs a new [`HASH_VERSION`]. The values were
-    /// computed with the reference implementation in C.
+    /// Stored filters depend on these: a change needs a new [`HASH_VERSION`]. The values come from
+    /// the reference implementation in C.
     #[test]
     fn hashes_are_pinned() {
         let cases: [(&[u8], u64, u64); 4] = [

@@ -1,38 +1,36 @@
-//! Memory of large filters, in large pages where the system grants them.
+//! Huge pages for the memory of large filters.
 //!
-//! A question goes to any line of a filter. In pages of 4 KiB the processor must first look up
-//! where the page of that line is, and for 100 MB that takes a load from memory of its own. In
-//! large pages a Bloom filter of 125 MB takes 15.0 instead of 16.2 ns a question in a plain loop,
-//! an atomic one 39 instead of 41 to 46.
+//! A probe reads any line of a filter. With pages of 4 KiB, 100 MB exceed the TLB, so that a probe
+//! also loads a page-table entry from memory. In huge pages a Bloom filter of 125 MB takes 15.0
+//! instead of 16.2 ns a probe in a plain loop, an atomic one 39 instead of 41 to 46.
 
 use alloc::vec::Vec;
 
-/// Arrays of fewer bytes are not worth it: with 4 KiB pages a core still knows where all of theirs
-/// are.
+/// Smaller arrays fit the second-level TLB with 4 KiB pages.
 const BYTES_MIN: usize = 4 << 20;
 
-/// These values.
+/// Collects `values` into a vector in huge pages.
 pub(crate) fn collected<T>(values: impl ExactSizeIterator<Item = T>) -> Vec<T> {
     let mut collected = Vec::with_capacity(values.len());
-    ask(collected.spare_capacity_mut());
+    advise(collected.spare_capacity_mut());
     collected.extend(values);
     collected
 }
 
-/// Asks for large pages for `memory`, if it is large, before its first write: what has small pages
-/// keeps them.
-pub(crate) fn ask<T>(memory: &mut [T]) {
+/// Requests huge pages for `memory` if it is large. Call before the first write: small pages that
+/// were written stay small.
+pub(crate) fn advise<T>(memory: &mut [T]) {
     if size_of_val(memory) >= BYTES_MIN {
-        advise(memory);
+        madvise_huge(memory);
     }
 }
 
-/// Asks for large pages. Whether they come is up to the system: without them all is as before.
+/// The system may ignore this.
 #[cfg(all(feature = "std", target_os = "linux"))]
-fn advise<T>(memory: &mut [T]) {
+fn madvise_huge<T>(memory: &mut [T]) {
     use rustix::mm::{Advice, madvise};
 
-    /// Those of the system, or a multiple: ranges of whole large pages are what matters.
+    /// A multiple of every page size: only whole huge pages matter.
     const PAGE_BYTES: usize = 64 << 10;
 
     let range = memory.as_mut_ptr_range();
@@ -42,14 +40,14 @@ fn advise<T>(memory: &mut [T]) {
         return;
     }
     let start = range.start.with_addr(start);
-    // SAFETY: the range lies within `memory`, and this advice changes no byte of it.
+    // SAFETY: the range is within `memory`, and this advice changes no byte of it.
     let advised = unsafe { madvise(start.cast(), bytes, Advice::LinuxHugepage) };
-    // A system without large pages refuses.
+    // Systems without huge pages return an error.
     let _ = advised;
 }
 
 #[cfg(not(all(feature = "std", target_os = "linux")))]
-fn advise<T>(_: &mut [T]) {}
+fn madvise_huge<T>(_: &mut [T]) {}
 
 #[cfg(test)]
 mod tests {

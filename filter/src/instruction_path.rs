@@ -1,13 +1,13 @@
-//! The choice between the instruction sets of a CPU.
+//! Selection of the instruction set at run time.
 
-/// Defines the enum `Path`: portable code, or the instructions whose types `Avx2`, `Avx512` and
-/// `Neon` are in scope. Each type proves that this CPU has them.
+/// Defines the enum `Path`: portable code, or one of the SIMD types `Avx2`, `Avx512` and `Neon` in
+/// scope. A value of such a type proves that this CPU has the instructions.
 macro_rules! instruction_path {
     () => {
-        /// The instructions to use, detected once per filter. All give the same answers.
+        /// Instruction set, detected once per filter. All give the same results.
         #[derive(Debug, Clone, Copy)]
         pub(crate) enum Path {
-            /// The definition.
+            /// The reference implementation.
             Portable,
             #[cfg(target_arch = "x86_64")]
             Avx2(Avx2),
@@ -18,7 +18,7 @@ macro_rules! instruction_path {
         }
 
         impl Path {
-            /// Returns the fastest one of this CPU.
+            /// Returns the fastest path of this CPU.
             pub(crate) fn detect() -> Self {
                 #[cfg(target_arch = "x86_64")]
                 {
@@ -36,7 +36,7 @@ macro_rules! instruction_path {
                 Self::Portable
             }
 
-            /// Returns those that this CPU has.
+            /// Returns all paths of this CPU.
             #[cfg(test)]
             pub(crate) fn all() -> alloc::vec::Vec<Self> {
                 let mut all = alloc::vec![Self::Portable];

@@ -1,29 +1,29 @@
-//! Filters: small summaries of a set of keys that answer "surely not" or "maybe".
+//! Approximate membership filters: compact summaries of a key set, without false negatives.
 //!
-//! | module                    | answers                                                        |
-//! |---------------------------|----------------------------------------------------------------|
-//! | [`hash`]                  | how a key becomes the 64-bit hash that every filter takes      |
-//! | [`params`]                | how many bits and probes, and which false-positive rate        |
-//! | [`blocked_bloom`]         | the filter of a table: built once, one cache line per question |
-//! | [`ribbon`]                | the same in two thirds of the memory, slower to build and ask  |
-//! | [`binary_fuse`]           | the same with two rates alone, and three lines per question    |
-//! | [`range_filter`]          | whether any key of a range is there, not one key               |
-//! | [`atomic_blocked_bloom`]  | the filter of a memtable: many threads insert and ask at once  |
-//! | [`table_filter`]          | any filter of a table, told apart by an enum                   |
-//! | [`many`]                  | one key against the filters of many tables                     |
-//! | [`arena`]                 | memory for the filters of many tables, in large pages          |
-//! | [`filter_block`]          | the bytes of a table's filter                                  |
-//! | [`standalone`]            | filters for other uses: filled key by key, saved whole         |
-//! | [`filter`]                | what the filters have in common: traits, statistics, errors    |
-//! | [`saved`]                 | the bytes of a standalone filter                               |
-//! | [`decode_error`]          | what can be wrong with those bytes                             |
+//! | module                    | contents                                                              |
+//! |---------------------------|-----------------------------------------------------------------------|
+//! | [`hash`]                  | key hash: 64-bit xxh3                                                 |
+//! | [`params`]                | bits, probes and false-positive rates                                 |
+//! | [`blocked_bloom`]         | static filter with one cache line per probe                           |
+//! | [`ribbon`]                | static filter of two thirds of the size, slower to build and probe    |
+//! | [`binary_fuse`]           | static filter with 8 or 16 bits per fingerprint, three lines per probe |
+//! | [`range_filter`]          | static filter for key ranges                                          |
+//! | [`atomic_blocked_bloom`]  | concurrent filter for memtables                                       |
+//! | [`table_filter`]          | an enum over all table filters                                        |
+//! | [`many`]                  | probes of many filters with one key                                   |
+//! | [`arena`]                 | memory for many filters, in huge pages                                |
+//! | [`filter_block`]          | stored form of table filters                                          |
+//! | [`standalone`]            | filters filled key by key and saved whole                             |
+//! | [`filter`]                | traits, statistics and errors                                         |
+//! | [`saved`]                 | stored form of standalone filters                                     |
+//! | [`decode_error`]          | errors of both stored forms                                           |
 //!
-//! A filter never answers `false` for a key that it was built over. Callers hash a key once and
-//! ask every filter with the hash.
+//! A filter never returns `false` for a key it was built over. Callers hash a key once and probe
+//! every filter with the hash.
 //!
 //! # Use
 //!
-//! Key by key, with the hashing done by the filter, which is saved whole: see [`standalone`].
+//! Key by key, hashed by the filter and saved whole: see [`standalone`].
 //!
 //! ```
 //! use sievedb_filter::standalone::BloomFilter;
@@ -35,8 +35,8 @@
 //! # Ok::<(), sievedb_filter::DecodeError>(())
 //! ```
 //!
-//! At once over the hashes of all keys, smaller and faster: [`filter_block`] stores it, and
-//! [`Expected`] names what it belongs to, or zeros if there is only one filter.
+//! At once over the hashes of all keys, which is smaller and faster. [`filter_block`] stores the
+//! filter, and [`Expected`] identifies its table; use zeros if there is only one filter.
 //!
 //! ```
 //! use sievedb_filter::{Expected, FilterKind, TableFilter, filter_block, key_hash};
@@ -54,7 +54,7 @@
 //! # Ok::<(), sievedb_filter::DecodeError>(())
 //! ```
 //!
-//! Or without the enum and without bytes:
+//! Or without the enum and without a stored form:
 //!
 //! ```
 //! use sievedb_filter::{BlockedBloom, hash::key_hash};
@@ -68,31 +68,29 @@
 //!
 //! # Without `std`
 //!
-//! Without the feature `std`, which is on by default, the crate needs `alloc` and a processor with
-//! 64-bit atomics only. What is then missing: saving to writers and loading from readers (bytes
-//! remain), large pages for large filters, and the look at the processor at run time. The SIMD
-//! paths are taken only if they are compiled in (`-C target-feature=+avx2`); otherwise the portable
-//! ones, with the same answers. Logarithms come from `libm` then, and may differ from those of
-//! `std` in the last digit, so that a shape computed from a rate may differ by one bit. Stored
-//! filters name their shape.
+//! Without the default feature `std`, the crate needs `alloc` and 64-bit atomics. These are
+//! missing: saving to writers and loading from readers (bytes remain), huge pages, and CPU
+//! detection at run time. SIMD paths are used only if compiled in (`-C target-feature=+avx2`);
+//! otherwise the portable code gives the same results. Logarithms come from `libm` and may differ
+//! from `std` in the last digit, so a shape computed from a rate may differ by one bit. Stored
+//! filters contain their shape.
 //!
 //! # With `serde`
 //!
-//! The feature `serde`, which is off by default, makes the standalone filters serialisable, as
-//! their saved bytes: a list of numbers in formats without bytes, such as JSON. A filter is read
-//! back with the default hasher of its type; one with another seed or another hasher is refused
-//! then.
+//! The feature `serde`, off by default, serializes the standalone filters as their saved bytes: a
+//! list of numbers in formats without bytes, such as JSON. Deserialization uses the default hasher
+//! of the type and rejects filters with another seed or hasher.
 
 #![cfg_attr(not(feature = "std"), no_std)]
 
 #[macro_use]
 extern crate alloc;
 
-/// Without `std` nobody can look at the processor: what was compiled for counts.
+/// Without `std` there is no CPU detection: the compile-time features count.
 #[cfg(all(target_arch = "x86_64", not(feature = "std")))]
 macro_rules! is_x86_feature_detected {
     ($feature:tt) => {
-        // A call, or clippy sees "false and false" where several features are asked for.
+        // A call, because clippy reports `false && false` as a constant expression.
         core::convert::identity(cfg!(target_feature = $feature))
     };
 }
@@ -110,7 +108,7 @@ mod float;
 pub mod hash;
 mod huge_pages;
 mod instruction_path;
-/// Shared with the tests of the public interface, which see the fastest path only.
+/// Shared with the integration tests, which only reach the fastest path.
 #[cfg(test)]
 #[path = "../tests/filter/key_sets.rs"]
 mod key_sets;

@@ -1,163 +1,159 @@
-//! One key against many filters: that of a lookup, which asks the filters of several tables.
+//! Probes of many filters with one key, as a lookup does over several tables.
 //!
-//! The plain loop waits for the memory of one filter before it asks the next wherever the answer
-//! decides a branch. Here the loads of all large filters are in flight before the first is tested.
-//! Eight filters of ten million keys each took 21 ns a Bloom filter instead of 28, and 50 ns a
-//! ribbon instead of 64. What all ribbons make of the hash alike is found once, which pays for
-//! looking which filters are large. Filters of one type need not be told apart: pass them as that
-//! type, not as [`TableFilter`], if all are.
+//! A plain loop waits for the memory of one filter before it probes the next, if the result decides
+//! a branch. Here the loads of all large filters are in flight before the first test. With eight
+//! filters of ten million keys, a Bloom filter took 21 ns instead of 28, and a ribbon 50 instead of
+//! 64. The part of the hash that all ribbons share is computed once, which pays for the check of
+//! sizes. Filters of one type are best passed as that type instead of [`TableFilter`], which saves
+//! the branch.
 //!
 //! ```
 //! use sievedb_filter::{BlockedBloom, TableFilter, many};
 //!
 //! let tables: [&[u64]; 3] = [&[1, 2], &[3], &[2, 4]]; // Hashes, newest table first.
 //! let filters = tables.map(|hashes| TableFilter::BlockedBloom(BlockedBloom::build(hashes, 30.0)));
-//! assert_eq!(many::may_contain_in(&filters.each_ref(), 2), 0b101);
+//! assert_eq!(many::may_contain_mask(&filters.each_ref(), 2), 0b101);
 //! let newest = many::may_contain_each(&filters, 2).position(|may_contain| may_contain);
 //! assert_eq!(newest, Some(0));
 //! ```
 
 use crate::blocked_bloom::BlockedBloom;
-pub use crate::ribbon::Asked;
+pub use crate::ribbon::Probe;
 use crate::ribbon::{Mixed, Ribbon};
 use crate::table_filter::TableFilter;
 
-/// Most filters of [`may_contain_in`]: the bits of its answer.
+/// Maximum number of filters for [`may_contain_mask`]: the bits of its result.
 pub const FILTERS_MAX: usize = u64::BITS as usize;
 
-/// Fewest bytes of a filter that is loaded before it is tested; for a ribbon, those of eight
-/// columns.
+/// Minimum size of a filter that is prefetched; for a ribbon, with eight columns.
 ///
-/// A smaller one is in the caches next to the core if it is asked often, and to prefetch it too
-/// costs 0.2 ns a Bloom filter and 2 ns a ribbon. Whether a filter is so large is seen from nothing
-/// but what the test will need: key counts lie elsewhere.
+/// A smaller one is in the L2 cache if it is probed often, where a prefetch costs 0.2 ns for a
+/// Bloom filter and 2 ns for a ribbon. Only fields that the test needs anyway decide: key counts
+/// are in another cache line.
 const LARGE_BYTES: usize = 256 << 10;
 
-/// A filter that is asked beside others: any [`TableFilter`], or one of its two main kinds by
-/// itself.
-pub trait AmongMany: sealed::Sealed {
-    /// Starts to load what [`may_contain_asked`](Self::may_contain_asked) will read, unless the
-    /// filter is so small that it is in the caches next to the core.
-    fn prefetch_asked(&self, asked: Asked);
+/// A filter that can be probed together with others: [`TableFilter`] or one of its two main kinds.
+pub trait ProbeMany: sealed::Sealed {
+    /// Prefetches what [`may_contain_probe`](Self::may_contain_probe) reads, unless the filter is
+    /// small enough for the L2 cache.
+    fn prefetch_probe(&self, probe: Probe);
 
-    /// What its `may_contain_hash` says.
-    fn may_contain_asked(&self, asked: Asked) -> bool;
+    /// Returns the result of its `may_contain_hash`.
+    fn may_contain_probe(&self, probe: Probe) -> bool;
 }
 
 mod sealed {
-    /// Only filters of this crate: others have nothing to share.
+    /// Sealed: filters of other crates have no state to share.
     pub trait Sealed {}
     impl Sealed for crate::BlockedBloom {}
     impl Sealed for crate::Ribbon {}
     impl Sealed for crate::TableFilter {}
 }
 
-/// Which of `filters` may contain `hash`: bit `i` is what filter `i` says.
+/// Returns a mask of the `filters` that may contain `hash`: bit `i` is the result of filter `i`.
 ///
 /// # Panics
 ///
 /// If there are more than [`FILTERS_MAX`] filters.
 #[inline]
 #[must_use]
-pub fn may_contain_in<F: AmongMany>(filters: &[&F], hash: u64) -> u64 {
+pub fn may_contain_mask<F: ProbeMany>(filters: &[&F], hash: u64) -> u64 {
     assert!(filters.len() <= FILTERS_MAX, "{} filters", filters.len());
-    let asked = Asked::new(hash);
-    // The last one first: so each answer moves the others up, by a bit.
+    let probe = Probe::new(hash);
+    // Last filter first: each result shifts the previous ones by a bit.
     for filter in filters.iter().rev() {
-        filter.prefetch_asked(asked);
+        filter.prefetch_probe(probe);
     }
-    let answers = filters.iter().rev().map(|filter| filter.may_contain_asked(asked));
-    answers.fold(0, |mask, answer| mask << 1 | u64::from(answer))
+    let results = filters.iter().rev().map(|filter| filter.may_contain_probe(probe));
+    results.fold(0, |mask, result| mask << 1 | u64::from(result))
 }
 
-/// What each of `filters` says of `hash`, in their order.
+/// Returns an iterator over the results of `filters` for `hash`, in their order.
 ///
-/// Starts the loads of all large filters at once, and tests a filter when its answer is asked for:
-/// a caller that found its key stops there. Allocates nothing. Goes through `filters` twice.
+/// Starts the loads of all large filters at once. Tests a filter when its result is requested, so
+/// that a caller can stop at the first match. Allocates nothing. Iterates over `filters` twice.
 pub fn may_contain_each<'a, F, I>(filters: I, hash: u64) -> impl Iterator<Item = bool>
 where
-    F: AmongMany + 'a,
+    F: ProbeMany + 'a,
     I: IntoIterator<Item = &'a F> + Clone,
 {
-    let asked = Asked::new(hash);
+    let probe = Probe::new(hash);
     for filter in filters.clone() {
-        filter.prefetch_asked(asked);
+        filter.prefetch_probe(probe);
     }
-    filters.into_iter().map(move |filter| filter.may_contain_asked(asked))
+    filters.into_iter().map(move |filter| filter.may_contain_probe(probe))
 }
 
-/// What [`may_contain_hash`](TableFilter::may_contain_hash) of `filter` says.
+/// Returns [`may_contain_hash`](TableFilter::may_contain_hash) of `filter`.
 ///
-/// For callers that find their filters one by one: [`prefetch`] each where it is found, then ask.
+/// For callers that find their filters one by one: [`prefetch`] each one first, then test.
 #[inline]
 #[must_use]
-pub fn may_contain(filter: &TableFilter, asked: Asked) -> bool {
-    filter.may_contain_asked(asked)
+pub fn may_contain(filter: &TableFilter, probe: Probe) -> bool {
+    filter.may_contain_probe(probe)
 }
 
-/// Starts to load what [`may_contain`] will read, unless the filter is so small that it is in the
-/// caches next to the core.
+/// Prefetches what [`may_contain`] reads, unless the filter is small enough for the L2 cache.
 #[inline]
-pub fn prefetch(filter: &TableFilter, asked: Asked) {
-    filter.prefetch_asked(asked);
+pub fn prefetch(filter: &TableFilter, probe: Probe) {
+    filter.prefetch_probe(probe);
 }
 
-impl AmongMany for BlockedBloom {
+impl ProbeMany for BlockedBloom {
     #[inline(always)]
-    fn prefetch_asked(&self, asked: Asked) {
+    fn prefetch_probe(&self, probe: Probe) {
         if self.memory_bytes() >= LARGE_BYTES {
-            self.prefetch(asked.hash);
+            self.prefetch(probe.hash);
         }
     }
 
     #[inline(always)]
-    fn may_contain_asked(&self, asked: Asked) -> bool {
-        self.may_contain_hash(asked.hash)
+    fn may_contain_probe(&self, probe: Probe) -> bool {
+        self.may_contain_hash(probe.hash)
     }
 }
 
-impl AmongMany for Ribbon {
-    /// Not the place of a bumped key: to look at its thresholds, and to hand the place to the test,
-    /// was tried. A miss with three tables in the caches near the core took 62 instead of 52 ns,
-    /// and one among 10 million keys no less: a core begins with the test of a bumped key while it
-    /// waits for the others.
+impl ProbeMany for Ribbon {
+    /// Alternative tried: prefetch the second layer of a bumped key and hand its place to the test.
+    /// A miss with three tables in the L2 cache took 62 instead of 52 ns, and a miss among 10
+    /// million keys was no faster: out-of-order execution already starts the test of a bumped key.
     #[inline(always)]
-    fn prefetch_asked(&self, asked: Asked) {
+    fn prefetch_probe(&self, probe: Probe) {
         if self.first_starts() >= LARGE_BYTES as u64 {
-            prefetch_ribbon(self, asked.hash, asked.mixed);
+            prefetch_ribbon(self, probe.hash, probe.mixed);
         }
     }
 
     #[inline(always)]
-    fn may_contain_asked(&self, asked: Asked) -> bool {
-        self.may_contain_mixed(asked)
+    fn may_contain_probe(&self, probe: Probe) -> bool {
+        self.may_contain_mixed(probe)
     }
 }
 
-/// Not inlined: so the loop around it is, into those of the callers. In pieces, because those
-/// travel in registers.
+/// Not inlined, so that the loop around it is. Takes parts, which are passed in registers.
 #[inline(never)]
 fn prefetch_ribbon(ribbon: &Ribbon, hash: u64, mixed: Mixed) {
-    ribbon.prefetch_mixed(Asked { hash, mixed });
+    ribbon.prefetch_mixed(Probe { hash, mixed });
 }
 
-impl AmongMany for TableFilter {
+impl ProbeMany for TableFilter {
     #[inline(always)]
-    fn prefetch_asked(&self, asked: Asked) {
+    fn prefetch_probe(&self, probe: Probe) {
         match self {
-            Self::BlockedBloom(filter) => filter.prefetch_asked(asked),
-            Self::Ribbon(filter) => filter.prefetch_asked(asked),
-            // A jump over a table of all kinds would cost the others more than a call costs these.
-            Self::BinaryFuse8(_) | Self::BinaryFuse16(_) => prefetch_fuse(self, asked.hash),
+            Self::BlockedBloom(filter) => filter.prefetch_probe(probe),
+            Self::Ribbon(filter) => filter.prefetch_probe(probe),
+            // A jump table over all kinds would cost the others more than this call costs fuse
+            // filters.
+            Self::BinaryFuse8(_) | Self::BinaryFuse16(_) => prefetch_fuse(self, probe.hash),
         }
     }
 
     #[inline(always)]
-    fn may_contain_asked(&self, asked: Asked) -> bool {
+    fn may_contain_probe(&self, probe: Probe) -> bool {
         match self {
-            Self::BlockedBloom(filter) => filter.may_contain_asked(asked),
-            Self::Ribbon(filter) => filter.may_contain_asked(asked),
-            Self::BinaryFuse8(_) | Self::BinaryFuse16(_) => self.fuse_may_contain(asked.hash),
+            Self::BlockedBloom(filter) => filter.may_contain_probe(probe),
+            Self::Ribbon(filter) => filter.may_contain_probe(probe),
+            Self::BinaryFuse8(_) | Self::BinaryFuse16(_) => self.fuse_may_contain(probe.hash),
         }
     }
 }
@@ -177,7 +173,7 @@ mod tests {
         (first..first + n).map(|i| crate::key_hash(&i.to_le_bytes(), 1)).collect()
     }
 
-    /// Small and large filters of both kinds, which share some of their keys.
+    /// Builds small and large filters of both kinds with some keys in common.
     fn filters(count: u64) -> Vec<TableFilter> {
         let build = |i: u64| {
             let keys = if i == 1 || i == 2 { 600_000 } else { 50 * i };
@@ -191,13 +187,13 @@ mod tests {
     }
 
     #[test]
-    fn answers_are_those_of_the_plain_loop() {
+    fn results_equal_those_of_a_plain_loop() {
         for count in [0, 1, 3, 64] {
             let filters = filters(count);
             let borrowed: Vec<&TableFilter> = filters.iter().collect();
             for hash in hashes(0, 3_000).into_iter().chain(hashes(1 << 40, 3_000)) {
                 let want: Vec<bool> = filters.iter().map(|f| f.may_contain_hash(hash)).collect();
-                let mask = may_contain_in(&borrowed, hash);
+                let mask = may_contain_mask(&borrowed, hash);
                 let found: Vec<bool> = (0..count).map(|i| mask >> i & 1 == 1).collect();
                 assert_eq!(found, want, "{count} filters");
                 assert!(may_contain_each(&filters, hash).eq(want), "{count} filters, one by one");
@@ -206,17 +202,17 @@ mod tests {
     }
 
     #[test]
-    fn filters_of_one_type_answer_alike() {
+    fn filters_of_one_type_give_the_same_results() {
         let sets: Vec<Vec<u64>> = (0..5).map(|i| hashes(40 * i, 50 + 10_000 * i)).collect();
         let blooms: Vec<_> = sets.iter().map(|keys| BlockedBloom::build(keys, 4.0)).collect();
         let ribbons: Vec<_> = sets.iter().map(|keys| Ribbon::build(keys, 3.5)).collect();
         let borrowed_blooms: Vec<&BlockedBloom> = blooms.iter().collect();
         let borrowed_ribbons: Vec<&Ribbon> = ribbons.iter().collect();
         for hash in hashes(0, 3_000) {
-            let mask = may_contain_in(&borrowed_blooms, hash);
+            let mask = may_contain_mask(&borrowed_blooms, hash);
             let want = blooms.iter().map(|filter| filter.may_contain_hash(hash));
             assert!((0..5).map(|i| mask >> i & 1 == 1).eq(want));
-            let mask = may_contain_in(&borrowed_ribbons, hash);
+            let mask = may_contain_mask(&borrowed_ribbons, hash);
             let want = ribbons.iter().map(|filter| filter.may_contain_hash(hash));
             assert!((0..5).map(|i| mask >> i & 1 == 1).eq(want.clone()));
             assert!(may_contain_each(&ribbons, hash).eq(want));
@@ -225,8 +221,8 @@ mod tests {
 
     #[test]
     #[should_panic = "65 filters"]
-    fn more_filters_than_bits_are_refused() {
+    fn more_filters_than_bits_are_rejected() {
         let empty = TableFilter::BlockedBloom(BlockedBloom::build(&[], 1.0));
-        let _ = may_contain_in(&[&empty; FILTERS_MAX + 1], 1);
+        let _ = may_contain_mask(&[&empty; FILTERS_MAX + 1], 1);
     }
 }

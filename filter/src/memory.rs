@@ -1,25 +1,25 @@
-//! Memory for as many entries as a caller asks for, which may be more than the system has.
+//! Allocation of arrays whose length a caller chooses and that may exceed the memory.
 
 use alloc::{vec, vec::Vec};
 
 use crate::huge_pages;
 
-/// So many copies of `value`, in large pages where that pays and the system grants them: zeros,
-/// that is, which are not written yet.
+/// Returns `count` copies of `value`, in huge pages if the array is large and the system has them.
+/// Zeros are not written, so their pages are not resident yet.
 ///
 /// # Panics
 ///
-/// If the system does not grant the memory. `vec!` alone would end the process then.
+/// If the system does not grant the memory. `vec!` alone would abort the process.
 pub(crate) fn filled<T: Clone>(value: T, count: usize) -> Vec<T> {
-    // Asked for twice: only `vec!` gets memory that is zero without being written. The first answer
-    // must be seen, or the compiler takes it to be yes.
-    let mut asked = Vec::<T>::new();
-    let granted = asked.try_reserve_exact(count);
-    core::hint::black_box(asked.as_ptr());
-    drop(asked);
-    granted.expect("the filter fits the memory");
+    // Allocated twice, because only `vec!` gets zeroed memory without writing it. `black_box` keeps
+    // the compiler from removing the first allocation.
+    let mut trial = Vec::<T>::new();
+    let granted = trial.try_reserve_exact(count);
+    core::hint::black_box(trial.as_ptr());
+    drop(trial);
+    granted.expect("the system has memory for the filter");
     let mut values = vec![value; count];
-    huge_pages::ask(&mut values);
+    huge_pages::advise(&mut values);
     values
 }
 
@@ -36,7 +36,7 @@ mod tests {
     }
 
     #[test]
-    fn more_than_there_is_panics() {
+    fn an_array_larger_than_memory_panics() {
         for count in [1_usize << 58, usize::MAX] {
             let found = std::panic::catch_unwind(|| filled(0_u64, count).len());
             assert!(found.is_err(), "{count} words");

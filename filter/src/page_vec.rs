@@ -1,8 +1,7 @@
-//! Long arrays in pages of the system, which return to it when the array is dropped.
+//! Long arrays in memory maps, which return to the system when the array is dropped.
 //!
-//! glibc gives each thread an arena, and keeps in it up to twice the bytes of the longest array
-//! that any thread has freed ("dynamic mmap threshold", mallopt(3)). So threads that build filters
-//! would keep megabytes for ever.
+//! glibc's per-thread arenas keep up to twice the size of the longest freed array ("dynamic mmap
+//! threshold", mallopt(3)). Threads that build filters would keep megabytes resident.
 
 use core::{alloc::Layout, ptr::NonNull};
 
@@ -11,28 +10,29 @@ use allocator_api2::{
     vec::Vec,
 };
 
-/// A [`Vec`](alloc::vec::Vec) whose elements lie in [`SystemPages`].
+/// A [`Vec`](alloc::vec::Vec) whose elements are in [`SystemPages`].
 pub type PageVec<T> = Vec<T, SystemPages>;
 
-/// Returns so many zeros.
+/// Returns `count` zeros.
 pub(crate) fn zeros<T: From<u8> + Copy>(count: usize) -> PageVec<T> {
     let mut zeros = PageVec::with_capacity_in(count, SystemPages);
     zeros.resize(count, T::from(0));
     zeros
 }
 
-/// Arrays of fewer bytes lie on the heap: 128 KiB, from which on glibc maps by default.
+/// Smaller arrays are on the heap. 128 KiB is glibc's default threshold for maps.
 const PAGES_BYTES_MIN: usize = 128 << 10;
 
-/// Maps arrays of 128 KiB or more from the system; shorter ones lie on the heap, as do all of them
-/// but on Linux.
+/// An allocator that maps arrays of 128 KiB or more from the system on Linux, and uses the heap
+/// otherwise.
 ///
-/// Zeroed arrays take no memory until they are written. A longer array moves without a copy.
+/// Zeroed arrays use no memory until they are written. A growing array moves without a copy.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct SystemPages;
 
 impl SystemPages {
-    /// Returns whether memory of this layout is mapped. Decides alone, also when it is freed.
+    /// Returns `true` if memory of this layout is mapped. Depends on nothing else, so that
+    /// deallocation decides alike.
     const fn maps(layout: Layout) -> bool {
         cfg!(all(feature = "std", target_os = "linux", not(miri)))
             && layout.size() >= PAGES_BYTES_MIN
@@ -40,10 +40,10 @@ impl SystemPages {
     }
 }
 
-/// Pages of any system begin at multiples of these bytes.
+/// Minimum page size of all systems.
 const PAGE_ALIGN: usize = 4 << 10;
 
-// SAFETY: memory stays until it is given back, and `maps` says for each layout whose it is.
+// SAFETY: memory stays valid until it is deallocated, and `maps` names the owner of each layout.
 unsafe impl Allocator for SystemPages {
     fn allocate(&self, layout: Layout) -> Result<NonNull<[u8]>, AllocError> {
         if Self::maps(layout) { system::map(layout.size()) } else { Global.allocate(layout) }
@@ -55,10 +55,10 @@ unsafe impl Allocator for SystemPages {
 
     unsafe fn deallocate(&self, first: NonNull<u8>, layout: Layout) {
         if Self::maps(layout) {
-            // SAFETY: it was mapped with as many bytes, and the caller gives it up.
+            // SAFETY: it was mapped with this size, and the caller no longer uses it.
             unsafe { system::unmap(first, layout.size()) }
         } else {
-            // SAFETY: it came from there, with the same layout.
+            // SAFETY: the heap allocated it with this layout.
             unsafe { Global.deallocate(first, layout) }
         }
     }
@@ -69,7 +69,7 @@ unsafe impl Allocator for SystemPages {
         from: Layout,
         to: Layout,
     ) -> Result<NonNull<[u8]>, AllocError> {
-        // SAFETY: the caller's promises are the same.
+        // SAFETY: the caller upholds the contract of `grow`.
         unsafe { self.resize(first, from, to) }
     }
 
@@ -79,7 +79,7 @@ unsafe impl Allocator for SystemPages {
         from: Layout,
         to: Layout,
     ) -> Result<NonNull<[u8]>, AllocError> {
-        // SAFETY: the caller's promises are the same.
+        // SAFETY: the caller upholds the contract of `shrink`.
         unsafe { self.resize(first, from, to) }
     }
 }
@@ -89,7 +89,7 @@ impl SystemPages {
     ///
     /// # Safety
     ///
-    /// As [`Allocator::grow`] and [`Allocator::shrink`] say.
+    /// As for [`Allocator::grow`] and [`Allocator::shrink`].
     unsafe fn resize(
         &self,
         first: NonNull<u8>,
@@ -97,18 +97,18 @@ impl SystemPages {
         to: Layout,
     ) -> Result<NonNull<[u8]>, AllocError> {
         match (Self::maps(from), Self::maps(to)) {
-            // SAFETY: it was mapped with as many bytes, and the caller has no pointer into it.
+            // SAFETY: it was mapped with this size, and the caller has no pointer into it.
             (true, true) => unsafe { system::remap(first, from.size(), to.size()) },
-            // SAFETY: it came from there, with the same layout.
+            // SAFETY: the heap allocated it with this layout.
             (false, false) if to.size() >= from.size() => unsafe { Global.grow(first, from, to) },
-            // SAFETY: the same.
+            // SAFETY: as above.
             (false, false) => unsafe { Global.shrink(first, from, to) },
             _ => {
                 let moved = self.allocate(to)?;
                 let bytes = from.size().min(to.size());
-                // SAFETY: both have as many bytes, and they are different memory.
+                // SAFETY: both have at least `bytes` bytes and do not overlap.
                 unsafe { first.copy_to_nonoverlapping(moved.cast(), bytes) };
-                // SAFETY: the caller gives it up.
+                // SAFETY: the caller no longer uses it.
                 unsafe { self.deallocate(first, from) };
                 Ok(moved)
             }
@@ -116,7 +116,7 @@ impl SystemPages {
     }
 }
 
-/// Mappings of the system, which are zeros at first.
+/// Anonymous memory maps, initially zero.
 #[cfg(all(feature = "std", target_os = "linux", not(miri)))]
 mod system {
     use core::ptr::{self, NonNull};
@@ -126,31 +126,32 @@ mod system {
 
     pub(super) fn map(bytes: usize) -> Result<NonNull<[u8]>, AllocError> {
         let access = ProtFlags::READ | ProtFlags::WRITE;
-        // SAFETY: a new mapping, where the system likes.
+        // SAFETY: a new mapping at an address that the system chooses.
         let first = unsafe { mmap_anonymous(ptr::null_mut(), bytes, access, MapFlags::PRIVATE) };
         slice(first, bytes)
     }
 
     /// # Safety
     ///
-    /// `first` was mapped with `from` bytes, and nobody uses the old place afterwards.
+    /// `first` was mapped with `from` bytes, and the old address is not used afterwards.
     pub(super) unsafe fn remap(
         first: NonNull<u8>,
         from: usize,
         to: usize,
     ) -> Result<NonNull<[u8]>, AllocError> {
-        // SAFETY: the caller's promise.
+        // SAFETY: upheld by the caller.
         let moved = unsafe { mremap(first.as_ptr().cast(), from, to, MremapFlags::MAYMOVE) };
         slice(moved, to)
     }
 
     /// # Safety
     ///
-    /// `first` was mapped with `bytes` bytes, and nobody uses it any more.
+    /// `first` was mapped with `bytes` bytes and is not used afterwards.
     pub(super) unsafe fn unmap(first: NonNull<u8>, bytes: usize) {
-        // SAFETY: the caller's promise.
+        // SAFETY: upheld by the caller.
         let unmapped = unsafe { munmap(first.as_ptr().cast(), bytes) };
-        // Fails only where that splits a mapping and there are too many: it stays then.
+        // Fails only if this splits a mapping and the process has too many. The memory then stays
+        // mapped.
         let _ = unmapped;
     }
 
@@ -163,7 +164,7 @@ mod system {
     }
 }
 
-/// Never asked.
+/// Unreachable: `maps` returns `false`.
 #[cfg(not(all(feature = "std", target_os = "linux", not(miri))))]
 mod system {
     use core::ptr::NonNull;
@@ -191,7 +192,6 @@ mod tests {
 
     use super::*;
 
-    /// A change of an array.
     #[derive(Debug, Clone, Copy)]
     enum Change {
         Push(u64),
@@ -216,9 +216,9 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 2 } else { 64 }))]
 
-        /// The vector of the standard library is the oracle.
+        /// Compares with the vector of the standard library.
         #[test]
-        fn arrays_are_what_a_vec_would_be(changes in vec(change(), 0..20)) {
+        fn arrays_equal_a_std_vec(changes in vec(change(), 0..20)) {
             let mut pages = PageVec::new_in(SystemPages);
             let mut oracle = std::vec::Vec::new();
             for (number, change) in (0..).zip(changes) {
@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn more_than_there_is_is_an_error() {
+    fn an_array_larger_than_memory_is_an_error() {
         let mut pages = PageVec::<u8>::new_in(SystemPages);
         assert!(pages.try_reserve_exact(1 << 62).is_err());
         assert!(pages.is_empty());

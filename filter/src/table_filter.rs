@@ -1,7 +1,7 @@
-//! Any filter of a table, told apart by an enum.
+//! An enum over the filters of a table.
 //!
-//! An enum, not a trait object: a lookup asks one filter per candidate table, and the branch over a
-//! handful of kinds is cheaper than an indirect call.
+//! An enum instead of a trait object: a lookup probes one filter per candidate table, and a branch
+//! over few kinds is faster than an indirect call.
 
 use crate::binary_fuse::{BinaryFuse8, BinaryFuse16, print_bits_for};
 use crate::blocked_bloom::BlockedBloom;
@@ -13,31 +13,32 @@ use crate::ribbon::Ribbon;
 /// A table's filter in memory.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
-#[repr(u8)] // A byte of its own for the kind: to read it out of another field takes 0.3 ns a question.
+#[repr(u8)] // A separate tag byte: a niche in another field costs 0.3 ns a probe.
 pub enum TableFilter {
-    /// One cache line per question.
+    /// One cache line per probe.
     BlockedBloom(BlockedBloom),
     /// Two thirds of the memory.
     Ribbon(Ribbon),
-    /// Nine bits a key and three lines per question; a rate of 1 in 256.
+    /// Nine bits per key and three lines per probe; a rate of 1/256.
     BinaryFuse8(BinaryFuse8),
-    /// Eighteen bits a key; a rate of 1 in 65,536.
+    /// Eighteen bits per key; a rate of 1/65,536.
     BinaryFuse16(BinaryFuse16),
 }
 
 impl TableFilter {
-    /// Reads a filter block; the same as [`filter_block::decode`].
+    /// Decodes a filter block; the same as [`filter_block::decode`].
     ///
     /// # Errors
     ///
-    /// [`DecodeError`] if the filter must not be used. It then means "maybe" for every key.
+    /// [`DecodeError`] if the block is invalid. The caller must then treat every key as matching.
     pub fn decode(bytes: &[u8], expected: Expected) -> Result<Self, DecodeError> {
         filter_block::decode(bytes, expected)
     }
 
-    /// A filter of this kind over keys with these hashes, as far as the kind can with
-    /// `bits_per_key` bits for each: see [`FilterKind::expected_fpr`]. `None` for a range filter,
-    /// which takes no hashes.
+    /// Builds a filter of this kind over the hashes of keys.
+    ///
+    /// The kind may round `bits_per_key`: see [`FilterKind::expected_fpr`]. Returns `None` for a
+    /// range filter, which has no hashes.
     ///
     /// # Panics
     ///
@@ -47,9 +48,9 @@ impl TableFilter {
         Self::build_unless(kind, hashes, bits_per_key, &|| false)
     }
 
-    /// As [`build`](Self::build), but also returns `None` soon after `is_cancelled` returns `true`.
-    /// `is_cancelled` must then always return `true`. A blocked Bloom filter, which takes some ns a
-    /// key, is not cancelled.
+    /// As [`build`](Self::build), but returns `None` soon after `is_cancelled` returns `true`, as
+    /// it must from then on. A blocked Bloom filter is not cancelled: its build takes a few ns per
+    /// key.
     ///
     /// # Panics
     ///
@@ -92,17 +93,17 @@ impl TableFilter {
         }
     }
 
-    /// Apart from the others: a jump over a table of four costs them 0.3 ns.
+    /// Separate, because a jump table over four kinds costs the others 0.3 ns.
     #[inline(never)]
     pub(crate) fn fuse_may_contain(&self, hash: u64) -> bool {
         match self {
             Self::BinaryFuse8(filter) => filter.may_contain_hash(hash),
             Self::BinaryFuse16(filter) => filter.may_contain_hash(hash),
-            Self::BlockedBloom(_) | Self::Ribbon(_) => unreachable!("asked elsewhere"),
+            Self::BlockedBloom(_) | Self::Ribbon(_) => unreachable!("not a fuse filter"),
         }
     }
 
-    /// Starts to load what [`may_contain_hash`](Self::may_contain_hash) will read.
+    /// Prefetches what [`may_contain_hash`](Self::may_contain_hash) reads.
     #[inline]
     pub fn prefetch(&self, hash: u64) {
         match self {
@@ -113,12 +114,12 @@ impl TableFilter {
         }
     }
 
-    /// Sets each of `answers` to what [`may_contain_hash`](Self::may_contain_hash) says of the hash
-    /// at its place, with many loads from memory in flight at once.
+    /// Sets each of `answers` to [`may_contain_hash`](Self::may_contain_hash) of the hash at its
+    /// index, with many loads in flight at once.
     ///
     /// # Panics
     ///
-    /// If there are not as many answers as hashes.
+    /// If the slices differ in length.
     pub fn may_contain_hashes(&self, hashes: &[u64], answers: &mut [bool]) {
         match self {
             Self::BlockedBloom(filter) => filter.may_contain_hashes(hashes, answers),
@@ -128,7 +129,7 @@ impl TableFilter {
         }
     }
 
-    /// Bytes that the filter keeps in memory.
+    /// Returns the memory of the filter, in bytes.
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
         match self {
@@ -139,8 +140,7 @@ impl TableFilter {
         }
     }
 
-    /// Those of [`memory_bytes`](Self::memory_bytes) that its [arena](crate::FilterArena) counts as
-    /// used.
+    /// Returns the bytes that its [arena](crate::FilterArena) counts as used.
     #[must_use]
     pub fn arena_bytes(&self) -> usize {
         match self {
@@ -151,7 +151,7 @@ impl TableFilter {
         }
     }
 
-    /// Expected false-positive rate, from 0 to 1.
+    /// Returns the expected false-positive rate, from 0 to 1.
     #[must_use]
     pub fn expected_fpr(&self) -> f64 {
         match self {
@@ -162,7 +162,7 @@ impl TableFilter {
         }
     }
 
-    /// Keys that it was built over.
+    /// Returns the number of keys it was built over.
     #[must_use]
     pub fn key_count(&self) -> u64 {
         match self {
@@ -173,7 +173,7 @@ impl TableFilter {
         }
     }
 
-    /// What the filter is.
+    /// Returns the kind of the filter.
     #[must_use]
     pub fn kind(&self) -> FilterKind {
         match self {
@@ -216,7 +216,7 @@ mod tests {
     use crate::key_hash;
 
     #[test]
-    fn n11_a_build_checks_often_whether_it_is_cancelled() {
+    fn a_build_checks_cancellation_often() {
         let hashes: Vec<u64> =
             (0..200_000_u64).map(|key| key_hash(&key.to_le_bytes(), 7)).collect();
         for kind in [FilterKind::Ribbon, FilterKind::BinaryFuse] {

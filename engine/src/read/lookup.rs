@@ -5,7 +5,7 @@
 //! their way to the cache before the first is tested: a key of the memtables pays for that with a
 //! search in each run, and an absent one waits for memory once.
 
-use sievedb_filter::many::{self, Asked};
+use sievedb_filter::many::{self, Probe};
 use sievedb_format::{InternalKey, SequenceNumber};
 use sievedb_sstable::{CacheUse, FilterState};
 use smallvec::SmallVec;
@@ -46,10 +46,10 @@ impl Lookup<'_> {
         witness: &mut impl Witness<A>,
     ) -> Result<Option<A>> {
         counters.lookups.add(1);
-        let asked = Asked::new(self.hash);
+        let probe = Probe::new(self.hash);
         let mut candidates = Candidates::new();
         let has_memtables = self.prefetch_memtables(view);
-        self.collect(asked, view, &mut candidates);
+        self.collect(probe, view, &mut candidates);
         self.sample(view, &candidates, counters);
         witness.candidates(&candidates);
         // After a flush there is none, and to find that out once more takes 40 instructions.
@@ -59,7 +59,7 @@ impl Lookup<'_> {
             counters.found_in_memtables.add(1);
             Some(found)
         } else {
-            self.in_tables(asked, view, &candidates, counters, witness)?
+            self.in_tables(probe, view, &candidates, counters, witness)?
         };
         match found {
             Some(Found::Value(answer)) => Ok(Some(answer)),
@@ -90,10 +90,10 @@ impl Lookup<'_> {
     /// Whether the key may have a value, as far as memory tells: `false` is certain.
     pub(crate) fn may_contain(self, view: &ReadView, counters: &ThreadCounters) -> bool {
         counters.lookups.add(1);
-        let asked = Asked::new(self.hash);
+        let probe = Probe::new(self.hash);
         let mut candidates = Candidates::new();
         let has_memtables = self.prefetch_memtables(view);
-        self.collect(asked, view, &mut candidates);
+        self.collect(probe, view, &mut candidates);
         self.sample(view, &candidates, counters);
         if has_memtables && let Some(found) = self.in_memtables::<()>(view, counters, &mut Nobody) {
             counters.found_in_memtables.add(1);
@@ -102,7 +102,7 @@ impl Lookup<'_> {
         // Nobody looks whether a positive is true: what filters say here is not counted, or the
         // measured rate would be that of negatives alone.
         candidates.iter().any(|candidate| match &*candidate.filters.point {
-            FilterState::Resident(filter) => many::may_contain(filter, asked),
+            FilterState::Resident(filter) => many::may_contain(filter, probe),
             FilterState::Unusable(_) | FilterState::NotResident | FilterState::None => true,
         })
     }
@@ -149,11 +149,11 @@ impl Lookup<'_> {
     /// The tables that may hold the key, the newest first, their filter lines on the way to the
     /// cache.
     #[inline]
-    fn collect<'v>(self, asked: Asked, view: &'v ReadView, candidates: &mut Candidates<'v>) {
+    fn collect<'v>(self, probe: Probe, view: &'v ReadView, candidates: &mut Candidates<'v>) {
         for (run, filters) in view.version.runs().iter().zip(view.filters.runs()) {
             if let Some(index) = run.find_index(self.key) {
                 let filters = &*filters[index];
-                filters.prefetch(asked);
+                filters.prefetch(probe);
                 candidates.push(Candidate { run, index, filters });
             }
         }
@@ -170,7 +170,7 @@ impl Lookup<'_> {
 
     fn in_tables<A>(
         self,
-        asked: Asked,
+        probe: Probe,
         view: &KeptView,
         candidates: &[Candidate<'_>],
         counters: &ThreadCounters,
@@ -178,7 +178,7 @@ impl Lookup<'_> {
     ) -> Result<Option<Found<A>>> {
         for (number, candidate) in candidates.iter().enumerate() {
             let counters = &counters.levels[usize::from(candidate.run.level)];
-            let passes = passes(candidate.filters, asked, counters);
+            let passes = passes(candidate.filters, probe, counters);
             witness.filter(number, passes);
             if passes {
                 let found = self.in_table(view, number, candidate, counters, witness)?;
@@ -225,10 +225,10 @@ impl Lookup<'_> {
 }
 
 #[inline]
-fn passes(filters: &TableFilters, asked: Asked, counters: &LevelCounters) -> bool {
+fn passes(filters: &TableFilters, probe: Probe, counters: &LevelCounters) -> bool {
     match &*filters.point {
         FilterState::Resident(filter) => {
-            let maybe = many::may_contain(filter, asked);
+            let maybe = many::may_contain(filter, probe);
             if !maybe {
                 counters.add_negatives(1, filters.point.expected_fpr.unwrap_or(1.0));
             }

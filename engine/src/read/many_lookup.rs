@@ -5,14 +5,14 @@
 //!    neighbours, and so are those of a block.
 //! 3. In each run, the newest first: find the keys of each table by steps that double, ask the
 //!    table's filter for all of them with many loads in flight at once, and look the positives up,
-//!    each block asked for once. What is found leaves the chunk.
+//!    each block read once. What is found leaves the chunk.
 //!
 //! Buffers are kept from chunk to chunk: nothing is allocated for a key.
 
 use std::sync::Arc;
 
 use sievedb_filter::key_hash;
-use sievedb_filter::many::{self, Asked};
+use sievedb_filter::many::{self, Probe};
 use sievedb_format::{InternalKey, SequenceNumber};
 use sievedb_sstable::{BlockCounts, CacheUse, FilterState};
 
@@ -35,7 +35,7 @@ use crate::{
 /// little.
 pub(crate) const CHUNK_KEYS: usize = 512;
 
-/// Fewest keys of a table that its filter is asked for in one call. Fewer do not keep the memory
+/// Fewest keys of a table that its filter is probed with in one call. Fewer do not keep the memory
 /// busy: their lines are loaded ahead, together with those of other tables.
 const GROUP_KEYS_MIN: usize = 16;
 
@@ -282,7 +282,7 @@ impl Buffers {
             let end = first + doubling_partition_point(&open[first..], is_within);
             if end - first < GROUP_KEYS_MIN {
                 for &hash in &hashes[first..end] {
-                    filters[table].prefetch(Asked::new(hash));
+                    filters[table].prefetch(Probe::new(hash));
                 }
             }
             if first < end {
@@ -306,7 +306,7 @@ impl Buffers {
                 FilterState::Resident(filter) => {
                     if keys < GROUP_KEYS_MIN {
                         for (&hash, maybe) in hashes.iter().zip(&mut *maybe) {
-                            *maybe = many::may_contain(filter, Asked::new(hash));
+                            *maybe = many::may_contain(filter, Probe::new(hash));
                         }
                     } else {
                         filter.may_contain_hashes(hashes, maybe);

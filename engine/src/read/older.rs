@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use bytes::Bytes;
-use sievedb_filter::many::{self, Asked};
+use sievedb_filter::many::{self, Probe};
 use sievedb_format::{InternalKey, Trailer};
 use sievedb_memtable::Memtable;
 use sievedb_sstable::{BlockCounts, FilterState, ValueRef};
@@ -95,7 +95,7 @@ impl Lookup<'_> {
         match source {
             Source::Memtable(memtable) => memtable.may_contain_hash(self.hash),
             Source::Table(live, _) => match &*live.filters().point {
-                FilterState::Resident(filter) => many::may_contain(filter, Asked::new(self.hash)),
+                FilterState::Resident(filter) => many::may_contain(filter, Probe::new(self.hash)),
                 FilterState::Unusable(_) | FilterState::NotResident | FilterState::None => true,
             },
         }

@@ -328,7 +328,7 @@ fn start_worker(store: &Arc<Store>, number: usize) -> Result<JoinHandle<()>> {
     let thread = thread::Builder::new().name(format!("sievedb-worker-{number}"));
     let started = thread.spawn(move || {
         if number == 0 {
-            shared.tables.filter_arena.make_large();
+            shared.tables.filter_arena.use_huge_pages();
         }
         Scheduler::work(&shared);
     });

@@ -35,19 +35,19 @@ impl FilterMemory {
     }
 
     /// What holes hold and cannot give back, in bytes.
-    pub(crate) fn waste_bytes_min(&self) -> u64 {
-        self.arena.waste_bytes_min as u64
+    pub(crate) fn unreclaimable_bytes(&self) -> u64 {
+        self.arena.unreclaimable_bytes as u64
     }
 
     /// With what holes cannot give back.
     fn bytes_min(&self) -> u64 {
-        (self.arena.used_bytes + self.arena.waste_bytes_min) as u64 + self.beside_bytes
+        (self.arena.used_bytes + self.arena.unreclaimable_bytes) as u64 + self.beside_bytes
     }
 
     /// The bytes of a filter that can be added within a bound.
     pub(crate) fn room(&self, bytes_max: u64) -> u64 {
-        let (used, edges) = (self.bytes_min(), self.arena.edge_bytes_max as u64);
-        let in_hole = if used <= bytes_max { self.arena.hole_bytes_max as u64 } else { 0 };
+        let (used, edges) = (self.bytes_min(), self.arena.rounding_bytes_max as u64);
+        let in_hole = if used <= bytes_max { self.arena.free_range_bytes_max as u64 } else { 0 };
         bytes_max.saturating_sub(used).saturating_sub(edges).max(in_hole)
     }
 
@@ -56,13 +56,13 @@ impl FilterMemory {
         if bytes_max == u64::MAX {
             return bytes_max;
         }
-        let waste = (self.arena.waste_bytes_min + self.arena.edge_bytes_max) as u64;
+        let waste = (self.arena.unreclaimable_bytes + self.arena.rounding_bytes_max) as u64;
         bytes_max - waste.min(bytes_max / WASTE_PART)
     }
 
     /// What certainly becomes free when a filter of so many bytes goes: others may share its pages.
     pub(crate) fn freed_by(&self, bytes: u64) -> u64 {
-        bytes.saturating_sub(2 * self.arena.edge_bytes_max as u64)
+        bytes.saturating_sub(2 * self.arena.rounding_bytes_max as u64)
     }
 }
 
@@ -90,7 +90,7 @@ impl TableStore {
     /// Has the arena keep filters within a bound, as far as holes make room for that. What is
     /// loaded must [have room](Self::has_filter_room).
     pub(crate) fn bound_filters(&self, bytes_max: u64) {
-        self.filter_arena.expect(0, in_memory(self.memory.bytes(MemoryUse::Filters)));
+        self.filter_arena.announce(0, in_memory(self.memory.bytes(MemoryUse::Filters)));
         self.filter_arena.set_bytes_max(in_memory(bytes_max));
     }
 
@@ -107,7 +107,7 @@ impl TableStore {
     /// for the arena.
     pub(crate) fn expect_filter(&self, bytes: u64) {
         let beside = bytes / BESIDE_PART + BESIDE_BYTES + self.memory.bytes(MemoryUse::Filters);
-        self.filter_arena.expect(in_memory(bytes), in_memory(beside));
+        self.filter_arena.announce(in_memory(bytes), in_memory(beside));
     }
 }
 
@@ -131,7 +131,7 @@ mod tests {
         assert_eq!(all_goes.bytes(), 4 * MIB as u64 + 1_000);
         assert_eq!(all_goes.room(bytes_max), 2 * MIB as u64 - 1_000);
         let edges_stay = memory(|arena| {
-            (arena.waste_bytes_min, arena.edge_bytes_max) = (30_000, 16_000);
+            (arena.unreclaimable_bytes, arena.rounding_bytes_max) = (30_000, 16_000);
         });
         assert_eq!(edges_stay.bytes(), all_goes.bytes());
         assert_eq!(edges_stay.room(bytes_max), 2 * MIB as u64 - 47_000);
@@ -143,7 +143,9 @@ mod tests {
 
     #[test]
     fn a_hole_that_stays_has_room_within_the_bound() {
-        let stays = memory(|arena| (arena.waste_bytes_min, arena.hole_bytes_max) = (MIB, MIB / 2));
+        let stays = memory(|arena| {
+            (arena.unreclaimable_bytes, arena.free_range_bytes_max) = (MIB, MIB / 2);
+        });
         let least = 4 * MIB as u64 + 1_000;
         assert_eq!(stays.room(least), MIB as u64 / 2);
         assert_eq!(stays.room(least - 1), 0);
@@ -154,7 +156,7 @@ mod tests {
     #[test]
     fn plans_leave_the_edges_of_holes() {
         let small = memory(|arena| {
-            (arena.waste_bytes_min, arena.edge_bytes_max) = (30_000, 16_000);
+            (arena.unreclaimable_bytes, arena.rounding_bytes_max) = (30_000, 16_000);
         });
         assert_eq!(small.planned(16 << 20), (16 << 20) - 46_000);
         assert_eq!(small.planned(160_000), 150_000);

@@ -8,7 +8,7 @@ use std::{
 
 use sievedb_filter::{
     FilterKind, RangeFilter, TableFilter,
-    many::{self, Asked},
+    many::{self, Probe},
 };
 use sievedb_sstable::{FilterState, FilterUnusable, StoredFilter};
 
@@ -188,9 +188,9 @@ impl TableFilters {
     /// Asks the processor for the lines of the point filter that a test will read, so that the test
     /// need not wait.
     #[inline]
-    pub(crate) fn prefetch(&self, asked: Asked) {
+    pub(crate) fn prefetch(&self, probe: Probe) {
         if let FilterState::Resident(filter) = &*self.point {
-            many::prefetch(filter, asked);
+            many::prefetch(filter, probe);
         }
     }
 

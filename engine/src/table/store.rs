@@ -84,7 +84,7 @@ impl TableStore {
         let filter_arena = memory.filter_arena().clone();
         if options.has_workers() {
             // Whoever opens the store waits for its filters, and no longer than it must.
-            filter_arena.begin_small();
+            filter_arena.start_with_small_pages();
         }
         let buffers = memory.charge(MemoryUse::Bookkeeping, BUFFERS_BYTES);
         cache_room.fit();

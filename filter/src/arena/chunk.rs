@@ -1,106 +1,102 @@
-//! Memory from the system, in large pages where it grants them.
+//! Memory maps of the system, in huge pages if available.
 
 use core::ptr::NonNull;
 
 use super::{CHUNK_BYTES, pages::PageBytes};
 
-/// Memory of a multiple of [`CHUNK_BYTES`], at one. Back to the system when it is dropped.
+/// A map of a multiple of [`CHUNK_BYTES`], aligned to that. Unmapped on drop.
 pub(super) struct Chunk {
     first: NonNull<u8>,
     bytes: usize,
     pages: Pages,
 }
 
-/// The pages of a chunk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Pages {
-    /// Small, until large ones are asked for.
+    /// Small, until huge ones are requested.
     Small,
-    /// Large ones were asked for.
-    Large,
-    /// Small, because some of them were given back. So it stays: a large page would have all of
-    /// them again.
-    Single,
+    /// Huge ones were requested.
+    Huge,
+    /// Small, because some were released. A huge page would make all of them resident again.
+    Released,
 }
 
-/// Of the pages that the system takes back; none where it takes back whole chunks only.
+/// Returns the size of a page that can be released; none if only whole chunks can.
 pub(super) fn page_bytes() -> PageBytes {
-    // Else one could lie in two chunks.
+    // Otherwise a page could span two chunks.
     let divides = |bytes: &usize| bytes.is_power_of_two() && *bytes <= CHUNK_BYTES;
     PageBytes::new(memory::page_bytes().filter(divides))
 }
 
-// SAFETY: it owns its memory, and gives out nothing but addresses.
+// SAFETY: it owns its memory and exposes only addresses.
 unsafe impl Send for Chunk {}
 
 impl Chunk {
-    /// A chunk of `bytes` bytes, a multiple of [`CHUNK_BYTES`], in small pages; `None` if the
-    /// system has no more.
+    /// Maps `bytes` bytes, a multiple of [`CHUNK_BYTES`], in small pages; `None` if the system is
+    /// out of memory.
     pub(super) fn new(bytes: usize) -> Option<Self> {
         assert!(bytes > 0 && bytes.is_multiple_of(CHUNK_BYTES));
-        let first = memory::take(bytes)?;
+        let first = memory::map(bytes)?;
         Some(Self { first, bytes, pages: Pages::Small })
     }
 
-    /// Asks the system for large pages: for those that were not written to yet.
-    pub(super) fn ask_large(&mut self) {
-        memory::ask_large(self.first, self.bytes);
-        self.pages = Pages::Large;
+    /// Requests huge pages, which the system uses for pages not written yet.
+    pub(super) fn advise_huge(&mut self) {
+        memory::advise_huge(self.first, self.bytes);
+        self.pages = Pages::Huge;
     }
 
-    /// Whether its pages are small ones for a while only.
+    /// Returns `true` if its pages are to become huge ones later.
     pub(super) fn is_small(&self) -> bool {
         self.pages == Pages::Small
     }
 
-    /// Gives pages back to the system, `bytes` from `offset` on: what was in them is lost, and they
-    /// come again, filled with zeros, when they are written to. Whether the system has taken them.
+    /// Releases `bytes` bytes of pages from `offset` to the system: their content is lost, and they
+    /// are zero when they are written again. Returns `false` if the system refuses.
     ///
-    /// Of a large page the rest stays where it is, and is small pages from then on. The system
-    /// counts what was given back as free at once, but uses it again when it is short of memory and
-    /// splits the page.
+    /// The rest of a huge page becomes small pages. Linux counts the released part as free at once,
+    /// but reuses it only when it is short of memory and splits the page.
     ///
     /// # Safety
     ///
-    /// Nobody has a piece in them, and they are whole pages.
-    pub(super) unsafe fn give_back_pages(&mut self, offset: usize, bytes: usize) -> bool {
+    /// They are whole pages in which nothing is allocated.
+    pub(super) unsafe fn release_pages_at(&mut self, offset: usize, bytes: usize) -> bool {
         assert!(offset + bytes <= self.bytes);
-        if self.pages != Pages::Single {
-            // Else the system could fill the gap, to make the page large again.
-            memory::refuse_large(self.first, self.bytes);
-            self.pages = Pages::Single;
+        if self.pages != Pages::Released {
+            // Otherwise the system could fill the gap to form a huge page again.
+            memory::advise_no_huge(self.first, self.bytes);
+            self.pages = Pages::Released;
         }
-        // SAFETY: within the chunk, and nobody uses them: the caller's promise.
-        unsafe { memory::give_back_pages(self.at(offset), bytes) }
+        // SAFETY: within the chunk; the caller ensures that the pages are unused.
+        unsafe { memory::release_pages(self.at(offset), bytes) }
     }
 
-    /// Asks for large pages, and has the system move there what was written to small ones. Who
-    /// reads it meanwhile waits.
-    pub(super) fn make_large(&mut self) {
-        self.ask_large();
-        memory::move_to_large(self.first, self.bytes);
+    /// Requests huge pages and moves the content of small ones there. Concurrent readers wait.
+    pub(super) fn use_huge_pages(&mut self) {
+        self.advise_huge();
+        memory::collapse_to_huge(self.first, self.bytes);
     }
 
     pub(super) fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// The byte at `offset`.
+    /// Returns the address at `offset`.
     pub(super) fn at(&self, offset: usize) -> NonNull<u8> {
         assert!(offset < self.bytes);
-        // SAFETY: it lies within the chunk.
+        // SAFETY: the offset is within the chunk.
         unsafe { self.first.add(offset) }
     }
 }
 
 impl Drop for Chunk {
     fn drop(&mut self) {
-        // SAFETY: `take` gave it, for so many bytes, and whoever had a piece has given it back.
-        unsafe { memory::give_back(self.first, self.bytes) }
+        // SAFETY: `map` returned this address for this size, and all allocations in it were freed.
+        unsafe { memory::unmap(self.first, self.bytes) }
     }
 }
 
-/// Straight from the system: what an allocator is given back it may keep.
+/// Directly from the system, because an allocator may keep freed memory.
 #[cfg(all(target_os = "linux", not(miri)))]
 mod memory {
     use core::ptr::{self, NonNull};
@@ -112,11 +108,11 @@ mod memory {
 
     use super::super::CHUNK_BYTES;
 
-    /// Maps more than asked for, and unmaps what lies before and behind the aligned part.
-    pub(super) fn take(bytes: usize) -> Option<NonNull<u8>> {
+    /// Maps more than requested, then unmaps both sides of the aligned part.
+    pub(super) fn map(bytes: usize) -> Option<NonNull<u8>> {
         let mapped_bytes = bytes.checked_add(CHUNK_BYTES)?;
         let access = ProtFlags::READ | ProtFlags::WRITE;
-        // SAFETY: a new mapping, where the system likes.
+        // SAFETY: a new mapping at an address that the system chooses.
         let mapped =
             unsafe { mmap_anonymous(ptr::null_mut(), mapped_bytes, access, MapFlags::PRIVATE) };
         let mapped = mapped.ok()?.cast::<u8>();
@@ -125,31 +121,29 @@ mod memory {
         for (start, bytes) in [(mapped, before), (first.wrapping_add(bytes), CHUNK_BYTES - before)]
         {
             if bytes > 0 {
-                // SAFETY: within the new mapping, and nobody has it.
+                // SAFETY: within the new mapping, which is still private to this function.
                 let unmapped = unsafe { munmap(start.cast(), bytes) };
-                // What stays mapped is never written, and so takes no memory.
+                // On failure it stays mapped, but is never written and so not resident.
                 let _ = unmapped;
             }
         }
         NonNull::new(first)
     }
 
-    /// Of a mapping that [`take`] returned.
-    pub(super) fn ask_large(first: NonNull<u8>, bytes: usize) {
+    pub(super) fn advise_huge(first: NonNull<u8>, bytes: usize) {
         // SAFETY: within the mapping, and the advice changes no byte.
         let advised = unsafe { madvise(first.as_ptr().cast(), bytes, Advice::LinuxHugepage) };
-        // A system without large pages refuses: all is as before then.
+        // Systems without huge pages return an error.
         let _ = advised;
     }
 
-    /// Of a mapping that [`take`] returned, for which large pages were asked.
-    pub(super) fn move_to_large(first: NonNull<u8>, bytes: usize) {
-        /// Of Linux's `linux/mman.h`, the same on all processors; `rustix` has no name for it.
+    pub(super) fn collapse_to_huge(first: NonNull<u8>, bytes: usize) {
+        /// From `linux/mman.h`, the same on all architectures; `rustix` does not define it.
         const MADV_COLLAPSE: libc::c_int = 25;
 
         // SAFETY: within the mapping, and the advice changes no byte.
         let advised = unsafe { libc::madvise(first.as_ptr().cast(), bytes, MADV_COLLAPSE) };
-        // Before Linux 6.1 a thread of the system finds it some time later.
+        // Before Linux 6.1, which lacks this call, khugepaged collapses the pages later.
         let _ = advised;
     }
 
@@ -157,31 +151,30 @@ mod memory {
         Some(page_size())
     }
 
-    /// Of a mapping that [`take`] returned.
-    pub(super) fn refuse_large(first: NonNull<u8>, bytes: usize) {
+    pub(super) fn advise_no_huge(first: NonNull<u8>, bytes: usize) {
         // SAFETY: within the mapping, and the advice changes no byte.
         let advised = unsafe { madvise(first.as_ptr().cast(), bytes, Advice::LinuxNoHugepage) };
-        // A system without large pages refuses: none comes then.
+        // Systems without huge pages return an error.
         let _ = advised;
     }
 
-    /// Whole pages of a mapping that [`take`] returned.
+    /// Releases whole pages of a mapping that [`map`] returned.
     ///
     /// # Safety
     ///
-    /// Nobody uses them: their bytes become zeros.
-    pub(super) unsafe fn give_back_pages(first: NonNull<u8>, bytes: usize) -> bool {
-        // SAFETY: within the mapping, and nobody uses them: the caller's promise.
+    /// Nothing is allocated in them: their bytes become zero.
+    pub(super) unsafe fn release_pages(first: NonNull<u8>, bytes: usize) -> bool {
+        // SAFETY: within the mapping; the caller ensures that the pages are unused.
         unsafe { madvise(first.as_ptr().cast(), bytes, Advice::LinuxDontNeed) }.is_ok()
     }
 
     /// # Safety
     ///
-    /// [`take`] returned `first` for `bytes`, and nobody uses them any more.
-    pub(super) unsafe fn give_back(first: NonNull<u8>, bytes: usize) {
-        // SAFETY: a mapping of ours, which nobody uses: the caller's promise.
+    /// [`map`] returned `first` for `bytes`, and the memory is not used afterwards.
+    pub(super) unsafe fn unmap(first: NonNull<u8>, bytes: usize) {
+        // SAFETY: a mapping of this module; the caller ensures that it is unused.
         let unmapped = unsafe { munmap(first.as_ptr().cast(), bytes) };
-        debug_assert!(unmapped.is_ok(), "a mapping of ours");
+        debug_assert!(unmapped.is_ok(), "munmap of a chunk failed");
     }
 }
 
@@ -195,35 +188,36 @@ mod memory {
 
     use super::super::CHUNK_BYTES;
 
-    pub(super) fn take(bytes: usize) -> Option<NonNull<u8>> {
+    pub(super) fn map(bytes: usize) -> Option<NonNull<u8>> {
         let layout = Layout::from_size_align(bytes, CHUNK_BYTES).ok()?;
         // SAFETY: a chunk is never empty.
         NonNull::new(unsafe { alloc::alloc(layout) })
     }
 
-    pub(super) fn ask_large(_: NonNull<u8>, _: usize) {}
+    pub(super) fn advise_huge(_: NonNull<u8>, _: usize) {}
 
-    pub(super) fn move_to_large(_: NonNull<u8>, _: usize) {}
+    pub(super) fn collapse_to_huge(_: NonNull<u8>, _: usize) {}
 
     pub(super) fn page_bytes() -> Option<usize> {
         None
     }
 
-    pub(super) fn refuse_large(_: NonNull<u8>, _: usize) {}
+    pub(super) fn advise_no_huge(_: NonNull<u8>, _: usize) {}
 
     /// # Safety
     ///
-    /// None is needed: it keeps them.
-    pub(super) unsafe fn give_back_pages(_: NonNull<u8>, _: usize) -> bool {
+    /// None required: it keeps the pages.
+    pub(super) unsafe fn release_pages(_: NonNull<u8>, _: usize) -> bool {
         false
     }
 
     /// # Safety
     ///
-    /// [`take`] returned `first` for `bytes`, and nobody uses them any more.
-    pub(super) unsafe fn give_back(first: NonNull<u8>, bytes: usize) {
-        let layout = Layout::from_size_align(bytes, CHUNK_BYTES).expect("it was one before");
-        // SAFETY: `take` has allocated it with this layout: the caller's promise.
+    /// [`map`] returned `first` for `bytes`, and the memory is not used afterwards.
+    pub(super) unsafe fn unmap(first: NonNull<u8>, bytes: usize) {
+        let layout =
+            Layout::from_size_align(bytes, CHUNK_BYTES).expect("the layout was valid for `map`");
+        // SAFETY: `map` allocated it with this layout.
         unsafe { alloc::dealloc(first.as_ptr(), layout) }
     }
 }

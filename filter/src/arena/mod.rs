@@ -1,36 +1,34 @@
-//! Memory for the filters of many tables, side by side in large pages.
+//! Memory for the filters of many tables, together in huge pages.
 //!
-//! A question goes to any line of any filter. The filter of a table of 64 MiB has less than 1 MB,
-//! too little for a large page of its own, and a hundred of them in pages of 4 KiB need more
-//! entries than a processor keeps of where its pages are: each question then waits for two loads,
-//! one behind the other. So filters share chunks of 2 MiB, the size of a large page, or of a
-//! multiple.
+//! A probe reads any line of any filter. The filter of a 64 MiB table has less than 1 MB, too
+//! little for a huge page of its own, and a hundred filters in 4 KiB pages exceed the TLB: each
+//! probe then waits for two dependent loads. So filters share chunks of 2 MiB, the size of a huge
+//! page, or a multiple.
 //!
-//! Of a hundred filters of 0.75 MB asked at random, one question at a time, a ribbon answers in 88
-//! instead of 110 ns and a blocked Bloom filter in 207 instead of 324; asked five at a time with
-//! their lines prefetched, in 303 instead of 352 and 155 instead of 173 ns for all five (medians of
-//! 15 rounds of CPU time, AMD EPYC with 32 MiB of third-level cache, shared with others).
+//! With a hundred filters of 0.75 MB, a random probe of a ribbon takes 88 instead of 110 ns, and of
+//! a blocked Bloom filter 207 instead of 324. Five probes at a time with prefetched lines take 303
+//! instead of 352 and 155 instead of 173 ns for all five. (Medians of 15 rounds of CPU time, AMD
+//! EPYC with 32 MiB of third-level cache, shared machine.)
 //!
-//! | file    | what it holds                                             |
-//! |---------|-----------------------------------------------------------|
-//! | `chunk` | memory from the system, and back to it                    |
-//! | `holes` | where a piece goes: numbers alone, no memory              |
-//! | `pages` | which pages of holes the system has back: numbers alone   |
-//! | `space` | the three together                                        |
-//! | `slice` | the array that a filter owns, in an arena or on the heap  |
+//! | file          | contents                                                 |
+//! |---------------|----------------------------------------------------------|
+//! | `chunk`       | memory maps of the system                                |
+//! | `free_ranges` | choice of an address; numbers alone, no memory           |
+//! | `pages`       | pages released to the system; numbers alone              |
+//! | `space`       | the state of an arena: the three together                |
+//! | `slice`       | the array that a filter owns, in an arena or on the heap |
 //!
-//! Between filters there are holes. Under a bound their whole pages go back to the system, on
-//! Linux, as soon as chunks and what lies on the heap beside them are more together; elsewhere
-//! holes stay, and count.
+//! Free ranges remain between filters. If chunks and heap memory together exceed the limit, whole
+//! pages of free ranges are released to the system, on Linux. Elsewhere they stay and count.
 //!
-//! Why not a crate: `offset-allocator` has a fixed space with 32-bit offsets, `rlsf` keeps its
-//! notes inside of the memory that it hands out and never gives a block back. What is needed here
-//! is little: pieces are few and large, and are given and taken when tables come and go.
+//! Existing crates do not fit: `offset-allocator` has a fixed space with 32-bit offsets; `rlsf`
+//! keeps metadata inside the memory and never returns a block. Little is needed here: allocations
+//! are few and large, and change with the set of tables.
 
 #[cfg(feature = "std")]
 mod chunk;
 #[cfg(feature = "std")]
-mod holes;
+mod free_ranges;
 #[cfg(feature = "std")]
 mod pages;
 mod slice;
@@ -43,55 +41,53 @@ use core::ptr::NonNull;
 #[cfg(feature = "std")]
 use std::sync::{Arc, Mutex, PoisonError};
 
-pub(crate) use slice::{Filling, Slice};
+pub(crate) use slice::{Slice, SliceBuilder};
 #[cfg(feature = "std")]
 use space::Space;
 
-/// Size and alignment of a chunk, in bytes: a large page of x86-64, and of ARM with pages of 4 KiB.
-/// A larger filter has a chunk of a multiple.
+/// Size and alignment of a chunk, in bytes: a huge page of x86-64, and of ARM with 4 KiB pages. A
+/// larger filter has a chunk of a multiple.
 pub const CHUNK_BYTES: usize = 2 << 20;
 
-/// Pieces start at multiples of so many bytes: a cache line.
-const PIECE_BYTES: usize = 64;
+/// Alignment of allocations, in bytes: a cache line.
+const ALIGNMENT: usize = 64;
 
-/// Where the filters of a store have their memory. Cheap to clone: all clones are the same arena.
+/// A memory arena for the filters of a store. Clones share the arena.
 ///
-/// A filter stays where it was read, and what is made of it by cloning or shrinking is beside it.
-/// Memory goes back to the system by whole chunks, of which one that is empty is kept; and beyond a
-/// bound by single pages.
+/// A filter stays where it was loaded; its clones and shrunk copies are in the same arena. Empty
+/// chunks return to the system, except for one. Above the limit, single pages do too.
 ///
-/// Without the feature `std` it is the plain heap.
+/// Without the feature `std` this is the heap.
 #[derive(Clone, Default)]
 pub struct FilterArena {
-    /// The plain heap if `None`.
+    /// `None` means the heap.
     #[cfg(feature = "std")]
     space: Option<Arc<Mutex<Space>>>,
 }
 
-/// What an arena holds, in bytes.
+/// Memory use of an arena, in bytes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ArenaStats {
-    /// What it has from the system: its chunks without the pages of holes that it gave back, and
-    /// pieces on the heap.
+    /// Memory from the system: chunks without released pages, and allocations on the heap.
     pub bytes: usize,
-    /// What filters use of it.
+    /// Bytes that filters use.
     pub used_bytes: usize,
-    /// Chunks.
+    /// Number of chunks.
     pub chunks: usize,
-    /// What filters do not use and it cannot give back: the ends of holes, which share a page with
-    /// a filter. All of the holes where pages cannot be given back.
-    pub waste_bytes_min: usize,
-    /// By how much a further filter may make `used_bytes` and `waste_bytes_min` more than by its
-    /// own bytes: for what is left of its pages.
-    pub edge_bytes_max: usize,
-    /// A further filter of so many bytes takes nothing from the system: the longest hole, where
-    /// pages cannot be given back, and else 0.
-    pub hole_bytes_max: usize,
+    /// Unused bytes that cannot be released: ends of free ranges that share a page with a filter.
+    /// All free ranges if pages cannot be released.
+    pub unreclaimable_bytes: usize,
+    /// Maximum by which another filter increases `used_bytes` and `unreclaimable_bytes` beyond its
+    /// own size: the rest of its pages.
+    pub rounding_bytes_max: usize,
+    /// A filter up to this size needs no memory from the system: the longest free range if pages
+    /// cannot be released, otherwise 0.
+    pub free_range_bytes_max: usize,
 }
 
 impl FilterArena {
-    /// An arena without a chunk.
+    /// Creates an arena without chunks.
     #[must_use]
     pub fn new() -> Self {
         Self {
@@ -100,13 +96,13 @@ impl FilterArena {
         }
     }
 
-    /// The heap: each filter has memory of its own.
+    /// Returns the heap: each filter has an allocation of its own.
     #[must_use]
     pub fn heap() -> Self {
         Self::default()
     }
 
-    /// Whether it counts what it holds.
+    /// Returns `true` if it counts its memory.
     fn counts(&self) -> bool {
         #[cfg(feature = "std")]
         return self.space.is_some();
@@ -114,7 +110,7 @@ impl FilterArena {
         false
     }
 
-    /// What it holds at present; zeros for [`heap`](Self::heap), which does not count.
+    /// Returns the memory use; zeros for [`heap`](Self::heap), which does not count.
     #[must_use]
     pub fn stats(&self) -> ArenaStats {
         #[cfg(feature = "std")]
@@ -124,15 +120,15 @@ impl FilterArena {
         ArenaStats::default()
     }
 
-    /// Bounds [`ArenaStats::bytes`] together with what filters have [beside it](Self::expect):
-    /// takes no chunk from the system that makes them more than this, what needs one goes to the
-    /// heap, with as many bytes as it has, and pages of holes go back to the system. Never refuses
-    /// memory to a filter: they are within the bound as long as
-    /// [`used_bytes`](ArenaStats::used_bytes) and [`waste_bytes_min`](ArenaStats::waste_bytes_min)
-    /// are.
+    /// Limits [`ArenaStats::bytes`] plus the memory [outside](Self::announce) of the arena.
     ///
-    /// Takes some microseconds for each hole whose pages go back, here and whenever a filter comes;
-    /// a filter that comes there gets new pages then. A chunk that gave back pages is in small ones
+    /// Above the limit, no chunk is added, new filters are on the heap, and pages of free ranges
+    /// are released. A filter's allocation never fails because of the limit. The limit holds as
+    /// long as [`used_bytes`](ArenaStats::used_bytes) plus
+    /// [`unreclaimable_bytes`](ArenaStats::unreclaimable_bytes) is within it.
+    ///
+    /// Releasing costs some microseconds per free range, here and at each later allocation. An
+    /// allocation in released pages gets new ones. A chunk with released pages keeps small pages
     /// from then on.
     pub fn set_bytes_max(&self, bytes_max: usize) {
         #[cfg(feature = "std")]
@@ -141,48 +137,49 @@ impl FilterArena {
         let _ = bytes_max;
     }
 
-    /// Tells of the next filter: what it takes, and what all filters then have outside of the
-    /// arena, in bytes, to be within the bound, too.
-    pub fn expect(&self, coming_bytes: usize, beside_bytes: usize) {
+    /// Announces the size of the next filter and the bytes that all filters then use outside of the
+    /// arena. Both count towards the limit.
+    pub fn announce(&self, pending_bytes: usize, outside_bytes: usize) {
         #[cfg(feature = "std")]
-        self.with_space(|space| space.expect(coming_bytes, beside_bytes));
+        self.with_space(|space| space.announce(pending_bytes, outside_bytes));
         #[cfg(not(feature = "std"))]
-        let _ = (coming_bytes, beside_bytes);
+        let _ = (pending_bytes, outside_bytes);
     }
 
-    /// Takes its first chunks from the system, 8 MiB at most, in small pages, until
-    /// [`make_large`](Self::make_large) is called: for whoever waits for its first filters.
+    /// Uses small pages for the first chunks, up to 8 MiB, until
+    /// [`use_huge_pages`](Self::use_huge_pages). Shortens the time until the first filters are
+    /// loaded.
     ///
-    /// A virtual machine may have given the memory of free large pages back to its host, and gets
-    /// 512 small ones for each, one after the other, when it is written to: 6 MB of filters were
-    /// seen to take 2 to 22 ms. Free small pages are rarely given back: 3 to 5 ms, and 3 instead of
-    /// 2 where nothing was.
-    pub fn begin_small(&self) {
+    /// A virtual machine may have returned free huge pages to its host, which then faults in 512
+    /// small ones each: 6 MB of filters took 2 to 22 ms. Free small pages are rarely returned: 3 to
+    /// 5 ms, and 3 instead of 2 ms if none were.
+    pub fn start_with_small_pages(&self) {
         #[cfg(feature = "std")]
-        self.with_space(Space::begin_small);
+        self.with_space(Space::start_with_small_pages);
     }
 
-    /// Makes all pages large, but in chunks that gave back single ones, and takes none but large
-    /// ones from now on. Takes 0.2 ms for each chunk that is in small pages, and 6 where the
-    /// machine must have the memory from its host: whoever asks its filters, or needs memory for
-    /// one, waits as long at most.
-    pub fn make_large(&self) {
+    /// Converts all chunks to huge pages, except those with released pages, and allocates only huge
+    /// ones from now on.
+    ///
+    /// Costs 0.2 ms per chunk in small pages, or 6 ms if the machine gets the memory from its host.
+    /// Probes and allocations may wait that long.
+    pub fn use_huge_pages(&self) {
         #[cfg(feature = "std")]
-        while self.with_space(Space::make_large).unwrap_or(false) {}
+        while self.with_space(Space::use_huge_pages).unwrap_or(false) {}
     }
 
     #[cfg(feature = "std")]
     fn with_space<T>(&self, act: impl FnOnce(&mut Space) -> T) -> Option<T> {
         let space = self.space.as_ref()?;
-        // Nothing panics while it holds the lock but for a bug of ours.
+        // A panic under the lock can only come from a bug of this module.
         Some(act(&mut space.lock().unwrap_or_else(PoisonError::into_inner)))
     }
 
-    /// Memory for `bytes` bytes at a multiple of 64, not initialised; `None` if they belong on the
-    /// heap, where they are counted.
-    fn take(&self, bytes: usize) -> Option<NonNull<u8>> {
+    /// Allocates `bytes` uninitialized bytes aligned to 64; `None` if they belong on the heap,
+    /// where they are counted.
+    fn allocate(&self, bytes: usize) -> Option<NonNull<u8>> {
         #[cfg(feature = "std")]
-        return self.with_space(|space| space.take(bytes))?;
+        return self.with_space(|space| space.allocate(bytes))?;
         #[cfg(not(feature = "std"))]
         {
             let _ = bytes;
@@ -190,11 +187,11 @@ impl FilterArena {
         }
     }
 
-    /// Takes back what [`take`](Self::take) gave; `false` if it lies on the heap.
-    fn give_back(&self, first: NonNull<u8>, bytes: usize) -> bool {
+    /// Frees what [`allocate`](Self::allocate) returned; `false` if it is on the heap.
+    fn deallocate(&self, first: NonNull<u8>, bytes: usize) -> bool {
         #[cfg(feature = "std")]
-        if let Some((is_ours, empty)) = self.with_space(|space| space.give_back(first, bytes)) {
-            // Back to the system, outside of the lock.
+        if let Some((is_ours, empty)) = self.with_space(|space| space.deallocate(first, bytes)) {
+            // Unmapped outside of the lock.
             drop(empty);
             return is_ours;
         }
@@ -203,7 +200,7 @@ impl FilterArena {
     }
 }
 
-/// Shows the bytes, not the places.
+/// Prints the statistics.
 impl core::fmt::Debug for FilterArena {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.debug_tuple("FilterArena").field(&self.stats()).finish()

@@ -1,65 +1,66 @@
-//! Which pages of holes the system has back. Numbers alone, as [`holes`](super::holes).
+//! Pages released to the system. Numbers alone, as [`free_ranges`](super::free_ranges).
 
 use std::{collections::BTreeMap, ops::Range};
 
-/// Bytes of a page, where the system takes single ones back.
+/// Size of a page, if the system can take single ones back.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct PageBytes(Option<usize>);
 
 impl PageBytes {
-    /// A power of two; `None` where no page can be given back.
+    /// `bytes` is a power of two; `None` if pages cannot be released.
     pub(super) fn new(bytes: Option<usize>) -> Self {
         assert!(bytes.is_none_or(usize::is_power_of_two));
         Self(bytes)
     }
 
-    /// Bytes of a page; 0 where none can be given back.
+    /// Returns the size of a page; 0 if none can be released.
     pub(super) fn or_zero(self) -> usize {
         self.0.unwrap_or(0)
     }
 
-    /// The whole pages in a range, by their addresses.
+    /// Returns the whole pages within a range of addresses.
     pub(super) fn within(self, first: usize, bytes: usize) -> Range<usize> {
         let Some(page) = self.0 else { return first..first };
         let start = first.next_multiple_of(page);
         start..((first + bytes) & !(page - 1)).max(start)
     }
 
-    /// All pages that a range touches.
-    fn around(self, first: usize, bytes: usize) -> Range<usize> {
+    /// Returns all pages that a range touches.
+    fn touching(self, first: usize, bytes: usize) -> Range<usize> {
         let Some(page) = self.0 else { return first..first };
         first & !(page - 1)..(first + bytes).next_multiple_of(page)
     }
 
-    /// Bytes of as many pages as have so many bytes.
+    /// Rounds `bytes` up to whole pages.
     pub(super) fn rounded(self, bytes: usize) -> usize {
         self.0.map_or(0, |page| bytes.checked_next_multiple_of(page).unwrap_or(usize::MAX))
     }
 }
 
-/// The pages that the system has back.
+/// A set of released pages.
 #[derive(Debug, Default)]
 pub(super) struct Released {
-    /// Ends of ranges by their first addresses. They lie apart, but may touch.
+    /// End address by start address. Ranges do not overlap, but may touch.
     ends: BTreeMap<usize, usize>,
     bytes: usize,
 }
 
 impl Released {
-    /// Bytes of all of them.
     pub(super) fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Adds pages, none of which is there already.
+    /// Adds pages, none of which is in the set.
     pub(super) fn add(&mut self, pages: Range<usize>) {
+        debug_assert!(!pages.is_empty(), "a range has pages");
         self.bytes += pages.len();
-        self.ends.insert(pages.start, pages.end);
+        let replaced = self.ends.insert(pages.start, pages.end);
+        debug_assert!(replaced.is_none(), "{:#x} is released already", pages.start);
     }
 
-    /// Forgets all pages that a range touches: they are about to be written.
-    pub(super) fn take(&mut self, page_bytes: PageBytes, first: usize, bytes: usize) {
-        let taken = page_bytes.around(first, bytes);
+    /// Removes all pages that a range touches, because they are about to be written.
+    pub(super) fn remove(&mut self, page_bytes: PageBytes, first: usize, bytes: usize) {
+        let taken = page_bytes.touching(first, bytes);
         while let Some((&start, &end)) = self.ends.range(..taken.end).next_back()
             && end > taken.start
         {
@@ -73,7 +74,7 @@ impl Released {
         }
     }
 
-    /// The last pages of `pages` that are not among them.
+    /// Returns the last pages of `pages` that are not in the set.
     pub(super) fn last_gap(&self, pages: Range<usize>) -> Option<Range<usize>> {
         let mut gap_end = pages.end;
         while gap_end > pages.start {

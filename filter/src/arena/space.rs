@@ -1,102 +1,101 @@
-//! The chunks of an arena and what is in them.
+//! The state of an arena: its chunks, free ranges and heap allocations.
 
 use core::ptr::NonNull;
 use std::collections::BTreeMap;
 
 use super::{
-    ArenaStats, CHUNK_BYTES, PIECE_BYTES,
+    ALIGNMENT, ArenaStats, CHUNK_BYTES,
     chunk::{self, Chunk},
-    holes::Holes,
+    free_ranges::FreeRanges,
     pages::{PageBytes, Released},
 };
 
-/// As long as all pieces together are fewer bytes they stay on the heap: a store with one small
-/// filter must not pay for a large page.
+/// Minimum bytes of all allocations before the first chunk: one small filter must not cost a huge
+/// page.
 const HEAP_BYTES_MAX: usize = CHUNK_BYTES / 2;
 
-/// A chunk is larger than this only for a filter that is.
+/// Maximum size of a chunk, except for a larger filter.
 const GROWN_BYTES_MAX: usize = 8 * CHUNK_BYTES;
 
-/// Chunks in small pages have so many bytes at most: a processor knows where as many are.
+/// Maximum bytes of chunks in small pages, which the TLB covers.
 const SMALL_BYTES_MAX: usize = 4 * CHUNK_BYTES;
 
-/// Pieces of a filter at most: the column groups of a ribbon are four, the arrays of a range filter
-/// three.
-const FILTER_PIECES_MAX: usize = 4;
+/// Maximum allocations per filter: a ribbon has up to four column groups, a range filter three
+/// arrays.
+const FILTER_ALLOCATIONS_MAX: usize = 4;
 
-/// The chunks of an arena and what is in them.
+/// Chunks, free ranges and heap allocations of an arena.
 pub(super) struct Space {
-    /// By their first address.
+    /// By address.
     chunks: BTreeMap<usize, Chunk>,
     page_bytes: PageBytes,
-    holes: Holes,
-    /// Pages of holes that the system has.
+    free: FreeRanges,
+    /// Released pages of free ranges.
     released: Released,
-    /// With the pages that the system has.
+    /// Includes released pages.
     chunk_bytes: usize,
-    /// Pieces outside of chunks.
+    /// Allocations outside of chunks.
     heap_bytes: usize,
     used_bytes: usize,
-    /// For all that there is, with what filters have beside it.
+    /// Limit on all of this plus `outside_bytes`.
     bytes_max: usize,
-    beside_bytes: usize,
-    /// Of the filter that comes next.
-    coming_bytes: usize,
-    /// Whether the first chunks come in small pages.
-    begins_small: bool,
+    outside_bytes: usize,
+    /// Size of the next filter.
+    pending_bytes: usize,
+    /// The first chunks have small pages.
+    starts_small: bool,
 }
 
 impl Space {
-    /// Without a chunk, and without a bound.
+    /// Creates a space without chunks or limit.
     pub(super) fn new() -> Self {
         let page_bytes = chunk::page_bytes();
         Self {
             chunks: BTreeMap::new(),
             page_bytes,
-            holes: Holes::new(page_bytes),
+            free: FreeRanges::new(page_bytes),
             released: Released::default(),
             chunk_bytes: 0,
             heap_bytes: 0,
             used_bytes: 0,
             bytes_max: usize::MAX,
-            beside_bytes: 0,
-            coming_bytes: 0,
-            begins_small: false,
+            outside_bytes: 0,
+            pending_bytes: 0,
+            starts_small: false,
         }
     }
 
     pub(super) fn stats(&self) -> ArenaStats {
         let may_have_chunks = !self.chunks.is_empty() || self.bound() >= CHUNK_BYTES;
-        let edges = FILTER_PIECES_MAX * self.page_bytes.or_zero();
-        let hole = self.holes.longest().saturating_sub(FILTER_PIECES_MAX * PIECE_BYTES);
+        let edges = FILTER_ALLOCATIONS_MAX * self.page_bytes.or_zero();
+        let hole = self.free.longest().saturating_sub(FILTER_ALLOCATIONS_MAX * ALIGNMENT);
         ArenaStats {
             bytes: self.bytes(),
             used_bytes: self.used_bytes,
             chunks: self.chunks.len(),
-            waste_bytes_min: self.bytes_min() - self.used_bytes,
-            edge_bytes_max: if may_have_chunks { edges } else { 0 },
-            hole_bytes_max: if self.keeps_pages() { hole } else { 0 },
+            unreclaimable_bytes: self.bytes_min() - self.used_bytes,
+            rounding_bytes_max: if may_have_chunks { edges } else { 0 },
+            free_range_bytes_max: if self.cannot_release_pages() { hole } else { 0 },
         }
     }
 
-    /// Whether holes keep their pages.
-    fn keeps_pages(&self) -> bool {
+    fn cannot_release_pages(&self) -> bool {
         self.page_bytes == PageBytes::default()
     }
 
-    /// What it has from the system.
+    /// Returns the bytes from the system.
     fn bytes(&self) -> usize {
         self.chunk_bytes + self.heap_bytes - self.released.bytes()
     }
 
-    /// What it has when all pages are given back that can be.
+    /// Returns the bytes if all releasable pages were released.
     fn bytes_min(&self) -> usize {
-        self.chunk_bytes + self.heap_bytes - self.holes.whole_page_bytes()
+        self.chunk_bytes + self.heap_bytes - self.free.whole_page_bytes()
     }
 
-    /// The most that it should have.
+    /// Returns the limit on [`bytes`](Self::bytes).
     fn bound(&self) -> usize {
-        self.bytes_max.saturating_sub(self.beside_bytes)
+        self.bytes_max.saturating_sub(self.outside_bytes)
     }
 
     /// See [`FilterArena::set_bytes_max`](super::FilterArena::set_bytes_max).
@@ -105,99 +104,104 @@ impl Space {
         self.release();
     }
 
-    /// See [`FilterArena::expect`](super::FilterArena::expect).
-    pub(super) fn expect(&mut self, coming_bytes: usize, beside_bytes: usize) {
-        (self.coming_bytes, self.beside_bytes) = (coming_bytes, beside_bytes);
+    /// See [`FilterArena::announce`](super::FilterArena::announce).
+    pub(super) fn announce(&mut self, pending_bytes: usize, outside_bytes: usize) {
+        (self.pending_bytes, self.outside_bytes) = (pending_bytes, outside_bytes);
         self.release();
     }
 
-    /// See [`FilterArena::begin_small`](super::FilterArena::begin_small).
-    pub(super) fn begin_small(&mut self) {
-        self.begins_small = true;
+    /// See [`FilterArena::start_with_small_pages`](super::FilterArena::start_with_small_pages).
+    pub(super) fn start_with_small_pages(&mut self) {
+        self.starts_small = true;
     }
 
-    /// Makes the pages of one chunk large, and no longer takes small ones; `false` if all are.
-    pub(super) fn make_large(&mut self) -> bool {
-        self.begins_small = false;
+    /// Converts one chunk to huge pages, and stops allocating small ones; `false` if none is left.
+    pub(super) fn use_huge_pages(&mut self) -> bool {
+        self.starts_small = false;
         let small = self.chunks.values_mut().find(|chunk| chunk.is_small());
-        small.map(Chunk::make_large).is_some()
+        small.map(Chunk::use_huge_pages).is_some()
     }
 
-    /// Bytes of pieces outside of chunks.
+    /// Returns the bytes outside of chunks.
     #[cfg(test)]
     pub(super) fn heap_bytes(&self) -> usize {
         self.heap_bytes
     }
 
-    /// Bytes of chunks in small pages.
+    /// Returns the bytes of chunks in small pages.
     #[cfg(test)]
     pub(super) fn small_bytes(&self) -> usize {
         self.chunks.values().filter(|chunk| chunk.is_small()).map(Chunk::bytes).sum()
     }
 
-    /// See [`FilterArena::take`](super::FilterArena::take).
-    pub(super) fn take(&mut self, bytes: usize) -> Option<NonNull<u8>> {
-        let rounded = bytes.checked_next_multiple_of(PIECE_BYTES)?;
+    /// See [`FilterArena::allocate`](super::FilterArena::allocate).
+    pub(super) fn allocate(&mut self, bytes: usize) -> Option<NonNull<u8>> {
+        let rounded = bytes.checked_next_multiple_of(ALIGNMENT)?;
         if bytes == 0 {
             return None;
         }
         self.used_bytes += bytes;
-        let place = self.holes.take(rounded).or_else(|| {
+        let place = self.free.allocate(rounded).or_else(|| {
             self.add_chunk(rounded)?;
-            self.holes.take(rounded)
+            self.free.allocate(rounded)
         });
         match place {
-            Some(address) => self.released.take(self.page_bytes, address, rounded),
+            Some(address) => self.released.remove(self.page_bytes, address, rounded),
             None => self.heap_bytes += bytes,
         }
         self.release();
         let address = place?;
-        let (base, chunk) = self.chunks.range(..=address).next_back().expect("holes lie in chunks");
+        let (base, chunk) =
+            self.chunks.range(..=address).next_back().expect("a free range is in a chunk");
+        debug_assert!(address.is_multiple_of(ALIGNMENT), "{address:#x} is not aligned");
+        debug_assert!(address - base + rounded <= chunk.bytes(), "an allocation spans two chunks");
         Some(chunk.at(address - base))
     }
 
-    /// A chunk for a piece of so many bytes, if it is time for one and there is room.
+    /// Adds a chunk for an allocation of `bytes`, if the thresholds and the limit permit.
     fn add_chunk(&mut self, bytes: usize) -> Option<()> {
         if self.chunks.is_empty() && self.heap_bytes + bytes < HEAP_BYTES_MAX {
             return None;
         }
         let least = bytes.checked_next_multiple_of(CHUNK_BYTES)?;
-        // Two filters of 0.75 MB leave a quarter of a small chunk. An eighth of what there is
-        // already keeps what is left below an eighth.
+        // Two filters of 0.75 MB leave a quarter of a 2 MiB chunk unused. Growing by an eighth
+        // keeps the unused part below an eighth.
         let grown = (self.chunk_bytes / 8).min(GROWN_BYTES_MAX) / CHUNK_BYTES * CHUNK_BYTES;
-        // Its first piece must not take a chunk that leaves the others no room, unless the chunk
-        // can shrink again.
-        let others = if self.keeps_pages() { self.coming_bytes } else { 0 };
+        // If pages cannot be released, the chunk must leave room for the pending filter.
+        let others = if self.cannot_release_pages() { self.pending_bytes } else { 0 };
         let has_room = |chunk_bytes: &usize| {
             let after = self.bytes().saturating_add(others).checked_add(*chunk_bytes);
             after.is_some_and(|after| after <= self.bound())
         };
         let chunk_bytes = [grown.max(least), least].into_iter().find(has_room)?;
         let mut chunk = Chunk::new(chunk_bytes)?;
-        if !self.begins_small || self.chunk_bytes + chunk_bytes > SMALL_BYTES_MAX {
-            chunk.ask_large();
+        if !self.starts_small || self.chunk_bytes + chunk_bytes > SMALL_BYTES_MAX {
+            chunk.advise_huge();
         }
+        debug_assert!(chunk_bytes >= bytes, "the chunk has room for the allocation");
         let base = chunk.at(0).addr().get();
         self.chunk_bytes += chunk_bytes;
         self.chunks.insert(base, chunk);
-        self.holes.add(base, chunk_bytes);
+        self.free.add(base, chunk_bytes);
         Some(())
     }
 
-    /// Whether the piece lies in a chunk, and the chunk if it is not needed any more.
-    pub(super) fn give_back(&mut self, first: NonNull<u8>, bytes: usize) -> (bool, Option<Chunk>) {
+    /// Returns `true` if the allocation is in a chunk, and that chunk if it is no longer needed.
+    pub(super) fn deallocate(&mut self, first: NonNull<u8>, bytes: usize) -> (bool, Option<Chunk>) {
+        debug_assert!(self.used_bytes >= bytes, "freed {bytes} of {} bytes", self.used_bytes);
         self.used_bytes -= bytes;
         let address = first.addr().get();
         let chunk = self.chunks.range(..=address).next_back();
         let Some((&base, chunk)) = chunk.filter(|(base, chunk)| address - **base < chunk.bytes())
         else {
+            debug_assert!(self.heap_bytes >= bytes, "freed {bytes} of {} bytes", self.heap_bytes);
             self.heap_bytes -= bytes;
             return (false, None);
         };
         let chunk_bytes = chunk.bytes();
         let hole =
-            self.holes.give_back(address, bytes.next_multiple_of(PIECE_BYTES), base, chunk_bytes);
-        // One of the usual size is kept: the next table comes soon.
+            self.free.deallocate(address, bytes.next_multiple_of(ALIGNMENT), base, chunk_bytes);
+        // Keeps one empty chunk of the usual size for the next table.
         let is_empty = hole == chunk_bytes;
         let is_kept = chunk_bytes == CHUNK_BYTES
             && self.empty_chunks().nth(1).is_none()
@@ -209,58 +213,58 @@ impl Space {
         (true, None)
     }
 
-    /// Chunks of the usual size that are one hole.
+    /// Returns the empty chunks of the usual size.
     fn empty_chunks(&self) -> impl Iterator<Item = usize> {
-        // A larger chunk may have a hole of as many bytes.
+        // A larger chunk may have a free range of this length.
         let is_chunk =
             |base: &usize| self.chunks.get(base).is_some_and(|chunk| chunk.bytes() == CHUNK_BYTES);
-        self.holes.of_bytes(CHUNK_BYTES).filter(is_chunk)
+        self.free.of_bytes(CHUNK_BYTES).filter(is_chunk)
     }
 
-    /// Takes out a chunk that is one hole.
+    /// Removes an empty chunk.
     fn remove_empty(&mut self, base: usize) -> Option<Chunk> {
         let chunk = self.chunks.remove(&base)?;
-        self.holes.remove(base, chunk.bytes());
-        self.released.take(self.page_bytes, base, chunk.bytes());
+        self.free.remove(base, chunk.bytes());
+        self.released.remove(self.page_bytes, base, chunk.bytes());
+        debug_assert!(self.chunk_bytes >= chunk.bytes());
         self.chunk_bytes -= chunk.bytes();
         Some(chunk)
     }
 
-    /// Gives back what is beyond the bound, as far as holes have it: an empty chunk, then pages, of
-    /// the longest holes first, so that few chunks lose their large pages.
+    /// Releases memory above the limit: an empty chunk, then pages of the longest free ranges, so
+    /// that few chunks lose huge pages.
     fn release(&mut self) {
         if self.bytes() <= self.bound() {
             return;
         }
         let empty = self.empty_chunks().next();
         drop(empty.and_then(|base| self.remove_empty(base)));
-        let beyond = self.bytes().saturating_sub(self.bound());
-        if !self.release_pages(beyond) {
-            self.keep_pages();
+        let excess = self.bytes().saturating_sub(self.bound());
+        if !self.release_pages(excess) {
+            self.stop_releasing_pages();
         }
     }
 
-    /// Gives back so many bytes in pages, as far as holes have them. Whether the system has taken
-    /// them.
-    fn release_pages(&mut self, mut beyond: usize) -> bool {
-        let mut left = self.holes.whole_page_bytes() - self.released.bytes();
-        for (first, bytes) in self.holes.longest_first() {
+    /// Releases up to `excess` bytes of pages. Returns `false` if the system refuses.
+    fn release_pages(&mut self, mut excess: usize) -> bool {
+        let mut left = self.free.whole_page_bytes() - self.released.bytes();
+        for (first, bytes) in self.free.longest_first() {
             let pages = self.page_bytes.within(first, bytes);
             loop {
-                if beyond == 0 || left == 0 {
+                if excess == 0 || left == 0 {
                     return true;
                 }
                 let Some(gap) = self.released.last_gap(pages.clone()) else { break };
-                // The last ones: pieces come to the beginning of a hole.
-                let start = gap.end - self.page_bytes.rounded(beyond).min(gap.len());
+                // The last pages first: new allocations are placed at the start of a range.
+                let start = gap.end - self.page_bytes.rounded(excess).min(gap.len());
                 let chunk = self.chunks.range_mut(..=start).next_back();
-                let (base, chunk) = chunk.expect("holes lie in chunks");
+                let (base, chunk) = chunk.expect("a free range is in a chunk");
                 let part = start..gap.end;
-                // SAFETY: whole pages of a hole: nobody has a piece there.
-                if !unsafe { chunk.give_back_pages(start - base, part.len()) } {
+                // SAFETY: whole pages of a free range, in which nothing is allocated.
+                if !unsafe { chunk.release_pages_at(start - base, part.len()) } {
                     return false;
                 }
-                beyond = beyond.saturating_sub(part.len());
+                excess = excess.saturating_sub(part.len());
                 left -= part.len();
                 self.released.add(part);
             }
@@ -268,10 +272,10 @@ impl Space {
         true
     }
 
-    /// The system refuses to take pages: it is not asked again, and all of them count from now on.
-    pub(super) fn keep_pages(&mut self) {
+    /// Stops releasing pages after the system refused. All of them count from now on.
+    pub(super) fn stop_releasing_pages(&mut self) {
         self.page_bytes = PageBytes::default();
-        self.holes.keep_pages();
+        self.free.stop_releasing_pages();
         self.released = Released::default();
     }
 }

@@ -1,4 +1,4 @@
-//! Pieces against a model, and filters in an arena against the same on the heap.
+//! Allocations against a model, and filters in an arena against the same ones on the heap.
 
 mod bound;
 
@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 
-use super::{chunk::Chunk, holes::Holes, pages::PageBytes, *};
+use super::{chunk::Chunk, free_ranges::FreeRanges, pages::PageBytes, *};
 use crate::decode_error::DecodeError;
 use crate::filter_block::{self, Expected, FilterKind, Trailer};
 use crate::line::{LINE_BYTES, Line};
@@ -16,7 +16,7 @@ use crate::table_filter::TableFilter;
 
 const EXPECTED: Expected = Expected { hash_seed: 1, salt: 2 };
 
-/// What to do next: take so many lines, or give back the piece of this number.
+/// The next step: allocate a number of lines, or free the allocation with this index.
 #[derive(Debug, Clone)]
 enum Step {
     Take(usize),
@@ -39,9 +39,9 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 2 } else { 24 }))]
 
-    /// Pieces keep what was written, lie apart and at multiples of 64, and all of it is counted.
+    /// Allocations keep their content, do not overlap, are aligned to 64, and are counted.
     #[test]
-    fn pieces_are_apart_and_counted(steps in steps(), bytes_max in proptest::option::of(0..8_usize)) {
+    fn allocations_are_disjoint_and_counted(steps in steps(), bytes_max in proptest::option::of(0..8_usize)) {
         let arena = FilterArena::new();
         if let Some(chunks) = bytes_max {
             arena.set_bytes_max(chunks * CHUNK_BYTES);
@@ -64,7 +64,7 @@ proptest! {
             prop_assert!(stats.bytes >= used);
             match bytes_max {
                 Some(chunks) => {
-                    let least = used + stats.waste_bytes_min;
+                    let least = used + stats.unreclaimable_bytes;
                     prop_assert!(stats.bytes <= least.max(chunks * CHUNK_BYTES));
                 }
                 None => {
@@ -76,7 +76,7 @@ proptest! {
             for (number, piece) in &pieces {
                 prop_assert!(piece.iter().all(|line| *line == fill_of(*number)), "piece {}", number);
                 let first = piece.as_ptr().addr();
-                prop_assert!(first.is_multiple_of(PIECE_BYTES));
+                prop_assert!(first.is_multiple_of(ALIGNMENT));
                 if !piece.is_empty() {
                     places.insert(first, first + piece.len() * LINE_BYTES);
                 }
@@ -90,13 +90,13 @@ proptest! {
         prop_assert!(stats.chunks <= 1 && stats.bytes <= CHUNK_BYTES, "{:?}", stats);
     }
 
-    /// Whatever is taken and given back, the holes and the pieces are all there is.
+    /// After any steps, free ranges and allocations cover all chunks.
     #[test]
-    fn holes_are_what_pieces_leave(sizes in proptest::collection::vec(1..3_000_usize, 1..60)) {
+    fn free_ranges_complement_allocations(sizes in proptest::collection::vec(1..3_000_usize, 1..60)) {
         const PAGE: usize = 1 << 10;
 
         let (base, bytes) = (1 << 30, 100 * PAGE);
-        let mut holes = Holes::new(PageBytes::new(Some(PAGE)));
+        let mut holes = FreeRanges::new(PageBytes::new(Some(PAGE)));
         let whole_pages = |pieces: &[(usize, usize)]| {
             let is_in = |page: usize, first: usize, size: usize| {
                 first < page + PAGE && page < first + size
@@ -110,7 +110,7 @@ proptest! {
         let mut left = bytes;
         for (index, size) in sizes.into_iter().enumerate() {
             let before = holes.whole_page_bytes();
-            if let Some(first) = holes.take(size) {
+            if let Some(first) = holes.allocate(size) {
                 pieces.push((first, size));
                 left -= size;
                 prop_assert!(before - holes.whole_page_bytes() < size + PAGE);
@@ -118,7 +118,7 @@ proptest! {
             if index % 3 == 2 && !pieces.is_empty() {
                 let (first, size) = pieces.swap_remove(index % pieces.len());
                 left += size;
-                prop_assert!(holes.give_back(first, size, base, bytes) >= size);
+                prop_assert!(holes.deallocate(first, size, base, bytes) >= size);
             }
             prop_assert_eq!(holes.bytes(), left);
             prop_assert_eq!(holes.whole_page_bytes(), whole_pages(&pieces));
@@ -128,11 +128,11 @@ proptest! {
         }
         let mut last = 0;
         for (first, size) in pieces {
-            last = holes.give_back(first, size, base, bytes);
+            last = holes.deallocate(first, size, base, bytes);
         }
         prop_assert_eq!(holes.bytes(), bytes);
         prop_assert!(last == bytes || last == 0);
-        prop_assert_eq!(holes.of_bytes(bytes).count(), 1, "all holes became one");
+        prop_assert_eq!(holes.of_bytes(bytes).count(), 1, "all free ranges are merged");
     }
 }
 
@@ -160,20 +160,21 @@ fn decode_range_in(bytes: &[u8], arena: &FilterArena) -> Result<RangeFilter, Dec
     trailer(bytes)?.decode_range_in(bytes, arena)
 }
 
-/// Every kind, whole and in part: the same answers, bytes and counts as on the heap.
+/// Every kind, whole and in part: same results, bytes and counts as on the heap.
 #[test]
-fn filters_are_those_of_the_heap() {
+fn filters_equal_those_on_the_heap() {
     let present = hashes(60_000);
     let asked: Vec<u64> = hashes(90_000);
     let arena = FilterArena::new();
     let mut filters = Vec::new();
     for kind in [FilterKind::BlockedBloom, FilterKind::Ribbon, FilterKind::BinaryFuse] {
         for bits_per_key in [1.5, 10.0, 18.0] {
-            let built = TableFilter::build(kind, &present, bits_per_key).expect("it is built");
+            let built =
+                TableFilter::build(kind, &present, bits_per_key).expect("the kind is built");
             let bytes = filter_block::encode(&built, EXPECTED);
-            let on_heap = filter_block::decode(&bytes, EXPECTED).expect("it is whole");
+            let on_heap = filter_block::decode(&bytes, EXPECTED).expect("the block is valid");
             for round in 0..12 {
-                let filter = decode_in(&bytes, &arena).expect("whole");
+                let filter = decode_in(&bytes, &arena).expect("the block is valid");
                 assert_eq!(filter_block::encode(&filter, EXPECTED), bytes, "{kind:?} {round}");
                 assert_eq!(filter.memory_bytes(), on_heap.memory_bytes());
                 filters.push((filter, on_heap.clone()));
@@ -192,7 +193,7 @@ fn filters_are_those_of_the_heap() {
 }
 
 #[test]
-fn range_filters_are_those_of_the_heap() {
+fn range_filters_equal_those_on_the_heap() {
     let arena = FilterArena::new();
     let mut collector = PointCollector::new();
     let mut keys: Vec<_> = hashes(700_000).into_iter().map(u64::to_be_bytes).collect();
@@ -201,7 +202,7 @@ fn range_filters_are_those_of_the_heap() {
     let points = collector.finish(&keys[0], &keys[keys.len() - 1]);
     let built = RangeFilter::build(points, 12.0, 7);
     let bytes = filter_block::encode_range(&built, EXPECTED);
-    let filter = decode_range_in(&bytes, &arena).expect("it is whole");
+    let filter = decode_range_in(&bytes, &arena).expect("the block is valid");
     let copy = filter.clone();
     assert_eq!(arena.stats().used_bytes, filter.memory_bytes() + copy.memory_bytes());
     assert!(arena.stats().chunks > 0, "{:?}", arena.stats());
@@ -214,7 +215,7 @@ fn range_filters_are_those_of_the_heap() {
     }
     drop((filter, copy));
     assert_eq!(arena.stats().used_bytes, 0);
-    // Damage is found after a part of it has its memory.
+    // The damage is found after a part has been allocated.
     for at in [0, bytes.len() / 2, bytes.len() - 1] {
         let mut bytes = bytes.clone();
         bytes[at] ^= 1;
@@ -223,14 +224,14 @@ fn range_filters_are_those_of_the_heap() {
     }
 }
 
-/// What is made of a filter stays where that is, and its memory is less.
+/// Clones and shrunk copies stay in the arena; shrinking frees memory.
 #[test]
 fn clones_and_shrunk_filters_are_in_the_same_arena() {
     let built = Ribbon::build(&hashes(700_000), 16.0);
     let bytes = filter_block::encode(&built.clone().into(), EXPECTED);
     assert_eq!(FilterArena::heap().stats(), ArenaStats::default());
     let arena = FilterArena::new();
-    let filter = decode_in(&bytes, &arena).expect("it is whole");
+    let filter = decode_in(&bytes, &arena).expect("the block is valid");
     let TableFilter::Ribbon(mut filter) = filter else { panic!("a ribbon") };
     let used = arena.stats().used_bytes;
     assert!(used > 1 << 20 && used <= filter.memory_bytes());
@@ -241,7 +242,7 @@ fn clones_and_shrunk_filters_are_in_the_same_arena() {
     drop((half, copy));
     filter.shrink_to(8.0);
     assert!(arena.stats().used_bytes.abs_diff(used / 2) < used / 10);
-    // The arena outlives its handles as long as a filter is in it.
+    // A filter keeps the arena alive.
     drop(arena);
     assert!(hashes(700_000).iter().all(|&hash| filter.may_contain_hash(hash)));
 }
@@ -255,14 +256,14 @@ fn few_small_filters_take_no_chunk() {
     let large = Slice::filled(7_u8, CHUNK_BYTES + 1, &arena);
     assert_eq!(arena.stats().chunks, 1);
     assert_eq!(arena.stats().bytes, 80_000 + 2 * CHUNK_BYTES);
-    // There is room behind it.
+    // The chunk has room for more.
     let beside = Slice::filled(8_u8, CHUNK_BYTES / 2, &arena);
     assert_eq!(arena.stats().chunks, 1);
     drop((large, beside));
     assert_eq!(arena.stats().chunks, 0, "no larger chunk is kept");
     drop(small);
-    let edge_bytes_max = arena.stats().edge_bytes_max;
-    assert_eq!(arena.stats(), ArenaStats { edge_bytes_max, ..ArenaStats::default() });
+    let rounding_bytes_max = arena.stats().rounding_bytes_max;
+    assert_eq!(arena.stats(), ArenaStats { rounding_bytes_max, ..ArenaStats::default() });
 }
 
 #[test]
@@ -272,19 +273,19 @@ fn chunks_are_aligned_and_can_be_written() {
         assert!(chunk.at(0).addr().get().is_multiple_of(CHUNK_BYTES));
         for offset in [0, chunk.bytes() - 1] {
             let byte = chunk.at(offset);
-            // SAFETY: within the chunk, which nobody else has.
+            // SAFETY: within the chunk, which is not shared.
             unsafe { byte.write(7) }
         }
     }
 }
 
-/// Pages change under those who read, and nothing else does. Whether they become large is up to the
-/// system, and not looked at.
+/// Pages change while other threads read. Whether they become huge depends on the system and is not
+/// tested.
 #[test]
-fn small_pages_become_large_ones_while_they_are_read() {
+fn small_pages_become_huge_ones_during_reads() {
     let small_bytes = |arena: &FilterArena| arena.with_space(|space| space.small_bytes());
     let arena = FilterArena::new();
-    arena.begin_small();
+    arena.start_with_small_pages();
     let mut pieces: Vec<Slice<u64>> = Vec::new();
     for number in 0..9_u64 {
         let before = small_bytes(&arena).expect("an arena");
@@ -304,38 +305,37 @@ fn small_pages_become_large_ones_while_they_are_read() {
             }
             rounds
         });
-        arena.make_large();
+        arena.use_huge_pages();
         is_done.store(true, std::sync::atomic::Ordering::Release);
-        assert!(reader.join().expect("it found what was written") > 0);
+        assert!(reader.join().expect("the content is intact") > 0);
     });
     assert_eq!(small_bytes(&arena), Some(0));
     pieces.push(Slice::filled(9, CHUNK_BYTES / size_of::<u64>(), &arena));
-    assert_eq!(small_bytes(&arena), Some(0), "small ones were for the beginning");
+    assert_eq!(small_bytes(&arena), Some(0), "no chunk has small pages");
     for (number, piece) in (0_u64..).zip(&pieces) {
         assert!(piece.iter().all(|value| *value == number), "piece {number}");
     }
 }
 
-/// What a filter wrote over is given back when it turns out to be damaged, or cannot be read to its
-/// end.
+/// A filter that is damaged or truncated frees its memory.
 #[test]
-fn a_filter_that_cannot_be_read_leaves_nothing_behind() {
+fn an_invalid_filter_frees_its_memory() {
     let kinds = [FilterKind::BlockedBloom, FilterKind::Ribbon, FilterKind::BinaryFuse];
     for (kind, on_heap) in kinds.into_iter().flat_map(|kind| [(kind, false), (kind, true)]) {
         let arena = FilterArena::new();
         if on_heap {
             arena.set_bytes_max(0);
         }
-        let built = TableFilter::build(kind, &hashes(700_000), 18.0).expect("it is built");
+        let built = TableFilter::build(kind, &hashes(700_000), 18.0).expect("the kind is built");
         let mut bytes = filter_block::encode(&built, EXPECTED);
-        let trailer = trailer(&bytes).expect("it is whole");
+        let trailer = trailer(&bytes).expect("the block is valid");
         let mut pieces = 0;
         let loaded: Result<TableFilter, DecodeError> =
             trailer.load_in(f64::INFINITY, &arena, |piece| {
                 pieces += 1;
                 Ok(&bytes[piece.start as usize..piece.end as usize])
             });
-        drop(loaded.expect("it is whole"));
+        drop(loaded.expect("the block is valid"));
         assert!(pieces > 10, "{kind:?}: {pieces}");
         for fails_at in [0, 1, pieces / 2, pieces - 1] {
             let mut asked = 0;
@@ -346,7 +346,7 @@ fn a_filter_that_cannot_be_read_leaves_nothing_behind() {
                 if asked > fails_at { Err(missing) } else { Ok(bytes) }
             });
             assert!(loaded.is_err(), "{kind:?}, piece {fails_at}");
-            assert_eq!(asked, fails_at + 1, "nothing is read behind what cannot be");
+            assert_eq!(asked, fails_at + 1, "reading stops at the first error");
             assert_eq!(arena.stats().used_bytes, 0, "{kind:?}, piece {fails_at}");
             assert_eq!(heap_bytes(&arena), 0, "{kind:?}, piece {fails_at}");
         }
@@ -372,7 +372,7 @@ fn a_filter_that_cannot_be_read_leaves_nothing_behind() {
     }
 }
 
-/// Threads take and give back at once; what they wrote stays theirs.
+/// Threads allocate and free concurrently; their content stays intact.
 #[test]
 fn threads_share_an_arena() {
     let arena = FilterArena::new();

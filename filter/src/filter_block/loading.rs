@@ -10,7 +10,7 @@ use core::ops::Range;
 use super::parameters::Parameters;
 use super::trailer::{GROUPS, Trailer};
 use super::{COLUMNS, FilterKind, check_crc32};
-use crate::arena::{Filling, FilterArena};
+use crate::arena::{FilterArena, SliceBuilder};
 use crate::binary_fuse::{self, BinaryFuse8, BinaryFuse16, Print};
 use crate::blocked_bloom::BlockedBloom;
 use crate::decode_error::DecodeError;
@@ -25,10 +25,10 @@ pub const PIECE_BYTES: u64 = 64 << 10;
 
 /// A filter for single keys, as far as it was read.
 enum Loading {
-    BlockedBloom { lines: Filling<Line>, probes: u8 },
+    BlockedBloom { lines: SliceBuilder<Line>, probes: u8 },
     Ribbon(Box<ribbon::Loading>),
-    BinaryFuse8(Filling<u8>, binary_fuse::Header),
-    BinaryFuse16(Filling<u16>, binary_fuse::Header),
+    BinaryFuse8(SliceBuilder<u8>, binary_fuse::Header),
+    BinaryFuse16(SliceBuilder<u16>, binary_fuse::Header),
 }
 
 impl Trailer {
@@ -113,7 +113,7 @@ impl Loading {
         })?;
         Ok(match trailer.parameters() {
             &Parameters::BlockedBloom { probes } => {
-                let lines = Filling::new(payload_bytes / LINE_BYTES, arena);
+                let lines = SliceBuilder::new(payload_bytes / LINE_BYTES, arena);
                 Self::BlockedBloom { lines, probes }
             }
             Parameters::Ribbon(header) => {
@@ -121,11 +121,12 @@ impl Loading {
                 Self::Ribbon(Box::new(loading))
             }
             Parameters::BinaryFuse(header) if header.print_bits() == u8::BITS => {
-                Self::BinaryFuse8(Filling::new(payload_bytes, arena), *header)
+                Self::BinaryFuse8(SliceBuilder::new(payload_bytes, arena), *header)
             }
-            Parameters::BinaryFuse(header) => {
-                Self::BinaryFuse16(Filling::new(payload_bytes / size_of::<u16>(), arena), *header)
-            }
+            Parameters::BinaryFuse(header) => Self::BinaryFuse16(
+                SliceBuilder::new(payload_bytes / size_of::<u16>(), arena),
+                *header,
+            ),
             Parameters::Range(_) => {
                 let value = FilterKind::Range as u64;
                 return Err(DecodeError::OutOfRange { what: "kind of a filter for keys", value });

@@ -20,7 +20,7 @@ use super::coder::Coder;
 use super::elias_fano::{EliasFano, words};
 use super::key_points::POINT_BYTES_MAX;
 use super::shape::{POINTS_MAX, Shape, UNIVERSE_MAX};
-use crate::arena::{Filling, FilterArena};
+use crate::arena::{FilterArena, SliceBuilder};
 use crate::decode_error::DecodeError;
 use crate::page_vec::{PageVec, SystemPages};
 
@@ -95,8 +95,8 @@ impl RangeFilter {
 /// A range filter on its way from its payload into memory, as far as it was read.
 pub(crate) struct Loading {
     header: Header,
-    lows: Filling<u64>,
-    uppers: Filling<u64>,
+    lows: SliceBuilder<u64>,
+    uppers: SliceBuilder<u64>,
     /// Words of `lows` that were not read yet.
     lows_left: usize,
 }
@@ -107,7 +107,7 @@ impl Loading {
         // They are to be in memory.
         let [lows, uppers] = words(header.codes, header.shape).map(|words| words as usize);
         let lows_left = lows;
-        let [lows, uppers] = [lows, uppers].map(|words| Filling::new(words, arena));
+        let [lows, uppers] = [lows, uppers].map(|words| SliceBuilder::new(words, arena));
         Self { header, lows, uppers, lows_left }
     }
 

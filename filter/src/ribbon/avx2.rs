@@ -1,4 +1,4 @@
-//! A block of eight columns in two AVX2 registers.
+//! AVX2: a block of eight columns in two registers.
 
 use core::arch::x86_64::{
     __m256i, _bzhi_u32, _mm256_and_si256, _mm256_castps_si256, _mm256_castsi256_ps,
@@ -9,11 +9,11 @@ use core::arch::x86_64::{
 use super::Ribbon;
 use super::batch::test_batch;
 use super::group::View;
+use super::probe_methods::probe_methods;
 use super::query::{Place, test_all, test_one};
-use super::questions::questions;
 use super::row::{Mixed, TurnedRow};
 
-/// Columns that one register holds.
+/// Columns per register.
 const LANES: usize = 4;
 
 /// Proof that this CPU has AVX2.
@@ -27,7 +27,7 @@ impl Avx2 {
     }
 }
 
-questions!(Avx2, "avx2,bmi2");
+probe_methods!(Avx2, "avx2,bmi2");
 
 #[inline]
 #[target_feature(enable = "avx2,bmi2")]
@@ -35,7 +35,7 @@ fn matches(group: View<'_>, place: &Place, fingerprint: u8) -> bool {
     let (first, next, columns) = place.words(group);
     let words = group.lines.as_ptr().cast::<u64>();
     let chosen = |half: usize| {
-        // SAFETY: the eight words from `first` on are in the group, as `words` promises.
+        // SAFETY: the eight words from `first` on are in the group, as `words` ensures.
         let front = unsafe { _mm256_loadu_si256(words.wrapping_add(first + half).cast()) };
         // SAFETY: so are those from `next` on.
         let back = unsafe { _mm256_loadu_si256(words.wrapping_add(next + half).cast()) };
@@ -49,16 +49,16 @@ fn matches(group: View<'_>, place: &Place, fingerprint: u8) -> bool {
     _bzhi_u32(sums ^ u32::from(fingerprint), columns.into()) == 0
 }
 
-/// Bit `i` says whether lane `i` of the eight has an odd number of bits.
+/// Returns the parity of each of the eight lanes, as bits.
 #[inline]
 #[target_feature(enable = "avx2")]
 fn parities(front: __m256i, back: __m256i) -> u32 {
     let (front, back) = (_mm256_castsi256_ps(front), _mm256_castsi256_ps(back));
-    // The low halves of all lanes in one register, their high halves in another: all eight fold at
-    // once from here on.
+    // The low halves of all lanes in one register and their high halves in another, so that all
+    // eight fold at once.
     let low = _mm256_castps_si256(_mm256_shuffle_ps::<0b10_00_10_00>(front, back));
     let high = _mm256_castps_si256(_mm256_shuffle_ps::<0b11_01_11_01>(front, back));
-    // The high bit of a half gathers its parity.
+    // The high bit of each half accumulates its parity.
     let x = _mm256_xor_si256(low, high);
     let x = _mm256_xor_si256(x, _mm256_slli_epi32::<16>(x));
     let x = _mm256_xor_si256(x, _mm256_slli_epi32::<8>(x));

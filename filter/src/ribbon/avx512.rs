@@ -1,4 +1,4 @@
-//! A block of eight columns in one AVX-512 register.
+//! AVX-512: a block of eight columns in one register.
 
 use core::arch::asm;
 use core::arch::x86_64::{
@@ -20,8 +20,7 @@ use crate::line::Aligned;
 
 const ROWS: usize = BLOCK_SLOTS as usize;
 
-/// Proof that this CPU has AVX-512 with the population count of words and matrices of bits: those
-/// of Intel since Ice Lake, of AMD since Zen 4.
+/// Proof that this CPU has AVX-512 with VPOPCNTDQ and GFNI: Intel since Ice Lake, AMD since Zen 4.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Avx512(());
 
@@ -38,7 +37,7 @@ impl Avx512 {
         has.then_some(Self(()))
     }
 
-    /// Adds all of `rows` to `window` or none; `groups` is from 1 to 4.
+    /// Adds all of `rows` to `window`, or none. `groups` is from 1 to 4.
     pub(crate) fn insert_all(
         self,
         window: &mut Window,
@@ -52,11 +51,12 @@ impl Avx512 {
             3 => Window::insert_all::<3>,
             _ => Window::insert_all::<4>,
         };
-        // SAFETY: `detect` alone makes an `Avx512`, and only where the CPU has it.
+        // SAFETY: only `detect` creates an `Avx512`, and only if the CPU has the features.
         unsafe { insert_all(window, rows, band) }
     }
 
-    /// Moves the rows of the layer from `window` to `band`. Slots count anew from its end.
+    /// Moves the rows of the layer from `window` to `band`. Slots then count from the end of the
+    /// layer.
     pub(crate) fn finish(self, window: &mut Window, band: &mut Band) {
         // SAFETY: as above.
         unsafe { window.finish(band) };
@@ -75,54 +75,53 @@ impl Avx512 {
     }
 }
 
-/// Questions, none of them compiled for the processor but in assembly: see [`sums`](Avx512::sums).
+/// Probes. Only the assembly in [`sums`](Avx512::sums) needs these target features.
 impl Avx512 {
-    /// What most filters need is inlined wherever a caller asks, and nothing else. As one function
-    /// with the rest, which the compiler inlined in programs that ask in one place, a question in
-    /// the caches took 4.7 instead of 3.5 ns in others: for the call, the registers saved, and what
-    /// is the same for all questions of a loop.
+    /// The common case is inlined into every caller, and nothing else. As one function, which the
+    /// compiler inlined only in programs with one call site, a probe in the caches took 4.7 instead
+    /// of 3.5 ns elsewhere: for the call, saved registers, and loop invariants.
     #[inline(always)]
     pub(crate) fn may_contain_mixed(self, ribbon: &Ribbon, hash: u64, mixed: Mixed) -> bool {
         let group = ribbon.groups.first.view();
         if !ribbon.groups.others.is_empty() {
-            self.among_many(ribbon, hash, mixed)
+            self.probe_groups(ribbon, hash, mixed)
         } else if group.shape.upper > 0 {
-            self.among_mixed(ribbon, hash, mixed)
+            self.probe_mixed_columns(ribbon, hash, mixed)
         } else {
-            self.in_group(ribbon, group.unmixed(), hash, mixed)
+            self.probe_group(ribbon, group.unmixed(), hash, mixed)
         }
     }
 
-    /// Of several groups.
+    /// Probes several groups.
     #[inline(never)]
-    fn among_many(self, ribbon: &Ribbon, hash: u64, mixed: Mixed) -> bool {
+    fn probe_groups(self, ribbon: &Ribbon, hash: u64, mixed: Mixed) -> bool {
         let Some(row) = ribbon.front.row(ribbon, mixed) else {
-            return self.of_bumped(ribbon, hash);
+            return self.probe_bumped(ribbon, hash);
         };
         test_all(ribbon, &Place::new(row), |group, place, print| self.matches(group, place, print))
     }
 
-    /// Of one group with a mixture of columns.
+    /// Probes one group with mixed columns.
     #[inline(never)]
-    fn among_mixed(self, ribbon: &Ribbon, hash: u64, mixed: Mixed) -> bool {
-        self.in_group(ribbon, ribbon.groups.first.view(), hash, mixed)
+    fn probe_mixed_columns(self, ribbon: &Ribbon, hash: u64, mixed: Mixed) -> bool {
+        self.probe_group(ribbon, ribbon.groups.first.view(), hash, mixed)
     }
 
     #[inline(always)]
-    fn in_group(self, ribbon: &Ribbon, group: View<'_>, hash: u64, mixed: Mixed) -> bool {
+    fn probe_group(self, ribbon: &Ribbon, group: View<'_>, hash: u64, mixed: Mixed) -> bool {
         test_group(
             ribbon,
             group,
             hash,
             mixed,
             |group, place, print| self.matches(group, place, print),
-            |ribbon, hash| self.of_bumped(ribbon, hash),
+            |ribbon, hash| self.probe_bumped(ribbon, hash),
         )
     }
 
     #[inline(never)]
-    fn of_bumped(self, ribbon: &Ribbon, hash: u64) -> bool {
-        let place = Place::of_bumped(ribbon, hash);
+    fn probe_bumped(self, ribbon: &Ribbon, hash: u64) -> bool {
+        let place = Place::bumped(ribbon, hash);
         test_all(ribbon, &place, |group, place, print| self.matches(group, place, print))
     }
 
@@ -136,38 +135,38 @@ impl Avx512 {
     fn matches(self, group: View<'_>, place: &Place, fingerprint: u8) -> bool {
         let (first, _, columns) = place.words(group);
         let words = group.lines.as_ptr().cast::<u64>().wrapping_add(first);
-        // SAFETY: `Place::words` names words of the group, with whole lines behind them, and a
-        // place is one of 64.
+        // SAFETY: `Place::words` returns indexes within the group, followed by whole lines, and an
+        // offset is below 64.
         let sums = unsafe { self.sums(words, columns, place) };
         let wrong = sums ^ u32::from(fingerprint);
-        // Columns of other blocks do not count; of a mixture the last group has none in some
+        // Columns of other blocks do not count. In a mixture the last group has no column in some
         // blocks.
         wrong & ((1 << columns) - 1) == 0
     }
 
-    /// Bit `j` is the sum of the slots of `place` in column `j` of its block and the next, which
-    /// begin at `words`, and so many words behind it as there are columns.
+    /// Returns the sums of the slots of `place`: bit `j` for column `j`. The words of its block are
+    /// at `words`, those of the next block `columns` words later.
     ///
-    /// In assembly, because a function with intrinsics is never inlined into one that is compiled
-    /// for any processor. The call, the constants that each call loads anew, and the `vzeroupper`
-    /// that a compiler must put behind registers below 16, made a question a quarter longer.
+    /// In assembly, because a function with intrinsics is never inlined into one compiled for any
+    /// CPU. The call, its reloaded constants, and the `vzeroupper` that compilers emit after using
+    /// registers below 16, made a probe a quarter slower.
     ///
     /// # Safety
     ///
-    /// Eight words from `words` on, and eight from `columns` words behind it, must be readable, and
-    /// the offset of `place` be below 64.
+    /// Eight words from `words` on, and eight from `columns` words later, must be readable, and the
+    /// offset of `place` must be below 64.
     #[inline(always)]
     unsafe fn sums(self, words: *const u64, columns: u8, place: &Place) -> u32 {
         let sums: u32;
-        // SAFETY: `self` proves that the processor has these instructions. What they read is the
-        // table, and the eight words from either place on, which the caller vouches for.
+        // SAFETY: `self` proves that the CPU has these instructions. They read the table and the
+        // eight words from both addresses, which the caller ensures.
         unsafe {
             asm!(
                 // Slots before the start are those of the next block.
                 "vpbroadcastq zmm16, [{table} + 8 * {offset}]",
                 "vmovdqu64 zmm17, [{words} + 8 * {columns}]",
                 "vpternlogq zmm17, zmm16, [{words}], 0xb8",
-                // Those that take part, and the start.
+                // The selected slots, and the start.
                 "vpbroadcastq zmm16, {coefficients}",
                 "vpternlogq zmm17, zmm16, qword ptr [{table} + 8 * {offset} + 512]{{1to8}}, 0xe0",
                 "vpopcntq zmm17, zmm17",
@@ -190,8 +189,8 @@ impl Avx512 {
     }
 }
 
-/// For each slot of a block the bits from it on, and behind those for each its own bit: to compute
-/// them takes instructions that wait where all others wait, too.
+/// By slot of a block: the mask from it on, then its own bit. Computing them takes instructions on
+/// the critical path.
 static BITS: Aligned<[[u64; ROWS]; 2]> = {
     let mut bits = [[0; ROWS]; 2];
     let mut slot = 0;
@@ -216,8 +215,8 @@ fn solve_block(
     let one = _mm512_set1_epi64(1);
     for (&coefficients, &fingerprint) in coefficients.iter().zip(fingerprints).rev() {
         let sums = _mm512_popcnt_epi64(_mm512_and_si512(slots, splat(coefficients >> 1)));
-        let wanted = _mm512_srlv_epi64(splat(u64::from(fingerprint >> shift)), lanes);
-        let slot = _mm512_and_si512(_mm512_xor_si512(sums, wanted), one);
+        let target = _mm512_srlv_epi64(splat(u64::from(fingerprint >> shift)), lanes);
+        let slot = _mm512_and_si512(_mm512_xor_si512(sums, target), one);
         slots = _mm512_or_si512(_mm512_slli_epi64::<1>(slots), slot);
     }
     // SAFETY: the reference covers the 64 bytes written.

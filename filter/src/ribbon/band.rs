@@ -1,8 +1,8 @@
-//! A layer's system of equations in echelon form, one row for each slot at most.
+//! A layer's system of equations in echelon form, with at most one row per slot.
 //!
-//! Keys arrive bucket by bucket in rising order of their starts. Which slots end up with a row
-//! depends on the equations alone, not on how they were eliminated, and a slot without a row is
-//! zero: so every way to eliminate gives the same filter, bit for bit.
+//! Keys arrive bucket by bucket, sorted by start. Which slots get a row depends only on the
+//! equations, not on the order of elimination, and a slot without a row is zero. So every method of
+//! elimination gives the same filter, bit for bit.
 
 #[cfg(target_arch = "x86_64")]
 use alloc::boxed::Box;
@@ -18,21 +18,20 @@ use super::shape::BLOCK_SLOTS;
 use super::window::Window;
 use crate::page_vec::{self, PageVec};
 
-/// Slots behind a layer that its rows can reach, and one: in whole blocks.
+/// Slots after a layer that its rows can reach, in whole blocks.
 const OVERHANG: usize = WIDTH as usize;
 
 /// Rows of a layer.
 #[derive(Debug, Clone)]
 pub(crate) struct Band {
-    /// Bit `i` of entry `s` says whether slot `s + i` takes part; bit 0 is set, or all are clear
-    /// when no row has slot `s` as its first.
+    /// Bit `i` of entry `s` is the coefficient of slot `s + i`. Bit 0 is set, or all bits are clear
+    /// if slot `s` has no row.
     pub(crate) coefficients: PageVec<u64>,
     pub(crate) fingerprints: PageVec<u32>,
-    /// Slots that got their row since the last call of [`insert_all`](Self::insert_all) began.
+    /// Slots that got their row during the current [`insert_all`](Self::insert_all).
     fresh: Vec<usize>,
 }
 
-/// Of no slots.
 impl Default for Band {
     fn default() -> Self {
         let (coefficients, fingerprints) = (page_vec::zeros(0), page_vec::zeros(0));
@@ -41,24 +40,24 @@ impl Default for Band {
 }
 
 impl Band {
-    /// Of `blocks` blocks and as many slots behind them as a row can reach.
+    /// Allocates `blocks` blocks and the slots after them that a row can reach.
     fn new(blocks: u64) -> Self {
         let slots = (blocks * BLOCK_SLOTS) as usize + OVERHANG; // Not many more than keys.
         let (coefficients, fingerprints) = (page_vec::zeros(slots), page_vec::zeros(slots));
         Self { coefficients, fingerprints, fresh: Vec::new() }
     }
 
-    /// Blocks of a finished layer.
+    /// Returns the blocks of a finished layer.
     pub(crate) fn blocks(&self) -> u64 {
         self.coefficients.len() as u64 / BLOCK_SLOTS
     }
 
-    /// Slots of a layer that is not finished.
+    /// Returns the slots of an unfinished layer.
     pub(crate) fn slots(&self) -> usize {
         self.coefficients.len() - OVERHANG
     }
 
-    /// Takes away the slots behind the blocks.
+    /// Splits off the slots after the blocks.
     fn split_overhang(&mut self) -> Self {
         let slots = self.slots();
         let coefficients = self.coefficients.split_off(slots);
@@ -66,7 +65,7 @@ impl Band {
         Self { coefficients, fingerprints, fresh: Vec::new() }
     }
 
-    fn taken_from(&self, slot: usize) -> u32 {
+    fn rows_from(&self, slot: usize) -> u32 {
         let end = self.coefficients.len().min(slot + WIDTH as usize);
         let rows = self.coefficients[slot..end].iter().filter(|&&row| row != 0);
         rows.count() as u32 // At most `WIDTH`.
@@ -74,6 +73,7 @@ impl Band {
 
     /// See [`Elimination::insert_all`].
     fn insert_all(&mut self, rows: Rows<'_>) -> bool {
+        debug_assert!(rows.starts.is_sorted(), "rows are sorted by start");
         self.fresh.clear();
         if rows.iter().all(|row| self.insert(row)) {
             return true;
@@ -88,6 +88,8 @@ impl Band {
     fn insert(&mut self, row: Row) -> bool {
         let Row { start, mut coefficients, mut fingerprint } = row;
         let mut slot = start as usize; // Below the number of slots, which are in memory.
+        debug_assert!(slot < self.slots(), "start {slot} is outside of the layer");
+        debug_assert_eq!(coefficients & 1, 1, "the start has coefficient 1");
         loop {
             let found = self.coefficients[slot];
             if found == 0 {
@@ -108,20 +110,21 @@ impl Band {
     }
 }
 
-/// The layers' [`Band`]s in the making, by the fastest means of this CPU.
+/// Elimination of the current layer, by the fastest method of this CPU.
 ///
-/// The equations of a layer may end in the next one, whose elimination goes on with what they left.
+/// Equations of a layer may end in the next one, whose elimination starts with their rows.
 #[derive(Debug, Clone)]
 pub(crate) struct Elimination {
-    /// That of the layer. Between layers: rows that reach into the next one, if not in the window.
+    /// Rows of the layer. Between layers: rows that reach into the next one, unless they are in the
+    /// window.
     band: Band,
-    means: Means,
+    method: Method,
 }
 
-/// A reduced matrix in AVX2 registers, a key at a time, took as long as the chains of the portable
-/// form: without the products of matrices, to change 64 rows costs what it saves.
+/// Alternative tried: a reduced matrix in AVX2 registers, one key at a time. It was as slow as the
+/// portable method: without matrix products, updating 64 rows costs what it saves.
 #[derive(Debug, Clone)]
-enum Means {
+enum Method {
     Portable,
     #[cfg(target_arch = "x86_64")]
     Avx512 {
@@ -132,60 +135,62 @@ enum Means {
 }
 
 impl Elimination {
-    /// For fingerprints that fill `groups` column groups.
+    /// Creates an empty state for fingerprints of `groups` column groups.
     #[cfg_attr(
         not(target_arch = "x86_64"),
-        expect(unused_variables, reason = "the portable means takes all columns alike")
+        expect(unused_variables, reason = "the portable method handles all columns alike")
     )]
     pub(crate) fn new(path: Path, groups: usize) -> Self {
-        let means = match path {
+        let method = match path {
             #[cfg(target_arch = "x86_64")]
             Path::Avx512(avx512) => {
-                Means::Avx512 { avx512, window: Box::new(Window::new()), groups }
+                Method::Avx512 { avx512, window: Box::new(Window::new()), groups }
             }
-            _ => Means::Portable,
+            _ => Method::Portable,
         };
-        Self { band: Band::new(0), means }
+        Self { band: Band::new(0), method }
     }
 
-    /// Begins a layer of `blocks` blocks, or restarts it if nothing was inserted.
+    /// Starts a layer of `blocks` blocks, or restarts it if nothing was inserted.
     pub(crate) fn start(&mut self, blocks: u64) {
         let before = core::mem::replace(&mut self.band, Band::new(blocks));
         self.band.coefficients[..OVERHANG].copy_from_slice(&before.coefficients[..OVERHANG]);
         self.band.fingerprints[..OVERHANG].copy_from_slice(&before.fingerprints[..OVERHANG]);
     }
 
-    /// Adds all of these equations, or none if one contradicts the others.
+    /// Adds all of these equations, or none if one is inconsistent.
     ///
-    /// `rows` are in the order of their starts, and none starts before those of earlier calls. An
-    /// equation that follows from earlier ones is met without a row of its own. It is met only
-    /// as long as those are: a bucket is undone and tried anew as a whole.
+    /// `rows` are sorted by start, and none starts before those of earlier calls. A redundant
+    /// equation needs no row. It holds only as long as the equations it follows from: a failed
+    /// bucket is undone and retried as a whole.
     pub(crate) fn insert_all(&mut self, rows: Rows<'_>) -> bool {
-        match &mut self.means {
-            Means::Portable => self.band.insert_all(rows),
+        match &mut self.method {
+            Method::Portable => self.band.insert_all(rows),
             #[cfg(target_arch = "x86_64")]
-            Means::Avx512 { avx512, window, groups } => {
+            Method::Avx512 { avx512, window, groups } => {
                 avx512.insert_all(window, rows, &mut self.band, *groups)
             }
         }
     }
 
-    /// How many slots from `slot` on have a row. No key started behind `slot`.
-    pub(crate) fn taken_from(&self, slot: usize) -> u32 {
-        match &self.means {
-            Means::Portable => self.band.taken_from(slot),
+    /// Returns how many slots from `slot` on have a row. No key so far starts after `slot`.
+    pub(crate) fn rows_from(&self, slot: usize) -> u32 {
+        match &self.method {
+            Method::Portable => self.band.rows_from(slot),
             #[cfg(target_arch = "x86_64")]
-            Means::Avx512 { window, .. } => window.taken_from(slot),
+            Method::Avx512 { window, .. } => window.rows_from(slot),
         }
     }
 
-    /// Ends the layer.
+    /// Finishes the layer.
     pub(crate) fn finish(&mut self) -> Band {
         #[cfg(target_arch = "x86_64")]
-        if let Means::Avx512 { avx512, window, .. } = &mut self.means {
+        if let Method::Avx512 { avx512, window, .. } = &mut self.method {
             avx512.finish(window, &mut self.band);
         }
+        debug_assert!(self.band.coefficients.len() >= OVERHANG, "a layer was started");
         let overhang = self.band.split_overhang();
+        debug_assert_eq!(overhang.coefficients.len(), OVERHANG);
         core::mem::replace(&mut self.band, overhang)
     }
 }

@@ -1,13 +1,12 @@
-//! Asking a filter for many hashes at once: their places first, and the answers when the lines are
-//! there.
+//! Probes of many hashes at once: prefetches the lines of all, then tests.
 
 use super::Ribbon;
 use super::group::View;
 use super::query::{Place, row_of_bumped, test_all};
 use super::row::{Mixed, TurnedRow};
 
-/// So many questions of a batch are on their way from memory at once: twice as many loads as a core
-/// keeps in flight. With 32 a question takes a third longer at 10^8 keys, with 16 twice as long.
+/// Probes in flight at once: twice the loads that a core keeps in flight. With 32 a probe is a
+/// third slower at 10^8 keys, with 16 twice as slow.
 const BATCH: usize = 64;
 
 /// Tests a batch with `test`.
@@ -22,16 +21,15 @@ pub(crate) fn test_batch(
     if !ribbon.groups.others.is_empty() || group.shape.upper > 0 {
         test_places(ribbon, group, hashes, answers, |place| test_all(ribbon, place, &test));
     } else {
-        // Compiled apart: 30 % faster in the caches.
+        // A separate instance: 30 % faster in the caches.
         let group = group.unmixed();
         let test = |place: &Place| test(group, place, place.fingerprint as u8);
         test_places(ribbon, group, hashes, answers, test);
     }
 }
 
-/// Answers each hash by a `test` of its place, of which `group` is read first. Each answer is found
-/// [`BATCH`] questions after its place, when the lines are there; a batch of fewer finds all places
-/// first.
+/// Tests the place of each hash, of which `group` is read first. Each test runs [`BATCH`] probes
+/// after its prefetch. Smaller batches prefetch all places first.
 #[inline(always)]
 fn test_places(
     ribbon: &Ribbon,
@@ -41,7 +39,7 @@ fn test_places(
     test: impl Fn(&Place) -> bool,
 ) {
     if hashes.len() <= BATCH / 2 {
-        // Most batches are small, and each place has to be set up.
+        // Most batches are small, and each element of the array costs an initialization.
         let mut rows = [TurnedRow::ZERO; BATCH / 2];
         for (row, &hash) in rows.iter_mut().zip(hashes) {
             find(row, ribbon, group, hash);
@@ -63,18 +61,18 @@ fn test_places(
             find(row, ribbon, group, hash);
         }
     }
-    // The oldest row left is where the loop ended.
+    // The oldest remaining row is where the loop ended.
     rows[..ahead.len()].rotate_left(hashes.len() % BATCH);
     for (answer, row) in last_answers.iter_mut().zip(&rows) {
         *answer = test(&Place::new(*row));
     }
 }
 
-/// Makes `row` the equation of this hash, and asks for its lines. Rows are kept, and not places,
-/// because they are smaller.
+/// Sets `row` to the equation of this hash and prefetches its lines. Rows are kept instead of
+/// places because they are smaller.
 ///
-/// A copy made afterwards would wait for its parts. A closure would not be inlined, and so be
-/// compiled for any processor.
+/// Writes in place: a copy would wait for its parts. Not a closure: closures are not inlined, and
+/// so compiled for any CPU.
 #[inline(always)]
 fn find(row: &mut TurnedRow, ribbon: &Ribbon, group: View<'_>, hash: u64) {
     match ribbon.front.row(ribbon, Mixed::new(hash, ribbon.front.seed)) {
@@ -84,7 +82,7 @@ fn find(row: &mut TurnedRow, ribbon: &Ribbon, group: View<'_>, hash: u64) {
     Place::new(*row).prefetch(group);
 }
 
-/// Makes `row` the equation of a `hash` that is bumped from the first two layers. Not inlined: see
+/// Sets `row` to the equation of a `hash` that the first two layers bump. Not inlined: see
 /// [`test_one`](super::query::test_one).
 #[inline(never)]
 fn find_bumped(row: &mut TurnedRow, ribbon: &Ribbon, hash: u64) {

@@ -1,9 +1,9 @@
-//! From hashes to a filter: layer after layer, then the slots.
+//! Builds a filter from hashes: layer after layer, then the slots.
 //!
-//! Memory beside the hashes, in bytes a key: 8 for the hashes in the order of a layer, 12 for each
-//! of its slots (17 slots for 18 keys), and 8 for each bumped key, of which there are about 0.06.
-//! That is the peak, 20 together (19.8 measured at ten million keys): the rows of later layers and
-//! the filter come when the ordered hashes are gone.
+//! Memory besides the hashes, in bytes per key: 8 for the sorted hashes of a layer, 12 for each of
+//! its slots (17 slots per 18 keys), and 8 per bumped key, of which there are about 0.06. This is
+//! the peak, 20 together (19.8 measured at ten million keys): later layers and the filter are
+//! allocated after the sorted hashes were freed.
 
 use alloc::borrow::Cow;
 use alloc::vec::Vec;
@@ -26,18 +26,18 @@ use super::shape::{
 use super::solve::solve;
 use crate::arena::FilterArena;
 
-/// So many keys or fewer make a last layer of one block, and one before it that is tried with
-/// several seeds, until they fill all of their slots but a few.
+/// Maximum keys for the last two layers: one that is tried with several seeds until nearly all its
+/// slots are used, and a last one of one block.
 const TAIL_KEYS_MAX: usize = 1_024;
 
-/// Seeds for the last layer but one, for each number of blocks.
+/// Seeds for the last layer but one, per number of blocks.
 const ROUNDS: u8 = 16;
 
-/// Seeds for the last layer, for each of the one before.
+/// Seeds for the last layer, per seed of the one before.
 const ATTEMPTS: u8 = 4;
 
-/// Builds a filter of `bits_per_key` columns, from 1 to 32, mixed if it is no whole number. Returns
-/// `None` once `is_cancelled` returns `true`, as it must from then on.
+/// Builds a filter of `bits_per_key` columns, from 1 to 32, mixed if fractional. Returns `None`
+/// once `is_cancelled` returns `true`, as it must from then on.
 pub(crate) fn build(
     path: Path,
     hashes: &[u64],
@@ -53,9 +53,9 @@ pub(crate) fn build(
     let blocks: Vec<u64> = bands.iter().map(Band::blocks).collect();
     let mut shape = Shape::new(columns, &blocks, attempt);
     let missing = f64::from(columns.get()) - bits_per_key;
-    // A share, below 1, of the blocks.
+    // A share below 1 of the blocks.
     shape.upper = (shape.blocks as f64 * missing).round() as u64;
-    // Most are written to a file and read back from there, into an arena.
+    // On the heap, because most filters are written to a file and loaded from there into an arena.
     let heap = FilterArena::heap();
     let groups = (0..shape.group_count()).map(|index| {
         let mut group = Group::zeroed(shape.group(index), &heap);
@@ -71,13 +71,13 @@ pub(crate) fn build(
     Some(Ribbon::from_parts(path, shape, groups, thresholds.bytes, key_count as u64))
 }
 
-/// The systems of the layers, ready to be solved.
+/// The systems of equations of the layers.
 #[derive(Debug, Clone)]
 struct Layers {
     columns: NonZeroU8,
     elimination: Elimination,
     bands: Vec<Band>,
-    /// Of the first layer, from the second on.
+    /// Starts of the first layer, from the second layer on.
     first_starts: u64,
     thresholds: Thresholds,
     attempt: u16,
@@ -100,7 +100,7 @@ impl Layers {
             attempt: 0,
         };
         let mut keys = Cow::Borrowed(hashes);
-        // Repetitions are neighbours at the latest when their layer has put them in order.
+        // Duplicates are adjacent at the latest after a layer has sorted them.
         let mut count = distinct(&keys);
         while count > TAIL_KEYS_MAX && layers.bands.len() + 2 < LAYERS_MAX {
             keys = Cow::Owned(layers.bump(&keys, bumping_blocks(count as u64), 0, is_cancelled));
@@ -125,7 +125,7 @@ impl Layers {
         is_cancelled: &dyn Fn() -> bool,
     ) -> Vec<u64> {
         let starts = layer_starts(blocks, false);
-        // A layer before it has no rounds.
+        // Layers before it have round 0.
         let attempt = u16::from_le_bytes([0, round]);
         let source = Source::new(self.bands.len(), attempt, 0, self.first_starts);
         let chunks = Chunks::new(keys, source, starts);
@@ -139,8 +139,8 @@ impl Layers {
             rows.clear();
             rows.extend(hashes.iter().map(|&hash| row(hash, source, starts, self.columns)));
             let first = bucket as u64 * BUCKET_STARTS;
-            let taken = self.elimination.taken_from(first as usize); // A slot in memory.
-            // Bumping all of a bucket always works.
+            let taken = self.elimination.rows_from(first as usize); // An index into memory.
+            // Threshold 0 bumps the whole bucket, which always succeeds.
             for threshold in (0..=3).rev() {
                 let from = first + kept_from(threshold);
                 let kept = rows.as_rows().starts.partition_point(|&start| start < from);
@@ -155,15 +155,17 @@ impl Layers {
         if self.bands.is_empty() {
             self.first_starts = starts;
         }
+        debug_assert!(bumped.len() <= chunks.len(), "a layer bumps only its own keys");
         self.bands.push(self.elimination.finish());
+        debug_assert_eq!(self.bands.last().map(Band::blocks), Some(blocks));
         bumped
     }
 
-    /// Adds a layer for all of the keys, if they do not contradict each other and what other layers
-    /// have left under this attempt.
+    /// Adds a layer that keeps all keys, if their equations and the remaining rows are consistent
+    /// under this attempt.
     fn try_keep(&mut self, keys: &[u64], blocks: u64, attempt: u16) -> bool {
         let starts = layer_starts(blocks, true);
-        // The high byte is the round of the layer before it.
+        // The high byte is the round of the previous layer.
         let first_attempt = attempt & 0xff00;
         let source = Source::new(self.bands.len(), attempt, first_attempt, self.first_starts);
         let mut sorted: Vec<Row> =
@@ -172,6 +174,7 @@ impl Layers {
         let mut rows = RowVec::default();
         rows.extend(sorted);
         self.elimination.start(blocks);
+        debug_assert!(rows.as_rows().starts.iter().all(|&start| start < starts));
         let is_kept = self.elimination.insert_all(rows.as_rows());
         if is_kept {
             self.bands.push(self.elimination.finish());
@@ -180,15 +183,15 @@ impl Layers {
         is_kept
     }
 
-    /// Adds the last two layers for `count` different keys, of as few blocks as several seeds find,
-    /// or nothing.
+    /// Adds the last two layers for `count` distinct keys, with as few blocks as several seeds
+    /// allow, or nothing.
     ///
-    /// A single block has a single start: its keys take whatever slots the layer before has left.
+    /// A single block has one start: its keys use the slots that the previous layer left free.
     fn fill(&mut self, keys: &[u64], count: usize) -> bool {
         if count > TAIL_KEYS_MAX {
             return false;
         }
-        let slots = count as u64 + u64::from(self.elimination.taken_from(0));
+        let slots = count as u64 + u64::from(self.elimination.rows_from(0));
         let least = slots.div_ceil(BLOCK_SLOTS).max(1);
         for blocks in least..least + 3 {
             for round in 0..ROUNDS {
@@ -198,11 +201,11 @@ impl Layers {
                 } else {
                     Cow::Borrowed(keys)
                 };
-                let slots = bumped.len() as u64 + u64::from(tail.elimination.taken_from(0));
+                let slots = bumped.len() as u64 + u64::from(tail.elimination.rows_from(0));
                 if slots > BLOCK_SLOTS {
                     continue;
                 }
-                // If there is no layer before it, `round` is free to add to the attempts.
+                // Without a previous layer, `round` extends the attempts.
                 for number in 0..ATTEMPTS {
                     let number =
                         if blocks > 1 { [number, round] } else { [ATTEMPTS * round + number, 0] };
@@ -217,7 +220,7 @@ impl Layers {
         false
     }
 
-    /// The same, with empty bands in place of those so far.
+    /// Copies the state with empty bands in place of the layers so far.
     fn tail(&self) -> Self {
         let bands = self.bands.iter().map(|_| Band::default()).collect();
         Self {
@@ -228,49 +231,49 @@ impl Layers {
         }
     }
 
-    /// Adds a last layer for `count` different keys: for hashes that are anything but random.
+    /// Adds a last layer for `count` distinct keys, for hashes that are not random.
     fn keep(&mut self, keys: &[u64], count: usize) {
         if self.bands.len() == 1 {
-            // The second layer takes its mix from the first: hashes that contradict each other
-            // there do so in it, too.
+            // The second layer derives its equations from the first: keys that contradict each
+            // other there do so in both.
             let keys = self.bump(keys, bumping_blocks(count as u64), 0, &|| false);
             let count = distinct(&keys);
             return self.keep(&keys, count);
         }
         let mut blocks = (count as u64).div_ceil(BLOCK_SLOTS) + 1;
-        // With a layer before it, the high byte is that layer's and stays zero.
+        // With a previous layer, the high byte is that layer's and stays zero.
         let last = if self.bands.is_empty() { u16::MAX } else { u8::MAX.into() };
         for number in 0..=last {
             if self.try_keep(keys, blocks, number) {
                 return;
             }
             if number % 16 == 15 && number < 256 {
-                // More and more: the last sizes are generous to the worst of hashes.
+                // Growing increments, so that the last sizes are ample for any hashes.
                 blocks += blocks.div_ceil(20) << (number / 64);
             }
         }
-        unreachable!("{count} keys in {blocks} blocks contradict each other under every seed")
+        unreachable!("{count} keys in {blocks} blocks contradict each other with every seed")
     }
 }
 
-/// Hashes without those that equal the one before.
+/// Counts the hashes that differ from their predecessors.
 fn distinct(hashes: &[u64]) -> usize {
     hashes.chunk_by(|left, right| left == right).count()
 }
 
-/// Whether keys of these starts have hardly a chance to get their slots, `taken` of those from
-/// `first` on having a row already.
+/// Returns `true` if keys with these starts hardly fit, where `taken` of the slots from `first` on
+/// have a row.
 ///
-/// The keys up to some start have the slots less than [`WIDTH`] behind it. Each takes one, if it
-/// does not follow from others. To try the few that just fit would bump no fewer keys in the end,
-/// and take longer.
+/// Keys up to a start can use the slots less than [`WIDTH`] after it, one slot each unless an
+/// equation is redundant. Trying buckets that barely fit would bump as many keys in the end, and
+/// take longer.
 fn is_crowded(starts: &[u64], first: u64, taken: u32) -> bool {
     const SPARE: u64 = 2;
     let taken = (u64::from(taken) + 1..).zip(starts);
     taken.into_iter().any(|(taken, &start)| first + taken + SPARE > start + WIDTH)
 }
 
-/// The equation of a key in the columns that there are: in others it cannot contradict.
+/// Returns the equation of a key in the existing columns; others cannot contradict.
 fn row(hash: u64, source: Source, starts: u64, columns: NonZeroU8) -> Row {
     let mut row = Row::new(hash, source, starts);
     row.fingerprint &= u32::MAX >> (u32::BITS - u32::from(columns.get()));
@@ -286,6 +289,8 @@ struct Thresholds {
 
 impl Thresholds {
     fn push(&mut self, threshold: u8) {
+        debug_assert!(threshold < 4, "a threshold has two bits");
+        debug_assert_eq!(self.bytes.len(), self.count.div_ceil(4));
         if self.count.is_multiple_of(4) {
             self.bytes.push(0);
         }

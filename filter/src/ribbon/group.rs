@@ -7,26 +7,26 @@ use super::shape::GroupShape;
 use crate::arena::{FilterArena, Slice};
 use crate::line::prefetch_at;
 
-/// Words of a line.
 pub(crate) const LINE_WORDS: usize = 8;
 
-/// 64 bytes at a multiple of 64: a block of eight columns is one cache line.
+/// 64 bytes aligned to 64: a block of eight columns is one cache line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(C, align(64))]
 pub(crate) struct WordLine(pub(crate) [u64; LINE_WORDS]);
 
-/// Words of the blocks, block after block, and behind the last at least a line of zeros.
+/// The words of all blocks in order, followed by at least a line of zeros.
 ///
-/// So every question may read eight words of its own block and of the next, used or not.
+/// So a probe may read eight words from its block and from the next one, whatever the number of
+/// columns.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Group {
     pub(crate) lines: Slice<WordLine>,
     pub(crate) shape: GroupShape,
 }
 
-/// The column groups of a filter, one at least.
+/// The column groups of a filter, at least one.
 ///
-/// The first one, which every question reads, is not behind another pointer.
+/// The first one, which every probe reads, is not behind another pointer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Groups {
     pub(crate) first: Group,
@@ -36,7 +36,7 @@ pub(crate) struct Groups {
 impl Groups {
     /// # Panics
     ///
-    /// If there is none.
+    /// If `groups` is empty.
     pub(crate) fn new(groups: impl IntoIterator<Item = Group>) -> Self {
         let mut groups = groups.into_iter();
         let first = groups.next().expect("a filter has columns");
@@ -55,7 +55,7 @@ impl Groups {
         self.others.last_mut().unwrap_or(&mut self.first)
     }
 
-    /// Frees all groups but the first `count`, and the very first.
+    /// Frees all groups after the first `count`, but never the first one.
     pub(crate) fn truncate(&mut self, count: usize) {
         self.others.truncate(count.saturating_sub(1));
         self.others.shrink_to_fit();
@@ -76,7 +76,7 @@ impl Group {
         Self { lines, shape }
     }
 
-    /// Lines of a group of this shape.
+    /// Returns the lines of a group of this shape.
     pub(crate) fn lines_of(shape: GroupShape) -> usize {
         (shape.words() as usize).div_ceil(LINE_WORDS) + 1 // They are in memory.
     }
@@ -105,9 +105,9 @@ impl Group {
     }
 }
 
-/// What a question reads of a group.
+/// A group as probes read it.
 ///
-/// By value, so that what a caller knows of the shape is known where it is inlined.
+/// By value, so that the optimizer sees what a caller knows of the shape.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct View<'a> {
     pub(crate) lines: &'a [WordLine],
@@ -115,7 +115,7 @@ pub(crate) struct View<'a> {
 }
 
 impl View<'_> {
-    /// The same of a group without a mixture of columns: there is less to compute.
+    /// Returns the view of a group without mixed columns, for which less is computed.
     #[inline(always)]
     pub(crate) fn unmixed(self) -> Self {
         debug_assert_eq!(self.shape.upper, 0);
@@ -127,7 +127,7 @@ impl View<'_> {
         self.lines[index / LINE_WORDS].0[index % LINE_WORDS]
     }
 
-    /// Asks for the cache line of the word, without waiting for it.
+    /// Prefetches the cache line of a word.
     #[inline(always)]
     pub(crate) fn prefetch(&self, index: usize) {
         prefetch_at(self.lines.as_ptr().cast::<u64>().wrapping_add(index));

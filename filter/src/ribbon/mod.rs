@@ -1,27 +1,28 @@
-//! Bumped ribbon filter: almost as small as a filter can be, a little slower than a Bloom filter.
+//! Bumped ribbon filter: close to the minimum size, slightly slower than a Bloom filter.
 //!
-//! A key is a linear equation over 64 adjacent slots; building the filter solves the system, and a
-//! question adds up the slots and compares. Each column of slots halves the false positives, and
-//! costs one bit a key and 0.3 % more from 100,000 keys on, 0.8 % at 10,000; a Bloom filter pays 44
-//! % more, a blocked one 50 %. Keys that do not fit their layer are bumped: they belong to the next
-//! one, a thirteenth in size or less.
+//! A key is a linear equation over 64 adjacent slots. Building the filter solves the system; a
+//! probe adds up the slots and compares the sum. Each column of slots halves the false-positive
+//! rate and costs one bit per key, plus 0.3 % from 100,000 keys on and 0.8 % at 10,000. A Bloom
+//! filter pays 44 % more, a blocked one 50 %. Keys that do not fit their layer are bumped to the
+//! next one, of a thirteenth of the size or less.
 //!
-//! | file       | what it holds                                              |
-//! |------------|------------------------------------------------------------|
-//! | `row`      | what a hash means to a layer                               |
-//! | `rows`     | the same of many keys, field by field                      |
-//! | `shape`    | layers, buckets, blocks and column groups                  |
-//! | `group`    | the words of eight columns                                 |
-//! | `order`    | keys by bucket                                             |
-//! | `band`     | elimination: the definition; `window` finds the same       |
-//! | `solve`    | back-substitution                                          |
-//! | `build`    | the three together, and the memory they take               |
-//! | `query`    | a question: the definition; `avx2`, `avx512` and `neon` answer alike |
-//! | `batch`    | many questions at once                                     |
-//! | `questions` | the calls of a path, the same around each `matches`  |
-//! | `shrink`   | giving up columns                                          |
-//! | `stored`   | the payload of a filter block                              |
-//! | `loading`  | the same on its way into memory                            |
+//! | file            | contents                                                     |
+//! |-----------------|--------------------------------------------------------------|
+//! | `row`           | the equation of a hash in a layer                            |
+//! | `rows`          | equations of many keys, field by field                       |
+//! | `shape`         | layers, buckets, blocks and column groups                    |
+//! | `group`         | the words of eight columns                                   |
+//! | `order`         | keys sorted by bucket                                        |
+//! | `band`          | elimination: the reference; `window` computes the same       |
+//! | `bit_matrix`    | 8 × 8 bit matrices for `window`                              |
+//! | `solve`         | back-substitution                                            |
+//! | `build`         | the build, and its memory                                    |
+//! | `query`         | a probe: the reference; `avx2`, `avx512` and `neon` give the same results |
+//! | `batch`         | probes of many hashes at once                                |
+//! | `probe_methods` | methods of a SIMD path, around its `matches`                 |
+//! | `shrink`        | dropping columns                                             |
+//! | `stored`        | the payload of a filter block                                |
+//! | `loading`       | loading a payload piece by piece                             |
 //!
 //! Sources: Dillinger and Walzer, "Ribbon filter: practically smaller than Bloom and Xor", 2021,
 //! <https://arxiv.org/abs/2103.02515>; Dillinger, Hübschle-Schneider, Sanders and Walzer, "Fast
@@ -36,6 +37,8 @@ mod avx2;
 mod avx512;
 mod band;
 mod batch;
+#[cfg(target_arch = "x86_64")]
+mod bit_matrix;
 mod build;
 mod group;
 mod loading;
@@ -43,9 +46,9 @@ mod loading;
 mod neon;
 mod order;
 mod path;
-mod query;
 #[cfg(any(target_arch = "x86_64", all(target_arch = "aarch64", target_endian = "little")))]
-mod questions;
+mod probe_methods;
+mod query;
 mod row;
 mod rows;
 mod shape;
@@ -59,7 +62,7 @@ mod window;
 
 use group::{Group, Groups, WordLine};
 use path::Path;
-pub use query::Asked;
+pub use query::Probe;
 use query::{Front, Place};
 pub(crate) use row::Mixed;
 use shape::{BLOCK_SLOTS, BUCKET_STARTS, Layer, Shape, kept_from};
@@ -78,29 +81,27 @@ pub struct Ribbon {
     path: Path,
     front: Front,
     shape: Shape,
-    /// One for each eight columns; the shape says how long each is.
+    /// One per eight columns, with the lengths that `shape` gives.
     groups: Groups,
-    /// Two bits for each bucket of the shape, and behind them those of the last layer, which keep
-    /// all.
+    /// Two bits per bucket of the shape, then those of the last layer, which bump nothing.
     thresholds: Box<[u8]>,
     key_count: u64,
     expected_fpr: f64,
 }
 
 impl Ribbon {
-    /// A filter over keys with these hashes, of `bits_per_key` columns.
+    /// Builds a filter over the hashes of keys, with `bits_per_key` columns.
     ///
-    /// For the rate see [`columns_fpr`](crate::params::columns_fpr). A fraction is honoured by a
-    /// column less in a part of the filter. Fewer than 1 counts as 1, more than [`COLUMNS_MAX`] as
-    /// that. Thresholds and slots that stay empty come on top of the columns. A filter has at least
-    /// 64 slots: for fewer than some 2,000 keys a [`BlockedBloom`](crate::BlockedBloom) is the
-    /// better choice.
+    /// See [`columns_fpr`](crate::params::columns_fpr) for the rate. With a fraction, a part of the
+    /// filter has one column less. `bits_per_key` is clamped to the range from 1 to
+    /// [`COLUMNS_MAX`]. Thresholds and empty slots need additional memory. A filter has at least 64
+    /// slots: below some 2,000 keys a [`BlockedBloom`](crate::BlockedBloom) is better.
     ///
-    /// A hash that equals its predecessor is counted once. Other repetitions are correct and take
-    /// space. Hashes must be as good as random; whatever they are, no key is denied.
+    /// A hash that equals its predecessor is counted once. Other duplicates are correct but take
+    /// space. Hashes should be random; with any hashes there are no false negatives.
     ///
-    /// Takes 20 bytes a key beside the hashes while it builds. 25 to 45 ns a key with AVX-512, the
-    /// more the less fits the caches, 80 ns without.
+    /// Allocates 20 bytes per key besides the hashes. Costs 25 to 45 ns per key with AVX-512,
+    /// depending on the caches, and 80 ns without.
     ///
     /// # Panics
     ///
@@ -110,8 +111,8 @@ impl Ribbon {
         Self::build_on(Path::detect(), hashes, bits_per_key)
     }
 
-    /// As [`build`](Self::build); returns `None` soon after `is_cancelled` returns `true`, as it
-    /// must from then on.
+    /// As [`build`](Self::build), but returns `None` soon after `is_cancelled` returns `true`, as
+    /// it must from then on.
     pub(crate) fn build_unless(
         hashes: &[u64],
         bits_per_key: f64,
@@ -138,8 +139,8 @@ impl Ribbon {
         build::build(path, hashes, bits_per_key.clamp(1.0, COLUMNS_MAX.into()), is_cancelled)
     }
 
-    /// Of parts that belong together: `groups` and `thresholds` are as long as `shape` says. Bits
-    /// behind the last threshold do not matter.
+    /// Assembles a filter from `groups` and `thresholds` of the lengths that `shape` gives. Bits
+    /// after the last threshold are ignored.
     fn from_parts(
         path: Path,
         shape: Shape,
@@ -162,8 +163,8 @@ impl Ribbon {
 
     /// Returns `false` only if no key with this hash was added.
     ///
-    /// Reads two adjacent cache lines at most for each eight columns, and mostly the first eight
-    /// only. One key in 13, of a large filter in 18, is bumped and costs a second place.
+    /// Reads at most two adjacent cache lines per eight columns, and mostly only the first eight
+    /// columns. One key in 13, or in 18 of a large filter, is bumped and costs a second access.
     #[doc(alias = "contains")]
     #[inline(always)]
     #[must_use]
@@ -181,11 +182,10 @@ impl Ribbon {
         }
     }
 
-    /// What [`may_contain_hash`](Self::may_contain_hash) says of a hash that other filters are
-    /// asked for too.
+    /// [`may_contain_hash`](Self::may_contain_hash) with the state that several filters share.
     #[inline(always)]
-    pub(crate) fn may_contain_mixed(&self, asked: Asked) -> bool {
-        let Asked { hash, mixed } = asked.of(self);
+    pub(crate) fn may_contain_mixed(&self, probe: Probe) -> bool {
+        let Probe { hash, mixed } = probe.for_filter(self);
         match self.path {
             Path::Portable => query::portable(self, hash),
             #[cfg(target_arch = "x86_64")]
@@ -197,14 +197,14 @@ impl Ribbon {
         }
     }
 
-    /// Sets each of `answers` to what [`may_contain_hash`](Self::may_contain_hash) says of the hash
-    /// at its place, with many loads from memory in flight at once.
+    /// Sets each of `answers` to [`may_contain_hash`](Self::may_contain_hash) of the hash at its
+    /// index, with many loads in flight at once.
     ///
     /// # Panics
     ///
-    /// If there are not as many answers as hashes.
+    /// If the slices differ in length.
     pub fn may_contain_hashes(&self, hashes: &[u64], answers: &mut [bool]) {
-        assert_eq!(hashes.len(), answers.len(), "an answer for each hash");
+        assert_eq!(hashes.len(), answers.len(), "one answer per hash");
         match self.path {
             Path::Portable => batch::test_batch(self, hashes, answers, query::matches),
             #[cfg(target_arch = "x86_64")]
@@ -216,17 +216,17 @@ impl Ribbon {
         }
     }
 
-    /// Starts to load what [`may_contain_hash`](Self::may_contain_hash) will read, if the key is
-    /// not a bumped one.
+    /// Prefetches what [`may_contain_hash`](Self::may_contain_hash) reads, if the key is not
+    /// bumped.
     #[inline]
     pub fn prefetch(&self, hash: u64) {
         self.prefetch_first(Mixed::new(hash, self.front.seed));
     }
 
-    /// The same for a hash that other filters are asked for too.
+    /// [`prefetch`](Self::prefetch) with the state that several filters share.
     #[inline]
-    pub(crate) fn prefetch_mixed(&self, asked: Asked) {
-        self.prefetch_first(asked.of(self).mixed);
+    pub(crate) fn prefetch_mixed(&self, probe: Probe) {
+        self.prefetch_first(probe.for_filter(self).mixed);
     }
 
     #[inline(always)]
@@ -234,54 +234,55 @@ impl Ribbon {
         Place::first(self, mixed).prefetch(self.groups.first.view());
     }
 
-    /// Starts of the first layer: somewhat fewer than keys.
+    /// Returns the starts of the first layer: somewhat fewer than keys.
     #[inline]
     pub(crate) fn first_starts(&self) -> u64 {
         self.front.starts
     }
 
-    /// Bytes of the columns, thresholds and layers.
+    /// Returns the bytes of the columns, thresholds and layers.
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
         self.bytes_of(&self.shape)
     }
 
-    /// Those that the arena counts: the columns.
+    /// Returns the bytes that the arena counts: the columns.
     pub(crate) fn arena_bytes(&self) -> usize {
         self.groups.iter().map(|group| group.lines.arena_bytes()).sum()
     }
 
-    /// Expected false-positive rate, from 0 to 1: that of this very filter, over random hashes.
+    /// Returns the expected false-positive rate of this filter for random hashes, from 0 to 1.
     #[must_use]
     pub fn expected_fpr(&self) -> f64 {
         self.expected_fpr
     }
 
-    /// Keys that were added, without equal neighbours.
+    /// Returns the number of keys added, without adjacent duplicates.
     #[must_use]
     pub fn key_count(&self) -> u64 {
         self.key_count
     }
 
-    /// Columns, from 1 to [`COLUMNS_MAX`]; if they are a mixture, their average over the slots.
+    /// Returns the number of columns, from 1 to [`COLUMNS_MAX`]; if mixed, the average over the
+    /// slots.
     #[must_use]
     pub fn columns(&self) -> f64 {
         self.shape.average_columns()
     }
 
-    /// What this filter takes if its columns are those of `shape`.
+    /// Returns the bytes of this filter with the columns of `shape`.
     fn bytes_of(&self, shape: &Shape) -> usize {
         shape.memory_bytes(self.thresholds.len())
     }
 
-    /// Of the same layers, with groups of that shape in place.
+    /// Sets the shape, after the groups were changed to match it.
     fn set_shape(&mut self, shape: Shape) {
         self.expected_fpr = expected_fpr(&shape, &self.thresholds);
         self.shape = shape;
         self.assert_groups();
     }
 
-    /// What questions rely on instead of checks of their own: all places are in the groups.
+    /// Checks what probes rely on without checks of their own: all positions are within the groups.
     fn assert_groups(&self) {
         assert_eq!(self.groups.len(), self.shape.group_count());
         for (index, group) in self.groups.iter().enumerate() {
@@ -292,7 +293,7 @@ impl Ribbon {
 }
 
 impl Shape {
-    /// What a filter of this shape keeps in memory, with so many bytes of thresholds.
+    /// Returns the bytes of a filter of this shape.
     fn memory_bytes(&self, threshold_bytes: usize) -> usize {
         let groups = 0..self.group_count();
         let lines: usize = groups.clone().map(|group| Group::lines_of(self.group(group))).sum();
@@ -303,7 +304,7 @@ impl Shape {
     }
 }
 
-/// Shows the shape, not the bits.
+/// Prints the shape, not the bits.
 impl fmt::Debug for Ribbon {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Ribbon")
@@ -314,10 +315,10 @@ impl fmt::Debug for Ribbon {
     }
 }
 
-/// `2^-columns`, averaged over where the start of a random key lies.
+/// Returns `2^-columns`, averaged over the starts of random keys.
 fn expected_fpr(shape: &Shape, thresholds: &[u8]) -> f64 {
     let mut rate = 0.0;
-    let mut reached = 1.0; // The share of keys that earlier layers bump.
+    let mut reached = 1.0; // Share of keys that earlier layers bump.
     for (layer, blocks) in shape.layers.iter().zip(shape.layer_blocks()) {
         let mut kept_starts = 0;
         let mut starts_rate = 0.0;
@@ -328,7 +329,7 @@ fn expected_fpr(shape: &Shape, thresholds: &[u8]) -> f64 {
                 starts
             } else {
                 let bucket = layer.first_bucket + first / BUCKET_STARTS;
-                // Four to a byte, as many as there are buckets.
+                // Four per byte; there is one per bucket.
                 let threshold = thresholds[(bucket / 4) as usize] >> (bucket % 4 * 2);
                 let bumped = kept_from(threshold).saturating_sub(first % BUCKET_STARTS);
                 starts.saturating_sub(bumped)

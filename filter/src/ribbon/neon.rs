@@ -1,4 +1,4 @@
-//! A block of eight columns in four NEON registers.
+//! NEON: a block of eight columns in four registers.
 //!
 //! Tested under emulation: the unit tests of this crate, built for `aarch64-unknown-linux-gnu`,
 //! pass in `qemu-aarch64`. Its speed has not been measured.
@@ -11,8 +11,8 @@ use core::arch::aarch64::{
 use super::Ribbon;
 use super::batch::test_batch;
 use super::group::View;
+use super::probe_methods::probe_methods;
 use super::query::{Place, test_all, test_one};
-use super::questions::questions;
 use super::row::{Mixed, TurnedRow};
 
 /// Proof that this CPU has NEON.
@@ -20,25 +20,25 @@ use super::row::{Mixed, TurnedRow};
 pub(crate) struct Neon(());
 
 impl Neon {
-    /// Every target of this architecture but bare metal has it without asking.
+    /// All targets of this architecture have it, except for bare metal.
     pub(crate) fn detect() -> Option<Self> {
         cfg!(target_feature = "neon").then_some(Self(()))
     }
 }
 
-questions!(Neon, "neon");
+probe_methods!(Neon, "neon");
 
 #[inline]
 #[target_feature(enable = "neon")]
 fn matches(group: View<'_>, place: &Place, fingerprint: u8) -> bool {
-    /// Shifts to the left that bring bit `i` to the lowest place of lane `i`.
+    /// Shifts that move bit `i` to the lowest position of lane `i`.
     const SHIFTS: [i8; 8] = [0, -1, -2, -3, -4, -5, -6, -7];
 
     let (first, next, columns) = place.words(group);
     let words = group.lines.as_ptr().cast::<u64>();
-    // Bits of each byte of the slots that take part, in two of the eight columns.
+    // Bit counts of each byte of the selected slots, for two of the eight columns.
     let counts = |two: usize| -> uint8x16_t {
-        // SAFETY: the eight words from `first` on are in the group, as `words` promises.
+        // SAFETY: the eight words from `first` on are in the group, as `words` ensures.
         let front = unsafe { vld1q_u64(words.wrapping_add(first + two)) };
         // SAFETY: so are those from `next` on.
         let back = unsafe { vld1q_u64(words.wrapping_add(next + two)) };
@@ -48,7 +48,7 @@ fn matches(group: View<'_>, place: &Place, fingerprint: u8) -> bool {
         );
         vcntq_u8(vreinterpretq_u8_u64(slots))
     };
-    // Each round adds neighbours: from eight bytes a column down to one.
+    // Each round adds adjacent bytes: from eight bytes per column down to one.
     let front = vpaddq_u8(counts(0), counts(2));
     let back = vpaddq_u8(counts(4), counts(6));
     let sums = vpaddq_u8(front, back);
@@ -57,6 +57,6 @@ fn matches(group: View<'_>, place: &Place, fingerprint: u8) -> bool {
     let shifts = unsafe { vld1_s8(SHIFTS.as_ptr()) };
     let wrong = veor_u8(sums, vshl_u8(vdup_n_u8(fingerprint), shifts));
     let wrong = vget_lane_u64::<0>(vreinterpret_u64_u8(wrong)) & 0x0101_0101_0101_0101;
-    // Columns of other blocks do not count: they go out at the top.
+    // Columns of other blocks do not count: they are shifted out.
     wrong.checked_shl(u64::BITS - 8 * u32::from(columns)).is_none_or(|wrong| wrong == 0)
 }

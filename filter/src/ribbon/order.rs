@@ -1,21 +1,21 @@
-//! Keys of a layer in the order of their buckets, by one radix pass and a counting sort.
+//! Sorts the keys of a layer by bucket: one radix pass and a counting sort.
 
 use alloc::vec::Vec;
 
 use super::row::{Source, TurnedRow};
 use crate::page_vec::{self, PageVec};
 
-/// The radix pass makes chunks of so many starts at least: their keys fit the first caches.
+/// Minimum starts per chunk of the radix pass: the keys of a chunk fit the L1 and L2 caches.
 const CHUNK_STARTS_LOG2_MIN: u32 = 12;
 
-/// The radix pass writes to so many places at most. Four times as many gain nothing at 10^8 keys.
+/// Maximum number of chunks. Four times as many gain nothing at 10^8 keys.
 const CHUNKS_MAX: u64 = 1024;
 
-/// Hashes of a layer, chunk by chunk of its starts.
+/// Hashes of a layer, partitioned into chunks of its starts.
 #[derive(Debug)]
 pub(crate) struct Chunks {
     hashes: PageVec<u64>,
-    /// Where each chunk ends.
+    /// End index of each chunk.
     ends: Vec<usize>,
     source: Source,
     starts: u64,
@@ -23,7 +23,7 @@ pub(crate) struct Chunks {
 }
 
 impl Chunks {
-    /// Partitions `hashes`; a hash that equals its predecessor is left out.
+    /// Partitions `hashes`, without adjacent duplicates.
     pub(crate) fn new(hashes: &[u64], source: Source, starts: u64) -> Self {
         let needed = starts.div_ceil(CHUNKS_MAX).next_power_of_two().ilog2();
         let chunk_starts_log2 = needed.max(CHUNK_STARTS_LOG2_MIN);
@@ -46,8 +46,8 @@ impl Chunks {
         Self { hashes: ordered, ends, source, starts, chunk_starts_log2 }
     }
 
-    /// Calls `visit(bucket, hashes)` for each bucket of `2^bucket_starts_log2` starts, from left to
-    /// right, with the hashes in the order of their starts.
+    /// Calls `visit(bucket, hashes)` for each bucket of `2^bucket_starts_log2` starts, in order,
+    /// with the hashes sorted by start.
     pub(crate) fn for_each_bucket(
         &self,
         bucket_starts_log2: u32,
@@ -69,7 +69,7 @@ impl Chunks {
             ends.clear();
             ends.resize(chunk_starts, 0_u32);
             for &hash in hashes {
-                ends[place(hash)] += 1; // A chunk of 2^32 keys would have failed above.
+                ends[place(hash)] += 1; // Chunks have fewer than 2^32 keys.
             }
             let mut total = 0;
             for end in &mut ends {
@@ -94,13 +94,13 @@ impl Chunks {
         }
     }
 
-    /// Hashes without equal neighbours.
+    /// Returns the number of hashes without adjacent duplicates.
     pub(crate) fn len(&self) -> usize {
         self.hashes.len()
     }
 }
 
-/// Calls `visit` for each hash that does not equal the one before.
+/// Calls `visit` for each hash that differs from its predecessor.
 fn for_each_distinct(hashes: &[u64], mut visit: impl FnMut(u64)) {
     let mut previous = hashes.first().map(|&hash| !hash);
     for &hash in hashes {

@@ -1,4 +1,4 @@
-//! How this CPU asks a filter and solves its equations.
+//! Selection of the SIMD path for builds and probes.
 
 #[cfg(all(target_arch = "aarch64", target_endian = "little"))]
 pub(crate) use super::neon::Neon;

@@ -1,4 +1,4 @@
-//! Asking a filter: which slots, and what they must add up to.
+//! A probe: the slots to add up, and the fingerprint to compare with.
 
 use core::hint::cold_path;
 
@@ -7,38 +7,38 @@ use super::group::{Groups, LINE_WORDS, View};
 use super::row::{self, Mixed, Source, TurnedRow};
 use super::shape::{BLOCK_SLOTS, BUCKET_STARTS, GROUP_COLUMNS, GroupShape, Layer, is_bumped_at};
 
-/// A hash that several filters are asked for, and what the first layers of all ribbons of more than
-/// some 1,000 keys make of it alike.
+/// A hash to probe several filters with, and the part of its equation that the first layers of all
+/// ribbons with more than some 1,000 keys share.
 #[derive(Debug, Clone, Copy)]
-pub struct Asked {
+pub struct Probe {
     pub(crate) hash: u64,
     pub(crate) mixed: Mixed,
 }
 
-impl Asked {
+impl Probe {
     const SEED: u64 = row::seed(0, 0);
 
-    /// To ask filters for `hash`. Some two ns.
+    /// Prepares probes for `hash`, in about 2 ns.
     #[inline(always)]
     #[must_use]
     pub fn new(hash: u64) -> Self {
         Self { hash, mixed: Mixed::new(hash, Self::SEED) }
     }
 
-    /// The same for this filter.
+    /// Returns the probe for this filter, whose seed may differ.
     #[inline(always)]
-    pub(crate) fn of(self, ribbon: &Ribbon) -> Self {
+    pub(crate) fn for_filter(self, ribbon: &Ribbon) -> Self {
         let seed = ribbon.front.seed;
         if seed == Self::SEED { self } else { Self { mixed: Mixed::new(self.hash, seed), ..self } }
     }
 }
 
-/// Where the equation of a hash lies.
+/// The position of a hash's equation.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Place {
     pub(crate) block: u64,
-    /// The slot of `block` where it starts. Coefficients of slots before that one are of the block
-    /// behind it.
+    /// Slot of `block` at which it starts. Coefficients of slots before it belong to the next
+    /// block.
     pub(crate) offset: u64,
     pub(crate) fingerprint: u32,
     /// As [`TurnedRow::coefficients`].
@@ -46,7 +46,7 @@ pub(crate) struct Place {
 }
 
 impl Place {
-    /// Of a row whose start counts from the first slot of all layers.
+    /// Converts a row whose start counts from the first slot of all layers.
     #[inline(always)]
     pub(crate) fn new(row: TurnedRow) -> Self {
         Self {
@@ -57,44 +57,44 @@ impl Place {
         }
     }
 
-    /// Coefficients within `block`.
+    /// Returns the coefficients within `block`.
     #[inline(always)]
     pub(crate) fn low(&self) -> u64 {
         self.coefficients & u64::MAX << self.offset | 1 << self.offset
     }
 
-    /// Coefficients within the block behind it.
+    /// Returns the coefficients within the next block.
     #[inline(always)]
     pub(crate) fn high(&self) -> u64 {
         self.coefficients & !(u64::MAX << self.offset)
     }
 
-    /// The place of `hash`, by the definition.
+    /// Returns the position of `hash`, by the reference implementation.
     pub(crate) fn of(ribbon: &Ribbon, hash: u64) -> Self {
         Self::new(row_of(ribbon, hash))
     }
 
-    /// The place in the first layer, where most keys are.
+    /// Returns the position in the first layer, which holds most keys.
     #[inline(always)]
     pub(crate) fn first(ribbon: &Ribbon, mixed: Mixed) -> Self {
         Self::new(mixed.row(ribbon.front.starts))
     }
 
-    /// The place of a `hash` that is bumped from the first two layers.
+    /// Returns the position of a `hash` that the first two layers bump.
     #[inline(always)]
-    pub(crate) fn of_bumped(ribbon: &Ribbon, hash: u64) -> Self {
+    pub(crate) fn bumped(ribbon: &Ribbon, hash: u64) -> Self {
         Self::new(row_of_bumped(ribbon, hash))
     }
 
-    /// Where `group` holds the words of the two blocks, and how many each has.
+    /// Returns the index of the first word of both blocks in `group`, and their number of columns.
     ///
-    /// The eight words from each place on are in the group: a start is below those of its layer,
-    /// whose blocks are in the group, as [`Ribbon::from_parts`] asserts, and behind the last there
-    /// are zeros.
+    /// The eight words from each index on are in the group: the start is below the starts of its
+    /// layer, whose blocks are in the group, as [`Ribbon::from_parts`] asserts, and zeros follow
+    /// the last block.
     #[inline(always)]
     pub(crate) fn words(&self, group: View<'_>) -> (usize, usize, u8) {
         let GroupShape { columns, upper, blocks } = group.shape;
-        debug_assert!(self.block < blocks, "a place is in its group");
+        debug_assert!(self.block < blocks, "block {} is outside of the group", self.block);
         // As in `GroupShape::first_word`.
         let is_lower = self.block < upper;
         let columns = columns - u8::from(is_lower);
@@ -103,38 +103,38 @@ impl Place {
         (first, first + usize::from(columns), columns)
     }
 
-    /// Asks for the lines that a test of `group` will read.
+    /// Prefetches the lines that a test of `group` reads.
     #[inline(always)]
     pub(crate) fn prefetch(&self, group: View<'_>) {
         let (first, next, _) = self.words(group);
-        // Whole lines are read, also of fewer columns.
+        // Whole lines are read even if there are fewer columns.
         let end = next + LINE_WORDS - 1;
         group.prefetch(first);
         group.prefetch(end);
-        // Two blocks of full lines are two lines. Others may lie on three.
+        // Two full blocks are two lines. Others may span three.
         if group.shape != (GroupShape { columns: GROUP_COLUMNS, upper: 0, ..group.shape }) {
             group.prefetch(end.min(first + LINE_WORDS));
         }
     }
 }
 
-/// What a question needs of the first two layers: most need no other.
+/// The parameters of the first two layers. Most probes need no others.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Front {
     pub(crate) seed: u64,
-    /// Of the first layer.
+    /// Starts of the first layer.
     pub(crate) starts: u64,
     factor: u64,
     second_starts: u64,
-    /// The first slot of the second layer.
+    /// First slot of the second layer.
     second_slot: u64,
-    /// What its starts would count from if all layers consisted of whole buckets.
+    /// Offset of the second layer's starts in the numbering by whole buckets.
     second_bucket_start: u64,
 }
 
 impl Front {
     pub(crate) fn new(layers: &[Layer]) -> Self {
-        // If there is no second one, the first bumps no key.
+        // Without a second layer, the first one bumps no key.
         let (first, second) = (layers[0], layers.get(1).unwrap_or(&layers[0]));
         let (Source::Mix { seed } | Source::Second { first_seed: seed, .. }) = first.source;
         let factor = match second.source {
@@ -151,8 +151,8 @@ impl Front {
         }
     }
 
-    /// The equation in the first or the second layer, whose starts count from the first slot of
-    /// all, or `None` if both bump the key.
+    /// Returns the equation in the first or second layer, with its start counted from the first
+    /// slot of all layers; `None` if both bump the key.
     #[inline(always)]
     pub(crate) fn row(&self, ribbon: &Ribbon, mixed: Mixed) -> Option<TurnedRow> {
         let first = mixed.row(self.starts);
@@ -168,19 +168,19 @@ impl Front {
     }
 }
 
-/// The equation of `hash` in the layer that it is not bumped from.
+/// Returns the equation of `hash` in the layer that keeps it.
 fn row_of(ribbon: &Ribbon, hash: u64) -> TurnedRow {
     row_among(&ribbon.shape.layers, ribbon, hash)
 }
 
-/// The equation of a `hash` that is bumped from the first two layers.
+/// Returns the equation of a `hash` that the first two layers bump.
 #[inline(always)]
 pub(crate) fn row_of_bumped(ribbon: &Ribbon, hash: u64) -> TurnedRow {
     row_among(&ribbon.shape.layers[2..], ribbon, hash)
 }
 
-/// The equation of `hash` in the first of `layers`, to which the last one belongs, that it is not
-/// bumped from. Its start counts from the first slot of all.
+/// Returns the equation of `hash` in the first of `layers` that keeps it, with its start counted
+/// from the first slot of all layers. `layers` includes the last one.
 #[inline(always)]
 fn row_among(layers: &[Layer], ribbon: &Ribbon, hash: u64) -> TurnedRow {
     for layer in layers {
@@ -192,31 +192,31 @@ fn row_among(layers: &[Layer], ribbon: &Ribbon, hash: u64) -> TurnedRow {
     unreachable!("the last layer bumps no key");
 }
 
-/// Whether its layer bumps keys of this start, which counts from the first bucket of all. The last
-/// layer has thresholds in memory that keep all.
+/// Returns `true` if its layer bumps keys of this start, which counts from the first bucket of all
+/// layers. In memory the last layer has thresholds that keep all keys.
 #[inline(always)]
 fn is_bumped(ribbon: &Ribbon, start: u64) -> bool {
     let byte = (start / (4 * BUCKET_STARTS)) as usize; // Four to a byte.
     debug_assert!(byte < ribbon.thresholds.len());
-    // SAFETY: a start is below those of its layer, and `Ribbon::from_parts` sees to it that there
-    // is a threshold for each bucket of each layer.
+    // SAFETY: a start is below the starts of its layer, and `Ribbon::from_parts` ensures a
+    // threshold for each bucket of each layer.
     let thresholds = unsafe { ribbon.thresholds.get_unchecked(byte) };
     is_bumped_at(start, *thresholds)
 }
 
-/// Answers a question by the definition.
+/// Probes by the reference implementation.
 #[inline(never)]
 pub(crate) fn portable(ribbon: &Ribbon, hash: u64) -> bool {
     test_all(ribbon, &Place::of(ribbon, hash), matches)
 }
 
-/// Whether the slots of `place` add up to its fingerprint, in all columns of `group`.
+/// Returns `true` if the slots of `place` add up to its fingerprint in all columns of `group`.
 pub(crate) fn matches(group: View<'_>, place: &Place, fingerprint: u8) -> bool {
     let (_, _, columns) = place.words(group);
     (0..columns).fold(true, |all, column| all & matches_column(group, place, fingerprint, column))
 }
 
-/// The same for one column.
+/// [`matches`] for one column.
 #[inline(always)]
 pub(crate) fn matches_column(group: View<'_>, place: &Place, fingerprint: u8, column: u8) -> bool {
     let (first, next, _) = place.words(group);
@@ -226,40 +226,41 @@ pub(crate) fn matches_column(group: View<'_>, place: &Place, fingerprint: u8, co
     slots.count_ones() & 1 == u32::from(fingerprint >> column & 1)
 }
 
-/// Answers a question with `test`, or with one of the others where there is more to do.
+/// Probes with `test`, or with one of the other functions in rarer cases.
 ///
-/// One key in 13, of a large filter in 18, is bumped from the first layer, and no processor guesses
-/// which: that costs some 15 ns in the caches, the less the sooner its other place is found. It is
-/// a third of all the time: with no key bumped, a question took 2.0 instead of 3.3 ns. Without the
-/// branch every question takes longer, 1.4 ns with both places and conditional moves, as the load
-/// then waits for the thresholds, and 3 ns to look at both. Fewer loads for more instructions, or
-/// the products by `mulx` in assembly, gain nothing. `of_bumped` answers for keys that the second
-/// layer bumps, too, one in 170 or fewer, and `of_many` tests more groups than one. Both are
-/// functions of their own, so that other questions pay nothing for them, not even the saving of
-/// registers. From memory a core asks as many questions at once as it holds instructions of: each
-/// counts, and so does each jump that is taken.
+/// One key in 13, or in 18 of a large filter, is bumped from the first layer. This branch is
+/// unpredictable and costs some 15 ns in the caches, less if the second place is found earlier. It
+/// is a third of the total: without bumped keys a probe took 2.0 instead of 3.3 ns. Alternatives
+/// tried: both places and conditional moves, 1.4 ns more, as the load then depends on the
+/// thresholds; testing both places, 3 ns more; fewer loads for more instructions, or products by
+/// `mulx` in assembly, no gain.
+///
+/// `probe_bumped` handles keys that the second layer bumps too, at most one in 170, and
+/// `probe_groups` handles several groups. They are separate functions, so that other probes do not
+/// save registers for them. From memory, the number of concurrent probes is limited by the reorder
+/// buffer: each instruction counts, and so does each taken jump.
 #[inline(always)]
 pub(crate) fn test_one(
     ribbon: &Ribbon,
     hash: u64,
     mixed: Mixed,
     test: impl Fn(View<'_>, &Place, u8) -> bool,
-    of_bumped: impl Fn(&Ribbon, u64) -> bool,
-    of_many: impl Fn(&Ribbon, TurnedRow) -> bool,
+    probe_bumped: impl Fn(&Ribbon, u64) -> bool,
+    probe_groups: impl Fn(&Ribbon, TurnedRow) -> bool,
 ) -> bool {
     let group = ribbon.groups.first.view();
-    // What is the same for all questions of a filter comes first, where a loop asks it once.
+    // Conditions that are the same for all probes of a filter come first, so that loops hoist them.
     if !ribbon.groups.others.is_empty() {
         let row = ribbon.front.row(ribbon, mixed);
-        row.map_or_else(|| of_bumped(ribbon, hash), |row| of_many(ribbon, row))
+        row.map_or_else(|| probe_bumped(ribbon, hash), |row| probe_groups(ribbon, row))
     } else if group.shape.upper > 0 {
-        test_group(ribbon, group, hash, mixed, test, of_bumped)
+        test_group(ribbon, group, hash, mixed, test, probe_bumped)
     } else {
-        test_group(ribbon, group.unmixed(), hash, mixed, test, of_bumped)
+        test_group(ribbon, group.unmixed(), hash, mixed, test, probe_bumped)
     }
 }
 
-/// As [`test_one`], of a filter of one group.
+/// As [`test_one`], for a filter of one group.
 #[inline(always)]
 pub(crate) fn test_group(
     ribbon: &Ribbon,
@@ -267,14 +268,14 @@ pub(crate) fn test_group(
     hash: u64,
     mixed: Mixed,
     test: impl Fn(View<'_>, &Place, u8) -> bool,
-    of_bumped: impl Fn(&Ribbon, u64) -> bool,
+    probe_bumped: impl Fn(&Ribbon, u64) -> bool,
 ) -> bool {
-    let Some(row) = ribbon.front.row(ribbon, mixed) else { return of_bumped(ribbon, hash) };
+    let Some(row) = ribbon.front.row(ribbon, mixed) else { return probe_bumped(ribbon, hash) };
     let place = Place::new(row);
     test(group, &place, place.fingerprint as u8)
 }
 
-/// Tests all groups with `test`; most absent keys leave at the first one.
+/// Tests all groups with `test`. Most absent keys are rejected by the first one.
 #[inline(always)]
 pub(crate) fn test_all(
     ribbon: &Ribbon,
@@ -282,10 +283,11 @@ pub(crate) fn test_all(
     test: impl Fn(View<'_>, &Place, u8) -> bool,
 ) -> bool {
     let Groups { first, others } = &ribbon.groups;
-    let is_met = test(first.view(), place, place.fingerprint as u8);
+    let is_match = test(first.view(), place, place.fingerprint as u8);
     if others.is_empty() {
-        return is_met;
+        return is_match;
     }
     let prints = place.fingerprint.to_le_bytes();
-    is_met && prints[1..].iter().zip(others).all(|(&print, group)| test(group.view(), place, print))
+    is_match
+        && prints[1..].iter().zip(others).all(|(&print, group)| test(group.view(), place, print))
 }

@@ -1,36 +1,36 @@
-//! What a hash means to a layer: where its equation starts, which slots it adds up, and to what.
+//! The equation of a hash in a layer: its start, its coefficients and its fingerprint.
 //!
-//! | part         | from the 128 bits of `(hash ^ seed) * MIX`, whose halves make the mix `g = high ^ low` |
+//! | part         | from the 128 bits of `(hash ^ seed) * MIX`, with the mix `g = high ^ low` of its halves |
 //! |--------------|---------------------------------------------------------------------------------|
-//! | start        | the high half of the 128 bits of `g * starts`                                   |
-//! | coefficients | the low half: bit `s % 64` says whether slot `s` of the 64 from the start on takes part; the start does |
-//! | fingerprint  | the 32 low bits of `high`, one for each column                                  |
+//! | start        | high half of the 128 bits of `g * starts`                                       |
+//! | coefficients | low half: bit `s % 64` is the coefficient of slot `s`, for the 64 slots from the start; that of the start is 1 |
+//! | fingerprint  | the 32 low bits of `high`, one per column                                       |
 //!
-//! `starts` is odd, so that each half of the second product is as random as `g`. Of random hashes
-//! the low half of `high` looks independent of `g`, which has as much of `low`: absent keys meet
-//! each column with one half. Of hashes in order it hardly changes in its upper bits: they must be
-//! as good as random. A product of its own for the fingerprint made a question 5 % longer.
+//! `starts` is odd, so both halves of the second product are as random as `g`. For random hashes
+//! the low half of `high` is practically independent of `g`, which also contains `low`: absent keys
+//! match each column with probability one half. For sequential hashes the upper bits hardly change,
+//! so hashes must be random. A separate product for the fingerprint made a probe 5 % slower.
 //!
-//! The second layer, which most bumped keys belong to, takes the coefficients of the first, times
-//! an odd factor, for the mix, and has the same fingerprint. That `g` need not be kept for it made
-//! a question another 5 % shorter.
+//! The second layer, which most bumped keys belong to, uses the coefficients of the first times an
+//! odd factor as its mix, and the same fingerprint. Not keeping `g` for it made a probe another 5 %
+//! faster.
 
 /// Slots that an equation spans: one machine word.
 pub(crate) const WIDTH: u64 = 64;
 
 const MIX: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// One equation over GF(2): the sum of the chosen slots is the fingerprint.
+/// An equation over GF(2): the sum of the selected slots is the fingerprint.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Row {
     pub(crate) start: u64,
-    /// Bit `i` says whether slot `start + i` takes part. Bit 0 is 1.
+    /// Bit `i` is the coefficient of slot `start + i`. Bit 0 is 1.
     pub(crate) coefficients: u64,
     pub(crate) fingerprint: u32,
 }
 
 impl Row {
-    /// The equation of `hash` in a layer of `starts` starts.
+    /// Returns the equation of `hash` in a layer of `starts` starts.
     #[inline(always)]
     pub(crate) fn new(hash: u64, source: Source, starts: u64) -> Self {
         let TurnedRow { start, coefficients, fingerprint } = TurnedRow::new(hash, source, starts);
@@ -39,12 +39,12 @@ impl Row {
     }
 }
 
-/// The same equation as a question needs it.
+/// The same equation in the form that probes use.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct TurnedRow {
     pub(crate) start: u64,
-    /// Bit `s % 64` says whether slot `s` takes part. That of the start, which does, may be
-    /// anything.
+    /// Bit `s % 64` is the coefficient of slot `s`. The bit of the start is ignored and counts as
+    /// 1.
     pub(crate) coefficients: u64,
     pub(crate) fingerprint: u32,
 }
@@ -52,7 +52,7 @@ pub(crate) struct TurnedRow {
 impl TurnedRow {
     pub(crate) const ZERO: Self = Self { start: 0, coefficients: 0, fingerprint: 0 };
 
-    /// The equation of `hash` in a layer of `starts` starts.
+    /// Returns the equation of `hash` in a layer of `starts` starts.
     #[inline(always)]
     pub(crate) fn new(hash: u64, source: Source, starts: u64) -> Self {
         match source {
@@ -63,8 +63,8 @@ impl TurnedRow {
         }
     }
 
-    /// The equation in the second layer, of `starts` starts, of a key that has this one in the
-    /// first.
+    /// Returns the equation in the second layer, of `starts` starts, of a key with this equation in
+    /// the first.
     #[inline(always)]
     pub(crate) fn in_second(self, factor: u64, starts: u64) -> Self {
         let (start, coefficients) = halves(self.coefficients.wrapping_mul(factor), starts);
@@ -72,18 +72,18 @@ impl TurnedRow {
     }
 }
 
-/// What a layer makes its equations of.
+/// What a layer derives its equations from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Source {
     /// The mix of hash and seed.
     Mix { seed: u64 },
-    /// For the second layer: the coefficients in the first, and an odd factor.
+    /// For the second layer: the coefficients in the first layer, and an odd factor.
     Second { first_seed: u64, first_starts: u64, factor: u64 },
 }
 
 impl Source {
-    /// Of layer `layer` at attempt `attempt`, the first layer being at `first_attempt` with
-    /// `first_starts` starts.
+    /// Returns the source of layer `layer` at attempt `attempt`; the first layer has
+    /// `first_attempt` and `first_starts`.
     pub(crate) const fn new(
         layer: usize,
         attempt: u16,
@@ -101,7 +101,7 @@ impl Source {
     }
 }
 
-/// What the equation of a hash in the first layer, of any number of starts, is made of.
+/// The part of a hash's first-layer equation that does not depend on the number of starts.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Mixed {
     g: u64,
@@ -115,7 +115,7 @@ impl Mixed {
         Self { g: high ^ low, fingerprint: high as u32 }
     }
 
-    /// The equation in a layer of `starts` starts.
+    /// Returns the equation in a layer of `starts` starts.
     #[inline(always)]
     pub(crate) fn row(self, starts: u64) -> TurnedRow {
         let (start, coefficients) = halves(self.g, starts);
@@ -123,14 +123,14 @@ impl Mixed {
     }
 }
 
-/// The seed of layer `layer` at attempt `attempt`.
+/// Returns the seed of layer `layer` at attempt `attempt`.
 pub(crate) const fn seed(layer: usize, attempt: u16) -> u64 {
     let number = (layer as u64) << 16 | attempt as u64;
     let mixed = (number + 1).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     (mixed ^ (mixed >> 29)).wrapping_mul(0x94d0_49bb_1331_11eb)
 }
 
-/// High and low half of the product.
+/// Returns the high and low half of the product.
 #[inline(always)]
 fn halves(left: u64, right: u64) -> (u64, u64) {
     let product = u128::from(left) * u128::from(right);

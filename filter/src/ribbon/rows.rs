@@ -1,10 +1,10 @@
-//! The equations of a bucket, field by field, so that several fit a register.
+//! The equations of a bucket, field by field, for SIMD loads.
 
 use alloc::vec::Vec;
 
 use super::row::Row;
 
-/// Equations in the order of their starts.
+/// Equations sorted by start.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct RowVec {
     starts: Vec<u64>,
@@ -38,7 +38,7 @@ impl Extend<Row> for RowVec {
     }
 }
 
-/// A part of a [`RowVec`]; all fields have the same length.
+/// A part of a [`RowVec`]. All fields have the same length.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Rows<'a> {
     pub(crate) starts: &'a [u64],

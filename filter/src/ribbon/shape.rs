@@ -1,9 +1,9 @@
-//! Where everything lies: layers, buckets, blocks and column groups.
+//! The layout: layers, buckets, blocks and column groups.
 //!
 //! The slots of all layers form one sequence of blocks of 64 slots. A block holds one 64-bit word
-//! for each column. Blocks below [`Shape::upper`] have one column less than the others if the
-//! columns are a mixture. Columns are stored in groups of at most eight, each group by itself, so
-//! that what a question reads of a group is at most two cache lines' worth.
+//! per column. If the columns are mixed, blocks below [`Shape::upper`] have one column less.
+//! Columns are stored in groups of at most eight, so that a probe reads at most two adjacent cache
+//! lines per group.
 
 use alloc::vec::Vec;
 use core::num::NonZeroU8;
@@ -16,13 +16,13 @@ pub(crate) const BLOCK_SLOTS: u64 = 64;
 /// Starts that share a threshold.
 pub(crate) const BUCKET_STARTS: u64 = 128;
 
-/// Most columns of a filter.
+/// Maximum number of columns.
 pub const COLUMNS_MAX: u8 = 32;
 
-/// Columns of a full group: those whose words fill a cache line.
+/// Columns of a full group: their words fill a cache line.
 pub(crate) const GROUP_COLUMNS: u8 = 8;
 
-/// Most layers of a filter, the last one included. Each is a thirteenth of the one before, or less.
+/// Maximum number of layers, including the last. Each is at most a thirteenth of the previous one.
 pub(crate) const LAYERS_MAX: usize = 12;
 
 /// One system of equations. Keys that it bumps belong to the next layer.
@@ -32,7 +32,7 @@ pub(crate) struct Layer {
     pub(crate) starts: u64,
     pub(crate) first_block: u64,
     pub(crate) first_bucket: u64,
-    /// Whether it bumps no key, and so has no thresholds.
+    /// The last layer bumps no key and has no stored thresholds.
     pub(crate) is_last: bool,
 }
 
@@ -42,27 +42,27 @@ impl Layer {
     }
 }
 
-/// Starts of a layer of `blocks` blocks, an odd number: [`row`] wants one.
+/// Returns the starts of a layer of `blocks` blocks, an odd number as [`row`] requires.
 ///
-/// An equation may end in the next layer: the first keys of that take the slots that the last ones
-/// of this have left. Only behind the last layer there is none.
+/// Equations may end in the next layer, whose first slots the last keys of this one use. After the
+/// last layer there are no slots.
 pub(crate) fn layer_starts(blocks: u64, is_last: bool) -> u64 {
     blocks * BLOCK_SLOTS - if is_last { WIDTH - 1 } else { 1 }
 }
 
-/// Blocks of a layer that bumps some of `keys` keys: 12 slots for 13 keys, so that nearly every
-/// slot gets a row, and 17 for 18 in large layers, for which a block more is nothing.
+/// Returns the blocks of a layer that bumps some of `keys` keys: 12 slots per 13 keys, so that
+/// nearly every slot gets a row, and 17 per 18 in large layers, where a block more hardly matters.
 ///
-/// A question waits longest for a bumped key. With 12 for 13 two of 10,000 slots stay empty, with
-/// 15 for 16 three, with 17 for 18 four, with 19 for 20 six: too many. Of filters of 100,000 keys
-/// one in ten takes a block more than it need with 12 for 13, two in ten with 13 for 14, four with
-/// 15 for 16.
+/// A bumped key costs a probe the most. With 12 per 13 two of 10,000 slots stay empty, with 15 per
+/// 16 three, with 17 per 18 four, with 19 per 20 six: too many. Of filters of 100,000 keys, one in
+/// ten has a block more than necessary with 12 per 13, two in ten with 13 per 14, four with 15 per
+/// 16.
 pub(crate) fn bumping_blocks(keys: u64) -> u64 {
     let all = if keys < LARGE_KEYS { 13 } else { 18 };
     (keys * (all - 1)).div_ceil(all * BLOCK_SLOTS)
 }
 
-/// Fewest keys of a large layer.
+/// Minimum keys of a large layer.
 const LARGE_KEYS: u64 = 500_000;
 
 /// The shape of a filter.
@@ -70,23 +70,23 @@ const LARGE_KEYS: u64 = 500_000;
 pub(crate) struct Shape {
     /// Columns of the blocks from `upper` on.
     pub(crate) columns: NonZeroU8,
-    /// The first block with all columns; those before have one less.
+    /// First block with all columns; earlier ones have one less.
     pub(crate) upper: u64,
     pub(crate) blocks: u64,
     pub(crate) buckets: u64,
-    /// Never empty; the last one, and no other, is a last one.
+    /// Never empty. Only the last one has `is_last`.
     pub(crate) layers: Vec<Layer>,
-    /// Which seeds were taken: see [`Shape::new`].
+    /// Selects the seeds: see [`Shape::new`].
     pub(crate) attempt: u16,
 }
 
 impl Shape {
-    /// The shape of layers of these numbers of blocks, each from 1 to 2^32, without
-    /// a mixture of columns.
+    /// Returns the shape of layers with these numbers of blocks, each from 1 to 2^32, without mixed
+    /// columns.
     pub(crate) fn new(columns: NonZeroU8, layer_blocks: &[u64], attempt: u16) -> Self {
         let mut shape =
             Self { columns, upper: 0, blocks: 0, buckets: 0, layers: Vec::new(), attempt };
-        // The high byte chose the seed of the last layer but one, both that of the last.
+        // The high byte selected the seed of the last layer but one, both bytes that of the last.
         let attempt_of = |layer| match layer_blocks.len() - layer {
             1 => attempt,
             2 => attempt & 0xff00,
@@ -115,7 +115,7 @@ impl Shape {
         usize::from(self.columns.get().div_ceil(GROUP_COLUMNS))
     }
 
-    /// How group `group` is laid out.
+    /// Returns the layout of group `group`.
     pub(crate) fn group(&self, group: usize) -> GroupShape {
         let before = group as u8 * GROUP_COLUMNS; // At most 4 groups.
         let columns = (self.columns.get() - before).min(GROUP_COLUMNS);
@@ -124,23 +124,23 @@ impl Shape {
         GroupShape { columns, upper, blocks: self.blocks }
     }
 
-    /// Columns, averaged over the slots.
+    /// Returns the number of columns, averaged over the slots.
     pub(crate) fn average_columns(&self) -> f64 {
         f64::from(self.columns.get()) - self.upper as f64 / self.blocks as f64
     }
 
-    /// Bytes of the thresholds: two bits a bucket.
+    /// Returns the bytes of the stored thresholds: two bits per bucket.
     pub(crate) fn threshold_bytes(&self) -> u64 {
         self.buckets.div_ceil(4)
     }
 
-    /// The same with those of the last layer, which are in memory only.
+    /// Returns the bytes of the thresholds in memory, which include the last layer.
     pub(crate) fn all_threshold_bytes(&self) -> u64 {
         let last = self.layers.last().map_or(0, Layer::buckets);
         (self.buckets + last).div_ceil(4)
     }
 
-    /// The bits of the last threshold byte that belong to no bucket.
+    /// Returns the bits of the last threshold byte that belong to no bucket.
     pub(crate) fn stray_threshold_bits(&self) -> u8 {
         match self.buckets % 4 {
             0 => 0,
@@ -148,18 +148,18 @@ impl Shape {
         }
     }
 
-    /// Columns of a block, by the part of the sequence it lies in.
+    /// Returns the columns of a block.
     pub(crate) fn block_columns(&self, block: u64) -> u8 {
         self.columns.get() - u8::from(block < self.upper)
     }
 
-    /// Numbers of blocks of the layers.
+    /// Returns the number of blocks of each layer.
     pub(crate) fn layer_blocks(&self) -> impl Iterator<Item = u64> {
         self.layers.iter().map(|layer| (layer.starts + WIDTH - 1) / BLOCK_SLOTS)
     }
 }
 
-/// How the words of a column group are laid out.
+/// The layout of a column group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct GroupShape {
     /// Columns of the blocks from `upper` on, 1 to 8.
@@ -169,18 +169,19 @@ pub(crate) struct GroupShape {
 }
 
 impl GroupShape {
-    /// Words of the group.
+    /// Returns the words of the group.
     pub(crate) fn words(&self) -> u64 {
         self.first_word(self.blocks)
     }
 
-    /// Columns of `block`, 0 to 8.
+    /// Returns the columns of `block`, 0 to 8.
     #[inline(always)]
     pub(crate) fn block_columns(&self, block: u64) -> u8 {
         self.columns - u8::from(block < self.upper)
     }
 
-    /// The first word of `block`, or the end of the group for its number of blocks.
+    /// Returns the index of the first word of `block`, or the length of the group for its number of
+    /// blocks.
     #[inline(always)]
     pub(crate) fn first_word(&self, block: u64) -> u64 {
         // Each block below `upper` is one word shorter.
@@ -188,30 +189,30 @@ impl GroupShape {
     }
 }
 
-/// The first offset in a bucket that is kept, by the threshold's two bits.
+/// First offset of a bucket that is kept, by threshold.
 ///
-/// 3 keeps all, 0 none: at a bucket's low offsets lie the slots that the bucket to the left has
-/// filled already. The steps between leave the fewest slots of 100,000 empty, 21 on average; those
-/// of Dillinger, Hübschle-Schneider, Sanders and Walzer, "Fast Succinct Retrieval and Approximate
-/// Membership Using Ribbon", SEA 2022, for an overload of 4/64, 38 and 17, leave 32.
+/// 3 keeps all, 0 none. Low offsets of a bucket conflict with keys of the bucket before. These
+/// steps leave the fewest of 100,000 slots empty, 21 on average. The steps of Dillinger,
+/// Hübschle-Schneider, Sanders and Walzer, "Fast Succinct Retrieval and Approximate Membership
+/// Using Ribbon", SEA 2022, for an overload of 4/64, 38 and 17, leave 32.
 pub(crate) const KEPT_FROM: [u8; 4] = [128, 42, 20, 0];
 
-/// The first offset that `threshold` keeps.
+/// Returns the first offset that `threshold` keeps.
 #[inline(always)]
 pub(crate) fn kept_from(threshold: u8) -> u64 {
     const PACKED: u32 = u32::from_le_bytes(KEPT_FROM);
     u64::from((PACKED >> (8 * u32::from(threshold & 3))) as u8)
 }
 
-/// Whether a start, counted from a multiple of four buckets, lies in its bucket before the first
-/// that its threshold keeps, which is one of the four in `thresholds`.
+/// Returns `true` if a key is bumped. `start` counts from a multiple of four buckets, whose
+/// thresholds `thresholds` holds.
 #[inline(always)]
 pub(crate) fn is_bumped_at(start: u64, thresholds: u8) -> bool {
     /// Starts that share a byte of thresholds.
     const STARTS: usize = 4 * BUCKET_STARTS as usize;
 
-    /// For each of the starts the bits of its threshold, and behind those the least threshold, at
-    /// these bits, that keeps it: the fewest instructions.
+    /// By start: the mask of its threshold, and the smallest masked threshold that keeps it. The
+    /// fewest instructions.
     static KEPT: [[u8; STARTS]; 2] = {
         let mut kept = [[0; STARTS]; 2];
         let mut start = 0;

@@ -1,7 +1,7 @@
-//! Giving up columns in memory, without a rebuild and without reading anything.
+//! Drops columns in memory, without a rebuild and without I/O.
 //!
-//! Each column is a filter of its own over the same keys, of rate 1/2; any of them together are one
-//! too. The first columns of every block stay, the others go.
+//! Each column is a filter over the same keys with rate 1/2, and so is any set of columns with the
+//! product of their rates. The first columns of every block stay.
 
 use core::num::NonZeroU8;
 
@@ -13,16 +13,16 @@ use super::group::{Group, Groups};
 use super::shape::{GroupShape, Shape};
 
 impl Ribbon {
-    /// Gives up columns until `columns` are left, 1 at least, and their memory with them.
+    /// Drops columns until `columns` are left, at least 1, and frees their memory.
     ///
-    /// The filter then answers "maybe" more often: see [`expected_fpr`](Self::expected_fpr). No key
-    /// is denied. A fraction is honoured as in [`build`](Self::build). A filter of so many columns
-    /// or fewer stays as it is, and so does any filter for NaN: columns cannot be had back but from
-    /// the stored filter.
+    /// The false-positive rate rises: see [`expected_fpr`](Self::expected_fpr). There are still no
+    /// false negatives. A fraction is handled as in [`build`](Self::build). A filter with at most
+    /// `columns` columns is unchanged, and so is any filter for NaN. Dropped columns can only be
+    /// reloaded from the stored filter.
     ///
-    /// Groups of eight columns that go altogether are freed at once, so 16 columns become 8 without
-    /// a copy. The last group that stays is copied if it becomes smaller, some 0.1 ns a key and
-    /// column; until that is done, it takes its old memory and its new.
+    /// Whole groups of eight columns are freed at once, so 16 columns become 8 without a copy. The
+    /// last remaining group is copied if it shrinks, at about 0.1 ns per key and column; both
+    /// copies exist meanwhile.
     pub fn shrink_to(&mut self, columns: f64) {
         let Some(shape) = self.shape.shrunk(columns) else { return };
         self.groups.truncate(shape.group_count());
@@ -34,8 +34,8 @@ impl Ribbon {
         self.set_shape(shape);
     }
 
-    /// The filter that [`shrink_to`](Self::shrink_to) makes of this one, which stays as it is. In
-    /// the same [arena](crate::FilterArena).
+    /// Returns a copy [shrunk](Self::shrink_to) to `columns`, in the same
+    /// [arena](crate::FilterArena).
     #[must_use]
     pub fn shrunk_to(&self, columns: f64) -> Self {
         let Some(shape) = self.shape.shrunk(columns) else { return self.clone() };
@@ -51,8 +51,8 @@ impl Ribbon {
         shrunk
     }
 
-    /// What [`memory_bytes`](Self::memory_bytes) says after [`shrink_to`](Self::shrink_to) with
-    /// these columns. Costs nothing: a planner may ask for every number of columns.
+    /// Returns [`memory_bytes`](Self::memory_bytes) after [`shrink_to`](Self::shrink_to) with these
+    /// columns. Constant time.
     #[must_use]
     pub fn memory_bytes_at(&self, columns: f64) -> usize {
         self.shape
@@ -62,7 +62,7 @@ impl Ribbon {
 }
 
 impl Shape {
-    /// The same layers with so many columns, or `None` if there are no more than that.
+    /// Returns the same layers with `columns` columns, or `None` if there are no more than that.
     pub(super) fn shrunk(&self, columns: f64) -> Option<Self> {
         if columns.is_nan() {
             return None;
@@ -71,12 +71,12 @@ impl Shape {
         if columns >= self.average_columns() {
             return None;
         }
-        let full = columns.ceil() as u8; // From 1 to the columns there are.
+        let full = columns.ceil() as u8; // From 1 to the existing columns.
         let missing = f64::from(full) - columns;
-        // A share, below 1, of the blocks.
+        // A share below 1 of the blocks.
         let upper = (self.blocks as f64 * missing).round() as u64;
         let (full, upper) = if upper == self.blocks { (full - 1, 0) } else { (full, upper) };
-        // Rounding must not give back what is not there.
+        // Rounding must not add columns that are missing.
         let upper = if full == self.columns.get() { upper.max(self.upper) } else { upper };
         let columns = NonZeroU8::new(full)?;
         Some(Self { columns, upper, ..self.clone() })
@@ -84,14 +84,14 @@ impl Shape {
 }
 
 impl Group {
-    /// The first columns of each block, as many as `shape` says, in the same arena.
+    /// Copies the first columns of each block, as many as `shape` has, in the same arena.
     fn shrunk(&self, shape: GroupShape) -> Self {
         if shape == self.shape {
             return self.clone();
         }
         let mut shrunk = Self::zeroed(shape, self.lines.arena());
         for block in 0..shape.blocks {
-            let first = self.shape.first_word(block) as usize; // It is in memory.
+            let first = self.shape.first_word(block) as usize; // An index into memory.
             let columns = core::array::from_fn(|i| self.word(first + i));
             shrunk.set_block(block, &columns);
         }

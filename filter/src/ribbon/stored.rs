@@ -1,18 +1,18 @@
-//! The payload of a ribbon's filter block, and the numbers of its trailer that say how to read it.
+//! The payload of a ribbon's filter block, and the trailer numbers needed to read it.
 //!
 //! | offset | bytes         | field      | meaning                                                  |
 //! |--------|---------------|------------|----------------------------------------------------------|
 //! | 0      | 8 × words     | group 0    | words of the columns 0 to 7, block after block           |
-//! | t      | ⌈buckets / 4⌉ | thresholds | two bits a bucket, low bits first; buckets of all layers but the last, in order |
+//! | t      | ⌈buckets / 4⌉ | thresholds | two bits per bucket, low bits first; buckets of all layers but the last, in order |
 //! | 64 × a | 8 × words     | group 1 …  | words of the next eight columns, from the next multiple of 64 on |
 //!
-//! Zeros fill up to a multiple of 64 where another group follows. The checksum of a group covers
-//! all bytes from its start to that of the next one: that of group 0 also the thresholds, without
-//! which no question can be answered, and so no other group needs more than itself and group 0.
+//! Zeros pad to a multiple of 64 before another group. The checksum of a group covers all bytes
+//! from its start to that of the next one. That of group 0 includes the thresholds, which every
+//! probe needs. So any group needs only itself and group 0.
 //!
 //! Word `j` of a block is column `j` of its group; bit `i` of it is slot `i` of the block. Blocks
-//! before `upper` lack the last column. A layer of `b` blocks has `64 b - 1` starts, the last
-//! one `64 b - 63`, and a bucket for each 128 of them.
+//! before `upper` lack the last column. A layer of `b` blocks has `64 b - 1` starts, the last one
+//! `64 b - 63`, and one bucket per 128 starts.
 //!
 //! The numbers in the trailer, all varints:
 //!
@@ -31,44 +31,44 @@ use super::shape::{COLUMNS_MAX, GROUP_COLUMNS, LAYERS_MAX, Shape};
 use crate::decode_error::DecodeError;
 use crate::page_vec::{PageVec, SystemPages};
 
-/// Groups start at multiples of so many bytes.
+/// Alignment of groups, in bytes.
 const GROUP_ALIGNMENT: u64 = 64;
 
-/// What the payload of a ribbon needs to be read, but for the number of its keys.
+/// The numbers needed to read a ribbon's payload, except for the key count.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Header {
-    /// The first block with all columns; those before have one less.
+    /// First block with all columns; earlier ones have one less.
     upper: u64,
     columns: NonZeroU8,
     attempt: u32,
-    /// From 1 to [`LAYERS_MAX`] layers of 1 to 2^32 - 1 blocks each.
+    /// Blocks of 1 to [`LAYERS_MAX`] layers, 1 to 2^32 - 1 each.
     layer_blocks: Vec<u64>,
 }
 
 impl Header {
-    /// The numbers of the trailer.
+    /// Returns the numbers of the trailer.
     pub(crate) fn numbers(&self) -> impl Iterator<Item = u64> {
         let columns = self.upper * u64::from(COLUMNS_MAX) + u64::from(self.columns.get() - 1);
         [columns, self.attempt.into()].into_iter().chain(self.layer_blocks.iter().copied())
     }
 
-    /// Columns and `upper`, of the number that holds both.
+    /// Splits the number `columns` of the trailer into columns and `upper`.
     pub(crate) fn columns_of(number: u64) -> (u8, u64) {
         let columns_max = u64::from(COLUMNS_MAX);
         ((number % columns_max) as u8 + 1, number / columns_max)
     }
 
-    /// Column groups, of the number that holds the columns.
+    /// Returns the column groups for the number `columns` of the trailer.
     pub(crate) fn groups_of(number: u64) -> usize {
         usize::from(Self::columns_of(number).0.div_ceil(GROUP_COLUMNS))
     }
 
-    /// Column groups, 1 to 4.
+    /// Returns the column groups, 1 to 4.
     pub(crate) fn groups(&self) -> usize {
         usize::from(self.columns.get().div_ceil(GROUP_COLUMNS))
     }
 
-    /// Of the numbers of the trailer.
+    /// Checks and converts the numbers of the trailer.
     pub(crate) fn from_numbers(
         columns: u64,
         attempt: u64,
@@ -82,7 +82,7 @@ impl Header {
         let layers = layer_blocks
             .iter()
             .map(|&blocks| ("blocks of a layer of the filter", blocks, 1..=u32::MAX.into()));
-        // One column less than one would be none.
+        // A single column cannot be missing.
         let blocks = layer_blocks.iter().fold(0, |sum: u64, &blocks| sum.saturating_add(blocks));
         let upper_max = if columns == 1 { 0 } else { blocks };
         let first_full = ("first full block of the filter", upper, 0..=upper_max);
@@ -95,9 +95,9 @@ impl Header {
         Ok(Self { upper, columns, attempt: attempt as u32, layer_blocks })
     }
 
-    /// Where the parts of the payload lie.
+    /// Returns the positions of the parts of the payload.
     pub(crate) fn layout(&self) -> Layout {
-        let attempt = u16::try_from(self.attempt).expect("it was built or checked");
+        let attempt = u16::try_from(self.attempt).expect("the attempt was checked");
         let mut shape = Shape::new(self.columns, &self.layer_blocks, attempt);
         shape.upper = self.upper;
         // At most 12 layers of 2^32 blocks of 32 words: nothing overflows.
@@ -112,50 +112,50 @@ impl Header {
     }
 }
 
-/// Where the parts of a payload lie, which need not be there.
+/// Positions of the parts of a payload, which may not be in memory.
 #[derive(Debug, Clone)]
 pub(crate) struct Layout {
     pub(super) shape: Shape,
-    /// Where each group starts.
+    /// Offset of each group.
     starts: Vec<u64>,
     end: u64,
 }
 
 impl Layout {
-    /// What the checksum of each group covers: all bytes of the payload, in order.
+    /// Returns the range that the checksum of each group covers: the whole payload, in order.
     pub(crate) fn groups(&self) -> impl Iterator<Item = Range<u64>> {
         let ends = self.starts[1..].iter().chain([&self.end]);
         self.starts.iter().zip(ends).map(|(&start, &end)| start..end)
     }
 
-    /// Those that hold the first `columns` columns: one at least.
+    /// Returns the groups with the first `columns` columns: at least one.
     pub(crate) fn groups_for(&self, columns: f64) -> impl Iterator<Item = Range<u64>> {
         self.groups().take(self.shrunk(columns).group_count())
     }
 
-    /// The shape that [`Ribbon::shrink_to`] leaves.
+    /// Returns the shape that [`Ribbon::shrink_to`] leaves.
     pub(super) fn shrunk(&self, columns: f64) -> Shape {
         self.shape.shrunk(columns).unwrap_or_else(|| self.shape.clone())
     }
 
-    /// What [`Ribbon::columns`] says of the whole.
+    /// Returns [`Ribbon::columns`] of the whole filter.
     pub(crate) fn columns(&self) -> f64 {
         self.shape.average_columns()
     }
 
-    /// What [`Ribbon::memory_bytes`] says of the first `columns` columns.
+    /// Returns [`Ribbon::memory_bytes`] of the first `columns` columns.
     pub(crate) fn memory_bytes(&self, columns: f64) -> u64 {
         let shape = self.shrunk(columns);
         shape.memory_bytes(shape.all_threshold_bytes() as usize) as u64 // Fewer than slots.
     }
 
-    /// Bytes of the payload.
+    /// Returns the bytes of the payload.
     pub(crate) fn payload_bytes(&self) -> u64 {
         self.end
     }
 
     fn threshold_bytes(&self) -> Range<usize> {
-        let start = 8 * self.shape.group(0).words() as usize; // They are in memory.
+        let start = 8 * self.shape.group(0).words() as usize; // In memory.
         start..start + self.shape.threshold_bytes() as usize // Fewer than words.
     }
 }
@@ -172,10 +172,10 @@ impl Ribbon {
 
     pub(crate) fn to_payload(&self) -> PageVec<u8> {
         let layout = self.header().layout();
-        let mut bytes = PageVec::with_capacity_in(layout.end as usize, SystemPages); // Hardly more than in memory.
+        let mut bytes = PageVec::with_capacity_in(layout.end as usize, SystemPages); // In memory.
         for (group, &start) in self.groups.iter().zip(&layout.starts) {
             bytes.resize(start as usize, 0);
-            let words = group.shape.words() as usize; // They are in memory.
+            let words = group.shape.words() as usize; // In memory.
             bytes.extend(group.words().take(words).flat_map(u64::to_le_bytes));
             if start == 0 {
                 let stored = layout.threshold_bytes();
@@ -199,18 +199,17 @@ mod tests {
         let heap = FilterArena::heap();
         let mut loading = Loading::new(layout.clone(), columns, &heap);
         for (index, group) in layout.groups_for(columns).enumerate() {
-            // Of so few lines each that blocks are cut anywhere.
+            // Few lines per piece, so that blocks are split anywhere.
             let group = &payload[group.start as usize..group.end as usize];
             group.chunks(192).for_each(|piece| loading.put(index, piece));
         }
         loading.finish(keys)
     }
 
-    /// What is read in part is what [`Ribbon::shrunk_to`] makes, and the words are those of the
-    /// whole.
+    /// A partial load equals [`Ribbon::shrunk_to`], and its words equal those of the whole filter.
     #[test]
-    fn the_first_columns_are_those_of_the_whole() {
-        // Of few keys a group may have no word at all.
+    fn a_partial_load_equals_a_shrunk_filter() {
+        // With few keys a group may have no word.
         let cases = [1.0, 2.5, 7.0, 8.0, 8.1, 8.3, 9.0, 16.05, 16.7, 32.0];
         for (bits_per_key, keys) in cases.into_iter().flat_map(|it| [(it, 3_000), (it, 90)]) {
             let hashes: Vec<u64> =

@@ -1,4 +1,4 @@
-//! What the parts of a ribbon promise each other: all paths build and answer alike.
+//! All paths build the same filters and give the same results.
 
 use proptest::prelude::*;
 
@@ -22,7 +22,7 @@ fn hashes(seed: u64, n: usize) -> Vec<u64> {
     std::iter::repeat_with(random(seed)).take(n).collect()
 }
 
-/// Builds on every path, fails unless all filters are one and the same, and returns them.
+/// Builds on every path, checks that all filters are equal, and returns them.
 fn on_every_path(hashes: &[u64], bits_per_key: f64) -> Vec<Ribbon> {
     let filters: Vec<Ribbon> =
         Path::all().into_iter().map(|path| Ribbon::build_on(path, hashes, bits_per_key)).collect();
@@ -34,21 +34,21 @@ fn on_every_path(hashes: &[u64], bits_per_key: f64) -> Vec<Ribbon> {
     filters
 }
 
-/// Every path gives the answer of the portable one, alone and in a batch.
-fn assert_equal_answers(filters: &[Ribbon], asked: &[u64]) {
-    let want: Vec<bool> = asked.iter().map(|&hash| filters[0].may_contain_hash(hash)).collect();
+/// Checks that every path gives the results of the portable one, alone and in a batch.
+fn assert_equal_answers(filters: &[Ribbon], probe: &[u64]) {
+    let want: Vec<bool> = probe.iter().map(|&hash| filters[0].may_contain_hash(hash)).collect();
     for filter in filters {
-        let mut batch = vec![false; asked.len()];
-        filter.may_contain_hashes(asked, &mut batch);
+        let mut batch = vec![false; probe.len()];
+        filter.may_contain_hashes(probe, &mut batch);
         assert!(batch == want, "{:?}, in a batch", filter.path);
-        let one_by_one: Vec<bool> = asked.iter().map(|&h| filter.may_contain_hash(h)).collect();
+        let one_by_one: Vec<bool> = probe.iter().map(|&h| filter.may_contain_hash(h)).collect();
         assert!(one_by_one == want, "{:?}", filter.path);
-        let among_others = asked.iter().map(|&h| filter.may_contain_mixed(Asked::new(h)));
+        let among_others = probe.iter().map(|&h| filter.may_contain_mixed(Probe::new(h)));
         assert!(among_others.eq(want.iter().copied()), "{:?}, among others", filter.path);
     }
 }
 
-/// As a filter of each path, alone and in a batch.
+/// Checks that every path finds `keys`, alone and in a batch.
 fn assert_found_on_every_path(name: &str, keys: &[u64], columns: f64) {
     let filters = on_every_path(keys, columns);
     assert_equal_answers(&filters, keys);
@@ -57,7 +57,7 @@ fn assert_found_on_every_path(name: &str, keys: &[u64], columns: f64) {
 }
 
 #[test]
-fn every_path_builds_and_answers_alike() {
+fn every_path_builds_the_same_filter() {
     for (n, bits_per_key) in [
         (0, 7.0),
         (1, 1.0),
@@ -89,7 +89,7 @@ fn every_path_finds_adversarial_keys() {
     }
 }
 
-/// So many that layers are large. `SIEVE_LONG=1` takes ten million keys.
+/// Enough keys for large layers. `SIEVE_LONG=1` uses ten million keys.
 #[test]
 fn every_path_finds_many_keys() {
     let many = if std::env::var_os("SIEVE_LONG").is_some() { 10_000_000_u64 } else { 600_000 };
@@ -98,7 +98,7 @@ fn every_path_finds_many_keys() {
 }
 
 #[test]
-fn questions_bump_what_the_builder_bumps() {
+fn probes_and_the_builder_bump_the_same_keys() {
     for threshold in 0..=u8::MAX {
         for start in 0..8 * BUCKET_STARTS {
             let (bucket, offset) = (start / BUCKET_STARTS, start % BUCKET_STARTS);
@@ -108,10 +108,10 @@ fn questions_bump_what_the_builder_bumps() {
     }
 }
 
-/// Which slots get rows depends on the equations alone, in dense layers and in those with gaps
-/// wider than a row, and over their ends.
+/// Which slots get rows depends only on the equations: in dense layers, in layers with gaps wider
+/// than a row, and across their ends.
 #[test]
-fn every_path_eliminates_alike() {
+fn every_path_eliminates_to_the_same_rows() {
     const BLOCKS: u64 = 40;
     let mut next = random(11);
     for keys in [0, 1, 20, 60, 300, 1_500, 2_400, 3_000] {
@@ -142,10 +142,10 @@ fn every_path_eliminates_alike() {
                     elimination.start(BLOCKS);
                     for bucket in layer {
                         let rows = bucket.as_rows();
-                        log.push(elimination.taken_from(rows.starts[0] as usize));
+                        log.push(elimination.rows_from(rows.starts[0] as usize));
                         log.push(elimination.insert_all(rows).into());
                     }
-                    log.push(elimination.taken_from((BLOCKS * BLOCK_SLOTS) as usize));
+                    log.push(elimination.rows_from((BLOCKS * BLOCK_SLOTS) as usize));
                     let band = elimination.finish();
                     log.extend(band.coefficients.iter().map(|&row| u32::from(row != 0)));
                 }
@@ -157,9 +157,9 @@ fn every_path_eliminates_alike() {
     }
 }
 
-/// A question adds up slots as the equation says, one slot after the other.
+/// A probe adds up the slots of the equation, one after the other.
 #[test]
-fn the_definition_is_the_equation() {
+fn the_reference_probe_evaluates_the_equation() {
     let keys = hashes(5, 4_000);
     let filter = Ribbon::build(&keys, 9.5);
     let slot = |column: u8, slot: u64| {
@@ -193,7 +193,7 @@ fn the_definition_is_the_equation() {
     assert!((4_000..4_050).contains(&maybe), "{maybe}");
 }
 
-/// Which of 32 columns the equation of a hash meets, as bits.
+/// Returns the columns of 32 that match the equation of a hash, as bits.
 fn columns_met(filter: &Ribbon, hash: u64) -> u32 {
     let place = Place::of(filter, hash);
     let prints = place.fingerprint.to_le_bytes();
@@ -205,11 +205,11 @@ fn columns_met(filter: &Ribbon, hash: u64) -> u32 {
     u32::from_le_bytes(bits.try_into().expect("four groups"))
 }
 
-/// An absent key meets each column with one half, and any two with a quarter: no part of the
-/// fingerprint follows from the coefficients. So each column halves the rate, also of filters whose
-/// rate nobody can measure.
+/// An absent key matches each column with probability 1/2, and any two with 1/4: no part of the
+/// fingerprint follows from the coefficients. So each column halves the rate, including rates too
+/// low to measure.
 #[test]
-fn absent_keys_meet_columns_by_chance() {
+fn absent_keys_match_columns_randomly() {
     const ASKED: usize = 1 << 17;
     const DEVIATIONS: f64 = 5.0;
 
@@ -235,11 +235,11 @@ fn absent_keys_meet_columns_by_chance() {
     }
 }
 
-/// Hashes of the same mix under the first layer's seed, and different fingerprints: in the first
+/// Hashes with the same mix under the first layer's seed, and different fingerprints: in the first
 /// two layers they contradict each other under every seed of the second. Found by walks of 2^34
 /// steps.
 #[test]
-fn hashes_that_contradict_each_other_in_two_layers_are_found() {
+fn contradictions_in_two_layers_are_resolved() {
     const PAIRS: [[u64; 2]; 6] = [
         [0x3113_915f_4e2b_691b, 0x5b18_4fa9_90aa_d88c],
         [0xaf85_2477_e1d0_315c, 0xe731_e217_ea80_b50c],
@@ -261,9 +261,9 @@ fn hashes_that_contradict_each_other_in_two_layers_are_found() {
     }
 }
 
-/// Every slot but a few gets a row: bumping wastes none.
+/// Nearly every slot gets a row: bumping wastes none.
 #[test]
-fn layers_are_full() {
+fn few_slots_stay_empty() {
     let keys = hashes(7, 200_000);
     let filter = Ribbon::build(&keys, 4.0);
     let slots = filter.shape.blocks * BLOCK_SLOTS;
@@ -275,9 +275,9 @@ fn layers_are_full() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
-    /// Small sets, of hashes that are anything but random, at any width.
+    /// Small sets of non-random hashes, with any number of columns.
     #[test]
-    fn no_key_is_denied(
+    fn there_are_no_false_negatives(
         seed in any::<u64>(),
         n in 0_usize..300,
         kind in 0..6,
@@ -303,11 +303,11 @@ proptest! {
             filters[0].prefetch(hash);
             prop_assert!(filters[0].may_contain_hash(hash));
         }
-        let asked: Vec<u64> = std::iter::repeat_with(next).take(200).collect();
-        assert_equal_answers(&filters, &asked);
+        let probe: Vec<u64> = std::iter::repeat_with(next).take(200).collect();
+        assert_equal_answers(&filters, &probe);
 
         let columns = f64::from(millibits) / 1e3 * f64::from(share) / 100.0;
-        assert_shrunk(&filters, columns, &asked);
+        assert_shrunk(&filters, columns, &probe);
         let shrunk = filters[0].shrunk_to(columns);
         for &hash in &keys {
             prop_assert!(shrunk.may_contain_hash(hash));
@@ -315,8 +315,8 @@ proptest! {
     }
 }
 
-/// What a shrunk filter must be: the first columns of every block, on every path.
-fn assert_shrunk(filters: &[Ribbon], columns: f64, asked: &[u64]) {
+/// Checks a shrunk filter: the first columns of every block, on every path.
+fn assert_shrunk(filters: &[Ribbon], columns: f64, probe: &[u64]) {
     let shrunk: Vec<Ribbon> = filters
         .iter()
         .map(|filter| {
@@ -328,15 +328,15 @@ fn assert_shrunk(filters: &[Ribbon], columns: f64, asked: &[u64]) {
             filter
         })
         .collect();
-    assert_equal_answers(&shrunk, asked);
+    assert_equal_answers(&shrunk, probe);
     let (whole, shrunk) = (&filters[0], &shrunk[0]);
     assert_eq!(whole.memory_bytes_at(columns), shrunk.memory_bytes(), "{columns} columns");
     let lines: usize = shrunk.groups.iter().map(|group| group.lines.len()).sum();
     assert!(shrunk.memory_bytes() >= lines * size_of::<WordLine>());
     assert!(shrunk.groups.others.capacity() < shrunk.shape.group_count().max(1));
-    let wanted = columns.max(1.0).min(whole.columns());
+    let target = columns.max(1.0).min(whole.columns());
     let step = 1.0 / whole.shape.blocks as f64;
-    assert!((shrunk.columns() - wanted).abs() <= step, "{} for {columns}", shrunk.columns());
+    assert!((shrunk.columns() - target).abs() <= step, "{} for {columns}", shrunk.columns());
     assert_eq!(shrunk.groups.len(), shrunk.shape.group_count());
     for (index, group) in shrunk.groups.iter().enumerate() {
         assert_eq!(group.shape, shrunk.shape.group(index), "{columns} columns");
@@ -355,11 +355,11 @@ fn assert_shrunk(filters: &[Ribbon], columns: f64, asked: &[u64]) {
 #[test]
 fn a_shrunk_filter_keeps_the_first_columns() {
     let keys = hashes(11, 5_000);
-    let asked = [keys.clone(), hashes(12, 5_000)].concat();
+    let probe = [keys.clone(), hashes(12, 5_000)].concat();
     for whole in [1.0, 7.0, 8.0, 8.4, 16.0, 16.5, 20.3, 32.0] {
         let filters = on_every_path(&keys, whole);
         for columns in [-3.0, 0.5, 1.0, 1.3, 6.72, 7.999, 8.0, 8.1, 12.0, 15.9, 16.0, 19.7, 40.0] {
-            assert_shrunk(&filters, columns, &asked);
+            assert_shrunk(&filters, columns, &probe);
             let shrunk = filters[0].shrunk_to(columns);
             assert!(keys.iter().all(|&hash| shrunk.may_contain_hash(hash)), "{whole}, {columns}");
         }
@@ -369,7 +369,7 @@ fn a_shrunk_filter_keeps_the_first_columns() {
             assert!(same.shape == filters[0].shape && same.groups == filters[0].groups);
             assert_eq!(same.memory_bytes_at(columns), same.memory_bytes());
         }
-        // Step by step is the same as at once.
+        // Shrinking step by step equals shrinking at once.
         for columns in [30.0, 17.5, 16.0, 9.25, 8.0, 3.0] {
             same.shrink_to(columns);
             let once = filters[0].shrunk_to(columns);
@@ -378,11 +378,11 @@ fn a_shrunk_filter_keeps_the_first_columns() {
     }
 }
 
-/// The columns of a shrunk filter are those that the same equations have with so few columns.
+/// The columns of a shrunk filter equal those of a filter built with fewer columns.
 #[test]
-fn a_shrunk_filter_is_the_filter_of_so_many_columns() {
-    // Which keys contradict each other depends on the columns, but for few keys and many columns
-    // they nearly never agree by chance, and the layers are the same.
+fn a_shrunk_filter_equals_one_built_with_fewer_columns() {
+    // Which keys contradict each other depends on the columns. But with few keys and many columns
+    // random matches practically never occur, and the layers are the same.
     let keys = hashes(13, 3_000);
     let whole = Ribbon::build(&keys, 32.0);
     for columns in [31.0, 28.5, 24.0, 20.25] {

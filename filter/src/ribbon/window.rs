@@ -1,47 +1,38 @@
-//! Elimination eight keys at a time, with AVX-512 and its products of 8 × 8 bit matrices.
+//! Elimination of eight keys at a time, with AVX-512 and its products of 8 × 8 bit matrices.
 //!
-//! Keys come in rising order of their starts, so the rows that can still meet a key have their
-//! first slots within the 64 slots from its start on. They are held as a fully reduced 64 × 64
-//! matrix: a row has no other row's first slot. So eight keys are reduced by one product with the
-//! matrix, and then by each other. Their rows go into the matrix by another product. One key at a
-//! time would wait for each answer before the next question: four times as slow. Bit `s % 64`
-//! stands for slot `s`, as a row and as a column.
-//!
-//! The affine instruction of GFNI multiplies the bytes of a word with a matrix. It sums over the
-//! bits of the bytes on both sides. Hence two forms of an 8 × 8 matrix `m` in a word, which a
-//! product with [`TURN`] turns into each other:
-//!
-//! * by rows: bit `c` of byte `7 - r` is `m[r][c]`,
-//! * by columns: bit `r` of byte `7 - c` is `m[r][c]`.
+//! Keys are sorted by start, so the rows that can still meet a key have their first slots within 64
+//! slots from its start. They are kept as a fully reduced 64 × 64 matrix: no row has the first slot
+//! of another. Eight keys are reduced by one product with the matrix, then by each other, and
+//! another product adds their rows to the matrix. One key at a time would wait for each result
+//! before the next: four times as slow. Bit `s % 64` stands for slot `s`, as a row and as a column.
 
 use core::arch::x86_64::{
     __m512i, _mm_cvtsi32_si128, _mm_cvtsi64_si128, _mm256_cvtepu8_epi32, _mm256_mask_storeu_epi32,
     _mm256_maskz_loadu_epi32, _mm256_or_si256, _mm256_setzero_si256, _mm256_sll_epi32,
     _mm512_add_epi64, _mm512_and_si512, _mm512_andnot_si512, _mm512_castsi512_si128,
-    _mm512_cvtepu8_epi64, _mm512_cvtepu32_epi64, _mm512_gf2p8affine_epi64_epi8, _mm512_loadu_si512,
-    _mm512_mask_loadu_epi64, _mm512_mask_storeu_epi64, _mm512_mask_test_epi64_mask,
-    _mm512_mask_xor_epi64, _mm512_maskz_loadu_epi64, _mm512_maskz_mov_epi64,
-    _mm512_permutexvar_epi8, _mm512_permutexvar_epi64, _mm512_reduce_or_epi64, _mm512_rolv_epi64,
-    _mm512_rorv_epi64, _mm512_set1_epi64, _mm512_setr_epi64, _mm512_setzero_si512,
-    _mm512_shuffle_epi32, _mm512_shuffle_i64x2, _mm512_sll_epi64, _mm512_sllv_epi64,
-    _mm512_srlv_epi64, _mm512_storeu_si512, _mm512_sub_epi64, _mm512_ternarylogic_epi64,
+    _mm512_cvtepu8_epi64, _mm512_cvtepu32_epi64, _mm512_mask_loadu_epi64, _mm512_mask_storeu_epi64,
+    _mm512_mask_test_epi64_mask, _mm512_mask_xor_epi64, _mm512_maskz_loadu_epi64,
+    _mm512_maskz_mov_epi64, _mm512_permutexvar_epi8, _mm512_permutexvar_epi64,
+    _mm512_reduce_or_epi64, _mm512_rolv_epi64, _mm512_rorv_epi64, _mm512_setr_epi64,
+    _mm512_setzero_si512, _mm512_sll_epi64, _mm512_sllv_epi64, _mm512_srlv_epi64, _mm512_sub_epi64,
     _mm512_test_epi64_mask, _mm512_testn_epi64_mask, _mm512_unpackhi_epi64, _mm512_unpacklo_epi64,
     _mm512_xor_si512,
 };
 
 use super::band::Band;
+use super::bit_matrix::{
+    TURN, affine, by_rows, from_rows, halves, load, splat, spread, store, sum_of_lanes, transposed,
+    turned, xor3,
+};
 use super::group::{LINE_WORDS as LANES, WordLine};
 use super::row::WIDTH;
 use super::rows::Rows;
 
-/// The unit matrix in either form, and what turns one form into the other.
-const TURN: u64 = 0x0102_0408_1020_4080;
-
-/// The rows that keys can still meet. Those before `base` are in the band.
+/// The rows that later keys can meet. Rows before `base` are in the band.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Window {
-    /// Word `j` of entry `i`: rows `8 i` to `8 i + 7`, columns `8 j` to `8 j + 7`, by columns.
-    /// Slots without a row have zeros.
+    /// Word `j` of entry `i`: rows `8 i` to `8 i + 7`, columns `8 j` to `8 j + 7`, by columns. Zero
+    /// for slots without a row.
     blocks: [WordLine; LANES],
     /// Word `i` of entry `g`: the fingerprints of rows `8 i` to `8 i + 7` in column group `g`, by
     /// columns.
@@ -57,12 +48,12 @@ impl Window {
         Self { blocks: [zeros; LANES], prints: [zeros; 4], pivots: 0, base: 0 }
     }
 
-    /// Slots from `slot` on that have a row. No key started behind `slot`.
-    pub(super) fn taken_from(&self, slot: usize) -> u32 {
+    /// Returns how many slots from `slot` on have a row. No key so far starts after `slot`.
+    pub(super) fn rows_from(&self, slot: usize) -> u32 {
         (self.pivots & !self.slots_before(slot)).count_ones()
     }
 
-    /// The bits of the slots from `base` to `slot`, without the latter.
+    /// Returns the bits of the slots from `base` up to `slot`, exclusive.
     fn slots_before(&self, slot: usize) -> u64 {
         match slot - self.base {
             count @ 0..64 => ((1_u64 << count) - 1).rotate_left((self.base % 64) as u32), // Below 64.
@@ -70,21 +61,24 @@ impl Window {
         }
     }
 
-    /// Adds all of these equations, in the order of their starts, or none if one contradicts the
-    /// others. Only the first `8 * GROUPS` bits of a fingerprint count.
+    /// Adds all of these equations, sorted by start, or none if one is inconsistent. Only the first
+    /// `8 * GROUPS` bits of a fingerprint count.
     ///
-    /// Slots from `base` on may hold anything in `band` until [`retire`](Self::retire) passes them.
+    /// Slots from `base` on may have any content in `band` until [`retire`](Self::retire) passes
+    /// them.
     #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vbmi,gfni,bmi1,bmi2")]
     pub(super) fn insert_all<const GROUPS: usize>(
         &mut self,
         mut rows: Rows<'_>,
         band: &mut Band,
     ) -> bool {
+        debug_assert!(rows.starts.is_sorted(), "rows are sorted by start");
+        debug_assert!(rows.starts.first().is_none_or(|&start| start as usize >= self.base));
         let mut window = *self;
         while let Some(&first) = rows.starts.first() {
             let mut count = rows.starts.len().min(LANES);
             let width = WIDTH as usize;
-            // The slots of a batch's starts are within the window.
+            // All starts of a batch are within the window.
             if rows.starts[count - 1] as usize - window.base >= width {
                 window.retire::<GROUPS>(first as usize, band);
                 count = rows.starts[..count].partition_point(|&start| start < first + WIDTH);
@@ -106,22 +100,22 @@ impl Window {
         let used = u8::MAX >> (LANES - batch.starts.len());
         let last = batch.starts[batch.starts.len() - 1];
         let after = splat(last);
-        // SAFETY: the mask covers the words of the slice alone.
+        // SAFETY: the mask covers only the words of the slice.
         let starts = unsafe { _mm512_mask_loadu_epi64(after, used, batch.starts.as_ptr().cast()) };
-        // SAFETY: as above; the slices are equally long.
+        // SAFETY: as above; the slices have the same length.
         let coefficients =
             unsafe { _mm512_maskz_loadu_epi64(used, batch.coefficients.as_ptr().cast()) };
         // SAFETY: as above.
         let prints = unsafe { _mm256_maskz_loadu_epi32(used, batch.fingerprints.as_ptr().cast()) };
         let mut prints = _mm512_cvtepu32_epi64(prints);
 
-        // By the matrix: the sum of the rows whose first slots a key has. Slots from `base` to its
-        // start stand for those 64 further on, which have no row yet.
+        // By the matrix: the sum of the rows whose first slots the key has. Slots from `base` to
+        // its start stand for the slots 64 further on, which have no row yet.
         let rotated = _mm512_rolv_epi64(coefficients, starts);
         let base = splat(self.base as u64);
         let ahead = _mm512_sllv_epi64(splat(1), _mm512_sub_epi64(starts, base));
-        let behind = _mm512_rolv_epi64(_mm512_sub_epi64(ahead, splat(1)), base);
-        let met = transposed(_mm512_andnot_si512(behind, rotated));
+        let before_start = _mm512_rolv_epi64(_mm512_sub_epi64(ahead, splat(1)), base);
+        let met = transposed(_mm512_andnot_si512(before_start, rotated));
         let product = |i: usize| {
             let bytes = _mm512_permutexvar_epi64(splat(i as u64), met);
             affine(bytes, load(&self.blocks[i]))
@@ -138,7 +132,7 @@ impl Window {
             let columns = _mm512_sll_epi64(columns, _mm_cvtsi64_si128(8 * g as i64));
             prints = _mm512_xor_si512(prints, columns);
         }
-        // Whatever starts from here on meets no earlier slot.
+        // Later keys meet no slot before this one.
         self.retire::<GROUPS>(last as usize, band);
 
         // By each other. Bit 0 is now the slot of the key's own start.
@@ -147,7 +141,7 @@ impl Window {
             let lane = splat(k as u64);
             let row = _mm512_permutexvar_epi64(lane, rows);
             let first = _mm512_and_si512(row, _mm512_sub_epi64(_mm512_setzero_si512(), row));
-            // A first slot that lies before the start of a key is shifted out.
+            // A first slot before the start of a key is shifted out.
             let apart = _mm512_sub_epi64(starts, _mm512_permutexvar_epi64(lane, starts));
             let later = u8::MAX << (k + 1);
             let have = _mm512_mask_test_epi64_mask(later, rows, _mm512_srlv_epi64(first, apart));
@@ -175,8 +169,8 @@ impl Window {
         true
     }
 
-    /// Puts the rows of a batch into the matrix. `firsts` are their first slots; of the rows none
-    /// has the first slot of an earlier one. A lane without a row is zero.
+    /// Adds the rows of a batch to the matrix. `firsts` are their first slots; no row has the first
+    /// slot of an earlier one. Lanes without a row are zero.
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vbmi,gfni,bmi1,bmi2")]
     fn add<const GROUPS: usize>(&mut self, rows: __m512i, firsts: __m512i, prints: __m512i) {
@@ -185,7 +179,7 @@ impl Window {
         let firsts = _mm512_permutexvar_epi8(by_rows(), firsts);
 
         // Which rows have the first slots of later ones: a matrix `1 + n` with `n^8 = 0`, whose
-        // inverse is `(1 + n)(1 + n^2)(1 + n^4)`. Multiplied by that, the new rows are reduced too.
+        // inverse is `(1 + n)(1 + n^2)(1 + n^4)`. The product with it reduces the new rows.
         let n = _mm512_andnot_si512(splat(TURN), sum_of_lanes(affine(rows, firsts)));
         let n2 = affine(n, turned(n));
         let n4 = affine(n2, turned(n2));
@@ -195,7 +189,7 @@ impl Window {
             _mm512_xor_si512(by_columns, affine(by_columns, n4))
         };
 
-        // Which old rows have the first slots of new ones: those lose them. And lane and byte of
+        // Which old rows have the first slots of new ones, to be eliminated. Plus lane and byte of
         // each new row, which is added to a row of zeros.
         let having = |i: usize| affine(turned(load(&self.blocks[i])), firsts);
         let pair = |i: usize| {
@@ -220,21 +214,23 @@ impl Window {
         }
     }
 
-    /// Moves the rows of the layer to `band`, and counts slots from its end on.
+    /// Moves the rows of the layer to `band`. Slots then count from the end of the layer.
     #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vbmi,gfni,bmi1,bmi2")]
     pub(super) fn finish(&mut self, band: &mut Band) {
-        // Both in whole blocks: bit `s % 64` stays what it is.
+        // Both are in whole blocks, so bit `s % 64` keeps its meaning.
         self.retire::<4>(band.slots(), band);
         self.base = 0;
     }
 
-    /// Moves the rows of the slots before `base` to the band: no later key meets them.
+    /// Moves the rows of slots before `base` to the band: later keys do not meet them.
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vbmi,gfni,bmi1,bmi2")]
     pub(super) fn retire<const GROUPS: usize>(&mut self, base: usize, band: &mut Band) {
         if base == self.base {
             return;
         }
+        debug_assert!(base > self.base, "the window moves forward");
+        debug_assert!(base <= band.coefficients.len(), "the band has all slots before {base}");
         let end = base.min(self.base + WIDTH as usize);
         let gone = self.slots_before(end);
         let lanes = _mm512_setr_epi64(0, 1, 2, 3, 4, 5, 6, 7);
@@ -242,7 +238,7 @@ impl Window {
         while slot < end {
             let first = slot - slot % LANES;
             let i = first % WIDTH as usize / LANES;
-            // The rows of the block that go: from `slot` to the end of the block, or to `end`.
+            // The rows of the block to move: from `slot` to the end of the block, or to `end`.
             let mut here = u8::MAX << (slot - first);
             if end - first < LANES {
                 here &= u8::MAX >> (LANES - (end - first));
@@ -269,7 +265,7 @@ impl Window {
             store(&mut self.blocks[i], _mm512_andnot_si512(splat(spread(here)), columns));
             slot = first + LANES;
         }
-        // Left from an attempt that came further and failed.
+        // Left by a failed attempt that reached further.
         band.coefficients[end..base].fill(0);
         band.fingerprints[end..base].fill(0);
         self.pivots &= !gone;
@@ -277,7 +273,7 @@ impl Window {
     }
 }
 
-/// Stores the rows of the lanes `which`, counted from the starts of their keys.
+/// Stores the rows of the lanes `which`, whose bits count from the starts of their keys.
 #[inline]
 #[target_feature(enable = "avx512f")]
 fn store_rows(which: u8, starts: __m512i, rows: __m512i, prints: __m512i, band: &mut Band) {
@@ -291,117 +287,8 @@ fn store_rows(which: u8, starts: __m512i, rows: __m512i, prints: __m512i, band: 
         let lane = which.trailing_zeros() as usize; // Below 8.
         which &= which - 1;
         let skipped = rows[lane].trailing_zeros();
-        let slot = starts[lane] as usize + skipped as usize; // A slot in memory.
+        let slot = starts[lane] as usize + skipped as usize; // An index into memory.
         band.coefficients[slot] = rows[lane] >> skipped;
-        band.fingerprints[slot] = prints[lane] as u32; // It came from there.
+        band.fingerprints[slot] = prints[lane] as u32; // Widened from 32 bits.
     }
-}
-
-/// Each bit of all bytes.
-fn spread(byte: u8) -> u64 {
-    u64::from(byte) * 0x0101_0101_0101_0101
-}
-
-/// Byte `b` of word `w` becomes byte `w` of word `b`.
-#[inline]
-#[target_feature(enable = "avx512f,avx512vbmi")]
-fn transposed(bytes: __m512i) -> __m512i {
-    const INDEX: WordLine = index(false, false);
-    _mm512_permutexvar_epi8(load(&INDEX), bytes)
-}
-
-/// Takes a row in each word to eight rows by eight columns in each word, by rows.
-#[inline]
-#[target_feature(enable = "avx512f")]
-fn by_rows() -> __m512i {
-    const INDEX: WordLine = index(true, false);
-    load(&INDEX)
-}
-
-/// The way back from [`by_rows`].
-#[inline]
-#[target_feature(enable = "avx512f")]
-fn from_rows() -> __m512i {
-    const INDEX: WordLine = index(false, true);
-    load(&INDEX)
-}
-
-/// Which byte of a register goes to each place: byte `w` of word `b` to byte `b` of word `w`,
-/// counted from behind if so told.
-const fn index(reverse_bytes: bool, reverse_words: bool) -> WordLine {
-    let mut words = [[0; 8]; LANES];
-    let mut at = 0;
-    while at < 64 {
-        let (word, byte) = (at / 8, at % 8);
-        let from_word = if reverse_bytes { 7 - byte } else { byte };
-        let from_byte = if reverse_words { 7 - word } else { word };
-        words[word][byte] = (8 * from_word + from_byte) as u8; // Below 64.
-        at += 1;
-    }
-    let mut line = WordLine([0; LANES]);
-    let mut word = 0;
-    while word < LANES {
-        line.0[word] = u64::from_le_bytes(words[word]);
-        word += 1;
-    }
-    line
-}
-
-/// From one form of each 8 × 8 matrix to the other.
-#[inline]
-#[target_feature(enable = "avx512f,gfni")]
-fn turned(words: __m512i) -> __m512i {
-    affine(splat(TURN), words)
-}
-
-/// The products of the bytes of each word with the matrix in the same lane.
-#[inline]
-#[target_feature(enable = "avx512f,gfni")]
-fn affine(bytes: __m512i, matrices: __m512i) -> __m512i {
-    _mm512_gf2p8affine_epi64_epi8::<0>(bytes, matrices)
-}
-
-/// The sum over GF(2) of the eight words, in each of them.
-#[inline]
-#[target_feature(enable = "avx512f")]
-fn sum_of_lanes(words: __m512i) -> __m512i {
-    let four = _mm512_xor_si512(words, _mm512_shuffle_i64x2::<0b01_00_11_10>(words, words));
-    let two = _mm512_xor_si512(four, _mm512_shuffle_i64x2::<0b10_11_00_01>(four, four));
-    _mm512_xor_si512(two, _mm512_shuffle_epi32::<0b01_00_11_10>(two))
-}
-
-/// The sums of neighbours among the pairs of words: those of `left`, then those of `right`.
-#[inline]
-#[target_feature(enable = "avx512f")]
-fn halves(left: __m512i, right: __m512i) -> __m512i {
-    _mm512_xor_si512(
-        _mm512_shuffle_i64x2::<0b10_00_10_00>(left, right),
-        _mm512_shuffle_i64x2::<0b11_01_11_01>(left, right),
-    )
-}
-
-#[inline]
-#[target_feature(enable = "avx512f")]
-fn xor3(a: __m512i, b: __m512i, c: __m512i) -> __m512i {
-    _mm512_ternarylogic_epi64::<0x96>(a, b, c)
-}
-
-#[inline]
-#[target_feature(enable = "avx512f")]
-fn splat(word: u64) -> __m512i {
-    _mm512_set1_epi64(word.cast_signed())
-}
-
-#[inline]
-#[target_feature(enable = "avx512f")]
-fn load(words: &WordLine) -> __m512i {
-    // SAFETY: the reference covers the 64 bytes read.
-    unsafe { _mm512_loadu_si512(words.0.as_ptr().cast()) }
-}
-
-#[inline]
-#[target_feature(enable = "avx512f")]
-fn store(words: &mut WordLine, lanes: __m512i) {
-    // SAFETY: the reference covers the 64 bytes written.
-    unsafe { _mm512_storeu_si512(words.0.as_mut_ptr().cast(), lanes) };
 }

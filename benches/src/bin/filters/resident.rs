@@ -5,7 +5,7 @@ use std::hint::black_box;
 use serde::Serialize;
 use sievedb_filter::{
     BinaryFuse8, BlockedBloom, Ribbon, TableFilter,
-    many::{self, AmongMany},
+    many::{self, ProbeMany},
 };
 
 use crate::{
@@ -21,7 +21,7 @@ const FILTERS: usize = 8;
 /// Keys of each of them: as many as leave all filters in the caches next to the core.
 const KEYS: usize = 10_000;
 
-/// By [`many::may_contain_in`], which takes filters of any kind.
+/// By [`many::may_contain_mask`], which takes filters of any kind.
 const MANY: &str = "in one call";
 
 /// The same for filters of one type, which need not be told apart.
@@ -105,8 +105,8 @@ fn time<T>(filters: &[T], asked: &[u64], count: impl Fn(&[T], u64) -> usize) -> 
 
 /// How many of our filters call the key "maybe": in one call, with all loads in flight at once.
 #[inline]
-fn count_in<F: AmongMany>(filters: &[&F], hash: u64) -> usize {
-    many::may_contain_in(filters, hash).count_ones() as usize
+fn count_in<F: ProbeMany>(filters: &[&F], hash: u64) -> usize {
+    many::may_contain_mask(filters, hash).count_ones() as usize
 }
 
 /// The same, one after the other.

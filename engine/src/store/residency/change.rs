@@ -214,7 +214,7 @@ impl<'a> Changes<'a> {
         let held = |changes: &Self| {
             let all: u64 = changes.keyspaces.iter().map(|held| held.bytes).sum();
             let replaced: u64 = changes.replaced.iter().map(|&(_, bytes, _)| bytes).sum();
-            all - replaced + changes.store.filter_memory().waste_bytes_min()
+            all - replaced + changes.store.filter_memory().unreclaimable_bytes()
         };
         for target in targets.iter().rev() {
             if held(self) <= bytes_max {

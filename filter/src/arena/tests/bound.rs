@@ -1,4 +1,4 @@
-//! Pages of holes go back to the system under a bound, and come again.
+//! Under a limit, pages of free ranges are released and reused.
 
 use std::collections::BTreeSet;
 
@@ -6,27 +6,27 @@ use proptest::prelude::*;
 
 use super::{fill_of, heap_bytes};
 use crate::arena::{
-    ArenaStats, CHUNK_BYTES, FilterArena, PIECE_BYTES, Slice,
+    ALIGNMENT, ArenaStats, CHUNK_BYTES, FilterArena, Slice,
     pages::{PageBytes, Released},
     space::Space,
 };
 use crate::line::{LINE_BYTES, Line};
 
-/// What to do next with filters of so many pieces.
+/// The next step, with filters of this many allocations.
 #[derive(Debug, Clone)]
 enum Step {
     Take {
         lines: usize,
         pieces: usize,
     },
-    /// All that there is room for.
+    /// Fill all available memory.
     Fill {
         pieces: usize,
     },
     GiveBack(usize),
     Bound {
         bytes_max: usize,
-        beside: usize,
+        outside: usize,
     },
 }
 
@@ -41,33 +41,33 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         1 => (1..5_usize).prop_map(|pieces| Step::Fill { pieces }),
         3 => any::<usize>().prop_map(Step::GiveBack),
         1 => (0..6 * CHUNK_BYTES, 0..CHUNK_BYTES / 4)
-            .prop_map(|(bytes_max, beside)| Step::Bound { bytes_max, beside }),
+            .prop_map(|(bytes_max, outside)| Step::Bound { bytes_max, outside }),
     ];
     proptest::collection::vec(step, 1..60)
 }
 
-/// What the arena has when it gives back what it can.
+/// Returns the bytes after all releasable pages were released.
 fn least(stats: ArenaStats) -> usize {
-    stats.used_bytes + stats.waste_bytes_min
+    stats.used_bytes + stats.unreclaimable_bytes
 }
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 2 } else { 48 }))]
 
-    /// Who looks before each filter whether there is room never has more than the bound, and what
-    /// was written stays.
+    /// A caller that checks for room before each filter stays within the limit, and content stays
+    /// intact.
     #[test]
-    fn a_bound_is_kept(steps in steps(), keeps_pages in any::<bool>()) {
+    fn the_limit_holds(steps in steps(), cannot_release_pages in any::<bool>()) {
         let arena = FilterArena::new();
-        if keeps_pages {
-            // As where the system takes none.
-            arena.with_space(Space::keep_pages);
+        if cannot_release_pages {
+            // As on a system that cannot take pages back.
+            arena.with_space(Space::stop_releasing_pages);
         }
         let mut filters: Vec<(u64, Vec<Slice<Line>>)> = Vec::new();
-        let (mut bound, mut beside_bytes) = (usize::MAX, 0);
+        let (mut bound, mut outside_bytes) = (usize::MAX, 0);
         for (number, step) in (0_u64..).zip(steps) {
             let before = arena.stats();
-            let room = bound.saturating_sub(least(before) + before.edge_bytes_max);
+            let room = bound.saturating_sub(least(before) + before.rounding_bytes_max);
             match step {
                 Step::Take { pieces, .. } | Step::Fill { pieces } => {
                     let lines = match step {
@@ -76,8 +76,8 @@ proptest! {
                         _ => room / LINE_BYTES,
                     };
                     let bytes = lines * LINE_BYTES;
-                    let is_free = bytes <= before.hole_bytes_max && before.bytes <= bound;
-                    arena.expect(bytes, beside_bytes);
+                    let is_free = bytes <= before.free_range_bytes_max && before.bytes <= bound;
+                    arena.announce(bytes, outside_bytes);
                     let lines_of = |piece| lines * (piece + 1) / pieces - lines * piece / pieces;
                     let slice = |piece| Slice::filled(fill_of(number), lines_of(piece), &arena);
                     filters.push((number, (0..pieces).map(slice).collect()));
@@ -90,11 +90,11 @@ proptest! {
                     filters.swap_remove(which % filters.len());
                 }
                 Step::GiveBack(_) => {}
-                Step::Bound { bytes_max, beside } => {
+                Step::Bound { bytes_max, outside } => {
                     arena.set_bytes_max(bytes_max);
-                    arena.expect(0, beside);
-                    beside_bytes = beside;
-                    bound = bytes_max.saturating_sub(beside);
+                    arena.announce(0, outside);
+                    outside_bytes = outside;
+                    bound = bytes_max.saturating_sub(outside);
                 }
             }
             let stats = arena.stats();
@@ -111,9 +111,9 @@ proptest! {
         prop_assert!(stats.chunks <= 1 && stats.bytes <= CHUNK_BYTES.min(bound), "{:?}", stats);
     }
 
-    /// Released pages against a set of them.
+    /// Compares released pages with a set.
     #[test]
-    fn released_pages_are_a_set(steps in proptest::collection::vec((0..400_usize, 1..80_usize, any::<bool>()), 1..60)) {
+    fn released_pages_equal_a_set(steps in proptest::collection::vec((0..400_usize, 1..80_usize, any::<bool>()), 1..60)) {
         const PAGE: usize = 16;
 
         let page_bytes = PageBytes::new(Some(PAGE));
@@ -126,13 +126,13 @@ proptest! {
                     prop_assert!(gap.end <= gaps_end && !gap.is_empty());
                     gaps_end = gap.start;
                     for page in gap.clone().step_by(PAGE) {
-                        prop_assert!(model.insert(page), "{} was there", page);
+                        prop_assert!(model.insert(page), "{} is released twice", page);
                     }
                     released.add(gap);
                 }
                 prop_assert!(pages.step_by(PAGE).all(|page| model.contains(&page)));
             } else {
-                released.take(page_bytes, first, bytes);
+                released.remove(page_bytes, first, bytes);
                 model.retain(|page| page + PAGE <= first || first + bytes <= *page);
             }
             prop_assert_eq!(released.bytes(), model.len() * PAGE);
@@ -140,43 +140,43 @@ proptest! {
     }
 }
 
-/// A store fills its part, so that pieces go to the heap beside holes.
+/// A store fills its limit, so that allocations are on the heap outside free ranges.
 #[test]
-fn holes_make_room_for_the_heap() {
+fn free_ranges_make_room_for_the_heap() {
     const FILTER_BYTES: usize = 700 << 10;
 
     let bytes_max = 2 * CHUNK_BYTES + FILTER_BYTES;
     let arena = FilterArena::new();
     arena.set_bytes_max(bytes_max);
     let filter = |number: u8| Slice::filled(number, FILTER_BYTES, &arena);
-    // The first comes before it is time for a chunk, then there are two in each, and one has no
-    // place there.
+    // The first is allocated before there is a chunk. Then there are two per chunk, and one has no
+    // room.
     let filters: Vec<_> = (0..6).map(filter).collect();
     let stats = arena.stats();
     assert_eq!((stats.chunks, heap_bytes(&arena)), (2, 2 * FILTER_BYTES));
     if cfg!(all(target_os = "linux", not(miri))) {
         assert!(stats.bytes <= bytes_max, "{stats:?}");
-        assert!(stats.waste_bytes_min <= 2 * stats.edge_bytes_max, "{stats:?}");
-        assert_eq!(stats.hole_bytes_max, 0);
+        assert!(stats.unreclaimable_bytes <= 2 * stats.rounding_bytes_max, "{stats:?}");
+        assert_eq!(stats.free_range_bytes_max, 0);
     } else {
         assert_eq!(stats.bytes, bytes_max + FILTER_BYTES);
-        assert_eq!(stats.waste_bytes_min, 2 * (CHUNK_BYTES - 2 * FILTER_BYTES));
-        assert!(stats.hole_bytes_max > CHUNK_BYTES - 2 * FILTER_BYTES - 1_000, "{stats:?}");
+        assert_eq!(stats.unreclaimable_bytes, 2 * (CHUNK_BYTES - 2 * FILTER_BYTES));
+        assert!(stats.free_range_bytes_max > CHUNK_BYTES - 2 * FILTER_BYTES - 1_000, "{stats:?}");
     }
     for (number, filter) in (0..).zip(&filters) {
         assert!(filter.iter().all(|byte| *byte == number), "filter {number}");
     }
 }
 
-/// A larger chunk begins with a hole that is as long as a chunk of the usual size.
+/// A larger chunk starts with a free range of the usual chunk size.
 #[test]
-fn a_hole_as_long_as_a_chunk_is_none() {
+fn a_free_range_of_a_chunks_length_is_not_a_chunk() {
     let arena = FilterArena::new();
-    let first = Slice::filled(1_u8, CHUNK_BYTES + PIECE_BYTES, &arena);
-    let last = Slice::filled(2_u8, CHUNK_BYTES - PIECE_BYTES, &arena);
+    let first = Slice::filled(1_u8, CHUNK_BYTES + ALIGNMENT, &arena);
+    let last = Slice::filled(2_u8, CHUNK_BYTES - ALIGNMENT, &arena);
     drop(first);
     let hole = Slice::filled(3_u8, CHUNK_BYTES, &arena);
-    let between = Slice::filled(4_u8, PIECE_BYTES, &arena);
+    let between = Slice::filled(4_u8, ALIGNMENT, &arena);
     drop(hole);
     assert_eq!((arena.stats().chunks, heap_bytes(&arena)), (1, 0));
     arena.set_bytes_max(0);
@@ -184,25 +184,24 @@ fn a_hole_as_long_as_a_chunk_is_none() {
     assert!(last.iter().all(|byte| *byte == 2) && between.iter().all(|byte| *byte == 4));
 }
 
-/// What the system says of memory, on Linux.
+/// Residency as Linux reports it.
 #[cfg(all(target_os = "linux", not(miri)))]
-mod of_the_system {
+mod residency {
     use rustix::param::page_size;
 
     use super::*;
 
-    /// Pages of a range that are in memory, by Linux's `mincore`.
+    /// Returns the resident pages of a range, from `mincore`.
     fn resident_pages(first: usize, bytes: usize) -> usize {
         let mut pages = vec![0_u8; bytes / page_size()];
         let first = std::ptr::with_exposed_provenance_mut(first);
-        // SAFETY: it reads no byte of the range, and writes one for each of its pages.
+        // SAFETY: it reads no byte of the range and writes one per page.
         let found = unsafe { libc::mincore(first, bytes, pages.as_mut_ptr()) };
         assert_eq!(found, 0, "the range is mapped");
         pages.iter().filter(|page| **page & 1 == 1).count()
     }
 
-    /// Asks the system to make pages large, as a thread of its own may do at any time. Before Linux
-    /// 6.1 it refuses.
+    /// Requests huge pages, as khugepaged may at any time. Before Linux 6.1 the system refuses.
     fn collapse(first: usize, bytes: usize) {
         const MADV_COLLAPSE: libc::c_int = 25;
 
@@ -212,18 +211,18 @@ mod of_the_system {
         let _ = advised;
     }
 
-    /// A bound that is cut takes the pages of a hole, also from a chunk in large pages, and whoever
-    /// gets the place later has what he writes.
+    /// A lowered limit releases pages of a free range, also in huge pages. A later allocation there
+    /// works.
     #[test]
-    fn released_pages_are_gone_and_come_again() {
+    fn released_pages_are_not_resident_until_reused() {
         const QUARTER: usize = CHUNK_BYTES / 4;
 
-        for begins_small in [false, true] {
+        for starts_small in [false, true] {
             let arena = FilterArena::new();
-            if begins_small {
-                arena.begin_small();
+            if starts_small {
+                arena.start_with_small_pages();
             }
-            // It is time for a chunk.
+            // The bytes suffice for a chunk.
             drop(Slice::filled(0_u8, CHUNK_BYTES, &arena));
             let mut quarters: Vec<Slice<u8>> =
                 (1..=4).map(|fill| Slice::filled(fill, QUARTER, &arena)).collect();
@@ -232,26 +231,26 @@ mod of_the_system {
             let first = gone.as_ptr().addr();
             assert_eq!(resident_pages(first, QUARTER), pages);
             drop(gone);
-            assert_eq!(resident_pages(first, QUARTER), pages, "it may come again");
+            assert_eq!(resident_pages(first, QUARTER), pages, "the pages are reused");
             assert_eq!(arena.stats().bytes, CHUNK_BYTES);
 
-            // As much as is needed, from the end.
+            // As many as needed, from the end.
             arena.set_bytes_max(CHUNK_BYTES - QUARTER / 2);
             assert_eq!(arena.stats().bytes, CHUNK_BYTES - QUARTER / 2);
             assert_eq!(resident_pages(first, QUARTER / 2), pages / 2);
             assert_eq!(resident_pages(first + QUARTER / 2, QUARTER / 2), 0);
             arena.set_bytes_max(CHUNK_BYTES);
-            arena.expect(0, QUARTER);
+            arena.announce(0, QUARTER);
             assert_eq!(arena.stats().bytes, CHUNK_BYTES - QUARTER);
             assert_eq!(resident_pages(first, QUARTER), 0);
-            // Nobody fills the gap: nor does the system, which may not even if it is asked to.
-            arena.make_large();
+            // The gap stays: the system does not fill it even on request.
+            arena.use_huge_pages();
             collapse(quarters[0].as_ptr().addr(), CHUNK_BYTES);
             assert_eq!(resident_pages(first, QUARTER), 0);
 
-            arena.expect(0, 0);
-            let again = Slice::filled(9_u8, QUARTER - PIECE_BYTES, &arena);
-            assert_eq!(again.as_ptr().addr(), first, "the hole has room for it");
+            arena.announce(0, 0);
+            let again = Slice::filled(9_u8, QUARTER - ALIGNMENT, &arena);
+            assert_eq!(again.as_ptr().addr(), first, "the free range is reused");
             assert_eq!(arena.stats().bytes, CHUNK_BYTES);
             assert_eq!(resident_pages(first, QUARTER), pages);
             assert!(again.iter().all(|byte| *byte == 9));
@@ -261,7 +260,7 @@ mod of_the_system {
         }
     }
 
-    /// Pages that are gone make room for a chunk.
+    /// Released pages make room for a chunk.
     #[test]
     fn released_pages_do_not_count_for_a_new_chunk() {
         const QUARTER: usize = CHUNK_BYTES / 4;
@@ -278,9 +277,9 @@ mod of_the_system {
         drop((half, quarters));
     }
 
-    /// The chunk that is kept goes, too, and other memory is as it was.
+    /// The empty chunk is unmapped too, and other memory stays intact.
     #[test]
-    fn an_empty_chunk_goes_under_a_bound() {
+    fn an_empty_chunk_is_unmapped_under_a_limit() {
         let arena = FilterArena::new();
         let large = Slice::filled(1_u8, CHUNK_BYTES, &arena);
         drop(large);

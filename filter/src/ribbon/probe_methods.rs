@@ -1,14 +1,14 @@
-//! The questions of a path of the processor, around its own `matches(group, place, fingerprint)`.
+//! Probe methods of a SIMD path, around its own `matches(group, place, fingerprint)`.
 //!
-//! A macro: only functions with the path's own target features inline into each other.
+//! A macro, because only functions with the same target features inline into each other.
 
-/// Gives `$path`, the proof that the processor has `$features`, its questions.
-macro_rules! questions {
+/// Defines the probe methods of `$path`, the proof that the CPU has `$features`.
+macro_rules! probe_methods {
     ($path:ident, $features:literal) => {
         impl $path {
             #[inline]
             pub(crate) fn may_contain_hash(self, ribbon: &Ribbon, hash: u64) -> bool {
-                // SAFETY: `detect` alone makes a proof, and only where the CPU has the features.
+                // SAFETY: only `detect` creates the proof, and only if the CPU has the features.
                 unsafe { may_contain_hash(ribbon, hash) }
             }
 
@@ -48,25 +48,25 @@ macro_rules! questions {
                 hash,
                 mixed,
                 |group, place, print| matches(group, place, print),
-                |ribbon, hash| of_bumped(ribbon, hash),
+                |ribbon, hash| probe_bumped(ribbon, hash),
                 |ribbon, TurnedRow { start, coefficients, fingerprint }| {
-                    of_many(ribbon, start, coefficients, fingerprint)
+                    probe_groups(ribbon, start, coefficients, fingerprint)
                 },
             )
         }
 
-        /// The row comes in pieces, because those travel in registers.
+        /// Takes the parts of the row, which are passed in registers.
         #[inline(never)]
         #[target_feature(enable = $features)]
-        fn of_many(ribbon: &Ribbon, start: u64, coefficients: u64, fingerprint: u32) -> bool {
+        fn probe_groups(ribbon: &Ribbon, start: u64, coefficients: u64, fingerprint: u32) -> bool {
             let place = Place::new(TurnedRow { start, coefficients, fingerprint });
             test_all(ribbon, &place, |group, place, print| matches(group, place, print))
         }
 
         #[inline(never)]
         #[target_feature(enable = $features)]
-        fn of_bumped(ribbon: &Ribbon, hash: u64) -> bool {
-            let place = Place::of_bumped(ribbon, hash);
+        fn probe_bumped(ribbon: &Ribbon, hash: u64) -> bool {
+            let place = Place::bumped(ribbon, hash);
             test_all(ribbon, &place, |group, place, print| matches(group, place, print))
         }
 
@@ -77,4 +77,4 @@ macro_rules! questions {
     };
 }
 
-pub(super) use questions;
+pub(super) use probe_methods;

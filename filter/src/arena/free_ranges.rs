@@ -1,67 +1,71 @@
-//! Where a piece goes: the free ranges of all chunks. Numbers alone, so that it can be tested so.
+//! The free ranges of all chunks. Numbers alone, so that it can be tested without memory.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::pages::PageBytes;
 
-/// The free ranges of all chunks: best fit, and of equals the lowest address.
+/// The free ranges of all chunks: best fit, the lowest address of equals.
 ///
-/// The best fit leaves large holes whole; with few sizes, which filters of one keyspace have, most
-/// holes are filled exactly. Chunks that touch stay apart: each goes back by itself.
+/// Best fit leaves large ranges whole. Filters of one keyspace have few sizes, so most ranges are
+/// filled exactly. Ranges of adjacent chunks are not merged: each chunk is unmapped by itself.
 #[derive(Debug, Default)]
-pub(super) struct Holes {
-    /// Length by first address. No two of the same chunk touch.
+pub(super) struct FreeRanges {
+    /// Length by start address. Ranges of the same chunk never touch.
     by_address: BTreeMap<usize, usize>,
-    /// The same, by length.
+    /// The same by length.
     by_length: BTreeSet<(usize, usize)>,
     page_bytes: PageBytes,
-    /// Bytes of the whole pages in all holes.
+    /// Bytes of the whole pages in all free ranges.
     whole_page_bytes: usize,
 }
 
-impl Holes {
-    /// None yet, in memory with such pages.
+impl FreeRanges {
+    /// Creates an empty set, for memory with pages of this size.
     pub(super) fn new(page_bytes: PageBytes) -> Self {
         Self { page_bytes, ..Self::default() }
     }
 
-    /// Adds a range that is free.
+    /// Adds a free range.
     pub(super) fn add(&mut self, first: usize, bytes: usize) {
+        debug_assert!(bytes > 0, "a free range is not empty");
         self.whole_page_bytes += self.page_bytes.within(first, bytes).len();
-        self.by_address.insert(first, bytes);
+        let replaced = self.by_address.insert(first, bytes);
+        debug_assert!(replaced.is_none(), "{first:#x} is free already");
         self.by_length.insert((bytes, first));
     }
 
-    /// Forgets a hole.
+    /// Removes a free range.
     pub(super) fn remove(&mut self, first: usize, bytes: usize) {
         self.whole_page_bytes -= self.page_bytes.within(first, bytes).len();
-        self.by_address.remove(&first);
-        self.by_length.remove(&(bytes, first));
+        let length = self.by_address.remove(&first);
+        debug_assert_eq!(length, Some(bytes), "{first:#x} is not a free range");
+        let is_indexed = self.by_length.remove(&(bytes, first));
+        debug_assert!(is_indexed, "both indexes have the same ranges");
     }
 
-    /// Bytes of the whole pages in all holes.
+    /// Returns the bytes of whole pages in all free ranges.
     pub(super) fn whole_page_bytes(&self) -> usize {
         self.whole_page_bytes
     }
 
-    /// The holes, the longest first: first address and length.
+    /// Returns address and length of the free ranges, the longest first.
     pub(super) fn longest_first(&self) -> impl Iterator<Item = (usize, usize)> {
         self.by_length.iter().rev().map(|&(bytes, first)| (first, bytes))
     }
 
-    /// No page of a hole can be given back from now on.
-    pub(super) fn keep_pages(&mut self) {
+    /// Treats pages as not releasable from now on.
+    pub(super) fn stop_releasing_pages(&mut self) {
         self.page_bytes = PageBytes::default();
         self.whole_page_bytes = 0;
     }
 
-    /// The bytes of the longest hole.
+    /// Returns the length of the longest free range.
     pub(super) fn longest(&self) -> usize {
         self.longest_first().next().map_or(0, |(_, bytes)| bytes)
     }
 
-    /// Takes `bytes` from the smallest hole that has them.
-    pub(super) fn take(&mut self, bytes: usize) -> Option<usize> {
+    /// Allocates `bytes` from the smallest range that has them.
+    pub(super) fn allocate(&mut self, bytes: usize) -> Option<usize> {
         let &(length, first) = self.by_length.range((bytes, 0)..).next()?;
         self.remove(first, length);
         if length > bytes {
@@ -70,16 +74,18 @@ impl Holes {
         Some(first)
     }
 
-    /// Frees a piece of the chunk of `chunk_bytes` at `base`. Returns the length of the hole that
-    /// it is in now.
-    pub(super) fn give_back(
+    /// Frees a range of the chunk of `chunk_bytes` at `base`. Returns the length of the merged free
+    /// range.
+    pub(super) fn deallocate(
         &mut self,
         mut first: usize,
         mut bytes: usize,
         base: usize,
         chunk_bytes: usize,
     ) -> usize {
+        debug_assert!(first >= base && first + bytes <= base + chunk_bytes, "outside of its chunk");
         let before = self.by_address.range(base..first).next_back();
+        debug_assert!(before.is_none_or(|(at, length)| at + length <= first), "freed twice");
         if let Some((&before, &length)) = before.filter(|(at, length)| **at + **length == first) {
             self.remove(before, length);
             (first, bytes) = (before, length + bytes);
@@ -95,12 +101,12 @@ impl Holes {
         bytes
     }
 
-    /// The holes of exactly so many bytes.
+    /// Returns the free ranges of exactly this length.
     pub(super) fn of_bytes(&self, bytes: usize) -> impl Iterator<Item = usize> {
         self.by_length.range((bytes, 0)..=(bytes, usize::MAX)).map(|&(_, first)| first)
     }
 
-    /// Bytes of all holes.
+    /// Returns the bytes of all free ranges.
     #[cfg(test)]
     pub(super) fn bytes(&self) -> usize {
         self.by_address.values().sum()
