@@ -57,11 +57,11 @@ pub(crate) enum Reason {
     Tombstones,
     /// Scans stepped over tombstones of a table again and again.
     SkippedTombstones,
-    /// The store rests, and level 0 costs little to bring down.
-    Quiet,
+    /// The store is idle, and level 0 is cheap to compact.
+    Idle,
     /// The store has too many tables for its memory.
     Tables,
-    /// Someone asked for this range of keys.
+    /// A caller requested this range of keys.
     Range,
 }
 

@@ -16,11 +16,11 @@
 pub(crate) mod bottom;
 pub(crate) mod choice;
 pub(crate) mod crowded;
+mod idle;
 mod interruption;
 mod level0;
 pub(crate) mod levels;
 pub(crate) mod picker;
-mod quiet;
 pub(crate) mod retain;
 pub(crate) mod skipped;
 

@@ -14,7 +14,7 @@
 //!   workload of inserts and removes each flush would be compacted by itself.
 //! * **Tombstones that scans step over**, before the last: see [`skipped`](super::skipped).
 //!
-//! While the store rests, a level 0 that is not due goes down too: see [`quiet`](super::quiet). So
+//! In an idle store, a level 0 that is not due goes down too: see [`idle`](super::idle). So
 //! it does in a store with too many tables for its memory: see [`crowded`](super::crowded).
 //!
 //! A quarantined table is never merged. It may be moved to a level where it meets nothing.

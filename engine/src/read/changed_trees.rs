@@ -22,3 +22,22 @@ impl ChangedTrees {
         mem::take(&mut *self.ids.lock())
     }
 }
+
+/// Ids of keyspaces, ascending. Some can be removed during a walk.
+#[derive(Debug, Default)]
+pub(crate) struct TreeIds(BTreeSet<u64>);
+
+impl TreeIds {
+    pub(crate) fn add(&mut self, ids: impl IntoIterator<Item = u64>) {
+        self.0.extend(ids);
+    }
+
+    pub(crate) fn remove(&mut self, id: u64) {
+        self.0.remove(&id);
+    }
+
+    /// Returns the smallest id from `from` on.
+    pub(crate) fn first_from(&self, from: u64) -> Option<u64> {
+        self.0.range(from..).next().copied()
+    }
+}

@@ -9,7 +9,7 @@ use crate::{
     Error, Result,
     compaction::{
         bottom::DeeperLevels,
-        choice::{Compaction, Reason},
+        choice::Compaction,
         crowded::Price,
         levels::{LAST_LEVEL, LevelOptions, Levels},
         picker::{Picker, RangeChoice},
@@ -24,7 +24,6 @@ use crate::{
     read::source::Source,
     read::tree::Tree,
     store::Store,
-    store::scheduler::WholeRequest,
     store::table_output::{NewTables, write_tables},
     store::versions::change::{Change, Move},
     store::writer::throttle::{Pressure, pressure},
@@ -57,21 +56,13 @@ pub(crate) enum Chosen {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Ended {
     Done,
-    /// Nothing has changed, and the next attempt may succeed: other work went first, or a read
+    /// Nothing has changed, and the next attempt may succeed: the caller interrupted it, or a read
     /// error was temporary.
-    GaveWay,
-    /// Nothing has changed: it could not be done, and nobody needs it.
-    GivenUp,
+    Interrupted,
+    /// Nothing has changed: the disk is full, and no thread waits for the compaction.
+    Aborted,
     /// Nothing has changed: an input cannot be read, and is quarantined now.
     Quarantined,
-}
-
-/// What a merge came to.
-enum Merged {
-    /// The new tables.
-    Tables(Vec<Arc<TableMeta>>),
-    /// None, and it did not fail.
-    Not(Ended),
 }
 
 impl Store {
@@ -109,9 +100,9 @@ impl Store {
         })
     }
 
-    /// Chooses a compaction of `tree` that is done while the store rests, if nothing is in flight.
-    pub(crate) fn choose_quiet(&self, tree: &Tree) -> Option<Compaction> {
-        self.with_picker(tree, &[], None, |picker| picker.pick_quiet())
+    /// Chooses a compaction of `tree` for an idle store with nothing in flight.
+    pub(crate) fn choose_idle(&self, tree: &Tree) -> Option<Compaction> {
+        self.with_picker(tree, &[], None, |picker| picker.pick_idle())
     }
 
     /// Chooses the cheapest merge of `tree` that makes its tables fewer, beside those `running` in
@@ -164,8 +155,7 @@ impl Store {
         })
     }
 
-    /// Carries `compaction` out. One that was chosen because the store rests goes on only as long
-    /// as it has not to give way, and as there is room for it: nobody waits for it.
+    /// Executes `compaction` until `interrupts` returns `true`.
     ///
     /// An input that cannot be read is quarantined, which is reported and is no error.
     ///
@@ -176,22 +166,18 @@ impl Store {
         &self,
         tree: &Arc<Tree>,
         compaction: &Compaction,
+        interrupts: &dyn Fn() -> bool,
     ) -> Result<Ended> {
-        let ended = self
-            .merge_and_install(tree, compaction)
-            .or_else(|error| self.quarantine_input(tree, compaction, error));
-        if compaction.reason != Reason::Quiet {
-            return ended;
-        }
-        let ended = match ended {
-            Err(error) if error.is_passing() => Ended::GivenUp,
-            ended => ended?,
-        };
-        self.scheduler.note_quiet_end(tree, compaction, ended);
-        Ok(ended)
+        self.merge_and_install(tree, compaction, interrupts)
+            .or_else(|error| self.quarantine_input(tree, compaction, error))
     }
 
-    fn merge_and_install(&self, tree: &Arc<Tree>, compaction: &Compaction) -> Result<Ended> {
+    fn merge_and_install(
+        &self,
+        tree: &Arc<Tree>,
+        compaction: &Compaction,
+        interrupts: &dyn Fn() -> bool,
+    ) -> Result<Ended> {
         self.renew_manifest()?;
         // Only the version: memtables that are flushed during the merge must be freed.
         let version = Arc::clone(&tree.view().version);
@@ -223,10 +209,15 @@ impl Store {
             let to = |id| Move { id, level, run: compaction.output_run };
             Change { moved: compaction.tables().map(to).collect(), ..Change::default() }
         } else {
-            let merged = self.merge_inputs(tree, &version, compaction, inputs, &buffers)?;
+            let was_interrupted = Cell::new(false);
+            let stops = || {
+                was_interrupted.set(interrupts());
+                was_interrupted.get() || self.tables.is_closing()
+            };
+            let merged = self.merge_inputs(tree, &version, compaction, inputs, &buffers, stops);
             let added = match merged {
-                Merged::Tables(added) => added,
-                Merged::Not(ended) => return Ok(ended),
+                Err(_) if was_interrupted.get() => return Ok(Ended::Interrupted),
+                merged => merged?,
             };
             bytes_written = added.iter().map(|table| table.bytes).sum();
             Change { added, removed: compaction.tables().collect(), ..Change::default() }
@@ -260,7 +251,7 @@ impl Store {
         self.versions.trees().values().map(of_tree).sum()
     }
 
-    /// Makes new tables of the inputs.
+    /// Merges the inputs into new tables, until `stops` returns `true`.
     fn merge_inputs(
         &self,
         tree: &Tree,
@@ -268,7 +259,8 @@ impl Store {
         compaction: &Compaction,
         inputs: Vec<Source>,
         buffers: &ReadBuffers,
-    ) -> Result<Merged> {
+        stops: impl FnMut() -> bool,
+    ) -> Result<Vec<Arc<TableMeta>>> {
         let metas = version.metas();
         let is_gone = |id| compaction.tables().any(|gone| gone == id);
         let gone = || metas.iter().filter(|table| is_gone(table.id));
@@ -282,11 +274,6 @@ impl Store {
         let mut deeper = DeeperLevels::new(&levels, output_level, output_run, &compaction.bounds);
         let drops_early = self.options.has_bug(PlantedBug::DropTombstoneEarly);
         let is_bottom = |key: &[u8]| drops_early || !deeper.may_hold(key);
-        let gave_way = Cell::new(false);
-        let stops = || {
-            gave_way.set(compaction.reason == Reason::Quiet && self.must_give_way());
-            gave_way.get() || self.tables.is_closing()
-        };
         let merged = MergeCursor::new(inputs, 0);
         let mut kept = RetainStream::new(merged, snapshots, is_bottom, stops).settling();
         let place = TablePlace { level: output_level, run: output_run };
@@ -304,29 +291,7 @@ impl Store {
             options = options.of_last_level();
         }
         let new = NewTables { options: &options, filter, place, origin };
-        match write_tables(&self.tables, &new, &mut kept, buffers.share()) {
-            Err(_) if gave_way.get() => Ok(Merged::Not(Ended::GaveWay)),
-            written => written.map(Merged::Tables),
-        }
-    }
-
-    /// Flushes `tree` and merges all its tables into the deepest level. Reads quarantined tables
-    /// again.
-    ///
-    /// # Errors
-    ///
-    /// The error of the flush or the merge. After [`Error::Corrupt`] or [`Error::Io`] about a table
-    /// that cannot be read, the store stays writable.
-    pub(crate) fn compact_tree(&self, tree: &Arc<Tree>) -> Result<()> {
-        self.flush_trees(std::slice::from_ref(tree))?;
-        self.retry_quarantined(tree);
-        let number = self.scheduler.request_whole(tree, || self.tables.next_file_id());
-        let is_this = |request: &WholeRequest| request.number() == number && !request.has_failed();
-        let done = self
-            .wait_for_work(|whole| tree.is_dropped() || !whole.get(&tree.id).is_some_and(is_this));
-        // Does nothing for one that is done.
-        let failed = self.scheduler.withdraw_whole(tree, number);
-        done.and(failed.map_or(Ok(()), Err))
+        write_tables(&self.tables, &new, &mut kept, buffers.share())
     }
 }
 

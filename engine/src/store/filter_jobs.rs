@@ -10,8 +10,8 @@ use std::{
 };
 
 use crate::{
-    Error, FilterRole, filters::DueFilter, read::tree::Tree, store::filter_rebuild::Rebuilt,
-    store::scheduler::due_trees::TreeIds, version::Version,
+    Error, FilterRole, filters::DueFilter, read::changed_trees::TreeIds, read::tree::Tree,
+    store::filter_rebuild::Rebuilt, version::Version,
 };
 
 /// The filters that are to be rebuilt: one at a time, which bounds the memory and leaves the

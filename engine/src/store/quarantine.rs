@@ -40,7 +40,7 @@ impl Store {
             && self.is_readable(&live)?
         {
             // Chosen again at once.
-            return Ok(Ended::GaveWay);
+            return Ok(Ended::Interrupted);
         }
         let is_new = live.quarantine.set(error.clone(), self.options.clock.now());
         if let Some(time) = live.quarantine.retry_at() {

@@ -141,7 +141,7 @@ impl Story {
                 self.answer(choice, words.next() == Some("start"), "none")
             }
             Some("quiet") => {
-                let choice = self.picker(|picker| picker.pick_quiet());
+                let choice = self.picker(|picker| picker.pick_idle());
                 self.answer(choice, words.next() == Some("start"), "none")
             }
             Some("crowded") => {

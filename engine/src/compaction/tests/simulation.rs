@@ -244,7 +244,7 @@ fn no_choice_brings_an_older_version_to_light() {
             match event {
                 Event::Flush { writes, split } => store.flush(&writes, split),
                 Event::Pick => drop(store.start(|picker| picker.pick())),
-                Event::Quiet => drop(store.start(|picker| picker.pick_quiet())),
+                Event::Quiet => drop(store.start(|picker| picker.pick_idle())),
                 Event::Crowded(times) => {
                     let rewrite_max = rewrite_max(times, 1);
                     store
@@ -281,7 +281,7 @@ fn rest(store: &mut Store) -> Result<(), TestCaseError> {
     let mut steps = 0;
     let crowded = |picker: &Picker<'_>| picker.pick_crowded(REWRITE_MAX).map(|(_, choice)| choice);
     while store
-        .start(|picker| picker.pick().or_else(|| crowded(picker)).or_else(|| picker.pick_quiet()))
+        .start(|picker| picker.pick().or_else(|| crowded(picker)).or_else(|| picker.pick_idle()))
     {
         store.finish(0);
         store.check()?;

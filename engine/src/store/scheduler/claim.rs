@@ -3,7 +3,8 @@
 use std::{collections::BTreeSet, mem, sync::Arc, time::Duration};
 
 use super::{
-    Job, Scheduler, State, WholeRequest, crowded::MERGE_BYTES_BEFORE_FLUSH, rest::WAIT_MIN,
+    Job, Scheduler, State, crowded::MERGE_BYTES_BEFORE_FLUSH, idle_compaction::WAIT_MIN,
+    wait::WholeRequest,
 };
 use crate::{read::tree::Tree, store::Store, store::compact::Chosen};
 
@@ -21,15 +22,15 @@ impl Store {
         // A read-only store claims nothing, so its pauses would never end.
         let pause_end = state.due.next_pause_end().filter(|_| !self.versions.is_read_only());
         let pause = pause_end.map(|end| end.saturating_sub(self.options.clock.now()).max(WAIT_MIN));
-        let idle = state.idle.wait_max().filter(|_| !self.versions.is_read_only());
-        let others = [self.residency.wait_max(), state.rest.wait_max(), idle];
+        let idle = state.idle_memtables.wait_max().filter(|_| !self.versions.is_read_only());
+        let others = [self.residency.wait_max(), state.idle_compactions.wait_max(), idle];
         others.into_iter().chain([pause]).flatten().min()
     }
 
     /// Claims the next piece of work, if there is any that could be done.
     pub(super) fn claim(&self) -> Option<Job> {
         let mut state = self.scheduler.state.lock();
-        state.rest.look_no_more();
+        state.idle_compactions.clear_wait();
         if state.shut_down || self.versions.is_read_only() {
             return None;
         }
@@ -64,8 +65,9 @@ impl Store {
         }
         let filter = state.filters.claim(|id| self.tree_of_id(id)).map(Job::Filter);
         // Who writes is not to wait for what need not be.
-        let mut quiet = || (self.options.worker_threads > 0).then(|| self.claim_quiet(&mut state));
-        filter.or_else(|| quiet().flatten())
+        let mut idle =
+            || (self.options.worker_threads > 0).then(|| self.claim_idle_compaction(&mut state));
+        filter.or_else(|| idle().flatten())
     }
 
     /// Takes note of the keyspaces that have changed.
@@ -125,13 +127,12 @@ impl Store {
                 state.due.compact_later(id, None);
                 continue;
             };
-            let of_tree = state.running.iter().filter(|(id, _)| *id == tree.id);
-            let running: Vec<_> = of_tree.map(|(_, compaction)| compaction.clone()).collect();
+            let running = state.running_in(&tree);
             let whole = state.whole.get(&tree.id).filter(|request| !request.has_failed());
             let whole = whole.map(WholeRequest::id_limit);
             match self.choose_compaction(&tree, &running, whole) {
                 Chosen::Compaction(compaction) => {
-                    state.running.push((tree.id, compaction.clone()));
+                    state.claim(&tree, &compaction);
                     return Some(Job::Compact(tree, compaction));
                 }
                 // The end of a running one is a change, too.

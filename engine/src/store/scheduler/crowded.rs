@@ -13,13 +13,14 @@ use std::{
     time::Duration,
 };
 
-use super::{Job, State, due_trees::TreeIds};
+use super::{Job, State};
 use crate::{
     compaction::{
         choice::Compaction,
         crowded::{Price, REWRITE_MAX, rewrite_max},
     },
     memory::MemoryAccount,
+    read::changed_trees::TreeIds,
     read::tree::Tree,
     store::Store,
     sync::atomic::Ordering::Relaxed,
@@ -117,7 +118,7 @@ impl Store {
         let merge = self.cheapest_merge(state);
         self.scheduler.merges_tables.store(merge.is_some(), Relaxed);
         let (tree, compaction) = merge.filter(|(_, it)| it.input_bytes <= bytes_max)?;
-        state.running.push((tree.id, compaction.clone()));
+        state.claim(&tree, &compaction);
         Some(Job::Compact(tree, compaction))
     }
 
@@ -162,9 +163,7 @@ impl Store {
         if state.whole.contains_key(&tree.id) {
             return None;
         }
-        let of_tree = state.running.iter().filter(|(id, _)| *id == tree.id);
-        let running: Vec<_> = of_tree.map(|(_, compaction)| compaction.clone()).collect();
-        self.choose_crowded(tree, &running, rewrite_max)
+        self.choose_crowded(tree, &state.running_in(tree), rewrite_max)
     }
 }
 

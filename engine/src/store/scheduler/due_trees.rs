@@ -8,7 +8,8 @@ use std::{
 
 use sievedb_format::SequenceNumber;
 
-use super::ByPrice;
+use super::crowded::ByPrice;
+use crate::read::changed_trees::TreeIds;
 
 /// The ids of keyspaces that are to be looked at, ascending.
 #[derive(Debug, Default)]
@@ -17,8 +18,8 @@ pub(in crate::store) struct DueTrees {
     pub(in crate::store) flush: TreeIds,
     /// May have a compaction due.
     pub(in crate::store) compact: TreeIds,
-    /// May have a compaction that a store at rest does.
-    pub(in crate::store) quiet: TreeIds,
+    /// May have a compaction that an idle store does.
+    pub(in crate::store) idle: TreeIds,
     /// May have a merge that makes the tables fewer.
     pub(in crate::store) crowded: ByPrice,
     /// Have none due, and may have one as soon as the oldest snapshot has this number, or is gone.
@@ -39,7 +40,7 @@ impl DueTrees {
     ) {
         self.flush.add(changed.iter().copied());
         self.compact.add(changed.iter().copied());
-        self.quiet.add(changed.iter().copied());
+        self.idle.add(changed.iter().copied());
         self.crowded.note(changed.iter().copied());
         if self.is_freed(oldest_snapshot) {
             let is_free = |awaited| oldest_snapshot.is_none_or(|oldest| awaited <= oldest);
@@ -87,7 +88,7 @@ impl DueTrees {
         let ended = self.paused.extract_if(.., |&(time, _)| time <= now);
         for (_, id) in ended {
             self.compact.add([id]);
-            self.quiet.add([id]);
+            self.idle.add([id]);
             self.crowded.note([id]);
         }
     }
@@ -98,31 +99,20 @@ impl DueTrees {
     }
 }
 
-/// Ids of keyspaces that are gone through while some of them are taken out.
-#[derive(Debug, Default)]
-pub(in crate::store) struct TreeIds(BTreeSet<u64>);
-
-impl TreeIds {
-    pub(in crate::store) fn add(&mut self, ids: impl IntoIterator<Item = u64>) {
-        self.0.extend(ids);
-    }
-
-    pub(in crate::store) fn remove(&mut self, id: u64) {
-        self.0.remove(&id);
-    }
-
-    /// The smallest id from `from` on.
-    pub(in crate::store) fn first_from(&self, from: u64) -> Option<u64> {
-        self.0.range(from..).next().copied()
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use std::iter;
+
     use super::*;
 
     fn all(ids: &TreeIds) -> Vec<u64> {
-        ids.0.iter().copied().collect()
+        let mut from = 0;
+        iter::from_fn(|| {
+            let id = ids.first_from(from)?;
+            from = id + 1;
+            Some(id)
+        })
+        .collect()
     }
 
     #[test]
@@ -172,6 +162,6 @@ mod tests {
         due.end_pauses(seconds(10));
         assert_eq!((all(&due.compact), due.next_pause_end()), (vec![2, 3], Some(seconds(20))));
         due.end_pauses(seconds(25));
-        assert_eq!((all(&due.quiet), due.next_pause_end()), (vec![1, 2, 3], None));
+        assert_eq!((all(&due.idle), due.next_pause_end()), (vec![1, 2, 3], None));
     }
 }

@@ -2,11 +2,15 @@
 
 mod phases;
 
-use std::{sync::mpsc, thread};
+use std::{
+    panic::{self, AssertUnwindSafe},
+    sync::mpsc,
+    thread,
+};
 
 use super::*;
 use crate::{
-    Db, EventListener, Keyspace, KeyspaceOptions, Options, Snapshot,
+    Db, Event, EventListener, Keyspace, KeyspaceOptions, Options, Snapshot,
     clock::ManualClock,
     fs::{Call, Fault, FaultFs, Fs as _, MemoryFs, Times},
     log::testing::{Random, seeds},

@@ -1,5 +1,4 @@
-//! Quiet compactions that are given up: again and again, without room, with an input that cannot be
-//! read.
+//! Idle compactions that are aborted: repeatedly, on a full disk, by an unreadable input.
 
 use super::*;
 use crate::fs::{Call, Fault, FaultFs, Times};
@@ -27,7 +26,7 @@ fn begun() -> (Arc<FaultFs>, Fixture, Job) {
 fn a_full_disk_ends_it() {
     let (faults, fixture, job) = begun();
     faults.inject(Fault::new(NO_SPACE, Times::ForGood).calls(&Call::GROWING));
-    assert!(fixture.store().carry_out(&job), "it is no failure");
+    assert!(fixture.store().carry_out(&job), "it is no error");
     assert!(fixture.store().scheduler.state.lock().no_space.is_none());
     faults.heal();
     fixture.advance(20_000);
@@ -48,7 +47,7 @@ fn it_leaves_alone_that_others_wait_for_room() {
     fixture.write_to("other");
     let flush = fixture.store().claim().expect("a memtable is frozen");
     assert!(!fixture.store().carry_out(&flush), "the disk is full");
-    assert!(fixture.store().carry_out(&job), "it is no failure");
+    assert!(fixture.store().carry_out(&job), "it is no error");
     assert!(fixture.store().scheduler.state.lock().no_space.is_some(), "the flush waits");
 }
 
@@ -72,8 +71,8 @@ fn it_does_not_give_way_for_ever() {
             fixture.write_to("other");
             let runs = fixture.level0_runs();
             let Some(job) = claimed else { continue };
-            let Job::Compact(tree, compaction) = &job else { panic!("{job:?}") };
-            assert!(fixture.store().carry_out(&job), "it is no failure");
+            let Job::CompactIdle(tree, compaction) = &job else { panic!("{job:?}") };
+            assert!(fixture.store().carry_out(&job), "it is no error");
             if tree.name == "default" {
                 assert_eq!(fixture.level0_runs(), runs, "it gives way");
                 (in_vain, times) = (in_vain + compaction.input_bytes, times + 1);

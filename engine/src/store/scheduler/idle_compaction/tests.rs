@@ -1,6 +1,6 @@
 //! What is done while the store rests, by a clock that moves when told.
 
-mod given_up;
+mod aborted;
 
 use std::{
     sync::{Arc, mpsc},
@@ -82,7 +82,7 @@ impl Fixture {
     fn claim(&self) -> Option<Job> {
         let store = self.store();
         while store.step() {}
-        store.claim_quiet(&mut store.scheduler.state.lock())
+        store.claim_idle_compaction(&mut store.scheduler.state.lock())
     }
 
     /// Does what is to be done at rest. Returns how many bytes were rewritten.
@@ -103,7 +103,7 @@ impl Fixture {
 
     /// How long workers would wait.
     fn wait_max(&self) -> Option<Duration> {
-        self.store().scheduler.state.lock().rest.wait_max()
+        self.store().scheduler.state.lock().idle_compactions.wait_max()
     }
 }
 
@@ -114,14 +114,14 @@ fn a_short_level_0_goes_down_once_the_store_rests() {
         fixture.write_run(10);
         assert_eq!((fixture.rest(), fixture.level0_runs()), (0, runs));
     }
-    assert_eq!(fixture.wait_max(), Some(REST));
+    assert_eq!(fixture.wait_max(), Some(IDLE));
     fixture.advance(290);
     assert_eq!((fixture.rest(), fixture.level0_runs()), (0, 2), "it has not rested long enough");
     assert_eq!(fixture.wait_max(), Some(Duration::from_millis(10)));
     fixture.db.insert("z", "1").expect("there is room");
     fixture.advance(290);
     assert_eq!((fixture.rest(), fixture.level0_runs()), (0, 2), "somebody wrote");
-    assert_eq!(fixture.wait_max(), Some(REST));
+    assert_eq!(fixture.wait_max(), Some(IDLE));
     fixture.advance(300);
     assert!(fixture.rest() > 0);
     assert_eq!(fixture.level0_runs(), 0);
@@ -159,11 +159,11 @@ fn what_was_there_when_the_store_was_opened_waits_longer() {
 }
 
 #[test]
-fn whoever_wants_it_is_left_alone() {
+fn options_and_stores_without_workers_have_none() {
     type Switch = fn(Options) -> Options;
     let switches: [(&str, Switch); 2] = [
-        ("no quiet compactions", |options| options.idle_compactions(false)),
-        ("nothing but what is asked for", |options| options.background_rewrites(false)),
+        ("no idle compactions", |options| options.idle_compactions(false)),
+        ("no background rewrites", |options| options.background_rewrites(false)),
     ];
     for (name, change) in switches {
         let fixture = Fixture::with_seed(1, change);
@@ -182,7 +182,7 @@ fn whoever_wants_it_is_left_alone() {
 
 /// What it wrote is gone, and it is not begun again soon.
 #[test]
-fn it_gives_way() {
+fn other_work_interrupts_it() {
     type Give = fn(&Fixture);
     let reasons: [(&str, Give); 3] = [
         ("the store closes", |fixture| fixture.store().scheduler.shut_down()),
@@ -191,7 +191,7 @@ fn it_gives_way() {
             let _placement = fixture.store().writer.placement();
             assert!(fixture.tree().freeze());
         }),
-        ("somebody waits for a whole keyspace", |fixture| {
+        ("a whole keyspace is requested", |fixture| {
             fixture.store().scheduler.request_whole(&fixture.tree(), || 0);
         }),
     ];
@@ -204,7 +204,7 @@ fn it_gives_way() {
         let job = fixture.claim().expect("it rests");
         let before = fixture.fs.list("db".as_ref()).expect("a folder").len();
         give_reason(&fixture);
-        assert!(fixture.store().carry_out(&job), "{name}: it is no failure");
+        assert!(fixture.store().carry_out(&job), "{name}: it is no error");
         assert_eq!(fixture.level0_runs(), 2, "{name}");
         fixture.store().unlink_obsolete();
         assert_eq!(fixture.fs.list("db".as_ref()).expect("a folder").len(), before, "{name}");
@@ -225,7 +225,7 @@ fn it_gives_way() {
 
 /// As it does to a flush without a worker: this one has a worker, who waits.
 #[test]
-fn it_gives_way_to_a_flush_that_waits_for_memory() {
+fn a_flush_that_waits_for_memory_interrupts_it() {
     let fixture = Fixture::with_seed(1, |options| options.memory_budget(8 << 20));
     fixture.write_run(2000);
     fixture.write_run(2000);
@@ -243,16 +243,16 @@ fn it_gives_way_to_a_flush_that_waits_for_memory() {
             assert!(!flush.is_finished(), "it waits");
             thread::yield_now();
         }
-        assert!(store.must_give_way());
-        assert!(store.carry_out(&job), "it is no failure");
+        assert!(store.is_worker_needed());
+        assert!(store.carry_out(&job), "it is no error");
         assert_eq!(fixture.level0_runs(), 2);
         drop((beyond, share));
         flush.join().expect("it only waited").expect("there is room");
     });
-    assert!(!store.must_give_way());
+    assert!(!store.is_worker_needed());
 }
 
-/// The bound of [`compaction::quiet`](crate::compaction): five bytes for each that a flush has
+/// The bound of [`compaction::idle`](crate::compaction): five bytes for each that a flush has
 /// written.
 #[test]
 fn bursts_with_pauses_write_no_more_than_the_bound() {
@@ -314,7 +314,7 @@ fn workers_notice_that_the_store_rests() {
     fixture.advance(300);
     for _ in 0..100 {
         // Whoever looked before has seen less.
-        if compacted.recv_timeout(REST).is_ok() {
+        if compacted.recv_timeout(IDLE).is_ok() {
             break;
         }
         fixture.advance(300);

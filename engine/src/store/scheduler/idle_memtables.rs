@@ -1,6 +1,6 @@
 //! Flushes memtables of an idle store to enlarge the block cache.
 //!
-//! Conditions: nothing was written to the store for [`QUIET`], active memtables take more than 1/64
+//! Conditions: nothing was written to the store for [`IDLE`], active memtables take more than 1/64
 //! of the pool divided by the number of its stores, and the block cache is 7/8 full. The largest
 //! memtables are flushed until the others take less. Only workers flush idle memtables.
 //!
@@ -14,7 +14,7 @@ use sievedb_format::SequenceNumber;
 use crate::{memory::MemoryUse, store::Store};
 
 /// How long nothing must have been written.
-const QUIET: Duration = Duration::from_secs(2);
+const IDLE: Duration = Duration::from_secs(2);
 
 /// A smaller memtable, with its filter, stays: its table would take an eighth of that for good.
 const MEMTABLE_BYTES_MIN: usize = 32 << 10;
@@ -24,7 +24,7 @@ const FREE_SHARE: u64 = 8;
 
 /// Since when nothing was written.
 #[derive(Debug, Default)]
-pub(super) struct Idle {
+pub(super) struct IdleMemtables {
     /// The visible sequence number at the last look.
     visible: Option<SequenceNumber>,
     since: Duration,
@@ -32,7 +32,7 @@ pub(super) struct Idle {
     wait_max: Option<Duration>,
 }
 
-impl Idle {
+impl IdleMemtables {
     /// Returns how long workers may wait for something to do here.
     pub(super) fn wait_max(&self) -> Option<Duration> {
         self.wait_max
@@ -43,7 +43,7 @@ impl Idle {
         if self.visible.replace(visible) != Some(visible) {
             self.since = now;
         }
-        QUIET.saturating_sub(now.saturating_sub(self.since))
+        IDLE.saturating_sub(now.saturating_sub(self.since))
     }
 }
 
@@ -59,15 +59,15 @@ impl Store {
         let is_excess = || self.has_idle_excess();
         {
             let mut state = self.scheduler.state.lock();
-            state.idle.wait_max = None;
+            state.idle_memtables.wait_max = None;
             if !is_excess() {
                 return;
             }
-            let left = state.idle.left(self.writer.visible(), self.options.clock.now());
+            let left = state.idle_memtables.left(self.writer.visible(), self.options.clock.now());
             let (cached, room) =
                 (self.tables.cache.memory_bytes(), self.tables.cache.capacity_bytes());
             let is_full = cached > room - room / FREE_SHARE;
-            state.idle.wait_max = Some(if left.is_zero() { QUIET } else { left });
+            state.idle_memtables.wait_max = Some(if left.is_zero() { IDLE } else { left });
             if !left.is_zero() || !is_full || self.versions.check_writable().is_err() {
                 return;
             }
@@ -138,7 +138,7 @@ mod tests {
         fn look(&self) -> Option<Duration> {
             self.store().freeze_idle();
             while self.store().step() {}
-            self.store().scheduler.state.lock().idle.wait_max()
+            self.store().scheduler.state.lock().idle_memtables.wait_max()
         }
 
         fn memtable_bytes(&self) -> u64 {
@@ -154,14 +154,14 @@ mod tests {
         fixture.write("two", 200 << 10);
         let capacity = || fixture.db.stats().memory.block_cache_bytes_max;
         let before = (fixture.memtable_bytes(), capacity());
-        assert_eq!(fixture.look(), Some(QUIET));
-        fixture.clock.advance(QUIET / 2);
-        assert_eq!(fixture.look(), Some(QUIET / 2), "it is not quiet yet");
+        assert_eq!(fixture.look(), Some(IDLE));
+        fixture.clock.advance(IDLE / 2);
+        assert_eq!(fixture.look(), Some(IDLE / 2), "it is not quiet yet");
         fixture.db.insert("key", "value").unwrap();
-        fixture.clock.advance(QUIET / 2);
-        assert_eq!(fixture.look(), Some(QUIET), "something was written");
+        fixture.clock.advance(IDLE / 2);
+        assert_eq!(fixture.look(), Some(IDLE), "something was written");
         assert!(fixture.memtable_bytes() >= before.0);
-        fixture.clock.advance(QUIET);
+        fixture.clock.advance(IDLE);
         fixture.look();
         let moves = fixture.db.stats().moves;
         assert_eq!(moves.idle_memtables_flushed, 1);
@@ -181,10 +181,10 @@ mod tests {
         let fixture = Fixture::new();
         fixture.write("one", 1 << 20);
         let before = fixture.memtable_bytes();
-        assert_eq!(fixture.look(), Some(QUIET));
+        assert_eq!(fixture.look(), Some(IDLE));
         for _ in 0..5 {
-            fixture.clock.advance(QUIET);
-            assert_eq!(fixture.look(), Some(QUIET), "it may become full");
+            fixture.clock.advance(IDLE);
+            assert_eq!(fixture.look(), Some(IDLE), "it may become full");
         }
         assert_eq!(fixture.memtable_bytes(), before);
     }
@@ -201,7 +201,7 @@ mod tests {
         let is_small = |(bytes, _): &(usize, _)| *bytes < MEMTABLE_BYTES_MIN;
         let before = begun().iter().filter(|memtable| is_small(memtable)).count();
         assert!(before > 50, "filters of the first ones are large");
-        fixture.clock.advance(QUIET);
+        fixture.clock.advance(IDLE);
         fixture.look();
         assert_eq!(begun().len(), before);
     }

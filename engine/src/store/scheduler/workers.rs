@@ -1,0 +1,208 @@
+//! Threads that take steps of background work.
+
+use std::{
+    panic::{self, AssertUnwindSafe},
+    thread,
+    time::Duration,
+};
+
+use super::{Job, Scheduler, unneeded::free_on_this_thread};
+use crate::{
+    Error, Result, listener::Event, store::Store, store::compact::Ended,
+    store::filter_jobs::FilterJob,
+};
+
+/// How long workers wait before they retry on a full disk.
+const NO_SPACE_RETRY: Duration = Duration::from_millis(500);
+
+/// Counts a claim as abandoned if a panic drops it.
+struct Claim<'a> {
+    scheduler: &'a Scheduler,
+    /// A store may be closed while its thread unwinds from another panic.
+    was_panicking: bool,
+}
+
+impl<'a> Claim<'a> {
+    /// Guards the claim of `job`; `None` if no thread waits for its end.
+    fn of(scheduler: &'a Scheduler, job: &Job) -> Option<Self> {
+        let was_panicking = thread::panicking();
+        (!matches!(job, Job::Unlink)).then_some(Self { scheduler, was_panicking })
+    }
+}
+
+impl Drop for Claim<'_> {
+    fn drop(&mut self) {
+        if thread::panicking() && !self.was_panicking {
+            self.scheduler.state.lock().abandoned += 1;
+            self.scheduler.progress.notify_all();
+        }
+    }
+}
+
+impl Scheduler {
+    /// Takes steps until the store shuts down.
+    pub(in crate::store) fn work(store: &Store) {
+        let scheduler = &store.scheduler;
+        free_on_this_thread();
+        loop {
+            let rings = scheduler.bell.rings();
+            let stepped = panic::catch_unwind(AssertUnwindSafe(|| store.step()));
+            let worked = stepped.unwrap_or_else(|_| {
+                // The claim of the step stays, and is not needed any more.
+                store.poison(Error::WorkerPanicked);
+                false
+            });
+            let mut state = scheduler.state.lock();
+            if state.shut_down {
+                return;
+            }
+            if !worked && state.no_space.is_some() {
+                // Not for the bell: files of the failed step are unlinked, which rings it, and all
+                // workers would retry at once.
+                scheduler.room.wait_for(&mut state, NO_SPACE_RETRY);
+            } else if !worked && state.filters.why_put_off().is_some() {
+                // Flushes and compactions found room: they do not wait for filters.
+                drop(state);
+                if scheduler.bell.rings() != rings {
+                    // A flush may be due since the step looked for one.
+                    continue;
+                }
+                scheduler.bell.wait(rings, Some(NO_SPACE_RETRY));
+                scheduler.state.lock().filters.retry();
+            } else if !worked {
+                let wait_max = store.wait_max(&state);
+                drop(state);
+                scheduler.bell.wait(rings, wait_max);
+            }
+        }
+    }
+}
+
+impl Store {
+    /// Takes all steps on this thread, in a store without workers. In a read-only store, fits the
+    /// filters.
+    pub(crate) fn run_inline(&self) {
+        if self.options.read_only {
+            return self.fit_due_filters();
+        }
+        if self.options.worker_threads > 0 || !self.scheduler.has_news() {
+            return;
+        }
+        let stepped = panic::catch_unwind(AssertUnwindSafe(|| while self.step() {}));
+        if let Err(reason) = stepped {
+            // As on a worker. No thread may wait for the claim of the step.
+            self.poison(Error::WorkerPanicked);
+            panic::resume_unwind(reason);
+        }
+    }
+
+    /// Does one piece of work. Returns `false` if none could be done.
+    pub(super) fn step(&self) -> bool {
+        if self.scheduler.is_refusal_new() {
+            self.notify(&Event::BarriersRefused);
+        }
+        if self.scheduler.unneeded.free() {
+            self.tables.fit_cache();
+        }
+        self.relieve_log();
+        self.freeze_skipped();
+        self.freeze_asked();
+        // Without workers this thread is a writer, and does no optional work.
+        if self.options.worker_threads > 0 {
+            self.freeze_idle();
+        }
+        let Some(job) = self.claim() else { return false };
+        self.carry_out(&job)
+    }
+
+    /// Executes a claimed job and releases the claim. Returns whether more work may be tried at
+    /// once.
+    pub(super) fn carry_out(&self, job: &Job) -> bool {
+        let _claim = Claim::of(&self.scheduler, job);
+        let outcome = match job {
+            Job::Unlink => {
+                self.unlink_obsolete();
+                Ok(Ended::Done)
+            }
+            Job::Flush(tree) => self.flush_frozen(tree).map(|()| Ended::Done),
+            Job::Compact(tree, compaction) => self.run_compaction(tree, compaction, &|| false),
+            Job::CompactIdle(tree, compaction) => self.run_idle_compaction(tree, compaction),
+            Job::FitFilters => {
+                self.fit_filters();
+                Ok(Ended::Done)
+            }
+            Job::Filter(FilterJob::Look(tree, seen)) => {
+                self.look_for_due_filters(tree, seen.clone());
+                return true;
+            }
+            Job::Filter(FilterJob::Build(tree, due)) => {
+                let rebuilt = self.rebuild_filter(tree, due);
+                let worked = self.release_filter(tree, due, rebuilt);
+                self.scheduler.state.lock().idle_compactions.note_work(self.options.clock.now());
+                return worked;
+            }
+        };
+        // Memtables were flushed, or filters have changed.
+        self.tables.fit_cache();
+        self.release(job, outcome)
+    }
+
+    /// Releases a claim. Returns whether more work may be tried at once.
+    fn release(&self, job: &Job, outcome: Result<Ended>) -> bool {
+        // Interrupted by a close: nothing has changed.
+        let outcome = match outcome {
+            Err(Error::Closed) => Ok(Ended::Interrupted),
+            ended => ended,
+        };
+        if let Err(error) = &outcome
+            && !error.is_passing()
+        {
+            self.poison(error.clone());
+        }
+        let mut state = self.scheduler.state.lock();
+        if matches!(job, Job::Flush(_) | Job::Compact(..) | Job::CompactIdle(..)) {
+            state.idle_compactions.note_work(self.options.clock.now());
+        }
+        match job {
+            // Jobs of filters release themselves.
+            Job::Unlink | Job::Filter(_) => {}
+            Job::FitFilters => {
+                debug_assert!(state.fitting, "a fit without a claim");
+                state.fitting = false;
+            }
+            Job::Flush(tree) => {
+                let was_claimed = state.flushing.remove(&tree.id);
+                debug_assert!(was_claimed, "a flush without a claim");
+            }
+            Job::Compact(tree, compaction) | Job::CompactIdle(tree, compaction) => {
+                state.end_claim(tree, compaction);
+            }
+        }
+        let worked = outcome.is_ok();
+        // Neither an unlink nor an aborted compaction proves that the disk has room.
+        let has_written =
+            matches!(outcome, Ok(Ended::Done)) && !matches!(job, Job::Unlink | Job::FitFilters);
+        let full = outcome.err().filter(Error::is_passing);
+        let news = full.clone().filter(|_| state.no_space.is_none());
+        if full.is_some() || has_written {
+            state.no_space = full;
+        }
+        // Not after a failure: the workers would retry at once.
+        if worked {
+            self.scheduler.bell.ring();
+        }
+        self.scheduler.progress.notify_all();
+        drop(state);
+        if let Some(error) = news {
+            self.notify(&Event::NoSpace { error });
+        }
+        worked
+    }
+
+    /// Unlinks obsolete files. Those that remain are orphans at the next opening.
+    pub(crate) fn unlink_obsolete(&self) {
+        if let Err(error) = self.tables.unlink_obsolete() {
+            self.poison(error);
+        }
+    }
+}
