@@ -12,83 +12,75 @@ use crate::{
     source::TableSource,
 };
 
-/// What it takes to read a block of one table.
+/// Reads blocks of one table from its source, past the cache.
 #[derive(Debug)]
 pub(crate) struct BlockReader {
     source: Arc<dyn TableSource>,
     salt: u64,
-    /// Where blocks may lie: behind the file header and before the footer.
-    place: Range<u64>,
-    /// The longest content of the table; caps what decompression allocates.
+    /// Range of the file that may hold blocks: between header and footer.
+    range: Range<u64>,
+    /// Length of the longest content. Bounds the memory of decompression.
     content_bytes_max: u64,
     dictionary: Option<Dictionary>,
 }
 
 impl BlockReader {
-    /// Reads blocks in `place` of `source` that were written with `salt`. Refuses compressed ones
-    /// until [`set_content_bytes_max`](Self::set_content_bytes_max) tells their bound.
-    pub(crate) fn new(source: Arc<dyn TableSource>, salt: u64, place: Range<u64>) -> Self {
-        Self { source, salt, place, content_bytes_max: 0, dictionary: None }
+    /// Reads blocks in `range` of `source` that were written with `salt`. Refuses compressed blocks
+    /// until [`set_content_bytes_max`](Self::set_content_bytes_max) is called.
+    pub(crate) fn new(source: Arc<dyn TableSource>, salt: u64, range: Range<u64>) -> Self {
+        Self { source, salt, range, content_bytes_max: 0, dictionary: None }
     }
 
-    /// What the table is read through.
-    pub(crate) fn source(&self) -> &dyn TableSource {
-        &*self.source
-    }
-
-    /// Returns the same, to be shared.
-    pub(crate) fn shared_source(&self) -> &Arc<dyn TableSource> {
+    pub(crate) fn source(&self) -> &Arc<dyn TableSource> {
         &self.source
     }
 
-    /// Reads through `source` from now on.
     pub(crate) fn set_source(&mut self, source: Arc<dyn TableSource>) {
+        debug_assert_eq!(source.len(), self.source.len(), "the source of the same table");
         self.source = source;
     }
 
-    /// No content of the table is longer.
+    /// Accepts compressed blocks whose content has up to `bytes` bytes.
     pub(crate) fn set_content_bytes_max(&mut self, bytes: u64) {
         self.content_bytes_max = bytes;
     }
 
-    /// Some blocks are compressed with it.
     pub(crate) fn set_dictionary(&mut self, dictionary: Dictionary) {
         self.dictionary = Some(dictionary);
     }
 
-    /// Bytes of memory that the dictionary takes.
+    /// Bytes of memory of the dictionary.
     pub(crate) fn dictionary_memory_bytes(&self) -> usize {
         self.dictionary.as_ref().map_or(0, Dictionary::memory_bytes)
     }
 
-    /// Reads a block and checks its checksum.
+    /// Reads a block and checks its checksum. Does not decompress it.
     ///
     /// # Errors
     ///
-    /// [`ReadError`]; nothing is read or allocated for a block that does not lie within the table.
+    /// [`ReadError`]. Reads and allocates nothing for a handle outside of the table.
     pub(crate) fn read_stored(&self, handle: BlockHandle) -> Result<Stored, ReadError> {
-        let stored = self.read_bytes(handle.place())?;
+        let stored = self.read_bytes(handle.range())?;
         Stored::open(stored, self.salt, handle.offset).map_err(ReadError::corrupt(handle.offset))
     }
 
-    /// Reads one block or several that lie side by side, and checks nothing but that they lie
-    /// within the table.
+    /// Reads the bytes of one or more adjacent blocks, unchecked.
     ///
     /// # Errors
     ///
     /// As [`read_stored`](Self::read_stored).
-    pub(crate) fn read_bytes(&self, place: Range<u64>) -> Result<Bytes, ReadError> {
-        let bytes = place.end.saturating_sub(place.start);
-        let within = self.place.start <= place.start && place.end <= self.place.end;
-        let length = usize::try_from(bytes).ok().filter(|_| within);
+    pub(crate) fn read_bytes(&self, range: Range<u64>) -> Result<Bytes, ReadError> {
+        let bytes = range.end.saturating_sub(range.start);
+        let is_within = self.range.start <= range.start && range.end <= self.range.end;
+        let length = usize::try_from(bytes).ok().filter(|_| is_within);
         let Some(length) = length else {
-            let corrupt = ReadError::corrupt(place.start);
+            let corrupt = ReadError::corrupt(range.start);
             return Err(corrupt(Corruption::OutOfRange { what: "bytes of a block", value: bytes }));
         };
-        Ok(self.source.read_at(place.start, length)?)
+        Ok(self.source.read_at(range.start, length)?)
     }
 
-    /// The content of the block at `handle`, of which `stored` was read ahead.
+    /// Checks and decompresses the bytes of the block at `handle`.
     ///
     /// # Errors
     ///
@@ -103,21 +95,16 @@ impl BlockReader {
             .map_err(ReadError::corrupt(handle.offset))
     }
 
-    /// Tells the source which blocks are read next, in ascending order.
-    pub(crate) fn advise_read(&self, places: &[Range<u64>]) {
-        self.source.advise_read(places);
-    }
-
     /// Reads the content of a block.
     ///
     /// # Errors
     ///
     /// As [`read_stored`](Self::read_stored).
     pub(crate) fn read_content(&self, handle: BlockHandle) -> Result<Bytes, ReadError> {
-        self.content_of(handle, self.read_bytes(handle.place())?)
+        self.content_of(handle, self.read_bytes(handle.range())?)
     }
 
-    /// Reads a block of entries.
+    /// Reads and decodes a block of entries.
     ///
     /// # Errors
     ///
@@ -138,11 +125,11 @@ mod tests {
 
     use super::*;
 
-    /// Zeros, and what was asked for.
+    /// A source of zeros that records the lengths of reads.
     #[derive(Debug, Default)]
-    struct Asked(Mutex<Vec<usize>>);
+    struct Recorder(Mutex<Vec<usize>>);
 
-    impl TableSource for Asked {
+    impl TableSource for Recorder {
         fn len(&self) -> u64 {
             1000
         }
@@ -154,8 +141,8 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_read_for_a_block_outside_of_the_table() {
-        let source = Arc::new(Asked::default());
+    fn a_handle_outside_of_the_table_is_not_read() {
+        let source = Arc::new(Recorder::default());
         let reader = BlockReader::new(Arc::clone(&source) as Arc<dyn TableSource>, 7, 64..900);
         let cases = [
             ("in the header", 63, 10),

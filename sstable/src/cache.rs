@@ -382,7 +382,7 @@ mod tests {
     };
 
     fn block(offset: u64) -> Block {
-        let mut builder = BlockBuilder::new();
+        let mut builder = BlockBuilder::default();
         builder.add(InternalKey::new(b"key", Trailer::new(1, Kind::Put)), &[7; 4000]);
         let content = Bytes::copy_from_slice(builder.finish());
         Block::decode(content, BlockRole::Data, BlockHandle { offset, bytes: 4096 }).unwrap()

@@ -1,4 +1,4 @@
-//! What a cursor reads, and how.
+//! Options of a table cursor.
 
 use std::ops::{Bound, Range};
 
@@ -7,25 +7,25 @@ use sievedb_format::{InternalKey, SEQUENCE_MAX, Trailer};
 
 use crate::{block::BlockInner, cache::CacheUse, read_ahead::READ_AHEAD_BYTES_MAX};
 
-/// What a cursor reads, and how.
+/// Options of a [`TableCursor`](crate::TableCursor).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CursorOptions {
-    /// What reading a block does to the cache. Default [`CacheUse::Fill`].
+    /// Effect of reads on the block cache. Default [`CacheUse::Fill`].
     pub cache_use: CacheUse,
-    /// Most bytes that are read at once, in bytes, if that is more than a block. A scan reads what
-    /// the last two had in common, 32 KiB of it at the most, or two blocks one by one, and twice as
-    /// much with each read then. Default 0: always one block.
+    /// Maximum length of one read, in bytes, if longer than a block. The first read of a scan is as
+    /// long as the shorter of the last two scans of the table, at most 32 KiB. After two single
+    /// blocks each read doubles in length. From 0 to 64 MiB, larger values are clamped. Default 0:
+    /// reads single blocks.
     pub read_ahead_bytes_max: usize,
-    /// Whether the first read is as large already: for whoever reads a whole table. Default
+    /// Makes all reads as long as `read_ahead_bytes_max`, for scans of whole tables. Default
     /// `false`.
     pub reads_all: bool,
-    /// Whether blocks whose bytes are damaged are passed over, as if they were empty: for whoever
-    /// saves what can be read. An older version of a key that was in one is met then. Default
-    /// `false`.
+    /// Skips damaged blocks as if they were empty, to salvage the rest. Older versions of lost
+    /// entries may then be visible. Default `false`.
     pub skip_damaged: bool,
-    /// The first user key to be met. Default unbounded.
+    /// Lower bound of the user keys. Default unbounded.
     pub start: Bound<Bytes>,
-    /// The last user key to be met. Default unbounded.
+    /// Upper bound of the user keys. Default unbounded.
     pub end: Bound<Bytes>,
 }
 
@@ -43,8 +43,8 @@ impl Default for CursorOptions {
 }
 
 impl CursorOptions {
-    /// For whoever reads a whole table, once, and accounts for what that takes: nothing is kept in
-    /// the cache or counted as pinned, and much is read at once.
+    /// Returns options to scan a whole table once: long reads that bypass the cache. The caller
+    /// charges the buffers.
     #[must_use]
     pub fn whole_table() -> Self {
         Self {
@@ -54,23 +54,22 @@ impl CursorOptions {
             ..Self::default()
         }
     }
-}
 
-impl CursorOptions {
-    /// What of `place`, where blocks below `index` lie, may have keys within the bounds.
-    pub(crate) fn within_bounds(&self, index: &BlockInner, mut place: Range<u64>) -> Range<u64> {
-        let block_of = |target| Some(index.handle_at(index.position(target)?).place());
+    /// Shrinks `range`, which covers children of `index`, to those that may have keys within the
+    /// bounds.
+    pub(crate) fn within_bounds(&self, index: &BlockInner, mut range: Range<u64>) -> Range<u64> {
+        let block_of = |target| Some(index.handle_at(index.position(target)?).range());
         if let Bound::Included(start) | Bound::Excluded(start) = &self.start
             && let Some(first) = block_of(InternalKey::seek(start, SEQUENCE_MAX))
         {
-            place.start = place.start.max(first.start);
+            range.start = range.start.max(first.start);
         }
         if let Bound::Included(end) | Bound::Excluded(end) = &self.end
             && let Some(last) = block_of(InternalKey::new(end, Trailer::OLDEST))
         {
-            place.end = place.end.min(last.end);
+            range.end = range.end.min(last.end);
         }
-        place
+        range
     }
 }
 

@@ -1,4 +1,4 @@
-//! A table's bytes and their meaning side by side.
+//! Annotated dump of a table's bytes.
 
 use std::{ops::Range, sync::Arc};
 
@@ -13,18 +13,17 @@ use crate::{
         stored::{TRAILER_BYTES, TYPE_LZ4, TYPE_RAW, TYPE_ZSTD, TYPE_ZSTD_DICTIONARY},
     },
     block_reader::BlockReader,
-    contents::Contents,
     error::ReadError,
     footer::{BlockKind, Footer, FooterBlock},
     handle::BlockHandle,
+    metadata::ResidentBlocks,
     properties::TableProperties,
     source::TableSource,
 };
 
-/// Describes every field of a table, for people.
+/// Describes every field of a table in text.
 ///
-/// Also of a damaged one: a part that cannot be read is described as damaged, and so is all that
-/// only it leads to.
+/// Parts that cannot be read are described as damaged; parts that only they locate are missing.
 #[must_use]
 pub fn describe(source: &Arc<dyn TableSource>) -> Annotation {
     let mut annotation = Annotation::new();
@@ -41,7 +40,7 @@ pub fn describe(source: &Arc<dyn TableSource>) -> Annotation {
             return annotation;
         }
     };
-    match Contents::read(Arc::clone(source), &footer) {
+    match ResidentBlocks::read(Arc::clone(source), &footer) {
         Ok(contents) => describe_parts(&**source, &footer, &contents, &mut annotation),
         Err(error) => annotation.field(header..footer.list_offset, "blocks", damage(&error)),
     }
@@ -64,10 +63,10 @@ fn damage(error: &ReadError) -> String {
 fn describe_parts(
     source: &dyn TableSource,
     footer: &Footer,
-    contents: &Contents,
+    contents: &ResidentBlocks,
     annotation: &mut Annotation,
 ) {
-    let Contents { blocks, properties, top_index, range_tombstones } = contents;
+    let ResidentBlocks { reader: blocks, properties, top_index, range_tombstones } = contents;
     let mut parts = Vec::new();
     collect_parts(blocks, properties, top_index, &mut parts);
     parts.extend(footer.blocks.iter().map(|&block| Part::Footer(block)));
@@ -103,7 +102,7 @@ fn describe_parts(
     annotation.rebase(0);
 }
 
-/// A part of the table between header and footer.
+/// A part between header and footer.
 #[derive(Debug, Clone, Copy)]
 enum Part {
     Block(BlockHandle, BlockRole),
@@ -119,7 +118,7 @@ impl Part {
     }
 }
 
-/// The data blocks and partitions that the top index leads to.
+/// Collects the data blocks and partitions below the top index.
 fn collect_parts(
     blocks: &BlockReader,
     properties: &TableProperties,
@@ -169,21 +168,21 @@ fn describe_block(
     let stored_bytes = bytes - TRAILER_BYTES as u64;
     let place = |range: Range<u64>| match type_byte {
         TYPE_RAW => range,
-        // Fields of compressed content have no place of their own.
+        // Fields of compressed content have no position in the file.
         _ => 0..stored_bytes,
     };
     let name = match role {
         BlockRole::Data => "entry",
         BlockRole::Index => "separator",
     };
-    let [prefix_at, ends_at, entries_at] = block.places().map(|at| at as u64);
+    let [prefix_at, ends_at, entries_at] = block.offsets().map(|at| at as u64);
     annotation.field(place(0..prefix_at), "entries", block.entries());
     annotation.field(place(prefix_at..ends_at), "prefix", printable(block.prefix()));
     annotation.field(place(ends_at..entries_at), "ends", "");
     let mut cursor = BlockCursor::new(block);
     cursor.seek_to_first();
     while let Some(key) = cursor.key() {
-        let Range { start, end } = cursor.place();
+        let Range { start, end } = cursor.range();
         let value = match role {
             BlockRole::Data => printable(&cursor.value()),
             BlockRole::Index => cursor.handle().map_or_else(String::new, |it| it.to_string()),
@@ -199,7 +198,7 @@ fn describe_block(
     describe_trailer(bytes, type_byte, annotation);
 }
 
-/// Type and checksum of a block of `bytes` bytes, which were found right.
+/// Describes type and checksum of a block of `bytes` bytes. The checksum was verified.
 fn describe_trailer(bytes: u64, type_byte: u8, annotation: &mut Annotation) {
     let type_at = bytes - TRAILER_BYTES as u64;
     let meaning = match type_byte {
@@ -213,7 +212,7 @@ fn describe_trailer(bytes: u64, type_byte: u8, annotation: &mut Annotation) {
     annotation.field(type_at + 1..bytes, "checksum", "ok");
 }
 
-/// Describes the filter block at `offset`, from where the annotation counts.
+/// Describes the filter block at `offset`, the base of the annotation.
 pub(crate) fn describe_filter(
     source: &dyn TableSource,
     offset: u64,
@@ -224,7 +223,7 @@ pub(crate) fn describe_filter(
     let length = usize::try_from(bytes).ok().filter(|_| fits);
     match length.map(|length| source.read_at(offset, length)) {
         Some(Ok(block)) => {
-            // The manifest knows the hash seed, the table does not.
+            // Only the manifest records the hash seed.
             for field in filter_block::describe(&block, None) {
                 annotation.field(field.place, field.name, field.meaning);
             }

@@ -1,21 +1,21 @@
-//! Why a table could not be read.
+//! The error of reading a table.
 
 use std::{error, fmt, io};
 
 use sievedb_format::Corruption;
 
-/// Why a table could not be read. Whoever knows the path adds it.
+/// Error of reading a table. The caller adds the path.
 #[derive(Debug)]
 #[expect(missing_docs, reason = "each variant's doc names its fields")]
 pub enum ReadError {
     /// The source failed.
     Io(io::Error),
-    /// The table's bytes break its format near `offset`. Never the caller's fault.
+    /// The bytes violate the format near byte `offset`: the file is damaged.
     Corrupt { offset: u64, source: Corruption },
 }
 
 impl ReadError {
-    /// Adds the place to what a decoder said.
+    /// Returns a function that adds the offset to an error of a decoder.
     pub(crate) fn corrupt(offset: u64) -> impl Fn(Corruption) -> Self {
         move |source| Self::Corrupt { offset, source }
     }
@@ -29,7 +29,7 @@ impl From<io::Error> for ReadError {
 
 impl fmt::Display for ReadError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // `source()` tells the cause; a message that repeats it prints it twice.
+        // `source()` returns the cause; repeating it would print it twice.
         match self {
             Self::Io(_) => write!(f, "cannot read the table"),
             Self::Corrupt { offset, .. } => write!(f, "the table is corrupt near byte {offset}"),

@@ -1,8 +1,8 @@
-//! A filter in a file of its own.
+//! Filter files: a filter outside of its table.
 //!
-//! A table's filter is rebuilt without the table being written again. The checksum of the filter
-//! block covers salt and hash seed of the table that it belongs to, so that no other table can be
-//! answered from it; which file it is, the header says. `testdata/filter_file` pins these bytes.
+//! A rebuilt filter is written without rewriting the table. The checksum of the filter block covers
+//! salt and hash seed of the table, so the filter of another table is refused.
+//! `testdata/filter_file` pins these bytes.
 //!
 //! | offset | bytes | field    | meaning                                               |
 //! |--------|-------|----------|-------------------------------------------------------|
@@ -17,18 +17,18 @@ use sievedb_format::{Annotation, FileHeader, FileKind, file_header::HEADER_BYTES
 use crate::{
     describe::describe_filter,
     filter_state::{FilterPlace, FilterState, FilterUnusable, stored_checksum},
-    identity::TableIdentity,
+    metadata::TableIdentity,
     source::{TableSink, TableSource},
 };
 
-/// Writes `filter`, of the table with this identity, as the file `file_id`. Returns where it lies.
-/// The hash seed of the identity is that of a prefix filter, if it is one.
+/// Writes `filter`, of the table `identity`, as the file `file_id`, and returns its location. For a
+/// prefix filter, `identity.hash_seed` is the seed of the prefix hashes.
 ///
-/// Takes as much memory again as the filter has.
+/// Allocates as much memory as the filter takes. Does not sync the sink.
 ///
 /// # Errors
 ///
-/// Those of the sink, which is not synced.
+/// Those of the sink.
 pub fn write_filter_file(
     sink: &mut impl TableSink,
     identity: &TableIdentity,
@@ -38,7 +38,7 @@ pub fn write_filter_file(
     write_block(sink, identity, file_id, |expected| filter_block::encode(filter, expected))
 }
 
-/// The same for a range filter.
+/// Writes a range filter. Otherwise as [`write_filter_file`].
 ///
 /// # Errors
 ///
@@ -67,9 +67,8 @@ fn write_block(
 }
 
 impl FilterState {
-    /// Loads the filter at `place` of `source`, the file `file_id` that holds nothing else, for the
-    /// table with this identity, into memory from `arena`. Never fails: a table is complete without
-    /// its filter.
+    /// Loads the filter at `place` of `source`, the filter file `file_id` of the table `identity`,
+    /// into `arena`. Returns [`Unusable`](Self::Unusable) instead of an error.
     #[must_use]
     pub fn load_file(
         source: &dyn TableSource,
@@ -86,8 +85,8 @@ impl FilterState {
 }
 
 impl FilterState<RangeFilter> {
-    /// As [`load_range`](Self::load_range), for the file `file_id` that holds nothing but this
-    /// filter.
+    /// Loads a range filter from the filter file `file_id`. Otherwise as
+    /// [`load_range`](Self::load_range).
     #[must_use]
     pub fn load_range_file(
         source: &dyn TableSource,
@@ -114,7 +113,7 @@ pub(crate) fn check_header(
     expected.check(&header).map(drop).map_err(FilterUnusable::Header)
 }
 
-/// Describes every field of a file that holds a filter, for people; also of a damaged one.
+/// Describes every field of a filter file in text, also of a damaged one.
 #[must_use]
 pub fn describe_filter_file(source: &Arc<dyn TableSource>) -> Annotation {
     let mut annotation = Annotation::new();
@@ -152,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn a_filter_returns_from_its_file() {
+    fn a_filter_file_round_trips() {
         for kind in [FilterKind::BlockedBloom, FilterKind::Ribbon, FilterKind::BinaryFuse] {
             let (bytes, place) = file(kind);
             let state = FilterState::load_file(
@@ -171,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn a_range_filter_returns_from_its_file_and_no_damaged_byte_is_passed_over() {
+    fn a_range_filter_file_round_trips_and_damage_is_detected() {
         let mut points = PointCollector::new();
         let keys: Vec<_> = (0..500_u64).map(|key| (key << 40).to_be_bytes()).collect();
         keys.iter().for_each(|key| points.push(key));
@@ -191,7 +190,7 @@ mod tests {
             )
         };
         let state = load(good.clone(), 9);
-        assert_eq!(state.resident_range().map(RangeFilter::key_count), Some(500));
+        assert_eq!(state.resident().map(RangeFilter::key_count), Some(500));
         assert!(matches!(load(good.clone(), 8), FilterState::Unusable(_)), "another file");
         for at in 0..good.len() {
             let mut bytes = good.clone();
@@ -199,10 +198,10 @@ mod tests {
             assert!(matches!(load(bytes, 9), FilterState::Unusable(_)), "flipped at {at}");
             assert!(
                 matches!(load(good[..at].to_vec(), 9), FilterState::Unusable(_)),
-                "cut at {at}"
+                "truncated at {at}"
             );
         }
-        // A filter for keys is none for ranges, nor the other way round.
+        // A point filter is refused as a range filter, and vice versa.
         let (keys, of_keys) = file(FilterKind::Ribbon);
         let heap = FilterArena::heap();
         let keys = Bytes::from(keys);
@@ -214,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn no_damaged_byte_and_no_cut_is_passed_over() {
+    fn flipped_bits_and_truncation_are_detected() {
         let (good, place) = file(FilterKind::Ribbon);
         let load = |bytes: Vec<u8>| {
             FilterState::load_file(&Bytes::from(bytes), &IDENTITY, 9, place, &FilterArena::heap())
@@ -224,12 +223,12 @@ mod tests {
             bytes[at] ^= 1 << (at % 8);
             assert!(matches!(load(bytes), FilterState::Unusable(_)), "flipped at {at}");
             let cut = load(good[..at].to_vec());
-            assert!(matches!(cut, FilterState::Unusable(_)), "cut at {at}");
+            assert!(matches!(cut, FilterState::Unusable(_)), "truncated at {at}");
         }
     }
 
     #[test]
-    fn the_file_of_another_table_or_store_is_refused() {
+    fn the_filter_of_another_table_or_store_is_refused() {
         let (good, place) = file(FilterKind::BlockedBloom);
         let cases = [
             ("file", 8, IDENTITY),

@@ -1,4 +1,4 @@
-//! What the filters of a table that is being written are built over.
+//! Key hashes that the filters of a new table are built from.
 
 use sievedb_filter::{
     PageVec, RangeFilter, TableFilter, key_hash,
@@ -6,23 +6,20 @@ use sievedb_filter::{
     range_filter::{POINTS_MAX, PointCollector},
 };
 
-use crate::{identity::TableIdentity, options::TableOptions, prefix_extractor::PrefixExtractor};
+use crate::{metadata::TableIdentity, options::TableOptions, prefix_extractor::PrefixExtractor};
 
-/// What the filters of a table are built over, while it is written or read again: 8 bytes for each
-/// user key, as many for each prefix, and as many for each user key if there is to be a range
-/// filter.
+/// Collects what the filters of a table are built from, while it is written or read again.
 ///
-/// Whatever the options want no filter of is not kept.
+/// Takes 8 bytes of memory per user key and point filter, per distinct prefix and prefix filter, and
+/// per user key and range filter, as far as the options select these filters.
 #[derive(Debug)]
 pub struct FilterKeys {
     options: TableOptions,
     hash_seed: u64,
     salt: u64,
-    /// Hashes of the user keys, unless there is to be no filter.
+    /// Hashes of the user keys.
     points: Option<PageVec<u64>>,
-    /// Of the prefixes, unless there is to be no filter.
     prefixes: Option<Prefixes>,
-    /// What a range filter knows of the user keys, unless there is to be none.
     ranges: Option<PointCollector>,
 }
 
@@ -34,11 +31,11 @@ pub struct PrefixFilter {
     pub filter: TableFilter,
     /// Seed of the hashes of prefixes.
     pub hash_seed: u64,
-    /// Name of the extractor that found the prefixes.
+    /// Name of the prefix extractor.
     pub extractor: Box<str>,
 }
 
-/// The prefixes so far.
+/// Hashes of the distinct prefixes.
 #[derive(Debug)]
 struct Prefixes {
     extractor: PrefixExtractor,
@@ -48,7 +45,7 @@ struct Prefixes {
 }
 
 impl FilterKeys {
-    /// None yet, for filters as `options` want them, of the table with this identity.
+    /// Returns an empty collection for the filters in `options`, of the table `identity`.
     #[must_use]
     pub fn new(options: &TableOptions, identity: &TableIdentity) -> Self {
         let TableIdentity { hash_seed, salt, .. } = *identity;
@@ -68,7 +65,7 @@ impl FilterKeys {
         }
     }
 
-    /// Adds a user key, which is behind all those before.
+    /// Adds a user key. Keys must ascend.
     pub fn add(&mut self, user_key: &[u8]) {
         if let Some(hashes) = &mut self.points {
             push(hashes, key_hash(user_key, self.hash_seed));
@@ -81,7 +78,7 @@ impl FilterKeys {
         }
     }
 
-    /// Bits that the filters will take, about.
+    /// Estimated length of the filters, in bits.
     pub(crate) fn filter_bits(&self) -> f64 {
         let options = &self.options;
         let points = self.points.as_ref().map_or(0, PageVec::len) as f64;
@@ -92,19 +89,18 @@ impl FilterKeys {
             + ranges * options.range_filter_bits_per_key
     }
 
-    /// Builds the point filter and frees its hashes. Returns `None` if the options ask for none or
-    /// there is no key, and soon after `is_cancelled` returns `true`. `is_cancelled` must then
-    /// always return `true`.
+    /// Builds the point filter and frees its hashes. Returns `None` if the options select none or
+    /// there is no key, or soon after `is_cancelled` returns `true`, which it must then always do.
     pub fn build_points(&mut self, is_cancelled: &dyn Fn() -> bool) -> Option<TableFilter> {
         let hashes = self.points.take().filter(|hashes| !hashes.is_empty())?;
         let TableOptions { filter_kind, filter_bits_per_key: bits, .. } = self.options;
         TableFilter::build_unless(filter_kind, &hashes, bits, is_cancelled)
     }
 
-    /// Builds the prefix filter and frees its hashes. Returns `None` if the options ask for none,
-    /// and after a cancellation as [`build_points`](Self::build_points).
+    /// Builds the prefix filter and frees its hashes. Returns `None` if the options select none, or
+    /// after a cancellation as [`build_points`](Self::build_points).
     ///
-    /// Without prefixes it builds an empty filter, which rules the table out.
+    /// Without prefixes the filter is empty and excludes the table.
     pub fn build_prefixes(&mut self, is_cancelled: &dyn Fn() -> bool) -> Option<PrefixFilter> {
         let Prefixes { extractor, hash_seed, hashes, .. } = self.prefixes.take()?;
         let TableOptions { filter_kind, prefix_filter_bits_per_key: bits, .. } = self.options;
@@ -112,23 +108,22 @@ impl FilterKeys {
         Some(PrefixFilter { filter, hash_seed, extractor: extractor.name().into() })
     }
 
-    /// The range filter of a table with these bounds; `None` if there is to be none, or there are
-    /// too many keys for one. What it was built over is freed.
+    /// Builds the range filter of a table with these bounds and frees its points. Returns `None` if
+    /// the options select none, or there are more than [`POINTS_MAX`] keys.
     ///
-    /// Also of no points: the filter then rules the table out.
+    /// Without keys the filter is empty and excludes the table.
     pub fn build_ranges(&mut self, smallest: &[u8], largest: &[u8]) -> Option<RangeFilter> {
         let points = self.ranges.take()?.finish(smallest, largest);
         if points.len() as u64 > POINTS_MAX {
             return None;
         }
-        // Drawn anew for each table, and known to nobody who does not know that of the store.
+        // Differs per table, and is as secret as the seed of the store.
         let seed = key_hash(&self.salt.to_le_bytes(), self.hash_seed);
         Some(RangeFilter::build(points, self.options.range_filter_bits_per_key, seed))
     }
 }
 
-/// Adds a hash. The array grows by an eighth, not by as much again: it may be most of what a table
-/// that is being written takes.
+/// Adds a hash. Grows by an eighth instead of doubling: the array may be most of a writer's memory.
 fn push(hashes: &mut PageVec<u64>, hash: u64) {
     if hashes.len() == hashes.capacity() {
         hashes.reserve_exact((hashes.len() / 8).max(1 << 10));
@@ -139,8 +134,7 @@ fn push(hashes: &mut PageVec<u64>, hash: u64) {
 impl Prefixes {
     fn add(&mut self, user_key: &[u8]) {
         let Some(prefix) = self.extractor.prefix(user_key) else { return };
-        // Keys with the same prefix follow each other. Those of a function may be met again, which
-        // costs a few bits.
+        // Equal prefixes are adjacent. Those of a custom function may recur, which costs a few bits.
         if self.hashes.is_empty() || self.last != prefix {
             self.last.clear();
             self.last.extend_from_slice(prefix);

@@ -1,40 +1,61 @@
-//! The filter of a table in memory, or why there is none.
+//! The state of a table's filter in memory.
 
-use std::{error, fmt, io};
+use std::{error, fmt, io, ops::Bound};
 
-use sievedb_filter::{DecodeError, FilterArena, TableFilter};
+use sievedb_filter::{DecodeError, FilterArena, RangeFilter, TableFilter};
 use sievedb_format::Corruption;
 
-use crate::{identity::TableIdentity, source::TableSource, stored_filter};
+use crate::{block::common_prefix, metadata::TableIdentity, source::TableSource, stored_filter};
 
-/// Where a filter block lies in the table.
+/// Location of a filter block in its file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FilterPlace {
-    /// Where it starts, a multiple of 64.
+    /// Offset in the file, in bytes; a multiple of 64.
     pub offset: u64,
-    /// Its length with its trailer.
+    /// Length including the trailer, in bytes.
     pub bytes: u64,
-    /// The checksum at the end of its trailer; it covers the whole block.
+    /// Checksum at the end of the trailer, which covers the whole block.
     pub checksum: u32,
 }
 
-/// What a table's filter can do for a lookup; a [`RangeFilter`](sievedb_filter::RangeFilter) for a
-/// scan.
+/// State of a table's filter. `F` is a [`TableFilter`] for lookups or a [`RangeFilter`] for scans.
+///
+/// In all states but [`Resident`](Self::Resident) every key may be in the table.
 #[derive(Debug)]
 pub enum FilterState<F = TableFilter> {
-    /// It was read and verified.
+    /// The filter is in memory, verified.
     Resident(F),
-    /// There is one, and it must not be used: every key may be in the table.
+    /// The filter is damaged, unreadable or of another table.
     Unusable(FilterUnusable),
-    /// There is one in the file, and memory has no room for it: every key may be in the table.
+    /// The filter exceeds the memory limit and is only in the file.
     NotResident,
-    /// The table was built without one: every key may be in the table.
+    /// The table was built without a filter.
     None,
 }
 
+impl<F> FilterState<F> {
+    fn from_load(filter: Option<Result<F, FilterUnusable>>) -> Self {
+        match filter {
+            Some(Ok(filter)) => Self::Resident(filter),
+            Some(Err(reason)) => Self::Unusable(reason),
+            None => Self::None,
+        }
+    }
+
+    /// Returns the filter, if it is resident.
+    #[inline]
+    #[must_use]
+    pub fn resident(&self) -> Option<&F> {
+        match self {
+            Self::Resident(filter) => Some(filter),
+            Self::Unusable(_) | Self::NotResident | Self::None => None,
+        }
+    }
+}
+
 impl FilterState {
-    /// Loads the filter at `place` of `source`, the file of the table with this identity, into
-    /// `arena`. Never fails: a table is complete without its filter.
+    /// Loads the filter at `place` of `source`, the file of the table `identity`, into `arena`.
+    /// Returns [`Unusable`](Self::Unusable) instead of an error, because lookups work without.
     #[must_use]
     pub fn load(
         source: &dyn TableSource,
@@ -42,51 +63,70 @@ impl FilterState {
         place: Option<FilterPlace>,
         arena: &FilterArena,
     ) -> Self {
-        match place.map(|place| load(source, identity, place, arena)) {
-            Some(Ok(filter)) => Self::Resident(filter),
-            Some(Err(reason)) => Self::Unusable(reason),
-            None => Self::None,
-        }
+        Self::from_load(place.map(|place| load(source, identity, place, arena)))
     }
 
-    /// The filter, if it can be used.
-    #[must_use]
-    pub fn resident(&self) -> Option<&TableFilter> {
-        match self {
-            Self::Resident(filter) => Some(filter),
-            Self::Unusable(_) | Self::NotResident | Self::None => None,
-        }
-    }
-
-    /// Returns `false` only if the table holds no version of a user key with this hash. It knows
-    /// nothing of range tombstones: ask these first.
+    /// Returns `false` only if the table holds no version of a user key with this hash. Does not
+    /// cover range tombstones; apply these first.
     #[inline]
     #[must_use]
     pub fn may_contain_hash(&self, hash: u64) -> bool {
         self.resident().is_none_or(|filter| filter.may_contain_hash(hash))
     }
 
-    /// Bytes that the filter keeps in memory.
+    /// Returns the memory of the filter, in bytes.
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
         self.resident().map_or(0, TableFilter::memory_bytes)
     }
 }
 
-/// Why a filter must not be used.
+impl FilterState<RangeFilter> {
+    /// Loads the range filter at `place` of `source`, the file of the table with this identity and
+    /// bounds, into `arena`. Otherwise as [`load`](FilterState::load).
+    ///
+    /// Refuses a filter that omits a longer key prefix than the bounds share: it belongs to another
+    /// table.
+    #[must_use]
+    pub fn load_range(
+        source: &dyn TableSource,
+        identity: &TableIdentity,
+        place: Option<FilterPlace>,
+        bounds: (&[u8], &[u8]),
+        arena: &FilterArena,
+    ) -> Self {
+        Self::from_load(place.map(|place| load_range(source, identity, place, bounds, arena)))
+    }
+
+    /// Returns `false` only if the table holds no version of a user key from `lower` to `upper`.
+    /// `bound` is one of the table's bounds. Does not cover range tombstones.
+    #[must_use]
+    pub fn may_contain_keys(&self, bound: &[u8], lower: Bound<&[u8]>, upper: Bound<&[u8]>) -> bool {
+        let filter = self.resident();
+        filter.is_none_or(|filter| filter.may_contain_keys(bound, lower, upper))
+    }
+
+    /// Returns the memory of the range filter, in bytes.
+    #[must_use]
+    pub fn range_memory_bytes(&self) -> usize {
+        self.resident().map_or(0, RangeFilter::memory_bytes)
+    }
+}
+
+/// Reason why a filter cannot be used.
 #[derive(Debug)]
 #[non_exhaustive]
 #[expect(missing_docs, reason = "each variant's doc names its fields")]
 pub enum FilterUnusable {
-    /// It could not be read.
+    /// The source failed.
     Io(io::Error),
-    /// The header of its own file is damaged, or that of another file.
+    /// The header of the filter file is damaged or of another file.
     Header(Corruption),
-    /// It does not lie within its file, or not at a multiple of 64.
+    /// The location exceeds the file, or is not a multiple of 64.
     Misplaced { offset: u64, bytes: u64 },
-    /// Its checksum is `found`, and the manifest says `expected`: it is another filter.
+    /// The checksum is `found`, but the manifest records `expected`: it is another filter.
     Replaced { expected: u32, found: u32 },
-    /// Its bytes break their format, or belong to another table, hash or release.
+    /// The bytes violate the format, or belong to another table, hash or release.
     Refused(DecodeError),
 }
 
@@ -100,14 +140,17 @@ impl fmt::Display for FilterUnusable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Io(_) => write!(f, "cannot read the filter"),
-            Self::Header(_) => write!(f, "the header of the filter's file was refused"),
+            Self::Header(_) => write!(f, "the header of the filter file is invalid"),
             Self::Misplaced { offset, bytes } => {
-                write!(f, "a filter of {bytes} bytes cannot lie at byte {offset}")
+                write!(
+                    f,
+                    "a filter of {bytes} bytes at byte {offset} exceeds its file or is unaligned"
+                )
             }
             Self::Replaced { expected, found } => {
-                write!(f, "the checksum of the filter is {found:#x}, {expected:#x} was expected")
+                write!(f, "the checksum of the filter is {found:#x}, expected {expected:#x}")
             }
-            Self::Refused(_) => write!(f, "the filter was refused"),
+            Self::Refused(_) => write!(f, "the filter is damaged or of another table"),
         }
     }
 }
@@ -133,8 +176,25 @@ fn load(
     stored_filter::load(source, place, &trailer, f64::INFINITY, arena)
 }
 
+fn load_range(
+    source: &dyn TableSource,
+    identity: &TableIdentity,
+    place: FilterPlace,
+    (smallest, largest): (&[u8], &[u8]),
+    arena: &FilterArena,
+) -> Result<RangeFilter, FilterUnusable> {
+    let trailer = stored_filter::read_trailer(source, identity, place)?;
+    let filter = stored_filter::load_range(source, place, &trailer, arena)?;
+    let value = filter.prefix_bytes();
+    if value > common_prefix(smallest, largest) as u64 {
+        let what = "prefix_bytes of the range filter";
+        return Err(FilterUnusable::Refused(DecodeError::OutOfRange { what, value }));
+    }
+    Ok(filter)
+}
+
 impl FilterPlace {
-    /// Length of the block, if it lies within `source` and where a filter may lie.
+    /// Returns the length of the block if it is aligned and within `source`.
     pub(crate) fn length_in(&self, source: &dyn TableSource) -> Result<usize, FilterUnusable> {
         let Self { offset, bytes, .. } = *self;
         let fits = offset.checked_add(bytes).is_some_and(|end| end <= source.len());
@@ -143,7 +203,7 @@ impl FilterPlace {
         length.ok_or(FilterUnusable::Misplaced { offset, bytes })
     }
 
-    /// Whether a block that ends with these bytes is the one that was meant.
+    /// Checks that a block which ends with `tail` is the one recorded.
     pub(crate) fn check(&self, tail: &[u8]) -> Result<(), FilterUnusable> {
         let (expected, found) = (self.checksum, stored_checksum(tail));
         if found == Some(expected) {
@@ -154,10 +214,10 @@ impl FilterPlace {
     }
 }
 
-/// Filter blocks start at multiples of this, so that a mapped payload has whole cache lines.
+/// Alignment of filter blocks, in bytes: whole cache lines in a memory map.
 pub(crate) const FILTER_ALIGNMENT: u64 = 64;
 
-/// The checksum at the end of a filter block.
+/// Returns the checksum at the end of a filter block.
 pub(crate) fn stored_checksum(block: &[u8]) -> Option<u32> {
     block.last_chunk().copied().map(u32::from_le_bytes)
 }

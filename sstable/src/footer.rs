@@ -1,14 +1,14 @@
-//! The end of a table: where everything else is.
+//! The footer of a table: locates all other parts.
 //!
-//! A table is read from its end. The tail has a fixed length and leads to the list, which names the
-//! blocks that are neither data nor index partitions.
+//! A table is read from its end. The fixed part leads to the list, which locates the blocks that are
+//! neither data nor index partitions.
 //!
-//! # Tail, the last 64 bytes
+//! # Fixed part, the last 64 bytes
 //!
 //! | offset | bytes | field         | meaning                                                   |
 //! |--------|-------|---------------|-----------------------------------------------------------|
-//! | 0      | 8     | `list_offset` | where the list starts                                     |
-//! | 8      | 8     | `list_bytes`  | its length, a multiple of 18; the tail follows it          |
+//! | 0      | 8     | `list_offset` | offset of the list                                        |
+//! | 8      | 8     | `list_bytes`  | its length, a multiple of 18; the fixed part follows      |
 //! | 16     | 8     | `salt`        | random number that each block checksum covers             |
 //! | 24     | 8     | `file_id`     | number in the file's name                                 |
 //! | 32     | 16    | `store_id`    | random number of the store                                |
@@ -16,14 +16,14 @@
 //! | 52     | 4     | `checksum`    | CRC-32 of the list and the 52 bytes before this           |
 //! | 56     | 8     | `magic`       | `SieveEnd`                                                |
 //!
-//! # List, 18 bytes for each block
+//! # List, 18 bytes per block
 //!
 //! | offset | bytes | field    | meaning                                                        |
 //! |--------|-------|----------|----------------------------------------------------------------|
-//! | 0      | 1     | `kind`   | see below; ascending, none twice                               |
-//! | 1      | 1     | `flags`  | bit 0: a reader that does not know the kind must refuse the table |
-//! | 2      | 8     | `offset` | where the block starts                                         |
-//! | 10     | 8     | `bytes`  | its length with what protects it                               |
+//! | 0      | 1     | `kind`   | see below; strictly ascending                                  |
+//! | 1      | 1     | `flags`  | bit 0: a reader must refuse the table if it does not know the kind |
+//! | 2      | 8     | `offset` | offset of the block                                            |
+//! | 10     | 8     | `bytes`  | its length, checksums included                                 |
 //!
 //! | kind | block                  | required | described in                            |
 //! |------|------------------------|----------|-----------------------------------------|
@@ -40,36 +40,33 @@ use sievedb_format::{
     Annotation, Corruption, Decoder, Encode, checksum::crc32, file_header::HEADER_BYTES,
 };
 
-use crate::{error::ReadError, identity::TableIdentity, source::TableSource};
+use crate::{error::ReadError, handle::BlockHandle, metadata::TableIdentity, source::TableSource};
 
-/// Length of the tail, in bytes.
-pub(crate) const TAIL_BYTES: usize = 64;
+/// Length of the fixed part, in bytes.
+pub(crate) const FIXED_BYTES: usize = 64;
 
 const ENTRY_BYTES: usize = 18;
-/// Every kind once: caps what is read before its checksum is known.
+/// Length of a list with all kinds. Bounds the read before the checksum is verified.
 const LIST_BYTES_MAX: usize = ENTRY_BYTES * u8::MAX as usize;
-const CHECKED_TAIL_BYTES: usize = 52;
+const CHECKED_BYTES: usize = 52;
 const VERSION: u32 = 2;
 const MAGIC: [u8; 8] = *b"SieveEnd";
 const FLAG_REQUIRED: u8 = 1;
 
-/// What a block that the footer names holds: the kinds that this release writes and reads.
+/// Kind of a block in the footer, as far as known to this release.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum BlockKind {
-    /// The top of the data index.
+    /// The top index.
     DataIndex = 1,
-    /// The properties.
     Properties = 2,
-    /// The filter over all user keys of points.
+    /// The filter over all user keys of point entries.
     PointFilter = 3,
-    /// The filter over all prefixes of user keys of points.
+    /// The filter over the prefixes of these keys.
     PrefixFilter = 4,
-    /// The filter that answers for ranges of user keys of points.
+    /// The filter for ranges of these keys.
     RangeFilter = 5,
-    /// The range tombstones.
     RangeTombstones = 6,
-    /// What blocks were compressed with.
     CompressionDictionary = 7,
 }
 
@@ -84,7 +81,20 @@ impl BlockKind {
         Self::CompressionDictionary,
     ];
 
-    /// Whether a reader that passes over such a block would give wrong answers.
+    /// Name in errors.
+    fn name(self) -> &'static str {
+        match self {
+            Self::DataIndex => "data index",
+            Self::Properties => "block of properties",
+            Self::PointFilter => "point filter",
+            Self::PrefixFilter => "prefix filter",
+            Self::RangeFilter => "range filter",
+            Self::RangeTombstones => "block of range tombstones",
+            Self::CompressionDictionary => "compression dictionary",
+        }
+    }
+
+    /// Returns whether a reader that skips the block would return wrong results.
     fn is_required(self) -> bool {
         match self {
             Self::DataIndex
@@ -96,42 +106,38 @@ impl BlockKind {
     }
 }
 
-/// A block that the footer names.
+/// Location of a block in the footer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct FooterBlock {
-    /// What it holds.
     pub(crate) kind: BlockKind,
-    /// Where it starts.
     pub(crate) offset: u64,
-    /// Its length.
     pub(crate) bytes: u64,
 }
 
-/// The decoded end of a table.
+/// A decoded footer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Footer {
-    /// Random number that each block checksum covers.
     pub(crate) salt: u64,
-    /// Number of the file.
     pub(crate) file_id: u64,
-    /// Random number of the store.
     pub(crate) store_id: u128,
-    /// Where the list starts, and all blocks end.
+    /// Offset of the list, and end of all blocks.
     pub(crate) list_offset: u64,
     /// The blocks of known kinds.
     pub(crate) blocks: Vec<FooterBlock>,
 }
 
 impl Footer {
-    /// The footer at `list_offset` of a new table; `blocks` ascend by kind.
+    /// Returns the footer of a new table.
     pub(crate) fn new(identity: TableIdentity, list_offset: u64, blocks: Vec<FooterBlock>) -> Self {
+        debug_assert!(blocks.is_sorted_by(|a, b| (a.kind as u8) < b.kind as u8), "a kind twice");
+        debug_assert!(blocks.iter().all(|block| block.offset + block.bytes <= list_offset));
         let TableIdentity { store_id, file_id, salt, .. } = identity;
         Self { salt, file_id, store_id, list_offset, blocks }
     }
 
-    /// List and tail as bytes.
+    /// Encodes list and fixed part.
     pub(crate) fn encode(&self) -> Vec<u8> {
-        let mut bytes = Vec::with_capacity(self.blocks.len() * ENTRY_BYTES + TAIL_BYTES);
+        let mut bytes = Vec::with_capacity(self.blocks.len() * ENTRY_BYTES + FIXED_BYTES);
         for FooterBlock { kind, offset, bytes: length } in &self.blocks {
             bytes.put_u8(*kind as u8);
             bytes.put_u8(if kind.is_required() { FLAG_REQUIRED } else { 0 });
@@ -150,30 +156,30 @@ impl Footer {
         bytes
     }
 
-    /// Reads the end of `source`.
+    /// Reads the footer of `source`.
     ///
     /// # Errors
     ///
-    /// [`ReadError`] if the source fails, a field breaks the tables above, or a block of an unknown
-    /// kind is required.
+    /// [`ReadError`] if the source fails, a field violates the tables above, or a block of an
+    /// unknown kind is required.
     pub(crate) fn read(source: &dyn TableSource) -> Result<Self, ReadError> {
         let length = source.len();
-        let need = (HEADER_BYTES + TAIL_BYTES) as u64;
+        let need = (HEADER_BYTES + FIXED_BYTES) as u64;
         if length < need {
             let source = Corruption::Truncated { what: "table", need, have: length };
             return Err(ReadError::Corrupt { offset: 0, source });
         }
-        let tail_offset = length - TAIL_BYTES as u64;
-        let corrupt = ReadError::corrupt(tail_offset);
-        let tail = source.read_at(tail_offset, TAIL_BYTES)?;
-        let list_bytes = list_bytes(&tail, tail_offset).map_err(&corrupt)?;
-        let list = source.read_at(tail_offset - list_bytes as u64, list_bytes)?;
-        Self::decode(&list, &tail).map_err(&corrupt)
+        let fixed_offset = length - FIXED_BYTES as u64;
+        let corrupt = ReadError::corrupt(fixed_offset);
+        let fixed = source.read_at(fixed_offset, FIXED_BYTES)?;
+        let list_bytes = list_bytes(&fixed, fixed_offset).map_err(&corrupt)?;
+        let list = source.read_at(fixed_offset - list_bytes as u64, list_bytes)?;
+        Self::decode(&list, &fixed).map_err(&corrupt)
     }
 
-    fn decode(list: &[u8], tail: &[u8]) -> Result<Self, Corruption> {
-        let mut decoder = Decoder::new(tail);
-        let checked = decoder.clone().take("tail of the table", CHECKED_TAIL_BYTES)?;
+    fn decode(list: &[u8], fixed: &[u8]) -> Result<Self, Corruption> {
+        let mut decoder = Decoder::new(fixed);
+        let checked = decoder.clone().take("footer of the table", CHECKED_BYTES)?;
         let list_offset = decoder.u64("offset of the footer list")?;
         decoder.u64("bytes of the footer list")?;
         let salt = decoder.u64("salt")?;
@@ -194,16 +200,28 @@ impl Footer {
         Ok(Self { salt, file_id, store_id, list_offset, blocks })
     }
 
-    /// The block of this kind, if the table has one.
+    /// Returns the block of this kind, if the table has one.
     pub(crate) fn block(&self, kind: BlockKind) -> Option<FooterBlock> {
         self.blocks.iter().copied().find(|block| block.kind == kind)
     }
 
-    /// Checks that the footer belongs to the table that it was looked for in.
+    /// Returns the handle of the block of this kind.
     ///
     /// # Errors
     ///
-    /// [`Corruption::Mismatch`] if not.
+    /// [`ReadError::Corrupt`] if the table has none, or it cannot lie there.
+    pub(crate) fn handle(&self, kind: BlockKind) -> Result<BlockHandle, ReadError> {
+        let block = self.block(kind).ok_or(Corruption::Missing { what: kind.name() });
+        block
+            .and_then(|block| BlockHandle::new(block.offset, block.bytes))
+            .map_err(ReadError::corrupt(self.list_offset))
+    }
+
+    /// Checks that the footer is that of the table `identity`.
+    ///
+    /// # Errors
+    ///
+    /// [`Corruption::Mismatch`] otherwise.
     pub(crate) fn check(&self, identity: &TableIdentity) -> Result<(), Corruption> {
         let checks = [
             ("store id", identity.store_id as u64, self.store_id as u64),
@@ -219,7 +237,7 @@ impl Footer {
         Ok(())
     }
 
-    /// Adds the fields of list and tail to `annotation`, whose base is the start of the file.
+    /// Adds the fields of list and fixed part to `annotation`, whose base is the start of the file.
     pub(crate) fn describe(&self, annotation: &mut Annotation) {
         annotation.rebase(self.list_offset);
         let mut at = 0;
@@ -240,13 +258,13 @@ impl Footer {
     }
 }
 
-/// Length of the list in front of the tail at `tail_offset`: read before any checksum is known, so
-/// it is held against the place that the tail is at.
-fn list_bytes(tail: &[u8], tail_offset: u64) -> Result<usize, Corruption> {
-    let mut decoder = Decoder::new(tail);
+/// Returns the length of the list. It is read before any checksum is verified, so it is checked
+/// against the offset of the fixed part.
+fn list_bytes(fixed: &[u8], fixed_offset: u64) -> Result<usize, Corruption> {
+    let mut decoder = Decoder::new(fixed);
     let list_offset = decoder.u64("offset of the footer list")?;
     let list_bytes = decoder.u64("bytes of the footer list")?;
-    decoder.take("tail of the table", TAIL_BYTES - 2 * size_of::<u64>() - MAGIC.len())?;
+    decoder.take("footer of the table", FIXED_BYTES - 2 * size_of::<u64>() - MAGIC.len())?;
     let magic = decoder.u64("magic")?;
     if magic.to_le_bytes() != MAGIC {
         return Err(Corruption::Magic { what: "table end", found: magic });
@@ -255,7 +273,7 @@ fn list_bytes(tail: &[u8], tail_offset: u64) -> Result<usize, Corruption> {
         length.is_multiple_of(ENTRY_BYTES)
             && *length <= LIST_BYTES_MAX
             && list_offset >= HEADER_BYTES as u64
-            && list_offset.checked_add(list_bytes) == Some(tail_offset)
+            && list_offset.checked_add(list_bytes) == Some(fixed_offset)
     });
     let what = "bytes of the footer list";
     length.ok_or(Corruption::OutOfRange { what, value: list_bytes })
@@ -308,9 +326,9 @@ mod tests {
         [vec![0; 192], footer.encode()].concat()
     }
 
-    /// Puts the checksum right again.
+    /// Recomputes the checksum.
     fn sealed(mut file: Vec<u8>) -> Bytes {
-        let checksum_at = file.len() - TAIL_BYTES + CHECKED_TAIL_BYTES;
+        let checksum_at = file.len() - FIXED_BYTES + CHECKED_BYTES;
         let checksum = crc32(&[&file[192..checksum_at]]);
         file[checksum_at..checksum_at + 4].copy_from_slice(&checksum.to_le_bytes());
         file.into()
@@ -324,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn footer_returns() {
+    fn footer_round_trips() {
         let found = Footer::read(&Bytes::from(file(&footer()))).unwrap();
         assert_eq!(found, footer());
         assert_eq!(found.check(&IDENTITY), Ok(()));
@@ -333,7 +351,7 @@ mod tests {
     }
 
     #[test]
-    fn every_flipped_bit_and_every_cut_is_refused() {
+    fn flipped_bits_and_truncation_are_refused() {
         let good = file(&footer());
         for at in 192..good.len() {
             for bit in 0..8 {
@@ -343,7 +361,10 @@ mod tests {
             }
         }
         for cut in 0..good.len() {
-            assert!(Footer::read(&Bytes::from(good[..cut].to_vec())).is_err(), "cut at {cut}");
+            assert!(
+                Footer::read(&Bytes::from(good[..cut].to_vec())).is_err(),
+                "truncated at {cut}"
+            );
         }
     }
 
@@ -393,7 +414,7 @@ mod tests {
     fn another_version_is_refused() {
         for other in [VERSION - 1, VERSION + 1] {
             let mut bytes = file(&footer());
-            let at = bytes.len() - TAIL_BYTES + 48;
+            let at = bytes.len() - FIXED_BYTES + 48;
             bytes[at] = other as u8;
             let what = "version of the table format";
             let want = Corruption::Unsupported { what, value: other.into() };

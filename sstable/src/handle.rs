@@ -1,9 +1,9 @@
-//! Where a block lies in the file.
+//! The location of a stored block in the file.
 //!
 //! | field    | bytes  | meaning                                                |
 //! |----------|--------|--------------------------------------------------------|
-//! | `offset` | varint | where the block starts                                 |
-//! | `bytes`  | varint | its length with type byte and checksum, at least those |
+//! | `offset` | varint | offset of the block in the file                        |
+//! | `bytes`  | varint | length including type byte and checksum, at least 5    |
 
 use std::{fmt, ops::Range};
 
@@ -11,15 +11,14 @@ use sievedb_format::{Corruption, Decoder, Encode};
 
 use crate::block::stored::TRAILER_BYTES;
 
-/// No encoded handle is shorter: two varints.
+/// Length of the shortest encoded handle: two varints.
 pub(crate) const HANDLE_BYTES_MIN: usize = 2;
 
-/// Place of a stored block.
+/// Location of a stored block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct BlockHandle {
-    /// Where the block starts in the file.
     pub(crate) offset: u64,
-    /// Length with type byte and checksum.
+    /// Length including type byte and checksum.
     pub(crate) bytes: u64,
 }
 
@@ -30,11 +29,11 @@ impl BlockHandle {
         out.put_varint(self.bytes);
     }
 
-    /// Reads the encoded form.
+    /// Decodes a handle.
     ///
     /// # Errors
     ///
-    /// [`Corruption`] if a field breaks the table above, or the block would end beyond `u64::MAX`.
+    /// [`Corruption`] if a field violates the table above, or the block ends beyond `u64::MAX`.
     pub(crate) fn decode(bytes: &[u8]) -> Result<Self, Corruption> {
         let mut decoder = Decoder::new(bytes);
         let offset = decoder.varint("offset of a block")?;
@@ -43,7 +42,7 @@ impl BlockHandle {
         Self::new(offset, bytes)
     }
 
-    /// The handle with these fields.
+    /// Checks and returns a handle.
     ///
     /// # Errors
     ///
@@ -55,8 +54,8 @@ impl BlockHandle {
         Ok(Self { offset, bytes })
     }
 
-    /// The bytes of the file that the block takes.
-    pub(crate) fn place(self) -> Range<u64> {
+    /// Returns the range of the file.
+    pub(crate) fn range(self) -> Range<u64> {
         self.offset..self.offset + self.bytes
     }
 }
@@ -72,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn handles_return() {
+    fn handles_round_trip() {
         for (offset, bytes) in [(0, 5), (64, 4096), (1 << 40, 1 << 28), (u64::MAX - 5, 5)] {
             let handle = BlockHandle { offset, bytes };
             let mut encoded = Vec::new();
@@ -82,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn impossible_places_are_refused() {
+    fn out_of_range_handles_are_refused() {
         for (name, offset, bytes) in [("short", 0, 4), ("beyond the end", u64::MAX - 4, 5)] {
             assert!(BlockHandle::new(offset, bytes).is_err(), "{name}");
         }

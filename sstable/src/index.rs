@@ -1,28 +1,27 @@
-//! The index: from a key to the only block that may hold it.
+//! The index of a table: maps a key to the only data block that may hold it.
 //!
-//! For each data block the index has an entry, the block's separator and its handle (see
-//! [`crate::handle`]). A separator is at or behind every key of its block and before every key of
-//! the next one. So the block of the first separator at or behind a target holds the first key at
-//! or behind the target, or the target is in the gap behind that block.
+//! The index has an entry for each data block: its separator and its handle (see
+//! [`crate::handle`]). A separator is at or behind every key of its block, and before every key of
+//! the next block. So the block of the first separator at or behind a target holds the first key at
+//! or behind the target, unless the target is in the gap after that block.
 //!
 //! | the next block starts with       | separator of a block                                    |
 //! |----------------------------------|---------------------------------------------------------|
-//! | a version of the same user key   | the block's last key, sequence number and kind included |
-//! | another user key, or not at all  | a short user key `s`, kind 0 and sequence number 0, where last user key <= `s` < next user key |
+//! | a version of the same user key   | the last key of the block, with sequence number and kind |
+//! | another user key, or no block    | a short user key `s`, kind 0 and sequence number 0, where last user key <= `s` < next user key |
 //!
-//! Kind 0 with sequence number 0 is [`Trailer::OLDEST`]: no write has it, and it sorts behind every
-//! version of its user key. That is what the second case needs if `s` is the last user key itself.
-//! In the gap of the second case lies no version of the next block's user keys, so a point lookup
-//! never needs a second block.
+//! Kind 0 with sequence number 0 is [`Trailer::OLDEST`], which no write has. It sorts behind every
+//! version of its user key, as required if `s` is the last user key itself. The gap of the second
+//! case holds no version of the next block's user keys, so a lookup never needs a second block.
 //!
 //! # Levels
 //!
-//! Index entries are collected into partitions, which are blocks of their own, each behind the last
-//! data block that it leads to. The top index leads to the partitions in the same way: with the
-//! separator of a partition's last entry. A table with one partition has no second level: that
-//! partition is its top index. The properties tell the number of levels, 1 or 2.
+//! Index entries are grouped into partitions. A partition is a block, stored behind the last data
+//! block that it leads to. The top index maps the separator of each partition's last entry to the
+//! partition. A table with one partition has one level: the partition is the top index. The
+//! properties record the number of levels, 1 or 2.
 //!
-//! Index blocks are not compressed, because they are read more often than all others.
+//! Index blocks are not compressed, because lookups read them most often.
 
 use std::io;
 
@@ -33,19 +32,20 @@ use crate::{
     handle::BlockHandle,
 };
 
-/// Collects the entries of an index.
+/// Encodes the partitions and the top index.
 #[derive(Debug)]
 pub(crate) struct IndexBuilder {
     partition_bytes: usize,
     partition: BlockBuilder,
     top: BlockBuilder,
     partitions: u64,
-    /// Of the last entry of the partition.
+    /// Separator of the last entry of the partition.
     separator: Separator,
+    /// Buffer of an encoded handle.
     handle: Vec<u8>,
 }
 
-/// What is at or behind all keys of a block and before all of the next.
+/// A key at or behind all keys of a block and before all keys of the next.
 #[derive(Debug)]
 struct Separator {
     user_key: Vec<u8>,
@@ -59,21 +59,21 @@ impl Separator {
 }
 
 impl IndexBuilder {
-    /// Partitions of about `partition_bytes` bytes.
+    /// Returns a builder of partitions of about `partition_bytes` bytes.
     pub(crate) fn new(partition_bytes: usize) -> Self {
         Self {
             partition_bytes,
-            partition: BlockBuilder::new(),
-            top: BlockBuilder::new(),
+            partition: BlockBuilder::default(),
+            top: BlockBuilder::default(),
             partitions: 0,
             separator: Separator { user_key: Vec::new(), trailer: Trailer::OLDEST },
             handle: Vec::new(),
         }
     }
 
-    /// Adds the data block at `handle`, which ends with `last`; the next one starts with `next`.
+    /// Adds the data block at `handle`, which ends with `last`. The next block starts with `next`.
     ///
-    /// A partition that has no room for the entry is given to `write` first.
+    /// If the partition is full, passes it to `write` first.
     ///
     /// # Errors
     ///
@@ -88,6 +88,8 @@ impl IndexBuilder {
         self.handle.clear();
         handle.encode(&mut self.handle);
         let separator = separate(last, next);
+        debug_assert!(last <= separator.key());
+        debug_assert!(next.is_none_or(|next| separator.key() < next));
         let with_this = self.partition.content_bytes_max_with(separator.key(), &self.handle);
         if !self.partition.is_empty() && with_this > self.partition_bytes {
             self.end_partition(write)?;
@@ -103,12 +105,16 @@ impl IndexBuilder {
         &mut self,
         write: impl FnOnce(&[u8]) -> io::Result<BlockHandle>,
     ) -> io::Result<()> {
+        debug_assert!(!self.partition.is_empty());
         self.handle.clear();
         write(self.partition.finish())?.encode(&mut self.handle);
         let separator = self.separator.key();
         if u32::try_from(self.top.content_bytes_max_with(separator, &self.handle)).is_err() {
-            // Takes gigabytes of keys of the greatest length.
-            return Err(io::Error::new(io::ErrorKind::FileTooLarge, "the index is too long"));
+            // Only with gigabytes of keys of maximum length.
+            return Err(io::Error::new(
+                io::ErrorKind::FileTooLarge,
+                "the top index exceeds 4 GiB; write smaller tables",
+            ));
         }
         self.top.add(separator, &self.handle);
         self.partition.reset();
@@ -116,7 +122,7 @@ impl IndexBuilder {
         Ok(())
     }
 
-    /// Gives what is left to `write`, the top index last, and returns its handle.
+    /// Passes the last partition and the top index to `write`, and returns the handle of the latter.
     ///
     /// # Errors
     ///
@@ -132,29 +138,29 @@ impl IndexBuilder {
         write(self.top.finish())
     }
 
-    /// Number of partitions that lie below a top index.
+    /// Number of partitions below a top index; 0 for one level.
     pub(crate) fn partitions(&self) -> u64 {
         self.partitions
     }
 
-    /// Memory of the top index so far: it grows with the table.
+    /// Bytes of memory of the top index, which grows with the table.
     pub(crate) fn top_memory_bytes(&self) -> usize {
         self.top.memory_bytes()
     }
 
-    /// Memory of the buffers.
+    /// Bytes of memory of all buffers.
     pub(crate) fn memory_bytes(&self) -> usize {
         let others = self.separator.user_key.capacity() + self.handle.capacity();
         self.top.memory_bytes() + self.partition.memory_bytes() + others
     }
 
-    /// Bytes that [`finish`](Self::finish) would write now, about.
+    /// Estimated bytes that [`finish`](Self::finish) would write now.
     pub(crate) fn pending_bytes(&self) -> usize {
         self.partition.content_bytes_max() + self.top.content_bytes_max()
     }
 }
 
-/// The separator between `last` and `next`.
+/// Returns the separator between `last` and `next`.
 fn separate(last: InternalKey<'_>, next: Option<InternalKey<'_>>) -> Separator {
     let mut user_key = last.user_key.to_vec();
     match next {
@@ -167,19 +173,19 @@ fn separate(last: InternalKey<'_>, next: Option<InternalKey<'_>>) -> Separator {
     Separator { user_key, trailer: Trailer::OLDEST }
 }
 
-/// Replaces `key` by the shortest user key that is at or behind it and before `next`.
+/// Replaces `key` by the shortest user key at or behind it and before `next`.
 fn shorten(key: &mut Vec<u8>, next: &[u8]) {
     let common = common_prefix(key, next);
     if common == key.len() {
-        return; // `next` extends the key: everything shorter is before the key.
+        return; // `key` is a prefix of `next`: anything shorter is before `key`.
     }
     if next.len() > common + 1 {
-        // The prefix of `next` that ends with the difference is shorter than `next`: before it.
+        // The prefix of `next` up to the difference is shorter than `next`, so before it.
         key[common] = next[common];
         key.truncate(common + 1);
         return;
     }
-    // Else only a byte between the two at the difference, or a larger one behind it, is before.
+    // Raises the byte at the difference if one fits between, or else a byte behind it.
     let above = |at: usize| at > common || key[at] + 1 < next[at];
     let raised = (common..key.len()).find(|&at| key[at] < u8::MAX && above(at));
     if let Some(at) = raised.filter(|at| at + 1 < key.len()) {
@@ -201,7 +207,7 @@ mod tests {
     };
 
     #[test]
-    fn shortened_keys_are_short() {
+    fn shorten_returns_the_shortest_key() {
         let cases: [(&[u8], &[u8], &[u8]); 12] = [
             (b"", b"a", b""),
             (b"abc", b"abcd", b"abc"),
@@ -224,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn separators_separate() {
+    fn a_separator_is_between_the_keys() {
         let bytes = [0, 1, 2, 0xfe, 0xff];
         let mut keys = vec![vec![]];
         for length in 0..3 {
@@ -249,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn partitions_take_the_memory_that_is_charged_for_them() {
+    fn partitions_fit_the_memory_charged_for_them() {
         type Key = fn(u64) -> Vec<u8>;
         let cases: [(&str, Key); 4] = [
             ("16 hexadecimal digits", |n| format!("{:016x}", n * 12_345).into_bytes()),

@@ -1,25 +1,26 @@
-//! The sorted table of SieveDB: one file of entries in the order of their internal keys, written
-//! once, from front to back, and never changed.
+//! The sorted string table (SSTable) of SieveDB: an immutable file of entries, sorted by internal
+//! key.
 //!
-//! | module         | answers                                                          |
+//! | module         | contents                                                         |
 //! |----------------|------------------------------------------------------------------|
-//! | [`writer`]     | how a table is written                                           |
-//! | [`table`]      | how a key is looked up                                           |
-//! | [`cursor`]     | how entries are stepped through                                  |
-//! | [`options`]    | what can be chosen                                               |
-//! | [`prefix_extractor`] | which part of a key is its prefix                          |
-//! | [`identity`]   | what tells one table from every other                            |
-//! | [`mod@tail`]    | the end of a table, read in one go                               |
-//! | [`source`]     | where the bytes come from and go to                              |
-//! | [`cache`]      | which blocks are kept in memory, and what reading costs          |
-//! | [`filter_state`] | whether the filter can be used                                 |
-//! | [`stored_filter`] | the filter in the file, to be loaded whole or in part         |
-//! | [`filter_file`] | how a filter lies in a file of its own                         |
-//! | [`mod@verify`] | whether everything that a table holds is as it should be         |
-//! | [`properties`] | what a table says of itself as a whole                           |
-//! | [`block`], [`handle`], [`index`], [`footer`] | the bytes of the parts             |
-//! | [`mod@describe`] | the bytes and their meaning side by side                       |
-//! | [`error`]      | what can go wrong                                                |
+//! | [`writer`]     | writes a table                                                   |
+//! | [`table`]      | opens a table and looks up keys                                  |
+//! | [`cursor`]     | scans entries                                                    |
+//! | [`options`]    | options of new tables                                            |
+//! | [`prefix_extractor`] | prefixes of keys                                           |
+//! | [`metadata`]   | identity and description of a table                              |
+//! | [`tail`]       | the end of a table, read at once                                 |
+//! | [`source`]     | traits for reads and writes of files                             |
+//! | [`cache`]      | the block cache, and counters of reads                           |
+//! | [`filter_state`] | filters in memory                                              |
+//! | [`stored_filter`] | filters in a file, loaded whole or in part                    |
+//! | [`filter_file`] | filters outside of their table                                  |
+//! | [`mod@verify`] | verifies a table                                                 |
+//! | [`salvage`]    | reads a table without footer                                     |
+//! | [`properties`] | statistics and options in a table                                |
+//! | [`block`], [`handle`], [`index`], [`footer`] | parts of the format                |
+//! | [`mod@describe`] | annotated dump                                                 |
+//! | [`error`]      | errors                                                           |
 //!
 //! # Layout
 //!
@@ -28,31 +29,28 @@
 //! | part             | protected by               | described in                           |
 //! |------------------|----------------------------|----------------------------------------|
 //! | file header      | its checksum               | [`sievedb_format::file_header`]        |
-//! | data blocks, each index partition behind the last one that it leads to | type and checksum of each | [`block::stored`], [`block`], [`index`] |
+//! | data blocks, and index partitions behind their last data block | type and checksum of each | [`block::stored`], [`block`], [`index`] |
 //! | top index        | type and checksum          | [`index`]                              |
-//! | filters, if any, each behind zeros up to a multiple of 64 | its checksums | [`sievedb_filter::filter_block`] |
+//! | filters, if any, each aligned to 64 bytes by zeros | its checksums | [`sievedb_filter::filter_block`] |
 //! | properties       | type and checksum          | [`properties`]                         |
 //! | range tombstones, if any | type and checksum  | [`sievedb_format::range_tombstone`]    |
 //! | compression dictionary, if any | type and checksum | [`block::stored`]                 |
 //! | footer           | its checksum               | [`footer`]                             |
 //!
-//! # Bytes from disk
+//! # Damaged files
 //!
-//! Whatever the bytes are, the answer is right or a [`ReadError`], never a panic. Lengths are held
-//! against the length of the file before anything is read, and decompression is capped by the
-//! properties. A damaged filter costs reads, never answers.
+//! For any bytes, a call returns a correct result or a [`ReadError`], and does not panic. Lengths
+//! are checked against the file before a read, and decompression is bounded by the properties. A
+//! damaged filter costs reads, but hides no keys.
 
-mod advice;
 pub mod block;
 mod block_memory;
 mod block_reader;
 pub mod cache;
 mod cache_steps;
-mod contents;
 pub mod cursor;
 mod cursor_options;
 pub mod describe;
-mod direction;
 pub mod error;
 pub mod filter_file;
 mod filter_keys;
@@ -60,9 +58,7 @@ pub mod filter_state;
 pub mod footer;
 mod get_many;
 mod ghost_blocks;
-mod goal;
 pub mod handle;
-pub mod identity;
 pub mod index;
 mod index_cursor;
 pub mod metadata;
@@ -70,12 +66,10 @@ pub mod options;
 mod output;
 pub mod prefix_extractor;
 pub mod properties;
-mod range_filter;
 mod read_ahead;
 pub mod salvage;
 pub mod source;
 pub mod stored_filter;
-mod summary;
 mod sync;
 pub mod table;
 pub mod tail;
@@ -94,8 +88,7 @@ pub use filter_file::{describe_filter_file, write_filter_file, write_range_filte
 pub use filter_keys::{FilterKeys, PrefixFilter};
 pub use filter_state::{FilterPlace, FilterState, FilterUnusable};
 pub use ghost_blocks::GhostStats;
-pub use identity::TableIdentity;
-pub use metadata::TableMetadata;
+pub use metadata::{TableIdentity, TableMetadata, TableSummary};
 pub use options::{
     BLOCK_BYTES, Compression, DEFAULT_BLOCK_BYTES, DEFAULT_INDEX_PARTITION_BYTES,
     DEFAULT_WRITE_BUFFER_BYTES, FILTER_BITS_PER_KEY, InvalidOption, RANGE_FILTER_BITS_PER_KEY,
@@ -107,7 +100,6 @@ pub use read_ahead::READ_AHEAD_BYTES_MAX;
 pub use salvage::{SalvagedCursor, SalvagedTable};
 pub use source::{TableSink, TableSource};
 pub use stored_filter::StoredFilter;
-pub use summary::TableSummary;
 pub use table::Table;
 pub use tail::TableTail;
 pub use verify::{TableProblem, Verified, damaged_filters, file_checksum};

@@ -1,4 +1,4 @@
-//! How a table is built.
+//! Options of new tables.
 
 use std::{error, fmt, ops::RangeInclusive};
 
@@ -7,54 +7,51 @@ use sievedb_format::Corruption;
 
 use crate::{block::zstd, prefix_extractor::PrefixExtractor, properties::COMPRESSION_ZSTD};
 
-/// Default of [`TableOptions::block_bytes`], in bytes: 4 KiB, a page. A cached block then fills its
-/// page.
+/// Default of [`TableOptions::block_bytes`]: 4 KiB, so that a cached block fills a page.
 pub const DEFAULT_BLOCK_BYTES: usize = 4096;
-/// Default of [`TableOptions::filter_bits_per_key`]: about 1 % of false positives.
+/// Default of [`TableOptions::filter_bits_per_key`]: about 1 % false positives.
 pub const DEFAULT_FILTER_BITS_PER_KEY: f64 = 10.0;
 /// Default of [`TableOptions::index_partition_bytes`]: 16 KiB.
 pub const DEFAULT_INDEX_PARTITION_BYTES: usize = 16 << 10;
 /// Default of [`TableOptions::write_buffer_bytes`]: 256 KiB.
 pub const DEFAULT_WRITE_BUFFER_BYTES: usize = 256 << 10;
 
-/// Allowed [`TableOptions::block_bytes`].
+/// Range of [`TableOptions::block_bytes`].
 pub const BLOCK_BYTES: RangeInclusive<usize> = 1 << 10..=1 << 20;
 const DICTIONARY_BYTES: RangeInclusive<u32> = 1 << 10..=1 << 20;
-/// Allowed [`TableOptions::filter_bits_per_key`], besides 0; stored in thousandths.
+/// Range of [`TableOptions::filter_bits_per_key`], besides 0; stored in thousandths.
 pub const FILTER_BITS_PER_KEY: RangeInclusive<f64> = 0.001..=40.0;
-/// Allowed [`TableOptions::range_filter_bits_per_key`], besides 0; stored in thousandths.
+/// Range of [`TableOptions::range_filter_bits_per_key`], besides 0; stored in thousandths.
 pub const RANGE_FILTER_BITS_PER_KEY: RangeInclusive<f64> = BITS_PER_KEY_MIN..=40.0;
 
-/// How blocks are compressed.
+/// Compression of data blocks.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Compression {
-    /// Not at all: the fastest to read, and a mapped file is served without a copy.
+    /// No compression: the fastest to read. Blocks of a memory map are not copied.
     None,
-    /// By LZ4, where that saves 12 % of a block or more.
+    /// LZ4, for blocks of which it saves at least 12 %.
     #[default]
     Lz4,
-    /// By zstd, where that saves 12 % of a block or more: for data that is seldom read. Only in
-    /// builds with the feature `zstd`; others refuse to write and to open such tables.
+    /// Zstd, for blocks of which it saves at least 12 %. Suits cold data. Requires the feature
+    /// `zstd`; builds without it refuse to write and open such tables.
     Zstd {
-        /// From 1, the fastest, to 19, the smallest result; zstd's own default is 3.
+        /// Level from 1, the fastest, to 19, the smallest; zstd's default is 3.
         level: u8,
-        /// Length of the dictionary that each table trains from its first blocks, in bytes; 0 for
-        /// none. Takes 100 times as many bytes of blocks, which are kept in memory until then; a
-        /// shorter table has none.
+        /// Length of the dictionary that each table trains from its first blocks, in bytes.
+        /// Buffers 100 times as many bytes of blocks for training; a shorter table has none.
         ///
-        /// 0, or from 1 KiB to 1 MiB; 16 KiB suits most data.
+        /// 0 for none, or from 1 KiB to 1 MiB; 16 KiB suits most data.
         dictionary_bytes: u32,
     },
 }
 
 impl Compression {
-    /// Zstd at level 3 with dictionaries of 16 KiB.
+    /// Zstd at level 3, with dictionaries of 16 KiB.
     pub const ZSTD: Self = Self::Zstd { level: 3, dictionary_bytes: 16 << 10 };
 
-    /// Returns the compression of stored options. `kind` is its [`kind`](Self::kind). `level` and
-    /// `dictionary_bytes` are those of zstd; values out of range are replaced by the nearest valid
-    /// one.
+    /// Decodes stored options. `kind` is [`kind`](Self::kind). `level` and `dictionary_bytes` apply
+    /// to zstd, and are clamped to their ranges.
     ///
     /// # Errors
     ///
@@ -75,11 +72,11 @@ impl Compression {
         }
     }
 
-    /// Checks that the numbers are in range and that this build can do it.
+    /// Checks that the parameters are in range and the build supports the compression.
     ///
     /// # Errors
     ///
-    /// What it lacks, or what is in range of the number that is not.
+    /// The missing feature, or the range of the wrong parameter.
     pub fn check(self) -> Result<(), &'static str> {
         let Self::Zstd { level, dictionary_bytes } = self else { return Ok(()) };
         if !cfg!(feature = "zstd") {
@@ -94,8 +91,7 @@ impl Compression {
         Ok(())
     }
 
-    /// The byte by which tables tell it:
-    /// [`TableProperties::compression`](crate::TableProperties::compression).
+    /// Returns the byte in [`TableProperties::compression`](crate::TableProperties::compression).
     #[must_use]
     pub fn kind(self) -> u8 {
         match self {
@@ -106,7 +102,7 @@ impl Compression {
     }
 }
 
-/// How a table is built. Affects new tables only: a table says itself how to read it.
+/// Options of new tables. Existing tables record how they were built.
 #[derive(Debug, Clone, PartialEq)]
 #[must_use]
 pub struct TableOptions {
@@ -138,15 +134,15 @@ impl Default for TableOptions {
 }
 
 impl TableOptions {
-    /// Complete options, as [`default`](Self::default).
+    /// Returns [`default`](Self::default) options, which are complete.
     pub fn new() -> Self {
         Self::default()
     }
 
     /// Target size of a data block before compression, in bytes.
     ///
-    /// Small blocks read less for a point lookup. Large blocks compress better and shrink the
-    /// index. A block exceeds the target only if it holds a single entry.
+    /// Small blocks read less per lookup. Large blocks compress better and shrink the index. Only a
+    /// block with a single entry exceeds the target.
     ///
     /// From 1 KiB to 1 MiB; default [`DEFAULT_BLOCK_BYTES`].
     pub fn block_bytes(mut self, bytes: usize) -> Self {
@@ -154,23 +150,24 @@ impl TableOptions {
         self
     }
 
-    /// How data blocks are compressed; default [`Compression::Lz4`].
+    /// Compression of data blocks; default [`Compression::Lz4`].
     pub fn compression(mut self, compression: Compression) -> Self {
         self.compression = compression;
         self
     }
 
-    /// What point filter and prefix filter are; default [`FilterKind::BlockedBloom`]. A
-    /// [`FilterKind::Ribbon`] takes a third less for the same rate, and longer to build and to ask.
-    /// Not [`FilterKind::Range`].
+    /// Kind of the point filter and the prefix filter; default [`FilterKind::BlockedBloom`].
+    ///
+    /// [`FilterKind::Ribbon`] is a third smaller at the same false-positive rate, but slower to build
+    /// and probe. [`FilterKind::Range`] is invalid.
     pub fn filter_kind(mut self, kind: FilterKind) -> Self {
         self.filter_kind = kind;
         self
     }
 
-    /// Bits that the point filter spends on each distinct user key.
+    /// Bits of the point filter per distinct user key.
     ///
-    /// Each bit more cuts the false positives by about a third, and all of them stay in memory.
+    /// Each additional bit reduces false positives by about a third. The filter stays in memory.
     ///
     /// 0 for no filter, or from 0.001 to 40; default [`DEFAULT_FILTER_BITS_PER_KEY`].
     pub fn filter_bits_per_key(mut self, bits: f64) -> Self {
@@ -178,8 +175,7 @@ impl TableOptions {
         self
     }
 
-    /// Builds a filter over the prefixes that `extractor` finds, with so many bits for each
-    /// different prefix; by default there is none.
+    /// Extractor of the prefix filter, and its bits per distinct prefix. Default: no prefix filter.
     ///
     /// Bits: 0 for no filter, or from 0.001 to 40.
     pub fn prefix_filter(mut self, extractor: PrefixExtractor, bits_per_key: f64) -> Self {
@@ -188,8 +184,8 @@ impl TableOptions {
         self
     }
 
-    /// Bits that the range filter spends on each distinct user key, if there is to be one; see
-    /// [`range_filter`](sievedb_filter::range_filter) for what they buy.
+    /// Bits of the range filter per distinct user key. For the false-positive rate see
+    /// [`range_filter`](sievedb_filter::range_filter).
     ///
     /// 0 for no filter, the default, or from [`BITS_PER_KEY_MIN`] to 40.
     pub fn range_filter_bits_per_key(mut self, bits: f64) -> Self {
@@ -199,8 +195,8 @@ impl TableOptions {
 
     /// Target size of an index partition, in bytes.
     ///
-    /// An index up to that size is resident as a whole. Of a larger one only the top is, which
-    /// names the partitions; these go through the block cache, one more request for each lookup.
+    /// An index up to this size is resident. Of a larger one only the top index is resident; its
+    /// partitions are cached as blocks, which costs one more request per lookup.
     ///
     /// From 1 KiB to 1 MiB; default [`DEFAULT_INDEX_PARTITION_BYTES`].
     pub fn index_partition_bytes(mut self, bytes: usize) -> Self {
@@ -208,8 +204,8 @@ impl TableOptions {
         self
     }
 
-    /// How much is appended to the file at a time, in bytes; the writer has a buffer of that
-    /// length. The table is the same, whatever it is.
+    /// Length of the output buffer, in bytes, which is appended to the file at once. Does not change
+    /// the table.
     ///
     /// From 1 KiB to 1 MiB; default [`DEFAULT_WRITE_BUFFER_BYTES`].
     pub fn write_buffer_bytes(mut self, bytes: usize) -> Self {
@@ -217,9 +213,9 @@ impl TableOptions {
         self
     }
 
-    /// Thousandths of a bit per key that the filter gets.
+    /// Bits per key of the point filter, in thousandths.
     pub(crate) fn filter_millibits(&self) -> u64 {
-        // At most 40,000: `validate` was called.
+        // At most 40,000 after `validate`.
         (self.filter_bits_per_key * 1000.0).round() as u64
     }
 
@@ -227,7 +223,7 @@ impl TableOptions {
     ///
     /// # Errors
     ///
-    /// Names the first option that is out of range.
+    /// [`InvalidOption`] with the first option out of range.
     pub fn validate(&self) -> Result<(), InvalidOption> {
         let bits_ok = |bits: f64| bits == 0.0 || FILTER_BITS_PER_KEY.contains(&bits);
         let range_bits = self.range_filter_bits_per_key;
@@ -258,12 +254,12 @@ impl TableOptions {
     }
 }
 
-/// An option is out of range.
+/// Error: an option is out of range.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct InvalidOption {
-    /// Which one.
+    /// Name of the option.
     pub name: &'static str,
-    /// What is in range.
+    /// Allowed values.
     pub allowed: &'static str,
 }
 
@@ -280,7 +276,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn stored_compressions_return() {
+    fn stored_compressions_round_trip() {
         let plain = [Compression::None, Compression::Lz4];
         for compression in plain {
             assert_eq!(Compression::from_stored(compression.kind().into(), 0, 0), Ok(compression));

@@ -1,26 +1,26 @@
-//! The growing file of a table under construction.
+//! Buffered, checksummed output of a new table.
 
 use std::io;
 
 use xxhash_rust::xxh3::Xxh3Default;
 
-use crate::source::TableSink;
+use crate::{handle::BlockHandle, source::TableSink};
 
-/// Counts, sums and collects what goes to a sink.
+/// Buffers appends to a sink and computes length and checksum.
 #[derive(Debug)]
 pub(crate) struct Output<S> {
     sink: S,
-    /// Shorter appends are collected.
+    /// Shorter appends are buffered.
     buffer_bytes: usize,
     buffer: Vec<u8>,
-    /// Bytes that the sink took.
+    /// Bytes appended to the sink.
     sent: u64,
     checksum: Checksum,
-    /// The sink failed: nobody knows what of the append it took.
+    /// The sink failed, and may have appended a part.
     is_broken: bool,
 }
 
-/// xxh3_64 of everything so far.
+/// xxh3_64 of all bytes sent.
 struct Checksum(Xxh3Default);
 
 impl std::fmt::Debug for Checksum {
@@ -30,13 +30,13 @@ impl std::fmt::Debug for Checksum {
 }
 
 impl<S: TableSink> Output<S> {
-    /// Starts at the beginning of `sink`, which gets `buffer_bytes` bytes at a time.
+    /// Writes to the start of `sink`, about `buffer_bytes` bytes at a time.
     pub(crate) fn new(sink: S, buffer_bytes: usize) -> Self {
         let checksum = Checksum(Xxh3Default::new());
         Self { sink, buffer_bytes, buffer: Vec::new(), sent: 0, checksum, is_broken: false }
     }
 
-    /// Where the next byte goes.
+    /// Offset of the next byte.
     pub(crate) fn offset(&self) -> u64 {
         self.sent + self.buffer.len() as u64
     }
@@ -51,12 +51,29 @@ impl<S: TableSink> Output<S> {
             self.flush()?;
         }
         if bytes.len() < self.buffer_bytes {
-            // Exactly as much as is charged for it, and never while it grows as much again.
+            // Exact: the buffer is charged with this size.
             self.buffer.reserve_exact(self.buffer_bytes - self.buffer.len());
             self.buffer.extend_from_slice(bytes);
+            debug_assert!(self.buffer.len() <= self.buffer_bytes);
             return Ok(());
         }
         self.send(|_| bytes)
+    }
+
+    /// Appends a stored block: its content and trailer.
+    ///
+    /// # Errors
+    ///
+    /// As [`append`](Self::append).
+    pub(crate) fn append_block(
+        &mut self,
+        content: &[u8],
+        trailer: &[u8],
+    ) -> io::Result<BlockHandle> {
+        let offset = self.offset();
+        self.append(content)?;
+        self.append(trailer)?;
+        Ok(BlockHandle { offset, bytes: self.offset() - offset })
     }
 
     /// Appends zeros up to a multiple of `alignment`.
@@ -71,7 +88,7 @@ impl<S: TableSink> Output<S> {
         Ok(())
     }
 
-    /// Memory of the buffer.
+    /// Bytes of memory of the buffer.
     pub(crate) fn memory_bytes(&self) -> usize {
         self.buffer.capacity()
     }
@@ -84,9 +101,10 @@ impl<S: TableSink> Output<S> {
 
     fn send<'a>(&'a mut self, choose: impl FnOnce(&'a [u8]) -> &'a [u8]) -> io::Result<()> {
         if self.is_broken {
-            return Err(io::Error::other("an earlier append to the table failed"));
+            return Err(io::Error::other("an earlier append to the table failed; write it again"));
         }
         let bytes = choose(&self.buffer);
+        debug_assert!(bytes.len() >= self.buffer.len(), "a long append follows a flush");
         self.is_broken = true;
         self.sink.append(bytes)?;
         self.is_broken = false;
@@ -95,7 +113,7 @@ impl<S: TableSink> Output<S> {
         Ok(())
     }
 
-    /// Hands over the rest, and returns the sink, the length and the xxh3_64 of the file.
+    /// Flushes the buffer. Returns the sink, the length and the xxh3_64 of the file.
     ///
     /// # Errors
     ///
@@ -115,7 +133,7 @@ mod tests {
     const BUFFER_BYTES: usize = 1 << 10;
 
     #[test]
-    fn sink_gets_every_byte_in_order() {
+    fn the_sink_receives_every_byte_in_order() {
         let mut output = Output::new(Vec::new(), BUFFER_BYTES);
         let mut want = Vec::new();
         for (bytes, byte) in [(1, 1), (100, 2), (BUFFER_BYTES - 101, 3), (1, 4), (5, 5)]

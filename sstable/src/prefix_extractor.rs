@@ -1,53 +1,53 @@
-//! Which part of a key is its prefix, for filters over prefixes.
+//! Prefix extractors, for prefix filters.
 
 use std::{fmt, ops::RangeInclusive, sync::Arc};
 
 use sievedb_filter::key_hash;
 use sievedb_format::KEY_BYTES_MAX;
 
-/// Longest name of a [`PrefixFunction`], in bytes.
+/// Maximum length of the name of a [`PrefixFunction`], in bytes.
 pub const PREFIX_FUNCTION_NAME_BYTES_MAX: usize = 100;
 
 const FIXED_LENGTH: RangeInclusive<usize> = 1..=KEY_BYTES_MAX;
 
-/// Goes before the name of an extractor where the hash seed of its filters is made.
+/// Precedes the name of an extractor in the hash seed of its filters.
 const SEED_DOMAIN: &str = "prefix filter of ";
 
-/// Which part of a key is its prefix, so that a filter can answer for all keys with the same
-/// prefix.
+/// Extracts the prefix of a key, so that a filter can be probed for all keys with one prefix.
 ///
-/// A key without a prefix is out of the extractor's domain: it is in no prefix filter, and no
-/// question that such a key could be an answer to is put to one.
+/// A key without a prefix is outside of the domain of the extractor: it is in no prefix filter, and a
+/// scan that such a key may match probes none.
 #[derive(Debug, Clone)]
 pub enum PrefixExtractor {
-    /// The first so many bytes, from 1 to 65,536. A shorter key has no prefix.
+    /// A prefix of fixed length, from 1 to 65,536 bytes. A shorter key has no prefix.
     FixedLength(usize),
-    /// All bytes up to the first one with this value, which belongs to the prefix. A key in which
-    /// it does not occur has no prefix.
+    /// All bytes up to and including the first separator of this value. A key without a separator
+    /// has no prefix.
     Separator(u8),
-    /// What a function of the user says.
+    /// The result of a custom function.
     Custom(Arc<dyn PrefixFunction>),
 }
 
-/// Tells the prefixes of keys. Must answer the same at all times: filters that were built with
-/// other answers hide keys. **Give a function whose answers change another name**; then filters of
-/// the old one are not asked any more.
+/// A custom function that extracts prefixes.
+///
+/// It must be deterministic: a filter built with other prefixes hides keys. **Rename a function whose
+/// results change**; filters of the old name are then not probed.
 pub trait PrefixFunction: fmt::Debug + Send + Sync {
-    /// The name that is stored with filters, from 1 to [`PREFIX_FUNCTION_NAME_BYTES_MAX`] bytes.
+    /// Returns the name stored with filters, from 1 to [`PREFIX_FUNCTION_NAME_BYTES_MAX`] bytes.
     fn name(&self) -> &str;
 
-    /// Length of the prefix of `key` in bytes, or `None` if it has none. Neither has it one if the
-    /// answer is more than the length of the key.
+    /// Returns the length of the prefix of `key`, in bytes, or `None` if it has none. A length beyond
+    /// that of the key also means none.
     fn prefix_length(&self, key: &[u8]) -> Option<usize>;
 
-    /// Whether every key that begins with `start` has a prefix, the same as `start` itself.
+    /// Returns whether every key that starts with `start` has the same prefix as `start` itself.
     ///
-    /// `false` is always safe: no filter is asked then.
+    /// `false` is always safe: no filter is then probed.
     fn determines_prefix(&self, start: &[u8]) -> bool;
 }
 
 impl PrefixExtractor {
-    /// What it is called where it is stored: `fixed:8`, `separator:0x3a`, `custom:` and the name of
+    /// Returns the stored name: for example `fixed:8`, `separator:0x3a`, or `custom:` and the name of
     /// the function.
     #[must_use]
     pub fn name(&self) -> String {
@@ -58,7 +58,7 @@ impl PrefixExtractor {
         }
     }
 
-    /// The extractor of this name, unless it needs a function or is not known.
+    /// Returns the extractor of this name; `None` for custom functions and unknown names.
     #[must_use]
     pub fn from_name(name: &str) -> Option<Self> {
         let found = if let Some(bytes) = name.strip_prefix("fixed:") {
@@ -67,11 +67,11 @@ impl PrefixExtractor {
             let byte = name.strip_prefix("separator:0x")?;
             Self::Separator(u8::from_str_radix(byte, 16).ok()?)
         };
-        // Other spellings of a number are none of ours.
+        // Only the canonical spelling of a number is valid.
         (found.name() == name && found.is_valid()).then_some(found)
     }
 
-    /// Whether the length, or the name of the function, is in range.
+    /// Returns whether the length, or that of the name of the function, is in range.
     #[must_use]
     pub fn is_valid(&self) -> bool {
         match self {
@@ -83,7 +83,7 @@ impl PrefixExtractor {
         }
     }
 
-    /// The prefix of `key`, if it has one.
+    /// Returns the prefix of `key`, if it has one.
     #[must_use]
     pub fn prefix<'a>(&self, key: &'a [u8]) -> Option<&'a [u8]> {
         let bytes = match self {
@@ -94,11 +94,11 @@ impl PrefixExtractor {
         key.get(..bytes)
     }
 
-    /// The prefix that all keys have that begin with `start`, if they all have the same one.
+    /// Returns the prefix of all keys that start with `start`, if they share one.
     #[must_use]
     pub fn prefix_of_all<'a>(&self, start: &'a [u8]) -> Option<&'a [u8]> {
         match self {
-            // Within `start`, so that nothing behind it matters.
+            // Within `start`, so further bytes do not matter.
             Self::FixedLength(_) | Self::Separator(_) => self.prefix(start),
             Self::Custom(function) => {
                 function.determines_prefix(start).then(|| self.prefix(start)).flatten()
@@ -106,21 +106,21 @@ impl PrefixExtractor {
         }
     }
 
-    /// Seed of the hashes of prefixes in a store with this seed: no other than that of keys, and
-    /// another one for each name. It goes into the checksum of a filter, so that one that was built
-    /// with another extractor is refused.
+    /// Returns the seed of prefix hashes in a store with the seed `store_hash_seed`. It differs per
+    /// name and from the seed of keys. The checksum of a filter covers it, so a filter of another
+    /// extractor is refused.
     #[must_use]
     pub fn hash_seed(&self, store_hash_seed: u64) -> u64 {
         prefix_hash_seed(&self.name(), store_hash_seed)
     }
 }
 
-/// [`PrefixExtractor::hash_seed`] of the extractor of this name.
+/// Returns [`PrefixExtractor::hash_seed`] of the extractor of this name.
 pub(crate) fn prefix_hash_seed(name: &str, store_hash_seed: u64) -> u64 {
     key_hash(format!("{SEED_DOMAIN}{name}").as_bytes(), store_hash_seed)
 }
 
-/// By name, as filters go by.
+/// Compares names, which identify filters.
 impl PartialEq for PrefixExtractor {
     fn eq(&self, other: &Self) -> bool {
         self.name() == other.name()
@@ -133,7 +133,7 @@ impl Eq for PrefixExtractor {}
 mod tests {
     use super::*;
 
-    /// The bytes before the last two, of keys that have at least four.
+    /// All bytes but the last two, of keys with at least four.
     #[derive(Debug)]
     struct AllButTwo(&'static str);
 
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn prefixes() {
+    fn extractors_return_prefixes() {
         use PrefixExtractor::{FixedLength, Separator};
         let cases = [
             ("longer than fixed", FixedLength(3), "abcd", Some("abc"), Some("abc")),
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn a_function_that_names_too_long_a_prefix_names_none() {
+    fn a_prefix_longer_than_the_key_is_none() {
         #[derive(Debug)]
         struct TooLong;
         impl PrefixFunction for TooLong {
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn names_return_unless_they_need_a_function() {
+    fn names_round_trip_except_custom() {
         for extractor in [
             PrefixExtractor::FixedLength(1),
             PrefixExtractor::FixedLength(KEY_BYTES_MAX),
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn ranges_of_lengths_and_names() {
+    fn is_valid_checks_lengths() {
         let (long, longest) = ("n".repeat(101), "n".repeat(100));
         let cases = [
             (PrefixExtractor::FixedLength(0), false),
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn every_extractor_has_a_seed_of_its_own() {
+    fn every_extractor_has_a_distinct_seed() {
         let extractors = [
             PrefixExtractor::FixedLength(4),
             PrefixExtractor::FixedLength(5),

@@ -1,16 +1,16 @@
-//! What a table says of itself as a whole.
+//! Properties of a table: statistics, and the options that it was built with.
 //!
 //! # Encoded form
 //!
-//! Tagged fields, ascending by number: a tag (varint: number × 2, plus 1 if a reader that does not
-//! know the field must refuse the table), a length (varint), and as many bytes.
+//! Tagged fields, ascending by number: a tag (varint: number × 2, plus 1 if a reader must refuse the
+//! table unless it knows the field), a length (varint), and as many bytes.
 //!
 //! | number | field                   | bytes                                                    |
 //! |--------|-------------------------|----------------------------------------------------------|
 //! | 1 !    | `comparator`            | 1 byte; 1: byte order of user keys                       |
 //! | 2 !    | `index_levels`          | varint, 1 or 2                                           |
-//! | 3 !    | `content_bytes_max`     | varint; the longest content of a block of entries        |
-//! | 4      | `counts`                | (kind, varint) for each kind that occurs, ascending      |
+//! | 3 !    | `content_bytes_max`     | varint; length of the longest content of a block         |
+//! | 4      | `counts`                | (kind, varint) per kind that occurs, ascending           |
 //! | 5      | `user_keys`             | varint; distinct user keys of point entries              |
 //! | 6      | `smallest`              | smallest user key, range tombstones included             |
 //! | 7      | `largest`               | largest user key, range tombstones included              |
@@ -22,8 +22,8 @@
 //! | 13     | `value_bytes`           | varint; sum over all point entries                       |
 //! | 14     | `data_blocks`           | varint                                                   |
 //! | 15     | `index_partitions`      | varint; 0 if the index has one level                     |
-//! | 16     | `block_bytes`           | varint; option that the table was built with             |
-//! | 17     | `content_bytes`         | varint; contents of all data blocks, before compression  |
+//! | 16     | `block_bytes`           | varint; option                                           |
+//! | 17     | `content_bytes`         | varint; content of all data blocks, uncompressed         |
 //! | 18     | `compression`           | 1 byte; option: 0 none, 1 LZ4, 2 zstd                    |
 //! | 19     | `filter_millibits`      | varint; option: thousandths of a bit per key             |
 //! | 20     | `index_partition_bytes` | varint; option                                           |
@@ -32,46 +32,44 @@
 //! | 23 !   | `excluded_bounds`       | varint; bit 0: `smallest` is exclusive, bit 1: `largest`; absent if neither is |
 //! | 24     | `keyspace`              | id (varint) and name (the rest, UTF-8) of the keyspace   |
 //! | 25     | `keyspace_options`      | its options, encoded as in a manifest                    |
-//! | 26     | `level`                 | varint; the level that the table was written for         |
+//! | 26     | `level`                 | varint; level that the table was written for             |
 //! | 27     | `flushed`               | varint; all entries of the keyspace up to this sequence number are in tables |
 //! | 28     | `replaced`              | ids of obsolete tables, ascending: the first, then differences (varints) |
 //!
-//! Those marked `!` must be understood. All but 10, 11 and 21 to 28 are always there. In a table
-//! without entries 6 to 9 are empty or 0. 24 to 28 are there for a repair without a manifest; 27
-//! and 28 are only in the last table of a flush or compaction.
+//! A reader must know fields marked `!`. Fields 10, 11 and 21 to 28 are optional. In a table without
+//! entries 6 to 9 are empty or 0. Fields 24 to 28 serve a repair without a manifest; 27 and 28 are
+//! only in the last table of a flush or compaction.
 
 mod field;
-mod filter;
 mod origin;
 
 use sievedb_format::{
-    Annotation, Corruption, Decoder, Encode, KEY_BYTES_MAX, Kind, SequenceNumber, TableBounds,
-    annotation::printable,
+    Annotation, Corruption, Decoder, Encode, KEY_BYTES_MAX, Kind, SEQUENCE_MAX, SequenceNumber,
+    TableBounds, annotation::printable,
 };
 
-use self::field::{Field, sequence, user_key};
+use self::field::{Field, sequence, text, user_key};
 pub use self::{
-    filter::FilterProperties,
+    field::FilterProperties,
     origin::{Completed, TableOrigin},
 };
 use crate::options::TableOptions;
 
-/// Byte order of user keys: the only comparator.
+/// Comparator: byte order of user keys.
 const COMPARATOR_BYTES: u8 = 1;
 
-/// [`TableProperties::compression`] of a table with blocks compressed by zstd.
+/// [`TableProperties::compression`] for zstd.
 pub(crate) const COMPRESSION_ZSTD: u8 = 2;
 
-/// Fields that a table may lack.
+/// Numbers of optional fields.
 const OPTIONAL: [u64; 10] = [10, 11, 21, 22, EXCLUDED_BOUNDS, 24, 25, 26, 27, 28];
 
-/// Number of the field that marks exclusive bounds.
 const EXCLUDED_BOUNDS: u64 = 23;
 
-/// Fields that must be understood.
+/// Numbers of fields that a reader must know.
 const REQUIRED: [u64; 4] = [1, 2, 3, EXCLUDED_BOUNDS];
 
-/// The names of the fields; number 1 comes first.
+/// Names of the fields, from number 1 on.
 const NAMES: [&str; 28] = [
     "comparator",
     "index_levels",
@@ -103,17 +101,17 @@ const NAMES: [&str; 28] = [
     "replaced",
 ];
 
-/// What a table says of itself as a whole.
+/// Statistics of a table, and the options that it was built with.
 #[derive(Debug, Clone, Default, PartialEq)]
 #[non_exhaustive]
 pub struct TableProperties {
     /// Levels of the index, 1 or 2.
     pub index_levels: u8,
-    /// The longest content of a block of entries, in bytes; caps what decompression allocates.
+    /// Length of the longest content of a block, in bytes. Bounds the memory of decompression.
     pub content_bytes_max: u64,
     /// Number of entries of each kind, in the order of [`Kind::ALL`].
     pub counts: [u64; Kind::ALL.len()],
-    /// Number of distinct user keys of point entries: what a filter is built over.
+    /// Number of distinct user keys of point entries, which filters are built from.
     pub user_keys: u64,
     /// Range of the user keys, range tombstones included.
     pub bounds: TableBounds,
@@ -123,15 +121,15 @@ pub struct TableProperties {
     pub largest_sequence: SequenceNumber,
     /// Earliest expiry of an entry, in milliseconds of the store clock.
     pub oldest_expiry_ms: Option<u64>,
-    /// The point filter that the table was built with.
+    /// The point filter; `None` if the table was built without.
     pub filter: Option<FilterProperties>,
-    /// The prefix filter that the table was built with, and the name of its extractor.
+    /// The prefix filter and the name of its extractor; `None` if the table was built without.
     pub prefix_filter: Option<(FilterProperties, Box<str>)>,
-    /// The range filter that the table was built with.
+    /// The range filter; `None` if the table was built without.
     pub range_filter: Option<FilterProperties>,
-    /// Bytes of the user keys of all point entries.
+    /// Total length of the user keys of all point entries, in bytes.
     pub key_bytes: u64,
-    /// Bytes of the values of all point entries.
+    /// Total length of the values of all point entries, in bytes.
     pub value_bytes: u64,
     /// Number of data blocks.
     pub data_blocks: u64,
@@ -139,7 +137,7 @@ pub struct TableProperties {
     pub index_partitions: u64,
     /// [`TableOptions::block_bytes`] of the writer.
     pub block_bytes: u64,
-    /// Bytes of the contents of all data blocks, before compression.
+    /// Total length of the content of all data blocks before compression, in bytes.
     pub content_bytes: u64,
     /// [`TableOptions::compression`] of the writer, as its byte: 0 none, 1 LZ4, 2 zstd.
     pub compression: u8,
@@ -147,18 +145,18 @@ pub struct TableProperties {
     pub filter_millibits: u64,
     /// [`TableOptions::index_partition_bytes`] of the writer.
     pub index_partition_bytes: u64,
-    /// Place of the table in its store. `None` if the file does not have it, and in an open table.
+    /// Origin of the table. `None` if the file has none, and in an open table.
     pub origin: Option<Box<TableOrigin>>,
 }
 
-/// Memory of an index partition of so many bytes, at most: its head, its content, and for each of
-/// its entries, of which short keys make more, a slot for the block and what a search starts with.
+/// Maximum memory of an index partition of `partition_bytes` bytes: its struct and content, and per
+/// entry a slot and a head. Short keys make more entries.
 pub(crate) fn partition_memory_bytes(partition_bytes: u64) -> u64 {
     5 * partition_bytes + (1 << 10)
 }
 
 impl TableProperties {
-    /// Those of an empty table that is built with `options`.
+    /// Returns the properties of an empty table.
     pub(crate) fn new(options: &TableOptions) -> Self {
         Self {
             block_bytes: options.block_bytes as u64,
@@ -169,50 +167,60 @@ impl TableProperties {
         }
     }
 
-    /// Number of entries of this kind.
+    /// Returns the number of entries of this kind.
     #[must_use]
     pub fn count(&self, kind: Kind) -> u64 {
-        self.counts[kind_index(kind)]
+        self.counts[kind as usize - 1]
     }
 
     pub(crate) fn count_mut(&mut self, kind: Kind) -> &mut u64 {
-        &mut self.counts[kind_index(kind)]
+        &mut self.counts[kind as usize - 1]
     }
 
-    /// Number of entries of all kinds, range tombstones included.
+    /// Counts an entry and its sequence number.
+    pub(crate) fn add_entry(&mut self, kind: Kind, sequence: SequenceNumber) {
+        debug_assert!(sequence <= SEQUENCE_MAX);
+        let is_first = self.entries() == 0;
+        *self.count_mut(kind) += 1;
+        let smallest = if is_first { sequence } else { self.smallest_sequence };
+        self.smallest_sequence = smallest.min(sequence);
+        self.largest_sequence = self.largest_sequence.max(sequence);
+        debug_assert!(self.smallest_sequence <= self.largest_sequence);
+    }
+
+    /// Returns the number of entries of all kinds, range tombstones included.
     #[must_use]
     pub fn entries(&self) -> u64 {
         self.counts.iter().fold(0, |sum, count| sum.saturating_add(*count))
     }
 
-    /// Returns the number of entries of all kinds but range tombstones: those that cursors walk
-    /// over.
+    /// Returns the number of point entries, which cursors return: all kinds but range tombstones.
     #[must_use]
     pub fn points(&self) -> u64 {
         self.entries().saturating_sub(self.count(Kind::RangeTombstone))
     }
 
-    /// Number of entries that delete, range tombstones included.
+    /// Returns the number of tombstones, range tombstones included.
     #[must_use]
     pub fn tombstones(&self) -> u64 {
         self.count(Kind::Tombstone).saturating_add(self.count(Kind::RangeTombstone))
     }
 
-    /// Memory of an index partition in which a cursor stands, at most, in bytes: about 5 times
-    /// [`TableOptions::index_partition_bytes`], or one separator, if that is longer. 0 for an index
-    /// of one level, which is resident as a whole.
+    /// Returns the maximum memory of one index partition, in bytes: about 5 times
+    /// [`TableOptions::index_partition_bytes`], or the longest separator if longer. 0 for an index
+    /// of one level, which is resident.
     #[must_use]
     pub fn partition_memory_bytes_max(&self) -> u64 {
         if self.index_levels < 2 {
             return 0;
         }
-        // No content is longer than that, whatever else the file says.
+        // Bounds the result if the file records a damaged option.
         let longest = self.content_bytes_max;
         let single = longest.min(KEY_BYTES_MAX as u64) + (1 << 10);
         partition_memory_bytes(self.index_partition_bytes.min(longest)).max(single)
     }
 
-    /// Bytes of memory that bounds, names and lists take.
+    /// Bytes of memory of bounds, names and lists.
     pub(crate) fn memory_bytes(&self) -> usize {
         let name = self.prefix_filter.as_ref().map_or(0, |(_, name)| name.len());
         let origin = self.origin.as_ref().map_or(0, |origin| origin.memory_bytes());
@@ -226,7 +234,7 @@ impl TableProperties {
         }
     }
 
-    /// Adds the fields to `annotation`, counted from the first byte of the encoded form.
+    /// Adds the fields to `annotation`, whose base is the start of the encoded form.
     pub(crate) fn describe(&self, annotation: &mut Annotation) {
         let mut bytes = Vec::new();
         for field in self.fields() {
@@ -236,7 +244,7 @@ impl TableProperties {
         }
     }
 
-    /// The fields that the table has, ascending by number.
+    /// Returns the fields, ascending by number.
     fn fields(&self) -> Vec<Field> {
         let mut counts = Vec::new();
         let occurring = Kind::ALL.into_iter().zip(self.counts).filter(|(_, count)| *count > 0);
@@ -279,11 +287,12 @@ impl TableProperties {
         .collect()
     }
 
-    /// Reads the encoded form.
+    /// Decodes properties.
     ///
     /// # Errors
     ///
-    /// [`Corruption`] if a field breaks the table above, is missing, or is not known and must be.
+    /// [`Corruption`] if a field violates the table above or is missing, or a required field is
+    /// unknown.
     pub(crate) fn decode(bytes: &[u8]) -> Result<Self, Corruption> {
         let mut decoder = Decoder::new(bytes);
         let mut properties = Self::default();
@@ -334,7 +343,7 @@ impl TableProperties {
             }
             3 => {
                 self.content_bytes_max = field.varint(what)?;
-                // Ends of entries have 4 bytes.
+                // Positions in a block have 32 bits.
                 if self.content_bytes_max > u32::MAX.into() {
                     let value = self.content_bytes_max;
                     return Err(Corruption::OutOfRange { what, value });
@@ -369,10 +378,7 @@ impl TableProperties {
             20 => self.index_partition_bytes = field.varint(what)?,
             21 => {
                 let filter = FilterProperties::decode(what, field)?;
-                let name = field.take(what, field.rest().len())?;
-                let name = str::from_utf8(name)
-                    .map_err(|e| Corruption::OutOfRange { what, value: e.valid_up_to() as u64 })?;
-                self.prefix_filter = Some((filter, name.into()));
+                self.prefix_filter = Some((filter, text(what, field)?));
             }
             22 => self.range_filter = Some(FilterProperties::decode(what, field)?),
             EXCLUDED_BOUNDS => self.bounds.set_exclusions(what, field.varint(what)?)?,
@@ -382,16 +388,12 @@ impl TableProperties {
     }
 }
 
-/// Checks that no field that is always there lies between two that were read.
+/// Checks that no required field between `before` and `number` is missing.
 fn check_presence(before: u64, number: u64) -> Result<(), Corruption> {
     let names = NAMES.iter().zip(1..);
     let skipped = |at: u64| before < at && at < number && !OPTIONAL.contains(&at);
     let missing = names.into_iter().find(|(_, at)| skipped(*at));
     missing.map_or(Ok(()), |(what, _)| Err(Corruption::Missing { what }))
-}
-
-fn kind_index(kind: Kind) -> usize {
-    kind as usize - 1
 }
 
 #[cfg(test)]

@@ -1,15 +1,13 @@
-//! How far a scan reads ahead of where it is.
+//! Read-ahead of scans.
 //!
-//! Two reads of neighbouring blocks, in either direction, are taken for a scan: the next read
-//! fetches two blocks at once, and each further one twice as much, up to a bound. A read elsewhere
-//! begins anew. So a short scan reads nothing in vain, and a long one at most as much again as it
-//! uses. Behind reads of full length, what comes next is announced to the source, which fetches it
-//! meanwhile.
+//! Two reads of adjacent blocks, in either direction, are taken for a scan. The next read fetches
+//! two blocks at once, and each further one doubles, up to a maximum; a read elsewhere starts over.
+//! So a short scan reads nothing in vain, and a long one at most twice what it uses. After reads of
+//! maximum length the source is advised of the next one.
 //!
-//! The first read of a walk is as long as the walks before make it: see
-//! [`walk_lengths`](crate::walk_lengths).
+//! The first read of a walk is as long as recent walks: see [`walk_lengths`](crate::walk_lengths).
 
-use std::{mem, ops::Range};
+use std::{mem, ops::Range, slice};
 
 use bytes::Bytes;
 
@@ -19,80 +17,69 @@ use crate::{
     walk_lengths::{FIRST_READ_BYTES_MAX, WalkLengths},
 };
 
-/// Most bytes that a scan reads at once, unless it is told otherwise.
+/// Usual maximum length of one read of a scan, in bytes.
 pub const READ_AHEAD_BYTES_MAX: usize = 256 << 10;
 
-/// Read-ahead beyond this gains nothing.
+/// Upper limit of the maximum length, in bytes. Longer reads showed no gain.
 const BYTES_MAX: usize = 64 << 20;
 
-/// Reads of neighbours before anything is read ahead.
-const NEIGHBOURS_MIN: u32 = 2;
+/// Reads of adjacent blocks before read-ahead starts.
+const ADJACENT_READS_MIN: u32 = 2;
 
-/// Blocks differ in length: the first read of a walk may be longer than expected by a part in so
-/// many, so that as many blocks fit it.
+/// The first read of a walk may exceed the expected length by one part in so many, because blocks
+/// differ in length.
 const SLACK_SHARE: u64 = 8;
 
-/// What was read ahead, and how far to read the next time.
+/// Read-ahead buffer of a cursor, and the length of its next read.
 #[derive(Debug)]
 pub(crate) struct ReadAhead {
     bytes_max: u64,
-    /// Bytes of the next read; 0 for one block.
+    /// Length of the last read, in bytes; 0 for one block.
     window: u64,
-    /// Reads that began where the one before ended, or ended where it began.
-    neighbours: u32,
-    /// Whether the next block follows the last one, though an index partition lies between the two.
-    goes_on: bool,
-    /// Bytes of the blocks that the present walk asked for.
+    /// Consecutive reads of adjacent blocks, up to [`ADJACENT_READS_MIN`].
+    adjacent_reads: u32,
+    /// Whether the next block follows the last one with only an index partition in between.
+    is_contiguous: bool,
+    /// Bytes of the blocks requested by the current walk.
     walk_bytes: u64,
-    /// Bytes that the present walk will ask for, probably; 0 if that is not known.
+    /// Expected length of the current walk, in bytes; 0 if unknown.
     walk_bytes_expected: u64,
-    /// Nothing at or behind this place is announced.
-    announced_end: u64,
-    /// The block that was asked for last.
+    /// End of the range that the source may be advised of.
+    advised_end: u64,
+    /// Range of the last block requested.
     last: Range<u64>,
-    /// What was read ahead or, of a map, announced.
-    place: Range<u64>,
-    /// The bytes at `place`; none of a map.
+    /// Range that was read ahead or, in a memory map, advised.
+    range: Range<u64>,
+    /// Bytes of `range`; empty in a memory map.
     bytes: Bytes,
 }
 
 impl ReadAhead {
-    /// Reads at most `bytes_max` bytes at once, if that is more than a block.
-    pub(crate) fn new(bytes_max: usize) -> Self {
+    /// Returns an empty buffer. One read has at most `bytes_max` bytes, or one block. `reads_all`
+    /// starts with reads of maximum length. Advice ends at the file offset `advised_end`.
+    pub(crate) fn new(bytes_max: usize, reads_all: bool, advised_end: u64) -> Self {
+        let bytes_max = bytes_max.min(BYTES_MAX) as u64;
         Self {
-            bytes_max: bytes_max.min(BYTES_MAX) as u64,
-            goes_on: false,
+            bytes_max,
+            is_contiguous: false,
             walk_bytes: 0,
             walk_bytes_expected: 0,
-            announced_end: 0,
-            window: 0,
-            neighbours: 0,
+            advised_end,
+            window: if reads_all { bytes_max } else { 0 },
+            adjacent_reads: if reads_all { ADJACENT_READS_MIN } else { 0 },
             last: 0..0,
-            place: 0..0,
+            range: 0..0,
             bytes: Bytes::new(),
         }
     }
 
-    /// Reads as much as it may from the first block on: for whoever reads a whole table.
-    pub(crate) fn at_once(mut self) -> Self {
-        self.neighbours = NEIGHBOURS_MIN;
-        self.window = self.bytes_max;
-        self
-    }
-
-    /// Announces what lies before `end`, the end of what scans read, behind reads of full length.
-    pub(crate) fn announcing_up_to(mut self, end: u64) -> Self {
-        self.announced_end = end;
-        self
-    }
-
-    /// A search: a walk ends, and the next one begins, probably as long as `lengths` tells.
+    /// Ends the current walk and begins the next one, whose length `lengths` predicts.
     pub(crate) fn begin_walk(&mut self, lengths: &WalkLengths) {
         self.end_walk(lengths);
         self.walk_bytes_expected = lengths.expected().min(self.bytes_max);
     }
 
-    /// Tells `lengths` how much the walk took, if anything.
+    /// Records the length of the walk, if it read from the source.
     pub(crate) fn end_walk(&mut self, lengths: &WalkLengths) {
         let bytes = mem::take(&mut self.walk_bytes);
         if bytes > 0 && self.bytes_max > 0 {
@@ -100,33 +87,32 @@ impl ReadAhead {
         }
     }
 
-    /// Tells whether the scan goes on, over an index partition, with the block that follows in its
-    /// direction, or begins somewhere else.
-    pub(crate) fn set_goes_on(&mut self, goes_on: bool) {
-        self.goes_on = goes_on;
+    /// Sets whether the next block is adjacent to the last one except for an index partition.
+    pub(crate) fn set_contiguous(&mut self, is_contiguous: bool) {
+        self.is_contiguous = is_contiguous;
     }
 
-    /// Bytes to read together with the block at `block`, it included, which is not in the buffer.
+    /// Returns the length of the read that fetches `block`, in bytes; 0 for the block alone.
     fn next_window(&mut self, block: &Range<u64>) -> u64 {
         let expected = self.walk_bytes_expected;
         if self.walk_bytes == 0 && expected > block.end - block.start {
-            self.goes_on = false;
-            // Long walks are expected to go on from here, others to end about where this read does.
+            self.is_contiguous = false;
+            // A long walk is expected to continue, a short one to end with this read.
             let is_long = expected >= u64::from(FIRST_READ_BYTES_MAX);
-            (self.neighbours, self.window) =
-                if is_long { (NEIGHBOURS_MIN, expected) } else { (0, 0) };
+            (self.adjacent_reads, self.window) =
+                if is_long { (ADJACENT_READS_MIN, expected) } else { (0, 0) };
             return first_read_bytes(expected, self.bytes_max);
         }
         let touches = block.start == self.last.end || block.end == self.last.start;
-        let is_neighbour = mem::take(&mut self.goes_on) || touches;
-        if self.last.is_empty() {
-            // The first one: as the window is.
-        } else if !is_neighbour {
-            (self.neighbours, self.window) = (0, 0);
-        } else if self.neighbours < NEIGHBOURS_MIN {
-            self.neighbours += 1;
+        let is_adjacent = mem::take(&mut self.is_contiguous) || touches;
+        let is_first = self.last.is_empty();
+        if !is_first && !is_adjacent {
+            (self.adjacent_reads, self.window) = (0, 0);
+        } else if !is_first && self.adjacent_reads < ADJACENT_READS_MIN {
+            self.adjacent_reads += 1;
         }
-        if self.neighbours < NEIGHBOURS_MIN {
+        debug_assert!(self.window <= self.bytes_max && self.adjacent_reads <= ADJACENT_READS_MIN);
+        if self.adjacent_reads < ADJACENT_READS_MIN {
             return 0;
         }
         let least = self.window.max(block.end - block.start);
@@ -134,13 +120,12 @@ impl ReadAhead {
         self.window
     }
 
-    /// The stored bytes of the block at `block`, from the buffer or from `reader`. `around` tells
-    /// of a number of bytes which blocks, this one among them, are to be read with it. `counted`
-    /// counts what is read ahead for as long as anybody has it.
+    /// Returns the stored bytes of `block`, from the buffer or from `reader`. `around` returns the
+    /// range to read for a length, the block included. `counted` charges the buffer as pinned.
     ///
     /// # Errors
     ///
-    /// What reading fails with.
+    /// Those of [`BlockReader::read_bytes`].
     pub(crate) fn read(
         &mut self,
         reader: &BlockReader,
@@ -148,19 +133,19 @@ impl ReadAhead {
         around: impl FnOnce(u64) -> Range<u64>,
         counted: impl FnOnce(Bytes) -> Bytes,
     ) -> Result<Bytes, ReadError> {
-        let is_within = |place: &Range<u64>| place.start <= block.start && block.end <= place.end;
-        if !is_within(&self.place) {
+        let is_within = |range: &Range<u64>| range.start <= block.start && block.end <= range.end;
+        if !is_within(&self.range) {
             let was_full = self.window == self.bytes_max;
             let window = self.next_window(&block);
-            let place = if window > 0 { around(window) } else { block.clone() };
-            // A damaged index may lead anywhere: then the block alone is tried, and refused.
-            let is_fit = is_within(&place) && place.end - place.start <= window;
+            let range = if window > 0 { around(window) } else { block.clone() };
+            // A damaged index may lead anywhere: then only the block is read, and refused.
+            let is_valid = is_within(&range) && range.end - range.start <= window;
             self.bytes = Bytes::new();
-            self.place = 0..0;
-            if is_fit && place != block {
-                self.fetch(reader, place, counted);
+            self.range = 0..0;
+            if is_valid && range != block {
+                self.fetch(reader, range, counted);
                 if was_full && self.window == self.bytes_max && !self.bytes.is_empty() {
-                    self.announce(reader, &block);
+                    self.advise(reader, &block);
                 }
             }
         }
@@ -169,50 +154,52 @@ impl ReadAhead {
         if self.bytes.is_empty() {
             return reader.read_bytes(block);
         }
-        let start = (block.start - self.place.start) as usize;
+        debug_assert!(is_within(&self.range));
+        debug_assert_eq!(self.bytes.len() as u64, self.range.end - self.range.start);
+        let start = (block.start - self.range.start) as usize;
         Ok(self.bytes.slice(start..start + (block.end - block.start) as usize))
     }
 
-    /// Reads or, of a map, announces what lies at `place`. If that fails the block that is needed
-    /// may be well all the same: it is read alone then.
+    /// Reads `range` or, in a memory map, advises of it. Ignores errors: the block alone may still
+    /// be readable.
     fn fetch(
         &mut self,
         reader: &BlockReader,
-        place: Range<u64>,
+        range: Range<u64>,
         counted: impl FnOnce(Bytes) -> Bytes,
     ) {
         if reader.source().is_mapped() {
-            reader.advise_read(std::slice::from_ref(&place));
+            reader.source().advise_read(slice::from_ref(&range));
         } else {
-            match reader.read_bytes(place.clone()) {
+            match reader.read_bytes(range.clone()) {
                 Ok(bytes) => self.bytes = counted(bytes),
                 Err(_) => return,
             }
         }
-        self.place = place;
+        self.range = range;
     }
 
-    /// Announces what lies beyond what was just read, on the way on which `block` came first.
-    fn announce(&self, reader: &BlockReader, block: &Range<u64>) {
-        let Range { start, end } = self.place;
+    /// Advises of the range beyond the last read. `block` is at the end of that read where the scan
+    /// entered it.
+    fn advise(&self, reader: &BlockReader, block: &Range<u64>) {
+        let Range { start, end } = self.range;
         let next = if block.start == start {
-            end..end.saturating_add(self.window).min(self.announced_end)
+            end..end.saturating_add(self.window).min(self.advised_end)
         } else {
             start.saturating_sub(self.window)..start
         };
         if !next.is_empty() {
-            reader.advise_read(std::slice::from_ref(&next));
+            reader.source().advise_read(slice::from_ref(&next));
         }
     }
 
-    /// Whether `stored` is a part of what was read ahead, and would keep all of it in memory.
+    /// Returns whether `stored` is a slice of the buffer, and so keeps all of it in memory.
     pub(crate) fn holds(&self, stored: &Bytes) -> bool {
         self.bytes.as_ptr_range().contains(&stored.as_ptr())
     }
 }
 
-/// Most bytes that a walk begins with, of which so many are expected; it may read `bytes_max` at
-/// once.
+/// Returns the maximum length of the first read of a walk with the expected length `expected`.
 pub(crate) fn first_read_bytes(expected: u64, bytes_max: u64) -> u64 {
     let expected = expected.min(bytes_max);
     (expected + expected / SLACK_SHARE).min(bytes_max)
@@ -225,7 +212,7 @@ mod tests {
     use super::*;
     use crate::source::TableSource;
 
-    /// Bytes that tell their place, the reads that were made, and those that were announced.
+    /// A source whose bytes encode their offsets. Records reads and advice.
     #[derive(Debug, Default)]
     struct Reads(Mutex<Vec<Range<u64>>>, Mutex<Vec<Range<u64>>>);
 
@@ -244,7 +231,7 @@ mod tests {
         }
     }
 
-    /// What a walk expects where two walks before took so many blocks each.
+    /// Lengths after two walks of so many blocks.
     fn lengths(walks: [u64; 2]) -> WalkLengths {
         let lengths = WalkLengths::default();
         walks.iter().for_each(|blocks| lengths.note(blocks * BLOCK));
@@ -252,20 +239,20 @@ mod tests {
     }
 
     fn beginning(bytes_max: usize, walks: [u64; 2]) -> ReadAhead {
-        let mut ahead = ReadAhead::new(bytes_max);
+        let mut ahead = ReadAhead::new(bytes_max, false, 0);
         ahead.begin_walk(&lengths(walks));
         ahead
     }
 
     const BLOCK: u64 = 100;
 
-    /// Reads blocks of 100 bytes by their number, and returns the blocks of each read.
+    /// Reads blocks of 100 bytes by number. Returns the blocks of each read.
     fn reads(ahead: ReadAhead, blocks: impl IntoIterator<Item = u64>) -> Vec<Range<u64>> {
-        reads_and_announcements(ahead, blocks).0
+        reads_and_advice(ahead, blocks).0
     }
 
-    /// The same, and the blocks of each announcement.
-    fn reads_and_announcements(
+    /// As [`reads`], and returns the blocks of each advice.
+    fn reads_and_advice(
         mut ahead: ReadAhead,
         blocks: impl IntoIterator<Item = u64>,
     ) -> (Vec<Range<u64>>, Vec<Range<u64>>) {
@@ -292,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn a_walk_begins_with_what_the_walks_before_had_in_common() {
+    fn the_first_read_is_as_long_as_recent_walks() {
         let cases = [
             ("one block", [1, 9], vec![50..51, 51..52, 52..54, 54..58]),
             ("three", [3, 4], vec![50..53, 53..54, 54..56, 56..60]),
@@ -310,12 +297,12 @@ mod tests {
     }
 
     #[test]
-    fn a_walk_is_as_long_as_what_it_asked_for() {
+    fn the_length_of_a_walk_counts_requested_blocks() {
         let source = Arc::new(Reads::default());
         let reader = BlockReader::new(Arc::clone(&source) as Arc<dyn TableSource>, 7, 0..1 << 20);
         let lengths = WalkLengths::default();
         for bytes_max in [0, 800] {
-            let mut ahead = ReadAhead::new(bytes_max);
+            let mut ahead = ReadAhead::new(bytes_max, false, 0);
             for start in [0, 5000, 9000] {
                 ahead.begin_walk(&lengths);
                 for block in 0..4 {
@@ -331,41 +318,43 @@ mod tests {
     }
 
     #[test]
-    fn what_follows_reads_of_full_length_is_announced() {
-        let ahead = || ReadAhead::new(800).announcing_up_to(40 * BLOCK);
-        let announced = |ahead, blocks: Vec<u64>| reads_and_announcements(ahead, blocks).1;
-        // Full reads: 13..21, 21..29, 29..37, of which the first one is not known to be followed.
-        assert_eq!(announced(ahead(), (5..36).collect()), [29..37, 37..40]);
+    fn reads_of_maximum_length_advise_of_the_next() {
+        let ahead = |reads_all| ReadAhead::new(800, reads_all, 40 * BLOCK);
+        let advised = |ahead, blocks: Vec<u64>| reads_and_advice(ahead, blocks).1;
+        // Full reads: 13..21, 21..29, 29..37, the first of which may be the last.
+        assert_eq!(advised(ahead(false), (5..36).collect()), [29..37, 37..40]);
         // Down: 84..92, 76..84, 68..76, 60..68.
-        assert_eq!(announced(ahead(), (60..100).rev().collect()), [68..76, 60..68, 52..60]);
-        assert_eq!(announced(ahead().at_once(), (5..20).collect()), [13..21, 21..29]);
-        assert_eq!(announced(ahead(), (5..12).collect()), []);
-        assert_eq!(announced(ReadAhead::new(0), (5..36).collect()), []);
-        assert_eq!(announced(beginning(800, [3, 3]).announcing_up_to(4000), vec![5, 6, 7, 8]), []);
+        assert_eq!(advised(ahead(false), (60..100).rev().collect()), [68..76, 60..68, 52..60]);
+        assert_eq!(advised(ahead(true), (5..20).collect()), [13..21, 21..29]);
+        assert_eq!(advised(ahead(false), (5..12).collect()), []);
+        assert_eq!(advised(ReadAhead::new(0, false, 0), (5..36).collect()), []);
+        let mut expecting = ahead(false);
+        expecting.begin_walk(&lengths([3, 3]));
+        assert_eq!(advised(expecting, vec![5, 6, 7, 8]), []);
     }
 
     #[test]
     fn reads_grow_with_sequential_use() {
         let doubling = [5..6, 6..7, 7..9, 9..13, 13..21, 21..29, 29..37];
-        assert_eq!(reads(ReadAhead::new(800), 5..36), doubling);
+        assert_eq!(reads(ReadAhead::new(800, false, 0), 5..36), doubling);
         let down = [99..100, 98..99, 96..98, 92..96, 84..92, 76..84];
-        assert_eq!(reads(ReadAhead::new(800), (80..100).rev()), down);
-        assert_eq!(reads(ReadAhead::new(0), 5..9), [5..6, 6..7, 7..8, 8..9]);
-        assert_eq!(reads(ReadAhead::new(800).at_once(), 5..20), [5..13, 13..21]);
+        assert_eq!(reads(ReadAhead::new(800, false, 0), (80..100).rev()), down);
+        assert_eq!(reads(ReadAhead::new(0, false, 0), 5..9), [5..6, 6..7, 7..8, 8..9]);
+        assert_eq!(reads(ReadAhead::new(800, true, 0), 5..20), [5..13, 13..21]);
     }
 
     #[test]
-    fn a_read_elsewhere_begins_anew() {
+    fn a_read_elsewhere_starts_over() {
         let scattered = [5..6, 6..7, 7..9, 50..51, 51..52, 52..54, 1..2];
-        assert_eq!(reads(ReadAhead::new(800), [5, 6, 7, 8, 50, 51, 52, 1]), scattered);
+        assert_eq!(reads(ReadAhead::new(800, false, 0), [5, 6, 7, 8, 50, 51, 52, 1]), scattered);
     }
 
     #[test]
-    fn places_that_are_not_around_the_block_are_not_read() {
+    fn a_range_without_the_block_is_not_read() {
         let source = Arc::new(Reads::default());
         let reader = BlockReader::new(Arc::clone(&source) as Arc<dyn TableSource>, 7, 0..1 << 20);
         for damaged in [0..1, 150..250, 100..1 << 40] {
-            let mut ahead = ReadAhead::new(800).at_once();
+            let mut ahead = ReadAhead::new(800, true, 0);
             let read = ahead.read(&reader, 100..200, |_| damaged, |bytes| bytes);
             assert_eq!(read.unwrap().len(), 100);
         }

@@ -1,12 +1,12 @@
-//! Reads the data blocks of a table without its footer and index.
+//! Salvages the data blocks of a table without its footer and index.
 //!
-//! A stored block has no length of its own; the index has it. But its checksum covers offset and
-//! length. So a block that starts at a known offset ends where the checksum is right. Blocks follow
-//! each other without gaps from the end of the file header on, so each block gives the start of the
-//! next one. Behind a damaged block the scan tries each offset as a start.
+//! A stored block does not record its length; the index does. But its checksum covers offset and
+//! length, so a block with a known start ends where the checksum matches. Blocks are contiguous from
+//! the end of the file header on, so the end of one is the start of the next. After a damaged block
+//! the scan tries every offset as a start.
 //!
-//! CRC-32 is linear: the checksum of prefix and content is computed from those of the two parts, so
-//! one pass over the bytes tests all ends of a block.
+//! CRC-32 is linear: the checksum of prefix and content follows from those of the two parts, so one
+//! pass over the bytes tests all ends of a block.
 
 mod crc;
 mod window;
@@ -38,38 +38,37 @@ use self::{
     window::Window,
 };
 
-/// Behind damage, the scan looks only for blocks that are no longer than this, or than twice the
-/// longest block so far.
+/// After damage, the scan finds blocks up to this length, or twice the longest block so far, in bytes.
 const SEARCHED_BLOCK_BYTES: u64 = 16 << 10;
-/// No block begins with so many zeros: its content says how long its parts are.
+/// More zeros than any block starts with, because its header has nonzero lengths.
 const ZEROS: [u8; 64] = [0; 64];
-/// What a dictionary of zstd begins with.
+/// Magic number of a zstd dictionary.
 const DICTIONARY_MAGIC: [u8; 4] = 0xec30_a437_u32.to_le_bytes();
-/// No dictionary is longer, with what protects it.
+/// Maximum length of a stored dictionary.
 const DICTIONARY_BYTES_MAX: u64 = 2 << 20;
-/// Zeros up to a multiple of this lie between the top index and a filter.
+/// Alignment of filters, which padding precedes.
 const FILTER_ALIGN: u64 = 64;
-/// No block of entries is longer: it ends with the entry that exceeds the largest block size.
+/// Maximum length of the content of a block, in bytes: the largest block size and one entry.
 const CONTENT_BYTES_MAX: u64 = (KEY_BYTES_MAX + VALUE_BYTES_MAX + (2 << 20)) as u64;
 
-/// The data blocks of a table whose footer or index cannot be read.
+/// Data blocks of a table whose footer or index cannot be read.
 #[derive(Debug)]
 pub struct SalvagedTable {
     source: Arc<dyn TableSource>,
     salt: u64,
-    /// Looked for when the first block needs it.
+    /// Searched when the first block needs it; then `Some(None)` if it is lost.
     dictionary: Option<Option<Dictionary>>,
     data: Vec<BlockHandle>,
     gaps: Vec<Gap>,
     entries: u64,
 }
 
-/// A part of a table file in which no block can be read.
+/// A range of a table file without a readable block.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Gap {
-    /// Offsets in the file, in bytes.
-    pub place: Range<u64>,
-    /// Range of the user keys that the lost blocks may have held, by the blocks around them.
+    /// File offsets, in bytes.
+    pub range: Range<u64>,
+    /// Range of the user keys that lost blocks may hold, from the blocks around the gap.
     pub keys: (Bound<Bytes>, Bound<Bytes>),
 }
 
@@ -77,14 +76,13 @@ impl SalvagedTable {
     /// Scans a table file for data blocks that were written with `salt`.
     ///
     /// The scan ends after `entries_max` entries, at the top index, or at the offset `end`. Pass
-    /// `u64::MAX` for a limit that is not known. Costs some nanoseconds for each byte, and some 50
-    /// µs for each byte of a damaged block, except for zeros: a MiB of other damage takes about a
-    /// minute. Takes memory for 1 MiB of the file, or for two blocks if they are longer, and 16
-    /// bytes for each block.
+    /// `u64::MAX` for an unknown limit. Costs a few nanoseconds per byte, and about 50 µs per byte of
+    /// a damaged block that is not zero: a MiB of damage takes about a minute. Buffers 1 MiB of the
+    /// file, or two blocks if they are longer, and takes 16 bytes of memory per block.
     ///
     /// # Errors
     ///
-    /// Those of the source. It should return zeros for what is lost.
+    /// Those of the source, which should return zeros for unreadable sectors.
     pub fn scan(
         source: Arc<dyn TableSource>,
         salt: u64,
@@ -105,29 +103,29 @@ impl SalvagedTable {
             };
             let next = found.map_or(end, |handle| handle.offset);
             if at < next {
-                scan.lost(at..next);
+                scan.add_lost(at..next);
             }
             let Some(handle) = found else { break };
             table.add(handle, &mut scan)?;
-            at = handle.place().end;
+            at = handle.range().end;
         }
         if table.entries < entries_max && !scan.is_complete && (at < end || is_truncated) {
-            // The file ends before its data, perhaps at the end of a block.
-            scan.lost(at..end);
+            // The file ends before its data, maybe at the end of a block.
+            scan.add_lost(at..end);
         }
-        let is_padding = |place: &Range<u64>| {
+        let is_padding = |range: &Range<u64>| {
             let index = scan.index.last_key_value();
-            let follows_index = index.is_some_and(|(at, bytes)| at + bytes == place.start);
-            !is_truncated && follows_index && place.end - place.start < FILTER_ALIGN
+            let follows_index = index.is_some_and(|(at, bytes)| at + bytes == range.start);
+            !is_truncated && follows_index && range.end - range.start < FILTER_ALIGN
         };
-        if let Some(place) = scan.gap.take_if(|place| !is_padding(place)) {
+        if let Some(range) = scan.gap.take_if(|range| !is_padding(range)) {
             let from = scan.last_key.map_or(Bound::Unbounded, Bound::Excluded);
-            table.gaps.push(Gap { place, keys: (from, Bound::Unbounded) });
+            table.gaps.push(Gap { range, keys: (from, Bound::Unbounded) });
         }
         if table.entries >= entries_max {
-            // Bytes behind the last entry are not data.
+            // All entries were found: later gaps hold no data.
             let data_end = table.data.last().map_or(0, |last| last.offset);
-            table.gaps.retain(|gap| gap.place.start < data_end);
+            table.gaps.retain(|gap| gap.range.start < data_end);
         }
         Ok(table)
     }
@@ -161,7 +159,7 @@ impl SalvagedTable {
         Ok(cursor)
     }
 
-    /// The block that starts at `at` and ends before `end`.
+    /// Finds the block that starts at `at` and ends before `end`.
     fn block_at(&self, window: &mut Window, at: u64, end: u64) -> io::Result<Option<BlockHandle>> {
         let (mut content, mut power) = (!0_u32, ONE);
         let mut from = at;
@@ -175,7 +173,7 @@ impl SalvagedTable {
                     if multiply(power, prefix) ^ !content == want {
                         let handle =
                             BlockHandle { offset: at, bytes: length + TRAILER_BYTES as u64 };
-                        // By chance one of four billion wrong ends passes.
+                        // One of 2^32 wrong ends has a matching checksum.
                         if self.stored(handle)?.is_some() {
                             return Ok(Some(handle));
                         }
@@ -191,7 +189,7 @@ impl SalvagedTable {
         }
     }
 
-    /// The first block that starts behind `at`.
+    /// Finds the first block that starts behind `at`.
     fn search_behind(
         &mut self,
         window: &mut Window,
@@ -214,13 +212,13 @@ impl SalvagedTable {
         Ok(None)
     }
 
-    /// The dictionary, which lies behind the data: the last block that begins like one.
+    /// Finds the dictionary, which is behind the data: the last block with its magic number.
     fn find_dictionary(&self) -> io::Result<Option<Dictionary>> {
         let mut window = Window::new(Arc::clone(&self.source), self.source.len());
         let mut end = self.source.len();
         while end > 0 {
             let start = end.saturating_sub(DICTIONARY_BYTES_MAX);
-            // A magic may lie across the border.
+            // The magic number may cross the border of two reads.
             let length =
                 (end - start + DICTIONARY_MAGIC.len() as u64 - 1).min(window.end() - start);
             // At most 2 MiB.
@@ -244,7 +242,7 @@ impl SalvagedTable {
         Ok(None)
     }
 
-    /// The checksum of what precedes the content in the checksum of a block.
+    /// Checksum of the fields that precede the content in the checksum of a block.
     fn prefix_checksum(&self, offset: u64, length: u64, type_byte: u8) -> u32 {
         let (salt, offset, length) =
             (self.salt.to_le_bytes(), offset.to_le_bytes(), length.to_le_bytes());
@@ -267,19 +265,19 @@ impl SalvagedTable {
         Ok(content.and_then(|content| Block::decode(content, role, handle)).ok())
     }
 
-    /// Adds a block that was found: of data, of the index, or of something else.
+    /// Adds a block found, of data, index or another kind.
     fn add(&mut self, handle: BlockHandle, scan: &mut Scan) -> io::Result<()> {
         let index = self.decode(handle, BlockRole::Index)?;
         if let Some(leads_to_index) = index.and_then(|index| scan.leads_to(index, &self.data)) {
             scan.index.insert(handle.offset, handle.bytes);
-            // Two levels: the top index leads to partitions. One level: it leads to the first data
-            // block, and so does the first partition; then the scan meets the top index later.
+            // Only a top index leads to partitions. A top index of one level looks like the first
+            // partition of two levels, so the scan continues.
             scan.is_complete = leads_to_index;
             return Ok(());
         }
         let Some(block) = self.decode(handle, BlockRole::Data)? else {
-            // Compressed with a dictionary that is lost.
-            scan.lost(handle.place());
+            // Its dictionary is lost.
+            scan.add_lost(handle.range());
             return Ok(());
         };
         let mut cursor = BlockCursor::new(block);
@@ -290,9 +288,9 @@ impl SalvagedTable {
         if scan.last_key.as_ref().is_some_and(|last| first < last) {
             return Ok(());
         }
-        if let Some(place) = scan.gap.take() {
+        if let Some(range) = scan.gap.take() {
             let from = scan.last_key.clone().map_or(Bound::Unbounded, Bound::Excluded);
-            self.gaps.push(Gap { place, keys: (from, Bound::Included(first)) });
+            self.gaps.push(Gap { range, keys: (from, Bound::Included(first)) });
         }
         while let Some(key) = cursor.key() {
             self.entries += 1;
@@ -314,7 +312,7 @@ pub struct SalvagedCursor {
 }
 
 impl SalvagedCursor {
-    /// Returns the current internal key; `None` behind the last one.
+    /// Returns the current internal key; `None` behind the last entry.
     #[must_use]
     pub fn key(&self) -> Option<InternalKey<'_>> {
         self.block.as_ref()?.key()
@@ -353,24 +351,24 @@ impl SalvagedCursor {
     }
 }
 
-/// How far a scan has come.
+/// State of a scan.
 #[derive(Debug, Default)]
 struct Scan {
-    /// Lengths of the index blocks found, by their offsets.
+    /// Lengths of the index blocks found, by offset.
     index: BTreeMap<u64, u64>,
-    /// The user key of the last entry.
+    /// User key of the last entry.
     last_key: Option<Bytes>,
-    /// Bytes behind the last data block in which data may have been.
+    /// Range behind the last data block that may have held data.
     gap: Option<Range<u64>>,
     longest: u64,
-    /// Whether the top index was met.
+    /// Whether the top index was found.
     is_complete: bool,
 }
 
 impl Scan {
-    fn lost(&mut self, place: Range<u64>) {
-        let start = self.gap.as_ref().map_or(place.start, |gap| gap.start);
-        self.gap = Some(start..place.end);
+    fn add_lost(&mut self, range: Range<u64>) {
+        let start = self.gap.as_ref().map_or(range.start, |gap| gap.start);
+        self.gap = Some(start..range.end);
     }
 
     fn set_last(&mut self, user_key: &[u8]) {
@@ -379,8 +377,8 @@ impl Scan {
         }
     }
 
-    /// Whether the entries of `index` lead to other index blocks, or to blocks of `data`; `None` if
-    /// they lead to no block that was found, so that it is no index.
+    /// Returns whether `index` leads to other index blocks rather than to blocks of `data`; `None` if
+    /// it leads to neither, so that it is not an index.
     fn leads_to(&self, index: Block, data: &[BlockHandle]) -> Option<bool> {
         let mut cursor = BlockCursor::new(index);
         cursor.seek_to_first();

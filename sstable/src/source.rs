@@ -1,44 +1,42 @@
-//! Where the bytes of a table come from and go to.
+//! The source and the sink of a table's bytes.
 //!
-//! Only the engine knows paths and files; this crate sees them through these two traits.
+//! This crate knows no paths and files: the engine implements these traits.
 
 use std::{fmt::Debug, io, ops::Range};
 
 use bytes::Bytes;
 
-/// The bytes of a finished table.
+/// Random-access reads of a finished table.
 pub trait TableSource: Debug + Send + Sync {
-    /// Length in bytes.
+    /// Returns the length, in bytes.
     fn len(&self) -> u64;
 
-    /// Whether there are no bytes.
+    /// Returns whether the length is 0.
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Reads `bytes` bytes from `offset` on: exactly as many.
-    ///
-    /// A map returns slices of itself, without a copy.
+    /// Reads exactly `bytes` bytes at `offset`. A memory map returns a slice without a copy.
     ///
     /// # Errors
     ///
-    /// What the operating system says; [`io::ErrorKind::UnexpectedEof`] for bytes past the end.
+    /// Those of the operating system; [`io::ErrorKind::UnexpectedEof`] beyond the end.
     fn read_at(&self, offset: u64, bytes: usize) -> io::Result<Bytes>;
 
-    /// Whether [`read_at`](Self::read_at) returns slices of memory that is there anyway: then
-    /// nothing is gained by reading several blocks at once.
+    /// Returns whether [`read_at`](Self::read_at) returns slices of a memory map, so that reading
+    /// several blocks at once saves nothing. Default `false`.
     fn is_mapped(&self) -> bool {
         false
     }
 
-    /// All of these places, which ascend, are about to be read: whoever can, begins to fetch them.
-    /// Only a hint; does nothing by default.
-    fn advise_read(&self, places: &[Range<u64>]) {
-        let _ = places;
+    /// Advises that these byte ranges, which ascend, will be read soon, so that the system can
+    /// prefetch them. A hint that does not wait. Does nothing by default.
+    fn advise_read(&self, ranges: &[Range<u64>]) {
+        let _ = ranges;
     }
 }
 
-/// A table in memory.
+/// Reads a table in memory.
 impl TableSource for Bytes {
     fn len(&self) -> u64 {
         self.as_ref().len() as u64
@@ -46,23 +44,23 @@ impl TableSource for Bytes {
 
     fn read_at(&self, offset: u64, bytes: usize) -> io::Result<Bytes> {
         let start = usize::try_from(offset).ok();
-        let place = start.and_then(|start| Some(start..start.checked_add(bytes)?));
-        let place = place.filter(|place| place.end <= self.as_ref().len());
-        place.map(|place| self.slice(place)).ok_or_else(|| io::ErrorKind::UnexpectedEof.into())
+        let range = start.and_then(|start| Some(start..start.checked_add(bytes)?));
+        let range = range.filter(|range| range.end <= self.as_ref().len());
+        range.map(|range| self.slice(range)).ok_or_else(|| io::ErrorKind::UnexpectedEof.into())
     }
 }
 
-/// Takes the bytes of a table under construction.
+/// Sequential writes of a new table.
 pub trait TableSink {
-    /// Appends `bytes`, all of them.
+    /// Appends all of `bytes`.
     ///
     /// # Errors
     ///
-    /// What the operating system says. The table is of no use then.
+    /// Those of the operating system. The table is then unusable.
     fn append(&mut self, bytes: &[u8]) -> io::Result<()>;
 }
 
-/// A table in memory.
+/// Writes a table to memory.
 impl TableSink for Vec<u8> {
     fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.extend_from_slice(bytes);
@@ -75,7 +73,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn memory_is_read_exactly_or_not_at_all() {
+    fn reads_beyond_the_end_fail() {
         let source = Bytes::from_static(b"0123");
         assert_eq!(TableSource::len(&source), 4);
         assert_eq!(source.read_at(1, 3).unwrap(), "123");

@@ -1,4 +1,4 @@
-//! The filter of a table as its file has it, to be brought into memory whole or in part.
+//! A filter in its file, which can be loaded whole or in part.
 
 use std::{ops::Range, slice, sync::Arc};
 
@@ -11,12 +11,12 @@ use sievedb_filter::{
 use crate::{
     filter_file::check_header,
     filter_state::{FilterPlace, FilterUnusable},
-    identity::TableIdentity,
+    metadata::TableIdentity,
     source::TableSource,
     tail::TableTail,
 };
 
-/// The filter of a table as its file has it: what it is, and what any part of it takes in memory.
+/// A filter in its file. Its trailer is in memory.
 #[derive(Debug)]
 pub struct StoredFilter {
     source: Arc<dyn TableSource>,
@@ -26,12 +26,12 @@ pub struct StoredFilter {
 }
 
 impl StoredFilter {
-    /// Reads the trailer of the filter at `place` of `source`, for the table with this identity: at
-    /// most [`TRAILER_BYTES_MAX`] bytes. What is loaded gets its memory from `arena`.
+    /// Reads the trailer of the filter at `place` of `source`, for the table `identity`. Reads at
+    /// most [`TRAILER_BYTES_MAX`] bytes. Later loads allocate from `arena`.
     ///
     /// # Errors
     ///
-    /// [`FilterUnusable`]. Damage of the columns is not found here, but when they are loaded.
+    /// [`FilterUnusable`]. Damaged columns are detected only when they are loaded.
     pub fn open(
         source: Arc<dyn TableSource>,
         identity: &TableIdentity,
@@ -42,7 +42,8 @@ impl StoredFilter {
         Ok(Self { source, place, trailer, arena: arena.clone() })
     }
 
-    /// The same of a table whose end was read already: no read at all if the trailer lies in it.
+    /// Opens a filter of a table whose tail is in memory. Reads nothing if the tail includes the
+    /// trailer.
     ///
     /// # Errors
     ///
@@ -57,7 +58,7 @@ impl StoredFilter {
         Ok(Self { source: Arc::clone(end.source()), place, trailer, arena: arena.clone() })
     }
 
-    /// The same for the file `file_id` that holds nothing but this filter.
+    /// Opens the filter file `file_id`.
     ///
     /// # Errors
     ///
@@ -73,9 +74,8 @@ impl StoredFilter {
         Self::open(source, identity, place, arena)
     }
 
-    /// Reads the first `columns` columns of a ribbon, all if there are not as many, and any other
-    /// filter whole. Column groups that are not needed are not read. Beside the filter no more of
-    /// the file is in memory than [`PIECE_BYTES`].
+    /// Loads the first `columns` columns of a ribbon filter, or all if it has fewer. Loads any other
+    /// filter whole. Reads only the column groups needed, in pieces of [`PIECE_BYTES`].
     ///
     /// # Errors
     ///
@@ -84,8 +84,7 @@ impl StoredFilter {
         load(&*self.source, self.place, &self.trailer, columns, &self.arena)
     }
 
-    /// Whether all of it is good. Reads it, into memory that nobody counts with the filters that
-    /// are asked.
+    /// Reads and verifies the whole filter, in memory that is not charged to the filter budget.
     ///
     /// # Errors
     ///
@@ -95,27 +94,27 @@ impl StoredFilter {
         load(&**source, *place, trailer, f64::INFINITY, &FilterArena::heap()).map(drop)
     }
 
-    /// What the filter is.
+    /// Returns the kind of the filter.
     #[must_use]
     pub fn kind(&self) -> FilterKind {
         self.trailer.kind()
     }
 
-    /// Columns of a ribbon, on average over its slots; `None` for a filter that is loaded whole or
-    /// not at all.
+    /// Returns the average number of columns of a ribbon filter; `None` for other kinds, which are
+    /// loaded whole.
     #[must_use]
     pub fn columns(&self) -> Option<f64> {
         self.trailer.columns()
     }
 
-    /// Bytes in memory of what [`load`](Self::load) makes of so many columns.
+    /// Returns the memory of the filter that [`load`](Self::load) returns, in bytes.
     #[must_use]
     pub fn memory_bytes(&self, columns: f64) -> u64 {
         self.trailer.memory_bytes(columns)
     }
 }
 
-/// Reads the trailer of the filter at `place` of `source`, for the table with this identity.
+/// Reads the trailer of the filter at `place` of `source`, for the table `identity`.
 pub(crate) fn read_trailer(
     source: &dyn TableSource,
     identity: &TableIdentity,
@@ -130,7 +129,7 @@ pub(crate) fn read_trailer(
     Ok(Trailer::read(&tail, place.bytes, Expected { hash_seed, salt })?)
 }
 
-/// Reads the filter at `place` of `source`, which has this trailer, as [`StoredFilter::load`].
+/// Loads the filter at `place` of `source` as [`StoredFilter::load`].
 pub(crate) fn load(
     source: &dyn TableSource,
     place: FilterPlace,
@@ -141,7 +140,7 @@ pub(crate) fn load(
     trailer.load_in(columns, arena, pieces(source, place, trailer.front_bytes(columns)))
 }
 
-/// The same of a range filter.
+/// Loads the range filter at `place` of `source`.
 pub(crate) fn load_range(
     source: &dyn TableSource,
     place: FilterPlace,
@@ -151,20 +150,20 @@ pub(crate) fn load_range(
     trailer.load_range_in(arena, pieces(source, place, place.bytes))
 }
 
-/// What reads a piece of the block at `place`, the first `front_bytes` of which are about to be
-/// read.
+/// Returns a function that reads a piece of the block at `place`. Advises the source of the first
+/// `front_bytes` bytes.
 fn pieces(
     source: &dyn TableSource,
     place: FilterPlace,
     front_bytes: u64,
 ) -> impl FnMut(Range<u64>) -> Result<Bytes, FilterUnusable> {
-    // The block was held against the file before its trailer was read: nothing overflows.
+    // Cannot overflow: `read_trailer` checked the location.
     if front_bytes > PIECE_BYTES && !source.is_mapped() {
         let front = place.offset..place.offset + front_bytes;
         source.advise_read(slice::from_ref(&front));
     }
     move |piece| {
-        let bytes = (piece.end - piece.start) as usize; // Those of a piece at most.
+        let bytes = (piece.end - piece.start) as usize; // At most `PIECE_BYTES`.
         source.read_at(place.offset + piece.start, bytes).map_err(FilterUnusable::Io)
     }
 }

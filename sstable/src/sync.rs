@@ -1,12 +1,12 @@
-//! The lock and the shared pointer by which threads find blocks without the cache.
+//! Lock and shared pointer of index slots.
 //!
-//! They are those of `parking_lot` and `arc-swap`. In unit tests with the feature `shuttle` they
-//! step from thread to thread as [shuttle](https://docs.rs/shuttle) decides, and outside of its
-//! runner they panic: only the tests named `schedules` can run then.
+//! They are those of `parking_lot` and `arc-swap`. In unit tests with the feature `shuttle`,
+//! [shuttle](https://docs.rs/shuttle) schedules each of their operations, and outside of its runner
+//! they panic: only the tests named `schedules` can run then.
 //!
-//! There each operation of the shared pointer is one step, as `arc-swap` promises of its own: that
-//! no block is freed between the load of its address and its reference count is its work, and not
-//! tested here. Shuttle takes all memory for sequentially consistent.
+//! Each operation of the shared pointer is one atomic step there. The safety of `arc-swap` between
+//! the load of an address and its reference count is not tested. Shuttle assumes sequential
+//! consistency.
 
 #[cfg(not(all(test, feature = "shuttle")))]
 pub(crate) use self::free::{ArcSwapOption, Guard, Mutex};
@@ -49,7 +49,7 @@ mod scheduled {
     /// As `arc_swap::ArcSwapOption`.
     #[derive(Debug)]
     pub(crate) struct ArcSwapOption<T> {
-        /// Locked for no longer than a step.
+        /// Locked within one step only.
         pointer: parking_lot::Mutex<Option<Arc<T>>>,
         step: AtomicBool,
     }
@@ -61,7 +61,7 @@ mod scheduled {
     }
 
     impl<T> ArcSwapOption<T> {
-        /// Another thread may go on before each operation.
+        /// Yields to the scheduler before each operation.
         fn step(&self) {
             self.step.load(SeqCst);
         }
@@ -74,7 +74,7 @@ mod scheduled {
         pub(crate) fn store(&self, pointer: Option<Arc<T>>) {
             self.step();
             let before = mem::replace(&mut *self.pointer.lock(), pointer);
-            drop(before); // Now that the lock is open: it may take others.
+            drop(before); // Unlocked: the drop may take other locks.
         }
 
         pub(crate) fn compare_and_swap(&self, current: &Arc<T>, new: Option<Arc<T>>) {

@@ -1,11 +1,8 @@
 //! An open table.
 
-use std::{
-    ops::Range,
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering},
 };
 
 use bytes::Bytes;
@@ -16,50 +13,53 @@ use sievedb_format::{
 };
 
 use crate::{
-    block::{Block, BlockInner, BlockRole, HeldBlock, ValueRef},
+    block::{Block, BlockInner, BlockRef, BlockRole, ValueRef},
     block_reader::BlockReader,
     cache::{BlockCache, BlockCounts, BlockObserver, BlockRequest, CacheUse},
-    contents::Contents,
     cursor::TableCursor,
     cursor_options::CursorOptions,
     error::ReadError,
     footer::Footer,
     handle::BlockHandle,
-    identity::TableIdentity,
+    metadata::{ResidentBlocks, TableIdentity},
     properties::TableProperties,
     source::TableSource,
     tail::TableTail,
     walk_lengths::WalkLengths,
 };
 
-/// Numbers the tables that this process opens.
+/// Number of the next table that this process opens.
 static NEXT_TABLE_NUMBER: AtomicU64 = AtomicU64::new(0);
 
-/// An open table: everything that a lookup needs but the blocks is in memory and was verified.
+/// Length of the tail that [`Table::open`] reads at once, in bytes. Holds everything behind the
+/// filters of most tables.
+pub const TAIL_READ_BYTES: usize = 4 << 10;
+
+/// An open table. Keeps its metadata and top index in memory, verified.
 #[derive(Debug)]
 pub struct Table {
-    blocks: BlockReader,
-    /// Tells its blocks in the cache from those of every other table, past ones included.
+    reader: BlockReader,
+    /// Distinguishes its cached blocks from those of all tables opened before.
     number: u64,
     properties: TableProperties,
     top_index: Block,
     range_tombstones: RangeTombstones,
     walk_lengths: WalkLengths,
-    /// Dropped last: slots of the top index have some of its blocks.
+    /// Dropped last: slots of the top index share its blocks.
     cache: Arc<BlockCache>,
 }
 
 impl Table {
     /// Opens the table in `source`.
     ///
-    /// `expected_bytes` is what the manifest says. Reads and verifies header, footer, properties,
-    /// top index and range tombstones: in two reads if those but the header lie in the last
-    /// [`END_BYTES`]. Its filter is the caller's to load and to keep: see
+    /// `expected_bytes` is the length of the file according to the manifest. Reads and verifies
+    /// header, footer, properties, top index and range tombstones: in two reads, if all but the
+    /// header are in the last [`TAIL_READ_BYTES`]. The caller loads the filter: see
     /// [`FilterState`](crate::FilterState).
     ///
     /// # Errors
     ///
-    /// [`ReadError`] if the source fails or the table is not the one that the manifest means.
+    /// [`ReadError`] if the source fails, or is not an intact table with this identity and length.
     pub fn open(
         source: Arc<dyn TableSource>,
         identity: TableIdentity,
@@ -67,33 +67,36 @@ impl Table {
         cache: Arc<BlockCache>,
     ) -> Result<Self, ReadError> {
         check_length(&*source, expected_bytes)?;
-        let end = TableTail::read(source, END_BYTES)?;
-        Self::open_with_tail(&Arc::new(end), identity, expected_bytes, cache)
+        let tail = TableTail::read(source, TAIL_READ_BYTES)?;
+        Self::open_with_tail(&Arc::new(tail), identity, expected_bytes, cache)
     }
 
-    /// As [`open`](Self::open), of a table whose end was read already.
+    /// Opens a table whose tail is in memory. Otherwise as [`open`](Self::open).
     ///
     /// # Errors
     ///
     /// As [`open`](Self::open).
     pub fn open_with_tail(
-        end: &Arc<TableTail>,
+        tail: &Arc<TableTail>,
         identity: TableIdentity,
         expected_bytes: u64,
         cache: Arc<BlockCache>,
     ) -> Result<Self, ReadError> {
-        check_length(&**end, expected_bytes)?;
-        let footer = Footer::read(&**end)?;
+        check_length(&**tail, expected_bytes)?;
+        let footer = Footer::read(&**tail)?;
         footer.check(&identity).map_err(ReadError::corrupt(footer.list_offset))?;
-        check_header(&**end, &identity)?;
-        let source = Arc::clone(end) as Arc<dyn TableSource>;
-        let Contents { mut blocks, mut properties, top_index, range_tombstones } =
-            Contents::read(source, &footer)?;
-        // No reader needs it.
+        let header = tail.read_at(0, HEADER_BYTES)?;
+        FileHeader::new(FileKind::Table, identity.store_id, identity.file_id)
+            .check(&header)
+            .map_err(ReadError::corrupt(0))?;
+        let source = Arc::clone(tail) as Arc<dyn TableSource>;
+        let ResidentBlocks { mut reader, mut properties, top_index, range_tombstones } =
+            ResidentBlocks::read(source, &footer)?;
+        // Only repair needs it.
         properties.origin = None;
-        blocks.set_source(Arc::clone(end.source()));
+        reader.set_source(Arc::clone(tail.source()));
         Ok(Self {
-            blocks,
+            reader,
             number: NEXT_TABLE_NUMBER.fetch_add(1, Ordering::Relaxed),
             properties,
             top_index,
@@ -103,7 +106,7 @@ impl Table {
         })
     }
 
-    /// What the table says of itself.
+    /// Returns the properties of the table, without the origin.
     #[must_use]
     pub fn properties(&self) -> &TableProperties {
         &self.properties
@@ -112,39 +115,38 @@ impl Table {
     /// Returns the file of the table.
     #[must_use]
     pub fn source(&self) -> &Arc<dyn TableSource> {
-        self.blocks.shared_source()
+        self.reader.source()
     }
 
-    /// Shares the memory of the bounds with `bounds`, if they are equal.
+    /// Replaces equal bounds by a clone of `bounds`, which shares their memory.
     pub fn share_bounds(&mut self, bounds: &TableBounds) {
         if self.properties.bounds == *bounds {
             self.properties.bounds = bounds.clone();
         }
     }
 
-    /// The range tombstones.
+    /// Returns the range tombstones.
     #[must_use]
     pub fn range_tombstones(&self) -> &dyn RangeTombstoneSource {
         &self.range_tombstones
     }
 
-    /// Bytes of memory that the table keeps as long as it is open, apart from cached blocks: top
-    /// index, properties, range tombstones and compression dictionary.
+    /// Returns the memory of the open table, in bytes: top index, properties, range tombstones and
+    /// compression dictionary. Excludes cached blocks.
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
         size_of::<Self>()
             + self.top_index.memory_bytes()
             + self.properties.memory_bytes()
             + self.range_tombstones.memory_bytes()
-            + self.blocks.dictionary_memory_bytes()
+            + self.reader.dictionary_memory_bytes()
     }
 
-    /// The newest version of `user_key` at or below `sequence`, with its value.
+    /// Returns the newest version of `user_key` at or below `sequence`, with its value.
     ///
-    /// Asks no filter: whoever has many tables asks all their filters first. Range
-    /// tombstones are not applied either. The value shares the memory of its block, and a miss
-    /// allocates nothing if the block is cached. Costs a search in the top index, in a partition
-    /// if there are two levels, and in one data block.
+    /// Probes no filter and applies no range tombstones; both are up to the caller. The value keeps
+    /// its block in memory. Costs a search in the top index, in a partition if there are two
+    /// levels, and in one data block. An absent key allocates nothing if the blocks are cached.
     ///
     /// # Errors
     ///
@@ -159,12 +161,12 @@ impl Table {
         self.get_with(target, CacheUse::Fill, counts, |trailer, value| (trailer, value.to_bytes()))
     }
 
-    /// Returns what `take` makes of the newest version of the target's user key at or behind
-    /// `target`. Writes no reference count for the value.
+    /// Passes the newest version of the target's user key at or behind `target` to `take`, and
+    /// returns its result. Writes no reference count for the value.
     ///
-    /// Finds any version: [`InternalKey::seek`] is the target for the newest one that a reader
-    /// sees, and [`Trailer::older`] of a version leads to the next older one. Costs the same as
-    /// [`get`](Self::get) for each.
+    /// [`InternalKey::seek`] is the target for the newest version visible to a reader, and
+    /// [`Trailer::older`] leads to the next older version. Each costs as much as
+    /// [`get`](Self::get).
     ///
     /// # Errors
     ///
@@ -173,133 +175,119 @@ impl Table {
         &self,
         target: InternalKey<'_>,
         cache_use: CacheUse,
-        blocks: &mut impl BlockObserver,
+        observer: &mut impl BlockObserver,
         take: impl FnOnce(Trailer, ValueRef<'_>) -> T,
     ) -> Result<Option<T>, ReadError> {
-        let Some(at) = self.top_index.position(target) else { return Ok(None) };
+        let top = self.top_index.shared();
+        let Some(at) = top.position(target) else { return Ok(None) };
         if !self.has_partitions() {
-            let block =
-                self.below(self.top_index.shared(), at, BlockRole::Data, cache_use, blocks)?;
+            let block = self.child(top, at, BlockRole::Data, cache_use, observer)?;
             return Ok(block.get_with(target, take));
         }
-        let partition =
-            self.below(self.top_index.shared(), at, BlockRole::Index, cache_use, blocks)?;
+        let partition = self.child(top, at, BlockRole::Index, cache_use, observer)?;
         let Some(at) = partition.position(target) else { return Ok(None) };
-        let block = self.below(partition.shared(), at, BlockRole::Data, cache_use, blocks)?;
+        let block = self.child(partition.shared(), at, BlockRole::Data, cache_use, observer)?;
         Ok(block.get_with(target, take))
     }
 
-    /// A cursor over the point entries, unpositioned.
+    /// Returns an unpositioned cursor over the point entries.
     #[must_use]
     pub fn cursor(self: Arc<Self>, options: impl Into<CursorOptions>) -> TableCursor {
         TableCursor::new(self, options.into())
     }
 
-    /// Whether the top index leads to partitions.
+    /// Returns whether the index has two levels.
     pub(crate) fn has_partitions(&self) -> bool {
         self.properties.index_levels == 2
     }
 
-    /// Reads its blocks past the cache.
-    pub(crate) fn blocks(&self) -> &BlockReader {
-        &self.blocks
+    pub(crate) fn reader(&self) -> &BlockReader {
+        &self.reader
     }
 
-    /// The resident part of the index.
     pub(crate) fn top_index(&self) -> &Block {
         &self.top_index
     }
 
-    /// How far the last scans went.
     pub(crate) fn walk_lengths(&self) -> &WalkLengths {
         &self.walk_lengths
     }
 
-    /// The block below entry `at` of `index`, if it is in the slot there.
+    /// Number of the table in this process, the first part of its cache keys.
+    pub(crate) fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// Returns the block in slot `at` of `index`, if the slot is full.
     #[inline]
-    pub(crate) fn at_hand(
+    pub(crate) fn child_in_slot(
         &self,
         index: &Arc<BlockInner>,
         at: usize,
         role: BlockRole,
         cache_use: CacheUse,
-    ) -> Option<HeldBlock> {
-        // A damaged index could lead to a block that was checked as something else.
-        let block = index.below(at).filter(|block| block.role() == role)?;
+    ) -> Option<BlockRef> {
+        // A damaged index may lead to a block that was checked for the other role.
+        let block = index.child(at).filter(|block| block.role() == role)?;
         if cache_use == CacheUse::Fill {
             self.cache.note_use(self.number, &block);
         }
         Some(block)
     }
 
-    /// The block below entry `at` of `index`: from the slot there, from the cache, or from the
-    /// source.
+    /// Returns the child of entry `at` of `index`: from its slot, the cache, or the source.
     #[inline]
-    pub(crate) fn below(
+    pub(crate) fn child(
         &self,
         index: &Arc<BlockInner>,
         at: usize,
         role: BlockRole,
         cache_use: CacheUse,
-        blocks: &mut impl BlockObserver,
-    ) -> Result<HeldBlock, ReadError> {
-        let Some(block) = self.at_hand(index, at, role, cache_use) else {
-            return self.fill_below(index, at, role, cache_use, blocks);
+        observer: &mut impl BlockObserver,
+    ) -> Result<BlockRef, ReadError> {
+        let Some(block) = self.child_in_slot(index, at, role, cache_use) else {
+            return self.fill_child(index, at, role, cache_use, observer);
         };
         let BlockHandle { offset, bytes } = block.handle();
-        blocks.on_request(BlockRequest { offset, bytes, is_index: role == BlockRole::Index });
+        observer.on_request(BlockRequest { offset, bytes, is_index: role == BlockRole::Index });
         Ok(block)
     }
 
-    /// As [`below`](Self::below), of a block that is not in its slot.
     #[cold]
-    fn fill_below(
+    fn fill_child(
         &self,
         index: &Arc<BlockInner>,
         at: usize,
         role: BlockRole,
         cache_use: CacheUse,
-        blocks: &mut impl BlockObserver,
-    ) -> Result<HeldBlock, ReadError> {
-        let block = self.block(index.handle_at(at), role, cache_use, blocks)?;
+        observer: &mut impl BlockObserver,
+    ) -> Result<BlockRef, ReadError> {
+        let handle = index.handle_at(at);
+        let block = match self.request(handle, role, cache_use, observer) {
+            Some(block) => block,
+            None => self.read_block(handle, role, cache_use, observer)?,
+        };
         if cache_use == CacheUse::Fill {
             block.place_in(index, at);
         }
-        Ok(HeldBlock::Own(block))
+        Ok(BlockRef::Owned(block))
     }
 
-    /// A block, from the cache or the source.
-    #[inline]
-    pub(crate) fn block(
-        &self,
-        handle: BlockHandle,
-        role: BlockRole,
-        cache_use: CacheUse,
-        blocks: &mut impl BlockObserver,
-    ) -> Result<Block, ReadError> {
-        match self.request(handle, role, cache_use, blocks) {
-            Some(block) => Ok(block),
-            None => self.read_block(handle, role, cache_use, blocks),
-        }
-    }
-
-    /// Asks the cache for a block.
+    /// Requests a block from the cache.
     #[inline]
     pub(crate) fn request(
         &self,
         handle: BlockHandle,
         role: BlockRole,
         cache_use: CacheUse,
-        blocks: &mut impl BlockObserver,
+        observer: &mut impl BlockObserver,
     ) -> Option<Block> {
         let BlockHandle { offset, bytes } = handle;
-        blocks.on_request(BlockRequest { offset, bytes, is_index: role == BlockRole::Index });
-        let block = self.cache.get(self.number, handle.offset, cache_use);
-        // A damaged index could lead to a block that was checked as something else.
-        block.filter(|block| block.role() == role)
+        observer.on_request(BlockRequest { offset, bytes, is_index: role == BlockRole::Index });
+        self.cached(handle, role, cache_use)
     }
 
-    /// The block at this place if it is in the cache.
+    /// Returns a block from the cache, without notice to an observer.
     pub(crate) fn cached(
         &self,
         handle: BlockHandle,
@@ -307,12 +295,12 @@ impl Table {
         cache_use: CacheUse,
     ) -> Option<Block> {
         let block = self.cache.get(self.number, handle.offset, cache_use);
-        // A damaged index could lead to a block that was checked as something else.
+        // A damaged index may lead to a block that was checked for the other role.
         block.filter(|block| block.role() == role)
     }
 
-    /// What was read, counted as pinned while only a caller has it; background work accounts for
-    /// its own.
+    /// Charges `bytes` as pinned while only a caller holds them. Background work charges its own
+    /// buffers.
     pub(crate) fn counted(&self, bytes: Bytes, cache_use: CacheUse) -> Bytes {
         match cache_use {
             CacheUse::Fill | CacheUse::Bypass => self.cache.counted(bytes),
@@ -320,53 +308,45 @@ impl Table {
         }
     }
 
-    /// Returns the number of the table in this process, under which the cache has its blocks.
-    pub(crate) fn number(&self) -> u64 {
-        self.number
-    }
-
-    /// Takes the block at this place out of the cache, if it is there.
+    /// Removes a block from the cache.
     pub(crate) fn remove_cached(&self, handle: BlockHandle) -> Option<Block> {
         self.cache.remove(self.number, handle.offset)
     }
 
-    /// Tells the source which blocks are read next, in ascending order.
-    pub(crate) fn advise_read(&self, places: &[Range<u64>]) {
-        self.blocks.advise_read(places);
-    }
-
+    /// Reads a block from the source and caches it.
     #[cold]
     pub(crate) fn read_block(
         &self,
         handle: BlockHandle,
         role: BlockRole,
         cache_use: CacheUse,
-        blocks: &mut impl BlockObserver,
+        observer: &mut impl BlockObserver,
     ) -> Result<Block, ReadError> {
-        let stored = self.blocks.read_bytes(handle.place())?;
-        self.keep_block(handle, stored, false, role, cache_use, blocks)
+        let stored = self.reader.read_bytes(handle.range())?;
+        self.admit_block(handle, stored, false, role, cache_use, observer)
     }
 
-    /// The block with these stored bytes, which was not in the cache. `is_part` tells that they are
-    /// a part of a longer buffer, which the block does not keep.
-    pub(crate) fn keep_block(
+    /// Decodes the stored bytes of a block and caches it. If `is_part`, they belong to a longer
+    /// buffer, which the block must not keep in memory.
+    pub(crate) fn admit_block(
         &self,
         handle: BlockHandle,
         stored: Bytes,
         is_part: bool,
         role: BlockRole,
         cache_use: CacheUse,
-        blocks: &mut impl BlockObserver,
+        observer: &mut impl BlockObserver,
     ) -> Result<Block, ReadError> {
-        let place = stored.as_ptr_range();
-        let content = self.blocks.content_of(handle, stored)?;
-        let is_stored = place.contains(&content.as_ptr());
-        let is_in_map = is_stored && self.blocks.source().is_mapped();
+        debug_assert_eq!(stored.len() as u64, handle.bytes);
+        let stored_range = stored.as_ptr_range();
+        let content = self.reader.content_of(handle, stored)?;
+        let is_stored = stored_range.contains(&content.as_ptr());
+        let is_mapped = is_stored && self.reader.source().is_mapped();
         let content = if cache_use == CacheUse::Fill
-            && !is_in_map
+            && !is_mapped
             && let Some(in_pages) = self.cache.copy_in_pages(&content, role)
         {
-            drop(content); // Before the block allocates: its memory is in one piece again.
+            drop(content); // Before `Block::decode` allocates: reduces fragmentation.
             in_pages
         } else if is_stored && is_part {
             self.counted(Bytes::copy_from_slice(&content), cache_use)
@@ -375,16 +355,14 @@ impl Table {
         };
         let block =
             Block::decode(content, role, handle).map_err(ReadError::corrupt(handle.offset))?;
-        blocks.on_read(handle.bytes);
+        debug_assert_eq!((block.role(), block.handle()), (role, handle));
+        observer.on_read(handle.bytes);
         if cache_use == CacheUse::Fill {
             self.cache.insert(self.number, handle.offset, block.clone());
         }
         Ok(block)
     }
 }
-
-/// What most tables have behind their top index fits in so many bytes, filters apart.
-pub const END_BYTES: usize = 4 << 10;
 
 fn check_length(source: &dyn TableSource, expected: u64) -> Result<(), ReadError> {
     let found = source.len();
@@ -396,13 +374,6 @@ fn check_length(source: &dyn TableSource, expected: u64) -> Result<(), ReadError
     Err(ReadError::Corrupt { offset: found.min(expected), source })
 }
 
-fn check_header(source: &dyn TableSource, identity: &TableIdentity) -> Result<(), ReadError> {
-    let TableIdentity { store_id, file_id, .. } = *identity;
-    let expected = FileHeader::new(FileKind::Table, store_id, file_id);
-    let header = source.read_at(0, HEADER_BYTES)?;
-    expected.check(&header).map(drop).map_err(ReadError::corrupt(0))
-}
-
 #[cfg(test)]
 mod tests {
     use sievedb_format::Kind;
@@ -411,7 +382,7 @@ mod tests {
     use crate::{TableOptions, TableWriter};
 
     #[test]
-    fn a_cached_block_is_not_taken_for_another_kind() {
+    fn a_cached_block_is_not_returned_for_another_role() {
         let identity = TableIdentity { store_id: 1, file_id: 2, salt: 3, hash_seed: 4 };
         let mut writer = TableWriter::new(Vec::new(), identity, TableOptions::new()).unwrap();
         let key = InternalKey::new(b"key", Trailer::new(5, Kind::Put));
@@ -420,8 +391,10 @@ mod tests {
         let source = Arc::new(Bytes::from(bytes));
         let cache = Arc::new(BlockCache::new(1 << 20));
         let table = Table::open(source, identity, summary.bytes, cache).unwrap();
-        let handle = table.top_index().handle_for(key).unwrap();
-        let read = |role| table.block(handle, role, CacheUse::Fill, &mut BlockCounts::default());
+        let index = table.top_index();
+        let at = index.position(key).unwrap();
+        let mut counts = BlockCounts::default();
+        let mut read = |role| table.child(index.shared(), at, role, CacheUse::Fill, &mut counts);
         assert!(read(BlockRole::Data).is_ok());
         assert!(matches!(read(BlockRole::Index), Err(ReadError::Corrupt { .. })));
         assert!(read(BlockRole::Data).is_ok());

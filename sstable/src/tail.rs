@@ -1,7 +1,7 @@
-//! The end of a table, read in one go.
+//! The tail of a table, read at once.
 //!
-//! What an opening needs lies together there: footer, properties, the trailers of filters, the
-//! filters and the top index. One read of some KiB takes the place of one for each of them.
+//! Opening a table needs its footer, properties, filter trailers, filters and top index, which are
+//! adjacent at the end of the file. One read of a few KiB replaces one read for each.
 
 use std::{io, ops::Range, sync::Arc};
 
@@ -9,17 +9,17 @@ use bytes::Bytes;
 
 use crate::source::TableSource;
 
-/// A table whose last bytes are in memory, for as long as it is opened.
+/// A source whose last bytes are in memory while the table is opened.
 #[derive(Debug)]
 pub struct TableTail {
     source: Arc<dyn TableSource>,
-    /// Where `bytes` begins.
+    /// File offset of `bytes`.
     offset: u64,
     bytes: Bytes,
 }
 
 impl TableTail {
-    /// Reads the last `bytes` bytes of `source`, or all if there are not as many.
+    /// Reads the last `bytes` bytes of `source`, or all of it if it is shorter.
     ///
     /// # Errors
     ///
@@ -32,14 +32,14 @@ impl TableTail {
         Ok(Self { source, offset, bytes })
     }
 
-    /// The table itself.
+    /// Returns the source of the whole table.
     #[must_use]
     pub fn source(&self) -> &Arc<dyn TableSource> {
         &self.source
     }
 }
 
-/// What is not in memory is read from the table.
+/// Reads before the tail go to the source.
 impl TableSource for TableTail {
     fn len(&self) -> u64 {
         self.source.len()
@@ -50,14 +50,14 @@ impl TableSource for TableTail {
             return self.source.read_at(offset, bytes);
         };
         let start = usize::try_from(start).ok();
-        let place = start.and_then(|start| Some(start..start.checked_add(bytes)?));
-        let found = place.and_then(|place| self.bytes.get(place));
-        // A copy: what is kept of it must not keep the rest.
-        found.map(Bytes::copy_from_slice).ok_or_else(|| io::ErrorKind::UnexpectedEof.into())
+        let range = start.and_then(|start| Some(start..start.checked_add(bytes)?));
+        let slice = range.and_then(|range| self.bytes.get(range));
+        // Copies: a slice would keep the whole tail in memory.
+        slice.map(Bytes::copy_from_slice).ok_or_else(|| io::ErrorKind::UnexpectedEof.into())
     }
 
-    fn advise_read(&self, places: &[Range<u64>]) {
-        self.source.advise_read(places);
+    fn advise_read(&self, ranges: &[Range<u64>]) {
+        self.source.advise_read(ranges);
     }
 }
 
@@ -66,21 +66,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_end_reads_as_the_table() {
+    fn a_tail_reads_as_the_table() {
         let table = Bytes::from_static(b"0123456789");
-        for end_bytes in [0, 1, 4, 10, 11, usize::MAX] {
+        for tail_bytes in [0, 1, 4, 10, 11, usize::MAX] {
             let source = Arc::new(table.clone());
-            let end = TableTail::read(source, end_bytes).unwrap();
-            assert_eq!(end.len(), 10);
+            let tail = TableTail::read(source, tail_bytes).unwrap();
+            assert_eq!(tail.len(), 10);
             for (offset, bytes) in
                 (0..=11).flat_map(|offset| (0..=11).map(move |bytes| (offset, bytes)))
             {
                 let kind = |read: io::Result<Bytes>| read.map_err(|error| error.kind());
-                let (found, want) = (end.read_at(offset, bytes), table.read_at(offset, bytes));
-                assert_eq!(kind(found), kind(want), "{bytes} at {offset}, end {end_bytes}");
+                let (found, want) = (tail.read_at(offset, bytes), table.read_at(offset, bytes));
+                assert_eq!(kind(found), kind(want), "{bytes} at {offset}, tail of {tail_bytes}");
             }
-            assert!(end.read_at(u64::MAX, 1).is_err());
-            assert!(end.read_at(9, usize::MAX).is_err());
+            assert!(tail.read_at(u64::MAX, 1).is_err());
+            assert!(tail.read_at(9, usize::MAX).is_err());
         }
     }
 }

@@ -1,6 +1,6 @@
-//! Reads a whole table and lists all violations found.
+//! Verification of a whole table.
 //!
-//! It continues after each problem, and neither reads nor fills the cache.
+//! Continues after each problem, and bypasses the cache.
 
 use std::{
     io,
@@ -15,54 +15,53 @@ use xxhash_rust::xxh3::Xxh3Default;
 
 use crate::{
     block::{Block, BlockCursor, BlockRole},
-    contents::Contents,
     error::ReadError,
     filter_state::FilterPlace,
     footer::{BlockKind, Footer, FooterBlock},
     handle::BlockHandle,
-    identity::TableIdentity,
+    metadata::{ResidentBlocks, TableIdentity},
     prefix_extractor::prefix_hash_seed,
     properties::TableProperties,
     source::TableSource,
     table::Table,
 };
 
-/// Bytes that are read at a time for the checksum of a file.
+/// Length of the reads that compute a file checksum, in bytes.
 const CHUNK_BYTES: usize = 256 << 10;
 
-/// What all of a table was found to be.
+/// Result of a verification.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Verified {
-    /// What is wrong, in the order of the table. Behind a block that cannot be read the entries are
-    /// not counted, and so the counts of the properties are not compared.
+    /// All problems found, in file order. If a block cannot be read, counts are not compared with
+    /// the properties.
     pub problems: Vec<TableProblem>,
-    /// Point entries that were read.
+    /// Number of point entries read.
     pub entries: u64,
-    /// Data blocks and index partitions that were read.
+    /// Number of data blocks and index partitions read.
     pub blocks: u64,
 }
 
-/// Something that is wrong with a table.
+/// A problem of a table.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct TableProblem {
-    /// What, and near which byte.
+    /// The violation, and its approximate offset.
     pub error: ReadError,
-    /// The user keys that a block in question may hold, by the separators around it; `None` if the
-    /// problem is not about a block.
+    /// Range of the user keys that the damaged block may hold, from the separators around it; `None`
+    /// if the problem is not about a block.
     pub keys: Option<(Bound<Bytes>, Bound<Bytes>)>,
-    /// Length of the blocks that cannot be read, in bytes: of the block itself, and of those that
-    /// only it leads to. 0 if the problem is not about a block.
+    /// Length of the unreadable blocks, in bytes: the block itself, and the children of an index
+    /// partition. 0 if the problem is not about a block.
     pub bytes: u64,
 }
 
-/// The xxh3_64 of a whole file, as the manifest has that of a table. Calls `on_bytes` with the
-/// number of bytes after each read; may be stopped by it.
+/// Returns the xxh3_64 of a whole file, which the manifest records for a table. Calls `on_bytes` with
+/// the length of each read, which may stop it.
 ///
 /// # Errors
 ///
-/// Those of the source; [`io::ErrorKind::Interrupted`] if it was stopped.
+/// Those of the source; [`io::ErrorKind::Interrupted`] if `on_bytes` breaks.
 pub fn file_checksum(
     source: &dyn TableSource,
     on_bytes: &mut dyn FnMut(u64) -> ControlFlow<()>,
@@ -70,7 +69,6 @@ pub fn file_checksum(
     let (mut hasher, mut offset) = (Xxh3Default::new(), 0);
     while offset < source.len() {
         let bytes = (source.len() - offset).min(CHUNK_BYTES as u64);
-        // At most a chunk.
         hasher.update(&source.read_at(offset, bytes as usize)?);
         offset += bytes;
         if on_bytes(bytes).is_break() {
@@ -80,22 +78,22 @@ pub fn file_checksum(
     Ok(hasher.digest())
 }
 
-/// How many of the filters in the file of the table with this identity are damaged, but for those
-/// that begin at one of `used`. Reads them.
+/// Reads the filters in the file of the table `identity`, except those at the offsets `used`, and
+/// returns how many are damaged.
 ///
-/// The checksum of a whole table covers its filters too, also those that others in files of their
-/// own have replaced. Where nothing else is wrong with the file, this tells why it is another one.
+/// The file checksum covers filters that filter files have replaced. If nothing else is damaged,
+/// this function explains a wrong file checksum.
 ///
 /// # Errors
 ///
-/// Those of footer and properties.
+/// [`ReadError`] if footer, properties or another resident block cannot be read.
 pub fn damaged_filters(
     source: &Arc<dyn TableSource>,
     identity: &TableIdentity,
     used: &[u64],
 ) -> Result<u64, ReadError> {
     let footer = Footer::read(&**source)?;
-    let Contents { properties, .. } = Contents::read(Arc::clone(source), &footer)?;
+    let ResidentBlocks { properties, .. } = ResidentBlocks::read(Arc::clone(source), &footer)?;
     let source = &**source;
     let TableIdentity { hash_seed, salt, .. } = *identity;
     let mut damaged = 0;
@@ -132,9 +130,9 @@ pub fn damaged_filters(
 }
 
 impl Table {
-    /// Reads every block: its checksum, the order of its entries, that they lie between the
-    /// separators of the index, and that all together are what the properties say. Calls `on_key`
-    /// with each user key of a point entry, ascending, each once.
+    /// Reads every block and verifies its checksum, the order of its entries, their separators, and
+    /// the counts in the properties. Calls `on_key` with each distinct user key of a point entry,
+    /// ascending. Costs a read of the whole table.
     pub fn verify(&self, on_key: &mut dyn FnMut(&[u8])) -> Verified {
         self.verify_while(&mut |key| {
             on_key(key);
@@ -142,7 +140,8 @@ impl Table {
         })
     }
 
-    /// As [`verify`](Self::verify), but stops when `on_key` breaks, and compares no counts then.
+    /// Verifies the table until `on_key` breaks, and then compares no counts. Otherwise as
+    /// [`verify`](Self::verify).
     pub fn verify_while(&self, on_key: &mut dyn FnMut(&[u8]) -> ControlFlow<()>) -> Verified {
         let mut walk = Walk::new(self, on_key);
         walk.index(self.top_index().clone(), self.has_partitions());
@@ -150,21 +149,21 @@ impl Table {
     }
 }
 
-/// A walk through all blocks of a table.
+/// Traversal of all blocks of a table.
 struct Walk<'a> {
     table: &'a Table,
     on_key: &'a mut dyn FnMut(&[u8]) -> ControlFlow<()>,
     is_stopped: bool,
     verified: Verified,
-    /// What the entries add up to, in the form of properties.
+    /// Statistics of the entries read.
     found: TableProperties,
-    /// The last entry or separator.
+    /// Key of the last entry or separator.
     last: Option<(Vec<u8>, Trailer)>,
-    /// The user key of the last entry.
+    /// User key of the last entry.
     last_user_key: Option<Vec<u8>>,
-    /// Where the user keys of the next block begin: behind the separator before it.
+    /// Lower bound of the user keys of the next block: the separator before it.
     keys_from: Bound<Bytes>,
-    /// Offset of the end of the last block that was walked through.
+    /// End of the last block traversed, as a file offset.
     walked_to: u64,
     is_complete: bool,
 }
@@ -194,7 +193,7 @@ impl<'a> Walk<'a> {
     }
 
     fn block(&mut self, handle: BlockHandle, role: BlockRole) -> Option<Block> {
-        match self.table.blocks().read_block(handle, role) {
+        match self.table.reader().read_block(handle, role) {
             Ok(block) => {
                 self.verified.blocks += 1;
                 Some(block)
@@ -203,17 +202,17 @@ impl<'a> Walk<'a> {
                 self.is_complete = false;
                 self.error(error);
                 if let Some(problem) = self.verified.problems.last_mut() {
-                    // A partition lies behind the blocks that it leads to.
+                    // Children precede their partition.
                     let lost_from =
                         if role == BlockRole::Index { self.walked_to } else { handle.offset };
-                    problem.bytes = handle.place().end.saturating_sub(lost_from);
+                    problem.bytes = handle.range().end.saturating_sub(lost_from);
                 }
                 None
             }
         }
     }
 
-    /// Walks through what an index block leads to.
+    /// Traverses the children of an index block.
     fn index(&mut self, index: Block, has_partitions: bool) {
         let mut cursor = BlockCursor::new(index);
         cursor.seek_to_first();
@@ -231,15 +230,15 @@ impl<'a> Walk<'a> {
                     self.data(block, handle.offset);
                 }
             }
-            self.walked_to = handle.place().end;
+            self.walked_to = handle.range().end;
             self.separator(separator, handle.offset);
             self.note_keys(first, &keys_from, separator);
             cursor.next();
         }
     }
 
-    /// Adds the keys to the problems from `first` on of what lies before `separator`, but for those
-    /// of a smaller block in there.
+    /// Sets the range of keys, up to `separator`, of the problems from index `first` on that have
+    /// none yet.
     fn note_keys(&mut self, first: usize, keys_from: &Bound<Bytes>, separator: InternalKey<'_>) {
         let user_key = Bytes::copy_from_slice(separator.user_key);
         for problem in &mut self.verified.problems[first..] {
@@ -247,8 +246,8 @@ impl<'a> Walk<'a> {
             let last = Bytes::copy_from_slice(separator.user_key.min(largest));
             problem.keys.get_or_insert_with(|| (keys_from.clone(), Bound::Included(last)));
         }
-        // Of its last user key a block may leave older versions to the next one: then the separator
-        // is the last entry itself.
+        // If the next block has older versions of the last user key, the separator is the last
+        // entry itself.
         self.keys_from = match separator.trailer {
             Trailer::OLDEST => Bound::Excluded(user_key),
             _ => Bound::Included(user_key),
@@ -270,7 +269,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// All that was read so far lies at or before `separator`, and what follows behind it.
+    /// Checks that all entries so far are at or before `separator`; the following must be behind it.
     fn separator(&mut self, separator: InternalKey<'_>, offset: u64) {
         if self.last().is_some_and(|last| last > separator) {
             self.problem(offset, Corruption::Order { what: "separator of a block" });
@@ -295,12 +294,9 @@ impl<'a> Walk<'a> {
         let is_first = self.verified.entries == 0;
         self.verified.entries += 1;
         let found = &mut self.found;
-        *found.count_mut(kind) += 1;
+        found.add_entry(kind, sequence);
         found.key_bytes += key.user_key.len() as u64;
         found.value_bytes += value_bytes as u64;
-        found.largest_sequence = found.largest_sequence.max(sequence);
-        found.smallest_sequence =
-            if is_first { sequence } else { found.smallest_sequence.min(sequence) };
         if is_first {
             found.bounds.smallest = key.user_key.into();
         }
@@ -313,10 +309,10 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Compares what was counted with the properties.
+    /// Compares the statistics with the properties.
     fn finish(mut self) -> Verified {
         if self.is_complete && !self.is_stopped {
-            let footer = Footer::read(self.table.blocks().source());
+            let footer = Footer::read(&**self.table.source());
             let place = footer.ok().and_then(|footer| footer.block(BlockKind::Properties));
             let offset = place.map_or(0, |block| block.offset);
             for source in self.differences() {
@@ -327,29 +323,29 @@ impl<'a> Walk<'a> {
     }
 
     fn differences(&self) -> Vec<Corruption> {
-        let (said, found) = (self.table.properties(), &self.found);
+        let (recorded, found) = (self.table.properties(), &self.found);
         let mut numbers = vec![
-            ("user_keys", said.user_keys, found.user_keys),
-            ("key_bytes", said.key_bytes, found.key_bytes),
-            ("value_bytes", said.value_bytes, found.value_bytes),
-            ("data_blocks", said.data_blocks, found.data_blocks),
-            ("index_partitions", said.index_partitions, found.index_partitions),
+            ("user_keys", recorded.user_keys, found.user_keys),
+            ("key_bytes", recorded.key_bytes, found.key_bytes),
+            ("value_bytes", recorded.value_bytes, found.value_bytes),
+            ("data_blocks", recorded.data_blocks, found.data_blocks),
+            ("index_partitions", recorded.index_partitions, found.index_partitions),
         ];
         let points = Kind::ALL.into_iter().filter(|&kind| kind != Kind::RangeTombstone);
-        numbers.extend(points.map(|kind| ("counts", said.count(kind), found.count(kind))));
+        numbers.extend(points.map(|kind| ("counts", recorded.count(kind), found.count(kind))));
         let mut differences: Vec<_> = numbers
             .into_iter()
-            .filter(|(_, said, found)| said != found)
+            .filter(|(_, recorded, found)| recorded != found)
             .map(|(what, expected, found)| Corruption::Mismatch { what, expected, found })
             .collect();
-        // Range tombstones may lie farther out.
+        // Range tombstones may widen the bounds.
         let largest = self.last_user_key.as_deref().unwrap_or_default();
         let is_within = found.user_keys == 0
-            || said.bounds.holds(&found.bounds.smallest) && said.bounds.holds(largest);
+            || recorded.bounds.holds(&found.bounds.smallest) && recorded.bounds.holds(largest);
         if !is_within {
             differences.push(Corruption::Order { what: "bounds of the properties" });
         }
-        let sequences = said.smallest_sequence..=said.largest_sequence;
+        let sequences = recorded.smallest_sequence..=recorded.largest_sequence;
         let is_within = found.user_keys == 0
             || sequences.contains(&found.smallest_sequence)
                 && sequences.contains(&found.largest_sequence);
@@ -392,7 +388,7 @@ mod tests {
     }
 
     #[test]
-    fn a_good_table_has_no_problem() {
+    fn an_intact_table_has_no_problem() {
         let (bytes, checksum) = table();
         let (mut keys, mut seen) = (0_u32, 0);
         let verified = open(&bytes).unwrap().verify(&mut |key| {
@@ -444,7 +440,7 @@ mod tests {
     fn a_damaged_block_is_named_by_its_keys() {
         let (mut bytes, _) = table();
         let number = |key: &[u8]| u32::from_be_bytes(key[40..].try_into().unwrap());
-        // The entries of each block, as a cursor that passes over the damaged ones misses them.
+        // All keys, to find those in damaged blocks.
         let mut good = Vec::new();
         open(&bytes).unwrap().verify(&mut |key| good.push(number(key)));
         for at in [67, 5_003, 20_003] {
@@ -459,7 +455,7 @@ mod tests {
         };
         let mut lost: Vec<u32> = good.iter().copied().filter(|&key| is_in(key)).collect();
         for key in &read {
-            // A key at the edge may have a version on either side.
+            // A key at an edge may have versions on both sides.
             lost.retain(|lost| lost != key);
         }
         let missing: Vec<u32> = good.iter().copied().filter(|key| !read.contains(key)).collect();
@@ -485,7 +481,7 @@ mod tests {
         }
         backwards.reverse();
         assert_eq!(found, backwards);
-        // Into each damaged block: on to what is behind it.
+        // A seek into a damaged block moves to the next block.
         for &key in &missing {
             let user_key = [&[7; 40][..], &key.to_be_bytes()].concat();
             cursor

@@ -1,11 +1,11 @@
-//! Writes a table from front to back.
+//! The writer of a table.
 
 use std::{io, sync::Arc};
 
 use sievedb_filter::{Expected, FilterKind, TableFilter, filter_block};
 use sievedb_format::{
-    Encode, FileHeader, FileKind, InternalKey, KEY_BYTES_MAX, Kind, SequenceNumber, TableBounds,
-    Trailer, VALUE_BYTES_MAX,
+    Encode, FileHeader, FileKind, InternalKey, KEY_BYTES_MAX, Kind, TableBounds, Trailer,
+    VALUE_BYTES_MAX,
     range_tombstone::{RangeTombstone, RangeTombstones},
 };
 
@@ -13,25 +13,23 @@ use crate::{
     block::{BlockBuilder, stored::Sealer},
     filter_keys::{FilterKeys, PrefixFilter},
     filter_state::{FILTER_ALIGNMENT, FilterPlace, stored_checksum},
-    footer::{BlockKind, Footer, FooterBlock, TAIL_BYTES},
+    footer::{BlockKind, FIXED_BYTES, Footer, FooterBlock},
     handle::BlockHandle,
-    identity::TableIdentity,
     index::IndexBuilder,
+    metadata::{TableIdentity, TableSummary},
     options::TableOptions,
     output::Output,
     properties::{FilterProperties, TableOrigin, TableProperties},
     source::TableSink,
-    summary::TableSummary,
 };
 
-/// Writes a table from front to back.
+/// Writes a table sequentially.
 ///
-/// Takes memory for a block of data, the open index partition, the top index and a write buffer,
-/// all of them bounded by options or the largest entry; only 8 bytes for each distinct user key,
-/// and for each distinct prefix, grow with the table, until the filters are built, and as many
-/// again for each user key with a range filter.
+/// Buffers a data block, an index partition, the top index and an output buffer, bounded by options
+/// or the largest entry. Until the filters are built, also takes 8 bytes of memory per distinct user
+/// key, per distinct prefix, and per user key of a range filter.
 ///
-/// After an error the table is of no use, nor is the writer.
+/// After an error neither the table nor the writer is usable.
 #[derive(Debug)]
 pub struct TableWriter<S> {
     out: Output<S>,
@@ -46,7 +44,7 @@ pub struct TableWriter<S> {
     properties: TableProperties,
 }
 
-/// The key of the last entry.
+/// Key of the last entry.
 #[derive(Debug)]
 struct Last {
     user_key: Vec<u8>,
@@ -60,7 +58,7 @@ impl Last {
 }
 
 impl<S: TableSink> TableWriter<S> {
-    /// Starts a table at the beginning of `sink`.
+    /// Starts a table at the start of `sink`.
     ///
     /// # Errors
     ///
@@ -74,7 +72,7 @@ impl<S: TableSink> TableWriter<S> {
             out,
             identity,
             sealer: Sealer::new(salt, options.compression),
-            data: BlockBuilder::new(),
+            data: BlockBuilder::default(),
             index: IndexBuilder::new(options.index_partition_bytes),
             last: None,
             filter_keys: FilterKeys::new(&options, &identity),
@@ -84,22 +82,22 @@ impl<S: TableSink> TableWriter<S> {
         })
     }
 
-    /// Adds an entry, which must be behind the one before.
+    /// Adds an entry. Entries must ascend.
     ///
     /// # Errors
     ///
-    /// [`io::ErrorKind::InvalidInput`] if it is not, if key or value are too long, or if the kind
-    /// is not that of a point or has no stored form yet. Else those of the sink.
+    /// [`io::ErrorKind::InvalidInput`] if the entry is not behind the last one, key or value are too
+    /// long, or the kind is unsupported. Otherwise those of the sink.
     ///
     /// # Panics
     ///
-    /// If the trailer is none of a write; see [`Trailer::kind`].
+    /// If the trailer is not that of a write; see [`Trailer::kind`].
     pub fn add(&mut self, key: InternalKey<'_>, value: &[u8]) -> io::Result<()> {
         let kind = key.trailer.kind();
-        check(key.user_key.len() <= KEY_BYTES_MAX, "a key is too long")?;
-        check(value.len() <= VALUE_BYTES_MAX, "a value is too long")?;
-        check(kind != Kind::RangeTombstone, "a range tombstone is not a point")?;
-        check(kind != Kind::PutWithExpiry, "values with an expiry have no stored form yet")?;
+        check(key.user_key.len() <= KEY_BYTES_MAX, "the key is longer than 64 KiB")?;
+        check(value.len() <= VALUE_BYTES_MAX, "the value is longer than 256 MiB")?;
+        check(kind != Kind::RangeTombstone, "range tombstones are added by add_range_tombstone")?;
+        check(kind != Kind::PutWithExpiry, "values with an expiry are not supported yet")?;
         let is_new_user_key = match &self.last {
             Some(last) => {
                 check(last.key() < key, "entries are not in ascending order")?;
@@ -116,7 +114,7 @@ impl<S: TableSink> TableWriter<S> {
             self.properties.user_keys += 1;
             self.filter_keys.add(key.user_key);
         }
-        self.count(kind, key.trailer.sequence());
+        self.properties.add_entry(kind, key.trailer.sequence());
         self.properties.key_bytes += key.user_key.len() as u64;
         self.properties.value_bytes += value.len() as u64;
         match &mut self.last {
@@ -131,53 +129,45 @@ impl<S: TableSink> TableWriter<S> {
                 self.last = Some(Last { user_key: key.user_key.to_vec(), trailer: key.trailer });
             }
         }
+        debug_assert!(self.properties.user_keys <= self.properties.points());
+        debug_assert!(!self.data.is_empty());
         Ok(())
     }
 
-    /// Adds a range tombstone. Their order does not matter; they are kept in memory until the end.
+    /// Adds a range tombstone, in any order. Keeps it in memory until the table is finished.
     ///
     /// # Errors
     ///
-    /// [`io::ErrorKind::InvalidInput`] if the range is empty or its bounds are too long.
+    /// [`io::ErrorKind::InvalidInput`] if the range is empty or a bound is too long.
     pub fn add_range_tombstone(&mut self, tombstone: RangeTombstone) -> io::Result<()> {
         let check = RangeTombstones::new(vec![tombstone.clone()]);
         check.map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
-        self.count(Kind::RangeTombstone, tombstone.sequence);
+        self.properties.add_entry(Kind::RangeTombstone, tombstone.sequence);
         self.range_tombstones.push(tombstone);
         Ok(())
     }
 
-    /// Sets the place of the table in its store, and replaces an earlier one. To be called before
-    /// [`finish`](Self::finish). Without it a repair without a manifest loses the table.
+    /// Sets the origin of the table. Without it a repair without a manifest loses the table.
     pub fn set_origin(&mut self, origin: TableOrigin) {
         self.properties.origin = Some(Box::new(origin));
     }
 
-    fn count(&mut self, kind: Kind, sequence: SequenceNumber) {
-        let properties = &mut self.properties;
-        let is_first = properties.entries() == 0;
-        *properties.count_mut(kind) += 1;
-        let smallest = if is_first { sequence } else { properties.smallest_sequence };
-        properties.smallest_sequence = smallest.min(sequence);
-        properties.largest_sequence = properties.largest_sequence.max(sequence);
-    }
-
-    /// Bytes of the file so far. A few blocks may not have reached the sink yet.
+    /// Returns the length of the file so far, in bytes, the output buffer included.
     #[must_use]
     pub fn bytes_written(&self) -> u64 {
         self.out.offset()
     }
 
-    /// Length that the file would have if it were finished now, within some hundred bytes; less if
-    /// the open block compresses well.
+    /// Estimates the length of the file if it were finished now, in bytes. Exact to a few hundred
+    /// bytes, except that the open block counts uncompressed.
     #[must_use]
     pub fn estimated_bytes(&self) -> u64 {
         let filter_bits = self.filter_keys.filter_bits();
-        let pending = self.data.content_bytes_max() + self.index.pending_bytes() + TAIL_BYTES;
+        let pending = self.data.content_bytes_max() + self.index.pending_bytes() + FIXED_BYTES;
         self.out.offset() + pending as u64 + (filter_bits / 8.0).ceil() as u64
     }
 
-    /// Memory that it takes now, but for what the filters are built over.
+    /// Returns the memory of the writer, in bytes, without that of the filters.
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
         let last = self.last.as_ref().map_or(0, |last| last.user_key.capacity());
@@ -188,21 +178,21 @@ impl<S: TableSink> TableWriter<S> {
             + self.properties.memory_bytes()
     }
 
-    /// What of that grows with the table: the top index.
+    /// Returns the part of [`memory_bytes`](Self::memory_bytes) that grows with the table, in
+    /// bytes: the top index.
     #[must_use]
     pub fn growing_memory_bytes(&self) -> usize {
         self.index.top_memory_bytes()
     }
 
-    /// Number of entries so far, tombstones and range tombstones included.
+    /// Returns the number of entries, tombstones and range tombstones included.
     #[must_use]
     pub fn entries(&self) -> u64 {
         self.properties.entries()
     }
 
-    /// Writes what is left: the rest of data and index, the filters, properties and footer.
-    ///
-    /// The sink is not synced. A table without entries is complete too.
+    /// Writes the rest of data and index, then filters, properties and footer. Does not sync the
+    /// sink. A table without entries is valid.
     ///
     /// # Errors
     ///
@@ -211,8 +201,8 @@ impl<S: TableSink> TableWriter<S> {
         self.finish_cancellable(&|| false)
     }
 
-    /// As [`finish`](Self::finish), but can be cancelled. `is_cancelled` is called often, and must
-    /// always return `true` after the first time.
+    /// Finishes the table unless it is cancelled. Once `is_cancelled` returns `true`, it must always
+    /// do so. Otherwise as [`finish`](Self::finish).
     ///
     /// # Errors
     ///
@@ -231,7 +221,7 @@ impl<S: TableSink> TableWriter<S> {
             self.end_data_block(None)?;
         }
         let range_tombstones = RangeTombstones::new(std::mem::take(&mut self.range_tombstones))
-            .expect("add_range_tombstone checked them");
+            .expect("add_range_tombstone checked each");
         self.complete_properties(&range_tombstones);
 
         let mut blocks = vec![self.write_index()?];
@@ -285,24 +275,25 @@ impl<S: TableSink> TableWriter<S> {
         Ok((sink, summary))
     }
 
-    /// Writes the data block, which is not empty. The next one starts with `next`.
+    /// Writes the open data block. The next one starts with `next`.
     fn end_data_block(&mut self, next: Option<InternalKey<'_>>) -> io::Result<()> {
         let Self { out, sealer, data, index, properties, last, .. } = self;
+        debug_assert!(!data.is_empty());
         let content = data.finish();
         properties.data_blocks += 1;
         properties.content_bytes += content.len() as u64;
-        note_content(properties, content);
+        properties.content_bytes_max = properties.content_bytes_max.max(content.len() as u64);
         let offset = out.offset();
         let (stored, trailer) = sealer.seal(offset, content);
-        let handle = write(out, stored, &trailer)?;
+        let handle = out.append_block(stored, &trailer)?;
         data.reset();
-        let last = last.as_ref().expect("a block that is not empty has a last key").key();
+        let last = last.as_ref().expect("the block is not empty").key();
         index.add(last, next, handle, |partition| {
             write_index_block(out, sealer, properties, partition)
         })
     }
 
-    /// Writes what is left of the index.
+    /// Writes the last partition and the top index.
     fn write_index(&mut self) -> io::Result<FooterBlock> {
         let Self { out, sealer, index, properties, .. } = self;
         let top = index.finish(|block| write_index_block(out, sealer, properties, block))?;
@@ -342,7 +333,6 @@ impl<S: TableSink> TableWriter<S> {
         self.write_filter_block(&block).map(Some)
     }
 
-    /// Writes a filter over hashes with this seed.
     fn write_filter(&mut self, filter: &TableFilter, hash_seed: u64) -> io::Result<FilterPlace> {
         let block = filter_block::encode(filter, Expected { hash_seed, salt: self.identity.salt });
         self.write_filter_block(&block)
@@ -358,11 +348,11 @@ impl<S: TableSink> TableWriter<S> {
 
     fn write_raw(&mut self, kind: BlockKind, content: &[u8]) -> io::Result<FooterBlock> {
         let (stored, trailer) = self.sealer.seal_raw(self.out.offset(), content);
-        let BlockHandle { offset, bytes } = write(&mut self.out, stored, &trailer)?;
+        let BlockHandle { offset, bytes } = self.out.append_block(stored, &trailer)?;
         Ok(FooterBlock { kind, offset, bytes })
     }
 
-    /// Widens the bounds by the last key and the range tombstones.
+    /// Completes bounds and counts.
     fn complete_properties(&mut self, range_tombstones: &RangeTombstones) {
         let properties = &mut self.properties;
         let smallest = Arc::clone(&properties.bounds.smallest);
@@ -382,24 +372,9 @@ fn write_index_block<S: TableSink>(
     properties: &mut TableProperties,
     content: &[u8],
 ) -> io::Result<BlockHandle> {
-    note_content(properties, content);
-    let (stored, trailer) = sealer.seal_raw(out.offset(), content);
-    write(out, stored, &trailer)
-}
-
-fn note_content(properties: &mut TableProperties, content: &[u8]) {
     properties.content_bytes_max = properties.content_bytes_max.max(content.len() as u64);
-}
-
-fn write<S: TableSink>(
-    out: &mut Output<S>,
-    stored: &[u8],
-    trailer: &[u8],
-) -> io::Result<BlockHandle> {
-    let offset = out.offset();
-    out.append(stored)?;
-    out.append(trailer)?;
-    Ok(BlockHandle { offset, bytes: out.offset() - offset })
+    let (stored, trailer) = sealer.seal_raw(out.offset(), content);
+    out.append_block(stored, &trailer)
 }
 
 fn check(is_valid: bool, otherwise: &'static str) -> io::Result<()> {

@@ -201,7 +201,7 @@ impl Repair<'_> {
         self.found.tables += 1;
         self.rescanned += 1;
         let (mut doubts, mut ends) = (Vec::new(), BTreeSet::new());
-        for Gap { place, keys: (from, to) } in found.gaps() {
+        for Gap { range, keys: (from, to) } in found.gaps() {
             let within = |bound: &Bound<Bytes>, outermost: Bound<Bytes>| match bound {
                 Bound::Unbounded => outermost,
                 bound => bound.clone(),
@@ -213,10 +213,10 @@ impl Repair<'_> {
             }
             doubts.push(keys.clone());
             let missing = Corruption::Missing { what: "data block" };
-            self.found.error_of_keys(&Error::corrupt(&path, place.start, missing), Some(keys));
+            self.found.error_of_keys(&Error::corrupt(&path, range.start, missing), Some(keys));
             // What was cut off is lost as well.
-            let end = if *to == Bound::Unbounded { end.max(place.end) } else { place.end };
-            self.found.lost_bytes(end - place.start);
+            let end = if *to == Bound::Unbounded { end.max(range.end) } else { range.end };
+            self.found.lost_bytes(end - range.start);
         }
         let entries = Entries::Rescanned(found.into_cursor().map_err(read_error)?);
         Ok(Opened { path, entries, doubts, ends })

@@ -333,7 +333,7 @@ fn warm_up_outputs(
     let mut left = (buffers.share().bytes_max() / 2).saturating_sub(buffers.bytes());
     let _taken = buffers.share().take(left);
     for (_, _, live) in before.tables().filter(|(_, _, live)| inputs.contains(&live.meta.id)) {
-        live.table.give_up_cached(|user_key| {
+        live.table.evict_cached(|user_key| {
             // The array of them may be twice as long, and be copied as it grows.
             let bytes = (user_key.capacity() + 3 * size_of_val(&user_key)) as u64;
             if bytes <= left {

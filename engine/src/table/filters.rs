@@ -60,7 +60,7 @@ impl ChargedFilter {
 impl ChargedFilter<RangeFilter> {
     pub(crate) fn of_ranges(state: FilterState<RangeFilter>, memory: &Arc<MemoryAccount>) -> Self {
         let beside_bytes = |it: &RangeFilter| it.memory_bytes() - it.arena_bytes();
-        let bytes = state.resident_range().map_or(0, beside_bytes);
+        let bytes = state.resident().map_or(0, beside_bytes);
         let charge = memory.charge(MemoryUse::Filters, bytes);
         Self { state, charge, expected_fpr: None }
     }

@@ -236,7 +236,7 @@ impl ScanFilters {
         let is_prefix_unwanted =
             |it: &&Arc<ChargedFilter>| !wanted.prefix && it.resident().is_some();
         let is_range_unwanted =
-            |it: &&Arc<ChargedFilter<_>>| !wanted.range && it.resident_range().is_some();
+            |it: &&Arc<ChargedFilter<_>>| !wanted.range && it.resident().is_some();
         let prefix = self.prefix.as_ref().filter(is_prefix_unwanted);
         let prefix = prefix.map(|it| ChargedFilter::new(FilterState::NotResident, it.account()));
         let range = self.range.as_ref().filter(is_range_unwanted);

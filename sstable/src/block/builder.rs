@@ -1,23 +1,19 @@
-//! Builds the content of a block.
+//! The builder of a block's content.
 
 use sievedb_format::{Encode, InternalKey, Trailer};
 
-use super::{
-    common_prefix,
-    layout::{KIND_OF_EACH, Layout, kind_byte, width},
-};
+use super::layout::{KIND_OF_EACH, Layout, kind_byte, width};
 
-/// Buffers that one large entry made longer than this are given back.
+/// Capacity that buffers keep between blocks, in bytes. Bounds the memory after a large entry.
 pub(super) const KEPT_BYTES_MAX: usize = 64 << 10;
 
-/// The fields in front of the prefix take no more: five varints, three of 32 bits and one each of
-/// 16 and 56, and two bytes.
+/// Fields in front of the prefix: varints of 32 bits (three), 16 and 56 bits, and two bytes.
 const HEADER_BYTES_MAX: usize = 3 * 5 + 3 + 8 + 2;
 
-/// Collects sorted entries into the content of a block; reused from block to block.
+/// Encodes sorted entries as the content of a block. Reused from block to block.
 #[derive(Debug, Default)]
 pub(crate) struct BlockBuilder {
-    /// User keys, one behind the other, and values likewise.
+    /// User keys and values, concatenated.
     user_keys: Vec<u8>,
     values: Vec<u8>,
     entries: Vec<Pending>,
@@ -25,7 +21,7 @@ pub(crate) struct BlockBuilder {
     content: Vec<u8>,
 }
 
-/// An entry without its bytes.
+/// An entry whose bytes are in the buffers.
 #[derive(Debug)]
 struct Pending {
     key_bytes: usize,
@@ -33,7 +29,7 @@ struct Pending {
     trailer: Trailer,
 }
 
-/// What the length of the content depends on.
+/// Statistics that determine the length of the content.
 #[derive(Debug, Clone, Copy, Default)]
 struct Shape {
     entries: usize,
@@ -43,11 +39,11 @@ struct Shape {
     value_bytes: usize,
     least: Extreme,
     most: Extreme,
-    /// The kind byte of all entries, or [`KIND_OF_EACH`].
+    /// Kind byte of all entries, or [`KIND_OF_EACH`].
     kind: u8,
 }
 
-/// The least, or the most, that an entry has.
+/// Minimum or maximum over all entries.
 #[derive(Debug, Clone, Copy, Default)]
 struct Extreme {
     key_bytes: usize,
@@ -57,7 +53,7 @@ struct Extreme {
 }
 
 impl Shape {
-    /// With another entry, whose user key has `prefix_bytes` in common with the first.
+    /// Adds an entry, whose user key shares `prefix_bytes` bytes with the first.
     fn with(mut self, prefix_bytes: usize, key: InternalKey<'_>, value: &[u8]) -> Self {
         let key_bytes = key.user_key.len();
         let bytes = key_bytes + value.len();
@@ -85,9 +81,8 @@ impl Shape {
         self
     }
 
-    /// The layout of such entries; their ends are at most `beyond` bytes beyond multiples of
-    /// `entry_bytes`.
-    fn layout(&self, entry_bytes: usize, beyond: usize) -> Layout {
+    /// Returns the layout, where no field `end` exceeds `end_max`.
+    fn layout(&self, entry_bytes: usize, end_max: usize) -> Layout {
         let number = |value: usize| u32::try_from(value).expect("a block is below 4 GiB");
         let Self { least, most, .. } = self;
         Layout {
@@ -97,33 +92,30 @@ impl Shape {
             prefix_bytes: number(self.prefix_bytes),
             sequence: least.sequence,
             kind: if self.entries == 0 { KIND_OF_EACH } else { self.kind },
-            end_width: width(beyond as u64),
+            end_width: width(end_max as u64),
             suffix_width: width((most.key_bytes - least.key_bytes) as u64),
             sequence_width: width(most.sequence - least.sequence),
             ..Layout::EMPTY
         }
     }
 
-    /// The content is at most that long.
+    /// Upper bound of the length of the content.
     fn content_bytes_max(&self) -> usize {
         let entries = self.key_bytes - self.entries * self.prefix_bytes + self.value_bytes;
         let head_bytes = self.layout(0, 0).head_bytes();
         let entries = self.entries * head_bytes + entries;
-        // No end is farther from a multiple than the last one from the start.
-        let beyond = if self.least.bytes == self.most.bytes { 0 } else { entries };
-        let ends = self.entries * usize::from(width(beyond as u64));
+        // No field `end` exceeds the length of all entries.
+        let end_max = if self.least.bytes == self.most.bytes { 0 } else { entries };
+        let ends = self.entries * usize::from(width(end_max as u64));
         HEADER_BYTES_MAX + self.prefix_bytes + ends + entries
     }
 }
 
 impl BlockBuilder {
-    /// An empty one.
-    pub(crate) fn new() -> Self {
-        Self::default()
-    }
-
-    /// Appends an entry, which must be behind the one before.
+    /// Appends an entry. Entries must ascend.
     pub(crate) fn add(&mut self, key: InternalKey<'_>, value: &[u8]) {
+        debug_assert!(self.last_key().is_none_or(|last| last < key), "entries must ascend");
+        debug_assert_eq!(self.shape.entries, self.entries.len());
         self.shape = self.shape_with(key, value);
         self.user_keys.put(key.user_key);
         self.values.put(value);
@@ -131,31 +123,36 @@ impl BlockBuilder {
         self.entries.push(Pending { key_bytes, value_bytes, trailer: key.trailer });
     }
 
-    /// Whether nothing was added yet.
+    fn last_key(&self) -> Option<InternalKey<'_>> {
+        let last = self.entries.last()?;
+        let start = self.user_keys.len() - last.key_bytes;
+        Some(InternalKey::new(&self.user_keys[start..], last.trailer))
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
 
-    /// [`finish`](Self::finish) would return at most as many bytes now: some dozen less, if lengths
-    /// vary.
+    /// Upper bound of the bytes that [`finish`](Self::finish) returns, exact to a few dozen.
     pub(crate) fn content_bytes_max(&self) -> usize {
         self.shape.content_bytes_max()
     }
 
-    /// The same after another entry.
+    /// Returns [`content_bytes_max`](Self::content_bytes_max) after another entry.
     pub(crate) fn content_bytes_max_with(&self, key: InternalKey<'_>, value: &[u8]) -> usize {
         self.shape_with(key, value).content_bytes_max()
     }
 
     fn shape_with(&self, key: InternalKey<'_>, value: &[u8]) -> Shape {
         let first = self.entries.first().map(|first| &self.user_keys[..first.key_bytes]);
-        // All between share what the first and the last share.
+        // In sorted keys, the prefix common to first and last is common to all.
         let prefix_bytes = common_prefix(first.unwrap_or(key.user_key), key.user_key);
         self.shape.with(prefix_bytes, key, value)
     }
 
-    /// Completes the content. Only [`reset`](Self::reset) may follow.
+    /// Encodes the content. Call [`reset`](Self::reset) before the next block.
     pub(crate) fn finish(&mut self) -> &[u8] {
+        debug_assert_eq!(self.values.len(), self.shape.value_bytes);
         let Self { user_keys, values, entries, shape, content } = self;
         let prefix_bytes = shape.prefix_bytes;
         let head_bytes = shape.layout(0, 0).head_bytes();
@@ -167,10 +164,10 @@ impl BlockBuilder {
         let ends: Vec<_> = ends.collect();
         let content_bytes_max = shape.content_bytes_max();
         let entry_bytes = (1..).zip(&ends).map(|(count, end)| end / count).min().unwrap_or(0);
-        let beyond = (1..).zip(&ends).map(|(count, end)| end - count * entry_bytes);
-        let layout = shape.layout(entry_bytes, beyond.max().unwrap_or(0));
+        let end_fields = (1..).zip(&ends).map(|(count, end)| end - count * entry_bytes);
+        let layout = shape.layout(entry_bytes, end_fields.max().unwrap_or(0));
         content.clear();
-        // A long value has this buffer as long as itself, not up to twice as long.
+        // Exact: a long value must not double the buffer.
         content.reserve_exact(content_bytes_max);
         layout.encode(content);
         content.put(&user_keys[..prefix_bytes]);
@@ -187,22 +184,23 @@ impl BlockBuilder {
             content.put(suffix);
             content.put(value);
         }
-        // What compression takes comes instead of it.
+        debug_assert!(content.len() <= content_bytes_max);
+        // Frees memory for the compressor.
         self.values.clear();
         self.values.shrink_to(KEPT_BYTES_MAX);
         &self.content
     }
 
-    /// Memory of the buffers.
+    /// Bytes of memory of the buffers.
     pub(crate) fn memory_bytes(&self) -> usize {
         let buffers = [&self.user_keys, &self.values, &self.content];
-        // The ends of the entries are collected when the block is finished.
+        // `finish` collects the ends of the entries.
         let entry_bytes = size_of::<Pending>() + size_of::<usize>();
         buffers.into_iter().map(Vec::capacity).sum::<usize>()
             + self.entries.capacity() * entry_bytes
     }
 
-    /// Starts the next block.
+    /// Clears the entries for the next block.
     pub(crate) fn reset(&mut self) {
         for buffer in [&mut self.user_keys, &mut self.values, &mut self.content] {
             buffer.clear();
@@ -211,4 +209,20 @@ impl BlockBuilder {
         self.entries.clear();
         self.shape = Shape::default();
     }
+}
+
+/// Returns the length of the longest common prefix, in bytes.
+#[inline]
+pub(crate) fn common_prefix(a: &[u8], b: &[u8]) -> usize {
+    let (a_words, _) = a.as_chunks::<8>();
+    let (b_words, _) = b.as_chunks::<8>();
+    let mut len = 0;
+    for (a, b) in a_words.iter().zip(b_words) {
+        let differing = u64::from_le_bytes(*a) ^ u64::from_le_bytes(*b);
+        if differing != 0 {
+            return len + differing.trailing_zeros() as usize / 8;
+        }
+        len += 8;
+    }
+    len + a[len..].iter().zip(&b[len..]).take_while(|(a, b)| a == b).count()
 }

@@ -1,51 +1,49 @@
-//! Steps through the entries of a block in both directions.
+//! A cursor over the entries of one block.
 
 use std::{cmp::Ordering, mem, ops::Range};
 
 use bytes::Bytes;
 use sievedb_format::{InternalKey, Trailer};
 
-use super::{Block, Entry, word_of};
+use super::{Block, layout::Entry, search::word_of};
 use crate::handle::BlockHandle;
 
-/// The number of no entry.
-const NOWHERE: usize = usize::MAX;
+/// Index of an unpositioned cursor.
+const UNPOSITIONED: usize = usize::MAX;
 
-/// A place in a block, or none.
+/// A position in a block. Both directions decode one entry per step.
 ///
-/// A step decodes one entry, in both directions alike: an entry starts where the one before ends,
-/// and all ends can be told.
+/// Methods that say "if positioned" return nonsense or panic otherwise.
 #[derive(Debug)]
 pub(crate) struct BlockCursor {
     block: Block,
-    /// The number of the current entry; that of all entries or [`NOWHERE`] if unpositioned.
+    /// Index of the current entry. Unpositioned if there is no such entry.
     index: usize,
-    /// The current user key, if the block has a prefix, which it starts with. Else the key lies in
-    /// the block as it is. Empty until the block is looked at.
+    /// The current user key, if the block has a prefix; otherwise the key is read in place. Empty
+    /// until the first move in a block.
     user_key: Vec<u8>,
-    /// Memory for the user key that a step out of a block leaves.
+    /// Buffer for the user key of the block left by [`enter_next`](Self::enter_next).
     left_key: Vec<u8>,
     trailer: Trailer,
-    /// Where the current entry starts; it ends with the value.
+    /// Start of the current entry, which ends with the value.
     start: usize,
-    /// The current user key without the prefix of the block.
     suffix: Range<usize>,
     value: Range<usize>,
-    /// The suffix of the entry that the last step up within the block has left.
+    /// Suffix of the entry that the last [`next`](Self::next) left.
     left_suffix: Range<usize>,
-    /// Where the entry before starts, and its parts, if they were looked at.
+    /// Start and parts of the entry before, if decoded.
     before: Option<(usize, Entry)>,
-    /// Whether the first entry was reached by a step over the edge of the block before, and has the
-    /// user key of the last one there.
+    /// Whether the first entry has the user key of the last entry of the block before. Known only
+    /// after [`enter_next`](Self::enter_next).
     repeats_across: bool,
 }
 
 impl BlockCursor {
-    /// An unpositioned cursor.
+    /// Returns an unpositioned cursor.
     pub(crate) fn new(block: Block) -> Self {
         Self {
             block,
-            index: NOWHERE,
+            index: UNPOSITIONED,
             user_key: Vec::new(),
             left_key: Vec::new(),
             trailer: Trailer::OLDEST,
@@ -58,124 +56,111 @@ impl BlockCursor {
         }
     }
 
-    /// Goes over to another block, unpositioned, and keeps the buffers. Does not look at the block
-    /// yet.
-    pub(crate) fn enter(&mut self, block: Block) {
-        self.replace(block);
-    }
-
-    /// As [`enter`](Self::enter). Returns the block that it leaves.
-    fn replace(&mut self, block: Block) -> Block {
+    /// Moves to another block, unpositioned, and returns the block left. Keeps the buffers. Does
+    /// not read the block yet, so that it can be prefetched.
+    pub(crate) fn enter(&mut self, block: Block) -> Block {
         (self.repeats_across, self.left_suffix) = (false, 0..0);
         self.user_key.clear();
         self.unposition();
         mem::replace(&mut self.block, block)
     }
 
-    /// The current key; `None` if unpositioned.
+    /// Returns the current key; `None` if unpositioned.
     #[inline]
     pub(crate) fn key(&self) -> Option<InternalKey<'_>> {
         self.is_positioned().then(|| InternalKey::new(self.user_key(), self.trailer))
     }
 
-    /// The user key of the current entry. Only when positioned.
     #[inline]
     fn user_key(&self) -> &[u8] {
-        let content = self.block.content();
-        match content.layout().prefix_bytes {
-            0 => &content.bytes()[self.suffix.clone()],
+        match self.block.layout.prefix_bytes {
+            0 => &self.block.bytes[self.suffix.clone()],
             _ => &self.user_key,
         }
     }
 
-    /// Whether the current entry, to which [`next`](Self::next) went, is another version of the
-    /// user key of the entry before. Only when positioned.
+    /// Returns whether the current entry has the user key of the entry that [`next`](Self::next)
+    /// left, if positioned.
     #[inline]
     pub(crate) fn is_older_version(&self) -> bool {
         if self.index == 0 { self.repeats_across } else { self.has_suffix(&self.left_suffix) }
     }
 
-    /// Whether the entry before is in this block and has another user key. Only when positioned.
+    /// Returns whether the entry before is in this block and has another user key, if positioned.
     ///
-    /// Costs nothing if a step down follows, which takes over what was decoded.
+    /// A following [`prev`](Self::prev) reuses what was decoded.
     #[inline]
     pub(crate) fn is_newest_version(&mut self) -> bool {
         let Some(before) = self.index.checked_sub(1) else { return false };
-        let content = self.block.content();
-        let layout = content.layout();
-        let start = layout.start(content.bytes(), before);
-        let entry = layout.entry_between(content.bytes(), start, self.start);
-        let is_other = !self.has_suffix(&entry.suffix);
+        let (layout, bytes) = (&self.block.layout, &self.block.bytes);
+        let start = layout.start(bytes, before);
+        let entry = layout.entry_between(bytes, start, self.start);
+        let is_newest = !self.has_suffix(&entry.suffix);
         self.before = Some((start, entry));
-        is_other
+        is_newest
     }
 
-    /// Whether this is the first entry of the block. Only when positioned.
+    /// Returns whether this is the first entry of the block, if positioned.
     #[inline]
     pub(crate) fn is_at_first(&self) -> bool {
         self.index == 0
     }
 
-    /// Whether the current entry has the user key whose suffix lies there in the block.
     #[inline]
     fn has_suffix(&self, other: &Range<usize>) -> bool {
-        let bytes = self.block.content().bytes();
+        let bytes = &self.block.bytes;
         let (suffix, other) = (&bytes[self.suffix.clone()], &bytes[other.clone()]);
-        // Most differ in their first bytes, or in their length.
+        // Most differ in their first bytes or length; the calls to `memcmp` are spared.
         other.len() == suffix.len() && word_of(other) == word_of(suffix) && other == suffix
     }
 
-    /// Whether there is a current entry.
     #[inline]
     pub(crate) fn is_positioned(&self) -> bool {
         self.index < self.block.entries()
     }
 
-    /// The current value where it lies in the block. Only when positioned.
+    /// Returns the current value, if positioned.
     #[inline]
     pub(crate) fn value_ref(&self) -> &[u8] {
         debug_assert!(self.is_positioned());
-        &self.block.content().bytes()[self.value.clone()]
+        &self.block.bytes[self.value.clone()]
     }
 
-    /// The current value, shared with the block. Only when positioned.
+    /// Returns the current value, which keeps its block in memory, if positioned.
     pub(crate) fn value(&self) -> Bytes {
         debug_assert!(self.is_positioned());
-        self.block.content().slice(self.value.clone())
+        self.block.bytes.slice(self.value.clone())
     }
 
-    /// The current value of an index, decoded; `None` if unpositioned.
+    /// Returns the current value of an index; `None` if unpositioned.
     pub(crate) fn handle(&self) -> Option<BlockHandle> {
-        let value = self.is_positioned().then(|| self.value.clone())?;
-        let value = &self.block.content().bytes()[value];
-        Some(BlockHandle::decode(value).expect("Block::decode checked the handles of an index"))
+        self.is_positioned().then(|| self.block.handle_at(self.index))
     }
 
-    /// Where the current entry lies in the content. Only when positioned.
-    pub(crate) fn place(&self) -> Range<usize> {
+    /// Returns the range of the current entry in the content, if positioned.
+    pub(crate) fn range(&self) -> Range<usize> {
         self.start..self.value.end
     }
 
-    /// Leaves the entry.
     pub(crate) fn unposition(&mut self) {
-        self.index = NOWHERE;
+        self.index = UNPOSITIONED;
     }
 
-    /// Goes to the first entry.
     pub(crate) fn seek_to_first(&mut self) {
         self.go_to(0);
     }
 
-    /// Goes over to the first entry of the block that follows the one which a step up has just
-    /// left. Tells how its user key compares with that of the entry left;
-    /// [`Greater`](Ordering::Greater) if there is no entry here.
-    pub(crate) fn go_on_to_first(&mut self, block: Block) -> Ordering {
+    /// Moves to the first entry of the next block, after [`next`](Self::next) has left this one.
+    /// Returns how its user key compares with that of the entry left;
+    /// [`Greater`](Ordering::Greater) if the block has no entry.
+    pub(crate) fn enter_next(&mut self, block: Block) -> Ordering {
+        debug_assert!(!self.is_positioned(), "the block before has more entries");
         let left_suffix = self.suffix.clone();
         mem::swap(&mut self.user_key, &mut self.left_key);
-        let left_block = self.replace(block);
+        let left_block = self.enter(block);
         self.seek_to_first();
-        let left = match left_block.content().layout().prefix_bytes {
-            0 => &left_block.content().bytes()[left_suffix],
+        let left = match left_block.layout.prefix_bytes {
+            0 => &left_block.bytes[left_suffix],
             _ => &*self.left_key,
         };
         let order = self.key().map(|first| first.user_key.cmp(left));
@@ -183,47 +168,43 @@ impl BlockCursor {
         order.unwrap_or(Ordering::Greater)
     }
 
-    /// Goes to the last entry.
     pub(crate) fn seek_to_last(&mut self) {
-        match self.block.entries().checked_sub(1) {
-            Some(last) => self.go_to(last),
-            None => self.unposition(),
-        }
+        self.go_to(self.block.entries().checked_sub(1).unwrap_or(UNPOSITIONED));
     }
 
-    /// Starts to load what [`seek`](Self::seek) compares, and what follows.
+    /// Prefetches the entries that [`seek`](Self::seek) compares.
     pub(crate) fn prefetch_seek(&self, target: InternalKey<'_>) {
-        self.block.prefetch_found(target.user_key);
+        self.block.prefetch_seek(target.user_key);
     }
 
-    /// Goes to the first entry at or behind `target`.
+    /// Moves to the first entry at or behind `target`.
     pub(crate) fn seek(&mut self, target: InternalKey<'_>) {
         self.go_to(self.block.lower_bound(target));
+        debug_assert!(self.key().is_none_or(|key| key >= target));
     }
 
-    /// Goes to the last entry before `target`.
+    /// Moves to the last entry before `target`.
     pub(crate) fn seek_before(&mut self, target: InternalKey<'_>) {
-        match self.block.lower_bound(target).checked_sub(1) {
-            Some(before) => self.go_to(before),
-            None => self.unposition(),
-        }
+        self.go_to(self.block.lower_bound(target).checked_sub(1).unwrap_or(UNPOSITIONED));
+        debug_assert!(self.key().is_none_or(|key| key < target));
     }
 
-    /// Goes to the next entry, or leaves the block. Only when positioned.
+    /// Moves to the next entry, or leaves the block, if positioned.
     #[inline]
     pub(crate) fn next(&mut self) {
         debug_assert!(self.is_positioned());
         self.index += 1;
         if self.is_positioned() {
             self.left_suffix = self.suffix.clone();
-            let content = self.block.content();
+            let (layout, bytes) = (&self.block.layout, &self.block.bytes);
             let start = self.value.end;
-            let end = content.layout().end(content.bytes(), self.index);
-            self.apply(start, content.layout().entry_between(content.bytes(), start, end));
+            let end = layout.end(bytes, self.index);
+            debug_assert_eq!(start, layout.start(bytes, self.index), "entries have no gaps");
+            self.apply(start, layout.entry_between(bytes, start, end));
         }
     }
 
-    /// Goes to the entry before, or leaves the block. Only when positioned.
+    /// Moves to the entry before, or leaves the block, if positioned.
     #[inline]
     pub(crate) fn prev(&mut self) {
         debug_assert!(self.is_positioned());
@@ -232,34 +213,35 @@ impl BlockCursor {
         };
         self.index = before;
         if let Some((start, entry)) = self.before.take() {
+            debug_assert_eq!(entry.value.end, self.start, "the entry before ends here");
             return self.apply(start, entry);
         }
-        let content = self.block.content();
-        let start = content.layout().start(content.bytes(), before);
-        self.apply(start, content.layout().entry_between(content.bytes(), start, self.start));
+        let (layout, bytes) = (&self.block.layout, &self.block.bytes);
+        let start = layout.start(bytes, before);
+        self.apply(start, layout.entry_between(bytes, start, self.start));
     }
 
-    /// Goes to entry `index`; unpositioned if there is none.
+    /// Moves to entry `index`; unpositioned if there is none.
     fn go_to(&mut self, index: usize) {
         self.index = index;
         if self.is_positioned() {
-            let content = self.block.content();
-            let start = content.layout().start(content.bytes(), index);
-            self.apply(start, content.entry(index));
+            let start = self.block.layout.start(&self.block.bytes, index);
+            self.apply(start, self.block.entry(index));
         }
     }
 
-    /// Takes over the entry that starts there.
+    /// Makes `entry`, which starts at `start`, the current one.
     #[inline]
     fn apply(&mut self, start: usize, entry: Entry) {
-        let content = self.block.content();
-        let prefix_bytes = content.layout().prefix_bytes as usize;
+        debug_assert!(start <= entry.suffix.start && entry.suffix.end == entry.value.start);
+        debug_assert!(entry.value.end <= self.block.bytes.len());
+        let prefix_bytes = self.block.layout.prefix_bytes as usize;
         if prefix_bytes > 0 {
             if self.user_key.is_empty() {
-                self.user_key.extend_from_slice(content.prefix());
+                self.user_key.extend_from_slice(self.block.prefix());
             }
             self.user_key.truncate(prefix_bytes);
-            self.user_key.extend_from_slice(&content.bytes()[entry.suffix.clone()]);
+            self.user_key.extend_from_slice(&self.block.bytes[entry.suffix.clone()]);
         }
         self.before = None;
         self.start = start;

@@ -1,51 +1,61 @@
-//! Where the parts of a block's content lie: the numbers in front of its entries.
+//! The header of a block's content, and the positions of its entries.
+//!
+//! The table of fields is in [`super`].
+
+use std::ops::Range;
 
 use sievedb_format::{Corruption, Decoder, Encode, KEY_BYTES_MAX, Kind, SEQUENCE_MAX, Trailer};
 
-use super::{BlockRole, Entry};
+use super::BlockRole;
 use crate::handle::HANDLE_BYTES_MIN;
 
-/// The kind byte of [`Trailer::OLDEST`], which no write has.
+/// Kind byte of [`Trailer::OLDEST`].
 const KIND_OLDEST: u8 = 0;
 
-/// Instead of a kind: each entry has a byte of its own for it.
+/// Kind byte of a block whose entries store their kinds themselves.
 pub(super) const KIND_OF_EACH: u8 = 0xff;
 
-/// Bits of the byte `widths`: 3 for the ends, 2 for the suffix lengths, 3 for the sequence numbers.
+/// Positions of `suffix_more` and `sequence_more` in the byte `widths`, in bits.
 const SUFFIX_SHIFT: u32 = 3;
 const SEQUENCE_SHIFT: u32 = 5;
 
-/// An end takes no more bytes.
+/// Ends are 32-bit numbers.
 const END_WIDTH_MAX: u8 = 4;
 
-/// What all entries of a block have in common, and how wide the fields are that tell them apart.
+/// Positions of the parts of one entry in the content of its block.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Entry {
+    /// The user key without the prefix of the block.
+    pub(crate) suffix: Range<usize>,
+    pub(crate) trailer: Trailer,
+    /// The value, which ends where the next entry starts.
+    pub(crate) value: Range<usize>,
+}
+
+/// Decoded header of a block: the common part of all entries, and the widths of their fields.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Layout {
-    /// Number of entries.
     pub(super) entries: u32,
-    /// The least length of an entry's suffix.
+    /// Length of the shortest suffix.
     pub(super) suffix_bytes: u32,
-    /// No end lies before the end of as many entries of this length.
+    /// Entry `n` ends at least `(n + 1) * entry_bytes` bytes behind `entries_at`.
     pub(super) entry_bytes: u32,
-    /// Length of the prefix of all user keys.
     pub(super) prefix_bytes: u32,
-    /// The least sequence number.
+    /// The smallest sequence number.
     pub(super) sequence: u64,
-    /// Where the prefix starts in the content; the ends lie behind it.
+    /// Position of the prefix, which the array of ends follows.
     pub(super) prefix_at: u32,
-    /// Where the first entry starts.
+    /// Position of the first entry.
     pub(super) entries_at: u32,
-    /// The kind byte of all entries, or [`KIND_OF_EACH`].
+    /// Kind byte of all entries, or [`KIND_OF_EACH`].
     pub(super) kind: u8,
-    /// Bytes of what an end adds to `entry_bytes` for each entry.
+    /// Bytes of each `end`, of each `suffix_more` and of each `sequence_more`.
     pub(super) end_width: u8,
-    /// Bytes of what a suffix is longer than `suffix_bytes`.
     pub(super) suffix_width: u8,
-    /// Bytes of what a sequence number is larger than `sequence`.
     pub(super) sequence_width: u8,
 }
 
-/// What is in front of an entry's suffix.
+/// Decoded fields in front of an entry's suffix.
 #[derive(Debug, Clone, Copy)]
 struct Head {
     suffix_bytes: usize,
@@ -54,7 +64,7 @@ struct Head {
 }
 
 impl Layout {
-    /// Of a block without entries.
+    /// Layout of a block without entries.
     pub(super) const EMPTY: Self = Self {
         entries: 0,
         suffix_bytes: 0,
@@ -69,7 +79,7 @@ impl Layout {
         sequence_width: 0,
     };
 
-    /// Appends what [`decode`](Self::decode) reads, without prefix and ends.
+    /// Appends the header, without prefix and ends.
     pub(super) fn encode(&self, out: &mut Vec<u8>) {
         out.put_varint(self.entries.into());
         let suffix_width = self.suffix_width << SUFFIX_SHIFT;
@@ -81,14 +91,17 @@ impl Layout {
         out.put_varint(self.prefix_bytes.into());
     }
 
-    /// Appends where entry `index` ends, which is `end` bytes behind the start of the first.
+    /// Appends the field `end` of entry `index`, which ends `end` bytes behind `entries_at`.
     pub(super) fn encode_end(&self, out: &mut Vec<u8>, index: usize, end: usize) {
         let least = (index + 1) * self.entry_bytes as usize;
+        debug_assert!(least <= end, "entry_bytes is the minimum over all entries");
         put_field(out, (end - least) as u64, self.end_width);
     }
 
-    /// Appends the head of an entry: what its suffix follows.
+    /// Appends the fields in front of an entry's suffix.
     pub(super) fn encode_head(&self, out: &mut Vec<u8>, suffix_bytes: usize, trailer: Trailer) {
+        debug_assert!(self.kind == KIND_OF_EACH || self.kind == kind_byte(trailer));
+        debug_assert!(trailer.sequence() >= self.sequence);
         let suffix_bytes = suffix_bytes as u64 - u64::from(self.suffix_bytes);
         put_field(out, suffix_bytes, self.suffix_width);
         if self.kind == KIND_OF_EACH {
@@ -97,12 +110,12 @@ impl Layout {
         put_field(out, trailer.sequence() - self.sequence, self.sequence_width);
     }
 
-    /// Reads the start of `content` and checks that prefix and ends are there. The entries are left
-    /// to [`check_entry`](Self::check_entry).
+    /// Decodes the header of `content`. Entries are checked by
+    /// [`check_entry`](Self::check_entry).
     ///
     /// # Errors
     ///
-    /// [`Corruption`] if the bytes are short or a field breaks the table of [`super`].
+    /// [`Corruption`] if the content is truncated or a field violates the table in [`super`].
     pub(super) fn decode(content: &[u8], role: BlockRole) -> Result<Self, Corruption> {
         let number = |value: u64, what| {
             u32::try_from(value).map_err(|_| Corruption::OutOfRange { what, value })
@@ -110,7 +123,7 @@ impl Layout {
         let content_bytes = number(content.len() as u64, "bytes of a block")?;
         let mut decoder = Decoder::new(content);
         let entries = number(decoder.varint("entries of a block")?, "entries of a block")?;
-        // Of entries without bytes there can be one: no two are equal.
+        // Entries are distinct, so only one can have no bytes.
         if entries > content_bytes {
             let what = "entries of a block";
             return Err(Corruption::OutOfRange { what, value: entries.into() });
@@ -134,7 +147,7 @@ impl Layout {
             return Err(Corruption::OutOfRange { what, value: sequence });
         }
         let prefix_bytes = key_part(decoder.varint("prefix of a block")?)?;
-        let prefix_at = decoder.offset() as u32; // Of at most `content_bytes`.
+        let prefix_at = decoder.offset() as u32; // At most `content_bytes`.
         decoder.take("prefix of a block", prefix_bytes as usize)?;
         let ends_bytes = u64::from(entries) * u64::from(end_width);
         decoder.take("ends of entries", number(ends_bytes, "ends of entries")? as usize)?;
@@ -152,8 +165,7 @@ impl Layout {
             suffix_width: widths >> SUFFIX_SHIFT & 3,
             sequence_width: widths >> SEQUENCE_SHIFT,
         };
-        // For each entry of an index memory is taken before the entry is looked at: it has a
-        // handle, then.
+        // Bounds the slots of an index, which are allocated before the entries are checked.
         let entry_bytes_min = (layout.head_bytes() + HANDLE_BYTES_MIN) as u64;
         let have = u64::from(content_bytes - entries_at);
         if role == BlockRole::Index && u64::from(entries) * entry_bytes_min > have {
@@ -163,11 +175,11 @@ impl Layout {
         Ok(layout)
     }
 
-    /// The entry from `start` on, which is number `index`: checked, but for its place in the order.
+    /// Decodes and checks entry `index`, which starts at `start`. Does not check the order.
     ///
     /// # Errors
     ///
-    /// [`Corruption`] if it reaches beyond the content or a field breaks the table of [`super`].
+    /// [`Corruption`] if it exceeds the content or a field violates the table in [`super`].
     #[inline]
     pub(super) fn check_entry(
         &self,
@@ -176,7 +188,7 @@ impl Layout {
         start: usize,
         role: BlockRole,
     ) -> Result<Entry, Corruption> {
-        // Products and sums of 32-bit numbers.
+        // Cannot overflow: products and sums of 32-bit numbers.
         let least = (u64::from(index) + 1) * u64::from(self.entry_bytes);
         let end = u64::from(self.entries_at) + least + self.end_field(content, index as usize);
         let have = content.len() as u64;
@@ -209,24 +221,23 @@ impl Layout {
         Ok(self.entry_of(head, start, end))
     }
 
-    /// What all user keys begin with.
+    /// Returns the common prefix of all user keys.
     pub(super) fn prefix<'c>(&self, content: &'c [u8]) -> &'c [u8] {
         &content[self.prefix_at as usize..][..self.prefix_bytes as usize]
     }
 
-    /// Where prefix, ends and entries start.
-    pub(super) fn places(&self) -> [usize; 3] {
+    /// Returns the positions of prefix, ends and entries.
+    pub(super) fn offsets(&self) -> [usize; 3] {
         let prefix_at = self.prefix_at as usize;
         [prefix_at, prefix_at + self.prefix_bytes as usize, self.entries_at as usize]
     }
 
-    /// Entry `index` of checked content.
+    /// Decodes entry `index` of checked content.
     #[inline]
     pub(super) fn entry(&self, content: &[u8], index: usize) -> Entry {
         self.entry_between(content, self.start(content, index), self.end(content, index))
     }
 
-    /// Where entry `index` starts.
     #[inline]
     pub(super) fn start(&self, content: &[u8], index: usize) -> usize {
         match index.checked_sub(1) {
@@ -235,14 +246,13 @@ impl Layout {
         }
     }
 
-    /// Where entry `index` ends.
     #[inline]
     pub(super) fn end(&self, content: &[u8], index: usize) -> usize {
         let least = (index + 1) * self.entry_bytes as usize;
         self.entries_at as usize + least + self.end_field(content, index) as usize
     }
 
-    /// The entry with these bounds.
+    /// Decodes the entry from `start` to `end`.
     #[inline]
     pub(super) fn entry_between(&self, content: &[u8], start: usize, end: usize) -> Entry {
         self.entry_of(self.head(content, start), start, end)
@@ -259,8 +269,7 @@ impl Layout {
         }
     }
 
-    /// Reads what is in front of the suffix of the entry at `start`: with one load, unless it takes
-    /// more than 8 bytes.
+    /// Decodes the fields in front of the suffix, by one load if they take at most 8 bytes.
     #[inline]
     fn head(&self, content: &[u8], start: usize) -> Head {
         let word = word_at(content, start);
@@ -284,7 +293,7 @@ impl Layout {
         word_at(content, at) & mask(self.end_width)
     }
 
-    /// Bytes of each entry in front of its suffix.
+    /// Bytes in front of each suffix.
     #[inline]
     pub(super) fn head_bytes(&self) -> usize {
         let kind_width = u8::from(self.kind == KIND_OF_EACH);
@@ -292,7 +301,6 @@ impl Layout {
     }
 }
 
-/// Checks the length of a part of a user key.
 fn key_part(bytes: u64) -> Result<u32, Corruption> {
     match u32::try_from(bytes) {
         Ok(bytes) if bytes as usize <= KEY_BYTES_MAX => Ok(bytes),
@@ -300,19 +308,18 @@ fn key_part(bytes: u64) -> Result<u32, Corruption> {
     }
 }
 
-/// Bytes that hold every number up to `value`.
+/// Bytes that represent every number up to `value`.
 pub(super) fn width(value: u64) -> u8 {
     (u64::BITS - value.leading_zeros()).div_ceil(8) as u8 // At most 8.
 }
 
-/// How the kind of an entry is stored.
 pub(super) fn kind_byte(trailer: Trailer) -> u8 {
     if trailer == Trailer::OLDEST { KIND_OLDEST } else { trailer.kind() as u8 }
 }
 
 fn check_kind(kind: u8, role: BlockRole) -> Result<(), Corruption> {
     let is_oldest = role == BlockRole::Index && kind == KIND_OLDEST;
-    // A range is not a point: its tombstone among the points would shadow one key only.
+    // Range tombstones are stored apart: among points one would shadow a single key.
     if !is_oldest && Kind::decode(kind)? == Kind::RangeTombstone {
         return Err(Corruption::OutOfRange { what: "kind of an entry", value: kind.into() });
     }
@@ -323,13 +330,13 @@ fn put_field(out: &mut Vec<u8>, value: u64, width: u8) {
     out.put(&value.to_le_bytes()[..usize::from(width)]);
 }
 
-/// The bits of a number of `width` bytes, at most 7.
+/// Mask of the low `width` bytes, at most 7.
 #[inline]
 fn mask(width: u8) -> u64 {
     (1 << (8 * width)) - 1
 }
 
-/// The 8 bytes at `at` as a number; zeros behind the end of the content.
+/// Loads 8 bytes at `at`, zero-extended beyond the end of the content.
 #[inline]
 fn word_at(content: &[u8], at: usize) -> u64 {
     let rest = &content[at..];
@@ -339,7 +346,6 @@ fn word_at(content: &[u8], at: usize) -> u64 {
     }
 }
 
-/// Fewer than 8 bytes as a number.
 #[cold]
 fn last_word(rest: &[u8]) -> u64 {
     let mut bytes = [0; size_of::<u64>()];

@@ -34,7 +34,7 @@ use std::{
 
 use sievedb_format::prefetch::{LINE_BYTES, prefetch};
 
-use super::reader::BlockInner;
+use super::BlockInner;
 use crate::sync::{ArcSwapOption, Guard, Mutex};
 
 /// The cache learns of so many uses of a block between two looks at it: it counts no more.

@@ -1,13 +1,13 @@
-//! What [`residence`](super::residence) promises, under every schedule of a few threads.
+//! Model checking of [`residence`](super::residence): every schedule of a few threads.
 //!
 //! Run them with `cargo test -p sievedb-sstable --features shuttle --lib schedules`. A failure
 //! prints the schedule.
 //!
-//! Each of these changes to `residence` and `cache`, made by hand, lets at least one of the tests
-//! fail: a block is placed although it was evicted; stored in the slot before or behind the lock;
-//! not taken out of the slot before; not taken out of its slot when it is evicted, or whatever is
-//! in there is; marked as evicted after it was taken out; the slot keeps its index alive; a block
-//! that the cache gave up, replaced or did not take is not evicted.
+//! Each of these mutations of `residence` and `cache` fails at least one test: an evicted block is
+//! placed; the slot is stored outside of the lock; the former slot is not cleared; an eviction does
+//! not clear the slot, or clears it of another block; the block is marked as evicted after the slot
+//! was cleared; the slot keeps its index alive; a block that the cache evicted, replaced or refused
+//! is not evicted from its slot.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by a panic")]
 
@@ -30,13 +30,13 @@ use crate::{
     handle::BlockHandle,
 };
 
-/// Fewer would say that the threads do not take turns.
+/// Fewer schedules would mean that the threads do not interleave.
 const SCHEDULES_MIN: usize = 20;
 
 fn run(scheduler: impl Scheduler + 'static, test: impl Fn() + Send + Sync + 'static) -> usize {
     let mut config = Config::new();
-    config.stack_size = 256 << 10; // A panic's message takes much.
-    config.silence_warnings = true; // Of what `crate::sync` says.
+    config.stack_size = 256 << 10; // A panic message needs it.
+    config.silence_warnings = true; // About sequential consistency: see `crate::sync`.
     Runner::new(scheduler, config).run(test)
 }
 
@@ -47,7 +47,7 @@ fn every_schedule(test: impl Fn() + Send + Sync + 'static) {
     assert!(schedules >= SCHEDULES_MIN, "{schedules} schedules");
 }
 
-/// Runs all `parts` at once, to their ends.
+/// Runs all `parts` concurrently.
 fn at_once<const N: usize>(parts: [Box<dyn FnOnce() + Send>; N]) {
     let threads = parts.map(thread::spawn);
     threads.into_iter().for_each(|thread| thread.join().expect("it does not panic"));
@@ -58,7 +58,7 @@ fn part(run: impl FnOnce() + Send + 'static) -> Box<dyn FnOnce() + Send> {
 }
 
 fn block(role: BlockRole, entries: u8, value: &[u8]) -> Block {
-    let mut builder = BlockBuilder::new();
+    let mut builder = BlockBuilder::default();
     for key in 0..entries {
         builder.add(InternalKey::new(&[key], Trailer::new(1, Kind::Put)), value);
     }
@@ -70,20 +70,20 @@ fn data() -> Block {
     block(BlockRole::Data, 1, b"value")
 }
 
-/// With two slots.
+/// An index with two slots.
 fn index() -> Block {
     let mut handle = Vec::new();
     BlockHandle { offset: 64, bytes: 9 }.encode(&mut handle);
     block(BlockRole::Index, 2, &handle)
 }
 
-/// How many have the block, the caller included.
+/// Strong count of the block, the caller included.
 fn holders(block: &Block) -> usize {
     Arc::strong_count(block.shared())
 }
 
 fn is_in(block: &Block, index: &Block, at: usize) -> bool {
-    index.below(at).is_some_and(|found| Arc::ptr_eq(found.shared(), block.shared()))
+    index.child(at).is_some_and(|found| Arc::ptr_eq(found.shared(), block.shared()))
 }
 
 fn place(block: &Block, index: &Block, at: usize) -> Box<dyn FnOnce() + Send> {
@@ -96,14 +96,14 @@ fn evict(block: &Block) -> Box<dyn FnOnce() + Send> {
     part(move || block.evict())
 }
 
-/// Looks at what is in the slot for longer than it is there.
+/// Reads the block in the slot, maybe beyond its eviction.
 fn read(index: &Block, at: usize) -> Box<dyn FnOnce() + Send> {
     let index = index.clone();
     part(move || {
-        let found = index.below(at);
+        let found = index.child(at);
         thread::yield_now();
         if let Some(found) = found {
-            assert_eq!(found.content().bytes().last_chunk(), Some(b"value"));
+            assert_eq!(found.bytes.last_chunk(), Some(b"value"));
             drop(found.into_block());
         }
     })
@@ -116,7 +116,7 @@ fn an_evicted_block_is_in_no_slot() {
         at_once([place(&block, &index, 0), evict(&block), read(&index, 0)]);
         assert_eq!(holders(&block), 1);
         block.place_in(index.shared(), 1);
-        assert_eq!(holders(&block), 1, "never again");
+        assert_eq!(holders(&block), 1, "an evicted block is not placed");
     });
 }
 
@@ -137,14 +137,14 @@ fn a_block_is_in_one_slot() {
     });
 }
 
-/// Two readers read the same block, and each places its own copy.
+/// Two readers place their own copies of the same block.
 #[test]
 fn only_the_evicted_copy_leaves_the_slot() {
     every_schedule(|| {
         let (index, first, second) = (index(), data(), data());
         first.place_in(index.shared(), 0);
         at_once([place(&second, &index, 0), evict(&first), read(&index, 0)]);
-        assert!(is_in(&second, &index, 0), "nobody has given it up");
+        assert!(is_in(&second, &index, 0), "the second copy was not evicted");
         assert_eq!((holders(&first), holders(&second)), (1, 2));
     });
     every_schedule(|| {
@@ -157,14 +157,14 @@ fn only_the_evicted_copy_leaves_the_slot() {
     });
 }
 
-/// The last to have an index, or the last table that had it, goes: with all that was in its slots.
+/// Dropping the last reference to an index drops the blocks in its slots.
 #[test]
-fn an_index_that_is_gone_holds_nothing() {
+fn a_dropped_index_releases_its_blocks() {
     every_schedule(|| {
         let (index, block) = (index(), data());
         block.place_in(index.shared(), 0);
         let (upper, lower) = (block.clone(), index.clone());
-        // One reader takes the block to the same place again, as all others let go of the index.
+        // One reader places the block again while all others drop the index.
         at_once([part(move || upper.place_in(lower.shared(), 0)), evict(&block)]);
         drop(index);
         assert_eq!(holders(&block), 1);
@@ -198,7 +198,7 @@ static BUILT: LazyLock<Built> = LazyLock::new(|| {
     let mut writer = TableWriter::new(Vec::new(), identity, options).unwrap();
     let keys: Vec<_> = (0..4_u8).map(|key| vec![key; 8]).collect();
     for key in &keys {
-        // Each in a block of its own.
+        // One block per key.
         writer.add(InternalKey::new(key, Trailer::new(5, Kind::Put)), &key.repeat(100)).unwrap();
     }
     let (bytes, _) = writer.finish().unwrap();
@@ -230,21 +230,21 @@ fn getting(table: &Arc<Table>, key: usize) -> Box<dyn FnOnce() + Send> {
     })
 }
 
-/// The cache gives up the block of this key.
+/// Evicts the block of this key.
 fn removing(table: &Arc<Table>, key: usize) -> Box<dyn FnOnce() + Send> {
     let handle = table.top_index().handle_at(key);
     let table = Arc::clone(table);
     part(move || drop(table.remove_cached(handle)))
 }
 
-/// What slots have is what the cache has.
+/// Checks that slots hold only cached blocks.
 fn check(table: &Table, cache: &BlockCache) {
     for at in 0..table.top_index().entries() {
         let handle = table.top_index().handle_at(at);
         let cached = table.cached(handle, BlockRole::Data, CacheUse::Bypass);
-        if let Some(found) = table.top_index().below(at) {
-            let cached = cached.expect("a slot has what the cache gave up");
-            assert!(Arc::ptr_eq(found.shared(), cached.shared()), "it is another copy");
+        if let Some(found) = table.top_index().child(at) {
+            let cached = cached.expect("the slot holds an evicted block");
+            assert!(Arc::ptr_eq(found.shared(), cached.shared()), "the slot holds another copy");
         }
     }
     assert_eq!(cache.pinned_bytes(), 0);
@@ -252,18 +252,18 @@ fn check(table: &Table, cache: &BlockCache) {
 
 const AMPLE: u64 = 1 << 20;
 
-/// The real cache, of which each call is one step.
+/// Uses the real cache, where each call is one step.
 #[test]
-fn slots_of_a_table_have_what_the_cache_has() {
+fn slots_hold_only_cached_blocks() {
     type Parts = fn(&Arc<Table>) -> [Box<dyn FnOnce() + Send>; 2];
     let cases: [(&str, u64, bool, Parts); 5] = [
         ("two read the same block", AMPLE, false, |table| [getting(table, 1), getting(table, 1)]),
-        ("read, given up", AMPLE, false, |table| [getting(table, 1), removing(table, 1)]),
-        ("found, given up", AMPLE, true, |table| [getting(table, 1), removing(table, 1)]),
-        ("nothing is kept", 0, false, |table| [getting(table, 1), getting(table, 1)]),
+        ("read and evicted", AMPLE, false, |table| [getting(table, 1), removing(table, 1)]),
+        ("found and evicted", AMPLE, true, |table| [getting(table, 1), removing(table, 1)]),
+        ("cache of no capacity", 0, false, |table| [getting(table, 1), getting(table, 1)]),
         ("compacted away", AMPLE, true, |table| {
             let compacted = Arc::clone(table);
-            [getting(table, 1), part(move || compacted.give_up_cached(|_| ()))]
+            [getting(table, 1), part(move || compacted.evict_cached(|_| ()))]
         }),
     ];
     for (name, cache_bytes, is_warm, parts) in cases {
@@ -277,14 +277,14 @@ fn slots_of_a_table_have_what_the_cache_has() {
             check(&table, &cache);
             drop(table);
             cache.set_capacity_bytes(0);
-            assert_eq!(cache.pinned_bytes(), 0, "nobody has a block");
+            assert_eq!(cache.pinned_bytes(), 0, "all blocks are freed");
         });
     }
 }
 
-/// Too many schedules to run all of them.
+/// Random schedules, because there are too many to run all.
 #[test]
-fn many_threads_leave_slots_and_cache_alike() {
+fn many_threads_keep_slots_and_cache_consistent() {
     let seed = env::var("SIEVE_SEED").map_or(0, |seed| seed.parse().expect("a number"));
     eprintln!("SIEVE_SEED={seed}");
     run(RandomScheduler::new_from_seed(seed, 3_000), || {
@@ -300,7 +300,7 @@ fn many_threads_leave_slots_and_cache_alike() {
         ]);
         check(&table, &cache);
         assert!(get(&table, 1).blocks_read <= 1);
-        assert_eq!(get(&table, 1).blocks_read, 0, "it was read just now");
+        assert_eq!(get(&table, 1).blocks_read, 0, "the block is cached");
         check(&table, &cache);
     });
 }

@@ -1,52 +1,50 @@
-//! What a search looks at before it looks at entries: made of a block's keys when it is read.
+//! Search accelerators of a block in memory: key tags and heads, computed when it is read.
 //!
-//! The keys of a block lie far apart, between their values: each one that a search compares is not
-//! in the CPU's cache. Here parts of all of them lie side by side.
+//! The keys of a block lie between their values, so each comparison with one is a cache miss. Tags
+//! and heads keep parts of all keys in a contiguous array.
 //!
-//! * A *key tag* is a hash of one byte for each entry: a lookup compares the tags, eight at a time,
-//!   and then one entry that has the right one; of other keys' entries one in 256 has it. So do the
-//!   buckets of Meta's F14 and of the Swiss tables of Abseil.
-//! * A *head* is the first 8 bytes of every n-th user key behind the common prefix, as a number
-//!   that orders as they do: a binary search over heads leaves n or 2 n entries. Bohannon, McIlroy
-//!   and Rastogi, "Main-Memory Index Structures with Fixed-Size Partial Keys", SIGMOD 2001.
+//! * A *tag* is a one-byte hash of each user key. A lookup compares eight tags at a time, and then
+//!   only entries with a matching tag; an absent key matches one entry in 256. Meta's F14 and
+//!   Abseil's Swiss tables probe their buckets in the same way.
+//! * A *head* is the first 8 bytes of every n-th user key behind the common prefix, as a big-endian
+//!   number. A binary search over heads leaves at most 2 n entries. Source: Bohannon, McIlroy and
+//!   Rastogi, "Main-Memory Index Structures with Fixed-Size Partial Keys", SIGMOD 2001.
+//! * Every eighth head is repeated in a tier above, recursively: a search reads one cache line of
+//!   each tier. Source: Rao and Ross, "Making B+-Trees Cache Conscious in Main Memory", SIGMOD 2000.
 //!
-//! * Of many heads each eighth is repeated in front, and each eighth of those again: a search reads
-//!   one line of each tier, where a binary search reads one for each of its first steps. Rao and
-//!   Ross, "Making B+-Trees Cache Conscious in Main Memory", SIGMOD 2000.
-//!
-//! None of them is stored. A reader that trusted stored tags could miss keys, and to check them is
-//! to make them.
+//! They are not stored: wrong tags would hide keys, and checking them costs as much as computing
+//! them.
 
 use std::ops::Range;
 
-use super::{BlockRole, word_of};
+use super::BlockRole;
 
-/// Prefixes up to this length lie beside the rest. Each block in the cache has room for one.
+/// Prefixes up to this length are copied into [`Search`]; every cached block has room for one.
 const PREFIX_BYTES_MAX: usize = 21;
 
-/// Stands for the length of a longer prefix.
+/// `prefix_bytes` of a block with a longer prefix.
 const PREFIX_IS_LONG: u8 = u8::MAX;
 
-/// Entries of a data block for each head: 2 bytes of memory for each entry, and a seek compares two
-/// or three entries that lie side by side. A lookup asks tags.
+/// Entries per head in a data block: 2 bytes of memory per entry, and a seek compares two or three
+/// adjacent entries. Lookups use tags.
 const DATA_HEAD_INTERVAL: usize = 4;
 
-/// Blocks with more entries have no tags: the search by heads is shorter.
+/// Blocks with more entries have no tags, because the search over heads is shorter.
 const TAGGED_ENTRIES_MAX: usize = 512;
 
-/// Heads for which there is one in the tier above.
+/// Heads per head of the tier above.
 const TIER_RATIO: usize = 8;
 
-/// So many heads are looked at one by one: there is no tier above.
+/// A tier of at most so many heads has no tier above and is searched linearly.
 const TOP_TIER_HEADS_MAX: usize = 16;
 
 /// Tags in a word.
 const TAGS: usize = size_of::<u64>();
 
-/// A one in each byte.
+/// 0x01 in each byte.
 const ONES: u64 = u64::MAX / 0xff;
 
-/// Returns how many entries there are for each head.
+/// Returns the number of entries per head.
 const fn head_interval(role: BlockRole) -> usize {
     match role {
         BlockRole::Data => DATA_HEAD_INTERVAL,
@@ -54,16 +52,15 @@ const fn head_interval(role: BlockRole) -> usize {
     }
 }
 
-/// Parts of a block's keys.
+/// Tags and heads of a block.
 #[derive(Debug)]
 pub(super) struct Search {
-    /// Tiers of heads, the one of all heads last, then tags from the lowest byte of a word to the
-    /// highest.
+    /// Tiers of heads from the top down, then tags, in little-endian order within a word.
     words: Box<[u64]>,
     heads: u32,
-    /// Where the tags start.
+    /// Index of the first word of tags.
     tags_at: u32,
-    /// Tiers above the heads.
+    /// Number of tiers above the heads.
     tiers: u8,
     role: BlockRole,
     /// Length of the prefix, or [`PREFIX_IS_LONG`].
@@ -72,7 +69,7 @@ pub(super) struct Search {
 }
 
 impl Search {
-    /// For a block of so many entries whose user keys all begin with `prefix`.
+    /// Returns a builder for a block of `entries` entries with the common prefix `prefix`.
     pub(super) fn builder(prefix: &[u8], entries: usize, role: BlockRole) -> SearchBuilder {
         let is_tagged = role == BlockRole::Data && entries <= TAGGED_ENTRIES_MAX;
         let tagged = if is_tagged { entries } else { 0 };
@@ -85,8 +82,9 @@ impl Search {
         }
         let mut search = Self {
             words: vec![0; tags_at + tagged.div_ceil(TAGS)].into(),
-            heads: heads as u32,     // At most as many as entries.
-            tags_at: tags_at as u32, // Of which each has more than two bytes.
+            // A block is below 4 GiB, so it has fewer than 2^32 entries.
+            heads: heads as u32,
+            tags_at: tags_at as u32,
             tiers,
             role,
             prefix_bytes: PREFIX_IS_LONG,
@@ -99,31 +97,31 @@ impl Search {
         SearchBuilder { search, pushed: 0 }
     }
 
-    /// Returns what the entries are.
+    #[inline]
     pub(super) fn role(&self) -> BlockRole {
         self.role
     }
 
-    /// The prefix, unless it is long.
+    /// Returns the common prefix, or `None` if it is longer than [`PREFIX_BYTES_MAX`].
     #[inline]
     pub(super) fn prefix(&self) -> Option<&[u8]> {
         self.prefix.get(..self.prefix_bytes.into())
     }
 
-    /// Whether [`tagged`](Self::tagged) finds all entries.
+    /// Returns whether the entries have tags.
     #[inline]
     pub(super) fn has_tags(&self) -> bool {
         self.words.len() > self.tags_at as usize
     }
 
-    /// The entries with the tag of `suffix`, ascending: all of its versions, some others, and
-    /// numbers behind the last entry.
+    /// Returns the indexes of entries with the tag of `suffix`, ascending. Includes all versions of
+    /// the key, false positives, and indexes beyond the last entry.
     #[inline]
     pub(super) fn tagged(&self, suffix: &[u8]) -> impl Iterator<Item = usize> {
         let wanted = ONES * u64::from(tag(suffix, word_of(suffix)));
         let tags = &self.words[self.tags_at as usize..];
         tags.iter().zip((0..).step_by(TAGS)).flat_map(move |(word, first)| {
-            // The top bit of each byte that is 0; by a carry, also of bytes that are 1 above those.
+            // Sets the top bit of each zero byte. A borrow also sets it in a byte of 1 above one.
             let differing = word ^ wanted;
             let mut zeros = differing.wrapping_sub(ONES) & !differing & (ONES << 7);
             std::iter::from_fn(move || {
@@ -134,24 +132,25 @@ impl Search {
         })
     }
 
-    /// Which of `entries` entries have to be compared with a user key that has this `suffix`: those
-    /// before the range are before it, those behind the range are behind it.
+    /// Returns the range of entries that a search for `suffix` has to compare. Entries before the
+    /// range are smaller, entries behind it are larger.
     #[inline]
     pub(super) fn narrow(&self, suffix: &[u8], entries: usize) -> Range<usize> {
         let word = word_of(suffix);
         let below = self.heads_below(word);
         let behind = &self.heads()[below..];
-        // Seldom any: another binary search would wait for as many lines as the first.
+        // Mostly none is equal; a second search over all tiers would double the cache misses.
         let equal = match behind.first() {
             Some(first) if *first == word => behind.partition_point(|head| *head == word),
             _ => 0,
         };
         let interval = head_interval(self.role);
+        debug_assert!(below + equal <= self.heads as usize);
         let start = below.checked_sub(1).map_or(0, |last| last * interval + 1);
         start..((below + equal) * interval).min(entries)
     }
 
-    /// Where the heads start.
+    /// Index of the first head of the lowest tier.
     fn heads_at(&self) -> usize {
         (self.tags_at - self.heads) as usize
     }
@@ -160,16 +159,16 @@ impl Search {
         &self.words[self.heads_at()..self.tags_at as usize]
     }
 
-    /// Number of heads below `word`.
+    /// Returns the number of heads smaller than `word`.
     #[inline]
     fn heads_below(&self, word: u64) -> usize {
         let (mut tier_at, mut below) = (0, 0);
         for tier in (0..=self.tiers).rev() {
             let heads = self.heads as usize >> (TIER_RATIO.ilog2() * u32::from(tier));
-            let looked_at = if tier == self.tiers { heads } else { TIER_RATIO.min(heads - below) };
-            let some = &self.words[tier_at + below..][..looked_at];
-            // Without a branch that nobody could foresee.
-            below += some.iter().filter(|head| **head < word).count();
+            let compared = if tier == self.tiers { heads } else { TIER_RATIO.min(heads - below) };
+            let window = &self.words[tier_at + below..][..compared];
+            // Branch-free: the branch would be mispredicted.
+            below += window.iter().filter(|head| **head < word).count();
             tier_at += heads;
             if tier > 0 {
                 below *= TIER_RATIO;
@@ -178,18 +177,18 @@ impl Search {
         below
     }
 
-    /// Where the words lie.
+    /// Address of the array, to prefetch it.
     pub(super) fn address(&self) -> usize {
         self.words.as_ptr().addr()
     }
 
-    /// Bytes of memory behind the pointer.
+    /// Bytes of memory, without the struct itself.
     pub(super) fn memory_bytes(&self) -> usize {
         size_of_val(&*self.words)
     }
 }
 
-/// Takes the keys of a block one after the other.
+/// Builds [`Search`] from the keys of a block in order.
 #[derive(Debug)]
 pub(super) struct SearchBuilder {
     search: Search,
@@ -197,13 +196,18 @@ pub(super) struct SearchBuilder {
 }
 
 impl SearchBuilder {
-    /// Takes what follows the prefix in the user key of the next entry, and its [`word_of`].
+    /// Adds the next entry. `suffix` is the user key without the prefix, `word` its [`word_of`].
     #[inline]
     pub(super) fn push(&mut self, suffix: &[u8], word: u64) {
         let Self { search, pushed: index } = self;
+        debug_assert_eq!(word, word_of(suffix));
         let interval = head_interval(search.role);
         if index.is_multiple_of(interval) {
             let heads_at = search.heads_at();
+            debug_assert!(
+                *index / interval < search.heads as usize,
+                "more entries than the builder was created for"
+            );
             search.words[heads_at + *index / interval] = word;
         }
         if search.has_tags() {
@@ -213,12 +217,13 @@ impl SearchBuilder {
         *index += 1;
     }
 
-    /// What was made of the keys.
+    /// Fills the upper tiers.
     pub(super) fn finish(self) -> Search {
         let mut search = self.search;
+        debug_assert_eq!(self.pushed.div_ceil(head_interval(search.role)), search.heads as usize);
         let (mut heads, mut heads_at) = (search.heads as usize, search.heads_at());
         for _ in 0..search.tiers {
-            // The last of each eight: so many eights as are below a word are below it as a whole.
+            // The last head of each group of eight: if it is below a word, so is the group.
             let above = heads / TIER_RATIO;
             let above_at = heads_at - above;
             for index in 0..above {
@@ -227,12 +232,28 @@ impl SearchBuilder {
             }
             (heads, heads_at) = (above, above_at);
         }
+        debug_assert_eq!(heads_at, 0, "tiers fill the array");
         search
     }
 }
 
-/// A hash of a user key without its prefix, whose first bytes are `word`. Need not withstand
-/// attacks: where many entries have the tag of a key the search by heads finds it.
+/// Returns the first 8 bytes as a big-endian number, zero-padded.
+#[inline]
+pub(super) fn word_of(bytes: &[u8]) -> u64 {
+    if let Some(first) = bytes.first_chunk() {
+        return u64::from_be_bytes(*first);
+    }
+    if let (Some(first), Some(last)) = (bytes.first_chunk(), bytes.last_chunk()) {
+        // 4 to 7 bytes: two overlapping loads of 4.
+        let last = u64::from(u32::from_be_bytes(*last)) << (u64::BITS - 8 * bytes.len() as u32);
+        return u64::from(u32::from_be_bytes(*first)) << 32 | last;
+    }
+    bytes.iter().zip([56, 48, 40]).map(|(byte, shift)| u64::from(*byte) << shift).sum()
+}
+
+/// Returns the tag of a user key without prefix, whose [`word_of`] is `word`.
+///
+/// Collision attacks cost speed only: if many entries match, a lookup searches the heads instead.
 #[inline]
 fn tag(suffix: &[u8], word: u64) -> u8 {
     const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
@@ -244,7 +265,7 @@ fn tag(suffix: &[u8], word: u64) -> u8 {
     if suffix.len() > size_of::<u64>() {
         let (words, _) = suffix[size_of::<u64>()..].as_chunks();
         hash = words.iter().fold(hash, |hash, word| mix(hash, u64::from_le_bytes(*word)));
-        // The last ones, of which the words before may have some already.
+        // The last 8 bytes, which may overlap the words before.
         hash = suffix.last_chunk().map_or(hash, |last| mix(hash, u64::from_le_bytes(*last)));
     }
     (hash.wrapping_mul(ODD) >> 56) as u8
@@ -261,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn narrow_leaves_out_only_what_is_decided() {
+    fn narrow_excludes_only_smaller_and_larger_entries() {
         let keys: [&[u8]; 9] =
             [b"", b"\0", b"\0\0", b"a", b"abcdefgh", b"abcdefgh\0", b"abcdefghi", b"b", b"\xff"];
         let targets = keys.into_iter().chain([&b"ab"[..], b"abcdefghj", b"c", b"\xff\xff"]);
@@ -279,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_that_differ_early_need_few_comparisons() {
+    fn distinct_heads_leave_few_comparisons() {
         let keys: Vec<_> = (0..100).map(|n| format!("{n:08}").into_bytes()).collect();
         for (role, most) in [(BlockRole::Index, 1), (BlockRole::Data, 2 * DATA_HEAD_INTERVAL - 1)] {
             let search = search(keys.iter().map(Vec::as_slice), role);
@@ -291,12 +312,12 @@ mod tests {
     }
 
     #[test]
-    fn tiers_count_as_the_heads_do() {
+    fn tiers_agree_with_a_binary_search_over_heads() {
         for (entries, alike) in [0, 1, 15, 16, 17, 127, 128, 129, 136, 1100, 8200]
             .into_iter()
             .flat_map(|entries| [(entries, 1), (entries, 7), (entries, 40)])
         {
-            // Some have their first 8 bytes in common.
+            // Groups of `alike` keys share their first 8 bytes.
             let key = |n: u64| [2 * (n / alike), n].map(u64::to_be_bytes).concat();
             let keys: Vec<_> = (0..entries).map(key).collect();
             let search = search(keys.iter().map(Vec::as_slice), BlockRole::Index);
@@ -309,22 +330,22 @@ mod tests {
     }
 
     #[test]
-    fn tags_find_every_entry_and_few_others() {
+    fn tags_match_every_entry_with_few_false_positives() {
         let keys: Vec<_> = (0..TAGGED_ENTRIES_MAX).map(|n| format!("{n}").into_bytes()).collect();
         let search = search(keys.iter().map(Vec::as_slice), BlockRole::Data);
         assert!(search.has_tags());
-        let mut others = 0;
+        let mut false_positives = 0;
         for (index, key) in keys.iter().enumerate() {
             let found: Vec<_> = search.tagged(key).collect();
             assert!(found.is_sorted() && found.contains(&index), "{index}: {found:?}");
-            others += found.len() - 1;
+            false_positives += found.len() - 1;
         }
-        // Two of 512 are expected, and carries make few more.
-        assert!(others < 3 * TAGGED_ENTRIES_MAX, "{others}");
+        // Two per lookup are expected, and borrows add few.
+        assert!(false_positives < 3 * TAGGED_ENTRIES_MAX, "{false_positives}");
     }
 
     #[test]
-    fn nothing_is_found_without_entries() {
+    fn an_empty_block_matches_no_entry() {
         for role in [BlockRole::Data, BlockRole::Index] {
             let search = search(std::iter::empty(), role);
             assert_eq!(search.narrow(b"k", 0), 0..0);

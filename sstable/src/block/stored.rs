@@ -1,14 +1,14 @@
-//! A block as it lies in the file.
+//! The stored form of a block in the file.
 //!
 //! | field      | bytes | meaning                                                                |
 //! |------------|-------|------------------------------------------------------------------------|
-//! | `content`  | n     | the content, or what compression made of it                            |
-//! | `type`     | 1     | 0: as it is; 1: LZ4; 2: zstd; 3: zstd with the table's dictionary      |
+//! | `content`  | n     | the content, maybe compressed                                          |
+//! | `type`     | 1     | 0: raw; 1: LZ4; 2: zstd; 3: zstd with the dictionary of the table      |
 //! | `checksum` | 4     | [`checksum::block`] of the table's salt, the block's offset, and these |
 //!
-//! Compressed content is the length of the content as a varint, then an LZ4 block or a zstd frame
-//! without length, checksum and number of the dictionary. A block is stored compressed only if that
-//! saves 12 % of it: less is not worth the time of each read.
+//! Compressed content starts with the length of the content as a varint, followed by an LZ4 block,
+//! or a zstd frame without length, checksum and dictionary id. A block is compressed only if that
+//! saves at least 12 %: less is not worth the CPU time of each read.
 
 use bytes::Bytes;
 use lz4_flex::block::{
@@ -23,38 +23,37 @@ use super::{
 };
 use crate::options::Compression;
 
-/// Bytes behind the content: type and checksum.
+/// Length of type and checksum, in bytes.
 pub(crate) const TRAILER_BYTES: usize = size_of::<u8>() + size_of::<u32>();
 
-/// A stored block without compression.
+/// Type of an uncompressed block.
 pub(crate) const TYPE_RAW: u8 = 0;
-/// A stored block compressed by LZ4.
+/// Type of a block compressed by LZ4.
 pub(crate) const TYPE_LZ4: u8 = 1;
-/// A stored block compressed by zstd.
+/// Type of a block compressed by zstd.
 pub(crate) const TYPE_ZSTD: u8 = 2;
-/// A stored block compressed by zstd with the dictionary of the table.
+/// Type of a block compressed by zstd with the dictionary of the table.
 pub(crate) const TYPE_ZSTD_DICTIONARY: u8 = 3;
 
-/// The length in front of what is compressed takes at most as many bytes.
+/// Maximum length of the varint in front of compressed content.
 const LENGTH_BYTES_MAX: usize = 10;
 
-/// The hash table of LZ4: 4,096 places in the text.
+/// Memory of the LZ4 hash table, in bytes: 4,096 positions.
 const LZ4_TABLE_BYTES: usize = 4096 * size_of::<u32>();
 
-/// One byte of an LZ4 block adds at most as many bytes to the output.
+/// Maximum output of one byte of an LZ4 block, in bytes.
 const LZ4_RATIO_MAX: u64 = 255;
 
-/// Saves compression less than this of a block, it is stored as it is.
+/// Minimum saving for a block to be stored compressed.
 const SAVED_PERCENT_MIN: u128 = 12;
 
-/// Turns contents into stored blocks; keeps its buffers from block to block.
+/// Compresses and checksums blocks. Reuses its buffers.
 pub(crate) struct Sealer {
     salt: u64,
     compressor: Compressor,
     compressed: Vec<u8>,
 }
 
-/// What compresses.
 enum Compressor {
     None,
     Lz4(CompressTable),
@@ -68,7 +67,7 @@ impl std::fmt::Debug for Sealer {
 }
 
 impl Sealer {
-    /// For the table with `salt`.
+    /// Returns the sealer of the table with `salt`.
     pub(crate) fn new(salt: u64, compression: Compression) -> Self {
         let compressor = match (compression, zstd::Compressor::new(compression)) {
             (_, Some(compressor)) => Compressor::Zstd(Box::new(compressor)),
@@ -78,7 +77,7 @@ impl Sealer {
         Self { salt, compressor, compressed: Vec::new() }
     }
 
-    /// The parts of the stored block at `offset`, compressed where that pays.
+    /// Returns content and trailer of the block at `offset`, compressed if that pays.
     pub(crate) fn seal<'a>(
         &'a mut self,
         offset: u64,
@@ -94,7 +93,7 @@ impl Sealer {
         }
     }
 
-    /// Memory of the buffers and of what compresses.
+    /// Bytes of memory of buffers and compressor.
     pub(crate) fn memory_bytes(&self) -> usize {
         let compressor = match &self.compressor {
             Compressor::None => 0,
@@ -104,7 +103,7 @@ impl Sealer {
         self.compressed.capacity() + compressor
     }
 
-    /// The dictionary that blocks were compressed with, if any.
+    /// Returns the dictionary that blocks were compressed with, if any.
     pub(crate) fn dictionary(&self) -> Option<&[u8]> {
         match &self.compressor {
             Compressor::None | Compressor::Lz4(_) => None,
@@ -112,7 +111,7 @@ impl Sealer {
         }
     }
 
-    /// The parts of the stored block at `offset`, not compressed.
+    /// Returns content and trailer of the block at `offset`, uncompressed.
     pub(crate) fn seal_raw<'a>(
         &self,
         offset: u64,
@@ -121,7 +120,7 @@ impl Sealer {
         (content, trailer(self.salt, offset, TYPE_RAW, content))
     }
 
-    /// Compresses into `self.compressed` and returns the type, if that pays.
+    /// Compresses into `self.compressed`. Returns the type if that pays.
     fn compress(&mut self, content: &[u8]) -> Option<u8> {
         let Self { compressor, compressed, .. } = self;
         if matches!(compressor, Compressor::None) {
@@ -151,7 +150,7 @@ impl Sealer {
     }
 }
 
-/// Whether content of so many bytes is stored compressed to so many.
+/// Returns whether the saving is at least [`SAVED_PERCENT_MIN`].
 fn pays(compressed_bytes: usize, content_bytes: usize) -> bool {
     let saved = content_bytes.saturating_sub(compressed_bytes);
     saved > 0 && saved as u128 * 100 >= content_bytes as u128 * SAVED_PERCENT_MIN
@@ -163,21 +162,21 @@ fn trailer(salt: u64, offset: u64, type_byte: u8, stored: &[u8]) -> [u8; TRAILER
     trailer
 }
 
-/// A stored block whose checksum was found right.
+/// A stored block with a verified checksum.
 #[derive(Debug)]
 pub(crate) struct Stored {
-    /// The content as stored.
+    /// The content, maybe compressed.
     pub(crate) bytes: Bytes,
-    /// [`TYPE_RAW`] or [`TYPE_LZ4`], unless written by a later release.
+    /// A type byte, unknown if written by a later release.
     pub(crate) type_byte: u8,
 }
 
 impl Stored {
-    /// Checks the bytes that were read at `offset` of the table with `salt`.
+    /// Verifies the bytes read at `offset` of the table with `salt`.
     ///
     /// # Errors
     ///
-    /// [`Corruption`] if the bytes are short or the checksum differs.
+    /// [`Corruption`] if the bytes are truncated or the checksum differs.
     pub(crate) fn open(mut bytes: Bytes, salt: u64, offset: u64) -> Result<Self, Corruption> {
         let Some((stored, &[type_byte, c0, c1, c2, c3])) =
             bytes.split_last_chunk::<TRAILER_BYTES>()
@@ -195,13 +194,12 @@ impl Stored {
         Ok(Self { bytes, type_byte })
     }
 
-    /// The content, at most `content_bytes_max` bytes if it has to be decompressed, perhaps with
-    /// the `dictionary` of the table.
+    /// Returns the content, decompressed to at most `content_bytes_max` bytes, if need be with the
+    /// `dictionary` of the table.
     ///
     /// # Errors
     ///
-    /// [`Corruption`] if the type is not known, the dictionary is missing, or the content does not
-    /// decompress.
+    /// [`Corruption`] if the type is unknown, the dictionary is missing, or decompression fails.
     pub(crate) fn content(
         self,
         content_bytes_max: u64,
@@ -226,15 +224,15 @@ impl Stored {
     }
 }
 
-/// Decompresses into the second argument; `None` if that fails.
+/// Decompresses into the second argument and returns the length; `None` if that fails.
 type Decompress<'f> = &'f dyn Fn(&[u8], &mut [u8]) -> Result<Option<usize>, Corruption>;
 
-/// The most bytes that so many bytes of an LZ4 block may stand for.
+/// Upper bound of the decompressed length of an LZ4 block.
 fn lz4_producible(compressed: &[u8]) -> u64 {
     (compressed.len() as u64).saturating_mul(LZ4_RATIO_MAX)
 }
 
-/// `producible` tells how many bytes the compressed ones may stand for: no more are allocated.
+/// Decompresses `bytes` by `by`. Allocates at most `producible` bytes, whatever length they claim.
 fn decompress(
     bytes: &[u8],
     content_bytes_max: u64,
@@ -275,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn content_returns_and_is_compressed_only_where_it_pays() {
+    fn content_round_trips_and_is_compressed_only_if_it_pays() {
         let noise: Vec<u8> = (0..1000_u64)
             .flat_map(|i| xxhash_rust::xxh3::xxh3_64(&i.to_le_bytes()).to_le_bytes())
             .collect();
@@ -304,7 +302,7 @@ mod tests {
         {
             assert_eq!(pays(compressed, content), want, "{content} bytes to {compressed}");
         }
-        // Noise up to some place, then zeros: one byte more of noise is one byte less saved.
+        // Noise, then zeros: each additional byte of noise saves one byte less.
         let noise: Vec<u8> = (0..500_u64)
             .flat_map(|i| xxhash_rust::xxh3::xxh3_64(&i.to_le_bytes()).to_le_bytes())
             .collect();
@@ -320,18 +318,18 @@ mod tests {
         }
         let compressed = types.iter().take_while(|it| **it == TYPE_LZ4).count();
         assert!(types[compressed..].iter().all(|it| *it == TYPE_RAW));
-        // The limit is where 480 bytes are saved: the code of noise and zeros takes some dozen.
+        // The limit is at 480 bytes saved, with some overhead of LZ4.
         assert!((440..500).contains(&compressed), "{compressed}");
     }
 
     #[test]
-    fn a_block_passes_only_in_its_place() {
+    fn a_block_is_valid_only_at_its_offset() {
         let (bytes, _) = sealed(Compression::Lz4, &[b'a'; 100]);
         assert!(Stored::open(bytes.clone(), 7, 64).is_ok());
         assert!(Stored::open(bytes.clone(), 8, 64).is_err(), "another table");
         assert!(Stored::open(bytes.clone(), 7, 65).is_err(), "another offset");
         for at in 0..bytes.len() {
-            assert!(Stored::open(bytes.slice(..at), 7, 64).is_err(), "cut at {at}");
+            assert!(Stored::open(bytes.slice(..at), 7, 64).is_err(), "truncated at {at}");
             let mut flipped = bytes.to_vec();
             flipped[at] ^= 1;
             assert!(Stored::open(flipped.into(), 7, 64).is_err(), "flipped at {at}");
@@ -339,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn hostile_content_is_refused() {
+    fn malformed_content_is_refused() {
         let lz4 = |length: u64, compressed: &[u8]| {
             let mut bytes = Vec::new();
             bytes.put_varint(length);
@@ -371,9 +369,8 @@ mod tests {
         assert_eq!(future, Err(Corruption::Unsupported { what: "block type", value: 4 }));
     }
 
-    /// No more is allocated than the bytes may stand for, whatever length they claim.
     #[test]
-    fn what_is_allocated_is_bounded() {
+    fn allocation_is_bounded_by_the_compressed_length() {
         let unpacked = |_: &[u8], content: &mut [u8]| Ok(Some(content.len()));
         let decompressed = |length: u64| {
             let mut bytes = Vec::new();

@@ -1,4 +1,4 @@
-//! Blocks against sorted lists, and against bytes that no builder makes.
+//! Tests of blocks against sorted lists, and of malformed blocks.
 
 use bytes::Bytes;
 use proptest::{
@@ -9,14 +9,14 @@ use proptest::{
 };
 use sievedb_format::{Corruption, Encode, InternalKey, Kind, SEQUENCE_MAX, Trailer};
 
-use super::*;
+use super::{search::word_of, *};
 use crate::handle::BlockHandle;
 
-/// User key and sequence number; the value follows from them.
+/// User key and sequence number, which determine the value.
 type Version = (Vec<u8>, u64);
 
-/// Where the blocks of these tests would lie.
-const PLACE: BlockHandle = BlockHandle { offset: 64, bytes: 4096 };
+/// Handle of all blocks.
+const HANDLE: BlockHandle = BlockHandle { offset: 64, bytes: 4096 };
 
 fn key((user_key, sequence): &Version) -> InternalKey<'_> {
     let kind = if *sequence == 3 { Kind::Tombstone } else { Kind::Put };
@@ -28,7 +28,7 @@ fn value((user_key, sequence): &Version) -> Vec<u8> {
 }
 
 fn content(versions: &[Version]) -> Vec<u8> {
-    let mut builder = BlockBuilder::new();
+    let mut builder = BlockBuilder::default();
     for version in versions {
         let bytes_max = builder.content_bytes_max_with(key(version), &value(version));
         builder.add(key(version), &value(version));
@@ -41,7 +41,7 @@ fn content(versions: &[Version]) -> Vec<u8> {
 }
 
 fn block(versions: &[Version]) -> Block {
-    Block::decode(content(versions).into(), BlockRole::Data, PLACE).unwrap()
+    Block::decode(content(versions).into(), BlockRole::Data, HANDLE).unwrap()
 }
 
 fn get(block: &Block, target: InternalKey<'_>) -> Option<(Trailer, Bytes)> {
@@ -65,7 +65,7 @@ fn config() -> ProptestConfig {
     ProptestConfig { cases: 1000, rng_seed, failure_persistence: None, ..Default::default() }
 }
 
-/// Everything that can be done with a block; the list is what it holds.
+/// Checks both directions of a scan against the sorted list.
 fn check(block: &Block, versions: &[Version]) {
     let mut cursor = BlockCursor::new(block.clone());
     assert!(!cursor.is_positioned());
@@ -89,7 +89,7 @@ proptest! {
     #![proptest_config(config())]
 
     #[test]
-    fn block_answers_as_a_sorted_list(
+    fn block_agrees_with_a_sorted_list(
         versions in versions(),
         targets in vec((vec(any::<u8>(), 0..3), 0..10_u64), 10),
     ) {
@@ -150,9 +150,9 @@ proptest! {
     }
 }
 
-/// Content that passes the checks must hold together, whoever wrote it.
+/// Checks that content accepted by `decode` is consistent.
 fn check_hostile(content: Vec<u8>, role: BlockRole) {
-    let Ok(block) = Block::decode(content.into(), role, PLACE) else {
+    let Ok(block) = Block::decode(content.into(), role, HANDLE) else {
         return;
     };
     let mut cursor = BlockCursor::new(block.clone());
@@ -177,12 +177,12 @@ fn check_hostile(content: Vec<u8>, role: BlockRole) {
         if role == BlockRole::Data {
             assert!(get(&block, key).is_some());
         } else {
-            assert!(block.handle_for(key).is_some());
+            assert!(block.position(key).is_some());
         }
     }
 }
 
-/// The fields of a block in front of its prefix, as small numbers, and the bytes behind them.
+/// Header fields of a block, and the bytes behind them.
 #[derive(Clone, Copy)]
 struct Raw {
     entries: u64,
@@ -209,12 +209,12 @@ impl Raw {
     }
 }
 
-/// Of `end`, `suffix_more` and `sequence_more`.
+/// Encodes the widths of `end`, `suffix_more` and `sequence_more`.
 fn widths(end: u8, suffix: u8, sequence: u8) -> u8 {
     end | suffix << 3 | sequence << 5
 }
 
-/// Two puts, of "pa" and "pb", without a value and with the same sequence number.
+/// Puts of "pa" and "pb", with empty values and the same sequence number.
 const TWO: Raw = Raw {
     entries: 2,
     widths: 0,
@@ -234,7 +234,7 @@ fn decode_refuses_malformed_blocks() {
     let numbered = Raw { widths: widths(0, 0, 1), entry_bytes: 2, rest: b"p\x02a\x01a", ..TWO };
     let ended = Raw { widths: widths(1, 0, 0), entry_bytes: 0, rest: b"p\x01\x02ab", ..TWO };
     for (name, good) in [("two", TWO), ("kinds", of_each), ("numbers", numbered), ("ends", ended)] {
-        assert!(Block::decode(good.content(), BlockRole::Data, PLACE).is_ok(), "{name}");
+        assert!(Block::decode(good.content(), BlockRole::Data, HANDLE).is_ok(), "{name}");
     }
     let out = |what, value| OutOfRange { what, value };
     let short = |what, need, have| Truncated { what, need, have };
@@ -248,18 +248,18 @@ fn decode_refuses_malformed_blocks() {
         ),
         ("an end of five bytes", Raw { widths: 5, ..TWO }, out("widths of a block", 5)),
         (
-            "a kind of the future",
+            "an unknown kind",
             Raw { kind: 7, ..TWO },
             Unsupported { what: "kind of an entry", value: 7 },
         ),
-        ("a range among points", Raw { kind: 6, ..TWO }, out("kind of an entry", 6)),
+        ("a range tombstone", Raw { kind: 6, ..TWO }, out("kind of an entry", 6)),
         (
-            "the oldest of all among data",
+            "kind 0 in a data block",
             Raw { kind: 0, ..TWO },
             Unsupported { what: "kind of an entry", value: 0 },
         ),
         (
-            "a range among points of different kinds",
+            "a range tombstone among other kinds",
             Raw { rest: b"p\x01a\x06b", ..of_each },
             out("kind of an entry", 6),
         ),
@@ -294,11 +294,7 @@ fn decode_refuses_malformed_blocks() {
             out("sequence number of an entry", SEQUENCE_MAX + 2),
         ),
         ("half a prefix", Raw { prefix_bytes: 4, ..TWO }, short("prefix of a block", 4, 3)),
-        (
-            "half of the ends",
-            Raw { widths: widths(2, 0, 0), ..TWO },
-            short("ends of entries", 4, 2),
-        ),
+        ("half the ends", Raw { widths: widths(2, 0, 0), ..TWO }, short("ends of entries", 4, 2)),
         (
             "a suffix beyond its entry",
             Raw { suffix_bytes: 2, ..TWO },
@@ -326,22 +322,22 @@ fn decode_refuses_malformed_blocks() {
         ("versions that ascend", Raw { rest: b"p\x01a\x02a", ..numbered }, order),
     ];
     for (name, raw, want) in cases {
-        let found = Block::decode(raw.content(), BlockRole::Data, PLACE).map(drop);
+        let found = Block::decode(raw.content(), BlockRole::Data, HANDLE).map(drop);
         assert_eq!(found, Err(want), "{name}");
     }
     for cut in 0..TWO.content().len() {
         assert!(
-            Block::decode(TWO.content().slice(..cut), BlockRole::Data, PLACE).is_err(),
-            "cut at {cut}"
+            Block::decode(TWO.content().slice(..cut), BlockRole::Data, HANDLE).is_err(),
+            "truncated at {cut}"
         );
     }
 }
 
 #[test]
-fn an_index_of_more_entries_than_handles_is_refused() {
+fn an_index_with_more_entries_than_handles_is_refused() {
     let full =
         Raw { entries: 3, entry_bytes: 2, suffix_bytes: 0, rest: b"p@\x05@\x05@\x05", ..TWO };
-    let decode = |raw: Raw| Block::decode(raw.content(), BlockRole::Index, PLACE).map(drop);
+    let decode = |raw: Raw| Block::decode(raw.content(), BlockRole::Index, HANDLE).map(drop);
     assert_eq!(decode(full), Err(Corruption::Order { what: "block" }));
     let out = Err(Corruption::OutOfRange { what: "entries of a block", value: 3 });
     assert_eq!(decode(Raw { rest: b"p@\x05@\x05@", ..full }), out);
@@ -349,26 +345,27 @@ fn an_index_of_more_entries_than_handles_is_refused() {
 }
 
 #[test]
-fn oldest_is_for_indexes() {
+fn kind_0_is_valid_in_an_index_only() {
     let handle: &[u8] = b"s\x40\x64";
     let raw = Raw { entries: 1, kind: 0, entry_bytes: 3, sequence: 0, prefix_bytes: 0, ..TWO };
-    let index = Block::decode(Raw { rest: b"s\x40\x64", ..raw }.content(), BlockRole::Index, PLACE)
-        .unwrap();
+    let index =
+        Block::decode(Raw { rest: b"s\x40\x64", ..raw }.content(), BlockRole::Index, HANDLE)
+            .unwrap();
     assert_eq!(handle.len(), 3);
     let mut cursor = BlockCursor::new(index);
     cursor.seek_to_first();
     assert_eq!(cursor.key(), Some(InternalKey::new(b"s", Trailer::OLDEST)));
     let later = Raw { sequence: 1, rest: b"s\x40\x64", ..raw }.content();
     let want = Corruption::OutOfRange { what: "sequence number of an entry", value: 1 };
-    assert_eq!(Block::decode(later, BlockRole::Index, PLACE).map(drop), Err(want));
+    assert_eq!(Block::decode(later, BlockRole::Index, HANDLE).map(drop), Err(want));
 }
 
-/// Lookups where tags are of little help.
+/// Lookups with many matching tags, or no tags.
 #[test]
 fn many_versions_and_large_blocks_are_searched() {
     let mut versions: Vec<Version> = (1..=100).rev().map(|n| (b"versions".to_vec(), n)).collect();
     check_lookups(&versions);
-    // More than have tags; every third has two versions.
+    // Exceeds the limit of tags; every third key has two versions.
     for n in 0..1000_u64 {
         let user_key = format!("w{n:04}").into_bytes();
         versions.extend(
@@ -391,26 +388,30 @@ fn check_lookups(versions: &[Version]) {
 }
 
 #[test]
-fn an_index_holds_handles() {
+fn an_index_decodes_handles() {
     let block = |value: &[u8]| {
-        let mut builder = BlockBuilder::new();
+        let mut builder = BlockBuilder::default();
         builder.add(InternalKey::new(b"k", Trailer::OLDEST), value);
-        Block::decode(builder.finish().to_vec().into(), BlockRole::Index, PLACE)
+        Block::decode(builder.finish().to_vec().into(), BlockRole::Index, HANDLE)
     };
     let handle = BlockHandle { offset: 64, bytes: 100 };
     let mut bytes = Vec::new();
     handle.encode(&mut bytes);
     let target = InternalKey::seek(b"k", SEQUENCE_MAX);
-    assert_eq!(block(&bytes).unwrap().handle_for(target), Some(handle));
+    let handle_for = |target| {
+        let index = block(&bytes).unwrap();
+        index.position(target).map(|at| index.handle_at(at))
+    };
+    assert_eq!(handle_for(target), Some(handle));
     let behind = InternalKey::seek(b"ka", SEQUENCE_MAX);
-    assert_eq!(block(&bytes).unwrap().handle_for(behind), None);
+    assert_eq!(handle_for(behind), None);
     bytes.push(0);
     assert!(block(&bytes).is_err(), "a byte behind the handle");
     assert!(block(b"").is_err(), "no handle");
 }
 
 #[test]
-fn an_empty_block_has_no_places() {
+fn an_empty_block_has_no_positions() {
     for block in [Block::empty(BlockRole::Data), block(&[])] {
         check(&block, &[]);
         let target = InternalKey::seek(b"", SEQUENCE_MAX);
@@ -439,7 +440,7 @@ fn common_prefix_finds_the_first_difference() {
 }
 
 #[test]
-fn words_order_as_the_bytes_do() {
+fn words_order_as_bytes() {
     let bytes: Vec<_> = (0..12).map(|n| 0x10 + n).collect();
     for length in 0..bytes.len() {
         let mut want = [0; 8];

@@ -1,31 +1,30 @@
-//! Compression by zstd, with a dictionary of the table.
+//! Compression by zstd, with a dictionary per table.
 //!
-//! A block of some KiB is too short for a compressor to learn from. So a writer keeps the contents
-//! of its first blocks, trains a dictionary from them (zstd's own training, "cover"), stores it in
-//! the table, and compresses all further blocks with it. A table that ends before that has none.
+//! A block of a few KiB is too short to compress well alone. The writer trains a dictionary from the
+//! content of its first blocks (zstd's "cover" algorithm), stores it in the table, and compresses all
+//! further blocks with it. A table shorter than the sample has no dictionary.
 //!
-//! Without the feature `zstd` this module has the same parts, and none of them can be made.
+//! Without the feature `zstd` the types of this module are uninhabited.
 
 use bytes::Bytes;
 use sievedb_format::Corruption;
 
 use crate::{options::Compression, properties::COMPRESSION_ZSTD};
 
-/// What a build without the feature says of tables that need it, and of options that ask for them.
+/// Error of a build without the feature.
 const NEEDS_FEATURE: Corruption =
     Corruption::NeedsFeature { what: "compression by zstd", feature: "zstd" };
 
-/// How many times longer than the dictionary the blocks are that it is trained from: what zstd
-/// advises.
+/// Length of the sample relative to the dictionary, as zstd recommends.
 #[cfg(feature = "zstd")]
 const SAMPLE_RATIO: usize = 100;
 
-/// The dictionary is trained from so many bytes of a block at the most: one long value tells
-/// nothing of the others, and training would take minutes and its memory.
+/// Maximum sample of one block, in bytes. A long value is not representative, and training on it
+/// takes minutes.
 #[cfg(feature = "zstd")]
 const SAMPLE_BLOCK_BYTES_MAX: usize = 64 << 10;
 
-/// The longest dictionary that a reader takes.
+/// Maximum length of a dictionary, in bytes.
 #[cfg(feature = "zstd")]
 const DICTIONARY_BYTES_MAX: usize = 1 << 20;
 
@@ -58,24 +57,24 @@ mod with_feature {
 
     use super::*;
 
-    /// Compresses blocks, and makes the dictionary on the way.
+    /// Compresses blocks, and trains the dictionary from the first of them.
     pub(crate) struct Compressor {
         context: CCtx<'static>,
         dictionary_bytes: usize,
-        /// The contents of the first blocks, until the dictionary is made.
+        /// Content of the first blocks, until the dictionary is trained.
         sample: Vec<u8>,
         sample_lengths: Vec<usize>,
         dictionary: Option<Vec<u8>>,
     }
 
     impl Compressor {
-        /// `None` for other compressions.
+        /// Returns `None` for other compressions.
         pub(crate) fn new(compression: Compression) -> Option<Self> {
             let Compression::Zstd { level, dictionary_bytes } = compression else {
                 return None;
             };
             let mut context = CCtx::create();
-            // The block has its own length, checksum and dictionary: 4 to 8 bytes less.
+            // The stored block has its own length and checksum. Saves 4 to 8 bytes.
             for parameter in [
                 CParameter::CompressionLevel(level.into()),
                 CParameter::ContentSizeFlag(false),
@@ -93,7 +92,7 @@ mod with_feature {
             })
         }
 
-        /// Appends what becomes of `content`; returns whether the dictionary was used.
+        /// Appends the compressed `content`. Returns whether the dictionary was used.
         pub(crate) fn compress(&mut self, content: &[u8], out: &mut Vec<u8>) -> bool {
             let from = out.len();
             out.resize(from + compress_bound(content.len()), 0);
@@ -106,14 +105,14 @@ mod with_feature {
             used
         }
 
-        /// Memory of the sample, the dictionary and zstd's own.
+        /// Bytes of memory, that of zstd included.
         pub(crate) fn memory_bytes(&self) -> usize {
             let dictionary = self.dictionary.as_ref().map_or(0, Vec::capacity);
             let lengths = self.sample_lengths.capacity() * size_of::<usize>();
             self.context.sizeof() + self.sample.capacity() + lengths + dictionary
         }
 
-        /// The dictionary, once there is one.
+        /// Returns the dictionary, once it is trained.
         pub(crate) fn dictionary(&self) -> Option<&[u8]> {
             self.dictionary.as_deref()
         }
@@ -128,7 +127,7 @@ mod with_feature {
             let (sample, lengths) =
                 (std::mem::take(&mut self.sample), std::mem::take(&mut self.sample_lengths));
             let mut dictionary = vec![0; self.dictionary_bytes];
-            // Fails if the sample has nothing in common: then there is none, and no other try.
+            // Fails for incompressible samples; then the table has no dictionary.
             let made = train_from_buffer(&mut dictionary[..], &sample, &lengths);
             self.dictionary_bytes = 0;
             let Ok(bytes) = made else { return };
@@ -155,7 +154,7 @@ mod with_feature {
         ///
         /// # Errors
         ///
-        /// [`Corruption`] if it is too long or none.
+        /// [`Corruption`] if it is too long or invalid.
         pub(crate) fn decode(content: &Bytes) -> Result<Self, Corruption> {
             let bytes = content.len();
             let prepared = (bytes <= DICTIONARY_BYTES_MAX).then(|| DDict::try_create(content));
@@ -164,18 +163,18 @@ mod with_feature {
             prepared.flatten().map(|prepared| Self { prepared }).ok_or(refused)
         }
 
-        /// Bytes of memory that it takes, with the tables that zstd makes of it.
+        /// Bytes of memory, the prepared tables of zstd included.
         pub(crate) fn memory_bytes(&self) -> usize {
             self.prepared.sizeof()
         }
     }
 
     thread_local! {
-        /// Takes 90 KiB, and as long to make as some blocks to decompress.
+        /// Reused: takes 90 KiB, and as long to create as some decompressions.
         static CONTEXT: RefCell<DCtx<'static>> = RefCell::new(DCtx::create());
     }
 
-    /// Decompresses into `content` and returns how many bytes were written; `None` if that fails.
+    /// Decompresses into `content`. Returns the length, or `None` if that fails.
     pub(crate) fn decompress(
         compressed: &[u8],
         content: &mut [u8],
@@ -198,7 +197,7 @@ mod without_feature {
     pub(crate) enum Compressor {}
 
     impl Compressor {
-        /// `None`: the options were validated.
+        /// Returns `None`: validated options do not select zstd.
         pub(crate) fn new(_: Compression) -> Option<Self> {
             None
         }
@@ -219,7 +218,7 @@ mod without_feature {
         }
     }
 
-    /// Never made.
+    /// Uninhabited.
     #[derive(Debug)]
     pub(crate) enum Dictionary {}
 

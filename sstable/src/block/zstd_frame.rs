@@ -1,33 +1,32 @@
-//! How much a zstd frame may stand for, told from the headers of its blocks.
+//! Upper bound of the decompressed length of a zstd frame, from the headers of its blocks.
 //!
-//! A frame of 128 KiB may stand for 4 GiB, if it repeats one byte again and again. Most do not:
-//! what is allocated for a frame is what its own blocks say, not what the longest frame of that
-//! length could be.
+//! A frame of 128 KiB may decompress to 4 GiB of one repeated byte. Allocations are bounded by the
+//! blocks of the frame instead of by the worst case for its length.
 //!
 //! | part                  | bytes       | meaning                                                            |
 //! |-----------------------|-------------|--------------------------------------------------------------------|
 //! | magic                 | 4           | 0xFD2FB528                                                         |
-//! | descriptor            | 1           | which of the next parts there are, and how long                    |
-//! | window, number of the dictionary, content length | 0 to 13 | not looked at                               |
+//! | descriptor            | 1           | presence and lengths of the next parts                             |
+//! | window, number of the dictionary, content length | 0 to 13 | ignored                                     |
 //! | blocks                | 3 and more each | bit 0: the last one; 2 bits: type; 21 bits: length             |
-//! | checksum              | 0 or 4      | of the content; not looked at                                      |
+//! | checksum              | 0 or 4      | of the content; ignored                                            |
 //!
 //! Source: RFC 8878, "Zstandard Compression and the 'application/zstd' Media Type", 2021, section
 //! 3.1.
 
-/// The bytes that a frame begins with.
+/// Magic number of a frame.
 const MAGIC: [u8; 4] = 0xFD2F_B528_u32.to_le_bytes();
 
-/// The most bytes that a block of a frame stands for.
+/// Maximum decompressed length of a block of a frame, in bytes.
 const BLOCK_CONTENT_BYTES_MAX: u64 = 128 << 10;
 
-/// The most bytes that the first frame in `bytes` stands for, as its blocks tell; 0 if it is no
-/// frame, or not a whole one. Looks at the header of each block only.
+/// Returns an upper bound of the decompressed length of the first frame in `bytes`; 0 if it is
+/// invalid or truncated. Reads only the block headers.
 pub(super) fn content_bytes_max_of(bytes: &[u8]) -> u64 {
     blocks(bytes).and_then(content_bytes_max).unwrap_or(0)
 }
 
-/// What lies behind the frame header.
+/// Returns the bytes behind the frame header.
 fn blocks(bytes: &[u8]) -> Option<&[u8]> {
     let (&descriptor, rest) = bytes.strip_prefix(&MAGIC)?.split_first()?;
     let has_window = descriptor & 0x20 == 0;
@@ -47,7 +46,7 @@ fn content_bytes_max(mut blocks: &[u8]) -> Option<u64> {
         let length = (header >> 3) as usize;
         let (stored_bytes, content_bytes) = match header >> 1 & 3 {
             0 => (length, length as u64),
-            // One byte that repeats.
+            // One repeated byte.
             1 => (1, length as u64),
             2 => (length, BLOCK_CONTENT_BYTES_MAX),
             _ => return None,
@@ -77,14 +76,14 @@ mod tests {
     }
 
     #[test]
-    fn blocks_tell_what_they_stand_for() {
+    fn the_bound_is_the_sum_over_blocks() {
         let most = BLOCK_CONTENT_BYTES_MAX as u32;
         let raw = || block(true, 0, 2, b"ab");
         let repeated = |is_last| block(is_last, 1, most, b"a");
         let packed = |is_last| block(is_last, 2, 3, b"abc");
         let cases = [
-            ("one as it is", frame(&[0, 0x58], &[raw()]), 2),
-            ("one that repeats", frame(&[0, 0x58], &[repeated(true)]), most.into()),
+            ("one raw", frame(&[0, 0x58], &[raw()]), 2),
+            ("one repeated byte", frame(&[0, 0x58], &[repeated(true)]), most.into()),
             ("one compressed", frame(&[0, 0x58], &[packed(true)]), most.into()),
             (
                 "three",
@@ -96,27 +95,26 @@ mod tests {
             ("a window and a length of 2 bytes", frame(&[0x40, 0x58, 2, 0], &[raw()]), 2),
             ("no window, a length of 8 bytes", frame(&[0xe0, 2, 0, 0, 0, 0, 0, 0, 0], &[raw()]), 2),
             ("a dictionary with a number of 4 bytes", frame(&[3, 0x58, 1, 2, 3, 4], &[raw()]), 2),
-            ("nothing", Vec::new(), 0),
+            ("empty", Vec::new(), 0),
             ("another magic", b"abcdefghijklm".to_vec(), 0),
             ("no blocks", frame(&[0, 0x58], &[]), 0),
             ("no last block", frame(&[0, 0x58], &[packed(false)]), 0),
-            ("a block that is cut", frame(&[0, 0x58], &[block(true, 0, 3, b"ab")]), 0),
+            ("a truncated block", frame(&[0, 0x58], &[block(true, 0, 3, b"ab")]), 0),
             ("a block that is too long", frame(&[0, 0x58], &[block(true, 1, most + 1, b"a")]), 0),
-            ("a type that there is not", frame(&[0, 0x58], &[block(true, 3, 1, b"a")]), 0),
-            ("a header that is cut", frame(&[0xe0, 2, 0], &[]), 0),
+            ("an unknown block type", frame(&[0, 0x58], &[block(true, 3, 1, b"a")]), 0),
+            ("a truncated header", frame(&[0xe0, 2, 0], &[]), 0),
         ];
         for (name, bytes, want) in cases {
             assert_eq!(content_bytes_max_of(&bytes), want, "{name}");
         }
-        // It claimed 4 GiB before, as the longest frame of that length does.
+        // The worst case for this length is 4 GiB.
         let garbage = frame(&[0, 0x58], &[block(true, 2, 100_000, &[7; 100_000])]);
         assert_eq!(content_bytes_max_of(&garbage), most.into());
     }
 
-    /// What zstd itself makes never stands for more than is told.
     #[cfg(feature = "zstd")]
     #[test]
-    fn frames_of_zstd_fit() {
+    fn frames_of_zstd_are_within_the_bound() {
         let contents = [vec![], vec![7; 1 << 20], (0..=255).cycle().take(300_000).collect(), {
             let mut state = 1_u64;
             let mut random = || {

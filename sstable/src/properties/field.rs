@@ -1,14 +1,15 @@
-//! One property, as it is stored and shown.
+//! A stored property and its description.
 
 use std::sync::Arc;
 
+use sievedb_filter::TableFilter;
 use sievedb_format::{
     Corruption, Decoder, Encode, KEY_BYTES_MAX, SEQUENCE_MAX, SequenceNumber, annotation::printable,
 };
 
-use super::{FilterProperties, NAMES, REQUIRED};
+use super::{NAMES, REQUIRED};
 
-/// A property as it is stored and shown.
+/// A property, encoded and described.
 pub(super) struct Field {
     number: u64,
     pub(super) name: &'static str,
@@ -27,7 +28,7 @@ impl Field {
         Self::new(number, bytes, value.to_string())
     }
 
-    /// A filter, and the name of its extractor if there is one.
+    /// Returns the property of a filter. `name` is that of its prefix extractor, or empty.
     pub(super) fn filter(number: u64, filter: FilterProperties, name: &str) -> Self {
         let FilterProperties { kind, expected_fpr } = filter;
         let mut bytes = vec![kind];
@@ -45,6 +46,43 @@ impl Field {
         out.put_varint(self.number << 1 | u64::from(must_understand));
         out.put_prefixed(&self.bytes);
     }
+}
+
+/// Properties of a filter that a table was built with.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct FilterProperties {
+    /// A [`FilterKind`](sievedb_filter::FilterKind), as its byte.
+    pub kind: u8,
+    /// Expected false-positive rate, from 0 to 1.
+    pub expected_fpr: f64,
+}
+
+impl FilterProperties {
+    /// Returns the properties of `filter`.
+    pub(crate) fn of(filter: &TableFilter) -> Self {
+        Self { kind: filter.kind() as u8, expected_fpr: filter.expected_fpr() }
+    }
+
+    pub(super) fn decode(what: &'static str, field: &mut Decoder<'_>) -> Result<Self, Corruption> {
+        let kind = field.u8(what)?;
+        let expected_fpr = f64::from_bits(field.u64(what)?);
+        if !(0.0..=1.0).contains(&expected_fpr) {
+            return Err(Corruption::OutOfRange { what, value: expected_fpr.to_bits() });
+        }
+        Ok(Self { kind, expected_fpr })
+    }
+}
+
+/// Decodes the rest of a field as a string.
+///
+/// # Errors
+///
+/// [`Corruption::OutOfRange`] with the position of the first byte that is not UTF-8.
+pub(super) fn text(what: &'static str, field: &mut Decoder<'_>) -> Result<Box<str>, Corruption> {
+    let bytes = field.take(what, field.rest().len())?;
+    let text = str::from_utf8(bytes)
+        .map_err(|error| Corruption::OutOfRange { what, value: error.valid_up_to() as u64 })?;
+    Ok(text.into())
 }
 
 pub(super) fn user_key(

@@ -1,15 +1,14 @@
-//! Place of a table in its store, so that a repair can do without a manifest.
+//! The origin of a table: its keyspace and level, for a repair without a manifest.
 
-use sievedb_format::{Corruption, Decoder, Encode, SEQUENCE_MAX, SequenceNumber};
+use sievedb_format::{Corruption, Decoder, Encode, SequenceNumber};
 
-use super::field::Field;
+use super::field::{Field, sequence, text};
 
-/// Number of the first field of an origin.
+/// Numbers of the first and the last field.
 pub(super) const FIRST: u64 = 24;
-/// Number of the last field.
 pub(super) const LAST: u64 = 28;
 
-/// Place of a table in its store: a copy of what the manifest has about it and its keyspace.
+/// Keyspace and level of a table: a copy of the manifest's record.
 ///
 /// Only a repair without a manifest reads it. An open table does not keep it in memory.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -18,22 +17,22 @@ pub struct TableOrigin {
     pub keyspace: u64,
     /// Name of the keyspace.
     pub name: Box<str>,
-    /// Encoded options of the keyspace; opaque here.
+    /// Options of the keyspace, encoded as in the manifest; opaque here.
     pub options: Box<[u8]>,
-    /// Level that the table was written for, from 0 to 6. It may have moved to a deeper one.
+    /// Level that the table was written for, from 0 to 6. It may have moved deeper since.
     pub level: u8,
-    /// Result of the flush or compaction. Only in the last table that it wrote.
+    /// Result of the flush or compaction, in its last table only.
     pub completed: Option<Completed>,
 }
 
-/// Result of a flush or compaction. Only its last table has it: when that table is durable, the
-/// others are, too.
+/// Result of a flush or compaction. Stored in its last table only: if that is durable, so are the
+/// others.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Completed {
     /// All entries of the keyspace up to this sequence number are in tables.
     pub flushed: SequenceNumber,
-    /// Ids of obsolete tables, ascending: the inputs, and all tables of the store that were
-    /// replaced or dropped before and whose unlink was not durable.
+    /// Ids of obsolete tables, ascending: the inputs, and all tables of the store replaced or
+    /// dropped before whose removal was not durable.
     pub replaced: Vec<u64>,
 }
 
@@ -67,11 +66,11 @@ impl TableOrigin {
         .chain(completed.into_iter().flatten())
     }
 
-    /// Reads the field with this number, from 24 to 28.
+    /// Decodes the field `number`, from 24 to 28.
     ///
     /// # Errors
     ///
-    /// [`Corruption`] if it breaks the table of properties.
+    /// [`Corruption`] if it violates the table of properties.
     pub(super) fn decode_field(
         &mut self,
         number: u64,
@@ -81,10 +80,7 @@ impl TableOrigin {
         match number {
             FIRST => {
                 self.keyspace = field.varint(what)?;
-                let name = field.take(what, field.rest().len())?;
-                let name = str::from_utf8(name)
-                    .map_err(|e| Corruption::OutOfRange { what, value: e.valid_up_to() as u64 })?;
-                self.name = name.into();
+                self.name = text(what, field)?;
             }
             25 => self.options = field.take(what, field.rest().len())?.into(),
             26 => {
@@ -93,11 +89,7 @@ impl TableOrigin {
                     .map_err(|_| Corruption::OutOfRange { what, value: level })?;
             }
             27 => {
-                let flushed = field.varint(what)?;
-                if flushed > SEQUENCE_MAX {
-                    return Err(Corruption::OutOfRange { what, value: flushed });
-                }
-                self.completed.get_or_insert_default().flushed = flushed;
+                self.completed.get_or_insert_default().flushed = sequence(what, field)?;
             }
             _ => {
                 let replaced = &mut self.completed.get_or_insert_default().replaced;

@@ -1,6 +1,4 @@
-//! Properties return, and what is malformed is refused.
-
-use sievedb_format::SEQUENCE_MAX;
+//! Properties round-trip, and malformed ones are refused.
 
 use super::*;
 
@@ -44,7 +42,7 @@ fn encoded(properties: &TableProperties) -> Vec<u8> {
 }
 
 #[test]
-fn properties_return() {
+fn properties_round_trip() {
     let without = TableProperties {
         oldest_expiry_ms: None,
         filter: None,
@@ -60,22 +58,22 @@ fn properties_return() {
 }
 
 #[test]
-fn every_cut_is_refused() {
+fn truncation_is_refused() {
     let whole = TableProperties { origin: None, ..properties() };
     let bytes = encoded(&whole);
-    // Cut between fields, the last ones may be missing.
+    // Truncated between fields, only optional fields may be missing.
     let bounds = TableBounds::inclusive(*b"ant", *b"zebra");
     let inclusive = TableProperties { bounds, ..whole.clone() };
     let no_range = TableProperties { range_filter: None, ..inclusive.clone() };
     let neither = TableProperties { prefix_filter: None, ..no_range.clone() };
     let complete = [&neither, &no_range, &inclusive].map(|properties| encoded(properties).len());
-    for cut in (0..bytes.len()).filter(|cut| !complete.contains(cut)) {
-        assert!(TableProperties::decode(&bytes[..cut]).is_err(), "cut at {cut}");
+    for length in (0..bytes.len()).filter(|length| !complete.contains(length)) {
+        assert!(TableProperties::decode(&bytes[..length]).is_err(), "truncated at {length}");
     }
 }
 
 #[test]
-fn later_fields_are_skipped_unless_they_must_be_understood() {
+fn unknown_fields_are_skipped_unless_required() {
     let mut bytes = encoded(&properties());
     bytes.put_varint(99 << 1);
     bytes.put_prefixed(b"of a later release");

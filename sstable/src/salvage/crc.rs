@@ -1,11 +1,11 @@
-//! CRC-32 as polynomials: the checksum of two parts follows from those of the parts.
+//! CRC-32 as polynomials, to combine the checksums of two parts.
 
-/// The polynomial of CRC-32, reflected.
+/// Polynomial of CRC-32, reflected.
 const POLYNOMIAL: u32 = 0xedb8_8320;
-/// The polynomial 1, reflected.
+/// Polynomial 1, reflected.
 pub(super) const ONE: u32 = 1 << 31;
-/// Multiplies a reflected polynomial by x^8, modulo the CRC's, or feeds a byte that was added to a
-/// state.
+
+/// Multiplies a reflected polynomial by x^8, modulo that of the CRC: feeds a byte XORed into a state.
 pub(super) fn step(value: u32) -> u32 {
     TABLE[(value & 0xff) as usize] ^ (value >> 8)
 }
@@ -26,7 +26,7 @@ const TABLE: [u32; 256] = {
     table
 };
 
-/// The product of two reflected polynomials modulo the CRC's.
+/// Multiplies two reflected polynomials modulo that of the CRC.
 pub(super) fn multiply(a: u32, mut b: u32) -> u32 {
     let mut product = 0;
     let mut bit = ONE;

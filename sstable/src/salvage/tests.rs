@@ -1,4 +1,4 @@
-//! Tables without their end give back what their blocks hold.
+//! Tables without footer are salvaged.
 
 use std::ops::RangeBounds as _;
 
@@ -45,7 +45,7 @@ fn keys(table: &mut SalvagedTable) -> Vec<u32> {
 }
 
 #[test]
-fn n15_a_table_without_its_end_keeps_every_entry() {
+fn n15_a_table_without_footer_keeps_every_entry() {
     for compression in [Compression::None, Compression::Lz4] {
         for partition_bytes in [1 << 10, 1 << 20] {
             let mut bytes = table(compression, partition_bytes);
@@ -58,7 +58,7 @@ fn n15_a_table_without_its_end_keeps_every_entry() {
 }
 
 #[test]
-fn n15_a_damaged_block_in_a_table_without_end_is_a_gap() {
+fn n15_a_damaged_block_in_a_table_without_footer_is_a_gap() {
     let mut bytes = table(Compression::None, 1 << 10);
     bytes.truncate(bytes.len() - 100);
     for at in [70, 9_000, 9_001, 30_000] {
@@ -68,7 +68,7 @@ fn n15_a_damaged_block_in_a_table_without_end_is_a_gap() {
     let kept = keys(&mut found);
     let gaps = &found.gaps()[..3];
     for (gap, at) in gaps.iter().zip([70, 9_000, 30_000]) {
-        assert!(gap.place.contains(&at) && gap.place.end - gap.place.start < 3_000, "{gap:?}");
+        assert!(gap.range.contains(&at) && gap.range.end - gap.range.start < 3_000, "{gap:?}");
     }
     for key in 0..KEYS {
         let bytes = Bytes::copy_from_slice(&key.to_be_bytes());
@@ -79,18 +79,18 @@ fn n15_a_damaged_block_in_a_table_without_end_is_a_gap() {
 }
 
 #[test]
-fn another_salt_finds_nothing() {
+fn another_salt_matches_no_block() {
     let bytes = table(Compression::Lz4, 1 << 20).split_off(0);
     let found = scan(bytes[..5_000].to_vec(), 4, u64::MAX);
     assert_eq!((found.blocks(), found.entries(), found.gaps().len()), (0, 0, 1));
 }
 
 #[test]
-fn n15_a_table_that_ends_with_a_block_is_not_whole() {
+fn n15_a_table_truncated_after_a_block_has_a_gap() {
     let bytes = table(Compression::None, 1 << 20);
     let whole = scan(bytes.clone(), 3, u64::from(KEYS));
     for block in &whole.data[..whole.data.len() - 1] {
-        let cut = Bytes::copy_from_slice(&bytes[..block.place().end as usize]);
+        let cut = Bytes::copy_from_slice(&bytes[..block.range().end as usize]);
         let len = bytes.len() as u64;
         let mut found = SalvagedTable::scan(Arc::new(cut), 3, u64::from(KEYS), len).unwrap();
         assert_eq!(found.gaps().len(), 1, "{block:?}");
@@ -102,17 +102,17 @@ fn n15_a_table_that_ends_with_a_block_is_not_whole() {
 }
 
 #[test]
-fn n15_blocks_behind_much_damage_are_found() {
+fn n15_blocks_behind_long_damage_are_found() {
     let mut bytes = table(Compression::None, 1 << 20);
     let end = bytes.len() - 30_000;
     bytes.truncate(bytes.len() - 100);
-    // A hole, as lost sectors leave it, longer than any block, put in front of the last blocks.
+    // Zeroes a range longer than any block, as lost sectors would, before the last blocks.
     let file: Bytes = bytes.clone().into();
     let found = scan(file, 3, u64::from(KEYS));
     let last = found.data.iter().rfind(|handle| (handle.offset as usize) < end).unwrap();
     bytes[5_000..last.offset as usize].fill(0);
     let mut found = scan(bytes, 3, u64::from(KEYS));
-    let gap = &found.gaps()[0].place;
+    let gap = &found.gaps()[0].range;
     assert!(gap.start < 5_000 && gap.end == last.offset, "{gap:?}");
     assert_eq!(keys(&mut found).last(), Some(&(KEYS - 1)));
 }
@@ -136,7 +136,7 @@ fn n15_blocks_with_a_dictionary_are_read_without_the_footer() {
     assert_eq!((found.entries(), found.gaps()), (u64::from(KEYS), &[][..]));
 }
 
-/// A file of `len` bytes: a table and zeros behind it. Notes how much is read at a time.
+/// A file of `len` bytes: a table and zeros. Records the longest read.
 #[derive(Debug)]
 struct Long {
     table: Bytes,
@@ -153,8 +153,8 @@ impl TableSource for Long {
         self.longest_read.fetch_max(bytes, std::sync::atomic::Ordering::Relaxed);
         let mut read = vec![0; bytes];
         let from = (offset as usize).min(self.table.len());
-        let there = &self.table[from..self.table.len().min(from + bytes)];
-        read[..there.len()].copy_from_slice(there);
+        let copied = &self.table[from..self.table.len().min(from + bytes)];
+        read[..copied.len()].copy_from_slice(copied);
         Ok(read.into())
     }
 }

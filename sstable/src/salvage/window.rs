@@ -1,4 +1,4 @@
-//! The part of a file that a scan looks at.
+//! A buffered window over a file.
 
 use std::{io, sync::Arc};
 
@@ -6,32 +6,32 @@ use bytes::Bytes;
 
 use crate::source::TableSource;
 
-/// Bytes that are read at a time.
+/// Length of one read, in bytes.
 const WINDOW_BYTES: u64 = 1 << 20;
 
-/// A part of a file, read when it is needed.
+/// A buffered part of a file.
 #[derive(Debug)]
 pub(super) struct Window {
     source: Arc<dyn TableSource>,
-    /// Nothing from here on is read.
+    /// File offset where reads end.
     end: u64,
     start: u64,
     bytes: Bytes,
 }
 
 impl Window {
-    /// A window over `source` up to `end`, at most its length.
+    /// Returns an empty window over `source` up to `end`, at most its length.
     pub(super) fn new(source: Arc<dyn TableSource>, end: u64) -> Self {
         Self { source, end, start: 0, bytes: Bytes::new() }
     }
 
-    /// Returns where the window ends at the latest.
+    /// Returns the file offset where reads end.
     pub(super) fn end(&self) -> u64 {
         self.end
     }
 
-    /// Returns bytes from `at` on, up to `end` at most: all of them if [`cover`](Self::cover) read
-    /// them, else a part; none at the end.
+    /// Returns bytes from `at` up to `end`, or a nonempty part of them if [`cover`](Self::cover) did
+    /// not read all. Empty at the end of the file.
     ///
     /// # Errors
     ///
@@ -39,11 +39,10 @@ impl Window {
     pub(super) fn from(&mut self, at: u64, end: u64) -> io::Result<&[u8]> {
         self.cover(at, 8)?;
         let last = end.clamp(at, self.window_end().max(at)) - self.start;
-        // Both lie within the window.
         Ok(self.bytes.get((at - self.start) as usize..last as usize).unwrap_or_default())
     }
 
-    /// Reads `length` bytes from `at` on, unless they are there, up to the end.
+    /// Reads `length` bytes from `at` unless they are buffered.
     ///
     /// # Errors
     ///

@@ -1,4 +1,4 @@
-//! What cursors tell the source before they read.
+//! Advice of cursors to the source before reads.
 
 use std::{
     io,
@@ -13,25 +13,25 @@ use sievedb_sstable::{
     TableSource,
 };
 
-use super::support::{Entry, build, seek_announced};
+use super::support::{Entry, build, seek_advised};
 
-/// A table in memory, and what was asked of it.
+/// A table in memory that records reads and advice.
 #[derive(Debug)]
-struct Told {
+struct Recorder {
     bytes: Bytes,
-    announced: Mutex<Vec<Range<u64>>>,
+    advised: Mutex<Vec<Range<u64>>>,
     read: Mutex<Vec<Range<u64>>>,
 }
 
-impl Told {
-    /// What was announced and read since the last call.
+impl Recorder {
+    /// Returns the advice and the reads since the last call.
     fn take(&self) -> (Vec<Range<u64>>, Vec<Range<u64>>) {
-        let take = |places: &Mutex<Vec<_>>| std::mem::take(&mut *places.lock().unwrap());
-        (take(&self.announced), take(&self.read))
+        let take = |ranges: &Mutex<Vec<_>>| std::mem::take(&mut *ranges.lock().unwrap());
+        (take(&self.advised), take(&self.read))
     }
 }
 
-impl TableSource for Told {
+impl TableSource for Recorder {
     fn len(&self) -> u64 {
         TableSource::len(&self.bytes)
     }
@@ -41,8 +41,8 @@ impl TableSource for Told {
         self.bytes.read_at(offset, bytes)
     }
 
-    fn advise_read(&self, places: &[Range<u64>]) {
-        self.announced.lock().unwrap().extend_from_slice(places);
+    fn advise_read(&self, ranges: &[Range<u64>]) {
+        self.advised.lock().unwrap().extend_from_slice(ranges);
     }
 }
 
@@ -52,8 +52,8 @@ fn key(number: u32) -> [u8; 4] {
     number.to_be_bytes()
 }
 
-/// A table whose index has one level, or two, over a cache of so many bytes.
-fn table(index_partition_bytes: usize, cache_bytes: u64) -> (Arc<Table>, Arc<Told>) {
+/// Returns a table and its source. The length of partitions decides the levels of the index.
+fn table(index_partition_bytes: usize, cache_bytes: u64) -> (Arc<Table>, Arc<Recorder>) {
     let entries: Vec<_> = (0..KEYS).map(|n| Entry::put(&key(2 * n), 1, &[7; 90])).collect();
     let options = TableOptions::new()
         .block_bytes(1 << 10)
@@ -61,11 +61,12 @@ fn table(index_partition_bytes: usize, cache_bytes: u64) -> (Arc<Table>, Arc<Tol
         .compression(Compression::None);
     let built = build(&entries, options);
     let bytes = Bytes::from(built.bytes.clone());
-    let told = Told { bytes, announced: Mutex::default(), read: Mutex::default() };
-    let told = Arc::new(told);
-    let (source, cache) = (Arc::clone(&told), Arc::new(BlockCache::new(cache_bytes)));
-    let table = Table::open(source, built.identity, built.summary.bytes, cache).unwrap();
-    (Arc::new(table), told)
+    let source = Recorder { bytes, advised: Mutex::default(), read: Mutex::default() };
+    let source = Arc::new(source);
+    let cache = Arc::new(BlockCache::new(cache_bytes));
+    let shared = Arc::clone(&source);
+    let table = Table::open(shared, built.identity, built.summary.bytes, cache).unwrap();
+    (Arc::new(table), source)
 }
 
 fn reading_ahead() -> CursorOptions {
@@ -73,30 +74,30 @@ fn reading_ahead() -> CursorOptions {
 }
 
 #[test]
-fn what_a_search_back_reads_is_announced() {
+fn a_backward_seek_is_advised() {
     for (levels, index_partition_bytes) in [(1, 1 << 20), (2, 1 << 10)] {
-        let (table, told) = table(index_partition_bytes, 8 << 20);
+        let (table, source) = table(index_partition_bytes, 8 << 20);
         assert_eq!(table.properties().index_levels, levels);
         let mut cursor = Arc::clone(&table).cursor(reading_ahead());
         for number in [501, 7301, 4401, 2601] {
             let case = format!("{levels} levels, {number}");
             let user_key = key(number);
             let target = InternalKey::seek(&user_key, 9);
-            told.take();
+            source.take();
             cursor.advise_seek_before(target);
-            let (mut announced, _) = told.take();
+            let (mut advised, _) = source.take();
             if levels == 2 {
-                // The index partition comes first: it leads to this block, and to one before.
+                // Without the partition, only that is advised. It also leads to an earlier block.
                 table.get(&key(number - 101), 9, &mut BlockCounts::default()).unwrap();
-                assert_eq!(told.take().1[..1], announced, "{case}");
+                assert_eq!(source.take().1[..1], advised, "{case}");
                 cursor.advise_seek_before(target);
-                announced = told.take().0;
+                advised = source.take().0;
             }
             cursor.seek_before(target).unwrap();
-            assert_eq!(told.take(), (Vec::new(), announced), "{case}");
+            assert_eq!(source.take(), (Vec::new(), advised), "{case}");
             assert!(cursor.has_missed_cache(), "{case}");
             cursor.advise_seek_before(target);
-            assert_eq!(told.take(), (Vec::new(), Vec::new()), "{case}: it is cached");
+            assert_eq!(source.take(), (Vec::new(), Vec::new()), "{case}: cached");
             cursor.seek_before(target).unwrap();
             assert!(!cursor.has_missed_cache(), "{case}");
         }
@@ -104,9 +105,9 @@ fn what_a_search_back_reads_is_announced() {
 }
 
 #[test]
-fn what_the_steps_of_a_seek_read_is_announced_and_foretold() {
+fn seek_steps_are_advised_and_predict_misses() {
     for (levels, index_partition_bytes) in [(1, 1 << 20), (2, 1 << 10)] {
-        let (table, told) = table(index_partition_bytes, 8 << 20);
+        let (table, source) = table(index_partition_bytes, 8 << 20);
         assert_eq!(table.properties().index_levels, levels);
         let mut cursor = Arc::clone(&table).cursor(reading_ahead());
         for number in [501, 7301, 4401, 2601] {
@@ -116,16 +117,16 @@ fn what_the_steps_of_a_seek_read_is_announced_and_foretold() {
                 let mut reads = 0;
                 for step in 0..TableCursor::SEEK_STEPS {
                     let case = format!("{levels} levels, {number}, cached: {is_cached}, {step}");
-                    told.take();
+                    source.take();
                     cursor.advise_seek_step(step);
-                    let (announced, read) = told.take();
+                    let (advised, read) = source.take();
                     assert!(read.is_empty(), "{case}");
-                    if !announced.is_empty() {
+                    if !advised.is_empty() {
                         assert!(cursor.has_missed_cache(), "{case}");
                     }
                     cursor.seek_step(step, target).unwrap();
-                    assert_eq!(told.take(), (Vec::new(), announced.clone()), "{case}");
-                    reads += announced.len();
+                    assert_eq!(source.take(), (Vec::new(), advised.clone()), "{case}");
+                    reads += advised.len();
                 }
                 let want = if is_cached { 0 } else { levels as usize };
                 assert_eq!(reads, want, "{levels} levels, {number}");
@@ -137,21 +138,21 @@ fn what_the_steps_of_a_seek_read_is_announced_and_foretold() {
 }
 
 #[test]
-fn a_search_reads_what_the_ones_before_had_in_common() {
-    let (table, told) = table(1 << 20, 0);
-    // Takes 25 entries, of some eight in a block; returns the number of reads.
+fn the_first_read_is_as_long_as_recent_scans() {
+    let (table, source) = table(1 << 20, 0);
+    // Scans 25 entries, about eight per block, and returns the reads.
     let scan = |start: u32, end: Bound<Bytes>| {
         let mut cursor = Arc::clone(&table).cursor(CursorOptions { end, ..reading_ahead() });
         let start = key(start);
-        told.take();
-        seek_announced(&mut cursor, InternalKey::seek(&start, 9)).unwrap();
+        source.take();
+        seek_advised(&mut cursor, InternalKey::seek(&start, 9)).unwrap();
         for _ in 1..25 {
             if cursor.is_positioned() {
                 cursor.next().unwrap();
             }
         }
-        let (announced, read) = told.take();
-        assert_eq!(announced, read[..1], "from {start:?}");
+        let (advised, read) = source.take();
+        assert_eq!(advised, read[..1], "from {start:?}");
         read
     };
     let first = scan(1000, Bound::Unbounded);
@@ -159,9 +160,9 @@ fn a_search_reads_what_the_ones_before_had_in_common() {
     scan(2000, Bound::Unbounded);
     let calls: usize = (0..100).map(|n| scan(n * 71, Bound::Unbounded).len()).sum();
     assert!(calls <= 150, "{calls} calls for 100 scans");
-    // No block behind the bound is read, though more was used before.
+    // Blocks beyond the bound are not read, though recent scans were longer.
     let bounded = scan(4000, Bound::Excluded(Bytes::copy_from_slice(&key(4006))));
     let single = first[0].end - first[0].start;
-    let bytes: u64 = bounded.iter().map(|place| place.end - place.start).sum();
+    let bytes: u64 = bounded.iter().map(|range| range.end - range.start).sum();
     assert!(bytes <= 2 * single, "{bounded:?}");
 }

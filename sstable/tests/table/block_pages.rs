@@ -1,4 +1,4 @@
-//! Which contents of cached blocks lie in pages, and that the cache is charged with all it holds.
+//! Cached content in pages, and the memory charged to the cache.
 
 use std::{io, sync::Arc};
 
@@ -30,7 +30,7 @@ fn entries(count: u64, value_bytes: usize) -> Vec<Entry> {
     (0..count).map(&mut put).collect()
 }
 
-/// A file that is read into buffers.
+/// A source that copies.
 #[derive(Debug)]
 struct File(Vec<u8>);
 
@@ -68,7 +68,7 @@ fn scan(table: &Arc<Table>, options: impl Into<CursorOptions>) {
     }
 }
 
-/// However a block is read, if the cache keeps it its content is in pages.
+/// The content of a cached block is in pages, however it was read.
 #[test]
 fn n8_cached_blocks_lie_in_pages() {
     let entries = entries(3_000, 100);
@@ -95,12 +95,12 @@ fn n8_cached_blocks_lie_in_pages() {
     }
 }
 
-/// A partition that a data block of the same length would be too short for.
+/// Partitions are in pages even if data blocks of their length are not.
 #[test]
 fn n1_index_partitions_lie_in_pages() {
     const PARTITION_BYTES: usize = 5 << 10;
     let entries = entries(30_000, 100);
-    // Data blocks lie on the heap: they leave most of a page unused.
+    // Data blocks of 1 KiB are on the heap: they would waste most of a page.
     let options = TableOptions::new().compression(Compression::None).block_bytes(1 << 10);
     let built = build(&entries, options.index_partition_bytes(PARTITION_BYTES));
     let cache = Arc::new(BlockCache::new(64 << 20));
@@ -113,7 +113,7 @@ fn n1_index_partitions_lie_in_pages() {
     assert!((2 * partitions - 2..=2 * partitions).contains(&pages), "{pages} of {partitions}");
 }
 
-/// As of a thousand keyspaces with a few entries each.
+/// Simulates a thousand keyspaces with a few entries each.
 #[test]
 fn n1_blocks_of_tiny_tables_take_no_page() {
     let entries = entries(10, 50);
@@ -125,7 +125,7 @@ fn n1_blocks_of_tiny_tables_take_no_page() {
     assert!(cache.memory_bytes() < 2 << 20, "{} bytes", cache.memory_bytes());
 }
 
-/// What the cache does not keep is not copied.
+/// Blocks that are not cached are not copied.
 #[test]
 fn n7_a_cache_without_capacity_takes_no_page() {
     let entries = entries(1_000, 100);
@@ -139,13 +139,13 @@ fn n7_a_cache_without_capacity_takes_no_page() {
     assert_eq!(cache.page_bytes(), PAGE_BYTES);
     cache.set_capacity_bytes(0);
     let _other = get(&table, &entries[500]);
-    assert_eq!(cache.page_bytes(), PAGE_BYTES, "of the value that is held");
+    assert_eq!(cache.page_bytes(), PAGE_BYTES, "the page of the pinned value");
     drop(held);
 }
 
-/// From what was read ahead into pages, and nowhere else.
+/// Blocks are copied from the read-ahead buffer to pages, without another copy.
 #[test]
-fn n7_blocks_that_were_read_ahead_are_copied_once() {
+fn n7_blocks_read_ahead_are_copied_once() {
     let entries = entries(20_000, 100);
     let built = build(&entries, TableOptions::new().compression(Compression::None));
     let cache = Arc::new(BlockCache::new(64 << 20));
@@ -154,17 +154,17 @@ fn n7_blocks_that_were_read_ahead_are_copied_once() {
     let ((), bytes) = allocations::bytes_in(|| scan(&table, options));
     let blocks = table.properties().data_blocks;
     assert!(cache.len() as u64 >= blocks, "the scan fills the cache");
-    // What a search starts with, the block itself, its slot, and entries of the cache. The source
-    // lies in memory: what is read ahead is allocated nowhere.
+    // Tags and heads, the block, its slot, and the entry of the cache. The source is in memory, so
+    // read-ahead allocates nothing.
     let allowed = blocks * 1_500;
     assert!((bytes as u64) < allowed, "{bytes} bytes for {blocks} blocks");
 }
 
-/// Allocations with what the allocator adds to each, and pages. Pages that are kept for the next
-/// contents are nobody's: 1/64 of the others, at most 1 MiB.
+/// Compares allocations, with the overhead of the allocator, and pages with the charged memory. Free
+/// pages kept for reuse are not charged: 1/64 of the others, at most 1 MiB.
 #[test]
-fn n4_the_cache_is_charged_with_all_that_it_holds() {
-    // Arrays of the cache that have just grown.
+fn n4_the_cache_is_charged_with_all_its_memory() {
+    // Tolerance for arrays of the cache that have just grown.
     const FIXED_BYTES: u64 = 6 << 10;
     for block_bytes in [1 << 10, 4_096, 5_000, 16 << 10] {
         let entries = entries(15_000, 100);
@@ -181,7 +181,7 @@ fn n4_the_cache_is_charged_with_all_that_it_holds() {
                 let held = allocations::live_bytes() as u64 - before + cache.page_bytes();
                 let charged = cache.memory_bytes();
                 let allowed = charged + (charged / 64).min(1 << 20) + FIXED_BYTES;
-                assert!(held <= allowed, "{block_bytes}: {held} bytes, {allowed} charged");
+                assert!(held <= allowed, "{block_bytes}: {held} bytes held, {allowed} allowed");
             }
         }
     }

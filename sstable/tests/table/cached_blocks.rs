@@ -1,5 +1,4 @@
-//! Blocks in the cache and in the slots of their index: which are kept, and that others are let go
-//! of.
+//! Blocks in the cache and in index slots: retention and release.
 
 use std::{
     sync::{Arc, Barrier},
@@ -17,11 +16,11 @@ use crate::{
 
 const ENTRIES: u64 = 12_000;
 
-/// Some hundred data blocks below some dozen partitions.
+/// A table with hundreds of data blocks and dozens of partitions.
 fn built() -> (Vec<Entry>, Built) {
     let put = |n: u64| Entry::put(format!("user{n:08}").as_bytes(), n + 1, &[n as u8; 100]);
     let entries: Vec<_> = (0..ENTRIES).map(put).collect();
-    // Then what is in memory is as long as what is in the file.
+    // Uncompressed, so that blocks are as long in memory as in the file.
     let options = TableOptions::new().index_partition_bytes(1 << 10).compression(Compression::None);
     let built = build(&entries, options);
     (entries, built)
@@ -39,19 +38,19 @@ fn get(table: &Table, entry: &Entry, counts: &mut BlockCounts) -> Bytes {
     value
 }
 
-/// The entries in an order that jumps.
-fn jumping(entries: &[Entry]) -> impl Iterator<Item = &Entry> + Clone {
+/// Returns the entries in a scattered order.
+fn scattered(entries: &[Entry]) -> impl Iterator<Item = &Entry> + Clone {
     (0..entries.len()).map(|n| &entries[n * 7919 % entries.len()])
 }
 
 #[test]
-fn evicted_blocks_are_let_go_of() {
+fn evicted_blocks_are_freed() {
     let (entries, built) = built();
     for (name, cache_bytes) in [("no cache", 0), ("small", 128 << 10), ("half", 800 << 10)] {
         let cache = Arc::new(BlockCache::new(cache_bytes));
         let table = open(&built, &cache);
         let mut counts = BlockCounts::default();
-        for entry in jumping(&entries) {
+        for entry in scattered(&entries) {
             drop(get(&table, entry, &mut counts));
             assert!(cache.memory_bytes() <= cache_bytes, "{name}");
         }
@@ -59,21 +58,21 @@ fn evicted_blocks_are_let_go_of() {
         let held = get(&table, &entries[0], &mut counts);
         cache.set_capacity_bytes(0);
         assert_eq!((cache.len(), cache.memory_bytes()), (0, 0), "{name}");
-        assert!((100..20_000).contains(&cache.pinned_bytes()), "{name}: the value has its block");
+        assert!((100..20_000).contains(&cache.pinned_bytes()), "{name}: the value pins its block");
         assert_eq!(held, entries[0].value);
         drop(held);
-        assert_eq!(cache.pinned_bytes(), 0, "{name}: nobody has a block");
+        assert_eq!(cache.pinned_bytes(), 0, "{name}: all blocks are freed");
     }
 }
 
 #[test]
-fn a_table_that_is_gone_leaves_no_block_behind_but_in_the_cache() {
+fn a_dropped_table_leaves_blocks_in_the_cache_only() {
     let (entries, built) = built();
     let cache = Arc::new(BlockCache::new(64 << 20));
     let table = open(&built, &cache);
     let mut counts = BlockCounts::default();
     let held = get(&table, &entries[3000], &mut counts);
-    jumping(&entries).for_each(|entry| drop(get(&table, entry, &mut counts)));
+    scattered(&entries).for_each(|entry| drop(get(&table, entry, &mut counts)));
     drop(table);
     cache.set_capacity_bytes(0);
     assert!(cache.pinned_bytes() > 0);
@@ -83,13 +82,13 @@ fn a_table_that_is_gone_leaves_no_block_behind_but_in_the_cache() {
 }
 
 #[test]
-fn a_hit_allocates_nothing_and_asks_for_the_same_blocks_as_a_miss() {
+fn a_hit_allocates_nothing_and_requests_the_same_blocks_as_a_miss() {
     let (entries, built) = built();
     let cache = Arc::new(BlockCache::new(64 << 20));
     let table = open(&built, &cache);
     let (mut first, mut second) = (BlockCounts::default(), BlockCounts::default());
-    jumping(&entries).for_each(|entry| drop(get(&table, entry, &mut first)));
-    let hits = || jumping(&entries).for_each(|entry| drop(get(&table, entry, &mut second)));
+    scattered(&entries).for_each(|entry| drop(get(&table, entry, &mut first)));
+    let hits = || scattered(&entries).for_each(|entry| drop(get(&table, entry, &mut second)));
     let ((), allocations) = allocations::count_in(hits);
     assert_eq!(allocations, 0);
     assert_eq!((second.blocks_read, second.bytes_read), (0, 0));
@@ -97,9 +96,9 @@ fn a_hit_allocates_nothing_and_asks_for_the_same_blocks_as_a_miss() {
     assert_eq!(second.index_block_requests, first.index_block_requests);
 }
 
-/// What is read without filling the cache is right, and changes nothing there.
+/// Reads that bypass the cache return correct values and do not change it.
 #[test]
-fn reads_past_the_cache_keep_nothing() {
+fn bypassing_reads_cache_nothing() {
     let (entries, built) = built();
     let cache = Arc::new(BlockCache::new(64 << 20));
     let table = open(&built, &cache);
@@ -112,15 +111,17 @@ fn reads_past_the_cache_keep_nothing() {
         assert_eq!(value.unwrap(), Some(()));
         counts.blocks_read
     };
-    assert!(jumping(&entries).step_by(50).all(|entry| read(entry) == 2));
+    assert!(scattered(&entries).step_by(50).all(|entry| read(entry) == 2));
     assert!(cache.is_empty());
     assert_eq!(cache.pinned_bytes(), 0);
-    jumping(&entries).for_each(|entry| drop(get(&table, entry, &mut BlockCounts::default())));
-    assert!(jumping(&entries).step_by(50).all(|entry| read(entry) == 0), "what is there is used");
+    scattered(&entries).for_each(|entry| drop(get(&table, entry, &mut BlockCounts::default())));
+    assert!(
+        scattered(&entries).step_by(50).all(|entry| read(entry) == 0),
+        "cached blocks are used"
+    );
 }
 
-/// Readers find the right values while blocks, and the partitions above them, come and go; and
-/// at the end none is kept that the cache does not know.
+/// Readers find correct values during evictions, and slots hold no evicted block at the end.
 #[test]
 fn threads_share_slots() {
     const THREADS: usize = 4;
@@ -135,9 +136,9 @@ fn threads_share_slots() {
                 let mut counts = BlockCounts::default();
                 start.wait();
                 for (n, entry) in
-                    jumping(entries).cycle().skip(thread * 501).take(30_000).enumerate()
+                    scattered(entries).cycle().skip(thread * 501).take(30_000).enumerate()
                 {
-                    // A few keys that all ask for, too: the same block is read by several at once.
+                    // A few shared keys, so that threads read the same block concurrently.
                     let entry = if n % 4 == 0 { &entries[n % 640] } else { entry };
                     drop(get(table, entry, &mut counts));
                 }
@@ -151,5 +152,5 @@ fn threads_share_slots() {
     });
     assert_eq!(cache.pinned_bytes(), 0);
     cache.set_capacity_bytes(0);
-    assert_eq!(cache.pinned_bytes(), 0, "no slot has a block that the cache gave up");
+    assert_eq!(cache.pinned_bytes(), 0, "no slot holds an evicted block");
 }

@@ -1,4 +1,4 @@
-//! Whatever happens to the bytes: a right answer or a typed error.
+//! Damaged tables: a correct result or a typed error.
 
 use std::sync::Arc;
 
@@ -13,12 +13,10 @@ use sievedb_sstable::{
 
 use crate::{
     allocations,
-    support::{
-        Built, Entry, IDENTITY, build, build_as, model_get, proptest_config, seek_announced,
-    },
+    support::{Built, Entry, IDENTITY, build, build_as, model_get, proptest_config, seek_advised},
 };
 
-/// No single allocation for a small table may be larger, whatever its bytes say.
+/// Maximum single allocation for a small table, whatever its bytes.
 const ALLOCATION_BYTES_MAX: usize = 64 << 20;
 
 /// A table with two levels of index, compressed and raw blocks, a filter and range tombstones.
@@ -33,14 +31,14 @@ fn small_entries() -> Vec<Entry> {
     }
     let noise = (0..1500_u64).map(|n| key_hash(&n.to_le_bytes(), 1) as u8).collect::<Vec<_>>();
     entries.push(Entry::put(b"noise", 3, &noise));
-    // Separators of some hundred bytes fill a partition soon.
+    // Long separators fill a partition with few entries.
     for n in 0..8 {
         entries.push(Entry::put(&[b"x".repeat(300), vec![n]].concat(), 4, &[n; 700]));
     }
     entries
 }
 
-/// Of the small table.
+/// Prefix extractor of the small table.
 const PREFIX: PrefixExtractor = PrefixExtractor::FixedLength(5);
 
 fn small() -> Built {
@@ -52,9 +50,9 @@ fn small() -> Built {
     build_as(IDENTITY, &small_entries(), &tombstones, options)
 }
 
-/// Asks a table that may be damaged, and its filter, for everything, and holds each answer against
-/// the model. Returns whether every answer was there.
-fn ask(table: Table, filter: &FilterState, entries: &[Entry]) -> bool {
+/// Reads everything from a table and filter that may be damaged, and compares the results with the
+/// model. Returns whether no read failed.
+fn read_all(table: Table, filter: &FilterState, entries: &[Entry]) -> bool {
     let mut is_complete = true;
     let mut counts = BlockCounts::default();
     for entry in entries.iter().step_by(3) {
@@ -74,9 +72,9 @@ fn ask(table: Table, filter: &FilterState, entries: &[Entry]) -> bool {
     let table = Arc::new(table);
     let mut cursor = Arc::clone(&table).cursor(CacheUse::Bypass);
     if let Some(last) = entries.last() {
-        // Whatever it leads to is not read yet.
+        // Advice from a damaged index must be harmless.
         cursor.advise_seek_before(last.key());
-        if let Err(error) = seek_announced(&mut cursor, last.key()) {
+        if let Err(error) = seek_advised(&mut cursor, last.key()) {
             is_complete &= is_typed(&error);
         }
     }
@@ -84,7 +82,7 @@ fn ask(table: Table, filter: &FilterState, entries: &[Entry]) -> bool {
     for entry in entries {
         if let Err(error) = moved {
             is_complete &= is_typed(&error);
-            assert_eq!(cursor.key(), None, "a cursor has no place after an error");
+            assert_eq!(cursor.key(), None, "a cursor is unpositioned after an error");
             break;
         }
         assert_eq!(cursor.key(), Some(entry.key()));
@@ -103,29 +101,29 @@ fn ask(table: Table, filter: &FilterState, entries: &[Entry]) -> bool {
     is_complete
 }
 
-/// A filter that may be damaged must rule out no prefix of a key.
-fn ask_prefixes(filter: &FilterState, entries: &[Entry]) {
+/// Checks that a filter that may be damaged hides no prefix.
+fn probe_prefixes(filter: &FilterState, entries: &[Entry]) {
     let seed = PREFIX.hash_seed(IDENTITY.hash_seed);
     for prefix in entries.iter().filter_map(|entry| PREFIX.prefix(&entry.user_key)) {
         assert!(filter.may_contain_hash(key_hash(prefix, seed)));
     }
 }
 
-/// `false`: an error is not an answer. The bytes are all there, so it must name a corruption.
+/// Checks that an error is a corruption, because the source does not fail. Returns `false`.
 fn is_typed(error: &ReadError) -> bool {
     assert!(matches!(error, ReadError::Corrupt { .. }), "{error:?}");
     false
 }
 
-/// Opens damaged bytes and asks for everything.
+/// Opens damaged bytes and reads everything.
 fn survives(built: &Built, entries: &[Entry], bytes: Vec<u8>) -> bool {
     let (is_complete, largest) = allocations::largest_in(|| {
         let source: Arc<dyn TableSource> = Arc::new(Bytes::from(bytes.clone()));
         drop(describe(&source).to_string());
         let filter = built.filter_in(&bytes);
-        ask_prefixes(&built.prefix_filter_in(&bytes, &PREFIX), entries);
+        probe_prefixes(&built.prefix_filter_in(&bytes, &PREFIX), entries);
         match built.open_bytes(bytes, 1 << 20) {
-            Ok(table) => ask(table, &filter, entries),
+            Ok(table) => read_all(table, &filter, entries),
             Err(error) => is_typed(&error),
         }
     });
@@ -146,7 +144,7 @@ fn the_small_table_has_every_part() {
 }
 
 #[test]
-fn every_flipped_byte_is_seen_or_does_no_harm() {
+fn every_flipped_byte_is_detected_or_harmless() {
     let (built, entries) = (small(), small_entries());
     let filters = [built.summary.filter, built.summary.prefix_filter];
     let [points, prefixes] = filters.map(|place| {
@@ -157,36 +155,36 @@ fn every_flipped_byte_is_seen_or_does_no_harm() {
         let mut bytes = built.bytes.clone();
         bytes[at] ^= 1 << (at % 8);
         let is_complete = survives(&built, &entries, bytes);
-        // Only the filters, and the zeros that align them, are not needed.
+        // Only filters and their padding are not needed.
         let is_unneeded = (points.start - 63..prefixes.end).contains(&at);
-        assert!(is_unneeded || !is_complete, "byte {at} is not checked");
+        assert!(is_unneeded || !is_complete, "byte {at} is unchecked");
         let is_filter = points.contains(&at) || prefixes.contains(&at);
         assert!(is_complete || !is_filter, "byte {at} of a filter is needed");
     }
 }
 
 #[test]
-fn every_cut_is_refused() {
+fn truncation_is_refused() {
     let built = small();
     for length in 0..built.bytes.len() {
         let cut = built.bytes[..length].to_vec();
         let error = built.open_bytes(cut.clone(), 0).unwrap_err();
-        let ReadError::Corrupt { offset, source } = error else { panic!("cut at {length}") };
+        let ReadError::Corrupt { offset, source } = error else { panic!("truncated at {length}") };
         let (expected, found) = (built.summary.bytes, length as u64);
         assert_eq!(source, Corruption::Mismatch { what: "length of the table", expected, found });
         assert_eq!(offset, length as u64);
-        // Also if the manifest were wrong in the same way.
+        // Also if the manifest records the truncated length.
         let source: Arc<dyn TableSource> = Arc::new(Bytes::from(cut));
         let cache = Arc::new(BlockCache::new(0));
         let found = Table::open(Arc::clone(&source), IDENTITY, length as u64, cache);
-        assert!(found.is_err(), "cut at {length}");
+        assert!(found.is_err(), "truncated at {length}");
         drop(describe(&source).to_string());
     }
     let longer = [&built.bytes[..], &[0]].concat();
     assert!(built.open_bytes(longer, 0).is_err());
 }
 
-/// The places of the data blocks, from the description.
+/// Returns the ranges of the data blocks, from the description.
 fn data_blocks(built: &Built) -> Vec<std::ops::Range<usize>> {
     let source: Arc<dyn TableSource> = Arc::new(Bytes::from(built.bytes.clone()));
     let text = describe(&source).to_string();
@@ -202,7 +200,7 @@ fn data_blocks(built: &Built) -> Vec<std::ops::Range<usize>> {
 }
 
 #[test]
-fn a_block_in_the_place_of_another_is_refused() {
+fn a_misplaced_block_is_refused() {
     let options = TableOptions::new().block_bytes(1 << 10).compression(Compression::None);
     let entries: Vec<_> = (0..100).map(|n| Entry::put(&[n], 5, &[n; 100])).collect();
     let built = build(&entries, options.clone());
@@ -215,7 +213,7 @@ fn a_block_in_the_place_of_another_is_refused() {
     within[second].copy_from_slice(&built.bytes[first.clone()]);
     assert!(!survives(&built, &entries, within), "swapped within a table");
 
-    // The same bytes at the same place but for the salt.
+    // Same content and offset, but another salt.
     let other = build_as(TableIdentity { salt: 1, ..IDENTITY }, &entries, &[], options);
     let mut between = built.bytes.clone();
     between[first.clone()].copy_from_slice(&other.bytes[first]);
@@ -250,12 +248,12 @@ fn a_damaged_filter_hides_no_key() {
         assert!(matches!(filter, FilterState::Unusable(_)), "byte {at} of the filter");
         assert_eq!(filter.memory_bytes(), 0);
         assert!(filter.may_contain_hash(7));
-        assert!(ask(table, &filter, &entries), "byte {at} of the filter");
+        assert!(read_all(table, &filter, &entries), "byte {at} of the filter");
     }
 }
 
 #[test]
-fn a_filter_in_the_wrong_place_or_of_another_store_is_unusable() {
+fn a_misplaced_or_foreign_filter_is_unusable() {
     let built = small();
     let place = built.summary.filter.unwrap();
     let open = |place, identity| {
@@ -267,12 +265,12 @@ fn a_filter_in_the_wrong_place_or_of_another_store_is_unusable() {
     let moved = |offset, bytes| Some(sievedb_sstable::FilterPlace { offset, bytes, ..place });
     type IsExpected = fn(&FilterState) -> bool;
     let cases: [(&str, FilterState, IsExpected); 6] = [
-        ("as it is", open(Some(place), IDENTITY), |it| matches!(it, FilterState::Resident(_))),
+        ("intact", open(Some(place), IDENTITY), |it| matches!(it, FilterState::Resident(_))),
         ("none", open(None, IDENTITY), |it| matches!(it, FilterState::None)),
         ("beyond the end", open(moved(1 << 40, 128), IDENTITY), |it| {
             matches!(it, FilterState::Unusable(FilterUnusable::Misplaced { .. }))
         }),
-        ("beyond all numbers", open(moved(64, u64::MAX), IDENTITY), |it| {
+        ("overflow", open(moved(64, u64::MAX), IDENTITY), |it| {
             matches!(it, FilterState::Unusable(FilterUnusable::Misplaced { .. }))
         }),
         ("elsewhere", open(moved(64, 128), IDENTITY), |it| {
@@ -298,7 +296,7 @@ proptest! {
     }
 
     #[test]
-    fn scattered_damage_is_survived(
+    fn scattered_damage_is_detected_or_harmless(
         damage in vec((any::<prop::sample::Index>(), any::<u8>()), 1..20),
     ) {
         let (built, entries) = (small(), small_entries());

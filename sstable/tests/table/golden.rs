@@ -1,4 +1,4 @@
-//! The bytes of tables, pinned. `REWRITE=1` updates the files.
+//! Golden files that pin the format. `REWRITE=1` updates them.
 
 use std::sync::Arc;
 
@@ -80,7 +80,7 @@ fn an_empty_table() {
 }
 
 #[test]
-fn a_filter_in_a_file_of_its_own() {
+fn a_filter_file() {
     let hashes: Vec<u64> =
         entries().iter().map(|entry| key_hash(&entry.user_key, IDENTITY.hash_seed)).collect();
     let filter = TableFilter::build(FilterKind::BlockedBloom, &hashes, 10.0).unwrap();

@@ -1,4 +1,4 @@
-//! What lookups cost, and what lies beside the points.
+//! Cost of lookups, and range tombstones beside points.
 
 use std::{
     io,
@@ -26,7 +26,7 @@ fn numbered(count: u64) -> Vec<Entry> {
     (0..count).map(|n| Entry::put(&user_key(n), n + 1, &[b'v'; 100])).collect()
 }
 
-/// A few thousand entries need partitions.
+/// Options under which a few thousand entries need partitions.
 fn two_levels() -> TableOptions {
     TableOptions::new().index_partition_bytes(2 << 10)
 }
@@ -65,10 +65,10 @@ fn watched(entries: &[Entry], options: TableOptions) -> (Arc<Watched>, Arc<Table
     (source, Arc::new(table.unwrap()))
 }
 
-/// Reading a whole table takes a few reads for each partition, which end where it does: between
-/// partitions it goes on with as much as before.
+/// A scan of a whole table takes a few reads per partition: the length of reads is kept across
+/// partitions.
 #[test]
-fn reading_ahead_goes_on_behind_a_partition() {
+fn read_ahead_continues_across_partitions() {
     let entries = numbered(20_000);
     let (source, table) = watched(&entries, two_levels());
     let partitions = table.properties().index_partitions;
@@ -84,7 +84,7 @@ fn reading_ahead_goes_on_behind_a_partition() {
     }
     assert_eq!(found, entries.len());
     let reads = source.reads.load(Ordering::Relaxed);
-    // The partition, and its data at once.
+    // Reads each partition, and its data at once.
     assert!(reads <= 3 * partitions, "{reads} reads for {partitions} partitions");
 }
 
@@ -129,7 +129,7 @@ fn a_cached_lookup_allocates_nothing() {
     let keys = [entries[5000].user_key.clone(), b"user00005000x".to_vec(), b"zebra".to_vec()];
     let mut counts = BlockCounts::default();
     for key in &keys {
-        // Twice: the first share of a buffer allocates its reference count.
+        // Twice: the first clone of a buffer allocates its reference count.
         table.get(key, SEQUENCE_MAX, &mut counts).unwrap();
         table.get(key, SEQUENCE_MAX, &mut counts).unwrap();
     }
@@ -140,7 +140,7 @@ fn a_cached_lookup_allocates_nothing() {
     }
 }
 
-/// A file that is mapped.
+/// A memory-mapped source.
 #[derive(Debug)]
 struct Mapped(Bytes);
 
@@ -172,7 +172,7 @@ fn values_share_the_bytes_of_a_mapped_source() {
 }
 
 #[test]
-fn bypassing_cursors_leave_the_cache_alone() {
+fn bypassing_cursors_do_not_change_the_cache() {
     let built = build(&numbered(20_000), two_levels());
     let cache = Arc::new(BlockCache::new(16 << 20));
     let source: Arc<dyn TableSource> = Arc::new(Bytes::from(built.bytes));
@@ -198,10 +198,10 @@ fn bypassing_cursors_leave_the_cache_alone() {
 }
 
 #[test]
-fn tables_do_not_meet_in_the_cache() {
+fn tables_have_distinct_cache_keys() {
     let cache = Arc::new(BlockCache::new(1 << 20));
     let open = |value: &[u8]| {
-        // The same file id, as after a restore: only the number of the opening differs.
+        // The same file id, as after a restore, but another table number.
         let built = build(&[Entry::put(b"key", 1, value)], TableOptions::new());
         let source: Arc<dyn TableSource> = Arc::new(Bytes::from(built.bytes));
         Table::open(source, IDENTITY, built.summary.bytes, Arc::clone(&cache)).unwrap()
@@ -213,7 +213,7 @@ fn tables_do_not_meet_in_the_cache() {
 }
 
 #[test]
-fn read_errors_are_told_and_pass() {
+fn read_errors_are_returned_and_transient() {
     let entries = numbered(20_000);
     let (source, table) = watched(&entries, TableOptions::new());
     let mut counts = BlockCounts::default();
@@ -239,7 +239,7 @@ fn read_errors_are_told_and_pass() {
 
 #[test]
 fn an_unreadable_filter_is_unusable() {
-    // Fails only for the filter.
+    // Fails for reads of the filter.
     #[derive(Debug)]
     struct BadFilter(Bytes, u64);
     impl TableSource for BadFilter {
@@ -278,7 +278,7 @@ fn range_tombstones_are_beside_the_points() {
     assert_eq!(ranges.newest_cover(b"d", SEQUENCE_MAX), Some(9));
     assert_eq!(ranges.newest_cover(b"d", 8), Some(3));
     assert_eq!(ranges.newest_cover(b"m", SEQUENCE_MAX), Some(3));
-    // The points answer as if there were no ranges, and the filter knows only points.
+    // Lookups ignore range tombstones, and the filter contains only points.
     let found = table.get(b"d", SEQUENCE_MAX, &mut BlockCounts::default()).unwrap();
     assert_eq!(found, Some((points[0].trailer, Bytes::from_static(b"v"))));
     assert_eq!(built.filter().resident().unwrap().key_count(), 2);
@@ -296,7 +296,7 @@ fn range_tombstones_are_beside_the_points() {
 }
 
 #[test]
-fn versions_over_block_borders_are_found() {
+fn versions_across_blocks_are_found() {
     let mut entries = vec![Entry::put(b"a", 1, b"v")];
     entries.extend((1..=5000).rev().map(|sequence| Entry::put(b"k", sequence * 2, &[b'v'; 40])));
     entries.push(Entry::put(b"l", 1, b"v"));
@@ -313,7 +313,7 @@ fn versions_over_block_borders_are_found() {
 }
 
 #[test]
-fn large_values_return() {
+fn large_values_round_trip() {
     let large: Vec<u8> = (0..20_u32 << 20).map(|n| (n >> 3) as u8).collect();
     let entries =
         [Entry::put(b"a", 1, b"v"), Entry::put(b"b", 1, &large), Entry::put(b"c", 1, b"v")];
@@ -327,15 +327,15 @@ fn large_values_return() {
 }
 
 #[test]
-fn the_writer_refuses_what_no_table_can_hold() {
+fn the_writer_refuses_invalid_entries() {
     let put = |key, sequence| InternalKey::new(key, Trailer::new(sequence, Kind::Put));
     let long = vec![b'k'; (64 << 10) + 1];
     let kind = |kind| InternalKey::new(b"k", Trailer::new(9, kind));
     let cases = [
         ("the same entry", put(b"b", 5)),
-        ("a newer version behind an older one", put(b"b", 6)),
-        ("a key before", put(b"a", 1)),
-        ("a key too long", put(&long, 1)),
+        ("a newer version after an older one", put(b"b", 6)),
+        ("a smaller key", put(b"a", 1)),
+        ("a long key", put(&long, 1)),
         ("a range", kind(Kind::RangeTombstone)),
         ("an expiry", kind(Kind::PutWithExpiry)),
     ];

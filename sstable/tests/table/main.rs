@@ -1,4 +1,4 @@
-//! Tables as their users see them: written, opened, read, damaged.
+//! Tests of the public API of tables: writes, reads and damage.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 

@@ -14,7 +14,7 @@ use sievedb_sstable::{
     BlockCounts, CacheUse, Compression, CursorOptions, Table, TableCursor, TableOptions, ValueRef,
 };
 
-use crate::support::{Built, Entry, IDENTITY, build, model_get, proptest_config, seek_announced};
+use crate::support::{Built, Entry, IDENTITY, build, model_get, proptest_config, seek_advised};
 
 fn user_key() -> impl Strategy<Value = Vec<u8>> {
     let letters = prop::sample::select(vec![0, b'a', b'b', 0xff]);
@@ -35,7 +35,7 @@ fn value() -> impl Strategy<Value = Vec<u8>> {
     ]
 }
 
-/// Sorted entries; a user key has up to 300 versions, so they reach over block borders.
+/// Generates sorted entries. A user key has up to 300 versions, which span several blocks.
 fn entries() -> impl Strategy<Value = Vec<Entry>> {
     let versions = prop_oneof![6 => 1..3_usize, 1 => 1..300_usize];
     let key = (user_key(), versions, 1..1000_u64, value());
@@ -85,7 +85,7 @@ fn check_get(table: &Table, entries: &[Entry], user_key: &[u8], sequence: u64) {
     assert!(counts.index_block_requests <= 1, "{counts:?}");
 }
 
-/// Walks from version to version of a key, newest first.
+/// Reads all versions of a key, newest first.
 fn check_versions(table: &Table, entries: &[Entry], user_key: &[u8], sequence: u64) {
     let of_key = |entry: &&Entry| entry.user_key == user_key;
     let mut want =
@@ -106,7 +106,7 @@ fn check_versions(table: &Table, entries: &[Entry], user_key: &[u8], sequence: u
     assert_eq!(want.next(), None);
 }
 
-/// All keys at once, with those that are not there.
+/// Looks up present and absent keys in one batch.
 fn check_get_many(table: &Table, entries: &[Entry], absent: &[(Vec<u8>, u64)], sequence: u64) {
     let own = entries.iter().map(|entry| &entry.user_key);
     let mut keys: Vec<_> = own.chain(absent.iter().map(|(key, _)| key)).collect();
@@ -117,7 +117,7 @@ fn check_get_many(table: &Table, entries: &[Entry], absent: &[(Vec<u8>, u64)], s
     let take = |place: usize, trailer, value: ValueRef<'_>| {
         let (user_key, value) = (keys[place].clone(), value.to_bytes().to_vec());
         let before = found[place].replace(Entry { user_key, trailer, value });
-        assert!(before.is_none(), "each key is answered once");
+        assert!(before.is_none(), "each key is returned once");
     };
     table.get_many_with(&asked, sequence, CacheUse::Fill, &mut counts, take).unwrap();
     for (key, found) in keys.iter().zip(&found) {
@@ -126,7 +126,7 @@ fn check_get_many(table: &Table, entries: &[Entry], absent: &[(Vec<u8>, u64)], s
     assert!(counts.data_block_requests <= keys.len() as u64, "{counts:?}");
 }
 
-/// Compares the cursor with the entry at `place` of the list.
+/// Compares the cursor with entry `place` of the list.
 fn check_place(cursor: &mut TableCursor, entries: &[Entry], place: Option<usize>) {
     assert_eq!(cursor.key(), place.map(|at| entries[at].key()));
     let Some(at) = place else { return };
@@ -141,7 +141,7 @@ fn slice(bound: &Bound<Bytes>) -> Bound<&[u8]> {
     bound.as_ref().map(AsRef::as_ref)
 }
 
-/// The entry at `place`, unless it is beyond the bound on the way of the cursor.
+/// Returns `place`, unless that entry is beyond the bound in the direction of the move.
 fn bounded(
     entries: &[Entry],
     place: Option<usize>,
@@ -171,7 +171,7 @@ enum Move {
 
 #[derive(Debug, Clone)]
 enum Target {
-    /// An entry's key, or the place right before or behind all versions of its user key.
+    /// The key of an entry, or a target before or behind all versions of its user key.
     Entry(Index, i8),
     Key(Vec<u8>, u64),
 }
@@ -212,7 +212,7 @@ impl Target {
     }
 }
 
-/// Makes the moves with the cursor and in the list, and compares after each step.
+/// Applies the moves to cursor and list, and compares them after each.
 fn check_moves(table: Arc<Table>, entries: &[Entry], moves: &[Move], options: &CursorOptions) {
     let mut cursor = table.cursor(options.clone());
     let mut place = None;
@@ -246,7 +246,7 @@ fn check_moves(table: Arc<Table>, entries: &[Entry], moves: &[Move], options: &C
             Move::Seek(target) => {
                 let target = target.key(entries);
                 let at = entries.partition_point(|entry| entry.key() < target);
-                (Some(at), seek_announced(&mut cursor, target).map(|()| true))
+                (Some(at), seek_advised(&mut cursor, target).map(|()| true))
             }
             Move::SeekBefore(target) => {
                 let target = target.key(entries);
@@ -311,7 +311,7 @@ proptest! {
     #![proptest_config(proptest_config(96))]
 
     #[test]
-    fn table_answers_as_a_sorted_list(
+    fn table_agrees_with_a_sorted_list(
         entries in entries(),
         options in options(),
         absent in vec((user_key(), 0..2000_u64), 20),

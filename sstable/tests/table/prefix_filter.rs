@@ -1,4 +1,4 @@
-//! A prefix filter holds the prefix of every key, and is refused where it does not belong.
+//! Prefix filters contain the prefix of every key, and are refused for other extractors.
 
 use std::sync::Arc;
 
@@ -27,7 +27,7 @@ fn entries() -> Vec<Entry> {
     entries
 }
 
-/// Its prefix filter as it is loaded for `extractor`.
+/// Loads the prefix filter for `extractor`.
 fn load(built: &Built, extractor: &PrefixExtractor) -> FilterState {
     built.prefix_filter_in(&built.bytes, extractor)
 }
@@ -37,14 +37,14 @@ fn prefix_of(number: u32) -> Vec<u8> {
 }
 
 #[test]
-fn a_prefix_filter_holds_every_prefix() {
+fn a_prefix_filter_contains_every_prefix() {
     use FilterKind::{BinaryFuse, BlockedBloom, Ribbon};
     let entries = entries();
     for kind in [BlockedBloom, Ribbon, BinaryFuse] {
         let options = TableOptions::new().filter_kind(kind).prefix_filter(FIXED, 10.0);
         let built = build(&entries, options);
         let filter = load(&built, &FIXED);
-        let filter = filter.resident().expect("it was built");
+        let filter = filter.resident().expect("the filter was built");
         assert_eq!(filter.key_count(), 2_000, "{kind:?}");
         let seed = FIXED.hash_seed(IDENTITY.hash_seed);
         let asks = |number| filter.may_contain_hash(key_hash(&prefix_of(number), seed));
@@ -56,14 +56,15 @@ fn a_prefix_filter_holds_every_prefix() {
         assert!(confused < 100, "{kind:?}: {confused} hashes of keys are taken for prefixes");
 
         let table = built.open();
-        let (properties, name) = table.properties().prefix_filter.clone().expect("it was built");
+        let (properties, name) =
+            table.properties().prefix_filter.clone().expect("the filter was built");
         assert_eq!((properties.kind, &*name), (kind as u8, "fixed:4"));
         assert_eq!(properties.expected_fpr, filter.expected_fpr());
     }
 }
 
 #[test]
-fn a_prefix_filter_stands_alone_or_not_at_all() {
+fn point_and_prefix_filters_are_independent() {
     let entries = entries();
     let none = TableOptions::new().filter_bits_per_key(0.0);
     let cases = [
@@ -83,7 +84,7 @@ fn a_prefix_filter_stands_alone_or_not_at_all() {
 }
 
 #[test]
-fn a_table_without_prefixes_is_ruled_out() {
+fn a_table_without_prefixes_is_excluded() {
     let entries = [Entry::put(b"a", 1, b""), Entry::put(b"b", 1, b"")];
     for kind in [FilterKind::BlockedBloom, FilterKind::Ribbon, FilterKind::BinaryFuse] {
         let options = TableOptions::new().filter_kind(kind).prefix_filter(FIXED, 10.0);
@@ -106,7 +107,7 @@ fn a_prefix_filter_of_another_extractor_is_refused() {
         assert!(refused(&filter), "{}: {filter:?}", other.name());
         assert!(filter.may_contain_hash(1));
     }
-    // Nor is it taken for the point filter, nor that one for it.
+    // Point filter and prefix filter are not interchangeable.
     let source: Arc<dyn TableSource> = Arc::new(Bytes::from(built.bytes.clone()));
     let points =
         FilterState::load(&*source, &IDENTITY, built.summary.prefix_filter, &FilterArena::heap());

@@ -1,4 +1,4 @@
-//! A range filter knows every key of a table, and is refused where it does not belong.
+//! Range filters contain every key, and are refused for other tables.
 
 use std::ops::Bound;
 
@@ -29,7 +29,7 @@ fn options() -> TableOptions {
     TableOptions::new().range_filter_bits_per_key(14.0)
 }
 
-/// Its range filter, read from these bytes.
+/// Loads the range filter from `bytes`.
 fn load(built: &Built, bytes: &[u8]) -> FilterState<RangeFilter> {
     let (source, summary) = (Bytes::copy_from_slice(bytes), &built.summary);
     let bounds = (&*summary.bounds.smallest, &*summary.bounds.largest);
@@ -42,11 +42,11 @@ fn is_refused(filter: &FilterState<RangeFilter>) -> bool {
 }
 
 #[test]
-fn a_range_filter_holds_every_key_and_no_other() {
+fn a_range_filter_contains_exactly_the_keys() {
     let entries = entries();
     let built = build(&entries, options());
     let filter = load(&built, &built.bytes);
-    let resident = filter.resident_range().expect("it was built");
+    let resident = filter.resident().expect("the filter was built");
     assert_eq!((resident.key_count(), resident.prefix_bytes()), (5_000, 3));
     assert!(filter.range_memory_bytes() > 8_000);
     let asks = |key: &[u8]| {
@@ -56,13 +56,13 @@ fn a_range_filter_holds_every_key_and_no_other() {
     assert!(entries.iter().all(|entry| asks(&entry.user_key)));
     let positives = (5_000..25_000).filter(|&number| asks(&key(number))).count();
     assert!(positives < 15, "{positives} of 20,000 at 1 in 4,096");
-    let range_filter = built.open().properties().range_filter.expect("it was built");
+    let range_filter = built.open().properties().range_filter.expect("the filter was built");
     assert_eq!(range_filter.kind, FilterKind::Range as u8);
     assert_eq!(range_filter.expected_fpr, resident.expected_fpr(1));
 }
 
 #[test]
-fn without_the_option_there_is_none() {
+fn there_is_no_range_filter_by_default() {
     let built = build(&entries(), TableOptions::new());
     assert_eq!(built.summary.range_filter, None);
     assert!(built.open().properties().range_filter.is_none());
@@ -71,9 +71,9 @@ fn without_the_option_there_is_none() {
     assert!(filter.may_contain_keys(b"", Bound::Included(b"x"), Bound::Excluded(b"y")));
 }
 
-/// Range tombstones widen the bounds, and with them what is cut off the keys; they are no points.
+/// Range tombstones widen the bounds, which shortens the omitted prefix, but add no points.
 #[test]
-fn range_tombstones_are_no_points() {
+fn range_tombstones_are_not_points() {
     let tombstone = |start: &[u8], end: &[u8]| RangeTombstone {
         start: start.to_vec().into(),
         end: end.to_vec().into(),
@@ -82,36 +82,36 @@ fn range_tombstones_are_no_points() {
     let wide = [tombstone(b"ka", b"kz")];
     let built = build_as(IDENTITY, &entries(), &wide, options());
     let filter = load(&built, &built.bytes);
-    assert_eq!(filter.resident_range().expect("it was built").prefix_bytes(), 1);
+    assert_eq!(filter.resident().expect("the filter was built").prefix_bytes(), 1);
     for entry in entries() {
         let bound = Bound::Included(&*entry.user_key);
         assert!(filter.may_contain_keys(b"ka", bound, bound));
     }
     let alone = build_as(IDENTITY, &[], &wide, options());
     let filter = load(&alone, &alone.bytes);
-    assert_eq!(filter.resident_range().expect("it was built").key_count(), 0);
+    assert_eq!(filter.resident().expect("the filter was built").key_count(), 0);
     assert!(!filter.may_contain_keys(b"ka", Bound::Unbounded, Bound::Unbounded));
 }
 
 #[test]
-fn a_damaged_or_foreign_range_filter_means_maybe() {
+fn a_damaged_or_foreign_range_filter_matches_everything() {
     let built = build(&entries(), options().filter_bits_per_key(10.0));
-    let place = built.summary.range_filter.expect("it was built");
-    let says_maybe = |filter: &FilterState<RangeFilter>| {
+    let place = built.summary.range_filter.expect("the filter was built");
+    let may_match = |filter: &FilterState<RangeFilter>| {
         filter.may_contain_keys(b"key", Bound::Included(b"a"), Bound::Excluded(b"b"))
     };
     for at in [0, 9, place.bytes / 2, place.bytes - 20, place.bytes - 6] {
         let mut bytes = built.bytes.clone();
         bytes[(place.offset + at) as usize] ^= 4;
         let filter = load(&built, &bytes);
-        assert!(is_refused(&filter) && says_maybe(&filter), "byte {at}: {filter:?}");
+        assert!(is_refused(&filter) && may_match(&filter), "byte {at}: {filter:?}");
     }
-    // Bounds with less in common than what the filter cuts off.
+    // The bounds share less than the prefix that the filter omits.
     let mut wider = built.clone();
     wider.summary.bounds.smallest = (*b"ke").into();
     let filter = load(&wider, &built.bytes);
-    assert!(is_refused(&filter) && says_maybe(&filter), "{filter:?}");
-    // Point filter and range filter in each other's places.
+    assert!(is_refused(&filter) && may_match(&filter), "{filter:?}");
+    // Point filter and range filter are not interchangeable.
     let mut swapped = built.clone();
     swapped.summary.range_filter = built.summary.filter;
     swapped.summary.filter = built.summary.range_filter;

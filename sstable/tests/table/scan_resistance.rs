@@ -1,7 +1,7 @@
-//! What the block cache keeps while hits and scans take turns.
+//! Scan resistance of the block cache.
 //!
-//! Counts of blocks, the same in each run: a cache this small is one shard on every machine, so
-//! that the hashes of its keys, which differ, decide nothing.
+//! Deterministic counts of blocks: a cache this small has one shard on every machine, so the hashes
+//! of its keys have no effect.
 
 use std::{collections::VecDeque, sync::Arc};
 
@@ -14,30 +14,30 @@ use sievedb_sstable::{
 use crate::support::{Entry, build};
 
 const ENTRIES: usize = 4_000;
-/// A third of the data: 37 blocks.
+/// Capacity for a third of the data: 37 blocks.
 const CACHE_BYTES: u64 = 160 << 10;
-/// Of which the second half counts.
+/// Number of hits, of which the second half is counted.
 const HITS: usize = 10_000;
-/// Entries that hits ask for, in half as many blocks as the cache holds.
+/// Entries of hits, in half as many blocks as the cache holds.
 const HOT_ENTRIES: usize = ENTRIES / 8;
 
-/// Two blocks that a scan asks for after each hit.
+/// Two blocks that are scanned after each hit.
 #[derive(Debug, Clone, Copy)]
 enum Scans {
-    /// The next ones of all, again and again.
+    /// The next blocks of a cyclic scan of all data.
     Long,
-    /// Neighbours anywhere: many were driven out lately, and come back as blocks that are in use.
+    /// Adjacent blocks anywhere. Many were evicted recently and return as hot blocks.
     Short,
 }
 
-/// Which blocks a lookup asks for, and whether they were read.
+/// Records the requests and reads of a lookup.
 #[derive(Debug, Default)]
-struct Watch {
+struct Recorder {
     requests: Vec<BlockRequest>,
     read: usize,
 }
 
-impl BlockObserver for Watch {
+impl BlockObserver for Recorder {
     fn on_request(&mut self, block: BlockRequest) {
         self.requests.push(block);
     }
@@ -47,17 +47,17 @@ impl BlockObserver for Watch {
     }
 }
 
-/// A cache that drives out what was not used for longest, of as many bytes.
+/// An LRU cache of the same capacity, to compare with.
 #[derive(Debug, Default)]
 struct Lru {
-    /// Used last at the back.
+    /// The most recently used is last.
     blocks: VecDeque<BlockRequest>,
     bytes: u64,
 }
 
 impl Lru {
-    /// How many of `requests` it had to read.
-    fn ask(&mut self, requests: &[BlockRequest]) -> usize {
+    /// Returns the number of misses.
+    fn request(&mut self, requests: &[BlockRequest]) -> usize {
         let mut read = 0;
         for &block in requests {
             if let Some(at) = self.blocks.iter().position(|held| *held == block) {
@@ -75,7 +75,7 @@ impl Lru {
     }
 }
 
-/// Random numbers: Steele, Lea and Flood, "Fast Splittable Pseudorandom Number Generators", OOPSLA
+/// Random numbers. Source: Steele, Lea and Flood, "Fast Splittable Pseudorandom Number Generators", OOPSLA
 /// 2014.
 struct Random(u64);
 
@@ -90,7 +90,7 @@ impl Random {
     }
 }
 
-/// Blocks that hits read: of the cache, and of an LRU that is asked for the same.
+/// Blocks that hits read: from the block cache, and from an LRU with the same requests.
 #[derive(Debug, Clone, Copy)]
 struct Read {
     cache: usize,
@@ -115,7 +115,7 @@ fn store() -> Store {
     let mut first_of_block = Vec::new();
     let mut last = None;
     for (at, entry) in entries.iter().enumerate() {
-        let mut watch = Watch::default();
+        let mut watch = Recorder::default();
         let target = InternalKey::seek(&entry.user_key, SEQUENCE_MAX);
         table.get_with(target, CacheUse::Bypass, &mut watch, |_, _| ()).unwrap();
         let block = watch.requests.pop();
@@ -128,18 +128,18 @@ fn store() -> Store {
 }
 
 impl Store {
-    /// Looks an entry up; returns what was read.
+    /// Looks up an entry. Returns the blocks read.
     fn get(&self, at: usize, lru: &mut Lru) -> Read {
-        let mut watch = Watch::default();
+        let mut watch = Recorder::default();
         let target = InternalKey::seek(&self.entries[at].user_key, SEQUENCE_MAX);
         let found = self.table.get_with(target, CacheUse::Fill, &mut watch, |_, value| {
             assert_eq!(value.as_slice(), self.entries[at].value);
         });
         assert_eq!(found.unwrap(), Some(()));
-        Read { cache: watch.read, lru: lru.ask(&watch.requests) }
+        Read { cache: watch.read, lru: lru.request(&watch.requests) }
     }
 
-    /// Hits with scans between them; what the hits read.
+    /// Performs hits with scans in between. Returns the blocks that hits read.
     fn hits(&self, scans: Scans, seed: u64) -> Read {
         let mut random = Random(seed);
         let mut lru = Lru::default();
@@ -156,7 +156,7 @@ impl Store {
                 Scans::Short => random.below(blocks - 1),
             };
             for first in &self.first_of_block[next..next + 2] {
-                // A scan asks once for each block, as a lookup does.
+                // A scan requests each block once, like a lookup.
                 self.get(*first, &mut lru);
             }
         }
@@ -164,17 +164,17 @@ impl Store {
     }
 }
 
-/// Scans do not drive out what lookups use, though these find it in its slot, without the cache.
+/// Scans do not evict blocks of lookups, though lookups find them in slots without the cache.
 ///
-/// With two blocks of scans for each hit an LRU reads a fifth of the hits' blocks. A cache that is
-/// not told of uses in slots reads 1,150 of 5,000 beside short scans, and none beside long ones.
+/// With two scanned blocks per hit, an LRU misses a fifth of the hits. A cache without reports of
+/// uses in slots misses 1,150 of 5,000 hits during short scans, and none during long ones.
 #[test]
 fn blocks_in_use_survive_scans() {
     for seed in 0..5 {
         for scans in [Scans::Long, Scans::Short] {
             let read = store().hits(scans, seed);
             assert!(read.lru > HITS / 20, "{scans:?}, seed {seed}: too easy: {read:?}");
-            // None and 27 at the most were seen.
+            // At most 27 were observed.
             assert!(read.cache < HITS / 200, "{scans:?}, seed {seed}: {read:?}");
         }
     }

@@ -1,4 +1,4 @@
-//! Tables for tests, and what they should answer.
+//! Tables for tests, and the model they are compared with.
 
 use std::sync::Arc;
 
@@ -85,20 +85,20 @@ pub(crate) fn build_with(
 }
 
 impl Built {
-    /// Opens other bytes as this table.
+    /// Opens `bytes` with the identity and length of this table.
     pub(crate) fn open_bytes(&self, bytes: Vec<u8>, cache_bytes: u64) -> Result<Table, ReadError> {
         let source: Arc<dyn TableSource> = Arc::new(Bytes::from(bytes));
         let cache = Arc::new(BlockCache::new(cache_bytes));
         Table::open(source, self.identity, self.summary.bytes, cache)
     }
 
-    /// Loads the filter from other bytes as if they were this table.
+    /// Loads the point filter of this table from `bytes`.
     pub(crate) fn filter_in(&self, bytes: &[u8]) -> FilterState {
         let source = Bytes::copy_from_slice(bytes);
         FilterState::load(&source, &self.identity, self.summary.filter, &FilterArena::heap())
     }
 
-    /// As [`filter_in`](Self::filter_in), its prefix filter for `extractor`.
+    /// Loads the prefix filter of this table for `extractor` from `bytes`.
     pub(crate) fn prefix_filter_in(
         &self,
         bytes: &[u8],
@@ -119,7 +119,7 @@ impl Built {
     }
 }
 
-/// What `get` must answer.
+/// Returns the expected result of `get`.
 pub(crate) fn model_get<'a>(
     entries: &'a [Entry],
     user_key: &[u8],
@@ -130,8 +130,8 @@ pub(crate) fn model_get<'a>(
     entries.get(at).filter(|entry| entry.user_key == user_key)
 }
 
-/// A seek of which each step is announced.
-pub(crate) fn seek_announced(
+/// Seeks with advice before each step.
+pub(crate) fn seek_advised(
     cursor: &mut TableCursor,
     target: InternalKey<'_>,
 ) -> Result<(), ReadError> {
@@ -141,7 +141,7 @@ pub(crate) fn seek_announced(
     })
 }
 
-/// So many cases, from a seed that is printed and may be given.
+/// Returns a configuration with the seed `SIEVE_SEED`, which it prints.
 pub(crate) fn proptest_config(cases: u32) -> Config {
     let seed = std::env::var("SIEVE_SEED").map_or(42, |seed| seed.parse().unwrap());
     eprintln!("SIEVE_SEED={seed}");

@@ -1,4 +1,4 @@
-//! Tables by zstd, with and without a dictionary.
+//! Tables compressed by zstd, with and without a dictionary.
 
 use std::sync::Arc;
 
@@ -8,8 +8,7 @@ use sievedb_sstable::{BlockCounts, Compression, ReadError, TableOptions, TableSo
 
 use crate::support::{Built, Entry, build, model_get};
 
-/// Records that a dictionary helps: each block alone is too short to learn the names of the fields
-/// from.
+/// Returns records that need a dictionary: a single block is too short to learn the field names.
 fn entries(count: u64) -> Vec<Entry> {
     let record = |n: u64| {
         let mixed = n.wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -37,8 +36,8 @@ fn text(built: &Built) -> String {
     describe(&source).to_string()
 }
 
-/// Where the dictionary lies, from the description.
-fn dictionary_place(built: &Built) -> Option<std::ops::Range<usize>> {
+/// Returns the range of the dictionary, from the description.
+fn dictionary_range(built: &Built) -> Option<std::ops::Range<usize>> {
     let text = text(built);
     let line = text.lines().find(|line| line.contains("compression_dictionary"))?;
     let (start, end) = line.split_whitespace().next()?.split_once('-')?;
@@ -67,21 +66,21 @@ fn a_dictionary_makes_tables_smaller_and_is_counted() {
     let data_bytes = |built: &Built| built.bytes.len();
     assert!(data_bytes(&without) < data_bytes(&lz4));
     assert!(data_bytes(&with) < data_bytes(&without) * 9 / 10, "a dictionary saves a tenth");
-    let place = dictionary_place(&with).unwrap();
+    let place = dictionary_range(&with).unwrap();
     assert!((1 << 10..=4 << 10).contains(&place.len()), "{place:?}");
     assert!(text(&with).contains("zstd with the dictionary"));
-    assert_eq!(dictionary_place(&without), None);
+    assert_eq!(dictionary_range(&without), None);
     assert!(with.open().memory_bytes() >= without.open().memory_bytes() + place.len());
 }
 
-/// A few bytes of zstd stand for very long values that say little.
+/// A few compressed bytes expand to very long values.
 #[test]
-fn values_that_become_very_short_return() {
+fn highly_compressible_values_round_trip() {
     let lengths = [127 << 10, 128 << 10, 129 << 10, 1 << 20, (16 << 20) + 5];
     for byte in [0, b'x'] {
         let value = |(n, length)| Entry::put(format!("{n}").as_bytes(), 1, &vec![byte; length]);
         let long: Vec<_> = (0..).zip(lengths).map(value).collect();
-        // Behind records, so that there is a dictionary.
+        // Behind records that train the dictionary.
         let all: Vec<_> =
             [&long[..], &entries(8_000), &[Entry::put(b"z", 1, &vec![byte; 1 << 20])]].concat();
         for (name, entries, by) in [
@@ -106,14 +105,14 @@ fn values_that_become_very_short_return() {
 fn a_short_table_has_no_dictionary() {
     let entries = entries(100);
     let built = build(&entries, options(WITH_DICTIONARY));
-    assert_eq!(dictionary_place(&built), None);
+    assert_eq!(dictionary_range(&built), None);
     check(&built, &entries);
 }
 
 #[test]
-fn every_flipped_byte_of_a_dictionary_is_seen() {
+fn every_flipped_byte_of_a_dictionary_is_detected() {
     let built = build(&entries(8_000), options(WITH_DICTIONARY));
-    for at in dictionary_place(&built).unwrap() {
+    for at in dictionary_range(&built).unwrap() {
         let mut bytes = built.bytes.clone();
         bytes[at] ^= 1 << (at % 8);
         let found = built.open_bytes(bytes, 0);

@@ -220,8 +220,7 @@ fn scan_candidates(
     let (filters, scans) = (live.scan_filters(), measured.scans_of(live.meta.id));
     let candidate =
         |bytes, scans, is_resident| Candidate { keyspace, bytes, share, scans, is_resident };
-    let (has_prefix, has_range) =
-        (filters.has_prefix(), filters.range().resident_range().is_some());
+    let (has_prefix, has_range) = (filters.has_prefix(), filters.range().resident().is_some());
     [
         candidate(filters.prefix_bytes(), scans.prefix, has_prefix),
         candidate(filters.range_bytes(), scans.range, has_range),
