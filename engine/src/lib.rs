@@ -98,6 +98,8 @@ pub mod stats;
 mod store;
 mod sync;
 mod table;
+#[cfg(test)]
+mod tests;
 pub mod text;
 mod verify_report;
 mod version;

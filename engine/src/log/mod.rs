@@ -19,8 +19,6 @@ pub(crate) mod reader;
 pub(crate) mod record;
 pub(crate) mod start;
 #[cfg(test)]
-pub(crate) mod testing;
-#[cfg(test)]
 mod tests;
 mod window;
 pub(crate) mod writer;

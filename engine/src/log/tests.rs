@@ -18,12 +18,12 @@ use super::{
     Next, PendingRecord, Position, Reader, RecordType, Start, Writer,
     reader::Scan,
     record::{RECORD_HEADER_BYTES, RecordHeader, record_bytes},
-    testing::{EIO, ENOSPC, Random, corrupt_at, pending, with_file},
     writer::RESERVED_BYTES,
 };
 use crate::{
     Error,
     fs::{Call, Fault, FaultFs, Fs, MemoryFs, Operation, ReadFile, Times},
+    tests::{EIO, ENOSPC, Random, corrupt_at, pending, with_file},
 };
 
 const NAME: &str = "000007.log";
@@ -75,7 +75,7 @@ fn records_return_and_a_group_is_one_append() {
     assert_eq!(fs.operations(), before + 1);
     writer.append(&[], NO_MARK).unwrap();
     writer.append(&[pending(9, "nine")], Position { file_id: ID, offset: 104 }).unwrap();
-    assert_eq!(writer.offset(), super::testing::file_bytes(&fs, NAME));
+    assert_eq!(writer.offset(), crate::tests::file_bytes(&fs, NAME));
     let want = vec![
         (1, Bytes::from("one")),
         (2, Bytes::new()),
@@ -173,7 +173,7 @@ fn a_file_is_reserved_in_steps_up_to_its_bound() {
             wants.push((writer.offset() + RESERVED_BYTES).min(bound));
         }
         writer.reserve(bound);
-        let file_bytes = super::testing::file_bytes(&fs, NAME);
+        let file_bytes = crate::tests::file_bytes(&fs, NAME);
         assert!(file_bytes > writer.offset() && file_bytes <= bound, "{file_bytes}");
         writer.append(&[pending(sequence, vec![7; 10_000])], NO_MARK).unwrap();
         sequence += 1;
@@ -193,7 +193,7 @@ fn a_file_is_reserved_in_steps_up_to_its_bound() {
     refused.reserve(bound);
     assert_eq!((fs.failures(), fs.calls()), (1, calls + 1), "refused, and not tried at each sync");
     refused.append(&[pending(1, "one")], NO_MARK).unwrap();
-    assert_eq!(refused.offset(), super::testing::file_bytes(&fs, "000008.log"));
+    assert_eq!(refused.offset(), crate::tests::file_bytes(&fs, "000008.log"));
     refused.seal(NO_MARK).unwrap();
     refused.reserve(u64::MAX);
     assert_eq!(reservations().len(), 3, "nothing follows a seal");

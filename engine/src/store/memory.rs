@@ -199,7 +199,7 @@ mod tests {
     use crate::{
         Durability, Options,
         fs::{Call, Fault, FaultFs, MemoryFs, Times},
-        log::testing::ENOSPC,
+        tests::ENOSPC,
     };
 
     #[test]

@@ -11,8 +11,8 @@ use super::{
 use crate::{
     Durability, Error,
     fs::{Call, Fault, Loss, Times},
-    log::testing::{EIO, ENOSPC},
     sync::thread,
+    tests::{EIO, ENOSPC},
 };
 
 const WRITERS: u64 = 3;

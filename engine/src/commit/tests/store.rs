@@ -8,8 +8,8 @@ use super::{below, explore, stepped_fs::SteppedFs};
 use crate::{
     Db, Durability, Keyspace, KeyspaceOptions, Options, Result,
     fs::{Call, Fault, Loss, Times},
-    log::testing::ENOSPC,
     sync::thread,
+    tests::ENOSPC,
 };
 
 fn options(worker_threads: usize) -> Options {

@@ -19,7 +19,7 @@
 //! 1M bytes, 100 entries, no tombstones and the sequence numbers 1 to 100. Runs of level 0: newest
 //! first.
 
-use std::{collections::BTreeSet, env, fmt::Write as _, ops::Bound, path::Path};
+use std::{collections::BTreeSet, fmt::Write as _, ops::Bound};
 
 use sievedb_format::{SequenceNumber, TableBounds};
 
@@ -34,6 +34,7 @@ use crate::{
     },
     iter::bounds::KeyBounds,
     table::TableMeta,
+    tests::scenario,
 };
 
 /// A table with ordinary properties.
@@ -248,47 +249,7 @@ impl Story {
     }
 }
 
-/// Runs the story in `text` and returns it with the answers that were given.
-fn tell(text: &str) -> String {
-    let mut story = Story::default();
-    let mut told = String::new();
-    let mut lines = text.lines().peekable();
-    while let Some(line) = lines.next() {
-        told.push_str(line);
-        told.push('\n');
-        if line.is_empty() || line.starts_with('#') {
-            continue;
-        }
-        let mut input = Vec::new();
-        for line in lines.by_ref() {
-            told.push_str(line);
-            told.push('\n');
-            if line == "----" {
-                break;
-            }
-            input.push(line);
-        }
-        while lines.next_if(|line| !line.is_empty()).is_some() {}
-        told.push_str(&story.run(line, &input));
-    }
-    told
-}
-
 #[test]
-#[expect(clippy::disallowed_methods, reason = "test data, not a store")]
 fn stories() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("testdata/picker");
-    let mut names: Vec<_> =
-        folder.read_dir().expect("the folder").map(|entry| entry.expect("a file").path()).collect();
-    names.sort();
-    assert!(!names.is_empty(), "{} is empty", folder.display());
-    for name in names {
-        let want = std::fs::read_to_string(&name).expect("a text file");
-        let got = tell(&want);
-        if env::var_os("REWRITE").is_some() {
-            std::fs::write(&name, got).expect("the file can be written");
-        } else {
-            assert!(got == want, "{} differs; now it is:\n{got}", name.display());
-        }
-    }
+    scenario::check("picker", Story::run);
 }

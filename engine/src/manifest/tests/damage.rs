@@ -4,7 +4,7 @@ use super::*;
 use crate::{
     Error,
     fs::Loss,
-    log::testing::{corrupt_at, with_file},
+    tests::{corrupt_at, with_file},
 };
 
 const ID: u64 = 4;
@@ -22,7 +22,7 @@ fn a_folder_without_current_holds_no_store() {
 
 #[test]
 fn data_without_current_are_no_new_store() {
-    use crate::{log::testing::pending, wal::segment::NewSegment};
+    use crate::{tests::pending, wal::segment::NewSegment};
     let fs = new_fs();
     small_manifest(&fs, ID);
     fs.unlink(format!("{FOLDER}/CURRENT").as_ref()).unwrap();

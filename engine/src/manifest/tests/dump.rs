@@ -2,8 +2,8 @@
 
 use super::*;
 use crate::{
-    log::testing::{check_golden, with_file},
     manifest::dump::describe,
+    tests::{check_golden, with_file},
 };
 
 fn described(fs: &MemoryFs) -> String {

@@ -4,7 +4,7 @@ use super::*;
 use crate::{
     Error,
     fs::{Call, Fault, FaultFs, Loss, Times},
-    log::testing::{EIO, ENOSPC, Random, seeds},
+    tests::{EIO, ENOSPC, Random, seeds},
 };
 
 fn faulty() -> (Arc<MemoryFs>, Arc<FaultFs>) {

@@ -9,7 +9,7 @@ use proptest::{
 use sievedb_format::{Corruption, SEQUENCE_MAX, TableBounds};
 
 use super::*;
-use crate::log::testing::seeds;
+use crate::tests::seeds;
 
 /// Runs `test` on 256 values, drawn from each seed.
 fn check<S: Strategy>(strategy: S, test: impl Fn(S::Value) -> Result<(), TestCaseError>) {

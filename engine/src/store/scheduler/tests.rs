@@ -13,8 +13,8 @@ use crate::{
     Db, Event, EventListener, Keyspace, KeyspaceOptions, Options, Snapshot,
     clock::ManualClock,
     fs::{Call, Fault, FaultFs, Fs as _, MemoryFs, Times},
-    log::testing::{Random, seeds},
     store::compact::Chosen,
+    tests::{Random, seeds},
 };
 
 /// Calls of a story.

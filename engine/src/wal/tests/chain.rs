@@ -4,7 +4,7 @@ use super::*;
 use crate::{
     Error,
     fs::{Call, Fault, FaultFs, Loss, Times},
-    log::testing::{ENOSPC, corrupt_at, with_file},
+    tests::{ENOSPC, corrupt_at, with_file},
 };
 use sievedb_format::Corruption;
 

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use super::*;
 use crate::{
     fs::{Call, Fault, FaultFs, Loss, Times},
-    log::testing::{ENOSPC, Random, seeds},
+    tests::{ENOSPC, Random, seeds},
 };
 
 /// What the log's writer did, as far as the checks need it.

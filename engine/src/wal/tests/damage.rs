@@ -6,7 +6,7 @@ use super::*;
 use crate::{
     Error,
     fs::{FaultFs, Loss, Times},
-    log::testing::{EIO, corrupt_at, file_bytes, with_file},
+    tests::{EIO, corrupt_at, file_bytes, with_file},
 };
 
 /// A log of one segment with batches 1 to 4. Returns where the start record and each batch end.

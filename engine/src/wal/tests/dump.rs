@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::{
-    log::testing::{check_golden, with_file},
+    tests::{check_golden, with_file},
     wal::dump::describe,
 };
 

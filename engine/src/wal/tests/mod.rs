@@ -19,7 +19,8 @@ use super::{
 use crate::{
     Result,
     fs::{Fs, MemoryFs},
-    log::{PendingRecord, Position, Writer, testing::pending},
+    log::{PendingRecord, Position, Writer},
+    tests::pending,
 };
 
 const STORE: u128 = 0x5106_e5db;

@@ -6,7 +6,7 @@ use super::{
     damage::{one_segment, whole},
     *,
 };
-use crate::log::testing::{corrupt_at, with_file};
+use crate::tests::{corrupt_at, with_file};
 
 /// Makes the segment longer by zeros.
 fn longer(fs: &MemoryFs, zeros: usize) -> Arc<MemoryFs> {

@@ -15,8 +15,8 @@ use crate::{
         plan, rebuilds,
         weight::{keyspace_weights, weights_of},
     },
-    log::testing::{Random, seeds},
     table::store::TablePlace,
+    tests::{Random, seeds},
 };
 
 /// `2^-(bits - H)`: what no filter can be better than, for runs with these shares of the keys.

@@ -14,7 +14,7 @@
 //! `run 0/7 TABLES`. `3x600K:ribbon10` are three tables of 600,000 keys with ribbons of ten
 //! columns; the other filters are `bloom10`, `fuse9` and `none`.
 
-use std::{collections::BTreeMap, env, fmt::Write as _, path::Path};
+use std::{collections::BTreeMap, fmt::Write as _};
 
 use sievedb_filter::FilterKind;
 
@@ -25,6 +25,7 @@ use crate::{
         curve::Curve, plan, rebuilds,
     },
     table::store::TablePlace,
+    tests::scenario,
 };
 
 /// Reads `10M`, `4K` or `7`, in thousands.
@@ -201,38 +202,7 @@ fn name(residence: Residence) -> String {
     }
 }
 
-/// Tells the story in `text` with the answers that are given now.
-fn tell(text: &str) -> String {
-    let mut story = Story::default();
-    let mut told = String::new();
-    for block in text.split("\n\n").filter(|block| !block.trim().is_empty()) {
-        let lines: Vec<_> = block.trim_matches('\n').lines().collect();
-        let asked = lines.iter().take_while(|line| **line != "----").copied();
-        let asked: Vec<_> = asked.collect();
-        let mut commands = asked.iter().skip_while(|line| line.starts_with('#')).copied();
-        let command = commands.next().expect("a command");
-        let answer = story.run(command, &commands.collect::<Vec<_>>());
-        let gap = if told.is_empty() { "" } else { "\n" };
-        write!(told, "{gap}{}\n----\n{answer}", asked.join("\n")).expect("text");
-    }
-    told
-}
-
 #[test]
-#[expect(clippy::disallowed_methods, reason = "test data, not a store")]
 fn stories() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("testdata/filter_plan");
-    let mut names: Vec<_> =
-        folder.read_dir().expect("the folder").map(|entry| entry.expect("a file").path()).collect();
-    names.sort();
-    assert!(!names.is_empty(), "{} is empty", folder.display());
-    for name in names {
-        let want = std::fs::read_to_string(&name).expect("a text file");
-        let got = tell(&want);
-        if env::var_os("REWRITE").is_some() {
-            std::fs::write(&name, got).expect("the file can be written");
-        } else {
-            assert!(got == want, "{} differs; now it is:\n{got}", name.display());
-        }
-    }
+    scenario::check("filter_plan", Story::run);
 }

@@ -12,8 +12,8 @@ use crate::{
     Db, Event, EventListener, KeyspaceOptions, Options,
     clock::ManualClock,
     fs::{Fs, MemoryFs},
-    log::testing::{Random, seeds},
     read::tree::Tree,
+    tests::{Random, seeds},
 };
 
 /// A store whose steps are taken on this thread, when asked.

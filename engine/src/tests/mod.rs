@@ -1,19 +1,21 @@
-//! What the tests of the log, the write-ahead log and the manifest share.
+//! Shared by unit tests: random numbers, golden files, records and damage.
+
+pub(crate) mod scenario;
 
 use std::{path::PathBuf, sync::Arc};
 
 use bytes::Bytes;
 
-use super::{Payload, PendingRecord};
 use crate::{
     Error,
     fs::{Fs, MemoryFs},
+    log::{Payload, PendingRecord},
 };
 
 pub(crate) const EIO: i32 = 5;
 pub(crate) const ENOSPC: i32 = 28;
 
-/// Random numbers that can be drawn again: splitmix64 (Steele, Lea, Flood, OOPSLA 2014).
+/// Reproducible random numbers: splitmix64 (Steele, Lea, Flood, OOPSLA 2014).
 #[derive(Debug)]
 pub(crate) struct Random(u64);
 
@@ -40,8 +42,8 @@ impl Random {
     }
 }
 
-/// The seeds of a random test: `rounds` of them, or the one in the environment. Prints each before
-/// it is used, so that the last one printed is the one that failed.
+/// Returns the seeds of a random test: `rounds` of them, or `SIEVE_SEED`. Prints each before it is
+/// used, so the last one printed is the one that failed.
 pub(crate) fn seeds(rounds: u64) -> impl Iterator<Item = u64> {
     let only = std::env::var("SIEVE_SEED").ok().map(|seed| seed.parse().expect("a number"));
     let range = only.map_or(0..rounds, |seed| seed..seed + 1);
