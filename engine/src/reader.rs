@@ -17,7 +17,7 @@ use crate::{
     read::{
         answer::Answer,
         lookup::Lookup,
-        many::ManyReader,
+        many_lookup::ManyReader,
         tree::Tree,
         view::ReadView,
         witness::{Nobody, Witness},

@@ -6,7 +6,7 @@ use crate::{
     filter_policy::FilterChoice,
     filters::plan::{self, StoreShape},
     read::tree::Tree,
-    table::store::TablePlace,
+    table::TablePlace,
 };
 
 /// The filter of new tables of `tree` at `place` with at most `new_keys` keys in all, beside all

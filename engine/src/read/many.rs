@@ -1,29 +1,13 @@
 //! Many keys by one call: cut into chunks that are looked up together.
 
-use sievedb_format::SequenceNumber;
-use sievedb_sstable::CacheUse;
 use smallvec::SmallVec;
 
 use crate::{
     Result,
     read::answer::Answer,
     read::filter_set::FilterSet,
-    read::many_lookup::{CHUNK_KEYS, ManyLookup},
-    read::tree::Tree,
-    read::view::KeptView,
-    stats::ThreadCounters,
+    read::many_lookup::{CHUNK_KEYS, ManyLookup, ManyReader},
 };
-
-/// What a call over many keys reads: one view at one sequence number.
-#[derive(Debug)]
-pub(crate) struct ManyReader<'v> {
-    pub(crate) tree: &'v Tree,
-    pub(crate) view: &'v KeptView,
-    pub(crate) sequence: SequenceNumber,
-    pub(crate) cache_use: CacheUse,
-    pub(crate) hash_seed: u64,
-    pub(crate) counters: &'v ThreadCounters,
-}
 
 impl ManyReader<'_> {
     /// Looks `keys` up in chunks, and gives `take` what each of them has, in their order.

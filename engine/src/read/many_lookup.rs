@@ -22,7 +22,7 @@ use crate::{
     read::filter_set::FilterSet,
     read::key_order::{KeyOrder, doubling_partition_point},
     read::lookup::Lookup,
-    read::many::ManyReader,
+    read::tree::Tree,
     read::view::KeptView,
     stats::{LevelCounters, ThreadCounters},
     table::TableFilters,
@@ -38,6 +38,17 @@ pub(crate) const CHUNK_KEYS: usize = 512;
 /// Fewest keys of a table that its filter is probed with in one call. Fewer do not keep the memory
 /// busy: their lines are loaded ahead, together with those of other tables.
 const GROUP_KEYS_MIN: usize = 16;
+
+/// View and sequence number of a call over many keys.
+#[derive(Debug)]
+pub(crate) struct ManyReader<'v> {
+    pub(crate) tree: &'v Tree,
+    pub(crate) view: &'v KeptView,
+    pub(crate) sequence: SequenceNumber,
+    pub(crate) cache_use: CacheUse,
+    pub(crate) hash_seed: u64,
+    pub(crate) counters: &'v ThreadCounters,
+}
 
 /// Reads a keyspace at one sequence number, chunk by chunk.
 #[derive(Debug)]

@@ -15,8 +15,8 @@ use crate::{
         bounds::{KeyBounds, is_above, is_below},
         cursor::Cursor,
     },
+    read::scan_question::ScanOptions,
     read::skipped::SkippedTombstones,
-    read::source::ScanOptions,
     read::view::PlacedMemtable,
 };
 

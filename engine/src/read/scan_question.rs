@@ -1,13 +1,17 @@
 //! What a scan asks the filters of tables, to pass over those that have nothing for it.
 
-use std::ops::{Bound, Range};
+use std::{
+    ops::{Bound, Range},
+    sync::Arc,
+};
 
 use sievedb_filter::key_hash;
-use sievedb_sstable::FilterState;
+use sievedb_sstable::{CursorOptions, FilterState};
 
 use crate::{
     iter::bounds::{KeyBounds, is_above, is_below},
     prefix_extractor::NamedExtractor,
+    read::skipped::SkippedTombstones,
     stats::{LevelCounters, Sampled, ThreadCounters},
     table::{LiveTable, scan_filters::PrefixAnswer},
     version::Run,
@@ -162,5 +166,22 @@ impl<'a> ScanQuestion<'a> {
         counters.prefix_probes.add(1);
         counters.prefix_negatives.add(u64::from(!maybe));
         maybe
+    }
+}
+
+/// How a scan reads memtables and tables.
+#[derive(Debug, Clone)]
+pub(crate) struct ScanOptions {
+    /// Cache and read-ahead; the bounds are those of `bounds` where a table crosses them.
+    pub(crate) cursor: CursorOptions,
+    pub(crate) bounds: Arc<KeyBounds>,
+    /// Notified of the tombstones that the scan steps over.
+    pub(crate) skipped: Option<Arc<dyn SkippedTombstones>>,
+}
+
+impl ScanOptions {
+    /// Returns the options of a flush or a compaction, which reads all entries once.
+    pub(crate) fn once(cursor: CursorOptions) -> Self {
+        Self { cursor, bounds: Arc::new(KeyBounds::ALL), skipped: None }
     }
 }

@@ -17,7 +17,7 @@ use crate::{
         run::{RunCursor, SortedRun, tables_within},
     },
     read::memtable_source::MemtableSource,
-    read::scan_question::ScanQuestion,
+    read::scan_question::{ScanOptions, ScanQuestion},
     read::skipped::SkippedTombstones,
     read::view::PlacedMemtable,
     stats::ThreadCounters,
@@ -34,23 +34,6 @@ use crate::{
 pub(crate) enum Source {
     Memtable(MemtableSource),
     Run(RunCursor<TableRun>),
-}
-
-/// How a scan reads tables.
-#[derive(Debug, Clone)]
-pub(crate) struct ScanOptions {
-    /// Cache and read-ahead; the bounds are those of `bounds` where a table crosses them.
-    pub(crate) cursor: CursorOptions,
-    pub(crate) bounds: Arc<KeyBounds>,
-    /// Told of the tombstones that the scan steps over.
-    pub(crate) skipped: Option<Arc<dyn SkippedTombstones>>,
-}
-
-impl ScanOptions {
-    /// For whoever reads all entries once: a flush or a compaction, which says how it reads tables.
-    pub(crate) fn once(cursor: CursorOptions) -> Self {
-        Self { cursor, bounds: Arc::new(KeyBounds::ALL), skipped: None }
-    }
 }
 
 impl Source {

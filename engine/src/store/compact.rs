@@ -27,8 +27,9 @@ use crate::{
     store::table_output::{NewTables, write_tables},
     store::versions::change::{Change, Move},
     store::writer::throttle::{Pressure, pressure},
+    table::TablePlace,
     table::read_buffers::{ReadBuffers, RunBuffers},
-    table::store::{TablePlace, TableStore},
+    table::store::TableStore,
     table::{LiveTable, TableMeta},
     version::{Run, Version},
 };

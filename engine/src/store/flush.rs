@@ -16,14 +16,16 @@ use crate::{
     manifest::{ManifestState, VersionEdit},
     memory::MemoryUse,
     planted::PlantedBug,
-    read::source::{ScanOptions, Source},
+    read::scan_question::ScanOptions,
+    read::source::Source,
     read::tree::Tree,
     read::view::PlacedMemtable,
     store::Store,
     store::table_output::{NewTables, write_tables},
     store::versions::change::{Change, Flushed},
     table::TableMeta,
-    table::store::{TablePlace, TableStore},
+    table::TablePlace,
+    table::store::TableStore,
 };
 
 /// Writes memtables into one sorted run of level 0, without the versions that no reader needs.

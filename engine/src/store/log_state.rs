@@ -2,6 +2,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    path::Path,
     sync::Arc,
 };
 
@@ -10,12 +11,12 @@ use sievedb_format::{Corruption, Kind, SequenceNumber, Trailer};
 use sievedb_memtable::Memtable;
 
 use crate::{
-    Error, Options, Result,
-    file_name::ID_MAX,
-    manifest::{KeyspaceCreated, ManifestState, VersionEdit},
+    Error, KeyspaceOptions, Options, Result,
+    file_name::{FileName, ID_MAX},
+    keyspace_options::DEFAULT_KEYSPACE,
+    manifest::{KeyspaceChanged, KeyspaceCreated, ManifestState, VersionEdit},
     memory::MemoryAccount,
     read::view::PlacedMemtable,
-    store::recovery::present_options,
     wal::{batch::Entry, replay::ReplayedBatch},
 };
 
@@ -204,10 +205,50 @@ impl<'a> LogState<'a> {
     }
 }
 
+/// Returns the stored options of a keyspace; for the default keyspace those of the opening, if any.
+pub(super) fn present_options(
+    options: &Options,
+    name: &str,
+    encoded: &[u8],
+) -> Result<KeyspaceOptions, Corruption> {
+    match &options.keyspace {
+        Some(told) if name == DEFAULT_KEYSPACE => {
+            // Options of a later release are refused, not replaced.
+            if let Err(newer @ Corruption::Unsupported { .. }) =
+                KeyspaceOptions::decode(encoded, &[])
+            {
+                return Err(newer);
+            }
+            Ok(told.clone().with_functions(&options.prefix_functions))
+        }
+        _ => KeyspaceOptions::decode(encoded, &options.prefix_functions),
+    }
+}
+
+/// Returns the options of the opening for the default keyspace, if they are not the stored ones:
+/// an opening without options finds them.
+pub(super) fn changed_options(
+    options: &Options,
+    state: &ManifestState,
+    edit: &VersionEdit,
+) -> Option<KeyspaceChanged> {
+    let given = options.keyspace.as_ref()?.encode();
+    let known = state.keyspaces.iter().map(|(&id, known)| (id, &known.name, &known.options));
+    let created = edit.keyspaces_created.iter();
+    let created = created.map(|created| (created.id, &created.name, &created.options));
+    let (id, _, stored) = known.chain(created).find(|(_, name, _)| *name == DEFAULT_KEYSPACE)?;
+    (*stored != given).then_some(KeyspaceChanged { id, options: given })
+}
+
+/// Returns the error for a state that cannot be applied to the manifest in `folder`.
+pub(super) fn corrupt_state(folder: &Path, source: Corruption) -> Error {
+    Error::corrupt(FileName::Current.path(folder), 0, source)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{KeyspaceOptions, manifest::KeyspaceState};
+    use crate::manifest::KeyspaceState;
 
     /// What an account without a limit is charged for a memtable of these options with one entry.
     fn charged(told: Option<KeyspaceOptions>, state: &ManifestState, log: &VersionEdit) -> u64 {

@@ -11,7 +11,7 @@ use crate::{
     manifest::ManifestState,
     on_threads::on_threads,
     read::tree::Tree,
-    store::recovery::{corrupt_state, present_options},
+    store::log_state::{corrupt_state, present_options},
     store::residency::{Prediction, load_filters},
     store::versions::keyspaces::KeyspaceTrees,
     table::{LiveTable, TableMeta, store::TableStore},

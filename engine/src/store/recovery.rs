@@ -14,23 +14,22 @@
 
 use std::{collections::BTreeMap, mem, path::Path, sync::Arc, time::Duration};
 
-use sievedb_format::{Corruption, SequenceNumber};
+use sievedb_format::SequenceNumber;
 
 use crate::{
-    Error, KeyspaceOptions, Options, Result,
+    Error, Options, Result,
     clock::Clock,
     commit::LogSize,
     file_name::FileName,
     fs::Fs,
-    keyspace_options::DEFAULT_KEYSPACE,
     listener::{Event, notify},
     log::Position,
     manifest::load::Loaded,
-    manifest::{KeyspaceChanged, KeyspaceState, ManifestFile, ManifestState, VersionEdit, load},
+    manifest::{KeyspaceState, ManifestFile, ManifestState, VersionEdit, load},
     planted::PlantedBug,
     read::view::PlacedMemtable,
     stats::OpeningStats,
-    store::log_state::LogState,
+    store::log_state::{LogState, changed_options, corrupt_state},
     store::open_tables::open_tables,
     store::orphans::{unlink_orphans, unlink_unnamed},
     store::residency::Prediction,
@@ -231,7 +230,7 @@ pub(crate) fn take_over(
     let (fs, store_id, hash_seed) = (&*options.fs, state.store_id, state.hash_seed);
     let tables =
         TableStore::new(options, folder, store_id, hash_seed, next_file_id, room, open_files);
-    edit.keyspaces_changed.extend(told_options(options, &state, &edit));
+    edit.keyspaces_changed.extend(changed_options(options, &state, &edit));
     let mut replayed = state.clone();
     replayed.apply(&edit).map_err(|source| corrupt_state(folder, source))?;
     // Before anything is written or unlinked: a table may require a later release.
@@ -326,44 +325,4 @@ impl<'a> Stopwatch<'a> {
         let now = self.clock.now();
         now.saturating_sub(mem::replace(&mut self.last, now))
     }
-}
-
-/// The stored options of a keyspace; for the default one those that the store is opened with, if
-/// any.
-pub(super) fn present_options(
-    options: &Options,
-    name: &str,
-    encoded: &[u8],
-) -> Result<KeyspaceOptions, Corruption> {
-    match &options.keyspace {
-        Some(told) if name == DEFAULT_KEYSPACE => {
-            // What only a later release understands is refused, and not replaced.
-            if let Err(newer @ Corruption::Unsupported { .. }) =
-                KeyspaceOptions::decode(encoded, &[])
-            {
-                return Err(newer);
-            }
-            Ok(told.clone().with_functions(&options.prefix_functions))
-        }
-        _ => KeyspaceOptions::decode(encoded, &options.prefix_functions),
-    }
-}
-
-/// What the store is opened with for the default keyspace, if that is not what is stored. Who opens
-/// it without being told the options is to find these.
-fn told_options(
-    options: &Options,
-    state: &ManifestState,
-    edit: &VersionEdit,
-) -> Option<KeyspaceChanged> {
-    let told = options.keyspace.as_ref()?.encode();
-    let known = state.keyspaces.iter().map(|(&id, known)| (id, &known.name, &known.options));
-    let created = edit.keyspaces_created.iter();
-    let created = created.map(|created| (created.id, &created.name, &created.options));
-    let (id, _, stored) = known.chain(created).find(|(_, name, _)| *name == DEFAULT_KEYSPACE)?;
-    (*stored != told).then_some(KeyspaceChanged { id, options: told })
-}
-
-pub(super) fn corrupt_state(folder: &Path, source: Corruption) -> Error {
-    Error::corrupt(FileName::Current.path(folder), 0, source)
 }

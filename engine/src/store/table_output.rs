@@ -5,15 +5,9 @@ use std::sync::Arc;
 use sievedb_sstable::TableOrigin;
 
 use crate::{
-    Result,
-    compaction::retain::RetainStream,
-    filter_policy::FilterChoice,
-    iter::cursor::Cursor,
-    keyspace_options::KeyspaceOptions,
-    table::TableMeta,
-    table::builder::TableBuilder,
-    table::cache_room::WorkerShare,
-    table::store::{TablePlace, TableStore},
+    Result, compaction::retain::RetainStream, filter_policy::FilterChoice, iter::cursor::Cursor,
+    keyspace_options::KeyspaceOptions, table::TableMeta, table::TablePlace,
+    table::builder::TableBuilder, table::cache_room::WorkerShare, table::store::TableStore,
 };
 
 /// What the tables of one flush or compaction have in common.

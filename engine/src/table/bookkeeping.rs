@@ -4,7 +4,7 @@ use std::path::Path;
 
 use sievedb_filter::filter_block::PIECE_BYTES;
 
-use super::{ChargedFilter, LiveTable, PrefixFilterPlace, ScanFilters, TableFilters, TableMeta};
+use super::{ChargedFilter, PrefixFilterPlace, ScanFilters, TableFilters, TableMeta};
 use crate::log::BUFFER_BYTES_MAX;
 
 /// Buffers of the log, of the next segment, and of the manifest, and the piece of a filter being
@@ -38,9 +38,8 @@ const STORED_BYTES: usize = 192;
 /// New filters are built beside the old ones.
 const FILTER_SETS: usize = 2;
 
-/// Without bounds, path and filters for scans.
+/// Without the open table, bounds, path and filters for scans.
 const TABLE_BYTES: usize = COUNTS_BYTES * 8
-    + size_of::<LiveTable>()
     + size_of::<TableMeta>()
     + FILTER_SETS * size_of::<TableFilters>()
     + IN_MANIFEST_BYTES

@@ -15,9 +15,9 @@ use crate::{
     Error, Result,
     error::SYNC,
     fs::AppendFile,
+    table::TablePlace,
     table::cache_room::ShareTaken,
     table::room::{ENTRIES_CHARGED, TableRoom},
-    table::store::TablePlace,
     table::unfinished::{FileSink, Unfinished},
     table::{FilterPlace, PrefixFilterPlace, TableMeta},
 };

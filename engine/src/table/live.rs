@@ -60,7 +60,8 @@ impl LiveTable {
         let obsolete = AtomicBool::new(false);
         memory.begin_table();
         let index = memory.charge(MemoryUse::Indexes, table.memory_bytes());
-        let bookkeeping = memory.charge(MemoryUse::Bookkeeping, table_bytes(&meta, &path));
+        let bytes = size_of::<Self>() + table_bytes(&meta, &path);
+        let bookkeeping = memory.charge(MemoryUse::Bookkeeping, bytes);
         Self {
             meta,
             table: Arc::new(table),

@@ -5,6 +5,13 @@ use sievedb_sstable::TableIdentity;
 
 use crate::FilterRole;
 
+/// Place of a new table in its keyspace.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct TablePlace {
+    pub(crate) level: u8,
+    pub(crate) run: u64,
+}
+
 /// Metadata of a table: enough to verify the file and to choose it without opening it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct TableMeta {

@@ -22,5 +22,5 @@ mod unfinished;
 
 pub(crate) use filters::{ChargedFilter, TableFilters};
 pub(crate) use live::{LiveTable, table_error};
-pub(crate) use meta::{FilterPlace, NewPlace, PrefixFilterPlace, TableMeta};
+pub(crate) use meta::{FilterPlace, NewPlace, PrefixFilterPlace, TableMeta, TablePlace};
 pub(crate) use scan_filters::ScanFilters;

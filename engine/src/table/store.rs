@@ -60,13 +60,6 @@ pub(crate) struct TableStore {
     pub(crate) cache_room: Arc<CacheRoom>,
 }
 
-/// Place of a new table in its keyspace.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct TablePlace {
-    pub(crate) level: u8,
-    pub(crate) run: u64,
-}
-
 impl TableStore {
     pub(crate) fn new(
         options: &Options,

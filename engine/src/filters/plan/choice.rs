@@ -4,7 +4,7 @@ use super::{
     division::ideal,
     shape::{RunShape, StoreShape, TableShape},
 };
-use crate::{filter_policy::FilterChoice, table::store::TablePlace};
+use crate::{filter_policy::FilterChoice, table::TablePlace};
 
 /// The filter of new tables at `place` of keyspace `keyspace`, an index in `store`, with at most
 /// `new_keys` keys in all. Tables that go away are not in `store`.

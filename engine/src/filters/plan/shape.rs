@@ -6,7 +6,7 @@ use sievedb_filter::FilterKind;
 
 use crate::{
     filter_policy::FilterPolicy,
-    table::{TableMeta, store::TablePlace},
+    table::{TableMeta, TablePlace},
 };
 
 /// All filters of a store, and what they may take together.

@@ -12,7 +12,7 @@ use crate::{
         self, FilterPlan, KeyspaceShape, Residence, RunShape, StoreShape, StoredFilter, TableShape,
     },
     read::tree::Tree,
-    table::{LiveTable, TableFilters, scan_filters::Wanted, store::TablePlace},
+    table::{LiveTable, TableFilters, TablePlace, scan_filters::Wanted},
     version::Version,
 };
 

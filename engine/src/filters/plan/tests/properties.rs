@@ -15,7 +15,7 @@ use crate::{
         plan, rebuilds,
         weight::{keyspace_weights, weights_of},
     },
-    table::store::TablePlace,
+    table::TablePlace,
     tests::{Random, seeds},
 };
 

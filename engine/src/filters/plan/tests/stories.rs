@@ -24,7 +24,7 @@ use crate::{
         KeyspaceShape, Residence, RunShape, StoreShape, StoredFilter, TableShape, TableUse, choose,
         curve::Curve, plan, rebuilds,
     },
-    table::store::TablePlace,
+    table::TablePlace,
     tests::scenario,
 };
 
