@@ -158,6 +158,6 @@ mod tests {
         }
         assert!(source.0.lock().unwrap().is_empty());
         assert!(reader.read_stored(BlockHandle { offset: 64, bytes: 836 }).is_err());
-        assert_eq!(*source.0.lock().unwrap(), [836], "the checksum of what was read is wrong");
+        assert_eq!(*source.0.lock().unwrap(), [836], "read, and refused for its checksum");
     }
 }

@@ -35,8 +35,8 @@ pub fn describe(source: &Arc<dyn TableSource>) -> Annotation {
     let footer = match Footer::read(&**source) {
         Ok(footer) => footer,
         Err(error) => {
-            let place = header.min(source.len())..source.len();
-            annotation.field(place, "footer", damage(&error));
+            let range = header.min(source.len())..source.len();
+            annotation.field(range, "footer", damage(&error));
             return annotation;
         }
     };

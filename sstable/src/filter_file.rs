@@ -16,7 +16,7 @@ use sievedb_format::{Annotation, FileHeader, FileKind, file_header::HEADER_BYTES
 
 use crate::{
     describe::describe_filter,
-    filter_state::{FilterPlace, FilterState, FilterUnusable, stored_checksum},
+    filter_state::{FilterHandle, FilterState, FilterUnusable, stored_checksum},
     metadata::TableIdentity,
     source::{TableSink, TableSource},
 };
@@ -34,7 +34,7 @@ pub fn write_filter_file(
     identity: &TableIdentity,
     file_id: u64,
     filter: &TableFilter,
-) -> io::Result<FilterPlace> {
+) -> io::Result<FilterHandle> {
     write_block(sink, identity, file_id, |expected| filter_block::encode(filter, expected))
 }
 
@@ -48,7 +48,7 @@ pub fn write_range_filter_file(
     identity: &TableIdentity,
     file_id: u64,
     filter: &RangeFilter,
-) -> io::Result<FilterPlace> {
+) -> io::Result<FilterHandle> {
     write_block(sink, identity, file_id, |expected| filter_block::encode_range(filter, expected))
 }
 
@@ -57,28 +57,28 @@ fn write_block(
     identity: &TableIdentity,
     file_id: u64,
     encode: impl FnOnce(Expected) -> PageVec<u8>,
-) -> io::Result<FilterPlace> {
+) -> io::Result<FilterHandle> {
     let TableIdentity { store_id, hash_seed, salt, .. } = *identity;
     sink.append(&FileHeader::new(FileKind::Filter, store_id, file_id).encode())?;
     let block = encode(Expected { hash_seed, salt });
     sink.append(&block)?;
     let checksum = stored_checksum(&block).expect("a filter block ends with its trailer");
-    Ok(FilterPlace { offset: HEADER_BYTES as u64, bytes: block.len() as u64, checksum })
+    Ok(FilterHandle { offset: HEADER_BYTES as u64, bytes: block.len() as u64, checksum })
 }
 
 impl FilterState {
-    /// Loads the filter at `place` of `source`, the filter file `file_id` of the table `identity`,
+    /// Loads the filter at `handle` of `source`, the filter file `file_id` of the table `identity`,
     /// into `arena`. Returns [`Unusable`](Self::Unusable) instead of an error.
     #[must_use]
     pub fn load_file(
         source: &dyn TableSource,
         identity: &TableIdentity,
         file_id: u64,
-        place: FilterPlace,
+        handle: FilterHandle,
         arena: &FilterArena,
     ) -> Self {
         match check_header(source, identity.store_id, file_id) {
-            Ok(()) => Self::load(source, identity, Some(place), arena),
+            Ok(()) => Self::load(source, identity, Some(handle), arena),
             Err(reason) => Self::Unusable(reason),
         }
     }
@@ -92,12 +92,12 @@ impl FilterState<RangeFilter> {
         source: &dyn TableSource,
         identity: &TableIdentity,
         file_id: u64,
-        place: FilterPlace,
+        handle: FilterHandle,
         bounds: (&[u8], &[u8]),
         arena: &FilterArena,
     ) -> Self {
         match check_header(source, identity.store_id, file_id) {
-            Ok(()) => Self::load_range(source, identity, Some(place), bounds, arena),
+            Ok(()) => Self::load_range(source, identity, Some(handle), bounds, arena),
             Err(reason) => Self::Unusable(reason),
         }
     }
@@ -139,26 +139,26 @@ mod tests {
     const IDENTITY: TableIdentity =
         TableIdentity { store_id: 1 << 64, file_id: 2, salt: 3, hash_seed: 4 };
 
-    fn file(kind: FilterKind) -> (Vec<u8>, FilterPlace) {
+    fn file(kind: FilterKind) -> (Vec<u8>, FilterHandle) {
         let hashes: Vec<u64> =
             (0..500_u32).map(|key| key_hash(&key.to_be_bytes(), IDENTITY.hash_seed)).collect();
         let filter = TableFilter::build(kind, &hashes, 10.0).unwrap();
         let mut bytes = Vec::new();
-        let place = write_filter_file(&mut bytes, &IDENTITY, 9, &filter).unwrap();
-        assert_eq!(place.offset + place.bytes, bytes.len() as u64);
-        assert!(place.offset.is_multiple_of(64));
-        (bytes, place)
+        let handle = write_filter_file(&mut bytes, &IDENTITY, 9, &filter).unwrap();
+        assert_eq!(handle.offset + handle.bytes, bytes.len() as u64);
+        assert!(handle.offset.is_multiple_of(64));
+        (bytes, handle)
     }
 
     #[test]
     fn a_filter_file_round_trips() {
         for kind in [FilterKind::BlockedBloom, FilterKind::Ribbon, FilterKind::BinaryFuse] {
-            let (bytes, place) = file(kind);
+            let (bytes, handle) = file(kind);
             let state = FilterState::load_file(
                 &Bytes::from(bytes),
                 &IDENTITY,
                 9,
-                place,
+                handle,
                 &FilterArena::heap(),
             );
             let filter = state.resident().unwrap_or_else(|| panic!("{kind:?}: {state:?}"));
@@ -177,14 +177,14 @@ mod tests {
         let bounds: (&[u8], &[u8]) = (&keys[0], &keys[499]);
         let filter = RangeFilter::build(points.finish(bounds.0, bounds.1), 12.0, 5);
         let mut good = Vec::new();
-        let place = write_range_filter_file(&mut good, &IDENTITY, 9, &filter).unwrap();
+        let handle = write_range_filter_file(&mut good, &IDENTITY, 9, &filter).unwrap();
         let load = |bytes: Vec<u8>, file_id| {
             let heap = FilterArena::heap();
             FilterState::load_range_file(
                 &Bytes::from(bytes),
                 &IDENTITY,
                 file_id,
-                place,
+                handle,
                 bounds,
                 &heap,
             )
@@ -208,15 +208,15 @@ mod tests {
         let state = FilterState::load_range_file(&keys, &IDENTITY, 9, of_keys, bounds, &heap);
         assert!(matches!(state, FilterState::Unusable(_)));
         let ranges = Bytes::from(good);
-        let state = FilterState::load_file(&ranges, &IDENTITY, 9, place, &heap);
+        let state = FilterState::load_file(&ranges, &IDENTITY, 9, handle, &heap);
         assert!(matches!(state, FilterState::Unusable(_)));
     }
 
     #[test]
     fn flipped_bits_and_truncation_are_detected() {
-        let (good, place) = file(FilterKind::Ribbon);
+        let (good, handle) = file(FilterKind::Ribbon);
         let load = |bytes: Vec<u8>| {
-            FilterState::load_file(&Bytes::from(bytes), &IDENTITY, 9, place, &FilterArena::heap())
+            FilterState::load_file(&Bytes::from(bytes), &IDENTITY, 9, handle, &FilterArena::heap())
         };
         for at in 0..good.len() {
             let mut bytes = good.clone();
@@ -229,7 +229,7 @@ mod tests {
 
     #[test]
     fn the_filter_of_another_table_or_store_is_refused() {
-        let (good, place) = file(FilterKind::BlockedBloom);
+        let (good, handle) = file(FilterKind::BlockedBloom);
         let cases = [
             ("file", 8, IDENTITY),
             ("salt", 9, TableIdentity { salt: 0, ..IDENTITY }),
@@ -239,7 +239,7 @@ mod tests {
         for (name, file_id, identity) in cases {
             let bytes = Bytes::from(good.clone());
             let state =
-                FilterState::load_file(&bytes, &identity, file_id, place, &FilterArena::heap());
+                FilterState::load_file(&bytes, &identity, file_id, handle, &FilterArena::heap());
             assert!(matches!(state, FilterState::Unusable(_)), "{name}");
         }
     }

@@ -9,7 +9,7 @@ use crate::{block::common_prefix, metadata::TableIdentity, source::TableSource, 
 
 /// Location of a filter block in its file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct FilterPlace {
+pub struct FilterHandle {
     /// Offset in the file, in bytes; a multiple of 64.
     pub offset: u64,
     /// Length including the trailer, in bytes.
@@ -54,16 +54,16 @@ impl<F> FilterState<F> {
 }
 
 impl FilterState {
-    /// Loads the filter at `place` of `source`, the file of the table `identity`, into `arena`.
+    /// Loads the filter at `handle` of `source`, the file of the table `identity`, into `arena`.
     /// Returns [`Unusable`](Self::Unusable) instead of an error, because lookups work without.
     #[must_use]
     pub fn load(
         source: &dyn TableSource,
         identity: &TableIdentity,
-        place: Option<FilterPlace>,
+        handle: Option<FilterHandle>,
         arena: &FilterArena,
     ) -> Self {
-        Self::from_load(place.map(|place| load(source, identity, place, arena)))
+        Self::from_load(handle.map(|handle| load(source, identity, handle, arena)))
     }
 
     /// Returns `false` only if the table holds no version of a user key with this hash. Does not
@@ -82,7 +82,7 @@ impl FilterState {
 }
 
 impl FilterState<RangeFilter> {
-    /// Loads the range filter at `place` of `source`, the file of the table with this identity and
+    /// Loads the range filter at `handle` of `source`, the file of the table with this identity and
     /// bounds, into `arena`. Otherwise as [`load`](FilterState::load).
     ///
     /// Refuses a filter that omits a longer key prefix than the bounds share: it belongs to another
@@ -91,11 +91,11 @@ impl FilterState<RangeFilter> {
     pub fn load_range(
         source: &dyn TableSource,
         identity: &TableIdentity,
-        place: Option<FilterPlace>,
+        handle: Option<FilterHandle>,
         bounds: (&[u8], &[u8]),
         arena: &FilterArena,
     ) -> Self {
-        Self::from_load(place.map(|place| load_range(source, identity, place, bounds, arena)))
+        Self::from_load(handle.map(|handle| load_range(source, identity, handle, bounds, arena)))
     }
 
     /// Returns `false` only if the table holds no version of a user key from `lower` to `upper`.
@@ -169,22 +169,22 @@ impl error::Error for FilterUnusable {
 fn load(
     source: &dyn TableSource,
     identity: &TableIdentity,
-    place: FilterPlace,
+    handle: FilterHandle,
     arena: &FilterArena,
 ) -> Result<TableFilter, FilterUnusable> {
-    let trailer = stored_filter::read_trailer(source, identity, place)?;
-    stored_filter::load(source, place, &trailer, f64::INFINITY, arena)
+    let trailer = stored_filter::read_trailer(source, identity, handle)?;
+    stored_filter::load(source, handle, &trailer, f64::INFINITY, arena)
 }
 
 fn load_range(
     source: &dyn TableSource,
     identity: &TableIdentity,
-    place: FilterPlace,
+    handle: FilterHandle,
     (smallest, largest): (&[u8], &[u8]),
     arena: &FilterArena,
 ) -> Result<RangeFilter, FilterUnusable> {
-    let trailer = stored_filter::read_trailer(source, identity, place)?;
-    let filter = stored_filter::load_range(source, place, &trailer, arena)?;
+    let trailer = stored_filter::read_trailer(source, identity, handle)?;
+    let filter = stored_filter::load_range(source, handle, &trailer, arena)?;
     let value = filter.prefix_bytes();
     if value > common_prefix(smallest, largest) as u64 {
         let what = "prefix_bytes of the range filter";
@@ -193,7 +193,7 @@ fn load_range(
     Ok(filter)
 }
 
-impl FilterPlace {
+impl FilterHandle {
     /// Returns the length of the block if it is aligned and within `source`.
     pub(crate) fn length_in(&self, source: &dyn TableSource) -> Result<usize, FilterUnusable> {
         let Self { offset, bytes, .. } = *self;

@@ -209,7 +209,7 @@ impl Footer {
     ///
     /// # Errors
     ///
-    /// [`ReadError::Corrupt`] if the table has none, or it cannot lie there.
+    /// [`ReadError::Corrupt`] if the table has no such block, or its length is invalid.
     pub(crate) fn handle(&self, kind: BlockKind) -> Result<BlockHandle, ReadError> {
         let block = self.block(kind).ok_or(Corruption::Missing { what: kind.name() });
         block

@@ -106,6 +106,7 @@ impl IndexBuilder {
         write: impl FnOnce(&[u8]) -> io::Result<BlockHandle>,
     ) -> io::Result<()> {
         debug_assert!(!self.partition.is_empty());
+        debug_assert_eq!(self.top.is_empty(), self.partitions == 0);
         self.handle.clear();
         write(self.partition.finish())?.encode(&mut self.handle);
         let separator = self.separator.key();
@@ -131,6 +132,8 @@ impl IndexBuilder {
         &mut self,
         mut write: impl FnMut(&[u8]) -> io::Result<BlockHandle>,
     ) -> io::Result<BlockHandle> {
+        debug_assert_eq!(self.top.is_empty(), self.partitions == 0);
+        debug_assert!(self.partitions == 0 || !self.partition.is_empty());
         if self.partitions == 0 {
             return write(self.partition.finish());
         }

@@ -32,8 +32,10 @@ impl IndexCursor {
 
     /// Moves to another block, unpositioned. Does not read the block yet.
     pub(crate) fn enter(&mut self, block: Block) {
+        debug_assert_eq!(block.role(), BlockRole::Index);
         self.block = block;
         self.unposition();
+        debug_assert!(!self.is_positioned());
     }
 
     pub(crate) fn unposition(&mut self) {
@@ -83,12 +85,14 @@ impl IndexCursor {
     pub(crate) fn next(&mut self) {
         debug_assert!(self.is_positioned());
         self.at += 1;
+        debug_assert!(self.at <= self.block.entries());
     }
 
     /// Moves to the entry before, or leaves the block. The cursor must be positioned.
     pub(crate) fn prev(&mut self) {
         debug_assert!(self.is_positioned());
         self.at = self.at.checked_sub(1).unwrap_or(UNPOSITIONED);
+        debug_assert!(self.at == UNPOSITIONED || self.is_positioned());
     }
 
     /// Returns the handle of the child; `None` if unpositioned.

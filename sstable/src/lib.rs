@@ -86,7 +86,7 @@ pub use describe::describe;
 pub use error::ReadError;
 pub use filter_file::{describe_filter_file, write_filter_file, write_range_filter_file};
 pub use filter_keys::{FilterKeys, PrefixFilter};
-pub use filter_state::{FilterPlace, FilterState, FilterUnusable};
+pub use filter_state::{FilterHandle, FilterState, FilterUnusable};
 pub use ghost_blocks::GhostStats;
 pub use metadata::{TableIdentity, TableMetadata, TableSummary};
 pub use options::{

@@ -1,5 +1,4 @@
-//! The metadata of a table: what identifies it, and the blocks that stay in memory while it is
-//! open.
+//! The metadata of a table: identity, summary, and the blocks that stay in memory while it is open.
 
 use std::sync::Arc;
 
@@ -15,7 +14,7 @@ use crate::{
     },
     block_reader::BlockReader,
     error::ReadError,
-    filter_state::FilterPlace,
+    filter_state::FilterHandle,
     footer::{BlockKind, Footer},
     properties::TableProperties,
     source::TableSource,
@@ -45,13 +44,13 @@ pub struct TableSummary {
     /// xxh3_64 of the whole file.
     pub checksum: u64,
     /// Location of the point filter; `None` if the table has none.
-    pub filter: Option<FilterPlace>,
+    pub filter: Option<FilterHandle>,
     /// Location of the prefix filter; `None` if the table has none.
-    pub prefix_filter: Option<FilterPlace>,
+    pub prefix_filter: Option<FilterHandle>,
     /// Name of the extractor of the prefix filter; `None` if the table has none.
     pub prefix_extractor: Option<Box<str>>,
     /// Location of the range filter; `None` if the table has none.
-    pub range_filter: Option<FilterPlace>,
+    pub range_filter: Option<FilterHandle>,
     /// Range of the user keys, range tombstones included; empty keys in a table without entries.
     pub bounds: TableBounds,
     /// Number of entries, tombstones and range tombstones included.

@@ -2,7 +2,7 @@
 //!
 //! Two reads of adjacent blocks, in either direction, are taken for a scan. The next read fetches
 //! two blocks at once, and each further one doubles, up to a maximum; a read elsewhere starts over.
-//! So a short scan reads nothing in vain, and a long one at most twice what it uses. After reads of
+//! So a short scan reads no unused blocks, and a long one at most twice what it uses. After reads of
 //! maximum length the source is advised of the next one.
 //!
 //! The first read of a walk is as long as recent walks: see [`walk_lengths`](crate::walk_lengths).
@@ -26,8 +26,8 @@ const BYTES_MAX: usize = 64 << 20;
 /// Reads of adjacent blocks before read-ahead starts.
 const ADJACENT_READS_MIN: u32 = 2;
 
-/// The first read of a walk may exceed the expected length by one part in so many, because blocks
-/// differ in length.
+/// The first read of a walk may exceed the expected length by 1 / `SLACK_SHARE`, because blocks differ
+/// in length.
 const SLACK_SHARE: u64 = 8;
 
 /// Read-ahead buffer of a cursor, and the length of its next read.
@@ -231,7 +231,7 @@ mod tests {
         }
     }
 
-    /// Lengths after two walks of so many blocks.
+    /// Lengths after two walks, in blocks.
     fn lengths(walks: [u64; 2]) -> WalkLengths {
         let lengths = WalkLengths::default();
         walks.iter().for_each(|blocks| lengths.note(blocks * BLOCK));
@@ -293,7 +293,7 @@ mod tests {
         assert_eq!(reads(beginning(0, [3, 3]), 50..53), [50..51, 51..52, 52..53]);
         let long = u64::from(FIRST_READ_BYTES_MAX).div_ceil(BLOCK);
         let reads = reads(beginning(80_000, [long, long]), 0..1000);
-        assert_eq!(reads, [0..368, 368..1023], "a long walk goes on growing");
+        assert_eq!(reads, [0..368, 368..1023], "reads of a long walk keep growing");
     }
 
     #[test]

@@ -10,7 +10,7 @@ use sievedb_filter::{
 
 use crate::{
     filter_file::check_header,
-    filter_state::{FilterPlace, FilterUnusable},
+    filter_state::{FilterHandle, FilterUnusable},
     metadata::TableIdentity,
     source::TableSource,
     tail::TableTail,
@@ -20,13 +20,13 @@ use crate::{
 #[derive(Debug)]
 pub struct StoredFilter {
     source: Arc<dyn TableSource>,
-    place: FilterPlace,
+    handle: FilterHandle,
     trailer: Trailer,
     arena: FilterArena,
 }
 
 impl StoredFilter {
-    /// Reads the trailer of the filter at `place` of `source`, for the table `identity`. Reads at
+    /// Reads the trailer of the filter at `handle` of `source`, for the table `identity`. Reads at
     /// most [`TRAILER_BYTES_MAX`] bytes. Later loads allocate from `arena`.
     ///
     /// # Errors
@@ -35,11 +35,11 @@ impl StoredFilter {
     pub fn open(
         source: Arc<dyn TableSource>,
         identity: &TableIdentity,
-        place: FilterPlace,
+        handle: FilterHandle,
         arena: &FilterArena,
     ) -> Result<Self, FilterUnusable> {
-        let trailer = read_trailer(&*source, identity, place)?;
-        Ok(Self { source, place, trailer, arena: arena.clone() })
+        let trailer = read_trailer(&*source, identity, handle)?;
+        Ok(Self { source, handle, trailer, arena: arena.clone() })
     }
 
     /// Opens a filter of a table whose tail is in memory. Reads nothing if the tail includes the
@@ -49,13 +49,13 @@ impl StoredFilter {
     ///
     /// As [`open`](Self::open).
     pub fn open_with_tail(
-        end: &TableTail,
+        tail: &TableTail,
         identity: &TableIdentity,
-        place: FilterPlace,
+        handle: FilterHandle,
         arena: &FilterArena,
     ) -> Result<Self, FilterUnusable> {
-        let trailer = read_trailer(end, identity, place)?;
-        Ok(Self { source: Arc::clone(end.source()), place, trailer, arena: arena.clone() })
+        let trailer = read_trailer(tail, identity, handle)?;
+        Ok(Self { source: Arc::clone(tail.source()), handle, trailer, arena: arena.clone() })
     }
 
     /// Opens the filter file `file_id`.
@@ -67,11 +67,11 @@ impl StoredFilter {
         source: Arc<dyn TableSource>,
         identity: &TableIdentity,
         file_id: u64,
-        place: FilterPlace,
+        handle: FilterHandle,
         arena: &FilterArena,
     ) -> Result<Self, FilterUnusable> {
         check_header(&*source, identity.store_id, file_id)?;
-        Self::open(source, identity, place, arena)
+        Self::open(source, identity, handle, arena)
     }
 
     /// Loads the first `columns` columns of a ribbon filter, or all if it has fewer. Loads any other
@@ -81,7 +81,7 @@ impl StoredFilter {
     ///
     /// [`FilterUnusable`].
     pub fn load(&self, columns: f64) -> Result<TableFilter, FilterUnusable> {
-        load(&*self.source, self.place, &self.trailer, columns, &self.arena)
+        load(&*self.source, self.handle, &self.trailer, columns, &self.arena)
     }
 
     /// Reads and verifies the whole filter, in memory that is not charged to the filter budget.
@@ -90,8 +90,8 @@ impl StoredFilter {
     ///
     /// [`FilterUnusable`].
     pub fn check(&self) -> Result<(), FilterUnusable> {
-        let Self { source, place, trailer, .. } = self;
-        load(&**source, *place, trailer, f64::INFINITY, &FilterArena::heap()).map(drop)
+        let Self { source, handle, trailer, .. } = self;
+        load(&**source, *handle, trailer, f64::INFINITY, &FilterArena::heap()).map(drop)
     }
 
     /// Returns the kind of the filter.
@@ -114,56 +114,56 @@ impl StoredFilter {
     }
 }
 
-/// Reads the trailer of the filter at `place` of `source`, for the table `identity`.
+/// Reads the trailer of the filter at `handle` of `source`, for the table `identity`.
 pub(crate) fn read_trailer(
     source: &dyn TableSource,
     identity: &TableIdentity,
-    place: FilterPlace,
+    handle: FilterHandle,
 ) -> Result<Trailer, FilterUnusable> {
-    let length = place.length_in(source)?;
+    let length = handle.length_in(source)?;
     let tail_bytes = length.min(TRAILER_BYTES_MAX);
-    let from = place.offset + (length - tail_bytes) as u64;
+    let from = handle.offset + (length - tail_bytes) as u64;
     let tail = source.read_at(from, tail_bytes).map_err(FilterUnusable::Io)?;
-    place.check(&tail)?;
+    handle.check(&tail)?;
     let TableIdentity { hash_seed, salt, .. } = *identity;
-    Ok(Trailer::read(&tail, place.bytes, Expected { hash_seed, salt })?)
+    Ok(Trailer::read(&tail, handle.bytes, Expected { hash_seed, salt })?)
 }
 
-/// Loads the filter at `place` of `source` as [`StoredFilter::load`].
+/// Loads the filter at `handle` of `source` as [`StoredFilter::load`].
 pub(crate) fn load(
     source: &dyn TableSource,
-    place: FilterPlace,
+    handle: FilterHandle,
     trailer: &Trailer,
     columns: f64,
     arena: &FilterArena,
 ) -> Result<TableFilter, FilterUnusable> {
-    trailer.load_in(columns, arena, pieces(source, place, trailer.front_bytes(columns)))
+    trailer.load_in(columns, arena, pieces(source, handle, trailer.front_bytes(columns)))
 }
 
-/// Loads the range filter at `place` of `source`.
+/// Loads the range filter at `handle` of `source`.
 pub(crate) fn load_range(
     source: &dyn TableSource,
-    place: FilterPlace,
+    handle: FilterHandle,
     trailer: &Trailer,
     arena: &FilterArena,
 ) -> Result<RangeFilter, FilterUnusable> {
-    trailer.load_range_in(arena, pieces(source, place, place.bytes))
+    trailer.load_range_in(arena, pieces(source, handle, handle.bytes))
 }
 
-/// Returns a function that reads a piece of the block at `place`. Advises the source of the first
+/// Returns a function that reads a piece of the block at `handle`. Advises the source of the first
 /// `front_bytes` bytes.
 fn pieces(
     source: &dyn TableSource,
-    place: FilterPlace,
+    handle: FilterHandle,
     front_bytes: u64,
 ) -> impl FnMut(Range<u64>) -> Result<Bytes, FilterUnusable> {
     // Cannot overflow: `read_trailer` checked the location.
     if front_bytes > PIECE_BYTES && !source.is_mapped() {
-        let front = place.offset..place.offset + front_bytes;
+        let front = handle.offset..handle.offset + front_bytes;
         source.advise_read(slice::from_ref(&front));
     }
     move |piece| {
         let bytes = (piece.end - piece.start) as usize; // At most `PIECE_BYTES`.
-        source.read_at(place.offset + piece.start, bytes).map_err(FilterUnusable::Io)
+        source.read_at(handle.offset + piece.start, bytes).map_err(FilterUnusable::Io)
     }
 }

@@ -16,7 +16,7 @@ use xxhash_rust::xxh3::Xxh3Default;
 use crate::{
     block::{Block, BlockCursor, BlockRole},
     error::ReadError,
-    filter_state::FilterPlace,
+    filter_state::FilterHandle,
     footer::{BlockKind, Footer, FooterBlock},
     handle::BlockHandle,
     metadata::{ResidentBlocks, TableIdentity},
@@ -98,7 +98,7 @@ pub fn damaged_filters(
     let TableIdentity { hash_seed, salt, .. } = *identity;
     let mut damaged = 0;
     for FooterBlock { kind, offset, bytes } in &footer.blocks {
-        let block = FilterPlace { offset: *offset, bytes: *bytes, checksum: 0 };
+        let block = FilterHandle { offset: *offset, bytes: *bytes, checksum: 0 };
         let read = || {
             let length = block.length_in(source).ok()?;
             source.read_at(block.offset, length).ok()
@@ -313,8 +313,8 @@ impl<'a> Walk<'a> {
     fn finish(mut self) -> Verified {
         if self.is_complete && !self.is_stopped {
             let footer = Footer::read(&**self.table.source());
-            let place = footer.ok().and_then(|footer| footer.block(BlockKind::Properties));
-            let offset = place.map_or(0, |block| block.offset);
+            let block = footer.ok().and_then(|footer| footer.block(BlockKind::Properties));
+            let offset = block.map_or(0, |block| block.offset);
             for source in self.differences() {
                 self.problem(offset, source);
             }

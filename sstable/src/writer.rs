@@ -12,7 +12,7 @@ use sievedb_format::{
 use crate::{
     block::{BlockBuilder, stored::Sealer},
     filter_keys::{FilterKeys, PrefixFilter},
-    filter_state::{FILTER_ALIGNMENT, FilterPlace, stored_checksum},
+    filter_state::{FILTER_ALIGNMENT, FilterHandle, stored_checksum},
     footer::{BlockKind, FIXED_BYTES, Footer, FooterBlock},
     handle::BlockHandle,
     index::IndexBuilder,
@@ -239,8 +239,8 @@ impl<S: TableSink> TableWriter<S> {
             (BlockKind::PrefixFilter, prefix_filter),
             (BlockKind::RangeFilter, range_filter),
         ];
-        for (kind, place) in filters {
-            if let Some(FilterPlace { offset, bytes, .. }) = place {
+        for (kind, handle) in filters {
+            if let Some(FilterHandle { offset, bytes, .. }) = handle {
                 blocks.push(FooterBlock { kind, offset, bytes });
             }
         }
@@ -286,6 +286,7 @@ impl<S: TableSink> TableWriter<S> {
         let offset = out.offset();
         let (stored, trailer) = sealer.seal(offset, content);
         let handle = out.append_block(stored, &trailer)?;
+        debug_assert_eq!((handle.offset, handle.range().end), (offset, out.offset()));
         data.reset();
         let last = last.as_ref().expect("the block is not empty").key();
         index.add(last, next, handle, |partition| {
@@ -305,7 +306,7 @@ impl<S: TableSink> TableWriter<S> {
     fn write_point_filter(
         &mut self,
         is_cancelled: &dyn Fn() -> bool,
-    ) -> io::Result<Option<FilterPlace>> {
+    ) -> io::Result<Option<FilterHandle>> {
         let Some(filter) = self.filter_keys.build_points(is_cancelled) else { return Ok(None) };
         self.properties.filter = Some(FilterProperties::of(&filter));
         self.write_filter(&filter, self.identity.hash_seed).map(Some)
@@ -314,14 +315,14 @@ impl<S: TableSink> TableWriter<S> {
     fn write_prefix_filter(
         &mut self,
         is_cancelled: &dyn Fn() -> bool,
-    ) -> io::Result<Option<FilterPlace>> {
+    ) -> io::Result<Option<FilterHandle>> {
         let Some(built) = self.filter_keys.build_prefixes(is_cancelled) else { return Ok(None) };
         let PrefixFilter { filter, hash_seed, extractor } = built;
         self.properties.prefix_filter = Some((FilterProperties::of(&filter), extractor));
         self.write_filter(&filter, hash_seed).map(Some)
     }
 
-    fn write_range_filter(&mut self) -> io::Result<Option<FilterPlace>> {
+    fn write_range_filter(&mut self) -> io::Result<Option<FilterHandle>> {
         let TableBounds { smallest, largest, .. } = &self.properties.bounds;
         let Some(filter) = self.filter_keys.build_ranges(smallest, largest) else {
             return Ok(None);
@@ -333,17 +334,19 @@ impl<S: TableSink> TableWriter<S> {
         self.write_filter_block(&block).map(Some)
     }
 
-    fn write_filter(&mut self, filter: &TableFilter, hash_seed: u64) -> io::Result<FilterPlace> {
+    fn write_filter(&mut self, filter: &TableFilter, hash_seed: u64) -> io::Result<FilterHandle> {
         let block = filter_block::encode(filter, Expected { hash_seed, salt: self.identity.salt });
         self.write_filter_block(&block)
     }
 
-    fn write_filter_block(&mut self, block: &[u8]) -> io::Result<FilterPlace> {
+    fn write_filter_block(&mut self, block: &[u8]) -> io::Result<FilterHandle> {
         self.out.align(FILTER_ALIGNMENT)?;
         let (offset, bytes) = (self.out.offset(), block.len() as u64);
+        debug_assert!(offset.is_multiple_of(FILTER_ALIGNMENT));
         self.out.append(block)?;
+        debug_assert_eq!(self.out.offset(), offset + bytes);
         let checksum = stored_checksum(block).expect("a filter block ends with its trailer");
-        Ok(FilterPlace { offset, bytes, checksum })
+        Ok(FilterHandle { offset, bytes, checksum })
     }
 
     fn write_raw(&mut self, kind: BlockKind, content: &[u8]) -> io::Result<FooterBlock> {
@@ -361,6 +364,7 @@ impl<S: TableSink> TableWriter<S> {
             largest_excluded: true,
             ..TableBounds::inclusive(start, end)
         });
+        debug_assert_eq!(points.is_some(), properties.points() > 0);
         properties.bounds = TableBounds::hull(points.iter().chain(&ranges)).unwrap_or_default();
         *properties.count_mut(Kind::RangeTombstone) = range_tombstones.len() as u64;
     }

@@ -121,13 +121,13 @@ pub(crate) struct FilterPlace {
 }
 
 impl FilterPlace {
-    pub(crate) fn in_file(file_id: u64, place: sievedb_sstable::FilterPlace) -> Self {
-        let sievedb_sstable::FilterPlace { offset, bytes, checksum, .. } = place;
+    pub(crate) fn in_file(file_id: u64, place: sievedb_sstable::FilterHandle) -> Self {
+        let sievedb_sstable::FilterHandle { offset, bytes, checksum, .. } = place;
         Self { file_id, offset, bytes, checksum }
     }
 }
 
-impl From<FilterPlace> for sievedb_sstable::FilterPlace {
+impl From<FilterPlace> for sievedb_sstable::FilterHandle {
     fn from(place: FilterPlace) -> Self {
         Self { offset: place.offset, bytes: place.bytes, checksum: place.checksum }
     }

@@ -8,7 +8,7 @@ use std::{
 };
 
 use sievedb_filter::{FilterArena, RangeFilter, TableFilter};
-use sievedb_sstable::{FilterPlace, FilterState, FilterUnusable, TableIdentity, TableSource};
+use sievedb_sstable::{FilterHandle, FilterState, FilterUnusable, TableIdentity, TableSource};
 
 use crate::table::{
     ChargedFilter, LiveTable, PrefixFilterPlace, TableMeta,
@@ -68,7 +68,7 @@ pub(crate) struct StoredWhole {
     source: Arc<dyn TableSource>,
     /// That of the table, with the hash seed of the filter.
     identity: TableIdentity,
-    place: FilterPlace,
+    place: FilterHandle,
     /// The number of the file, if it is not the table's.
     own_file: Option<u64>,
     /// What it takes in memory, once that is known.
@@ -90,7 +90,7 @@ impl StoredWhole {
     pub(crate) fn new(
         source: Arc<dyn TableSource>,
         identity: TableIdentity,
-        place: FilterPlace,
+        place: FilterHandle,
         own_file: Option<u64>,
     ) -> Self {
         Self { source, identity, place, own_file, memory_bytes: OnceLock::new() }

@@ -121,6 +121,7 @@ impl BlockBuilder {
         self.values.put(value);
         let (key_bytes, value_bytes) = (key.user_key.len(), value.len());
         self.entries.push(Pending { key_bytes, value_bytes, trailer: key.trailer });
+        debug_assert_eq!(self.shape.key_bytes, self.user_keys.len());
     }
 
     fn last_key(&self) -> Option<InternalKey<'_>> {
@@ -208,6 +209,7 @@ impl BlockBuilder {
         }
         self.entries.clear();
         self.shape = Shape::default();
+        debug_assert!(self.is_empty() && self.user_keys.is_empty());
     }
 }
 

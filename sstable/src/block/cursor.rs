@@ -62,6 +62,7 @@ impl BlockCursor {
         (self.repeats_across, self.left_suffix) = (false, 0..0);
         self.user_key.clear();
         self.unposition();
+        debug_assert!(self.user_key.is_empty() && !self.is_positioned());
         mem::replace(&mut self.block, block)
     }
 

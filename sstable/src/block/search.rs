@@ -35,7 +35,7 @@ const TAGGED_ENTRIES_MAX: usize = 512;
 /// Heads per head of the tier above.
 const TIER_RATIO: usize = 8;
 
-/// A tier of at most so many heads has no tier above and is searched linearly.
+/// Maximum length of the top tier, which is searched linearly.
 const TOP_TIER_HEADS_MAX: usize = 16;
 
 /// Tags in a word.

@@ -90,7 +90,7 @@ mod tests {
                 frame(&[0, 0x58], &[packed(false), repeated(false), raw()]),
                 2 * u64::from(most) + 2,
             ),
-            ("what comes behind", frame(&[0, 0x58], &[raw(), repeated(true)]), 2),
+            ("a second frame", frame(&[0, 0x58], &[raw(), repeated(true)]), 2),
             ("no window, a length of a byte", frame(&[0x20, 2], &[raw()]), 2),
             ("a window and a length of 2 bytes", frame(&[0x40, 0x58, 2, 0], &[raw()]), 2),
             ("no window, a length of 8 bytes", frame(&[0xe0, 2, 0, 0, 0, 0, 0, 0, 0], &[raw()]), 2),

@@ -147,9 +147,9 @@ fn the_small_table_has_every_part() {
 fn every_flipped_byte_is_detected_or_harmless() {
     let (built, entries) = (small(), small_entries());
     let filters = [built.summary.filter, built.summary.prefix_filter];
-    let [points, prefixes] = filters.map(|place| {
-        let place = place.unwrap();
-        place.offset as usize..(place.offset + place.bytes) as usize
+    let [points, prefixes] = filters.map(|handle| {
+        let handle = handle.unwrap();
+        handle.offset as usize..(handle.offset + handle.bytes) as usize
     });
     for at in 0..built.bytes.len() {
         let mut bytes = built.bytes.clone();
@@ -188,15 +188,15 @@ fn truncation_is_refused() {
 fn data_blocks(built: &Built) -> Vec<std::ops::Range<usize>> {
     let source: Arc<dyn TableSource> = Arc::new(Bytes::from(built.bytes.clone()));
     let text = describe(&source).to_string();
-    let places = text.lines().filter_map(|line| {
+    let ranges = text.lines().filter_map(|line| {
         let (_, handle) = line.split_once("separator")?.1.split_once("-> ")?;
         let (start, end) = handle.split_once('-')?;
         let parse = |text| usize::from_str_radix(text, 16).unwrap();
         Some(parse(start)..parse(end))
     });
-    let mut places: Vec<_> = places.collect();
-    places.sort_by_key(|place| place.start);
-    places
+    let mut ranges: Vec<_> = ranges.collect();
+    ranges.sort_by_key(|range| range.start);
+    ranges
 }
 
 #[test]
@@ -237,13 +237,13 @@ fn another_table_is_refused() {
 #[test]
 fn a_damaged_filter_hides_no_key() {
     let (built, entries) = (small(), small_entries());
-    let place = built.summary.filter.unwrap();
+    let handle = built.summary.filter.unwrap();
     let damaged = |at: u64| {
         let mut bytes = built.bytes.clone();
-        bytes[(place.offset + at) as usize] ^= 0x40;
+        bytes[(handle.offset + at) as usize] ^= 0x40;
         (built.filter_in(&bytes), built.open_bytes(bytes, 1 << 20).unwrap())
     };
-    for at in [0, place.bytes / 2, place.bytes - 64, place.bytes - 32, place.bytes - 1] {
+    for at in [0, handle.bytes / 2, handle.bytes - 64, handle.bytes - 32, handle.bytes - 1] {
         let (filter, table) = damaged(at);
         assert!(matches!(filter, FilterState::Unusable(_)), "byte {at} of the filter");
         assert_eq!(filter.memory_bytes(), 0);
@@ -255,17 +255,17 @@ fn a_damaged_filter_hides_no_key() {
 #[test]
 fn a_misplaced_or_foreign_filter_is_unusable() {
     let built = small();
-    let place = built.summary.filter.unwrap();
-    let open = |place, identity| {
+    let handle = built.summary.filter.unwrap();
+    let open = |handle, identity| {
         let built = Built { identity, ..built.clone() };
         let mut built = Built { ..built };
-        built.summary.filter = place;
+        built.summary.filter = handle;
         built.filter()
     };
-    let moved = |offset, bytes| Some(sievedb_sstable::FilterPlace { offset, bytes, ..place });
+    let moved = |offset, bytes| Some(sievedb_sstable::FilterHandle { offset, bytes, ..handle });
     type IsExpected = fn(&FilterState) -> bool;
     let cases: [(&str, FilterState, IsExpected); 6] = [
-        ("intact", open(Some(place), IDENTITY), |it| matches!(it, FilterState::Resident(_))),
+        ("intact", open(Some(handle), IDENTITY), |it| matches!(it, FilterState::Resident(_))),
         ("none", open(None, IDENTITY), |it| matches!(it, FilterState::None)),
         ("beyond the end", open(moved(1 << 40, 128), IDENTITY), |it| {
             matches!(it, FilterState::Unusable(FilterUnusable::Misplaced { .. }))
@@ -276,7 +276,7 @@ fn a_misplaced_or_foreign_filter_is_unusable() {
         ("elsewhere", open(moved(64, 128), IDENTITY), |it| {
             matches!(it, FilterState::Unusable(FilterUnusable::Replaced { .. }))
         }),
-        ("another seed", open(Some(place), TableIdentity { hash_seed: 1, ..IDENTITY }), |it| {
+        ("another seed", open(Some(handle), TableIdentity { hash_seed: 1, ..IDENTITY }), |it| {
             matches!(it, FilterState::Unusable(FilterUnusable::Refused(_)))
         }),
     ];

@@ -254,9 +254,9 @@ fn an_unreadable_filter_is_unusable() {
         }
     }
     let built = build(&numbered(100), TableOptions::new());
-    let place = built.summary.filter;
-    let source = BadFilter(built.bytes.into(), place.unwrap().offset);
-    let filter = FilterState::load(&source, &IDENTITY, place, &FilterArena::heap());
+    let handle = built.summary.filter;
+    let source = BadFilter(built.bytes.into(), handle.unwrap().offset);
+    let filter = FilterState::load(&source, &IDENTITY, handle, &FilterArena::heap());
     assert!(matches!(filter, FilterState::Unusable(FilterUnusable::Io(_))), "{filter:?}");
 }
 

@@ -96,13 +96,13 @@ fn range_tombstones_are_not_points() {
 #[test]
 fn a_damaged_or_foreign_range_filter_matches_everything() {
     let built = build(&entries(), options().filter_bits_per_key(10.0));
-    let place = built.summary.range_filter.expect("the filter was built");
+    let handle = built.summary.range_filter.expect("the filter was built");
     let may_match = |filter: &FilterState<RangeFilter>| {
         filter.may_contain_keys(b"key", Bound::Included(b"a"), Bound::Excluded(b"b"))
     };
-    for at in [0, 9, place.bytes / 2, place.bytes - 20, place.bytes - 6] {
+    for at in [0, 9, handle.bytes / 2, handle.bytes - 20, handle.bytes - 6] {
         let mut bytes = built.bytes.clone();
-        bytes[(place.offset + at) as usize] ^= 4;
+        bytes[(handle.offset + at) as usize] ^= 4;
         let filter = load(&built, &bytes);
         assert!(is_refused(&filter) && may_match(&filter), "byte {at}: {filter:?}");
     }

@@ -66,11 +66,11 @@ fn a_dictionary_makes_tables_smaller_and_is_counted() {
     let data_bytes = |built: &Built| built.bytes.len();
     assert!(data_bytes(&without) < data_bytes(&lz4));
     assert!(data_bytes(&with) < data_bytes(&without) * 9 / 10, "a dictionary saves a tenth");
-    let place = dictionary_range(&with).unwrap();
-    assert!((1 << 10..=4 << 10).contains(&place.len()), "{place:?}");
+    let range = dictionary_range(&with).unwrap();
+    assert!((1 << 10..=4 << 10).contains(&range.len()), "{range:?}");
     assert!(text(&with).contains("zstd with the dictionary"));
     assert_eq!(dictionary_range(&without), None);
-    assert!(with.open().memory_bytes() >= without.open().memory_bytes() + place.len());
+    assert!(with.open().memory_bytes() >= without.open().memory_bytes() + range.len());
 }
 
 /// A few compressed bytes expand to very long values.
