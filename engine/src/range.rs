@@ -15,9 +15,8 @@ use crate::{
         range::{self, CursorSource, End},
         range_tombstone_sources::RangeTombstoneSources,
     },
-    read::scan_question::{ScanOptions, ScanQuestion},
-    read::skipped::SkippedTombstones,
-    read::source::Source,
+    read::scan_probe::ScanProbe,
+    read::source::{ScanOptions, SkippedTombstones, Source},
     read::tree::Tree,
     read::view::KeptView,
     store::open_store::OpenStore,
@@ -56,10 +55,9 @@ impl CursorSource for ViewSource {
         let store = self.open.store();
         let options = self.tree.options();
         let counters = store.tables.counters.local();
-        let question =
-            ScanQuestion::new(&options.prefix_extractor, bounds, store.hash_seed, counters);
+        let probe = ScanProbe::new(&options.prefix_extractor, bounds, store.hash_seed, counters);
         let runs = self.view.version.runs().iter();
-        let runs = runs.filter_map(|run| Source::run(run, &scan, question, counters));
+        let runs = runs.filter_map(|run| Source::run(run, &scan, probe, counters));
         MergeCursor::new(memtables.chain(runs).collect(), bounds.common_prefix().len())
     }
 

@@ -15,12 +15,11 @@ use crate::{
     iter::bounds::KeyBounds,
     range::{Range, ViewSource},
     read::{
-        answer::Answer,
         lookup::Lookup,
-        many_lookup::ManyReader,
+        many::ManyReader,
+        observer::{FromValue, NoObserver, Observer},
         tree::Tree,
         view::ReadView,
-        witness::{Nobody, Witness},
     },
     store::Store,
 };
@@ -57,21 +56,21 @@ impl Reader<'_> {
         Lookup { key, hash, sequence, cache_use: self.options.cache_use() }
     }
 
-    /// Returns the answer of `witness` for the value of `key`, if it has one.
+    /// Returns the result of `observer` for the value of `key`, if it has one.
     #[inline(always)]
-    pub(crate) fn find<A>(self, key: &[u8], witness: &mut impl Witness<A>) -> Result<Option<A>> {
+    pub(crate) fn find<V>(self, key: &[u8], observer: &mut impl Observer<V>) -> Result<Option<V>> {
         let store = self.open.accept()?;
         let view = self.tree.view();
         let hash = key_hash(key, store.hash_seed);
         let lookup = self.lookup(key, hash, self.sequence(store)?);
-        lookup.find(&view, store.tables.counters.local(), witness)
+        lookup.find(&view, store.tables.counters.local(), observer)
     }
 
     /// Returns `true` if `key` has a value in `view`, the present one.
     pub(crate) fn contains_hashed(self, view: &ReadView, key: &[u8], hash: u64) -> Result<bool> {
         let store = self.open.store();
         let lookup = self.lookup(key, hash, self.sequence(store)?);
-        let found = lookup.find::<()>(view, store.tables.counters.local(), &mut Nobody)?;
+        let found = lookup.find::<()>(view, store.tables.counters.local(), &mut NoObserver)?;
         Ok(found.is_some())
     }
 
@@ -100,11 +99,11 @@ impl Reader<'_> {
         self.lookup(key, hash, self.sequence(store)?).explain(&self.tree.name, &view)
     }
 
-    /// Returns `result` of the answer for each of `keys`.
-    pub(crate) fn find_many<K: AsRef<[u8]>, A: Answer, T>(
+    /// Returns `result` of the lookup of each of `keys`.
+    pub(crate) fn find_many<K: AsRef<[u8]>, V: FromValue, T>(
         self,
         keys: impl Iterator<Item = K>,
-        result: impl Fn(Option<A>) -> T,
+        result: impl Fn(Option<V>) -> T,
     ) -> Result<Vec<T>> {
         let store = self.open.accept()?;
         let view = self.tree.kept_view();
@@ -163,7 +162,7 @@ macro_rules! read_methods {
                 key: impl AsRef<[u8]>,
             ) -> $crate::Result<Option<$crate::Bytes>> {
                 let reader = self$(.$field)?.reader();
-                reader.find(key.as_ref(), &mut $crate::read::witness::Nobody)
+                reader.find(key.as_ref(), &mut $crate::read::observer::NoObserver)
             }
 
             /// Calls `take` with the value of `key`, and returns what `take` returns. Returns
@@ -192,7 +191,7 @@ macro_rules! read_methods {
                 take: impl FnOnce(&[u8]) -> T,
             ) -> $crate::Result<Option<T>> {
                 let reader = self$(.$field)?.reader();
-                reader.find(key.as_ref(), &mut $crate::read::witness::Taker::new(take))
+                reader.find(key.as_ref(), &mut $crate::read::observer::WithValue::new(take))
             }
 
             /// Returns whether `key` has a value.
@@ -209,7 +208,7 @@ macro_rules! read_methods {
                 key: impl AsRef<[u8]>,
             ) -> $crate::Result<bool> {
                 let reader = self$(.$field)?.reader();
-                let found = reader.find(key.as_ref(), &mut $crate::read::witness::Nobody);
+                let found = reader.find(key.as_ref(), &mut $crate::read::observer::NoObserver);
                 found.map(|found: Option<()>| found.is_some())
             }
 

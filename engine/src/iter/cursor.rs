@@ -1,4 +1,4 @@
-//! How every sorted source is moved.
+//! The interface of sorted sources.
 
 use std::path::PathBuf;
 
@@ -8,21 +8,20 @@ use sievedb_sstable::TableCursor;
 
 use crate::{Error, Result};
 
-/// Steps of a search, of whatever takes it in steps.
+/// Steps of a seek.
 pub(crate) const SEEK_STEPS: usize = TableCursor::SEEK_STEPS;
 
-/// A place in a sequence of entries with strictly ascending internal keys, or no place at all.
+/// A position in entries with strictly ascending internal keys.
 ///
-/// A new cursor is unpositioned. Stepping over either end, a search without a hit and an error
-/// leave it unpositioned; any of the four searches positions it again. Entries that are added to a
-/// memtable while a cursor stands in it may or may not be met: they are newer than what its reader
-/// may see.
+/// A new cursor is unpositioned. So is one that stepped over either end, whose search found nothing
+/// or that failed; any of the four searches positions it again. Entries added to a memtable during a
+/// scan may or may not be met: they are newer than the reader.
+///
+/// # Errors
+///
+/// Moves return the errors of reading the source.
 pub(crate) trait Cursor {
     /// Moves to the first entry.
-    ///
-    /// # Errors
-    ///
-    /// This and every other move: whatever reading the source fails with.
     fn seek_to_first(&mut self) -> Result<()>;
 
     /// Moves to the last entry.
@@ -31,11 +30,10 @@ pub(crate) trait Cursor {
     /// Moves to the first entry at or after `target`.
     fn seek(&mut self, target: InternalKey<'_>) -> Result<()>;
 
-    /// Takes one step of a [`seek`](Self::seek), which may be taken in [`SEEK_STEPS`] of them in
-    /// their order: 0 and up, with one `target`. Unpositioned in between.
+    /// Takes one step of a [`seek`](Self::seek). The steps are 0 to [`SEEK_STEPS`] - 1, in order,
+    /// with one `target`. Unpositioned in between.
     ///
-    /// Whoever moves several cursors takes each step with all of them: they wait for memory
-    /// together then.
+    /// A merge takes each step with all its cursors, so that they wait for memory together.
     #[inline]
     fn seek_step(&mut self, step: usize, target: InternalKey<'_>) -> Result<()> {
         if step == 0 { self.seek(target) } else { Ok(()) }
@@ -44,21 +42,21 @@ pub(crate) trait Cursor {
     /// Moves to the last entry before `target`.
     fn seek_before(&mut self, target: InternalKey<'_>) -> Result<()>;
 
-    /// This step of a [`seek`](Self::seek) follows: whoever has to read for it begins to fetch
-    /// that, and does not wait. Before the first step it may lead away from the current entry.
+    /// Prefetches from the file for this step of a [`seek`](Self::seek), which follows. Does not
+    /// wait. Before the first step it may leave the current entry.
     #[inline]
     fn advise_seek_step(&mut self, step: usize) {
         let _ = step;
     }
 
-    /// A [`seek_before`](Self::seek_before) of `target` follows: as with
-    /// [`advise_seek_step`](Self::advise_seek_step). Leads away from the current entry.
+    /// Prefetches from the file for a [`seek_before`](Self::seek_before) of `target`, which
+    /// follows. Does not wait. Leaves the current entry.
     fn advise_seek_before(&mut self, target: InternalKey<'_>) {
         let _ = target;
     }
 
-    /// Whether the last search, or a step since, had to read from a file, as far as that is known;
-    /// and whether the next step of a [`seek`](Self::seek) has to, probably.
+    /// Returns whether the last search, or a step since, read from a file, or the next step of a
+    /// [`seek`](Self::seek) probably does.
     fn has_missed_cache(&self) -> bool {
         false
     }
@@ -69,42 +67,128 @@ pub(crate) trait Cursor {
     /// Moves to the previous entry. Only when positioned.
     fn prev(&mut self) -> Result<()>;
 
-    /// The current internal key; `None` when unpositioned.
+    /// Returns the current internal key; `None` when unpositioned.
     fn key(&self) -> Option<InternalKey<'_>>;
 
-    /// Whether there is a current entry.
+    /// Returns whether there is a current entry.
     fn is_positioned(&self) -> bool {
         self.key().is_some()
     }
 
-    /// Whether the current entry is another version of the user key that the last move, a
-    /// [`next`](Self::next) that did not change the direction, has left. Only when positioned.
+    /// Returns whether the last move was a [`next`](Self::next), in the direction before, that led
+    /// to an older version of the same user key. Only when positioned.
     ///
-    /// So who steps over versions neither copies nor compares keys.
+    /// So readers that skip versions neither copy nor compare keys.
     fn is_older_version(&self) -> bool;
 
-    /// Whether the entry before the current one, if there is one, is known to be of another user
-    /// key. May be `false` for want of knowledge. Only when positioned.
+    /// Returns whether the entry before the current one is known to have another user key. May be
+    /// `false` if that is not known. Only when positioned.
     fn is_newest_version(&mut self) -> bool;
 
-    /// The current value where it lies. Only when positioned.
+    /// Returns the current value where it lies. Only when positioned.
     fn value_ref(&self) -> &[u8];
 
-    /// Notes that the current entry was a tombstone, which a reader stepped over.
+    /// Counts the current entry, a tombstone that a reader skips.
     fn note_tombstone(&mut self) {}
 
-    /// The current value, without a copy. Only when positioned.
+    /// Returns the current value, without a copy. Only when positioned.
     fn value(&self) -> Bytes;
 
-    /// The file that holds the current entry, for error messages; the folder of the store for an
+    /// Returns the file of the current entry for error messages; the directory of the store for an
     /// entry in memory. Only when positioned.
     fn path(&self) -> PathBuf;
 }
 
-/// What a cursor met that steps back where it must step on.
+/// Implements [`Cursor`] but `note_tombstone` and `path`, which are given, by another cursor:
+/// `$call!(self, method(arguments))` calls a method that cannot fail, `$moves!` one that can.
+macro_rules! forward_cursor {
+    ($type:ty, $moves:ident, $call:ident, { $($rest:item)* }) => {
+        impl $crate::iter::cursor::Cursor for $type {
+            $($rest)*
+
+            fn seek_to_first(&mut self) -> Result<()> {
+                $moves!(self, seek_to_first())
+            }
+
+            fn seek_to_last(&mut self) -> Result<()> {
+                $moves!(self, seek_to_last())
+            }
+
+            fn seek(&mut self, target: InternalKey<'_>) -> Result<()> {
+                $moves!(self, seek(target))
+            }
+
+            #[inline]
+            fn seek_step(&mut self, step: usize, target: InternalKey<'_>) -> Result<()> {
+                $moves!(self, seek_step(step, target))
+            }
+
+            fn seek_before(&mut self, target: InternalKey<'_>) -> Result<()> {
+                $moves!(self, seek_before(target))
+            }
+
+            #[inline]
+            fn next(&mut self) -> Result<()> {
+                $moves!(self, next())
+            }
+
+            #[inline]
+            fn prev(&mut self) -> Result<()> {
+                $moves!(self, prev())
+            }
+
+            #[inline]
+            fn advise_seek_step(&mut self, step: usize) {
+                $call!(self, advise_seek_step(step));
+            }
+
+            fn advise_seek_before(&mut self, target: InternalKey<'_>) {
+                $call!(self, advise_seek_before(target));
+            }
+
+            #[inline]
+            fn has_missed_cache(&self) -> bool {
+                $call!(self, has_missed_cache())
+            }
+
+            #[inline]
+            fn key(&self) -> Option<InternalKey<'_>> {
+                $call!(self, key())
+            }
+
+            #[inline]
+            fn is_positioned(&self) -> bool {
+                $call!(self, is_positioned())
+            }
+
+            #[inline]
+            fn is_older_version(&self) -> bool {
+                $call!(self, is_older_version())
+            }
+
+            #[inline]
+            fn is_newest_version(&mut self) -> bool {
+                $call!(self, is_newest_version())
+            }
+
+            #[inline]
+            fn value_ref(&self) -> &[u8] {
+                $call!(self, value_ref())
+            }
+
+            fn value(&self) -> Bytes {
+                $call!(self, value())
+            }
+        }
+    };
+}
+
+pub(crate) use forward_cursor;
+
+/// Returns the error for a cursor that stepped back where it must step on.
 ///
-/// Checked where a comparison is made anyway: a table that is out of order then ends a scan with an
-/// error, and never makes it run in circles.
+/// Checked where keys are compared anyway, so that a table that is out of order ends a scan with an
+/// error instead of an endless loop.
 pub(crate) fn out_of_order(cursor: &impl Cursor) -> Error {
     Error::corrupt(cursor.path(), 0, Corruption::Order { what: "an entry" })
 }

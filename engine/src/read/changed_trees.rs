@@ -1,23 +1,24 @@
-//! Which keyspaces have changed since background work looked.
+//! Sets of keyspaces, for background work.
 
 use std::{collections::BTreeSet, mem};
 
 use crate::sync::Mutex;
 
-/// The ids of trees whose memtables, tables or options have changed. So whoever looks for work need
-/// not look at all keyspaces, of which there may be thousands.
+/// The ids of trees whose memtables, tables or options changed since background work last took them.
+///
+/// So a search for work does not read all keyspaces, of which there may be thousands.
 #[derive(Debug, Default)]
 pub(crate) struct ChangedTrees {
     ids: Mutex<BTreeSet<u64>>,
 }
 
 impl ChangedTrees {
-    /// Notes that the tree `id` has changed. After the change: whoever takes the note sees it.
-    pub(crate) fn note(&self, id: u64) {
+    /// Adds the tree `id`, after its change: a thread that takes the id sees the change.
+    pub(crate) fn insert(&self, id: u64) {
         self.ids.lock().insert(id);
     }
 
-    /// Those that were noted since the last call, ascending.
+    /// Removes and returns all ids, ascending.
     pub(crate) fn take(&self) -> BTreeSet<u64> {
         mem::take(&mut *self.ids.lock())
     }

@@ -1,4 +1,4 @@
-//! A lookup that tells what it does.
+//! Records the steps of an explained lookup.
 
 use std::error::Error as _;
 
@@ -13,15 +13,15 @@ use crate::{
         LookupCost, MemtableStep, TableStep,
     },
     read::lookup::Lookup,
+    read::observer::{Candidate, CountBlocks, Observer},
     read::view::ReadView,
-    read::witness::{Candidate, CountBlocks, Witness},
     resolve,
     stats::ThreadCounters,
     table::TableFilters,
     table::filters::with_cause,
 };
 
-/// Remembers the blocks that a table was asked for.
+/// The blocks that a lookup requested from a table.
 #[derive(Debug, Default)]
 struct BlockSteps {
     counts: BlockCounts,
@@ -49,27 +49,27 @@ impl CountBlocks for BlockSteps {
     }
 }
 
-/// Writes down what it sees of a lookup.
+/// The recorded steps of a lookup.
 #[derive(Debug)]
-struct Scribe {
+struct StepRecorder {
     memtables: Vec<MemtableStep>,
     tables: Vec<TableStep>,
     cost: LookupCost,
 }
 
-/// Answers with the length of the value, in bytes.
-impl Witness<u64> for Scribe {
+/// The result is the length of the value, in bytes.
+impl Observer<u64> for StepRecorder {
     type Blocks = BlockSteps;
 
-    fn of_memtable(&mut self, value: &[u8]) -> u64 {
+    fn value_in_memtable(&mut self, value: &[u8]) -> u64 {
         value.len() as u64
     }
 
-    fn of_block(&mut self, value: &ValueRef<'_>) -> u64 {
+    fn value_in_block(&mut self, value: &ValueRef<'_>) -> u64 {
         value.len() as u64
     }
 
-    fn memtable(&mut self, number: usize, may_contain: bool) {
+    fn memtable_probed(&mut self, number: usize, may_contain: bool) {
         self.memtables[number].may_contain = Some(may_contain);
     }
 
@@ -81,7 +81,7 @@ impl Witness<u64> for Scribe {
         self.tables = candidates.iter().map(table_step).collect();
     }
 
-    fn filter(&mut self, number: usize, may_contain: bool) {
+    fn table_probed(&mut self, number: usize, may_contain: bool) {
         let step = &mut self.tables[number];
         step.is_skipped = false;
         if let FilterVerdict::NotProbed = step.filter.verdict {
@@ -96,34 +96,28 @@ impl Witness<u64> for Scribe {
         self.tables[number].found = Some(version(trailer, value_bytes));
     }
 
-    fn searched(&mut self, number: usize, blocks: BlockSteps) {
-        self.blocks(number, blocks);
-    }
-
-    fn failed(&mut self, number: usize, blocks: BlockSteps, error: &Error) {
-        self.blocks(number, blocks);
-        let cause = error.source().map_or_else(String::new, |cause| format!(": {cause}"));
-        self.tables[number].failure = Some(format!("{error}{cause}"));
-    }
-}
-
-impl Scribe {
-    /// Adds the blocks that were read from table `number`.
-    fn blocks(&mut self, number: usize, BlockSteps { counts, steps }: BlockSteps) {
+    fn table_searched(&mut self, number: usize, blocks: BlockSteps, error: Option<&Error>) {
+        let BlockSteps { counts, steps } = blocks;
+        debug_assert!(counts.blocks_read as usize <= steps.len(), "a block was read unrequested");
         self.cost.data_block_requests += counts.data_block_requests;
         self.cost.index_block_requests += counts.index_block_requests;
         self.cost.blocks_read += counts.blocks_read;
         self.cost.bytes_read += counts.bytes_read;
-        self.tables[number].blocks = steps;
+        let table = &mut self.tables[number];
+        table.blocks = steps;
+        table.failure = error.map(|error| {
+            let cause = error.source().map_or_else(String::new, |cause| format!(": {cause}"));
+            format!("{error}{cause}")
+        });
     }
 }
 
 impl Lookup<'_> {
-    /// Looks the key up in `view`, of the keyspace with this name, and tells how. Counts nothing in
-    /// the statistics of lookups.
+    /// Looks the key up in `view`, of the keyspace with this name, and returns the steps. Counts
+    /// nothing in the statistics of lookups.
     pub(crate) fn explain(self, keyspace: &str, view: &ReadView) -> Result<Explanation> {
         let memtables = view.placed_memtables().zip(0..).filter_map(|(placed, number)| {
-            // As `KeptView::memtables_at` tells the lookup.
+            // As in `KeptView::memtables_at`.
             placed.first_sequence().filter(|&first| first <= self.sequence)?;
             Some(MemtableStep {
                 is_frozen: number > 0,
@@ -132,13 +126,13 @@ impl Lookup<'_> {
                 found: None,
             })
         });
-        let mut scribe = Scribe {
+        let mut recorder = StepRecorder {
             memtables: memtables.collect(),
             tables: Vec::new(),
             cost: LookupCost::default(),
         };
-        let looked_up = self.find(view, &ThreadCounters::aside(), &mut scribe);
-        let Scribe { memtables, mut tables, cost } = scribe;
+        let looked_up = self.find(view, &ThreadCounters::aside(), &mut recorder);
+        let StepRecorder { memtables, mut tables, cost } = recorder;
         let has_failed = tables.iter().any(|table| table.failure.is_some());
         let value = match looked_up {
             Err(_) if has_failed => None,
@@ -179,7 +173,7 @@ fn version(trailer: Trailer, value_bytes: usize) -> FoundVersion {
     }
 }
 
-/// A table before anybody asked it.
+/// Returns the step of a candidate that was not searched yet.
 fn table_step(candidate: &Candidate<'_>) -> TableStep {
     let Candidate { run, index, filters } = *candidate;
     let meta = &run.tables()[index].meta;
@@ -198,7 +192,7 @@ fn table_step(candidate: &Candidate<'_>) -> TableStep {
     }
 }
 
-/// The filter of a table before anybody asked it, with why nobody can if that is so.
+/// Returns the step of a filter that was not probed yet, with the reason if it cannot be.
 fn filter_step(filters: &TableFilters, entries: u64) -> FilterStep {
     let verdict = match &*filters.point {
         FilterState::Resident(_) => FilterVerdict::NotProbed,
@@ -224,7 +218,7 @@ fn kind_name(kind: FilterKind) -> &'static str {
         FilterKind::BlockedBloom => "blocked Bloom filter",
         FilterKind::Ribbon => "ribbon filter",
         FilterKind::BinaryFuse => "binary fuse filter",
-        // No table has another one for its keys.
+        // No table has another point filter.
         _ => "filter",
     }
 }

@@ -1,21 +1,21 @@
-//! The way of a point lookup: memtables, filters, tables.
+//! A point lookup: memtables, filters, tables.
 //!
-//! The hash is computed once, by the caller. Nothing is locked, allocated or written to a shared
-//! cache line on the way to "absent". The lines of all filters, of memtables and of tables, are on
-//! their way to the cache before the first is tested: a key of the memtables pays for that with a
-//! search in each run, and an absent one waits for memory once.
+//! The caller computes the hash once. A miss takes no lock, allocates nothing and writes no shared
+//! cache line. All filter lines, of memtables and of tables, are prefetched before the first probe:
+//! a key in a memtable pays for that with a search in each run, and a miss waits for memory once.
 
 use sievedb_filter::many::{self, Probe};
-use sievedb_format::{InternalKey, SequenceNumber};
+use sievedb_format::{InternalKey, SequenceNumber, Trailer};
 use sievedb_sstable::{CacheUse, FilterState};
 use smallvec::SmallVec;
 
+use super::{
+    observer::{Candidate, CountBlocks as _, FromValue, NoObserver, Observer},
+    view::{KeptView, ReadView},
+};
 use crate::{
     Result,
-    read::answer::{Answer, Found},
-    read::view::{KeptView, ReadView},
-    read::witness::{Candidate, CountBlocks as _, Nobody, Witness},
-    resolve::older::NoMergeOperator,
+    resolve::{ReadPoint, Stored, Verdict, Version, older::NoMergeOperator},
     stats::{LevelCounters, ThreadCounters},
     table::TableFilters,
 };
@@ -25,7 +25,37 @@ const CANDIDATES_INLINE: usize = 24;
 
 type Candidates<'v> = SmallVec<[Candidate<'v>; CANDIDATES_INLINE]>;
 
-/// A key that is looked for.
+/// The newest visible version of a key, resolved.
+#[derive(Debug)]
+pub(crate) enum Found<V> {
+    /// The key has a value.
+    Value(V),
+    /// The key has no value.
+    Deleted,
+    /// The version alone does not give the value: see [`older`](super::older).
+    MoreNeeded,
+}
+
+impl<V> Found<V> {
+    /// Resolves the key for a reader at `sequence` by the version with this trailer. `cover` as in
+    /// [`ReadPoint::resolve`]; `value` reads a value that is stored inline.
+    #[inline]
+    pub(crate) fn resolve(
+        sequence: SequenceNumber,
+        trailer: Trailer,
+        cover: impl FnOnce() -> SequenceNumber,
+        value: impl FnOnce() -> V,
+    ) -> Self {
+        let Ok(version) = Version::decode(trailer) else { return Self::MoreNeeded };
+        match ReadPoint::new(sequence).resolve(version, cover) {
+            Verdict::Value(Stored::Inline) => Self::Value(value()),
+            Verdict::Deleted => Self::Deleted,
+            Verdict::Value(Stored::Blob) | Verdict::MoreNeeded(_) => Self::MoreNeeded,
+        }
+    }
+}
+
+/// A key to look up.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Lookup<'a> {
     pub(crate) key: &'a [u8],
@@ -37,57 +67,58 @@ pub(crate) struct Lookup<'a> {
 }
 
 impl Lookup<'_> {
-    /// Returns the answer of `witness` for the value of the key, if there is one.
+    /// Returns what `observer` makes of the value of the key, if it has one.
     #[inline]
-    pub(crate) fn find<A>(
+    pub(crate) fn find<V>(
         self,
         view: &ReadView,
         counters: &ThreadCounters,
-        witness: &mut impl Witness<A>,
-    ) -> Result<Option<A>> {
+        observer: &mut impl Observer<V>,
+    ) -> Result<Option<V>> {
         counters.lookups.add(1);
         let probe = Probe::new(self.hash);
         let mut candidates = Candidates::new();
         let has_memtables = self.prefetch_memtables(view);
         self.collect(probe, view, &mut candidates);
         self.sample(view, &candidates, counters);
-        witness.candidates(&candidates);
+        observer.candidates(&candidates);
         // After a flush there is none, and to find that out once more takes 40 instructions.
         let in_memtables =
-            if has_memtables { self.in_memtables(view, counters, witness) } else { None };
+            if has_memtables { self.in_memtables(view, counters, observer) } else { None };
         let found = if let Some(found) = in_memtables {
             counters.found_in_memtables.add(1);
             Some(found)
         } else {
-            self.in_tables(probe, view, &candidates, counters, witness)?
+            self.in_tables(probe, view, &candidates, counters, observer)?
         };
         match found {
-            Some(Found::Value(answer)) => Ok(Some(answer)),
+            Some(Found::Value(value)) => Ok(Some(value)),
             None | Some(Found::Deleted) => Ok(None),
             Some(Found::MoreNeeded) => {
                 let value = self.find_older(view, counters, &NoMergeOperator)?;
-                Ok(value.map(|value| witness.of_memtable(&value)))
+                Ok(value.map(|value| observer.value_in_memtable(&value)))
             }
         }
     }
 
     /// As [`find`](Self::find), for a key that the tables of the view do not have.
-    pub(crate) fn find_in_memtables<A: Answer>(
+    pub(crate) fn find_in_memtables<V: FromValue>(
         self,
         view: &KeptView,
         counters: &ThreadCounters,
-    ) -> Result<Option<A>> {
+    ) -> Result<Option<V>> {
         counters.lookups.add(1);
-        let Some(found) = self.in_memtables(view, counters, &mut Nobody) else { return Ok(None) };
+        let found = self.in_memtables(view, counters, &mut NoObserver);
+        let Some(found) = found else { return Ok(None) };
         counters.found_in_memtables.add(1);
         match found {
-            Found::Value(answer) => Ok(Some(answer)),
+            Found::Value(value) => Ok(Some(value)),
             Found::Deleted => Ok(None),
-            Found::MoreNeeded => self.answer_by_older(view, counters),
+            Found::MoreNeeded => self.resolve_older(view, counters),
         }
     }
 
-    /// Whether the key may have a value, as far as memory tells: `false` is certain.
+    /// Returns `false` only if the key has no value. Reads no file.
     pub(crate) fn may_contain(self, view: &ReadView, counters: &ThreadCounters) -> bool {
         counters.lookups.add(1);
         let probe = Probe::new(self.hash);
@@ -95,38 +126,40 @@ impl Lookup<'_> {
         let has_memtables = self.prefetch_memtables(view);
         self.collect(probe, view, &mut candidates);
         self.sample(view, &candidates, counters);
-        if has_memtables && let Some(found) = self.in_memtables::<()>(view, counters, &mut Nobody) {
+        if has_memtables
+            && let Some(found) = self.in_memtables::<()>(view, counters, &mut NoObserver)
+        {
             counters.found_in_memtables.add(1);
             return !matches!(found, Found::Deleted);
         }
-        // Nobody looks whether a positive is true: what filters say here is not counted, or the
-        // measured rate would be that of negatives alone.
+        // Not counted: positives are not verified, so the measured rate would be that of negatives
+        // alone.
         candidates.iter().any(|candidate| match &*candidate.filters.point {
             FilterState::Resident(filter) => many::may_contain(filter, probe),
             FilterState::Unusable(_) | FilterState::NotResident | FilterState::None => true,
         })
     }
 
-    /// What the newest version of the key in a memtable says, if there is one.
-    fn in_memtables<A>(
+    fn in_memtables<V>(
         self,
         view: &KeptView,
         counters: &ThreadCounters,
-        witness: &mut impl Witness<A>,
-    ) -> Option<Found<A>> {
+        observer: &mut impl Observer<V>,
+    ) -> Option<Found<V>> {
         let target = InternalKey::seek(self.key, self.sequence);
         for (number, memtable) in view.memtables_at(self.sequence).enumerate() {
             if !memtable.may_contain_hash(self.hash) {
                 counters.memtable_negatives.add(1);
-                witness.memtable(number, false);
+                observer.memtable_probed(number, false);
                 continue;
             }
             counters.memtable_positives.add(1);
-            witness.memtable(number, true);
+            observer.memtable_probed(number, true);
             let found = memtable.get_with(target, |trailer, value| {
-                witness.found_in_memtable(number, trailer, value.len());
+                debug_assert!(trailer.sequence() <= self.sequence, "a version is not visible");
+                observer.found_in_memtable(number, trailer, value.len());
                 let cover = || view.newest_cover(self.key, self.sequence);
-                Found::resolve(self.sequence, trailer, cover, || witness.of_memtable(value))
+                Found::resolve(self.sequence, trailer, cover, || observer.value_in_memtable(value))
             });
             if found.is_some() {
                 return found;
@@ -135,8 +168,7 @@ impl Lookup<'_> {
         None
     }
 
-    /// Starts to load what [`in_memtables`](Self::in_memtables) will read of filters. Whether there
-    /// is a memtable to ask at all.
+    /// Prefetches the filter lines of memtables. Returns whether there is a memtable to search.
     fn prefetch_memtables(self, view: &KeptView) -> bool {
         let mut found = false;
         for memtable in view.memtables_at(self.sequence) {
@@ -146,10 +178,10 @@ impl Lookup<'_> {
         found
     }
 
-    /// The tables that may hold the key, the newest first, their filter lines on the way to the
-    /// cache.
+    /// Collects the candidate tables, the newest first, and prefetches their filter lines.
     #[inline]
     fn collect<'v>(self, probe: Probe, view: &'v ReadView, candidates: &mut Candidates<'v>) {
+        debug_assert_eq!(view.version.runs().len(), view.filters.runs().len());
         for (run, filters) in view.version.runs().iter().zip(view.filters.runs()) {
             if let Some(index) = run.find_index(self.key) {
                 let filters = &*filters[index];
@@ -168,20 +200,20 @@ impl Lookup<'_> {
         }
     }
 
-    fn in_tables<A>(
+    fn in_tables<V>(
         self,
         probe: Probe,
         view: &KeptView,
         candidates: &[Candidate<'_>],
         counters: &ThreadCounters,
-        witness: &mut impl Witness<A>,
-    ) -> Result<Option<Found<A>>> {
+        observer: &mut impl Observer<V>,
+    ) -> Result<Option<Found<V>>> {
         for (number, candidate) in candidates.iter().enumerate() {
             let counters = &counters.levels[usize::from(candidate.run.level)];
             let passes = passes(candidate.filters, probe, counters);
-            witness.filter(number, passes);
+            observer.table_probed(number, passes);
             if passes {
-                let found = self.in_table(view, number, candidate, counters, witness)?;
+                let found = self.in_table(view, number, candidate, counters, observer)?;
                 if found.is_some() {
                     return Ok(found);
                 }
@@ -190,36 +222,31 @@ impl Lookup<'_> {
         Ok(None)
     }
 
-    /// Not inlined: most lookups of absent keys come to no table.
+    /// Not inlined: most lookups of absent keys search no table.
     #[inline(never)]
-    fn in_table<A, W: Witness<A>>(
+    fn in_table<V, O: Observer<V>>(
         self,
         view: &KeptView,
         number: usize,
         candidate: &Candidate<'_>,
         counters: &LevelCounters,
-        witness: &mut W,
-    ) -> Result<Option<Found<A>>> {
+        observer: &mut O,
+    ) -> Result<Option<Found<V>>> {
         let live = &*candidate.run.tables()[candidate.index];
-        let mut blocks = W::Blocks::default();
+        let mut blocks = O::Blocks::default();
         let target = InternalKey::seek(self.key, self.sequence);
         let found = live.table.get_with(target, self.cache_use, &mut blocks, |trailer, value| {
-            witness.found_in_table(number, trailer, value.len());
+            debug_assert!(trailer.sequence() <= self.sequence, "a version is not visible");
+            observer.found_in_table(number, trailer, value.len());
             let cover = || view.newest_cover(self.key, self.sequence);
-            Found::resolve(self.sequence, trailer, cover, || witness.of_block(&value))
+            Found::resolve(self.sequence, trailer, cover, || observer.value_in_block(&value))
         });
         counters.add_blocks(blocks.counts());
-        let found = match found {
-            Ok(found) => found,
-            Err(error) => {
-                let error = live.error(error);
-                witness.failed(number, blocks, &error);
-                return Err(error);
-            }
-        };
+        let found = found.map_err(|error| live.error(error));
+        observer.table_searched(number, blocks, found.as_ref().err());
+        let found = found?;
         let is_found = u64::from(found.is_some());
         counters.add_searches(is_found, 1 - is_found, candidate.filters.point.expected_fpr);
-        witness.searched(number, blocks);
         Ok(found)
     }
 }

@@ -1,39 +1,30 @@
-//! What readers see, and the way of a lookup.
+//! Views of a keyspace, lookups and the sources of scans.
 //!
-//! | module            | answers                                                          |
-//! |-------------------|------------------------------------------------------------------|
-//! | [`tree`]          | the LSM tree of a keyspace: its present view, and how it changes |
-//! | [`changed_trees`] | which of the keyspaces have changed since somebody looked         |
-//! | [`view`]          | what a reader sees: memtables and a version                      |
-//! | [`view_cell`]     | how lookups borrow the present view, and how it is replaced      |
-//! | [`filter_set`]    | the filters of all its tables, side by side                      |
-//! | [`lookup`]        | the way of a point lookup: memtables, filters, tables            |
-//! | [`older`]         | the value of a key that its newest version does not decide       |
-//! | [`witness`], [`explainer`] | who sees what a lookup does, and one who tells it       |
-//! | [`scan_question`] | what a scan asks the filters of tables                           |
-//! | [`many`]          | many of them by one call, and [`many_lookup`] a chunk of them    |
-//! | [`key_order`]     | the keys of a chunk in order                                     |
-//! | [`answer`]        | what a lookup returns of the value: all, or that there is one    |
-//! | [`source`]        | memtables and tables as the cursors that a merge takes           |
-//! | [`memtable_source`] | one memtable as such a cursor                                  |
-//! | [`skipped`]       | who is told of the tombstones that scans step over               |
-//! | [`snapshot_list`] | at which sequence numbers snapshots read                         |
+//! | module            | content                                                         |
+//! |-------------------|-----------------------------------------------------------------|
+//! | [`tree`]          | LSM tree of a keyspace: its present view, and how it changes    |
+//! | [`changed_trees`] | sets of keyspaces, for background work                           |
+//! | [`view`]          | memtables, version and filters at one point in time             |
+//! | [`view_cell`]     | lookups borrow the present view; it is replaced                 |
+//! | [`lookup`]        | point lookup: memtables, filters, tables                        |
+//! | [`observer`]      | makes the result of a lookup, and may record its steps          |
+//! | [`older`]         | lookup that also reads older versions                           |
+//! | [`explainer`]     | lookup that records its steps                                   |
+//! | [`many`], [`open_keys`] | lookups of many keys by one call                          |
+//! | [`source`]        | memtables and tables as cursors of a merge                      |
+//! | [`scan_probe`]    | probes of prefix and range filters by scans                     |
+//! | [`snapshot_list`] | sequence numbers of open snapshots                              |
 
-pub(crate) mod answer;
 pub(crate) mod changed_trees;
 pub(crate) mod explainer;
-pub(crate) mod filter_set;
-mod key_order;
 pub(crate) mod lookup;
-mod many;
-pub(crate) mod many_lookup;
-mod memtable_source;
+pub(crate) mod many;
+pub(crate) mod observer;
 mod older;
-pub(crate) mod scan_question;
-pub(crate) mod skipped;
+mod open_keys;
+pub(crate) mod scan_probe;
 pub(crate) mod snapshot_list;
 pub(crate) mod source;
 pub(crate) mod tree;
 pub(crate) mod view;
 pub(crate) mod view_cell;
-pub(crate) mod witness;

@@ -1,4 +1,4 @@
-//! Lookups of keys whose newest visible version does not decide: reads older versions too.
+//! Lookups that also read older versions, because the newest visible one gives no value.
 
 use std::path::Path;
 
@@ -10,7 +10,7 @@ use sievedb_sstable::{BlockCounts, FilterState, ValueRef};
 
 use crate::{
     Error, Result,
-    read::{answer::Answer, lookup::Lookup, view::KeptView},
+    read::{lookup::Lookup, observer::FromValue, view::KeptView},
     resolve::{
         ReadPoint, Version,
         older::{MergeOperator, NoMergeOperator, Resolved},
@@ -39,18 +39,18 @@ impl Source<'_> {
 impl Lookup<'_> {
     /// As [`find_older`](Self::find_older), without a merge operator.
     #[cold]
-    pub(crate) fn answer_by_older<A: Answer>(
+    pub(crate) fn resolve_older<V: FromValue>(
         self,
         view: &KeptView,
         counters: &ThreadCounters,
-    ) -> Result<Option<A>> {
+    ) -> Result<Option<V>> {
         let value = self.find_older(view, counters, &NoMergeOperator)?;
-        Ok(value.map(|value| A::of_memtable(&value)))
+        Ok(value.map(|value| V::from_memtable(&value)))
     }
 
-    /// Returns the value of the key after its versions were read, newest first, as far as needed.
+    /// Returns the value of the key from its versions, newest first, as many as needed.
     ///
-    /// Starts again with the newest one: only keys with merge operands come here.
+    /// Starts again with the newest one: only keys with merge operands need this.
     ///
     /// # Errors
     ///
@@ -128,7 +128,8 @@ mod tests {
 
     use super::*;
     use crate::{
-        Db, KeyspaceOptions, Options, fs::MemoryFs, read::witness::Nobody, resolve::tests::Append,
+        Db, KeyspaceOptions, Options, fs::MemoryFs, read::observer::NoObserver,
+        resolve::tests::Append,
     };
 
     fn open() -> Db {
@@ -153,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn older_versions_answer_as_the_newest_one_does() {
+    fn older_versions_give_the_value_of_the_newest() {
         let db = open();
         let counters = ThreadCounters::aside();
         let (mut snapshots, mut seen, mut compared) = (Vec::new(), 0, 0);
@@ -176,7 +177,7 @@ mod tests {
             for sequence in 0..=db.store().writer.visible() {
                 for key in (0_u32..7).map(u32::to_be_bytes) {
                     let lookup = lookup(&db, &key, sequence);
-                    let want = lookup.find(&view, &counters, &mut Nobody).unwrap();
+                    let want = lookup.find(&view, &counters, &mut NoObserver).unwrap();
                     assert_eq!(find_older(&db, &key, sequence), want, "{key:?} at {sequence}");
                     seen += u32::from(want.is_some());
                     compared += 1;
@@ -206,7 +207,9 @@ mod tests {
     /// Adds a merge operand to the active memtable, as no write of this release does.
     fn add_operand(db: &Db, key: &[u8], sequence: SequenceNumber, operand: &str) {
         let view = db.default_keyspace().tree().view();
-        view.active.place(sequence, sequence);
+        if view.active.last_sequence() < sequence {
+            view.active.place(sequence, sequence);
+        }
         let hash = key_hash(key, db.store().hash_seed);
         let trailer = Trailer::new(sequence, Kind::Merge);
         view.active.memtable.insert(hash, key, trailer, operand.as_bytes());

@@ -1,29 +1,38 @@
 //! Memtables and tables as the cursors that a merge takes.
 
 use std::{
+    fmt::Debug,
     path::{Path, PathBuf},
     sync::Arc,
 };
 
 use bytes::Bytes;
 use sievedb_format::{InternalKey, TableBounds};
-use sievedb_sstable::{CursorOptions, ReadError, Table, TableCursor};
+use sievedb_memtable::MemtableCursor;
+use sievedb_sstable::{CursorOptions, Table, TableCursor};
 
 use crate::{
     Result,
     iter::{
         bounds::{KeyBounds, is_above, is_below},
-        cursor::Cursor,
+        cursor::{Cursor, forward_cursor},
         run::{RunCursor, SortedRun, tables_within},
     },
-    read::memtable_source::MemtableSource,
-    read::scan_question::{ScanOptions, ScanQuestion},
-    read::skipped::SkippedTombstones,
+    read::scan_probe::ScanProbe,
     read::view::PlacedMemtable,
     stats::ThreadCounters,
     table::LiveTable,
     version::Run,
 };
+
+/// Receives the tombstones that scans skip, when a scan leaves a table or memtable.
+pub(crate) trait SkippedTombstones: Debug + Send + Sync {
+    /// A scan skipped so many tombstones of a table.
+    fn in_table(&self, live: &LiveTable, tombstones: u64);
+
+    /// A scan skipped so many tombstones of a memtable.
+    fn in_memtable(&self, placed: &PlacedMemtable, tombstones: u64);
+}
 
 /// A source of sorted entries: a memtable or a sorted run.
 #[derive(Debug)]
@@ -36,39 +45,56 @@ pub(crate) enum Source {
     Run(RunCursor<TableRun>),
 }
 
+/// Options of a scan of tables.
+#[derive(Debug, Clone)]
+pub(crate) struct ScanOptions {
+    /// Cache and read-ahead; the bounds are those of `bounds` where a table crosses them.
+    pub(crate) cursor: CursorOptions,
+    pub(crate) bounds: Arc<KeyBounds>,
+    /// Receives the tombstones that the scan skips.
+    pub(crate) skipped: Option<Arc<dyn SkippedTombstones>>,
+}
+
+impl ScanOptions {
+    /// Options of a flush or a compaction, which reads all entries once.
+    pub(crate) fn once(cursor: CursorOptions) -> Self {
+        Self { cursor, bounds: Arc::new(KeyBounds::ALL), skipped: None }
+    }
+}
+
 impl Source {
-    /// The entries of a memtable of the store in `folder`, within the bounds of the scan.
+    /// Returns the entries of a memtable of the store in `directory`, within the bounds.
     pub(crate) fn memtable(
         placed: &Arc<PlacedMemtable>,
-        folder: &Arc<Path>,
+        directory: &Arc<Path>,
         scan: &ScanOptions,
     ) -> Self {
-        Self::Memtable(MemtableSource::new(placed, folder, scan))
+        Self::Memtable(MemtableSource::new(placed, directory, scan))
     }
 
-    /// The entries of a sorted run within the bounds of the scan. `None` if there are no tables
-    /// with any, as far as bounds and filters tell.
+    /// Returns the entries of a sorted run within the bounds; `None` if bounds and filters rule all
+    /// tables out.
     pub(crate) fn run(
         run: &Run,
         scan: &ScanOptions,
-        question: ScanQuestion<'_>,
+        probe: ScanProbe<'_>,
         counters: &ThreadCounters,
     ) -> Option<Self> {
         let tables = TableRun { tables: Arc::clone(run.tables()), scan: scan.clone() };
-        let window = question.narrow(run, tables_within(&tables, &scan.bounds), counters);
+        let window = probe.narrow(run, tables_within(&tables, &scan.bounds), counters);
         (!window.is_empty()).then(|| Self::Run(RunCursor::over(tables, window)))
     }
 
-    /// The entries of tables in key order, which are read once: they do not displace what lookups
-    /// keep in the cache.
+    /// Returns the entries of tables in key order, to be read once: blocks that lookups use stay in
+    /// the cache.
     pub(crate) fn tables_once(tables: Vec<Arc<LiveTable>>, cursor: CursorOptions) -> Self {
         let run = TableRun { tables: tables.into(), scan: ScanOptions::once(cursor) };
         Self::Run(RunCursor::new(run, &KeyBounds::ALL))
     }
 }
 
-/// Forwards to the cursor of a memtable or of a run.
-macro_rules! forward {
+/// Calls a method of the cursor of a memtable or of a run.
+macro_rules! of_source {
     ($self:ident, $method:ident($($argument:ident),*)) => {
         match $self {
             Self::Memtable(cursor) => cursor.$method($($argument),*),
@@ -77,89 +103,15 @@ macro_rules! forward {
     };
 }
 
-impl Cursor for Source {
-    fn seek_to_first(&mut self) -> Result<()> {
-        forward!(self, seek_to_first())
-    }
-
-    fn seek_to_last(&mut self) -> Result<()> {
-        forward!(self, seek_to_last())
-    }
-
-    fn seek(&mut self, target: InternalKey<'_>) -> Result<()> {
-        forward!(self, seek(target))
-    }
-
-    #[inline]
-    fn seek_step(&mut self, step: usize, target: InternalKey<'_>) -> Result<()> {
-        forward!(self, seek_step(step, target))
-    }
-
-    fn seek_before(&mut self, target: InternalKey<'_>) -> Result<()> {
-        forward!(self, seek_before(target))
-    }
-
-    #[inline]
-    fn advise_seek_step(&mut self, step: usize) {
-        forward!(self, advise_seek_step(step));
-    }
-
-    fn advise_seek_before(&mut self, target: InternalKey<'_>) {
-        forward!(self, advise_seek_before(target));
-    }
-
-    #[inline]
-    fn has_missed_cache(&self) -> bool {
-        forward!(self, has_missed_cache())
-    }
-
-    #[inline]
-    fn next(&mut self) -> Result<()> {
-        forward!(self, next())
-    }
-
-    #[inline]
-    fn prev(&mut self) -> Result<()> {
-        forward!(self, prev())
-    }
-
-    #[inline]
-    fn key(&self) -> Option<InternalKey<'_>> {
-        forward!(self, key())
-    }
-
-    #[inline]
-    fn is_positioned(&self) -> bool {
-        forward!(self, is_positioned())
-    }
-
-    #[inline]
-    fn is_older_version(&self) -> bool {
-        forward!(self, is_older_version())
-    }
-
-    #[inline]
-    fn is_newest_version(&mut self) -> bool {
-        forward!(self, is_newest_version())
-    }
-
-    #[inline]
-    fn value_ref(&self) -> &[u8] {
-        forward!(self, value_ref())
-    }
-
-    fn value(&self) -> Bytes {
-        forward!(self, value())
-    }
-
+forward_cursor!(Source, of_source, of_source, {
     fn note_tombstone(&mut self) {
-        forward!(self, note_tombstone());
+        of_source!(self, note_tombstone());
     }
 
     fn path(&self) -> PathBuf {
-        forward!(self, path())
+        of_source!(self, path())
     }
-}
+});
 
 /// The tables of a sorted run.
 #[derive(Debug)]
@@ -196,82 +148,127 @@ impl SortedRun for TableRun {
     }
 }
 
-/// A table's cursor that adds the file to its errors, and keeps the file.
+/// A cursor of a table that keeps the file, and adds its path to errors.
 #[derive(Debug)]
 pub(crate) struct LiveTableCursor {
     live: Arc<LiveTable>,
     cursor: TableCursor,
-    /// Told at the end of the tombstones that were stepped over.
+    /// Receives the skipped tombstones at the end.
     skipped: Option<Arc<dyn SkippedTombstones>>,
     tombstones: u64,
 }
 
-impl LiveTableCursor {
-    #[inline]
-    fn moved(&self, result: Result<(), ReadError>) -> Result<()> {
-        result.map_err(|error| self.live.error(error))
+/// Calls a method of the cursor that can fail.
+macro_rules! move_table {
+    ($self:ident, $method:ident($($argument:ident),*)) => {
+        $self.cursor.$method($($argument),*).map_err(|error| $self.live.error(error))
+    };
+}
+
+macro_rules! of_table {
+    ($self:ident, $method:ident($($argument:ident),*)) => {
+        $self.cursor.$method($($argument),*)
+    };
+}
+
+forward_cursor!(LiveTableCursor, move_table, of_table, {
+    fn note_tombstone(&mut self) {
+        self.tombstones += 1;
+    }
+
+    fn path(&self) -> PathBuf {
+        self.live.path.to_path_buf()
+    }
+});
+
+impl Drop for LiveTableCursor {
+    fn drop(&mut self) {
+        if let Some(skipped) = self.skipped.as_ref().filter(|_| self.tombstones > 0) {
+            skipped.in_table(&self.live, self.tombstones);
+        }
     }
 }
 
-impl Cursor for LiveTableCursor {
-    fn seek_to_first(&mut self) -> Result<()> {
-        let result = self.cursor.seek_to_first();
-        self.moved(result)
-    }
+/// The entries of a memtable within bounds. Unpositioned after a move over a bound.
+#[derive(Debug)]
+pub(crate) struct MemtableSource {
+    /// Dropped before `placed`, whose drop lets a worker free the memtable.
+    cursor: MemtableCursor,
+    placed: Arc<PlacedMemtable>,
+    bounds: Arc<KeyBounds>,
+    is_beyond: bool,
+    /// Of the store, for error messages.
+    directory: Arc<Path>,
+    skipped: Option<Arc<dyn SkippedTombstones>>,
+    tombstones: u64,
+}
 
-    fn seek_to_last(&mut self) -> Result<()> {
-        let result = self.cursor.seek_to_last();
-        self.moved(result)
-    }
-
-    fn seek(&mut self, target: InternalKey<'_>) -> Result<()> {
-        let result = self.cursor.seek(target);
-        self.moved(result)
-    }
-
-    fn seek_step(&mut self, step: usize, target: InternalKey<'_>) -> Result<()> {
-        let result = self.cursor.seek_step(step, target);
-        self.moved(result)
-    }
-
-    fn seek_before(&mut self, target: InternalKey<'_>) -> Result<()> {
-        let result = self.cursor.seek_before(target);
-        self.moved(result)
-    }
-
-    fn advise_seek_step(&mut self, step: usize) {
-        self.cursor.advise_seek_step(step);
-    }
-
-    fn advise_seek_before(&mut self, target: InternalKey<'_>) {
-        self.cursor.advise_seek_before(target);
+impl MemtableSource {
+    pub(crate) fn new(
+        placed: &Arc<PlacedMemtable>,
+        directory: &Arc<Path>,
+        scan: &ScanOptions,
+    ) -> Self {
+        Self {
+            placed: Arc::clone(placed),
+            cursor: Arc::clone(&placed.memtable).cursor(),
+            bounds: Arc::clone(&scan.bounds),
+            is_beyond: false,
+            directory: Arc::clone(directory),
+            skipped: scan.skipped.clone(),
+            tombstones: 0,
+        }
     }
 
     #[inline]
-    fn has_missed_cache(&self) -> bool {
-        self.cursor.has_missed_cache()
+    fn went_up(&mut self) -> Result<()> {
+        let end = self.bounds.as_slices().1;
+        self.is_beyond = self.cursor.key().is_some_and(|key| !is_below(key.user_key, end));
+        Ok(())
+    }
+
+    fn went_down(&mut self) -> Result<()> {
+        let start = self.bounds.as_slices().0;
+        self.is_beyond = self.cursor.key().is_some_and(|key| !is_above(key.user_key, start));
+        Ok(())
+    }
+}
+
+impl Cursor for MemtableSource {
+    fn seek_to_first(&mut self) -> Result<()> {
+        self.cursor.seek_to_first();
+        self.went_up()
+    }
+
+    fn seek_to_last(&mut self) -> Result<()> {
+        self.cursor.seek_to_last();
+        self.went_down()
+    }
+
+    fn seek(&mut self, target: InternalKey<'_>) -> Result<()> {
+        self.cursor.seek(target);
+        self.went_up()
+    }
+
+    fn seek_before(&mut self, target: InternalKey<'_>) -> Result<()> {
+        self.cursor.seek_before(target);
+        self.went_down()
     }
 
     #[inline]
     fn next(&mut self) -> Result<()> {
-        let result = self.cursor.next();
-        self.moved(result)
+        self.cursor.next();
+        self.went_up()
     }
 
-    #[inline]
     fn prev(&mut self) -> Result<()> {
-        let result = self.cursor.prev();
-        self.moved(result)
+        self.cursor.prev();
+        self.went_down()
     }
 
     #[inline]
     fn key(&self) -> Option<InternalKey<'_>> {
-        self.cursor.key()
-    }
-
-    #[inline]
-    fn is_positioned(&self) -> bool {
-        self.cursor.is_positioned()
+        self.cursor.key().filter(|_| !self.is_beyond)
     }
 
     #[inline]
@@ -279,12 +276,11 @@ impl Cursor for LiveTableCursor {
         self.cursor.is_older_version()
     }
 
-    #[inline]
+    /// Not known: a memtable steps back by a search.
     fn is_newest_version(&mut self) -> bool {
-        self.cursor.is_newest_version()
+        false
     }
 
-    #[inline]
     fn value_ref(&self) -> &[u8] {
         self.cursor.value_ref()
     }
@@ -298,14 +294,14 @@ impl Cursor for LiveTableCursor {
     }
 
     fn path(&self) -> PathBuf {
-        self.live.path.to_path_buf()
+        self.directory.to_path_buf()
     }
 }
 
-impl Drop for LiveTableCursor {
+impl Drop for MemtableSource {
     fn drop(&mut self) {
         if let Some(skipped) = self.skipped.as_ref().filter(|_| self.tombstones > 0) {
-            skipped.in_table(&self.live, self.tombstones);
+            skipped.in_memtable(&self.placed, self.tombstones);
         }
     }
 }

@@ -16,7 +16,7 @@ use crate::{
     read::view::{KeptView, PlacedMemtable, ReadView},
     read::view_cell::{ViewCell, ViewGuard},
     sync::{
-        Mutex,
+        Mutex, MutexGuard,
         atomic::{
             AtomicBool, AtomicU64, AtomicUsize,
             Ordering::{Relaxed, SeqCst},
@@ -25,7 +25,7 @@ use crate::{
     version::Version,
 };
 
-/// The LSM tree of a keyspace: its present view, and how the view changes.
+/// The LSM tree of a keyspace: replaces its view when memtables or tables change.
 #[derive(Debug)]
 pub(crate) struct Tree {
     pub(crate) id: u64,
@@ -35,26 +35,24 @@ pub(crate) struct Tree {
     memory: Arc<MemoryAccount>,
     changed: Arc<ChangedTrees>,
     view: ViewCell<ReadView>,
-    /// Held while a new view is made from the old one.
+    /// Held while the view is replaced.
     change: Mutex<()>,
     dropped: AtomicBool,
-    /// Bytes that compactions would write until no level is due, about.
+    /// See [`Debt::bytes`].
     compaction_debt_bytes: AtomicU64,
-    /// Runs of level 0 that no compaction reduces.
+    /// See [`Debt::level0_runs_kept`].
     level0_runs_kept: AtomicUsize,
     bookkeeping: Charge,
 }
 
-/// What a keyspace takes as long as nothing is written to it, apart from its name and its options:
-/// this, its views of which one may still be read while the next is made, the versions and the
-/// memtable in them, its entry in the manifest and the maps of the store.
+/// Memory of an empty keyspace, without name and options: the tree, two views with their versions
+/// and memtables (one may still be read), the entries in the manifest and in the maps of the store.
 const KEYSPACE_BYTES: usize = size_of::<Tree>()
     + 2 * (size_of::<ReadView>() + size_of::<Version>() + size_of::<PlacedMemtable>())
     + size_of::<KeyspaceOptions>()
     + IN_MAPS_BYTES;
 
-/// The manifest's state of a keyspace, and its places in maps by number and by name, whose nodes
-/// may be half empty.
+/// State in the manifest and entries in maps by id and by name, whose nodes may be half empty.
 const IN_MAPS_BYTES: usize = 512;
 
 impl Tree {
@@ -68,7 +66,7 @@ impl Tree {
     ) -> Self {
         let active = Arc::new(PlacedMemtable::new(options.memtable_bytes, &memory));
         let view = KeptView { active, frozen: Vec::new(), version: Arc::new(version) };
-        changed.note(id);
+        changed.insert(id);
         // In the store, in the manifest, and encoded for the next manifest.
         let text_bytes = 3 * (name.len() + options.encode().len());
         let bookkeeping = memory.charge(MemoryUse::Bookkeeping, KEYSPACE_BYTES + text_bytes);
@@ -99,74 +97,80 @@ impl Tree {
         }
     }
 
-    /// The present options. For short use.
+    /// Returns the present options, for short use.
     pub(crate) fn options(&self) -> Guard<Arc<KeyspaceOptions>> {
         self.options.load()
     }
 
-    /// The present options, to be kept.
+    /// Returns the present options, to be kept.
     pub(crate) fn kept_options(&self) -> Arc<KeyspaceOptions> {
         self.options.load_full()
     }
 
-    /// Changes the options. Scans, flushes and compactions in flight go on with those before.
+    /// Replaces the options. Scans, flushes and compactions in flight keep those before.
     pub(crate) fn set_options(&self, options: KeyspaceOptions) {
         self.options.store(Arc::new(options));
         self.filter_settings_number.fetch_add(1, SeqCst);
-        self.changed.note(self.id);
+        self.changed.insert(self.id);
     }
 
-    /// What is asked of the filters at present.
     pub(crate) fn filter_policy(&self) -> FilterPolicy {
         self.options().filter_policy
     }
 
-    /// How often what may be asked of the filters was changed: read it before that.
+    /// Returns the number of changes of options so far. Read it before the filter policy.
     pub(crate) fn filter_settings_number(&self) -> u64 {
         self.filter_settings_number.load(SeqCst)
     }
 
-    /// The present view, without a lock, a shared reference count or, on Linux, even a locked
-    /// instruction, which would keep the next lookup from beginning before this one ends. A thread
-    /// that holds one already pays for a short lock and a count. For short use.
+    /// Borrows the present view, for short use.
+    ///
+    /// Takes no lock, no shared reference count and, on Linux, no locked instruction, which would
+    /// delay the next lookup until this one ends. A thread that already holds a view pays for a
+    /// short lock and a count.
     #[inline]
     pub(crate) fn view(&self) -> ViewGuard<'_, ReadView> {
         self.view.load()
     }
 
-    /// The present memtables and tables, to be kept.
+    /// Returns the present memtables and tables, to be kept.
     pub(crate) fn kept_view(&self) -> KeptView {
         self.view().kept().clone()
     }
 
-    /// Puts a view in place.
-    fn set_view(&self, view: KeptView) {
+    /// Replaces the view, under the lock `change`.
+    fn set_view(&self, _change: &MutexGuard<'_, ()>, view: KeptView) {
+        debug_assert!(view.frozen.iter().all(|placed| placed.first_sequence().is_some()));
+        debug_assert!(
+            view.frozen.is_sorted_by(|a, b| a.first_sequence() > b.first_sequence()),
+            "memtables are ordered, the newest first"
+        );
         self.view.store(Arc::new(ReadView::new(self.id, view)));
         let of_threads = self.view.take_new_slots_bytes();
         if of_threads > 0 {
             self.bookkeeping.grow(of_threads);
         }
-        self.changed.note(self.id);
+        self.changed.insert(self.id);
     }
 
-    /// Lets lookups use the present filters of the tables, and the others go as soon as those under
-    /// way are done.
+    /// Makes lookups use the present filters of the tables. Replaced filters are freed when the
+    /// lookups in flight are done.
     pub(crate) fn refresh_filters(&self) {
-        let _change = self.change.lock();
-        self.set_view(self.kept_view());
+        let change = self.change.lock();
+        self.set_view(&change, self.kept_view());
     }
 
-    /// Whether the active memtable is to be frozen.
+    /// Returns whether the active memtable is to be frozen.
     pub(crate) fn is_full(&self) -> bool {
         self.view().active.memtable.memory_bytes() >= self.options().memtable_bytes
     }
 
-    /// Freezes the active memtable, if anything was placed in it, and puts an empty one in place.
+    /// Freezes the active memtable, if anything was placed in it, and replaces it by an empty one.
     ///
     /// The caller holds the placement lock, so that every batch lies in one memtable and all of a
     /// memtable's sequence numbers are below those of the next one.
     pub(crate) fn freeze(&self) -> bool {
-        let _change = self.change.lock();
+        let change = self.change.lock();
         let view = self.kept_view();
         if view.active.first_sequence().is_none() {
             return false;
@@ -175,74 +179,76 @@ impl Tree {
         frozen.extend_from_slice(&view.frozen);
         let active = Arc::new(PlacedMemtable::new(self.options().memtable_bytes, &self.memory));
         view.active.set_use(MemoryUse::FrozenMemtables);
-        self.set_view(KeptView { active, frozen, version: view.version });
+        self.set_view(&change, KeptView { active, frozen, version: view.version });
         true
     }
 
-    /// Puts a new version in place, without the memtables that it covers: those where the last
-    /// sequence number placed is at most `flushed`.
+    /// Replaces the version, and removes the memtables that it covers: those whose last sequence
+    /// number is at most `flushed`.
     pub(crate) fn install(
         &self,
         flushed: SequenceNumber,
         version: impl FnOnce(&Version) -> Version,
     ) {
-        let _change = self.change.lock();
+        let change = self.change.lock();
         let mut view = self.kept_view();
         let is_flushed = |placed: &mut Arc<PlacedMemtable>| placed.last_sequence() <= flushed;
         let unneeded: Vec<_> = view.frozen.extract_if(.., is_flushed).collect();
         view.version = Arc::new(version(&view.version));
-        self.set_view(view);
+        self.set_view(&change, view);
         for placed in unneeded {
             placed.set_use(MemoryUse::PinnedMemtables);
         }
     }
 
-    /// Bytes that compactions would write until no level is due, about.
+    /// See [`Debt::bytes`].
     pub(crate) fn compaction_debt_bytes(&self) -> u64 {
         self.compaction_debt_bytes.load(Relaxed)
     }
 
-    /// Runs of level 0 that no compaction reduces, because of quarantined tables.
+    /// See [`Debt::level0_runs_kept`].
     pub(crate) fn level0_runs_kept(&self) -> usize {
         self.level0_runs_kept.load(Relaxed)
     }
 
-    /// Notes what compactions have to do.
     pub(crate) fn set_compaction_debt(&self, debt: Debt) {
+        debug_assert!(debt.level0_runs_kept <= debt.level0_runs, "{debt:?}");
         self.compaction_debt_bytes.store(debt.bytes, Relaxed);
         self.level0_runs_kept.store(debt.level0_runs_kept, Relaxed);
     }
 
-    /// Puts the memtable of a replayed log in place of the empty one, before anybody reads.
+    /// Replaces the empty memtable by that of a replayed log, before the first read.
     pub(crate) fn set_replayed(&self, active: Arc<PlacedMemtable>) {
-        let _change = self.change.lock();
-        self.set_view(KeptView { active, ..self.kept_view() });
+        let change = self.change.lock();
+        debug_assert!(self.view().active.first_sequence().is_none(), "entries would be lost");
+        debug_assert!(self.view().frozen.is_empty(), "the log was replayed after a freeze");
+        self.set_view(&change, KeptView { active, ..self.kept_view() });
     }
 
-    /// Lets go of all data. Tables are unlinked when their last reader lets go. The manifest does
-    /// not name them any more.
+    /// Drops all data, which the manifest no longer names. Tables are unlinked when their last
+    /// reader is done.
     pub(crate) fn discard(&self) {
-        let _change = self.change.lock();
+        let change = self.change.lock();
         let view = self.kept_view();
         for (_, _, live) in view.version.tables() {
             live.mark_obsolete();
         }
         let active = Arc::new(PlacedMemtable::new(self.options().memtable_bytes, &self.memory));
         let version = Arc::new(Version::default());
-        self.set_view(KeptView { active, frozen: Vec::new(), version });
+        self.set_view(&change, KeptView { active, frozen: Vec::new(), version });
         for placed in [&view.active].into_iter().chain(&view.frozen) {
             placed.set_use(MemoryUse::PinnedMemtables);
         }
     }
 
-    /// The first sequence number that is in memtables only.
+    /// Returns the first sequence number that is in memtables only.
     pub(crate) fn first_unflushed(&self) -> Option<SequenceNumber> {
         let view = self.view();
         let oldest_first = view.frozen.iter().rev().chain([&view.active]);
         oldest_first.filter_map(|placed| placed.first_sequence()).next()
     }
 
-    /// The handle is of no use any more.
+    /// Makes every use of a handle fail.
     pub(crate) fn mark_dropped(&self) {
         self.dropped.store(true, SeqCst);
     }

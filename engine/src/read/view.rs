@@ -1,4 +1,4 @@
-//! What a reader sees of a keyspace: its memtables and its version.
+//! Views of a keyspace: its memtables and its version at one point in time.
 
 use std::{mem::ManuallyDrop, ops::Deref, sync::Arc};
 
@@ -7,12 +7,12 @@ use sievedb_memtable::{Memtable, spare_bytes};
 
 use crate::{
     memory::{Charge, MemoryAccount, MemoryUse},
-    read::filter_set::FilterSet,
     sync::atomic::{AtomicU64, Ordering::Relaxed},
-    version::Version,
+    table::TableFilters,
+    version::{Run, Version},
 };
 
-/// A memtable and the sequence numbers of what was placed for it, inserted already or not.
+/// A memtable and the sequence numbers placed for it, inserted already or not.
 #[derive(Debug)]
 pub(crate) struct PlacedMemtable {
     /// Taken by the drop.
@@ -20,13 +20,13 @@ pub(crate) struct PlacedMemtable {
     first_sequence: AtomicU64,
     last_sequence: AtomicU64,
     last_inserted: AtomicU64,
-    /// Tombstones that scans stepped over.
+    /// Tombstones that scans skipped.
     skipped: AtomicU64,
     charge: ManuallyDrop<Charge>,
 }
 
 impl PlacedMemtable {
-    /// An empty memtable that is to be frozen at `memtable_bytes`.
+    /// Creates an empty memtable that is to be frozen at `memtable_bytes`.
     pub(crate) fn new(memtable_bytes: usize, memory: &Arc<MemoryAccount>) -> Self {
         let memtable = Arc::new(Memtable::new(memtable_bytes));
         Self {
@@ -39,7 +39,7 @@ impl PlacedMemtable {
         }
     }
 
-    /// Charges the bytes of entries that were placed here.
+    /// Charges the bytes of entries to insert.
     pub(crate) fn reserve(&self, bytes: usize) {
         let before = self.memtable.reserve(bytes);
         self.charge.grow(bytes + spare_bytes(before + bytes) - spare_bytes(before));
@@ -51,14 +51,16 @@ impl PlacedMemtable {
         self.charge.shrink(bytes + spare_bytes(before) - spare_bytes(before - bytes));
     }
 
-    /// The memory is used for `what` from now on.
+    /// Charges the memory to `what` from now on.
     pub(crate) fn set_use(&self, what: MemoryUse) {
         self.charge.move_to(what);
     }
 
-    /// Notes that the writes from `first` to `last` go here. Called in sequence order, under the
+    /// Places the sequence numbers from `first` to `last` here. Called in sequence order, under the
     /// placement lock.
     pub(crate) fn place(&self, first: SequenceNumber, last: SequenceNumber) {
+        debug_assert!(0 < first && first <= last, "{first} to {last}");
+        debug_assert!(self.last_sequence() < first, "{first} after {}", self.last_sequence());
         if self.first_sequence.load(Relaxed) == 0 {
             let target = self.charge.account().begin_memtable();
             let filter_bytes =
@@ -69,33 +71,35 @@ impl PlacedMemtable {
         self.last_sequence.store(last, Relaxed);
     }
 
-    /// The first sequence number placed here, or `None` if none was.
+    /// Returns the first sequence number placed here.
     pub(crate) fn first_sequence(&self) -> Option<SequenceNumber> {
         Some(self.first_sequence.load(Relaxed)).filter(|&first| first > 0)
     }
 
-    /// The last sequence number placed here; 0 if none was.
+    /// Returns the last sequence number placed here; 0 if there is none.
     pub(crate) fn last_sequence(&self) -> SequenceNumber {
         self.last_sequence.load(Relaxed)
     }
 
-    /// Notes that a write that ends with `last` was inserted.
+    /// Records that a write that ends with `last` was inserted.
     pub(crate) fn note_inserted(&self, last: SequenceNumber) {
+        debug_assert!(self.first_sequence().is_some_and(|first| first <= last));
+        debug_assert!(last <= self.last_sequence(), "{last} was not placed");
         self.last_inserted.fetch_max(last, Relaxed);
     }
 
-    /// The last sequence number of what was inserted; 0 if nothing was. What failed and was placed
-    /// behind it may still come back from the log.
+    /// Returns the last sequence number inserted; 0 if there is none. Writes that failed and were
+    /// placed behind it may still come back from the log.
     pub(crate) fn last_inserted(&self) -> SequenceNumber {
         self.last_inserted.load(Relaxed)
     }
 
-    /// Tombstones that scans stepped over so far.
+    /// Returns the tombstones that scans skipped so far.
     pub(crate) fn skipped(&self) -> u64 {
         self.skipped.load(Relaxed)
     }
 
-    /// Notes that a scan stepped over so many tombstones more. Returns how many it were before.
+    /// Adds skipped tombstones. Returns the number before.
     pub(crate) fn add_skipped(&self, tombstones: u64) -> u64 {
         self.skipped.fetch_add(tombstones, Relaxed)
     }
@@ -126,35 +130,32 @@ impl RangeTombstoneSource for PlacedMemtable {
     }
 }
 
-/// The memtables and tables of a keyspace at one moment.
+/// The memtables and tables of a keyspace at one point in time.
 #[derive(Debug, Clone)]
 pub(crate) struct KeptView {
-    /// Takes the writes.
+    /// Receives the writes.
     pub(crate) active: Arc<PlacedMemtable>,
-    /// Memtables that wait for their flush, the newest first.
+    /// Memtables to flush, the newest first.
     pub(crate) frozen: Vec<Arc<PlacedMemtable>>,
-    /// The tables.
     pub(crate) version: Arc<Version>,
 }
 
-/// What a lookup sees of a keyspace. Never changed: a new one takes its place.
+/// The view of lookups, with filters. Immutable: it is replaced by a new one.
 ///
-/// Whoever reads for longer takes the [`KeptView`] out of it, which keeps no filter in memory.
+/// Longer readers copy its [`KeptView`], which keeps no filter in memory.
 #[derive(Debug)]
 pub(crate) struct ReadView {
     kept: KeptView,
     pub(crate) keyspace_id: u64,
-    /// Of the tables.
     pub(crate) filters: FilterSet,
 }
 
 impl ReadView {
-    /// What is seen of these memtables and tables, with the present filters.
+    /// Creates a view with the present filters of the tables.
     pub(crate) fn new(keyspace_id: u64, kept: KeptView) -> Self {
-        Self { filters: FilterSet::of(&kept.version), keyspace_id, kept }
+        Self { filters: FilterSet::new(&kept.version), keyspace_id, kept }
     }
 
-    /// The memtables and tables, to be kept.
     pub(crate) fn kept(&self) -> &KeptView {
         &self.kept
     }
@@ -168,19 +169,41 @@ impl Deref for ReadView {
     }
 }
 
+/// The filters of all tables of a version.
+///
+/// A lookup finds them without a reference count: its view keeps them. Longer readers keep the
+/// tables alone, so that no replaced filter stays in memory.
+#[derive(Debug, Default)]
+pub(crate) struct FilterSet {
+    runs: Vec<Box<[Arc<TableFilters>]>>,
+}
+
+impl FilterSet {
+    /// Collects the present filters of the tables of `version`.
+    pub(crate) fn new(version: &Version) -> Self {
+        let of_run = |run: &Run| run.tables().iter().map(|table| table.filters()).collect();
+        Self { runs: version.runs().iter().map(of_run).collect() }
+    }
+
+    /// Returns the filters of the tables of each run, in the order of the version.
+    pub(crate) fn runs(&self) -> &[Box<[Arc<TableFilters>]>] {
+        &self.runs
+    }
+}
+
 impl KeptView {
-    /// The memtables, the newest first.
+    /// Returns the memtables, the newest first.
     pub(crate) fn placed_memtables(&self) -> impl Iterator<Item = &Arc<PlacedMemtable>> {
         [&self.active].into_iter().chain(&self.frozen)
     }
 
-    /// The memtables, the newest first.
+    /// Returns the memtables, the newest first.
     pub(crate) fn memtables(&self) -> impl Iterator<Item = &Arc<Memtable>> {
         self.placed_memtables().map(|placed| &*placed.memtable)
     }
 
-    /// The memtables in which a point lookup at `sequence` can find something, the newest first. An
-    /// empty one, as after each flush, costs a lookup not even a line of its filter.
+    /// Returns the memtables that may have versions visible at `sequence`, the newest first. So an
+    /// empty one, as after each flush, costs a lookup no line of its filter.
     pub(crate) fn memtables_at(
         &self,
         sequence: SequenceNumber,
@@ -188,26 +211,27 @@ impl KeptView {
         self.placed_memtables_at(sequence).map(|placed| &*placed.memtable)
     }
 
-    /// The memtables in which a reader at `sequence` can find something, the newest first.
+    /// As [`memtables_at`](Self::memtables_at), with their sequence numbers.
     pub(crate) fn placed_memtables_at(
         &self,
         sequence: SequenceNumber,
     ) -> impl Iterator<Item = &Arc<PlacedMemtable>> {
-        // What is visible at `sequence` was placed before, and whoever knows the number sees that
-        // too.
+        // Versions visible at `sequence` were placed before, and the reader that knows the number
+        // sees that too.
         let is_seen = move |placed: &&Arc<PlacedMemtable>| {
             placed.first_sequence().is_some_and(|first| first <= sequence)
         };
         self.placed_memtables().filter(is_seen)
     }
 
-    /// Whether any memtable or table has range tombstones.
+    /// Returns whether any memtable or table has range tombstones.
     pub(crate) fn has_range_tombstones(&self) -> bool {
         self.version.has_range_tombstones()
             || self.memtables().any(|memtable| !memtable.range_tombstones().is_empty())
     }
 
-    /// The newest range tombstone at or below `sequence` that covers `key`; 0 if there is none.
+    /// Returns the newest range tombstone at or below `sequence` that covers `key`; 0 if there is
+    /// none.
     #[inline]
     pub(crate) fn newest_cover(&self, key: &[u8], sequence: SequenceNumber) -> SequenceNumber {
         if self.has_range_tombstones() { self.search_cover(key, sequence) } else { 0 }

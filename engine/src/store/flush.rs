@@ -16,7 +16,7 @@ use crate::{
     manifest::{ManifestState, VersionEdit},
     memory::MemoryUse,
     planted::PlantedBug,
-    read::scan_question::ScanOptions,
+    read::source::ScanOptions,
     read::source::Source,
     read::tree::Tree,
     read::view::PlacedMemtable,

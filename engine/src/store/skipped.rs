@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::{
     compaction::skipped::{is_paid, rewrites_paid},
-    read::skipped::SkippedTombstones,
+    read::source::SkippedTombstones,
     read::tree::Tree,
     read::view::PlacedMemtable,
     store::Store,

@@ -1,0 +1,152 @@
+//! Observers of a lookup: they make its result from the value, and may record its steps.
+
+use bytes::Bytes;
+use sievedb_format::Trailer;
+use sievedb_sstable::{BlockCounts, BlockObserver, ValueRef};
+
+use crate::{Error, table::TableFilters, version::Run};
+
+/// A table whose bounds contain the key.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Candidate<'v> {
+    pub(crate) run: &'v Run,
+    /// Of the table in the run.
+    pub(crate) index: usize,
+    pub(crate) filters: &'v TableFilters,
+}
+
+/// Counts the blocks that a lookup requests from a table.
+pub(crate) trait CountBlocks: BlockObserver + Default {
+    fn counts(&self) -> BlockCounts;
+}
+
+impl CountBlocks for BlockCounts {
+    fn counts(&self) -> Self {
+        *self
+    }
+}
+
+/// Records the steps of a lookup, and makes its result from the value.
+pub(crate) trait Observer<V> {
+    type Blocks: CountBlocks;
+
+    /// Returns the result for a value in a memtable, or one that was merged. A lookup calls this or
+    /// [`value_in_block`](Self::value_in_block) at most once.
+    fn value_in_memtable(&mut self, value: &[u8]) -> V;
+
+    /// Returns the result for a value in a block.
+    fn value_in_block(&mut self, value: &ValueRef<'_>) -> V;
+
+    /// Records a probe of the filter of memtable `number`, counted from the newest.
+    #[inline]
+    fn memtable_probed(&mut self, number: usize, may_contain: bool) {
+        let _ = (number, may_contain);
+    }
+
+    /// Records the newest visible version in memtable `number`, and the length of its value.
+    #[inline]
+    fn found_in_memtable(&mut self, number: usize, trailer: Trailer, value_bytes: usize) {
+        let _ = (number, trailer, value_bytes);
+    }
+
+    /// Records the candidate tables, the newest first.
+    #[inline]
+    fn candidates(&mut self, candidates: &[Candidate<'_>]) {
+        let _ = candidates;
+    }
+
+    /// Records a probe of the filter of candidate `number`; `true` also without a filter.
+    #[inline]
+    fn table_probed(&mut self, number: usize, may_contain: bool) {
+        let _ = (number, may_contain);
+    }
+
+    /// Records the newest visible version in candidate `number`, and the length of its value.
+    #[inline]
+    fn found_in_table(&mut self, number: usize, trailer: Trailer, value_bytes: usize) {
+        let _ = (number, trailer, value_bytes);
+    }
+
+    /// Records the blocks that the search of candidate `number` used, and its error.
+    #[inline]
+    fn table_searched(&mut self, number: usize, blocks: Self::Blocks, error: Option<&Error>) {
+        let _ = (number, blocks, error);
+    }
+}
+
+/// A result of a lookup that is made from the value.
+pub(crate) trait FromValue: Sized {
+    fn from_memtable(value: &[u8]) -> Self;
+
+    fn from_block(value: &ValueRef<'_>) -> Self;
+}
+
+/// The value. One in a memtable is copied.
+impl FromValue for Bytes {
+    fn from_memtable(value: &[u8]) -> Self {
+        Self::copy_from_slice(value)
+    }
+
+    fn from_block(value: &ValueRef<'_>) -> Self {
+        value.to_bytes()
+    }
+}
+
+/// Existence alone. Touches neither the value nor its reference count.
+impl FromValue for () {
+    fn from_memtable(_: &[u8]) -> Self {}
+
+    fn from_block(_: &ValueRef<'_>) -> Self {}
+}
+
+/// Observes no steps. Used by all lookups but explained ones.
+#[derive(Debug)]
+pub(crate) struct NoObserver;
+
+impl<V: FromValue> Observer<V> for NoObserver {
+    type Blocks = BlockCounts;
+
+    #[inline]
+    fn value_in_memtable(&mut self, value: &[u8]) -> V {
+        V::from_memtable(value)
+    }
+
+    #[inline]
+    fn value_in_block(&mut self, value: &ValueRef<'_>) -> V {
+        V::from_block(value)
+    }
+}
+
+/// Lends the value to a closure, and observes no steps.
+#[derive(Debug)]
+pub(crate) struct WithValue<F>(Option<F>);
+
+impl<F> WithValue<F> {
+    /// Calls `take` with the value of the key, if it has one.
+    pub(crate) fn new(take: F) -> Self {
+        Self(Some(take))
+    }
+
+    #[inline]
+    fn take<T>(&mut self, value: &[u8]) -> T
+    where
+        F: FnOnce(&[u8]) -> T,
+    {
+        let take = self.0.take().expect("a lookup finds one value");
+        take(value)
+    }
+}
+
+impl<T, F: FnOnce(&[u8]) -> T> Observer<T> for WithValue<F> {
+    type Blocks = BlockCounts;
+
+    #[inline]
+    fn value_in_memtable(&mut self, value: &[u8]) -> T {
+        self.take(value)
+    }
+
+    #[inline]
+    fn value_in_block(&mut self, value: &ValueRef<'_>) -> T {
+        self.take(value.as_slice())
+    }
+}
