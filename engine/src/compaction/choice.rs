@@ -1,4 +1,4 @@
-//! What is chosen, and what may run beside it.
+//! A chosen compaction.
 
 use std::fmt;
 
@@ -10,26 +10,21 @@ use crate::table::TableMeta;
 /// The run of every level below 0: it has only one.
 const DEEPER_RUN: u64 = 0;
 
-/// Tables to merge, and the level where the result goes.
+/// Tables to merge, and the level of the result.
 ///
-/// For every input table all older tables with one of its keys are inputs too, as far as they are
-/// in the output level or above. The result replaces the inputs in one sorted run of the output
-/// level.
-///
-/// An output in level 0 is different: it replaces adjacent runs, and older runs stay below it.
+/// With an input table, all older tables that overlap it are inputs too, down to the output level.
+/// The result replaces the inputs in one sorted run of the output level. Only in level 0 it replaces
+/// adjacent runs, and older runs stay below it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Compaction {
-    /// Why it was chosen.
     pub(crate) reason: Reason,
-    /// The inputs, shallowest level first; of level 0 newest run first. No level is there twice,
-    /// and none without a table.
+    /// Shallowest level first; of level 0 newest run first. Each level occurs once, with a table.
     pub(crate) inputs: Vec<LevelInputs>,
-    /// Where the result goes.
     pub(crate) output_level: u8,
-    /// The number of its run there: in level 0 that of the newest input.
+    /// The number of the run there: in level 0 that of the newest input.
     pub(crate) output_run: u64,
-    /// The one input may change its level as it is: nothing is there to merge it with, it has no
-    /// tombstone that could be dropped, and its blocks are compressed as they should be there.
+    /// The one input changes its level without a rewrite: it overlaps nothing, has no tombstone that
+    /// could be dropped, and the compression of the output level.
     pub(crate) is_trivial_move: bool,
     /// Length of the inputs, in bytes.
     pub(crate) input_bytes: u64,
@@ -40,35 +35,34 @@ pub(crate) struct Compaction {
 /// The tables of one level that a compaction reads.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct LevelInputs {
-    /// The level.
     pub(crate) level: u8,
     /// Ids of its tables: of level 0 newest run first, otherwise in key order.
     pub(crate) tables: Vec<u64>,
 }
 
-/// Why a compaction was chosen.
+/// The reason for a compaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Reason {
     /// Level 0 has too many runs.
     Level0,
-    /// A level is larger than its target, or is to be emptied.
+    /// A level exceeds its target, or is to be emptied.
     LevelBytes,
     /// A table is mostly tombstones.
     Tombstones,
-    /// Scans stepped over tombstones of a table again and again.
+    /// Scans skipped tombstones of a table again and again.
     SkippedTombstones,
     /// The store is idle, and level 0 is cheap to compact.
     Idle,
     /// The store has too many tables for its memory.
     Tables,
-    /// A caller requested this range of keys.
+    /// The caller requested this range of keys.
     Range,
 }
 
 impl Compaction {
-    /// A compaction of `inputs`, given by level, shallowest first. `None` if it has to wait for one
-    /// that is running, or if it would read a quarantined table. `is_to_rewrite` tells whether a
-    /// table may not just be moved to the output level; a quarantined one always may.
+    /// Creates a compaction of `inputs`, given by level, shallowest first. `None` if it has to wait
+    /// for a running one, or would read a quarantined table. `is_to_rewrite` returns whether a table
+    /// must not be moved to the output level; a quarantined one always may.
     pub(super) fn new(
         levels: &Levels<'_>,
         reason: Reason,
@@ -86,12 +80,12 @@ impl Compaction {
             0 => all().map(|table| table.run).max().unwrap_or(DEEPER_RUN),
             _ => DEEPER_RUN,
         };
-        // The result may lie anywhere between its ends, gaps of the inputs included.
-        let is_in_the_way = |running: &Self| {
+        // The result may be anywhere between its ends, including gaps of the inputs.
+        let is_blocking = |running: &Self| {
             (running.output_level, running.output_run) == (output_level, output_run)
                 && running.bounds.overlaps(&bounds)
         };
-        if levels.running().iter().any(is_in_the_way) {
+        if levels.running().iter().any(is_blocking) {
             return None;
         }
         let mut tables = all();
@@ -121,7 +115,7 @@ impl Compaction {
         })
     }
 
-    /// The ids of all inputs.
+    /// Returns the ids of all inputs.
     pub(crate) fn tables(&self) -> impl Iterator<Item = u64> {
         self.inputs.iter().flat_map(|level| level.tables.iter().copied())
     }

@@ -1,18 +1,18 @@
-//! Which runs to merge because the store has too many tables for its memory.
+//! Compactions of a store that has too many tables for its memory.
 //!
-//! Each live table takes some KiB of memory besides its filter. A store with many keyspaces and a
-//! small budget would spend most of it on tables: each flush writes a small table for its keyspace,
-//! and a level 0 that is not due keeps it. So the newest runs of a group of level 0 are merged
-//! early, down to the base level or else within level 0, if that rewrites few bytes: the oldest run
-//! (or the base level) has at most `rewrite_max` times the bytes of the newer ones. [`rewrite_max`]
-//! grows with the number of tables, from none in a store that is not crowded to [`REWRITE_MAX`].
+//! Each live table takes some KiB of memory besides its filter. In a store with many keyspaces and a
+//! small budget, each flush would leave a small table in a level 0 that is not due. So the newest
+//! runs of a group of level 0 are merged early, into the base level or else within level 0, if that
+//! rewrites few bytes: the oldest run (or the base level) has at most `rewrite_max` times the bytes
+//! of the newer ones. [`rewrite_max`] grows with the number of tables, from 0 in a store that is not
+//! crowded to [`REWRITE_MAX`].
 //!
 //! **Cost.** Each merge rewrites at most `1 + rewrite_max` bytes for each byte of the newer runs,
 //! and makes the older one larger by at least `1 / rewrite_max`. So the bytes rewritten to fill a
 //! level are at most `1 + rewrite_max` times its size.
 //!
-//! **End.** Each merge makes level 0 smaller, or leaves fewer runs in it. One run above nothing is
-//! not merged. So a store in which only flushes stop comes to rest, also if it stays crowded.
+//! **Termination.** Each merge makes level 0 smaller, or leaves fewer runs in it. One run above
+//! nothing is not merged. So without flushes the merges end, even if the store stays crowded.
 
 use super::{
     choice::{Compaction, Reason},
@@ -24,9 +24,9 @@ use crate::table::TableMeta;
 /// Largest number of bytes rewritten for each byte of newer runs.
 pub(crate) const REWRITE_MAX: u64 = 8;
 
-/// Returns how many bytes may be rewritten for each byte of newer runs in a store with `tables`
-/// live tables, of which `ample` take their share of the memory. 0 if it is not crowded: below
-/// `ample` tables. Doubles with each `ample` tables more, up to [`REWRITE_MAX`]. Pure.
+/// Returns the bytes that may be rewritten for each byte of newer runs in a store with `tables`
+/// live tables, of which `ample` fit their share of the memory. 0 below `ample` tables. Doubles with
+/// each `ample` tables more, up to [`REWRITE_MAX`].
 pub(crate) fn rewrite_max(tables: u64, ample: u64) -> u64 {
     match tables / ample.max(1) {
         0 => 0,
@@ -34,7 +34,7 @@ pub(crate) fn rewrite_max(tables: u64, ample: u64) -> u64 {
     }
 }
 
-/// Cost of a merge: those with a small price come first.
+/// Cost of a merge. The smallest is first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Price {
     /// Least [`rewrite_max`] that permits the merge.
@@ -44,8 +44,8 @@ pub(crate) struct Price {
 }
 
 impl<'a> Picker<'a> {
-    /// Chooses the merge with the smallest price, at most with this `rewrite_max`; `None` if no
-    /// merge makes the tables fewer. [`pick`](Self::pick) comes first.
+    /// Chooses the merge with the smallest price, up to this `rewrite_max`; `None` if no merge makes
+    /// the tables fewer. [`pick`](Self::pick) comes first.
     pub(crate) fn pick_crowded(&self, rewrite_max: u64) -> Option<(Price, Compaction)> {
         let groups = self.levels.level0_groups();
         let mut permitted = 1;
@@ -66,9 +66,9 @@ impl<'a> Picker<'a> {
         None
     }
 
-    /// The merge of a group of level 0 into the base level, or else of its newest runs.
+    /// Merges a group of level 0 into the base level, or else its newest runs.
     fn merge_crowded(&self, group: &Run<'a>, rewrite_max: u64) -> Option<Compaction> {
-        let down = self.bring_down_level0(Reason::Tables, group.clone());
+        let down = self.move_level0_down(Reason::Tables, group.clone());
         let down = down.filter(|merge| {
             // In the base level, or else the oldest run.
             let oldest = match merge.input_bytes.saturating_sub(bytes(group)) {
@@ -87,14 +87,14 @@ impl<'a> Picker<'a> {
         })
     }
 
-    /// How many tables fewer there are after `merge`, about; `None` if not fewer.
+    /// Estimates how many tables fewer there are after `merge`; `None` if not fewer.
     fn tables_fewer(&self, merge: &Compaction) -> Option<u64> {
         let outputs = merge.input_bytes.div_ceil(self.options.table_bytes).max(1);
         (merge.tables().count() as u64).checked_sub(outputs).filter(|&fewer| fewer > 0)
     }
 }
 
-/// How many of `runs`, newest first, become one; `None` if none.
+/// Returns how many of `runs`, newest first, to merge into one; `None` if none.
 fn runs_to_merge(runs: &[&[&TableMeta]], rewrite_max: u64) -> Option<usize> {
     let mut newer = 0_u64;
     let mut count = None;

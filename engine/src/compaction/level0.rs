@@ -1,4 +1,4 @@
-//! Which tables of level 0 to compact: into the base level, or with each other.
+//! Compactions of level 0: into the base level, or of its runs with each other.
 //!
 //! Tables that overlap, directly or through others, form a group. Level 0 is due from
 //! [`level0_runs`](LevelOptions::level0_runs) sorted runs on.
@@ -6,15 +6,14 @@
 //! * A group is compacted **into the base level** if that rewrites at most [`BELOW_MAX`] bytes
 //!   there for each byte of the group, or if level 0 has [`runs_max`](LevelOptions::runs_max) runs.
 //!   The whole group is compacted, so that no older table is left above a newer one.
-//! * Otherwise, or while another compaction is in the way, its **newest runs become one run of
-//!   level 0**: at least `level0_runs` of them, and as many as are no larger than the newer ones
-//!   together.
+//! * Otherwise, or while another compaction blocks it, its **newest runs become one run of level
+//!   0**: at least `level0_runs` of them, and as many as are no larger than the newer ones together.
 //!
-//! With the first rule alone, each four flushes rewrite the whole base level: with a budget of 32
-//! MiB and 2 million entries, 12.7 bytes for each byte flushed. With both, the sizes of runs about
-//! double from one to the next. So a byte is rewritten in level 0 about once for each doubling.
-//! This is tiering in level 0 and leveling below it. Source: Dayan and Idreos, "Dostoevsky", SIGMOD
-//! 2018, section 4 (lazy leveling).
+//! With the first rule alone, every four flushes rewrite the whole base level: 12.7 bytes for each
+//! byte flushed, with a budget of 32 MiB and 2 million entries. With both, run sizes about double
+//! from one to the next, and level 0 rewrites a byte about once for each doubling. This is tiering
+//! in level 0 and leveling below it. Source: Dayan and Idreos, "Dostoevsky", SIGMOD 2018, section 4
+//! (lazy leveling).
 //!
 //! # Quarantined tables
 //!
@@ -22,9 +21,9 @@
 //! and no newer data is merged past it. In a group with such a table:
 //!
 //! 1. Runs older than it are compacted into the base level.
-//! 2. Then the table is moved below level 0, to the deepest level that is above all older data.
+//! 2. Then the table is moved to the deepest level that is above all older data.
 //! 3. If there is no such level, it stays. The runs above it are merged with each other, from
-//!    [`runs_max`](LevelOptions::runs_max) runs on also if they are not alike.
+//!    [`runs_max`](LevelOptions::runs_max) runs on even if their sizes differ.
 //!
 //! Rule 3 also applies to a group above a quarantined table of level 1. Deeper levels need no rule:
 //! level 0 is then compacted into the level above the table, see [`Levels::targets`].
@@ -42,7 +41,7 @@ use crate::table::TableMeta;
 const BELOW_MAX: u64 = 2;
 
 impl<'a> Levels<'a> {
-    /// The tables of level 0 by groups without a key in common, in key order.
+    /// Returns the tables of level 0 by groups without a key in common, in key order.
     pub(super) fn level0_groups(&self) -> Vec<Run<'a>> {
         let mut tables: Vec<_> = self.level0().iter().flatten().copied().collect();
         tables.sort_by(|left, right| left.bounds.cmp_starts(&right.bounds));
@@ -82,16 +81,15 @@ impl<'a> Levels<'a> {
         all.any(|table| self.is_quarantined(table))
     }
 
-    /// The deepest level below 0 where `table` of level 0 is above all other data in its range,
-    /// given that it is the oldest of its group.
+    /// Returns the deepest level below 0 where `table` of level 0, the oldest of its group, is above
+    /// all other data in its range.
     fn free_level(&self, table: &TableMeta) -> Option<u8> {
         (1..=self.last()).take_while(|&level| self.overlap(level, &table.bounds).is_empty()).last()
     }
 }
 
 impl<'a> Picker<'a> {
-    /// A compaction of one group of level 0: of those that can be compacted, the one with most
-    /// tables.
+    /// Compacts one group of level 0: of those that can be compacted, the one with most tables.
     pub(super) fn pick_level0(&self) -> Option<Compaction> {
         let mut groups = self.levels.level0_groups();
         // Stable: of equals the one with the smallest key goes first.
@@ -102,7 +100,7 @@ impl<'a> Picker<'a> {
     fn pick_group(&self, group: Run<'a>) -> Option<Compaction> {
         let base_level = self.levels.targets(self.options).base_level;
         if self.levels.goes_down(&group, base_level, self.options) {
-            let down = self.bring_down_level0(Reason::Level0, group.clone());
+            let down = self.move_level0_down(Reason::Level0, group.clone());
             return down.or_else(|| self.merge_due(group));
         }
         let quarantined = group.iter().filter(|table| self.levels.is_quarantined(table));
@@ -114,19 +112,19 @@ impl<'a> Picker<'a> {
                     return self.compaction(Reason::Level0, vec![(0, vec![oldest])], level);
                 }
             } else if !self.levels.is_kept_in_level0(&older, base_level) {
-                return self.bring_down_level0(Reason::Level0, older);
+                return self.move_level0_down(Reason::Level0, older);
             }
         }
         self.merge_due(group)
     }
 
-    /// Merges runs of a group of a level 0 that is due and stays there.
+    /// Merges runs of a group that stays in a level 0 that is due.
     fn merge_due(&self, group: Run<'a>) -> Option<Compaction> {
         self.merge_in_level0(Reason::Level0, group, |runs| self.options.runs_to_merge(runs))
     }
 
-    /// A compaction of a group of overlapping tables of level 0 into the base level.
-    pub(super) fn bring_down_level0(
+    /// Compacts a group of overlapping tables of level 0 into the base level.
+    pub(super) fn move_level0_down(
         &self,
         reason: Reason,
         mut group: Run<'a>,
@@ -135,8 +133,8 @@ impl<'a> Picker<'a> {
         self.with_overlap(reason, 0, group, self.levels.targets(self.options).base_level)
     }
 
-    /// Makes one run of adjacent runs of a group that stays in level 0. `count` returns how many of
-    /// some runs, newest first.
+    /// Merges adjacent runs of a group within level 0. `count` returns how many of some runs, newest
+    /// first.
     pub(super) fn merge_in_level0(
         &self,
         reason: Reason,
@@ -155,13 +153,13 @@ impl<'a> Picker<'a> {
 }
 
 impl LevelOptions {
-    /// Runs of level 0 from which on they are compacted whatever that rewrites. Fewer than those at
+    /// Returns the runs of level 0 from which on they are compacted at any cost. Fewer than those at
     /// which writes are delayed.
     pub(super) fn runs_max(&self) -> usize {
         self.level0_runs.saturating_mul(2)
     }
 
-    /// How many of `runs`, newest first, become one run of level 0; `None` if none.
+    /// Returns how many of `runs`, newest first, to merge within level 0; `None` if none.
     fn runs_to_merge(&self, runs: &[&[&TableMeta]]) -> Option<usize> {
         let least = self.level0_runs.max(2);
         let mut newer = 0_u64;

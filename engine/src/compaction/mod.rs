@@ -1,28 +1,26 @@
-//! What a compaction merges, and what it keeps. Pure: no I/O, no locks, no clock.
+//! Chooses compactions, and the versions that they keep. Pure: no I/O, no locks, no clock.
 //!
-//! | module      | answers                                                              |
-//! |-------------|----------------------------------------------------------------------|
-//! | [`levels`]  | how full each level is and should be                                 |
-//! | [`level0`]  | which tables of level 0, also beside quarantined ones                |
-//! | [`picker`]  | which tables to compact next                                         |
-//! | [`skipped`] | which because scans step over their tombstones                       |
-//! | [`quiet`]   | which because the store rests                                        |
-//! | [`crowded`] | which because the store has too many tables for its memory           |
-//! | [`choice`]  | what is chosen, and what may run beside it                           |
-//! | [`bottom`]  | whether an older table may still hold a key                          |
-//! | [`retain`]  | which versions a flush or a compaction keeps                         |
-//! | [`interruption`] | when a merge stops early                                        |
+//! | module         | content                                                            |
+//! |----------------|--------------------------------------------------------------------|
+//! | [`levels`]     | tables, bytes and targets of the levels                            |
+//! | [`debt`]       | pending compactions                                                |
+//! | [`picker`]     | next compaction                                                    |
+//! | [`level0`]     | compactions of level 0, also beside quarantined tables             |
+//! | [`tombstones`] | compactions that remove tombstones                                 |
+//! | [`idle`]       | compactions of an idle store                                       |
+//! | [`crowded`]    | compactions of a store with too many tables for its memory         |
+//! | [`choice`]     | a chosen compaction                                                |
+//! | [`retain`]     | versions that a flush or a compaction keeps                        |
 
-pub(crate) mod bottom;
 pub(crate) mod choice;
 pub(crate) mod crowded;
+pub(crate) mod debt;
 mod idle;
-mod interruption;
 mod level0;
 pub(crate) mod levels;
 pub(crate) mod picker;
 pub(crate) mod retain;
-pub(crate) mod skipped;
+pub(crate) mod tombstones;
 
 #[cfg(test)]
 mod tests;

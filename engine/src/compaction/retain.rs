@@ -1,15 +1,14 @@
-//! Which versions a flush or a compaction keeps.
+//! The versions that a flush or a compaction keeps.
 //!
-//! # Who reads
+//! # Readers
 //!
-//! The sequence numbers of the live snapshots cut the history into stripes: the oldest snapshot and
-//! all before it, then up to the next snapshot, and so on; the top stripe is what is newer than
-//! every snapshot. A reader at a snapshot sees of each key the newest version in its stripe or,
-//! failing that, in the stripes below. So of each stripe only the newest version of a key can be
-//! seen.
+//! The sequence numbers of the live snapshots cut the history into stripes. The lowest stripe ends
+//! at the oldest snapshot; the top stripe is newer than every snapshot. A reader at a snapshot sees
+//! the newest version of a key in its stripe or, failing that, in the stripes below. So only the
+//! newest version of a key in each stripe is visible.
 //!
-//! In the top stripe, too: whoever reads there without being in the list sees all of it, so the
-//! newest version is enough for them. This rests on three duties of the engine:
+//! This holds for the top stripe too: readers there that are not in the list see all of it. It rests
+//! on three duties of the engine:
 //!
 //! 1. Entries are published before they are flushed, so every entry of an input is at or below the
 //!    visible sequence number.
@@ -21,47 +20,52 @@
 //!
 //! # Tombstones
 //!
-//! A tombstone has done its work once nothing below it is left to hide: no older version in this
-//! merge, none in a deeper level. In the oldest stripe the older versions in the merge go with it,
-//! so there the deeper levels decide. In a newer stripe a tombstone stays, even with nothing to
-//! hide: a transaction that reads at an older snapshot learns from it that the key has changed
-//! since.
+//! A tombstone is dropped if it hides no older version, in this merge or in a deeper level. In the
+//! oldest stripe the older versions in the merge are dropped with it, so the deeper levels decide.
+//! In a newer stripe a tombstone stays: a transaction at an older snapshot detects by it that the
+//! key has changed since.
 //!
 //! # Sequence numbers
 //!
-//! A put of the oldest stripe with no older version below it is seen by every reader and hides
-//! nothing, so its sequence number says nothing any more. It becomes 0, before all writes: blocks
-//! whose numbers are all alike store none, which saves 3 or 4 bytes an entry that do not compress.
-//! RocksDB does the same. Compactions do so, flushes do not: after a crash the numbers in tables
-//! tell how far the history went.
+//! A put of the oldest stripe with no older version below it is visible to every reader and hides
+//! nothing. Compactions set its sequence number to 0, as RocksDB does: blocks with equal numbers
+//! store none, which saves 3 or 4 bytes an entry that do not compress. Flushes keep the numbers:
+//! after a crash those in tables show how far the history went.
 
 use std::cmp::Ordering;
 
 use bytes::Bytes;
-use sievedb_format::{InternalKey, SEQUENCE_MAX, SequenceNumber, Trailer};
+use sievedb_format::{InternalKey, SEQUENCE_MAX, SequenceNumber, TableBounds, Trailer};
 
-use super::interruption::Interruption;
+use super::levels::{Levels, Run, overlap};
 use crate::{
     Error, Result,
     iter::cursor::{Cursor, out_of_order},
     resolve::ReadPoint,
 };
 
+/// Entries and bytes of values between two checks whether the merge must stop: about 0.3 ms of a
+/// compaction.
+const CHECK_ENTRIES: u32 = 1024;
+const CHECK_BYTES: usize = 1 << 20;
+
 /// The entries of a cursor that some reader may need, in order and in one pass.
 ///
-/// Allocates nothing per key. `is_bottom` tells of a user key whether no older run outside of the
-/// merge may hold it; it is asked in ascending order, for the oldest stripe only and, unless the
+/// Allocates nothing per key. `is_bottom` returns whether no older run outside of the merge may
+/// hold a user key. It is called in ascending order, for the oldest stripe only and, unless the
 /// stream is [`settling`](Self::settling), for tombstones only.
 #[derive(Debug)]
 pub(crate) struct RetainStream<C, B, S> {
     cursor: C,
-    interruption: Interruption<S>,
+    stops: S,
+    /// Entries and bytes of values since the last check.
+    unchecked: (u32, usize),
     /// Ascending, without repetition.
     snapshots: Vec<SequenceNumber>,
     is_bottom: B,
-    /// Whether sequence numbers that say nothing become 0.
+    /// Set sequence numbers that no reader needs to 0.
     settles: bool,
-    /// The version looked at last: its user key and stripe.
+    /// The last version read: its user key and stripe.
     user_key: Vec<u8>,
     stripe: Option<usize>,
     /// No version of `user_key` was yielded before the current one.
@@ -72,9 +76,9 @@ pub(crate) struct RetainStream<C, B, S> {
 }
 
 impl<C: Cursor, B: FnMut(&[u8]) -> bool, S: FnMut() -> bool> RetainStream<C, B, S> {
-    /// An unpositioned stream over `cursor` for the readers at `snapshots`, in any order, and those
-    /// at the visible sequence number. It fails with [`Closed`](Error::Closed) soon after `stops`
-    /// returns `true`.
+    /// Creates an unpositioned stream over `cursor` for readers at `snapshots`, in any order, and at
+    /// the visible sequence number. It fails with [`Closed`](Error::Closed) soon after `stops`
+    /// returns `true`; the caller replaces the error if it stopped for another reason.
     pub(crate) fn new(
         cursor: C,
         mut snapshots: Vec<SequenceNumber>,
@@ -85,7 +89,8 @@ impl<C: Cursor, B: FnMut(&[u8]) -> bool, S: FnMut() -> bool> RetainStream<C, B, 
         snapshots.dedup();
         Self {
             cursor,
-            interruption: Interruption::new(stops),
+            stops,
+            unchecked: (0, 0),
             snapshots,
             is_bottom,
             settles: false,
@@ -97,18 +102,18 @@ impl<C: Cursor, B: FnMut(&[u8]) -> bool, S: FnMut() -> bool> RetainStream<C, B, 
         }
     }
 
-    /// The same stream, which gives sequence number 0 to entries whose own says nothing any more.
+    /// Makes the stream set sequence numbers that no reader needs to 0.
     pub(crate) fn settling(self) -> Self {
         Self { settles: true, ..self }
     }
 
-    /// Moves to the first entry that is kept.
+    /// Moves to the first kept entry.
     ///
     /// # Errors
     ///
-    /// What the cursor fails with, and [`Corrupt`](crate::Error::Corrupt) if an entry is out of
-    /// order or of a kind that cannot be applied: what it would hide must not be dropped. The
-    /// stream is unpositioned then, and no output may be installed.
+    /// Errors of the cursor, and [`Corrupt`](crate::Error::Corrupt) if an entry is out of order or
+    /// of an unsupported kind: versions that it hides must not be dropped. The stream is
+    /// unpositioned then, and no output may be installed.
     pub(crate) fn seek_to_first(&mut self) -> Result<()> {
         self.is_positioned = false;
         self.stripe = None;
@@ -116,7 +121,7 @@ impl<C: Cursor, B: FnMut(&[u8]) -> bool, S: FnMut() -> bool> RetainStream<C, B, 
         self.find()
     }
 
-    /// Moves to the next entry that is kept. Only when positioned.
+    /// Moves to the next kept entry. Only when positioned.
     ///
     /// # Errors
     ///
@@ -128,7 +133,7 @@ impl<C: Cursor, B: FnMut(&[u8]) -> bool, S: FnMut() -> bool> RetainStream<C, B, 
         self.find()
     }
 
-    /// The current internal key, with the sequence number that it is to be stored with; `None` when
+    /// Returns the current internal key, with the sequence number to store; `None` when
     /// unpositioned.
     pub(crate) fn key(&self) -> Option<InternalKey<'_>> {
         let key = self.cursor.key().filter(|_| self.is_positioned)?;
@@ -138,24 +143,32 @@ impl<C: Cursor, B: FnMut(&[u8]) -> bool, S: FnMut() -> bool> RetainStream<C, B, 
         Some(key)
     }
 
-    /// The current value, without a copy. Only when positioned.
+    /// Returns the current value, without a copy. Only when positioned.
     pub(crate) fn value(&self) -> Bytes {
         self.cursor.value()
     }
 
-    /// Whether an output table may end before the current entry: all versions of a user key belong
-    /// into one table.
+    /// Returns whether an output table may end before the current entry: all versions of a user key
+    /// are in one table.
     pub(crate) fn may_split(&self) -> bool {
         self.is_first_of_key
     }
 
     /// Moves the cursor to the next entry, unless the merge must stop.
     fn step(&mut self) -> Result<()> {
-        self.interruption.check(self.cursor.value_ref().len())?;
+        let (entries, bytes) = &mut self.unchecked;
+        *entries += 1;
+        *bytes += self.cursor.value_ref().len();
+        if *entries >= CHECK_ENTRIES || *bytes >= CHECK_BYTES {
+            self.unchecked = (0, 0);
+            if (self.stops)() {
+                return Err(Error::Closed);
+            }
+        }
         self.cursor.next()
     }
 
-    /// Goes from the entry under the cursor, it included, to the next that is kept.
+    /// Moves from the entry under the cursor, inclusive, to the next kept one.
     fn find(&mut self) -> Result<()> {
         while let Some(key) = self.cursor.key() {
             let sequence = key.trailer.sequence();
@@ -183,8 +196,8 @@ impl<C: Cursor, B: FnMut(&[u8]) -> bool, S: FnMut() -> bool> RetainStream<C, B, 
                 let has_value = ReadPoint::new(newest_reader).has_value(key.trailer, || 0);
                 let has_value = has_value
                     .map_err(|refused| Error::corrupt(self.cursor.path(), 0, refused.into()))?;
-                let asks = stripe == 0 && (self.settles || !has_value);
-                let is_oldest = asks && (self.is_bottom)(&self.user_key);
+                let must_know = stripe == 0 && (self.settles || !has_value);
+                let is_oldest = must_know && (self.is_bottom)(&self.user_key);
                 self.is_settled = has_value && is_oldest;
                 if has_value || !is_oldest {
                     self.is_positioned = true;
@@ -194,5 +207,51 @@ impl<C: Cursor, B: FnMut(&[u8]) -> bool, S: FnMut() -> bool> RetainStream<C, B, 
             self.step()?;
         }
         Ok(())
+    }
+}
+
+/// The tables older than the output of a compaction, for a scan over ascending keys.
+///
+/// Its results stay valid while the compaction runs, though deeper levels change: only a compaction
+/// of one of its inputs could move a key of it there.
+#[derive(Debug)]
+pub(crate) struct DeeperLevels {
+    /// Per level the bounds of its tables, and the first table that is not before the last key.
+    levels: Vec<(Vec<TableBounds>, usize)>,
+}
+
+impl DeeperLevels {
+    /// Collects the tables of `levels` below `output_level` that overlap `bounds`; for level 0, also those
+    /// of level 0 that are older than `output_run`. `levels` must be without the inputs of the
+    /// compaction.
+    pub(crate) fn new(
+        levels: &Levels<'_>,
+        output_level: u8,
+        output_run: u64,
+        bounds: &TableBounds,
+    ) -> Self {
+        let ranges = |run: &Run<'_>| -> Vec<TableBounds> {
+            overlap(run, bounds).iter().map(|table| table.bounds.clone()).collect()
+        };
+        let deeper = (output_level..=levels.last()).skip(1).map(|level| ranges(levels.run(level)));
+        let is_older =
+            |run: &&Run<'_>| output_level == 0 && run.iter().all(|table| table.run < output_run);
+        let level0 = levels.level0().iter().filter(is_older).map(ranges);
+        Self {
+            levels: level0
+                .chain(deeper)
+                .filter(|run| !run.is_empty())
+                .map(|run| (run, 0))
+                .collect(),
+        }
+    }
+
+    /// Returns whether one of them may hold `user_key`. Keys must be given in ascending order; one
+    /// may be repeated.
+    pub(crate) fn may_hold(&mut self, user_key: &[u8]) -> bool {
+        self.levels.iter_mut().any(|(run, at)| {
+            *at += run[*at..].iter().take_while(|it| it.ends_below(user_key)).count();
+            run.get(*at).is_some_and(|bounds| !bounds.starts_above(user_key))
+        })
     }
 }

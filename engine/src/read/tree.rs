@@ -8,7 +8,7 @@ use sievedb_sstable::TableOrigin;
 
 use crate::{
     Error, Result,
-    compaction::levels::Debt,
+    compaction::debt::Debt,
     filter_policy::FilterPolicy,
     keyspace_options::KeyspaceOptions,
     memory::{Charge, MemoryAccount, MemoryUse},

@@ -8,13 +8,12 @@ use sievedb_sstable::{Completed, TableOrigin};
 use crate::{
     Error, Result,
     compaction::{
-        bottom::DeeperLevels,
         choice::Compaction,
         crowded::Price,
         levels::{LAST_LEVEL, LevelOptions, Levels},
         picker::{Picker, RangeChoice},
-        retain::RetainStream,
-        skipped::Skipped,
+        retain::{DeeperLevels, RetainStream},
+        tombstones::Skipped,
     },
     filters::choose_filter,
     iter::{bounds::KeyBounds, merge::MergeCursor},

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::{
-    compaction::skipped::{is_paid, rewrites_paid},
+    compaction::tombstones::{is_paid, rewrites_paid},
     read::source::SkippedTombstones,
     read::tree::Tree,
     read::view::PlacedMemtable,

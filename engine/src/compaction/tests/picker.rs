@@ -4,7 +4,7 @@
 //! |----------------------------------|----------------------------|--------------------------------|
 //! | `levels`                         | a line per run, see below  | bytes, target, score per level |
 //! | `pick [start]`                   |                            | the choice, or `none`          |
-//! | `quiet [start]`                  |                            | the same while the store rests |
+//! | `idle [start]`                   |                            | the same in an idle store      |
 //! | `crowded n [start]`              |                            | with n times the share of tables |
 //! | `range from..to [start]`         |                            | the choice, `wait` or `done`   |
 //! | `flush table`                    |                            | as `levels`; a run is added    |
@@ -25,12 +25,12 @@ use sievedb_format::{SequenceNumber, TableBounds};
 
 use crate::{
     compaction::{
-        bottom::DeeperLevels,
         choice::Compaction,
         crowded::rewrite_max,
         levels::{LevelOptions, Levels},
         picker::{Picker, RangeChoice},
-        skipped::Skipped,
+        retain::DeeperLevels,
+        tombstones::Skipped,
     },
     iter::bounds::KeyBounds,
     table::TableMeta,
@@ -141,7 +141,7 @@ impl Story {
                 let choice = self.picker(|picker| picker.pick());
                 self.answer(choice, words.next() == Some("start"), "none")
             }
-            Some("quiet") => {
+            Some("idle") => {
                 let choice = self.picker(|picker| picker.pick_idle());
                 self.answer(choice, words.next() == Some("start"), "none")
             }

@@ -9,12 +9,12 @@ use sievedb_format::SequenceNumber;
 use super::picker::table;
 use crate::{
     compaction::{
-        bottom::DeeperLevels,
         choice::Compaction,
         crowded::{REWRITE_MAX, rewrite_max},
         levels::{LAST_LEVEL, LevelOptions, Levels},
         picker::{Picker, RangeChoice},
-        skipped::Skipped,
+        retain::DeeperLevels,
+        tombstones::Skipped,
     },
     iter::{bounds::KeyBounds, tests::model::check},
     table::TableMeta,
@@ -34,7 +34,7 @@ enum Event {
     /// The picker is asked, and what it chooses starts.
     Pick,
     /// The same, while the store rests.
-    Quiet,
+    Idle,
     /// The same in a store that has so many times its share of tables.
     Crowded(u64),
     /// The same for a range of keys.
@@ -56,7 +56,7 @@ fn any_event(quarantines: u32) -> impl Strategy<Value = Event> {
     prop_oneof![
         6 => (writes, any::<bool>()).prop_map(|(writes, split)| Event::Flush { writes, split }),
         6 => Just(Event::Pick),
-        3 => Just(Event::Quiet),
+        3 => Just(Event::Idle),
         3 => (1..6_u64).prop_map(Event::Crowded),
         1 => (key.clone(), key).prop_map(|(from, to)| Event::Range(from, to)),
         5 => any_index().prop_map(Event::Finish),
@@ -244,7 +244,7 @@ fn no_choice_brings_an_older_version_to_light() {
             match event {
                 Event::Flush { writes, split } => store.flush(&writes, split),
                 Event::Pick => drop(store.start(|picker| picker.pick())),
-                Event::Quiet => drop(store.start(|picker| picker.pick_idle())),
+                Event::Idle => drop(store.start(|picker| picker.pick_idle())),
                 Event::Crowded(times) => {
                     let rewrite_max = rewrite_max(times, 1);
                     store

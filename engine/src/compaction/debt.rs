@@ -1,0 +1,68 @@
+//! Pending compactions of a keyspace.
+
+use std::collections::HashSet;
+
+use super::levels::{LevelOptions, Levels, Run, bytes};
+
+/// Pending compactions, for back-pressure on writers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Debt {
+    /// Sorted runs of level 0, those being compacted too.
+    pub(crate) level0_runs: usize,
+    /// Runs that writers must not wait for, since no compaction reduces them. With quarantined
+    /// tables only the runs above the newest one of a group of overlapping tables are reduced; the
+    /// group with most such runs counts.
+    pub(crate) level0_runs_kept: usize,
+    /// Estimate of the bytes that compactions write until no level is due.
+    pub(crate) bytes: u64,
+}
+
+impl Levels<'_> {
+    /// Returns the pending compactions, those in flight included. Bytes of kept tables do not count.
+    pub(crate) fn debt(&self, options: &LevelOptions) -> Debt {
+        let targets = self.targets(options);
+        let level0_runs = self.level0().len();
+        let mut debt = 0_u64;
+        // Bytes that arrive from above, and then move on with their share of the next level.
+        let mut arriving = 0;
+        if level0_runs >= options.level0_runs {
+            arriving = self.level0_bytes(targets.base_level, options);
+            if arriving > 0 {
+                debt = arriving.saturating_add(bytes(self.run(targets.base_level)));
+            }
+        }
+        for level in targets.base_level..self.last() {
+            let held = bytes(self.run(level)).saturating_add(arriving);
+            let excess = held.saturating_sub(targets.of(level));
+            if excess > 0 {
+                let below = bytes(self.run(level + 1)) as f64 / held as f64;
+                // Saturates, as a cast from a float does.
+                let written = (excess as f64 * (1.0 + below)) as u64;
+                debt = debt.saturating_add(written);
+            }
+            arriving = excess;
+        }
+        let level0_runs_kept = level0_runs - self.level0_runs_free();
+        Debt { level0_runs, level0_runs_kept, bytes: debt }
+    }
+
+    /// Returns the runs of level 0 that compactions reduce.
+    fn level0_runs_free(&self) -> usize {
+        if !self.has_quarantined() {
+            return self.level0().len();
+        }
+        let of_group = |group: &Run<'_>| {
+            let quarantined = group.iter().filter(|table| self.is_quarantined(table));
+            let newest = quarantined.map(|table| table.run).max();
+            let runs = group.iter().map(|table| table.run).filter(|&run| newest < Some(run));
+            runs.collect::<HashSet<_>>().len()
+        };
+        self.level0_groups().iter().map(of_group).max().unwrap_or(0)
+    }
+
+    /// Returns the bytes of level 0 that are merged into `base_level` next.
+    fn level0_bytes(&self, base_level: u8, options: &LevelOptions) -> u64 {
+        let groups = self.level0_groups();
+        bytes(groups.iter().filter(|group| self.goes_down(group, base_level, options)).flatten())
+    }
+}

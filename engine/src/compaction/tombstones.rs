@@ -1,0 +1,109 @@
+//! Compactions that remove tombstones: of tables with many, or whose tombstones scans skip.
+//!
+//! Every scan pays for each tombstone that it skips. A compaction pays once for each entry that it
+//! rewrites, some four times as much. It is due when scans have paid as much as it costs. So the
+//! total cost is at most twice the best possible, whatever scans follow (the ski rental problem).
+//! Source: Karlin, Manasse, Rudolph, Sleator, "Competitive Snoopy Caching", Algorithmica 3, 1988.
+//!
+//! Unlike the share of tombstones this also moves tables of level 0 down, and finds a short row of
+//! tombstones that is scanned often, such as the head of a queue.
+
+use std::collections::BTreeMap;
+
+use super::{
+    choice::{Compaction, Reason},
+    levels::Run,
+    picker::{Picker, hull},
+};
+use crate::table::TableMeta;
+
+/// Tombstones that scans skipped since the table was opened, by table id. Without zeros.
+pub(crate) type Skipped = BTreeMap<u64, u64>;
+
+/// Cost of rewriting an entry, in skipped tombstones: about 250 ns and 60.
+const SKIPS_PER_REWRITE: u64 = 4;
+
+/// Returns how often scans that skipped these tombstones have paid for rewriting so many entries.
+pub(crate) fn rewrites_paid(skipped: u64, entries: u64) -> u64 {
+    skipped.saturating_mul(SKIPS_PER_REWRITE) / entries.max(1)
+}
+
+/// Returns whether [`rewrites_paid`] is at least 1.
+pub(crate) fn is_paid(skipped: u64, entries: u64) -> bool {
+    rewrites_paid(skipped, entries) > 0
+}
+
+impl<'a> Picker<'a> {
+    /// Chooses the table whose tombstones scans skipped most often, by entry to rewrite, if they
+    /// have paid for it.
+    pub(super) fn pick_skipped(&self) -> Option<Compaction> {
+        if self.skipped.is_empty() {
+            return None;
+        }
+        let last = self.levels.last();
+        let deeper = (1..=last).flat_map(|level| {
+            self.levels.run(level).iter().map(move |&table| (level, vec![table]))
+        });
+        let groups = self.levels.level0_groups().into_iter().map(|group| (0, group));
+        let mut due: Vec<(f64, u8, Run<'a>)> = groups
+            .chain(deeper)
+            .filter(|(level, tables)| *level < last || tables.iter().all(|t| self.is_droppable(t)))
+            .filter_map(|(level, tables)| {
+                let skipped = self.skipped_in(&tables);
+                // Most have none, and the search for the overlap is the longest part.
+                if skipped == 0 {
+                    return None;
+                }
+                let entries = self.entries_with_overlap(level, &tables);
+                is_paid(skipped, entries).then(|| (skipped as f64 / entries as f64, level, tables))
+            })
+            .collect();
+        due.sort_by(|(left, ..), (right, ..)| right.total_cmp(left));
+        due.into_iter().find_map(|(_, level, tables)| match level {
+            0 => self.move_level0_down(Reason::SkippedTombstones, tables),
+            _ => self.move_down(Reason::SkippedTombstones, level, tables),
+        })
+    }
+
+    /// Chooses the table below level 0 with the largest share of tombstones, if that is more than
+    /// half.
+    pub(super) fn pick_tombstones(&self) -> Option<Compaction> {
+        let last = self.levels.last();
+        let is_due = |&(level, table): &(u8, &TableMeta)| {
+            table.tombstones > table.entries / 2 && (level < last || self.is_droppable(table))
+        };
+        let of_level = |level| self.levels.run(level).iter().map(move |&table| (level, table));
+        let mut tables: Vec<_> = (1..=last).flat_map(of_level).filter(is_due).collect();
+        tables.sort_by(|(_, left), (_, right)| {
+            tombstone_share(right).total_cmp(&tombstone_share(left))
+        });
+        let move_down = |(level, table)| self.move_down(Reason::Tombstones, level, vec![table]);
+        tables.into_iter().find_map(move_down)
+    }
+
+    fn skipped_in(&self, tables: &Run<'a>) -> u64 {
+        let of_table = |table: &&TableMeta| match table.tombstones {
+            0 => 0,
+            _ => self.skipped.get(&table.id).copied().unwrap_or(0),
+        };
+        tables.iter().map(of_table).fold(0, u64::saturating_add)
+    }
+
+    /// Returns the entries of `tables` of `level`, and of those that a compaction merges with them.
+    fn entries_with_overlap(&self, level: u8, tables: &Run<'a>) -> u64 {
+        let into = match level {
+            0 => self.levels.targets(self.options).base_level,
+            level => self.levels.last().min(level.saturating_add(1)),
+        };
+        let below: &[_] = match hull(tables) {
+            Some(bounds) if into > level => self.levels.overlap(into, &bounds),
+            _ => &[],
+        };
+        tables.iter().chain(below).map(|table| table.entries).fold(0, u64::saturating_add).max(1)
+    }
+}
+
+/// Returns the share of tombstones among the entries of `table`, from 0 to 1.
+pub(super) fn tombstone_share(table: &TableMeta) -> f64 {
+    table.tombstones as f64 / table.entries.max(1) as f64
+}
