@@ -1,4 +1,4 @@
-//! Which keys a range holds.
+//! Bounds of a range of keys.
 
 use std::ops::{Bound, RangeBounds};
 
@@ -7,9 +7,7 @@ use bytes::Bytes;
 /// The two ends of a range of user keys, owned.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct KeyBounds {
-    /// Where it starts.
     pub(crate) start: Bound<Bytes>,
-    /// Where it ends.
     pub(crate) end: Bound<Bytes>,
 }
 
@@ -17,21 +15,20 @@ impl KeyBounds {
     /// Every key.
     pub(crate) const ALL: Self = Self { start: Bound::Unbounded, end: Bound::Unbounded };
 
-    /// The keys in `range`.
+    /// Copies the bounds of `range`.
     pub(crate) fn new<K: AsRef<[u8]>>(range: &impl RangeBounds<K>) -> Self {
         Self::copy(range.start_bound().map(K::as_ref), range.end_bound().map(K::as_ref))
     }
 
-    /// The keys from `start` to `end`.
     pub(crate) fn copy(start: Bound<&[u8]>, end: Bound<&[u8]>) -> Self {
         let copy = |bound: Bound<&[u8]>| bound.map(Bytes::copy_from_slice);
         Self { start: copy(start), end: copy(end) }
     }
 
-    /// The keys that begin with `prefix`.
+    /// Returns the bounds of the keys with this prefix.
     pub(crate) fn prefix(prefix: &[u8]) -> Self {
-        // The first key behind them all: the prefix with its last byte raised, after the bytes that
-        // cannot be raised are cut off. Nothing is behind a prefix of such bytes only.
+        // The first key behind them all: the prefix without its last 0xff bytes, and the last byte
+        // incremented. A prefix of 0xff bytes has none.
         let kept = prefix.iter().rposition(|&byte| byte < u8::MAX);
         let end = kept.map_or(Bound::Unbounded, |last| {
             let mut end = prefix[..=last].to_vec();
@@ -41,8 +38,8 @@ impl KeyBounds {
         Self { start: Bound::Included(Bytes::copy_from_slice(prefix)), end }
     }
 
-    /// The longest string of bytes that every key within the bounds begins with, as far as the
-    /// bounds tell. Of no use if they are [empty](Self::is_empty).
+    /// Returns a common prefix of all keys within the bounds, as long as the bounds show. Meaningless
+    /// if they are [empty](Self::is_empty).
     pub(crate) fn common_prefix(&self) -> &[u8] {
         let (Bound::Included(start) | Bound::Excluded(start)) = &self.start else { return &[] };
         let shared = |end: &[u8]| start.iter().zip(end).take_while(|(a, b)| a == b).count();
@@ -51,7 +48,7 @@ impl KeyBounds {
             Bound::Included(end) => return &start[..shared(end)],
             Bound::Excluded(end) => {
                 let shared = shared(end);
-                // Up to the first key behind those that begin with one byte more: all of them do.
+                // The end is the first key behind a prefix of one byte more: all keys have it.
                 let is_next =
                     |byte: u8| byte.checked_add(1).is_some_and(|next| end[shared..] == [next]);
                 match start.get(shared) {
@@ -60,12 +57,12 @@ impl KeyBounds {
                 }
             }
         };
-        // What is at or above 0xff begins with it.
+        // Keys at or above 0xff begin with it.
         let highest = start[from..].iter().take_while(|&&byte| byte == u8::MAX).count();
         &start[..from + highest]
     }
 
-    /// Whether the bounds leave no room for a key, as inverted ones do.
+    /// Returns whether no key is within the bounds, as with inverted ones.
     pub(crate) fn is_empty(&self) -> bool {
         match (&self.start, &self.end) {
             (Bound::Unbounded, Bound::Excluded(end)) => end.is_empty(),
@@ -76,13 +73,13 @@ impl KeyBounds {
         }
     }
 
-    /// The two ends, borrowed.
+    /// Borrows the two ends.
     pub(crate) fn as_slices(&self) -> (Bound<&[u8]>, Bound<&[u8]>) {
         (self.start.as_ref().map(AsRef::as_ref), self.end.as_ref().map(AsRef::as_ref))
     }
 }
 
-/// Whether `key` satisfies the lower bound `start`.
+/// Returns whether `key` satisfies the lower bound `start`.
 pub(crate) fn is_above(key: &[u8], start: Bound<&[u8]>) -> bool {
     match start {
         Bound::Included(start) => key >= start,
@@ -91,7 +88,7 @@ pub(crate) fn is_above(key: &[u8], start: Bound<&[u8]>) -> bool {
     }
 }
 
-/// Whether `key` satisfies the upper bound `end`.
+/// Returns whether `key` satisfies the upper bound `end`.
 pub(crate) fn is_below(key: &[u8], end: Bound<&[u8]>) -> bool {
     match end {
         Bound::Included(end) => key <= end,

@@ -1,9 +1,9 @@
-//! How many sorted sources become one.
+//! Merge of sorted sources.
 //!
-//! A tournament tree of losers: each inner node keeps who lost there, and the winner over all is
-//! the current entry. When it was stepped, it plays again against the losers on its way up, one for
-//! each level: `log2(sources)` comparisons. Most are decided by eight bytes of each key that are
-//! kept side by side. With one source left there is nothing to play.
+//! A tree of losers: each inner node has the loser of its match, and the overall winner has the
+//! current entry. After a step, it plays against the losers on its path to the root:
+//! `log2(sources)` comparisons. Most are decided by eight bytes of each key that are kept side by
+//! side. With one source left there are no matches.
 //!
 //! Source: Knuth, "The Art of Computer Programming", volume 3, section 5.4.1.
 
@@ -17,29 +17,29 @@ use crate::{Result, version::head};
 
 /// The entries of several cursors in one order.
 ///
-/// No two cursors hold the same internal key: a sequence number belongs to one write, and a write
-/// is in one source of a read view. A change of direction steps every other source once, since each
-/// stands beside the current entry; those without a place are searched anew.
+/// No two cursors have the same internal key: a sequence number belongs to one write, and a write is
+/// in one source of a read view. A change of direction steps every other source once, since each is
+/// next to the current entry; unpositioned ones are searched again.
 #[derive(Debug)]
 pub(crate) struct MergeCursor<C> {
     cursors: Vec<C>,
     players: Vec<Player>,
-    /// Who lost at each inner node. The children of node `n` are `2n` and `2n + 1`; node
+    /// The loser of each inner node. The children of node `n` are `2n` and `2n + 1`; node
     /// `cursors.len() + i` is cursor `i`, node 1 the root, and node 0 is not used.
     losers: Vec<Loser>,
     /// The cursor with the current entry, if `positioned` is not 0.
     winner: usize,
-    /// Cursors with a place; 0 when the merge is unpositioned.
+    /// Number of positioned cursors; 0 when the merge is unpositioned.
     positioned: usize,
     direction: Direction,
-    /// Bytes that all user keys begin with.
+    /// Length of a common prefix of all user keys.
     common_prefix_bytes: usize,
     repeats: bool,
-    /// Holds the current user key while the other cursors are turned round.
+    /// The current user key during a change of direction.
     turn_key: Vec<u8>,
 }
 
-/// What is kept of the current key of a cursor.
+/// The current key of a cursor, in short.
 #[derive(Debug, Clone, Copy, Default)]
 struct Player {
     is_positioned: bool,
@@ -47,15 +47,15 @@ struct Player {
     head: u64,
 }
 
-/// Who lost a match.
+/// The loser of a match.
 #[derive(Debug, Clone, Copy, Default)]
 struct Loser {
     cursor: usize,
-    /// Whether the winner was of the same user key.
+    /// The winner has the same user key.
     is_same_key: bool,
 }
 
-/// Which way the cursors stand: the others beyond the current entry, or before it.
+/// Direction of the last move. The other cursors are behind the current entry, or before it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Direction {
     Forward,
@@ -63,8 +63,8 @@ enum Direction {
 }
 
 impl<C: Cursor> MergeCursor<C> {
-    /// An unpositioned merge of `cursors`. Moves none of them. All user keys that they meet have
-    /// the first `common_prefix_bytes` in common.
+    /// Creates an unpositioned merge of `cursors`, and moves none. All their user keys have the first
+    /// `common_prefix_bytes` in common.
     pub(crate) fn new(cursors: Vec<C>, common_prefix_bytes: usize) -> Self {
         Self {
             players: vec![Player::default(); cursors.len()],
@@ -79,8 +79,8 @@ impl<C: Cursor> MergeCursor<C> {
         }
     }
 
-    /// Moves every cursor with `search` and orders them for `direction`. Those that follow one that
-    /// reads are told with `announce`.
+    /// Moves every cursor with `search`, as [`move_all`](Self::move_all) does, and orders them for
+    /// `direction`.
     fn search(
         &mut self,
         direction: Direction,
@@ -95,14 +95,14 @@ impl<C: Cursor> MergeCursor<C> {
         Ok(())
     }
 
-    /// Whether any cursor had to read for the last search, or since.
+    /// Returns whether any cursor read from a file for the last search, or since.
     fn reads(&self) -> bool {
         self.cursors.iter().any(C::has_missed_cache)
     }
 
-    /// Moves every cursor with `go`. As soon as one has to read, or if `reads` tells that one did
-    /// before, those behind it are told with `announce`: then their reads are in flight together.
-    /// With everything in memory nobody looks up anything twice.
+    /// Moves every cursor with `go`. From the first one that reads from a file on, and if `reads` is
+    /// set, `announce` prefetches for those behind it, so that their reads are in flight together.
+    /// With everything in memory nothing is searched twice.
     #[inline]
     fn move_all(
         &mut self,
@@ -137,7 +137,7 @@ impl<C: Cursor> MergeCursor<C> {
         };
     }
 
-    /// Plays the matches of `node` and below. Returns who won.
+    /// Plays the matches of `node` and below. Returns the winner.
     fn play_below(&mut self, node: usize) -> usize {
         if let Some(cursor) = node.checked_sub(self.cursors.len()) {
             return cursor;
@@ -149,7 +149,7 @@ impl<C: Cursor> MergeCursor<C> {
         winner
     }
 
-    /// Whether cursor `left` is met before `right`, and whether both stand at one user key.
+    /// Returns whether cursor `left` wins against `right`, and whether both have the same user key.
     #[inline]
     fn play(&self, left: usize, right: usize) -> (bool, bool) {
         let (Player { head: a, is_positioned }, Player { head: b, is_positioned: has_right }) =
@@ -173,7 +173,7 @@ impl<C: Cursor> MergeCursor<C> {
         key(left).cmp(&key(right))
     }
 
-    /// The order of two versions of one user key: the newer one first.
+    /// Compares two versions of one user key: the newer one is first.
     fn compare_versions(&self, left: usize, right: usize) -> Ordering {
         let trailer = |cursor: usize| self.cursors[cursor].key().map(|key| key.trailer);
         trailer(right).cmp(&trailer(left))
@@ -188,7 +188,7 @@ impl<C: Cursor> MergeCursor<C> {
         self.players[index] = Player { is_positioned, head: head(tail.unwrap_or_default()) };
     }
 
-    /// Steps the current cursor with `step` and finds who is current then.
+    /// Steps the current cursor with `step`, and finds the new winner.
     #[inline]
     fn step(&mut self, step: impl Fn(&mut C) -> Result<()>) -> Result<()> {
         debug_assert!(self.positioned > 0, "only a positioned cursor is stepped");
@@ -208,12 +208,13 @@ impl<C: Cursor> MergeCursor<C> {
         Ok(())
     }
 
-    /// Plays the matches of a cursor that won the last tournament, and was stepped.
+    /// Plays the matches of the last winner, which was stepped.
     fn play_again(&mut self, stepped: usize) {
+        debug_assert_eq!(stepped, self.winner);
+        debug_assert!(1 < self.positioned && self.positioned <= self.cursors.len());
         self.note_key(stepped);
         self.positioned -= usize::from(!self.players[stepped].is_positioned);
-        // The next best one lost on this way: if any that lost here was of the key now left, so is
-        // it.
+        // The second best lost on this path: if any loser here had the key just left, it has too.
         let mut others_repeat = false;
         let mut winner = stepped;
         let mut node = (stepped + self.cursors.len()) / 2;
@@ -235,17 +236,19 @@ impl<C: Cursor> MergeCursor<C> {
         };
     }
 
-    /// Turns every cursor but the current one, and then steps the current one with `step`.
+    /// Changes the direction: steps every cursor with `step`.
     ///
-    /// Each other one stands beside the current entry: a step brings it to the other side. Not if
-    /// it ran over its end, or if a memtable has got entries in between; then `search` does, given
-    /// the current key.
+    /// A step moves the other cursors to the other side of the current entry. Not if one is
+    /// unpositioned, or if a memtable got entries in between; then `search` does, given the current
+    /// key.
     fn turn(
         &mut self,
         direction: Direction,
         search: impl Fn(&mut C, InternalKey<'_>) -> Result<()>,
         step: impl Fn(&mut C) -> Result<()>,
     ) -> Result<()> {
+        debug_assert!(self.positioned > 0, "only a positioned cursor is stepped");
+        debug_assert_ne!(self.direction, direction);
         let current = self.winner;
         let mut turn_key = mem::take(&mut self.turn_key);
         let trailer = self.copy_current(&mut turn_key);
@@ -281,14 +284,13 @@ impl<C: Cursor> MergeCursor<C> {
         key.trailer
     }
 
-    /// The cursor with the current entry.
     #[inline]
     fn current(&self) -> &C {
         debug_assert!(self.positioned > 0, "only a positioned cursor is read");
         &self.cursors[self.winner]
     }
 
-    /// Whether a cursor that lost to the current one stands at its user key.
+    /// Returns whether a loser to the current cursor has its user key.
     fn is_tied(&self) -> bool {
         let mut node = (self.winner + self.cursors.len()) / 2;
         while node > 0 {
@@ -368,7 +370,7 @@ impl<C: Cursor> Cursor for MergeCursor<C> {
 
     #[inline]
     fn is_newest_version(&mut self) -> bool {
-        // On the way up, the entry before may be that of any cursor.
+        // Forward, the entry before may be that of any cursor.
         self.direction == Direction::Backward
             && (self.positioned == 1 || !self.is_tied())
             && self.cursors[self.winner].is_newest_version()

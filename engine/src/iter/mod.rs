@@ -1,18 +1,18 @@
-//! Entries in key order: from sorted sources up to what a user sees.
+//! Entries in key order: from sorted sources up to what a user iterates over.
 //!
-//! | module        | answers                                                              |
+//! | module        | content                                                              |
 //! |---------------|----------------------------------------------------------------------|
-//! | [`cursor`]    | how every sorted source is moved                                     |
-//! | [`run`]       | how the tables of one sorted run become one source                   |
-//! | [`merge`]     | how many sources become one                                          |
-//! | [`visible`]   | which entries a reader sees; [`resolve`](crate::resolve) decides     |
-//! | [`range_tombstone_sources`] | the range tombstones that a reader sees               |
-//! | [`bounds`]    | which keys a range holds                                             |
-//! | [`range`]     | the double-ended iterator a user holds                               |
+//! | [`cursor`]    | interface of sorted sources                                          |
+//! | [`run`]       | cursor over the tables of a sorted run                               |
+//! | [`merge`]     | merge of cursors                                                     |
+//! | [`visible`]   | entries that a reader sees; [`resolve`](crate::resolve) decides      |
+//! | [`range`]     | double-ended iterator of a user                                      |
+//! | [`bounds`]    | bounds of a range of keys                                            |
+//! | [`range_tombstone_sources`] | range tombstones of a read view                        |
 //!
 //! A merge wraps cursors, a visible cursor wraps a merge, a range wraps two visible cursors. None
-//! of them reads a clock, takes a lock or touches a file: the sources do, and what they fail with
-//! goes through unchanged.
+//! of them reads a clock, takes a lock or opens a file: the sources do. Errors of sources are
+//! returned unchanged.
 
 pub(crate) mod bounds;
 pub(crate) mod cursor;

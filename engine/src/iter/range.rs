@@ -1,4 +1,4 @@
-//! The double-ended iterator a user holds.
+//! The double-ended iterator of a user.
 
 use std::{fmt, iter::FusedIterator, mem, ops::Bound, sync::Arc};
 
@@ -13,27 +13,25 @@ use super::{
 };
 use crate::Result;
 
-/// Keys share allocations of this many bytes. A key that the user keeps pins one, as a value pins
-/// its block.
+/// Keys share allocations of this many bytes. A key that the user keeps pins one.
 const KEY_BUFFER_BYTES: usize = 1 << 10;
 
-/// A read view, as far as a range needs it. It owns what keeps the view alive.
+/// A read view, which a range keeps alive.
 pub(crate) trait CursorSource {
-    /// Walks every entry of the view, versions and all.
+    /// A cursor over all versions in the view.
     type Cursor: Cursor;
 
-    /// An unpositioned cursor that ends at `bounds`: a move up leads to no key behind them, a move
-    /// down to none before.
+    /// Returns an unpositioned cursor that ends at `bounds`.
     fn cursor(&self, bounds: &Arc<KeyBounds>) -> Self::Cursor;
 
-    /// The range tombstones of the view.
+    /// Returns the range tombstones of the view.
     fn range_tombstones(&self) -> RangeTombstoneSources;
 }
 
 /// The entries of a range of keys as one reader sees them, from both ends.
 ///
-/// Each end has a cursor of its own, made at its first step: a scan in one direction pays for one.
-/// The ends never yield an entry twice, unless a seek asks for it. After an error the range is at
+/// Each end has its own cursor, created at its first step: a scan in one direction pays for one. The
+/// ends never yield an entry twice, unless a seek repositions one. After an error the range is at
 /// its end, until a seek restarts it.
 ///
 /// A step allocates nothing; an item takes memory for the key, once per [`KEY_BUFFER_BYTES`].
@@ -54,7 +52,7 @@ pub(crate) enum End {
     Back,
 }
 
-/// How far an end has come.
+/// State of an end.
 struct Side<C> {
     cursor: Option<VisibleCursor<C>>,
     place: Place,
@@ -62,25 +60,25 @@ struct Side<C> {
     key: Vec<u8>,
 }
 
-/// Where an end goes on.
+/// Position from which an end continues.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Place {
     /// At its bound of the range.
     Bound,
     /// At the key of the last seek, which is within the bounds.
     Key,
-    /// With the entry under its cursor.
+    /// At the entry under its cursor.
     Current,
-    /// Beyond the entry under its cursor, which it yielded last.
+    /// Behind the entry under its cursor, which it yielded last.
     Yielded,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
     Open,
-    /// The ends have met, one has met the other bound, or there was an error.
+    /// The ends met, one reached the other bound, or there was an error.
     UsedUp,
-    /// There are no keys within the bounds. No seek helps.
+    /// There are no keys within the bounds, whatever the seek.
     Empty,
 }
 
@@ -91,7 +89,7 @@ impl<C> Side<C> {
 }
 
 impl<C: Cursor> Side<C> {
-    /// Where the other end has to stop, as a bound of its way; unbounded if at the bounds.
+    /// Returns the bound of the other end; unbounded if this end is at its bound.
     #[inline]
     fn limit(&self) -> Bound<&[u8]> {
         let key = || self.cursor.as_ref().and_then(VisibleCursor::key);
@@ -103,7 +101,7 @@ impl<C: Cursor> Side<C> {
         }
     }
 
-    /// Whether its cursor stands at this key.
+    /// Returns whether its cursor is at this key.
     fn is_at(&self, key: &[u8]) -> bool {
         matches!(self.place, Place::Current | Place::Yielded)
             && self.cursor.as_ref().and_then(VisibleCursor::key) == Some(key)
@@ -111,7 +109,8 @@ impl<C: Cursor> Side<C> {
 }
 
 impl<S: CursorSource> Range<S> {
-    /// The entries of `source` within `bounds` that a reader at `sequence` sees. Reads nothing yet.
+    /// Creates a range over the entries of `source` within `bounds` visible at `sequence`. Reads
+    /// nothing yet.
     pub(crate) fn new(source: S, sequence: SequenceNumber, bounds: KeyBounds) -> Self {
         let state = if bounds.is_empty() { State::Empty } else { State::Open };
         let (front, back) = (Side::new(), Side::new());
@@ -119,12 +118,10 @@ impl<S: CursorSource> Range<S> {
         Self { source, sequence, bounds, front, back, state, keys }
     }
 
-    /// Returns what the range is made from.
     pub(crate) fn source(&self) -> &S {
         &self.source
     }
 
-    /// What the range is made from.
     pub(crate) fn source_mut(&mut self) -> &mut S {
         &mut self.source
     }
@@ -181,7 +178,7 @@ impl<S: CursorSource> Range<S> {
         }
     }
 
-    /// Moves the cursor of `end`, which is made if it must be, to where the end goes on.
+    /// Moves the cursor of `end`, created if needed, to the position from which it continues.
     fn search(&mut self, end: End) -> Result<bool> {
         let (side, other) = match end {
             End::Front => (&mut self.front, &self.back),
@@ -206,8 +203,8 @@ impl<S: CursorSource> Range<S> {
         Ok(is_found)
     }
 
-    /// Lets `end` go on with `key`, if that is within the bounds, or with the nearest one behind
-    /// it, on the way of this end. The other end begins anew at its bound.
+    /// Repositions `end` at `key`, or at the next one within the bounds in its direction. The other
+    /// end restarts at its bound.
     pub(crate) fn seek(&mut self, end: End, key: &[u8]) {
         if self.state == State::Empty {
             return;
@@ -225,7 +222,7 @@ impl<S: CursorSource> Range<S> {
         if side.is_at(key) {
             side.place = Place::Current;
         } else if other.is_at(key) {
-            // A change of direction: the cursor that is there turns round.
+            // A change of direction: reuse the cursor that is there.
             mem::swap(&mut side.cursor, &mut other.cursor);
             side.place = Place::Current;
         } else if is_at_bound {
@@ -243,7 +240,7 @@ impl<S: CursorSource> Range<S> {
         }
     }
 
-    /// The next item of `end`: what `take` makes of the key, in memory of its own, and the cursor.
+    /// Returns the result of `take` for the next key of `end`, copied, and its cursor.
     fn item<T>(
         &mut self,
         end: End,
@@ -261,20 +258,19 @@ impl<S: CursorSource> Range<S> {
         item
     }
 
-    /// The next key and value of `end`.
+    /// Returns the next key and value of `end`.
     #[inline]
     pub(crate) fn entry(&mut self, end: End) -> Option<Result<(Bytes, Bytes)>> {
         self.item(end, |key, cursor| (key, cursor.value()))
     }
 
-    /// The next key of `end`.
+    /// Returns the next key of `end`.
     #[inline]
     pub(crate) fn key(&mut self, end: End) -> Option<Result<Bytes>> {
         self.item(end, |key, _| key)
     }
 
-    /// Ends the iteration and lets go of the blocks that the cursors hold, and of cursors that met
-    /// an error.
+    /// Ends the iteration. Drops the cursors with their blocks.
     fn finish(&mut self) {
         self.state = State::UsedUp;
         (self.front, self.back) = (Side::new(), Side::new());

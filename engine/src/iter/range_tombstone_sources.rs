@@ -6,18 +6,17 @@ use sievedb_format::{RangeTombstoneSource, SequenceNumber};
 
 /// The range tombstones of a read view, from sources that have any.
 ///
-/// A reader's sequence number is fixed before it asks, so a source that is empty when the list is
-/// made cannot get a range tombstone that the reader sees.
+/// The reader's sequence number is fixed before the list is created: a source that is empty then
+/// cannot get a range tombstone that the reader sees.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct RangeTombstoneSources(Vec<Arc<dyn RangeTombstoneSource>>);
 
 impl RangeTombstoneSources {
-    /// Those of `sources` that are not empty.
+    /// Collects those of `sources` that are not empty.
     pub(crate) fn new(sources: impl IntoIterator<Item = Arc<dyn RangeTombstoneSource>>) -> Self {
         Self(sources.into_iter().filter(|source| !source.is_empty()).collect())
     }
 
-    /// Whether there are none.
     #[inline]
     pub(super) fn is_empty(&self) -> bool {
         self.0.is_empty()

@@ -1,4 +1,4 @@
-//! How the tables of one sorted run become one source.
+//! Cursor over the tables of a sorted run.
 
 use std::{fmt, ops::Range, path::PathBuf};
 
@@ -13,50 +13,50 @@ use crate::Result;
 
 /// The tables of a sorted run: in key order, no two with a user key in common.
 pub(crate) trait SortedRun {
-    /// Walks one table.
+    /// A cursor over one table.
     type Cursor: Cursor;
 
-    /// Number of tables.
+    /// Returns the number of tables.
     fn tables(&self) -> usize;
 
-    /// Range of the user keys of the table at `index`.
+    /// Returns the bounds of the user keys of the table at `index`.
     fn bounds(&self, index: usize) -> &TableBounds;
 
-    /// A cursor over the table at `index`.
+    /// Returns an unpositioned cursor over the table at `index`.
     ///
     /// # Errors
     ///
-    /// Whatever opening the table fails with.
+    /// Errors of opening the table.
     fn cursor(&self, index: usize) -> Result<Self::Cursor>;
 }
 
 /// The entries of a sorted run, one table after the other.
 ///
-/// A table's cursor is made when the walk reaches the table, and at most one is alive.
+/// The cursor of a table is created when the scan reaches the table, and at most one exists.
 pub(crate) struct RunCursor<R: SortedRun> {
     run: R,
-    /// The tables to walk; the others have no key within the bounds.
+    /// The tables to read; the others have no key within the bounds.
     window: Range<usize>,
-    /// The table reached last, with its cursor. `None` after an error and before the first search.
+    /// The current table, with its cursor. `None` after an error and before the first search.
     open: Option<(usize, R::Cursor)>,
 }
 
 impl<R: SortedRun> RunCursor<R> {
-    /// An unpositioned cursor over the tables of `run` that may have keys within `bounds`.
+    /// Creates an unpositioned cursor over the tables of `run` that may have keys within `bounds`.
     ///
-    /// Keys of these tables outside the bounds are met too; the other tables are not opened.
+    /// Returns also their keys outside the bounds; the other tables are not opened.
     pub(crate) fn new(run: R, bounds: &KeyBounds) -> Self {
         let window = tables_within(&run, bounds);
         Self::over(run, window)
     }
 
-    /// An unpositioned cursor over the tables of `run` with an index in `window`.
+    /// Creates an unpositioned cursor over the tables of `run` with an index in `window`.
     pub(crate) fn over(run: R, window: Range<usize>) -> Self {
         Self { run, window, open: None }
     }
 
-    /// Searches the table at `index` with `search`, and goes on with the first entry of the tables
-    /// behind it while there is none.
+    /// Searches the table at `index` with `search`; without a hit, moves to the first entry behind
+    /// it.
     fn search_up(
         &mut self,
         index: usize,
@@ -67,11 +67,11 @@ impl<R: SortedRun> RunCursor<R> {
             return Ok(());
         }
         self.search_table(index, search)?;
-        self.go_on_up(index)
+        self.continue_up(index)
     }
 
-    /// Goes on with the first entry of the tables behind the one at `index` while there is none.
-    fn go_on_up(&mut self, index: usize) -> Result<()> {
+    /// Unless positioned, moves to the first entry of the tables behind the one at `index`.
+    fn continue_up(&mut self, index: usize) -> Result<()> {
         for behind in index + 1..self.window.end {
             if self.key().is_some() {
                 break;
@@ -81,8 +81,8 @@ impl<R: SortedRun> RunCursor<R> {
         Ok(())
     }
 
-    /// Searches the last table of `tables` with `search`, and goes on with the last entry of the
-    /// tables before it while there is none.
+    /// Searches the last table of `tables` with `search`; without a hit, moves to the last entry
+    /// before it.
     fn search_down(
         &mut self,
         tables: Range<usize>,
@@ -102,7 +102,7 @@ impl<R: SortedRun> RunCursor<R> {
         Ok(())
     }
 
-    /// Searches one table, with the cursor at hand if it is over this table.
+    /// Searches one table, with the open cursor if it is over this table.
     fn search_table(
         &mut self,
         index: usize,
@@ -112,18 +112,19 @@ impl<R: SortedRun> RunCursor<R> {
             Some((open, cursor)) if open == index => cursor,
             _ => self.run.cursor(index)?,
         };
+        debug_assert!(self.window.contains(&index), "table {index} is not in {:?}", self.window);
         search(&mut cursor)?;
         self.open = Some((index, cursor));
         Ok(())
     }
 
-    /// The first table of the window that may hold `target` or what follows it.
+    /// Returns the first table of the window that may hold `target` or a later key.
     fn table_from(&self, target: InternalKey<'_>) -> usize {
         let run = &self.run;
         partition_point(&self.window, |index| run.bounds(index).ends_below(target.user_key))
     }
 
-    /// The tables of the window that may hold what is before `target`.
+    /// Returns the tables of the window that may hold keys before `target`.
     fn tables_before(&self, target: InternalKey<'_>) -> Range<usize> {
         let run = &self.run;
         let behind =
@@ -131,7 +132,7 @@ impl<R: SortedRun> RunCursor<R> {
         self.window.start..behind
     }
 
-    /// The table with the current entry. Only when positioned.
+    /// Returns the current table. Only when positioned.
     fn current(&self) -> &(usize, R::Cursor) {
         self.open.as_ref().expect("only a positioned cursor is stepped and read")
     }
@@ -165,7 +166,7 @@ impl<R: SortedRun> Cursor for RunCursor<R> {
             Ok(()) if step + 1 < SEEK_STEPS => Ok(()),
             Ok(()) => {
                 let index = *index;
-                self.go_on_up(index)
+                self.continue_up(index)
             }
             Err(error) => {
                 self.open = None;
@@ -187,7 +188,7 @@ impl<R: SortedRun> Cursor for RunCursor<R> {
     fn advise_seek_before(&mut self, target: InternalKey<'_>) {
         let Some(index) = self.tables_before(target).next_back() else { return };
         if self.open.as_ref().is_none_or(|(open, _)| *open != index) {
-            // The search that follows tells why there is no cursor.
+            // The search that follows returns the error.
             self.open = self.run.cursor(index).ok().map(|cursor| (index, cursor));
         }
         if let Some((_, cursor)) = &mut self.open {
@@ -280,8 +281,7 @@ impl<R: SortedRun> fmt::Debug for RunCursor<R> {
     }
 }
 
-/// The tables of `run`, by index, with a place within `bounds` between their smallest and largest
-/// key.
+/// Returns the indexes of the tables of `run` that overlap `bounds`.
 pub(crate) fn tables_within(run: &impl SortedRun, bounds: &KeyBounds) -> Range<usize> {
     let (start, end) = bounds.as_slices();
     let tables = 0..run.tables();
@@ -290,7 +290,7 @@ pub(crate) fn tables_within(run: &impl SortedRun, bounds: &KeyBounds) -> Range<u
     first..behind.max(first)
 }
 
-/// The first index of `range` that is not `before`, given that all those before it are.
+/// As [`partition_point`](slice::partition_point), of indexes.
 fn partition_point(range: &Range<usize>, before: impl Fn(usize) -> bool) -> usize {
     let (mut low, mut high) = (range.start, range.end);
     while low < high {

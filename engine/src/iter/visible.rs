@@ -1,4 +1,4 @@
-//! Walks over the entries that a reader sees.
+//! Cursor over the entries that a reader sees.
 
 use std::{cmp::Ordering, mem, ops::Bound};
 
@@ -15,57 +15,55 @@ use crate::{
     resolve::{self, ReadPoint, Unsupported},
 };
 
-/// Steps over versions of one key before a search takes their place. A step costs tens of
-/// nanoseconds and a search in a store of ten sources some microseconds.
+/// Steps over versions of one key before a search replaces them. A step takes tens of nanoseconds, a
+/// search in a store of ten sources some microseconds.
 const STEPS_MAX: u32 = 8;
 
 /// The entries that a reader at one sequence number sees, one per user key.
 ///
 /// Finds the newest version of each key at or below that number, and skips the key if there is none
-/// or if [`resolve`] says that it has no value. Every search and step takes a limit where it ends,
-/// so that it does not read on over keys that are hidden or out of range.
+/// or if it has no value by [`resolve`]. Every search and step takes a limit, so that it does not
+/// read on over keys that are hidden or out of range.
 ///
 /// Like a [`Cursor`] it is unpositioned at first, behind either end and after an error.
 #[derive(Debug)]
 pub(crate) struct VisibleCursor<C> {
     cursor: C,
-    /// The reader's place in the history.
     at: ReadPoint,
     range_tombstones: RangeTombstoneSources,
     state: State,
-    /// In state `Passed` the current key; else what a search needs.
+    /// In state `Passed` the current key; else the key of a search.
     user_key: Vec<u8>,
     /// In state `Passed` the current value.
     value: Bytes,
 }
 
-/// Where the current entry is.
+/// Position of the current entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
-    /// Nowhere.
     Unpositioned,
-    /// Under `cursor`, which came up to it.
+    /// Under `cursor`, which moved forward to it.
     Forward,
-    /// Under `cursor`, which came down to it. The entry before is known to be of another key.
+    /// Under `cursor`, which moved backward to it. The entry before is known to have another key.
     Backward,
-    /// In `user_key` and `value`. Versions of a key are met oldest first on the way back: unless
-    /// the source knows better, `cursor` has to pass one to know that it is the newest.
+    /// In `user_key` and `value`; `cursor` has passed it. Backward, the oldest version of a key is
+    /// first: unless the source knows, `cursor` must pass one to find out that it is the newest.
     Passed,
 }
 
-/// How much is known of the versions of the key that the cursor left last.
+/// State of the key that the cursor left last.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Looked {
+enum LastKey {
     /// There is no such key.
-    Nowhere,
-    /// Those met so far are too new for the reader.
+    None,
+    /// All its versions so far are too new for the reader.
     TooNew,
-    /// Its fate is known: the others do not matter.
-    Decided,
+    /// Resolved: its other versions do not matter.
+    Resolved,
 }
 
 impl<C: Cursor> VisibleCursor<C> {
-    /// An unpositioned cursor over what a reader at `sequence` sees in `cursor`.
+    /// Creates an unpositioned cursor over the entries in `cursor` visible at `sequence`.
     pub(crate) fn new(
         cursor: C,
         sequence: SequenceNumber,
@@ -80,9 +78,8 @@ impl<C: Cursor> VisibleCursor<C> {
     ///
     /// # Errors
     ///
-    /// This and every other move: what the sources fail with, and
-    /// [`Corrupt`](crate::Error::Corrupt) if an entry is out of order or of a kind that cannot be
-    /// applied.
+    /// This and every other move: errors of the sources, and [`Corrupt`](crate::Error::Corrupt) if
+    /// an entry is out of order or of an unsupported kind.
     pub(crate) fn seek(&mut self, start: Bound<&[u8]>, end: Bound<&[u8]>) -> Result<()> {
         self.state = State::Unpositioned;
         match start {
@@ -90,7 +87,7 @@ impl<C: Cursor> VisibleCursor<C> {
             Bound::Excluded(key) => self.cursor.seek(InternalKey::new(key, Trailer::OLDEST))?,
             Bound::Unbounded => self.cursor.seek_to_first()?,
         }
-        self.find_up(Looked::Nowhere, end)
+        self.find_up(LastKey::None, end)
     }
 
     /// Moves to the last entry between `start` and `end`.
@@ -116,7 +113,7 @@ impl<C: Cursor> VisibleCursor<C> {
         match mem::replace(&mut self.state, State::Unpositioned) {
             State::Forward => {
                 self.cursor.next()?;
-                self.find_up(Looked::Decided, end)
+                self.find_up(LastKey::Resolved, end)
             }
             state => self.turn_up(state, end),
         }
@@ -138,13 +135,13 @@ impl<C: Cursor> VisibleCursor<C> {
         }
     }
 
-    /// Whether there is a current entry.
+    /// Returns whether there is a current entry.
     #[inline]
     pub(crate) fn is_positioned(&self) -> bool {
         self.state != State::Unpositioned
     }
 
-    /// The current user key; `None` when unpositioned.
+    /// Returns the current user key; `None` when unpositioned.
     #[inline]
     pub(crate) fn key(&self) -> Option<&[u8]> {
         match self.state {
@@ -154,7 +151,7 @@ impl<C: Cursor> VisibleCursor<C> {
         }
     }
 
-    /// The current value, without a copy. Only when positioned.
+    /// Returns the current value, without a copy. Only when positioned.
     pub(crate) fn value(&self) -> Bytes {
         match self.state {
             State::Unpositioned => unreachable!("only a positioned cursor is read"),
@@ -163,7 +160,7 @@ impl<C: Cursor> VisibleCursor<C> {
         }
     }
 
-    /// The current value where it lies. Only when positioned.
+    /// Returns the current value where it lies. Only when positioned.
     #[inline]
     pub(crate) fn value_ref(&self) -> &[u8] {
         match self.state {
@@ -173,22 +170,21 @@ impl<C: Cursor> VisibleCursor<C> {
         }
     }
 
-    /// Whether the current entry is at the very limit: nothing has to be read to know that it is
-    /// the last.
+    /// Returns whether the current key is the limit itself: it is the last, without a read.
     #[inline]
     fn is_last(&self, limit: Bound<&[u8]>) -> bool {
         matches!(limit, Bound::Included(last) if self.key() == Some(last))
     }
 
-    /// Moves to the next entry from one that was found on the way down.
+    /// Moves to the next entry from one that was found backward.
     fn turn_up(&mut self, state: State, end: Bound<&[u8]>) -> Result<()> {
         if state == State::Backward {
             self.copy_key();
         }
-        // What was passed may lie in a source that ended there.
+        // The passed entry may be in a source that ended there.
         if !self.cursor.is_positioned() {
             self.cursor.seek(InternalKey::new(&self.user_key, Trailer::OLDEST))?;
-            return self.find_up(Looked::Nowhere, end);
+            return self.find_up(LastKey::None, end);
         }
         let mut steps = 0;
         while let Some(key) = self.cursor.key()
@@ -201,10 +197,10 @@ impl<C: Cursor> VisibleCursor<C> {
             }
             self.cursor.next()?;
         }
-        self.find_up(Looked::Nowhere, end)
+        self.find_up(LastKey::None, end)
     }
 
-    /// Moves to the previous entry from one that was found on the way up, or passed.
+    /// Moves to the previous entry from one that was found forward, or passed.
     fn turn_down(&mut self, state: State, start: Bound<&[u8]>) -> Result<()> {
         match state {
             State::Forward => {
@@ -218,8 +214,7 @@ impl<C: Cursor> VisibleCursor<C> {
         self.find_down(start)
     }
 
-    /// Goes down over the versions of `user_key`, which are too new for the reader: what it could
-    /// see was met before.
+    /// Moves backward over the remaining versions of `user_key`, which are too new for the reader.
     fn pass_too_new(&mut self) -> Result<()> {
         let mut steps = 0;
         while let Some(key) = self.cursor.key() {
@@ -237,25 +232,25 @@ impl<C: Cursor> VisibleCursor<C> {
         Ok(())
     }
 
-    /// Goes up from the entry under `cursor`, it included, to the next visible one before `end`.
-    /// `looked` tells about the key that a step has just left.
+    /// Moves forward from the entry under `cursor`, inclusive, to the next visible one before `end`.
+    /// `last_key` is the key that a step has just left.
     #[inline]
-    fn find_up(&mut self, mut looked: Looked, end: Bound<&[u8]>) -> Result<()> {
+    fn find_up(&mut self, mut last_key: LastKey, end: Bound<&[u8]>) -> Result<()> {
         let mut steps = 0;
         while let Some(key) = self.cursor.key() {
-            let repeated = looked != Looked::Nowhere && self.cursor.is_older_version();
+            let repeated = last_key != LastKey::None && self.cursor.is_older_version();
             if !repeated && !is_below(key.user_key, end) {
                 break;
             }
             let too_new = key.trailer.sequence() > self.at.sequence;
-            if repeated && (too_new || looked == Looked::Decided) {
+            if repeated && (too_new || last_key == LastKey::Resolved) {
                 steps += 1;
                 if steps < STEPS_MAX {
                     self.cursor.next()?;
                 } else {
                     steps = 0;
-                    self.pass_versions(looked)?;
-                    looked = Looked::Nowhere;
+                    self.pass_versions(last_key)?;
+                    last_key = LastKey::None;
                 }
                 continue;
             }
@@ -268,33 +263,33 @@ impl<C: Cursor> VisibleCursor<C> {
                 }
                 self.note_tombstone(trailer);
             }
-            looked = if too_new { Looked::TooNew } else { Looked::Decided };
+            last_key = if too_new { LastKey::TooNew } else { LastKey::Resolved };
             self.cursor.next()?;
         }
         Ok(())
     }
 
-    /// Searches, from one version of a key, the one that the reader sees or, if its fate is known,
+    /// Searches, from one version of a key, the one that the reader sees or, if the key is resolved,
     /// the next key.
     #[cold]
-    fn pass_versions(&mut self, looked: Looked) -> Result<()> {
+    fn pass_versions(&mut self, last_key: LastKey) -> Result<()> {
         self.copy_key();
-        let is_decided = looked == Looked::Decided;
-        self.cursor.seek(match is_decided {
+        let is_resolved = last_key == LastKey::Resolved;
+        self.cursor.seek(match is_resolved {
             true => InternalKey::new(&self.user_key, Trailer::OLDEST),
             false => InternalKey::seek(&self.user_key, self.at.sequence),
         })?;
-        // In a table that is out of order, the search might lead back for ever.
+        // In a table that is out of order, the search might lead back forever.
         let found = self.cursor.key().map(|key| key.user_key.cmp(&self.user_key));
         match found {
             Some(Ordering::Less) => Err(out_of_order(&self.cursor)),
-            Some(Ordering::Equal) if is_decided => Err(out_of_order(&self.cursor)),
+            Some(Ordering::Equal) if is_resolved => Err(out_of_order(&self.cursor)),
             _ => Ok(()),
         }
     }
 
-    /// Goes down from the entry under `cursor`, it included, to the next visible one behind
-    /// `start`. The entry is the first that is met of its key.
+    /// Moves backward from the entry under `cursor`, inclusive, to the next visible one behind
+    /// `start`. No version of its key was passed before.
     #[inline]
     fn find_down(&mut self, start: Bound<&[u8]>) -> Result<()> {
         while let Some(key) = self.cursor.key() {
@@ -321,8 +316,8 @@ impl<C: Cursor> VisibleCursor<C> {
         Ok(())
     }
 
-    /// Goes down over the versions of `user_key` that the reader may see, and keeps the value of
-    /// the newest. Returns whether it is visible.
+    /// Moves backward over the versions of `user_key` that the reader may see, and keeps the value
+    /// of the newest. Returns whether it is visible.
     fn take_newest(&mut self) -> Result<bool> {
         let mut newest = Ok(false);
         let mut steps = 0;
@@ -330,7 +325,7 @@ impl<C: Cursor> VisibleCursor<C> {
             && key.user_key == self.user_key
             && key.trailer.sequence() <= self.at.sequence
         {
-            // A kind that cannot be applied does no harm below a newer version, so its error waits.
+            // An unsupported kind is harmless below a newer version, so its error waits.
             let trailer = key.trailer;
             newest = self.has_value(trailer);
             match newest {
@@ -383,7 +378,7 @@ impl<C: Cursor> VisibleCursor<C> {
     }
 }
 
-/// Before every version of `user_key`.
+/// Returns the position before every version of `user_key`.
 fn newest(user_key: &[u8]) -> InternalKey<'_> {
     InternalKey::seek(user_key, SEQUENCE_MAX)
 }

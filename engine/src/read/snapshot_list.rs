@@ -1,4 +1,4 @@
-//! The sequence numbers that open snapshots read at.
+//! Sequence numbers of open snapshots.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -6,7 +6,7 @@ use sievedb_format::SequenceNumber;
 
 use crate::sync::Mutex;
 
-/// The sequence numbers that open snapshots read at, each with its snapshots.
+/// The sequence numbers of open snapshots.
 #[derive(Debug, Default)]
 pub(crate) struct SnapshotList {
     held: Mutex<BTreeMap<SequenceNumber, Held>>,
@@ -16,15 +16,15 @@ pub(crate) struct SnapshotList {
 #[derive(Debug)]
 struct Held {
     count: usize,
-    /// When the first of them was taken.
+    /// Time at which the first of them was taken.
     since: Duration,
 }
 
 impl SnapshotList {
-    /// Adds a snapshot at what `visible` returns; `now` is the time.
+    /// Adds a snapshot at the sequence number that `visible` returns, at the time `now`.
     ///
-    /// `visible` is read under the lock that [`sequences_between`](Self::sequences_between) takes:
-    /// whoever lists the snapshots without this one did so at an earlier visible sequence number.
+    /// Calls `visible` under the lock of [`sequences_between`](Self::sequences_between): a list
+    /// without this snapshot was copied at an earlier visible sequence number.
     pub(crate) fn add(
         &self,
         now: Duration,
@@ -32,15 +32,16 @@ impl SnapshotList {
     ) -> SequenceNumber {
         let mut held = self.held.lock();
         let sequence = visible();
+        debug_assert!(held.keys().next_back().is_none_or(|&newest| newest <= sequence));
         held.entry(sequence).or_insert(Held { count: 0, since: now }).count += 1;
         sequence
     }
 
-    /// Removes one snapshot at `sequence`. Returns the sequence number of the oldest one that is
-    /// left.
+    /// Removes one snapshot at `sequence`. Returns the sequence number of the oldest one left.
     pub(crate) fn remove(&self, sequence: SequenceNumber) -> Option<SequenceNumber> {
         let mut held = self.held.lock();
         let of_sequence = held.get_mut(&sequence).expect("an open snapshot is listed");
+        debug_assert!(of_sequence.count > 0, "an entry without a snapshot");
         of_sequence.count -= 1;
         if of_sequence.count == 0 {
             held.remove(&sequence);
@@ -48,20 +49,20 @@ impl SnapshotList {
         held.keys().next().copied()
     }
 
-    /// The sequence number of the oldest open snapshot.
+    /// Returns the sequence number of the oldest open snapshot.
     pub(crate) fn oldest(&self) -> Option<SequenceNumber> {
         self.held.lock().keys().next().copied()
     }
 
-    /// The sequence numbers of open snapshots, ascending.
+    /// Returns the sequence numbers of open snapshots, ascending.
     #[cfg(test)]
     pub(crate) fn sequences(&self) -> Vec<SequenceNumber> {
         self.held.lock().keys().copied().collect()
     }
 
-    /// Those sequence numbers of open snapshots, ascending, that tell apart entries placed from
-    /// `first` to `last`: those from there on below `last`, and the oldest one, which tells that
-    /// there are others below. Costs as many steps, however many snapshots there are.
+    /// Returns the sequence numbers of open snapshots, ascending, that separate entries from `first`
+    /// to `last`: those from `first` on below `last`, and the oldest one if it is below `first`. The
+    /// cost depends on their number alone.
     pub(crate) fn sequences_between(
         &self,
         first: SequenceNumber,
@@ -73,7 +74,7 @@ impl SnapshotList {
         oldest.into_iter().chain(within).collect()
     }
 
-    /// How many snapshots are open, and since when the oldest one is.
+    /// Returns the number of open snapshots, and the time at which the oldest was taken.
     pub(crate) fn open(&self) -> (u64, Option<Duration>) {
         let held = self.held.lock();
         let count = held.values().map(|held| held.count as u64).sum();
@@ -85,10 +86,10 @@ impl SnapshotList {
 mod tests {
     use super::*;
 
-    /// Entries are told apart as by all snapshots: by which of them lie between any two, and by
-    /// whether there is one below.
+    /// The list separates entries as all snapshots do: any two of them, and each from the oldest
+    /// stripe.
     #[test]
-    fn snapshots_between_are_enough() {
+    fn sequences_between_separate_entries_as_all_do() {
         let list = SnapshotList::default();
         for sequence in [3, 5, 5, 8, 13] {
             list.add(Duration::ZERO, || sequence);

@@ -1,19 +1,19 @@
-//! The cell that has the present view: lookups borrow it without a locked instruction.
+//! A cell with the present view, which lookups borrow without a locked instruction.
 //!
-//! Each thread has a reader slot of its own, in which it notes the view that it reads (a hazard
-//! pointer: Michael, "Hazard Pointers: Safe Memory Reclamation for Lock-Free Objects", IEEE TPDS
-//! 15(6), 2004). A replaced view is retired, and freed once no slot names it.
+//! Each thread has a slot, into which it writes the view that it reads (a hazard pointer: Michael,
+//! "Hazard Pointers: Safe Memory Reclamation for Lock-Free Objects", IEEE TPDS 15(6), 2004). A
+//! replaced view is retired, and freed once it is in no slot.
 //!
 //! # Why no view is freed under a reader
 //!
 //! | reader                                      | writer                                    |
 //! |---------------------------------------------|-------------------------------------------|
-//! | 1. note the present view in the slot        | 1. put another view in place              |
+//! | 1. write the present view into the slot     | 1. replace the view                       |
 //! | 2. light barrier                            | 2. heavy barrier                          |
-//! | 3. is it still the present one? else again  | 3. free what is retired and in no slot    |
+//! | 3. retry unless it is still the present one | 3. free retired views that are in no slot |
 //!
 //! One of the two barriers is first. If it is that of the reader, the writer finds the slot. If it
-//! is that of the writer, the reader finds the other view, and notes that one.
+//! is that of the writer, the reader finds the new view, and retries.
 //!
 //! # Why not `arc-swap`
 //!
@@ -23,20 +23,20 @@
 //!
 //! # Which barriers
 //!
-//! The pointer to a view carries a mark, so that readers learn the barrier from what they load
-//! anyway. A *fenced* view is noted with a fence; a fence suffices for the writer then. Other views
-//! are noted with a barrier for the compiler alone, and need a heavy barrier.
+//! A mark in the pointer to a view selects the barrier of readers. A *fenced* view is written into
+//! the slot with a fence; the writer then needs a fence only. For other views readers have a
+//! barrier for the compiler alone, and the writer needs a heavy barrier.
 //!
 //! The system may refuse heavy barriers later, as under a seccomp filter. From then on each new
-//! view is fenced. At most two unfenced views are left at that time: the replaced one and its
-//! successor. Each is freed when a heavy barrier succeeds after all, or when no slot can name it:
+//! view is fenced. At most two unfenced views are left then: the replaced one and its successor.
+//! Each is freed when a heavy barrier succeeds after all, or when it can be in no slot:
 //!
-//! 1. A reader that loads a fenced view raises the flag of its slot. It never loads another view
+//! 1. A reader that loads a fenced view sets the flag of its slot. It never loads an unfenced one
 //!    after that, because `present` does not go back. A thread that sees the flag also sees that
-//!    the slot was emptied before.
-//! 2. A new slot passes a fence before its first load. The writer passes one after putting a fenced
-//!    view in place and before walking over the slots. Either it meets the slot, or the reader
-//!    loads a fenced view.
+//!    the slot was cleared before.
+//! 2. A new slot passes a fence before its first load. The writer passes one after the replacement
+//!    by a fenced view and before it reads the slots. Either it finds the slot, or the reader loads
+//!    a fenced view.
 //! 3. A slot that a thread inherits from one that ended has its flag; the hand-over orders the
 //!    loads.
 //!
@@ -45,10 +45,10 @@
 //! # Why each view is freed
 //!
 //! A view is freed as soon as its last reader is done: other threads wait for the memory of old
-//! filters. A reader empties its slot, passes a light barrier, and frees views if its own was
+//! filters. A reader clears its slot, passes a light barrier, and frees views if its own was
 //! replaced. So either the reader sees that its view is retired, or the thread that retires it
-//! finds the slot empty. A reader that had to begin again also frees views, once its slot names
-//! another view: the writer may have found the former one there.
+//! finds the slot empty. A reader that retried also frees views, once its slot has another view:
+//! the writer may have found the former one there.
 
 use std::{
     fmt,
@@ -68,7 +68,7 @@ use crate::{
     },
 };
 
-/// The mark of a fenced view: the lowest bit, which is clear in an address of a view.
+/// Mark of a fenced view: the lowest bit, which is 0 in the address of a view.
 const FENCED: usize = 1;
 
 fn is_fenced<T>(marked: *mut T) -> bool {
@@ -80,13 +80,12 @@ fn unmarked<T>(marked: *mut T) -> *mut T {
     marked.map_addr(|address| address & !FENCED)
 }
 
-/// Slot of a thread. Takes two cache lines, since processors fetch them in pairs: no other thread
-/// writes to them.
+/// Slot of a thread. Has two cache lines of its own, since processors fetch them in pairs.
 #[repr(align(128))]
 struct Slot<T> {
-    /// The view that the thread reads, with its mark; null if there is none.
+    /// The borrowed view, with its mark; null if there is none.
     view: AtomicPtr<T>,
-    /// The thread has loaded a fenced view, so it never loads an unfenced one again.
+    /// The thread has loaded a fenced view, so it never loads an unfenced one.
     has_fenced: AtomicBool,
 }
 
@@ -98,17 +97,17 @@ impl<T> Slot<T> {
 
 /// A pointer that is read often and replaced seldom.
 pub(crate) struct ViewCell<T> {
-    /// Of [`Arc::into_raw`], with a reference count and a mark.
+    /// From [`Arc::into_raw`], with a reference count and a mark.
     present: AtomicPtr<T>,
     barriers: Barriers,
     slots: ThreadLocal<Slot<T>>,
-    /// Threads that got a slot and whose memory is not yet charged.
+    /// Slots whose memory is not yet charged.
     new_slots: AtomicUsize,
-    /// Held while the present view is replaced.
+    /// Locked while the present view is replaced.
     retired: Mutex<Retired<T>>,
 }
 
-/// Views that were replaced and may still be read.
+/// Replaced views that may still be borrowed.
 struct Retired<T> {
     views: Vec<RetiredView<T>>,
     /// The next view is a fenced one.
@@ -123,10 +122,10 @@ struct RetiredView<T> {
 /// A borrowed view.
 pub(crate) struct ViewGuard<'c, T> {
     cell: &'c ViewCell<T>,
-    /// Not to be sent to another thread: only its own may write to the slot.
+    /// Makes the guard `!Send`: only its own thread may write to the slot.
     view: NonNull<T>,
     is_fenced: bool,
-    /// Names the view; `None` if the guard has a reference count instead.
+    /// Has the view; `None` if the guard has a reference count instead.
     slot: Option<&'c Slot<T>>,
 }
 
@@ -153,21 +152,20 @@ impl<T> ViewCell<T> {
         Arc::into_raw(view).cast_mut().map_addr(|address| address | mark)
     }
 
-    /// Borrows the present view. Whatever is loaded from memory afterwards is no older than the
-    /// view.
+    /// Borrows the present view. Later loads from memory are no older than the view.
     ///
-    /// A thread that has one already, as a closure within `get_with`, gets a reference count.
+    /// A thread that already has one, as a closure within `get_with`, takes a reference count.
     #[inline]
     pub(crate) fn load(&self) -> ViewGuard<'_, T> {
         let slot = self.slots.get().unwrap_or_else(|| self.new_slot());
         if !slot.view.load(Relaxed).is_null() {
             return self.load_counted();
         }
-        let noted = self.present.load(Relaxed);
-        if is_fenced(noted) && !slot.has_fenced.load(Relaxed) {
+        let loaded = self.present.load(Relaxed);
+        if is_fenced(loaded) && !slot.has_fenced.load(Relaxed) {
             self.leave_unfenced(slot);
         }
-        self.note(slot, noted).unwrap_or_else(|| self.load_again(slot))
+        self.borrow(slot, loaded).unwrap_or_else(|| self.load_again(slot))
     }
 
     #[cold]
@@ -178,41 +176,42 @@ impl<T> ViewCell<T> {
         slot
     }
 
-    /// Notes that the thread of this slot, which is empty, has loaded a fenced view.
+    /// Sets the flag of this slot, which is empty, after a load of a fenced view.
     #[cold]
     fn leave_unfenced(&self, slot: &Slot<T>) {
-        // Release: a thread that sees the flag knows that the slot was emptied before.
+        debug_assert!(slot.view.load(Relaxed).is_null(), "the slot has an unfenced view");
+        debug_assert!(!slot.has_fenced.load(Relaxed), "the flag is set once");
+        // Release: a thread that sees the flag sees that the slot was cleared before.
         slot.has_fenced.store(true, Release);
         self.free_unread();
     }
 
-    /// Bytes of the slots that threads have got since the last call: a slot with its mark that it
-    /// is in use, and as much that is not in use yet.
+    /// Returns the bytes of the slots created since the last call, each with its flag, and as many
+    /// spare bytes.
     pub(crate) fn take_new_slots_bytes(&self) -> usize {
         self.new_slots.swap(0, Relaxed) * 4 * size_of::<Slot<T>>()
     }
 
-    /// Notes a view in the slot. `None` if it is not the present one any more, and so is not kept.
+    /// Writes a view into the slot. `None` if it is not the present one anymore, so is not kept.
     #[inline]
-    fn note<'c>(&'c self, slot: &'c Slot<T>, noted: *mut T) -> Option<ViewGuard<'c, T>> {
-        // Release: who finds this view in the slot, and not the last one, knows that that was let
-        // go.
-        slot.view.store(noted, Release);
-        let is_fenced = is_fenced(noted);
+    fn borrow<'c>(&'c self, slot: &'c Slot<T>, written: *mut T) -> Option<ViewGuard<'c, T>> {
+        // Release: a thread that finds this view in the slot sees that the last one was released.
+        slot.view.store(written, Release);
+        let is_fenced = is_fenced(written);
         light(is_fenced);
-        // The loaded one: what was at this address before may be gone.
+        // Use the loaded one: the view that was at this address before may be freed.
         let present = self.present.load(Acquire);
-        let view = NonNull::new(unmarked(present)).filter(|_| present == noted)?;
+        let view = NonNull::new(unmarked(present)).filter(|_| present == written)?;
         Some(ViewGuard { cell: self, view, is_fenced, slot: Some(slot) })
     }
 
-    /// As [`load`](Self::load), after the view that was noted was replaced. Who did that may have
-    /// found it in the slot, and left it to this thread.
+    /// As [`load`](Self::load), after the view in the slot was replaced. The writer may have found it
+    /// there, and left it to this thread.
     #[cold]
     fn load_again<'c>(&'c self, slot: &'c Slot<T>) -> ViewGuard<'c, T> {
         loop {
-            if let Some(guard) = self.note(slot, self.present.load(Relaxed)) {
-                // A panic empties the slot.
+            if let Some(guard) = self.borrow(slot, self.present.load(Relaxed)) {
+                // A panic clears the slot.
                 self.free_unread();
                 return guard;
             }
@@ -223,19 +222,20 @@ impl<T> ViewCell<T> {
     fn load_counted(&self) -> ViewGuard<'_, T> {
         let _no_change = self.retired.lock();
         let present = unmarked(self.present.load(Acquire));
-        // SAFETY: it is of `Arc::into_raw`, and nobody takes the count of the cell while the lock
-        // is held.
+        // SAFETY: it is from `Arc::into_raw`, and the cell keeps its count while the lock is held.
         unsafe { Arc::increment_strong_count(present) };
-        let view = NonNull::new(present).expect("there always is a view");
+        let view = NonNull::new(present).expect("the cell always has a view");
         ViewGuard { cell: self, view, is_fenced: false, slot: None }
     }
 
-    /// Puts `view` in place. The one before is freed as soon as nobody reads it.
+    /// Replaces the view. The one before is freed as soon as no thread borrows it.
     pub(crate) fn store(&self, view: Arc<T>) {
         let mut retired = self.retired.lock();
         let before = self.present.swap(Self::marked(view, retired.is_fenced), SeqCst);
         let is_fenced = is_fenced(before);
-        // SAFETY: it is of `Arc::into_raw`, and nobody else takes it from the cell.
+        debug_assert!(!unmarked(before).is_null(), "the cell always has a view");
+        debug_assert!(!is_fenced || retired.is_fenced, "no unfenced view follows a fenced one");
+        // SAFETY: it is from `Arc::into_raw`, and only this swap takes it from the cell.
         let view = unsafe { Arc::from_raw(unmarked(before)) };
         retired.views.push(RetiredView { view, is_fenced });
         let unread = self.take_unread(&mut retired);
@@ -249,9 +249,9 @@ impl<T> ViewCell<T> {
         drop(unread);
     }
 
-    /// Takes out the retired views that no slot names.
+    /// Removes the retired views that are in no slot.
     fn take_unread(&self, retired: &mut Retired<T>) -> Vec<RetiredView<T>> {
-        // Nothing to free: of many readers that outlive a view one passes the barrier.
+        // Of many readers that outlive a view only one passes the barrier.
         if retired.views.is_empty() {
             return Vec::new();
         }
@@ -262,17 +262,17 @@ impl<T> ViewCell<T> {
             self.barriers.heavy()
         };
         retired.is_fenced |= !passed;
-        let mut are_left = passed;
+        let mut have_left = passed;
         let mut read = Vec::new();
         if !passed {
-            are_left = self.slots.iter().all(|slot| slot.has_fenced.load(Acquire));
+            have_left = self.slots.iter().all(|slot| slot.has_fenced.load(Acquire));
         }
         for slot in self.slots.iter() {
-            // Acquire: what readers did comes before the view is freed.
+            // Acquire: accesses of readers happen before the view is freed.
             read.push(unmarked(slot.view.load(Acquire)).cast_const());
         }
         let is_unread = |retired: &mut RetiredView<T>| {
-            (are_left || retired.is_fenced) && !read.contains(&Arc::as_ptr(&retired.view))
+            (have_left || retired.is_fenced) && !read.contains(&Arc::as_ptr(&retired.view))
         };
         retired.views.extract_if(.., is_unread).collect()
     }
@@ -280,7 +280,7 @@ impl<T> ViewCell<T> {
 
 impl<T> Drop for ViewCell<T> {
     fn drop(&mut self) {
-        // SAFETY: it is of `Arc::into_raw`, and nobody uses the cell any more.
+        // SAFETY: it is from `Arc::into_raw`, and the cell has no more users.
         drop(unsafe { Arc::from_raw(unmarked(self.present.load(Acquire))) });
     }
 }
@@ -290,8 +290,8 @@ impl<T> Deref for ViewGuard<'_, T> {
 
     #[inline]
     fn deref(&self) -> &T {
-        // SAFETY: its slot, or its count, keeps the view: see the module. Nobody has it
-        // mutably meanwhile.
+        // SAFETY: its slot, or its count, keeps the view: see the module. No mutable reference to
+        // it exists.
         unsafe { self.view.as_ref() }
     }
 }
@@ -300,7 +300,7 @@ impl<T> Drop for ViewGuard<'_, T> {
     #[inline]
     fn drop(&mut self) {
         let Some(slot) = self.slot else {
-            // SAFETY: the guard has a count of what is of `Arc::into_raw`.
+            // SAFETY: the guard has a count of a view from `Arc::into_raw`.
             unsafe { Arc::decrement_strong_count(self.view.as_ptr()) };
             return;
         };
