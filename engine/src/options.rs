@@ -59,7 +59,6 @@ pub struct Options {
     pub(crate) read_only: bool,
     pub(crate) background_rewrites: bool,
     pub(crate) idle_compactions: bool,
-    pub(crate) warms_up: bool,
     pub(crate) prefix_functions: Vec<Arc<dyn PrefixFunction>>,
     #[cfg(feature = "planted-bugs")]
     pub(crate) planted_bug: Option<PlantedBug>,
@@ -85,7 +84,6 @@ impl Default for Options {
             read_only: false,
             background_rewrites: true,
             idle_compactions: true,
-            warms_up: true,
             prefix_functions: Vec::new(),
             #[cfg(feature = "planted-bugs")]
             planted_bug: None,
@@ -346,14 +344,6 @@ impl Options {
     /// 10 bytes more: see `docs/design.md`. Requires [`worker_threads`](Self::worker_threads).
     pub fn idle_compactions(mut self, quiet: bool) -> Self {
         self.idle_compactions = quiet;
-        self
-    }
-
-    /// Loads blocks of a compaction's outputs into the cache in place of those of its inputs;
-    /// default `true`. For measurements.
-    #[doc(hidden)]
-    pub fn warms_up(mut self, warms_up: bool) -> Self {
-        self.warms_up = warms_up;
         self
     }
 

@@ -75,7 +75,6 @@ pub mod table;
 pub mod tail;
 pub mod verify;
 mod walk_lengths;
-mod warm_up;
 pub mod writer;
 
 pub use block::ValueRef;

@@ -308,7 +308,7 @@ impl Table {
         }
     }
 
-    /// Removes a block from the cache.
+    #[cfg(all(test, feature = "shuttle"))]
     pub(crate) fn remove_cached(&self, handle: BlockHandle) -> Option<Block> {
         self.cache.remove(self.number, handle.offset)
     }

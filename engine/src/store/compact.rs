@@ -28,7 +28,6 @@ use crate::{
     store::writer::throttle::{Pressure, pressure},
     table::TablePlace,
     table::read_buffers::{ReadBuffers, RunBuffers},
-    table::store::TableStore,
     table::{LiveTable, TableMeta},
     version::{Run, Version},
 };
@@ -223,9 +222,6 @@ impl Store {
             Change { added, removed: compaction.tables().collect(), ..Change::default() }
         };
         self.install(tree, &change)?;
-        if !compaction.is_trivial_move && self.options.warms_up {
-            warm_up_outputs(&self.tables, tree, &version, compaction, &buffers);
-        }
         let bytes_read = if compaction.is_trivial_move { 0 } else { compaction.input_bytes };
         self.scheduler.count(|done| {
             if compaction.is_trivial_move {
@@ -310,49 +306,6 @@ fn otherwise_compressed(version: &Version, options: &KeyspaceOptions) -> BTreeSe
             || level < LAST_LEVEL && numbers_differ
     };
     version.tables().filter(differs).map(|(_, _, live)| live.meta.id).collect()
-}
-
-/// Brings what the cache had of the inputs, which are those of the version `before`, into it as it
-/// is in the outputs.
-///
-/// Reads as many blocks as the cache had, once, and drives no other out: those of the inputs leave
-/// first. Without it each of these reads would be one that a lookup waits for. Where the cache had
-/// nothing it costs 100 ns for each block of the inputs.
-///
-/// The keys to ask for stay within what the worker's share has beside `buffers`: with very long
-/// keys not all blocks are read in.
-fn warm_up_outputs(
-    tables: &TableStore,
-    tree: &Tree,
-    before: &Version,
-    compaction: &Compaction,
-    buffers: &ReadBuffers,
-) {
-    let inputs: BTreeSet<u64> = compaction.tables().collect();
-    let mut user_keys = Vec::new();
-    let mut left = (buffers.share().bytes_max() / 2).saturating_sub(buffers.bytes());
-    let _taken = buffers.share().take(left);
-    for (_, _, live) in before.tables().filter(|(_, _, live)| inputs.contains(&live.meta.id)) {
-        live.table.evict_cached(|user_key| {
-            // The array of them may be twice as long, and be copied as it grows.
-            let bytes = (user_key.capacity() + 3 * size_of_val(&user_key)) as u64;
-            if bytes <= left {
-                left -= bytes;
-                user_keys.push(user_key);
-            }
-        });
-    }
-    user_keys.sort_unstable();
-    let version = Arc::clone(&tree.view().version);
-    let place = (compaction.output_level, compaction.output_run);
-    let output = version.runs().iter().find(|run| (run.level, run.id) == place);
-    for user_key in user_keys {
-        let Some(live) = output.and_then(|run| run.find(&user_key)) else { continue };
-        // Whoever needs the block is told why it cannot be read.
-        if tables.is_closing() || live.table.warm_up(&user_key).is_err() {
-            return;
-        }
-    }
 }
 
 /// Returns the tables that a compaction reads, by sorted run, newest run first; `None` if a table

@@ -61,10 +61,6 @@ impl ReadBuffers {
         CursorOptions { read_ahead_bytes_max, ..CursorOptions::whole_table() }
     }
 
-    pub(crate) fn bytes(&self) -> u64 {
-        self.taken.bytes()
-    }
-
     pub(crate) fn share(&self) -> &Arc<WorkerShare> {
         self.taken.share()
     }

@@ -287,11 +287,6 @@ impl BlockInner {
         self.layout.prefix(&self.bytes)
     }
 
-    pub(crate) fn first_user_key(&self) -> Option<Vec<u8>> {
-        let first = (self.entries() > 0).then(|| self.entry(0))?;
-        Some([self.prefix(), &self.bytes[first.suffix]].concat())
-    }
-
     #[inline]
     pub(crate) fn entries(&self) -> usize {
         self.layout.entries as usize

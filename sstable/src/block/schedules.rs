@@ -256,15 +256,11 @@ const AMPLE: u64 = 1 << 20;
 #[test]
 fn slots_hold_only_cached_blocks() {
     type Parts = fn(&Arc<Table>) -> [Box<dyn FnOnce() + Send>; 2];
-    let cases: [(&str, u64, bool, Parts); 5] = [
+    let cases: [(&str, u64, bool, Parts); 4] = [
         ("two read the same block", AMPLE, false, |table| [getting(table, 1), getting(table, 1)]),
         ("read and evicted", AMPLE, false, |table| [getting(table, 1), removing(table, 1)]),
         ("found and evicted", AMPLE, true, |table| [getting(table, 1), removing(table, 1)]),
         ("cache of no capacity", 0, false, |table| [getting(table, 1), getting(table, 1)]),
-        ("compacted away", AMPLE, true, |table| {
-            let compacted = Arc::clone(table);
-            [getting(table, 1), part(move || compacted.evict_cached(|_| ()))]
-        }),
     ];
     for (name, cache_bytes, is_warm, parts) in cases {
         eprintln!("{name}");

@@ -7,4 +7,3 @@ mod allocations;
 mod insert_if_absent;
 mod many;
 mod read_options;
-mod warm_up;
