@@ -3,6 +3,9 @@
 //! A lookup outside the sample decrements a counter of its thread and writes nothing else: 4
 //! instructions. One lookup in 64 takes about 350 more, so 10 per lookup on average (callgrind).
 //! Reading the samples starts a new epoch, and each thread then clears its own.
+//!
+//! With skewed lookups of absent keys and a quarter of the filter memory, a plan that uses the
+//! samples has 39,000 false positives for 200,000 lookups; without them 162,000.
 
 use std::sync::{
     Arc, OnceLock,
