@@ -1,12 +1,11 @@
 //! The handle of a store.
 
 mod close;
-mod close_error;
 mod open;
 
 use std::{path::Path, sync::Arc};
 
-pub use self::close_error::CloseError;
+pub use self::close::CloseError;
 #[cfg(doc)]
 use crate::keyspace_options::DEFAULT_KEYSPACE;
 use crate::{

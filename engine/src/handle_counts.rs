@@ -66,7 +66,8 @@ impl HandleCounts {
     }
 
     pub(crate) fn remove(&self, kind: HandleKind) {
-        self.0[kind as usize].fetch_sub(1, Relaxed);
+        let before = self.0[kind as usize].fetch_sub(1, Relaxed);
+        debug_assert!(before > 0, "a {kind:?} was not counted");
     }
 }
 

@@ -155,7 +155,9 @@ impl MemoryAccount {
     /// Changes the bytes that a worker uses for writing.
     pub(crate) fn change_writing(&self, from: u64, to: u64) {
         let change = to as i64 - from as i64;
-        self.bytes[MemoryUse::Writing as usize].fetch_add(change, Relaxed);
+        let before = self.bytes[MemoryUse::Writing as usize].fetch_add(change, Relaxed);
+        debug_assert!(before >= from as i64, "{from} of {before} bytes");
+        debug_assert!(before + change >= to as i64, "a worker has {to} bytes");
     }
 
     pub(crate) fn memtable_bytes_left(&self) -> u64 {
@@ -188,7 +190,8 @@ impl MemoryAccount {
     }
 
     pub(crate) fn end_memtable(&self) {
-        self.memtables_begun.fetch_sub(1, Relaxed);
+        let begun = self.memtables_begun.fetch_sub(1, Relaxed);
+        debug_assert!(begun > 0, "a memtable ends once");
     }
 
     pub(crate) fn live_tables(&self) -> u64 {
@@ -200,7 +203,8 @@ impl MemoryAccount {
     }
 
     pub(crate) fn end_table(&self) {
-        self.live_tables.fetch_sub(1, Relaxed);
+        let live = self.live_tables.fetch_sub(1, Relaxed);
+        debug_assert!(live > 0, "a table ends once");
     }
 
     pub(crate) fn set_freer(&self, freer: Arc<dyn Freer>) {
@@ -258,12 +262,17 @@ impl Charge {
     }
 
     pub(crate) fn grow(&self, bytes: usize) {
-        let (what, _) = Self::parts(self.state.fetch_add(bytes as u64, AcqRel));
+        let (what, before) = Self::parts(self.state.fetch_add(bytes as u64, AcqRel));
+        debug_assert!(
+            before + (bytes as u64) < 1 << USE_SHIFT,
+            "{bytes} bytes would change the use"
+        );
         self.account.add(what, bytes as u64);
     }
 
     pub(crate) fn shrink(&self, bytes: usize) {
-        let (what, _) = Self::parts(self.state.fetch_sub(bytes as u64, AcqRel));
+        let (what, before) = Self::parts(self.state.fetch_sub(bytes as u64, AcqRel));
+        debug_assert!(before >= bytes as u64, "{bytes} of {before} bytes are released");
         self.account.subtract(what, bytes as u64);
     }
 

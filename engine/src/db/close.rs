@@ -1,10 +1,10 @@
 //! Closes a store explicitly: with its last handle, or although other handles exist.
 
-use std::{sync::Arc, time::Duration};
+use std::{error, fmt, sync::Arc, time::Duration};
 
 use super::Db;
 use crate::{
-    CloseError, Durability, Error, Keyspace, Result, handle::Handle, handle_counts::HandleKind,
+    Durability, Error, Keyspace, Result, handle::Handle, handle_counts::HandleKind,
     store::open_store::OpenStore,
 };
 
@@ -107,5 +107,55 @@ fn persist_for_others(open: &Arc<OpenStore>) -> Result<()> {
         store.writer.persist(store, Durability::Disk)
     } else {
         Ok(())
+    }
+}
+
+/// The error of [`Db::close`], with the handle if the store is still open.
+///
+/// `?` converts it into an [`Error`] and drops the handle. In a `Box<dyn Error>` the handle lives
+/// until the box is dropped, and keeps the store open and locked.
+#[derive(Debug)]
+pub struct CloseError(Box<Parts>);
+
+#[derive(Debug)]
+struct Parts {
+    error: Error,
+    db: Option<Db>,
+}
+
+impl CloseError {
+    pub(crate) fn new(error: Error, db: Option<Db>) -> Self {
+        Self(Box::new(Parts { error, db }))
+    }
+
+    /// Returns the error.
+    #[must_use]
+    pub fn error(&self) -> &Error {
+        &self.0.error
+    }
+
+    /// Returns the handle, usable as before. `None` if the store is closed and only its last writes
+    /// failed.
+    #[must_use]
+    pub fn into_db(self) -> Option<Db> {
+        self.0.db
+    }
+}
+
+impl From<CloseError> for Error {
+    fn from(error: CloseError) -> Self {
+        error.0.error
+    }
+}
+
+impl fmt::Display for CloseError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.error.fmt(f)
+    }
+}
+
+impl error::Error for CloseError {
+    fn source(&self) -> Option<&(dyn error::Error + 'static)> {
+        self.0.error.source()
     }
 }

@@ -9,7 +9,7 @@ use sievedb_format::{Corruption, Encode, FileHeader, SequenceNumber, checksum::c
 
 use super::{
     payload::PendingRecord,
-    record::{Position, RECORD_ALIGN, RecordHeader, RecordType},
+    record::{FRAGMENT_BYTES_MAX, Position, RECORD_ALIGN, RecordHeader, RecordType},
     start::Start,
 };
 use crate::{
@@ -110,6 +110,8 @@ impl Writer {
     /// [`Error::Io`]; then no record of the group is part of the log, and every later call fails.
     pub(crate) fn append(&mut self, records: &[PendingRecord], mark: Position) -> Result<()> {
         self.check_open()?;
+        debug_assert!(self.buffer.is_empty() || self.offset == 0, "a group is being written");
+        debug_assert!(mark <= self.position(), "{mark} is beyond the end of the log");
         for record in records {
             let bytes = record.payload.bytes();
             let total = (bytes.len() as u64).to_le_bytes();
@@ -131,8 +133,9 @@ impl Writer {
         if self.closed.is_some() || self.offset < self.reserved || file_bytes <= self.offset {
             return;
         }
-        // Only for speed. Without it the file grows with each append; it is not tried at each sync
-        // again.
+        debug_assert_eq!(self.offset, self.written, "a group is being written");
+        debug_assert!(self.reserved < file_bytes, "a file never shrinks");
+        // For speed: a failure is ignored, and not retried at each sync.
         let _ = self.file.reserve(file_bytes);
         self.reserved = file_bytes;
     }
@@ -147,6 +150,8 @@ impl Writer {
     /// As [`append`](Self::append).
     pub(crate) fn seal(&mut self, mark: Position) -> Result<()> {
         self.check_open()?;
+        debug_assert!(self.buffer.is_empty(), "a group is being written");
+        debug_assert!(mark <= self.position(), "{mark} is beyond the end of the log");
         self.encode(RecordType::Seal, 0, mark, &[], None)?;
         self.end_group()?;
         let what = "end of a sealed log";
@@ -192,6 +197,8 @@ impl Writer {
     }
 
     fn write_buffer(&mut self) -> Result<()> {
+        debug_assert!(self.closed.is_none(), "nothing follows a failed append");
+        debug_assert!(self.buffer.len() <= BUFFER_BYTES_MAX);
         if let Err(source) = self.file.append(&self.buffer) {
             let error = Error::io("append to", &self.path, source);
             self.closed = Some(error.clone());
@@ -208,6 +215,8 @@ impl Writer {
         if !self.buffer.is_empty() {
             self.write_buffer()?;
         }
+        debug_assert!(self.offset <= self.written && self.buffer.is_empty());
+        debug_assert!(self.written.is_multiple_of(RECORD_ALIGN as u64), "records are aligned");
         self.offset = self.written;
         Ok(())
     }
@@ -226,6 +235,8 @@ impl Writer {
         let payload_checksum = checksum.unwrap_or_else(|| crc32(payload));
         let header = RecordHeader { record_type, payload_bytes, payload_checksum, sequence, mark };
         let offset = self.written + self.buffer.len() as u64;
+        debug_assert!(bytes <= FRAGMENT_BYTES_MAX, "a payload of {bytes} bytes is not split");
+        debug_assert!(offset.is_multiple_of(RECORD_ALIGN as u64), "a record at {offset}");
         self.put(&header.encode(Position { file_id: self.file_id, offset }, self.secret))?;
         for part in payload {
             self.put(part)?;

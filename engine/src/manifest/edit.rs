@@ -236,61 +236,37 @@ impl VersionEdit {
 
     fn decode_field(&mut self, field: &Field<'_>) -> Result<(), Corruption> {
         match field.tag {
-            STORE_ID => set_once(&mut self.store_id, field.u128("store id")?, "store id"),
-            HASH_SEED => set_once(&mut self.hash_seed, field.u64("hash seed")?, "hash seed"),
-            NEXT_FILE_ID => set_number(&mut self.next_file_id, field, "next file id"),
-            NEXT_KEYSPACE_ID => set_number(&mut self.next_keyspace_id, field, "next keyspace id"),
-            LAST_SEQUENCE => set_number(&mut self.last_sequence, field, "last sequence number"),
-            STORE_CLOCK_MS => set_number(&mut self.store_clock_ms, field, "store clock"),
-            LOG_FLOOR => set_number(&mut self.log_floor, field, "log floor"),
-            LOG_CREATED => {
-                self.logs_created.push(decode_log(field)?);
-                Ok(())
-            }
-            KEYSPACE_CREATED => {
-                self.keyspaces_created.push(decode_keyspace(field)?);
-                Ok(())
-            }
-            KEYSPACE_CHANGED => {
-                self.keyspaces_changed.push(decode_keyspace_change(field)?);
-                Ok(())
-            }
-            KEYSPACE_DROPPED => {
-                self.keyspaces_dropped.push(field.varint("keyspace id")?);
-                Ok(())
-            }
-            TABLE_ADDED => {
-                self.tables_added.push(decode_table(field)?);
-                Ok(())
-            }
-            TABLE_REMOVED => {
-                let [keyspace, id] = field.varints("removed table")?;
-                self.tables_removed.push((keyspace, id));
-                Ok(())
-            }
+            STORE_ID => set_once(&mut self.store_id, field.u128("store id")?, "store id")?,
+            HASH_SEED => set_once(&mut self.hash_seed, field.u64("hash seed")?, "hash seed")?,
+            NEXT_FILE_ID => set_number(&mut self.next_file_id, field, "next file id")?,
+            NEXT_KEYSPACE_ID => set_number(&mut self.next_keyspace_id, field, "next keyspace id")?,
+            LAST_SEQUENCE => set_number(&mut self.last_sequence, field, "last sequence number")?,
+            STORE_CLOCK_MS => set_number(&mut self.store_clock_ms, field, "store clock")?,
+            LOG_FLOOR => set_number(&mut self.log_floor, field, "log floor")?,
+            LOG_CREATED => self.logs_created.push(decode_log(field)?),
+            KEYSPACE_CREATED => self.keyspaces_created.push(decode_keyspace(field)?),
+            KEYSPACE_CHANGED => self.keyspaces_changed.push(decode_keyspace_change(field)?),
+            KEYSPACE_DROPPED => self.keyspaces_dropped.push(field.varint("keyspace id")?),
+            TABLE_ADDED => self.tables_added.push(decode_table(field)?),
+            TABLE_REMOVED => self.tables_removed.push(field.varints("removed table")?.into()),
             TABLE_MOVED => {
                 let [keyspace, id, level, run] = field.varints("moved table")?;
                 let Ok(level) = u8::try_from(level) else {
                     return Err(Corruption::OutOfRange { what: "level", value: level });
                 };
                 self.tables_moved.push(TableMoved { keyspace, id, level, run });
-                Ok(())
             }
-            FLUSHED => {
-                let [keyspace, sequence] = field.varints("flushed sequence number")?;
-                self.flushed.push((keyspace, sequence));
-                Ok(())
-            }
+            FLUSHED => self.flushed.push(field.varints("flushed sequence number")?.into()),
             LOG_MARK => {
                 let [file_id, offset] = field.varints("synced mark")?;
-                set_once(&mut self.log_mark, Position { file_id, offset }, "synced mark")
+                set_once(&mut self.log_mark, Position { file_id, offset }, "synced mark")?;
             }
             FILTER_REPLACED | PREFIX_FILTER_REPLACED | RANGE_FILTER_REPLACED => {
                 self.filters_replaced.push(decode_filter(field)?);
-                Ok(())
             }
-            _ => field.skip("field of a version edit"),
+            _ => field.skip("field of a version edit")?,
         }
+        Ok(())
     }
 }
 

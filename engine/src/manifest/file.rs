@@ -157,6 +157,8 @@ impl ManifestFile {
         let written = if rewrite { self.rewrite(&mut state, new_id()) } else { self.write(edit) };
         match written {
             Ok(()) => {
+                debug_assert!(state.last_sequence >= self.state.last_sequence);
+                debug_assert!(state.next_file_id > self.writer.file_id());
                 self.state = state;
                 self.health = Health::Good;
                 Ok(Appended { replaced: rewrite.then_some(old) })
@@ -183,6 +185,8 @@ impl ManifestFile {
     }
 
     fn write(&mut self, edit: &VersionEdit) -> Result<()> {
+        debug_assert!(self.edits > 0, "the first edit recreates the state");
+        debug_assert!(self.first_bytes <= self.writer.offset());
         let record = record(self.edits + 1, edit);
         // Every edit before was synced before this one is written.
         self.writer.append(&[record], self.writer.position())?;

@@ -117,7 +117,10 @@ impl ManifestState {
         if !edit.keyspaces_created.is_empty() {
             self.check_names()?;
         }
-        self.apply_logs(edit)
+        self.apply_logs(edit)?;
+        debug_assert!(self.keyspaces.keys().all(|&id| id < self.next_keyspace_id));
+        debug_assert!(self.keyspaces.values().all(|known| known.flushed <= self.last_sequence));
+        Ok(())
     }
 
     fn apply_numbers(&mut self, edit: &VersionEdit) -> Result<(), Corruption> {
@@ -163,6 +166,7 @@ impl ManifestState {
             }
         }
         self.logs = self.logs.split_off(&self.log_floor);
+        debug_assert!(self.logs.keys().all(|&id| id >= self.log_floor && id < self.next_file_id));
         Ok(())
     }
 

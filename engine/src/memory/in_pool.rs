@@ -137,6 +137,8 @@ impl MemoryAccount {
 
     /// Sets the limits of the pool, while filters take `filter_bytes` bytes.
     pub(crate) fn allow(&self, allowed: &Allowance, filter_bytes: u64) {
+        debug_assert!(allowed.memtables <= allowed.memtable_ceiling, "{allowed:?}");
+        debug_assert!(allowed.block_cache <= allowed.pool, "{allowed:?}");
         self.set_limit(MemoryUse::Memtables, allowed.memtables);
         self.set_limit(MemoryUse::Indexes, allowed.block_cache);
         self.set_limit(MemoryUse::Writing, allowed.writing);

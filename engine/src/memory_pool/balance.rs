@@ -228,6 +228,7 @@ impl Balance {
             self.share += SHARE_STEP;
             self.moves.raised += 1;
         }
+        debug_assert!((SHARE_MIN..=SHARE_MAX).contains(&self.share));
     }
 
     fn lower(&mut self) {
@@ -235,6 +236,7 @@ impl Balance {
             self.share -= SHARE_STEP;
             self.moves.lowered += 1;
         }
+        debug_assert!((SHARE_MIN..=SHARE_MAX).contains(&self.share));
     }
 }
 

@@ -98,6 +98,8 @@ impl Pool {
         flushes: bool,
     ) -> Result<MemoryParts> {
         let mut state = self.state.lock();
+        debug_assert!(state.bytes.is_some() || state.members.is_empty(), "this pool has one store");
+        debug_assert!(state.members.iter().all(|member| !member.is_of(account)), "it joins once");
         state.check(state.bytes, Some(workers))?;
         let parts = budget.within(state.bytes).divide(workers)?;
         state.members.push(Member::new((account, counters), budget, workers, flushes, parts));
@@ -345,6 +347,8 @@ impl State {
         // Where nothing is left it has one step beyond that: with a capacity of 0 it would remember
         // no blocks that it no longer has, even when it has grown again.
         let fitting = (left / step * step).max(step.min(ceiling));
+        debug_assert!(fitting <= ceiling && ceiling <= pool, "{fitting} of {ceiling} of {pool}");
+        debug_assert_eq!(uses.len(), self.members.len());
         if fitting != self.capacity {
             cache.set_capacity_bytes(fitting);
             let from = mem::replace(&mut self.capacity, fitting);

@@ -1,6 +1,18 @@
-//! Cases of [`resolve`](super): every kind, snapshot, range tombstone and expiry.
+//! Verdicts on every kind, snapshot, range tombstone and expiry: `testdata/resolve`.
+//!
+//! | command                                 | output                                        |
+//! |-----------------------------------------|-----------------------------------------------|
+//! | `kind NAME [expiry=MS]`                 | a verdict for each reader and range tombstone |
+//! | `resolve [at=N] [cover=N] VERSIONS`     | the value of the key, and the reads           |
+//! | `unmerged [at=N] [cover=N] VERSIONS`    | the same without a merge operator             |
+//!
+//! `kind` takes a version with sequence number 5, and readers at 0, 4, 5 and 9 whose clock is at
+//! 1000 ms. Each column has one verdict for each newest visible range tombstone: none and 4, for the
+//! last reader also 6 and 9. `-` invisible, `+` operand, `v` value, `b` value in a blob file, `x`
+//! deleted. `VERSIONS` are written as `9+ 5v 3x`, newest first; the value of a version is its
+//! sequence number.
 
-use std::convert::Infallible;
+use std::{convert::Infallible, fmt::Display};
 
 use bytes::Bytes;
 use sievedb_format::{Corruption, Kind, SequenceNumber, Trailer};
@@ -9,51 +21,63 @@ use super::{
     Needed, ReadPoint, Stored, Unsupported, Verdict, Version, check_kind,
     older::{MergeOperator, NoMergeOperator, Resolved},
 };
+use crate::tests::scenario;
 
-/// Sequence number of the version in the table of cases.
+/// Sequence number of a version.
 const SEQUENCE: SequenceNumber = 5;
-/// Clock of the reader in the table of cases, in milliseconds.
 const CLOCK_MS: u64 = 1000;
 
-/// Readers of the table of cases, each with the newest range tombstones of the key that it may see.
+/// Readers, each with the newest range tombstones of the key that it may see.
 const READERS: [(SequenceNumber, &[SequenceNumber]); 4] =
     [(0, &[0]), (4, &[0, 4]), (SEQUENCE, &[0, 4]), (9, &[0, 4, 6, 9])];
 
-/// One row for each kind, and for each expiry of a kind with expiry. Columns: readers and range
-/// tombstones in the order of [`READERS`]. `-` more needed, invisible; `+` more needed, operand;
-/// `v` value; `b` value in a blob file; `x` deleted.
-const CASES: [(Kind, u64, &str); 9] = [
-    (Kind::Put, u64::MAX, "- -- vv vvxx"),
-    (Kind::Tombstone, u64::MAX, "- -- xx xxxx"),
-    (Kind::Merge, u64::MAX, "- -- ++ ++xx"),
-    (Kind::BlobReference, u64::MAX, "- -- bb bbxx"),
-    (Kind::PutWithExpiry, CLOCK_MS + 1, "- -- vv vvxx"),
-    (Kind::PutWithExpiry, CLOCK_MS, "- -- xx xxxx"),
-    (Kind::PutWithExpiry, CLOCK_MS - 1, "- -- xx xxxx"),
-    (Kind::PutWithExpiry, u64::MAX, "- -- vv vvxx"),
-    (Kind::RangeTombstone, u64::MAX, "- -- xx xxxx"),
-];
-
 #[test]
-fn every_kind_at_every_snapshot_under_every_range_tombstone_and_expiry() {
-    for (kind, expiry_ms, want) in CASES {
-        let version = Version { sequence: SEQUENCE, kind, expiry_ms };
-        let verdicts = READERS.map(|(sequence, covers)| {
-            let at = ReadPoint { sequence, clock_ms: CLOCK_MS };
-            let letter = |&cover: &SequenceNumber| match at.resolve(version, || cover) {
-                Verdict::MoreNeeded(Needed::Invisible) => '-',
-                Verdict::MoreNeeded(Needed::Operand) => '+',
-                Verdict::Value(Stored::Inline) => 'v',
-                Verdict::Value(Stored::Blob) => 'b',
-                Verdict::Deleted => 'x',
-            };
-            covers.iter().map(letter).collect::<String>()
-        });
-        assert_eq!(verdicts.join(" "), want, "{kind:?}, expiry at {expiry_ms}");
+fn scenarios() {
+    scenario::check("resolve", |_: &mut (), command, _| run(command));
+}
+
+fn run(command: &str) -> String {
+    let (name, rest) = command.split_once(' ').expect("a command with arguments");
+    let option = |name: &str| {
+        let words = rest.split(' ');
+        let mut values = words.filter_map(|word| word.strip_prefix(name)?.strip_prefix('='));
+        values.next().map(|value| value.parse::<u64>().expect("a number"))
+    };
+    if name == "kind" {
+        let name = rest.split(' ').next().expect("a kind");
+        let kind = Kind::ALL.into_iter().find(|kind| format!("{kind:?}") == name);
+        return verdicts(kind.expect("a kind"), option("expiry").unwrap_or(u64::MAX));
     }
-    for kind in Kind::ALL {
-        assert!(CASES.iter().any(|case| case.0 == kind), "no case of {kind:?}");
+    let versions: Vec<_> = rest.split(' ').filter(|word| !word.contains('=')).collect();
+    let (at, cover) = (option("at").unwrap_or(9), option("cover").unwrap_or(0));
+    let (resolved, reads) = resolve_all(&versions, at, cover);
+    let value = match name {
+        "resolve" => resolved.into_value(&Append),
+        "unmerged" => resolved.into_value(&NoMergeOperator),
+        name => panic!("{name}"),
+    };
+    let line = |answer: &dyn Display| format!("{answer}, {reads} reads\n");
+    match value {
+        Ok(Some(value)) => line(&value.escape_ascii()),
+        Ok(None) => line(&"no value"),
+        Err(error) => line(&error),
     }
+}
+
+fn verdicts(kind: Kind, expiry_ms: u64) -> String {
+    let version = Version { sequence: SEQUENCE, kind, expiry_ms };
+    let verdicts = READERS.map(|(sequence, covers)| {
+        let at = ReadPoint { sequence, clock_ms: CLOCK_MS };
+        let letter = |&cover: &SequenceNumber| match at.resolve(version, || cover) {
+            Verdict::MoreNeeded(Needed::Invisible) => '-',
+            Verdict::MoreNeeded(Needed::Operand) => '+',
+            Verdict::Value(Stored::Inline) => 'v',
+            Verdict::Value(Stored::Blob) => 'b',
+            Verdict::Deleted => 'x',
+        };
+        covers.iter().map(letter).collect::<String>()
+    });
+    verdicts.join(" ") + "\n"
 }
 
 #[test]
@@ -114,10 +138,9 @@ impl MergeOperator for Append {
     }
 }
 
-/// Resolves versions written as `"9+ 5v 3x"`, newest first, letters as in [`CASES`]. The stored
-/// value of a version is its sequence number.
-fn resolve_all(versions: &str, at: SequenceNumber, cover: SequenceNumber) -> (Resolved, usize) {
-    let parse = |word: &str| {
+/// Returns the number of reads too.
+fn resolve_all(words: &[&str], at: SequenceNumber, cover: SequenceNumber) -> (Resolved, usize) {
+    let parse = |word: &&str| {
         let (sequence, letter) = word.split_at(word.len() - 1);
         let kind = match letter {
             "v" => Kind::Put,
@@ -128,7 +151,7 @@ fn resolve_all(versions: &str, at: SequenceNumber, cover: SequenceNumber) -> (Re
         };
         Trailer::new(sequence.parse().unwrap(), kind)
     };
-    let versions: Vec<_> = versions.split_whitespace().map(parse).collect();
+    let versions: Vec<_> = words.iter().map(parse).collect();
     let mut reads = 0;
     let resolved = Resolved::read(ReadPoint::new(at), cover, |target| -> Result<_, Infallible> {
         reads += 1;
@@ -138,45 +161,6 @@ fn resolve_all(versions: &str, at: SequenceNumber, cover: SequenceNumber) -> (Re
         }))
     });
     (resolved.unwrap(), reads)
-}
-
-#[test]
-fn older_versions_are_read_until_the_key_is_resolved() {
-    // Name, versions, value; sequence numbers of reader and range tombstone; versions read.
-    let cases: [([&str; 3], [SequenceNumber; 2], usize); 12] = [
-        (["no version", "", ""], [9, 0], 1),
-        (["a value", "5v 3v", "5"], [9, 0], 1),
-        (["a tombstone", "5x 3v", ""], [9, 0], 1),
-        (["a value below newer versions", "8v 7x 5v", "5"], [5, 0], 1),
-        (["operands on a value", "8+ 7+ 5v 3v", "5,7,8"], [9, 0], 3),
-        (["operands on nothing", "8+ 7+", "7,8"], [9, 0], 3),
-        (["operands on a tombstone", "8+ 7x 5v", "8"], [9, 0], 2),
-        (["an older snapshot", "8+ 7+ 5v", "5,7"], [7, 0], 2),
-        (["before all operands", "8+ 7+ 5v", "5"], [6, 0], 1),
-        (["a range tombstone below an operand", "8+ 7+ 5v", "7,8"], [9, 6], 3),
-        (["a range tombstone over an operand", "8+ 6+ 5v", "8"], [9, 7], 2),
-        (["a range tombstone over all", "8+ 5v", ""], [9, 9], 1),
-    ];
-    for ([name, versions, want], [at, cover], want_reads) in cases {
-        let (resolved, reads) = resolve_all(versions, at, cover);
-        let value = resolved.into_value(&Append).unwrap();
-        assert_eq!(value.unwrap_or_default(), want, "{name}");
-        assert_eq!(reads, want_reads, "{name}");
-    }
-}
-
-#[test]
-fn a_missing_step_is_refused_and_not_skipped() {
-    let refused = |kind| Err(Corruption::Unsupported { what: "kind of an entry", value: kind });
-    let cases = [
-        ("an operand without an operator", "8+ 5v", refused(3)),
-        ("a blob", "5b", refused(4)),
-        ("a blob below an operand", "8+ 5b", refused(4)),
-        ("neither", "5v", Ok(Some(Bytes::from("5")))),
-    ];
-    for (name, versions, want) in cases {
-        assert_eq!(resolve_all(versions, 9, 0).0.into_value(&NoMergeOperator), want, "{name}");
-    }
 }
 
 #[test]

@@ -45,28 +45,31 @@ impl Sum {
     }
 }
 
-#[derive(Debug, Default)]
-pub(crate) struct LevelCounters {
-    pub(crate) filter_negatives: Counter,
-    /// Sum of expected rates over the probes for keys that the table did not have.
-    pub(crate) false_positives_expected: Sum,
-    pub(crate) filter_true_positives: Counter,
-    pub(crate) filter_false_positives: Counter,
-    pub(crate) true_positives: Counter,
-    pub(crate) false_positives: Counter,
-    pub(crate) filter_unusable: Counter,
-    pub(crate) filter_not_resident: Counter,
-    pub(crate) prefix_probes: Counter,
-    pub(crate) prefix_negatives: Counter,
-    pub(crate) prefix_unusable: Counter,
-    pub(crate) range_probes: Counter,
-    pub(crate) range_negatives: Counter,
-    pub(crate) range_unusable: Counter,
-    pub(crate) tombstones_skipped: Counter,
-    pub(crate) data_block_requests: Counter,
-    pub(crate) index_block_requests: Counter,
-    pub(crate) blocks_read: Counter,
-    pub(crate) bytes_read: Counter,
+macro_rules! level_counters {
+    ($($field:ident)+) => {
+        #[derive(Debug, Default)]
+        pub(crate) struct LevelCounters {
+            /// Sum of expected rates over the probes for keys that the table did not have.
+            pub(crate) false_positives_expected: Sum,
+            $(pub(crate) $field: Counter,)+
+        }
+
+        impl LevelCounters {
+            fn add_to(&self, sum: &mut LevelStats) {
+                let searches = self.true_positives.get() + self.false_positives.get();
+                sum.candidates += self.filter_negatives.get() + searches;
+                sum.false_positives_expected += self.false_positives_expected.get();
+                $(sum.$field += self.$field.get();)+
+            }
+        }
+    };
+}
+
+level_counters! {
+    filter_negatives filter_true_positives filter_false_positives true_positives false_positives
+    filter_unusable filter_not_resident prefix_probes prefix_negatives prefix_unusable range_probes
+    range_negatives range_unusable tombstones_skipped data_block_requests index_block_requests
+    blocks_read bytes_read
 }
 
 impl LevelCounters {
@@ -95,31 +98,6 @@ impl LevelCounters {
         self.blocks_read.add(counts.blocks_read);
         self.bytes_read.add(counts.bytes_read);
     }
-
-    fn add_to(&self, sum: &mut LevelStats) {
-        let negatives = self.filter_negatives.get();
-        let (found, in_vain) = (self.true_positives.get(), self.false_positives.get());
-        sum.candidates += negatives + found + in_vain;
-        sum.filter_negatives += negatives;
-        sum.filter_true_positives += self.filter_true_positives.get();
-        sum.filter_false_positives += self.filter_false_positives.get();
-        sum.false_positives_expected += self.false_positives_expected.get();
-        sum.true_positives += found;
-        sum.false_positives += in_vain;
-        sum.filter_unusable += self.filter_unusable.get();
-        sum.filter_not_resident += self.filter_not_resident.get();
-        sum.prefix_probes += self.prefix_probes.get();
-        sum.prefix_negatives += self.prefix_negatives.get();
-        sum.prefix_unusable += self.prefix_unusable.get();
-        sum.range_probes += self.range_probes.get();
-        sum.range_negatives += self.range_negatives.get();
-        sum.range_unusable += self.range_unusable.get();
-        sum.tombstones_skipped += self.tombstones_skipped.get();
-        sum.data_block_requests += self.data_block_requests.get();
-        sum.index_block_requests += self.index_block_requests.get();
-        sum.blocks_read += self.blocks_read.get();
-        sum.bytes_read += self.bytes_read.get();
-    }
 }
 
 #[derive(Debug, Default)]
@@ -140,7 +118,7 @@ pub(crate) struct MemtableCounters {
 }
 
 /// Aligned so that no two threads share a cache line.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 #[repr(align(128))]
 pub(crate) struct ThreadCounters {
     pub(crate) sample: LookupSample,
@@ -161,24 +139,12 @@ pub(crate) struct ThreadCounters {
 impl ThreadCounters {
     /// Returns counters that belong to no store.
     pub(crate) fn aside() -> Self {
-        Self::new(&Arc::default())
+        Self::default()
     }
 
     fn new(epoch: &Arc<AtomicU64>) -> Self {
-        Self {
-            sample: LookupSample::new(epoch),
-            scan_sample: LookupSample::new(epoch),
-            scans: Counter::default(),
-            lookups: Counter::default(),
-            found_in_memtables: Counter::default(),
-            memtable_positives: Counter::default(),
-            memtable_negatives: Counter::default(),
-            levels: Default::default(),
-            read_calls: Counter::default(),
-            read_bytes: Counter::default(),
-            writes: WriteCounters::default(),
-            memtables: MemtableCounters::default(),
-        }
+        let sample = || LookupSample::new(epoch);
+        Self { sample: sample(), scan_sample: sample(), ..Self::default() }
     }
 }
 

@@ -33,59 +33,28 @@ impl Stats {
     /// Returns the counters outside of levels, by name.
     pub(super) fn counted_mut(&mut self) -> Vec<(&'static str, &mut u64)> {
         let Self { lookups, writes, table_reads, background, moves, .. } = self;
-        let mut counted = vec![
-            ("lookups", &mut lookups.lookups),
-            ("found_in_memtables", &mut lookups.found_in_memtables),
-            ("memtable_probes", &mut lookups.memtable_probes),
-            ("memtable_negatives", &mut lookups.memtable_negatives),
-            ("writes.batches", &mut writes.batches),
-            ("writes.entries", &mut writes.entries),
-            ("writes.bytes", &mut writes.bytes),
-            ("writes.log_syncs", &mut writes.log_syncs),
-            ("writes.stalls", &mut writes.stalls),
-            ("writes.stalled_us", &mut writes.stalled_us),
-            ("table_read_calls", &mut table_reads.calls),
-            ("table_read_bytes", &mut table_reads.bytes),
-            ("flushes", &mut background.flushes),
-            ("compactions", &mut background.compactions),
-            ("trivial_moves", &mut background.trivial_moves),
-            ("filters_rebuilt", &mut background.filters_rebuilt),
-            ("flush_bytes_written", &mut background.flush_bytes_written),
-            ("compaction_bytes_read", &mut background.compaction_bytes_read),
-            ("compaction_bytes_written", &mut background.compaction_bytes_written),
-        ];
+        let mut counted = named! {
+            "" lookups => lookups found_in_memtables memtable_probes memtable_negatives;
+            "writes." writes => batches entries bytes log_syncs stalls stalled_us;
+            "table_read_" table_reads => calls bytes;
+            "" background => flushes compactions trivial_moves filters_rebuilt
+                flush_bytes_written compaction_bytes_read compaction_bytes_written;
+        };
         counted.extend(moves.counted_mut());
         counted
     }
 
     /// Returns the other figures outside of levels, by name.
     pub(super) fn held_mut(&mut self) -> Vec<(&'static str, &mut u64)> {
-        let memory = &mut self.memory;
-        vec![
-            ("last_sequence", &mut self.last_sequence),
-            ("log_segments", &mut self.log_segments),
-            ("log_bytes", &mut self.log_bytes),
-            ("write_delay_us", &mut self.write_delay_us),
-            ("snapshots", &mut self.snapshots),
-            ("oldest_snapshot_us", &mut self.oldest_snapshot_us),
-            ("tables_quarantined", &mut self.tables_quarantined),
-            ("tables_with_unusable_filters", &mut self.tables_with_unusable_filters),
-            ("filters_not_whole", &mut self.filters_not_whole),
-            ("memory.budget_bytes", &mut memory.budget_bytes),
-            ("memory.memtable_bytes", &mut memory.memtable_bytes),
-            ("memory.memtable_bytes_max", &mut memory.memtable_bytes_max),
-            ("memory.filter_bytes", &mut memory.filter_bytes),
-            ("memory.filter_bytes_max", &mut memory.filter_bytes_max),
-            ("memory.index_bytes", &mut memory.index_bytes),
-            ("memory.bookkeeping_bytes", &mut memory.bookkeeping_bytes),
-            ("memory.writing_bytes", &mut memory.writing_bytes),
-            ("memory.writing_bytes_max", &mut memory.writing_bytes_max),
-            ("memory.block_cache_bytes", &mut memory.block_cache_bytes),
-            ("memory.block_cache_bytes_max", &mut memory.block_cache_bytes_max),
-            ("memory.block_page_bytes", &mut memory.block_page_bytes),
-            ("memory.pinned_bytes", &mut memory.pinned_bytes),
-            ("memory.mapped_bytes", &mut memory.mapped_bytes),
-        ]
+        named! {
+            "" self => last_sequence log_segments log_bytes write_delay_us snapshots
+                oldest_snapshot_us tables_quarantined tables_with_unusable_filters
+                filters_not_whole;
+            "memory." self.memory => budget_bytes memtable_bytes memtable_bytes_max filter_bytes
+                filter_bytes_max index_bytes bookkeeping_bytes writing_bytes writing_bytes_max
+                block_cache_bytes block_cache_bytes_max block_page_bytes pinned_bytes
+                mapped_bytes;
+        }
     }
 }
 

@@ -142,42 +142,20 @@ impl LevelStats {
 
     /// Returns the state, by name.
     pub(super) fn held_mut(&mut self) -> Vec<(&'static str, &mut u64)> {
-        vec![
-            ("runs", &mut self.runs),
-            ("tables", &mut self.tables),
-            ("bytes", &mut self.bytes),
-            ("entries", &mut self.entries),
-            ("tombstones", &mut self.tombstones),
-            ("filter_bytes", &mut self.filter_bytes),
-            ("filter_bytes_whole", &mut self.filter_bytes_whole),
-            ("tables_with_unusable_filters", &mut self.tables_with_unusable_filters),
-            ("filters_not_whole", &mut self.filters_not_whole),
-        ]
+        named! {
+            "" self => runs tables bytes entries tombstones filter_bytes filter_bytes_whole
+                tables_with_unusable_filters filters_not_whole;
+        }
     }
 
     /// Returns the counters, by name.
     pub(super) fn counted_mut(&mut self) -> Vec<(&'static str, &mut u64)> {
-        vec![
-            ("candidates", &mut self.candidates),
-            ("filter_negatives", &mut self.filter_negatives),
-            ("filter_true_positives", &mut self.filter_true_positives),
-            ("filter_false_positives", &mut self.filter_false_positives),
-            ("true_positives", &mut self.true_positives),
-            ("false_positives", &mut self.false_positives),
-            ("filter_unusable", &mut self.filter_unusable),
-            ("filter_not_resident", &mut self.filter_not_resident),
-            ("prefix_probes", &mut self.prefix_probes),
-            ("prefix_negatives", &mut self.prefix_negatives),
-            ("prefix_unusable", &mut self.prefix_unusable),
-            ("range_probes", &mut self.range_probes),
-            ("range_negatives", &mut self.range_negatives),
-            ("range_unusable", &mut self.range_unusable),
-            ("tombstones_skipped", &mut self.tombstones_skipped),
-            ("data_block_requests", &mut self.data_block_requests),
-            ("index_block_requests", &mut self.index_block_requests),
-            ("blocks_read", &mut self.blocks_read),
-            ("bytes_read", &mut self.bytes_read),
-        ]
+        named! {
+            "" self => candidates filter_negatives filter_true_positives filter_false_positives
+                true_positives false_positives filter_unusable filter_not_resident prefix_probes
+                prefix_negatives prefix_unusable range_probes range_negatives range_unusable
+                tombstones_skipped data_block_requests index_block_requests blocks_read bytes_read;
+        }
     }
 }
 

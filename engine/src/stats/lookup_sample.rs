@@ -61,7 +61,7 @@ impl Sampled {
 }
 
 /// The sample of one thread, its only writer.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct LookupSample {
     /// Present epoch of all threads.
     now: Arc<AtomicU64>,
@@ -81,8 +81,7 @@ struct Slot {
 
 impl LookupSample {
     pub(super) fn new(now: &Arc<AtomicU64>) -> Self {
-        let (epoch, left) = (AtomicU64::new(0), AtomicU64::new(0));
-        Self { now: Arc::clone(now), epoch, left, slots: OnceLock::new() }
+        Self { now: Arc::clone(now), ..Self::default() }
     }
 
     /// Returns `true` if the lookup of a key with this hash is sampled.

@@ -134,27 +134,17 @@ impl MemoryMoves {
     }
 
     pub(super) fn counted_mut(&mut self) -> Vec<(&'static str, &mut u64)> {
-        macro_rules! of_parts {
-            ($($part:ident)*) => {
-                vec![$(
-                    (concat!("moves.", stringify!($part), ".takes"), &mut self.$part.takes),
-                    (concat!("moves.", stringify!($part), ".bytes_taken"), &mut self.$part.bytes_taken),
-                    (concat!("moves.", stringify!($part), ".returns"), &mut self.$part.returns),
-                    (concat!("moves.", stringify!($part), ".bytes_returned"), &mut self.$part.bytes_returned),
-                )*]
-            };
+        named! {
+            "moves.memtables." self.memtables => takes bytes_taken returns bytes_returned;
+            "moves.filters." self.filters => takes bytes_taken returns bytes_returned;
+            "moves.indexes." self.indexes => takes bytes_taken returns bytes_returned;
+            "moves.bookkeeping." self.bookkeeping => takes bytes_taken returns bytes_returned;
+            "moves.writing." self.writing => takes bytes_taken returns bytes_returned;
+            "moves.budget." self.budget => takes bytes_taken returns bytes_returned;
+            "moves." self => idle_memtables_flushed idle_memtable_bytes_flushed
+                memtables_frozen_at_limit memtable_room_waits memtable_limit_lowered
+                memtable_limit_raised memtable_limit_restored;
         }
-        let mut counted = of_parts!(memtables filters indexes bookkeeping writing budget);
-        counted.extend([
-            ("moves.idle_memtables_flushed", &mut self.idle_memtables_flushed),
-            ("moves.idle_memtable_bytes_flushed", &mut self.idle_memtable_bytes_flushed),
-            ("moves.memtables_frozen_at_limit", &mut self.memtables_frozen_at_limit),
-            ("moves.memtable_room_waits", &mut self.memtable_room_waits),
-            ("moves.memtable_limit_lowered", &mut self.memtable_limit_lowered),
-            ("moves.memtable_limit_raised", &mut self.memtable_limit_raised),
-            ("moves.memtable_limit_restored", &mut self.memtable_limit_restored),
-        ]);
-        counted
     }
 }
 

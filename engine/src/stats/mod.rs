@@ -1,5 +1,12 @@
 //! Statistics of a store.
 
+/// Lists fields with their names, each after the prefix of its group.
+macro_rules! named {
+    ($($prefix:literal $of:expr => $($field:ident)+;)+) => {
+        vec![$($((concat!($prefix, stringify!($field)), &mut $of.$field),)+)+]
+    };
+}
+
 mod counters;
 mod difference;
 pub(crate) mod file;

@@ -72,6 +72,7 @@ impl ObsoleteFiles {
     /// Records that the durable file `list` lists all tables that were `retired`. Returns the
     /// previous list, which is obsolete.
     pub(crate) fn set_list(&self, list: PathBuf, retired: &[u64]) -> Option<PathBuf> {
+        debug_assert!(retired.is_sorted(), "they are searched");
         let mut now = self.retired.lock();
         now.is_unlisted = now.ids.iter().any(|id| retired.binary_search(id).is_err());
         now.list.replace(list)

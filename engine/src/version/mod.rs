@@ -48,6 +48,10 @@ impl Version {
             let tables = group.iter().map(|(_, _, table)| Arc::clone(table)).collect();
             runs.push(Run::new(level, id, tables));
         }
+        debug_assert!(
+            runs.array_windows().all(|[newer, older]: &[Run; 2]| newer.level < older.level
+                || (newer.level == 0 && older.level == 0 && newer.id > older.id))
+        );
         let number = NEXT_VERSION_NUMBER.fetch_add(1, Relaxed);
         Self { number, runs, has_range_tombstones }
     }

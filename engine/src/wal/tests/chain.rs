@@ -1,12 +1,94 @@
-//! Which segments count.
+//! Segments of the log, by scenarios in `testdata/recovery` and by all cuts of a segment.
+//!
+//! | command                                   | output                                   |
+//! |-------------------------------------------|------------------------------------------|
+//! | `segment ID [after=ID] [end=OFFSET] [A-B]` | the end of a new segment with batches A to B |
+//! | `seal ID`, `unlink ID`                    |                                          |
+//! | `replay [named=ID,..] [mark=ID] [floor=ID]` | the replay of the log, or its error    |
 
 use super::*;
 use crate::{
     Error,
     fs::{Call, Fault, FaultFs, Loss, Times},
-    tests::{ENOSPC, corrupt_at, with_file},
+    tests::{ENOSPC, corrupt_at, scenario, with_file},
 };
-use sievedb_format::Corruption;
+
+/// A log under construction.
+struct Log {
+    fs: Arc<MemoryFs>,
+    writers: BTreeMap<u64, Writer>,
+}
+
+impl Default for Log {
+    fn default() -> Self {
+        Self { fs: new_fs(), writers: BTreeMap::new() }
+    }
+}
+
+#[test]
+fn scenarios() {
+    scenario::check("recovery", |log: &mut Log, command, _| log.run(command));
+}
+
+impl Log {
+    fn run(&mut self, command: &str) -> String {
+        let words: Vec<_> = command.split(' ').collect();
+        let option =
+            |name| words.iter().find_map(|word| word.strip_prefix(name)?.strip_prefix('='));
+        let number = |text: &str| text.parse::<u64>().expect("a number");
+        match words[0] {
+            "segment" => {
+                let id = number(words[1]);
+                let previous = option("after").map(|previous| {
+                    let end = self.writers[&number(previous)].position();
+                    at(end.file_id, option("end").map_or(end.offset, number))
+                });
+                let mut writer = create(&*self.fs, id, previous, NO_MARK);
+                if let Some((first, last)) = words.last().and_then(|word| word.split_once('-')) {
+                    append(&mut writer, number(first)..=number(last), NO_MARK);
+                }
+                let end = format!("{}\n", writer.position());
+                self.writers.insert(id, writer);
+                end
+            }
+            "seal" => {
+                let writer = self.writers.get_mut(&number(words[1])).expect("a segment");
+                writer.seal(NO_MARK).unwrap();
+                format!("{}\n", writer.position())
+            }
+            "unlink" => {
+                self.fs.unlink(path(number(words[1])).as_ref()).unwrap();
+                String::new()
+            }
+            "replay" => {
+                let named: Vec<_> =
+                    option("named").map_or(vec![], |ids| ids.split(',').map(number).collect());
+                let mark = option("mark").map_or(NO_MARK, |id| at(number(id), 0));
+                let floor = option("floor").map_or(0, number);
+                match collect_from(&*self.fs, floor, &named, mark) {
+                    Ok((batches, replayed)) => verdict(&batches, &replayed),
+                    Err(Error::Corrupt { path, offset, source }) => {
+                        format!("{} is corrupt near byte {offset}: {source}\n", path.display())
+                    }
+                    Err(error) => panic!("{error}"),
+                }
+            }
+            command => panic!("{command}"),
+        }
+    }
+}
+
+fn verdict(batches: &[(u64, Bytes)], replayed: &Replayed) -> String {
+    let sequences: Vec<_> = batches.iter().map(|(sequence, _)| *sequence).collect();
+    assert_eq!(replayed.last_sequence, sequences.last().copied().unwrap_or(0));
+    let end = replayed.end.map_or("none".to_owned(), |end| end.to_string());
+    let Replayed { sealed, orphans, torn, .. } = replayed;
+    let torn = torn.as_ref().map_or(String::new(), |torn| format!(", torn at {}", torn.position));
+    format!(
+        "batches {sequences:?} of {:?}, end {end}, sealed {sealed}, orphans {orphans:?}{torn}\n",
+        ids(replayed)
+    )
+}
 
 /// Segments 3, 5 and 8 with two batches each. 3 is sealed.
 fn three_segments() -> (Arc<MemoryFs>, [Position; 3]) {
@@ -22,54 +104,9 @@ fn three_segments() -> (Arc<MemoryFs>, [Position; 3]) {
 }
 
 #[test]
-fn the_chain_goes_on_from_the_newest_named_segment() {
-    let (fs, ends) = three_segments();
-    for named in [&[3][..], &[3, 5], &[3, 5, 8]] {
-        let (got, replayed) = sequences(&*fs, named, NO_MARK).unwrap();
-        assert_eq!(got, up_to(6), "{named:?}");
-        assert_eq!(ids(&replayed), [3, 5, 8]);
-        assert_eq!((replayed.end, replayed.torn), (Some(ends[2]), None));
-        assert_eq!((replayed.last_sequence, replayed.sealed), (6, false));
-        assert_eq!(replayed.manifest, at(1, 500));
-        assert!(replayed.orphans.is_empty());
-    }
-    let (got, replayed) = sequences(&*fs, &[5], NO_MARK).unwrap();
-    assert_eq!((got, ids(&replayed)), (vec![3, 4, 5, 6], vec![5, 8]));
-}
-
-#[test]
 fn ids_ascend_beyond_six_digits() {
     let names = ["000009.log", "1000000.log", "999999.log", "000007.sst", "LOCK", "9.log"];
     assert_eq!(segment_ids(&names.map(String::from)), [9, 999_999, 1_000_000]);
-}
-
-#[test]
-fn a_store_without_logs_has_nothing_to_replay() {
-    let (got, replayed) = sequences(&*new_fs(), &[], NO_MARK).unwrap();
-    assert_eq!((got, replayed), (vec![], Replayed::default()));
-}
-
-#[test]
-fn a_segment_that_must_exist_and_does_not_is_damage() {
-    let missing = |fs: &MemoryFs, named: &[u64], mark, name: &str| {
-        let error = sequences(fs, named, mark).unwrap_err();
-        corrupt_at(&error, name);
-        let missing = matches!(error, Error::Corrupt { source: Corruption::Missing { .. }, .. });
-        assert!(missing, "{named:?}: {error:?}");
-    };
-    for gone in [3, 5, 8] {
-        let (fs, _) = three_segments();
-        fs.unlink(path(gone).as_ref()).unwrap();
-        missing(&fs, &[3, 5, 8], NO_MARK, &format!("{gone:06}.log"));
-    }
-    let (fs, _) = three_segments();
-    fs.unlink(path(5).as_ref()).unwrap();
-    // Nothing names 5, but 8 tells that it was there.
-    missing(&fs, &[3], NO_MARK, "000005.log");
-    fs.unlink(path(8).as_ref()).unwrap();
-    missing(&fs, &[3], at(8, 0), "000008.log");
-    // Without a mark there is no trace of them.
-    assert_eq!(sequences(&*fs, &[3], NO_MARK).unwrap().0, up_to(2));
 }
 
 #[test]
@@ -83,20 +120,6 @@ fn n3_an_unnamed_segment_that_continues_an_obsolete_one_is_an_orphan() {
     }
     let (batches, replayed) = collect_from(&*fs, 9, &[], NO_MARK).unwrap();
     assert_eq!((batches, replayed.orphans), (vec![], vec![3, 5, 9]));
-}
-
-#[test]
-fn segments_that_do_not_continue_each_other_are_damage() {
-    let (fs, ends) = three_segments();
-    for named in [&[3, 8][..], &[5, 3]] {
-        assert!(matches!(sequences(&*fs, named, NO_MARK), Err(Error::Corrupt { .. })), "{named:?}");
-    }
-    create(&*fs, 9, None, NO_MARK);
-    corrupt_at(&sequences(&*fs, &[3, 5, 8, 9], NO_MARK).unwrap_err(), "000009.log");
-    // An end inside the start record of the segment before.
-    create(&*fs, 10, Some(at(8, 70)), NO_MARK);
-    corrupt_at(&sequences(&*fs, &[3], NO_MARK).unwrap_err(), "000010.log");
-    assert!(ends[2].offset > 70);
 }
 
 #[test]
@@ -147,18 +170,6 @@ fn a_hole_ends_the_log_and_what_lies_behind_does_not_count() {
         let error = sequences(&*torn, &[3, 5, 8], at(8, 0)).unwrap_err();
         assert_eq!(corrupt_at(&error, "000005.log"), end.offset);
     }
-}
-
-#[test]
-fn what_an_interrupted_recovery_began_is_an_orphan() {
-    let (fs, ends) = three_segments();
-    let mut copy = create(&*fs, 9, None, at(9, 0));
-    append(&mut copy, 1..=6, at(9, 0));
-    let mut further = create(&*fs, 11, Some(copy.position()), at(11, 0));
-    append(&mut further, 7..=7, NO_MARK);
-    let (got, replayed) = sequences(&*fs, &[3, 5], NO_MARK).unwrap();
-    assert_eq!((got, replayed.end), (up_to(6), Some(ends[2])));
-    assert_eq!(replayed.orphans, [9, 11]);
 }
 
 #[test]
