@@ -1,10 +1,9 @@
-//! Recommendations that a user has not seen yet: a small filter for each user, which grows with
-//! what the user looks at.
+//! Recommendations that a user has not seen yet: a growing filter per user.
 //!
 //! `cargo run --release -p sievedb-filter --example already_seen`
 //!
-//! A false positive withholds an item that would have been new, and nobody misses it. A false
-//! negative, which would show an item again, does not occur.
+//! A false positive withholds a new item, which is harmless. A false negative, which would show an
+//! item again, does not occur.
 #![expect(clippy::print_stdout, reason = "the figures are the result")]
 
 use std::collections::HashSet;
@@ -13,7 +12,7 @@ use sievedb_filter::standalone::ScalableBloom;
 
 const USERS: u64 = 2_000;
 const ITEMS: u64 = 10_000_000;
-/// Few users look at many items: user `i` at about `MOST_SEEN / i`.
+/// Few users see many items: user `i` sees about `MOST_SEEN / i`.
 const MOST_SEEN: u64 = 200_000;
 const RATE: f64 = 0.01;
 
@@ -22,7 +21,7 @@ fn main() {
     let (mut bytes, mut exact_bytes, mut items, mut layers_max) = (0, 0, 0, 0);
     let (mut offered, mut withheld, mut shown_again) = (0_u64, 0_u64, 0_u64);
     for user in 1..=USERS {
-        // Nobody knows how much a user will look at: all filters begin with 64 items.
+        // The number of items is unknown in advance: all filters start with 64.
         let mut seen = ScalableBloom::with_rate(64, RATE);
         let mut exact = HashSet::new();
         for _ in 0..20 + MOST_SEEN / user {
@@ -30,7 +29,7 @@ fn main() {
             seen.insert(item.to_le_bytes());
             exact.insert(item);
         }
-        // Recommend: half of the candidates are things that the user knows.
+        // Recommend: half of the candidates are already known.
         let known: Vec<u64> = exact.iter().take(100).copied().collect();
         let candidates = (0..100).map(|_| next(&mut random) % ITEMS).chain(known);
         for item in candidates {
@@ -44,7 +43,7 @@ fn main() {
         }
         items += exact.len();
         bytes += seen.memory_bytes();
-        // A hash set of numbers: eight bytes and one of control for each place, 7/8 full at most.
+        // A hash set of numbers: eight bytes and one control byte per slot, at most 7/8 full.
         exact_bytes += (exact.capacity() * 8 / 7).next_power_of_two() * 9;
         layers_max = layers_max.max(seen.layers());
     }
@@ -61,7 +60,7 @@ fn main() {
         "new items withheld: {withheld} of {offered}, {share:.2} % ({:.0} % was allowed)",
         RATE * 100.0
     );
-    assert_eq!(shown_again, 0, "a filter denied what it holds");
+    assert_eq!(shown_again, 0, "a filter has a false negative");
 }
 
 fn mb(bytes: usize) -> f64 {

@@ -1,9 +1,9 @@
-//! A blocklist with an exact check behind it: the filter in memory answers nearly every request,
-//! and only its "maybe" asks the list, which is far away.
+//! A blocklist with an exact check: the filter in memory decides nearly every request, and only
+//! matches read the remote list.
 //!
 //! `cargo run --release -p sievedb-filter --example blocklist`
 //!
-//! A cuckoo filter, because sites leave the list too.
+//! A cuckoo filter, because sites are removed from the list too.
 #![expect(clippy::print_stdout, reason = "the figures are the result")]
 
 use std::collections::HashSet;
@@ -14,11 +14,11 @@ use sievedb_filter::standalone::CuckooFilter;
 const LISTED: u64 = 500_000;
 const REQUESTS: u64 = 2_000_000;
 
-/// The exact list. Stands for a table on a disk or a server: its questions are what costs.
+/// The exact list, a stand-in for a table on a disk or a server, whose reads are expensive.
 #[derive(Default)]
 struct List {
     sites: HashSet<String>,
-    asked: u64,
+    reads: u64,
 }
 
 struct Blocklist {
@@ -28,7 +28,8 @@ struct Blocklist {
 
 impl Blocklist {
     fn add(&mut self, site: &str) -> Result<(), FilterFull> {
-        // The filter keeps a fingerprint for each insertion: only what is new to the list goes in.
+        // The filter stores a fingerprint per insertion: insert only sites that are new to the
+        // list.
         if self.list.sites.insert(site.to_owned()) {
             self.filter.insert(site)?;
         }
@@ -36,7 +37,7 @@ impl Blocklist {
     }
 
     fn remove(&mut self, site: &str) {
-        // What was never inserted must not be removed from the filter.
+        // A site that was never inserted must not be removed from the filter.
         if self.list.sites.remove(site) {
             self.filter.remove(site);
         }
@@ -44,7 +45,7 @@ impl Blocklist {
 
     fn blocks(&mut self, site: &str) -> bool {
         self.filter.may_contain(site) && {
-            self.list.asked += 1;
+            self.list.reads += 1;
             self.list.sites.contains(site)
         }
     }
@@ -67,17 +68,20 @@ fn main() -> Result<(), FilterFull> {
     Ok(())
 }
 
-/// Requests of which one in a hundred is for a site that was listed in the beginning.
+/// Serves requests, of which one in a hundred is for a site that was listed initially.
 fn serve(blocklist: &mut Blocklist, when: &str) {
-    blocklist.list.asked = 0;
+    blocklist.list.reads = 0;
     let mut blocked = 0;
     for i in 0..REQUESTS {
         let site = if i % 100 == 0 { bad_site(i / 100) } else { format!("site{i}.example") };
         blocked += u64::from(blocklist.blocks(&site));
     }
-    let asked = blocklist.list.asked;
+    let reads = blocklist.list.reads;
     println!("{when}: {REQUESTS} requests, {blocked} blocked");
-    println!("  the exact list was asked {asked} times, {} of them in vain", asked - blocked);
+    println!(
+        "  the exact list was read {reads} times, {} of them false positives",
+        reads - blocked
+    );
 }
 
 fn bad_site(i: u64) -> String {

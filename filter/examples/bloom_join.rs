@@ -1,5 +1,5 @@
-//! Bloom join: the side with few rows sends a filter of its keys, and the side with many sends only
-//! the rows that may find a partner.
+//! Bloom join: the small side sends a filter of its keys, and the large side sends only rows that
+//! match.
 //!
 //! `cargo run --release -p sievedb-filter --example bloom_join`
 #![expect(clippy::print_stdout, reason = "the figures are the result")]
@@ -11,7 +11,7 @@ use sievedb_filter::standalone::BloomFilter;
 
 const CUSTOMERS: u64 = 1_000_000;
 const ORDERS: u64 = 5_000_000;
-/// A row of an order: number, customer, amount.
+/// Bytes of an order's row: number, customer, amount.
 const ROW_BYTES: u64 = 24;
 
 struct Order {
@@ -19,7 +19,7 @@ struct Order {
     cents: u64,
 }
 
-/// The orders, on the machine that has them.
+/// The orders, on the remote machine.
 fn orders() -> impl Iterator<Item = Order> {
     let mut random = 7;
     (0..ORDERS).map(move |_| Order {
@@ -34,7 +34,7 @@ fn main() -> Result<(), DecodeError> {
     println!("{} customers of a town, {ORDERS} orders of all {CUSTOMERS} customers\n", town.len());
     println!(
         "{:12}  {:>12}  {:>10}  {:>10}  {:>9}",
-        "rate", "filter bytes", "rows sent", "in vain", "MB moved"
+        "rate", "filter bytes", "rows sent", "useless", "MB moved"
     );
     let everything = (ORDERS * ROW_BYTES) as f64 / 1e6;
     println!("{:12}  {:12}  {ORDERS:10}  {:10}  {everything:9.3}", "no filter", 0, "");
@@ -45,12 +45,12 @@ fn main() -> Result<(), DecodeError> {
         }
         let message = filter.to_bytes();
 
-        // On the other machine.
+        // On the remote machine.
         let filter = BloomFilter::from_bytes(&message)?;
         let sent: Vec<Order> =
             orders().filter(|order| filter.may_contain(order.customer.to_le_bytes())).collect();
 
-        // Back here: the join itself drops what was sent in vain.
+        // Locally, the join drops the false positives.
         let mut spent: HashMap<u64, u64> = town.iter().map(|&customer| (customer, 0)).collect();
         let mut in_vain = 0;
         for order in &sent {

@@ -1,10 +1,10 @@
-//! One-hit wonders: what is asked for once only pushes what is asked for again out of a cache.
+//! Cache admission: keys requested once should not evict keys requested again.
 //!
 //! `cargo run --release -p sievedb-filter --example cache_admission`
 //!
-//! Three caches of the same size see the same requests. The first takes all that it misses; the
-//! second only what a Bloom filter has seen before; the third only what a count-min sketch says is
-//! asked for more often than the entry that would have to go (TinyLFU).
+//! Three caches of the same size see the same requests. The first admits every miss. The second
+//! admits only keys that a Bloom filter has seen before. The third admits only keys that a
+//! count-min sketch estimates as more popular than the entry to evict (TinyLFU).
 #![expect(clippy::print_stdout, reason = "the figures are the result")]
 
 use std::collections::{BTreeMap, HashMap};
@@ -13,10 +13,10 @@ use sievedb_filter::standalone::{BloomFilter, CountMinSketch};
 
 const REQUESTS: u64 = 2_000_000;
 const CACHE_ENTRIES: usize = 5_000;
-/// Requests after which the filters begin to forget.
+/// Requests after which the filters are aged.
 const AGE: u64 = 200_000;
 
-/// Keys, the least recently used of which goes first.
+/// An LRU set of keys.
 #[derive(Default)]
 struct Lru {
     last_use: HashMap<u64, u64>,
@@ -26,7 +26,7 @@ struct Lru {
 }
 
 impl Lru {
-    /// A request at a time. `admit` decides about a key that is not there, given the one to go.
+    /// Serves a request. `admit` decides about an absent key, given the key to evict.
     fn request(&mut self, key: u64, time: u64, admit: impl FnOnce(Option<u64>) -> bool) {
         let victim = self.by_use.first_key_value().map(|(&time, &key)| (time, key));
         let victim = victim.filter(|_| self.last_use.len() == CACHE_ENTRIES);
@@ -51,29 +51,27 @@ fn main() {
     let mut random = 1;
     let mut caches = [(); 3].map(|()| Lru::default());
     let mut seen = BloomFilter::with_rate(AGE, 0.01);
-    let mut asked = CountMinSketch::with_error(1e-4, 0.02);
+    let mut requests = CountMinSketch::with_error(1e-4, 0.02);
     for time in 0..REQUESTS {
-        // Half of the requests are for something new; the others mostly for the popular.
+        // Half of the requests are for new keys, the others mostly for popular ones.
         let key = match next(&mut random) % 2 {
             0 => 1 << 63 | time,
             _ => 1e6_f64.powf(next(&mut random) as f64 / 2_f64.powi(64)) as u64,
         };
         let bytes = key.to_le_bytes();
-        let (before, popularity) = (seen.insert(bytes), asked.insert(bytes));
+        let (before, popularity) = (seen.insert(bytes), requests.insert(bytes));
         let [all, second, popular] = &mut caches;
         all.request(key, time, |_| true);
         second.request(key, time, |_| before);
         popular.request(key, time, |victim| {
-            victim.is_none_or(|key| popularity > asked.estimate(key.to_le_bytes()))
+            victim.is_none_or(|key| popularity > requests.estimate(key.to_le_bytes()))
         });
         if time % AGE == AGE - 1 {
             seen.clear();
-            asked.halve();
+            requests.halve();
         }
     }
-    println!(
-        "{REQUESTS} requests, half of them for what nobody asks for again; {CACHE_ENTRIES} entries"
-    );
+    println!("{REQUESTS} requests, half of them for keys requested once; {CACHE_ENTRIES} entries");
     println!("{:32}  {:>6}  {:>9}", "admits", "hits %", "written");
     let names = ["everything", "at the second request (Bloom)", "the more popular (count-min)"];
     for (name, cache) in names.into_iter().zip(&caches) {

@@ -1,7 +1,7 @@
-//! Cache digests: caches tell each other what they hold by a saved filter, and ask a peer only for
-//! what it may have.
+//! Cache digests: caches exchange saved filters of their content, and request from a peer only what
+//! it may have.
 //!
-//! Source of the idea: Fan, Cao, Almeida, Broder, "Summary Cache", IEEE/ACM ToN 8(3), 2000.
+//! Source: Fan, Cao, Almeida, Broder, "Summary Cache", IEEE/ACM ToN 8(3), 2000.
 //!
 //! `cargo run --release -p sievedb-filter --example cache_digest`
 #![expect(clippy::print_stdout, reason = "the numbers are the result")]
@@ -15,14 +15,14 @@ const OBJECTS_PER_PEER: u64 = 50_000;
 const REQUESTS: u64 = 200_000;
 const RATE: f64 = 0.02;
 
-/// A cache, and what it was told of its peers.
+/// A cache, and the digests of its peers.
 struct Peer {
     objects: HashSet<String>,
     digests: Vec<BloomFilter>,
 }
 
 impl Peer {
-    /// What it sends: instead of the list of its objects.
+    /// Returns its digest, sent instead of the list of its objects.
     fn digest(&self) -> Vec<u8> {
         let mut digest = BloomFilter::with_rate(self.objects.len() as u64, RATE);
         for object in &self.objects {
@@ -52,11 +52,11 @@ fn main() -> Result<(), Box<dyn Error>> {
         list_bytes >> 10,
         list_bytes / messages[1].len()
     );
-    // The checksum notices what the network did to a message.
+    // The checksum detects damage in transit.
     let mut damaged = messages[1].clone();
     damaged[5_000] ^= 4;
     let refused = BloomFilter::from_bytes(&damaged);
-    println!("a damaged one: {}", refused.err().ok_or("it was taken for good")?);
+    println!("a damaged one: {}", refused.err().ok_or("the damage was not detected")?);
 
     let asker = &mut peers[0];
     for message in &messages {
@@ -64,14 +64,14 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
     println!("a good one: {}", asker.digests[1].stats());
 
-    // Half of what the clients of the first peer want is at no peer at all.
-    let (mut served, mut useless, mut origin, mut all_asked) = (0, 0, 0, 0);
+    // Half of the first peer's requests are for objects at no peer.
+    let (mut served, mut useless, mut origin, mut all_requests) = (0, 0, 0, 0);
     let mut missed = 0;
     for request in 0..REQUESTS {
         let wanted = object(OBJECTS_PER_PEER + request * 31 % (2 * (PEERS - 1) * OBJECTS_PER_PEER));
         let mut has = false;
         for peer in 1..PEERS as usize {
-            all_asked += u64::from(!has);
+            all_requests += u64::from(!has);
             if !has && peers[0].digests[peer].may_contain(&wanted) {
                 has = peers[peer].objects.contains(&wanted);
                 *(if has { &mut served } else { &mut useless }) += 1;
@@ -81,12 +81,12 @@ fn main() -> Result<(), Box<dyn Error>> {
         missed += u64::from(!has && peers.iter().any(|peer| peer.objects.contains(&wanted)));
     }
     println!("{REQUESTS} requests: {served} served by peers, {origin} by the origin");
-    println!("questions to peers: {} with digests, {all_asked} without", served + useless);
+    println!("requests to peers: {} with digests, {all_requests} without", served + useless);
     println!(
-        "useless ones: {useless}, {:.2} % of those that a peer could not serve",
-        useless as f64 * 100.0 / (all_asked - served) as f64
+        "false positives: {useless}, {:.2} % of the requests that no peer could serve",
+        useless as f64 * 100.0 / (all_requests - served) as f64
     );
     assert_eq!(missed, 0, "no object that a peer has is missed");
-    assert!((useless as f64) < RATE * 1.1 * (all_asked - served) as f64);
+    assert!((useless as f64) < RATE * 1.1 * (all_requests - served) as f64);
     Ok(())
 }

@@ -1,5 +1,5 @@
-//! A guard against cache penetration: requests for keys that nobody has pass every cache and reach
-//! the store, unless a filter over the stored keys stops them.
+//! A guard against cache penetration: requests for absent keys pass every cache and reach the
+//! store, unless a filter over the stored keys rejects them.
 //!
 //! `cargo run --release -p sievedb-filter --example cache_penetration`
 #![expect(clippy::print_stdout, reason = "the numbers are the result")]
@@ -10,11 +10,11 @@ use sievedb_filter::standalone::BloomFilter;
 
 const STORED: u64 = 100_000;
 const REQUESTS: u64 = 1_000_000;
-/// Of 100 requests so many ask for users that do not exist.
+/// Requests for absent users, of 100.
 const ABSENT_PERCENT: u64 = 60;
 const CACHE_KEYS: usize = 10_000;
 
-/// What is slow: counts the requests that reach it.
+/// The slow store, which counts its requests.
 struct Store {
     users: BTreeSet<String>,
     reads: u64,
@@ -27,8 +27,7 @@ impl Store {
     }
 }
 
-/// Answers requests over a cache of found users, and a filter if there is one; returns the answers
-/// that were found.
+/// Serves requests from a cache and an optional filter. Returns the number of users found.
 fn serve(store: &mut Store, guard: Option<&BloomFilter>) -> u64 {
     let mut cache: HashMap<String, String> = HashMap::new();
     let mut found = 0;
@@ -39,12 +38,12 @@ fn serve(store: &mut Store, guard: Option<&BloomFilter>) -> u64 {
             continue;
         }
         if guard.is_some_and(|guard| !guard.may_contain(&user)) {
-            continue; // Surely absent: neither cache nor store has it.
+            continue; // Surely absent.
         }
         if let Some(profile) = store.read(&user) {
             found += 1;
             if cache.len() == CACHE_KEYS {
-                cache.clear(); // Crude, and the same for both.
+                cache.clear(); // Crude, but the same for both.
             }
             cache.insert(user, profile);
         }
@@ -52,7 +51,7 @@ fn serve(store: &mut Store, guard: Option<&BloomFilter>) -> u64 {
     found
 }
 
-/// Whom a request asks for: a stored user, those with small numbers most often, or an invented one.
+/// Returns the user of a request: a stored one, mostly with a small number, or an invented one.
 fn user(request: u64) -> String {
     let random = mix(request);
     if random % 100 < ABSENT_PERCENT {
@@ -62,7 +61,7 @@ fn user(request: u64) -> String {
     format!("user{}", (STORED as f64 * share.powi(4)) as u64)
 }
 
-/// SplitMix64's finisher: as good as random.
+/// The finalizer of SplitMix64, a hash.
 fn mix(i: u64) -> u64 {
     let z = i.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     let z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -82,12 +81,12 @@ fn main() {
     let unguarded = store.reads;
     println!("without a guard: {REQUESTS} requests, {unguarded} reached the store");
     store.reads = 0;
-    assert_eq!(serve(&mut store, Some(&guard)), found, "the guard hides nobody");
+    assert_eq!(serve(&mut store, Some(&guard)), found, "the guard hides no user");
     println!("with a guard:    {REQUESTS} requests, {} reached the store", store.reads);
     let absent = (0..REQUESTS).filter(|&request| user(request).starts_with("inv")).count() as u64;
     let stopped = unguarded - store.reads;
     println!(
-        "{absent} asked for nobody: {stopped} were stopped, {:.2} % slipped through",
+        "{absent} were for absent users: {stopped} rejected, {:.2} % passed",
         (absent - stopped) as f64 * 100.0 / absent as f64
     );
     assert!((absent - stopped) as f64 / (absent as f64) < 0.012);

@@ -1,4 +1,4 @@
-//! URL de-duplication of a crawler: workers that find links share one filter of what was seen.
+//! URL deduplication in a crawler: workers share one filter of seen links.
 //!
 //! `cargo run --release -p sievedb-filter --example crawler_urls`
 #![expect(clippy::print_stdout, reason = "the numbers are the result")]
@@ -12,20 +12,20 @@ use std::{
 use sievedb_filter::standalone::AtomicBloomFilter;
 
 const WORKERS: u64 = 4;
-/// Links that the workers find, most of them several times.
+/// Links found, most of them several times.
 const LINKS: u64 = 2_000_000;
-/// Pages of the web that they crawl.
+/// Pages crawled.
 const PAGES: u64 = 500_000;
 const RATE: f64 = 0.001;
 
-/// The target of a link: some pages are linked from everywhere.
+/// Returns the target of a link. Some pages have links from everywhere.
 fn url(link: u64) -> String {
     let share = (mix(link) >> 11) as f64 / (1_u64 << 53) as f64;
     let page = mix((PAGES as f64 * share.powi(2)) as u64);
     format!("https://www.example{:03}.org/articles/{page:016x}/index.html?lang=en", page % 997)
 }
 
-/// SplitMix64's finisher: as good as random.
+/// The finalizer of SplitMix64, a hash.
 fn mix(i: u64) -> u64 {
     let z = i.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     let z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -41,8 +41,8 @@ fn main() {
             let (seen, fetched) = (&seen, &fetched);
             scope.spawn(move || {
                 for link in (worker..LINKS).step_by(WORKERS as usize) {
-                    // One pass asks and marks. Two workers that find a new page at the same moment
-                    // may both fetch it; none is forgotten for that.
+                    // Probes and inserts in one pass. Two workers that find a new page concurrently
+                    // may both fetch it.
                     if !seen.insert(url(link)) {
                         fetched.fetch_add(1, Relaxed);
                     }
@@ -51,11 +51,11 @@ fn main() {
         }
     });
 
-    // What a set of the URLs themselves would have said and taken.
+    // An exact set of the URLs, for comparison.
     let exact: HashSet<String> = (0..LINKS).map(url).collect();
     let set_bytes: usize =
         exact.iter().map(|url| url.len() + size_of::<String>()).sum::<usize>() * 8 / 7;
-    assert!(exact.iter().all(|url| seen.may_contain(url)), "a seen page is never forgotten");
+    assert!(exact.iter().all(|url| seen.may_contain(url)), "there are no false negatives");
 
     let (fetched, pages) = (fetched.into_inner(), exact.len() as u64);
     let missed = pages.saturating_sub(fetched);
@@ -65,7 +65,7 @@ fn main() {
         (LINKS - fetched) as f64 * 100.0 / LINKS as f64
     });
     println!(
-        "missed {missed} pages, {:.3} %, taken for seen",
+        "missed {missed} pages, {:.3} %, as false positives",
         missed as f64 * 100.0 / pages as f64
     );
     println!(

@@ -1,8 +1,7 @@
 //! Log blooms, as in the headers of Ethereum's blocks: 2048 bits, 3 probes, over the addresses and
-//! topics of a block's logs. Who looks for an address reads only the blocks whose header says
-//! maybe.
+//! topics of a block's logs. A search for an address reads only the blocks whose header matches.
 //!
-//! (Ethereum takes the three bits from Keccak-256; the shape and the rates are the same here.)
+//! (Ethereum takes the three bits from Keccak-256; shape and rates are the same here.)
 //!
 //! `cargo run --release -p sievedb-filter --example log_bloom`
 #![expect(clippy::print_stdout, reason = "the numbers are the result")]
@@ -12,12 +11,12 @@ use sievedb_filter::standalone::BloomFilter;
 const BITS: u64 = 2048;
 const PROBES: u32 = 3;
 const BLOCKS: u64 = 20_000;
-/// Blocks over which a node keeps one more filter, the union of theirs.
+/// Blocks per union of filters that a node keeps.
 const SECTION: usize = 4;
-/// Addresses in no block, by which the rate is measured.
+/// Addresses in no block, to measure the rate.
 const ABSENT: u64 = 1_000;
 
-/// Addresses and topics of a block: a few busy contracts are in most blocks.
+/// Returns addresses and topics of a block: a few busy contracts are in most blocks.
 fn entries(block: u64, logs: u64) -> impl Iterator<Item = [u8; 20]> {
     (0..logs * 3).map(move |i| {
         let random = mix(block << 20 | i);
@@ -32,7 +31,7 @@ fn address(number: u64) -> [u8; 20] {
     bytes
 }
 
-/// SplitMix64's finisher: as good as random.
+/// The finalizer of SplitMix64, a hash.
 fn mix(i: u64) -> u64 {
     let z = i.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     let z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -60,7 +59,7 @@ fn main() {
             })
             .collect();
 
-        // None is missed.
+        // There are no false negatives.
         assert!(
             headers
                 .iter()
@@ -68,7 +67,7 @@ fn main() {
                 .all(|(header, block)| { !has_it(block) || header.may_contain(wanted) })
         );
         let by_blocks = headers.iter().filter(|header| header.may_contain(wanted)).count();
-        // Unions are asked first. One has the bits of all its blocks: it fills up.
+        // Unions are probed first. One has the bits of all its blocks, and so a higher fill.
         let unions = headers.chunks(SECTION).filter(|section| {
             let mut union = section[0].clone();
             section[1..].iter().for_each(|header| union.union(header).expect("equal shapes"));
@@ -76,8 +75,8 @@ fn main() {
         });
         let by_unions = unions.count() * SECTION;
 
-        // The rate is one of many addresses: the bits of busy ones are set in nearly all blocks, so
-        // that a single address shares some of them, or none, everywhere.
+        // The average over many addresses: busy addresses set the same bits in nearly all blocks,
+        // and a single address shares some of them everywhere, or none.
         let maybe: usize = (0..ABSENT)
             .map(|i| address(1 << 40 | i))
             .map(|absent| headers.iter().filter(|header| header.may_contain(absent)).count())

@@ -16,8 +16,8 @@ use core::{
     sync::atomic::{AtomicU64, Ordering::Relaxed},
 };
 
-use crate::huge_pages;
 use crate::line::{LINE_BITS, LINE_BYTES, PROBES_MAX, bits, line_of, prefetch};
+use crate::memory;
 
 const LINE_WORDS: usize = (LINE_BITS / u64::BITS) as usize;
 
@@ -44,7 +44,7 @@ impl AtomicBlockedBloom {
     pub fn with_bytes(bytes: usize, probes: u8) -> Self {
         assert!((1..=PROBES_MAX).contains(&probes), "probes is {probes}");
         let lines = bytes.div_ceil(LINE_BYTES).max(1);
-        let lines = huge_pages::collected((0..lines).map(|_| AtomicLine::default()));
+        let lines = memory::collected((0..lines).map(|_| AtomicLine::default()));
         Self { lines: lines.into(), probes }
     }
 
@@ -114,6 +114,8 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
+        #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 5 } else { 256 }))]
+
         #[test]
         fn bits_equal_those_of_the_immutable_filter(
             hashes in proptest::collection::vec(any::<u64>(), 0..200),

@@ -87,15 +87,15 @@ impl BlockedBloom {
         prefetch(line_of(&self.lines, hash));
     }
 
-    /// Sets each of `answers` to [`may_contain_hash`](Self::may_contain_hash) of the hash at its
+    /// Sets each of `results` to [`may_contain_hash`](Self::may_contain_hash) of the hash at its
     /// index, with many loads in flight at once.
     ///
     /// # Panics
     ///
     /// If the slices differ in length.
-    pub fn may_contain_hashes(&self, hashes: &[u64], answers: &mut [bool]) {
-        assert_eq!(hashes.len(), answers.len(), "one answer per hash");
-        self.path.contains_all(&self.lines, self.probes, hashes, answers);
+    pub fn may_contain_hashes(&self, hashes: &[u64], results: &mut [bool]) {
+        assert_eq!(hashes.len(), results.len(), "one result per hash");
+        self.path.contains_all(&self.lines, self.probes, hashes, results);
     }
 
     /// Returns the bytes of the lines.
@@ -153,6 +153,7 @@ fn count_keys(hashes: &[u64]) -> u64 {
 mod tests {
     use super::*;
 
+    #[cfg_attr(miri, ignore = "long loops")]
     #[test]
     fn bits_per_key_may_be_fractional() {
         let hashes: Vec<u64> =

@@ -86,6 +86,7 @@ fn fingerprint_stats(filter: &impl Filter, keys: u64, probes: u32) -> FilterStat
 mod tests {
     use super::*;
 
+    #[cfg_attr(miri, ignore = "long loops")]
     #[test]
     fn statistics_match_the_keys() {
         let hashes: Vec<u64> =

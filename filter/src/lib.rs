@@ -106,7 +106,6 @@ mod filter_of_table;
 #[cfg(not(feature = "std"))]
 mod float;
 pub mod hash;
-mod huge_pages;
 mod instruction_path;
 /// Shared with the integration tests, which only reach the fastest path.
 #[cfg(test)]

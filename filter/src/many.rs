@@ -186,6 +186,7 @@ mod tests {
         (0..count).map(build).collect()
     }
 
+    #[cfg_attr(miri, ignore = "long loops")]
     #[test]
     fn results_equal_those_of_a_plain_loop() {
         for count in [0, 1, 3, 64] {
@@ -201,6 +202,7 @@ mod tests {
         }
     }
 
+    #[cfg_attr(miri, ignore = "long loops")]
     #[test]
     fn filters_of_one_type_give_the_same_results() {
         let sets: Vec<Vec<u64>> = (0..5).map(|i| hashes(40 * i, 50 + 10_000 * i)).collect();

@@ -1,8 +1,53 @@
-//! Allocation of arrays whose length a caller chooses and that may exceed the memory.
+//! Memory of long arrays: huge pages, and lengths that may exceed the memory.
+//!
+//! A probe reads any line of a filter. With pages of 4 KiB, 100 MB exceed the TLB, so that a probe
+//! also loads a page-table entry from memory. In huge pages a Bloom filter of 125 MB takes 15.0
+//! instead of 16.2 ns a probe in a plain loop, an atomic one 39 instead of 41 to 46.
 
 use alloc::{vec, vec::Vec};
 
-use crate::huge_pages;
+/// Smaller arrays fit the second-level TLB with 4 KiB pages.
+const BYTES_MIN: usize = 4 << 20;
+
+/// Collects `values` into a vector in huge pages.
+pub(crate) fn collected<T>(values: impl ExactSizeIterator<Item = T>) -> Vec<T> {
+    let mut collected = Vec::with_capacity(values.len());
+    advise(collected.spare_capacity_mut());
+    collected.extend(values);
+    collected
+}
+
+/// Requests huge pages for `memory` if it is large. Call before the first write: small pages that
+/// were written stay small.
+pub(crate) fn advise<T>(memory: &mut [T]) {
+    if size_of_val(memory) >= BYTES_MIN {
+        madvise_huge(memory);
+    }
+}
+
+/// The system may ignore this.
+#[cfg(all(feature = "std", target_os = "linux", not(miri)))]
+fn madvise_huge<T>(memory: &mut [T]) {
+    use rustix::mm::{Advice, madvise};
+
+    /// A multiple of every page size: only whole huge pages matter.
+    const PAGE_BYTES: usize = 64 << 10;
+
+    let range = memory.as_mut_ptr_range();
+    let start = range.start.addr().next_multiple_of(PAGE_BYTES);
+    let bytes = (range.end.addr() & !(PAGE_BYTES - 1)).saturating_sub(start);
+    if bytes == 0 {
+        return;
+    }
+    let start = range.start.with_addr(start);
+    // SAFETY: the range is within `memory`, and this advice changes no byte of it.
+    let advised = unsafe { madvise(start.cast(), bytes, Advice::LinuxHugepage) };
+    // Systems without huge pages return an error.
+    let _ = advised;
+}
+
+#[cfg(not(all(feature = "std", target_os = "linux", not(miri))))]
+fn madvise_huge<T>(_: &mut [T]) {}
 
 /// Returns `count` copies of `value`, in huge pages if the array is large and the system has them.
 /// Zeros are not written, so their pages are not resident yet.
@@ -19,7 +64,7 @@ pub(crate) fn filled<T: Clone>(value: T, count: usize) -> Vec<T> {
     drop(trial);
     granted.expect("the system has memory for the filter");
     let mut values = vec![value; count];
-    huge_pages::advise(&mut values);
+    advise(&mut values);
     values
 }
 
@@ -40,6 +85,16 @@ mod tests {
         for count in [1_usize << 58, usize::MAX] {
             let found = std::panic::catch_unwind(|| filled(0_u64, count).len());
             assert!(found.is_err(), "{count} words");
+        }
+    }
+
+    #[cfg_attr(miri, ignore = "long loops")]
+    #[test]
+    fn iterators_are_collected() {
+        for count in [0, 1, 1_000, 524_287, 524_288, 3_000_000] {
+            let values = collected(std::iter::repeat_n(0x5eed_u64, count));
+            assert_eq!(values.len(), count);
+            assert!(values.iter().all(|&value| value == 0x5eed), "{count}");
         }
     }
 }

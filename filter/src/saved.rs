@@ -1,5 +1,4 @@
-//! The saved form of the standalone filters: an envelope with a checksum around the structure's own
-//! bytes.
+//! The saved form of standalone filters: an envelope with a checksum around the payload.
 //!
 //! Integers are little-endian. `testdata/saved` pins these bytes.
 //!
@@ -9,13 +8,13 @@
 //! | 8      | 1     | `kind`       | a [`SavedKind`]                                            |
 //! | 9      | 1     | `version`    | 1                                                          |
 //! | 10     | 6     |              | zero                                                       |
-//! | 16     | 8     | `hash_check` | hash of `SieveDB filter` under the hasher of the filter    |
+//! | 16     | 8     | `hash_check` | hash of `SieveDB filter` by the hasher of the filter       |
 //! | 24     | 8     | `n`          | bytes of the payload                                       |
 //! | 32     | n     | `payload`    | by kind; see each structure                                |
 //! | 32 + n | 4     | `crc32`      | CRC-32 (IEEE) of all bytes before                          |
 //!
-//! `hash_check` keeps a filter from being asked with another hash than it was filled with, which
-//! would make it deny its keys. The hasher itself is not saved: give the same one when loading.
+//! `hash_check` detects a different hasher, with which the filter would have false negatives. The
+//! hasher is not saved: pass the same one when loading.
 
 use alloc::vec::Vec;
 use core::hash::BuildHasher;
@@ -32,36 +31,36 @@ const VERSION: u8 = 1;
 const HEADER_BYTES: usize = 32;
 const CRC_BYTES: usize = size_of::<u32>();
 
-/// What the saved bytes are.
+/// The kind of a saved structure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 #[non_exhaustive]
 pub enum SavedKind {
-    /// A [`BloomFilter`](crate::standalone::BloomFilter).
+    /// [`BloomFilter`](crate::standalone::BloomFilter) or
+    /// [`AtomicBloomFilter`](crate::standalone::AtomicBloomFilter).
     Bloom = 1,
-    /// A [`PartitionedBloom`](crate::standalone::PartitionedBloom).
+    /// [`PartitionedBloom`](crate::standalone::PartitionedBloom).
     PartitionedBloom = 2,
-    /// A [`CountingBloom`](crate::standalone::CountingBloom).
+    /// [`CountingBloom`](crate::standalone::CountingBloom).
     CountingBloom = 3,
-    /// A [`ScalableBloom`](crate::standalone::ScalableBloom).
+    /// [`ScalableBloom`](crate::standalone::ScalableBloom).
     ScalableBloom = 4,
-    /// A [`CuckooFilter`](crate::standalone::CuckooFilter).
+    /// [`CuckooFilter`](crate::standalone::CuckooFilter).
     Cuckoo = 5,
-    /// A [`CountMinSketch`](crate::standalone::CountMinSketch).
+    /// [`CountMinSketch`](crate::standalone::CountMinSketch).
     CountMin = 6,
 }
 
-/// A structure with a saved form.
-///
-/// Implemented by the [standalone filters](crate::standalone), not by others.
+/// A structure with a saved form. Sealed: only [standalone filters](crate::standalone) implement
+/// it.
 pub trait Saved: Payload {
-    /// The saved form: 36 bytes more than the structure's own.
+    /// Returns the saved form: the payload plus 36 bytes.
     fn to_bytes(&self) -> Vec<u8> {
         let mut writer = Writer { bytes: Vec::with_capacity(HEADER_BYTES) };
         writer.bytes.extend(MAGIC);
         writer.bytes.extend([Self::KIND as u8, VERSION, 0, 0, 0, 0, 0, 0]);
         writer.u64(hash_check(self.hasher()));
-        writer.u64(0); // Known below.
+        writer.u64(0); // The length, set below.
         self.write_payload(&mut writer);
         let mut bytes = writer.bytes;
         let n = (bytes.len() - HEADER_BYTES) as u64;
@@ -71,7 +70,7 @@ pub trait Saved: Payload {
         bytes
     }
 
-    /// Reads a saved form that was made with the default hasher.
+    /// Reads a saved form that was written with the default hasher.
     ///
     /// # Errors
     ///
@@ -83,13 +82,13 @@ pub trait Saved: Payload {
         Self::from_bytes_with_hasher(bytes, Self::Hasher::default())
     }
 
-    /// Reads a saved form. `hasher` must hash as the one of the saved filter did.
+    /// Reads a saved form. `hasher` must hash like that of the saved filter.
     ///
-    /// Takes no more memory than the filter had. Any bytes may be given.
+    /// Allocates at most the memory of the saved filter, for any bytes.
     ///
     /// # Errors
     ///
-    /// [`DecodeError`] if the bytes are damaged, of another kind or version, or were made with
+    /// [`DecodeError`] if the bytes are damaged, of another kind or version, or were written with
     /// another hasher.
     fn from_bytes_with_hasher(bytes: &[u8], hasher: Self::Hasher) -> Result<Self, DecodeError> {
         let (bytes, stored) = bytes.split_last_chunk::<CRC_BYTES>().ok_or_else(|| short(bytes))?;
@@ -117,17 +116,17 @@ pub trait Saved: Payload {
         Ok(filter)
     }
 
-    /// Writes the saved form.
+    /// Writes the saved form, in one call.
     ///
     /// # Errors
     ///
-    /// Those of the writer.
+    /// Errors of the writer.
     #[cfg(feature = "std")]
     fn save(&self, mut to: impl io::Write) -> io::Result<()> {
         to.write_all(&self.to_bytes())
     }
 
-    /// Reads what [`save`](Self::save) wrote with the default hasher, and not a byte more.
+    /// Reads exactly what [`save`](Self::save) wrote with the default hasher.
     ///
     /// # Errors
     ///
@@ -140,12 +139,12 @@ pub trait Saved: Payload {
         Self::load_with_hasher(from, Self::Hasher::default())
     }
 
-    /// Reads what [`save`](Self::save) wrote, and not a byte more: several filters can follow each
+    /// Reads exactly what [`save`](Self::save) wrote, so that several filters can follow each
     /// other.
     ///
     /// # Errors
     ///
-    /// [`LoadError`] if reading fails, or if the bytes are refused as by
+    /// [`LoadError`] if the reader fails, or as
     /// [`from_bytes_with_hasher`](Self::from_bytes_with_hasher).
     #[cfg(feature = "std")]
     fn load_with_hasher(mut from: impl io::Read, hasher: Self::Hasher) -> Result<Self, LoadError> {
@@ -155,7 +154,7 @@ pub trait Saved: Payload {
             return Err(short(&bytes).into());
         };
         let n = check_header(header, Self::KIND, &hasher)?;
-        // Grows with what arrives, whatever `n` says.
+        // Grows with the bytes that arrive, whatever `n` is.
         let rest = n.saturating_add(CRC_BYTES as u64);
         from.take(rest).read_to_end(&mut bytes)?;
         Ok(Self::from_bytes_with_hasher(&bytes, hasher)?)
@@ -169,19 +168,19 @@ pub(crate) use sealed::Payload;
 mod sealed {
     use super::{DecodeError, KeyFilter, Reader, SavedKind, Writer};
 
-    /// What a structure has within the envelope.
+    /// The part of a structure within the envelope.
     pub trait Payload: KeyFilter + Sized {
         const KIND: SavedKind;
 
         fn write_payload(&self, writer: &mut Writer);
 
-        /// Must check every field, and allocate only for bytes that are there.
+        /// Must check every field, and allocate only for bytes that exist.
         fn read_payload(reader: &mut Reader<'_>, hasher: Self::Hasher)
         -> Result<Self, DecodeError>;
     }
 }
 
-/// The hash of a fixed text: two hashers that agree on it are taken to be the same.
+/// Returns the hash of a fixed text. Hashers that agree on it are assumed equal.
 pub(crate) fn hash_check(hasher: &impl BuildHasher) -> u64 {
     hash_with(hasher, b"SieveDB filter")
 }
@@ -191,7 +190,7 @@ fn short(bytes: &[u8]) -> DecodeError {
     DecodeError::Truncated { what: "saved filter", need, have: bytes.len() as u64 }
 }
 
-/// Checks all of the header but the length of the payload, and returns that.
+/// Checks the header, and returns the length of the payload.
 fn check_header(
     header: &[u8; HEADER_BYTES],
     kind: SavedKind,
@@ -239,7 +238,7 @@ impl Writer {
     }
 }
 
-/// Takes the fields of a payload. Every length is checked against the bytes that are there.
+/// Reads the fields of a payload. Every length is checked against the bytes that exist.
 #[derive(Debug)]
 pub struct Reader<'a> {
     rest: &'a [u8],
@@ -248,10 +247,10 @@ pub struct Reader<'a> {
 impl<'a> Reader<'a> {
     pub(crate) fn u64(&mut self, what: &'static str) -> Result<u64, DecodeError> {
         let bytes = self.bytes(what, size_of::<u64>() as u64)?;
-        Ok(u64::from_le_bytes(bytes.try_into().expect("so many bytes were taken")))
+        Ok(u64::from_le_bytes(bytes.try_into().expect("`bytes` returns 8 bytes")))
     }
 
-    /// A number that must lie in a range.
+    /// Reads a number that must be in `range`.
     pub(crate) fn u64_in(
         &mut self,
         what: &'static str,
@@ -272,7 +271,7 @@ impl<'a> Reader<'a> {
         Ok(taken)
     }
 
-    /// `n` numbers, allocated only if so many are there.
+    /// Reads `n` numbers. Fails before allocation if there are fewer.
     pub(crate) fn u64s(
         &mut self,
         what: &'static str,
@@ -291,14 +290,14 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Why a filter could not be loaded.
+/// Error of loading a filter.
 #[cfg(feature = "std")]
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum LoadError {
     /// The reader failed.
     Io(io::Error),
-    /// The bytes were refused.
+    /// The bytes are invalid.
     Decode(DecodeError),
 }
 
@@ -310,10 +309,10 @@ mod load_error {
 
     impl fmt::Display for LoadError {
         fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-            // `source()` tells the cause; a message that repeats it prints it twice.
+            // `source()` reports the cause; including it here would print it twice.
             f.write_str(match self {
                 Self::Io(_) => "cannot read the saved filter",
-                Self::Decode(_) => "the saved filter cannot be used",
+                Self::Decode(_) => "the saved filter is invalid",
             })
         }
     }

@@ -1,4 +1,4 @@
-//! Standalone filters within other serialised data: as their [saved](crate::saved) bytes.
+//! Serde support of standalone filters, as their [saved](crate::saved) bytes.
 
 use alloc::vec::Vec;
 use core::{fmt, hash::BuildHasher, marker::PhantomData};
@@ -14,17 +14,17 @@ use crate::standalone::{
     ScalableBloom,
 };
 
-/// Implements both directions for structures with a hasher as their only parameter.
-macro_rules! serialise_as_saved {
+/// Implements both traits for structures with the hasher as their only parameter.
+macro_rules! serialize_as_saved {
     ($($Structure:ident),* $(,)?) => {$(
-        /// As the saved bytes.
+        /// Serializes the saved bytes.
         impl<S: BuildHasher> Serialize for $Structure<S> {
             fn serialize<Z: Serializer>(&self, to: Z) -> Result<Z::Ok, Z::Error> {
                 to.serialize_bytes(&self.to_bytes())
             }
         }
 
-        /// From the saved bytes. The hasher must be the default one, or agree with it.
+        /// Deserializes the saved bytes. The hasher must equal the default one.
         impl<'de, S: BuildHasher + Default> Deserialize<'de> for $Structure<S> {
             fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
                 from.deserialize_bytes(Bytes(PhantomData))
@@ -33,7 +33,7 @@ macro_rules! serialise_as_saved {
     )*};
 }
 
-serialise_as_saved!(
+serialize_as_saved!(
     AtomicBloomFilter,
     BloomFilter,
     CountMinSketch,
@@ -43,7 +43,7 @@ serialise_as_saved!(
     ScalableBloom,
 );
 
-/// Takes bytes in any of the forms that a format may have for them, and reads the filter.
+/// Accepts bytes in any form that a format has for them.
 struct Bytes<F>(PhantomData<F>);
 
 impl<'de, F: Saved> Visitor<'de> for Bytes<F>
@@ -62,7 +62,7 @@ where
 
     /// Formats without bytes, such as JSON, have a list of numbers.
     fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<F, A::Error> {
-        // Grows with what arrives: the length that the list claims is not believed.
+        // Grows with the bytes that arrive: the list's length hint is untrusted.
         let mut bytes = Vec::new();
         while let Some(byte) = list.next_element()? {
             bytes.push(byte);

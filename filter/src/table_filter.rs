@@ -3,7 +3,7 @@
 //! An enum instead of a trait object: a lookup probes one filter per candidate table, and a branch
 //! over few kinds is faster than an indirect call.
 
-use crate::binary_fuse::{BinaryFuse8, BinaryFuse16, print_bits_for};
+use crate::binary_fuse::{BinaryFuse8, BinaryFuse16, fingerprint_bits_for};
 use crate::blocked_bloom::BlockedBloom;
 use crate::decode_error::DecodeError;
 use crate::filter_block::{self, Expected, FilterKind};
@@ -71,7 +71,7 @@ impl TableFilter {
             FilterKind::Ribbon => {
                 Ribbon::build_unless(hashes, bits_per_key, is_cancelled).map(Self::from)
             }
-            FilterKind::BinaryFuse if print_bits_for(bits_per_key) == 8 => {
+            FilterKind::BinaryFuse if fingerprint_bits_for(bits_per_key) == 8 => {
                 BinaryFuse8::build_unless(hashes, is_cancelled).map(Self::from)
             }
             FilterKind::BinaryFuse => {
@@ -114,18 +114,18 @@ impl TableFilter {
         }
     }
 
-    /// Sets each of `answers` to [`may_contain_hash`](Self::may_contain_hash) of the hash at its
+    /// Sets each of `results` to [`may_contain_hash`](Self::may_contain_hash) of the hash at its
     /// index, with many loads in flight at once.
     ///
     /// # Panics
     ///
     /// If the slices differ in length.
-    pub fn may_contain_hashes(&self, hashes: &[u64], answers: &mut [bool]) {
+    pub fn may_contain_hashes(&self, hashes: &[u64], results: &mut [bool]) {
         match self {
-            Self::BlockedBloom(filter) => filter.may_contain_hashes(hashes, answers),
-            Self::Ribbon(filter) => filter.may_contain_hashes(hashes, answers),
-            Self::BinaryFuse8(filter) => filter.may_contain_hashes(hashes, answers),
-            Self::BinaryFuse16(filter) => filter.may_contain_hashes(hashes, answers),
+            Self::BlockedBloom(filter) => filter.may_contain_hashes(hashes, results),
+            Self::Ribbon(filter) => filter.may_contain_hashes(hashes, results),
+            Self::BinaryFuse8(filter) => filter.may_contain_hashes(hashes, results),
+            Self::BinaryFuse16(filter) => filter.may_contain_hashes(hashes, results),
         }
     }
 
@@ -215,8 +215,9 @@ mod tests {
     use super::*;
     use crate::key_hash;
 
+    #[cfg_attr(miri, ignore = "long loops")]
     #[test]
-    fn a_build_checks_cancellation_often() {
+    fn n11_a_build_checks_cancellation_often() {
         let hashes: Vec<u64> =
             (0..200_000_u64).map(|key| key_hash(&key.to_le_bytes(), 7)).collect();
         for kind in [FilterKind::Ribbon, FilterKind::BinaryFuse] {

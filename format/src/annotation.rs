@@ -1,11 +1,11 @@
-//! Bytes and their meaning side by side.
+//! Annotated dumps: bytes and their meaning.
 //!
 //! Each format has a `describe` function that fills an [`Annotation`]. `sieve dump` prints it, and
-//! the golden files pin it.
+//! golden files pin it.
 
 use std::{fmt, ops::Range};
 
-/// Fields of a file in the order they were added, each with its place.
+/// Fields of a file in insertion order, each with its byte range.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Annotation {
     base: u64,
@@ -20,18 +20,18 @@ struct Line {
 }
 
 impl Annotation {
-    /// An empty annotation.
+    /// Creates an empty annotation.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Places of the fields that follow are counted from `offset` of the file.
+    /// Sets the file offset that later fields are relative to.
     pub fn rebase(&mut self, offset: u64) {
         self.base = offset;
     }
 
-    /// Adds the field at `place`.
+    /// Adds a field at `place`, relative to the current base offset.
     pub fn field(
         &mut self,
         place: Range<u64>,
@@ -42,13 +42,13 @@ impl Annotation {
         self.lines.push(Line { place, field: field.to_string(), meaning: meaning.to_string() });
     }
 
-    /// Number of fields.
+    /// Returns the number of fields.
     #[must_use]
     pub fn len(&self) -> usize {
         self.lines.len()
     }
 
-    /// Whether no field was added.
+    /// Returns `true` if there are no fields.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.lines.is_empty()
@@ -65,7 +65,8 @@ impl fmt::Display for Annotation {
     }
 }
 
-/// Bytes for people: as text where they are printable ASCII, else in hexadecimal; cut at 64 bytes.
+/// Formats bytes: as text if they are printable ASCII, otherwise in hexadecimal; truncated to 64
+/// bytes.
 #[must_use]
 pub fn printable(bytes: &[u8]) -> String {
     const SHOWN_BYTES_MAX: usize = 64;
@@ -86,7 +87,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn fields_line_up() {
+    fn fields_are_aligned() {
         let mut annotation = Annotation::new();
         annotation.field(0..4, "n", 3);
         annotation.rebase(16);
@@ -96,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_are_shown_as_text_where_they_are() {
+    fn printable_bytes_are_shown_as_text() {
         assert_eq!(printable(b"user"), "\"user\"");
         assert_eq!(printable(&[0, 255]), "0x00ff");
         assert_eq!(printable(&[b'a'; 65]), format!("{:?}… (65 bytes)", "a".repeat(64)));

@@ -1,9 +1,8 @@
-//! Which checksum covers what.
+//! Checksums: CRC-32 (IEEE 802.3).
 //!
-//! Every checksum is CRC-32 (IEEE 802.3). It covers more than the bytes it follows: also where they
-//! belong, so that bytes that were read from the wrong place never pass.
+//! Each covers more than the bytes it protects: also their position, so that misplaced bytes fail.
 
-/// CRC-32 over `parts`, one after the other.
+/// Returns the CRC-32 over the concatenation of `parts`.
 #[must_use]
 pub fn crc32(parts: &[&[u8]]) -> u32 {
     let mut hasher = crc32fast::Hasher::new();
@@ -13,10 +12,10 @@ pub fn crc32(parts: &[&[u8]]) -> u32 {
     hasher.finalize()
 }
 
-/// Checksum of a block: over its salt, offset, length and type byte, then its content.
+/// Returns the checksum of a block: over salt, offset, length, type byte and content.
 ///
-/// `salt` is the table's random number and `offset` the block's place in the file, so a block that
-/// was moved within its table, or that belongs to another one, does not pass.
+/// `salt` is the table's random number and `offset` the block's file offset. So a block that was
+/// moved within its table, or belongs to another table, fails.
 #[must_use]
 pub fn block(salt: u64, offset: u64, type_byte: u8, content: &[u8]) -> u32 {
     let mut place = [0; 25];

@@ -1,8 +1,8 @@
-//! How integers and strings are written, and read back in bounds.
+//! Encoding of integers and byte strings, and bounds-checked decoding.
 
 use crate::Corruption;
 
-/// Bytes of the longest varint: ten groups of seven bits hold a `u64`.
+/// Maximum bytes of a varint: ten groups of seven bits hold a `u64`.
 pub const VARINT_BYTES_MAX: usize = 10;
 
 /// Appends fields to a buffer.
@@ -30,7 +30,8 @@ pub trait Encode {
         self.put(&value.to_le_bytes());
     }
 
-    /// Appends `value` in groups of seven bits, lowest first; the top bit says that more follow.
+    /// Appends `value` in groups of seven bits, lowest first. The top bit of a byte marks that more
+    /// follow.
     fn put_varint(&mut self, mut value: u64) {
         let mut bytes = [0; VARINT_BYTES_MAX];
         let mut len = 0;
@@ -56,15 +57,15 @@ impl Encode for Vec<u8> {
     }
 }
 
-/// Bytes that [`Encode::put_varint`] appends for `value`.
+/// Returns the bytes that [`Encode::put_varint`] appends for `value`.
 #[must_use]
 pub const fn varint_bytes(value: u64) -> usize {
     (64 - (value | 1).leading_zeros() as usize).div_ceil(7)
 }
 
-/// Reads fields one after the other and never past the end.
+/// A bounds-checked reader of fields.
 ///
-/// Each call names the field it reads, for the error.
+/// Each call names the field, for errors.
 #[derive(Debug, Clone)]
 pub struct Decoder<'a> {
     bytes: &'a [u8],
@@ -72,25 +73,25 @@ pub struct Decoder<'a> {
 }
 
 impl<'a> Decoder<'a> {
-    /// Reads from the start of `bytes`.
+    /// Creates a reader at the start of `bytes`.
     #[must_use]
     pub const fn new(bytes: &'a [u8]) -> Self {
         Self { bytes, offset: 0 }
     }
 
-    /// Bytes read so far.
+    /// Returns the number of bytes read so far.
     #[must_use]
     pub const fn offset(&self) -> usize {
         self.offset
     }
 
-    /// The bytes not read yet.
+    /// Returns the bytes not read yet.
     #[must_use]
     pub fn rest(&self) -> &'a [u8] {
         &self.bytes[self.offset..]
     }
 
-    /// Whether everything was read.
+    /// Returns `true` if everything was read.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.offset == self.bytes.len()
@@ -112,7 +113,7 @@ impl<'a> Decoder<'a> {
 
     fn array<const N: usize>(&mut self, what: &'static str) -> Result<[u8; N], Corruption> {
         let bytes = self.take(what, N)?;
-        Ok(bytes.try_into().expect("take returns as many bytes as asked for"))
+        Ok(bytes.try_into().expect("`take` returns `N` bytes"))
     }
 
     /// Reads one byte.
@@ -155,8 +156,8 @@ impl<'a> Decoder<'a> {
     ///
     /// # Errors
     ///
-    /// [`Corruption::Truncated`] if it does not end, [`Corruption::OutOfRange`] if it does not fit
-    /// 64 bits or is longer than its value needs.
+    /// [`Corruption::Truncated`] if it does not end, [`Corruption::OutOfRange`] if it exceeds 64
+    /// bits or is not the shortest form.
     pub fn varint(&mut self, what: &'static str) -> Result<u64, Corruption> {
         let mut value = 0;
         for (index, &byte) in self.rest().iter().take(VARINT_BYTES_MAX).enumerate() {
@@ -185,11 +186,11 @@ impl<'a> Decoder<'a> {
         usize::try_from(value).map_err(|_| Corruption::OutOfRange { what, value })
     }
 
-    /// Reads a length as a varint, then as many bytes.
+    /// Reads a length as a varint, then this number of bytes.
     ///
     /// # Errors
     ///
-    /// As [`varint`](Self::varint), and [`Corruption::Truncated`] if the bytes are not there.
+    /// As [`varint`](Self::varint), and [`Corruption::Truncated`] if fewer bytes are left.
     pub fn prefixed(&mut self, what: &'static str) -> Result<&'a [u8], Corruption> {
         let len = self.varint_usize(what)?;
         self.take(what, len)
@@ -199,7 +200,7 @@ impl<'a> Decoder<'a> {
     ///
     /// # Errors
     ///
-    /// [`Corruption::Trailing`] if something is left.
+    /// [`Corruption::Trailing`] if bytes are left.
     pub fn finish(&self, what: &'static str) -> Result<(), Corruption> {
         if self.is_empty() {
             return Ok(());
@@ -213,7 +214,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn varints_return_at_every_length() {
+    fn varints_of_every_length_round_trip() {
         for shift in 0..64 {
             for value in [1_u64 << shift, (1 << shift) - 1, u64::MAX >> shift] {
                 let mut bytes = Vec::new();
@@ -227,12 +228,12 @@ mod tests {
     }
 
     #[test]
-    fn decoder_refuses_malformed_fields() {
+    fn decoder_rejects_malformed_fields() {
         use Corruption::{OutOfRange, Trailing, Truncated};
         type Read = fn(&mut Decoder<'_>) -> Result<(), Corruption>;
         let cases: [(&str, &[u8], Read, Corruption); 6] = [
             (
-                "end of a varint",
+                "a truncated varint",
                 &[0x80],
                 |d| d.varint("v").map(drop),
                 Truncated { what: "v", need: 2, have: 1 },
@@ -261,7 +262,7 @@ mod tests {
                 |d| d.prefixed("s").map(drop),
                 Truncated { what: "s", need: 3, have: 1 },
             ),
-            ("a rest", &[3], |d| d.finish("all"), Trailing { what: "all", bytes: 1 }),
+            ("trailing bytes", &[3], |d| d.finish("all"), Trailing { what: "all", bytes: 1 }),
         ];
         for (name, bytes, read, want) in cases {
             assert_eq!(read(&mut Decoder::new(bytes)), Err(want), "{name}");

@@ -1,34 +1,33 @@
-//! What can be wrong with stored bytes.
+//! Errors of invalid stored bytes.
 
 use std::{error, fmt};
 
-/// Why bytes were refused.
+/// Stored bytes are invalid.
 ///
-/// A decoder knows the field; whoever opened the file adds its path and the offset.
+/// A decoder reports the field. The code that opened the file adds its path and the offset.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 #[expect(missing_docs, reason = "each variant's doc names its fields")]
 pub enum Corruption {
-    /// `what` needs `need` bytes and only `have` are there.
+    /// `what` needs `need` bytes, but only `have` exist.
     Truncated { what: &'static str, need: u64, have: u64 },
     /// `bytes` bytes follow the end of `what`.
     Trailing { what: &'static str, bytes: u64 },
-    /// `what` holds `value`, which its format forbids.
+    /// `what` is `value`, which the format forbids.
     OutOfRange { what: &'static str, value: u64 },
-    /// The checksum of `what` is `computed`; `stored` was written.
+    /// The checksum of `what` is `computed`, not `stored`.
     Checksum { what: &'static str, stored: u64, computed: u64 },
-    /// `what` should be `expected`, as told by the place that refers to it, and is `found`.
+    /// `what` is `found`; the reference to it requires `expected`.
     Mismatch { what: &'static str, expected: u64, found: u64 },
-    /// `what` does not begin with its magic number but with `found`, whose bytes are in
-    /// little-endian order.
+    /// `what` begins with `found` (little-endian) instead of its magic number.
     Magic { what: &'static str, found: u64 },
-    /// `what` has version or kind `value`, which this release does not know.
+    /// `what` has version or kind `value`, which this release does not support.
     Unsupported { what: &'static str, value: u64 },
-    /// `what` is not in order.
+    /// `what` is not sorted.
     Order { what: &'static str },
-    /// `what` must be there and is not.
+    /// `what` is required and missing.
     Missing { what: &'static str },
-    /// `what` needs the feature `feature`, which this build is without. Nothing is damaged.
+    /// `what` needs the feature `feature`, which this build lacks. The bytes are valid.
     NeedsFeature { what: &'static str, feature: &'static str },
 }
 
@@ -36,18 +35,15 @@ impl fmt::Display for Corruption {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Truncated { what, need, have } => {
-                write!(f, "{what} needs {need} bytes and {have} are there")
+                write!(f, "{what} is truncated: {need} bytes needed, {have} found")
             }
             Self::Trailing { what, bytes } => write!(f, "{bytes} bytes follow the end of {what}"),
-            Self::OutOfRange { what, value } => write!(f, "{what} must not be {value}"),
+            Self::OutOfRange { what, value } => write!(f, "{what} is out of range: {value}"),
             Self::Checksum { what, stored, computed } => {
-                write!(
-                    f,
-                    "{what} has another checksum ({computed:#x}) than when it was written ({stored:#x})"
-                )
+                write!(f, "checksum mismatch of {what}: stored {stored:#x}, computed {computed:#x}")
             }
             Self::Mismatch { what, expected, found } => {
-                write!(f, "{what} is {found}, {expected} was expected")
+                write!(f, "{what} is {found}, expected {expected}")
             }
             Self::Magic { what, found } => {
                 write!(f, "not a SieveDB {what}: its magic number is ")?;
@@ -59,12 +55,12 @@ impl fmt::Display for Corruption {
                 }
             }
             Self::Unsupported { what, value } => {
-                write!(f, "{what} {value} is not known to this release")
+                write!(f, "{what} {value} is not supported by this release")
             }
-            Self::Order { what } => write!(f, "{what} is not in order"),
+            Self::Order { what } => write!(f, "{what} is not sorted"),
             Self::Missing { what } => write!(f, "{what} is missing"),
             Self::NeedsFeature { what, feature } => {
-                write!(f, "{what} needs the feature {feature}, which this build is without")
+                write!(f, "{what} needs the feature {feature}; rebuild with it")
             }
         }
     }
@@ -77,7 +73,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_magic_number_is_shown_as_what_it_is() {
+    fn a_magic_number_is_shown_as_text_if_printable() {
         let magic = |bytes: &[u8; 8]| {
             Corruption::Magic { what: "table", found: u64::from_le_bytes(*bytes) }.to_string()
         };

@@ -1,17 +1,17 @@
-//! The 64 bytes every file begins with.
+//! The 64-byte header of every file.
 //!
 //! | offset | bytes | field      | meaning                                                      |
 //! |--------|-------|------------|--------------------------------------------------------------|
-//! | 0      | 8     | `magic`    | which [`FileKind`]                                           |
+//! | 0      | 8     | `magic`    | identifies the [`FileKind`]                                  |
 //! | 8      | 2     | `version`  | format version, at least 1                                   |
 //! | 10     | 1     | `envelope` | 0: the bytes are stored as they are; others are reserved     |
-//! | 11     | 5     |            | zero; a reader refuses others                                |
-//! | 16     | 16    | `store_id` | random number of the store, so files of two never mix        |
+//! | 11     | 5     |            | zero; readers reject other values                            |
+//! | 16     | 16    | `store_id` | random number of the store, so that files of two never mix   |
 //! | 32     | 8     | `file_id`  | number in the file's name; for `CURRENT`, of the manifest    |
 //! | 40     | 8     | `secret`   | log and manifest: random, covered by record checksums; others: 0 |
 //! | 48     | 6     | `release`  | release that wrote the file: major, minor, patch (16 bits each) |
 //! | 54     | 4     | `build`    | its build; 0 if not stated                                   |
-//! | 58     | 2     |            | zero; a reader refuses others                                |
+//! | 58     | 2     |            | zero; readers reject other values                            |
 //! | 60     | 4     | `checksum` | CRC-32 of the bytes before it                                |
 
 use std::fmt;
@@ -21,12 +21,12 @@ use crate::{Annotation, Corruption, Decoder, checksum::crc32};
 /// Length of a file header, in bytes.
 pub const HEADER_BYTES: usize = 64;
 
-/// The format version that this release writes, and the newest that it reads.
+/// Format version that this release writes, and the newest that it reads.
 pub const FORMAT_VERSION: u16 = 1;
 
 const CHECKED_BYTES: usize = HEADER_BYTES - size_of::<u32>();
 
-/// What a file holds.
+/// The content of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum FileKind {
     /// A segment of the write-ahead log.
@@ -37,9 +37,9 @@ pub enum FileKind {
     Table,
     /// The file that names the manifest.
     Current,
-    /// The file that says how long the manifest was when the store was closed.
+    /// The file with the length of the manifest at the last close of the store.
     Closed,
-    /// The filter of a table, in a file of its own.
+    /// The filter of a table, in a separate file.
     Filter,
 }
 
@@ -47,7 +47,7 @@ impl FileKind {
     const ALL: [Self; 6] =
         [Self::Log, Self::Manifest, Self::Table, Self::Current, Self::Closed, Self::Filter];
 
-    /// What it is called in an error.
+    /// Returns its name in errors.
     const fn name(self) -> &'static str {
         match self {
             Self::Log => "log",
@@ -74,11 +74,11 @@ impl FileKind {
 /// The decoded header of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FileHeader {
-    /// What the file holds.
+    /// Content of the file.
     pub kind: FileKind,
     /// Random number of the store.
     pub store_id: u128,
-    /// Number of the file; never used for another file of the store.
+    /// Number of the file, never reused within the store.
     pub file_id: u64,
     /// Random number that the checksum of each record covers; 0 in files without records.
     pub secret: u64,
@@ -96,8 +96,8 @@ pub struct Release {
 }
 
 impl Release {
-    /// This release. Its build is the environment variable `SIEVEDB_BUILD` at compile time, of up
-    /// to 8 hexadecimal digits; 0 if unset.
+    /// This release. Its build is the environment variable `SIEVEDB_BUILD` at compile time, up to 8
+    /// hexadecimal digits; 0 if unset.
     pub const THIS: Self = Self {
         version: [
             number(env!("CARGO_PKG_VERSION_MAJOR"), 10) as u16,
@@ -142,7 +142,7 @@ impl FileHeader {
         Self { secret, ..Self::new(kind, store_id, file_id) }
     }
 
-    /// The header as bytes.
+    /// Encodes the header.
     #[must_use]
     pub fn encode(&self) -> [u8; HEADER_BYTES] {
         let mut bytes = [0; HEADER_BYTES];
@@ -160,11 +160,11 @@ impl FileHeader {
         bytes
     }
 
-    /// Reads the header at the start of a file.
+    /// Decodes the header at the start of a file.
     ///
     /// # Errors
     ///
-    /// [`Corruption`] if the bytes are short or a field breaks the table above.
+    /// [`Corruption`] if the bytes are truncated or a field violates the table above.
     pub fn decode(bytes: &[u8]) -> Result<Self, Corruption> {
         let mut decoder = Decoder::new(bytes);
         let header = decoder.take("file header", HEADER_BYTES)?;
@@ -203,12 +203,12 @@ impl FileHeader {
         Ok(Self { kind, store_id, file_id, secret, writer })
     }
 
-    /// Reads a header and compares its kind, store id and file id with `self`. Returns the header
-    /// that was read.
+    /// Decodes a header, checks its kind, store id and file id against `self`, and returns it.
     ///
     /// # Errors
     ///
-    /// As [`decode`](Self::decode), and [`Corruption::Mismatch`] for a file that belongs elsewhere.
+    /// As [`decode`](Self::decode), and [`Corruption::Mismatch`] for another store's or another
+    /// file's header.
     pub fn check(&self, bytes: &[u8]) -> Result<Self, Corruption> {
         let what = self.kind.name();
         let found = Self::decode(bytes).map_err(|error| match error {
@@ -252,7 +252,7 @@ mod tests {
     const HEADER: FileHeader = FileHeader::new(FileKind::Table, 0x0123_4567_89ab_cdef, 42);
 
     #[test]
-    fn header_returns() {
+    fn headers_round_trip() {
         for kind in FileKind::ALL {
             let header = FileHeader { kind, ..HEADER };
             assert_eq!(FileHeader::decode(&header.encode()), Ok(header));
@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn header_refuses_every_flipped_byte_and_every_cut() {
+    fn flipped_and_truncated_headers_are_rejected() {
         let good = HEADER.encode();
         for at in 0..good.len() {
             assert!(FileHeader::decode(&good[..at]).is_err(), "cut at {at}");
@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn formats_reserved_bytes_of_a_header_are_refused_and_the_writer_is_not_compared() {
+    fn formats_reserved_bytes_are_rejected_and_the_writer_is_ignored() {
         let sealed = |mut bytes: [u8; HEADER_BYTES]| {
             let checksum = crc32(&[&bytes[..CHECKED_BYTES]]);
             bytes[CHECKED_BYTES..].copy_from_slice(&checksum.to_le_bytes());
@@ -285,14 +285,14 @@ mod tests {
                 let mut bytes = header.encode();
                 bytes[at] = bytes[at].wrapping_add(1);
                 let found = header.check(&sealed(bytes));
-                let is_known = (48..58).contains(&at) || has_secret && (40..48).contains(&at);
-                assert_eq!(found.is_ok(), is_known, "{kind:?} {at}: {found:?}");
+                let is_ignored = (48..58).contains(&at) || has_secret && (40..48).contains(&at);
+                assert_eq!(found.is_ok(), is_ignored, "{kind:?} {at}: {found:?}");
             }
         }
     }
 
     #[test]
-    fn header_of_another_place_is_refused() {
+    fn headers_of_other_files_are_rejected() {
         let cases = [
             ("kind", FileHeader { kind: FileKind::Log, ..HEADER }),
             ("store", FileHeader { store_id: 1, ..HEADER }),

@@ -1,9 +1,9 @@
-//! How versions of a key are ordered.
+//! Internal keys and the order of versions.
 //!
 //! An internal key is a user key with a [`Trailer`]: the sequence number and the kind of the write.
 //! Internal keys compare field by field: user key ascending, sequence number descending, kind
 //! descending. So the newest version of a key comes first. They are never compared as one
-//! concatenated string: `"a"` followed by a trailer could then sort behind `"aa"`.
+//! concatenated string: `"a"` with a trailer could then sort after `"aa"`.
 
 use std::cmp::Ordering;
 
@@ -11,36 +11,36 @@ use crate::Corruption;
 
 /// Position of a write in the history of a store. Each entry of a batch has its own.
 ///
-/// Writes have 1 to [`SEQUENCE_MAX`]; 0 stands for "before every write". In tables 0 is also the
-/// number of puts whose own says nothing any more: every reader sees them, and they hide nothing.
+/// Writes have 1 to [`SEQUENCE_MAX`]; 0 means "before every write". Tables store 0 for puts that
+/// every reader sees and that hide no older version.
 pub type SequenceNumber = u64;
 
 /// The largest sequence number: 56 bits.
 pub const SEQUENCE_MAX: SequenceNumber = (1 << 56) - 1;
 
-/// The longest user key, in bytes.
+/// Maximum length of a user key, in bytes.
 pub const KEY_BYTES_MAX: usize = 64 << 10;
 
-/// The longest value, in bytes. A store takes those that its memory budget has room for.
+/// Maximum length of a value, in bytes. The memory budget of a store may be a lower limit.
 pub const VALUE_BYTES_MAX: usize = 256 << 20;
 
-/// What a write does to its key.
+/// The effect of a write on its key.
 ///
-/// All kinds that the design foresees are reserved here; the engine refuses those it cannot apply.
+/// All kinds of the design are reserved here; the engine rejects those it cannot apply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum Kind {
     /// The key has this value.
     Put = 1,
-    /// The key is gone.
+    /// The key is deleted.
     Tombstone = 2,
     /// A merge operand; reserved.
     Merge = 3,
-    /// The value lies in a blob file; reserved.
+    /// The value is in a blob file; reserved.
     BlobReference = 4,
     /// The key has this value until a time of the store clock; reserved.
     PutWithExpiry = 5,
-    /// Every key from this one up to the value, exclusive, is gone.
+    /// Every key from this one up to the value, exclusive, is deleted.
     RangeTombstone = 6,
 }
 
@@ -55,11 +55,11 @@ impl Kind {
         Self::RangeTombstone,
     ];
 
-    /// Reads a stored kind.
+    /// Decodes a stored kind.
     ///
     /// # Errors
     ///
-    /// [`Corruption::Unsupported`] if this release does not know it.
+    /// [`Corruption::Unsupported`] if this release does not support it.
     pub fn decode(byte: u8) -> Result<Self, Corruption> {
         let index = usize::from(byte).wrapping_sub(1);
         let known = Self::ALL.get(index).copied();
@@ -69,33 +69,34 @@ impl Kind {
 
 /// Sequence number and kind of a write, packed into 64 bits: `sequence << 8 | kind`.
 ///
-/// Orders as a number: a larger trailer is a newer write.
+/// Ordered as a number: a larger trailer is a newer write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Trailer(u64);
 
 impl Trailer {
-    /// Sorts behind every version of a user key.
+    /// Sorts after every version of a user key.
     pub const OLDEST: Self = Self(0);
 
-    /// The trailer of a write.
+    /// Creates the trailer of a write.
     ///
     /// # Panics
     ///
     /// If `sequence` is above [`SEQUENCE_MAX`].
     #[must_use]
     pub const fn new(sequence: SequenceNumber, kind: Kind) -> Self {
-        assert!(sequence <= SEQUENCE_MAX, "a sequence number has 56 bits");
+        assert!(sequence <= SEQUENCE_MAX, "a sequence number exceeds 56 bits");
         Self(sequence << 8 | kind as u64)
     }
 
-    /// The trailer that is this number: `sequence << 8 | kind`. For fields that were checked.
+    /// Creates the trailer from a number that was validated: `sequence << 8 | kind`.
     #[inline]
     #[must_use]
     pub const fn from_number(number: u64) -> Self {
         Self(number)
     }
 
-    /// Sorts before every version that a reader at `sequence` may see, and behind all newer ones.
+    /// Returns a trailer that sorts before every version visible at `sequence`, and after all newer
+    /// ones.
     ///
     /// For comparison only: it has no [`kind`](Self::kind).
     #[must_use]
@@ -103,26 +104,26 @@ impl Trailer {
         Self(sequence << 8 | 0xff)
     }
 
-    /// Returns a bound that sorts behind this version and before all older ones.
+    /// Returns a trailer that sorts after this version and before all older ones.
     ///
-    /// For comparison only: it has no [`kind`](Self::kind). That of [`OLDEST`](Self::OLDEST) is
+    /// For comparison only: it has no [`kind`](Self::kind). [`OLDEST`](Self::OLDEST) returns
     /// itself.
     #[must_use]
     pub const fn older(self) -> Self {
         Self(self.0.saturating_sub(1))
     }
 
-    /// Position of the write in the history.
+    /// Returns the sequence number of the write.
     #[must_use]
     pub const fn sequence(self) -> SequenceNumber {
         self.0 >> 8
     }
 
-    /// What the write does.
+    /// Returns the kind of the write.
     ///
     /// # Panics
     ///
-    /// If this is [`OLDEST`](Self::OLDEST) or comes from [`seek`](Self::seek): no entry has these.
+    /// If this is [`OLDEST`](Self::OLDEST) or comes from [`seek`](Self::seek), which no entry has.
     #[must_use]
     pub fn kind(self) -> Kind {
         Kind::decode(self.0 as u8).expect("the trailer of an entry has a known kind")
@@ -132,20 +133,20 @@ impl Trailer {
 /// A user key and the trailer of one of its versions. Borrowed: copies are cheap.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct InternalKey<'a> {
-    /// The key as the user gave it.
+    /// The key as the user passed it.
     pub user_key: &'a [u8],
-    /// Which version.
+    /// The version.
     pub trailer: Trailer,
 }
 
 impl<'a> InternalKey<'a> {
-    /// The version of `user_key` that `trailer` names.
+    /// Creates the key of one version of `user_key`.
     #[must_use]
     pub const fn new(user_key: &'a [u8], trailer: Trailer) -> Self {
         Self { user_key, trailer }
     }
 
-    /// Where a reader at `sequence` starts to look for `user_key`.
+    /// Creates the seek target of a reader at `sequence` for `user_key`.
     #[must_use]
     pub const fn seek(user_key: &'a [u8], sequence: SequenceNumber) -> Self {
         Self { user_key, trailer: Trailer::seek(sequence) }
@@ -200,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn every_kind_survives_its_byte() {
+    fn every_kind_round_trips() {
         for byte in 0..=u8::MAX {
             match Kind::decode(byte) {
                 Ok(kind) => assert_eq!(kind as u8, byte),

@@ -1,18 +1,18 @@
-//! Bytes that every SieveDB file shares.
+//! Encodings that all SieveDB files share.
 //!
-//! | module                | answers                                                       |
+//! | module                | contents                                                      |
 //! |-----------------------|---------------------------------------------------------------|
-//! | [`internal_key`]      | how versions of a key are ordered                             |
-//! | [`codec`]             | how integers and strings are written, and read back in bounds |
-//! | [`checksum`]          | which checksum covers what                                    |
-//! | [`file_header`]       | the 64 bytes every file begins with                           |
-//! | [`corruption`]        | what can be wrong with stored bytes                           |
-//! | [`range_tombstone`]   | which deletion of a key range covers a key                    |
+//! | [`internal_key`]      | keys with versions, and their order                           |
+//! | [`codec`]             | encoding and decoding of integers and byte strings            |
+//! | [`checksum`]          | checksums                                                     |
+//! | [`file_header`]       | the 64-byte header of every file                              |
+//! | [`corruption`]        | errors of invalid stored bytes                                |
+//! | [`range_tombstone`]   | deletions of key ranges                                       |
 //! | [`table_bounds`]      | range of user keys of a table, with exclusive ends            |
-//! | [`annotation`]        | bytes and their meaning side by side, for `sieve dump`        |
-//! | [`prefetch`]          | how memory that is read soon is asked for                     |
+//! | [`annotation`]        | annotated dumps, for `sieve dump`                             |
+//! | [`prefetch`]          | memory prefetch                                               |
 //!
-//! Integers are little-endian everywhere. Nothing here touches a file.
+//! Integers are little-endian. Nothing here does I/O.
 
 pub mod annotation;
 pub mod checksum;

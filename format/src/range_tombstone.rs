@@ -1,7 +1,8 @@
-//! Deletions of whole key ranges.
+//! Deletions of key ranges.
 //!
-//! A reader searches them for each version that it finds, through [`RangeTombstoneSource`], in all
-//! sources: a filter knows only points, so its negative says nothing about a range.
+//! A reader checks them, in all sources, for each version that it finds, through
+//! [`RangeTombstoneSource`]. Filters contain only points, so a negative filter does not exclude a
+//! range.
 //!
 //! # Encoded form
 //!
@@ -11,9 +12,9 @@
 //! | field      | bytes    | meaning                                        |
 //! |------------|----------|------------------------------------------------|
 //! | `count`    | varint   | number of range tombstones                     |
-//! | `start`    | prefixed | first user key that is gone                    |
-//! | `end`      | prefixed | first user key behind it that is not gone      |
-//! | `sequence` | varint   | position of the write in the history, 1 and up |
+//! | `start`    | prefixed | first deleted user key                         |
+//! | `end`      | prefixed | first user key after the deleted range         |
+//! | `sequence` | varint   | position of the write in the history, from 1   |
 //!
 //! The last three repeat `count` times.
 
@@ -24,34 +25,34 @@ use crate::{
     annotation::printable,
 };
 
-/// Bytes of the smallest encoded range tombstone: two lengths, one byte of `end`, a sequence
-/// number.
+/// Minimum bytes of an encoded range tombstone: two lengths, one byte of `end`, a sequence number.
 const ENCODED_BYTES_MIN: usize = 4;
 
-/// Something that may hold range tombstones: a memtable or a table.
+/// A source of range tombstones: a memtable or a table.
 pub trait RangeTombstoneSource: Debug + Send + Sync {
-    /// Whether there are none, which is by far the usual case.
+    /// Returns `true` if there are none, which is the common case.
     fn is_empty(&self) -> bool;
 
-    /// The largest sequence number, `at` or below, of a range tombstone that covers `user_key`.
+    /// Returns the largest sequence number, up to `at`, of a range tombstone that covers
+    /// `user_key`.
     ///
-    /// Every version of the key with a smaller sequence number is gone for a reader at `at`.
+    /// For a reader at `at`, every version of the key with a smaller sequence number is deleted.
     fn newest_cover(&self, user_key: &[u8], at: SequenceNumber) -> Option<SequenceNumber>;
 }
 
-/// The user keys from `start` up to `end`, exclusive, are gone as of `sequence`.
+/// Deletes the user keys from `start` up to `end`, exclusive, as of `sequence`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct RangeTombstone {
-    /// First user key that is gone.
+    /// First deleted user key.
     pub start: Box<[u8]>,
-    /// First user key behind the range; above `start`.
+    /// First user key after the range; above `start`.
     pub end: Box<[u8]>,
     /// Position of the write in the history.
     pub sequence: SequenceNumber,
 }
 
 impl RangeTombstone {
-    /// Deletes the keys from `start` up to `end`, exclusive.
+    /// Creates a deletion of the keys from `start` up to `end`, exclusive.
     #[must_use]
     pub fn new(start: &[u8], end: &[u8], sequence: SequenceNumber) -> Self {
         Self { start: start.into(), end: end.into(), sequence }
@@ -94,20 +95,20 @@ impl PartialOrd for RangeTombstone {
     }
 }
 
-/// A sorted list of range tombstones; they may overlap.
+/// A sorted list of range tombstones, which may overlap.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RangeTombstones {
     sorted: Vec<RangeTombstone>,
-    /// At `i` the place of the largest `end` among `sorted[..=i]`: where a search may stop.
+    /// At `i`, the index of the largest `end` among `sorted[..=i]`, which bounds searches.
     reach: Vec<usize>,
 }
 
 impl RangeTombstones {
-    /// Sorts `tombstones` and drops repetitions.
+    /// Sorts `tombstones` and removes duplicates.
     ///
     /// # Errors
     ///
-    /// [`Corruption`] if one is empty, too long or outside of the history.
+    /// [`Corruption`] if one is empty, too long, or has an invalid sequence number.
     pub fn new(mut tombstones: Vec<RangeTombstone>) -> Result<Self, Corruption> {
         tombstones.iter().try_for_each(RangeTombstone::check)?;
         tombstones.sort_unstable();
@@ -120,11 +121,11 @@ impl RangeTombstones {
         Ok(Self { sorted: tombstones, reach })
     }
 
-    /// Reads the encoded form.
+    /// Decodes the encoded form.
     ///
     /// # Errors
     ///
-    /// [`Corruption`] if the bytes are short or a field breaks the table above.
+    /// [`Corruption`] if the bytes are truncated or a field violates the table above.
     pub fn decode(bytes: &[u8]) -> Result<Self, Corruption> {
         let mut decoder = Decoder::new(bytes);
         let count = decoder.varint_usize("count of range tombstones")?;
@@ -158,31 +159,31 @@ impl RangeTombstones {
         }
     }
 
-    /// The range tombstones in the order of the encoded form.
+    /// Iterates over the range tombstones in the order of the encoded form.
     pub fn iter(&self) -> std::slice::Iter<'_, RangeTombstone> {
         self.sorted.iter()
     }
 
-    /// Number of range tombstones.
+    /// Returns the number of range tombstones.
     #[must_use]
     pub fn len(&self) -> usize {
         self.sorted.len()
     }
 
-    /// Whether there are none.
+    /// Returns `true` if there are none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.sorted.is_empty()
     }
 
-    /// The smallest `start` and the largest `end`; `None` if there are no range tombstones.
+    /// Returns the smallest `start` and the largest `end`; `None` if there are no range tombstones.
     #[must_use]
     pub fn bounds(&self) -> Option<(&[u8], &[u8])> {
         let (first, &reach) = self.sorted.first().zip(self.reach.last())?;
         Some((&first.start, &self.sorted[reach].end))
     }
 
-    /// Bytes of memory that the list takes.
+    /// Returns the memory of the list, in bytes.
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
         let keys: usize = self.iter().map(|one| one.start.len() + one.end.len()).sum();
@@ -191,7 +192,7 @@ impl RangeTombstones {
             + keys
     }
 
-    /// Adds the fields of the encoded form to `annotation`, counted from its first byte.
+    /// Adds the fields of the encoded form to `annotation`, relative to its first byte.
     pub fn describe(&self, annotation: &mut Annotation) {
         let mut bytes = Vec::new();
         bytes.put_varint(self.len() as u64);
@@ -221,12 +222,12 @@ impl RangeTombstoneSource for RangeTombstones {
         self.sorted.is_empty()
     }
 
-    /// Costs a binary search, and a step back for each range tombstone that starts at or before
-    /// the key, as long as one further back may reach the key.
+    /// A binary search, then a step back per range tombstone that starts at or before the key, as
+    /// long as an earlier one may reach the key.
     fn newest_cover(&self, user_key: &[u8], at: SequenceNumber) -> Option<SequenceNumber> {
-        let started = self.sorted.partition_point(|one| *one.start <= *user_key);
+        let starts_before = self.sorted.partition_point(|one| *one.start <= *user_key);
         let may_reach = |&index: &usize| *user_key < *self.sorted[self.reach[index]].end;
-        (0..started)
+        (0..starts_before)
             .rev()
             .take_while(may_reach)
             .map(|index| &self.sorted[index])
@@ -254,13 +255,13 @@ mod tests {
             ("before all", "", 100, None),
             ("start is covered", "a", 100, Some(3)),
             ("the reader is older", "a", 2, None),
-            ("the reader is as old", "a", 3, Some(3)),
+            ("the reader is at the same sequence number", "a", 3, Some(3)),
             ("the newest of two", "b", 100, Some(5)),
             ("the newest of three", "cc", 100, Some(9)),
-            ("the newest that the reader sees", "cc", 8, Some(5)),
+            ("the newest visible one", "cc", 8, Some(5)),
             ("end is not covered", "d", 100, Some(3)),
-            ("behind a nested range", "yy", 100, Some(3)),
-            ("behind all", "z", 100, None),
+            ("after a nested range", "yy", 100, Some(3)),
+            ("after all", "z", 100, None),
         ];
         for (name, key, at, want) in cases {
             assert_eq!(list.newest_cover(key.as_bytes(), at), want, "{name}");
@@ -277,7 +278,7 @@ mod tests {
             random = random.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
             (random >> 33) % bound // The low bits of such a generator repeat.
         };
-        for round in 0..200 {
+        for round in 0..if cfg!(miri) { 1 } else { 200 } {
             let tombstones: Vec<_> = (0..below(20))
                 .map(|_| {
                     let start = below(30) as u8;
@@ -297,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn encoded_form_returns() {
+    fn lists_round_trip() {
         for tombstones in [
             &[][..],
             &[("", "a", 1)],
@@ -314,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn decode_refuses_malformed_lists() {
+    fn decode_rejects_malformed_lists() {
         use Corruption::{Order, OutOfRange, Trailing};
         let order = Order { what: "list of range tombstones" };
         let sequence = "sequence number of a range tombstone";
@@ -338,7 +339,7 @@ mod tests {
             ("unsorted", b"\x02\x01b\x01c\x05\x01a\x01c\x05", order.clone()),
             ("repeated", b"\x02\x01a\x01c\x05\x01a\x01c\x05", order),
             (
-                "a rest",
+                "trailing bytes",
                 b"\x01\0\x01a\x05!",
                 Trailing { what: "list of range tombstones", bytes: 1 },
             ),

@@ -1,12 +1,12 @@
-//! The range of user keys that a table or a run covers.
+//! The user-key bounds of a table or a run.
 //!
-//! Each end is inclusive or exclusive. With exclusive ends a range tombstone can be split between
+//! Each end is inclusive or exclusive. Exclusive ends allow a range tombstone to be split between
 //! two tables: the left one ends, exclusively, at the first key of the right one.
 //!
 //! # Encoded form
 //!
-//! Both keys are fields of their own. A third field, one varint, marks exclusive ends: bit 0 the
-//! smallest key, bit 1 the largest. It must be understood, and is absent if no bit is set.
+//! Both keys are separate fields. A third field, one varint, marks exclusive ends: bit 0 the
+//! smallest key, bit 1 the largest. It is a required field, and absent if no bit is set.
 
 use std::{cmp::Ordering, ops::Bound, sync::Arc};
 
@@ -15,16 +15,16 @@ use crate::Corruption;
 const SMALLEST_EXCLUDED: u64 = 1;
 const LARGEST_EXCLUDED: u64 = 2;
 
-/// The range of user keys that a table or a run covers, range tombstones included.
+/// The user-key bounds of a table or a run, range tombstones included.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct TableBounds {
     /// Smallest user key.
     pub smallest: Arc<[u8]>,
     /// Largest user key.
     pub largest: Arc<[u8]>,
-    /// `smallest` itself is outside.
+    /// `smallest` is exclusive.
     pub smallest_excluded: bool,
-    /// `largest` itself is outside, as the end of a range tombstone is.
+    /// `largest` is exclusive, as the end of a range tombstone is.
     pub largest_excluded: bool,
 }
 
@@ -99,7 +99,7 @@ impl TableBounds {
         !self.is_before(other) && !other.is_before(self)
     }
 
-    /// Returns `false` only if all keys within the bounds are outside of `start`, a lower bound.
+    /// Returns `false` only if all keys within the bounds are outside of the lower bound `start`.
     #[must_use]
     pub fn reaches_above(&self, start: Bound<&[u8]>) -> bool {
         match start {
@@ -109,7 +109,7 @@ impl TableBounds {
         }
     }
 
-    /// Returns `false` only if all keys within the bounds are outside of `end`, an upper bound.
+    /// Returns `false` only if all keys within the bounds are outside of the upper bound `end`.
     #[must_use]
     pub fn reaches_below(&self, end: Bound<&[u8]>) -> bool {
         match end {
@@ -119,7 +119,7 @@ impl TableBounds {
         }
     }
 
-    /// Compares the lower ends: the order of the tables of a run.
+    /// Compares the lower ends, which is the order of the tables of a run.
     #[must_use]
     pub fn cmp_starts(&self, other: &Self) -> Ordering {
         let start = |bounds: &Self| bounds.smallest_excluded;
@@ -133,7 +133,7 @@ impl TableBounds {
         self.largest.cmp(&other.largest).then_with(|| end(self).cmp(&end(other)))
     }
 
-    /// Returns the smallest bounds that cover all of `bounds`; `None` if there are none.
+    /// Returns the smallest bounds that cover all of `bounds`; `None` if `bounds` is empty.
     pub fn hull<'a>(bounds: impl IntoIterator<Item = &'a Self>) -> Option<Self> {
         let mut bounds = bounds.into_iter();
         let mut hull = bounds.next()?.clone();
@@ -158,11 +158,11 @@ impl TableBounds {
         smallest | largest
     }
 
-    /// Sets the exclusive ends from a stored field, which errors call `what`.
+    /// Sets the exclusive ends from the stored field `what`.
     ///
     /// # Errors
     ///
-    /// [`Corruption::Unsupported`] if a bit is set that this release does not know.
+    /// [`Corruption::Unsupported`] if a bit is set that this release does not support.
     pub fn set_exclusions(&mut self, what: &'static str, value: u64) -> Result<(), Corruption> {
         if value & !(SMALLEST_EXCLUDED | LARGEST_EXCLUDED) != 0 {
             return Err(Corruption::Unsupported { what, value });
@@ -183,7 +183,7 @@ impl TableBounds {
 mod tests {
     use super::*;
 
-    /// All bounds with keys from 0 to 4, as bytes.
+    /// Returns all nonempty bounds with keys from 0 to 4, as bytes.
     fn all() -> Vec<TableBounds> {
         let mut all = Vec::new();
         for from in 0..5_u8 {
@@ -200,7 +200,7 @@ mod tests {
         all
     }
 
-    /// Keys within `bounds`, of one byte or followed by another.
+    /// Returns the keys within `bounds`, of one byte or with a second one.
     fn keys(bounds: &TableBounds) -> Vec<Vec<u8>> {
         let candidates = (0..5_u8).flat_map(|key| [vec![key], vec![key, 7]]);
         candidates.filter(|key| bounds.holds(key)).collect()
@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn formats_an_unknown_kind_of_bound_is_refused() {
+    fn formats_an_unknown_exclusion_is_rejected() {
         let want = Corruption::Unsupported { what: "bounds", value: 4 };
         assert_eq!(TableBounds::default().set_exclusions("bounds", 4), Err(want));
     }

@@ -195,52 +195,57 @@ mod tests {
 
     /// Allocates each of `sizes` and returns the address ranges.
     fn allocate_all(arena: &Arena, sizes: impl Iterator<Item = usize>) -> Vec<(usize, usize)> {
-        let piece = |words| {
+        let range = |words| {
             let start = arena.allocate(words).addr().get();
             assert!(start.is_multiple_of(WORD_BYTES));
             (start, start + words * WORD_BYTES)
         };
-        sizes.map(piece).collect()
+        sizes.map(range).collect()
     }
 
-    fn assert_disjoint(pieces: impl IntoIterator<Item = (usize, usize)>) {
-        let pieces: BTreeMap<usize, usize> = pieces.into_iter().collect();
-        let ends = pieces.values();
-        assert!(ends.zip(pieces.keys().skip(1)).all(|(end, next)| end <= next));
+    fn assert_disjoint(allocations: impl IntoIterator<Item = (usize, usize)>) {
+        let allocations: BTreeMap<usize, usize> = allocations.into_iter().collect();
+        let ends = allocations.values();
+        assert!(ends.zip(allocations.keys().skip(1)).all(|(end, next)| end <= next));
     }
 
     #[test]
     fn allocations_of_all_sizes_do_not_overlap() {
         let arena = Arena::default();
-        let sizes = (1..2_000).map(|n| if n % 100 == 0 { n * 10 } else { n % 29 + 1 });
+        let sizes = (1..if cfg!(miri) { 500 } else { 2_000 })
+            .map(|n| if n % 100 == 0 { n * 10 } else { n % 29 + 1 });
         assert_disjoint(allocate_all(&arena, sizes));
     }
 
     #[test]
     fn allocations_of_several_threads_do_not_overlap() {
+        const EACH: usize = if cfg!(miri) { 200 } else { 5_000 };
         let arena = Arena::default();
-        let sizes = || (0..5_000).map(|at| at % 9 + 1);
-        let pieces: Vec<_> = thread::scope(|scope| {
+        let sizes = || (0..EACH).map(|at| at % 9 + 1);
+        let allocations: Vec<_> = thread::scope(|scope| {
             let threads = [(); 4].map(|()| scope.spawn(|| allocate_all(&arena, sizes())));
             threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect()
         });
-        assert_eq!(pieces.len(), 20_000);
-        assert_disjoint(pieces);
+        assert_eq!(allocations.len(), 4 * EACH);
+        assert_disjoint(allocations);
     }
 
     #[test]
     fn unused_bytes_stay_within_spare_bytes() {
         for words in [1, 8, 11, 13, 25, 30, 32, 200] {
             let arena = Arena::default();
-            for pieces in 1..20_000 {
+            for allocations in 1..if cfg!(miri) { 500 } else { 20_000 } {
                 arena.allocate(words);
-                let used = words * pieces;
+                let used = words * allocations;
                 // The end of a slab may be too short for an allocation.
                 let bound = used + spare_bytes(used * WORD_BYTES) / WORD_BYTES + used / 16;
                 let bound = (bound + SLAB_WORDS_FIRST / 2).max(SLAB_WORDS_FIRST);
                 let slabs = arena.slabs();
                 let allocated = slabs.heap_words + slabs.map_words_used;
-                assert!(allocated <= bound, "{allocated} for {pieces} pieces of {words}: {bound}");
+                assert!(
+                    allocated <= bound,
+                    "{allocated} for {allocations} allocations of {words}: {bound}"
+                );
                 let heap_words_max = HEAP_WORDS_MAX + SLAB_WORDS_MAX;
                 assert!(slabs.heap_words <= heap_words_max || cfg!(miri));
             }

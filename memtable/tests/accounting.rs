@@ -6,6 +6,7 @@ use std::{
     sync::Arc,
 };
 
+use crossbeam_skiplist::SkipSet;
 use sievedb_filter::key_hash;
 use sievedb_format::{InternalKey, Kind, SEQUENCE_MAX, Trailer};
 use sievedb_memtable::{Memtable, spare_bytes};
@@ -15,7 +16,13 @@ struct Counting;
 
 thread_local! {
     static LIVE_BYTES: Cell<isize> = const { Cell::new(0) };
+    static LIVE_CHUNK_BYTES: Cell<isize> = const { Cell::new(0) };
     static ALLOCATIONS: Cell<usize> = const { Cell::new(0) };
+}
+
+/// Returns the bytes of glibc's chunk for an allocation: a header of 8 bytes, rounded up to 16.
+fn chunk_bytes(layout: Layout) -> isize {
+    (layout.size() + 8).next_multiple_of(16).max(32).cast_signed()
 }
 
 // SAFETY: every call goes unchanged to the system's allocator. The counters are plain cells without
@@ -23,6 +30,7 @@ thread_local! {
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         LIVE_BYTES.set(LIVE_BYTES.get() + layout.size().cast_signed());
+        LIVE_CHUNK_BYTES.set(LIVE_CHUNK_BYTES.get() + chunk_bytes(layout));
         ALLOCATIONS.set(ALLOCATIONS.get() + 1);
         // SAFETY: the caller upholds the contract of `alloc`.
         unsafe { System.alloc(layout) }
@@ -30,6 +38,7 @@ unsafe impl GlobalAlloc for Counting {
 
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
         LIVE_BYTES.set(LIVE_BYTES.get() - layout.size().cast_signed());
+        LIVE_CHUNK_BYTES.set(LIVE_CHUNK_BYTES.get() - chunk_bytes(layout));
         // SAFETY: the caller upholds the contract of `dealloc`; `alloc` got this memory from the
         // system.
         unsafe { System.dealloc(pointer, layout) }
@@ -139,4 +148,32 @@ fn entries_are_allocated_in_slabs() {
     let allocations = ALLOCATIONS.get() - before;
     assert_eq!(memtable.entries(), 30_000);
     assert!(allocations < 300, "{allocations} allocations");
+}
+
+/// The reason for a skiplist of our own: see "The memtable's skiplist" in `docs/design.md`.
+#[test]
+fn entries_are_smaller_than_those_of_crossbeam() {
+    const ENTRIES: u64 = 50_000;
+    const ENTRY_BYTES: usize = 116;
+
+    let before = LIVE_CHUNK_BYTES.get();
+    let memtable = fill(ENTRIES, 16, 100);
+    let own = LIVE_CHUNK_BYTES.get() - before + memtable.mapped_bytes().cast_signed();
+    let before = LIVE_CHUNK_BYTES.get();
+    let set = SkipSet::<Box<[u8]>>::new();
+    for sequence in 1..=ENTRIES {
+        let mut entry = vec![7; 16 + size_of::<u64>() + 100];
+        let spread = sequence.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        entry[..8].copy_from_slice(&spread.to_be_bytes());
+        entry[16..24].copy_from_slice(&(!sequence).to_be_bytes());
+        set.insert(entry.into());
+    }
+    let library = LIVE_CHUNK_BYTES.get() - before;
+    drop((memtable, set));
+
+    let [own, library] = [own, library].map(|bytes| bytes as f64 / ENTRIES as f64);
+    let overhead = |bytes: f64| bytes - ENTRY_BYTES as f64;
+    eprintln!("bytes per entry: {own:.1}, crossbeam {library:.1}");
+    eprintln!("overhead: {:.1}, crossbeam {:.1}", overhead(own), overhead(library));
+    assert!(library >= 1.3 * own, "{library:.1} bytes per entry against {own:.1}");
 }

@@ -46,8 +46,8 @@ pub(crate) use slice::{Slice, SliceBuilder};
 use space::Space;
 
 /// Size and alignment of a chunk, in bytes: a huge page of x86-64, and of ARM with 4 KiB pages. A
-/// larger filter has a chunk of a multiple.
-pub const CHUNK_BYTES: usize = 2 << 20;
+/// larger filter has a chunk of a multiple. Smaller under Miri, which is slow.
+pub const CHUNK_BYTES: usize = if cfg!(miri) { 64 << 10 } else { 2 << 20 };
 
 /// Alignment of allocations, in bytes: a cache line.
 const ALIGNMENT: usize = 64;

@@ -10,7 +10,7 @@ use core::{
 
 use super::{ALIGNMENT, FilterArena};
 use crate::{
-    huge_pages,
+    memory,
     page_vec::{PageVec, SystemPages},
 };
 
@@ -83,7 +83,7 @@ impl<T> SliceBuilder<T> {
         let bytes = len.checked_mul(size_of::<T>()).expect("the size of the array overflows");
         let first = arena.allocate(bytes).map(NonNull::cast).unwrap_or_else(|| {
             let mut room = PageVec::<MaybeUninit<T>>::with_capacity_in(len, SystemPages);
-            huge_pages::advise(room.spare_capacity_mut());
+            memory::advise(room.spare_capacity_mut());
             let (first, ..) = room.into_raw_parts_with_alloc();
             NonNull::new(first).expect("not null").cast()
         });

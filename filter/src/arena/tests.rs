@@ -19,8 +19,8 @@ const EXPECTED: Expected = Expected { hash_seed: 1, salt: 2 };
 /// The next step: allocate a number of lines, or free the allocation with this index.
 #[derive(Debug, Clone)]
 enum Step {
-    Take(usize),
-    GiveBack(usize),
+    Allocate(usize),
+    Free(usize),
 }
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
@@ -32,7 +32,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         1 => lines_of_chunk..3 * lines_of_chunk,
         1 => Just(0),
     ];
-    let step = prop_oneof![take.prop_map(Step::Take), any::<usize>().prop_map(Step::GiveBack)];
+    let step = prop_oneof![take.prop_map(Step::Allocate), any::<usize>().prop_map(Step::Free)];
     proptest::collection::vec(step, 1..60)
 }
 
@@ -49,14 +49,14 @@ proptest! {
         let mut pieces: Vec<(u64, Slice<Line>)> = Vec::new();
         for (number, step) in (0_u64..).zip(steps) {
             match step {
-                Step::Take(lines) => {
+                Step::Allocate(lines) => {
                     let fill = fill_of(number);
                     pieces.push((number, Slice::filled(fill, lines, &arena)));
                 }
-                Step::GiveBack(which) if !pieces.is_empty() => {
+                Step::Free(which) if !pieces.is_empty() => {
                     pieces.swap_remove(which % pieces.len());
                 }
-                Step::GiveBack(_) => {}
+                Step::Free(_) => {}
             }
             let used: usize = pieces.iter().map(|(_, piece)| piece.len() * LINE_BYTES).sum();
             let stats = arena.stats();
@@ -96,7 +96,7 @@ proptest! {
         const PAGE: usize = 1 << 10;
 
         let (base, bytes) = (1 << 30, 100 * PAGE);
-        let mut holes = FreeRanges::new(PageBytes::new(Some(PAGE)));
+        let mut free = FreeRanges::new(PageBytes::new(Some(PAGE)));
         let whole_pages = |pieces: &[(usize, usize)]| {
             let is_in = |page: usize, first: usize, size: usize| {
                 first < page + PAGE && page < first + size
@@ -105,34 +105,34 @@ proptest! {
                 |page: &usize| pieces.iter().all(|&(first, size)| !is_in(*page, first, size));
             (base..base + bytes).step_by(PAGE).filter(is_whole).count() * PAGE
         };
-        holes.add(base, bytes);
+        free.add(base, bytes);
         let mut pieces = Vec::new();
         let mut left = bytes;
         for (index, size) in sizes.into_iter().enumerate() {
-            let before = holes.whole_page_bytes();
-            if let Some(first) = holes.allocate(size) {
+            let before = free.whole_page_bytes();
+            if let Some(first) = free.allocate(size) {
                 pieces.push((first, size));
                 left -= size;
-                prop_assert!(before - holes.whole_page_bytes() < size + PAGE);
+                prop_assert!(before - free.whole_page_bytes() < size + PAGE);
             }
             if index % 3 == 2 && !pieces.is_empty() {
                 let (first, size) = pieces.swap_remove(index % pieces.len());
                 left += size;
-                prop_assert!(holes.deallocate(first, size, base, bytes) >= size);
+                prop_assert!(free.deallocate(first, size, base, bytes) >= size);
             }
-            prop_assert_eq!(holes.bytes(), left);
-            prop_assert_eq!(holes.whole_page_bytes(), whole_pages(&pieces));
-            let lengths: Vec<_> = holes.longest_first().map(|(_, bytes)| bytes).collect();
+            prop_assert_eq!(free.bytes(), left);
+            prop_assert_eq!(free.whole_page_bytes(), whole_pages(&pieces));
+            let lengths: Vec<_> = free.longest_first().map(|(_, bytes)| bytes).collect();
             prop_assert!(lengths.is_sorted_by(|longer, shorter| longer >= shorter));
-            prop_assert_eq!(holes.longest(), lengths.first().copied().unwrap_or(0));
+            prop_assert_eq!(free.longest(), lengths.first().copied().unwrap_or(0));
         }
         let mut last = 0;
         for (first, size) in pieces {
-            last = holes.deallocate(first, size, base, bytes);
+            last = free.deallocate(first, size, base, bytes);
         }
-        prop_assert_eq!(holes.bytes(), bytes);
+        prop_assert_eq!(free.bytes(), bytes);
         prop_assert!(last == bytes || last == 0);
-        prop_assert_eq!(holes.of_bytes(bytes).count(), 1, "all free ranges are merged");
+        prop_assert_eq!(free.of_bytes(bytes).count(), 1, "all free ranges are merged");
     }
 }
 
@@ -161,10 +161,11 @@ fn decode_range_in(bytes: &[u8], arena: &FilterArena) -> Result<RangeFilter, Dec
 }
 
 /// Every kind, whole and in part: same results, bytes and counts as on the heap.
+#[cfg_attr(miri, ignore = "long loops")]
 #[test]
 fn filters_equal_those_on_the_heap() {
     let present = hashes(60_000);
-    let asked: Vec<u64> = hashes(90_000);
+    let probed: Vec<u64> = hashes(90_000);
     let arena = FilterArena::new();
     let mut filters = Vec::new();
     for kind in [FilterKind::BlockedBloom, FilterKind::Ribbon, FilterKind::BinaryFuse] {
@@ -183,7 +184,7 @@ fn filters_equal_those_on_the_heap() {
     }
     assert!(arena.stats().chunks > 1, "{:?}", arena.stats());
     for (filter, on_heap) in &filters {
-        for &hash in &asked {
+        for &hash in &probed {
             assert_eq!(filter.may_contain_hash(hash), on_heap.may_contain_hash(hash));
         }
     }
@@ -192,6 +193,7 @@ fn filters_equal_those_on_the_heap() {
     assert!(arena.stats().chunks <= 1);
 }
 
+#[cfg_attr(miri, ignore = "long loops")]
 #[test]
 fn range_filters_equal_those_on_the_heap() {
     let arena = FilterArena::new();
@@ -225,6 +227,7 @@ fn range_filters_equal_those_on_the_heap() {
 }
 
 /// Clones and shrunk copies stay in the arena; shrinking frees memory.
+#[cfg_attr(miri, ignore = "long loops")]
 #[test]
 fn clones_and_shrunk_filters_are_in_the_same_arena() {
     let built = Ribbon::build(&hashes(700_000), 16.0);
@@ -247,6 +250,7 @@ fn clones_and_shrunk_filters_are_in_the_same_arena() {
     assert!(hashes(700_000).iter().all(|&hash| filter.may_contain_hash(hash)));
 }
 
+#[cfg_attr(miri, ignore = "expects chunks of 2 MiB")]
 #[test]
 fn few_small_filters_take_no_chunk() {
     let arena = FilterArena::new();
@@ -318,6 +322,7 @@ fn small_pages_become_huge_ones_during_reads() {
 }
 
 /// A filter that is damaged or truncated frees its memory.
+#[cfg_attr(miri, ignore = "long loops")]
 #[test]
 fn an_invalid_filter_frees_its_memory() {
     let kinds = [FilterKind::BlockedBloom, FilterKind::Ribbon, FilterKind::BinaryFuse];
@@ -338,15 +343,15 @@ fn an_invalid_filter_frees_its_memory() {
         drop(loaded.expect("the block is valid"));
         assert!(pieces > 10, "{kind:?}: {pieces}");
         for fails_at in [0, 1, pieces / 2, pieces - 1] {
-            let mut asked = 0;
+            let mut probed = 0;
             let loaded = trailer.load_in(f64::INFINITY, &arena, |piece| {
-                asked += 1;
+                probed += 1;
                 let bytes = &bytes[piece.start as usize..piece.end as usize];
                 let missing = DecodeError::Truncated { what: "piece", need: 1, have: 0 };
-                if asked > fails_at { Err(missing) } else { Ok(bytes) }
+                if probed > fails_at { Err(missing) } else { Ok(bytes) }
             });
             assert!(loaded.is_err(), "{kind:?}, piece {fails_at}");
-            assert_eq!(asked, fails_at + 1, "reading stops at the first error");
+            assert_eq!(probed, fails_at + 1, "reading stops at the first error");
             assert_eq!(arena.stats().used_bytes, 0, "{kind:?}, piece {fails_at}");
             assert_eq!(heap_bytes(&arena), 0, "{kind:?}, piece {fails_at}");
         }
@@ -381,8 +386,9 @@ fn threads_share_an_arena() {
             let arena = &arena;
             scope.spawn(move || {
                 let mut kept: Vec<Slice<u64>> = Vec::new();
-                for round in 0..200_u64 {
-                    let lines = 1_000 + (thread * 7_919 + round * 104_729) % 60_000;
+                for round in 0..if cfg!(miri) { 20_u64 } else { 200 } {
+                    let lines =
+                        1_000 + (thread * 7_919 + round * 104_729) % (CHUNK_BYTES as u64 / 35);
                     kept.push(Slice::filled(thread << 32 | round, lines as usize, arena));
                     if round % 4 == 3 {
                         kept.swap_remove(round as usize % kept.len());

@@ -1,13 +1,13 @@
-//! From hashes to slots: peeling.
+//! Builds the slots from hashes, by peeling.
 //!
-//! A key that is alone in one of its slots can always be satisfied by that slot, whatever the
-//! others hold. So it is set aside, which leaves others alone; and when all are set aside, the
-//! slots are filled in the reverse order. If some keys never stand alone, another seed is tried.
+//! A key that is alone in one of its slots can always be satisfied by that slot, whatever the other
+//! slots hold. Removing it leaves other keys alone. When all keys are removed, the slots are filled
+//! in reverse order. If keys remain that are never alone, the next seed is tried.
 //!
-//! Memory beside the hashes, in bytes a key of a large set: 8 for the mixed hashes, which come to
-//! stand in the order of peeling, 1 for the slot each was alone in, and 10.1 for the sum of the
-//! hashes and their number in each slot. 19.1 together, less than 20 with what waits to be peeled;
-//! the filter comes when the sums are gone. If equal hashes stand apart, 8 more for a sorted copy.
+//! Memory besides the hashes, in bytes per key of a large set: 8 for the mixed hashes, which end up
+//! in peeling order, 1 for the slot in which each was alone, and 10.1 for the sum and count of the
+//! hashes in each slot. 19.1 together, and less than 20 with the peeling queue; the filter is
+//! allocated after the sums were freed. If duplicates are not adjacent, 8 more for a sorted copy.
 
 use alloc::borrow::Cow;
 use alloc::vec::Vec;
@@ -20,23 +20,22 @@ use crate::{
     page_vec::{self, PageVec, SystemPages},
 };
 
-/// More keys than this are put in the order of their first slots, so that their sums are in the
-/// cache.
+/// Above this number, keys are sorted by their first slot so that their sums are in the cache.
 const IN_CACHE: usize = 65_536;
 
-/// Slots that are searched for lonely keys at a time: what waits to be peeled is then little more.
+/// Slots scanned at a time for keys that are alone, which bounds the queue.
 const SCANNED: usize = 1_024;
 
-/// One key in the count of a slot; the bits below are the XOR of the ranks, 0 to 2, that the slot
+/// One key in the count of a slot. The bits below are the XOR of the ranks, 0 to 2, that the slot
 /// has among the slots of its keys.
 const ONE: u8 = 4;
 
-/// A filter's slots, and how they came about.
+/// The slots of a filter and how they were built.
 pub(crate) struct Built<P> {
     pub(crate) shape: Shape,
     pub(crate) attempt: u8,
     pub(crate) slots: Slice<P>,
-    /// Different hashes.
+    /// Distinct hashes.
     pub(crate) key_count: u64,
 }
 
@@ -52,7 +51,7 @@ pub(crate) fn build<P: Print>(
         let keys = distinct(&hashes).count();
         let shape = Shape::new(keys as u64, attempt);
         let hasher = Hasher::new(shape, attempt);
-        let slots = shape.slots() as usize; // Hardly more than keys.
+        let slots = shape.slots() as usize; // Slightly more than keys.
         let peeled = peel(&hasher, ordered(&hasher, &hashes, keys), slots, is_cancelled);
         if is_cancelled() {
             return None;
@@ -62,8 +61,8 @@ pub(crate) fn build<P: Print>(
             return Some(Built { shape, attempt, slots, key_count: keys as u64 });
         }
         if attempt == 0 {
-            // Equal hashes share all their slots and never stand alone. Those that are neighbours
-            // were counted once already.
+            // Duplicates share all their slots and are never alone. Adjacent ones were removed
+            // already.
             let sorted = hashes.to_mut();
             sorted.sort_unstable();
             sorted.dedup();
@@ -74,14 +73,14 @@ pub(crate) fn build<P: Print>(
     Some(Built { shape, attempt: SATURATED, slots, key_count: distinct(&hashes).count() as u64 })
 }
 
-/// The hashes without those that equal the one before.
+/// Returns the hashes that differ from their predecessors.
 fn distinct(hashes: &[u64]) -> impl Iterator<Item = u64> + Clone {
     hashes.chunk_by(|left, right| left == right).map(|equal| equal[0])
 }
 
-/// The mixed hashes of `keys` keys, roughly in the order of their first slots.
+/// Returns the mixed hashes of `keys` keys, roughly sorted by their first slot.
 fn ordered(hasher: &Hasher, hashes: &[u64], keys: usize) -> PageVec<u64> {
-    /// The high bits of a mixed hash that it is ordered by.
+    /// High bits of a mixed hash to sort by.
     const CHUNK_BITS: u32 = 9;
 
     let mixed = distinct(hashes).map(|hash| hasher.mix(hash));
@@ -106,13 +105,13 @@ fn ordered(hasher: &Hasher, hashes: &[u64], keys: usize) -> PageVec<u64> {
     ordered
 }
 
-/// Mixed hashes in the order in which they came to stand alone, and the rank of the slot of each.
+/// Mixed hashes in peeling order, and for each the rank of the slot in which it was alone.
 struct Peeled {
     mixed: PageVec<u64>,
     ranks: PageVec<u8>,
 }
 
-/// Peels all keys. Returns `None` if this seed fails, and once `is_cancelled`.
+/// Peels all keys. Returns `None` if this seed fails, or once `is_cancelled`.
 fn peel(
     hasher: &Hasher,
     mut mixed: PageVec<u64>,
@@ -132,14 +131,14 @@ fn peel(
         }
     }
     if is_overfull {
-        return None; // 64 keys share a slot: hashes as good as random never do.
+        return None; // 64 keys share a slot, which random hashes never do.
     }
 
     let mut ranks = page_vec::zeros(keys);
     let mut peeled = 0;
-    // Slots that had one key when they were put here, and those that their keys left with one. A
-    // round needs nothing of itself, so that the processor works on several keys at once; and slots
-    // are put there without a branch, because nobody can guess it.
+    // Slots that had one key when they were queued, for this round and for the next. Keys of one
+    // round are independent, so the CPU overlaps them. Queueing is branchless, because the branch
+    // would be unpredictable.
     let (mut alone, mut next) = (Vec::new(), Vec::new());
     for first in (0..slots).step_by(SCANNED) {
         if is_cancelled() {
@@ -158,7 +157,7 @@ fn peel(
             let mut found = 0;
             for &slot in &alone[..waiting] {
                 if counts[slot] / ONE != 1 {
-                    continue; // Its key was set aside for another slot.
+                    continue; // Its key was removed by another slot.
                 }
                 let key = sums[slot];
                 mixed[peeled] = key;
@@ -175,11 +174,13 @@ fn peel(
             (alone, next, waiting) = (next, alone, found);
         }
     }
+    debug_assert!(peeled <= keys, "a key is peeled once");
     (peeled == keys).then_some(Peeled { mixed, ranks })
 }
 
-/// Fills the slots, last peeled first: each key finds the slot it was alone in still empty.
+/// Fills the slots, last peeled first: the slot in which a key was alone is still empty.
 fn fill<P: Print>(hasher: &Hasher, peeled: &Peeled, slots: usize) -> Slice<P> {
+    debug_assert_eq!(peeled.mixed.len(), peeled.ranks.len());
     let mut filled = Slice::filled(P::default(), slots, &FilterArena::heap());
     for (&mixed, &rank) in peeled.mixed.iter().zip(&peeled.ranks).rev() {
         let (places, spread) = hasher.places(mixed);

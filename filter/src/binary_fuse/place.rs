@@ -1,10 +1,10 @@
-//! What a hash means to a filter: which three slots it adds up, and to what.
+//! The slots and the fingerprint of a hash.
 //!
 //! | part         | from a 64-bit mix `g` of hash and seed                                    |
 //! |--------------|---------------------------------------------------------------------------|
 //! | first slot   | high bits: `g * starts / 2^64`, where `starts` are the slots of all segments but two |
-//! | second       | a segment behind the first; its place in there XOR bits 30 to 47 of `s`   |
-//! | third        | two segments behind the first; its place in there XOR bits 12 to 29 of `s` |
+//! | second       | one segment later; its position there XOR bits 30 to 47 of `s`            |
+//! | third        | two segments later; its position there XOR bits 12 to 29 of `s`           |
 //! | fingerprint  | the highest 8 or 16 bits of `s`                                           |
 //!
 //! `s` is a multiple of `g` modulo 2^64.
@@ -14,13 +14,13 @@ use super::shape::Shape;
 const MIX: u64 = 0x9e37_79b9_7f4a_7c15;
 const SPREAD: u64 = 0xd6e8_feb8_6659_fd93;
 
-/// Seeds to try. With random hashes the first one or two do.
+/// Seeds to try. With random hashes the first or second works.
 pub(crate) const ATTEMPTS: u8 = 64;
 
-/// The attempt of a filter that no seed could build. See [`Hasher::new`].
+/// The attempt of a filter for which no seed works. See [`Hasher::new`].
 pub(crate) const SATURATED: u8 = ATTEMPTS;
 
-/// Where the slots of hashes lie in filters of one shape, under one seed.
+/// Maps hashes to slots, for filters of one shape and one seed.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Hasher {
     seed: u64,
@@ -31,8 +31,7 @@ pub(crate) struct Hasher {
 }
 
 impl Hasher {
-    /// Of a [`SATURATED`] filter every fingerprint is 0, as all its slots are: it says "maybe" to
-    /// everything.
+    /// With [`SATURATED`], every fingerprint is 0, like all slots: the filter matches every key.
     pub(crate) fn new(shape: Shape, attempt: u8) -> Self {
         let number = u64::from(attempt) + 1;
         let mixed = number.wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -44,14 +43,14 @@ impl Hasher {
         }
     }
 
-    /// What the places of `hash` follow from.
+    /// Mixes `hash`; the slots derive from the result.
     #[inline(always)]
     pub(crate) fn mix(&self, hash: u64) -> u64 {
         let product = u128::from(hash ^ self.seed) * u128::from(MIX);
         product as u64 ^ (product >> 64) as u64
     }
 
-    /// The places of a mixed hash, ascending and below the number of slots, and a word whose
+    /// Returns the slots of a mixed hash, ascending and below the number of slots, and a word whose
     /// highest bits are its fingerprint.
     #[inline(always)]
     pub(crate) fn places(&self, mixed: u64) -> ([usize; 3], u64) {

@@ -1,24 +1,22 @@
-//! The fingerprint of a key: 8 or 16 bits of its hash.
+//! Fingerprints of 8 or 16 bits of a key's hash.
 
 use core::fmt::Debug;
 use core::ops::BitXor;
 
 use crate::page_vec::PageVec;
 
-/// A fingerprint: `u8` or `u16`.
-///
-/// Sealed: nothing outside this crate can name it.
+/// A fingerprint: `u8` or `u16`. Sealed, because it cannot be named outside of this crate.
 pub trait Print: Copy + Debug + Default + Eq + BitXor<Output = Self> + Send + Sync {
     /// Bits of a fingerprint.
     const BITS: u32;
 
-    /// The highest bits of `word`.
+    /// Returns the highest bits of `word`.
     fn of(word: u64) -> Self;
 
     /// Appends the stored form of `prints`.
     fn put_all(prints: &[Self], bytes: &mut PageVec<u8>);
 
-    /// Of the stored form.
+    /// Reads the stored form.
     fn take_all(bytes: &[u8]) -> impl ExactSizeIterator<Item = Self>;
 }
 

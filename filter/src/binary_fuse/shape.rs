@@ -1,33 +1,33 @@
-//! How many slots a filter has, and how they are cut into segments.
+//! The number of slots of a filter, and their segments.
 //!
-//! Segment length and size are those of Graf and Lemire, section 4, in integers: with `log2(n)`
-//! between powers of two taken along the chord, which is never too high. A segment is then at most
-//! a little shorter than theirs, which just behind their steps is too long to be filled.
+//! Segment length and size are those of Graf and Lemire, section 4, in integers. `log2(n)` is
+//! interpolated linearly between powers of two, so it is never too high. A segment is then at most
+//! slightly shorter than theirs, which just after their steps is too long to be filled.
 
 use crate::decode_error::DecodeError;
 
-/// Slots that a key takes part in, in as many adjacent segments.
+/// Slots of a key, one in each of as many adjacent segments.
 pub(crate) const ARITY: usize = 3;
 
-/// Two to this is the longest segment: longer ones fill no better, and need more cache.
+/// Binary logarithm of the longest segment: longer ones fill no better and need more cache.
 pub(crate) const SEGMENT_LOG2_MAX: u32 = 18;
 
-/// Keys from which on a filter has 9 slots for 8 keys.
+/// Minimum keys of a filter with 9 slots per 8 keys.
 const LARGE: u64 = 1_000_000;
 
-/// The shape of a filter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Shape {
     /// Binary logarithm of the slots of a segment, at most [`SEGMENT_LOG2_MAX`].
     pub(crate) segment_log2: u32,
-    /// Segments in which a key may begin, at least 1; two more follow them.
+    /// Segments in which a key may begin, at least 1. Two more follow them.
     pub(crate) segments: u64,
 }
 
 impl Shape {
-    /// The shape for `keys` keys.
+    /// Returns the shape for `keys` keys.
     ///
-    /// Every other attempt has segments of half the length: some numbers of keys like them better.
+    /// Every other attempt has segments of half the length, which suits some numbers of keys
+    /// better.
     pub(crate) fn new(keys: u64, attempt: u8) -> Self {
         // The published `log(n) / log(3.33) + 2.25`, with 512 / 295 = log2(3.33).
         let full = ((log2_256ths(keys) * 295 / 512 + 576) / 256) as u32; // At most 39.
@@ -42,15 +42,15 @@ impl Shape {
         Self { segment_log2, segments: segments.saturating_sub(ARITY as u64 - 1).max(1) }
     }
 
-    /// The shape that a trailer tells.
+    /// Checks and converts the numbers of a trailer.
     ///
     /// # Errors
     ///
-    /// [`DecodeError`] unless the number of slots can be counted and is not 0.
+    /// [`DecodeError`] if the number of slots is 0 or overflows.
     pub(crate) fn from_numbers(segment_log2: u64, segments: u64) -> Result<Self, DecodeError> {
         let ranges = [
             ("segment length of the filter", segment_log2, 0..=SEGMENT_LOG2_MAX.into()),
-            // Room for the factors of segment length, bytes, and two segments more.
+            // Leaves room for the factors of segment length, bytes, and two more segments.
             ("segments of the filter", segments, 1..=u64::MAX >> (SEGMENT_LOG2_MAX + 2)),
         ];
         for (what, value, range) in ranges {
@@ -61,16 +61,16 @@ impl Shape {
         Ok(Self { segment_log2: segment_log2 as u32, segments }) // Checked above.
     }
 
-    /// Slots of all segments.
+    /// Returns the slots of all segments.
     pub(crate) fn slots(&self) -> u64 {
         (self.segments + ARITY as u64 - 1) << self.segment_log2
     }
 }
 
-/// `256 log2(n)`, rounded down a little; 0 for 0.
+/// Returns `256 log2(n)`, rounded down slightly; 0 for 0.
 fn log2_256ths(n: u64) -> u64 {
     let Some(whole) = n.checked_ilog2() else { return 0 };
-    // The eight bits behind the highest.
+    // The eight bits after the highest.
     let fraction = (u128::from(n) << 8 >> whole) as u64 - 256; // From 0 to 255.
     u64::from(whole) * 256 + fraction
 }
@@ -80,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sizes_are_the_published_ones() {
+    fn sizes_equal_published_ones() {
         for exponent in 4..34 {
             for keys in [1_u64 << exponent, 3 << (exponent - 1), 1_000_003 << (exponent - 4) >> 16]
             {
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn shapes_that_cannot_be_are_refused() {
+    fn invalid_shapes_are_rejected() {
         assert!(Shape::from_numbers(0, 1).is_ok());
         for (segment_log2, segments) in [(0, 0), (19, 1), (u64::MAX, 1), (18, u64::MAX)] {
             let found = Shape::from_numbers(segment_log2, segments);

@@ -1,13 +1,13 @@
-//! The payload of a binary fuse filter's block, and the numbers of its trailer.
+//! The payload of a binary fuse filter's block, and the trailer numbers needed to read it.
 //!
-//! The payload is the slots, one after the other: bytes, or 16-bit integers, little-endian.
+//! The payload is the slots in order: bytes or little-endian 16-bit integers.
 //!
 //! | number         | meaning                                                               |
 //! |----------------|-----------------------------------------------------------------------|
 //! | `print_bits`   | bits of a slot, 8 or 16                                               |
 //! | `segment_log2` | binary logarithm of the slots of a segment, 0 to 18                   |
 //! | `segments`     | segments in which a key may begin, at least 1; there are two more     |
-//! | `attempt`      | number of the seed, 0 to 63; 64: none was found, and every key is a "maybe" |
+//! | `attempt`      | number of the seed, 0 to 63; 64: no seed works, every key matches     |
 
 use super::BinaryFuse;
 use super::place::SATURATED;
@@ -17,7 +17,7 @@ use crate::arena::Slice;
 use crate::decode_error::DecodeError;
 use crate::page_vec::{PageVec, SystemPages};
 
-/// What the payload needs to be read, but for the number of its keys.
+/// The numbers needed to read the payload, except for the key count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Header {
     print_bits: u32,
@@ -26,13 +26,13 @@ pub(crate) struct Header {
 }
 
 impl Header {
-    /// The numbers of the trailer.
+    /// Returns the numbers of the trailer.
     pub(crate) fn numbers(&self) -> [u64; 4] {
         let Shape { segment_log2, segments } = self.shape;
         [self.print_bits.into(), segment_log2.into(), segments, self.attempt.into()]
     }
 
-    /// Of the numbers of the trailer.
+    /// Checks and converts the numbers of the trailer.
     pub(crate) fn from_numbers(numbers: [u64; 4]) -> Result<Self, DecodeError> {
         let [print_bits, segment_log2, segments, attempt] = numbers;
         let out_of_range = |what, value| Err(DecodeError::OutOfRange { what, value });
@@ -46,12 +46,12 @@ impl Header {
         Ok(Self { print_bits: print_bits as u32, shape, attempt: attempt as u8 })
     }
 
-    /// Bits of a slot.
+    /// Returns the bits of a slot.
     pub(crate) fn print_bits(&self) -> u32 {
         self.print_bits
     }
 
-    /// Bytes of the slots.
+    /// Returns the bytes of the slots.
     pub(crate) fn payload_bytes(&self) -> u64 {
         self.shape.slots() * u64::from(self.print_bits / 8)
     }
@@ -68,8 +68,8 @@ impl<P: Print> BinaryFuse<P> {
         bytes
     }
 
-    /// The filter that has these slots, as many as its header says. Nothing is checked again when
-    /// it is asked.
+    /// Creates the filter from its slots, as many as the header gives. Probes do not check them
+    /// again.
     pub(crate) fn from_stored(header: &Header, slots: Slice<P>, key_count: u64) -> Self {
         debug_assert_eq!(P::BITS, header.print_bits);
         Self::from_parts(header.shape, header.attempt, slots, key_count)

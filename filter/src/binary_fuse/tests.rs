@@ -1,4 +1,4 @@
-//! What the parts of a filter promise each other.
+//! The parts of a binary fuse filter.
 
 use super::*;
 use crate::filter_block::{self, Expected};
@@ -15,7 +15,8 @@ fn hashes(seed: u64, n: usize) -> Vec<u64> {
     core::iter::repeat_with(next).take(n).collect()
 }
 
-/// Each question adds up the slots that the definition in `place` names.
+/// A probe adds up the slots that `place` defines.
+#[cfg_attr(miri, ignore = "long loops")]
 #[test]
 fn places_are_in_adjacent_segments() {
     for keys in [0, 1, 5, 100, 5_000, 2_000_000] {
@@ -34,7 +35,8 @@ fn places_are_in_adjacent_segments() {
     }
 }
 
-/// Small sets are the ones whose seeds may fail; they must not fail often.
+/// Small sets may need several seeds, but rarely many.
+#[cfg_attr(miri, ignore = "long loops")]
 #[test]
 fn few_seeds_are_tried() {
     let mut tried = [0; 1 + ATTEMPTS as usize];
@@ -53,7 +55,7 @@ fn few_seeds_are_tried() {
 }
 
 #[test]
-fn without_a_seed_every_key_is_a_maybe() {
+fn without_a_seed_every_key_matches() {
     let keys = hashes(1, 1_000);
     let filter = BinaryFuse16::build_within(&keys, 0);
     assert_eq!(filter.expected_fpr(), 1.0);
@@ -65,13 +67,14 @@ fn without_a_seed_every_key_is_a_maybe() {
     assert!(hashes(3, 1_000).iter().all(|&hash| stored.may_contain_hash(hash)));
 }
 
-/// A slot's count of keys has six bits.
+/// The key count of a slot has six bits.
+#[cfg_attr(miri, ignore = "long loops")]
 #[test]
-fn crowded_slots_do_not_mislead() {
+fn overflowing_counts_are_handled() {
     for n in [63, 64, 65, 127, 128, 129, 192, 256, 1_024] {
         let few = hashes(4, 50);
         let mut keys = few.clone();
-        // Equal, but no neighbours.
+        // Duplicates that are not adjacent.
         keys.extend((0..n).flat_map(|i| [7, few[i % 50]]));
         let filter = BinaryFuse8::build(&keys);
         assert_eq!(filter.key_count(), 51, "{n} repetitions");

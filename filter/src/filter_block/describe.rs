@@ -1,4 +1,4 @@
-//! The fields of a filter block, for people.
+//! Human-readable fields of a filter block.
 
 use alloc::{
     borrow::ToOwned,
@@ -12,20 +12,20 @@ use super::{COLUMNS, Expected, check_crc32};
 use crate::decode_error::DecodeError;
 use crate::ribbon;
 
-/// A field of a filter block, for people.
+/// A field of a filter block.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Field {
-    /// Place within the block.
+    /// Position within the block, in bytes.
     pub place: Range<u64>,
     /// Name of the field.
     pub name: &'static str,
-    /// What it holds.
+    /// Value of the field in words.
     pub meaning: String,
 }
 
-/// The fields of a filter block, as far as they can be read, also of a damaged one.
+/// Describes the fields of a filter block, as far as they can be decoded; the block may be damaged.
 ///
-/// The trailer's checksum can be verified only by who knows what the table expects.
+/// The trailer's checksum is verified only if `expected` is given.
 #[must_use]
 pub fn describe(bytes: &[u8], expected: Option<Expected>) -> Vec<Field> {
     let (payload, raw) = match split(bytes) {
@@ -63,7 +63,7 @@ pub fn describe(bytes: &[u8], expected: Option<Expected>) -> Vec<Field> {
         2 => "2, ribbon".to_owned(),
         3 => "3, binary fuse".to_owned(),
         4 => "4, range".to_owned(),
-        other => format!("{other}, not known to this release"),
+        other => format!("{other}, not supported by this release"),
     };
     push(end, end + 1, "kind", kind);
     push(end + 1, end + 2, "version", version.to_string());
@@ -75,7 +75,7 @@ pub fn describe(bytes: &[u8], expected: Option<Expected>) -> Vec<Field> {
             let what = "filter trailer, hash seed and salt";
             verdict(check_crc32(what, stored, crc32(expected, covered)))
         }
-        None => "with hash seed and salt, which are not known here".to_owned(),
+        None => "not verified: hash seed and salt are unknown".to_owned(),
     };
     push(end + 3, end + 7, "trailer_crc32", sealed);
     fields

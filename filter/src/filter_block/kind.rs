@@ -1,13 +1,13 @@
-//! The kinds of table filters, and what each makes of bits per key.
+//! The kinds of table filters, and their rates by bits per key.
 
-use crate::binary_fuse::{BITS_PER_KEY, BITS_PER_KEY_WIDE, print_bits_for};
+use crate::binary_fuse::{BITS_PER_KEY, BITS_PER_KEY_WIDE, fingerprint_bits_for};
 use crate::params::{
     BITS_PER_KEY_MAX, blocked_bloom_bits_per_key, blocked_bloom_fpr, blocked_bloom_probes,
     columns_for_fpr, columns_fpr,
 };
 use crate::ribbon::COLUMNS_MAX;
 
-/// What a filter is. All kinds that the design foresees are reserved here.
+/// The kind of a filter, as stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 #[repr(u8)]
@@ -18,17 +18,17 @@ pub enum FilterKind {
     Ribbon = 2,
     /// [`BinaryFuse`](crate::binary_fuse::BinaryFuse), with fingerprints of 8 or 16 bits.
     BinaryFuse = 3,
-    /// [`RangeFilter`](crate::RangeFilter): answers for ranges of keys, not for hashes.
+    /// [`RangeFilter`](crate::RangeFilter): probed with key ranges instead of hashes.
     Range = 4,
 }
 
 impl FilterKind {
-    /// Expected false-positive rate, from 0 to 1, of a large filter of this kind with so many bits
-    /// per key; `None` for a range filter, whose rate depends on the range.
+    /// Returns the expected false-positive rate of a large filter of this kind, from 0 to 1; `None`
+    /// for a range filter, whose rate depends on the range.
     ///
-    /// Of a ribbon, columns are counted, and not the 0.3 % that thresholds and empty slots take. A
-    /// binary fuse filter takes 9 bits per key or 18 and nothing else: its fingerprints have 8 bits
-    /// below [`BITS_PER_KEY_WIDE`] bits per key, and 16 from there on.
+    /// For a ribbon, `bits_per_key` counts only the columns, without the 0.3 % of thresholds and
+    /// empty slots. A binary fuse filter has 9 or 18 bits per key: its fingerprints have 16 bits
+    /// from [`BITS_PER_KEY_WIDE`] bits per key on, and 8 below.
     ///
     /// # Panics
     ///
@@ -44,17 +44,18 @@ impl FilterKind {
                 Some(blocked_bloom_fpr(bits_per_key, blocked_bloom_probes(bits_per_key)))
             }
             Self::Ribbon => Some(columns_fpr(bits_per_key.clamp(1.0, COLUMNS_MAX.into()))),
-            Self::BinaryFuse => Some(columns_fpr(print_bits_for(bits_per_key).into())),
+            Self::BinaryFuse => Some(columns_fpr(fingerprint_bits_for(bits_per_key).into())),
             Self::Range => None,
         }
     }
 
-    /// Fewest bits per key with which a large filter of this kind has at most rate `fpr`: the
-    /// inverse of [`expected_fpr`](Self::expected_fpr).
+    /// Returns the smallest number of bits per key with which a large filter of this kind has at
+    /// most rate `fpr`: the inverse of [`expected_fpr`](Self::expected_fpr). At least 1 for a
+    /// ribbon.
     ///
-    /// `None` if the kind cannot do it: a blocked Bloom filter below a rate of 8e-7, which takes
-    /// [`BITS_PER_KEY_MAX`]; a ribbon below 2^-32; a binary fuse filter below 2^-16; and a range
-    /// filter, whose rate depends on the range. A ribbon has a column at least.
+    /// `None` if the kind cannot reach the rate: a blocked Bloom filter below 8e-7, which takes
+    /// [`BITS_PER_KEY_MAX`]; a ribbon below 2^-32; a binary fuse filter below 2^-16; and any range
+    /// filter.
     ///
     /// # Panics
     ///
@@ -70,7 +71,7 @@ impl FilterKind {
             }
             Self::BinaryFuse => [BITS_PER_KEY, BITS_PER_KEY_WIDE]
                 .into_iter()
-                .find(|&bits| columns_fpr(print_bits_for(bits).into()) <= fpr),
+                .find(|&bits| columns_fpr(fingerprint_bits_for(bits).into()) <= fpr),
             Self::Range => None,
         }
     }
@@ -83,8 +84,9 @@ mod tests {
     const KINDS: [FilterKind; 3] =
         [FilterKind::BlockedBloom, FilterKind::Ribbon, FilterKind::BinaryFuse];
 
+    #[cfg_attr(miri, ignore = "long loops without unsafe code")]
     #[test]
-    fn bits_per_key_are_the_fewest_that_do() {
+    fn bits_per_key_are_minimal() {
         for kind in KINDS {
             for exponent in 1..400 {
                 let fpr = 0.95_f64.powi(exponent);

@@ -1,8 +1,7 @@
-//! A filter on its way from its block into memory, a piece at a time.
+//! Loads a filter from its block, piece by piece.
 //!
-//! So no more than a piece is in memory beside the filter, and that stays in the processor's cache:
-//! of 6 MB of filters, read whole, half of the time went into the memory for the bytes from the
-//! file.
+//! Only one piece is in memory besides the filter, and stays in the CPU's cache. When 6 MB of
+//! filters were read whole, allocating memory for their bytes took half of the time.
 
 use alloc::boxed::Box;
 use core::ops::Range;
@@ -19,11 +18,11 @@ use crate::range_filter::{self, RangeFilter};
 use crate::ribbon;
 use crate::table_filter::TableFilter;
 
-/// Most bytes of a block that are read at once, a multiple of a line. Fewer than what an allocator
-/// takes from the system for each time.
+/// Maximum bytes of a block per read, a multiple of a line. Small enough for allocators to reuse
+/// the memory.
 pub const PIECE_BYTES: u64 = 64 << 10;
 
-/// A filter for single keys, as far as it was read.
+/// A point filter, as far as it was read.
 enum Loading {
     BlockedBloom { lines: SliceBuilder<Line>, probes: u8 },
     Ribbon(Box<ribbon::Loading>),
@@ -32,14 +31,15 @@ enum Loading {
 }
 
 impl Trailer {
-    /// Reads a filter for single keys, as [`decode`](Self::decode), with its memory in `arena`.
+    /// Loads a point filter as [`decode`](Self::decode) does, with its memory in `arena`.
     ///
-    /// `read` returns a range of the block's bytes, exactly as many. It is asked for those of
-    /// [`front_bytes`](Self::front_bytes), in order, and for at most [`PIECE_BYTES`] at once.
+    /// `read` returns exactly the requested range of the block. The ranges of
+    /// [`front_bytes`](Self::front_bytes) are requested in order, at most [`PIECE_BYTES`] at a
+    /// time.
     ///
     /// # Errors
     ///
-    /// Those of `read`; [`DecodeError`] if it returns more or fewer bytes, a group is damaged, or
+    /// Errors of `read`; [`DecodeError`] if it returns more or fewer bytes, a group is damaged, or
     /// it is a range filter.
     pub fn load_in<B: AsRef<[u8]>, E: From<DecodeError>>(
         &self,
@@ -52,13 +52,13 @@ impl Trailer {
         Ok(loading.finish(self.key_count()))
     }
 
-    /// Reads a range filter, as [`decode_range`](super::decode_range), with its memory in `arena`,
-    /// from `read`, which is asked as by [`load_in`](Self::load_in).
+    /// Loads a range filter as [`decode_range`](super::decode_range) does, with its memory in
+    /// `arena`. `read` is called as by [`load_in`](Self::load_in).
     ///
     /// # Errors
     ///
-    /// Those of `read`; [`DecodeError`] if it returns more or fewer bytes, the payload is damaged,
-    /// or it is a filter for single keys.
+    /// Errors of `read`; [`DecodeError`] if it returns more or fewer bytes, the payload is damaged,
+    /// or it is a point filter.
     pub fn load_range_in<B: AsRef<[u8]>, E: From<DecodeError>>(
         &self,
         arena: &FilterArena,
@@ -74,8 +74,8 @@ impl Trailer {
         Ok(loading.finish(self.key_count())?)
     }
 
-    /// Hands `put` the groups that hold the first `columns` columns, piece by piece, each with the
-    /// number of its group. A group whose checksum is wrong is an error after its last piece.
+    /// Passes the groups with the first `columns` columns to `put`, piece by piece, with their
+    /// index. Returns an error after the last piece of a group whose checksum is wrong.
     fn for_each_piece<B: AsRef<[u8]>, E: From<DecodeError>>(
         &self,
         columns: f64,
@@ -129,12 +129,12 @@ impl Loading {
             ),
             Parameters::Range(_) => {
                 let value = FilterKind::Range as u64;
-                return Err(DecodeError::OutOfRange { what: "kind of a filter for keys", value });
+                return Err(DecodeError::OutOfRange { what: "kind of a point filter", value });
             }
         })
     }
 
-    /// The next bytes of the payload, of the group `group`.
+    /// Adds the next bytes of the payload, which belong to group `group`.
     fn put(&mut self, group: usize, bytes: &[u8]) {
         match self {
             Self::BlockedBloom { lines, .. } => {
@@ -149,7 +149,7 @@ impl Loading {
 
     /// # Panics
     ///
-    /// Unless all of the payload was put.
+    /// If bytes of the payload are missing.
     fn finish(self, key_count: u64) -> TableFilter {
         match self {
             Self::BlockedBloom { lines, probes } => {

@@ -1,14 +1,14 @@
-//! The bytes of a table's filter.
+//! The stored form of a table's filter.
 //!
-//! A payload, and a trailer behind it: a writer knows it last. Integers are little-endian, varints
-//! those of `varint.rs`. The file places the block at a multiple of 64, so that a mapped payload
-//! has whole cache lines. `testdata/filter_block` pins these bytes.
+//! A payload followed by a trailer, because a writer knows the trailer last. Integers are
+//! little-endian, varints as in `varint.rs`. Files place the block at a multiple of 64, so that a
+//! mapped payload has whole cache lines. `testdata/filter_block` pins these bytes.
 //!
 //! | offset        | bytes  | field           | meaning                                              |
 //! |---------------|--------|-----------------|------------------------------------------------------|
 //! | 0             | p      | `payload`       | column groups, by kind; see below                    |
 //! | p             | 1      | `hash_version`  | [`HASH_VERSION`](crate::HASH_VERSION)                |
-//! |               | varint | `key_count`     | keys, without equal neighbours                       |
+//! |               | varint | `key_count`     | keys, without adjacent duplicates                    |
 //! |               | varints | parameters     | by kind, see below                                   |
 //! |               | 4 × groups | `group_crc32` | CRC-32 (IEEE 802.3) of each column group           |
 //! | end - 7       | 1      | `kind`          | a [`FilterKind`]                                     |
@@ -23,18 +23,17 @@
 //! | binary fuse   | `binary_fuse/stored.rs`        | 1      | `print_bits`, `segment_log2`, `segments`, `attempt` |
 //! | range         | `range_filter/stored.rs`       | 1      | `prefix_bytes`, `point_bytes`, `codes`, `universe`, `low_bits`, `seed` |
 //!
-//! The trailer's checksum covers those of the groups, and so the whole block. Hash seed and salt
-//! are in it without being stored: a filter of another table or store fails it like a damaged one.
-//! A column group starts at a multiple of 64 and is checked by itself, so that a ribbon can be
+//! The trailer's checksum covers those of the groups, and so the whole block. It includes hash seed
+//! and salt, which are not stored: a filter of another table or store fails it like a damaged one.
+//! A column group starts at a multiple of 64 and has its own checksum, so that a ribbon can be
 //! loaded in part: see [`Trailer`].
 //!
 //! Later versions keep the last seven bytes and what the checksum covers. Version 1, which no
-//! release wrote, did not have them: it fails the checksum. In version 2 of a ribbon the second
-//! layer had a mix of its own, and in version 3 one that took another product, as the fingerprint
-//! did.
+//! release wrote, lacked them and fails the checksum. Versions 2 and 3 of a ribbon derived the
+//! second layer and its fingerprints from other products.
 //!
-//! Trailers are short. Of a thousand to a million keys: blocked Bloom 15 to 16 bytes, ribbon of one
-//! group 19 to 25, binary fuse 18 to 20, range 30 to 35.
+//! Trailers of a thousand to a million keys: blocked Bloom 15 to 16 bytes, ribbon of one group 19
+//! to 25, binary fuse 18 to 20, range 30 to 35.
 
 mod describe;
 mod kind;
@@ -56,21 +55,21 @@ use crate::ribbon::COLUMNS_MAX;
 use crate::table_filter::TableFilter;
 use parameters::Parameters;
 
-/// The version that this release writes of a kind, and the only one that it reads.
+/// Returns the only version of a kind that this release writes and reads.
 fn version_of(kind: u8) -> u8 {
     if kind == FilterKind::Ribbon as u8 { 4 } else { 2 }
 }
 
-/// What the table that a filter belongs to says about it.
+/// Values from the filter's table that its checksum covers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Expected {
     /// Seed of the store's key hash.
     pub hash_seed: u64,
-    /// The table's random number.
+    /// Random number of the table.
     pub salt: u64,
 }
 
-/// The bytes of `filter`, for the table that will expect `expected`.
+/// Encodes `filter` for the table of `expected`.
 #[must_use]
 pub fn encode(filter: &TableFilter, expected: Expected) -> PageVec<u8> {
     let (mut bytes, parameters) = match filter {
@@ -92,7 +91,7 @@ pub fn encode(filter: &TableFilter, expected: Expected) -> PageVec<u8> {
     bytes
 }
 
-/// The bytes of a range filter, for the table that will expect `expected`.
+/// Encodes a range filter for the table of `expected`.
 #[must_use]
 pub fn encode_range(filter: &RangeFilter, expected: Expected) -> PageVec<u8> {
     let mut bytes = filter.to_payload();
@@ -101,30 +100,28 @@ pub fn encode_range(filter: &RangeFilter, expected: Expected) -> PageVec<u8> {
     bytes
 }
 
-/// As many columns as there are.
+/// All columns of any filter.
 const COLUMNS: f64 = COLUMNS_MAX as f64;
 
-/// Reads a filter. All checks are here, so that a lookup needs none.
+/// Decodes a filter. All checks are here, so that probes need none.
 ///
-/// Takes little more memory than `bytes` has, whatever they say. No bytes, or a block of zero
-/// lines, columns or slots, are no filter that could say "no": they are errors too.
+/// Allocates little more memory than `bytes` has, whatever the bytes are. Empty bytes, or a block
+/// without lines, columns or slots, are errors too.
 ///
 /// # Errors
 ///
-/// [`DecodeError`] if the bytes are damaged, were made with another hash, belong to another table,
-/// hold a range filter, or a kind of filter that this release does not know. A caller must then
-/// take every key for a "maybe".
+/// [`DecodeError`] if the bytes are damaged, were built with another hash version, belong to
+/// another table, are a range filter, or of a kind that this release does not support. A caller
+/// must then treat every key as matching.
 pub fn decode(bytes: &[u8], expected: Expected) -> Result<TableFilter, DecodeError> {
     decode_columns(bytes, expected, COLUMNS)
 }
 
-/// Reads the first `columns` columns of a ribbon, all if there are not as many, and any other
-/// filter whole.
+/// Decodes the first `columns` columns of a ribbon, at most all, or any other filter whole.
 ///
-/// Each column less saves a bit per key and doubles the rate. What is read is the filter that
-/// [`Ribbon::shrink_to`](crate::Ribbon::shrink_to) leaves of the whole one, a fraction and NaN
-/// included. Column groups that it does not need are neither read nor checked; [`Trailer`] does
-/// without having their bytes.
+/// Each missing column saves a bit per key and doubles the rate. The result equals
+/// [`Ribbon::shrink_to`](crate::Ribbon::shrink_to) of the whole filter, also for a fraction or NaN.
+/// Unneeded column groups are neither read nor checked. [`Trailer`] does not even need their bytes.
 ///
 /// # Errors
 ///
@@ -137,11 +134,11 @@ pub fn decode_columns(
     Trailer::read(bytes, bytes.len() as u64, expected)?.decode(bytes, columns)
 }
 
-/// Reads a range filter, with all checks, as [`decode`] reads any other.
+/// Decodes a range filter, with all checks.
 ///
 /// # Errors
 ///
-/// As [`decode`], and if the bytes are a filter for single keys.
+/// As [`decode`], and if the bytes are a point filter.
 pub fn decode_range(bytes: &[u8], expected: Expected) -> Result<RangeFilter, DecodeError> {
     let trailer = Trailer::read(bytes, bytes.len() as u64, expected)?;
     trailer.decode_range_in(bytes, &FilterArena::heap())

@@ -1,4 +1,4 @@
-//! What a filter's kind tells in the trailer, beside what all kinds do.
+//! The trailer's parameters that depend on the kind of the filter.
 
 use alloc::{vec, vec::Vec};
 use core::ops::Range;
@@ -11,7 +11,7 @@ use crate::line::{LINE_BYTES, PROBES_MAX};
 use crate::range_filter;
 use crate::ribbon;
 
-/// What else than its length it takes to read a payload.
+/// What is needed to read a payload besides its length.
 #[derive(Debug, Clone)]
 pub(super) enum Parameters {
     BlockedBloom { probes: u8 },
@@ -30,7 +30,7 @@ impl Parameters {
         }
     }
 
-    /// Appends them.
+    /// Appends the parameters to `bytes`.
     pub(super) fn put(&self, bytes: &mut Vec<u8>) {
         match self {
             Self::BlockedBloom { probes } => bytes.push(*probes),
@@ -46,11 +46,11 @@ impl Parameters {
         }
     }
 
-    /// Takes those of a `kind`, of a filter over so many keys, off the front of `numbers`.
+    /// Reads the parameters of a filter of `kind` over `key_count` keys.
     ///
     /// # Errors
     ///
-    /// [`DecodeError`] if they cannot be, or the kind is not known to this release.
+    /// [`DecodeError`] if they are invalid or this release does not support the kind.
     pub(super) fn take(
         kind: u8,
         key_count: u64,
@@ -65,7 +65,7 @@ impl Parameters {
         } else if kind == FilterKind::Ribbon as u8 {
             let (columns, attempt) = (numbers.take("columns")?, numbers.take("attempt")?);
             let mut layer_blocks = Vec::new();
-            // As many as there are, up to the checksums.
+            // All numbers up to the checksums.
             while numbers.rest().len() > 4 * ribbon::Header::groups_of(columns) {
                 layer_blocks.push(numbers.take("layer_blocks")?);
             }
@@ -86,7 +86,7 @@ impl Parameters {
         }
     }
 
-    /// Number of column groups, 1 to 4.
+    /// Returns the number of column groups, 1 to 4.
     pub(super) fn group_count(&self) -> usize {
         match self {
             Self::Ribbon(header) => header.groups(),
@@ -94,7 +94,7 @@ impl Parameters {
         }
     }
 
-    /// Columns of a ribbon, on average over its slots.
+    /// Returns the columns of a ribbon, averaged over its slots.
     pub(super) fn columns(&self) -> Option<f64> {
         match self {
             Self::Ribbon(header) => Some(header.layout().columns()),
@@ -102,8 +102,7 @@ impl Parameters {
         }
     }
 
-    /// Bytes in memory of the filter that the first `columns` columns make, of a payload of so many
-    /// bytes.
+    /// Returns the memory of the filter of the first `columns` columns, in bytes.
     pub(super) fn memory_bytes(&self, payload_bytes: u64, columns: f64) -> u64 {
         match self {
             Self::Ribbon(header) => header.layout().memory_bytes(columns),
@@ -111,8 +110,7 @@ impl Parameters {
         }
     }
 
-    /// The places of the groups that hold the first `columns` columns, of a payload of so many
-    /// bytes.
+    /// Returns the positions of the groups with the first `columns` columns.
     pub(super) fn groups(&self, payload_bytes: u64, columns: f64) -> Vec<Range<u64>> {
         match self {
             Self::Ribbon(header) => header.layout().groups_for(columns).collect(),
@@ -122,10 +120,10 @@ impl Parameters {
         }
     }
 
-    /// Bytes that a payload has, if there are `found`.
+    /// Returns the required bytes of the payload, where the block has `found`.
     pub(super) fn payload_bytes(&self, found: u64) -> u64 {
         match self {
-            // Its length alone says how many lines there are.
+            // Any number of whole lines is valid.
             Self::BlockedBloom { .. } => {
                 let line_bytes = LINE_BYTES as u64;
                 (found - found % line_bytes).max(line_bytes)

@@ -1,4 +1,4 @@
-//! The end of a filter block: what the filter is, how to read it, and all checksums.
+//! The trailer of a filter block: kind, parameters and all checksums.
 
 use alloc::vec::Vec;
 use core::ops::Range;
@@ -11,30 +11,30 @@ use crate::hash::HASH_VERSION;
 use crate::range_filter::RangeFilter;
 use crate::table_filter::TableFilter;
 
-/// Names of the column groups; a filter of one group has the first.
+/// Names of the column groups. A filter of one group has the first name.
 pub(super) const GROUPS: [&str; 4] =
     ["filter payload", "column group 1", "column group 2", "column group 3"];
 
-/// Most bytes of a trailer: its length is a byte.
+/// Maximum bytes of a trailer: its length is one byte.
 pub const TRAILER_BYTES_MAX: usize = u8::MAX as usize;
 
-/// Kind, version, length and checksum: what every version has at the very end.
+/// Bytes of kind, version, length and checksum, which end every version.
 pub(super) const END_BYTES: usize = 7;
 
-/// The trailer of a filter block, verified: what the filter is, and which bytes it takes.
+/// The verified trailer of a filter block.
 ///
-/// For readers that load a ribbon in part: first the end of the block, then as much of its front as
-/// [`front_bytes`](Self::front_bytes) says. [`decode`](super::decode) does both with a whole block.
+/// For readers that load a ribbon in part: first the end of the block, then the bytes at its front
+/// that [`front_bytes`](Self::front_bytes) requires. [`decode`](super::decode) reads a whole block.
 #[derive(Debug, Clone)]
 pub struct Trailer {
     key_count: u64,
     parameters: Parameters,
     payload_bytes: u64,
-    /// One for each column group.
+    /// One per column group.
     group_crc32s: Vec<u32>,
 }
 
-/// A number of a trailer: where it stands in the trailer, its name, its value.
+/// A number of a trailer, with its position in the trailer.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Number {
     pub(super) from: usize,
@@ -43,7 +43,7 @@ pub(super) struct Number {
     pub(super) value: u64,
 }
 
-/// Takes the numbers off a trailer and shows each to `see`.
+/// Reads the numbers of a trailer and passes each to `see`.
 #[derive(Debug)]
 pub(super) struct Numbers<'a, S> {
     fields: &'a [u8],
@@ -59,45 +59,45 @@ impl<'a, S: FnMut(Number)> Numbers<'a, S> {
         Ok(value)
     }
 
-    /// What was not taken.
+    /// Returns the bytes not read yet.
     pub(super) fn rest(&self) -> &'a [u8] {
         self.rest
     }
 }
 
 impl Trailer {
-    /// Reads the trailer of a block of `block_bytes` bytes that ends with `tail`: the last
-    /// [`TRAILER_BYTES_MAX`] bytes of the block, or more, or all.
+    /// Reads the trailer of a block of `block_bytes` bytes. `tail` is the end of the block: at
+    /// least the last [`TRAILER_BYTES_MAX`] bytes, or all.
     ///
     /// # Errors
     ///
-    /// [`DecodeError`] as [`decode`](super::decode), but for damage of the payload.
+    /// [`DecodeError`] as [`decode`](super::decode), except for damage of the payload.
     pub fn read(tail: &[u8], block_bytes: u64, expected: Expected) -> Result<Self, DecodeError> {
         let (_, bytes) = split(tail)?;
         let (covered, stored) = bytes.split_last_chunk().expect("a trailer has its end");
-        // The checksum first: what follows then speaks of other releases, not of damage.
+        // The checksum first: later errors then mean another release instead of damage.
         let what = "filter trailer, hash seed and salt";
         check_crc32(what, u32::from_le_bytes(*stored), crc32(expected, covered))?;
         let payload_bytes = block_bytes.saturating_sub(bytes.len() as u64);
         Self::parse(bytes, payload_bytes, |_| ())
     }
 
-    /// How many bytes from the start of the block on hold the first `columns` columns of a ribbon;
-    /// of any other filter the whole payload.
+    /// Returns the length of the front of the block that holds the first `columns` columns of a
+    /// ribbon, or the whole payload of any other filter.
     #[must_use]
     pub fn front_bytes(&self, columns: f64) -> u64 {
         self.groups(columns).last().expect("there is a group").end
     }
 
-    /// Reads a filter for single keys: the first `columns` columns of a ribbon, all if there are
-    /// not as many, and any other filter whole.
+    /// Decodes a point filter: the first `columns` columns of a ribbon, at most all, or any other
+    /// filter whole.
     ///
-    /// `front` is the first [`front_bytes`](Self::front_bytes) of the block or more. Only the
-    /// groups that it takes are checked.
+    /// `front` is at least the first [`front_bytes`](Self::front_bytes) of the block. Only the
+    /// groups used are checked.
     ///
     /// # Errors
     ///
-    /// [`DecodeError`] if `front` is too short, a group damaged, or it is a range filter.
+    /// [`DecodeError`] if `front` is too short, a group is damaged, or it is a range filter.
     pub fn decode(&self, front: &[u8], columns: f64) -> Result<TableFilter, DecodeError> {
         self.decode_in(front, columns, &FilterArena::heap())
     }
@@ -118,11 +118,11 @@ impl Trailer {
         self.load_in(columns, arena, piece)
     }
 
-    /// Reads a range filter. `front` is the payload or more.
+    /// Decodes a range filter. `front` is at least the payload.
     ///
     /// # Errors
     ///
-    /// [`DecodeError`] if `front` is too short or damaged, or it is a filter for single keys.
+    /// [`DecodeError`] if `front` is too short or damaged, or it is a point filter.
     pub(crate) fn decode_range_in(
         &self,
         front: &[u8],
@@ -133,7 +133,7 @@ impl Trailer {
         self.load_range_in(arena, piece)
     }
 
-    /// The part of `front` that holds the first `columns` columns.
+    /// Returns the part of `front` with the first `columns` columns.
     fn front<'a>(&self, front: &'a [u8], columns: f64) -> Result<&'a [u8], DecodeError> {
         let need = self.front_bytes(columns);
         let have = front.len() as u64;
@@ -141,7 +141,7 @@ impl Trailer {
         front.ok_or(DecodeError::Truncated { what: "filter payload", need, have })
     }
 
-    /// Whether each of the groups that hold the first `columns` columns is what was written.
+    /// Verifies the checksum of each group with the first `columns` columns.
     ///
     /// # Panics
     ///
@@ -167,39 +167,38 @@ impl Trailer {
         self.payload_bytes
     }
 
-    /// The checksum of each group.
+    /// Returns the checksum of each group.
     pub(super) fn group_crc32s(&self) -> &[u32] {
         &self.group_crc32s
     }
 
-    /// What the filter is.
+    /// Returns the kind of the filter.
     #[must_use]
     pub fn kind(&self) -> FilterKind {
         self.parameters.kind()
     }
 
-    /// Columns of a ribbon, on average over its slots: what
-    /// [`Ribbon::columns`](crate::Ribbon::columns) says of the whole. `None` for any other filter,
-    /// which is loaded whole or not at all.
+    /// Returns [`Ribbon::columns`](crate::Ribbon::columns) of the whole filter. `None` for other
+    /// kinds, which cannot be loaded in part.
     #[must_use]
     pub fn columns(&self) -> Option<f64> {
         self.parameters.columns()
     }
 
-    /// What [`TableFilter::memory_bytes`] will say of the filter that [`decode`](Self::decode)
-    /// makes of these columns. Costs nothing: a planner may ask for every number of columns.
+    /// Returns [`TableFilter::memory_bytes`] of the filter that [`decode`](Self::decode) returns
+    /// for these columns. Constant time.
     #[must_use]
     pub fn memory_bytes(&self, columns: f64) -> u64 {
         self.parameters.memory_bytes(self.payload_bytes, columns)
     }
 
-    /// Keys that the filter was built over.
+    /// Returns the number of keys that the filter was built over.
     #[must_use]
     pub fn key_count(&self) -> u64 {
         self.key_count
     }
 
-    /// That of a whole payload.
+    /// Creates the trailer of a whole payload.
     pub(super) fn of(key_count: u64, parameters: Parameters, payload: &[u8]) -> Self {
         let payload_bytes = payload.len() as u64;
         let mut trailer = Self { key_count, parameters, payload_bytes, group_crc32s: Vec::new() };
@@ -209,7 +208,7 @@ impl Trailer {
         trailer
     }
 
-    /// The places of the groups that hold the first `columns` columns.
+    /// Returns the positions of the groups with the first `columns` columns.
     pub(super) fn groups(&self, columns: f64) -> Vec<Range<u64>> {
         self.parameters.groups(self.payload_bytes, columns)
     }
@@ -228,8 +227,8 @@ impl Trailer {
         bytes
     }
 
-    /// Reads the trailer of a payload of so many bytes without its own checksum, and shows each
-    /// number to `see` as far as it gets.
+    /// Parses a trailer without verifying its checksum, and passes each number to `see` until an
+    /// error.
     pub(super) fn parse(
         bytes: &[u8],
         payload_bytes: u64,
@@ -259,7 +258,7 @@ impl Trailer {
     }
 }
 
-/// Splits a block, or the end of one, in front of its trailer.
+/// Splits a block, or the end of one, before its trailer.
 pub(super) fn split(bytes: &[u8]) -> Result<(&[u8], &[u8]), DecodeError> {
     let what = "filter trailer";
     let have = bytes.len() as u64;
@@ -276,7 +275,7 @@ pub(super) fn split(bytes: &[u8]) -> Result<(&[u8], &[u8]), DecodeError> {
     Ok(bytes.split_at(at))
 }
 
-/// The checksum at the end of a trailer that begins with `covered`.
+/// Returns the checksum of a trailer that begins with `covered`.
 pub(super) fn crc32(expected: Expected, covered: &[u8]) -> u32 {
     let mut hasher = crc32fast::Hasher::new();
     hasher.update(&expected.hash_seed.to_le_bytes());

@@ -1,11 +1,11 @@
-//! Numbers in as few bytes as they need, as everywhere in SieveDB: groups of seven bits, lowest
-//! first; the top bit of a byte says that more follow.
+//! Varints, as everywhere in SieveDB: groups of seven bits, lowest first; the top bit of a byte
+//! marks that more follow.
 
 use alloc::vec::Vec;
 
 use crate::decode_error::DecodeError;
 
-/// Bytes of the longest number.
+/// Maximum bytes of a varint.
 const BYTES_MAX: usize = 10;
 
 /// Appends `value`.
@@ -17,12 +17,11 @@ pub(super) fn put(bytes: &mut Vec<u8>, mut value: u64) {
     bytes.push(value as u8);
 }
 
-/// Takes a number off the front of `bytes`.
+/// Reads a varint from the front of `bytes`.
 ///
 /// # Errors
 ///
-/// [`DecodeError`] if it is cut, needs more than 64 bits, or is longer than it needs to be: each
-/// number has one form.
+/// [`DecodeError`] if it is truncated, exceeds 64 bits, or is not the shortest form.
 pub(super) fn take(bytes: &mut &[u8], what: &'static str) -> Result<u64, DecodeError> {
     let mut value = 0_u64;
     for (i, &byte) in bytes.iter().take(BYTES_MAX).enumerate() {
@@ -46,7 +45,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_and_back() {
+    fn varints_round_trip() {
         for bits in 0..64 {
             for value in [(1_u64 << bits) - 1, 1 << bits, u64::MAX >> bits] {
                 let mut bytes = Vec::new();
@@ -62,7 +61,7 @@ mod tests {
     }
 
     #[test]
-    fn other_forms_are_refused() {
+    fn malformed_varints_are_rejected() {
         let cases: [(&str, &[u8]); 4] = [
             ("zero in two bytes", &[0x80, 0]),
             ("one in three bytes", &[0x81, 0x80, 0]),

@@ -1,4 +1,4 @@
-//! The line in two AVX2 registers, and eight probes at a time.
+//! AVX2: the line in two registers, eight probes at a time.
 
 use core::arch::x86_64::{
     __m256, __m256i, _mm256_blendv_ps, _mm256_castps_si256, _mm256_castsi256_ps,
@@ -8,10 +8,10 @@ use core::arch::x86_64::{
 
 use super::{Line, POWERS, batch};
 
-/// Probes that one register holds.
+/// Probes per register.
 const LANES: u8 = 8;
 
-/// Entry `n` has `n` ones, and zeros behind them.
+/// Entry `n` has `n` ones, then zeros.
 const FIRST_ONES: [[u32; LANES as usize]; LANES as usize + 1] = {
     let mut entries = [[0; LANES as usize]; LANES as usize + 1];
     let mut n = 1;
@@ -34,7 +34,7 @@ impl Avx2 {
 
     #[inline]
     pub(super) fn contains(self, line: &Line, hash: u64, probes: u8) -> bool {
-        // SAFETY: `detect` alone makes an `Avx2`, and only where the CPU has it.
+        // SAFETY: only `detect` creates an `Avx2`, and only if the CPU has it.
         unsafe { contains(line, hash, probes) }
     }
 
@@ -44,32 +44,32 @@ impl Avx2 {
         lines: &[Line],
         probes: u8,
         hashes: &[u64],
-        answers: &mut [bool],
+        results: &mut [bool],
     ) {
         // SAFETY: as above.
-        unsafe { contains_all(lines, probes, hashes, answers) }
+        unsafe { contains_all(lines, probes, hashes, results) }
     }
 }
 
 #[target_feature(enable = "avx2")]
-fn contains_all(lines: &[Line], probes: u8, hashes: &[u64], answers: &mut [bool]) {
-    batch::test_all(lines, hashes, answers, |line, hash| contains(line, hash, probes));
+fn contains_all(lines: &[Line], probes: u8, hashes: &[u64], results: &mut [bool]) {
+    batch::test_all(lines, hashes, results, |line, hash| contains(line, hash, probes));
 }
 
 #[inline]
 #[target_feature(enable = "avx2")]
 fn contains(line: &Line, hash: u64, probes: u8) -> bool {
-    let low = hash as u32; // The high half chose the line.
+    let low = hash as u32; // The high half selects the line.
     let (halves, _) = line.0.as_chunks();
     let (front, back) = (load(&halves[0]), load(&halves[1]));
     if probes <= LANES {
         return contains_eight(front, back, low, probes);
     }
-    let beyond = low.wrapping_mul(POWERS.0[usize::from(LANES)]);
-    contains_eight(front, back, low, LANES) & contains_eight(front, back, beyond, probes - LANES)
+    let ninth = low.wrapping_mul(POWERS.0[usize::from(LANES)]);
+    contains_eight(front, back, low, LANES) & contains_eight(front, back, ninth, probes - LANES)
 }
 
-/// Whether the first `probes` of the eight bits that start from `low` are set.
+/// Returns `true` if the first `probes` of the eight bits that start from `low` are set.
 #[inline]
 #[target_feature(enable = "avx2")]
 fn contains_eight(front: __m256i, back: __m256i, low: u32, probes: u8) -> bool {
@@ -78,7 +78,7 @@ fn contains_eight(front: __m256i, back: __m256i, low: u32, probes: u8) -> bool {
         _mm256_set1_epi32(low.cast_signed()),
         _mm256_setr_epi32(p0, p1, p2, p3, p4, p5, p6, p7),
     );
-    // Bits 28 to 31 of `g` are the word of the line: the highest one chooses the half.
+    // Bits 28 to 31 of `g` are the word of the line: the highest one selects the half.
     let word = _mm256_srli_epi32::<28>(g);
     let words = _mm256_castps_si256(_mm256_blendv_ps(
         permute(front, word),
@@ -87,12 +87,12 @@ fn contains_eight(front: __m256i, back: __m256i, low: u32, probes: u8) -> bool {
     ));
     // Bits 23 to 27 are the bit within the word.
     let bit = _mm256_srli_epi32::<27>(_mm256_slli_epi32::<4>(g));
-    let wanted = _mm256_sllv_epi32(load(&FIRST_ONES[usize::from(probes)]), bit);
-    // 1 when no bit of the second is missing from the first.
-    _mm256_testc_si256(words, wanted) == 1
+    let mask = _mm256_sllv_epi32(load(&FIRST_ONES[usize::from(probes)]), bit);
+    // 1 if all bits of the second are set in the first.
+    _mm256_testc_si256(words, mask) == 1
 }
 
-/// Lane `i` of the result is lane `word[i] % 8` of `half`.
+/// Returns lane `word[i] % 8` of `half` in lane `i`.
 #[inline]
 #[target_feature(enable = "avx2")]
 fn permute(half: __m256i, word: __m256i) -> __m256 {

@@ -1,4 +1,4 @@
-//! The whole line in one AVX-512 register, and a lane for each probe.
+//! AVX-512: the whole line in one register, and one lane per probe.
 
 use core::arch::asm;
 use core::arch::x86_64::{
@@ -10,7 +10,7 @@ use core::arch::x86_64::{
 
 use super::{Aligned, Line, POWERS, PROBES_MAX, batch, powers};
 
-/// The powers for each number of probes, and those for [`PROBES_MAX`] at 0.
+/// The powers for each number of probes; those for [`PROBES_MAX`] at index 0.
 static POWERS_OF: [Aligned<[u32; PROBES_MAX as usize]>; PROBES_MAX as usize] = {
     let mut all = [const { Aligned(powers(PROBES_MAX as usize)) }; PROBES_MAX as usize];
     let mut probes = 1;
@@ -21,8 +21,7 @@ static POWERS_OF: [Aligned<[u32; PROBES_MAX as usize]>; PROBES_MAX as usize] = {
     all
 };
 
-/// A lane for each probe, and the first again in the lanes that are left: it is looked at once
-/// more.
+/// One lane per probe. The remaining lanes repeat the first probe.
 #[inline(always)]
 fn powers_of(probes: u8) -> &'static [u32; PROBES_MAX as usize] {
     &POWERS_OF[usize::from(probes % PROBES_MAX)].0
@@ -38,37 +37,35 @@ impl Avx512 {
         has.then_some(Self(()))
     }
 
-    /// Whether all bits of `hash` are set in its line of `lines`. There must be lines.
+    /// Returns `true` if all bits of `hash` are set in its line of `lines`, which is not empty.
     ///
-    /// In assembly, because a function with intrinsics is never inlined into one that is compiled
-    /// for any processor. What bounds a question is how many instructions it takes, in the caches
-    /// and far out of them, where a core asks as many at once as it holds instructions of. So
-    /// `mulx` finds the line, which needs no check and no moves, the load adds it up, and lanes
-    /// beyond the probes repeat the first instead of being masked: 16 instructions in a loop
-    /// instead of 21, 0.7 ns instead of 1.0.
+    /// In assembly, because a function with intrinsics is never inlined into one compiled for any
+    /// CPU. A probe is bound by its number of instructions: in the caches, and also from memory,
+    /// where the reorder buffer limits the probes in flight. So `mulx` computes the line without a
+    /// check or moves, the load adds the address, and unused lanes repeat the first probe instead
+    /// of being masked: 16 instructions in a loop instead of 21, 0.7 ns instead of 1.0.
     #[inline(always)]
     pub(super) fn contains(self, lines: &[Line], hash: u64, probes: u8) -> bool {
         assert!(!lines.is_empty(), "a filter has lines");
         let missing: u32;
-        // SAFETY: `detect` alone makes an `Avx512`, and only where the CPU has it. What is read are
-        // the 64 bytes of each of two references, the powers and a line: the high half of the
-        // product, its index, is below the number of lines, which is not 0.
+        // SAFETY: only `detect` creates an `Avx512`, and only if the CPU has it. It reads the 64
+        // bytes of two references, the powers and a line. The index of the line is the high half of
+        // the product, which is below the number of lines, and that is not 0.
         unsafe {
             asm!(
                 // As `line_index`, times the bytes of a line.
                 "mulx {at}, {missing:r}, {count}",
                 "shl {at}, 6",
-                // Lane `i` is the `g(i)` of `hash`.
+                // Lane `i` is `g(i)` of `hash`.
                 "vpbroadcastd zmm16, edx",
                 "vpmulld zmm16, zmm16, [{powers}]",
-                // Bits 28 to 31 of it are the word of the line.
+                // Bits 28 to 31 are the word of the line.
                 "vpsrld zmm17, zmm16, 28",
                 "vpermd zmm17, zmm17, [{lines} + {at}]",
-                // Bits 23 to 27 are the bit within the word: a rotation ignores what stands above
-                // them.
+                // Bits 23 to 27 are the bit within the word. The rotation ignores higher bits.
                 "vpsrld zmm16, zmm16, 23",
                 "vprorvd zmm16, zmm17, zmm16",
-                // The first of the powers is 1.
+                // The first power is 1.
                 "vptestnmd k1, zmm16, dword ptr [{powers}]{{1to16}}",
                 "kmovw {missing:e}, k1",
                 in("rdx") hash,
@@ -91,10 +88,10 @@ impl Avx512 {
         lines: &[Line],
         probes: u8,
         hashes: &[u64],
-        answers: &mut [bool],
+        results: &mut [bool],
     ) {
         // SAFETY: as above.
-        unsafe { contains_all(lines, probes, hashes, answers) }
+        unsafe { contains_all(lines, probes, hashes, results) }
     }
 
     pub(super) fn insert_all(self, lines: &mut [Line], probes: u8, hashes: &[u64]) {
@@ -104,9 +101,9 @@ impl Avx512 {
 }
 
 #[target_feature(enable = "avx512f,bmi2")]
-fn contains_all(lines: &[Line], probes: u8, hashes: &[u64], answers: &mut [bool]) {
+fn contains_all(lines: &[Line], probes: u8, hashes: &[u64], results: &mut [bool]) {
     let powers = load(powers_of(probes));
-    batch::test_all(lines, hashes, answers, |line, hash| contains(line, hash, powers));
+    batch::test_all(lines, hashes, results, |line, hash| contains(line, hash, powers));
 }
 
 #[target_feature(enable = "avx512f,bmi2")]
@@ -114,13 +111,13 @@ fn insert_all(lines: &mut [Line], probes: u8, hashes: &[u64]) {
     batch::insert_all(lines, hashes, |line, hash| insert(line, hash, probes));
 }
 
-/// The same as [`Avx512::contains`], for a loop that keeps the constants in registers.
+/// As [`Avx512::contains`], for loops that keep the constants in registers.
 #[inline]
 #[target_feature(enable = "avx512f,bmi2")]
 fn contains(line: &Line, hash: u64, powers: __m512i) -> bool {
     let g = products(hash, powers);
-    // Bits 28 to 31 of `g` are the word of the line, bits 23 to 27 the bit within the word: a
-    // rotation ignores what stands above them.
+    // Bits 28 to 31 of `g` are the word of the line, bits 23 to 27 the bit within the word. The
+    // rotation ignores higher bits.
     let words = _mm512_permutexvar_epi32(_mm512_srli_epi32::<28>(g), load(&line.0));
     let found = _mm512_rorv_epi32(words, _mm512_srli_epi32::<23>(g));
     _mm512_testn_epi32_mask(found, _mm512_set1_epi32(1)) == 0
@@ -129,10 +126,10 @@ fn contains(line: &Line, hash: u64, powers: __m512i) -> bool {
 #[inline]
 #[target_feature(enable = "avx512f,bmi2")]
 fn insert(line: &mut Line, hash: u64, probes: u8) {
-    // Lanes from `probes` on are beyond the line.
+    // Lanes from `probes` on are outside of the line.
     let lanes = _bzhi_u32(u32::MAX, probes.into()) as u16;
-    let beyond = _mm512_set1_epi32(1 << 16);
-    let positions = _mm512_mask_srli_epi32::<23>(beyond, lanes, products(hash, load(&POWERS.0)));
+    let outside = _mm512_set1_epi32(1 << 16);
+    let positions = _mm512_mask_srli_epi32::<23>(outside, lanes, products(hash, load(&POWERS.0)));
     let mut stored = Line::EMPTY;
     store(&mut stored, positions);
     let (pairs, _) = stored.0.as_chunks::<2>();
@@ -144,7 +141,7 @@ fn insert(line: &mut Line, hash: u64, probes: u8) {
     store(line, filled);
 }
 
-/// A line with this bit alone, or none if it is beyond the line.
+/// Returns a line with only this bit set, or none if it is outside of the line.
 #[inline]
 #[target_feature(enable = "avx512f,bmi2")]
 fn single_bit(bit: u32) -> __m512i {
@@ -158,12 +155,12 @@ fn single_bit(bit: u32) -> __m512i {
         }
         bits
     };
-    // In all words but one, this is no place within the word, and a shift by it gives 0.
+    // In all other words the shift is out of range, which gives 0.
     let shift = _mm512_add_epi32(_mm512_set1_epi32(bit.cast_signed()), load(&FIRST_BITS));
     _mm512_sllv_epi32(_mm512_set1_epi32(1), shift)
 }
 
-/// Lane `i` is the `g(i)` of `hash`, if these are its powers.
+/// Returns `g(i)` of `hash` in lane `i`.
 #[inline]
 #[target_feature(enable = "avx512f,bmi2")]
 fn products(hash: u64, powers: __m512i) -> __m512i {

@@ -1,4 +1,4 @@
-//! A cache line of a blocked Bloom filter: which bits a hash sets in it, and how they are tested.
+//! A cache line of a blocked Bloom filter: the bits of a hash in it.
 //!
 //! Parts of a 64-bit hash:
 //!
@@ -8,21 +8,21 @@
 //! | 0 to 31 | the probes: `g(i) = low * 0x9e3779b9^i mod 2^32`; the 9 high bits of `g(i)` are the bit |
 //!
 //! With up to 2^32 lines (256 GiB) the two parts do not overlap. Bit `b` of a line is bit `b % 8`
-//! of its byte `b / 8`. Probes may coincide; the formulas in [`crate::params`] know that.
+//! of its byte `b / 8`. Probes may coincide; the formulas in [`crate::params`] account for that.
 //!
 //! The layout is that of RocksDB's `FastLocalBloom`, with 64 instead of 32 bits for the choice of
 //! the line.
 //!
-//! | file       | what it holds                                                   |
-//! |------------|-----------------------------------------------------------------|
-//! | `path`     | which of the following this CPU takes                           |
-//! | `portable` | a question and an insertion: the definition                     |
-//! | `avx2`     | a question in two halves of the line                            |
-//! | `avx512`   | a question and an insertion, with the line in one register      |
-//! | `neon`     | a question by a table of bytes, on little-endian 64-bit ARM     |
-//! | `batch`    | many of them, with their lines on the way from memory           |
+//! | file       | contents                                                 |
+//! |------------|----------------------------------------------------------|
+//! | `path`     | choice of one of the following for this CPU              |
+//! | `portable` | probe and insertion: the reference                       |
+//! | `avx2`     | probe in two halves of the line                          |
+//! | `avx512`   | probe and insertion, with the line in one register       |
+//! | `neon`     | probe by a table lookup, on little-endian 64-bit ARM     |
+//! | `batch`    | batches with prefetched lines                            |
 //!
-//! All paths set the same bits and give the same answers; tests compare them.
+//! All paths set the same bits and give the same results; tests compare them.
 
 #[cfg(target_arch = "x86_64")]
 mod avx2;
@@ -38,27 +38,26 @@ mod tests;
 
 pub(crate) use path::Path;
 
-/// Bytes of a line: those of a cache line.
+/// Bytes of a line: a cache line.
 pub const LINE_BYTES: usize = 64;
 
 /// Bits of a line.
 pub(crate) const LINE_BITS: u32 = 512;
 
-/// Most probes of a key: an AVX-512 register full, or two of AVX2.
+/// Maximum probes per key: the lanes of an AVX-512 register, or of two AVX2 registers.
 pub const PROBES_MAX: u8 = 16;
 
-/// 2^32 divided by the golden ratio: its powers spread the probes of a key.
+/// 2^32 divided by the golden ratio. Its powers spread the probes of a key.
 const GOLDEN: u32 = 0x9e37_79b9;
 
-/// In a cache line of its own: a question that reads it reads no second one, wherever the linker
-/// puts it.
+/// Aligned to a cache line, so that a constant of 64 bytes is never split.
 #[repr(C, align(64))]
 pub(crate) struct Aligned<T>(pub(crate) T);
 
 /// The powers 0 to 15 of [`GOLDEN`].
 static POWERS: Aligned<[u32; PROBES_MAX as usize]> = Aligned(powers(PROBES_MAX as usize));
 
-/// As many powers of [`GOLDEN`] as a key has probes, and behind them the first again.
+/// Returns as many powers of [`GOLDEN`] as a key has probes, then copies of the first.
 const fn powers(probes: usize) -> [u32; PROBES_MAX as usize] {
     let mut powers = [1; PROBES_MAX as usize];
     let mut i = 1;
@@ -69,7 +68,7 @@ const fn powers(probes: usize) -> [u32; PROBES_MAX as usize] {
     powers
 }
 
-/// 512 bits, at an address that is a multiple of 64, so that a question touches one cache line.
+/// 512 bits aligned to 64, so that a probe touches one cache line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(C, align(64))]
 pub(crate) struct Line([u32; 16]);
@@ -96,45 +95,45 @@ impl Line {
     }
 }
 
-/// Which of `lines` lines `hash` belongs to.
+/// Returns the index of the line of `hash`.
 #[inline]
 fn line_index(hash: u64, lines: usize) -> usize {
     // The high half of the product is below `lines`.
     ((u128::from(hash) * lines as u128) >> 64) as usize
 }
 
-/// The line of `hash`.
+/// Returns the line of `hash`.
 #[inline]
 pub(crate) fn line_of<T>(lines: &[T], hash: u64) -> &T {
     &lines[line_index(hash, lines.len())]
 }
 
-/// The bits of `hash` in its line, each below [`LINE_BITS`]; may repeat.
+/// Returns the bits of `hash` in its line, each below [`LINE_BITS`]; they may repeat.
 #[inline]
 pub(crate) fn bits(hash: u64, probes: u8) -> impl Iterator<Item = u32> {
-    let mut g = hash as u32; // The low half; the high half chose the line.
+    let mut g = hash as u32; // The low half; the high half selects the line.
     (0..probes).map(move |_| {
         let bit = g >> (u32::BITS - LINE_BITS.ilog2());
         g = g.wrapping_mul(GOLDEN);
         bit
     })
 }
-/// Asks for the cache line of `line`, without waiting for it.
+/// Prefetches the cache line of `line`.
 #[inline(always)]
 pub(crate) fn prefetch<T>(line: &T) {
     prefetch_at(core::ptr::from_ref(line));
 }
 
-/// Asks for the cache line of `address`, which may be any, without waiting for it.
+/// Prefetches the cache line at `address`, which may be invalid.
 #[inline(always)]
 pub(crate) fn prefetch_at<T>(address: *const T) {
-    #[cfg(target_arch = "x86_64")]
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
     {
         use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        // SAFETY: a prefetch reads nothing that a program can see, and takes any address.
+        // SAFETY: a prefetch has no visible effect and accepts any address.
         unsafe { _mm_prefetch::<_MM_HINT_T0>(address.cast()) }
     }
-    #[cfg(target_arch = "aarch64")]
+    #[cfg(all(target_arch = "aarch64", not(miri)))]
     // SAFETY: as above.
     unsafe {
         core::arch::asm!(
@@ -143,6 +142,6 @@ pub(crate) fn prefetch_at<T>(address: *const T) {
             options(nostack, preserves_flags, readonly)
         );
     }
-    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
-    let _ = address; // No stable intrinsic: the test fetches the line itself.
+    #[cfg(any(not(any(target_arch = "x86_64", target_arch = "aarch64")), miri))]
+    let _ = address; // No stable intrinsic.
 }

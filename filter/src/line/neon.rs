@@ -1,4 +1,4 @@
-//! The line as a table of 64 bytes in four NEON registers, and a byte for each probe.
+//! NEON: the line as a table of 64 bytes in four registers, and one byte per probe.
 //!
 //! Tested under emulation: the unit tests of this crate, built for `aarch64-unknown-linux-gnu`,
 //! pass in `qemu-aarch64`. Its speed has not been measured.
@@ -16,14 +16,14 @@ use super::{Line, POWERS, batch};
 pub(crate) struct Neon(());
 
 impl Neon {
-    /// Every target of this architecture but bare metal has it without asking.
+    /// All targets of this architecture have it, except for bare metal.
     pub(super) fn detect() -> Option<Self> {
         cfg!(target_feature = "neon").then_some(Self(()))
     }
 
     #[inline]
     pub(super) fn contains(self, line: &Line, hash: u64, probes: u8) -> bool {
-        // SAFETY: `detect` alone makes a `Neon`, and only where the CPU has it.
+        // SAFETY: only `detect` creates a `Neon`, and only if the CPU has it.
         unsafe { contains(line, hash, probes) }
     }
 
@@ -32,16 +32,16 @@ impl Neon {
         lines: &[Line],
         probes: u8,
         hashes: &[u64],
-        answers: &mut [bool],
+        results: &mut [bool],
     ) {
         // SAFETY: as above.
-        unsafe { contains_all(lines, probes, hashes, answers) }
+        unsafe { contains_all(lines, probes, hashes, results) }
     }
 }
 
 #[target_feature(enable = "neon")]
-fn contains_all(lines: &[Line], probes: u8, hashes: &[u64], answers: &mut [bool]) {
-    batch::test_all(lines, hashes, answers, |line, hash| contains(line, hash, probes));
+fn contains_all(lines: &[Line], probes: u8, hashes: &[u64], results: &mut [bool]) {
+    batch::test_all(lines, hashes, results, |line, hash| contains(line, hash, probes));
 }
 
 #[inline]
@@ -49,9 +49,9 @@ fn contains_all(lines: &[Line], probes: u8, hashes: &[u64], answers: &mut [bool]
 fn contains(line: &Line, hash: u64, probes: u8) -> bool {
     const NUMBERS: [u8; 16] = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15];
 
-    let low = hash as u32; // The high half chose the line.
+    let low = hash as u32; // The high half selects the line.
     let (front, back) = (high_halves(low, 0), high_halves(low, 8));
-    // Of a high half, bits 10 to 15 are the byte of the line, bits 7 to 9 the bit within the byte.
+    // Bits 10 to 15 of a high half are the byte of the line, bits 7 to 9 the bit within the byte.
     let high_bytes = vcombine_u8(vshrn_n_u16::<8>(front), vshrn_n_u16::<8>(back));
     let bit = vcombine_u8(vshrn_n_u16::<7>(front), vshrn_n_u16::<7>(back));
     let bit = vreinterpretq_s8_u8(vandq_u8(bit, vdupq_n_u8(7)));
@@ -61,11 +61,11 @@ fn contains(line: &Line, hash: u64, probes: u8) -> bool {
     let found = vtstq_u8(bytes, vshlq_u8(vdupq_n_u8(1), bit));
     // SAFETY: the reference covers the 16 bytes read.
     let numbers = unsafe { vld1q_u8(NUMBERS.as_ptr()) };
-    // Probes that are not asked for count as found.
+    // Unused probes count as set.
     vminvq_u8(vorrq_u8(found, vcgeq_u8(numbers, vdupq_n_u8(probes)))) == u8::MAX
 }
 
-/// The high halves of `g(first)` to `g(first + 7)`; `first` is 0 or 8.
+/// Returns the high halves of `g(first)` to `g(first + 7)`; `first` is 0 or 8.
 #[inline]
 #[target_feature(enable = "neon")]
 fn high_halves(low: u32, first: usize) -> uint16x8_t {

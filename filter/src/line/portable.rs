@@ -1,8 +1,8 @@
-//! The definition: one probe after the other.
+//! The reference implementation: one probe after the other.
 
 use super::{Line, bits};
 
-/// Looks at every bit: leaving at the first missing one costs more, in mispredicted branches.
+/// Tests every bit: an early exit costs more, in mispredicted branches.
 #[inline]
 pub(super) fn contains(line: &Line, hash: u64, probes: u8) -> bool {
     bits(hash, probes).fold(1, |found, bit| found & (line.0[bit as usize / 32] >> (bit % 32))) == 1

@@ -1,4 +1,4 @@
-//! All paths of this CPU set the same bits and give the same answers.
+//! All paths of this CPU set the same bits and give the same results.
 
 use core::slice;
 
@@ -9,11 +9,11 @@ use crate::hash::key_hash;
 use crate::key_sets::{adversarial_keys, hostile_hashes};
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(2_000))]
+    #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 5 } else { 2_000 }))]
 
-    /// Half of the lines hold the hash, most others miss few of its bits.
+    /// Half of the lines have the hash; most others miss few of its bits.
     #[test]
-    fn every_path_gives_the_same_answer(
+    fn every_path_gives_the_same_result(
         noise in any::<[[u8; 32]; 2]>(),
         dense in 0_u8..4,
         hash in any::<u64>(),
@@ -35,9 +35,9 @@ proptest! {
         let want = bits(hash, probes).all(|bit| bytes[bit as usize / 8] >> (bit % 8) & 1 == 1);
         for path in Path::all() {
             prop_assert_eq!(path.contains(slice::from_ref(&line), hash, probes), want, "{:?}", path);
-            let mut answer = [!want];
-            path.contains_all(slice::from_ref(&line), probes, &[hash], &mut answer);
-            prop_assert_eq!(answer, [want], "{:?}, in a batch", path);
+            let mut result = [!want];
+            path.contains_all(slice::from_ref(&line), probes, &[hash], &mut result);
+            prop_assert_eq!(result, [want], "{:?}, in a batch", path);
         }
     }
 
@@ -57,8 +57,8 @@ proptest! {
         }
     }
 
-    /// Batches shorter and longer than what is on its way from memory, of few lines and of so many
-    /// that they are asked for ahead.
+    /// Batches shorter and longer than the prefetch distance, of few lines and of enough to be
+    /// prefetched.
     #[test]
     fn every_path_finds_all_of_a_batch(
         hashes in proptest::collection::vec(any::<u64>(), 0..400),
@@ -69,8 +69,8 @@ proptest! {
         for &hash in &hashes {
             portable::insert(&mut want[line_index(hash, lines)], hash, probes);
         }
-        let asked: Vec<u64> = hashes.iter().flat_map(|&hash| [hash, hash ^ 1 << 17]).collect();
-        let affirmed: Vec<bool> = asked
+        let probed: Vec<u64> = hashes.iter().flat_map(|&hash| [hash, hash ^ 1 << 17]).collect();
+        let affirmed: Vec<bool> = probed
             .iter()
             .map(|&hash| portable::contains(line_of(&want, hash), hash, probes))
             .collect();
@@ -78,25 +78,25 @@ proptest! {
             let mut filled = vec![Line::EMPTY; lines];
             path.insert_all(&mut filled, probes, &hashes);
             prop_assert!(filled == want, "{:?}", path);
-            let mut answers = vec![false; asked.len()];
-            path.contains_all(&filled, probes, &asked, &mut answers);
-            prop_assert_eq!(&answers, &affirmed, "{:?}", path);
-            let one_by_one = asked.iter().map(|&hash| path.contains(&filled, hash, probes));
+            let mut results = vec![false; probed.len()];
+            path.contains_all(&filled, probes, &probed, &mut results);
+            prop_assert_eq!(&results, &affirmed, "{:?}", path);
+            let one_by_one = probed.iter().map(|&hash| path.contains(&filled, hash, probes));
             prop_assert!(one_by_one.eq(affirmed.iter().copied()), "{:?}, one by one", path);
-            prop_assert!(answers.iter().step_by(2).all(|&answer| answer), "{:?}", path);
+            prop_assert!(results.iter().step_by(2).all(|&result| result), "{:?}", path);
         }
     }
 
     #[test]
-    fn bytes_and_back(bytes in any::<[[u8; 32]; 2]>()) {
+    fn bytes_round_trip(bytes in any::<[[u8; 32]; 2]>()) {
         let bytes: [u8; LINE_BYTES] = bytes.concat().try_into().expect("64 bytes");
         prop_assert_eq!(Line::from_bytes(&bytes).to_bytes(), bytes);
     }
 }
 
-/// Every single missing bit is noticed, whichever probe it belongs to.
+/// Every single missing bit is detected, for any probe.
 #[test]
-fn one_missing_bit_is_noticed() {
+fn one_missing_bit_is_detected() {
     let hash = 0x0123_4567_89ab_cdef;
     for probes in 1..=PROBES_MAX {
         for bit in bits(hash, probes) {
@@ -113,14 +113,14 @@ fn one_missing_bit_is_noticed() {
 }
 
 #[test]
-fn the_line_is_always_there() {
+fn the_line_is_always_in_range() {
     for lines in [1, 2, 3, 1 << 20, (1 << 32) + 1, usize::MAX] {
         assert_eq!(line_index(0, lines), 0);
         assert_eq!(line_index(u64::MAX, lines), lines - 1, "{lines} lines");
     }
 }
 
-/// Fills lines on each path, which must have all hashes then, one by one and in a batch.
+/// Fills lines on each path, and checks that all hashes are found, one by one and in a batch.
 fn assert_found_on_every_path(name: &str, hashes: &[u64], lines: usize, probes: u8) {
     let mut first = None;
     for path in Path::all() {
@@ -128,14 +128,15 @@ fn assert_found_on_every_path(name: &str, hashes: &[u64], lines: usize, probes: 
         path.insert_all(&mut filled, probes, hashes);
         let has = |&hash: &u64| path.contains(&filled, hash, probes);
         assert!(hashes.iter().all(has), "{name}, {probes} probes, {path:?}");
-        let mut answers = vec![false; hashes.len()];
-        path.contains_all(&filled, probes, hashes, &mut answers);
-        assert!(answers.iter().all(|&answer| answer), "{name}, {probes} probes, {path:?}, batch");
+        let mut results = vec![false; hashes.len()];
+        path.contains_all(&filled, probes, hashes, &mut results);
+        assert!(results.iter().all(|&result| result), "{name}, {probes} probes, {path:?}, batch");
         let first = first.get_or_insert_with(|| filled.clone());
         assert!(*first == filled, "{name}, {probes} probes, {path:?}: other bits");
     }
 }
 
+#[cfg_attr(miri, ignore = "long loops")]
 #[test]
 fn every_path_finds_adversarial_keys() {
     let hashed = |keys: Vec<Vec<u8>>| keys.iter().map(|key| key_hash(key, 7)).collect();
@@ -148,7 +149,8 @@ fn every_path_finds_adversarial_keys() {
     }
 }
 
-/// `SIEVE_LONG=1` takes ten million keys.
+/// `SIEVE_LONG=1` uses ten million keys.
+#[cfg_attr(miri, ignore = "long loops")]
 #[test]
 fn every_path_finds_many_keys() {
     let many = if std::env::var_os("SIEVE_LONG").is_some() { 10_000_000_u64 } else { 300_000 };

@@ -1,8 +1,8 @@
 //! A blocked Bloom filter: lines of 512 bits, and each key in one of them.
 //!
-//! The rates at the best number of probes, beside those of an unblocked filter with its own best
-//! number, and what the bits are over the
-//! [`lower_bound_bits_per_key`](super::lower_bound_bits_per_key) of the blocked rate:
+//! Rates at the optimal number of probes, next to those of an unblocked filter at its own optimum,
+//! and the excess of bits over the [`lower_bound_bits_per_key`](super::lower_bound_bits_per_key) of
+//! the blocked rate:
 //!
 //! | bits | probes |   blocked |  unblocked |  over |
 //! |------|--------|-----------|------------|-------|
@@ -36,17 +36,17 @@ use super::{BITS_PER_KEY_MAX, check_bits_per_key, check_fpr};
 use crate::float::Float;
 use crate::line::{LINE_BITS, PROBES_MAX};
 
-/// Best number of probes of a blocked Bloom filter, from 1 to [`PROBES_MAX`].
+/// Returns the optimal number of probes of a blocked Bloom filter, from 1 to [`PROBES_MAX`].
 ///
-/// Fewer than an unblocked filter takes: a crowded line is punished for each bit more. The limits
-/// are where [`blocked_bloom_fpr`] of one probe more becomes the smaller rate; a test holds them.
+/// Fewer than for an unblocked filter: in a crowded line each additional bit costs more. The limits
+/// are where one more probe lowers [`blocked_bloom_fpr`]; a test verifies them.
 ///
 /// # Panics
 ///
 /// If `bits_per_key` is not positive and finite.
 #[must_use]
 pub fn blocked_bloom_probes(bits_per_key: f64) -> u8 {
-    /// Up to entry `i`, exclusive, `i + 1` probes are best; in thousandths of a bit per key.
+    /// Below entry `i`, `i + 1` probes are optimal; in thousandths of a bit per key.
     const LIMITS_MILLIBITS: [u32; PROBES_MAX as usize - 1] = [
         2_090, 3_590, 5_110, 6_680, 8_320, 10_060, 11_930, 13_940, 16_130, 18_530, 21_190, 24_140,
         27_450, 31_170, 35_370,
@@ -57,9 +57,9 @@ pub fn blocked_bloom_probes(bits_per_key: f64) -> u8 {
     1 + below.count() as u8 // At most `PROBES_MAX`, by the length of the table.
 }
 
-/// Expected rate of a large blocked Bloom filter whose lines have 512 bits.
+/// Returns the expected rate of a large blocked Bloom filter.
 ///
-/// A line holds a Poisson-distributed number of keys, on average `512 / bits_per_key`; this is the
+/// A line holds a Poisson-distributed number of keys, `512 / bits_per_key` on average; this is the
 /// mixture of the rates of its lines. See [`blocked_bloom_fpr_of`] for the formula.
 ///
 /// # Panics
@@ -68,22 +68,21 @@ pub fn blocked_bloom_probes(bits_per_key: f64) -> u8 {
 #[must_use]
 pub fn blocked_bloom_fpr(bits_per_key: f64, probes: u8) -> f64 {
     check_bits_per_key(bits_per_key);
-    // Finite, or no key at all would give "not a number".
+    // Finite, because infinity times 0 is NaN.
     let load = (f64::from(LINE_BITS) / bits_per_key).min(f64::MAX);
     // The generating function of the Poisson distribution: E[(1 - x)^J] = e^(-load x).
     mixture(probes, |x| (-load * x).exp())
 }
 
-/// Expected rate of a blocked Bloom filter of `lines` lines of 512 bits that holds `keys` keys.
+/// Returns the expected rate of a blocked Bloom filter of `lines` lines with `keys` keys.
 ///
-/// Exact for every size, also for one line. With `m = 512` and `k` probes, a line of `J` keys saw
-/// `J k` bits set at random. That `d` given bits are all among them has the probability
-/// `sum over i of (-1)^i binom(d, i) (1 - i / m)^(J k)`. `J` is binomial over `keys` keys and one
-/// line in `lines`; its generating function turns the expectation of the power into
-/// `(1 - (1 - (1 - i / m)^k) / lines)^keys`. What is left is the distribution of `d`, the number of
-/// different bits among the `k` that a question looks at.
+/// Exact for every size. With `m = 512` and `k` probes, `J` keys set `J k` random bits of a line.
+/// The probability that `d` given bits are all set is `sum over i of (-1)^i binom(d, i) (1 - i /
+/// m)^(J k)`. `J` is binomial over `keys` keys with probability `1 / lines`. Its generating
+/// function turns the expected power into `(1 - (1 - (1 - i / m)^k) / lines)^keys`. The remaining
+/// factor is the distribution of `d`, the number of distinct bits among the `k` that a probe tests.
 ///
-/// The common approximation by the average number of bits set in a line is 1 % too low at 10 bits
+/// The common approximation by the average number of set bits per line is 1 % too low at 10 bits
 /// per key and 4 % too low at 24.
 ///
 /// # Panics
@@ -95,7 +94,7 @@ pub fn blocked_bloom_fpr_of(keys: u64, lines: u64, probes: u8) -> f64 {
     mixture(probes, |x| ((-x / lines as f64).ln_1p() * keys as f64).exp())
 }
 
-/// Lines of a filter of `bits_per_key` bits for each of `keys` keys: rounded up, at least 1.
+/// Returns the lines for `keys` keys with `bits_per_key` bits each: rounded up, at least 1.
 ///
 /// # Panics
 ///
@@ -103,13 +102,13 @@ pub fn blocked_bloom_fpr_of(keys: u64, lines: u64, probes: u8) -> f64 {
 #[must_use]
 pub fn blocked_bloom_lines(keys: u64, bits_per_key: f64) -> u64 {
     check_bits_per_key(bits_per_key);
-    // A float turns into an integer by saturation.
+    // The cast saturates.
     ((keys as f64 * bits_per_key / f64::from(LINE_BITS)).ceil() as u64).max(1)
 }
 
-/// Fewest bits per key with which a large blocked Bloom filter, with the best number of probes, has
-/// at most rate `fpr`; `None` if [`BITS_PER_KEY_MAX`] do not reach it, which give 0.8 in a
-/// million.
+/// Returns the smallest bits per key with which a large blocked Bloom filter, with the optimal
+/// number of probes, has at most rate `fpr`. `None` if [`BITS_PER_KEY_MAX`] are too few, which
+/// reach 8e-7.
 ///
 /// The inverse of [`blocked_bloom_fpr`], by bisection, to a billionth of a bit.
 ///
@@ -136,18 +135,18 @@ pub fn blocked_bloom_bits_per_key(fpr: f64) -> Option<f64> {
     Some(enough)
 }
 
-/// Numbers of probes, 0 included.
+/// Numbers of probes, including 0.
 const POWERS: usize = PROBES_MAX as usize + 1;
 
-/// `E[(share of bits set in a line)^probes]`, where `generating(x)` is `E[(1 - x)^J]` of the number
-/// `J` of keys in a line.
+/// Returns `E[(share of set bits in a line)^probes]`, where `generating(x)` is `E[(1 - x)^J]` for
+/// the number `J` of keys in a line.
 fn mixture(probes: u8, generating: impl Fn(f64) -> f64) -> f64 {
     assert!((1..=PROBES_MAX).contains(&probes), "probes is {probes}");
     let k = usize::from(probes);
     let bits = f64::from(LINE_BITS);
 
-    // differences[0] is, in round d, the d-th finite difference of the power in the formula: the
-    // alternating sum over i, found without binomial coefficients.
+    // In round d, differences[0] is the d-th finite difference of the power in the formula: the
+    // alternating sum over i, without binomial coefficients.
     let mut differences = [0.0; POWERS];
     for (i, difference) in (0..=probes).zip(&mut differences) {
         *difference = generating(1.0 - (1.0 - f64::from(i) / bits).powi(probes.into()));
@@ -159,11 +158,11 @@ fn mixture(probes: u8, generating: impl Fn(f64) -> f64) -> f64 {
             differences[i - 1] -= differences[i];
         }
     }
-    // The differences of an almost empty filter cancel to a rounding error of either sign.
+    // In an almost empty filter the differences cancel to a rounding error of either sign.
     rate.clamp(0.0, 1.0)
 }
 
-/// Entry `d` is the probability that `k` random bits of a line are `d` different ones.
+/// Returns the distribution of the number of distinct bits among `k` random bits of a line.
 fn distinct_probes(k: usize) -> [f64; POWERS] {
     let bits = f64::from(LINE_BITS);
     let mut distribution = [0.0; POWERS];
@@ -186,8 +185,9 @@ mod tests {
     use super::*;
     use crate::params::{assert_near, bloom_fpr, bloom_probes, lower_bound_bits_per_key};
 
+    #[cfg_attr(miri, ignore = "long loops without unsafe code")]
     #[test]
-    fn next_to_no_bits_reject_nothing() {
+    fn almost_no_bits_reject_nothing() {
         for bits_per_key in [1e-9, 1e-300, f64::MIN_POSITIVE, 5e-324] {
             for probes in [1, PROBES_MAX] {
                 assert_near(blocked_bloom_fpr(bits_per_key, probes), 1.0, 1e-9, "full lines");
@@ -195,8 +195,9 @@ mod tests {
         }
     }
 
-    /// Rates that others computed for 512-bit lines with the average-load approximation, which is
-    /// up to 5 % too low (see [`blocked_bloom_fpr_of`]).
+    /// Published rates for 512-bit lines with the average-load approximation, which is up to 5 %
+    /// too low (see [`blocked_bloom_fpr_of`]).
+    #[cfg_attr(miri, ignore = "long loops without unsafe code")]
     #[test]
     fn blocked_rates_agree_with_published_ones() {
         let cases = [
@@ -215,9 +216,10 @@ mod tests {
         }
     }
 
-    /// The definition, term by term: bins are filled one probe after the other.
+    /// Compares with the definition, term by term: bins are filled one probe after the other.
+    #[cfg_attr(miri, ignore = "long loops without unsafe code")]
     #[test]
-    fn the_closed_form_is_the_definition() {
+    fn the_closed_form_equals_the_definition() {
         for (keys, lines, probes) in [(1, 1, 1), (1, 1, 16), (60, 1, 6), (60, 3, 6), (200, 7, 9)] {
             let bits = LINE_BITS as usize;
             let fill_after = |throws: usize| {
@@ -233,7 +235,7 @@ mod tests {
                 set.iter().enumerate().map(|(i, p)| p * power(i)).sum::<f64>()
             };
             let share = 1.0 / lines as f64;
-            let mut load = (1.0 - share).powi(keys); // The chance that a line holds `j` keys.
+            let mut load = (1.0 - share).powi(keys); // Probability that a line holds `j` keys.
             let mut want = 0.0;
             for j in 0..=keys {
                 if load > 1e-15 || j == keys {
@@ -249,6 +251,7 @@ mod tests {
         }
     }
 
+    #[cfg_attr(miri, ignore = "long loops without unsafe code")]
     #[test]
     fn many_lines_have_a_poisson_load() {
         for bits_per_key in [0.5, 3.0, 10.0, 16.0, 24.0] {
@@ -262,8 +265,9 @@ mod tests {
     }
 
     /// No other number of probes is better by more than the step of the table.
+    #[cfg_attr(miri, ignore = "long loops without unsafe code")]
     #[test]
-    fn probes_are_the_best() {
+    fn probes_are_optimal() {
         for millibits in (10..=40_000).step_by(10) {
             let bits_per_key = f64::from(millibits) / 1e3;
             let chosen = blocked_bloom_fpr(bits_per_key, blocked_bloom_probes(bits_per_key));
@@ -281,7 +285,8 @@ mod tests {
         }
     }
 
-    /// The inverse meets the rate, and a little less does not.
+    /// The result reaches the rate, and slightly fewer bits do not.
+    #[cfg_attr(miri, ignore = "long loops without unsafe code")]
     #[test]
     fn bits_reach_the_rate() {
         let rate = |bits| blocked_bloom_fpr(bits, blocked_bloom_probes(bits));
@@ -306,7 +311,8 @@ mod tests {
         }
     }
 
-    /// The table at the top is what the functions give.
+    /// The table in the module head equals the functions' results.
+    #[cfg_attr(miri, ignore = "long loops without unsafe code")]
     #[test]
     fn rates_at_whole_bits_per_key() {
         for bits in 4..=24_u8 {

@@ -1,14 +1,15 @@
-//! A filter that compares a fingerprint of some columns: a ribbon, a binary fuse filter.
+//! A filter that compares fingerprints, such as a ribbon or a binary fuse filter.
 
 use super::check_fpr;
 
 #[cfg(not(feature = "std"))]
 use crate::float::Float;
 
-/// Expected rate of a filter that compares a fingerprint of `columns` bits: `2^-columns`.
+/// Returns the expected rate of a filter that compares fingerprints of `columns` bits:
+/// `2^-columns`.
 ///
-/// With a fraction, that share of the filter has a column more than the rest, and this is the
-/// mixture of the two rates. It is up to 6 % above `2^-columns`.
+/// With a fraction, that share of the filter has one column more, and this is the average of both
+/// rates. It is up to 6 % above `2^-columns`.
 ///
 /// # Panics
 ///
@@ -17,13 +18,13 @@ use crate::float::Float;
 pub fn columns_fpr(columns: f64) -> f64 {
     assert!(columns >= 0.0 && columns.is_finite(), "columns is {columns}");
     let whole = columns.floor();
-    // A share has this column more, and so half of the rate.
+    // A share of `columns - whole` has one column more, and half the rate.
     (-whole).exp2() * (1.0 - (columns - whole) / 2.0)
 }
 
-/// Columns for rate `fpr`: the inverse of [`columns_fpr`].
+/// Returns the columns for rate `fpr`: the inverse of [`columns_fpr`].
 ///
-/// At most 0.09 more than `log2(1 / fpr)`.
+/// At most 0.09 above `log2(1 / fpr)`.
 ///
 /// # Panics
 ///
@@ -32,8 +33,8 @@ pub fn columns_fpr(columns: f64) -> f64 {
 pub fn columns_for_fpr(fpr: f64) -> f64 {
     check_fpr(fpr);
     let whole = fpr.recip().log2().floor();
-    // How far the rate is below that of the whole columns. Next to a power of two the logarithm may
-    // have been rounded to the other side.
+    // Ratio of the rate to that of the whole columns. Near a power of two, the logarithm may have
+    // been rounded across it.
     let excess = fpr * whole.exp2();
     whole + (2.0 * (1.0 - excess)).clamp(0.0, 1.0)
 }
@@ -43,6 +44,7 @@ mod tests {
     use super::*;
     use crate::params::assert_near;
 
+    #[cfg_attr(miri, ignore = "long loops without unsafe code")]
     #[test]
     fn a_fraction_of_a_column_is_a_mixture() {
         let cases =
@@ -58,6 +60,7 @@ mod tests {
         }
     }
 
+    #[cfg_attr(miri, ignore = "long loops without unsafe code")]
     #[test]
     fn columns_reach_the_rate() {
         let near_powers = (0..=32).map(|power| (-f64::from(power)).exp2());

@@ -1,14 +1,14 @@
-//! How many bits and probes a filter takes, and which false-positive rate that gives.
+//! Bits, probes and false-positive rates of filters.
 //!
-//! | file      | what it computes                                                                 |
+//! | file      | computes                                                                         |
 //! |-----------|----------------------------------------------------------------------------------|
 //! | `bloom`   | an unblocked Bloom filter: bits, probes, rate, capacity; keys and rate from the fill |
 //! | `blocked` | a Bloom filter of 512-bit lines: probes, rate, bits for a rate                   |
 //! | `columns` | a filter that compares fingerprints, such as a ribbon: rate, columns for a rate  |
 //!
-//! A rate is the share of absent keys that the filter calls "maybe", from 0 to 1. Bits per key are
-//! filter bits divided by distinct keys. Probes are the bits set per key. The fill is the share of
-//! bits that are set, from 0 to 1. Hashes are taken as independent and uniform throughout.
+//! A rate is the share of absent keys that match, from 0 to 1. Bits per key are filter bits divided
+//! by distinct keys. Probes are the bits set per key. The fill is the share of bits that are set,
+//! from 0 to 1. Hashes are assumed independent and uniform.
 
 #[cfg(not(feature = "std"))]
 use crate::float::Float;
@@ -27,10 +27,10 @@ pub use bloom::{
 };
 pub use columns::{columns_for_fpr, columns_fpr};
 
-/// The most bits per key that a filter takes.
+/// Maximum bits per key of a filter.
 pub const BITS_PER_KEY_MAX: f64 = 40.0;
 
-/// Fewest bits in which any filter can hold a key at rate `fpr`: `log2(1 / fpr)`.
+/// Returns the smallest bits per key that any filter needs for rate `fpr`: `log2(1 / fpr)`.
 ///
 /// Source: Carter, Floyd, Gill, Markowsky and Wegman, "Exact and Approximate Membership Testers",
 /// STOC 1978.
@@ -55,5 +55,5 @@ fn check_bits_per_key(bits_per_key: f64) {
 #[cfg(test)]
 #[track_caller]
 fn assert_near(found: f64, want: f64, tolerance: f64, name: &str) {
-    assert!((found / want - 1.0).abs() <= tolerance, "{name}: {found}, {want} was expected");
+    assert!((found / want - 1.0).abs() <= tolerance, "{name}: found {found}, expected {want}");
 }

@@ -1,10 +1,10 @@
-//! The hash that keeps neighbours together.
+//! A hash that keeps neighbors together.
 
 /// Maps points to codes below the universe.
 ///
-/// A stretch of as many points as there are codes is moved as a whole, round and round, by a number
-/// that is pairwise independent of those of all other stretches. So two points of one stretch never
-/// share a code, and two of different stretches do with a probability of 1 in the universe.
+/// A block of as many consecutive points as there are codes is rotated by an offset that is
+/// pairwise independent of those of all other blocks. So two points of one block never share a
+/// code, and two of different blocks do with a probability of 1 / universe.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Coder {
     universe: u64,
@@ -21,22 +21,21 @@ impl Coder {
     }
 
     pub(super) fn code(&self, point: u64) -> u64 {
-        let (stretch, within) = (point / self.universe, point % self.universe);
+        let (block, within) = (point / self.universe, point % self.universe);
         // Both are below `2^63`.
-        let code = self.shift(stretch) + within;
+        let code = self.shift(block) + within;
         if code < self.universe { code } else { code - self.universe }
     }
 
-    /// By how much the codes of a stretch are moved, below the universe.
+    /// Returns the rotation of a block, below the universe.
     ///
     /// The upper half of a product of 128 bits is pairwise independent for factors of 64 bits, also
-    /// if these were permuted. Without that, the moves of adjacent stretches would differ by the
-    /// same number each time, and ranges that are evenly spread would all be a "maybe", or none.
-    /// Source: Dietzfelbinger, "Universal Hashing and k-Wise Independent Random Variables via
-    /// Integer Arithmetic without Primes", STACS 1996.
-    fn shift(&self, stretch: u64) -> u64 {
-        let hash =
-            self.multiplier.wrapping_mul(mix(stretch).into()).wrapping_add(self.addend) >> 64;
+    /// if these are permuted. Without the permutation, the rotations of adjacent blocks would
+    /// differ by a constant, and evenly spaced ranges would all match, or none. Source:
+    /// Dietzfelbinger, "Universal Hashing and k-Wise Independent Random Variables via Integer
+    /// Arithmetic without Primes", STACS 1996.
+    fn shift(&self, block: u64) -> u64 {
+        let hash = self.multiplier.wrapping_mul(mix(block).into()).wrapping_add(self.addend) >> 64;
         ((hash * u128::from(self.universe)) >> 64) as u64 // Both factors have 64 bits.
     }
 }
@@ -47,7 +46,7 @@ fn next(state: &mut u64) -> u64 {
     mix(*state)
 }
 
-/// A permutation of 64 bits, that of SplitMix64.
+/// The permutation of SplitMix64.
 fn mix(mut z: u64) -> u64 {
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -58,12 +57,13 @@ fn mix(mut z: u64) -> u64 {
 mod tests {
     use super::*;
 
+    #[cfg_attr(miri, ignore = "long loops without unsafe code")]
     #[test]
-    fn a_stretch_keeps_its_order_and_no_two_points_share_a_code() {
+    fn a_block_keeps_its_order_and_no_two_points_share_a_code() {
         for (universe, seed) in [(1, 0), (2, 1), (7, 2), (1_000, 3), (1 << 63, 4), (3 << 61, 5)] {
             let coder = Coder::new(universe, seed);
-            for stretch in [0, 1, 5, u64::MAX / universe].map(|it| it.min(u64::MAX / universe)) {
-                let start = stretch * universe;
+            for block in [0, 1, 5, u64::MAX / universe].map(|it| it.min(u64::MAX / universe)) {
+                let start = block * universe;
                 let first = coder.code(start);
                 for within in (0..universe.min(2_000)).chain([universe - 1, universe / 2]) {
                     let Some(point) = start.checked_add(within) else { continue };
@@ -74,7 +74,7 @@ mod tests {
         }
     }
 
-    /// Stored filters depend on these. They were computed in another language.
+    /// Stored filters depend on these. They were computed by an independent implementation.
     #[test]
     fn codes_are_pinned() {
         let cases = [

@@ -1,12 +1,11 @@
-//! Sorted codes, compressed.
+//! A compressed sequence of sorted codes.
 //!
-//! The low bits of each code are stored as they are. The upper bits choose a bucket: for each
-//! bucket there is a one for each of its codes, and then a zero. A directory holds the zeros before
-//! each 1,024 bits of that, to find a bucket. It is not stored, but counted when the codes are
-//! read.
+//! The low bits of each code are stored verbatim. The upper bits select a bucket; each bucket is
+//! stored as one 1-bit per code and a 0-bit. A directory counts the zeros before each 1,024 bits,
+//! to find a bucket. It is not stored, but computed when the codes are read.
 //!
-//! Written here, since the crates for it (sucds, ef_rs, elias-fano) need `std`, trust the bytes
-//! that they read, and promise no stored form.
+//! No crate fits: sucds, ef_rs and elias-fano need `std`, trust the bytes they read, and have no
+//! stable stored form.
 //!
 //! Source: Elias, "Efficient Storage and Retrieval by Content and Address of Static Files", Journal
 //! of the ACM 21(2), 1974; Fano, "On the Number of Bits Required to Implement an Associative
@@ -18,19 +17,19 @@ use super::shape::Shape;
 use crate::arena::{FilterArena, Slice};
 use crate::decode_error::DecodeError;
 
-/// Words of 64 bits for which the directory has an entry.
+/// Words of 64 bits per directory entry.
 const SECTION_WORDS: usize = 16;
 
-/// What the directory adds to a bit of the upper parts.
+/// Directory bits per bit of the upper parts.
 pub(super) const DIRECTORY_BITS_PER_BIT: f64 =
     u32::BITS as f64 / (SECTION_WORDS * u64::BITS as usize) as f64;
 
-/// An ascending sequence of different codes.
+/// An ascending sequence of distinct codes.
 #[derive(Debug, Clone)]
 pub(super) struct EliasFano {
-    /// The low bits of all codes, one after the other, lowest bit first.
+    /// Low bits of all codes in order, lowest bit first.
     lows: Slice<u64>,
-    /// Ones and zeros of the buckets, lowest bit first; zeros behind the last bucket.
+    /// Ones and zeros of the buckets, lowest bit first, padded with zeros.
     uppers: Slice<u64>,
     /// Zeros of `uppers` before each section.
     zeros_before: Slice<u32>,
@@ -40,11 +39,11 @@ pub(super) struct EliasFano {
 }
 
 impl EliasFano {
-    /// The sequence of `codes`, which ascend and are below the universe of `shape`.
+    /// Compresses `codes`, which are ascending, distinct, and below the universe of `shape`.
     pub(super) fn build(codes: &[u64], shape: Shape) -> Self {
         let low_bits = shape.low_bits;
         let [low_words, upper_words] = words(codes.len() as u64, shape)
-            .map(|words| usize::try_from(words).expect("no more than the codes themselves took"));
+            .map(|words| usize::try_from(words).expect("the codes are smaller compressed"));
         let heap = FilterArena::heap();
         let (mut lows, mut uppers) =
             (Slice::filled(0, low_words, &heap), Slice::filled(0, upper_words, &heap));
@@ -61,16 +60,16 @@ impl EliasFano {
             uppers[word] |= 1 << shift;
         }
         let built = Self::checked(lows, uppers, codes.len(), shape);
-        built.expect("what was just built has as many codes as it says")
+        built.expect("the sequence was just built")
     }
 
-    /// The sequence that was stored as these words.
+    /// Creates the sequence from its stored words.
     ///
     /// # Errors
     ///
-    /// [`DecodeError`] unless they are as many as [`words`] says and hold `count` codes. All that a
-    /// search relies on is checked. The order within a bucket is not: a search of codes out of
-    /// order gives some answer, and a checksum vouches for the order.
+    /// [`DecodeError`] unless there are as many words as [`words`] returns, with `count` codes.
+    /// Everything that a search relies on is checked, except for the order within a bucket, which a
+    /// checksum protects: a search of unsorted codes returns some result.
     pub(super) fn checked(
         lows: Slice<u64>,
         uppers: Slice<u64>,
@@ -80,7 +79,7 @@ impl EliasFano {
         let mut ones = 0_u64;
         let zeros_before = uppers.chunks(SECTION_WORDS).enumerate().map(|(section, words)| {
             let bits_before = (section * SECTION_WORDS) as u64 * u64::from(u64::BITS);
-            // Checked below: there are not more zeros than buckets and a word.
+            // Checked below: at most as many zeros as buckets plus a word.
             let zeros = (bits_before - ones) as u32;
             ones += words.iter().map(|word| u64::from(word.count_ones())).sum::<u64>();
             zeros
@@ -99,8 +98,8 @@ impl EliasFano {
         Ok(Self { lows, uppers, zeros_before, low_bits: shape.low_bits, buckets, count })
     }
 
-    /// Whether a code from `first` to `last` is in the sequence; `first` is not behind `last`,
-    /// which is below the universe.
+    /// Returns `true` if a code from `first` to `last` is in the sequence. `first` is at most
+    /// `last`, which is below the universe.
     pub(super) fn any_in(&self, first: u64, last: u64) -> bool {
         let mask = low_mask(self.low_bits);
         let (first_bucket, last_bucket) = (first >> self.low_bits, last >> self.low_bits);
@@ -113,11 +112,11 @@ impl EliasFano {
             return false;
         }
         let codes = self.bucket(last_bucket);
-        // A code of a bucket in between, or the first of the last bucket.
+        // A code of a bucket between them, or the first one of the last bucket.
         codes.start > at || !codes.is_empty() && self.low(codes.start) <= last & mask
     }
 
-    /// The low and the upper words, for the stored form.
+    /// Returns the low and then the upper words, for the stored form.
     pub(super) fn words(&self) -> impl Iterator<Item = u64> {
         self.lows.iter().chain(&*self.uppers).copied()
     }
@@ -138,7 +137,7 @@ impl EliasFano {
         self.lows.arena_bytes() + self.uppers.arena_bytes() + self.zeros_before.arena_bytes()
     }
 
-    /// The codes of a bucket, by their places in the sequence.
+    /// Returns the index range of a bucket's codes.
     fn bucket(&self, bucket: u64) -> Range<usize> {
         let start = if bucket == 0 { 0 } else { self.zero(bucket - 1) + 1 };
         let (word, shift) = place(start);
@@ -146,11 +145,11 @@ impl EliasFano {
         let ones = (self.uppers[word] >> shift).trailing_ones();
         let end =
             if shift + ones < u64::BITS { start + u64::from(ones) } else { self.zero(bucket) };
-        // As many zeros are before both places as there are buckets before this one.
+        // There is one zero per preceding bucket before both positions.
         (start - bucket) as usize..(end - bucket) as usize
     }
 
-    /// Where the zero at the end of `bucket` is.
+    /// Returns the position of the zero that ends `bucket`.
     fn zero(&self, bucket: u64) -> u64 {
         let section = self.section(bucket);
         let mut before = u64::from(self.zeros_before[section]);
@@ -162,31 +161,32 @@ impl EliasFano {
             }
             before += zeros;
         }
-        unreachable!("each bucket has its zero")
+        unreachable!("each bucket ends with a zero")
     }
 
-    /// The section with the zero of `bucket`: the last one that has no more zeros before it.
+    /// Returns the section with the zero of `bucket`: the last one with at most `bucket` zeros
+    /// before it.
     ///
-    /// Searched from where it would be if the codes were evenly spread, as those of random keys
-    /// are.
+    /// Searches from the position for evenly spaced codes, which those of random keys nearly are.
     fn section(&self, bucket: u64) -> usize {
         let sections = &*self.zeros_before;
-        let is_behind = |section: usize| u64::from(sections[section]) > bucket;
+        let is_after = |section: usize| u64::from(sections[section]) > bucket;
         let guess = u128::from(bucket) * sections.len() as u128 / u128::from(self.buckets);
         let mut low = guess as usize; // Below the number of sections.
         let (mut high, mut step) = (low + 1, 1);
-        while is_behind(low) {
+        while is_after(low) {
             (low, high) = (low.saturating_sub(step), low);
             step *= 2;
         }
-        while high < sections.len() && !is_behind(high) {
+        while high < sections.len() && !is_after(high) {
             (low, high) = (high, (high + step).min(sections.len()));
             step *= 2;
         }
         low + sections[low..high].partition_point(|&zeros| u64::from(zeros) <= bucket) - 1
     }
 
-    /// The first of `codes`, all of one bucket, whose low bits are not below `low`, or their end.
+    /// Returns the index of the first of `codes`, all of one bucket, whose low bits are at least
+    /// `low`, or their end.
     fn first_at_or_above(&self, codes: &Range<usize>, low: u64) -> usize {
         let Range { mut start, mut end } = *codes;
         while start < end {
@@ -196,7 +196,7 @@ impl EliasFano {
         start
     }
 
-    /// The low bits of the code at this place.
+    /// Returns the low bits of the code at this index.
     fn low(&self, at: usize) -> u64 {
         if self.low_bits == 0 {
             return 0;
@@ -210,14 +210,13 @@ impl EliasFano {
     }
 }
 
-/// Words that the low bits and the buckets of so many codes take; more than there can be if that
-/// overflows.
+/// Returns the words of the low bits and of the buckets; saturates on overflow.
 pub(super) fn words(count: u64, shape: Shape) -> [u64; 2] {
     let low_bits = count.saturating_mul(shape.low_bits.into());
     [low_bits, count.saturating_add(shape.buckets())].map(|bits| bits.div_ceil(u64::BITS.into()))
 }
 
-/// The word of a bit, and its place in the word.
+/// Returns the word of a bit, and its position in the word.
 fn place(bit: u64) -> (usize, u32) {
     ((bit / u64::from(u64::BITS)) as usize, (bit % u64::from(u64::BITS)) as u32)
 }
@@ -226,7 +225,7 @@ fn low_mask(low_bits: u32) -> u64 {
     (1 << low_bits) - 1
 }
 
-/// The place of the one in `word` that has `rank` ones below it; there are more than `rank`.
+/// Returns the position of the 1-bit in `word` with `rank` 1-bits below it, which must exist.
 fn select(word: u64, mut rank: u32) -> u32 {
     let mut at = 0;
     for width in [32, 16, 8, 4, 2, 1] {
@@ -262,9 +261,10 @@ mod tests {
         }
     }
 
-    /// Against a search in the plain codes; spread, in one bucket, dense, and at the ends.
+    /// Compares with a search in the plain codes: spread, in one bucket, dense, and at the ends.
+    #[cfg_attr(miri, ignore = "long loops")]
     #[test]
-    fn any_in_is_that_of_the_codes() {
+    fn any_in_equals_a_search_of_the_codes() {
         let mut state = 7;
         let shape = |universe, low_bits| Shape { universe, low_bits };
         let every = |step: u64, count: u64| (0..count).map(|i| i * step).collect::<Vec<_>>();

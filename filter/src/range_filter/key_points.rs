@@ -1,28 +1,28 @@
-//! How byte strings become points, and ranges of them ranges of points.
+//! Maps keys to points, and key ranges to ranges of points.
 //!
-//! The point of a key is the 8 bytes behind the prefix that all keys of a table have in common, as
-//! a big-endian integer, with zeros behind a key that ends before; fewer bytes if the longest key
-//! has fewer there, so that neighbouring numbers are neighbouring points however long the prefix
-//! is. Keys in ascending order have points in ascending order.
+//! The point of a key is the 8 bytes after the common prefix of all keys of a table, as a
+//! big-endian integer, padded with zeros. It has fewer bytes if the longest key has fewer after the
+//! prefix, so that adjacent numbers are adjacent points for any prefix. Keys in ascending order
+//! have points in ascending order.
 //!
-//! # What is lost
+//! # Limits
 //!
-//! Keys that agree in these 8 bytes share a point: a range that lies between two of them, however
-//! short, is always a "maybe". Ranges are as long as their points are apart: one whose bounds
-//! differ in the last of the 8 bytes has up to 256 points, in the last but one up to 65,536, and
-//! the bound on the rate grows with them. So the filter is for keys whose difference lies in these
-//! 8 bytes, as big-endian numbers and times do, also with a prefix before them; not for long texts
-//! with much in common, nor for digits in text, of which each takes a factor of 256 for one of ten.
+//! Keys that agree in these 8 bytes share a point, and any range between two of them matches.
+//! Ranges are as long as the distance of their points. If the bounds differ in the last of the 8
+//! bytes, a range has up to 256 points; in the last but one, up to 65,536. The rate is proportional
+//! to that. So the filter is for keys that differ in these 8 bytes, such as big-endian numbers and
+//! times, also after a prefix. It does not suit long texts with much in common, nor decimal digits,
+//! each of which costs a factor of 256 for one of ten.
 
 use alloc::vec::Vec;
 use core::ops::Bound;
 
 use super::RangeFilter;
 
-/// Most bytes of a key that make its point.
+/// Maximum bytes of a key that form its point.
 pub const POINT_BYTES_MAX: usize = size_of::<u64>();
 
-/// The first 8 bytes of `rest`, with zeros behind it if it has fewer.
+/// Returns the first 8 bytes of `rest`, padded with zeros.
 fn first_bytes(rest: &[u8]) -> u64 {
     let mut bytes = [0; POINT_BYTES_MAX];
     let used = rest.len().min(POINT_BYTES_MAX);
@@ -30,61 +30,61 @@ fn first_bytes(rest: &[u8]) -> u64 {
     u64::from_be_bytes(bytes)
 }
 
-/// Bits by which the first 8 bytes are shifted where so many bytes make a point, 1 to 8.
+/// Returns the shift of the first 8 bytes for points of `point_bytes` bytes, 1 to 8.
 fn shift(point_bytes: usize) -> u32 {
     8 * (POINT_BYTES_MAX - point_bytes) as u32
 }
 
-/// What a [`RangeFilter`] is built over.
+/// Input of a [`RangeFilter`].
 #[derive(Debug, Clone)]
 pub struct Points {
     pub(super) prefix_bytes: usize,
-    /// Bytes of a key that make a point, 1 to 8; 8 if the points are no keys.
+    /// Bytes of a key that form a point, 1 to 8; 8 if the points are not keys.
     pub(super) point_bytes: usize,
     pub(super) points: Vec<u64>,
 }
 
 impl Points {
-    /// These integers, ascending. They may repeat. Out of order nothing is lost, but equal ones
-    /// that are no neighbours count twice.
+    /// Wraps ascending integers, which may repeat. If they are not sorted, nonadjacent duplicates
+    /// count twice.
     #[must_use]
     pub fn new(points: Vec<u64>) -> Self {
         Self { prefix_bytes: 0, point_bytes: POINT_BYTES_MAX, points }
     }
 
-    /// Number of points, equal ones counted as often as they occur.
+    /// Returns the number of points, duplicates included.
     #[must_use]
     pub fn len(&self) -> usize {
         self.points.len()
     }
 
-    /// Whether there are none.
+    /// Returns `true` if there are none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.points.is_empty()
     }
 }
 
-/// Takes the keys of a table, of which the common prefix is known only after the last one.
+/// Collects the keys of a table, whose common prefix is known only after the last one.
 ///
-/// Needs 8 bytes a key, and the first key.
+/// Uses 8 bytes per key, and a copy of the first key.
 #[derive(Debug, Clone, Default)]
 pub struct PointCollector {
     first: Vec<u8>,
     longest: usize,
     points: Vec<u64>,
-    /// From which point on keys had a shorter prefix in common with the first, and how long it was.
+    /// Index from which on keys share a shorter prefix with the first, and its length.
     prefixes: Vec<(usize, usize)>,
 }
 
 impl PointCollector {
-    /// No keys.
+    /// Creates a collector without keys.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Adds a key; keys ascend.
+    /// Adds a key. Keys must be ascending.
     pub fn push(&mut self, key: &[u8]) {
         let common = match self.prefixes.last() {
             Some(&(_, prefix_bytes)) => common_prefix(&self.first[..prefix_bytes], key),
@@ -100,20 +100,20 @@ impl PointCollector {
         self.points.push(first_bytes(&key[common..]));
     }
 
-    /// Number of keys.
+    /// Returns the number of keys.
     #[must_use]
     pub fn len(&self) -> usize {
         self.points.len()
     }
 
-    /// Whether there are none.
+    /// Returns `true` if there are none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.points.is_empty()
     }
 
-    /// The points of all keys, behind the prefix that `smallest` and `largest` have in common: no
-    /// key lies outside these.
+    /// Returns the points of all keys, after the common prefix of `smallest` and `largest`, which
+    /// bound all keys.
     #[must_use]
     pub fn finish(self, smallest: &[u8], largest: &[u8]) -> Points {
         let Self { first, longest, mut points, prefixes } = self;
@@ -122,11 +122,11 @@ impl PointCollector {
         let point_bytes = longest.saturating_sub(prefix_bytes).clamp(1, POINT_BYTES_MAX);
         let mut end = points.len();
         for &(start, longer) in prefixes.iter().rev() {
-            // These keys have the bytes in between in common with the first.
+            // These keys share the bytes between both prefixes with the first.
             let between = first_bytes(&first[prefix_bytes..longer]);
-            let behind = 8 * (longer - prefix_bytes).min(POINT_BYTES_MAX) as u32;
+            let shift_bits = 8 * (longer - prefix_bytes).min(POINT_BYTES_MAX) as u32;
             for point in &mut points[start..end] {
-                *point = between | point.checked_shr(behind).unwrap_or(0);
+                *point = between | point.checked_shr(shift_bits).unwrap_or(0);
                 *point >>= shift(point_bytes);
             }
             end = start;
@@ -138,9 +138,8 @@ impl PointCollector {
 impl RangeFilter {
     /// Returns `false` only if no key within the bounds was added.
     ///
-    /// `table_key` is any key with the prefix that all keys of the filter have in common, such as a
-    /// bound of the table; if it is shorter than [`prefix_bytes`](Self::prefix_bytes), the answer
-    /// is "maybe".
+    /// `table_key` is any key with the common prefix of all keys of the filter, such as a bound of
+    /// the table. If it is shorter than [`prefix_bytes`](Self::prefix_bytes), the result is `true`.
     #[must_use]
     pub fn may_contain_keys(
         &self,
@@ -159,17 +158,17 @@ impl RangeFilter {
     }
 }
 
-/// The smallest point that a key with `prefix` can have from `lower` on; `None` if none is there.
+/// Returns the smallest point from `lower` on of a key with `prefix`; `None` if there is none.
 fn first_point(prefix: &[u8], point_bytes: usize, lower: Bound<&[u8]>) -> Option<u64> {
     let (Bound::Included(key) | Bound::Excluded(key)) = lower else { return Some(0) };
     match key.strip_prefix(prefix) {
-        // Also of keys behind `key` alone: longer ones have its point too.
+        // Also for an excluded bound: longer keys share its point.
         Some(rest) => Some(first_bytes(rest) >> shift(point_bytes)),
         None => (key < prefix).then_some(0),
     }
 }
 
-/// The largest point that a key with `prefix` can have up to `upper`; `None` if none is there.
+/// Returns the largest point up to `upper` of a key with `prefix`; `None` if there is none.
 fn last_point(prefix: &[u8], point_bytes: usize, upper: Bound<&[u8]>) -> Option<u64> {
     let highest = u64::MAX >> shift(point_bytes);
     let (Bound::Included(key) | Bound::Excluded(key)) = upper else { return Some(highest) };
@@ -177,13 +176,13 @@ fn last_point(prefix: &[u8], point_bytes: usize, upper: Bound<&[u8]>) -> Option<
         return (key > prefix).then_some(highest);
     };
     let last = first_bytes(rest) >> shift(point_bytes);
-    // A key before this one has its point only if this one goes on behind the point, or ends with a
+    // A smaller key shares its point only if this key continues after the point, or ends with a
     // zero that the other one lacks.
     let is_shared = rest.len() > point_bytes || rest.last() == Some(&0);
     if matches!(upper, Bound::Included(_)) || is_shared { Some(last) } else { last.checked_sub(1) }
 }
 
-/// Bytes that both begin with.
+/// Returns the length of the common prefix.
 fn common_prefix(one: &[u8], other: &[u8]) -> usize {
     one.iter().zip(other).take_while(|(one, other)| one == other).count()
 }
@@ -199,7 +198,7 @@ mod tests {
     type Bounded = (&'static str, Bound<&'static [u8]>, Option<u64>, Option<u64>);
 
     #[test]
-    fn points_are_those_of_the_final_prefix() {
+    fn points_follow_the_final_prefix() {
         let cases: [Collected; 7] = [
             ("none", &[], 0, vec![]),
             ("one", &[b"ant"], 3, vec![0]),
@@ -265,7 +264,7 @@ mod tests {
             assert_eq!(first_point(b"pq", 8, bound), first, "{name}, as the lower one");
             assert_eq!(last_point(b"pq", 8, bound), last, "{name}, as the upper one");
         }
-        // Of points of two bytes.
+        // Points of two bytes.
         assert_eq!(last_point(b"pq", 2, Unbounded), Some(0xffff));
         assert_eq!(first_point(b"pq", 2, Included(b"pq\x01\x02\x03")), Some(0x102));
         assert_eq!(last_point(b"pq", 2, Excluded(b"pq\x01\x02\x03")), Some(0x102));

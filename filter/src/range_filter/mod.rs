@@ -1,26 +1,24 @@
-//! Range filter: "is any key in `a..=b` stored?", with a bound on the rate for any keys and
-//! questions.
+//! Range filter: is any key in `a..=b` stored? With a rate bound for any keys and probes.
 //!
-//! Keys are points, integers of 64 bits. A hash that keeps neighbours together maps each point to a
-//! code of a small universe; the sorted codes are compressed. Within a stretch of as many points as
-//! the universe has codes the order is kept, so that a range of points is a range of codes, or two,
-//! and the question is whether a code lies in between.
+//! Keys are points, integers of 64 bits. A hash that keeps neighbors together maps each point to a
+//! code of a small universe; the sorted codes are compressed. Within a block of as many points as
+//! the universe has codes, the order is kept. So a range of points is one range of codes, or two,
+//! and a probe searches for a code in it.
 //!
-//! | file         | what it holds                                          |
+//! | file         | contents                                               |
 //! |--------------|--------------------------------------------------------|
 //! | `coder`      | the hash                                               |
 //! | `elias_fano` | sorted codes, compressed                               |
-//! | `shape`      | how large the universe is for so many bits per key     |
-//! | `key_points` | how byte strings become points                         |
+//! | `shape`      | size of the universe by bits per key                   |
+//! | `key_points` | mapping of keys to points                              |
 //! | `stored`     | the payload of a filter block                          |
 //!
 //! # The bound
 //!
-//! With `B` bits per point, an empty range of `n` points is a "maybe" with a probability of about
-//! `n / 2^(B - 2)`, at most 1.07 times that: 12.6 bits for 1 % and 16 points, a bit more or less
-//! for each factor of two. It holds whatever the keys are and whichever ranges are asked for, as
-//! long as nobody chooses them by the seed. It is the probability over all seeds: under one seed,
-//! ranges that lie close to each other share their luck.
+//! With `B` bits per point, an empty range of `n` points matches with a probability of about `n /
+//! 2^(B - 2)`, at most 1.07 times that: 12.6 bits for 1 % and 16 points, plus or minus one bit per
+//! factor of two. It holds for any keys and ranges that do not depend on the seed. It is the
+//! probability over all seeds: with one seed, ranges close to each other are correlated.
 //!
 //! Source: Costa, Ferragina and Vinciguerra, "Grafite: Taming Adversarial Queries with Optimal
 //! Range Filters", Proceedings of the ACM on Management of Data 2(1), 2024 (SIGMOD).
@@ -57,12 +55,11 @@ pub struct RangeFilter {
 }
 
 impl RangeFilter {
-    /// A filter over these points, of `bits_per_key` bits for each different one, in memory.
+    /// Builds a filter over `points`, with `bits_per_key` bits of memory per distinct point.
     ///
-    /// `seed` should be random: whoever knows it can ask for ranges that are always a "maybe".
+    /// `seed` should be random: with a known seed, ranges that always match can be prepared.
     ///
-    /// Takes no memory but that of the points and of the filter. About 30 ns a point: they are
-    /// sorted anew by their codes.
+    /// Allocates only the filter. Costs about 30 ns per point: they are sorted by their codes.
     ///
     /// # Panics
     ///
@@ -89,10 +86,10 @@ impl RangeFilter {
         Self { coder, codes, shape, seed, prefix_bytes, point_bytes, key_count }
     }
 
-    /// Returns `false` only if no point from `first` to `last`, both included, was added.
+    /// Returns `false` only if no point from `first` to `last`, inclusive, was added.
     ///
-    /// Reads some three places in memory. A filter over no points always says `false`, and so does
-    /// a range whose `last` is before its `first`.
+    /// Reads about three cache lines. Returns `false` if the filter has no points, or if `last` is
+    /// below `first`.
     #[must_use]
     pub fn may_contain_range(&self, first: u64, last: u64) -> bool {
         if self.codes.is_empty() || last < first {
@@ -102,60 +99,59 @@ impl RangeFilter {
         if last - first >= universe {
             return true;
         }
-        // Behind a multiple of the universe another stretch begins, with another place for it.
-        let stretch = last - last % universe;
-        if stretch <= first {
+        // Each multiple of the universe starts a block with another rotation.
+        let block = last - last % universe;
+        if block <= first {
             return self.may_contain_codes(first, last);
         }
-        self.may_contain_codes(first, stretch - 1) || self.may_contain_codes(stretch, last)
+        self.may_contain_codes(first, block - 1) || self.may_contain_codes(block, last)
     }
 
-    /// As [`may_contain_range`](Self::may_contain_range), for points of one stretch.
+    /// As [`may_contain_range`](Self::may_contain_range), for points of one block.
     fn may_contain_codes(&self, first: u64, last: u64) -> bool {
         let (first, last) = (self.coder.code(first), self.coder.code(last));
         if first <= last {
             return self.codes.any_in(first, last);
         }
-        // The codes of a stretch go on at 0 behind the largest.
+        // The codes of a block wrap around to 0.
         self.codes.any_in(first, self.shape.universe - 1) || self.codes.any_in(0, last)
     }
 
-    /// Bound on the false-positive rate, from 0 to 1, of empty ranges of `points` points: see [the
-    /// bound](self#the-bound).
+    /// Returns the bound on the false-positive rate of empty ranges of `points` points, from 0 to
+    /// 1: see [the bound](self#the-bound).
     #[must_use]
     pub fn expected_fpr(&self, points: u64) -> f64 {
         let expected = self.key_count as f64 * points as f64 / self.shape.universe as f64;
         expected.min(1.0)
     }
 
-    /// Different points that were added.
+    /// Returns the number of distinct points added.
     #[must_use]
     pub fn key_count(&self) -> u64 {
         self.key_count
     }
 
-    /// Leading bytes of a key that are no part of its point: all keys must have them in common. 0
-    /// if the points did not come from byte strings.
+    /// Returns the length of the common prefix of all keys, which no point includes. 0 if the
+    /// points are not keys.
     #[must_use]
     pub fn prefix_bytes(&self) -> u64 {
         self.prefix_bytes
     }
 
-    /// Bytes that the filter keeps in memory.
+    /// Returns the memory of the filter, in bytes.
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
         self.codes.memory_bytes()
     }
 
-    /// Those of [`memory_bytes`](Self::memory_bytes) that its [arena](crate::FilterArena) counts as
-    /// used.
+    /// Returns the bytes that its [arena](crate::FilterArena) counts as used.
     #[must_use]
     pub fn arena_bytes(&self) -> usize {
         self.codes.arena_bytes()
     }
 }
 
-/// Shows the shape, not the bits.
+/// Prints the shape, not the bits.
 impl fmt::Debug for RangeFilter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RangeFilter")

@@ -1,32 +1,32 @@
-//! How large the universe of codes is.
+//! The size of the universe of codes.
 
 use super::elias_fano::DIRECTORY_BITS_PER_BIT;
 
-/// Fewest bits per key of a range filter. With fewer, a range of one point would be a "maybe" more
-/// often than not.
+/// Minimum bits per key of a range filter. With fewer, a range of one point would match more often
+/// than not.
 pub const BITS_PER_KEY_MIN: f64 = 4.0;
 
-/// Most different points of a filter: places are counted in 32 bits.
+/// Maximum number of distinct points: positions have 32 bits.
 pub const POINTS_MAX: u64 = 1 << 31;
 
-/// Largest universe: the sum of two codes must fit 64 bits.
+/// Maximum universe: the sum of two codes must fit 64 bits.
 pub(super) const UNIVERSE_MAX: u64 = 1 << 63;
 
-/// The codes that there may be, and how their bits are divided.
+/// The range of codes, and the split of their bits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Shape {
     /// Codes are below this; at least 1.
     pub(super) universe: u64,
-    /// Bits of a code that are stored as they are, at most 62; the others are counted.
+    /// Bits of a code that are stored verbatim, at most 62.
     pub(super) low_bits: u32,
 }
 
 impl Shape {
-    /// The largest universe with which so many codes take `bits_per_key` bits each.
+    /// Returns the largest universe with which `codes` codes take `bits_per_key` bits each.
     ///
-    /// With `u` codes in the universe for each that is taken, `low_bits` of them stored as they
-    /// are, an upper part takes `1 + u / 2^low_bits` bits, and the directory its share of these.
-    /// That is least if `u / 2^low_bits` is from 1 to 2.
+    /// With `u` universe codes per stored code and `low_bits` low bits, an upper part takes `1 + u
+    /// / 2^low_bits` bits plus its share of the directory. The minimum has `u / 2^low_bits` between
+    /// 1 and 2.
     pub(super) fn new(codes: u64, bits_per_key: f64) -> Self {
         let per_upper_bit = 1.0 + DIRECTORY_BITS_PER_BIT;
         let low_bits = (bits_per_key - 2.0 * per_upper_bit) as u32; // From 1 to 37, rounded down.
@@ -35,7 +35,7 @@ impl Shape {
         Self { universe: (universe as u64).clamp(1, UNIVERSE_MAX), low_bits }
     }
 
-    /// Values that the upper parts of codes may have.
+    /// Returns the number of values of the upper parts.
     pub(super) fn buckets(self) -> u64 {
         ((self.universe - 1) >> self.low_bits) + 1
     }
@@ -46,8 +46,9 @@ mod tests {
     use super::*;
     use crate::params::BITS_PER_KEY_MAX;
 
+    #[cfg_attr(miri, ignore = "long loops without unsafe code")]
     #[test]
-    fn shapes_take_the_bits_and_give_the_rate() {
+    fn shapes_match_the_bits_and_the_rate() {
         let mut bits_per_key = BITS_PER_KEY_MIN;
         while bits_per_key <= BITS_PER_KEY_MAX {
             let codes = 1_u64 << 20;

@@ -1,19 +1,18 @@
-//! The payload of a range filter's block, and the numbers of its trailer.
+//! The payload of a range filter's block, and the trailer numbers needed to read it.
 //!
-//! The payload is words of 64 bits, little-endian: first the low bits of all codes, ascending, one
-//! after the other; then, in words of their own, a one for each code of a bucket and a zero behind
-//! it, for all buckets.
+//! The payload is words of 64 bits, little-endian: first the low bits of all codes in ascending
+//! order; then, in separate words, for each bucket a 1-bit per code and a 0-bit.
 //!
 //! | number         | meaning                                                                |
 //! |----------------|------------------------------------------------------------------------|
-//! | `prefix_bytes` | leading bytes that all keys have in common and that no point holds      |
-//! | `point_bytes`  | bytes of a key behind the prefix that make its point, 1 to 8            |
-//! | `codes`        | different codes; at most `key_count`, and 0 only if that is 0           |
+//! | `prefix_bytes` | length of the common prefix of all keys, which no point includes        |
+//! | `point_bytes`  | bytes of a key after the prefix that form its point, 1 to 8             |
+//! | `codes`        | distinct codes; at most `key_count`, and 0 only if that is 0            |
 //! | `universe`     | codes are below this, 1 to `2^63`                                       |
 //! | `low_bits`     | low bits of a code, 0 to 62; the others are the number of its bucket    |
 //! | `seed`         | of the hash                                                            |
 //!
-//! `key_count` of the trailer is the number of different points.
+//! `key_count` of the trailer is the number of distinct points.
 
 use super::RangeFilter;
 use super::coder::Coder;
@@ -24,7 +23,7 @@ use crate::arena::{FilterArena, SliceBuilder};
 use crate::decode_error::DecodeError;
 use crate::page_vec::{PageVec, SystemPages};
 
-/// What the payload needs to be read, but for the number of its points.
+/// The numbers needed to read the payload, except for the point count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Header {
     prefix_bytes: u64,
@@ -39,7 +38,7 @@ impl Header {
     pub(crate) const NAMES: [&'static str; 6] =
         ["prefix_bytes", "point_bytes", "codes", "universe", "low_bits", "seed"];
 
-    /// The numbers of the trailer.
+    /// Returns the numbers of the trailer.
     pub(crate) fn numbers(&self) -> [u64; 6] {
         let Shape { universe, low_bits } = self.shape;
         [
@@ -52,7 +51,7 @@ impl Header {
         ]
     }
 
-    /// Of the numbers of the trailer.
+    /// Checks and converts the numbers of the trailer.
     pub(crate) fn from_numbers(numbers: [u64; 6], key_count: u64) -> Result<Self, DecodeError> {
         let [prefix_bytes, point_bytes, codes, universe, low_bits, seed] = numbers;
         let out_of_range = |what, value| Err(DecodeError::OutOfRange { what, value });
@@ -72,7 +71,7 @@ impl Header {
         Ok(Self { prefix_bytes, point_bytes: point_bytes as u8, codes, shape, seed })
     }
 
-    /// Bytes of the words.
+    /// Returns the bytes of the words.
     pub(crate) fn payload_bytes(&self) -> u64 {
         let [lows, uppers] = words(self.codes, self.shape);
         lows.saturating_add(uppers).saturating_mul(size_of::<u64>() as u64)
@@ -92,26 +91,26 @@ impl RangeFilter {
     }
 }
 
-/// A range filter on its way from its payload into memory, as far as it was read.
+/// A range filter that is loaded from its payload.
 pub(crate) struct Loading {
     header: Header,
     lows: SliceBuilder<u64>,
     uppers: SliceBuilder<u64>,
-    /// Words of `lows` that were not read yet.
+    /// Words of `lows` not read yet.
     lows_left: usize,
 }
 
 impl Loading {
-    /// Of a payload of as many bytes as `header` says.
+    /// Starts to load a payload of the length that `header` gives.
     pub(crate) fn new(header: Header, arena: &FilterArena) -> Self {
-        // They are to be in memory.
+        // The caller has them in memory.
         let [lows, uppers] = words(header.codes, header.shape).map(|words| words as usize);
         let lows_left = lows;
         let [lows, uppers] = [lows, uppers].map(|words| SliceBuilder::new(words, arena));
         Self { header, lows, uppers, lows_left }
     }
 
-    /// The next bytes, a multiple of 8.
+    /// Adds the next bytes, a multiple of 8.
     pub(crate) fn put(&mut self, bytes: &[u8]) {
         let (words, _) = bytes.as_chunks();
         let (lows, uppers) = words.split_at(words.len().min(self.lows_left));
@@ -120,15 +119,15 @@ impl Loading {
         self.uppers.extend(uppers.iter().map(|word| u64::from_le_bytes(*word)));
     }
 
-    /// The filter.
+    /// Returns the filter.
     ///
     /// # Errors
     ///
-    /// [`DecodeError`] if the buckets do not hold as many codes as the header says.
+    /// [`DecodeError`] if the buckets do not hold as many codes as the header gives.
     ///
     /// # Panics
     ///
-    /// Unless all bytes were put.
+    /// If bytes are missing.
     pub(crate) fn finish(self, key_count: u64) -> Result<RangeFilter, DecodeError> {
         let Header { prefix_bytes, point_bytes, codes, shape, seed } = self.header;
         let (lows, uppers) = (self.lows.finish(), self.uppers.finish());

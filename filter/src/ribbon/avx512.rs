@@ -126,9 +126,9 @@ impl Avx512 {
     }
 
     #[inline(never)]
-    pub(crate) fn may_contain_hashes(self, ribbon: &Ribbon, hashes: &[u64], answers: &mut [bool]) {
+    pub(crate) fn may_contain_hashes(self, ribbon: &Ribbon, hashes: &[u64], results: &mut [bool]) {
         let test = |group: View<'_>, place: &Place, print| self.matches(group, place, print);
-        test_batch(ribbon, hashes, answers, test);
+        test_batch(ribbon, hashes, results, test);
     }
 
     #[inline(always)]

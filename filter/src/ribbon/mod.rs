@@ -197,22 +197,22 @@ impl Ribbon {
         }
     }
 
-    /// Sets each of `answers` to [`may_contain_hash`](Self::may_contain_hash) of the hash at its
+    /// Sets each of `results` to [`may_contain_hash`](Self::may_contain_hash) of the hash at its
     /// index, with many loads in flight at once.
     ///
     /// # Panics
     ///
     /// If the slices differ in length.
-    pub fn may_contain_hashes(&self, hashes: &[u64], answers: &mut [bool]) {
-        assert_eq!(hashes.len(), answers.len(), "one answer per hash");
+    pub fn may_contain_hashes(&self, hashes: &[u64], results: &mut [bool]) {
+        assert_eq!(hashes.len(), results.len(), "one result per hash");
         match self.path {
-            Path::Portable => batch::test_batch(self, hashes, answers, query::matches),
+            Path::Portable => batch::test_batch(self, hashes, results, query::matches),
             #[cfg(target_arch = "x86_64")]
-            Path::Avx2(avx2) => avx2.may_contain_hashes(self, hashes, answers),
+            Path::Avx2(avx2) => avx2.may_contain_hashes(self, hashes, results),
             #[cfg(target_arch = "x86_64")]
-            Path::Avx512(avx512) => avx512.may_contain_hashes(self, hashes, answers),
+            Path::Avx512(avx512) => avx512.may_contain_hashes(self, hashes, results),
             #[cfg(all(target_arch = "aarch64", target_endian = "little"))]
-            Path::Neon(neon) => neon.may_contain_hashes(self, hashes, answers),
+            Path::Neon(neon) => neon.may_contain_hashes(self, hashes, results),
         }
     }
 

@@ -28,10 +28,10 @@ macro_rules! probe_methods {
                 self,
                 ribbon: &Ribbon,
                 hashes: &[u64],
-                answers: &mut [bool],
+                results: &mut [bool],
             ) {
                 // SAFETY: as above.
-                unsafe { may_contain_hashes(ribbon, hashes, answers) }
+                unsafe { may_contain_hashes(ribbon, hashes, results) }
             }
         }
 
@@ -71,8 +71,8 @@ macro_rules! probe_methods {
         }
 
         #[target_feature(enable = $features)]
-        fn may_contain_hashes(ribbon: &Ribbon, hashes: &[u64], answers: &mut [bool]) {
-            test_batch(ribbon, hashes, answers, |group, place, print| matches(group, place, print));
+        fn may_contain_hashes(ribbon: &Ribbon, hashes: &[u64], results: &mut [bool]) {
+            test_batch(ribbon, hashes, results, |group, place, print| matches(group, place, print));
         }
     };
 }

@@ -207,6 +207,7 @@ mod tests {
     }
 
     /// A partial load equals [`Ribbon::shrunk_to`], and its words equal those of the whole filter.
+    #[cfg_attr(miri, ignore = "long loops")]
     #[test]
     fn a_partial_load_equals_a_shrunk_filter() {
         // With few keys a group may have no word.

@@ -35,7 +35,7 @@ fn on_every_path(hashes: &[u64], bits_per_key: f64) -> Vec<Ribbon> {
 }
 
 /// Checks that every path gives the results of the portable one, alone and in a batch.
-fn assert_equal_answers(filters: &[Ribbon], probe: &[u64]) {
+fn assert_equal_results(filters: &[Ribbon], probe: &[u64]) {
     let want: Vec<bool> = probe.iter().map(|&hash| filters[0].may_contain_hash(hash)).collect();
     for filter in filters {
         let mut batch = vec![false; probe.len()];
@@ -51,11 +51,12 @@ fn assert_equal_answers(filters: &[Ribbon], probe: &[u64]) {
 /// Checks that every path finds `keys`, alone and in a batch.
 fn assert_found_on_every_path(name: &str, keys: &[u64], columns: f64) {
     let filters = on_every_path(keys, columns);
-    assert_equal_answers(&filters, keys);
+    assert_equal_results(&filters, keys);
     let denied = keys.iter().find(|&&hash| !filters[0].may_contain_hash(hash));
     assert_eq!(denied, None, "{name}, {columns} columns");
 }
 
+#[cfg_attr(miri, ignore = "long loops")]
 #[test]
 fn every_path_builds_the_same_filter() {
     for (n, bits_per_key) in [
@@ -71,12 +72,13 @@ fn every_path_builds_the_same_filter() {
     ] {
         let keys = hashes(n as u64, n);
         let filters = on_every_path(&keys, bits_per_key);
-        assert_equal_answers(&filters, &keys);
+        assert_equal_results(&filters, &keys);
         assert!(keys.iter().all(|&hash| filters[0].may_contain_hash(hash)));
-        assert_equal_answers(&filters, &hashes(!(n as u64), 20_000));
+        assert_equal_results(&filters, &hashes(!(n as u64), 20_000));
     }
 }
 
+#[cfg_attr(miri, ignore = "long loops")]
 #[test]
 fn every_path_finds_adversarial_keys() {
     let hashed = |keys: Vec<Vec<u8>>| keys.iter().map(|key| key_hash(key, 7)).collect();
@@ -90,6 +92,7 @@ fn every_path_finds_adversarial_keys() {
 }
 
 /// Enough keys for large layers. `SIEVE_LONG=1` uses ten million keys.
+#[cfg_attr(miri, ignore = "long loops")]
 #[test]
 fn every_path_finds_many_keys() {
     let many = if std::env::var_os("SIEVE_LONG").is_some() { 10_000_000_u64 } else { 600_000 };
@@ -110,6 +113,7 @@ fn probes_and_the_builder_bump_the_same_keys() {
 
 /// Which slots get rows depends only on the equations: in dense layers, in layers with gaps wider
 /// than a row, and across their ends.
+#[cfg_attr(miri, ignore = "long loops")]
 #[test]
 fn every_path_eliminates_to_the_same_rows() {
     const BLOCKS: u64 = 40;
@@ -158,6 +162,7 @@ fn every_path_eliminates_to_the_same_rows() {
 }
 
 /// A probe adds up the slots of the equation, one after the other.
+#[cfg_attr(miri, ignore = "long loops")]
 #[test]
 fn the_reference_probe_evaluates_the_equation() {
     let keys = hashes(5, 4_000);
@@ -208,15 +213,16 @@ fn columns_met(filter: &Ribbon, hash: u64) -> u32 {
 /// An absent key matches each column with probability 1/2, and any two with 1/4: no part of the
 /// fingerprint follows from the coefficients. So each column halves the rate, including rates too
 /// low to measure.
+#[cfg_attr(miri, ignore = "long loops")]
 #[test]
 fn absent_keys_match_columns_randomly() {
-    const ASKED: usize = 1 << 17;
+    const PROBES: usize = 1 << 17;
     const DEVIATIONS: f64 = 5.0;
 
     for (name, keys) in [("random", hashes(8, 20_000)), ("in order", (0..20_000).collect())] {
         let filter = Ribbon::build(&keys, 32.0);
-        let mut met = vec![vec![0_u64; ASKED / 64]; 32];
-        for (number, hash) in hashes(9, ASKED).into_iter().enumerate() {
+        let mut met = vec![vec![0_u64; PROBES / 64]; 32];
+        for (number, hash) in hashes(9, PROBES).into_iter().enumerate() {
             let columns = columns_met(&filter, hash);
             for (column, met) in met.iter_mut().enumerate() {
                 met[number / 64] |= u64::from(columns >> column & 1) << (number % 64);
@@ -227,8 +233,8 @@ fn absent_keys_match_columns_randomly() {
                 let both = met[left].iter().zip(&met[right]);
                 let both: u32 = both.map(|(left, right)| (left & right).count_ones()).sum();
                 let share = if left == right { 0.5 } else { 0.25 };
-                let deviation = (ASKED as f64 * share * (1.0 - share)).sqrt();
-                let off = f64::from(both) - ASKED as f64 * share;
+                let deviation = (PROBES as f64 * share * (1.0 - share)).sqrt();
+                let off = f64::from(both) - PROBES as f64 * share;
                 assert!(off.abs() < DEVIATIONS * deviation, "{name}: {left}, {right}: {both}");
             }
         }
@@ -262,6 +268,7 @@ fn contradictions_in_two_layers_are_resolved() {
 }
 
 /// Nearly every slot gets a row: bumping wastes none.
+#[cfg_attr(miri, ignore = "long loops")]
 #[test]
 fn few_slots_stay_empty() {
     let keys = hashes(7, 200_000);
@@ -273,7 +280,7 @@ fn few_slots_stay_empty() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(200))]
+    #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 3 } else { 200 }))]
 
     /// Small sets of non-random hashes, with any number of columns.
     #[test]
@@ -298,13 +305,13 @@ proptest! {
             })
             .collect();
         let filters = on_every_path(&keys, f64::from(millibits) / 1e3);
-        assert_equal_answers(&filters, &keys);
+        assert_equal_results(&filters, &keys);
         for &hash in &keys {
             filters[0].prefetch(hash);
             prop_assert!(filters[0].may_contain_hash(hash));
         }
         let probe: Vec<u64> = std::iter::repeat_with(next).take(200).collect();
-        assert_equal_answers(&filters, &probe);
+        assert_equal_results(&filters, &probe);
 
         let columns = f64::from(millibits) / 1e3 * f64::from(share) / 100.0;
         assert_shrunk(&filters, columns, &probe);
@@ -328,7 +335,7 @@ fn assert_shrunk(filters: &[Ribbon], columns: f64, probe: &[u64]) {
             filter
         })
         .collect();
-    assert_equal_answers(&shrunk, probe);
+    assert_equal_results(&shrunk, probe);
     let (whole, shrunk) = (&filters[0], &shrunk[0]);
     assert_eq!(whole.memory_bytes_at(columns), shrunk.memory_bytes(), "{columns} columns");
     let lines: usize = shrunk.groups.iter().map(|group| group.lines.len()).sum();
@@ -352,6 +359,7 @@ fn assert_shrunk(filters: &[Ribbon], columns: f64, probe: &[u64]) {
     }
 }
 
+#[cfg_attr(miri, ignore = "long loops")]
 #[test]
 fn a_shrunk_filter_keeps_the_first_columns() {
     let keys = hashes(11, 5_000);
@@ -379,6 +387,7 @@ fn a_shrunk_filter_keeps_the_first_columns() {
 }
 
 /// The columns of a shrunk filter equal those of a filter built with fewer columns.
+#[cfg_attr(miri, ignore = "long loops")]
 #[test]
 fn a_shrunk_filter_equals_one_built_with_fewer_columns() {
     // Which keys contradict each other depends on the columns. But with few keys and many columns

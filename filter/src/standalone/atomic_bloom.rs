@@ -1,22 +1,21 @@
-//! The classic Bloom filter that many threads fill and ask at once, without a lock.
+//! The classic Bloom filter with concurrent insertions and probes, without locks.
 //!
 //! Sets the same bits as a [`BloomFilter`], has the same [saved form](super::bloom#saved-payload),
-//! and turns into one and back.
+//! and converts to and from one.
 //!
 //! # Memory order
 //!
-//! Every access is relaxed. Bits are only ever set, each by an atomic read-modify-write, so no
-//! thread undoes the bit of another. A thread that learned of an insertion through a synchronising
-//! edge (joining the inserting thread, a lock, a release store read with acquire) sees its bits. A
-//! thread that asks without such an edge may still get "no": it cannot tell this from having asked
-//! earlier.
+//! Every access is relaxed. Bits are only set, by atomic read-modify-writes, so no thread clears
+//! the bit of another. A thread that learned of an insertion through a synchronizing edge (joining
+//! the inserting thread, a lock, a release store and an acquire load) sees its bits. A probe
+//! without such an edge may miss a concurrent insertion, as if it had run earlier.
 //!
 //! # Contention
 //!
-//! A bit that is set already is not written, and keys are counted in 16 stripes. So threads disturb
-//! each other only where they set bits in the same line of 64 bytes at the same time, which is rare
-//! once the filter is much larger than a cache. For a small one that many threads fill with new
-//! keys see [`StripedBloomFilter`](super::StripedBloomFilter).
+//! A set bit is not written again, and keys are counted in 16 stripes. So threads contend only if
+//! they set bits in the same cache line at the same time, which is rare in filters much larger than
+//! a cache. For a small filter with many writers of new keys see
+//! [`StripedBloomFilter`](super::StripedBloomFilter).
 
 use core::{fmt, hash::BuildHasher};
 
@@ -25,7 +24,7 @@ use super::bloom::{BloomFilter, bloom_stats, shape_for, write_bloom};
 use super::probes::{PROBES_MAX, Places};
 use super::striped_counter::StripedCounter;
 use crate::decode_error::DecodeError;
-use crate::filter::{Filter, FilterFull, FilterStats, InsertFilter, KeyFilter, ShapeMismatch};
+use crate::filter::{Filter, FilterStats, ShapeMismatch};
 #[cfg(not(feature = "std"))]
 use crate::float::Float;
 use crate::hash::{Xxh3, hash_with};
@@ -51,23 +50,22 @@ pub struct AtomicBloomFilter<S = Xxh3> {
 }
 
 impl AtomicBloomFilter {
-    /// An empty filter that reaches the false-positive rate `fpr` when it holds `capacity` keys; as
+    /// Creates an empty filter with false-positive rate `fpr` at `capacity` keys, as
     /// [`BloomFilter::with_rate`].
     ///
     /// # Panics
     ///
-    /// If `fpr` is not in `0 < fpr < 1`, or the memory cannot have so many bits.
+    /// If `fpr` is not in `0 < fpr < 1`, or the filter exceeds the memory.
     #[must_use]
     pub fn with_rate(capacity: u64, fpr: f64) -> Self {
         Self::with_rate_and_hasher(capacity, fpr, Xxh3::default())
     }
 
-    /// An empty filter of `bits` bits, of which a key sets `probes`.
+    /// Creates an empty filter of `bits` bits and `probes` probes per key.
     ///
     /// # Panics
     ///
-    /// If `bits` is 0 or more than the memory can have, or `probes` is not from 1 to
-    /// [`PROBES_MAX`].
+    /// If `bits` is 0, the filter exceeds the memory, or `probes` is not from 1 to [`PROBES_MAX`].
     #[must_use]
     pub fn with_shape(bits: u64, probes: u32) -> Self {
         Self::with_shape_and_hasher(bits, probes, Xxh3::default())
@@ -97,16 +95,15 @@ impl<S: BuildHasher> AtomicBloomFilter<S> {
         Self { bits: AtomicBits::new(bits), probes, keys: StripedCounter::with(0), hasher }
     }
 
-    /// Adds a key. Returns whether it may have been there: `false` means it is surely new.
+    /// Inserts a key. Returns `false` if it was surely absent, `true` if it may have been present.
     ///
-    /// If threads add the same new key at once, at least one of them is told that it is new; more
-    /// of them may be.
+    /// If several threads insert the same new key concurrently, at least one of them gets `false`.
     #[inline]
     pub fn insert(&self, key: impl AsRef<[u8]>) -> bool {
         self.insert_hash(hash_with(&self.hasher, key.as_ref()))
     }
 
-    /// Adds a key by its hash, as [`insert`](Self::insert).
+    /// Inserts a key by its hash, as [`insert`](Self::insert).
     #[inline]
     pub fn insert_hash(&self, hash: u64) -> bool {
         let places = Places::anywhere(hash, self.bits.len());
@@ -114,20 +111,13 @@ impl<S: BuildHasher> AtomicBloomFilter<S> {
         if !present {
             self.keys.increment();
         }
+        // Shuttle would schedule the loads.
+        debug_assert!(cfg!(feature = "shuttle") || self.may_contain_hash(hash), "a lost bit");
         present
     }
 
-    /// Returns `false` only if the key was not added before (see [memory
+    /// Returns `false` only if no key with this hash was inserted before (see [memory
     /// order](self#memory-order)).
-    #[doc(alias = "contains")]
-    #[inline]
-    #[must_use]
-    pub fn may_contain(&self, key: impl AsRef<[u8]>) -> bool {
-        self.may_contain_hash(hash_with(&self.hasher, key.as_ref()))
-    }
-
-    /// Returns `false` only if no key with this hash was added before (see
-    /// [memory order](self#memory-order)).
     #[doc(alias = "contains")]
     #[inline]
     #[must_use]
@@ -135,65 +125,65 @@ impl<S: BuildHasher> AtomicBloomFilter<S> {
         self.bits.all(Places::anywhere(hash, self.bits.len()).take(self.probes))
     }
 
-    /// Adds all keys of `other`, also while other threads insert.
+    /// Adds all keys of `other`. Other threads may insert meanwhile.
     ///
     /// # Errors
     ///
-    /// [`ShapeMismatch`] if bits, probes or hasher differ. Nothing is changed then.
+    /// [`ShapeMismatch`] if bits, probes or hasher differ. The filter is then unchanged.
     pub fn union(&self, other: &Self) -> Result<(), ShapeMismatch> {
         self.check_shape(other)?;
         self.bits.unite(&other.bits);
         Ok(())
     }
 
-    /// Keeps the bits that `other` has too: as [`BloomFilter::intersect`]. The count of keys
-    /// becomes the estimate from the bits.
+    /// Keeps the bits that are set in both filters, as [`BloomFilter::intersect`]. The key count
+    /// becomes an estimate from the bits.
     ///
-    /// Through a unique reference: it would undo what another thread inserts at the same time.
+    /// Requires a unique reference, because it would undo concurrent insertions.
     ///
     /// # Errors
     ///
-    /// [`ShapeMismatch`] if bits, probes or hasher differ. Nothing is changed then.
+    /// [`ShapeMismatch`] if bits, probes or hasher differ. The filter is then unchanged.
     pub fn intersect(&mut self, other: &Self) -> Result<(), ShapeMismatch> {
         self.check_shape(other)?;
         self.bits.intersect(&other.bits);
-        // A float turns into an integer by saturation.
+        // The cast saturates.
         self.keys = StripedCounter::with(self.stats().keys_estimated.round() as u64);
         Ok(())
     }
 
-    /// Forgets every key. Keeps the memory.
+    /// Removes every key. Keeps the memory.
     pub fn clear(&mut self) {
         self.bits.clear();
         self.keys = StripedCounter::with(0);
     }
 
-    /// Size of the array, in bits.
+    /// Returns the size of the array, in bits.
     #[must_use]
     pub fn bits(&self) -> u64 {
         self.bits.len()
     }
 
-    /// Bits set per key.
+    /// Returns the bits set per key.
     #[must_use]
     pub fn probes(&self) -> u32 {
         self.probes
     }
 
-    /// Insertions that found a bit missing. A key that several threads inserted at once may count
-    /// for each of them; keys that came by [`union`](Self::union) do not count.
+    /// Returns the number of insertions that set a bit. A key that several threads inserted
+    /// concurrently may count several times. Keys added by [`union`](Self::union) do not count.
     #[must_use]
     pub fn keys(&self) -> u64 {
         self.keys.sum()
     }
 
-    /// The hasher it was made with.
+    /// Returns the hasher.
     #[must_use]
     pub fn hasher(&self) -> &S {
         &self.hasher
     }
 
-    /// A copy that one thread owns, of the bits that are set now.
+    /// Returns a copy of the current bits for one writer.
     #[must_use]
     pub fn to_bloom(&self) -> BloomFilter<S>
     where
@@ -235,38 +225,18 @@ impl<S: BuildHasher> Filter for AtomicBloomFilter<S> {
         self.bits.memory_bytes() + self.keys.memory_bytes()
     }
 
-    /// The share of set bits to the power of the probes. Counts the bits: 0.1 ms for a megabyte.
+    /// The share of set bits to the power of the probes. Counts the bits: 0.1 ms per MB.
     fn expected_fpr(&self) -> f64 {
         self.stats().fpr
     }
 
-    /// Counts the bits: 0.1 ms for a megabyte.
+    /// Counts the bits: 0.1 ms per MB.
     fn stats(&self) -> FilterStats {
         bloom_stats(&self.bits.snapshot(), self.probes, self.keys())
     }
 }
 
-impl<S: BuildHasher> KeyFilter for AtomicBloomFilter<S> {
-    type Hasher = S;
-
-    fn hasher(&self) -> &S {
-        &self.hasher
-    }
-}
-
-impl<S: BuildHasher> InsertFilter for AtomicBloomFilter<S> {
-    /// Never fails.
-    #[inline]
-    fn try_insert_hash(&mut self, hash: u64) -> Result<bool, FilterFull> {
-        Ok(self.insert_hash(hash))
-    }
-
-    fn clear(&mut self) {
-        self.clear();
-    }
-}
-
-/// As a [`BloomFilter`]: either reads what the other wrote.
+/// The format of [`BloomFilter`]: either reads the other's.
 impl<S: BuildHasher> Payload for AtomicBloomFilter<S> {
     const KIND: SavedKind = SavedKind::Bloom;
 
@@ -279,7 +249,7 @@ impl<S: BuildHasher> Payload for AtomicBloomFilter<S> {
     }
 }
 
-/// A copy of the bits that are set now.
+/// Copies the current bits.
 impl<S: Clone> Clone for AtomicBloomFilter<S> {
     fn clone(&self) -> Self {
         Self {
@@ -291,7 +261,7 @@ impl<S: Clone> Clone for AtomicBloomFilter<S> {
     }
 }
 
-/// Shows the shape and the load, not the bits.
+/// Prints the shape and the load, not the bits.
 impl<S> fmt::Debug for AtomicBloomFilter<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("AtomicBloomFilter")

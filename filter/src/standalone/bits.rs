@@ -1,4 +1,4 @@
-//! An array of bits, any number of them.
+//! A bit array of any length.
 
 use alloc::boxed::Box;
 
@@ -6,23 +6,23 @@ use crate::decode_error::DecodeError;
 use crate::memory;
 use crate::saved::{Reader, Writer};
 
-/// Bits that are set one by one. Bit `i` is bit `i % 64` of word `i / 64`; those behind the last
-/// are zero.
+/// Bit `i` is bit `i % 64` of word `i / 64`. Bits after the last are zero.
 #[derive(Clone, PartialEq, Eq)]
 pub(super) struct Bits {
     words: Box<[u64]>,
     len: u64,
-    /// How many are set.
+    /// Number of set bits.
     ones: u64,
 }
 
 impl Bits {
     /// # Panics
     ///
-    /// If `len` is 0 or more than the memory can have.
+    /// If `len` is 0 or exceeds the memory.
     pub(super) fn new(len: u64) -> Self {
         assert!(len > 0, "a filter has bits");
-        let words = usize::try_from(len.div_ceil(64)).expect("the filter fits the address space");
+        let words =
+            usize::try_from(len.div_ceil(64)).expect("the filter exceeds the address space");
         Self { words: memory::filled(0, words).into(), len, ones: 0 }
     }
 
@@ -34,7 +34,7 @@ impl Bits {
         self.ones
     }
 
-    /// Share of the bits that are set, from 0 to 1.
+    /// Returns the share of set bits, from 0 to 1.
     pub(super) fn fill(&self) -> f64 {
         self.ones as f64 / self.len as f64
     }
@@ -43,10 +43,10 @@ impl Bits {
         size_of_val(&*self.words)
     }
 
-    /// Whether all of these bits are set.
+    /// Returns `true` if all of these bits are set.
     ///
-    /// Looks at every one: leaving at the first that is missing takes twice as long with 7 of them,
-    /// since such a branch cannot be predicted.
+    /// Tests every bit: an early exit takes twice as long with 7 bits, because its branch is
+    /// unpredictable.
     #[inline]
     pub(super) fn all(&self, places: impl Iterator<Item = u64>) -> bool {
         let words = &*self.words;
@@ -54,7 +54,7 @@ impl Bits {
         found & 1 == 1
     }
 
-    /// Sets these bits. Returns whether all were set before.
+    /// Sets these bits. Returns `true` if all were set before.
     #[inline]
     pub(super) fn set_all(&mut self, places: impl Iterator<Item = u64>) -> bool {
         let words = &mut *self.words;
@@ -74,7 +74,7 @@ impl Bits {
         self.ones = 0;
     }
 
-    /// Makes every word what `combine` gives for it and that of `other`, which has as many bits.
+    /// Replaces every word by `combine` of it and that of `other`, which has the same length.
     pub(super) fn combine(&mut self, other: &Self, combine: impl Fn(u64, u64) -> u64) {
         for (word, &other) in self.words.iter_mut().zip(&other.words) {
             *word = combine(*word, other);
@@ -86,9 +86,9 @@ impl Bits {
         self.words
     }
 
-    /// Sets the words of an array of `len` bits.
+    /// Creates an array of `len` bits from its words.
     pub(super) fn from_words(words: Box<[u64]>, len: u64) -> Self {
-        debug_assert_eq!(words.len() as u64, len.div_ceil(64), "as many words as the bits need");
+        debug_assert_eq!(words.len() as u64, len.div_ceil(64), "the words hold `len` bits");
         let mut bits = Self { words, len, ones: 0 };
         bits.count();
         bits
@@ -116,7 +116,7 @@ impl Bits {
     }
 }
 
-/// The array is in memory: its places fit a `usize`.
+/// Positions are in memory and so fit a `usize`.
 #[inline]
 pub(super) fn word_of(place: u64) -> usize {
     (place / 64) as usize

@@ -1,39 +1,38 @@
 //! The classic Bloom filter: a key sets bits anywhere in one array.
 //!
 //! Source: Bloom, "Space/Time Trade-offs in Hash Coding with Allowable Errors", CACM 13(7), 1970.
-//! Its rate is [`bloom_fpr`](crate::params::bloom_fpr) of the keys inserted; tests hold the
-//! measured one to it. That formula is for large filters: a tiny one has a higher rate on average,
-//! by 1 % of it for 100 keys and 10 % for 10 keys, because its fill varies and counts by a power
-//! (Bose et al., "On the False-Positive Rate of Bloom Filters", IPL 108(4), 2008).
+//! Its rate is [`bloom_fpr`](crate::params::bloom_fpr) of the keys inserted; tests compare it with
+//! the measured one. That formula is for large filters. The rate of a tiny one is higher on
+//! average, by 1 % for 100 keys and 10 % for 10 keys, because its fill varies and the rate is a
+//! power of it (Bose et al., "On the False-Positive Rate of Bloom Filters", IPL 108(4), 2008).
 //!
-//! A [`BlockedBloom`](crate::BlockedBloom) is several times faster where the keys are known
-//! beforehand.
+//! If all keys are known in advance, a [`BlockedBloom`](crate::BlockedBloom) is several times
+//! faster.
 //!
 //! # Saved payload
 //!
-//! The [envelope](crate::saved) is around it. Integers are little-endian.
+//! Within the [envelope](crate::saved). Integers are little-endian.
 //!
 //! | offset | bytes | field    | meaning                                                         |
 //! |--------|-------|----------|-----------------------------------------------------------------|
 //! | 0      | 8     | `bits`   | at least 1                                                      |
 //! | 8      | 8     | `probes` | 1 to 64                                                         |
-//! | 16     | 8     | `keys`   | insertions that found a bit missing                             |
-//! | 24     | 8 × w | `words`  | bit `i` is bit `i % 64` of word `i / 64`; w is bits / 64, rounded up; bits behind the last are zero |
+//! | 16     | 8     | `keys`   | insertions that set a bit                                       |
+//! | 24     | 8 × w | `words`  | bit `i` is bit `i % 64` of word `i / 64`; w is bits / 64, rounded up; bits after the last are zero |
 
 use core::{fmt, hash::BuildHasher};
 
 use super::bits::Bits;
 use super::probes::{PROBES_MAX, Places};
 use crate::decode_error::DecodeError;
-use crate::filter::{Filter, FilterFull, FilterStats, InsertFilter, KeyFilter, ShapeMismatch};
+use crate::filter::{Filter, FilterStats, ShapeMismatch};
 #[cfg(not(feature = "std"))]
 use crate::float::Float;
 use crate::hash::{Xxh3, hash_with};
 use crate::params::{bloom_bits, bloom_fpr_from_fill, bloom_keys_from_fill, bloom_probes};
 use crate::saved::{Payload, Reader, SavedKind, Writer, hash_check};
 
-/// A Bloom filter that one thread fills. For many, see
-/// [`AtomicBloomFilter`](super::AtomicBloomFilter).
+/// A Bloom filter for one writer. See [`AtomicBloomFilter`](super::AtomicBloomFilter) for several.
 ///
 /// ```
 /// use sievedb_filter::standalone::BloomFilter;
@@ -52,24 +51,23 @@ pub struct BloomFilter<S = Xxh3> {
 }
 
 impl BloomFilter {
-    /// An empty filter that reaches the false-positive rate `fpr` when it holds `capacity` keys.
+    /// Creates an empty filter with false-positive rate `fpr` at `capacity` keys.
     ///
-    /// More keys are taken too, at a higher rate. `capacity` 0 counts as 1.
+    /// More keys can be inserted, at a higher rate. `capacity` 0 counts as 1.
     ///
     /// # Panics
     ///
-    /// If `fpr` is not in `0 < fpr < 1`, or the memory cannot have so many bits.
+    /// If `fpr` is not in `0 < fpr < 1`, or the filter exceeds the memory.
     #[must_use]
     pub fn with_rate(capacity: u64, fpr: f64) -> Self {
         Self::with_rate_and_hasher(capacity, fpr, Xxh3::default())
     }
 
-    /// An empty filter of `bits` bits, of which a key sets `probes`.
+    /// Creates an empty filter of `bits` bits and `probes` probes per key.
     ///
     /// # Panics
     ///
-    /// If `bits` is 0 or more than the memory can have, or `probes` is not from 1 to
-    /// [`PROBES_MAX`].
+    /// If `bits` is 0, the filter exceeds the memory, or `probes` is not from 1 to [`PROBES_MAX`].
     #[must_use]
     pub fn with_shape(bits: u64, probes: u32) -> Self {
         Self::with_shape_and_hasher(bits, probes, Xxh3::default())
@@ -99,30 +97,22 @@ impl<S: BuildHasher> BloomFilter<S> {
         Self { bits: Bits::new(bits), probes, keys: 0, hasher }
     }
 
-    /// Adds a key. Returns whether it may have been there: `false` means it is surely new.
+    /// Inserts a key. Returns `false` if it was surely absent, `true` if it may have been present.
     #[inline]
     pub fn insert(&mut self, key: impl AsRef<[u8]>) -> bool {
         self.insert_hash(hash_with(&self.hasher, key.as_ref()))
     }
 
-    /// Adds a key by its hash, as [`insert`](Self::insert).
+    /// Inserts a key by its hash, as [`insert`](Self::insert).
     #[inline]
     pub fn insert_hash(&mut self, hash: u64) -> bool {
         let present = self.bits.set_all(Places::anywhere(hash, self.bits.len()).take(self.probes));
-        // A saved count may be anything.
+        // A saved count is arbitrary.
         self.keys = self.keys.saturating_add(u64::from(!present));
         present
     }
 
-    /// Returns `false` only if the key was not added.
-    #[doc(alias = "contains")]
-    #[inline]
-    #[must_use]
-    pub fn may_contain(&self, key: impl AsRef<[u8]>) -> bool {
-        self.may_contain_hash(hash_with(&self.hasher, key.as_ref()))
-    }
-
-    /// Returns `false` only if no key with this hash was added.
+    /// Returns `false` only if no key with this hash was inserted.
     #[doc(alias = "contains")]
     #[inline]
     #[must_use]
@@ -130,11 +120,11 @@ impl<S: BuildHasher> BloomFilter<S> {
         self.bits.all(Places::anywhere(hash, self.bits.len()).take(self.probes))
     }
 
-    /// Adds all keys of `other`. The result is the filter over both sets of keys.
+    /// Adds all keys of `other`. The result is the filter over the union.
     ///
     /// # Errors
     ///
-    /// [`ShapeMismatch`] if bits, probes or hasher differ. Nothing is changed then.
+    /// [`ShapeMismatch`] if bits, probes or hasher differ. The filter is then unchanged.
     pub fn union(&mut self, other: &Self) -> Result<(), ShapeMismatch> {
         self.check_shape(other)?;
         self.bits.combine(&other.bits, |ours, theirs| ours | theirs);
@@ -142,14 +132,14 @@ impl<S: BuildHasher> BloomFilter<S> {
         Ok(())
     }
 
-    /// Keeps the bits that `other` has too: the keys of both are still found.
+    /// Keeps the bits that are set in both filters: common keys are still found.
     ///
-    /// The rate is at most the smaller of the two, yet above that of a filter over the common keys
-    /// alone, since keys of one set may share bits with keys of the other.
+    /// The rate is at most the smaller of the two, but above that of a filter over the common keys,
+    /// because other keys may share bits.
     ///
     /// # Errors
     ///
-    /// [`ShapeMismatch`] if bits, probes or hasher differ. Nothing is changed then.
+    /// [`ShapeMismatch`] if bits, probes or hasher differ. The filter is then unchanged.
     pub fn intersect(&mut self, other: &Self) -> Result<(), ShapeMismatch> {
         self.check_shape(other)?;
         self.bits.combine(&other.bits, |ours, theirs| ours & theirs);
@@ -157,32 +147,32 @@ impl<S: BuildHasher> BloomFilter<S> {
         Ok(())
     }
 
-    /// Forgets every key. Keeps the memory.
+    /// Removes every key. Keeps the memory.
     pub fn clear(&mut self) {
         self.bits.clear();
         self.keys = 0;
     }
 
-    /// Size of the array, in bits.
+    /// Returns the size of the array, in bits.
     #[must_use]
     pub fn bits(&self) -> u64 {
         self.bits.len()
     }
 
-    /// Bits set per key.
+    /// Returns the bits set per key.
     #[must_use]
     pub fn probes(&self) -> u32 {
         self.probes
     }
 
-    /// Insertions that found a bit missing: of keys that were surely new. After
-    /// [`union`](Self::union) or [`intersect`](Self::intersect), the estimate from the bits.
+    /// Returns the number of insertions of keys that were surely absent. After
+    /// [`union`](Self::union) or [`intersect`](Self::intersect), an estimate from the bits.
     #[must_use]
     pub fn keys(&self) -> u64 {
         self.keys
     }
 
-    /// The hasher it was made with.
+    /// Returns the hasher.
     #[must_use]
     pub fn hasher(&self) -> &S {
         &self.hasher
@@ -196,14 +186,14 @@ impl<S: BuildHasher> BloomFilter<S> {
         ])
     }
 
-    /// A whole number of keys from the bits; [`u64::MAX`] if all are set.
+    /// Estimates the keys from the bits; [`u64::MAX`] if all are set.
     fn keys_by_bits(&self) -> u64 {
-        // A float turns into an integer by saturation.
+        // The cast saturates.
         self.stats().keys_estimated.round() as u64
     }
 }
 
-/// For the filters that turn into one and back.
+/// Conversions to and from other filters.
 impl<S> BloomFilter<S> {
     pub(super) fn from_parts(bits: Bits, probes: u32, keys: u64, hasher: S) -> Self {
         Self { bits, probes, keys, hasher }
@@ -224,33 +214,13 @@ impl<S: BuildHasher> Filter for BloomFilter<S> {
         self.bits.memory_bytes()
     }
 
-    /// The share of set bits to the power of the probes. Costs nothing.
+    /// The share of set bits to the power of the probes. Constant time.
     fn expected_fpr(&self) -> f64 {
         bloom_fpr_from_fill(self.bits.fill(), self.probes)
     }
 
     fn stats(&self) -> FilterStats {
         bloom_stats(&self.bits, self.probes, self.keys)
-    }
-}
-
-impl<S: BuildHasher> KeyFilter for BloomFilter<S> {
-    type Hasher = S;
-
-    fn hasher(&self) -> &S {
-        &self.hasher
-    }
-}
-
-impl<S: BuildHasher> InsertFilter for BloomFilter<S> {
-    /// Never fails.
-    #[inline]
-    fn try_insert_hash(&mut self, hash: u64) -> Result<bool, FilterFull> {
-        Ok(self.insert_hash(hash))
-    }
-
-    fn clear(&mut self) {
-        self.clear();
     }
 }
 
@@ -269,14 +239,14 @@ impl<S: BuildHasher> Payload for BloomFilter<S> {
     }
 }
 
-/// Equal answers to every question: same shape, same bits, same hashes.
+/// Equal filters give equal results: same shape, bits and hasher.
 impl<S: BuildHasher> PartialEq for BloomFilter<S> {
     fn eq(&self, other: &Self) -> bool {
         self.check_shape(other).is_ok() && self.bits == other.bits
     }
 }
 
-/// Shows the shape and the load, not the bits.
+/// Prints the shape and the load, not the bits.
 impl<S> fmt::Debug for BloomFilter<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("BloomFilter")
@@ -288,7 +258,7 @@ impl<S> fmt::Debug for BloomFilter<S> {
     }
 }
 
-/// Bits and probes for `capacity` keys at rate `fpr`.
+/// Returns bits and probes for `capacity` keys at rate `fpr`.
 pub(super) fn shape_for(capacity: u64, fpr: f64) -> (u64, u32) {
     assert!(fpr > 0.0 && fpr < 1.0, "fpr is {fpr}");
     let capacity = capacity.max(1);
@@ -296,7 +266,7 @@ pub(super) fn shape_for(capacity: u64, fpr: f64) -> (u64, u32) {
     (bits, bloom_probes(bits as f64 / capacity as f64).min(PROBES_MAX))
 }
 
-/// What an array holds of which a key sets `probes` bits.
+/// Returns the statistics of an array in which a key sets `probes` bits.
 pub(super) fn bloom_stats(bits: &Bits, probes: u32, keys: u64) -> FilterStats {
     let fill = bits.fill();
     FilterStats {
@@ -309,7 +279,7 @@ pub(super) fn bloom_stats(bits: &Bits, probes: u32, keys: u64) -> FilterStats {
     }
 }
 
-/// The [payload](self#saved-payload).
+/// Writes the [payload](self#saved-payload).
 pub(super) fn write_bloom(bits: &Bits, probes: u32, keys: u64, writer: &mut Writer) {
     writer.u64(bits.len());
     writer.u64(probes.into());
@@ -330,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn shapes_are_those_of_the_formulas() {
+    fn shapes_follow_the_formulas() {
         let cases = [
             ("1 %", 1_000_000, 0.01, 9_585_059, 7),
             ("nearly 1", 10, 0.999_999, 1, 1),
@@ -343,7 +313,8 @@ mod tests {
         }
     }
 
-    /// Also where a place needs more than 32 bits. The memory is not touched but for a few pages.
+    /// Positions above 32 bits. Only a few pages of the memory are written.
+    #[cfg_attr(miri, ignore = "an array of 640 MiB")]
     #[test]
     fn a_large_array_is_used_evenly() {
         const BITS: u64 = 5 << 30;
@@ -360,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn a_union_is_the_filter_over_both_sets() {
+    fn a_union_equals_the_filter_over_both_sets() {
         let mut union = filled(0..500);
         union.union(&filled(300..900)).expect("equal shapes");
         assert!(union == filled(0..900));
@@ -394,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn a_saved_filter_is_the_same() {
+    fn a_saved_filter_round_trips() {
         let filter = filled(0..700);
         let read = BloomFilter::from_bytes(&filter.to_bytes()).expect("just written");
         assert!(read == filter);

@@ -1,4 +1,4 @@
-//! Counters of four bits that stop at their highest value.
+//! Saturating counters of four bits.
 
 use alloc::boxed::Box;
 
@@ -6,29 +6,30 @@ use crate::decode_error::DecodeError;
 use crate::memory;
 use crate::saved::{Reader, Writer};
 
-/// A counter with this value is saturated: nobody knows how much it should be.
+/// A counter with this value is saturated: its true value is unknown.
 pub(super) const COUNTER_MAX: u64 = 15;
 const PER_WORD: u64 = 16;
 
-/// Counter `i` is the four bits from `4 (i % 16)` of word `i / 16`; those behind the last are zero.
+/// Counter `i` is the four bits from `4 (i % 16)` of word `i / 16`. Counters after the last are
+/// zero.
 #[derive(Clone, PartialEq, Eq)]
 pub(super) struct Counters {
     words: Box<[u64]>,
     len: u64,
-    /// How many are not zero.
+    /// Number of nonzero counters.
     used: u64,
-    /// How many are [`COUNTER_MAX`].
+    /// Number of counters at [`COUNTER_MAX`].
     saturated: u64,
 }
 
 impl Counters {
     /// # Panics
     ///
-    /// If `len` is 0 or more than the memory can have.
+    /// If `len` is 0 or exceeds the memory.
     pub(super) fn new(len: u64) -> Self {
         assert!(len > 0, "a filter has counters");
         let words = usize::try_from(len.div_ceil(PER_WORD));
-        let words = words.expect("the filter fits the address space");
+        let words = words.expect("the filter exceeds the address space");
         Self { words: memory::filled(0, words).into(), len, used: 0, saturated: 0 }
     }
 
@@ -50,11 +51,11 @@ impl Counters {
 
     #[inline]
     pub(super) fn get(&self, i: u64) -> u64 {
-        // The array is in memory: its places fit a `usize`.
+        // Positions are in memory and so fit a `usize`.
         (self.words[(i / PER_WORD) as usize] >> (i % PER_WORD * 4)) & COUNTER_MAX
     }
 
-    /// Adds one, unless the counter is saturated. Returns what it was.
+    /// Increments a counter unless it is saturated. Returns its old value.
     #[inline]
     pub(super) fn increment(&mut self, i: u64) -> u64 {
         let was = self.get(i);
@@ -64,7 +65,7 @@ impl Counters {
         was
     }
 
-    /// Takes one away, unless the counter is saturated or zero. Returns what it was.
+    /// Decrements a counter unless it is saturated or zero. Returns its old value.
     #[inline]
     pub(super) fn decrement(&mut self, i: u64) -> u64 {
         let was = self.get(i);
@@ -88,8 +89,8 @@ impl Counters {
     pub(super) fn read(reader: &mut Reader<'_>, len: u64) -> Result<Self, DecodeError> {
         let words: Box<[u64]> = reader.u64s("filter counters", len.div_ceil(PER_WORD))?.collect();
         let mut counters = Self { words, len, used: 0, saturated: 0 };
-        let behind = counters.words.len() as u64 * PER_WORD;
-        if let Some(i) = (len..behind).find(|&i| counters.get(i) != 0) {
+        let padded_len = counters.words.len() as u64 * PER_WORD;
+        if let Some(i) = (len..padded_len).find(|&i| counters.get(i) != 0) {
             return Err(DecodeError::OutOfRange {
                 what: "padding of the filter counters",
                 value: counters.get(i),
@@ -106,7 +107,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn counters_stop_at_both_ends() {
+    fn counters_saturate_at_both_ends() {
         let mut counters = Counters::new(33);
         for i in [0, 15, 16, 32] {
             for want in [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 15, 15] {
@@ -120,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_incremented_can_be_decremented() {
+    fn increments_can_be_undone() {
         let mut counters = Counters::new(20);
         (0..14).for_each(|_| {
             counters.increment(7);

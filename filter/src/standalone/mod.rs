@@ -1,19 +1,19 @@
-//! Filters for use without a table: filled key by key, hashing keys themselves, saved whole.
+//! Filters without a table: filled key by key, hashing keys themselves, saved whole.
 //!
-//! | structure              | offers                                         | bits per key at 1 % |
+//! | structure              | feature                                        | bits per key at 1 % |
 //! |------------------------|------------------------------------------------|---------------------|
 //! | [`BloomFilter`]        | insertion, union, intersection                 | 9.6                 |
-//! | [`AtomicBloomFilter`]  | the same by many threads at once               | 9.6                 |
-//! | [`StripedBloomFilter`] | an array for each thread                       | 9.6 a thread        |
-//! | [`PartitionedBloom`]   | every key sets equally many bits               | 9.6                 |
+//! | [`AtomicBloomFilter`]  | concurrent insertion and probes                | 9.6                 |
+//! | [`StripedBloomFilter`] | one array per thread                           | 9.6 a thread        |
+//! | [`PartitionedBloom`]   | one slice per probe                            | 9.6                 |
 //! | [`CountingBloom`]      | removal; never full                            | 38.3                |
 //! | [`CuckooFilter`]       | removal in less memory; can be full            | 9.5                 |
-//! | [`ScalableBloom`]      | growth, where nobody knows the number of keys  | 14 to 60            |
-//! | [`CountMinSketch`]     | how often a key was inserted                   | by the error        |
+//! | [`ScalableBloom`]      | growth, for an unknown number of keys          | 14 to 60            |
+//! | [`CountMinSketch`]     | frequencies                                    | by the error        |
 //!
-//! Each takes keys as anything that is bytes, or their 64-bit hashes by the calls named `*_hash`.
-//! Such a hash must be uniform in all its 64 bits, and the same for the same key on every call. The
-//! hasher is any [`BuildHasher`](core::hash::BuildHasher); [`Xxh3`](crate::hash::Xxh3) by default.
+//! Keys are anything that is bytes, or 64-bit hashes in the methods named `*_hash`. Such a hash
+//! must be uniform in all 64 bits, and always the same for the same key. The hasher is any
+//! [`BuildHasher`](core::hash::BuildHasher), by default [`Xxh3`](crate::hash::Xxh3).
 //!
 //! A number is inserted as its bytes, and any other key that is [`Hash`](core::hash::Hash) by its
 //! hash:
@@ -35,11 +35,10 @@
 //! # Ok::<(), sievedb_filter::DecodeError>(())
 //! ```
 //!
-//! What [`hash_one`](core::hash::BuildHasher::hash_one) gives depends on the processor and on the
-//! release of Rust: a filter that is loaded elsewhere is better filled with bytes. A hasher with
-//! random keys, such as
-//! [`RandomState`](https://doc.rust-lang.org/std/hash/struct.RandomState.html), cannot be had
-//! again, and a filter with it is refused when another process loads it.
+//! The result of [`hash_one`](core::hash::BuildHasher::hash_one) depends on the processor and on
+//! the release of Rust: fill a filter that is loaded elsewhere with bytes. A hasher with random
+//! keys, such as [`RandomState`](https://doc.rust-lang.org/std/hash/struct.RandomState.html),
+//! cannot be recreated, so loading its filter in another process fails.
 
 mod atomic_bits;
 pub mod atomic_bloom;

@@ -1,6 +1,7 @@
-//! What the traits offer, as methods of the structures: for users who import no trait. The
-//! constructors without a hasher are those of the default one, so that its type need not be
-//! written.
+//! Methods and trait implementations that the structures share.
+//!
+//! Trait methods are also inherent ones, so that users need no import. Constructors without a
+//! hasher exist only for the default one, so that its type need not be written.
 
 use core::hash::BuildHasher;
 
@@ -13,28 +14,46 @@ use super::{
     ScalableBloom, StripedBloomFilter,
 };
 use crate::decode_error::DecodeError;
-use crate::filter::{Filter, FilterStats};
+use crate::filter::{Filter, FilterFull, FilterStats, InsertFilter, KeyFilter};
+use crate::hash::hash_with;
 #[cfg(feature = "std")]
 use crate::saved::LoadError;
 use crate::saved::Saved;
 
 macro_rules! of_filter {
     ($($Structure:ident),* $(,)?) => {$(
+        impl<S: BuildHasher> KeyFilter for $Structure<S> {
+            type Hasher = S;
+
+            fn hasher(&self) -> &S {
+                self.hasher()
+            }
+        }
+
         impl<S: BuildHasher> $Structure<S> {
-            /// Bytes that the filter keeps in memory, on the heap.
+            /// Returns `false` only if the key is not in the filter.
+            #[doc(alias = "contains")]
+            #[inline]
+            #[must_use]
+            pub fn may_contain(&self, key: impl AsRef<[u8]>) -> bool {
+                self.may_contain_hash(hash_with(self.hasher(), key.as_ref()))
+            }
+
+            /// Returns the heap memory of the filter, in bytes.
             #[must_use]
             pub fn memory_bytes(&self) -> usize {
                 Filter::memory_bytes(self)
             }
 
-            /// The expected false-positive rate now, from 0 to 1: of the keys that it holds, not of
-            /// those that it was made for. For what it costs see the implementation of [`Filter`].
+            /// Returns the expected false-positive rate for the keys inserted so far, from 0 to 1.
+            /// The structure's [`Filter`] implementation documents the cost.
             #[must_use]
             pub fn expected_fpr(&self) -> f64 {
                 Filter::expected_fpr(self)
             }
 
-            /// What the filter holds. For what it costs see the implementation of [`Filter`].
+            /// Returns the statistics. The structure's [`Filter`] implementation documents the
+            /// cost.
             #[must_use]
             pub fn stats(&self) -> FilterStats {
                 Filter::stats(self)
@@ -43,10 +62,28 @@ macro_rules! of_filter {
     )*};
 }
 
+/// For structures whose insertions never fail.
+macro_rules! of_insert {
+    ($($Structure:ident),* $(,)?) => {$(
+        impl<S: BuildHasher> InsertFilter for $Structure<S> {
+            /// Never fails.
+            #[inline]
+            fn try_insert_hash(&mut self, hash: u64) -> Result<bool, FilterFull> {
+                Ok(self.insert_hash(hash))
+            }
+
+            fn clear(&mut self) {
+                self.clear();
+            }
+        }
+    )*};
+}
+
 macro_rules! of_saved {
     ($($Structure:ident),* $(,)?) => {$(
         impl $Structure {
-            /// Reads a [saved form](crate::saved) that was made with the default hasher, of seed 0.
+            /// Reads a [saved form](crate::saved) that was written with the default hasher, of seed
+            /// 0.
             ///
             /// # Errors
             ///
@@ -55,8 +92,7 @@ macro_rules! of_saved {
                 Saved::from_bytes(bytes)
             }
 
-            /// Reads what [`save`](Self::save) wrote with the default hasher, of seed 0, and not a
-            /// byte more.
+            /// Reads exactly what [`save`](Self::save) wrote with the default hasher, of seed 0.
             ///
             /// # Errors
             ///
@@ -68,21 +104,21 @@ macro_rules! of_saved {
         }
 
         impl<S: BuildHasher> $Structure<S> {
-            /// The [saved form](crate::saved): 36 bytes more than the structure's own.
+            /// Returns the [saved form](crate::saved): the payload plus 36 bytes.
             #[must_use]
             pub fn to_bytes(&self) -> Vec<u8> {
                 Saved::to_bytes(self)
             }
 
-            /// Reads a [saved form](crate::saved). `hasher` must hash as the one of the saved
-            /// filter did.
+            /// Reads a [saved form](crate::saved). `hasher` must hash like that of the saved
+            /// filter.
             ///
-            /// Takes no more memory than the filter had. Any bytes may be given.
+            /// Allocates at most the memory of the saved filter, for any bytes.
             ///
             /// # Errors
             ///
-            /// [`DecodeError`] if the bytes are damaged, of another kind or version, or were made
-            /// with another hasher.
+            /// [`DecodeError`] if the bytes are damaged, of another kind or version, or were
+            /// written with another hasher.
             pub fn from_bytes_with_hasher(bytes: &[u8], hasher: S) -> Result<Self, DecodeError> {
                 Saved::from_bytes_with_hasher(bytes, hasher)
             }
@@ -91,18 +127,18 @@ macro_rules! of_saved {
             ///
             /// # Errors
             ///
-            /// Those of the writer.
+            /// Errors of the writer.
             #[cfg(feature = "std")]
             pub fn save(&self, to: impl io::Write) -> io::Result<()> {
                 Saved::save(self, to)
             }
 
-            /// Reads what [`save`](Self::save) wrote, and not a byte more: several filters can
-            /// follow each other.
+            /// Reads exactly what [`save`](Self::save) wrote, so that several filters can follow
+            /// each other.
             ///
             /// # Errors
             ///
-            /// [`LoadError`] if reading fails, or if the bytes are refused as by
+            /// [`LoadError`] if the reader fails, or as
             /// [`from_bytes_with_hasher`](Self::from_bytes_with_hasher).
             #[cfg(feature = "std")]
             pub fn load_with_hasher(from: impl io::Read, hasher: S) -> Result<Self, LoadError> {
@@ -112,7 +148,7 @@ macro_rules! of_saved {
     )*};
 }
 
-/// Not for a [`CuckooFilter`], which may refuse a key.
+/// Not for [`CuckooFilter`], whose insertions may fail.
 macro_rules! of_extend {
     ($($Structure:ident),* $(,)?) => {$(
         /// Inserts every key.
@@ -136,6 +172,8 @@ of_filter!(
     ScalableBloom,
     StripedBloomFilter,
 );
+
+of_insert!(AtomicBloomFilter, BloomFilter, CountingBloom, PartitionedBloom, ScalableBloom);
 
 of_saved!(
     AtomicBloomFilter,

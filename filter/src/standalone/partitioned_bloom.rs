@@ -1,23 +1,22 @@
-//! A Bloom filter of k slices: each probe sets one bit in a slice of its own.
+//! A Bloom filter of k slices: each probe sets one bit in its own slice.
 //!
-//! No two probes of a key can meet, so that every key sets exactly `probes` bits, and the slices
-//! can be searched independently. The price is a rate that is higher by a trifle: with `s` bits a
-//! slice `(1 - (1 - 1/s)^n)^k`, which is [`bloom_fpr`](crate::params::bloom_fpr) up to terms of
-//! `1/s`.
+//! Probes of a key never coincide, so that every key sets exactly `probes` bits. The rate is
+//! slightly higher: with `s` bits per slice it is `(1 - (1 - 1/s)^n)^k`, which is
+//! [`bloom_fpr`](crate::params::bloom_fpr) up to terms of `1/s`.
 //!
 //! Source: Kirsch and Mitzenmacher, "Less Hashing, Same Performance: Building a Better Bloom
 //! Filter", Random Structures and Algorithms 33(2), 2008, section 3.
 //!
 //! # Saved payload
 //!
-//! The [envelope](crate::saved) is around it. Integers are little-endian.
+//! Within the [envelope](crate::saved). Integers are little-endian.
 //!
 //! | offset | bytes | field        | meaning                                                     |
 //! |--------|-------|--------------|-------------------------------------------------------------|
 //! | 0      | 8     | `slice_bits` | at least 1                                                  |
-//! | 8      | 8     | `probes`     | 1 to 64: slices                                             |
-//! | 16     | 8     | `keys`       | insertions that found a bit missing                         |
-//! | 24     | 8 × w | `words`      | all slices, one after the other without a gap; bit `i` is bit `i % 64` of word `i / 64`; bits behind the last are zero |
+//! | 8      | 8     | `probes`     | number of slices, 1 to 64                                   |
+//! | 16     | 8     | `keys`       | insertions that set a bit                                   |
+//! | 24     | 8 × w | `words`      | all slices without gaps; bit `i` is bit `i % 64` of word `i / 64`; bits after the last are zero |
 
 use core::{fmt, hash::BuildHasher};
 
@@ -25,7 +24,7 @@ use super::bits::Bits;
 use super::bloom::{bloom_stats, shape_for};
 use super::probes::{PROBES_MAX, Places};
 use crate::decode_error::DecodeError;
-use crate::filter::{Filter, FilterFull, FilterStats, InsertFilter, KeyFilter, ShapeMismatch};
+use crate::filter::{Filter, FilterStats, ShapeMismatch};
 #[cfg(not(feature = "std"))]
 use crate::float::Float;
 use crate::hash::{Xxh3, hash_with};
@@ -51,23 +50,23 @@ pub struct PartitionedBloom<S = Xxh3> {
 }
 
 impl PartitionedBloom {
-    /// An empty filter that reaches the false-positive rate `fpr` when it holds `capacity` keys.
+    /// Creates an empty filter with false-positive rate `fpr` at `capacity` keys.
     ///
-    /// More keys are taken too, at a higher rate. `capacity` 0 counts as 1.
+    /// More keys can be inserted, at a higher rate. `capacity` 0 counts as 1.
     ///
     /// # Panics
     ///
-    /// If `fpr` is not in `0 < fpr < 1`, or the memory cannot have so many bits.
+    /// If `fpr` is not in `0 < fpr < 1`, or the filter exceeds the memory.
     #[must_use]
     pub fn with_rate(capacity: u64, fpr: f64) -> Self {
         Self::with_rate_and_hasher(capacity, fpr, Xxh3::default())
     }
 
-    /// An empty filter of `probes` slices of `slice_bits` bits.
+    /// Creates an empty filter of `probes` slices of `slice_bits` bits.
     ///
     /// # Panics
     ///
-    /// If `slice_bits` is 0, the memory cannot have so many bits, or `probes` is not from 1 to
+    /// If `slice_bits` is 0, the filter exceeds the memory, or `probes` is not from 1 to
     /// [`PROBES_MAX`].
     #[must_use]
     pub fn with_shape(slice_bits: u64, probes: u32) -> Self {
@@ -95,35 +94,27 @@ impl<S: BuildHasher> PartitionedBloom<S> {
     #[must_use]
     pub fn with_shape_and_hasher(slice_bits: u64, probes: u32, hasher: S) -> Self {
         assert!((1..=PROBES_MAX).contains(&probes), "probes is {probes}");
-        let bits = slice_bits.checked_mul(probes.into()).expect("the filter fits the memory");
+        let bits = slice_bits.checked_mul(probes.into()).expect("the filter exceeds the memory");
         Self { bits: Bits::new(bits), slice_bits, probes, keys: 0, hasher }
     }
 
-    /// Adds a key. Returns whether it may have been there: `false` means it is surely new.
+    /// Inserts a key. Returns `false` if it was surely absent, `true` if it may have been present.
     #[inline]
     pub fn insert(&mut self, key: impl AsRef<[u8]>) -> bool {
         self.insert_hash(hash_with(&self.hasher, key.as_ref()))
     }
 
-    /// Adds a key by its hash, as [`insert`](Self::insert).
+    /// Inserts a key by its hash, as [`insert`](Self::insert).
     #[inline]
     pub fn insert_hash(&mut self, hash: u64) -> bool {
         let places = Places::one_per_slice(hash, self.slice_bits);
         let present = self.bits.set_all(places.take(self.probes));
-        // A saved count may be anything.
+        // A saved count is arbitrary.
         self.keys = self.keys.saturating_add(u64::from(!present));
         present
     }
 
-    /// Returns `false` only if the key was not added.
-    #[doc(alias = "contains")]
-    #[inline]
-    #[must_use]
-    pub fn may_contain(&self, key: impl AsRef<[u8]>) -> bool {
-        self.may_contain_hash(hash_with(&self.hasher, key.as_ref()))
-    }
-
-    /// Returns `false` only if no key with this hash was added.
+    /// Returns `false` only if no key with this hash was inserted.
     #[doc(alias = "contains")]
     #[inline]
     #[must_use]
@@ -131,45 +122,45 @@ impl<S: BuildHasher> PartitionedBloom<S> {
         self.bits.all(Places::one_per_slice(hash, self.slice_bits).take(self.probes))
     }
 
-    /// Adds all keys of `other`. The result is the filter over both sets of keys.
+    /// Adds all keys of `other`. The result is the filter over the union.
     ///
     /// # Errors
     ///
-    /// [`ShapeMismatch`] if bits, probes or hasher differ. Nothing is changed then.
+    /// [`ShapeMismatch`] if bits, probes or hasher differ. The filter is then unchanged.
     pub fn union(&mut self, other: &Self) -> Result<(), ShapeMismatch> {
         self.check_shape(other)?;
         self.bits.combine(&other.bits, |ours, theirs| ours | theirs);
-        // A float turns into an integer by saturation.
+        // The cast saturates.
         self.keys = self.stats().keys_estimated.round() as u64;
         Ok(())
     }
 
-    /// Forgets every key. Keeps the memory.
+    /// Removes every key. Keeps the memory.
     pub fn clear(&mut self) {
         self.bits.clear();
         self.keys = 0;
     }
 
-    /// Size of a slice, in bits.
+    /// Returns the size of a slice, in bits.
     #[must_use]
     pub fn slice_bits(&self) -> u64 {
         self.slice_bits
     }
 
-    /// Bits set per key: slices.
+    /// Returns the bits set per key, one per slice.
     #[must_use]
     pub fn probes(&self) -> u32 {
         self.probes
     }
 
-    /// Insertions that found a bit missing: of keys that were surely new. After
-    /// [`union`](Self::union), the estimate from the bits.
+    /// Returns the number of insertions of keys that were surely absent. After
+    /// [`union`](Self::union), an estimate from the bits.
     #[must_use]
     pub fn keys(&self) -> u64 {
         self.keys
     }
 
-    /// The hasher it was made with.
+    /// Returns the hasher.
     #[must_use]
     pub fn hasher(&self) -> &S {
         &self.hasher
@@ -194,34 +185,14 @@ impl<S: BuildHasher> Filter for PartitionedBloom<S> {
         self.bits.memory_bytes()
     }
 
-    /// The share of set bits, which is about that of each slice, to the power of the probes. Costs
-    /// nothing.
+    /// The share of set bits, which nearly equals that of each slice, to the power of the probes.
+    /// Constant time.
     fn expected_fpr(&self) -> f64 {
         self.stats().fpr
     }
 
     fn stats(&self) -> FilterStats {
         bloom_stats(&self.bits, self.probes, self.keys)
-    }
-}
-
-impl<S: BuildHasher> KeyFilter for PartitionedBloom<S> {
-    type Hasher = S;
-
-    fn hasher(&self) -> &S {
-        &self.hasher
-    }
-}
-
-impl<S: BuildHasher> InsertFilter for PartitionedBloom<S> {
-    /// Never fails.
-    #[inline]
-    fn try_insert_hash(&mut self, hash: u64) -> Result<bool, FilterFull> {
-        Ok(self.insert_hash(hash))
-    }
-
-    fn clear(&mut self) {
-        self.clear();
     }
 }
 
@@ -247,14 +218,14 @@ impl<S: BuildHasher> Payload for PartitionedBloom<S> {
     }
 }
 
-/// Equal answers to every question: same shape, same bits, same hashes.
+/// Equal filters give equal results: same shape, bits and hasher.
 impl<S: BuildHasher> PartialEq for PartitionedBloom<S> {
     fn eq(&self, other: &Self) -> bool {
         self.check_shape(other).is_ok() && self.bits == other.bits
     }
 }
 
-/// Shows the shape and the load, not the bits.
+/// Prints the shape and the load, not the bits.
 impl<S> fmt::Debug for PartitionedBloom<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("PartitionedBloom")

@@ -1,49 +1,49 @@
-//! The places of a key in an array, by enhanced double hashing.
+//! The positions of a key in an array, by enhanced double hashing.
 //!
 //! Source: Dillinger and Manolios, "Bloom Filters in Probabilistic Verification", FMCAD 2004,
-//! section 5.2: probe `i` is `x + i y + (i^3 - i) / 6`. The cubic term matters: without it two keys
-//! whose steps are opposite share all probes, and a step of zero leaves one. Here it is multiplied
-//! by an odd constant, since a place comes from the high bits of a probe.
+//! section 5.2: probe `i` is `x + i y + (i^3 - i) / 6`. Without the cubic term, two keys with
+//! opposite steps share all probes, and a step of zero leaves one. Here it is multiplied by an odd
+//! constant, because a position comes from the high bits of a probe.
 
-/// The most probes per key. Beyond it the collisions of 64-bit hashes would be what errs.
+/// Maximum probes per key. Beyond it, collisions of 64-bit hashes dominate the rate.
 pub const PROBES_MAX: u32 = 64;
 
-/// 2^64 over the golden ratio: the multiples of it, and their sums, spread evenly.
+/// 2^64 over the golden ratio. Its multiples and their sums are spread evenly.
 const CUBIC: u64 = 0x9e37_79b9_7f4a_7c15;
-/// Odd, and unlike [`CUBIC`]: makes the step depend on the low bits of the hash, which the place of
-/// the first probe does not tell.
+/// Odd, and unlike [`CUBIC`]. Makes the step depend on the low bits of the hash, which the first
+/// position ignores.
 const STEP: u64 = 0xd6e8_feb8_6659_fd93;
 
-/// The places of one key.
+/// The positions of one key.
 #[derive(Debug, Clone)]
 pub(super) struct Places {
     probe: u64,
     step: u64,
     step_of_step: u64,
-    /// Length of the part of the array in which the next place lies.
+    /// Length of the part of the array with the next position.
     len: u64,
-    /// Where that part begins.
+    /// Start of that part.
     base: u64,
-    /// From the beginning of one part to that of the next.
+    /// Distance between the starts of parts.
     stride: u64,
 }
 
 impl Places {
-    /// Places anywhere in an array of `len`.
+    /// Positions anywhere in an array of `len`.
     #[inline]
     pub(super) fn anywhere(hash: u64, len: u64) -> Self {
-        // The sum keeps the first two probes of the hash 0 apart.
+        // The sum keeps the first two probes of hash 0 apart.
         let step = hash.wrapping_mul(STEP).wrapping_add(CUBIC);
         Self { probe: hash, step, step_of_step: CUBIC, len, base: 0, stride: 0 }
     }
 
-    /// One place in each slice of `slice` places.
+    /// One position in each slice of `slice` positions.
     #[inline]
     pub(super) fn one_per_slice(hash: u64, slice: u64) -> Self {
         Self { stride: slice, ..Self::anywhere(hash, slice) }
     }
 
-    /// The first `n` places.
+    /// Returns the first `n` positions.
     #[inline]
     pub(super) fn take(mut self, n: u32) -> impl Iterator<Item = u64> {
         (0..n).map(move |_| self.next())
@@ -51,9 +51,9 @@ impl Places {
 
     #[inline]
     fn next(&mut self) -> u64 {
-        // By multiplication, not by a remainder: Lemire, "Fast Random Integer Generation in an
-        // Interval", TOMACS 29(1), 2019. 64 bits wide, so that an array of any length is used
-        // evenly. The product's upper half is below `len`, which is a `u64`.
+        // By multiplication instead of a remainder: Lemire, "Fast Random Integer Generation in an
+        // Interval", TOMACS 29(1), 2019. 64 bits wide, for arrays of any length. The upper half of
+        // the product is below `len`.
         let place = ((u128::from(self.probe) * u128::from(self.len)) >> u64::BITS) as u64;
         let place = self.base + place;
         self.base += self.stride;
@@ -68,7 +68,7 @@ impl Places {
 mod tests {
     use super::*;
 
-    /// A step of zero, opposite steps, equal halves: what ruins plain double hashing.
+    /// Hashes that break plain double hashing: a step of zero, opposite steps, equal halves.
     #[test]
     fn probes_of_hard_hashes_differ() {
         const LEN: u64 = 1 << 40;

@@ -1,4 +1,4 @@
-//! What the concurrent filters promise, under thread schedules that shuttle chooses.
+//! The concurrent filters under thread schedules that shuttle chooses.
 //!
 //! Run them with `cargo test -p sievedb-filter --features shuttle --lib schedules`. A failure
 //! prints the schedule and the seed.
@@ -13,41 +13,41 @@ use shuttle::{
 
 use super::{AtomicBloomFilter, StripedBloomFilter};
 
-/// Chosen so that keys share bits and words: with two words, a bit that one thread could undo of
-/// another is always near.
+/// Two words, so that keys share bits and words and a lost update is likely to be seen.
 const BITS: u64 = 80;
 
 fn run(scheduler: impl Scheduler + 'static, test: impl Fn() + Send + Sync + 'static) -> usize {
     let mut config = Config::new();
-    // The atomics are taken for sequentially consistent. They are only read-modify-writes of single
-    // words, and nothing else is told through them: `atomic_bloom` argues why relaxed is enough.
+    // Shuttle warns that it assumes sequential consistency. The atomics are read-modify-writes of
+    // single words that publish nothing else: `atomic_bloom` argues why relaxed ordering suffices.
     config.silence_warnings = true;
     Runner::new(scheduler, config).run(test)
 }
 
-/// Inserts a key in each of `threads` threads; returns how many were told that it was new.
+/// Inserts one key per thread. Returns how many insertions reported a new key.
 fn insert(threads: u64, probes: u32, key_of: fn(u64) -> u64) -> usize {
     let filter = Arc::new(AtomicBloomFilter::with_shape(BITS, probes));
-    let inserting = (0..threads).map(|thread| {
+    let writers = (0..threads).map(|thread| {
         let filter = Arc::clone(&filter);
         thread::spawn(move || !filter.insert_hash(key_of(thread)))
     });
-    let inserting: Vec<_> = inserting.collect();
-    let told = inserting.into_iter().map(|thread| thread.join().expect("it does not panic"));
-    let told = told.filter(|&new| new).count();
+    let writers: Vec<_> = writers.collect();
+    let results =
+        writers.into_iter().map(|thread| thread.join().expect("the thread does not panic"));
+    let new_keys = results.filter(|&new| new).count();
     for thread in 0..threads {
         assert!(filter.may_contain_hash(key_of(thread)), "the key of thread {thread} is lost");
     }
-    assert_eq!(filter.keys(), told as u64);
-    told
+    assert_eq!(filter.keys(), new_keys as u64);
+    new_keys
 }
 
-/// Different keys, of which some bits are the same.
+/// Distinct keys with some bits in common.
 fn different(thread: u64) -> u64 {
     (thread + 1) << 60
 }
 
-/// Every schedule of two threads with two probes each.
+/// All schedules of two threads with two probes each.
 #[test]
 fn two_threads_lose_no_bit() {
     let schedules = run(DfsScheduler::new(None, false), || {
@@ -55,7 +55,7 @@ fn two_threads_lose_no_bit() {
     });
     assert!(schedules > 100, "{schedules} schedules");
     run(DfsScheduler::new(None, false), || {
-        assert!(insert(2, 2, |_| 7) >= 1, "nobody was told that the key is new");
+        assert!(insert(2, 2, |_| 7) >= 1, "no insertion reported a new key");
     });
 }
 
@@ -67,21 +67,21 @@ fn four_threads_lose_no_bit() {
         insert(4, 3, different);
     });
     run(RandomScheduler::new_from_seed(seed, 5_000), || {
-        assert!(insert(4, 3, |_| 7) >= 1, "nobody was told that the key is new");
+        assert!(insert(4, 3, |_| 7) >= 1, "no insertion reported a new key");
     });
 }
 
-/// More threads than stripes, so that two share one.
+/// More threads than stripes, so that two threads share one.
 #[test]
 fn stripes_lose_no_bit() {
     run(RandomScheduler::new_from_seed(0, 5_000), || {
         let filter = Arc::new(StripedBloomFilter::with_shape(2, BITS, 3));
-        let inserting = (0..3).map(|thread| {
+        let writers = (0..3).map(|thread| {
             let filter = Arc::clone(&filter);
             thread::spawn(move || filter.insert_hash(different(thread)))
         });
-        let inserting: Vec<_> = inserting.collect();
-        inserting.into_iter().for_each(|thread| thread.join().expect("it does not panic"));
+        let writers: Vec<_> = writers.collect();
+        writers.into_iter().for_each(|thread| thread.join().expect("the thread does not panic"));
         for thread in 0..3 {
             assert!(filter.may_contain_hash(different(thread)));
             assert!(filter.to_bloom().may_contain_hash(different(thread)));

@@ -1,24 +1,23 @@
-//! A Bloom filter for heavy contention: each thread fills an array of its own.
+//! A Bloom filter for heavy contention: each thread fills its own array.
 //!
-//! # What is striped, and when it pays
+//! # When it pays
 //!
-//! The keys cannot be: all threads would still write all stripes, as they write all lines of an
+//! Keys cannot be striped: all threads would still write all stripes, as they write all lines of an
 //! [`AtomicBloomFilter`](super::AtomicBloomFilter). So each thread sets bits in one of several
-//! arrays of full size, and a question looks at each bit in all of them. No thread writes where
-//! another writes, as long as there are as many stripes as threads. The rate is that of one filter
-//! with all keys.
+//! arrays of full size, and a probe tests each bit in all of them. With as many stripes as threads,
+//! no line has two writers. The rate is that of one filter with all keys.
 //!
-//! The price: `stripes` times the memory, `stripes` loads a probe, and an insertion that does not
-//! say whether the key was there, since to look at what others write is the contention that stripes
-//! avoid. It pays where threads insert new keys into a filter that fits the caches and hardly ask
-//! it, such as a filter that is filled in parallel and then [merged](StripedBloomFilter::to_bloom).
-//! Elsewhere take that one.
+//! The cost: `stripes` times the memory, `stripes` loads per probe, and insertions that do not
+//! report whether the key was present, because reading other stripes would be contention. It pays
+//! if threads insert new keys into a filter that fits the caches and rarely probe it, such as a
+//! filter that is filled in parallel and then [merged](StripedBloomFilter::to_bloom). Otherwise use
+//! an atomic filter.
 //!
-//! Measured with 8 threads on 2 busy virtual cores, filters of 2 KiB to 5 MiB: no gain over
-//! [`AtomicBloomFilter`](super::AtomicBloomFilter) while they fit the caches, and up to twice the
-//! time of an insertion above, for the memory. More cores contend more; measure on yours.
+//! With 8 threads on 2 busy virtual cores and filters of 2 KiB to 5 MiB: no gain over
+//! [`AtomicBloomFilter`](super::AtomicBloomFilter) in the caches, and up to twice the time per
+//! insertion outside of them. More cores contend more.
 //!
-//! Memory order is as of [`AtomicBloomFilter`](super::atomic_bloom#memory-order).
+//! Memory order is that of [`AtomicBloomFilter`](super::atomic_bloom#memory-order).
 
 use alloc::boxed::Box;
 use core::{fmt, hash::BuildHasher};
@@ -28,13 +27,13 @@ use super::bits::Bits;
 use super::bloom::{BloomFilter, bloom_stats, shape_for};
 use super::probes::Places;
 use super::striped_counter::StripedCounter;
-use crate::filter::{Filter, FilterFull, FilterStats, InsertFilter, KeyFilter};
+use crate::filter::{Filter, FilterFull, FilterStats, InsertFilter};
 use crate::hash::{Xxh3, hash_with};
 use crate::sync::thread_number;
 
-/// A Bloom filter of one array for each of several threads.
+/// A Bloom filter with one array for each of several threads.
 ///
-/// It has no saved form of its own: save [`to_bloom`](Self::to_bloom), and go on with
+/// It has no saved form of its own: save [`to_bloom`](Self::to_bloom), and continue with
 /// [`from_bloom`](Self::from_bloom).
 ///
 /// ```
@@ -57,23 +56,23 @@ pub struct StripedBloomFilter<S = Xxh3> {
 }
 
 impl StripedBloomFilter {
-    /// An empty filter that reaches the false-positive rate `fpr` when it holds `capacity` keys,
-    /// for `stripes` threads; otherwise as [`BloomFilter::with_rate`].
+    /// Creates an empty filter for `stripes` threads, with false-positive rate `fpr` at `capacity`
+    /// keys, as [`BloomFilter::with_rate`].
     ///
     /// # Panics
     ///
-    /// If `stripes` is 0, `fpr` is not in `0 < fpr < 1`, or the memory cannot have so many bits.
+    /// If `stripes` is 0, `fpr` is not in `0 < fpr < 1`, or the filter exceeds the memory.
     #[must_use]
     pub fn with_rate(stripes: usize, capacity: u64, fpr: f64) -> Self {
         Self::with_rate_and_hasher(stripes, capacity, fpr, Xxh3::default())
     }
 
-    /// An empty filter of `stripes` times `bits` bits, of which a key sets `probes`.
+    /// Creates an empty filter of `stripes` times `bits` bits, with `probes` probes per key.
     ///
     /// # Panics
     ///
-    /// If `stripes` or `bits` is 0, the memory cannot have so many bits, or `probes` is not from 1
-    /// to [`PROBES_MAX`](super::PROBES_MAX).
+    /// If `stripes` or `bits` is 0, the filter exceeds the memory, or `probes` is not from 1 to
+    /// [`PROBES_MAX`](super::PROBES_MAX).
     #[must_use]
     pub fn with_shape(stripes: usize, bits: u64, probes: u32) -> Self {
         Self::with_shape_and_hasher(stripes, bits, probes, Xxh3::default())
@@ -102,11 +101,11 @@ impl<S: BuildHasher> StripedBloomFilter<S> {
         Self::from_bloom(stripes, BloomFilter::with_shape_and_hasher(bits, probes, hasher))
     }
 
-    /// A filter of `stripes` stripes that holds the keys of `filter`.
+    /// Creates a filter of `stripes` stripes with the keys of `filter`.
     ///
     /// # Panics
     ///
-    /// If `stripes` is 0, or the memory cannot have so many bits.
+    /// If `stripes` is 0, or the filter exceeds the memory.
     #[must_use]
     pub fn from_bloom(stripes: usize, filter: BloomFilter<S>) -> Self {
         assert!(stripes > 0, "a filter has stripes");
@@ -117,13 +116,13 @@ impl<S: BuildHasher> StripedBloomFilter<S> {
         Self { stripes, probes, keys: StripedCounter::with(keys), hasher }
     }
 
-    /// Adds a key.
+    /// Inserts a key.
     #[inline]
     pub fn insert(&self, key: impl AsRef<[u8]>) {
         self.insert_hash(hash_with(&self.hasher, key.as_ref()));
     }
 
-    /// Adds a key by its hash.
+    /// Inserts a key by its hash.
     #[inline]
     pub fn insert_hash(&self, hash: u64) {
         let stripe = &self.stripes[thread_number() % self.stripes.len()];
@@ -132,15 +131,7 @@ impl<S: BuildHasher> StripedBloomFilter<S> {
         }
     }
 
-    /// Returns `false` only if the key was not added before.
-    #[doc(alias = "contains")]
-    #[inline]
-    #[must_use]
-    pub fn may_contain(&self, key: impl AsRef<[u8]>) -> bool {
-        self.may_contain_hash(hash_with(&self.hasher, key.as_ref()))
-    }
-
-    /// Returns `false` only if no key with this hash was added before.
+    /// Returns `false` only if no key with this hash was inserted before.
     #[doc(alias = "contains")]
     #[inline]
     #[must_use]
@@ -149,44 +140,44 @@ impl<S: BuildHasher> StripedBloomFilter<S> {
         AtomicBits::all_in(&self.stripes, places.take(self.probes))
     }
 
-    /// Forgets every key. Keeps the memory.
+    /// Removes every key. Keeps the memory.
     pub fn clear(&mut self) {
         self.stripes.iter_mut().for_each(AtomicBits::clear);
         self.keys = StripedCounter::with(0);
     }
 
-    /// Size of each array, in bits.
+    /// Returns the size of each array, in bits.
     #[must_use]
     pub fn bits(&self) -> u64 {
         self.stripes[0].len()
     }
 
-    /// Bits set per key.
+    /// Returns the bits set per key.
     #[must_use]
     pub fn probes(&self) -> u32 {
         self.probes
     }
 
-    /// Arrays, each for one thread.
+    /// Returns the number of arrays.
     #[must_use]
     pub fn stripes(&self) -> usize {
         self.stripes.len()
     }
 
-    /// Insertions that found a bit missing in their stripe. A key that several threads inserted may
-    /// count for each of them.
+    /// Returns the number of insertions that set a bit in their stripe. A key that several threads
+    /// inserted may count several times.
     #[must_use]
     pub fn keys(&self) -> u64 {
         self.keys.sum()
     }
 
-    /// The hasher it was made with.
+    /// Returns the hasher.
     #[must_use]
     pub fn hasher(&self) -> &S {
         &self.hasher
     }
 
-    /// The filter over the keys of all stripes.
+    /// Returns the filter over the keys of all stripes.
     #[must_use]
     pub fn to_bloom(&self) -> BloomFilter<S>
     where
@@ -221,23 +212,15 @@ impl<S: BuildHasher> Filter for StripedBloomFilter<S> {
         self.stats().fpr
     }
 
-    /// Of the merged filter: `bits` are those of one stripe. A key that several threads inserted
-    /// counts for each of them. Merges the stripes to count the bits.
+    /// Statistics of the merged filter: `bits` is the size of one stripe. A key that several
+    /// threads inserted may count several times. Merges the stripes to count the bits.
     fn stats(&self) -> FilterStats {
         bloom_stats(&self.merged(), self.probes, self.keys.sum())
     }
 }
 
-impl<S: BuildHasher> KeyFilter for StripedBloomFilter<S> {
-    type Hasher = S;
-
-    fn hasher(&self) -> &S {
-        &self.hasher
-    }
-}
-
 impl<S: BuildHasher> InsertFilter for StripedBloomFilter<S> {
-    /// Never fails. Asks, then inserts: nobody else can in between.
+    /// Never fails. A probe followed by an insertion, which is atomic with a unique reference.
     #[inline]
     fn try_insert_hash(&mut self, hash: u64) -> Result<bool, FilterFull> {
         let present = self.may_contain_hash(hash);
@@ -252,7 +235,7 @@ impl<S: BuildHasher> InsertFilter for StripedBloomFilter<S> {
     }
 }
 
-/// Shows the shape and the load, not the bits.
+/// Prints the shape and the load, not the bits.
 impl<S> fmt::Debug for StripedBloomFilter<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("StripedBloomFilter")
@@ -272,7 +255,7 @@ mod tests {
     fn stripes_are_merged() {
         let filter = StripedBloomFilter::with_shape(3, 1000, 4);
         let mut want = BloomFilter::with_shape(1000, 4);
-        // One thread after the other, so that each has its number and its stripe.
+        // One thread after the other, each with its own number and stripe.
         for thread in 0..6_u32 {
             std::thread::scope(|scope| {
                 scope.spawn(|| (0..10).for_each(|i| filter.insert((thread * 10 + i).to_string())));

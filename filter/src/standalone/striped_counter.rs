@@ -1,4 +1,4 @@
-//! A counter that many threads add to without waiting for each other.
+//! A counter that threads increment without contention.
 
 use alloc::boxed::Box;
 
@@ -10,16 +10,14 @@ use crate::sync::{
 /// Stripes of a counter. More threads share them.
 const STRIPES: usize = 16;
 
-/// On a line of its own: a neighbour's writes would take it from the cache. Two lines, since
-/// processors load them in pairs.
+/// Aligned to two cache lines, because CPUs prefetch lines in pairs.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 struct Stripe(AtomicU64);
 
-/// A sum. Each thread adds to one stripe of it.
+/// A sum with one addend per stripe. Each thread increments one stripe.
 ///
-/// Why: a counter that all threads add to is a line that goes from processor to processor at each
-/// insertion.
+/// A single counter's line would move between cores at each insertion.
 #[derive(Debug)]
 pub(super) struct StripedCounter(Box<[Stripe]>);
 
@@ -40,7 +38,7 @@ impl StripedCounter {
     }
 
     pub(super) fn sum(&self) -> u64 {
-        // Wraps around as each stripe does: a saved count may be anything.
+        // Wraps around as each stripe does: a saved count is arbitrary.
         self.0.iter().fold(0, |sum, stripe| sum.wrapping_add(stripe.0.load(Relaxed)))
     }
 }

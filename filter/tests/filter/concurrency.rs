@@ -1,4 +1,4 @@
-//! Threads that fill one filter at once lose nothing.
+//! Concurrent insertions into one filter lose nothing.
 
 use std::{
     hint::spin_loop,
@@ -11,9 +11,8 @@ use sievedb_filter::{AtomicBlockedBloom, LINE_BYTES};
 
 use crate::random::{Random, seed};
 
-/// Two writers meet on the way through the same lines. Lines stay half empty: a lost bit is not
-/// covered up by another key's. They wait for each other by spinning: woken threads start too far
-/// apart.
+/// Two writers collide in the same lines. Lines stay half empty, so that a lost bit is not masked
+/// by another key's. Writers wait for each other by spinning: woken threads start too far apart.
 #[test]
 fn no_bit_is_lost() {
     const WRITERS: usize = 2;
@@ -35,7 +34,7 @@ fn no_bit_is_lost() {
             if arrivals.load(Ordering::Acquire) >= (round + 1) * WRITERS {
                 return;
             }
-            // The other writer may have no processor.
+            // The other writer may not be scheduled.
             if spins.is_multiple_of(4096) {
                 thread::yield_now();
             } else {
@@ -62,7 +61,7 @@ fn no_bit_is_lost() {
     }
 }
 
-/// What a writer has published, a reader finds at once.
+/// A reader finds what a writer has published.
 #[test]
 fn a_published_key_is_found() {
     const KEYS: usize = 20_000;
@@ -87,14 +86,15 @@ fn a_published_key_is_found() {
     assert!(hashes.iter().all(|&hash| filter.may_contain_hash(hash)));
 }
 
-/// 8 threads insert into one filter; each key is there afterwards, and the bits are those that one
-/// thread would have set.
+/// 8 threads insert into one filter. Each key is found afterwards, and the bits equal those of one
+/// writer.
 #[test]
 fn eight_threads_lose_nothing() {
     const THREADS: usize = 8;
     const KEYS: usize = 40_000;
     let seed = seed();
-    // A small one, so that threads meet in its lines; the keys of neighbours overlap by half.
+    // A small filter, so that threads collide in its lines. Half of the keys of adjacent threads
+    // overlap.
     let atomic = AtomicBloomFilter::with_shape(1 << 18, 4);
     let striped = StripedBloomFilter::with_shape(THREADS / 2, 1 << 18, 4);
     let hashes = Random(seed).many((THREADS + 1) * KEYS / 2);

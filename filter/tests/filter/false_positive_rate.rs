@@ -1,4 +1,4 @@
-//! The measured false-positive rate is the computed one.
+//! The measured false-positive rate equals the computed one.
 
 use sievedb_filter::params::blocked_bloom_fpr_of;
 use sievedb_filter::{AtomicBlockedBloom, BlockedBloom, FilterKind, TableFilter, key_hash};
@@ -8,9 +8,9 @@ use crate::rates::{assert_within_three_sigmas, sigmas_of_sample, sigmas_off};
 
 const SEEDS: usize = 24;
 
-/// Share of `asked` random hashes that `may_contain` affirms.
-fn measure(random: &mut Random, asked: usize, may_contain: impl Fn(u64) -> bool) -> f64 {
-    (0..asked).filter(|_| may_contain(random.next())).count() as f64 / asked as f64
+/// Returns the share of `probed` random hashes that match.
+fn measure(random: &mut Random, probed: usize, may_contain: impl Fn(u64) -> bool) -> f64 {
+    (0..probed).filter(|_| may_contain(random.next())).count() as f64 / probed as f64
 }
 
 #[test]
@@ -26,7 +26,7 @@ fn of_large_filters() {
         (16.0, 2_000_000, 0.02),
         (20.0, 4_000_000, 0.04),
     ];
-    for (bits_per_key, asked, resolution) in cases {
+    for (bits_per_key, probed, resolution) in cases {
         let name = format!("{bits_per_key} bits per key");
         assert_within_three_sigmas(&name, seed, |seed| {
             let mut want = 0.0;
@@ -35,7 +35,7 @@ fn of_large_filters() {
                     let mut random = Random(seed ^ round << 32);
                     let filter = BlockedBloom::build(&random.many(200_000), bits_per_key);
                     want = filter.expected_fpr();
-                    measure(&mut random, asked, |hash| filter.may_contain_hash(hash))
+                    measure(&mut random, probed, |hash| filter.may_contain_hash(hash))
                 })
                 .collect();
             sigmas_off(&name, &rates, want, resolution)
@@ -62,7 +62,7 @@ fn of_small_filters() {
     }
 }
 
-/// Real keys through the real hash, absent ones next to present ones.
+/// Real keys with the real hash; absent keys are adjacent to present ones.
 #[test]
 fn of_counters() {
     let hash = |i: u64, seed| key_hash(&i.to_be_bytes(), seed);
@@ -99,12 +99,11 @@ fn of_atomic_filters() {
     });
 }
 
-/// Whatever the slots hold, each question throws a die with as many sides as there are
-/// fingerprints.
+/// Whatever the slots hold, each probe matches one fingerprint in `2^bits`.
 #[test]
 fn of_fuse_filters() {
     let seed = seed();
-    for (bits_per_key, keys, asked) in
+    for (bits_per_key, keys, probed) in
         [(9.0, 0, 50_000), (9.0, 10, 100_000), (9.0, 20_000, 500_000), (18.0, 20_000, 2_000_000)]
     {
         let name = format!("{keys} keys, {bits_per_key} bits");
@@ -116,10 +115,10 @@ fn of_fuse_filters() {
                 let filter = TableFilter::build(FilterKind::BinaryFuse, &hashes, bits_per_key);
                 let filter = filter.expect("a known kind");
                 rate = filter.expected_fpr();
-                let share = measure(&mut random, asked, |hash| filter.may_contain_hash(hash));
-                maybe += asked as f64 * share;
+                let share = measure(&mut random, probed, |hash| filter.may_contain_hash(hash));
+                maybe += probed as f64 * share;
             }
-            let throws = (SEEDS * asked) as f64;
+            let throws = (SEEDS * probed) as f64;
             sigmas_of_sample(maybe, throws * rate, throws * rate * (1.0 - rate))
         });
     }

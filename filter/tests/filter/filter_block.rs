@@ -1,4 +1,4 @@
-//! The stored form: its size, what it refuses, and what can be read of it in part.
+//! The stored form: size, rejected bytes, and partial reads.
 
 use sievedb_filter::filter_block::{self, PIECE_BYTES, TRAILER_BYTES_MAX, Trailer};
 use sievedb_filter::{DecodeError, Expected, FilterArena, FilterKind, Ribbon, TableFilter};
@@ -11,7 +11,7 @@ fn build(kind: FilterKind, keys: usize, bits_per_key: f64) -> TableFilter {
     TableFilter::build(kind, &hashes, bits_per_key).expect("a known kind")
 }
 
-/// The trailer is what a block has beside the columns, lines or slots.
+/// The trailer is everything besides the columns, lines or slots.
 #[test]
 fn trailers_are_small() {
     use FilterKind::{BinaryFuse, BlockedBloom, Ribbon};
@@ -33,14 +33,14 @@ fn trailers_are_small() {
 }
 
 #[test]
-fn what_is_no_filter_is_an_error() {
+fn invalid_blocks_are_rejected() {
     let small = |kind, bits| filter_block::encode(&build(kind, 20, bits), EXPECTED);
     let [bloom, ribbon, fuse] = [
         small(FilterKind::BlockedBloom, 10.0),
         small(FilterKind::Ribbon, 7.0),
         small(FilterKind::BinaryFuse, 9.0),
     ];
-    // The block with the numbers at some place of its trailer replaced, and sealed again.
+    // Replaces the numbers at some position of the block's trailer, and seals it again.
     let with = |block: &[u8], at: usize, numbers: &[u8], payload_bytes: usize| {
         let trailer = block.len() - usize::from(block[block.len() - 5]);
         let mut bytes = vec![0; payload_bytes];
@@ -59,7 +59,7 @@ fn what_is_no_filter_is_an_error() {
     let mut cases = vec![
         ("no bytes", vec![]),
         ("zeros", vec![0; 200]),
-        ("lines that should be a range filter", end(&bloom, 7, FilterKind::Range as u8)),
+        ("a Bloom filter with the kind of a range filter", end(&bloom, 7, FilterKind::Range as u8)),
         ("an unknown kind", end(&bloom, 7, 77)),
         ("kind zero", end(&bloom, 7, 0)),
         ("an earlier version", end(&bloom, 6, 1)),
@@ -67,15 +67,15 @@ fn what_is_no_filter_is_an_error() {
         ("a ribbon of an earlier version", end(&ribbon, 6, 3)),
         ("a trailer without length", end(&bloom, 5, 0)),
         ("a trailer cut in its end", end(&bloom, 5, 6)),
-        ("a trailer of its end alone", bloom[bloom.len() - 7..].to_vec()),
+        ("only the end of a trailer", bloom[bloom.len() - 7..].to_vec()),
         ("another hash version", with(&bloom, 0, &[2], 64)),
         ("no lines", with(&bloom, 0, &[], 0)),
         ("half a line", with(&bloom, 0, &[], 32)),
-        ("a byte too many", with(&bloom, 0, &[], 65)),
+        ("an extra byte", with(&bloom, 0, &[], 65)),
         ("no probes", with(&bloom, 2, &[0], 64)),
-        ("many probes", with(&bloom, 2, &[17], 64)),
+        ("too many probes", with(&bloom, 2, &[17], 64)),
         ("no blocks", with(&ribbon, 4, &[0], 0)),
-        ("a column that all blocks lack", with(&ribbon, 2, &[32], 0)),
+        ("a column that no block has", with(&ribbon, 2, &[32], 0)),
         ("more columns", with(&ribbon, 2, &[7], 56)),
         ("a second group", with(&ribbon, 2, &[8], 72)),
         ("all blocks lack one, and one more", with(&ribbon, 2, &[70], 48)),
@@ -84,7 +84,7 @@ fn what_is_no_filter_is_an_error() {
         ("segments too long", with(&fuse, 3, &[19], 12)),
         ("no segments", with(&fuse, 4, &[0], 8)),
         ("more segments", with(&fuse, 4, &[40], 12)),
-        ("no such attempt", with(&fuse, 5, &[65], 12)),
+        ("an invalid attempt", with(&fuse, 5, &[65], 12)),
     ];
     for block in [&bloom, &ribbon, &fuse] {
         let payload = block.len() - usize::from(block[block.len() - 5]);
@@ -99,7 +99,7 @@ fn what_is_no_filter_is_an_error() {
 }
 
 #[test]
-fn kinds_and_versions_of_the_future_are_told_from_damage() {
+fn unknown_kinds_and_versions_are_not_reported_as_damage() {
     let block = filter_block::encode(&build(FilterKind::BlockedBloom, 20, 10.0), EXPECTED);
     for (at, what) in [(7, "filter kind"), (6, "version of the filter")] {
         let mut bytes = block.clone();
@@ -114,7 +114,7 @@ fn kinds_and_versions_of_the_future_are_told_from_damage() {
 }
 
 #[test]
-fn filters_of_others_are_refused() {
+fn filters_of_other_tables_are_rejected() {
     for kind in [FilterKind::BlockedBloom, FilterKind::Ribbon, FilterKind::BinaryFuse] {
         let block = filter_block::encode(&build(kind, 20, 10.0), EXPECTED);
         for other in [
@@ -128,32 +128,33 @@ fn filters_of_others_are_refused() {
     }
 }
 
-/// The first columns are a filter of the same keys: larger rate, less memory, never another "no".
+/// The first columns are a filter of the same keys: a higher rate, less memory, never a new
+/// negative.
 #[test]
 fn the_first_columns_are_a_smaller_filter() {
     let mut random = Random(seed());
     for (keys, bits_per_key) in [(0, 5.0), (300, 3.0), (3_000, 8.0), (9_000, 12.3), (2_000, 32.0)] {
         let hashes = random.many(keys);
         let whole = filter_block::encode(&Ribbon::build(&hashes, bits_per_key).into(), EXPECTED);
-        let asked = random.many(20_000);
-        let mut asked_more = vec![false; asked.len()];
+        let probed = random.many(20_000);
+        let mut probed_more = vec![false; probed.len()];
         let (mut more_memory, mut more) = (usize::MAX, whole.clone());
         for count in (4..=128).rev().map(|quarters| f64::from(quarters) / 4.0) {
             let name = format!("{keys} keys, {count} of {bits_per_key} columns");
             let read = filter_block::decode_columns(&whole, EXPECTED, count);
-            let read = read.expect("it is a good filter");
+            let read = read.expect("the block is valid");
             assert!(hashes.iter().all(|&hash| read.may_contain_hash(hash)), "{name}");
-            let answers: Vec<bool> = asked.iter().map(|&it| read.may_contain_hash(it)).collect();
-            let is_more = answers.iter().zip(&asked_more).all(|(answer, more)| answer >= more);
-            assert!(is_more, "{name}: a key is denied that more columns do not deny");
-            asked_more = answers;
+            let results: Vec<bool> = probed.iter().map(|&it| read.may_contain_hash(it)).collect();
+            let is_more = results.iter().zip(&probed_more).all(|(result, more)| result >= more);
+            assert!(is_more, "{name}: a new negative");
+            probed_more = results;
 
             let rate = read.expected_fpr();
             let nominal = FilterKind::Ribbon.expected_fpr(count.min(bits_per_key));
             let nominal = nominal.expect("a known kind");
             assert!(keys < 2_000 || (rate / nominal - 1.0).abs() < 0.2, "{name}: {rate}");
-            let expected = rate * asked.len() as f64;
-            let maybe = asked_more.iter().filter(|&&answer| answer).count() as f64;
+            let expected = rate * probed.len() as f64;
+            let maybe = probed_more.iter().filter(|&&result| result).count() as f64;
             assert!((maybe - expected).abs() <= 6.0 * expected.sqrt() + 1.0, "{name}: {maybe}");
             assert!(read.memory_bytes() <= more_memory, "{name}");
             more_memory = read.memory_bytes();
@@ -161,29 +162,29 @@ fn the_first_columns_are_a_smaller_filter() {
             // Step by step or at once: the same bytes.
             let stepwise = filter_block::decode_columns(&more, EXPECTED, count);
             more = filter_block::encode(&read, EXPECTED);
-            let stepwise = stepwise.expect("it is a good filter");
+            let stepwise = stepwise.expect("the block is valid");
             assert!(more == filter_block::encode(&stepwise, EXPECTED), "{name}");
             assert!(count < bits_per_key || more == whole, "{name}");
         }
     }
 }
 
-/// A reader that has the ends of a block gets the columns that it has bytes for.
+/// A reader with a part of a block gets the columns in it.
 #[test]
 fn a_ribbon_is_read_in_part() {
     let whole = filter_block::encode(&build(FilterKind::Ribbon, 5_000, 20.3), EXPECTED);
     let tail = &whole[whole.len() - TRAILER_BYTES_MAX..];
-    let trailer = Trailer::read(tail, whole.len() as u64, EXPECTED).expect("it is whole");
+    let trailer = Trailer::read(tail, whole.len() as u64, EXPECTED).expect("the block is valid");
     assert_eq!((trailer.kind(), trailer.key_count()), (FilterKind::Ribbon, 5_000));
     let mut previous = 0;
     for count in [1.0, 7.5, 8.0, 8.2, 16.0, 17.0, 20.5, 32.0] {
         let front = usize::try_from(trailer.front_bytes(count)).expect("in memory");
         assert!(front >= previous && front < whole.len());
         previous = front;
-        let parts = trailer.decode(&whole[..front], count).expect("it is all there");
+        let parts = trailer.decode(&whole[..front], count).expect("all bytes are present");
         assert_eq!(trailer.memory_bytes(count), parts.memory_bytes() as u64, "{count} columns");
         let want = filter_block::decode_columns(&whole, EXPECTED, count);
-        let want = want.expect("it is a good filter");
+        let want = want.expect("the block is valid");
         assert!(
             filter_block::encode(&parts, EXPECTED) == filter_block::encode(&want, EXPECTED),
             "{count} columns"
@@ -191,7 +192,7 @@ fn a_ribbon_is_read_in_part() {
         let found = trailer.decode(&whole[..front - 1], count).err();
         assert!(matches!(found, Some(DecodeError::Truncated { .. })), "{count}: {found:?}");
 
-        // Damage behind what is needed does not matter, damage before does.
+        // Damage in unneeded bytes does not matter; damage in needed ones does.
         let mut damaged = whole.clone();
         damaged[front - 1] ^= 1;
         assert!(filter_block::decode_columns(&damaged, EXPECTED, count).is_err());
@@ -206,9 +207,9 @@ fn a_ribbon_is_read_in_part() {
     assert!(trailer.columns().is_some_and(|columns| (columns - 20.3).abs() < 0.1));
 }
 
-/// Pieces come in order, no longer than they may be, and are all that is asked for.
+/// Pieces are requested in order, within the maximum length, and nothing else is.
 #[test]
-fn a_filter_is_read_a_piece_at_a_time() {
+fn a_filter_is_loaded_piece_by_piece() {
     let built = [
         (build(FilterKind::BlockedBloom, 300_000, 10.0), 1.0),
         (build(FilterKind::Ribbon, 300_000, 20.3), 20.3),
@@ -220,7 +221,8 @@ fn a_filter_is_read_a_piece_at_a_time() {
     for (filter, columns) in built {
         let name = format!("{:?}, {columns} columns", filter.kind());
         let block = filter_block::encode(&filter, EXPECTED);
-        let trailer = Trailer::read(&block, block.len() as u64, EXPECTED).expect("it is whole");
+        let trailer =
+            Trailer::read(&block, block.len() as u64, EXPECTED).expect("the block is valid");
         let mut end = 0;
         let loaded = trailer.load_in(columns, &FilterArena::heap(), |piece| {
             assert_eq!(piece.start, end, "{name}");
@@ -228,10 +230,11 @@ fn a_filter_is_read_a_piece_at_a_time() {
             end = piece.end;
             Ok::<_, DecodeError>(block[piece.start as usize..piece.end as usize].to_vec())
         });
-        let loaded = loaded.expect("it is whole");
+        let loaded = loaded.expect("the block is valid");
         assert!(end > 2 * PIECE_BYTES, "{name}: {end}");
         assert_eq!(end, trailer.front_bytes(columns), "{name}");
-        let want = filter_block::decode_columns(&block, EXPECTED, columns).expect("it is whole");
+        let want =
+            filter_block::decode_columns(&block, EXPECTED, columns).expect("the block is valid");
         let [loaded, want] = [loaded, want].map(|it| filter_block::encode(&it, EXPECTED));
         assert!(loaded == want, "{name}");
         let is_whole = !name.starts_with("Ribbon") || columns == 20.3;
@@ -240,11 +243,12 @@ fn a_filter_is_read_a_piece_at_a_time() {
 }
 
 #[test]
-fn a_trailer_tells_the_memory_of_a_filter_that_cannot_be_read_in_part() {
+fn a_trailer_reports_the_memory_of_whole_filters() {
     for kind in [FilterKind::BlockedBloom, FilterKind::BinaryFuse] {
         let filter = build(kind, 3_000, 10.0);
         let block = filter_block::encode(&filter, EXPECTED);
-        let trailer = Trailer::read(&block, block.len() as u64, EXPECTED).expect("it is whole");
+        let trailer =
+            Trailer::read(&block, block.len() as u64, EXPECTED).expect("the block is valid");
         assert_eq!(trailer.columns(), None, "{kind:?}");
         for columns in [1.0, 40.0] {
             assert_eq!(trailer.memory_bytes(columns), filter.memory_bytes() as u64, "{kind:?}");
@@ -252,9 +256,9 @@ fn a_trailer_tells_the_memory_of_a_filter_that_cannot_be_read_in_part() {
     }
 }
 
-/// A reader of parts says how long the block is: it may have that from anywhere.
+/// A reader of parts passes the block's length, which may come from anywhere.
 #[test]
-fn blocks_of_any_length_are_refused() {
+fn blocks_of_wrong_length_are_rejected() {
     for kind in [FilterKind::BlockedBloom, FilterKind::Ribbon, FilterKind::BinaryFuse] {
         let block = filter_block::encode(&build(kind, 20, 10.0), EXPECTED);
         for length in [0, 1, 63, block.len() as u64 - 1, u64::MAX - 63, u64::MAX - 1, u64::MAX] {
@@ -263,9 +267,9 @@ fn blocks_of_any_length_are_refused() {
     }
 }
 
-/// The description covers every byte once, and knows a filter of another table.
+/// The description covers every byte once, and detects a filter of another table.
 #[test]
-fn the_numbers_of_a_trailer_are_described() {
+fn all_fields_are_described() {
     let block = filter_block::encode(&build(FilterKind::Ribbon, 5_000, 9.4), EXPECTED);
     let fields = filter_block::describe(&block, Some(EXPECTED));
     let mut end = 0;

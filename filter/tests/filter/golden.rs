@@ -1,7 +1,7 @@
-//! The stored bytes of filters are those of the golden files.
+//! The stored form of filters equals the golden files.
 //!
 //! A file holds cases: a kind with its arguments above `----`, the bytes and their meaning below.
-//! `REWRITE=1` writes what this release produces.
+//! `REWRITE=1` writes the output of this release.
 #![expect(clippy::disallowed_methods, reason = "golden files lie outside any database")]
 
 use std::fmt::Write;
@@ -14,7 +14,7 @@ use sievedb_filter::{Expected, FilterKind, RangeFilter, TableFilter, key_hash};
 #[test]
 fn filter_blocks_are_pinned() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("testdata/filter_block");
-    let golden = fs::read_to_string(&path).expect("the golden file is there");
+    let golden = fs::read_to_string(&path).expect("the golden file exists");
     let found: Vec<String> = golden
         .split("\n\n")
         .map(|case| {
@@ -27,7 +27,7 @@ fn filter_blocks_are_pinned() {
         fs::write(&path, &found).expect("the golden file can be written");
         return;
     }
-    assert_eq!(found, golden, "rerun with REWRITE=1 if the change is meant");
+    assert_eq!(found, golden, "rerun with REWRITE=1 if the change is intended");
 }
 
 /// Runs `KIND millibits=N seed=N salt=N KEY...` and describes the bytes. `FIRST..END` stands for
@@ -84,7 +84,7 @@ fn point_filter(
     let hashes: Vec<u64> = keys.iter().map(hash).collect();
     let built = TableFilter::build(kind, &hashes, bits_per_key).expect("a known kind");
     let bytes = filter_block::encode(&built, expected);
-    let read = TableFilter::decode(&bytes, expected).expect("what was just written can be read");
+    let read = TableFilter::decode(&bytes, expected).expect("a written block can be read");
     assert!(hashes.iter().all(|&hash| read.may_contain_hash(hash)));
     bytes.to_vec()
 }

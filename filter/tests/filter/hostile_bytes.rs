@@ -1,7 +1,7 @@
-//! Bytes that are not a filter are refused, or are a filter that answers in bounds: without a
-//! panic, and without more memory than the bytes justify.
+//! Invalid bytes are rejected, or decode to a filter that stays in bounds: without panics, and
+//! without more memory than the bytes justify.
 //!
-//! A million cases; `SIEVE_LONG=1` runs ten times as many. `SIEVE_SEED` chooses them.
+//! A million cases; `SIEVE_LONG=1` runs ten times as many. `SIEVE_SEED` selects them.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
@@ -12,7 +12,7 @@ use crate::allocations;
 use crate::random::{Random, seed};
 use crate::seal::{EXPECTED, numbers_place, seal};
 
-/// Good blocks of every kind and shape.
+/// Returns valid blocks of every kind and shape.
 fn good_blocks() -> Vec<(String, Vec<u8>)> {
     use FilterKind::{BinaryFuse, BlockedBloom, Ribbon};
     let cases = [
@@ -43,7 +43,7 @@ fn good_blocks() -> Vec<(String, Vec<u8>)> {
     cases.map(block).into_iter().chain(ranges.map(range)).collect()
 }
 
-/// Reads a block of any kind.
+/// Decodes a block of any kind.
 fn decode(bytes: &[u8]) -> Result<(), DecodeError> {
     match filter_block::decode_range(bytes, EXPECTED) {
         Ok(_) => Ok(()),
@@ -55,14 +55,14 @@ fn decode(bytes: &[u8]) -> Result<(), DecodeError> {
 }
 
 #[test]
-fn every_flipped_bit_is_noticed() {
+fn every_flipped_bit_is_detected() {
     for (name, good) in good_blocks() {
         assert!(decode(&good).is_ok());
         for bit in 0..good.len() * 8 {
             let mut bytes = good.clone();
             bytes[bit / 8] ^= 1 << (bit % 8);
             let found = decode(&bytes).err();
-            // Only the length of the trailer decides before the checksum.
+            // Only the length of the trailer is used before the checksum.
             let is_length = bit / 8 == good.len() - 5;
             let is_expected =
                 matches!(found, Some(DecodeError::Checksum { .. })) || is_length && found.is_some();
@@ -73,7 +73,7 @@ fn every_flipped_bit_is_noticed() {
 }
 
 #[test]
-fn every_cut_is_noticed() {
+fn every_truncation_is_detected() {
     for (name, good) in good_blocks() {
         for cut in 0..good.len() {
             assert!(decode(&good[..cut]).is_err(), "{name}, {cut} bytes");
@@ -81,7 +81,7 @@ fn every_cut_is_noticed() {
             assert!(decode(&tail).is_err(), "{name}, the last {cut}");
             assert!(!filter_block::describe(&good[..cut], None).is_empty());
             seal(&mut tail, EXPECTED);
-            // A Bloom filter of fewer lines is one, if somebody vouches for it.
+            // With a valid checksum, a Bloom filter of fewer lines is valid.
             let is_lines =
                 name.starts_with("BlockedBloom") && (good.len() - cut).is_multiple_of(64);
             let found = decode(&tail);
@@ -92,11 +92,11 @@ fn every_cut_is_noticed() {
     }
 }
 
-/// What a case does to a good block.
+/// Damages a valid block.
 fn damage(random: &mut Random, bytes: &mut Vec<u8>) {
     let mut below = |n: usize| (random.next() % n.max(1) as u64) as usize;
     match below(9) {
-        // Flips.
+        // Flipped bits.
         0 | 1 => {
             for _ in 0..=below(8) {
                 let bit = below(bytes.len() * 8);
@@ -105,7 +105,7 @@ fn damage(random: &mut Random, bytes: &mut Vec<u8>) {
                 }
             }
         }
-        // Another number in the trailer.
+        // A different number in the trailer.
         2..=4 => {
             let place = numbers_place(bytes);
             let at = place.start + below(place.len());
@@ -122,13 +122,13 @@ fn damage(random: &mut Random, bytes: &mut Vec<u8>) {
                 *found = byte;
             }
         }
-        // A stretch is noise.
+        // Noise in a range.
         6 => {
             let (from, length) = (below(bytes.len()), below(64));
             let to = (from + length).min(bytes.len());
             bytes[from..to].fill_with(|| below(256) as u8);
         }
-        // A stretch is missing, or twice there.
+        // A range removed or duplicated.
         7 => {
             let (from, length) = (below(bytes.len()), below(100));
             let to = (from + length).min(bytes.len());
@@ -143,7 +143,7 @@ fn damage(random: &mut Random, bytes: &mut Vec<u8>) {
     }
 }
 
-/// Noise that looks like a block of some kind.
+/// Returns noise that looks like a block of some kind.
 fn noise(random: &mut Random, bytes: &mut Vec<u8>) {
     let mut below = |n: usize| (random.next() % n as u64) as usize;
     bytes.clear();
@@ -156,9 +156,9 @@ fn noise(random: &mut Random, bytes: &mut Vec<u8>) {
     bytes.extend([kind, 2, (numbers + 8) as u8, 0, 0, 0, 0]);
 }
 
-/// Runs cases and counts filters that were accepted, of those that were sealed again.
+/// Runs all cases and counts the accepted filters among those that were sealed again.
 #[test]
-fn damaged_bytes_are_refused_or_answer() {
+fn damaged_bytes_are_rejected_or_usable() {
     let seed = seed();
     let cases = if std::env::var_os("SIEVE_LONG").is_some() { 10_000_000 } else { 1_000_000 };
     let blocks = good_blocks();
@@ -179,7 +179,7 @@ fn damaged_bytes_are_refused_or_answer() {
             if is_sealed {
                 seal(&mut bytes, EXPECTED);
             }
-            // Damage in columns that are not read is not noticed, and does no harm.
+            // Damage in columns that are not read is harmless.
             let columns = (random.next() % 136) as f64 / 4.0;
             let columns = Some(columns).filter(|&columns| is_sealed && columns > 0.0);
             let is_filter = if name.starts_with("Range") {
@@ -187,7 +187,7 @@ fn damaged_bytes_are_refused_or_answer() {
             } else {
                 try_out(&mut random, &bytes, columns)
             };
-            assert!(is_sealed || !is_filter || bytes == *good, "damage was not noticed");
+            assert!(is_sealed || !is_filter || bytes == *good, "undetected damage");
             (is_sealed, is_filter)
         };
         match catch_unwind(AssertUnwindSafe(run)) {
@@ -202,11 +202,11 @@ fn damaged_bytes_are_refused_or_answer() {
         }
     }
     eprintln!("{cases} cases, {sealed} of them sealed again: {accepted} are filters");
-    // Else the cases would not get far.
+    // Otherwise the cases would not get far.
     assert!(accepted > sealed / 10, "{accepted} of {sealed}");
 }
 
-/// Reads `bytes`, asks what came of it, and tells whether it is a filter.
+/// Decodes `bytes`, probes the result, and returns whether it is a filter.
 fn try_out(random: &mut Random, bytes: &[u8], columns: Option<f64>) -> bool {
     let read = || match columns {
         Some(columns) => filter_block::decode_columns(bytes, EXPECTED, columns),
@@ -219,12 +219,12 @@ fn try_out(random: &mut Random, bytes: &[u8], columns: Option<f64>) -> bool {
         assert!(fields.iter().all(|field| field.place.end <= bytes.len() as u64));
     }
     let Ok(filter) = read else { return false };
-    let asked = random.many(24);
-    let mut answers = [false; 24];
-    filter.may_contain_hashes(&asked, &mut answers);
-    for (&hash, answer) in asked.iter().zip(answers) {
+    let probed = random.many(24);
+    let mut results = [false; 24];
+    filter.may_contain_hashes(&probed, &mut results);
+    for (&hash, result) in probed.iter().zip(results) {
         filter.prefetch(hash);
-        assert_eq!(filter.may_contain_hash(hash), answer);
+        assert_eq!(filter.may_contain_hash(hash), result);
     }
     for hash in [0, 1, u64::MAX, 1 << 63] {
         filter.prefetch(hash);
@@ -232,13 +232,13 @@ fn try_out(random: &mut Random, bytes: &[u8], columns: Option<f64>) -> bool {
     }
     assert!((0.0..=1.0).contains(&filter.expected_fpr()));
     assert!(filter.memory_bytes() <= 2 * bytes.len() + 4_096);
-    // What was accepted has a stored form that is accepted as well.
+    // An accepted filter has a stored form that is accepted too.
     let again = filter_block::encode(&filter, EXPECTED);
     assert!(TableFilter::decode(&again, EXPECTED).is_ok());
     true
 }
 
-/// The same as a range filter.
+/// [`try_out`] for a range filter.
 fn try_out_range(random: &mut Random, bytes: &[u8]) -> bool {
     let read = || filter_block::decode_range(bytes, EXPECTED);
     let (read, allocated) = allocations::total_in(read);
@@ -252,7 +252,7 @@ fn try_out_range(random: &mut Random, bytes: &[u8]) -> bool {
     assert!(filter.key_count() == 0 || filter.may_contain_range(0, u64::MAX));
     assert!((0.0..=1.0).contains(&filter.expected_fpr(random.next())));
     assert!(filter.memory_bytes() <= 2 * bytes.len() + 4_096);
-    // What was accepted has a stored form that is accepted as well.
+    // An accepted filter has a stored form that is accepted too.
     let again = filter_block::encode_range(&filter, EXPECTED);
     assert!(filter_block::decode_range(&again, EXPECTED).is_ok());
     true

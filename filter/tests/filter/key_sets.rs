@@ -1,6 +1,6 @@
-//! Keys and hashes that are hard on filters.
+//! Keys and hashes that are hard for filters.
 
-/// Key sets that are hard on weak hashes and on careless code.
+/// Returns key sets that break weak hashes and careless code.
 pub(crate) fn adversarial_keys() -> Vec<(&'static str, Vec<Vec<u8>>)> {
     vec![
         ("none", vec![]),
@@ -25,7 +25,7 @@ pub(crate) fn adversarial_keys() -> Vec<(&'static str, Vec<Vec<u8>>)> {
     ]
 }
 
-/// The hash is the caller's: chosen hashes may share lines, probes, or be extreme.
+/// Returns hashes that share lines or probes, or are extreme: callers may pass any hash.
 pub(crate) fn hostile_hashes() -> Vec<(&'static str, Vec<u64>)> {
     vec![
         ("one line", (0..5000).collect()),

@@ -1,4 +1,4 @@
-//! Tests of the filters through their public interface.
+//! Tests of the public interface of the filters.
 
 mod allocations;
 mod concurrency;

@@ -1,4 +1,4 @@
-//! A key that was added is never denied, before and after its filter was stored.
+//! There are no false negatives, before and after a filter was stored.
 
 use proptest::prelude::*;
 use sievedb_filter::{
@@ -34,7 +34,7 @@ fn adversarial_keys_are_found() {
         for bits_per_key in [9.0, 18.0] {
             let filter = TableFilter::build(FilterKind::BinaryFuse, &hashes, bits_per_key);
             let filter = filter.expect("a known kind");
-            assert!(filter.expected_fpr() < 0.01, "{name}: no seed was found");
+            assert!(filter.expected_fpr() < 0.01, "{name}: no seed works");
             for hash in &hashes {
                 assert!(filter.may_contain_hash(*hash), "{name}, {bits_per_key} bits per key");
             }
@@ -42,7 +42,7 @@ fn adversarial_keys_are_found() {
     }
 }
 
-/// The hash is the caller's: chosen hashes may share lines, probes, or be extreme.
+/// Hashes that share lines or probes, or are extreme: callers may pass any hash.
 #[test]
 fn hostile_hashes_are_found() {
     for (name, hashes) in hostile_hashes() {
@@ -58,7 +58,7 @@ fn hostile_hashes_are_found() {
     }
 }
 
-/// Sets that no hash function would give. None may defeat all seeds.
+/// Hash sets that no hash function would return. None may defeat all seeds.
 #[test]
 fn hostile_hashes_are_found_in_fuse_filters() {
     let mut random = Random(seed());
@@ -77,7 +77,7 @@ fn hostile_hashes_are_found_in_fuse_filters() {
     ];
     for (name, hashes) in cases {
         let (narrow, wide) = (BinaryFuse8::build(&hashes), BinaryFuse16::build(&hashes));
-        assert!(narrow.expected_fpr() < 0.01, "{name}: no seed was found");
+        assert!(narrow.expected_fpr() < 0.01, "{name}: no seed works");
         for &hash in &hashes {
             assert!(narrow.may_contain_hash(hash), "{name}");
             assert!(wide.may_contain_hash(hash), "{name}, 16 bits");
@@ -85,15 +85,14 @@ fn hostile_hashes_are_found_in_fuse_filters() {
     }
 }
 
-/// Every number of keys, and large sets under many seeds: `SIEVE_LONG=1` takes ten million for
-/// each.
+/// Every number of keys, and large sets with many seeds. `SIEVE_LONG=1` uses ten million keys each.
 #[test]
 fn many_sets_are_found_in_fuse_filters() {
     let mut random = Random(seed());
     let large = if std::env::var_os("SIEVE_LONG").is_some() { 10_000_000 } else { 1_000_000 };
     for keys in (0..300).chain([5_000, 32_768, 32_769, 100_000]).chain([large; 6]) {
         let mut hashes = random.many(keys);
-        hashes.extend_from_within(..keys / 100); // Repetitions far apart, if there are so many.
+        hashes.extend_from_within(..keys / 100); // Duplicates that are not adjacent.
         let filter = BinaryFuse8::build(&hashes);
         assert_eq!(filter.key_count(), keys as u64);
         let denied = hashes.iter().filter(|&&hash| !filter.may_contain_hash(hash)).count();
@@ -101,7 +100,7 @@ fn many_sets_are_found_in_fuse_filters() {
     }
 }
 
-/// A million keys under many seeds, ten million with `SIEVE_LONG=1`: rare faults do not show in
+/// A million keys with many seeds, ten million with `SIEVE_LONG=1`: rare faults do not show in
 /// small sets.
 #[test]
 fn a_million_keys_are_found_under_many_seeds() {
@@ -111,9 +110,9 @@ fn a_million_keys_are_found_under_many_seeds() {
         let hashes = random.many(keys);
         let filter = BlockedBloom::build(&hashes, 2.0 + f64::from(round) * 1.37);
         assert!(hashes.iter().all(|&hash| filter.may_contain_hash(hash)), "round {round}");
-        let mut answers = vec![false; keys];
-        filter.may_contain_hashes(&hashes, &mut answers);
-        assert!(answers.iter().all(|&answer| answer), "round {round}, in a batch");
+        let mut results = vec![false; keys];
+        filter.may_contain_hashes(&hashes, &mut results);
+        assert!(results.iter().all(|&result| result), "round {round}, in a batch");
         let filter = AtomicBlockedBloom::with_bytes(filter.memory_bytes(), filter.probes());
         hashes.iter().for_each(|&hash| filter.insert_hash(hash));
         assert!(hashes.iter().all(|&hash| filter.may_contain_hash(hash)), "round {round}, atomic");
@@ -122,7 +121,7 @@ fn a_million_keys_are_found_under_many_seeds() {
 
 proptest! {
     #[test]
-    fn a_stored_filter_answers_as_the_one_in_memory(
+    fn a_stored_filter_equals_the_one_in_memory(
         keys in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 0..40), 0..900),
         others in proptest::collection::vec(any::<u64>(), 300),
         kind in proptest::sample::select(
@@ -139,7 +138,7 @@ proptest! {
         let bytes = filter_block::encode(&built, expected);
         prop_assert!(bytes.len() <= built.memory_bytes() + filter_block::TRAILER_BYTES_MAX);
         let read = TableFilter::decode(&bytes, expected);
-        let read = read.expect("what was just written can be read");
+        let read = read.expect("a written block can be read");
         for &hash in &hashes {
             read.prefetch(hash);
             prop_assert!(built.may_contain_hash(hash));
@@ -148,11 +147,11 @@ proptest! {
         for &hash in &others {
             prop_assert_eq!(read.may_contain_hash(hash), built.may_contain_hash(hash));
         }
-        let asked = [others, hashes].concat();
-        let mut answers = vec![false; asked.len()];
-        read.may_contain_hashes(&asked, &mut answers);
-        for (hash, answer) in asked.into_iter().zip(answers) {
-            prop_assert_eq!(read.may_contain_hash(hash), answer);
+        let probed = [others, hashes].concat();
+        let mut results = vec![false; probed.len()];
+        read.may_contain_hashes(&probed, &mut results);
+        for (hash, result) in probed.into_iter().zip(results) {
+            prop_assert_eq!(read.may_contain_hash(hash), result);
         }
         prop_assert_eq!(read.kind(), kind);
         prop_assert_eq!(read.key_count(), built.key_count());

@@ -1,6 +1,6 @@
 //! Reproducible randomness.
 
-/// The seed of this run: `SIEVE_SEED`, or a fixed one. Printed, so that a failure can be repeated.
+/// Returns `SIEVE_SEED` or a fixed seed, and prints it for reruns.
 pub(crate) fn seed() -> u64 {
     let seed = std::env::var("SIEVE_SEED").map_or(1, |seed| seed.parse().expect("a number"));
     eprintln!("SIEVE_SEED={seed}");

@@ -1,4 +1,4 @@
-//! The range filter: what it must contain, how often it errs, and what it refuses.
+//! The range filter: no false negatives, its rate, and rejected bytes.
 
 use std::collections::BTreeSet;
 use std::ops::Bound;
@@ -10,7 +10,7 @@ use sievedb_filter::{DecodeError, Expected, FilterKind, RangeFilter, TableFilter
 use crate::random::{Random, seed};
 use crate::seal::{EXPECTED, numbers_place, seal};
 
-/// Sets of points that are easy or hard, ascending.
+/// Returns ascending point sets, easy and hard.
 fn point_sets(random: &mut Random, count: usize) -> Vec<(&'static str, Vec<u64>)> {
     let n = count as u64;
     let start = random.next() >> 1;
@@ -37,14 +37,14 @@ fn point_sets(random: &mut Random, count: usize) -> Vec<(&'static str, Vec<u64>)
     sets
 }
 
-/// Whether one of `points` lies from `first` to `last`.
+/// Returns `true` if one of `points` is from `first` to `last`.
 fn holds(points: &[u64], first: u64, last: u64) -> bool {
     let at = points.partition_point(|&point| point < first);
     points.get(at).is_some_and(|&point| point <= last)
 }
 
 #[test]
-fn nothing_is_contained_by_no_points() {
+fn an_empty_filter_matches_nothing() {
     let filter = RangeFilter::build(Points::new(Vec::new()), 10.0, 1);
     assert_eq!((filter.key_count(), filter.expected_fpr(u64::MAX)), (0, 0.0));
     for (first, last) in [(0, u64::MAX), (0, 0), (u64::MAX, u64::MAX)] {
@@ -54,7 +54,7 @@ fn nothing_is_contained_by_no_points() {
 }
 
 #[test]
-fn no_range_with_a_point_is_denied() {
+fn ranges_with_a_point_match() {
     let mut random = Random(seed());
     for count in [1, 2, 60, 3_000, 100_000] {
         for (name, points) in point_sets(&mut random, count) {
@@ -76,8 +76,8 @@ fn no_range_with_a_point_is_denied() {
     }
 }
 
-/// The rate over many seeds is at most the bound: of empty ranges anywhere, and next to the points,
-/// which is where filters that shorten their keys err.
+/// The rate over many seeds is within the bound: for empty ranges anywhere, and next to the points,
+/// where filters that truncate keys have false positives.
 #[test]
 fn the_rate_is_within_its_bound() {
     let seed = seed();
@@ -104,7 +104,7 @@ fn the_rate_is_within_its_bound() {
                 }
             }
             let bound = length as f64 * (2.0 - bits_per_key).exp2();
-            // Empty ranges are too few to tell in sets without gaps.
+            // Sets without gaps have too few empty ranges.
             for (i, rates) in rates.iter().enumerate().filter(|(_, rates)| rates.len() > 20) {
                 let n = rates.len() as f64;
                 let mean = rates.iter().map(|(_, rate)| rate).sum::<f64>() / n;
@@ -119,8 +119,8 @@ fn the_rate_is_within_its_bound() {
     }
 }
 
-/// Share of empty ranges of `length` points that are a "maybe": `near` 0 anywhere, 1 just behind a
-/// point, 2 just before one. `None` if hardly any is empty.
+/// Returns the share of empty ranges of `length` points that match: `near` 0 anywhere, 1 just after
+/// a point, 2 just before one. `None` if hardly any is empty.
 fn rate_of(
     filter: &RangeFilter,
     points: &[u64],
@@ -128,7 +128,7 @@ fn rate_of(
     near: usize,
     random: &mut Random,
 ) -> Option<f64> {
-    let (mut asked, mut maybe) = (0, 0);
+    let (mut probed, mut maybe) = (0, 0);
     for _ in 0..3_000 {
         let point = points[(random.next() % points.len() as u64) as usize];
         let first = match near {
@@ -138,15 +138,15 @@ fn rate_of(
         };
         let last = first.saturating_add(length - 1);
         if !holds(points, first, last) {
-            asked += 1;
+            probed += 1;
             maybe += u32::from(filter.may_contain_range(first, last));
         }
     }
-    (asked > 300).then_some(f64::from(maybe) / f64::from(asked))
+    (probed > 300).then_some(f64::from(maybe) / f64::from(probed))
 }
 
 #[test]
-fn the_expected_rate_is_that_of_random_ranges() {
+fn the_expected_rate_equals_that_of_random_ranges() {
     let mut random = Random(seed());
     for (bits_per_key, length) in [(8.0, 1), (10.0, 5), (14.0, 40)] {
         let (mut rate, mut expected) = (0.0, 0.0);
@@ -168,7 +168,7 @@ fn the_expected_rate_is_that_of_random_ranges() {
     }
 }
 
-/// Keys with long and short prefixes in common, zeros, and ends within each other.
+/// Keys with long and short common prefixes, zeros, and keys that are prefixes of others.
 fn keys() -> impl Strategy<Value = BTreeSet<Vec<u8>>> {
     let byte = prop_oneof![Just(0_u8), Just(1), Just(0xff), any::<u8>()];
     let key = (0..3_usize, prop::collection::vec(byte, 0..11))
@@ -178,17 +178,17 @@ fn keys() -> impl Strategy<Value = BTreeSet<Vec<u8>>> {
 
 proptest! {
     #[test]
-    fn ranges_of_keys_are_never_denied(
+    fn ranges_with_a_key_match(
         keys in keys(),
-        asked in keys(),
+        probed in keys(),
         prefix in "[a-c]{0,12}",
         seed in any::<u64>(),
     ) {
         let with_prefix = |key: &Vec<u8>| [prefix.as_bytes(), key].concat();
         let keys: BTreeSet<Vec<u8>> = keys.iter().map(with_prefix).collect();
-        let mut asked: Vec<Vec<u8>> = asked.iter().map(with_prefix).collect();
-        asked.extend(keys.iter().take(12).cloned());
-        asked.extend(["", "a", "b", "ab", "d"].map(|key| key.as_bytes().to_vec()));
+        let mut probed: Vec<Vec<u8>> = probed.iter().map(with_prefix).collect();
+        probed.extend(keys.iter().take(12).cloned());
+        probed.extend(["", "a", "b", "ab", "d"].map(|key| key.as_bytes().to_vec()));
         let mut points = PointCollector::new();
         keys.iter().for_each(|key| points.push(key));
         let empty = Vec::new();
@@ -198,7 +198,7 @@ proptest! {
         let bytes = filter_block::encode_range(&built, EXPECTED);
         let filter = filter_block::decode_range(&bytes, EXPECTED).unwrap();
         let bounds = |key| [Bound::Included(key), Bound::Excluded(key), Bound::Unbounded];
-        for (a, b) in asked.iter().flat_map(|a| asked.iter().map(move |b| (a, b))) {
+        for (a, b) in probed.iter().flat_map(|a| probed.iter().map(move |b| (a, b))) {
             for lower in bounds(&a[..]) {
                 for upper in bounds(&b[..]) {
                     let is_in = |key: &&Vec<u8>| {
@@ -226,9 +226,9 @@ proptest! {
     }
 }
 
-/// Numbers next to each other are points next to each other, whatever they have in common.
+/// Adjacent numbers are adjacent points, whatever their common prefix.
 #[test]
-fn short_numbers_behind_a_long_prefix_are_resolved() {
+fn short_numbers_after_a_long_prefix_are_resolved() {
     for first in [0_u64, 0x0123_4567_0000_0000] {
         let key = |number: u64| [&b"prefix"[..], &(first + number).to_be_bytes()].concat();
         let mut points = PointCollector::new();
@@ -244,9 +244,9 @@ fn short_numbers_behind_a_long_prefix_are_resolved() {
     }
 }
 
-/// A key that cannot have the prefix tells nothing.
+/// Without a key that has the prefix, every range matches.
 #[test]
-fn without_the_prefix_every_range_is_a_maybe() {
+fn without_the_prefix_every_range_matches() {
     let mut points = PointCollector::new();
     ["user1", "user2"].iter().for_each(|key| points.push(key.as_bytes()));
     let filter = RangeFilter::build(points.finish(b"user1", b"user2"), 10.0, 1);
@@ -257,10 +257,11 @@ fn without_the_prefix_every_range_is_a_maybe() {
 }
 
 #[test]
-fn other_kinds_and_shapes_are_refused() {
+fn other_kinds_and_shapes_are_rejected() {
     let points = Points::new(Random(3).many(20).into_iter().map(|it| it >> 1).collect());
     let good = filter_block::encode_range(&RangeFilter::build(points, 10.0, 5), EXPECTED);
-    let bloom = TableFilter::build(FilterKind::BlockedBloom, &[1, 2], 10.0).expect("it is built");
+    let bloom =
+        TableFilter::build(FilterKind::BlockedBloom, &[1, 2], 10.0).expect("the kind is built");
     let bloom = filter_block::encode(&bloom, EXPECTED);
     let numbers = numbers_place(&good);
     // hash_version, key_count, prefix_bytes, point_bytes, codes: a byte each.
@@ -271,7 +272,7 @@ fn other_kinds_and_shapes_are_refused() {
         bytes
     };
     let mut fewer_ones = good.clone();
-    // The last word holds the buckets at the end.
+    // The last word holds the last buckets.
     fewer_ones[..numbers.start].fill(0);
     seal(&mut fewer_ones, EXPECTED);
     let cases = [

@@ -1,4 +1,4 @@
-//! The ribbon filter through its public interface: no key denied, rate and space as stated.
+//! The public interface of the ribbon filter: no false negatives, rate and space as stated.
 
 use sievedb_filter::{BlockedBloom, Expected, FilterKind, Ribbon, filter_block};
 
@@ -10,8 +10,8 @@ fn encode(filter: Ribbon) -> Vec<u8> {
     filter_block::encode(&filter.into(), EXPECTED).to_vec()
 }
 
-/// A million keys under each of twenty seeds: rare faults do not show in small sets. `SIEVE_LONG=1`
-/// takes ten million for each.
+/// A million keys with each of twenty seeds: rare faults do not show in small sets. `SIEVE_LONG=1`
+/// uses ten million.
 #[test]
 fn a_million_keys_are_found_over_many_seeds() {
     let seed = seed();
@@ -26,12 +26,12 @@ fn a_million_keys_are_found_over_many_seeds() {
     }
 }
 
-/// One filter that large: chunks of the radix pass, four layers and more.
+/// A filter large enough for chunks of the radix pass and four or more layers.
 #[test]
 fn a_large_set_is_found() {
     let mut random = Random(seed());
     let mut hashes = random.many(1_000_000);
-    hashes.extend_from_within(..1_000); // Repetitions far apart.
+    hashes.extend_from_within(..1_000); // Duplicates that are not adjacent.
     let filter = Ribbon::build(&hashes, 7.0);
     assert!(hashes.iter().all(|&hash| filter.may_contain_hash(hash)));
     assert_eq!(filter.key_count(), 1_001_000);
@@ -58,10 +58,10 @@ fn hostile_hashes_are_found() {
     }
 }
 
-/// What thresholds, empty slots and the trailer add to the columns: the median over seeds. Of
-/// filters of 100,000 keys most take 0.28 %, and one in ten a block more: 0.35 %.
+/// What thresholds, empty slots and the trailer add to the columns: the median over seeds. Most
+/// filters of 100,000 keys take 0.28 %, and one in ten a block more: 0.35 %.
 #[test]
-fn space_is_little_more_than_the_columns() {
+fn space_exceeds_the_columns_only_slightly() {
     let seed = seed();
     for (keys, rounds, most) in SPACE {
         let mut overs: Vec<f64> = (0..rounds)
@@ -82,7 +82,7 @@ fn space_is_little_more_than_the_columns() {
     }
 }
 
-/// Keys, filters, and the most that seven columns take over their own size, as a whole block.
+/// Keys, filters, and the maximum overhead of seven columns in a whole block.
 const SPACE: [(usize, u64, f64); 5] = [
     (1_000, 11, 0.05),
     (10_000, 11, 0.012),
@@ -92,25 +92,25 @@ const SPACE: [(usize, u64, f64); 5] = [
 ];
 
 #[test]
-fn kinds_tell_their_rates() {
+fn kinds_report_their_rates() {
     let bloom = FilterKind::BlockedBloom.expected_fpr(10.0).expect("a known kind");
     assert!((0.0096..0.0098).contains(&bloom), "{bloom}");
     let ribbon = FilterKind::Ribbon.expected_fpr(6.72).expect("a known kind");
     assert!((ribbon - 0.01).abs() < 1e-12, "{ribbon}");
-    assert_eq!(FilterKind::Ribbon.expected_fpr(0.3), Some(0.5), "a column at least");
+    assert_eq!(FilterKind::Ribbon.expected_fpr(0.3), Some(0.5), "at least one column");
 }
 
 #[test]
-fn batches_of_a_bloom_filter_answer_alike() {
+fn batches_of_a_bloom_filter_equal_single_probes() {
     let mut random = Random(seed());
     let hashes = random.many(1_000);
     let filter = BlockedBloom::build(&hashes, 8.0);
     for n in [0, 1, 31, 32, 33, 1_000] {
-        let asked = [&hashes[..n], &random.many(n)].concat();
-        let mut answers = vec![false; asked.len()];
-        filter.may_contain_hashes(&asked, &mut answers);
-        for (hash, answer) in asked.iter().zip(answers) {
-            assert_eq!(filter.may_contain_hash(*hash), answer);
+        let probed = [&hashes[..n], &random.many(n)].concat();
+        let mut results = vec![false; probed.len()];
+        filter.may_contain_hashes(&probed, &mut results);
+        for (hash, result) in probed.iter().zip(results) {
+            assert_eq!(filter.may_contain_hash(*hash), result);
         }
     }
 }

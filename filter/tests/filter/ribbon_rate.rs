@@ -1,4 +1,4 @@
-//! The rate of a ribbon is the stated one, as built and after it gave up columns.
+//! The rate of a ribbon is the stated one, as built and after columns were dropped.
 
 use sievedb_filter::{Expected, FilterKind, Ribbon, TableFilter, filter_block};
 
@@ -7,10 +7,10 @@ use crate::rates::{assert_within_three_sigmas, sigmas_of_sample};
 
 const SEEDS: u64 = 20;
 
-/// Hashes asked of each filter.
-const ASKED: usize = 100_000;
+/// Hashes probed per filter.
+const PROBES: usize = 100_000;
 
-/// Sums the answers of filters that state different rates.
+/// Sums the results of filters with different stated rates.
 #[derive(Default)]
 struct Sample {
     maybe: f64,
@@ -19,22 +19,22 @@ struct Sample {
 }
 
 impl Sample {
-    fn add(&mut self, filter: &Ribbon, asked: &[u64]) {
+    fn add(&mut self, filter: &Ribbon, probed: &[u64]) {
         let rate = filter.expected_fpr();
-        let count = asked.len() as f64;
-        self.maybe += asked.iter().filter(|&&hash| filter.may_contain_hash(hash)).count() as f64;
+        let count = probed.len() as f64;
+        self.maybe += probed.iter().filter(|&&hash| filter.may_contain_hash(hash)).count() as f64;
         self.want += rate * count;
         self.variance += rate * (1.0 - rate) * count;
     }
 
-    /// The answers are a binomial sample of the stated rates.
+    /// The results are a binomial sample of the stated rates.
     fn sigmas(&self) -> f64 {
         sigmas_of_sample(self.maybe, self.want, self.variance)
     }
 }
 
-/// A filter's own rate is near that of its columns: the columns of a block are chosen by its place,
-/// not by its share of the starts.
+/// The rate of a filter is close to that of its columns: the columns of a block depend on its
+/// position, not on its share of the starts.
 fn assert_near_nominal(filter: &Ribbon, columns: f64) {
     let rate = filter.expected_fpr();
     let nominal = FilterKind::Ribbon.expected_fpr(columns).expect("a known kind");
@@ -63,7 +63,7 @@ fn of_every_width() {
                 let mut random = Random(seed ^ round << 32);
                 let filter = Ribbon::build(&random.many(keys), columns);
                 assert_near_nominal(&filter, columns);
-                sample.add(&filter, &random.many(ASKED));
+                sample.add(&filter, &random.many(PROBES));
             }
             sample.sigmas()
         });
@@ -97,7 +97,8 @@ fn of_shrunk_filters() {
                     filter.columns()
                 );
                 assert_eq!(filter.memory_bytes(), planned);
-                // All but the thresholds, the layers and the ends of groups goes with the columns.
+                // All memory scales with the columns, except for thresholds, layers and ends of
+                // groups.
                 let kept = planned as f64 - bytes as f64 * columns / built;
                 assert!(
                     (-100.0..1_000.0).contains(&kept),
@@ -108,7 +109,7 @@ fn of_shrunk_filters() {
                     "{built} to {columns}"
                 );
                 assert_near_nominal(&filter, columns);
-                sample.add(&filter, &random.many(ASKED));
+                sample.add(&filter, &random.many(PROBES));
             }
             sample.sigmas()
         });
@@ -119,7 +120,7 @@ fn of_shrunk_filters() {
 fn a_shrunk_filter_can_be_stored() {
     let mut random = Random(seed());
     let keys = random.many(10_000);
-    let asked = random.many(10_000);
+    let probed = random.many(10_000);
     let whole = Ribbon::build(&keys, 16.4);
     for columns in [16.2, 16.0, 12.5, 8.0, 7.3, 1.0] {
         let filter = whole.shrunk_to(columns);
@@ -129,7 +130,7 @@ fn a_shrunk_filter_can_be_stored() {
         let read = read.expect("what was just written can be read");
         assert_eq!(read.expected_fpr().to_bits(), filter.expected_fpr().to_bits());
         assert_eq!(read.memory_bytes(), filter.memory_bytes());
-        for &hash in keys.iter().chain(&asked) {
+        for &hash in keys.iter().chain(&probed) {
             assert_eq!(read.may_contain_hash(hash), filter.may_contain_hash(hash), "{columns}");
         }
     }

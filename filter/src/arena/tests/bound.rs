@@ -12,18 +12,18 @@ use crate::arena::{
 };
 use crate::line::{LINE_BYTES, Line};
 
-/// The next step, with filters of this many allocations.
+/// The next step, with filters of this many parts.
 #[derive(Debug, Clone)]
 enum Step {
-    Take {
+    Allocate {
         lines: usize,
-        pieces: usize,
+        parts: usize,
     },
     /// Fill all available memory.
     Fill {
-        pieces: usize,
+        parts: usize,
     },
-    GiveBack(usize),
+    Free(usize),
     Bound {
         bytes_max: usize,
         outside: usize,
@@ -37,9 +37,9 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         1 => Just(CHUNK_BYTES / LINE_BYTES),
     ];
     let step = prop_oneof![
-        4 => (lines, 1..5_usize).prop_map(|(lines, pieces)| Step::Take { lines, pieces }),
-        1 => (1..5_usize).prop_map(|pieces| Step::Fill { pieces }),
-        3 => any::<usize>().prop_map(Step::GiveBack),
+        4 => (lines, 1..5_usize).prop_map(|(lines, parts)| Step::Allocate { lines, parts }),
+        1 => (1..5_usize).prop_map(|parts| Step::Fill { parts }),
+        3 => any::<usize>().prop_map(Step::Free),
         1 => (0..6 * CHUNK_BYTES, 0..CHUNK_BYTES / 4)
             .prop_map(|(bytes_max, outside)| Step::Bound { bytes_max, outside }),
     ];
@@ -69,27 +69,27 @@ proptest! {
             let before = arena.stats();
             let room = bound.saturating_sub(least(before) + before.rounding_bytes_max);
             match step {
-                Step::Take { pieces, .. } | Step::Fill { pieces } => {
+                Step::Allocate { parts, .. } | Step::Fill { parts } => {
                     let lines = match step {
-                        Step::Take { lines, .. } => lines,
+                        Step::Allocate { lines, .. } => lines,
                         _ if bound == usize::MAX => continue,
                         _ => room / LINE_BYTES,
                     };
                     let bytes = lines * LINE_BYTES;
                     let is_free = bytes <= before.free_range_bytes_max && before.bytes <= bound;
                     arena.announce(bytes, outside_bytes);
-                    let lines_of = |piece| lines * (piece + 1) / pieces - lines * piece / pieces;
-                    let slice = |piece| Slice::filled(fill_of(number), lines_of(piece), &arena);
-                    filters.push((number, (0..pieces).map(slice).collect()));
+                    let lines_of = |part| lines * (part + 1) / parts - lines * part / parts;
+                    let slice = |part| Slice::filled(fill_of(number), lines_of(part), &arena);
+                    filters.push((number, (0..parts).map(slice).collect()));
                     let after = arena.stats();
                     if (1..=room).contains(&bytes) || is_free {
                         prop_assert!(after.bytes <= bound, "{:?}, then {:?}", before, after);
                     }
                 }
-                Step::GiveBack(which) if !filters.is_empty() => {
+                Step::Free(which) if !filters.is_empty() => {
                     filters.swap_remove(which % filters.len());
                 }
-                Step::GiveBack(_) => {}
+                Step::Free(_) => {}
                 Step::Bound { bytes_max, outside } => {
                     arena.set_bytes_max(bytes_max);
                     arena.announce(0, outside);
@@ -100,9 +100,9 @@ proptest! {
             let stats = arena.stats();
             prop_assert!(stats.bytes <= bound.max(least(stats)), "{:?}, bound {}", stats, bound);
             prop_assert!(stats.bytes >= least(stats));
-            for (number, pieces) in &filters {
+            for (number, parts) in &filters {
                 let fill = fill_of(*number);
-                prop_assert!(pieces.iter().all(|piece| piece.iter().all(|line| *line == fill)));
+                prop_assert!(parts.iter().all(|part| part.iter().all(|line| *line == fill)));
             }
         }
         filters.clear();
@@ -140,10 +140,10 @@ proptest! {
     }
 }
 
-/// A store fills its limit, so that allocations are on the heap outside free ranges.
+/// A store fills its limit, so that filters are on the heap although there are free ranges.
 #[test]
 fn free_ranges_make_room_for_the_heap() {
-    const FILTER_BYTES: usize = 700 << 10;
+    const FILTER_BYTES: usize = CHUNK_BYTES / 3 + 1_024;
 
     let bytes_max = 2 * CHUNK_BYTES + FILTER_BYTES;
     let arena = FilterArena::new();
@@ -175,9 +175,9 @@ fn a_free_range_of_a_chunks_length_is_not_a_chunk() {
     let first = Slice::filled(1_u8, CHUNK_BYTES + ALIGNMENT, &arena);
     let last = Slice::filled(2_u8, CHUNK_BYTES - ALIGNMENT, &arena);
     drop(first);
-    let hole = Slice::filled(3_u8, CHUNK_BYTES, &arena);
+    let gap = Slice::filled(3_u8, CHUNK_BYTES, &arena);
     let between = Slice::filled(4_u8, ALIGNMENT, &arena);
-    drop(hole);
+    drop(gap);
     assert_eq!((arena.stats().chunks, heap_bytes(&arena)), (1, 0));
     arena.set_bytes_max(0);
     assert_eq!(arena.stats().chunks, 1);

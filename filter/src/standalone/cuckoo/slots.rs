@@ -1,9 +1,8 @@
-//! The slots of a cuckoo filter: numbers of a few bits each, side by side.
+//! The slots of a cuckoo filter: packed integers of a few bits.
 //!
-//! Slot `s` has the bits from `s b` to `(s + 1) b` of one little-endian array of bits. A slot is
-//! empty (zero) or holds `fingerprint * 2 + place`: a fingerprint from 1, and the place of the slot
-//! within the window that the fingerprint belongs to. Window `i` is the slots `i` and `i + 1`, so
-//! windows overlap.
+//! Slot `s` is the bits from `s b` to `(s + 1) b` of a little-endian bit array. A slot is empty
+//! (zero) or holds `fingerprint * 2 + place`: a fingerprint from 1, and the slot's place in the
+//! window of the fingerprint. Window `i` is the slots `i` and `i + 1`, so windows overlap.
 
 use alloc::{boxed::Box, vec::Vec};
 
@@ -13,12 +12,12 @@ use crate::saved::{Reader, Writer};
 
 /// Slots of a window.
 pub(super) const WINDOW: u64 = 2;
-/// Fewest bits of a slot: fingerprints from 1 to 7.
+/// Minimum bits of a slot: fingerprints from 1 to 7.
 pub(super) const BITS_MIN: u32 = 4;
-/// Most bits of a slot: a window, which starts anywhere within a byte, fits one load of 64 bits.
+/// Maximum bits of a slot: a window at any bit offset fits one load of 64 bits.
 pub(super) const BITS_MAX: u32 = 28;
 
-/// Bytes behind the last slot, so that every load may be 8 bytes long.
+/// Bytes after the last slot, so that every load can be 8 bytes long.
 const PADDING_BYTES: usize = 8;
 
 #[derive(Clone, PartialEq, Eq)]
@@ -29,17 +28,17 @@ pub(super) struct Slots {
 }
 
 impl Slots {
-    /// `len` empty slots of `bits` bits.
+    /// Creates `len` empty slots of `bits` bits.
     ///
     /// # Panics
     ///
-    /// If `len` is below [`WINDOW`] or more than the memory can have, or `bits` is not from
-    /// [`BITS_MIN`] to [`BITS_MAX`].
+    /// If `len` is below [`WINDOW`] or exceeds the memory, or `bits` is not from [`BITS_MIN`] to
+    /// [`BITS_MAX`].
     pub(super) fn new(len: u64, bits: u32) -> Self {
         assert!((BITS_MIN..=BITS_MAX).contains(&bits), "bits is {bits}");
         assert!(len >= WINDOW, "slots is {len}");
         let bytes = Self::bytes_for(len, bits).and_then(|bytes| bytes.checked_add(PADDING_BYTES));
-        let bytes = bytes.expect("the filter fits the address space");
+        let bytes = bytes.expect("the filter exceeds the address space");
         Self { bytes: memory::filled(0, bytes).into(), len, bits }
     }
 
@@ -59,7 +58,7 @@ impl Slots {
         self.len - (WINDOW - 1)
     }
 
-    /// Prints are from 1 to this.
+    /// Returns the largest fingerprint; the smallest is 1.
     #[inline]
     pub(super) fn fingerprints(&self) -> u32 {
         (1 << (self.bits - 1)) - 1
@@ -74,18 +73,18 @@ impl Slots {
         (1 << self.bits) - 1
     }
 
-    /// The 64 bits from the first of `slot`, which have the whole window of that number, and how
-    /// far they are to be shifted.
+    /// Returns the byte index of `slot`, the 64 bits from there, and the shift of `slot` within
+    /// them. They include the whole window `slot`.
     #[inline]
     fn load(&self, slot: u64) -> (usize, u64, u32) {
         let bit = slot * u64::from(self.bits);
-        // The array is in memory: its places fit a `usize`.
+        // Positions are in memory and so fit a `usize`.
         let at = (bit / 8) as usize;
-        let word = self.bytes[at..].first_chunk().expect("padding is behind the last slot");
+        let word = self.bytes[at..].first_chunk().expect("padding follows the last slot");
         (at, u64::from_le_bytes(*word), (bit % 8) as u32)
     }
 
-    /// The slots of window `i`, the first in the low bits.
+    /// Returns the slots of window `i`, the first in the low bits.
     #[inline]
     fn window(&self, i: u64) -> u64 {
         let (_, word, shift) = self.load(i);
@@ -104,7 +103,7 @@ impl Slots {
         self.bytes[at..at + size_of::<u64>()].copy_from_slice(&word.to_le_bytes());
     }
 
-    /// Where window `i` has `fingerprint`: bit `p` for place `p`. Without a branch.
+    /// Returns the places of `fingerprint` in window `i`, as bits. Branchless.
     #[inline]
     pub(super) fn find(&self, i: u64, fingerprint: u32) -> u32 {
         let value = u64::from(fingerprint) << 1;
@@ -112,7 +111,7 @@ impl Slots {
         self.zero_slots(differing)
     }
 
-    /// Which places of window `i` are empty: bit `p` for place `p`.
+    /// Returns the empty places of window `i`, as bits.
     #[inline]
     pub(super) fn empty(&self, i: u64) -> u32 {
         self.zero_slots(self.window(i))
@@ -125,14 +124,14 @@ impl Slots {
         u32::from(first) | u32::from(second) << 1
     }
 
-    /// Asks for the memory of window `i`, without waiting for it.
+    /// Prefetches window `i`.
     #[inline]
     pub(super) fn prefetch(&self, i: u64) {
         let at = (i * u64::from(self.bits) / 8) as usize; // As in `load`.
         crate::line::prefetch(&self.bytes[at]);
     }
 
-    /// Slots that hold a fingerprint. Reads all.
+    /// Counts the slots in use. Reads all.
     pub(super) fn used(&self) -> u64 {
         (0..self.len).map(|slot| u64::from(self.get(slot) != 0)).sum()
     }
@@ -157,8 +156,8 @@ impl Slots {
         Ok(slots)
     }
 
-    /// Every fingerprint is from 1 and within its window, and the bits behind the last slot are
-    /// zero.
+    /// Checks that every fingerprint is at least 1 and within its window, and that the bits after
+    /// the last slot are zero.
     fn check(&self) -> Result<(), DecodeError> {
         for slot in 0..self.len {
             let value = self.get(slot);
@@ -168,7 +167,7 @@ impl Slots {
                 return Err(DecodeError::OutOfRange { what: "cuckoo slot", value: value.into() });
             }
         }
-        // The window of the last slot: itself, then what is behind.
+        // The window of the last slot: the slot and the padding.
         match self.window(self.len - 1) >> self.bits {
             0 => Ok(()),
             value => Err(DecodeError::OutOfRange { what: "padding of cuckoo slots", value }),
@@ -181,7 +180,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn slots_do_not_touch_their_neighbours() {
+    fn slots_do_not_overlap() {
         for bits in BITS_MIN..=BITS_MAX {
             let mut slots = Slots::new(67, bits);
             let value = |slot: u64| (slot as u32).wrapping_mul(0x9e37_79b9) >> (u32::BITS - bits);
@@ -199,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn a_print_is_found_at_its_place_only() {
+    fn a_fingerprint_is_found_only_at_its_place() {
         for bits in BITS_MIN..=BITS_MAX {
             let mut slots = Slots::new(9, bits);
             let fingerprint = slots.fingerprints();

@@ -1,44 +1,44 @@
-//! The table of a cuckoo filter: which slots a hash may have, and how room is made among them.
+//! The table of a cuckoo filter: the slots of a hash, and evictions.
 
 use alloc::vec::Vec;
 use core::mem;
 
 use super::slots::Slots;
 
-/// Evictions after which an insertion gives up.
+/// Maximum evictions per insertion.
 ///
-/// As many as fill 95 % of any filter: of 20 million slots, 2048 fill 94.8 %, 4096 fill 95.3 %, and
+/// Enough to fill any filter to 95 %: of 20 million slots, 2048 fill 94.8 %, 4096 fill 95.3 %, and
 /// 8192 fill 95.6 %.
 const STEPS_MAX: u32 = 8192;
 
-/// Prints in their slots.
+/// Fingerprints in their slots.
 #[derive(Clone)]
 pub(super) struct Table {
     pub(super) slots: Slots,
-    /// Slots that are not empty.
+    /// Slots in use.
     pub(super) keys: u64,
-    /// An insertion gave up, and nothing was removed since: the next would most likely do so too.
-    pub(super) gave_up: bool,
+    /// An insertion failed, and no key was removed since: the next walk would most likely fail too.
+    pub(super) is_full: bool,
 }
 
 impl Table {
-    /// `keys` is how many of the slots are not empty.
+    /// `keys` is the number of slots in use.
     pub(super) fn new(slots: Slots, keys: u64) -> Self {
-        Self { slots, keys, gave_up: false }
+        Self { slots, keys, is_full: false }
     }
 
-    /// Adds a fingerprint of `hash`. Returns whether one was there, or `None` if there is no room;
-    /// nothing is changed then.
+    /// Inserts a fingerprint of `hash`. Returns whether one was present, or `None` and changes
+    /// nothing if there is no room.
     #[inline]
     pub(super) fn insert(&mut self, hash: u64) -> Option<bool> {
         let (fingerprint, near, far) = self.places(hash);
         let present = (self.slots.find(near, fingerprint) | self.slots.find(far, fingerprint)) != 0;
         let placed = self.put(near, fingerprint)
             || self.put(far, fingerprint)
-            || !self.gave_up
+            || !self.is_full
                 && self.evict(if hash & 1 == 0 { near } else { far }, fingerprint, hash);
         if !placed {
-            self.gave_up = true;
+            self.is_full = true;
             return None;
         }
         self.keys += 1;
@@ -54,7 +54,7 @@ impl Table {
             if found != 0 {
                 self.slots.set(window + u64::from(found.trailing_zeros()), 0);
                 self.keys -= 1;
-                self.gave_up = false;
+                self.is_full = false;
                 return true;
             }
         }
@@ -77,13 +77,13 @@ impl Table {
     pub(super) fn clear(&mut self) {
         self.slots.clear();
         self.keys = 0;
-        self.gave_up = false;
+        self.is_full = false;
     }
 
-    /// The fingerprint of a hash and its two windows.
+    /// Returns the fingerprint of a hash and its two windows.
     #[inline]
     pub(super) fn places(&self, hash: u64) -> (u32, u64, u64) {
-        /// Odd. Makes the fingerprint depend on the low bits of the hash; the high ones choose the
+        /// Odd. Makes the fingerprint depend on the low bits of the hash; the high ones select the
         /// window.
         const FINGERPRINT: u64 = 0xd6e8_feb8_6659_fd93;
         // Below the number of fingerprints, which is a `u32`.
@@ -93,7 +93,7 @@ impl Table {
         (fingerprint, near, self.other_window(near, fingerprint))
     }
 
-    /// The other window of a fingerprint: `sum(fingerprint) - window`, modulo the number of
+    /// Returns the other window of a fingerprint: `sum(fingerprint) - window`, modulo the number of
     /// windows.
     #[inline]
     pub(super) fn other_window(&self, window: u64, fingerprint: u32) -> u64 {
@@ -114,14 +114,14 @@ impl Table {
     }
 
     /// Puts `fingerprint` into `window`, which is full, by evicting a fingerprint to its other
-    /// window, and so on, until one finds an empty slot. Otherwise everything is as before.
+    /// window, repeatedly, until there is an empty slot. On failure the table is unchanged.
     ///
-    /// A random walk that sees one step ahead: it takes the fingerprint that can stay where it is
-    /// sent, if there is one. `random` is any number; the same one walks the same way.
+    /// A random walk with one step of lookahead: it evicts the fingerprint whose other window has
+    /// room, if there is one. The walk is a function of `random`.
     #[cold]
     fn evict(&mut self, mut window: u64, mut fingerprint: u32, mut random: u64) -> bool {
-        // What is needed to walk back: at which place of its window each evicted fingerprint was.
-        // Few walks take so many steps that memory is needed.
+        // The place of each evicted fingerprint in its window, to undo the walk. Few walks are so
+        // long that this allocates.
         let (mut full_words, mut places) = (Vec::new(), 0_u64);
         for step in 0..STEPS_MAX {
             let occupants = [0, 1].map(|place| {
@@ -151,26 +151,25 @@ impl Table {
             .rev()
             .flat_map(|word| (0..u64::BITS).rev().map(move |i| word >> i & 1));
         for place in back {
-            // `fingerprint` was in its other window, and returns to its slot there; what has taken
-            // the slot came from its own other window a step earlier.
+            // `fingerprint` was in its other window, and returns to its slot there. The fingerprint
+            // in that slot came from its own other window one step earlier.
             let slot = self.other_window(window, fingerprint) + place;
-            let intruder = self.slots.get(slot);
+            let occupant = self.slots.get(slot);
             self.slots.set(slot, fingerprint << 1 | place as u32); // 0 or 1.
-            fingerprint = intruder >> 1;
-            window = slot - u64::from(intruder & 1);
+            fingerprint = occupant >> 1;
+            window = slot - u64::from(occupant & 1);
         }
         false
     }
 }
 
-/// A number below `n`, by multiplication: the high bits of `hash` decide.
+/// Maps `hash` to a number below `n`, by its high bits.
 #[inline]
 fn scale(hash: u64, n: u64) -> u64 {
     ((u128::from(hash) * u128::from(n)) >> u64::BITS) as u64 // Below `n`.
 }
 
-/// The finaliser of SplitMix64. A plain product would not do: the sums of different fingerprints
-/// must not follow from each other.
+/// The finalizer of SplitMix64. A plain product would correlate the sums of different fingerprints.
 #[inline]
 pub(super) fn mix(fingerprint: u64) -> u64 {
     let z = fingerprint.wrapping_mul(0x9e37_79b9_7f4a_7c15);

@@ -1,17 +1,17 @@
-//! What can be seen of a cuckoo filter only from inside.
+//! Internals of a cuckoo filter.
 
 use alloc::vec::Vec;
 
 use super::table::mix;
 use super::*;
 
-/// Hash `i` of a sequence.
+/// Returns hash `i` of a sequence.
 fn hash(seed: u64, i: u64) -> u64 {
     mix(mix(seed).wrapping_add(i))
 }
 
 #[test]
-fn the_other_window_of_the_other_window_is_the_first() {
+fn other_window_is_an_involution() {
     for slots in [2, 3, 4, 5, 100, 1021] {
         let filter = CuckooFilter::with_shape(slots, 8);
         for fingerprint in 1..=filter.table.slots.fingerprints() {
@@ -27,8 +27,9 @@ fn the_other_window_of_the_other_window_is_the_first() {
     }
 }
 
+#[cfg_attr(miri, ignore = "long loops without unsafe code")]
 #[test]
-fn prints_and_windows_use_their_range() {
+fn fingerprints_and_windows_use_their_range() {
     let filter = CuckooFilter::with_shape(1000, 8);
     let places: Vec<_> = (0..100_000).map(|i| filter.table.places(hash(3, i))).collect();
     let extremes = |of: fn(&(u32, u64, u64)) -> u64| {
@@ -39,15 +40,16 @@ fn prints_and_windows_use_their_range() {
     assert_eq!(extremes(|place| place.2), (Some(0), Some(998)));
 }
 
-/// A refused key leaves every bit of the table as it was.
+/// A rejected key leaves every bit of the table unchanged.
+#[cfg_attr(miri, ignore = "long loops without unsafe code")]
 #[test]
-fn a_refusal_changes_nothing() {
+fn a_rejected_key_changes_nothing() {
     for seed in 0..20 {
         let mut filter = CuckooFilter::with_shape(2000 + seed, 9);
         let mut refused = 0;
         let mut i = 0;
         while refused < 10 {
-            filter.table.gave_up = false; // Walk each time.
+            filter.table.is_full = false; // Walk each time.
             let before = filter.table.slots.clone();
             if filter.insert_hash(hash(seed, i)).is_err() {
                 refused += 1;
@@ -58,7 +60,8 @@ fn a_refusal_changes_nothing() {
     }
 }
 
-/// Shapes hold what they promise, small and large.
+/// Shapes reach their capacity, small and large.
+#[cfg_attr(miri, ignore = "long loops without unsafe code")]
 #[test]
 fn the_capacity_is_reached() {
     let cases = [
@@ -91,21 +94,21 @@ fn the_capacity_is_reached() {
 #[test]
 fn a_key_fits_four_times() {
     let mut filter = CuckooFilter::with_shape(1000, 12);
-    let answers: Vec<_> = (0..5).map(|_| filter.insert("ant")).collect();
-    assert_eq!(answers[..4], [Ok(false), Ok(true), Ok(true), Ok(true)]);
-    assert_eq!(answers[4], Err(FilterFull { keys: 4 }));
+    let results: Vec<_> = (0..5).map(|_| filter.insert("ant")).collect();
+    assert_eq!(results[..4], [Ok(false), Ok(true), Ok(true), Ok(true)]);
+    assert_eq!(results[4], Err(FilterFull { keys: 4 }));
     assert!(filter.insert("bee").is_ok(), "others still fit");
     assert_eq!([(); 5].map(|()| filter.remove("ant")), [true, true, true, true, false]);
     assert!(filter.may_contain("bee") && filter.keys() == 1);
 }
 
 #[test]
-fn crafted_tables_are_refused() {
-    // Of 16 slots of 8 bits.
+fn crafted_tables_are_rejected() {
+    // 16 slots of 8 bits.
     let cases = [
         ("fingerprint zero", 5, 1),
         ("before the first window", 0, 0b11),
-        ("behind the last window", 15, 0b10),
+        ("after the last window", 15, 0b10),
     ];
     for (name, slot, value) in cases {
         let mut filter = CuckooFilter::with_shape(16, 8);

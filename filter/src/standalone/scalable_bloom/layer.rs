@@ -1,4 +1,4 @@
-//! One filter in the chain of a scalable one: blocked, with the capacity and rate of its place.
+//! One filter in the chain of a scalable one: blocked, with its own capacity and rate.
 
 use alloc::boxed::Box;
 
@@ -15,24 +15,24 @@ pub(super) struct Layer {
     /// Never empty.
     lines: Box<[Line]>,
     probes: u8,
-    /// Keys that it did not take for present when they came.
+    /// Keys that were surely absent when they were inserted.
     pub(super) keys: u64,
-    /// As many of them as it is made for, at least 1.
+    /// Maximum of `keys`, at least 1.
     pub(super) capacity: u64,
 }
 
 impl Layer {
-    /// An empty layer that reaches the rate `fpr` with `capacity` keys.
+    /// Creates an empty layer with rate `fpr` at `capacity` keys.
     ///
     /// # Panics
     ///
-    /// If the memory cannot have so many lines.
+    /// If the layer exceeds the memory.
     pub(super) fn new(capacity: u64, fpr: f64) -> Self {
         let (lines, probes) = shape_for(capacity, fpr);
-        // Further keys come that are taken for present, and count as keys of no layer.
-        let known = taken_for_known(capacity, lines, probes) / capacity as f64;
-        let (lines, probes) = shape_for((capacity as f64 / (1.0 - known)).ceil() as u64, fpr);
-        let lines = usize::try_from(lines).expect("the filter fits the address space");
+        // Sized for all distinct keys offered: false positives do not count as keys.
+        let share = false_positives(capacity, lines, probes) / capacity as f64;
+        let (lines, probes) = shape_for((capacity as f64 / (1.0 - share)).ceil() as u64, fpr);
+        let lines = usize::try_from(lines).expect("the filter exceeds the address space");
         Self { lines: memory::filled(Line::EMPTY, lines).into(), probes, keys: 0, capacity }
     }
 
@@ -40,7 +40,7 @@ impl Layer {
         self.keys >= self.capacity
     }
 
-    /// Adds a key that is not in it.
+    /// Inserts a key that is absent.
     #[inline]
     pub(super) fn insert(&mut self, hash: u64, path: Path) {
         path.insert_all(&mut self.lines, self.probes, &[hash]);
@@ -70,17 +70,17 @@ impl Layer {
         size_of_val(&*self.lines)
     }
 
-    /// How many bits are set. Reads all.
+    /// Counts the set bits. Reads all.
     pub(super) fn bits_set(&self) -> u64 {
         let ones = |line: &Line| line.to_bytes().iter().map(|byte| byte.count_ones()).sum::<u32>();
         self.lines.iter().map(|line| u64::from(ones(line))).sum()
     }
 
-    /// Different keys that were offered, also those that it took for present, by the bits that are
-    /// set. Infinite if all are.
+    /// Estimates the distinct keys offered, false positives included, from the set bits. Infinite
+    /// if all are set.
     ///
-    /// A line holds a Poisson-distributed number of keys. A bit stays unset by one of them with the
-    /// probability `q = (1 - 1 / 512)^probes`, so by all with `e^(-keys / lines (1 - q))`.
+    /// A line holds a Poisson-distributed number of keys. A bit stays unset by one key with
+    /// probability `q = (1 - 1 / 512)^probes`, and by all with `e^(-keys / lines (1 - q))`.
     pub(super) fn keys_estimated(&self, bits_set: u64) -> f64 {
         let lines = self.lines.len() as f64;
         let fill = bits_set as f64 / (lines * f64::from(LINE_BITS));
@@ -88,9 +88,9 @@ impl Layer {
         -lines * (-fill).ln_1p() / (1.0 - unset)
     }
 
-    /// Expected false-positive rate with so many bits set.
+    /// Returns the expected false-positive rate with `bits_set` bits set.
     pub(super) fn expected_fpr(&self, bits_set: u64) -> f64 {
-        // A float turns into an integer by saturation.
+        // The cast saturates.
         let keys = self.keys_estimated(bits_set).round() as u64;
         blocked_bloom_fpr_of(keys, self.lines.len() as u64, self.probes)
     }
@@ -113,22 +113,23 @@ impl Layer {
     }
 }
 
-/// How many of `keys` different keys that come one after the other are taken for present: the
-/// integral of the rate, by Simpson's rule. Whoever counts only the others takes the filter for
-/// emptier than it is: a filter of `n` of them has the bits of one of all the keys that came.
-fn taken_for_known(keys: u64, lines: u64, probes: u8) -> f64 {
+/// Returns how many of `keys` distinct keys, offered one after the other, are false positives: the
+/// integral of the rate, by Simpson's rule. A filter of `n` counted keys has as many bits set as
+/// one of all offered keys.
+fn false_positives(keys: u64, lines: u64, probes: u8) -> f64 {
     const STEPS: u64 = 16;
 
     let sum = (0..=STEPS).map(|i| {
         let weight = if i == 0 || i == STEPS { 1.0 } else { f64::from(2 + 2 * (i % 2) as u8) };
-        // Below `keys`, of which rounding makes no difference that matters.
+        // Below `keys`; rounding does not matter.
         let some = (keys as f64 * i as f64 / STEPS as f64).round() as u64;
         weight * blocked_bloom_fpr_of(some, lines, probes)
     });
     sum.sum::<f64>() * keys as f64 / (3 * STEPS) as f64
 }
 
-/// The fewest lines with which `capacity` keys have at most the rate `fpr`, and the probes.
+/// Returns the smallest number of lines with which `capacity` keys have at most rate `fpr`, and the
+/// probes.
 fn shape_for(capacity: u64, fpr: f64) -> (u64, u8) {
     let probes = |lines: u64| {
         let bits = lines as f64 * f64::from(LINE_BITS);
@@ -136,7 +137,7 @@ fn shape_for(capacity: u64, fpr: f64) -> (u64, u8) {
     };
     let good = |lines| blocked_bloom_fpr_of(capacity, lines, probes(lines)) <= fpr;
     let mut enough = 1;
-    // With a line for each key any rate that is asked for is reached.
+    // One line per key reaches any allowed rate.
     while enough < capacity && !good(enough) {
         enough *= 2;
     }
@@ -152,6 +153,7 @@ fn shape_for(capacity: u64, fpr: f64) -> (u64, u8) {
 mod tests {
     use super::*;
 
+    #[cfg_attr(miri, ignore = "long loops without unsafe code")]
     #[test]
     fn layers_are_no_larger_than_the_rate_needs() {
         let cases = [

@@ -1,25 +1,24 @@
-//! Scalable Bloom filter: one that grows, for sets whose size nobody knows beforehand.
+//! Scalable Bloom filter: grows with the number of keys.
 //!
-//! A chain of filters, the layers. When the newest has the keys that it is made for, a larger one
-//! is added, which is stricter by the tightening ratio `t`: layer `i` has the rate `p (1 - t) t^i`.
-//! The layers' rates add up to less than `p`, the rate that was asked for, however many there are.
+//! A chain of filters, the layers. When the newest one is at capacity, a larger one is added, which
+//! is stricter by the tightening ratio `t`: layer `i` has the rate `p (1 - t) t^i`. Their sum is
+//! less than `p`, the requested rate, for any number of layers.
 //!
-//! A question goes to all layers, the newest first, since it has most of the keys. Layers are
-//! blocked filters: a question costs one cache line in each. With classic ones a filter of six
-//! layers would take a tenth less memory (20.6 instead of 22.5 bits per key), and an absent key two
-//! to three times as long: 50 instead of 18 ns for 20,000 keys, 373 instead of 107 ns for 10
-//! million.
+//! A probe tests all layers, the newest first, because it has most of the keys. Layers are blocked
+//! filters, so a probe costs one cache line in each. With classic ones a filter of six layers would
+//! be a tenth smaller (20.6 instead of 22.5 bits per key), and a miss two to three times as slow:
+//! 50 instead of 18 ns for 20,000 keys, 373 instead of 107 ns for 10 million.
 //!
-//! A smaller ratio makes a strict late layer, a larger one a strict first layer. With the default
-//! of 0.8 the first has a fifth of the rate, and the sixth, a thousand times larger, a fifteenth:
-//! that costs about 4 to 7 bits a key, beside what the newest layer has in reserve.
+//! A smaller ratio makes late layers strict, a larger one the first. With the default of 0.8 the
+//! first layer has a fifth of the rate, and the sixth, a thousand times larger, a fifteenth. That
+//! costs about 4 to 7 bits per key, besides the unused capacity of the newest layer.
 //!
 //! Source: Almeida, Baquero, Preguiça, Hutchison, "Scalable Bloom Filters", Information Processing
 //! Letters 101(6), 2007. There the first layer has the rate `p`, and the total is `p / (1 - t)`.
 //!
 //! # Saved payload
 //!
-//! The [envelope](crate::saved) is around it. Integers are little-endian.
+//! Within the [envelope](crate::saved). Integers are little-endian.
 //!
 //! | offset | bytes | field        | meaning                                        |
 //! |--------|-------|--------------|------------------------------------------------|
@@ -46,29 +45,29 @@ use core::{fmt, hash::BuildHasher, ops::RangeInclusive};
 
 use self::layer::Layer;
 use crate::decode_error::DecodeError;
-use crate::filter::{Filter, FilterFull, FilterStats, InsertFilter, KeyFilter};
+use crate::filter::{Filter, FilterStats};
 #[cfg(not(feature = "std"))]
 use crate::float::Float;
 use crate::hash::{Xxh3, hash_with};
 use crate::line::Path;
 use crate::saved::{Payload, Reader, SavedKind, Writer};
 
-/// How many times larger than the one before a layer is, unless told otherwise.
+/// Default factor by which a layer is larger than the previous one.
 const GROWTH: u32 = 4;
 const GROWTH_MAX: u32 = 16;
-/// How much stricter, unless told otherwise.
+/// Default factor of the rate from layer to layer.
 const TIGHTENING: f64 = 0.8;
 const TIGHTENING_MIN: f64 = 0.1;
 const TIGHTENING_MAX: f64 = 0.99;
 /// Smaller rates are lost in the rounding of the formula for a layer.
 const FPR_MIN: f64 = 1e-8;
-/// Up to here a layer has at least a bit per key, so that no saved one claims a capacity that its
-/// bytes do not justify.
+/// Up to this rate a layer has at least one bit per key, so that the capacity of a saved layer is
+/// justified by its bytes.
 const FPR_MAX: f64 = 0.5;
-/// More layers than double their size would not fit any memory.
+/// More layers of at least doubling size exceed any memory.
 const LAYERS_MAX: u64 = 64;
 
-/// A Bloom filter that one thread fills, and that grows.
+/// A growing Bloom filter for one writer.
 ///
 /// ```
 /// use sievedb_filter::standalone::ScalableBloom;
@@ -82,7 +81,7 @@ const LAYERS_MAX: u64 = 64;
 /// ```
 #[derive(Clone)]
 pub struct ScalableBloom<S = Xxh3> {
-    /// The oldest first, never empty.
+    /// The oldest first; never empty.
     layers: Vec<Layer>,
     path: Path,
     growth: u32,
@@ -92,22 +91,22 @@ pub struct ScalableBloom<S = Xxh3> {
 }
 
 impl ScalableBloom {
-    /// An empty filter whose false-positive rate stays below `fpr` whatever it holds.
+    /// Creates an empty filter whose false-positive rate stays below `fpr` for any number of keys.
     ///
-    /// Its first layer has room for `capacity` keys, each further one for four times as many as the
-    /// one before. `capacity` 0 counts as 1, a rate above a half as a half.
+    /// The first layer has room for `capacity` keys, each further one for four times as many as the
+    /// previous one. `capacity` 0 counts as 1, a rate above 0.5 as 0.5.
     ///
     /// # Panics
     ///
-    /// If `fpr` is not in `1e-8 <= fpr < 1`, or the memory cannot have the first layer.
+    /// If `fpr` is not in `1e-8 <= fpr < 1`, or the first layer exceeds the memory.
     #[must_use]
     pub fn with_rate(capacity: u64, fpr: f64) -> Self {
         Self::with_rate_and_hasher(capacity, fpr, Xxh3::default())
     }
 
-    /// As [`with_rate`](Self::with_rate), with layers that are each `growth` times as large as the
-    /// one before, from 2 to 16 (default 4), and have `tightening` times its rate, from 0.1 to 0.99
-    /// (default 0.8).
+    /// As [`with_rate`](Self::with_rate), with layers that are `growth` times as large as the
+    /// previous one, from 2 to 16 (default 4), and have `tightening` times its rate, from 0.1 to
+    /// 0.99 (default 0.8).
     ///
     /// # Panics
     ///
@@ -153,19 +152,19 @@ impl<S: BuildHasher> ScalableBloom<S> {
         Self { layers: vec![first], path: Path::detect(), growth, fpr, tightening, hasher }
     }
 
-    /// Adds a key, unless it may be there. Returns whether it may: `false` means it was surely new.
+    /// Inserts a key unless it may be present, and returns whether it may be.
     ///
-    /// Costs a question, and now and then the allocation of a layer.
+    /// Costs a probe, and rarely the allocation of a layer.
     ///
     /// # Panics
     ///
-    /// If the memory cannot have the next layer.
+    /// If the next layer exceeds the memory.
     #[inline]
     pub fn insert(&mut self, key: impl AsRef<[u8]>) -> bool {
         self.insert_hash(hash_with(&self.hasher, key.as_ref()))
     }
 
-    /// Adds a key by its hash, as [`insert`](Self::insert).
+    /// Inserts a key by its hash, as [`insert`](Self::insert).
     ///
     /// # Panics
     ///
@@ -178,75 +177,67 @@ impl<S: BuildHasher> ScalableBloom<S> {
         if self.newest().is_full() {
             self.grow();
         }
-        self.layers.last_mut().expect("there is a layer").insert(hash, self.path);
+        self.layers.last_mut().expect("a filter has a layer").insert(hash, self.path);
         false
     }
 
     fn newest(&self) -> &Layer {
-        self.layers.last().expect("there is a layer")
+        self.layers.last().expect("a filter has a layer")
     }
 
     #[cold]
     fn grow(&mut self) {
         let capacity = self.newest().capacity.saturating_mul(self.growth.into());
-        // At most 64 layers: each is twice the size of the one before at least.
+        // At most 64 layers: each is at least twice the size of the previous one.
         let stricter = self.tightening.powi(self.layers.len() as i32);
-        // Less would be lost in rounding; as much in each of 64 layers is still nothing.
+        // Lower rates would be lost in rounding; the sum over 64 layers is negligible.
         let fpr = (self.fpr * (1.0 - self.tightening) * stricter).max(FPR_MIN / 1e3);
         self.layers.push(Layer::new(capacity, fpr));
     }
 
-    /// Returns `false` only if the key was not added.
-    #[doc(alias = "contains")]
-    #[inline]
-    #[must_use]
-    pub fn may_contain(&self, key: impl AsRef<[u8]>) -> bool {
-        self.may_contain_hash(hash_with(&self.hasher, key.as_ref()))
-    }
-
-    /// Returns `false` only if no key with this hash was added.
+    /// Returns `false` only if no key with this hash was inserted.
     ///
-    /// Reads a cache line of each layer, until one has the key.
+    /// Reads a cache line of each layer, up to the first that matches.
     #[doc(alias = "contains")]
     #[inline]
     #[must_use]
     pub fn may_contain_hash(&self, hash: u64) -> bool {
-        // 2 ns lost while all layers are in the caches; a tenth of the time saved from memory.
+        // Costs 2 ns if all layers are in the caches, saves a tenth of the time otherwise.
         self.prefetch(hash);
         self.layers.iter().rev().any(|layer| layer.may_contain(hash, self.path))
     }
 
-    /// Starts to load what a call with this hash will read.
+    /// Prefetches the lines that a probe of this hash reads.
     #[inline]
     pub fn prefetch(&self, hash: u64) {
         self.layers.iter().for_each(|layer| layer.prefetch(hash));
     }
 
-    /// Forgets every key, and gives back the memory of all layers but the first.
+    /// Removes every key, and frees all layers but the first.
     pub fn clear(&mut self) {
         self.layers.truncate(1);
         self.layers.iter_mut().for_each(Layer::clear);
     }
 
-    /// Insertions of keys that were surely new.
+    /// Returns the number of insertions of keys that were surely absent.
     #[must_use]
     pub fn keys(&self) -> u64 {
         self.layers.iter().fold(0, |keys: u64, layer| keys.saturating_add(layer.keys))
     }
 
-    /// Layers in the chain, at least 1.
+    /// Returns the number of layers, at least 1.
     #[must_use]
     pub fn layers(&self) -> usize {
         self.layers.len()
     }
 
-    /// The rate that was asked for, which the filter does not exceed.
+    /// Returns the requested rate, which the filter does not exceed.
     #[must_use]
     pub fn fpr_max(&self) -> f64 {
         self.fpr
     }
 
-    /// The hasher it was made with.
+    /// Returns the hasher.
     #[must_use]
     pub fn hasher(&self) -> &S {
         &self.hasher
@@ -263,7 +254,7 @@ impl<S: BuildHasher> Filter for ScalableBloom<S> {
         self.layers.iter().map(Layer::memory_bytes).sum()
     }
 
-    /// Of all layers, from their bits; see
+    /// Computed from the bits of all layers; see
     /// [`blocked_bloom_fpr_of`](crate::params::blocked_bloom_fpr_of). Reads all bits.
     fn expected_fpr(&self) -> f64 {
         self.stats().fpr
@@ -288,27 +279,6 @@ impl<S: BuildHasher> Filter for ScalableBloom<S> {
             fill: bits_set as f64 / bits as f64,
             fpr: 1.0 - denied,
         }
-    }
-}
-
-impl<S: BuildHasher> KeyFilter for ScalableBloom<S> {
-    type Hasher = S;
-
-    fn hasher(&self) -> &S {
-        &self.hasher
-    }
-}
-
-impl<S: BuildHasher> InsertFilter for ScalableBloom<S> {
-    /// Never fails: it grows.
-    #[inline]
-    fn try_insert_hash(&mut self, hash: u64) -> Result<bool, FilterFull> {
-        Ok(self.insert_hash(hash))
-    }
-
-    /// Gives back the memory of all layers but the first.
-    fn clear(&mut self) {
-        self.clear();
     }
 }
 
@@ -339,7 +309,7 @@ impl<S: BuildHasher> Payload for ScalableBloom<S> {
     }
 }
 
-/// A float that must lie in a range.
+/// Reads a float that must be in `range`.
 fn float_in(
     reader: &mut Reader<'_>,
     what: &'static str,
@@ -353,7 +323,7 @@ fn float_in(
     }
 }
 
-/// Shows the shape and the load, not the bits.
+/// Prints the shape and the load, not the bits.
 impl<S: BuildHasher> fmt::Debug for ScalableBloom<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ScalableBloom")
@@ -364,7 +334,7 @@ impl<S: BuildHasher> fmt::Debug for ScalableBloom<S> {
     }
 }
 
-/// The same layers, growth and rates, filled alike, and the same hasher.
+/// Compares layers, growth, rates and hasher.
 impl<S: PartialEq> PartialEq for ScalableBloom<S> {
     fn eq(&self, other: &Self) -> bool {
         let shape = |filter: &Self| (filter.growth, filter.fpr, filter.tightening);
@@ -389,14 +359,15 @@ mod tests {
     }
 
     #[test]
-    fn layers_come_when_they_are_needed() {
-        // The first false positives come late enough: these counts are exact.
+    fn layers_are_added_at_capacity() {
+        // The first false positives come later: these counts are exact.
         let cases = [(0, 1), (1, 1), (10, 1), (11, 2), (50, 2), (51, 3), (210, 3), (215, 4)];
         for (keys, layers) in cases {
             assert_eq!(filled(10, keys).layers(), layers, "{keys} keys");
         }
     }
 
+    #[cfg_attr(miri, ignore = "long loops without unsafe code")]
     #[test]
     fn no_chain_exceeds_its_rate() {
         for (growth, tightening) in [(2, 0.5), (2, 0.9), (4, 0.8), (10, 0.1)] {
@@ -409,8 +380,9 @@ mod tests {
         }
     }
 
+    #[cfg_attr(miri, ignore = "long loops without unsafe code")]
     #[test]
-    fn a_saved_filter_is_the_same() {
+    fn a_saved_filter_round_trips() {
         let filter = filled(10, 3000);
         let bytes = filter.to_bytes();
         let mut read: ScalableBloom = Saved::from_bytes(&bytes).expect("just written");

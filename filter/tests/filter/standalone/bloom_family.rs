@@ -1,4 +1,4 @@
-//! How the tests see the Bloom filters.
+//! The Bloom filters as a `Structure`.
 
 use sievedb_filter::params::bloom_fpr;
 use sievedb_filter::standalone::{
@@ -74,7 +74,7 @@ impl Structure for PartitionedBloom {
     }
 }
 
-/// Union and intersection of atomic filters are those of the plain ones.
+/// Union and intersection of atomic filters equal those of plain ones.
 #[test]
 fn atomic_filters_are_combined_as_plain_ones() {
     let hashes = Random(seed()).many(1_000);

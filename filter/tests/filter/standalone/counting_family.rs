@@ -1,4 +1,4 @@
-//! How the tests see the filters that count, remove and grow, and what only these promise.
+//! The counting, removing and growing filters as a `Structure`, and their own properties.
 
 use std::collections::HashMap;
 
@@ -20,7 +20,7 @@ impl Structure for CountingBloom {
         Self::with_rate_and_hasher(capacity, fpr, hasher)
     }
 
-    /// That of a Bloom filter with a bit for each counter.
+    /// The rate of a Bloom filter with one bit per counter.
     fn stated_fpr(&self, keys: u64) -> f64 {
         bloom_fpr(self.counters() as f64 / keys as f64, self.probes())
     }
@@ -38,7 +38,7 @@ impl Structure for CuckooFilter {
         Self::with_rate_and_hasher(capacity, fpr.max(1.5e-8), hasher)
     }
 
-    /// The limit for many slots, at this load: two windows for each fingerprint.
+    /// The limit for many slots at this load: two windows per fingerprint.
     fn stated_fpr(&self, keys: u64) -> f64 {
         let fingerprints = f64::from((1 << (self.slot_bits() - 1)) - 1);
         1.0 - (-2.0 * keys as f64 / self.slots() as f64 / fingerprints).exp()
@@ -52,12 +52,12 @@ impl Structure for CuckooFilter {
 impl Structure for ScalableBloom {
     const NAME: &str = "scalable_bloom";
 
-    /// With a first layer that has four fifths of the rate, so that it can be measured.
+    /// The first layer has four fifths of the rate, so that it can be measured.
     fn with_rate(capacity: u64, fpr: f64, hasher: Xxh3) -> Self {
         Self::with_shape_and_hasher(capacity, fpr.max(1e-8), 4, 0.2, hasher)
     }
 
-    /// That of the first layer, which is made for so many keys.
+    /// The rate of the first layer, which has this capacity.
     fn stated_fpr(&self, keys: u64) -> f64 {
         let first = Self::with_shape(keys, self.fpr_max(), 4, 0.2);
         let lines = first.memory_bytes() as u64 / 64;
@@ -89,8 +89,8 @@ impl Structure for CountMinSketch {
     }
 }
 
-/// Insertions and legal removals, in any order: what the multiset has, the filter finds. What was
-/// never inserted is either refused, or taken for present before.
+/// Insertions and valid removals in any order: the filter finds every key of the multiset. A key
+/// that was never inserted is either rejected or was a false positive.
 fn keeps_a_multiset<F: RemoveFilter + Clone>(
     new: impl Fn() -> F,
     steps: &[(u8, bool)],
@@ -103,10 +103,10 @@ fn keeps_a_multiset<F: RemoveFilter + Clone>(
         if insert {
             *count += u32::from(filter.try_insert_hash(hash).is_ok());
         } else if *count > 0 {
-            prop_assert!(filter.remove_hash(hash), "key {} is there", key);
+            prop_assert!(filter.remove_hash(hash), "key {} is present", key);
             *count -= 1;
         } else if !filter.may_contain_hash(hash) {
-            prop_assert!(!filter.remove_hash(hash), "key {} was surely not there", key);
+            prop_assert!(!filter.remove_hash(hash), "key {} is absent", key);
         }
         for (&hash, &count) in &model {
             prop_assert!(count == 0 || filter.may_contain_hash(hash), "after key {}", key);
@@ -128,7 +128,7 @@ proptest! {
         keeps_a_multiset(|| CountingBloom::with_shape(counters, probes), &steps)?;
     }
 
-    /// Few slots, so that it is often full.
+    /// Few slots, so that the filter is often full.
     #[test]
     fn a_cuckoo_filter_keeps_a_multiset(
         slots in 2..60_u64,
@@ -149,7 +149,7 @@ proptest! {
         for (i, &(key, count)) in steps.iter().enumerate() {
             if count == 0 && i % 8 == 0 {
                 sketches.iter_mut().for_each(CountMinSketch::halve);
-                // Each sketch rounds down on its own, so that two may lose one more together.
+                // Each sketch rounds down by itself, so two may lose one more together.
                 truth.values_mut().for_each(|count| *count = count.saturating_sub(1) / 2);
             }
             let estimate = sketches[i % 2].add([key], count);
@@ -164,7 +164,7 @@ proptest! {
     }
 }
 
-/// Until it is full and beyond: each refusal leaves all earlier keys.
+/// Insertions beyond capacity: each failure leaves all earlier keys.
 #[test]
 fn a_full_cuckoo_filter_finds_every_key() {
     let seed = seed();
@@ -181,7 +181,7 @@ fn a_full_cuckoo_filter_finds_every_key() {
                     Err(full) => {
                         assert_eq!((full.keys, filter.keys()), (before, before));
                         refused += 1;
-                        // A walk again, now and then, over a table as full as it gets.
+                        // Walks again, occasionally, in a nearly full table.
                         if refused % 20 == 0 {
                             let gone = taken.swap_remove(taken.len() / 2);
                             assert!(filter.remove_hash(gone));
@@ -201,11 +201,11 @@ fn a_full_cuckoo_filter_finds_every_key() {
     }
 }
 
-/// Every kind of table, as full as it is made for.
+/// Every kind of table at full load.
 #[test]
 fn a_cuckoo_filter_has_its_rate_at_full_load() {
     let seed = seed();
-    for (keys, bits, asked, resolution) in [
+    for (keys, bits, probed, resolution) in [
         (30, 8, 100_000, 0.2),
         (60, 6, 50_000, 0.04),
         (5000, 7, 50_000, 0.01),
@@ -223,7 +223,7 @@ fn a_cuckoo_filter_has_its_rate_at_full_load() {
                     }
                     want = filter.expected_fpr();
                     let found = |_: &u32| filter.may_contain_hash(random.next());
-                    (0..asked).filter(found).count() as f64 / f64::from(asked)
+                    (0..probed).filter(found).count() as f64 / f64::from(probed)
                 })
                 .collect();
             sigmas_off(&name, &rates, want, resolution)
@@ -231,7 +231,7 @@ fn a_cuckoo_filter_has_its_rate_at_full_load() {
     }
 }
 
-/// The total, whatever the layers, after growth by a thousand and more.
+/// The total rate for any number of layers, after growth by a factor of a thousand and more.
 #[test]
 fn a_scalable_filter_grows_below_its_rate() {
     let seed = seed();
@@ -259,19 +259,19 @@ fn a_scalable_filter_grows_below_its_rate() {
                     rate
                 })
                 .collect();
-            // The first layers are of few lines, which are filled as chance will have it.
+            // The first layers have few lines, whose fill varies.
             sigmas_off(&name, &rates, want, 0.08)
         });
     }
 }
 
-/// A stream in which key `i` comes about `N / i` times.
+/// Returns a stream in which key `i` occurs about `N / i` times.
 fn skewed_stream(random: &mut Random, length: usize) -> Vec<u64> {
     let uniform = |random: &mut Random| random.next() as f64 / 2_f64.powi(64);
     (0..length).map(|_| 1e5_f64.powf(uniform(random)) as u64).collect()
 }
 
-/// No more estimates exceed the bound than stated, and no estimate is too low.
+/// No more estimates exceed the bound than stated, and none is too low.
 #[test]
 fn a_sketch_keeps_its_bound() {
     let seed = seed();
@@ -301,9 +301,9 @@ fn a_sketch_keeps_its_bound() {
     }
 }
 
-/// A removal that is refused, and a cleared filter, also through the trait.
+/// Rejected removals and a cleared filter, also through the trait.
 #[test]
-fn a_saturated_filter_denies_nobody() {
+fn a_saturated_filter_has_no_false_negatives() {
     let mut filter = CountingBloom::with_shape(64, 4);
     let hashes = Random(seed()).many(600);
     for &hash in &hashes {
@@ -319,7 +319,7 @@ fn a_saturated_filter_denies_nobody() {
 }
 
 #[test]
-fn filters_are_equal_that_were_filled_alike() {
+fn filters_with_equal_keys_are_equal() {
     let counting = |keys: &[&str]| {
         let mut filter = CountingBloom::with_rate(100, 0.01);
         for key in keys {

@@ -1,4 +1,4 @@
-//! The measured false-positive rate is the stated one.
+//! The measured false-positive rate equals the stated one.
 
 use sievedb_filter::Xxh3;
 
@@ -6,18 +6,18 @@ use super::Structure;
 use crate::random::{Random, seed};
 use crate::rates::{assert_within_three_sigmas, sigmas_off};
 
-/// Filters of each size, each with keys and a hasher of its own.
+/// Filters of each size, with different keys and hashers.
 const SEEDS: u64 = 20;
 
-/// Of some hundred filters that can be full, so many may refuse a key within their capacity: the
-/// documentation says less than one in a hundred.
+/// Maximum number, of some hundred filters that can be full, of filters that reject a key within
+/// their capacity. The documentation states less than one in a hundred.
 const FULL_MAX: u32 = 6;
 
-/// Each rate is the mean over 20 filters. It must be within 3 standard errors of that mean, as
-/// estimated from the 20: an error that holds both the chance of the questions and that of the
-/// fill. So many questions are asked that the error is below the `resolution`, a share of the rate.
+/// Each rate is the mean over 20 filters and must be within 3 standard errors of the stated one.
+/// The error is estimated from the 20 rates, and so covers the randomness of probes and of the
+/// fill. The number of probes keeps the error below a share `resolution` of the rate.
 ///
-/// What a filter says of its own rate, from its fill, must agree too.
+/// The rate that a filter reports from its fill must agree too.
 pub(super) fn is_stated<F: Structure>() {
     let seed = seed();
     let mut full = 0;
@@ -29,7 +29,7 @@ pub(super) fn is_stated<F: Structure>() {
         (20_000, 0.001, 500_000, 0.02),
         (10_000, 0.0001, 1_000_000, 0.05),
     ];
-    for (capacity, fpr, asked, resolution) in cases {
+    for (capacity, fpr, probed, resolution) in cases {
         let name = format!("{} of {capacity} keys at {fpr}", F::NAME);
         assert_within_three_sigmas(&name, seed, |seed| {
             let (mut stated, mut by_fill) = (0.0, 0.0);
@@ -37,7 +37,7 @@ pub(super) fn is_stated<F: Structure>() {
                 .map(|round| {
                     let mut random = Random(seed ^ round << 32);
                     let mut filter = F::with_rate(capacity, fpr, Xxh3::with_seed(random.next()));
-                    // Keys that are not hashes: counters, absent ones next to present ones.
+                    // Keys instead of hashes: counters; absent keys are adjacent to present ones.
                     let key = |i: u64| (2 * i).to_be_bytes();
                     let refused = (0..capacity).filter(|&i| filter.try_insert(&key(i)).is_err());
                     full += u32::from(refused.count() > 0);
@@ -45,9 +45,9 @@ pub(super) fn is_stated<F: Structure>() {
                     let stats = filter.stats();
                     assert!(stats.fpr.to_bits() == filter.expected_fpr().to_bits());
                     by_fill += stats.fpr / SEEDS as f64;
-                    let absent = (0..asked).map(|i| filter.hash((2 * i + 1).to_be_bytes()));
+                    let absent = (0..probed).map(|i| filter.hash((2 * i + 1).to_be_bytes()));
                     let maybe = absent.filter(|&hash| filter.may_contain_hash(hash)).count();
-                    maybe as f64 / asked as f64
+                    maybe as f64 / probed as f64
                 })
                 .collect();
             assert!(stated <= fpr * 1.05, "{name}: {stated} is stated");
@@ -56,5 +56,5 @@ pub(super) fn is_stated<F: Structure>() {
             if by_shape.abs() > by_fill.abs() { by_shape } else { by_fill }
         });
     }
-    assert!(full <= if F::CAN_BE_FULL { FULL_MAX } else { 0 }, "{full} refuse a key");
+    assert!(full <= if F::CAN_BE_FULL { FULL_MAX } else { 0 }, "{full} reject a key");
 }

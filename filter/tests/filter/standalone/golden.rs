@@ -1,4 +1,4 @@
-//! The saved bytes are those of the golden files. `REWRITE=1` writes what this release produces.
+//! The saved form equals the golden files. `REWRITE=1` writes the output of this release.
 #![expect(clippy::disallowed_methods, reason = "golden files lie outside any database")]
 
 use std::fmt::Write;
@@ -25,8 +25,8 @@ pub(super) fn is_pinned<F: SavedStructure>() {
     if env::var_os("REWRITE").is_some() {
         fs::write(&path, &text).expect("the golden file can be written");
     }
-    let golden = fs::read_to_string(&path).expect("the golden file is there");
-    assert_eq!(text, golden, "rerun with REWRITE=1 if the change is meant");
+    let golden = fs::read_to_string(&path).expect("the golden file exists");
+    assert_eq!(text, golden, "rerun with REWRITE=1 if the change is intended");
 
     let digits: String = golden.lines().skip(1).collect();
     let bytes: Vec<u8> = (0..digits.len() / 2)

@@ -1,5 +1,4 @@
-//! Bytes that are not a saved filter are refused, without a panic; and those that pass for one give
-//! a filter that answers.
+//! Invalid bytes are rejected without a panic, or decode to a usable filter.
 
 use sievedb_filter::{DecodeError, Xxh3};
 
@@ -7,13 +6,13 @@ use super::SavedStructure;
 use crate::allocations::total_in;
 use crate::random::{Random, seed};
 
-/// Bytes before the payload, and of the checksum behind it.
+/// Bytes before the payload, and of the checksum after it.
 const HEADER_BYTES: usize = 32;
 const CRC_BYTES: usize = 4;
-/// Of each of the random kinds of damage.
+/// Cases per kind of random damage.
 const CASES: usize = 50_000;
 
-pub(super) fn are_refused<F: SavedStructure>() {
+pub(super) fn are_rejected<F: SavedStructure>() {
     let mut filter = F::with_rate(20, 0.05, Xxh3::default());
     for i in 0..20_u8 {
         filter.try_insert(&[i]).expect("20 keys have room");
@@ -38,17 +37,17 @@ pub(super) fn are_refused<F: SavedStructure>() {
         let len = random.next() as usize % 200;
         let mut bytes: Vec<u8> = (0..len).map(|_| random.next() as u8).collect();
         assert!(F::from_bytes(&bytes).is_err(), "{bytes:?}");
-        // With the right beginning, so that more of it is looked at.
+        // With a valid start, so that more of the bytes are checked.
         let keep = HEADER_BYTES.min(len);
         bytes[..keep].copy_from_slice(&good[..keep]);
         assert!(F::from_bytes(&bytes).is_err(), "{bytes:?}");
     }
     for _ in 0..2 * CASES {
-        answers::<F>(&resealed(&good, &mut random));
+        assert_usable::<F>(&resealed(&good, &mut random));
     }
 }
 
-/// Damages the payload, and makes length and checksum right again.
+/// Damages the payload, and corrects length and checksum.
 fn resealed(good: &[u8], random: &mut Random) -> Vec<u8> {
     /// Values at which sizes overflow or are off by one.
     const EDGES: [u64; 12] =
@@ -63,7 +62,7 @@ fn resealed(good: &[u8], random: &mut Random) -> Vec<u8> {
             2 if !payload.is_empty() => payload[below(random, len)] = random.next() as u8,
             3 if !payload.is_empty() => payload[below(random, len)] ^= 1 << below(random, 8),
             _ => {
-                // A whole field, most often one of the first.
+                // A whole field, mostly one of the first.
                 let at = 8 * below(random, (len / 8).clamp(1, 5));
                 let edge = EDGES[below(random, EDGES.len())].to_le_bytes();
                 if let Some(field) = payload.get_mut(at..at + 8) {
@@ -79,13 +78,14 @@ fn resealed(good: &[u8], random: &mut Random) -> Vec<u8> {
     bytes
 }
 
-/// Refused as more than a checksum, or a filter no larger than the bytes that does all it can.
-fn answers<F: SavedStructure>(bytes: &[u8]) {
-    /// A filter may keep this much besides what was saved.
+/// Checks that the bytes are rejected by more than a checksum, or are a usable filter no larger
+/// than the bytes.
+fn assert_usable<F: SavedStructure>(bytes: &[u8]) {
+    /// Memory of a filter besides what is saved.
     const BOOKKEEPING_BYTES: usize = 4096;
 
     let (read, allocated) = total_in(|| F::from_bytes(bytes));
-    // Twice: an array may be read into one form and kept in another.
+    // Twice, because an array may be read into one form and kept in another.
     let allowed = 2 * bytes.len() + BOOKKEEPING_BYTES;
     assert!(allocated <= allowed, "{allocated} bytes are allocated for {bytes:?}");
     let mut filter = match read {
@@ -96,7 +96,7 @@ fn answers<F: SavedStructure>(bytes: &[u8]) {
         }
     };
     assert!(filter.memory_bytes() <= bytes.len() + BOOKKEEPING_BYTES, "{bytes:?}");
-    assert_eq!(filter.to_bytes(), bytes, "it was read as something else");
+    assert_eq!(filter.to_bytes(), bytes, "a different filter was read");
     for hash in [0, 1, u64::MAX, 0x0123_4567_89ab_cdef] {
         let before = filter.may_contain_hash(hash);
         if let Ok(present) = filter.try_insert_hash(hash) {

@@ -1,6 +1,6 @@
-//! What every standalone filter promises, checked through the traits.
+//! Properties of every standalone filter, tested through the traits.
 //!
-//! A structure joins by an implementation of [`Structure`] and a line in [`promises!`] below.
+//! To add a structure, implement [`Structure`] and add a line to [`promises!`] below.
 
 mod bloom_family;
 mod counting_family;
@@ -14,30 +14,29 @@ mod too_large;
 
 use sievedb_filter::{FilterFull, InsertFilter, KeyFilter, Saved, Xxh3};
 
-/// How the tests make a structure, and what it states.
+/// How tests create a structure, and its stated rate.
 pub(crate) trait Structure: InsertFilter + KeyFilter<Hasher = Xxh3> {
-    /// Names its golden file.
+    /// Name of its golden file.
     const NAME: &str;
-    /// Whether it refuses keys when it is full.
+    /// It rejects keys when it is full.
     const CAN_BE_FULL: bool = false;
 
-    /// An empty one for `capacity` keys at rate `fpr`.
+    /// Creates an empty one for `capacity` keys at rate `fpr`.
     fn with_rate(capacity: u64, fpr: f64, hasher: Xxh3) -> Self;
 
-    /// The rate that its documentation states for `keys` keys, computed without looking at its
-    /// bits.
+    /// Returns the documented rate for `keys` keys, computed without its bits.
     fn stated_fpr(&self, keys: u64) -> f64;
 
-    /// Adds a key as its users do. `true`: it may have been there.
+    /// Inserts a key like a user. Returns `true` if it may have been present.
     fn try_insert(&mut self, key: &[u8]) -> Result<bool, FilterFull>;
 }
 
-/// One that can be saved.
+/// A structure with a saved form.
 pub(crate) trait SavedStructure: Structure + Saved {}
 
 impl<F: Structure + Saved> SavedStructure for F {}
 
-/// Adds keys; returns those that were not refused.
+/// Inserts keys. Returns those that were not rejected.
 fn insert_all<'k, F: Structure>(filter: &mut F, keys: &'k [Vec<u8>]) -> Vec<&'k [u8]> {
     let mut taken = Vec::new();
     for key in keys {
@@ -80,7 +79,7 @@ macro_rules! promises {
             }
 
             #[test]
-            fn the_rate_is_the_stated_one() {
+            fn the_rate_equals_the_stated_one() {
                 false_positive_rate::is_stated::<$Structure>();
             }
 
@@ -94,14 +93,14 @@ macro_rules! promises {
                 fn $saved() {
                     golden::is_pinned::<$Structure>();
                     round_trip::bytes_are_read_back::<$Structure>();
-                    round_trip::another_hasher_is_refused::<$Structure>();
+                    round_trip::another_hasher_is_rejected::<$Structure>();
                     #[cfg(feature = "serde")]
                     round_trip::serde_reads_back::<$Structure>();
                 }
 
                 #[test]
-                fn hostile_bytes_are_refused() {
-                    hostile_bytes::are_refused::<$Structure>();
+                fn hostile_bytes_are_rejected() {
+                    hostile_bytes::are_rejected::<$Structure>();
                 }
             )?
         }

@@ -1,4 +1,4 @@
-//! A key that was added is never denied.
+//! There are no false negatives.
 
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
@@ -39,7 +39,7 @@ pub(super) fn of_hostile_hashes<F: Structure>() {
     }
 }
 
-/// And what an insertion answers is what a question would have.
+/// An insertion returns what a probe would have returned.
 pub(super) fn of_random_keys<F: Structure>() {
     let keys = proptest::collection::vec(proptest::collection::vec(any::<u8>(), 0..40), 0..200);
     let mut runner = TestRunner::default();
@@ -62,7 +62,7 @@ pub(super) fn of_random_keys<F: Structure>() {
     run.unwrap_or_else(|failure| panic!("{}: {failure}", F::NAME));
 }
 
-/// Rare faults do not show in small sets. `SIEVE_LONG=1` takes 10 million keys.
+/// Rare faults do not show in small sets. `SIEVE_LONG=1` uses 10 million keys.
 pub(super) fn of_many_keys<F: Structure>() {
     let (keys, rounds) = match std::env::var_os("SIEVE_LONG") {
         Some(_) => (10_000_000, 3),
@@ -80,6 +80,6 @@ pub(super) fn of_many_keys<F: Structure>() {
     // Hardly one in a thousand.
     assert!(
         full <= if F::CAN_BE_FULL { 2 } else { 0 },
-        "{full} refuse a key within their capacity"
+        "{full} reject a key within their capacity"
     );
 }

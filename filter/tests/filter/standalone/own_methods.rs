@@ -1,4 +1,4 @@
-//! What users call who import no trait, and write no type of a hasher.
+//! Inherent methods, without imported traits or a named hasher type.
 
 use std::collections::hash_map::RandomState;
 
@@ -13,7 +13,7 @@ macro_rules! is_saved {
         let mut filter = $filter;
         let _ = filter.insert("ant");
         let mut file = Vec::new();
-        filter.save(&mut file).expect("a list takes all bytes");
+        filter.save(&mut file).expect("a list accepts all bytes");
         assert_eq!(file, filter.to_bytes());
         for read in [$Structure::from_bytes(&file).unwrap(), $Structure::load(&file[..]).unwrap()] {
             assert!(read.may_contain("ant"));

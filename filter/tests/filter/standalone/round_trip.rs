@@ -1,4 +1,4 @@
-//! A filter that was saved and read is the same; one that was cleared is as new.
+//! Saved filters round-trip, and a cleared filter equals a new one.
 
 use sievedb_filter::{DecodeError, Xxh3};
 
@@ -10,12 +10,12 @@ fn filled<F: Structure>(capacity: u64, hasher: Xxh3) -> F {
     let mut filter = F::with_rate(capacity, 0.01, hasher);
     for i in 0..capacity {
         let taken = filter.try_insert(&i.to_le_bytes());
-        assert!(taken.is_ok(), "{} refuses a key within its capacity", F::NAME);
+        assert!(taken.is_ok(), "{} rejects a key within its capacity", F::NAME);
     }
     filter
 }
 
-/// The same to the last bit, and the same answers.
+/// Checks that both have the same bytes and results.
 fn assert_same<F: SavedStructure>(read: &F, filter: &F) {
     assert_eq!(read.to_bytes(), filter.to_bytes());
     assert_eq!(read.stats(), filter.stats());
@@ -37,7 +37,7 @@ pub(super) fn bytes_are_read_back<F: SavedStructure>() {
         assert!(taken.iter().all(|key| found(&read, key)), "{name}");
     }
 
-    // Two in one stream, and something behind them.
+    // Two in one stream, followed by other bytes.
     let (first, second): (F, F) = (filled(100, Xxh3::default()), filled(3_000, Xxh3::default()));
     let mut stream = Vec::new();
     first.save(&mut stream).expect("memory");
@@ -49,7 +49,7 @@ pub(super) fn bytes_are_read_back<F: SavedStructure>() {
     assert_eq!(stream, b"rest");
 }
 
-pub(super) fn another_hasher_is_refused<F: SavedStructure>() {
+pub(super) fn another_hasher_is_rejected<F: SavedStructure>() {
     let filter: F = filled(100, Xxh3::with_seed(5));
     let bytes = filter.to_bytes();
     let read = F::from_bytes_with_hasher(&bytes, Xxh3::with_seed(5)).expect("the same hasher");
@@ -72,7 +72,7 @@ where
         assert!(serde_json::from_str::<F>(refused).is_err(), "{refused}");
     }
     json.insert_str(1, "0,");
-    assert!(serde_json::from_str::<F>(&json).is_err(), "a byte more");
+    assert!(serde_json::from_str::<F>(&json).is_err(), "an extra byte");
 }
 
 pub(super) fn clear_empties<F: Structure>() {

@@ -1,4 +1,4 @@
-//! A filter that no memory can hold panics, as documented, and does not end the process.
+//! A filter that exceeds the memory panics, as documented, instead of aborting the process.
 
 use std::panic::catch_unwind;
 
@@ -7,14 +7,14 @@ use sievedb_filter::standalone::{
     ScalableBloom, StripedBloomFilter,
 };
 
-/// A petabyte and more, which no process can address, and what no integer counts.
+/// A petabyte and more, beyond any address space, and sizes that overflow.
 const CAPACITIES: [u64; 5] = [1 << 54, 1 << 60, u64::MAX / 20 * 19, u64::MAX - 1, u64::MAX];
 
-/// Makes a filter for so many keys.
+/// Creates a filter for this number of keys.
 type Build = fn(u64);
 
 #[test]
-fn filters_that_fit_no_memory_panic() {
+fn filters_larger_than_memory_panic() {
     let structures: [(&str, Build); 8] = [
         ("Bloom", |n| drop(BloomFilter::with_rate(n, 0.01))),
         ("atomic Bloom", |n| drop(AtomicBloomFilter::with_rate(n, 0.01))),
