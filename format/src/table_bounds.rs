@@ -206,6 +206,7 @@ mod tests {
         candidates.filter(|key| bounds.holds(key)).collect()
     }
 
+    #[cfg_attr(miri, ignore = "long loops without unsafe code")]
     #[test]
     fn formats_bounds_agree_with_the_keys_within_them() {
         let all = all();
