@@ -342,8 +342,8 @@ impl Options {
     /// Scans then read fewer sorted runs. Costs at most 5 bytes written for each byte flushed, and
     /// only where little data lies below. Flushes interrupt such compactions, which costs at most
     /// 10 bytes more: see `docs/design.md`. Requires [`worker_threads`](Self::worker_threads).
-    pub fn idle_compactions(mut self, quiet: bool) -> Self {
-        self.idle_compactions = quiet;
+    pub fn idle_compactions(mut self, enabled: bool) -> Self {
+        self.idle_compactions = enabled;
         self
     }
 

@@ -1,11 +1,19 @@
-//! The segments of an open log: how much of each is durable, and which are open.
+//! The segments of an open log: which take records, are open, and are durable.
 
-use std::{path::PathBuf, sync::Arc};
+use std::{collections::VecDeque, path::PathBuf, slice, sync::Arc};
 
 use sievedb_format::SequenceNumber;
 
 use super::LogHost;
-use crate::{Error, Result, error::SYNC, fs::AppendFile};
+use crate::{
+    Error, Result,
+    error::SYNC,
+    fs::AppendFile,
+    log::{PendingRecord, Position, Writer},
+};
+
+/// Finished segments that are open because they are not synced. Each further one syncs the oldest.
+const UNSYNCED_SEGMENTS_MAX: usize = 8;
 
 /// Size of the log, and syncs so far.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -60,5 +68,132 @@ impl Unsynced {
     pub(super) fn sync(&self, host: &impl LogHost) -> Result<()> {
         let synced = self.file.sync_data();
         synced.map_err(|error| host.poison(Error::io(SYNC, &self.path, error)))
+    }
+}
+
+/// What the log-files lock guards.
+#[derive(Debug)]
+pub(super) struct LogFiles {
+    /// The segment that takes records. `None` before the first and after a full disk: the next
+    /// record begins a new one.
+    pub(super) writer: Option<Writer>,
+    /// Where the newest segment ends, for the start record of the next.
+    pub(super) end: Option<Position>,
+    /// Every segment that the manifest names, oldest first.
+    pub(super) segments: VecDeque<Segment>,
+    pub(super) mark: Position,
+    /// Syncs of segments.
+    pub(super) syncs: u64,
+}
+
+impl LogFiles {
+    /// Appends `records`, whose last sequence number is `last`, to a segment with room.
+    pub(super) fn append(
+        &mut self,
+        host: &impl LogHost,
+        records: &[PendingRecord],
+        last: SequenceNumber,
+    ) -> Result<()> {
+        let Some(first) = records.first() else { return Ok(()) };
+        debug_assert!(first.sequence <= last, "the group ends before it begins");
+        debug_assert!(self.segments.back().is_none_or(|it| it.last_sequence < first.sequence));
+        let mark = self.mark;
+        let writer = self.writer_with_room(host)?;
+        let start = writer.offset();
+        let appended = writer.append(records, mark);
+        let bytes = writer.offset();
+        if appended.is_err() {
+            // The segment ends before the group, whatever the file has: writes acknowledged from
+            // memory are logged again, in the next segment.
+            self.end_segment(start);
+            return appended;
+        }
+        let segment = self.segments.back_mut().expect("a writer has its segment");
+        segment.bytes = bytes;
+        segment.last_sequence = last;
+        Ok(())
+    }
+
+    /// Returns the writer of the newest segment. Seals a full segment and begins the next one.
+    fn writer_with_room(&mut self, host: &impl LogHost) -> Result<&mut Writer> {
+        let full = |writer: &Writer| writer.offset() >= host.segment_bytes();
+        if self.writer.as_ref().is_some_and(full) {
+            self.seal_segment()?;
+        }
+        if self.writer.is_none() {
+            self.begin_segment(host)?;
+        }
+        Ok(self.writer.as_mut().expect("it was just made"))
+    }
+
+    /// Seals the segment that takes records. It takes no more, even if sealing fails.
+    pub(super) fn seal_segment(&mut self) -> Result<()> {
+        let mark = self.mark;
+        let writer = self.writer.as_mut().expect("only a segment with a writer is sealed");
+        let end = writer.offset();
+        let sealed = writer.seal(mark);
+        let end = if sealed.is_ok() { writer.offset() } else { end };
+        self.end_segment(end);
+        sealed
+    }
+
+    /// Begins the segment that takes records.
+    pub(super) fn begin_segment(&mut self, host: &impl LogHost) -> Result<()> {
+        self.limit_unsynced(host)?;
+        let writer = host.create_segment(self.end, self.mark)?;
+        self.add_segment(writer, 0);
+        Ok(())
+    }
+
+    /// Syncs the oldest segments until few are open. Requires that no segment takes records.
+    fn limit_unsynced(&mut self, host: &impl LogHost) -> Result<()> {
+        let unsynced = self.unsynced();
+        for segment in &unsynced[..unsynced.len().saturating_sub(UNSYNCED_SEGMENTS_MAX)] {
+            segment.sync(host)?;
+            self.mark_synced(slice::from_ref(segment));
+        }
+        Ok(())
+    }
+
+    /// Ends the newest segment at `offset`. Bytes behind it do not count.
+    fn end_segment(&mut self, offset: u64) {
+        let writer = self.writer.take().expect("only a segment with a writer ends");
+        self.end = Some(Position { file_id: writer.file_id(), offset });
+        let segment = self.segments.back_mut().expect("a writer has its segment");
+        segment.bytes = offset;
+        segment.close_if_synced();
+    }
+
+    fn add_segment(&mut self, writer: Writer, last_sequence: SequenceNumber) {
+        let path = writer.path().to_owned();
+        let (id, bytes, file) = (writer.file_id(), writer.offset(), Arc::clone(writer.file()));
+        debug_assert!(self.writer.is_none(), "two segments take records");
+        debug_assert!(self.segments.back().is_none_or(|newest| newest.id < id), "ids ascend");
+        // Synced and named by the manifest before its first record.
+        let synced_bytes = bytes;
+        let file = Some(file);
+        self.segments.push_back(Segment { id, path, bytes, last_sequence, file, synced_bytes });
+        self.writer = Some(writer);
+    }
+
+    pub(super) fn unsynced(&self) -> Vec<Unsynced> {
+        self.segments.iter().filter_map(Segment::unsynced).collect()
+    }
+
+    pub(super) fn mark_synced(&mut self, synced: &[Unsynced]) {
+        self.syncs += synced.len() as u64;
+        for done in synced {
+            let at = self.segments.binary_search_by_key(&done.id, |segment| segment.id);
+            if let Ok(at) = at {
+                let is_finished = at + 1 < self.segments.len() || self.writer.is_none();
+                let segment = &mut self.segments[at];
+                segment.synced_bytes = segment.synced_bytes.max(done.bytes);
+                if is_finished {
+                    segment.close_if_synced();
+                }
+            }
+            // Two threads may sync at once, one of them for the limit of open segments.
+            self.mark = self.mark.max(Position { file_id: done.id, offset: done.bytes });
+        }
     }
 }

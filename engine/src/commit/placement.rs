@@ -1,4 +1,4 @@
-//! Where a write gets its sequence numbers, its memtables and its turn in the log.
+//! Places writes: gives them sequence numbers, memtables and a turn in the log.
 
 use std::{mem, sync::Arc};
 
@@ -17,8 +17,7 @@ use crate::{
 pub(crate) struct PendingWrites {
     /// One needs no memory of its own: most writers are alone.
     pub(crate) records: SmallVec<[PendingRecord; 1]>,
-    /// For each record the write if somebody waits for the log, `None` if it was acknowledged from
-    /// memory.
+    /// For each record the write that waits for the log; `None` if it is acknowledged from memory.
     waiters: SmallVec<[Option<Arc<InFlight>>; 1]>,
 }
 
@@ -28,7 +27,7 @@ impl PendingWrites {
         self.waiters.push(waiter);
     }
 
-    /// Tells those who wait that it was in vain, and keeps what was acknowledged.
+    /// Fails the waiting writes. Returns those that were acknowledged.
     pub(crate) fn fail_waiters(self, error: &Error) -> Self {
         let mut kept = Self::default();
         for (record, waiter) in self.records.into_iter().zip(self.waiters) {
@@ -56,25 +55,25 @@ pub(crate) struct Placement {
     last_placed: SequenceNumber,
     pending: PendingWrites,
     pending_bytes: usize,
-    /// Where the first creation or removal of a keyspace stands that only the log knows of.
+    /// Sequence number of the first change of keyspaces that only the log has.
     keyspace_change: Option<SequenceNumber>,
-    /// Where the one stands, at the earliest, that is on its way into the log.
+    /// Least sequence number of the change of keyspaces in flight.
     keyspace_change_begun: Option<SequenceNumber>,
 }
 
 /// Evaluates a condition in sequence order, under the placement lock, against everything placed
 /// before, visible or not.
 pub(crate) trait Validate {
-    /// Whether the write may be placed.
+    /// Returns whether the write may be placed.
     fn check(&mut self, placed: &Placed<'_>) -> Result<Verdict>;
 }
 
-/// What became of a condition.
+/// Result of a condition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Verdict {
     Holds,
     Fails,
-    /// A write in flight decides, and may yet fail: ask again when this sequence number is visible.
+    /// A write in flight decides, and may fail. Check again when this sequence number is visible.
     Undecided(SequenceNumber),
 }
 
@@ -88,27 +87,27 @@ impl Validate for Always {
     }
 }
 
-/// What a condition may look at besides the trees: the writes that are placed and not visible yet.
+/// Writes that are placed and not visible, which a condition reads besides the trees.
 #[derive(Debug)]
 pub(crate) struct Placed<'a> {
     publish: &'a PublishQueue,
 }
 
 impl<'a> Placed<'a> {
-    /// The writes in `publish`. The caller holds the placement lock.
+    /// Wraps `publish`. The caller holds the placement lock.
     pub(crate) fn new(publish: &'a PublishQueue) -> Self {
         Self { publish }
     }
 
-    /// The sequence number up to which the newest write in flight goes that touches `key`; `None`
-    /// if there is none, so that what is visible decides.
+    /// Returns the last sequence number of the newest write in flight to `key`. Without one, what
+    /// is visible decides.
     pub(crate) fn newest_in_flight(&self, tree: &Tree, key: &[u8]) -> Option<SequenceNumber> {
         self.publish.newest_in_flight(tree.id, key)
     }
 }
 
 impl Placement {
-    /// Everything up to `last_placed` was placed before.
+    /// Creates the placement behind a history that ends at `last_placed`.
     pub(crate) fn new(last_placed: SequenceNumber) -> Self {
         Self {
             last_placed,
@@ -123,20 +122,19 @@ impl Placement {
         self.last_placed
     }
 
-    /// Length of the records that are in no file yet, in bytes.
+    /// Returns the length of the queued records, in bytes.
     pub(crate) fn pending_bytes(&self) -> usize {
         self.pending_bytes
     }
 
-    /// Gives `write` its sequence numbers and memtables, and queues its record. Tells whether a
+    /// Gives `write` its sequence numbers and memtables, and queues its record. Returns whether a
     /// memtable was frozen.
     ///
-    /// A memtable that is full is frozen first, so that a batch lies in one memtable as a whole.
+    /// A full memtable is frozen first: a batch is never divided over two memtables.
     ///
     /// # Errors
     ///
-    /// [`Error::KeyspaceDropped`], [`Error::SequenceNumbersExhausted`]; `write` is as it was then,
-    /// and else taken.
+    /// [`Error::KeyspaceDropped`], [`Error::SequenceNumbersExhausted`]; `write` is unchanged.
     pub(crate) fn place(
         &mut self,
         publish: &PublishQueue,
@@ -149,6 +147,8 @@ impl Placement {
         }
         let count = (write.entries.len() + write.keyspace_changes) as u64;
         let (first, last) = (self.last_placed + 1, self.last_placed + count);
+        debug_assert!(count > 0, "an empty write has no sequence number");
+        debug_assert!(publish.visible() <= self.last_placed, "visible before it was placed");
         if last > SEQUENCE_MAX {
             return Err(Error::SequenceNumbersExhausted);
         }
@@ -172,38 +172,45 @@ impl Placement {
         Ok((in_flight, froze))
     }
 
-    /// Takes the queued writes, and tells up to which sequence number they go.
+    /// Takes the queued writes. Returns them with their last sequence number.
     pub(crate) fn take_pending(&mut self) -> (PendingWrites, SequenceNumber) {
+        debug_assert_eq!(self.pending_bytes, self.pending.payload_bytes());
+        debug_assert!(self.pending.records.iter().all(|it| it.sequence <= self.last_placed));
         self.pending_bytes = 0;
         (mem::take(&mut self.pending), self.last_placed)
     }
 
-    /// Puts writes back that could not be logged, before those queued since.
+    /// Puts writes back that could not be logged, before later ones.
     pub(crate) fn put_back(&mut self, mut writes: PendingWrites) {
         self.pending_bytes += writes.payload_bytes();
         writes.append(mem::take(&mut self.pending));
+        debug_assert!(writes.records.is_sorted_by_key(|record| record.sequence));
+        debug_assert_eq!(writes.records.len(), writes.waiters.len());
         self.pending = writes;
     }
 
-    /// A change of the keyspaces is about to be placed: the log must be kept from here on. One at a
-    /// time.
+    /// Begins a change of keyspaces, one at a time. The log must be kept from here on.
     pub(crate) fn begin_keyspace_change(&mut self) {
+        debug_assert!(self.keyspace_change_begun.is_none(), "one change at a time");
+        debug_assert!(self.keyspace_change.is_none_or(|first| first <= self.last_placed));
         self.keyspace_change_begun = Some(self.last_placed + 1);
     }
 
-    /// The change that was begun is in the log, which must be kept on until
-    /// [`end_keyspace_changes`](Self::end_keyspace_changes), or it failed.
+    /// Ends the change that was begun. If it is `logged`, the log must be kept until
+    /// [`end_keyspace_changes`](Self::end_keyspace_changes).
     pub(crate) fn finish_keyspace_change(&mut self, logged: bool) {
+        debug_assert!(self.keyspace_change_begun.is_some(), "no change was begun");
         let begun = self.keyspace_change_begun.take().filter(|_| logged);
+        debug_assert!(begun.is_none_or(|begun| begun <= self.last_placed), "logged, not placed");
         self.keyspace_change = self.keyspace_change.or(begun);
     }
 
-    /// The manifest knows of every change that is in the log.
+    /// Notes that the manifest has all changes of keyspaces in the log.
     pub(crate) fn end_keyspace_changes(&mut self) {
         self.keyspace_change = None;
     }
 
-    /// Where the first change of the keyspaces stands that the manifest does not know of.
+    /// Returns the sequence number of the first change of keyspaces that the manifest lacks.
     pub(crate) fn keyspace_change(&self) -> Option<SequenceNumber> {
         self.keyspace_change.or(self.keyspace_change_begun)
     }

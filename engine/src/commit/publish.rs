@@ -1,14 +1,16 @@
-//! Writes become visible in sequence order, whatever order they finish in.
+//! Publishes writes in sequence order, in whichever order they finish.
 
 use std::{
     collections::VecDeque,
+    ops::Deref,
     sync::{Arc, OnceLock},
+    thread,
     time::Duration,
 };
 
 use sievedb_format::SequenceNumber;
 
-use super::Write;
+use super::{LogHost, Write};
 use crate::{
     Error,
     clock::{Clock, SystemClock},
@@ -21,7 +23,7 @@ use crate::{
     },
 };
 
-/// A write that was placed in the log and is not visible yet.
+/// A placed write that is not visible yet.
 #[derive(Debug)]
 pub(crate) struct InFlight {
     /// Sequence number of its first entry.
@@ -38,14 +40,14 @@ impl InFlight {
         Self { first, last, write, done: AtomicBool::new(false), failure: OnceLock::new() }
     }
 
-    /// Tells the thread that waits for the log that the record could not be written.
+    /// Reports to the thread that waits for the log that the record could not be written.
     pub(crate) fn fail(&self, error: Error) {
         // Each record is taken from the queue by one thread, so it fails at most once.
         let _ = self.failure.set(error);
     }
 
     /// Returns whether the write is in the memtables, or never will be.
-    pub(super) fn is_done(&self) -> bool {
+    fn is_done(&self) -> bool {
         self.done.load(Relaxed)
     }
 
@@ -64,29 +66,35 @@ pub(crate) struct PublishQueue {
 }
 
 impl PublishQueue {
-    /// Everything up to `visible` is visible.
+    /// Creates a queue behind a history that is visible up to `visible`.
     pub(crate) fn new(visible: SequenceNumber) -> Self {
         Self { visible: AtomicU64::new(visible), queue: Mutex::default(), advanced: Condvar::new() }
     }
 
-    /// The newest sequence number that readers see: every write up to it is in the memtables.
+    /// Returns the newest sequence number that readers see: memtables have every write up to it.
     pub(crate) fn visible(&self) -> SequenceNumber {
         self.visible.load(Acquire)
     }
 
     /// Adds a write. Called in sequence order, under the placement lock.
     pub(crate) fn push(&self, write: Arc<InFlight>) {
-        self.queue.lock().push_back(write);
+        let mut queue = self.queue.lock();
+        debug_assert!(write.first <= write.last + 1, "a write has a range of numbers");
+        debug_assert!(queue.back().is_none_or(|newest| newest.last < write.first));
+        queue.push_back(write);
     }
 
-    /// Notes that `write` is in the memtables, or never will be, and makes visible what can be.
+    /// Notes that `write` is in the memtables, or never will be. Publishes all writes that have no
+    /// unfinished write before them.
     pub(crate) fn complete(&self, write: &InFlight) {
         let mut queue = self.queue.lock();
+        debug_assert!(!write.is_done(), "a write is completed once");
         write.done.store(true, Relaxed);
         let mut advanced = false;
         while queue.front().is_some_and(|front| front.done.load(Relaxed)) {
             let front = queue.pop_front().expect("the front was just seen");
-            // Release: whoever sees the number sees the memtable entries too.
+            debug_assert!(self.visible.load(Relaxed) < front.first, "published out of order");
+            // Release: a reader that loads the number sees the memtable entries.
             self.visible.store(front.last, Release);
             advanced = true;
         }
@@ -117,10 +125,79 @@ impl PublishQueue {
         true
     }
 
-    /// The last sequence number of the newest write in flight that touches `key`, if any does.
+    /// Returns the last sequence number of the newest write in flight to `key`.
     pub(crate) fn newest_in_flight(&self, keyspace: u64, key: &[u8]) -> Option<SequenceNumber> {
         let queue = self.queue.lock();
         let touches = |in_flight: &&Arc<InFlight>| in_flight.write.touches(keyspace, key);
         queue.iter().rev().find(touches).map(|in_flight| in_flight.last)
+    }
+}
+
+/// Makes the store read-only if a panic drops it.
+///
+/// Held while only the thread with the lock knows the state of the files. Created after the lock is
+/// taken, so that it is dropped before the lock is released.
+#[derive(Debug)]
+#[must_use]
+pub(crate) struct PanicGuard<'a, H: LogHost> {
+    host: &'a H,
+    /// The thread was unwinding from another panic when the guard was created.
+    was_panicking: bool,
+}
+
+impl<'a, H: LogHost> PanicGuard<'a, H> {
+    pub(crate) fn new(host: &'a H) -> Self {
+        Self { host, was_panicking: thread::panicking() }
+    }
+}
+
+impl<H: LogHost> Drop for PanicGuard<'_, H> {
+    fn drop(&mut self) {
+        if thread::panicking() && !self.was_panicking {
+            self.host.poison(Error::WorkerPanicked);
+        }
+    }
+}
+
+/// A placed write. Drop completes it, so that no later write waits for it.
+///
+/// If a panic drops it, the store becomes read-only: the log may have the write or not.
+#[derive(Debug)]
+pub(crate) struct PlacedWrite<'a, H: LogHost> {
+    publish: &'a PublishQueue,
+    in_flight: Arc<InFlight>,
+    guard: Option<PanicGuard<'a, H>>,
+}
+
+impl<'a, H: LogHost> PlacedWrite<'a, H> {
+    /// Guards a write that was placed in `publish` of the store `host`.
+    pub(crate) fn new(host: &'a H, publish: &'a PublishQueue, in_flight: Arc<InFlight>) -> Self {
+        Self { publish, in_flight, guard: Some(PanicGuard::new(host)) }
+    }
+
+    /// Completes the write and waits until everything up to it is visible.
+    pub(crate) fn publish(self) -> Arc<InFlight> {
+        let (publish, in_flight) = (self.publish, Arc::clone(&self.in_flight));
+        drop(self);
+        publish.wait_visible(in_flight.last);
+        debug_assert!(in_flight.is_done(), "a visible write is complete");
+        debug_assert!(publish.visible() >= in_flight.last);
+        in_flight
+    }
+}
+
+impl<H: LogHost> Deref for PlacedWrite<'_, H> {
+    type Target = InFlight;
+
+    fn deref(&self) -> &InFlight {
+        &self.in_flight
+    }
+}
+
+impl<H: LogHost> Drop for PlacedWrite<'_, H> {
+    fn drop(&mut self) {
+        // First: no write that waits for this one may be acknowledged after a panic.
+        self.guard = None;
+        self.publish.complete(&self.in_flight);
     }
 }

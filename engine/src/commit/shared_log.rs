@@ -1,23 +1,21 @@
-//! The log that all writers share: whoever comes first writes, or syncs, for all who wait.
+//! The log that all writers share: one thread writes, or syncs, for all that wait.
 
 use std::{
     collections::VecDeque,
     path::{Path, PathBuf},
-    slice,
-    sync::Arc,
 };
 
 use sievedb_format::SequenceNumber;
 
 use super::{
     InFlight, LogSize, PanicGuard, Placement,
-    log_segment::{Segment, Unsynced},
+    log_segment::{LogFiles, Segment},
     sync_turns::SyncTurns,
 };
 use crate::{
     Error, Result,
     file_name::FileName,
-    log::{PendingRecord, Position, Writer},
+    log::{Position, Writer},
     sync::{
         Mutex, MutexGuard,
         atomic::{
@@ -28,7 +26,7 @@ use crate::{
     wal::replay::ReplayedSegment,
 };
 
-/// What the log needs of the store around it.
+/// What the log requires of the store around it.
 pub(crate) trait LogHost {
     /// Takes the placement lock.
     fn placement(&self) -> MutexGuard<'_, Placement>;
@@ -46,41 +44,24 @@ pub(crate) trait LogHost {
     fn poison(&self, cause: Error) -> Error;
 }
 
-/// A segment that nobody needs is left if it has one part of so many of a whole one.
+/// The newest segment is replaced if no entry of it is needed, and it has at least one part in so
+/// many of a full segment.
 const LEFT_SHARE: u64 = 16;
-
-/// Finished segments that are open because they are not synced. Each further one syncs the oldest.
-const UNSYNCED_SEGMENTS_MAX: usize = 8;
 
 /// The write-ahead log of an open store.
 #[derive(Debug)]
 pub(crate) struct SharedLog {
     files: Mutex<LogFiles>,
-    /// One syncs at a time, and those who come meanwhile share the next sync.
+    /// One thread syncs at a time. Later ones share the next sync.
     sync_turns: SyncTurns,
-    /// What was placed up to here is with the operating system, or has failed.
+    /// Writes placed up to here were passed to the operating system, or failed.
     written: AtomicU64,
-    /// What was placed up to here is on the disk, or has failed.
+    /// Writes placed up to here are on the disk, or failed.
     synced: AtomicU64,
 }
 
-/// What the log-files lock guards.
-#[derive(Debug)]
-struct LogFiles {
-    /// The segment that takes records. `None` before the first and after a full disk: the next
-    /// record begins a new one.
-    writer: Option<Writer>,
-    /// Where the newest segment ends, for the start record of the next.
-    end: Option<Position>,
-    /// Every segment that the manifest names, oldest first.
-    segments: VecDeque<Segment>,
-    mark: Position,
-    /// Syncs of segments.
-    syncs: u64,
-}
-
 impl SharedLog {
-    /// A log without a segment; everything up to `sequence` is durable in tables.
+    /// Creates a log without a segment. Tables have everything up to `sequence`.
     pub(crate) fn new(sequence: SequenceNumber) -> Self {
         Self {
             files: Mutex::new(LogFiles {
@@ -118,13 +99,13 @@ impl SharedLog {
         log
     }
 
-    /// Passes everything placed so far on to the operating system.
+    /// Passes all placed records to the operating system.
     pub(crate) fn write(&self, host: &impl LogHost) -> Result<()> {
         let mut files = self.files.lock();
         self.write_pending(host, &mut files)
     }
 
-    /// Passes the record of `write` on to the operating system, unless somebody did.
+    /// Passes the record of `write` to the operating system, unless that is done.
     pub(crate) fn write_through(&self, host: &impl LogHost, write: &InFlight) -> Result<()> {
         let mut files = self.files.lock();
         if let Some(error) = write.failure() {
@@ -136,13 +117,12 @@ impl SharedLog {
         self.write_pending(host, &mut files)
     }
 
-    /// Makes everything placed up to `sequence` durable, unless somebody did.
+    /// Makes everything placed up to `sequence` durable, unless that is done.
     pub(crate) fn sync_to(&self, host: &impl LogHost, sequence: SequenceNumber) -> Result<()> {
         self.sync(host, sequence, |_| ())
     }
 
-    /// Makes `write` durable, unless somebody did. Others like it will follow: the segment is made
-    /// longer for them.
+    /// Makes `write` durable, unless that is done. Extends the segment for more durable writes.
     pub(crate) fn sync_through(&self, host: &impl LogHost, write: &InFlight) -> Result<()> {
         self.write_through(host, write)?;
         self.sync(host, write.last, |files| {
@@ -152,8 +132,8 @@ impl SharedLog {
         })
     }
 
-    /// Makes everything placed up to `sequence` durable, unless somebody did; `prepare` is called
-    /// before the sync.
+    /// Makes everything placed up to `sequence` durable, unless that is done. Calls `prepare` before
+    /// the sync.
     fn sync(
         &self,
         host: &impl LogHost,
@@ -187,12 +167,12 @@ impl SharedLog {
         Ok(())
     }
 
-    /// The place up to which the log is known to be durable.
+    /// Returns the position up to which the log is known to be durable.
     pub(crate) fn mark(&self) -> Position {
         self.files.lock().mark
     }
 
-    /// The newest segment and the end of what is written of it; the default if there is none.
+    /// Returns the end of the newest segment; the default without segments.
     pub(crate) fn written_to(&self) -> Position {
         let files = self.files.lock();
         let newest = files.segments.back();
@@ -202,20 +182,20 @@ impl SharedLog {
         })
     }
 
-    /// How large it is.
+    /// Returns the size of the log.
     pub(crate) fn size(&self) -> LogSize {
         let files = self.files.lock();
         let bytes = files.segments.iter().map(|segment| segment.bytes).sum();
         LogSize { segments: files.segments.len() as u64, bytes, syncs: files.syncs }
     }
 
-    /// The last sequence number of the oldest segment, unless it is the one that takes records.
+    /// Returns the last sequence number of the oldest segment, unless it takes records.
     pub(crate) fn oldest_finished(&self) -> Option<SequenceNumber> {
         let files = self.files.lock();
         (files.segments.len() > 1).then(|| files.segments[0].last_sequence)
     }
 
-    /// The first segment that has a record at or above `needed`; all older ones are obsolete.
+    /// Returns the first segment with a record at or above `needed`. Older ones are obsolete.
     pub(crate) fn floor(&self, needed: SequenceNumber) -> Option<u64> {
         let files = self.files.lock();
         let newest = files.segments.back()?.id;
@@ -223,12 +203,8 @@ impl SharedLog {
         Some(kept.map_or(newest, |segment| segment.id))
     }
 
-    /// Begins a new segment if the newest one, with every record below `needed`, is only kept
-    /// because it is the newest, and long enough that its space and the time to read it at the next
-    /// start matter.
-    ///
-    /// While others write, the newest segment has records that are needed, and nothing is done
-    /// here.
+    /// Begins a new segment if all records of the newest one are below `needed`, and it is long
+    /// enough that its space and the time to replay it matter.
     pub(crate) fn leave_flushed(&self, host: &impl LogHost, needed: SequenceNumber) -> Result<()> {
         let mut files = self.files.lock();
         let Some(newest) = files.segments.back() else { return Ok(()) };
@@ -238,15 +214,15 @@ impl SharedLog {
         }
         let _guard = PanicGuard::new(host);
         let begun = files.seal_segment().and_then(|()| files.begin_segment(host));
-        // Before anybody else gets hold of the files: what failed to be synced is not tried again.
+        // Under the lock: a failed sync is not retried.
         begun.map_err(|error| if error.is_passing() { error } else { host.poison(error) })
     }
 
-    /// Forgets the segments below `floor`, which the manifest does not name any more, and returns
-    /// their files.
+    /// Removes the segments below `floor`, which the manifest no longer names. Returns their files.
     pub(crate) fn remove_below(&self, floor: u64) -> Vec<PathBuf> {
         let mut files = self.files.lock();
         let obsolete = files.segments.partition_point(|segment| segment.id < floor);
+        debug_assert!(files.segments.iter().is_sorted_by_key(|segment| segment.id));
         files.segments.drain(..obsolete).map(|segment| segment.path).collect()
     }
 
@@ -278,124 +254,19 @@ impl SharedLog {
         host.check_writable()?;
         let _guard = PanicGuard::new(host);
         let (group, last_placed) = host.placement().take_pending();
+        debug_assert!(self.written.load(Acquire) <= last_placed, "the history shrinks");
+        debug_assert!(
+            self.synced.load(Acquire) <= self.written.load(Acquire),
+            "synced, not written"
+        );
         if let Err(error) = files.append(host, &group.records, last_placed) {
-            // Whoever waits is told; what was acknowledged from memory stays in the queue, so that
-            // what survives a crash is a prefix of the history.
+            // Fails writes that wait for the log. Writes acknowledged from memory stay queued, so
+            // that a prefix of the history survives a crash.
             let error = if error.is_passing() { error } else { host.poison(error) };
             host.placement().put_back(group.fail_waiters(&error));
             return Err(error);
         }
         self.written.store(last_placed, Release);
         Ok(())
-    }
-}
-
-impl LogFiles {
-    /// Appends `records`, whose last sequence number is `last`, to a segment with room.
-    fn append(
-        &mut self,
-        host: &impl LogHost,
-        records: &[PendingRecord],
-        last: SequenceNumber,
-    ) -> Result<()> {
-        if records.is_empty() {
-            return Ok(());
-        }
-        let mark = self.mark;
-        let writer = self.writer_with_room(host)?;
-        let start = writer.offset();
-        let appended = writer.append(records, mark);
-        let bytes = writer.offset();
-        if appended.is_err() {
-            // The segment ends before the group, whatever got into the file: what was acknowledged
-            // from memory is logged once more, in the next segment.
-            self.end_segment(start);
-            return appended;
-        }
-        let segment = self.segments.back_mut().expect("a writer has its segment");
-        segment.bytes = bytes;
-        segment.last_sequence = last;
-        Ok(())
-    }
-
-    /// The writer of the newest segment; seals the segment and begins the next one if it is full.
-    fn writer_with_room(&mut self, host: &impl LogHost) -> Result<&mut Writer> {
-        let full = |writer: &Writer| writer.offset() >= host.segment_bytes();
-        if self.writer.as_ref().is_some_and(full) {
-            self.seal_segment()?;
-        }
-        if self.writer.is_none() {
-            self.begin_segment(host)?;
-        }
-        Ok(self.writer.as_mut().expect("it was just made"))
-    }
-
-    /// Seals the segment that takes records. It takes none from then on, also if that fails.
-    fn seal_segment(&mut self) -> Result<()> {
-        let mark = self.mark;
-        let writer = self.writer.as_mut().expect("only a segment with a writer is sealed");
-        let end = writer.offset();
-        let sealed = writer.seal(mark);
-        let end = if sealed.is_ok() { writer.offset() } else { end };
-        self.end_segment(end);
-        sealed
-    }
-
-    /// Begins the segment that takes records from now on.
-    fn begin_segment(&mut self, host: &impl LogHost) -> Result<()> {
-        self.limit_unsynced(host)?;
-        let writer = host.create_segment(self.end, self.mark)?;
-        self.add_segment(writer, 0);
-        Ok(())
-    }
-
-    /// Syncs the oldest segments until few are open. Requires that no segment takes records.
-    fn limit_unsynced(&mut self, host: &impl LogHost) -> Result<()> {
-        let unsynced = self.unsynced();
-        for segment in &unsynced[..unsynced.len().saturating_sub(UNSYNCED_SEGMENTS_MAX)] {
-            segment.sync(host)?;
-            self.mark_synced(slice::from_ref(segment));
-        }
-        Ok(())
-    }
-
-    /// Ends the newest segment at `offset`: what lies behind does not count.
-    fn end_segment(&mut self, offset: u64) {
-        let writer = self.writer.take().expect("only a segment with a writer ends");
-        self.end = Some(Position { file_id: writer.file_id(), offset });
-        let segment = self.segments.back_mut().expect("a writer has its segment");
-        segment.bytes = offset;
-        segment.close_if_synced();
-    }
-
-    fn add_segment(&mut self, writer: Writer, last_sequence: SequenceNumber) {
-        let path = writer.path().to_owned();
-        let (id, bytes, file) = (writer.file_id(), writer.offset(), Arc::clone(writer.file()));
-        // Created, synced and named by the manifest before its first record.
-        let synced_bytes = bytes;
-        let file = Some(file);
-        self.segments.push_back(Segment { id, path, bytes, last_sequence, file, synced_bytes });
-        self.writer = Some(writer);
-    }
-
-    fn unsynced(&self) -> Vec<Unsynced> {
-        self.segments.iter().filter_map(Segment::unsynced).collect()
-    }
-
-    fn mark_synced(&mut self, synced: &[Unsynced]) {
-        self.syncs += synced.len() as u64;
-        for done in synced {
-            let at = self.segments.binary_search_by_key(&done.id, |segment| segment.id);
-            if let Ok(at) = at {
-                let is_finished = at + 1 < self.segments.len() || self.writer.is_none();
-                let segment = &mut self.segments[at];
-                segment.synced_bytes = segment.synced_bytes.max(done.bytes);
-                if is_finished {
-                    segment.close_if_synced();
-                }
-            }
-            // Two threads may sync at once, one of them for the limit of open segments.
-            self.mark = self.mark.max(Position { file_id: done.id, offset: done.bytes });
-        }
     }
 }

@@ -1,4 +1,4 @@
-//! Whose turn it is to sync the log, and who waits for that.
+//! Turns of threads that sync the log.
 
 use std::{mem, sync::Arc};
 
@@ -9,12 +9,11 @@ use crate::sync::{
     atomic::{AtomicU64, Ordering::Acquire},
 };
 
-/// Turns of those who sync the log, one at a time, for all who wait.
+/// Turns of threads that sync the log, one at a time, for all that wait.
 ///
-/// Each waiter is woken by itself: first the next one to sync, so that the disk does not wait for
-/// those who are done, then these. On one lock, which each of them takes to look whether it is
-/// done, they woke one after the other before the next sync began: of eight threads on 16 cores a
-/// write took the time of three syncs.
+/// Each waiter has a lock of its own. The next thread to sync is notified first, so that the disk
+/// does not wait for threads that are done. With one lock for all, a write of eight threads on 16
+/// cores took the time of three syncs.
 #[derive(Debug, Default)]
 pub(super) struct SyncTurns {
     state: Mutex<State>,
@@ -22,13 +21,13 @@ pub(super) struct SyncTurns {
 
 #[derive(Debug, Default)]
 struct State {
-    /// Whether somebody has the turn.
+    /// A thread has the turn.
     is_taken: bool,
-    /// In the order in which they came.
+    /// In order of arrival.
     waiting: Vec<Arc<Waiter>>,
 }
 
-/// One that waits for a sync of everything up to `sequence`.
+/// A thread that waits for a sync up to `sequence`.
 #[derive(Debug)]
 struct Waiter {
     sequence: SequenceNumber,
@@ -36,16 +35,16 @@ struct Waiter {
     called: Condvar,
 }
 
-/// Why a waiter is woken.
+/// Reason of a notification.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Call {
-    /// What it waits for is done.
+    /// The sync is done.
     Synced,
     /// It is its turn.
     Turn,
 }
 
-/// The turn of one who syncs; passed on by drop.
+/// The turn to sync. Drop passes it on.
 #[derive(Debug)]
 pub(super) struct Turn<'a> {
     turns: &'a SyncTurns,
@@ -53,8 +52,7 @@ pub(super) struct Turn<'a> {
 }
 
 impl SyncTurns {
-    /// Waits until everything up to `sequence` is synced, as `synced` tells, or it is the caller's
-    /// turn to do so.
+    /// Waits until `synced` reaches `sequence`, or it is the caller's turn to sync.
     pub(super) fn take<'a>(
         &'a self,
         synced: &'a AtomicU64,

@@ -1,17 +1,22 @@
-//! A batch on its way through the commit pipeline.
+//! A batch in the commit pipeline, and its encoder.
 
-use std::{ops::Range, sync::Arc};
+use std::{mem, ops::Range, sync::Arc};
 
 use bytes::Bytes;
-use sievedb_format::{Kind, SequenceNumber, Trailer};
-use sievedb_memtable::Memtable;
+use sievedb_filter::hash::key_hash;
+use sievedb_format::{
+    KEY_BYTES_MAX, Kind, SequenceNumber, Trailer, VALUE_BYTES_MAX, codec::varint_bytes,
+};
+use sievedb_memtable::{Memtable, spare_bytes};
 use smallvec::SmallVec;
 
-use crate::{read::tree::Tree, read::view::PlacedMemtable};
+use crate::{
+    Error, Result, read::tree::Tree, read::view::PlacedMemtable, wal::batch::BatchEncoder,
+};
 
-/// The entries of a batch, encoded for the log, and where they go.
+/// The entries of a batch, encoded for the log, and their targets.
 ///
-/// Memtables copy keys and values: nothing keeps the payload once it is in the log.
+/// Memtables copy keys and values: the payload is dropped once it is in the log.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Write {
     pub(crate) payload: Bytes,
@@ -35,11 +40,6 @@ impl Target {
     pub(crate) fn new(tree: Arc<Tree>) -> Self {
         Self { tree, memtable: None, charge_bytes: 0 }
     }
-
-    /// Adds an entry.
-    pub(crate) fn add_charge(&mut self, key_bytes: usize, value_bytes: usize) {
-        self.charge_bytes += Memtable::charge(key_bytes, value_bytes);
-    }
 }
 
 /// An entry of a batch, as places in its payload.
@@ -54,7 +54,7 @@ pub(crate) struct Entry {
 }
 
 impl Write {
-    /// Puts every entry into its memtable, the first with the sequence number `first`.
+    /// Inserts every entry into its memtable, the first with the sequence number `first`.
     pub(crate) fn insert(&self, first: SequenceNumber) {
         for (sequence, entry) in (first..).zip(&self.entries) {
             let placed = self.targets[entry.target].memtable.as_ref();
@@ -64,12 +64,14 @@ impl Write {
             memtable.insert(entry.hash, key, Trailer::new(sequence, entry.kind), value);
         }
         let last = first + self.entries.len() as u64 - 1;
+        debug_assert!(last >= first || self.keyspace_changes > 0, "an empty batch is placed");
+        debug_assert!(self.entries.iter().all(|entry| entry.value.end <= self.payload.len()));
         for placed in self.targets.iter().filter_map(|target| target.memtable.as_ref()) {
             placed.note_inserted(last);
         }
     }
 
-    /// Releases the reservation in memtables, after the write failed.
+    /// Releases the reservation in memtables after the write failed.
     pub(crate) fn release(&self) {
         for target in &self.targets {
             let placed = target.memtable.as_ref().expect("a placed write has its memtables");
@@ -77,7 +79,7 @@ impl Write {
         }
     }
 
-    /// The same, to be placed again.
+    /// Returns the write as it was before it was placed.
     pub(crate) fn unplaced(&self) -> Self {
         let mut write = self.clone();
         for target in &mut write.targets {
@@ -86,11 +88,147 @@ impl Write {
         write
     }
 
-    /// Whether an entry is for `key`.
+    /// Returns whether an entry is for `key`.
     pub(crate) fn touches(&self, keyspace: u64, key: &[u8]) -> bool {
         self.entries.iter().any(|entry| {
             self.targets[entry.target].tree.id == keyspace
                 && &self.payload[entry.key.clone()] == key
         })
     }
+}
+impl Write {
+    /// Returns the memory that the entries take in memtables, at most, in bytes.
+    pub(crate) fn charge_bytes(&self) -> u64 {
+        let bytes = self.targets.iter().map(|target| target.charge_bytes);
+        bytes.map(|bytes| (bytes + spare_bytes(bytes)) as u64).sum()
+    }
+
+    /// Creates a write of this number of `keyspace_changes`, without entries for memtables.
+    pub(crate) fn record(keyspace_changes: usize, encode: impl FnOnce(&mut BatchEncoder)) -> Self {
+        let mut encoder = BatchEncoder::new();
+        encode(&mut encoder);
+        Self { payload: encoder.finish(), keyspace_changes, ..Self::default() }
+    }
+
+    fn ranges(&mut self) -> impl Iterator<Item = &mut Range<usize>> {
+        self.entries.iter_mut().flat_map(|entry| [&mut entry.key, &mut entry.value])
+    }
+}
+
+/// Encodes writes for the log, and notes where their keys and values lie.
+#[derive(Debug)]
+pub(crate) struct WriteEncoder {
+    hash_seed: u64,
+    encoder: BatchEncoder,
+    /// Ranges count from the first entry until [`finish`](Self::finish).
+    write: Write,
+}
+
+impl WriteEncoder {
+    /// Creates an empty batch with room for `bytes` bytes.
+    pub(crate) fn new(hash_seed: u64, bytes: usize) -> Self {
+        Self { hash_seed, encoder: BatchEncoder::with_capacity(bytes), write: Write::default() }
+    }
+
+    /// Encodes one put in a buffer of the right size.
+    pub(crate) fn single_put(
+        hash_seed: u64,
+        tree: &Arc<Tree>,
+        key: &[u8],
+        value: &[u8],
+    ) -> Result<Write> {
+        let bytes = BatchEncoder::put_bytes(tree.id, key.len(), value.len());
+        let mut encoder = Self::new(hash_seed, bytes);
+        encoder.put(tree, key, value)?;
+        Ok(encoder.finish())
+    }
+
+    /// Encodes one removal.
+    pub(crate) fn single_remove(hash_seed: u64, tree: &Arc<Tree>, key: &[u8]) -> Result<Write> {
+        let mut encoder = Self::new(hash_seed, BatchEncoder::remove_bytes(tree.id, key.len()));
+        encoder.remove(tree, key)?;
+        Ok(encoder.finish())
+    }
+
+    /// Returns the number of entries.
+    pub(crate) fn len(&self) -> usize {
+        self.write.entries.len()
+    }
+
+    /// Returns the memory that the entries take in memtables, in bytes.
+    pub(crate) fn charge_bytes(&self) -> u64 {
+        self.write.charge_bytes()
+    }
+
+    /// Undoes [`finish`](Self::finish) for a write that failed. Copies the entries.
+    pub(crate) fn resume(hash_seed: u64, mut write: Write) -> Self {
+        let payload = mem::take(&mut write.payload);
+        let encoder = BatchEncoder::resume(&payload, write.entries.len() as u64);
+        let count_bytes = payload.len() - encoder.entry_bytes();
+        for range in write.ranges() {
+            *range = range.start - count_bytes..range.end - count_bytes;
+        }
+        Self { hash_seed, encoder, write }
+    }
+
+    pub(crate) fn put(&mut self, tree: &Arc<Tree>, key: &[u8], value: &[u8]) -> Result<()> {
+        check_key(key)?;
+        if value.len() > VALUE_BYTES_MAX {
+            let (bytes, bytes_max) = (value.len(), VALUE_BYTES_MAX);
+            return Err(Error::ValueTooLong { bytes, bytes_max });
+        }
+        self.encoder.put(tree.id, key, value);
+        let end = self.encoder.entry_bytes();
+        let value = end - value.len()..end;
+        let key_end = value.start - varint_bytes(value.len() as u64);
+        self.add(tree, Kind::Put, key, key_end, value);
+        Ok(())
+    }
+
+    pub(crate) fn remove(&mut self, tree: &Arc<Tree>, key: &[u8]) -> Result<()> {
+        check_key(key)?;
+        self.encoder.remove(tree.id, key);
+        let end = self.encoder.entry_bytes();
+        self.add(tree, Kind::Tombstone, key, end, end..end);
+        Ok(())
+    }
+
+    fn add(
+        &mut self,
+        tree: &Arc<Tree>,
+        kind: Kind,
+        key: &[u8],
+        key_end: usize,
+        value: Range<usize>,
+    ) {
+        let Write { targets, entries, .. } = &mut self.write;
+        let known = targets.iter().rposition(|target| Arc::ptr_eq(&target.tree, tree));
+        let target = known.unwrap_or_else(|| {
+            let tree = Arc::clone(tree);
+            targets.push(Target::new(tree));
+            targets.len() - 1
+        });
+        targets[target].charge_bytes += Memtable::charge(key.len(), value.len());
+        let hash = key_hash(key, self.hash_seed);
+        entries.push(Entry { target, kind, hash, key: key_end - key.len()..key_end, value });
+    }
+
+    /// Returns the write to commit.
+    pub(crate) fn finish(self) -> Write {
+        let Self { encoder, mut write, .. } = self;
+        let entry_bytes = encoder.entry_bytes();
+        write.payload = encoder.finish();
+        let count_bytes = write.payload.len() - entry_bytes;
+        for range in write.ranges() {
+            *range = range.start + count_bytes..range.end + count_bytes;
+        }
+        write
+    }
+}
+
+fn check_key(key: &[u8]) -> Result<()> {
+    if key.len() <= KEY_BYTES_MAX {
+        return Ok(());
+    }
+    Err(Error::KeyTooLong { bytes: key.len(), bytes_max: KEY_BYTES_MAX })
 }

@@ -3,8 +3,6 @@
 
 use std::{sync::Arc, time::Duration};
 
-use sievedb_memtable::spare_bytes;
-
 use super::Store;
 use crate::{
     Error, Result,
@@ -15,14 +13,6 @@ use crate::{
     store::filter_jobs::FilterJobs,
     store::writer::throttle::{Room, room, writable_share},
 };
-
-impl Write {
-    /// Memory that the entries will take in memtables, at most.
-    pub(crate) fn charge_bytes(&self) -> u64 {
-        let bytes = self.targets.iter().map(|target| target.charge_bytes);
-        bytes.map(|bytes| (bytes + spare_bytes(bytes)) as u64).sum()
-    }
-}
 
 impl Store {
     /// Whether memtables have room for `write`.

@@ -14,7 +14,7 @@
 //! | [`read_only`]                          | recovers a read-only store                    |
 //! | [`open_tables`]                        | opens the tables of a store on several threads |
 //! | [`folder`], [`orphans`]                | directory, lock file, files of a crash        |
-//! | [`commit`], [`memory`]                 | a write, and the room for it in memtables     |
+//! | [`memory`]                             | room for writes in memtables                  |
 //! | [`keyspace_set`]                       | creates and drops keyspaces                   |
 //! | [`flush`], [`compact`], [`skipped`]    | background work                               |
 //! | [`table_output`], [`install`]          | write tables, make them visible               |
@@ -23,7 +23,6 @@
 //! | [`verify`], [`verify_table`]           | verify every byte                             |
 //! | [`stats`], [`stats_file`]              | statistics                                    |
 
-mod commit;
 mod compact;
 mod filter_build;
 mod filter_jobs;

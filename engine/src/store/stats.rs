@@ -49,7 +49,9 @@ impl Store {
             level.filter_fpr_expected /= (level.runs as f64).max(1.0);
         }
         let of_trees = trees.iter().map(|tree| tree.write_delay_us()).max().unwrap_or(0);
-        stats.write_delay_us = of_trees.max(self.tables_delay().as_micros() as u64);
+        let merges_tables = self.scheduler.merges_tables();
+        let of_tables = merges_tables.then(|| self.tables_delay().as_micros() as u64);
+        stats.write_delay_us = of_trees.max(of_tables.unwrap_or(0));
         stats
     }
 

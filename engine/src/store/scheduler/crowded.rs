@@ -103,11 +103,8 @@ fn delay(tables: u64, ample: u64) -> Duration {
 }
 
 impl Store {
-    /// Returns the delay of a write because of too many tables.
+    /// Returns the delay of a write while merges make the tables fewer.
     pub(in crate::store) fn tables_delay(&self) -> Duration {
-        if !self.scheduler.merges_tables.load(Relaxed) {
-            return Duration::ZERO;
-        }
         let memory = &self.tables.memory;
         delay(memory.live_tables(), memory.tables_ample())
     }

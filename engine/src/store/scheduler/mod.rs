@@ -7,20 +7,18 @@
 //! | file                | content                                                           |
 //! |---------------------|-------------------------------------------------------------------|
 //! | `mod`               | the state under the lock of the scheduler                         |
-//! | [`workers`]         | threads that take steps                                           |
+//! | [`workers`]         | threads that take steps, and the bell that notifies them          |
 //! | [`claim`]           | the next step                                                     |
 //! | [`due_trees`]       | keyspaces that may have work                                      |
 //! | [`crowded`]         | merges in a store with too many tables                            |
 //! | [`idle_compaction`] | compactions of an idle store                                      |
 //! | [`idle_memtables`]  | flushes of an idle store                                          |
 //! | [`wait`]            | waits for work, and requests to compact a keyspace                |
-//! | [`bell`]            | notifies workers                                                  |
 //! | [`unneeded`]        | memory that workers free                                          |
 //!
 //! The lock of the state is taken after those of placement and manifest, and before those of trees
 //! and snapshots. The lock of the bell is the last of all.
 
-mod bell;
 mod claim;
 mod crowded;
 pub(super) mod due_trees;
@@ -37,8 +35,8 @@ use std::{collections::BTreeSet, mem, sync::Arc, time::Duration};
 use sievedb_format::SequenceNumber;
 
 use self::{
-    bell::Bell, due_trees::DueTrees, idle_compaction::IdleCompactions,
-    idle_memtables::IdleMemtables, unneeded::UnneededMemory, wait::WholeRequests,
+    due_trees::DueTrees, idle_compaction::IdleCompactions, idle_memtables::IdleMemtables,
+    unneeded::UnneededMemory, wait::WholeRequests, workers::Bell,
 };
 use crate::{
     Error, barriers,
@@ -263,6 +261,11 @@ impl Scheduler {
     /// Returns whether the system has begun to refuse barriers that it allowed before; once.
     fn is_refusal_new(&self) -> bool {
         barriers::is_refused() && !self.has_reported_refusal.swap(true, Relaxed)
+    }
+
+    /// Returns whether tables take too much memory, and merges make them fewer.
+    pub(super) fn merges_tables(&self) -> bool {
+        self.merges_tables.load(Relaxed)
     }
 
     /// Returns what was done since the opening.

@@ -4,7 +4,7 @@ use std::{cell::Cell, process, sync::Arc};
 
 use crate::{
     memory::{Freer, Unneeded},
-    store::scheduler::Bell,
+    store::scheduler::workers::Bell,
     sync::Mutex,
 };
 
@@ -32,7 +32,7 @@ pub(in crate::store) struct UnneededMemory {
 
 impl UnneededMemory {
     /// Creates an empty list. Without workers the last user of memory frees it.
-    pub(in crate::store) fn new(bell: &Arc<Bell>, has_workers: bool) -> Self {
+    pub(super) fn new(bell: &Arc<Bell>, has_workers: bool) -> Self {
         Self {
             waiting: Mutex::new(has_workers.then(Vec::new)),
             bell: Arc::clone(bell),

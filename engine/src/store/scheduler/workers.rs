@@ -1,4 +1,4 @@
-//! Threads that take steps of background work.
+//! Threads that take steps of background work, and the bell that notifies them.
 
 use std::{
     panic::{self, AssertUnwindSafe},
@@ -8,12 +8,53 @@ use std::{
 
 use super::{Job, Scheduler, unneeded::free_on_this_thread};
 use crate::{
-    Error, Result, listener::Event, store::Store, store::compact::Ended,
+    Error, Result,
+    listener::Event,
+    store::Store,
+    store::compact::Ended,
     store::filter_jobs::FilterJob,
+    sync::{Condvar, Mutex},
 };
 
 /// How long workers wait before they retry on a full disk.
 const NO_SPACE_RETRY: Duration = Duration::from_millis(500);
+
+/// Notifies workers. Counts its rings: none is missed between a claim and the wait. Its lock is the
+/// last of all: a drop may ring under any other lock.
+#[derive(Debug, Default)]
+pub(super) struct Bell {
+    rings: Mutex<u64>,
+    rang: Condvar,
+}
+
+impl Bell {
+    /// Notifies all waiting threads.
+    pub(super) fn ring(&self) {
+        *self.rings.lock() += 1;
+        self.rang.notify_all();
+    }
+
+    /// Returns the number of rings.
+    pub(super) fn rings(&self) -> u64 {
+        *self.rings.lock()
+    }
+
+    /// Waits for more than `rings` rings, for at most `most`.
+    pub(super) fn wait(&self, rings: u64, most: Option<Duration>) {
+        let mut now = self.rings.lock();
+        match most {
+            Some(most) if *now == rings => {
+                self.rang.wait_for(&mut now, most);
+            }
+            Some(_) => {}
+            None => {
+                while *now == rings {
+                    self.rang.wait(&mut now);
+                }
+            }
+        }
+    }
+}
 
 /// Counts a claim as abandoned if a panic drops it.
 struct Claim<'a> {

@@ -1,24 +1,40 @@
-//! The way of a write: placed in the history, logged, and published in sequence order.
+//! Commits writes: throttles, places, logs and publishes them in sequence order.
 //!
 //! | file             | content                                                     |
 //! |------------------|-------------------------------------------------------------|
-//! | `mod`            | queue, log and visible end of the history                   |
+//! | `mod`            | the history, and the steps of a write                       |
 //! | [`throttle`]     | delays of writes, by the debt of background work            |
 //! | [`rewrite_log`]  | the log segment that replaces a replayed log after a crash  |
 //!
 //! The steps are those of [`commit`](crate::commit), and so are the locks: sync turn, log files,
-//! placement, publish queue, in this order. Whoever holds the placement lock stops all writes.
+//! placement, publish queue, in this order. The placement lock stops all writes.
 
 pub(super) mod rewrite_log;
 pub(super) mod throttle;
 
+use std::time::Duration;
+
 use sievedb_format::SequenceNumber;
 
+use self::throttle::{Pressure, Room, pressure};
+use super::Store;
 use crate::{
     Durability, Result,
-    commit::{LogHost, LogSize, Placement, PublishQueue, SharedLog},
+    commit::{
+        InFlight, LogHost, LogSize, Placed, PlacedWrite, Placement, PublishQueue, SharedLog,
+        Validate, Verdict, Write,
+    },
+    log::Payload,
+    memory::MemoryUse,
     sync::{Mutex, MutexGuard},
 };
+
+/// Queued log records, in bytes, from which on a write of [`Durability::Memory`] passes them to the
+/// operating system.
+const PENDING_BYTES_MAX: u64 = 1 << 20;
+
+/// The same as a part of the limit of memtables: the budget does not include these records.
+const PENDING_SHARE: u64 = 64;
 
 /// History of an open store: what was placed, what is in the log, what is visible.
 #[derive(Debug)]
@@ -83,5 +99,170 @@ impl Writer {
                 self.log.sync_to(host, last_placed)
             }
         }
+    }
+}
+
+impl Store {
+    /// Commits `write`. Returns its last sequence number once it is durable and visible; `None` if
+    /// `condition` does not hold.
+    ///
+    /// # Errors
+    ///
+    /// The write is not visible, and `write` is unchanged. After an I/O error it may be found when the
+    /// store is reopened.
+    pub(crate) fn commit(
+        &self,
+        write: &mut Write,
+        durability: Durability,
+        condition: &mut impl Validate,
+    ) -> Result<Option<SequenceNumber>> {
+        self.versions.check_writable()?;
+        self.throttle(write)?;
+        // A more durable write passes them on anyway.
+        if durability == Durability::Memory
+            && self.writer.placement().pending_bytes() as u64 >= self.pending_bytes_max()
+        {
+            self.writer.log().write(self)?;
+        }
+        let Some((placed, mut wakes)) = self.place(write, durability, condition)? else {
+            return Ok(None);
+        };
+        let logged = self.make_durable(&placed, durability);
+        match &logged {
+            Ok(()) => placed.write.insert(placed.first),
+            Err(_) => placed.write.release(),
+        }
+        let in_flight = placed.publish();
+        if self.tables.memory.is_fit_due() {
+            self.tables.fit_cache();
+            // A worker freezes memtables once no thread writes.
+            wakes |= self.has_idle_excess();
+        }
+        if wakes {
+            self.scheduler.wake();
+        }
+        if let Err(error) = logged {
+            *write = in_flight.write.unplaced();
+            return Err(error);
+        }
+        self.count(&in_flight.write);
+        self.run_inline();
+        Ok(Some(in_flight.last))
+    }
+
+    fn pending_bytes_max(&self) -> u64 {
+        (self.tables.memory.limit(MemoryUse::Memtables) / PENDING_SHARE).min(PENDING_BYTES_MAX)
+    }
+
+    /// Counts a write that is visible.
+    fn count(&self, write: &Write) {
+        if write.entries.is_empty() {
+            // A change of keyspaces.
+            return;
+        }
+        let counters = &self.tables.counters.local().writes;
+        counters.batches.add(1);
+        counters.entries.add(write.entries.len() as u64);
+        counters.bytes.add(write.payload.len() as u64);
+    }
+
+    /// Places `write` in the history. Returns whether a memtable was frozen, too; `None` if
+    /// `condition` does not hold.
+    ///
+    /// # Errors
+    ///
+    /// `write` is unchanged.
+    pub(in crate::store) fn place(
+        &self,
+        write: &mut Write,
+        durability: Durability,
+        condition: &mut impl Validate,
+    ) -> Result<Option<(PlacedWrite<'_, Self>, bool)>> {
+        // Computes the checksum of the payload outside of the lock.
+        let payload = Payload::new(write.payload.clone());
+        let waits = durability > Durability::Memory;
+        loop {
+            let mut placement = self.writer.placement();
+            // Under the lock: a close waits for what is placed.
+            self.check_open()?;
+            self.versions.check_writable()?;
+            match condition.check(&Placed::new(self.writer.publish()))? {
+                Verdict::Holds if self.room(write)? == Room::Wait => {
+                    drop(placement);
+                    self.stall(|| self.wait_for_room(write))?;
+                }
+                Verdict::Holds => {
+                    let froze_largest = self.freeze_largest();
+                    let placed = placement.place(self.writer.publish(), write, payload, waits)?;
+                    let (in_flight, froze) = placed;
+                    debug_assert_eq!(in_flight.last, placement.last_placed(), "not the newest");
+                    debug_assert!(self.writer.visible() < in_flight.first, "visible too early");
+                    let placed = PlacedWrite::new(self, self.writer.publish(), in_flight);
+                    return Ok(Some((placed, froze || froze_largest)));
+                }
+                Verdict::Fails => return Ok(None),
+                Verdict::Undecided(sequence) => {
+                    drop(placement);
+                    self.writer.publish().wait_visible(sequence);
+                }
+            }
+        }
+    }
+
+    /// Makes a placed write as durable as `durability`.
+    pub(in crate::store) fn make_durable(
+        &self,
+        write: &InFlight,
+        durability: Durability,
+    ) -> Result<()> {
+        match durability {
+            Durability::Memory => Ok(()),
+            Durability::OsBuffer => self.writer.log().write_through(self, write),
+            Durability::Disk => self.writer.log().sync_through(self, write),
+        }
+    }
+
+    /// Counts the time that a writer spends in `wait`.
+    fn stall<T>(&self, wait: impl FnOnce() -> T) -> T {
+        let clock = &self.options.clock;
+        let start = clock.now();
+        let waited = wait();
+        let counters = &self.tables.counters.local().writes;
+        counters.stalls.add(1);
+        counters.stalled_us.add(clock.now().saturating_sub(start).as_micros() as u64);
+        waited
+    }
+
+    /// Delays a write, or waits, by the debt of its keyspaces.
+    ///
+    /// # Errors
+    ///
+    /// The error of the background work; [`WriteTooLarge`](crate::Error::WriteTooLarge).
+    fn throttle(&self, write: &Write) -> Result<()> {
+        match self.room(write)? {
+            Room::Delay(Duration::ZERO) => {}
+            Room::Delay(delay) => self.stall(|| self.options.clock.sleep(delay)),
+            // Placing waits: under its lock no other write takes the room.
+            Room::Wait | Room::Never(_) => {}
+        }
+        if self.scheduler.merges_tables() {
+            self.stall(|| self.options.clock.sleep(self.tables_delay()));
+        }
+        for target in &write.targets {
+            match pressure(target.tree.debt()) {
+                Pressure::Delay(Duration::ZERO) => {}
+                Pressure::Delay(delay) => self.stall(|| self.options.clock.sleep(delay)),
+                Pressure::Stop => {
+                    if self.options.worker_threads == 0 {
+                        // No worker retries after a full disk.
+                        self.scheduler.retry();
+                    }
+                    let tree = &target.tree;
+                    let is_over = || tree.is_dropped() || pressure(tree.debt()) != Pressure::Stop;
+                    self.stall(|| self.wait_for_work(|_| is_over()))?;
+                }
+            }
+        }
+        Ok(())
     }
 }
