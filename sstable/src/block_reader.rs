@@ -6,9 +6,8 @@ use bytes::Bytes;
 use sievedb_format::Corruption;
 
 use crate::{
-    block::{Block, BlockRole, stored::Stored, zstd::Dictionary},
+    block::{Block, BlockHandle, BlockRole, stored::Stored, zstd::Dictionary},
     error::ReadError,
-    handle::BlockHandle,
     source::TableSource,
 };
 

@@ -376,10 +376,7 @@ mod tests {
     use sievedb_format::{InternalKey, Kind, Trailer};
 
     use super::*;
-    use crate::{
-        block::{BlockBuilder, BlockRole},
-        handle::BlockHandle,
-    };
+    use crate::block::{BlockBuilder, BlockHandle, BlockRole};
 
     fn block(offset: u64) -> Block {
         let mut builder = BlockBuilder::default();

@@ -10,12 +10,11 @@ use sievedb_format::{Corruption, InternalKey};
 
 pub(crate) use self::target::{Direction, SeekTarget};
 use crate::{
-    block::{Block, BlockCursor, BlockRole},
+    block::{Block, BlockCursor, BlockHandle, BlockRole},
     cache::{BlockCounts, BlockObserver as _, BlockRequest, CacheUse},
-    cursor_options::CursorOptions,
     error::ReadError,
-    handle::BlockHandle,
     index_cursor::IndexCursor,
+    options::CursorOptions,
     read_ahead::ReadAhead,
     table::Table,
 };

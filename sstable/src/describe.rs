@@ -9,13 +9,12 @@ use sievedb_format::{
 
 use crate::{
     block::{
-        Block, BlockCursor, BlockRole,
+        Block, BlockCursor, BlockHandle, BlockRole,
         stored::{TRAILER_BYTES, TYPE_LZ4, TYPE_RAW, TYPE_ZSTD, TYPE_ZSTD_DICTIONARY},
     },
     block_reader::BlockReader,
     error::ReadError,
     footer::{BlockKind, Footer, FooterBlock},
-    handle::BlockHandle,
     metadata::ResidentBlocks,
     properties::TableProperties,
     source::TableSource,

@@ -40,7 +40,7 @@ use sievedb_format::{
     Annotation, Corruption, Decoder, Encode, checksum::crc32, file_header::HEADER_BYTES,
 };
 
-use crate::{error::ReadError, handle::BlockHandle, metadata::TableIdentity, source::TableSource};
+use crate::{block::BlockHandle, error::ReadError, metadata::TableIdentity, source::TableSource};
 
 /// Length of the fixed part, in bytes.
 pub(crate) const FIXED_BYTES: usize = 64;

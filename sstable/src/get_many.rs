@@ -5,10 +5,9 @@ use std::{ops::Range, sync::Arc};
 use sievedb_format::{InternalKey, SequenceNumber, Trailer};
 
 use crate::{
-    block::{BlockInner, BlockRef, BlockRole, ValueRef},
+    block::{BlockHandle, BlockInner, BlockRef, BlockRole, ValueRef},
     cache::{BlockCounts, BlockObserver, BlockRequest, CacheUse},
     error::ReadError,
-    handle::BlockHandle,
     table::Table,
 };
 

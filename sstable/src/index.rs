@@ -1,7 +1,7 @@
 //! The index of a table: maps a key to the only data block that may hold it.
 //!
 //! The index has an entry for each data block: its separator and its handle (see
-//! [`crate::handle`]). A separator is at or behind every key of its block, and before every key of
+//! [`crate::block::stored`]). A separator is at or behind every key of its block, and before every key of
 //! the next block. So the block of the first separator at or behind a target holds the first key at
 //! or behind the target, unless the target is in the gap after that block.
 //!
@@ -27,10 +27,7 @@ use std::io;
 
 use sievedb_format::{InternalKey, Trailer};
 
-use crate::{
-    block::{BlockBuilder, common_prefix},
-    handle::BlockHandle,
-};
+use crate::block::{BlockBuilder, BlockHandle, common_prefix};
 
 /// Encodes the partitions and the top index.
 #[derive(Debug)]

@@ -4,10 +4,7 @@ use std::{cmp::Ordering, sync::Arc};
 
 use sievedb_format::InternalKey;
 
-use crate::{
-    block::{Block, BlockInner, BlockRole},
-    handle::BlockHandle,
-};
+use crate::block::{Block, BlockHandle, BlockInner, BlockRole};
 
 /// Index of an unpositioned cursor.
 const UNPOSITIONED: usize = usize::MAX;

@@ -6,7 +6,7 @@
 //! | [`writer`]     | writes a table                                                   |
 //! | [`table`]      | opens a table and looks up keys                                  |
 //! | [`cursor`]     | scans entries                                                    |
-//! | [`options`]    | options of new tables                                            |
+//! | [`options`]    | options of new tables and of cursors                             |
 //! | [`prefix_extractor`] | prefixes of keys                                           |
 //! | [`metadata`]   | identity and description of a table                              |
 //! | [`tail`]       | the end of a table, read at once                                 |
@@ -18,7 +18,7 @@
 //! | [`mod@verify`] | verifies a table                                                 |
 //! | [`salvage`]    | reads a table without footer                                     |
 //! | [`properties`] | statistics and options in a table                                |
-//! | [`block`], [`handle`], [`index`], [`footer`] | parts of the format                |
+//! | [`block`], [`index`], [`footer`] | parts of the format                            |
 //! | [`mod@describe`] | annotated dump                                                 |
 //! | [`error`]      | errors                                                           |
 //!
@@ -49,7 +49,6 @@ mod block_reader;
 pub mod cache;
 mod cache_steps;
 pub mod cursor;
-mod cursor_options;
 pub mod describe;
 pub mod error;
 pub mod filter_file;
@@ -58,7 +57,6 @@ pub mod filter_state;
 pub mod footer;
 mod get_many;
 mod ghost_blocks;
-pub mod handle;
 pub mod index;
 mod index_cursor;
 pub mod metadata;
@@ -80,7 +78,6 @@ pub mod writer;
 pub use block::ValueRef;
 pub use cache::{BlockCache, BlockCounts, BlockObserver, BlockRequest, CacheUse};
 pub use cursor::TableCursor;
-pub use cursor_options::CursorOptions;
 pub use describe::describe;
 pub use error::ReadError;
 pub use filter_file::{describe_filter_file, write_filter_file, write_range_filter_file};
@@ -89,7 +86,7 @@ pub use filter_state::{FilterHandle, FilterState, FilterUnusable};
 pub use ghost_blocks::GhostStats;
 pub use metadata::{TableIdentity, TableMetadata, TableSummary};
 pub use options::{
-    BLOCK_BYTES, Compression, DEFAULT_BLOCK_BYTES, DEFAULT_INDEX_PARTITION_BYTES,
+    BLOCK_BYTES, Compression, CursorOptions, DEFAULT_BLOCK_BYTES, DEFAULT_INDEX_PARTITION_BYTES,
     DEFAULT_WRITE_BUFFER_BYTES, FILTER_BITS_PER_KEY, InvalidOption, RANGE_FILTER_BITS_PER_KEY,
     TableOptions,
 };

@@ -4,7 +4,7 @@ use std::io;
 
 use xxhash_rust::xxh3::Xxh3Default;
 
-use crate::{handle::BlockHandle, source::TableSink};
+use crate::{block::BlockHandle, source::TableSink};
 
 /// Buffers appends to a sink and computes length and checksum.
 #[derive(Debug)]

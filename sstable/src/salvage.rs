@@ -25,11 +25,10 @@ use sievedb_format::{
 
 use crate::{
     block::{
-        Block, BlockCursor, BlockRole,
+        Block, BlockCursor, BlockHandle, BlockRole,
         stored::{Stored, TRAILER_BYTES, TYPE_ZSTD_DICTIONARY},
         zstd::Dictionary,
     },
-    handle::BlockHandle,
     source::TableSource,
 };
 

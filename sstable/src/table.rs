@@ -13,15 +13,14 @@ use sievedb_format::{
 };
 
 use crate::{
-    block::{Block, BlockInner, BlockRef, BlockRole, ValueRef},
+    block::{Block, BlockHandle, BlockInner, BlockRef, BlockRole, ValueRef},
     block_reader::BlockReader,
     cache::{BlockCache, BlockCounts, BlockObserver, BlockRequest, CacheUse},
     cursor::TableCursor,
-    cursor_options::CursorOptions,
     error::ReadError,
     footer::Footer,
-    handle::BlockHandle,
     metadata::{ResidentBlocks, TableIdentity},
+    options::CursorOptions,
     properties::TableProperties,
     source::TableSource,
     tail::TableTail,

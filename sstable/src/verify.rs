@@ -14,11 +14,10 @@ use sievedb_format::{Corruption, InternalKey, Kind, Trailer, file_header::HEADER
 use xxhash_rust::xxh3::Xxh3Default;
 
 use crate::{
-    block::{Block, BlockCursor, BlockRole},
+    block::{Block, BlockCursor, BlockHandle, BlockRole},
     error::ReadError,
     filter_state::FilterHandle,
     footer::{BlockKind, Footer, FooterBlock},
-    handle::BlockHandle,
     metadata::{ResidentBlocks, TableIdentity},
     prefix_extractor::prefix_hash_seed,
     properties::TableProperties,

@@ -10,11 +10,10 @@ use sievedb_format::{
 };
 
 use crate::{
-    block::{BlockBuilder, stored::Sealer},
+    block::{BlockBuilder, BlockHandle, stored::Sealer},
     filter_keys::{FilterKeys, PrefixFilter},
     filter_state::{FILTER_ALIGNMENT, FilterHandle, stored_checksum},
     footer::{BlockKind, FIXED_BYTES, Footer, FooterBlock},
-    handle::BlockHandle,
     index::IndexBuilder,
     metadata::{TableIdentity, TableSummary},
     options::TableOptions,

@@ -5,8 +5,7 @@ use std::{cmp::Ordering, mem, ops::Range};
 use bytes::Bytes;
 use sievedb_format::{InternalKey, Trailer};
 
-use super::{Block, layout::Entry, search::word_of};
-use crate::handle::BlockHandle;
+use super::{Block, BlockHandle, layout::Entry, search::word_of};
 
 /// Index of an unpositioned cursor.
 const UNPOSITIONED: usize = usize::MAX;

@@ -17,8 +17,9 @@ use super::{
     layout::{Entry, Layout},
     residence::{self, Residence, Slot},
     search::{Search, word_of},
+    stored::BlockHandle,
 };
-use crate::{handle::BlockHandle, sync::Guard};
+use crate::sync::Guard;
 
 /// Matching tags that a lookup compares before it falls back to a binary search. More match only if
 /// a key has many versions or the keys are chosen to collide.

@@ -6,8 +6,7 @@ use std::ops::Range;
 
 use sievedb_format::{Corruption, Decoder, Encode, KEY_BYTES_MAX, Kind, SEQUENCE_MAX, Trailer};
 
-use super::BlockRole;
-use crate::handle::HANDLE_BYTES_MIN;
+use super::{BlockRole, stored::HANDLE_BYTES_MIN};
 
 /// Kind byte of [`Trailer::OLDEST`].
 const KIND_OLDEST: u8 = 0;

@@ -51,6 +51,7 @@ pub(crate) use builder::{BlockBuilder, common_prefix};
 pub(crate) use cursor::BlockCursor;
 pub use decoded::ValueRef;
 pub(crate) use decoded::{Block, BlockInner, BlockRef};
+pub(crate) use stored::BlockHandle;
 
 /// Role of a block, which decides how its values are checked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -24,11 +24,8 @@ use shuttle::{
 };
 use sievedb_format::{InternalKey, Kind, SEQUENCE_MAX, Trailer};
 
-use super::{Block, BlockBuilder, BlockRole};
-use crate::{
-    BlockCache, BlockCounts, CacheUse, Table, TableIdentity, TableOptions, TableWriter,
-    handle::BlockHandle,
-};
+use super::{Block, BlockBuilder, BlockHandle, BlockRole};
+use crate::{BlockCache, BlockCounts, CacheUse, Table, TableIdentity, TableOptions, TableWriter};
 
 /// Fewer schedules would mean that the threads do not interleave.
 const SCHEDULES_MIN: usize = 20;

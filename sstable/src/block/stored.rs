@@ -9,6 +9,15 @@
 //! Compressed content starts with the length of the content as a varint, followed by an LZ4 block,
 //! or a zstd frame without length, checksum and dictionary id. A block is compressed only if that
 //! saves at least 12 %: less is not worth the CPU time of each read.
+//!
+//! # Handle of a block
+//!
+//! | field    | bytes  | meaning                                                |
+//! |----------|--------|--------------------------------------------------------|
+//! | `offset` | varint | offset of the block in the file                        |
+//! | `bytes`  | varint | length including type and checksum, at least 5         |
+
+use std::{fmt, ops::Range};
 
 use bytes::Bytes;
 use lz4_flex::block::{
@@ -47,6 +56,61 @@ const LZ4_RATIO_MAX: u64 = 255;
 /// Minimum saving for a block to be stored compressed.
 const SAVED_PERCENT_MIN: u128 = 12;
 
+/// Length of the shortest encoded handle: two varints.
+pub(crate) const HANDLE_BYTES_MIN: usize = 2;
+
+/// Location of a stored block.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct BlockHandle {
+    pub(crate) offset: u64,
+    /// Length including type byte and checksum.
+    pub(crate) bytes: u64,
+}
+
+impl BlockHandle {
+    /// Appends the encoded form.
+    pub(crate) fn encode(self, out: &mut Vec<u8>) {
+        out.put_varint(self.offset);
+        out.put_varint(self.bytes);
+    }
+
+    /// Decodes a handle.
+    ///
+    /// # Errors
+    ///
+    /// [`Corruption`] if a field violates the table of handles, or the block ends beyond `u64::MAX`.
+    pub(crate) fn decode(bytes: &[u8]) -> Result<Self, Corruption> {
+        let mut decoder = Decoder::new(bytes);
+        let offset = decoder.varint("offset of a block")?;
+        let bytes = decoder.varint("bytes of a block")?;
+        decoder.finish("handle of a block")?;
+        Self::new(offset, bytes)
+    }
+
+    /// Checks and returns a handle.
+    ///
+    /// # Errors
+    ///
+    /// As [`decode`](Self::decode).
+    pub(crate) fn new(offset: u64, bytes: u64) -> Result<Self, Corruption> {
+        if bytes < TRAILER_BYTES as u64 || offset.checked_add(bytes).is_none() {
+            return Err(Corruption::OutOfRange { what: "bytes of a block", value: bytes });
+        }
+        Ok(Self { offset, bytes })
+    }
+
+    /// Returns the range of the file.
+    pub(crate) fn range(self) -> Range<u64> {
+        self.offset..self.offset + self.bytes
+    }
+}
+
+impl fmt::Display for BlockHandle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:08x}-{:08x}", self.offset, self.offset + self.bytes)
+    }
+}
+
 /// Compresses and checksums blocks. Reuses its buffers.
 pub(crate) struct Sealer {
     salt: u64,
@@ -60,8 +124,8 @@ enum Compressor {
     Zstd(Box<zstd::Compressor>),
 }
 
-impl std::fmt::Debug for Sealer {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl fmt::Debug for Sealer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Sealer").field("salt", &self.salt).finish_non_exhaustive()
     }
 }
@@ -381,5 +445,22 @@ mod tests {
         assert_eq!(decompressed(4 * 255), Ok(4 * 255));
         let (what, value) = ("bytes of a compressed block", 4 * 255 + 1);
         assert_eq!(decompressed(value), Err(Corruption::OutOfRange { what, value }));
+    }
+
+    #[test]
+    fn handles_round_trip() {
+        for (offset, bytes) in [(0, 5), (64, 4096), (1 << 40, 1 << 28), (u64::MAX - 5, 5)] {
+            let handle = BlockHandle { offset, bytes };
+            let mut encoded = Vec::new();
+            handle.encode(&mut encoded);
+            assert_eq!(BlockHandle::decode(&encoded), Ok(handle));
+        }
+    }
+
+    #[test]
+    fn out_of_range_handles_are_refused() {
+        for (name, offset, bytes) in [("short", 0, 4), ("beyond the end", u64::MAX - 4, 5)] {
+            assert!(BlockHandle::new(offset, bytes).is_err(), "{name}");
+        }
     }
 }

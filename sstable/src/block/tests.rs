@@ -10,7 +10,6 @@ use proptest::{
 use sievedb_format::{Corruption, Encode, InternalKey, Kind, SEQUENCE_MAX, Trailer};
 
 use super::{search::word_of, *};
-use crate::handle::BlockHandle;
 
 /// User key and sequence number, which determine the value.
 type Version = (Vec<u8>, u64);
