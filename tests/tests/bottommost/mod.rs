@@ -1,5 +1,5 @@
-//! What `bottommost_compression` does to tables that would be moved to the last level as they are:
-//! those of keys that are inserted in ascending order.
+//! Effect of `bottommost_compression` on tables that a trivial move would put into the last level:
+//! those of ascending keys.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by a panic")]
 
@@ -12,7 +12,7 @@ use sievedb_tests::settings::FOLDER;
 const LAST_LEVEL: usize = 6;
 const ENTRIES: u32 = 6_000;
 
-/// Opens the store on `fs`, with no threads: what is due is done when a write returns.
+/// Opens the store on `fs` without threads: due work runs before a write returns.
 fn open(fs: &Arc<MemoryFs>, all: Compression, last: Option<Compression>) -> Db {
     let keyspace = KeyspaceOptions::new()
         .memtable_bytes(64 << 10)
@@ -23,7 +23,7 @@ fn open(fs: &Arc<MemoryFs>, all: Compression, last: Option<Compression>) -> Db {
     Options::new().fs(fs.clone()).worker_threads(0).keyspace(keyspace).open(FOLDER).unwrap()
 }
 
-/// Inserts ascending keys with values that compress well.
+/// Inserts ascending keys with compressible values.
 fn load(db: &Db) {
     for key in 0..ENTRIES {
         db.insert(key.to_be_bytes(), [b'v'; 100]).unwrap();
@@ -32,7 +32,7 @@ fn load(db: &Db) {
     db.wait_for_background().unwrap();
 }
 
-/// Bytes of file for each entry of the last level: below 50 only if its blocks are compressed.
+/// Returns file bytes per entry of the last level: below 50 only if its blocks are compressed.
 fn bytes_per_entry(db: &Db) -> u64 {
     let last = &db.stats().levels[LAST_LEVEL];
     assert!(last.entries > u64::from(ENTRIES) / 2, "{} entries in the last level", last.entries);
@@ -44,7 +44,7 @@ fn ascending_keys_are_recompressed_for_the_last_level() {
     let db = open(&Arc::new(MemoryFs::new()), Compression::None, Some(Compression::Lz4));
     load(&db);
     assert!(bytes_per_entry(&db) < 50, "{:?}", db.stats().levels);
-    // Elsewhere they are as they were.
+    // Tables of other levels are unchanged.
     for level in &db.stats().levels[..LAST_LEVEL] {
         assert!(level.bytes >= 100 * level.entries, "{level:?}");
     }
@@ -53,12 +53,12 @@ fn ascending_keys_are_recompressed_for_the_last_level() {
     assert_eq!(stats.levels[LAST_LEVEL].entries, u64::from(ENTRIES));
     assert!(bytes_per_entry(&db) < 50, "{:?}", stats.levels);
     assert_eq!(db.iter().count(), ENTRIES as usize);
-    // What is as it should be is not rewritten again.
+    // A second compaction rewrites nothing.
     db.compact().unwrap();
     assert_eq!(db.stats().background.compactions, stats.background.compactions);
 }
 
-/// Loading keys in ascending order writes them once.
+/// Ascending keys are written once.
 #[test]
 fn ascending_keys_are_only_moved_without_bottommost_compression() {
     let cases = [
@@ -98,7 +98,7 @@ fn compact_recompresses_tables_moved_earlier() {
     }
 }
 
-/// A table does not tell the level of zstd: what comes from other levels is rewritten, once.
+/// A table does not record the zstd level: tables from other levels are rewritten once.
 #[cfg(feature = "zstd")]
 #[test]
 fn zstd_levels_are_different_compressions() {

@@ -23,12 +23,12 @@ use sievedb::{KeyspaceOptions, Options};
 
 use crate::corruption::forge::{Part, footer_part};
 
-/// On one thread; the keyspace is flushed when somebody asks for it.
+/// Runs on one thread; keyspaces are flushed on request only.
 fn options(keyspace: KeyspaceOptions) -> Options {
     Options::new().worker_threads(0).block_cache_bytes(1 << 20).keyspace(keyspace)
 }
 
-/// The table files in the folder of a store, the oldest first.
+/// Returns the tables in the directory of a store, oldest first.
 fn tables(folder: &Path) -> Vec<PathBuf> {
     let files = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
     let mut tables: Vec<_> =
@@ -37,12 +37,12 @@ fn tables(folder: &Path) -> Vec<PathBuf> {
     tables
 }
 
-/// Where the footer of a table says that the block of this kind lies.
+/// Returns the block of this kind that the footer of a table names.
 fn block_of(table: &Path, kind: u8) -> Option<Part> {
     footer_part(&fs::read(table).unwrap(), kind)
 }
 
-/// Changes the bytes of one block of a table, and makes its checksum right again.
+/// Changes a block of a table and updates its checksum.
 fn forge(table: &Path, part: &Part, change: impl FnOnce(&mut [u8])) {
     let mut bytes = fs::read(table).unwrap();
     change(&mut bytes[part.place()]);

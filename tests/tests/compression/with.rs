@@ -12,10 +12,10 @@ const KEYS: u32 = 12_000;
 /// Kind of the footer entry of the dictionary.
 const DICTIONARY: u8 = 7;
 
-/// The longest dictionary that a reader takes is 1 MiB; zstd makes tables of some 30 KiB besides.
+/// A reader accepts dictionaries up to 1 MiB; zstd adds tables of about 30 KiB.
 const ALLOCATION_BYTES_MAX: usize = 4 << 20;
 
-/// LZ4 above, zstd with a dictionary in the last level; a table holds more than it is trained from.
+/// LZ4 above, zstd with a dictionary in the last level. A table is larger than the training sample.
 fn keyspace(bottommost: Compression) -> KeyspaceOptions {
     KeyspaceOptions::new()
         .block_bytes(1 << 10)
@@ -33,8 +33,8 @@ fn key(number: u32) -> Vec<u8> {
     format!("customer/{number:08}").into_bytes()
 }
 
-/// Records that a dictionary helps: each block alone is too short to learn the names of the fields
-/// from.
+/// Returns a record that profits from a dictionary: a single block is too short to learn the field
+/// names.
 fn record(number: u32, version: u32) -> Vec<u8> {
     let mixed = u64::from(number * 7 + version).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     format!(
@@ -45,7 +45,7 @@ fn record(number: u32, version: u32) -> Vec<u8> {
     .into_bytes()
 }
 
-/// The version of each key: every fifth was written again, every hundredth removed.
+/// Returns the version of each key: every fifth was overwritten, every hundredth removed.
 fn expected(number: u32, is_updated: bool) -> Option<Vec<u8>> {
     match is_updated {
         true if number.is_multiple_of(100) => None,
@@ -67,7 +67,7 @@ fn update(db: &Db) {
     }
 }
 
-/// Every way to read says the same.
+/// Checks that all ways to read agree.
 fn check(db: &Db, is_updated: bool) {
     let wanted = |number| expected(number, is_updated);
     let numbers = || (0..KEYS).map(|n| n * 7919 % KEYS);
@@ -88,7 +88,7 @@ fn check(db: &Db, is_updated: bool) {
     assert_eq!(report.tables, db.stats().total().tables);
 }
 
-/// Tables with a dictionary, with blocks by zstd, and with blocks by LZ4.
+/// Returns the numbers of tables with a dictionary, with zstd blocks, and with LZ4 blocks.
 fn kinds(folder: &Path) -> [usize; 3] {
     let (mut dictionaries, mut zstd, mut lz4) = (0, 0, 0);
     for path in tables(folder) {
@@ -113,7 +113,7 @@ fn last_level_uses_zstd_and_reads_equal() {
     let [dictionaries, zstd, lz4] = kinds(folder.path());
     assert!(dictionaries > 1 && zstd >= dictionaries && lz4 == 0, "{dictionaries} {zstd} {lz4}");
 
-    // A flush writes a table of the first level.
+    // A flush writes a table to level 0.
     update(&db);
     check(&db, true);
     db.flush().unwrap();
@@ -128,7 +128,7 @@ fn last_level_uses_zstd_and_reads_equal() {
     assert!(again > 1 && lz4 == 0, "{again} {lz4}");
     drop(db);
 
-    // The options are for new tables: who reads need not know how they were written.
+    // Options apply to new tables; a reader needs no options to read old ones.
     let db = open(folder.path(), Compression::Lz4).unwrap();
     check(&db, true);
     db.insert(key(6), record(6, 1)).unwrap();
@@ -151,7 +151,7 @@ fn zstd_saves_space_and_a_dictionary_saves_more() {
     assert!(bytes[1] < bytes[0] * 95 / 100 && bytes[2] < bytes[1] * 95 / 100, "{bytes:?}");
 }
 
-/// A store with a dictionary in its last table but one, and where that lies.
+/// Creates a store whose second last table has a dictionary. Returns its place.
 fn with_dictionary() -> (tempfile::TempDir, std::path::PathBuf, crate::corruption::forge::Part) {
     let folder = tempfile::tempdir().unwrap();
     let db = open(folder.path(), WITH_DICTIONARY).unwrap();
@@ -183,17 +183,17 @@ fn damaged_dictionary_is_reported_with_its_offset() {
     check(&open(folder.path(), WITH_DICTIONARY).unwrap(), false);
 }
 
-/// Bytes that were changed together with their checksum: blocks that were compressed with others
-/// are read as the forger wants, or not at all, and the rest of the store is as it was.
+/// With a forged dictionary and valid checksums, blocks decompress to other bytes or fail. Other
+/// tables are unaffected.
 #[test]
 fn forged_dictionary_neither_panics_nor_allocates_much() {
     let (folder, table, dictionary) = with_dictionary();
     let good = fs::read(&table).unwrap();
-    // Name, and what stays of a byte, and what is turned round then.
+    // Name, mask of the kept bits, bits to flip.
     let ways = [("flipped", 0xff, 1), ("zero", 0, 0), ("ones", 0, 0xff)];
     let (mut refused, mut failed) = (0, 0);
     let content = dictionary.place().len() - 5;
-    // Its head holds the tables of the entropy coders: each byte counts there.
+    // The dictionary starts with the tables of the entropy coders, where each byte matters.
     let places = (0..64).chain((64..content).step_by(251));
     for (at, (name, stays, turned)) in places.flat_map(|at| ways.map(|way| (at, way))) {
         let name = (name, at);

@@ -7,7 +7,7 @@ use super::{block_of, forge, options, tables};
 /// Kind of the footer entry of the properties.
 const PROPERTIES: u8 = 2;
 
-/// The tag of the field `compression` in the properties, its length, and LZ4.
+/// Tag of the property `compression`, its length, and LZ4.
 const BY_LZ4: [u8; 3] = [18 * 2, 1, 1];
 
 #[test]
@@ -28,7 +28,7 @@ fn options_without_their_feature_are_refused_by_name() {
     options(KeyspaceOptions::new()).open(folder.path()).unwrap();
 }
 
-/// The table says of itself, as one by zstd does, that its blocks are compressed so.
+/// The properties of the table claim zstd blocks.
 #[test]
 fn zstd_table_without_the_feature_is_refused_by_name() {
     let folder = tempfile::tempdir().unwrap();
@@ -50,12 +50,12 @@ fn zstd_table_without_the_feature_is_refused_by_name() {
     let Error::NeedsFeature { path, keyspace, feature } = &error else { panic!("{error:?}") };
     assert_eq!((path, keyspace.as_deref(), *feature), (table, Some("default"), "zstd"));
     assert!(error.to_string().contains("feature zstd"), "{error}");
-    // What is in the log is not written into one more table by each attempt.
+    // Failed opens do not flush the log into another table each.
     assert_eq!(tables(folder.path()), all);
 
     let report = options(KeyspaceOptions::new()).verify(folder.path(), |_| ()).unwrap();
     assert!(report.to_string().contains("feature zstd"), "{report}");
-    // What the file is can be told all the same.
+    // `describe` works without the feature.
     let text = sievedb::describe(table).unwrap().to_string();
     assert!(text.contains("compression"), "{text}");
 }

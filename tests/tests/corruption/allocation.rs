@@ -1,8 +1,7 @@
-//! The largest single allocation of a thread, and how many it makes.
+//! Largest single allocation and number of allocations of a thread.
 //!
-//! Counted for each thread by itself, so that tests that run beside each other, some with values of
-//! 256 MiB, do not disturb each other. A store without workers does everything on its caller's
-//! thread.
+//! Counted per thread, so that parallel tests do not disturb each other. A store without workers
+//! runs on its caller's thread.
 
 use std::{
     alloc::{GlobalAlloc, Layout, System},
@@ -10,22 +9,22 @@ use std::{
 };
 
 thread_local! {
-    /// Const, and without a destructor: reading it allocates nothing.
+    /// Const and without a destructor: access does not allocate.
     static LARGEST_BYTES: Cell<usize> = const { Cell::new(0) };
     static COUNT: Cell<usize> = const { Cell::new(0) };
 }
 
-/// Forgets what this thread has allocated so far.
+/// Resets the counters of this thread.
 pub(crate) fn reset_largest() {
     LARGEST_BYTES.set(0);
 }
 
-/// The largest single allocation of this thread since [`reset_largest`], in bytes.
+/// Returns the largest single allocation of this thread since [`reset_largest`], in bytes.
 pub(crate) fn largest_bytes() -> usize {
     LARGEST_BYTES.get()
 }
 
-/// Runs `run`, and tells how many allocations this thread made meanwhile.
+/// Runs `run`. Returns its result and the number of allocations of this thread.
 pub(crate) fn count_in<T>(run: impl FnOnce() -> T) -> (T, usize) {
     let before = COUNT.get();
     let result = run();
@@ -39,7 +38,7 @@ struct Recorder;
 static RECORDER: Recorder = Recorder;
 
 fn record(bytes: usize) {
-    // A thread that is ending has no thread locals any more.
+    // A thread that is ending has no thread locals.
     let _ = LARGEST_BYTES.try_with(|largest| largest.set(largest.get().max(bytes)));
     let _ = COUNT.try_with(|count| count.set(count.get() + 1));
 }

@@ -1,4 +1,4 @@
-//! Runs many cases of one test, and names those that fail.
+//! Runs many cases of a test and lists the failing ones.
 
 use std::{
     any::Any,
@@ -11,12 +11,12 @@ use std::{
 
 use super::{ALLOCATION_BYTES_MAX, allocation};
 
-/// A case that takes longer hangs: the usual one takes a millisecond.
+/// A case that takes longer hangs; a typical one takes a millisecond.
 const CASE_TIME_MAX: Duration = Duration::from_secs(60);
 const FAILURES_SHOWN: usize = 20;
 
-/// Runs cases one by one. A case fails by an error, a panic, or a large allocation; one that hangs
-/// ends the process.
+/// Runs cases one by one. A case fails by an error, a panic, or a large allocation. A case that
+/// hangs ends the process.
 pub(super) struct Cases {
     count: usize,
     failures: Vec<String>,
@@ -42,7 +42,7 @@ impl Cases {
         Self { count: 0, failures: Vec::new(), watchdog }
     }
 
-    /// Number of cases so far.
+    /// Returns the number of cases so far.
     pub(super) fn count(&self) -> usize {
         self.count
     }
@@ -65,7 +65,7 @@ impl Cases {
 
     /// # Panics
     ///
-    /// If a case failed, or if there were fewer than `count_min`: then the test is blind.
+    /// If a case failed, or there were fewer than `count_min` cases.
     pub(super) fn finish(self, count_min: usize) {
         let Self { count, failures, .. } = self;
         let shown = &failures[..failures.len().min(FAILURES_SHOWN)];

@@ -1,4 +1,4 @@
-//! Damage to `CLOSED`: what does not read well vouches for nothing, and the store opens as after a
+//! Damage to `CLOSED`: an invalid file marks nothing as synced, and the store opens as after a
 //! crash.
 
 use bytes::Bytes;
@@ -46,7 +46,7 @@ fn damage_to_closed_is_harmless() {
         Some(sibling(End::Closed).files["CLOSED"].clone()),
     );
     run(&mut cases, &sample, "zeros", Some(vec![0; good.len()].into()));
-    // It says less than is true.
+    // A valid pointer with an older position.
     run(&mut cases, &sample, "as CURRENT", Some(sample.files["CURRENT"].clone()));
     cases.finish(2 * good.len() + 4);
 }

@@ -1,4 +1,4 @@
-//! Damage to `CURRENT`: it is written once and never changed, so all of it is noticed.
+//! Damage to `CURRENT` is always detected: the file is written once.
 
 use bytes::Bytes;
 use sievedb::ReadMode;

@@ -1,4 +1,4 @@
-//! Files that are missing, have changed places, come from elsewhere, or are none of ours.
+//! Missing, swapped and foreign files.
 
 use std::{collections::BTreeMap, path::Path};
 
@@ -11,7 +11,7 @@ use super::{
     script::{End, sample, sibling},
 };
 
-/// Runs the case that a store has other files: it must be refused because of one of `damaged`.
+/// Runs the case of a store with other files. It must be refused because of one of `damaged`.
 fn run_refused(cases: &mut Cases, sample: &Sample, what: &str, files: &Files, damaged: &[&str]) {
     cases.run(what, || {
         let verdict = Verdict::of(sample, files, ReadMode::Pread, &[sample.last_state()])?;
@@ -23,7 +23,7 @@ fn run_refused(cases: &mut Cases, sample: &Sample, what: &str, files: &Files, da
     });
 }
 
-/// The files that a store cannot do without.
+/// Returns the files that a store requires.
 fn needed(sample: &Sample) -> Vec<&str> {
     let names = sample.files.keys().map(String::as_str);
     names.filter(|name| !["LOCK", "CLOSED"].contains(name)).collect()
@@ -89,7 +89,7 @@ fn foreign_files_are_kept() {
         "MANIFEST-",
         "MANIFEST-1",
     ];
-    // Ours, and not named by the manifest.
+    // Files of the store that the manifest does not name.
     let orphans = ["900000.sst", "MANIFEST-000000", "CURRENT.tmp"];
     let mut files = sample.files.clone();
     for name in foreign.iter().chain(&orphans) {
@@ -115,7 +115,7 @@ fn refused_store_is_unchanged() {
     for name in needed(&sample) {
         let mut files = sample.with(name, sample.files[name].slice(..sample.files[name].len() / 2));
         let fs = disk(&files);
-        // A log may be cut, a table must not.
+        // A log may be truncated, a table must not.
         let Err(error) = open(fs.clone(), ReadMode::Pread) else { continue };
         assert!(matches!(error, Error::Corrupt { .. }), "{name}: {error:?}");
         let after: BTreeMap<_, _> = super::sample::files(&fs);

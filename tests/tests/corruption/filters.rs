@@ -1,4 +1,4 @@
-//! A damaged filter means "maybe": every key stays readable, and the damage is counted and told.
+//! A damaged filter may match: every key stays readable, and the damage is counted and reported.
 
 use std::sync::{Arc, Mutex};
 
@@ -19,7 +19,7 @@ use super::{
 const LINE_BYTES: usize = 64;
 const BITS_PER_KEY: usize = 10;
 
-/// Remembers the filters that were reported.
+/// Records the reported filters.
 #[derive(Debug, Default)]
 struct Reports(Mutex<Vec<(String, u64)>>);
 
@@ -32,20 +32,20 @@ impl EventListener for Reports {
     }
 }
 
-/// Reads a store whose table may have a damaged filter. `true` if it has one.
+/// Reads a store whose table may have a damaged filter. Returns whether it has one.
 ///
 /// # Errors
 ///
-/// A wrong answer, or a count that is not right.
+/// A wrong result or counter.
 fn check_reads(sample: &Sample, files: &Files) -> Result<bool, String> {
     let reports = Arc::new(Reports::default());
     let options = Options::new().fs(disk(files)).clock(Arc::new(ManualClock::new()));
-    // The point filter alone: the others would be in memory all the same.
+    // The point filter only: the others would be in memory too.
     let options = options.keyspace(KeyspaceOptions::new());
     let options = options.worker_threads(0).listener(reports.clone());
     let db = match options.open(FOLDER) {
         Ok(db) => db,
-        // Not the filter, but something that the table cannot do without.
+        // Damage to a required part instead of the filter.
         Err(Error::Corrupt { .. }) => return Ok(false),
         Err(error) => return Err(format!("{error:?}")),
     };
@@ -75,7 +75,7 @@ fn check_reads(sample: &Sample, files: &Files) -> Result<bool, String> {
             return Err(format!("{key:?} should be absent, and nobody can know from memory"));
         }
     }
-    // What `may_contain` hears is not counted.
+    // `may_contain` is not counted.
     let lookups = want.len() as u64 + 2;
     let (levels, memory) = (db.stats().levels, db.stats().memory);
     let counted: u64 = levels.iter().map(|level| level.filter_unusable).sum();
@@ -112,8 +112,8 @@ fn damaged_filter_hides_no_key_and_is_reported() {
         }
         println!("filters: {} cases, {} of them in a filter", cases.count(), unusable.len());
         cases.finish(good.len());
-        // The filter block is where a flipped byte costs the filter and nothing else: found without
-        // asking the engine where it is, so that a filter that is not checked shows.
+        // In the filter block, a flipped byte affects the filter only. The test finds the block
+        // without the engine, so that an unchecked filter is noticed.
         let keys = sample.history.last().expect("the first state is empty")[0].len();
         let lines = (keys * BITS_PER_KEY).div_ceil(LINE_BYTES * 8);
         let (start, end) = (unusable[0], unusable[unusable.len() - 1] + 1);
@@ -124,7 +124,7 @@ fn damaged_filter_hides_no_key_and_is_reported() {
     }
 }
 
-/// The same of a range filter: a scan reads on, and counts it.
+/// For a range filter: scans read more blocks and count it.
 #[test]
 fn damaged_range_filter_hides_no_key_and_is_reported() {
     const KEYS: u32 = 200;
@@ -147,7 +147,7 @@ fn damaged_range_filter_hides_no_key_and_is_reported() {
     for at in 0..good[&name].len() {
         let mut damaged = good.clone();
         damaged.insert(name.clone(), flipped(&good[&name], at, 0x10));
-        // Else damage of another part, which other tests look at.
+        // Damage to other parts is covered by other tests.
         let Ok(db) = open(disk(&damaged)) else { continue };
         if db.stats().tables_with_unusable_filters == 0 {
             continue;
@@ -164,6 +164,6 @@ fn damaged_range_filter_hides_no_key_and_is_reported() {
             "byte {at}: {counted}"
         );
     }
-    // Two bytes a key, and the trailer.
+    // Two bytes per key, plus the trailer.
     assert!((400..480).contains(&unusable), "{unusable}");
 }

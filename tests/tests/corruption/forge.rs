@@ -1,6 +1,6 @@
-//! Parts of files that have a checksum, and how to make it right again.
+//! Checksummed parts of files, and updating their checksums.
 //!
-//! A reader of its own of what `docs/file-formats.md` says, like `log_record`.
+//! An independent reader of the formats in `docs/file-formats.md`, like `log_record`.
 
 use std::ops::{Range, RangeInclusive};
 
@@ -9,8 +9,7 @@ use sievedb_format::{checksum, file_header::HEADER_BYTES};
 const RECORD_HEADER_BYTES: usize = 40;
 const TABLE_TAIL_BYTES: usize = 64;
 const FOOTER_ENTRY_BYTES: usize = 18;
-/// Kinds of the footer entries of filters, which have seals of their own, and are tested by
-/// themselves.
+/// Kinds of filter blocks in the footer. Their seals are tested separately.
 const FILTERS: RangeInclusive<u8> = 3..=5;
 
 /// A part of a file with a checksum.
@@ -20,7 +19,7 @@ pub(crate) enum Part {
     Header,
     /// A record of a log or manifest with this number.
     Record { file_id: u64, secret: u64, place: Range<usize> },
-    /// A block of a table.
+    /// A block of a table with the table's salt.
     Block { salt: u64, place: Range<usize> },
     /// The footer of a table.
     Footer(Range<usize>),
@@ -35,7 +34,7 @@ fn put(bytes: &mut [u8], at: usize, checksum: u32) {
 }
 
 impl Part {
-    /// Where it lies.
+    /// Returns its range in the file.
     pub(crate) fn place(&self) -> Range<usize> {
         match self {
             Self::Header => 0..HEADER_BYTES,
@@ -45,7 +44,7 @@ impl Part {
         }
     }
 
-    /// Makes the checksums right.
+    /// Updates the checksum.
     pub(crate) fn seal(&self, bytes: &mut [u8]) {
         match self {
             Self::Header => {
@@ -76,7 +75,7 @@ impl Part {
     }
 }
 
-/// The parts of a log or manifest. Padding is in none.
+/// Returns the parts of a log or manifest, without padding.
 pub(crate) fn log_parts(bytes: &[u8]) -> Vec<Part> {
     let mut parts = vec![Part::Header];
     let (file_id, secret, mut at) = (number(bytes, 32), number(bytes, 40), HEADER_BYTES);
@@ -89,9 +88,9 @@ pub(crate) fn log_parts(bytes: &[u8]) -> Vec<Part> {
     parts
 }
 
-/// The parts of a table.
+/// Returns the parts of a table.
 ///
-/// Data blocks are found by trying: a block ends where its checksum is right.
+/// Finds the end of each data block by its checksum.
 pub(crate) fn table_parts(bytes: &[u8]) -> Vec<Part> {
     let list = number(bytes, bytes.len() - TABLE_TAIL_BYTES) as usize;
     let mut parts = vec![Part::Header, Part::Footer(list..bytes.len())];
@@ -108,23 +107,23 @@ pub(crate) fn table_parts(bytes: &[u8]) -> Vec<Part> {
     parts
 }
 
-/// Where the point filter of a table lies in its file.
+/// Returns the range of the point filter of a table.
 pub(crate) fn filter_place(bytes: &[u8]) -> Option<Range<usize>> {
     filter_places(bytes).find(|(kind, _)| kind == FILTERS.start()).map(|(_, place)| place)
 }
 
-/// Where the filters of a table lie in its file, each with the kind of its block.
+/// Returns the range of each filter of a table, with the kind of its block.
 pub(crate) fn filter_places(bytes: &[u8]) -> impl Iterator<Item = (u8, Range<usize>)> {
     footer_blocks(bytes).filter(|(kind, _)| FILTERS.contains(kind))
 }
 
-/// The block of this kind that the footer of a table names.
+/// Returns the block of this kind that the footer of a table names.
 pub(crate) fn footer_part(bytes: &[u8], kind: u8) -> Option<Part> {
     let (_, place) = footer_blocks(bytes).find(|(found, _)| *found == kind)?;
     Some(Part::Block { salt: salt(bytes), place })
 }
 
-/// The kind and the place of each block that the footer of a table names.
+/// Returns the kind and range of each block that the footer of a table names.
 fn footer_blocks(bytes: &[u8]) -> impl Iterator<Item = (u8, Range<usize>)> {
     let tail = bytes.len() - TABLE_TAIL_BYTES;
     let list = number(bytes, tail) as usize;
@@ -163,7 +162,7 @@ fn forge_finds_every_part_and_sealing_is_idempotent() {
             assert_eq!(bytes, **good, "{name}: {part:?}");
             covered += part.place().len();
         }
-        // All but padding and the filters.
+        // Everything except padding and filters.
         assert!(covered + 64 * 7 + 7 * parts.len() > good.len(), "{name}: {parts:?}");
     }
 }

@@ -1,6 +1,5 @@
-//! Bytes that were changed together with their checksums: no checksum tells them from good ones, so
-//! the decoders behind it meet every field with every kind of value. What is read then is up to the
-//! forger, but it is read without a panic, a hang or a large allocation, or refused by an error.
+//! Files that were changed together with their checksums, so that decoders see every field with all
+//! kinds of values. The results may be wrong, but a read must not panic, hang or allocate much.
 
 use bytes::Bytes;
 use sievedb::{Error, ReadMode};
@@ -13,7 +12,7 @@ use super::{
     script::{End, rebuilt_filters, sample},
 };
 
-/// How often a forgery was taken for good.
+/// Numbers of forgeries by result.
 #[derive(Debug, Default)]
 struct Tally {
     refused: usize,
@@ -21,7 +20,7 @@ struct Tally {
 }
 
 impl Tally {
-    /// Runs the case that the file `name` has other bytes: opens the store, reads, merges, reopens.
+    /// Runs a case with other bytes in the file `name`: opens the store, reads, merges, reopens.
     fn run(&mut self, cases: &mut Cases, sample: &Sample, name: &str, what: &str, bytes: Bytes) {
         cases.run(&format!("{name}: {what}"), || {
             let fs = disk(&sample.with(name, bytes));
@@ -44,14 +43,14 @@ impl Tally {
         });
     }
 
-    /// Changes each part at each byte in turn, in several ways, and seals it again.
+    /// Changes each part at each byte in several ways, and updates its checksum.
     fn forge(&mut self, cases: &mut Cases, sample: &Sample, name: &str, parts: &[Part]) {
         let good = &sample.files[name];
         for part in parts {
             let end = part.place().end;
             for at in part.place() {
-                // A byte that is as large as can be; a flipped bit; and, as far as there is room,
-                // the largest 64-bit number as a varint, and the largest sequence number.
+                // The largest byte, a flipped bit and, where they fit, the largest 64-bit varint
+                // and the largest sequence number.
                 let flipped = [good[at] ^ 1 << (at % 8)];
                 let ways: [&[u8]; 4] = [&[0xff], &flipped, &VARINT_MAX, &SEQUENCE_MAX];
                 for forged in ways {
@@ -76,7 +75,7 @@ fn check_error(error: &Error) -> Result<(), String> {
         error => error,
     };
     match cause {
-        // Forged options may ask for a compression that this build is without.
+        // Forged options may require a compression that this build lacks.
         Error::Corrupt { path, .. }
         | Error::Io { path, .. }
         | Error::NeedsFeature { path, .. }

@@ -1,9 +1,7 @@
-//! Where the records of a log lie, and what they vouch for: a reader of its own, so that the test
-//! does not believe what the engine believes.
+//! Places of log records and their synced marks, read independently of the engine.
 //!
-//! `docs/file-formats.md` has the layout: a header of 64 bytes, then records of 40 bytes and a
-//! payload, each padded to a multiple of 8. Bytes 8 to 12 are the length of the payload, 24 to 40
-//! the synced mark.
+//! Layout in `docs/file-formats.md`: a header of 64 bytes, then records of 40 bytes and a payload,
+//! each padded to a multiple of 8. Bytes 8 to 12 are the payload length, 24 to 40 the synced mark.
 
 use std::ops::Range;
 
@@ -16,13 +14,13 @@ const RECORD_HEADER_BYTES: usize = 40;
 #[derive(Debug, Clone)]
 pub(super) struct LogRecord {
     pub(super) file_id: u64,
-    /// Where it lies, with its padding.
+    /// Its range, with padding.
     pub(super) place: Range<u64>,
-    /// Everything before is durable, says the record.
+    /// Synced mark of the record: everything before it is durable.
     pub(super) mark: LogPosition,
 }
 
-/// The records of all logs of a sample, in order.
+/// Returns the records of all logs of a sample, in order.
 pub(super) fn log_records(sample: &Sample) -> Vec<LogRecord> {
     let mut records = Vec::new();
     for name in sample.names("", ".log") {
@@ -40,10 +38,10 @@ pub(super) fn log_records(sample: &Sample) -> Vec<LogRecord> {
     records
 }
 
-/// Where the records of a log end: what is reserved behind them is zeros.
+/// Returns the end of the records of a log; reserved zeros follow.
 pub(super) fn records_end(bytes: &[u8]) -> usize {
     let mut at = FILE_HEADER_BYTES;
-    // No type of a record is 0.
+    // Record types are not 0.
     while bytes.get(at + 4).is_some_and(|&record_type| record_type != 0) {
         let length = bytes[at + 8..at + 12].try_into().expect("4 bytes");
         let payload_bytes = u32::from_le_bytes(length) as usize;
@@ -52,7 +50,7 @@ pub(super) fn records_end(bytes: &[u8]) -> usize {
     at
 }
 
-/// Up to where the records that `is_whole` vouch for the log.
+/// Returns the position up to which the records that `is_whole` mark the log as synced.
 pub(super) fn vouched(records: &[LogRecord], is_whole: impl Fn(&LogRecord) -> bool) -> LogPosition {
     let whole = records.iter().filter(|record| is_whole(record));
     whole.map(|record| record.mark).max().unwrap_or_default()

@@ -1,6 +1,6 @@
-//! Damage to logs. What a later record or the manifest vouches for is refused; a tail that nothing
-//! vouches for is cut off at the first record that is not whole. When a store is closed the
-//! manifest vouches for all of its log.
+//! Damage to logs. Damage below a synced mark in a later record or in the manifest is refused.
+//! Otherwise the log is truncated at the first invalid record. When a store is closed, the manifest
+//! marks the whole log as synced.
 
 use sievedb::ReadMode;
 
@@ -13,13 +13,13 @@ use super::{
     tables::flipped,
 };
 
-/// What became of damaged logs.
+/// Numbers of damaged logs by result.
 #[derive(Debug, Default)]
 struct Tally {
     refused: usize,
-    /// Cut off, with a shorter history.
+    /// Truncated, with a shorter history.
     shorter: usize,
-    /// With the whole history, because the damage hit nothing of it.
+    /// With the whole history: the damage hit no record.
     whole: usize,
 }
 
@@ -28,9 +28,9 @@ struct Damage<'a> {
     name: &'a str,
     bytes: bytes::Bytes,
     what: String,
-    /// Where the first record lies that is not whole.
+    /// Start of the first invalid record.
     lost: LogPosition,
-    /// Whether anything vouches for the place, so that the history may not end there.
+    /// The place is below a synced mark, so the history must not end there.
     is_vouched: bool,
 }
 
@@ -61,8 +61,8 @@ impl Tally {
     }
 }
 
-/// The start of a log, with the record that names the log before it, was durable before the
-/// manifest named the log.
+/// The start of a log, with the record that names the previous log, was durable before the manifest
+/// named the log.
 fn is_start(records: &[LogRecord], position: LogPosition) -> bool {
     let first = records.iter().find(|record| record.file_id == position.0);
     position.1 < first.expect("a log has a start record").place.end
@@ -77,7 +77,7 @@ fn flips(end: End) {
         total += good.len();
         for at in 0..good.len() {
             let hit = |record: &&LogRecord| record.file_id == id && record.place.start <= at as u64;
-            // The header of the file counts as its first record.
+            // The file header counts as the first record.
             let hit = records.iter().rfind(hit).map_or(0, |record| record.place.start);
             let lost = (id, hit);
             let others = vouched(&records, |record| (record.file_id, record.place.start) != lost);

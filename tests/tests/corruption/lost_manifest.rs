@@ -36,7 +36,7 @@ fn value(number: u32, round: u32) -> Vec<u8> {
     (number.wrapping_mul(0x9e37_79b9) ^ round).to_le_bytes().repeat(25)
 }
 
-/// Three keyspaces with different histories: flushes, compactions, deletions, and a log.
+/// Creates three keyspaces with different histories: flushes, compactions, deletions, and a log.
 fn store(fs: &Arc<MemoryFs>) -> Contents {
     let db = open(fs);
     let users = db.keyspace_with("users", &small_tables()).unwrap();
@@ -102,7 +102,7 @@ fn n15_repair_without_manifest_or_current_loses_nothing() {
         let db = options(&fs).open(NEW).unwrap();
         let mut found = contents(&db);
         if is_rebuilt {
-            // Its name was in a segment of the log that is gone.
+            // Its name was in a deleted segment of the log.
             let [name] = &report.keyspaces_unnamed[..] else { panic!("{lost:?}: {report}") };
             found = found
                 .into_iter()
@@ -119,7 +119,7 @@ fn n15_repair_without_manifest_or_current_loses_nothing() {
     }
 }
 
-/// The files of `before` whose unlinks were lost lie beside those of `after`.
+/// Returns the files of `after` with those of `before`, whose unlinks were lost.
 fn with_unlinked(before: &Files, after: &Files) -> Files {
     let mut files = after.clone();
     for (name, bytes) in before.iter().filter(|(name, _)| name.ends_with(".sst")) {
@@ -149,13 +149,13 @@ fn n15_obsolete_inputs_do_not_restore_deleted_keys() {
     others.flush().unwrap();
     db.compact().unwrap();
     let before_removal = files(&fs);
-    // Pins the tables of this time: their files stay.
+    // Pins the current tables, so that their files remain.
     let pinned = db.iter();
     for number in 0..900_u32 {
         db.remove(number.to_be_bytes()).unwrap();
     }
     db.flush().unwrap();
-    // Drops the tombstones: their table is replaced at once, and an older one stays.
+    // Drops the tombstones: their table is replaced at once, and an older one remains.
     db.compact().unwrap();
     let whole = contents(&db);
     assert_eq!(whole.len(), 1_100);
@@ -164,7 +164,7 @@ fn n15_obsolete_inputs_do_not_restore_deleted_keys() {
     assert!(found == whole, "{} keys: {report}", found.len());
     assert!(report.tables_left_out > 0, "{report}");
 
-    // Again: the table that names the first ones as its inputs is replaced itself, and gone.
+    // The table that names the first ones as its inputs is replaced and deleted in turn.
     for number in 900..1_000_u32 {
         db.insert(number.to_be_bytes(), value(number, 1)).unwrap();
     }
@@ -174,7 +174,7 @@ fn n15_obsolete_inputs_do_not_restore_deleted_keys() {
     let (report, found) = repaired(&late);
     assert!(found == contents(&db), "{} keys: {report}", found.len());
 
-    // Nothing is left of the keyspace, so the next table of another one tells.
+    // The keyspace has no file left, so the next table of another one records it.
     for number in 900..1_000_u32 {
         db.remove(number.to_be_bytes()).unwrap();
     }
@@ -213,7 +213,7 @@ fn n15_tables_of_a_dropped_keyspace_are_not_restored() {
     drop(pinned);
 }
 
-/// A damaged block hides what may be newer, in whichever order the tables are.
+/// A damaged block may hide newer entries, in any order of the tables.
 #[test]
 fn n15_damage_beside_a_lost_manifest_is_reported() {
     let fs = Arc::new(MemoryFs::with_seed(7));

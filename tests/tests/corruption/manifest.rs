@@ -1,6 +1,5 @@
-//! Damage to the manifest. Nothing but its very end may be missing without being refused, and what
-//! the last edits say can mostly be learned from the logs and tables that are still there. That an
-//! end is missing is told.
+//! Damage to the manifest. Only its very end may be missing without a refusal; logs and tables
+//! contain most of the last edits. A truncated end is reported.
 
 use std::{
     path::Path,
@@ -20,7 +19,7 @@ use super::{
     tables::flipped,
 };
 
-/// Runs the case that the manifest has other bytes; whether the store was refused.
+/// Runs a case with other bytes in the manifest. Returns whether the store was refused.
 fn run(cases: &mut Cases, sample: &Sample, name: &str, what: &str, bytes: Bytes) -> bool {
     let mut refused = false;
     cases.run(&format!("{name}: {what}"), || {
@@ -34,7 +33,7 @@ fn run(cases: &mut Cases, sample: &Sample, name: &str, what: &str, bytes: Bytes)
             Verdict::Read { .. } => Ok(()),
             Verdict::Refused(_) => {
                 refused = true;
-                // It may show at a file that is gone, and that the rest of the manifest names.
+                // An older manifest may name a missing log.
                 let older = (1..20).map(|id| format!("{id:06}.log"));
                 let older = older.chain((1..20).map(|id| format!("{id:06}.sst")));
                 let names: Vec<_> = older.chain([name.to_owned(), "CURRENT".to_owned()]).collect();
@@ -77,7 +76,7 @@ fn manifest_of_wrong_length_is_refused_or_harmless() {
         }
         println!("manifest, lengths, {end:?}: {} cases, {refused} refused", cases.count());
         assert!(refused > good.len() * 3 / 4, "{refused} of {}", good.len());
-        // `CLOSED` vouches for the last edit too.
+        // `CLOSED` marks the last edit as synced.
         assert!(end == End::PowerCut || refused == good.len(), "{refused} of {}", good.len());
         for more in [1, 8, 40, 4096] {
             for byte in [0, 0xff] {
@@ -90,7 +89,7 @@ fn manifest_of_wrong_length_is_refused_or_harmless() {
     }
 }
 
-/// Where manifests were cut off.
+/// Records where manifests were truncated.
 #[derive(Debug, Default)]
 struct Cuts(Mutex<Vec<(u64, u64, u64)>>);
 
@@ -102,8 +101,8 @@ impl EventListener for Cuts {
     }
 }
 
-/// Nothing vouches for the last edit of a store that was not closed: rot in it looks as if a crash
-/// had broken it off. It is cut off, and everybody who can be told is.
+/// No synced mark covers the last edit of a store that was not closed: damage to it looks like a
+/// torn tail. It is truncated and reported.
 #[test]
 fn truncated_manifest_tail_is_reported() {
     let fs = Arc::new(MemoryFs::new());

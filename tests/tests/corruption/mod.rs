@@ -1,17 +1,17 @@
-//! Damage of every kind to every file: an error that names the place, a right answer, or, in the
-//! tail of a log for which nothing vouches, a shorter history. Never a wrong answer, a panic, a
-//! hang, or an allocation that the damaged bytes talked the engine into.
+//! Damage of every kind to every file. The result is an error with file and offset, a correct
+//! result, or a shorter history if the damage is in the unsynced tail of a log. It is never a wrong
+//! result, a panic, a hang or a large allocation.
 //!
-//! | module       | what                                                                    |
-//! |--------------|-------------------------------------------------------------------------|
-//! | `sample`     | a small store with its history, as files in memory                      |
-//! | `script`     | writes a sample                                                         |
-//! | `log_record` | where the records of a log lie, and what they vouch for                 |
-//! | `reading`    | all that a damaged store answers, compared with the history             |
-//! | `forge`      | parts of files that have a checksum, and how to make it right again     |
-//! | `cases`      | runs many cases, and names those that fail                              |
-//! | `allocation` | the largest allocation of a thread                                      |
-//! | others       | the tests, by file                                                      |
+//! | module       | contents                                                     |
+//! |--------------|--------------------------------------------------------------|
+//! | `sample`     | a small store with its history, as files in memory           |
+//! | `script`     | creation of samples                                          |
+//! | `log_record` | places of log records and their synced marks                 |
+//! | `reading`    | all reads of a damaged store, compared with the history      |
+//! | `forge`      | checksummed parts of files, and updating their checksums     |
+//! | `cases`      | runner of many cases                                         |
+//! | `allocation` | largest allocation of a thread                               |
+//! | others       | the tests, by file                                           |
 
 #![expect(clippy::unwrap_used, reason = "a test fails by a panic")]
 #![expect(clippy::print_stdout, reason = "a test tells how many cases it ran")]
@@ -47,5 +47,5 @@ mod script;
 mod tables;
 mod torn_sectors;
 
-/// The largest single allocation that damaged bytes may cause.
+/// Largest single allocation that damaged bytes may cause.
 const ALLOCATION_BYTES_MAX: usize = 64 << 20;

@@ -1,5 +1,5 @@
-//! Stores of a later release. This release refuses required features by name and writes nothing; it
-//! skips optional ones.
+//! Stores of a later release. This release refuses required features by name and writes nothing. It
+//! skips optional features.
 
 use sievedb::{Error, Options, ReadMode, VerifyProblemKind::Unreadable, fs::Fs as _};
 use sievedb_doubles::MemoryFs;
@@ -12,7 +12,7 @@ use super::{
     script::{End, sample},
 };
 
-/// Tag of a field that a reader must understand.
+/// Returns the tag of a field that a reader must understand.
 pub(super) fn required(number: u64) -> u64 {
     number * 2 + 1
 }
@@ -42,16 +42,16 @@ pub(super) fn with_record(file: &[u8], head: [u8; 2], sequence: u64, payload: &[
     bytes
 }
 
-/// The manifest with one more edit, of the fields `payload`.
+/// Returns the manifest with one more edit with the fields `payload`.
 pub(super) fn with_edit(sample: &Sample, payload: &[u8]) -> Files {
     let name = sample.names("MANIFEST", "").pop().unwrap();
     let manifest = &sample.files[&name];
-    // All but the header and the start record are edits.
+    // All records except the start record are edits.
     let edits = log_parts(manifest).len() as u64 - 2;
     sample.with(&name, with_record(manifest, [1, 0], edits + 1, payload))
 }
 
-/// A table entry of keyspace 1 in level 6, with a further field.
+/// Returns a table entry of keyspace 1 in level 6, with an additional field.
 pub(super) fn table(more: &[u8]) -> Vec<u8> {
     let mut value = vec![1];
     value.extend(field(required(1), &[1]));
@@ -67,7 +67,7 @@ pub(super) fn table(more: &[u8]) -> Vec<u8> {
     field(required(11), &value)
 }
 
-/// The file with bytes at `at` changed in a part that is sealed again.
+/// Returns the file with other bytes at `at` in a part, with a valid checksum.
 pub(super) fn forged(sample: &Sample, name: &str, part: &Part, at: usize, byte: u8) -> Files {
     let mut bytes = sample.files[name].to_vec();
     bytes[at] = byte;
@@ -153,7 +153,7 @@ fn formats_store_of_a_later_release_is_refused_and_unchanged() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// Nothing is known to be lost of what this release cannot read.
+/// Unsupported data is not damage.
 #[test]
 fn n16_data_of_a_later_release_is_not_reported_as_damage() {
     let sample = sample(End::PowerCut);
@@ -212,13 +212,13 @@ fn formats_optional_fields_of_a_later_release_are_skipped() {
     }
 }
 
-/// Two copies of a store are written to apart, and give the same id to different segments.
+/// Two copies of a store are written to separately, and assign the same id to different segments.
 #[test]
 fn formats_log_segment_of_a_copied_store_is_refused() {
     let start = sample(End::Closed);
     let go_on = |value: &str, drawn: u64| {
         let fs = disk(&start.files);
-        // The copies draw other random numbers.
+        // The copies draw different random numbers.
         (0..drawn).for_each(|_| drop(fs.random_u64()));
         let db = open(fs.clone(), ReadMode::Pread).unwrap();
         for key in 0..20_u32 {

@@ -1,5 +1,5 @@
-//! Optional fields of a later release, in a store that this release writes to: which are kept and
-//! which are lost. No data is lost with them.
+//! Optional fields of a later release in a store that this release writes to: which fields are
+//! kept. No entry is lost in any case.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ fn optional_field() -> Vec<u8> {
     field(900 * 2, FIELD)
 }
 
-/// The tables that the manifest adds, each with the value of its field: keyspace, then fields.
+/// Returns the table entries of the manifest: keyspace, then fields.
 fn tables_added(manifest: &[u8]) -> Vec<Vec<u8>> {
     let mut tables = Vec::new();
     for part in log_parts(manifest).into_iter().skip(2) {
@@ -39,7 +39,7 @@ fn tables_added(manifest: &[u8]) -> Vec<Vec<u8>> {
     tables
 }
 
-/// Keyspace and id of a table entry. The id is its first field.
+/// Returns keyspace and id of a table entry. The id is its first field.
 fn table_of(entry: &[u8]) -> (u64, u64) {
     let mut decoder = Decoder::new(entry);
     let keyspace = decoder.varint("keyspace").unwrap();
@@ -47,7 +47,7 @@ fn table_of(entry: &[u8]) -> (u64, u64) {
     (keyspace, Decoder::new(decoder.prefixed("id").unwrap()).varint("id").unwrap())
 }
 
-/// The sample with one more edit, which gives the entry of its newest table a further field.
+/// Returns the sample with one more edit, which adds a field to the entry of its newest table.
 fn with_table_field(sample: &Sample) -> Files {
     let manifest = sample.names("MANIFEST", "").pop().unwrap();
     let newest = file_id(&sample.names("", ".sst").pop().unwrap());
@@ -63,13 +63,14 @@ fn with_table_field(sample: &Sample) -> Files {
     with_edit(sample, &[field(required(12), &removed), field(required(11), &entry)].concat())
 }
 
-/// Number of manifests that have the field.
+/// Returns the number of manifests that have the field.
 fn manifests_with_field(fs: &MemoryFs) -> usize {
     let manifests = files(fs).into_iter().filter(|(name, _)| name.starts_with("MANIFEST"));
     manifests.filter(|(_, bytes)| bytes.windows(FIELD.len()).any(|part| part == FIELD)).count()
 }
 
-/// Opens the store, calls `write`, closes the store, and checks that nothing of the sample is lost.
+/// Opens the store, calls `write`, closes the store, and checks that no entry of the sample is
+/// lost.
 fn live(sample: &Sample, fs: &Arc<MemoryFs>, name: &str, write: impl FnOnce(&Db)) {
     let db = open(fs.clone(), ReadMode::Pread).unwrap_or_else(|e| panic!("{name}: {e:?}"));
     let other = db.keyspace("of this release").unwrap();
@@ -94,7 +95,7 @@ fn formats_manifest_rewrite_drops_unknown_optional_fields() {
     }
 }
 
-/// The sample with other options of the keyspace `id`: a field of a later release.
+/// Returns the sample with a field of a later release in the options of keyspace `id`.
 fn with_options(sample: &Sample, id: u8) -> Files {
     let mut changed = vec![id];
     changed.put_prefixed(&optional_field());
@@ -117,7 +118,7 @@ fn formats_unknown_option_fields_are_kept_until_options_change() {
         let users = db.keyspace("users").unwrap();
         users.set_options(users.options().block_bytes(3 << 10)).unwrap();
     });
-    // Without `CLOSED` the next opening rewrites the manifest, which has both options.
+    // Without `CLOSED` the next open rewrites the manifest with both options.
     let mut rewritten = files(&fs);
     rewritten.remove("CLOSED");
     let fs = disk(&rewritten);

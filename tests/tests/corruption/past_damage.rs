@@ -1,4 +1,4 @@
-//! How to get past a damaged block: ranges that seek behind it, and the recipe of
+//! Reading past a damaged block: ranges that seek past it, and the procedure of
 //! `docs/operations.md`.
 
 use std::{ops::RangeBounds as _, sync::Arc};
@@ -27,7 +27,7 @@ fn users(db: &Db) -> Keyspace {
     db.keyspace_with("users", &options).unwrap()
 }
 
-/// The same disk, with a damaged block at each of these sixths of the newest table.
+/// Returns the disk with a damaged block at each of these sixths of the newest table.
 fn damage(fs: &MemoryFs, sixths: &[usize]) -> Arc<MemoryFs> {
     let mut files = files(fs);
     let (_, table) = files.iter_mut().rfind(|(name, _)| name.ends_with(".sst")).unwrap();
@@ -39,8 +39,8 @@ fn damage(fs: &MemoryFs, sixths: &[usize]) -> Arc<MemoryFs> {
     disk(&files)
 }
 
-/// A disk with a store that has a keyspace `users` of one table, with a damaged block at each of
-/// these sixths.
+/// Returns a disk with a keyspace `users` of one table, with a damaged block at each of these
+/// sixths.
 fn damaged(sixths: &[usize]) -> Arc<MemoryFs> {
     let fs = Arc::new(MemoryFs::new());
     let db = open(&fs);
@@ -53,7 +53,7 @@ fn damaged(sixths: &[usize]) -> Arc<MemoryFs> {
     damage(&fs, sixths)
 }
 
-/// The keys of the damaged blocks.
+/// Returns the keys of the damaged blocks.
 fn lost(users: &Keyspace, blocks: usize) -> Vec<u32> {
     let lost: Vec<u32> = (0..KEYS).filter(|key| users.get(key.to_be_bytes()).is_err()).collect();
     let breaks = lost.windows(2).filter(|pair| pair[0] + 1 < pair[1]).count();
@@ -61,7 +61,7 @@ fn lost(users: &Keyspace, blocks: usize) -> Vec<u32> {
     lost
 }
 
-/// Whether a report names this key as one of the keyspace `users` that is lost.
+/// Returns whether a report lists this key of the keyspace `users` as lost.
 fn names(report: &VerifyReport, key: u32) -> bool {
     let key = Bytes::copy_from_slice(&key.to_be_bytes());
     report.problems.iter().any(|problem| {
@@ -88,7 +88,8 @@ fn seek_skips_a_damaged_block() {
     assert!(keys.iter().copied().eq(0..lost.start), "{:?} came before {lost:?}", keys.last());
     assert!(range.next().is_none() && range.next_back().is_none(), "it is at its end");
 
-    // Into the block: the error again. Behind it: all the rest, by either end.
+    // A seek into the block repeats the error; a seek past it reads all other keys, in both
+    // directions.
     for key in lost.clone() {
         range.seek(key.to_be_bytes());
         assert!(range.next().unwrap().is_err(), "{key}");
@@ -110,8 +111,8 @@ fn seek_skips_a_damaged_block() {
     assert_eq!(number(&keys.next().unwrap().unwrap()), lost.end);
 }
 
-/// Copies what can be read. Returns how many keys it left out, because what can be read of them may
-/// be older than what is lost.
+/// Copies readable data. Returns the number of keys left out because their newest value may be
+/// lost.
 fn copy(from: &Keyspace, to: &Keyspace) -> Result<u64> {
     let past_damage = from.with_read_options(ReadOptions::new().skip_damaged(true));
     let mut left_out = 0;
@@ -133,7 +134,7 @@ fn readable_data_is_copied_or_the_keyspace_dropped() {
     let db = open(&fs);
     let users = db.keyspace("users").unwrap();
     let lost = lost(&users, 2);
-    // Each flush is a run of level 0, until a compaction reads all of them.
+    // Each flush is a run of level 0 until a compaction reads all of them.
     for _ in 0..100 {
         users.insert(0_u32.to_be_bytes(), "new").and_then(|()| users.flush()).unwrap();
     }
@@ -171,7 +172,7 @@ fn readable_data_is_copied_or_the_keyspace_dropped() {
 
 #[test]
 fn older_value_does_not_replace_a_lost_one() {
-    // With a seed: which filter errs for which key is the same each time.
+    // The seed makes the false positives of filters reproducible.
     let fs = Arc::new(MemoryFs::with_seed(7));
     let db = open(&fs);
     let users = users(&db);
@@ -206,7 +207,7 @@ fn older_value_does_not_replace_a_lost_one() {
     assert!((5..20).contains(&replaced), "a block: {lost:?}");
     assert!(lost.len() - replaced <= 2, "others only where the filter errs: {lost:?}");
     assert_eq!(left_out as usize, lost.len());
-    // A range past the damage has them all, as they were.
+    // A range past the damage has all other keys unchanged.
     let past = users.with_read_options(ReadOptions::new().skip_damaged(true));
     let mut found: Vec<_> = past.iter().map(Result::unwrap).collect();
     for key in &lost {
@@ -215,7 +216,7 @@ fn older_value_does_not_replace_a_lost_one() {
     }
     found.reverse();
     assert!(past.iter().rev().map(Result::unwrap).eq(found));
-    // The report names the keys between those of the damaged block, too.
+    // The report includes the keys between those of the damaged block.
     let report = db.verify().unwrap();
     assert!(lost.iter().filter(|&key| key % 2 == 0).all(|&key| names(&report, key)), "{report}");
 }

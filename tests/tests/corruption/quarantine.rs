@@ -1,4 +1,4 @@
-//! A compaction that meets a damaged block quarantines the table, and everything else continues.
+//! A compaction that reads a damaged block quarantines the table, and other work continues.
 
 use std::{
     sync::{Arc, Mutex},
@@ -14,11 +14,11 @@ use sievedb_doubles::{Call, Fault, FaultFs, MemoryFs, Times};
 use super::sample::{FOLDER, disk, files};
 
 pub(super) const KEYS: u32 = 400;
-/// Every round writes all keys but those that this divides.
+/// Every round writes all keys except multiples of this.
 const KEPT: u32 = 7;
 const ROUNDS: u32 = 30;
 
-/// The quarantined tables that were reported, and whether the store became read-only.
+/// Reported quarantined tables, and whether the store became read-only.
 #[derive(Debug, Default)]
 pub(super) struct Reports(Mutex<(Vec<u64>, bool)>);
 
@@ -66,7 +66,7 @@ impl Fixture {
         Self::open(disk(&files), workers)
     }
 
-    /// A run of level 0.
+    /// Writes a run of level 0.
     fn write(&self, round: u32) {
         for key in (0..KEYS).filter(|key| round == 0 || key % KEPT > 0) {
             self.accounts.insert(key.to_be_bytes(), value(key, round)).unwrap();
@@ -76,7 +76,7 @@ impl Fixture {
         self.db.flush().unwrap();
     }
 
-    /// Checks all keys after `round`; returns how many cannot be read.
+    /// Checks all keys after `round`. Returns the number of unreadable keys.
     fn check(&self, round: u32) -> usize {
         let is_wrong = |key: &u32| match self.accounts.get(key.to_be_bytes()) {
             Ok(found) => {
@@ -100,7 +100,7 @@ fn value(key: u32, round: u32) -> Vec<u8> {
     value
 }
 
-/// One run is damaged, of several in level 0 or of one that lies deep.
+/// The damaged run is one of several in level 0, or one in a deep level.
 #[test]
 fn n7_table_with_a_damaged_block_is_quarantined_and_writes_succeed() {
     for (name, runs, compacts, nth) in [
@@ -115,7 +115,7 @@ fn n7_table_with_a_damaged_block_is_quarantined_and_writes_succeed() {
             if compacts {
                 fixture.accounts.compact().unwrap();
             }
-            // The default keyspace has tables, too.
+            // The default keyspace has tables too.
             let before = fixture.db.stats().keyspaces;
             assert_eq!(before.len(), 2);
             let ids: Vec<_> = (0..10).filter(|&nth| is_of_accounts(&fixture, nth)).collect();
@@ -156,7 +156,7 @@ fn n7_table_with_a_damaged_block_is_quarantined_and_writes_succeed() {
                 let error = fixture.accounts.compact().unwrap_err();
                 assert!(matches!(&error, Error::Corrupt { path, .. } if *path == table.path));
                 fixture.accounts.insert("after", "").unwrap();
-                // The other keyspace is compacted all the same.
+                // The other keyspace is compacted nevertheless.
                 assert!(matches!(fixture.db.compact(), Err(Error::Corrupt { .. })));
                 let other = &fixture.db.stats().keyspaces[1];
                 assert_eq!((&*other.name, other.runs), ("default", 1));
@@ -169,21 +169,20 @@ fn n7_table_with_a_damaged_block_is_quarantined_and_writes_succeed() {
     }
 }
 
-/// Whether the table at this place among all tables is one of the keyspace `accounts`: they are
-/// larger.
+/// Returns whether the `nth` table is one of the keyspace `accounts`, whose tables are larger.
 fn is_of_accounts(fixture: &Fixture, nth: usize) -> bool {
     let files = files(&fixture.fs);
     let mut tables = files.iter().filter(|(name, _)| name.ends_with(".sst"));
     tables.nth(nth).is_some_and(|(_, table)| table.len() > 10_000)
 }
 
-/// As Linux numbers it.
+/// The Linux error number.
 const EIO: i32 = 5;
 const EINTR: i32 = 4;
 const EAGAIN: i32 = 11;
 const ENOMEM: i32 = 12;
 
-/// A store of three runs whose reads can fail.
+/// A store of three runs with reads that can fail.
 pub(super) struct Failing {
     pub(super) faults: Arc<FaultFs>,
     pub(super) clock: Arc<ManualClock>,
@@ -192,7 +191,7 @@ pub(super) struct Failing {
 }
 
 impl Failing {
-    /// A store without workers.
+    /// Creates a store without workers.
     fn new() -> Self {
         let reports = Arc::<Reports>::default();
         Self::open(0, Arc::new(ManualClock::new()), &reports, reports.clone())
@@ -213,7 +212,7 @@ impl Failing {
         failing
     }
 
-    /// A run of level 0. The fourth makes it due.
+    /// Writes a run of level 0. The fourth makes a compaction due.
     fn write(&self, run: u32) {
         for key in 0..KEYS {
             self.db.insert(key.to_be_bytes(), value(key, run)).unwrap();
@@ -221,7 +220,7 @@ impl Failing {
         self.db.flush().unwrap();
     }
 
-    /// Lets reads of the oldest table fail, `after` so many.
+    /// Makes reads of the oldest table fail after the first `after` reads.
     pub(super) fn fail_reads(&self, times: Times, after: usize) {
         self.fail_reads_with(EIO, times, after);
     }
@@ -248,7 +247,7 @@ fn n7_temporary_read_error_quarantines_nothing() {
     let mut struck = 0;
     for after in 0..3 {
         let failing = Failing::new();
-        // A read ahead that fails once is repeated without that.
+        // A failed read-ahead is repeated as a single read.
         failing.fail_reads(Times::Once, after);
         failing.fail_reads(Times::Once, after + 1);
         failing.write(3);

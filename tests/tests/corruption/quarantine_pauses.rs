@@ -1,4 +1,4 @@
-//! Pauses between attempts to compact a quarantined table, by an injected clock.
+//! Pauses between attempts to compact a quarantined table, with an injected clock.
 
 use std::{
     sync::{Arc, Mutex, mpsc},
@@ -16,12 +16,12 @@ use super::quarantine::{Failing, KEYS};
 
 /// Longest pause that the documentation of `QuarantinedTable` states: 85 minutes, and 20 s.
 const PAUSE_MAX: Duration = Duration::from_secs(10 << 9);
-/// The worker waits in real time: the clock is this far from the end of a pause when it does.
+/// Distance of the clock from the end of a pause while the worker waits in real time.
 const LAST_WAIT: Duration = Duration::from_millis(10);
-/// One a millisecond.
+/// Maximum number of polls, one per millisecond.
 const POLLS_MAX: usize = 60_000;
 
-/// Reports each event once the clock stands shortly before the end of the first pause.
+/// Advances the clock to shortly before the end of the first pause, then reports each event.
 #[derive(Debug)]
 struct Advancing {
     clock: Arc<ManualClock>,
@@ -32,7 +32,7 @@ impl EventListener for Advancing {
     fn on_event(&self, event: &Event) {
         let is_quarantine = matches!(event, Event::TableQuarantined { .. });
         if is_quarantine {
-            // On the thread of the worker: its next wait is short.
+            // Runs on the worker's thread: its next wait is short.
             self.clock.advance(Duration::from_millis(9_990));
         }
         if is_quarantine || matches!(event, Event::Compacted { .. }) {
@@ -48,7 +48,7 @@ fn n7_idle_store_rereads_a_table_after_its_pause() {
     let (sender, events) = mpsc::channel();
     let listener = Advancing { clock: clock.clone(), events: Mutex::new(sender) };
     let failing = Failing::open(1, clock, &Arc::default(), Arc::new(listener));
-    // One table, mostly of tombstones: its compaction is due once the snapshot is gone.
+    // One table, mostly of tombstones: its compaction is due once the snapshot is dropped.
     let snapshot = failing.db.snapshot();
     (0..3 * KEYS).for_each(|key| failing.db.remove(key.to_be_bytes()).unwrap());
     failing.db.compact().unwrap();
@@ -59,7 +59,7 @@ fn n7_idle_store_rereads_a_table_after_its_pause() {
     let next = || events.recv_timeout(Duration::from_secs(60));
     assert_eq!(next(), Ok(true), "the compaction fails");
     assert_eq!(failing.quarantined().len(), 1);
-    // The worker has looked again, and nothing is due.
+    // The worker has checked again; nothing is due.
     failing.db.wait_for_background().unwrap();
     failing.faults.heal();
     failing.clock.advance(Duration::from_millis(20));
@@ -90,13 +90,13 @@ fn n7_pauses_of_an_idle_store_grow_to_85_minutes() {
     drop(snapshot);
     poll("the compaction fails", || !failing.quarantined().is_empty());
     for attempt in 0..14 {
-        // The attempt has ended: the pause is counted from now.
+        // The attempt has ended, so the pause starts now.
         db.wait_for_background().unwrap();
         let pause = PAUSE_MAX.min(Duration::from_secs(10) * (1 << attempt));
         let end = clock.now() + pause;
         clock.advance(pause - LAST_WAIT);
         let before = faults.failures();
-        // The worker looks for work, and then waits for the rest of the pause.
+        // The worker checks for work, then waits for the rest of the pause.
         other.insert("key", "value").unwrap();
         other.flush().unwrap();
         db.wait_for_background().unwrap();

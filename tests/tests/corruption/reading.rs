@@ -1,4 +1,4 @@
-//! All that a store answers, compared with the history.
+//! All reads of a store, compared with the history.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -8,21 +8,21 @@ use sievedb_doubles::MemoryFs;
 
 use super::sample::{FOLDER, Files, KEYSPACES, Sample, State, disk, open};
 
-/// What came of opening a damaged store and reading all of it.
+/// Result of opening and reading a damaged store.
 pub(super) enum Verdict {
-    /// It was not opened.
+    /// The open failed.
     Refused(Error),
-    /// Every answer was an error or that of the state with this number.
+    /// Every read returned an error or the result of the state with this number.
     Read { state: usize, errors: Vec<Error> },
 }
 
 impl Verdict {
-    /// Opens the store that `files` are, reads everything, and compares with the states `legal` of
-    /// the history, in this order.
+    /// Opens the store in `files`, reads everything, and compares it with the states `legal` of the
+    /// history, in this order.
     ///
     /// # Errors
     ///
-    /// An answer that none of these states gives.
+    /// A result that matches none of these states.
     pub(super) fn of(
         sample: &Sample,
         files: &Files,
@@ -55,7 +55,7 @@ impl Verdict {
 
     /// # Errors
     ///
-    /// An error that is not one of damage to one of `damaged`.
+    /// An error that does not report damage to one of `damaged`.
     pub(super) fn check_errors(&self, sample: &Sample, damaged: &[&str]) -> Result<(), String> {
         match self {
             Self::Refused(error) => check_error(sample, error, damaged),
@@ -66,8 +66,8 @@ impl Verdict {
     }
 }
 
-/// Writes to a store that was opened with damage, and opens it again: what was cut off must not
-/// come back, what was read must still be there.
+/// Writes to a store that was opened with damage, and reopens it: truncated writes must not return,
+/// and readable entries must remain.
 fn check_later(
     sample: &Sample,
     fs: Arc<MemoryFs>,
@@ -76,7 +76,7 @@ fn check_later(
     (state, is_whole): (&State, bool),
 ) -> Result<(), String> {
     let (key, mut state) = (b"written later", state.clone());
-    // After damage was found the store may refuse to write.
+    // After detected damage the store may refuse writes.
     if db.insert(key, key).is_ok() {
         state[0].insert(key.to_vec(), key.to_vec());
     } else if is_whole {
@@ -107,7 +107,7 @@ fn check_error(sample: &Sample, error: &Error, damaged: &[&str]) -> Result<(), S
     }
     let bytes = sample.files.get(name).map_or(0, Bytes::len) as u64;
     match error {
-        // A file that is longer than it was may have an error behind its old end.
+        // A longer file may report an error after its old end.
         Error::Corrupt { offset, .. } if *offset > bytes + 64 => {
             Err(format!("a place behind the end of {name}: {error:?}"))
         }
@@ -115,13 +115,13 @@ fn check_error(sample: &Sample, error: &Error, damaged: &[&str]) -> Result<(), S
     }
 }
 
-/// Entries in the order in which they came, until an error, if there was one.
+/// Entries in scan order, until an error, if any.
 type Scan = (Vec<(Bytes, Bytes)>, Option<Error>);
 
-/// All that a keyspace answers.
+/// All reads of a keyspace.
 pub(super) struct Reading {
     gets: BTreeMap<Vec<u8>, Result<Option<Bytes>>>,
-    /// Keys that cannot be there, as far as memory tells.
+    /// Keys that `may_contain` rejects.
     ruled_out: Vec<Vec<u8>>,
     forward: Scan,
     backward: Scan,
@@ -131,7 +131,7 @@ pub(super) fn read_all(sample: &Sample, db: &Db) -> Result<Vec<Reading>> {
     let names = db.keyspaces();
     let read = |(at, name): (usize, &&str)| {
         if !names.iter().any(|known| known == name) {
-            // Asking for it would create it.
+            // `Db::keyspace` would create it.
             return Ok(Reading::empty());
         }
         let keyspace = db.keyspace(name)?;
@@ -161,7 +161,7 @@ impl Reading {
         reading
     }
 
-    /// Whether each answer is an error or that of `want`.
+    /// Returns whether each result is an error or that of `want`.
     fn compare(&self, want: &BTreeMap<Vec<u8>, Vec<u8>>) -> Result<(), String> {
         for (key, found) in &self.gets {
             if let Ok(found) = found

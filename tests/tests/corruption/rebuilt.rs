@@ -1,4 +1,4 @@
-//! A lost manifest beside what a crash or a failed write left behind.
+//! A lost manifest after a crash or a failed write.
 
 use std::sync::Arc;
 
@@ -28,7 +28,7 @@ fn fail_edit(fs: &FaultFs, disk: &MemoryFs) {
     fs.inject(Fault::new(EIO, Times::ForGood).calls(&[Call::Unlink]).suffix(".sst"));
 }
 
-/// The table of a failed flush says what is flushed, and a later table names it.
+/// The table of a failed flush records what is flushed, and a later table names it.
 #[test]
 fn n15_failed_flush_hides_no_log_entry() {
     let disk = Arc::new(MemoryFs::with_seed(7));
@@ -50,14 +50,14 @@ fn n15_failed_flush_hides_no_log_entry() {
     let mut after = files(&disk);
     let is_new = |name: &&String| name.ends_with(".sst") && !before.contains_key(*name);
     let written: Vec<_> = after.keys().filter(is_new).cloned().collect();
-    // The first one is the second attempt. As if it were not written yet.
+    // The first file is that of the second attempt. Removes it, as if it was not written yet.
     let [again, ..] = &written[..] else { panic!("{written:?}") };
     after.remove(again);
     let (report, found) = repaired(&without_manifest(&after));
     assert!(found == whole, "{found:?}: {report}");
 }
 
-/// A log with a dropped keyspace, one of the same name, and one that no table knows.
+/// Creates a log with a dropped keyspace, one of the same name, and one without tables.
 fn logged() -> (Files, Contents) {
     let fs = Arc::new(MemoryFs::with_seed(7));
     let db = options(&fs).log_segment_bytes(4 << 10).open(FOLDER).unwrap();
@@ -101,7 +101,7 @@ fn n15_rewritten_log_keeps_names_and_drops_of_keyspaces() {
     assert!(report.keyspaces_unnamed.is_empty(), "{report}");
 }
 
-/// Both the log and a part of its copy are there, wherever the recovery was interrupted.
+/// The log and a part of its copy exist, at each interruption of the recovery.
 #[test]
 fn n15_unfinished_log_copy_adds_nothing() {
     let (before, whole) = logged();

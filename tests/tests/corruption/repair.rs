@@ -1,4 +1,4 @@
-//! A damaged store is written into a new one, as far as it can be read.
+//! Repair copies the readable data of a damaged store into a new one.
 
 use std::{collections::BTreeMap, path::Path, sync::Arc};
 
@@ -25,11 +25,11 @@ pub(super) fn users_options() -> KeyspaceOptions {
     KeyspaceOptions::new().block_bytes(1 << 10).compression(Compression::None)
 }
 
-/// Two tables of the keyspace `users`, of which the newer one replaces or removes every other key
-/// of the older one, one table of the default keyspace, and a log with more keys of `users`,
-/// durable one by one.
+/// Creates two tables of the keyspace `users`, one table of the default keyspace, and a log with
+/// more keys of `users`, each durable. The newer table of `users` replaces or removes every second
+/// key of the older one.
 pub(super) fn store() -> Files {
-    // With a seed: which filter errs for which key is the same each time.
+    // The seed makes the false positives of filters reproducible.
     let fs = Arc::new(MemoryFs::with_seed(7));
     let db = options(&fs).open(FOLDER).unwrap();
     db.insert("a", "1").unwrap();
@@ -65,8 +65,7 @@ pub(super) fn tables(files: &Files) -> Vec<String> {
     files.keys().filter(|name| name.ends_with(".sst")).cloned().collect()
 }
 
-/// Flips a bit of a file, at what `at` makes of its length without the room that is reserved behind
-/// it.
+/// Flips a bit of a file at the offset that `at` computes from its length without reserved bytes.
 pub(super) fn change(files: &mut Files, name: &str, at: impl Fn(usize) -> usize) {
     let mut bytes = files[name].to_vec();
     let at = at(bytes.iter().rposition(|&byte| byte != 0).unwrap() + 1);
@@ -74,14 +73,14 @@ pub(super) fn change(files: &mut Files, name: &str, at: impl Fn(usize) -> usize)
     files.insert(name.to_owned(), bytes.into());
 }
 
-/// Cuts bytes off the end of a file.
+/// Truncates a file by `bytes` bytes.
 fn cut(files: &mut Files, name: &str, bytes: usize) {
     let file = &files[name];
     let left = file.slice(..file.len() - bytes);
     files.insert(name.to_owned(), left);
 }
 
-/// What comes out, and that the old files are as they were.
+/// Repairs the store. Returns the result, and checks that the old files are unchanged.
 fn repair(files_before: &Files, older: OlderValues) -> (RepairReport, State) {
     let fs = disk(files_before);
     let report = options(&fs).repair(FOLDER, NEW, older).unwrap();
@@ -139,8 +138,8 @@ fn repair_copies_exactly_the_readable_data() {
         }
         let missing: Vec<u32> =
             whole.keys().filter(|key| !found.contains_key(key)).copied().collect();
-        // What the older table has is left out where the filter of the newer one errs, of some 500
-        // keys.
+        // Keys of the older table are left out where the filter of the newer one has a false
+        // positive, among 500 keys.
         let others = missing.iter().filter(|&key| !is_new(key)).count();
         let (kept_older, keys) = repair(&files, OlderValues::Keep);
         match name {
@@ -155,8 +154,8 @@ fn repair_copies_exactly_the_readable_data() {
                 assert!((4..20).contains(&(missing.len() - others)) && others <= 2, "{missing:?}");
                 assert_eq!(kept_older.older, report.older);
                 assert!(report.older >= missing.len() as u64, "those removed, too: {report}");
-                // Without the index it is unknown whether the block ended with newer versions of
-                // the first key behind it.
+                // Without the index it is unknown whether newer versions of the first key ended the
+                // previous block.
                 let certain = missing.len() - usize::from(name.starts_with("the newer end"));
                 let older = missing[..certain].iter().all(|key| keys[key] == [1; 100][..]);
                 assert!(older, "{name}: {missing:?}");
@@ -170,7 +169,7 @@ fn repair_copies_exactly_the_readable_data() {
     }
 }
 
-/// The manifest is whole, and only what names it is lost or damaged.
+/// The manifest is intact, and only its pointer is lost or damaged.
 #[test]
 fn n15_repair_without_current_loses_nothing() {
     let good = store();
@@ -196,8 +195,7 @@ fn n15_repair_without_current_loses_nothing() {
     }
 }
 
-/// An older manifest names tables whose values are older, so it never takes the place of a newer
-/// one.
+/// An older manifest names tables with older values, so it never replaces a newer one.
 #[test]
 fn n15_repair_ignores_an_older_manifest() {
     let fs = Arc::new(MemoryFs::with_seed(7));
@@ -218,11 +216,11 @@ fn n15_repair_ignores_an_older_manifest() {
     let manifest = |files: &Files| files.keys().rfind(|it| it.starts_with("MANIFEST")).cloned();
     let (old, new) = (manifest(&before).unwrap(), manifest(&good).unwrap());
     assert_ne!(old, new, "the manifest was begun anew");
-    // Its unlink was lost.
+    // Restores the old manifest, as if its unlink was lost.
     good.insert(old.clone(), before[&old].clone());
     for (without_current, without_newest) in [(true, false), (false, true), (true, true)] {
         let mut files = good.clone();
-        // It says which manifest was the last one.
+        // `CLOSED` names the last manifest.
         files.remove("CLOSED");
         if without_current {
             files.remove("CURRENT");
@@ -270,7 +268,7 @@ fn missing_table_does_not_end_a_repair() {
     assert!(matches!(&error, Error::Corrupt { path, .. } if path.ends_with(&table)), "{error:?}");
     let (report, found) = repair(&files, OlderValues::LeaveOut);
     assert_eq!(report.lost.len(), 1, "{report}");
-    // Its filter is gone with it: whatever it may have had is left out.
+    // Its filter is lost too, so all keys that it may have had are left out.
     assert_eq!(found.len() as u32, LOGGED + 1, "a key behind its last one: {report}");
     let (_, found) = repair(&files, OlderValues::Keep);
     assert_eq!(found.len() as u32, KEYS + LOGGED);
@@ -300,7 +298,7 @@ fn harmful_repair_is_refused() {
     assert!(!fs.exists(Path::new(NEW)).unwrap(), "nothing is made");
 }
 
-/// A block ends with a newer version of a key, and the next one begins with a tombstone of it.
+/// A block ends with a newer version of a key, and the next one starts with its tombstone.
 #[test]
 fn damaged_tombstone_does_not_expose_an_older_value() {
     let fs = Arc::new(MemoryFs::with_seed(7));
@@ -329,7 +327,7 @@ fn damaged_tombstone_does_not_expose_an_older_value() {
     }
 }
 
-/// A log of three segments loses the beginning of one.
+/// A log of three segments loses the start of one.
 #[test]
 fn segments_before_a_damaged_one_are_recovered() {
     let fs = Arc::new(MemoryFs::with_seed(7));
@@ -337,7 +335,7 @@ fn segments_before_a_damaged_one_are_recovered() {
     let logs = |files: &Files| -> Vec<String> {
         files.keys().filter(|name| name.ends_with(".log")).cloned().collect()
     };
-    // How many writes there were when there was one segment, and when there were two.
+    // Number of writes when the log had one segment, and when it had two.
     let (mut writes, mut before) = (0_u32, [0; 2]);
     while logs(&files(&fs)).len() < 3 || writes < before[1] + 5 {
         let mut batch = db.batch();
@@ -372,7 +370,7 @@ fn segments_before_a_damaged_one_are_recovered() {
         assert!(keys.iter().cloned().eq(prefix), "{name}: {}", keys.len());
         assert!(report.log_batches >= keys.len() as u64, "{name}: {report}");
         let least = if least == 0 { before[0] } else { least };
-        // The write with which a segment was begun is in that one, or in the one before.
+        // The write that starts a segment is in that one or in the previous one.
         assert!((least - 1..writes).contains(&(keys.len() as u32)), "{name}: {}", keys.len());
     }
 }

@@ -1,4 +1,4 @@
-//! A damaged store is written into a new one while the operating system refuses calls.
+//! Repair while the operating system refuses calls.
 
 use std::{
     io,
@@ -25,7 +25,7 @@ const EACCES: i32 = 13;
 const ENFILE: i32 = 23;
 const EMFILE: i32 = 24;
 
-/// A disk that does not give back one byte of a file.
+/// A disk with one unreadable byte in a file.
 #[derive(Debug)]
 struct Scratched {
     inner: Arc<MemoryFs>,
@@ -102,7 +102,7 @@ fn unreadable_bytes_count_as_lost() {
             let fs = Layered(Scratched { inner: inner.clone(), path, byte });
             let (report, found) = repair(Arc::new(fs), &inner, older).unwrap();
             let case = format!("byte {byte} of {name}, {older:?}: {report}{want}");
-            // Header and footer are not needed.
+            // Header and footer are not required.
             assert_eq!(want.lost.len() as u64, 1 - want.tables_rescanned, "{case}");
             assert_eq!(report.lost.len(), want.lost.len(), "{case}");
             for (lost, want) in report.lost.iter().zip(&want.lost) {
@@ -167,7 +167,7 @@ fn n15_repair_refuses_overlapping_directories() {
     }
     assert_eq!(RealFs.list(&store).unwrap(), before, "nothing is written");
     assert!(!RealFs.exists(&store.join("sub")).unwrap(), "no directory is created");
-    // Only the name begins so.
+    // A directory whose name starts with that of the other one.
     let to = outer.join("store-2");
     assert!(Options::new().repair(&store, to, OlderValues::LeaveOut).unwrap().lost.is_empty());
 

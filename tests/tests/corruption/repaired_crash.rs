@@ -1,4 +1,4 @@
-//! A power cut, and then the manifest is lost: a repair gives what it gives with the manifest.
+//! After a power cut, a repair without the manifest returns the same as one with it.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -52,7 +52,7 @@ fn fail_edit(fs: &FaultFs, disk: &MemoryFs, code: i32) {
     fs.inject(Fault::new(code, Times::Once).calls(&[Call::Append]).suffix(manifest));
 }
 
-/// Opens the store and lets it live for some steps.
+/// Opens the store and uses it for some steps.
 fn live(disk: &Arc<MemoryFs>, rng: &mut Rng) {
     let fs = Arc::new(FaultFs::new(disk.clone()));
     let db = options(disk).fs(fs.clone()).log_segment_bytes(4 << 10).open(FOLDER).unwrap();
@@ -73,7 +73,7 @@ fn live(disk: &Arc<MemoryFs>, rng: &mut Rng) {
             _ => {
                 write(&db, rng, name);
                 fail_edit(&fs, disk, *rng.pick(&[EIO, ENOSPC]));
-                // The store may be read-only then.
+                // The store may be read-only.
                 let keyspace = db.keyspace(name);
                 if keyspace.and_then(|it| it.flush().and_then(|()| it.compact())).is_err() {
                     return;
@@ -87,7 +87,7 @@ fn live(disk: &Arc<MemoryFs>, rng: &mut Rng) {
     }
 }
 
-/// The contents by keyspace, without the names that a repair cannot know.
+/// Returns the contents by keyspace, without names that a repair cannot know.
 fn by_keyspace(contents: &Contents, unnamed: &[String]) -> BTreeSet<(String, Contents)> {
     let mut by_name = BTreeMap::<String, Contents>::new();
     for ((name, key), value) in contents {

@@ -1,5 +1,4 @@
-//! Any one file is damaged at random: a repair returns all else, and nothing that had been
-//! replaced.
+//! Random damage to one file: a repair returns all other data, and no replaced value.
 
 use std::{collections::BTreeMap, ops::RangeBounds as _, sync::Arc};
 
@@ -16,7 +15,7 @@ use super::{
 
 const SEED: u64 = 15;
 const PLACES: usize = 14;
-/// Of tables, which have more parts.
+/// More for tables, which have more parts.
 const TABLE_PLACES: usize = 90;
 const KEYSPACES: [&str; 3] = ["default", "raw", "packed"];
 
@@ -25,16 +24,16 @@ type Key = (String, Vec<u8>);
 /// A closed store.
 struct Sample {
     files: Files,
-    /// What it holds.
+    /// Its contents.
     whole: Contents,
-    /// What its tables hold.
+    /// Contents of its tables.
     flushed: Contents,
-    /// The writes that only the log has, in their order.
+    /// Writes that are only in the log, in order.
     logged: Vec<(Key, Option<Bytes>)>,
 }
 
 impl Sample {
-    /// Returns whether the log up to some write of it gives `found`.
+    /// Returns whether `found` is the state after a prefix of the log.
     fn is_prefix(&self, found: &Contents) -> bool {
         let mut state = self.flushed.clone();
         let mut is_prefix = *found == state;
@@ -57,7 +56,7 @@ fn keyspace_options(name: &str) -> KeyspaceOptions {
     }
 }
 
-/// Inserts and removes some keys, each value once. Returns the writes.
+/// Inserts and removes some keys with unique values. Returns the writes.
 fn write(db: &Db, rng: &mut Rng, name: &str) -> Vec<(Key, Option<Bytes>)> {
     let mut written = Vec::new();
     let keyspace = db.keyspace_with(name, &keyspace_options(name)).unwrap();
@@ -79,7 +78,7 @@ fn sample() -> Sample {
     let fs = Arc::new(MemoryFs::with_seed(SEED));
     let open = options(&fs).keyspace(keyspace_options("default")).log_segment_bytes(16 << 10);
     let db = open.background_rewrites(false).open(FOLDER).unwrap();
-    // They keep older versions of keys, so that a block may end between two versions.
+    // Snapshots pin older versions, so that a block may end between two versions of a key.
     let mut snapshots = Vec::new();
     for round in 0..6 {
         for name in KEYSPACES.into_iter().chain(["gone"]) {
@@ -188,7 +187,7 @@ fn is_lost(report: &RepairReport) -> bool {
     !report.lost.is_empty()
 }
 
-/// Returns whether the report names the key among those of a damaged table.
+/// Returns whether the report lists the key in a damaged table.
 fn names_key(report: &RepairReport, (keyspace, key): &Key) -> bool {
     let key = Bytes::copy_from_slice(key);
     report.lost.iter().any(|lost| {

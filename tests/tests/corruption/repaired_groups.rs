@@ -1,4 +1,4 @@
-//! Groups of tables that a crash leaves in part, and names that are taken, without a manifest.
+//! Groups of tables that a crash leaves incomplete, and taken names, without a manifest.
 
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ fn open(fs: &Arc<MemoryFs>) -> Db {
     options(fs).keyspace(small_tables()).open(FOLDER).unwrap()
 }
 
-/// More than one table holds.
+/// Fills more than one table.
 fn fill(db: &Db, byte: u8) {
     for key in 0..KEYS {
         let mut value = key.wrapping_mul(0x9e37_79b9).to_le_bytes().repeat(120);
@@ -44,7 +44,7 @@ fn check_cuts(fs: &MemoryFs, before: usize, step: &str) {
     }
 }
 
-/// The last table of a group vouches for the others, so their names are durable before it.
+/// The last table of a group implies the others, so their names are durable before it.
 #[test]
 fn n15_last_table_of_a_group_requires_the_others() {
     let fs = Arc::new(MemoryFs::with_seed(7));
@@ -57,7 +57,7 @@ fn n15_last_table_of_a_group_requires_the_others() {
     check_cuts(&fs, before, "a flush");
 }
 
-/// The next opening unlinks the tables, in whichever order that becomes durable.
+/// The next open unlinks the tables; the unlinks may become durable in any order.
 #[test]
 fn n15_uninstalled_group_hides_nothing_while_unlinked() {
     let disk = Arc::new(MemoryFs::with_seed(7));
@@ -78,7 +78,7 @@ fn n15_uninstalled_group_hides_nothing_while_unlinked() {
     check_cuts(&disk, before, "an opening");
 }
 
-/// A compaction that leaves no entry writes no table, and its inputs go in any order.
+/// A compaction without output writes no table, and its inputs are unlinked in any order.
 #[test]
 fn n15_compaction_without_output_restores_no_removed_key() {
     let fs = Arc::new(MemoryFs::with_seed(7));

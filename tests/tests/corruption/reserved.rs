@@ -1,4 +1,5 @@
-//! A store of a later release for every reserved number: refused by name, or skipped.
+//! A store of a later release for every reserved number is refused by name, or the number is
+//! skipped.
 
 use std::{ops::Range, sync::Arc};
 
@@ -37,7 +38,7 @@ fn reserved_kinds() -> impl Iterator<Item = u8> {
     Kind::ALL.into_iter().filter(move |kind| !written.contains(kind)).map(|kind| kind as u8)
 }
 
-/// Where the tag of a property lies in the table, and where its value does.
+/// Returns the places of the tag of a property and of its value.
 fn property(bytes: &[u8], number: u64) -> (Part, usize, Range<usize>) {
     let part = footer_part(bytes, 2).unwrap();
     let place = part.place();
@@ -54,25 +55,25 @@ fn property(bytes: &[u8], number: u64) -> (Part, usize, Range<usize>) {
     }
 }
 
-/// The store with a byte of the properties of its newest table changed.
+/// Returns the store with a changed byte in the properties of its newest table.
 fn with_property(sample: &Sample, place: impl Fn(&[u8]) -> (Part, usize), byte: u8) -> Files {
     let name = sample.names("", ".sst").pop().unwrap();
     let (part, at) = place(&sample.files[&name]);
     forged(sample, &name, &part, at, byte)
 }
 
-/// Place of the tag of the last property.
+/// Returns the place of the tag of the last property.
 fn last_tag(bytes: &[u8]) -> (Part, usize) {
     let (part, tag_at, _) = property(bytes, 28);
     (part, tag_at)
 }
 
-/// The store with a property in its newest table that is optional and unknown.
+/// Returns the store with an unknown optional property in its newest table.
 pub(super) fn with_optional_property(sample: &Sample) -> Files {
     with_property(sample, last_tag, 126)
 }
 
-/// The newest log with `more` behind the fields of its start record.
+/// Returns the newest log with `more` after the fields of its start record.
 fn with_start(sample: &Sample, more: &[u8]) -> Files {
     let name = sample.names("", ".log").pop().unwrap();
     let mut bytes = sample.files[&name].to_vec();
@@ -88,12 +89,12 @@ fn with_start(sample: &Sample, more: &[u8]) -> Files {
     sample.with(&name, bytes)
 }
 
-/// The parts of a log, without the reserved zeros behind its records.
+/// Returns the parts of a log, without the reserved zeros.
 fn log_parts_of(bytes: &[u8]) -> Vec<Part> {
     log_parts(&bytes[..super::log_record::records_end(bytes)])
 }
 
-/// `CURRENT` or `CLOSED` with a byte of its header changed.
+/// Returns `CURRENT` or `CLOSED` with a changed byte in its header.
 fn with_pointer(sample: &Sample, name: &str, at: usize, byte: u8) -> Files {
     let mut bytes = sample.files[name].to_vec();
     bytes[at] = byte;
@@ -119,7 +120,7 @@ fn cases(cut: &Sample, closed: &Sample) -> Vec<(String, Files, Outcome)> {
     for kind in reserved_kinds() {
         let needs = format!("kind of an entry {kind}");
         let counted = |bytes: &[u8]| {
-            // The last kind that is counted: they ascend.
+            // The last counted kind: kinds ascend.
             let (part, _, value) = property(bytes, 4);
             let mut decoder = Decoder::new(&bytes[value.clone()]);
             let mut at = value.start;
@@ -169,7 +170,7 @@ fn cases(cut: &Sample, closed: &Sample) -> Vec<(String, Files, Outcome)> {
         (part, value.start)
     };
     case("property: comparator", with_property(cut, comparator, 2), refused("comparator 2"));
-    // Also if nothing is to be replayed.
+    // Applies even if no log must be replayed.
     case("closed: comparator", with_property(closed, comparator, 2), refused("comparator 2"));
 
     let start_required = with_start(cut, &[127, 0]);
@@ -190,7 +191,7 @@ fn cases(cut: &Sample, closed: &Sample) -> Vec<(String, Files, Outcome)> {
     let current = with_pointer(cut, "CURRENT", 8, 2);
     case("CURRENT: version", current, refused("format version 2"));
     case("CURRENT: envelope", with_pointer(cut, "CURRENT", 10, 1), refused("envelope 1"));
-    // It vouches for nothing then, and is not needed.
+    // Such a file marks nothing as synced, and is not required.
     case("CLOSED: version", with_pointer(closed, "CLOSED", 8, 2), Skipped);
 
     for number in [7, 12, 13, 900] {
@@ -213,7 +214,7 @@ fn cases(cut: &Sample, closed: &Sample) -> Vec<(String, Files, Outcome)> {
         part.seal(&mut bytes);
         cut.with(&table_name, bytes)
     };
-    // The last entry of the sample's footer is a filter, without which it is read as well.
+    // The last entry of the sample's footer is a filter, which is optional.
     case("block: blob references", footer(8, 1), refused("required block of kind 8"));
     case("block: required", footer(200, 1), refused("required block of kind 200"));
     case("block: optional", footer(200, 0), Skipped);
@@ -257,7 +258,7 @@ fn formats_reserved_numbers_are_refused_by_name_or_skipped() {
         wrong.extend(found.err());
         if let Refused(needs) = outcome {
             wrong.extend(check_verified(&name, &files, &needs).err());
-            // A repair must not take what a later release wrote for damage.
+            // A repair must not treat data of a later release as damage.
             let fs = disk(&files);
             let options = super::repair::options(&Arc::clone(&fs));
             match options.repair(FOLDER, NEW, OlderValues::LeaveOut) {
@@ -282,7 +283,7 @@ fn check_verified(name: &str, files: &Files, needs: &str) -> Result<(), String> 
     if is_good { Ok(()) } else { Err(format!("verify: {name}: {needs}: {report}")) }
 }
 
-/// A recovery after a crash replaces the log. It finds the table before that.
+/// A recovery after a crash replaces the log; it opens the table before that.
 #[test]
 fn formats_table_of_a_later_release_is_refused_before_the_log_is_rewritten() {
     let cut = sample(End::PowerCut);

@@ -1,4 +1,5 @@
-//! Two threads unlink tables at once: the durable list of retired tables stays the newest one.
+//! Two threads unlink tables concurrently: the durable list of retired tables remains the newest
+//! one.
 
 use std::{
     io,
@@ -29,7 +30,7 @@ use super::{
 const FIRST_WAIT_MAX: Duration = Duration::from_millis(500);
 const SECOND_WAIT_MAX: Duration = Duration::from_secs(60);
 
-/// What one thread does once, at its next call.
+/// A step that one thread runs once, at its next call.
 #[derive(Default)]
 struct Step(Mutex<Option<OwnStep>>);
 
@@ -51,7 +52,7 @@ impl Step {
     }
 }
 
-/// A disk in memory that runs a step before a table is created, and one before it is unlinked.
+/// An in-memory disk that runs a step before a table is created, and one before it is unlinked.
 struct Steps {
     disk: Arc<MemoryFs>,
     before_create: Step,
@@ -111,9 +112,9 @@ fn n15_concurrent_unlinks_keep_the_newer_list_of_retired_tables() {
     fill(&db, "first");
     fill(&db, "second");
     drop(db);
-    // The log is gone: only the tables have the keys.
+    // The log is deleted: only the tables have the keys.
     let db = open();
-    // Its tables are unlinked when the reader goes.
+    // Its tables are unlinked when the reader is dropped.
     let reader = db.keyspace("first").unwrap().iter();
     db.keyspace("first").unwrap().compact().unwrap();
     let before = disk.operations();

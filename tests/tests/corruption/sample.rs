@@ -12,56 +12,56 @@ use sievedb::{
 };
 use sievedb_doubles::MemoryFs;
 
-/// The folder of every sample.
+/// Directory of every sample.
 pub(super) const FOLDER: &str = "db";
-/// The keyspaces of a sample: the default one and another.
+/// Keyspaces of a sample.
 pub(super) const KEYSPACES: [&str; 2] = ["default", "users"];
 
-/// What each keyspace holds, in the order of [`KEYSPACES`].
+/// Contents of each keyspace, in the order of [`KEYSPACES`].
 pub(super) type State = [BTreeMap<Vec<u8>, Vec<u8>>; 2];
 
 /// Files by name.
 pub(super) type Files = BTreeMap<String, Bytes>;
 
-/// A place in a log: number of the file, bytes from its start.
+/// Position in a log: file number, offset.
 pub(super) type LogPosition = (u64, u64);
 
-/// A small store: its files, and what they may mean.
+/// A small store: its files and legal states.
 pub(super) struct Sample {
     pub(super) files: Files,
-    /// The state after each write; the first is empty.
+    /// State after each write; the first is empty.
     pub(super) history: Vec<State>,
-    /// Where the log record of each write ends: one less than `history`.
+    /// End of the log record of each write: one fewer than `history`.
     pub(super) log_ends: Vec<LogPosition>,
-    /// Everything before is in tables, so that the manifest vouches for it.
+    /// Everything before is in tables, so the manifest marks it as synced.
     pub(super) flushed: LogPosition,
 }
 
 impl Sample {
-    /// Names of the files that begin and end so.
+    /// Returns the names of files with this prefix and suffix.
     pub(super) fn names(&self, start: &str, end: &str) -> Vec<String> {
         let names = self.files.keys().filter(|name| name.starts_with(start) && name.ends_with(end));
         names.cloned().collect()
     }
 
-    /// The newest state.
+    /// Returns the number of the newest state.
     pub(super) fn last_state(&self) -> usize {
         self.history.len() - 1
     }
 
-    /// The state when nothing counts from `position` of the log on.
+    /// Returns the number of the state without the log from `position` on.
     pub(super) fn state_before(&self, position: LogPosition) -> usize {
         self.log_ends.iter().take_while(|&&end| end <= position).count()
     }
 
-    /// Every key that was ever there, and some that never were.
+    /// Returns every key ever written, and some that never were.
     pub(super) fn keys(&self, keyspace: usize) -> BTreeSet<Vec<u8>> {
         let stored = self.history.iter().flat_map(|state| state[keyspace].keys().cloned());
         let absent = [&b""[..], b"k", b"k05x", b"zzz", b"\xff\xff"];
         stored.chain(absent.map(<[u8]>::to_vec)).collect()
     }
 
-    /// The sample with the file `name` changed.
+    /// Returns the files with another file `name`.
     pub(super) fn with(&self, name: &str, bytes: impl Into<Bytes>) -> Files {
         let mut files = self.files.clone();
         files.insert(name.to_owned(), bytes.into());
@@ -69,13 +69,13 @@ impl Sample {
     }
 }
 
-/// The number in the name of a log or table.
+/// Returns the number in the name of a log or table.
 pub(super) fn file_id(name: &str) -> u64 {
     let digits = name.split('.').next().expect("a name is not empty");
     digits.parse().expect("logs and tables are named by a number")
 }
 
-/// A disk that holds `files`.
+/// Returns a disk with `files`.
 pub(super) fn disk(files: &Files) -> Arc<MemoryFs> {
     let fs = MemoryFs::new();
     fs.create_dir(Path::new(FOLDER)).expect("the disk is empty");
@@ -85,7 +85,7 @@ pub(super) fn disk(files: &Files) -> Arc<MemoryFs> {
     Arc::new(fs)
 }
 
-/// The files of a disk.
+/// Returns the files of a disk.
 pub(super) fn files(fs: &MemoryFs) -> Files {
     let contents = fs.contents().into_iter();
     let name = |path: &str| path.rsplit('/').next().expect("a path has a last part").to_owned();

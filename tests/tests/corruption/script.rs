@@ -1,4 +1,4 @@
-//! Writes a sample.
+//! Creation of samples.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -10,17 +10,17 @@ use super::{
     sample::{FOLDER, Files, KEYSPACES, LogPosition, Sample, State, file_id, files, open},
 };
 
-/// How a sample ends.
+/// End of a sample.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum End {
-    /// The power fails; everything written until then happens to be kept.
+    /// A power cut that keeps everything.
     PowerCut,
-    /// The store is closed.
+    /// A clean close.
     Closed,
 }
 
-/// The files of a disk, logs without the room behind their records: any length of it is as good, so
-/// it is added where it is tested.
+/// Returns the files of a disk, logs without their reserved bytes; tests add those where they
+/// matter.
 fn written(fs: &MemoryFs) -> Files {
     let mut files = files(fs);
     for (_, bytes) in files.iter_mut().filter(|(name, _)| name.ends_with(".log")) {
@@ -29,7 +29,7 @@ fn written(fs: &MemoryFs) -> Files {
     files
 }
 
-/// A store that is being written, with its history.
+/// A store during its creation, with its history.
 struct Script {
     fs: Arc<MemoryFs>,
     db: Db,
@@ -43,13 +43,13 @@ struct Script {
 /// One entry of a batch: keyspace, key, and the value unless the key is removed.
 type Entry<'a> = (usize, &'a str, Option<Vec<u8>>);
 
-/// A store with tables on two levels in two keyspaces, and a log with a finished segment and one
-/// that is not, both of them partly known to be durable.
+/// Creates a store with tables on two levels in two keyspaces, a finished log segment and an
+/// unfinished one, both partly marked as synced.
 pub(super) fn sample(end: End) -> Sample {
     seeded_sample(end, 0)
 }
 
-/// The same files with the same lengths, under another store id and other salts.
+/// Creates the same files with the same lengths, another store id and other salts.
 pub(super) fn sibling(end: End) -> Sample {
     seeded_sample(end, 1)
 }
@@ -61,8 +61,8 @@ fn seeded_sample(end: End, seed: u64) -> Sample {
     script.end(end)
 }
 
-/// The same tables, with filters that were dropped and rebuilt in files of their own; the
-/// manifest has every step of it.
+/// Creates the same tables with filters that were dropped and rebuilt in filter files; the manifest
+/// has every step.
 pub(super) fn rebuilt_filters(end: End) -> Sample {
     let mut script = Script::begin(0);
     script.tables();
@@ -75,7 +75,7 @@ pub(super) fn rebuilt_filters(end: End) -> Sample {
     script.end(end)
 }
 
-/// A store with one table, whose filter is small, in the default keyspace.
+/// Creates a store with one table, whose filter is small, in the default keyspace.
 pub(super) fn one_table() -> Sample {
     let mut script = Script::begin(0);
     for at in 0..48 {
@@ -115,15 +115,15 @@ impl Script {
         self.log_ends.push(self.log_end());
     }
 
-    /// Where the log ends.
+    /// Returns the end of the log.
     fn log_end(&self) -> LogPosition {
         let files = written(&self.fs);
         let logs = files.iter().filter(|(name, _)| name.ends_with(".log"));
         logs.map(|(name, bytes)| (file_id(name), bytes.len() as u64)).max().expect("a log")
     }
 
-    /// A table in the last level and one in level 0, for both keyspaces. Blocks of the first have
-    /// the same length, so that they can be swapped.
+    /// Writes a table in the last level and one in level 0, for both keyspaces. Blocks of the first
+    /// have the same length, so that they can be swapped.
     fn tables(&mut self) {
         for at in 0..16 {
             let (key, value) = (format!("k{at:02}"), self.noise(250));
@@ -144,7 +144,7 @@ impl Script {
         self.flushed = self.log_end();
     }
 
-    /// Log records: many that are known to be durable, some that are not.
+    /// Writes log records: many below a synced mark, some after it.
     fn logs(&mut self) {
         let (first, _) = self.log_end();
         for at in 0.. {
@@ -180,7 +180,7 @@ impl Script {
         Sample { files, history, log_ends, flushed }
     }
 
-    /// Bytes that do not compress.
+    /// Returns incompressible bytes.
     fn noise(&mut self, bytes: usize) -> Vec<u8> {
         let mut next = || {
             // A linear congruential generator; constants of Knuth's MMIX.
@@ -191,7 +191,7 @@ impl Script {
         (0..bytes).map(|_| next()).collect()
     }
 
-    /// Bytes that compress.
+    /// Returns compressible bytes.
     fn text(&mut self, bytes: usize) -> Vec<u8> {
         let number = self.history.len().to_string();
         number.bytes().cycle().take(bytes).collect()
@@ -212,7 +212,7 @@ fn sample_store_has_every_feature() {
         let bytes: usize = sample.files.values().map(bytes::Bytes::len).sum();
         assert!(bytes < 32 << 10, "{end:?}: {bytes} bytes are too many to damage each");
         let rebuilt = rebuilt_filters(end);
-        // Of keys, and of prefixes.
+        // Filters of keys and of prefixes.
         assert_eq!(rebuilt.names("", ".filter").len(), 2 * 4, "{end:?}: filters");
     }
 }

@@ -1,4 +1,4 @@
-//! Damage to tables: every byte, every length, blocks in the place of others.
+//! Damage to tables: every byte, every length, swapped blocks.
 
 use std::collections::BTreeSet;
 
@@ -12,18 +12,18 @@ use super::{
     script::{End, sample, sibling},
 };
 
-/// How often damage showed at which time.
+/// Numbers of cases by when the damage was detected.
 #[derive(Debug, Default)]
 struct Tally {
     refused: usize,
     errors: usize,
     harmless: usize,
-    /// Where blocks start that were found damaged by a read.
+    /// Starts of blocks that a read reported as damaged.
     block_starts: BTreeSet<u64>,
 }
 
 impl Tally {
-    /// Runs the case that the file `name` has other bytes: what is read must be right.
+    /// Runs a case with other bytes in the file `name`: all results must be correct.
     fn run(&mut self, cases: &mut Cases, sample: &Sample, damage: Damage<'_>) {
         let Damage { name, bytes, mode, what } = damage;
         cases.run(&format!("{name}: {what}, {mode:?}"), || {
@@ -54,7 +54,7 @@ struct Damage<'a> {
     what: String,
 }
 
-/// `bytes` with the bits `flip` of one byte flipped.
+/// Returns `bytes` with the bits `flip` of one byte flipped.
 pub(super) fn flipped(bytes: &[u8], at: usize, flip: u8) -> Bytes {
     let mut bytes = bytes.to_vec();
     bytes[at] ^= flip;
@@ -77,8 +77,8 @@ fn flipped_byte_of_a_table_is_an_error_or_harmless() {
         }
     }
     println!("tables, bytes: {} cases, {tally:?}", cases.count());
-    // Data blocks are checked when they are read, the rest at open. Filters may be lost; nothing
-    // else may be passed over but what fills up to their alignment.
+    // Data blocks are checked when they are read, the rest at open. Only filters may be lost, and
+    // only padding before them is unchecked.
     assert!(tally.refused > 1000 && tally.errors > 1000 && tally.harmless > 100, "{tally:?}");
     let tables = sample.names("", ".sst").len();
     assert!(
@@ -111,7 +111,8 @@ fn table_of_wrong_length_is_refused() {
     cases.finish(total);
 }
 
-/// Where the data blocks of a table lie: what an error says when their first byte is damaged.
+/// Returns the ranges of the data blocks of a table: the offsets in errors after damage to their
+/// first byte.
 fn data_blocks(sample: &Sample, name: &str) -> Vec<std::ops::Range<usize>> {
     let good = &sample.files[name];
     let (mut cases, mut tally) = (Cases::new(), Tally::default());
@@ -197,7 +198,7 @@ fn compaction_of_damaged_tables_loses_nothing() {
                     Verdict::of(&sample, &super::sample::files(&fs), ReadMode::Pread, &last)?;
                 found.check_errors(&sample, &[&name])?;
                 match (compacted, found) {
-                    // Damage to a filter ends with its table.
+                    // The damage to the filter is removed with its table.
                     (Ok(()), Verdict::Read { errors, .. }) if errors.is_empty() => Ok(()),
                     (Err(_), Verdict::Read { errors, .. }) if !errors.is_empty() => Ok(()),
                     _ => Err("damage has come or gone".to_owned()),

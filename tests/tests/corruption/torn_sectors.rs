@@ -1,4 +1,4 @@
-//! A power cut that keeps some sectors of an unsynced log tail, or a part of one sector.
+//! Power cuts that keep some sectors of an unsynced log tail, or part of a sector.
 
 use std::sync::Arc;
 
@@ -12,16 +12,16 @@ use super::{
 };
 
 const SECTOR_BYTES: usize = 512;
-/// Writes that are synced.
+/// Number of synced writes.
 const DURABLE: usize = 4;
 const WRITES: usize = 10;
 
-/// A log before and after writes that were not synced. Each write is one record.
+/// A log before and after unsynced writes. Each write is one record.
 struct Log {
     /// Files of the store after all writes.
     files: Files,
     name: String,
-    /// Bytes after the last sync, with zeros up to the length of `written`.
+    /// Bytes after the last sync, padded with zeros to the length of `written`.
     synced: Vec<u8>,
     written: Vec<u8>,
     /// Ends of the records of the writes.
@@ -58,7 +58,7 @@ impl Log {
         Self { files, name, synced, written, ends }
     }
 
-    /// First byte that no sync covers.
+    /// Returns the first unsynced byte.
     fn synced_end(&self) -> usize {
         self.ends[DURABLE - 1]
     }
@@ -73,8 +73,8 @@ impl Log {
         disk(&files)
     }
 
-    /// Checks that the store with `log` has exactly the first `writes` writes, also after it was
-    /// reopened, and that what follows them is reported as a torn tail.
+    /// Checks that the store with `log` has exactly the first `writes` writes, also after a reopen,
+    /// and that a torn tail is reported after them.
     fn check_cut(&self, log: &[u8], writes: usize, case: &str) {
         let fs = self.disk(log);
         let end = self.ends[writes - 1];
@@ -91,7 +91,7 @@ impl Log {
         }
     }
 
-    /// Checks a log of which only sectors that were being written may have changed.
+    /// Checks a log in which only sectors that were being written may have changed.
     fn check(&self, log: &[u8], case: &str) {
         assert_eq!(log[..self.synced_end()], self.written[..self.synced_end()], "{case}");
         let is_whole = |end: &&usize| log[..**end] == self.written[..**end];
@@ -120,7 +120,7 @@ fn formats_torn_tail_of_whole_sectors_is_truncated() {
 fn formats_torn_tail_of_partial_sectors_is_truncated() {
     let log = Log::new();
     for cut in (log.synced_end()..=log.end()).step_by(3) {
-        // The rest of the sector is old, or neither old nor new; what follows is old or new.
+        // The rest of the sector is old or invalid; later sectors are old or new.
         let rest = cut..log.end().min(cut.next_multiple_of(SECTOR_BYTES));
         for (garbage, follows_new) in [(false, false), (true, false), (false, true), (true, true)] {
             let mut bytes = log.synced.clone();
@@ -137,19 +137,19 @@ fn formats_torn_tail_of_partial_sectors_is_truncated() {
     }
 }
 
-/// The assumption does not hold: the cut changes a sector that was synced before.
+/// Violates the assumption: the cut changes a synced sector.
 #[test]
 fn formats_damaged_sector_below_a_synced_mark_is_corruption() {
     let log = Log::new();
     let last = log.ends[DURABLE - 2]..log.synced_end();
     for at in last.clone().step_by(7) {
-        // Marks of unsynced records vouch for it.
+        // Synced marks of unsynced records cover it.
         let mut bytes = log.written.clone();
         bytes[at] ^= 1;
         let error = options(&log.disk(&bytes)).open(FOLDER).unwrap_err();
         let Error::Corrupt { path, offset, .. } = &error else { panic!("{at}: {error:?}") };
         assert!(path.ends_with(&log.name) && *offset == last.start as u64, "{at}: {error:?}");
-        // No mark vouches for the last synced record if none follows it.
+        // Without a later record, no mark covers the last synced record.
         let mut bytes = log.synced.clone();
         bytes[at] ^= 1;
         log.check_cut(&bytes, DURABLE - 1, &format!("byte {at}"));

@@ -14,18 +14,17 @@ use sievedb_tests::{
 mod reach;
 mod threads;
 
-/// What has to be checked at least, or the enumeration has become blind.
+/// Minimum number of checked states.
 const STATES_MIN: usize = 20_000;
 
-/// Recovery succeeds, the state is a legal prefix of the history, and opening again changes
-/// nothing.
+/// Recovery succeeds, the state is a legal prefix of the history, and reopening changes nothing.
 ///
 /// `SIEVE_CASE`, which a failure prints, runs one state alone.
 #[test]
 fn every_crash_leaves_a_legal_state() {
     let case = from_env("SIEVE_CASE", String::new());
     let seed = seed("crash enumeration", 1);
-    // Other bounds of the filters with each seed.
+    // The filter limit differs by seed.
     let options = move |disk: Arc<MemoryFs>| bounded_options(disk, seed);
     if !case.is_empty() {
         let case: Case = case.parse().expect("SIEVE_CASE is as a failure printed it");
@@ -56,8 +55,8 @@ fn every_crash_leaves_a_legal_state() {
     assert!(states >= STATES_MIN, "only {states} states");
 }
 
-/// A killed process leaves unsynced bytes that read well. The next one must make durable what it
-/// builds on.
+/// A killed process leaves valid unsynced bytes. The next process must make durable what it depends
+/// on.
 #[test]
 fn restart_after_a_kill_depends_on_synced_data_only() {
     let seed = seed("kills", 1);

@@ -1,4 +1,4 @@
-//! The workloads do what they are named for: else their crashes would prove nothing.
+//! Workloads reach the state in their name; otherwise their crashes prove nothing.
 
 use std::sync::{
     Arc,

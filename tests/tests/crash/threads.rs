@@ -1,8 +1,7 @@
 //! Power cuts while several threads write and workers flush and compact.
 //!
-//! The schedule is the system's, so the histories differ from run to run. What must hold does not:
-//! of each thread's writes a prefix survives, each batch as a whole, and all that was acknowledged
-//! as durable before the cut.
+//! The schedule is not reproducible. The invariants are: of each thread's writes a prefix survives,
+//! with whole batches and all writes acknowledged as durable before the cut.
 
 use std::{collections::BTreeMap, sync::Arc, thread};
 
@@ -17,10 +16,10 @@ use sievedb_tests::{
 const THREADS: usize = 4;
 const WRITES: u32 = 120;
 
-/// Number of operations of the disk, and of a thread's writes that were durable by then.
+/// Number of disk operations, and of a thread's writes that were durable then.
 type Acknowledged = (usize, u32);
 
-/// Write number `n` of a thread goes to both keyspaces, under a key of its own and one for all.
+/// Write `n` of a thread writes to both keyspaces, under a key of its own and a shared one.
 fn write(
     db: &Db,
     other: &Keyspace,
@@ -53,7 +52,7 @@ fn write_all(db: &Db, disk: &MemoryFs, thread: usize, seed: u64) -> Vec<Acknowle
     acknowledged
 }
 
-/// What is left of one thread's writes: their number, which must be the same wherever one looks.
+/// Returns the number of surviving writes of a thread, which must be equal for all ways to read.
 fn survived(db: &Db, other: &Keyspace, thread: usize) -> Result<u32, Error> {
     let mut counts = BTreeMap::new();
     for keyspace in [db.default_keyspace(), other] {

@@ -1,4 +1,4 @@
-//! The examples' functions, called by two threads.
+//! Functions of the examples, called by two threads.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by a panic")]
 
@@ -26,7 +26,7 @@ use self::{
     snapshot::{ACCOUNTS, BALANCE, Bank, sum},
 };
 
-/// Lets other threads run in each append: between the reads before a commit and its end.
+/// Yields to other threads in each append: between the reads of a commit and its end.
 #[derive(Debug, Default)]
 struct Yielding(MemoryFs);
 

@@ -1,4 +1,4 @@
-//! Calls of the file system that fail, one after the other.
+//! Failing calls of the file system, one after the other.
 
 mod panicking;
 mod sweep;
@@ -12,7 +12,7 @@ use sievedb_tests::{
 };
 use sweep::{EIO, ENOMEM, ENOSPC, Group, Trial, calls_of, run, run_with};
 
-/// The workloads whose calls fail. Between them they write in every way there is.
+/// Workloads with failing calls. Together they use every kind of write.
 const WORKLOADS: [&str; 9] = [
     "mixed",
     "reopen-flushed",
@@ -25,7 +25,7 @@ const WORKLOADS: [&str; 9] = [
     "filters-compacted",
 ];
 
-/// What was acknowledged is there, nothing in part, and the store comes back.
+/// Acknowledged writes survive, batches are whole, and the store recovers.
 ///
 /// `SIEVE_FAULT`, which a failure prints, runs one trial alone.
 #[test]
@@ -77,7 +77,7 @@ fn failed_call_loses_no_acknowledged_write() {
     assert!(!only.is_empty() || struck * 10 > trials.len() * 9, "most trials must strike");
 }
 
-/// A manifest that reads well, though a sync of it failed, must not be gone on with.
+/// A valid manifest must not be continued after its sync failed.
 #[test]
 fn planted_manifest_reuse_after_a_failed_sync_is_caught() {
     let name = "mixed";

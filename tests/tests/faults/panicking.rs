@@ -1,4 +1,4 @@
-//! Calls of the file system that panic.
+//! Panicking calls of the file system.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by a panic")]
 
@@ -29,7 +29,7 @@ fn f2_panic_between_append_and_publish_hangs_nothing() {
     }
 }
 
-/// Makes the next `call` of the newest log or manifest panic, which `write` meets.
+/// Makes the next `call` of the newest log or manifest panic during `write`.
 fn check_panic(workers: usize, call: Call, file: &str, write: fn(&Db) -> Result<(), Error>) {
     let name = format!("{workers} workers, {call:?} {file}");
     let disk = Arc::new(MemoryFs::new());
@@ -52,7 +52,7 @@ fn check_panic(workers: usize, call: Call, file: &str, write: fn(&Db) -> Result<
     assert!(db.contains_key("a").unwrap() && !db.contains_key("c").unwrap(), "{name}");
 }
 
-/// A store may be written to and closed by a thread that unwinds from a panic of its own.
+/// A thread that unwinds from its own panic may write to the store and close it.
 #[test]
 fn f2_panic_elsewhere_keeps_the_store_writable() {
     /// Writes when it is dropped.

@@ -1,4 +1,4 @@
-//! One workload with one failing call.
+//! A workload with one failing call.
 
 use std::{fmt, sync::Arc};
 
@@ -38,7 +38,7 @@ const NOT_SYNCS: [Call; 16] = [
     Call::Map,
 ];
 
-/// A workload and the call of it that fails.
+/// A workload and its failing call.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Trial {
     pub(super) workload: &'static str,
@@ -48,11 +48,11 @@ pub(super) struct Trial {
     pub(super) group: Group,
 }
 
-/// Calls that fail and are counted.
+/// Groups of calls that fail and are counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Group {
     All,
-    /// Those that need room.
+    /// Calls that need disk space.
     Growing,
     /// All except [`Call::SYNCS`].
     NoSyncs,
@@ -76,7 +76,7 @@ impl fmt::Display for Trial {
     }
 }
 
-/// How many calls a workload makes when none fails.
+/// Numbers of calls of a workload without faults.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Calls {
     pub(super) all: usize,
@@ -102,16 +102,16 @@ pub(super) fn calls_of(workload: &Workload) -> Calls {
     Calls { all, growing, no_syncs: all - syncs }
 }
 
-/// Runs a trial. Whether a call failed.
+/// Runs a trial. Returns whether a call failed.
 ///
 /// # Errors
 ///
-/// What is wrong, for people.
+/// The violation.
 pub(super) fn run(trial: &Trial) -> Result<bool, String> {
     run_with(trial, small_options)
 }
 
-/// As [`run`], with the store opened so until the last crashes.
+/// As [`run`], with these options until the last crash.
 pub(super) fn run_with(
     trial: &Trial,
     opening: impl Fn(Arc<dyn Fs>) -> Options,
@@ -183,7 +183,7 @@ fn crashes(disk: &MemoryFs, history: &History) -> Result<(), String> {
     Ok(())
 }
 
-/// Cuts the power now.
+/// Cuts the power.
 fn crash(disk: &MemoryFs, history: &History, loss: Loss) -> Result<(), String> {
     let at = disk.operations();
     let left = Arc::new(disk.crash(at, &loss));
@@ -195,7 +195,7 @@ fn crash(disk: &MemoryFs, history: &History, loss: Loss) -> Result<(), String> {
 
 impl Trial {
     fn fault(&self) -> Fault {
-        // What a failed append has written is open: nothing, a little, or all.
+        // A failed append may write nothing, a part, or all.
         let written = [0, 5, usize::MAX][self.call % 3];
         let fault = Fault::new(self.errno, self.times).after(self.call).written_bytes(written);
         match self.group {
@@ -205,8 +205,8 @@ impl Trial {
         }
     }
 
-    /// Returns whether the store must continue without being reopened: the disk was full, or memory
-    /// was short, that is over, and no sync failed.
+    /// Returns whether the store must continue without a reopen: the disk was full or memory was
+    /// short, this is over, and no sync failed.
     fn is_passing(&self, failed: &[Failure]) -> bool {
         let all_of = |calls: &[Call]| failed.iter().all(|failure| calls.contains(&failure.call));
         match self.errno {

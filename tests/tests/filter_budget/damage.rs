@@ -1,4 +1,4 @@
-//! Filters that cannot be read when there is room for them again.
+//! Filters that cannot be reloaded when memory is free again.
 
 use std::{
     path::Path,
@@ -16,7 +16,7 @@ use sievedb_doubles::MemoryFs;
 
 use super::{FOLDER, KEYS, assert_all_readable, filter_bytes, grown, key, options, sum};
 
-/// Remembers the tables whose filters were reported.
+/// Records the tables whose filters were reported.
 #[derive(Debug, Default)]
 struct Reports(Mutex<Vec<u64>>);
 
@@ -28,7 +28,7 @@ impl EventListener for Reports {
     }
 }
 
-/// Holds up the thread that tells of a filter, which is changing filters then.
+/// Blocks the thread that reports a filter while it changes filters.
 #[derive(Debug, Default)]
 struct HoldUp {
     is_told: AtomicBool,
@@ -53,15 +53,15 @@ fn damage_tables(fs: &MemoryFs) {
     }
 }
 
-/// Who waits for a change of filters to end has not locked the manifest, which a new segment of the
-/// log needs.
+/// A thread that waits for a filter change does not hold the manifest lock, which a new log segment
+/// needs.
 #[test]
 fn writes_do_not_wait_for_filter_changes() {
     let fs = Arc::new(MemoryFs::new());
     drop(grown(&fs));
     let hold_up = Arc::new(HoldUp::default());
     let options = options(fs.clone(), FilterPolicy::default()).listener(hold_up.clone());
-    // No flush: its table would wait for the change of filters, too.
+    // No flush: its table would wait for the filter change too.
     let options = options.worker_threads(2).log_segment_bytes(4 << 10).log_bytes_max(1 << 20);
     let db = options.open_files_max(1).filter_bytes_max(0).open(FOLDER).unwrap();
     damage_tables(&fs);
@@ -73,8 +73,7 @@ fn writes_do_not_wait_for_filter_changes() {
     let are_written = thread::scope(|scope| {
         let extractor = Some(PrefixExtractor::FixedLength(4));
         let changing = scope.spawn(|| db.default_keyspace().set_prefix_extractor(extractor));
-        // Nothing shows that it waits. If it does not yet, the test proves nothing, and does not
-        // fail.
+        // The wait is not observable. Without it, the test passes trivially.
         thread::sleep(Duration::from_millis(50));
         let (sender, receiver) = mpsc::channel();
         let db = &db;
@@ -93,8 +92,7 @@ fn writes_do_not_wait_for_filter_changes() {
     assert!(are_written, "writes wait");
 }
 
-/// What is in memory stays, the rest means "maybe"; each is told once, and rebuilt from the
-/// keys.
+/// Loaded filters remain, the others may match. Each is reported once and rebuilt from the keys.
 #[test]
 fn filters_that_cannot_be_reloaded_are_reported_and_hide_nothing() {
     for (percent, name) in [(0, "nothing in memory"), (60, "some columns in memory")] {
@@ -104,7 +102,7 @@ fn filters_that_cannot_be_reloaded_are_reported_and_hide_nothing() {
         let options = options(fs.clone(), FilterPolicy::default()).listener(reports.clone());
         let options = options.open_files_max(1);
         let db = options.filter_bytes_max(whole * percent / 100).open(FOLDER).unwrap();
-        // From now on every block is in the cache, and the files are of use for nothing else.
+        // All blocks are cached from now on: file reads are reads of filters.
         assert_all_readable(&db, 0..KEYS);
         damage_tables(&fs);
         let before = filter_bytes(&db);
@@ -118,7 +116,7 @@ fn filters_that_cannot_be_reloaded_are_reported_and_hide_nothing() {
         let count = told.len();
         told.dedup();
         assert_eq!(told.len(), count, "{name}: each is told once");
-        // One file may still be open, as it was.
+        // One open file may still have its old contents.
         assert!((not_whole - 1..=not_whole).contains(&(count as u64)), "{name}: {count}");
         db.wait_for_background().unwrap();
         assert_eq!(db.stats().tables_with_unusable_filters, 0, "{name}");
@@ -127,7 +125,7 @@ fn filters_that_cannot_be_reloaded_are_reported_and_hide_nothing() {
         assert!((whole * 95 / 100..=whole * 105 / 100).contains(&bytes), "{name}: {bytes}");
         assert!(sum(&db, |level| level.filter_bytes) >= before, "{name}: what was there stays");
         assert_all_readable(&db, 0..KEYS);
-        // What is left may still be given up.
+        // Loaded parts can still be dropped.
         db.set_filter_bytes_max(before / 2).unwrap();
         assert!(filter_bytes(&db) <= before / 2, "{name}");
         assert_all_readable(&db, 0..KEYS / 10);

@@ -1,4 +1,4 @@
-//! Large filters, which lie in chunks: what is free between them counts, too.
+//! Large filters in chunks: free memory between them counts too.
 
 use std::sync::{
     Arc,
@@ -12,10 +12,10 @@ use sievedb_tests::settings::report;
 
 use super::{FOLDER, key};
 
-/// Their filters have some 5 MB, in pieces of up to 0.7 MB: three are a chunk with a hole.
+/// Filters of about 5 MB, in pieces of up to 0.7 MB: three fill a chunk with a hole.
 const KEYS: u64 = 1_200_000;
 
-/// A part of the keys is written again.
+/// Number of overwritten keys.
 const OVERWRITTEN: u64 = 300_000;
 
 fn open(workers: usize, bytes_max: u64) -> Db {
@@ -41,8 +41,8 @@ fn fill(db: &Db, numbers: std::ops::Range<u64>) {
     db.flush().unwrap();
 }
 
-/// While tables come and go, and the bound is cut and raised, filters never have more memory than
-/// the bound of that moment, and what it allows is used.
+/// While tables change and the limit is lowered and raised, filters never exceed the current limit,
+/// and they use it.
 #[test]
 fn fragmentation_of_filter_memory_is_bounded() {
     for workers in [0, 2] {

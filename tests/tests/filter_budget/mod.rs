@@ -1,5 +1,5 @@
-//! Filters under a budget that is cut and raised: every key stays readable, the bytes are bounded
-//! at every moment, and needless reads grow along a curve.
+//! Filters under a changing budget: every key stays readable, memory is always bounded, and false
+//! positives grow gradually.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by a panic")]
 
@@ -17,10 +17,10 @@ use sievedb::{Db, FilterPolicy, KeyspaceOptions, Options, fs::Fs, stats::LevelSt
 use sievedb_doubles::MemoryFs;
 use sievedb_tests::settings::{FOLDER, small_options};
 
-/// Keys of a grown store: three levels of tables of some thousand keys each.
+/// Keys of a store with three levels of tables of some thousand keys each.
 const KEYS: u64 = 60_000;
 
-/// Different numbers give different keys, in no order.
+/// Maps different numbers to different keys, in random order.
 fn key(number: u64) -> [u8; 8] {
     number.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes()
 }
@@ -34,7 +34,7 @@ fn keyspace(policy: FilterPolicy) -> KeyspaceOptions {
 }
 
 fn options(fs: Arc<dyn Fs>, policy: FilterPolicy) -> Options {
-    // All blocks are in the cache: what is read from files is something else.
+    // All blocks are cached: reads from files are reads of filters.
     small_options(fs).block_cache_bytes(64 << 20).open_files_max(100).keyspace(keyspace(policy))
 }
 
@@ -48,11 +48,11 @@ fn fill(db: &Db, numbers: std::ops::Range<u64>) {
 
 fn grown(fs: &Arc<MemoryFs>) -> Db {
     let db = options(fs.clone(), FilterPolicy::default()).open(FOLDER).unwrap();
-    // The last ones stay in runs of their own.
+    // The last keys remain in separate runs.
     for numbers in [0..KEYS - 4_000, KEYS - 4_000..KEYS - 1_000, KEYS - 1_000..KEYS] {
         fill(&db, numbers);
     }
-    // What came step by step is not the same as what a plan for all builds and loads.
+    // Filters loaded step by step differ from those of one plan.
     db.wait_for_background().unwrap();
     db.set_filter_bytes_max(0).unwrap();
     db.set_filter_bytes_max(u64::MAX).unwrap();
@@ -67,7 +67,7 @@ fn filter_bytes(db: &Db) -> u64 {
     db.stats().memory.filter_bytes
 }
 
-/// False positives for each of so many absent keys.
+/// Returns false positives per absent key.
 fn needless_reads(db: &Db, lookups: u64) -> f64 {
     let before = sum(db, |level| level.false_positives);
     for number in KEYS * 10..KEYS * 10 + lookups {
@@ -76,8 +76,8 @@ fn needless_reads(db: &Db, lookups: u64) -> f64 {
     (sum(db, |level| level.false_positives) - before) as f64 / lookups as f64
 }
 
-/// False positives for each absent key, by the rates of the filters in memory: the sum over levels,
-/// each level below 0 being one run.
+/// Returns the expected false positives per absent key: the sum of the filter rates over the
+/// levels, each level below 0 being one run.
 fn expected_reads(db: &Db) -> f64 {
     let expected = |level: &LevelStats| level.filter_fpr_expected * level.runs as f64;
     db.stats().levels.iter().map(expected).sum()

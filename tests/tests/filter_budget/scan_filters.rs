@@ -1,4 +1,4 @@
-//! Prefix and range filters give way to a budget, too, and a cut returns whoever reads meanwhile.
+//! Prefix and range filters shrink with the budget too, and cuts return despite readers.
 
 use std::{
     sync::{
@@ -14,7 +14,7 @@ use sievedb_tests::{rng::Rng, settings::seed};
 
 use super::{FOLDER, KEYS, fill, filter_bytes, key, keyspace, needless_reads};
 
-/// All three filters, those that scans ask with far more bytes than those that lookups ask.
+/// All three kinds of filters; prefix and range filters have many more bits than point filters.
 fn options(fs: Arc<dyn Fs>, workers: usize) -> Options {
     let keyspace = keyspace(FilterPolicy::default().bits_per_key(4.0))
         .prefix_extractor(PrefixExtractor::FixedLength(3))
@@ -29,7 +29,7 @@ fn grown(workers: usize) -> Db {
     db
 }
 
-/// Every key is found, by itself, by its prefix and by a range.
+/// Checks that every key is found by itself, by its prefix and by a range.
 fn check(db: &Db) {
     for number in (0..KEYS / 2).step_by(97) {
         let key = key(number);
@@ -41,7 +41,8 @@ fn check(db: &Db) {
     }
 }
 
-/// Tables that prefix and range filters rule out, of some thousand scans without an answer.
+/// Returns the numbers of tables that prefix and range filters reject in a thousand scans without
+/// results.
 fn ruled_out(db: &Db) -> (u64, u64) {
     let count = || {
         let levels = db.stats().levels;
@@ -70,7 +71,7 @@ fn scan_filters_are_dropped_and_reloaded() {
     let snapshot = db.snapshot();
     for share in [100, 90, 50, 20, 5, 1, 0, 30, 0, 100] {
         let bytes_max = whole * share / 100;
-        // A second iterator holds the tables as they are now.
+        // A second iterator pins the current tables.
         let iterator = db.iter();
         db.set_filter_bytes_max(bytes_max).unwrap();
         let found = filter_bytes(&db);
@@ -81,12 +82,12 @@ fn scan_filters_are_dropped_and_reloaded() {
         db.wait_for_background().unwrap();
         let found = filter_bytes(&db);
         assert!(found <= bytes_max, "{found} bytes at {share} %, later");
-        // Point filters have their part beside those that cannot shrink.
+        // Point filters have their share beside filters that cannot shrink.
         assert!(found >= bytes_max / 4, "{found} bytes only at {share} %");
     }
     db.set_filter_bytes_max(u64::MAX).unwrap();
     db.wait_for_background().unwrap();
-    // Less than a quarter of a column of a point filter is not read again.
+    // Less than a quarter of a point filter column is not reloaded.
     let again = filter_bytes(&db);
     assert!((whole * 99 / 100..=whole * 101 / 100).contains(&again), "{again} of {whole} bytes");
     assert_eq!(ruled_out(&db), ruled_out_by_all);
@@ -136,7 +137,7 @@ fn concurrent_budget_cuts_during_compactions_return() {
         scope.spawn(|| {
             let mut held = Vec::new();
             for round in (0..).take_while(|_| !is_over.load(Relaxed)) {
-                // Tables that are gone meanwhile stay readable.
+                // Removed tables stay readable.
                 held.push(db.iter());
                 held.drain(..held.len().saturating_sub(3));
                 fill(&db, KEYS + round % 7 * 1_000..KEYS + (round % 7 + 1) * 1_000);
@@ -169,8 +170,8 @@ fn concurrent_budget_cuts_during_compactions_return() {
     check(&db);
 }
 
-/// What scans ask stays where there is room for a part only, and gives way to what lookups ask
-/// where nobody scans.
+/// With scans, part of the scan filters stays loaded; without scans, they are dropped for point
+/// filters.
 #[test]
 fn probed_filters_are_kept() {
     let [scanned, looked_up] = [true, false].map(|scans| {

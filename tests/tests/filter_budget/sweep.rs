@@ -1,4 +1,4 @@
-//! The budget goes down and up again while the store is open.
+//! The budget is lowered and raised while the store is open.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ fn false_positives_follow_the_budget() {
     let whole = filter_bytes(&db);
     let runs = sum(&db, |level| level.runs) as f64;
     assert!(runs >= 3.0 && whole > KEYS, "{runs} runs, {whole} bytes");
-    // Brings all blocks that the lookups need into the cache.
+    // Reads all required blocks into the cache.
     db.set_filter_bytes_max(0).unwrap();
     assert_eq!(filter_bytes(&db), 0);
     let without = needless_reads(&db, LOOKUPS);
@@ -43,7 +43,7 @@ fn false_positives_follow_the_budget() {
         report(&format!(
             "{percent:>3} % of the filters: {measured:.4} needless reads, {expected:.4} expected"
         ));
-        // The deviation of so many lookups, five times.
+        // Five standard deviations.
         let chance = 5.0 * (expected / LOOKUPS as f64).sqrt();
         assert!((measured - expected).abs() <= expected * 0.1 + chance, "{percent} %");
         assert!(measured >= before * 0.9 && measured <= without * 1.01, "{percent} %: no curve");
@@ -59,8 +59,7 @@ fn false_positives_follow_the_budget() {
         assert!((up - down).abs() <= 0.25 * down + chance, "{percent} %: {down} and then {up}");
     }
     db.set_filter_bytes_max(u64::MAX).unwrap();
-    // Less than a quarter of a column is not read again, and small filters may have been built
-    // anew.
+    // Less than a quarter of a column is not reloaded, and small filters may have been rebuilt.
     let (bytes, end) = (filter_bytes(&db), needless_reads(&db, LOOKUPS));
     assert!((whole * 99 / 100..=whole * 101 / 100).contains(&bytes), "{bytes} of {whole} bytes");
     let chance = 5.0 * (2.0 * beginning / LOOKUPS as f64).sqrt();
@@ -68,7 +67,7 @@ fn false_positives_follow_the_budget() {
     assert_all_readable(&db, 0..KEYS);
 }
 
-/// A keyspace may have a bound of its own, which lasts.
+/// A keyspace may have its own limit, which persists.
 #[test]
 fn policy_limit_applies_to_one_keyspace() {
     let fs = Arc::new(MemoryFs::new());
@@ -90,7 +89,7 @@ fn policy_limit_applies_to_one_keyspace() {
     assert!(filter_bytes(&db) <= whole + (both - whole) / 2, "{}", filter_bytes(&db));
     let other = db.keyspace("other").unwrap();
     other.set_filter_policy(FilterPolicy::default()).unwrap();
-    // Less than a quarter of a column is not read again.
+    // Less than a quarter of a column is not reloaded.
     let again = filter_bytes(&db);
     assert!((both * 99 / 100..=both * 101 / 100).contains(&again), "{again} of {both} bytes");
     let invalid = other.set_filter_policy(FilterPolicy::default().bits_per_key(41.0));

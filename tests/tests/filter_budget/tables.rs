@@ -1,4 +1,4 @@
-//! A small budget from the beginning: when the store is opened, and when tables come and go.
+//! A small budget from the start: at open, and while tables change.
 
 use std::sync::{
     Arc,
@@ -11,7 +11,7 @@ use sievedb_doubles::MemoryFs;
 
 use super::{FOLDER, KEYS, assert_all_readable, fill, filter_bytes, grown, options};
 
-/// What does not fit is not read.
+/// Filters that do not fit are not read.
 #[test]
 fn open_loads_filters_that_fit() {
     let fs = Arc::new(MemoryFs::new());
@@ -38,8 +38,8 @@ fn open_loads_filters_that_fit() {
     }
 }
 
-/// Flushes and compactions stay within the bound at every moment, also beside an iterator that
-/// keeps all tables.
+/// Flushes and compactions always stay within the limit, also beside an iterator that pins all
+/// tables.
 #[test]
 fn filter_memory_stays_bounded_while_tables_change() {
     for workers in [0, 2] {
@@ -65,15 +65,15 @@ fn filter_memory_stays_bounded_while_tables_change() {
                 drop(held);
             });
             db.wait_for_background().unwrap();
-            // The smallest part of a filter is larger than the smallest bound.
+            // The smallest part of a filter exceeds the smallest limit.
             let least = if bytes_max > 1_000 { bytes_max * 7 / 10 } else { 0 };
             assert!(filter_bytes(&db) >= least, "{} bytes of {bytes_max}", filter_bytes(&db));
         }
     }
 }
 
-/// In their files filters are as large as the policy says: no table is read again to build another
-/// one because the bound is small, or is raised.
+/// Stored filters have the size of the policy: no table is reread to rebuild its filter because the
+/// limit is small or is raised.
 #[test]
 fn small_budget_does_not_rebuild_filters() {
     let rebuilt = [u64::MAX, 40_000, 5_000, 0].map(|bytes_max| {
@@ -89,8 +89,8 @@ fn small_budget_does_not_rebuild_filters() {
         assert!(stats.memory.filter_bytes > KEYS, "{bytes_max}: {:?}", stats.memory);
         stats.background.filters_rebuilt
     });
-    // Some that were written when the store was small are off the plan in the end, whatever the
-    // bound.
+    // Some filters, written when the store was small, are off the plan in the end, whatever the
+    // limit.
     let [without, bounded @ ..] = rebuilt;
     assert!(bounded.iter().all(|&count| count <= without + 3), "{rebuilt:?}");
 }

@@ -59,7 +59,8 @@ fn n8_filter_cut_beside_a_slow_lookup_stalls_no_flush() {
     let db = options.open(FOLDER).unwrap();
     fill(&db, 0..KEYS);
     let of_levels = || db.stats().levels.iter().map(|level| level.filter_bytes).sum::<u64>();
-    // A cut waits for a lookup at least a second. The shortest of several: others use the machine.
+    // A cut waits for a lookup for at least a second. Takes the minimum of several: the machine is
+    // shared.
     let mut shortest = Duration::MAX;
     for round in 0..3 {
         db.set_filter_bytes_max(u64::MAX).unwrap();

@@ -1,4 +1,4 @@
-//! What is asked often keeps its filters, whatever way it is asked.
+//! Frequently probed tables keep their filters, for all kinds of lookups.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use sievedb_doubles::MemoryFs;
 
 use super::{KEYS, filter_bytes, grown, key, sum};
 
-/// So many absent keys of one eighth of all, the hot one, or of the others.
+/// Returns `count` absent keys of the hot eighth of all keys, or of the others.
 fn absent(hot: bool, count: usize) -> impl Iterator<Item = [u8; 8]> {
     (KEYS * 10..).map(key).filter(move |key| (key[0] < 32) == hot).take(count)
 }
@@ -39,15 +39,14 @@ fn probed_tables_keep_their_filters() {
     }
 }
 
-/// Columns that the filter of the table on the last level has in memory, where this key would be.
+/// Returns the loaded columns of the filter of the last level's table with this key.
 fn columns(db: &Db, key: [u8; 8]) -> f64 {
     let explanation = db.explain(key).unwrap();
     let last = explanation.tables.last().expect("the last level covers all keys");
     last.filter.columns.unwrap_or(0.0)
 }
 
-/// Memory is cut step by step: the tables that nobody asks for give up columns before the others
-/// do.
+/// While the limit is lowered, tables without probes drop columns first.
 #[test]
 fn cold_tables_drop_columns_first() {
     let db = grown(&Arc::new(MemoryFs::new()));
@@ -65,7 +64,7 @@ fn cold_tables_drop_columns_first() {
     assert!(hot_then > cold_then && cold_then <= cold_after, "{hot_then} and {cold_then} columns");
 }
 
-/// What memory alone can tell costs no read, whatever is in memory.
+/// `may_contain` needs no read, whatever filters are loaded.
 #[test]
 fn may_contain_does_no_io() {
     let db = grown(&Arc::new(MemoryFs::new()));
@@ -76,7 +75,7 @@ fn may_contain_does_no_io() {
         let maybe = (0..4 * KEYS).filter(|&number| db.may_contain(key(number))).count() as u64;
         let since = db.stats().since(&before);
         assert!(maybe >= KEYS && (bytes_max > whole || maybe > KEYS), "{maybe} of {bytes_max}");
-        // Some few keys lie in the bounds of no table.
+        // A few keys are outside of all tables' bounds.
         assert!(bytes_max > 0 || maybe > 4 * KEYS - 100, "nothing is ruled out: {maybe}");
         let total = since.total();
         let requests = (total.data_block_requests, total.index_block_requests, total.blocks_read);

@@ -1,4 +1,4 @@
-//! A table or a disk that does not let a filter be built: the store goes on without it.
+//! Tables and disks that prevent building a filter: the store continues without it.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ fn table_with_damaged_data_gets_no_new_filter() {
     let damaged = damage_all(&fs);
     let tables = paths(&fs, ".sst");
     let broken = &tables[1];
-    // The first data block lies behind the file header.
+    // The first data block is after the file header.
     change(&fs, broken, |bytes| bytes[70] ^= 1);
     for workers in [0, 2] {
         let fs = Arc::new(fs.crash(fs.operations(), &sievedb_doubles::Loss::Nothing));
@@ -64,7 +64,7 @@ fn full_disk_delays_filter_rebuilds_only() {
     }
 }
 
-/// Workers try again by themselves.
+/// Workers retry by themselves.
 #[test]
 fn filters_are_rebuilt_when_space_is_free() {
     let disk = filled(bloom());
@@ -83,7 +83,7 @@ fn filters_are_rebuilt_when_space_is_free() {
 
 #[test]
 fn failed_filter_file_write_loses_only_the_filter() {
-    // Call, number of it, and whether the store is read-only afterwards.
+    // Call, its number, and whether the store is read-only afterwards.
     let cases = [
         (Call::Create, 0, false),
         (Call::Append, 0, false),

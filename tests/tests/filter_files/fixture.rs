@@ -1,4 +1,4 @@
-//! A store of several tables, and what it should answer.
+//! A store of several tables, and its expected contents.
 
 use std::{
     path::{Path, PathBuf},
@@ -12,16 +12,16 @@ use sievedb::{
 use sievedb_doubles::MemoryFs;
 
 pub(super) const FOLDER: &str = "db";
-/// Keys of the store: each fourth number up to here is absent.
+/// Number of keys; every fourth is absent.
 pub(super) const KEYS: u32 = 2_400;
 
-/// What a store said about its filters.
+/// Reports of a store about its filters.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Told {
     pub(super) unusable: Vec<u64>,
-    /// The point filters.
+    /// Rebuilt point filters.
     pub(super) rebuilt: Vec<(u64, FilterRebuildReason)>,
-    /// Those that scans ask.
+    /// Rebuilt prefix and range filters.
     pub(super) rebuilt_for_scans: Vec<(u64, FilterRole, FilterRebuildReason)>,
     pub(super) not_rebuilt: Vec<u64>,
 }
@@ -50,7 +50,7 @@ impl EventListener for Listener {
 }
 
 impl Listener {
-    /// What was told since the last call, ordered by table.
+    /// Returns the reports since the last call, ordered by table.
     pub(super) fn take(&self) -> Told {
         let mut told = std::mem::take(&mut *self.0.lock().unwrap());
         told.unusable.sort_unstable();
@@ -70,7 +70,7 @@ pub(super) fn options(fs: Arc<dyn Fs>, policy: FilterPolicy, workers: usize) -> 
         .fs(fs)
         .clock(Arc::new(SystemClock::new()))
         .worker_threads(workers)
-        // Only filters are to change.
+        // Only filters may change.
         .idle_compactions(false)
         .block_cache_bytes(1 << 20)
         .keyspace(keyspace)
@@ -89,7 +89,7 @@ fn is_stored(number: u32) -> bool {
     number % 4 != 3
 }
 
-/// A store with a run of several tables on the last level and two runs on level 0, in two
+/// Creates a store with a run of several tables on the last level and two runs on level 0, in two
 /// keyspaces.
 pub(super) fn filled(policy: FilterPolicy) -> Arc<MemoryFs> {
     let fs = Arc::new(MemoryFs::new());
@@ -112,7 +112,7 @@ pub(super) fn filled(policy: FilterPolicy) -> Arc<MemoryFs> {
     fs
 }
 
-/// Every key is found, and no other.
+/// Checks that exactly the present keys are found.
 pub(super) fn check(db: &Db) {
     let other = db.keyspace("other").unwrap();
     for number in 0..KEYS {
@@ -124,12 +124,12 @@ pub(super) fn check(db: &Db) {
     }
 }
 
-/// How many absent keys memory rules out, of all [`KEYS`] `/ 4`.
+/// Returns the number of absent keys that `may_contain` rejects, of [`KEYS`] `/ 4`.
 pub(super) fn ruled_out(db: &Db) -> usize {
     (0..KEYS).filter(|&number| !is_stored(number) && !db.may_contain(key(number))).count()
 }
 
-/// Paths of the files that end so.
+/// Returns the paths of files with this suffix.
 pub(super) fn paths(fs: &MemoryFs, end: &str) -> Vec<PathBuf> {
     let names = fs.list(Path::new(FOLDER)).unwrap();
     let names = names.into_iter().filter(|name| name.ends_with(end) || name.starts_with(end));
@@ -140,14 +140,14 @@ pub(super) fn read(fs: &MemoryFs, path: &Path) -> Vec<u8> {
     fs.read(path.to_str().unwrap()).unwrap().to_vec()
 }
 
-/// Changes a file behind the store's back.
+/// Changes a file on disk.
 pub(super) fn change(fs: &MemoryFs, path: &Path, change: impl FnOnce(&mut Vec<u8>)) {
     let mut bytes = read(fs, path);
     change(&mut bytes);
     fs.replace(path, bytes).unwrap();
 }
 
-/// The number in a file's name.
+/// Returns the number in a file's name.
 pub(super) fn id(path: &Path) -> u64 {
     path.file_stem().unwrap().to_str().unwrap().parse().unwrap()
 }

@@ -1,4 +1,4 @@
-//! Filters that are not what they should be.
+//! Forged filters.
 
 use std::path::Path;
 
@@ -12,23 +12,23 @@ use crate::corruption::forge::{Part, log_parts};
 
 const HEADER_BYTES: usize = 64;
 
-/// The one that prefix filters are built with, where there are any.
+/// Extractor of the prefix filters.
 pub(super) const EXTRACTOR: PrefixExtractor = PrefixExtractor::FixedLength(5);
 
-/// What is done to a filter in a file of its own.
+/// Changes to a filter file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Forged {
-    /// A bit of it is flipped.
+    /// A flipped bit.
     Damaged,
-    /// Its file is gone.
+    /// A missing file.
     Missing,
-    /// Its kind is one of a later release. All checksums are right.
+    /// A kind of a later release, with valid checksums.
     UnknownKind,
-    /// It was made with an older hash. All checksums are right.
+    /// An older hash version, with valid checksums.
     OlderHash,
-    /// It was made with another seed. All checksums are right but for the seed.
+    /// Another seed, with otherwise valid checksums.
     OtherSeed,
-    /// It lacks a key. All checksums are right.
+    /// A missing key, with valid checksums.
     LacksAKey,
 }
 
@@ -43,7 +43,7 @@ impl Forged {
     ];
 }
 
-/// Does that to the filter in the file `path`, and makes the manifest agree.
+/// Applies the change to the filter in the file `path`, and updates the manifest.
 pub(super) fn forge(fs: &MemoryFs, path: &Path, forged: Forged) {
     let identity = identity_of(fs, path);
     match forged {
@@ -54,7 +54,7 @@ pub(super) fn forge(fs: &MemoryFs, path: &Path, forged: Forged) {
             let end = block.len();
             block[end - 7] = 77;
         }),
-        // The trailer, whose length is the fifth byte from the end, begins with the hash version.
+        // The trailer starts with the hash version; its length is the fifth byte from the end.
         Forged::OlderHash => with_seal(fs, path, identity, |block| {
             let trailer = block.len() - usize::from(block[block.len() - 5]);
             block[trailer] = 0;
@@ -74,7 +74,7 @@ pub(super) fn forge(fs: &MemoryFs, path: &Path, forged: Forged) {
     }
 }
 
-/// Seed and salt that the filter in the file `path` was sealed with.
+/// Returns seed and salt of the filter in the file `path`.
 fn identity_of(fs: &MemoryFs, path: &Path) -> Expected {
     let store_seed = hash_seed(fs);
     let seeds = [store_seed, EXTRACTOR.hash_seed(store_seed)];
@@ -89,13 +89,13 @@ fn identity_of(fs: &MemoryFs, path: &Path) -> Expected {
     fitting.next().expect("the filter is one of a table")
 }
 
-/// Salt of a table, from its footer.
+/// Returns the salt of a table, from its footer.
 fn salt(table: &[u8]) -> u64 {
     let tail = &table[table.len() - 64..];
     u64::from_le_bytes(tail[16..24].try_into().unwrap())
 }
 
-/// Field 2 of the first edit of the manifest, behind the store id.
+/// Returns field 2 of the first edit of the manifest, after the store id.
 fn hash_seed(fs: &MemoryFs) -> u64 {
     let manifest = read(fs, &paths(fs, "MANIFEST-")[0]);
     let mark = [&[3, 16][..], &manifest[16..32], &[5, 8]].concat();
@@ -103,8 +103,8 @@ fn hash_seed(fs: &MemoryFs) -> u64 {
     u64::from_le_bytes(manifest[at..at + 8].try_into().unwrap())
 }
 
-/// Changes the filter block in the file `path`, seals it, and has the manifest name the new
-/// checksum.
+/// Changes the filter block in the file `path`, updates its checksum, and names the new checksum in
+/// the manifest.
 fn with_seal(fs: &MemoryFs, path: &Path, expected: Expected, forge: impl FnOnce(&mut Vec<u8>)) {
     let bytes = read(fs, path);
     let mut block = bytes[HEADER_BYTES..].to_vec();
@@ -134,12 +134,11 @@ fn with_seal(fs: &MemoryFs, path: &Path, expected: Expected, forge: impl FnOnce(
     });
 }
 
-/// The filter in the file `path` as it would be without the first of its keys, and with another one
-/// in its place.
+/// Returns the filter in the file `path` with another key in place of its first one.
 fn without_a_key(fs: &MemoryFs, path: &Path, identity: Expected) -> TableFilter {
     let block = read(fs, path)[HEADER_BYTES..].to_vec();
     let good = filter_block::decode(&block, identity).unwrap();
-    // Which keys the table holds is not told; the filter rules most others out.
+    // The keys of the table are unknown; the filter rejects most others.
     let hash = |number: u32| key_hash(&key(number), identity.hash_seed);
     let table = paths(fs, ".sst")
         .into_iter()
@@ -166,7 +165,7 @@ fn without_a_key(fs: &MemoryFs, path: &Path, identity: Expected) -> TableFilter 
     panic!("every filter without a key passes for it");
 }
 
-/// Whether a key lies within the bounds that the properties of a table name.
+/// Returns whether a key is within the bounds in the properties of a table.
 fn bounds_of(table: &[u8]) -> impl Fn(&[u8]) -> bool {
     // Fields 6 and 7 of the properties: smallest and largest key, 8 bytes each.
     let at = |number: u8| {

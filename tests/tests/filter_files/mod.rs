@@ -1,15 +1,14 @@
-//! Filters that cannot be used are rebuilt, in files of their own, and `verify` finds what is
-//! wrong with them.
+//! Unusable filters are rebuilt in filter files, and `verify` reports their problems.
 //!
-//! | module    | what                                                                       |
-//! |-----------|----------------------------------------------------------------------------|
-//! | `fixture` | a store of several tables, and what it should answer                       |
-//! | `forge`   | filters with good checksums that are not what they should be               |
-//! | `rebuild` | damaged, missing and forged filters are whole again afterwards             |
-//! | `of_scans` | so are prefix and range filters, also those of another extractor          |
-//! | `policy`  | so are those of another policy                                             |
-//! | `failing` | a table or a disk that does not let a filter be built                      |
-//! | `verify`  | each planted damage is found, and none in a good store                     |
+//! | module     | contents                                                  |
+//! |------------|-----------------------------------------------------------|
+//! | `fixture`  | a store of several tables, and its expected contents      |
+//! | `forge`    | forged filters with valid checksums                       |
+//! | `rebuild`  | damaged, missing and forged filters are rebuilt           |
+//! | `of_scans` | prefix and range filters are rebuilt                      |
+//! | `policy`   | filters of another policy are rebuilt                     |
+//! | `failing`  | tables and disks that prevent building a filter           |
+//! | `verify`   | each planted problem is reported, and none otherwise      |
 
 #![expect(clippy::unwrap_used, reason = "a test fails by a panic")]
 

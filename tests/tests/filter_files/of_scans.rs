@@ -1,4 +1,4 @@
-//! Prefix and range filters that cannot be used are whole again after the background job.
+//! The background job rebuilds unusable prefix and range filters.
 
 use std::sync::Arc;
 
@@ -37,7 +37,7 @@ fn options(fs: &Arc<MemoryFs>, workers: usize) -> Options {
     options.keyspace(keyspace(Some(EXTRACTOR), 12.0))
 }
 
-/// A store of several tables with all filters, in two keyspaces.
+/// Creates a store of several tables with all filters, in two keyspaces.
 fn filled(options: Options) -> Db {
     let db = options.open(FOLDER).unwrap();
     let other = db.keyspace("other").unwrap();
@@ -52,7 +52,7 @@ fn filled(options: Options) -> Db {
     db
 }
 
-/// Every key is found by its prefix and by a range, and no other.
+/// Checks that exactly the present keys are found by prefix and by range.
 fn check(db: &Db) {
     let other = db.keyspace("other").unwrap();
     for keyspace in [db.default_keyspace(), &other] {
@@ -67,7 +67,7 @@ fn check(db: &Db) {
     }
 }
 
-/// Tables that prefix and range filters rule out, and those they could not be asked for.
+/// Returns the numbers of tables that prefix and range filters reject, and of unusable filters.
 fn asked(db: &Db) -> [u64; 4] {
     let count = || {
         let total = db.stats().total();
@@ -89,8 +89,8 @@ fn table_ids(fs: &MemoryFs) -> Vec<u64> {
     ids
 }
 
-/// The store on `fs`, where these filters of the tables cannot be used, hides nothing, and has all
-/// of them whole again when the background work is done, for good.
+/// Checks that the store on `fs`, with these unusable filters, hides no key, and that the
+/// background job rebuilds all of them durably.
 fn check_rebuilt(fs: &MemoryFs, damaged: &[(u64, FilterRole)], what: &str) {
     for workers in [0, 2] {
         let fs = copy(fs);
@@ -114,7 +114,7 @@ fn check_rebuilt(fs: &MemoryFs, damaged: &[(u64, FilterRole)], what: &str) {
             let db = open();
             assert_eq!(db.stats().tables_with_unusable_filters, 0, "{what}, round {round}");
             let [prefix, range, lost @ ..] = asked(&db);
-            // Prefix filters are asked first, and leave little.
+            // Prefix filters are probed first, and few probes remain.
             assert!(prefix > 100 && range > 10, "{what}: {prefix} and {range} ruled out");
             assert_eq!(lost, [0, 0], "{what}");
             db.wait_for_background().unwrap();
@@ -149,7 +149,7 @@ fn damaged_scan_filters_in_every_table_are_rebuilt() {
     }
 }
 
-/// Filters in files of their own, which came when a store without them got the options.
+/// Creates filter files by adding the options to a store without filters.
 fn with_filter_files() -> Arc<MemoryFs> {
     let fs = Arc::new(MemoryFs::new());
     drop(filled(options(&fs, 0).keyspace(keyspace(None, 0.0))));
@@ -195,7 +195,7 @@ fn forged_scan_filter_files_are_rebuilt() {
     }
 }
 
-/// In each keyspace, while the store is open and for good.
+/// In each keyspace, while the store is open, and durably.
 #[test]
 fn changed_extractor_rebuilds_the_filters() {
     for workers in [0, 2] {
@@ -239,8 +239,7 @@ fn changed_extractor_rebuilds_the_filters() {
     }
 }
 
-/// A policy that changes while the store is open has filters rebuilt, too, and both options are
-/// kept.
+/// A policy change in an open store rebuilds filters, and both options are kept.
 #[test]
 fn policy_and_extractor_may_change_together() {
     let fs = Arc::new(MemoryFs::new());
@@ -274,7 +273,7 @@ fn policy_and_extractor_may_change_together() {
     check(&db);
 }
 
-/// While extractors change, flushes and compactions run, and scans find every key by its prefix.
+/// Flushes and compactions run while extractors change, and scans find every key by its prefix.
 #[test]
 fn scans_lose_no_key_while_extractors_change() {
     let fs = Arc::new(MemoryFs::new());

@@ -1,4 +1,4 @@
-//! An existing store that is opened with another policy gets the filters of that policy.
+//! An existing store that is opened with another policy gets filters of that policy.
 
 use sievedb::{
     FilterPolicy,
@@ -12,7 +12,7 @@ use super::fixture::{FOLDER, KEYS, Listener, check, filled, options, paths, rule
 fn each_policy_replaces_the_previous_one() {
     let fs = filled(FilterPolicy::new(Off));
     let absent = KEYS as usize / 4;
-    // Policy, the only reason for a new filter, and how many absent keys memory rules out at least.
+    // Policy, the only reason for a rebuilt filter, and the minimum number of rejected absent keys.
     let cases = [
         (Bloom, 10.0, Some(NoFilter), absent * 9 / 10),
         (Ribbon, 16.0, Some(OffPlan), absent * 99 / 100),
@@ -32,14 +32,14 @@ fn each_policy_replaces_the_previous_one() {
         db.wait_for_background().unwrap();
         check(&db);
         let told = listener.take();
-        // The other keyspace keeps the policy that it was created with.
+        // The other keyspace keeps the policy of its creation.
         assert!(told.rebuilt.iter().all(|(_, found)| Some(*found) == reason), "{name}: {told:?}");
         assert_eq!(told.rebuilt.is_empty(), reason.is_none(), "{name}: {told:?}");
         assert_eq!(db.stats().background.filters_rebuilt, told.rebuilt.len() as u64, "{name}");
         let found = ruled_out(&db);
-        // Some lie in no table's bounds.
+        // Some keys are outside of all tables' bounds.
         assert!(found >= least && (least > 0 || found < 10), "{name}: {found} of {absent}");
-        // What was replaced is gone, also the files.
+        // Replaced filters and their files are removed.
         let filters = if least > 0 { db.stats().keyspaces[0].tables as usize } else { 0 };
         assert_eq!(paths(&fs, ".filter").len(), filters, "{name}");
         assert!(db.verify().unwrap().is_good(), "{name}: {}", db.verify().unwrap());
@@ -52,7 +52,7 @@ fn each_policy_replaces_the_previous_one() {
     }
 }
 
-/// The same while the store is open, in each keyspace and for good.
+/// The same in an open store, in each keyspace, and durably.
 #[test]
 fn policy_change_in_an_open_store_rebuilds_filters() {
     for workers in [0, 2] {
@@ -89,7 +89,7 @@ fn policy_change_in_an_open_store_rebuilds_filters() {
         }
         drop((db, other));
         let db = open();
-        // The default keyspace has the policy that the store is opened with.
+        // The default keyspace has the policy of the open.
         db.wait_for_background().unwrap();
         let told = listener.take().rebuilt;
         assert!(told.iter().all(|(_, found)| *found == OffPlan), "{told:?}");

@@ -1,4 +1,4 @@
-//! Damaged, missing and forged filters are whole again after the background job.
+//! The background job rebuilds damaged, missing and forged filters.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use super::{
 };
 use crate::corruption::forge::filter_place;
 
-/// Damages the filter of every table, in its middle, wherever it lies.
+/// Damages the filter of every table in its middle, in table or filter file.
 pub(super) fn damage_all(fs: &MemoryFs) -> Vec<u64> {
     let tables = paths(fs, ".sst");
     for path in &tables {
@@ -33,8 +33,8 @@ pub(super) fn damage_all(fs: &MemoryFs) -> Vec<u64> {
     ids
 }
 
-/// The store on `fs`, where the filters of the tables `damaged` cannot be used, hides nothing, and
-/// has all filters whole again when the background work is done, for good.
+/// Checks that the store on `fs`, with unusable filters of the tables `damaged`, hides no key, and
+/// that the background job rebuilds all of them durably.
 fn check_rebuilt(fs: &Arc<MemoryFs>, policy: FilterPolicy, damaged: &[u64], what: &str) {
     for workers in [0, 2] {
         let fs = Arc::new(fs.crash(fs.operations(), &sievedb_doubles::Loss::Nothing));
@@ -80,7 +80,7 @@ fn damaged_filters_in_every_table_are_rebuilt() {
     }
 }
 
-/// A store whose filters are all in files of their own.
+/// Creates a store with filter files only.
 pub(super) fn with_filter_files() -> Arc<MemoryFs> {
     let fs = filled(bloom());
     damage_all(&fs);
@@ -103,7 +103,7 @@ fn damaged_filter_files_are_rebuilt() {
         let mut tables: Vec<_> = paths(&fs, ".sst").iter().map(|path| id(path)).collect();
         tables.sort_unstable();
         if forged == Forged::LacksAKey {
-            // No reader can know: see the tests of `verify`.
+            // Readers cannot detect it; see the tests of `verify`.
             continue;
         }
         check_rebuilt(&fs, bloom(), &tables, &format!("{forged:?}"));
@@ -117,7 +117,7 @@ fn every_byte_of_a_filter_file_is_checked() {
     let bytes = super::fixture::read(&good, path).len();
     let step = (bytes / 300).max(1);
     let mut cases = 0;
-    // Each byte of header and trailer, and some of those between.
+    // Each byte of header and trailer, and some in between.
     for at in (0..64).chain((64..bytes - 40).step_by(step)).chain(bytes - 40..bytes) {
         let fs = Arc::new(good.crash(good.operations(), &sievedb_doubles::Loss::Nothing));
         change(&fs, path, |bytes| bytes[at] ^= 1 << (at % 8));
@@ -127,7 +127,7 @@ fn every_byte_of_a_filter_file_is_checked() {
             let fs = Arc::new(good.crash(good.operations(), &sievedb_doubles::Loss::Nothing));
             change(&fs, path, |bytes| bytes.resize(cut, 0));
             let db = options(fs.clone(), bloom(), 0).open(FOLDER).unwrap();
-            // What lies behind the filter is not looked at.
+            // Bytes after the filter are not read.
             assert_eq!(
                 db.stats().tables_with_unusable_filters,
                 u64::from(cut < bytes),
@@ -139,7 +139,7 @@ fn every_byte_of_a_filter_file_is_checked() {
     assert!(cases > 300, "{cases}");
 }
 
-/// A compaction may be quicker: then the filter is not needed, and no file is left behind.
+/// A compaction may finish first: then the filter is not needed, and no file remains.
 #[test]
 fn concurrent_compactions_leave_no_filter_file() {
     let good = filled(FilterPolicy::default());
@@ -152,7 +152,7 @@ fn concurrent_compactions_leave_no_filter_file() {
         check(&db);
         db.wait_for_background().unwrap();
         assert_eq!(db.stats().tables_with_unusable_filters, 0);
-        // Some tables of the last level need not be compacted and so have got their filters.
+        // Some tables of the last level need no compaction and have their filters.
         let named = db.verify().unwrap();
         assert!(named.is_good(), "{named}");
         let before = paths(&fs, ".filter");

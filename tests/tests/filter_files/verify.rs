@@ -1,4 +1,4 @@
-//! `verify` finds each planted damage, and none in a good store.
+//! `verify` reports each planted problem, and none in an intact store.
 
 use std::{
     collections::BTreeSet,
@@ -28,12 +28,12 @@ fn copy(fs: &MemoryFs) -> Arc<MemoryFs> {
     Arc::new(fs.crash(fs.operations(), &Loss::Nothing))
 }
 
-/// What is found in a store that is not open.
+/// Verifies a closed store.
 fn verify(fs: &Arc<MemoryFs>) -> VerifyReport {
     Options::new().fs(fs.clone()).verify(FOLDER, |_| ()).unwrap()
 }
 
-/// The kinds of all problems, as text: they have no order.
+/// Returns the kinds of all problems as text, which are unordered.
 fn kinds(report: &VerifyReport) -> BTreeSet<String> {
     report.problems.iter().map(|found| format!("{:?}", found.kind)).collect()
 }
@@ -57,7 +57,7 @@ fn intact_store_has_no_problem() {
         assert!(open.is_good(), "{open}");
         assert_eq!(db.stats().memory.block_cache_bytes, before, "nothing enters the cache");
         assert_eq!((open.tables, open.entries), (report.tables, report.entries));
-        // In an open store those in memory are asked, too.
+        // In an open store the loaded filters are probed too.
         assert_eq!(open.filter_probes, 2 * report.filter_probes);
         let keys = u64::from(KEYS / 4 * 3);
         assert!(report.filter_probes >= keys && report.filters == report.tables, "{report}");
@@ -87,7 +87,7 @@ fn each_forged_filter_is_reported() {
             report.problems.iter().filter(|found| found.kind == kind).count()
         };
         let open = db.verify().unwrap();
-        // One that passes for good is asked twice: as its file has it, and in memory.
+        // A valid filter is probed twice: from its file and in memory.
         assert_eq!(count(&open), 1 + usize::from(kind == FilterWrong), "{forged:?}: {open}");
         db.wait_for_background().unwrap();
         let open = db.verify().unwrap();
@@ -127,7 +127,7 @@ fn damage_to_any_file_is_reported_with_its_offset() {
             assert_eq!(report.tables as usize, tables.len(), "it goes on behind {name}");
         }
     }
-    // With an entry that is not in a table: a close drops a log that is not needed.
+    // With an entry that is not in a table: a clean close drops an unneeded log.
     options(good.clone(), bloom(), 0).open(FOLDER).unwrap().insert("logged", "").unwrap();
     let others = [("CURRENT", Damaged), ("MANIFEST-", Damaged), (".log", Damaged)];
     for (file, kind) in others {
@@ -140,7 +140,7 @@ fn damage_to_any_file_is_reported_with_its_offset() {
     }
 }
 
-/// A prefix as long as it is told to be, always by the same name.
+/// A prefix extractor of configurable length with a constant name.
 #[derive(Debug)]
 struct SameName(usize);
 
@@ -180,7 +180,7 @@ fn damage_to_scan_filters_is_reported() {
     db.flush().unwrap();
     let open = db.verify().unwrap();
     assert!(open.is_good() && open.filters == 3, "{open}");
-    // The point filter is asked as its file has it, and as it is in memory.
+    // The point filter is probed from its file and in memory.
     assert_eq!(open.filter_probes, 4 * 900);
     drop(db);
     let good = verify(&fs, Some(3));
@@ -206,15 +206,14 @@ fn damage_to_scan_filters_is_reported() {
     }
 }
 
-/// What another filter has replaced is no excuse for damage elsewhere in the same table.
+/// A replaced filter does not excuse other damage in its table.
 #[test]
 fn replaced_filter_hides_no_other_damage() {
     let good = with_filter_files();
     let table = &paths(&good, ".sst")[0];
     let bytes = super::fixture::read(&good, table);
     let place = filter_place(&bytes).unwrap();
-    // The first data block; behind the footer; and the padding in front of the filter, if there is
-    // any.
+    // The first data block, the bytes after the footer, and the padding before the filter, if any.
     let padding = (place.start - 1..place.start).filter(|&at| bytes[at] == 0);
     for at in [70, bytes.len() - 1].into_iter().chain(padding) {
         let fs = copy(&good);
@@ -224,7 +223,7 @@ fn replaced_filter_hides_no_other_damage() {
         assert_eq!(report.is_good(), is_padding, "byte {at}: {report}");
         assert!(report.problems.iter().all(|found| found.path == *table), "{report}");
     }
-    // With a good one in its place only the checksum of the whole tells of the padding.
+    // With a replaced filter, only the checksum of the whole file covers the padding.
     let fs = filled(bloom());
     let table = &paths(&fs, ".sst")[0];
     let place = filter_place(&super::fixture::read(&fs, table)).unwrap();
@@ -238,7 +237,7 @@ fn verify_lists_all_problems() {
     let fs = filled(FilterPolicy::default());
     let tables = paths(&fs, ".sst");
     fs.unlink(&tables[0]).unwrap();
-    // Of two blocks at least.
+    // Tables of at least two blocks.
     let is_large =
         |path: &&std::path::PathBuf| fs.contents()[&*path.display().to_string()].len() > 3_000;
     let large: Vec<_> = tables[1..].iter().filter(is_large).collect();

@@ -1,4 +1,4 @@
-//! Filters of a tree as it grows: the bits it was given are kept to, and spent where they save
+//! Filters of a growing tree: the average bits per key hold, and are spent where they save most
 //! reads.
 
 use std::sync::Arc;
@@ -9,8 +9,8 @@ use sievedb_tests::settings::{FOLDER, report, small_options};
 
 const KEYS: u64 = 120_000;
 
-/// Writes keys in random order, with flushes and compactions in between, and calls `look` from time
-/// to time. The store, flushed at the end.
+/// Writes keys in random order, with flushes and compactions in between, and calls `look` at
+/// intervals. Returns the flushed store.
 fn grow(policy: FilterPolicy, mut look: impl FnMut(&Db)) -> Result<Db> {
     let keyspace = KeyspaceOptions::new()
         .memtable_bytes(512 << 10)
@@ -30,7 +30,7 @@ fn grow(policy: FilterPolicy, mut look: impl FnMut(&Db)) -> Result<Db> {
     Ok(db)
 }
 
-/// Different numbers give different keys, in no order.
+/// Maps different numbers to different keys, in random order.
 fn key(number: u64) -> [u8; 8] {
     number.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes()
 }
@@ -44,7 +44,7 @@ fn bits_per_key(db: &Db) -> f64 {
     sum(db, |level| level.filter_bytes) as f64 * 8.0 / entries.max(1) as f64
 }
 
-/// A filter rounds up to whole lines, and a ribbon takes some hundredths of its columns more.
+/// A filter rounds up to whole lines, and a ribbon needs a few percent more columns.
 #[test]
 fn average_bits_per_key_hold_while_a_tree_grows() {
     for bits in [4.0, 10.0] {
@@ -57,7 +57,7 @@ fn average_bits_per_key_hold_while_a_tree_grows() {
     }
 }
 
-/// The same memory, far fewer needless reads: counted, not expected.
+/// Equal memory, fewer measured false positives.
 #[test]
 fn planned_filters_have_fewer_false_positives_than_uniform_bloom() {
     let needless = [FilterPolicyKind::Bloom, FilterPolicyKind::Auto].map(|kind| {
@@ -76,7 +76,7 @@ fn planned_filters_have_fewer_false_positives_than_uniform_bloom() {
     assert!(planned * 5.0 < bloom, "{planned} against {bloom}");
 }
 
-/// A store keeps its policy, and takes another one for the tables that it writes from then on.
+/// A store keeps its policy, and a new one applies to tables written later.
 #[test]
 fn policy_may_change() {
     use FilterPolicyKind::{Auto, Bloom, Fuse, None, Ribbon};

@@ -1,4 +1,4 @@
-//! A disk that is full for a while, and workers that try again.
+//! A temporarily full disk, and retries by workers.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by a panic")]
 
@@ -22,10 +22,10 @@ use sievedb_tests::settings::{FOLDER, report, small_keyspace, small_options};
 
 const ENOSPC: i32 = 28;
 const WORKERS: usize = 8;
-/// Attempts of each worker in a second, with one for good measure.
+/// Attempts of each worker in a second, plus one for timing.
 const TRIES_MAX: usize = 3;
 
-/// Counts what it is told about a full disk.
+/// Counts reports of a full disk.
 #[derive(Debug, Default)]
 struct NoSpaceCount(AtomicUsize);
 
@@ -37,8 +37,8 @@ impl EventListener for NoSpaceCount {
     }
 }
 
-/// The unlinking of what a failed step left must not make the others try at once: between them, two
-/// workers could keep the processor and the disk busy for as long as it is full.
+/// Unlinking the output of a failed step must not trigger retries: two workers could keep processor
+/// and disk busy.
 #[test]
 fn workers_pause_on_a_full_disk_and_resume() {
     let fs = Arc::new(FaultFs::new(Arc::new(MemoryFs::new())));
@@ -76,8 +76,8 @@ fn workers_pause_on_a_full_disk_and_resume() {
     assert!(db.stats().read_only.is_none());
 }
 
-/// Of many who wait for the same compaction, the first to hear of the full disk must not make the
-/// others believe that it is done.
+/// If several callers wait for a compaction, the first failure report must not count as success for
+/// the others.
 #[test]
 fn compaction_without_space_reports_failure_to_all_waiters() {
     let fs = Arc::new(FaultFs::new(Arc::new(MemoryFs::new())));
@@ -104,8 +104,8 @@ fn compaction_without_space_reports_failure_to_all_waiters() {
     assert_eq!(tables, [1]);
 }
 
-/// The segment that a flush leaves behind is worth a new one only if there is room: the old ones go
-/// all the same, and the flush is done.
+/// A new segment after a flush needs space. Without space, the flush succeeds and the old segments
+/// are deleted.
 #[test]
 fn flush_needs_no_space_for_a_new_log_segment() {
     let fs = Arc::new(FaultFs::new(Arc::new(MemoryFs::new())));
@@ -151,9 +151,9 @@ fn batch_refused_by_a_full_disk_can_be_committed_again() {
     assert!(found.iter().all(|(key, value)| key[0] != 3 && value[..] == [key[0]; 20]));
 }
 
-/// Returns the disks that a power cut can leave after a store was closed and reopened, with all
-/// but one of the operations that no sync covers. Before that, the creation of a log segment wrote
-/// everything and yet reported a full disk.
+/// Returns the disks that a power cut can leave after a close and a reopen, each with one lost
+/// unsynced operation. Before, the creation of a log segment had its effect and yet reported a full
+/// disk.
 fn disks_after_a_reused_id(planted: Option<PlantedBug>) -> Vec<MemoryFs> {
     let disk = Arc::new(MemoryFs::new());
     let fs = Arc::new(FaultFs::new(disk.clone()));
@@ -170,7 +170,7 @@ fn disks_after_a_reused_id(planted: Option<PlantedBug>) -> Vec<MemoryFs> {
     db.flush().unwrap();
     db.insert("b", "1").unwrap();
     db.flush().unwrap();
-    // The first one ends the segment, the second one hits the creation of the next.
+    // The first fault ends the segment, the second one fails the creation of the next.
     let full = Fault::new(ENOSPC, Times::Once).calls(&[Call::Append]).suffix(".log");
     for written_bytes in [0, usize::MAX] {
         fs.inject(full.clone().written_bytes(written_bytes));
@@ -197,7 +197,7 @@ fn n3_segment_with_a_lost_unlink_is_an_orphan() {
     assert!(disks_after_a_reused_id(Some(bug)).into_iter().any(refused), "the bug is caught");
 }
 
-/// Each retry of a flush that cannot write the log must not leave another table.
+/// A retry of a flush that cannot write the log must not leave another table.
 #[test]
 fn n6_flush_without_space_for_the_log_leaves_no_table() {
     let disk = Arc::new(MemoryFs::new());
@@ -226,15 +226,14 @@ fn rename_failed_with_effect_loses_no_store() {
         let disk = Arc::new(disk.copy());
         let fs = Arc::new(FaultFs::new(disk.clone()));
         fs.inject(Fault::new(errno, Times::Once).calls(&[Call::Rename]).carried_out());
-        // The store may open or not: it must come back.
+        // The open may fail; the store must open later.
         drop(small_options(fs.clone()).open(FOLDER));
         let db = small_options(disk).open(FOLDER).unwrap();
         assert!(db.contains_key("a").unwrap(), "os error {errno}");
     }
 }
 
-/// Injects a full disk that the next append to a file with this suffix meets. A part of it is
-/// written.
+/// Makes the next append to a file with this suffix fail with a full disk, after a partial write.
 fn fill_disk(fs: &FaultFs, suffix: &str) {
     let full = Fault::new(ENOSPC, Times::Once).calls(&[Call::Append]).suffix(suffix);
     fs.inject(full.written_bytes(5));
@@ -280,7 +279,7 @@ fn n2_clean_close_replaces_a_manifest_ended_by_a_full_disk() {
         let names = disk.list(FOLDER.as_ref()).unwrap().into_iter();
         names.filter(|name| name.starts_with("MANIFEST-")).collect::<Vec<_>>()
     };
-    // Nothing of the log is left, so that only the state of the manifest asks for an edit.
+    // The log is empty, so that only the state of the manifest requires an edit.
     let db = small_options(fs.clone()).open(FOLDER).unwrap();
     fill_disk(&fs, &manifests()[0]);
     assert!(db.compact().unwrap_err().is_no_space());

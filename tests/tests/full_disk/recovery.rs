@@ -1,4 +1,4 @@
-//! Repeated openings and flushes on a full disk must not use up the remaining space.
+//! Repeated opens and flushes on a full disk must not use up the remaining space.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by a panic")]
 
@@ -10,7 +10,7 @@ use sievedb_tests::settings::{FOLDER, small_options};
 
 use super::ENOSPC;
 
-/// The error of every call after a kill (`EIO`).
+/// Error of every call after a kill (`EIO`).
 const DEAD: i32 = 5;
 const KEYSPACES: usize = 4;
 
@@ -49,7 +49,7 @@ fn n1_killed_recoveries_leave_files_of_at_most_one() {
     let mut logs_most = 0;
     for call in 0.. {
         let faults = Arc::new(FaultFs::new(Arc::clone(&disk) as Arc<dyn Fs>));
-        // The call that is in flight may have written something.
+        // The call in flight may have written something.
         faults.inject(Fault::new(DEAD, Times::ForGood).after(call).written_bytes(100));
         let opened = small_options(faults.clone()).open(FOLDER).is_ok();
         if opened && faults.failures() == 0 {
@@ -84,15 +84,14 @@ fn n1_opens_on_a_full_disk_leave_no_file() {
         refused += 1;
         assert_eq!((count(&disk, ".sst"), count(&disk, ".log")), (0, logs), "call {call}");
         let bytes: usize = disk.contents().values().map(|bytes| bytes.len()).sum();
-        // `CURRENT.tmp` may stay.
+        // `CURRENT.tmp` may remain.
         assert!(bytes <= *bytes_max.get_or_insert(bytes) + 100, "{bytes} bytes at call {call}");
     }
     assert!(refused > 3, "{refused} openings failed");
     check_entries(&disk);
 }
 
-/// Room for tables, and none for a manifest: flushes and compactions write no table that no
-/// manifest can name.
+/// With space for tables but not for a manifest, flushes and compactions write no table.
 #[test]
 fn n6_retries_without_space_for_a_manifest_leave_no_table() {
     let disk = Arc::new(MemoryFs::new());
@@ -103,7 +102,7 @@ fn n6_retries_without_space_for_a_manifest_leave_no_table() {
         db.flush().unwrap();
     }
     db.insert("key", "newest").unwrap();
-    // A manifest has no suffix: it is refused by its number.
+    // A manifest has no suffix: it is matched by its number.
     for id in 0..100 {
         let full = Fault::new(ENOSPC, Times::ForGood).calls(&Call::GROWING);
         faults.inject(full.suffix(format!("MANIFEST-{id:06}")));

@@ -1,7 +1,7 @@
-//! Random histories with several faults, crashes and failing recoveries.
+//! Random histories with several faults, crashes and failed recoveries.
 //!
-//! `SIEVE_FUZZ_STATES` sets the number of states, and `SIEVE_SEED` chooses them. A violation prints
-//! the `SIEVE_FUZZ` that repeats its run alone.
+//! `SIEVE_FUZZ_STATES` sets the number of states, and `SIEVE_SEED` the seed. A violation prints the
+//! `SIEVE_FUZZ` that repeats its run alone.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 
@@ -13,11 +13,11 @@ use sievedb_tests::{
     settings::{from_env, report, seed},
 };
 
-/// States that are checked unless `SIEVE_FUZZ_STATES` says otherwise.
+/// Default number of checked states.
 const STATES: usize = 10_000;
 
-/// Runs until `states_min` states are checked, a run violates its promises, or `runs_max` is
-/// reached. Returns the number of runs, what they did, and the violations.
+/// Runs until `states_min` states are checked, a promise is violated, or `runs_max` is reached.
+/// Returns the number of runs, their counts, and the violations.
 fn run(
     seed: u64,
     states_min: usize,
@@ -60,7 +60,7 @@ fn as_drawn(options: Options) -> Options {
 }
 
 /// Acknowledged writes survive, batches are whole, the state is a prefix of the history, the store
-/// opens, a second opening changes nothing, and no table is leaked.
+/// opens, a second open changes nothing, and no table is leaked.
 #[test]
 fn random_faults_and_crashes_break_no_promise() {
     let alone = from_env("SIEVE_FUZZ", 0);
@@ -97,13 +97,13 @@ fn assert_found(bug: PlantedBug, what: &str, runs_max: usize, flips: bool) {
     report(&format!("crash fuzzer: {bug:?} was found within {runs} runs: {first}"));
 }
 
-/// The fuzzer finds a bug that needs two failing calls, a reopening and a power cut.
+/// This bug needs two failing calls, a reopen and a power cut.
 #[test]
 fn n3_reused_file_id_is_found_within_ten_thousand_runs() {
     assert_found(PlantedBug::AdoptSegmentBelowFloor, "segment of the log", 10_000, false);
 }
 
-/// The fuzzer finds that a close after a full disk does not vouch for the log.
+/// With this bug, a close after a full disk does not mark the log as synced.
 #[test]
 fn n2_missing_synced_mark_is_found_within_a_thousand_runs() {
     let what = "is flipped, and not refused";

@@ -1,4 +1,4 @@
-//! An explanation says what a lookup does: it is held against lookups.
+//! Explanations are compared with lookups.
 
 use std::{path::Path, sync::Arc};
 
@@ -16,7 +16,8 @@ use sievedb_tests::{
 use super::{KEYS, grown, key, options};
 use crate::corruption::forge::filter_place;
 
-/// What lookups did, in the words of an explanation: filters asked, ruled out, blocks.
+/// Returns the counters of lookups that an explanation states: filters probed, rejected keys,
+/// blocks.
 fn counted(stats: &Stats) -> [u64; 6] {
     let total = stats.total();
     [
@@ -41,13 +42,13 @@ fn told(explanation: &Explanation) -> [u64; 6] {
     ]
 }
 
-/// Holds the explanations of random keys against lookups of them. How many there were of each
+/// Compares the explanations of random keys with their lookups. Returns the number of each kind of
 /// answer.
 fn check(db: &Db, rng: &mut Rng, asked: u64) -> [u64; 3] {
     let mut answers = [0; 3];
     for _ in 0..asked {
         let key = key(rng.number() % (KEYS * 2));
-        // What is read now is in the cache for both that follow.
+        // Caches the blocks for both following reads.
         let value = db.get(key).unwrap();
         let before = db.stats();
         let explanation = db.explain(key).unwrap();
@@ -122,7 +123,7 @@ fn explain_reports_each_step() {
     }
     assert!(text.ends_with("B)") && text.contains("present, a value of 8 bytes"), "{text}");
 
-    // Cold again: what is read the first time is in the cache the second time.
+    // Cold again: the first read caches the blocks for the second.
     drop(db);
     let db = options(fs).open(FOLDER).unwrap();
     let cold = db.explain(key(1)).unwrap();
@@ -146,7 +147,7 @@ fn explain_reports_each_step() {
     assert!(empty.explain("").is_err());
 }
 
-/// Filters in part, none in memory, and damaged ones.
+/// Partly loaded, unloaded and damaged filters.
 #[test]
 fn filter_changes_are_reported() {
     let fs = Arc::new(MemoryFs::new());
@@ -177,7 +178,7 @@ fn filter_changes_are_reported() {
     db.flush().unwrap();
     drop(db);
 
-    // Without workers nobody builds them anew before the first write.
+    // Without workers no filter is rebuilt before the first write.
     let tables = fs.list(Path::new(FOLDER)).unwrap().into_iter();
     for name in tables.filter(|name| name.ends_with(".sst")) {
         let path = Path::new(FOLDER).join(name);

@@ -1,4 +1,4 @@
-//! What a store tells of itself: explained lookups, statistics of filters, and the file `STATS`.
+//! Diagnostics of a store: explained lookups, filter statistics, and the file `STATS`.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by a panic")]
 
@@ -12,10 +12,10 @@ use sievedb::{Db, FilterPolicy, KeyspaceOptions, Options, fs::Fs};
 use sievedb_doubles::MemoryFs;
 use sievedb_tests::settings::{FOLDER, small_options};
 
-/// Keys of a grown store.
+/// Number of keys.
 const KEYS: u64 = 12_000;
 
-/// Different numbers give different keys, in no order.
+/// Maps different numbers to different keys, in random order.
 fn key(number: u64) -> [u8; 8] {
     number.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes()
 }
@@ -40,8 +40,8 @@ fn fill(db: &Db, numbers: Range<u64>) {
     }
 }
 
-/// A store with a run of several tables on the last level, two runs on level 0, and keys in the
-/// memtable.
+/// Creates a store with a run of several tables on the last level, two runs on level 0, and keys in
+/// the memtable.
 fn grown(fs: &Arc<MemoryFs>) -> Db {
     let db = options(fs.clone()).open(FOLDER).unwrap();
     fill(&db, 0..KEYS - 1_200);

@@ -1,4 +1,4 @@
-//! What filters did: per level and in total, measured against what is expected.
+//! Filter statistics per level and in total, measured against the expectation.
 
 use std::{sync::Arc, time::Duration};
 
@@ -18,11 +18,11 @@ fn ask_absent(db: &Db, lookups: u64) {
     }
 }
 
-/// False positives are what a coin of the expected rate gives, within five deviations.
+/// False positives are within five standard deviations of the expected rate.
 ///
-/// The coin is not the same for all filters of a rate: how full the lines of a small Bloom filter
-/// are, is chance, too. One line's rate deviates by up to its mean, so that of all lines by its
-/// root part.
+/// The rate of small Bloom filters varies too, with the fill of their lines. One line's rate
+/// deviates by up to its mean, the rate of all lines by that divided by the square root of their
+/// number.
 fn assert_as_expected(level: &LevelStats, what: &str) {
     let (found, expected) = (level.filter_false_positives as f64, level.false_positives_expected);
     let lines = (level.filter_bytes as f64 / 64.0).max(1.0);
@@ -58,7 +58,7 @@ fn measured_rates_match_expected_rates_per_level() {
     ));
 }
 
-/// The expectation is that of the filters as they were when they were asked.
+/// The expectation is that of the filters at the time of the probe.
 #[test]
 fn expected_rates_follow_the_budget() {
     let db = grown(&Arc::new(MemoryFs::new()));
@@ -78,8 +78,8 @@ fn expected_rates_follow_the_budget() {
     assert_as_expected(&db.stats().total(), "all together");
 }
 
-/// Two runs of one level, of which only one has filters: the rates are those of the filters, and
-/// the other one's searches count apart, however many keys each has.
+/// Only one of two runs of a level has filters: the rates are those of its filters, and searches of
+/// the other run are counted separately.
 #[test]
 fn run_without_filters_is_excluded_from_rates() {
     let fs = Arc::new(MemoryFs::new());
@@ -93,7 +93,7 @@ fn run_without_filters_is_excluded_from_rates() {
     let db = open(FilterPolicyKind::None);
     fill(&db, 0..2_000);
     db.flush().unwrap();
-    // The rebuilding of what is far off the plan would give the first run a filter, too.
+    // Rebuilding filters off the plan would give the first run a filter too.
     let other = db.keyspace_with("filtered", &KeyspaceOptions::new()).unwrap();
     for number in 0..500 {
         other.insert(key(number), "").unwrap();
@@ -116,11 +116,11 @@ fn run_without_filters_is_excluded_from_rates() {
     assert!(unfiltered > absent, "the run without filters is searched: {stats}");
     let (measured, expected) = (level.filter_fpr_measured(), level.filter_fpr_expected_of_probes());
     assert!(measured < 0.1 && expected < 0.1, "{measured} and {expected}: {stats}");
-    // By shape each run is asked once: half of the lookups' searches are certain.
+    // Each run is probed once: half of the searches are certain.
     assert!((0.5..0.55).contains(&level.filter_fpr_expected), "{stats}");
 }
 
-/// What filters save is what lookups ask for without them.
+/// Reads saved by filters equal the requests without filters.
 #[test]
 fn reads_saved_equal_reads_without_filters() {
     let db = grown(&Arc::new(MemoryFs::new()));
@@ -147,7 +147,7 @@ fn reads_saved_equal_reads_without_filters() {
     }
 }
 
-/// Writes are counted as they are asked for, and what slows them down.
+/// Writes and their delays are counted.
 #[test]
 fn writes_and_snapshots_are_counted() {
     let clock = Arc::new(ManualClock::new());
@@ -186,7 +186,7 @@ fn writes_and_snapshots_are_counted() {
     assert_eq!(db.stats().snapshots, 0);
 }
 
-/// Each keyspace tells what it holds on each level, and all of them together are the levels.
+/// Each keyspace reports its levels; together they equal the total.
 #[test]
 fn levels_are_reported_per_keyspace() {
     let db = grown(&Arc::new(MemoryFs::new()));
@@ -206,13 +206,13 @@ fn levels_are_reported_per_keyspace() {
     assert_eq!(stats.keyspaces[1].levels.len(), 1, "{stats}");
 }
 
-/// What writers wait for is counted.
+/// Waits of writers are counted.
 #[test]
 fn stalls_are_counted() {
     let options = small_options(Arc::new(MemoryFs::new())).memtable_bytes_max(1 << 20);
     let db = options.open(FOLDER).unwrap();
     for number in 0..2 {
-        // One leaves no room for another before it is flushed.
+        // One value leaves no space for another before it is flushed.
         db.insert(key(number), [7; 600 << 10]).unwrap();
     }
     let writes = db.stats().writes;

@@ -1,4 +1,4 @@
-//! The file `STATS`, by which other processes see what a store does.
+//! The file `STATS` for other processes.
 
 use std::{path::Path, sync::Arc, thread, time::Duration};
 
@@ -8,7 +8,7 @@ use sievedb_tests::settings::FOLDER;
 
 use super::{KEYS, fill, grown, key, options};
 
-/// No test lasts so long: the file is written when the store is opened and closed, and not between.
+/// Longer than any test: the file is written at open and close only.
 const NEVER: Duration = Duration::from_secs(86_400);
 
 fn read(fs: &MemoryFs) -> Option<Stats> {
@@ -45,7 +45,7 @@ fn stats_file_of_a_closed_store_has_its_last_statistics() {
     let levels = |text: &str| text.split_once("level").unwrap().1.to_owned();
     assert_eq!(levels(&by_file), levels(&by_store));
 
-    // Another process must not take old figures for present ones.
+    // Another process must not take old statistics for current ones.
     fs.create(&Path::new(FOLDER).join("STATS.tmp")).unwrap().append(b"x").unwrap();
     drop(options(fs.clone()).open(FOLDER).unwrap());
     assert_eq!(names(&fs), [""; 0]);
@@ -58,7 +58,7 @@ fn stats_file_is_updated_while_the_store_is_open() {
     fill(&db, 0..2_000);
     for round in 1..=3 {
         assert_eq!(db.get(key(KEYS)).unwrap(), None);
-        // Until a slow machine has come to it.
+        // Slow machines need several writes.
         while read(&fs).unwrap().lookups.lookups < round {
             thread::sleep(Duration::from_millis(5));
         }
@@ -66,8 +66,8 @@ fn stats_file_is_updated_while_the_store_is_open() {
     assert_eq!(names(&fs), ["STATS"]);
 }
 
-/// Wherever a crash comes, the store opens, and the file is whole, cut or missing, and gone or new
-/// after that.
+/// After any crash the store opens. The file is whole, truncated or missing before, and missing or
+/// new afterwards.
 #[test]
 fn stats_file_after_a_crash_is_harmless() {
     let fs = Arc::new(MemoryFs::new());
@@ -79,7 +79,7 @@ fn stats_file_after_a_crash_is_harmless() {
         for loss in [Loss::Nothing, Loss::Everything] {
             let fs = Arc::new(fs.crash(at, &loss));
             if fs.exists(Path::new(FOLDER)).unwrap() {
-                // A file that is cut is an error, and nothing else.
+                // A truncated file is an error, not a panic.
                 let _ = read_stats_file(&*fs, Path::new(FOLDER));
             }
             let db = options(fs.clone()).open(FOLDER).unwrap();

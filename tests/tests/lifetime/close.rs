@@ -1,4 +1,4 @@
-//! A store is closed by dropping its last handle.
+//! Closing a store by dropping its last handle.
 
 use std::{collections::BTreeMap, path::Path, sync::Arc};
 
@@ -25,7 +25,7 @@ fn clean_close_persists_memory_writes() {
     assert_eq!(fs.operations(), operations, "a keyspace handle keeps the store open");
     drop(users);
 
-    // The power may fail right after: the close has synced everything.
+    // The close has synced everything: a power cut right after it is harmless.
     let fs = Arc::new(fs.crash(fs.operations(), &Loss::Everything));
     let db = open(&fs);
     assert_eq!(collect(db.iter()).len(), 49);

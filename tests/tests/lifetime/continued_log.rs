@@ -1,4 +1,4 @@
-//! The log is continued after a clean close, and rewritten after a crash: opening writes no table.
+//! The log is continued after a clean close, and rewritten after a crash: an open writes no table.
 
 use std::sync::Arc;
 
@@ -7,10 +7,10 @@ use sievedb_doubles::{Fault, FaultFs, Loss, MemoryFs, Operation, Times};
 
 use super::small_store::FOLDER;
 
-/// The error of every call after a kill (`EIO`).
+/// Error of every call after a kill (`EIO`).
 const DEAD: i32 = 5;
 const KEYSPACES: usize = 50;
-/// Segments that a log has at most when it is continued, and the one of the present process.
+/// Maximum number of segments of a continued log, plus the one of the current process.
 const SEGMENTS_MAX: u64 = 64 + 1;
 
 fn open(fs: &Arc<impl Fs + 'static>) -> Db {
@@ -92,7 +92,7 @@ fn n12_opens_without_flush_bound_the_segments() {
     assert_eq!(db.iter().count(), 200);
 }
 
-/// Only a clean close vouches for the log: what a killed process left is made durable again.
+/// Only a clean close marks the log as synced: data of a killed process is made durable again.
 #[test]
 fn n12_open_after_a_kill_makes_the_log_durable() {
     let disk = Arc::new(MemoryFs::new());
@@ -113,8 +113,8 @@ fn n12_open_after_a_kill_makes_the_log_durable() {
     }
 }
 
-/// Returns the calls of an opening of a crashed store with this number of keyspaces: creations of
-/// files, and syncs of files and folders.
+/// Returns the numbers of created files and of syncs of an open of a crashed store with this number
+/// of keyspaces.
 fn recovery_of(keyspaces: usize) -> (usize, usize) {
     let disk = Arc::new(MemoryFs::new());
     let db = open(&disk);
@@ -127,7 +127,7 @@ fn recovery_of(keyspaces: usize) -> (usize, usize) {
     let mut disk = Arc::new(disk.crash(disk.operations(), &Loss::Everything));
     drop(db);
     let mut calls = Vec::new();
-    // The second one recovers what the first one wrote.
+    // The second open recovers the log of the first.
     for _ in 0..2 {
         let before = disk.operations();
         let db = open(&disk);
@@ -148,7 +148,7 @@ fn recovery_of(keyspaces: usize) -> (usize, usize) {
         let value = db.keyspace(&name(keyspace)).unwrap().get("key").unwrap();
         assert_eq!(value.as_deref(), Some(&b"value"[..]));
     }
-    // Sequence numbers go on: what is written later is newer.
+    // Sequence numbers continue: later writes are newer.
     let first = db.keyspace("k0").unwrap();
     first.insert("key", "later").unwrap();
     db.flush().unwrap();
@@ -164,7 +164,7 @@ fn n12_recovery_syncs_do_not_grow_with_keyspaces() {
     assert!(files <= 3 && syncs <= 8, "{files} files, {syncs} syncs");
 }
 
-/// The manifest vouches for the log that recovery has rewritten: damage in it is no torn tail.
+/// The manifest marks the rewritten log as synced: damage in it is not a torn tail.
 #[test]
 fn n12_rewritten_log_has_a_synced_mark() {
     let disk = Arc::new(MemoryFs::new());
@@ -218,12 +218,12 @@ fn n13_many_keyspaces_are_dropped_by_one_record_and_one_edit() {
     assert_eq!(db.drop_keyspaces(["missing"]).unwrap(), 0);
     assert_eq!(disk.operations(), before, "nothing is dropped");
 
-    // One twice, and one that does not exist.
+    // One name twice, and one that does not exist.
     let names = (0..KEYSPACES - 1).map(name).chain([name(3), "missing".to_owned()]);
     assert_eq!(db.drop_keyspaces(names).unwrap(), KEYSPACES - 1);
     let is_sync = |done: &&Operation| matches!(done, Operation::SyncData { .. });
     let syncs = disk.journal()[before..].iter().filter(is_sync).count();
-    // Of the record and of the edit; the flush may have ended the segment before.
+    // One for the record and one for the edit; the flush may have ended the segment before.
     assert!(syncs <= 4, "{syncs} syncs");
     let dropped = handle.get("key").unwrap_err();
     assert!(matches!(dropped, Error::KeyspaceDropped { .. }), "{dropped:?}");

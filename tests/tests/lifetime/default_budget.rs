@@ -1,4 +1,4 @@
-//! The memory budget of a store that is opened without one.
+//! Default memory budget.
 
 use std::{collections::BTreeMap, io, path::Path, sync::Arc};
 
@@ -16,7 +16,7 @@ use sievedb_tests::{
 
 const MIB: u64 = 1 << 20;
 
-/// A disk in memory, of a machine with these system files.
+/// An in-memory disk of a machine with these system files.
 #[derive(Debug)]
 struct Machine {
     disk: Arc<MemoryFs>,
@@ -34,8 +34,7 @@ impl Layer for Machine {
     }
 }
 
-/// The options of a store on `disk`, in a machine with so much memory and such a limit of its
-/// control group.
+/// Returns the options of a store on `disk`, on a machine with this memory and control group limit.
 fn options(disk: &Arc<MemoryFs>, memory_mib: Option<u64>, limit_mib: Option<u64>) -> Options {
     let mut files = BTreeMap::new();
     if let Some(mib) = memory_mib {
@@ -107,7 +106,7 @@ fn n4_default_budget_suffices_for_all_workers() {
     assert_eq!(db.stats().memory.budget_bytes, u64::MAX);
 }
 
-/// Holds for any machine, also for one whose memory is unknown.
+/// Holds for any machine, even with unknown memory.
 #[test]
 fn n4_default_budget_of_this_machine_is_in_range() {
     let folder = tempfile::tempdir().unwrap();

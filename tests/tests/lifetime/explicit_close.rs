@@ -1,4 +1,4 @@
-//! `Db::close` says how it went, and what keeps a store open.
+//! Results of `Db::close`, and handles that keep a store open.
 
 use std::{path::Path, sync::Arc};
 
@@ -10,7 +10,7 @@ use super::small_store::{FOLDER, open};
 const EIO: i32 = 5;
 const ENOSPC: i32 = 28;
 
-/// Without threads; writes wait in memory.
+/// Opens a store without threads; writes remain in memory.
 fn open_in_memory(fs: Arc<dyn Fs>) -> Db {
     let options = Options::new().fs(fs).clock(Arc::new(ManualClock::new()));
     options.worker_threads(0).durability(Durability::Memory).open(FOLDER).unwrap()
@@ -22,7 +22,7 @@ fn closed_store_is_complete_and_unlocked() {
     let db = open_in_memory(fs.clone());
     db.insert("key", "value").unwrap();
     db.close().unwrap();
-    // Opened with the lock of the other gone, and after a power cut.
+    // Opens with the lock released, and after a power cut.
     open(&fs).close().unwrap();
     let fs = Arc::new(fs.crash(fs.operations(), &Loss::Everything));
     assert_eq!(open(&fs).get("key").unwrap().as_deref(), Some(&b"value"[..]));
@@ -76,7 +76,7 @@ fn handles_of_any_kind_keep_the_store_open() {
     db.close().unwrap();
 }
 
-/// The variable often lives on.
+/// Programs often keep the variable.
 #[test]
 fn empty_batch_does_not_keep_the_store_open() {
     let fs = Arc::new(MemoryFs::new());
@@ -94,7 +94,7 @@ fn empty_batch_does_not_keep_the_store_open() {
     }
 }
 
-/// A batch that nothing can commit any more is of use again, and keeps no store open.
+/// A batch that cannot be committed any more can be cleared and reused.
 #[test]
 fn cleared_batch_holds_no_keyspace() {
     let db = open_in_memory(Arc::new(MemoryFs::new()));
@@ -129,7 +129,7 @@ fn close_reports_errors() {
             let memory = Arc::new(MemoryFs::new());
             let fs = Arc::new(FaultFs::new(memory.clone()));
             let db = open_in_memory(fs.clone());
-            // So that the file is there.
+            // Creates the file.
             db.insert("key", "value").unwrap();
             db.persist(Durability::OsBuffer).unwrap();
             db.insert("other", "value").unwrap();
@@ -139,7 +139,7 @@ fn close_reports_errors() {
             fs.inject(Fault::new(errno, Times::ForGood).calls(&[call]).suffix(file));
             let closed = db.close().map_err(Error::from);
             match (&closed, handles) {
-                // It is the last handle that writes to the manifest.
+                // The last handle writes to the manifest.
                 (Err(Error::StillOpen { .. }), 2) if suffix == "MANIFEST" => {}
                 (Err(error @ Error::Io { .. }), _) => {
                     assert_eq!(error.is_no_space(), errno == ENOSPC, "{name}: {error:?}");

@@ -1,4 +1,4 @@
-//! A store that is opened with another filter policy each time.
+//! A store that is opened with a different filter policy each time.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ fn open(fs: &Arc<MemoryFs>, policy: FilterPolicy) -> Db {
     options.worker_threads(0).keyspace(keyspace).open(FOLDER).unwrap()
 }
 
-/// Tables of all policies stand beside each other, are compacted with any, and recovered with any.
+/// Tables of all policies coexist, are compacted and recovered with any.
 #[test]
 fn every_policy_reads_tables_of_other_policies() {
     use FilterPolicyKind::{Auto, Bloom, Fuse, None, Ribbon};
@@ -32,7 +32,7 @@ fn every_policy_reads_tables_of_other_policies() {
         if i % 3 == 2 {
             db.compact().unwrap();
         }
-        // These are in the log alone, and in the memtable of the next one.
+        // Only the log has these keys, and then the memtable of the next process.
         for key in written..written + 10 {
             db.insert(key.to_be_bytes(), "log").unwrap();
         }
@@ -46,7 +46,7 @@ fn every_policy_reads_tables_of_other_policies() {
     assert!((0..written).all(|key| db.get(key.to_be_bytes()).unwrap().is_some()));
 }
 
-/// What it was opened with counts for new tables, and after the background work for all others.
+/// The policy of the open applies to new tables, and after background work to all others.
 #[test]
 fn last_policy_applies() {
     use FilterPolicyKind::{Bloom, None};
@@ -60,7 +60,7 @@ fn last_policy_applies() {
     let first = bytes(Bloom, 0..1_000);
     assert!((1_250..2_000).contains(&first), "{first}");
     assert_eq!(bytes(None, 1_000..2_000), 0);
-    // Those of the first two are rebuilt, and rounded to whole lines in another way.
+    // Filters of the first two are rebuilt, and rounded to whole lines differently.
     let all = bytes(Bloom, 2_000..3_000);
     assert!((3 * first..=3 * first + 256).contains(&all), "{all}, and {first} of the first");
 }

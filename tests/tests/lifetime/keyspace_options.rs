@@ -1,4 +1,4 @@
-//! The options of keyspaces are theirs: whoever opens the store need not know them.
+//! Keyspaces store their options: an open need not repeat them.
 
 use std::sync::{
     Arc,
@@ -15,7 +15,7 @@ use super::small_store::FOLDER;
 
 const NAMES: [&str; 2] = ["default", "other"];
 
-/// Counts the filters that were rebuilt.
+/// Counts rebuilt filters.
 #[derive(Debug, Default)]
 struct Rebuilt(AtomicUsize);
 
@@ -27,7 +27,7 @@ impl EventListener for Rebuilt {
     }
 }
 
-/// The first two bytes.
+/// Extracts the first two bytes.
 #[derive(Debug)]
 struct TwoBytes;
 
@@ -45,9 +45,9 @@ impl PrefixFunction for TwoBytes {
     }
 }
 
-/// Each of them is another one than that of a new keyspace.
+/// Returns options that all differ from those of a new keyspace.
 fn keyspace(extractor: PrefixExtractor) -> KeyspaceOptions {
-    // The same bits everywhere: with another kind a filter may be due because others have come.
+    // Uniform bits: with other kinds, new tables may change the plan of old filters.
     let policy = FilterPolicy::new(FilterPolicyKind::Bloom).bits_per_key(12.0);
     KeyspaceOptions::new()
         .memtable_bytes(64 << 10)
@@ -61,7 +61,7 @@ fn keyspace(extractor: PrefixExtractor) -> KeyspaceOptions {
         .range_filter_bits_per_key(12.0)
 }
 
-/// Nothing about keyspaces.
+/// Returns options without keyspace options.
 fn plain(fs: &Arc<MemoryFs>, workers: usize) -> Options {
     let options = Options::new().fs(fs.clone()).clock(Arc::new(ManualClock::new()));
     options.worker_threads(workers)
@@ -71,7 +71,7 @@ fn key(number: u32) -> [u8; 4] {
     (number * 64).to_be_bytes()
 }
 
-/// Writes these keys into the default keyspace and the one named "other", and flushes them.
+/// Writes these keys to the default keyspace and to "other", and flushes them.
 fn write(db: &Db, numbers: std::ops::Range<u32>) {
     for keyspace in NAMES.map(|name| db.keyspace(name).unwrap()) {
         for number in numbers.clone() {
@@ -81,7 +81,7 @@ fn write(db: &Db, numbers: std::ops::Range<u32>) {
     }
 }
 
-/// Every key so far is found, by each of its prefixes, too.
+/// Checks that every key is found, also by each of its prefixes.
 fn check(db: &Db, keys: u32) {
     for keyspace in NAMES.map(|name| db.keyspace(name).unwrap()) {
         assert_eq!(keyspace.iter().count(), keys as usize);
@@ -100,7 +100,7 @@ fn options_of(db: &Db) -> [KeyspaceOptions; 2] {
     NAMES.map(|name| db.keyspace(name).unwrap().options())
 }
 
-/// A store of 800 keys in each keyspace, compact.
+/// Creates a compacted store of 800 keys in each keyspace.
 fn filled(fs: &Arc<MemoryFs>, options: &KeyspaceOptions) {
     let db = plain(fs, 0).keyspace(options.clone()).open(FOLDER).unwrap();
     write(&db, 0..800);
@@ -108,8 +108,8 @@ fn filled(fs: &Arc<MemoryFs>, options: &KeyspaceOptions) {
     db.wait_for_background().unwrap();
 }
 
-/// The store is used by who knows nothing of its options: nothing is lost of them, and no filter is
-/// rebuilt, neither then nor when it is opened with them again.
+/// An open without options keeps the stored ones and rebuilds no filter, neither then nor at the
+/// next open with the options.
 #[test]
 fn open_without_options_keeps_stored_options() {
     let options = keyspace(PrefixExtractor::FixedLength(2));
@@ -130,7 +130,7 @@ fn open_without_options_keeps_stored_options() {
             if round != 1 {
                 db.compact().unwrap();
             }
-            // In the log only: the next one makes tables of them.
+            // Writes to the log only; the next process flushes it.
             for keyspace in NAMES.map(|name| db.keyspace(name).unwrap()) {
                 keyspace.insert(key(keys), "log").unwrap();
             }
@@ -147,7 +147,7 @@ fn open_without_options_keeps_stored_options() {
     }
 }
 
-/// Filters by a function that whoever opens the store does not know are not asked, and stay.
+/// Filters of an unregistered prefix function are not probed, and are kept.
 #[test]
 fn filters_of_an_unknown_function_are_kept() {
     let options = keyspace(PrefixExtractor::Custom(Arc::new(TwoBytes)));
@@ -187,7 +187,7 @@ fn filters_of_an_unknown_function_are_kept() {
     }
 }
 
-/// What `Options::keyspace` says replaces what is stored, for good.
+/// `Options::keyspace` replaces the stored options durably.
 #[test]
 fn options_of_an_open_are_stored() {
     let fs = Arc::new(MemoryFs::new());
@@ -207,7 +207,7 @@ fn options_of_an_open_are_stored() {
     }
 }
 
-/// Durable at return, and followed by what is written from then on.
+/// Durable at return, and applied to later writes.
 #[test]
 fn options_may_change_while_the_store_is_open() {
     for workers in [0, 2] {
@@ -222,7 +222,7 @@ fn options_may_change_while_the_store_is_open() {
         for keyspace in NAMES.map(|name| db.keyspace(name).unwrap()) {
             keyspace.set_options(new.clone()).unwrap();
             assert_eq!(keyspace.options(), new);
-            // An existing one keeps its own.
+            // An existing keyspace keeps its options.
             let again = db.keyspace_with(keyspace.name(), &KeyspaceOptions::new()).unwrap();
             assert_eq!(again.options(), new);
         }
@@ -234,7 +234,7 @@ fn options_may_change_while_the_store_is_open() {
 
         check(&db, 800);
         db.wait_for_background().unwrap();
-        // Small point filters are near enough to what is asked now.
+        // Small point filters are close enough to the new target.
         let count = rebuilt(&db) - before_rebuilt;
         assert!((2 * tables(&db)..=3 * tables(&db)).contains(&count), "{count}");
         assert_eq!(db.stats().keyspaces[0].table_bytes, bytes, "the data are as they were");
@@ -247,7 +247,7 @@ fn options_may_change_while_the_store_is_open() {
         for keyspace in NAMES.map(|name| db.keyspace(name).unwrap()) {
             keyspace.set_options(none(keyspace.options())).unwrap();
         }
-        // All of them: a table beside which there is nothing to merge stays as it is.
+        // All tables: one without an overlapping table is not rewritten.
         write(&db, 0..901);
         db.compact().unwrap();
         assert!(2 * of(&db) > 3 * compressed, "{} and {compressed}", of(&db));
@@ -275,7 +275,7 @@ fn invalid_options_and_dropped_keyspaces_change_nothing() {
     assert!(kept.to_string().contains("cannot be dropped"), "{kept}");
 }
 
-/// Dropped before or after the write is added, and also if a keyspace of that name is there again.
+/// The drop is before or after the write is added, and a new keyspace may have the same name.
 #[test]
 fn n10_batch_with_a_dropped_keyspace_writes_nothing() {
     for drop_first in [false, true] {

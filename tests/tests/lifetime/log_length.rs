@@ -1,4 +1,4 @@
-//! How much of the log a keyspace pins that is not written to any more.
+//! Length of the log that an idle keyspace pins.
 
 use std::sync::Arc;
 
@@ -9,14 +9,14 @@ use super::small_store::FOLDER;
 
 const MIB: u64 = 1 << 20;
 
-/// What the options say of the budget and of the log.
+/// Opens a store with these limits of budget and log.
 fn open(options: Options) -> Db {
     let options = options.fs(Arc::new(MemoryFs::new())).clock(Arc::new(ManualClock::new()));
     options.worker_threads(0).background_rewrites(false).open(FOLDER).unwrap()
 }
 
-/// Writes to one keyspace and then 48 MiB to another one. Returns whether the first is still in
-/// memory, and the greatest length of the log.
+/// Writes to one keyspace and then 48 MiB to another. Returns whether the first is still in memory,
+/// and the largest length of the log.
 fn write(db: &Db) -> (bool, u64) {
     let idle = db.keyspace("idle").unwrap();
     idle.insert("key", "value").unwrap();
@@ -35,7 +35,7 @@ fn small_store_has_a_short_log() {
     let small = || Options::new().memory_budget(16 * MIB);
     let (in_memory, longest) = write(&open(small()));
     assert!(!in_memory && longest > 32 * MIB, "{longest}");
-    // A segment of 4 MiB, and the batch that went beyond it.
+    // A segment of 4 MiB, and the batch that exceeded it.
     assert!(longest < 37 * MIB, "{longest}");
 
     let (in_memory, longest) = write(&open(small().log_bytes_max(256 * MIB)));

@@ -1,4 +1,4 @@
-//! Memory is counted for as long as somebody holds it.
+//! Memory is charged until its last holder drops it.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use sievedb_doubles::MemoryFs;
 
 use super::small_store::{flush, open};
 
-/// The filters of the tables that belong to the store now.
+/// Returns the filter memory of the current tables.
 fn filters_of_levels(db: &Db) -> u64 {
     db.stats().levels.iter().map(|level| level.filter_bytes).sum()
 }
@@ -40,8 +40,8 @@ fn memtables_are_charged_on_write_and_released_on_flush() {
     let empty = db.stats().memory.memtable_bytes;
     db.insert("key", [7; 1000]).unwrap();
     let full = db.stats().memory.memtable_bytes;
-    // With the filter, a 64th of the size that the memtable is meant for, and as much as the entry
-    // takes for what is allocated and not used.
+    // The filter, a 64th of the memtable's size, and as much allocated but unused memory as the
+    // entry needs.
     assert!((empty + 3024..empty + 3500).contains(&full), "{empty} and then {full}");
     let iterator = db.iter();
     db.flush().unwrap();

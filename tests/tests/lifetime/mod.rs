@@ -1,4 +1,4 @@
-//! When files come and go, and what is left when a store is closed.
+//! Creation and deletion of files, and the state after a close.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by a panic")]
 

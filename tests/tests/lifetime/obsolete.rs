@@ -1,4 +1,4 @@
-//! Files that nothing needs are deleted: not before their last reader lets go, and then soon.
+//! Obsolete files are deleted soon after their last reader, and not before.
 
 use std::{path::Path, sync::Arc};
 
@@ -11,7 +11,7 @@ fn entries(keys: std::ops::Range<u32>, value: &str) -> Vec<(u32, String)> {
     keys.map(|key| (key, value.to_owned())).collect()
 }
 
-/// Lets a store without threads do what is left to do: it works when it is called.
+/// Runs due work: a store without threads works when it is called.
 fn settle(db: &sievedb::Db) {
     db.flush().unwrap();
 }
@@ -79,7 +79,7 @@ fn iterator_outlives_every_handle() {
     drop(db);
     assert!(old.iter().all(|name| names(&fs, ".sst").contains(name)), "the iterator reads them");
     assert_eq!(collect(scan), entries(0..100, "old"));
-    // The iterator closed the store; what it read is gone with it.
+    // The iterator closed the store; its tables are deleted with it.
     assert_eq!(names(&fs, ".sst").len(), 1);
     assert_eq!(collect(open(&fs).iter()), entries(0..100, "new"));
 }
@@ -121,12 +121,12 @@ fn flushed_logs_are_deleted() {
     let bytes = |fs: &MemoryFs| fs.read(Path::new(FOLDER).join(&after[0])).unwrap().len();
     assert!(bytes(&fs) < 200, "what tables hold is not kept, nor read at the next start");
 
-    // A few bytes are not worth a new file.
+    // A few bytes do not justify a new file.
     db.insert(0_u32.to_be_bytes(), "").unwrap();
     db.flush().unwrap();
     assert_eq!(names(&fs, ".log"), after);
 
-    // What another keyspace has in memory only, stays in the log.
+    // Unflushed entries of another keyspace remain in the log.
     let other = db.keyspace("other").unwrap();
     other.insert("pins", "x".repeat(1000)).unwrap();
     db.insert(1_u32.to_be_bytes(), "y".repeat(1000)).unwrap();
@@ -155,7 +155,7 @@ fn orphans_are_removed_at_open() {
     let found: Vec<_> = orphans.iter().filter(|name| left.iter().any(|n| n == *name)).collect();
     assert!(found.is_empty(), "{found:?}");
     assert_eq!(names(&fs, ".sst"), kept);
-    // Ids of orphans are not used again.
+    // Ids of orphans are not reused.
     flush(&db, 0..100, "new");
     let new = names(&fs, ".sst").into_iter().find(|name| !kept.contains(name)).unwrap();
     assert!(*new > *"000903.sst", "{new}");

@@ -1,4 +1,4 @@
-//! What an opening may do to a folder and to tables.
+//! Effects of an open on directory and tables.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ fn options(fs: &Arc<MemoryFs>) -> Options {
     Options::new().fs(fs.clone()).clock(Arc::new(ManualClock::new()))
 }
 
-/// Nothing is made where there is no store and none is to be made.
+/// No file is created if there is no store and none may be created.
 #[test]
 fn missing_store_is_an_error_without_create_if_missing() {
     let with = |files: &[&str]| {
@@ -52,8 +52,7 @@ fn missing_store_is_an_error_without_create_if_missing() {
     assert!(matches!(lost, Err(Error::Corrupt { .. })), "there are tables: {lost:?}");
 }
 
-/// What was closed well is opened without a write, and without a sync. What was not is made durable
-/// anew.
+/// After a clean close, an open writes and syncs nothing. After a kill, it makes the log durable.
 #[test]
 fn open_after_a_clean_close_writes_nothing() {
     let fs = Arc::new(MemoryFs::new());
@@ -77,7 +76,7 @@ fn open_after_a_clean_close_writes_nothing() {
         assert_eq!(names(&fs, &manifest), [&*manifest], "round {round}: it is appended to");
     }
 
-    // An entry that only the log has: the log is continued.
+    // The log has an entry, so it is continued.
     let db = open(&fs);
     db.insert("in the log", "only").unwrap();
     drop(db);
@@ -85,7 +84,7 @@ fn open_after_a_clean_close_writes_nothing() {
     drop(open(&fs));
     assert_eq!(fs.journal()[before..], []);
 
-    // Nobody closes it: whether its last edit is on the disk, nothing tells.
+    // Not closed: it is unknown whether the last edit is durable.
     let db = open(&fs);
     db.keyspace("other").unwrap();
     let killed = Arc::new(fs.crash(fs.operations(), &Loss::Nothing));
@@ -120,7 +119,7 @@ fn long_manifest_is_rewritten_at_open() {
     assert!((1..40).contains(&shortened), "{shortened} times");
 }
 
-/// Compactions and filters that are due wait for somebody who does not only look.
+/// Due compactions and filters wait for an open with background rewrites.
 #[test]
 fn tables_are_unchanged_without_background_rewrites() {
     let fs = Arc::new(MemoryFs::new());
@@ -149,7 +148,7 @@ fn tables_are_unchanged_without_background_rewrites() {
     assert!(db.stats().background.compactions > 0, "they are due");
     drop(db);
 
-    // What is asked for is done.
+    // Requested work runs.
     let db = quiet(2).open(FOLDER).unwrap();
     flush(&db, 500..510, "value");
     db.compact().unwrap();
@@ -158,7 +157,7 @@ fn tables_are_unchanged_without_background_rewrites() {
     assert_eq!(open(&fs).iter().count(), 180);
 }
 
-/// Writers wait for compactions at last, which then have to come.
+/// Writers wait for compactions eventually, which must then run.
 #[test]
 fn writes_succeed_without_background_rewrites() {
     for workers in [0, 2] {

@@ -15,7 +15,7 @@ use sievedb_doubles::MemoryFs;
 
 use super::small_store::{FOLDER, names, open};
 
-/// Longer than any work in flight here takes on a busy machine.
+/// Longer than any work in flight in these tests on a busy machine.
 const LONG: Duration = Duration::from_secs(60);
 
 fn assert_closed<T: std::fmt::Debug>(what: &str, outcome: Result<T, Error>) {
@@ -84,7 +84,7 @@ fn n11_shutdown_closes_a_store_with_handles() {
     }
 }
 
-/// Acknowledged writes of threads that meet a shutdown survive.
+/// Acknowledged writes of threads survive a concurrent shutdown.
 #[test]
 fn n11_shutdown_waits_for_writes_in_flight() {
     for workers in [0, 2] {
@@ -117,7 +117,7 @@ fn n11_shutdown_waits_for_writes_in_flight() {
     }
 }
 
-/// Keeps the worker that flushed until it is released.
+/// Blocks the worker after a flush until released.
 #[derive(Debug)]
 struct Keeper {
     flushed: SyncSender<()>,
@@ -175,7 +175,7 @@ fn n11_shutdown_reports_unfinished_work() {
     assert_eq!(open(&fs).get("key").unwrap().as_deref(), Some(&b"value"[..]));
 }
 
-/// Counts compactions that end.
+/// Counts completed compactions.
 #[derive(Debug, Default)]
 struct Compactions(AtomicUsize);
 
@@ -187,7 +187,7 @@ impl EventListener for Compactions {
     }
 }
 
-/// A shutdown does not wait for a verification, and cancels it.
+/// A shutdown cancels a verification instead of waiting for it.
 #[test]
 fn n11_shutdown_cancels_verify() {
     for workers in [0, 2] {
@@ -234,7 +234,7 @@ fn n11_close_removes_output_of_cancelled_compactions() {
         }
         db.close().unwrap();
         let tables = names(&fs, ".sst");
-        // Opening unlinks orphans: there are none.
+        // An open unlinks orphans: there are none.
         let db = options().worker_threads(0).read_only(true).open(FOLDER).unwrap();
         let named: u64 = db.stats().levels.iter().map(|level| level.tables).sum();
         assert_eq!(tables.len() as u64, named, "{tables:?}");

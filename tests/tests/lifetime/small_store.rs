@@ -1,4 +1,4 @@
-//! A store without threads on a disk in memory, and the files that it has.
+//! A store without threads on an in-memory disk, and its files.
 
 use std::{path::Path, sync::Arc};
 
@@ -15,7 +15,7 @@ pub(super) fn open(fs: &Arc<MemoryFs>) -> Db {
     options.block_cache_bytes(0).keyspace(keyspace).open(FOLDER).unwrap()
 }
 
-/// Names of the files that end so.
+/// Returns the names of files with this suffix.
 pub(super) fn names(fs: &MemoryFs, end: &str) -> Vec<String> {
     let names = fs.list(Path::new(FOLDER)).unwrap();
     names.into_iter().filter(|name| name.ends_with(end)).collect()
@@ -29,7 +29,7 @@ pub(super) fn flush(db: &Db, keys: std::ops::Range<u32>, value: &str) {
     db.flush().unwrap();
 }
 
-/// What a scan finds.
+/// Returns the result of a scan.
 pub(super) fn collect(
     scan: impl Iterator<Item = sievedb::Result<(bytes::Bytes, bytes::Bytes)>>,
 ) -> Vec<(u32, String)> {

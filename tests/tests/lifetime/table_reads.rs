@@ -1,4 +1,4 @@
-//! How often an opening reads a table.
+//! Number of reads of a table during an open.
 
 use std::{
     collections::BTreeMap,
@@ -21,7 +21,7 @@ use super::small_store::{FOLDER, flush, names, open};
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 struct Reads {
     all: usize,
-    /// Those that contain the last byte, which belongs to the footer.
+    /// Reads that contain the last byte, which is part of the footer.
     of_footer: usize,
 }
 
@@ -97,7 +97,7 @@ fn n12_open_after_a_crash_reads_each_footer_once() {
     drop(db);
     assert_eq!(names(&fs, ".sst").len(), 3);
     let after_crash = reads_at_open(crashed);
-    // One read of the header, and one of all that lies at the end.
+    // One read of the header, and one of everything at the end.
     assert_eq!(after_crash, [Reads { all: 2, of_footer: 1 }; 3]);
     assert_eq!(reads_at_open(fs), after_crash, "as after a clean close");
 }

@@ -1,4 +1,4 @@
-//! `Db::verify` beside writers who sync.
+//! `Db::verify` concurrent with synced writes.
 
 use std::{
     io,
@@ -15,10 +15,10 @@ use sievedb_doubles::MemoryFs;
 
 const FOLDER: &str = "db";
 
-/// What happens before a read of a log; and how many reads are left before it does.
+/// A write before a read of a log, with the number of reads before it.
 type Writer = Arc<Mutex<Option<(usize, Db)>>>;
 
-/// A file system on which somebody writes just before a log is read.
+/// A file system that writes to the store just before a log is read.
 #[derive(Debug)]
 struct WritesBeforeRead {
     disk: Arc<MemoryFs>,
@@ -130,12 +130,12 @@ impl Fs for WritesBeforeRead {
     }
 }
 
-/// The log is longer than its records, so readers see zeros where others are about to write: these
-/// must not pass for records that were lost.
+/// The log is longer than its records: readers see zeros where writers will write, and must not
+/// take them for lost records.
 #[test]
 fn verify_finds_no_damage_beside_writes() {
-    /// Batches of about a KiB before: at the end of the first window, within the second one, at its
-    /// end, and in the third.
+    /// Numbers of batches of about 1 KiB before: the end of the first window, within and at the end
+    /// of the second, and in the third.
     const BATCHES: [u32; 6] = [1, 20, 31, 100, 158, 200];
     for batches in BATCHES {
         let mut has_written = 0;

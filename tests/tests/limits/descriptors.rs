@@ -1,4 +1,4 @@
-//! Few descriptors: what the log keeps open, and what happens when no file can be opened.
+//! File descriptors: open log files, and behaviour without a free descriptor.
 
 use std::sync::Arc;
 
@@ -12,10 +12,10 @@ use sievedb_tests::{
 const EMFILE: i32 = 24;
 const ENFILE: i32 = 23;
 
-/// Segments that a store has to open under a limit of 1,024 descriptors.
+/// Number of segments that a store must open under a limit of 1,024 descriptors.
 const SEGMENTS: u64 = 1_380;
 
-/// More than the log ever has open, with the files of manifest and folder.
+/// Upper bound for open log files, plus manifest and directory.
 const OPEN_MAX: usize = 24;
 
 fn open_with_many_segments(fs: Arc<HandleFs>) -> Db {
@@ -24,7 +24,7 @@ fn open_with_many_segments(fs: Arc<HandleFs>) -> Db {
     options.log_bytes_max(1 << 30).open(FOLDER).unwrap()
 }
 
-/// The limit is far below 1,024: whatever the log keeps open for each segment exceeds it.
+/// The limit is far below 1,024: one open file per segment would exceed it.
 #[test]
 fn n5_long_chain_of_segments_keeps_few_descriptors() {
     let disk = Arc::new(MemoryFs::new());
@@ -78,7 +78,7 @@ fn n4_directory_is_synced_without_a_free_descriptor() {
     let fs = Arc::new(HandleFs::new(disk.clone()));
     let db = small_options(fs.clone()).open(FOLDER).unwrap();
     db.insert("a", "1").unwrap();
-    // The one descriptor that is left takes the new log segment, and none is left for the folder.
+    // The only free descriptor is used for the new log segment; none is free for the directory.
     fs.limit(fs.open_files() + 1);
     for number in 0..20u32 {
         let _ = db.insert(number.to_be_bytes(), [7; 1 << 10]);

@@ -1,4 +1,4 @@
-//! What there are thousands of costs a flush nothing.
+//! The cost of a flush does not depend on the number of other objects.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by a panic")]
 
@@ -9,7 +9,7 @@ use sievedb_doubles::MemoryFs;
 
 use crate::corruption::allocation::{count_in, largest_bytes, reset_largest};
 
-/// Many enough to tell a cost for each from one that is there anyway.
+/// Large enough to distinguish a cost per object from a constant one.
 const MANY: usize = 1_000;
 
 fn open() -> Db {
@@ -18,8 +18,7 @@ fn open() -> Db {
     options.durability(Durability::Memory).open("db").unwrap()
 }
 
-/// Allocations of a write into each keyspace and its flush, with all that is done in the background
-/// then.
+/// Returns the allocations of a write into each keyspace and its flush, with background work.
 fn allocations(keyspaces: &[Keyspace]) -> usize {
     let ((), count) = count_in(|| {
         for keyspace in keyspaces {
@@ -47,7 +46,7 @@ fn flush_cost_is_independent_of_other_keyspaces() {
         some
     };
     let (few, many) = (of(10), of(MANY));
-    // The manifest copies its list of keyspaces, in nodes of at least five, once for each of some
+    // The manifest copies its list of keyspaces, in nodes of at least five, once for some of the
     // edits.
     assert!(many < few + MANY, "{few} allocations among 10 keyspaces, {many} among {MANY}");
 }

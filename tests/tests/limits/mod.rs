@@ -1,4 +1,4 @@
-//! The longest keys and values, and those that are too long.
+//! Longest keys and values, and longer ones.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by a panic")]
 
@@ -15,17 +15,17 @@ use sievedb::{
 };
 use sievedb_doubles::MemoryFs;
 
-/// Bytes that do not repeat soon, different for each `seed`.
+/// Returns bytes with a long period, different for each `seed`.
 fn bytes(seed: u8, len: usize) -> Vec<u8> {
     let mixed = |at: usize| (at as u32).wrapping_mul(0x9e37_79b1) >> 13;
     (0..len).map(|at| mixed(at) as u8 ^ seed).collect()
 }
 
-/// Checks that `db` holds exactly `entries`, which ascend.
+/// Checks that `db` holds exactly `entries`, in ascending order.
 fn check(db: &Db, entries: &[(Vec<u8>, Vec<u8>)], when: &str) {
     for (key, value) in entries {
         let found = db.get(key).unwrap();
-        // Not `assert_eq`: it would print them.
+        // Not `assert_eq`: it would print the values.
         assert!(found.as_deref() == Some(value), "{when}: key of {} bytes", key.len());
         assert!(db.contains_key(key).unwrap() && db.may_contain(key), "{when}: {}", key.len());
     }
@@ -43,7 +43,7 @@ fn check(db: &Db, entries: &[(Vec<u8>, Vec<u8>)], when: &str) {
     assert!(scan.next_back().is_none(), "{when}");
 }
 
-/// Takes `entries` through log, memtable, table and compaction, with reopenings in between.
+/// Moves `entries` through log, memtable, table and compaction, with reopens in between.
 fn check_journey(path: &Path, entries: &[(Vec<u8>, Vec<u8>)]) {
     // The longest value must fit three quarters of it.
     let open = || Options::new().memtable_bytes_max(1 << 30).open(path).unwrap();
@@ -122,7 +122,7 @@ fn too_long_keys_and_values_are_refused_without_effect() {
     check_key(db.remove(&key));
     check_value(db.insert("k", &value));
 
-    // What cannot be stored is not there, and asking for it is no error.
+    // A key that cannot be stored is absent; its lookup is not an error.
     assert_eq!(db.get(&key).unwrap(), None);
     assert!(!db.contains_key(&key).unwrap());
     let below = db.range(..&key[..]).next().unwrap().unwrap();

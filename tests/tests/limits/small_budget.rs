@@ -1,4 +1,4 @@
-//! Stores with the least memory that there may be.
+//! Stores with the smallest budget.
 
 use std::sync::Arc;
 
@@ -7,15 +7,14 @@ use sievedb_doubles::MemoryFs;
 
 const ENTRIES: u32 = 8_000;
 
-/// However little is left for writing beside what is read, and however large the blocks are: a
-/// table gets more than a key.
+/// With little write memory and large blocks, a table still gets more than one key.
 #[test]
 fn small_budget_does_not_split_tables_to_single_keys() {
     let cases = [("blocks of 4 KiB", 4, 8), ("blocks of 64 KiB", 64, 4), ("of 1 MiB", 1 << 10, 2)];
     for (name, block_kib, runs) in cases {
         let fs = Arc::new(MemoryFs::with_seed(1));
         let keyspace = KeyspaceOptions::new().block_bytes(block_kib << 10);
-        // The least for two workers.
+        // The minimum for two workers.
         let options = Options::new().fs(fs.clone()).worker_threads(2).memory_budget(8 << 20);
         let options = options.background_rewrites(false).keyspace(keyspace);
         let db = options.open("db").unwrap();

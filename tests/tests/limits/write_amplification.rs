@@ -1,4 +1,4 @@
-//! Bytes that compactions write for each byte flushed, and what that costs readers and the disk.
+//! Write amplification of compactions, and its cost in reads and space.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use sievedb::{Db, Durability, Options};
 use sievedb_doubles::MemoryFs;
 use sievedb_tests::settings::{from_env, report};
 
-/// As many entries as the crawl of `.ci/promises faults` has.
+/// As many entries as the crawl of `.ci/promises faults`.
 const ENTRIES: u64 = 2_000_000;
 const BATCH_ENTRIES: u64 = 1_000;
 /// Sorted runs that a lookup of an absent key may probe: 7 of level 0, and 6 levels below it.
@@ -30,12 +30,12 @@ impl Shape {
     }
 }
 
-/// Writes entries with keys below `distinct` in batches, in no order, without workers. Returns
+/// Writes entries with keys below `distinct` in batches, in random order, without workers. Returns
 /// bytes rewritten per byte flushed.
 fn write_amplification(budget_mib: u64, distinct: u64) -> f64 {
     let options = Options::new().fs(Arc::new(MemoryFs::with_seed(1))).worker_threads(0);
     let db = options.memory_budget(budget_mib << 20).open("db").unwrap();
-    // Odd, so that each number comes once.
+    // Odd, so that each number occurs once.
     let shuffled = |number: u64| number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     let mut largest = Shape::default();
     for first in (0..ENTRIES).step_by(BATCH_ENTRIES as usize) {
@@ -76,7 +76,7 @@ fn write_amplification(budget_mib: u64, distinct: u64) -> f64 {
 fn n14_budget_of_32_mib_rewrites_less_than_5_bytes_per_byte_flushed() {
     let measured = write_amplification(32, ENTRIES);
     assert!(measured < 5.0, "{measured} bytes rewritten per byte flushed");
-    // Rules out a count that misses compactions.
+    // Detects a count that misses compactions.
     assert!(measured > 1.0, "{measured} bytes rewritten per byte flushed");
     if from_env("SIEVE_LONG", 0) > 0 {
         for budget_mib in [8, 16, 32, 64, 256] {

@@ -1,4 +1,4 @@
-//! What a listener does must not harm the store that tells it.
+//! A listener cannot harm the store that calls it.
 
 use std::{
     mem,
@@ -71,7 +71,7 @@ fn panicking_listener_does_not_stop_the_store() {
         fs.heal();
         db.flush().unwrap();
         assert!(db.stats().read_only.is_none(), "{workers} workers");
-        // A worker tells of it after it has woken who waits.
+        // A worker reports the event after it has notified waiting threads.
         let is_told = || listener.0.lock().unwrap().len() == 3;
         let in_time = (0..500).any(|_| {
             thread::sleep(Duration::from_millis(u64::from(!is_told()) * 10));
@@ -100,7 +100,7 @@ fn listener_may_hold_the_last_handle() {
         }
         batch.commit(Durability::Disk).unwrap();
         *listener.0.lock().unwrap() = Some(db.clone());
-        // Freezes the memtable that the batch has filled, so that a worker meets the full disk.
+        // Freezes the full memtable, so that a worker finds the full disk.
         db.insert("more", "").unwrap();
         drop(db);
         let reopened = (0..500).find_map(|_| {

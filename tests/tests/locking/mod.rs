@@ -1,4 +1,4 @@
-//! A store is open once: in this process, and on this machine.
+//! A store is open once, in this process and on this machine.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by a panic")]
 #![expect(clippy::print_stdout, reason = "a process tells another one how it went")]
@@ -19,9 +19,9 @@ use sievedb::{
 };
 use sievedb_doubles::MemoryFs;
 
-/// Tells the test that is run in another process which store to open.
+/// Environment variable with the store that the other process opens.
 const FOLDER_VARIABLE: &str = "SIEVE_LOCKING_FOLDER";
-/// The other process says this when it has the store.
+/// Printed by the other process when it has opened the store.
 const OPENED: &str = "the other process has the store";
 const REFUSED: &str = "the other process was refused";
 
@@ -70,7 +70,7 @@ fn second_open_in_this_process_is_refused() {
     }
 }
 
-/// This test in another process: opens the store, and keeps it until its input ends.
+/// Runs in another process: opens the store until its input ends.
 #[test]
 fn other_process() {
     let Some(folder) = env::var_os(FOLDER_VARIABLE) else { return };
@@ -87,11 +87,11 @@ fn other_process() {
 }
 
 fn say(line: &str) {
-    // On a line of its own, whatever the test harness has begun to say.
+    // On its own line, after any output of the test harness.
     println!("\n{line}");
 }
 
-/// Runs [`other_process`]; returns it with what it says.
+/// Starts [`other_process`]. Returns it with its message.
 fn start_other(folder: &Path) -> (Child, String) {
     let mut other = Command::new(env::current_exe().unwrap())
         .args(["locking::other_process", "--exact", "--nocapture"])
@@ -119,7 +119,7 @@ fn second_open_in_another_process_is_refused() {
     let (mut other, said) = start_other(folder.path());
     assert_eq!(said, OPENED);
     assert!(is_locked(&Db::open(folder.path()), folder.path()), "held by the other process");
-    // The end of its input ends it in good order.
+    // The end of its input makes it exit.
     drop(other.stdin.take());
     assert!(other.wait().unwrap().success());
     let db = Db::open(folder.path()).unwrap();
@@ -139,8 +139,8 @@ fn killed_process_leaves_no_lock() {
     assert_eq!(db.get("from").unwrap().as_deref(), Some(&b"elsewhere"[..]), "written as Disk");
 }
 
-/// The openers begin together. An opener that closes its store at once lets the others have the
-/// lock after they saw an empty directory.
+/// All start together. A process that closes its store at once releases the lock for others that
+/// saw an empty directory.
 #[test]
 fn n16_one_of_several_processes_creates_the_store() {
     const OPENERS: usize = 4;

@@ -1,4 +1,4 @@
-//! A miss allocates nothing, and many keys a fixed number of buffers.
+//! A miss does not allocate, and `get_many` allocates a fixed number of buffers.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use crate::corruption::allocation::{count_in, reset_largest};
 
 const KEYS: u32 = 20_000;
 
-/// Three runs of even numbers and a memtable with the last ones.
+/// Creates three runs of even numbers and a memtable with the last ones.
 fn three_runs() -> Db {
     let keyspace = small_keyspace().memtable_bytes(8 << 20).table_bytes(64 << 10);
     let options = small_options(Arc::new(MemoryFs::new()) as Arc<dyn Fs>)
@@ -31,7 +31,7 @@ fn three_runs() -> Db {
     db.flush().unwrap();
     insert(KEYS - 100..KEYS);
     assert_eq!(db.stats().keyspaces[0].runs, 3);
-    // Brings all blocks into the cache, and this thread's counters into being.
+    // Caches all blocks, and creates this thread's counters.
     for number in 0..KEYS {
         db.get(number.to_be_bytes()).unwrap();
     }
@@ -48,7 +48,7 @@ fn miss_does_not_allocate() {
         ("get", &|key| db.get(key).unwrap().is_some()),
         ("contains_key", &|key| db.contains_key(key).unwrap()),
         ("may_contain", &|key| {
-            // Of a false positive it is true.
+            // `true` for a false positive.
             let _ = db.may_contain(key);
             false
         }),
@@ -72,7 +72,7 @@ fn get_many_allocations_do_not_grow_with_keys() {
     };
     let few = allocations(0..600);
     let many = allocations(0..KEYS);
-    // Buffers of the first chunk may still have to grow in a later one.
+    // Buffers of the first chunk may grow in a later one.
     assert!(many <= few + 12, "{few} allocations for 600 keys, {many} for {KEYS}");
     assert!(few <= 24, "{few} allocations for 600 keys");
 }

@@ -1,4 +1,4 @@
-//! `insert_if_absent`: one winner for each key, and no read for a new one.
+//! `insert_if_absent`: one winner per key, and no read for a new key.
 
 use std::{
     sync::{
@@ -36,7 +36,7 @@ fn insert_if_absent_has_one_winner_beside_flushes() {
         });
         let try_all = |thread: usize| {
             start.wait();
-            // Each in an order of its own, so that some meet and some come late.
+            // Each thread has its own order, so that some inserts race and some come late.
             let order = (0..KEYS).map(|n| (n * (2 * thread + 1) + thread * 37) % KEYS);
             let tries = order.filter(|n| {
                 let value = format!("thread {thread} {}", "v".repeat(40));
@@ -82,7 +82,7 @@ fn insert_if_absent_reads_only_on_false_positives() {
     }
     let after = counts();
     let (asked, in_vain, reads) = (after.0 - before.0, after.1 - before.1, after.2 - before.2);
-    // Once before the lock; within it memtables alone, because no table came since.
+    // Once before the lock. Under the lock only memtables are probed, because no table was added.
     assert_eq!(asked, 2000, "candidate tables");
     assert!(in_vain < 40, "{in_vain} false positives of 2,000 new keys");
     assert!(reads <= 2 * in_vain, "{reads} reads for {in_vain} false positives");

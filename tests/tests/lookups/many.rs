@@ -1,4 +1,4 @@
-//! `get_many` is `get`, and `contains_many` is `contains_key`, key by key.
+//! `get_many` equals `get`, and `contains_many` equals `contains_key`, for each key.
 
 use std::sync::Arc;
 
@@ -9,10 +9,10 @@ use sievedb_tests::{
     settings::{FOLDER, from_env, seed, small_keyspace, small_options},
 };
 
-/// Trees of a test.
+/// Number of random trees.
 const TREES: u64 = 60;
 
-/// Key number `number`: most with a long common prefix, some without, some that extend others.
+/// Returns key `number`: most have a long common prefix, some extend others.
 fn key(number: usize) -> Vec<u8> {
     match number % 10 {
         0 => number.to_be_bytes().to_vec(),
@@ -36,7 +36,7 @@ fn open(lots: &mut Rng) -> Db {
     options.block_cache_bytes(*lots.pick(&[0, 16 << 10, 1 << 20])).open(FOLDER).unwrap()
 }
 
-/// Writes, removals, flushes and compactions by lot. Returns snapshots taken meanwhile.
+/// Makes random writes, removals, flushes and compactions. Returns snapshots taken in between.
 fn grow(db: &Db, lots: &mut Rng, keys: usize) -> Vec<Snapshot> {
     let mut snapshots = Vec::new();
     for number in 0..lots.below(1500) {
@@ -52,7 +52,7 @@ fn grow(db: &Db, lots: &mut Rng, keys: usize) -> Vec<Snapshot> {
     snapshots
 }
 
-/// Some of the keys, with repetitions, and some that are not there; in order or not.
+/// Returns some of the keys with repetitions, and some absent ones, sorted or not.
 fn asked(lots: &mut Rng, keys: usize) -> Vec<Vec<u8>> {
     let count = *lots.pick(&[0, 1, 2, 7, 40, 300, 511, 512, 513, 1500]);
     let span = *lots.pick(&[1, keys, 2 * keys]);
@@ -77,7 +77,7 @@ macro_rules! check {
         assert_eq!($reader.contains_many($asked).unwrap(), single);
         let alone: Vec<_> = $asked.iter().map(|key| $reader.contains_key(key).unwrap()).collect();
         assert_eq!(alone, single);
-        // Whatever the iterator says of its length.
+        // Hides the length of the iterator.
         let unsized_keys = $asked.iter().filter(|_| true);
         assert_eq!($reader.contains_many(unsized_keys).unwrap(), single);
     }};
@@ -106,7 +106,7 @@ fn get_many_equals_single_gets() {
     }
 }
 
-/// A table of 1,000 keys with even numbers, and nothing in the cache.
+/// Creates a table of 1,000 even numbers, with an empty cache.
 fn flushed() -> Db {
     let options = small_options(Arc::new(MemoryFs::new()) as Arc<dyn Fs>).block_cache_bytes(0);
     let options = options.log_segment_bytes(1 << 20).log_bytes_max(8 << 20);
@@ -128,7 +128,7 @@ fn get_many_requests_each_block_once() {
     assert!(db.contains_many(keys()).unwrap().iter().all(|has| *has));
     let in_order = requests() - before;
     assert!(in_order < 150, "{in_order} requests for 1,000 keys");
-    // Without an order, the keys of a chunk still meet in their blocks.
+    // Unsorted keys of a chunk still share block requests.
     let before = requests();
     let mixed = (0..1000_u32).map(|n| (n * 499 % 1000 * 2).to_be_bytes());
     assert!(db.contains_many(mixed).unwrap().iter().all(|has| *has));
@@ -144,7 +144,7 @@ fn get_many_counts_like_single_gets() {
         let level = stats.levels[0];
         (stats.lookups.lookups, level.candidates, level.true_positives)
     };
-    // Odd numbers are absent; the last ten are above the table.
+    // Odd numbers are absent; the last ten are above the table's bounds.
     let keys: Vec<_> = (1..2020_u32).map(u32::to_be_bytes).collect();
     let before = counts();
     db.contains_many(&keys).unwrap();

@@ -1,5 +1,4 @@
-//! Lookups: those of many keys against those of single ones, what they allocate, and
-//! `insert_if_absent` under threads.
+//! Lookups: `get_many` against `get`, allocations, and concurrent `insert_if_absent`.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by a panic")]
 

@@ -1,4 +1,4 @@
-//! `get_with` beside `get`, and reads that leave the block cache as it is.
+//! `get_with` against `get`, and reads that do not fill the block cache.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ fn key(number: u32) -> [u8; 4] {
     number.to_be_bytes()
 }
 
-/// Values in tables, in a frozen state of them, and in a memtable; removed ones in both.
+/// Creates values and tombstones in tables, a frozen memtable and a memtable.
 fn filled() -> Db {
     let keyspace = small_keyspace().memtable_bytes(8 << 20).table_bytes(64 << 10);
     let options = small_options(Arc::new(MemoryFs::new()) as Arc<dyn Fs>)
@@ -93,7 +93,7 @@ fn reads_without_cache_fill_leave_the_cache_unchanged() {
         read(&past);
         assert_eq!(empty.stats().memory.block_cache_bytes, 0, "{name}");
     }
-    // All handles of the same store share the cache.
+    // All handles of a store share the cache.
     reads[0].1(empty.default_keyspace());
     assert!(empty.stats().memory.block_cache_bytes > 0);
 }

@@ -1,4 +1,4 @@
-//! Flushes and compactions keep no memtable longer than they read it.
+//! Flushes and compactions do not pin memtables after they have read them.
 
 use std::{
     path::Path,
@@ -14,7 +14,7 @@ use sievedb_tests::hook_fs::HookFs;
 
 use crate::counting::turn;
 
-/// The open store, and the pinned bytes that were seen from within its background work.
+/// The open store, and the pinned bytes measured during its background work.
 #[derive(Debug, Default)]
 struct Seen {
     db: Mutex<Option<Db>>,
@@ -29,7 +29,7 @@ impl Seen {
     }
 }
 
-/// Looks at the pinned bytes after each flush.
+/// Records the pinned bytes after each flush.
 impl EventListener for Seen {
     fn on_event(&self, event: &Event) {
         let db = self.db.lock().unwrap();
@@ -60,14 +60,14 @@ fn n9_flush_releases_its_memtables_before_it_ends() {
     assert_eq!(seen.pinned_bytes_max.load(SeqCst), 0);
 }
 
-/// Memtables are filled and flushed while a compaction merges: they are freed at once.
+/// Memtables flushed while a compaction merges are freed at once.
 #[test]
 fn n9_compaction_pins_no_memtables() {
     let _turn = turn();
     let seen = Arc::new(Seen::default());
     let of_hook = Arc::clone(&seen);
     let before_create = move |path: &Path| {
-        // Once: the flush below creates a table, too.
+        // Once: the flush below creates a table too.
         let taken = of_hook.db.try_lock().ok().and_then(|mut db| db.take());
         let Some(db) = taken.filter(|_| path.extension().is_some_and(|name| name == "sst")) else {
             return;

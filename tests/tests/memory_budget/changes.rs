@@ -1,4 +1,4 @@
-//! The budget of an open store is changed.
+//! Changing the budget of an open store.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use sievedb_doubles::MemoryFs;
 
 use crate::counting::turn;
 
-/// Of a budget that is changed every part follows, and what is too much is given up.
+/// All parts follow a changed budget, and memory above their limits is freed.
 #[test]
 fn budget_may_change_while_the_store_is_open() {
     let _turn = turn();
@@ -42,12 +42,12 @@ fn budget_may_change_while_the_store_is_open() {
         + memory.index_bytes
         + memory.bookkeeping_bytes
         + memory.writing_bytes;
-    // 1/8 is for the allocator.
+    // 1/8 is reserved for the allocator.
     assert!(memory.block_cache_bytes_max + others <= 7 << 20, "{memory:?}");
     assert!(memory.block_cache_bytes_max + others > 6 << 20, "{memory:?}");
 }
 
-/// A ceiling that is raised takes nothing from the block cache as long as nobody uses it.
+/// A raised limit of filters takes nothing from the block cache until filters use it.
 #[test]
 fn block_cache_gets_unused_filter_memory() {
     let _turn = turn();
@@ -74,7 +74,7 @@ fn block_cache_gets_unused_filter_memory() {
     assert_eq!(limits(&with), [256, 64, 248]);
     with.set_filter_bytes_max(144 << 20).unwrap();
     assert_eq!(limits(&with), [256, 144, 248]);
-    // A smaller budget would have no room for that.
+    // A smaller budget has no space for the batch.
     let refused = with.set_memory_budget(128 << 20);
     assert!(matches!(refused, Err(Error::BudgetTooSmall { .. })), "{refused:?}");
     assert_eq!(limits(&with), [256, 144, 248]);

@@ -1,4 +1,4 @@
-//! An allocator that counts, and turns for the tests that look at it.
+//! A counting allocator, and a lock for the tests that use it.
 
 use std::{
     alloc::{GlobalAlloc, Layout, System},
@@ -9,7 +9,7 @@ use std::{
     },
 };
 
-/// Counts what is allocated, and the most there ever was.
+/// Counts allocated bytes and their peak.
 struct Counting;
 
 static LIVE_BYTES: AtomicUsize = AtomicUsize::new(0);
@@ -50,29 +50,29 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// Bytes that are allocated now.
+/// Returns the allocated bytes.
 pub(crate) fn live_bytes() -> usize {
     LIVE_BYTES.load(Relaxed)
 }
 
-/// Bytes that this thread has freed so far.
+/// Returns the bytes that this thread has freed.
 pub(crate) fn freed_here() -> usize {
     FREED_BYTES.get()
 }
 
-/// The most bytes there were since the last call of [`forget_peak`].
+/// Returns the peak of allocated bytes since the last [`forget_peak`].
 pub(crate) fn peak_bytes() -> usize {
     PEAK_BYTES.load(Relaxed)
 }
 
-/// Begins to look for the most bytes anew. Returns those that are allocated now.
+/// Resets the peak. Returns the allocated bytes.
 pub(crate) fn forget_peak() -> usize {
     let live = live_bytes();
     PEAK_BYTES.store(live, Relaxed);
     live
 }
 
-/// The tests take turns, because the allocator counts all threads.
+/// Serialises the tests, because the allocator counts all threads.
 pub(crate) fn turn() -> MutexGuard<'static, ()> {
     static TURN: Mutex<()> = Mutex::new(());
     TURN.lock().unwrap_or_else(PoisonError::into_inner)

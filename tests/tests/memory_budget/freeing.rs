@@ -1,4 +1,4 @@
-//! The thread that frees a memtable.
+//! Memtables are freed by a worker.
 
 use std::{
     sync::Arc,
@@ -29,7 +29,7 @@ fn flush_elsewhere(db: &Db) {
     assert!(db.stats().memory.pinned_bytes > MIB as u64, "the reader pins the memtable");
 }
 
-/// Waits for a worker that frees.
+/// Waits until a worker has freed the memtables.
 #[expect(clippy::disallowed_methods, reason = "it waits by real time")]
 fn wait_until_nothing_is_pinned(db: &Db) {
     let start = Instant::now();

@@ -12,7 +12,7 @@ use crate::{
     counting::{forget_peak, live_bytes, peak_bytes, turn},
 };
 
-/// A keyspace that nobody writes to takes next to nothing, and one that had one write a little.
+/// A keyspace without writes uses almost no memory, and one with a single write a little.
 #[test]
 fn idle_keyspaces_use_little_memory() {
     const KEYSPACES: usize = 1_000;
@@ -23,7 +23,7 @@ fn idle_keyspaces_use_little_memory() {
     let before = live_bytes();
     let keyspaces: Vec<Keyspace> =
         (0..KEYSPACES).map(|number| db.keyspace(&format!("{number}")).unwrap()).collect();
-    // With their records in the log and the manifest of a disk in memory.
+    // Includes their records in the log and manifest of an in-memory disk.
     let each = (live_bytes() - before) / KEYSPACES;
     println!("{each} bytes for an idle keyspace");
     assert!(each < 4 << 10, "{each} bytes each");
@@ -36,8 +36,7 @@ fn idle_keyspaces_use_little_memory() {
     assert!(keyspaces.iter().all(|keyspace| keyspace.contains_key("key").unwrap()));
 }
 
-/// A small live table takes little memory beside its filter and its blocks, and less than is
-/// charged.
+/// A small live table uses little memory besides its filter and blocks, and less than is charged.
 #[test]
 fn n3_small_live_table_uses_little_memory() {
     const KEYSPACES: usize = 500;
@@ -53,7 +52,7 @@ fn n3_small_live_table_uses_little_memory() {
         let memory = db.stats().memory;
         (memory.index_bytes + memory.bookkeeping_bytes) as usize
     };
-    // The second table of each keyspace counts: what the first flush leaves behind is there before.
+    // The second table of each keyspace counts: the first flush leaves other allocations.
     let flush_all = || {
         for keyspace in &keyspaces {
             for number in 0..100_u64 {
@@ -72,8 +71,8 @@ fn n3_small_live_table_uses_little_memory() {
     assert!(charged >= allocated, "{charged} bytes charged, {allocated} allocated");
 }
 
-/// Writes a small table into each keyspace, `rounds` times. Returns the bytes that compactions
-/// wrote for each byte that flushes wrote.
+/// Writes a small table into each keyspace, `rounds` times. Returns the bytes written by
+/// compactions per byte flushed.
 fn flush_in_turn(db: &Db, keyspaces: &[Keyspace], rounds: std::ops::Range<u64>) -> f64 {
     for round in rounds {
         for keyspace in keyspaces {
@@ -99,8 +98,8 @@ fn tables(db: &Db) -> usize {
     db.stats().levels.iter().map(|level| level.tables as usize).sum()
 }
 
-/// 8 MiB are ample for 256 tables. Small tables of more keyspaces are merged, and rewriting stays
-/// cheap.
+/// 8 MiB suffice for 256 tables. Small tables of more keyspaces are merged at low write
+/// amplification.
 #[test]
 fn n3_small_tables_above_the_memory_limit_are_merged() {
     const KEYSPACES: usize = 200;
@@ -121,8 +120,8 @@ fn n3_small_tables_above_the_memory_limit_are_merged() {
     }
 }
 
-/// A store that is crowded by its keyspaces alone has nothing to merge in the end. It comes to rest
-/// and delays no write.
+/// A store whose number of keyspaces alone exceeds the limit has nothing left to merge. It becomes
+/// idle and delays no write.
 #[test]
 fn n3_store_above_the_table_limit_becomes_idle() {
     const KEYSPACES: usize = 900;
@@ -151,7 +150,7 @@ fn n3_store_below_the_table_limit_merges_nothing_early() {
     assert_eq!((tables(&db), db.stats().background.compactions), (600, 0));
 }
 
-/// Small writes to many keyspaces fit memtables: hardly any keyspace has to be flushed.
+/// Small writes to many keyspaces fit in memtables: almost no keyspace is flushed.
 #[test]
 fn n13_small_writes_to_many_keyspaces_need_few_flushes() {
     const KEYSPACES: u64 = 2_000;
@@ -180,8 +179,8 @@ fn n13_small_writes_to_many_keyspaces_need_few_flushes() {
     assert!(flushes < 250, "{flushes} flushes");
 }
 
-/// A keyspace that gets a little of each batch does not keep what others got, after their flushes
-/// and when it is read back from the log.
+/// A keyspace with a small share of each batch does not pin the values of others, neither after
+/// their flushes nor after a replay of the log.
 #[test]
 fn small_keyspace_does_not_pin_the_log_of_others() {
     const BUDGET: usize = 8 * MIB;
@@ -190,7 +189,7 @@ fn small_keyspace_does_not_pin_the_log_of_others() {
 
     let _turn = turn();
     let folders = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
-    // No file comes or goes while they are copied.
+    // No file is created or deleted during the copy.
     let options = Options::new().memory_budget(BUDGET as u64).worker_threads(0);
     let before = forget_peak();
     let db = options.clone().open(folders[0].path()).unwrap();

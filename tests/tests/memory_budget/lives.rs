@@ -1,5 +1,4 @@
-//! Whole lives of stores, by budget and length of the values: what is allocated is never more than
-//! the budget.
+//! Complete workloads by budget and value length: allocated memory never exceeds the budget.
 
 use std::thread;
 
@@ -14,11 +13,11 @@ use crate::{
     samples::{bytes_now, most_bytes_while},
 };
 
-/// What is no part of a budget, whatever the store holds: the counters and queues of each thread
-/// that reads or writes, names of threads, and what the test allocates itself.
+/// Memory outside of the budget: counters and queues of reading and writing threads, names of
+/// threads, and allocations of the test.
 const FIXED_BYTES: usize = 64 << 10;
 
-/// A life.
+/// A workload.
 #[derive(Debug, Clone, Copy)]
 struct Life {
     name: &'static str,
@@ -26,9 +25,9 @@ struct Life {
     value_bytes: usize,
     key_bytes: usize,
     keyspaces: usize,
-    /// Bytes that are written, if the tests are not long.
+    /// Bytes to write, unless the tests are long.
     bytes: usize,
-    /// Only in long tests.
+    /// Runs only in long tests.
     is_long: bool,
 }
 
@@ -71,14 +70,14 @@ impl Life {
         key
     }
 
-    /// What a thread of the test takes for a write: the value, the encoded batch, and the key in
-    /// both.
+    /// Returns the memory of a test thread for a write: the value, the encoded batch, and the key
+    /// in both.
     fn write_bytes(&self) -> usize {
         2 * (self.value_bytes + self.key_bytes) + (8 << 10)
     }
 
-    /// What callers hold at the most while they read: a scan stands in a block and an index
-    /// partition of each run, of which one is stored and unpacked at a time.
+    /// Returns an upper bound for memory pinned by readers: a scan holds a block and an index
+    /// partition of each run, one of them compressed and decompressed at a time.
     fn read_bytes(&self) -> usize {
         const RUNS: usize = 24;
 
@@ -118,7 +117,7 @@ impl Life {
                 }
             }
         }
-        // All of it: the cache is full then.
+        // Reads everything, which fills the cache.
         for keyspace in keyspaces {
             for entry in keyspace.iter().read_ahead_bytes_max(0) {
                 entry.unwrap();
@@ -127,13 +126,13 @@ impl Life {
     }
 
     fn options(&self) -> Options {
-        // What filters do not take must not hide what others take too much: all that is left is the
-        // cache's.
+        // With small filters the cache gets the rest of the budget, so that unused filter memory
+        // cannot hide an excess.
         Options::new().memory_budget(self.budget as u64).filter_bytes_max(self.budget as u64 / 32)
     }
 
-    /// Checks the most that was allocated since `before`, and the most of all samples, `sampled`,
-    /// which count pages of blocks too. `callers` of it is theirs.
+    /// Checks the allocation peak since `before`, and the largest sample, `sampled`, which includes
+    /// block pages. Callers use `callers` bytes of it.
     fn check(&self, what: &str, before: usize, sampled: usize, budget: usize, callers: usize) {
         let (peak, sum) = (peak_bytes() - before, sampled.saturating_sub(before));
         let over = sum.max(peak) as i64 - budget as i64;

@@ -1,9 +1,9 @@
-//! What a store allocates stays within its memory budget, whatever is done with it.
+//! Allocations of a store stay within its memory budget for all kinds of use.
 //!
-//! Contents of cached blocks do not come from the allocator: samples add them to what it counts.
+//! Contents of cached blocks do not come from the allocator; samples add them.
 //!
-//! A binary of its own: the allocator counts all threads, those of the store too. The tests take
-//! turns.
+//! A separate binary: the allocator counts all threads, including those of the store. The tests run
+//! one at a time.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by a panic")]
 #![expect(clippy::print_stdout, reason = "a test tells what it measured")]

@@ -1,5 +1,4 @@
-//! A small budget holds much data: what stays in memory of each table is little, and there are not
-//! too many tables.
+//! A small budget serves much data: each table uses little memory, and tables are few.
 
 use sievedb::{Db, Durability, Keyspace, Options, stats::MemoryStats};
 use sievedb_tests::{rng::Rng, settings};
@@ -10,11 +9,11 @@ use crate::{
     samples::most_bytes_while,
 };
 
-/// What is no part of a budget: the counters of threads, and the batch of the test.
+/// Memory outside of the budget: counters of threads, and the batch of the test.
 const FIXED_BYTES: usize = 64 << 10;
 const VALUE_BYTES: usize = 100;
 
-/// Writes so many entries of 116 bytes.
+/// Writes entries of 116 bytes.
 fn write(db: &Db, keyspace: &Keyspace, entries: u64) {
     let mut rng = Rng::new(settings::seed("much data", 4));
     let mut value = [0; VALUE_BYTES];
@@ -30,20 +29,20 @@ fn write(db: &Db, keyspace: &Keyspace, entries: u64) {
     batch.commit(Durability::Memory).unwrap();
 }
 
-/// Writes `entries` to a store with this budget, merges and reads them. There are so many to a
-/// table at least, and of each so many bytes are resident at most.
+/// Writes `entries` to a store with this budget, merges and reads them. Checks the entries per
+/// table and the resident bytes per table.
 fn hold(budget: usize, entries: u64, entries_of_table_min: u64, resident_of_table_max: u64) {
     let folder = tempfile::tempdir().unwrap();
     let before = forget_peak();
     let options = Options::new().memory_budget(budget as u64);
-    // What filters do not take must not hide what others take too much.
+    // With small filters, unused filter memory cannot hide an excess.
     let db = options.filter_bytes_max(budget as u64 / 16).open(folder.path()).unwrap();
     let keyspace = db.keyspace("data").unwrap();
     let resident_bytes = |memory: &MemoryStats| memory.index_bytes + memory.bookkeeping_bytes;
     let without_tables = resident_bytes(&db.stats().memory);
     let check = |what: &str, sampled: usize| {
         let of_table = entries / db.stats().keyspaces[0].tables;
-        // A compaction holds the tables that it replaces.
+        // A compaction pins the tables that it replaces.
         db.wait_for_background().unwrap();
         let stats = db.stats();
         let peak = peak_bytes().max(sampled) - before;
@@ -75,7 +74,7 @@ fn hold(budget: usize, entries: u64, entries_of_table_min: u64, resident_of_tabl
     check("merged and read", sampled);
 }
 
-/// With its two workers the least budget holds 12 times as many bytes, and 48 times in the long
+/// With its two workers, the smallest budget serves 12 times its size, and 48 times in the long
 /// form.
 #[test]
 fn smallest_budget_serves_much_data() {

@@ -1,4 +1,4 @@
-//! What callers hold is told apart.
+//! Memory pinned by callers is reported separately.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::{
     runs::store_of_runs,
 };
 
-/// What callers hold is told apart, and no part of the rest.
+/// Memory pinned by callers is not part of any other figure.
 #[test]
 fn pinned_bytes_are_reported() {
     let _turn = turn();
@@ -32,13 +32,13 @@ fn pinned_bytes_are_reported() {
     drop(iterator);
     assert_eq!(db.stats().memory.pinned_bytes, 0);
 
-    // A value that was read from a memtable keeps nothing else.
+    // A value read from a memtable pins only itself.
     db.insert("large", vec![1; 100_000]).unwrap();
     let held = db.get("large").unwrap().unwrap();
     db.flush().unwrap();
     assert_eq!((db.stats().memory.pinned_bytes, held.len()), (0, 100_000));
 
-    // Each 100th key is in a block of its own.
+    // Every 100th key is in a different block.
     let held: Vec<_> = (0..20_u32).map(|i| db.get((i * 100).to_be_bytes()).unwrap()).collect();
     let memory = db.stats().memory;
     assert!((20 * 1_000..20 * 8_192).contains(&memory.pinned_bytes), "{memory:?}");
@@ -46,7 +46,7 @@ fn pinned_bytes_are_reported() {
     assert_eq!(db.stats().memory.pinned_bytes, 0);
 }
 
-/// What scans read ahead is told as pinned, to the byte but for what stands around it.
+/// Read-ahead buffers of scans are reported as pinned, up to a small overhead.
 #[test]
 fn read_ahead_bytes_are_pinned() {
     const RUNS: u32 = 8;
@@ -79,7 +79,7 @@ fn read_ahead_bytes_are_pinned() {
             "fill_cache {fill_cache}: {allocated} allocated, {pinned} pinned, {cached} cached"
         );
         assert!(pinned > SCANS * MIB / 2, "the scans must read ahead");
-        // Cursors, keys, the headers of blocks, and what a shard of the cache has to spare.
+        // Cursors, keys, block headers, and the spare memory of a cache shard.
         let others = SCANS * 2 * RUNS as usize * (4 << 10) + MIB / 4;
         let told = pinned + cached as usize;
         assert!(allocated <= told + others, "{allocated} allocated, {pinned} + {cached} told");
@@ -88,7 +88,7 @@ fn read_ahead_bytes_are_pinned() {
     }
 }
 
-/// Blocks in the cache are not pinned, those driven out of it are.
+/// Cached blocks are not pinned; evicted ones are.
 #[test]
 fn cached_blocks_are_not_pinned() {
     let _turn = turn();

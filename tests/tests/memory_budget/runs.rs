@@ -1,4 +1,4 @@
-//! A store of many sorted runs, and what it takes to merge them.
+//! A store of many sorted runs, and the memory to merge them.
 
 use sievedb::{Db, Options};
 use sievedb_tests::rng::Rng;
@@ -8,10 +8,9 @@ use crate::{
     counting::{forget_peak, peak_bytes, turn},
 };
 
-/// A store in files, for its disk is not to be counted, of so many flushes, most of them runs
-/// still.
+/// Creates a store of this number of flushes in files, because an in-memory disk would be counted.
 pub(crate) fn store_of_runs(folder: &std::path::Path, budget: usize, runs: u32) -> Db {
-    // Only what is asked for is compacted.
+    // Only requested compactions run.
     let options = Options::new().worker_threads(0).background_rewrites(false);
     let options = options.memory_budget(budget as u64).block_cache_bytes(512 << 10);
     let db = options.open(folder).unwrap();
@@ -29,8 +28,7 @@ pub(crate) fn store_of_runs(folder: &std::path::Path, budget: usize, runs: u32) 
     db
 }
 
-/// What a compaction of many runs reads ahead, and what it buffers to write, is within the part for
-/// writing.
+/// Read-ahead and write buffers of a compaction of many runs stay within the write memory.
 #[test]
 fn compaction_stays_within_the_write_memory() {
     const RUNS: u32 = 8;

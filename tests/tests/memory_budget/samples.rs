@@ -1,4 +1,4 @@
-//! Samples of all bytes that a store has: from the allocator, and pages of cached blocks.
+//! Samples of all memory of a store: allocations and pages of cached blocks.
 
 use std::{
     sync::atomic::{AtomicBool, Ordering::Relaxed},
@@ -10,15 +10,15 @@ use sievedb::{Db, stats::MemoryStats};
 
 use crate::counting::live_bytes;
 
-/// Bytes from the allocator and pages of blocks now, and the statistics of that time.
+/// Returns the allocated bytes plus block pages, with the statistics of that time.
 pub(crate) fn bytes_now(db: &Db) -> (usize, MemoryStats) {
-    // Memory may move from the one to the other meanwhile.
+    // Memory may move between the two during the sample.
     let before = live_bytes();
     let memory = db.stats().memory;
     (before.min(live_bytes()) + memory.block_page_bytes as usize, memory)
 }
 
-/// Sets a flag when it is dropped: also by a panic.
+/// Sets a flag on drop, also in a panic.
 struct Done<'d>(&'d AtomicBool);
 
 impl Drop for Done<'_> {
@@ -27,7 +27,7 @@ impl Drop for Done<'_> {
     }
 }
 
-/// Runs `work`, and passes samples to `see` meanwhile and at the end.
+/// Runs `work`, and passes samples to `see` during it and at its end.
 pub(crate) fn sample_while<T>(
     db: &Db,
     mut see: impl FnMut(usize, &MemoryStats) + Send,
@@ -51,7 +51,7 @@ pub(crate) fn sample_while<T>(
     })
 }
 
-/// Runs `work`. Returns the most bytes of all samples.
+/// Runs `work`. Returns the largest sample.
 pub(crate) fn most_bytes_while(db: &Db, work: impl FnOnce()) -> usize {
     let mut most = 0;
     sample_while(db, |bytes, _| most = most.max(bytes), work);

@@ -1,4 +1,4 @@
-//! Twenty keyspaces are filled by several threads.
+//! Twenty keyspaces, filled by several threads.
 
 use std::thread;
 
@@ -16,15 +16,15 @@ use crate::{
 
 const BUDGET: usize = 24 * MIB;
 
-/// What was seen while a store was filled.
+/// Measurements while a store was filled.
 struct Filled {
-    /// Bytes from the allocator, at the most.
+    /// Peak of allocated bytes.
     peak: usize,
-    /// The most of all samples, which count pages of blocks too.
+    /// Largest sample, including block pages.
     sampled: usize,
     /// The same with filters.
     with_filters: usize,
-    /// Of filters, at the most: chunks of their arena do not come from the allocator.
+    /// Peak of filter memory: chunks of the filter arena do not come from the allocator.
     filters: usize,
     memory: MemoryStats,
 }
@@ -74,7 +74,7 @@ fn small_keyspace() -> KeyspaceOptions {
 #[test]
 fn sum_of_all_parts_stays_within_the_budget() {
     let _turn = turn();
-    // What filters do not take must not hide what others take too much.
+    // With small filters, unused filter memory cannot hide an excess.
     let options = Options::new().memory_budget(BUDGET as u64).filter_bytes_max(512 << 10);
     let Filled { peak, filters, with_filters, .. } = fill(&options, &small_keyspace());
     let sum = peak + filters;
@@ -82,10 +82,10 @@ fn sum_of_all_parts_stays_within_the_budget() {
     assert!(with_filters <= BUDGET, "{with_filters} bytes with pages of blocks");
 }
 
-/// Filters of all roles, in the part that the budget gives them, of which they need a good deal.
+/// Filters of all roles stay within the budget's limit, of which they use a large part.
 #[test]
 fn filters_stay_within_their_limit() {
-    // As long as filters are few they come from the allocator.
+    // A few filters come from the allocator.
     const HEAP_BYTES: usize = MIB;
 
     let _turn = turn();
@@ -103,7 +103,7 @@ fn filters_stay_within_their_limit() {
     assert!(most <= others + HEAP_BYTES, "{most} bytes beside {part} of filters");
 }
 
-/// Writes to all keyspaces, the first ones more than the others, reads back, and scans.
+/// Writes to all keyspaces, mostly the first ones, reads back, and scans.
 fn write_and_read(keyspaces: &[Keyspace], seed: u64, writes: u64) {
     let mut rng = Rng::new(seed);
     let value = vec![0x5e; 2_000];
@@ -112,7 +112,7 @@ fn write_and_read(keyspaces: &[Keyspace], seed: u64, writes: u64) {
         let keyspace = &keyspaces[low];
         let key = rng.below(1 << 20).to_be_bytes();
         let mut value = value[..20 + rng.below(1_000)].to_vec();
-        // Else all of it is compressed away.
+        // Incompressible: otherwise little memory is used.
         value.chunks_mut(8).for_each(|word| word[0] = rng.below(256) as u8);
         keyspace.insert(key, &value).unwrap();
         match number % 64 {

@@ -1,4 +1,4 @@
-//! Writes that do not fit.
+//! Writes that exceed the budget.
 
 use std::sync::Arc;
 
@@ -37,19 +37,19 @@ fn write_that_never_fits_is_refused() {
     }
     assert_eq!(db.stats().last_sequence, before);
     assert!(db.iter().next().is_none());
-    // One that fits when all else is flushed waits for that.
+    // A write that fits after a flush waits for it.
     for key in 0..10_u8 {
         db.insert([key], vec![key; 100_000]).unwrap();
     }
     db.insert("key", &large[..MIB]).unwrap();
     assert!(db.stats().background.flushes > 0);
-    // With a larger budget it fits.
+    // It fits a larger budget.
     db.set_memory_budget(64 << 20).unwrap();
     db.insert("key", &large).unwrap();
     assert_eq!(db.get("key").unwrap().unwrap(), large);
 }
 
-/// Empty memtables take a part of their limit, which no flush gives back.
+/// Empty memtables use a part of their limit, which no flush frees.
 #[test]
 fn write_that_nearly_fits_completes() {
     let _turn = turn();
@@ -71,7 +71,7 @@ fn write_that_nearly_fits_completes() {
     assert!(stored > 0 && refused > 0, "{stored} stored, {refused} refused");
 }
 
-/// Whether it is refused by its length alone, or because empty memtables leave no room for it.
+/// Refused by its length alone, or because empty memtables leave too little.
 #[test]
 fn refused_batch_is_unchanged() {
     let _turn = turn();
@@ -87,7 +87,7 @@ fn refused_batch_is_unchanged() {
             batch.remove(&users, "gone").unwrap();
             batch.bytes()
         };
-        // Else three quarters of the part: more than empty memtables leave room for.
+        // More than empty memtables leave free, below three quarters of the limit.
         let room = 3 << 19;
         let value_bytes = value_bytes.unwrap_or_else(|| {
             let beside = all_bytes(MIB) - MIB as u64;
@@ -103,7 +103,7 @@ fn refused_batch_is_unchanged() {
             assert!(matches!(refused, Err(Error::WriteTooLarge { .. })), "{name}: {refused:?}");
             assert_eq!((batch.len(), batch.bytes()), (len, bytes), "{name}");
         }
-        // So many that their number takes two bytes in the log.
+        // Enough entries that their number takes two bytes in the log.
         for key in 0..200_u8 {
             batch.insert(&db, [key], [key; 3]).unwrap();
         }
@@ -111,7 +111,7 @@ fn refused_batch_is_unchanged() {
         db.set_memory_budget(64 << 20).unwrap();
         batch.commit(Durability::OsBuffer).unwrap();
         assert_eq!((batch.len(), batch.bytes()), (0, 0), "{name}");
-        // A batch may be filled again.
+        // A refused batch can be extended.
         batch.insert(&db, "again", "").unwrap();
         batch.commit(Durability::OsBuffer).unwrap();
         assert_eq!(users.get("long").unwrap().unwrap(), vec![7; value_bytes], "{name}");
@@ -124,7 +124,7 @@ fn refused_batch_is_unchanged() {
     }
 }
 
-/// The bound of memtables is kept by what is charged for a batch before it is placed.
+/// The limit of memtables includes the charge of a batch before it is applied.
 #[test]
 fn batch_reports_its_memory() {
     let _turn = turn();
@@ -132,7 +132,7 @@ fn batch_reports_its_memory() {
     let db = options.open("db").unwrap();
     let users = db.keyspace("users").unwrap();
     for keyspace in [db.default_keyspace(), &users] {
-        // Its memtable begins, with a filter that no batch is charged for.
+        // Creates its memtable, whose filter is not charged to a batch.
         keyspace.insert("", "").unwrap();
     }
     for (name, entries, value_bytes) in

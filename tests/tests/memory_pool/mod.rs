@@ -1,4 +1,4 @@
-//! Several stores share one pool of memory.
+//! Several stores share a memory pool.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by a panic")]
 
@@ -18,7 +18,7 @@ use sievedb_doubles::{Call, Fault, FaultFs, MemoryFs, Times};
 
 const MIB: u64 = 1 << 20;
 
-/// What all stores may take beyond the pool between two fits.
+/// Memory that all stores may use above the pool between two adjustments.
 const STEP: u64 = MIB;
 
 fn options(pool: &MemoryPool, workers: usize) -> Options {
@@ -29,7 +29,7 @@ fn open(pool: &MemoryPool, workers: usize) -> Db {
     options(pool, workers).open("db").unwrap()
 }
 
-/// Writes about `bytes` bytes that compression makes no smaller, from the key `first` on.
+/// Writes about `bytes` incompressible bytes, from the key `first` on.
 fn write(db: &Db, first: u64, bytes: u64) {
     for number in first..first + bytes / 1_000 {
         db.insert(number.to_be_bytes(), value(number)).unwrap();
@@ -107,7 +107,8 @@ fn pool_cache_gets_memory_of_flushed_idle_memtables() {
     assert!(held > 2 * MIB, "{held}");
     read(&reader, 28 * MIB);
     let before = pool.stats().block_cache_bytes_max;
-    // The worker looks again when its bell rings or some time has passed, and then finds it idle.
+    // The worker checks again when it is notified or after some time, and then finds the store
+    // idle.
     for _ in 0..20 {
         if writer.stats().memory.memtable_bytes < MIB {
             break;
@@ -129,7 +130,7 @@ fn pool_writer_gets_memtable_memory_of_idle_stores() {
     let idle = open(&pool, 1);
     let limit = |db: &Db| db.stats().memory.memtable_bytes_max;
     assert_eq!(limit(&idle), 16 * MIB);
-    // Half of the limit: nothing is frozen.
+    // Half of the limit: no memtable is frozen.
     write(&idle, 0, 7 * MIB);
     let held = idle.stats().memory.memtable_bytes;
     assert!(held > 7 * MIB, "{held}");
@@ -145,7 +146,7 @@ fn pool_writer_gets_memtable_memory_of_idle_stores() {
 #[test]
 fn pool_write_above_the_limit_of_its_store_succeeds() {
     let pool = MemoryPool::new(64 * MIB);
-    // Without workers: it flushes nothing while it is not called.
+    // Without workers it flushes only when called.
     let holder = open(&pool, 0);
     write(&holder, 0, 7 * MIB);
     let writer = open(&pool, 0);
@@ -236,7 +237,7 @@ fn pool_explicit_part_limits_apply_to_a_store() {
     db.set_filter_bytes_max(None).unwrap();
     assert_eq!(db.stats().memory.filter_bytes_max, 16 * MIB);
     let other = open(&pool, 0);
-    // The other 2 MiB are the floor of the small store.
+    // The other 2 MiB are the minimum of the small store.
     assert_eq!(other.stats().memory.memtable_bytes_max, 14 * MIB);
 }
 
@@ -278,7 +279,7 @@ fn pool_serves_read_only_stores() {
     assert_eq!(stats.memtable_bytes, memtables.iter().sum::<u64>());
 }
 
-/// A store that joins gets a part of the ceiling of filters, which another one had to itself.
+/// A store that joins gets a share of the filter limit, which another one had alone.
 #[test]
 fn pool_filters_of_all_stores_stay_within_their_limit() {
     const CEILING: u64 = 1 << 19;
@@ -305,7 +306,7 @@ fn pool_filters_of_all_stores_stay_within_their_limit() {
     assert!(filters(&first) > CEILING / 8 * 7, "{}", filters(&first));
     let second = fill();
     for _ in 0..3 {
-        // What one drops, the other may load.
+        // Memory that one drops can be used by the other.
         first.wait_for_background().unwrap();
         second.wait_for_background().unwrap();
     }

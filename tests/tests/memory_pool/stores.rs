@@ -1,4 +1,4 @@
-//! Many stores of one pool.
+//! Many stores in one pool.
 
 use std::{
     collections::BTreeMap,
@@ -14,7 +14,7 @@ use super::{MIB, check_sum};
 const STORES: u64 = 20;
 const THREADS: u64 = 4;
 
-/// Threads open, write, read and close stores of one pool; each store agrees with a model.
+/// Threads open, write, read and close stores of one pool; each store equals its model.
 #[test]
 fn pool_bounds_many_short_lived_stores() {
     let pool = MemoryPool::new(8 * MIB * STORES);

@@ -1,4 +1,4 @@
-//! Which call comes next.
+//! Random choice of calls.
 
 use std::{collections::BTreeMap, fmt, sync::Arc};
 
@@ -16,10 +16,10 @@ use sievedb_tests::{
     settings::{small_keyspace, small_options},
 };
 
-/// The keyspaces that come and go, besides the default one.
+/// Keyspaces that are created and dropped, besides the default one.
 const OTHERS: [&str; 3] = ["other", "users", "\u{e9}t\u{e9}"];
 
-/// A random story of a store.
+/// A random history of a store.
 pub(crate) struct Story {
     pub(super) recorder: Recorder,
     pub(super) lots: Rng,
@@ -28,12 +28,12 @@ pub(crate) struct Story {
     planted: Option<PlantedBug>,
 }
 
-/// How often each call was made.
+/// Numbers of each call.
 #[derive(Debug, Default)]
 pub(super) struct Counts(BTreeMap<&'static str, usize>);
 
 impl Counts {
-    /// The call that was made least often.
+    /// Returns the rarest call.
     pub(super) fn rarest(&self) -> (&'static str, usize) {
         let rarest = self.0.iter().min_by_key(|(_, count)| **count);
         rarest.map_or(("any call", 0), |(name, count)| (*name, *count))
@@ -47,7 +47,7 @@ impl fmt::Display for Counts {
     }
 }
 
-/// Small, and otherwise by lot.
+/// Returns small, otherwise random options.
 fn options(disk: &Arc<MemoryFs>, lots: &mut Rng, planted: Option<PlantedBug>) -> Options {
     let modes = [ReadMode::Pread, ReadMode::Map, ReadMode::Direct];
     let options = small_options(Arc::clone(disk) as Arc<dyn Fs>);
@@ -72,7 +72,7 @@ fn filter_policy(lots: &mut Rng) -> FilterPolicy {
 fn keyspace_options(lots: &mut Rng) -> KeyspaceOptions {
     use PrefixExtractor::{FixedLength, Separator};
     let options = small_keyspace();
-    // "key" and a number, and what is shorter, or has another byte there.
+    // "key" with a number, shorter keys, and keys with another byte there.
     let extractors = [FixedLength(1), FixedLength(4), FixedLength(5), Separator(b'1')];
     let options = if lots.chance(2, 3) {
         options.prefix_extractor(lots.pick(&extractors).clone())
@@ -88,7 +88,7 @@ fn keyspace_options(lots: &mut Rng) -> KeyspaceOptions {
 }
 
 impl Story {
-    /// A store that `seed` decides, with or without a bug.
+    /// Creates a store from `seed`, with or without a bug.
     pub(crate) fn new(seed: u64, planted: Option<PlantedBug>) -> Self {
         let disk = Arc::new(MemoryFs::with_seed(seed));
         let mut lots = Rng::new(seed);
@@ -101,11 +101,11 @@ impl Story {
         &self.counts
     }
 
-    /// Makes call number `number`.
+    /// Makes call `number`.
     pub(crate) fn call(&mut self, number: usize) {
         let name = self.choose();
         *self.counts.0.entry(name).or_default() += 1;
-        // A panic from below names neither the seed nor the call.
+        // A panic in the engine contains neither the seed nor the call.
         let place = Place { seed: self.seed, number, name };
         self.carry_out(name);
         std::mem::forget(place);
@@ -234,7 +234,7 @@ impl Story {
         self.recorder.close();
     }
 
-    /// A keyspace that is there.
+    /// Returns an existing keyspace.
     pub(super) fn keyspace(&mut self) -> String {
         let names: Vec<_> =
             OTHERS.into_iter().filter(|name| self.recorder.handle(name).is_some()).collect();
@@ -244,7 +244,7 @@ impl Story {
         (*self.lots.pick(&names)).to_owned()
     }
 
-    /// A key: one of a few hundred, so that most calls meet keys that others have met.
+    /// Returns one of a few hundred keys, so that most calls share keys.
     pub(super) fn key(&mut self) -> Bytes {
         let kind = self.lots.below(20);
         let number = self.lots.below(200);
@@ -300,11 +300,10 @@ impl Story {
         }
     }
 
-    /// Cuts the power after any operation since the store last came back, and goes on with what is
-    /// left.
+    /// Cuts the power after any operation since the last recovery, and continues.
     fn crash(&mut self) {
         let disk = Arc::clone(self.recorder.disk());
-        // Most cuts are at the end: those far back throw most of the story away.
+        // Most cuts are at the end: early cuts lose most of the history.
         let operations = disk.operations();
         let back = if self.lots.chance(1, 4) { operations } else { operations.min(12) };
         let at = operations - self.lots.below(back + 1);
@@ -324,7 +323,7 @@ impl Story {
     }
 }
 
-/// Says where the story was when a panic ends it.
+/// Prints seed and call number when a panic unwinds.
 struct Place {
     seed: u64,
     number: usize,

@@ -1,4 +1,4 @@
-//! Random calls against a model, with power cuts.
+//! Random calls compared with a model, with power cuts.
 
 mod calls;
 mod reads;
@@ -6,12 +6,11 @@ mod reads;
 pub(crate) use calls::Story;
 use sievedb_tests::settings::{from_env, report, seed};
 
-/// Calls of a run, unless `SIEVE_OPS` says otherwise.
+/// Default number of calls; `SIEVE_OPS` sets another one.
 const CALLS: usize = 200_000;
 
-/// Whatever is called in whatever order, the store answers as the model does. A power cut leaves
-/// the state after some of the writes, in order, none that was acknowledged as durable among those
-/// that are gone, and no batch in part.
+/// The store equals the model after any sequence of calls. After a power cut it has the state of a
+/// prefix of the writes, with all acknowledged `Disk` writes and whole batches.
 #[test]
 fn store_matches_the_model() {
     let seed = seed("model", 1);
@@ -23,7 +22,7 @@ fn store_matches_the_model() {
     story.end();
     let counts = story.counts();
     report(&format!("model: {calls} calls: {counts}"));
-    // Fewer would mean that the test has become blind. Each happens about ten times as often.
+    // Fewer calls of a kind would show nothing. Each happens about ten times as often.
     if calls >= CALLS {
         let rare = counts.rarest();
         assert!(rare.1 >= 20, "only {} times {}", rare.1, rare.0);

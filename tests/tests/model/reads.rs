@@ -1,4 +1,4 @@
-//! Calls that read.
+//! Reading calls.
 
 use std::ops::Bound;
 
@@ -50,7 +50,7 @@ impl Story {
         }
     }
 
-    /// Keys in any order, with repetitions; sometimes in order, sometimes none.
+    /// Returns keys with repetitions, sorted or not, sometimes none.
     fn keys(&mut self) -> Vec<Bytes> {
         let count = self.lots.below(40);
         let mut keys: Vec<_> = (0..count).map(|_| self.key()).collect();
@@ -61,7 +61,7 @@ impl Story {
     }
 
     fn range(&mut self, keyspace: &Keyspace, entries: &Entries, one: Bytes, other: Bytes) {
-        // One in a few ranges is upside down, and must be empty.
+        // A tenth of the ranges have swapped bounds, and must be empty.
         let upside_down = self.lots.chance(1, 10);
         let (low, high) = if (one > other) != upside_down { (other, one) } else { (one, other) };
         let bounds = (self.bound(low), self.bound(high));
@@ -96,18 +96,18 @@ impl Story {
         }
     }
 
-    /// Reads `range` forwards, backwards or from both ends in turn; sometimes only its beginning.
-    /// Seeks in some, and changes the store meanwhile, which the range must not show.
+    /// Reads `range` forwards, backwards or alternately from both ends, sometimes only its start.
+    /// Seeks in some, and writes meanwhile, which the range must not show.
     fn compare(&mut self, mut range: Range, wanted: &[(Bytes, Bytes)]) {
         let from_back_in_8 = [0, 8, self.lots.below(9)][self.lots.below(3)];
         let steps = if self.lots.chance(1, 2) { self.lots.below(20) } else { wanted.len() + 2 };
         let (seeks, lends) = (self.lots.chance(1, 3), self.lots.chance(1, 2));
-        // What is left, and whether an end has found that there is nothing.
+        // Remaining entries, and whether an end has reported the end of the range.
         let (mut left, mut used_up) = (0..wanted.len(), false);
         for step in 0..steps {
             let from_back = self.lots.chance(from_back_in_8, 8);
             if seeks && self.lots.chance(1, 6) {
-                // As often as not a key that is there, so that cursors turn round.
+                // Half of the seeks are to present keys, so that cursors change direction.
                 let near = wanted.get(self.lots.below(wanted.len() + 1));
                 let key = near.map(|(key, _)| key.clone());
                 let key = key.filter(|_| step % 2 == 0).unwrap_or_else(|| self.key());

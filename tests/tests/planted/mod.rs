@@ -1,4 +1,4 @@
-//! Bugs that are planted to show that the crash tests would catch them.
+//! Planted bugs that the crash tests must catch.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use sievedb_tests::{
 
 use crate::model::Story;
 
-/// Returns the first violation that a workload shows, without a crash or else with one.
+/// Returns the first violation of a workload, without a crash or else with one.
 fn caught(workloads: &[&Workload], opening: &Opening) -> Option<Violation> {
     let extent = Extent::usual(seed("planted bug", 1));
     let mut recorded = workloads.iter().map(|workload| record(workload, opening));
@@ -74,7 +74,7 @@ fn planted_early_tombstone_drop_is_caught() {
     });
 }
 
-/// A merge within level 0 has older data below it.
+/// A merge within level 0 with older data below it.
 #[test]
 fn planted_tombstone_drop_in_level_0_is_caught() {
     let workload = workload("merges-in-level0");
@@ -108,7 +108,7 @@ fn planted_scan_filter_bugs_are_caught() {
     }
 }
 
-/// The model finds by chance what the enumeration finds by design.
+/// The model finds by chance what the enumeration finds systematically.
 #[test]
 fn model_catches_planted_bugs() {
     let cases = [

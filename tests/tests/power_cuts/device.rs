@@ -1,4 +1,4 @@
-//! A file system in a file, which can be cut from power.
+//! A file system in an image file, whose power can be cut.
 
 #![expect(clippy::disallowed_methods, reason = "these are no files of a store")]
 
@@ -15,11 +15,11 @@ use tempfile::TempDir;
 
 /// Number of the request to shut a file system down: `_IOR('X', 125, u32)`.
 const SHUTDOWN: libc::c_ulong = 0x8004_587d;
-/// Neither the journal nor any data is flushed.
+/// Flushes neither the journal nor data.
 const WITHOUT_FLUSH: u32 = 2;
 /// Size of the image, which is sparse. XFS needs at least 300 MiB.
 const IMAGE_BYTES: u64 = 400 << 20;
-/// Size of an image that is filled up.
+/// Size of an image for a nearly full file system.
 const SMALL_IMAGE_BYTES: u64 = 64 << 20;
 
 /// A file system to cut.
@@ -29,22 +29,22 @@ pub(super) struct FileSystem {
     pub(super) name: &'static str,
     /// Name in `mkfs` and `mount`.
     pub(super) kind: &'static str,
-    /// Options of `mount`, each with a comma before it.
+    /// Options of `mount`, each after a comma.
     pub(super) mount: &'static str,
-    /// Bytes that are left free; `None` leaves it empty.
+    /// Free bytes; `None` leaves it empty.
     pub(super) free_bytes: Option<u64>,
 }
 
 impl FileSystem {
-    /// Whether the program that makes it is installed.
+    /// Returns whether its `mkfs` is installed.
     pub(super) fn can_be_made(&self) -> bool {
         Command::new(format!("mkfs.{}", self.kind)).arg("-V").output().is_ok()
     }
 }
 
-/// Moves this thread and its children into a mount namespace of their own.
+/// Moves this thread and its children into a new mount namespace.
 ///
-/// The kernel unmounts everything and frees the loop devices when the last of them ends, also if it
+/// The kernel unmounts everything and frees the loop devices when the last of them ends, even if it
 /// is killed.
 pub(super) fn enter_own_mounts() -> Result<(), String> {
     // SAFETY: changes the namespace of this thread only; no memory is passed.
@@ -63,7 +63,7 @@ pub(super) fn enter_own_mounts() -> Result<(), String> {
     }
 }
 
-/// A file system in a file of its own.
+/// A file system in an image file.
 pub(super) struct Device {
     file_system: FileSystem,
     folder: TempDir,
@@ -99,7 +99,7 @@ impl Device {
         Ok(device)
     }
 
-    /// Where it is mounted.
+    /// Returns the mount point.
     pub(super) fn folder(&self) -> PathBuf {
         self.folder.path().join("mounted")
     }
@@ -121,13 +121,13 @@ impl Device {
         found.f_bavail * found.f_frsize
     }
 
-    /// Mounts it. The journal is replayed.
+    /// Mounts it, which replays the journal.
     pub(super) fn mount(&mut self) {
         self.try_mount().unwrap();
     }
 
     fn try_mount(&mut self) -> Result<(), String> {
-        // A loop device made so goes when the file system is unmounted.
+        // The loop device is freed when the file system is unmounted.
         let options = format!("loop{}", self.file_system.mount);
         let arguments = ["-t", self.file_system.kind, "-o", &options].map(Path::new);
         call("mount", &[&arguments[..], &[&self.image(), &self.folder()]].concat())?;
@@ -135,7 +135,7 @@ impl Device {
         Ok(())
     }
 
-    /// Cuts the power: nothing reaches the image any more, and every later call fails.
+    /// Cuts the power: no write reaches the image any more, and every later call fails.
     pub(super) fn cut(&self) {
         let folder = File::open(self.folder()).unwrap();
         // SAFETY: the descriptor is open, and the call reads one `u32`.
@@ -143,7 +143,7 @@ impl Device {
         assert_eq!(cut, 0, "cannot cut: {}", std::io::Error::last_os_error());
     }
 
-    /// Removes the file that fills a nearly full file system.
+    /// Deletes the file that fills a nearly full file system.
     pub(super) fn make_room(&self) {
         if self.file_system.free_bytes.is_some() {
             fs::remove_file(self.filler()).unwrap();
@@ -156,7 +156,7 @@ impl Device {
                 self.mounted = false;
                 return;
             }
-            // A process that ended may still hold files for a short time.
+            // A process that ended may hold files for a short time.
             thread::sleep(Duration::from_millis(50));
         }
         panic!("cannot unmount {}", self.folder().display());

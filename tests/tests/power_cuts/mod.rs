@@ -2,9 +2,8 @@
 //!
 //! A child process makes `Disk` writes and records each acknowledgement outside of the file system.
 //! The parent reads the counters, shuts the file system down without flushing its journal, mounts
-//! it again and checks that every acknowledged write is there. Acknowledgements that arrive while
-//! the cut is in flight are counted apart: the kernel itself loses those, as the control without a
-//! store shows.
+//! it again and checks that every acknowledged write is present. Acknowledgements during the cut
+//! are counted separately: the kernel loses those even without a store, as the control shows.
 //!
 //! `SIEVE_POWER_CUTS` sets the number of cuts of each file system, by default 0. Needs Linux and
 //! root.
@@ -24,8 +23,7 @@ use sievedb_tests::{
 };
 use writer::{Counters, Job, THREADS, check_plain, check_store, start};
 
-/// Cuts of one file system before a new one is made: checking takes longer the more writes it
-/// holds.
+/// Cuts of a file system before it is recreated: checks take longer with more writes.
 const CUTS_EACH: usize = 10;
 /// Cuts of the control without syncs.
 const CONTROL_CUTS: usize = 5;
@@ -37,14 +35,14 @@ const XFS: FileSystem = FileSystem { name: "XFS", kind: "xfs", ..EXT4 };
 const NEARLY_FULL: FileSystem =
     FileSystem { name: "ext4, nearly full", free_bytes: Some(3 << 20), ..EXT4 };
 
-/// What the cuts of one file system showed.
+/// Results of the cuts of a file system.
 #[derive(Debug, Default)]
 struct Outcome {
     cuts: usize,
     /// Writes acknowledged before a cut, and how many of them were lost.
     acknowledged: u64,
     lost: u64,
-    /// Writes acknowledged while a cut was in flight, and how many of them were lost.
+    /// Writes acknowledged during a cut, and the number of lost ones.
     in_flight: u64,
     in_flight_lost: u64,
     /// Other violations, such as a store that does not open.
@@ -66,7 +64,7 @@ impl Outcome {
     }
 }
 
-/// Kills the child when the parent stops to wait for it.
+/// Kills the child on drop.
 struct Running(Child);
 
 impl Drop for Running {
@@ -80,11 +78,11 @@ impl Drop for Running {
 fn cut(file_system: &FileSystem, job: Job, cuts: usize, lots: &mut Rng) -> Outcome {
     let mut outcome = Outcome::default();
     let mut device = None;
-    // What the last check found: this many writes were there before the next ones began.
+    // Result of the last check: this many writes were present before the next ones.
     let mut base = [0; THREADS];
     for number in 0..cuts {
         if number % CUTS_EACH == 0 || file_system.free_bytes.is_some() || job != Job::Store {
-            // The old one is unmounted first.
+            // Unmounts the old one first.
             drop(device.take());
             base = [0; THREADS];
         }
@@ -99,7 +97,7 @@ fn cut(file_system: &FileSystem, job: Job, cuts: usize, lots: &mut Rng) -> Outco
         }
         thread::sleep(Duration::from_millis(lots.below(150) as u64));
 
-        // What is acknowledged from here on may be lost.
+        // Later acknowledgements may be lost.
         let before = counters.read();
         device.cut();
         let ended = child.0.wait().unwrap();
@@ -180,7 +178,7 @@ fn no_power_cut_loses_an_acknowledged_write() {
     assert!(caught > 0, "a store without syncs must lose writes, or the test is blind");
 }
 
-/// The part of the child process.
+/// Runs in the child process.
 #[test]
 fn writer() {
     if let Some(job) = env::var_os(writer::JOB_VARIABLE) {

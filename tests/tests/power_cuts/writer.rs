@@ -1,4 +1,4 @@
-//! The process that writes when the power is cut, and what must be left of its writes.
+//! The process that writes during the power cut, and the check of its writes.
 
 #![expect(clippy::disallowed_methods, reason = "counters and the control are no files of a store")]
 
@@ -21,17 +21,17 @@ pub(super) const FOLDER_VARIABLE: &str = "SIEVE_POWER_FOLDER";
 pub(super) const COUNTERS_VARIABLE: &str = "SIEVE_POWER_COUNTERS";
 
 pub(super) const THREADS: usize = 4;
-/// Bytes of a record of the control without a store.
+/// Length of a record of the control without a store.
 const PLAIN_BYTES: u64 = 512;
 
-/// What the child process does.
+/// Job of the child process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Job {
     /// Writes to a store.
     Store,
-    /// Writes to a store whose syncs do nothing.
+    /// Writes to a store whose syncs have no effect.
     StoreWithoutSyncs,
-    /// Appends to a plain file for each thread, and syncs it.
+    /// Appends to a plain file for each thread, with syncs.
     Plain,
 }
 
@@ -48,7 +48,7 @@ pub(super) fn start(job: Job, folder: PathBuf, counters: &Path) -> Child {
         .unwrap()
 }
 
-/// The number of the last acknowledged write of each thread, in a file of another file system.
+/// Number of the last acknowledged write of each thread, in a file of another file system.
 pub(super) struct Counters(File);
 
 impl Counters {
@@ -61,7 +61,7 @@ impl Counters {
         counters
     }
 
-    /// The parent sees it at once, also if this process is killed.
+    /// Visible to the parent at once, even if this process is killed.
     fn acknowledge(&self, thread: usize, number: u64) {
         self.0.write_all_at(&number.to_le_bytes(), 8 * thread as u64).unwrap();
     }
@@ -75,7 +75,7 @@ impl Counters {
     }
 }
 
-/// Does the job called `job` until a call fails.
+/// Runs `job` until a call fails.
 pub(super) fn run(job: &str, folder: &Path, counters: &Path) {
     // SAFETY: no memory is passed. The child ends with the parent, and so do its mounts.
     unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
@@ -106,7 +106,7 @@ fn open(folder: &Path, options: Options) -> Result<Store, Error> {
     Ok((db, keyspaces))
 }
 
-/// The value of write `number` of `thread`.
+/// Returns the value of write `number` of `thread`.
 fn value(thread: usize, number: u64) -> Vec<u8> {
     let random = mix(mix(thread as u64) ^ number);
     let mut value = random.to_le_bytes().to_vec();
@@ -139,7 +139,7 @@ fn write_store(store: &Store, counters: &Counters) {
                             counters.acknowledge(thread, number);
                             number += 1;
                         }
-                        // Again until the power is cut: workers may make room.
+                        // Retries until the power is cut: workers may free space.
                         Err(error) if error.is_no_space() => {
                             thread::sleep(Duration::from_millis(1));
                         }
@@ -151,11 +151,11 @@ fn write_store(store: &Store, counters: &Counters) {
     });
 }
 
-/// The last write of each thread that `folder` holds.
+/// Returns the last write of each thread in `folder`.
 ///
 /// # Errors
 ///
-/// What is wrong with the store.
+/// A violation of the store.
 pub(super) fn check_store(folder: &Path) -> Result<[u64; THREADS], String> {
     let store = open(folder, options()).map_err(|error| format!("cannot open: {error:?}"))?;
     let mut found = [0; THREADS];
@@ -206,7 +206,7 @@ fn write_plain(folder: &Path, counters: &Counters) {
     });
 }
 
-/// The last record of each thread with all before it.
+/// Returns the last record of each thread that follows all earlier ones.
 pub(super) fn check_plain(folder: &Path) -> [u64; THREADS] {
     std::array::from_fn(|thread| {
         let Ok(file) = File::open(folder.join(thread.to_string())) else { return 0 };

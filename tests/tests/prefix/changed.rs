@@ -1,4 +1,4 @@
-//! A filter that was built with another extractor is not asked, nor is a damaged one.
+//! Filters of another extractor are not probed, nor are damaged ones.
 
 use std::sync::{Arc, Mutex};
 
@@ -11,7 +11,7 @@ fn key(number: u32) -> String {
     format!("{:04}/{:02}/{number:06}", number % 97, number % 13)
 }
 
-/// Every key up to `keys` is found by each prefix of itself.
+/// Checks that every key up to `keys` is found by each of its prefixes.
 fn check(db: &sievedb::Keyspace, keys: u32, name: &str) {
     for number in (0..keys).step_by(7) {
         let key = key(number);
@@ -23,7 +23,7 @@ fn check(db: &sievedb::Keyspace, keys: u32, name: &str) {
     }
 }
 
-/// Fifty of them make one table.
+/// Fifty of them fill a table.
 fn write(db: &sievedb::Keyspace, keys: std::ops::Range<u32>) {
     for number in keys {
         db.insert(key(number), [7; 40]).unwrap();
@@ -31,7 +31,7 @@ fn write(db: &sievedb::Keyspace, keys: std::ops::Range<u32>) {
     db.flush().unwrap();
 }
 
-/// Fixed 4, fixed 6, none, separator, a function, fixed 4 again: tables of all of them are there.
+/// Fixed 4, fixed 6, none, separator, a function, fixed 4 again: tables of all of them coexist.
 #[test]
 fn changed_extractor_loses_no_key() {
     use PrefixExtractor::{Custom, FixedLength, Separator};
@@ -51,7 +51,7 @@ fn changed_extractor_loses_no_key() {
         let db = open(&fs, extractor);
         check(db.default_keyspace(), keys, &name);
         let unusable = sum(&db, |level| level.prefix_unusable);
-        // Until the job has come to them; with no extractor it drops them.
+        // Until the job has rebuilt them; without an extractor it drops them.
         assert_eq!(unusable > 0, has_filters && had_filters, "{name}: {unusable} not asked");
         had_filters = has_filters;
         assert_eq!(db.stats().tables_with_unusable_filters, 0, "{name}: they are not damaged");
@@ -71,8 +71,7 @@ fn changed_extractor_loses_no_key() {
     assert!(sum(&db, |level| level.prefix_probes) > 0);
 }
 
-/// A function of the same name whose prefixes are not those of the stored filters must not be
-/// given; one of another name may.
+/// A function must keep the prefixes of its name; one with another name may differ.
 #[derive(Debug)]
 struct Renamed;
 
@@ -99,7 +98,8 @@ fn missing_prefix_function_may_match_and_is_counted() {
         let db = with.fold(options(&fs), |options, function| options.prefix_function(function));
         let db = db.open(FOLDER).unwrap();
         let extractor = PrefixExtractor::Custom(Arc::new(TwoParts));
-        // An existing one keeps its options; only what `open` was told gives it a function.
+        // An existing keyspace keeps its options; only the options of the open register the
+        // function.
         let users = db.keyspace_with("users", &keyspace(Some(extractor))).unwrap();
         check(&users, keys, "after opening");
         write(&users, keys..keys + 300);
@@ -114,11 +114,11 @@ fn missing_prefix_function_may_match_and_is_counted() {
     };
     round(&[Arc::new(TwoParts)], false);
     round(&[Arc::new(Renamed)], true);
-    // Tables that were written meanwhile have no prefix filter at all.
+    // Tables written meanwhile have no prefix filter.
     round(&[Arc::new(Renamed), Arc::new(TwoParts)], false);
 }
 
-/// Counts the filters that were reported.
+/// Counts the reported filters.
 #[derive(Debug, Default)]
 struct Reports(Mutex<usize>);
 
@@ -130,7 +130,7 @@ impl EventListener for Reports {
     }
 }
 
-/// Where the prefix filter of a table lies: the list of the footer leads to it.
+/// Returns the range of the prefix filter of a table, from its footer.
 fn prefix_filter(table: &[u8]) -> std::ops::Range<usize> {
     let number = |at: usize| u64::from_le_bytes(table[at..at + 8].try_into().unwrap()) as usize;
     let tail = table.len() - 64;
@@ -169,7 +169,7 @@ fn damaged_prefix_filter_may_match() {
         assert_eq!(db.prefix("0010/99").count(), 0);
         assert!(sum(&db, |level| level.prefix_unusable) > 0, "byte {at}");
         assert_eq!(sum(&db, |level| level.prefix_probes), 0, "byte {at}");
-        // Lookups have their own filter.
+        // Lookups use the point filter.
         assert_eq!(sum(&db, |level| level.filter_unusable), 0, "byte {at}");
     }
 }

@@ -1,4 +1,4 @@
-//! Random stores with and without prefix filters answer alike.
+//! Random stores with and without prefix filters return equal results.
 
 use std::{ops::Bound, sync::Arc};
 
@@ -9,7 +9,7 @@ use sievedb_tests::{rng::Rng, settings};
 
 use super::{collect, extractors, open, sum};
 
-/// A key of one to four parts, of few words.
+/// Returns a key of one to four parts from a few words.
 fn key(lots: &mut Rng) -> Vec<u8> {
     let words: [&[u8]; 9] =
         [b"a", b"b", b"bb", b"user", b"x\xff", b"\xff", b"\xff\xff", b"", b"\0"];
@@ -25,7 +25,7 @@ fn key(lots: &mut Rng) -> Vec<u8> {
     key
 }
 
-/// Two stores with the same writes, and snapshots of both at the same moments.
+/// Two stores with the same writes, and snapshots of both at equal points in time.
 struct Pair {
     dbs: [Db; 2],
     snapshots: Vec<[Snapshot; 2]>,
@@ -56,7 +56,7 @@ impl Pair {
         }
     }
 
-    /// Scans both in the same way.
+    /// Compares scans of both.
     fn compare(&self, lots: &mut Rng, name: &str) {
         let (start, end) = (bound(lots), bound(lots));
         // Many bounds are within one prefix.

@@ -1,4 +1,4 @@
-//! Prefix filters: scans of one prefix find what they would find without, and read less.
+//! Prefix filters: scans of a prefix return the same and read less.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -17,7 +17,7 @@ use sievedb_doubles::MemoryFs;
 
 const FOLDER: &str = "db";
 
-/// The two parts in front of the second slash, and the slashes.
+/// Extracts two parts with their slashes.
 #[derive(Debug)]
 struct TwoParts;
 
@@ -36,8 +36,8 @@ impl PrefixFunction for TwoParts {
     }
 }
 
-/// The first two bytes, but one byte if the second is a slash: prefixes of different lengths, and
-/// one that begins others.
+/// Extracts the first two bytes, or one if the second is a slash: prefixes of different lengths,
+/// some of which extend others.
 #[derive(Debug)]
 struct OneOrTwo;
 
@@ -59,7 +59,7 @@ impl PrefixFunction for OneOrTwo {
     }
 }
 
-/// One of each kind.
+/// Returns one extractor of each kind.
 fn extractors() -> Vec<PrefixExtractor> {
     vec![
         PrefixExtractor::FixedLength(1),
@@ -87,7 +87,7 @@ fn options(fs: &Arc<MemoryFs>) -> Options {
     options.worker_threads(0).block_cache_bytes(0)
 }
 
-/// The store on `fs`, with that extractor from now on.
+/// Opens the store on `fs` with this extractor.
 fn open(fs: &Arc<MemoryFs>, extractor: Option<PrefixExtractor>) -> Db {
     options(fs).keyspace(keyspace(extractor)).open(FOLDER).unwrap()
 }
@@ -96,7 +96,7 @@ fn collect(range: Range) -> Vec<(Bytes, Bytes)> {
     range.map(Result::unwrap).collect()
 }
 
-/// The sum over all levels.
+/// Returns the sum over all levels.
 fn sum(db: &Db, of: impl Fn(&LevelStats) -> u64) -> u64 {
     db.stats().levels.iter().map(of).sum()
 }

@@ -1,4 +1,4 @@
-//! A user's function panics.
+//! A panicking prefix function.
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
@@ -13,7 +13,7 @@ use sievedb_doubles::MemoryFs;
 
 use super::FOLDER;
 
-/// The first four bytes, if it does not panic.
+/// Extracts the first four bytes, or panics.
 #[derive(Debug, Default)]
 struct Panics(AtomicBool);
 
@@ -33,8 +33,7 @@ impl PrefixFunction for Panics {
     }
 }
 
-/// Nobody waits for ever for what a panic has ended, be it on a thread of the store or of the
-/// caller.
+/// No thread waits forever for work ended by a panic, on a thread of the store or of the caller.
 #[test]
 fn panicking_flush_makes_the_store_read_only() {
     for worker_threads in [0, 1] {

@@ -1,4 +1,4 @@
-//! What a scan of one prefix reads.
+//! Reads of a scan of one prefix.
 
 use std::sync::Arc;
 
@@ -10,8 +10,7 @@ use super::{keyspace, open, options, sum};
 const RUNS: u32 = 3;
 const PREFIXES: u32 = 500;
 
-/// Three runs; keys of even prefixes, and of those that are a multiple of 4 in the newest run
-/// alone.
+/// Writes three runs with keys of even prefixes; multiples of 4 are in the newest run only.
 fn fill(db: &Db) {
     for run in 0..RUNS {
         let prefixes = (0..PREFIXES).map(|prefix| 2 * prefix);
@@ -47,7 +46,7 @@ fn absent_prefix_reads_blocks_only_on_false_positives() {
         for prefix in (0..PREFIXES).map(|prefix| 2 * prefix + 1) {
             assert_eq!(db.prefix(prefix.to_be_bytes()).count(), 0);
             assert_eq!(db.prefix(prefix.to_be_bytes()).rev().count(), 0);
-            // Longer ones, and a range within the prefix.
+            // Longer keys, and a range within the prefix.
             let bounds = [0_u32, 9].map(|end| [prefix.to_be_bytes(), end.to_be_bytes()].concat());
             assert_eq!(db.prefix(&bounds[0]).count(), 0);
             let [start, end] = bounds;
@@ -55,14 +54,14 @@ fn absent_prefix_reads_blocks_only_on_false_positives() {
         }
         let probes = sum(&db, |level| level.prefix_probes);
         let positives = probes - sum(&db, |level| level.prefix_negatives);
-        // Bounds alone rule out the first and the last prefixes.
+        // Bounds alone reject the first and the last prefixes.
         assert!(probes > 4 * 3 * 490, "{kind:?}: {probes} filters were asked");
         assert!(positives < probes / 20, "{kind:?}: {positives} positives of {probes}");
         let read = reads(&db) - before;
-        // A place between two blocks costs both.
+        // A position between two blocks reads both.
         assert!(read <= 2 * positives, "{kind:?}: {read} reads, {positives} false positives");
 
-        // A prefix of the newest run costs a block of that run, where others say no.
+        // A prefix of the newest run reads a block of that run; filters reject the others.
         let [before, positives] = [reads(&db), positives];
         let present = (0..PREFIXES).map(|prefix| 2 * prefix).filter(|prefix| prefix % 4 == 0);
         let mut found = 0;
@@ -74,12 +73,12 @@ fn absent_prefix_reads_blocks_only_on_false_positives() {
         let now = asked + probes - negatives - positives;
         let read = reads(&db) - before;
         assert_eq!(found, u64::from(4 * PREFIXES / 2));
-        // Four entries may lie in two blocks.
+        // Four entries may span two blocks.
         assert!(read <= 2 * now && now < 300, "{kind:?}: {read} reads of {now} tables");
     }
 }
 
-/// A prefix that goes over several tables of a run is asked for at its ends, and read whole.
+/// A prefix that spans several tables of a run is probed at its ends, and read completely.
 #[test]
 fn prefix_may_span_several_tables() {
     const ENTRIES: u32 = 2_000;

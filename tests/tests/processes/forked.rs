@@ -1,7 +1,7 @@
 //! A process that forks while a store is open.
 //!
-//! Each scenario runs in a process of its own, which forks. A child ends by `_exit`, so that
-//! nothing of the test harness runs twice.
+//! Each scenario runs in a separate process, which forks. A child ends by `_exit`, so that the test
+//! harness does not run twice.
 
 #![expect(clippy::disallowed_methods, reason = "a child reports by a file, and waits by real time")]
 
@@ -18,7 +18,7 @@ use sievedb::{Db, Durability, Error, KeyspaceOptions, MemoryPool, Options, PoolS
 use super::{FOLDER_VARIABLE, other_process};
 
 const SCENARIO_VARIABLE: &str = "SIEVE_FORK";
-/// A child that hangs is killed after this time.
+/// A hanging child is killed after this time.
 const CHILD_MAX: Duration = Duration::from_secs(60);
 /// A daemon writes this file when it is done.
 const DONE: &str = "done";
@@ -35,12 +35,12 @@ const SCENARIOS: [(&str, Scenario); 6] = [
 ];
 
 fn options(workers: usize) -> Options {
-    // Small, so that flushes and compactions run while the process forks.
+    // Small, so that flushes and compactions run during the fork.
     let keyspace = KeyspaceOptions::new().memtable_bytes(64 << 10).table_bytes(64 << 10);
     Options::new().worker_threads(workers).durability(Durability::Disk).keyspace(keyspace)
 }
 
-/// Inserts `keys` with a sync for every 20: one each takes a minute on a busy disk.
+/// Inserts `keys` with a sync for every 20: syncs of each take a minute on a busy disk.
 fn insert(db: &Db, keys: std::ops::Range<u32>) {
     let keys: Vec<_> = keys.collect();
     for group in keys.chunks(20) {
@@ -73,7 +73,7 @@ fn fork(run: impl FnOnce()) -> libc::pid_t {
     child
 }
 
-/// Waits for `child`, which must end with success.
+/// Waits for `child`, which must succeed.
 fn wait(child: libc::pid_t) {
     let start = Instant::now();
     loop {
@@ -140,7 +140,7 @@ fn refusing(folder: &Path, workers: usize) {
         drop(db);
     });
     wait(child);
-    // The lock is still there, and so is the log.
+    // The lock and the log are unchanged.
     assert!(matches!(options(0).open(folder), Err(Error::Locked { .. })), "the lock is gone");
     insert(&db, 1_000..3_000);
     drop((users, snapshot));
@@ -148,7 +148,7 @@ fn refusing(folder: &Path, workers: usize) {
     check_keys(folder, 3_000);
 }
 
-/// `close` is refused, too.
+/// `close` is refused too.
 fn closing(folder: &Path, workers: usize) {
     let db = options(workers).open(folder).unwrap();
     insert(&db, 0..1_000);
@@ -160,7 +160,7 @@ fn closing(folder: &Path, workers: usize) {
     check_keys(folder, 3_000);
 }
 
-/// A child of a process that only reads does not let a writer in.
+/// A child of a read-only process does not admit a writer.
 fn reading(folder: &Path, workers: usize) {
     let db = options(workers).open(folder).unwrap();
     insert(&db, 0..1_000);
@@ -178,7 +178,7 @@ fn reading(folder: &Path, workers: usize) {
     check_keys(folder, 1_000);
 }
 
-/// The parent ends, and its child opens the store anew.
+/// The parent ends, and its child reopens the store.
 fn daemonising(folder: &Path, workers: usize) {
     let db = options(workers).open(folder).unwrap();
     insert(&db, 0..1_000);
@@ -209,7 +209,7 @@ fn preforking(folder: &Path, workers: usize) {
     for round in 1..=4_u32 {
         let inherited = db.clone();
         let child = fork(|| {
-            // Not the last: that of the frame above is left, as in a server that never drops it.
+            // Not the last handle: the frame above keeps one, as in a server that never drops it.
             drop(inherited);
             let db = &db;
             assert_forked("insert", db.insert("key", "value"));
@@ -254,7 +254,7 @@ fn pooling(folder: &Path, workers: usize) {
     check_keys(&folder.with_file_name("first"), 8_000);
 }
 
-/// Runs in a process of its own.
+/// Runs in a separate process.
 #[test]
 fn scenario() {
     let Some(folder) = env::var_os(FOLDER_VARIABLE) else { return };

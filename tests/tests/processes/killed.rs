@@ -1,7 +1,7 @@
-//! A writer that is killed by SIGKILL at random moments, many times.
+//! A writer that is killed by SIGKILL at random, many times.
 //!
-//! What thread `t` does as its step `n` follows from `t` and `n` alone: a batch over two keyspaces,
-//! which also stores `n` itself. So the stored number of the last step tells what must be there.
+//! Step `n` of thread `t` depends on `t` and `n` only: a batch over two keyspaces, which also
+//! stores `n`. So the stored number of the last step determines the expected contents.
 
 #![expect(clippy::disallowed_methods, reason = "what was acknowledged is no file of a store")]
 
@@ -19,7 +19,7 @@ use super::{FOLDER_VARIABLE, other_process};
 
 const THREADS: u64 = 4;
 const KEYS: u64 = 100;
-/// Kills of one store before a new one is begun: checking takes longer the more steps there were.
+/// Kills of a store before it is recreated: checks take longer with more steps.
 const KILLS_EACH: u64 = 10;
 
 struct Step {
@@ -56,13 +56,13 @@ fn open(folder: &Path) -> (Db, [Keyspace; 2]) {
     (db, keyspaces)
 }
 
-/// The last step of `thread` that is stored.
+/// Returns the last stored step of `thread`.
 fn last_step(keyspace: &Keyspace, thread: u64) -> u64 {
     let stored = keyspace.get(format!("last/{thread}")).unwrap();
     stored.map_or(0, |number| u64::from_le_bytes(number[..].try_into().unwrap()))
 }
 
-/// The process that is killed: acknowledges steps by lines in a file, each written at once.
+/// The process to kill: appends a line to a file for each acknowledged step.
 #[test]
 fn writer() {
     let Some(folder) = env::var_os(FOLDER_VARIABLE).filter(|_| env::var_os("SIEVE_KILL").is_some())
@@ -103,7 +103,7 @@ fn writer() {
     });
 }
 
-/// Checks the store against what was acknowledged; returns the number of steps stored.
+/// Compares the store with the acknowledgements. Returns the number of stored steps.
 fn check(folder: &Path) -> u64 {
     let lines = fs::read_to_string(folder.join("acknowledged")).unwrap_or_default();
     let acknowledged: BTreeMap<u64, u64> = lines

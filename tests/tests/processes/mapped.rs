@@ -1,4 +1,4 @@
-//! What choosing a memory map means: a table that is cut short kills the process.
+//! Memory maps: truncation of a table kills the process.
 
 use std::{env, fs::OpenOptions, os::unix::process::ExitStatusExt as _, path::Path};
 
@@ -8,7 +8,7 @@ use super::{FOLDER_VARIABLE, other_process};
 
 const SIGBUS: i32 = 7;
 
-/// Runs in a process of its own, which ends in the middle.
+/// Runs in a separate process, which is killed.
 #[test]
 #[expect(clippy::disallowed_methods, reason = "it damages a table")]
 fn reader() {

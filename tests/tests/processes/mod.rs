@@ -1,5 +1,4 @@
-//! Real processes on the real file system: killed at any moment, forked, or with another current
-//! folder.
+//! Real processes on the real file system: killed, forked, or with another current directory.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by a panic")]
 
@@ -17,10 +16,10 @@ use std::{
     process::{Command, Stdio},
 };
 
-/// Tells a test that is run in another process that it is, and which folder to work in.
+/// Environment variable with the directory that a test in another process uses.
 const FOLDER_VARIABLE: &str = "SIEVE_PROCESSES_FOLDER";
 
-/// How to run the test `name` in another process.
+/// Returns a command that runs the test `name` in another process.
 fn other_process(name: &str) -> Command {
     let mut command = Command::new(env::current_exe().unwrap());
     command.args([name, "--exact", "--nocapture"]).stdin(Stdio::null()).stdout(Stdio::null());
@@ -30,7 +29,8 @@ fn other_process(name: &str) -> Command {
 #[cfg(target_os = "linux")]
 const MIB: u64 = 1 << 20;
 
-/// Returns resident memory of this process in bytes: `VmRSS:` now, `VmHWM:` at most so far.
+/// Returns the resident memory of this process in bytes: `VmRSS:` is the current value, `VmHWM:`
+/// the peak.
 #[cfg(target_os = "linux")]
 fn resident_bytes(field: &str) -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();

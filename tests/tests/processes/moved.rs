@@ -1,4 +1,4 @@
-//! A process that changes its current folder while a store is open.
+//! A process that changes its current directory while a store is open.
 
 use std::{env, path::Path};
 
@@ -6,7 +6,7 @@ use sievedb::Db;
 
 use super::{FOLDER_VARIABLE, other_process};
 
-/// Runs in a process of its own: the current folder is that of all threads.
+/// Runs in a separate process: all threads share the current directory.
 #[test]
 fn writer() {
     let Some(folder) = env::var_os(FOLDER_VARIABLE).filter(|_| env::var_os("SIEVE_MOVE").is_some())
@@ -27,7 +27,7 @@ fn writer() {
     assert!(Db::open("").is_err(), "an empty path is no folder");
 }
 
-/// All files of a store stay in the folder that its path meant when it was opened.
+/// All files of a store remain in the directory that its path named at the open.
 #[test]
 fn relative_path_is_resolved_once() {
     let folder = tempfile::tempdir().unwrap();

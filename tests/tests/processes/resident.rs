@@ -1,4 +1,4 @@
-//! Resident memory of a process against the budget of its store.
+//! Resident memory of a process compared with the budget of its store.
 
 use std::{env, ops::Range, path::Path};
 
@@ -8,16 +8,16 @@ use super::{FOLDER_VARIABLE, MIB, other_process, resident_bytes};
 
 const BUDGET_VARIABLE: &str = "SIEVE_RESIDENT_BUDGET_MIB";
 const LOAD_VARIABLE: &str = "SIEVE_RESIDENT_LOAD";
-/// Bytes that the allocator and the stacks may take besides.
+/// Additional bytes for allocator and stacks.
 const ALLOWANCE: u64 = 8 * MIB;
-/// Bytes of all entries for each byte of the budget: enough for compactions of several levels.
+/// Bytes of all entries per byte of the budget: enough for compactions of several levels.
 const BYTES_PER_BUDGET: u64 = 3;
 const VALUE: [u8; 100] = [b'v'; 100];
-/// Entries between two measurements, and of a batch.
+/// Entries of a batch, and between two measurements.
 const GROUP_ENTRIES: u64 = 500;
 const BATCHES: &str = "in batches";
 
-/// Returns a key that looks like a URL, in random order.
+/// Returns a URL-like key, in random order.
 fn key(number: u64) -> Vec<u8> {
     let spread = number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     format!("https://www.example.com/{:05}/{spread:016x}.html", spread >> 48).into_bytes()
@@ -40,7 +40,7 @@ fn in_a_batch(db: &Db, numbers: Range<u64>) {
     batch.commit(Durability::OsBuffer).unwrap();
 }
 
-/// Runs in a process of its own.
+/// Runs in a separate process.
 #[test]
 fn writer() {
     let Some(folder) = env::var_os(FOLDER_VARIABLE) else { return };
@@ -52,7 +52,7 @@ fn writer() {
     let mut resident_max = 0;
     for group in 0..groups {
         write(&db, group * GROUP_ENTRIES..(group + 1) * GROUP_ENTRIES);
-        // Without the pages of the program itself, which are large in a test.
+        // Without pages of the program itself, which are large in a test.
         resident_max = resident_max.max(resident_bytes("RssAnon:"));
     }
     eprintln!(

@@ -17,7 +17,7 @@ use super::{FOLDER_VARIABLE, MIB, other_process, resident_bytes};
 
 const SCENARIO_VARIABLE: &str = "SIEVE_SANDBOX";
 const BUDGET: u64 = 8 * MIB;
-/// 66 MB in all.
+/// 66 MB in total.
 const ENTRIES: u32 = 66_000;
 
 #[derive(Debug, Default)]
@@ -58,7 +58,7 @@ fn forbid_membarrier() {
     assert_eq!(is_set, 0, "the filter is not set");
 }
 
-/// Returns whether `membarrier` makes the other threads of a process pass a barrier.
+/// Returns whether the system supports `membarrier` for this process.
 fn has_membarrier() -> bool {
     // SAFETY: only numbers are passed.
     let commands = unsafe { libc::syscall(libc::SYS_membarrier, libc::MEMBARRIER_CMD_QUERY, 0, 0) };
@@ -66,7 +66,7 @@ fn has_membarrier() -> bool {
     commands > 0 && commands & expedited != 0
 }
 
-/// Runs in a process of its own.
+/// Runs in a separate process.
 #[test]
 fn writer() {
     let Some(folder) = env::var_os(FOLDER_VARIABLE) else { return };
@@ -82,7 +82,7 @@ fn writer() {
     let (end, has_ended) = mpsc::channel::<()>();
     let open = &db;
     thread::scope(|scope| {
-        // It reads before the filter is set, and not again until all is written.
+        // Reads before the filter is set, and then not until all entries are written.
         scope.spawn(move || {
             assert!(open.get("key").unwrap().is_some());
             begin.wait();
@@ -112,7 +112,7 @@ fn write(db: &Db) {
     }
     let grown = resident_bytes("VmRSS:").saturating_sub(before);
     eprintln!("pinned at most {pinned_max} bytes, {grown} bytes more are resident");
-    // The memtables of two views at most, which all memtables together bound.
+    // At most the memtables of two views, which the limit of all memtables bounds.
     assert!(pinned_max <= BUDGET / 2, "{pinned_max} bytes are pinned");
     assert!(grown < 40 * MIB, "{grown} bytes more are resident");
 }

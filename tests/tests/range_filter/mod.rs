@@ -1,4 +1,4 @@
-//! Range filters: empty ranges read what the bound allows, and no range loses a key.
+//! Range filters: reads of empty ranges are bounded, and no range loses a key.
 
 mod model;
 
@@ -14,13 +14,13 @@ use sievedb_tests::{
 const KEYS: usize = 20_000;
 const PREFIX: &[u8] = b"sensor-readings/";
 
-/// Numbers behind a prefix: what makes them differ lies in the 8 bytes behind it.
+/// Returns a number after a prefix: keys differ in the 8 bytes after it.
 fn key(number: u64) -> Vec<u8> {
     [PREFIX, &number.to_be_bytes()].concat()
 }
 
-/// A store with these keys in one run of several tables, and with no cache: each block request is a
-/// read.
+/// Creates a store with these keys in one run of several tables, without a cache: each block
+/// request is a read.
 fn filled(range_filter_bits: f64, numbers: &[u64]) -> Db {
     let keyspace = KeyspaceOptions::new()
         .memtable_bytes(4 << 20)
@@ -40,7 +40,8 @@ fn sum(db: &Db, field: fn(&LevelStats) -> u64) -> u64 {
     db.stats().levels.iter().map(field).sum()
 }
 
-/// Ranges of `length` numbers without any of `numbers`, which ascend: anywhere, or next to one.
+/// Returns ranges of `length` numbers without any of the ascending `numbers`: anywhere, or next to
+/// one.
 fn empty_ranges(lots: &mut Rng, numbers: &[u64], length: u64, near: bool) -> Vec<Range<u64>> {
     let mut ranges = Vec::new();
     while ranges.len() < 10_000 {
@@ -57,8 +58,8 @@ fn empty_ranges(lots: &mut Rng, numbers: &[u64], length: u64, near: bool) -> Vec
     ranges
 }
 
-/// The rate at which tables are read in vain is at most 1.2 times the bound, `length / 2^(bits -
-/// 2)`; the blocks that are asked for fall by as much.
+/// The rate of needless table reads is at most 1.2 times the bound, `length / 2^(bits - 2)`; block
+/// requests fall by the same factor.
 #[test]
 fn reads_of_empty_ranges_are_bounded() {
     let mut lots = Rng::new(seed("range filter", 1));
@@ -102,7 +103,7 @@ fn reads_of_empty_ranges_are_bounded() {
     }
 }
 
-/// What is lost: keys that agree in the 8 bytes behind the prefix are one point.
+/// The limitation: keys with equal 8 bytes after the prefix are one point.
 #[test]
 fn ranges_within_one_filter_point_are_read() {
     let keyspace = KeyspaceOptions::new().range_filter_bits_per_key(16.0);
@@ -129,8 +130,8 @@ fn ranges_within_one_filter_point_are_read() {
     assert!(between > 90, "{between} of 98");
 }
 
-/// New tables take what the keyspace was opened with last; older ones follow, but for how many bits
-/// they have.
+/// New tables use the latest options of the keyspace; older ones are rebuilt, but not for another
+/// number of bits.
 #[test]
 fn range_filter_option_may_change() {
     let fs = Arc::new(MemoryFs::new());

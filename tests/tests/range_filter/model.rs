@@ -1,4 +1,4 @@
-//! Random short ranges: a keyspace with range filters answers as one without.
+//! Random short ranges: a keyspace with range filters equals one without.
 
 use std::{ops::Bound, sync::Arc};
 
@@ -10,19 +10,19 @@ use sievedb_tests::{
     settings::{FOLDER, from_env, report, seed, small_keyspace, small_options},
 };
 
-/// Steps of a run, unless `SIEVE_OPS` says otherwise.
+/// Default number of steps; `SIEVE_OPS` sets another one.
 const STEPS: usize = 30_000;
 
 type Entries = Vec<(Bytes, Bytes)>;
 
-/// A key of few different ones, with bytes that are hard on prefixes and padding.
+/// Returns one of few keys, with bytes that stress prefixes and padding.
 fn key(lots: &mut Rng, prefix: &str) -> Vec<u8> {
     let common = *lots.pick(&[prefix.len(), prefix.len(), prefix.len().min(2), 0]);
     let mut key = prefix.as_bytes()[..common].to_vec();
     for _ in 0..*lots.pick(&[0, 1, 2, 3, 3, 8, 9]) {
         key.push(*lots.pick(&[0, 0, 1, 7, b'a', b'z', 0xfe, 0xff]));
     }
-    // Mostly numbers that are close to each other.
+    // Mostly numbers close to each other.
     if lots.chance(3, 4) {
         key = prefix.as_bytes().to_vec();
         key.extend_from_slice(&(lots.below(4_000) as u64).to_be_bytes());
@@ -39,7 +39,7 @@ fn bound(lots: &mut Rng, key: Vec<u8>) -> Bound<Vec<u8>> {
     }
 }
 
-/// A key a little behind this one, read as a number.
+/// Returns a key slightly after this one, read as a number.
 fn behind(lots: &mut Rng, key: &[u8]) -> Vec<u8> {
     let mut behind = key.to_vec();
     if let Some(last) = behind.last_mut() {
@@ -48,7 +48,7 @@ fn behind(lots: &mut Rng, key: &[u8]) -> Vec<u8> {
     behind
 }
 
-/// Reads the same in a keyspace and in another one.
+/// A reader of two equal keyspaces.
 enum Reader<'a> {
     Now(&'a Keyspace),
     Then(KeyspaceSnapshot),

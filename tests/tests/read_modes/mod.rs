@@ -1,4 +1,4 @@
-//! The ways to read table files, on the file system of the machine and on those of tests.
+//! Read modes on the machine's file system and on those of tests.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by a panic")]
 #![expect(clippy::disallowed_methods, reason = "it damages files of stores")]
@@ -24,7 +24,7 @@ use tempfile::TempDir;
 const MODES: [ReadMode; 3] = [ReadMode::Pread, ReadMode::Map, ReadMode::Direct];
 const KEYS: u32 = 5_000;
 
-/// A folder on a disk: that of temporary files may lie in memory.
+/// Creates a directory on a disk: temporary files may be in memory.
 fn folder() -> TempDir {
     tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap()
 }
@@ -38,7 +38,7 @@ fn value(key: u32) -> Vec<u8> {
     vec![key as u8; (key % 400) as usize]
 }
 
-/// A closed store with more than one table.
+/// Creates a closed store with several tables.
 fn fill(path: &Path, compression: Compression) {
     let db = options(ReadMode::Pread, compression).open(path).unwrap();
     for key in 0..KEYS {
@@ -48,7 +48,7 @@ fn fill(path: &Path, compression: Compression) {
     assert!(db.stats().total().tables > 4);
 }
 
-/// Opens the store; `None` if its file system has no direct reads.
+/// Opens the store, or returns `None` if its file system has no direct reads.
 fn open(path: &Path, mode: ReadMode, compression: Compression) -> Option<sievedb::Result<Db>> {
     match options(mode, compression).open(path) {
         Err(Error::Io { source, .. })
@@ -90,7 +90,7 @@ fn read_modes_return_equal_results() {
             let stats = db.stats();
             let mapped = if mode == ReadMode::Map { stats.total().bytes } else { 0 };
             assert_eq!(stats.memory.mapped_bytes, mapped, "{mode:?}");
-            // New tables are read in the same way, and old ones are unmapped.
+            // New tables are read in the same mode, and old ones are unmapped.
             db.insert(7_u32.to_be_bytes(), "new").unwrap();
             db.compact().unwrap();
             db.wait_for_background().unwrap();
@@ -134,7 +134,7 @@ fn damage_is_an_error_in_every_mode() {
 
 #[test]
 fn direct_reads_are_refused_before_anything_is_written() {
-    // It passes on what it knows, and direct reads are not among that.
+    // This file system does not support direct reads.
     let disk = Arc::new(MemoryFs::new());
     let without = Arc::new(NoFolderSync::new(Arc::clone(&disk), LeftOut::AfterFolder));
     let open = |mode| {

@@ -1,4 +1,4 @@
-//! Stores with many tables, which several threads open.
+//! Stores with many tables, opened by several threads.
 
 use std::{path::Path, sync::Arc};
 
@@ -19,7 +19,7 @@ fn options(fs: &Arc<FaultFs>) -> Options {
     Options::new().fs(fs).open_files_max(8).keyspace(keyspace)
 }
 
-/// A store of many small tables on a disk in memory.
+/// Creates a store of many small tables on an in-memory disk.
 fn many_tables() -> (Arc<FaultFs>, u64) {
     let faults = Arc::new(FaultFs::new(Arc::new(MemoryFs::new())));
     let db = open(&faults).unwrap();
@@ -57,8 +57,8 @@ fn parallel_open_equals_sequential_open() {
     check(&db);
 }
 
-/// A call that fails while tables are opened by several threads fails the opening, or costs a
-/// filter until it is read again; it never costs a key.
+/// A call that fails during a parallel open fails the open or loses a filter until it is reloaded.
+/// It never loses a key.
 #[test]
 fn failed_call_fails_the_open_or_is_harmless() {
     let (faults, tables) = many_tables();

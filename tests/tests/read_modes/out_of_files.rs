@@ -1,4 +1,4 @@
-//! A process that may open no more files.
+//! A process without free file descriptors.
 
 use std::{
     env,
@@ -50,7 +50,7 @@ fn call_without_a_free_descriptor_is_retried() {
     }
 }
 
-/// Runs in a process of its own, whose limit of open files is below that of the store.
+/// Runs in a separate process, whose descriptor limit is below that of the store.
 #[test]
 fn limited() {
     let Some(folder) = env::var_os(FOLDER_VARIABLE) else { return };

@@ -1,4 +1,4 @@
-//! The log is in memory as a whole, also where that is more than memtables have.
+//! The log is loaded completely, even above the limit of memtables.
 
 use std::sync::Arc;
 
@@ -31,8 +31,7 @@ fn read_only_open_reads_a_log_larger_than_the_memtables() {
     assert!(!db.contains_key("absent").unwrap());
     let memory = db.stats().memory;
     assert_eq!(memory.memtable_bytes_max, PART);
-    // Filters of memtables differ with the room for them, and batches are shared by their entries
-    // or not.
+    // Filter sizes depend on the available memory, and batches may be shared by their entries.
     let known = written / 2..written * 3 / 2;
     assert!(known.contains(&memory.memtable_bytes), "{} of {written}", memory.memtable_bytes);
     assert_eq!(db.stats().log_bytes, log, "{}", db.stats());

@@ -1,4 +1,4 @@
-//! What any crash leaves is shown as any other opening shows it.
+//! After any crash, a read-only open shows the same as a writable one.
 
 use std::sync::Arc;
 
@@ -16,12 +16,12 @@ use sievedb_tests::{
     workload::{WORKLOADS, Workload},
 };
 
-/// What has to be compared at least, or the enumeration has become blind.
+/// Minimum number of compared states.
 const STATES_MIN: usize = 1_000;
 
-/// Opened read-only each state shows the same, and stays as it is.
+/// A read-only open of each state shows the same, and changes nothing.
 ///
-/// Of each operation one loss, another one with each seed; with `SIEVE_LONG=1` some of every sort.
+/// One loss for each operation, chosen by the seed; with `SIEVE_LONG=1` several of each kind.
 #[test]
 fn read_only_open_after_a_crash_equals_recovery() {
     let seed = seed("crashes and read-only", 1);
@@ -65,13 +65,13 @@ fn compare_all(workload: &Workload, seed: u64, is_long: bool) -> Result<usize, S
     Ok(states)
 }
 
-/// Compares what the store on `disk` shows read-only with what it shows otherwise.
+/// Compares the contents of the store on `disk` in a read-only and a writable open.
 fn compare(disk: &MemoryFs, options: &Options, keys: &Universe) -> Result<(), String> {
     let before = disk.contents();
     let read = |db: &Db| observe(db, keys).map_err(|error| error.to_string());
     let seen = match options.clone().read_only(true).open(FOLDER) {
         Ok(db) => read(&db)?,
-        // The creation did not end: another opening creates the store.
+        // The creation was interrupted: a writable open creates the store.
         Err(Error::NoStore { .. }) => Model::default(),
         Err(error) => return Err(format!("it cannot be read: {error:?}")),
     };

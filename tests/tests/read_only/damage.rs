@@ -1,4 +1,4 @@
-//! A damaged store gives the same errors as any other opening, and a torn tail is judged alike.
+//! A read-only open reports the same damage and torn tails as a writable one.
 
 use std::{path::Path, sync::Arc};
 
@@ -8,10 +8,10 @@ use sievedb_tests::settings::{FOLDER, report, seed, small_options};
 
 use super::{killed, reading};
 
-/// So many places of each file.
+/// Number of damaged places in each file.
 const PLACES: usize = 24;
 
-/// All that a store holds, or why it cannot be had.
+/// Returns the contents of a store, or the error.
 fn observe(opened: Result<Db>) -> String {
     let Ok(db) = opened.as_ref() else { return format!("{:?}", opened.err()) };
     let keyspaces = db.keyspaces().into_iter().map(|name| {
@@ -56,7 +56,7 @@ fn damage_is_reported_as_by_a_writable_open() {
     assert!(damaged > PLACES && readable > PLACES, "{damaged} and {readable}");
 }
 
-/// The whole of a file that is missing.
+/// A missing file.
 #[test]
 fn missing_file_is_reported_as_by_a_writable_open() {
     let image = killed();

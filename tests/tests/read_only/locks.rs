@@ -1,4 +1,4 @@
-//! Who may have a store open at the same time.
+//! Concurrent opens of a store.
 
 use std::{path::Path, sync::Arc};
 
@@ -17,7 +17,7 @@ fn is_locked<T>(outcome: &Result<T, Error>, folder: &Path) -> bool {
     matches!(outcome, Err(Error::Locked { path, .. }) if path == folder)
 }
 
-/// Many who read, or one who writes.
+/// Several readers, or one writer.
 #[test]
 fn readers_share_a_store_and_writers_do_not() {
     let temporary = tempfile::tempdir().unwrap();
@@ -52,8 +52,8 @@ fn readers_share_a_store_and_writers_do_not() {
     }
 }
 
-/// A copy of a store may be without its lock file, and be where none can be made. A lock file that
-/// may not be read leaves open whether somebody writes.
+/// A copy of a store may lack its lock file in a directory without write permission. If the lock
+/// file exists but is unreadable, a writer may exist.
 #[test]
 fn lock_file_may_be_missing_but_must_be_readable() {
     let disk = Arc::new(killed());

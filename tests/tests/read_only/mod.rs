@@ -1,5 +1,4 @@
-//! Stores that are opened only to be read: nothing in their folder changes, and they show what any
-//! other opening would.
+//! Read-only stores: the directory is unchanged, and contents equal those of a writable open.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by a panic")]
 
@@ -37,8 +36,8 @@ const CHANGING: [Call; 11] = [
 /// Entries of the default keyspace of [`killed`].
 const ENTRIES: u32 = 300;
 
-/// A store whose process was killed: tables, and a log with entries of two keyspaces, one of which
-/// only the log knows.
+/// Creates a store whose process was killed: tables, and a log with entries of two keyspaces, one
+/// of them only in the log.
 fn killed() -> MemoryFs {
     let disk = Arc::new(MemoryFs::new());
     let db = small_options(disk.clone()).open(FOLDER).unwrap();
@@ -55,19 +54,19 @@ fn killed() -> MemoryFs {
     disk.copy()
 }
 
-/// The disk behind calls that fail with `errno`.
+/// Returns the disk with calls that fail with `errno`.
 fn failing(disk: &Arc<MemoryFs>, errno: i32, calls: &[Call]) -> Arc<FaultFs> {
     let fs = Arc::new(FaultFs::new(Arc::clone(disk) as Arc<dyn Fs>));
     fs.inject(Fault::new(errno, Times::ForGood).calls(calls));
     fs
 }
 
-/// Options that open a store on `fs` only to read it.
+/// Returns options that open a store on `fs` read-only.
 fn reading(fs: Arc<dyn Fs>) -> Options {
     small_options(fs).read_only(true)
 }
 
-/// Refuses a store without the entries of [`killed`].
+/// Checks the entries of [`killed`].
 fn check_entries(db: &Db) {
     assert_eq!(db.keyspaces(), ["default", "users"]);
     assert_eq!(db.iter().count(), ENTRIES as usize - 1);
@@ -80,7 +79,7 @@ fn check_entries(db: &Db) {
     assert!(!users.contains_key("bert").unwrap() && !users.may_contain("bert"));
 }
 
-/// Whether a store refused a write because it was opened read-only.
+/// Returns whether a write was refused because the store is read-only.
 fn is_refused<T>(outcome: &Result<T, Error>) -> bool {
     let Err(Error::ReadOnly { cause }) = outcome else { return false };
     matches!(&**cause, Error::OpenedReadOnly { path } if path.ends_with(FOLDER))

@@ -1,4 +1,4 @@
-//! What would write is refused, and so is a folder without a store.
+//! Writes are refused, and so is a directory without a store.
 
 use std::{error::Error as _, sync::Arc};
 
@@ -51,7 +51,7 @@ fn writes_are_refused() {
     assert!(db.stats().read_only.is_none());
 }
 
-/// Nothing is made where there is no store, whatever the other options say.
+/// No file is created, whatever the other options are.
 #[test]
 fn missing_store_is_an_error() {
     let cases: [(&str, Option<&[&str]>); 4] = [
@@ -79,7 +79,7 @@ fn missing_store_is_an_error() {
     }
 }
 
-/// The first open of a store makes the default keyspace last: without it the store is empty.
+/// The first open of a store creates the default keyspace last: without it the store is empty.
 #[test]
 fn store_created_without_a_keyspace_is_empty() {
     let disk = Arc::new(MemoryFs::new());

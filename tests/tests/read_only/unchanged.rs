@@ -1,4 +1,4 @@
-//! Nothing in the folder changes, whatever is done with the store.
+//! A read-only store never changes its directory.
 
 use std::{sync::Arc, time::Duration};
 
@@ -8,7 +8,7 @@ use sievedb_tests::settings::{FOLDER, small_options};
 
 use super::{CHANGING, ENOSPC, EROFS, check_entries, failing, killed, reading};
 
-/// Reads in every way, and does whatever else may be done with a store that is only read.
+/// Reads in every way, and makes all other calls of a read-only store.
 fn use_it(db: &Db) {
     check_entries(db);
     let snapshot = db.snapshot();
@@ -34,16 +34,15 @@ fn use_it(db: &Db) {
     assert_eq!(stats.keyspaces.iter().map(|it| it.frozen_memtables).sum::<u64>(), 0);
 }
 
-/// Not one call that changes something reaches the file system, though all of them would fail: a
-/// folder without the right to write, or a file system that is mounted read-only, is as good as
-/// any.
+/// No changing call reaches the file system, and all would fail, as without write permission or on
+/// a read-only mount.
 #[test]
 fn read_only_calls_change_no_file() {
     let closed = {
         let disk = Arc::new(killed());
         let options = small_options(disk.clone());
         drop(options.clone().open(FOLDER).unwrap());
-        // A log that the manifest vouches for.
+        // A log that the manifest marks as synced.
         let db = options.open(FOLDER).unwrap();
         db.insert(8_u32.to_be_bytes(), "newer").unwrap();
         drop(db);
@@ -80,7 +79,8 @@ fn read_only_calls_change_no_file() {
     }
 }
 
-/// After a crash a full disk lets nobody open the store but for reading; with room it is as ever.
+/// After a crash on a full disk, only a read-only open succeeds; with free space, a writable one
+/// does too.
 #[test]
 fn read_only_open_needs_no_disk_space() {
     let disk = Arc::new(killed());
@@ -92,7 +92,7 @@ fn read_only_open_needs_no_disk_space() {
     check_entries(&small_options(fs).open(FOLDER).unwrap());
 }
 
-/// What scans step over asks for a flush: nobody does it.
+/// Tombstones that scans step over request a flush, which does not run.
 #[test]
 fn read_only_scans_trigger_no_compaction() {
     const REMOVED: u32 = 3_000;

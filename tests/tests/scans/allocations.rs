@@ -1,4 +1,4 @@
-//! A scan that lends its entries allocates for its blocks, and not for its steps.
+//! A scan with borrowed entries allocates per block, not per step.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ fn borrowed_entries_of_cached_blocks_do_not_allocate() {
     reset_largest();
     let options = options(Arc::new(MemoryFs::new()) as Arc<dyn Fs>);
     let db = options.block_cache_bytes(64 << 20).open(FOLDER).unwrap();
-    // Two runs, entry by entry in turn.
+    // Two runs with alternating entries.
     for run in 0..2 {
         for number in (run..KEYS).step_by(2) {
             db.insert(key(number), [7; 50]).unwrap();
@@ -31,7 +31,7 @@ fn borrowed_entries_of_cached_blocks_do_not_allocate() {
             false => range.next_ref().unwrap().map(|entry| entry.value().len()),
             true => range.next_back_ref().unwrap().map(|entry| entry.value().len()),
         };
-        // The cursors are made, and their buffers have grown.
+        // The cursors are created, and their buffers have grown.
         assert_eq!(step(), Some(50));
         let (bytes, allocations) = count_in(|| (0..KEYS - 2).filter_map(|_| step()).sum::<usize>());
         assert_eq!(bytes as u64, (KEYS - 2) * 50);

@@ -1,4 +1,4 @@
-//! Scans of whole stores: what they read, what they allocate, and tombstones in their way.
+//! Scans of whole stores: reads, allocations, and tombstones.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by a panic")]
 
@@ -11,12 +11,12 @@ use std::sync::Arc;
 use sievedb::{Db, KeyspaceOptions, Options, fs::Fs};
 use sievedb_tests::settings::{FOLDER, small_options};
 
-/// Big-endian, so that keys are in the order of their numbers.
+/// Big-endian, so that keys sort by number.
 fn key(number: u64) -> [u8; 8] {
     number.to_be_bytes()
 }
 
-/// Room for all in one memtable, and hardly a block cache.
+/// Everything fits one memtable, with a minimal block cache.
 fn options(fs: Arc<dyn Fs>) -> Options {
     let keyspace = KeyspaceOptions::new().memtable_bytes(64 << 20).table_bytes(64 << 20);
     small_options(fs)

@@ -1,4 +1,4 @@
-//! Scans of what is not in the cache read several blocks at once, and short ones do not.
+//! Scans of uncached data read several blocks at once, and short scans do not.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use super::{key, open};
 const KEYS: u64 = 20_000;
 const VALUE_BYTES: usize = 100;
 
-/// One run without gaps.
+/// Creates one run without gaps.
 fn filled() -> Db {
     let db = open(&Arc::new(MemoryFs::new()));
     for number in 0..KEYS {
@@ -20,7 +20,7 @@ fn filled() -> Db {
     db
 }
 
-/// Does not compress, so that the bytes of the table are known.
+/// Incompressible, so that the bytes of the table are known.
 fn value(number: u64) -> Vec<u8> {
     let mut state = number;
     let step = |_| {
@@ -30,7 +30,7 @@ fn value(number: u64) -> Vec<u8> {
     (0..VALUE_BYTES).map(step).collect()
 }
 
-/// What `scan` reads of tables.
+/// Returns the table reads of `scan`.
 fn reads(db: &Db, scan: impl FnOnce()) -> IoStats {
     let before = db.stats().table_reads;
     scan();
@@ -73,7 +73,7 @@ fn short_scans_read_one_block() {
     let db = filled();
     let one = reads(&db, || drop(db.range(key(KEYS / 2)..).next().unwrap().unwrap()));
     assert_eq!(one.calls, 1);
-    // Ten entries fit two blocks, wherever they start.
+    // Ten entries span at most two blocks.
     for start in (0..KEYS - 10).step_by(997) {
         let ten = reads(&db, || {
             let keys =
@@ -84,8 +84,8 @@ fn short_scans_read_one_block() {
     }
 }
 
-/// Fifty entries, as after most seeks of services: two or three blocks, of which the first read
-/// fetches as many as the scans before had in common.
+/// Fifty entries, as after most seeks of services: two or three blocks. The first read fetches the
+/// usual number of blocks of earlier scans.
 #[test]
 fn repeated_scans_read_ahead_at_once() {
     let db = filled();

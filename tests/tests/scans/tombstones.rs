@@ -1,5 +1,4 @@
-//! Long rows of tombstones are passed in time that is linear, and do not stay where scans pass
-//! them.
+//! Long sequences of tombstones are scanned in linear time, and are removed after scans.
 
 use std::sync::Arc;
 
@@ -9,13 +8,13 @@ use sievedb_tests::settings::{from_env, report};
 
 use super::{key, open};
 
-/// Tombstones in front of the live key; a million with `SIEVE_LONG=1`. So many that two scans over
-/// them are reason enough for a flush.
+/// Tombstones before the live key; a million with `SIEVE_LONG=1`. Two scans over them trigger a
+/// flush.
 fn tombstones() -> u64 {
     if from_env("SIEVE_LONG", 0) == 1 { 1_000_000 } else { 70_000 }
 }
 
-/// One live key behind many that were written, brought to the last level, and removed.
+/// Creates one live key after many that were written, moved to the last level, and removed.
 fn buried(tombstones: u64) -> Db {
     let db = open(&Arc::new(MemoryFs::new()));
     write(&db, 0..tombstones + 1, |batch, number| batch.insert(&db, key(number), b"v"));
@@ -38,7 +37,7 @@ fn write(
     }
 }
 
-/// Scans in both directions. Returns the ways' times.
+/// Scans in both directions. Returns their times.
 fn scan(db: &Db, live: u64) -> [std::time::Duration; 2] {
     [false, true].map(|back| {
         #[expect(clippy::disallowed_methods, reason = "the time is reported, and not judged")]
@@ -76,7 +75,7 @@ fn scanned_tombstones_of_memtables_are_flushed() {
     let [up, down] = scan(&db, count);
     report(&format!("scan over {count} tombstones in a memtable: {up:?} up, {down:?} down"));
     db.wait_for_background().unwrap();
-    // In the table, too, they have to be passed before a compaction pays.
+    // Scans must step over tombstones of a table several times before a compaction pays.
     scan(&db, count);
     db.wait_for_background().unwrap();
     let total = db.stats().total();

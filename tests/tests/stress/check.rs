@@ -1,4 +1,4 @@
-//! What readers may see.
+//! States that readers may see.
 
 use std::{
     ops::Range,
@@ -11,7 +11,7 @@ use super::history::{
     KEYS, THREADS, is_batch_end, is_mirrored, number_of, parse_key, state_after, stored_key, value,
 };
 
-/// How far each thread has come.
+/// Progress of each thread.
 #[derive(Debug, Default)]
 pub(super) struct Progress {
     begun: [AtomicU64; THREADS as usize],
@@ -27,40 +27,40 @@ impl Progress {
         self.acknowledged[thread as usize].store(number, SeqCst);
     }
 
-    /// Writes that every read that begins now sees.
+    /// Returns the writes that every later read sees.
     pub(super) fn acknowledged(&self, thread: u32) -> u64 {
         self.acknowledged[thread as usize].load(SeqCst)
     }
 
-    /// Those of all threads.
+    /// Returns those of all threads.
     pub(super) fn all_acknowledged(&self) -> [u64; THREADS as usize] {
         std::array::from_fn(|thread| self.acknowledged(thread as u32))
     }
 
-    /// Writes that a read may have seen that is done now.
+    /// Returns the writes that a finished read may have seen.
     pub(super) fn begun(&self, thread: u32) -> u64 {
         self.begun[thread as usize].load(SeqCst)
     }
 
-    /// Writes of all threads.
+    /// Returns the writes of all threads.
     pub(super) fn total(&self) -> u64 {
         self.all_acknowledged().iter().sum()
     }
 }
 
-/// The writes that can be the newest for a reader: ends of batches from `least` to `most`.
+/// Returns the possible newest writes for a reader: ends of batches from `least` to `most`.
 fn possible(thread: u32, least: u64, most: u64) -> impl Iterator<Item = u64> {
     (least..=most).filter(move |&number| is_batch_end(thread, number))
 }
 
-/// Checks a value in all its bytes; returns the number of its write.
+/// Checks all bytes of a value. Returns the number of its write.
 pub(super) fn check_value(thread: u32, key: u32, found: &[u8]) -> u64 {
     let number = number_of(found);
     assert!(*found == value(thread, key, number), "{thread}/{key}: not the value of {number}");
     number
 }
 
-/// Checks what a point lookup found, between writes `least` and `most` of the key's owner.
+/// Checks the result of a lookup between writes `least` and `most` of the key's owner.
 pub(super) fn check_get(thread: u32, key: u32, found: Option<&[u8]>, least: u64, most: u64) {
     let found = found.map(|found| check_value(thread, key, found));
     let fits = |number| state_after(thread, key, number) == found;
@@ -72,8 +72,7 @@ pub(super) fn check_get(thread: u32, key: u32, found: Option<&[u8]>, least: u64,
     );
 }
 
-/// A range that was read at one moment: for each thread, the number of the write that each key's
-/// value is from.
+/// A consistent range: for each thread, the number of the write of each key's value.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Seen {
     keys: Range<u32>,
@@ -81,7 +80,7 @@ pub(super) struct Seen {
 }
 
 impl Seen {
-    /// Reads what is stored for `keys` of all threads, in either order.
+    /// Reads the values of `keys` of all threads, in either direction.
     pub(super) fn collect(
         keys: Range<u32>,
         entries: impl Iterator<Item = sievedb::Result<(Bytes, Bytes)>>,
@@ -102,7 +101,7 @@ impl Seen {
         Self { keys, numbers }
     }
 
-    /// Where the range lies among stored keys.
+    /// Returns the bounds of the range in stored keys.
     pub(super) fn bounds(keys: &Range<u32>) -> Range<[u8; 4]> {
         stored_key(0, keys.start)..stored_key(0, keys.end)
     }
@@ -110,8 +109,8 @@ impl Seen {
     /// All keys.
     pub(super) const ALL: Range<u32> = 0..KEYS;
 
-    /// Checks that this is the state of each thread's keys at one moment, not before write `least`
-    /// and not after what `progress` has begun by now.
+    /// Checks that this is a consistent state of each thread's keys, not before write `least` and
+    /// not after the writes that `progress` has started.
     pub(super) fn check(&self, progress: &Progress, least: &[u64], mirrored: bool) {
         for (thread, numbers) in (0..).zip(&self.numbers) {
             let (least, most) = (least[thread as usize], progress.begun(thread));
@@ -130,7 +129,7 @@ impl Seen {
         }
     }
 
-    /// Checks that `mirror`, of the same moment, has the keys that it should have.
+    /// Checks that `mirror`, of the same point in time, has the expected keys.
     pub(super) fn check_mirror(&self, mirror: &Self) {
         for (thread, (numbers, mirrored)) in self.numbers.iter().zip(&mirror.numbers).enumerate() {
             for (key, (&seen, &mirrored)) in self.keys.clone().zip(numbers.iter().zip(mirrored)) {

@@ -1,4 +1,4 @@
-//! What an operator does beside the readers and writers.
+//! Maintenance concurrent with readers and writers.
 
 use std::{thread, time::Duration};
 
@@ -34,13 +34,13 @@ fn compact(shared: &Shared) {
             _ => db.persist(Durability::Disk).unwrap(),
         }
         thread::sleep(Duration::from_millis(u64::from(random.below(100))));
-        // Counters are added up while their threads count.
+        // Counters are summed while their threads count.
         let stats = db.stats();
         assert!(stats.levels.iter().all(|level| level.tables >= level.runs), "{stats}");
     }
 }
 
-/// Bounds the filters, now more and now less, and changes the policy of a keyspace.
+/// Raises and lowers the filter limit, and changes the policy of a keyspace.
 fn change_filters(shared: &Shared) {
     let Shared { db, mirror, .. } = shared;
     let mut random = Random::new(shared.seed ^ 9);
@@ -57,7 +57,7 @@ fn change_filters(shared: &Shared) {
     db.set_filter_bytes_max(u64::MAX).unwrap();
 }
 
-/// Several snapshots, each read again and again over flushes and compactions.
+/// Holds several snapshots, each read repeatedly across flushes and compactions.
 fn hold_snapshots(shared: &Shared) {
     let Shared { db, progress, .. } = shared;
     let mut random = Random::new(shared.seed ^ 2);
@@ -76,13 +76,13 @@ fn hold_snapshots(shared: &Shared) {
             let at = random.below(6) as usize;
             let (snapshot, scan, least, _) = held.swap_remove(at);
             drop(snapshot);
-            // The iterator is a moment later than the snapshot.
+            // The iterator is slightly later than the snapshot.
             Seen::collect(Seen::ALL, scan.rev(), true).check(progress, &least, false);
         }
     }
 }
 
-/// Fills a keyspace, drops it and makes it anew: nothing of the old one may be seen in it.
+/// Fills a keyspace, drops it and recreates it: no old entry may be visible.
 fn create_and_drop(shared: &Shared, number: u32) {
     let Shared { db, .. } = shared;
     let name = format!("comes and goes {number}");

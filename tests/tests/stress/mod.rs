@@ -1,10 +1,9 @@
-//! Threads that write and read at once while flushes and compactions run: no wrong answer.
+//! Threads that write and read during flushes and compactions: no wrong result.
 //!
-//! No lock orders the test's threads: that would order the engine's, too. Each thread owns a slice
-//! of the keys, and what its write with a certain number does follows from that number
-//! ([`history`]). So a reader knows the exact state of the slice after each number; which numbers
-//! may be the newest follows from what the owner had been told before the read, and what it had
-//! begun when the read was done.
+//! No lock orders the test's threads, because it would order the engine's too. Each thread owns a
+//! range of keys, and each of its writes follows from its number ([`history`]). So a reader knows
+//! the exact state after each number. The possible newest numbers follow from the owner's
+//! acknowledged writes before the read and its started writes after it.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by a panic")]
 #![expect(clippy::print_stdout, reason = "a test tells how many cases it ran")]
@@ -19,14 +18,14 @@ use std::{env, time::Duration};
 
 use sievedb::{Compression, KeyspaceOptions, Options};
 
-/// How long the tests run: `SIEVE_STRESS_SECONDS`, else long in CI and short elsewhere.
+/// Returns the duration of the tests: `SIEVE_STRESS_SECONDS`, else long in CI and short elsewhere.
 fn run_time() -> Duration {
     let seconds = env::var("SIEVE_STRESS_SECONDS").ok().map(|text| text.parse().unwrap());
     let usual = if env::var_os("CI").is_some() { 30 } else { 5 };
     Duration::from_secs(seconds.unwrap_or(usual))
 }
 
-/// So small that a few thousand writes make tables on several levels.
+/// Returns options with which a few thousand writes create tables on several levels.
 fn small_options() -> Options {
     Options::new()
         .worker_threads(2)

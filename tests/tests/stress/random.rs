@@ -1,4 +1,4 @@
-//! Random numbers from a seed.
+//! Reproducible random numbers.
 
 use std::env;
 
@@ -17,7 +17,7 @@ impl Random {
         mix(self.0)
     }
 
-    /// From 0 to `end`, exclusive.
+    /// Returns a number from 0 to `end`, exclusive.
     pub(super) fn below(&mut self, end: u32) -> u32 {
         (self.next() % u64::from(end)) as u32
     }
@@ -30,7 +30,7 @@ pub(super) fn mix(number: u64) -> u64 {
     number ^ (number >> 31)
 }
 
-/// The seed of this run: `SIEVE_SEED`, else another one each time. Printed.
+/// Returns the seed of this run, `SIEVE_SEED` or a random one, and prints it.
 pub(super) fn seed() -> u64 {
     let given = env::var("SIEVE_SEED").ok().map(|text| text.parse().unwrap());
     let seed = given.unwrap_or_else(|| u64::from(std::process::id()));

@@ -1,4 +1,4 @@
-//! Runs the threads, and compares what is left with what they wrote.
+//! Runs the threads, and compares the final contents with their writes.
 
 use std::{
     process,
@@ -22,14 +22,14 @@ use super::{
     small_options,
 };
 
-/// The keyspace that holds half of the keys a second time.
+/// Keyspace with a second copy of half of the keys.
 const MIRROR: &str = "mirror";
-/// Without a single write for so long, the store hangs.
+/// Without any write for this time, the store hangs.
 const STALL_MAX: Duration = Duration::from_secs(60);
-/// A busy machine has so much more time to do as much as a run is to show.
+/// Additional time for a busy machine to do enough work.
 const EXTRA_TIME_MAX: Duration = Duration::from_secs(120);
 
-/// What all threads share.
+/// Shared state of all threads.
 pub(super) struct Shared {
     pub(super) db: Db,
     pub(super) mirror: Keyspace,
@@ -39,13 +39,13 @@ pub(super) struct Shared {
 }
 
 impl Shared {
-    /// Whether the time is up, or a thread has found a wrong answer.
+    /// Returns whether the time is over, or a thread has found a wrong result.
     pub(super) fn is_over(&self) -> bool {
         self.stop.load(Relaxed)
     }
 }
 
-/// Stops all threads when one ends, in particular by a panic.
+/// Stops all threads when one ends, also by a panic.
 struct StopOnDrop<'a>(&'a Shared);
 
 impl Drop for StopOnDrop<'_> {
@@ -54,14 +54,14 @@ impl Drop for StopOnDrop<'_> {
     }
 }
 
-/// What `start_more` gets to start threads beside those that write.
+/// Arguments of `start_more`, which starts additional threads.
 #[derive(Clone, Copy)]
 pub(super) struct More<'scope, 'env> {
     pub(super) scope: &'scope Scope<'scope, 'env>,
     pub(super) shared: &'scope Shared,
 }
 
-/// Runs the threads for `time`, and whatever `start_more` starts, on a store of their own.
+/// Runs the threads for `time`, with those of `start_more`, on a new store.
 pub(super) fn run(time: Duration, start_more: impl FnOnce(More<'_, '_>)) {
     let folder = tempfile::tempdir().unwrap();
     let db = small_options().open(folder.path()).unwrap();
@@ -95,12 +95,12 @@ pub(super) fn run(time: Duration, start_more: impl FnOnce(More<'_, '_>)) {
     check_all(&db, &mirror, &progress);
 }
 
-/// Whether tables came and went under the threads.
+/// Returns whether tables were created and deleted during the run.
 fn is_enough(done: BackgroundStats) -> bool {
     done.flushes > 5 && done.compactions > 2
 }
 
-/// Waits until the time is up and enough was done; ends the process if no thread gets on.
+/// Waits until the time is over and enough was done. Ends the process if no thread makes progress.
 fn wait(shared: &Shared, time: Duration) {
     let _stop = StopOnDrop(shared);
     let clock = SystemClock::new();
@@ -120,7 +120,7 @@ fn wait(shared: &Shared, time: Duration) {
     }
 }
 
-/// Checks everything that is stored when nobody writes.
+/// Checks all contents after the last write.
 fn check_all(db: &Db, mirror: &Keyspace, progress: &Progress) {
     let all = Seen::collect(Seen::ALL, db.iter(), false);
     all.check(progress, &progress.all_acknowledged(), false);
@@ -135,7 +135,7 @@ fn check_all(db: &Db, mirror: &Keyspace, progress: &Progress) {
     }
 }
 
-/// A thread that writes its own keys and reads those of all.
+/// A thread that writes its own keys and reads all.
 struct Worker<'a> {
     shared: &'a Shared,
     thread: u32,
@@ -161,7 +161,7 @@ impl<'a> Worker<'a> {
         }
     }
 
-    /// The next write, or the next few as one batch.
+    /// Makes the next write, or the next few as one batch.
     fn write(&mut self) {
         let Shared { db, mirror, progress, .. } = self.shared;
         let (first, last) = (self.written + 1, batch_end(self.thread, self.written + 1));
@@ -265,7 +265,7 @@ impl<'a> Worker<'a> {
         }
     }
 
-    /// Reads everything in both keyspaces, both ways, at the same moment; writes in between.
+    /// Reads both keyspaces from one snapshot in both directions, with writes in between.
     fn snapshot(&mut self) {
         let Shared { db, mirror, progress, .. } = self.shared;
         let least = progress.all_acknowledged();

@@ -8,15 +8,15 @@ use std::{
 
 use super::root;
 
-/// The most words of all [`pages`].
+/// Maximum number of words in all [`pages`].
 const WORDS_MAX: usize = 20_000;
-/// The most words of the README.
+/// Maximum number of words in the README.
 const README_WORDS_MAX: usize = 900;
-/// The most terms of the glossary.
+/// Maximum number of terms in the glossary.
 const TERMS_MAX: usize = 60;
-/// The most words of a cell of a table.
+/// Maximum number of words in a table cell.
 const CELL_WORDS_MAX: usize = 15;
-/// The longest line of prose, in characters.
+/// Maximum length of a line of prose, in characters.
 const COLUMNS_MAX: usize = 100;
 
 /// Returns the names of the files in `docs` that end in `.md`, in order.
@@ -96,7 +96,7 @@ fn anchors(text: &str) -> BTreeSet<String> {
     anchors
 }
 
-/// Returns the links that lead nowhere in `text`, a document in `directory`.
+/// Returns the broken links in `text`, a document in `directory`.
 fn broken_links(directory: &Path, text: &str) -> Vec<String> {
     let mut broken = links(text);
     broken.retain(|link| {
@@ -126,12 +126,12 @@ fn terms(text: &str) -> Vec<&str> {
     rows.filter_map(|row| cells(row).next()).collect()
 }
 
-/// Returns the number of words; the rules of a table are none.
+/// Returns the number of words, without the rules of tables.
 fn words_of(text: &str) -> usize {
     text.split_whitespace().filter(|word| word.contains(char::is_alphanumeric)).count()
 }
 
-/// Returns what is too long in a page.
+/// Returns the parts of a page that are too long.
 fn long_parts(name: &str, text: &str) -> Vec<String> {
     let mut faults = Vec::new();
     for (number, line) in prose(text) {

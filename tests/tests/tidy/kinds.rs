@@ -1,11 +1,11 @@
-//! Kinds of entries are compared in one module, and where bytes are encoded or decoded.
+//! Only one module compares kinds of entries, besides encoders and decoders.
 
 use super::{code, has_word, is_test, sources};
 
-/// Where the kinds of entries have a meaning.
+/// Module that defines the meaning of kinds.
 const RESOLVE: &str = "engine/src/resolve/";
 
-/// Files that name kinds of entries, and why.
+/// Files that name kinds of entries, with the reason.
 const ALLOWED: [(&str, &str); 7] = [
     ("engine/src/commit/encoder.rs", "encodes the writes of a batch"),
     ("engine/src/store/log_state.rs", "puts the decoded writes of a log into memtables"),
@@ -16,7 +16,7 @@ const ALLOWED: [(&str, &str); 7] = [
     ("sstable/src/writer.rs", "encodes entries and counts them"),
 ];
 
-/// The crates that a user compiles.
+/// Crates that a user compiles.
 const CRATES: [&str; 6] =
     ["cli/src/", "engine/src/", "filter/src/", "format/src/", "memtable/src/", "sstable/src/"];
 
@@ -29,7 +29,7 @@ fn kind_lines(text: &str) -> Vec<usize> {
     let names_kind = |line: &str| {
         let code = code(line);
         let mut names = code.match_indices("Kind::").filter(|(at, _)| {
-            // Not the kind of anything else.
+            // Not the kind of another type.
             !code[..*at].ends_with(|before: char| before.is_alphanumeric() || before == '_')
         });
         let is_kind = |rest: &str| {

@@ -1,4 +1,4 @@
-//! Rules for the source that neither the compiler nor clippy knows.
+//! Rules for the source code that neither the compiler nor clippy checks.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by a panic")]
 #![expect(clippy::print_stdout, reason = "a test tells how many cases it ran")]
@@ -15,11 +15,11 @@ use std::{
     process::Command,
 };
 
-/// The longest source file.
+/// Maximum length of a source file.
 const LINES_MAX: usize = 500;
-/// The most crates that a user of the engine compiles, this workspace's included.
+/// Maximum number of crates that a user of the engine compiles, including this workspace.
 const CRATES_MAX: usize = 59;
-/// Lines above an `unsafe` within which its reason stands.
+/// Maximum distance of a SAFETY comment above its `unsafe`.
 const SAFETY_LINES: usize = 12;
 
 fn root() -> PathBuf {
@@ -27,7 +27,7 @@ fn root() -> PathBuf {
     tests.parent().expect("the workspace is above").to_owned()
 }
 
-/// Every Rust source of the workspace: path from its root, and text.
+/// Returns every Rust source of the workspace: path from its root, and text.
 fn sources() -> Vec<(PathBuf, String)> {
     let root = root();
     let mut folders = vec![root.clone()];
@@ -48,7 +48,7 @@ fn sources() -> Vec<(PathBuf, String)> {
     sources
 }
 
-/// What stands in `line` outside of comments, and of strings that end in it.
+/// Returns the code in `line` outside of comments, and of strings that end in it.
 fn code(line: &str) -> String {
     let mut code = String::new();
     let (mut in_string, mut escaped) = (false, false);
@@ -65,7 +65,7 @@ fn code(line: &str) -> String {
     code
 }
 
-/// Returns whether the source at `path` has tests alone.
+/// Returns whether the source at `path` contains only tests.
 fn is_test(path: &Path) -> bool {
     let name = |part: &std::ffi::OsStr| part == "tests" || part == "tests.rs";
     path.iter().any(name) || path.ends_with("schedules.rs")
@@ -76,7 +76,7 @@ fn has_word(code: &str, word: &str) -> bool {
     words.any(|found| found == word)
 }
 
-/// What breaks the rules in one source.
+/// Returns the broken rules of a source.
 fn faults(path: &Path, text: &str) -> Vec<String> {
     let mut faults = Vec::new();
     let mut fault = |line: usize, what: &str| {
@@ -96,7 +96,7 @@ fn faults(path: &Path, text: &str) -> Vec<String> {
                 fault(at + 1, "unfinished code");
             }
         }
-        // An `unsafe fn` in the implementation of a trait has its reasons inside.
+        // An `unsafe fn` in a trait implementation has its reasons inside.
         if has_word(&code, "unsafe") && !code.contains("unsafe fn") {
             let near = &lines[at.saturating_sub(SAFETY_LINES)..=at];
             if !near.iter().any(|line| line.contains("// SAFETY: ")) {
@@ -149,7 +149,7 @@ fn each_dependency_states_its_purpose() {
 
 #[test]
 fn imports_run_one_way() {
-    // What each crate may use of ours, besides its own tests.
+    // Workspace crates that each crate may use, besides its own tests.
     let rules: [(&str, &[&str]); 5] = [
         ("format", &[]),
         ("filter", &[]),
