@@ -1,4 +1,4 @@
-//! Blocks that many readers share.
+//! The block cache.
 
 use std::{
     collections::HashSet,
@@ -22,34 +22,32 @@ use crate::{
     table::Table,
 };
 
-/// A block's key: the table's number in this process, and the block's offset.
+/// Key of a block: the table's number in this process, and the block's offset.
 ///
-/// Not the file id: a file that is reopened, or restored under an old id, must not meet the
+/// The file id would not do: a file that is reopened, or restored under an old id, must not find
 /// blocks of its predecessor.
 pub(crate) type BlockKey = (u64, u64);
 
-/// Checked, decompressed blocks of all tables of a process, within a bound of bytes.
+/// A cache of verified, decompressed blocks, shared by tables and bounded in bytes.
 ///
-/// Resistant to scans: a block that is read once does not drive out those that are read often.
-/// Keeps data blocks and index partitions; what every lookup needs (top indexes, filters) belongs
-/// to the tables.
+/// Contains data blocks and index partitions; tables own top indexes and filters. Resistant to
+/// scans: blocks that are read once do not evict blocks that are read often.
 #[derive(Debug)]
 pub struct BlockCache {
     blocks: Cache<BlockKey, Block, BlockWeight, DefaultHashBuilder, BlockLife>,
     steps: CacheSteps,
-    /// How many of them its capacity is. Held while that changes.
+    /// The capacity in `steps`. Locked while it changes.
     capacity_steps: Mutex<u64>,
-    /// Where the contents of its blocks lie; the heap if `None`.
+    /// Pages for the contents of blocks; the heap if `None`.
     memory: Option<Arc<BlockMemory>>,
-    /// Its capacity is not 0.
+    /// The capacity is not 0.
     keeps_blocks: AtomicBool,
-    /// Bytes of what was read for callers and that somebody has, be it the cache.
+    /// Bytes of contents that the cache or a caller holds.
     alive_bytes: Arc<AtomicU64>,
-    /// Keys of blocks that it evicted.
     ghosts: Arc<GhostBlocks>,
 }
 
-/// The content of a block, or what was read ahead, counted as long as anybody has a part of it.
+/// The content of a block, or read-ahead, counted until all its holders drop it.
 struct CountedContent<C: AsRef<[u8]>> {
     content: C,
     alive_bytes: Arc<AtomicU64>,
@@ -67,14 +65,13 @@ impl<C: AsRef<[u8]>> Drop for CountedContent<C> {
     }
 }
 
-/// The bytes that a cached block takes.
+/// Memory of a cached block.
 #[derive(Debug, Clone)]
 struct BlockWeight;
 
-/// What the cache keeps for a block besides the block: 80 bytes for an entry of 40 bytes, half of
-/// one for a block that it remembers and no longer has, and their places in the hash table; 64
-/// bytes for the owner of the content; 48 bytes for the counts of who shares the block, and for
-/// what the allocator adds.
+/// Overhead of a cached block: 80 bytes for an entry of 40 bytes, a part of the ghosts, and their
+/// places in the hash table; 64 bytes for the owner of the content; 48 bytes for reference counts
+/// and the allocator.
 const ENTRY_BYTES: usize = 192;
 
 impl Weighter<BlockKey, Block> for BlockWeight {
@@ -85,13 +82,13 @@ impl Weighter<BlockKey, Block> for BlockWeight {
     }
 }
 
-/// What happens to a block while it is in the cache.
+/// Hooks of `quick_cache`.
 #[derive(Debug, Clone)]
 struct BlockLife {
     ghosts: Arc<GhostBlocks>,
 }
 
-/// Blocks that the cache has given up, to be let go of when its lock is released.
+/// Evicted blocks, dropped after the lock of their shard is released.
 #[derive(Debug, Default)]
 struct Evicted(Vec<Block>);
 
@@ -106,8 +103,8 @@ impl Drop for Evicted {
 impl Lifecycle<BlockKey, Block> for BlockLife {
     type RequestState = Evicted;
 
-    /// Asked whenever the hand of the clock passes a block: from then on its uses count again. No
-    /// block is pinned.
+    /// Resets the uses of a block: `quick_cache` calls this when the clock's hand passes the block.
+    /// Pins no block.
     fn is_pinned(&self, _: &BlockKey, block: &Block) -> bool {
         block.forget_uses();
         false
@@ -120,10 +117,10 @@ impl Lifecycle<BlockKey, Block> for BlockLife {
 }
 
 impl BlockCache {
-    /// Holds at most `bytes` bytes of blocks; 0 keeps nothing.
+    /// Creates a cache of at most `bytes` bytes; 0 caches nothing.
     ///
-    /// It has four shards for each thread that can run at once, but none of less than 512 KiB. A
-    /// block longer than a shard is not kept. The capacity is rounded down to 8 KiB for each shard.
+    /// It has four shards for each parallel thread, of at least 1 MiB each. A block longer than a
+    /// shard is not cached. The capacity is rounded down to 16 KiB for each shard.
     #[must_use]
     pub fn new(bytes: u64) -> Self {
         let threads = thread::available_parallelism().map_or(1, NonZero::get);
@@ -146,21 +143,20 @@ impl BlockCache {
         }
     }
 
-    /// The most bytes that it holds.
+    /// Returns the capacity in bytes.
     #[must_use]
     pub fn capacity_bytes(&self) -> u64 {
         self.steps.bytes(*self.capacity_steps.lock())
     }
 
-    /// Changes the most bytes that it holds. Blocks that are too much go at once.
+    /// Changes the capacity. Evicts surplus blocks before it returns.
     ///
-    /// The capacity is rounded down to 8 KiB for each shard, sometimes to a few times that, and up
-    /// to it if it is not
-    /// 0. So the cache tells blocks that are read again from others as well as before, however
-    ///    often it shrinks and
-    /// grows. With 0 it keeps nothing, and loses that for good.
+    /// The capacity is rounded down to 16 KiB for each shard, sometimes to a few times that, but is
+    /// at least 16 KiB for each shard unless `bytes` is 0. So scan resistance does not decrease,
+    /// however often the cache shrinks and grows. With 0 the cache is disabled, and growing it
+    /// again does not restore scan resistance.
     ///
-    /// Locks each shard in turn. There are as many as [`new`](Self::new) has made.
+    /// Locks each shard in turn. Their number does not change.
     pub fn set_capacity_bytes(&self, bytes: u64) {
         let mut capacity_steps = self.capacity_steps.lock();
         let (from, to) = (*capacity_steps, self.steps.within(bytes));
@@ -179,41 +175,39 @@ impl BlockCache {
         self.keeps_blocks.store(to > 0, Relaxed);
     }
 
-    /// Changes the memory of evicted blocks whose keys are kept in a ghost list, to estimate what a
-    /// cache with so many bytes more would spare. Default 0: nothing is estimated. Empties the
-    /// list.
+    /// Sets the size of the ghost list, which estimates the reads that a cache larger by `bytes`
+    /// would spare. Default 0: no estimate. Clears the list.
     ///
     /// The list is a sample of at most 1,024 keys, for any number of bytes.
     pub fn set_ghost_bytes(&self, bytes: u64) {
         self.ghosts.set_bytes(bytes);
     }
 
-    /// Returns what a cache larger by the ghost list would have spared so far.
+    /// Returns the reads that a cache larger by the ghost list would have spared so far.
     #[must_use]
     pub fn ghost_stats(&self) -> GhostStats {
         self.ghosts.stats()
     }
 
-    /// Bytes of the blocks that it holds now, with what it takes to find them. Blocks that users
-    /// pin by their values, and that were driven out since, are not among them.
+    /// Returns the bytes of cached blocks and their bookkeeping. Evicted blocks that callers still
+    /// hold through values are excluded.
     #[must_use]
     pub fn memory_bytes(&self) -> u64 {
         self.blocks.weight()
     }
 
-    /// Bytes of what was read for callers and that only they have now, not the cache: blocks of
-    /// values that they hold, of cursors, and of lookups in flight, and what cursors have read
-    /// ahead. Blocks of a mapped file are counted too; what is read for [`CacheUse::Background`] is
-    /// not.
+    /// Returns the bytes that callers hold and the cache does not: blocks of their values, of
+    /// cursors and of lookups in flight, and read-ahead. Includes blocks of mapped files; excludes
+    /// [`CacheUse::Background`].
     ///
-    /// Looks at every block of the cache: 0.1 ms for a thousand. Approximate while others read.
+    /// Visits every cached block: 0.1 ms for 1,000. Approximate while other threads read.
     #[must_use]
     pub fn pinned_bytes(&self) -> u64 {
         let cached: u64 = self.blocks.iter().map(|(_, block)| block.content_bytes() as u64).sum();
         self.alive_bytes.load(Relaxed).saturating_sub(cached)
     }
 
-    /// The same content, counted for [`pinned_bytes`](Self::pinned_bytes).
+    /// Counts a content for [`pinned_bytes`](Self::pinned_bytes).
     pub(crate) fn counted(&self, content: impl AsRef<[u8]> + Send + 'static) -> Bytes {
         self.alive_bytes.fetch_add(content.as_ref().len() as u64, Relaxed);
         let alive_bytes = Arc::clone(&self.alive_bytes);
@@ -221,37 +215,36 @@ impl BlockCache {
     }
 
     /// Copies the content of a block into pages, [counted](Self::counted). Returns `None` if it
-    /// belongs on the heap, or the cache keeps nothing.
+    /// belongs on the heap or the capacity is 0.
     pub(crate) fn copy_in_pages(&self, content: &[u8], role: BlockRole) -> Option<Bytes> {
         let memory = self.memory.as_ref().filter(|_| self.keeps_blocks.load(Relaxed))?;
         memory.copy(content, role).map(|piece| self.counted(piece))
     }
 
-    /// Bytes of the pages that contents of blocks lie in, with those that are kept for the next
-    /// contents: blocks in the cache, and those that only callers still hold. They come from the
-    /// system and not from the allocator. Contents on the heap are not among them: most blocks of
-    /// less than 3 KiB, blocks of more than 256 KiB, and all where pages are not of 4 KiB or the
-    /// system is not Linux.
+    /// Returns the bytes of pages with contents of blocks, cached or held by callers, and of pages
+    /// kept for reuse. They come from the system, not from the allocator.
     ///
-    /// If the system takes no pages back (`mlockall`), all pages that are mapped.
+    /// Excludes contents on the heap: most blocks of less than 3 KiB, blocks of more than 256 KiB,
+    /// and all blocks where pages are not of 4 KiB or the system is not Linux. If the system takes
+    /// no pages back (`mlockall`), returns the bytes of all mapped pages.
     #[must_use]
     pub fn page_bytes(&self) -> u64 {
         self.memory.as_ref().map_or(0, |memory| memory.resident_bytes() as u64)
     }
 
-    /// Number of blocks that it holds now.
+    /// Returns the number of cached blocks.
     #[must_use]
     pub fn len(&self) -> usize {
         self.blocks.len()
     }
 
-    /// Whether it holds no block.
+    /// Returns `true` if no block is cached.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.blocks.is_empty()
     }
 
-    /// The block at `offset` of the table with this number, if it is there.
+    /// Returns the block at `offset` of the table with this number, if it is cached.
     #[inline]
     pub(crate) fn get(&self, table: u64, offset: u64, cache_use: CacheUse) -> Option<Block> {
         match cache_use {
@@ -260,30 +253,29 @@ impl BlockCache {
         }
     }
 
-    /// A lookup found the block in its slot.
+    /// Records a hit on a block found in its slot.
     #[inline]
     pub(crate) fn note_use(&self, table: u64, block: &BlockInner) {
         if block.count_use() {
-            self.tell_use(table, block.handle().offset);
+            self.report_use(table, block.handle().offset);
         }
     }
 
     #[cold]
-    fn tell_use(&self, table: u64, offset: u64) {
+    fn report_use(&self, table: u64, offset: u64) {
         self.blocks.get(&(table, offset));
     }
 
-    /// Gives a block up, if it is there.
+    /// Evicts a block, if it is cached.
     pub(crate) fn remove(&self, table: u64, offset: u64) -> Option<Block> {
         let (_, block) = self.blocks.remove(&(table, offset))?;
         block.evict();
         Some(block)
     }
 
-    /// Evicts all blocks of these tables. For tables that are not read any more; of others, blocks
-    /// may enter again at once.
+    /// Evicts all blocks of these tables. Blocks of tables that are still read may enter again.
     ///
-    /// Visits every block of the cache.
+    /// Visits every cached block.
     pub fn remove_blocks_of<'t>(&self, tables: impl IntoIterator<Item = &'t Table>) {
         let numbers: HashSet<u64> = tables.into_iter().map(Table::number).collect();
         if numbers.is_empty() {
@@ -296,7 +288,7 @@ impl BlockCache {
         }
     }
 
-    /// Keeps a block that was read from its table.
+    /// Caches a block that was read from its table.
     pub(crate) fn insert(&self, table: u64, offset: u64, block: Block) {
         self.ghosts.note_read((table, offset), block.handle().bytes);
         self.blocks.insert((table, offset), block);
@@ -304,7 +296,7 @@ impl BlockCache {
 }
 
 impl Drop for BlockCache {
-    /// No table is left: tables share the cache.
+    /// Drops the blocks. No table is left, since tables share the cache.
     fn drop(&mut self) {
         if let Some(memory) = &self.memory {
             memory.close(|| self.blocks.clear());
@@ -312,46 +304,45 @@ impl Drop for BlockCache {
     }
 }
 
-/// What reading a block does to the cache.
+/// Effect of a read on the block cache.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum CacheUse {
-    /// Blocks that were read are kept.
+    /// Reads from the cache, and caches blocks read from the table.
     #[default]
     Fill,
-    /// Blocks that are there are used, and nothing is kept or counted as used.
+    /// Reads from the cache, but caches no block and records no use.
     Bypass,
-    /// As [`Bypass`](Self::Bypass), and what is read does not count as pinned: for compactions and
-    /// other readers of whole tables, who account for their buffers.
+    /// As [`Bypass`](Self::Bypass), and blocks do not count as pinned: for compactions and other
+    /// readers of whole tables, which account for their buffers.
     Background,
 }
 
-/// Who is told of each block that a lookup asks for.
+/// A listener for the block requests of a lookup.
 pub trait BlockObserver {
-    /// A block was asked of the cache.
+    /// Reports a block requested from the cache.
     fn on_request(&mut self, block: BlockRequest);
 
-    /// The block that was asked for last was not in the cache: so many bytes were read from the
-    /// source.
+    /// Reports a cache miss of the last request: `bytes` bytes were read from the source.
     fn on_read(&mut self, bytes: u64);
 }
 
-/// A block that a lookup asks for.
+/// A block that a lookup requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BlockRequest {
-    /// Where it starts in the table.
+    /// Offset in the table.
     pub offset: u64,
-    /// Its length in the table.
+    /// Length in the table.
     pub bytes: u64,
-    /// Whether it is an index partition, and not a data block.
+    /// `true` for an index partition, `false` for a data block.
     pub is_index: bool,
 }
 
-/// What lookups asked for and what they really read. The caller's: nothing here is shared.
+/// Requests and reads of lookups. Owned by the caller, not shared.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct BlockCounts {
-    /// Data blocks asked of the cache.
+    /// Data blocks requested from the cache.
     pub data_block_requests: u64,
-    /// Index partitions asked of the cache; the top index is resident and not counted.
+    /// Index partitions requested from the cache. Excludes the top index, which is resident.
     pub index_block_requests: u64,
     /// Blocks read from the source.
     pub blocks_read: u64,
@@ -385,22 +376,21 @@ mod tests {
         Block::decode(content, BlockRole::Data, BlockHandle { offset, bytes: 4096 }).unwrap()
     }
 
-    /// The cache asks [`BlockLife::is_pinned`] when its clock passes a block, and only then learns
-    /// of new uses: a release of `quick_cache` that asked no more would forget which blocks are in
-    /// use.
+    /// `quick_cache` calls [`BlockLife::is_pinned`] when its clock passes a block; only then are
+    /// new uses reported. A release of `quick_cache` without these calls would evict blocks in use.
     #[test]
-    fn uses_are_told_again_after_each_round_of_the_clock() {
+    fn uses_are_reported_again_after_each_round_of_the_clock() {
         let cache = BlockCache::new(1 << 20);
         let used = block(1);
         cache.insert(7, 1, used.clone());
-        let told = |count| (0..count).filter(|_| used.count_use()).count();
-        assert_eq!(told(10), 2, "then it is known to be in use");
+        let reported = |count| (0..count).filter(|_| used.count_use()).count();
+        assert_eq!(reported(10), 2, "then it is known to be in use");
         used.forget_uses();
         let mut rounds = 0;
         for offset in 2..20_000 {
             let other = block(offset);
             cache.insert(7, offset, other.clone());
-            // Else the clock has nothing to do: blocks that were read once go without it.
+            // Otherwise the clock does not advance: blocks read once are evicted without it.
             cache.note_use(7, &other);
             for _ in 0..3 {
                 if used.count_use() {
@@ -410,12 +400,12 @@ mod tests {
             }
             assert!(cache.memory_bytes() <= 1 << 20);
         }
-        assert!(cache.get(7, 1, CacheUse::Bypass).is_some(), "what is in use stays");
+        assert!(cache.get(7, 1, CacheUse::Bypass).is_some(), "a block in use stays");
         assert!(rounds > 10, "{rounds}");
     }
 
-    /// A block that is read again soon after it was driven out is kept better from then on, also in
-    /// a cache that has shrunk and grown many times.
+    /// A block that is read again soon after its eviction enters the hot part, also in a cache that
+    /// has shrunk and grown many times.
     #[test]
     fn blocks_read_again_stay_however_often_the_cache_has_shrunk() {
         const BYTES: u64 = 4 << 20;
@@ -440,14 +430,14 @@ mod tests {
                 let offset = others.next().expect("there are more");
                 cache.insert(7, offset, block(offset));
             };
-            // The first ones take the room of those that are read again.
+            // The first ones fill the hot part.
             (0..5_000).for_each(|_| insert_other());
             cache.insert(7, 1, block(1));
             while cache.get(7, 1, CacheUse::Bypass).is_some() {
                 insert_other();
             }
-            // Of its shard, a few later.
-            (0..32).for_each(|_| insert_other());
+            // Evicts a few more blocks of its shard.
+            (0..16).for_each(|_| insert_other());
             cache.insert(7, 1, block(1));
             (0..5_000).for_each(|_| insert_other());
             assert!(cache.get(7, 1, CacheUse::Bypass).is_some(), "{name}");

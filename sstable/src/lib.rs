@@ -47,6 +47,8 @@ pub mod block;
 mod block_memory;
 mod block_reader;
 pub mod cache;
+#[cfg(all(test, not(feature = "shuttle")))]
+mod cache_popularity;
 mod cache_steps;
 pub mod cursor;
 pub mod describe;
