@@ -194,7 +194,15 @@ impl Tree {
         let mut view = self.kept_view();
         let is_flushed = |placed: &mut Arc<PlacedMemtable>| placed.last_sequence() <= flushed;
         let unneeded: Vec<_> = view.frozen.extract_if(.., is_flushed).collect();
+        debug_assert!(
+            view.frozen.iter().all(|it| it.first_sequence().is_none_or(|first| first > flushed)),
+            "a memtable is flushed in parts"
+        );
         view.version = Arc::new(version(&view.version));
+        debug_assert!(
+            view.version.runs().windows(2).all(|runs| runs[0].level <= runs[1].level),
+            "runs are ordered, shallowest first"
+        );
         self.set_view(&change, view);
         for placed in unneeded {
             placed.set_use(MemoryUse::PinnedMemtables);

@@ -1,4 +1,4 @@
-//! Compactions are chosen from the present version, and carried out.
+//! Chooses compactions from the present version, and executes them.
 
 use std::{borrow::Cow, cell::Cell, collections::BTreeSet, sync::Arc, time::Duration};
 
@@ -36,22 +36,21 @@ use crate::{
 /// enough for eight runs. The tables that are written need the rest.
 const READ_AHEAD_IN_SHARE: u64 = 8;
 
-/// What is to be compacted in a keyspace.
+/// The next compaction of a keyspace.
 #[derive(Debug)]
 pub(crate) enum Chosen {
     Compaction(Compaction),
-    /// Nothing, or nothing until a running compaction is done; or until the oldest snapshot has
-    /// this number.
+    /// None, until a running compaction ends or the oldest snapshot reaches this number.
     Nothing {
         awaited_snapshot: Option<SequenceNumber>,
     },
-    /// The keyspace is compact as a whole.
+    /// The whole keyspace is compact.
     WholeIsDone,
-    /// The keyspace cannot be compacted as a whole: a table is quarantined because of this error.
+    /// The whole keyspace cannot be compacted: a table is quarantined because of this error.
     WholeFails(Error),
 }
 
-/// How a compaction that did not fail has ended.
+/// End of a compaction that did not fail.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Ended {
     Done,
@@ -60,21 +59,20 @@ pub(crate) enum Ended {
     Interrupted,
     /// Nothing has changed: the disk is full, and no thread waits for the compaction.
     Aborted,
-    /// Nothing has changed: an input cannot be read, and is quarantined now.
+    /// Nothing has changed: an input cannot be read, and is quarantined.
     Quarantined,
 }
 
 impl Store {
-    /// Chooses the next compaction of `tree` beside those `running` in it. If somebody waits for
-    /// the `whole` keyspace, that comes first, without the runs of level 0 with numbers from there
-    /// on.
+    /// Chooses the next compaction of `tree` beside those `running` in it. A request for the `whole`
+    /// keyspace comes first, without the runs of level 0 with numbers from there on.
     pub(crate) fn choose_compaction(
         &self,
         tree: &Tree,
         running: &[Compaction],
         whole: Option<u64>,
     ) -> Chosen {
-        // Where only what is asked for is rewritten, writers are not to wait for ever.
+        // Without background rewrites writers must not wait forever.
         let is_idle = || pressure(tree.debt()) == Pressure::Delay(Duration::ZERO);
         self.with_picker(tree, running, whole, |picker| {
             let nothing = || Chosen::Nothing { awaited_snapshot: picker.awaited_snapshot() };
@@ -92,7 +90,7 @@ impl Store {
                     let version = tree.kept_view().version;
                     let live = version.tables().find(|(_, _, live)| live.meta.id == id);
                     let quarantined = live.and_then(|(_, _, live)| live.quarantine.present());
-                    // The table is gone if the keyspace was dropped meanwhile, or verified.
+                    // The keyspace may have been dropped, or the table verified, meanwhile.
                     quarantined.map_or_else(nothing, |it| Chosen::WholeFails(it.error.clone()))
                 }
             }
@@ -115,20 +113,20 @@ impl Store {
         self.with_picker(tree, running, None, |picker| picker.pick_crowded(rewrite_max))
     }
 
-    /// Calls `ask` with a picker for the present version of `tree` and the compactions `running` in
+    /// Calls `pick` with a picker for the present version of `tree` and the compactions `running` in
     /// it. With `id_limit` the picker sees only runs of level 0 with smaller numbers.
     fn with_picker<T>(
         &self,
         tree: &Tree,
         running: &[Compaction],
         id_limit: Option<u64>,
-        ask: impl FnOnce(&Picker<'_>) -> T,
+        pick: impl FnOnce(&Picker<'_>) -> T,
     ) -> T {
         let view = tree.view();
         let mut metas = view.version.metas();
         if let Some(id_limit) = id_limit {
-            // Newer runs may stay above. Table ids do not order runs: tables of a run that was
-            // merged within level 0 have newer ids than runs above it.
+            // By run, not by table id: a run that was merged within level 0 has newer tables than
+            // runs above it.
             metas.retain(|table| table.level > 0 || table.run < id_limit);
         }
         let now = self.options.clock.now();
@@ -145,7 +143,7 @@ impl Store {
         let skipped = view.version.tables().map(|(_, _, live)| (live.meta.id, live.skipped()));
         let skipped: Skipped = skipped.filter(|&(_, tombstones)| tombstones > 0).collect();
         let otherwise_compressed = otherwise_compressed(&view.version, &tree.options());
-        ask(&Picker {
+        pick(&Picker {
             levels: &levels,
             options: &options,
             oldest_snapshot,
@@ -181,12 +179,12 @@ impl Store {
         // Only the version: memtables that are flushed during the merge must be freed.
         let version = Arc::clone(&tree.view().version);
         if version.has_range_tombstones() {
-            // They would have to go along; nothing in this release writes them.
+            // A merge would have to keep them; this release writes none.
             let source = Corruption::Unsupported { what: "range tombstone", value: 0 };
             return Err(Error::corrupt(&self.tables.folder, 0, source));
         }
         let Some(mut inputs) = input_runs(&version, compaction) else {
-            // The keyspace was dropped meanwhile.
+            // The keyspace was dropped.
             return Ok(Ended::Done);
         };
         if compaction.is_trivial_move {
@@ -262,7 +260,7 @@ impl Store {
         let gone = || metas.iter().filter(|table| is_gone(table.id));
         let first = gone().map(|table| table.smallest_sequence).min().unwrap_or(0);
         let last = gone().map(|table| table.largest_sequence).max().unwrap_or(0);
-        // After the inputs: a snapshot that is not listed is as new as all of them.
+        // After the inputs: a snapshot that is not listed is newer than all of them.
         let snapshots = self.versions.snapshots().sequences_between(first, last);
         let kept = metas.iter().filter(|table| !is_gone(table.id));
         let levels = Levels::new(kept.map(Cow::as_ref), &[]);
@@ -291,12 +289,10 @@ impl Store {
     }
 }
 
-/// Ids of the tables that the last level would have otherwise compressed: none if the keyspace has
-/// the same compression for all levels and always had.
+/// Returns the ids of tables whose compression is not that of the last level.
 ///
-/// A table tells the kind of its compression, and not the level of zstd: so where zstd is also that
-/// of the other levels, with other numbers, what comes from them is taken for different, and what
-/// is in the last level is not.
+/// A table stores the kind of its compression, not the level of zstd. If the levels of zstd differ,
+/// tables above the last level count as different, and those in it do not.
 fn otherwise_compressed(version: &Version, options: &KeyspaceOptions) -> BTreeSet<u64> {
     let of_others = options.compression;
     let of_last = options.bottommost_compression.unwrap_or(of_others);

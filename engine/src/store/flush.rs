@@ -1,4 +1,4 @@
-//! Memtables become tables of level 0.
+//! Flushes: memtables become tables of level 0, and old log segments obsolete.
 
 use std::sync::Arc;
 
@@ -30,10 +30,10 @@ use crate::{
 
 /// Writes memtables into one sorted run of level 0, without the versions that no reader needs.
 ///
-/// `origin` is that of the last table. `choose` says which filter tables at a place with so many
-/// entries get. `snapshots` are the sequence numbers of the snapshots that tell the entries apart,
-/// listed after everything in the memtables was visible. `is_bottom` tells whether no table holds
-/// an older version of a key.
+/// `origin` is that of the last table. `choose` returns the filter for a place and a number of
+/// entries. `snapshots` are the sequence numbers of snapshots that separate the entries, listed
+/// after all entries were visible. `is_bottom` returns whether no table holds an older version of a
+/// key.
 ///
 /// # Errors
 ///
@@ -61,11 +61,11 @@ pub(crate) fn write_memtables(
 }
 
 impl Store {
-    /// Freezes the memtables of `trees` and waits until all that they hold is in tables.
+    /// Freezes the memtables of `trees` and waits until tables have their entries.
     ///
     /// # Errors
     ///
-    /// Why they cannot be flushed.
+    /// The error of the flush.
     pub(crate) fn flush_trees(&self, trees: &[Arc<Tree>]) -> Result<()> {
         self.versions.check_writable()?;
         let last_placed = {
@@ -79,7 +79,7 @@ impl Store {
         let is_done = |tree: &Arc<Tree>| {
             tree.is_dropped() || tree.first_unflushed().is_none_or(|first| first > last_placed)
         };
-        // What is done stays so: each is looked at until it is.
+        // A tree that is done stays done.
         let mut left = trees;
         self.wait_for_work(|_| {
             while let Some((_, rest)) = left.split_first().filter(|(tree, _)| is_done(tree)) {
@@ -108,14 +108,14 @@ impl Store {
         let Some(newest) = frozen.first() else { return Ok(()) };
         self.renew_manifest()?;
         let placed = newest.last_sequence();
-        // Every insert is done then, and what readers at present see is in the memtables.
+        // Then all inserts are done, and the memtables have what readers see.
         self.writer.publish().wait_visible(placed);
         // Not `placed`: the record of a write that failed may still be the end of the log. If it
         // comes back, it must do so in every keyspace of its batch.
         let inserted = frozen.iter().map(|frozen| frozen.last_inserted()).max().unwrap_or(0);
         if !self.options.has_bug(PlantedBug::InstallFlushBeforeLogSync) {
-            // A batch over two keyspaces must not survive by the half of it that is flushed. Before
-            // the tables are written: without room for the log they would be written in vain.
+            // Otherwise the flushed half of a batch over two keyspaces could survive a crash.
+            // Before the tables are written: a full disk fails the log first.
             self.writer.log().sync_to(self, inserted)?;
         }
         let first = frozen.last().and_then(|oldest| oldest.first_sequence()).unwrap_or(0);
@@ -133,7 +133,7 @@ impl Store {
         )?;
         let memtable_bytes =
             frozen.iter().map(|frozen| frozen.memtable.memory_bytes() as u64).sum();
-        // The view keeps them until the tables take their place.
+        // The view keeps them until the tables replace them.
         drop((frozen, version));
         let bytes = tables.iter().map(|table| table.bytes).sum();
         let flushed = Some(Flushed { placed, inserted });
@@ -148,14 +148,15 @@ impl Store {
         self.drop_old_logs()
     }
 
-    /// Drops the log segments whose every entry is in tables.
+    /// Drops the log segments whose entries are all in tables.
     pub(crate) fn drop_old_logs(&self) -> Result<()> {
         let needed = self.first_needed();
         match self.writer.log().leave_flushed(self, needed) {
-            // A new segment is only worth its room if there is any: the old ones go all the same.
+            // Without room for a new segment the old ones are dropped all the same.
             Err(error) if error.is_passing() => {}
             left => left?,
         }
+        debug_assert!(needed <= self.writer.placement().last_placed() + 1, "needed by no write");
         let Some(floor) = self.writer.log().floor(needed) else { return Ok(()) };
         let edit = VersionEdit { log_floor: Some(floor), ..VersionEdit::default() };
         let new = |state: &ManifestState| state.log_floor < floor;
@@ -168,8 +169,7 @@ impl Store {
         Ok(())
     }
 
-    /// Drops the log if all its entries are in tables. Nobody writes any more. Tells whether
-    /// nothing is left of it.
+    /// Drops the log if tables have all its entries, after the last write. Returns whether it did.
     pub(crate) fn drop_whole_log(&self) -> Result<bool> {
         let last_placed = self.writer.placement().last_placed();
         if self.first_needed() <= last_placed {
@@ -178,7 +178,7 @@ impl Store {
         if self.writer.log().size().segments > 0 {
             let floor = self.tables.new_file_id();
             let log_floor = Some(floor);
-            // The log does not tell any more which numbers were given out.
+            // The log no longer has the numbers that were given out.
             let last_sequence = Some(last_placed);
             let edit = VersionEdit { log_floor, last_sequence, ..VersionEdit::default() };
             self.edit_manifest(|_| Some(edit), |_| ())?;
@@ -189,7 +189,7 @@ impl Store {
         Ok(true)
     }
 
-    /// The first sequence number for which the log is needed: it is in no table yet.
+    /// Returns the first sequence number that requires the log: no table has it.
     fn first_needed(&self) -> SequenceNumber {
         let placement = self.writer.placement();
         let trees = self.versions.trees();
@@ -198,8 +198,8 @@ impl Store {
         first.unwrap_or(placement.last_placed() + 1)
     }
 
-    /// Freezes the memtables that pin the oldest log segment if the log has become too long: a
-    /// keyspace that is rarely written to must not keep all of it.
+    /// Freezes the memtables that pin the oldest segment of a log that is too long: an idle keyspace
+    /// must not keep all of it.
     pub(crate) fn relieve_log(&self) {
         let memtable_bytes_max = self.tables.memory.limit(MemoryUse::Memtables);
         if self.writer.log().size().bytes <= self.options.log.bytes_max(memtable_bytes_max) {

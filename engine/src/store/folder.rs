@@ -105,7 +105,7 @@ pub(super) fn check_read_mode(options: &Options, folder: &Path) -> Result<Checke
         Err((_, error)) => return Err(error),
     };
     match file.read_at(&mut [0], 0) {
-        // An empty one is damaged, as whoever reads it for good will say.
+        // An empty file is damaged, which recovery reports.
         Err(error) if error.kind() != io::ErrorKind::UnexpectedEof => {
             Err(Error::io("read directly", path, error))
         }
@@ -113,7 +113,7 @@ pub(super) fn check_read_mode(options: &Options, folder: &Path) -> Result<Checke
     }
 }
 
-/// Why `op` on `path` failed, which is in or below `folder`.
+/// Returns the error of `op` on `path`, which is in `folder`.
 pub(crate) fn refused(op: &'static str, path: &Path, folder: &Path, error: io::Error) -> Error {
     match error.kind() {
         io::ErrorKind::NotADirectory => Error::NotADirectory { path: folder.to_owned() },
@@ -121,7 +121,7 @@ pub(crate) fn refused(op: &'static str, path: &Path, folder: &Path, error: io::E
     }
 }
 
-/// Refuses a folder without a store. Writes nothing.
+/// Refuses a directory without a store. Writes nothing.
 ///
 /// # Errors
 ///
@@ -138,11 +138,11 @@ pub(super) fn check_store(fs: &dyn Fs, folder: &Path) -> Result<()> {
 
 /// Creates `folder` and its missing parents for a new store, and makes their entries durable.
 ///
-/// Also those that exist: an attempt that was broken off may have made them, and only made them.
+/// Also of existing ones: an interrupted attempt may have created them without a sync.
 ///
 /// # Errors
 ///
-/// [`Error::ForeignDirectory`] if it has files of others, [`Error::NotADirectory`], [`Error::Io`].
+/// [`Error::ForeignDirectory`] if it has foreign files, [`Error::NotADirectory`], [`Error::Io`].
 pub(super) fn create_dir(fs: &dyn Fs, folder: &Path) -> Result<()> {
     let exists =
         |path: &Path| fs.exists(path).map_err(|error| refused("look for", path, folder, error));
@@ -165,7 +165,7 @@ pub(super) fn create_dir(fs: &dyn Fs, folder: &Path) -> Result<()> {
     for (level, existed) in levels.into_iter().rev() {
         let Some(parent) = level.parent() else { continue };
         match fs.sync_dir(parent) {
-            // A folder that is closed to us had this one in it before us.
+            // A directory without permission had this entry before.
             Err(error) if existed && error.kind() == io::ErrorKind::PermissionDenied => {}
             synced => synced.map_err(|error| Error::io(SYNC, parent, error))?,
         }

@@ -10,15 +10,19 @@ use crate::{
 };
 
 impl Store {
-    /// Makes `change` durable in the manifest and then visible to readers. Does nothing for a
-    /// keyspace that was dropped meanwhile: its new tables are obsolete at once.
+    /// Makes `change` durable in the manifest, then visible to readers. If the keyspace was dropped,
+    /// the new tables are obsolete at once.
     ///
     /// # Errors
     ///
-    /// As [`edit_manifest`](Store::edit_manifest): the new tables are then orphans.
-    /// [`Error::Closed`] if the store is being closed, and errors of opening the new tables: these
-    /// are then obsolete.
+    /// Errors of [`edit_manifest`](Store::edit_manifest): the new tables are orphans.
+    /// [`Error::Closed`], and errors of opening the new tables: these are obsolete.
     pub(super) fn install(&self, tree: &Arc<Tree>, change: &Change) -> Result<()> {
+        debug_assert!(change.added.iter().all(|table| !change.removed.contains(&table.id)));
+        debug_assert!(
+            change.flushed.is_none_or(|it| it.placed <= self.writer.visible()),
+            "a flush of invisible writes"
+        );
         let listener = self.options.listener.as_deref();
         let options = tree.kept_options();
         let open = |meta| {
@@ -27,7 +31,7 @@ impl Store {
         };
         let opened = change.added.iter().map(open);
         let opened = opened.collect::<Result<Vec<_>>>().inspect_err(|_| {
-            // No manifest names them. Otherwise each retry would leave such files.
+            // No manifest names them: each retry would leave files.
             change.added.iter().rev().for_each(|table| self.tables.discard(table.id, true));
         })?;
         if !opened.is_empty() {
@@ -38,7 +42,7 @@ impl Store {
             }
             synced?;
         }
-        // A filter is in memory before its table can be asked, if there is room.
+        // Loads filters before lookups see their tables.
         let fits = opened.is_empty() || {
             let version = change.next_version(&tree.kept_view().version, &opened);
             self.admit_filters(tree, &version, &opened)
@@ -55,11 +59,11 @@ impl Store {
             ..VersionEdit::default()
         };
         let edited = self.edit_manifest(
-            // The manifest may not know the keyspace yet: the edit then takes its creation along.
+            // The edit includes the creation of the keyspace, if the manifest lacks it.
             |_| (!tree.is_dropped()).then_some(edit),
             |edited| {
                 if edited {
-                    // It may have changed since they were opened.
+                    // The extractor may have changed since the tables were opened.
                     let extractor = &tree.options().prefix_extractor;
                     opened.iter().for_each(|live| self.tables.fit_extractor(live, extractor));
                     let flushed = change.flushed.map_or(0, |flushed| flushed.placed);
@@ -84,7 +88,7 @@ impl Store {
         if !fits {
             self.fit_filters();
         }
-        // Also if that has just looked: lookups may not have let go of the filters before by then.
+        // Also after a fit: lookups may have held the old filters until now.
         if !change.removed.is_empty() {
             self.filters_have_room();
         }

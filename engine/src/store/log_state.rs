@@ -1,4 +1,4 @@
-//! What the manifest says, as the log goes on from there.
+//! State of the store while the log is replayed.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -20,7 +20,7 @@ use crate::{
     wal::{batch::Entry, replay::ReplayedBatch},
 };
 
-/// The state as the log is replayed.
+/// State of the manifest, with the changes of the log so far.
 #[derive(Debug)]
 pub(super) struct LogState<'a> {
     options: &'a Options,
@@ -29,16 +29,16 @@ pub(super) struct LogState<'a> {
     edit: VersionEdit,
     /// Keyspaces that exist at this point of the log.
     live: BTreeSet<u64>,
-    /// When their memtables are to be frozen, in bytes, as their options say.
+    /// Size at which their memtables are frozen, by their options.
     memtable_bytes: BTreeMap<u64, usize>,
-    /// Why keyspaces that exist at this point need more than this build can do.
+    /// Keyspaces that require a feature which this build lacks.
     lacking: BTreeMap<u64, Error>,
     /// Above the ids of all keyspaces so far.
     next_keyspace_id: u64,
     memtables: BTreeMap<u64, Replayed>,
 }
 
-/// What the log adds to a keyspace.
+/// Entries that the log adds to a keyspace.
 #[derive(Debug)]
 struct Replayed {
     placed: Arc<PlacedMemtable>,
@@ -65,24 +65,24 @@ impl<'a> LogState<'a> {
         }
     }
 
-    /// What the log adds: keyspaces created and dropped, and the entries by keyspace.
+    /// Returns the keyspaces created and dropped, and the entries by keyspace.
     pub(super) fn into_parts(mut self) -> (VersionEdit, BTreeMap<u64, Arc<PlacedMemtable>>) {
         let created = self.edit.keyspaces_created.iter();
         self.edit.next_keyspace_id = created.map(|created| created.id + 1).max();
         let charged = self.memtables.into_iter().map(|(id, Replayed { placed, bytes })| {
-            // Not one by one: the filters of memtables that begin later are sized by what is left.
+            // At once: the filters of later memtables are sized by the memory that is left.
             placed.reserve(bytes);
             (id, placed)
         });
         (self.edit, charged.collect())
     }
 
-    /// Takes note of the stored options of the keyspace `id`; `error` tells where they lie.
+    /// Notes the stored options of the keyspace `id`; `error` adds their position.
     ///
     /// # Errors
     ///
-    /// [`Error::Corrupt`] if they cannot be read. That they need a feature is an error only of
-    /// keyspaces that are there in the end: see [`check_features`](Self::check_features).
+    /// [`Error::Corrupt`]. A missing feature is an error only of keyspaces that remain: see
+    /// [`check_features`](Self::check_features).
     pub(super) fn note_options(
         &mut self,
         id: u64,
@@ -104,7 +104,7 @@ impl<'a> LogState<'a> {
 
     /// # Errors
     ///
-    /// [`Error::NeedsFeature`] if a keyspace asks for more than this build can do.
+    /// [`Error::NeedsFeature`] if a keyspace requires a feature which this build lacks.
     pub(super) fn check_features(&mut self) -> Result<()> {
         self.lacking.pop_first().map_or(Ok(()), |(_, error)| Err(error))
     }
@@ -113,7 +113,7 @@ impl<'a> LogState<'a> {
     ///
     /// # Errors
     ///
-    /// [`Error::Corrupt`] if its entries cannot be read or do not fit what there is.
+    /// [`Error::Corrupt`] if its entries cannot be read, or are of unknown keyspaces.
     pub(super) fn apply(&mut self, replayed: &ReplayedBatch<'_>) -> Result<()> {
         for (sequence, entry) in (replayed.sequence..).zip(&replayed.batch) {
             let entry = entry.map_err(|source| replayed.corrupt(source))?;
@@ -153,10 +153,10 @@ impl<'a> LogState<'a> {
         corrupt: impl Fn(Corruption) -> Error,
     ) -> Result<()> {
         if id < self.next_keyspace_id {
-            // The manifest knows it, or knows that it is gone again.
+            // The manifest has the creation, and may have the drop.
             return Ok(());
         }
-        // Refuses options that cannot be read here, where the record is known.
+        // Here, where the position of the record is known.
         self.note_options(id, name, options, &corrupt)?;
         if id >= ID_MAX {
             let error = corrupt(Corruption::OutOfRange { what: "keyspace id", value: id });
@@ -179,7 +179,7 @@ impl<'a> LogState<'a> {
     ) -> Result<(), Corruption> {
         if !self.live.contains(&keyspace) {
             if keyspace < self.next_keyspace_id {
-                // Dropped since.
+                // Dropped.
                 return Ok(());
             }
             let (expected, found) = (self.next_keyspace_id, keyspace);
@@ -188,7 +188,7 @@ impl<'a> LogState<'a> {
         let flushed = self.state.keyspaces.get(&keyspace).map_or(0, |known| known.flushed);
         if sequence > flushed {
             let own = self.memtable_bytes.get(&keyspace).copied();
-            // Of one whose options need a feature that is not there nothing comes.
+            // Without readable options the opening fails later.
             let frozen_at = own.unwrap_or_else(|| self.options.new_keyspace().memtable_bytes);
             let new = || {
                 let placed = Arc::new(PlacedMemtable::new(frozen_at, self.memory));

@@ -1,5 +1,4 @@
-//! The memory budget at work: memtables of all keyspaces within their part, and changes of the
-//! budget.
+//! Room for writes in memtables, and changes of the memory budget.
 
 use std::{sync::Arc, time::Duration};
 
@@ -15,15 +14,15 @@ use crate::{
 };
 
 impl Store {
-    /// Whether memtables have room for `write`.
+    /// Returns whether memtables have room for `write`.
     ///
     /// # Errors
     ///
-    /// [`Error::WriteTooLarge`] if they never have.
+    /// [`Error::WriteTooLarge`] if they never have room.
     pub(super) fn room(&self, write: &Write) -> Result<Room> {
         let (memory, bytes) = (&self.tables.memory, write.charge_bytes());
         if bytes == 0 {
-            // A record about keyspaces.
+            // A change of keyspaces.
             return Ok(Room::Delay(Duration::ZERO));
         }
         let room = || room(bytes, memory.memtable_bytes(), memory.memtable_limit_for(bytes));
@@ -39,10 +38,10 @@ impl Store {
     }
 
     /// Freezes the largest memtables until active ones take at most half of the limit: the other
-    /// half is for memtables in flush. While the largest is small, active ones may take 11/16:
-    /// flushes of small memtables need little memory. Returns whether any was frozen.
+    /// half is for flushes. While the largest is small, active ones may take 11/16. Returns whether
+    /// any was frozen.
     ///
-    /// In a pool, the store with larger memtables than this one is asked to freeze one, too.
+    /// In a pool, requests the same of the store with the largest memtables.
     ///
     /// The caller holds the placement lock.
     pub(super) fn freeze_largest(&self) -> bool {
@@ -77,11 +76,15 @@ impl Store {
                 return froze;
             }
             froze = true;
+            debug_assert!(
+                largest.view().active.first_sequence().is_none(),
+                "frozen under the lock"
+            );
             self.tables.counters.local().memtables.frozen_at_limit.add(1);
         }
     }
 
-    /// Freezes the largest memtable, if another store of the pool asked for its memory.
+    /// Freezes the largest memtable if another store of the pool requested its memory.
     pub(super) fn freeze_asked(&self) {
         if !self.tables.memory.is_asked() || self.versions.check_writable().is_err() {
             return;
@@ -110,11 +113,11 @@ impl Store {
         begun.collect()
     }
 
-    /// Waits until memtables have room for `write`. Others may take it before it is placed.
+    /// Waits until memtables have room for `write`. Another write may take the room.
     ///
     /// # Errors
     ///
-    /// As [`room`](Self::room), and why memtables cannot be flushed.
+    /// As [`room`](Self::room), and errors of flushes.
     pub(super) fn wait_for_room(&self, write: &Write) -> Result<()> {
         let counters = &self.tables.counters.local().memtables;
         counters.room_waits.add(1);
@@ -126,7 +129,7 @@ impl Store {
                     return Ok(());
                 }
                 if !self.freeze_largest() && nothing_is_flushed() {
-                    // A large write waits for the half that is active.
+                    // A large write requires the half of active memtables, too.
                     let frozen =
                         self.versions.trees().values().filter(|tree| tree.freeze()).count();
                     counters.frozen_at_limit.add(frozen as u64);
@@ -136,7 +139,7 @@ impl Store {
                 }
             }
             if self.options.worker_threads == 0 {
-                // Nobody tries again by himself after a full disk.
+                // No worker retries after a full disk.
                 self.scheduler.retry();
             }
             self.scheduler.wake();
@@ -145,7 +148,7 @@ impl Store {
         }
     }
 
-    /// No flush makes room: what memtables take is what empty ones do.
+    /// Returns the error for a write that has no room beside empty memtables.
     fn too_large_beside_empty_memtables(&self, write: &Write) -> Error {
         let memory = &self.tables.memory;
         let bytes = write.charge_bytes();
@@ -153,12 +156,12 @@ impl Store {
         Error::WriteTooLarge { bytes, bytes_max: writable_share(left) }
     }
 
-    /// Changes the memory budget. What is too much now goes: blocks of the cache and parts of
-    /// filters before it returns, memtables by flushes.
+    /// Changes the memory budget. Evicts blocks and drops filter columns that exceed it. Memtables
+    /// follow by flushes.
     ///
     /// # Errors
     ///
-    /// [`Error::BudgetTooSmall`]; the budget is as it was then.
+    /// [`Error::BudgetTooSmall`]; the budget is unchanged.
     pub(crate) fn change_memory_budget(
         &self,
         change: impl FnOnce(&mut MemoryBudget),

@@ -1,4 +1,4 @@
-//! A store from its opening to its clean close.
+//! Opens and closes a store.
 
 use std::{mem, path::Path, sync::Arc, time::Duration};
 
@@ -31,7 +31,7 @@ use crate::{
     table::open_files::{FrugalFs, OpenFiles},
 };
 
-/// What every handle holds: the store and its workers. The last one to go closes it.
+/// A store and its threads, which all handles share. The drop of the last handle closes it.
 #[derive(Debug)]
 pub(crate) struct OpenStore {
     store: Arc<Store>,
@@ -96,14 +96,14 @@ impl OpenStore {
         };
         let beginning = beginning.map_err(Error::of_opening)?;
         if is_new {
-            // Now there is something to read.
+            // Now `CURRENT` can be read.
             check_read_mode(&options, folder)?;
         }
         let mut store = new_store(options, beginning, lock);
         store.opening.log = log;
         store.opening.total = store.options.clock.now().saturating_sub(start);
         let store = Arc::new(store);
-        // Before the workers: if one cannot be started, the drop ends those that were.
+        // Before the workers: if one cannot be started, the drop ends the others.
         let threads = Mutex::new(Some(Threads::default()));
         let (handles, ended, has_ended) = Default::default();
         let open = Self { store, handles, threads, ended, has_ended };
@@ -237,8 +237,7 @@ impl Drop for OpenStore {
             self.abandon();
             return;
         }
-        // Nobody is there to be told of an error, and nothing more was promised than the writes got
-        // when they were acknowledged.
+        // No caller gets the error, and each write is as durable as it was acknowledged.
         let _ = self.end();
     }
 }
@@ -246,16 +245,15 @@ impl Drop for OpenStore {
 impl Store {
     /// Ends background work: compactions and flushes in flight are cancelled.
     fn shut_down(&self) {
-        // First: a worker whose job is cancelled would claim it again.
+        // First: a worker would claim a cancelled job again.
         self.scheduler.shut_down();
         self.tables.close();
     }
 
-    /// Gives the memory of a closed store to the other stores of its pool. Memtables go with the
-    /// last handle.
+    /// Releases the memory of a closed store to its pool. The last handle frees the memtables.
     fn leave_pool(&self) {
         if self.options.memory_pool.is_some() {
-            // Without others the cache goes with the store.
+            // A cache of its own is dropped with the store.
             let trees: Vec<_> = self.versions.trees().values().cloned().collect();
             let versions: Vec<_> =
                 trees.iter().map(|tree| Arc::clone(&tree.kept_view().version)).collect();
@@ -275,9 +273,8 @@ impl Store {
         closed
     }
 
-    /// Makes all writes durable, and has the manifest vouch for the whole log: if its end is
-    /// missing when the store is opened again, that is damage, not a crash. A log that no memtable
-    /// needs is unlinked instead.
+    /// Makes all writes durable. Notes the end of the log in the manifest: if it is missing at the
+    /// next opening, that is damage, not a crash. Drops a log that no memtable needs.
     fn close(&self) -> Result<()> {
         let log_mark = if self.drop_whole_log()? {
             None

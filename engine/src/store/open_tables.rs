@@ -1,8 +1,7 @@
-//! The tables of the manifest are opened, on several threads if they are many, and their filters
-//! enter memory.
+//! Opens all tables of the manifest, on several threads if they are many, and loads their filters.
 //!
-//! Nothing is left for later: the problems of a table are reported when the store is opened, and no
-//! lookup pays for the opening of one. See `sieve bench open` for what it takes.
+//! The opening reports problems of tables, and no lookup has to open one. See `sieve bench open` for
+//! the cost.
 
 use std::{num::NonZero, path::Path, sync::Arc, thread};
 
@@ -18,20 +17,18 @@ use crate::{
     version::Version,
 };
 
-/// Most threads that open tables. They wait for the device more than they compute.
+/// Most threads that open tables. They mostly wait for the device.
 const THREADS_MAX: usize = 16;
-/// Threads for each processor: more of them only get in each other's way when all is in the page
-/// cache.
+/// Threads for each processor. More do not help if all is in the page cache.
 const THREADS_PER_PROCESSOR: usize = 4;
-/// Tables that a thread is worth: to start one takes as long as to open two that are in the page
-/// cache, and much less than one that is not.
+/// Tables for each thread. A thread starts in the time of two opens from the page cache.
 const TABLES_PER_THREAD: usize = 2;
 
-/// The keyspaces of a store with their tables, whose filters are not in memory yet.
+/// Keyspaces with open tables, without their filters.
 #[derive(Debug)]
 pub(super) struct OpenedTables {
     keyspaces: Vec<OpenedKeyspace>,
-    /// That opened the tables, the caller's included.
+    /// Threads that opened the tables, including that of the caller.
     pub(super) threads: usize,
 }
 
@@ -80,14 +77,14 @@ pub(super) fn open_tables(
     tables.fit_cache();
     for ((keyspace, meta), live) in jobs.into_iter().zip(opened) {
         let keyspace = &mut keyspaces[keyspace];
-        // Here, and not by the threads: listeners are told of one after the other.
+        // On this thread: listeners get one event at a time.
         live.report(&keyspace.name, options.listener.as_deref());
         keyspace.tables.push((meta.level, meta.run, Arc::new(live)));
     }
     Ok(OpenedTables { keyspaces, threads })
 }
 
-/// How many threads open so many tables.
+/// Returns the number of threads that open so many tables.
 fn thread_count(options: &Options, tables: usize) -> usize {
     if options.worker_threads == 0 {
         return 1;
@@ -98,8 +95,8 @@ fn thread_count(options: &Options, tables: usize) -> usize {
 }
 
 impl OpenedTables {
-    /// Loads the filters, as far as their budget allows, and puts the tables in order. Returns what
-    /// the plan of the filters predicts, too.
+    /// Loads the filters within their budget. Returns the keyspaces, and the prediction of the filter
+    /// plan.
     pub(super) fn into_trees(
         self,
         options: &Options,

@@ -1,9 +1,7 @@
-//! A store comes back only to be read: from what recovery found, and without a write.
+//! Recovers a read-only store, without a write.
 //!
-//! Where [`take_over`](super::recovery::take_over) rewrites the log, and makes a manifest of its
-//! own, here both stay as they are, and the manifest that was found is the present one. What reads
-//! back well but may not be on the disk is no matter: nobody builds on it, and nothing is
-//! acknowledged.
+//! [`take_over`](super::recovery::take_over) rewrites log and manifest, because later writes build
+//! on bytes that may not be on the disk. Here no write follows, and both stay as they are.
 
 use std::{path::Path, sync::Arc};
 
@@ -21,7 +19,7 @@ use crate::{
     version::Version,
 };
 
-/// Opens the tables of what was recovered. The file system of the options changes nothing.
+/// Opens the recovered tables. The file system of the options refuses writes.
 ///
 /// # Errors
 ///
@@ -55,8 +53,8 @@ pub(super) fn take_in(
     Ok(Beginning { manifest, tables, trees, last_sequence, log, continued, predicted, opening })
 }
 
-/// The default keyspace of a store whose creation was broken off before the log had it: empty, and
-/// in memory only.
+/// Returns the empty default keyspace of a store whose creation was interrupted before the log had
+/// it.
 fn missing_default(
     options: &Options,
     state: &ManifestState,

@@ -1,16 +1,16 @@
-//! A store comes back: from the manifest, and from the log behind it.
+//! Recovers a store from its manifest and log.
 //!
-//! [`read`] finds out what the store holds and writes nothing. After a crash [`take_over`] makes
-//! what was replayed durable again, in one log segment and a new manifest, before the first write:
+//! [`read`] reads both and writes nothing. After a crash [`take_over`] makes the replayed entries
+//! durable again, in one log segment and a new manifest, before the first write:
 //! see [`rewrite_log`](super::writer::rewrite_log).
 //!
 //! After a clean close all of it is durable already: `CLOSED` vouches for the manifest, and the
 //! synced mark in the manifest for the log. Then both are continued.
 //!
-//! In either case the replayed memtables become active ones, their segments stay named until they
+//! In either case the replayed memtables become active, the manifest names their segments until they
 //! are flushed, and new writes begin a new segment.
 //!
-//! A read-only store takes nothing over: see [`read_only`](super::read_only).
+//! A read-only store writes nothing: see [`read_only`](super::read_only).
 
 use std::{collections::BTreeMap, mem, path::Path, sync::Arc, time::Duration};
 
@@ -45,20 +45,20 @@ use crate::{
     },
 };
 
-/// A longer log is rewritten as one segment when the store is opened: each opening that is written
-/// to adds a segment, and every segment takes time to open.
+/// A log of more segments is rewritten as one at the opening: each opening may add a segment, and
+/// each segment takes time to open.
 const CONTINUED_SEGMENTS_MAX: usize = 64;
 
-/// What a folder holds.
+/// Contents of a directory.
 #[derive(Debug)]
 pub(crate) struct Recovered {
-    /// The manifest that counts, if it may be gone on with, or is only read.
+    /// The present manifest, if it can be continued or the store is read-only.
     pub(super) kept: Option<Loaded>,
-    /// As the manifest says.
+    /// State of the manifest.
     pub(super) state: ManifestState,
-    /// What the log adds: keyspaces created and dropped.
+    /// Keyspaces that the log creates and drops.
     pub(super) edit: VersionEdit,
-    /// What the log adds: entries, by keyspace.
+    /// Entries of the log, by keyspace.
     pub(super) memtables: BTreeMap<u64, Arc<PlacedMemtable>>,
     pub(super) last_sequence: SequenceNumber,
     pub(super) next_file_id: u64,
@@ -66,31 +66,31 @@ pub(crate) struct Recovered {
     pub(super) log: LogSize,
     /// Its segments, oldest first.
     segments: Vec<ReplayedSegment>,
-    /// Whether all of it is known to be durable, so that it can be continued.
+    /// The log is known to be durable, and can be continued.
     is_durable: bool,
-    /// Segments that a recovery began which did not finish.
+    /// Segments of a recovery that did not finish.
     aborted: Vec<u64>,
     /// The store's files in the folder.
     names: Vec<String>,
     pub(super) room: Arc<CacheRoom>,
-    /// What was cut off, so far.
+    /// Bytes truncated so far.
     pub(super) opening: OpeningStats,
 }
 
-/// A store that has come back, with its tables open.
+/// A recovered store with open tables.
 #[derive(Debug)]
 pub(crate) struct Beginning {
     pub(crate) manifest: ManifestFile,
     pub(crate) tables: TableStore,
     pub(crate) trees: KeyspaceTrees,
     pub(crate) last_sequence: SequenceNumber,
-    /// The log that the memtables of a store that is only read come from; nothing in any other.
+    /// Replayed log of a read-only store.
     pub(crate) log: LogSize,
     /// Durable segments that the log continues, oldest first.
     pub(crate) continued: Vec<ReplayedSegment>,
-    /// What the plan of the filters predicts.
+    /// Prediction of the filter plan.
     pub(crate) predicted: Prediction,
-    /// What all of this took; the log apart.
+    /// Durations, without that of the log.
     pub(crate) opening: OpeningStats,
 }
 
@@ -118,7 +118,7 @@ pub(crate) fn read(options: &Options, folder: &Path) -> Result<Recovered> {
     }
     let named: Vec<_> = loaded.state.logs.keys().copied().collect();
     let mut on_disk = segment_ids(&names);
-    // A crash may have kept any of the obsolete ones while they were unlinked.
+    // A crash may have kept any obsolete segment.
     on_disk.retain(|&id| id >= loaded.state.log_floor);
     let store_id = loaded.state.store_id;
     let adopts = options.has_bug(PlantedBug::AdoptSegmentBelowFloor);
@@ -128,9 +128,9 @@ pub(crate) fn read(options: &Options, folder: &Path) -> Result<Recovered> {
     let segments = Segments { fs, folder, store_id, named, secrets, floor, on_disk, written: None };
     let replayed = replay(&segments, loaded.state.log_mark, |batch| log.apply(&batch))?;
     loaded.check_vouched(folder, replayed.manifest)?;
-    // Before anything is written, and not for keyspaces that the log has dropped.
+    // Before the first write, and not for keyspaces that the log drops.
     log.check_features()?;
-    let opening = tell_of_cuts(options, &loaded, replayed.torn.as_ref());
+    let opening = report_torn_tails(options, &loaded, replayed.torn.as_ref());
     let (edit, memtables) = log.into_parts();
     let is_durable = loaded.is_durable && replayed.is_durable(loaded.state.log_mark, named);
     let last_sequence = loaded.state.last_sequence.max(replayed.last_sequence);
@@ -159,8 +159,8 @@ pub(crate) fn read(options: &Options, folder: &Path) -> Result<Recovered> {
     })
 }
 
-/// Tells the listener of what recovery cut off, and counts it.
-fn tell_of_cuts(options: &Options, loaded: &Loaded, torn: Option<&TornTail>) -> OpeningStats {
+/// Reports torn tails, and counts their bytes.
+fn report_torn_tails(options: &Options, loaded: &Loaded, torn: Option<&TornTail>) -> OpeningStats {
     let told = |event| options.listener.iter().for_each(|listener| notify(&**listener, &event));
     let mut opening = OpeningStats::default();
     if loaded.torn.is_some() {
@@ -175,7 +175,7 @@ fn tell_of_cuts(options: &Options, loaded: &Loaded, torn: Option<&TornTail>) -> 
     opening
 }
 
-/// A folder without `CURRENT`: new, or left by a creation that did not end.
+/// Returns the contents of a directory without `CURRENT`: new, or from an interrupted creation.
 fn fresh(
     fs: &dyn Fs,
     folder: &Path,
@@ -233,7 +233,7 @@ pub(crate) fn take_over(
     edit.keyspaces_changed.extend(changed_options(options, &state, &edit));
     let mut replayed = state.clone();
     replayed.apply(&edit).map_err(|source| corrupt_state(folder, source))?;
-    // Before anything is written or unlinked: a table may require a later release.
+    // Before the first write or unlink: a table may require a later release.
     let opened = open_tables(options, &tables, folder, &replayed)?;
     opening.tables = stopwatch.lap();
     opening.threads = opened.threads;
@@ -249,7 +249,7 @@ pub(crate) fn take_over(
             let log = ReplayedLog { fs, folder, state, segments, memtables };
             rewritten = Some(log.rewrite(tables.new_file_id(), manifest)?);
         }
-        // The log before does not hold it from here on.
+        // The old log is dropped.
         edit.last_sequence = Some(last_sequence).filter(|&last| last > state.last_sequence);
     }
     let unlink_rewritten = || {
@@ -265,7 +265,7 @@ pub(crate) fn take_over(
             edit.log_mark = Some(Position { file_id: id, offset: bytes });
         }
         if !continues {
-            // No segment before is needed any more, and none after it has a lower id.
+            // Drops all older segments. Later ones have higher ids.
             let floor = rewritten.map(|(segment, _)| segment.id);
             edit.log_floor = Some(floor.unwrap_or_else(|| tables.new_file_id()));
         }
@@ -287,7 +287,7 @@ pub(crate) fn take_over(
             let created = ManifestFile::create(shared_fs, folder_path, manifest_id, state);
             created.inspect_err(|error| {
                 if error.is_passing() {
-                    // The manifest before still counts.
+                    // The old manifest is still the present one.
                     unlink_rewritten();
                 }
             })?
@@ -309,7 +309,7 @@ pub(crate) fn take_over(
     Ok(Beginning { manifest, tables, trees, last_sequence, log, continued, predicted, opening })
 }
 
-/// Tells how long each part takes.
+/// Measures the duration of each part.
 pub(super) struct Stopwatch<'a> {
     clock: &'a dyn Clock,
     last: Duration,
@@ -320,7 +320,7 @@ impl<'a> Stopwatch<'a> {
         Self { clock, last: clock.now() }
     }
 
-    /// Time since the start, or since the last call.
+    /// Returns the time since the start, or since the last call.
     pub(super) fn lap(&mut self) -> Duration {
         let now = self.clock.now();
         now.saturating_sub(mem::replace(&mut self.last, now))

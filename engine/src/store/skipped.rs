@@ -12,10 +12,8 @@ use crate::{
     table::LiveTable,
 };
 
-/// A memtable is not flushed for fewer tombstones, in however few entries.
-///
-/// To write the entries is not all that a flush costs: it syncs its table, the folder and the
-/// manifest. That takes milliseconds, and stepping over so many tombstones some eight.
+/// Least tombstones that cause a flush of a memtable. A flush takes milliseconds for syncs, and
+/// stepping over so many tombstones takes 8 ms.
 const MEMTABLE_SKIPPED_MIN: u64 = 1 << 17;
 
 impl SkippedTombstones for OpenStore {
@@ -29,7 +27,7 @@ impl SkippedTombstones for OpenStore {
             level.tombstones_skipped.add(tombstones);
         }
         let before = live.add_skipped(tombstones);
-        // Each time that scans have paid for this table alone once more, the picker looks.
+        // The picker looks whenever scans have paid for another rewrite of this table.
         let paid = |skipped: u64| rewrites_paid(skipped, live.meta.entries);
         if paid(before) < paid(before.saturating_add(tombstones)) {
             store.scheduler.look_at_all();
@@ -47,14 +45,14 @@ impl SkippedTombstones for OpenStore {
     }
 }
 
-/// Whether a memtable should become a table because of so many tombstones that scans stepped over:
-/// there a compaction can remove them.
+/// Returns whether a memtable should be flushed because scans stepped over so many tombstones: a
+/// compaction can remove them.
 fn is_flush_due(placed: &PlacedMemtable, skipped: u64) -> bool {
     skipped >= MEMTABLE_SKIPPED_MIN && is_paid(skipped, placed.memtable.entries() as u64)
 }
 
 impl Store {
-    /// Freezes the memtables that are due because of what scans stepped over.
+    /// Freezes the memtables that are due because of skipped tombstones.
     pub(crate) fn freeze_skipped(&self) {
         if !self.scheduler.take_freezes_skipped() {
             return;

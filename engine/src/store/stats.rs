@@ -1,4 +1,4 @@
-//! Adds up what a store holds.
+//! Collects the statistics of a store.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -13,7 +13,7 @@ use crate::{
 };
 
 impl Store {
-    /// What the store holds and what it did since it was opened.
+    /// Returns the statistics since the opening.
     pub(crate) fn stats(&self) -> Stats {
         let (counters, now) = (&self.tables.counters, self.options.clock.now());
         let trees: Vec<_> = self.versions.trees().values().cloned().collect();
@@ -45,7 +45,7 @@ impl Store {
         }
         stats.tables_quarantined = stats.quarantined.len() as u64;
         for level in &mut stats.levels {
-            // So far the sum over the runs.
+            // So far a sum over the runs.
             level.filter_fpr_expected /= (level.runs as f64).max(1.0);
         }
         let of_trees = trees.iter().map(|tree| tree.write_delay_us()).max().unwrap_or(0);
@@ -130,8 +130,8 @@ fn add_tree(stats: &mut Stats, tree: &Arc<Tree>) {
     stats.keyspaces.push(keyspace);
 }
 
-/// Expected false-positive rate of a filter that a lookup asks in this run: of tables with as many
-/// keys as many lookups ask. A table without a filter in memory counts as 1.
+/// Returns the expected false-positive rate of a lookup in this run: the mean over its tables by
+/// entries. A table without a filter in memory counts as 1.
 fn fpr_expected(run: &Run) -> f64 {
     let (mut rates, mut entries) = (0.0, 0.0);
     for live in &**run.tables() {

@@ -1,7 +1,6 @@
-//! Tells other processes what the store holds and did: writes the file `STATS` now and then.
+//! Writes the file `STATS` at intervals, which shows statistics to other processes.
 //!
-//! On a thread of its own: workers may be busy with a compaction for long, and then the figures are
-//! wanted most.
+//! On a thread of its own: workers may be busy with a long compaction.
 
 use std::{io, sync::Arc, time::Duration};
 
@@ -16,15 +15,15 @@ use crate::{
     },
 };
 
-/// Writes the file until it is dropped.
+/// Thread that writes the file until it is dropped.
 #[derive(Debug)]
 pub(super) struct StatsWriter {
     end: Arc<End>,
-    /// `None` once it has ended.
+    /// `None` once the thread has ended.
     thread: Option<JoinHandle<()>>,
 }
 
-/// That the thread is to end.
+/// Signal that ends the thread.
 #[derive(Debug, Default)]
 struct End {
     has_come: Mutex<bool>,
@@ -32,11 +31,11 @@ struct End {
 }
 
 impl StatsWriter {
-    /// Writes the file, and begins to do so again and again, if the options of `store` ask for it.
+    /// Writes the file, and starts the thread, if the options of `store` have an interval.
     ///
     /// # Errors
     ///
-    /// [`Error::Io`] if there can be no thread.
+    /// [`Error::Io`] if the thread cannot be started.
     pub(super) fn start(store: &Arc<Store>) -> Result<Option<Self>> {
         let Some(interval) = store.options.stats_file_interval else { return Ok(None) };
         store.write_stats_file();
@@ -61,7 +60,7 @@ impl Drop for StatsWriter {
         *self.end.has_come.lock() = true;
         self.end.comes.notify_all();
         if let Some(thread) = self.thread.take() {
-            // It panicked: there are no figures, and that is all.
+            // After a panic only statistics are missing.
             let _ = thread.join();
         }
     }
@@ -72,7 +71,7 @@ fn write_until(store: &Store, end: &End, interval: Duration) {
     while !*has_come {
         end.comes.wait_for(&mut has_come, interval);
         if !*has_come {
-            // Statistics take locks, and whoever closes the store waits for this one.
+            // Statistics take locks, and a close waits for this one.
             drop(has_come);
             store.write_stats_file();
             has_come = end.has_come.lock();
@@ -81,8 +80,8 @@ fn write_until(store: &Store, end: &End, interval: Duration) {
 }
 
 impl Store {
-    /// Writes the file `STATS` anew. A failure is no harm: the next time comes. A store that became
-    /// read-only writes nothing.
+    /// Replaces the file `STATS`. A failure is harmless: the next interval retries. A read-only store
+    /// writes nothing.
     fn write_stats_file(&self) {
         if self.versions.check_writable().is_ok() {
             let _ = self.try_write_stats_file();

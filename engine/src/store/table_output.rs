@@ -1,4 +1,4 @@
-//! Entries in order become tables of a sorted run.
+//! Writes ordered entries into tables of a sorted run.
 
 use std::sync::Arc;
 
@@ -10,13 +10,13 @@ use crate::{
     table::builder::TableBuilder, table::cache_room::WorkerShare, table::store::TableStore,
 };
 
-/// What the tables of one flush or compaction have in common.
+/// Properties of all tables of a flush or a compaction.
 #[derive(Debug)]
 pub(crate) struct NewTables<'a> {
     pub(crate) options: &'a KeyspaceOptions,
     pub(crate) filter: FilterChoice,
     pub(crate) place: TablePlace,
-    /// With what is completed when the last table is written.
+    /// Origin of the last table.
     pub(crate) origin: TableOrigin,
 }
 
@@ -39,10 +39,10 @@ impl NewTables<'_> {
 }
 
 /// Writes all entries of `kept` into tables of about [`KeyspaceOptions::table_bytes`] each, or less
-/// if the memory for writing does not suffice, all of one sorted run. All versions of a key are in
-/// one table. What is taken of the worker's `share` already is to read what `kept` keeps.
+/// if memory for writing is short, all of one sorted run. All versions of a key are in one table.
+/// The part of `share` that is taken already is for reading.
 ///
-/// The data of the tables is durable at return, their entries in the folder are not.
+/// The data of the tables is durable at return, their directory entries are not.
 ///
 /// # Errors
 ///
@@ -57,7 +57,7 @@ pub(crate) fn write_tables<C: Cursor, B: FnMut(&[u8]) -> bool, S: FnMut() -> boo
     let mut written = Vec::new();
     let result = write_each(tables, new, kept, share, &mut written);
     let is_whole = result.is_ok();
-    // What follows syncs, and installs.
+    // Syncs and the manifest edit follow.
     let result = result.and_then(|()| tables.check_not_closing());
     if result.is_err() {
         for table in written.iter().rev() {
@@ -94,7 +94,8 @@ fn write_each<C: Cursor, B: FnMut(&[u8]) -> bool, S: FnMut() -> bool>(
     }
     if let Some(last) = current {
         if !written.is_empty() {
-            // The last table vouches for the others, so their entries are durable before it.
+            // The last table lists what the group replaces, so the entries of the others are durable
+            // before it.
             tables.sync_dir()?;
         }
         written.push(last.finish(place, new.origin_of_last(tables))?);

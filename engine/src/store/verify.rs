@@ -1,7 +1,6 @@
-//! Looks at every byte of a store: manifest, log, tables, filters.
+//! Verifies every byte of a store: manifest, log, tables, filters.
 //!
-//! Reads past the block cache and writes nothing. It does not stop at the first problem: what can
-//! be read beside it is read.
+//! Reads past the block cache, writes nothing, and does not stop at the first problem.
 
 use std::{borrow::Cow, io, path::Path, sync::Arc};
 
@@ -42,7 +41,7 @@ impl Store {
         &self,
         on_progress: &mut dyn FnMut(VerifyProgress),
     ) -> Result<VerifyReport> {
-        // What is in memory only is no matter of this, and must not be kept there.
+        // Only the versions: memtables must not be kept in memory.
         let trees: Vec<_> = self.versions.trees().values().cloned().collect();
         let versions: Vec<_> = trees
             .iter()
@@ -93,7 +92,7 @@ impl Store {
                 }
             }
         }
-        // A table of which not all was read may be damaged.
+        // A table that was not read whole may be damaged.
         tables.check_not_closing()?;
         if lifts {
             self.scheduler.look_at_all();
@@ -101,12 +100,11 @@ impl Store {
         Ok(verifier.report)
     }
 
-    /// Looks at the manifest, and at the log as far as it is written now. Nobody changes the
-    /// manifest meanwhile, so all files that it names are there; the log may grow at its end.
+    /// Verifies the manifest, and the log up to its present end, under the lock of the manifest: all
+    /// files that it names exist.
     fn verify_logs(&self, report: &mut VerifyReport) -> Result<()> {
         let (fs, folder) = (&*self.tables.fs, &*self.tables.folder);
-        // Before the lock of the manifest, by their order. Nobody writes to a store that is only
-        // read.
+        // Before the lock of the manifest, by the lock order.
         let written = (!self.options.read_only).then(|| self.writer.log().written_to());
         self.versions.read_manifest(|manifest| {
             let names = list(fs, folder)?;
@@ -131,13 +129,12 @@ impl Store {
     }
 }
 
-/// Looks at every byte of the store in `folder`, which nobody has open who writes, and keeps it so
-/// meanwhile.
+/// Verifies every byte of the store in `folder`, under a shared lock that keeps writers out.
 ///
 /// # Errors
 ///
 /// [`Error::NoStore`]; [`Error::NotADirectory`]; [`Error::Locked`]; [`Error::NewerRelease`];
-/// [`Error::Io`] if the folder cannot be locked or listed.
+/// [`Error::Io`] if the directory cannot be locked or listed.
 pub(crate) fn verify_folder(
     options: &Options,
     folder: &Path,
@@ -193,7 +190,7 @@ pub(crate) fn verify_folder(
     Ok(verifier.report)
 }
 
-/// Refuses a folder that holds nothing of a store.
+/// Refuses a directory without files of a store.
 pub(crate) fn check_traces(fs: &dyn Fs, folder: &Path) -> Result<()> {
     let names = match fs.list(folder) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
@@ -221,7 +218,7 @@ pub(crate) fn list(fs: &dyn Fs, folder: &Path) -> Result<Vec<String>> {
     fs.list(folder).map_err(|error| Error::io("list", folder, error))
 }
 
-/// The segments of the log that must be there, and those that may count.
+/// Returns the segments of the log that must exist, and those that may be part of it.
 pub(crate) fn segments_of(state: &ManifestState, names: &[String]) -> (Vec<u64>, Vec<u64>) {
     let named = state.logs.keys().copied().collect();
     let mut on_disk = segment_ids(names);
@@ -230,11 +227,10 @@ pub(crate) fn segments_of(state: &ManifestState, names: &[String]) -> (Vec<u64>,
 }
 
 /// Reads the log as recovery does, until `check_needed` fails. Returns the result if the log is
-/// good. A torn tail is no problem: a crash explains it.
+/// good, possibly with a torn tail.
 ///
-/// Nothing behind `written` is looked at. Zeros that were read there before somebody wrote, and
-/// records that were read after it, would pass for damage: the later ones vouch for what lay where
-/// the zeros were.
+/// Reads nothing behind `written`: zeros read before a concurrent append, followed by records read
+/// after it, would look like damage.
 fn verify_log(
     fs: &dyn Fs,
     folder: &Path,
@@ -254,7 +250,7 @@ fn verify_log(
     let (named, floor, on_disk) = (&*named, state.log_floor, &*on_disk);
     let secrets = &state.logs;
     let segments = Segments { fs, folder, store_id, named, secrets, floor, on_disk, written };
-    // It may have been raised since.
+    // The mark may have risen since.
     let mark = written.map_or(state.log_mark, |written| state.log_mark.min(written));
     let replayed = replay(&segments, mark, |replayed| {
         check_needed()?;

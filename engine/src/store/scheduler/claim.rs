@@ -1,4 +1,4 @@
-//! The next piece of background work is found and claimed.
+//! Finds and claims the next piece of background work.
 
 use std::{collections::BTreeSet, mem, sync::Arc, time::Duration};
 
@@ -9,15 +9,15 @@ use super::{
 use crate::{read::tree::Tree, store::Store, store::compact::Chosen};
 
 impl Scheduler {
-    /// Looks for a compaction of the keyspace `id` at `time` of the store's clock, even if nothing
-    /// rings the bell.
+    /// Makes workers look for a compaction of the keyspace `id` at `time`, by the clock of the
+    /// options.
     pub(crate) fn look_again_at(&self, time: Duration, id: u64) {
         self.state.lock().due.look_again_at(time, id);
     }
 }
 
 impl Store {
-    /// Returns how long a worker without work may wait for the bell; `None`: until it rings.
+    /// Returns how long a worker without work may wait; `None`: until the bell rings.
     pub(super) fn wait_max(&self, state: &State) -> Option<Duration> {
         // A read-only store claims nothing, so its pauses would never end.
         let pause_end = state.due.next_pause_end().filter(|_| !self.versions.is_read_only());
@@ -27,7 +27,7 @@ impl Store {
         others.into_iter().chain([pause]).flatten().min()
     }
 
-    /// Claims the next piece of work, if there is any that could be done.
+    /// Claims the next piece of work that can be done.
     pub(super) fn claim(&self) -> Option<Job> {
         let mut state = self.scheduler.state.lock();
         state.idle_compactions.clear_wait();
@@ -53,7 +53,7 @@ impl Store {
         }
         job = job.or_else(|| self.claim_crowded(&mut state, u64::MAX));
         if job.is_none() && state.flushing.is_empty() && state.running.is_empty() {
-            // Nothing is put off any more.
+            // No work is postponed.
             state.no_space = None;
         }
         if job.is_none() && !state.fitting && self.filters_are_due() {
@@ -64,13 +64,13 @@ impl Store {
             return job;
         }
         let filter = state.filters.claim(|id| self.tree_of_id(id)).map(Job::Filter);
-        // Who writes is not to wait for what need not be.
+        // Without workers a writer would wait for optional work.
         let mut idle =
             || (self.options.worker_threads > 0).then(|| self.claim_idle_compaction(&mut state));
         filter.or_else(|| idle().flatten())
     }
 
-    /// Takes note of the keyspaces that have changed.
+    /// Notes the keyspaces that have changed.
     pub(super) fn note_changes(&self, state: &mut State) {
         let changed = self.versions.trees().changed().take();
         state.due.note(&changed, self.versions.snapshots().oldest());
@@ -89,11 +89,10 @@ impl Store {
         }
     }
 
-    /// Tells those who drop snapshots which one is waited for. Whether a keyspace waits no longer,
-    /// since that one has gone meanwhile.
+    /// Publishes the snapshot that compactions wait for. Returns whether it was dropped meanwhile.
     fn awaits_no_longer(&self, state: &mut State) -> bool {
         self.scheduler.await_snapshot(state.due.awaited_snapshot());
-        // After that: whoever has dropped it before did not know.
+        // Afterwards: a thread that dropped it before did not notify.
         let is_freed = state.due.is_freed(self.versions.snapshots().oldest());
         if is_freed {
             self.note_changes(state);
@@ -109,8 +108,12 @@ impl Store {
         let mut from = 0;
         while let Some(id) = state.due.flush.first_from(from) {
             match self.tree_of_id(id).filter(|tree| !tree.view().frozen.is_empty()) {
-                Some(tree) if state.flushing.insert(id) => return Some(tree),
-                // It may fail.
+                Some(tree) if state.flushing.insert(id) => {
+                    debug_assert!(!state.shut_down, "no work begins after the end");
+                    debug_assert_eq!(tree.id, id);
+                    return Some(tree);
+                }
+                // The flush in flight may fail.
                 Some(_) => {}
                 None => state.due.flush.remove(id),
             }
@@ -135,15 +138,14 @@ impl Store {
                     state.claim(&tree, &compaction);
                     return Some(Job::Compact(tree, compaction));
                 }
-                // The end of a running one is a change, too.
+                // The end of a running compaction is a change, too.
                 Chosen::Nothing { awaited_snapshot } => {
                     state.due.compact_later(id, awaited_snapshot);
                 }
                 Chosen::WholeIsDone => {
                     state.whole.remove(&tree.id);
                     self.scheduler.progress.notify_all();
-                    // Of what came since, something may be due, and nobody would wake a worker for
-                    // it.
+                    // Later runs may be due, and no change would notify a worker.
                     from = id;
                 }
                 Chosen::WholeFails(error) => {
@@ -158,7 +160,7 @@ impl Store {
         None
     }
 
-    /// Whether there is no work, and none is in flight.
+    /// Returns whether no work is due or in flight.
     pub(super) fn is_idle(&self, state: &mut State) -> bool {
         self.note_changes(state);
         state.flushing.is_empty()
@@ -173,7 +175,7 @@ impl Store {
                 || state.filters.is_idle(|id| self.tree_of_id(id)))
     }
 
-    /// Whether any keyspace has a flush due that nobody is doing.
+    /// Returns whether a keyspace has a flush that no worker has claimed.
     pub(super) fn has_unclaimed_flush(&self, state: &State) -> bool {
         let mut from = 0;
         while let Some(id) = state.due.flush.first_from(from) {
@@ -186,7 +188,7 @@ impl Store {
         false
     }
 
-    /// Whether any keyspace has a flush or a compaction due, while none is in flight.
+    /// Returns whether a keyspace has a flush or a compaction due, while none is in flight.
     fn has_flush_or_compaction(&self, state: &mut State) -> bool {
         if self.has_unclaimed_flush(state) {
             return true;

@@ -1,5 +1,5 @@
-//! Which keyspaces may have a flush or a compaction due: those that changed since somebody looked
-//! and found nothing. So a step of background work costs the same however many keyspaces there are.
+//! Keyspaces that may have a flush or a compaction due: those that changed since nothing was found.
+//! So the cost of a step does not depend on the number of keyspaces.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -11,7 +11,7 @@ use sievedb_format::SequenceNumber;
 use super::crowded::ByPrice;
 use crate::read::changed_trees::TreeIds;
 
-/// The ids of keyspaces that are to be looked at, ascending.
+/// Ids of keyspaces that may have work.
 #[derive(Debug, Default)]
 pub(in crate::store) struct DueTrees {
     /// May have frozen memtables.
@@ -22,12 +22,11 @@ pub(in crate::store) struct DueTrees {
     pub(in crate::store) idle: TreeIds,
     /// May have a merge that makes the tables fewer.
     pub(in crate::store) crowded: ByPrice,
-    /// Have none due, and may have one as soon as the oldest snapshot has this number, or is gone.
+    /// May have a compaction once the oldest snapshot reaches this number.
     behind_snapshot: BTreeMap<u64, SequenceNumber>,
     /// The smallest of these numbers, or less.
     awaited_snapshot: Option<SequenceNumber>,
-    /// May have a compaction due from this time of the store's clock on: a quarantine pauses until
-    /// then.
+    /// May have a compaction from this time on, when the pause of a quarantine ends.
     paused: BTreeSet<(Duration, u64)>,
 }
 
@@ -50,14 +49,14 @@ impl DueTrees {
         }
     }
 
-    /// Whether some keyspace may wait no longer, now that the oldest snapshot is this one.
+    /// Returns whether a keyspace waits no longer for the oldest snapshot.
     pub(in crate::store) fn is_freed(&self, oldest_snapshot: Option<SequenceNumber>) -> bool {
         let is_free = |awaited| oldest_snapshot.is_none_or(|oldest| awaited <= oldest);
         self.awaited_snapshot.is_some_and(is_free)
     }
 
-    /// Nothing is to be compacted in the keyspace `id` until it changes or until the oldest
-    /// snapshot has the number that is awaited.
+    /// Notes that the keyspace `id` has no compaction until it changes, or the oldest snapshot
+    /// reaches `awaited_snapshot`.
     pub(in crate::store) fn compact_later(
         &mut self,
         id: u64,
@@ -73,7 +72,7 @@ impl DueTrees {
         }
     }
 
-    /// The keyspace `id` may have a compaction due at `time`.
+    /// Notes that the keyspace `id` may have a compaction due at `time`.
     pub(in crate::store) fn look_again_at(&mut self, time: Duration, id: u64) {
         self.paused.insert((time, id));
     }
@@ -93,7 +92,7 @@ impl DueTrees {
         }
     }
 
-    /// What the oldest snapshot has to reach for some keyspace to have a compaction due, or less.
+    /// Returns at most the number that the oldest snapshot must reach for a compaction to be due.
     pub(in crate::store) fn awaited_snapshot(&self) -> Option<SequenceNumber> {
         self.awaited_snapshot
     }

@@ -13,7 +13,7 @@ use sievedb_format::SequenceNumber;
 
 use crate::{memory::MemoryUse, store::Store};
 
-/// How long nothing must have been written.
+/// Time without writes after which memtables are idle.
 const IDLE: Duration = Duration::from_secs(2);
 
 /// A smaller memtable, with its filter, stays: its table would take an eighth of that for good.
@@ -22,10 +22,10 @@ const MEMTABLE_BYTES_MIN: usize = 32 << 10;
 /// The cache is full if less than one part in so many of it is free.
 const FREE_SHARE: u64 = 8;
 
-/// Since when nothing was written.
+/// Time since the last write.
 #[derive(Debug, Default)]
 pub(super) struct IdleMemtables {
-    /// The visible sequence number at the last look.
+    /// The visible sequence number at the last visit.
     visible: Option<SequenceNumber>,
     since: Duration,
     /// How long workers may wait until something may be due.
@@ -38,7 +38,7 @@ impl IdleMemtables {
         self.wait_max
     }
 
-    /// Returns how much longer nothing must be written, at `now` with this visible sequence number.
+    /// Returns the remaining idle time at `now`, with this visible sequence number.
     fn left(&mut self, visible: SequenceNumber, now: Duration) -> Duration {
         if self.visible.replace(visible) != Some(visible) {
             self.since = now;
@@ -48,7 +48,7 @@ impl IdleMemtables {
 }
 
 impl Store {
-    /// Returns whether active memtables take more than they may keep while nobody writes to them.
+    /// Returns whether active memtables take more than an idle store may keep.
     pub(in crate::store) fn has_idle_excess(&self) -> bool {
         let memory = &self.tables.memory;
         memory.bytes(MemoryUse::Memtables) > memory.idle_memtable_bytes()

@@ -1,4 +1,4 @@
-//! Lets workers free memory that takes long to free: the last reader of a memtable may be a lookup.
+//! Memory that workers free: the last reader of a memtable may be a lookup.
 
 use std::{cell::Cell, process, sync::Arc};
 

@@ -5,10 +5,10 @@ use std::{collections::BTreeMap, slice, sync::Arc, time::Duration};
 use super::Scheduler;
 use crate::{Error, Result, read::tree::Tree, store::Store};
 
-/// How long a thread of a store without workers waits before it looks for work again.
+/// How long a thread of a store without workers waits before it looks for work.
 const INLINE_LOOKS: Duration = Duration::from_millis(10);
 
-/// Keyspaces that are to be compacted as a whole, by id.
+/// Requests to compact whole keyspaces, by id.
 pub(in crate::store) type WholeRequests = BTreeMap<u64, WholeRequest>;
 
 /// A request to compact a keyspace as a whole. Callers share it while it is in flight.
@@ -29,7 +29,7 @@ impl WholeRequest {
         self.number
     }
 
-    /// Runs of level 0 with numbers from here on are not part of it.
+    /// Returns the first number of runs of level 0 that are not part of the request.
     pub(super) fn id_limit(&self) -> u64 {
         self.id_limit
     }
@@ -57,6 +57,7 @@ impl Scheduler {
         let request = state.whole.entry(tree.id).or_insert(new);
         request.id_limit = id_limit.max(request.id_limit);
         request.waiters += 1;
+        debug_assert!(request.waiters > 0 && request.id_limit >= id_limit);
         let number = request.number;
         state.due.compact.add([tree.id]);
         drop(state);
@@ -87,13 +88,12 @@ impl Scheduler {
 }
 
 impl Store {
-    /// Waits until `done` returns `true`, as a result of background work. `done` gets the keyspaces
-    /// that wait to be compacted as a whole.
+    /// Waits until background work makes `done` return `true`. `done` gets the requests to compact
+    /// whole keyspaces.
     ///
     /// # Errors
     ///
-    /// The reason why `done` cannot become true: the store is read-only or closed, or the disk is
-    /// full.
+    /// `done` cannot become true: the store is read-only or closed, or the disk is full.
     pub(in crate::store) fn wait_for_work(
         &self,
         mut done: impl FnMut(&WholeRequests) -> bool,
@@ -115,17 +115,17 @@ impl Store {
         }
     }
 
-    /// Waits until no background work can be done.
+    /// Waits until no background work is left.
     ///
     /// # Errors
     ///
     /// As [`wait_for_work`](Self::wait_for_work).
     pub(crate) fn wait_until_idle(&self) -> Result<()> {
-        // A lookup may have held a filter for so long that the job let its room be.
+        // A lookup may have held a filter until the job stopped waiting for it.
         self.filters_have_room();
         self.scheduler.retry();
         self.freeze_asked();
-        // A worker that was asked before has frozen its memtable then.
+        // Waits for a worker that freezes a memtable.
         drop(self.writer.placement());
         self.run_inline();
         if self.options.read_only {
@@ -144,8 +144,7 @@ impl Store {
                 return Err(error.clone());
             }
             if self.options.worker_threads == 0 {
-                // Another store of the pool may have caused work since, which only this thread
-                // does.
+                // Another store of the pool may have caused work for this thread.
                 self.scheduler.progress.wait_for(&mut state, INLINE_LOOKS);
                 drop(state);
                 self.run_inline();
@@ -174,7 +173,7 @@ impl Store {
         let is_this = |request: &WholeRequest| request.number() == number && !request.has_failed();
         let done = self
             .wait_for_work(|whole| tree.is_dropped() || !whole.get(&tree.id).is_some_and(is_this));
-        // Does nothing for one that is done.
+        // Does nothing for a request that is done.
         let failed = self.scheduler.withdraw_whole(tree, number);
         done.and(failed.map_or(Ok(()), Err))
     }

@@ -48,8 +48,8 @@ impl Move {
 }
 
 impl Change {
-    /// Tables that `change` removes are unlinked when their last reader lets go; their filters go when
-    /// the last lookup does, so that no iterator keeps them in memory.
+    /// Marks the removed tables of the version `old` as obsolete: each is unlinked when its last
+    /// reader drops it.
     pub(in crate::store) fn retire_removed(&self, old: &Version) {
         let removed: BTreeSet<_> = self.removed.iter().copied().collect();
         for (_, _, live) in old.tables().filter(|(_, _, live)| removed.contains(&live.meta.id)) {
@@ -57,7 +57,7 @@ impl Change {
         }
     }
 
-    /// The version after `change`.
+    /// Returns the version after `old`, with the `opened` tables.
     pub(in crate::store) fn next_version(
         &self,
         old: &Version,

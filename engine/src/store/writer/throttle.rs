@@ -1,4 +1,4 @@
-//! Back-pressure: writers are slowed down by as much as flushes and compactions lag behind.
+//! Back-pressure: delays of writes, in proportion to the debt of flushes and compactions. Pure.
 
 use std::time::Duration;
 
@@ -10,41 +10,40 @@ const LEVEL0_RUNS_SLOW: usize = 12;
 const LEVEL0_RUNS_MAX: usize = 32;
 /// Frozen memtables of a keyspace from which on writes are delayed.
 const FROZEN_SLOW: usize = 2;
-/// Frozen memtables of a keyspace at which writes wait for a flush: with the active one, a
-/// keyspace has four memtables at the most.
+/// Frozen memtables of a keyspace at which writes wait for a flush. With the active one, a keyspace
+/// has at most four memtables.
 const FROZEN_MAX: usize = 3;
-/// What compactions have to write from which on writes are delayed, over the least size of the base
-/// level.
+/// Debt of compactions from which on writes are delayed, over the least size of the base level.
 const COMPACTION_BASES_SLOW: f64 = 16.0;
-/// The same where the delay is longest. Debt of this kind never stops writes: it costs space and
-/// reads on level 1 and deeper, not memory.
+/// The same with the longest delay. This debt never stops writes: it costs space and reads, not
+/// memory.
 const COMPACTION_BASES_MAX: f64 = 64.0;
 /// The delay of a write right before writes have to wait.
 const DELAY_MAX: Duration = Duration::from_millis(2);
 
-/// How far background work lags behind in one keyspace.
+/// Background work that a keyspace is due.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(in crate::store) struct Debt {
-    /// Without those that no compaction reduces: waiting would not help.
+    /// Without those that no compaction reduces.
     pub(in crate::store) level0_runs: usize,
     pub(in crate::store) frozen_memtables: usize,
-    /// What compactions have to write, over the least size of the base level.
+    /// Bytes that compactions must write, over the least size of the base level.
     pub(in crate::store) compaction_bases: f64,
 }
 
-/// What a write has to do.
+/// Required behavior of a write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::store) enum Pressure {
-    /// Go on after a delay, which may be zero.
+    /// Continue after a delay, which may be zero.
     Delay(Duration),
-    /// Wait until background work has caught up.
+    /// Wait until the debt is smaller.
     Stop,
 }
 
-/// What a write has to do in the face of `debt`. Pure.
+/// Returns the behavior that `debt` requires.
 ///
-/// The delay grows in proportion to the debt between the two thresholds, so that writers settle at
-/// the speed of the background work instead of running into a wall.
+/// The delay grows with the debt between the two thresholds, so that writers settle at the speed of
+/// the background work.
 pub(in crate::store) fn pressure(debt: Debt) -> Pressure {
     if debt.level0_runs >= LEVEL0_RUNS_MAX || debt.frozen_memtables >= FROZEN_MAX {
         return Pressure::Stop;
@@ -58,14 +57,14 @@ pub(in crate::store) fn pressure(debt: Debt) -> Pressure {
     let deeper = share(debt.compaction_bases, COMPACTION_BASES_SLOW, COMPACTION_BASES_MAX);
     let most = level0.max(frozen).max(deeper);
     if most == 0.0 {
-        // The usual case: every write asks.
+        // The usual case of every write.
         return Pressure::Delay(Duration::ZERO);
     }
     Pressure::Delay(DELAY_MAX.mul_f64(most))
 }
 
 impl Tree {
-    /// How far background work lags behind here.
+    /// Returns the background work that is due.
     pub(in crate::store) fn debt(&self) -> Debt {
         let view = self.view();
         let level0_runs = view.version.level0_runs().saturating_sub(self.level0_runs_kept());
@@ -75,7 +74,7 @@ impl Tree {
         Debt { level0_runs, frozen_memtables, compaction_bases }
     }
 
-    /// Present delay of a write, in microseconds; the longest if writes have to wait.
+    /// Returns the delay of a write in microseconds; the longest if writes wait.
     pub(in crate::store) fn write_delay_us(&self) -> u64 {
         let delay = match pressure(self.debt()) {
             Pressure::Delay(delay) => delay,
@@ -89,18 +88,18 @@ impl Tree {
 /// compactions that other delays wait for.
 const ROOM_DELAY_MAX: Duration = Duration::from_micros(100);
 
-/// What a write of `bytes` has to do while memtables take `used` of `limit` bytes.
+/// Required behavior of a write of `bytes` while memtables take `used` of `limit` bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::store) enum Room {
-    /// Go on after a delay, which may be zero.
+    /// Continue after a delay, which may be zero.
     Delay(Duration),
     /// Wait for a flush.
     Wait,
-    /// It never fits: at most so many bytes do.
+    /// Never fits: at most so many bytes do.
     Never(u64),
 }
 
-/// Whether there is room for a write. Pure.
+/// Returns whether there is room for a write.
 ///
 /// From 3/4 of the limit on writers are slowed in proportion, so that they settle at the speed of
 /// the flushes. A quarter of what is left must stay: new memtables need filters, at most a fifth of
@@ -121,7 +120,7 @@ pub(in crate::store) fn room(bytes: u64, used: u64, limit: u64) -> Room {
     Room::Delay(ROOM_DELAY_MAX.mul_f64(slowed.min(1.0)))
 }
 
-/// How much of `left` bytes a write may take.
+/// Returns the part of `left` bytes that a write may take.
 pub(in crate::store) const fn writable_share(left: u64) -> u64 {
     left - left / 4
 }
