@@ -55,8 +55,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     // The checksum detects damage in transit.
     let mut damaged = messages[1].clone();
     damaged[5_000] ^= 4;
-    let refused = BloomFilter::from_bytes(&damaged);
-    println!("a damaged one: {}", refused.err().ok_or("the damage was not detected")?);
+    let rejected = BloomFilter::from_bytes(&damaged);
+    println!("a damaged one: {}", rejected.err().ok_or("the damage was not detected")?);
 
     let asker = &mut peers[0];
     for message in &messages {
@@ -68,17 +68,17 @@ fn main() -> Result<(), Box<dyn Error>> {
     let (mut served, mut useless, mut origin, mut all_requests) = (0, 0, 0, 0);
     let mut missed = 0;
     for request in 0..REQUESTS {
-        let wanted = object(OBJECTS_PER_PEER + request * 31 % (2 * (PEERS - 1) * OBJECTS_PER_PEER));
+        let target = object(OBJECTS_PER_PEER + request * 31 % (2 * (PEERS - 1) * OBJECTS_PER_PEER));
         let mut has = false;
         for peer in 1..PEERS as usize {
             all_requests += u64::from(!has);
-            if !has && peers[0].digests[peer].may_contain(&wanted) {
-                has = peers[peer].objects.contains(&wanted);
+            if !has && peers[0].digests[peer].may_contain(&target) {
+                has = peers[peer].objects.contains(&target);
                 *(if has { &mut served } else { &mut useless }) += 1;
             }
         }
         origin += u64::from(!has);
-        missed += u64::from(!has && peers.iter().any(|peer| peer.objects.contains(&wanted)));
+        missed += u64::from(!has && peers.iter().any(|peer| peer.objects.contains(&target)));
     }
     println!("{REQUESTS} requests: {served} served by peers, {origin} by the origin");
     println!("requests to peers: {} with digests, {all_requests} without", served + useless);

@@ -69,10 +69,10 @@ fn main() {
                 let filter = RangeFilter::build(points, bits_per_key, random(seed + 77));
                 builds.push(start.elapsed().as_secs_f64() * 1e9 / POINTS as f64);
                 let start = Instant::now();
-                let maybe = probed.iter().filter(|(a, b)| filter.may_contain_range(*a, *b));
-                let maybe = maybe.count() as f64;
+                let matched = probed.iter().filter(|(a, b)| filter.may_contain_range(*a, *b));
+                let matched = matched.count() as f64;
                 probes.push(start.elapsed().as_secs_f64() * 1e9 / probed.len() as f64);
-                rates.push(maybe / probed.len() as f64);
+                rates.push(matched / probed.len() as f64);
                 bits = filter.memory_bytes() as f64 * 8.0 / POINTS as f64;
                 bound = length as f64 * (2.0 - bits_per_key).exp2();
             }

@@ -46,13 +46,13 @@ fn main() {
         "{:>5}  {:>6}  {:>10}  {:>10}  {:>9}  {:>9}",
         "logs", "fill %", "expected %", "measured %", "by blocks", "by unions"
     );
-    let wanted = address(4_711);
+    let target = address(4_711);
     let has_it = |block: u64| block % 500 == 7;
     for logs in [20, 60, 120, 300] {
         let headers: Vec<BloomFilter> = (0..BLOCKS)
             .map(|block| {
                 let mut header = BloomFilter::with_shape(BITS, PROBES);
-                entries(block, logs).chain(has_it(block).then_some(wanted)).for_each(|entry| {
+                entries(block, logs).chain(has_it(block).then_some(target)).for_each(|entry| {
                     header.insert(entry);
                 });
                 header
@@ -64,24 +64,24 @@ fn main() {
             headers
                 .iter()
                 .zip(0..)
-                .all(|(header, block)| { !has_it(block) || header.may_contain(wanted) })
+                .all(|(header, block)| { !has_it(block) || header.may_contain(target) })
         );
-        let by_blocks = headers.iter().filter(|header| header.may_contain(wanted)).count();
+        let by_blocks = headers.iter().filter(|header| header.may_contain(target)).count();
         // Unions are probed first. One has the bits of all its blocks, and so a higher fill.
         let unions = headers.chunks(SECTION).filter(|section| {
             let mut union = section[0].clone();
             section[1..].iter().for_each(|header| union.union(header).expect("equal shapes"));
-            union.may_contain(wanted)
+            union.may_contain(target)
         });
         let by_unions = unions.count() * SECTION;
 
         // The average over many addresses: busy addresses set the same bits in nearly all blocks,
         // and a single address shares some of them everywhere, or none.
-        let maybe: usize = (0..ABSENT)
+        let matched: usize = (0..ABSENT)
             .map(|i| address(1 << 40 | i))
             .map(|absent| headers.iter().filter(|header| header.may_contain(absent)).count())
             .sum();
-        let measured = maybe as f64 / (ABSENT * BLOCKS) as f64;
+        let measured = matched as f64 / (ABSENT * BLOCKS) as f64;
         let mean =
             |of: fn(&BloomFilter) -> f64| headers.iter().map(of).sum::<f64>() / BLOCKS as f64;
         let (fill, expected) =

@@ -70,7 +70,7 @@ proptest! {
             portable::insert(&mut want[line_index(hash, lines)], hash, probes);
         }
         let probed: Vec<u64> = hashes.iter().flat_map(|&hash| [hash, hash ^ 1 << 17]).collect();
-        let affirmed: Vec<bool> = probed
+        let expected: Vec<bool> = probed
             .iter()
             .map(|&hash| portable::contains(line_of(&want, hash), hash, probes))
             .collect();
@@ -80,9 +80,9 @@ proptest! {
             prop_assert!(filled == want, "{:?}", path);
             let mut results = vec![false; probed.len()];
             path.contains_all(&filled, probes, &probed, &mut results);
-            prop_assert_eq!(&results, &affirmed, "{:?}", path);
+            prop_assert_eq!(&results, &expected, "{:?}", path);
             let one_by_one = probed.iter().map(|&hash| path.contains(&filled, hash, probes));
-            prop_assert!(one_by_one.eq(affirmed.iter().copied()), "{:?}, one by one", path);
+            prop_assert!(one_by_one.eq(expected.iter().copied()), "{:?}, one by one", path);
             prop_assert!(results.iter().step_by(2).all(|&result| result), "{:?}", path);
         }
     }

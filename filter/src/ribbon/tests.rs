@@ -52,8 +52,8 @@ fn assert_equal_results(filters: &[Ribbon], probe: &[u64]) {
 fn assert_found_on_every_path(name: &str, keys: &[u64], columns: f64) {
     let filters = on_every_path(keys, columns);
     assert_equal_results(&filters, keys);
-    let denied = keys.iter().find(|&&hash| !filters[0].may_contain_hash(hash));
-    assert_eq!(denied, None, "{name}, {columns} columns");
+    let missing_keys = keys.iter().find(|&&hash| !filters[0].may_contain_hash(hash));
+    assert_eq!(missing_keys, None, "{name}, {columns} columns");
 }
 
 #[cfg_attr(miri, ignore = "long loops")]
@@ -173,7 +173,7 @@ fn the_reference_probe_evaluates_the_equation() {
         let word = group.shape.first_word(block) + u64::from(column % 8);
         group.word(word as usize) >> (slot % BLOCK_SLOTS) & 1
     };
-    let mut maybe = 0;
+    let mut matched = 0;
     for &hash in keys.iter().chain(&hashes(6, 4_000)) {
         let want = filter.shape.layers.iter().find_map(|layer| {
             let row = row::Row::new(hash, layer.source, layer.starts);
@@ -193,9 +193,9 @@ fn the_reference_probe_evaluates_the_equation() {
             })
         });
         assert_eq!(Some(filter.may_contain_hash(hash)), want);
-        maybe += usize::from(filter.may_contain_hash(hash));
+        matched += usize::from(filter.may_contain_hash(hash));
     }
-    assert!((4_000..4_050).contains(&maybe), "{maybe}");
+    assert!((4_000..4_050).contains(&matched), "{matched}");
 }
 
 /// Returns the columns of 32 that match the equation of a hash, as bits.

@@ -291,13 +291,13 @@ mod tests {
             for round in 0..8_u32 {
                 filter.insert(round.to_le_bytes());
                 let before = filter.counters.clone();
-                let refused = (100..400_u32).filter(|key| {
+                let rejected = (100..400_u32).filter(|key| {
                     let mut changed = filter.clone();
-                    let refused = !changed.remove(key.to_le_bytes());
-                    assert!(!refused || changed.counters == before, "{counters} counters, {key}");
-                    refused
+                    let rejected = !changed.remove(key.to_le_bytes());
+                    assert!(!rejected || changed.counters == before, "{counters} counters, {key}");
+                    rejected
                 });
-                assert!(counters < 30 || refused.count() > 0, "{counters} counters");
+                assert!(counters < 30 || rejected.count() > 0, "{counters} counters");
             }
         }
     }

@@ -108,7 +108,7 @@ fn of_fuse_filters() {
     {
         let name = format!("{keys} keys, {bits_per_key} bits");
         assert_within_three_sigmas(&name, seed, |seed| {
-            let (mut maybe, mut rate) = (0.0, 0.0);
+            let (mut matched, mut rate) = (0.0, 0.0);
             for round in 0..SEEDS as u64 {
                 let mut random = Random(seed ^ round << 32);
                 let hashes = random.many(keys);
@@ -116,10 +116,10 @@ fn of_fuse_filters() {
                 let filter = filter.expect("a known kind");
                 rate = filter.expected_fpr();
                 let share = measure(&mut random, probed, |hash| filter.may_contain_hash(hash));
-                maybe += probed as f64 * share;
+                matched += probed as f64 * share;
             }
             let throws = (SEEDS * probed) as f64;
-            sigmas_of_sample(maybe, throws * rate, throws * rate * (1.0 - rate))
+            sigmas_of_sample(matched, throws * rate, throws * rate * (1.0 - rate))
         });
     }
 }

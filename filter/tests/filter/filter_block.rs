@@ -154,8 +154,8 @@ fn the_first_columns_are_a_smaller_filter() {
             let nominal = nominal.expect("a known kind");
             assert!(keys < 2_000 || (rate / nominal - 1.0).abs() < 0.2, "{name}: {rate}");
             let expected = rate * probed.len() as f64;
-            let maybe = probed_more.iter().filter(|&&result| result).count() as f64;
-            assert!((maybe - expected).abs() <= 6.0 * expected.sqrt() + 1.0, "{name}: {maybe}");
+            let matched = probed_more.iter().filter(|&&result| result).count() as f64;
+            assert!((matched - expected).abs() <= 6.0 * expected.sqrt() + 1.0, "{name}: {matched}");
             assert!(read.memory_bytes() <= more_memory, "{name}");
             more_memory = read.memory_bytes();
 

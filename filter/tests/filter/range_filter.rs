@@ -128,7 +128,7 @@ fn rate_of(
     near: usize,
     random: &mut Random,
 ) -> Option<f64> {
-    let (mut probed, mut maybe) = (0, 0);
+    let (mut probed, mut matched) = (0, 0);
     for _ in 0..3_000 {
         let point = points[(random.next() % points.len() as u64) as usize];
         let first = match near {
@@ -139,10 +139,10 @@ fn rate_of(
         let last = first.saturating_add(length - 1);
         if !holds(points, first, last) {
             probed += 1;
-            maybe += u32::from(filter.may_contain_range(first, last));
+            matched += u32::from(filter.may_contain_range(first, last));
         }
     }
-    (probed > 300).then_some(f64::from(maybe) / f64::from(probed))
+    (probed > 300).then_some(f64::from(matched) / f64::from(probed))
 }
 
 #[test]
@@ -155,13 +155,13 @@ fn the_expected_rate_equals_that_of_random_ranges() {
             points.sort_unstable();
             let filter = RangeFilter::build(Points::new(points), bits_per_key, random.next());
             expected = filter.expected_fpr(length);
-            let maybe = (0..40_000)
+            let matched = (0..40_000)
                 .filter(|_| {
                     let first = random.next() >> 1;
                     filter.may_contain_range(first, first + length - 1)
                 })
                 .count();
-            rate += maybe as f64 / 400_000.0;
+            rate += matched as f64 / 400_000.0;
         }
         eprintln!("{bits_per_key} bits, {length} points: {rate:.5}, expected {expected:.5}");
         assert!((0.85..1.05).contains(&(rate / expected)), "{bits_per_key}: {rate}, {expected}");

@@ -44,9 +44,9 @@ pub(crate) fn sigmas_off(name: &str, rates: &[f64], want: f64, resolution: f64) 
     if part < 1.0 { (mean - want) / error } else { f64::INFINITY }
 }
 
-/// Returns the deviation of `maybe` matches in a sample from the expected `want`, in standard
+/// Returns the deviation of `matched` matches in a sample from the expected `want`, in standard
 /// deviations.
-pub(crate) fn sigmas_of_sample(maybe: f64, want: f64, variance: f64) -> f64 {
-    eprintln!("{maybe} matches, {want:.0} expected");
-    (maybe - want) / variance.sqrt()
+pub(crate) fn sigmas_of_sample(matched: f64, want: f64, variance: f64) -> f64 {
+    eprintln!("{matched} matches, {want:.0} expected");
+    (matched - want) / variance.sqrt()
 }

@@ -13,7 +13,7 @@ const PROBES: usize = 100_000;
 /// Sums the results of filters with different stated rates.
 #[derive(Default)]
 struct Sample {
-    maybe: f64,
+    matched: f64,
     want: f64,
     variance: f64,
 }
@@ -22,14 +22,14 @@ impl Sample {
     fn add(&mut self, filter: &Ribbon, probed: &[u64]) {
         let rate = filter.expected_fpr();
         let count = probed.len() as f64;
-        self.maybe += probed.iter().filter(|&&hash| filter.may_contain_hash(hash)).count() as f64;
+        self.matched += probed.iter().filter(|&&hash| filter.may_contain_hash(hash)).count() as f64;
         self.want += rate * count;
         self.variance += rate * (1.0 - rate) * count;
     }
 
     /// The results are a binomial sample of the stated rates.
     fn sigmas(&self) -> f64 {
-        sigmas_of_sample(self.maybe, self.want, self.variance)
+        sigmas_of_sample(self.matched, self.want, self.variance)
     }
 }
 

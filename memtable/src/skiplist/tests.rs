@@ -17,7 +17,7 @@ fn nodes(list: &SkipList) -> impl Iterator<Item = Node<'_>> {
 fn keys_of_all_lengths_in_towers_of_all_heights() {
     let list = SkipList::new();
     let mut keys = Vec::new();
-    let (short_max, long) = if cfg!(miri) { (20, 5_000) } else { (70, 1_000_003) };
+    let (short_max, long) = if cfg!(miri) { (9, 5_000) } else { (70, 1_000_003) };
     for len in (0..short_max).chain([255, 256, 257, 4_096, long]) {
         for height in 1..=HEIGHT_MAX {
             let mut key = vec![7; len];

@@ -46,13 +46,13 @@ fn fingerprints_and_windows_use_their_range() {
 fn a_rejected_key_changes_nothing() {
     for seed in 0..20 {
         let mut filter = CuckooFilter::with_shape(2000 + seed, 9);
-        let mut refused = 0;
+        let mut rejected = 0;
         let mut i = 0;
-        while refused < 10 {
+        while rejected < 10 {
             filter.table.is_full = false; // Walk each time.
             let before = filter.table.slots.clone();
             if filter.insert_hash(hash(seed, i)).is_err() {
-                refused += 1;
+                rejected += 1;
                 assert!(filter.table.slots == before, "seed {seed}, key {i}");
             }
             i += 1;
@@ -76,19 +76,19 @@ fn the_capacity_is_reached() {
         (10_000, 0.02, 20),
         (100_000, 0.03, 4),
     ];
-    let mut refusals = Vec::new();
+    let mut failures = Vec::new();
     for (capacity, fpr, rounds) in cases {
         for seed in 0..rounds {
             let mut filter = CuckooFilter::with_rate(capacity, fpr);
-            let refused = (0..capacity).filter(|&i| filter.insert_hash(hash(seed, i)).is_err());
-            let refused = refused.count();
-            if refused > 0 {
-                refusals.push((capacity, fpr, seed, refused));
+            let rejected = (0..capacity).filter(|&i| filter.insert_hash(hash(seed, i)).is_err());
+            let rejected = rejected.count();
+            if rejected > 0 {
+                failures.push((capacity, fpr, seed, rejected));
             }
         }
     }
     // 2024 filters, of which one in a thousand may fail.
-    assert!(refusals.len() <= 3, "{refusals:?}");
+    assert!(failures.len() <= 3, "{failures:?}");
 }
 
 #[test]

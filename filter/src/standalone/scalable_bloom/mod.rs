@@ -263,13 +263,13 @@ impl<S: BuildHasher> Filter for ScalableBloom<S> {
     /// Reads all bits.
     fn stats(&self) -> FilterStats {
         let bits = self.memory_bytes() as u64 * 8;
-        let (mut probes, mut bits_set, mut keys_estimated, mut denied) = (0, 0, 0.0, 1.0);
+        let (mut probes, mut bits_set, mut keys_estimated, mut negative) = (0, 0, 0.0, 1.0);
         for layer in &self.layers {
             let set = layer.bits_set();
             probes += u32::from(layer.probes());
             bits_set += set;
             keys_estimated += layer.keys_estimated(set);
-            denied *= 1.0 - layer.expected_fpr(set);
+            negative *= 1.0 - layer.expected_fpr(set);
         }
         FilterStats {
             bits,
@@ -277,7 +277,7 @@ impl<S: BuildHasher> Filter for ScalableBloom<S> {
             keys: self.keys(),
             keys_estimated,
             fill: bits_set as f64 / bits as f64,
-            fpr: 1.0 - denied,
+            fpr: 1.0 - negative,
         }
     }
 }

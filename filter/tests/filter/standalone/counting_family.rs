@@ -172,23 +172,23 @@ fn a_full_cuckoo_filter_finds_every_key() {
         for (slots, bits) in [(1000, 6), (4096, 9), (20_000, 13)] {
             let mut random = Random(seed ^ round << 32);
             let mut filter = CuckooFilter::with_shape(slots, bits);
-            let (mut taken, mut refused) = (Vec::new(), 0);
-            while refused < slots / 10 {
+            let (mut taken, mut rejected) = (Vec::new(), 0);
+            while rejected < slots / 10 {
                 let hash = random.next();
                 let before = filter.keys();
                 match filter.insert_hash(hash) {
                     Ok(_) => taken.push(hash),
                     Err(full) => {
                         assert_eq!((full.keys, filter.keys()), (before, before));
-                        refused += 1;
+                        rejected += 1;
                         // Walks again, occasionally, in a nearly full table.
-                        if refused % 20 == 0 {
+                        if rejected % 20 == 0 {
                             let gone = taken.swap_remove(taken.len() / 2);
                             assert!(filter.remove_hash(gone));
                         }
                     }
                 }
-                if refused % 20 == 1 {
+                if rejected % 20 == 1 {
                     assert!(taken.iter().all(|&hash| filter.may_contain_hash(hash)));
                 }
             }

@@ -39,15 +39,15 @@ pub(super) fn is_stated<F: Structure>() {
                     let mut filter = F::with_rate(capacity, fpr, Xxh3::with_seed(random.next()));
                     // Keys instead of hashes: counters; absent keys are adjacent to present ones.
                     let key = |i: u64| (2 * i).to_be_bytes();
-                    let refused = (0..capacity).filter(|&i| filter.try_insert(&key(i)).is_err());
-                    full += u32::from(refused.count() > 0);
+                    let rejected = (0..capacity).filter(|&i| filter.try_insert(&key(i)).is_err());
+                    full += u32::from(rejected.count() > 0);
                     stated = filter.stated_fpr(capacity);
                     let stats = filter.stats();
                     assert!(stats.fpr.to_bits() == filter.expected_fpr().to_bits());
                     by_fill += stats.fpr / SEEDS as f64;
                     let absent = (0..probed).map(|i| filter.hash((2 * i + 1).to_be_bytes()));
-                    let maybe = absent.filter(|&hash| filter.may_contain_hash(hash)).count();
-                    maybe as f64 / probed as f64
+                    let matched = absent.filter(|&hash| filter.may_contain_hash(hash)).count();
+                    matched as f64 / probed as f64
                 })
                 .collect();
             assert!(stated <= fpr * 1.05, "{name}: {stated} is stated");

@@ -55,8 +55,8 @@ pub(super) fn another_hasher_is_rejected<F: SavedStructure>() {
     let read = F::from_bytes_with_hasher(&bytes, Xxh3::with_seed(5)).expect("the same hasher");
     assert_same(&read, &filter);
     for seed in [0, 4, u64::MAX] {
-        let refused = F::from_bytes_with_hasher(&bytes, Xxh3::with_seed(seed)).err();
-        assert!(matches!(refused, Some(DecodeError::Mismatch { .. })), "{seed}: {refused:?}");
+        let rejected = F::from_bytes_with_hasher(&bytes, Xxh3::with_seed(seed)).err();
+        assert!(matches!(rejected, Some(DecodeError::Mismatch { .. })), "{seed}: {rejected:?}");
     }
 }
 
@@ -68,8 +68,8 @@ where
     let filter: F = filled(300, Xxh3::default());
     let mut json = serde_json::to_string(&filter).expect("bytes are a list in JSON");
     assert_same(&serde_json::from_str::<F>(&json).expect("just written"), &filter);
-    for refused in ["[]", "[1,2,3]", "[256]", "7", "\"SieveFlt\""] {
-        assert!(serde_json::from_str::<F>(refused).is_err(), "{refused}");
+    for rejected in ["[]", "[1,2,3]", "[256]", "7", "\"SieveFlt\""] {
+        assert!(serde_json::from_str::<F>(rejected).is_err(), "{rejected}");
     }
     json.insert_str(1, "0,");
     assert!(serde_json::from_str::<F>(&json).is_err(), "an extra byte");
