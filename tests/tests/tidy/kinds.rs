@@ -7,7 +7,7 @@ const RESOLVE: &str = "engine/src/resolve/";
 
 /// Files that name kinds of entries, with the reason.
 const ALLOWED: [(&str, &str); 7] = [
-    ("engine/src/commit/encoder.rs", "encodes the writes of a batch"),
+    ("engine/src/commit/write.rs", "encodes the writes of a batch"),
     ("engine/src/store/log_state.rs", "puts the decoded writes of a log into memtables"),
     ("engine/src/wal/batch.rs", "encodes and decodes the writes of a log"),
     ("sstable/src/block/layout.rs", "decodes entries, and refuses ranges among points"),
