@@ -1,4 +1,4 @@
-//! The picker as stories in `testdata/picker`, and everything else against models.
+//! Scenarios of the picker in `testdata/picker`, and comparisons with models.
 
 mod picker;
 mod retain;

@@ -1,4 +1,4 @@
-//! What a merge keeps, against what its readers see.
+//! Compares the kept versions of a merge with those that its readers see.
 
 use std::{collections::BTreeSet, rc::Rc};
 
@@ -13,7 +13,7 @@ use crate::{
     },
 };
 
-/// Everything the stream yields, and the places where an output may be split.
+/// Returns the entries of the stream, and the places where an output may be split.
 fn retain(
     history: &History,
     snapshots: &[SequenceNumber],
@@ -23,7 +23,7 @@ fn retain(
     let stream = RetainStream::new(history.merge(moves), snapshots.to_vec(), is_bottom, || false);
     let mut stream = stream.settling();
     let (mut kept, mut splits) = (Vec::new(), Vec::new());
-    // A second start forgets the first.
+    // A second start discards the first.
     stream.seek_to_first()?;
     stream.seek_to_first()?;
     while let Some(key) = stream.key() {
@@ -38,8 +38,8 @@ fn retain(
     Ok((kept, splits))
 }
 
-/// The definition: what some reader meets first, except tombstones that hide nothing from the
-/// oldest; puts that hide nothing from the oldest lose their sequence number.
+/// The definition: the first version of each reader, without tombstones that hide nothing from the
+/// oldest reader; puts that hide nothing from it lose their sequence number.
 fn definition(
     sorted: &[Entry],
     snapshots: &[SequenceNumber],
@@ -67,7 +67,7 @@ fn definition(
 }
 
 #[test]
-fn every_reader_sees_the_same_and_nothing_needless_stays() {
+fn every_reader_sees_the_same_and_nothing_else_is_kept() {
     let snapshots = prop::collection::vec(0..90_u64, 0..5);
     // Writes up to `below` are in deeper levels, the others are merged.
     check(2000, &(any_history(80, 4), snapshots, 0..40_u64), |(history, snapshots, below)| {
@@ -123,7 +123,7 @@ fn the_rules_one_by_one() {
 }
 
 #[test]
-fn a_kind_that_cannot_be_applied_is_refused_unless_a_newer_version_hides_it() {
+fn unsupported_kind_is_refused_unless_a_newer_version_hides_it() {
     let cases = [
         ("newest", "a@5? a@4", None),
         ("seen by the snapshot", "a@9 a@5? a@4", None),
@@ -175,7 +175,7 @@ fn a_merge_stops_at_the_second_check() {
 }
 
 #[test]
-fn an_error_of_an_input_is_no_end() {
+fn error_of_an_input_is_returned() {
     let history = one_source("a@3 a@1 b@5- c@4 c@2");
     let clean = Rc::<Moves>::default();
     retain(&history, &[], |_| true, &clean).unwrap();

@@ -1,5 +1,5 @@
-//! Flushes and compactions side by side on tables that are maps: no choice may ever bring an older
-//! version of a key above a newer one, or let a removed key come back.
+//! Concurrent flushes and compactions of tables that are maps: no choice may move an older version
+//! of a key above a newer one, or restore a removed key.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,30 +20,30 @@ use crate::{
     table::TableMeta,
 };
 
-/// Runs of level 0 at which they are compacted whatever that costs.
+/// Runs of level 0 at which they are compacted at any cost.
 const RUNS_MAX: usize = 4;
 
 /// The newest version of each key: its sequence number, and whether it is a put.
 type Entries = BTreeMap<u8, (SequenceNumber, bool)>;
 
-/// What happens in the store.
+/// An event in the store.
 #[derive(Debug, Clone)]
 enum Event {
     /// These keys, removed or not, become a run of level 0, of two tables if split.
     Flush { writes: Vec<(u8, bool)>, split: bool },
-    /// The picker is asked, and what it chooses starts.
+    /// The picker chooses a compaction, which starts.
     Pick,
-    /// The same, while the store rests.
+    /// The same in an idle store.
     Idle,
     /// The same in a store that has so many times its share of tables.
     Crowded(u64),
     /// The same for a range of keys.
     Range(u8, u8),
-    /// One that runs is done.
+    /// A running one is done.
     Finish(prop::sample::Index),
-    /// One that runs fails: nothing changes.
+    /// A running one fails: nothing changes.
     GiveUp(prop::sample::Index),
-    /// One that runs fails because it cannot read an input, which is quarantined.
+    /// A running one fails because it cannot read an input, which is quarantined.
     Quarantine(prop::sample::Index, prop::sample::Index),
     /// All quarantined tables can be read again.
     Lift,
@@ -71,7 +71,7 @@ struct Store {
     options: LevelOptions,
     oldest_snapshot: Option<SequenceNumber>,
     tables: BTreeMap<u64, (TableMeta, Entries)>,
-    /// Whether the last level has a compression of its own.
+    /// The last level has a compression of its own.
     recompresses: bool,
     /// Tables that were not written for the last level, then.
     otherwise_compressed: BTreeSet<u64>,
@@ -80,7 +80,7 @@ struct Store {
     /// In step with `deeper`.
     running: Vec<Compaction>,
     deeper: Vec<DeeperLevels>,
-    /// What a reader must find.
+    /// The entries that a reader must find.
     state: Entries,
     sequence: SequenceNumber,
     next_id: u64,
@@ -148,13 +148,13 @@ impl Store {
         self.add(0, run, right);
     }
 
-    /// As if scans had passed some tables again and again.
+    /// Returns tombstones as if scans had skipped them in some tables again and again.
     fn skipped(&self) -> Skipped {
         self.tables.keys().filter(|id| *id % 3 == 0).map(|id| (*id, 100)).collect()
     }
 
-    /// Asks the picker and starts what it chooses. Returns whether it chose something.
-    fn start(&mut self, ask: impl FnOnce(&Picker<'_>) -> Option<Compaction>) -> bool {
+    /// Starts the compaction that the picker chooses. Returns whether there is one.
+    fn start(&mut self, pick: impl FnOnce(&Picker<'_>) -> Option<Compaction>) -> bool {
         let levels = self.levels(&self.running);
         let Self { options, oldest_snapshot, .. } = &*self;
         let skipped = self.skipped();
@@ -165,7 +165,7 @@ impl Store {
             skipped: &skipped,
             otherwise_compressed: &self.otherwise_compressed,
         };
-        let Some(choice) = ask(&picker) else { return false };
+        let Some(choice) = pick(&picker) else { return false };
         let inputs: BTreeSet<u64> = choice.tables().collect();
         let kept = Levels::new(self.metas().filter(|table| !inputs.contains(&table.id)), &[]);
         let Compaction { output_level, output_run, .. } = choice;
@@ -209,13 +209,13 @@ impl Store {
         self.add(level, choice.output_run, merged);
     }
 
-    fn give_up(&mut self, index: prop::sample::Index) -> Compaction {
+    fn abort(&mut self, index: prop::sample::Index) -> Compaction {
         let index = index.index(self.running.len());
         self.deeper.remove(index);
         self.running.remove(index)
     }
 
-    /// Looks every key up, newest table first, and checks the shape.
+    /// Looks every key up, newest table first, and checks the levels.
     fn check(&self) -> Result<(), TestCaseError> {
         Levels::new(self.metas(), &self.running).check_invariants();
         let mut order: Vec<_> = self.tables.values().collect();
@@ -232,7 +232,7 @@ impl Store {
 }
 
 #[test]
-fn no_choice_brings_an_older_version_to_light() {
+fn no_choice_uncovers_an_older_version() {
     let plain = prop::collection::vec(any_event(0), 0..120);
     // Level 0 has to reach its limit of runs, too.
     let long = prop::collection::vec(any_event(1), 0..300);
@@ -261,9 +261,9 @@ fn no_choice_brings_an_older_version_to_light() {
                 Event::Finish(_) | Event::GiveUp(_) | Event::Quarantine(..)
                     if store.running.is_empty() => {}
                 Event::Finish(index) => store.finish(index.index(store.running.len())),
-                Event::GiveUp(index) => drop(store.give_up(index)),
+                Event::GiveUp(index) => drop(store.abort(index)),
                 Event::Quarantine(index, input) => {
-                    let failed = store.give_up(index);
+                    let failed = store.abort(index);
                     let inputs: Vec<_> = failed.tables().collect();
                     if !failed.is_trivial_move {
                         store.quarantined.insert(*input.get(&inputs));
@@ -276,7 +276,7 @@ fn no_choice_brings_an_older_version_to_light() {
     });
 }
 
-/// Carries out what the picker chooses until it chooses nothing.
+/// Runs the chosen compactions until there is none.
 fn rest(store: &mut Store) -> Result<(), TestCaseError> {
     let mut steps = 0;
     let crowded = |picker: &Picker<'_>| picker.pick_crowded(REWRITE_MAX).map(|(_, choice)| choice);
@@ -291,9 +291,9 @@ fn rest(store: &mut Store) -> Result<(), TestCaseError> {
     Ok(())
 }
 
-/// Lets the store come to rest: it must, also with quarantined tables, which bounds the runs of
-/// level 0. Without them every level is then within its target, and a compact range is one sorted
-/// run, compressed as the last level should be.
+/// Runs compactions until the store is idle. They must end, even with quarantined tables, which
+/// bounds the runs of level 0. Without these every level is then within its target, and a compact
+/// range is one sorted run with the compression of the last level.
 fn settle(store: &mut Store) -> Result<(), TestCaseError> {
     while !store.running.is_empty() {
         store.finish(0);

@@ -1,4 +1,4 @@
-//! Which keys a range holds.
+//! Tests of the bounds of a range.
 
 use std::ops::Bound::{self, Excluded, Included, Unbounded};
 
@@ -34,7 +34,7 @@ fn a_prefix_ends_before_the_first_key_without_it() {
 }
 
 #[test]
-fn inverted_bounds_hold_no_key() {
+fn inverted_bounds_are_empty() {
     let cases: [(&str, KeyBound, KeyBound, bool); 10] = [
         ("all", Unbounded, Unbounded, false),
         ("one key", Included(b"a"), Included(b"a"), false),
@@ -55,7 +55,7 @@ fn inverted_bounds_hold_no_key() {
 }
 
 #[test]
-fn all_keys_within_bounds_begin_with_the_common_prefix() {
+fn all_keys_within_bounds_have_the_common_prefix() {
     let cases: [(&str, KeyBound, KeyBound, &[u8]); 18] = [
         ("all", Unbounded, Unbounded, b""),
         ("no start", Unbounded, Included(b"a"), b""),

@@ -1,4 +1,4 @@
-//! The merge against the sorted list of all entries.
+//! Compares a merge with the sorted list of all entries.
 
 use std::rc::Rc;
 
@@ -30,14 +30,14 @@ pub(crate) fn any_move() -> impl Strategy<Value = Move> {
     ]
 }
 
-/// Moves `cursor` and the index into `sorted` alike, and compares them after each move.
+/// Moves `cursor` and an index into `sorted` together, and compares them after each move.
 pub(crate) fn follow(
     cursor: &mut impl Cursor,
     sorted: &[Entry],
     moves: &[Move],
 ) -> Result<(), TestCaseError> {
     let mut at: Option<usize> = None;
-    // Whether the last move went up, and the one before, too.
+    // Whether the last two moves were forward.
     let mut goes_up = [false; 2];
     let first_at = |target: InternalKey<'_>| sorted.partition_point(|e| e.key() < target);
     for step in moves {
@@ -85,7 +85,7 @@ pub(crate) fn follow(
 }
 
 #[test]
-fn any_moves_meet_the_entries_of_the_sorted_list() {
+fn merge_yields_the_sorted_list() {
     let moves = prop::collection::vec(any_move(), 0..60);
     check(2000, &(any_history(40, 5), moves), |(history, moves)| {
         follow(&mut history.merge(&Rc::default()), &history.sorted(), &moves)
@@ -93,7 +93,7 @@ fn any_moves_meet_the_entries_of_the_sorted_list() {
 }
 
 #[test]
-fn no_sources_and_empty_sources_have_no_entry() {
+fn merge_without_entries_is_empty() {
     let moves = Rc::<Moves>::default();
     for sources in [0, 1, 3] {
         let cursors = (0..sources).map(|_| VecCursor::new(Vec::new(), &moves)).collect();
@@ -142,7 +142,7 @@ fn a_change_of_direction_steps_each_source_once() {
 }
 
 #[test]
-fn an_error_leaves_the_merge_unpositioned_until_the_next_search() {
+fn error_leaves_the_merge_unpositioned_until_the_next_search() {
     let history = History::new(
         entries("a@1 b@2 c@3 d@4 e@5").into_iter().enumerate().map(|(n, e)| (n % 2, e)).collect(),
         Vec::new(),
@@ -171,8 +171,8 @@ fn an_error_leaves_the_merge_unpositioned_until_the_next_search() {
 }
 
 #[test]
-fn searches_behind_one_that_reads_are_announced() {
-    // Which of four cursors read; announcements of each by a first search, and by a second one too.
+fn searches_behind_a_cache_miss_are_prefetched() {
+    // Which of four cursors read; prefetches of each by a first search, and by a second one too.
     let cases = [
         ("nobody reads", [false; 4], [0; 4], [0; 4]),
         ("the first", [true, false, false, false], [0, 0, 1, 1], [0, 1, 2, 2]),
@@ -199,8 +199,8 @@ fn searches_behind_one_that_reads_are_announced() {
 }
 
 #[test]
-fn reads_that_a_step_of_a_seek_foretells_are_announced_before_the_first() {
-    // Which of four cursors read; announcements of each by a first seek, and by a second one too.
+fn expected_reads_of_a_seek_step_are_prefetched_before_the_first() {
+    // Which of four cursors read; prefetches of each by a first seek, and by a second one too.
     let cases = [
         ("nobody reads", [false; 4], [0; 4], [0; 4]),
         ("the first", [true, false, false, false], [0, 1, 1, 1], [0, 2, 2, 2]),

@@ -1,4 +1,4 @@
-//! The layers against a model, and what each of them must not do.
+//! Compares the layers of iterators with a model.
 
 mod bounds;
 mod merge;

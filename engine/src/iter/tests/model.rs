@@ -1,4 +1,4 @@
-//! A cursor over entries in a vector, a random history, and the plainest reader of it.
+//! A cursor over a vector, a random history, and a simple reader of it.
 
 use std::{cell::Cell, collections::BTreeMap, env, io, ops::Bound, path::PathBuf, rc::Rc};
 
@@ -41,7 +41,7 @@ impl Entry {
     }
 }
 
-/// Entries written as `"a@7 a@5- b@6"`: key, sequence number, `-` for a tombstone, `?` for a merge
+/// Parses entries such as `"a@7 a@5- b@6"`: key, sequence number, `-` for a tombstone, `?` for a merge
 /// operand.
 pub(crate) fn entries(text: &str) -> Vec<Entry> {
     let entry = |word: &str| {
@@ -70,30 +70,30 @@ pub(crate) fn text(entries: &[Entry]) -> String {
     entries.iter().map(word).collect::<Vec<_>>().join(" ")
 }
 
-/// How often a cursor was moved, and which move fails.
+/// Moves of a cursor, and the move that fails.
 #[derive(Debug, Default)]
 pub(crate) struct Moves {
     pub(crate) count: Cell<usize>,
-    /// Those that were searches.
+    /// Number of searches.
     pub(crate) searches: Cell<usize>,
     pub(crate) fail_at: Cell<Option<usize>>,
-    /// How often a search was announced.
+    /// Number of prefetches.
     pub(crate) announced: Cell<usize>,
 }
 
-/// Walks sorted entries.
+/// A cursor over sorted entries.
 #[derive(Debug)]
 pub(crate) struct VecCursor {
     entries: Rc<Vec<Entry>>,
     at: Option<usize>,
     repeats: bool,
-    /// Whether it tells what it knows of the entry before.
+    /// Reports what it knows of the entry before.
     tells: bool,
-    /// Whether each of its searches has to read.
+    /// Each of its searches reads.
     reads: bool,
     /// The step of a seek that searches.
     searching_step: usize,
-    /// Whether that is the next one.
+    /// That step is the next one.
     foretells: bool,
     moves: Rc<Moves>,
 }
@@ -112,19 +112,19 @@ impl VecCursor {
         }
     }
 
-    /// The same, but on some entries it knows that the one before has another key.
+    /// Makes it report for some entries that the one before has another key.
     fn telling(mut self) -> Self {
         self.tells = true;
         self
     }
 
-    /// The same, but it has to read for each search.
+    /// Makes each search read.
     pub(crate) fn reading(mut self) -> Self {
         self.reads = true;
         self
     }
 
-    /// The same, but it takes a seek in steps, and knows before this one whether it has to read.
+    /// Makes it seek in steps, and report before this one whether it reads.
     pub(crate) fn searching_in(mut self, step: usize) -> Self {
         self.searching_step = step;
         self
@@ -156,7 +156,7 @@ impl VecCursor {
     }
 }
 
-/// What a move fails with that is told to fail.
+/// The error of the move that fails.
 pub(crate) fn failure() -> Error {
     Error::io("read", "model.sst", io::Error::other("told to fail"))
 }
@@ -238,7 +238,7 @@ impl Cursor for VecCursor {
     }
 }
 
-/// The entries, each in one of several sources.
+/// Entries, each in one of several sources.
 #[derive(Debug, Clone)]
 pub(crate) struct History {
     /// Sorted.
@@ -260,7 +260,7 @@ impl History {
         Self { sources: sources.into_iter().map(Rc::new).collect(), range_tombstones }
     }
 
-    /// Every entry, sorted.
+    /// Returns all entries, sorted.
     pub(crate) fn sorted(&self) -> Vec<Entry> {
         let mut all: Vec<_> = self.sources.iter().flat_map(|source| source.to_vec()).collect();
         all.sort_by(|left, right| left.key().cmp(&right.key()));
@@ -272,7 +272,7 @@ impl History {
         MergeCursor::new(self.sources.iter().map(cursor).collect(), 0)
     }
 
-    /// A merge of the entries within `bounds`.
+    /// Returns a merge of the entries within `bounds`.
     pub(crate) fn merge_within(
         &self,
         bounds: &KeyBounds,
@@ -288,13 +288,13 @@ impl History {
         MergeCursor::new(self.sources.iter().map(cursor).collect(), prefix_bytes)
     }
 
-    /// What a reader at `sequence` sees.
+    /// Returns the entries visible at `sequence`.
     pub(crate) fn read(&self, sequence: SequenceNumber) -> BTreeMap<Vec<u8>, Bytes> {
         read(&self.sorted(), &self.range_tombstones, sequence)
     }
 }
 
-/// What a reader at `at` sees: the writes up to there applied one after the other.
+/// Returns the entries visible at `at`: applies the writes up to there one after the other.
 pub(crate) fn read(
     entries: &[Entry],
     range_tombstones: &[RangeTombstone],
@@ -323,13 +323,13 @@ pub(crate) fn read(
     state
 }
 
-/// Keys that are near to each other: few, short, prefixes of one another, one of them often.
+/// Similar keys: few, short, prefixes of one another, one of them often.
 pub(crate) fn any_key() -> impl Strategy<Value = Vec<u8>> {
     let bytes = select(vec![0, b'a', b'b', u8::MAX]);
     prop_oneof![1 => Just(b"a".to_vec()), 3 => prop::collection::vec(bytes, 0..3)]
 }
 
-/// Bounds of every form, inverted ones too.
+/// Bounds of every form, including inverted ones.
 pub(crate) fn any_bounds() -> impl Strategy<Value = KeyBounds> {
     let bound = || {
         prop_oneof![

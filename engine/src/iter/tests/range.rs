@@ -1,4 +1,4 @@
-//! The double-ended range against the range of a `BTreeMap`.
+//! Compares the double-ended range with the range of a `BTreeMap`.
 
 use std::{
     cell::{Cell, RefCell},
@@ -21,7 +21,7 @@ use crate::iter::{
     range_tombstone_sources::RangeTombstoneSources,
 };
 
-/// A view of a history that tells how often a cursor was made, and for which bounds.
+/// A view of a history that counts the created cursors, and records their bounds.
 #[derive(Debug)]
 struct View {
     history: History,
@@ -52,7 +52,7 @@ impl CursorSource for Rc<View> {
 }
 
 #[test]
-fn any_mix_of_both_ends_yields_what_a_map_yields() {
+fn any_mix_of_both_ends_yields_the_entries_of_a_map() {
     let ends = prop::collection::vec(any::<bool>(), 40);
     let inputs = (any_history(80, 4), 0..90_u64, any_bounds(), ends);
     check(2000, &inputs, |(history, sequence, bounds, ends)| {
@@ -68,7 +68,7 @@ fn any_mix_of_both_ends_yields_what_a_map_yields() {
         let mut range = Range::new(Rc::clone(&view), sequence, bounds.clone());
         let mut keys = Range::new(view, sequence, bounds);
         let mut want = want.into_iter();
-        // The keys grow beyond the map's by then: both ends stay at the end.
+        // Both ends stay at the end.
         for back in ends {
             let (got, key, want) = match back {
                 false => (range.next(), keys.key(End::Front), want.next()),
@@ -82,7 +82,7 @@ fn any_mix_of_both_ends_yields_what_a_map_yields() {
     });
 }
 
-/// What is done to a range.
+/// A move of a range.
 #[derive(Debug, Clone)]
 enum Move {
     Step(End),
@@ -100,7 +100,7 @@ fn any_move() -> impl Strategy<Value = Move> {
 }
 
 #[test]
-fn seeks_on_a_live_range_begin_it_anew() {
+fn seeks_restart_a_live_range() {
     let moves = prop::collection::vec(any_move(), 0..60);
     let inputs = (any_history(80, 4), 0..90_u64, any_bounds(), moves);
     check(2000, &inputs, |(history, sequence, bounds, moves)| {
@@ -162,7 +162,7 @@ fn view(text: &str) -> Rc<View> {
 }
 
 #[test]
-fn a_scan_in_one_direction_makes_one_cursor() {
+fn scan_in_one_direction_creates_one_cursor() {
     let view = view("a@1 b@2 c@3 d@4");
     let mut range = Range::new(Rc::clone(&view), 9, KeyBounds::ALL);
     assert_eq!(view.cursors.get(), 0);
@@ -171,7 +171,7 @@ fn a_scan_in_one_direction_makes_one_cursor() {
     assert_eq!((view.cursors.get(), view.bounds.take()), (1, Some(KeyBounds::ALL)));
     range.next_back();
     assert_eq!((view.cursors.get(), view.bounds.take()), (2, Some(KeyBounds::ALL)));
-    // Their cursors are used again, in either direction.
+    // Their cursors are reused, in either direction.
     range.seek(End::Front, b"a");
     assert_eq!(range.next().unwrap().unwrap().0, "a");
     range.seek(End::Back, b"c");
@@ -180,7 +180,7 @@ fn a_scan_in_one_direction_makes_one_cursor() {
 }
 
 #[test]
-fn empty_bounds_make_no_cursor() {
+fn empty_bounds_create_no_cursor() {
     let view = view("a@1 b@2");
     let inverted = KeyBounds::new(&("b".."a"));
     let mut range = Range::new(Rc::clone(&view), 9, inverted);
@@ -189,19 +189,19 @@ fn empty_bounds_make_no_cursor() {
 }
 
 #[test]
-fn an_error_is_yielded_once_and_ends_the_range_until_a_seek() {
+fn error_is_yielded_once_and_ends_the_range_until_a_seek() {
     for back in [false, true] {
         let view = view("a@1 b@2 c@3 d@4");
         let mut range = Range::new(Rc::clone(&view), 9, KeyBounds::ALL);
         let mut step = || if back { range.next_back() } else { range.next() };
         assert!(step().is_some_and(|entry| entry.is_ok()));
         view.moves.fail_at.set(Some(view.moves.count.get()));
-        // An end may know one more entry without a move.
+        // An end may have one more entry without a move.
         let error = (0..3).find_map(|_| step().expect("an item").err()).expect("the move fails");
         assert_eq!(error.to_string(), failure().to_string());
         assert!(step().is_none());
         assert!(range.next().is_none() && range.next_back().is_none());
-        // As if rebuilt, from either end; and the error comes again if it is still there.
+        // As a new range, from either end; the error repeats if it persists.
         range.seek(End::Front, b"b");
         assert_eq!(range.next().unwrap().unwrap().0, "b");
         assert_eq!(range.next_back().unwrap().unwrap().0, "d");

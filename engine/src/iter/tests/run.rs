@@ -1,4 +1,4 @@
-//! A sorted run against the sorted list of its entries.
+//! Compares a sorted run with the sorted list of its entries.
 
 use std::{cell::RefCell, ops::Bound, rc::Rc};
 
@@ -83,7 +83,7 @@ impl Run {
 }
 
 #[test]
-fn any_moves_meet_the_entries_of_the_run() {
+fn run_cursor_yields_the_sorted_list() {
     let moves = prop::collection::vec(any_move(), 0..60);
     let cuts = prop::collection::vec(any::<bool>(), 0..12);
     check(2000, &(any_history(40, 1), cuts, moves), |(history, cuts, moves)| {
@@ -94,7 +94,7 @@ fn any_moves_meet_the_entries_of_the_run() {
 }
 
 #[test]
-fn bounds_leave_out_tables_without_a_key_inside() {
+fn bounds_exclude_tables_without_a_key_inside() {
     let cuts = prop::collection::vec(any::<bool>(), 0..12);
     check(2000, &(any_history(40, 1), cuts, any_bounds()), |(history, cuts, bounds)| {
         let run = Run::split(&history.sorted(), &cuts);
@@ -120,7 +120,7 @@ fn bounds_leave_out_tables_without_a_key_inside() {
     });
 }
 
-/// Behind every version of `key`.
+/// Returns the position behind every version of `key`.
 fn oldest(key: &str) -> InternalKey<'_> {
     InternalKey::new(key.as_bytes(), Trailer::OLDEST)
 }
@@ -148,7 +148,7 @@ fn a_table_is_opened_when_it_is_reached() {
 }
 
 #[test]
-fn a_table_without_entries_is_passed() {
+fn table_without_entries_is_skipped() {
     // Its bounds come from a range tombstone.
     let mut run = Run::new(&["a@1", "d@1", "k@1"]);
     let tables = &mut Rc::get_mut(&mut run).expect("no other owner").tables;

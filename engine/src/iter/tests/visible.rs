@@ -1,4 +1,4 @@
-//! What a reader sees, against the history applied write by write.
+//! Compares visible entries with the history applied write by write.
 
 use std::{ops::Bound, rc::Rc, sync::Arc};
 
@@ -56,7 +56,7 @@ fn any_move() -> impl Strategy<Value = Move> {
 }
 
 #[test]
-fn any_moves_at_any_sequence_meet_what_the_history_left() {
+fn visible_cursor_yields_the_history_at_any_sequence() {
     let moves = prop::collection::vec(any_move(), 0..40);
     check(2000, &(any_history(80, 4), 0..90_u64, moves), |(history, sequence, moves)| {
         let state = history.read(sequence);
@@ -93,7 +93,7 @@ fn any_moves_at_any_sequence_meet_what_the_history_left() {
     });
 }
 
-/// Moves to one end of everything.
+/// Moves to one end of all entries.
 fn search(cursor: &mut VisibleCursor<impl Cursor>, back: bool) -> Result<()> {
     match back {
         false => cursor.seek(Bound::Unbounded, Bound::Unbounded),
@@ -115,7 +115,7 @@ fn one_source(text: &str) -> History {
 }
 
 #[test]
-fn range_tombstones_take_away_older_versions_only() {
+fn range_tombstones_hide_older_versions_only() {
     let mut history = one_source("a@1 a@5 b@2 c@9 d@3");
     history.range_tombstones = vec![RangeTombstone::new(b"a", b"d", 4)];
     let cases: [(&str, u64, &[&str]); 4] = [
@@ -140,7 +140,7 @@ fn range_tombstones_take_away_older_versions_only() {
 }
 
 #[test]
-fn long_chains_of_versions_are_searched_not_walked() {
+fn long_chains_of_versions_are_skipped_by_a_search() {
     // 1,000 versions of k, between a and z, half of them too new for the reader.
     let chain = (1..=1000).map(|sequence| Entry::new(b"k", sequence, Kind::Put));
     let edges = [b"a", b"z"].map(|key| Entry::new(key, 1001, Kind::Put));
@@ -192,7 +192,7 @@ fn the_last_key_of_an_inclusive_range_ends_it_without_a_read() {
 }
 
 #[test]
-fn a_kind_that_cannot_be_applied_is_refused_unless_a_newer_version_hides_it() {
+fn unsupported_kind_is_refused_unless_a_newer_version_hides_it() {
     let walk = |text: &str, sequence: u64, back: bool| -> Result<usize> {
         let mut cursor = visible(&one_source(text), sequence);
         let mut keys = 0;
@@ -232,7 +232,7 @@ fn a_source_out_of_order_ends_in_an_error() {
     let damaged = entries("a@1 c@2 b@3 d@4");
     let mut cursor =
         VisibleCursor::new(VecCursor::new(damaged, &moves), 9, RangeTombstoneSources::default());
-    // On the way up keys are compared where blocks meet: within a block they are in order.
+    // Forward, keys are compared where blocks meet: within a block they are in order.
     let mut walk = || -> Result<()> {
         search(&mut cursor, true)?;
         while cursor.key().is_some() {
@@ -246,7 +246,7 @@ fn a_source_out_of_order_ends_in_an_error() {
 }
 
 #[test]
-fn an_error_of_the_source_leaves_the_cursor_unpositioned() {
+fn error_of_the_source_leaves_the_cursor_unpositioned() {
     let history = one_source("a@1 b@2 b@1- c@3 d@4- e@5");
     for fail_at in 0..12 {
         let moves = Rc::<Moves>::default();

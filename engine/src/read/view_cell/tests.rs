@@ -10,10 +10,10 @@ use std::{
 
 use super::*;
 
-/// Every word the same, until it is freed.
+/// A view whose words are equal until it is freed.
 struct View<'a> {
     words: [AtomicUsize; 8],
-    /// How many views are not freed.
+    /// Number of views that are not freed.
     live: &'a AtomicUsize,
 }
 
@@ -23,7 +23,7 @@ impl<'a> View<'a> {
         Arc::new(Self { words: std::array::from_fn(|_| AtomicUsize::new(number)), live })
     }
 
-    /// Its number, if it is whole.
+    /// Returns its number, if it is whole.
     fn number(&self) -> usize {
         let number = self.words[0].load(Relaxed);
         assert!(self.words.iter().all(|word| word.load(Relaxed) == number && number > 0));
@@ -82,8 +82,8 @@ fn read_while_views_change(barriers: Barriers) {
     assert!((1..=1 + kept).contains(&live), "{barriers:?}: {live} views are kept");
 }
 
-/// The heavy barrier is refused: views are freed nevertheless, the first two once each thread has
-/// read again.
+/// Views are freed even if the heavy barrier is refused, the first two once each thread has read
+/// again.
 #[test]
 fn f3_views_are_freed_when_the_heavy_barrier_is_refused() {
     let live = &AtomicUsize::new(0);
