@@ -53,7 +53,7 @@ impl<'a> FileName<'a> {
             _ if name.ends_with(".filter") => Self::Filter(id(name.strip_suffix(".filter")?)?),
             _ => Self::Manifest(id(name.strip_prefix("MANIFEST-")?)?),
         };
-        // A second spelling ("+12", "0000012") would name a file that nobody opens.
+        // Another spelling ("+12", "0000012") would name a file that is never opened.
         (parsed.to_string() == name).then_some(parsed)
     }
 

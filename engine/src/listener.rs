@@ -75,6 +75,6 @@ pub trait EventListener: Debug + Send + Sync {
 }
 
 pub(crate) fn notify(listener: &dyn EventListener, event: &Event) {
-    // A panic would leave undone what others wait for: a write, or a step of background work.
+    // A panic would leave a write or background work unfinished.
     let _ = panic::catch_unwind(AssertUnwindSafe(|| listener.on_event(event)));
 }

@@ -109,7 +109,7 @@ impl MemoryBudget {
 
     /// Raises memtables, and the budget, for a write of `bytes` bytes that was too large.
     pub(crate) fn make_room_for(&mut self, bytes: u64) {
-        // Three quarters are for writes, of what memtables of other keyspaces leave.
+        // A write may take 3/4 of what memtables of other keyspaces leave.
         self.memtable_bytes_max = Some(bytes.saturating_mul(2));
         let least = self.least();
         self.bytes = self.bytes.map(|bytes| bytes.max(least));
@@ -136,7 +136,7 @@ impl MemoryBudget {
             };
             return too_small("a memory_budget", bytes, least, made_of);
         }
-        // Beyond any memory, and the sum stays a number.
+        // More than any memory, without overflow of the sum.
         let part = |bytes: Option<u64>, default| bytes.unwrap_or(default).min(u64::MAX / 8);
         let memtables = part(self.memtable_bytes_max, bytes / 4);
         if memtables < MEMTABLE_BYTES_MIN {

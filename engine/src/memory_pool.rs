@@ -22,11 +22,12 @@
 mod balance;
 mod limits;
 mod member;
-mod members;
+mod pool;
+mod state;
 
 use std::{mem, sync::Arc};
 
-pub(crate) use self::members::Pool;
+pub(crate) use self::pool::Pool;
 #[cfg(doc)]
 use crate::Options;
 use crate::{Error, Result, gate::Gate};

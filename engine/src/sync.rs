@@ -77,13 +77,13 @@ impl<T> Deref for MutexGuard<'_, T> {
     type Target = T;
 
     fn deref(&self) -> &T {
-        self.inner.as_ref().expect("nobody looks during a wait")
+        self.inner.as_ref().expect("a wait borrows the guard")
     }
 }
 
 impl<T> DerefMut for MutexGuard<'_, T> {
     fn deref_mut(&mut self) -> &mut T {
-        self.inner.as_mut().expect("nobody looks during a wait")
+        self.inner.as_mut().expect("a wait borrows the guard")
     }
 }
 

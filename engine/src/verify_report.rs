@@ -189,7 +189,7 @@ impl fmt::Display for KeyRange<'_> {
         let Self(start, end) = self;
         match start {
             Bound::Included(key) => write!(f, "from {}", printable(key))?,
-            Bound::Excluded(key) => write!(f, "behind {}", printable(key))?,
+            Bound::Excluded(key) => write!(f, "after {}", printable(key))?,
             Bound::Unbounded => write!(f, "from the first")?,
         }
         match end {
@@ -205,8 +205,8 @@ impl fmt::Display for TornTail {
         let Self { path, offset, bytes, message } = self;
         write!(
             f,
-            "note: {} ends at byte {offset}, and {} behind it are no record ({message}): a write that a \
-             crash broke off, or damage to the last record. Opening the store cuts them off",
+            "note: {} ends at byte {offset}, and {} after it are no record ({message}): a write that a \
+             crash interrupted, or damage to the last record. Opening the store truncates them",
             path.display(),
             counted(*bytes, ["byte", "bytes"]),
         )
@@ -232,7 +232,7 @@ impl fmt::Display for VerifyReport {
         }
         write!(
             f,
-            "{} of {} with {}, {} asked for {}, {} in the log: {}",
+            "{} of {} with {}, {} probed for {}, {} in the log: {}",
             counted(self.tables, ["table", "tables"]),
             bytes(self.table_bytes),
             counted(self.entries, ["entry", "entries"]),
@@ -244,7 +244,7 @@ impl fmt::Display for VerifyReport {
         if self.unused_filters_damaged > 0 {
             let unused = self.unused_filters_damaged;
             let unused = counted(unused, ["damaged filter has", "damaged filters have"]);
-            write!(f, "\n{unused} been replaced: nobody reads what was damaged")?;
+            write!(f, "\n{unused} been replaced, and what was damaged is never read")?;
         }
         Ok(())
     }

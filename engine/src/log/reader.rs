@@ -262,7 +262,7 @@ impl Reader {
                 scan.newest_mark = scan.newest_mark.max(header.mark);
                 scan.records += u64::from(header.record_type != RecordType::Start);
                 scan.end = (offset + header.record_bytes() as u64).min(self.window.file_bytes());
-                // Steps over the payload, so that what a user stored is not taken for a header.
+                // Skips the payload, which could contain a stored header.
                 header.record_bytes()
             });
             offset += step as u64;
@@ -306,7 +306,7 @@ impl Reader {
         let have = self.limit.saturating_sub(offset);
         let torn = Corruption::Truncated { what: "fragmented payload", need: total, have };
         if total > have {
-            // The rest was not written, or not kept. Whether it should be there, the marks tell.
+            // The rest is missing; the marks decide whether it was durable.
             return Err(Stop::Torn(torn));
         }
         let Ok(capacity) = usize::try_from(total) else {

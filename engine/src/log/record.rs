@@ -134,7 +134,7 @@ impl RecordHeader {
         secret: u64,
     ) -> Result<Self, Bad> {
         let (stored, computed) = (u32_at(bytes, 0), header_checksum(bytes, place, secret));
-        // Zeros have the checksum 0 at one place in four billion. They are no record there either.
+        // Zeros match at one place in four billion, and are no record there either.
         if stored != computed || *bytes == [0; RECORD_HEADER_BYTES] {
             let (stored, computed) = (stored.into(), computed.into());
             let what = "header of a log record";

@@ -241,7 +241,6 @@ impl Writer {
         for part in payload {
             self.put(part)?;
         }
-        // Everything before the record is aligned, what was written already too.
         let end = self.written + self.buffer.len() as u64;
         let padding = end.next_multiple_of(RECORD_ALIGN as u64) - end;
         self.put(&[0; RECORD_ALIGN][..padding as usize])
@@ -255,7 +254,7 @@ impl Writer {
             let (now, rest) = bytes.split_at(bytes.len().min(BUFFER_BYTES_MAX - self.buffer.len()));
             let length = self.buffer.len() + now.len();
             if length > self.buffer.capacity() {
-                // A power of two: never more than the longest.
+                // A power of two never exceeds the longest buffer.
                 self.buffer.reserve_exact(length.next_power_of_two() - self.buffer.len());
             }
             self.buffer.extend_from_slice(now);

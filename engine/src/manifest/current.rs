@@ -129,7 +129,7 @@ impl Current {
         let path = FileName::Current.path(folder);
         let temporary = FileName::Temporary("CURRENT").path(folder);
         let created = match fs.create(&temporary) {
-            // Left behind by a crash or a full disk.
+            // Left by a crash or a full disk.
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
                 fs.unlink(&temporary).map_err(|e| Error::io("remove", &temporary, e))?;
                 fs.create(&temporary)
@@ -141,7 +141,7 @@ impl Current {
             .map_err(|e| Error::io("append to", &temporary, e))?;
         file.sync_data().map_err(|e| Error::io(SYNC, &temporary, e))?;
         if let Err(error) = fs.rename(&temporary, &path) {
-            // A rename that fails may have been carried out: then the new file counts.
+            // A failed rename may have been carried out: then the new file counts.
             match Self::read(fs, folder) {
                 Ok(Some(current)) if current == *self => {}
                 Ok(_) => return Err(Error::io("rename", &temporary, error)),

@@ -136,7 +136,7 @@ impl VersionEdit {
         let of_keyspace =
             |created: &KeyspaceCreated| 16 + created.name.len() + created.options.len();
         let keyspaces: usize = self.keyspaces_created.iter().map(of_keyspace).sum();
-        // Large ones have their memory at once, and no more than is charged for them.
+        // Allocated once, and no more than is charged.
         let mut out = Vec::with_capacity(128 + tables + keyspaces + 16 * self.flushed.len());
         if let Some(store_id) = self.store_id {
             out.put_field(STORE_ID, &store_id.to_le_bytes());

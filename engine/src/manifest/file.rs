@@ -110,7 +110,7 @@ impl ManifestFile {
     pub(crate) fn close(&self) {
         let (store_id, manifest) = (self.state.store_id, self.writer.position());
         if matches!(self.health, Health::Good) && self.noted != manifest {
-            // Without it the next opening takes some syncs longer.
+            // A failure costs the next opening a few syncs.
             let _ = Current { store_id, manifest }.write_closed(&*self.fs, &self.folder);
         }
     }
@@ -188,7 +188,7 @@ impl ManifestFile {
         debug_assert!(self.edits > 0, "the first edit recreates the state");
         debug_assert!(self.first_bytes <= self.writer.offset());
         let record = record(self.edits + 1, edit);
-        // Every edit before was synced before this one is written.
+        // All previous edits are synced.
         self.writer.append(&[record], self.writer.position())?;
         self.writer.sync_data()?;
         self.edits += 1;
@@ -213,7 +213,7 @@ fn begin(fs: &dyn Fs, folder: &Path, id: u64, state: &ManifestState) -> Result<W
     });
     begun.inspect_err(|error| {
         if error.is_passing() {
-            // `CURRENT` does not name it. Only to free the room: recovery removes it otherwise.
+            // Frees the space of a file that `CURRENT` does not name; recovery would too.
             let _ = fs.unlink(&path);
         }
     })

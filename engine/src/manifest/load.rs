@@ -112,8 +112,7 @@ fn load_from(
     let state = state.ok_or_else(|| reader.corrupt(end.offset, missing))?;
     state.check().map_err(|reason| reader.corrupt(end.offset, reason))?;
     let torn_bytes = reader.file_bytes().saturating_sub(end.offset);
-    // Not by the length in `CURRENT`, which may itself be lost: the sync of its name may have
-    // failed.
+    // Not by the length in `CURRENT`, whose name may be lost after a failed sync.
     let is_durable = torn_bytes == 0 && closed == end;
     let secret = reader.secret();
     Ok(Loaded { state, end, secret, edits, first_bytes, is_durable, torn, torn_bytes })

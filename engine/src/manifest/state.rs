@@ -66,7 +66,7 @@ impl ManifestState {
         let added = edit.tables_added.iter().map(|(keyspace, _)| *keyspace);
         let moved = edit.tables_moved.iter().map(|moved| moved.keyspace);
         let touched: BTreeSet<_> = added.chain(moved).collect();
-        // One may have been dropped by the same edit.
+        // The same edit may have dropped one.
         let touched = touched.iter().filter_map(|id| self.keyspaces.get(id));
         touched.map(|keyspace| &**keyspace).try_for_each(KeyspaceState::check_runs)
     }
@@ -113,7 +113,7 @@ impl ManifestState {
             let dropped = self.keyspaces.remove(&keyspace);
             dropped.ok_or(Corruption::Missing { what: "dropped keyspace" })?;
         }
-        // Now only: a name may be taken by the keyspace that this edit drops.
+        // After the drops, which may free a name.
         if !edit.keyspaces_created.is_empty() {
             self.check_names()?;
         }
@@ -124,7 +124,7 @@ impl ManifestState {
     }
 
     fn apply_numbers(&mut self, edit: &VersionEdit) -> Result<(), Corruption> {
-        // An edit may have been made before another one that came first.
+        // An edit may have been prepared before one that was applied first.
         let raise = |number: &mut u64, to: Option<u64>| *number = (*number).max(to.unwrap_or(0));
         raise(&mut self.next_file_id, edit.next_file_id);
         raise(&mut self.next_keyspace_id, edit.next_keyspace_id);

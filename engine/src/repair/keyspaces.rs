@@ -55,7 +55,7 @@ impl Repair<'_> {
             return Ok(());
         }
         if self.is_cut {
-            // It may have been dropped behind the cut.
+            // A lost segment may drop it.
             let known = self.emptied.entry(id).or_default();
             if known.name.is_empty() {
                 let (name, options) = (name.to_owned(), encoded.to_vec());
@@ -64,7 +64,7 @@ impl Repair<'_> {
             return Ok(());
         }
         let emptied = self.emptied.remove(&id);
-        // A table has newer options.
+        // Options of a table are newer.
         let encoded = emptied.as_ref().map_or(encoded, |emptied| &emptied.options);
         let namesake = self.saved.iter().find(|(_, saved)| saved.keyspace.name() == name);
         match namesake.map(|(&other, _)| other) {

@@ -39,7 +39,7 @@ impl Repair<'_> {
             on_disk,
             written: None,
         };
-        // What the new store refuses is no damage to the old one.
+        // Errors of the new store, which are no damage to the old one.
         let mut refused = None;
         let replayed = replay_readable(&segments, loaded.state.log_mark, |batch| {
             self.batch(&batch).map_err(|error| match error {
@@ -52,7 +52,7 @@ impl Repair<'_> {
         if let Some(error) = refused {
             return Err(error);
         }
-        // That the manifest is lost is reported already.
+        // The lost manifest is reported already.
         let vouched = |manifest| match self.logs {
             Some(_) => Ok(()),
             None => loaded.check_vouched(folder, manifest),
@@ -80,7 +80,7 @@ impl Repair<'_> {
                     if is_rebuilt {
                         self.create_without_manifest(keyspace, name, options)?;
                     } else if keyspace >= state.next_keyspace_id {
-                        // Of the others the manifest knows, or knows that they are gone again.
+                        // The manifest has the others, or dropped them.
                         self.create(keyspace, name, options)?;
                     }
                 }

@@ -13,7 +13,7 @@ pub(super) fn is_of_file(error: &io::Error) -> bool {
         Errno::IO,
         Errno::NXIO,
         Errno::BADMSG,
-        // A medium that has lost a sector, and a file system that is damaged.
+        // A lost sector, and a damaged file system.
         #[cfg(target_os = "linux")]
         Errno::NODATA,
         #[cfg(target_os = "linux")]

@@ -274,7 +274,7 @@ impl Repair<'_> {
             return done;
         }
         let mut tables: Vec<_> = state.tables.values().collect();
-        // Deeper levels are older, and of two runs of a level the one with the smaller number.
+        // Oldest first: deeper levels, and smaller run numbers within a level.
         tables.sort_by_key(|meta| (u8::MAX - meta.level, meta.run));
         for meta in tables {
             let first = self.found.problems.len();

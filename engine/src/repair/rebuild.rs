@@ -92,7 +92,7 @@ pub(super) fn rebuild(
     let mut left_out = 0;
     for (&id, Found { table, origin, bytes }) in highest_first {
         if table.properties.entries() == 0 {
-            // It only lists others.
+            // A list of obsolete tables.
             continue;
         }
         // The newest table has the newest options.
@@ -108,7 +108,7 @@ pub(super) fn rebuild(
             left_out += 1;
             continue;
         }
-        // Only of tables that count: the flush of another may have failed.
+        // Not of omitted tables, whose flush may have failed.
         let flushed = origin.completed.as_ref().map_or(0, |done| done.flushed);
         known.flushed = known.flushed.max(flushed);
         known.tables.insert(id, Arc::new(meta(id, *bytes, table, origin)));
@@ -129,7 +129,7 @@ pub(super) fn rebuild(
     let mut logs = segments.without_manifest();
     logs.retain(|ids| !ids.is_empty());
     let sequences: Vec<_> = logs.iter().map(|ids| sequences(&segments, ids)).collect();
-    // Entries that no log has need not be compared with those of the log.
+    // Older entries need no comparison with those of the log.
     let first = sequences.iter().flatten().map(|(first, _)| *first).min();
     let before = first.map_or(SEQUENCE_MAX, |first| first - 1);
     for known in state.keyspaces.values_mut() {
@@ -193,7 +193,7 @@ fn take_emptied(state: &mut ManifestState) -> BTreeMap<u64, Arc<KeyspaceState>> 
 fn sequences(segments: &Segments<'_>, ids: &[u64]) -> Option<(SequenceNumber, SequenceNumber)> {
     let mut found = None;
     let segments = Segments { named: ids, on_disk: ids, ..*segments };
-    // What cannot be read is reported when the log is copied.
+    // The copy of the log reports damage.
     let _ = replay_readable(&segments, Position::default(), |batch| {
         let last = batch.sequence + batch.batch.entries() - 1;
         found = Some((found.map_or(batch.sequence, |(first, _)| first), last));
@@ -252,7 +252,7 @@ impl Found {
 /// The list of an obsolete table does not count: its compaction may have failed after it was
 /// written, so the tables in the list may be live.
 fn replaced(lists: &BTreeMap<u64, &[u64]>) -> BTreeSet<u64> {
-    // By how many lists that may count a table is named.
+    // Number of lists that may count and name a table.
     let mut names = BTreeMap::<u64, usize>::new();
     lists.values().copied().flatten().for_each(|&id| *names.entry(id).or_default() += 1);
     let mut counting: Vec<u64> =

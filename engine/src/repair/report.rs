@@ -42,7 +42,7 @@ impl fmt::Display for RepairReport {
             writeln!(f, "lost: {lost}")?;
         }
         for replaced in &self.replaced {
-            writeln!(f, "rebuilt: {replaced}; the other files give all that it held")?;
+            writeln!(f, "rebuilt: {replaced}; its content is known from other files")?;
         }
         let read = format!(
             "{} and {} of the log were read",
@@ -54,7 +54,7 @@ impl fmt::Display for RepairReport {
             writeln!(f, "{tables} scanned block by block, because footer or index is damaged")?;
         }
         if self.is_rebuilt {
-            writeln!(f, "the manifest is lost: tables and log say which keyspaces there are")?;
+            writeln!(f, "the manifest is lost: keyspaces are taken from tables and log")?;
         }
         if self.tables_left_out > 0 {
             let tables = counted(self.tables_left_out, ["table", "tables"]);
@@ -112,7 +112,7 @@ mod tests {
             format!("lost: 000012.sst near byte 7: is gone\n{read}, 1 place cannot be read");
         let current = VerifyProblem { path: "CURRENT".into(), offset: 0, ..some.lost[0].clone() };
         let rebuilt = RepairReport { replaced: vec![current], ..nothing.clone() };
-        let all = "the other files give all that it held\nnothing is lost: ";
+        let all = "its content is known from other files\nnothing is lost: ";
         let cases = [
             (rebuilt, format!("rebuilt: CURRENT: is gone; {all}{read}")),
             (nothing, format!("nothing is lost: {read}")),

@@ -24,7 +24,7 @@ impl TableSource for ZeroedSource {
         let (mut read, end) = (vec![0; bytes], offset.saturating_add(bytes as u64));
         let mut places: Vec<_> = iter::once(offset..end).collect();
         while let Some(Range { start, end }) = places.pop() {
-            // Both lie within what is asked for.
+            // Both are within the read.
             let place = (start - offset) as usize..(end - offset) as usize;
             match self.0.read_at(start, place.len()) {
                 Ok(there) if place.len() == bytes => return Ok(there),
@@ -88,7 +88,7 @@ impl TableSource for PatchedSource {
         let mut from = offset;
         for gap in gaps.into_iter().chain(iter::once(place.end..place.end)) {
             if from < gap.start {
-                // Both lie within what was asked for.
+                // Both are within the read.
                 let good = (from - offset) as usize..(gap.start - offset) as usize;
                 patched[good.clone()].copy_from_slice(&self.inner.read_at(from, good.len())?);
             }

@@ -109,7 +109,7 @@ impl Repair<'_> {
         let mut last: Option<Vec<u8>> = None;
         while let Some(key) = opened.entries.key() {
             let user_key = key.user_key;
-            // Of several versions the newest comes first.
+            // The newest version comes first.
             if last.as_deref() != Some(user_key) {
                 let is_older = opened.ends.contains(user_key);
                 self.newest(saved, &opened.path, key, opened.entries.value(), is_older)?;
@@ -180,7 +180,7 @@ impl Repair<'_> {
         source: Option<Arc<dyn TableSource>>,
         error: &Error,
     ) -> Result<Opened> {
-        // Filters lie behind the data.
+        // Filters follow the data.
         let filters =
             [meta.filter, meta.prefix_filter.as_ref().map(|it| it.place), meta.range_filter];
         let own = filters.into_iter().flatten().filter(|place| place.file_id == meta.id);
@@ -214,7 +214,7 @@ impl Repair<'_> {
             doubts.push(keys.clone());
             let missing = Corruption::Missing { what: "data block" };
             self.found.error_of_keys(&Error::corrupt(&path, range.start, missing), Some(keys));
-            // What was cut off is lost as well.
+            // Truncated bytes are lost too.
             let end = if *to == Bound::Unbounded { end.max(range.end) } else { range.end };
             self.found.lost_bytes(end - range.start);
         }

@@ -33,7 +33,7 @@ impl fmt::Display for Stats {
         write!(
             f,
             "\nphysical reads of table files, by lookups, scans and background work: {} ({}); planned: {:.4} \
-             runs searched in vain for an absent key",
+             runs searched for an absent key",
             self.table_reads.calls,
             bytes(self.table_reads.bytes),
             self.false_positives_planned
@@ -50,7 +50,7 @@ impl fmt::Display for Stats {
         }
         if self.filters_not_whole > 0 {
             let filters = counted(self.filters_not_whole, ["filter is", "filters are"]);
-            // The plan leaves a part free for filters that take the place of others.
+            // The plan leaves space for filters that replace others.
             let has_room = self.memory.filter_bytes < self.memory.filter_bytes_max / 8 * 7;
             let why = match has_room {
                 true => {
@@ -242,7 +242,7 @@ impl OpeningStats {
         for (name, cut) in [("log", self.log_bytes_cut), ("manifest", self.manifest_bytes_cut)] {
             if cut > 0 {
                 let cut = bytes(cut);
-                write!(f, "\n{cut} at the end of the {name} were no record and were cut off")?;
+                write!(f, "\n{cut} at the end of the {name} were no record and were truncated")?;
             }
         }
         Ok(())

@@ -96,8 +96,8 @@ fn open(fs: &dyn Fs, mode: ReadMode, path: &Path) -> io::Result<Arc<dyn ReadFile
     match mode {
         ReadMode::Pread => {
             let file = fs.open(path)?;
-            // Linux takes two reads side by side for the begin of a long scan, and fetches four
-            // times as much with the second one. Scans read ahead themselves, and know how far.
+            // Linux takes two adjacent reads for a long scan, and prefetches four times as much.
+            // Scans of the engine announce their own read-ahead.
             file.reads_are_scattered();
             Ok(file)
         }
@@ -169,7 +169,7 @@ impl TableSource for TableFile {
     }
 
     fn advise_read(&self, places: &[Range<u64>]) {
-        // If it cannot be opened, the read that follows tells.
+        // The read that follows reports an error.
         let Ok(file) = self.file() else { return };
         for place in places {
             file.advise_read(place.clone());

@@ -84,7 +84,7 @@ impl OpenFiles {
     fn close_half(&self) -> bool {
         let before = self.files.len();
         if before == 0 {
-            // Others have them all: how many may be kept once those are closed, nobody knows yet.
+            // Other parts of the process have them all, so a new limit is unknown.
             return false;
         }
         self.files.set_capacity((before / 2).max(1) as u64);

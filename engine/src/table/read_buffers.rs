@@ -50,7 +50,7 @@ impl ReadBuffers {
         let read_ahead_bytes = read_ahead_bytes(read_ahead_bytes_max, runs.len());
         let of_run =
             |run: &RunBuffers| read_ahead_bytes as u64 + run.block_bytes + run.partition_bytes;
-        // One run at a time has its next block, too, as it is stored and unpacked.
+        // One run at a time also has its next block, stored and unpacked.
         let next = 2 * runs.iter().map(|run| run.block_bytes).max().unwrap_or(0);
         let taken = share.take(runs.iter().map(of_run).sum::<u64>() + next);
         Self { read_ahead_bytes, taken }

@@ -40,7 +40,7 @@ impl TableStore {
     /// Makes a list of all retired tables durable before `paths` are unlinked. Returns `false` if
     /// it cannot be written: a full disk must not keep the files.
     fn list_retired(&self, paths: &[PathBuf]) -> Result<bool> {
-        // A list read before that of another thread must not replace it.
+        // An older list must not replace that of another thread.
         let _turn = self.obsolete_files.list_turn.lock();
         if !self.obsolete_files.needs_list(paths) {
             // The other thread has listed all tables of this one.

@@ -76,7 +76,7 @@ impl TableStore {
         let (cache, memory) = (Arc::clone(cache_room.cache()), Arc::clone(cache_room.memory()));
         let filter_arena = memory.filter_arena().clone();
         if options.has_workers() {
-            // Whoever opens the store waits for its filters, and no longer than it must.
+            // Opening waits for the filters.
             filter_arena.start_with_small_pages();
         }
         let buffers = memory.charge(MemoryUse::Bookkeeping, BUFFERS_BYTES);

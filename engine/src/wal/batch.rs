@@ -165,8 +165,7 @@ impl BatchEncoder {
     /// Returns the payload, without a copy.
     pub(crate) fn finish(mut self) -> Bytes {
         let start = VARINT_BYTES_MAX - varint_bytes(self.entries);
-        // In place, without a buffer of its own: seven bits a byte, the last one without the mark
-        // that more follow.
+        // A varint in place, without a buffer: seven bits a byte, the last one without the mark.
         let mut left = self.entries;
         for byte in &mut self.bytes[start..VARINT_BYTES_MAX] {
             *byte = left as u8 | 0x80;

@@ -135,8 +135,7 @@ impl Chain {
         mut newer: Vec<(u64, Option<Segment>)>,
     ) -> Result<()> {
         while let Some(end) = self.segments.last().map(|segment| segment.id) {
-            // The newest one: an older one that continues the same segment was given up when the
-            // disk was full.
+            // The newest one: a full disk left older ones that continue the same segment unused.
             let next = newer.iter().rposition(|(_, segment)| continues(segment.as_ref(), end));
             let Some((_, Some(segment))) = next.map(|next| newer.remove(next)) else { break };
             self.push(source, segment)?;
@@ -276,8 +275,7 @@ impl Segments<'_> {
         };
         match begun {
             Ok(start) => Ok(Some(Segment::new(&reader, start))),
-            // Nothing is placed in a segment before its beginning is durable. So if anything is
-            // there, the beginning was lost afterwards.
+            // Records follow only a durable beginning, so it was lost afterwards.
             Err(reason) if reader.holds_records()? => Err(reader.corrupt(0, reason)),
             Err(_) => Ok(None),
         }

@@ -168,7 +168,7 @@ fn replay_chain(
             return Err(before.map_or(broken, |reason| reader.corrupt(end.offset, reason)));
         }
         let bytes = check_vouched(source, &mut reader, &segments, mark, reason.as_ref())?;
-        // Zeros were reserved for records that never came.
+        // Zeros are reserved space.
         let is_whole = following.is_none() && bytes == 0;
         let reason = reason.filter(|_| !is_whole);
         replayed.torn = reason.map(|reason| TornTail { position: end, bytes, reason });
@@ -241,7 +241,7 @@ fn check_vouched(
         let path = FileName::Log(newest.file_id).path(source.folder);
         return Err(Error::corrupt(path, 0, Corruption::Missing { what: "segment of the log" }));
     }
-    // A mark in a later segment vouches for the whole of this one.
+    // A mark in a later segment vouches for all of this one.
     if newest > end {
         let reason = reason.cloned().unwrap_or_else(|| missing(newest.offset, end));
         return Err(reader.corrupt(end.offset, reason));

@@ -55,8 +55,7 @@ impl NewSegment {
         let writer = Writer::create(fs, path.clone(), &header, &start, &[], self.mark);
         let writer = writer.inspect_err(|error| {
             if error.is_passing() {
-                // Nothing was synced. Only to free the room. If it stays, recovery finds that it
-                // leads nowhere.
+                // Frees the space; recovery would take the file for an orphan.
                 let _ = fs.unlink(&path);
             }
         })?;
