@@ -148,8 +148,8 @@ mod tests {
         assert!(fs.contents() == before, "nothing was written");
     }
 
-    /// Nothing of a keyspace that is gone is needed any more, whoever knows that it is: the log
-    /// alone, as here after a crash, or the manifest.
+    /// A dropped keyspace requires no feature, whether only the log has the drop, as after a crash, or
+    /// the manifest, too.
     #[test]
     fn a_dropped_keyspace_asks_for_no_feature() {
         for (name, known) in [("created in the log", false), ("created in the manifest", true)] {
@@ -177,7 +177,7 @@ mod tests {
             for (path, bytes) in before {
                 fs.replace(&*path, bytes).expect("it is there");
             }
-            // No close, but a crash: nobody vouches for the manifest.
+            // A crash instead of a close: `CLOSED` does not vouch for the manifest.
             fs.unlink(&FileName::Closed.path(Path::new("db"))).expect("it is there");
             let db = open().unwrap_or_else(|error| panic!("{name}: {error}"));
             assert_eq!(db.keyspaces(), ["default"], "{name}");

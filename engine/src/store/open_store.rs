@@ -51,7 +51,7 @@ struct Threads {
 }
 
 impl OpenStore {
-    /// Opens the store in `folder`, or creates it unless it is only to be read.
+    /// Opens the store in `folder`, or creates it unless it is read-only.
     ///
     /// # Errors
     ///

@@ -70,7 +70,7 @@ pub(crate) struct Recovered {
     is_durable: bool,
     /// Segments of a recovery that did not finish.
     aborted: Vec<u64>,
-    /// The store's files in the folder.
+    /// The store's files in the directory.
     names: Vec<String>,
     pub(super) room: Arc<CacheRoom>,
     /// Bytes truncated so far.

@@ -91,7 +91,7 @@ impl TableVerifier<'_> {
             // That tells where.
             return;
         }
-        // A filter that another one has replaced is read by nobody, and is no problem.
+        // No lookup reads a filter that was replaced.
         let unused = used.map_or(0, |used| {
             let identity = meta.identity(self.store_id, self.hash_seed);
             damaged_filters(&source, &identity, &used).unwrap_or(0)

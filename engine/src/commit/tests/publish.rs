@@ -1,4 +1,4 @@
-//! Writes become visible in sequence order, and whoever waits for that wakes up.
+//! Writes become visible in sequence order, and waiting threads are notified.
 
 use std::sync::{
     Arc,

@@ -1,4 +1,4 @@
-//! What is in the log, and on the disk, once a caller was told so.
+//! Acknowledged writes are in the log, and on the disk.
 
 use std::{collections::BTreeMap, sync::Mutex as StdMutex};
 
@@ -21,14 +21,14 @@ const WRITES: u64 = 3;
 /// One or two records fit.
 const SEGMENT_BYTES: u64 = 300;
 
-/// A log under test, and what its callers were told.
+/// A log under test, and the results of its callers.
 #[derive(Debug)]
 struct Model {
     host: Host,
     told: StdMutex<BTreeMap<SequenceNumber, Told>>,
 }
 
-/// What the caller of a write was told.
+/// Result of a write.
 #[derive(Debug)]
 struct Told {
     key: String,

@@ -128,7 +128,7 @@ fn read_snapshots(db: &Db) {
 }
 
 /// Writers, keyspaces that come and go, flushes that a long log forces, and at times a full disk:
-/// nobody waits for ever, and after a power cut everything is there that was acknowledged.
+/// no thread waits forever, and all acknowledged writes survive a power cut.
 #[test]
 fn durable_writes_survive_whatever_runs_beside_them() {
     explore(1000, || {
@@ -186,7 +186,7 @@ impl Survivors {
         for key in 10..13 {
             self.insert(&other, key);
         }
-        // A full disk is told to whoever flushes.
+        // A flush reports a full disk.
         let _ = other.flush();
     }
 

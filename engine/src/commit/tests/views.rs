@@ -1,4 +1,4 @@
-//! No view is freed while a reader has it, and none is kept once nobody has.
+//! No view is freed while a reader has it, and none is kept afterwards.
 
 use std::sync::{
     Arc,

@@ -110,8 +110,7 @@ fn nothing_that_is_due_is_left() {
     }
 }
 
-/// Who waits until nothing is to be done is told when somebody gives up waiting for a keyspace that
-/// is gone.
+/// A thread that waits for all work is notified when a request for a dropped keyspace is withdrawn.
 #[test]
 fn a_request_that_is_withdrawn_wakes_who_waits() {
     let options = Options::new().fs(Arc::new(MemoryFs::with_seed(1))).worker_threads(0);
@@ -132,8 +131,8 @@ fn a_request_that_is_withdrawn_wakes_who_waits() {
     waiter.join().expect("it has ended").expect("somebody listens");
 }
 
-/// What came after somebody asked for a keyspace to be compacted as a whole, and is due, is found
-/// in the step that finds that done: nobody would wake a worker for it.
+/// Work that became due after a request for a whole keyspace is found in the step that ends the
+/// request: no change would notify a worker.
 #[test]
 fn what_is_due_is_found_when_a_request_is_done() {
     let options = Options::new().fs(Arc::new(MemoryFs::with_seed(1))).worker_threads(0);

@@ -1,4 +1,4 @@
-//! What is done while the store rests, by a clock that moves when told.
+//! Compactions of an idle store, by a manual clock.
 
 mod aborted;
 
@@ -16,7 +16,7 @@ use crate::{
     tests::{Random, seeds},
 };
 
-/// A store whose steps are taken on this thread, when asked.
+/// A store whose steps are taken on this thread.
 struct Fixture {
     fs: Arc<MemoryFs>,
     clock: Arc<ManualClock>,
@@ -85,7 +85,7 @@ impl Fixture {
         store.claim_idle_compaction(&mut store.scheduler.state.lock())
     }
 
-    /// Does what is to be done at rest. Returns how many bytes were rewritten.
+    /// Does all work of an idle store. Returns the bytes rewritten.
     fn rest(&self) -> u64 {
         let read = || self.store().scheduler.done().compaction_bytes_read;
         let mut bytes = 0;

@@ -7,7 +7,7 @@ use crate::fs::{Call, Fault, FaultFs, Times};
 const IO: i32 = 5;
 const NO_SPACE: i32 = 28;
 
-/// A store at rest on a disk that can fail, and the compaction that it has claimed.
+/// An idle store on a disk that can fail, and the compaction that it has claimed.
 fn begun() -> (Arc<FaultFs>, Fixture, Job) {
     let faults = Arc::new(FaultFs::new(Arc::new(MemoryFs::with_seed(1))));
     let shared = Arc::clone(&faults);
@@ -20,8 +20,8 @@ fn begun() -> (Arc<FaultFs>, Fixture, Job) {
     (faults, fixture, job)
 }
 
-/// Nobody waits for it, so it neither pauses the workers nor is it told of, and is not tried again
-/// before the keyspace changes.
+/// No thread waits for it: it neither pauses the workers nor is reported, and is not retried before
+/// the keyspace changes.
 #[test]
 fn a_full_disk_ends_it() {
     let (faults, fixture, job) = begun();
@@ -38,8 +38,7 @@ fn a_full_disk_ends_it() {
     assert_eq!(fixture.level0_runs(), 0);
 }
 
-/// A compaction that is given up does not tell that there is room, so what a flush met is told
-/// once.
+/// An aborted compaction does not prove that there is room, so a full disk is reported once.
 #[test]
 fn it_leaves_alone_that_others_wait_for_room() {
     let (faults, fixture, job) = begun();
@@ -83,7 +82,7 @@ fn it_does_not_give_way_for_ever() {
     }
     let flushed = fixture.store().scheduler.done().flush_bytes_written;
     assert!(in_vain <= TIMES_MAX * flushed, "{in_vain} for {flushed}");
-    // Level 0 becomes due, and what comes after that is compacted at rest as ever.
+    // Level 0 becomes due. Later runs are compacted as before.
     fixture.write_run(2000);
     fixture.rest();
     assert_eq!(fixture.level0_runs(), 0);
