@@ -37,9 +37,9 @@ fn fill(db: &Db) -> Result<()> {
 
 fn main() {
     let mut criterion = Criterion::default().configure_from_args();
-    let folder = tempfile::tempdir().expect("there is a folder for temporary files");
+    let dir = tempfile::tempdir().expect("there is a directory for temporary files");
     let options = Options::new().block_cache_bytes(CACHE_BYTES);
-    let db = options.open(folder.path()).expect("an empty folder becomes a store");
+    let db = options.open(dir.path()).expect("an empty directory becomes a store");
     fill(&db).expect("the store takes writes");
 
     let mut next = shuffled(ENTRIES);

@@ -28,7 +28,7 @@ type Ask = Box<dyn Fn(&[u64]) -> usize>;
 /// Builds a filter over hashes.
 type Build = fn(&[u64]) -> Ask;
 
-/// The filter behind an [`Ask`].
+/// The filter of an [`Ask`].
 macro_rules! asking {
     ($filter:expr) => {{
         let filter = $filter;
@@ -45,7 +45,7 @@ macro_rules! filled {
     };
 }
 
-/// Structures of about 1 %, or what is nearest, by name.
+/// Structures with a rate of about 1 %, or the closest setting, by name.
 const STRUCTURES: [(&str, Build); 12] = [
     ("BlockedBloom", |hashes| asking!(BlockedBloom::build(hashes, 10.0))),
     ("Ribbon", |hashes| asking!(Ribbon::build(hashes, 7.0))),

@@ -24,7 +24,7 @@ fn filled(entries: u64) -> Memtable {
     memtable
 }
 
-/// As the engine does it: the filter first.
+/// Probes the filter first, like the engine.
 fn get(memtable: &Memtable, key: &[u8]) -> Option<Bytes> {
     let found = memtable.may_contain_hash(key_hash(key, 0));
     found.then(|| memtable.get(key, SEQUENCE_MAX)).flatten().map(|(_, value)| value)

@@ -1,5 +1,5 @@
-//! Scans of cached tables, in one sorted run and in three: the whole store both ways, and short
-//! ones. Times are of a whole scan; criterion tells the entries a second, too.
+//! Scans of cached tables, in one sorted run and in three: the whole store in both directions, and
+//! short ones. Times are of a whole scan; criterion also reports entries per second.
 
 use std::hint::black_box;
 
@@ -39,7 +39,7 @@ fn fill(db: &Db, runs: &[u64]) -> Result<()> {
     db.iter().try_for_each(|entry| entry.map(drop))
 }
 
-/// Lends at most so many entries. Returns how many there were.
+/// Lends up to `entries_max` entries. Returns their number.
 fn lend(range: &mut Range, back: bool, entries_max: u64) -> Result<u64> {
     let mut entries = 0;
     while entries < entries_max {
@@ -54,9 +54,9 @@ fn lend(range: &mut Range, back: bool, entries_max: u64) -> Result<u64> {
 fn main() {
     let mut criterion = Criterion::default().configure_from_args();
     for (store, runs) in STORES {
-        let folder = tempfile::tempdir().expect("there is a folder for temporary files");
+        let dir = tempfile::tempdir().expect("there is a directory for temporary files");
         let options = Options::new().block_cache_bytes(CACHE_BYTES).idle_compactions(false);
-        let db = options.open(folder.path()).expect("an empty folder becomes a store");
+        let db = options.open(dir.path()).expect("an empty directory becomes a store");
         fill(&db, runs).expect("the store takes writes");
         let mut next = shuffled(ENTRIES);
 

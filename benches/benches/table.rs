@@ -1,4 +1,4 @@
-//! Tables: writing one, and looking keys up behind the filter, with and without the block cache.
+//! Tables: writes, and lookups that pass the filter, with and without the block cache.
 
 use std::{io, sync::Arc};
 

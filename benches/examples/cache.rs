@@ -64,7 +64,7 @@ impl Stored {
         Ok(Arc::new(table))
     }
 
-    /// What a cache takes that holds all.
+    /// Returns the bytes of a cache that holds all blocks.
     fn cached_bytes(&self) -> Result<u64> {
         let cache = Arc::new(BlockCache::new(4 << 30));
         let mut cursor = self.open(&cache)?.cursor(CacheUse::Fill);

@@ -5,7 +5,7 @@
 //! cargo run --release -p sievedb-benches --example lookups -- 1000000 [FOLDER]
 //! ```
 //!
-//! A folder that holds such a store already is used as it is. The calls take turns, each round
+//! A directory that holds such a store already is used as it is. The calls take turns, each round
 //! begins with another one, whose keys nobody asked for yet. Prints the median and the least of
 //! rounds, in ns a key. A third argument names the one call that is made, without a clock: for a
 //! profiler.
@@ -106,10 +106,10 @@ fn measure(db: &Db, title: &str, only: Option<&str>, key_of: impl Fn(u64) -> Key
 fn main() -> Result<()> {
     let arguments: Vec<String> = env::args().skip(1).collect();
     let keys: u64 = arguments.first().map_or(1_000_000, |n| n.parse().expect("a number of keys"));
-    let temporary = tempfile::tempdir().expect("there is a folder for temporary files");
-    let folder = arguments.get(1).map_or(temporary.path(), Path::new);
+    let temporary = tempfile::tempdir().expect("there is a directory for temporary files");
+    let dir = arguments.get(1).map_or(temporary.path(), Path::new);
     let only = arguments.get(2).map(String::as_str);
-    let db = open(folder, keys)?;
+    let db = open(dir, keys)?;
     measure(&db, "absent ", only, |n| key(keys + n))?;
     if only.is_none() {
         measure(&db, "present", None, |n| key(n * 7919 % keys))?;

@@ -34,7 +34,7 @@ const LOOKUPS: u64 = 400_000;
 /// The word that makes a process look keys up, and say how fast.
 const CHILD: &str = "child";
 
-/// What a thread did: lookups per second, and per second of its CPU time.
+/// Figures of a thread: lookups per second, and per second of its CPU time.
 type Speed = (f64, f64);
 
 fn open(path: &Path) -> Result<Db> {
@@ -81,11 +81,11 @@ fn threads(path: &Path, keys: u64, count: u64) -> Result<Vec<Speed>> {
     })
 }
 
-fn processes(folder: &Path, keys: u64, count: u64) -> Vec<Speed> {
+fn processes(dir: &Path, keys: u64, count: u64) -> Vec<Speed> {
     let this = env::current_exe().expect("the program has a file");
     let start = |n: u64| {
         let mut child = Command::new(&this);
-        child.arg(CHILD).arg(keys.to_string()).arg(copy(folder, n)).stdout(Stdio::piped());
+        child.arg(CHILD).arg(keys.to_string()).arg(copy(dir, n)).stdout(Stdio::piped());
         child.spawn().expect("a process can be started")
     };
     let running: Vec<_> = (0..count).map(start).collect();
@@ -98,11 +98,11 @@ fn processes(folder: &Path, keys: u64, count: u64) -> Vec<Speed> {
     running.into_iter().map(speed).collect()
 }
 
-fn copy(folder: &Path, number: u64) -> std::path::PathBuf {
-    folder.join(format!("copy-{number}"))
+fn copy(dir: &Path, number: u64) -> std::path::PathBuf {
+    dir.join(format!("copy-{number}"))
 }
 
-#[expect(clippy::disallowed_methods, reason = "a closed store is copied as any folder is")]
+#[expect(clippy::disallowed_methods, reason = "a closed store is copied as any directory is")]
 fn copy_store(from: &Path, to: &Path) -> std::io::Result<()> {
     fs::create_dir_all(to)?;
     for entry in fs::read_dir(from)? {
@@ -128,19 +128,19 @@ fn main() -> Result<()> {
         return Ok(());
     }
     let keys: u64 = arguments.first().map_or(500_000, |n| n.parse().expect("a number of keys"));
-    let temporary = tempfile::tempdir().expect("there is a folder for temporary files");
-    let folder = arguments.get(1).map_or(temporary.path(), Path::new);
+    let temporary = tempfile::tempdir().expect("there is a directory for temporary files");
+    let dir = arguments.get(1).map_or(temporary.path(), Path::new);
     let count = arguments.get(2).map_or(2, |n| n.parse().expect("a number of threads"));
     for n in 0..count {
         if n == 0 {
-            fill(&copy(folder, 0), keys)?;
+            fill(&copy(dir, 0), keys)?;
         } else {
-            copy_store(&copy(folder, 0), &copy(folder, n)).expect("the store is copied");
+            copy_store(&copy(dir, 0), &copy(dir, n)).expect("the store is copied");
         }
     }
     let mut sums = [const { Vec::new() }; 4];
     for _ in 0..ROUNDS {
-        let both = [threads(&copy(folder, 0), keys, count)?, processes(folder, keys, count)];
+        let both = [threads(&copy(dir, 0), keys, count)?, processes(dir, keys, count)];
         for (speeds, sums) in both.iter().zip(sums.chunks_mut(2)) {
             sums[0].push(speeds.iter().map(|speed| speed.0).sum());
             sums[1].push(speeds.iter().map(|speed| speed.1).sum());

@@ -4,7 +4,7 @@
 //! cargo run --release -p sievedb-benches --example scans -- 1000000 [FOLDER [SCAN]]
 //! ```
 //!
-//! A folder that holds such a store already is used as it is. Prints the median and the least of
+//! A directory that holds such a store already is used as it is. Prints the median and the least of
 //! rounds, in ns an entry. A third argument names the one scan that is
 //! made, or is `tombstones`: then scans step over as many of them.
 
@@ -99,11 +99,11 @@ fn short(range: &mut Range) -> Result<u64> {
     Ok(entries)
 }
 
-/// Removes all keys but the greatest, and scans over what is left of them.
-fn tombstones(folder: &Path, keys: u64) -> Result<()> {
+/// Removes all keys except the last, and scans the tombstones.
+fn tombstones(dir: &Path, keys: u64) -> Result<()> {
     let keyspace = KeyspaceOptions::new().memtable_bytes(512 << 20);
     let options = Options::new().block_cache_bytes(1 << 30).keyspace(keyspace);
-    let db = options.memory_budget(4 << 30).open(folder)?;
+    let db = options.memory_budget(4 << 30).open(dir)?;
     let all = (0..keys).map(key);
     let live = all.clone().max().expect("there are keys");
     for keep_none in [true, false] {
@@ -143,13 +143,13 @@ fn tombstones(folder: &Path, keys: u64) -> Result<()> {
 fn main() -> Result<()> {
     let arguments: Vec<String> = env::args().skip(1).collect();
     let keys: u64 = arguments.first().map_or(1_000_000, |n| n.parse().expect("a number of keys"));
-    let temporary = tempfile::tempdir().expect("there is a folder for temporary files");
-    let folder = arguments.get(1).map_or(temporary.path(), Path::new);
+    let temporary = tempfile::tempdir().expect("there is a directory for temporary files");
+    let dir = arguments.get(1).map_or(temporary.path(), Path::new);
     if arguments.get(2).is_some_and(|only| only == "tombstones") {
-        return tombstones(&folder.join("tombstones"), keys);
+        return tombstones(&dir.join("tombstones"), keys);
     }
     for (title, shares) in STORES {
-        let db = open(&folder.join(title), keys, shares)?;
+        let db = open(&dir.join(title), keys, shares)?;
         // Brings every block into the cache.
         db.iter().try_for_each(|entry| entry.map(drop))?;
         let only = |name: &str| arguments.get(2).is_none_or(|only| only == name);

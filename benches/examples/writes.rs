@@ -80,8 +80,8 @@ fn main() -> Result<()> {
         }
         let (mut cpu, mut real) = (Vec::new(), Vec::new());
         for _ in 0..ROUNDS {
-            let folder = tempfile::tempdir().expect("there is a folder for temporary files");
-            let db = Options::new().open(folder.path())?;
+            let dir = tempfile::tempdir().expect("there is a directory for temporary files");
+            let db = Options::new().open(dir.path())?;
             if name == "present" {
                 let _ = run(&db, |db, index| db.insert(key(index), value(index)), keys, threads)?;
             }

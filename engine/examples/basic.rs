@@ -7,8 +7,8 @@
 use sievedb::Db;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let folder = tempfile::tempdir()?;
-    let db = Db::open(folder.path())?;
+    let dir = tempfile::tempdir()?;
+    let db = Db::open(dir.path())?;
     for (name, legs) in [("ant", "6"), ("bee", "6"), ("cow", "4"), ("crab", "10")] {
         db.insert(name, legs)?;
     }
@@ -18,7 +18,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     assert_eq!(db.get("dodo")?, None);
     assert!(!db.may_contain("dodo"));
 
-    // Of two callers that take the same name, one gets it.
+    // One of two callers gets a name.
     assert!(db.insert_if_absent("dog", "4")?);
     assert!(!db.insert_if_absent("dog", "5")?);
 
@@ -31,7 +31,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     // From here on not even a power cut loses it. A drop would do the same, and could not tell of
     // an error.
     db.close()?;
-    let db = Db::open(folder.path())?;
+    let db = Db::open(dir.path())?;
     assert_eq!(db.prefix("c").keys().collect::<Result<Vec<_>, _>>()?, ["cow"]);
     Ok(())
 }

@@ -51,8 +51,8 @@ impl Users {
 
 #[cfg_attr(test, expect(dead_code, reason = "a test includes this file for `Users`"))]
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let folder = tempfile::tempdir()?;
-    let users = Users::open(Db::open(folder.path())?)?;
+    let dir = tempfile::tempdir()?;
+    let users = Users::open(Db::open(dir.path())?)?;
     users.rename("7", "anna")?;
     users.rename("8", "bert")?;
     users.rename("7", "anne")?;

@@ -32,14 +32,14 @@ fn user_of(event: u64) -> u64 {
 /// Returns a store in a temporary directory. Its block cache has a tenth of the store's size.
 fn filled(keyspace: KeyspaceOptions) -> Result<(TempDir, Db), Box<dyn Error>> {
     let keyspace = keyspace.memtable_bytes(8 << 20);
-    let folder = tempfile::tempdir()?;
+    let dir = tempfile::tempdir()?;
     let options = Options::new().block_cache_bytes(4 << 20);
-    let db = options.keyspace(keyspace).open(folder.path())?;
+    let db = options.keyspace(keyspace).open(dir.path())?;
     for event in 0..EVENTS {
         db.insert(key(user_of(event), event), [b'e'; 60])?;
     }
     db.flush()?;
-    Ok((folder, db))
+    Ok((dir, db))
 }
 
 /// Asks for the events of users, and prints what that took.
@@ -70,7 +70,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         ("with prefix filters", KeyspaceOptions::new().prefix_extractor(eight)),
     ];
     for (name, keyspace) in cases {
-        let (_folder, db) = filled(keyspace)?;
+        let (_dir, db) = filled(keyspace)?;
         let stats = db.stats();
         let (runs, filters) = (stats.keyspaces[0].runs, stats.memory.filter_bytes >> 10);
         println!("{name}: {runs} sorted runs, {filters} KiB of filters");

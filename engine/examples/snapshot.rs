@@ -60,8 +60,8 @@ pub(crate) fn sum(snapshot: &Snapshot) -> sievedb::Result<u64> {
 
 #[cfg_attr(test, expect(dead_code, reason = "a test includes this file for `Bank`"))]
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let folder = tempfile::tempdir()?;
-    let bank = Arc::new(Bank::open(Db::open(folder.path())?)?);
+    let dir = tempfile::tempdir()?;
+    let bank = Arc::new(Bank::open(Db::open(dir.path())?)?);
 
     let transfers = [1, 3].map(|step| {
         let bank = Arc::clone(&bank);

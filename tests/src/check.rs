@@ -16,7 +16,7 @@ use crate::{
     observe::observe,
     recorder::Recorder,
     rng::mix,
-    settings::FOLDER,
+    settings::STORE_DIR,
 };
 
 /// Returns the options to open a store of an enumeration.
@@ -108,7 +108,7 @@ fn check_filters(db: &Db) -> Result<(), String> {
 
 /// Opens the store on `disk`, reads it and closes it.
 fn read(opening: &Opening, disk: &Arc<MemoryFs>, history: &History) -> Result<Model, String> {
-    let opened = opening(Arc::clone(disk)).open(FOLDER);
+    let opened = opening(Arc::clone(disk)).open(STORE_DIR);
     let db = opened.map_err(|error| format!("the store cannot be opened: {error:?}"))?;
     check_filters(&db)?;
     observe(&db, history.keys()).map_err(|error| error.to_string())

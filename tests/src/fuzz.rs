@@ -19,7 +19,7 @@ use crate::{
     model::{Change, DEFAULT, Model},
     recorder::Recorder,
     rng::{Rng, mix},
-    settings::{FOLDER, small_keyspace, small_options},
+    settings::{STORE_DIR, small_keyspace, small_options},
 };
 
 const EIO: i32 = 5;
@@ -116,7 +116,7 @@ impl Run<'_> {
     /// Injects a fault, or the same one several times in a row.
     fn inject(&mut self, faults: &FaultFs) {
         const OPENS: [Call; 3] = [Call::Create, Call::Open, Call::OpenAppend];
-        const NAMES: [Call; 3] = [Call::Rename, Call::Unlink, Call::SyncFolder];
+        const NAMES: [Call; 3] = [Call::Rename, Call::Unlink, Call::SyncDir];
         let errno = *self.lots.pick(&[EIO, ENOSPC, ENOSPC, EMFILE]);
         let times = if self.lots.chance(1, 6) { Times::ForGood } else { Times::Once };
         let after_max = *self.lots.pick(&[2, 10, 60]);
@@ -238,7 +238,7 @@ impl Run<'_> {
                     self.inject(&faults);
                 }
             }
-            let opened = self.options(Arc::clone(&faults) as Arc<dyn Fs>).open(FOLDER);
+            let opened = self.options(Arc::clone(&faults) as Arc<dyn Fs>).open(STORE_DIR);
             let failures = faults.failed_calls();
             match opened {
                 Ok(db) => drop(db),

@@ -90,9 +90,9 @@ impl Layer for Handles {
         &*self.inner
     }
 
-    fn list(&self, folder: &Path) -> io::Result<Vec<String>> {
+    fn list(&self, dir: &Path) -> io::Result<Vec<String>> {
         let _handle = self.take()?;
-        self.inner.list(folder)
+        self.inner.list(dir)
     }
 
     fn create(&self, path: &Path) -> io::Result<Arc<dyn AppendFile>> {
@@ -118,7 +118,7 @@ impl Layer for Handles {
     fn open_dir(&self, path: &Path) -> io::Result<Option<Box<dyn DirHandle>>> {
         let _handle = self.take()?;
         let inner = Arc::clone(&self.inner);
-        Ok(Some(Box::new(OpenFolder { inner, path: path.into(), _handle })))
+        Ok(Some(Box::new(OpenDir { inner, path: path.into(), _handle })))
     }
 }
 
@@ -163,13 +163,13 @@ impl ReadFile for Reading {
 }
 
 #[derive(Debug)]
-struct OpenFolder {
+struct OpenDir {
     inner: Arc<dyn Fs>,
     path: Box<Path>,
     _handle: Handle,
 }
 
-impl DirHandle for OpenFolder {
+impl DirHandle for OpenDir {
     fn sync(&self) -> io::Result<()> {
         self.inner.sync_dir(&self.path)
     }

@@ -15,8 +15,8 @@ pub trait Layer: Debug + Send + Sync {
     fn inner(&self) -> &dyn Fs;
 
     /// As [`Fs::list`].
-    fn list(&self, folder: &Path) -> io::Result<Vec<String>> {
-        self.inner().list(folder)
+    fn list(&self, dir: &Path) -> io::Result<Vec<String>> {
+        self.inner().list(dir)
     }
 
     /// As [`Fs::create`].
@@ -72,8 +72,8 @@ impl<L: Layer> Fs for Layered<L> {
         self.0.inner().create_dir(path)
     }
 
-    fn list(&self, folder: &Path) -> io::Result<Vec<String>> {
-        self.0.list(folder)
+    fn list(&self, dir: &Path) -> io::Result<Vec<String>> {
+        self.0.list(dir)
     }
 
     fn exists(&self, path: &Path) -> io::Result<bool> {

@@ -14,7 +14,7 @@
 //! | [`fuzz`]        | random histories with several faults, crashes and failed recoveries   |
 //! | [`no_sync`]     | a file system that skips all syncs                                    |
 //! | [`case`]        | a crash as text                                                       |
-//! | [`folder_sync`] | a file system that skips directory syncs                              |
+//! | [`dir_sync`]    | a file system that skips directory syncs                              |
 //! | [`hook_fs`]     | a file system that calls a function before it creates a file          |
 //! | [`handles`]     | a file system with a limit on open files                              |
 //! | [`layer`]       | base of these file systems: passes calls through                      |
@@ -23,8 +23,8 @@
 
 pub mod case;
 pub mod check;
+pub mod dir_sync;
 pub mod enumerate;
-pub mod folder_sync;
 pub mod fuzz;
 pub mod handles;
 pub mod history;

@@ -5,7 +5,7 @@ use std::{env, io::Write as _, str::FromStr, sync::Arc};
 use sievedb::{Durability, KeyspaceOptions, Options, PrefixExtractor, clock::ManualClock, fs::Fs};
 
 /// Directory of every store under test.
-pub const FOLDER: &str = "data/db";
+pub const STORE_DIR: &str = "data/db";
 
 /// Returns options with which a few hundred writes rotate logs, flush and compact many times, on
 /// one thread and reproducibly.

@@ -127,7 +127,7 @@ fn ascending(index: u64) -> Key {
     key
 }
 
-/// Calls `work` in so many threads, with each index once. Returns how long that took.
+/// Calls `work` on `threads` threads, with each index once. Returns the elapsed time.
 #[expect(clippy::disallowed_methods, reason = "it measures")]
 fn in_threads(threads: usize, work: impl Fn(u64) + Sync) -> Duration {
     let begin = Instant::now();

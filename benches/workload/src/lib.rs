@@ -27,7 +27,7 @@ use self::{
     urls::Urls,
 };
 
-/// Where the keys of a benchmark come from.
+/// Source of the keys of a benchmark.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum KeySource {
     /// Identification numbers of 12 digits, see [`iin`].
@@ -191,7 +191,7 @@ mod tests {
 
     #[test]
     fn stored_and_absent_keys_have_equal_distributions() {
-        // The sum of the last bytes but one tells sets apart that differ in their digits.
+        // The sum of the second last bytes differs for sets with different digits.
         for (name, set) in key_sets(1, 20_000, 20_000) {
             let mean = |keys: &Keys| {
                 let digits = all(keys).iter().map(|key| f64::from(key[key.len() - 2])).sum::<f64>();

@@ -48,7 +48,7 @@ impl Lines {
     }
 }
 
-/// Where the lines of `text` lie that are not empty.
+/// Returns the ranges of the non-empty lines of `text`.
 fn places(text: &[u8]) -> Vec<Range<usize>> {
     let mut start = 0;
     let lines = text.split(|&byte| byte == b'\n').map(|line| {

@@ -69,7 +69,7 @@ impl Permutation {
         Self { domain, half_bits: bits.div_ceil(2).max(1), round_keys }
     }
 
-    /// Where `index`, below the domain, goes.
+    /// Returns the position of `index`, which is below the domain.
     #[must_use]
     pub fn at(&self, index: u64) -> u64 {
         assert!(index < self.domain, "{index} is outside the domain of {}", self.domain);

@@ -43,8 +43,7 @@ const WORDS: [&str; 32] = [
     "water", "winter",
 ];
 
-/// URLs number `first` to `first + len - 1` of a seed. Takes no memory: each is made when asked
-/// for.
+/// URLs `first` to `first + len - 1` of a seed. Uses no memory: each is generated on access.
 #[derive(Debug, Clone)]
 pub struct Urls {
     seed: u64,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use sievedb::{Error, fs::Fs};
 
 use super::Run;
-use crate::{observe::observe, settings::FOLDER};
+use crate::{observe::observe, settings::STORE_DIR};
 
 impl Run<'_> {
     /// Flips a byte of a value in the log of a copy. A clean close marks the log as synced, so the
@@ -33,7 +33,7 @@ impl Run<'_> {
         left.replace(&**path, bytes).map_err(|error| error.to_string())?;
         self.counts.flips += 1;
         let options = self.options(Arc::clone(&left) as Arc<dyn Fs>);
-        let db = match options.open(FOLDER) {
+        let db = match options.open(STORE_DIR) {
             Err(Error::Corrupt { .. }) => return Ok(()),
             opened => {
                 opened.map_err(|error| format!("byte {at} of {path} is flipped: {error:?}"))?

@@ -10,13 +10,13 @@ use crate::{
     history::{CrashPoint, History},
     model::Model,
     observe::{keyspace, observe},
-    settings::{FOLDER, small_keyspace},
+    settings::{STORE_DIR, small_keyspace},
 };
 
 impl Recorder {
     /// Opens the store.
     pub fn open(&mut self) {
-        let opened = self.options.clone().open(FOLDER);
+        let opened = self.options.clone().open(STORE_DIR);
         let Some(db) = self.accept("open", opened) else { return };
         for name in db.keyspaces() {
             let handle = keyspace(&db, &name);

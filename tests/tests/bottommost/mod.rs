@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use sievedb::{Compression, Db, KeyspaceOptions, Options};
 use sievedb_doubles::MemoryFs;
-use sievedb_tests::settings::FOLDER;
+use sievedb_tests::settings::STORE_DIR;
 
 const LAST_LEVEL: usize = 6;
 const ENTRIES: u32 = 6_000;
@@ -20,7 +20,7 @@ fn open(fs: &Arc<MemoryFs>, all: Compression, last: Option<Compression>) -> Db {
         .base_level_bytes(64 << 10)
         .compression(all)
         .bottommost_compression(last);
-    Options::new().fs(fs.clone()).worker_threads(0).keyspace(keyspace).open(FOLDER).unwrap()
+    Options::new().fs(fs.clone()).worker_threads(0).keyspace(keyspace).open(STORE_DIR).unwrap()
 }
 
 /// Inserts ascending keys with compressible values.

@@ -29,8 +29,8 @@ fn options(keyspace: KeyspaceOptions) -> Options {
 }
 
 /// Returns the tables in the directory of a store, oldest first.
-fn tables(folder: &Path) -> Vec<PathBuf> {
-    let files = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+fn tables(dir: &Path) -> Vec<PathBuf> {
+    let files = fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path());
     let mut tables: Vec<_> =
         files.filter(|file| file.extension().is_some_and(|end| end == "sst")).collect();
     tables.sort();

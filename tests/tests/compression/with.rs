@@ -25,8 +25,8 @@ fn keyspace(bottommost: Compression) -> KeyspaceOptions {
 
 const WITH_DICTIONARY: Compression = Compression::Zstd { level: 3, dictionary_bytes: 2 << 10 };
 
-fn open(folder: &Path, bottommost: Compression) -> sievedb::Result<Db> {
-    options(keyspace(bottommost)).open(folder)
+fn open(dir: &Path, bottommost: Compression) -> sievedb::Result<Db> {
+    options(keyspace(bottommost)).open(dir)
 }
 
 fn key(number: u32) -> Vec<u8> {
@@ -89,9 +89,9 @@ fn check(db: &Db, is_updated: bool) {
 }
 
 /// Returns the numbers of tables with a dictionary, with zstd blocks, and with LZ4 blocks.
-fn kinds(folder: &Path) -> [usize; 3] {
+fn kinds(dir: &Path) -> [usize; 3] {
     let (mut dictionaries, mut zstd, mut lz4) = (0, 0, 0);
-    for path in tables(folder) {
+    for path in tables(dir) {
         let text = describe(&path).unwrap().to_string();
         let has_dictionary = block_of(&path, DICTIONARY).is_some();
         assert_eq!(text.contains("zstd with the dictionary"), has_dictionary);
@@ -104,13 +104,13 @@ fn kinds(folder: &Path) -> [usize; 3] {
 
 #[test]
 fn last_level_uses_zstd_and_reads_equal() {
-    let folder = tempfile::tempdir().unwrap();
-    let db = open(folder.path(), WITH_DICTIONARY).unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let db = open(dir.path(), WITH_DICTIONARY).unwrap();
     fill(&db);
     check(&db, false);
     db.compact().unwrap();
     check(&db, false);
-    let [dictionaries, zstd, lz4] = kinds(folder.path());
+    let [dictionaries, zstd, lz4] = kinds(dir.path());
     assert!(dictionaries > 1 && zstd >= dictionaries && lz4 == 0, "{dictionaries} {zstd} {lz4}");
 
     // A flush writes a table to level 0.
@@ -118,23 +118,23 @@ fn last_level_uses_zstd_and_reads_equal() {
     check(&db, true);
     db.flush().unwrap();
     drop(db);
-    let db = open(folder.path(), WITH_DICTIONARY).unwrap();
-    let [_, _, lz4] = kinds(folder.path());
+    let db = open(dir.path(), WITH_DICTIONARY).unwrap();
+    let [_, _, lz4] = kinds(dir.path());
     assert!(lz4 > 0);
     check(&db, true);
     db.compact().unwrap();
     check(&db, true);
-    let [again, _, lz4] = kinds(folder.path());
+    let [again, _, lz4] = kinds(dir.path());
     assert!(again > 1 && lz4 == 0, "{again} {lz4}");
     drop(db);
 
     // Options apply to new tables; a reader needs no options to read old ones.
-    let db = open(folder.path(), Compression::Lz4).unwrap();
+    let db = open(dir.path(), Compression::Lz4).unwrap();
     check(&db, true);
     db.insert(key(6), record(6, 1)).unwrap();
     db.compact().unwrap();
     check(&db, true);
-    let [_, _, lz4] = kinds(folder.path());
+    let [_, _, lz4] = kinds(dir.path());
     assert!(lz4 > 0, "the table of the key is written anew");
 }
 
@@ -142,8 +142,8 @@ fn last_level_uses_zstd_and_reads_equal() {
 fn zstd_saves_space_and_a_dictionary_saves_more() {
     let without = Compression::Zstd { level: 3, dictionary_bytes: 0 };
     let bytes = [Compression::Lz4, without, WITH_DICTIONARY].map(|bottommost| {
-        let folder = tempfile::tempdir().unwrap();
-        let db = open(folder.path(), bottommost).unwrap();
+        let dir = tempfile::tempdir().unwrap();
+        let db = open(dir.path(), bottommost).unwrap();
         fill(&db);
         db.compact().unwrap();
         db.stats().total().bytes
@@ -153,41 +153,41 @@ fn zstd_saves_space_and_a_dictionary_saves_more() {
 
 /// Creates a store whose second last table has a dictionary. Returns its place.
 fn with_dictionary() -> (tempfile::TempDir, std::path::PathBuf, crate::corruption::forge::Part) {
-    let folder = tempfile::tempdir().unwrap();
-    let db = open(folder.path(), WITH_DICTIONARY).unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let db = open(dir.path(), WITH_DICTIONARY).unwrap();
     fill(&db);
     db.compact().unwrap();
     drop(db);
-    let table = tables(folder.path()).into_iter().find(|path| block_of(path, DICTIONARY).is_some());
+    let table = tables(dir.path()).into_iter().find(|path| block_of(path, DICTIONARY).is_some());
     let table = table.unwrap();
     let dictionary = block_of(&table, DICTIONARY).unwrap();
-    (folder, table, dictionary)
+    (dir, table, dictionary)
 }
 
 #[test]
 fn damaged_dictionary_is_reported_with_its_offset() {
-    let (folder, table, dictionary) = with_dictionary();
+    let (dir, table, dictionary) = with_dictionary();
     let good = fs::read(&table).unwrap();
     for at in dictionary.place().step_by(97) {
         let mut bytes = good.clone();
         bytes[at] ^= 1 << (at % 8);
         fs::write(&table, bytes).unwrap();
-        let error = open(folder.path(), WITH_DICTIONARY).unwrap_err();
+        let error = open(dir.path(), WITH_DICTIONARY).unwrap_err();
         let Error::Corrupt { path, offset, .. } = &error else { panic!("{error:?}") };
         assert_eq!((path, *offset), (&table, dictionary.place().start as u64), "byte {at}");
     }
-    let report = options(keyspace(WITH_DICTIONARY)).verify(folder.path(), |_| ()).unwrap();
+    let report = options(keyspace(WITH_DICTIONARY)).verify(dir.path(), |_| ()).unwrap();
     let damaged = report.problems.iter().any(|problem| problem.kind == VerifyProblemKind::Damaged);
     assert!(damaged, "{report}");
     fs::write(&table, good).unwrap();
-    check(&open(folder.path(), WITH_DICTIONARY).unwrap(), false);
+    check(&open(dir.path(), WITH_DICTIONARY).unwrap(), false);
 }
 
 /// With a forged dictionary and valid checksums, blocks decompress to other bytes or fail. Other
 /// tables are unaffected.
 #[test]
 fn forged_dictionary_neither_panics_nor_allocates_much() {
-    let (folder, table, dictionary) = with_dictionary();
+    let (dir, table, dictionary) = with_dictionary();
     let good = fs::read(&table).unwrap();
     // Name, mask of the kept bits, bits to flip.
     let ways = [("flipped", 0xff, 1), ("zero", 0, 0), ("ones", 0, 0xff)];
@@ -200,7 +200,7 @@ fn forged_dictionary_neither_panics_nor_allocates_much() {
         fs::write(&table, &good).unwrap();
         forge(&table, &dictionary, |bytes| bytes[at] = bytes[at] & stays ^ turned);
         allocation::reset_largest();
-        let error = match open(folder.path(), WITH_DICTIONARY) {
+        let error = match open(dir.path(), WITH_DICTIONARY) {
             Ok(db) => {
                 let found: Vec<_> =
                     (0..KEYS).step_by(61).map(|number| db.get(key(number))).collect();
@@ -218,5 +218,5 @@ fn forged_dictionary_neither_panics_nor_allocates_much() {
     }
     assert!(refused > 10 && failed > 10, "{refused} refused, {failed} failed");
     fs::write(&table, good).unwrap();
-    check(&open(folder.path(), WITH_DICTIONARY).unwrap(), false);
+    check(&open(dir.path(), WITH_DICTIONARY).unwrap(), false);
 }

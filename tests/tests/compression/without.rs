@@ -12,7 +12,7 @@ const BY_LZ4: [u8; 3] = [18 * 2, 1, 1];
 
 #[test]
 fn options_without_their_feature_are_refused_by_name() {
-    let folder = tempfile::tempdir().unwrap();
+    let dir = tempfile::tempdir().unwrap();
     let keyspaces = [
         ("compression", KeyspaceOptions::new().compression(Compression::ZSTD)),
         (
@@ -21,23 +21,23 @@ fn options_without_their_feature_are_refused_by_name() {
         ),
     ];
     for (want, keyspace) in keyspaces {
-        let error = options(keyspace).open(folder.path()).unwrap_err();
+        let error = options(keyspace).open(dir.path()).unwrap_err();
         assert!(matches!(error, Error::InvalidOption { name, .. } if name == want), "{error:?}");
         assert!(error.to_string().contains("feature `zstd`"), "{error}");
     }
-    options(KeyspaceOptions::new()).open(folder.path()).unwrap();
+    options(KeyspaceOptions::new()).open(dir.path()).unwrap();
 }
 
 /// The properties of the table claim zstd blocks.
 #[test]
 fn zstd_table_without_the_feature_is_refused_by_name() {
-    let folder = tempfile::tempdir().unwrap();
-    let db = options(KeyspaceOptions::new()).open(folder.path()).unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let db = options(KeyspaceOptions::new()).open(dir.path()).unwrap();
     db.insert("key", "value").unwrap();
     db.compact().unwrap();
     db.insert("later", "in the log").unwrap();
     drop(db);
-    let all = tables(folder.path());
+    let all = tables(dir.path());
     let [table] = &all[..] else { panic!("{all:?}") };
     let properties = block_of(table, PROPERTIES).unwrap();
     forge(table, &properties, |bytes| {
@@ -46,14 +46,14 @@ fn zstd_table_without_the_feature_is_refused_by_name() {
         let [at] = found[..] else { panic!("the field is not found: {found:?}") };
         bytes[at + 2] = 2;
     });
-    let error = options(KeyspaceOptions::new()).open(folder.path()).unwrap_err();
+    let error = options(KeyspaceOptions::new()).open(dir.path()).unwrap_err();
     let Error::NeedsFeature { path, keyspace, feature } = &error else { panic!("{error:?}") };
     assert_eq!((path, keyspace.as_deref(), *feature), (table, Some("default"), "zstd"));
     assert!(error.to_string().contains("feature zstd"), "{error}");
     // Failed opens do not flush the log into another table each.
-    assert_eq!(tables(folder.path()), all);
+    assert_eq!(tables(dir.path()), all);
 
-    let report = options(KeyspaceOptions::new()).verify(folder.path(), |_| ()).unwrap();
+    let report = options(KeyspaceOptions::new()).verify(dir.path(), |_| ()).unwrap();
     assert!(report.to_string().contains("feature zstd"), "{report}");
     // `describe` works without the feature.
     let text = sievedb::describe(table).unwrap().to_string();

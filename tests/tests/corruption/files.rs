@@ -7,7 +7,7 @@ use sievedb::{Error, ReadMode, fs::Fs};
 use super::{
     cases::Cases,
     reading::Verdict,
-    sample::{FOLDER, Files, Sample, disk, open},
+    sample::{Files, STORE_DIR, Sample, disk, open},
     script::{End, sample, sibling},
 };
 
@@ -100,7 +100,7 @@ fn foreign_files_are_kept() {
 
     let fs = disk(&files);
     drop(open(fs.clone(), ReadMode::Pread).unwrap());
-    let left = fs.list(Path::new(FOLDER)).unwrap();
+    let left = fs.list(Path::new(STORE_DIR)).unwrap();
     for name in foreign {
         assert!(left.iter().any(|left| left == name), "{name} was deleted");
     }

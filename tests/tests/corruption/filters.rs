@@ -10,7 +10,7 @@ use sievedb_doubles::MemoryFs;
 
 use super::{
     cases::Cases,
-    sample::{FOLDER, Files, Sample, disk, files},
+    sample::{Files, STORE_DIR, Sample, disk, files},
     script::one_table,
     tables::flipped,
 };
@@ -43,7 +43,7 @@ fn check_reads(sample: &Sample, files: &Files) -> Result<bool, String> {
     // The point filter only: the others would be in memory too.
     let options = options.keyspace(KeyspaceOptions::new());
     let options = options.worker_threads(0).listener(reports.clone());
-    let db = match options.open(FOLDER) {
+    let db = match options.open(STORE_DIR) {
         Ok(db) => db,
         // Damage to a required part instead of the filter.
         Err(Error::Corrupt { .. }) => return Ok(false),
@@ -133,7 +133,7 @@ fn damaged_range_filter_hides_no_key_and_is_reported() {
             .filter_policy(FilterPolicy::new(FilterPolicyKind::None))
             .range_filter_bits_per_key(16.0);
         let options = Options::new().fs(fs).clock(Arc::new(ManualClock::new()));
-        options.worker_threads(0).keyspace(keyspace).open(FOLDER)
+        options.worker_threads(0).keyspace(keyspace).open(STORE_DIR)
     };
     let key = |number: u32| number.to_be_bytes();
     let fs = Arc::new(MemoryFs::new());

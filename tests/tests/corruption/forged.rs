@@ -8,7 +8,7 @@ use super::{
     cases::Cases,
     forge::{Part, log_parts, table_parts},
     reading::read_all,
-    sample::{FOLDER, Sample, disk, open},
+    sample::{STORE_DIR, Sample, disk, open},
     script::{End, rebuilt_filters, sample},
 };
 
@@ -80,7 +80,7 @@ fn check_error(error: &Error) -> Result<(), String> {
         | Error::Io { path, .. }
         | Error::NeedsFeature { path, .. }
         | Error::NewerRelease { path, .. }
-            if path.starts_with(FOLDER) =>
+            if path.starts_with(STORE_DIR) =>
         {
             Ok(())
         }

@@ -8,7 +8,7 @@ use sievedb_doubles::MemoryFs;
 
 use super::{
     repair::{NEW, options, tables},
-    sample::{FOLDER, Files, disk, files},
+    sample::{Files, STORE_DIR, disk, files},
 };
 
 pub(super) type Contents = BTreeMap<(String, Vec<u8>), Bytes>;
@@ -29,7 +29,7 @@ fn small_tables() -> KeyspaceOptions {
 }
 
 fn open(fs: &Arc<MemoryFs>) -> Db {
-    options(fs).keyspace(small_tables()).open(FOLDER).unwrap()
+    options(fs).keyspace(small_tables()).open(STORE_DIR).unwrap()
 }
 
 fn value(number: u32, round: u32) -> Vec<u8> {
@@ -89,14 +89,14 @@ fn n15_repair_without_manifest_or_current_loses_nothing() {
         let mut files = good.clone();
         lose(&mut files, lost);
         let fs = disk(&files);
-        assert!(options(&fs).open(FOLDER).is_err());
-        let report = options(&fs).repair(FOLDER, NEW, OlderValues::LeaveOut).unwrap();
+        assert!(options(&fs).open(STORE_DIR).is_err());
+        let report = options(&fs).repair(STORE_DIR, NEW, OlderValues::LeaveOut).unwrap();
         assert_eq!(report.is_rebuilt, is_rebuilt, "{lost:?}: {report}");
         assert_eq!(report.lost.len(), usize::from(is_rebuilt), "{lost:?}: {report}");
         assert_eq!(report.replaced.len(), usize::from(!is_rebuilt), "{lost:?}: {report}");
         assert_eq!(report.older, 0, "{lost:?}: {report}");
         for (name, bytes) in &files {
-            let path = format!("{FOLDER}/{name}");
+            let path = format!("{STORE_DIR}/{name}");
             assert_eq!(fs.contents().get(&*path), Some(bytes), "{name} has changed");
         }
         let db = options(&fs).open(NEW).unwrap();
@@ -131,7 +131,7 @@ fn with_unlinked(before: &Files, after: &Files) -> Files {
 
 pub(super) fn repaired(files: &Files) -> (sievedb::RepairReport, Contents) {
     let fs = disk(files);
-    let report = options(&fs).repair(FOLDER, NEW, OlderValues::LeaveOut).unwrap();
+    let report = options(&fs).repair(STORE_DIR, NEW, OlderValues::LeaveOut).unwrap();
     let db = options(&fs).open(NEW).unwrap();
     (report, contents(&db))
 }
@@ -251,7 +251,7 @@ fn n15_store_of_a_later_release_is_not_repaired() {
     header[72..76].copy_from_slice(&checksum.to_le_bytes());
     files.insert("CURRENT".to_owned(), header.into());
     let fs = disk(&files);
-    let error = Options::repair(&options(&fs), FOLDER, NEW, OlderValues::Keep).unwrap_err();
+    let error = Options::repair(&options(&fs), STORE_DIR, NEW, OlderValues::Keep).unwrap_err();
     assert!(
         matches!(&error, Error::NewerRelease { path, .. } if path.ends_with("CURRENT")),
         "{error}"

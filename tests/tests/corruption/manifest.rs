@@ -9,7 +9,7 @@ use std::{
 use bytes::Bytes;
 use sievedb::{Event, EventListener, FilterPolicy, Options, ReadMode};
 use sievedb_doubles::{Loss, MemoryFs};
-use sievedb_tests::settings::FOLDER;
+use sievedb_tests::settings::STORE_DIR;
 
 use super::{
     cases::Cases,
@@ -110,7 +110,7 @@ fn truncated_manifest_tail_is_reported() {
     let options = |fs: &Arc<MemoryFs>| {
         Options::new().fs(fs.clone()).worker_threads(0).listener(listener.clone())
     };
-    let db = options(&fs).open(FOLDER).unwrap();
+    let db = options(&fs).open(STORE_DIR).unwrap();
     let keyspace = db.keyspace("k").unwrap();
     let manifest = fs.contents().into_keys().find(|path| path.contains("MANIFEST-")).unwrap();
     let before = fs.read(&*manifest).unwrap().len() as u64;
@@ -124,7 +124,7 @@ fn truncated_manifest_tail_is_reported() {
             bytes[at as usize] ^= 1;
             crashed.replace(&*manifest, bytes).unwrap();
         }
-        let report = options(&crashed).verify(FOLDER, |_| ()).unwrap();
+        let report = options(&crashed).verify(STORE_DIR, |_| ()).unwrap();
         assert!(report.is_good(), "a crash may have broken it off: {report}");
         let noted = report.torn_tails.iter().map(|end| (end.path.as_path(), end.offset, end.bytes));
         let cut = flipped.map(|_| (before, after - before));
@@ -132,7 +132,7 @@ fn truncated_manifest_tail_is_reported() {
         assert_eq!(noted.collect::<Vec<_>>(), Vec::from_iter(want), "{report}");
         assert_eq!(report.to_string().contains("are no record"), flipped.is_some(), "{report}");
 
-        let opened = options(&crashed).open(FOLDER).unwrap();
+        let opened = options(&crashed).open(STORE_DIR).unwrap();
         assert_eq!(opened.keyspaces(), ["default", "k"], "the log has it");
         let told = std::mem::take(&mut *listener.0.lock().unwrap());
         let told: Vec<_> = told.into_iter().map(|(_, offset, bytes)| (offset, bytes)).collect();
@@ -141,6 +141,6 @@ fn truncated_manifest_tail_is_reported() {
         assert_eq!(stats.opening.manifest_bytes_cut, cut.map_or(0, |(_, bytes)| bytes));
         assert_eq!(stats.to_string().contains("cut off"), flipped.is_some(), "{stats}");
         drop(opened);
-        assert!(options(&crashed).verify(FOLDER, |_| ()).unwrap().torn_tails.is_empty());
+        assert!(options(&crashed).verify(STORE_DIR, |_| ()).unwrap().torn_tails.is_empty());
     }
 }

@@ -8,7 +8,7 @@ use sievedb_format::Encode;
 use super::{
     forge::{Part, log_parts, table_parts},
     reading::read_all,
-    sample::{FOLDER, Files, Sample, disk, open},
+    sample::{Files, STORE_DIR, Sample, disk, open},
     script::{End, sample},
 };
 
@@ -157,7 +157,7 @@ fn formats_store_of_a_later_release_is_refused_and_unchanged() {
 #[test]
 fn n16_data_of_a_later_release_is_not_reported_as_damage() {
     let sample = sample(End::PowerCut);
-    let verify = |files: &Files| Options::new().fs(disk(files)).verify(FOLDER, |_| ());
+    let verify = |files: &Files| Options::new().fs(disk(files)).verify(STORE_DIR, |_| ());
     let manifest = verify(&with_edit(&sample, &field(required(900), b"")));
     assert!(matches!(manifest, Err(Error::NewerRelease { .. })), "{manifest:?}");
 

@@ -9,12 +9,12 @@ use sievedb::{
 };
 use sievedb_doubles::MemoryFs;
 
-use super::sample::{FOLDER, disk, files};
+use super::sample::{STORE_DIR, disk, files};
 
 const KEYS: u32 = 2_000;
 
 fn open(fs: &Arc<MemoryFs>) -> Db {
-    Options::new().fs(fs.clone()).worker_threads(0).open(FOLDER).unwrap()
+    Options::new().fs(fs.clone()).worker_threads(0).open(STORE_DIR).unwrap()
 }
 
 fn number(key: &[u8]) -> u32 {

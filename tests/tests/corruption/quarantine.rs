@@ -11,7 +11,7 @@ use sievedb::{
 };
 use sievedb_doubles::{Call, Fault, FaultFs, MemoryFs, Times};
 
-use super::sample::{FOLDER, disk, files};
+use super::sample::{STORE_DIR, disk, files};
 
 pub(super) const KEYS: u32 = 400;
 /// Every round writes all keys except multiples of this.
@@ -47,7 +47,7 @@ impl Fixture {
     fn open(fs: Arc<MemoryFs>, workers: usize) -> Self {
         let reports = Arc::<Reports>::default();
         let options = Options::new().fs(fs.clone()).worker_threads(workers);
-        let db = options.listener(reports.clone()).open(FOLDER).unwrap();
+        let db = options.listener(reports.clone()).open(STORE_DIR).unwrap();
         let small = KeyspaceOptions::new().block_bytes(1 << 10).compression(Compression::None);
         let accounts = db.keyspace_with("accounts", &small).unwrap();
         Self { fs, reports, db, accounts }
@@ -206,7 +206,7 @@ impl Failing {
         let faults = Arc::new(FaultFs::new(Arc::new(MemoryFs::with_seed(1))));
         let options = Options::new().fs(faults.clone()).worker_threads(workers);
         let options = options.clock(clock.clone()).idle_compactions(false).listener(listener);
-        let db = options.open(FOLDER).unwrap();
+        let db = options.open(STORE_DIR).unwrap();
         let failing = Self { faults, clock, reports: Arc::clone(reports), db };
         (0..3).for_each(|run| failing.write(run));
         failing
@@ -226,7 +226,7 @@ impl Failing {
     }
 
     fn fail_reads_with(&self, errno: i32, times: Times, after: usize) {
-        let mut names = self.faults.list(FOLDER.as_ref()).unwrap();
+        let mut names = self.faults.list(STORE_DIR.as_ref()).unwrap();
         names.retain(|name| name.ends_with(".sst"));
         let oldest = names.into_iter().min().unwrap();
         let reads = Fault::new(errno, times).calls(&[Call::ReadAt]).suffix(oldest);
@@ -328,7 +328,7 @@ fn n7_flush_is_delayed_while_memory_is_short() {
 fn n7_flushed_table_that_cannot_be_opened_is_unlinked() {
     let failing = Failing::new();
     let tables = || {
-        let names = failing.faults.list(FOLDER.as_ref()).unwrap();
+        let names = failing.faults.list(STORE_DIR.as_ref()).unwrap();
         names.iter().filter(|name| name.ends_with(".sst")).count()
     };
     let before = tables();

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use sievedb::{Db, Error, Keyspace, ReadMode, Result};
 use sievedb_doubles::MemoryFs;
 
-use super::sample::{FOLDER, Files, KEYSPACES, Sample, State, disk, open};
+use super::sample::{Files, KEYSPACES, STORE_DIR, Sample, State, disk, open};
 
 /// Result of opening and reading a damaged store.
 pub(super) enum Verdict {
@@ -101,7 +101,7 @@ fn check_error(sample: &Sample, error: &Error, damaged: &[&str]) -> Result<(), S
     let (Error::Corrupt { path, .. } | Error::Io { path, .. }) = error else {
         return Err(format!("the wrong error: {error:?}"));
     };
-    let name = path.strip_prefix(FOLDER).ok().and_then(|name| name.to_str()).unwrap_or("");
+    let name = path.strip_prefix(STORE_DIR).ok().and_then(|name| name.to_str()).unwrap_or("");
     if !damaged.contains(&name) {
         return Err(format!("an error about {name:?} instead of {damaged:?}: {error:?}"));
     }

@@ -8,7 +8,7 @@ use sievedb_doubles::{Call, Fault, FaultFs, MemoryFs, Times};
 use super::{
     lost_manifest::{Contents, contents, lose, repaired},
     repair::options,
-    sample::{FOLDER, Files, disk, files},
+    sample::{Files, STORE_DIR, disk, files},
 };
 
 const EIO: i32 = 5;
@@ -33,7 +33,7 @@ fn fail_edit(fs: &FaultFs, disk: &MemoryFs) {
 fn n15_failed_flush_hides_no_log_entry() {
     let disk = Arc::new(MemoryFs::with_seed(7));
     let fs = Arc::new(FaultFs::new(disk.clone()));
-    let db = options(&disk).fs(fs.clone()).open(FOLDER).unwrap();
+    let db = options(&disk).fs(fs.clone()).open(STORE_DIR).unwrap();
     let others = db.keyspace("others").unwrap();
     others.insert("first", "1").unwrap();
     others.flush().unwrap();
@@ -60,7 +60,7 @@ fn n15_failed_flush_hides_no_log_entry() {
 /// Creates a log with a dropped keyspace, one of the same name, and one without tables.
 fn logged() -> (Files, Contents) {
     let fs = Arc::new(MemoryFs::with_seed(7));
-    let db = options(&fs).log_segment_bytes(4 << 10).open(FOLDER).unwrap();
+    let db = options(&fs).log_segment_bytes(4 << 10).open(STORE_DIR).unwrap();
     let gone = db.keyspace("gone").unwrap();
     let again = db.keyspace("again").unwrap();
     let late = db.keyspace("late").unwrap();
@@ -92,7 +92,7 @@ fn logged() -> (Files, Contents) {
 fn n15_rewritten_log_keeps_names_and_drops_of_keyspaces() {
     let (files_before, whole) = logged();
     let fs = disk(&files_before);
-    let db = options(&fs).open(FOLDER).unwrap();
+    let db = options(&fs).open(STORE_DIR).unwrap();
     assert!(contents(&db) == whole);
     let after = files(&fs);
     drop(db);
@@ -106,7 +106,7 @@ fn n15_rewritten_log_keeps_names_and_drops_of_keyspaces() {
 fn n15_unfinished_log_copy_adds_nothing() {
     let (before, whole) = logged();
     let fs = disk(&before);
-    let db = options(&fs).open(FOLDER).unwrap();
+    let db = options(&fs).open(STORE_DIR).unwrap();
     let after = files(&fs);
     drop(db);
     let is_copy = |name: &&String| name.ends_with(".log") && !before.contains_key(*name);

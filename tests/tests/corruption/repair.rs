@@ -9,7 +9,7 @@ use sievedb::{
 };
 use sievedb_doubles::MemoryFs;
 
-use super::sample::{FOLDER, Files, disk, files};
+use super::sample::{Files, STORE_DIR, disk, files};
 
 const KEYS: u32 = 1_000;
 const LOGGED: u32 = 20;
@@ -31,7 +31,7 @@ pub(super) fn users_options() -> KeyspaceOptions {
 pub(super) fn store() -> Files {
     // The seed makes the false positives of filters reproducible.
     let fs = Arc::new(MemoryFs::with_seed(7));
-    let db = options(&fs).open(FOLDER).unwrap();
+    let db = options(&fs).open(STORE_DIR).unwrap();
     db.insert("a", "1").unwrap();
     db.flush().unwrap();
     let users = db.keyspace_with("users", &users_options()).unwrap();
@@ -83,9 +83,9 @@ fn cut(files: &mut Files, name: &str, bytes: usize) {
 /// Repairs the store. Returns the result, and checks that the old files are unchanged.
 fn repair(files_before: &Files, older: OlderValues) -> (RepairReport, State) {
     let fs = disk(files_before);
-    let report = options(&fs).repair(FOLDER, NEW, older).unwrap();
+    let report = options(&fs).repair(STORE_DIR, NEW, older).unwrap();
     for (name, bytes) in files_before {
-        let path = format!("{FOLDER}/{name}");
+        let path = format!("{STORE_DIR}/{name}");
         assert_eq!(fs.contents().get(&*path), Some(bytes), "{name} has changed");
     }
     let db = options(&fs).open(NEW).unwrap();
@@ -100,7 +100,7 @@ fn repair_copies_exactly_the_readable_data() {
     let good = store();
     let [_, older, newer] = &tables(&good)[..] else { panic!("{:?}", good.keys()) };
     let log = good.keys().rfind(|name| name.ends_with(".log")).unwrap();
-    let whole = state(&options(&disk(&good)).open(FOLDER).unwrap());
+    let whole = state(&options(&disk(&good)).open(STORE_DIR).unwrap());
     let is_new = |key: &u32| *key < KEYS && key.is_multiple_of(2);
     type Damage<'a> = &'a dyn Fn(&mut Files);
     let cases: [(&str, Damage<'_>, bool, &[&str]); 8] = [
@@ -124,11 +124,11 @@ fn repair_copies_exactly_the_readable_data() {
     for (name, damage, opens, lost) in cases {
         let mut files = good.clone();
         damage(&mut files);
-        assert_eq!(options(&disk(&files)).open(FOLDER).is_ok(), opens, "{name}");
+        assert_eq!(options(&disk(&files)).open(STORE_DIR).is_ok(), opens, "{name}");
         let (report, found) = repair(&files, OlderValues::LeaveOut);
         assert_eq!(report.lost.len(), lost.len(), "{name}: {report}");
         for (lost, file) in report.lost.iter().zip(lost) {
-            assert_eq!(lost.path, Path::new(FOLDER).join(file), "{name}: {report}");
+            assert_eq!(lost.path, Path::new(STORE_DIR).join(file), "{name}: {report}");
             let is_table = file.ends_with(".sst");
             assert_eq!(lost.keyspace.as_deref(), is_table.then_some("users"), "{name}: {report}");
             assert_eq!(lost.keys.is_some(), is_table, "{name}: {report}");
@@ -173,7 +173,7 @@ fn repair_copies_exactly_the_readable_data() {
 #[test]
 fn n15_repair_without_current_loses_nothing() {
     let good = store();
-    let whole = state(&options(&disk(&good)).open(FOLDER).unwrap());
+    let whole = state(&options(&disk(&good)).open(STORE_DIR).unwrap());
     let cases: [fn(&mut Files); 3] = [
         |files| drop(files.remove("CURRENT")),
         |files| change(files, "CURRENT", |end| end / 2),
@@ -186,11 +186,11 @@ fn n15_repair_without_current_loses_nothing() {
     for damage in cases {
         let mut files = good.clone();
         damage(&mut files);
-        assert!(options(&disk(&files)).open(FOLDER).is_err());
+        assert!(options(&disk(&files)).open(STORE_DIR).is_err());
         let (report, found) = repair(&files, OlderValues::LeaveOut);
         assert_eq!(found, whole, "{report}");
         assert_eq!((report.lost.len(), report.replaced.len()), (0, 1), "{report}");
-        assert_eq!(report.replaced[0].path, Path::new(FOLDER).join("CURRENT"), "{report}");
+        assert_eq!(report.replaced[0].path, Path::new(STORE_DIR).join("CURRENT"), "{report}");
         assert!(report.to_string().starts_with("rebuilt: "), "{report}");
     }
 }
@@ -199,7 +199,7 @@ fn n15_repair_without_current_loses_nothing() {
 #[test]
 fn n15_repair_ignores_an_older_manifest() {
     let fs = Arc::new(MemoryFs::with_seed(7));
-    let db = options(&fs).open(FOLDER).unwrap();
+    let db = options(&fs).open(STORE_DIR).unwrap();
     db.insert("a", "1").unwrap();
     db.flush().unwrap();
     drop(db);
@@ -207,7 +207,7 @@ fn n15_repair_ignores_an_older_manifest() {
     let mut after = before.clone();
     after.remove("CLOSED");
     let fs = disk(&after);
-    let db = options(&fs).open(FOLDER).unwrap();
+    let db = options(&fs).open(STORE_DIR).unwrap();
     db.remove("a").unwrap();
     db.insert("b", "2").unwrap();
     db.flush().unwrap();
@@ -229,7 +229,7 @@ fn n15_repair_ignores_an_older_manifest() {
             change(&mut files, &new, |_| 80);
         }
         let fs = disk(&files);
-        let report = options(&fs).repair(FOLDER, NEW, OlderValues::LeaveOut).unwrap();
+        let report = options(&fs).repair(STORE_DIR, NEW, OlderValues::LeaveOut).unwrap();
         assert_eq!(report.is_rebuilt, without_newest, "{report}");
         assert_eq!(report.lost.len(), 1, "nothing says which manifest counted: {report}");
         let db = options(&fs).open(NEW).unwrap();
@@ -241,7 +241,7 @@ fn n15_repair_ignores_an_older_manifest() {
 #[test]
 fn n15_repair_of_a_table_without_footer_loses_nothing() {
     let fs = Arc::new(MemoryFs::with_seed(7));
-    let db = options(&fs).open(FOLDER).unwrap();
+    let db = options(&fs).open(STORE_DIR).unwrap();
     for key in 0..50_000_u32 {
         db.insert(key.to_be_bytes(), key.to_le_bytes()).unwrap();
     }
@@ -252,8 +252,8 @@ fn n15_repair_of_a_table_without_footer_loses_nothing() {
     let [table] = &tables(&files)[..] else { panic!("{:?}", files.keys()) };
     cut(&mut files, table, 100);
     let fs = disk(&files);
-    assert!(options(&fs).open(FOLDER).is_err());
-    let report = options(&fs).repair(FOLDER, NEW, OlderValues::LeaveOut).unwrap();
+    assert!(options(&fs).open(STORE_DIR).is_err());
+    let report = options(&fs).repair(STORE_DIR, NEW, OlderValues::LeaveOut).unwrap();
     assert!(report.lost.is_empty() && report.tables_rescanned == 1, "{report}");
     let found = options(&fs).open(NEW).unwrap();
     assert!(found.iter().map(Result::unwrap).eq(whole));
@@ -264,7 +264,7 @@ fn missing_table_does_not_end_a_repair() {
     let mut files = store();
     let table = tables(&files).pop().unwrap();
     files.remove(&table);
-    let error = options(&disk(&files)).open(FOLDER).unwrap_err();
+    let error = options(&disk(&files)).open(STORE_DIR).unwrap_err();
     assert!(matches!(&error, Error::Corrupt { path, .. } if path.ends_with(&table)), "{error:?}");
     let (report, found) = repair(&files, OlderValues::LeaveOut);
     assert_eq!(report.lost.len(), 1, "{report}");
@@ -278,12 +278,12 @@ fn missing_table_does_not_end_a_repair() {
 fn harmful_repair_is_refused() {
     let good = store();
     let repair = |files: &Files, to: &str| {
-        options(&disk(files)).repair(FOLDER, to, OlderValues::LeaveOut).unwrap_err()
+        options(&disk(files)).repair(STORE_DIR, to, OlderValues::LeaveOut).unwrap_err()
     };
     let notes = disk(&good);
     notes.create_dir(Path::new(NEW)).unwrap();
     notes.create(&Path::new(NEW).join("notes")).unwrap();
-    let error = options(&notes).repair(FOLDER, NEW, OlderValues::LeaveOut).unwrap_err();
+    let error = options(&notes).repair(STORE_DIR, NEW, OlderValues::LeaveOut).unwrap_err();
     assert!(matches!(error, Error::DirectoryNotEmpty { .. }), "{error:?}");
     let mut files = good.clone();
     files.retain(|name, _| {
@@ -291,8 +291,8 @@ fn harmful_repair_is_refused() {
     });
     assert!(matches!(repair(&files, NEW), Error::Corrupt { .. }));
     let fs = disk(&good);
-    let open = options(&fs).open(FOLDER).unwrap();
-    let error = options(&fs).repair(FOLDER, NEW, OlderValues::LeaveOut).unwrap_err();
+    let open = options(&fs).open(STORE_DIR).unwrap();
+    let error = options(&fs).repair(STORE_DIR, NEW, OlderValues::LeaveOut).unwrap_err();
     assert!(matches!(error, Error::Locked { .. }), "{error:?}");
     drop(open);
     assert!(!fs.exists(Path::new(NEW)).unwrap(), "nothing is made");
@@ -303,7 +303,7 @@ fn harmful_repair_is_refused() {
 fn damaged_tombstone_does_not_expose_an_older_value() {
     let fs = Arc::new(MemoryFs::with_seed(7));
     let options = |fs: &Arc<MemoryFs>| options(fs).keyspace(users_options());
-    let db = options(&fs).open(FOLDER).unwrap();
+    let db = options(&fs).open(STORE_DIR).unwrap();
     db.insert("k", "oldest").unwrap();
     db.flush().unwrap();
     db.remove("k").unwrap();
@@ -319,7 +319,7 @@ fn damaged_tombstone_does_not_expose_an_older_value() {
     change(&mut files, &newer, |_| 1_000);
     for older in [OlderValues::LeaveOut, OlderValues::Keep] {
         let fs = disk(&files);
-        let report = options(&fs).repair(FOLDER, NEW, older).unwrap();
+        let report = options(&fs).repair(STORE_DIR, NEW, older).unwrap();
         assert_eq!((report.lost.len(), report.older), (1, 1), "{older:?}: {report}");
         let db = options(&fs).open(NEW).unwrap();
         assert_eq!(db.get("k").unwrap(), None, "{older:?}");
@@ -331,7 +331,7 @@ fn damaged_tombstone_does_not_expose_an_older_value() {
 #[test]
 fn segments_before_a_damaged_one_are_recovered() {
     let fs = Arc::new(MemoryFs::with_seed(7));
-    let db = options(&fs).log_segment_bytes(4 << 10).open(FOLDER).unwrap();
+    let db = options(&fs).log_segment_bytes(4 << 10).open(STORE_DIR).unwrap();
     let logs = |files: &Files| -> Vec<String> {
         files.keys().filter(|name| name.ends_with(".log")).cloned().collect()
     };
@@ -359,11 +359,11 @@ fn segments_before_a_damaged_one_are_recovered() {
     for (name, damage, least, lost) in cases {
         let mut files = good.clone();
         damage(&mut files);
-        assert!(options(&disk(&files)).open(FOLDER).is_err(), "{name}");
+        assert!(options(&disk(&files)).open(STORE_DIR).is_err(), "{name}");
         let fs = disk(&files);
-        let report = options(&fs).repair(FOLDER, NEW, OlderValues::LeaveOut).unwrap();
+        let report = options(&fs).repair(STORE_DIR, NEW, OlderValues::LeaveOut).unwrap();
         assert_eq!(report.lost.len(), 1, "{name}: {report}");
-        assert_eq!(report.lost[0].path, Path::new(FOLDER).join(lost), "{name}: {report}");
+        assert_eq!(report.lost[0].path, Path::new(STORE_DIR).join(lost), "{name}: {report}");
         let db = options(&fs).open(NEW).unwrap();
         let keys: Vec<_> = db.iter().keys().map(|key| key.unwrap().to_vec()).collect();
         let prefix = (0..keys.len() as u32).map(|key| key.to_be_bytes().to_vec());
@@ -378,7 +378,7 @@ fn segments_before_a_damaged_one_are_recovered() {
 #[test]
 fn repair_copies_an_entry_larger_than_the_budget() {
     let fs = Arc::new(MemoryFs::with_seed(7));
-    let db = options(&fs).open(FOLDER).unwrap();
+    let db = options(&fs).open(STORE_DIR).unwrap();
     let large = |byte| vec![byte; 3 << 20];
     db.insert("in a table", large(1)).unwrap();
     db.flush().unwrap();
@@ -387,7 +387,7 @@ fn repair_copies_an_entry_larger_than_the_budget() {
     for parts in [options(&fs), options(&fs).memtable_bytes_max(1 << 20)] {
         let fs = disk(&files(&fs));
         let small = parts.fs(fs.clone()).memory_budget(8 << 20);
-        let report = small.repair(FOLDER, NEW, OlderValues::LeaveOut).unwrap();
+        let report = small.repair(STORE_DIR, NEW, OlderValues::LeaveOut).unwrap();
         assert!(report.lost.is_empty(), "{report}");
         let db = small.open(NEW).unwrap();
         for (key, byte) in [("in a table", 1), ("in the log", 2)] {

@@ -16,7 +16,7 @@ use sievedb_tests::layer::{Layer, Layered};
 
 use super::{
     repair::{NEW, State, change, options, state, store, tables},
-    sample::{FOLDER, Files, disk},
+    sample::{Files, STORE_DIR, disk},
 };
 
 const EIO: i32 = 5;
@@ -75,7 +75,7 @@ fn repair(
     disk: &Arc<MemoryFs>,
     older: OlderValues,
 ) -> Result<(RepairReport, State)> {
-    let report = options(disk).fs(fs).repair(FOLDER, NEW, older)?;
+    let report = options(disk).fs(fs).repair(STORE_DIR, NEW, older)?;
     Ok((report, state(&options(disk).open(NEW).unwrap())))
 }
 
@@ -98,7 +98,7 @@ fn unreadable_bytes_count_as_lost() {
             let damaged = disk(&files);
             let (want, left) = repair(damaged.clone(), &damaged, older).unwrap();
             let inner = disk(&good);
-            let path = Path::new(FOLDER).join(name);
+            let path = Path::new(STORE_DIR).join(name);
             let fs = Layered(Scratched { inner: inner.clone(), path, byte });
             let (report, found) = repair(Arc::new(fs), &inner, older).unwrap();
             let case = format!("byte {byte} of {name}, {older:?}: {report}{want}");
@@ -120,14 +120,14 @@ fn temporarily_unopenable_table_is_not_dropped() {
     let good = store();
     let table = tables(&good).pop().unwrap();
     let log = good.keys().rfind(|name| name.ends_with(".log")).unwrap();
-    let whole = state(&options(&disk(&good)).open(FOLDER).unwrap());
+    let whole = state(&options(&disk(&good)).open(STORE_DIR).unwrap());
     for name in [&table, log] {
         for code in [EMFILE, ENFILE, EACCES, ENOMEM] {
             for times in [Times::Once, Times::ForGood] {
                 let case = format!("{code} for {name}, {times:?}");
                 let disk = disk(&good);
                 let fs = Arc::new(FaultFs::new(disk.clone()));
-                let path = format!("{FOLDER}/{name}");
+                let path = format!("{STORE_DIR}/{name}");
                 fs.inject(Fault::new(code, times).calls(&[Call::Open]).suffix(path));
                 match repair(fs.clone(), &disk, OlderValues::LeaveOut) {
                     Ok((report, found)) => {
@@ -172,8 +172,8 @@ fn n15_repair_refuses_overlapping_directories() {
     assert!(Options::new().repair(&store, to, OlderValues::LeaveOut).unwrap().lost.is_empty());
 
     let fs = disk(&super::repair::store());
-    for to in [FOLDER, "/db", "db/sub", "x/../db/sub", "."] {
-        let error = options(&fs).repair(FOLDER, to, OlderValues::LeaveOut).unwrap_err();
+    for to in [STORE_DIR, "/db", "db/sub", "x/../db/sub", "."] {
+        let error = options(&fs).repair(STORE_DIR, to, OlderValues::LeaveOut).unwrap_err();
         assert!(matches!(error, Error::DirectoriesOverlap { .. }), "{to}: {error:?}");
     }
 }

@@ -12,7 +12,7 @@ use sievedb_tests::rng::Rng;
 use super::{
     lost_manifest::{Contents, contents, lose},
     repair::{NEW, options},
-    sample::{FOLDER, Files, disk, files},
+    sample::{Files, STORE_DIR, disk, files},
 };
 
 const EIO: i32 = 5;
@@ -55,7 +55,7 @@ fn fail_edit(fs: &FaultFs, disk: &MemoryFs, code: i32) {
 /// Opens the store and uses it for some steps.
 fn live(disk: &Arc<MemoryFs>, rng: &mut Rng) {
     let fs = Arc::new(FaultFs::new(disk.clone()));
-    let db = options(disk).fs(fs.clone()).log_segment_bytes(4 << 10).open(FOLDER).unwrap();
+    let db = options(disk).fs(fs.clone()).log_segment_bytes(4 << 10).open(STORE_DIR).unwrap();
     let mut pinned = Vec::new();
     for _ in 0..rng.below(14) {
         let name = ["a", "b"][rng.below(2)];
@@ -143,14 +143,14 @@ fn difference(crashed: &Files) -> Option<String> {
         return None;
     }
     let fs = disk(crashed);
-    let report = options(&fs).repair(FOLDER, NEW, OlderValues::LeaveOut).unwrap();
+    let report = options(&fs).repair(STORE_DIR, NEW, OlderValues::LeaveOut).unwrap();
     assert!(report.lost.is_empty(), "a power cut is no damage: {report}");
     let opened = options(&fs).open(NEW).unwrap();
     let want = contents(&opened);
     let mut without = crashed.clone();
     lose(&mut without, &["MANIFEST", "CURRENT", "CLOSED"]);
     let fs = disk(&without);
-    let report = match options(&fs).repair(FOLDER, NEW, OlderValues::LeaveOut) {
+    let report = match options(&fs).repair(STORE_DIR, NEW, OlderValues::LeaveOut) {
         Ok(report) => report,
         Err(_) if want.is_empty() => return None,
         Err(error) => return Some(error.to_string()),

@@ -10,7 +10,7 @@ use sievedb_tests::rng::Rng;
 use super::{
     lost_manifest::{Contents, contents},
     repair::{NEW, options},
-    sample::{FOLDER, Files, disk, files},
+    sample::{Files, STORE_DIR, disk, files},
 };
 
 const SEED: u64 = 15;
@@ -77,7 +77,7 @@ fn sample() -> Sample {
     let mut rng = Rng::new(SEED);
     let fs = Arc::new(MemoryFs::with_seed(SEED));
     let open = options(&fs).keyspace(keyspace_options("default")).log_segment_bytes(16 << 10);
-    let db = open.background_rewrites(false).open(FOLDER).unwrap();
+    let db = open.background_rewrites(false).open(STORE_DIR).unwrap();
     // Snapshots pin older versions, so that a block may end between two versions of a key.
     let mut snapshots = Vec::new();
     for round in 0..6 {
@@ -158,7 +158,7 @@ fn n15_one_damaged_file_loses_only_reported_data() {
 
 fn check(sample: &Sample, files: &Files, kind: &str, case: &str) {
     let fs = disk(files);
-    let report = options(&fs).repair(FOLDER, NEW, OlderValues::LeaveOut);
+    let report = options(&fs).repair(STORE_DIR, NEW, OlderValues::LeaveOut);
     let report = report.unwrap_or_else(|error| panic!("{case}: {error}"));
     let db = options(&fs).open(NEW).unwrap();
     let mut names = db.keyspaces();

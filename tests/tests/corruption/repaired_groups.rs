@@ -9,7 +9,7 @@ use super::{
     lost_manifest::{lose, repaired},
     repair::{options, tables},
     repaired_crash::check,
-    sample::{FOLDER, files},
+    sample::{STORE_DIR, files},
 };
 
 const EIO: i32 = 5;
@@ -21,7 +21,7 @@ fn small_tables() -> KeyspaceOptions {
 }
 
 fn open(fs: &Arc<MemoryFs>) -> Db {
-    options(fs).keyspace(small_tables()).open(FOLDER).unwrap()
+    options(fs).keyspace(small_tables()).open(STORE_DIR).unwrap()
 }
 
 /// Fills more than one table.
@@ -62,7 +62,7 @@ fn n15_last_table_of_a_group_requires_the_others() {
 fn n15_uninstalled_group_hides_nothing_while_unlinked() {
     let disk = Arc::new(MemoryFs::with_seed(7));
     let fs = Arc::new(FaultFs::new(disk.clone()));
-    let db = options(&disk).fs(fs.clone()).open(FOLDER).unwrap();
+    let db = options(&disk).fs(fs.clone()).open(STORE_DIR).unwrap();
     db.default_keyspace().set_options(small_tables()).unwrap();
     fill(&db, 1);
     db.persist(Durability::Disk).unwrap();
@@ -117,7 +117,7 @@ fn n15_dropped_keyspace_is_not_partly_restored() {
 #[test]
 fn n15_unnamed_keyspace_gets_a_free_name() {
     let fs = Arc::new(MemoryFs::with_seed(7));
-    let db = options(&fs).log_segment_bytes(4 << 10).open(FOLDER).unwrap();
+    let db = options(&fs).log_segment_bytes(4 << 10).open(STORE_DIR).unwrap();
     let unnamed = db.keyspace("unnamed").unwrap();
     let taken = db.keyspace("recovered-2").unwrap();
     taken.insert("a", "of a table").unwrap();

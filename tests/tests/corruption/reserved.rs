@@ -12,7 +12,7 @@ use super::{
     next_release::{check_refused, field, forged, required, table, with_edit, with_record},
     reading::read_all,
     repair::NEW,
-    sample::{FOLDER, Files, Sample, disk, open},
+    sample::{Files, STORE_DIR, Sample, disk, open},
     script::{End, sample},
 };
 
@@ -261,7 +261,7 @@ fn formats_reserved_numbers_are_refused_by_name_or_skipped() {
             // A repair must not treat data of a later release as damage.
             let fs = disk(&files);
             let options = super::repair::options(&Arc::clone(&fs));
-            match options.repair(FOLDER, NEW, OlderValues::LeaveOut) {
+            match options.repair(STORE_DIR, NEW, OlderValues::LeaveOut) {
                 Err(Error::NewerRelease { .. }) => {}
                 other => wrong.push(format!("repair: {name}: {needs}: {other:?}")),
             }
@@ -272,7 +272,7 @@ fn formats_reserved_numbers_are_refused_by_name_or_skipped() {
 
 /// Returns an error text if a verification reports damage, or does not name the feature `needs`.
 fn check_verified(name: &str, files: &Files, needs: &str) -> Result<(), String> {
-    let report = match Options::new().fs(disk(files)).verify(FOLDER, |_| ()) {
+    let report = match Options::new().fs(disk(files)).verify(STORE_DIR, |_| ()) {
         Err(Error::NewerRelease { needs: found, .. }) if found == needs => return Ok(()),
         other => other.map_err(|error| format!("verify: {name}: {needs}: {error:?}"))?,
     };
@@ -295,7 +295,7 @@ fn formats_table_of_a_later_release_is_refused_before_the_log_is_rewritten() {
     let fs = Arc::new(FaultFs::new(disk.clone()));
     let full = Fault::new(28, Times::ForGood).calls(&[Call::Create, Call::Append, Call::Unlink]);
     fs.inject(full.suffix(".log"));
-    let error = super::repair::options(&disk).fs(fs.clone()).open(FOLDER).unwrap_err();
+    let error = super::repair::options(&disk).fs(fs.clone()).open(STORE_DIR).unwrap_err();
     assert!(matches!(error, Error::NewerRelease { .. }), "{error:?}");
     assert_eq!(fs.failures(), 0, "{:?}", fs.failed_calls());
 }

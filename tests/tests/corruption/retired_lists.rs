@@ -22,7 +22,7 @@ use sievedb_tests::layer::{Layer, Layered};
 use super::{
     repair::options,
     repaired_crash::check,
-    sample::{FOLDER, files},
+    sample::{STORE_DIR, files},
 };
 
 /// Longest wait of the first thread for the second one. With correct code the second thread waits
@@ -107,7 +107,7 @@ fn n15_concurrent_unlinks_keep_the_newer_list_of_retired_tables() {
         before_unlink: Step::default(),
     };
     let fs = Arc::new(Layered(steps));
-    let open = || options(&disk).fs(fs.clone()).open(FOLDER).unwrap();
+    let open = || options(&disk).fs(fs.clone()).open(STORE_DIR).unwrap();
     let db = open();
     fill(&db, "first");
     fill(&db, "second");

@@ -13,7 +13,7 @@ use sievedb::{
 use sievedb_doubles::MemoryFs;
 
 /// Directory of every sample.
-pub(super) const FOLDER: &str = "db";
+pub(super) const STORE_DIR: &str = "db";
 /// Keyspaces of a sample.
 pub(super) const KEYSPACES: [&str; 2] = ["default", "users"];
 
@@ -78,9 +78,9 @@ pub(super) fn file_id(name: &str) -> u64 {
 /// Returns a disk with `files`.
 pub(super) fn disk(files: &Files) -> Arc<MemoryFs> {
     let fs = MemoryFs::new();
-    fs.create_dir(Path::new(FOLDER)).expect("the disk is empty");
+    fs.create_dir(Path::new(STORE_DIR)).expect("the disk is empty");
     for (name, bytes) in files {
-        fs.replace(Path::new(FOLDER).join(name), bytes.clone()).expect("the folder is there");
+        fs.replace(Path::new(STORE_DIR).join(name), bytes.clone()).expect("the directory is there");
     }
     Arc::new(fs)
 }
@@ -107,5 +107,5 @@ pub(super) fn open(fs: Arc<MemoryFs>, mode: ReadMode) -> Result<Db> {
         .log_bytes_max(1 << 20)
         .read_mode(mode)
         .keyspace(keyspace);
-    options.open(FOLDER)
+    options.open(STORE_DIR)
 }

@@ -7,7 +7,7 @@ use sievedb_doubles::MemoryFs;
 
 use super::{
     log_record::records_end,
-    sample::{FOLDER, Files, KEYSPACES, LogPosition, Sample, State, file_id, files, open},
+    sample::{Files, KEYSPACES, LogPosition, STORE_DIR, Sample, State, file_id, files, open},
 };
 
 /// End of a sample.
@@ -208,7 +208,7 @@ fn sample_store_has_every_feature() {
         assert!(sample.files.contains_key("CURRENT") && sample.files.contains_key("LOCK"));
         let files = if sample.files.contains_key("CLOSED") { 10 } else { 9 };
         assert_eq!(files == 10, end == End::Closed);
-        assert_eq!(sample.files.len(), files, "{end:?}: {:?} in {FOLDER}", sample.files.keys());
+        assert_eq!(sample.files.len(), files, "{end:?}: {:?} in {STORE_DIR}", sample.files.keys());
         let bytes: usize = sample.files.values().map(bytes::Bytes::len).sum();
         assert!(bytes < 32 << 10, "{end:?}: {bytes} bytes are too many to damage each");
         let rebuilt = rebuilt_filters(end);

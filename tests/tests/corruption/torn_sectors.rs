@@ -8,7 +8,7 @@ use sievedb_doubles::MemoryFs;
 use super::{
     log_record::records_end,
     repair::options,
-    sample::{FOLDER, Files, disk, files},
+    sample::{Files, STORE_DIR, disk, files},
 };
 
 const SECTOR_BYTES: usize = 512;
@@ -37,7 +37,7 @@ fn insert(db: &Db, write: usize, durability: Durability) {
 impl Log {
     fn new() -> Self {
         let fs = Arc::new(MemoryFs::with_seed(7));
-        let db = options(&fs).open(FOLDER).unwrap();
+        let db = options(&fs).open(STORE_DIR).unwrap();
         let log = || {
             let mut logs = files(&fs).into_iter().filter(|(name, _)| name.ends_with(".log"));
             logs.next().map(|(name, bytes)| (name, bytes.to_vec())).unwrap()
@@ -78,13 +78,13 @@ impl Log {
     fn check_cut(&self, log: &[u8], writes: usize, case: &str) {
         let fs = self.disk(log);
         let end = self.ends[writes - 1];
-        let report = Options::new().fs(fs.clone()).verify(FOLDER, |_| ()).unwrap();
+        let report = Options::new().fs(fs.clone()).verify(STORE_DIR, |_| ()).unwrap();
         assert!(report.is_good(), "{case}: {report}");
         let told: Vec<_> = report.torn_tails.iter().map(|tail| tail.offset as usize).collect();
         let is_torn = log[end..].iter().any(|&byte| byte != 0);
         assert_eq!(told, if is_torn { vec![end] } else { vec![] }, "{case}: {report}");
         for opening in 0..2 {
-            let db = options(&fs).open(FOLDER).unwrap();
+            let db = options(&fs).open(STORE_DIR).unwrap();
             let is_present = |write: &usize| db.get([*write as u8]).unwrap().is_some();
             let present: Vec<_> = (0..WRITES).filter(is_present).collect();
             assert_eq!(present, (0..writes).collect::<Vec<_>>(), "{case}, opening {opening}");
@@ -146,7 +146,7 @@ fn formats_damaged_sector_below_a_synced_mark_is_corruption() {
         // Synced marks of unsynced records cover it.
         let mut bytes = log.written.clone();
         bytes[at] ^= 1;
-        let error = options(&log.disk(&bytes)).open(FOLDER).unwrap_err();
+        let error = options(&log.disk(&bytes)).open(STORE_DIR).unwrap_err();
         let Error::Corrupt { path, offset, .. } = &error else { panic!("{at}: {error:?}") };
         assert!(path.ends_with(&log.name) && *offset == last.start as u64, "{at}: {error:?}");
         // Without a later record, no mark covers the last synced record.

@@ -10,7 +10,7 @@ use sievedb_doubles::{Loss, MemoryFs};
 use sievedb_tests::{
     check::guarded,
     rng::Rng,
-    settings::{FOLDER, from_env, report, seed, small_options},
+    settings::{STORE_DIR, from_env, report, seed, small_options},
 };
 
 const THREADS: usize = 4;
@@ -74,7 +74,7 @@ fn survived(db: &Db, other: &Keyspace, thread: usize) -> Result<u32, Error> {
 
 fn check(disk: &MemoryFs, at: usize, loss: Loss, acknowledged: &[Vec<Acknowledged>]) {
     let left = Arc::new(disk.crash(at, &loss));
-    let db = small_options(left as Arc<dyn Fs>).open(FOLDER).expect("the store comes back");
+    let db = small_options(left as Arc<dyn Fs>).open(STORE_DIR).expect("the store comes back");
     if !db.keyspaces().contains(&"other".to_owned()) {
         assert!(acknowledged.iter().flatten().all(|&(by, _)| by > at), "the keyspace is gone");
         return;
@@ -97,7 +97,7 @@ fn prefix_of_each_threads_writes_survives() {
     for _ in 0..rounds {
         let disk = Arc::new(MemoryFs::with_seed(lots.number()));
         let options = small_options(Arc::clone(&disk) as Arc<dyn Fs>).worker_threads(2);
-        let db = options.open(FOLDER).expect("nothing fails");
+        let db = options.open(STORE_DIR).expect("nothing fails");
         db.keyspace("other").expect("nothing fails");
         let round = lots.number();
         let acknowledged: Vec<_> = thread::scope(|scope| {

@@ -9,7 +9,7 @@ use std::{
 
 use sievedb::{Db, Durability, Error, fs::Fs};
 use sievedb_doubles::{Call, Fault, FaultFs, MemoryFs, Times};
-use sievedb_tests::settings::{FOLDER, small_options};
+use sievedb_tests::settings::{STORE_DIR, small_options};
 
 /// Checks that the store is read-only because of a panic.
 fn check_refused(name: &str, outcome: &Result<(), Error>) {
@@ -35,9 +35,9 @@ fn check_panic(workers: usize, call: Call, file: &str, write: fn(&Db) -> Result<
     let disk = Arc::new(MemoryFs::new());
     let fs = Arc::new(FaultFs::new(disk.clone()));
     let options = small_options(fs.clone()).worker_threads(workers);
-    let db = options.durability(Durability::Disk).open(FOLDER).unwrap();
+    let db = options.durability(Durability::Disk).open(STORE_DIR).unwrap();
     db.insert("a", "1").unwrap();
-    let names = disk.list(FOLDER.as_ref()).unwrap();
+    let names = disk.list(STORE_DIR.as_ref()).unwrap();
     let name_of_file = names.iter().rfind(|name| name.contains(file)).unwrap();
     fs.inject(Fault::panic(Times::Once).calls(&[call]).suffix(name_of_file));
     let panicked = catch_unwind(AssertUnwindSafe(|| write(&db)));
@@ -48,7 +48,7 @@ fn check_panic(workers: usize, call: Call, file: &str, write: fn(&Db) -> Result<
     check_refused(&name, &db.wait_for_background());
     assert_eq!(db.get("a").unwrap().as_deref(), Some(&b"1"[..]), "{name}");
     drop(db);
-    let db = small_options(disk).open(FOLDER).unwrap();
+    let db = small_options(disk).open(STORE_DIR).unwrap();
     assert!(db.contains_key("a").unwrap() && !db.contains_key("c").unwrap(), "{name}");
 }
 
@@ -63,7 +63,7 @@ fn f2_panic_elsewhere_keeps_the_store_writable() {
             self.0.flush().unwrap();
         }
     }
-    let db = small_options(Arc::new(MemoryFs::new())).open(FOLDER).unwrap();
+    let db = small_options(Arc::new(MemoryFs::new())).open(STORE_DIR).unwrap();
     let panicked = catch_unwind(AssertUnwindSafe(|| {
         let _writes = Writes(&db);
         resume_unwind(Box::new("the panic that the test wants"));

@@ -20,7 +20,7 @@ pub(super) const ENOSPC: i32 = 28;
 
 /// All calls except [`Call::SYNCS`].
 const NOT_SYNCS: [Call; 16] = [
-    Call::CreateFolder,
+    Call::CreateDir,
     Call::List,
     Call::Exists,
     Call::Create,
@@ -93,7 +93,7 @@ pub(super) fn calls_of(workload: &Workload) -> Calls {
     let (mut growing, mut syncs) = (0, 0);
     for operation in recorder.disk().journal() {
         match operation {
-            Operation::SyncData { .. } | Operation::SyncFolder { .. } => syncs += 1,
+            Operation::SyncData { .. } | Operation::SyncDir { .. } => syncs += 1,
             Operation::Unlink { .. } => {}
             _ => growing += 1,
         }

@@ -14,7 +14,7 @@ use std::{
 use sievedb::{Event, EventListener, FilterPolicy, PrefixExtractor};
 use sievedb_doubles::MemoryFs;
 
-use super::{FOLDER, KEYS, assert_all_readable, filter_bytes, grown, key, options, sum};
+use super::{KEYS, STORE_DIR, assert_all_readable, filter_bytes, grown, key, options, sum};
 
 /// Records the tables whose filters were reported.
 #[derive(Debug, Default)]
@@ -63,7 +63,7 @@ fn writes_do_not_wait_for_filter_changes() {
     let options = options(fs.clone(), FilterPolicy::default()).listener(hold_up.clone());
     // No flush: its table would wait for the filter change too.
     let options = options.worker_threads(2).log_segment_bytes(4 << 10).log_bytes_max(1 << 20);
-    let db = options.open_files_max(1).filter_bytes_max(0).open(FOLDER).unwrap();
+    let db = options.open_files_max(1).filter_bytes_max(0).open(STORE_DIR).unwrap();
     damage_tables(&fs);
     let gate = hold_up.gate.lock().unwrap();
     db.set_filter_bytes_max(u64::MAX).unwrap();
@@ -101,7 +101,7 @@ fn filters_that_cannot_be_reloaded_are_reported_and_hide_nothing() {
         let reports = Arc::new(Reports::default());
         let options = options(fs.clone(), FilterPolicy::default()).listener(reports.clone());
         let options = options.open_files_max(1);
-        let db = options.filter_bytes_max(whole * percent / 100).open(FOLDER).unwrap();
+        let db = options.filter_bytes_max(whole * percent / 100).open(STORE_DIR).unwrap();
         // All blocks are cached from now on: file reads are reads of filters.
         assert_all_readable(&db, 0..KEYS);
         damage_tables(&fs);

@@ -10,7 +10,7 @@ use sievedb::{Db, Durability, FilterPolicy, FilterPolicyKind, KeyspaceOptions, O
 use sievedb_doubles::MemoryFs;
 use sievedb_tests::settings::report;
 
-use super::{FOLDER, key};
+use super::{STORE_DIR, key};
 
 /// Filters of about 5 MB, in pieces of up to 0.7 MB: three fill a chunk with a hole.
 const KEYS: u64 = 1_200_000;
@@ -26,7 +26,7 @@ fn open(workers: usize, bytes_max: u64) -> Db {
         .base_level_bytes(16 << 20)
         .filter_policy(policy);
     let options = Options::new().fs(Arc::new(MemoryFs::new())).worker_threads(workers);
-    options.filter_bytes_max(bytes_max).keyspace(keyspace).open(FOLDER).unwrap()
+    options.filter_bytes_max(bytes_max).keyspace(keyspace).open(STORE_DIR).unwrap()
 }
 
 fn fill(db: &Db, numbers: std::ops::Range<u64>) {

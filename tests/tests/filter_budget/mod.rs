@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use sievedb::{Db, FilterPolicy, KeyspaceOptions, Options, fs::Fs, stats::LevelStats};
 use sievedb_doubles::MemoryFs;
-use sievedb_tests::settings::{FOLDER, small_options};
+use sievedb_tests::settings::{STORE_DIR, small_options};
 
 /// Keys of a store with three levels of tables of some thousand keys each.
 const KEYS: u64 = 60_000;
@@ -47,7 +47,7 @@ fn fill(db: &Db, numbers: std::ops::Range<u64>) {
 }
 
 fn grown(fs: &Arc<MemoryFs>) -> Db {
-    let db = options(fs.clone(), FilterPolicy::default()).open(FOLDER).unwrap();
+    let db = options(fs.clone(), FilterPolicy::default()).open(STORE_DIR).unwrap();
     // The last keys remain in separate runs.
     for numbers in [0..KEYS - 4_000, KEYS - 4_000..KEYS - 1_000, KEYS - 1_000..KEYS] {
         fill(&db, numbers);

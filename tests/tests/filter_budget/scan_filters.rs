@@ -12,7 +12,7 @@ use sievedb::{Db, FilterPolicy, Options, PrefixExtractor, fs::Fs};
 use sievedb_doubles::MemoryFs;
 use sievedb_tests::{rng::Rng, settings::seed};
 
-use super::{FOLDER, KEYS, fill, filter_bytes, key, keyspace, needless_reads};
+use super::{KEYS, STORE_DIR, fill, filter_bytes, key, keyspace, needless_reads};
 
 /// All three kinds of filters; prefix and range filters have many more bits than point filters.
 fn options(fs: Arc<dyn Fs>, workers: usize) -> Options {
@@ -23,7 +23,7 @@ fn options(fs: Arc<dyn Fs>, workers: usize) -> Options {
 }
 
 fn grown(workers: usize) -> Db {
-    let db = options(Arc::new(MemoryFs::new()), workers).open(FOLDER).unwrap();
+    let db = options(Arc::new(MemoryFs::new()), workers).open(STORE_DIR).unwrap();
     fill(&db, 0..KEYS / 2);
     db.wait_for_background().unwrap();
     db
@@ -114,13 +114,13 @@ fn keyspace_limit_includes_scan_filters() {
 #[test]
 fn open_keeps_scan_filters_within_the_budget() {
     let fs = Arc::new(MemoryFs::new());
-    let db = options(fs.clone(), 0).open(FOLDER).unwrap();
+    let db = options(fs.clone(), 0).open(STORE_DIR).unwrap();
     fill(&db, 0..KEYS / 2);
     let whole = filter_bytes(&db);
     drop(db);
     for share in [0, 10, 60, 100] {
         let bytes_max = whole * share / 100;
-        let db = options(fs.clone(), 0).filter_bytes_max(bytes_max).open(FOLDER).unwrap();
+        let db = options(fs.clone(), 0).filter_bytes_max(bytes_max).open(STORE_DIR).unwrap();
         let found = filter_bytes(&db);
         assert!(found <= bytes_max && found >= bytes_max / 4, "{found} bytes at {share} %");
         check(&db);

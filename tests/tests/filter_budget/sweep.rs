@@ -85,7 +85,7 @@ fn policy_limit_applies_to_one_keyspace() {
     let cut = filter_bytes(&db);
     assert!(cut <= whole + (both - whole) / 2 && cut > whole, "{cut} of {both}");
     drop((db, other));
-    let db = super::options(fs, FilterPolicy::default()).open(super::FOLDER).unwrap();
+    let db = super::options(fs, FilterPolicy::default()).open(super::STORE_DIR).unwrap();
     assert!(filter_bytes(&db) <= whole + (both - whole) / 2, "{}", filter_bytes(&db));
     let other = db.keyspace("other").unwrap();
     other.set_filter_policy(FilterPolicy::default()).unwrap();

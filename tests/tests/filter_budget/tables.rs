@@ -9,7 +9,7 @@ use std::thread;
 use sievedb::FilterPolicy;
 use sievedb_doubles::MemoryFs;
 
-use super::{FOLDER, KEYS, assert_all_readable, fill, filter_bytes, grown, options};
+use super::{KEYS, STORE_DIR, assert_all_readable, fill, filter_bytes, grown, options};
 
 /// Filters that do not fit are not read.
 #[test]
@@ -18,7 +18,7 @@ fn open_loads_filters_that_fit() {
     let whole = filter_bytes(&grown(&fs));
     let open = |bytes_max| {
         let options = options(fs.clone(), FilterPolicy::default());
-        options.filter_bytes_max(bytes_max).open(FOLDER).unwrap()
+        options.filter_bytes_max(bytes_max).open(STORE_DIR).unwrap()
     };
     let all = open(whole * 2);
     let read_whole = all.stats().table_reads.bytes;
@@ -46,7 +46,7 @@ fn filter_memory_stays_bounded_while_tables_change() {
         for bytes_max in [0, 1_000, 20_000] {
             let options = options(Arc::new(MemoryFs::new()), FilterPolicy::default());
             let options = options.filter_bytes_max(bytes_max).worker_threads(workers);
-            let db = options.open(FOLDER).unwrap();
+            let db = options.open(STORE_DIR).unwrap();
             let is_over = AtomicBool::new(false);
             thread::scope(|scope| {
                 scope.spawn(|| {
@@ -78,7 +78,7 @@ fn filter_memory_stays_bounded_while_tables_change() {
 fn small_budget_does_not_rebuild_filters() {
     let rebuilt = [u64::MAX, 40_000, 5_000, 0].map(|bytes_max| {
         let options = options(Arc::new(MemoryFs::new()), FilterPolicy::default());
-        let db = options.filter_bytes_max(bytes_max).open(FOLDER).unwrap();
+        let db = options.filter_bytes_max(bytes_max).open(STORE_DIR).unwrap();
         for part in 0..6 {
             fill(&db, part * KEYS / 6..(part + 1) * KEYS / 6);
         }

@@ -13,12 +13,12 @@ use sievedb::FilterPolicy;
 use sievedb_doubles::MemoryFs;
 use sievedb_tests::{rng::Rng, settings::seed};
 
-use super::{FOLDER, KEYS, fill, filter_bytes, key, options};
+use super::{KEYS, STORE_DIR, fill, filter_bytes, key, options};
 
 #[test]
 fn readers_find_every_key_while_the_budget_changes() {
     let options = options(Arc::new(MemoryFs::new()), FilterPolicy::default());
-    let db = options.worker_threads(2).open(FOLDER).unwrap();
+    let db = options.worker_threads(2).open(STORE_DIR).unwrap();
     fill(&db, 0..KEYS);
     let whole = filter_bytes(&db);
     let mut rng = Rng::new(seed("filter budget", 1));
@@ -56,7 +56,7 @@ fn readers_find_every_key_while_the_budget_changes() {
 #[expect(clippy::disallowed_methods, reason = "the wait of a flush is measured")]
 fn n8_filter_cut_beside_a_slow_lookup_stalls_no_flush() {
     let options = options(Arc::new(MemoryFs::new()), FilterPolicy::default());
-    let db = options.open(FOLDER).unwrap();
+    let db = options.open(STORE_DIR).unwrap();
     fill(&db, 0..KEYS);
     let of_levels = || db.stats().levels.iter().map(|level| level.filter_bytes).sum::<u64>();
     // A cut waits for a lookup for at least a second. Takes the minimum of several: the machine is

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use sievedb_doubles::{Call, Fault, FaultFs, Times};
 
 use super::{
-    fixture::{FOLDER, Listener, bloom, change, check, filled, id, options, paths},
+    fixture::{Listener, STORE_DIR, bloom, change, check, filled, id, options, paths},
     rebuild::damage_all,
 };
 
@@ -24,7 +24,7 @@ fn table_with_damaged_data_gets_no_new_filter() {
         let fs = Arc::new(fs.crash(fs.operations(), &sievedb_doubles::Loss::Nothing));
         let listener = Arc::<Listener>::default();
         let options = options(fs.clone(), bloom(), workers);
-        let db = options.listener(listener.clone()).open(FOLDER).unwrap();
+        let db = options.listener(listener.clone()).open(STORE_DIR).unwrap();
         for _ in 0..3 {
             db.wait_for_background().unwrap();
         }
@@ -48,7 +48,7 @@ fn full_disk_delays_filter_rebuilds_only() {
         let damaged = damage_all(&disk);
         let fs = Arc::new(FaultFs::new(disk.clone()));
         fs.inject(Fault::new(ENOSPC, Times::ForGood).calls(&Call::GROWING).suffix(".filter"));
-        let db = options(fs.clone(), bloom(), workers).open(FOLDER).unwrap();
+        let db = options(fs.clone(), bloom(), workers).open(STORE_DIR).unwrap();
         assert!(db.wait_for_background().unwrap_err().is_no_space());
         assert_eq!(db.stats().tables_with_unusable_filters, damaged.len() as u64);
         check(&db);
@@ -71,7 +71,7 @@ fn filters_are_rebuilt_when_space_is_free() {
     damage_all(&disk);
     let fs = Arc::new(FaultFs::new(disk));
     fs.inject(Fault::new(ENOSPC, Times::ForGood).calls(&Call::GROWING).suffix(".filter"));
-    let db = options(fs.clone(), bloom(), 2).open(FOLDER).unwrap();
+    let db = options(fs.clone(), bloom(), 2).open(STORE_DIR).unwrap();
     assert!(db.wait_for_background().is_err());
     fs.heal();
     let whole = (0..500).any(|_| {
@@ -99,7 +99,7 @@ fn failed_filter_file_write_loses_only_the_filter() {
         let fs = Arc::new(FaultFs::new(disk.clone()));
         let listener = Arc::<Listener>::default();
         let options = options(fs.clone(), bloom(), 0).listener(listener.clone());
-        let db = options.clone().open(FOLDER).unwrap();
+        let db = options.clone().open(STORE_DIR).unwrap();
         fs.inject(Fault::new(EIO, Times::Once).calls(&[call]).suffix(".filter").after(after));
         let waited = db.wait_for_background();
         let name = format!("{call:?} {after}");
@@ -114,7 +114,7 @@ fn failed_filter_file_write_loses_only_the_filter() {
             assert_eq!(paths(&disk, ".filter").len(), damaged.len() - 1, "{name}");
         }
         drop(db);
-        let db = options.open(FOLDER).unwrap();
+        let db = options.open(STORE_DIR).unwrap();
         db.wait_for_background().unwrap();
         assert_eq!(
             db.stats().tables_with_unusable_filters,

@@ -11,7 +11,7 @@ use sievedb::{
 };
 use sievedb_doubles::MemoryFs;
 
-pub(super) const FOLDER: &str = "db";
+pub(super) const STORE_DIR: &str = "db";
 /// Number of keys; every fourth is absent.
 pub(super) const KEYS: u32 = 2_400;
 
@@ -93,7 +93,7 @@ fn is_stored(number: u32) -> bool {
 /// keyspaces.
 pub(super) fn filled(policy: FilterPolicy) -> Arc<MemoryFs> {
     let fs = Arc::new(MemoryFs::new());
-    let db = options(fs.clone(), policy, 0).open(FOLDER).unwrap();
+    let db = options(fs.clone(), policy, 0).open(STORE_DIR).unwrap();
     let other = db.keyspace("other").unwrap();
     let numbers = || (0..KEYS).filter(|&number| is_stored(number));
     for number in numbers().filter(|number| number % 3 != 0) {
@@ -131,9 +131,9 @@ pub(super) fn ruled_out(db: &Db) -> usize {
 
 /// Returns the paths of files with this suffix.
 pub(super) fn paths(fs: &MemoryFs, end: &str) -> Vec<PathBuf> {
-    let names = fs.list(Path::new(FOLDER)).unwrap();
+    let names = fs.list(Path::new(STORE_DIR)).unwrap();
     let names = names.into_iter().filter(|name| name.ends_with(end) || name.starts_with(end));
-    names.map(|name| Path::new(FOLDER).join(name)).collect()
+    names.map(|name| Path::new(STORE_DIR).join(name)).collect()
 }
 
 pub(super) fn read(fs: &MemoryFs, path: &Path) -> Vec<u8> {

@@ -11,7 +11,7 @@ use sievedb::{
 use sievedb_doubles::{Loss, MemoryFs};
 
 use super::{
-    fixture::{self, FOLDER, KEYS, Listener, change, id, key, paths, read},
+    fixture::{self, KEYS, Listener, STORE_DIR, change, id, key, paths, read},
     forge::{EXTRACTOR, Forged, forge},
 };
 use crate::corruption::forge::filter_places;
@@ -39,7 +39,7 @@ fn options(fs: &Arc<MemoryFs>, workers: usize) -> Options {
 
 /// Creates a store of several tables with all filters, in two keyspaces.
 fn filled(options: Options) -> Db {
-    let db = options.open(FOLDER).unwrap();
+    let db = options.open(STORE_DIR).unwrap();
     let other = db.keyspace("other").unwrap();
     for (round, rest) in [1, 2, 0].into_iter().enumerate() {
         for number in (0..KEYS).filter(|number| number % 4 != 3 && number % 3 == rest) {
@@ -95,7 +95,7 @@ fn check_rebuilt(fs: &MemoryFs, damaged: &[(u64, FilterRole)], what: &str) {
     for workers in [0, 2] {
         let fs = copy(fs);
         let listener = Arc::<Listener>::default();
-        let open = || options(&fs, workers).listener(listener.clone()).open(FOLDER).unwrap();
+        let open = || options(&fs, workers).listener(listener.clone()).open(STORE_DIR).unwrap();
         let db = open();
         if workers == 0 {
             assert!(db.stats().tables_with_unusable_filters > 0, "{what}");
@@ -154,7 +154,7 @@ fn with_filter_files() -> Arc<MemoryFs> {
     let fs = Arc::new(MemoryFs::new());
     drop(filled(options(&fs, 0).keyspace(keyspace(None, 0.0))));
     let listener = Arc::<Listener>::default();
-    let db = options(&fs, 0).listener(listener.clone()).open(FOLDER).unwrap();
+    let db = options(&fs, 0).listener(listener.clone()).open(STORE_DIR).unwrap();
     db.wait_for_background().unwrap();
     // The other keyspace keeps its stored options.
     let told = listener.take().rebuilt_for_scans;
@@ -174,7 +174,7 @@ fn forged_scan_filter_files_are_rebuilt() {
             forge(&fs, path, forged);
         }
         let listener = Arc::<Listener>::default();
-        let open = || options(&fs, 0).listener(listener.clone()).open(FOLDER).unwrap();
+        let open = || options(&fs, 0).listener(listener.clone()).open(STORE_DIR).unwrap();
         let db = open();
         assert!(db.stats().tables_with_unusable_filters > 0, "{forged:?}");
         check(&db);
@@ -202,7 +202,7 @@ fn changed_extractor_rebuilds_the_filters() {
         let fs = Arc::new(MemoryFs::new());
         drop(filled(options(&fs, 0)));
         let listener = Arc::<Listener>::default();
-        let db = options(&fs, workers).listener(listener.clone()).open(FOLDER).unwrap();
+        let db = options(&fs, workers).listener(listener.clone()).open(STORE_DIR).unwrap();
         let tables = |db: &Db| db.stats().keyspaces.iter().map(|it| it.tables).sum::<u64>();
         let (all, other) = (tables(&db), db.keyspace("other").unwrap());
         let steps = [
@@ -229,7 +229,7 @@ fn changed_extractor_rebuilds_the_filters() {
         db.wait_for_background().unwrap();
         listener.take();
         drop((db, other));
-        let db = options(&fs, workers).listener(listener.clone()).open(FOLDER).unwrap();
+        let db = options(&fs, workers).listener(listener.clone()).open(STORE_DIR).unwrap();
         db.wait_for_background().unwrap();
         assert_eq!(listener.take(), Default::default(), "it is stored with the keyspace");
         check(&db);
@@ -267,7 +267,7 @@ fn policy_and_extractor_may_change_together() {
     check(&db);
     drop((db, other));
     let listener = Arc::<Listener>::default();
-    let db = options(&fs, 0).listener(listener.clone()).open(FOLDER).unwrap();
+    let db = options(&fs, 0).listener(listener.clone()).open(STORE_DIR).unwrap();
     db.wait_for_background().unwrap();
     assert_eq!(listener.take(), Default::default(), "all filters are those of the stored options");
     check(&db);

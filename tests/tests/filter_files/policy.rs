@@ -6,7 +6,7 @@ use sievedb::{
     FilterRebuildReason::{NoFilter, OffPlan},
 };
 
-use super::fixture::{FOLDER, KEYS, Listener, check, filled, options, paths, ruled_out};
+use super::fixture::{KEYS, Listener, STORE_DIR, check, filled, options, paths, ruled_out};
 
 #[test]
 fn each_policy_replaces_the_previous_one() {
@@ -26,7 +26,7 @@ fn each_policy_replaces_the_previous_one() {
         let policy = FilterPolicy::new(kind).bits_per_key(bits);
         let name = format!("{kind:?}, {bits} bits");
         let listener = std::sync::Arc::<Listener>::default();
-        let open = || options(fs.clone(), policy, 0).listener(listener.clone()).open(FOLDER);
+        let open = || options(fs.clone(), policy, 0).listener(listener.clone()).open(STORE_DIR);
         let db = open().unwrap();
         db.keyspace("other").unwrap();
         db.wait_for_background().unwrap();
@@ -60,7 +60,7 @@ fn policy_change_in_an_open_store_rebuilds_filters() {
         let listener = std::sync::Arc::<Listener>::default();
         let open = || {
             let options = options(fs.clone(), FilterPolicy::default(), workers);
-            options.listener(listener.clone()).open(FOLDER).unwrap()
+            options.listener(listener.clone()).open(STORE_DIR).unwrap()
         };
         let db = open();
         let other = db.keyspace("other").unwrap();

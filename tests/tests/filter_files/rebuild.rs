@@ -7,7 +7,7 @@ use sievedb_doubles::MemoryFs;
 
 use super::{
     fixture::{
-        FOLDER, KEYS, Listener, bloom, change, check, filled, id, options, paths, ruled_out,
+        KEYS, Listener, STORE_DIR, bloom, change, check, filled, id, options, paths, ruled_out,
     },
     forge::{Forged, forge},
 };
@@ -39,7 +39,8 @@ fn check_rebuilt(fs: &Arc<MemoryFs>, policy: FilterPolicy, damaged: &[u64], what
     for workers in [0, 2] {
         let fs = Arc::new(fs.crash(fs.operations(), &sievedb_doubles::Loss::Nothing));
         let listener = Arc::<Listener>::default();
-        let open = || options(fs.clone(), policy, workers).listener(listener.clone()).open(FOLDER);
+        let open =
+            || options(fs.clone(), policy, workers).listener(listener.clone()).open(STORE_DIR);
         let db = open().unwrap();
         if workers == 0 {
             assert_eq!(db.stats().tables_with_unusable_filters, damaged.len() as u64, "{what}");
@@ -84,7 +85,7 @@ fn damaged_filters_in_every_table_are_rebuilt() {
 pub(super) fn with_filter_files() -> Arc<MemoryFs> {
     let fs = filled(bloom());
     damage_all(&fs);
-    let db = options(fs.clone(), bloom(), 0).open(FOLDER).unwrap();
+    let db = options(fs.clone(), bloom(), 0).open(STORE_DIR).unwrap();
     db.wait_for_background().unwrap();
     assert_eq!(paths(&fs, ".filter").len(), paths(&fs, ".sst").len());
     drop(db);
@@ -121,12 +122,12 @@ fn every_byte_of_a_filter_file_is_checked() {
     for at in (0..64).chain((64..bytes - 40).step_by(step)).chain(bytes - 40..bytes) {
         let fs = Arc::new(good.crash(good.operations(), &sievedb_doubles::Loss::Nothing));
         change(&fs, path, |bytes| bytes[at] ^= 1 << (at % 8));
-        let db = options(fs.clone(), bloom(), 0).open(FOLDER).unwrap();
+        let db = options(fs.clone(), bloom(), 0).open(STORE_DIR).unwrap();
         assert_eq!(db.stats().tables_with_unusable_filters, 1, "byte {at}");
         for cut in [at, bytes + 1] {
             let fs = Arc::new(good.crash(good.operations(), &sievedb_doubles::Loss::Nothing));
             change(&fs, path, |bytes| bytes.resize(cut, 0));
-            let db = options(fs.clone(), bloom(), 0).open(FOLDER).unwrap();
+            let db = options(fs.clone(), bloom(), 0).open(STORE_DIR).unwrap();
             // Bytes after the filter are not read.
             assert_eq!(
                 db.stats().tables_with_unusable_filters,
@@ -146,7 +147,7 @@ fn concurrent_compactions_leave_no_filter_file() {
     damage_all(&good);
     for round in 0..20 {
         let fs = Arc::new(good.crash(good.operations(), &sievedb_doubles::Loss::Nothing));
-        let db = options(fs.clone(), FilterPolicy::default(), 3).open(FOLDER).unwrap();
+        let db = options(fs.clone(), FilterPolicy::default(), 3).open(STORE_DIR).unwrap();
         std::thread::sleep(std::time::Duration::from_micros(300 * round));
         db.compact().unwrap();
         check(&db);
@@ -157,7 +158,7 @@ fn concurrent_compactions_leave_no_filter_file() {
         assert!(named.is_good(), "{named}");
         let before = paths(&fs, ".filter");
         drop(db);
-        let db = options(fs.clone(), FilterPolicy::default(), 0).open(FOLDER).unwrap();
+        let db = options(fs.clone(), FilterPolicy::default(), 0).open(STORE_DIR).unwrap();
         assert_eq!(paths(&fs, ".filter"), before, "no orphan was left");
         assert_eq!(db.stats().tables_with_unusable_filters, 0);
         check(&db);
@@ -168,9 +169,9 @@ fn concurrent_compactions_leave_no_filter_file() {
 fn orphans_are_removed_and_their_ids_not_reused() {
     let fs = with_filter_files();
     let kept = paths(&fs, ".filter");
-    let orphan = format!("{FOLDER}/000900.filter");
+    let orphan = format!("{STORE_DIR}/000900.filter");
     fs.replace(&orphan, "half a filter").unwrap();
-    let db = options(fs.clone(), bloom(), 0).open(FOLDER).unwrap();
+    let db = options(fs.clone(), bloom(), 0).open(STORE_DIR).unwrap();
     assert_eq!(paths(&fs, ".filter"), kept);
     db.insert("more", "").unwrap();
     db.flush().unwrap();

@@ -18,7 +18,7 @@ use sievedb::{
 use sievedb_doubles::{Loss, MemoryFs};
 
 use super::{
-    fixture::{FOLDER, KEYS, bloom, change, check, filled, options, paths},
+    fixture::{KEYS, STORE_DIR, bloom, change, check, filled, options, paths},
     forge::{Forged, forge},
     rebuild::with_filter_files,
 };
@@ -30,7 +30,7 @@ fn copy(fs: &MemoryFs) -> Arc<MemoryFs> {
 
 /// Verifies a closed store.
 fn verify(fs: &Arc<MemoryFs>) -> VerifyReport {
-    Options::new().fs(fs.clone()).verify(FOLDER, |_| ()).unwrap()
+    Options::new().fs(fs.clone()).verify(STORE_DIR, |_| ()).unwrap()
 }
 
 /// Returns the kinds of all problems as text, which are unordered.
@@ -43,7 +43,7 @@ fn intact_store_has_no_problem() {
     for policy in [FilterPolicy::default(), bloom()] {
         let fs = filled(policy);
         let (mut last, mut calls) = (0, 0);
-        let report = Options::new().fs(fs.clone()).verify(FOLDER, |progress| {
+        let report = Options::new().fs(fs.clone()).verify(STORE_DIR, |progress| {
             assert!(progress.bytes_done >= last && progress.bytes_done <= progress.bytes_all);
             (last, calls) = (progress.bytes_done, calls + 1);
         });
@@ -51,7 +51,7 @@ fn intact_store_has_no_problem() {
         assert!(report.is_good(), "{report}");
         assert_eq!(last, 2 * report.table_bytes);
         assert!(calls > 10);
-        let db = options(fs, policy, 0).open(FOLDER).unwrap();
+        let db = options(fs, policy, 0).open(STORE_DIR).unwrap();
         let before = db.stats().memory.block_cache_bytes;
         let open = db.verify().unwrap();
         assert!(open.is_good(), "{open}");
@@ -82,7 +82,7 @@ fn each_forged_filter_is_reported() {
         assert_eq!(problems[0].offset, 64, "{forged:?}");
         assert_eq!(report.problems.len(), 1, "{forged:?}: {report}");
         // The same in an open store, before and after the background job.
-        let db = options(fs.clone(), bloom(), 0).open(FOLDER).unwrap();
+        let db = options(fs.clone(), bloom(), 0).open(STORE_DIR).unwrap();
         let count = |report: &VerifyReport| {
             report.problems.iter().filter(|found| found.kind == kind).count()
         };
@@ -128,7 +128,7 @@ fn damage_to_any_file_is_reported_with_its_offset() {
         }
     }
     // With an entry that is not in a table: a clean close drops an unneeded log.
-    options(good.clone(), bloom(), 0).open(FOLDER).unwrap().insert("logged", "").unwrap();
+    options(good.clone(), bloom(), 0).open(STORE_DIR).unwrap().insert("logged", "").unwrap();
     let others = [("CURRENT", Damaged), ("MANIFEST-", Damaged), (".log", Damaged)];
     for (file, kind) in others {
         let fs = copy(&good);
@@ -167,13 +167,13 @@ fn damage_to_scan_filters_is_reported() {
             Some(bytes) => options.prefix_function(Arc::new(SameName(bytes))),
             None => options,
         };
-        options.verify(FOLDER, |_| ()).unwrap()
+        options.verify(STORE_DIR, |_| ()).unwrap()
     };
     let keyspace = KeyspaceOptions::new()
         .prefix_extractor(PrefixExtractor::Custom(Arc::new(SameName(3))))
         .range_filter_bits_per_key(10.0);
     let options = Options::new().fs(fs.clone()).worker_threads(0).keyspace(keyspace);
-    let db = options.prefix_function(Arc::new(SameName(3))).open(FOLDER).unwrap();
+    let db = options.prefix_function(Arc::new(SameName(3))).open(STORE_DIR).unwrap();
     for number in 0..900_u32 {
         db.insert(super::fixture::key(number), "value").unwrap();
     }
@@ -262,7 +262,7 @@ fn verify_lists_all_problems() {
 #[test]
 fn writes_may_run_during_verify() {
     let fs = filled(FilterPolicy::default());
-    let db = options(fs, FilterPolicy::default(), 2).open(FOLDER).unwrap();
+    let db = options(fs, FilterPolicy::default(), 2).open(STORE_DIR).unwrap();
     let stop = AtomicBool::new(false);
     thread::scope(|scope| {
         scope.spawn(|| {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use sievedb::{Db, FilterPolicy, FilterPolicyKind, KeyspaceOptions, Result, stats::LevelStats};
 use sievedb_doubles::MemoryFs;
-use sievedb_tests::settings::{FOLDER, report, small_options};
+use sievedb_tests::settings::{STORE_DIR, report, small_options};
 
 const KEYS: u64 = 120_000;
 
@@ -18,7 +18,7 @@ fn grow(policy: FilterPolicy, mut look: impl FnMut(&Db)) -> Result<Db> {
         .base_level_bytes(1 << 20)
         .filter_policy(policy);
     let options = small_options(Arc::new(MemoryFs::new())).keyspace(keyspace);
-    let db = options.open(FOLDER)?;
+    let db = options.open(STORE_DIR)?;
     for number in 0..KEYS {
         db.insert(key(number), [7; 16])?;
         if number % 10_000 == 0 {
@@ -83,7 +83,7 @@ fn policy_may_change() {
     let fs = Arc::new(MemoryFs::new());
     let open = |kind| {
         let keyspace = KeyspaceOptions::new().filter_policy(FilterPolicy::new(kind));
-        small_options(fs.clone()).keyspace(keyspace).open(FOLDER).unwrap()
+        small_options(fs.clone()).keyspace(keyspace).open(STORE_DIR).unwrap()
     };
     for (round, kind) in (0..).zip([Auto, Bloom, Ribbon, Fuse, None, Auto]) {
         let db = open(kind);

@@ -18,7 +18,7 @@ use sievedb::{
     Durability, Error, Event, EventListener, clock::SystemClock, fs::Fs, planted::PlantedBug,
 };
 use sievedb_doubles::{Call, Fault, FaultFs, Loss, MemoryFs, Times};
-use sievedb_tests::settings::{FOLDER, report, small_keyspace, small_options};
+use sievedb_tests::settings::{STORE_DIR, report, small_keyspace, small_options};
 
 const ENOSPC: i32 = 28;
 const WORKERS: usize = 8;
@@ -47,7 +47,7 @@ fn workers_pause_on_a_full_disk_and_resume() {
         .clock(Arc::new(SystemClock::new()))
         .worker_threads(WORKERS)
         .listener(listener.clone());
-    let db = options.open(FOLDER).unwrap();
+    let db = options.open(STORE_DIR).unwrap();
     fs.inject(Fault::new(ENOSPC, Times::ForGood).calls(&[Call::Append]).suffix(".sst"));
     let mut acknowledged = Vec::new();
     let refused = (0..100_000u32).find_map(|number| {
@@ -82,7 +82,7 @@ fn workers_pause_on_a_full_disk_and_resume() {
 fn compaction_without_space_reports_failure_to_all_waiters() {
     let fs = Arc::new(FaultFs::new(Arc::new(MemoryFs::new())));
     let options = small_options(fs.clone()).clock(Arc::new(SystemClock::new())).worker_threads(2);
-    let db = options.open(FOLDER).unwrap();
+    let db = options.open(STORE_DIR).unwrap();
     for number in 0..2u8 {
         db.insert("key", [number]).unwrap();
         db.flush().unwrap();
@@ -111,7 +111,7 @@ fn flush_needs_no_space_for_a_new_log_segment() {
     let fs = Arc::new(FaultFs::new(Arc::new(MemoryFs::new())));
     let keyspace = small_keyspace().memtable_bytes(64 << 10);
     let options = small_options(fs.clone()).log_bytes_max(1 << 20).keyspace(keyspace);
-    let db = options.open(FOLDER).unwrap();
+    let db = options.open(STORE_DIR).unwrap();
     for number in 0..200_u32 {
         db.insert(number.to_be_bytes(), [7; 100]).unwrap();
     }
@@ -131,7 +131,7 @@ fn flush_needs_no_space_for_a_new_log_segment() {
 #[test]
 fn batch_refused_by_a_full_disk_can_be_committed_again() {
     let fs = Arc::new(FaultFs::new(Arc::new(MemoryFs::new())));
-    let db = small_options(fs.clone()).open(FOLDER).unwrap();
+    let db = small_options(fs.clone()).open(STORE_DIR).unwrap();
     let mut batch = db.batch();
     for key in 0..10_u8 {
         batch.insert(&db, [key], [key; 20]).unwrap();
@@ -163,7 +163,7 @@ fn disks_after_a_reused_id(planted: Option<PlantedBug>) -> Vec<MemoryFs> {
             Some(bug) => options.planted_bug(bug),
             None => options,
         };
-        options.open(FOLDER).unwrap()
+        options.open(STORE_DIR).unwrap()
     };
     let db = open();
     db.insert("a", "1").unwrap();
@@ -187,13 +187,13 @@ fn n3_segment_with_a_lost_unlink_is_an_orphan() {
     let disks = disks_after_a_reused_id(None);
     assert!(!disks.is_empty(), "the power cut must lose something");
     for (lost, disk) in disks.into_iter().enumerate() {
-        let db = small_options(Arc::new(disk)).open(FOLDER);
+        let db = small_options(Arc::new(disk)).open(STORE_DIR);
         let db = db.unwrap_or_else(|error| panic!("operation {lost} is lost: {error}"));
         assert!(db.contains_key("a").unwrap() && db.contains_key("b").unwrap());
     }
     let bug = PlantedBug::AdoptSegmentBelowFloor;
     let refused =
-        |disk| small_options(Arc::new(disk)).planted_bug(bug).open(FOLDER).map(drop).is_err();
+        |disk| small_options(Arc::new(disk)).planted_bug(bug).open(STORE_DIR).map(drop).is_err();
     assert!(disks_after_a_reused_id(Some(bug)).into_iter().any(refused), "the bug is caught");
 }
 
@@ -202,7 +202,7 @@ fn n3_segment_with_a_lost_unlink_is_an_orphan() {
 fn n6_flush_without_space_for_the_log_leaves_no_table() {
     let disk = Arc::new(MemoryFs::new());
     let fs = Arc::new(FaultFs::new(disk.clone()));
-    let db = small_options(fs.clone()).durability(Durability::Memory).open(FOLDER).unwrap();
+    let db = small_options(fs.clone()).durability(Durability::Memory).open(STORE_DIR).unwrap();
     db.insert("a", "1").unwrap();
     fs.inject(Fault::new(ENOSPC, Times::ForGood).calls(&[Call::Append]).suffix(".log"));
     for _ in 0..4 {
@@ -219,7 +219,7 @@ fn n6_flush_without_space_for_the_log_leaves_no_table() {
 #[test]
 fn rename_failed_with_effect_loses_no_store() {
     let disk = Arc::new(MemoryFs::new());
-    let db = small_options(disk.clone()).open(FOLDER).unwrap();
+    let db = small_options(disk.clone()).open(STORE_DIR).unwrap();
     db.insert("a", "1").unwrap();
     drop(db);
     for errno in [ENOSPC, 5] {
@@ -227,8 +227,8 @@ fn rename_failed_with_effect_loses_no_store() {
         let fs = Arc::new(FaultFs::new(disk.clone()));
         fs.inject(Fault::new(errno, Times::Once).calls(&[Call::Rename]).carried_out());
         // The open may fail; the store must open later.
-        drop(small_options(fs.clone()).open(FOLDER));
-        let db = small_options(disk).open(FOLDER).unwrap();
+        drop(small_options(fs.clone()).open(STORE_DIR));
+        let db = small_options(disk).open(STORE_DIR).unwrap();
         assert!(db.contains_key("a").unwrap(), "os error {errno}");
     }
 }
@@ -244,7 +244,7 @@ fn n2_clean_close_marks_a_log_ended_by_a_full_disk_as_synced() {
     for is_full in [false, true] {
         let disk = Arc::new(MemoryFs::new());
         let fs = Arc::new(FaultFs::new(disk.clone()));
-        let db = small_options(fs.clone()).durability(Durability::Disk).open(FOLDER).unwrap();
+        let db = small_options(fs.clone()).durability(Durability::Disk).open(STORE_DIR).unwrap();
         for number in 0..5u8 {
             db.insert([number], "value").unwrap();
         }
@@ -253,14 +253,14 @@ fn n2_clean_close_marks_a_log_ended_by_a_full_disk_as_synced() {
             assert!(db.insert("more", "").unwrap_err().is_no_space());
         }
         db.close().unwrap();
-        let names = disk.list(FOLDER.as_ref()).unwrap();
+        let names = disk.list(STORE_DIR.as_ref()).unwrap();
         let log = names.iter().rfind(|name| name.ends_with(".log")).unwrap();
-        let path = Path::new(FOLDER).join(log);
+        let path = Path::new(STORE_DIR).join(log);
         let mut bytes = disk.read(&path).unwrap().to_vec();
         let last = bytes.windows(5).rposition(|window| window == b"value").unwrap();
         bytes[last] ^= 1;
         disk.replace(&path, bytes).unwrap();
-        let error = small_options(disk).open(FOLDER).map(drop).unwrap_err();
+        let error = small_options(disk).open(STORE_DIR).map(drop).unwrap_err();
         assert!(matches!(error, Error::Corrupt { .. }), "full: {is_full}: {error:?}");
     }
 }
@@ -269,24 +269,24 @@ fn n2_clean_close_marks_a_log_ended_by_a_full_disk_as_synced() {
 fn n2_clean_close_replaces_a_manifest_ended_by_a_full_disk() {
     let disk = Arc::new(MemoryFs::new());
     let fs = Arc::new(FaultFs::new(disk.clone()));
-    let db = small_options(fs.clone()).open(FOLDER).unwrap();
+    let db = small_options(fs.clone()).open(STORE_DIR).unwrap();
     for _ in 0..2 {
         db.insert("a", "1").unwrap();
         db.flush().unwrap();
     }
     db.close().unwrap();
     let manifests = || {
-        let names = disk.list(FOLDER.as_ref()).unwrap().into_iter();
+        let names = disk.list(STORE_DIR.as_ref()).unwrap().into_iter();
         names.filter(|name| name.starts_with("MANIFEST-")).collect::<Vec<_>>()
     };
     // The log is empty, so that only the state of the manifest requires an edit.
-    let db = small_options(fs.clone()).open(FOLDER).unwrap();
+    let db = small_options(fs.clone()).open(STORE_DIR).unwrap();
     fill_disk(&fs, &manifests()[0]);
     assert!(db.compact().unwrap_err().is_no_space());
     assert_eq!(fs.failures(), 1);
     db.close().unwrap();
     let closed = manifests();
     assert_eq!(closed.len(), 1, "{closed:?}");
-    drop(small_options(disk.clone()).open(FOLDER).unwrap());
+    drop(small_options(disk.clone()).open(STORE_DIR).unwrap());
     assert_eq!(manifests(), closed, "the close vouches for the manifest, which is kept");
 }

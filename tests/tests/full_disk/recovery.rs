@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use sievedb::{Durability, fs::Fs};
 use sievedb_doubles::{Call, Fault, FaultFs, MemoryFs, Times};
-use sievedb_tests::settings::{FOLDER, small_options};
+use sievedb_tests::settings::{STORE_DIR, small_options};
 
 use super::ENOSPC;
 
@@ -18,7 +18,7 @@ const KEYSPACES: usize = 4;
 fn crashed_store() -> Arc<MemoryFs> {
     let disk = Arc::new(MemoryFs::new());
     let faults = Arc::new(FaultFs::new(Arc::clone(&disk) as Arc<dyn Fs>));
-    let db = small_options(faults.clone()).open(FOLDER).unwrap();
+    let db = small_options(faults.clone()).open(STORE_DIR).unwrap();
     for keyspace in 0..KEYSPACES {
         let keyspace = db.keyspace(&format!("k{keyspace}")).unwrap();
         for number in 0..4_u32 {
@@ -36,7 +36,7 @@ fn count(disk: &MemoryFs, part: &str) -> usize {
 }
 
 fn check_entries(disk: &Arc<MemoryFs>) {
-    let db = small_options(Arc::clone(disk) as Arc<dyn Fs>).open(FOLDER).unwrap();
+    let db = small_options(Arc::clone(disk) as Arc<dyn Fs>).open(STORE_DIR).unwrap();
     for keyspace in 0..KEYSPACES {
         let keyspace = db.keyspace(&format!("k{keyspace}")).unwrap();
         assert_eq!(keyspace.iter().count(), 4);
@@ -51,7 +51,7 @@ fn n1_killed_recoveries_leave_files_of_at_most_one() {
         let faults = Arc::new(FaultFs::new(Arc::clone(&disk) as Arc<dyn Fs>));
         // The call in flight may have written something.
         faults.inject(Fault::new(DEAD, Times::ForGood).after(call).written_bytes(100));
-        let opened = small_options(faults.clone()).open(FOLDER).is_ok();
+        let opened = small_options(faults.clone()).open(STORE_DIR).is_ok();
         if opened && faults.failures() == 0 {
             break;
         }
@@ -74,7 +74,7 @@ fn n1_opens_on_a_full_disk_leave_no_file() {
         let faults = Arc::new(FaultFs::new(Arc::clone(&disk) as Arc<dyn Fs>));
         let full = Fault::new(ENOSPC, Times::ForGood).calls(&Call::GROWING).after(call);
         faults.inject(full.written_bytes(100));
-        match small_options(faults.clone()).open(FOLDER) {
+        match small_options(faults.clone()).open(STORE_DIR) {
             Ok(db) => {
                 drop(db);
                 break;
@@ -96,7 +96,7 @@ fn n1_opens_on_a_full_disk_leave_no_file() {
 fn n6_retries_without_space_for_a_manifest_leave_no_table() {
     let disk = Arc::new(MemoryFs::new());
     let faults = Arc::new(FaultFs::new(Arc::clone(&disk) as Arc<dyn Fs>));
-    let db = small_options(faults.clone()).open(FOLDER).unwrap();
+    let db = small_options(faults.clone()).open(STORE_DIR).unwrap();
     for number in 0..2_u8 {
         db.insert("key", [number]).unwrap();
         db.flush().unwrap();

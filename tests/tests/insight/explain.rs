@@ -10,7 +10,7 @@ use sievedb::{
 use sievedb_doubles::MemoryFs;
 use sievedb_tests::{
     rng::Rng,
-    settings::{FOLDER, seed},
+    settings::{STORE_DIR, seed},
 };
 
 use super::{KEYS, grown, key, options};
@@ -125,7 +125,7 @@ fn explain_reports_each_step() {
 
     // Cold again: the first read caches the blocks for the second.
     drop(db);
-    let db = options(fs).open(FOLDER).unwrap();
+    let db = options(fs).open(STORE_DIR).unwrap();
     let cold = db.explain(key(1)).unwrap();
     let warm = db.explain(key(1)).unwrap();
     assert!(cold.cost.blocks_read > 0 && warm.cost.blocks_read == 0, "{cold}{warm}");
@@ -179,15 +179,15 @@ fn filter_changes_are_reported() {
     drop(db);
 
     // Without workers no filter is rebuilt before the first write.
-    let tables = fs.list(Path::new(FOLDER)).unwrap().into_iter();
+    let tables = fs.list(Path::new(STORE_DIR)).unwrap().into_iter();
     for name in tables.filter(|name| name.ends_with(".sst")) {
-        let path = Path::new(FOLDER).join(name);
+        let path = Path::new(STORE_DIR).join(name);
         let mut bytes = fs.read(path.to_str().unwrap()).unwrap().to_vec();
         let place = filter_place(&bytes).unwrap();
         bytes[usize::midpoint(place.start, place.end)] ^= 0x10;
         fs.replace(&path, bytes).unwrap();
     }
-    let db = options(fs).open(FOLDER).unwrap();
+    let db = options(fs).open(STORE_DIR).unwrap();
     let verdicts = verdicts(&db).unwrap();
     let is_unusable = |verdict: &FilterVerdict| matches!(verdict, FilterVerdict::Unusable { reason } if !reason.is_empty());
     assert!(!verdicts.is_empty() && verdicts.iter().all(is_unusable), "{verdicts:?}");

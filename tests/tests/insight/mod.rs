@@ -10,7 +10,7 @@ use std::{ops::Range, sync::Arc};
 
 use sievedb::{Db, FilterPolicy, KeyspaceOptions, Options, fs::Fs};
 use sievedb_doubles::MemoryFs;
-use sievedb_tests::settings::{FOLDER, small_options};
+use sievedb_tests::settings::{STORE_DIR, small_options};
 
 /// Number of keys.
 const KEYS: u64 = 12_000;
@@ -43,7 +43,7 @@ fn fill(db: &Db, numbers: Range<u64>) {
 /// Creates a store with a run of several tables on the last level, two runs on level 0, and keys in
 /// the memtable.
 fn grown(fs: &Arc<MemoryFs>) -> Db {
-    let db = options(fs.clone()).open(FOLDER).unwrap();
+    let db = options(fs.clone()).open(STORE_DIR).unwrap();
     fill(&db, 0..KEYS - 1_200);
     db.compact().unwrap();
     for numbers in [KEYS - 1_200..KEYS - 300, KEYS - 300..KEYS - 100] {

@@ -8,7 +8,7 @@ use sievedb::{
     stats::{LevelShape, LevelStats, WriteStats},
 };
 use sievedb_doubles::MemoryFs;
-use sievedb_tests::settings::{FOLDER, report, small_options};
+use sievedb_tests::settings::{STORE_DIR, report, small_options};
 
 use super::{KEYS, fill, grown, key};
 
@@ -88,7 +88,7 @@ fn run_without_filters_is_excluded_from_rates() {
         let keyspace = KeyspaceOptions::new().filter_policy(policy);
         // One flush each.
         let options = small_options(fs.clone()).log_segment_bytes(16 << 20).log_bytes_max(64 << 20);
-        options.block_cache_bytes(8 << 20).keyspace(keyspace).open(FOLDER).unwrap()
+        options.block_cache_bytes(8 << 20).keyspace(keyspace).open(STORE_DIR).unwrap()
     };
     let db = open(FilterPolicyKind::None);
     fill(&db, 0..2_000);
@@ -152,7 +152,7 @@ fn reads_saved_equal_reads_without_filters() {
 fn writes_and_snapshots_are_counted() {
     let clock = Arc::new(ManualClock::new());
     let options = small_options(Arc::new(MemoryFs::new())).clock(clock.clone());
-    let db = options.durability(Durability::OsBuffer).open(FOLDER).unwrap();
+    let db = options.durability(Durability::OsBuffer).open(STORE_DIR).unwrap();
     let before = db.stats().writes;
     db.insert("a", "12345").unwrap();
     db.remove("b").unwrap();
@@ -210,7 +210,7 @@ fn levels_are_reported_per_keyspace() {
 #[test]
 fn stalls_are_counted() {
     let options = small_options(Arc::new(MemoryFs::new())).memtable_bytes_max(1 << 20);
-    let db = options.open(FOLDER).unwrap();
+    let db = options.open(STORE_DIR).unwrap();
     for number in 0..2 {
         // One value leaves no space for another before it is flushed.
         db.insert(key(number), [7; 600 << 10]).unwrap();

@@ -4,7 +4,7 @@ use std::{path::Path, sync::Arc, thread, time::Duration};
 
 use sievedb::{Db, Stats, fs::Fs as _, stats::read_stats_file};
 use sievedb_doubles::{Loss, MemoryFs};
-use sievedb_tests::settings::FOLDER;
+use sievedb_tests::settings::STORE_DIR;
 
 use super::{KEYS, fill, grown, key, options};
 
@@ -12,15 +12,15 @@ use super::{KEYS, fill, grown, key, options};
 const NEVER: Duration = Duration::from_secs(86_400);
 
 fn read(fs: &MemoryFs) -> Option<Stats> {
-    read_stats_file(fs, Path::new(FOLDER)).unwrap()
+    read_stats_file(fs, Path::new(STORE_DIR)).unwrap()
 }
 
 fn open(fs: &Arc<MemoryFs>, interval: Duration) -> Db {
-    options(fs.clone()).stats_file_interval(interval).open(FOLDER).unwrap()
+    options(fs.clone()).stats_file_interval(interval).open(STORE_DIR).unwrap()
 }
 
 fn names(fs: &MemoryFs) -> Vec<String> {
-    let names = fs.list(Path::new(FOLDER)).unwrap();
+    let names = fs.list(Path::new(STORE_DIR)).unwrap();
     names.into_iter().filter(|name| name.contains("STATS")).collect()
 }
 
@@ -46,8 +46,8 @@ fn stats_file_of_a_closed_store_has_its_last_statistics() {
     assert_eq!(levels(&by_file), levels(&by_store));
 
     // Another process must not take old statistics for current ones.
-    fs.create(&Path::new(FOLDER).join("STATS.tmp")).unwrap().append(b"x").unwrap();
-    drop(options(fs.clone()).open(FOLDER).unwrap());
+    fs.create(&Path::new(STORE_DIR).join("STATS.tmp")).unwrap().append(b"x").unwrap();
+    drop(options(fs.clone()).open(STORE_DIR).unwrap());
     assert_eq!(names(&fs), [""; 0]);
 }
 
@@ -78,11 +78,11 @@ fn stats_file_after_a_crash_is_harmless() {
     for at in 0..=operations {
         for loss in [Loss::Nothing, Loss::Everything] {
             let fs = Arc::new(fs.crash(at, &loss));
-            if fs.exists(Path::new(FOLDER)).unwrap() {
+            if fs.exists(Path::new(STORE_DIR)).unwrap() {
                 // A truncated file is an error, not a panic.
-                let _ = read_stats_file(&*fs, Path::new(FOLDER));
+                let _ = read_stats_file(&*fs, Path::new(STORE_DIR));
             }
-            let db = options(fs.clone()).open(FOLDER).unwrap();
+            let db = options(fs.clone()).open(STORE_DIR).unwrap();
             assert_eq!(names(&fs), [""; 0], "after {at} operations");
             drop(db);
             drop(open(&fs, NEVER));

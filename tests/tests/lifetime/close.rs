@@ -5,14 +5,14 @@ use std::{collections::BTreeMap, path::Path, sync::Arc};
 use sievedb::{Db, Durability, KeyspaceOptions, Options, clock::ManualClock, fs::Fs};
 use sievedb_doubles::{Loss, MemoryFs};
 
-use super::small_store::{FOLDER, collect, names, open};
+use super::small_store::{STORE_DIR, collect, names, open};
 
 #[test]
 fn clean_close_persists_memory_writes() {
     let fs = Arc::new(MemoryFs::new());
     let options = Options::new().fs(fs.clone()).clock(Arc::new(ManualClock::new()));
     let options = options.worker_threads(0).durability(Durability::Memory);
-    let db = options.open(FOLDER).unwrap();
+    let db = options.open(STORE_DIR).unwrap();
     let users = db.keyspace("users").unwrap();
     let operations = fs.operations();
     for key in 0..50_u32 {
@@ -50,7 +50,7 @@ fn close_leaves_no_temporary_files() {
             _ => {}
         }
         drop(db);
-        let all = fs.list(Path::new(FOLDER)).unwrap();
+        let all = fs.list(Path::new(STORE_DIR)).unwrap();
         assert_eq!(names(&fs, ".tmp"), [""; 0], "round {round}: {all:?}");
         let manifests = all.iter().filter(|name| name.starts_with("MANIFEST-")).count();
         assert_eq!(manifests, 1, "round {round}: {all:?}");
@@ -61,22 +61,22 @@ fn close_leaves_no_temporary_files() {
 fn unused_store_reopens_and_stays_small() {
     let fs = Arc::new(MemoryFs::new());
     drop(open(&fs));
-    let first = fs.list(Path::new(FOLDER)).unwrap().len();
+    let first = fs.list(Path::new(STORE_DIR)).unwrap().len();
     for _ in 0..20 {
         drop(open(&fs));
     }
-    let last = fs.list(Path::new(FOLDER)).unwrap();
+    let last = fs.list(Path::new(STORE_DIR)).unwrap();
     assert!(last.len() <= first, "{first} files have become {last:?}");
 }
 
 #[test]
 fn close_waits_for_workers() {
-    let folder = tempfile::tempdir().unwrap();
+    let dir = tempfile::tempdir().unwrap();
     let mut model = BTreeMap::new();
     for round in 0..8_u32 {
         let keyspace = KeyspaceOptions::new().memtable_bytes(64 << 10).table_bytes(64 << 10);
         let options = Options::new().keyspace(keyspace.base_level_bytes(128 << 10));
-        let db = options.durability(Durability::Memory).open(folder.path()).unwrap();
+        let db = options.durability(Durability::Memory).open(dir.path()).unwrap();
         for at in 0..3000_u32 {
             let key = (at.wrapping_mul(2_654_435_761) % 5000).to_be_bytes();
             db.insert(key, round.to_be_bytes().repeat(10)).unwrap();
@@ -85,7 +85,7 @@ fn close_waits_for_workers() {
         // While flushes and compactions are in flight.
         drop(db);
     }
-    let db = Db::open(folder.path()).unwrap();
+    let db = Db::open(dir.path()).unwrap();
     let found: BTreeMap<_, _> = db
         .iter()
         .map(|entry| entry.unwrap())

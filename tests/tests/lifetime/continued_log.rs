@@ -5,7 +5,7 @@ use std::sync::Arc;
 use sievedb::{Db, Durability, Error, Options, clock::ManualClock, fs::Fs};
 use sievedb_doubles::{Fault, FaultFs, Loss, MemoryFs, Operation, Times};
 
-use super::small_store::FOLDER;
+use super::small_store::STORE_DIR;
 
 /// Error of every call after a kill (`EIO`).
 const DEAD: i32 = 5;
@@ -14,7 +14,7 @@ const KEYSPACES: usize = 50;
 const SEGMENTS_MAX: u64 = 64 + 1;
 
 fn open(fs: &Arc<impl Fs + 'static>) -> Db {
-    options(fs).open(FOLDER).unwrap()
+    options(fs).open(STORE_DIR).unwrap()
 }
 
 fn options(fs: &Arc<impl Fs + 'static>) -> Options {
@@ -135,7 +135,7 @@ fn recovery_of(keyspaces: usize) -> (usize, usize) {
         let journal = disk.journal().split_off(before);
         let count = |is: fn(&Operation) -> bool| journal.iter().filter(|done| is(done)).count();
         let is_sync = |done: &Operation| {
-            matches!(done, Operation::SyncData { .. } | Operation::SyncFolder { .. })
+            matches!(done, Operation::SyncData { .. } | Operation::SyncDir { .. })
         };
         calls.push((count(|done| matches!(done, Operation::Create { .. })), count(is_sync)));
         let crashed = Arc::new(disk.crash(disk.operations(), &Loss::Everything));
@@ -183,7 +183,7 @@ fn n12_rewritten_log_has_a_synced_mark() {
     let at = bytes.windows(5).rposition(|window| window == b"value").unwrap();
     bytes[at] ^= 1;
     left.replace(&path, bytes).unwrap();
-    let error = options(&left).open(FOLDER).unwrap_err();
+    let error = options(&left).open(STORE_DIR).unwrap_err();
     assert!(matches!(error, Error::Corrupt { .. }), "{error:?}");
 }
 
@@ -191,13 +191,13 @@ fn n12_rewritten_log_has_a_synced_mark() {
 #[test]
 fn n12_log_above_the_memtable_limit_is_flushed() {
     let disk = Arc::new(MemoryFs::new());
-    let db = options(&disk).memory_budget(64 << 20).open(FOLDER).unwrap();
+    let db = options(&disk).memory_budget(64 << 20).open(STORE_DIR).unwrap();
     for number in 0..100_u32 {
         db.insert(number.to_be_bytes(), vec![7; 64 << 10]).unwrap();
     }
     db.close().unwrap();
     assert_eq!(tables(&disk), 0);
-    let db = options(&disk).memory_budget(8 << 20).open(FOLDER).unwrap();
+    let db = options(&disk).memory_budget(8 << 20).open(STORE_DIR).unwrap();
     assert!(tables(&disk) > 0);
     assert_eq!(db.iter().count(), 100);
 }

@@ -11,7 +11,7 @@ use sievedb::{
 use sievedb_doubles::MemoryFs;
 use sievedb_tests::{
     layer::{Layer, Layered},
-    settings::FOLDER,
+    settings::STORE_DIR,
 };
 
 const MIB: u64 = 1 << 20;
@@ -66,7 +66,7 @@ fn n4_default_budget_follows_the_machine_at_each_open() {
     ];
     for (name, memory, limit, want) in cases {
         for read_only in [false, true] {
-            let db = options(&disk, memory, limit).read_only(read_only).open(FOLDER);
+            let db = options(&disk, memory, limit).read_only(read_only).open(STORE_DIR);
             let db = db.unwrap();
             assert_eq!(budget(&db), want, "{name}");
             let memory = db.stats().memory;
@@ -78,7 +78,7 @@ fn n4_default_budget_follows_the_machine_at_each_open() {
 #[test]
 fn n4_set_budget_is_kept_and_none_means_default() {
     let disk = Arc::new(MemoryFs::new());
-    let db = options(&disk, Some(4_096), None).memory_budget(100 * MIB).open(FOLDER).unwrap();
+    let db = options(&disk, Some(4_096), None).memory_budget(100 * MIB).open(STORE_DIR).unwrap();
     assert_eq!(budget(&db), (100, Set));
     db.set_memory_budget(None).unwrap();
     assert_eq!(budget(&db), (512, PhysicalMemory));
@@ -88,29 +88,29 @@ fn n4_set_budget_is_kept_and_none_means_default() {
     assert_eq!(budget(&db), (200, Set), "a refused budget changes nothing");
     drop(db);
     let unset = options(&disk, Some(4_096), None).memory_budget(100 * MIB).memory_budget(None);
-    assert_eq!(budget(&unset.open(FOLDER).unwrap()), (512, PhysicalMemory));
+    assert_eq!(budget(&unset.open(STORE_DIR).unwrap()), (512, PhysicalMemory));
 }
 
 #[test]
 fn n4_default_budget_suffices_for_all_workers() {
     let disk = Arc::new(MemoryFs::new());
     let small = || options(&disk, Some(128), None);
-    let db = small().worker_threads(32).open(FOLDER).unwrap();
+    let db = small().worker_threads(32).open(STORE_DIR).unwrap();
     assert_eq!(budget(&db), (128, PhysicalMemory), "4 MiB for each");
     drop(db);
     // 64 MiB are 16 for filters, 8 for writing and 24 for the cache.
-    let db = small().memtable_bytes_max(160 * MIB).open(FOLDER).unwrap();
+    let db = small().memtable_bytes_max(160 * MIB).open(STORE_DIR).unwrap();
     assert_eq!(budget(&db), (160 + 16 + 8 + 24, PhysicalMemory));
     drop(db);
-    let db = small().block_cache_bytes(160 * MIB).open(FOLDER).unwrap();
+    let db = small().block_cache_bytes(160 * MIB).open(STORE_DIR).unwrap();
     assert_eq!(db.stats().memory.budget_bytes, u64::MAX);
 }
 
 /// Holds for any machine, even with unknown memory.
 #[test]
 fn n4_default_budget_of_this_machine_is_in_range() {
-    let folder = tempfile::tempdir().unwrap();
-    let db = Db::open(folder.path()).unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let db = Db::open(dir.path()).unwrap();
     let memory = db.stats().memory;
     let bounds = DEFAULT_MEMORY_BUDGET_MIN..=DEFAULT_MEMORY_BUDGET_MAX;
     assert!(bounds.contains(&memory.budget_bytes), "{memory:?}");

@@ -5,7 +5,7 @@ use std::{path::Path, sync::Arc};
 use sievedb::{Db, Durability, Error, Options, clock::ManualClock, fs::Fs};
 use sievedb_doubles::{Call, Fault, FaultFs, Loss, MemoryFs, Times};
 
-use super::small_store::{FOLDER, open};
+use super::small_store::{STORE_DIR, open};
 
 const EIO: i32 = 5;
 const ENOSPC: i32 = 28;
@@ -13,7 +13,7 @@ const ENOSPC: i32 = 28;
 /// Opens a store without threads; writes remain in memory.
 fn open_in_memory(fs: Arc<dyn Fs>) -> Db {
     let options = Options::new().fs(fs).clock(Arc::new(ManualClock::new()));
-    options.worker_threads(0).durability(Durability::Memory).open(FOLDER).unwrap()
+    options.worker_threads(0).durability(Durability::Memory).open(STORE_DIR).unwrap()
 }
 
 #[test]
@@ -27,9 +27,9 @@ fn closed_store_is_complete_and_unlocked() {
     let fs = Arc::new(fs.crash(fs.operations(), &Loss::Everything));
     assert_eq!(open(&fs).get("key").unwrap().as_deref(), Some(&b"value"[..]));
 
-    let folder = tempfile::tempdir().unwrap();
+    let dir = tempfile::tempdir().unwrap();
     for _ in 0..3 {
-        let db = Db::open(folder.path()).unwrap();
+        let db = Db::open(dir.path()).unwrap();
         db.insert("key", "value").unwrap();
         db.close().unwrap();
     }
@@ -56,7 +56,7 @@ fn handles_of_any_kind_keep_the_store_open() {
         let held = hold(&db);
         match db.close().map_err(Error::from) {
             Err(Error::StillOpen { path, handles }) => {
-                assert!(path.ends_with(FOLDER), "{name}: {path:?}");
+                assert!(path.ends_with(STORE_DIR), "{name}: {path:?}");
                 assert_eq!(handles.to_string(), named, "{name}");
             }
             other => panic!("{name}: {other:?}"),
@@ -64,7 +64,7 @@ fn handles_of_any_kind_keep_the_store_open() {
         let crashed = Arc::new(fs.crash(fs.operations(), &Loss::Everything));
         let found = open(&crashed).get("by").unwrap();
         assert_eq!(found.as_deref(), Some(name.as_bytes()), "it is durable all the same");
-        let other = Options::new().fs(fs.clone()).open(FOLDER);
+        let other = Options::new().fs(fs.clone()).open(STORE_DIR);
         assert!(matches!(other, Err(Error::Locked { .. })), "{name}: {other:?}");
         if let Some(db) = held.downcast_ref::<Db>() {
             db.insert("later", "value").unwrap();
@@ -134,7 +134,7 @@ fn close_reports_errors() {
             db.persist(Durability::OsBuffer).unwrap();
             db.insert("other", "value").unwrap();
             let others = vec![db.clone(); handles - 1];
-            let names = memory.list(Path::new(FOLDER)).unwrap();
+            let names = memory.list(Path::new(STORE_DIR)).unwrap();
             let file = names.iter().find(|file| file.contains(suffix)).unwrap();
             fs.inject(Fault::new(errno, Times::ForGood).calls(&[call]).suffix(file));
             let closed = db.close().map_err(Error::from);
@@ -172,8 +172,8 @@ fn read_only_store_can_be_closed() {
     let fs = Arc::new(MemoryFs::new());
     open(&fs).close().unwrap();
     let options = || Options::new().fs(fs.clone()).read_only(true);
-    options().open(FOLDER).unwrap().close().unwrap();
-    let db = options().open(FOLDER).unwrap();
+    options().open(STORE_DIR).unwrap().close().unwrap();
+    let db = options().open(STORE_DIR).unwrap();
     let other = db.clone();
     let refused = db.close().unwrap_err();
     assert!(matches!(refused.error(), Error::StillOpen { .. }));

@@ -5,12 +5,12 @@ use std::sync::Arc;
 use sievedb::{Db, FilterPolicy, FilterPolicyKind, KeyspaceOptions, Options, clock::ManualClock};
 use sievedb_doubles::MemoryFs;
 
-use super::small_store::{FOLDER, flush};
+use super::small_store::{STORE_DIR, flush};
 
 fn open(fs: &Arc<MemoryFs>, policy: FilterPolicy) -> Db {
     let keyspace = KeyspaceOptions::new().memtable_bytes(1 << 20).filter_policy(policy);
     let options = Options::new().fs(fs.clone()).clock(Arc::new(ManualClock::new()));
-    options.worker_threads(0).keyspace(keyspace).open(FOLDER).unwrap()
+    options.worker_threads(0).keyspace(keyspace).open(STORE_DIR).unwrap()
 }
 
 /// Tables of all policies coexist, are compacted and recovered with any.

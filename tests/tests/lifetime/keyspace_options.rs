@@ -11,7 +11,7 @@ use sievedb::{
 };
 use sievedb_doubles::{Loss, MemoryFs};
 
-use super::small_store::FOLDER;
+use super::small_store::STORE_DIR;
 
 const NAMES: [&str; 2] = ["default", "other"];
 
@@ -102,7 +102,7 @@ fn options_of(db: &Db) -> [KeyspaceOptions; 2] {
 
 /// Creates a compacted store of 800 keys in each keyspace.
 fn filled(fs: &Arc<MemoryFs>, options: &KeyspaceOptions) {
-    let db = plain(fs, 0).keyspace(options.clone()).open(FOLDER).unwrap();
+    let db = plain(fs, 0).keyspace(options.clone()).open(STORE_DIR).unwrap();
     write(&db, 0..800);
     db.compact().unwrap();
     db.wait_for_background().unwrap();
@@ -122,7 +122,7 @@ fn open_without_options_keeps_stored_options() {
             let name = format!("{workers} workers, round {round}");
             let open = plain(&fs, workers).listener(rebuilt.clone());
             let open = told.into_iter().fold(open, Options::keyspace);
-            let db = open.open(FOLDER).unwrap();
+            let db = open.open(STORE_DIR).unwrap();
             assert_eq!(options_of(&db), [options.clone(), options.clone()], "{name}");
             write(&db, keys..keys + 100);
             keys += 100;
@@ -162,7 +162,7 @@ fn filters_of_an_unknown_function_are_kept() {
             (total.prefix_probes > 0, total.prefix_unusable > 0)
         };
         for round in 0..2 {
-            let db = open().open(FOLDER).unwrap();
+            let db = open().open(STORE_DIR).unwrap();
             assert_eq!(asked(&db), (false, true), "round {round}");
             db.wait_for_background().unwrap();
             for options in options_of(&db) {
@@ -175,7 +175,7 @@ fn filters_of_an_unknown_function_are_kept() {
             }
             db.wait_for_background().unwrap();
             drop(db);
-            let db = open().prefix_function(Arc::new(TwoBytes)).open(FOLDER).unwrap();
+            let db = open().prefix_function(Arc::new(TwoBytes)).open(STORE_DIR).unwrap();
             assert_eq!(asked(&db), (true, false), "round {round}");
             let report = db.verify().unwrap();
             assert!(report.is_good(), "{report}");
@@ -194,13 +194,13 @@ fn options_of_an_open_are_stored() {
     let options = keyspace(PrefixExtractor::FixedLength(2));
     filled(&fs, &options);
     let new = KeyspaceOptions::new().range_filter_bits_per_key(20.0);
-    let db = plain(&fs, 0).keyspace(new.clone()).open(FOLDER).unwrap();
+    let db = plain(&fs, 0).keyspace(new.clone()).open(STORE_DIR).unwrap();
     assert_eq!(options_of(&db), [new.clone(), options.clone()]);
     check(&db, 800);
     drop(db);
     let crashed = Arc::new(fs.crash(fs.operations(), &Loss::Everything));
     for fs in [fs, crashed] {
-        let db = plain(&fs, 0).open(FOLDER).unwrap();
+        let db = plain(&fs, 0).open(STORE_DIR).unwrap();
         assert_eq!(options_of(&db), [new.clone(), options.clone()]);
         assert_eq!(db.keyspace("third").unwrap().options(), KeyspaceOptions::new());
         check(&db, 800);
@@ -214,7 +214,7 @@ fn options_may_change_while_the_store_is_open() {
         let fs = Arc::new(MemoryFs::new());
         let before = KeyspaceOptions::new().memtable_bytes(1 << 20);
         filled(&fs, &before);
-        let db = plain(&fs, workers).open(FOLDER).unwrap();
+        let db = plain(&fs, workers).open(STORE_DIR).unwrap();
         let new = keyspace(PrefixExtractor::FixedLength(2));
         let tables = |db: &Db| db.stats().keyspaces.iter().map(|it| it.tables).sum::<u64>();
         let rebuilt = |db: &Db| db.stats().background.filters_rebuilt;
@@ -227,7 +227,7 @@ fn options_may_change_while_the_store_is_open() {
             assert_eq!(again.options(), new);
         }
         let crashed = Arc::new(fs.crash(fs.operations(), &Loss::Everything));
-        let reopened = plain(&crashed, 0).open(FOLDER).unwrap();
+        let reopened = plain(&crashed, 0).open(STORE_DIR).unwrap();
         assert_eq!(options_of(&reopened), [new.clone(), new.clone()]);
         check(&reopened, 800);
         drop(reopened);
@@ -262,7 +262,7 @@ fn options_may_change_while_the_store_is_open() {
 #[test]
 fn invalid_options_and_dropped_keyspaces_change_nothing() {
     let fs = Arc::new(MemoryFs::new());
-    let db = plain(&fs, 0).open(FOLDER).unwrap();
+    let db = plain(&fs, 0).open(STORE_DIR).unwrap();
     let dropped: Keyspace = db.keyspace("dropped").unwrap();
     let wrong = db.default_keyspace().set_options(db.default_keyspace().options().block_bytes(1));
     assert!(matches!(wrong, Err(Error::InvalidOption { name: "block_bytes", .. })), "{wrong:?}");
@@ -280,7 +280,7 @@ fn invalid_options_and_dropped_keyspaces_change_nothing() {
 fn n10_batch_with_a_dropped_keyspace_writes_nothing() {
     for drop_first in [false, true] {
         let fs = Arc::new(MemoryFs::new());
-        let db = plain(&fs, 0).open(FOLDER).unwrap();
+        let db = plain(&fs, 0).open(STORE_DIR).unwrap();
         let dropped: Keyspace = db.keyspace("users").unwrap();
         let mut batch = db.batch();
         batch.insert(&db, "kept", "1").unwrap();
@@ -300,7 +300,7 @@ fn n10_batch_with_a_dropped_keyspace_writes_nothing() {
         batch.insert(&again, "new", "1").unwrap();
         batch.commit(Durability::Disk).unwrap();
         drop((dropped, again, batch, db));
-        let db = plain(&fs, 0).open(FOLDER).unwrap();
+        let db = plain(&fs, 0).open(STORE_DIR).unwrap();
         let users = db.open_keyspace("users").unwrap();
         assert!(db.iter().next().is_none());
         assert_eq!(users.get("new").unwrap().as_deref(), Some(&b"1"[..]));

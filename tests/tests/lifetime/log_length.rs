@@ -5,14 +5,14 @@ use std::sync::Arc;
 use sievedb::{Db, Options, clock::ManualClock};
 use sievedb_doubles::MemoryFs;
 
-use super::small_store::FOLDER;
+use super::small_store::STORE_DIR;
 
 const MIB: u64 = 1 << 20;
 
 /// Opens a store with these limits of budget and log.
 fn open(options: Options) -> Db {
     let options = options.fs(Arc::new(MemoryFs::new())).clock(Arc::new(ManualClock::new()));
-    options.worker_threads(0).background_rewrites(false).open(FOLDER).unwrap()
+    options.worker_threads(0).background_rewrites(false).open(STORE_DIR).unwrap()
 }
 
 /// Writes to one keyspace and then 48 MiB to another. Returns whether the first is still in memory,

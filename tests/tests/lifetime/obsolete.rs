@@ -5,7 +5,7 @@ use std::{path::Path, sync::Arc};
 use sievedb::{DEFAULT_KEYSPACE, fs::Fs};
 use sievedb_doubles::{Loss, MemoryFs};
 
-use super::small_store::{FOLDER, collect, flush, names, open};
+use super::small_store::{STORE_DIR, collect, flush, names, open};
 
 fn entries(keys: std::ops::Range<u32>, value: &str) -> Vec<(u32, String)> {
     keys.map(|key| (key, value.to_owned())).collect()
@@ -118,7 +118,7 @@ fn flushed_logs_are_deleted() {
     let after = names(&fs, ".log");
     assert_eq!(after.len(), 1, "{after:?}");
     assert_eq!(db.stats().log_segments, 1);
-    let bytes = |fs: &MemoryFs| fs.read(Path::new(FOLDER).join(&after[0])).unwrap().len();
+    let bytes = |fs: &MemoryFs| fs.read(Path::new(STORE_DIR).join(&after[0])).unwrap().len();
     assert!(bytes(&fs) < 200, "what tables hold is not kept, nor read at the next start");
 
     // A few bytes do not justify a new file.
@@ -148,10 +148,10 @@ fn orphans_are_removed_at_open() {
     let kept = names(&fs, ".sst");
     let orphans = ["000900.sst", "000901.sst", "MANIFEST-000903", "CURRENT.tmp"];
     for name in orphans {
-        fs.replace(Path::new(FOLDER).join(name), "half a file").unwrap();
+        fs.replace(Path::new(STORE_DIR).join(name), "half a file").unwrap();
     }
     let db = open(&fs);
-    let left = fs.list(Path::new(FOLDER)).unwrap();
+    let left = fs.list(Path::new(STORE_DIR)).unwrap();
     let found: Vec<_> = orphans.iter().filter(|name| left.iter().any(|n| n == *name)).collect();
     assert!(found.is_empty(), "{found:?}");
     assert_eq!(names(&fs, ".sst"), kept);
@@ -173,7 +173,7 @@ fn table_of_a_damaged_manifest_is_not_an_orphan() {
     let before = fs.contents();
     let current = fs.read("db/CURRENT").unwrap();
     fs.replace("db/CURRENT", current.slice(..current.len() - 1)).unwrap();
-    assert!(sievedb::Options::new().fs(fs.clone()).worker_threads(0).open(FOLDER).is_err());
+    assert!(sievedb::Options::new().fs(fs.clone()).worker_threads(0).open(STORE_DIR).is_err());
     let mut after = fs.contents();
     after.insert("db/CURRENT".into(), current.clone());
     let names = |files: &std::collections::BTreeMap<Arc<str>, bytes::Bytes>| {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use sievedb::{Error, KeyspaceOptions, Options, clock::ManualClock, fs::Fs};
 use sievedb_doubles::{Loss, MemoryFs};
 
-use super::small_store::{FOLDER, flush, names, open};
+use super::small_store::{STORE_DIR, flush, names, open};
 
 fn options(fs: &Arc<MemoryFs>) -> Options {
     Options::new().fs(fs.clone()).clock(Arc::new(ManualClock::new()))
@@ -17,38 +17,38 @@ fn missing_store_is_an_error_without_create_if_missing() {
     let with = |files: &[&str]| {
         let fs = Arc::new(MemoryFs::new());
         if !files.is_empty() {
-            fs.create_dir(FOLDER.as_ref()).unwrap();
+            fs.create_dir(STORE_DIR.as_ref()).unwrap();
         }
         for file in files.iter().filter(|file| !file.is_empty()) {
-            fs.create(format!("{FOLDER}/{file}").as_ref()).unwrap();
+            fs.create(format!("{STORE_DIR}/{file}").as_ref()).unwrap();
         }
         fs
     };
     let cases: [(&str, &[&str]); 4] = [
-        ("a missing folder", &[]),
-        ("an empty folder", &[""]),
+        ("a missing directory", &[]),
+        ("an empty directory", &[""]),
         ("files of others", &["letter"]),
         ("a creation that was broken off", &["LOCK"]),
     ];
     for (name, files) in cases {
         let fs = with(files);
         let operations = fs.operations();
-        match options(&fs).create_if_missing(false).open(FOLDER) {
-            Err(Error::NoStore { path }) => assert!(path.ends_with(FOLDER), "{name}: {path:?}"),
+        match options(&fs).create_if_missing(false).open(STORE_DIR) {
+            Err(Error::NoStore { path }) => assert!(path.ends_with(STORE_DIR), "{name}: {path:?}"),
             other => panic!("{name}: {other:?}"),
         }
         assert_eq!(fs.operations(), operations, "{name}");
     }
 
     let fs = with(&[]);
-    let db = options(&fs).create_if_missing(true).open(FOLDER).unwrap();
+    let db = options(&fs).create_if_missing(true).open(STORE_DIR).unwrap();
     flush(&db, 0..10, "value");
     drop(db);
-    let db = options(&fs).create_if_missing(false).open(FOLDER).unwrap();
+    let db = options(&fs).create_if_missing(false).open(STORE_DIR).unwrap();
     assert_eq!(db.iter().count(), 10);
     drop(db);
-    fs.unlink(format!("{FOLDER}/CURRENT").as_ref()).unwrap();
-    let lost = options(&fs).create_if_missing(false).open(FOLDER);
+    fs.unlink(format!("{STORE_DIR}/CURRENT").as_ref()).unwrap();
+    let lost = options(&fs).create_if_missing(false).open(STORE_DIR);
     assert!(matches!(lost, Err(Error::Corrupt { .. })), "there are tables: {lost:?}");
 }
 
@@ -56,7 +56,7 @@ fn missing_store_is_an_error_without_create_if_missing() {
 #[test]
 fn open_after_a_clean_close_writes_nothing() {
     let fs = Arc::new(MemoryFs::new());
-    let open = |fs: &Arc<MemoryFs>| options(fs).worker_threads(0).open(FOLDER).unwrap();
+    let open = |fs: &Arc<MemoryFs>| options(fs).worker_threads(0).open(STORE_DIR).unwrap();
     let db = open(&fs);
     flush(&db, 0..10, "value");
     drop(db);
@@ -106,7 +106,7 @@ fn long_manifest_is_rewritten_at_open() {
     let mut shortened = 0;
     for _ in 0..40 {
         let before = if fs.operations() > 0 { length(&fs) } else { 0 };
-        let db = options(&fs).worker_threads(0).open(FOLDER).unwrap();
+        let db = options(&fs).worker_threads(0).open(STORE_DIR).unwrap();
         shortened += usize::from(length(&fs) < before);
         for number in 0..40 {
             let name = format!("{number:0200}");
@@ -124,7 +124,7 @@ fn long_manifest_is_rewritten_at_open() {
 fn tables_are_unchanged_without_background_rewrites() {
     let fs = Arc::new(MemoryFs::new());
     let quiet = |workers| options(&fs).worker_threads(workers).background_rewrites(false);
-    let db = quiet(0).open(FOLDER).unwrap();
+    let db = quiet(0).open(STORE_DIR).unwrap();
     for round in 0..8 {
         flush(&db, round * 10..round * 10 + 100, "value");
     }
@@ -135,7 +135,7 @@ fn tables_are_unchanged_without_background_rewrites() {
     let tables = names(&fs, ".sst");
     assert_eq!(tables.len(), 8);
     for workers in [0, 2] {
-        let db = quiet(workers).open(FOLDER).unwrap();
+        let db = quiet(workers).open(STORE_DIR).unwrap();
         assert_eq!(db.iter().count(), 170);
         db.wait_for_background().unwrap();
         let done = db.stats().background;
@@ -143,13 +143,13 @@ fn tables_are_unchanged_without_background_rewrites() {
         drop(db);
         assert_eq!((names(&fs, ".sst"), names(&fs, ".filter")), (tables.clone(), vec![]));
     }
-    let db = options(&fs).worker_threads(0).open(FOLDER).unwrap();
+    let db = options(&fs).worker_threads(0).open(STORE_DIR).unwrap();
     db.wait_for_background().unwrap();
     assert!(db.stats().background.compactions > 0, "they are due");
     drop(db);
 
     // Requested work runs.
-    let db = quiet(2).open(FOLDER).unwrap();
+    let db = quiet(2).open(STORE_DIR).unwrap();
     flush(&db, 500..510, "value");
     db.compact().unwrap();
     assert_eq!(db.stats().keyspaces[0].runs, 1);
@@ -163,7 +163,7 @@ fn writes_succeed_without_background_rewrites() {
     for workers in [0, 2] {
         let fs = Arc::new(MemoryFs::new());
         let db = options(&fs).worker_threads(workers).background_rewrites(false);
-        let db = db.open(FOLDER).unwrap();
+        let db = db.open(STORE_DIR).unwrap();
         for round in 0..40 {
             flush(&db, round..round + 1, "value");
         }

@@ -13,7 +13,7 @@ use std::{
 use sievedb::{Db, Durability, Error, Event, EventListener, KeyspaceOptions, Options};
 use sievedb_doubles::MemoryFs;
 
-use super::small_store::{FOLDER, names, open};
+use super::small_store::{STORE_DIR, names, open};
 
 /// Longer than any work in flight in these tests on a busy machine.
 const LONG: Duration = Duration::from_secs(60);
@@ -51,7 +51,7 @@ fn n11_shutdown_closes_a_store_with_handles() {
     for workers in [0, 2] {
         let fs = Arc::new(MemoryFs::new());
         let options = || Options::new().fs(fs.clone()).worker_threads(workers);
-        let db = options().durability(Durability::Memory).open(FOLDER).unwrap();
+        let db = options().durability(Durability::Memory).open(STORE_DIR).unwrap();
         let (clone, users) = (db.clone(), db.keyspace("users").unwrap());
         for key in 0..100_u32 {
             users.insert(key.to_be_bytes(), "value").unwrap();
@@ -75,7 +75,7 @@ fn n11_shutdown_closes_a_store_with_handles() {
         assert_closed("close", clone.close().map_err(Error::from));
         assert!(users.may_contain("key"));
 
-        let again = options().open(FOLDER).unwrap();
+        let again = options().open(STORE_DIR).unwrap();
         assert_eq!(again.keyspace("users").unwrap().iter().count(), 100);
         let operations = fs.operations();
         drop((db, users, snapshot, range, batch));
@@ -91,7 +91,7 @@ fn n11_shutdown_waits_for_writes_in_flight() {
         let fs = Arc::new(MemoryFs::new());
         let keyspace = KeyspaceOptions::new().memtable_bytes(16 << 10).table_bytes(16 << 10);
         let options = Options::new().fs(fs.clone()).keyspace(keyspace).worker_threads(workers);
-        let db = options.durability(Durability::Memory).open(FOLDER).unwrap();
+        let db = options.durability(Durability::Memory).open(STORE_DIR).unwrap();
         let written = AtomicUsize::new(0);
         thread::scope(|scope| {
             for thread in 0..3_u32 {
@@ -157,7 +157,7 @@ fn n11_shutdown_reports_unfinished_work() {
     let (flushed, has_flushed): (_, Receiver<()>) = sync_channel(10);
     let keeper = Arc::new(Keeper { flushed, release: parking::Gate::default() });
     let options = Options::new().fs(fs.clone()).worker_threads(1).listener(keeper.clone());
-    let db = options.open(FOLDER).unwrap();
+    let db = options.open(STORE_DIR).unwrap();
     db.insert("key", "value").unwrap();
     let flushing = thread::spawn({
         let db = db.clone();
@@ -167,7 +167,7 @@ fn n11_shutdown_reports_unfinished_work() {
     let busy = db.shutdown(Duration::from_millis(20));
     assert!(matches!(busy, Err(Error::StillBusy { .. })), "{busy:?}");
     assert_closed("get", db.get("key"));
-    let locked = Options::new().fs(fs.clone()).open(FOLDER);
+    let locked = Options::new().fs(fs.clone()).open(STORE_DIR);
     assert!(matches!(locked, Err(Error::Locked { .. })), "{locked:?}");
     keeper.release.open();
     db.shutdown(LONG).unwrap();
@@ -193,7 +193,7 @@ fn n11_shutdown_cancels_verify() {
     for workers in [0, 2] {
         let fs = Arc::new(MemoryFs::new());
         let options = Options::new().fs(fs.clone()).worker_threads(workers);
-        let db = options.background_rewrites(false).open(FOLDER).unwrap();
+        let db = options.background_rewrites(false).open(STORE_DIR).unwrap();
         for run in 0..3_u32 {
             for key in 0..1_000_u32 {
                 db.insert((3 * key + run).to_be_bytes(), [7; 100]).unwrap();
@@ -226,7 +226,8 @@ fn n11_close_removes_output_of_cancelled_compactions() {
     let mut keys = 0_u32;
     for _ in 0..10 {
         let listener = Arc::new(Compactions::default());
-        let db: Db = options().worker_threads(2).listener(listener.clone()).open(FOLDER).unwrap();
+        let db: Db =
+            options().worker_threads(2).listener(listener.clone()).open(STORE_DIR).unwrap();
         while listener.0.load(SeqCst) < 3 {
             let key = keys.wrapping_mul(2_654_435_761).to_be_bytes();
             db.insert(key, [7; 100]).unwrap();
@@ -235,7 +236,7 @@ fn n11_close_removes_output_of_cancelled_compactions() {
         db.close().unwrap();
         let tables = names(&fs, ".sst");
         // An open unlinks orphans: there are none.
-        let db = options().worker_threads(0).read_only(true).open(FOLDER).unwrap();
+        let db = options().worker_threads(0).read_only(true).open(STORE_DIR).unwrap();
         let named: u64 = db.stats().levels.iter().map(|level| level.tables).sum();
         assert_eq!(tables.len() as u64, named, "{tables:?}");
         assert_eq!(db.iter().count(), keys as usize);

@@ -5,19 +5,19 @@ use std::{path::Path, sync::Arc};
 use sievedb::{Db, KeyspaceOptions, Options, clock::ManualClock, fs::Fs};
 use sievedb_doubles::MemoryFs;
 
-pub(super) const FOLDER: &str = "db";
+pub(super) const STORE_DIR: &str = "db";
 
 /// Opens the store on `fs`.
 pub(super) fn open(fs: &Arc<MemoryFs>) -> Db {
     let keyspace = KeyspaceOptions::new().memtable_bytes(64 << 10);
     let options = Options::new().fs(fs.clone()).clock(Arc::new(ManualClock::new()));
     let options = options.worker_threads(0).log_segment_bytes(4 << 10).log_bytes_max(1 << 20);
-    options.block_cache_bytes(0).keyspace(keyspace).open(FOLDER).unwrap()
+    options.block_cache_bytes(0).keyspace(keyspace).open(STORE_DIR).unwrap()
 }
 
 /// Returns the names of files with this suffix.
 pub(super) fn names(fs: &MemoryFs, end: &str) -> Vec<String> {
-    let names = fs.list(Path::new(FOLDER)).unwrap();
+    let names = fs.list(Path::new(STORE_DIR)).unwrap();
     names.into_iter().filter(|name| name.ends_with(end)).collect()
 }
 

@@ -15,7 +15,7 @@ use sievedb::{
 use sievedb_doubles::{Loss, MemoryFs};
 use sievedb_tests::layer::{Layer, Layered};
 
-use super::small_store::{FOLDER, flush, names, open};
+use super::small_store::{STORE_DIR, flush, names, open};
 
 /// Reads of a table.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
@@ -79,7 +79,7 @@ impl ReadFile for CountingFile {
 fn reads_at_open(disk: Arc<MemoryFs>) -> Vec<Reads> {
     let reads = ReadsOfTables::default();
     let fs = Arc::new(Layered(Counting { disk, reads: Arc::clone(&reads) }));
-    let db = Options::new().fs(fs).worker_threads(0).open(FOLDER).unwrap();
+    let db = Options::new().fs(fs).worker_threads(0).open(STORE_DIR).unwrap();
     let found = reads.lock().unwrap().values().copied().collect();
     drop(db);
     found

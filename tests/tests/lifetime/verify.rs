@@ -13,7 +13,7 @@ use sievedb::{
 };
 use sievedb_doubles::MemoryFs;
 
-const FOLDER: &str = "db";
+const STORE_DIR: &str = "db";
 
 /// A write before a read of a log, with the number of reads before it.
 type Writer = Arc<Mutex<Option<(usize, Db)>>>;
@@ -77,8 +77,8 @@ impl Fs for WritesBeforeRead {
         self.disk.create_dir(path)
     }
 
-    fn list(&self, folder: &Path) -> io::Result<Vec<String>> {
-        self.disk.list(folder)
+    fn list(&self, dir: &Path) -> io::Result<Vec<String>> {
+        self.disk.list(dir)
     }
 
     fn exists(&self, path: &Path) -> io::Result<bool> {
@@ -143,7 +143,7 @@ fn verify_finds_no_damage_beside_writes() {
             let writer = Writer::default();
             let disk = Arc::new(MemoryFs::with_seed(1));
             let fs = Arc::new(WritesBeforeRead { disk, writer: Arc::clone(&writer) });
-            let db = Options::new().fs(fs).worker_threads(0).open(FOLDER).unwrap();
+            let db = Options::new().fs(fs).worker_threads(0).open(STORE_DIR).unwrap();
             (0..batches).for_each(|number| insert(&db, number));
             let before = db.verify().unwrap();
             assert!(before.is_good(), "{batches} batches: {before}");

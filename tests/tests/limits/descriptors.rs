@@ -6,7 +6,7 @@ use sievedb::{Db, Durability, Options, clock::ManualClock};
 use sievedb_doubles::{Call, Fault, FaultFs, MemoryFs, Times};
 use sievedb_tests::{
     handles::HandleFs,
-    settings::{FOLDER, report, small_options},
+    settings::{STORE_DIR, report, small_options},
 };
 
 const EMFILE: i32 = 24;
@@ -21,7 +21,7 @@ const OPEN_MAX: usize = 24;
 fn open_with_many_segments(fs: Arc<HandleFs>) -> Db {
     let options = Options::new().fs(fs).worker_threads(0).clock(Arc::new(ManualClock::new()));
     let options = options.durability(Durability::OsBuffer).log_segment_bytes(4 << 10);
-    options.log_bytes_max(1 << 30).open(FOLDER).unwrap()
+    options.log_bytes_max(1 << 30).open(STORE_DIR).unwrap()
 }
 
 /// The limit is far below 1,024: one open file per segment would exceed it.
@@ -55,7 +55,7 @@ fn n4_failed_creation_of_a_log_or_table_is_retried() {
     for error in [EMFILE, ENFILE] {
         for suffix in [".log", ".sst"] {
             let fs = Arc::new(FaultFs::new(Arc::new(MemoryFs::new())));
-            let db = small_options(fs.clone()).open(FOLDER).unwrap();
+            let db = small_options(fs.clone()).open(STORE_DIR).unwrap();
             db.insert("a", "1").unwrap();
             let fault = Fault::new(error, Times::ForGood).calls(&[Call::Create]).suffix(suffix);
             fs.inject(fault);
@@ -76,7 +76,7 @@ fn n4_failed_creation_of_a_log_or_table_is_retried() {
 fn n4_directory_is_synced_without_a_free_descriptor() {
     let disk = Arc::new(MemoryFs::new());
     let fs = Arc::new(HandleFs::new(disk.clone()));
-    let db = small_options(fs.clone()).open(FOLDER).unwrap();
+    let db = small_options(fs.clone()).open(STORE_DIR).unwrap();
     db.insert("a", "1").unwrap();
     // The only free descriptor is used for the new log segment; none is free for the directory.
     fs.limit(fs.open_files() + 1);
@@ -88,6 +88,6 @@ fn n4_directory_is_synced_without_a_free_descriptor() {
     db.insert("b", "1").unwrap();
     db.flush().unwrap();
     db.close().unwrap();
-    let db = small_options(disk).open(FOLDER).unwrap();
+    let db = small_options(disk).open(STORE_DIR).unwrap();
     assert!(db.contains_key("a").unwrap() && db.contains_key("b").unwrap());
 }

@@ -65,7 +65,7 @@ fn check_journey(path: &Path, entries: &[(Vec<u8>, Vec<u8>)]) {
 
 #[test]
 fn keys_and_values_of_all_lengths_are_read_back() {
-    let folder = tempfile::tempdir().unwrap();
+    let dir = tempfile::tempdir().unwrap();
     let lengths = [0, 1, 2, 7, 8, 255, 256, 4095, 4096, 65_534, KEY_BYTES_MAX];
     let mut entries = Vec::new();
     for (at, key_bytes) in lengths.into_iter().enumerate() {
@@ -79,12 +79,12 @@ fn keys_and_values_of_all_lengths_are_read_back() {
         }
     }
     entries.sort();
-    check_journey(folder.path(), &entries);
+    check_journey(dir.path(), &entries);
 }
 
 #[test]
 fn longest_value_is_read_back() {
-    let folder = tempfile::tempdir().unwrap();
+    let dir = tempfile::tempdir().unwrap();
     let entries = [
         (b"a".to_vec(), b"before".to_vec()),
         (bytes(1, KEY_BYTES_MAX), bytes(2, VALUE_BYTES_MAX)),
@@ -92,7 +92,7 @@ fn longest_value_is_read_back() {
     ];
     let mut entries = entries.to_vec();
     entries.sort();
-    check_journey(folder.path(), &entries);
+    check_journey(dir.path(), &entries);
 }
 
 #[test]

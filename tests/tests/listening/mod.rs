@@ -9,7 +9,7 @@ use std::{
 
 use sievedb::{Db, Durability, Event, EventListener, clock::SystemClock};
 use sievedb_doubles::{Call, Fault, FaultFs, MemoryFs, Times};
-use sievedb_tests::settings::{FOLDER, small_options};
+use sievedb_tests::settings::{STORE_DIR, small_options};
 
 const ENOSPC: i32 = 28;
 
@@ -52,7 +52,7 @@ fn panicking_listener_does_not_stop_the_store() {
             let clock = Arc::new(SystemClock::new());
             small_options(fs.clone()).clock(clock).worker_threads(workers)
         };
-        let db = options().listener(listener.clone()).open(FOLDER).unwrap();
+        let db = options().listener(listener.clone()).open(STORE_DIR).unwrap();
         let write = |thread: u32| {
             for number in 0..500u32 {
                 let key = [thread.to_be_bytes(), number.to_be_bytes()].concat();
@@ -79,7 +79,7 @@ fn panicking_listener_does_not_stop_the_store() {
         });
         assert!(in_time, "flushed, compacted, no space");
         drop(db);
-        assert_eq!(options().open(FOLDER).unwrap().iter().count(), 3 * 500 + 1);
+        assert_eq!(options().open(STORE_DIR).unwrap().iter().count(), 3 * 500 + 1);
     }
 }
 
@@ -92,7 +92,7 @@ fn listener_may_hold_the_last_handle() {
             let clock = Arc::new(SystemClock::new());
             small_options(fs.clone()).clock(clock).worker_threads(workers)
         };
-        let db = options().listener(listener.clone()).open(FOLDER).unwrap();
+        let db = options().listener(listener.clone()).open(STORE_DIR).unwrap();
         fs.inject(Fault::new(ENOSPC, Times::ForGood).calls(&[Call::Append]).suffix(".sst"));
         let mut batch = db.batch();
         for number in 0..2 * (4 << 10) / 100u32 {
@@ -109,7 +109,7 @@ fn listener_may_hold_the_last_handle() {
                 return None;
             }
             fs.heal();
-            options().open(FOLDER).ok()
+            options().open(STORE_DIR).ok()
         });
         let reopened = reopened.expect("a worker closes the store and lets go of its lock");
         assert!(reopened.contains_key("more").unwrap(), "{workers} workers");

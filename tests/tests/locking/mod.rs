@@ -20,13 +20,13 @@ use sievedb::{
 use sievedb_doubles::MemoryFs;
 
 /// Environment variable with the store that the other process opens.
-const FOLDER_VARIABLE: &str = "SIEVE_LOCKING_FOLDER";
+const DIR_VARIABLE: &str = "SIEVE_LOCKING_DIR";
 /// Printed by the other process when it has opened the store.
 const OPENED: &str = "the other process has the store";
 const REFUSED: &str = "the other process was refused";
 
-fn is_locked(outcome: &Result<Db, Error>, folder: &Path) -> bool {
-    matches!(outcome, Err(Error::Locked { path, .. }) if path == folder)
+fn is_locked(outcome: &Result<Db, Error>, dir: &Path) -> bool {
+    matches!(outcome, Err(Error::Locked { path, .. }) if path == dir)
 }
 
 #[test]
@@ -36,24 +36,24 @@ fn second_open_in_this_process_is_refused() {
         ("real", Arc::new(RealFs), temporary.path()),
         ("memory", Arc::new(MemoryFs::new()), Path::new("db")),
     ];
-    for (name, fs, folder) in stores {
+    for (name, fs, dir) in stores {
         let open = || {
             let options = Options::new().fs(Arc::clone(&fs)).clock(Arc::new(ManualClock::new()));
-            options.worker_threads(0).open(folder)
+            options.worker_threads(0).open(dir)
         };
         let db = open().unwrap();
         db.insert("k", "v").unwrap();
-        assert!(is_locked(&open(), folder), "{name}: open");
-        assert!(is_locked(&open(), folder), "{name}: a refused opening took the lock away");
+        assert!(is_locked(&open(), dir), "{name}: open");
+        assert!(is_locked(&open(), dir), "{name}: a refused opening took the lock away");
         let handle = db.clone();
         drop(db);
-        assert!(is_locked(&open(), folder), "{name}: a handle is left");
+        assert!(is_locked(&open(), dir), "{name}: a handle is left");
         let keyspace = handle.keyspace("users").unwrap();
         drop(handle);
-        assert!(is_locked(&open(), folder), "{name}: a keyspace is left");
+        assert!(is_locked(&open(), dir), "{name}: a keyspace is left");
         let mut scan = keyspace.iter();
         drop(keyspace);
-        assert!(is_locked(&open(), folder), "{name}: an iterator is left");
+        assert!(is_locked(&open(), dir), "{name}: an iterator is left");
         assert!(scan.next().is_none());
         drop(scan);
 
@@ -62,9 +62,9 @@ fn second_open_in_this_process_is_refused() {
         let (snapshot, mut batch) = (db.snapshot(), db.batch());
         batch.insert(&db, "never", "committed").unwrap();
         drop(db);
-        assert!(is_locked(&open(), folder), "{name}: a snapshot and a batch are left");
+        assert!(is_locked(&open(), dir), "{name}: a snapshot and a batch are left");
         drop(snapshot);
-        assert!(is_locked(&open(), folder), "{name}: a batch is left");
+        assert!(is_locked(&open(), dir), "{name}: a batch is left");
         drop(batch);
         open().unwrap();
     }
@@ -73,8 +73,8 @@ fn second_open_in_this_process_is_refused() {
 /// Runs in another process: opens the store until its input ends.
 #[test]
 fn other_process() {
-    let Some(folder) = env::var_os(FOLDER_VARIABLE) else { return };
-    let db = match Db::open(&folder) {
+    let Some(dir) = env::var_os(DIR_VARIABLE) else { return };
+    let db = match Db::open(&dir) {
         Ok(db) => db,
         Err(Error::Locked { .. }) => return say(REFUSED),
         Err(error) => panic!("{error:?}"),
@@ -92,10 +92,10 @@ fn say(line: &str) {
 }
 
 /// Starts [`other_process`]. Returns it with its message.
-fn start_other(folder: &Path) -> (Child, String) {
+fn start_other(dir: &Path) -> (Child, String) {
     let mut other = Command::new(env::current_exe().unwrap())
         .args(["locking::other_process", "--exact", "--nocapture"])
-        .env(FOLDER_VARIABLE, folder)
+        .env(DIR_VARIABLE, dir)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()
@@ -107,35 +107,35 @@ fn start_other(folder: &Path) -> (Child, String) {
 
 #[test]
 fn second_open_in_another_process_is_refused() {
-    let folder = tempfile::tempdir().unwrap();
-    let db = Db::open(folder.path()).unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let db = Db::open(dir.path()).unwrap();
     db.insert("k", "v").unwrap();
-    let (mut other, said) = start_other(folder.path());
+    let (mut other, said) = start_other(dir.path());
     assert_eq!(said, REFUSED);
     assert!(other.wait().unwrap().success());
     db.insert("k", "w").unwrap();
     drop(db);
 
-    let (mut other, said) = start_other(folder.path());
+    let (mut other, said) = start_other(dir.path());
     assert_eq!(said, OPENED);
-    assert!(is_locked(&Db::open(folder.path()), folder.path()), "held by the other process");
+    assert!(is_locked(&Db::open(dir.path()), dir.path()), "held by the other process");
     // The end of its input makes it exit.
     drop(other.stdin.take());
     assert!(other.wait().unwrap().success());
-    let db = Db::open(folder.path()).unwrap();
+    let db = Db::open(dir.path()).unwrap();
     assert_eq!(db.get("k").unwrap().as_deref(), Some(&b"w"[..]));
     assert_eq!(db.get("from").unwrap().as_deref(), Some(&b"elsewhere"[..]));
 }
 
 #[test]
 fn killed_process_leaves_no_lock() {
-    let folder = tempfile::tempdir().unwrap();
-    let (mut other, said) = start_other(folder.path());
+    let dir = tempfile::tempdir().unwrap();
+    let (mut other, said) = start_other(dir.path());
     assert_eq!(said, OPENED);
-    assert!(is_locked(&Db::open(folder.path()), folder.path()));
+    assert!(is_locked(&Db::open(dir.path()), dir.path()));
     other.kill().unwrap();
     other.wait().unwrap();
-    let db = Db::open(folder.path()).unwrap();
+    let db = Db::open(dir.path()).unwrap();
     assert_eq!(db.get("from").unwrap().as_deref(), Some(&b"elsewhere"[..]), "written as Disk");
 }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use sievedb::{Db, fs::Fs};
 use sievedb_doubles::MemoryFs;
-use sievedb_tests::settings::{FOLDER, small_keyspace, small_options};
+use sievedb_tests::settings::{STORE_DIR, small_keyspace, small_options};
 
 use crate::corruption::allocation::{count_in, reset_largest};
 
@@ -17,7 +17,7 @@ fn three_runs() -> Db {
         .log_segment_bytes(64 << 20)
         .log_bytes_max(256 << 20)
         .block_cache_bytes(64 << 20);
-    let db = options.keyspace(keyspace).open(FOLDER).unwrap();
+    let db = options.keyspace(keyspace).open(STORE_DIR).unwrap();
     let insert = |keys: std::ops::Range<u32>| {
         for number in keys.filter(|number| number % 2 == 0) {
             db.insert(number.to_be_bytes(), [1; 20]).unwrap();

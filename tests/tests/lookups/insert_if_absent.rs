@@ -10,14 +10,14 @@ use std::{
 
 use sievedb::{Compression, KeyspaceOptions, Options, fs::Fs};
 use sievedb_doubles::MemoryFs;
-use sievedb_tests::settings::{FOLDER, small_keyspace, small_options};
+use sievedb_tests::settings::{STORE_DIR, small_keyspace, small_options};
 
 const THREADS: usize = 8;
 const KEYS: usize = 3000;
 
 #[test]
 fn insert_if_absent_has_one_winner_beside_flushes() {
-    let folder = tempfile::tempdir().unwrap();
+    let dir = tempfile::tempdir().unwrap();
     let keyspace = KeyspaceOptions::new()
         .memtable_bytes(64 << 10)
         .table_bytes(32 << 10)
@@ -25,7 +25,7 @@ fn insert_if_absent_has_one_winner_beside_flushes() {
         .block_bytes(1 << 10)
         .compression(Compression::Lz4);
     let options = Options::new().worker_threads(2).block_cache_bytes(64 << 10).keyspace(keyspace);
-    let db = options.open(folder.path()).unwrap();
+    let db = options.open(dir.path()).unwrap();
     let (start, done) = (Barrier::new(THREADS), AtomicBool::new(false));
     let won: Vec<Vec<usize>> = thread::scope(|scope| {
         let chores = scope.spawn(|| {
@@ -65,7 +65,7 @@ fn insert_if_absent_reads_only_on_false_positives() {
     let keyspace = small_keyspace().memtable_bytes(1 << 20).table_bytes(1 << 20);
     let options = small_options(Arc::new(MemoryFs::new()) as Arc<dyn Fs>).block_cache_bytes(0);
     let options = options.log_segment_bytes(1 << 20).log_bytes_max(8 << 20);
-    let db = options.keyspace(keyspace).open(FOLDER).unwrap();
+    let db = options.keyspace(keyspace).open(STORE_DIR).unwrap();
     for n in 0..4000 {
         db.insert(format!("key{n:05}"), "v").unwrap();
     }

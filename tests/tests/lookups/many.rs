@@ -6,7 +6,7 @@ use sievedb::{Compression, Db, Error, FilterPolicy, FilterPolicyKind, Keyspace, 
 use sievedb_doubles::MemoryFs;
 use sievedb_tests::{
     rng::Rng,
-    settings::{FOLDER, from_env, seed, small_keyspace, small_options},
+    settings::{STORE_DIR, from_env, seed, small_keyspace, small_options},
 };
 
 /// Number of random trees.
@@ -33,7 +33,7 @@ fn open(lots: &mut Rng) -> Db {
         .block_bytes(*lots.pick(&[1 << 10, 4 << 10]))
         .compression(*lots.pick(&[Compression::Lz4, Compression::None]));
     let options = small_options(Arc::new(MemoryFs::new()) as Arc<dyn Fs>).keyspace(keyspace);
-    options.block_cache_bytes(*lots.pick(&[0, 16 << 10, 1 << 20])).open(FOLDER).unwrap()
+    options.block_cache_bytes(*lots.pick(&[0, 16 << 10, 1 << 20])).open(STORE_DIR).unwrap()
 }
 
 /// Makes random writes, removals, flushes and compactions. Returns snapshots taken in between.
@@ -111,7 +111,7 @@ fn flushed() -> Db {
     let options = small_options(Arc::new(MemoryFs::new()) as Arc<dyn Fs>).block_cache_bytes(0);
     let options = options.log_segment_bytes(1 << 20).log_bytes_max(8 << 20);
     let keyspace = small_keyspace().memtable_bytes(1 << 20).table_bytes(1 << 20);
-    let db = options.keyspace(keyspace).open(FOLDER).unwrap();
+    let db = options.keyspace(keyspace).open(STORE_DIR).unwrap();
     for number in (0..2000_u32).step_by(2) {
         db.insert(number.to_be_bytes(), [7; 20]).unwrap();
     }

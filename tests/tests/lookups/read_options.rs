@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use sievedb::{Db, Keyspace, ReadOptions, fs::Fs};
 use sievedb_doubles::MemoryFs;
-use sievedb_tests::settings::{FOLDER, small_keyspace, small_options};
+use sievedb_tests::settings::{STORE_DIR, small_keyspace, small_options};
 
 const KEYS: u32 = 6_000;
 
@@ -19,7 +19,7 @@ fn filled() -> Db {
         .log_segment_bytes(64 << 20)
         .log_bytes_max(256 << 20)
         .block_cache_bytes(64 << 20);
-    let db = options.keyspace(keyspace).open(FOLDER).unwrap();
+    let db = options.keyspace(keyspace).open(STORE_DIR).unwrap();
     for number in 0..KEYS {
         db.insert(key(number), [number as u8; 40]).unwrap();
     }

@@ -43,9 +43,9 @@ fn n3_small_live_table_uses_little_memory() {
     const TABLE_BYTES_MAX: usize = 2_300;
 
     let _turn = turn();
-    let folder = tempfile::tempdir().unwrap();
+    let dir = tempfile::tempdir().unwrap();
     let options = Options::new().memory_budget(64 << 20).worker_threads(0);
-    let db = options.open(folder.path()).unwrap();
+    let db = options.open(dir.path()).unwrap();
     let keyspaces: Vec<Keyspace> =
         (0..KEYSPACES).map(|number| db.keyspace(&format!("{number}")).unwrap()).collect();
     let charged = || {
@@ -188,11 +188,11 @@ fn small_keyspace_does_not_pin_the_log_of_others() {
     const FIXED_BYTES: usize = 128 << 10;
 
     let _turn = turn();
-    let folders = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
+    let dirs = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
     // No file is created or deleted during the copy.
     let options = Options::new().memory_budget(BUDGET as u64).worker_threads(0);
     let before = forget_peak();
-    let db = options.clone().open(folders[0].path()).unwrap();
+    let db = options.clone().open(dirs[0].path()).unwrap();
     let [data, counts] = ["data", "counts"].map(|name| db.keyspace(name).unwrap());
     let mut batch = db.batch();
     for number in 0..3_000_u64 {
@@ -208,15 +208,15 @@ fn small_keyspace_does_not_pin_the_log_of_others() {
     assert!(peak <= BUDGET + FIXED_BYTES, "{peak} bytes while they are written");
     assert!(memory.pinned_bytes < 64 << 10, "{memory:?}");
 
-    for entry in fs::read_dir(folders[0].path()).unwrap() {
+    for entry in fs::read_dir(dirs[0].path()).unwrap() {
         let entry = entry.unwrap();
         if entry.file_name() != "LOCK" {
-            fs::copy(entry.path(), folders[1].path().join(entry.file_name())).unwrap();
+            fs::copy(entry.path(), dirs[1].path().join(entry.file_name())).unwrap();
         }
     }
     drop((batch, data, counts, db));
     let before = forget_peak();
-    let db = options.open(folders[1].path()).unwrap();
+    let db = options.open(dirs[1].path()).unwrap();
     let peak = peak_bytes() - before;
     println!("read back: {peak} bytes");
     assert!(peak <= BUDGET + FIXED_BYTES, "{peak} bytes while they are read back");

@@ -146,9 +146,9 @@ impl Life {
     }
 
     fn live(&self, seed: u64) {
-        let folder = tempfile::tempdir().unwrap();
+        let dir = tempfile::tempdir().unwrap();
         let before = forget_peak();
-        let db = self.options().open(folder.path()).unwrap();
+        let db = self.options().open(dir.path()).unwrap();
         let keyspace = KeyspaceOptions::new()
             .base_level_bytes(4 << 20)
             .table_bytes(2 << 20)
@@ -206,7 +206,7 @@ impl Life {
         on_threads(&db, &|seed| self.write(&keyspaces, seed ^ 4));
         drop((keyspaces, db));
         forget_peak();
-        let db = self.options().open(folder.path()).unwrap();
+        let db = self.options().open(dir.path()).unwrap();
         let keyspaces = open(&db);
         self.check("opened again", before, bytes_now(&db).0, self.budget, 0);
         let sampled = on_threads(&db, &|seed| self.read(&keyspaces, seed ^ 5));

@@ -32,11 +32,11 @@ fn write(db: &Db, keyspace: &Keyspace, entries: u64) {
 /// Writes `entries` to a store with this budget, merges and reads them. Checks the entries per
 /// table and the resident bytes per table.
 fn hold(budget: usize, entries: u64, entries_of_table_min: u64, resident_of_table_max: u64) {
-    let folder = tempfile::tempdir().unwrap();
+    let dir = tempfile::tempdir().unwrap();
     let before = forget_peak();
     let options = Options::new().memory_budget(budget as u64);
     // With small filters, unused filter memory cannot hide an excess.
-    let db = options.filter_bytes_max(budget as u64 / 16).open(folder.path()).unwrap();
+    let db = options.filter_bytes_max(budget as u64 / 16).open(dir.path()).unwrap();
     let keyspace = db.keyspace("data").unwrap();
     let resident_bytes = |memory: &MemoryStats| memory.index_bytes + memory.bookkeeping_bytes;
     let without_tables = resident_bytes(&db.stats().memory);

@@ -54,8 +54,8 @@ fn read_ahead_bytes_are_pinned() {
 
     let _turn = turn();
     for fill_cache in [true, false] {
-        let folder = tempfile::tempdir().unwrap();
-        let db = store_of_runs(folder.path(), 8 * MIB, RUNS);
+        let dir = tempfile::tempdir().unwrap();
+        let db = store_of_runs(dir.path(), 8 * MIB, RUNS);
         let reader =
             db.default_keyspace().with_read_options(ReadOptions::new().fill_cache(fill_cache));
         let walk = || {

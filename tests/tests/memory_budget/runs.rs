@@ -9,11 +9,11 @@ use crate::{
 };
 
 /// Creates a store of this number of flushes in files, because an in-memory disk would be counted.
-pub(crate) fn store_of_runs(folder: &std::path::Path, budget: usize, runs: u32) -> Db {
+pub(crate) fn store_of_runs(dir: &std::path::Path, budget: usize, runs: u32) -> Db {
     // Only requested compactions run.
     let options = Options::new().worker_threads(0).background_rewrites(false);
     let options = options.memory_budget(budget as u64).block_cache_bytes(512 << 10);
-    let db = options.open(folder).unwrap();
+    let db = options.open(dir).unwrap();
     let mut rng = Rng::new(7);
     for run in 0..runs {
         for key in 0..2_000_u32 {
@@ -34,8 +34,8 @@ fn compaction_stays_within_the_write_memory() {
     const RUNS: u32 = 8;
 
     let _turn = turn();
-    let folder = tempfile::tempdir().unwrap();
-    let db = store_of_runs(folder.path(), 8 * MIB, RUNS);
+    let dir = tempfile::tempdir().unwrap();
+    let db = store_of_runs(dir.path(), 8 * MIB, RUNS);
     let before = forget_peak();
     db.compact().unwrap();
     let peak = peak_bytes() - before;

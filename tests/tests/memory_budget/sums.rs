@@ -36,9 +36,9 @@ fn fill(options: &Options, keyspace: &KeyspaceOptions) -> Filled {
     let seed = settings::seed("memory budget", 4);
     let long = std::env::var_os("SIEVE_LONG").is_some();
     let writes_of_each = if long { 400_000 } else { 30_000 };
-    let folder = tempfile::tempdir().unwrap();
+    let dir = tempfile::tempdir().unwrap();
     let before = forget_peak();
-    let db = options.clone().open(folder.path()).unwrap();
+    let db = options.clone().open(dir.path()).unwrap();
     let keyspaces: Vec<Keyspace> = (0..KEYSPACES)
         .map(|number| db.keyspace_with(&format!("{number}"), keyspace).unwrap())
         .collect();

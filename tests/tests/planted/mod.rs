@@ -6,8 +6,8 @@ use sievedb::{Options, planted::PlantedBug};
 use sievedb_doubles::MemoryFs;
 use sievedb_tests::{
     check::{Opening, guarded},
+    dir_sync::{LeftOut, NoDirSync},
     enumerate::{Extent, Violation, enumerate, record},
-    folder_sync::{LeftOut, NoFolderSync},
     settings::{report, seed, small_options},
     workload::{WORKLOADS, Workload, workload},
 };
@@ -44,11 +44,11 @@ fn planted_missing_directory_sync_is_caught() {
         LeftOut::AfterTable,
         LeftOut::AfterLog,
         LeftOut::AfterCurrent,
-        LeftOut::AfterFolder,
+        LeftOut::AfterDir,
     ];
     for left_out in cases {
-        expect_caught(&format!("folder sync left out, {left_out:?}"), move |disk| {
-            small_options(Arc::new(NoFolderSync::new(disk, left_out)))
+        expect_caught(&format!("directory sync left out, {left_out:?}"), move |disk| {
+            small_options(Arc::new(NoDirSync::new(disk, left_out)))
         });
     }
 }

@@ -66,7 +66,7 @@ pub(super) fn enter_own_mounts() -> Result<(), String> {
 /// A file system in an image file.
 pub(super) struct Device {
     file_system: FileSystem,
-    folder: TempDir,
+    dir: TempDir,
     mounted: bool,
 }
 
@@ -76,9 +76,9 @@ impl Device {
     }
 
     fn try_new(file_system: &FileSystem) -> Result<Self, String> {
-        let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
-        let mut device = Self { file_system: *file_system, folder, mounted: false };
-        fs::create_dir(device.folder()).map_err(|error| error.to_string())?;
+        let dir = tempfile::tempdir().map_err(|error| error.to_string())?;
+        let mut device = Self { file_system: *file_system, dir, mounted: false };
+        fs::create_dir(device.dir()).map_err(|error| error.to_string())?;
         let image = File::create(device.image()).map_err(|error| error.to_string())?;
         let small = file_system.free_bytes.is_some();
         let bytes = if small { SMALL_IMAGE_BYTES } else { IMAGE_BYTES };
@@ -100,24 +100,24 @@ impl Device {
     }
 
     /// Returns the mount point.
-    pub(super) fn folder(&self) -> PathBuf {
-        self.folder.path().join("mounted")
+    pub(super) fn dir(&self) -> PathBuf {
+        self.dir.path().join("mounted")
     }
 
     fn image(&self) -> PathBuf {
-        self.folder.path().join("image")
+        self.dir.path().join("image")
     }
 
     fn filler(&self) -> PathBuf {
-        self.folder().join("filler")
+        self.dir().join("filler")
     }
 
     fn free_bytes(&self) -> u64 {
-        let folder = File::open(self.folder()).unwrap();
+        let dir = File::open(self.dir()).unwrap();
         // SAFETY: all fields are integers, for which zeros are valid.
         let mut found: libc::statvfs = unsafe { std::mem::zeroed() };
         // SAFETY: the descriptor is open, and the call writes to `found` only.
-        assert_eq!(unsafe { libc::fstatvfs(folder.as_raw_fd(), &raw mut found) }, 0);
+        assert_eq!(unsafe { libc::fstatvfs(dir.as_raw_fd(), &raw mut found) }, 0);
         found.f_bavail * found.f_frsize
     }
 
@@ -130,16 +130,16 @@ impl Device {
         // The loop device is freed when the file system is unmounted.
         let options = format!("loop{}", self.file_system.mount);
         let arguments = ["-t", self.file_system.kind, "-o", &options].map(Path::new);
-        call("mount", &[&arguments[..], &[&self.image(), &self.folder()]].concat())?;
+        call("mount", &[&arguments[..], &[&self.image(), &self.dir()]].concat())?;
         self.mounted = true;
         Ok(())
     }
 
     /// Cuts the power: no write reaches the image any more, and every later call fails.
     pub(super) fn cut(&self) {
-        let folder = File::open(self.folder()).unwrap();
+        let dir = File::open(self.dir()).unwrap();
         // SAFETY: the descriptor is open, and the call reads one `u32`.
-        let cut = unsafe { libc::ioctl(folder.as_raw_fd(), SHUTDOWN, &WITHOUT_FLUSH) };
+        let cut = unsafe { libc::ioctl(dir.as_raw_fd(), SHUTDOWN, &WITHOUT_FLUSH) };
         assert_eq!(cut, 0, "cannot cut: {}", std::io::Error::last_os_error());
     }
 
@@ -152,21 +152,21 @@ impl Device {
 
     pub(super) fn unmount(&mut self) {
         for _ in 0..100 {
-            if call("umount", &[&self.folder()]).is_ok() {
+            if call("umount", &[&self.dir()]).is_ok() {
                 self.mounted = false;
                 return;
             }
             // A process that ended may hold files for a short time.
             thread::sleep(Duration::from_millis(50));
         }
-        panic!("cannot unmount {}", self.folder().display());
+        panic!("cannot unmount {}", self.dir().display());
     }
 }
 
 impl Drop for Device {
     fn drop(&mut self) {
         if self.mounted {
-            let _ = call("umount", &[Path::new("-l"), &self.folder()]);
+            let _ = call("umount", &[Path::new("-l"), &self.dir()]);
         }
     }
 }

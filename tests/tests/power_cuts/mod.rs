@@ -88,9 +88,9 @@ fn cut(file_system: &FileSystem, job: Job, cuts: usize, lots: &mut Rng) -> Outco
         }
         let device = device.get_or_insert_with(|| Device::new(file_system));
         device.mount();
-        let folder = tempfile::tempdir().unwrap();
-        let counters = Counters::create(&folder.path().join("acknowledged"), base);
-        let mut child = Running(start(job, device.folder(), &folder.path().join("acknowledged")));
+        let dir = tempfile::tempdir().unwrap();
+        let counters = Counters::create(&dir.path().join("acknowledged"), base);
+        let mut child = Running(start(job, device.dir(), &dir.path().join("acknowledged")));
         while counters.read() == base {
             assert!(child.0.try_wait().unwrap().is_none(), "the writer ended by itself");
             thread::sleep(Duration::from_millis(1));
@@ -110,8 +110,8 @@ fn cut(file_system: &FileSystem, job: Job, cuts: usize, lots: &mut Rng) -> Outco
         device.make_room();
         outcome.cuts += 1;
         let found = match job {
-            Job::Plain => Ok(check_plain(&device.folder())),
-            Job::Store | Job::StoreWithoutSyncs => check_store(&device.folder()),
+            Job::Plain => Ok(check_plain(&device.dir())),
+            Job::Store | Job::StoreWithoutSyncs => check_store(&device.dir()),
         };
         match found {
             Ok(found) => {
@@ -182,8 +182,8 @@ fn no_power_cut_loses_an_acknowledged_write() {
 #[test]
 fn writer() {
     if let Some(job) = env::var_os(writer::JOB_VARIABLE) {
-        let folder = env::var_os(writer::FOLDER_VARIABLE).unwrap();
+        let dir = env::var_os(writer::DIR_VARIABLE).unwrap();
         let counters = env::var_os(writer::COUNTERS_VARIABLE).unwrap();
-        writer::run(job.to_str().unwrap(), Path::new(&folder), Path::new(&counters));
+        writer::run(job.to_str().unwrap(), Path::new(&dir), Path::new(&counters));
     }
 }

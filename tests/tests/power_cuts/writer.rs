@@ -17,7 +17,7 @@ use sievedb::{Db, Durability, Error, Keyspace, Options, fs::RealFs};
 use sievedb_tests::{no_sync::NoSync, rng::mix, settings::small_keyspace};
 
 pub(super) const JOB_VARIABLE: &str = "SIEVE_POWER_JOB";
-pub(super) const FOLDER_VARIABLE: &str = "SIEVE_POWER_FOLDER";
+pub(super) const DIR_VARIABLE: &str = "SIEVE_POWER_DIR";
 pub(super) const COUNTERS_VARIABLE: &str = "SIEVE_POWER_COUNTERS";
 
 pub(super) const THREADS: usize = 4;
@@ -36,11 +36,11 @@ pub(super) enum Job {
 }
 
 /// Starts the child process.
-pub(super) fn start(job: Job, folder: PathBuf, counters: &Path) -> Child {
+pub(super) fn start(job: Job, dir: PathBuf, counters: &Path) -> Child {
     Command::new(env::current_exe().unwrap())
         .args(["power_cuts::writer", "--exact", "--nocapture"])
         .env(JOB_VARIABLE, format!("{job:?}"))
-        .env(FOLDER_VARIABLE, folder)
+        .env(DIR_VARIABLE, dir)
         .env(COUNTERS_VARIABLE, counters)
         .stdin(Stdio::null())
         .stdout(Stdio::null())
@@ -76,16 +76,16 @@ impl Counters {
 }
 
 /// Runs `job` until a call fails.
-pub(super) fn run(job: &str, folder: &Path, counters: &Path) {
+pub(super) fn run(job: &str, dir: &Path, counters: &Path) {
     // SAFETY: no memory is passed. The child ends with the parent, and so do its mounts.
     unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
     let counters = Counters(File::options().read(true).write(true).open(counters).unwrap());
     match job {
-        "Plain" => write_plain(folder, &counters),
-        "Store" => write_store(&open(folder, options()).unwrap(), &counters),
+        "Plain" => write_plain(dir, &counters),
+        "Store" => write_store(&open(dir, options()).unwrap(), &counters),
         _ => {
             let options = options().fs(Arc::new(NoSync::new(Arc::new(RealFs))));
-            write_store(&open(folder, options).unwrap(), &counters);
+            write_store(&open(dir, options).unwrap(), &counters);
         }
     }
 }
@@ -100,8 +100,8 @@ fn options() -> Options {
 
 type Store = (Db, [Keyspace; 2]);
 
-fn open(folder: &Path, options: Options) -> Result<Store, Error> {
-    let db = options.open(folder.join("db"))?;
+fn open(dir: &Path, options: Options) -> Result<Store, Error> {
+    let db = options.open(dir.join("db"))?;
     let keyspaces = [db.keyspace("a")?, db.keyspace("b")?];
     Ok((db, keyspaces))
 }
@@ -151,13 +151,13 @@ fn write_store(store: &Store, counters: &Counters) {
     });
 }
 
-/// Returns the last write of each thread in `folder`.
+/// Returns the last write of each thread in `directory`.
 ///
 /// # Errors
 ///
 /// A violation of the store.
-pub(super) fn check_store(folder: &Path) -> Result<[u64; THREADS], String> {
-    let store = open(folder, options()).map_err(|error| format!("cannot open: {error:?}"))?;
+pub(super) fn check_store(dir: &Path) -> Result<[u64; THREADS], String> {
+    let store = open(dir, options()).map_err(|error| format!("cannot open: {error:?}"))?;
     let mut found = [0; THREADS];
     for (thread, found) in found.iter_mut().enumerate() {
         for (at, keyspace) in store.1.iter().enumerate() {
@@ -186,13 +186,13 @@ pub(super) fn check_store(folder: &Path) -> Result<[u64; THREADS], String> {
     if report.is_good() { Ok(found) } else { Err(report.to_string()) }
 }
 
-fn write_plain(folder: &Path, counters: &Counters) {
+fn write_plain(dir: &Path, counters: &Counters) {
     thread::scope(|scope| {
         for thread in 0..THREADS {
             scope.spawn(move || {
-                let path = folder.join(thread.to_string());
+                let path = dir.join(thread.to_string());
                 let file = File::options().write(true).create_new(true).open(path).unwrap();
-                File::open(folder).unwrap().sync_all().unwrap();
+                File::open(dir).unwrap().sync_all().unwrap();
                 for number in 1_u64.. {
                     let record = number.to_le_bytes().repeat(PLAIN_BYTES as usize / 8);
                     let written = file.write_all_at(&record, (number - 1) * PLAIN_BYTES);
@@ -207,9 +207,9 @@ fn write_plain(folder: &Path, counters: &Counters) {
 }
 
 /// Returns the last record of each thread that follows all earlier ones.
-pub(super) fn check_plain(folder: &Path) -> [u64; THREADS] {
+pub(super) fn check_plain(dir: &Path) -> [u64; THREADS] {
     std::array::from_fn(|thread| {
-        let Ok(file) = File::open(folder.join(thread.to_string())) else { return 0 };
+        let Ok(file) = File::open(dir.join(thread.to_string())) else { return 0 };
         let mut record = [0; PLAIN_BYTES as usize];
         let good = |number: &u64| {
             file.read_exact_at(&mut record, (number - 1) * PLAIN_BYTES).is_ok()

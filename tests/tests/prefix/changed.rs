@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use sievedb::{Db, Event, EventListener, PrefixExtractor, PrefixFunction};
 use sievedb_doubles::MemoryFs;
 
-use super::{FOLDER, TwoParts, collect, keyspace, open, options, sum};
+use super::{STORE_DIR, TwoParts, collect, keyspace, open, options, sum};
 
 fn key(number: u32) -> String {
     format!("{:04}/{:02}/{number:06}", number % 97, number % 13)
@@ -96,7 +96,7 @@ fn missing_prefix_function_may_match_and_is_counted() {
     let mut round = |functions: &[Arc<dyn PrefixFunction>], is_missing: bool| {
         let with = functions.iter().cloned();
         let db = with.fold(options(&fs), |options, function| options.prefix_function(function));
-        let db = db.open(FOLDER).unwrap();
+        let db = db.open(STORE_DIR).unwrap();
         let extractor = PrefixExtractor::Custom(Arc::new(TwoParts));
         // An existing keyspace keeps its options; only the options of the open register the
         // function.
@@ -157,7 +157,7 @@ fn damaged_prefix_filter_may_match() {
         fs.replace(&**path, bytes).unwrap();
         let reports = Arc::new(Reports::default());
         let options = options(&fs).keyspace(keyspace(Some(extractor.clone())));
-        let db: Db = options.listener(reports.clone()).open(FOLDER).unwrap();
+        let db: Db = options.listener(reports.clone()).open(STORE_DIR).unwrap();
         assert_eq!(
             (db.stats().tables_with_unusable_filters, *reports.0.lock().unwrap()),
             (1, 1),

@@ -15,7 +15,7 @@ use sievedb::{
 };
 use sievedb_doubles::MemoryFs;
 
-const FOLDER: &str = "db";
+const STORE_DIR: &str = "db";
 
 /// Extracts two parts with their slashes.
 #[derive(Debug)]
@@ -89,7 +89,7 @@ fn options(fs: &Arc<MemoryFs>) -> Options {
 
 /// Opens the store on `fs` with this extractor.
 fn open(fs: &Arc<MemoryFs>, extractor: Option<PrefixExtractor>) -> Db {
-    options(fs).keyspace(keyspace(extractor)).open(FOLDER).unwrap()
+    options(fs).keyspace(keyspace(extractor)).open(STORE_DIR).unwrap()
 }
 
 fn collect(range: Range) -> Vec<(Bytes, Bytes)> {

@@ -11,7 +11,7 @@ use std::{
 use sievedb::{Db, Error, KeyspaceOptions, Options, PrefixExtractor, PrefixFunction};
 use sievedb_doubles::MemoryFs;
 
-use super::FOLDER;
+use super::STORE_DIR;
 
 /// Extracts the first four bytes, or panics.
 #[derive(Debug, Default)]
@@ -46,7 +46,7 @@ fn panicking_flush_makes_the_store_read_only() {
                 .worker_threads(worker_threads)
                 .prefix_function(Arc::clone(&function) as _)
                 .keyspace(keyspace.clone())
-                .open(FOLDER)
+                .open(STORE_DIR)
                 .unwrap()
         };
         let db = open();

@@ -38,7 +38,7 @@ fn absent_prefix_reads_blocks_only_on_false_positives() {
             .table_bytes(1 << 20)
             .base_level_bytes(1 << 30)
             .filter_policy(policy);
-        let db = options(&fs).keyspace(keyspace).open(super::FOLDER).unwrap();
+        let db = options(&fs).keyspace(keyspace).open(super::STORE_DIR).unwrap();
         fill(&db);
         assert_eq!(db.stats().keyspaces[0].runs, u64::from(RUNS));
 
@@ -111,7 +111,7 @@ fn policy_none_builds_no_prefix_filters() {
         let extractor = PrefixExtractor::FixedLength(4);
         let keyspace = keyspace(Some(extractor)).filter_policy(policy);
         let db = options(&Arc::new(MemoryFs::new())).keyspace(keyspace);
-        let db = db.open(super::FOLDER).unwrap();
+        let db = db.open(super::STORE_DIR).unwrap();
         fill(&db);
         assert_eq!(db.prefix(8_u32.to_be_bytes()).count(), 4);
         assert_eq!(db.prefix(9_u32.to_be_bytes()).count(), 0);

@@ -15,7 +15,7 @@ use std::{
 
 use sievedb::{Db, Durability, Error, KeyspaceOptions, MemoryPool, Options, PoolStats};
 
-use super::{FOLDER_VARIABLE, other_process};
+use super::{DIR_VARIABLE, other_process};
 
 const SCENARIO_VARIABLE: &str = "SIEVE_FORK";
 /// A hanging child is killed after this time.
@@ -52,8 +52,8 @@ fn insert(db: &Db, keys: std::ops::Range<u32>) {
     }
 }
 
-fn check_keys(folder: &Path, keys: u32) {
-    let db = options(0).open(folder).unwrap();
+fn check_keys(dir: &Path, keys: u32) {
+    let db = options(0).open(dir).unwrap();
     let found: Vec<_> = db.iter().keys().map(|key| key.unwrap().to_vec()).collect();
     let expected: Vec<_> = (0..keys).map(|key| key.to_be_bytes().to_vec()).collect();
     assert!(found == expected, "{} of {keys} keys", found.len());
@@ -101,8 +101,8 @@ fn assert_forked<T: std::fmt::Debug>(what: &str, outcome: Result<T, Error>) {
 }
 
 /// Every call of a child is refused, and its drops change nothing.
-fn refusing(folder: &Path, workers: usize) {
-    let db = options(workers).open(folder).unwrap();
+fn refusing(dir: &Path, workers: usize) {
+    let db = options(workers).open(dir).unwrap();
     insert(&db, 0..1_000);
     let users = db.keyspace("users").unwrap();
     let (snapshot, mut range, mut batch) = (db.snapshot(), db.iter(), db.batch());
@@ -135,52 +135,52 @@ fn refusing(folder: &Path, workers: usize) {
         assert!(db.may_contain("key") && db.keyspaces().is_empty());
         assert!(!db.keyspace_exists("default"));
         assert_eq!(db.stats().keyspaces.len(), 0);
-        assert!(matches!(options(0).open(folder), Err(Error::Locked { .. })), "the parent lives");
+        assert!(matches!(options(0).open(dir), Err(Error::Locked { .. })), "the parent lives");
         drop((batch, range, snapshot, users));
         drop(db);
     });
     wait(child);
     // The lock and the log are unchanged.
-    assert!(matches!(options(0).open(folder), Err(Error::Locked { .. })), "the lock is gone");
+    assert!(matches!(options(0).open(dir), Err(Error::Locked { .. })), "the lock is gone");
     insert(&db, 1_000..3_000);
     drop((users, snapshot));
     db.close().unwrap();
-    check_keys(folder, 3_000);
+    check_keys(dir, 3_000);
 }
 
 /// `close` is refused too.
-fn closing(folder: &Path, workers: usize) {
-    let db = options(workers).open(folder).unwrap();
+fn closing(dir: &Path, workers: usize) {
+    let db = options(workers).open(dir).unwrap();
     insert(&db, 0..1_000);
     let inherited = db.clone();
     let child = fork(|| assert_forked("close", inherited.close().map_err(Error::from)));
     wait(child);
     insert(&db, 1_000..3_000);
     db.close().unwrap();
-    check_keys(folder, 3_000);
+    check_keys(dir, 3_000);
 }
 
 /// A child of a read-only process does not admit a writer.
-fn reading(folder: &Path, workers: usize) {
-    let db = options(workers).open(folder).unwrap();
+fn reading(dir: &Path, workers: usize) {
+    let db = options(workers).open(dir).unwrap();
     insert(&db, 0..1_000);
     db.close().unwrap();
-    let db = options(workers).read_only(true).open(folder).unwrap();
+    let db = options(workers).read_only(true).open(dir).unwrap();
     let inherited = db.clone();
     wait(fork(|| {
         assert_forked("get", inherited.get("key"));
         drop(inherited);
     }));
-    let writer = options(workers).open(folder);
+    let writer = options(workers).open(dir);
     assert!(matches!(writer, Err(Error::Locked { .. })), "a writer beside a reader: {writer:?}");
     assert_eq!(db.iter().count(), 1_000);
     db.close().unwrap();
-    check_keys(folder, 1_000);
+    check_keys(dir, 1_000);
 }
 
 /// The parent ends, and its child reopens the store.
-fn daemonising(folder: &Path, workers: usize) {
-    let db = options(workers).open(folder).unwrap();
+fn daemonising(dir: &Path, workers: usize) {
+    let db = options(workers).open(dir).unwrap();
     insert(&db, 0..1_000);
     // SAFETY: no memory is concerned.
     let parent = unsafe { libc::getpid() };
@@ -191,19 +191,19 @@ fn daemonising(folder: &Path, workers: usize) {
         }
         assert_forked("get", db.get("key"));
         drop(db);
-        let db = options(workers).open(folder).unwrap();
+        let db = options(workers).open(dir).unwrap();
         assert_eq!(db.iter().count(), 1_000);
         insert(&db, 1_000..3_000);
         db.close().unwrap();
-        fs::write(folder.with_extension(DONE), "").unwrap();
+        fs::write(dir.with_extension(DONE), "").unwrap();
     });
     // SAFETY: ends this process at once, as a daemon's parent does.
     unsafe { libc::_exit(0) };
 }
 
 /// Several children drop the store while the parent writes.
-fn preforking(folder: &Path, workers: usize) {
-    let db = options(workers).open(folder).unwrap();
+fn preforking(dir: &Path, workers: usize) {
+    let db = options(workers).open(dir).unwrap();
     insert(&db, 0..1_000);
     let mut children = Vec::new();
     for round in 1..=4_u32 {
@@ -219,14 +219,14 @@ fn preforking(folder: &Path, workers: usize) {
     }
     children.into_iter().for_each(wait);
     db.close().unwrap();
-    check_keys(folder, 5_000);
+    check_keys(dir, 5_000);
 }
 
 /// Calls of a child on an inherited pool are refused, while stores of the parent use it.
-fn pooling(folder: &Path, workers: usize) {
+fn pooling(dir: &Path, workers: usize) {
     let pool = MemoryPool::new(32 << 20);
     let join = |pool: &MemoryPool, name: &str| {
-        options(workers).memory_pool(pool).open(folder.with_file_name(name))
+        options(workers).memory_pool(pool).open(dir.with_file_name(name))
     };
     let db = join(&pool, "first").unwrap();
     let mut children = Vec::new();
@@ -251,35 +251,35 @@ fn pooling(folder: &Path, workers: usize) {
     children.into_iter().for_each(wait);
     assert_eq!(pool.stats().stores, 1);
     db.close().unwrap();
-    check_keys(&folder.with_file_name("first"), 8_000);
+    check_keys(&dir.with_file_name("first"), 8_000);
 }
 
 /// Runs in a separate process.
 #[test]
 fn scenario() {
-    let Some(folder) = env::var_os(FOLDER_VARIABLE) else { return };
+    let Some(dir) = env::var_os(DIR_VARIABLE) else { return };
     let Ok(scenario) = env::var(SCENARIO_VARIABLE) else { return };
     let (name, workers) = scenario.split_once(' ').unwrap();
     let (_, run) = SCENARIOS.into_iter().find(|(known, _)| *known == name).unwrap();
-    run(&Path::new(&folder).join("db"), workers.parse().unwrap());
+    run(&Path::new(&dir).join("db"), workers.parse().unwrap());
 }
 
 fn run(name: &str) {
     for workers in [0, 2] {
-        let folder = tempfile::tempdir().unwrap();
+        let dir = tempfile::tempdir().unwrap();
         let mut process = other_process("processes::forked::scenario");
-        process.env(FOLDER_VARIABLE, folder.path());
+        process.env(DIR_VARIABLE, dir.path());
         process.env(SCENARIO_VARIABLE, format!("{name} {workers}"));
         assert!(process.status().unwrap().success(), "{name} with {workers} workers");
         if name != "daemonising" {
             continue;
         }
         let start = Instant::now();
-        while !folder.path().join("db").with_extension(DONE).exists() {
+        while !dir.path().join("db").with_extension(DONE).exists() {
             assert!(start.elapsed() < CHILD_MAX, "{workers} workers: the daemon is not done");
             thread::sleep(Duration::from_millis(5));
         }
-        check_keys(&folder.path().join("db"), 3_000);
+        check_keys(&dir.path().join("db"), 3_000);
     }
 }
 

@@ -15,7 +15,7 @@ use sievedb_tests::{
     settings::{from_env, report, seed, small_keyspace},
 };
 
-use super::{FOLDER_VARIABLE, other_process};
+use super::{DIR_VARIABLE, other_process};
 
 const THREADS: u64 = 4;
 const KEYS: u64 = 100;
@@ -45,13 +45,13 @@ impl Step {
     }
 }
 
-fn open(folder: &Path) -> (Db, [Keyspace; 2]) {
+fn open(dir: &Path) -> (Db, [Keyspace; 2]) {
     let options = Options::new()
         .keyspace(small_keyspace())
         .log_segment_bytes(16 << 10)
         .log_bytes_max(64 << 10)
         .worker_threads(2);
-    let db = options.open(folder.join("db")).expect("a kill must not damage a store");
+    let db = options.open(dir.join("db")).expect("a kill must not damage a store");
     let keyspaces = ["a", "b"].map(|name| db.keyspace(name).unwrap());
     (db, keyspaces)
 }
@@ -65,13 +65,13 @@ fn last_step(keyspace: &Keyspace, thread: u64) -> u64 {
 /// The process to kill: appends a line to a file for each acknowledged step.
 #[test]
 fn writer() {
-    let Some(folder) = env::var_os(FOLDER_VARIABLE).filter(|_| env::var_os("SIEVE_KILL").is_some())
+    let Some(dir) = env::var_os(DIR_VARIABLE).filter(|_| env::var_os("SIEVE_KILL").is_some())
     else {
         return;
     };
-    let folder = Path::new(&folder);
-    let (db, keyspaces) = open(folder);
-    let lines = fs::File::options().append(true).create(true).open(folder.join("acknowledged"));
+    let dir = Path::new(&dir);
+    let (db, keyspaces) = open(dir);
+    let lines = fs::File::options().append(true).create(true).open(dir.join("acknowledged"));
     let lines = Arc::new(lines.unwrap());
     thread::scope(|scope| {
         for thread in 0..THREADS {
@@ -104,14 +104,14 @@ fn writer() {
 }
 
 /// Compares the store with the acknowledgements. Returns the number of stored steps.
-fn check(folder: &Path) -> u64 {
-    let lines = fs::read_to_string(folder.join("acknowledged")).unwrap_or_default();
+fn check(dir: &Path) -> u64 {
+    let lines = fs::read_to_string(dir.join("acknowledged")).unwrap_or_default();
     let acknowledged: BTreeMap<u64, u64> = lines
         .lines()
         .map(|line| line.split_once(' ').unwrap())
         .map(|(thread, number)| (thread.parse().unwrap(), number.parse().unwrap()))
         .collect();
-    let (_db, keyspaces) = open(folder);
+    let (_db, keyspaces) = open(dir);
     let mut steps = 0;
     for thread in 0..THREADS {
         let last = last_step(&keyspaces[0], thread);
@@ -146,19 +146,19 @@ fn check(folder: &Path) -> u64 {
 fn killed_writer_loses_no_acknowledged_write() {
     let seed = seed("killed processes", 1);
     let kills = from_env("SIEVE_KILLS", 30);
-    let (mut folder, mut steps) = (tempfile::tempdir().unwrap(), 0);
+    let (mut dir, mut steps) = (tempfile::tempdir().unwrap(), 0);
     for kill in 0..kills {
         if kill % KILLS_EACH == 0 {
-            folder = tempfile::tempdir().unwrap();
+            dir = tempfile::tempdir().unwrap();
         }
         let mut writer = other_process("processes::killed::writer");
-        writer.env(FOLDER_VARIABLE, folder.path()).env("SIEVE_KILL", "1");
+        writer.env(DIR_VARIABLE, dir.path()).env("SIEVE_KILL", "1");
         let mut writer = writer.spawn().unwrap();
         thread::sleep(Duration::from_millis(10 + mix(seed ^ kill) % 150));
         writer.kill().unwrap();
         let ended = writer.wait().unwrap();
         assert_eq!(ended.code(), None, "kill {kill}: the writer ended by itself");
-        steps = check(folder.path());
+        steps = check(dir.path());
     }
     report(&format!("killed processes: {kills} kills, {steps} steps in the last store"));
     assert!(steps > 0, "the writer got nothing done");

@@ -17,7 +17,7 @@ use std::{
 };
 
 /// Environment variable with the directory that a test in another process uses.
-const FOLDER_VARIABLE: &str = "SIEVE_PROCESSES_FOLDER";
+const DIR_VARIABLE: &str = "SIEVE_PROCESSES_DIR";
 
 /// Returns a command that runs the test `name` in another process.
 fn other_process(name: &str) -> Command {

@@ -4,7 +4,7 @@ use std::{env, ops::Range, path::Path};
 
 use sievedb::{Db, Durability, Options};
 
-use super::{FOLDER_VARIABLE, MIB, other_process, resident_bytes};
+use super::{DIR_VARIABLE, MIB, other_process, resident_bytes};
 
 const BUDGET_VARIABLE: &str = "SIEVE_RESIDENT_BUDGET_MIB";
 const LOAD_VARIABLE: &str = "SIEVE_RESIDENT_LOAD";
@@ -43,10 +43,10 @@ fn in_a_batch(db: &Db, numbers: Range<u64>) {
 /// Runs in a separate process.
 #[test]
 fn writer() {
-    let Some(folder) = env::var_os(FOLDER_VARIABLE) else { return };
+    let Some(dir) = env::var_os(DIR_VARIABLE) else { return };
     let Ok(load) = env::var(LOAD_VARIABLE) else { return };
     let budget = env::var(BUDGET_VARIABLE).unwrap().parse::<u64>().unwrap() * MIB;
-    let db = Options::new().memory_budget(budget).open(Path::new(&folder)).unwrap();
+    let db = Options::new().memory_budget(budget).open(Path::new(&dir)).unwrap();
     let groups = BYTES_PER_BUDGET * budget / (key(0).len() + VALUE.len()) as u64 / GROUP_ENTRIES;
     let write = if load == BATCHES { in_a_batch } else { one_by_one };
     let mut resident_max = 0;
@@ -67,9 +67,9 @@ fn writer() {
 fn n9_resident_memory_stays_within_the_budget_and_8_mib() {
     for budget_mib in ["32", "64"] {
         for load in ["one by one", BATCHES] {
-            let folder = tempfile::tempdir().unwrap();
+            let dir = tempfile::tempdir().unwrap();
             let mut writer = other_process("processes::resident::writer");
-            writer.env(FOLDER_VARIABLE, folder.path());
+            writer.env(DIR_VARIABLE, dir.path());
             writer.env(BUDGET_VARIABLE, budget_mib).env(LOAD_VARIABLE, load);
             assert!(writer.status().unwrap().success(), "{load}, {budget_mib} MiB");
         }

@@ -13,7 +13,7 @@ use std::{
 
 use sievedb::{Db, Event, EventListener, Options};
 
-use super::{FOLDER_VARIABLE, MIB, other_process, resident_bytes};
+use super::{DIR_VARIABLE, MIB, other_process, resident_bytes};
 
 const SCENARIO_VARIABLE: &str = "SIEVE_SANDBOX";
 const BUDGET: u64 = 8 * MIB;
@@ -69,14 +69,14 @@ fn has_membarrier() -> bool {
 /// Runs in a separate process.
 #[test]
 fn writer() {
-    let Some(folder) = env::var_os(FOLDER_VARIABLE) else { return };
+    let Some(dir) = env::var_os(DIR_VARIABLE) else { return };
     if env::var_os(SCENARIO_VARIABLE).is_none() {
         return;
     }
     let had_membarrier = has_membarrier();
     let refusals = Arc::new(Refusals::default());
     let options = Options::new().memory_budget(BUDGET).listener(refusals.clone());
-    let db = options.open(Path::new(&folder)).unwrap();
+    let db = options.open(Path::new(&dir)).unwrap();
     db.insert("key", "value").unwrap();
     let begin = &Barrier::new(2);
     let (end, has_ended) = mpsc::channel::<()>();
@@ -119,8 +119,8 @@ fn write(db: &Db) {
 
 #[test]
 fn f3_memory_is_bounded_when_membarrier_is_forbidden_after_opening() {
-    let folder = tempfile::tempdir().unwrap();
+    let dir = tempfile::tempdir().unwrap();
     let mut writer = other_process("processes::sandboxed::writer");
-    writer.env(FOLDER_VARIABLE, folder.path()).env(SCENARIO_VARIABLE, "1");
+    writer.env(DIR_VARIABLE, dir.path()).env(SCENARIO_VARIABLE, "1");
     assert!(writer.status().unwrap().success());
 }

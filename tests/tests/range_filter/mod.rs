@@ -8,7 +8,7 @@ use sievedb::{Db, FilterPolicy, FilterPolicyKind, KeyspaceOptions, Options, stat
 use sievedb_doubles::MemoryFs;
 use sievedb_tests::{
     rng::{Rng, mix},
-    settings::{FOLDER, report, seed, small_options},
+    settings::{STORE_DIR, report, seed, small_options},
 };
 
 const KEYS: usize = 20_000;
@@ -28,7 +28,7 @@ fn filled(range_filter_bits: f64, numbers: &[u64]) -> Db {
         .filter_policy(FilterPolicy::new(FilterPolicyKind::None))
         .range_filter_bits_per_key(range_filter_bits);
     let options = small_options(Arc::new(MemoryFs::new())).block_cache_bytes(0);
-    let db = options.keyspace(keyspace).open(FOLDER).expect("a new store opens");
+    let db = options.keyspace(keyspace).open(STORE_DIR).expect("a new store opens");
     for &number in numbers {
         db.insert(key(number), b"a value of some bytes").expect("the disk is good");
     }
@@ -107,7 +107,7 @@ fn reads_of_empty_ranges_are_bounded() {
 #[test]
 fn ranges_within_one_filter_point_are_read() {
     let keyspace = KeyspaceOptions::new().range_filter_bits_per_key(16.0);
-    let db = small_options(Arc::new(MemoryFs::new())).keyspace(keyspace).open(FOLDER).unwrap();
+    let db = small_options(Arc::new(MemoryFs::new())).keyspace(keyspace).open(STORE_DIR).unwrap();
     let mut numbers: Vec<u64> = (0..100).map(mix).collect();
     numbers.sort_unstable();
     let longer = |number: u64, suffix: u8| [&key(number)[..], &[suffix]].concat();
@@ -140,7 +140,7 @@ fn range_filter_option_may_change() {
             .filter_policy(FilterPolicy::new(FilterPolicyKind::None))
             .range_filter_bits_per_key(bits);
         let options = Options::new().fs(fs.clone()).worker_threads(0);
-        let db = options.keyspace(keyspace).open(FOLDER).unwrap();
+        let db = options.keyspace(keyspace).open(STORE_DIR).unwrap();
         numbers.for_each(|number| db.insert(key(number * 7), b"").unwrap());
         db.flush().unwrap();
         for number in 0..2_000_u64 {

@@ -7,7 +7,7 @@ use sievedb::{Keyspace, KeyspaceOptions, KeyspaceSnapshot, Snapshot, stats::Leve
 use sievedb_doubles::MemoryFs;
 use sievedb_tests::{
     rng::Rng,
-    settings::{FOLDER, from_env, report, seed, small_keyspace, small_options},
+    settings::{STORE_DIR, from_env, report, seed, small_keyspace, small_options},
 };
 
 /// Default number of steps; `SIEVE_OPS` sets another one.
@@ -79,7 +79,7 @@ fn range_filter_does_not_change_scans() {
     let seed = seed("range filter model", 1);
     let steps = from_env("SIEVE_OPS", STEPS);
     let mut lots = Rng::new(seed);
-    let db = small_options(Arc::new(MemoryFs::new())).open(FOLDER).unwrap();
+    let db = small_options(Arc::new(MemoryFs::new())).open(STORE_DIR).unwrap();
     let create = |name: &str, bits: f64| {
         let options: KeyspaceOptions = small_keyspace().range_filter_bits_per_key(bits);
         db.keyspace_with(name, &options).unwrap()

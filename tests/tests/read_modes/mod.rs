@@ -16,7 +16,7 @@ use std::{
 use sievedb::{Compression, Db, Error, KeyspaceOptions, Options, ReadMode, fs::Fs};
 use sievedb_doubles::{Call, Fault, FaultFs, MemoryFs, Times};
 use sievedb_tests::{
-    folder_sync::{LeftOut, NoFolderSync},
+    dir_sync::{LeftOut, NoDirSync},
     settings::report,
 };
 use tempfile::TempDir;
@@ -25,7 +25,7 @@ const MODES: [ReadMode; 3] = [ReadMode::Pread, ReadMode::Map, ReadMode::Direct];
 const KEYS: u32 = 5_000;
 
 /// Creates a directory on a disk: temporary files may be in memory.
-fn folder() -> TempDir {
+fn dir() -> TempDir {
     tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap()
 }
 
@@ -72,10 +72,10 @@ fn tables(path: &Path) -> Vec<PathBuf> {
 #[test]
 fn read_modes_return_equal_results() {
     for compression in [Compression::None, Compression::Lz4] {
-        let folder = folder();
-        fill(folder.path(), compression);
+        let dir = dir();
+        fill(dir.path(), compression);
         for mode in MODES {
-            let Some(db) = open(folder.path(), mode, compression) else { continue };
+            let Some(db) = open(dir.path(), mode, compression) else { continue };
             let db = db.unwrap();
             for key in 0..KEYS {
                 let found = db.get(key.to_be_bytes()).unwrap();
@@ -106,15 +106,15 @@ fn read_modes_return_equal_results() {
 #[test]
 fn damage_is_an_error_in_every_mode() {
     for mode in MODES {
-        let folder = folder();
-        fill(folder.path(), Compression::None);
-        let table = tables(folder.path()).pop().unwrap();
+        let dir = dir();
+        fill(dir.path(), Compression::None);
+        let table = tables(dir.path()).pop().unwrap();
         let good = fs::read(&table).unwrap();
 
         let mut flipped = good.clone();
         flipped[1000] ^= 1;
         fs::write(&table, &flipped).unwrap();
-        let Some(db) = open(folder.path(), mode, Compression::None) else { continue };
+        let Some(db) = open(dir.path(), mode, Compression::None) else { continue };
         let db = db.unwrap();
         let read: Result<Vec<_>, _> = db.iter().collect();
         assert!(matches!(read, Err(Error::Corrupt { .. })), "{mode:?}: {read:?}");
@@ -124,10 +124,10 @@ fn damage_is_an_error_in_every_mode() {
         fs::write(&table, &good).unwrap();
         let file = OpenOptions::new().write(true).open(&table).unwrap();
         file.set_len(good.len() as u64 - 1).unwrap();
-        let opened = open(folder.path(), mode, Compression::None).unwrap();
+        let opened = open(dir.path(), mode, Compression::None).unwrap();
         assert!(matches!(opened, Err(Error::Corrupt { .. })), "{mode:?}: a cut table is opened");
         fs::write(&table, &good).unwrap();
-        let db = open(folder.path(), mode, Compression::None).unwrap().unwrap();
+        let db = open(dir.path(), mode, Compression::None).unwrap().unwrap();
         assert_eq!(db.iter().count(), KEYS as usize);
     }
 }
@@ -136,7 +136,7 @@ fn damage_is_an_error_in_every_mode() {
 fn direct_reads_are_refused_before_anything_is_written() {
     // This file system does not support direct reads.
     let disk = Arc::new(MemoryFs::new());
-    let without = Arc::new(NoFolderSync::new(Arc::clone(&disk), LeftOut::AfterFolder));
+    let without = Arc::new(NoDirSync::new(Arc::clone(&disk), LeftOut::AfterDir));
     let open = |mode| {
         let fs = Arc::clone(&without) as Arc<dyn Fs>;
         Options::new().fs(fs).worker_threads(0).read_mode(mode).open("db")

@@ -10,7 +10,7 @@ use std::{
 use sievedb::{Db, Durability, KeyspaceOptions, Options, fs::Fs};
 use sievedb_doubles::{Call, Fault, FaultFs, MemoryFs, Times};
 
-const FOLDER_VARIABLE: &str = "SIEVE_OUT_OF_FILES_FOLDER";
+const DIR_VARIABLE: &str = "SIEVE_OUT_OF_FILES_DIR";
 const EMFILE: i32 = 24;
 const TABLES: u32 = 60;
 
@@ -39,7 +39,7 @@ fn use_store(db: &Db, before_the_end: impl FnOnce()) {
 
 #[test]
 fn call_without_a_free_descriptor_is_retried() {
-    for call in [Call::Create, Call::Open, Call::SyncFolder, Call::List] {
+    for call in [Call::Create, Call::Open, Call::SyncDir, Call::List] {
         let faults = Arc::new(FaultFs::new(Arc::new(MemoryFs::new())));
         let fs = Arc::clone(&faults) as Arc<dyn Fs>;
         let db = options().fs(fs).worker_threads(0).open("db").unwrap();
@@ -53,20 +53,20 @@ fn call_without_a_free_descriptor_is_retried() {
 /// Runs in a separate process, whose descriptor limit is below that of the store.
 #[test]
 fn limited() {
-    let Some(folder) = env::var_os(FOLDER_VARIABLE) else { return };
-    let db = options().open(Path::new(&folder)).unwrap();
+    let Some(dir) = env::var_os(DIR_VARIABLE) else { return };
+    let db = options().open(Path::new(&dir)).unwrap();
     use_store(&db, || ());
     drop(db);
-    let db = options().open(Path::new(&folder)).unwrap();
+    let db = options().open(Path::new(&dir)).unwrap();
     assert!(db.contains_key("last").unwrap());
 }
 
 #[test]
 fn descriptor_limit_below_the_option_is_respected() {
-    let folder = tempfile::tempdir().unwrap();
+    let dir = tempfile::tempdir().unwrap();
     let mut shell = Command::new("sh");
     shell.args(["-c", "ulimit -n 40 && exec \"$0\" \"$@\""]).arg(env::current_exe().unwrap());
     shell.args(["read_modes::out_of_files::limited", "--exact", "--nocapture"]);
-    shell.env(FOLDER_VARIABLE, folder.path()).stdin(Stdio::null()).stdout(Stdio::null());
+    shell.env(DIR_VARIABLE, dir.path()).stdin(Stdio::null()).stdout(Stdio::null());
     assert!(shell.status().unwrap().success());
 }

@@ -12,7 +12,7 @@ use sievedb_tests::{
     model::Model,
     observe::observe,
     rng::mix,
-    settings::{FOLDER, bounded_options, from_env, report, seed},
+    settings::{STORE_DIR, bounded_options, from_env, report, seed},
     workload::{WORKLOADS, Workload},
 };
 
@@ -69,7 +69,7 @@ fn compare_all(workload: &Workload, seed: u64, is_long: bool) -> Result<usize, S
 fn compare(disk: &MemoryFs, options: &Options, keys: &Universe) -> Result<(), String> {
     let before = disk.contents();
     let read = |db: &Db| observe(db, keys).map_err(|error| error.to_string());
-    let seen = match options.clone().read_only(true).open(FOLDER) {
+    let seen = match options.clone().read_only(true).open(STORE_DIR) {
         Ok(db) => read(&db)?,
         // The creation was interrupted: a writable open creates the store.
         Err(Error::NoStore { .. }) => Model::default(),
@@ -78,7 +78,7 @@ fn compare(disk: &MemoryFs, options: &Options, keys: &Universe) -> Result<(), St
     if disk.operations() > 0 || disk.contents() != before {
         return Err(format!("it has changed: {:?}", disk.journal()));
     }
-    let opened = options.clone().open(FOLDER);
+    let opened = options.clone().open(STORE_DIR);
     let wanted = read(&opened.map_err(|error| format!("it cannot be opened: {error:?}"))?)?;
     if seen != wanted {
         return Err(format!("read-only it shows\n{}", seen.difference(&wanted, 12)));

@@ -4,7 +4,7 @@ use std::{path::Path, sync::Arc};
 
 use bytes::Bytes;
 use sievedb::{Db, Result, fs::Fs};
-use sievedb_tests::settings::{FOLDER, report, seed, small_options};
+use sievedb_tests::settings::{STORE_DIR, report, seed, small_options};
 
 use super::{killed, reading};
 
@@ -43,10 +43,10 @@ fn damage_is_reported_as_by_a_writable_open() {
             let disk = Arc::new(image.copy());
             disk.replace(&*path, bytes).unwrap();
             let before = disk.contents();
-            let seen = observe(reading(disk.clone()).open(FOLDER));
+            let seen = observe(reading(disk.clone()).open(STORE_DIR));
             assert_eq!(disk.journal(), [], "{name}");
             assert!(disk.contents() == before, "{name}");
-            let wanted = observe(small_options(disk).open(FOLDER));
+            let wanted = observe(small_options(disk).open(STORE_DIR));
             assert_eq!(seen, wanted, "{name}");
             damaged += usize::from(seen.starts_with("Some("));
             readable += usize::from(seen.starts_with("Ok("));
@@ -64,8 +64,8 @@ fn missing_file_is_reported_as_by_a_writable_open() {
         let disk = Arc::new(image.copy());
         disk.unlink(Path::new(&**path)).unwrap();
         let disk = Arc::new(disk.copy());
-        let seen = observe(reading(disk.clone()).open(FOLDER));
+        let seen = observe(reading(disk.clone()).open(STORE_DIR));
         assert_eq!(disk.journal(), [], "{path}");
-        assert_eq!(seen, observe(small_options(disk).open(FOLDER)), "{path}");
+        assert_eq!(seen, observe(small_options(disk).open(STORE_DIR)), "{path}");
     }
 }

@@ -13,20 +13,20 @@ use std::sync::Arc;
 
 use sievedb::{Db, Error, Options, fs::Fs};
 use sievedb_doubles::{Call, Fault, FaultFs, MemoryFs, Times};
-use sievedb_tests::settings::{FOLDER, small_options};
+use sievedb_tests::settings::{STORE_DIR, small_options};
 
 const ENOSPC: i32 = 28;
 const EROFS: i32 = 30;
 
 /// Every call that changes something.
 const CHANGING: [Call; 11] = [
-    Call::CreateFolder,
+    Call::CreateDir,
     Call::Create,
     Call::OpenAppend,
     Call::Rename,
     Call::Unlink,
     Call::Link,
-    Call::SyncFolder,
+    Call::SyncDir,
     Call::Lock,
     Call::Append,
     Call::Reserve,
@@ -40,7 +40,7 @@ const ENTRIES: u32 = 300;
 /// of them only in the log.
 fn killed() -> MemoryFs {
     let disk = Arc::new(MemoryFs::new());
-    let db = small_options(disk.clone()).open(FOLDER).unwrap();
+    let db = small_options(disk.clone()).open(STORE_DIR).unwrap();
     for number in 0..ENTRIES {
         db.insert(number.to_be_bytes(), number.to_string()).unwrap();
     }
@@ -82,5 +82,5 @@ fn check_entries(db: &Db) {
 /// Returns whether a write was refused because the store is read-only.
 fn is_refused<T>(outcome: &Result<T, Error>) -> bool {
     let Err(Error::ReadOnly { cause }) = outcome else { return false };
-    matches!(&**cause, Error::OpenedReadOnly { path } if path.ends_with(FOLDER))
+    matches!(&**cause, Error::OpenedReadOnly { path } if path.ends_with(STORE_DIR))
 }

@@ -4,14 +4,14 @@ use std::{error::Error as _, sync::Arc};
 
 use sievedb::{Batch, Db, Durability, Error, FilterPolicy, Result, fs::Fs};
 use sievedb_doubles::{Loss, MemoryFs};
-use sievedb_tests::settings::{FOLDER, small_options};
+use sievedb_tests::settings::{STORE_DIR, small_options};
 
 use super::{check_entries, is_refused, killed, reading};
 
 #[test]
 fn writes_are_refused() {
     let disk = Arc::new(killed());
-    let db = reading(disk.clone()).open(FOLDER).unwrap();
+    let db = reading(disk.clone()).open(STORE_DIR).unwrap();
     let batch = |fill: fn(&mut Batch, &Db) -> Result<()>| {
         let mut batch = db.batch();
         fill(&mut batch, &db).and_then(|()| batch.commit(Durability::Memory))
@@ -47,7 +47,7 @@ fn writes_are_refused() {
     let error = db.insert("a", "1").unwrap_err();
     assert_eq!(error.to_string(), "the store is open read-only");
     let cause = error.source().expect("it has a cause").to_string();
-    assert!(cause.contains(FOLDER) && cause.contains("Options::read_only"), "{cause}");
+    assert!(cause.contains(STORE_DIR) && cause.contains("Options::read_only"), "{cause}");
     assert!(db.stats().read_only.is_none());
 }
 
@@ -55,23 +55,25 @@ fn writes_are_refused() {
 #[test]
 fn missing_store_is_an_error() {
     let cases: [(&str, Option<&[&str]>); 4] = [
-        ("a missing folder", None),
-        ("an empty folder", Some(&[])),
+        ("a missing directory", None),
+        ("an empty directory", Some(&[])),
         ("files of others", Some(&["letter"])),
         ("a creation that was broken off", Some(&["LOCK", "MANIFEST-000001"])),
     ];
     for (name, files) in cases {
         let disk = Arc::new(MemoryFs::new());
         if let Some(files) = files {
-            disk.create_dir(FOLDER.as_ref()).unwrap();
+            disk.create_dir(STORE_DIR.as_ref()).unwrap();
             for file in files {
-                disk.create(format!("{FOLDER}/{file}").as_ref()).unwrap();
+                disk.create(format!("{STORE_DIR}/{file}").as_ref()).unwrap();
             }
         }
         let operations = disk.operations();
         for create in [false, true] {
-            match reading(disk.clone()).create_if_missing(create).open(FOLDER) {
-                Err(Error::NoStore { path }) => assert!(path.ends_with(FOLDER), "{name}: {path:?}"),
+            match reading(disk.clone()).create_if_missing(create).open(STORE_DIR) {
+                Err(Error::NoStore { path }) => {
+                    assert!(path.ends_with(STORE_DIR), "{name}: {path:?}")
+                }
                 other => panic!("{name}: {other:?}"),
             }
         }
@@ -83,11 +85,11 @@ fn missing_store_is_an_error() {
 #[test]
 fn store_created_without_a_keyspace_is_empty() {
     let disk = Arc::new(MemoryFs::new());
-    drop(small_options(disk.clone()).open(FOLDER).unwrap());
+    drop(small_options(disk.clone()).open(STORE_DIR).unwrap());
     let mut found = 0;
     for at in 0..disk.operations() {
         let disk = Arc::new(disk.crash(at, &Loss::Nothing));
-        let Ok(db) = reading(disk.clone()).open(FOLDER) else { continue };
+        let Ok(db) = reading(disk.clone()).open(STORE_DIR) else { continue };
         found += 1;
         assert_eq!((db.keyspaces(), db.iter().count()), (vec!["default".to_owned()], 0), "{at}");
         assert!(is_refused(&db.insert("a", "1")));

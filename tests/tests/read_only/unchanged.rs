@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use sievedb::{Db, KeyspaceOptions, ReadMode, fs::Fs};
 use sievedb_doubles::{Call, MemoryFs};
-use sievedb_tests::settings::{FOLDER, small_options};
+use sievedb_tests::settings::{STORE_DIR, small_options};
 
 use super::{CHANGING, ENOSPC, EROFS, check_entries, failing, killed, reading};
 
@@ -41,9 +41,9 @@ fn read_only_calls_change_no_file() {
     let closed = {
         let disk = Arc::new(killed());
         let options = small_options(disk.clone());
-        drop(options.clone().open(FOLDER).unwrap());
+        drop(options.clone().open(STORE_DIR).unwrap());
         // A log that the manifest marks as synced.
-        let db = options.open(FOLDER).unwrap();
+        let db = options.open(STORE_DIR).unwrap();
         db.insert(8_u32.to_be_bytes(), "newer").unwrap();
         drop(db);
         disk.copy()
@@ -60,7 +60,7 @@ fn read_only_calls_change_no_file() {
                     options.keyspace(keyspace).stats_file_interval(Duration::from_secs(1));
                 let name = format!("{name}, {mode:?}, {workers} workers");
                 for round in 0..2 {
-                    let db = options.clone().open(FOLDER).unwrap_or_else(|error| {
+                    let db = options.clone().open(STORE_DIR).unwrap_or_else(|error| {
                         panic!("{name}, opening {round}: {error:?}");
                     });
                     use_it(&db);
@@ -70,7 +70,7 @@ fn read_only_calls_change_no_file() {
                         "{name}: for this opening"
                     );
                 }
-                options.verify(FOLDER, |_| ()).unwrap();
+                options.verify(STORE_DIR, |_| ()).unwrap();
                 assert_eq!(fs.failures(), 0, "{name}: {:?}", fs.first_failure());
                 assert_eq!(disk.journal(), [], "{name}");
                 assert!(disk.contents() == before, "{name}");
@@ -85,11 +85,11 @@ fn read_only_calls_change_no_file() {
 fn read_only_open_needs_no_disk_space() {
     let disk = Arc::new(killed());
     let fs = failing(&disk, ENOSPC, &Call::GROWING);
-    let refused = small_options(fs.clone()).open(FOLDER).unwrap_err();
+    let refused = small_options(fs.clone()).open(STORE_DIR).unwrap_err();
     assert!(refused.is_no_space(), "{refused:?}");
-    check_entries(&reading(fs.clone()).open(FOLDER).unwrap());
+    check_entries(&reading(fs.clone()).open(STORE_DIR).unwrap());
     fs.heal();
-    check_entries(&small_options(fs).open(FOLDER).unwrap());
+    check_entries(&small_options(fs).open(STORE_DIR).unwrap());
 }
 
 /// Tombstones that scans step over request a flush, which does not run.
@@ -101,12 +101,12 @@ fn read_only_scans_trigger_no_compaction() {
         let keyspace = KeyspaceOptions::new().memtable_bytes(1 << 20);
         small_options(fs).log_bytes_max(1 << 20).keyspace(keyspace)
     };
-    let db = options(disk.clone()).open(FOLDER).unwrap();
+    let db = options(disk.clone()).open(STORE_DIR).unwrap();
     for number in 0..REMOVED {
         db.remove(number.to_be_bytes()).unwrap();
     }
     let disk = Arc::new(disk.copy());
-    let db = options(disk.clone()).read_only(true).open(FOLDER).unwrap();
+    let db = options(disk.clone()).read_only(true).open(STORE_DIR).unwrap();
     for _ in 0..100 {
         assert_eq!(db.iter().count(), 0);
     }

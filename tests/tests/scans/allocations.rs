@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use sievedb::fs::Fs;
 use sievedb_doubles::MemoryFs;
-use sievedb_tests::settings::FOLDER;
+use sievedb_tests::settings::STORE_DIR;
 
 use super::{key, options};
 use crate::corruption::allocation::{count_in, reset_largest};
@@ -15,7 +15,7 @@ const KEYS: u64 = 4_000;
 fn borrowed_entries_of_cached_blocks_do_not_allocate() {
     reset_largest();
     let options = options(Arc::new(MemoryFs::new()) as Arc<dyn Fs>);
-    let db = options.block_cache_bytes(64 << 20).open(FOLDER).unwrap();
+    let db = options.block_cache_bytes(64 << 20).open(STORE_DIR).unwrap();
     // Two runs with alternating entries.
     for run in 0..2 {
         for number in (run..KEYS).step_by(2) {

@@ -9,7 +9,7 @@ mod tombstones;
 use std::sync::Arc;
 
 use sievedb::{Db, KeyspaceOptions, Options, fs::Fs};
-use sievedb_tests::settings::{FOLDER, small_options};
+use sievedb_tests::settings::{STORE_DIR, small_options};
 
 /// Big-endian, so that keys sort by number.
 fn key(number: u64) -> [u8; 8] {
@@ -28,5 +28,5 @@ fn options(fs: Arc<dyn Fs>) -> Options {
 }
 
 fn open(fs: &Arc<impl Fs + 'static>) -> Db {
-    options(Arc::clone(fs) as Arc<dyn Fs>).open(FOLDER).unwrap()
+    options(Arc::clone(fs) as Arc<dyn Fs>).open(STORE_DIR).unwrap()
 }

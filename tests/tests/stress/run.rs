@@ -63,8 +63,8 @@ pub(super) struct More<'scope, 'env> {
 
 /// Runs the threads for `time`, with those of `start_more`, on a new store.
 pub(super) fn run(time: Duration, start_more: impl FnOnce(More<'_, '_>)) {
-    let folder = tempfile::tempdir().unwrap();
-    let db = small_options().open(folder.path()).unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let db = small_options().open(dir.path()).unwrap();
     let mirror = db.keyspace(MIRROR).unwrap();
     let (progress, stop) = (Progress::default(), AtomicBool::new(false));
     let shared = Shared { db, mirror, progress, seed: seed(), stop };
@@ -88,7 +88,7 @@ pub(super) fn run(time: Duration, start_more: impl FnOnce(More<'_, '_>)) {
     let Shared { db, mirror, progress, .. } = shared;
     check_all(&db, &mirror, &progress);
     drop((db, mirror));
-    let db = small_options().open(folder.path()).unwrap();
+    let db = small_options().open(dir.path()).unwrap();
     let mirror = db.keyspace(MIRROR).unwrap();
     check_all(&db, &mirror, &progress);
     db.compact().unwrap();

@@ -30,14 +30,14 @@ fn root() -> PathBuf {
 /// Returns every Rust source of the workspace: path from its root, and text.
 fn sources() -> Vec<(PathBuf, String)> {
     let root = root();
-    let mut folders = vec![root.clone()];
+    let mut dirs = vec![root.clone()];
     let mut sources = Vec::new();
-    while let Some(folder) = folders.pop() {
-        for entry in fs::read_dir(folder).unwrap() {
+    while let Some(dir) = dirs.pop() {
+        for entry in fs::read_dir(dir).unwrap() {
             let path = entry.unwrap().path();
             let name = path.file_name().unwrap().to_str().unwrap();
             if path.is_dir() && !name.starts_with('.') && name != "target" {
-                folders.push(path);
+                dirs.push(path);
             } else if name.ends_with(".rs") {
                 let text = fs::read_to_string(&path).unwrap();
                 sources.push((path.strip_prefix(&root).unwrap().to_owned(), text));

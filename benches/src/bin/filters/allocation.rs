@@ -13,7 +13,7 @@ thread_local! {
     static BYTES: Cell<usize> = const { Cell::new(0) };
 }
 
-/// What `make` makes, and the bytes of it that this thread keeps allocated.
+/// Returns the result of `make`, and the bytes that this thread keeps allocated for it.
 pub(crate) fn bytes_of<T>(make: impl FnOnce() -> T) -> (T, usize) {
     let before = BYTES.get();
     let made = make();

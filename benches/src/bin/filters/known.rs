@@ -8,7 +8,7 @@ use crate::text;
 #[derive(Debug, Clone, Serialize)]
 pub(crate) struct Figure {
     pub(crate) what: String,
-    /// From the literature, or what the mathematics gives; empty if nobody has said.
+    /// From the literature or by calculation; empty if unknown.
     pub(crate) known: String,
     pub(crate) here: String,
 }

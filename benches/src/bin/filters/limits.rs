@@ -40,7 +40,7 @@ pub(crate) fn checks(rows: &[Row], residents: &[Resident]) -> Vec<Check> {
         };
         let (bloom, split) = (row("BlockedBloom", "10 bits"), row("sbbf-rs-safe", "10 bits"));
         let (seven, fuse) = (row("Ribbon", "7 columns"), row("xorf BinaryFuse8", "8 bits"));
-        // Of the same rate as those fingerprints of 8 bits.
+        // With the rate of 8-bit fingerprints.
         let eight = row("Ribbon", "8 columns");
         let (one, tenth) = (row("Ribbon", "1 %"), row("Ribbon", "0.1 %"));
         let stored = |row: Option<&Row>| row?.space.stored_bits_per_key;

@@ -39,7 +39,7 @@ struct Args {
     experiment: Option<Experiment>,
 }
 
-/// What every measurement takes.
+/// Arguments of every measurement.
 #[derive(Debug, clap::Args)]
 struct Common {
     /// Small sets and few rounds: seconds, for a check that everything runs.
@@ -92,14 +92,14 @@ fn run(args: &Args) -> Result<(), Box<dyn Error>> {
     fault.map_or(Ok(()), |fault| Err(fault.into()))
 }
 
-/// What a measurement gives.
+/// Result of a measurement.
 #[derive(Debug)]
 struct Outcome {
     /// For people.
     text: String,
     /// The same figures.
     json: serde_json::Value,
-    /// What makes the run fail, though it came to its end.
+    /// Reason for a failed run that completed.
     fault: Option<String>,
 }
 

@@ -15,18 +15,18 @@ use crate::{
     contestants::{Built, FAMILIES, Family, Given, Origin, Setting},
 };
 
-/// Questions are as many as keys, within these bounds: so a filter that is larger than the caches
-/// is not asked about a part of it that fits.
+/// Number of probed keys: that of the stored keys within these bounds, so that a filter larger than
+/// the caches is probed everywhere.
 const ASKED_MIN: usize = 1 << 16;
 const ASKED_MAX: usize = 1 << 22;
 
 /// So few questions or keys are repeated until a clock can see the time they take.
 const STEPS_MIN: usize = 1 << 19;
 
-/// Questions for the measured rate that are asked at once.
+/// Keys per call when the rate is measured.
 const CHUNK: u64 = 1 << 16;
 
-/// How much is measured.
+/// Extent of a measurement.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Effort {
     pub(crate) rounds: usize,
@@ -55,7 +55,7 @@ impl Hashes {
         Self { stored, absent, present, more: random }
     }
 
-    /// Of `questions` absent keys, how many the filter calls "maybe".
+    /// Returns the false positives of the filter for `questions` absent keys.
     pub(crate) fn false_positives(&self, filter: &dyn Built, questions: u64) -> u64 {
         let mut random = self.more.clone();
         let mut chunk = vec![0; CHUNK as usize];
@@ -68,14 +68,14 @@ impl Hashes {
     }
 }
 
-/// What was measured of a structure.
+/// Measurements of a structure.
 #[derive(Debug, Clone, Serialize)]
 pub(crate) struct Row {
     pub(crate) keys: usize,
     pub(crate) structure: &'static str,
     pub(crate) setting: &'static str,
     pub(crate) ours: bool,
-    /// It takes keys only, and hashes the hash that it is given.
+    /// The structure accepts keys only, and hashes the given hash again.
     pub(crate) hashes_itself: bool,
     #[serde(flatten)]
     pub(crate) space: Space,
@@ -88,9 +88,9 @@ pub(crate) struct Row {
 /// The part of it that hardly depends on the machine.
 #[derive(Debug, Clone, Copy, Serialize)]
 pub(crate) struct Space {
-    /// Of memory that is really allocated.
+    /// From allocated memory.
     pub(crate) bits_per_key: f64,
-    /// Of the stored form, trailer included, if it is a filter of a table.
+    /// From the stored form with its trailer, for a filter of a table.
     pub(crate) stored_bits_per_key: Option<f64>,
     pub(crate) fpr_measured: f64,
     pub(crate) fpr_expected: Option<f64>,

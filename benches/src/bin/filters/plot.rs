@@ -18,17 +18,16 @@ use crate::{
     text,
 };
 
-/// Where it goes, unless the command line says otherwise. The published one is in `docs`.
+/// Default path of the plot. The published one is in `docs`.
 pub(crate) const PATH: &str = "target/filters-space.svg";
 
 const SIZE: (u32, u32) = (960, 600);
 
-/// What is above is not drawn: the eye needs room for what is close to the bound, and the legend
-/// its own.
+/// Points above are not drawn, to leave space for those near the bound and for the legend.
 const OVER_MAX: f64 = 2.0;
 
-/// Colours that are told apart also by those who do not see red and green: Okabe and Ito, "Color
-/// Universal Design", 2008; the last ones are greys and browns.
+/// Colours that colour-blind readers can distinguish: Okabe and Ito, "Color Universal Design",
+/// 2008; the last ones are greys and browns.
 const COLOURS: [RGBColor; 10] = [
     RGBColor(0, 114, 178),
     RGBColor(213, 94, 0),

@@ -8,7 +8,7 @@ use crate::measure::Space;
 #[derive(Debug, Clone, Serialize)]
 pub(crate) struct Point {
     pub(crate) structure: &'static str,
-    /// What it was asked for; `None` for one that has no choice.
+    /// Configured rate; `None` for a structure with fixed settings.
     pub(crate) rate_asked: Option<f64>,
     #[serde(flatten)]
     pub(crate) space: Space,

@@ -1,4 +1,4 @@
-//! One key against eight resident filters, as a lookup in a store with eight sorted runs asks.
+//! One key against eight resident filters, as in a lookup in a store with eight sorted runs.
 
 use std::hint::black_box;
 
@@ -15,7 +15,7 @@ use crate::{
     text,
 };
 
-/// Filters that are asked about each key.
+/// Filters probed for each key.
 const FILTERS: usize = 8;
 
 /// Keys of each of them: as many as leave all filters in the caches next to the core.
@@ -24,7 +24,7 @@ const KEYS: usize = 10_000;
 /// By [`many::may_contain_mask`], which takes filters of any kind.
 const MANY: &str = "in one call";
 
-/// The same for filters of one type, which need not be told apart.
+/// The same for filters of one type.
 const MANY_ALIKE: &str = "in one call, of one type";
 
 /// By a loop over filters of one type: what the crates offer.
@@ -94,7 +94,7 @@ fn each<T>(sets: &[Hashes; FILTERS], build: impl Fn(&[u64]) -> T) -> [T; FILTERS
     sets.each_ref().map(|hashes| build(&hashes.stored))
 }
 
-/// Nanoseconds per key and filter.
+/// Returns nanoseconds per key and filter.
 fn time<T>(filters: &[T], asked: &[u64], count: impl Fn(&[T], u64) -> usize) -> f64 {
     let ask = || {
         let maybes: usize = black_box(asked).iter().map(|&hash| count(filters, hash)).sum();
@@ -103,7 +103,8 @@ fn time<T>(filters: &[T], asked: &[u64], count: impl Fn(&[T], u64) -> usize) -> 
     ns(ask, 2, asked.len() * filters.len())
 }
 
-/// How many of our filters call the key "maybe": in one call, with all loads in flight at once.
+/// Returns the number of filters that may contain the key, probed in one call with all loads in
+/// flight.
 #[inline]
 fn count_in<F: ProbeMany>(filters: &[&F], hash: u64) -> usize {
     many::may_contain_mask(filters, hash).count_ones() as usize

@@ -24,7 +24,7 @@ const OCTAVES: u64 = 20;
 const INSERTIONS: usize = 4_000_000;
 const SMALL: usize = 20;
 
-/// What was measured of the sketch.
+/// Measurements of the sketch.
 #[derive(Debug, Clone, Serialize)]
 pub(crate) struct Sketch {
     insertions: usize,

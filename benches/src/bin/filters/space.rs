@@ -14,10 +14,10 @@ use crate::{
     text,
 };
 
-/// Rates that structures are asked for.
+/// Configured rates.
 const RATES: [f64; 9] = [0.1, 0.03, 0.01, 0.003, 0.001, 0.000_3, 0.000_1, 0.000_03, 0.000_01];
 
-/// Questions for the measured rate: those of the lowest rate give a hundred false positives.
+/// Number of probes to measure a rate: the lowest rate gives a hundred false positives.
 const QUESTIONS: u64 = 10_000_000;
 
 /// Just below 95 % of a power of two: structures that have a power of two of slots, and are full at
@@ -33,7 +33,7 @@ CuckooFilter and qfilter take whole bits of a fingerprint.
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Where the plot goes.
+    /// Path of the plot.
     #[arg(long, value_name = "FILE", default_value = plot::PATH)]
     plot: PathBuf,
 }
@@ -64,7 +64,7 @@ pub(crate) fn points(common: &Common, keys: usize) -> Result<Vec<Point>, String>
     Ok(points)
 }
 
-/// Rates, and what gives them; of a structure without a choice, its settings.
+/// Returns rates with their settings; for a structure without a choice, its settings.
 fn values(family: &Family) -> Vec<(Option<f64>, f64)> {
     match family.for_rate {
         Some(for_rate) => {

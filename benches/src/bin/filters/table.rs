@@ -23,7 +23,7 @@ pub(crate) struct Args {
     /// Only structures whose names begin like this: for many keys, which take much memory.
     #[arg(long, value_delimiter = ',', value_name = "NAMES")]
     only: Vec<String>,
-    /// Where the plot of space against rate goes.
+    /// Path of the plot of space against rate.
     #[arg(long, value_name = "FILE", default_value = plot::PATH)]
     plot: PathBuf,
     /// Fail if a limit of the ratios and of the space is missed.

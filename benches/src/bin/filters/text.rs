@@ -1,4 +1,4 @@
-//! Tables, numbers in words, progress bars and files: what a run leaves behind.
+//! Output of a run: tables, numbers, progress bars and files.
 
 use std::{
     fmt::Display,
@@ -32,7 +32,7 @@ pub(crate) fn per_cent(rate: f64) -> String {
     /// Logarithm of what is rounded up to the next digit.
     const ROUNDED_UP: f64 = 0.000_217;
     let per_cent = rate * 100.0;
-    // Digits behind the point for three in all.
+    // Decimal places for three significant digits.
     let places = 2.0 - (per_cent.log10() + ROUNDED_UP).floor();
     let places = if per_cent > 0.0 { places.clamp(0.0, 6.0) } else { 1.0 };
     format!("{per_cent:.*} %", places as usize)
@@ -66,11 +66,11 @@ pub(crate) fn bar(len: u64, title: impl Display) -> ProgressBar {
     ProgressBar::new(len).with_style(style).with_message(title.to_string())
 }
 
-/// Writes a file, and the folder it lies in, and says so to whoever waits.
+/// Writes a file, creates its directory, and reports the path on standard error.
 #[expect(clippy::disallowed_methods, reason = "the engine's `fs` trait is for files of stores")]
 pub(crate) fn write_file(path: &Path, text: &str) -> io::Result<()> {
-    if let Some(folder) = path.parent() {
-        fs::create_dir_all(folder)?;
+    if let Some(dir) = path.parent() {
+        fs::create_dir_all(dir)?;
     }
     fs::write(path, text)?;
     writeln!(io::stderr(), "wrote {}", path.display())

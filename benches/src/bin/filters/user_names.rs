@@ -33,7 +33,7 @@ const SYLLABLES: [&str; 16] = [
     "zha",
 ];
 
-/// The store: exact, and it counts who asks.
+/// The store: exact, with a counter of its lookups.
 struct Store {
     names: HashSet<String>,
     asked: Cell<u64>,
@@ -83,7 +83,7 @@ impl Traffic {
         Ok(self.store.asked.get())
     }
 
-    /// The same behind each of [`FILTERS`].
+    /// Returns the same for each of [`FILTERS`].
     fn all(&self) -> Result<[u64; 4], String> {
         let blocked_bits = blocked_bloom_bits_per_key(RATE).expect("lines reach 1 %");
         let blocked = BlockedBloom::build(&self.hashes, blocked_bits);

@@ -23,7 +23,7 @@ pub(crate) struct Scale {
 }
 
 impl Scale {
-    /// `full`, or `small` if small inputs are asked for.
+    /// Returns `full`, or `small` for small inputs.
     pub(crate) fn pick(&self, full: u64, small: u64) -> u64 {
         if self.small { small } else { full }
     }

@@ -182,7 +182,7 @@ fn enter<'a>(nodes: &mut [Option<&'a Node>], change: &'a Change) {
         Change::Append { .. }
         | Change::Reserve { .. }
         | Change::SyncData { .. }
-        | Change::SyncFolder { .. } => {}
+        | Change::SyncDir { .. } => {}
     }
 }
 
@@ -193,15 +193,15 @@ fn rebuild(old: &Disk, nodes: &[Option<&Node>], images: &mut [Image]) -> Disk {
     new_names[ROOT] = Some(ROOT);
     // A directory comes before its entries, so its fate is known.
     for (name, node) in nodes.iter().enumerate().skip(1) {
-        let (Some(node), Some(folder)) = (node, new_names[old.names[name].folder]) else {
+        let (Some(node), Some(dir)) = (node, new_names[old.names[name].dir]) else {
             continue;
         };
         let path = &old.names[name].path;
         let node = match node {
-            Node::Folder => Node::Folder,
+            Node::Dir => Node::Dir,
             Node::File(file) => Node::File(images[file.number].build(file, path, &mut disk)),
         };
-        new_names[name] = Some(disk.add_base(path.clone(), folder, node));
+        new_names[name] = Some(disk.add_base(path.clone(), dir, node));
     }
     disk
 }

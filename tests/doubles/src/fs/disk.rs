@@ -24,14 +24,14 @@ pub(super) const ROOT: NameId = 0;
 /// Target of a name.
 #[derive(Debug, Clone)]
 pub(super) enum Node {
-    Folder,
+    Dir,
     File(Arc<File>),
 }
 
 /// A path that exists or existed. Journal and crashes refer to it by number.
 pub(super) struct Name {
     pub(super) path: Arc<str>,
-    pub(super) folder: NameId,
+    pub(super) dir: NameId,
     /// Of a directory: unsynced operations on its entries.
     unsynced: Vec<usize>,
 }
@@ -69,22 +69,22 @@ impl Disk {
             file_count: 0,
             random,
         };
-        disk.add_base("".into(), ROOT, Node::Folder);
+        disk.add_base("".into(), ROOT, Node::Dir);
         disk
     }
 
     /// Adds a durable name that exists before the first operation.
-    pub(super) fn add_base(&mut self, path: Arc<str>, folder: NameId, node: Node) -> NameId {
-        let name = self.add_name(path, folder);
+    pub(super) fn add_base(&mut self, path: Arc<str>, dir: NameId, node: Node) -> NameId {
+        let name = self.add_name(path, dir);
         self.live[name] = Some(node.clone());
         self.base.push(Some(node));
         name
     }
 
-    fn add_name(&mut self, path: Arc<str>, folder: NameId) -> NameId {
+    fn add_name(&mut self, path: Arc<str>, dir: NameId) -> NameId {
         let name = self.names.len();
         self.ids.insert(path.clone(), name);
-        self.names.push(Name { path, folder, unsynced: Vec::new() });
+        self.names.push(Name { path, dir, unsynced: Vec::new() });
         self.live.push(None);
         name
     }
@@ -117,13 +117,13 @@ impl Disk {
     pub(super) fn file(&self, path: &Path) -> io::Result<&Arc<File>> {
         match self.find(path)?.1 {
             Node::File(file) => Ok(file),
-            Node::Folder => Err(io::ErrorKind::IsADirectory.into()),
+            Node::Dir => Err(io::ErrorKind::IsADirectory.into()),
         }
     }
 
-    pub(super) fn folder(&self, path: &Path) -> io::Result<NameId> {
+    pub(super) fn dir(&self, path: &Path) -> io::Result<NameId> {
         match self.find(path)? {
-            (name, Node::Folder) => Ok(name),
+            (name, Node::Dir) => Ok(name),
             (_, Node::File(_)) => Err(io::ErrorKind::NotADirectory.into()),
         }
     }
@@ -136,13 +136,13 @@ impl Disk {
     /// Returns the name for a file at `path`. Its directory must exist, and it must not be a
     /// directory.
     pub(super) fn place(&mut self, path: &Path) -> io::Result<NameId> {
-        let folder = self.folder(path.parent().unwrap_or(Path::new("")))?;
+        let dir = self.dir(path.parent().unwrap_or(Path::new("")))?;
         let path = normal(path)?;
         let name = match self.ids.get(path.as_str()) {
             Some(&name) => name,
-            None => self.add_name(path.into(), folder),
+            None => self.add_name(path.into(), dir),
         };
-        if matches!(self.live[name], Some(Node::Folder)) {
+        if matches!(self.live[name], Some(Node::Dir)) {
             return Err(io::ErrorKind::IsADirectory.into());
         }
         Ok(name)
@@ -167,8 +167,8 @@ impl Disk {
             Change::Leave { name } => self.live[*name] = None,
             _ => unreachable!("{change:?} is not about an entry"),
         }
-        let folder = self.names[name].folder;
-        self.names[folder].unsynced.push(self.journal.len());
+        let dir = self.names[name].dir;
+        self.names[dir].unsynced.push(self.journal.len());
         self.journal.push(Record::new(change));
     }
 
@@ -179,19 +179,19 @@ impl Disk {
     /// Creates a directory and its missing parents.
     pub(super) fn create_dir(&mut self, path: &Path) -> io::Result<()> {
         let path = normal(path)?;
-        let mut folder = ROOT;
+        let mut dir = ROOT;
         let ends = path.match_indices('/').map(|(at, _)| at).chain([path.len()]);
         for end in ends.filter(|end| *end > 0) {
             let name = match self.ids.get(&path[..end]) {
                 Some(&name) => name,
-                None => self.add_name(path[..end].into(), folder),
+                None => self.add_name(path[..end].into(), dir),
             };
             match self.live[name] {
-                Some(Node::Folder) => {}
+                Some(Node::Dir) => {}
                 Some(Node::File(_)) => return Err(io::ErrorKind::AlreadyExists.into()),
-                None => self.enter(name, Node::Folder, None),
+                None => self.enter(name, Node::Dir, None),
             }
-            folder = name;
+            dir = name;
         }
         Ok(())
     }
@@ -226,9 +226,9 @@ impl Disk {
         self.sync(&file.take_unsynced(), Change::SyncData { file: file.clone() });
     }
 
-    pub(super) fn sync_dir(&mut self, folder: NameId) {
-        let unsynced = mem::take(&mut self.names[folder].unsynced);
-        self.sync(&unsynced, Change::SyncFolder { folder });
+    pub(super) fn sync_dir(&mut self, dir: NameId) {
+        let unsynced = mem::take(&mut self.names[dir].unsynced);
+        self.sync(&unsynced, Change::SyncDir { dir });
     }
 
     /// Adds a sync that makes the operations `unsynced` durable.
@@ -247,8 +247,8 @@ impl Disk {
     pub(super) fn operation(&self, record: &Record) -> Operation {
         let path = |name: &NameId| self.names[*name].path.clone();
         match &record.change {
-            Change::Enter { name, node: Node::Folder, .. } => {
-                Operation::CreateFolder { path: path(name) }
+            Change::Enter { name, node: Node::Dir, .. } => {
+                Operation::CreateDir { path: path(name) }
             }
             Change::Enter { name, linked_from: None, .. } => Operation::Create { path: path(name) },
             Change::Enter { name, linked_from: Some(from), .. } => {
@@ -263,7 +263,7 @@ impl Disk {
                 Operation::Reserve { path: file.created_as.clone(), file_bytes: *file_bytes }
             }
             Change::SyncData { file } => Operation::SyncData { path: file.created_as.clone() },
-            Change::SyncFolder { folder } => Operation::SyncFolder { path: path(folder) },
+            Change::SyncDir { dir } => Operation::SyncDir { path: path(dir) },
         }
     }
 }

@@ -115,11 +115,11 @@ impl Fs for FaultFs {
     }
 
     fn create_dir(&self, path: &Path) -> io::Result<()> {
-        self.pass(Call::CreateFolder, path, || self.inner.create_dir(path))
+        self.pass(Call::CreateDir, path, || self.inner.create_dir(path))
     }
 
-    fn list(&self, folder: &Path) -> io::Result<Vec<String>> {
-        self.pass(Call::List, folder, || self.inner.list(folder))
+    fn list(&self, dir: &Path) -> io::Result<Vec<String>> {
+        self.pass(Call::List, dir, || self.inner.list(dir))
     }
 
     fn exists(&self, path: &Path) -> io::Result<bool> {
@@ -164,7 +164,7 @@ impl Fs for FaultFs {
     }
 
     fn sync_dir(&self, path: &Path) -> io::Result<()> {
-        self.pass(Call::SyncFolder, path, || self.inner.sync_dir(path))
+        self.pass(Call::SyncDir, path, || self.inner.sync_dir(path))
     }
 
     fn lock(&self, path: &Path) -> io::Result<Box<dyn FileLock>> {

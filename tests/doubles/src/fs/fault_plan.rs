@@ -10,7 +10,7 @@ use std::{
 /// A call of the fs traits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Call {
-    CreateFolder,
+    CreateDir,
     List,
     Exists,
     Create,
@@ -19,7 +19,7 @@ pub enum Call {
     Rename,
     Unlink,
     Link,
-    SyncFolder,
+    SyncDir,
     Lock,
     LockShared,
     Append,
@@ -33,10 +33,10 @@ pub enum Call {
 impl Call {
     /// Calls that a full disk refuses.
     pub const GROWING: [Self; 6] =
-        [Self::CreateFolder, Self::Create, Self::Rename, Self::Link, Self::Append, Self::Reserve];
+        [Self::CreateDir, Self::Create, Self::Rename, Self::Link, Self::Append, Self::Reserve];
 
     /// Calls that make data durable.
-    pub const SYNCS: [Self; 2] = [Self::SyncData, Self::SyncFolder];
+    pub const SYNCS: [Self; 2] = [Self::SyncData, Self::SyncDir];
 }
 
 /// Number of calls that a fault affects.

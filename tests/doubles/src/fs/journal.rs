@@ -11,7 +11,7 @@ use super::{
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Operation {
     /// A directory was created; one operation for each missing parent.
-    CreateFolder { path: Arc<str> },
+    CreateDir { path: Arc<str> },
     /// An empty file was created.
     Create { path: Arc<str> },
     /// The file grew by the range `bytes`.
@@ -27,13 +27,13 @@ pub enum Operation {
     /// A file got a second name.
     Link { from: Arc<str>, to: Arc<str> },
     /// Earlier changes of the directory's entries became durable.
-    SyncFolder { path: Arc<str> },
+    SyncDir { path: Arc<str> },
 }
 
 impl fmt::Display for Operation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::CreateFolder { path } => write!(f, "create_dir {path}"),
+            Self::CreateDir { path } => write!(f, "create_dir {path}"),
             Self::Create { path } => write!(f, "create {path}"),
             Self::Append { path, bytes } => write!(f, "append {path} {bytes:?}"),
             Self::Reserve { path, file_bytes } => write!(f, "reserve {path} ..{file_bytes}"),
@@ -41,7 +41,7 @@ impl fmt::Display for Operation {
             Self::Rename { from, to } => write!(f, "rename {from} -> {to}"),
             Self::Unlink { path } => write!(f, "unlink {path}"),
             Self::Link { from, to } => write!(f, "link {from} -> {to}"),
-            Self::SyncFolder { path } => write!(f, "sync_dir {path:?}"),
+            Self::SyncDir { path } => write!(f, "sync_dir {path:?}"),
         }
     }
 }
@@ -63,13 +63,13 @@ pub(super) enum Change {
     /// A sync of a file.
     SyncData { file: Arc<File> },
     /// A sync of a directory.
-    SyncFolder { folder: NameId },
+    SyncDir { dir: NameId },
 }
 
 impl Change {
     /// Returns whether this is a sync, which cannot be lost.
     pub(super) fn is_sync(&self) -> bool {
-        matches!(self, Self::SyncData { .. } | Self::SyncFolder { .. })
+        matches!(self, Self::SyncData { .. } | Self::SyncDir { .. })
     }
 }
 

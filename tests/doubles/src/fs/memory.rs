@@ -123,10 +123,10 @@ impl Fs for MemoryFs {
         self.disk.lock().create_dir(path)
     }
 
-    fn list(&self, folder: &Path) -> io::Result<Vec<String>> {
+    fn list(&self, dir: &Path) -> io::Result<Vec<String>> {
         let disk = self.disk.lock();
-        let folder = disk.folder(folder)?;
-        let files = disk.files().filter(|(name, _)| name.folder == folder);
+        let dir = disk.dir(dir)?;
+        let files = disk.files().filter(|(name, _)| name.dir == dir);
         let mut names: Vec<_> = files.map(|(name, _)| name.last().to_owned()).collect();
         names.sort_unstable();
         Ok(names)
@@ -197,8 +197,8 @@ impl Fs for MemoryFs {
 
     fn sync_dir(&self, path: &Path) -> io::Result<()> {
         let mut disk = self.disk.lock();
-        let folder = disk.folder(path)?;
-        disk.sync_dir(folder);
+        let dir = disk.dir(path)?;
+        disk.sync_dir(dir);
         Ok(())
     }
 

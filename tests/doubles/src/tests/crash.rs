@@ -63,7 +63,7 @@ fn crash_keeps_synced_and_may_lose_unsynced() {
         ("entry synced, data not",       NEW, "; syncdir", Everything, "a="),
         ("both synced",                  OLD, "append a two", Everything, "a=one"),
         ("sync before the append",       "create a; sync a; append a one; syncdir", "", Everything, "a="),
-        ("folder synced before",         "syncdir; create a; append a one; sync a", "", Everything, ""),
+        ("directory synced before",         "syncdir; create a; append a one; sync a", "", Everything, ""),
         ("each file for itself",         OLD, "create b; append b x; sync b; append a y; syncdir", Everything, "a=one b=x"),
 
         ("a hole at the start",          NEW, "; append a two; append a three", Alone(1), "a=...twothree"),
@@ -104,11 +104,11 @@ fn crash_keeps_synced_and_may_lose_unsynced() {
         ("link lost, first name gone",   OLD, "link a b; unlink a", Alone(0), ""),
         ("link kept, first name back",   OLD, "link a b; unlink a", Alone(1), "a=one b=one"),
 
-        ("folder lost with its files",   "mkdir x; create x/a; append x/a one; sync x/a; syncdir x", "", Everything, ""),
-        ("folder kept by its parent",    "mkdir x; create x/a; append x/a one; sync x/a; syncdir x", "; syncdir", Everything, "x/a=one"),
+        ("directory lost with its files",   "mkdir x; create x/a; append x/a one; sync x/a; syncdir x", "", Everything, ""),
+        ("directory kept by its parent",    "mkdir x; create x/a; append x/a one; sync x/a; syncdir x", "; syncdir", Everything, "x/a=one"),
         ("parent does not keep files",   "mkdir x; create x/a; syncdir", "", Everything, ""),
-        ("outer folder lost",            "mkdir x/y; syncdir x; create x/y/a; syncdir x/y", "", Everything, ""),
-        ("outer folder lost alone",      "mkdir x/y; create x/y/a; create b", "", Alone(0), "b="),
+        ("outer directory lost",            "mkdir x/y; syncdir x; create x/y/a; syncdir x/y", "", Everything, ""),
+        ("outer directory lost alone",      "mkdir x/y; create x/y/a; create b", "", Alone(0), "b="),
 
         ("settled is durable",           NEW, "; settle; append a two", Everything, "a=one"),
         ("settled, then more",           NEW, "; settle; append a two; append a three", Alone(0), "a=one...three"),

@@ -22,14 +22,14 @@ fn new() -> (Arc<MemoryFs>, FaultFs) {
 /// Makes each call of the traits once, until one fails.
 fn every_call(fs: &FaultFs) -> io::Result<()> {
     let [a, b, c] = ["x/a", "x/b", "x/c"].map(Path::new);
-    let folder = Path::new("x");
-    fs.create_dir(folder)?;
-    fs.list(folder)?;
+    let dir = Path::new("x");
+    fs.create_dir(dir)?;
+    fs.list(dir)?;
     fs.exists(a)?;
     let file = fs.create(a)?;
     file.append(b"one")?;
     file.sync_data()?;
-    fs.sync_dir(folder)?;
+    fs.sync_dir(dir)?;
     fs.open_append(a)?;
     let reader = fs.open(a)?;
     reader.len()?;
@@ -44,13 +44,13 @@ fn every_call(fs: &FaultFs) -> io::Result<()> {
 }
 
 const CALLS: [Call; 17] = [
-    Call::CreateFolder,
+    Call::CreateDir,
     Call::List,
     Call::Exists,
     Call::Create,
     Call::Append,
     Call::SyncData,
-    Call::SyncFolder,
+    Call::SyncDir,
     Call::OpenAppend,
     Call::Open,
     Call::Len,
@@ -214,7 +214,7 @@ fn sync_after_a_failed_sync_loses_data() {
 fn failed_directory_sync_can_be_retried() {
     let (memory, fs) = new();
     fs.create(Path::new("a")).unwrap();
-    fs.inject(Fault::new(EIO, Times::Once).calls(&[Call::SyncFolder]));
+    fs.inject(Fault::new(EIO, Times::Once).calls(&[Call::SyncDir]));
     fs.sync_dir(Path::new("")).unwrap_err();
     assert_eq!(memory.unsynced(memory.operations()), 1);
     fs.sync_dir(Path::new("")).unwrap();

@@ -44,9 +44,9 @@ struct Account {
 }
 
 impl Account {
-    fn sync_dir(&mut self, folder: &Path) {
-        self.durable.retain(|path, _| path.parent() != Some(folder));
-        let here = self.live.iter().filter(|(path, _)| path.parent() == Some(folder));
+    fn sync_dir(&mut self, dir: &Path) {
+        self.durable.retain(|path, _| path.parent() != Some(dir));
+        let here = self.live.iter().filter(|(path, _)| path.parent() == Some(dir));
         self.durable.extend(here.map(|(path, file)| (path.clone(), *file)));
     }
 
@@ -77,9 +77,9 @@ fn contents(
 
 /// Makes one random call on the disk and in the model.
 fn step(fs: &MemoryFs, account: &mut Account, lots: &mut SplitMix64) {
-    let folder = Path::new(["x", "y"][lots.below(2)]);
-    let path = folder.join(["a", "b", "c", "d"][lots.below(4)]);
-    let other = folder.join(["a", "b", "c", "d"][lots.below(4)]);
+    let dir = Path::new(["x", "y"][lots.below(2)]);
+    let path = dir.join(["a", "b", "c", "d"][lots.below(4)]);
+    let other = dir.join(["a", "b", "c", "d"][lots.below(4)]);
     let number = lots.below(account.files.len().max(1));
     let file = account.files.get_mut(number).filter(|file| file.handle.is_some());
     match lots.below(13) {
@@ -129,8 +129,8 @@ fn step(fs: &MemoryFs, account: &mut Account, lots: &mut SplitMix64) {
             }
         }
         _ => {
-            fs.sync_dir(folder).unwrap();
-            account.sync_dir(folder);
+            fs.sync_dir(dir).unwrap();
+            account.sync_dir(dir);
         }
     }
 }

@@ -13,18 +13,18 @@ use crate::{FaultFs, MemoryFs};
 
 /// Runs `test` with each implementation, in an empty directory.
 fn each_fs(test: impl Fn(&str, &Arc<dyn Fs>, PathBuf)) {
-    let folder = tempfile::tempdir().unwrap();
+    let dir = tempfile::tempdir().unwrap();
     let real: Arc<dyn Fs> = Arc::new(RealFs);
     let memory: Arc<dyn Fs> = Arc::new(MemoryFs::new());
     let fault: Arc<dyn Fs> = Arc::new(FaultFs::new(Arc::new(MemoryFs::new())));
     let cases = [
-        ("real", real, folder.path().to_owned()),
+        ("real", real, dir.path().to_owned()),
         ("memory", memory, PathBuf::from("db")),
         ("fault", fault, PathBuf::from("db")),
     ];
-    for (name, fs, folder) in cases {
-        fs.create_dir(&folder).unwrap();
-        test(name, &fs, folder);
+    for (name, fs, dir) in cases {
+        fs.create_dir(&dir).unwrap();
+        test(name, &fs, dir);
     }
 }
 
@@ -50,8 +50,8 @@ fn kind<T>(result: io::Result<T>) -> Option<ErrorKind> {
 
 #[test]
 fn reopened_file_appends_at_its_end() {
-    each_fs(|name, fs, folder| {
-        let path = folder.join("a");
+    each_fs(|name, fs, dir| {
+        let path = dir.join("a");
         assert_eq!(kind(fs.open_append(&path)), Some(ErrorKind::NotFound), "{name}");
         drop(write(&**fs, &path, b"one"));
         let file = fs.open_append(&path).unwrap();
@@ -64,8 +64,8 @@ fn reopened_file_appends_at_its_end() {
 
 #[test]
 fn appended_bytes_are_read_back() {
-    each_fs(|name, fs, folder| {
-        let path = folder.join("a");
+    each_fs(|name, fs, dir| {
+        let path = dir.join("a");
         let file = write(&**fs, &path, b"one");
         let reader = fs.open(&path).unwrap();
         reader.reads_are_scattered();
@@ -74,7 +74,7 @@ fn appended_bytes_are_read_back() {
         file.append(b"").unwrap();
         file.append(b"two").unwrap();
         file.sync_data().unwrap();
-        fs.sync_dir(&folder).unwrap();
+        fs.sync_dir(&dir).unwrap();
         file.append(b"three").unwrap();
         assert_eq!(reader.len().unwrap(), 11, "{name}: an open reader sees the file grow");
         assert_eq!(read(&**fs, &path), b"onetwothree", "{name}");
@@ -107,8 +107,8 @@ fn appended_bytes_are_read_back() {
 
 #[test]
 fn direct_reads_equal_buffered_reads_or_are_refused() {
-    each_fs(|name, fs, folder| {
-        let path = folder.join("a");
+    each_fs(|name, fs, dir| {
+        let path = dir.join("a");
         write(&**fs, &path, b"onetwothree");
         match fs.open_direct(&path) {
             Ok(reader) => {
@@ -119,14 +119,14 @@ fn direct_reads_equal_buffered_reads_or_are_refused() {
             // The temporary directory may be on tmpfs.
             Err(error) => assert_eq!((name, error.kind()), ("real", ErrorKind::Unsupported)),
         }
-        assert_eq!(kind(fs.open_direct(&folder.join("b"))), Some(ErrorKind::NotFound), "{name}");
+        assert_eq!(kind(fs.open_direct(&dir.join("b"))), Some(ErrorKind::NotFound), "{name}");
     });
 }
 
 #[test]
 fn reserved_bytes_are_zero_until_appended() {
-    each_fs(|name, fs, folder| {
-        let path = folder.join("a");
+    each_fs(|name, fs, dir| {
+        let path = dir.join("a");
         let file = write(&**fs, &path, b"one");
         let reader = fs.open(&path).unwrap();
         file.reserve(2).unwrap();
@@ -148,8 +148,8 @@ fn reserved_bytes_are_zero_until_appended() {
 
 #[test]
 fn empty_file_reads_as_empty() {
-    each_fs(|name, fs, folder| {
-        let path = folder.join("a");
+    each_fs(|name, fs, dir| {
+        let path = dir.join("a");
         fs.create(&path).unwrap();
         let reader = fs.open(&path).unwrap();
         assert!(reader.is_empty().unwrap(), "{name}");
@@ -159,8 +159,8 @@ fn empty_file_reads_as_empty() {
 
 #[test]
 fn renames_and_removals_follow_posix() {
-    each_fs(|name, fs, folder| {
-        let [a, b, c] = ["a", "b", "c"].map(|name| folder.join(name));
+    each_fs(|name, fs, dir| {
+        let [a, b, c] = ["a", "b", "c"].map(|name| dir.join(name));
         write(&**fs, &b, b"old");
         write(&**fs, &a, b"new");
         let old = fs.open(&b).unwrap();
@@ -171,71 +171,71 @@ fn renames_and_removals_follow_posix() {
 
         fs.link(&b, &c).unwrap();
         fs.rename(&b, &c).unwrap();
-        assert_eq!(fs.list(&folder).unwrap(), ["b", "c"], "{name}: two names of one file stay");
+        assert_eq!(fs.list(&dir).unwrap(), ["b", "c"], "{name}: two names of one file stay");
         let open = fs.open(&b).unwrap();
         fs.unlink(&b).unwrap();
         assert_eq!(read(&**fs, &c), b"new", "{name}: the other name stays");
         fs.unlink(&c).unwrap();
         assert_eq!(read_all(&*open), b"new", "{name}: an unlinked file stays readable");
-        assert!(fs.list(&folder).unwrap().is_empty(), "{name}");
+        assert!(fs.list(&dir).unwrap().is_empty(), "{name}");
     });
 }
 
 #[test]
 fn list_names_files_in_order() {
-    each_fs(|name, fs, folder| {
+    each_fs(|name, fs, dir| {
         for file in ["b", "a.log", "B"] {
-            fs.create(&folder.join(file)).unwrap();
+            fs.create(&dir.join(file)).unwrap();
         }
-        fs.create_dir(&folder.join("x/y")).unwrap();
-        fs.create_dir(&folder.join("x")).unwrap();
-        fs.create(&folder.join("x/inner")).unwrap();
-        assert_eq!(fs.list(&folder).unwrap(), ["B", "a.log", "b"], "{name}");
-        assert_eq!(fs.list(&folder.join("x")).unwrap(), ["inner"], "{name}");
+        fs.create_dir(&dir.join("x/y")).unwrap();
+        fs.create_dir(&dir.join("x")).unwrap();
+        fs.create(&dir.join("x/inner")).unwrap();
+        assert_eq!(fs.list(&dir).unwrap(), ["B", "a.log", "b"], "{name}");
+        assert_eq!(fs.list(&dir.join("x")).unwrap(), ["inner"], "{name}");
         for (path, want) in [("b", true), ("x", true), ("x/y", true), ("y", false)] {
-            assert_eq!(fs.exists(&folder.join(path)).unwrap(), want, "{name} {path}");
+            assert_eq!(fs.exists(&dir.join(path)).unwrap(), want, "{name} {path}");
         }
     });
 }
 
 #[test]
 fn refused_calls_report_the_reason() {
-    each_fs(|name, fs, folder| {
-        let at = |path: &str| folder.join(path);
+    each_fs(|name, fs, dir| {
+        let at = |path: &str| dir.join(path);
         fs.create_dir(&at("x")).unwrap();
         fs.create(&at("a")).unwrap();
         fs.create(&at("b")).unwrap();
         let cases = [
             ("create taken", kind(fs.create(&at("a"))), ErrorKind::AlreadyExists),
-            ("create over a folder", kind(fs.create(&at("x"))), ErrorKind::AlreadyExists),
+            ("create over a directory", kind(fs.create(&at("x"))), ErrorKind::AlreadyExists),
             ("create nowhere", kind(fs.create(&at("y/a"))), ErrorKind::NotFound),
             ("create in a file", kind(fs.create(&at("a/b"))), ErrorKind::NotADirectory),
             ("open missing", kind(fs.open(&at("c"))), ErrorKind::NotFound),
-            ("open a folder", kind(fs.open(&at("x"))), ErrorKind::IsADirectory),
+            ("open a directory", kind(fs.open(&at("x"))), ErrorKind::IsADirectory),
             ("list missing", kind(fs.list(&at("y"))), ErrorKind::NotFound),
             ("list a file", kind(fs.list(&at("a"))), ErrorKind::NotADirectory),
             ("rename missing", kind(fs.rename(&at("c"), &at("a"))), ErrorKind::NotFound),
-            ("rename to a folder", kind(fs.rename(&at("a"), &at("x"))), ErrorKind::IsADirectory),
+            ("rename to a directory", kind(fs.rename(&at("a"), &at("x"))), ErrorKind::IsADirectory),
             ("rename across", kind(fs.rename(&at("a"), &at("x/a"))), ErrorKind::InvalidInput),
             ("unlink missing", kind(fs.unlink(&at("c"))), ErrorKind::NotFound),
-            ("unlink a folder", kind(fs.unlink(&at("x"))), ErrorKind::IsADirectory),
+            ("unlink a directory", kind(fs.unlink(&at("x"))), ErrorKind::IsADirectory),
             ("link to taken", kind(fs.link(&at("a"), &at("b"))), ErrorKind::AlreadyExists),
             ("link from missing", kind(fs.link(&at("c"), &at("d"))), ErrorKind::NotFound),
             ("sync missing", kind(fs.sync_dir(&at("y"))), ErrorKind::NotFound),
-            ("folder over a file", kind(fs.create_dir(&at("a"))), ErrorKind::AlreadyExists),
+            ("directory over a file", kind(fs.create_dir(&at("a"))), ErrorKind::AlreadyExists),
             ("lock nowhere", kind(fs.lock(&at("y/l"))), ErrorKind::NotFound),
         ];
         for (case, found, want) in cases {
             assert_eq!(found, Some(want), "{name}: {case}");
         }
-        assert_eq!(fs.list(&folder).unwrap(), ["a", "b"], "{name}: nothing changed");
+        assert_eq!(fs.list(&dir).unwrap(), ["a", "b"], "{name}: nothing changed");
     });
 }
 
 #[test]
 fn exclusive_lock_excludes_until_dropped() {
-    each_fs(|name, fs, folder| {
-        let path = folder.join("LOCK");
+    each_fs(|name, fs, dir| {
+        let path = dir.join("LOCK");
         let held = fs.lock(&path).unwrap();
         for attempt in ["first", "second"] {
             // A refused lock must not release the holder's.
@@ -255,8 +255,8 @@ fn exclusive_lock_excludes_until_dropped() {
 
 #[test]
 fn shared_lock_excludes_exclusive_locks_only() {
-    each_fs(|name, fs, folder| {
-        let path = folder.join("LOCK");
+    each_fs(|name, fs, dir| {
+        let path = dir.join("LOCK");
         assert_eq!(kind(fs.lock_shared(&path)), Some(ErrorKind::NotFound), "{name}: none is made");
         drop(fs.lock(&path).unwrap());
         let mut held = vec![fs.lock_shared(&path).unwrap(), fs.lock_shared(&path).unwrap()];
@@ -275,22 +275,22 @@ fn shared_lock_excludes_exclusive_locks_only() {
 fn calls_are_thread_safe() {
     const THREADS: usize = 4;
     const ROUNDS: usize = 25;
-    each_fs(|name, fs, folder| {
+    each_fs(|name, fs, dir| {
         thread::scope(|scope| {
             for thread in 0..THREADS {
-                let folder = &folder;
+                let dir = &dir;
                 scope.spawn(move || {
                     for round in 0..ROUNDS {
-                        let path = folder.join(format!("{thread}-{round}"));
+                        let path = dir.join(format!("{thread}-{round}"));
                         let file = write(&**fs, &path, &[1; 100]);
                         file.sync_data().unwrap();
-                        fs.sync_dir(folder).unwrap();
+                        fs.sync_dir(dir).unwrap();
                         assert_eq!(read(&**fs, &path), [1; 100]);
                     }
                 });
             }
         });
-        assert_eq!(fs.list(&folder).unwrap().len(), THREADS * ROUNDS, "{name}");
+        assert_eq!(fs.list(&dir).unwrap().len(), THREADS * ROUNDS, "{name}");
     });
 }
 

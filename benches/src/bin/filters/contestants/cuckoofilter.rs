@@ -35,8 +35,8 @@ impl Structure for CuckooFilter<Mixer> {
     }
 }
 
-/// The hasher that the crate is given instead of its default, SipHash: keys are hashed already. It
-/// hashes fingerprints with it too, and those need mixing.
+/// Hasher instead of the crate's default, SipHash: keys are hashed already. The crate also hashes
+/// fingerprints with it, which need mixing.
 #[derive(Debug, Clone, Copy, Default)]
 struct Mixer {
     state: u64,

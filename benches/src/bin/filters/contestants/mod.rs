@@ -1,6 +1,6 @@
 //! The structures that are measured: ours, and those of other crates.
 //!
-//! A file of this folder holds ours of one kind, or those of one crate. It says how a structure is
+//! A file of this directory holds ours of one kind, or those of one crate. It says how a structure is
 //! built and asked, in the best way that its documentation names, and with which settings it is
 //! measured.
 
@@ -42,23 +42,23 @@ pub(crate) struct Family {
     pub(crate) name: &'static str,
     pub(crate) origin: Origin,
     pub(crate) given: Given,
-    /// Of the rows of the table.
+    /// Settings of the rows of the table.
     pub(crate) settings: &'static [Setting],
-    /// The setting that gives a false-positive rate, if there is one; `None` if the structure has
+    /// Returns the setting for a false-positive rate, if there is one; `None` if the structure has
     /// only the settings of the table.
     pub(crate) for_rate: Option<fn(f64) -> Option<f64>>,
     /// Builds it over hashes with the value of a setting.
     pub(crate) build: fn(&[u64], f64) -> Box<dyn Built>,
 }
 
-/// Who wrote a structure.
+/// Author of a structure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Origin {
     Ours,
     Crate,
 }
 
-/// What a structure takes.
+/// Input of a structure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Given {
     /// The hash of a key. Some mix it again.
@@ -68,7 +68,7 @@ pub(crate) enum Given {
     Key,
 }
 
-/// How large, or how exact, a structure is made.
+/// Size or precision of a structure.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Setting {
     pub(crate) name: &'static str,
@@ -111,9 +111,9 @@ pub(crate) trait Structure {
     }
 }
 
-/// A structure over its keys, whatever its type. One indirect call asks many questions.
+/// A structure over its keys, of any type. One indirect call makes many probes.
 pub(crate) trait Built {
-    /// How many of `hashes` it calls "maybe".
+    /// Returns the number of `hashes` that may match.
     fn count(&self, hashes: &[u64]) -> usize;
 
     /// See [`Structure::answer_all`].

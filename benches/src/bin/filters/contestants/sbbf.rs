@@ -11,7 +11,7 @@ pub(super) const FAMILY: Family = Family {
     settings: BITS,
     for_rate: Some(bits_for_rate),
     build: |hashes, bits| {
-        // Whole bits, by `for_rate` and the settings.
+        // Whole bits, from `for_rate` and the settings.
         let mut filter = Filter::new(bits as usize, hashes.len());
         for &hash in hashes {
             filter.insert_hash(hash);
@@ -27,7 +27,7 @@ impl Structure for Filter {
     }
 }
 
-/// The fewest whole bits per key, which the crate takes, that give `rate`, if 60 do.
+/// Returns the fewest whole bits per key that give `rate`, if at most 60.
 pub(crate) fn bits_for_rate(rate: f64) -> Option<f64> {
     (1..=60).map(f64::from).find(|&bits| fpr(bits) <= rate)
 }

@@ -37,7 +37,7 @@ pub(super) const COUNTING_BLOOM: Family = Family {
     ..BLOOM
 };
 
-/// For a set whose size nobody knows: it begins with room for a thousand keys.
+/// For a set of unknown size: starts with capacity for a thousand keys.
 pub(super) const SCALABLE_BLOOM: Family = Family {
     name: "ScalableBloom",
     build: |hashes, rate| filled(ScalableBloom::with_rate(1_000, rate), hashes),

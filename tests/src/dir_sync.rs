@@ -19,7 +19,7 @@ pub enum LeftOut {
     /// the pointer to the manifest.
     AfterCurrent,
     /// the directory of the store itself.
-    AfterFolder,
+    AfterDir,
 }
 
 impl LeftOut {
@@ -27,7 +27,7 @@ impl LeftOut {
         let path = match last {
             Operation::Create { path } | Operation::Append { path, .. } => path,
             Operation::Rename { to, .. } => to,
-            Operation::CreateFolder { .. } => return self == Self::AfterFolder,
+            Operation::CreateDir { .. } => return self == Self::AfterDir,
             _ => return false,
         };
         match self {
@@ -35,30 +35,30 @@ impl LeftOut {
             Self::AfterTable => path.ends_with(".sst"),
             Self::AfterLog => path.ends_with(".log"),
             Self::AfterCurrent => path.ends_with("CURRENT"),
-            Self::AfterFolder => false,
+            Self::AfterDir => false,
         }
     }
 }
 
 /// A file system that reports directory syncs as successful and skips them.
-pub type NoFolderSync = Layered<NoFolderSyncs>;
+pub type NoDirSync = Layered<NoDirSyncs>;
 
-/// The layer of [`NoFolderSync`].
+/// The layer of [`NoDirSync`].
 #[derive(Debug)]
-pub struct NoFolderSyncs {
+pub struct NoDirSyncs {
     disk: Arc<MemoryFs>,
     left_out: LeftOut,
 }
 
-impl NoFolderSync {
+impl NoDirSync {
     /// Passes every call to `disk` except the syncs of `left_out`.
     #[must_use]
     pub fn new(disk: Arc<MemoryFs>, left_out: LeftOut) -> Self {
-        Self(NoFolderSyncs { disk, left_out })
+        Self(NoDirSyncs { disk, left_out })
     }
 }
 
-impl Layer for NoFolderSyncs {
+impl Layer for NoDirSyncs {
     fn inner(&self) -> &dyn Fs {
         &*self.disk
     }
