@@ -5,13 +5,15 @@
 //! checked on copies of the disk. Then the run continues on the same disk or after a cut. Recovery
 //! itself is killed or fails, up to three times in a row.
 
+mod failures;
 mod flip;
 
-use std::{io::ErrorKind, ops::AddAssign, sync::Arc};
+use std::{ops::AddAssign, sync::Arc};
 
-use sievedb::{Db, Durability, Error, Options, fs::Fs};
-use sievedb_doubles::{Call, Failure, Fault, FaultFs, Loss, MemoryFs, Times};
+use sievedb::{Db, Durability, Options, fs::Fs};
+use sievedb_doubles::{Call, Fault, FaultFs, Loss, MemoryFs, Times};
 
+use self::failures::follows_from;
 use crate::{
     case::Cut,
     check::guarded,
@@ -395,20 +397,4 @@ fn orphans(db: &Db, disk: &MemoryFs) -> usize {
         .filter(|(path, bytes)| path.ends_with(".sst") && !bytes.is_empty())
         .count()
         .saturating_sub(named as usize)
-}
-
-/// Returns whether `error` reports one of `failures` or follows from one.
-fn follows_from(error: &Error, failures: &[Failure]) -> bool {
-    match error {
-        Error::Io { source, .. } => match source.raw_os_error() {
-            Some(errno) => failures.iter().any(|failure| failure.raw_os_error == Some(errno)),
-            // A creation that failed with effect is retried.
-            None => {
-                let created = |it: &Failure| it.call == Call::Create && it.carried_out;
-                source.kind() == ErrorKind::AlreadyExists && failures.iter().any(created)
-            }
-        },
-        Error::ReadOnly { cause } => follows_from(cause, failures),
-        _ => false,
-    }
 }

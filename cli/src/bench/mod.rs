@@ -7,6 +7,7 @@ pub(crate) mod fill;
 pub(crate) mod fill_compacted;
 pub(crate) mod levels;
 pub(crate) mod lookups;
+pub(crate) mod output;
 pub(crate) mod page;
 mod plot;
 pub(crate) mod process;

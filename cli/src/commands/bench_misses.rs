@@ -17,6 +17,7 @@ use crate::{
         fill::{Filling, KEYS_MIN, Shares, data_bytes, ideal, runs},
         levels::{levels, since},
         lookups::{Answers, Expected, RoundKeys, median, round},
+        output::write_report,
         page, progress,
         report::{Report, Setup, Store},
         sweep::{self, Alternating, Step, wait_for_filters},
@@ -98,16 +99,10 @@ impl Args {
             // Standard output may be JSON.
             eprintln!("sieve: wrote {}", path.display());
         }
-        if self.json {
-            let json = serde_json::to_string_pretty(&report).expect("a report becomes JSON");
-            writeln!(out, "{json}")?;
-        } else {
-            write!(out, "{}", report.table())?;
-            for fault in &report.faults {
-                writeln!(out, "WRONG: {fault}")?;
-            }
-            writeln!(out, "\n{}", report.verdict())?;
-        }
+        write_report(out, &report, self.json, |report| {
+            let faults = report.faults.iter().map(|fault| format!("WRONG: {fault}\n"));
+            report.table() + &faults.collect::<String>() + "\n" + &report.verdict() + "\n"
+        })?;
         match report.faults.len() {
             0 => Ok(()),
             count => Err(Error::Faults { count }),

@@ -12,8 +12,8 @@ use sievedb_workload::{
 
 use crate::{
     bench::{
-        cold::drop_page_cache, dir::BenchDir, fill_compacted::fill_compacted, progress,
-        read_mode::ReadModeArg,
+        cold::drop_page_cache, dir::BenchDir, fill_compacted::fill_compacted, output::write_report,
+        progress, read_mode::ReadModeArg,
     },
     error::Result,
 };
@@ -117,13 +117,7 @@ impl Opening {
 impl Args {
     pub(crate) fn run(&self, out: &mut dyn Write) -> Result<()> {
         let report = self.measure()?;
-        if self.json {
-            let json = serde_json::to_string_pretty(&report).expect("a report becomes JSON");
-            writeln!(out, "{json}")?;
-        } else {
-            write!(out, "{}", report.table())?;
-        }
-        Ok(())
+        write_report(out, &report, self.json, Report::table)
     }
 
     fn options(&self) -> Options {

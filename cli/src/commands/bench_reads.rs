@@ -19,6 +19,7 @@ use crate::{
         dir::BenchDir,
         fill_compacted::fill_compacted,
         lookups::{Answers, Expected, RoundKeys, round},
+        output::write_report,
         process::{device_bytes, mapped_memory_bytes, own_memory_bytes},
         progress,
         read_mode::ReadModeArg,
@@ -102,13 +103,7 @@ struct Report {
 impl Args {
     pub(crate) fn run(&self, out: &mut dyn Write) -> Result<()> {
         let report = self.measure()?;
-        if self.json {
-            let json = serde_json::to_string_pretty(&report).expect("a report becomes JSON");
-            writeln!(out, "{json}")?;
-        } else {
-            write!(out, "{}", report.table())?;
-        }
-        Ok(())
+        write_report(out, &report, self.json, Report::table)
     }
 
     fn options(&self) -> Options {
