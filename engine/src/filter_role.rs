@@ -15,6 +15,8 @@ pub enum FilterRole {
 }
 
 impl FilterRole {
+    pub(crate) const ALL: [Self; 3] = [Self::Point, Self::Prefix, Self::Range];
+
     /// What people call the filter.
     pub(crate) const fn name(self) -> &'static str {
         match self {

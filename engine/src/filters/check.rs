@@ -219,8 +219,7 @@ impl FilterOwner<'_, '_> {
     /// Where the filters lie that are in the table's file and in use, at present.
     pub(crate) fn used_offsets(&self) -> Vec<u64> {
         let present = (self.present)();
-        let roles = [FilterRole::Point, FilterRole::Prefix, FilterRole::Range];
-        let places = roles.into_iter().filter_map(|role| present.filter_place(role));
+        let places = FilterRole::ALL.into_iter().filter_map(|role| present.filter_place(role));
         places.filter(|place| place.file_id == self.meta.id).map(|place| place.offset).collect()
     }
 

@@ -1,62 +1,59 @@
-//! Which tables should get another filter than they have.
-//!
-//! Pure: the tables of a keyspace in, filters to build out. How bits are divided among tables,
-//! [`filter_plan`](crate::filters::plan) tells.
+//! Filters that should be rebuilt, by the options of the keyspace and the [`plan`](super::plan).
+//! Pure.
 
 use std::{borrow::Cow, collections::BTreeMap};
 
 use sievedb_filter::{FilterKind, range_filter::POINTS_MAX};
 
+use super::plan::{self, Rebuild, Residence, StoreShape, StoredFilter};
 use crate::{
     FilterRole,
     filter_policy::{FilterChoice, FilterPolicy, FilterPolicyKind},
-    filters::plan::{self, Rebuild, Residence, StoreShape, StoredFilter},
     keyspace_options::KeyspaceOptions,
     listener::FilterRebuildReason,
     prefix_extractor::NamedExtractor,
     table::TableMeta,
 };
 
-/// The length of a filter may differ by this part of what was asked for, and by...
+/// A filter without columns may differ from its plan by this part of its size, and by...
 const ROUNDING_SHARE: f64 = 0.25;
-/// ...so many bytes all the same.
+/// ...so many bytes in any case.
 const ROUNDING_BYTES: f64 = 512.0;
 
-/// What a keyspace asks of the filters of its tables.
+/// Options of a keyspace that its filters follow.
 #[derive(Debug, Clone)]
-pub(crate) struct FilterSettings {
-    pub(crate) policy: FilterPolicy,
-    pub(crate) extractor: NamedExtractor,
-    /// Whether tables are to have range filters.
-    pub(crate) ranges: bool,
+pub(super) struct FilterSettings {
+    pub(super) policy: FilterPolicy,
+    pub(super) extractor: NamedExtractor,
+    /// Tables have range filters.
+    pub(super) ranges: bool,
 }
 
-/// What is known of a table and its filters.
+/// A table and its filters.
 #[derive(Debug, Clone)]
-pub(crate) struct TableFacts<'a> {
-    /// With the present level, run and places of the filters.
-    pub(crate) meta: Cow<'a, TableMeta>,
-    /// Keys that a filter has to know.
-    pub(crate) user_keys: u64,
-    /// Which filters there are that cannot be used.
-    pub(crate) unusable: Vec<FilterRole>,
-    /// The point filter as its file has it, if it can be used.
-    pub(crate) stored: Option<StoredFilter>,
+pub(super) struct TableFacts<'a> {
+    /// With present level, run and places of filters.
+    pub(super) meta: Cow<'a, TableMeta>,
+    /// Keys that a filter must contain.
+    pub(super) user_keys: u64,
+    /// Filters that cannot be used.
+    pub(super) unusable: Vec<FilterRole>,
+    /// The point filter in its file, if it can be used.
+    pub(super) stored: Option<StoredFilter>,
 }
 
-/// A table that should get another filter.
+/// A filter that should be rebuilt.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct DueFilter {
-    pub(crate) table_id: u64,
-    pub(crate) role: FilterRole,
-    pub(crate) reason: FilterRebuildReason,
-    /// Which one, if the plan of the point filters says so; else it is [`choice`] of what there is
-    /// when it is built.
-    pub(crate) planned: Option<FilterChoice>,
+    pub(super) table_id: u64,
+    pub(super) role: FilterRole,
+    pub(super) reason: FilterRebuildReason,
+    /// The planned point filter; `None` for [`plan::ideal_of`] when it is built.
+    pub(super) planned: Option<FilterChoice>,
 }
 
 impl FilterSettings {
-    pub(crate) fn of(options: &KeyspaceOptions) -> Self {
+    pub(super) fn of(options: &KeyspaceOptions) -> Self {
         Self {
             policy: options.filter_policy,
             extractor: options.prefix_extractor.clone(),
@@ -64,28 +61,28 @@ impl FilterSettings {
         }
     }
 
-    /// Whether tables are to have neither point nor prefix filters.
-    fn wants_none(&self) -> bool {
+    /// Returns whether tables have neither point nor prefix filters.
+    fn has_none(&self) -> bool {
         self.policy.kind == FilterPolicyKind::None || self.policy.bits_per_key == 0.0
     }
 
-    /// Why the filter of a table for this role should be another one, but for how large it is.
+    /// Returns why the filter of a table for `role` should be rebuilt, apart from its size.
     fn reason(&self, facts: &TableFacts<'_>, role: FilterRole) -> Option<FilterRebuildReason> {
-        let is_wanted = match role {
-            FilterRole::Point => !self.wants_none(),
+        let is_required = match role {
+            FilterRole::Point => !self.has_none(),
             FilterRole::Prefix => match &self.extractor {
-                // Nobody can build one, and what there is may be of use again.
+                // None can be built, and the present one may become usable again.
                 NamedExtractor::Missing(_) => return None,
-                NamedExtractor::Present(_) => !self.wants_none(),
+                NamedExtractor::Present(_) => !self.has_none(),
                 NamedExtractor::None => false,
             },
             FilterRole::Range => self.ranges,
         };
-        let is_there = facts.meta.filter_place(role).is_some();
+        let exists = facts.meta.filter_place(role).is_some();
         let can_be_built =
             facts.user_keys > 0 && (role != FilterRole::Range || facts.user_keys <= POINTS_MAX);
-        match (is_there, is_wanted) {
-            // Also if it is not wanted: whoever asks why it was dropped is told that.
+        match (exists, is_required) {
+            // Also if it is not required: this is why it is dropped.
             (true, _) if facts.unusable.contains(&role) => Some(FilterRebuildReason::Unusable),
             (true, false) => Some(FilterRebuildReason::OffPlan),
             (false, true) if can_be_built => Some(FilterRebuildReason::NoFilter),
@@ -101,21 +98,20 @@ impl FilterSettings {
         stored != self.extractor.name().as_deref()
     }
 
-    /// Whether a filter for this role is to be built, not only dropped.
-    pub(crate) fn is_built(&self, role: FilterRole) -> bool {
+    /// Returns whether filters for `role` are built, not only dropped.
+    pub(super) fn is_built(&self, role: FilterRole) -> bool {
         match role {
-            FilterRole::Point => !self.wants_none(),
-            FilterRole::Prefix => !self.wants_none() && self.extractor.present().is_some(),
+            FilterRole::Point => !self.has_none(),
+            FilterRole::Prefix => !self.has_none() && self.extractor.present().is_some(),
             FilterRole::Range => self.ranges,
         }
     }
 }
 
-/// The tables of a keyspace that should get another filter: first those of lookups that have none
-/// of use, then those off the plan that cost the most reads first, then those that scans ask.
-///
-/// Costs about as much as the filter of a new table does: a few microseconds for each table.
-pub(crate) fn due_filters(settings: &FilterSettings, tables: &[TableFacts<'_>]) -> Vec<DueFilter> {
+/// Returns the filters of a keyspace to rebuild: missing and unusable point filters, then those off
+/// the plan, the most false positives first, then prefix and range filters. Takes some microseconds
+/// for each table.
+pub(super) fn due_filters(settings: &FilterSettings, tables: &[TableFacts<'_>]) -> Vec<DueFilter> {
     let without = |role| {
         tables.iter().filter_map(move |facts| {
             let reason = settings.reason(facts, role)?;
@@ -123,14 +119,14 @@ pub(crate) fn due_filters(settings: &FilterSettings, tables: &[TableFacts<'_>]) 
         })
     };
     let mut due: Vec<_> = without(FilterRole::Point).collect();
-    if !settings.wants_none() {
+    if !settings.has_none() {
         due.extend(off_plan(&settings.policy, tables));
     }
     due.extend(without(FilterRole::Prefix).chain(without(FilterRole::Range)));
     due
 }
 
-/// The tables whose filter is far off the plan.
+/// Returns the point filters far off the plan.
 fn off_plan<'a>(
     policy: &FilterPolicy,
     tables: &'a [TableFacts<'a>],
@@ -148,7 +144,7 @@ fn off_plan<'a>(
         tables.iter().map(|facts| (facts.meta.id, facts.meta.entries)).collect();
     let rebuilds = plan::rebuilds(&shape, &plan::plan(&shape));
     rebuilds.into_iter().filter_map(move |Rebuild { table_id, choice, .. }| {
-        // The others are due anyway.
+        // Unusable ones are due anyway.
         let stored = stored.get(&table_id)?;
         let reason = FilterRebuildReason::OffPlan;
         let due = DueFilter { table_id, role: FilterRole::Point, reason, planned: Some(choice) };
@@ -156,24 +152,14 @@ fn off_plan<'a>(
     })
 }
 
-/// Whether a filter of so many keys comes nearer to `choice` when it is rebuilt. One that is not
-/// made of columns is rounded up to lines, and would be off by as much again.
+/// Returns whether a rebuilt filter of `keys` keys is nearer to `choice`. Without columns it is
+/// rounded to lines, and would be as far off again.
 fn is_worth_it(stored: &StoredFilter, choice: FilterChoice, keys: u64) -> bool {
-    let asked = choice.bits_per_key * keys as f64 / 8.0;
-    let off = (stored.whole_bytes as f64 - asked).abs();
+    let planned = choice.bits_per_key * keys as f64 / 8.0;
+    let off = (stored.whole_bytes as f64 - planned).abs();
     stored.kind != choice.kind
         || stored.kind == FilterKind::Ribbon
-        || off > (ROUNDING_SHARE * asked).max(ROUNDING_BYTES)
-}
-
-/// The point filter that the table `id` of `tables` should have.
-pub(crate) fn choice(
-    policy: &FilterPolicy,
-    tables: &[Cow<'_, TableMeta>],
-    id: u64,
-) -> Option<FilterChoice> {
-    let shape = StoreShape::of_tables(*policy, tables.iter().map(Cow::as_ref));
-    plan::ideal_of(&shape, id)
+        || off > (ROUNDING_SHARE * planned).max(ROUNDING_BYTES)
 }
 
 #[cfg(test)]
@@ -209,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn each_table_gets_what_it_lacks() {
+    fn missing_and_wrong_point_filters_are_due() {
         use FilterKind::{BlockedBloom, Ribbon as Columns};
         use FilterPolicyKind::{Auto, Bloom, None as Off, Ribbon};
         use FilterRebuildReason::{NoFilter, OffPlan, Unusable};
@@ -224,18 +210,18 @@ mod tests {
         let cases = [
             ("damaged", Auto, 10.0, Damaged, Some((Unusable, Columns))),
             ("damaged, Bloom", Bloom, 10.0, Damaged, Some((Unusable, BlockedBloom))),
-            ("damaged, and not wanted", Off, 10.0, Damaged, Some((Unusable, BlockedBloom))),
+            ("damaged, not required", Off, 10.0, Damaged, Some((Unusable, BlockedBloom))),
             ("good", Auto, 10.0, Good(Columns), None),
             ("not in memory", Auto, 10.0, NotInMemory, None),
             ("none", Auto, 10.0, Nothing, Some((NoFilter, Columns))),
-            ("none, as it should be", Off, 10.0, Nothing, None),
-            ("no bits, as it should be", Auto, 0.0, Nothing, None),
-            ("not wanted", Off, 10.0, Good(Columns), Some((OffPlan, BlockedBloom))),
-            ("not wanted, no bits", Auto, 0.0, Good(Columns), Some((OffPlan, BlockedBloom))),
-            ("as asked", Ribbon, 10.0, Good(Columns), None),
+            ("none required", Off, 10.0, Nothing, None),
+            ("no bits", Auto, 0.0, Nothing, None),
+            ("not required", Off, 10.0, Good(Columns), Some((OffPlan, BlockedBloom))),
+            ("not required, no bits", Auto, 0.0, Good(Columns), Some((OffPlan, BlockedBloom))),
+            ("as required", Ribbon, 10.0, Good(Columns), None),
             ("a little too small", Ribbon, 10.5, Good(Columns), None),
             ("far too small", Ribbon, 14.0, Good(Columns), Some((OffPlan, Columns))),
-            ("too large: gives up columns", Ribbon, 5.0, Good(Columns), None),
+            ("too large: drops columns", Ribbon, 5.0, Good(Columns), None),
             ("another kind", Bloom, 10.0, Good(Columns), Some((OffPlan, BlockedBloom))),
             ("the other kind", Ribbon, 10.0, Good(BlockedBloom), Some((OffPlan, Columns))),
         ];
@@ -254,7 +240,7 @@ mod tests {
             let due = due_filters(&settings(policy, NamedExtractor::None, false), &[facts]);
             let kind = |due: &DueFilter| {
                 due.planned
-                    .or_else(|| choice(&policy, std::slice::from_ref(&meta), 7))
+                    .or_else(|| plan::ideal_of(&StoreShape::of_tables(policy, [&*meta]), 7))
                     .map(|choice| choice.kind)
             };
             assert!(due.iter().all(|due| due.role == FilterRole::Point), "{name}");
@@ -271,9 +257,9 @@ mod tests {
         assert_eq!(due_filters(&settings, &[facts]), []);
     }
 
-    /// What scans ask: by the name of the extractor that found the prefixes.
+    /// Prefix filters by the name of the extractor that found the prefixes.
     #[test]
-    fn filters_that_scans_ask_follow_the_options() {
+    fn prefix_and_range_filters_follow_the_options() {
         use FilterRebuildReason::{NoFilter, OffPlan, OtherExtractor, Unusable};
         use FilterRole::{Prefix, Range};
         let missing = || NamedExtractor::Missing("fixed:4".to_owned());
@@ -290,8 +276,8 @@ mod tests {
         );
         let both: Stored = (Some("fixed:4"), true);
         let cases: [Case; 14] = [
-            ("as asked", (on, fixed(4), true), both, &[], &[]),
-            ("no such options", (on, none(), false), (None, false), &[], &[]),
+            ("as required", (on, fixed(4), true), both, &[], &[]),
+            ("none required", (on, none(), false), (None, false), &[], &[]),
             (
                 "damaged",
                 (on, fixed(4), true),
@@ -308,19 +294,19 @@ mod tests {
                 &[(Prefix, NoFilter), (Range, NoFilter)],
             ),
             ("of another extractor", (on, fixed(5), true), both, &[], &[(Prefix, OtherExtractor)]),
-            ("a function is missing", (on, missing(), true), both, &[], &[]),
-            ("the same, and none yet", (on, missing(), false), (None, false), &[], &[]),
+            ("without its function", (on, missing(), true), both, &[], &[]),
+            ("none, without its function", (on, missing(), false), (None, false), &[], &[]),
             (
-                "not wanted any more",
+                "no longer required",
                 (on, none(), false),
                 both,
                 &[],
                 &[(Prefix, OffPlan), (Range, OffPlan)],
             ),
-            ("the policy wants none", (off, fixed(4), true), both, &[], &[(Prefix, OffPlan)]),
-            ("the same, and none", (off, fixed(4), true), (None, true), &[], &[]),
+            ("excluded by the policy", (off, fixed(4), true), both, &[], &[(Prefix, OffPlan)]),
+            ("excluded, and none", (off, fixed(4), true), (None, true), &[], &[]),
             (
-                "damaged, and not wanted",
+                "damaged, not required",
                 (off, none(), false),
                 both,
                 &[Prefix, Range],

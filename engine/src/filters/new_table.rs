@@ -1,4 +1,4 @@
-//! Which filter new tables get.
+//! Filters of new tables.
 
 use std::borrow::Cow;
 
@@ -9,12 +9,12 @@ use crate::{
     table::TablePlace,
 };
 
-/// The filter of new tables of `tree` at `place` with at most `new_keys` keys in all, beside all
-/// tables of the keyspace but those that `is_gone` names.
+/// Returns the filter of new tables of `tree` at `place` with at most `new_keys` keys in all,
+/// beside all tables of the keyspace except those that `is_gone` names.
 ///
-/// As large as the policy says, whatever memory has room for: what does not fit is left in the
-/// file, and read when it does. A smaller one would have to be rebuilt for that, from all keys
-/// of the table. What was measured is left out: it says nothing of new tables.
+/// Its size follows the policy, not the memory: what does not fit stays in the file and is loaded
+/// when it fits, while a larger filter would take a rebuild. Measured use does not matter: new
+/// tables have none.
 pub(crate) fn choose_filter(
     tree: &Tree,
     is_gone: impl Fn(u64) -> bool,

@@ -75,7 +75,7 @@ impl Store {
             }
             placement.last_placed()
         };
-        self.scheduler.retry();
+        self.scheduler.retry(&self.filters);
         let is_done = |tree: &Arc<Tree>| {
             tree.is_dropped() || tree.first_unflushed().is_none_or(|first| first > last_placed)
         };

@@ -42,10 +42,10 @@ impl Store {
             }
             synced?;
         }
-        // Loads filters before lookups see their tables.
+        // Filters are in memory before lookups see their tables, if there is room.
         let fits = opened.is_empty() || {
             let version = change.next_version(&tree.kept_view().version, &opened);
-            self.admit_filters(tree, &version, &opened)
+            self.filters.admit(self, tree, &version, &opened)
         };
         let keyspace = tree.id;
         let flushed = change.flushed.map(|flushed| flushed.inserted).filter(|&last| last > 0);
@@ -85,13 +85,7 @@ impl Store {
             self.versions.add_uncertain(paths);
         }
         drop(opened);
-        if !fits {
-            self.fit_filters();
-        }
-        // Also after a fit: lookups may have held the old filters until now.
-        if !change.removed.is_empty() {
-            self.filters_have_room();
-        }
+        self.filters.note_installed(self, fits, !change.removed.is_empty());
         edited
     }
 }

@@ -9,7 +9,6 @@ use crate::{
     memory::MemoryUse,
     memory_budget::MemoryBudget,
     read::tree::Tree,
-    store::filter_jobs::FilterJobs,
     store::writer::throttle::{Room, room, writable_share},
 };
 
@@ -140,7 +139,7 @@ impl Store {
             }
             if self.options.worker_threads == 0 {
                 // No worker retries after a full disk.
-                self.scheduler.retry();
+                self.scheduler.retry(&self.filters);
             }
             self.scheduler.wake();
             let may_fit = || self.room(write).map_or(true, |room| room != Room::Wait);
@@ -172,10 +171,8 @@ impl Store {
         let filter_bytes_max = self.tables.cache_room.change(changed)?;
         *budget = changed;
         self.tables.memory.begin_filter_plan();
-        self.set_filter_bytes_max(filter_bytes_max);
+        self.filters.set_bytes_max(self, filter_bytes_max);
         drop(budget);
-        // Filters that were too large to build may not be any more.
-        self.scheduler.with_filters(FilterJobs::try_given_up);
         {
             let _placement = self.writer.placement();
             self.freeze_largest();

@@ -5,7 +5,7 @@
 //! | [`writer`]    | the history: sequence numbers, log, publishing                    |
 //! | [`versions`]  | manifest, keyspaces, snapshots, the read-only state               |
 //! | [`scheduler`] | background work: due, claimed and awaited                         |
-//! | [`residency`] | filters in memory                                                 |
+//! | [`filters`](crate::filters) | filters, which see the store as [`filter_host`]     |
 //!
 //! | operation                              | content                                       |
 //! |----------------------------------------|-----------------------------------------------|
@@ -15,18 +15,16 @@
 //! | [`open_tables`]                        | opens the tables of a store on several threads |
 //! | [`folder`], [`orphans`]                | directory, lock file, files of a crash        |
 //! | [`memory`]                             | room for writes in memtables                  |
-//! | [`keyspace_set`]                       | creates and drops keyspaces                   |
+//! | [`keyspace_set`], [`change_options`]   | create and drop keyspaces, change options     |
 //! | [`flush`], [`compact`], [`skipped`]    | background work                               |
 //! | [`table_output`], [`install`]          | write tables, make them visible               |
 //! | [`quarantine`]                         | quarantines tables that cannot be read        |
-//! | [`filter_jobs`], [`filter_build`], [`filter_rebuild`] | rebuild filters                |
 //! | [`verify`], [`verify_table`]           | verify every byte                             |
 //! | [`stats`], [`stats_file`]              | statistics                                    |
 
+mod change_options;
 mod compact;
-mod filter_build;
-mod filter_jobs;
-mod filter_rebuild;
+mod filter_host;
 mod flush;
 pub(crate) mod folder;
 mod install;
@@ -39,7 +37,6 @@ mod orphans;
 mod quarantine;
 mod read_only;
 mod recovery;
-pub(crate) mod residency;
 pub(crate) mod scheduler;
 mod skipped;
 mod stats;
@@ -50,10 +47,11 @@ pub(crate) mod verify_table;
 pub(crate) mod versions;
 pub(crate) mod writer;
 
-use self::{residency::Residency, scheduler::Scheduler, versions::Versions, writer::Writer};
+use self::{scheduler::Scheduler, versions::Versions, writer::Writer};
 use crate::{
     Error, Options, Result,
     commit::{LogHost, Placement},
+    filters::Filters,
     fs::FileLock,
     gate::{Access, Gate},
     listener::{Event, notify},
@@ -75,7 +73,7 @@ pub(crate) struct Store {
     pub(crate) writer: Writer,
     pub(crate) versions: Versions,
     pub(crate) scheduler: Scheduler,
-    pub(crate) residency: Residency,
+    pub(crate) filters: Filters,
     pub(crate) tables: TableStore,
     gate: Gate,
     /// As the store was opened, or the budget was changed since.

@@ -10,7 +10,7 @@ use crate::{
     gate::{Access, Gate},
     handle_counts::HandleCounts,
     manifest::VersionEdit,
-    memory::{Freer, MemoryUse},
+    memory::Freer,
     planted::PlantedBug,
     store::Store,
     store::folder::{
@@ -19,7 +19,6 @@ use crate::{
     },
     store::read_only,
     store::recovery::{self, Beginning},
-    store::residency::Residency,
     store::scheduler::Scheduler,
     store::stats_file::StatsWriter,
     store::versions::Versions,
@@ -297,7 +296,7 @@ impl Store {
 
 fn new_store(options: Options, beginning: Beginning, lock: Option<Box<dyn FileLock>>) -> Store {
     let Beginning { manifest, tables, trees, last_sequence, log, .. } = beginning;
-    let Beginning { continued, predicted, opening, .. } = beginning;
+    let Beginning { continued, filters, opening, .. } = beginning;
     let opened_read_only = || Error::OpenedReadOnly { path: tables.folder.clone() };
     let cause = options.read_only.then(opened_read_only);
     let replayed_log = options.read_only.then_some(log);
@@ -309,7 +308,7 @@ fn new_store(options: Options, beginning: Beginning, lock: Option<Box<dyn FileLo
         writer: Writer::new(last_sequence, log, replayed_log),
         versions: Versions::new(manifest, trees, options.clock.now(), cause),
         scheduler,
-        residency: Residency::new(tables.memory.limit(MemoryUse::Filters), predicted),
+        filters,
         gate: Gate::new(),
         hash_seed: tables.hash_seed,
         memory_budget: Mutex::new(options.memory),

@@ -7,11 +7,11 @@ use std::{num::NonZero, path::Path, sync::Arc, thread};
 
 use crate::{
     KeyspaceOptions, Options, Result,
+    filters::Filters,
     manifest::ManifestState,
     on_threads::on_threads,
     read::tree::Tree,
     store::log_state::{corrupt_state, present_options},
-    store::residency::{Prediction, load_filters},
     store::versions::keyspaces::KeyspaceTrees,
     table::{LiveTable, TableMeta, store::TableStore},
     version::Version,
@@ -101,12 +101,13 @@ impl OpenedTables {
         self,
         options: &Options,
         tables: &TableStore,
-    ) -> (KeyspaceTrees, Prediction) {
+    ) -> (KeyspaceTrees, Filters) {
         let filters = self
             .keyspaces
             .iter()
             .map(|it| (it.id, it.name.as_str(), it.options.filter_policy, it.tables.as_slice()));
-        let predicted = load_filters(tables, options.listener.as_deref(), filters, self.threads);
+        let listener = options.listener.as_deref();
+        let filters = Filters::load(tables, listener, filters, self.threads);
         let mut trees = KeyspaceTrees::default();
         for it in self.keyspaces {
             let memory = Arc::clone(&tables.memory);
@@ -115,7 +116,7 @@ impl OpenedTables {
             let tree = Tree::new(it.id, it.name, it.options, version, memory, changed);
             trees.insert(Arc::new(tree));
         }
-        (trees, predicted)
+        (trees, filters)
     }
 }
 

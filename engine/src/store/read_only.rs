@@ -42,7 +42,7 @@ pub(super) fn take_in(
     let opened = open_tables(options, &tables, folder, &state)?;
     opening.tables = stopwatch.lap();
     opening.threads = opened.threads;
-    let (mut trees, predicted) = opened.into_trees(options, &tables);
+    let (mut trees, filters) = opened.into_trees(options, &tables);
     opening.filters = stopwatch.lap();
     trees.set_replayed(memtables);
     if trees.get(DEFAULT_KEYSPACE).is_none() {
@@ -50,7 +50,7 @@ pub(super) fn take_in(
     }
     let manifest = ManifestFile::reopen(Arc::clone(&options.fs), folder.to_owned(), loaded)?;
     let continued = Vec::new();
-    Ok(Beginning { manifest, tables, trees, last_sequence, log, continued, predicted, opening })
+    Ok(Beginning { manifest, tables, trees, last_sequence, log, continued, filters, opening })
 }
 
 /// Returns the empty default keyspace of a store whose creation was interrupted before the log had

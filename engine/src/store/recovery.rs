@@ -21,6 +21,7 @@ use crate::{
     clock::Clock,
     commit::LogSize,
     file_name::FileName,
+    filters::Filters,
     fs::Fs,
     listener::{Event, notify},
     log::Position,
@@ -32,7 +33,6 @@ use crate::{
     store::log_state::{LogState, changed_options, corrupt_state},
     store::open_tables::open_tables,
     store::orphans::{unlink_orphans, unlink_unnamed},
-    store::residency::Prediction,
     store::versions::keyspaces::KeyspaceTrees,
     store::writer::rewrite_log::{ReplayedLog, unlink_segment},
     table::cache_room::CacheRoom,
@@ -88,8 +88,8 @@ pub(crate) struct Beginning {
     pub(crate) log: LogSize,
     /// Durable segments that the log continues, oldest first.
     pub(crate) continued: Vec<ReplayedSegment>,
-    /// Prediction of the filter plan.
-    pub(crate) predicted: Prediction,
+
+    pub(crate) filters: Filters,
     /// Durations, without that of the log.
     pub(crate) opening: OpeningStats,
 }
@@ -278,7 +278,7 @@ pub(crate) fn take_over(
     if delete_orphans_early {
         unlink_orphans(&tables, &names, &state, manifest_id)?;
     }
-    let (trees, predicted) = opened.into_trees(options, &tables);
+    let (trees, filters) = opened.into_trees(options, &tables);
     trees.set_replayed(memtables);
     opening.filters = stopwatch.lap();
     let (shared_fs, folder_path) = (Arc::clone(&options.fs), folder.to_owned());
@@ -306,7 +306,7 @@ pub(crate) fn take_over(
     let rewritten = rewritten.map(|(segment, _)| segment);
     let continued = if continues { segments } else { rewritten.into_iter().collect() };
     let log = LogSize::default();
-    Ok(Beginning { manifest, tables, trees, last_sequence, log, continued, predicted, opening })
+    Ok(Beginning { manifest, tables, trees, last_sequence, log, continued, filters, opening })
 }
 
 /// Measures the duration of each part.

@@ -4,12 +4,11 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use super::Store;
 use crate::{
-    KeyspaceOptions,
+    KeyspaceOptions, filters,
     level_count::LEVELS,
     memory::MemoryUse,
     read::tree::Tree,
     stats::{KeyspaceStats, LevelShape, MemoryStats, Stats},
-    version::Run,
 };
 
 impl Store {
@@ -17,7 +16,6 @@ impl Store {
     pub(crate) fn stats(&self) -> Stats {
         let (counters, now) = (&self.tables.counters, self.options.clock.now());
         let trees: Vec<_> = self.versions.trees().values().cloned().collect();
-        let is_there = |id| self.versions.trees().of_id(id).is_some();
         let mut stats = Stats {
             open_for: now.saturating_sub(self.versions.opened_at()),
             last_sequence: self.writer.visible(),
@@ -28,12 +26,12 @@ impl Store {
             memory: self.memory_stats(),
             moves: self.tables.cache_room.moves(),
             background: self.scheduler.done(),
-            false_positives_planned: self.residency.false_positives_planned(is_there),
             opening: self.opening,
             read_only: self.versions.why_read_only(),
             ..Stats::default()
         };
         counters.add_memtables_to(&mut stats.moves);
+        self.filters.add_to(&mut stats, self);
         let log = self.writer.log_size();
         (stats.log_segments, stats.log_bytes) = (log.segments, log.bytes);
         stats.writes.log_syncs = log.syncs;
@@ -58,7 +56,7 @@ impl Store {
     fn memory_stats(&self) -> MemoryStats {
         let Self { tables, .. } = self;
         let (memory, cache) = (&tables.memory, &tables.cache);
-        let (filter_bytes, filter_bytes_max) = tables.filter_bytes_and_max();
+        let (filter_bytes, filter_bytes_max) = filters::bytes_and_max(tables);
         MemoryStats {
             budget_bytes: memory.pool_bytes(),
             budget_source: Some(self.memory_budget.lock().source()),
@@ -94,17 +92,12 @@ fn add_tree(stats: &mut Stats, tree: &Arc<Tree>) {
     for run in view.version.runs() {
         let shape = shapes.entry(run.level);
         shape.or_insert(LevelShape { level: run.level, ..LevelShape::default() }).runs += 1;
-        let level = &mut stats.levels[usize::from(run.level)];
-        level.runs += 1;
-        level.filter_fpr_expected += fpr_expected(run);
+        stats.levels[usize::from(run.level)].runs += 1;
+        filters::add_run(stats, run);
     }
     for (level, _, live) in view.version.tables() {
         let meta = &live.meta;
-        let (filters, scan_filters) = (live.filters(), live.scan_filters());
-        let is_unusable = filters.unusable().is_some() || scan_filters.unusable().is_some();
-        stats.tables_with_unusable_filters += u64::from(is_unusable);
-        let is_whole = filters.is_whole() && scan_filters.is_whole();
-        stats.filters_not_whole += u64::from(!is_whole);
+        filters::add_table(stats, level, live);
         stats.quarantined.extend(live.quarantined(&tree.name, level));
         keyspace.tables += 1;
         keyspace.table_bytes += meta.bytes;
@@ -119,25 +112,7 @@ fn add_tree(stats: &mut Stats, tree: &Arc<Tree>) {
         level.bytes += meta.bytes;
         level.entries += meta.entries;
         level.tombstones += meta.tombstones;
-        level.filter_bytes += (filters.memory_bytes() + scan_filters.memory_bytes()) as u64;
-        level.filter_bytes_whole += filters.memory_bytes_at(f64::INFINITY)
-            + scan_filters.prefix_bytes()
-            + scan_filters.range_bytes();
-        level.tables_with_unusable_filters += u64::from(is_unusable);
-        level.filters_not_whole += u64::from(!is_whole);
     }
     keyspace.levels = shapes.into_values().collect();
     stats.keyspaces.push(keyspace);
-}
-
-/// Returns the expected false-positive rate of a lookup in this run: the mean over its tables by
-/// entries. A table without a filter in memory counts as 1.
-fn fpr_expected(run: &Run) -> f64 {
-    let (mut rates, mut entries) = (0.0, 0.0);
-    for live in &**run.tables() {
-        let of_table = live.meta.entries as f64;
-        rates += of_table * live.filters().point.expected_fpr.unwrap_or(1.0);
-        entries += of_table;
-    }
-    rates / f64::max(entries, 1.0)
 }

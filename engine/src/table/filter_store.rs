@@ -1,64 +1,18 @@
-//! The filters of tables in their files: found when a table is opened, written when one is built
-//! anew.
+//! Finds the filters of tables in their files.
 
 use std::{io, sync::Arc};
 
-use sievedb_filter::{RangeFilter, TableFilter};
-use sievedb_sstable::{
-    FilterUnusable, PrefixFilter, StoredFilter, TableIdentity, TableSource, TableTail,
-    write_filter_file, write_range_filter_file,
-};
+use sievedb_sstable::{FilterUnusable, StoredFilter, TableIdentity, TableSource, TableTail};
 
 use crate::{
-    Error, Result,
-    error::SYNC,
     file_name::FileName,
     prefix_extractor::NamedExtractor,
     table::{
-        FilterPlace, LiveTable, NewPlace, PrefixFilterPlace, TableFilters, TableMeta,
+        FilterPlace, LiveTable, PrefixFilterPlace, TableFilters, TableMeta,
         scan_filters::{FoundFile, StoredWhole},
         store::TableStore,
-        unfinished::{FileSink, Unfinished},
     },
 };
-
-/// A filter that was rebuilt.
-#[derive(Debug)]
-pub(crate) enum BuiltFilter {
-    Point(TableFilter),
-    Prefix(PrefixFilter),
-    Range(RangeFilter),
-}
-
-/// A filter that was rebuilt and is in a file.
-#[derive(Debug)]
-pub(crate) enum StoredAnew {
-    Point(FilterPlace, StoredFilter),
-    Prefix(PrefixFilterPlace, StoredWhole),
-    Range(FilterPlace, StoredWhole),
-}
-
-impl BuiltFilter {
-    /// Bytes that it takes in memory.
-    pub(crate) fn memory_bytes(&self) -> usize {
-        match self {
-            Self::Point(filter) => filter.memory_bytes(),
-            Self::Prefix(prefix) => prefix.filter.memory_bytes(),
-            Self::Range(filter) => filter.memory_bytes(),
-        }
-    }
-}
-
-impl StoredAnew {
-    /// Where it lies.
-    pub(crate) fn new_place(&self) -> NewPlace {
-        match self {
-            Self::Point(place, _) => NewPlace::Point(Some(*place)),
-            Self::Prefix(place, _) => NewPlace::Prefix(Some(place.clone())),
-            Self::Range(place, _) => NewPlace::Range(Some(*place)),
-        }
-    }
-}
 
 impl TableStore {
     /// Returns the point filter of a table, which is not in memory yet.
@@ -67,9 +21,8 @@ impl TableStore {
         TableFilters::point_not_resident(meta.filter, point, &self.memory)
     }
 
-    /// Finds the filters of a new table that scans ask. None of them is in memory yet. That for
-    /// prefixes only if it was built with `extractor`: stored prefixes are of use to the extractor
-    /// that found them, and to no other.
+    /// Finds prefix and range filter of a new table. Neither is in memory yet. A prefix filter must
+    /// have been built with `extractor`.
     pub(super) fn find_scan_filters(&self, live: &LiveTable, extractor: &NamedExtractor) {
         let (meta, source) = (&live.meta, live.table.source());
         let prefix = self.prefix_file(source, meta, meta.prefix_filter.as_ref(), extractor);
@@ -77,8 +30,8 @@ impl TableStore {
         live.add_scan_filters(prefix, range);
     }
 
-    /// The point filter of the table `meta` at `place`, in a file of its own. Reads its trailer.
-    fn open_filter_file(
+    /// Opens the point filter of the table `meta` in a file of its own. Reads its trailer.
+    pub(crate) fn open_filter_file(
         &self,
         meta: &TableMeta,
         place: FilterPlace,
@@ -88,7 +41,7 @@ impl TableStore {
         StoredFilter::open_file(source, &identity, place.file_id, at, &self.filter_arena)
     }
 
-    /// The same in the file of the table, whose end was read, or in a file of its own.
+    /// Opens the point filter in the file of the table, whose end was read, or in its own file.
     fn open_filter(
         &self,
         end: &TableTail,
@@ -102,9 +55,9 @@ impl TableStore {
         StoredFilter::open_with_tail(end, &identity, place.into(), &self.filter_arena)
     }
 
-    /// A filter that scans ask, at `place`: in the file `source` of the table, or in a file of its
-    /// own. Its hashes have this seed, or that of the store. Reads nothing.
-    fn scan_file(
+    /// Finds a prefix or range filter in the file `source` of the table, or in its own file. Its
+    /// hashes have this seed, or that of the store. Reads nothing.
+    pub(crate) fn scan_file(
         &self,
         source: &Arc<dyn TableSource>,
         meta: &TableMeta,
@@ -122,7 +75,7 @@ impl TableStore {
         Ok(StoredWhole::new(source, identity, place.into(), own_file))
     }
 
-    /// The prefix filter at `place`, if it was built with `extractor`.
+    /// Finds the prefix filter at `place`, if it was built with `extractor`.
     fn prefix_file(
         &self,
         source: &Arc<dyn TableSource>,
@@ -143,93 +96,17 @@ impl TableStore {
         source.map_err(|error| FilterUnusable::Io(io::Error::other(error)))
     }
 
-    /// Has the prefix filter of `live` answer for `extractor`, if it was built with it, and for no
-    /// other one. It is not in memory then if it was for another one before.
+    /// Has scans with `extractor` probe the prefix filter of `live`, if it was built with it, and no
+    /// other scans. A filter found only now is not in memory.
     ///
-    /// No change of filters may be in flight, or it would bring the old one back.
+    /// No change of filters may be in flight: it would bring the old one back.
     pub(crate) fn fit_extractor(&self, live: &LiveTable, extractor: &NamedExtractor) {
         let filters = live.scan_filters();
         let place = filters.prefix_place.clone();
         let found = self.prefix_file(live.table.source(), &live.meta, place.as_deref(), extractor);
-        let wanted = extractor.present().filter(|_| found.is_some());
-        if !filters.is_for(wanted.map(|extractor| extractor.hash_seed(self.hash_seed))) {
+        let found_for = extractor.present().filter(|_| found.is_some());
+        if !filters.is_for(found_for.map(|extractor| extractor.hash_seed(self.hash_seed))) {
             live.set_scan_filters(filters.with_prefix_file(live, place, found));
         }
-    }
-
-    /// Writes `filter`, of the table `meta`, into a file of its own. The data is durable at return
-    /// if `sync` says so, the entry in the folder is not.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Io`]. What was written by then is obsolete.
-    pub(crate) fn write_filter(
-        &self,
-        meta: &TableMeta,
-        filter: &BuiltFilter,
-        sync: bool,
-    ) -> Result<NewPlace> {
-        let file_id = self.new_file_id();
-        let path = FileName::Filter(file_id).path(&self.folder);
-        let file = self.fs.create(&path).map_err(|error| Error::io("create", &path, error))?;
-        let mut unfinished = Unfinished::new(path, &self.obsolete_files);
-        let path = &unfinished.path;
-        let (mut sink, identity) = (FileSink(Arc::clone(&file)), self.identity(meta));
-        let written = match filter {
-            BuiltFilter::Point(filter) => write_filter_file(&mut sink, &identity, file_id, filter),
-            BuiltFilter::Prefix(PrefixFilter { filter, hash_seed, .. }) => {
-                let identity = TableIdentity { hash_seed: *hash_seed, ..identity };
-                write_filter_file(&mut sink, &identity, file_id, filter)
-            }
-            BuiltFilter::Range(filter) => {
-                write_range_filter_file(&mut sink, &identity, file_id, filter)
-            }
-        };
-        let place = written.map_err(|error| Error::io("write", path, error))?;
-        if sync {
-            file.sync_data().map_err(|error| Error::io(SYNC, path, error))?;
-        }
-        unfinished.finish();
-        let place = FilterPlace::in_file(file_id, place);
-        Ok(match filter {
-            BuiltFilter::Point(_) => NewPlace::Point(Some(place)),
-            BuiltFilter::Prefix(PrefixFilter { extractor, .. }) => {
-                NewPlace::Prefix(Some(PrefixFilterPlace { place, extractor: extractor.clone() }))
-            }
-            BuiltFilter::Range(_) => NewPlace::Range(Some(place)),
-        })
-    }
-
-    /// The filter that [`write_filter`](Self::write_filter) has just written, read back and found
-    /// good. A prefix filter has hashes of this seed. `None` for no place.
-    ///
-    /// # Errors
-    ///
-    /// [`FilterUnusable`].
-    pub(crate) fn read_back(
-        &self,
-        live: &LiveTable,
-        place: NewPlace,
-        prefix_seed: u64,
-    ) -> Result<Option<StoredAnew>, FilterUnusable> {
-        let (meta, source) = (&live.meta, Arc::clone(live.table.source()));
-        Ok(match place {
-            NewPlace::Point(Some(place)) => {
-                let stored = self.open_filter_file(meta, place)?;
-                stored.check()?;
-                Some(StoredAnew::Point(place, stored))
-            }
-            NewPlace::Prefix(Some(prefix)) => {
-                let stored = self.scan_file(&source, meta, prefix.place, Some(prefix_seed))?;
-                stored.check_prefix()?;
-                Some(StoredAnew::Prefix(prefix, stored))
-            }
-            NewPlace::Range(Some(place)) => {
-                let stored = self.scan_file(&source, meta, place, None)?;
-                stored.check_range(meta)?;
-                Some(StoredAnew::Range(place, stored))
-            }
-            NewPlace::Point(None) | NewPlace::Prefix(None) | NewPlace::Range(None) => None,
-        })
     }
 }

@@ -19,7 +19,7 @@ use super::{
     bookkeeping::table_bytes,
     obsolete::ObsoleteFiles,
     quarantine::Quarantine,
-    scan_filters::{FoundFile, PresentScanFilters, Wanted},
+    scan_filters::{FoundFile, PresentScanFilters, ScanRoles},
 };
 use crate::{
     Error, FilterRole, QuarantinedTable,
@@ -139,8 +139,7 @@ impl LiveTable {
     /// Drops the filters: the table is part of no version, and iterators need none.
     fn let_go_of_filters(&self) {
         self.filters.store(Arc::new(self.filters().dropped()));
-        let none = Wanted { prefix: false, range: false };
-        if let Some(without) = self.scan_filters().without_unwanted(none) {
+        if let Some(without) = self.scan_filters().without_others(ScanRoles::NONE) {
             self.store_scan_filters(without);
         }
     }
@@ -178,7 +177,12 @@ impl LiveTable {
         }
     }
 
-    /// Returns the filters that cannot be used, in whole or in part.
+    /// Returns the bytes of all filters if they were whole in memory.
+    pub(crate) fn filter_bytes_whole(&self) -> u64 {
+        self.filters().memory_bytes_at(f64::INFINITY) + self.scan_filters().bytes_of(ScanRoles::ALL)
+    }
+
+    /// Returns the filters that cannot be used in whole or in part.
     pub(crate) fn unusable_filters(&self) -> Vec<FilterRole> {
         let (filters, scan_filters) = (self.filters(), self.scan_filters());
         let all = [
@@ -236,7 +240,7 @@ impl Drop for LiveTable {
         self.memory().end_table();
         if *self.obsolete.get_mut() {
             // The last reader may be a lookup: it must not pay for the unlink.
-            for role in [FilterRole::Point, FilterRole::Prefix, FilterRole::Range] {
+            for role in FilterRole::ALL {
                 if let Some(path) = self.filter_path(role) {
                     self.obsolete_files.push(path);
                 }

@@ -5,8 +5,7 @@ pub(crate) mod builder;
 pub(crate) mod cache_room;
 mod end;
 pub(crate) mod files;
-pub(crate) mod filter_memory;
-pub(crate) mod filter_store;
+mod filter_store;
 pub(crate) mod filters;
 mod live;
 mod meta;
@@ -18,7 +17,7 @@ mod retired_list;
 pub(crate) mod room;
 pub(crate) mod scan_filters;
 pub(crate) mod store;
-mod unfinished;
+pub(crate) mod unfinished;
 
 pub(crate) use filters::{ChargedFilter, TableFilters};
 pub(crate) use live::{LiveTable, table_error};

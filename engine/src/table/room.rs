@@ -98,7 +98,7 @@ pub(super) fn within_share(options: &KeyspaceOptions, share_bytes: u64) -> Keysp
     options
 }
 
-pub(super) fn in_memory(bytes: u64) -> usize {
+pub(crate) fn in_memory(bytes: u64) -> usize {
     usize::try_from(bytes).unwrap_or(usize::MAX)
 }
 

@@ -1,6 +1,6 @@
-//! The filters of a table that scans ask: each is in memory whole, or not at all.
+//! Prefix filter and range filter of a table, for scans. Each is in memory whole or not at all.
 //!
-//! They are apart from the point filter: no view holds them, so they come and go without a new one.
+//! Unlike point filters they are in no view, so a change needs no new view.
 
 use std::{
     ops::Deref,
@@ -10,9 +10,12 @@ use std::{
 use sievedb_filter::{FilterArena, RangeFilter, TableFilter};
 use sievedb_sstable::{FilterHandle, FilterState, FilterUnusable, TableIdentity, TableSource};
 
-use crate::table::{
-    ChargedFilter, LiveTable, PrefixFilterPlace, TableMeta,
-    filters::{reason, with_cause},
+use crate::{
+    FilterRole,
+    table::{
+        ChargedFilter, LiveTable, PrefixFilterPlace, TableMeta,
+        filters::{reason, with_cause},
+    },
 };
 
 /// Prefix filter of a table that has none.
@@ -29,28 +32,25 @@ static NO_FILTERS: ScanFilters = ScanFilters {
     range_file: None,
 };
 
-/// The filters of a table that scans ask. Never changed: others take their place, and these are
-/// freed when the last scan that asks them is done.
+/// The filters of a table for scans. Immutable: they are replaced, and freed by the last scan that
+/// uses them.
 #[derive(Debug, Default)]
 pub(crate) struct ScanFilters {
-    /// Knows the prefix of every user key that has one, by the extractor with the seed of
-    /// `prefix_file`: ask [`prefix_of`](Self::prefix_of). `None` is [`FilterState::None`].
+    /// Contains the prefix of every user key that has one, by the extractor with the seed of
+    /// `prefix_file`: probe by [`prefix_of`](Self::prefix_of). `None` is [`FilterState::None`].
     prefix: Option<Arc<ChargedFilter>>,
-    /// Answers for ranges of user keys. `None` is [`FilterState::None`].
+    /// `None` is [`FilterState::None`].
     range: Option<Arc<ChargedFilter<RangeFilter>>>,
-    /// Where the prefix filter lies, whatever its extractor is; `None` if there is none.
+    /// Place of the prefix filter of any extractor.
     pub(crate) prefix_place: Option<Arc<PrefixFilterPlace>>,
-    /// Where the range filter lies; `None` if there is none.
     pub(crate) range_place: Option<crate::table::FilterPlace>,
-    /// `None` if there is no prefix filter for the extractor that the keyspace has now, or it
-    /// cannot be read.
+    /// `None` without a readable prefix filter for the present extractor of the keyspace.
     prefix_file: Option<Arc<StoredWhole>>,
-    /// `None` if there is no range filter, or it cannot be read.
+    /// `None` without a readable range filter.
     range_file: Option<Arc<StoredWhole>>,
 }
 
-/// The present filters of a table that scans probe. Takes no memory for a table without such
-/// filters.
+/// The present filters of a table for scans. Takes no memory for a table without such filters.
 #[derive(Debug)]
 pub(crate) struct PresentScanFilters(pub(super) Option<Arc<ScanFilters>>);
 
@@ -62,31 +62,40 @@ impl Deref for PresentScanFilters {
     }
 }
 
-/// A filter in a file, which is read whole or not at all.
+/// A filter in a file, read whole.
 #[derive(Debug)]
 pub(crate) struct StoredWhole {
     source: Arc<dyn TableSource>,
-    /// That of the table, with the hash seed of the filter.
+    /// Identity of the table, with the hash seed of the filter.
     identity: TableIdentity,
     place: FilterHandle,
-    /// The number of the file, if it is not the table's.
+    /// Id of the file, unless it is the table's.
     own_file: Option<u64>,
-    /// What it takes in memory, once that is known.
+    /// Known once the filter was loaded.
     memory_bytes: OnceLock<u64>,
 }
 
-/// A filter as it was found, or why its file cannot be read; `None` if there is none.
+/// A filter, or why its file cannot be read; `None` if there is none.
 pub(crate) type FoundFile = Option<Result<StoredWhole, FilterUnusable>>;
 
-/// Which of the filters that scans ask.
+/// A set of filters for scans.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Wanted {
+pub(crate) struct ScanRoles {
     pub(crate) prefix: bool,
     pub(crate) range: bool,
 }
 
+impl ScanRoles {
+    pub(crate) const ALL: Self = Self { prefix: true, range: true };
+    pub(crate) const NONE: Self = Self { prefix: false, range: false };
+
+    pub(crate) fn only(role: FilterRole) -> Self {
+        Self { prefix: role == FilterRole::Prefix, range: role == FilterRole::Range }
+    }
+}
+
 impl StoredWhole {
-    /// The filter at `place` of `source`, which is the file `own_file`, or the table's for `None`.
+    /// Creates a filter at `place` of `source`: the file `own_file`, or the table's for `None`.
     pub(crate) fn new(
         source: Arc<dyn TableSource>,
         identity: TableIdentity,
@@ -96,10 +105,10 @@ impl StoredWhole {
         Self { source, identity, place, own_file, memory_bytes: OnceLock::new() }
     }
 
-    /// What it takes in memory, or may take at most: before it was read once, only its length is
-    /// known, to which a range filter adds the samples of its sequence.
+    /// Returns its bytes in memory, or their maximum before it was loaded once: its length, and the
+    /// samples that a range filter adds.
     pub(crate) fn bytes(&self) -> u64 {
-        /// A prefix filter begins at a multiple of it.
+        /// Alignment of a prefix filter.
         const LINE_BYTES: u64 = 64;
 
         let length = self.place.bytes;
@@ -113,7 +122,7 @@ impl StoredWhole {
         }
     }
 
-    /// Whether it is a good prefix filter. Reads it.
+    /// Reads and verifies a prefix filter.
     pub(crate) fn check_prefix(&self) -> Result<(), FilterUnusable> {
         match self.load_prefix(&FilterArena::heap()) {
             FilterState::Unusable(reason) => Err(reason),
@@ -121,7 +130,7 @@ impl StoredWhole {
         }
     }
 
-    /// Whether it is a good range filter of the table `meta`. Reads it.
+    /// Reads and verifies the range filter of the table `meta`.
     pub(crate) fn check_range(&self, meta: &TableMeta) -> Result<(), FilterUnusable> {
         match self.load_range(meta, &FilterArena::heap()) {
             FilterState::Unusable(reason) => Err(reason),
@@ -159,8 +168,8 @@ impl ScanFilters {
         filters.with_range_file(live, live.meta.range_filter, range)
     }
 
-    /// The same with the prefix filter at `place`, which is not in memory yet. `found` is `None` if
-    /// the extractor of the keyspace is another one.
+    /// Returns the same filters with the prefix filter at `place`, which is not in memory yet.
+    /// `found` is `None` if it has another extractor than the keyspace.
     pub(crate) fn with_prefix_file(
         &self,
         live: &LiveTable,
@@ -172,7 +181,7 @@ impl ScanFilters {
         Self { prefix, prefix_place: place, prefix_file, ..self.copy() }
     }
 
-    /// The same with the range filter at `place`, which is not in memory yet.
+    /// Returns the same filters with the range filter at `place`, which is not in memory yet.
     pub(crate) fn with_range_file(
         &self,
         live: &LiveTable,
@@ -202,8 +211,8 @@ impl ScanFilters {
         self.range.as_deref().map_or(&NO_RANGE, |range| range)
     }
 
-    /// The prefix filter, for an extractor whose hashes have this seed: to any other one this
-    /// filter would say "no" about keys that the table has.
+    /// Returns the prefix filter for an extractor whose hashes have this seed. For another one it
+    /// would rule out present keys.
     pub(crate) fn prefix_of(&self, hash_seed: u64) -> PrefixAnswer<'_> {
         let is_other =
             self.prefix_file.as_ref().is_some_and(|it| it.identity.hash_seed != hash_seed);
@@ -220,38 +229,35 @@ impl ScanFilters {
         }
     }
 
-    /// Whether its prefix filter is ready for an extractor whose hashes have this seed, or there is
-    /// none for `None`.
+    /// Returns whether the prefix filter is for an extractor whose hashes have this seed; for `None`,
+    /// whether there is none.
     pub(crate) fn is_for(&self, hash_seed: Option<u64>) -> bool {
         self.prefix_file.as_ref().map(|file| file.identity.hash_seed) == hash_seed
     }
 
-    /// Whether the prefix filter is in memory.
+    /// Returns whether the prefix filter is in memory.
     pub(crate) fn has_prefix(&self) -> bool {
         self.prefix().resident().is_some()
     }
 
-    /// The same without those that are not wanted; `None` if none of these is in memory.
-    pub(crate) fn without_unwanted(&self, wanted: Wanted) -> Option<Self> {
-        let is_prefix_unwanted =
-            |it: &&Arc<ChargedFilter>| !wanted.prefix && it.resident().is_some();
-        let is_range_unwanted =
-            |it: &&Arc<ChargedFilter<_>>| !wanted.range && it.resident().is_some();
-        let prefix = self.prefix.as_ref().filter(is_prefix_unwanted);
+    /// Returns the same filters with only `kept` in memory; `None` if no other is.
+    pub(crate) fn without_others(&self, kept: ScanRoles) -> Option<Self> {
+        let drops_prefix = |it: &&Arc<ChargedFilter>| !kept.prefix && it.resident().is_some();
+        let drops_range = |it: &&Arc<ChargedFilter<_>>| !kept.range && it.resident().is_some();
+        let prefix = self.prefix.as_ref().filter(drops_prefix);
         let prefix = prefix.map(|it| ChargedFilter::new(FilterState::NotResident, it.account()));
-        let range = self.range.as_ref().filter(is_range_unwanted);
+        let range = self.range.as_ref().filter(drops_range);
         let range =
             range.map(|it| ChargedFilter::of_ranges(FilterState::NotResident, it.account()));
         (prefix.is_some() || range.is_some()).then(|| self.with(prefix, range))
     }
 
-    /// The same with those that are wanted, read from their files if `has_room` says so of their
-    /// bytes, and whether there was room for all; no filters if none is to be read. What turns out
-    /// to be damaged is not read again.
+    /// Returns the same filters with `roles` loaded, as far as `has_room` for their bytes; `None` if
+    /// none was read. Also returns whether there was room for all. A damaged one is not read again.
     pub(crate) fn loaded(
         &self,
         live: &LiveTable,
-        wanted: Wanted,
+        roles: ScanRoles,
         mut has_room: impl FnMut(u64) -> bool,
     ) -> (Option<Self>, bool) {
         let mut is_all = true;
@@ -262,9 +268,9 @@ impl ScanFilters {
         };
         let memory = live.memory();
         let arena = memory.filter_arena();
-        let prefix = self.absent_prefix().filter(|_| wanted.prefix).filter(|it| may_load(it));
+        let prefix = self.absent_prefix().filter(|_| roles.prefix).filter(|it| may_load(it));
         let prefix = prefix.map(|file| ChargedFilter::new(file.load_prefix(arena), memory));
-        let range = self.absent_range().filter(|_| wanted.range).filter(|it| may_load(it));
+        let range = self.absent_range().filter(|_| roles.range).filter(|it| may_load(it));
         let range =
             range.map(|file| ChargedFilter::of_ranges(file.load_range(&live.meta, arena), memory));
         let is_changed = prefix.is_some() || range.is_some();
@@ -307,40 +313,45 @@ impl ScanFilters {
         self.range_file.as_deref().filter(|_| is_absent)
     }
 
-    /// Whether all of them are in memory that can be.
+    /// Returns whether all usable ones are in memory.
     pub(crate) fn is_whole(&self) -> bool {
         self.absent_prefix().is_none() && self.absent_range().is_none()
     }
 
-    /// Bytes of the prefix filter in memory, whether it is there now or not; 0 if there is none
-    /// that can be used.
+    /// Returns the bytes in memory of `roles`, loaded or not, without unusable ones.
+    pub(crate) fn bytes_of(&self, roles: ScanRoles) -> u64 {
+        let prefix = if roles.prefix { self.prefix_bytes() } else { 0 };
+        prefix + if roles.range { self.range_bytes() } else { 0 }
+    }
+
+    /// Returns the bytes in memory of the prefix filter, loaded or not; 0 if it cannot be used.
     pub(crate) fn prefix_bytes(&self) -> u64 {
         let stored = self.absent_prefix().map(StoredWhole::bytes);
         stored.unwrap_or(self.prefix().memory_bytes() as u64)
     }
 
-    /// The same for the range filter.
+    /// Returns the bytes in memory of the range filter, loaded or not; 0 if it cannot be used.
     pub(crate) fn range_bytes(&self) -> u64 {
         let stored = self.absent_range().map(StoredWhole::bytes);
         stored.unwrap_or(self.range().range_memory_bytes() as u64)
     }
 
-    /// Bytes of memory that they take now.
+    /// Returns the bytes in memory at present.
     pub(crate) fn memory_bytes(&self) -> usize {
         self.prefix().memory_bytes() + self.range().range_memory_bytes()
     }
 
-    /// Why one of them cannot be used.
+    /// Returns why one of them cannot be used.
     pub(crate) fn unusable(&self) -> Option<String> {
         reason(self.prefix()).or(reason(self.range())).map(with_cause)
     }
 
-    /// Whether there is a prefix filter, of the present extractor, that cannot be used.
+    /// Returns whether the prefix filter of the present extractor is unusable.
     pub(crate) fn is_prefix_unusable(&self) -> bool {
         reason(self.prefix()).is_some()
     }
 
-    /// Whether there is a range filter that cannot be used.
+    /// Returns whether the range filter is unusable.
     pub(crate) fn is_range_unusable(&self) -> bool {
         reason(self.range()).is_some()
     }

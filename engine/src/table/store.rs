@@ -81,8 +81,7 @@ impl TableStore {
         }
         let buffers = memory.charge(MemoryUse::Bookkeeping, BUFFERS_BYTES);
         cache_room.fit();
-        let filter_bytes_max = memory.filter_bytes_max();
-        let store = Self {
+        Self {
             fs,
             folder: folder.to_owned(),
             store_id,
@@ -98,9 +97,7 @@ impl TableStore {
             is_closing: Arc::default(),
             _buffers: buffers,
             cache_room,
-        };
-        store.bound_filters(filter_bytes_max);
-        store
+        }
     }
 
     /// Aborts the writing of tables: the store is closing.
@@ -260,7 +257,7 @@ impl TableStore {
         }
     }
 
-    pub(super) fn identity(&self, meta: &TableMeta) -> TableIdentity {
+    pub(crate) fn identity(&self, meta: &TableMeta) -> TableIdentity {
         meta.identity(self.store_id, self.hash_seed)
     }
 }

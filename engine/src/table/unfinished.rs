@@ -9,17 +9,17 @@ use crate::fs::AppendFile;
 
 /// A file being written: obsolete when it is dropped, unless it was finished.
 #[derive(Debug)]
-pub(super) struct Unfinished {
-    pub(super) path: PathBuf,
+pub(crate) struct Unfinished {
+    pub(crate) path: PathBuf,
     obsolete_files: Option<Arc<ObsoleteFiles>>,
 }
 
 impl Unfinished {
-    pub(super) fn new(path: PathBuf, obsolete_files: &Arc<ObsoleteFiles>) -> Self {
+    pub(crate) fn new(path: PathBuf, obsolete_files: &Arc<ObsoleteFiles>) -> Self {
         Self { path, obsolete_files: Some(Arc::clone(obsolete_files)) }
     }
 
-    pub(super) fn finish(&mut self) {
+    pub(crate) fn finish(&mut self) {
         self.obsolete_files = None;
     }
 }
@@ -33,7 +33,7 @@ impl Drop for Unfinished {
 }
 
 #[derive(Debug)]
-pub(super) struct FileSink(pub(super) Arc<dyn AppendFile>);
+pub(crate) struct FileSink(pub(crate) Arc<dyn AppendFile>);
 
 impl TableSink for FileSink {
     fn append(&mut self, bytes: &[u8]) -> io::Result<()> {

@@ -71,8 +71,7 @@ const MODULES: [&str; 51] = [
 const LARGE_MODULES: [&str; 3] = ["store", "read", "table"];
 
 /// Imports of submodules that lead upwards: source, and target.
-const UPWARD_IMPORTS: [(&str, &str); 2] =
-    [("store/filter_jobs", "filter_rebuild"), ("table/scan_filters", "live")];
+const UPWARD_IMPORTS: [(&str, &str); 1] = [("table/scan_filters", "live")];
 
 const SOURCES: &str = "engine/src/";
 

@@ -39,7 +39,6 @@ pub(crate) struct RunTarget {
 /// What should be in memory of a table's filter.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct TableTarget {
-    #[cfg_attr(not(test), expect(dead_code, reason = "tests tell tables apart by it"))]
     pub(crate) id: u64,
     /// The very value of the shape if nothing is to be done.
     pub(crate) residence: Residence,

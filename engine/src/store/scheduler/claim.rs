@@ -1,6 +1,6 @@
 //! Finds and claims the next piece of background work.
 
-use std::{collections::BTreeSet, mem, sync::Arc, time::Duration};
+use std::{mem, sync::Arc, time::Duration};
 
 use super::{
     Job, Scheduler, State, crowded::MERGE_BYTES_BEFORE_FLUSH, idle_compaction::WAIT_MIN,
@@ -23,7 +23,7 @@ impl Store {
         let pause_end = state.due.next_pause_end().filter(|_| !self.versions.is_read_only());
         let pause = pause_end.map(|end| end.saturating_sub(self.options.clock.now()).max(WAIT_MIN));
         let idle = state.idle_memtables.wait_max().filter(|_| !self.versions.is_read_only());
-        let others = [self.residency.wait_max(), state.idle_compactions.wait_max(), idle];
+        let others = [self.filters.wait_max(), state.idle_compactions.wait_max(), idle];
         others.into_iter().chain([pause]).flatten().min()
     }
 
@@ -56,18 +56,16 @@ impl Store {
             // No work is postponed.
             state.no_space = None;
         }
-        if job.is_none() && !state.fitting && self.filters_are_due() {
-            state.fitting = true;
-            return Some(Job::FitFilters);
-        }
-        if job.is_some() || !self.options.background_rewrites {
+        if job.is_some() {
             return job;
         }
-        let filter = state.filters.claim(|id| self.tree_of_id(id)).map(Job::Filter);
-        // Without workers a writer would wait for optional work.
-        let mut idle =
-            || (self.options.worker_threads > 0).then(|| self.claim_idle_compaction(&mut state));
-        filter.or_else(|| idle().flatten())
+        if let Some(job) = self.filters.claim(self) {
+            state.filter_jobs += 1;
+            return Some(Job::Filter(job));
+        }
+        // A writer does no optional work.
+        let is_optional = self.options.background_rewrites && self.options.worker_threads > 0;
+        if is_optional { self.claim_idle_compaction(&mut state) } else { None }
     }
 
     /// Notes the keyspaces that have changed.
@@ -75,17 +73,9 @@ impl Store {
         let changed = self.versions.trees().changed().take();
         state.due.note(&changed, self.versions.snapshots().oldest());
         state.due.end_pauses(self.options.clock.now());
-        state.filters.note(changed);
-        let looks_again = state.filters.looks_again();
-        if !looks_again && !state.looks_at_all {
-            return;
-        }
-        let all: BTreeSet<_> = self.versions.trees().ids().collect();
+        self.filters.note_changed(changed, || self.versions.trees().ids().collect());
         if mem::take(&mut state.looks_at_all) {
-            state.due.compact.add(all.iter().copied());
-        }
-        if looks_again {
-            state.filters.note(all);
+            state.due.compact.add(self.versions.trees().ids());
         }
     }
 
@@ -169,10 +159,7 @@ impl Store {
             && !self.has_flush_or_compaction(state)
             && !(self.awaits_no_longer(state) && self.has_flush_or_compaction(state))
             && !self.has_crowded(state)
-            && !state.fitting
-            && !self.filters_are_due()
-            && (!self.options.background_rewrites
-                || state.filters.is_idle(|id| self.tree_of_id(id)))
+            && self.filters.is_idle(self)
     }
 
     /// Returns whether a keyspace has a flush that no worker has claimed.

@@ -122,7 +122,7 @@ impl Store {
         let is_busy = !state.flushing.is_empty()
             || !state.running.is_empty()
             || !state.whole.is_empty()
-            || state.filters.is_running();
+            || self.filters.is_rebuilding();
         if is_busy || !self.options.idle_compactions || !self.options.background_rewrites {
             return None;
         }

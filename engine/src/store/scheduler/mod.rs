@@ -42,9 +42,9 @@ use crate::{
     Error, barriers,
     clock::{Clock, SystemClock},
     compaction::choice::Compaction,
+    filters::{FilterJob, Filters},
     read::tree::Tree,
     stats::BackgroundStats,
-    store::filter_jobs::{FilterJob, FilterJobs},
     sync::{
         Condvar, Mutex,
         atomic::{
@@ -90,15 +90,14 @@ struct State {
     flushing: BTreeSet<u64>,
     /// A flush was claimed: a merge of a crowded store precedes the next one.
     merge_turn: bool,
-    /// Filters are being fitted to their plan.
-    fitting: bool,
+    /// Jobs of filters in flight.
+    filter_jobs: usize,
     /// Compactions in flight, with the id of their keyspace.
     running: Vec<(u64, Compaction)>,
     /// Requests to compact whole keyspaces.
     whole: WholeRequests,
     /// Number of these requests so far.
     whole_count: u64,
-    filters: FilterJobs,
     idle_compactions: IdleCompactions,
     idle_memtables: IdleMemtables,
     no_space: Option<Error>,
@@ -110,10 +109,7 @@ struct State {
 impl State {
     /// Returns how much claimed work is in flight, except unlinking.
     fn claims(&self) -> usize {
-        self.flushing.len()
-            + self.running.len()
-            + usize::from(self.fitting)
-            + usize::from(self.filters.is_running())
+        self.flushing.len() + self.running.len() + self.filter_jobs
     }
 
     /// Returns the compactions of `tree` in flight.
@@ -152,7 +148,6 @@ enum Job {
     Compact(Arc<Tree>, Compaction),
     /// A compaction that only an idle store does.
     CompactIdle(Arc<Tree>, Compaction),
-    FitFilters,
     Filter(FilterJob),
 }
 
@@ -217,11 +212,9 @@ impl Scheduler {
     }
 
     /// Ends the pause after a full disk.
-    pub(crate) fn retry(&self) {
-        let mut state = self.state.lock();
-        state.no_space = None;
-        state.filters.retry();
-        drop(state);
+    pub(crate) fn retry(&self, filters: &Filters) {
+        filters.retry_deferred();
+        self.state.lock().no_space = None;
         self.room.notify_all();
         self.wake();
     }
@@ -249,13 +242,6 @@ impl Scheduler {
     /// Returns whether the store is being closed.
     pub(crate) fn is_shut_down(&self) -> bool {
         self.state.lock().shut_down
-    }
-
-    /// Calls `look` with the filters to rebuild, and notifies threads that wait for them.
-    pub(crate) fn with_filters<T>(&self, look: impl FnOnce(&mut FilterJobs) -> T) -> T {
-        let looked = look(&mut self.state.lock().filters);
-        self.progress.notify_all();
-        looked
     }
 
     /// Returns whether the system has begun to refuse barriers that it allowed before; once.

@@ -84,7 +84,7 @@ impl Story {
             let is_idle = matches!(chosen, Chosen::Nothing { .. });
             assert!(is_idle, "{when}: {}: {chosen:?}", tree.name);
             assert!(tree.view().frozen.is_empty(), "{when}: {}", tree.name);
-            let looked = store.scheduler.with_filters(|jobs| jobs.is_done_for(&tree));
+            let looked = store.filters.is_done_for(&tree);
             assert!(looked, "{when}: {}: filters", tree.name);
         }
     }
@@ -355,7 +355,7 @@ fn f4_a_flush_does_not_wait_for_filters_that_are_put_off() {
     store.scheduler.wake();
     go_on();
     wait();
-    let is_put_off = store.scheduler.with_filters(|jobs| jobs.why_put_off().is_some());
+    let is_put_off = store.filters.why_deferred().is_some();
     drop(resume);
     assert!(is_put_off, "the flush waited until filters were tried again");
 }

@@ -121,9 +121,9 @@ impl Store {
     ///
     /// As [`wait_for_work`](Self::wait_for_work).
     pub(crate) fn wait_until_idle(&self) -> Result<()> {
-        // A lookup may have held a filter until the job stopped waiting for it.
-        self.filters_have_room();
-        self.scheduler.retry();
+        // A lookup may have held a filter for so long that its room was not used.
+        self.filters.retry_stuck();
+        self.scheduler.retry(&self.filters);
         self.freeze_asked();
         // Waits for a worker that freezes a memtable.
         drop(self.writer.placement());
@@ -140,8 +140,8 @@ impl Store {
             if state.shut_down {
                 return Err(Error::Closed);
             }
-            if let Some(error) = state.no_space.as_ref().or(state.filters.why_put_off()) {
-                return Err(error.clone());
+            if let Some(error) = state.no_space.clone().or_else(|| self.filters.why_deferred()) {
+                return Err(error);
             }
             if self.options.worker_threads == 0 {
                 // Another store of the pool may have caused work for this thread.

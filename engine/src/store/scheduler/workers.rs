@@ -9,10 +9,10 @@ use std::{
 use super::{Job, Scheduler, unneeded::free_on_this_thread};
 use crate::{
     Error, Result,
+    filters::FilterJob,
     listener::Event,
     store::Store,
     store::compact::Ended,
-    store::filter_jobs::FilterJob,
     sync::{Condvar, Mutex},
 };
 
@@ -101,7 +101,7 @@ impl Scheduler {
                 // Not for the bell: files of the failed step are unlinked, which rings it, and all
                 // workers would retry at once.
                 scheduler.room.wait_for(&mut state, NO_SPACE_RETRY);
-            } else if !worked && state.filters.why_put_off().is_some() {
+            } else if !worked && store.filters.why_deferred().is_some() {
                 // Flushes and compactions found room: they do not wait for filters.
                 drop(state);
                 if scheduler.bell.rings() != rings {
@@ -109,7 +109,7 @@ impl Scheduler {
                     continue;
                 }
                 scheduler.bell.wait(rings, Some(NO_SPACE_RETRY));
-                scheduler.state.lock().filters.retry();
+                store.filters.retry_deferred();
             } else if !worked {
                 let wait_max = store.wait_max(&state);
                 drop(state);
@@ -124,7 +124,7 @@ impl Store {
     /// filters.
     pub(crate) fn run_inline(&self) {
         if self.options.read_only {
-            return self.fit_due_filters();
+            return self.filters.fit_due(self);
         }
         if self.options.worker_threads > 0 || !self.scheduler.has_news() {
             return;
@@ -168,24 +168,29 @@ impl Store {
             Job::Flush(tree) => self.flush_frozen(tree).map(|()| Ended::Done),
             Job::Compact(tree, compaction) => self.run_compaction(tree, compaction, &|| false),
             Job::CompactIdle(tree, compaction) => self.run_idle_compaction(tree, compaction),
-            Job::FitFilters => {
-                self.fit_filters();
-                Ok(Ended::Done)
-            }
-            Job::Filter(FilterJob::Look(tree, seen)) => {
-                self.look_for_due_filters(tree, seen.clone());
-                return true;
-            }
-            Job::Filter(FilterJob::Build(tree, due)) => {
-                let rebuilt = self.rebuild_filter(tree, due);
-                let worked = self.release_filter(tree, due, rebuilt);
-                self.scheduler.state.lock().idle_compactions.note_work(self.options.clock.now());
-                return worked;
-            }
+            Job::Filter(filter) => return self.run_filter_job(filter),
         };
-        // Memtables were flushed, or filters have changed.
+        // Memtables were flushed.
         self.tables.fit_cache();
         self.release(job, outcome)
+    }
+
+    /// Executes a claimed job of filters and releases the claim. Returns whether more work may be
+    /// tried at once.
+    fn run_filter_job(&self, job: &FilterJob) -> bool {
+        let worked = self.filters.run(self, job);
+        self.tables.fit_cache();
+        let mut state = self.scheduler.state.lock();
+        debug_assert!(state.filter_jobs > 0, "a job of filters without a claim");
+        state.filter_jobs -= 1;
+        if matches!(job, FilterJob::Rebuild(..)) {
+            state.idle_compactions.note_work(self.options.clock.now());
+        }
+        if worked {
+            self.scheduler.bell.ring();
+        }
+        self.scheduler.progress.notify_all();
+        worked
     }
 
     /// Releases a claim. Returns whether more work may be tried at once.
@@ -205,12 +210,7 @@ impl Store {
             state.idle_compactions.note_work(self.options.clock.now());
         }
         match job {
-            // Jobs of filters release themselves.
             Job::Unlink | Job::Filter(_) => {}
-            Job::FitFilters => {
-                debug_assert!(state.fitting, "a fit without a claim");
-                state.fitting = false;
-            }
             Job::Flush(tree) => {
                 let was_claimed = state.flushing.remove(&tree.id);
                 debug_assert!(was_claimed, "a flush without a claim");
@@ -221,8 +221,7 @@ impl Store {
         }
         let worked = outcome.is_ok();
         // Neither an unlink nor an aborted compaction proves that the disk has room.
-        let has_written =
-            matches!(outcome, Ok(Ended::Done)) && !matches!(job, Job::Unlink | Job::FitFilters);
+        let has_written = matches!(outcome, Ok(Ended::Done)) && !matches!(job, Job::Unlink);
         let full = outcome.err().filter(Error::is_passing);
         let news = full.clone().filter(|_| state.no_space.is_none());
         if full.is_some() || has_written {

@@ -255,7 +255,7 @@ impl Store {
                 Pressure::Stop => {
                     if self.options.worker_threads == 0 {
                         // No worker retries after a full disk.
-                        self.scheduler.retry();
+                        self.scheduler.retry(&self.filters);
                     }
                     let tree = &target.tree;
                     let is_over = || tree.is_dropped() || pressure(tree.debt()) != Pressure::Stop;

@@ -1,13 +1,16 @@
-//! What the last plans expect of lookups of absent keys.
+//! False positives that the last plans predict.
 
 use std::collections::BTreeMap;
 
-use super::{filter_tables::FilterTables, measured_use::MeasuredUse};
-use crate::filters::plan::{FilterPlan, keyspace_shares};
+use super::{
+    measured_use::MeasuredUse,
+    plan::{FilterPlan, keyspace_shares},
+    tables::FilterTables,
+};
 
-/// For each keyspace, by id, what the last plan that it was part of expects.
+/// For each keyspace, by id, the prediction of its last plan.
 #[derive(Debug, Default)]
-pub(crate) struct Prediction {
+pub(super) struct Prediction {
     keyspaces: BTreeMap<u64, OfKeyspace>,
 }
 
@@ -15,12 +18,12 @@ pub(crate) struct Prediction {
 struct OfKeyspace {
     lookups: f64,
     keys: f64,
-    /// Runs that a lookup of an absent key searches in vain.
+    /// False positives of a lookup of an absent key.
     false_positives: f64,
 }
 
 impl Prediction {
-    /// What `plan` for `tables` expects.
+    /// Returns the prediction of `plan` for `tables`.
     pub(super) fn of(tables: &FilterTables, plan: &FilterPlan, measured: &MeasuredUse) -> Self {
         let of_keyspace = tables.keyspaces.iter().zip(&plan.keyspaces).map(|(tables, planned)| {
             let keys = tables.tables().map(|live| live.meta.entries as f64).sum();
@@ -31,24 +34,24 @@ impl Prediction {
         Self { keyspaces: of_keyspace.collect() }
     }
 
-    /// Takes over what `newer` expects of its keyspaces.
+    /// Replaces the predictions of the keyspaces of `newer`.
     pub(super) fn update(&mut self, newer: Self) {
         self.keyspaces.extend(newer.keyspaces);
     }
 
-    /// Forgets keyspaces that are gone.
-    pub(super) fn retain(&mut self, is_there: impl Fn(u64) -> bool) {
-        self.keyspaces.retain(|&id, _| is_there(id));
+    /// Removes dropped keyspaces.
+    pub(super) fn retain(&mut self, exists: impl Fn(u64) -> bool) {
+        self.keyspaces.retain(|&id, _| exists(id));
     }
 
-    /// Runs that a lookup of an absent key searches in vain, expected; the mean over the keyspaces
-    /// by their lookups.
+    /// Returns the expected false positives of a lookup of an absent key: the mean over keyspaces
+    /// by lookups.
     pub(super) fn false_positives(&self) -> f64 {
         let counts = self.keyspaces.values().map(|it| (it.lookups, it.keys));
         let shares = keyspace_shares(counts);
         let each = self.keyspaces.values().zip(shares);
         let sum: f64 = each.map(|(it, share)| share * it.false_positives).sum();
-        // Of nothing it is -0.
+        // An empty sum is -0.
         sum + 0.0
     }
 }

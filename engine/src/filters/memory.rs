@@ -1,7 +1,5 @@
-//! How much memory filters of tables have, and how much room there is for more.
-//!
-//! Nearly all of it is that of their arena, with the holes between them as far as their pages
-//! cannot be given back to the system. A bound is on what they have, not on what they use of it.
+//! Memory of filters: nearly all in their arena, holes included whose pages cannot be freed. Bounds
+//! are on what filters have, not on what they use of it.
 
 use sievedb_filter::ArenaStats;
 
@@ -10,49 +8,53 @@ use crate::{
     table::{room::in_memory, store::TableStore},
 };
 
-/// At most this part of a bound is left to holes when filters are planned. What does not fit then
-/// waits.
+/// Plans leave at most this part of a bound to holes. What does not fit then waits.
 const WASTE_PART: u64 = 16;
 
-/// What a filter has outside of the arena is at most this part of it: a ribbon of one column has a
-/// 64th in thresholds...
+/// A filter has at most this part of it outside of the arena, as a ribbon of one column has a 64th
+/// in thresholds...
 const BESIDE_PART: u64 = 32;
 /// ...and so many bytes: its layers and groups.
 const BESIDE_BYTES: u64 = 1 << 10;
 
-/// What filters have.
+/// Memory of the filters of a store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct FilterMemory {
+pub(super) struct FilterMemory {
     arena: ArenaStats,
-    /// What lies outside of the arena.
+    /// Outside of the arena.
     beside_bytes: u64,
 }
 
 impl FilterMemory {
-    /// With the holes between them, in bytes.
-    pub(crate) fn bytes(&self) -> u64 {
+    pub(super) fn of(store: &TableStore) -> Self {
+        let arena = store.filter_arena.stats();
+        Self { arena, beside_bytes: store.memory.bytes(MemoryUse::Filters) }
+    }
+
+    /// Returns all bytes, holes included.
+    pub(super) fn bytes(&self) -> u64 {
         self.arena.bytes as u64 + self.beside_bytes
     }
 
-    /// What holes hold and cannot give back, in bytes.
-    pub(crate) fn unreclaimable_bytes(&self) -> u64 {
+    /// Returns the bytes of holes that cannot be freed.
+    pub(super) fn unreclaimable_bytes(&self) -> u64 {
         self.arena.unreclaimable_bytes as u64
     }
 
-    /// With what holes cannot give back.
+    /// Returns the bytes in use, and of holes that cannot be freed.
     fn bytes_min(&self) -> u64 {
         (self.arena.used_bytes + self.arena.unreclaimable_bytes) as u64 + self.beside_bytes
     }
 
-    /// The bytes of a filter that can be added within a bound.
-    pub(crate) fn room(&self, bytes_max: u64) -> u64 {
+    /// Returns the bytes that can be added within a bound.
+    pub(super) fn room(&self, bytes_max: u64) -> u64 {
         let (used, edges) = (self.bytes_min(), self.arena.rounding_bytes_max as u64);
         let in_hole = if used <= bytes_max { self.arena.free_range_bytes_max as u64 } else { 0 };
         bytes_max.saturating_sub(used).saturating_sub(edges).max(in_hole)
     }
 
-    /// What a plan may give to filters within a bound, so that all of them can be loaded.
-    pub(crate) fn planned(&self, bytes_max: u64) -> u64 {
+    /// Returns the part of a bound that a plan may spend, so that all of it can be loaded.
+    pub(super) fn planned(&self, bytes_max: u64) -> u64 {
         if bytes_max == u64::MAX {
             return bytes_max;
         }
@@ -60,55 +62,32 @@ impl FilterMemory {
         bytes_max - waste.min(bytes_max / WASTE_PART)
     }
 
-    /// What certainly becomes free when a filter of so many bytes goes: others may share its pages.
-    pub(crate) fn freed_by(&self, bytes: u64) -> u64 {
+    /// Returns the bytes that certainly become free with a filter: others may share its pages.
+    pub(super) fn freed_by(&self, bytes: u64) -> u64 {
         bytes.saturating_sub(2 * self.arena.rounding_bytes_max as u64)
     }
 }
 
-impl TableStore {
-    /// What the filters of all tables have.
-    pub(crate) fn filter_memory(&self) -> FilterMemory {
-        let arena = self.filter_arena.stats();
-        FilterMemory { arena, beside_bytes: self.memory.bytes(MemoryUse::Filters) }
-    }
+/// Has the arena keep filters within `bytes_max` bytes, as far as its holes allow. Loads must
+/// [have room](has_room).
+pub(super) fn bound(store: &TableStore, bytes_max: u64) {
+    store.filter_arena.announce(0, in_memory(store.memory.bytes(MemoryUse::Filters)));
+    store.filter_arena.set_bytes_max(in_memory(bytes_max));
+}
 
-    /// What they have, and the bound of that moment.
-    pub(crate) fn filter_bytes_and_max(&self) -> (u64, u64) {
-        let bytes_max = || self.memory.filter_bytes_max();
-        let mut before = bytes_max();
-        loop {
-            let bytes = self.filter_memory().bytes();
-            let after = bytes_max();
-            if before == after {
-                return (bytes, after);
-            }
-            before = after;
-        }
+/// Returns whether `bytes_max` has room for a filter of `bytes` bytes, which must be loaded next.
+pub(super) fn has_room(store: &TableStore, bytes: u64, bytes_max: u64) -> bool {
+    let has_room = FilterMemory::of(store).room(bytes_max) >= bytes;
+    if has_room {
+        expect(store, bytes);
     }
+    has_room
+}
 
-    /// Has the arena keep filters within a bound, as far as holes make room for that. What is
-    /// loaded must [have room](Self::has_filter_room).
-    pub(crate) fn bound_filters(&self, bytes_max: u64) {
-        self.filter_arena.announce(0, in_memory(self.memory.bytes(MemoryUse::Filters)));
-        self.filter_arena.set_bytes_max(in_memory(bytes_max));
-    }
-
-    /// Whether there is room within a bound for a filter of so many bytes, which is loaded then.
-    pub(crate) fn has_filter_room(&self, bytes: u64, bytes_max: u64) -> bool {
-        let has_room = self.filter_memory().room(bytes_max) >= bytes;
-        if has_room {
-            self.expect_filter(bytes);
-        }
-        has_room
-    }
-
-    /// A filter of so many bytes is about to be loaded: what it has outside of the arena is no more
-    /// for the arena.
-    pub(crate) fn expect_filter(&self, bytes: u64) {
-        let beside = bytes / BESIDE_PART + BESIDE_BYTES + self.memory.bytes(MemoryUse::Filters);
-        self.filter_arena.announce(in_memory(bytes), in_memory(beside));
-    }
+/// Prepares the arena for a filter of `bytes` bytes: what the filter has outside is not its own.
+pub(super) fn expect(store: &TableStore, bytes: u64) {
+    let beside = bytes / BESIDE_PART + BESIDE_BYTES + store.memory.bytes(MemoryUse::Filters);
+    store.filter_arena.announce(in_memory(bytes), in_memory(beside));
 }
 
 #[cfg(all(test, not(feature = "shuttle")))]

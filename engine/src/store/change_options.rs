@@ -1,7 +1,5 @@
-//! The options of a keyspace are changed while the store is open.
-//!
-//! Here, beside the filters, because they are what follows: at once in memory, by the background
-//! job in files. All else holds for tables that are written from then on.
+//! Changes the options of a keyspace of an open store. Filters follow in memory at once, in files in
+//! the background; other options apply to new tables.
 
 use std::sync::Arc;
 
@@ -17,20 +15,19 @@ use crate::{
 };
 
 impl Store {
-    /// Changes what is asked of the filters of a keyspace, for good.
+    /// Changes the filter policy of a keyspace durably.
     ///
     /// # Errors
     ///
     /// As [`set_options`](Self::set_options).
     pub(crate) fn set_filter_policy(&self, tree: &Arc<Tree>, policy: FilterPolicy) -> Result<()> {
         self.change_options(tree, |options| options.filter_policy(policy))?;
-        self.cut_filters();
-        self.look_at_filters();
+        self.apply_policies();
         Ok(())
     }
 
-    /// Changes what finds the prefixes of a keyspace, for good. Prefix filters of tables are built
-    /// anew in the background.
+    /// Changes the prefix extractor of a keyspace durably. Prefix filters are rebuilt in the
+    /// background.
     ///
     /// # Errors
     ///
@@ -41,12 +38,14 @@ impl Store {
         extractor: Option<PrefixExtractor>,
     ) -> Result<()> {
         self.change_options(tree, |options| options.prefix_extractor(extractor))?;
-        self.look_at_filters();
+        self.filters.make_due();
+        self.scheduler.wake();
+        self.run_inline();
         Ok(())
     }
 
-    /// Changes all options of a keyspace, for good. Filters of tables that there are are rebuilt
-    /// in the background.
+    /// Changes all options of a keyspace durably. Filters of present tables are rebuilt in the
+    /// background.
     ///
     /// # Errors
     ///
@@ -55,21 +54,24 @@ impl Store {
     /// [`edit_manifest`](Store::edit_manifest).
     pub(crate) fn set_options(&self, tree: &Arc<Tree>, options: KeyspaceOptions) -> Result<()> {
         self.change_options(tree, |_| options)?;
-        self.cut_filters();
-        self.look_at_filters();
+        self.apply_policies();
         Ok(())
     }
 
-    /// Makes other options of a keyspace durable, and puts them in place.
+    fn apply_policies(&self) {
+        self.filters.apply_policies(self);
+        self.scheduler.wake();
+        self.run_inline();
+    }
+
+    /// Makes other options of a keyspace durable, then visible.
     fn change_options(
         &self,
         tree: &Arc<Tree>,
         change: impl FnOnce(KeyspaceOptions) -> KeyspaceOptions,
     ) -> Result<()> {
-        // Before the manifest is locked: a change of filters that is in flight may take long, and
-        // the next segment of the log, for which all writes wait, needs the manifest.
-        let _change = self.residency.lock_change();
-        // Nobody else changes them meanwhile.
+        // No other thread changes options meanwhile.
+        let _held = self.filters.hold();
         let present = tree.kept_options();
         let new = change(KeyspaceOptions::clone(&present));
         let new = new.with_functions(&self.options.prefix_functions);
@@ -85,7 +87,7 @@ impl Store {
                 let extractor = new.prefix_extractor.clone();
                 tree.set_options(new);
                 if extractor != present.prefix_extractor {
-                    // Those that are about to enter a version look at the extractor when they do.
+                    // Tables about to enter a version do so then.
                     for (_, _, live) in tree.kept_view().version.tables() {
                         self.tables.fit_extractor(live, &extractor);
                     }

@@ -1,38 +1,40 @@
-//! Filters take the place of others, one after the other, and never more of them are in memory at a
-//! time than a bound allows.
+//! Changes filters in memory, one after the other, always within a bound.
 
 use std::{
     sync::{Arc, Weak},
     time::Duration,
 };
 
-use super::filter_tables::{FilterTables, Target};
+use super::{
+    memory::{self, FilterMemory},
+    step::{Step, fitting, step},
+    tables::{FilterTables, Target},
+};
 use crate::{
-    filters::plan::Residence,
+    listener::Event,
     read::tree::Tree,
     sync::{
         atomic::{AtomicU32, Ordering::SeqCst},
         thread,
     },
-    table::{LiveTable, ScanFilters, TableFilters, scan_filters::Wanted, store::TableStore},
+    table::{ScanFilters, TableFilters, scan_filters::ScanRoles, store::TableStore},
 };
 
-/// How often is looked whether a filter is freed.
-pub(super) const LOOK_INTERVAL: Duration = Duration::from_micros(50);
+/// Interval between two checks whether a filter is freed.
+pub(super) const POLL_INTERVAL: Duration = Duration::from_micros(50);
 
-/// How long to wait for a lookup that holds a filter whose room is needed.
+/// Longest wait for lookups that hold a filter whose room is needed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Patience {
-    /// Some milliseconds each time: lookups last that long if they read from a disk.
+    /// Some milliseconds each time: the duration of a lookup that reads from a disk.
     Short,
-    /// Some seconds in all. Not for ever: the lookup may be that of the caller, whose closure is
-    /// still to return.
+    /// Some seconds in all. Bounded, because the lookup may be that of the caller.
     Long,
 }
 
 impl Patience {
-    /// How often to look, each time and in all.
-    fn looks(self) -> (u64, u64) {
+    /// Returns the polls of one wait, and of all.
+    fn polls(self) -> (u64, u64) {
         match self {
             Self::Short => (200, u64::MAX),
             Self::Long => (20_000, 20_000),
@@ -40,24 +42,26 @@ impl Patience {
     }
 }
 
-/// What is to be done with the filter of a table.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) enum Step {
-    Keep,
-    Drop,
-    /// To so many columns, in memory.
-    Shrink(f64),
-    /// So many columns, or all of a filter without columns, from the file.
-    Load(f64),
-}
-
 /// A filter that could not be read.
 #[derive(Debug)]
 pub(super) struct Unreadable {
     /// Index of the keyspace.
-    pub(super) keyspace: usize,
-    pub(super) table_id: u64,
-    pub(super) reason: String,
+    keyspace: usize,
+    table_id: u64,
+    reason: String,
+}
+
+impl Unreadable {
+    pub(super) fn new(target: &Target, reason: String) -> Self {
+        Self { keyspace: target.keyspace, table_id: target.live.meta.id, reason }
+    }
+
+    /// Returns the event that reports it, of a keyspace of `tables`.
+    pub(super) fn event(&self, tables: &FilterTables) -> Event {
+        let Self { keyspace, table_id, ref reason } = *self;
+        let keyspace = tables.keyspaces[keyspace].name.clone();
+        Event::FilterUnusable { keyspace, table_id, reason: reason.clone() }
+    }
 }
 
 /// Changes filters within a bound.
@@ -66,14 +70,14 @@ pub(super) struct Changes<'a> {
     store: &'a TableStore,
     /// For the filters of the store, in bytes. More may be there already.
     bytes_max: u64,
-    /// How often to look for lookups that let go, each time.
-    looks_max: u64,
-    /// The same in all, from now on.
-    looks_left: u64,
-    /// Threads for which to wait no longer.
+    /// Most polls of one wait.
+    polls_max: u64,
+    /// Polls left in all.
+    polls_left: u64,
+    /// Threads that a wait aborts for.
     waiters: Option<&'a AtomicU32>,
     keyspaces: Vec<Held<'a>>,
-    /// Filters that were replaced, until no lookup holds them: keyspace and bytes.
+    /// Replaced filters that a lookup may hold, with keyspace and bytes.
     replaced: Vec<(usize, u64, Weak<TableFilters>)>,
     /// Bytes of what was read from files.
     pub(super) bytes_loaded: u64,
@@ -82,7 +86,7 @@ pub(super) struct Changes<'a> {
     pub(super) is_stuck: bool,
 }
 
-/// What a keyspace holds.
+/// Filters of a keyspace.
 #[derive(Debug)]
 struct Held<'a> {
     tree: Option<&'a Tree>,
@@ -90,7 +94,7 @@ struct Held<'a> {
     bytes: u64,
     /// Before anything was changed.
     bytes_before: u64,
-    /// Whether its view has filters that were replaced.
+    /// The view has filters that were replaced.
     is_stale: bool,
 }
 
@@ -111,12 +115,12 @@ impl<'a> Changes<'a> {
                 is_stale: false,
             }
         });
-        let (looks_max, looks_left) = patience.looks();
+        let (polls_max, polls_left) = patience.polls();
         Self {
             store,
             bytes_max,
-            looks_max,
-            looks_left,
+            polls_max,
+            polls_left,
             waiters: None,
             keyspaces: held.collect(),
             replaced: Vec::new(),
@@ -126,19 +130,18 @@ impl<'a> Changes<'a> {
         }
     }
 
-    /// Waits for no lookup while `waiters` is not 0.
+    /// Waits for no lookup while there are `waiters`.
     pub(super) fn aborting_for(self, waiters: &'a AtomicU32) -> Self {
         Self { waiters: Some(waiters), ..self }
     }
 
-    /// Takes from memory what the targets do not want: whole filters, then columns. Where there is
-    /// no room for a smaller copy beside the larger one, the filter goes; [`load`](Self::load)
-    /// brings the columns back.
-    pub(super) fn give_up(&mut self, targets: &[Target]) {
+    /// Drops what exceeds the targets: whole filters, then columns. Without room for a smaller copy
+    /// beside the larger one the filter goes, and [`load`](Self::load) reloads the columns.
+    pub(super) fn shrink(&mut self, targets: &[Target]) {
         let mut shrinks = Vec::new();
         for target in targets {
             let scan_filters = target.live.scan_filters();
-            if let Some(without) = scan_filters.without_unwanted(target.wanted) {
+            if let Some(without) = scan_filters.without_others(target.scan_filters) {
                 self.replace_scan_filters(target, &scan_filters, without);
             }
             drop(scan_filters);
@@ -151,7 +154,7 @@ impl<'a> Changes<'a> {
                 Step::Keep | Step::Load(_) => {}
             }
         }
-        // Small ones first: what they free makes room for the copies of the large ones.
+        // Small ones first: they make room for the copies of the large ones.
         shrinks.sort_by_key(|&(bytes, _, target)| (bytes, target.live.meta.id));
         for (_, columns, target) in shrinks {
             let filters = target.live.filters();
@@ -164,8 +167,8 @@ impl<'a> Changes<'a> {
         self.release();
     }
 
-    /// Reads what the targets want and memory lacks, small filters first, as far as there is room
-    /// and until `bytes_max` bytes were read. Whether that was all.
+    /// Loads what memory lacks of the targets, small filters first, as far as there is room. Stops
+    /// after `bytes_max` bytes; returns whether it did not stop.
     pub(super) fn load<'t>(
         &mut self,
         targets: impl IntoIterator<Item = &'t Target>,
@@ -196,7 +199,7 @@ impl<'a> Changes<'a> {
             } else {
                 self.is_stuck = true;
                 let (filters, room) = (target.live.filters(), self.room(target.keyspace));
-                self.store.expect_filter(room);
+                memory::expect(self.store, room);
                 fitting(&filters, columns, room)
             };
             if let Some(columns) = columns {
@@ -207,22 +210,20 @@ impl<'a> Changes<'a> {
         is_all
     }
 
-    /// Takes filters from memory, the last ones first, until all that these targets have is
-    /// `bytes_max` or less, once lookups have let go of what was replaced: a plan knows their bytes
-    /// but nearly.
+    /// Drops filters, the last ones first, until the targets take `bytes_max` bytes or less,
+    /// without what lookups hold: a plan only estimates bytes.
     pub(super) fn drop_beyond(&mut self, targets: &[Target], bytes_max: u64) {
         let held = |changes: &Self| {
             let all: u64 = changes.keyspaces.iter().map(|held| held.bytes).sum();
             let replaced: u64 = changes.replaced.iter().map(|&(_, bytes, _)| bytes).sum();
-            all - replaced + changes.store.filter_memory().unreclaimable_bytes()
+            all - replaced + FilterMemory::of(changes.store).unreclaimable_bytes()
         };
         for target in targets.iter().rev() {
             if held(self) <= bytes_max {
                 break;
             }
             let scan_filters = target.live.scan_filters();
-            let none = Wanted { prefix: false, range: false };
-            if let Some(without) = scan_filters.without_unwanted(none) {
+            if let Some(without) = scan_filters.without_others(ScanRoles::NONE) {
                 self.replace_scan_filters(target, &scan_filters, without);
             }
             drop(scan_filters);
@@ -235,12 +236,12 @@ impl<'a> Changes<'a> {
         }
     }
 
-    /// Takes the filter of `target` from memory if that makes room for so many bytes: one that is
-    /// larger than what is left over has to go before its successor is made. Whether there is room.
+    /// Drops the filter of `target` if that makes room for its successor of `bytes` bytes. Returns
+    /// whether there is room.
     fn makes_room_itself(&mut self, target: &Target, bytes: u64) -> bool {
         let filters = target.live.filters();
         let found = filters.point.memory_bytes() as u64;
-        let freed = self.store.filter_memory().freed_by(found);
+        let freed = FilterMemory::of(self.store).freed_by(found);
         if found == 0 || self.room(target.keyspace) + freed < bytes {
             return false;
         }
@@ -257,80 +258,77 @@ impl<'a> Changes<'a> {
             self.store.fit_cache();
         }
         if let Some(reason) = filters.damage() {
-            let (keyspace, table_id) = (target.keyspace, target.live.meta.id);
-            let reason = reason.to_owned();
-            self.unreadable.push(Unreadable { keyspace, table_id, reason });
+            self.unreadable.push(Unreadable::new(target, reason.to_owned()));
         }
     }
 
-    /// Loads the filters that scans ask, as far as the target wants them and there is room.
+    /// Loads prefix and range filter, as far as the target has them and there is room.
     fn load_scan_filters(&mut self, target: &Target) {
         let filters = target.live.scan_filters();
-        let mut asked_bytes = 0;
-        let (loaded, is_all) = filters.loaded(&target.live, target.wanted, |bytes| {
-            // Those of one table come together.
-            let has_room = self.make_room(target.keyspace, asked_bytes + bytes, Self::room);
-            asked_bytes += if has_room { bytes } else { 0 };
+        let mut promised = 0;
+        let (loaded, is_all) = filters.loaded(&target.live, target.scan_filters, |bytes| {
+            let has_room = self.make_room(target.keyspace, promised + bytes, Self::room);
+            promised += if has_room { bytes } else { 0 };
             has_room
         });
         self.is_stuck |= !is_all;
         let Some(loaded) = loaded else { return };
         self.bytes_loaded += (loaded.memory_bytes() - filters.memory_bytes()) as u64;
         if let Some(reason) = loaded.unusable() {
-            let (keyspace, table_id) = (target.keyspace, target.live.meta.id);
-            self.unreadable.push(Unreadable { keyspace, table_id, reason });
+            self.unreadable.push(Unreadable::new(target, reason));
         }
         self.replace_scan_filters(target, &filters, loaded);
     }
 
-    /// No view holds them: the old ones are free when the scans that ask them now have their
-    /// answers.
+    /// Puts `new` in place. No view holds the old ones, so scans free them soon.
     fn replace_scan_filters(&mut self, target: &Target, old: &ScanFilters, new: ScanFilters) {
         let held = &mut self.keyspaces[target.keyspace];
+        debug_assert!(held.bytes >= old.memory_bytes() as u64, "they are counted");
+        debug_assert_eq!(old.range_place, new.range_place, "only the part in memory changes");
         held.bytes = held.bytes + new.memory_bytes() as u64 - old.memory_bytes() as u64;
         target.live.set_scan_filters(new);
     }
 
     fn replace(&mut self, target: &Target, old: &Arc<TableFilters>, new: TableFilters) {
-        let (index, live) = (target.keyspace, &target.live);
-        let held = &mut self.keyspaces[index];
+        debug_assert_eq!(old.place, new.place, "only the part in memory changes");
+        let held = &mut self.keyspaces[target.keyspace];
+        debug_assert!(held.bytes >= old.memory_bytes() as u64, "it is counted");
         held.bytes += new.memory_bytes() as u64;
         held.is_stale = true;
-        self.replaced.push((index, old.memory_bytes() as u64, Arc::downgrade(old)));
-        LiveTable::set_filters(live, new);
+        self.replaced.push((target.keyspace, old.memory_bytes() as u64, Arc::downgrade(old)));
+        target.live.set_filters(new);
     }
 
-    /// What may be added to the filters of a keyspace, in bytes.
+    /// Returns the bytes that may be added to the filters of a keyspace.
     fn room(&self, keyspace: usize) -> u64 {
         // Other stores of the pool load filters, too.
         let bytes_max = self.bytes_max.min(self.store.memory.filter_bytes_max());
-        let of_store = self.store.filter_memory().room(bytes_max);
+        let of_store = FilterMemory::of(self.store).room(bytes_max);
         let Held { bytes, bytes_max, .. } = self.keyspaces[keyspace];
         of_store.min(bytes_max.saturating_sub(bytes))
     }
 
-    /// The same for a keyspace that may have as many as it had before, if its bound was cut
-    /// meanwhile.
+    /// As [`room`](Self::room), with the bytes that the keyspace had before if its bound is lower.
     fn room_of_before(&self, keyspace: usize) -> u64 {
-        let of_store = self.store.filter_memory().room(self.bytes_max);
+        let of_store = FilterMemory::of(self.store).room(self.bytes_max);
         let Held { bytes, bytes_max, bytes_before, .. } = self.keyspaces[keyspace];
         of_store.min(bytes_max.max(bytes_before).saturating_sub(bytes))
     }
 
-    /// Whether `room` is `bytes` or more, once lookups have let go of what was replaced. A filter
-    /// of so many bytes is loaded then.
+    /// Returns whether `room` is `bytes` or more, after a wait for lookups. If so, a filter of
+    /// `bytes` bytes must be loaded next.
     fn make_room(&mut self, keyspace: usize, bytes: u64, room: fn(&Self, usize) -> u64) -> bool {
         let has_room = room(self, keyspace) >= bytes || {
             self.release();
             room(self, keyspace) >= bytes
         };
         if has_room {
-            self.store.expect_filter(bytes);
+            memory::expect(self.store, bytes);
         }
         has_room
     }
 
-    /// Lets lookups use what is there now.
+    /// Has lookups use the present filters.
     fn refresh(&mut self) {
         for held in &mut self.keyspaces {
             if std::mem::take(&mut held.is_stale)
@@ -341,57 +339,30 @@ impl<'a> Changes<'a> {
         }
     }
 
-    /// Lets lookups use what is there now, and waits until those in flight have let go of the rest.
-    pub(super) fn release(&mut self) {
+    /// Has lookups use the present filters, and waits for those that hold replaced ones.
+    fn release(&mut self) {
         self.refresh();
-        for look in 0..self.looks_max {
+        for poll in 0..self.polls_max {
             let keyspaces = &mut self.keyspaces;
             self.replaced.retain(|(keyspace, bytes, filters)| {
                 let is_held = filters.strong_count() > 0;
                 if !is_held {
-                    keyspaces[*keyspace].bytes -= bytes;
+                    let held = &mut keyspaces[*keyspace].bytes;
+                    debug_assert!(*held >= *bytes, "it was counted");
+                    *held -= bytes;
                 }
                 is_held
             });
             if self.replaced.is_empty() {
                 return;
             }
-            let others_wait = self.waiters.is_some_and(|waiters| waiters.load(SeqCst) > 0);
-            if self.looks_left == 0 || others_wait {
+            let has_waiters = self.waiters.is_some_and(|waiters| waiters.load(SeqCst) > 0);
+            if self.polls_left == 0 || has_waiters {
                 return;
             }
-            self.looks_left -= 1;
+            self.polls_left -= 1;
             // Most lookups are done at once.
-            if look < 10 { thread::yield_now() } else { thread::sleep(LOOK_INTERVAL) }
+            if poll < 10 { thread::yield_now() } else { thread::sleep(POLL_INTERVAL) }
         }
     }
-}
-
-/// What is to be done with a table that has `filters`. Pure.
-pub(super) fn step(filters: &TableFilters, target: Residence) -> Step {
-    let is_resident = filters.point.resident().is_some();
-    let columns = match target {
-        Residence::Nothing if is_resident => return Step::Drop,
-        Residence::Nothing => return Step::Keep,
-        Residence::Columns(columns) => columns,
-        Residence::Whole => f64::INFINITY,
-    };
-    let wanted = filters.memory_bytes_at(columns);
-    let found = filters.point.memory_bytes() as u64;
-    if !is_resident {
-        return if filters.available().is_some() { Step::Load(columns) } else { Step::Keep };
-    }
-    match wanted.cmp(&found) {
-        std::cmp::Ordering::Less => Step::Shrink(columns),
-        std::cmp::Ordering::Equal => Step::Keep,
-        std::cmp::Ordering::Greater => Step::Load(columns),
-    }
-}
-
-/// As many of `columns` columns as fit into `room` bytes, if these are more than are in memory.
-fn fitting(filters: &TableFilters, columns: f64, room: u64) -> Option<f64> {
-    let (_, stored) = filters.available()?;
-    let most = stored?.min(columns).floor() as u32; // A ribbon has few.
-    let found = (1..=most).rev().map(f64::from).find(|&n| filters.memory_bytes_at(n) <= room)?;
-    (filters.memory_bytes_at(found) > filters.point.memory_bytes() as u64).then_some(found)
 }

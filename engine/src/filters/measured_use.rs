@@ -1,23 +1,23 @@
-//! How often lookups come to each table and scans to each filter: the samples of all threads, added
-//! up and slowly forgotten.
+//! Use of tables by lookups and of filters by scans: decaying sums of the samples of all threads.
 
 use std::collections::BTreeMap;
 
-use crate::{filters::plan::TableUse, stats::Sampled};
+use super::plan::TableUse;
+use crate::stats::Sampled;
 
-/// At so many lookups, or as many questions of scans to filters, in the sample of a store all
-/// counts are halved: what is older than some millions of lookups hardly counts.
+/// All counts are halved at so many sampled lookups, or probes of scans, of a store: some millions
+/// of lookups.
 const LOOKUPS_MAX: f64 = 32_768.0;
 
-/// How often lookups come to each table, in lookups of the sample, and scans to each filter.
+/// Use of tables and filters, in lookups and scans of the sample.
 #[derive(Debug, Default)]
 pub(super) struct MeasuredUse {
     keyspaces: BTreeMap<u64, KeyspaceUse>,
-    /// Scans that a filter could help, by the id of the table.
+    /// By the id of the table.
     scans: BTreeMap<u64, ScanUse>,
 }
 
-/// How many scans of the sample each filter of a table could help.
+/// Scans of the sample that each filter of a table could serve.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(super) struct ScanUse {
     pub(super) prefix: f64,
@@ -31,8 +31,8 @@ struct KeyspaceUse {
 }
 
 impl MeasuredUse {
-    /// Adds a sample. `keyspaces` are those that there are now, each with its tables; a table that
-    /// is new is counted from now on.
+    /// Adds a sample. `keyspaces` has all present keyspaces and tables; others are removed. A new
+    /// table is counted from the next sample on.
     pub(super) fn add(&mut self, sample: &BTreeMap<Sampled, u64>, keyspaces: &[(u64, Vec<u64>)]) {
         let count = |what| sample.get(&what).copied().unwrap_or(0) as f64;
         let mut before = std::mem::take(&mut self.keyspaces);
@@ -63,10 +63,12 @@ impl MeasuredUse {
             self.keyspaces.insert(*keyspace, of_keyspace);
         }
         let lookups: f64 = self.keyspaces.values().map(|keyspace| keyspace.lookups).sum();
-        let questions: f64 = self.scans.values().map(|scans| scans.prefix + scans.range).sum();
-        if lookups.max(questions) >= LOOKUPS_MAX {
+        let probes: f64 = self.scans.values().map(|scans| scans.prefix + scans.range).sum();
+        if lookups.max(probes) >= LOOKUPS_MAX {
             self.halve();
         }
+        debug_assert_eq!(self.keyspaces.len(), keyspaces.len(), "dropped keyspaces are gone");
+        debug_assert!(self.scans.values().all(|scans| scans.prefix + scans.range > 0.0));
     }
 
     fn halve(&mut self) {
@@ -81,17 +83,17 @@ impl MeasuredUse {
         }
     }
 
-    /// Lookups that came to the tables of a keyspace.
+    /// Returns the lookups in a keyspace.
     pub(super) fn lookups(&self, keyspace: u64) -> f64 {
         self.keyspaces.get(&keyspace).map_or(0.0, |keyspace| keyspace.lookups)
     }
 
-    /// Scans that the filters of a table could help.
+    /// Returns the scans that the filters of a table could serve.
     pub(super) fn scans_of(&self, table: u64) -> ScanUse {
         self.scans.get(&table).copied().unwrap_or_default()
     }
 
-    /// Lookups that had a table of `keyspace` for a candidate.
+    /// Returns the lookups that had a table of `keyspace` as a candidate.
     pub(super) fn of_table(&self, keyspace: u64, table: u64) -> TableUse {
         let keyspace = self.keyspaces.get(&keyspace);
         keyspace.and_then(|keyspace| keyspace.tables.get(&table)).copied().unwrap_or_default()
@@ -120,7 +122,7 @@ mod tests {
         measured.add(&sample(LOOKUPS_MAX as u64, 7, 100), &[(1, vec![7])]);
         let halves = (30.0 + LOOKUPS_MAX) / 2.0;
         assert_eq!(see(&measured, 7), (halves, 50.0, LOOKUPS_MAX / 2.0));
-        assert_eq!(see(&measured, 5), (halves, 0.0, 0.0), "a table that is gone is forgotten");
+        assert_eq!(see(&measured, 5), (halves, 0.0, 0.0), "a removed table has no counts");
         measured.add(&BTreeMap::new(), &[]);
         assert_eq!(measured.lookups(1), 0.0, "so is a keyspace");
     }
@@ -139,6 +141,6 @@ mod tests {
         let prefix = (4.0 + LOOKUPS_MAX) / 2.0;
         assert_eq!(measured.scans_of(5), ScanUse { prefix, range: 2.0 });
         measured.add(&BTreeMap::new(), &[(1, vec![6])]);
-        assert_eq!(measured.scans_of(5), ScanUse::default(), "a table that is gone is forgotten");
+        assert_eq!(measured.scans_of(5), ScanUse::default(), "a removed table has no counts");
     }
 }

@@ -1,29 +1,28 @@
-//! Which prefix and range filters are in memory under a budget. Pure.
+//! Chooses the prefix and range filters in memory under a budget. Pure.
 //!
-//! A filter is worth as many reads as scans ask it, by what was measured; until enough was, the
-//! scans of a run ask each of its tables as often as its keys let expect. Those that are asked most
-//! for their bytes come first. Point filters can shrink, and these cannot: together they get what
-//! point filters do not want, and up to half of the bound in any case; less where lookups ask point
-//! filters more often than scans ask these.
+//! The filters with the most probes per byte come first, as measured. Few measurements are
+//! corrected by the expectation that scans of a run probe its tables in proportion to their keys.
+//! Point filters can shrink, these cannot: together they get what point filters leave, and up to
+//! half of the bound in any case; less where lookups probe more often than scans.
 
-/// A filter counts as if scans had asked it so often as its keys let expect, besides what was
-/// measured; so do scans beside lookups.
+/// Probes added to those measured: for a run by the keys of each table, and for all scans when
+/// compared with lookups.
 const SCANS_ASSUMED: f64 = 64.0;
 
-/// A filter in memory makes way only for one that is asked so many times as often for its bytes:
-/// reading one costs something, and samples swing.
+/// A filter in memory makes way only for one with so many times its probes per byte: loads cost
+/// reads, and samples vary.
 const RESIDENT_FACTOR: f64 = 1.5;
 
-/// A filter that scans ask.
+/// A prefix or range filter.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Candidate {
     /// Index of the keyspace.
     pub(super) keyspace: usize,
-    /// What it takes in memory; 0 if there is none.
+    /// Its size in memory; 0 if there is none.
     pub(super) bytes: u64,
-    /// The share of the keys of its run that its table has, from 0 to 1.
+    /// Share of the keys of its run in its table, from 0 to 1.
     pub(super) share: f64,
-    /// Scans of the sample that it could help.
+    /// Scans of the sample that it could serve.
     pub(super) scans: f64,
     pub(super) is_resident: bool,
 }
@@ -40,26 +39,26 @@ pub(super) struct Bound {
 }
 
 impl Bound {
-    /// What filters that scans ask may take, if they were asked `scans` times.
+    /// Returns the bytes for prefix and range filters with `scans` probes.
     fn scan_bytes_max(self, scans: f64) -> u64 {
         let left = self.bytes_max.saturating_sub(self.point_bytes);
         let (scans, lookups) = (scans + SCANS_ASSUMED, self.lookups + SCANS_ASSUMED);
-        // Asked as often as the others, or more: a half.
+        // With as many probes as the others, or more: a half.
         let half = self.bytes_max / 2;
         left.max((half as f64 * (2.0 * scans / (scans + lookups)).min(1.0)) as u64)
     }
 }
 
 impl Candidate {
-    /// How often it is asked for its bytes.
+    /// Returns its probes per byte.
     fn density(&self) -> f64 {
         let factor = if self.is_resident { RESIDENT_FACTOR } else { 1.0 };
         (self.scans + SCANS_ASSUMED * self.share) * factor / self.bytes.max(1) as f64
     }
 }
 
-/// Whether each of the candidates is to be in memory. Of those that are asked equally often for
-/// their bytes the smaller come first, and then those that are named first.
+/// Returns for each candidate whether it should be in memory. Of equal ones the smaller come first,
+/// then those of lower index.
 pub(super) fn choose(candidates: &[Candidate], store: Bound, keyspaces: &[Bound]) -> Vec<bool> {
     let mut scans = vec![0.0; keyspaces.len()];
     for candidate in candidates {
@@ -109,13 +108,18 @@ mod tests {
     }
 
     #[test]
-    fn large_runs_give_way_first_if_nothing_is_measured() {
+    fn unmeasured_large_runs_make_way_first() {
         type Case = (&'static str, (u64, u64), [(u64, u64); 2], [bool; 4]);
         let cases: [Case; 8] = [
             ("no bound", (ALL, 1_000), [(ALL, 500); 2], [true; 4]),
             ("room for all beside points", (150, 50), [(ALL, 0); 2], [true; 4]),
             ("not the largest", (149, 50), [(ALL, 0); 2], [false, true, true, true]),
-            ("half, whatever points want", (120, 900), [(ALL, 0); 2], [false, true, true, true]),
+            (
+                "half, whatever points could use",
+                (120, 900),
+                [(ALL, 0); 2],
+                [false, true, true, true],
+            ),
             ("a third of them", (79, 900), [(ALL, 0); 2], [false, true, false, true]),
             ("nothing", (0, 900), [(ALL, 0); 2], [false; 4]),
             (
@@ -133,36 +137,35 @@ mod tests {
     }
 
     #[test]
-    fn those_that_scans_ask_stay() {
+    fn probed_filters_stay() {
         // Room for the largest, or for the three others.
         let store = bound((120, 900));
         let none = [bound((ALL, 0)); 2];
         let mut all = runs([40, 10, 30, 20]);
         all[0].scans = 4_000.0;
-        assert_eq!(choose(&all, store, &none), [true, true, false, false], "it is asked most");
+        assert_eq!(choose(&all, store, &none), [true, true, false, false], "most probes");
         all[0].scans = 60.0;
-        assert_eq!(choose(&all, store, &none), [false, true, true, true], "a little more often");
+        assert_eq!(choose(&all, store, &none), [false, true, true, true], "a few more probes");
         all[0].is_resident = true;
-        assert_eq!(choose(&all, store, &none), [true, true, false, false], "it is there already");
-        // A hundredth of a run is asked a hundredth of the times, and has as many bytes of the
-        // run's.
+        assert_eq!(choose(&all, store, &none), [true, true, false, false], "already in memory");
+        // A hundredth of a run gets a hundredth of its probes, for as many bytes.
         let mut parts = runs([10, 10, 10, 10]);
         parts[2].share = 0.01;
         let found = choose(&parts, bound((60, 900)), &none);
-        assert_eq!(found, [true, true, false, true], "tables of large runs give way");
+        assert_eq!(found, [true, true, false, true], "tables of large runs make way");
     }
 
     #[test]
-    fn lookups_take_from_scans_what_they_use_more() {
+    fn lookups_and_scans_share_by_use() {
         let bytes = |lookups, scans| {
             Bound { bytes_max: 1_000, point_bytes: 5_000, lookups }.scan_bytes_max(scans)
         };
-        assert_eq!(bytes(0.0, 0.0), 500, "nothing is known");
-        assert_eq!(bytes(0.0, 1e6), 500, "points have their half");
+        assert_eq!(bytes(0.0, 0.0), 500, "nothing measured");
+        assert_eq!(bytes(0.0, 1e6), 500, "points keep their half");
         assert_eq!(bytes(10_000.0, 10_000.0), 500);
         assert_eq!(bytes(1e6, 0.0), 0, "no scans at all");
         assert!((125..135).contains(&bytes(7_000.0, 1_000.0)), "{}", bytes(7_000.0, 1_000.0));
         let idle = Bound { bytes_max: 1_000, point_bytes: 700, lookups: 1e6 };
-        assert_eq!(idle.scan_bytes_max(0.0), 300, "what points do not want");
+        assert_eq!(idle.scan_bytes_max(0.0), 300, "what points leave");
     }
 }

@@ -1,18 +1,19 @@
-//! All tables whose filters share a budget, in the order in which the planner is told of them.
+//! All tables whose filters share a budget, in the order of the plan.
 
 use std::{cmp::Reverse, collections::BTreeMap, sync::Arc};
 
 use super::{
+    FilterHost,
     measured_use::MeasuredUse,
+    plan::{
+        self, FilterPlan, KeyspaceShape, Residence, RunShape, StoreShape, StoredFilter, TableShape,
+    },
     scan_choice::{Bound, Candidate, choose},
 };
 use crate::{
     filter_policy::FilterPolicy,
-    filters::plan::{
-        self, FilterPlan, KeyspaceShape, Residence, RunShape, StoreShape, StoredFilter, TableShape,
-    },
     read::tree::Tree,
-    table::{LiveTable, TableFilters, TablePlace, scan_filters::Wanted},
+    table::{LiveTable, TableFilters, TablePlace, scan_filters::ScanRoles},
     version::Version,
 };
 
@@ -28,13 +29,13 @@ pub(super) struct KeyspaceTables {
     id: u64,
     pub(super) name: String,
     pub(super) policy: FilterPolicy,
-    /// `None` while the store is opened: nobody reads yet.
+    /// `None` while the store is opened.
     pub(super) tree: Option<Arc<Tree>>,
     /// Newest first.
     runs: Vec<(TablePlace, Vec<Arc<LiveTable>>)>,
 }
 
-/// What should be in memory of a table's filters.
+/// Planned part of the filters of a table in memory.
 #[derive(Debug, Clone)]
 pub(super) struct Target {
     /// Index in [`FilterTables::keyspaces`].
@@ -42,21 +43,19 @@ pub(super) struct Target {
     pub(super) live: Arc<LiveTable>,
     /// Of the point filter.
     pub(super) residence: Residence,
-    /// Of the filters that scans ask.
-    pub(super) wanted: Wanted,
+    pub(super) scan_filters: ScanRoles,
 }
 
 impl Target {
-    /// Whether there are filters that scans ask and that have no room.
+    /// Returns whether a prefix or range filter has no room.
     pub(super) fn lacks_scan_filters(&self) -> bool {
         let filters = self.live.scan_filters();
-        let Wanted { prefix, range } = self.wanted;
-        !prefix && filters.prefix_bytes() > 0 || !range && filters.range_bytes() > 0
+        filters.bytes_of(self.scan_filters) < filters.bytes_of(ScanRoles::ALL)
     }
 }
 
 impl KeyspaceTables {
-    /// These tables, each with its level and run.
+    /// Takes tables with their level and run.
     pub(super) fn new<'a>(
         id: u64,
         name: &str,
@@ -72,7 +71,7 @@ impl KeyspaceTables {
         Self { id, name: name.to_owned(), policy, tree: None, runs }
     }
 
-    /// The tables of `version`, which is that of `tree` or is to be.
+    /// Takes the tables of `version`, the present or next one of `tree`.
     pub(super) fn of_tree(tree: &Arc<Tree>, version: &Version) -> Self {
         let tables = Self::new(tree.id, &tree.name, tree.filter_policy(), version.tables());
         Self { tree: Some(Arc::clone(tree)), ..tables }
@@ -86,12 +85,12 @@ impl KeyspaceTables {
         self.runs.iter().flat_map(|(_, tables)| tables)
     }
 
-    /// Bytes of all point filters, if they were whole.
+    /// Returns the bytes of all point filters if they were whole.
     fn point_bytes(&self) -> u64 {
         self.tables().map(|live| live.filters().memory_bytes_at(f64::INFINITY)).sum()
     }
 
-    /// Bytes that the filters take.
+    /// Returns the bytes that the filters take.
     pub(super) fn filter_bytes(&self) -> u64 {
         let bytes_of = |live: &Arc<LiveTable>| {
             live.filters().memory_bytes() + live.scan_filters().memory_bytes()
@@ -101,44 +100,57 @@ impl KeyspaceTables {
 }
 
 impl FilterTables {
-    /// Puts these tables of a keyspace in the place of those that it has.
+    /// Takes the present tables of a store.
+    pub(super) fn of(host: &impl FilterHost) -> Self {
+        let of_tree = |tree: &Arc<Tree>| KeyspaceTables::of_tree(tree, &tree.kept_view().version);
+        Self { keyspaces: host.keyspaces().iter().map(of_tree).collect() }
+    }
+
+    /// Replaces the tables of a keyspace.
     pub(super) fn put(&mut self, tables: KeyspaceTables) {
         if let Some(present) = self.keyspaces.iter_mut().find(|present| present.id == tables.id) {
             *present = tables;
         }
     }
 
-    /// The keyspaces and their tables, by id.
+    /// Returns whether a keyspace has a bound of its own.
+    pub(super) fn has_bound(&self) -> bool {
+        self.keyspaces.iter().any(|it| it.policy.memory_bytes_max.is_some())
+    }
+
+    /// Returns the ids of keyspaces and their tables.
     pub(super) fn ids(&self) -> Vec<(u64, Vec<u64>)> {
         let ids = |keyspace: &KeyspaceTables| keyspace.tables().map(|live| live.meta.id).collect();
         self.keyspaces.iter().map(|keyspace| (keyspace.id, ids(keyspace))).collect()
     }
 
-    /// The plan for a budget of so many bytes, and what it wants of each table.
-    pub(super) fn plan(
-        &self,
-        filter_bytes_max: u64,
-        measured: &MeasuredUse,
-    ) -> (FilterPlan, Vec<Target>) {
-        let wanted = self.wanted(filter_bytes_max, measured);
-        let plan = plan::plan(&self.shape(filter_bytes_max, measured, &wanted));
-        let targets = self.targets(&plan, wanted);
+    /// Plans for a budget of `bytes_max` bytes. Returns a target for each table.
+    pub(super) fn plan(&self, bytes_max: u64, measured: &MeasuredUse) -> (FilterPlan, Vec<Target>) {
+        let scan_filters = self.scan_filters(bytes_max, measured);
+        let plan = plan::plan(&self.shape(bytes_max, measured, &scan_filters));
+        let planned = plan.keyspaces.iter().flat_map(|it| &it.runs).flat_map(|run| &run.tables);
+        let tables = self.keyspaces.iter().enumerate();
+        let tables = tables.flat_map(|(at, it)| it.tables().map(move |live| (at, live)));
+        let targets = tables.zip(planned).zip(scan_filters);
+        let targets = targets.map(|(((keyspace, live), planned), scan_filters)| {
+            debug_assert_eq!(live.meta.id, planned.id, "the plan keeps the order");
+            let (live, residence) = (Arc::clone(live), planned.residence);
+            Target { keyspace, live, residence, scan_filters }
+        });
+        let targets = targets.collect();
         (plan, targets)
     }
 
-    /// What should be in memory of the filters that scans ask, for each table of each keyspace.
-    fn wanted(&self, filter_bytes_max: u64, measured: &MeasuredUse) -> Vec<Vec<Wanted>> {
-        let bounds: Vec<_> = self
-            .keyspaces
-            .iter()
-            .map(|it| Bound {
-                bytes_max: it.policy.memory_bytes_max.unwrap_or(u64::MAX),
-                point_bytes: it.point_bytes(),
-                lookups: measured.lookups(it.id),
-            })
-            .collect();
+    /// Chooses prefix and range filters for each table.
+    fn scan_filters(&self, bytes_max: u64, measured: &MeasuredUse) -> Vec<ScanRoles> {
+        let bound = |it: &KeyspaceTables| Bound {
+            bytes_max: it.policy.memory_bytes_max.unwrap_or(u64::MAX),
+            point_bytes: it.point_bytes(),
+            lookups: measured.lookups(it.id),
+        };
+        let bounds: Vec<_> = self.keyspaces.iter().map(bound).collect();
         let store = Bound {
-            bytes_max: filter_bytes_max,
+            bytes_max,
             point_bytes: bounds.iter().map(|bound| bound.point_bytes).sum(),
             lookups: bounds.iter().map(|bound| bound.lookups).sum(),
         };
@@ -153,64 +165,39 @@ impl FilterTables {
             }
         }
         let chosen = choose(&candidates, store, &bounds);
-        let mut pairs =
-            chosen.as_chunks().0.iter().map(|&[prefix, range]| Wanted { prefix, range });
-        let mut of_tables =
-            |it: &KeyspaceTables| pairs.by_ref().take(it.tables().count()).collect();
-        self.keyspaces.iter().map(&mut of_tables).collect()
+        let pairs = chosen.as_chunks().0.iter();
+        pairs.map(|&[prefix, range]| ScanRoles { prefix, range }).collect()
     }
 
-    /// What the planner is told, beside the filters that scans ask and that are wanted: they are
-    /// not its, only what they leave.
+    /// Returns the input of the planner. Bounds are without the chosen `scan_filters`.
     fn shape(
         &self,
-        filter_bytes_max: u64,
+        bytes_max: u64,
         measured: &MeasuredUse,
-        wanted: &[Vec<Wanted>],
+        scan_filters: &[ScanRoles],
     ) -> StoreShape {
-        let scan_bytes: Vec<_> = self
-            .keyspaces
-            .iter()
-            .zip(wanted)
-            .map(|(tables, wanted)| scan_bytes(tables, wanted))
-            .collect();
-        let keyspaces = self.keyspaces.iter().zip(&scan_bytes).map(|(keyspace, &bytes)| {
-            let bytes_max = keyspace.policy.memory_bytes_max;
+        let mut scan_filters = scan_filters.iter();
+        let mut all_scan_bytes = 0;
+        let keyspaces = self.keyspaces.iter().map(|it| {
+            let chosen = it.tables().zip(scan_filters.by_ref());
+            let bytes = chosen.map(|(live, &roles)| live.scan_filters().bytes_of(roles)).sum();
+            all_scan_bytes += bytes;
+            let bound = it.policy.memory_bytes_max;
             KeyspaceShape {
-                policy: keyspace.policy,
-                filter_bytes_max: bytes_max.map(|bytes_max| bytes_max.saturating_sub(bytes)),
-                lookups: measured.lookups(keyspace.id),
-                runs: keyspace
-                    .runs
-                    .iter()
-                    .map(|run| run_shape(keyspace.id, run, measured))
-                    .collect(),
+                policy: it.policy,
+                filter_bytes_max: bound.map(|bytes_max| bytes_max.saturating_sub(bytes)),
+                lookups: measured.lookups(it.id),
+                runs: it.runs.iter().map(|run| run_shape(it.id, run, measured)).collect(),
             }
         });
-        let filter_bytes_max = Some(filter_bytes_max).filter(|&bytes| bytes < u64::MAX);
-        let filter_bytes_max =
-            filter_bytes_max.map(|bytes| bytes.saturating_sub(scan_bytes.iter().sum()));
-        StoreShape { filter_bytes_max, keyspaces: keyspaces.collect() }
-    }
-
-    /// What `plan`, made from the shape of these tables, wants of each of them.
-    fn targets(&self, plan: &FilterPlan, wanted: Vec<Vec<Wanted>>) -> Vec<Target> {
-        let mut targets = Vec::new();
-        let planned = self.keyspaces.iter().zip(&plan.keyspaces).zip(wanted);
-        for (keyspace, ((tables, planned), wanted)) in planned.enumerate() {
-            let planned = planned.runs.iter().flat_map(|run| &run.tables).zip(wanted);
-            targets.extend(tables.tables().zip(planned).map(|(live, (target, wanted))| Target {
-                keyspace,
-                live: Arc::clone(live),
-                residence: target.residence,
-                wanted,
-            }));
-        }
-        targets
+        let keyspaces = keyspaces.collect();
+        let bound = Some(bytes_max).filter(|&bytes| bytes < u64::MAX);
+        let filter_bytes_max = bound.map(|bytes| bytes.saturating_sub(all_scan_bytes));
+        StoreShape { filter_bytes_max, keyspaces }
     }
 }
 
-/// The prefix filter and the range filter of a table that has this share of the keys of its run.
+/// Returns prefix and range filter of a table with this share of the keys of its run.
 fn scan_candidates(
     keyspace: usize,
     live: &LiveTable,
@@ -220,21 +207,11 @@ fn scan_candidates(
     let (filters, scans) = (live.scan_filters(), measured.scans_of(live.meta.id));
     let candidate =
         |bytes, scans, is_resident| Candidate { keyspace, bytes, share, scans, is_resident };
-    let (has_prefix, has_range) = (filters.has_prefix(), filters.range().resident().is_some());
+    let has_range = filters.range().resident().is_some();
     [
-        candidate(filters.prefix_bytes(), scans.prefix, has_prefix),
+        candidate(filters.prefix_bytes(), scans.prefix, filters.has_prefix()),
         candidate(filters.range_bytes(), scans.range, has_range),
     ]
-}
-
-/// Bytes of the filters that scans ask and that are wanted.
-fn scan_bytes(tables: &KeyspaceTables, wanted: &[Wanted]) -> u64 {
-    let bytes = |(live, wanted): (&Arc<LiveTable>, &Wanted)| {
-        let filters = live.scan_filters();
-        let prefix = if wanted.prefix { filters.prefix_bytes() } else { 0 };
-        prefix + if wanted.range { filters.range_bytes() } else { 0 }
-    };
-    tables.tables().zip(wanted).map(bytes).sum()
 }
 
 fn run_shape(
@@ -255,14 +232,14 @@ fn run_shape(
     RunShape { place: *place, tables: tables.collect() }
 }
 
-/// What can be in memory at most.
-pub(crate) fn stored_filter(filters: &TableFilters) -> Option<StoredFilter> {
+/// Returns the filter that memory can have.
+pub(super) fn stored_filter(filters: &TableFilters) -> Option<StoredFilter> {
     let (kind, columns) = filters.available()?;
     let whole_bytes = filters.memory_bytes_at(f64::INFINITY);
     Some(StoredFilter { kind, columns: columns.unwrap_or(0.0), whole_bytes })
 }
 
-/// What is in memory.
+/// Returns the part in memory.
 fn residence(filters: &TableFilters) -> Residence {
     if filters.point.resident().is_none() {
         return Residence::Nothing;

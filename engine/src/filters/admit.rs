@@ -1,0 +1,85 @@
+//! Filters of tables that enter a version.
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use super::{
+    FilterHost, Filters,
+    change::{Changes, Patience},
+    tables::{FilterTables, KeyspaceTables, Target},
+};
+use crate::{
+    read::tree::Tree,
+    sync::atomic::Ordering::{Relaxed, SeqCst},
+    table::LiveTable,
+    version::Version,
+};
+
+impl Filters {
+    /// Loads the filters of `opened`, which are about to make `version` of `tree`. Other filters
+    /// shrink as planned; those of tables about to leave stay until they do.
+    ///
+    /// Returns whether there was room for all. If not, [`note_installed`](Self::note_installed)
+    /// must be told so.
+    pub(crate) fn admit(
+        &self,
+        host: &impl FilterHost,
+        tree: &Arc<Tree>,
+        version: &Version,
+        opened: &[Arc<LiveTable>],
+    ) -> bool {
+        let store = host.tables();
+        let mut held = self.hold();
+        if host.keyspace(tree.id).is_none() {
+            return true;
+        }
+        let goal = self.goal(store);
+        let of_tree = KeyspaceTables::of_tree(tree, version);
+        let bytes = opened.iter().map(|live| live.filter_bytes_whole()).sum::<u64>();
+        // Twice: a plan leaves the size of the largest filter for its replacement.
+        let (tables, targets) = if self.take_spare(bytes.saturating_mul(2)) {
+            let tables = FilterTables { keyspaces: vec![of_tree] };
+            let targets = self.plan_alone(&held.0, &tables);
+            (tables, targets)
+        } else {
+            let mut tables = FilterTables::of(host);
+            tables.put(of_tree);
+            let targets = self.plan(host, &mut held.0, &tables, goal);
+            (tables, targets)
+        };
+        let new: BTreeSet<u64> = opened.iter().map(|live| live.meta.id).collect();
+        let is_new = |target: &&Target| new.contains(&target.live.meta.id);
+        debug_assert_eq!(new.len(), opened.len(), "each table is opened once");
+        debug_assert_eq!(targets.iter().filter(is_new).count(), new.len(), "the version has them");
+        let mut changes = Changes::new(&tables, store, goal, Patience::Short);
+        changes.shrink(&targets);
+        changes.load(targets.iter().filter(is_new), u64::MAX);
+        let fits = !changes.is_stuck;
+        self.report_unreadable(host, &tables, changes.unreadable);
+        fits
+    }
+
+    /// Finishes an installation: `fits` says whether all new filters had room, `has_removed`
+    /// whether tables have left.
+    pub(crate) fn note_installed(&self, host: &impl FilterHost, fits: bool, has_removed: bool) {
+        if !fits {
+            self.fit(host);
+        }
+        // Also after a fit: lookups may have kept the filters until then.
+        if has_removed {
+            self.retry_stuck();
+        }
+    }
+
+    /// Has the background job run if the last plan left something undone: there may be room now.
+    pub(crate) fn retry_stuck(&self) {
+        if self.wait_max().is_some() {
+            self.is_due.store(true, SeqCst);
+        }
+    }
+
+    /// Takes `bytes` of the spare bytes, if there are as many.
+    fn take_spare(&self, bytes: u64) -> bool {
+        let taken = |spare: u64| spare.checked_sub(bytes);
+        self.spare_bytes.fetch_update(Relaxed, Relaxed, taken).is_ok()
+    }
+}

@@ -1,0 +1,270 @@
+//! Background work on filters: which jobs are due, claimed, deferred or aborted.
+//!
+//! A check of a keyspace takes microseconds for each table, so it runs without a lock; here are its
+//! results. Rebuilds run one at a time, which bounds their memory and leaves the other workers to
+//! flushes and compactions.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    mem,
+    sync::{Arc, Weak},
+};
+
+use super::{FilterHost, Filters, due::DueFilter};
+use crate::{Error, FilterRole, read::tree::Tree, version::Version};
+
+/// A claimed job.
+#[derive(Debug)]
+pub(crate) enum FilterJob {
+    /// Bring filters in memory to the plan.
+    Fit,
+    /// Find the filters of a keyspace that should be rebuilt.
+    Check(Arc<Tree>, Seen),
+    /// Rebuild a filter.
+    Rebuild(Arc<Tree>, DueFilter),
+}
+
+/// Background work on filters.
+#[derive(Debug, Default)]
+pub(super) struct FilterJobs {
+    is_fitting: bool,
+    /// A check or a rebuild is in flight.
+    is_rebuilding: bool,
+    /// By the id of the keyspace.
+    trees: BTreeMap<u64, TreeJobs>,
+    /// Keyspaces that may have work: those that changed since they had none.
+    due: BTreeSet<u64>,
+    /// Number of requests to check all keyspaces.
+    checks: u64,
+    /// Its value when all keyspaces were last made due.
+    checks_noted: u64,
+    /// Why rebuilds wait: the disk is full.
+    deferred: Option<Error>,
+}
+
+/// A table, and which of its filters.
+type Place = (u64, FilterRole);
+
+#[derive(Debug, Default)]
+struct TreeJobs {
+    seen: Option<Seen>,
+    due: VecDeque<DueFilter>,
+    /// Rebuilds that made no difference, or came as near to the plan as they can: not repeated.
+    done: BTreeMap<Place, DueFilter>,
+    /// Filters whose table could not be read, or that could not be written.
+    aborted: BTreeSet<Place>,
+}
+
+/// State of a keyspace at its check.
+#[derive(Debug, Clone)]
+pub(crate) struct Seen {
+    /// A weak reference, so that its address is not reused.
+    version: Weak<Version>,
+    /// [`Tree::filter_settings_number`].
+    settings: u64,
+    /// [`FilterJobs::checks`].
+    checks: u64,
+}
+
+impl Filters {
+    /// Claims the next job; the caller must [run](Self::run) it.
+    pub(crate) fn claim(&self, host: &impl FilterHost) -> Option<FilterJob> {
+        let mut jobs = self.jobs.lock();
+        if !jobs.is_fitting && self.is_due(host) {
+            jobs.is_fitting = true;
+            return Some(FilterJob::Fit);
+        }
+        let rebuilds = host.options().background_rewrites;
+        if rebuilds { jobs.claim(|id| host.keyspace(id)) } else { None }
+    }
+
+    /// Runs a claimed job. Returns whether more work may be tried at once.
+    pub(crate) fn run(&self, host: &impl FilterHost, job: &FilterJob) -> bool {
+        match job {
+            FilterJob::Fit => {
+                debug_assert!(self.jobs.lock().is_fitting, "claimed");
+                self.fit(host);
+                self.jobs.lock().is_fitting = false;
+                true
+            }
+            FilterJob::Check(tree, seen) => {
+                debug_assert!(self.jobs.lock().is_rebuilding, "claimed");
+                self.check(tree, seen.clone());
+                true
+            }
+            FilterJob::Rebuild(tree, due) => {
+                debug_assert!(self.jobs.lock().is_rebuilding, "claimed");
+                let rebuilt = self.rebuild(host, tree, due);
+                self.end_rebuild(host, tree, due, rebuilt)
+            }
+        }
+    }
+
+    /// Notes that the keyspaces `changed` have changed. `all` returns the ids of all keyspaces.
+    pub(crate) fn note_changed(&self, changed: BTreeSet<u64>, all: impl FnOnce() -> BTreeSet<u64>) {
+        let mut jobs = self.jobs.lock();
+        jobs.due.extend(changed);
+        if jobs.checks_noted != jobs.checks {
+            jobs.checks_noted = jobs.checks;
+            jobs.due.extend(all());
+        }
+    }
+
+    /// Returns whether no job is due or in flight.
+    pub(crate) fn is_idle(&self, host: &impl FilterHost) -> bool {
+        let jobs = self.jobs.lock();
+        let is_due = |id: &u64| host.keyspace(*id).is_some_and(|tree| !jobs.is_done_for(&tree));
+        !jobs.is_fitting
+            && !self.is_due(host)
+            && (!host.options().background_rewrites
+                || !jobs.is_rebuilding && !jobs.due.iter().any(is_due))
+    }
+
+    /// Returns whether a check or a rebuild is in flight.
+    pub(crate) fn is_rebuilding(&self) -> bool {
+        self.jobs.lock().is_rebuilding
+    }
+
+    /// Retries deferred rebuilds: the disk may have room.
+    pub(crate) fn retry_deferred(&self) {
+        self.jobs.lock().deferred = None;
+    }
+
+    /// Returns why rebuilds are deferred.
+    pub(crate) fn why_deferred(&self) -> Option<Error> {
+        self.jobs.lock().deferred.clone()
+    }
+
+    /// Returns whether `tree` has no filter to be rebuilt.
+    #[cfg(all(test, not(feature = "shuttle")))]
+    pub(crate) fn is_done_for(&self, tree: &Tree) -> bool {
+        self.jobs.lock().is_done_for(tree)
+    }
+}
+
+impl FilterJobs {
+    /// Claims the next check or rebuild, if there is none in flight. `tree_of` returns the keyspace
+    /// with an id.
+    fn claim(&mut self, tree_of: impl Fn(u64) -> Option<Arc<Tree>>) -> Option<FilterJob> {
+        if self.is_rebuilding || self.deferred.is_some() {
+            return None;
+        }
+        while let Some(&id) = self.due.first() {
+            let tree = tree_of(id);
+            let is_dropped = tree.is_none();
+            if let Some(job) = tree.and_then(|tree| self.next_of(tree)) {
+                self.is_rebuilding = true;
+                return Some(job);
+            }
+            self.due.remove(&id);
+            if is_dropped {
+                self.trees.remove(&id);
+            }
+        }
+        None
+    }
+
+    /// Returns the next check or rebuild of `tree`.
+    fn next_of(&mut self, tree: Arc<Tree>) -> Option<FilterJob> {
+        let checks = self.checks;
+        let jobs = self.trees.entry(tree.id).or_default();
+        if !jobs.is_up_to_date(&tree, checks) {
+            let version = Arc::downgrade(&tree.view().kept().version);
+            let seen = Seen { version, settings: tree.filter_settings_number(), checks };
+            return Some(FilterJob::Check(tree, seen));
+        }
+        let due = jobs.due.pop_front()?;
+        debug_assert!(!jobs.aborted.contains(&place(&due)), "aborted rebuilds are not repeated");
+        debug_assert!(jobs.done.get(&place(&due)) != Some(&due), "nor those without effect");
+        Some(FilterJob::Rebuild(tree, due))
+    }
+
+    /// Ends a check: the filters `due` of `tree` are to be rebuilt, whose tables have these `ids`.
+    pub(super) fn checked(
+        &mut self,
+        tree: &Tree,
+        seen: Seen,
+        due: Vec<DueFilter>,
+        ids: &BTreeSet<u64>,
+    ) {
+        self.end_claim();
+        debug_assert!(due.iter().all(|due| ids.contains(&due.table_id)), "of its tables");
+        let Some(jobs) = self.trees.get_mut(&tree.id) else { return };
+        if jobs.seen.as_ref().map(|seen| seen.settings) != Some(seen.settings) {
+            jobs.done.clear();
+        }
+        jobs.done.retain(|(id, _), _| ids.contains(id));
+        jobs.aborted.retain(|(id, _)| ids.contains(id));
+        let is_new = |due: &DueFilter| {
+            let place = place(due);
+            !jobs.aborted.contains(&place) && jobs.done.get(&place) != Some(due)
+        };
+        jobs.due = due.into_iter().filter(is_new).collect();
+        jobs.seen = Some(seen);
+    }
+
+    /// Ends a rebuild: the filter is installed, or no longer needed.
+    pub(super) fn end(&mut self, tree: &Tree, due: &DueFilter, is_installed: bool) {
+        self.end_claim();
+        let is_settled = is_installed && due.planned.is_none();
+        if let Some(jobs) = self.trees.get_mut(&tree.id).filter(|_| !is_settled) {
+            jobs.done.insert(place(due), *due);
+        }
+    }
+
+    /// Ends a rebuild that failed for good.
+    pub(super) fn abort(&mut self, tree: &Tree, due: &DueFilter) {
+        self.end_claim();
+        if let Some(jobs) = self.trees.get_mut(&tree.id) {
+            jobs.aborted.insert(place(due));
+        }
+    }
+
+    /// Ends a rebuild that found the disk full, and defers all rebuilds. Returns whether none was
+    /// deferred yet.
+    pub(super) fn defer(&mut self, tree: &Tree, due: &DueFilter, error: Error) -> bool {
+        self.end_claim();
+        debug_assert!(error.is_passing(), "{error}");
+        if let Some(jobs) = self.trees.get_mut(&tree.id) {
+            jobs.due.push_front(*due);
+        }
+        self.deferred.replace(error).is_none()
+    }
+
+    /// Checks all keyspaces again: a filter has turned out to be damaged.
+    pub(super) fn check_all(&mut self) {
+        self.checks += 1;
+    }
+
+    /// Retries aborted rebuilds once: there may be more memory.
+    pub(super) fn retry_aborted(&mut self) {
+        self.trees.values_mut().for_each(|jobs| jobs.aborted.clear());
+        self.check_all();
+    }
+
+    fn end_claim(&mut self) {
+        let was_claimed = mem::take(&mut self.is_rebuilding);
+        debug_assert!(was_claimed, "a claim ends once");
+    }
+
+    /// Returns whether `tree` was checked as it is, and all that was due was rebuilt.
+    fn is_done_for(&self, tree: &Tree) -> bool {
+        let jobs = self.trees.get(&tree.id);
+        jobs.is_some_and(|jobs| jobs.is_up_to_date(tree, self.checks) && jobs.due.is_empty())
+    }
+}
+
+impl TreeJobs {
+    /// Returns whether the keyspace is as it was at its check.
+    fn is_up_to_date(&self, tree: &Tree, checks: u64) -> bool {
+        self.seen.as_ref().is_some_and(|seen| {
+            let present = tree.view();
+            seen.version.as_ptr() == Arc::as_ptr(&present.kept().version)
+                && (seen.settings, seen.checks) == (tree.filter_settings_number(), checks)
+        })
+    }
+}
+
+fn place(due: &DueFilter) -> Place {
+    (due.table_id, due.role)
+}
