@@ -47,8 +47,6 @@ pub mod block;
 mod block_memory;
 mod block_reader;
 pub mod cache;
-#[cfg(all(test, not(feature = "shuttle")))]
-mod cache_popularity;
 mod cache_steps;
 pub mod cursor;
 pub mod describe;
@@ -73,6 +71,8 @@ pub mod stored_filter;
 mod sync;
 pub mod table;
 pub mod tail;
+#[cfg(all(test, not(feature = "shuttle")))]
+mod tests;
 pub mod verify;
 mod walk_lengths;
 pub mod writer;
