@@ -72,7 +72,7 @@ fn missing_store_is_an_error() {
         for create in [false, true] {
             match reading(disk.clone()).create_if_missing(create).open(STORE_DIR) {
                 Err(Error::NoStore { path }) => {
-                    assert!(path.ends_with(STORE_DIR), "{name}: {path:?}")
+                    assert!(path.ends_with(STORE_DIR), "{name}: {path:?}");
                 }
                 other => panic!("{name}: {other:?}"),
             }

@@ -304,7 +304,8 @@ fn imports_from_other_submodules_are_found() {
 
 #[test]
 fn a_cycle_of_imports_is_found() {
-    let cases: [(&str, &[(&str, &str)], &[&str]); 4] = [
+    type Case = (&'static str, &'static [(&'static str, &'static str)], &'static [&'static str]);
+    let cases: [Case; 4] = [
         ("none", &[("a", "b"), ("b", "c"), ("a", "c")], &[]),
         ("itself", &[("a", "a"), ("a", "other")], &[]),
         ("two", &[("a", "b"), ("b", "a"), ("b", "c")], &["a", "b"]),
