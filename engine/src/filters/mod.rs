@@ -196,7 +196,8 @@ impl Filters {
         self.probes_planned.store(store.counters.probes(), Relaxed);
         let bytes_max = FilterMemory::of(store).planned(bytes_max);
         let (plan, targets) = tables.plan(bytes_max, measured);
-        debug_assert!(plan.bytes_left <= bytes_max, "{} of {bytes_max}", plan.bytes_left);
+        // The planner computes in `f64`.
+        debug_assert!(plan.bytes_left as f64 <= bytes_max as f64, "more is left than there was");
         let lacks = targets.iter().any(Target::lacks_scan_filters);
         debug_assert!(!lacks || bytes_max < u64::MAX || tables.has_bound(), "no bound refuses one");
         self.is_short.store(plan.is_short || lacks, Relaxed);
