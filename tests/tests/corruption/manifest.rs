@@ -139,7 +139,7 @@ fn truncated_manifest_tail_is_reported() {
         assert_eq!(told, Vec::from_iter(cut));
         let stats = opened.stats();
         assert_eq!(stats.opening.manifest_bytes_cut, cut.map_or(0, |(_, bytes)| bytes));
-        assert_eq!(stats.to_string().contains("cut off"), flipped.is_some(), "{stats}");
+        assert_eq!(stats.to_string().contains("truncated"), flipped.is_some(), "{stats}");
         drop(opened);
         assert!(options(&crashed).verify(STORE_DIR, |_| ()).unwrap().torn_tails.is_empty());
     }

@@ -157,7 +157,7 @@ fn a_hole_ends_the_log_and_what_lies_behind_does_not_count() {
         assert_eq!(
             replayed.torn.as_ref().unwrap().bytes,
             behind,
-            "the segment behind is cut off, too"
+            "the segment behind is truncated, too"
         );
         assert_eq!((ids(&replayed), replayed.orphans), (vec![3, 5], vec![8]));
         // The recovery that follows continues from the torn end; so does the next one.
