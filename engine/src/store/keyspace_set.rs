@@ -91,6 +91,8 @@ impl Store {
 
     /// Makes `record` durable in the log, then `change` visible, then edits the manifest.
     fn change_keyspaces(&self, mut record: Write, change: KeyspaceChange) -> Result<()> {
+        // A change that panicked is never finished. It left the store read-only.
+        self.versions.check_writable()?;
         self.writer.placement().begin_keyspace_change();
         let placed = self.place(&mut record, Durability::Disk, &mut Always);
         let (placed, _) = match placed {
