@@ -1,4 +1,4 @@
-//! What a prefix filter saves: events of many users, of whom most have none in a given table.
+//! Savings by a prefix filter: events of many users, most of whom have none in a given table.
 //!
 //! `cargo run --release -p sievedb --example prefix`
 
@@ -42,10 +42,10 @@ fn filled(keyspace: KeyspaceOptions) -> Result<(TempDir, Db), Box<dyn Error>> {
     Ok((dir, db))
 }
 
-/// Asks for the events of users, and prints what that took.
+/// Scans the events of users, and prints the cost.
 #[expect(clippy::disallowed_methods, reason = "it measures")]
 fn report(name: &str, db: &Db, users: impl Iterator<Item = u64>) -> Result<(), Box<dyn Error>> {
-    let (mut asked, mut events) = (0, 0);
+    let (mut scans, mut events) = (0, 0);
     let before = db.stats().table_reads.calls;
     let mut took = Duration::ZERO;
     for user in users {
@@ -55,11 +55,11 @@ fn report(name: &str, db: &Db, users: impl Iterator<Item = u64>) -> Result<(), B
             events += 1;
         }
         took += begin.elapsed();
-        asked += 1;
+        scans += 1;
     }
-    let reads = (db.stats().table_reads.calls - before) as f64 / f64::from(asked);
-    let us = took.as_secs_f64() * 1e6 / f64::from(asked);
-    println!("  {asked} {name}: {events} events; {reads:.3} reads and {us:.1} us each");
+    let reads = (db.stats().table_reads.calls - before) as f64 / f64::from(scans);
+    let us = took.as_secs_f64() * 1e6 / f64::from(scans);
+    println!("  {scans} {name}: {events} events; {reads:.3} reads and {us:.1} us each");
     Ok(())
 }
 
@@ -77,9 +77,9 @@ fn main() -> Result<(), Box<dyn Error>> {
         report("users with events", &db, (0..USERS).step_by(20))?;
         report("users without", &db, (1..USERS).step_by(20))?;
         let levels = db.stats().levels;
-        let asked: u64 = levels.iter().map(|level| level.prefix_probes).sum();
+        let probes: u64 = levels.iter().map(|level| level.prefix_probes).sum();
         let ruled_out: u64 = levels.iter().map(|level| level.prefix_negatives).sum();
-        println!("  {asked} filters were asked, {ruled_out} tables ruled out");
+        println!("  {probes} probes of prefix filters, {ruled_out} tables ruled out");
     }
     Ok(())
 }

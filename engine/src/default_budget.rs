@@ -166,7 +166,7 @@ mod tests {
 
     const MIB: u64 = 1 << 20;
     const GIB: u64 = 1 << 30;
-    /// What cgroup v1 reports without a limit.
+    /// Value that cgroup v1 reports without a limit.
     const V1_UNLIMITED: &str = "9223372036854771712\n";
 
     #[test]

@@ -1,6 +1,6 @@
 //! Durability of a write.
 
-/// What an acknowledged write survives.
+/// Failures that an acknowledged write survives.
 ///
 /// Ordered from weakest to strongest. After a crash the surviving writes are always a prefix of the
 /// history, and a batch survives as a whole or not at all.

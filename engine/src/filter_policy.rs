@@ -1,11 +1,11 @@
-//! What a keyspace asks of its filters, and the filter that a table gets for it.
+//! Filter policy of a keyspace, and the resulting filter of a table.
 
 use sievedb_filter::FilterKind;
 
 /// Default of [`FilterPolicy::bits_per_key`].
 pub const DEFAULT_FILTER_BITS_PER_KEY: f64 = 10.0;
 
-/// Which filters the tables of a keyspace get, and how large they are. Shown in words by `{}`.
+/// Kind and size of the filters of a keyspace's tables. `{}` shows it in words.
 ///
 /// ```
 /// use sievedb::{FilterPolicy, FilterPolicyKind, KeyspaceOptions};
@@ -22,23 +22,23 @@ pub struct FilterPolicy {
     pub(crate) memory_bytes_max: Option<u64>,
 }
 
-/// How bits are divided among the tables, and what they are spent on.
+/// Kind of filters, and division of bits among the tables.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub enum FilterPolicyKind {
-    /// The fewest needless reads for the bits: many bits a key for small sorted runs, fewer for the
-    /// largest one; ribbons, and blocked Bloom filters for runs with less than one key in 400
-    /// of all or fewer than 2,000.
+    /// Fewest false positives for the bits: many bits per key for small sorted runs, fewer for the
+    /// largest one. Ribbons; but blocked Bloom filters for runs with fewer than 2,000 keys, or less
+    /// than one key in 400 of all.
     #[default]
     Auto,
-    /// Blocked Bloom filters with the same bits per key everywhere: quicker to build and to ask,
-    /// and about half as large again as a ribbon of the same rate.
+    /// Blocked Bloom filters with the same bits per key everywhere. They are faster to build and to
+    /// probe, and about 1.5 times as large as ribbons of the same rate.
     Bloom,
     /// Ribbons with the same bits per key everywhere.
     Ribbon,
-    /// Binary fuse filters everywhere: about 9 bits a key for a rate of 0.39 %, or 18 bits for
-    /// 0.0015 % if there are as many. Below 9 bits per key they take more than was asked.
+    /// Binary fuse filters everywhere. They take about 9 bits per key for a rate of 0.39 %, or 18
+    /// bits for 0.0015 % if the policy allows as many. Below 9 bits per key they exceed the policy.
     Fuse,
     /// No filters: each lookup of an absent key reads a block of every sorted run.
     None,
@@ -53,7 +53,7 @@ pub(crate) struct FilterChoice {
 }
 
 impl FilterPolicyKind {
-    /// As the manifest stores it.
+    /// Returns the number in the manifest.
     pub(crate) fn number(self) -> u64 {
         match self {
             Self::Auto => 0,
@@ -78,48 +78,47 @@ impl Default for FilterPolicy {
 }
 
 impl FilterPolicy {
-    /// Filters of this kind, with [`DEFAULT_FILTER_BITS_PER_KEY`].
+    /// Creates a policy of this kind, with [`DEFAULT_FILTER_BITS_PER_KEY`].
     pub const fn new(kind: FilterPolicyKind) -> Self {
         Self { kind, bits_per_key: DEFAULT_FILTER_BITS_PER_KEY, memory_bytes_max: None }
     }
 
-    /// How bits are divided among the tables, and what they are spent on.
+    /// Returns the kind of filters.
     #[must_use]
     pub const fn get_kind(&self) -> FilterPolicyKind {
         self.kind
     }
 
-    /// What [`bits_per_key`](Self::bits_per_key) sets.
+    /// Returns the value of [`bits_per_key`](Self::bits_per_key).
     #[must_use]
     pub const fn get_bits_per_key(&self) -> f64 {
         self.bits_per_key
     }
 
-    /// What [`memory_bytes_max`](Self::memory_bytes_max) sets; `None` if there is no bound of its
-    /// own.
+    /// Returns the value of [`memory_bytes_max`](Self::memory_bytes_max); `None` without a bound.
     #[must_use]
     pub const fn get_memory_bytes_max(&self) -> Option<u64> {
         self.memory_bytes_max
     }
 
-    /// Filter bits for each key, on average over the tables of the keyspace; more bits mean fewer
-    /// needless reads. [`Auto`](FilterPolicyKind::Auto) leaves some to tables that are still to
-    /// come.
+    /// Filter bits per key, on average over the tables of the keyspace; more bits mean fewer false
+    /// positives. [`Auto`](FilterPolicyKind::Auto) reserves some for future tables.
     ///
     /// 0 (no filters), or from 0.001 to 40, in steps of 0.001; default 10
-    /// ([`DEFAULT_FILTER_BITS_PER_KEY`]): with [`Auto`](FilterPolicyKind::Auto), an absent key
-    /// costs a needless read in about a thousand lookups for each sorted run of similar size.
+    /// ([`DEFAULT_FILTER_BITS_PER_KEY`]). With [`Auto`](FilterPolicyKind::Auto), 10 bits cost about
+    /// one false positive in a thousand lookups of an absent key, for each sorted run of similar
+    /// size.
     pub const fn bits_per_key(mut self, bits: f64) -> Self {
         self.bits_per_key = bits;
         self
     }
 
-    /// Most memory for the filters of the keyspace, in bytes, below that of all keyspaces
+    /// Most memory for the filters of the keyspace, in bytes, within the bound of all keyspaces
     /// ([`Options::filter_bytes_max`](crate::Options::filter_bytes_max)).
     ///
     /// Filters that do not fit are in memory in part or not at all, where that costs the fewest
-    /// reads; in their files they are as large as [`bits_per_key`](Self::bits_per_key) says. Only
-    /// ribbons can be in memory in part.
+    /// reads. Only ribbons can be in memory in part. Files keep the filters with all
+    /// [`bits_per_key`](Self::bits_per_key).
     ///
     /// From 0 (no filter in memory); default none.
     pub const fn memory_bytes_max(mut self, bytes: u64) -> Self {

@@ -1,8 +1,8 @@
-//! What a filter of a table is asked for.
+//! Roles of the filters of a table.
 
 use std::fmt;
 
-/// What a filter of a table is asked for. A table has at most one filter for each.
+/// Role of a filter. A table has at most one filter for each.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum FilterRole {
@@ -17,7 +17,7 @@ pub enum FilterRole {
 impl FilterRole {
     pub(crate) const ALL: [Self; 3] = [Self::Point, Self::Prefix, Self::Range];
 
-    /// What people call the filter.
+    /// Returns the name of the filter in messages.
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Point => "filter",

@@ -202,7 +202,7 @@ mod tests {
                 [144, 64, 32, 256, 256],
             ),
             (
-                "memtables that leave no cache, as was asked for",
+                "memtables that leave no cache, as set",
                 MemoryBudget {
                     memtable_bytes_max: Some(160 * MIB),
                     block_cache_bytes: Some(0),
@@ -327,7 +327,7 @@ mod tests {
         }
     }
 
-    /// What the error names suffices, and little less does not.
+    /// The minimum in the error suffices, and slightly less does not.
     #[test]
     fn the_least_budget_is_enough() {
         let parts = [None, Some(700 * MIB + 13)];

@@ -253,7 +253,7 @@ impl Options {
         self
     }
 
-    /// How table files are read; default [`ReadMode::Pread`].
+    /// Method of reading table files; default [`ReadMode::Pread`].
     pub fn read_mode(mut self, mode: ReadMode) -> Self {
         self.read_mode = mode;
         self

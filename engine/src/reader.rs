@@ -24,7 +24,8 @@ use crate::{
     store::Store,
 };
 
-/// What a handle reads, and how. Its methods take the present view and its sequence number.
+/// Keyspace and options of reads by a handle. Its methods take the present view and its sequence
+/// number.
 ///
 /// It stays in registers, with the view and the number, and no result is returned together with an
 /// error. A struct of all three in memory made a miss 23 ns slower.

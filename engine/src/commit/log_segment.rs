@@ -71,13 +71,13 @@ impl Unsynced {
     }
 }
 
-/// What the log-files lock guards.
+/// State under the log-files lock.
 #[derive(Debug)]
 pub(super) struct LogFiles {
     /// The segment that takes records. `None` before the first and after a full disk: the next
     /// record begins a new one.
     pub(super) writer: Option<Writer>,
-    /// Where the newest segment ends, for the start record of the next.
+    /// End of the newest segment, for the start record of the next.
     pub(super) end: Option<Position>,
     /// Every segment that the manifest names, oldest first.
     pub(super) segments: VecDeque<Segment>,

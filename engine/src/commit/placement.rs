@@ -49,7 +49,7 @@ impl PendingWrites {
     }
 }
 
-/// What the placement lock guards.
+/// State under the placement lock.
 #[derive(Debug)]
 pub(crate) struct Placement {
     last_placed: SequenceNumber,

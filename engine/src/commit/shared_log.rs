@@ -26,7 +26,7 @@ use crate::{
     wal::replay::ReplayedSegment,
 };
 
-/// What the log requires of the store around it.
+/// Operations that the log requires of the store around it.
 pub(crate) trait LogHost {
     /// Takes the placement lock.
     fn placement(&self) -> MutexGuard<'_, Placement>;

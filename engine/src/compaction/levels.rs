@@ -45,7 +45,7 @@ pub(crate) struct LevelOptions {
     /// compaction rewrites a much smaller base level as a whole, and much of a larger one. At least
     /// 1; default 256 MiB.
     pub(crate) base_level_bytes_max: u64,
-    /// How many times larger a level is than the one above it. At least 2; default 10.
+    /// Size ratio of a level to the one above it. At least 2; default 10.
     pub(crate) fan_out: u64,
     /// Target size of a table, in bytes. At least 1; default [`DEFAULT_TABLE_BYTES`].
     pub(crate) table_bytes: u64,

@@ -15,11 +15,11 @@ use crate::{
 };
 
 impl Filters {
-    /// Loads the filters of `opened`, which are about to make `version` of `tree`. Other filters
-    /// shrink as planned; those of tables about to leave stay until they do.
+    /// Loads the filters of `opened`, the new tables of `version` of `tree`. Other filters shrink
+    /// as planned; those of tables about to leave stay until they do.
     ///
-    /// Returns whether there was room for all. If not, [`note_installed`](Self::note_installed)
-    /// must be told so.
+    /// Returns whether there was room for all, to be passed to
+    /// [`note_installed`](Self::note_installed).
     pub(crate) fn admit(
         &self,
         host: &impl FilterHost,

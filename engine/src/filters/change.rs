@@ -79,10 +79,10 @@ pub(super) struct Changes<'a> {
     keyspaces: Vec<Held<'a>>,
     /// Replaced filters that a lookup may hold, with keyspace and bytes.
     replaced: Vec<(usize, u64, Weak<TableFilters>)>,
-    /// Bytes of what was read from files.
+    /// Bytes read from files.
     pub(super) bytes_loaded: u64,
     pub(super) unreadable: Vec<Unreadable>,
-    /// Whether something was left undone for want of room.
+    /// Something was left undone for lack of room.
     pub(super) is_stuck: bool,
 }
 

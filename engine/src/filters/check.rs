@@ -1,4 +1,4 @@
-//! Looks at the filters of a table: as their files have them, and as lookups ask them.
+//! Verification of the filters of a table, in their files and in memory.
 
 use std::{
     borrow::Cow,
@@ -21,13 +21,13 @@ use crate::{
     verify_report::{VerifyProblem, VerifyProblemKind},
 };
 
-/// A table whose filters are looked at.
+/// A table whose filters are verified.
 #[derive(Clone, Copy)]
 pub(crate) struct FilterOwner<'a, 'm> {
     pub(crate) meta: &'a TableMeta,
-    /// What the manifest says of it at present: a filter may be replaced at any time.
+    /// Returns its present metadata in the manifest: a filter may be replaced at any time.
     pub(crate) present: &'a dyn Fn() -> Cow<'m, TableMeta>,
-    /// The table that lookups ask, if the store is open.
+    /// The table that lookups read, if the store is open.
     pub(crate) live: Option<&'a LiveTable>,
     pub(crate) identity: TableIdentity,
     pub(crate) folder: &'a Path,
@@ -38,11 +38,11 @@ pub(crate) struct FilterOwner<'a, 'm> {
     pub(crate) functions: &'a [Arc<dyn PrefixFunction>],
 }
 
-/// The filters of a table that can be asked.
+/// The usable filters of a table.
 pub(crate) struct FilterChecks<'a, 'm> {
     owner: FilterOwner<'a, 'm>,
     point: Option<Checked<TableFilter>>,
-    /// Not the filter itself: it must be free to give way meanwhile.
+    /// Without the filter itself, which must stay free to be dropped.
     in_memory: Option<Checked<()>>,
     prefix: Option<Checked<PrefixFilter>>,
     range: Option<Checked<RangeFilter>>,
@@ -62,7 +62,7 @@ struct Checked<F> {
     offset: u64,
     filter: F,
     missing: u64,
-    /// The first of them, for people.
+    /// The first of these keys, printable.
     first: Option<String>,
 }
 
@@ -96,8 +96,8 @@ impl<F> Checked<F> {
 }
 
 impl<'a, 'm> FilterChecks<'a, 'm> {
-    /// Loads the filters, and reports those that cannot be used. A prefix filter whose extractor is
-    /// none of the functions, and none of ours, cannot be asked.
+    /// Loads the filters, and reports unusable ones. Skips a prefix filter whose extractor is
+    /// neither built in nor one of the functions.
     pub(crate) fn new(owner: FilterOwner<'a, 'm>, report: &mut VerifyReport) -> Self {
         let (heap, meta) = (FilterArena::heap(), owner.meta);
         let identity = owner.identity;
@@ -161,37 +161,37 @@ impl<'a, 'm> FilterChecks<'a, 'm> {
         Self { owner, point, in_memory, prefix, range }
     }
 
-    /// Asks the filters for a key of the table. Returns how many were asked.
+    /// Probes the filters for a key of the table. Returns the number of probes.
     pub(crate) fn ask(&mut self, key: &[u8]) -> u64 {
         let Self { owner, point, in_memory, prefix, range } = self;
         let hash = key_hash(key, owner.identity.hash_seed);
-        let mut asked = 0;
+        let mut probes = 0;
         if let Some(checked) = point {
             checked.note(key, !checked.filter.may_contain_hash(hash));
-            asked += 1;
+            probes += 1;
         }
         if let (Some(checked), Some(live)) = (in_memory, owner.live) {
             checked.note(key, !live.filters().point.may_contain_hash(hash));
-            asked += 1;
+            probes += 1;
         }
         if let Some(checked) = prefix
             && let Some(prefix) = checked.filter.extractor.prefix(key)
         {
             let hash = key_hash(prefix, checked.filter.hash_seed);
             checked.note(key, !checked.filter.filter.may_contain_hash(hash));
-            asked += 1;
+            probes += 1;
         }
         if let Some(checked) = range {
             let (lower, upper) = (Bound::Included(key), Bound::Included(key));
             let is_missing =
                 !checked.filter.may_contain_keys(&owner.meta.bounds.smallest, lower, upper);
             checked.note(key, is_missing);
-            asked += 1;
+            probes += 1;
         }
-        asked
+        probes
     }
 
-    /// Reports the keys that were ruled out.
+    /// Reports keys that were ruled out.
     pub(crate) fn finish(self, report: &mut VerifyReport) {
         if let Some(point) = self.point {
             point.report(report);
@@ -209,22 +209,22 @@ impl<'a, 'm> FilterChecks<'a, 'm> {
 }
 
 impl Found {
-    /// The number of the file, if it is not that of the table.
+    /// Returns the id of the file, if it is not that of the table.
     fn own_file(&self, meta: &TableMeta) -> Option<u64> {
         Some(self.place.file_id).filter(|&id| id != meta.id)
     }
 }
 
 impl FilterOwner<'_, '_> {
-    /// Where the filters lie that are in the table's file and in use, at present.
+    /// Returns the offsets of the filters in the table's file that are in use at present.
     pub(crate) fn used_offsets(&self) -> Vec<u64> {
         let present = (self.present)();
         let places = FilterRole::ALL.into_iter().filter_map(|role| present.filter_place(role));
         places.filter(|place| place.file_id == self.meta.id).map(|place| place.offset).collect()
     }
 
-    /// Loads the filter for `role` with `load`, and reports one that cannot be used. `None` from
-    /// `load` if nobody can tell.
+    /// Loads the filter for `role` with `load`, and reports an unusable one. Skips it if `load`
+    /// returns `None`.
     fn load<F>(
         &self,
         role: FilterRole,
@@ -244,7 +244,7 @@ impl FilterOwner<'_, '_> {
                 Ok(source) => load(&Found { source, place }, &present)?,
                 Err(error) => FilterState::Unusable(FilterUnusable::Io(error)),
             };
-            // Another one may have taken its place, and its file be gone.
+            // It may have been replaced, and its file removed.
             let is_unusable = matches!(state, FilterState::Unusable(_));
             if is_unusable && (self.present)().filter_place(role) != Some(place) {
                 continue;

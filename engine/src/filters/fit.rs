@@ -37,7 +37,7 @@ impl Filters {
         changes.shrink(&targets);
         let is_all = changes.load(&targets, LOAD_BYTES_MAX);
         debug_assert!(is_all || changes.bytes_loaded >= LOAD_BYTES_MAX, "only bytes end a load");
-        // What is stuck waits.
+        // Stuck filters wait for a retry.
         if !is_all && !changes.is_stuck {
             self.is_due.store(true, SeqCst);
         }

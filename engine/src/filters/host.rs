@@ -1,4 +1,4 @@
-//! What filters need of their store.
+//! Operations that filters require of their store.
 
 use std::{path::PathBuf, sync::Arc};
 
@@ -10,7 +10,7 @@ use crate::{
     table::store::TableStore,
 };
 
-/// What filters need of their store.
+/// Operations that filters require of their store.
 pub(crate) trait FilterHost {
     fn options(&self) -> &Options;
 

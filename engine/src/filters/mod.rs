@@ -131,7 +131,7 @@ impl Filters {
             change: Mutex::default(),
             change_waiters: AtomicU32::new(0),
             bytes_max: AtomicU64::new(bytes_max),
-            // What did not fit when the store was opened.
+            // Some filters may not have fitted when the store was opened.
             is_due: AtomicBool::new(true),
             is_short: AtomicBool::new(false),
             stuck_plans: AtomicU32::new(0),
@@ -182,7 +182,7 @@ impl Filters {
         }
     }
 
-    /// Plans what should be in memory of the filters of all `tables`.
+    /// Plans the part of each filter of all `tables` in memory.
     fn plan(
         &self,
         host: &impl FilterHost,

@@ -47,7 +47,7 @@ impl Filters {
         };
         let (filters, scan_filters) = (live.filters(), live.scan_filters());
         let scan = |rebuilt: ScanFilters| {
-            // What was not in memory before waits for the job.
+            // Loads only the rebuilt filter; the job loads others.
             let loaded = rebuilt.loaded(live, ScanRoles::only(role), has_room).0;
             NewFilters::Scan(loaded.unwrap_or(rebuilt))
         };

@@ -1,4 +1,4 @@
-//! What a change of the state is, and its bytes: tagged fields ([`crate::log::fields`]).
+//! A change of the state, and its bytes: tagged fields ([`crate::log::fields`]).
 //!
 //! | tag          | value               | meaning                                                 |
 //! |--------------|---------------------|---------------------------------------------------------|

@@ -3,7 +3,7 @@
 #[cfg(doc)]
 use crate::{Error, Options};
 
-/// How table files are read. `docs/tuning.md` of the repository has measurements.
+/// Method of reading table files. `docs/tuning.md` of the repository has measurements.
 ///
 /// In every mode a block is verified by its checksum when it enters memory, and damage is an
 /// [`Error::Corrupt`]. A file whose length differs from the manifest is refused when its table is

@@ -1,9 +1,9 @@
 //! The file `STATS`: the statistics of a store for other processes.
 //!
-//! Lines of a name, a space and a number; the first tells the format, the last is `end`. A name
-//! that a reader does not know is passed over, and one that is missing is 0. Nothing depends on the
-//! file: it is never synced, and after a crash it may be missing, empty or cut. An open store is
-//! locked, so other processes, such as `sieve stats`, have no other source.
+//! Lines of a name, a space and a number; the first names the format, the last is `end`. An unknown
+//! name is ignored, and a missing one is 0. Nothing depends on the file: it is never synced, and
+//! after a crash it may be missing, empty or truncated. An open store is locked, so other
+//! processes, such as `sieve stats`, have no other source.
 //!
 //! | name               | what it is                                                              |
 //! |--------------------|-------------------------------------------------------------------------|

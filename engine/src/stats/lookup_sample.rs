@@ -197,8 +197,7 @@ mod tests {
         assert!((15_000..16_500).contains(&taken), "{taken} of a million");
     }
 
-    /// A thread that meets more tables than it has slots for still counts those that are asked
-    /// most.
+    /// A thread that meets more tables than it has slots still counts the most probed ones.
     #[test]
     fn what_is_asked_most_stays_among_many() {
         let sample = LookupSample::new(&Arc::new(AtomicU64::new(1)));

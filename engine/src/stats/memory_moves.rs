@@ -34,13 +34,13 @@ pub struct MemoryMoves {
     /// Waits of writes for room in the memtables. [`WriteStats::stalls`](super::WriteStats::stalls)
     /// counts them, too.
     pub memtable_room_waits: u64,
-    /// How often the limit of memtables was lowered by 1/8 of its maximum, because the block cache
+    /// Times that the limit of memtables was lowered by 1/8 of its maximum, because the block cache
     /// would spare more reads than memtables spare compaction. In a
     /// [`MemoryPool`](crate::MemoryPool), this and the next two are for all stores.
     pub memtable_limit_lowered: u64,
-    /// How often the limit of memtables was raised by 1/8 of its maximum.
+    /// Times that the limit of memtables was raised by 1/8 of its maximum.
     pub memtable_limit_raised: u64,
-    /// How often writes restored the maximum of the limit of memtables.
+    /// Times that writes restored the maximum of the limit of memtables.
     pub memtable_limit_restored: u64,
 }
 

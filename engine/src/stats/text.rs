@@ -100,9 +100,9 @@ impl Stats {
 }
 
 fn seen_by_scans(level: &LevelStats) -> bool {
-    let asked =
+    let probes =
         level.prefix_probes + level.prefix_unusable + level.range_probes + level.range_unusable;
-    asked + level.tombstones_skipped > 0
+    probes + level.tombstones_skipped > 0
 }
 
 /// Head of a column, and its cell for a level.

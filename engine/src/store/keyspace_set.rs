@@ -137,7 +137,7 @@ mod tests {
         // As a build with the feature does it.
         let options = KeyspaceOptions::new().bottommost_compression(Compression::ZSTD);
         let db = open().expect("a new store");
-        db.store().keyspace("archive", Some(&options)).expect("nobody looks");
+        db.store().keyspace("archive", Some(&options)).expect("no check of the feature");
         drop(db);
         let before = fs.contents();
         let error = open().map(drop).expect_err("this build has no zstd");
@@ -150,8 +150,8 @@ mod tests {
         assert!(fs.contents() == before, "nothing was written");
     }
 
-    /// A dropped keyspace requires no feature, whether only the log has the drop, as after a crash, or
-    /// the manifest, too.
+    /// A dropped keyspace requires no feature, whether only the log has the drop, as after a crash,
+    /// or also the manifest.
     #[test]
     fn a_dropped_keyspace_asks_for_no_feature() {
         for (name, known) in [("created in the log", false), ("created in the manifest", true)] {
@@ -166,7 +166,7 @@ mod tests {
             };
             let mut before = manifests();
             let archive = db.store().keyspace("archive", Some(&options));
-            drop(archive.expect("nobody looks"));
+            drop(archive.expect("no check of the feature"));
             if known {
                 before = manifests();
             }

@@ -212,21 +212,21 @@ pub(super) fn present_options(
     encoded: &[u8],
 ) -> Result<KeyspaceOptions, Corruption> {
     match &options.keyspace {
-        Some(told) if name == DEFAULT_KEYSPACE => {
+        Some(given) if name == DEFAULT_KEYSPACE => {
             // Options of a later release are refused, not replaced.
             if let Err(newer @ Corruption::Unsupported { .. }) =
                 KeyspaceOptions::decode(encoded, &[])
             {
                 return Err(newer);
             }
-            Ok(told.clone().with_functions(&options.prefix_functions))
+            Ok(given.clone().with_functions(&options.prefix_functions))
         }
         _ => KeyspaceOptions::decode(encoded, &options.prefix_functions),
     }
 }
 
-/// Returns the options of the opening for the default keyspace, if they are not the stored ones:
-/// an opening without options finds them.
+/// Returns the options of the opening for the default keyspace, if they differ from the stored
+/// ones. Later openings without options use them.
 pub(super) fn changed_options(
     options: &Options,
     state: &ManifestState,
@@ -250,9 +250,10 @@ mod tests {
     use super::*;
     use crate::manifest::KeyspaceState;
 
-    /// What an account without a limit is charged for a memtable of these options with one entry.
-    fn charged(told: Option<KeyspaceOptions>, state: &ManifestState, log: &VersionEdit) -> u64 {
-        let options = Options { keyspace: told, ..Options::new() };
+    /// Returns the charge of a memtable of these options with one entry, in an account without a
+    /// limit.
+    fn charged(given: Option<KeyspaceOptions>, state: &ManifestState, log: &VersionEdit) -> u64 {
+        let options = Options { keyspace: given, ..Options::new() };
         let memory = Arc::<MemoryAccount>::default();
         let mut log_state = LogState::new(&options, state, &memory);
         let error = |source| Error::corrupt("", 0, source);
@@ -281,10 +282,10 @@ mod tests {
         let small = charged(None, &named("users", &sized(1 << 20)), &none);
         let large = charged(None, &named("users", &sized(64 << 20)), &none);
         assert!(large > 32 * small, "{large} and {small}");
-        let told = charged(Some(sized(64 << 20)), &named("default", &sized(1 << 20)), &none);
-        assert_eq!(told, large, "as the store is opened with");
+        let given = charged(Some(sized(64 << 20)), &named("default", &sized(1 << 20)), &none);
+        assert_eq!(given, large, "options of the opening apply");
         let others = charged(Some(sized(64 << 20)), &named("users", &sized(1 << 20)), &none);
-        assert_eq!(others, small, "that is for the default keyspace");
+        assert_eq!(others, small, "they apply to the default keyspace only");
         let (name, options) = ("users".to_owned(), sized(1 << 20).encode());
         let created = vec![KeyspaceCreated { id: 1, name, options }];
         let log = VersionEdit { keyspaces_created: created, ..VersionEdit::default() };

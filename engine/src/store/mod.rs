@@ -65,7 +65,7 @@ use crate::{
     wal::segment::NewSegment,
 };
 
-/// What all handles and workers of an open store share.
+/// State shared by all handles and workers of an open store.
 #[derive(Debug)]
 pub(crate) struct Store {
     pub(crate) options: Options,

@@ -161,16 +161,16 @@ pub(crate) fn read(options: &Options, folder: &Path) -> Result<Recovered> {
 
 /// Reports torn tails, and counts their bytes.
 fn report_torn_tails(options: &Options, loaded: &Loaded, torn: Option<&TornTail>) -> OpeningStats {
-    let told = |event| options.listener.iter().for_each(|listener| notify(&**listener, &event));
+    let report = |event| options.listener.iter().for_each(|listener| notify(&**listener, &event));
     let mut opening = OpeningStats::default();
     if loaded.torn.is_some() {
         let (Position { file_id: manifest_id, offset }, bytes) = (loaded.end, loaded.torn_bytes);
         opening.manifest_bytes_cut = bytes;
-        told(Event::TornManifest { manifest_id, offset, bytes });
+        report(Event::TornManifest { manifest_id, offset, bytes });
     }
     if let Some(torn) = torn {
         opening.log_bytes_cut = torn.bytes;
-        told(Event::TornTail { log_id: torn.position.file_id, offset: torn.position.offset });
+        report(Event::TornTail { log_id: torn.position.file_id, offset: torn.position.offset });
     }
     opening
 }

@@ -37,24 +37,24 @@ pub(crate) struct TableVerifier<'a> {
     pub(crate) bytes_all: u64,
     pub(crate) bytes_done: u64,
     pub(crate) on_progress: &'a mut dyn FnMut(VerifyProgress),
-    /// Returns whether the rest is not needed any more.
+    /// Returns whether to skip the rest.
     pub(crate) is_cancelled: &'a dyn Fn() -> bool,
 }
 
-/// A table that is looked at.
+/// A table to verify.
 #[derive(Clone, Copy)]
 pub(crate) struct VerifiedTable<'a, 'm> {
     /// Name of its keyspace.
     pub(crate) keyspace: &'a str,
     pub(crate) meta: &'a TableMeta,
-    /// What the manifest says of it at present: a filter may be replaced at any time.
+    /// Returns its present metadata in the manifest: a filter may be replaced at any time.
     pub(crate) present: &'a dyn Fn() -> Cow<'m, TableMeta>,
-    /// The table that lookups ask, if the store is open.
+    /// The table that lookups read, if the store is open.
     pub(crate) live: Option<&'a LiveTable>,
 }
 
 impl TableVerifier<'_> {
-    /// Looks at a table and its filters.
+    /// Verifies a table and its filters.
     pub(crate) fn table(&mut self, table: VerifiedTable<'_, '_>) {
         if (self.is_cancelled)() {
             return;
@@ -88,7 +88,7 @@ impl TableVerifier<'_> {
         let used = self.blocks(table, &path, &source);
         let Some(difference) = has_other_bytes else { return };
         if self.report.problems[first..].iter().any(|problem| problem.path == path) {
-            // That tells where.
+            // The other problems are more precise.
             return;
         }
         // No lookup reads a filter that was replaced.
@@ -114,7 +114,7 @@ impl TableVerifier<'_> {
         if (self.is_cancelled)() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     }
 
-    /// What tells that the file is not the one that the manifest names.
+    /// Returns the difference if the file is not the one that the manifest names.
     fn has_other_bytes(
         &mut self,
         meta: &TableMeta,
@@ -138,8 +138,8 @@ impl TableVerifier<'_> {
         }
     }
 
-    /// Reads every block, and asks the filters for every key. Returns where the filters begin that
-    /// are in the file and in use; `None` if the table cannot be read.
+    /// Reads every block, and probes the filters for every key. Returns the offsets of filters in
+    /// the file that are in use; `None` if the table cannot be read.
     fn blocks(
         &mut self,
         VerifiedTable { meta, present, live, .. }: VerifiedTable<'_, '_>,

@@ -116,7 +116,7 @@ impl CacheRoom {
         self.pool.moves()
     }
 
-    /// Asks the store of the pool that has the largest memtables to freeze one.
+    /// Requests that the store of the pool with the largest memtables freeze one.
     pub(crate) fn ask_largest(&self) {
         self.pool.ask_largest(&self.memory);
     }
@@ -157,11 +157,11 @@ impl Drop for CacheRoom {
     }
 }
 
-/// What one worker takes for writing at a time: one flush, compaction or filter.
+/// Memory that one worker takes for writing at a time: for one flush, compaction or filter.
 ///
-/// Within its share of the part for writing it asks nobody. What it must have beyond that, for long
-/// entries, the block cache gives way to; only one worker at a time may do so, and the others wait
-/// for it. A compaction of a store at rest gives way to them.
+/// Within its share it takes memory freely. Beyond it, for long entries, the block cache shrinks.
+/// Only one worker at a time may exceed its share; others wait for it. A compaction of an idle
+/// store is interrupted for them.
 #[derive(Debug)]
 pub(crate) struct WorkerShare {
     room: Arc<CacheRoom>,
@@ -172,7 +172,7 @@ pub(crate) struct WorkerShare {
 #[derive(Debug, Default)]
 struct ShareState {
     bytes: u64,
-    /// Whether this is the one that takes more than its share: until its work is done.
+    /// The worker exceeds its share, until its work is done.
     is_beyond: bool,
 }
 
@@ -182,7 +182,7 @@ impl WorkerShare {
         Arc::new(Self { room, bytes_max, state: Mutex::default() })
     }
 
-    /// The most that it takes without asking.
+    /// Returns the size of the share in bytes.
     pub(crate) fn bytes_max(&self) -> u64 {
         self.bytes_max
     }

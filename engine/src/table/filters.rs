@@ -17,13 +17,13 @@ use crate::{
     table::FilterPlace,
 };
 
-/// What lookups ask of a table, as it is in memory. Never changed: others take their place, and
-/// these are freed when the last lookup that began with them is done.
+/// Filters of a table in memory, for lookups. Immutable: successors replace them, and the last
+/// lookup that began with them frees them.
 #[derive(Debug)]
 pub(crate) struct TableFilters {
-    /// Knows the user key of every entry.
+    /// Contains the user key of every entry.
     pub(crate) point: ChargedFilter,
-    /// Where the point filter lies, as the manifest says; `None` if there is none.
+    /// Location of the point filter, as in the manifest; `None` if there is none.
     pub(crate) place: Option<FilterPlace>,
     /// The point filter in its file; `None` if there is none, or its trailer is damaged.
     stored: Option<Arc<Stored>>,
@@ -33,7 +33,7 @@ pub(crate) struct TableFilters {
 #[derive(Debug)]
 struct Stored {
     filter: StoredFilter,
-    /// Why its columns cannot be read, once that was tried in vain. It is not tried again.
+    /// Reason of the first failed read of its columns. There is no retry.
     damage: OnceLock<Box<str>>,
 }
 
@@ -132,28 +132,28 @@ impl TableFilters {
     /// The same with so many columns of the point filter, or all of another filter, read from its
     /// file.
     ///
-    /// If that cannot be read, [`damage`](Self::damage) tells from then on, and it is not tried
-    /// again. What is in memory then stays: `None`.
+    /// If that fails, [`damage`](Self::damage) reports the reason from then on, and there is no
+    /// retry. A filter in memory then stays: `None`.
     pub(crate) fn loaded(&self, columns: f64) -> Option<Self> {
         let stored = self.stored.as_ref().filter(|stored| stored.damage.get().is_none())?;
         match stored.filter.load(columns) {
             Ok(filter) => Some(self.with_point(FilterState::Resident(filter))),
             Err(reason) => {
                 let _ = stored.damage.set(reason.to_string().into());
-                // What is in memory was verified and stays.
+                // The filter in memory was verified and stays.
                 let is_resident = self.point.resident().is_some();
                 (!is_resident).then(|| self.with_point(FilterState::Unusable(reason)))
             }
         }
     }
 
-    /// The point filter in its file, as far as is known that it can be read.
+    /// Returns the point filter in its file, unless a read of it has failed.
     fn stored(&self) -> Option<&StoredFilter> {
         let stored = self.stored.as_ref().filter(|stored| stored.damage.get().is_none());
         stored.map(|stored| &stored.filter)
     }
 
-    /// Kind and columns of what can be had in memory at most. Columns are those of a ribbon.
+    /// Returns the kind, and the columns of a ribbon, that can be in memory at most.
     pub(crate) fn available(&self) -> Option<(FilterKind, Option<f64>)> {
         match (self.stored(), self.point.resident()) {
             (Some(stored), _) => Some((stored.kind(), stored.columns())),
@@ -162,12 +162,12 @@ impl TableFilters {
         }
     }
 
-    /// Whether all of the point filter is in memory that can be.
+    /// Returns whether all of the point filter that can be in memory is.
     pub(crate) fn is_whole(&self) -> bool {
         self.memory_bytes_at(f64::INFINITY) <= self.point.memory_bytes() as u64
     }
 
-    /// Columns in memory, of a ribbon.
+    /// Returns the columns in memory, of a ribbon.
     pub(crate) fn resident_columns(&self) -> Option<f64> {
         match self.point.resident()? {
             TableFilter::Ribbon(ribbon) => Some(ribbon.columns()),
@@ -175,7 +175,8 @@ impl TableFilters {
         }
     }
 
-    /// Bytes in memory of so many columns of the point filter, or of all of another filter.
+    /// Returns the bytes in memory of so many columns of the point filter, or of all of another
+    /// filter.
     pub(crate) fn memory_bytes_at(&self, columns: f64) -> u64 {
         match (self.stored(), self.point.resident()) {
             (Some(stored), _) => stored.memory_bytes(columns),
@@ -185,8 +186,7 @@ impl TableFilters {
         }
     }
 
-    /// Asks the processor for the lines of the point filter that a test will read, so that the test
-    /// need not wait.
+    /// Prefetches the cache lines of the point filter that a probe will read.
     #[inline]
     pub(crate) fn prefetch(&self, probe: Probe) {
         if let FilterState::Resident(filter) = &*self.point {
@@ -194,29 +194,29 @@ impl TableFilters {
         }
     }
 
-    /// Why the point filter cannot be used, or not all of it.
+    /// Returns why the point filter, or a part of it, is unusable.
     pub(crate) fn unusable(&self) -> Option<String> {
         let reason = reason(&self.point).map(with_cause);
         reason.or_else(|| self.damage().map(str::to_owned))
     }
 
-    /// Whether there is a point filter that cannot be used, or not all of it.
+    /// Returns whether the point filter, or a part of it, is unusable.
     pub(crate) fn is_point_unusable(&self) -> bool {
         matches!(*self.point, FilterState::Unusable(_)) || self.damage().is_some()
     }
 
-    /// Why columns of the point filter could not be read from its file, if that was tried.
+    /// Returns why columns of the point filter could not be read from its file, if so.
     pub(crate) fn damage(&self) -> Option<&str> {
         self.stored.as_ref().and_then(|stored| stored.damage.get()).map(|reason| &**reason)
     }
 
-    /// Bytes of memory that the point filter takes.
+    /// Returns the bytes of memory of the point filter.
     pub(crate) fn memory_bytes(&self) -> usize {
         self.point.memory_bytes()
     }
 }
 
-/// Why a filter cannot be used, if it cannot.
+/// Returns why a filter is unusable, if it is.
 pub(crate) fn reason<F>(filter: &FilterState<F>) -> Option<&FilterUnusable> {
     match filter {
         FilterState::Unusable(reason) => Some(reason),
@@ -224,7 +224,7 @@ pub(crate) fn reason<F>(filter: &FilterState<F>) -> Option<&FilterUnusable> {
     }
 }
 
-/// Why a filter cannot be used, with the cause.
+/// Returns why a filter is unusable, with the cause.
 pub(crate) fn with_cause(reason: &FilterUnusable) -> String {
     reason.source().map_or_else(|| reason.to_string(), |cause| format!("{reason}: {cause}"))
 }

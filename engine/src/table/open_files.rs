@@ -299,6 +299,6 @@ mod tests {
         faults.inject(fault(Errno::MFILE, Times::ForGood));
         let error = fs.create(Path::new("a")).map(drop).unwrap_err();
         assert_eq!(error.raw_os_error(), Some(Errno::MFILE.raw_os_error()));
-        assert_eq!(fs.open_files.files.len(), 0, "all were closed in vain");
+        assert_eq!(fs.open_files.files.len(), 0, "all were closed, to no effect");
     }
 }

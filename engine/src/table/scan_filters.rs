@@ -357,7 +357,7 @@ impl ScanFilters {
     }
 }
 
-/// What a prefix filter can do for a scan.
+/// Usability of a prefix filter for a scan.
 #[derive(Debug)]
 pub(crate) enum PrefixAnswer<'a> {
     Ask(&'a TableFilter),

@@ -402,7 +402,7 @@ mod tests {
             for bit in 0..8 {
                 let mut bytes = good.to_vec();
                 bytes[at] ^= 1 << bit;
-                // Another batch is fine: the record's checksum tells. It must not panic.
+                // Another batch is fine: the checksum of the record detects it. It must not panic.
                 let _ = entries(&bytes.into());
             }
         }

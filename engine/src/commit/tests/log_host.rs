@@ -112,8 +112,8 @@ impl Host {
         self.log.sync_to(self, last_placed)
     }
 
-    /// What is in the log after a crash at this moment, in order. Of what is below `mark`, nothing
-    /// may be damaged.
+    /// Returns the contents of the log after a crash now, in order. Below `mark` nothing may be
+    /// damaged.
     pub(super) fn logged(&self, loss: &Loss, mark: Position) -> Vec<Logged> {
         let memory = &self.fs.memory;
         let named = self.named.lock().unwrap().clone();

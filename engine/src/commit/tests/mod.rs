@@ -1,9 +1,9 @@
-//! What the commit pipeline promises, under schedules that shuttle chooses.
+//! Guarantees of the commit pipeline, under schedules that shuttle chooses.
 //!
 //! | module          | tests                                                              |
 //! |-----------------|--------------------------------------------------------------------|
 //! | [`publish`]     | the order in which writes become visible                           |
-//! | [`shared_log`]  | what is in the log, and on the disk, once that was said            |
+//! | [`shared_log`]  | acknowledged writes are in the log, and on the disk                |
 //! | [`snapshots`]   | the list of snapshots against what a compaction drops              |
 //! | [`store`]       | a whole store: conditional writes, snapshots, workers, power cuts  |
 //! | [`views`]       | a view is freed when its last reader is done, and not before       |

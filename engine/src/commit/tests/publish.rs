@@ -51,8 +51,8 @@ impl Model {
         self.queue.complete(write);
     }
 
-    /// Reads what is visible, and checks that it may be. Between the read and the end of the checks
-    /// nobody else runs.
+    /// Reads the visible sequence number and checks it. No other thread runs between the read and
+    /// the end of the checks.
     fn look(&self) -> SequenceNumber {
         let visible = self.queue.visible();
         let newest = self.newest_seen.fetch_max(visible, SeqCst);

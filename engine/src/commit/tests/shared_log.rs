@@ -57,7 +57,7 @@ impl Model {
         let durability = [Memory, OsBuffer, Disk][below(3) as usize];
         let mark = self.host.log.mark();
         let Some((sequence, outcome)) = self.host.commit(&key, durability) else { return };
-        // Nobody else has run since the call returned.
+        // No other thread has run since the call returned.
         let write = (sequence, key.clone());
         match (durability, &outcome) {
             (_, Err(_)) | (Memory, _) => {}
@@ -111,8 +111,8 @@ fn acknowledged_records_are_where_they_should_be() {
     });
 }
 
-/// The disk is full for one append: its group fails, and what nobody waits for is logged by the
-/// next one.
+/// The disk is full for one append: its group fails. The next append logs records that no writer
+/// waits for.
 #[test]
 fn full_disk_fails_those_who_wait() {
     explore(3000, || {
@@ -139,8 +139,8 @@ fn full_disk_fails_those_who_wait() {
         assert_eq!(told.len() as u64, WRITERS * WRITES, "a full disk makes nothing read-only");
         drop(told);
         model.host.fs.faults.heal();
-        // The next segment tells where the one before it ends. Until there is one, what failed may
-        // come back.
+        // The next segment records the end of the one before it. Until then, failed records may
+        // reappear.
         model.commit(WRITERS, 0);
         model.host.log.close(&model.host).unwrap();
         let durable = model.host.logged(&Loss::Everything, model.host.log.mark());

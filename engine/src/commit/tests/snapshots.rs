@@ -14,8 +14,8 @@ use crate::{
     sync::{Mutex, thread},
 };
 
-/// What a compaction goes by: of two versions at or below `visible` it drops the older one, unless
-/// a number in `listed` lies between.
+/// Input of a compaction. Of two versions at or below `visible` it drops the older one, unless a
+/// number in `listed` lies between.
 #[derive(Debug)]
 struct Compaction {
     visible: SequenceNumber,

@@ -28,12 +28,12 @@ pub(super) struct SteppedFs {
 #[derive(Debug, Default)]
 struct Shared {
     steps: AtomicU64,
-    /// What the appends that failed were to write.
+    /// Bytes of failed appends.
     refused: Mutex<Vec<u8>>,
 }
 
 impl Shared {
-    /// Lets others run.
+    /// Yields to other threads.
     fn step(&self) {
         self.steps.fetch_add(1, SeqCst);
     }
@@ -46,7 +46,7 @@ impl SteppedFs {
         Self { memory, faults, shared: Arc::default() }
     }
 
-    /// What the appends that failed were to write.
+    /// Returns the bytes of failed appends.
     pub(super) fn refused(&self) -> Vec<u8> {
         self.shared.refused.lock().unwrap().clone()
     }
@@ -148,7 +148,7 @@ impl AppendFile for SteppedAppend {
 
     fn sync_data(&self) -> io::Result<()> {
         self.shared.step();
-        // What is appended while the sync is in flight is not covered.
+        // Does not cover appends during the sync.
         let synced = self.inner.sync_data();
         self.shared.step();
         synced

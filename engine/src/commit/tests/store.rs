@@ -103,7 +103,7 @@ fn write_and_compact(db: &Db) {
     db.compact().unwrap();
 }
 
-/// What is read never goes back, and an iterator sees batches as a whole.
+/// Reads never go back, and an iterator sees whole batches.
 fn read_newest(db: &Db) {
     let mut newest = 0;
     for _ in 0..3 {
@@ -166,7 +166,7 @@ fn durable_writes_survive_whatever_runs_beside_them() {
 /// Two values fill a memtable and a log segment.
 const VALUE_BYTES: usize = 1800;
 
-/// What must be there after a power cut.
+/// Data that must survive a power cut.
 #[derive(Debug, Default)]
 struct Survivors {
     /// Names of keyspaces, and keys in them.

@@ -98,7 +98,7 @@ fn bounds(text: &str) -> KeyBounds {
     KeyBounds::new(&(bound(from), bound(to)))
 }
 
-/// What the commands act on.
+/// State that the commands act on.
 #[derive(Default)]
 struct Story {
     tables: Vec<TableMeta>,

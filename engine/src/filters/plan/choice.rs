@@ -1,4 +1,4 @@
-//! The filter of tables that are about to be written, or whose filter is.
+//! Filters of new tables, and of tables whose filter is rebuilt.
 
 use super::{
     division::ideal,
@@ -6,12 +6,12 @@ use super::{
 };
 use crate::{filter_policy::FilterChoice, table::TablePlace};
 
-/// The filter of new tables at `place` of keyspace `keyspace`, an index in `store`, with at most
-/// `new_keys` keys in all. Tables that go away are not in `store`.
+/// Returns the filter of new tables at `place` of keyspace `keyspace`, an index in `store`, with at
+/// most `new_keys` keys in all. `store` lacks the tables that they replace.
 ///
-/// It is that of the best division among all tables, the new ones included. Bits that older tables
-/// have above that are no hindrance: they give them up in memory, or are rebuilt. What a bound
-/// leaves is never exceeded, so there may be no filter at all.
+/// It is that of the best division among all tables, the new ones included. Older tables with more
+/// bits than that drop them in memory, or are rebuilt. No bound is exceeded, so there may be no
+/// filter at all.
 pub(crate) fn choose(
     mut store: StoreShape,
     keyspace: usize,
@@ -37,7 +37,7 @@ pub(crate) fn choose(
     ideal(&store).choices[tables - 1]
 }
 
-/// The filter that the table `id` has at the best division among all tables, whatever is stored;
+/// Returns the filter of table `id` at the best division among all tables, whatever is stored;
 /// `None` if there is no such table.
 pub(crate) fn ideal_of(store: &StoreShape, id: u64) -> Option<FilterChoice> {
     let runs = store.keyspaces.iter().flat_map(|keyspace| &keyspace.runs);

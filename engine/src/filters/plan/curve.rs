@@ -1,4 +1,4 @@
-//! What a filter of each size costs, and what it is good for.
+//! Memory and false-positive rate of a filter of each size.
 
 use std::sync::LazyLock;
 
@@ -10,25 +10,25 @@ use crate::filter_policy::FilterChoice;
 /// Most columns of a ribbon.
 const COLUMNS_MAX: f64 = 32.0;
 
-/// Bytes of a ribbon that no column takes: its layers, and what is rounded up. With some to spare.
+/// Bytes of a ribbon outside of its columns: layers and rounding, estimated generously.
 const RIBBON_BYTES: f64 = 448.0;
 
-/// The same for each key: two bits for 128 of them say which keys go to the next layer.
+/// The same for each key: two bits per 128 keys select the keys of the next layer.
 const RIBBON_BYTES_PER_KEY: f64 = 1.0 / 512.0;
 
-/// Fewest keys of a ribbon that gets a fraction of a column: with fewer it is rounded to a part of
-/// so few blocks, of 64 keys, that it becomes another fraction.
+/// Fewest keys of a ribbon with a fraction of a column. A smaller one has so few blocks, of 64
+/// keys, that rounding changes the fraction.
 const FRACTION_KEYS_MIN: u64 = 1_024;
 
-/// Fewest keys of a new blocked Bloom filter that gets a fraction of a bit a key: with fewer that
-/// is no whole line.
+/// Fewest keys of a new blocked Bloom filter with a fraction of a bit per key: with fewer, the
+/// fraction is less than a line.
 const LINE_FRACTION_KEYS_MIN: f64 = 4_096.0;
 
 /// Bytes of a line of a blocked Bloom filter.
 pub(super) const LINE_BYTES: f64 = 64.0;
 
-/// Sizes of a filter from nothing to all that it can have. A size is a number of columns, or of
-/// bits a key, or 1 for a filter that is there as a whole or not at all.
+/// Possible sizes of a filter, from 0 to its largest. A size is a number of columns or of bits per
+/// key, or 1 for a filter that is whole or absent.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Curve {
     form: Form,
@@ -38,13 +38,13 @@ pub(super) struct Curve {
 
 #[derive(Debug, Clone, Copy)]
 enum Form {
-    /// Of this rate.
+    /// A filter that is whole or absent.
     Whole { bytes: f64, fpr: f64 },
-    /// Of columns.
+    /// A ribbon, sized in columns.
     Ribbon { fixed_bytes: f64, column_bytes: f64, has_fractions: bool },
-    /// Of bits per key, to be built.
+    /// A new blocked Bloom filter, sized in bits per key.
     Bloom { keys: f64 },
-    /// Of bits per key, to be built.
+    /// A new binary fuse filter, sized in bits per key.
     Fuse { keys: f64 },
 }
 
@@ -53,8 +53,7 @@ impl Curve {
     pub(super) const NOTHING: Self =
         Self { form: Form::Whole { bytes: 0.0, fpr: 1.0 }, size_max: 0.0 };
 
-    /// What can be made of the stored filter of `table`, a ribbon with at most `columns_max`
-    /// columns.
+    /// Returns the sizes of the stored filter of `table`; of a ribbon, up to `columns_max` columns.
     pub(super) fn of_stored(table: &TableShape, columns_max: f64) -> Self {
         let Some(stored) = table.stored else { return Self::NOTHING };
         let StoredFilter { kind, columns, whole_bytes } = stored;
@@ -71,7 +70,7 @@ impl Curve {
         Self { form: Form::Whole { bytes: whole_bytes, fpr }, size_max: 1.0 }
     }
 
-    /// What a new filter over `keys` keys can be, with at most `bits_max` bits for each.
+    /// Returns the sizes of a new filter over `keys` keys, up to `bits_max` bits per key.
     pub(super) fn of_new(kind: FilterKind, keys: u64, bits_max: f64) -> Self {
         if bits_max <= 0.0 || keys == 0 {
             return Self::NOTHING;
@@ -91,8 +90,8 @@ impl Curve {
         Self { form, size_max }
     }
 
-    /// Calls `see` with sizes in ascending order, the largest one last: between two of them every
-    /// byte is worth the same. `resident` is one of them, unless it is 0.
+    /// Calls `see` with sizes in ascending order, up to the largest. Between two of them every byte
+    /// has the same value. `resident` is among them, unless it is 0.
     pub(super) fn for_each_size(&self, resident: f64, mut see: impl FnMut(f64)) {
         if self.size_max <= 0.0 {
             return;
@@ -119,7 +118,7 @@ impl Curve {
         }
     }
 
-    /// What a filter of this size takes in memory; 0 for size 0.
+    /// Returns the bytes in memory of a filter of this size; 0 for size 0.
     pub(super) fn bytes(&self, size: f64) -> f64 {
         if size <= 0.0 {
             return 0.0;
@@ -136,7 +135,7 @@ impl Curve {
         }
     }
 
-    /// Expected false-positive rate of a filter of this size, from 0 to 1; 1 for size 0.
+    /// Returns the expected false-positive rate at this size, from 0 to 1; 1 for size 0.
     pub(super) fn fpr(&self, size: f64) -> f64 {
         if size <= 0.0 {
             return 1.0;
@@ -153,7 +152,7 @@ impl Curve {
         }
     }
 
-    /// Whether a size between `size` and the next one is of use.
+    /// Returns whether sizes between `size` and the next one are useful.
     pub(super) fn has_fractions_from(&self, size: f64) -> bool {
         match self.form {
             Form::Whole { .. } | Form::Fuse { .. } => false,
@@ -162,7 +161,7 @@ impl Curve {
         }
     }
 
-    /// The size of what is in memory of `table`.
+    /// Returns the size of the part in memory.
     pub(super) fn size_of(&self, resident: Residence) -> f64 {
         match resident {
             Residence::Nothing => 0.0,
@@ -179,8 +178,8 @@ fn ribbon_fixed_bytes(keys: u64) -> f64 {
     RIBBON_BYTES + keys as f64 * RIBBON_BYTES_PER_KEY
 }
 
-/// That of a blocked Bloom filter, interpolated between whole bits: it takes 100 exponentials to
-/// compute, and what lies between costs at most 2 % more.
+/// Returns the rate of a blocked Bloom filter, interpolated between whole bits. The exact rate
+/// takes 100 exponentials; the interpolated one is at most 2 % higher.
 fn bloom_fpr(bits: f64) -> f64 {
     static WHOLE: LazyLock<Vec<f64>> = LazyLock::new(|| {
         let rate = |bits| match bits {
@@ -194,7 +193,8 @@ fn bloom_fpr(bits: f64) -> f64 {
     WHOLE[below] * (1.0 - fraction) + WHOLE[below + 1] * fraction
 }
 
-/// In steps of a thousandth of a bit, as tables name it; a ribbon has a column at least.
+/// Rounds down to a thousandth of a bit, as tables store it. A ribbon of less than one column
+/// becomes a blocked Bloom filter.
 pub(super) fn rounded(kind: FilterKind, bits_per_key: f64) -> FilterChoice {
     let bits_per_key = (bits_per_key * 1e3).floor() / 1e3;
     if kind == FilterKind::Ribbon && bits_per_key < 1.0 {

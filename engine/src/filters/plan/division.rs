@@ -11,49 +11,51 @@ use super::{
 };
 use crate::filter_policy::{FilterChoice, FilterPolicy, FilterPolicyKind};
 
-/// Below so many keys a Bloom filter: a ribbon has 64 slots at least, and layers.
+/// Fewest keys of a run with ribbons; a smaller one gets Bloom filters. A ribbon has at least 64
+/// slots, and layers.
 const RIBBON_KEYS_MIN: u64 = 2_000;
 
-/// A run with less than this share of the keys gets Bloom filters. What they take more, some ten
-/// bits a key at the rates of small runs, is a small part of all bits, and they are built and asked
-/// in a quarter of the time.
+/// A run with less than this share of the keys gets Bloom filters. Builds and probes take a quarter
+/// of the time. The extra memory, some ten bits per key at the rates of small runs, is a small part
+/// of all bits.
 ///
-/// Not every flush: Bloom filters for four flushes on a level of ten times as many keys and the
-/// rest below give, at the best division of 10 bits a key, 1.05 times the needless reads of ribbons
-/// if each flush has 0.1 % of the keys, 1.10 at 0.25 %, 1.29 at 1 %, and 1.75 at 2.8 %, a memtable
-/// of 32 MiB in a store of ten million keys.
+/// Larger runs keep ribbons. Example: four flushes on a level of ten times as many keys and the
+/// rest below, at the best division of 10 bits per key. Bloom filters for flushes of 0.1 % of the
+/// keys cause 1.05 times the false positives of ribbons. The factor is 1.10 at 0.25 %, and 1.29 at
+/// 1 %. It is 1.75 at 2.8 %, a memtable of 32 MiB in a store of ten million keys.
 const RIBBON_SHARE_MIN: f64 = 1.0 / 400.0;
 
-/// What is held while one filter takes the place of another is at most this part of a bound. A
-/// larger filter has to go before its successor is made.
+/// Divisor of a bound for its headroom, which is reserved for the replacement of a filter. A larger
+/// filter is dropped before its successor is built.
 const HEADROOM_PART: u64 = 16;
 
-/// Filters that are there may exceed the average that the policy names by this factor: what a
-/// ribbon rounds up is no reason to take a column from it as soon as it is written.
+/// Factor by which stored filters may exceed the average of the policy. Without it, rounding would
+/// cost a new ribbon a column at once.
 const AVERAGE_SLACK: f64 = 1.005;
 
-/// And by so many bytes for each table of few keys, times the share of the keys in such tables. Its
-/// Bloom filter cannot give up bits where smaller runs, written later, take more than the average:
-/// it would go as a whole. Keys of other tables have ribbons, and these give up the bits instead.
+/// The same in bytes for each table of few keys, times the share of the keys in such tables. Its
+/// Bloom filter cannot shrink when smaller runs, written later, take more than the average: it
+/// would be dropped whole. Keys of other tables have ribbons, which drop columns instead.
 const SMALL_TABLE_SLACK_BYTES: f64 = 128.0;
 
-/// A ribbon in memory gets a fraction of a column in parts of this size.
+/// Granularity of the columns of a ribbon in memory.
 const COLUMN_PART: f64 = 1.0 / 8.0;
 
-/// A ribbon is not read again for less than this part of a column more.
+/// Least growth, in columns, for which a ribbon is read again.
 const COLUMN_GROWTH_MIN: f64 = 0.25;
 
-/// New ribbons are planned with at most so many columns more than [`best_columns`] lets expect,
-/// which only saves time.
+/// Most columns that a new ribbon is planned with beyond [`best_columns`]. The limit only saves
+/// time.
 const COLUMNS_SPARE: f64 = 2.0;
 
-/// A ribbon that was given a fraction of its columns has a little less or more, in whole blocks.
+/// Largest difference, in columns, between a ribbon and its target: a ribbon shrinks in whole
+/// blocks.
 const COLUMN_ROUNDING: f64 = 1.0 / 32.0;
 
-/// What should be in memory of the filters that are stored.
+/// Plans the part of each stored filter that should be in memory.
 ///
-/// Expects the fewest false positives per lookup within all bounds. What is in memory stays unless
-/// that costs more than a quarter of what another table would save with the bytes.
+/// Minimizes the expected false positives per lookup within all bounds. A part in memory is dropped
+/// only if its bytes save more than `HELD_FACTOR` times as many in another table.
 pub(crate) fn plan(store: &StoreShape) -> FilterPlan {
     let buyers = stored_buyers(store);
     let spent = spend(
@@ -123,8 +125,8 @@ pub(super) fn ideal(store: &StoreShape) -> Ideal {
     Ideal { buyers, choices, worths }
 }
 
-/// The columns that a table with so many keys and this weight has at the best division if sizes may
-/// be any numbers, also below 0: the rate times the weight is in proportion to the keys.
+/// Returns the function from keys and weight to columns of the best division, if sizes may be any
+/// number, even below 0. Rate times weight is then proportional to keys.
 fn best_columns(keyspace: &KeyspaceShape, weights: &[f64]) -> impl Fn(u64, f64) -> f64 + use<> {
     let wanted =
         |keys: u64, weight: f64| (weight / keys.max(1) as f64).max(f64::MIN_POSITIVE).log2();
@@ -136,7 +138,7 @@ fn best_columns(keyspace: &KeyspaceShape, weights: &[f64]) -> impl Fn(u64, f64) 
     move |keys, weight| bits + wanted(keys, weight) - mean
 }
 
-/// The kind of a new filter in `run`, and the most bits per key that it may have.
+/// Returns the kind of a new filter in `run`, and its most bits per key.
 fn new_filter(policy: &FilterPolicy, run: &RunShape, keyspace_keys: u64) -> (FilterKind, f64) {
     let bits = policy.bits_per_key;
     match policy.kind {
@@ -154,7 +156,7 @@ fn new_filter(policy: &FilterPolicy, run: &RunShape, keyspace_keys: u64) -> (Fil
     }
 }
 
-/// What is stored, in the order of the shape.
+/// Returns the stored filters, in the order of the shape.
 fn stored_buyers(store: &StoreShape) -> Vec<Buyer> {
     let mut buyers = Vec::new();
     for ((keyspace, weight), index) in store.keyspaces.iter().zip(keyspace_weights(store)).zip(0..)
@@ -179,7 +181,7 @@ fn stored_buyers(store: &StoreShape) -> Vec<Buyer> {
     buyers
 }
 
-/// What a size means for a stored filter.
+/// Returns the target of a stored filter of this size.
 fn table_target(table: &TableShape, buyer: &Buyer, size: f64) -> TableTarget {
     let Buyer { curve, held, .. } = buyer;
     let stored_size = Curve::of_stored(table, f64::INFINITY).size_max;
@@ -202,15 +204,15 @@ fn table_target(table: &TableShape, buyer: &Buyer, size: f64) -> TableTarget {
     TableTarget { id: table.id, residence, bytes, fpr }
 }
 
-/// What the filters of all keyspaces may take, without the headroom.
+/// Returns the bytes for the filters of all keyspaces, without the headroom.
 fn store_bytes(store: &StoreShape) -> f64 {
     let largest = store.keyspaces.iter().map(KeyspaceShape::largest_bytes).max().unwrap_or(0);
     without_headroom(store.filter_bytes_max, largest)
 }
 
-/// What the filters of each keyspace may take: its bound, and with `Auto` the average of its policy
-/// times `slack`, and `small_slack_bytes` for each table of few keys, times their share of the
-/// keys.
+/// Returns the bytes for the filters of each keyspace: its bound, and with `Auto` at most the
+/// average of its policy times `slack`. Each table of few keys adds `small_slack_bytes`, times the
+/// share of the keys in such tables.
 fn keyspace_bytes(store: &StoreShape, slack: f64, small_slack_bytes: f64) -> Vec<f64> {
     let bytes = store.keyspaces.iter().map(|keyspace| {
         let bound = without_headroom(keyspace.filter_bytes_max, keyspace.largest_bytes());

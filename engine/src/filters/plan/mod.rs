@@ -1,36 +1,36 @@
-//! Which filter each table has: how much of it in memory, and how many bits a new one gets.
+//! Filter planner: the part of each filter in memory, and the bits per key of new filters.
 //!
-//! A lookup of an absent key asks one table of every sorted run, so it reads in vain as often as
-//! the rates of the runs add up to. A bit a key costs a run as many bits as it has keys, and saves
-//! half of its rate: small runs take many bits a key, the largest one gives some up. At the best of
-//! all divisions the rate of a run is proportional to its size (Dayan, Athanassoulis and Idreos,
+//! A lookup of an absent key probes one table of every sorted run. The rates of the runs add up to
+//! its expected false positives. One more bit per key costs a run as many bits as it has keys, and
+//! halves its rate. So small runs get many bits per key, and the largest gets fewer. At the best
+//! division the rate of a run is proportional to its size (Dayan, Athanassoulis and Idreos,
 //! "Monkey: Optimal Navigable Key-Value Store", SIGMOD 2017). The same holds within a run for
-//! tables that are asked more or less often than their keys let expect, and among keyspaces.
+//! tables that are probed more or less often than their keys suggest, and among keyspaces.
 //!
-//! | question                                          | answer       |
-//! |---------------------------------------------------|--------------|
-//! | what should be in memory of the stored filters?   | [`plan`]     |
-//! | which of them should be rebuilt?               | [`rebuilds`] |
-//! | which filter do new tables get?                   | [`choose`]   |
-//! | which one does a table get that has none of use?  | [`ideal_of`] |
+//! | result                                        | function     |
+//! |-----------------------------------------------|--------------|
+//! | part of each stored filter in memory          | [`plan`]     |
+//! | stored filters to rebuild                     | [`rebuilds`] |
+//! | filter of new tables                          | [`choose`]   |
+//! | filter of a table that has no usable one      | [`ideal_of`] |
 //!
 //! Three bounds hold together: [`StoreShape::filter_bytes_max`], the same of each keyspace, and,
 //! with [`Auto`](crate::FilterPolicyKind::Auto), the bits per key of the policy as an average.
-//! Bytes go where they save the most false positives per lookup, so with fewer of them the deep
-//! tables that are asked seldom lose columns first, one at a time; at the end those that profit
-//! least have no filter. Only ribbons give up columns; others stay, go, or are rebuilt.
+//! Bytes go where they save the most false positives per lookup. With fewer bytes, deep tables that
+//! are rarely probed drop columns first, one at a time. In the end the least useful filters are
+//! dropped whole. Only ribbons drop columns; other filters stay, are dropped, or are rebuilt.
 //!
-//! Pure functions: the store says what it has, and does what the plan says.
+//! Pure functions: the store provides its shape and carries out the plan.
 //!
-//! | module       | holds                                            |
+//! | module       | content                                          |
 //! |--------------|--------------------------------------------------|
-//! | [`shape`]    | what the planner is told                         |
-//! | [`target`]   | what it answers                                  |
-//! | [`weight`]   | how many of the lookups ask each table           |
-//! | [`curve`]    | what a filter of each size costs and is good for |
-//! | [`spend`]    | bytes go where they save the most                |
+//! | [`shape`]    | input                                            |
+//! | [`target`]   | output                                           |
+//! | [`weight`]   | share of the lookups that probe each table       |
+//! | [`curve`]    | memory and false-positive rate of each size      |
+//! | [`spend`]    | division of bytes by benefit                     |
 //! | [`division`] | the plan, and the best one with new filters      |
-//! | [`rebuild`]  | which filters are far off that                   |
+//! | [`rebuild`]  | filters that are far off the best one            |
 //! | [`choice`]   | the filter of new tables                         |
 
 mod choice;

@@ -1,4 +1,4 @@
-//! Which stored filters are far off the plan.
+//! Stored filters that are far off the plan.
 
 use sievedb_filter::FilterKind;
 
@@ -10,17 +10,15 @@ use super::{
 };
 use crate::filter_policy::{FilterChoice, FilterPolicyKind};
 
-/// A filter is rebuilt if that saves so many times the false positives that its table would have at
-/// best: a ribbon that lacks two columns saves 1.6 times as many, one that lacks a column 0.3
-/// times.
+/// Least gain of a rebuild, as a multiple of the false positives of the best filter for the table.
+/// A ribbon that lacks two columns gains 1.6 times as many, one that lacks a column 0.3 times.
 const GAIN_MIN: f64 = 1.0;
 
-/// The filters that should be rebuilt, those that gain most first.
+/// Returns the filters to rebuild, largest gain first.
 ///
-/// `plan` is that of `store`. Reading a table to build its filter costs far more than what a filter
-/// slightly off the plan does: only those are named that are off by two bits a key or so, are
-/// missing, or of another kind than the policy says. A ribbon that has too many columns only gives
-/// them up.
+/// `plan` is that of `store`. Reading a table to build its filter costs far more than a filter
+/// slightly off the plan. A filter is rebuilt if it is missing, of another kind than the policy, or
+/// off by about two bits per key. A ribbon with too many columns only drops them.
 pub(crate) fn rebuilds(store: &StoreShape, plan: &FilterPlan) -> Vec<Rebuild> {
     let Ideal { buyers, choices, worths } = ideal(store);
     let mut each = buyers.iter().zip(choices);
@@ -52,7 +50,7 @@ pub(crate) fn rebuilds(store: &StoreShape, plan: &FilterPlan) -> Vec<Rebuild> {
     found
 }
 
-/// Whether the stored filter cannot become what `choice` is by giving up columns.
+/// Returns whether dropping columns cannot turn the stored filter into `choice`.
 fn is_far(table: &TableShape, choice: FilterChoice) -> bool {
     table.stored.is_none_or(|stored| {
         stored.kind != choice.kind

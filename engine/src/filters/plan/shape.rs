@@ -1,4 +1,4 @@
-//! What the planner is told of the store.
+//! Input of the planner.
 
 use std::{cmp::Reverse, collections::BTreeMap};
 
@@ -9,11 +9,11 @@ use crate::{
     table::{TableMeta, TablePlace},
 };
 
-/// All filters of a store, and what they may take together.
+/// All filters of a store, and their bound.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct StoreShape {
-    /// Most bytes for the filters of all keyspaces, what is held while one takes the place of
-    /// another included; `None` for no bound.
+    /// Most bytes for the filters of all keyspaces, including replacements in progress; `None` for
+    /// no bound.
     pub(crate) filter_bytes_max: Option<u64>,
     pub(crate) keyspaces: Vec<KeyspaceShape>,
 }
@@ -26,11 +26,11 @@ pub(crate) struct KeyspaceShape {
     pub(crate) filter_bytes_max: Option<u64>,
     /// Decayed number of lookups; 0 if none was counted yet.
     pub(crate) lookups: f64,
-    /// Newest first, so that of equal tables the deeper one gives up its filter first.
+    /// Newest first: of equal tables, the deeper one loses its filter first.
     pub(crate) runs: Vec<RunShape>,
 }
 
-/// A sorted run: a lookup asks one of its tables at most.
+/// A sorted run: a lookup probes at most one of its tables.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct RunShape {
     pub(crate) place: TablePlace,
@@ -43,9 +43,9 @@ pub(crate) struct TableShape {
     pub(crate) id: u64,
     /// Entries, which are hardly more than the keys.
     pub(crate) keys: u64,
-    /// `None` if there is none, or none that can be used.
+    /// `None` if there is no usable one.
     pub(crate) stored: Option<StoredFilter>,
-    /// What is in memory now.
+    /// The part in memory now.
     pub(crate) resident: Residence,
     pub(crate) usage: TableUse,
 }
@@ -54,16 +54,16 @@ pub(crate) struct TableShape {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct StoredFilter {
     pub(crate) kind: FilterKind,
-    /// Columns of a ribbon, on average over its blocks; of other kinds it is not looked at.
+    /// Columns of a ribbon, on average over its blocks. Unused for other kinds.
     pub(crate) columns: f64,
-    /// What it takes in memory as a whole. The length of its block in the file is near enough.
+    /// Bytes in memory of the whole filter. The length of its block in the file is close enough.
     pub(crate) whole_bytes: u64,
 }
 
-/// How much of a stored filter is in memory, or is to be.
+/// Part of a stored filter that is, or should be, in memory.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(crate) enum Residence {
-    /// No filter: "maybe" for every key.
+    /// No filter: every key may match.
     #[default]
     Nothing,
     /// So many columns of a ribbon, at least 1 and fewer than are stored; as
@@ -73,10 +73,10 @@ pub(crate) enum Residence {
     Whole,
 }
 
-/// How often lookups came to a table, measured.
+/// Measured use of a table.
 ///
-/// Both numbers are counted from the same moment on, when the table came into being or later, and
-/// decay alike: what counts is how many of the keyspace's lookups had this table for a candidate.
+/// Both counts start at the same time, when the table was created or later, and decay alike. Their
+/// ratio matters: the share of the keyspace's lookups that had this table for a candidate.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct TableUse {
     /// Lookups that had the table for a candidate.
@@ -86,8 +86,8 @@ pub(crate) struct TableUse {
 }
 
 impl StoreShape {
-    /// A store that has one keyspace, without a bound: what these tables say without being opened.
-    /// That is all that counts for a filter in a file, which is as large as the policy says.
+    /// Returns the shape of one keyspace without a bound, from the metadata of its tables. This
+    /// suffices for filters in files, whose size the policy sets.
     pub(crate) fn of_tables<'a>(
         policy: FilterPolicy,
         tables: impl IntoIterator<Item = &'a TableMeta>,

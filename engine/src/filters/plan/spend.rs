@@ -1,10 +1,10 @@
-//! Bytes go where they save the most reads.
+//! Division of bytes among filters, by the reads that they save.
 
 use super::curve::Curve;
 
-/// What is in memory counts for so much more than what would have to be read or built: no table
-/// gives bytes to another one for less. Noise of the measured use is below that; and at the best
-/// division the sum of the rates is so flat that a factor of 1.25 costs less than one per cent.
+/// Factor on the value of bytes in memory: bytes that would be read or built must save more to
+/// replace them. Noise of the measured use is below it. At the best division the sum of the rates
+/// is so flat that a factor of 1.25 costs less than one per cent.
 pub(super) const HELD_FACTOR: f64 = 1.25;
 
 /// A filter to spend bytes on.
@@ -13,13 +13,13 @@ pub(super) struct Buyer {
     /// Index of its keyspace.
     pub(super) keyspace: u32,
     pub(super) curve: Curve,
-    /// Share of all lookups that ask it, from 0 to 1.
+    /// Share of all lookups that probe it, from 0 to 1.
     pub(super) weight: f64,
     /// Size that is in memory already; 0 if none.
     pub(super) held: f64,
 }
 
-/// A filter becomes larger, in bytes that are all worth the same.
+/// Growth of a filter, in bytes of equal value.
 #[derive(Debug, Clone, Copy)]
 struct Step {
     buyer: u32,
@@ -32,39 +32,40 @@ struct Step {
 }
 
 impl Step {
-    /// What a byte saves.
+    /// Returns the value of a byte: the false positives that it saves, times [`HELD_FACTOR`] if it
+    /// is held.
     fn worth(&self) -> f64 {
         let factor = if self.is_held { HELD_FACTOR } else { 1.0 };
         self.gain * factor / self.bytes.max(1.0)
     }
 }
 
-/// How bytes were spent.
+/// Result of [`spend`].
 #[derive(Debug, Clone)]
 pub(super) struct Spent {
     /// A size for each buyer.
     pub(super) sizes: Vec<f64>,
-    /// For each keyspace, what another byte would save; 0 if all have all they can have.
+    /// Value of another byte for each keyspace; 0 if all its filters have their largest size.
     pub(super) worths: Vec<f64>,
-    /// Bytes of all that are left; 0 if a step was refused for want of them.
+    /// Bytes left of the total; 0 if it was too small for a step.
     pub(super) left: f64,
 }
 
-/// A size for each of `buyers`, so that together they expect the fewest false positives, when they
-/// may take `bytes` in all and those of each keyspace as many as `keyspace_bytes` says.
+/// Returns a size for each of `buyers`, for the fewest expected false positives. All together take
+/// at most `bytes`, and those of a keyspace at most its entry in `keyspace_bytes`.
 ///
-/// The step that saves the most for a byte is taken first. As each step of a filter saves less than
-/// the one before, nothing is gained by looking further ahead. Takes time in proportion to the
-/// steps: those are sorted only where the bytes run out.
+/// Greedy: takes the step with the most value per byte first. Each step of a filter has less value
+/// than the one before, so looking ahead gains nothing. Takes linear time in the steps: they are
+/// sorted only where the bytes run out.
 ///
-/// With more bytes the same steps are taken and then others, so more bytes never do worse, and a
-/// few more change few filters.
+/// More bytes take the same steps, and then others. So they never do worse, and a few more change
+/// few filters.
 pub(super) fn spend(buyers: &[Buyer], bytes: f64, keyspace_bytes: &[f64]) -> Spent {
     let mut steps = Vec::new();
     for (buyer, index) in buyers.iter().zip(0_u32..) {
         add_steps(buyer, index, &mut steps);
     }
-    // The bits of positive numbers are in their order. Of equals the earlier buyer comes first.
+    // The bits of positive floats have their order. Among equals the earlier buyer comes first.
     let mut order: Vec<Rank> =
         steps.iter().zip(0..).map(|(step, index)| (!step.worth().to_bits(), index)).collect();
     let (sizes, worths) = (vec![0.0; buyers.len()], vec![0.0_f64; keyspace_bytes.len()]);
@@ -76,10 +77,10 @@ pub(super) fn spend(buyers: &[Buyer], bytes: f64, keyspace_bytes: &[f64]) -> Spe
     Spent { left, ..spending.spent }
 }
 
-/// What comes first is worth more; and the index of a step.
+/// Sort key of a step, most value first, and its index.
 type Rank = (u64, u32);
 
-/// Fewer steps than this are sorted.
+/// Most steps that are sorted.
 const SORTED_MAX: usize = 64;
 
 struct Spending<'a> {
@@ -88,13 +89,13 @@ struct Spending<'a> {
     left: f64,
     /// Of each keyspace.
     left_of: Vec<f64>,
-    /// Whether a step was refused for want of bytes of all.
+    /// A step was too large for the total.
     is_refused: bool,
     spent: Spent,
 }
 
 impl Spending<'_> {
-    /// Takes the steps of `order` that are worth most, as far as the bytes go.
+    /// Takes the steps of `order` with the most value, as far as the bytes go.
     fn take(&mut self, order: &mut [Rank]) {
         if self.is_all_spent() || self.take_all(order) {
             return;
@@ -113,17 +114,17 @@ impl Spending<'_> {
         self.take(second);
     }
 
-    /// Whether no step can be taken any more, and every keyspace knows what one would be worth.
+    /// Returns whether no more steps can be taken, and the `worths` of all keyspaces are known.
     fn is_all_spent(&self) -> bool {
         let mut keyspaces = self.left_of.iter().zip(&self.spent.worths);
         keyspaces.all(|(left, worth)| self.left.min(*left) <= 0.0 && *worth > 0.0)
     }
 
-    /// Takes all of `order`, in any order, if there are bytes for all; false if not.
+    /// Takes all of `order`, in any order, if there are bytes for all. Returns whether it did.
     fn take_all(&mut self, order: &[Rank]) -> bool {
         let mut bytes = vec![0.0; self.left_of.len()];
         for step in order.iter().map(|(_, step)| &self.steps[*step as usize]) {
-            // One that was refused keeps what comes behind it out.
+            // A refused step excludes later steps of its filter.
             if self.spent.worths[self.keyspace(step)] > 0.0 {
                 return false;
             }
@@ -144,13 +145,13 @@ impl Spending<'_> {
         true
     }
 
-    /// Takes `step`, or what there are bytes for.
+    /// Takes `step`, or the part of it that the bytes cover.
     fn take_one(&mut self, step: &Step) {
         let keyspace = self.keyspace(step);
         let curve = &self.buyers[step.buyer as usize].curve;
         let size = &mut self.spent.sizes[step.buyer as usize];
         if *size != step.from {
-            return; // A step before was not taken.
+            return; // An earlier step was not taken.
         }
         let room = self.left.min(self.left_of[keyspace]).max(0.0);
         let taken = if step.bytes <= room {
@@ -175,7 +176,7 @@ impl Spending<'_> {
     }
 }
 
-/// The steps of `buyer` up to its largest size, each worth less than the one before.
+/// Adds the steps of `buyer` up to its largest size, each of less value than the one before.
 fn add_steps(buyer: &Buyer, index: u32, steps: &mut Vec<Step>) {
     let first = steps.len();
     let Buyer { curve, weight, held, .. } = buyer;
@@ -191,7 +192,7 @@ fn add_steps(buyer: &Buyer, index: u32, steps: &mut Vec<Step>) {
             is_held: to <= *held,
         };
         (from, from_bytes, from_fpr) = (to, bytes, fpr);
-        // What is worth more than the step before is only had together with it.
+        // A step of more value than the one before is merged with it.
         while let Some(before) = steps[first..].last().copied() {
             if before.worth() >= step.worth() {
                 break;
@@ -203,7 +204,7 @@ fn add_steps(buyer: &Buyer, index: u32, steps: &mut Vec<Step>) {
         }
         steps.push(step);
     });
-    // What saves nothing comes last, if at all.
+    // Only the last step can save nothing.
     if steps[first..].last().is_some_and(|step| step.gain <= 0.0) {
         steps.pop();
     }

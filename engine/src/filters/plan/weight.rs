@@ -1,20 +1,20 @@
-//! How much of the lookups goes to each table.
+//! Share of the lookups that each table gets.
 
 use super::shape::{KeyspaceShape, RunShape, StoreShape, TableShape};
 
-/// A table counts as if it had been asked so often as its keys let expect, besides what was
-/// measured: few lookups say little, and the deviation of so many is a factor of 1.1.
+/// Probes assumed of a table, at the rate of its keys, in addition to measured ones. Few lookups
+/// say little; the deviation of 64 is a factor of 1.1.
 const PROBES_ASSUMED: f64 = 64.0;
 
 /// The same for keyspaces.
 const LOOKUPS_ASSUMED: f64 = 1_000.0;
 
-/// The share of the store's lookups that each keyspace gets, from 0 to 1; 1 in all.
+/// Returns each keyspace's share of the store's lookups, from 0 to 1; the sum is 1.
 pub(super) fn keyspace_weights(store: &StoreShape) -> Vec<f64> {
     keyspace_shares(store.keyspaces.iter().map(|it| (it.lookups, it.keys() as f64)))
 }
 
-/// The same for keyspaces of which so many lookups were counted and that have so many keys.
+/// Returns the same for keyspaces with these counted lookups and keys.
 pub(crate) fn keyspace_shares(keyspaces: impl Iterator<Item = (f64, f64)> + Clone) -> Vec<f64> {
     let all_keys = keyspaces.clone().map(|(_, keys)| keys).sum::<f64>().max(1.0);
     let counts =
@@ -24,9 +24,10 @@ pub(crate) fn keyspace_shares(keyspaces: impl Iterator<Item = (f64, f64)> + Clon
     counts.into_iter().map(|count| count / all).collect()
 }
 
-/// The share of its keyspace's lookups that have each table of `run` for a candidate, from 0 to 1.
+/// Returns the share of the keyspace's lookups that have each table of `run` for a candidate, from
+/// 0 to 1.
 ///
-/// By keys, and corrected by what was measured once there is enough of it.
+/// By keys, corrected by measured use once there is enough of it.
 pub(super) fn table_weights(run: &RunShape) -> impl Iterator<Item = f64> {
     let run_keys = run.keys().max(1) as f64;
     run.tables.iter().map(move |table| table_weight(table, table.keys as f64 / run_keys))
@@ -38,7 +39,7 @@ fn table_weight(table: &TableShape, by_keys: f64) -> f64 {
     (by_keys * factor).min(1.0)
 }
 
-/// [`table_weights`] of all runs, times the keyspace's own.
+/// Returns [`table_weights`] of all runs, times the weight of the keyspace.
 pub(super) fn weights_of(keyspace: &KeyspaceShape, weight: f64) -> impl Iterator<Item = f64> {
     keyspace.runs.iter().flat_map(table_weights).map(move |of_table| of_table * weight)
 }

@@ -37,7 +37,7 @@ pub(crate) fn follow(
     moves: &[Move],
 ) -> Result<(), TestCaseError> {
     let mut at: Option<usize> = None;
-    // Whether the last two moves were forward.
+    // The last two moves were forward.
     let mut goes_up = [false; 2];
     let first_at = |target: InternalKey<'_>| sorted.partition_point(|e| e.key() < target);
     for step in moves {
@@ -172,9 +172,9 @@ fn error_leaves_the_merge_unpositioned_until_the_next_search() {
 
 #[test]
 fn searches_behind_a_cache_miss_are_prefetched() {
-    // Which of four cursors read; prefetches of each by a first search, and by a second one too.
+    // Cursors that read, of four; prefetches of each after one search, and after two.
     let cases = [
-        ("nobody reads", [false; 4], [0; 4], [0; 4]),
+        ("none reads", [false; 4], [0; 4], [0; 4]),
         ("the first", [true, false, false, false], [0, 0, 1, 1], [0, 1, 2, 2]),
         ("the third", [false, false, true, false], [0, 0, 0, 0], [0, 1, 1, 1]),
         ("all", [true; 4], [0, 0, 1, 1], [0, 1, 2, 2]),
@@ -200,9 +200,9 @@ fn searches_behind_a_cache_miss_are_prefetched() {
 
 #[test]
 fn expected_reads_of_a_seek_step_are_prefetched_before_the_first() {
-    // Which of four cursors read; prefetches of each by a first seek, and by a second one too.
+    // Cursors that read, of four; prefetches of each after one seek, and after two.
     let cases = [
-        ("nobody reads", [false; 4], [0; 4], [0; 4]),
+        ("none reads", [false; 4], [0; 4], [0; 4]),
         ("the first", [true, false, false, false], [0, 1, 1, 1], [0, 2, 2, 2]),
         ("the third", [false, false, true, false], [0, 1, 1, 1], [0, 2, 2, 2]),
         ("all", [true; 4], [0, 1, 1, 1], [0, 2, 2, 2]),

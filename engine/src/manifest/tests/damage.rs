@@ -50,7 +50,7 @@ fn every_edit_returns() {
         secret: loaded.secret,
         edits: 7,
         first_bytes: ends[0],
-        // Nobody has closed it.
+        // It was not closed.
         is_durable: false,
         torn: None,
         torn_bytes: 0,

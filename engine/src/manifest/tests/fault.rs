@@ -45,7 +45,7 @@ fn after_a_full_disk_the_next_edit_goes_to_a_new_manifest() {
         let loaded = load_from(&crashed).unwrap().unwrap();
         assert_eq!((loaded.state, loaded.end.file_id), (state[3].clone(), 8));
         let names = crashed.list(FOLDER.as_ref()).unwrap();
-        assert!(names.iter().all(|name| !name.ends_with('7')), "given up: {names:?}");
+        assert!(names.iter().all(|name| !name.ends_with('7')), "abandoned, not removed: {names:?}");
     }
 }
 

@@ -1,4 +1,4 @@
-//! What a manifest keeps, what it refuses, and what a crash leaves of it.
+//! Manifests: contents, errors, and the state after a crash.
 
 mod damage;
 mod dump;

@@ -1,4 +1,4 @@
-//! Which edits fit.
+//! Valid and invalid edits.
 
 use sievedb_format::Corruption;
 

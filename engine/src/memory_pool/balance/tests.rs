@@ -157,7 +157,7 @@ fn nothing_is_decided_within_an_epoch() {
     driver.epoch(4 * MIB - 1, MIB, MIB);
     driver.observe();
     assert_eq!(driver.balance.epochs, epochs);
-    // What is flushed was written before.
+    // Flushed bytes were written before.
     driver.flush();
     driver.observe();
     assert_eq!(driver.balance.epochs, epochs);
@@ -175,7 +175,7 @@ fn nothing_is_decided_within_an_epoch() {
 /// A store as equations: a pool of 64 MiB, tables of 256 MiB, reads with a power law.
 struct Model {
     driver: Driver,
-    /// Bytes of blocks that reads ask for, for each byte written.
+    /// Bytes of blocks requested by reads, for each byte written.
     reads: f64,
     flushed: u64,
     shares: Vec<u64>,
@@ -189,18 +189,18 @@ impl Model {
         Self { driver, reads: 0.0, flushed: 0, shares: vec![SHARE_MAX], bytes: 0.0 }
     }
 
-    /// Bytes read in place of one byte asked for, with a cache of `bytes` bytes.
+    /// Returns the bytes read per byte requested, with a cache of `bytes` bytes.
     fn misses(bytes: f64) -> f64 {
         1.0 - (bytes / TABLE_BYTES as f64).powf(0.3)
     }
 
-    /// Bytes merged for each byte written, with `active` bytes of memtables.
+    /// Returns the bytes merged for each byte written, with `active` bytes of memtables.
     fn merges(active: f64) -> f64 {
         2.0 * (TABLE_BYTES as f64 / active).ln() / 10_f64.ln() * 10.0 / 2.0
     }
 
-    /// What the rule compares, for a share: the benefit of a byte for memtables over one for the
-    /// cache.
+    /// Returns the ratio that the rule compares, at `share`: the benefit of a byte for memtables
+    /// over one for the cache.
     fn ratio(&self, share: u64) -> f64 {
         let active = (NOMINAL / SHARE_MAX * share / 2) as f64;
         let cache = (4 * NOMINAL) as f64 - active / 2.0;

@@ -111,5 +111,5 @@ fn f3_views_are_freed_when_the_heavy_barrier_is_refused() {
         assert_eq!(live.load(SeqCst), 3, "one thread has not read since");
         idle.wait();
     });
-    assert_eq!(live.load(SeqCst), 1, "none is kept that nobody reads");
+    assert_eq!(live.load(SeqCst), 1, "views without readers are freed");
 }

@@ -1,14 +1,14 @@
-//! Compactions of an idle store: when they begin, and when they are interrupted.
+//! Compactions of an idle store: start and interruption.
 //!
 //! A store is idle when for [`IDLE`] nothing was written and no worker had work. Then the cheap
 //! compactions that the picker finds ([`idle`](crate::compaction)) are done one after the other.
 //! One in flight is interrupted for a flush that no worker is left for, for work that waits for
 //! memory, for a request to compact a whole keyspace, and for the end of the store.
 //!
-//! An interrupted compaction has written in vain. A writer that flushes another keyspace whenever
-//! one begins would interrupt each of them. So a table of level 0 is an input of at most
+//! The writes of an interrupted compaction are wasted. A writer that flushes another keyspace
+//! whenever one begins would interrupt each of them. So a table of level 0 is an input of at most
 //! [`ABORTS_MAX`] aborted ones, and then waits for a compaction that is due. This bounds the bytes,
-//! too: a table that others are merged with is rewritten for one of level 0.
+//! too: other tables are only rewritten for one of level 0.
 //!
 //! Workers do not poll. A keyspace in which nothing was found is visited again when it has changed.
 //! Workers wait with a limit only between a change and the end of the idle time that follows.
@@ -42,17 +42,17 @@ pub(super) const WAIT_MIN: Duration = Duration::from_millis(10);
 /// Aborted compactions that may have a table of level 0 as an input.
 const ABORTS_MAX: u32 = 2;
 
-/// How long the store has been idle, and what was aborted.
+/// Idle time of the store, and aborted compactions.
 #[derive(Debug, Default)]
 pub(super) struct IdleCompactions {
     /// The visible sequence number at the last visit.
     visible: Option<SequenceNumber>,
-    /// When the last work, or the last write, was noticed.
+    /// Time of the last work or noticed write.
     since: Duration,
     was_interrupted: bool,
     /// Aborted compactions, by keyspace and by table of level 0.
     aborts: BTreeMap<u64, BTreeMap<u64, u32>>,
-    /// How long workers may wait until something may be due.
+    /// Longest wait of workers until work may be due.
     wait_max: Option<Duration>,
 }
 
@@ -62,7 +62,7 @@ impl IdleCompactions {
         self.wait_max
     }
 
-    /// Forgets that workers have to look after a time.
+    /// Removes the limit of the wait of workers.
     pub(super) fn clear_wait(&mut self) {
         self.wait_max = None;
     }

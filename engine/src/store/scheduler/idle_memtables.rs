@@ -28,7 +28,7 @@ pub(super) struct IdleMemtables {
     /// The visible sequence number at the last visit.
     visible: Option<SequenceNumber>,
     since: Duration,
-    /// How long workers may wait until something may be due.
+    /// Longest wait of workers until work may be due.
     wait_max: Option<Duration>,
 }
 

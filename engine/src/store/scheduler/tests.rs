@@ -124,11 +124,11 @@ fn a_request_that_is_withdrawn_wakes_who_waits() {
     let waiting = db.clone();
     let waiter = thread::spawn(move || ended.send(waiting.wait_for_background()));
     let early = waits.recv_timeout(Duration::from_millis(100));
-    assert!(early.is_err(), "somebody asked for work that is not done");
+    assert!(early.is_err(), "requested work is not done");
     store.scheduler.withdraw_whole(&tree, number);
     let idle = waits.recv_timeout(Duration::from_secs(20)).expect("it is woken");
     idle.expect("there is room");
-    waiter.join().expect("it has ended").expect("somebody listens");
+    waiter.join().expect("it has ended").expect("the receiver is alive");
 }
 
 /// Work that became due after a request for a whole keyspace is found in the step that ends the
@@ -198,7 +198,7 @@ fn n11_a_close_cancels_a_compaction() {
     assert_eq!(obsolete.len(), 1, "the table that was begun: {obsolete:?}");
 }
 
-/// Tells of compactions.
+/// Reports compactions.
 #[derive(Debug)]
 struct Compactions(mpsc::SyncSender<()>);
 
@@ -228,8 +228,8 @@ fn only_a_snapshot_that_something_waits_for_wakes_the_workers() {
     }
 }
 
-/// What it kept is compacted without another write, and only when the last one that kept it has
-/// gone.
+/// Entries that snapshots kept are compacted without another write, once the last of these
+/// snapshots is gone.
 #[test]
 fn a_snapshot_that_goes_wakes_the_workers() {
     let (sender, compacted) = mpsc::sync_channel(100);

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, slice, sync::Arc, time::Duration};
 use super::Scheduler;
 use crate::{Error, Result, read::tree::Tree, store::Store};
 
-/// How long a thread of a store without workers waits before it looks for work.
+/// Interval at which a waiting thread of a store without workers checks for work.
 const INLINE_LOOKS: Duration = Duration::from_millis(10);
 
 /// Requests to compact whole keyspaces, by id.

@@ -16,7 +16,7 @@ use crate::{
     sync::{Condvar, Mutex},
 };
 
-/// How long workers wait before they retry on a full disk.
+/// Wait of workers before a retry on a full disk.
 const NO_SPACE_RETRY: Duration = Duration::from_millis(500);
 
 /// Notifies workers. Counts its rings: none is missed between a claim and the wait. Its lock is the

@@ -19,11 +19,11 @@ pub(in crate::store) struct Change {
     pub(in crate::store) removed: Vec<u64>,
     /// Tables that change their level.
     pub(in crate::store) moved: Vec<Move>,
-    /// What need not be replayed any more.
+    /// Entries that need no replay any more.
     pub(in crate::store) flushed: Option<Flushed>,
 }
 
-/// What a flush has brought into tables.
+/// Entries that a flush has moved into tables.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::store) struct Flushed {
     /// The last sequence number placed in the memtables.

@@ -1,4 +1,4 @@
-//! What the store consists of: durable in the manifest, visible in the versions of keyspaces.
+//! State of a store: durable in the manifest, visible in the versions of keyspaces.
 //!
 //! | file          | content                                                            |
 //! |---------------|--------------------------------------------------------------------|
@@ -39,7 +39,7 @@ pub(crate) struct Versions {
     manifest: Mutex<Manifest>,
     trees: RwLock<KeyspaceTrees>,
     snapshots: SnapshotList,
-    /// Why the store is read-only.
+    /// Cause, if the store is read-only.
     read_only: OnceLock<Arc<Error>>,
     /// By the clock of the options.
     opened_at: Duration,
@@ -47,7 +47,7 @@ pub(crate) struct Versions {
     clock_at_open_ms: u64,
 }
 
-/// What the manifest lock guards.
+/// State under the manifest lock.
 #[derive(Debug)]
 struct Manifest {
     file: ManifestFile,

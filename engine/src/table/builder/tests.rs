@@ -1,4 +1,4 @@
-//! What a table takes while it is written.
+//! Memory of a table that is being written.
 
 use sievedb_filter::FilterKind;
 use sievedb_format::{Kind, Trailer};

@@ -112,7 +112,7 @@ fn ids_ascend_beyond_six_digits() {
 #[test]
 fn n3_an_unnamed_segment_that_continues_an_obsolete_one_is_an_orphan() {
     let (fs, ends) = three_segments();
-    // Created in vain after 8; its id was given out again, as the floor.
+    // Created after 8 and never named; its id was reassigned, as the floor.
     create(&*fs, 9, Some(ends[2]), NO_MARK);
     fs.unlink(path(8).as_ref()).unwrap();
     for floor in [0, 8] {
@@ -124,7 +124,7 @@ fn n3_an_unnamed_segment_that_continues_an_obsolete_one_is_an_orphan() {
 
 #[test]
 fn garbage_behind_the_logical_end_is_ignored() {
-    // What a full disk left: nothing, part of a record, a whole record, all of the group.
+    // Bytes left by a full disk: none, part of a record, a whole record, all of the group.
     for written_bytes in [0, 20, 64, 72, 10_000] {
         let memory = new_fs();
         let fs = FaultFs::new(memory.clone());
@@ -185,7 +185,7 @@ fn a_segment_whose_creation_did_not_end_is_an_orphan() {
         let (got, replayed) = sequences(&*zeros, &[3], NO_MARK).unwrap();
         assert_eq!((got, replayed.orphans), (up_to(6), vec![9]), "zeros to {cut}");
     }
-    // Given up when the disk was full, and yet whole: the one that was used instead counts.
+    // Abandoned on a full disk, yet whole: the one that was used instead counts.
     let mut used = create(&*fs, 10, Some(ends[2]), NO_MARK);
     append(&mut used, 7..=7, NO_MARK);
     let (got, replayed) = sequences(&*fs, &[3], NO_MARK).unwrap();

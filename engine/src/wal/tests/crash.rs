@@ -8,7 +8,7 @@ use crate::{
     tests::{ENOSPC, Random, seeds},
 };
 
-/// What the log's writer did, as far as the checks need it.
+/// Actions of the log's writer, as far as the checks need them.
 struct Story {
     memory: Arc<MemoryFs>,
     /// (journal length, last sequence synced then).

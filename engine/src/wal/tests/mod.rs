@@ -1,4 +1,4 @@
-//! What a replay takes, what it cuts off and what it refuses.
+//! Replay of logs: accepted, truncated and rejected contents.
 
 mod chain;
 mod crash;

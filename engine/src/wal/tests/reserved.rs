@@ -18,7 +18,7 @@ fn hole(fs: &MemoryFs, place: Range<u64>) -> Arc<MemoryFs> {
     with_file(fs, &path(3), |bytes| bytes[place.start as usize..place.end as usize].fill(0))
 }
 
-/// Where the last byte lies that is not zero, and ends.
+/// Returns the end of the last byte that is not zero.
 fn content_end(fs: &MemoryFs) -> u64 {
     let bytes = fs.read(path(3)).unwrap();
     bytes.iter().rposition(|&byte| byte != 0).map_or(0, |last| last as u64 + 1)
@@ -61,7 +61,7 @@ fn a_lost_end_of_records_in_room_gives_the_batches_before_it() {
         assert_eq!(replayed.torn.is_some(), found > 0, "cut at {cut}");
         if let Some(torn) = replayed.torn {
             assert_eq!(torn.position, at(3, end), "cut at {cut}");
-            // A header that is whole tells how long its record was.
+            // A whole header has the length of its record.
             assert!((found..=ends[4] - end).contains(&torn.bytes), "cut at {cut}: {}", torn.bytes);
         }
         for vouched in &ends {

@@ -1,4 +1,4 @@
-//! What filters are said to take, beside what real ones do.
+//! Estimated and real memory of filters.
 
 use sievedb_filter::{FilterKind, Ribbon, TableFilter};
 

@@ -1,4 +1,4 @@
-//! What holds of every plan.
+//! Properties of every plan.
 
 use std::iter::repeat_with;
 
@@ -96,15 +96,15 @@ fn stored_filters_shrink_to_near_the_ideal() {
     }
 }
 
-/// As a tree grows, each run gets its filter when it is written. Older ones give up columns in
-/// memory, and are rebuilt if that is not enough.
+/// As a tree grows, each run gets its filter when it is written. Older ones drop columns in memory,
+/// and are rebuilt if that is not enough.
 #[test]
 fn a_growing_tree_stays_near_the_ideal() {
     let cases: [(&str, &[u64], usize); 4] = [
         ("90, 9 and 1 %", &[9_000_000, 900_000, 100_000], 0),
         ("equal runs", &[3_333_333; 3], 0),
         ("a third in level 0", &[60_000, 10_000, 10_000, 10_000], 0),
-        // What was written first, when it was all, has by far too few bits in the end.
+        // The first run, once the only one, has far too few bits in the end.
         ("small to large", &[10_000, 40_000, 160_000, 640_000], 3),
     ];
     for (name, runs, want_rebuilt) in cases {
@@ -284,7 +284,7 @@ fn no_plan_is_worse_than_equal_columns() {
     }
 }
 
-/// What was measured swings by a tenth, and nothing changes hands.
+/// Measured use varies by a tenth, and filters stay as they are.
 #[test]
 fn noise_changes_nothing() {
     for seed in seeds(50) {

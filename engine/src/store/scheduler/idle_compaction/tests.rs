@@ -101,7 +101,7 @@ impl Fixture {
         self.clock.advance(Duration::from_millis(ms));
     }
 
-    /// How long workers would wait.
+    /// Returns the longest wait of workers.
     fn wait_max(&self) -> Option<Duration> {
         self.store().scheduler.state.lock().idle_compactions.wait_max()
     }
@@ -116,17 +116,17 @@ fn a_short_level_0_goes_down_once_the_store_rests() {
     }
     assert_eq!(fixture.wait_max(), Some(IDLE));
     fixture.advance(290);
-    assert_eq!((fixture.rest(), fixture.level0_runs()), (0, 2), "it has not rested long enough");
+    assert_eq!((fixture.rest(), fixture.level0_runs()), (0, 2), "not idle long enough");
     assert_eq!(fixture.wait_max(), Some(Duration::from_millis(10)));
     fixture.db.insert("z", "1").expect("there is room");
     fixture.advance(290);
-    assert_eq!((fixture.rest(), fixture.level0_runs()), (0, 2), "somebody wrote");
+    assert_eq!((fixture.rest(), fixture.level0_runs()), (0, 2), "a write ends the idle time");
     assert_eq!(fixture.wait_max(), Some(IDLE));
     fixture.advance(300);
     assert!(fixture.rest() > 0);
     assert_eq!(fixture.level0_runs(), 0);
     fixture.advance(300);
-    assert_eq!((fixture.rest(), fixture.wait_max()), (0, None), "nobody looks again");
+    assert_eq!((fixture.rest(), fixture.wait_max()), (0, None), "no visit is due");
     for _ in 0..9 {
         fixture.db.insert("y", "1").expect("there is room");
         assert_eq!((fixture.rest(), fixture.wait_max()), (0, None), "nothing has changed");
@@ -180,7 +180,7 @@ fn options_and_stores_without_workers_have_none() {
     assert!(fixture.store().claim().is_none(), "a store without workers");
 }
 
-/// What it wrote is gone, and it is not begun again soon.
+/// Its output is removed, and it is not started again soon.
 #[test]
 fn other_work_interrupts_it() {
     type Give = fn(&Fixture);
@@ -287,7 +287,7 @@ fn bursts_with_pauses_write_no_more_than_the_bound() {
     }
 }
 
-/// Tells of compactions.
+/// Reports compactions.
 #[derive(Debug)]
 struct Compactions(mpsc::SyncSender<()>);
 
@@ -313,7 +313,7 @@ fn workers_notice_that_the_store_rests() {
     // By now they have seen the last write, or see it when the time is up.
     fixture.advance(300);
     for _ in 0..100 {
-        // Whoever looked before has seen less.
+        // Earlier visits saw less idle time.
         if compacted.recv_timeout(IDLE).is_ok() {
             break;
         }

@@ -111,7 +111,7 @@ impl Simulation {
         next(&mut self.random) >> 33
     }
 
-    /// What workers do between two operations, a millisecond later.
+    /// Does the work of workers between two operations, a millisecond later.
     fn tick(&mut self) {
         self.clock.advance(Duration::from_millis(1));
         let store = self.db.store();

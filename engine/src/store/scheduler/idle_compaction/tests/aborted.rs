@@ -50,13 +50,13 @@ fn it_leaves_alone_that_others_wait_for_room() {
     assert!(fixture.store().scheduler.state.lock().no_space.is_some(), "the flush waits");
 }
 
-/// Whoever flushes another keyspace each time that one has begun makes it write little in vain.
+/// Flushes of another keyspace during each compaction waste few bytes.
 #[test]
 fn it_does_not_give_way_for_ever() {
-    /// How often a table of level 0 may be read in vain.
+    /// Most wasted reads of a table of level 0.
     const TIMES_MAX: u64 = 2;
     let fixture = Fixture::new();
-    let (mut in_vain, mut times) = (0, 0);
+    let (mut wasted, mut times) = (0, 0);
     for story in 1..=2 {
         // Together they are not due.
         fixture.write_run(2000);
@@ -73,15 +73,15 @@ fn it_does_not_give_way_for_ever() {
             let Job::CompactIdle(tree, compaction) = &job else { panic!("{job:?}") };
             assert!(fixture.store().carry_out(&job), "it is no error");
             if tree.name == "default" {
-                assert_eq!(fixture.level0_runs(), runs, "it gives way");
-                (in_vain, times) = (in_vain + compaction.input_bytes, times + 1);
+                assert_eq!(fixture.level0_runs(), runs, "it is aborted");
+                (wasted, times) = (wasted + compaction.input_bytes, times + 1);
             }
         }
         fixture.rest();
         assert_eq!(times, TIMES_MAX, "story {story}");
     }
     let flushed = fixture.store().scheduler.done().flush_bytes_written;
-    assert!(in_vain <= TIMES_MAX * flushed, "{in_vain} for {flushed}");
+    assert!(wasted <= TIMES_MAX * flushed, "{wasted} for {flushed}");
     // Level 0 becomes due. Later runs are compacted as before.
     fixture.write_run(2000);
     fixture.rest();
@@ -105,7 +105,7 @@ impl EventListener for Failures {
             Event::ReadOnly { .. } => self.0.send("read-only".to_owned()),
             _ => Ok(()),
         }
-        .expect("somebody listens");
+        .expect("the receiver is alive");
     }
 }
 
@@ -113,8 +113,8 @@ impl EventListener for Failures {
 #[test]
 fn what_it_cannot_read_does_not_end_writing() {
     for (name, is_damaged) in [("reads fail", false), ("a block is damaged", true)] {
-        let (sender, told) = mpsc::sync_channel(100);
-        let told = || told.try_iter().collect::<Vec<_>>();
+        let (sender, reported) = mpsc::sync_channel(100);
+        let reported = || reported.try_iter().collect::<Vec<_>>();
         let fixture = Fixture::new();
         fixture.write_run(100);
         fixture.write_run(100);
@@ -126,7 +126,7 @@ fn what_it_cannot_read_does_not_end_writing() {
             let reads = Fault::new(IO, Times::ForGood).calls(&[Call::ReadAt]).suffix(".sst");
             faults.inject(reads);
         };
-        let files = || fs.list("db".as_ref()).expect("a folder");
+        let files = || fs.list("db".as_ref()).expect("a directory");
         if is_damaged {
             let table = files().into_iter().find(|name| name.ends_with(".sst"));
             let path = format!("db/{}", table.expect("one was flushed"));
@@ -146,7 +146,7 @@ fn what_it_cannot_read_does_not_end_writing() {
             fixture.advance(20_000);
             assert_eq!((fixture.rest(), fixture.level0_runs()), (0, 2), "{name}, {round}");
         }
-        assert_eq!(told(), ["default"], "{name}: not tried again");
+        assert_eq!(reported(), ["default"], "{name}: no retry");
         fixture.store().unlink_obsolete();
         assert_eq!(files(), before, "{name}");
         fixture.db.insert("more", "").expect("the store goes on");
@@ -161,7 +161,7 @@ fn what_it_cannot_read_does_not_end_writing() {
         fixture.advance(20_000);
         fixture.rest();
         assert!(fixture.level0_runs() < 4, "{name}");
-        assert_eq!(told(), [] as [&str; 0], "{name}");
+        assert_eq!(reported(), [] as [&str; 0], "{name}");
         let stats = fixture.db.stats();
         assert_eq!(
             (stats.tables_quarantined, stats.read_only),
