@@ -73,7 +73,7 @@ impl Db {
     ///
     /// # Errors
     ///
-    /// Those of [`Options::open`].
+    /// Errors of [`Options::open`].
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         Options::new().open(path)
     }

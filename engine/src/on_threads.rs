@@ -13,7 +13,7 @@ use crate::Result;
 ///
 /// # Errors
 ///
-/// That of the first item whose work failed, of those that were begun; then no more are begun.
+/// Error of the first failed item among the begun ones. After an error, no more items are begun.
 pub(crate) fn on_threads<T: Sync, R: Send>(
     threads: usize,
     items: &[T],

@@ -139,7 +139,7 @@ impl Range {
     ///
     /// # Errors
     ///
-    /// Those of the iterator. The range is then at its end.
+    /// Errors of the iterator. The range is then at its end.
     #[inline]
     pub fn next_ref(&mut self) -> Result<Option<EntryRef<'_>>> {
         self.advance(End::Front)
@@ -247,7 +247,7 @@ impl Range {
     ///
     /// # Errors
     ///
-    /// Those of the iterator.
+    /// Errors of the iterator.
     pub fn is_empty(self) -> Result<bool> {
         let mut range = self;
         Ok(range.next_ref()?.is_none())

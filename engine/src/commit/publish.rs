@@ -135,8 +135,8 @@ impl PublishQueue {
 
 /// Makes the store read-only if a panic drops it.
 ///
-/// Held while only the thread with the lock knows the state of the files. Created after the lock is
-/// taken, so that it is dropped before the lock is released.
+/// Held while the state of the files is known to this thread only. Created after the lock is taken,
+/// so that it is dropped before the lock is released.
 #[derive(Debug)]
 #[must_use]
 pub(crate) struct PanicGuard<'a, H: LogHost> {

@@ -132,8 +132,8 @@ impl SharedLog {
         })
     }
 
-    /// Makes everything placed up to `sequence` durable, unless that is done. Calls `prepare` before
-    /// the sync.
+    /// Makes everything placed up to `sequence` durable, unless that is done. Calls `prepare`
+    /// before the sync.
     fn sync(
         &self,
         host: &impl LogHost,
@@ -249,8 +249,7 @@ impl SharedLog {
 
     /// Writes all that is queued, in one append. The caller holds the log-files lock.
     fn write_pending(&self, host: &impl LogHost, files: &mut LogFiles) -> Result<()> {
-        // After a panic, records of other writers may be lost, and these writers do not know it
-        // yet.
+        // After a panic, records of other writers may be lost, and not yet reported to them.
         host.check_writable()?;
         let _guard = PanicGuard::new(host);
         let (group, last_placed) = host.placement().take_pending();

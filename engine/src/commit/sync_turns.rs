@@ -23,7 +23,7 @@ pub(super) struct SyncTurns {
 struct State {
     /// A thread has the turn.
     is_taken: bool,
-    /// In order of arrival.
+    /// Waiters in order of arrival.
     waiting: Vec<Arc<Waiter>>,
 }
 

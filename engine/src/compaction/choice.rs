@@ -13,8 +13,8 @@ const DEEPER_RUN: u64 = 0;
 /// Tables to merge, and the level of the result.
 ///
 /// With an input table, all older tables that overlap it are inputs too, down to the output level.
-/// The result replaces the inputs in one sorted run of the output level. Only in level 0 it replaces
-/// adjacent runs, and older runs stay below it.
+/// The result replaces the inputs in one sorted run of the output level. Only in level 0 it
+/// replaces adjacent runs, and older runs stay below it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Compaction {
     pub(crate) reason: Reason,
@@ -23,8 +23,8 @@ pub(crate) struct Compaction {
     pub(crate) output_level: u8,
     /// The number of the run there: in level 0 that of the newest input.
     pub(crate) output_run: u64,
-    /// The one input changes its level without a rewrite: it overlaps nothing, has no tombstone that
-    /// could be dropped, and the compression of the output level.
+    /// The one input changes its level without a rewrite: it overlaps nothing, has no tombstone
+    /// that could be dropped, and the compression of the output level.
     pub(crate) is_trivial_move: bool,
     /// Length of the inputs, in bytes.
     pub(crate) input_bytes: u64,
@@ -61,8 +61,8 @@ pub(crate) enum Reason {
 
 impl Compaction {
     /// Creates a compaction of `inputs`, given by level, shallowest first. `None` if it has to wait
-    /// for a running one, or would read a quarantined table. `is_to_rewrite` returns whether a table
-    /// must not be moved to the output level; a quarantined one always may.
+    /// for a running one, or would read a quarantined table. `is_to_rewrite` returns whether a
+    /// table must not be moved to the output level; a quarantined one always may.
     pub(super) fn new(
         levels: &Levels<'_>,
         reason: Reason,

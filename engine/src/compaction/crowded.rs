@@ -1,11 +1,11 @@
 //! Compactions of a store that has too many tables for its memory.
 //!
-//! Each live table takes some KiB of memory besides its filter. In a store with many keyspaces and a
-//! small budget, each flush would leave a small table in a level 0 that is not due. So the newest
+//! Each live table takes some KiB of memory besides its filter. In a store with many keyspaces and
+//! a small budget, each flush would leave a small table in a level 0 that is not due. So the newest
 //! runs of a group of level 0 are merged early, into the base level or else within level 0, if that
 //! rewrites few bytes: the oldest run (or the base level) has at most `rewrite_max` times the bytes
-//! of the newer ones. [`rewrite_max`] grows with the number of tables, from 0 in a store that is not
-//! crowded to [`REWRITE_MAX`].
+//! of the newer ones. [`rewrite_max`] grows with the number of tables, from 0 in a store that is
+//! not crowded to [`REWRITE_MAX`].
 //!
 //! **Cost.** Each merge rewrites at most `1 + rewrite_max` bytes for each byte of the newer runs,
 //! and makes the older one larger by at least `1 / rewrite_max`. So the bytes rewritten to fill a
@@ -25,8 +25,8 @@ use crate::table::TableMeta;
 pub(crate) const REWRITE_MAX: u64 = 8;
 
 /// Returns the bytes that may be rewritten for each byte of newer runs in a store with `tables`
-/// live tables, of which `ample` fit their share of the memory. 0 below `ample` tables. Doubles with
-/// each `ample` tables more, up to [`REWRITE_MAX`].
+/// live tables, of which `ample` fit their share of the memory. 0 below `ample` tables. Doubles
+/// with each `ample` tables more, up to [`REWRITE_MAX`].
 pub(crate) fn rewrite_max(tables: u64, ample: u64) -> u64 {
     match tables / ample.max(1) {
         0 => 0,
@@ -44,8 +44,8 @@ pub(crate) struct Price {
 }
 
 impl<'a> Picker<'a> {
-    /// Chooses the merge with the smallest price, up to this `rewrite_max`; `None` if no merge makes
-    /// the tables fewer. [`pick`](Self::pick) comes first.
+    /// Chooses the merge with the smallest price, up to this `rewrite_max`; `None` if no merge
+    /// makes the tables fewer. [`pick`](Self::pick) comes first.
     pub(crate) fn pick_crowded(&self, rewrite_max: u64) -> Option<(Price, Compaction)> {
         let groups = self.levels.level0_groups();
         let mut permitted = 1;

@@ -18,7 +18,8 @@ pub(crate) struct Debt {
 }
 
 impl Levels<'_> {
-    /// Returns the pending compactions, those in flight included. Bytes of kept tables do not count.
+    /// Returns the pending compactions, those in flight included. Bytes of kept tables do not
+    /// count.
     pub(crate) fn debt(&self, options: &LevelOptions) -> Debt {
         let targets = self.targets(options);
         let level0_runs = self.level0().len();

@@ -1,13 +1,13 @@
 //! Idle compactions: of a short level 0, which is not due, while the store is idle.
 //!
 //! Every scan reads each run that overlaps its bounds, and runs of level 0 would stay until more
-//! writes arrive. They are cheap to compact if they overlap little. So a group of overlapping tables
-//! is compacted into the base level if that rewrites at most [`BELOW_PER_RUN_MAX`] bytes there for
-//! each byte of the group and each run less, and at most [`BELOW_MAX`] for each byte of the group.
-//! Otherwise it stays, and waits for more runs.
+//! writes arrive. They are cheap to compact if they overlap little. So a group of overlapping
+//! tables is compacted into the base level if that rewrites at most [`BELOW_PER_RUN_MAX`] bytes
+//! there for each byte of the group and each run less, and at most [`BELOW_MAX`] for each byte of
+//! the group. Otherwise it stays, and waits for more runs.
 //!
-//! A byte leaves level 0 once. So idle compactions write at most `1 + BELOW_MAX` bytes for each byte
-//! flushed, whatever pauses writers make. A byte is in at most two aborted ones: see
+//! A byte leaves level 0 once. So idle compactions write at most `1 + BELOW_MAX` bytes for each
+//! byte flushed, whatever pauses writers make. A byte is in at most two aborted ones: see
 //! `store::scheduler::idle_compaction`.
 //!
 //! LevelDB and Pebble instead count reads without a result, and compact a table when these have

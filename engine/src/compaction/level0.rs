@@ -7,7 +7,8 @@
 //!   there for each byte of the group, or if level 0 has [`runs_max`](LevelOptions::runs_max) runs.
 //!   The whole group is compacted, so that no older table is left above a newer one.
 //! * Otherwise, or while another compaction blocks it, its **newest runs become one run of level
-//!   0**: at least `level0_runs` of them, and as many as are no larger than the newer ones together.
+//!   0**: at least `level0_runs` of them, and as many as are no larger than the newer ones
+//!   together.
 //!
 //! With the first rule alone, every four flushes rewrite the whole base level: 12.7 bytes for each
 //! byte flushed, with a budget of 32 MiB and 2 million entries. With both, run sizes about double
@@ -81,8 +82,8 @@ impl<'a> Levels<'a> {
         all.any(|table| self.is_quarantined(table))
     }
 
-    /// Returns the deepest level below 0 where `table` of level 0, the oldest of its group, is above
-    /// all other data in its range.
+    /// Returns the deepest level below 0 where `table` of level 0, the oldest of its group, is
+    /// above all other data in its range.
     fn free_level(&self, table: &TableMeta) -> Option<u8> {
         (1..=self.last()).take_while(|&level| self.overlap(level, &table.bounds).is_empty()).last()
     }
@@ -133,8 +134,8 @@ impl<'a> Picker<'a> {
         self.with_overlap(reason, 0, group, self.levels.targets(self.options).base_level)
     }
 
-    /// Merges adjacent runs of a group within level 0. `count` returns how many of some runs, newest
-    /// first.
+    /// Merges adjacent runs of a group within level 0. `count` returns how many of some runs,
+    /// newest first.
     pub(super) fn merge_in_level0(
         &self,
         reason: Reason,
@@ -153,8 +154,8 @@ impl<'a> Picker<'a> {
 }
 
 impl LevelOptions {
-    /// Returns the runs of level 0 from which on they are compacted at any cost. Fewer than those at
-    /// which writes are delayed.
+    /// Returns the runs of level 0 from which on they are compacted at any cost. Fewer than those
+    /// at which writes are delayed.
     pub(super) fn runs_max(&self) -> usize {
         self.level0_runs.saturating_mul(2)
     }

@@ -3,10 +3,10 @@
 //! # Targets
 //!
 //! Levels are sized from the bottom up: the largest level below 0 is the size of the last one, and
-//! each level above has a target of a `fan_out`th of the one below. So the levels above the last add
-//! at most about `1 / (fan_out - 1)` to the space, however much data there is. The first level whose
-//! target is at most `base_level_bytes_max` is the base level, into which level 0 is compacted. The
-//! levels between are empty.
+//! each level above has a target of a `fan_out`th of the one below. So the levels above the last
+//! add at most about `1 / (fan_out - 1)` to the space, however much data there is. The first level
+//! whose target is at most `base_level_bytes_max` is the base level, into which level 0 is
+//! compacted. The levels between are empty.
 //!
 //! When the data shrinks, the base level moves down, and the levels above it are emptied. The one
 //! just above keeps its data, up to a `fan_out`th of the limit, until the new base level is only
@@ -93,8 +93,8 @@ pub(crate) struct Levels<'a> {
 pub(crate) struct Targets {
     /// Level that level 0 is compacted into.
     pub(crate) base_level: u8,
-    /// By level, in bytes. 0 for a level that is to be emptied. Unused for level 0, whose runs count,
-    /// and for the last level, which has no limit.
+    /// By level, in bytes. 0 for a level that is to be emptied. Unused for level 0, whose runs
+    /// count, and for the last level, which has no limit.
     bytes: Vec<u64>,
 }
 

@@ -198,8 +198,8 @@ impl<'a> Picker<'a> {
         self.compaction(reason, inputs, output_level)
     }
 
-    /// Returns a table of `level` beside `key` to merge with tables of `own_bytes`, without overlap,
-    /// because all are small.
+    /// Returns a table of `level` beside `key` to merge with tables of `own_bytes`, without
+    /// overlap, because all are small.
     ///
     /// Otherwise a store that is opened for a few writes at a time would collect a table each time.
     /// The neighbour has at most four times the size, which bounds the cost.
@@ -230,8 +230,8 @@ impl<'a> Picker<'a> {
     ) -> Option<Compaction> {
         Compaction::new(self.levels, reason, inputs, output_level, |table| {
             // An estimate. With a settled put, of number 0, `seen` is true even if all tombstones
-            // are newer than the oldest snapshot. Then the table is rewritten instead of moved: once
-            // for each level, so this ends.
+            // are newer than the oldest snapshot. Then the table is rewritten instead of moved:
+            // once for each level, so this ends.
             let seen = self.oldest_snapshot.is_none_or(|oldest| table.smallest_sequence <= oldest);
             let is_bottom = (output_level..=self.levels.last())
                 .skip(1)

@@ -7,8 +7,8 @@
 //! the newest version of a key in its stripe or, failing that, in the stripes below. So only the
 //! newest version of a key in each stripe is visible.
 //!
-//! This holds for the top stripe too: readers there that are not in the list see all of it. It rests
-//! on three duties of the engine:
+//! This holds for the top stripe too: readers there that are not in the list see all of it. It
+//! rests on three duties of the engine:
 //!
 //! 1. Entries are published before they are flushed, so every entry of an input is at or below the
 //!    visible sequence number.
@@ -76,8 +76,8 @@ pub(crate) struct RetainStream<C, B, S> {
 }
 
 impl<C: Cursor, B: FnMut(&[u8]) -> bool, S: FnMut() -> bool> RetainStream<C, B, S> {
-    /// Creates an unpositioned stream over `cursor` for readers at `snapshots`, in any order, and at
-    /// the visible sequence number. It fails with [`Closed`](Error::Closed) soon after `stops`
+    /// Creates an unpositioned stream over `cursor` for readers at `snapshots`, in any order, and
+    /// at the visible sequence number. It fails with [`Closed`](Error::Closed) soon after `stops`
     /// returns `true`; the caller replaces the error if it stopped for another reason.
     pub(crate) fn new(
         cursor: C,
@@ -221,9 +221,9 @@ pub(crate) struct DeeperLevels {
 }
 
 impl DeeperLevels {
-    /// Collects the tables of `levels` below `output_level` that overlap `bounds`; for level 0, also those
-    /// of level 0 that are older than `output_run`. `levels` must be without the inputs of the
-    /// compaction.
+    /// Collects the tables of `levels` below `output_level` that overlap `bounds`; for level 0,
+    /// also those of level 0 that are older than `output_run`. `levels` must be without the inputs
+    /// of the compaction.
     pub(crate) fn new(
         levels: &Levels<'_>,
         output_level: u8,

@@ -59,7 +59,7 @@ impl StoredFilterFile {
 ///
 /// # Errors
 ///
-/// Those of reading the table; [`Error::FilterTooLarge`] before that.
+/// Errors of reading the table; [`Error::FilterTooLarge`] before that.
 pub(super) fn build(
     host: &impl FilterHost,
     tree: &Tree,

@@ -34,7 +34,7 @@ pub(crate) struct FilterOwner<'a, 'm> {
     /// The table's file.
     pub(crate) source: &'a Arc<dyn TableSource>,
     pub(crate) files: &'a TableFiles,
-    /// Of the extractors that prefix filters were built with.
+    /// Functions of the extractors that prefix filters were built with.
     pub(crate) functions: &'a [Arc<dyn PrefixFunction>],
 }
 

@@ -38,7 +38,7 @@ pub(super) struct FilterJobs {
     checks: u64,
     /// Its value when all keyspaces were last made due.
     checks_noted: u64,
-    /// Why rebuilds wait: the disk is full.
+    /// Error that defers rebuilds: the disk is full.
     deferred: Option<Error>,
 }
 
@@ -212,7 +212,7 @@ impl FilterJobs {
         }
     }
 
-    /// Ends a rebuild that failed for good.
+    /// Ends a rebuild that failed permanently.
     pub(super) fn abort(&mut self, tree: &Tree, due: &DueFilter) {
         self.end_claim();
         if let Some(jobs) = self.trees.get_mut(&tree.id) {

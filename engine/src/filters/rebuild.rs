@@ -52,7 +52,7 @@ impl Filters {
     ///
     /// # Errors
     ///
-    /// Those of reading the table, and of writing the filter or the manifest. The table keeps its
+    /// Errors of reading the table, and of writing the filter or the manifest. The table keeps its
     /// filter.
     pub(super) fn rebuild(
         &self,

@@ -41,7 +41,7 @@ pub(super) struct Target {
     /// Index in [`FilterTables::keyspaces`].
     pub(super) keyspace: usize,
     pub(super) live: Arc<LiveTable>,
-    /// Of the point filter.
+    /// Target of the point filter.
     pub(super) residence: Residence,
     pub(super) scan_filters: ScanRoles,
 }

@@ -35,9 +35,9 @@ const SHORT_READS_MAX: u32 = 8;
 #[derive(Debug)]
 pub(super) struct DirectFile {
     file: File,
-    /// Of places and lengths of reads; a power of two.
+    /// Alignment of offsets and lengths of reads; a power of two.
     place_alignment: usize,
-    /// Of the start of buffers; a power of two.
+    /// Alignment of buffers; a power of two.
     buffer_alignment: usize,
 }
 
@@ -245,8 +245,7 @@ mod tests {
         assert_eq!(kind(read(&[Some(100); 64], 700, 1)), Err(io::ErrorKind::Other));
     }
 
-    /// A file in the folder of the build, which is on a disk, where that of temporary files may not
-    /// be.
+    /// Uses the build directory, which is on a disk; that of temporary files may not be.
     #[test]
     fn reads_of_every_alignment_are_right() {
         let folder = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap();

@@ -73,7 +73,7 @@ pub(crate) use doubles::*;
 ///
 /// # Errors
 ///
-/// Those of the operating system. Callers distinguish `NotFound`, `AlreadyExists` and, for locks,
+/// Errors of the operating system. Callers distinguish `NotFound`, `AlreadyExists` and, for locks,
 /// `WouldBlock`. A call that fails may have been carried out in full, in part or not at all.
 pub trait Fs: Debug + Send + Sync {
     /// Returns `path` in a form that is independent of the process's working directory. Reads no
@@ -146,7 +146,7 @@ pub trait Fs: Debug + Send + Sync {
     ///
     /// # Errors
     ///
-    /// Those of the operating system.
+    /// Errors of the operating system.
     fn open_dir(&self, path: &Path) -> io::Result<Option<Box<dyn DirHandle>>> {
         let _ = path;
         Ok(None)
@@ -190,7 +190,7 @@ pub trait DirHandle: Debug + Send + Sync {
     ///
     /// # Errors
     ///
-    /// Those of the operating system. The error is final, see the module.
+    /// Errors of the operating system. The error is final, see the module.
     fn sync(&self) -> io::Result<()>;
 }
 
@@ -200,7 +200,7 @@ pub trait AppendFile: Debug + Send + Sync {
     ///
     /// # Errors
     ///
-    /// Those of the operating system; `StorageFull` or `QuotaExceeded` if there is no room. Any
+    /// Errors of the operating system; `StorageFull` or `QuotaExceeded` if there is no room. Any
     /// prefix of `bytes` may have been written.
     fn append(&self, bytes: &[u8]) -> io::Result<()>;
 
@@ -212,7 +212,7 @@ pub trait AppendFile: Debug + Send + Sync {
     ///
     /// # Errors
     ///
-    /// Those of the operating system. Appends then work as before.
+    /// Errors of the operating system. Appends then work as before.
     fn reserve(&self, file_bytes: u64) -> io::Result<()> {
         let _ = file_bytes;
         Ok(())
@@ -223,7 +223,7 @@ pub trait AppendFile: Debug + Send + Sync {
     ///
     /// # Errors
     ///
-    /// Those of the operating system. The error is final for this file, see the module.
+    /// Errors of the operating system. The error is final for this file, see the module.
     fn sync_data(&self) -> io::Result<()>;
 }
 
@@ -233,7 +233,7 @@ pub trait ReadFile: Debug + Send + Sync {
     ///
     /// # Errors
     ///
-    /// Those of the operating system.
+    /// Errors of the operating system.
     fn len(&self) -> io::Result<u64>;
 
     /// Returns `true` if the file has no bytes.
@@ -271,7 +271,7 @@ pub trait ReadFile: Debug + Send + Sync {
     ///
     /// # Errors
     ///
-    /// Those of the operating system.
+    /// Errors of the operating system.
     fn map(&self) -> io::Result<Bytes>;
 }
 

@@ -38,8 +38,8 @@ impl KeyBounds {
         Self { start: Bound::Included(Bytes::copy_from_slice(prefix)), end }
     }
 
-    /// Returns a common prefix of all keys within the bounds, as long as the bounds show. Meaningless
-    /// if they are [empty](Self::is_empty).
+    /// Returns a common prefix of all keys within the bounds, as long as the bounds show.
+    /// Meaningless if they are [empty](Self::is_empty).
     pub(crate) fn common_prefix(&self) -> &[u8] {
         let (Bound::Included(start) | Bound::Excluded(start)) = &self.start else { return &[] };
         let shared = |end: &[u8]| start.iter().zip(end).take_while(|(a, b)| a == b).count();

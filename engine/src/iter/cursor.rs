@@ -14,8 +14,8 @@ pub(crate) const SEEK_STEPS: usize = TableCursor::SEEK_STEPS;
 /// A position in entries with strictly ascending internal keys.
 ///
 /// A new cursor is unpositioned. So is one that stepped over either end, whose search found nothing
-/// or that failed; any of the four searches positions it again. Entries added to a memtable during a
-/// scan may or may not be met: they are newer than the reader.
+/// or that failed; any of the four searches positions it again. Entries added to a memtable during
+/// a scan may or may not be met: they are newer than the reader.
 ///
 /// # Errors
 ///

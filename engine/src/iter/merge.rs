@@ -17,9 +17,9 @@ use crate::{Result, version::head};
 
 /// The entries of several cursors in one order.
 ///
-/// No two cursors have the same internal key: a sequence number belongs to one write, and a write is
-/// in one source of a read view. A change of direction steps every other source once, since each is
-/// next to the current entry; unpositioned ones are searched again.
+/// No two cursors have the same internal key: a sequence number belongs to one write, and a write
+/// is in one source of a read view. A change of direction steps every other source once, since each
+/// is next to the current entry; unpositioned ones are searched again.
 #[derive(Debug)]
 pub(crate) struct MergeCursor<C> {
     cursors: Vec<C>,
@@ -63,8 +63,8 @@ enum Direction {
 }
 
 impl<C: Cursor> MergeCursor<C> {
-    /// Creates an unpositioned merge of `cursors`, and moves none. All their user keys have the first
-    /// `common_prefix_bytes` in common.
+    /// Creates an unpositioned merge of `cursors`, and moves none. All their user keys have the
+    /// first `common_prefix_bytes` in common.
     pub(crate) fn new(cursors: Vec<C>, common_prefix_bytes: usize) -> Self {
         Self {
             players: vec![Player::default(); cursors.len()],
@@ -100,9 +100,9 @@ impl<C: Cursor> MergeCursor<C> {
         self.cursors.iter().any(C::has_missed_cache)
     }
 
-    /// Moves every cursor with `go`. From the first one that reads from a file on, and if `reads` is
-    /// set, `announce` prefetches for those behind it, so that their reads are in flight together.
-    /// With everything in memory nothing is searched twice.
+    /// Moves every cursor with `go`. From the first one that reads from a file on, and if `reads`
+    /// is set, `announce` prefetches for those behind it, so that their reads are in flight
+    /// together. With everything in memory nothing is searched twice.
     #[inline]
     fn move_all(
         &mut self,

@@ -30,9 +30,9 @@ pub(crate) trait CursorSource {
 
 /// The entries of a range of keys as one reader sees them, from both ends.
 ///
-/// Each end has its own cursor, created at its first step: a scan in one direction pays for one. The
-/// ends never yield an entry twice, unless a seek repositions one. After an error the range is at
-/// its end, until a seek restarts it.
+/// Each end has its own cursor, created at its first step: a scan in one direction pays for one.
+/// The ends never yield an entry twice, unless a seek repositions one. After an error the range is
+/// at its end, until a seek restarts it.
 ///
 /// A step allocates nothing; an item takes memory for the key, once per [`KEY_BUFFER_BYTES`].
 pub(crate) struct Range<S: CursorSource> {
@@ -56,7 +56,7 @@ pub(crate) enum End {
 struct Side<C> {
     cursor: Option<VisibleCursor<C>>,
     place: Place,
-    /// Of the last seek.
+    /// Key of the last seek.
     key: Vec<u8>,
 }
 

@@ -290,7 +290,7 @@ pub(crate) fn tables_within(run: &impl SortedRun, bounds: &KeyBounds) -> Range<u
     first..behind.max(first)
 }
 
-/// As [`partition_point`](slice::partition_point), of indexes.
+/// As [`partition_point`](slice::partition_point), over indexes.
 fn partition_point(range: &Range<usize>, before: impl Fn(usize) -> bool) -> usize {
     let (mut low, mut high) = (range.start, range.end);
     while low < high {

@@ -15,8 +15,8 @@ use crate::{
     resolve::{self, ReadPoint, Unsupported},
 };
 
-/// Steps over versions of one key before a search replaces them. A step takes tens of nanoseconds, a
-/// search in a store of ten sources some microseconds.
+/// Steps over versions of one key before a search replaces them. A step takes tens of nanoseconds,
+/// a search in a store of ten sources some microseconds.
 const STEPS_MAX: u32 = 8;
 
 /// The entries that a reader at one sequence number sees, one per user key.
@@ -47,7 +47,8 @@ enum State {
     /// Under `cursor`, which moved backward to it. The entry before is known to have another key.
     Backward,
     /// In `user_key` and `value`; `cursor` has passed it. Backward, the oldest version of a key is
-    /// first: unless the source knows, `cursor` must pass one to find out that it is the newest.
+    /// first. So `cursor` must pass one to identify it as the newest, unless the source reports
+    /// that.
     Passed,
 }
 
@@ -232,8 +233,8 @@ impl<C: Cursor> VisibleCursor<C> {
         Ok(())
     }
 
-    /// Moves forward from the entry under `cursor`, inclusive, to the next visible one before `end`.
-    /// `last_key` is the key that a step has just left.
+    /// Moves forward from the entry under `cursor`, inclusive, to the next visible one before
+    /// `end`. `last_key` is the key that a step has just left.
     #[inline]
     fn find_up(&mut self, mut last_key: LastKey, end: Bound<&[u8]>) -> Result<()> {
         let mut steps = 0;
@@ -269,8 +270,8 @@ impl<C: Cursor> VisibleCursor<C> {
         Ok(())
     }
 
-    /// Searches, from one version of a key, the one that the reader sees or, if the key is resolved,
-    /// the next key.
+    /// Searches, from one version of a key, the one that the reader sees or, if the key is
+    /// resolved, the next key.
     #[cold]
     fn pass_versions(&mut self, last_key: LastKey) -> Result<()> {
         self.copy_key();

@@ -20,7 +20,7 @@ pub(crate) struct Payload {
 
 #[derive(Debug, Clone)]
 pub(crate) struct PendingRecord {
-    /// In the log: of the batch's first entry. In a manifest: the number of the edit.
+    /// Number of the first entry of the batch in a log, or of the edit in a manifest.
     pub(crate) sequence: SequenceNumber,
     pub(crate) payload: Payload,
 }

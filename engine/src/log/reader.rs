@@ -39,7 +39,7 @@ pub(crate) struct Record {
     pub(crate) offset: u64,
     /// Full for every payload, fragmented or not; start; or seal.
     pub(crate) record_type: RecordType,
-    /// In the log: of the batch's first entry. In a manifest: the number of the edit.
+    /// Number of the first entry of the batch in a log, or of the edit in a manifest.
     pub(crate) sequence: SequenceNumber,
     pub(crate) payload: Bytes,
 }

@@ -83,7 +83,7 @@ impl Window {
     /// A bad sector ahead must not hide the records before it. So a failed read is retried with
     /// half the size, down to the requested bytes, and later reads are no larger.
     fn fill(&mut self, offset: u64, bytes: usize) -> Result<()> {
-        // Grows fourfold, so that a file of which only the start is wanted costs little.
+        // Grows fourfold, so that reading only the start of a file costs little.
         let window = (self.buffer.len() * 4).clamp(FIRST_BYTES, BYTES_MAX).min(self.bytes_max);
         let left = self.file_bytes - offset;
         let mut window = usize::try_from(left).map_or(window, |left| left.min(window)).max(bytes);

@@ -108,7 +108,7 @@ impl Current {
     ///
     /// # Errors
     ///
-    /// Those of the file system; then it vouches for nothing.
+    /// Errors of the file system; then it vouches for nothing.
     pub(crate) fn write_closed(&self, fs: &dyn Fs, folder: &Path) -> io::Result<()> {
         let path = FileName::Closed.path(folder);
         match fs.unlink(&path) {

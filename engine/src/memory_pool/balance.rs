@@ -32,8 +32,7 @@ const SHARE_STEP: u64 = 8;
 /// A benefit outweighs the other if it is more than this many times as large.
 const DEAD_BAND: f64 = 2.0;
 
-/// In an epoch of a write burst, memtables would save more than this many times what the cache
-/// would.
+/// Ratio of the benefit of memtables to that of the cache, above which an epoch has a write burst.
 const BURST: f64 = 8.0;
 
 /// Epochs after the start and after a return in which the share does not fall: with the nominal
@@ -65,7 +64,7 @@ pub(super) struct Balance {
     spared: GhostStats,
     /// At the end of the last epoch.
     reads: Reads,
-    /// In this epoch.
+    /// Bytes merged in this epoch.
     merged: u64,
     sums: Sums,
     moves: CeilingMoves,

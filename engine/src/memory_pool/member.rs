@@ -26,7 +26,7 @@ pub(super) struct Member {
     pub(super) is_open: bool,
     /// Present ceiling of its memtables.
     pub(super) memtable_ceiling: u64,
-    /// As of its last compaction.
+    /// Bytes of its tables at its last compaction.
     pub(super) table_bytes: u64,
 }
 

@@ -134,7 +134,7 @@ impl State {
         let sum = sum(&uses);
         let left = sum.cache_bytes_left(pool, ceiling);
         let step = (ceiling.min(pool) / STEPS_MIN).clamp(1, STEP_BYTES_MAX);
-        // At least one step: with a capacity of 0 its ghost list would stay empty for good.
+        // At least one step: with a capacity of 0 its ghost list would stay empty.
         let fitting = (left / step * step).max(step.min(ceiling));
         debug_assert!(fitting <= ceiling && ceiling <= pool, "{fitting} of {ceiling} of {pool}");
         debug_assert_eq!(uses.len(), self.members.len());

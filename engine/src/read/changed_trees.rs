@@ -4,7 +4,8 @@ use std::{collections::BTreeSet, mem};
 
 use crate::sync::Mutex;
 
-/// The ids of trees whose memtables, tables or options changed since background work last took them.
+/// The ids of trees whose memtables, tables or options changed since background work last took
+/// them.
 ///
 /// So a search for work does not read all keyspaces, of which there may be thousands.
 #[derive(Debug, Default)]

@@ -59,7 +59,7 @@ impl<V> Found<V> {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Lookup<'a> {
     pub(crate) key: &'a [u8],
-    /// Of the key, with the store's seed.
+    /// Hash of the key, with the seed of the store.
     pub(crate) hash: u64,
     /// Newer versions are not seen.
     pub(crate) sequence: SequenceNumber,

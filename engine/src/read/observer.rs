@@ -10,7 +10,7 @@ use crate::{Error, table::TableFilters, version::Run};
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Candidate<'v> {
     pub(crate) run: &'v Run,
-    /// Of the table in the run.
+    /// Index of the table in the run.
     pub(crate) index: usize,
     pub(crate) filters: &'v TableFilters,
 }

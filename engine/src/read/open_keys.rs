@@ -30,7 +30,7 @@ pub(super) struct OpenKeys {
     groups: Vec<Group>,
     /// Keys of a group that passed its filter.
     passed: Vec<Passed>,
-    /// Of each key, for the sort: the first eight bytes behind the common prefix, its place and its
+    /// Sort key of each key: the first eight bytes behind the common prefix, its place and its
     /// hash.
     heads: Vec<(u64, u16, u64)>,
 }

@@ -60,9 +60,9 @@ impl SnapshotList {
         self.held.lock().keys().copied().collect()
     }
 
-    /// Returns the sequence numbers of open snapshots, ascending, that separate entries from `first`
-    /// to `last`: those from `first` on below `last`, and the oldest one if it is below `first`. The
-    /// cost depends on their number alone.
+    /// Returns the sequence numbers of open snapshots, ascending, that separate entries from
+    /// `first` to `last`: those from `first` on below `last`, and the oldest one if it is below
+    /// `first`. The cost depends on their number alone.
     pub(crate) fn sequences_between(
         &self,
         first: SequenceNumber,

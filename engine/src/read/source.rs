@@ -197,7 +197,7 @@ pub(crate) struct MemtableSource {
     placed: Arc<PlacedMemtable>,
     bounds: Arc<KeyBounds>,
     is_beyond: bool,
-    /// Of the store, for error messages.
+    /// Directory of the store, for error messages.
     directory: Arc<Path>,
     skipped: Option<Arc<dyn SkippedTombstones>>,
     tombstones: u64,

@@ -205,8 +205,8 @@ impl<T> ViewCell<T> {
         Some(ViewGuard { cell: self, view, is_fenced, slot: Some(slot) })
     }
 
-    /// As [`load`](Self::load), after the view in the slot was replaced. The writer may have found it
-    /// there, and left it to this thread.
+    /// As [`load`](Self::load), after the view in the slot was replaced. The writer may have found
+    /// it there, and left it to this thread.
     #[cold]
     fn load_again<'c>(&'c self, slot: &'c Slot<T>) -> ViewGuard<'c, T> {
         loop {

@@ -74,7 +74,7 @@ impl Options {
     ///
     /// # Errors
     ///
-    /// Those of [`verify`](Self::verify) for `from`, those of [`open`](Self::open) and
+    /// Errors of [`verify`](Self::verify) for `from`, those of [`open`](Self::open) and
     /// [`Keyspace::insert`] for `to`, and:
     ///
     /// * [`Error::Io`]: a file cannot be read for a reason that is not its own, such as too many
@@ -169,7 +169,7 @@ fn check_empty(fs: &dyn Fs, folder: &Path) -> Result<()> {
 
 struct Repair<'a> {
     options: &'a Options,
-    /// Of the damaged store.
+    /// Directory of the damaged store.
     folder: &'a Path,
     loaded: &'a Loaded,
     /// The new store.

@@ -48,7 +48,7 @@ pub(super) struct Rebuilt {
 
 /// A log, one of several if no manifest says which segments count.
 pub(super) struct FoundLog {
-    /// Of its segments, ascending.
+    /// Ids of its segments, ascending.
     pub(super) ids: Vec<u64>,
     /// `true` if later segments are missing: obsolete or lost. They may have changed its entries.
     pub(super) is_cut: bool,
@@ -160,7 +160,7 @@ pub(super) fn rebuild(
     }))
 }
 
-/// Of two keyspaces with one name the older one was dropped.
+/// Leaves out the older of two keyspaces with one name, which was dropped.
 fn leave_out_namesakes(state: &mut ManifestState, left_out: &mut u64) -> BTreeSet<u64> {
     let mut names = BTreeSet::new();
     let ids: Vec<u64> = state.keyspaces.keys().rev().copied().collect();
@@ -350,7 +350,7 @@ mod tests {
     #[test]
     fn n15_a_failed_compaction_hides_no_live_table() {
         let cases: [(Lists, Ids); 5] = [
-            // 3 was not installed, and a later flush knows that.
+            // 3 was not installed, as a later flush lists.
             (&[(1, &[]), (2, &[]), (3, &[1, 2]), (4, &[3])], &[3]),
             // Numbers do not order tables that are written side by side.
             (&[(1, &[]), (2, &[]), (4, &[1, 2]), (3, &[4])], &[4]),

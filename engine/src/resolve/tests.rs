@@ -7,9 +7,9 @@
 //! | `unmerged [at=N] [cover=N] VERSIONS`    | the same without a merge operator             |
 //!
 //! `kind` takes a version with sequence number 5, and readers at 0, 4, 5 and 9 whose clock is at
-//! 1000 ms. Each column has one verdict for each newest visible range tombstone: none and 4, for the
-//! last reader also 6 and 9. `-` invisible, `+` operand, `v` value, `b` value in a blob file, `x`
-//! deleted. `VERSIONS` are written as `9+ 5v 3x`, newest first; the value of a version is its
+//! 1000 ms. Each column has one verdict for each newest visible range tombstone: none and 4, for
+//! the last reader also 6 and 9. `-` invisible, `+` operand, `v` value, `b` value in a blob file,
+//! `x` deleted. `VERSIONS` are written as `9+ 5v 3x`, newest first; the value of a version is its
 //! sequence number.
 
 use std::{convert::Infallible, fmt::Display};

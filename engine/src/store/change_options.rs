@@ -1,5 +1,5 @@
-//! Changes the options of a keyspace of an open store. Filters follow in memory at once, in files in
-//! the background; other options apply to new tables.
+//! Changes the options of a keyspace of an open store. Filters follow in memory at once, in files
+//! in the background; other options apply to new tables.
 
 use std::sync::Arc;
 

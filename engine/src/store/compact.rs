@@ -64,8 +64,8 @@ pub(crate) enum Ended {
 }
 
 impl Store {
-    /// Chooses the next compaction of `tree` beside those `running` in it. A request for the `whole`
-    /// keyspace comes first, without the runs of level 0 with numbers from there on.
+    /// Chooses the next compaction of `tree` beside those `running` in it. A request for the
+    /// `whole` keyspace comes first, without the runs of level 0 with numbers from there on.
     pub(crate) fn choose_compaction(
         &self,
         tree: &Tree,
@@ -113,8 +113,8 @@ impl Store {
         self.with_picker(tree, running, None, |picker| picker.pick_crowded(rewrite_max))
     }
 
-    /// Calls `pick` with a picker for the present version of `tree` and the compactions `running` in
-    /// it. With `id_limit` the picker sees only runs of level 0 with smaller numbers.
+    /// Calls `pick` with a picker for the present version of `tree` and the compactions `running`
+    /// in it. With `id_limit` the picker sees only runs of level 0 with smaller numbers.
     fn with_picker<T>(
         &self,
         tree: &Tree,

@@ -198,8 +198,8 @@ impl Store {
         first.unwrap_or(placement.last_placed() + 1)
     }
 
-    /// Freezes the memtables that pin the oldest segment of a log that is too long: an idle keyspace
-    /// must not keep all of it.
+    /// Freezes the memtables that pin the oldest segment of a log that is too long: an idle
+    /// keyspace must not keep all of it.
     pub(crate) fn relieve_log(&self) {
         let memtable_bytes_max = self.tables.memory.limit(MemoryUse::Memtables);
         if self.writer.log().size().bytes <= self.options.log.bytes_max(memtable_bytes_max) {

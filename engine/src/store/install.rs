@@ -10,8 +10,8 @@ use crate::{
 };
 
 impl Store {
-    /// Makes `change` durable in the manifest, then visible to readers. If the keyspace was dropped,
-    /// the new tables are obsolete at once.
+    /// Makes `change` durable in the manifest, then visible to readers. If the keyspace was
+    /// dropped, the new tables are obsolete at once.
     ///
     /// # Errors
     ///

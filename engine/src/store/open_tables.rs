@@ -1,7 +1,7 @@
 //! Opens all tables of the manifest, on several threads if they are many, and loads their filters.
 //!
-//! The opening reports problems of tables, and no lookup has to open one. See `sieve bench open` for
-//! the cost.
+//! The opening reports problems of tables, and no lookup has to open one. See `sieve bench open`
+//! for the cost.
 
 use std::{num::NonZero, path::Path, sync::Arc, thread};
 
@@ -95,8 +95,8 @@ fn thread_count(options: &Options, tables: usize) -> usize {
 }
 
 impl OpenedTables {
-    /// Loads the filters within their budget. Returns the keyspaces, and the prediction of the filter
-    /// plan.
+    /// Loads the filters within their budget. Returns the keyspaces, and the prediction of the
+    /// filter plan.
     pub(super) fn into_trees(
         self,
         options: &Options,

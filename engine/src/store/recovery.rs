@@ -7,8 +7,8 @@
 //! After a clean close all of it is durable already: `CLOSED` vouches for the manifest, and the
 //! synced mark in the manifest for the log. Then both are continued.
 //!
-//! In either case the replayed memtables become active, the manifest names their segments until they
-//! are flushed, and new writes begin a new segment.
+//! In either case the replayed memtables become active, the manifest names their segments until
+//! they are flushed, and new writes begin a new segment.
 //!
 //! A read-only store writes nothing: see [`read_only`](super::read_only).
 

@@ -80,8 +80,8 @@ fn write_until(store: &Store, end: &End, interval: Duration) {
 }
 
 impl Store {
-    /// Replaces the file `STATS`. A failure is harmless: the next interval retries. A read-only store
-    /// writes nothing.
+    /// Replaces the file `STATS`. A failure is harmless: the next interval retries. A read-only
+    /// store writes nothing.
     fn write_stats_file(&self) {
         if self.versions.check_writable().is_ok() {
             let _ = self.try_write_stats_file();

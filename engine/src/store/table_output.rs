@@ -94,8 +94,8 @@ fn write_each<C: Cursor, B: FnMut(&[u8]) -> bool, S: FnMut() -> bool>(
     }
     if let Some(last) = current {
         if !written.is_empty() {
-            // The last table lists what the group replaces, so the entries of the others are durable
-            // before it.
+            // The last table lists what the group replaces, so the entries of the others are
+            // durable before it.
             tables.sync_dir()?;
         }
         written.push(last.finish(place, new.origin_of_last(tables))?);

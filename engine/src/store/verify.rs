@@ -100,8 +100,8 @@ impl Store {
         Ok(verifier.report)
     }
 
-    /// Verifies the manifest, and the log up to its present end, under the lock of the manifest: all
-    /// files that it names exist.
+    /// Verifies the manifest, and the log up to its present end, under the lock of the manifest:
+    /// all files that it names exist.
     fn verify_logs(&self, report: &mut VerifyReport) -> Result<()> {
         let (fs, folder) = (&*self.tables.fs, &*self.tables.folder);
         // Before the lock of the manifest, by the lock order.

@@ -1,4 +1,4 @@
-//! Looks at every byte of a table and of its filters.
+//! Verification of every byte of a table and of its filters.
 
 use std::{
     borrow::Cow,
@@ -25,13 +25,13 @@ use crate::{
 /// Keys between two checks whether the result is still needed.
 const KEYS_UNCHECKED_MAX: u64 = 1 << 10;
 
-/// Looks at tables, and collects what it finds.
+/// Verifies tables, and collects problems.
 pub(crate) struct TableVerifier<'a> {
     pub(crate) files: TableFiles,
     pub(crate) folder: &'a Path,
     pub(crate) store_id: u128,
     pub(crate) hash_seed: u64,
-    /// Of the extractors that prefix filters were built with.
+    /// Functions of the extractors that prefix filters were built with.
     pub(crate) prefix_functions: &'a [Arc<dyn PrefixFunction>],
     pub(crate) report: VerifyReport,
     pub(crate) bytes_all: u64,
@@ -202,7 +202,7 @@ pub(crate) fn all_keys(meta: &TableMeta) -> (Bound<Bytes>, Bound<Bytes>) {
     (first.map(Bytes::copy_from_slice), last.map(Bytes::copy_from_slice))
 }
 
-/// In what a table contradicts the manifest.
+/// Returns the differences between a table and the manifest.
 fn differences(meta: &TableMeta, table: &Table) -> Vec<Corruption> {
     let properties = table.properties();
     let numbers = [

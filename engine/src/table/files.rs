@@ -111,7 +111,7 @@ impl TableFiles {
     ///
     /// # Errors
     ///
-    /// Those of the operating system.
+    /// Errors of the operating system.
     pub(crate) fn source_once(&self, path: &Path) -> io::Result<Arc<dyn TableSource>> {
         let file = self.shared.fs.open(path)?;
         let bytes = file.len()?;

@@ -96,8 +96,8 @@ impl TableStore {
         source.map_err(|error| FilterUnusable::Io(io::Error::other(error)))
     }
 
-    /// Has scans with `extractor` probe the prefix filter of `live`, if it was built with it, and no
-    /// other scans. A filter found only now is not in memory.
+    /// Has scans with `extractor` probe the prefix filter of `live`, if it was built with it, and
+    /// no other scans. A filter found only now is not in memory.
     ///
     /// No change of filters may be in flight: it would bring the old one back.
     pub(crate) fn fit_extractor(&self, live: &LiveTable, extractor: &NamedExtractor) {

@@ -229,8 +229,8 @@ impl ScanFilters {
         }
     }
 
-    /// Returns whether the prefix filter is for an extractor whose hashes have this seed; for `None`,
-    /// whether there is none.
+    /// Returns whether the prefix filter is for an extractor whose hashes have this seed; for
+    /// `None`, whether there is none.
     pub(crate) fn is_for(&self, hash_seed: Option<u64>) -> bool {
         self.prefix_file.as_ref().map(|file| file.identity.hash_seed) == hash_seed
     }
@@ -252,8 +252,9 @@ impl ScanFilters {
         (prefix.is_some() || range.is_some()).then(|| self.with(prefix, range))
     }
 
-    /// Returns the same filters with `roles` loaded, as far as `has_room` for their bytes; `None` if
-    /// none was read. Also returns whether there was room for all. A damaged one is not read again.
+    /// Returns the same filters with `roles` loaded, as far as `has_room` for their bytes; `None`
+    /// if none was read. Also returns whether there was room for all. A damaged one is not read
+    /// again.
     pub(crate) fn loaded(
         &self,
         live: &LiveTable,

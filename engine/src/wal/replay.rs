@@ -27,9 +27,9 @@ use crate::{
 #[derive(Debug)]
 pub(crate) struct ReplayedBatch<'a> {
     pub(crate) path: &'a Path,
-    /// Of its record.
+    /// Position of its record.
     pub(crate) position: Position,
-    /// Of the first entry.
+    /// Sequence number of the first entry.
     pub(crate) sequence: SequenceNumber,
     pub(crate) batch: Batch,
 }
@@ -61,7 +61,7 @@ pub(crate) struct ReplayedSegment {
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Replayed {
-    /// In order.
+    /// Segments in order.
     pub(crate) segments: Vec<ReplayedSegment>,
     /// Ids of newer segments that do not count: unused, or after a torn tail. To be deleted once
     /// the recovered manifest is durable.

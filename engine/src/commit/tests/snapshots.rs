@@ -1,4 +1,4 @@
-//! A snapshot that a compaction does not know of reads nothing that the compaction drops.
+//! A snapshot unknown to a compaction reads nothing that the compaction drops.
 
 use std::{
     sync::{Arc, Mutex as StdMutex},

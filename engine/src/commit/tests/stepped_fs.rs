@@ -16,8 +16,8 @@ use crate::{
 
 /// A [`MemoryFs`] under a [`FaultFs`] in which every change is a step of the schedule.
 ///
-/// [`FaultFs`] lets nothing become durable after a failed sync of a file, so that a crash of
-/// `memory` shows who believed a retry.
+/// [`FaultFs`] makes nothing durable after a failed sync of a file, so a crash of `memory` detects
+/// reliance on a retry.
 #[derive(Debug)]
 pub(super) struct SteppedFs {
     pub(super) memory: Arc<MemoryFs>,

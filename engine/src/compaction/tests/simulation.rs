@@ -77,7 +77,7 @@ struct Store {
     otherwise_compressed: BTreeSet<u64>,
     /// Tables that cannot be read.
     quarantined: BTreeSet<u64>,
-    /// In step with `deeper`.
+    /// Parallel to `deeper`.
     running: Vec<Compaction>,
     deeper: Vec<DeeperLevels>,
     /// The entries that a reader must find.

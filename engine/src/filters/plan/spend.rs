@@ -87,7 +87,7 @@ struct Spending<'a> {
     buyers: &'a [Buyer],
     steps: &'a [Step],
     left: f64,
-    /// Of each keyspace.
+    /// Bytes left of each keyspace.
     left_of: Vec<f64>,
     /// A step was too large for the total.
     is_refused: bool,

@@ -41,8 +41,8 @@ impl Entry {
     }
 }
 
-/// Parses entries such as `"a@7 a@5- b@6"`: key, sequence number, `-` for a tombstone, `?` for a merge
-/// operand.
+/// Parses entries such as `"a@7 a@5- b@6"`: key, sequence number, `-` for a tombstone, `?` for a
+/// merge operand.
 pub(crate) fn entries(text: &str) -> Vec<Entry> {
     let entry = |word: &str| {
         let (key, version) = word.split_once('@').expect("key@sequence");
@@ -87,7 +87,7 @@ pub(crate) struct VecCursor {
     entries: Rc<Vec<Entry>>,
     at: Option<usize>,
     repeats: bool,
-    /// Reports what it knows of the entry before.
+    /// Reports whether the entry before has another key.
     tells: bool,
     /// Each of its searches reads.
     reads: bool,

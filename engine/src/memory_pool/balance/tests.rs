@@ -26,8 +26,8 @@ impl Driver {
         self.observe();
     }
 
-    /// As [`epoch`](Self::epoch), with exactly what an epoch takes, and benefits in this ratio: of
-    /// a byte for memtables over one for the cache.
+    /// As [`epoch`](Self::epoch), with exactly the amount of an epoch. The benefits, per byte, of
+    /// memtables and of the cache have this ratio.
     fn benefits(&mut self, of_memtables: f64, of_cache: f64) {
         let active = self.balance.ceiling(NOMINAL) / 2;
         let levels = (TABLE_BYTES as f64 / active as f64).ln();
@@ -256,7 +256,7 @@ fn a_steady_load_ends_at_the_balance() {
         assert_eq!(model.turns(), 0, "{reads}: {:?}", model.shares);
         let (share, changes) = (model.driver.share(), model.shares.len());
         let ratio = model.ratio(share);
-        // Lumps of merges are 3/2 of their mean for a moment.
+        // Bursts of merges are briefly 3/2 of their mean.
         assert!(ratio < 3.0 || share == SHARE_MAX, "{reads}: {share}, {ratio}");
         assert!(ratio > 1.0 / 3.0 || share == SHARE_MIN, "{reads}: {share}, {ratio}");
         model.write(1_000);

@@ -16,7 +16,8 @@ use crate::{memory::MemoryUse, store::Store};
 /// Time without writes after which memtables are idle.
 const IDLE: Duration = Duration::from_secs(2);
 
-/// A smaller memtable, with its filter, stays: its table would take an eighth of that for good.
+/// Smallest memtable that is flushed, with its filter: its table would take an eighth of that
+/// permanently.
 const MEMTABLE_BYTES_MIN: usize = 32 << 10;
 
 /// The cache is full if less than one part in so many of it is free.

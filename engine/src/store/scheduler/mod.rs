@@ -205,7 +205,7 @@ impl Scheduler {
         }
     }
 
-    /// Makes workers look at all keyspaces: a compaction may be due without a change.
+    /// Makes workers check all keyspaces: a compaction may be due without a change.
     pub(crate) fn look_at_all(&self) {
         self.state.lock().looks_at_all = true;
         self.wake();

@@ -1,4 +1,4 @@
-//! Work that is due is found, though not all keyspaces are looked at.
+//! Due work is found, although not all keyspaces are checked.
 
 mod phases;
 
@@ -74,7 +74,7 @@ impl Story {
         }
     }
 
-    /// Looks at every keyspace, as was done before each step once.
+    /// Checks every keyspace.
     fn check(&self, when: &str) {
         self.db.wait_for_background().expect("there is room");
         let store = self.db.store();

@@ -20,7 +20,7 @@ pub(in crate::store) struct WholeRequest {
     /// would not end during writes.
     id_limit: u64,
     waiters: usize,
-    /// Why it cannot be done.
+    /// Error that prevents it.
     failed: Option<Error>,
 }
 

@@ -108,8 +108,8 @@ impl Store {
     ///
     /// # Errors
     ///
-    /// The write is not visible, and `write` is unchanged. After an I/O error it may be found when the
-    /// store is reopened.
+    /// The write is not visible, and `write` is unchanged. After an I/O error it may be found when
+    /// the store is reopened.
     pub(crate) fn commit(
         &self,
         write: &mut Write,

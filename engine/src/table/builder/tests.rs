@@ -42,8 +42,8 @@ fn each_long_value_is_charged_its_copies() {
     }
 }
 
-/// However small the share is, and whatever the entries are like: a table that ends for want of it
-/// has not taken more.
+/// A table that ends because its share is used up has not exceeded it, for any share and any
+/// entries.
 #[test]
 fn a_table_ends_within_its_share() {
     let fs: Arc<dyn Fs> = Arc::new(MemoryFs::with_seed(2));

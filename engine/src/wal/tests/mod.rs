@@ -70,7 +70,7 @@ fn append(
     sequences.map(write).collect()
 }
 
-/// Ids of the logs in the folder.
+/// Returns the ids of the logs in the directory.
 fn on_disk(fs: &dyn Fs) -> Result<Vec<u64>> {
     let names = fs.list(FOLDER.as_ref());
     let names = names.map_err(|error| crate::Error::io("list", FOLDER, error))?;

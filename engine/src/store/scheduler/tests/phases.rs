@@ -66,7 +66,7 @@ impl Simulation {
         Self::with(BUDGET, Options::new().memory_budget(BUDGET))
     }
 
-    /// A simulation with these options, which give it `budget` bytes.
+    /// Creates a simulation with these options and a budget of `budget` bytes.
     fn with(budget: u64, options: Options) -> Self {
         let clock = Arc::<ManualClock>::default();
         let options = options.fs(Arc::new(MemoryFs::new())).worker_threads(0);
@@ -128,7 +128,7 @@ impl Simulation {
         }
         self.memtable_bytes_max = self.memtable_bytes_max.max(memtable_bytes);
         self.ticks += 1;
-        // It looks at each block of the cache.
+        // The check reads each block of the cache.
         if self.is_alone && self.ticks.is_multiple_of(16) {
             self.assert_budget_holds();
         }

@@ -3,7 +3,7 @@
 use super::*;
 use crate::fs::{Call, Fault, FaultFs, Times};
 
-/// As Linux numbers them.
+/// Error numbers of Linux.
 const IO: i32 = 5;
 const NO_SPACE: i32 = 28;
 
