@@ -27,9 +27,9 @@ pub const FILTERS_MAX: usize = u64::BITS as usize;
 
 /// Minimum size of a filter that is prefetched; for a ribbon, with eight columns.
 ///
-/// A smaller one is in the L2 cache if it is probed often, where a prefetch costs 0.2 ns for a
-/// Bloom filter and 2 ns for a ribbon. Only fields that the test needs anyway decide: key counts
-/// are in another cache line.
+/// A smaller filter is in the L2 cache if it is probed often. A prefetch then costs 0.2 ns for a
+/// Bloom filter and 2 ns for a ribbon. The decision uses only fields that the probe needs anyway:
+/// key counts are in another cache line.
 const LARGE_BYTES: usize = 256 << 10;
 
 /// A filter that can be probed together with others: [`TableFilter`] or one of its two main kinds.

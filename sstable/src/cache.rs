@@ -24,14 +24,14 @@ use crate::{
 
 /// Key of a block: the table's number in this process, and the block's offset.
 ///
-/// The file id would not do: a file that is reopened, or restored under an old id, must not find
-/// blocks of its predecessor.
+/// Not the file id: a file that is reopened, or restored under an old id, must not find blocks of
+/// its predecessor.
 pub(crate) type BlockKey = (u64, u64);
 
 /// A cache of verified, decompressed blocks, shared by tables and bounded in bytes.
 ///
-/// Contains data blocks and index partitions; tables own top indexes and filters. Resistant to
-/// scans: blocks that are read once do not evict blocks that are read often.
+/// Contains data blocks and index partitions; tables own top indexes and filters. Scan-resistant:
+/// blocks read once do not evict blocks read often.
 #[derive(Debug)]
 pub struct BlockCache {
     blocks: Cache<BlockKey, Block, BlockWeight, DefaultHashBuilder, BlockLife>,
@@ -119,8 +119,8 @@ impl Lifecycle<BlockKey, Block> for BlockLife {
 impl BlockCache {
     /// Creates a cache of at most `bytes` bytes; 0 caches nothing.
     ///
-    /// It has four shards for each parallel thread, of at least 1 MiB each. A block longer than a
-    /// shard is not cached. The capacity is rounded down to 16 KiB for each shard.
+    /// There are four shards per parallel thread, of at least 1 MiB each. A block longer than a
+    /// shard is not cached. The capacity is rounded down to 16 KiB per shard.
     #[must_use]
     pub fn new(bytes: u64) -> Self {
         let threads = thread::available_parallelism().map_or(1, NonZero::get);
@@ -151,10 +151,9 @@ impl BlockCache {
 
     /// Changes the capacity. Evicts surplus blocks before it returns.
     ///
-    /// The capacity is rounded down to 16 KiB for each shard, sometimes to a few times that, but is
-    /// at least 16 KiB for each shard unless `bytes` is 0. So scan resistance does not decrease,
-    /// however often the cache shrinks and grows. With 0 the cache is disabled, and growing it
-    /// again does not restore scan resistance.
+    /// The capacity is rounded down to 16 KiB per shard, sometimes to a small multiple. It is at
+    /// least 16 KiB per shard unless `bytes` is 0. So scan resistance survives any number of
+    /// changes. 0 disables the cache; growing it again does not restore scan resistance.
     ///
     /// Locks each shard in turn. Their number does not change.
     pub fn set_capacity_bytes(&self, bytes: u64) {
@@ -176,14 +175,14 @@ impl BlockCache {
     }
 
     /// Sets the size of the ghost list, which estimates the reads that a cache larger by `bytes`
-    /// would spare. Default 0: no estimate. Clears the list.
+    /// would avoid. Default 0: no estimate. Clears the list.
     ///
     /// The list is a sample of at most 1,024 keys, for any number of bytes.
     pub fn set_ghost_bytes(&self, bytes: u64) {
         self.ghosts.set_bytes(bytes);
     }
 
-    /// Returns the reads that a cache larger by the ghost list would have spared so far.
+    /// Returns the reads that a cache larger by the ghost list would have avoided so far.
     #[must_use]
     pub fn ghost_stats(&self) -> GhostStats {
         self.ghosts.stats()
@@ -200,7 +199,7 @@ impl BlockCache {
     /// cursors and of lookups in flight, and read-ahead. Includes blocks of mapped files; excludes
     /// [`CacheUse::Background`].
     ///
-    /// Visits every cached block: 0.1 ms for 1,000. Approximate while other threads read.
+    /// Visits every cached block: 0.1 ms per 1,000. Approximate while other threads read.
     #[must_use]
     pub fn pinned_bytes(&self) -> u64 {
         let cached: u64 = self.blocks.iter().map(|(_, block)| block.content_bytes() as u64).sum();
@@ -224,9 +223,9 @@ impl BlockCache {
     /// Returns the bytes of pages with contents of blocks, cached or held by callers, and of pages
     /// kept for reuse. They come from the system, not from the allocator.
     ///
-    /// Excludes contents on the heap: most blocks of less than 3 KiB, blocks of more than 256 KiB,
-    /// and all blocks where pages are not of 4 KiB or the system is not Linux. If the system takes
-    /// no pages back (`mlockall`), returns the bytes of all mapped pages.
+    /// Excludes contents on the heap: most blocks below 3 KiB, blocks above 256 KiB, and all blocks
+    /// on systems other than Linux with pages of 4 KiB. If the system takes no pages back
+    /// (`mlockall`), returns the bytes of all mapped pages.
     #[must_use]
     pub fn page_bytes(&self) -> u64 {
         self.memory.as_ref().map_or(0, |memory| memory.resident_bytes() as u64)
@@ -273,7 +272,7 @@ impl BlockCache {
         Some(block)
     }
 
-    /// Evicts all blocks of these tables. Blocks of tables that are still read may enter again.
+    /// Evicts all blocks of these tables. Later reads may cache blocks again.
     ///
     /// Visits every cached block.
     pub fn remove_blocks_of<'t>(&self, tables: impl IntoIterator<Item = &'t Table>) {
@@ -296,7 +295,7 @@ impl BlockCache {
 }
 
 impl Drop for BlockCache {
-    /// Drops the blocks. No table is left, since tables share the cache.
+    /// Drops the blocks. No table remains, because tables share the cache.
     fn drop(&mut self) {
         if let Some(memory) = &self.memory {
             memory.close(|| self.blocks.clear());
@@ -390,7 +389,7 @@ mod tests {
         for offset in 2..20_000 {
             let other = block(offset);
             cache.insert(7, offset, other.clone());
-            // Otherwise the clock does not advance: blocks read once are evicted without it.
+            // The clock advances only for used blocks; blocks read once are evicted without it.
             cache.note_use(7, &other);
             for _ in 0..3 {
                 if used.count_use() {
@@ -404,8 +403,8 @@ mod tests {
         assert!(rounds > 10, "{rounds}");
     }
 
-    /// A block that is read again soon after its eviction enters the hot part, also in a cache that
-    /// has shrunk and grown many times.
+    /// A block read again soon after its eviction enters the hot part, even if the cache has shrunk
+    /// and grown many times.
     #[test]
     fn blocks_read_again_stay_however_often_the_cache_has_shrunk() {
         const BYTES: u64 = 4 << 20;
@@ -430,7 +429,7 @@ mod tests {
                 let offset = others.next().expect("there are more");
                 cache.insert(7, offset, block(offset));
             };
-            // The first ones fill the hot part.
+            // The first blocks fill the hot part.
             (0..5_000).for_each(|_| insert_other());
             cache.insert(7, 1, block(1));
             while cache.get(7, 1, CacheUse::Bypass).is_some() {

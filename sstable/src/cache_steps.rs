@@ -66,8 +66,8 @@ impl CacheSteps {
     }
 }
 
-/// Returns an intermediate and a final number of steps for a change from `from` to `to`, such that
-/// the cache has one ghost for each final step. Mostly both are `to`.
+/// Returns an intermediate and a final number of steps for a change from `from` to `to`. Changing
+/// to both in turn leaves one ghost per final step. Mostly both are `to`.
 ///
 /// The final number is at most `to`. The intermediate one lies between `from` and the final one.
 /// Pure.

@@ -28,12 +28,12 @@ use crate::{
 pub struct TableCursor {
     table: Arc<Table>,
     options: CursorOptions,
-    /// Whether any user key has several entries, according to the properties.
+    /// `true` if any user key has several entries, according to the properties.
     has_versions: bool,
     counts: BlockCounts,
     /// `blocks_read` at the last seek.
     blocks_read_before: u64,
-    /// Whether the next step of a seek will find its slot empty.
+    /// `true` if the next step of a seek will find its slot empty.
     misses: bool,
     read_ahead: ReadAhead,
     /// From the top index down. Each level is in the child of the level above.
@@ -42,7 +42,7 @@ pub struct TableCursor {
     data: BlockCursor,
     /// Direction of the last move.
     direction: Direction,
-    /// Whether the block may reach the bound in `direction`; `None` if unknown.
+    /// `true` if the block may reach the bound in `direction`; `None` if unknown.
     reaches_bound: Option<bool>,
 }
 

@@ -8,10 +8,10 @@ use sievedb_filter::{
 
 use crate::{metadata::TableIdentity, options::TableOptions, prefix_extractor::PrefixExtractor};
 
-/// Collects what the filters of a table are built from, while it is written or read again.
+/// Collects the keys for a table's filters, while the table is written or read again.
 ///
-/// Takes 8 bytes of memory per user key and point filter, per distinct prefix and prefix filter, and
-/// per user key and range filter, as far as the options select these filters.
+/// For each filter that the options select, takes 8 bytes of memory per entry: a user key for point
+/// and range filters, a distinct prefix for prefix filters.
 #[derive(Debug)]
 pub struct FilterKeys {
     options: TableOptions,

@@ -1,8 +1,8 @@
 //! Ghost list of a block cache: keys of the blocks that it evicted last.
 //!
-//! A block that is read from its table while its key is in the list would have stayed in a larger
-//! cache. The list is a sample: it has one of `one_in` keys, by their hash, and each counts
-//! `one_in` times. The other keys cost one hash and no lock.
+//! A block read while its key is in the list would have stayed in a larger cache. The list
+//! samples one of `one_in` keys by hash, and each counts `one_in` times. Other keys cost one hash
+//! and no lock.
 //!
 //! Source: Waldspurger, Park, Garthwaite and Ahmad, "Efficient MRC Construction with SHARDS", FAST
 //! 2015: a sample by hash keeps all reads of a key, or none.
@@ -14,29 +14,29 @@ use std::{
 
 use crate::{cache::BlockKey, sync::Mutex};
 
-/// The list has about so many keys if blocks take [`BLOCK_BYTES`].
+/// Approximate length of the list if blocks take [`BLOCK_BYTES`].
 const KEYS: u64 = 256;
 
 /// Usual memory of a cached block.
 const BLOCK_BYTES: u64 = 4 << 10;
 
-/// The list has at most so many keys, some 100 bytes each.
+/// Maximum length of the list, at about 100 bytes per key.
 const KEYS_MAX: usize = 1 << 10;
 
-/// What reads a larger block cache would have spared. See
+/// Reads that a larger block cache would have avoided. See
 /// [`BlockCache::set_ghost_bytes`](crate::BlockCache::set_ghost_bytes).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct GhostStats {
     /// Estimated bytes that a cache larger by the ghost list would not have read from tables.
     pub spared_bytes: u64,
-    /// Sampled reads that the estimate is made from.
+    /// Sampled reads behind the estimate.
     pub samples: u64,
 }
 
-/// The ghost list. Empty until it has a size.
+/// The ghost list. Empty until its size is set.
 #[derive(Debug, Default)]
 pub(crate) struct GhostBlocks {
-    /// A power of two; 0 if the list has no size.
+    /// A power of two; 0 disables the list.
     one_in: AtomicU64,
     list: Mutex<List>,
     spared_bytes: AtomicU64,
@@ -45,18 +45,18 @@ pub(crate) struct GhostBlocks {
 
 #[derive(Debug, Default)]
 struct List {
-    /// Memory of the blocks that it stands for.
+    /// Memory of the evicted blocks that the list represents.
     bytes_max: u64,
     /// Estimated memory of all blocks evicted so far.
     evicted_bytes: u64,
-    /// Keys in the order of their eviction, with `evicted_bytes` then. Some are no longer in the
+    /// Keys in order of eviction, with `evicted_bytes` after it. May include keys that left the
     /// map.
     order: VecDeque<(u64, BlockKey)>,
     evicted_at: HashMap<BlockKey, u64>,
 }
 
 impl List {
-    /// Forgets the keys that `bytes_max` bytes were evicted after.
+    /// Drops keys evicted at least `bytes_max` bytes ago, and the oldest beyond [`KEYS_MAX`].
     fn trim(&mut self) {
         while let Some(&(at, key)) = self.order.front()
             && (self.evicted_bytes - at >= self.bytes_max || self.order.len() > KEYS_MAX)
@@ -70,7 +70,8 @@ impl List {
 }
 
 impl GhostBlocks {
-    /// Changes the memory of the evicted blocks that the list stands for; 0 empties the list.
+    /// Sets the memory of the evicted blocks that the list represents, and clears the list; 0
+    /// disables it.
     pub(crate) fn set_bytes(&self, bytes: u64) {
         let one_in = (bytes / BLOCK_BYTES).div_ceil(KEYS).max(1).next_power_of_two();
         let mut list = self.list.lock();
@@ -78,7 +79,7 @@ impl GhostBlocks {
         self.one_in.store(if bytes > 0 { one_in } else { 0 }, Relaxed);
     }
 
-    /// The cache evicted a block that took `bytes()` bytes.
+    /// Records the eviction of a block that took `bytes()` bytes.
     pub(crate) fn note_evicted(&self, key: BlockKey, bytes: impl FnOnce() -> u64) {
         let Some(one_in) = self.sampled(key) else { return };
         let mut list = self.list.lock();
@@ -89,7 +90,7 @@ impl GhostBlocks {
         list.trim();
     }
 
-    /// `bytes` bytes were read from a table for a block that the cache did not have.
+    /// Records a cache miss that read `bytes` bytes from a table.
     pub(crate) fn note_read(&self, key: BlockKey, bytes: u64) {
         let Some(one_in) = self.sampled(key) else { return };
         if self.list.lock().evicted_at.remove(&key).is_some() {
@@ -98,7 +99,7 @@ impl GhostBlocks {
         }
     }
 
-    /// Returns what was counted so far.
+    /// Returns the counts so far.
     pub(crate) fn stats(&self) -> GhostStats {
         GhostStats {
             spared_bytes: self.spared_bytes.load(Relaxed),
@@ -106,10 +107,10 @@ impl GhostBlocks {
         }
     }
 
-    /// Returns how many keys this one stands for, if it belongs to the sample.
+    /// Returns the number of keys that this key represents, if it is sampled.
     fn sampled(&self, (table, offset): BlockKey) -> Option<u64> {
         let one_in = self.one_in.load(Relaxed);
-        // Fibonacci hashing, twice: offsets of blocks are far from uniform in their low bits.
+        // Fibonacci hashing, twice: low bits of block offsets are far from uniform.
         let mixed = (table ^ offset.rotate_left(32)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         let hash = (mixed ^ mixed >> 32).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
         (one_in > 0 && hash & (one_in - 1) == 0).then_some(one_in)
@@ -156,7 +157,7 @@ mod tests {
         }
     }
 
-    /// The estimate is what a cache larger by the list really spares, whatever the sampling.
+    /// The estimate matches the savings of a cache larger by the list, at any sampling rate.
     #[test]
     fn the_list_counts_what_a_larger_cache_spares() {
         for (list_blocks, one_in) in [(256, 1), (512, 2), (1_024, 4)] {
@@ -166,7 +167,7 @@ mod tests {
             let mut state = 1_u64;
             for _ in 0..100_000 {
                 state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-                // Small numbers come more often.
+                // Skewed to small numbers.
                 let block = ((state >> 33) % 6_000).min((state >> 40) % 6_000);
                 cache.read((7, block * 4_321));
                 larger.read((7, block * 4_321));
@@ -186,14 +187,14 @@ mod tests {
             ghosts.note_evicted((1, offset), || BLOCK);
         }
         ghosts.note_read((1, 0), 100);
-        assert_eq!(ghosts.stats(), GhostStats::default(), "others took its place");
+        assert_eq!(ghosts.stats(), GhostStats::default(), "evicted too long ago");
         ghosts.note_read((2, 5), 100);
         assert_eq!(ghosts.stats(), GhostStats::default(), "a block of another table");
         ghosts.note_read((1, 5), 100);
         assert_eq!(ghosts.stats(), GhostStats { spared_bytes: 100, samples: 1 });
         ghosts.note_read((1, 5), 100);
         assert_eq!(ghosts.stats().samples, 1, "it was not evicted again");
-        // Evicted twice: the later eviction is the one that counts.
+        // Evicted twice: the later eviction counts.
         ghosts.note_evicted((1, 9), || BLOCK);
         for offset in 1_000..1_000 + blocks - 10 {
             ghosts.note_evicted((1, offset), || BLOCK);
@@ -202,7 +203,7 @@ mod tests {
         assert_eq!(ghosts.stats().samples, 2);
     }
 
-    /// A scan counts only if the cache and the list together have room for all of its blocks.
+    /// Scans count only if cache and list together can hold all their blocks.
     #[test]
     fn scans_count_only_if_a_larger_cache_holds_them() {
         let repeated = |blocks: u64| {

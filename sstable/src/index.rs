@@ -1,9 +1,9 @@
 //! The index of a table: maps a key to the only data block that may hold it.
 //!
 //! The index has an entry for each data block: its separator and its handle (see
-//! [`crate::block::stored`]). A separator is at or behind every key of its block, and before every key of
-//! the next block. So the block of the first separator at or behind a target holds the first key at
-//! or behind the target, unless the target is in the gap after that block.
+//! [`crate::block::stored`]). A separator is at or behind every key of its block, and before every
+//! key of the next block. Let `b` be the block of the first separator at or behind a target. Then
+//! `b` holds the first key at or behind the target, unless the target is in the gap after `b`.
 //!
 //! | the next block starts with       | separator of a block                                    |
 //! |----------------------------------|---------------------------------------------------------|

@@ -83,8 +83,8 @@ impl TableMetadata {
     ///
     /// # Errors
     ///
-    /// [`ReadError`] if the source fails, if footer or properties are damaged or need a later
-    /// release or another build, or if the file is not the table `file_id`.
+    /// [`ReadError`] if the source fails, or the file is not the table `file_id`. Also if footer or
+    /// properties are damaged, or need a later release or another build.
     pub fn read(source: &Arc<dyn TableSource>, file_id: u64) -> Result<Self, ReadError> {
         let footer = Footer::read(&**source)?;
         if footer.file_id != file_id {

@@ -26,8 +26,8 @@ const BYTES_MAX: usize = 64 << 20;
 /// Reads of adjacent blocks before read-ahead starts.
 const ADJACENT_READS_MIN: u32 = 2;
 
-/// The first read of a walk may exceed the expected length by 1 / `SLACK_SHARE`, because blocks differ
-/// in length.
+/// The first read of a walk may exceed the expected length by 1 / `SLACK_SHARE`, because block
+/// lengths differ.
 const SLACK_SHARE: u64 = 8;
 
 /// Read-ahead buffer of a cursor, and the length of its next read.
@@ -38,7 +38,7 @@ pub(crate) struct ReadAhead {
     window: u64,
     /// Consecutive reads of adjacent blocks, up to [`ADJACENT_READS_MIN`].
     adjacent_reads: u32,
-    /// Whether the next block follows the last one with only an index partition in between.
+    /// `true` if only an index partition lies between the last block and the next.
     is_contiguous: bool,
     /// Bytes of the blocks requested by the current walk.
     walk_bytes: u64,

@@ -360,7 +360,7 @@ struct Scan {
     /// Range behind the last data block that may have held data.
     gap: Option<Range<u64>>,
     longest: u64,
-    /// Whether the top index was found.
+    /// `true` if the top index was found.
     is_complete: bool,
 }
 

@@ -25,8 +25,8 @@ use crate::{
 /// Writes a table sequentially.
 ///
 /// Buffers a data block, an index partition, the top index and an output buffer, bounded by options
-/// or the largest entry. Until the filters are built, also takes 8 bytes of memory per distinct user
-/// key, per distinct prefix, and per user key of a range filter.
+/// or the largest entry. Until the filters are built, keys for filters take 8 bytes each: distinct
+/// user keys, distinct prefixes, and user keys of range filters.
 ///
 /// After an error neither the table nor the writer is usable.
 #[derive(Debug)]

@@ -1,12 +1,12 @@
 //! Memory for the filters of many tables, together in huge pages.
 //!
 //! A probe reads any line of any filter. The filter of a 64 MiB table has less than 1 MB, too
-//! little for a huge page of its own, and a hundred filters in 4 KiB pages exceed the TLB: each
-//! probe then waits for two dependent loads. So filters share chunks of 2 MiB, the size of a huge
-//! page, or a multiple.
+//! little for its own huge page. A hundred filters in 4 KiB pages exceed the TLB: each probe then
+//! waits for two dependent loads. So filters share chunks of 2 MiB, the size of a huge page, or a
+//! multiple.
 //!
-//! With a hundred filters of 0.75 MB, a random probe of a ribbon takes 88 instead of 110 ns, and of
-//! a blocked Bloom filter 207 instead of 324. Five probes at a time with prefetched lines take 303
+//! With a hundred filters of 0.75 MB, a random probe of a ribbon takes 88 instead of 110 ns. A
+//! blocked Bloom filter takes 207 instead of 324 ns. Five prefetched probes at a time take 303
 //! instead of 352 and 155 instead of 173 ns for all five. (Medians of 15 rounds of CPU time, AMD
 //! EPYC with 32 MiB of third-level cache, shared machine.)
 //!

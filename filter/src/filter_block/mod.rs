@@ -110,9 +110,8 @@ const COLUMNS: f64 = COLUMNS_MAX as f64;
 ///
 /// # Errors
 ///
-/// [`DecodeError`] if the bytes are damaged, were built with another hash version, belong to
-/// another table, are a range filter, or of a kind that this release does not support. A caller
-/// must then treat every key as matching.
+/// [`DecodeError`] if the bytes are damaged, have another hash version, belong to another table, or
+/// are a range filter or an unsupported kind. A caller must then treat every key as matching.
 pub fn decode(bytes: &[u8], expected: Expected) -> Result<TableFilter, DecodeError> {
     decode_columns(bytes, expected, COLUMNS)
 }

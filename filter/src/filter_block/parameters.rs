@@ -11,7 +11,7 @@ use crate::line::{LINE_BYTES, PROBES_MAX};
 use crate::range_filter;
 use crate::ribbon;
 
-/// What is needed to read a payload besides its length.
+/// Parameters needed to read a payload besides its length.
 #[derive(Debug, Clone)]
 pub(super) enum Parameters {
     BlockedBloom { probes: u8 },

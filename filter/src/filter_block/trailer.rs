@@ -82,8 +82,8 @@ impl Trailer {
         Self::parse(bytes, payload_bytes, |_| ())
     }
 
-    /// Returns the length of the front of the block that holds the first `columns` columns of a
-    /// ribbon, or the whole payload of any other filter.
+    /// Returns the length of the block's prefix with the first `columns` columns of a ribbon, or
+    /// with the whole payload of other filters.
     #[must_use]
     pub fn front_bytes(&self, columns: f64) -> u64 {
         self.groups(columns).last().expect("there is a group").end

@@ -1,9 +1,8 @@
 //! Maps keys to points, and key ranges to ranges of points.
 //!
-//! The point of a key is the 8 bytes after the common prefix of all keys of a table, as a
-//! big-endian integer, padded with zeros. It has fewer bytes if the longest key has fewer after the
-//! prefix, so that adjacent numbers are adjacent points for any prefix. Keys in ascending order
-//! have points in ascending order.
+//! The point of a key is the 8 bytes after the common prefix of the table's keys, as a big-endian
+//! integer padded with zeros. It has fewer bytes if the longest key has fewer after the prefix, so
+//! that adjacent numbers are adjacent points for any prefix. Points are in the order of their keys.
 //!
 //! # Limits
 //!

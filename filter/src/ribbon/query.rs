@@ -7,8 +7,8 @@ use super::group::{Groups, LINE_WORDS, View};
 use super::row::{self, Mixed, Source, TurnedRow};
 use super::shape::{BLOCK_SLOTS, BUCKET_STARTS, GROUP_COLUMNS, GroupShape, Layer, is_bumped_at};
 
-/// A hash to probe several filters with, and the part of its equation that the first layers of all
-/// ribbons with more than some 1,000 keys share.
+/// A hash to probe several filters with, and the shared part of its equation in the first layers of
+/// ribbons above some 1,000 keys.
 #[derive(Debug, Clone, Copy)]
 pub struct Probe {
     pub(crate) hash: u64,

@@ -72,7 +72,7 @@ impl TurnedRow {
     }
 }
 
-/// What a layer derives its equations from.
+/// Source of a layer's equations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Source {
     /// The mix of hash and seed.

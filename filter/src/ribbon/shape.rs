@@ -51,12 +51,11 @@ pub(crate) fn layer_starts(blocks: u64, is_last: bool) -> u64 {
 }
 
 /// Returns the blocks of a layer that bumps some of `keys` keys: 12 slots per 13 keys, so that
-/// nearly every slot gets a row, and 17 per 18 in large layers, where a block more hardly matters.
+/// nearly every slot gets a row. Large layers, where another block hardly matters, have 17 per 18.
 ///
 /// A bumped key costs a probe the most. With 12 per 13 two of 10,000 slots stay empty, with 15 per
-/// 16 three, with 17 per 18 four, with 19 per 20 six: too many. Of filters of 100,000 keys, one in
-/// ten has a block more than necessary with 12 per 13, two in ten with 13 per 14, four with 15 per
-/// 16.
+/// 16 three, with 17 per 18 four, with 19 per 20 six: too many. Some filters of 100,000 keys have a
+/// block more than necessary: one in ten with 12 per 13, two with 13 per 14, four with 15 per 16.
 pub(crate) fn bumping_blocks(keys: u64) -> u64 {
     let all = if keys < LARGE_KEYS { 13 } else { 18 };
     (keys * (all - 1)).div_ceil(all * BLOCK_SLOTS)
@@ -192,9 +191,9 @@ impl GroupShape {
 /// First offset of a bucket that is kept, by threshold.
 ///
 /// 3 keeps all, 0 none. Low offsets of a bucket conflict with keys of the bucket before. These
-/// steps leave the fewest of 100,000 slots empty, 21 on average. The steps of Dillinger,
-/// Hübschle-Schneider, Sanders and Walzer, "Fast Succinct Retrieval and Approximate Membership
-/// Using Ribbon", SEA 2022, for an overload of 4/64, 38 and 17, leave 32.
+/// steps leave the fewest of 100,000 slots empty, 21 on average. The published steps for an
+/// overload of 4/64, 38 and 17, leave 32: Dillinger, Hübschle-Schneider, Sanders and Walzer, "Fast
+/// Succinct Retrieval and Approximate Membership Using Ribbon", SEA 2022.
 pub(crate) const KEPT_FROM: [u8; 4] = [128, 42, 20, 0];
 
 /// Returns the first offset that `threshold` keeps.

@@ -111,7 +111,7 @@ fn probes_and_the_builder_bump_the_same_keys() {
     }
 }
 
-/// Which slots get rows depends only on the equations: in dense layers, in layers with gaps wider
+/// Only the equations determine which slots get rows: in dense layers, in layers with gaps wider
 /// than a row, and across their ends.
 #[cfg_attr(miri, ignore = "long loops")]
 #[test]
@@ -390,8 +390,8 @@ fn a_shrunk_filter_keeps_the_first_columns() {
 #[cfg_attr(miri, ignore = "long loops")]
 #[test]
 fn a_shrunk_filter_equals_one_built_with_fewer_columns() {
-    // Which keys contradict each other depends on the columns. But with few keys and many columns
-    // random matches practically never occur, and the layers are the same.
+    // Contradictions between keys depend on the columns. With few keys and many columns random
+    // matches practically never occur, so the layers are the same.
     let keys = hashes(13, 3_000);
     let whole = Ribbon::build(&keys, 32.0);
     for columns in [31.0, 28.5, 24.0, 20.25] {

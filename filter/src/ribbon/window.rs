@@ -178,7 +178,7 @@ impl Window {
         let rows = _mm512_permutexvar_epi8(by_rows(), rows);
         let firsts = _mm512_permutexvar_epi8(by_rows(), firsts);
 
-        // Which rows have the first slots of later ones: a matrix `1 + n` with `n^8 = 0`, whose
+        // Marks rows with the first slots of later ones: a matrix `1 + n` with `n^8 = 0`, whose
         // inverse is `(1 + n)(1 + n^2)(1 + n^4)`. The product with it reduces the new rows.
         let n = _mm512_andnot_si512(splat(TURN), sum_of_lanes(affine(rows, firsts)));
         let n2 = affine(n, turned(n));
@@ -189,8 +189,8 @@ impl Window {
             _mm512_xor_si512(by_columns, affine(by_columns, n4))
         };
 
-        // Which old rows have the first slots of new ones, to be eliminated. Plus lane and byte of
-        // each new row, which is added to a row of zeros.
+        // Marks old rows with the first slots of new ones, to be eliminated. Also marks lane and
+        // byte of each new row, which is added to a row of zeros.
         let having = |i: usize| affine(turned(load(&self.blocks[i])), firsts);
         let pair = |i: usize| {
             let (left, right) = (having(i), having(i + 1));

@@ -6,14 +6,14 @@
 //! # Memory order
 //!
 //! Every access is relaxed. Bits are only set, by atomic read-modify-writes, so no thread clears
-//! the bit of another. A thread that learned of an insertion through a synchronizing edge (joining
-//! the inserting thread, a lock, a release store and an acquire load) sees its bits. A probe
-//! without such an edge may miss a concurrent insertion, as if it had run earlier.
+//! the bit of another. A probe sees the bits of an insertion that happens before it: by joining the
+//! inserting thread, a lock, or a release store and an acquire load. Without such an edge a probe
+//! may miss a concurrent insertion, as if it had run earlier.
 //!
 //! # Contention
 //!
 //! A set bit is not written again, and keys are counted in 16 stripes. So threads contend only if
-//! they set bits in the same cache line at the same time, which is rare in filters much larger than
+//! they set bits in the same cache line at the same time. This is rare in filters much larger than
 //! a cache. For a small filter with many writers of new keys see
 //! [`StripedBloomFilter`](super::StripedBloomFilter).
 

@@ -4,8 +4,8 @@
 //! width `w` and depth `d`, an estimate exceeds the truth by more than `e / w` of all insertions
 //! with a probability of at most `e^-d`.
 //!
-//! Updates are conservative: only counters below the key's new estimate are raised. This never errs
-//! where the plain update does not, and errs several times less on skewed streams, but single
+//! Updates are conservative: only counters below the key's new estimate are raised. Estimates never
+//! exceed those of the plain update, and errors are several times smaller on skewed streams. Single
 //! insertions cannot be undone. [`halve`](CountMinSketch::halve) ages all counters at once, for
 //! cache admission by recent popularity.
 //!

@@ -7,11 +7,11 @@
 //! arrays of full size, and a probe tests each bit in all of them. With as many stripes as threads,
 //! no line has two writers. The rate is that of one filter with all keys.
 //!
-//! The cost: `stripes` times the memory, `stripes` loads per probe, and insertions that do not
-//! report whether the key was present, because reading other stripes would be contention. It pays
-//! if threads insert new keys into a filter that fits the caches and rarely probe it, such as a
-//! filter that is filled in parallel and then [merged](StripedBloomFilter::to_bloom). Otherwise use
-//! an atomic filter.
+//! The cost: `stripes` times the memory, and `stripes` loads per probe. Insertions do not report
+//! whether the key was present, because reading other stripes would be contention. It pays if
+//! threads insert new keys into a filter that fits the caches, and rarely probe it. Example: a
+//! filter filled in parallel and then [merged](StripedBloomFilter::to_bloom). Otherwise use an
+//! atomic filter.
 //!
 //! With 8 threads on 2 busy virtual cores and filters of 2 KiB to 5 MiB: no gain over
 //! [`AtomicBloomFilter`](super::AtomicBloomFilter) in the caches, and up to twice the time per

@@ -58,8 +58,8 @@ fn hostile_hashes_are_found() {
     }
 }
 
-/// What thresholds, empty slots and the trailer add to the columns: the median over seeds. Most
-/// filters of 100,000 keys take 0.28 %, and one in ten a block more: 0.35 %.
+/// Median overhead of thresholds, empty slots and trailer over the columns. Most filters of 100,000
+/// keys take 0.28 %; one in ten takes another block: 0.35 %.
 #[test]
 fn space_exceeds_the_columns_only_slightly() {
     let seed = seed();

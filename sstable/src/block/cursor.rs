@@ -32,7 +32,7 @@ pub(crate) struct BlockCursor {
     left_suffix: Range<usize>,
     /// Start and parts of the entry before, if decoded.
     before: Option<(usize, Entry)>,
-    /// Whether the first entry has the user key of the last entry of the block before. Known only
+    /// `true` if the first entry has the user key of the previous block's last entry. Valid only
     /// after [`enter_next`](Self::enter_next).
     repeats_across: bool,
 }
@@ -110,7 +110,7 @@ impl BlockCursor {
     fn has_suffix(&self, other: &Range<usize>) -> bool {
         let bytes = &self.block.bytes;
         let (suffix, other) = (&bytes[self.suffix.clone()], &bytes[other.clone()]);
-        // Most differ in their first bytes or length; the calls to `memcmp` are spared.
+        // Most suffixes differ in first bytes or length, which avoids calls to `memcmp`.
         other.len() == suffix.len() && word_of(other) == word_of(suffix) && other == suffix
     }
 

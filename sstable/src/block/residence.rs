@@ -1,19 +1,17 @@
 //! Block slots of an index: blocks found without a search.
 //!
-//! An index block has a slot for each block below it. A lookup that comes from the index finds the
-//! block by one load, without hash, lock or reference count. The cache decides which blocks stay: a
-//! slot has a block only while the cache has it.
+//! An index block has a slot for each block below it. A lookup from the index finds the block by
+//! one load, without hash, lock or reference count. A slot has a block only while the cache has it.
 //!
 //! # Why no block outlives its eviction in a slot
 //!
-//! A lock of the block protects its state: in no slot, in one slot, or evicted. A block is put into
-//! a slot under this lock, and only if it is not evicted. On eviction the state is set under this
-//! lock; then the slot is emptied. So an evicted block enters no slot again.
+//! A lock of the block protects its state: in no slot, in one slot, or evicted. A block enters a
+//! slot under this lock, unless it is evicted. Eviction sets the state under this lock, then clears
+//! the slot. So an evicted block enters no slot again.
 //!
-//! A slot is emptied only if it has the evicted block: another reader may have put its own copy
-//! there. The comparison by address is safe, since the caller holds the block. A reader holds the
-//! block that it found, as with any pointer of `arc-swap`, also after the slot, the index and the
-//! table are dropped.
+//! A slot is cleared only if it has the evicted block: another reader may have put its own copy
+//! there. The comparison by address is safe, because the caller holds the block. A reader's block
+//! outlives the slot, the index and the table, as with any `arc-swap` pointer.
 //!
 //! A block has a weak reference to its index, so there is no cycle. If the upgrade fails, the index
 //! is being dropped with its slots.
@@ -38,14 +36,14 @@ use crate::sync::{ArcSwapOption, Guard, Mutex};
 
 /// Uses of a block that are reported to the cache per round of its clock.
 ///
-/// Reporting none would spare a load per hit and cost reads. Blocks read for 1,000 hits by Zipf's
-/// distribution beside short scans, with a cache of half the data: 118 instead of 82 if popular
-/// keys lie side by side, 264 instead of 208 if they are scattered. Without scans, or beside long
-/// ones, 1 to 12 % more. Reporting each use reads no less. Measured by `cargo run --release -p
+/// Reporting none would save a load per hit and cost reads. Blocks read per 1,000 Zipfian hits
+/// during short scans, with a cache of half the data: 118 instead of 82 if popular keys are
+/// adjacent, 264 instead of 208 if they are scattered. Without scans, or during long ones: 1 to
+/// 12 % more. Reporting each use saves no reads. Measured by `cargo run --release -p
 /// sievedb-benches --example cache`.
 const USES_MAX: u8 = 2;
 
-/// Places outside of the block itself that a lookup reads first.
+/// Places outside the block itself that a lookup reads first.
 const PLACES: usize = 2;
 
 /// The place of a block in the index above it.
@@ -58,8 +56,7 @@ pub(super) struct Slot {
 }
 
 impl Drop for Slot {
-    /// Drops nothing of an empty slot: `arc-swap` would write to a line of each thread for each
-    /// slot of an index.
+    /// Skips an empty slot: `arc-swap` would write to a line of each thread for each slot.
     fn drop(&mut self) {
         if self.block.load().is_some() {
             // SAFETY: dropped here and not used again.
@@ -77,7 +74,7 @@ impl Slot {
         }
         let found = self.block.load();
         if let Some(block) = &*found {
-            // With the two reference counts in front.
+            // Includes the two reference counts in front.
             const COUNTS_BYTES: usize = 2 * size_of::<usize>();
             let first = Arc::as_ptr(block).addr() - COUNTS_BYTES;
             for line in (0..COUNTS_BYTES + size_of::<BlockInner>()).step_by(LINE_BYTES) {
@@ -87,7 +84,7 @@ impl Slot {
         found
     }
 
-    /// Starts to load the slot itself.
+    /// Prefetches the slot itself.
     pub(super) fn prefetch(&self) {
         prefetch(std::ptr::from_ref(self).addr());
     }
@@ -106,27 +103,27 @@ pub(super) struct Residence {
     home: Mutex<Home>,
 }
 
-/// Where a block can be found.
+/// Location of a block.
 #[derive(Debug, Default)]
 enum Home {
-    /// In the cache at most.
+    /// In no slot.
     #[default]
     None,
-    /// Also in the slot of this number.
+    /// In this slot of this index.
     Slot(Weak<BlockInner>, u32),
-    /// Evicted for good.
+    /// Evicted permanently.
     Evicted,
 }
 
 impl Residence {
-    /// Counts a use. Returns `true` if it has to be reported to the cache.
+    /// Counts a use. Returns `true` if it must be reported to the cache.
     #[inline]
     pub(super) fn count_use(&self) -> bool {
         let uses = self.uses.load(Relaxed);
         if uses >= USES_MAX {
-            return false; // Mostly: the line is not written.
+            return false; // The usual case, which does not write the line.
         }
-        // Of two concurrent uses one may be lost: they only predict further uses.
+        // Concurrent uses may be lost, because the count is only a hint.
         self.uses.store(uses + 1, Relaxed);
         true
     }
@@ -144,8 +141,8 @@ pub(super) fn place(block: &Arc<BlockInner>, index: &Arc<BlockInner>, at: usize)
     let mut home = block.residence().home.lock();
     match &*home {
         Home::Evicted => return,
-        // The index was evicted and read again while its old slots are in use; or it is damaged
-        // and has the block twice.
+        // The index was evicted and read again while its old slots are in use, or is corrupt and
+        // has the block twice.
         Home::Slot(before, number) => {
             let number = *number as usize;
             let is_same = |before: &Arc<_>| number == at && Arc::ptr_eq(before, index);
@@ -164,7 +161,7 @@ pub(super) fn place(block: &Arc<BlockInner>, index: &Arc<BlockInner>, at: usize)
     *home = Home::Slot(Arc::downgrade(index), at as u32);
 }
 
-/// Removes `block` from its slot for good, after the cache has evicted it.
+/// Removes `block` from its slot permanently, after its eviction from the cache.
 pub(super) fn evict(block: &Arc<BlockInner>) {
     let home = std::mem::replace(&mut *block.residence().home.lock(), Home::Evicted);
     if let Home::Slot(index, at) = home

@@ -6,9 +6,9 @@
 //! | `type`     | 1     | 0: raw; 1: LZ4; 2: zstd; 3: zstd with the dictionary of the table      |
 //! | `checksum` | 4     | [`checksum::block`] of the table's salt, the block's offset, and these |
 //!
-//! Compressed content starts with the length of the content as a varint, followed by an LZ4 block,
-//! or a zstd frame without length, checksum and dictionary id. A block is compressed only if that
-//! saves at least 12 %: less is not worth the CPU time of each read.
+//! Compressed content starts with the length of the content as a varint. An LZ4 block follows, or a
+//! zstd frame without length, checksum and dictionary id. A block is compressed only if that saves
+//! at least 12 %: less is not worth the CPU time of each read.
 //!
 //! # Handle of a block
 //!

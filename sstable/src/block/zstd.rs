@@ -1,8 +1,9 @@
 //! Compression by zstd, with a dictionary per table.
 //!
-//! A block of a few KiB is too short to compress well alone. The writer trains a dictionary from the
-//! content of its first blocks (zstd's "cover" algorithm), stores it in the table, and compresses all
-//! further blocks with it. A table shorter than the sample has no dictionary.
+//! A block of a few KiB is too short to compress well alone. The writer trains a dictionary from
+//! the content of its first blocks (zstd's "cover" algorithm). It stores the dictionary in the
+//! table, and compresses all further blocks with it. A table shorter than the sample has no
+//! dictionary.
 //!
 //! Without the feature `zstd` the types of this module are uninhabited.
 

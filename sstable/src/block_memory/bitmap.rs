@@ -1,4 +1,4 @@
-//! Which pages of a chunk are free.
+//! Bitmap of the free pages of a chunk.
 
 use std::ops::Range;
 
@@ -7,17 +7,17 @@ pub(super) const CHUNK_PAGES: usize = 512;
 
 const WORD_BITS: usize = u64::BITS as usize;
 
-/// One bit for each page of a chunk: whether it is free.
+/// One bit per page of a chunk, set if the page is free.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct FreePages {
     words: [u64; CHUNK_PAGES / WORD_BITS],
     count: usize,
-    /// An upper bound of the longest run.
+    /// Upper bound of the longest run.
     longest_max: usize,
 }
 
 impl FreePages {
-    /// All pages free.
+    /// Creates a bitmap with all pages free.
     pub(super) fn all() -> Self {
         let words = [u64::MAX; CHUNK_PAGES / WORD_BITS];
         Self { words, count: CHUNK_PAGES, longest_max: CHUNK_PAGES }
@@ -33,7 +33,7 @@ impl FreePages {
         self.longest_max
     }
 
-    /// Returns the first page of `pages` free ones side by side, and takes them. If there are none,
+    /// Takes the first `pages` adjacent free pages, and returns the first page. If there are none,
     /// [`longest_max`](Self::longest_max) is exact afterwards.
     pub(super) fn take(&mut self, pages: usize) -> Option<usize> {
         let (mut from, mut longest) = (0, 0);
@@ -57,15 +57,15 @@ impl FreePages {
         Some(start..self.next(start, false).unwrap_or(CHUNK_PAGES))
     }
 
-    /// Makes `pages` pages from `first` on free, which are taken.
+    /// Frees `pages` taken pages from `first` on.
     pub(super) fn put_back(&mut self, first: usize, pages: usize) {
         self.flip(first, pages);
         self.count += pages;
-        // It may join a run on each side.
+        // May join a run on each side.
         self.longest_max = (2 * self.longest_max + pages).min(self.count);
     }
 
-    /// Returns the first page from `from` on that is free, or that is taken.
+    /// Returns the first page from `from` on that is free, or taken if `is_free` is false.
     fn next(&self, from: usize, is_free: bool) -> Option<usize> {
         let mut from = from;
         while from < CHUNK_PAGES {
@@ -93,7 +93,7 @@ mod tests {
     use super::*;
 
     proptest! {
-        /// It takes the first run that is long enough, as a list of booleans does.
+        /// Compares with a list of booleans as the model.
         #[test]
         fn takes_the_first_run_that_is_long_enough(
             steps in prop::collection::vec((1..70_usize, any::<bool>(), any::<prop::sample::Index>()), 1..200),

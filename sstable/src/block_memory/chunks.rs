@@ -1,9 +1,8 @@
-//! Chunks of pages, and which of them have room.
+//! Chunks of pages, listed by their longest free run.
 //!
-//! Each chunk stands in the list of the longest run that it may have. The bound is exact after a
-//! search that failed, so a chunk is searched in vain at most once for each run that was taken from
-//! it or put back. A search for a chunk reads one word. So the cost of a run does not depend on the
-//! number of chunks.
+//! Each chunk is in the list of an upper bound of its longest free run. The bound is exact after a
+//! failed search, so each run taken or freed causes at most one failed search of its chunk. Finding
+//! a chunk reads one word. So the cost of a run does not depend on the number of chunks.
 
 use std::sync::Arc;
 
@@ -14,16 +13,16 @@ use super::{
     system::{Map, PAGE_BYTES},
 };
 
-/// After a map was refused, none is requested for so many runs: contents lie on the heap.
+/// Runs without a new map after the system refused one. Their contents lie on the heap.
 pub(super) const RUNS_WITHOUT_MAP: u32 = 1024;
 
 /// A chunk.
 struct Chunk {
     map: Arc<Map>,
     free: FreePages,
-    /// Number of its list.
+    /// Index of its list.
     list: usize,
-    /// Its place there.
+    /// Index in the list.
     place: usize,
 }
 
@@ -42,17 +41,17 @@ pub(super) struct Chunks {
     pub(super) searches: usize,
 }
 
-/// Pages that are returned to the system, while no lock is held. They count as taken.
+/// Pages in the course of being returned to the system, without a lock. They count as taken.
 pub(super) struct Leaving {
     run: Run,
     map: Arc<Map>,
 }
 
 impl Leaving {
-    /// Returns the pages to the system. Returns `false` if it refuses.
+    /// Returns the pages to the system, or `false` if the system refuses.
     pub(super) fn give_back(&self) -> bool {
         let (page, pages) = (usize::from(self.run.page), usize::from(self.run.pages));
-        // SAFETY: no content has these pages, and none gets them before `Chunks::free`.
+        // SAFETY: no content has these pages, and none takes them before `Chunks::free`.
         unsafe { self.map.give_back(page * PAGE_BYTES, pages * PAGE_BYTES) }
     }
 
@@ -63,12 +62,12 @@ impl Leaving {
 }
 
 impl Chunks {
-    /// Returns how many pages are mapped.
+    /// Returns the number of mapped pages.
     pub(super) fn mapped_pages(&self) -> usize {
         self.count * CHUNK_PAGES
     }
 
-    /// Returns the numbers of all chunks, and of some that are not mapped any more.
+    /// Returns the numbers of all chunks. Includes some unmapped ones.
     pub(super) fn numbers(&self) -> std::ops::Range<usize> {
         0..self.chunks.len()
     }
@@ -115,8 +114,7 @@ impl Chunks {
         Some(number)
     }
 
-    /// Makes a run free. Returns the map of its chunk if all pages of that are free: the chunk is
-    /// gone.
+    /// Frees a run. If all pages of its chunk are free, removes the chunk and returns its map.
     pub(super) fn free(&mut self, run: Run) -> Option<Arc<Map>> {
         let number = run.chunk as usize;
         let chunk = self.chunks.get_mut(number)?.as_mut()?;
@@ -131,7 +129,7 @@ impl Chunks {
         Some(map)
     }
 
-    /// Prepares runs to be returned to the system: those side by side as one.
+    /// Prepares runs to be returned to the system. Joins adjacent ones.
     pub(super) fn leave(&self, mut runs: Vec<Run>) -> Vec<Leaving> {
         runs.sort_unstable_by_key(|run| (run.chunk, run.page));
         let is_beside = |a: &Run, b: &Run| a.chunk == b.chunk && a.page + a.pages == b.page;
@@ -157,7 +155,7 @@ impl Chunks {
         leaving
     }
 
-    /// Moves a chunk to the list of its longest run.
+    /// Moves a chunk to the list of its longest free run.
     fn update_list(&mut self, number: usize) {
         let Some(chunk) = &mut self.chunks[number] else { return };
         let (from, place) = (chunk.list, chunk.place);
@@ -178,14 +176,14 @@ impl Chunks {
     }
 }
 
-/// One for each length of a run, and one for chunks without a free page.
+/// One list per run length, and one for chunks without a free page.
 const LISTS: usize = RUN_PAGES_MAX + 1;
 
-/// Numbers of chunks by the longest run that they may have. In the last list are those that may
-/// have longer ones, too.
+/// Numbers of chunks by the upper bound of their longest free run. The last list includes chunks
+/// with longer runs.
 struct Lists {
     lists: [Vec<usize>; LISTS],
-    /// A bit for each list with a chunk, from that of one page on.
+    /// One bit per list, set if it has a chunk. Bit 0 is the list of one page.
     filled: u64,
 }
 
@@ -196,21 +194,21 @@ impl Default for Lists {
 }
 
 impl Lists {
-    /// Returns the chunk of the shortest run of at least `pages` pages.
+    /// Returns a chunk from the first non-empty list of at least `pages` pages.
     fn with_room(&self, pages: usize) -> Option<usize> {
         let filled = self.filled >> (pages - 1);
         let list = pages.checked_add(filled.trailing_zeros() as usize)?;
         self.lists.get(list)?.last().copied()
     }
 
-    /// Appends a chunk. Returns its place.
+    /// Appends a chunk, and returns its place.
     fn push(&mut self, list: usize, chunk: usize) -> usize {
         self.lists[list].push(chunk);
         self.set_filled(list);
         self.lists[list].len() - 1
     }
 
-    /// Removes the chunk at `place`. Returns the one that is there now.
+    /// Removes the chunk at `place`, and returns the chunk that replaced it.
     fn remove(&mut self, list: usize, place: usize) -> Option<usize> {
         self.lists[list].swap_remove(place);
         self.set_filled(list);

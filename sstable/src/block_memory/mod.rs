@@ -1,40 +1,40 @@
 //! Memory of cached blocks: whole pages of the system.
 //!
-//! A cache on the heap cannot give memory back. Blocks that are evicted lie scattered between those
-//! that stay, in the arenas of all threads that ever read one, and an allocator returns only what
-//! is free in one piece. With a budget of 32 MiB some 10 MiB were free and resident. So each
-//! content has pages of its own, and a page can be given back whatever lies beside it.
+//! A cache on the heap cannot return memory to the system. Evicted blocks lie scattered among
+//! cached ones, in the arenas of all threads that read blocks. An allocator returns only contiguous
+//! free memory: with a budget of 32 MiB some 10 MiB were free and resident. So each content has its
+//! own pages, which can be returned independently of their neighbours.
 //!
-//! # Which contents lie in pages
+//! # Contents in pages
 //!
-//! A content has pages if it uses enough of them: see [`pages_of`]. Others lie on the heap, and so
-//! do contents longer than 256 KiB, which the allocator maps one by one.
+//! A content has pages if it fills enough of them: see [`pages_of`]. Other contents lie on the
+//! heap, and so do those above 256 KiB, which the allocator maps one by one.
 //!
-//! * A data block uses 3/4 of its pages at least. The cache consists of data blocks: what one
-//!   wastes would be lost to the whole cache.
-//! * An index partition uses half of its pages at least. There are few partitions, and they live
-//!   long: on the heap each keeps memory around it from being returned. Partitions of 16 KiB leave
-//!   1 to 3 % of their pages unused; the last one of a table leaves half a page on average.
+//! * A data block fills at least 3/4 of its pages. Data blocks make up the cache, so their waste
+//!   would be lost to the whole cache.
+//! * An index partition fills at least half of its pages. Partitions are few and long-lived: on the
+//!   heap each prevents the memory around it from being returned. Partitions of 16 KiB leave 1 to
+//!   3 % of their pages unused; the last one of a table leaves half a page on average.
 //!
-//! So a block of less than 2 KiB never takes a page: those of tiny tables, and the partitions of
-//! 2 KiB that workers with less than 1 MiB write.
+//! So a block below 2 KiB never takes a page: blocks of tiny tables, and the partitions of 2 KiB
+//! that workers with less than 1 MiB write.
 //!
 //! # When pages return to the system
 //!
-//! Pages of evicted contents are kept for the next ones, up to 1/64 of the pages that contents have
-//! and at most 1 MiB. No content is charged for them. More are returned in steps of 256 pages, and
-//! no lock is held meanwhile. A cache that is dropped returns no pages: it unmaps its chunks.
+//! Pages of evicted contents are kept for reuse, up to 1/64 of the pages in use and 1 MiB. They
+//! are charged to no content. More are returned in steps of 256 pages, without holding a lock. A
+//! dropped cache unmaps its chunks instead.
 //!
-//! A system that locks memory (`mlockall`) takes no page back. Then the pages of evicted contents
-//! stay resident until their chunk is unmapped, and are reused. If the system refuses a map,
-//! contents lie on the heap until it is asked again, after 1,024 of them.
+//! A system that locks memory (`mlockall`) takes no page back. The pages of evicted contents then
+//! stay resident until their chunk is unmapped, and are reused. If the system refuses a map, the
+//! next 1,024 contents lie on the heap before another map is requested.
 //!
-//! | file     | what it holds                                        |
-//! |----------|------------------------------------------------------|
-//! | `bitmap` | which pages of a chunk are free: numbers alone       |
-//! | `chunks` | maps, and which of them have room                    |
-//! | `pages`  | the runs of contents, and those kept for reuse       |
-//! | `system` | maps chunks and returns their pages                  |
+//! | module   | contents                                       |
+//! |----------|------------------------------------------------|
+//! | `bitmap` | free pages of a chunk                          |
+//! | `chunks` | chunks, listed by their longest free run       |
+//! | `pages`  | runs of contents, and runs kept for reuse      |
+//! | `system` | maps chunks and returns their pages            |
 
 mod bitmap;
 mod chunks;
@@ -64,47 +64,43 @@ use system::PAGE_BYTES;
 
 use crate::block::BlockRole;
 
-/// The longest content that lies in pages, in bytes.
+/// Maximum length of a content in pages, in bytes.
 const CONTENT_BYTES_MAX: usize = 256 << 10;
 
-/// What a content on the heap takes besides its bytes: the count of who shares them, the end of the
-/// stored block, and what the allocator adds.
+/// Overhead of a content on the heap: reference count, end of the stored block, and allocator.
 const HEAP_BYTES: usize = 64;
 
 /// The longest run, in pages.
 const RUN_PAGES_MAX: usize = CONTENT_BYTES_MAX / PAGE_BYTES;
 
-/// Pages for the contents of cached blocks. Shared by the cache and by all who still read one of
-/// its blocks.
+/// Pages for the contents of cached blocks. Shared by the cache and all readers of its blocks.
 ///
 /// A thread that drops a content pushes its run onto a stack, and empties the stack only if the
-/// lock is free. So a content can be dropped in a forked process, where a thread that is not there
-/// may hold the lock forever. Treiber, "Systems Programming: Coping with Parallelism", IBM 1986; as
-/// all runs are taken at once, no pointer is compared that was reused.
+/// lock is free. So a content can be dropped in a forked process, where a thread that was not
+/// forked may hold the lock forever. Treiber, "Systems Programming: Coping with Parallelism", IBM
+/// 1986. All runs are popped at once, so there is no ABA problem.
 pub(crate) struct BlockMemory {
     pages: Mutex<Pages>,
     dropped: AtomicPtr<Dropped>,
 }
 
-/// A run of a content that was dropped. Lies in the run itself.
+/// The run of a dropped content. Lies in the run itself.
 struct Dropped {
     run: Run,
-    /// The one that was dropped before, or null.
+    /// The run dropped before, or null.
     before: *mut Self,
 }
 
 impl BlockMemory {
-    /// Creates memory without a page, or returns `None` where the system has no pages of 4 KiB that
-    /// it takes back.
+    /// Creates memory without a page. Returns `None` if the system has other pages than 4 KiB or
+    /// takes no single ones back.
     pub(crate) fn new() -> Option<Arc<Self>> {
         system::has_pages()
             .then(|| Arc::new(Self { pages: Mutex::default(), dropped: AtomicPtr::default() }))
     }
 
-    /// Copies the content of a block into pages. Returns `None` if it belongs on the heap or the
-    /// system has no memory.
-    ///
-    /// Takes some 100 ns for a block of 4 KiB.
+    /// Copies the content of a block into pages, in some 100 ns for 4 KiB. Returns `None` if it
+    /// belongs on the heap or the system has no memory.
     pub(crate) fn copy(self: &Arc<Self>, content: &[u8], role: BlockRole) -> Option<Piece> {
         let pages_wanted = pages_of(content.len(), role)?;
         let mut pages = self.pages.lock();
@@ -112,7 +108,7 @@ impl BlockMemory {
         let run = pages.take(pages_wanted);
         self.return_surplus(pages);
         let piece = Piece { memory: Arc::clone(self), run: run?, bytes: content.len() };
-        // SAFETY: the run has room for the content, and nobody else has it.
+        // SAFETY: the run is long enough for the content, and owned by this thread alone.
         unsafe {
             piece
                 .run
@@ -122,8 +118,8 @@ impl BlockMemory {
         Some(piece)
     }
 
-    /// Returns the bytes that it has from the system: those of contents, and at most 1/64 and 1 MiB
-    /// more, unless the system takes no pages back.
+    /// Returns the resident bytes: those of contents, and at most 1/64 and 1 MiB more, unless the
+    /// system takes no pages back.
     pub(crate) fn resident_bytes(&self) -> usize {
         let mut pages = self.pages.lock();
         self.put_back_dropped(&mut pages);
@@ -132,8 +128,8 @@ impl BlockMemory {
         resident * PAGE_BYTES
     }
 
-    /// Calls `drop_contents`, which drops all contents but those that callers hold, and returns the
-    /// memory of these to the system: mostly by unmapping it. No content may be copied afterwards.
+    /// Calls `drop_contents`, which drops all contents except those that callers hold. Returns
+    /// their memory to the system, mostly by unmapping it. No content may be copied afterwards.
     pub(crate) fn close(&self, drop_contents: impl FnOnce()) {
         self.pages.lock().begin_to_close();
         drop_contents();
@@ -150,15 +146,15 @@ impl BlockMemory {
     fn put_back_dropped(&self, pages: &mut Pages) {
         let mut next = self.dropped.swap(ptr::null_mut(), Acquire);
         while !next.is_null() {
-            // SAFETY: it was written before it was pushed, and its run is taken until it is put
-            // back.
+            // SAFETY: it was written before it was pushed, and its run stays taken until
+            // `put_back`.
             let Dropped { run, before } = unsafe { next.read() };
             pages.put_back(run);
             next = before;
         }
     }
 
-    /// Unlocks the pages, and returns to the system what is kept too much of.
+    /// Unlocks the pages, and returns surplus kept pages to the system.
     fn return_surplus<'m>(&'m self, mut pages: MutexGuard<'m, Pages>) {
         loop {
             let leaving = pages.take_surplus();
@@ -173,7 +169,7 @@ impl BlockMemory {
 
     /// Returns pages to the system. Holds no lock during these calls.
     fn return_pages(&self, leaving: &[Leaving]) {
-        // All are tried: `all` would stop at the first that is refused.
+        // Tries each one; `all` would stop at the first refusal.
         let refused = leaving.iter().filter(|leaving| !leaving.give_back()).count();
         let unused = self.pages.lock().free(leaving, refused == 0);
         drop(unused);
@@ -188,7 +184,7 @@ impl fmt::Debug for BlockMemory {
     }
 }
 
-/// Returns how many bytes of memory a content of `bytes` bytes takes.
+/// Returns the memory of a content of `bytes` bytes, in bytes.
 pub(crate) fn memory_bytes(bytes: usize, role: BlockRole) -> usize {
     match pages_of(bytes, role) {
         Some(pages) if system::has_pages() => pages * PAGE_BYTES,
@@ -196,9 +192,9 @@ pub(crate) fn memory_bytes(bytes: usize, role: BlockRole) -> usize {
     }
 }
 
-/// Returns how many pages a content takes, or `None` if it belongs on the heap.
+/// Returns the number of pages of a content, or `None` if it belongs on the heap.
 fn pages_of(bytes: usize, role: BlockRole) -> Option<usize> {
-    // Of four quarters of its pages it uses so many at least.
+    // Minimum quarters of its pages that it fills.
     let quarters_min = match role {
         BlockRole::Data => 3,
         BlockRole::Index => 2,
@@ -208,7 +204,7 @@ fn pages_of(bytes: usize, role: BlockRole) -> Option<usize> {
     (bytes > 0 && bytes <= CONTENT_BYTES_MAX && is_used).then_some(pages)
 }
 
-/// A content in pages. Returns them when it is dropped.
+/// A content in pages. Returns the pages on drop.
 pub(crate) struct Piece {
     memory: Arc<BlockMemory>,
     run: Run,
@@ -217,8 +213,8 @@ pub(crate) struct Piece {
 
 impl AsRef<[u8]> for Piece {
     fn as_ref(&self) -> &[u8] {
-        // SAFETY: `copy` has written so many bytes, and nobody writes there until the piece is
-        // dropped. The chunk is mapped as long as one of its runs is taken.
+        // SAFETY: `copy` wrote these bytes, and no thread writes there until the piece is dropped.
+        // The chunk stays mapped while one of its runs is taken.
         unsafe { slice::from_raw_parts(self.run.first().as_ptr(), self.bytes) }
     }
 }
@@ -228,7 +224,7 @@ impl Drop for Piece {
         let place = self.run.first().cast::<Dropped>().as_ptr();
         let mut before = self.memory.dropped.load(Relaxed);
         loop {
-            // SAFETY: a page has room and is aligned for it, and nobody reads the content any more.
+            // SAFETY: a page is large enough and aligned, and no thread reads the content any more.
             unsafe { place.write(Dropped { run: self.run, before }) };
             let pushed = self.memory.dropped.compare_exchange_weak(before, place, Release, Relaxed);
             match pushed {

@@ -1,4 +1,4 @@
-//! Runs that contents have, and those that are kept for reuse.
+//! Runs of contents, and runs kept for reuse.
 
 use std::{array, mem, ptr::NonNull, sync::Arc};
 
@@ -8,22 +8,22 @@ use super::{
     system::Map,
 };
 
-/// For so many pages that contents have, one free page is kept.
+/// Used pages per free page kept.
 const USED_FOR_KEPT: usize = 64;
 
-/// At most so many free pages are kept: 1 MiB.
+/// Maximum number of free pages kept: 1 MiB.
 const KEPT_PAGES_MAX: usize = 256;
 
-/// At most so many pages are returned to the system at a time.
+/// Maximum number of pages returned to the system at a time.
 pub(super) const LEAVING_PAGES_MAX: usize = 256;
 
-/// Returns how many free pages may be kept while contents have `used` pages.
+/// Returns the maximum number of free pages kept while contents use `used` pages.
 pub(super) const fn kept_pages_max(used: usize) -> usize {
     let share = used / USED_FOR_KEPT;
     if share < KEPT_PAGES_MAX { share } else { KEPT_PAGES_MAX }
 }
 
-/// Pages side by side that one content has.
+/// Adjacent pages of one content.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Run {
     first: NonNull<u8>,
@@ -32,47 +32,47 @@ pub(super) struct Run {
     pub(super) pages: u16,
 }
 
-// SAFETY: an address and numbers; who has the run decides who uses the memory.
+// SAFETY: an address and numbers; the owner of the run decides who uses the memory.
 unsafe impl Send for Run {}
 // SAFETY: as above.
 unsafe impl Sync for Run {}
 
 impl Run {
-    /// Describes `pages` pages of a chunk, from `page` on, which begins at `first`.
+    /// Describes `pages` pages of a chunk from `page` on; `first` is their address.
     pub(super) fn new(first: NonNull<u8>, chunk: usize, page: usize, pages: usize) -> Self {
         Self { first, chunk: chunk as u32, page: page as u16, pages: pages as u16 }
     }
 
-    /// Returns where it begins.
+    /// Returns the address of the first page.
     pub(super) fn first(self) -> NonNull<u8> {
         self.first
     }
 }
 
-/// What happens to a run that is put back.
+/// Treatment of freed runs.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 enum Phase {
-    /// It is kept for the next content, within a bound.
+    /// Kept for the next content, within a bound.
     #[default]
     Open,
-    /// It stays as it is until its chunk is unmapped: most are about to be.
+    /// Left unchanged until the chunk is unmapped, which is imminent for most chunks.
     Closing,
-    /// It returns to the system: no content follows.
+    /// Returned to the system, because no content follows.
     Closed,
 }
 
-/// The chunks and who has their pages. A page that is free in its chunk is not resident, except in
-/// [`Phase::Closing`]. Runs that are kept for reuse are, and count as taken in their chunks.
+/// The chunks and the use of their pages. A page that is free in its chunk is not resident, except
+/// in [`Phase::Closing`]. Runs kept for reuse are resident, and count as taken in their chunks.
 pub(super) struct Pages {
     chunks: Chunks,
     phase: Phase,
     used: usize,
-    /// By their lengths, from one page on; each list last in, first out.
+    /// By length, from one page on. Each list is a stack.
     kept: [Vec<Run>; RUN_PAGES_MAX],
     kept_pages: usize,
-    /// Pages that are being returned to the system.
+    /// Pages in the course of being returned to the system.
     leaving_pages: usize,
-    /// The system has refused to take pages back: free pages are resident, too.
+    /// The system has refused to take pages back, so free pages are resident too.
     is_refused: bool,
 }
 
@@ -91,7 +91,7 @@ impl Default for Pages {
 }
 
 impl Pages {
-    /// Returns how many pages it has from the system; an upper bound if that takes none back.
+    /// Returns the number of resident pages; an upper bound if the system takes none back.
     pub(super) fn resident(&self) -> usize {
         match self.is_refused {
             true => self.chunks.mapped_pages(),
@@ -112,7 +112,7 @@ impl Pages {
         Some(run)
     }
 
-    /// Takes back a run that nobody uses any more.
+    /// Takes back an unused run.
     pub(super) fn put_back(&mut self, run: Run) {
         let pages = usize::from(run.pages);
         self.used -= pages;
@@ -124,8 +124,8 @@ impl Pages {
         self.kept_pages += pages;
     }
 
-    /// Takes up to [`LEAVING_PAGES_MAX`] of the kept pages if they are too many: of long runs
-    /// first, as they take the fewest calls, and of each length those that were kept longest.
+    /// Takes up to [`LEAVING_PAGES_MAX`] kept pages if they exceed the maximum. Long runs come
+    /// first because they take the fewest calls; runs of equal length come oldest first.
     pub(super) fn take_surplus(&mut self) -> Vec<Leaving> {
         let kept_max = if self.phase == Phase::Closed { 0 } else { kept_pages_max(self.used) };
         let mut runs = Vec::new();
@@ -145,8 +145,7 @@ impl Pages {
         self.chunks.leave(runs)
     }
 
-    /// Makes pages free that were returned to the system, or refused by it. Returns the maps that
-    /// no content uses.
+    /// Frees pages that the system took back or refused. Returns the maps that no content uses.
     pub(super) fn free(&mut self, leaving: &[Leaving], is_returned: bool) -> Vec<Arc<Map>> {
         self.is_refused |= !is_returned;
         let free = |leaving: &Leaving| {
@@ -156,7 +155,7 @@ impl Pages {
         leaving.iter().filter_map(free).collect()
     }
 
-    /// Prepares for the end of most contents: returns no pages until [`close`](Self::close).
+    /// Prepares for dropping most contents: returns no pages until [`close`](Self::close).
     pub(super) fn begin_to_close(&mut self) {
         self.phase = Phase::Closing;
         let kept = self.kept.iter_mut().flat_map(mem::take);
@@ -164,26 +163,26 @@ impl Pages {
         self.kept_pages = 0;
     }
 
-    /// Ends [`Phase::Closing`]. Returns the numbers of the chunks that may be left.
+    /// Ends [`Phase::Closing`]. Returns the numbers of the chunks that may remain.
     pub(super) fn close(&mut self) -> std::ops::Range<usize> {
         self.phase = Phase::Closed;
         self.chunks.numbers()
     }
 
-    /// Takes the free pages of a chunk that contents are left in.
+    /// Takes the free pages of a chunk with remaining contents.
     pub(super) fn take_free(&mut self, chunk: usize) -> Vec<Leaving> {
         let leaving = self.chunks.leave_free(chunk);
         self.leaving_pages += leaving.iter().map(|it| usize::from(it.run().pages)).sum::<usize>();
         leaving
     }
 
-    /// Returns how many pages are mapped.
+    /// Returns the number of mapped pages.
     #[cfg(test)]
     pub(super) fn mapped(&self) -> usize {
         self.chunks.mapped_pages()
     }
 
-    /// Returns how often chunks were searched.
+    /// Returns the number of chunk searches.
     #[cfg(test)]
     pub(super) fn searches(&self) -> usize {
         self.chunks.searches

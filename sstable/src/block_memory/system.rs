@@ -2,8 +2,8 @@
 
 pub(super) use imp::{Map, has_pages};
 
-/// Bytes of a page. A system with other pages has none for blocks: a block of 4 KiB would waste
-/// most of a larger one.
+/// Bytes of a page. With other page sizes blocks lie on the heap: a block of 4 KiB would waste most
+/// of a larger page.
 pub(super) const PAGE_BYTES: usize = 4096;
 
 #[cfg(all(target_os = "linux", not(miri)))]
@@ -16,7 +16,7 @@ mod imp {
     #[cfg(test)]
     use super::calls;
 
-    /// Whether the system has pages of [`PAGE_BYTES`] and takes single ones back.
+    /// Returns `true` if the system has pages of [`PAGE_BYTES`] and takes back single ones.
     pub(crate) fn has_pages() -> bool {
         rustix::param::page_size() == PAGE_BYTES
     }
@@ -24,11 +24,11 @@ mod imp {
     /// Memory that becomes resident page by page, when it is written.
     pub(crate) struct Map {
         first: NonNull<u8>,
-        /// Raw: no reference to bytes that others write.
+        /// Raw, because there must be no reference to bytes that other threads write.
         map: MmapRaw,
     }
 
-    // SAFETY: it owns its memory, and gives out nothing but addresses.
+    // SAFETY: it owns its memory, and returns only addresses.
     unsafe impl Send for Map {}
     // SAFETY: as above; calls for different pages do not depend on each other.
     unsafe impl Sync for Map {}
@@ -39,7 +39,7 @@ mod imp {
             #[cfg(test)]
             calls::MAPS.with(calls::Calls::make)?;
             let map = MmapRaw::from(MmapMut::map_anon(bytes).ok()?);
-            // A large page would have all of its small ones. A system without large pages refuses.
+            // In a huge page all small pages are resident. Fails on a system without huge pages.
             let _ = map.advise(Advice::NoHugePage);
             let first = NonNull::new(map.as_mut_ptr())?;
             Some(Self { first, map })
@@ -52,21 +52,20 @@ mod imp {
             unsafe { self.first.add(offset) }
         }
 
-        /// Returns whole pages to the system. They come again, filled with zeros, when they are
-        /// written.
+        /// Returns whole pages to the system. The next write makes them resident and zeroed.
         ///
-        /// Returns `false` if the system refuses, as it does with `EINVAL` if memory is locked
-        /// (`mlockall`): the pages stay resident and can be used as before.
+        /// Returns `false` if the system refuses: with `EINVAL` if memory is locked (`mlockall`).
+        /// The pages then stay resident and usable.
         ///
         /// # Safety
         ///
-        /// No content lies in them.
+        /// No content lies in the pages.
         pub(crate) unsafe fn give_back(&self, offset: usize, bytes: usize) -> bool {
             #[cfg(test)]
             if calls::GIVE_BACKS.with(calls::Calls::make).is_none() {
                 return false;
             }
-            // SAFETY: no content lies in them: the caller's promise.
+            // SAFETY: the caller guarantees that no content lies in the pages.
             let advised = unsafe {
                 self.map.unchecked_advise_range(UncheckedAdvice::DontNeed, offset, bytes)
             };
@@ -111,7 +110,7 @@ pub(super) mod calls {
             (!self.is_refused.get()).then_some(())
         }
 
-        /// Returns the number of calls since the last look.
+        /// Returns and resets the number of calls.
         pub(crate) fn counted(&self) -> usize {
             self.count.take()
         }
@@ -123,7 +122,7 @@ pub(super) mod calls {
             *self.before_each.borrow_mut() = None;
         }
 
-        /// Lets calls fail from now on, or succeed.
+        /// Makes calls fail from now on, or succeed.
         pub(crate) fn refuse(&self, is_refused: bool) {
             self.is_refused.set(is_refused);
         }
@@ -139,7 +138,7 @@ mod imp {
         false
     }
 
-    /// There is none.
+    /// Uninhabited: there is no map.
     pub(crate) enum Map {}
 
     impl Map {
@@ -153,7 +152,7 @@ mod imp {
 
         /// # Safety
         ///
-        /// None is needed: there is no map.
+        /// None: there is no map.
         pub(crate) unsafe fn give_back(&self, _: usize, _: usize) -> bool {
             match *self {}
         }

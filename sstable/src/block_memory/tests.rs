@@ -1,4 +1,4 @@
-//! Which contents lie in pages, and how pages come and go.
+//! Tests of contents in pages, and of taking and returning pages.
 
 use std::{cell::RefCell, collections::VecDeque, mem, ptr, rc::Rc, thread};
 
@@ -30,12 +30,12 @@ fn copy(memory: &Arc<BlockMemory>, content: &[u8]) -> Option<Bytes> {
     memory.copy(content, BlockRole::Data).map(Bytes::from_owner)
 }
 
-/// So many contents of one page, in the order of their pages.
+/// Returns `count` contents of one page, in the order of their pages.
 fn single_pages(memory: &Arc<BlockMemory>, count: usize) -> Vec<Bytes> {
     (0..count).map(|_| copy(memory, &[7; PAGE_BYTES]).expect("there is memory")).collect()
 }
 
-/// Pages that are kept at most beside `used` ones.
+/// Returns the maximum resident bytes with `used` used pages.
 fn with_kept(used: usize) -> usize {
     (used + kept_pages_max(used)) * PAGE_BYTES
 }
@@ -63,7 +63,7 @@ fn n1_contents_lie_in_pages_by_their_role_and_use_of_pages() {
     }
 }
 
-/// Whatever is taken and put back, by any number of threads, each content stays what it was.
+/// Contents stay unchanged while any number of threads take and return runs.
 #[test]
 fn contents_do_not_disturb_each_other() {
     let memory = memory();
@@ -102,7 +102,7 @@ fn rand_seed() -> u64 {
     RandomState::new().hash_one(0)
 }
 
-/// As in a forked process, where the thread that had the lock is not there.
+/// As in a forked process without the thread that held the lock.
 #[test]
 fn a_content_is_dropped_while_the_lock_is_held() {
     let memory = memory();
@@ -115,7 +115,7 @@ fn a_content_is_dropped_while_the_lock_is_held() {
     assert_eq!(memory.resident_bytes(), 0);
 }
 
-/// A cache that shrinks returns memory, whichever blocks it evicts.
+/// A shrinking cache returns memory for any choice of evicted blocks.
 #[test]
 fn pages_of_scattered_blocks_return_to_the_system() {
     let memory = memory();
@@ -127,7 +127,7 @@ fn pages_of_scattered_blocks_return_to_the_system() {
     let resident_bytes = memory.resident_bytes();
     assert!(resident_bytes <= with_kept(held.len()), "{resident_bytes}");
     let is_zero = |&&place: &&usize| {
-        // SAFETY: its chunk is mapped, as blocks of it are held; nobody writes meanwhile.
+        // SAFETY: its chunk is mapped, because blocks in it are held; no thread writes meanwhile.
         unsafe { ptr::with_exposed_provenance::<u8>(place + PAGE_BYTES - 1).read() == 0 }
     };
     let returned = places.iter().skip(1).step_by(2).filter(is_zero).count();
@@ -135,7 +135,7 @@ fn pages_of_scattered_blocks_return_to_the_system() {
     assert!(held.iter().all(|block| **block == [7; PAGE_BYTES]));
 }
 
-/// Each step takes few calls if the pages lie side by side.
+/// Each step takes few calls if the pages are adjacent.
 #[test]
 fn n2_pages_return_in_bounded_steps_of_few_calls() {
     let memory = memory();
@@ -143,7 +143,7 @@ fn n2_pages_return_in_bounded_steps_of_few_calls() {
     let dropped = held.len() - 100;
     let mut pages = memory.pages.lock();
     let mut held = held.into_iter();
-    // The lock is held: nothing returns yet.
+    // While the lock is held, no page is returned.
     held.by_ref().take(dropped).for_each(drop);
     memory.put_back_dropped(&mut pages);
     let mut steps = 0;
@@ -154,7 +154,7 @@ fn n2_pages_return_in_bounded_steps_of_few_calls() {
         if leaving.is_empty() {
             break;
         }
-        assert!(leaving.len() <= 2, "{} calls for {count} pages side by side", leaving.len());
+        assert!(leaving.len() <= 2, "{} calls for {count} adjacent pages", leaving.len());
         pages.free(&leaving, true);
         steps += 1;
     }
@@ -189,7 +189,7 @@ fn n2_no_lock_is_held_while_pages_return() {
 fn n2_a_dropped_cache_only_unmaps() {
     let memory = memory();
     let mut held = single_pages(&memory, 4 * CHUNK_PAGES);
-    // One that a caller still has when the cache is gone.
+    // A content that a caller holds after the cache is dropped.
     let pinned = held.swap_remove(CHUNK_PAGES + 3);
     assert_eq!(GIVE_BACKS.with(|calls| calls.counted()), 0);
     memory.close(|| drop(mem::take(&mut held)));
@@ -223,13 +223,13 @@ fn n2_the_last_table_only_unmaps() {
     assert!(UNMAPS.with(|calls| calls.counted()) > 1);
 }
 
-/// Two chunks of many have room. A search for more pages than any has side by side knows so.
+/// Two of many chunks have single free pages. After one failed search each, longer runs skip them.
 #[test]
 fn n3_a_search_does_not_walk_full_chunks() {
     const CHUNKS: usize = 64;
     let memory = memory();
     let mut held = single_pages(&memory, CHUNKS * CHUNK_PAGES);
-    // Each second page of two chunks: no content of two pages fits.
+    // Every second page of two chunks: no content of two pages fits.
     for chunk in [50, 20] {
         for page in (0..CHUNK_PAGES).step_by(2).rev() {
             drop(held.remove(chunk * CHUNK_PAGES + page));
@@ -241,8 +241,8 @@ fn n3_a_search_does_not_walk_full_chunks() {
     let two = [7; 2 * PAGE_BYTES];
     held.extend((0..100).map(|_| copy(&memory, &two).expect("there is memory")));
     let count = searched();
-    assert!(count <= 100 + 2, "{count} searches for 100 contents, of which 2 in vain");
-    // All single pages that are free in these chunks, but for those that are kept.
+    assert!(count <= 100 + 2, "{count} searches for 100 contents, at most 2 failed");
+    // All single free pages of these chunks, except those kept for reuse.
     held.extend(single_pages(&memory, CHUNK_PAGES - 10));
     let count = searched();
     assert!(count <= CHUNK_PAGES, "{count} searches for {CHUNK_PAGES} pages");
@@ -261,7 +261,7 @@ fn n6_pages_that_the_system_does_not_take_back_are_reused() {
     assert!((1..=2 * CHUNK_PAGES).contains(&calls), "{calls} calls: each page once");
     let mapped_bytes = 4 * CHUNK_PAGES * PAGE_BYTES;
     assert_eq!(memory.resident_bytes(), mapped_bytes, "all is resident");
-    // The next contents use them: nothing is mapped.
+    // The next contents reuse them without a map.
     MAPS.with(|calls| calls.counted());
     held.extend(single_pages(&memory, 2 * CHUNK_PAGES));
     assert_eq!(MAPS.with(|calls| calls.counted()), 0);
@@ -285,8 +285,7 @@ fn n6_a_refused_map_is_not_requested_for_each_content() {
     assert!(copy(&memory, &[7; PAGE_BYTES]).is_some(), "the system has memory again");
 }
 
-/// A full cache: each content that comes drives some out, one of 20 is an index partition of four
-/// pages.
+/// A full cache: each new content evicts some. One of 20 is an index partition of four pages.
 #[test]
 fn n4_few_kept_pages_spare_most_calls() {
     const CAPACITY_PAGES: usize = 768;

@@ -1,6 +1,6 @@
 //! Seeks of a table cursor, in steps that a merge of several cursors interleaves.
 //!
-//! The source is advised of reads before a seek waits for the first of them, so that the reads of
+//! The source is advised of reads before a seek waits for the first of them. So the reads of
 //! several tables are in flight together. With four uncached tables this halves latency and CPU
 //! time. Advice for cached pages costs 0.4 µs.
 

@@ -1,4 +1,4 @@
-//! Tests of the eviction policy: misses where popular keys lie scattered over all blocks.
+//! Tests of the eviction policy: misses if popular keys are scattered over all blocks.
 
 use bytes::Bytes;
 use sievedb_format::{InternalKey, Kind, Trailer};
@@ -11,10 +11,10 @@ use crate::{
 const BLOCKS: u64 = 8_000;
 const KEYS: u64 = 35 * BLOCKS;
 const TABLE: u64 = 7;
-/// Per cent of the blocks.
+/// Percent of the blocks.
 const CACHED: u64 = 43;
 const CACHED_BLOCKS: u64 = BLOCKS * CACHED / 100;
-/// As many as YCSB scrambles.
+/// Number of ranks that YCSB scrambles.
 const RANKS: f64 = 1e10;
 
 fn mix(number: u64) -> u64 {
@@ -27,7 +27,7 @@ struct Lookups {
     cache: BlockCache,
     content: Bytes,
     state: u64,
-    /// Keys of another seed have other popularities.
+    /// Another seed gives keys other popularities.
     seed: u64,
 }
 
@@ -58,7 +58,7 @@ impl Lookups {
         1
     }
 
-    /// Returns the misses of 1,000 lookups, of so many for each cached block.
+    /// Returns the misses per 1,000 lookups, with this many lookups per cached block.
     fn misses(&mut self, per_cached_block: u64) -> u64 {
         let lookups = per_cached_block * CACHED_BLOCKS;
         let misses: u64 = (0..lookups).map(|_| self.look_up()).sum();
@@ -68,15 +68,15 @@ impl Lookups {
     fn look_up(&mut self) -> u64 {
         self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let unit = (mix(self.state) >> 11) as f64 / (1_u64 << 53) as f64;
-        // Rank `r` comes in proportion to `1 / r`.
+        // Rank `r` is drawn in proportion to `1 / r`.
         let rank = (unit * RANKS.ln()).exp() as u64;
         let key = mix(rank ^ self.seed << 40) % KEYS;
         self.read(mix(key) % BLOCKS)
     }
 }
 
-/// Misses come close to the 342 of a cache that keeps the most popular blocks, and a scan of all
-/// blocks does not change that.
+/// Misses are close to the 342 of a cache of the most popular blocks, even after a scan of all
+/// blocks.
 #[test]
 fn popular_blocks_stay() {
     let mut lookups = Lookups::new();

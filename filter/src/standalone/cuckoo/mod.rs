@@ -31,8 +31,8 @@
 //! | 8      | 8     | `bits`  | bits of a slot, 4 to 28                                            |
 //! | 16     | n     | `table` | slot `s` is the bits from `s bits` on; n is slots bits / 8, rounded up |
 //!
-//! An empty slot is 0, another `fingerprint * 2 + place`, with `fingerprint` from 1 and the slot at
-//! place 0 or 1 of its window. Bits after the last slot are zero.
+//! An empty slot is 0, a full one `fingerprint * 2 + place`. Fingerprints start at 1, and `place`
+//! is 0 or 1 in the window. Bits after the last slot are zero.
 
 mod shape;
 mod slots;

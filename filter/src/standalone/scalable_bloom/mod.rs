@@ -104,9 +104,9 @@ impl ScalableBloom {
         Self::with_rate_and_hasher(capacity, fpr, Xxh3::default())
     }
 
-    /// As [`with_rate`](Self::with_rate), with layers that are `growth` times as large as the
-    /// previous one, from 2 to 16 (default 4), and have `tightening` times its rate, from 0.1 to
-    /// 0.99 (default 0.8).
+    /// As [`with_rate`](Self::with_rate), but each layer is `growth` times as large as the previous
+    /// one, from 2 to 16 (default 4). Its rate is `tightening` times that of the previous one, from
+    /// 0.1 to 0.99 (default 0.8).
     ///
     /// # Panics
     ///

@@ -14,7 +14,7 @@ mod too_large;
 
 use sievedb_filter::{FilterFull, InsertFilter, KeyFilter, Saved, Xxh3};
 
-/// How tests create a structure, and its stated rate.
+/// A structure under test: its creation and its stated rate.
 pub(crate) trait Structure: InsertFilter + KeyFilter<Hasher = Xxh3> {
     /// Name of its golden file.
     const NAME: &str;
