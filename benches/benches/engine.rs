@@ -1,5 +1,5 @@
-//! The whole engine, over tables in several sorted runs with everything in the block cache: present
-//! and absent keys, scans and writes. `docs/benchmarks.md` has a profile of the absent keys.
+//! The whole engine over several sorted runs in the block cache: present and absent keys, scans and
+//! writes. `docs/benchmarks.md` has a profile of the absent keys.
 
 use criterion::{BatchSize, Criterion};
 use sievedb::{Db, Durability, Options, Result};
@@ -31,7 +31,7 @@ fn fill(db: &Db) -> Result<()> {
         }
     }
     assert_eq!(db.stats().keyspaces[0].runs, 3);
-    // Brings every block into the cache.
+    // Loads every block into the cache.
     db.iter().try_for_each(|entry| entry.map(drop))
 }
 

@@ -1,6 +1,6 @@
-//! Filters: building each structure, and asking it, in and out of the processor's caches.
+//! Filters: builds and probes of each structure, inside and outside the processor's caches.
 //!
-//! Beside those of other crates: `cargo run --release -p sievedb-benches --bin filters`.
+//! For a comparison with other crates: `cargo run --release -p sievedb-benches --bin filters`.
 
 use std::hint::black_box;
 
@@ -19,10 +19,10 @@ use sievedb_filter::{
 /// Keys: filters of some kilobytes, of the size of a core's cache, and beyond all caches.
 const KEYS: [u64; 3] = [10_000, 1_000_000, 10_000_000];
 
-/// Questions of one measurement.
+/// Probes of one measurement.
 const ASKED: u64 = 1 << 16;
 
-/// Counts the keys that a filter calls "maybe".
+/// Counts the keys that may match a filter.
 type Ask = Box<dyn Fn(&[u64]) -> usize>;
 
 /// Builds a filter over hashes.
@@ -38,7 +38,7 @@ macro_rules! asking {
     }};
 }
 
-/// The same of a structure that is filled key by key.
+/// The filter of an [`Ask`], filled key by key.
 macro_rules! filled {
     ($structure:ident, $hashes:expr) => {
         asking!(fill($structure::with_rate($hashes.len() as u64, 0.01), $hashes))
@@ -78,7 +78,7 @@ fn hashes(first: u64, count: u64) -> Vec<u64> {
     (first..first + count).map(|index| key_hash(&key(index), 0)).collect()
 }
 
-/// Test mode, which runs everything once, is content with the smallest set.
+/// Set sizes. Test mode, which runs everything once, uses only the smallest.
 fn keys() -> &'static [u64] {
     let tests = std::env::args().any(|argument| argument == "--test");
     if tests { &KEYS[..1] } else { &KEYS }

@@ -1,4 +1,4 @@
-//! The memtable: inserting, looking up present and absent keys, and its list beside another one.
+//! The memtable: inserts, lookups of present and absent keys, and its list versus another one.
 
 #[path = "memtable/lists.rs"]
 mod lists;

@@ -1,5 +1,5 @@
-//! Scans of cached tables, in one sorted run and in three: the whole store in both directions, and
-//! short ones. Times are of a whole scan; criterion also reports entries per second.
+//! Scans of cached tables in one sorted run and in three: full scans in both directions, and short
+//! scans. Times are per scan; criterion also reports entries per second.
 
 use std::hint::black_box;
 
@@ -35,11 +35,11 @@ fn fill(db: &Db, runs: &[u64]) -> Result<()> {
         if run == 0 { db.compact()? } else { db.flush()? }
     }
     assert_eq!(db.stats().keyspaces[0].runs, runs.len() as u64);
-    // Brings every block into the cache.
+    // Loads every block into the cache.
     db.iter().try_for_each(|entry| entry.map(drop))
 }
 
-/// Lends up to `entries_max` entries. Returns their number.
+/// Reads up to `entries_max` entries. Returns their number.
 fn lend(range: &mut Range, back: bool, entries_max: u64) -> Result<u64> {
     let mut entries = 0;
     while entries < entries_max {

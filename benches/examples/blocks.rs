@@ -1,12 +1,12 @@
-//! What the size of a data block costs: space, memory, lookups and scans of one table.
+//! Cost of the data block size: space, memory, lookups and scans of one table.
 //!
 //! ```sh
 //! cargo run --release -p sievedb-benches --example blocks -- 1000000
 //! ```
 //!
-//! Keys of 16 bytes with values of 100 of which half compresses. Times are CPU time of the thread,
-//! the median of rounds that take turns; `cold` reads, checks and decompresses a block for each
-//! lookup. A second argument names the one thing that is done, without a clock: for a profiler.
+//! Keys have 16 bytes, and values 100 bytes of which half compresses. Times are the thread's CPU
+//! time, medians of interleaved rounds. `cold` reads, checks and decompresses a block per lookup. A
+//! second argument selects a single measurement, run without a clock for a profiler.
 
 #![expect(clippy::print_stdout, reason = "that is what it is for")]
 
@@ -27,7 +27,7 @@ const IDENTITY: TableIdentity = TableIdentity { store_id: 1, file_id: 2, salt: 3
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
-/// A table in memory, twice: with a cache that holds all blocks, and without one.
+/// A table in memory, opened twice: with a cache for all blocks, and without a cache.
 struct Contestant {
     block_kib: usize,
     file_bytes: u64,
@@ -38,7 +38,7 @@ struct Contestant {
 
 type Work = fn(&Contestant, u64) -> Result<u64>;
 
-/// Each returns the number of operations.
+/// Operations by name. Each returns their number.
 const WORKS: [(&str, Work); 6] = [
     ("hit", |it, keys| lookups(&it.cached, 0, keys).map(|_| LOOKUPS)),
     ("absent", |it, keys| lookups(&it.cached, keys, keys).map(|_| LOOKUPS)),
@@ -49,7 +49,7 @@ const WORKS: [(&str, Work); 6] = [
 ];
 
 fn open(block_kib: usize, sorted: &[(u64, [u8; KEY_BYTES])]) -> Result<Contestant> {
-    // One level of index, in memory: what is measured is data blocks.
+    // One resident index level, so that only data blocks are measured.
     let options = TableOptions::new().block_bytes(block_kib << 10).index_partition_bytes(1 << 20);
     let mut writer = TableWriter::new(Vec::new(), IDENTITY, options)?;
     for (index, key) in sorted {
@@ -65,7 +65,7 @@ fn open(block_kib: usize, sorted: &[(u64, [u8; KEY_BYTES])]) -> Result<Contestan
     Ok(Contestant { block_kib, file_bytes: summary.bytes, cache, cached, cold })
 }
 
-/// Looks up random keys numbered from `first` on; returns the bytes that were read.
+/// Looks up random keys numbered from `first` on. Returns the bytes read.
 fn lookups(table: &Table, first: u64, keys: u64) -> Result<u64> {
     let mut counts = BlockCounts::default();
     let mut random = Random::new(7);

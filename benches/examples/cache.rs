@@ -1,13 +1,13 @@
-//! What the block cache keeps while hits and scans take turns: blocks read for 1,000 hits.
+//! Scan resistance of the block cache: blocks read per 1,000 hits, alternating with scans.
 //!
 //! ```sh
 //! cargo run --release -p sievedb-benches --example cache -- 100000
 //! ```
 //!
-//! One table, of keys of 16 bytes with values of 100. Hits choose by a Zipf distribution of
-//! exponent 0.99 keys that lie anywhere (`scattered`) or side by side (`clustered`). A long scan
-//! asks for a sixteenth of the data after each eighth as many hits as there are keys; short ones
-//! for 50 entries, anywhere, after each 40 hits. To compare two versions of the code.
+//! One table, with keys of 16 bytes and values of 100. Hits have a Zipf distribution of exponent
+//! 0.99; popular keys are `scattered` or adjacent (`clustered`). A long scan reads 1/16 of the
+//! data, once per `keys / 8` hits. A short scan reads 50 entries from a random key on, once per 40
+//! hits. Meant to compare two versions of the code.
 
 #![expect(clippy::print_stdout, reason = "that is what it is for")]
 
@@ -26,7 +26,7 @@ use sievedb_workload::{
 };
 
 const IDENTITY: TableIdentity = TableIdentity { store_id: 1, file_id: 2, salt: 3, hash_seed: 4 };
-/// Percent of the data.
+/// Cache sizes in percent of the data.
 const CACHES: [u64; 4] = [10, 20, 30, 50];
 /// The first third warms up.
 const ROUNDS: u64 = 48;
@@ -73,7 +73,7 @@ impl Stored {
         Ok(cache.memory_bytes())
     }
 
-    /// Blocks read for 1,000 hits.
+    /// Returns the blocks read per 1,000 hits.
     fn hits(&self, cache: u64, zipf: &Zipf, clustered: bool, scans: Scans) -> Result<f64> {
         let keys = self.keys.len() as u64;
         let table = self.open(&Arc::new(BlockCache::new(cache)))?;
@@ -107,7 +107,7 @@ impl Stored {
     }
 }
 
-/// Up to `entries` steps.
+/// Runs up to `entries` steps.
 fn step(cursor: &mut TableCursor, entries: u64) -> Result<()> {
     for _ in 0..entries {
         if cursor.is_positioned() {

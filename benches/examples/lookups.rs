@@ -5,10 +5,9 @@
 //! cargo run --release -p sievedb-benches --example lookups -- 1000000 [FOLDER]
 //! ```
 //!
-//! A directory that holds such a store already is used as it is. The calls take turns, each round
-//! begins with another one, whose keys nobody asked for yet. Prints the median and the least of
-//! rounds, in ns a key. A third argument names the one call that is made, without a clock: for a
-//! profiler.
+//! Reuses an existing store in the directory. The calls take turns; each round starts with another
+//! call and uses new keys. Prints the median and the minimum of the rounds, in ns per key. A third
+//! argument selects a single call, run without a clock for a profiler.
 
 #![expect(clippy::print_stdout, reason = "that is what it is for")]
 
@@ -55,7 +54,7 @@ fn open(path: &Path, keys: u64) -> Result<Db> {
 type Key = [u8; KEY_BYTES];
 type Call = fn(&Db, &[Key]) -> Result<usize>;
 
-/// Each returns how many of the keys it found.
+/// Calls by name. Each returns the number of keys found.
 const CALLS: [(&str, Call); 5] = [
     ("get", |db, keys| {
         keys.iter().try_fold(0, |n, key| Ok(n + usize::from(db.get(key)?.is_some())))
@@ -74,7 +73,7 @@ const CALLS: [(&str, Call); 5] = [
     }),
 ];
 
-/// Times the calls over rounds of new keys. `key_of` numbers them.
+/// Times the calls over rounds of new keys. `key_of` returns a key by number.
 fn measure(db: &Db, title: &str, only: Option<&str>, key_of: impl Fn(u64) -> Key) -> Result<()> {
     let mut cpu: Vec<Vec<Duration>> = vec![Vec::new(); CALLS.len()];
     for round in 0..ROUNDS {

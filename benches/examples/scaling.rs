@@ -1,14 +1,13 @@
-//! Whether threads on one store read as fast as processes on stores of their own.
+//! Read throughput of threads on one store versus processes on separate stores.
 //!
 //! ```sh
 //! cargo run --release -p sievedb-benches --example scaling -- [KEYS [FOLDER [N]]]
 //! ```
 //!
-//! Keys in the cache are looked up at random, by N threads on one store, and by N processes at
-//! once, each on a copy of it. Rounds of both are interleaved. Prints the lookups per second of
-//! each, medians, and their ratio: 1 means that the threads do not get in each other's way. Where N
-//! is more than the machine has cores, or others use it, CPU time tells more than the clock: the
-//! ratio of both is printed.
+//! N threads on one store look up random cached keys, and so do N concurrent processes, each on its
+//! own copy. Rounds of both are interleaved. Prints the median lookups per second of each and their
+//! ratio; 1 means no contention between threads. CPU time is more reliable than the clock if N
+//! exceeds the number of cores or other processes run, so ratios by both are printed.
 
 #![expect(clippy::print_stdout, reason = "that is what it is for")]
 
@@ -31,7 +30,7 @@ use sievedb_workload::{
 const ROUNDS: usize = 7;
 const LOOKUPS: u64 = 400_000;
 
-/// The word that makes a process look keys up, and say how fast.
+/// Argument that makes a process look up keys, and report its speed.
 const CHILD: &str = "child";
 
 /// Figures of a thread: lookups per second, and per second of its CPU time.
@@ -55,7 +54,7 @@ fn fill(path: &Path, keys: u64) -> Result<()> {
     db.compact()
 }
 
-/// Reads all blocks, then looks keys up.
+/// Reads all blocks, then looks up keys.
 fn look_up(db: &Db, keys: u64, seed: u64, start: &Barrier) -> Result<Speed> {
     let mut random = Random::new(seed);
     for index in 0..keys {

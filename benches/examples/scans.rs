@@ -4,9 +4,9 @@
 //! cargo run --release -p sievedb-benches --example scans -- 1000000 [FOLDER [SCAN]]
 //! ```
 //!
-//! A directory that holds such a store already is used as it is. Prints the median and the least of
-//! rounds, in ns an entry. A third argument names the one scan that is
-//! made, or is `tombstones`: then scans step over as many of them.
+//! Reuses an existing store in the directory. Prints the median and the minimum of the rounds, in
+//! ns per entry. A third argument selects a single scan, or is `tombstones`: then scans step over
+//! as many tombstones.
 
 #![expect(clippy::print_stdout, reason = "that is what it is for")]
 
@@ -44,7 +44,7 @@ fn open(path: &Path, keys: u64, shares: &[u64]) -> Result<Db> {
     Ok(db)
 }
 
-/// Returns how many entries it met.
+/// A scan. Returns the number of entries.
 type Scan = fn(&Db, u64) -> Result<u64>;
 
 const SCANS: [(&str, Scan); 7] = [
@@ -87,7 +87,7 @@ const SCANS: [(&str, Scan); 7] = [
     }),
 ];
 
-/// Takes a few entries. Returns how many there were.
+/// Reads a few entries, and returns their number.
 fn short(range: &mut Range) -> Result<u64> {
     let mut entries = 0;
     while entries < SHORT_ENTRIES
@@ -150,7 +150,7 @@ fn main() -> Result<()> {
     }
     for (title, shares) in STORES {
         let db = open(&dir.join(title), keys, shares)?;
-        // Brings every block into the cache.
+        // Loads every block into the cache.
         db.iter().try_for_each(|entry| entry.map(drop))?;
         let only = |name: &str| arguments.get(2).is_none_or(|only| only == name);
         for (name, scan) in SCANS.into_iter().filter(|(name, _)| only(name)) {

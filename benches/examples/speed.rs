@@ -4,9 +4,8 @@
 //! cargo run --release -p sievedb-benches --example speed -- 1000000
 //! ```
 //!
-//! Loads so many entries of 16 + 100 bytes with a memory budget that holds all of them, and prints
-//! one line per figure: its name, a tab, nanoseconds per operation. Uses only calls that the
-//! earlier commit has, too.
+//! Loads this many entries of 16 + 100 bytes within the memory budget. Prints one line per figure:
+//! name, tab, nanoseconds per operation. Uses only calls that the earlier commit also has.
 
 #![expect(clippy::print_stdout, reason = "the figures are the output")]
 
@@ -25,7 +24,7 @@ const MEMORY_BUDGET: u64 = 1 << 30;
 const BATCH: u64 = 512;
 const SHORT_SCAN: usize = 50;
 
-/// Key of an entry. Loaded keys have even numbers; odd numbers are absent.
+/// Returns the key of an entry. Loaded keys have even numbers; odd numbers are absent.
 fn key(number: u64) -> [u8; 16] {
     let mut key = [0; 16];
     key[..8].copy_from_slice(&mix(number).to_be_bytes());
@@ -33,7 +32,7 @@ fn key(number: u64) -> [u8; 16] {
     key
 }
 
-/// Prints the time of an operation. `measure` returns how many operations it made.
+/// Prints the time per operation. `measure` returns the number of operations.
 fn figure(
     name: &str,
     clock: fn() -> Duration,

@@ -10,7 +10,7 @@ use sievedb::{Db, Options};
 
 const ENTRIES: u32 = 10_000;
 
-/// Key of an entry. Those of odd numbers are absent.
+/// Returns the key of an entry. Keys with odd numbers are absent.
 fn key(number: u32) -> [u8; 4] {
     number.to_be_bytes()
 }
@@ -46,7 +46,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         db.insert(key(number), [7; 100])?;
     }
     db.flush()?;
-    // The block of the hit is cached, and what is made at the first call is made.
+    // Caches the block of the hit, and runs lazy initialization.
     db.get(key(4_000))?;
     db.get(key(4_003))?;
     if is_chosen("absent") {

@@ -1,14 +1,13 @@
-//! What a write of one entry costs.
+//! Cost of a write of one entry.
 //!
 //! ```sh
 //! cargo run --release -p sievedb-benches --example writes -- [KEYS [THREADS [WHICH]]]
 //! ```
 //!
 //! Each of THREADS threads makes KEYS calls in an empty store, in each of these ways: `insert`,
-//! `ascending`, `insert_if_absent` of new keys (`new`), the same where they were inserted before
-//! (`present`), `remove`. Prints CPU time of the writing threads and real time per call, medians of
-//! the rounds; WHICH is the only way that is tried. All are acknowledged when the operating system
-//! has them.
+//! `ascending`, `insert_if_absent` of new keys (`new`) and of present keys (`present`), `remove`.
+//! Prints CPU time of the writing threads and real time per call, medians of the rounds. WHICH
+//! selects a single way. Acknowledged writes have reached the operating system.
 
 #![expect(clippy::print_stdout, reason = "that is what it is for")]
 

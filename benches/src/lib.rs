@@ -1,7 +1,6 @@
 //! Keys for the criterion benches.
 //!
-//! The benches show where time goes within one crate. What a user gets, counted and compared, is
-//! measured by `sieve bench misses`.
+//! The benches measure the parts of one crate. `sieve bench misses` measures the whole engine.
 
 use sievedb_filter::key_hash;
 
@@ -11,7 +10,8 @@ pub const KEY_BYTES: usize = 16;
 /// Bytes of a value of [`value`].
 pub const VALUE_BYTES: usize = 100;
 
-/// Key number `index`: hexadecimal digits, so that neighbours in number are none in order.
+/// Returns key number `index` in hexadecimal digits. Numeric neighbours are not neighbours in key
+/// order.
 #[must_use]
 pub fn key(index: u64) -> [u8; KEY_BYTES] {
     let number = key_hash(&index.to_le_bytes(), 0);
@@ -24,7 +24,7 @@ pub fn key(index: u64) -> [u8; KEY_BYTES] {
     key
 }
 
-/// A value for key number `index`; one half of it compresses.
+/// Returns a value for key number `index`; half of it compresses.
 #[must_use]
 pub fn value(index: u64) -> [u8; VALUE_BYTES] {
     let mut value = [b'v'; VALUE_BYTES];
@@ -34,7 +34,7 @@ pub fn value(index: u64) -> [u8; VALUE_BYTES] {
     value
 }
 
-/// Yields 0 to `count` - 1 in an order without pattern, again and again.
+/// Yields 0 to `count` - 1 in pseudorandom order, repeatedly.
 ///
 /// # Panics
 ///

@@ -1,8 +1,8 @@
-//! The skiplist of the memtable beside that of `crossbeam-skiplist`.
+//! The skiplist of the memtable versus that of `crossbeam-skiplist`.
 //!
-//! The memtable also sets the bits of its filter. The library gets the form that suits it best:
-//! key, trailer and value in one allocation, ordered by one comparison of bytes, which is right
-//! only for keys of one length.
+//! The memtable also sets the bits of its filter. The library gets its best case: key, trailer and
+//! value in one allocation, ordered by one comparison of bytes. That order is correct only for keys
+//! of equal length.
 
 use std::{
     fs,
@@ -20,7 +20,7 @@ use sievedb_filter::key_hash;
 use sievedb_format::{InternalKey, Kind, SEQUENCE_MAX, Trailer};
 use sievedb_memtable::Memtable;
 
-/// Entries of a full memtable of 32 MiB, nearly.
+/// Approximate number of entries of a full memtable of 32 MiB.
 const ENTRIES: u64 = 200_000;
 
 const THREADS: [usize; 4] = [1, 2, 4, 8];
@@ -116,7 +116,7 @@ impl List for SkipSet<Box<[u8]>> {
     }
 }
 
-/// An order of keys: the one with number `index`.
+/// An order of keys: its name, and its key number `index`.
 type Order = (&'static str, fn(u64) -> Key);
 
 const ORDERS: [Order; 2] = [("random", key), ("ascending", ascending)];
@@ -166,13 +166,13 @@ fn report_memory_of<L: List>() {
     drop(list);
 }
 
-/// Prints the memory per entry. To be called first: memory that was freed may still be resident.
+/// Prints the memory per entry. Must run first, because freed memory may still be resident.
 pub(crate) fn report_memory() {
     report_memory_of::<Arc<Memtable>>();
     report_memory_of::<SkipSet<Box<[u8]>>>();
 }
 
-/// Reads a byte of each, and counts the entry.
+/// Reads a byte of key and value, and counts the entry.
 fn count(key: &[u8], value: &[u8]) -> u64 {
     black_box((key[0], value[0]));
     1
@@ -195,7 +195,7 @@ fn measure<L: List>(criterion: &mut Criterion) {
             group.bench_function(format!("get/{threads} threads/{}", L::NAME), |bencher| {
                 bencher.iter_custom(|rounds| {
                     let get = |index: u64| {
-                        // In another order than they were inserted in.
+                        // In another order than that of the inserts.
                         let index = index * 7919 % ENTRIES;
                         assert_eq!(list.get(&order(index)), Some(VALUE_BYTES));
                     };

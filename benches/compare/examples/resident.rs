@@ -25,7 +25,7 @@ static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 const MIB: u64 = 1 << 20;
 const VALUE_BYTES: usize = 100;
-/// What a process may take beyond the budget.
+/// Memory that a process may use beyond the budget.
 const ALLOWANCE_MIB: u64 = 8;
 const READS_LAST: Duration = Duration::from_secs(5);
 

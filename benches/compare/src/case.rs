@@ -1,11 +1,11 @@
-//! What can be measured: a workload, how the data fit the memory, and how many threads there are.
+//! Benchmark cases: a workload, the ratio of data to memory, and the number of threads.
 
 use std::fmt;
 
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
-/// What is done to a store.
+/// Operations on a store.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, ValueEnum,
 )]
@@ -65,20 +65,20 @@ pub(crate) enum Workload {
     ScaleMiss,
 }
 
-/// On which store a workload works.
+/// The store of a workload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Store {
-    /// An empty one, which stays: the others' main store.
+    /// An empty store that remains: the main store of other workloads.
     Main,
-    /// An empty one, which is removed afterwards.
+    /// An empty store, removed afterwards.
     Empty,
-    /// The main store, which it does not change.
+    /// The main store, read-only.
     Shared,
-    /// A copy of the main store, which is removed afterwards.
+    /// A copy of the main store, removed afterwards.
     Copy,
 }
 
-/// A plot, and what shares it.
+/// Workloads that share a plot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Family {
     Writes,
@@ -118,7 +118,7 @@ impl Workload {
         Self::ScaleMiss,
     ];
 
-    /// What it is called in a report.
+    /// Returns the name in a report.
     pub(crate) fn title(self) -> &'static str {
         match self {
             Self::Load => "Load, random, in batches",
@@ -150,7 +150,7 @@ impl Workload {
         }
     }
 
-    /// What one operation is.
+    /// Returns the unit of one operation.
     pub(crate) fn operation(self) -> &'static str {
         match self {
             Self::Load | Self::LoadSingle | Self::LoadAscending | Self::Overwrite => "entry",
@@ -189,7 +189,7 @@ impl Workload {
         }
     }
 
-    /// Whether it is measured with data larger than the memory too.
+    /// Returns `true` if it is also measured with data larger than the memory.
     fn fits_both(self) -> bool {
         !matches!(
             self,
@@ -197,7 +197,7 @@ impl Workload {
         )
     }
 
-    /// The numbers of threads that it is measured with on a machine of so many cores.
+    /// Returns the thread counts to measure on a machine with `cores` cores.
     fn threads(self, cores: usize) -> Vec<usize> {
         match self {
             Self::SyncWrite => vec![1, 8],
@@ -208,7 +208,7 @@ impl Workload {
     }
 }
 
-/// How the data fit the memory.
+/// Ratio of data to memory.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, ValueEnum,
 )]
@@ -229,7 +229,7 @@ impl Fit {
     pub(crate) const ALL: [Self; 4] =
         [Self::Cached, Self::TwoTimes, Self::FourTimes, Self::TenTimes];
 
-    /// The data over the total; `None` if the total is a setting.
+    /// Returns the ratio of data to total; `None` if the total is a setting.
     pub(crate) fn data_per_total(self) -> Option<u64> {
         match self {
             Self::Cached => None,
@@ -240,7 +240,7 @@ impl Fit {
     }
 }
 
-/// What is measured.
+/// A benchmark case.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub(crate) struct Case {
     pub(crate) fit: Fit,
@@ -249,13 +249,12 @@ pub(crate) struct Case {
 }
 
 impl Case {
-    /// The case of one thread with everything in the cache.
+    /// Returns the case of one thread with all data in the cache.
     pub(crate) fn cached(workload: Workload) -> Self {
         Self { fit: Fit::Cached, workload, threads: 1 }
     }
 
-    /// All cases of `workloads` and `fits` on a machine of so many cores, in the order in which
-    /// they are run.
+    /// Returns all cases of `workloads` and `fits` on a machine with `cores` cores, in run order.
     pub(crate) fn all(workloads: &[Workload], fits: &[Fit], cores: usize) -> Vec<Self> {
         let mut cases = Vec::new();
         for fit in Fit::ALL.into_iter().filter(|fit| fits.contains(fit)) {

@@ -1,4 +1,4 @@
-//! What is measured, and the median of rounds.
+//! Measured figures, and the median of rounds.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,53 +12,53 @@ use crate::{case::Case, contestant::Contestant};
 pub(crate) struct Figures {
     /// Operations measured.
     pub(crate) operations: f64,
-    /// Real time per operation, in ns. Of several threads: the mean of what each needs for one of
-    /// its own.
+    /// Real time per operation, in ns. With several threads: the mean time that a thread needs for
+    /// one operation of its own.
     pub(crate) ns: f64,
-    /// CPU time of the thread that asks or writes, per operation, in ns.
+    /// CPU time of the foreground thread per operation, in ns.
     pub(crate) cpu_ns: f64,
     /// CPU time of all other threads, per operation, in ns.
     pub(crate) background_cpu_ns: f64,
-    /// Latency in ns, the clock included, of an operation, or of a whole batch or full scan.
+    /// Median latency of an operation, whole batch or full scan in ns, including the clock.
     pub(crate) p50_ns: f64,
-    /// The same: 99 of 100 stay below.
+    /// 99th percentile of the same latency.
     pub(crate) p99_ns: f64,
-    /// The same: 999 of 1,000 stay below.
+    /// 99.9th percentile of the same latency.
     pub(crate) p999_ns: f64,
-    /// Calls that read files, per operation. A page fault in a memory map is none.
+    /// File read calls per operation. Excludes page faults in memory maps.
     pub(crate) read_calls: f64,
-    /// Bytes that they returned, per operation.
+    /// Bytes returned by these calls, per operation.
     pub(crate) read_bytes: f64,
-    /// Bytes that came from the device, per operation, memory maps included.
+    /// Bytes read from the device per operation, including memory maps.
     pub(crate) device_read_bytes: f64,
-    /// Calls that write files, per operation.
+    /// File write calls per operation.
     pub(crate) write_calls: f64,
-    /// Bytes that they were given, per operation.
+    /// Bytes passed to these calls, per operation.
     pub(crate) write_bytes: f64,
-    /// Bytes for the device, per operation, memory maps included.
+    /// Bytes written to the device per operation, including memory maps.
     pub(crate) device_write_bytes: f64,
-    /// Memory that the engine got in all, in bytes.
+    /// Total memory of the engine, in bytes.
     pub(crate) total_bytes: f64,
-    /// Most memory that was resident, in bytes, less what was before the store was opened.
+    /// Peak resident memory in bytes, above that before the store was opened.
     pub(crate) memory_peak_bytes: f64,
-    /// Memory resident at the end, in bytes, mapped files included, likewise.
+    /// Resident memory at the end in bytes, including mapped files, above that before opening.
     pub(crate) memory_bytes: f64,
-    /// The part of it that belongs to no file.
+    /// The anonymous part of `memory_bytes`.
     pub(crate) memory_anonymous_bytes: f64,
-    /// Space of the store's files on the disk, in bytes, after it was closed.
+    /// Disk space of the store's files in bytes, after closing.
     pub(crate) space_bytes: f64,
     /// Time to open the store, in ms.
     pub(crate) open_ms: f64,
-    /// Time until the background was at rest, in ms: after the load and its flush, or after the
+    /// Time in ms until background work was idle: after the load and its flush, or after the
     /// warm-up.
     pub(crate) settle_ms: f64,
-    /// What only some cases or engines have.
+    /// Figures of some cases or engines only.
     pub(crate) more: BTreeMap<String, f64>,
 }
 
 impl Figures {
-    /// For each figure the median; of an even number the lower middle. Of peaks the largest: what
-    /// must never be exceeded. There must be one.
+    /// Returns the [`median`] of each figure, but the maximum of peaks, which are limits. Requires
+    /// a round.
     pub(crate) fn median(rounds: &[Self]) -> Self {
         let of = |figure: fn(&Self) -> f64| median(rounds.iter().map(figure).collect());
         let names: BTreeSet<&String> = rounds.iter().flat_map(|round| round.more.keys()).collect();
@@ -92,19 +92,19 @@ impl Figures {
     }
 }
 
-/// The median; of an even number of figures the lower middle. There must be one.
+/// Returns the median, or the lower middle of an even number of figures. Requires a figure.
 pub(crate) fn median(mut figures: Vec<f64>) -> f64 {
     figures.sort_by(f64::total_cmp);
     figures[(figures.len() - 1) / 2]
 }
 
-/// What one process reports.
+/// Report of one process.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Measurement {
     pub(crate) contestant: Contestant,
     pub(crate) case: Case,
     pub(crate) round: u64,
-    /// What the store looked like, as far as the engine tells.
+    /// Shape of the store, as far as the engine reports it.
     pub(crate) shape: String,
     pub(crate) figures: Figures,
 }
@@ -113,7 +113,7 @@ pub(crate) struct Measurement {
 pub(crate) mod tests {
     use super::*;
 
-    /// Figures that are all `figure`.
+    /// Returns figures that all equal `figure`.
     pub(crate) fn all(figure: f64) -> Figures {
         let names = serde_json::to_value(Figures::default()).unwrap();
         let figures = names.as_object().unwrap().iter();

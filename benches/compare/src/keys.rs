@@ -11,7 +11,7 @@ pub(crate) type Key = [u8; KEY_BYTES];
 /// A value, half of which is noise.
 pub(crate) type Value = [u8; VALUE_BYTES];
 
-/// What is stored under a key.
+/// A key and its value.
 pub(crate) type Entry = (Key, Value);
 
 /// The keys of a seed.
@@ -28,33 +28,33 @@ impl Keys {
         Self { seed }
     }
 
-    /// Stored key number `index`.
+    /// Returns stored key number `index`.
     pub(crate) fn present(self, index: u64) -> Key {
         self.key(index << 1)
     }
 
-    /// Key number `index` of those that are never stored.
+    /// Returns absent key number `index`.
     pub(crate) fn absent(self, index: u64) -> Key {
         self.key(index << 1 | 1)
     }
 
-    /// Stored key number `index` with its value.
+    /// Returns stored key number `index` with its value.
     pub(crate) fn entry(self, index: u64) -> Entry {
         let key = self.present(index);
         (key, self.value(&key))
     }
 
-    /// Key number `index` of those in ascending order. They have nothing to do with the others.
+    /// Returns ascending key number `index`. Ascending keys are independent of the others.
     pub(crate) fn ascending(index: u64) -> Key {
         digits(index)
     }
 
-    /// The value of a stored key.
+    /// Returns the value of a stored key.
     pub(crate) fn value(self, key: &Key) -> Value {
         self.value_of_version(key, 0)
     }
 
-    /// The value of a stored key after `version` changes.
+    /// Returns the value of a stored key after `version` changes.
     pub(crate) fn value_of_version(self, key: &Key, version: u64) -> Value {
         value_of(key, if version == 0 { self.seed } else { self.seed ^ mix(version) })
     }

@@ -1,4 +1,4 @@
-//! On what, with what and when was measured.
+//! Machine, versions and date of a measurement.
 
 use std::process::Command;
 
@@ -12,7 +12,7 @@ use crate::{
 /// The lock file from which this was compiled.
 const LOCK: &str = include_str!("../Cargo.lock");
 
-/// What a figure depends on besides the options.
+/// Conditions of a measurement besides the options.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Machine {
     pub(crate) processor: String,
@@ -50,14 +50,14 @@ impl Machine {
     }
 }
 
-/// What a command prints. It gets one or two arguments: the second one may hold spaces.
+/// Returns the output of a command with one or two arguments. The second may contain spaces.
 fn output(command: &str, arguments: &str) -> Option<String> {
     let output = Command::new(command).args(arguments.splitn(2, ' ')).output().ok()?;
     let text = String::from_utf8(output.stdout).ok()?;
     output.status.success().then(|| text.trim().to_owned())
 }
 
-/// The engines that were compiled, with their versions.
+/// Returns the compiled engines with their versions.
 fn versions() -> Vec<String> {
     let compiled = [
         ("sievedb", true),
@@ -73,7 +73,7 @@ fn versions() -> Vec<String> {
     compiled.filter_map(|(name, _)| Some(format!("{name} {}", version(name)?))).collect()
 }
 
-/// The version of a package in the lock file.
+/// Returns the version of a package in the lock file.
 fn version(name: &str) -> Option<&'static str> {
     let head = format!("name = \"{name}\"");
     let mut lines = LOCK.lines().skip_while(|line| *line != head);

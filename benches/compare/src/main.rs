@@ -1,8 +1,7 @@
-//! SieveDB beside other embedded key-value engines: the same keys, the same cache, the same
-//! questions.
+//! Compares SieveDB with other embedded key-value engines: same keys, same cache, same lookups.
 //!
-//! One process for each engine and workload, in interleaved rounds; `docs/benchmarks.md` says how
-//! to read what it prints.
+//! Runs one process per engine and workload, in interleaved rounds. `docs/benchmarks.md` explains
+//! the output.
 
 #![expect(clippy::print_stdout, reason = "a report goes to the terminal")]
 
@@ -205,7 +204,7 @@ impl Options {
         Ok(())
     }
 
-    /// What an earlier run has measured.
+    /// Returns the measurements of an earlier run.
     fn saved(&self, settings: &Settings) -> Result<Vec<Measurement>> {
         let Some(path) = self.json.as_deref().filter(|path| self.resume && path.exists()) else {
             return Ok(Vec::new());
@@ -277,7 +276,7 @@ fn measure(task: &Task) -> Result<Option<Measurement>> {
     }
 }
 
-/// What the process is asked to do: a task, or everything.
+/// Runs a task or the whole comparison, depending on the arguments.
 fn run() -> Result<()> {
     let arguments: Vec<String> = env::args().collect();
     if let [_, word, task] = &arguments[..]

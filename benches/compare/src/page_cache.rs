@@ -1,4 +1,4 @@
-//! Empties the system's page cache of the files of one store, so that reads come from the device.
+//! Empties the page cache of the files of one store, so that reads come from the device.
 
 use std::{
     fs, io,
@@ -19,8 +19,7 @@ use crate::{
 #[derive(Debug)]
 pub(crate) struct PageCache {
     folder: PathBuf,
-    /// Pages of mapped files may stay in memory up to so many bytes: a memory map is its engine's
-    /// cache.
+    /// Bytes of mapped pages that may stay in memory: a memory map is its engine's cache.
     mapped_bytes_max: u64,
 }
 
@@ -29,13 +28,13 @@ impl PageCache {
         Self { folder: folder.to_owned(), mapped_bytes_max }
     }
 
-    /// Writes back what is not on the disk yet, then empties. Dirty pages stay otherwise.
+    /// Writes back dirty pages, which would stay otherwise, then empties the page cache.
     pub(crate) fn sync_and_empty(&self) -> Result<()> {
         each_file(&self.folder, &|file| file.sync_all())?;
         self.empty()
     }
 
-    /// Empties. Pages that are dirty stay, and so do those of maps below the bound.
+    /// Empties the page cache. Dirty pages stay, and so do mapped pages below the bound.
     pub(crate) fn empty(&self) -> Result<()> {
         if Memory::now()?.mapped > self.mapped_bytes_max {
             self.let_maps_go()?;
@@ -43,8 +42,8 @@ impl PageCache {
         each_file(&self.folder, &|file| Ok(fadvise(file, 0, None, Advice::DontNeed)?))
     }
 
-    /// Takes all shared maps of the store's files out of the page tables. Mapped pages cannot leave
-    /// the page cache.
+    /// Removes all shared maps of the store's files from the page tables, because mapped pages
+    /// cannot leave the page cache.
     fn let_maps_go(&self) -> Result<()> {
         let maps = read("/proc/self/maps")?;
         for (start, end) in shared_maps(&maps, &self.folder) {
@@ -58,7 +57,7 @@ impl PageCache {
     }
 }
 
-/// Start and end of the shared maps of files below `folder`, of a text like `/proc/self/maps`.
+/// Returns start and end of the shared maps of files below `folder` in `/proc/self/maps` format.
 fn shared_maps(maps: &str, folder: &Path) -> Vec<(usize, usize)> {
     let place = |line: &str| {
         let mut fields = line.split_whitespace();
@@ -73,7 +72,7 @@ fn shared_maps(maps: &str, folder: &Path) -> Vec<(usize, usize)> {
     maps.lines().filter_map(place).collect()
 }
 
-/// Does `work` to every file in `folder` but locks: closing one would give it up.
+/// Applies `work` to every file in `folder` except locks: closing one would release it.
 fn each_file(folder: &Path, work: &impl Fn(&fs::File) -> io::Result<()>) -> Result<()> {
     for entry in entries(folder)? {
         let path = entry?.path();
@@ -82,7 +81,7 @@ fn each_file(folder: &Path, work: &impl Fn(&fs::File) -> io::Result<()>) -> Resu
             each_file(&path, work)?;
         } else if !name.contains("lock") {
             match open(&path).and_then(|file| work(&file)) {
-                // A background job has removed it.
+                // Removed by a background job.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                 done => done?,
             }

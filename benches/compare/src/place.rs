@@ -1,4 +1,4 @@
-//! The folder in which a case works: the main store, a copy of it, or an empty one.
+//! The directory of a case: the main store, a copy of it, or an empty store.
 
 use std::{
     fs,
@@ -7,10 +7,10 @@ use std::{
 
 use crate::{case::Store, failure::Result, process::entries, task::Task};
 
-/// Name of the folder of the store that the load leaves behind.
+/// Directory name of the store written by the load.
 const MAIN: &str = "main";
 
-/// The folder of one store. What is no main store is removed with this.
+/// The directory of one store. Removed on drop, except for the main store.
 #[derive(Debug)]
 pub(crate) struct Place {
     path: PathBuf,
@@ -18,7 +18,7 @@ pub(crate) struct Place {
 }
 
 impl Place {
-    /// What `task` works on.
+    /// Returns the place of `task`.
     pub(crate) fn of(task: &Task) -> Result<Self> {
         let main = task.folder.join(MAIN);
         match task.case.workload.store() {
@@ -36,7 +36,7 @@ impl Place {
         }
     }
 
-    /// Copy number `number` of the main store.
+    /// Creates copy number `number` of the main store.
     pub(crate) fn copy(task: &Task, number: usize) -> Result<Self> {
         let path = task.folder.join(format!("copy-{number}"));
         empty(&path)?;
@@ -45,7 +45,7 @@ impl Place {
         Ok(place)
     }
 
-    /// Copy number `number`, which another process has made and will remove.
+    /// Returns copy number `number`, which another process created and will remove.
     pub(crate) fn of_peer(task: &Task, number: usize) -> Self {
         Self { path: task.folder.join(format!("copy-{number}")), temporary: false }
     }
@@ -58,13 +58,13 @@ impl Place {
 impl Drop for Place {
     fn drop(&mut self) {
         if self.temporary {
-            // What stays is overwritten by the next case that needs the folder.
+            // The next case in this directory removes any remains.
             let _ = remove(&self.path);
         }
     }
 }
 
-/// Removes what a former round has left.
+/// Removes the remains of an earlier round.
 #[expect(clippy::disallowed_methods, reason = "these are files of other engines too")]
 fn empty(path: &Path) -> Result<()> {
     if path.exists() {

@@ -21,8 +21,7 @@ use crate::{
 
 const WIDTH: u32 = 1000;
 
-/// Bars end here: what is so much faster than SieveDB, or slower, would leave no room for the
-/// others.
+/// Limit of the bars, because larger ratios would leave no room for the others.
 const RATIO_MIN: f64 = 0.05;
 const RATIO_MAX: f64 = 100.0;
 
@@ -36,8 +35,8 @@ const RIGHT: u32 = 190;
 const TOP: u32 = 40;
 const AXIS: u32 = 46;
 
-/// Colours that are told apart also by those who do not see red and green: Okabe and Ito, "Color
-/// Universal Design", 2008; the last ones are browns and greys.
+/// Colours that remain distinguishable with red-green colour blindness. Source: Okabe and Ito,
+/// "Color Universal Design", 2008; the last ones are browns and greys.
 const COLOURS: [RGBColor; 8] = [
     RGBColor(0, 114, 178),
     RGBColor(213, 94, 0),
@@ -60,7 +59,7 @@ line[stroke="#EEEEEE"]{stroke:#333333}
 }
 </style>"##;
 
-/// What a plot shows, its file name and caption.
+/// Cases of a plot, its file name and its caption.
 const PLOTS: [(Family, Fit, &str, &str); 8] = [
     (Family::Writes, Fit::Cached, "writes.svg", "Writes"),
     (Family::Reads, Fit::Cached, "reads.svg", "Point reads, data in the cache"),

@@ -1,5 +1,4 @@
-//! What the system knows of this process: its memory, its reads and writes, the space its files
-//! take.
+//! System statistics of this process: memory, reads and writes, disk space of its files.
 
 use std::{fs, os::unix::fs::MetadataExt as _, path::Path};
 
@@ -11,13 +10,13 @@ const STAT_BLOCK_BYTES: u64 = 512;
 /// Memory of this process, in bytes.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Memory {
-    /// Most that was resident at a time.
+    /// Peak resident memory.
     pub(crate) peak: u64,
-    /// Resident now, mapped files included.
+    /// Resident memory, including mapped files.
     pub(crate) resident: u64,
-    /// The part that belongs to no file.
+    /// Its anonymous part.
     pub(crate) anonymous: u64,
-    /// The part that belongs to mapped files.
+    /// Its part in mapped files.
     pub(crate) mapped: u64,
 }
 
@@ -34,20 +33,20 @@ impl Memory {
     }
 }
 
-/// Reads and writes of this process since it began.
+/// Reads and writes of this process since its start.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Io {
-    /// Calls of `read` and its like. A page that a memory map brings in is none.
+    /// Calls of `read` and similar. Excludes page faults in memory maps.
     pub(crate) read_calls: u64,
-    /// Bytes that they returned.
+    /// Bytes returned by these calls.
     pub(crate) read_bytes: u64,
-    /// Bytes that came from the device, through memory maps too.
+    /// Bytes read from the device, including memory maps.
     pub(crate) device_read_bytes: u64,
-    /// Calls of `write` and its like.
+    /// Calls of `write` and similar.
     pub(crate) write_calls: u64,
-    /// Bytes that they were given.
+    /// Bytes passed to these calls.
     pub(crate) write_bytes: u64,
-    /// Bytes that are to go to the device, through memory maps too.
+    /// Bytes to be written to the device, including memory maps.
     pub(crate) device_write_bytes: u64,
 }
 
@@ -64,7 +63,7 @@ impl Io {
         })
     }
 
-    /// What was read and written between `before` and now, without what it takes to ask.
+    /// Returns reads and writes since `before`, without the cost of this measurement.
     pub(crate) fn since(before: Self) -> Result<Self> {
         let now = Self::now()?;
         let again = Self::now()?;
@@ -93,7 +92,7 @@ impl Io {
     }
 }
 
-/// Bytes that the files in `folder` take on the disk.
+/// Returns the disk space of the files in `folder`, in bytes.
 pub(crate) fn space_bytes(folder: &Path) -> Result<u64> {
     let mut bytes = 0;
     for entry in entries(folder)? {
@@ -108,19 +107,19 @@ pub(crate) fn space_bytes(folder: &Path) -> Result<u64> {
     Ok(bytes)
 }
 
-/// What `folder` holds.
+/// Returns the entries of `folder`.
 #[expect(clippy::disallowed_methods, reason = "this looks at the files of other engines too")]
 pub(crate) fn entries(folder: &Path) -> std::io::Result<fs::ReadDir> {
     fs::read_dir(folder)
 }
 
-/// The text of the file `path`, which may be one of the system.
+/// Reads the file `path`, which may be a system file.
 pub(crate) fn read(path: impl AsRef<Path>) -> Result<String> {
     let path = path.as_ref();
     fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()).into())
 }
 
-/// The number that stands behind `name` at the start of a line.
+/// Returns the number after `name` at the start of a line.
 pub(crate) fn field(text: &str, name: &str) -> Result<u64> {
     let value = text.lines().find_map(|line| line.strip_prefix(name));
     let number = value.and_then(|value| value.split_whitespace().next()?.parse().ok());

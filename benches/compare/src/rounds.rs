@@ -1,5 +1,5 @@
-//! Runs the tasks, each in a process of its own, interleaved so that all contestants meet the same
-//! moods of the machine.
+//! Runs each task in its own process. Interleaves contestants, so that all of them meet the same
+//! machine conditions.
 
 use std::{
     env, fs,
@@ -20,30 +20,30 @@ use crate::{
     task::Task,
 };
 
-/// The word behind which a process is told its task.
+/// The argument before the task of a child process.
 pub(crate) const CHILD: &str = "child";
 
-/// Openings take little time and swing much: so many rounds at least, if there are several.
+/// Minimum number of rounds of openings, unless there is one: they are short and noisy.
 const OPEN_ROUNDS_MIN: u64 = 5;
 
-/// What is measured.
+/// Plan of a run.
 #[derive(Debug, Clone)]
 pub(crate) struct Plan {
     pub(crate) contestants: Vec<Contestant>,
     pub(crate) cases: Vec<Case>,
-    /// Whether only SieveDB is measured by threads beside processes.
+    /// `true` if only SieveDB is measured with threads versus processes.
     pub(crate) scale_ours_alone: bool,
     pub(crate) rounds: u64,
     /// Rounds of the loads, which take longest.
     pub(crate) load_rounds: u64,
-    /// Where stores are kept; without it they vanish.
+    /// Directory that keeps the stores; without it they are removed.
     pub(crate) folder: Option<PathBuf>,
     pub(crate) settings: Settings,
 }
 
 impl Plan {
-    /// The tasks in their order: cases one after the other, in each all rounds, in each round all
-    /// contestants, beginning with another one each time.
+    /// Returns the tasks in order: by case, round and contestant. Each round starts with another
+    /// contestant.
     pub(crate) fn tasks(&self, folder: &Path) -> Vec<Task> {
         let mut tasks = Vec::new();
         for &case in &self.cases {
@@ -72,9 +72,9 @@ impl Plan {
         }
     }
 
-    /// Does all that `report` has no measurement of, and adds it. Calls `on_measured` after each.
-    /// What fails is noted in the report, and the others go on; a contestant whose load has failed
-    /// takes part no more.
+    /// Runs the tasks that `report` has no measurement of, and adds their measurements. Calls
+    /// `on_measured` after each. Records failures in the report, and continues with other tasks.
+    /// Skips a contestant after a failed load.
     pub(crate) fn run(
         &self,
         report: &mut Report,
@@ -118,7 +118,7 @@ impl Plan {
     fn folder(&self) -> Result<(PathBuf, Option<TempDir>)> {
         if let Some(folder) = &self.folder {
             fs::create_dir_all(folder)?;
-            // As the system names it: maps are found by it.
+            // The canonical path, by which memory maps are found.
             return Ok((fs::canonicalize(folder)?, None));
         }
         let temporary = tempfile::Builder::new().prefix("sieve-compare-").tempdir()?;
@@ -126,13 +126,13 @@ impl Plan {
     }
 }
 
-/// Whether `measurement` is what `task` asks for.
+/// Returns `true` if `measurement` is the result of `task`.
 fn is_of(measurement: &Measurement, task: &Task) -> bool {
     let Measurement { contestant, case, round, .. } = *measurement;
     (contestant, case, round) == (task.contestant, task.case, task.round)
 }
 
-/// A measurement in a line.
+/// Formats a measurement in one line.
 fn line(measurement: &Measurement) -> String {
     let Measurement { contestant, case, round, shape, figures } = measurement;
     format!(
@@ -146,7 +146,7 @@ fn line(measurement: &Measurement) -> String {
     )
 }
 
-/// Does `task` in a process of its own.
+/// Runs `task` in a child process.
 fn in_child(task: &Task) -> Result<Measurement> {
     let text = serde_json::to_string(task)?;
     let mut child = Command::new(env::current_exe()?);

@@ -1,4 +1,4 @@
-//! What all contestants get alike.
+//! Settings shared by all contestants.
 
 use serde::{Deserialize, Serialize};
 
@@ -7,25 +7,25 @@ use crate::{
     keys::{KEY_BYTES, Value},
 };
 
-/// The smallest total: SieveDB refuses a smaller `memory_budget`.
+/// The minimum total: SieveDB rejects a smaller `memory_budget`.
 const TOTAL_BYTES_MIN: u64 = sievedb::options::MEMORY_BUDGET_MIN;
 
-/// Per cent of the data that an engine gets by default where it holds all: room for filters,
-/// indexes and write buffers too.
+/// Default total for data in memory, in percent of the data. Includes filters, indexes and write
+/// buffers.
 const TOTAL_PER_CENT: u64 = 115;
 
-/// What all contestants get alike.
+/// Settings shared by all contestants.
 #[derive(Debug, Clone, Serialize, Deserialize, PartialEq)]
 pub(crate) struct Settings {
     /// Keys that `load` stores.
     pub(crate) keys: u64,
-    /// Lookups and other short operations that are measured, if there is time.
+    /// Maximum number of lookups and other short operations measured.
     pub(crate) lookups: u64,
-    /// Seconds after which a workload ends that loads no store.
+    /// Seconds after which a workload other than a load ends.
     pub(crate) seconds_max: f64,
     /// Seconds after which loads one by one end.
     pub(crate) load_seconds_max: f64,
-    /// Memory that an engine gets in all, in bytes. Each splits it as its makers advise.
+    /// Total memory of an engine in bytes. Each splits it as its authors advise.
     pub(crate) total_bytes: u64,
     /// Entries written at a time.
     pub(crate) load_batch: usize,
@@ -37,18 +37,18 @@ pub(crate) struct Settings {
     pub(crate) tombstones: u64,
     /// Entries that are written per second while another thread reads.
     pub(crate) writes_per_second: u64,
-    /// Between two looks at whether the process rests, in ms.
+    /// Interval of the checks for an idle process, in ms.
     pub(crate) settle_window_ms: u64,
-    /// Whether writes are on the disk before they are acknowledged.
+    /// Syncs writes before they are acknowledged.
     pub(crate) sync_writes: bool,
-    /// Whether the system's page cache is emptied before and during the measurement.
+    /// Empties the system's page cache before and during the measurement.
     pub(crate) drop_page_cache: bool,
-    /// Of keys, values and their order.
+    /// Seed of keys, values and their order.
     pub(crate) seed: u64,
 }
 
 impl Settings {
-    /// The settings for `fit`.
+    /// Returns the settings for `fit`.
     pub(crate) fn of_fit(&self, fit: Fit) -> Self {
         let settings = self.clone();
         match fit.data_per_total() {
@@ -61,17 +61,17 @@ impl Settings {
     }
 }
 
-/// The default total where an engine holds all.
+/// Returns the default total for data in memory.
 pub(crate) fn default_total_bytes(keys: u64) -> u64 {
     (data_bytes(keys) * TOTAL_PER_CENT / 100).max(TOTAL_BYTES_MIN)
 }
 
-/// Bytes of `keys` keys and their values.
+/// Returns the bytes of `keys` keys and their values.
 pub(crate) fn data_bytes(keys: u64) -> u64 {
     keys * (KEY_BYTES + size_of::<Value>()) as u64
 }
 
-/// Settings of a run that takes seconds and says nothing of speed: whether everything works.
+/// Returns settings for a functional check that takes seconds. Its figures are meaningless.
 pub(crate) fn small() -> Settings {
     Settings {
         keys: 20_000,

@@ -1,4 +1,4 @@
-//! What one process does: one case on one contestant.
+//! The task of one process: one case on one contestant.
 
 use std::path::{Path, PathBuf};
 
@@ -6,22 +6,22 @@ use serde::{Deserialize, Serialize};
 
 use crate::{case::Case, contestant::Contestant, settings::Settings};
 
-/// One case on one contestant in one round, in a process of its own.
+/// One case on one contestant in one round.
 #[derive(Debug, Clone, Serialize, Deserialize, PartialEq)]
 pub(crate) struct Task {
     pub(crate) contestant: Contestant,
     pub(crate) case: Case,
     /// From 0.
     pub(crate) round: u64,
-    /// Folder of all stores of the contestant.
+    /// Directory of all stores of the contestant.
     pub(crate) folder: PathBuf,
-    /// Whether this process is one of several that are measured beside threads.
+    /// Number of this process among those measured against threads.
     pub(crate) peer: Option<usize>,
     pub(crate) settings: Settings,
 }
 
 impl Task {
-    /// The task with the settings that its case asks for.
+    /// Returns the task with the settings for its case.
     pub(crate) fn new(
         contestant: Contestant,
         case: Case,

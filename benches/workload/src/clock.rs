@@ -4,20 +4,20 @@ use std::time::{Duration, Instant};
 
 use rustix::time::{ClockId, clock_gettime};
 
-/// The real time, from an arbitrary start.
+/// Returns the real time, from an arbitrary start.
 #[expect(clippy::disallowed_methods, reason = "a measurement needs the real clock")]
 #[must_use]
 pub fn now() -> Instant {
     Instant::now()
 }
 
-/// CPU time that the calling thread has used.
+/// Returns the CPU time used by the calling thread.
 #[must_use]
 pub fn thread_cpu_time() -> Duration {
     cpu_time(ClockId::ThreadCPUTime)
 }
 
-/// CPU time that all threads of the process have used.
+/// Returns the CPU time used by all threads of the process.
 #[must_use]
 pub fn process_cpu_time() -> Duration {
     cpu_time(ClockId::ProcessCPUTime)

@@ -26,7 +26,7 @@ const WEIGHTS: [u32; 11] = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11];
 /// The same for the second try.
 const WEIGHTS_AGAIN: [u32; 11] = [3, 4, 5, 6, 7, 8, 9, 10, 11, 1, 2];
 
-/// Distinct valid numbers in a random order that `seed` determines: about a billion.
+/// Yields about a billion distinct valid numbers in a random order determined by `seed`.
 pub fn iins(seed: u64) -> impl Iterator<Item = u64> {
     let births = births();
     let bodies = births.len() as u64 * SEXES * SERIALS;
@@ -40,10 +40,10 @@ pub fn iins(seed: u64) -> impl Iterator<Item = u64> {
     })
 }
 
-/// The control digit of the eleven digits of `body`.
+/// Returns the control digit of the eleven digits of `body`.
 ///
-/// It is the sum of the digits by [`WEIGHTS`] modulo 11; if that is 10, by [`WEIGHTS_AGAIN`]; if
-/// that is 10 too, the number is not issued.
+/// It is the sum of the digits by [`WEIGHTS`] modulo 11, or by [`WEIGHTS_AGAIN`] if that is 10. If
+/// both are 10, the number is not issued.
 fn control_digit(body: u64) -> Option<u8> {
     let mut rest = body;
     let (mut first, mut second) = (0, 0);
@@ -57,7 +57,7 @@ fn control_digit(body: u64) -> Option<u8> {
     Some(u8::try_from(sum).expect("a remainder of 11 fits"))
 }
 
-/// The first seven digits of a man born on each day of [`YEARS`].
+/// Yields the first seven digits of a man born on each day of [`YEARS`].
 fn births() -> Vec<u64> {
     let days = YEARS.flat_map(|year| (1..=12).map(move |month| (year, month)));
     let days = days
@@ -69,7 +69,7 @@ fn births() -> Vec<u64> {
     digits.collect()
 }
 
-/// Days of a month of the Gregorian calendar.
+/// Returns the days of a month of the Gregorian calendar.
 fn days_in(year: u32, month: u32) -> u32 {
     let leap = year.is_multiple_of(4) && !year.is_multiple_of(100) || year.is_multiple_of(400);
     match month {

@@ -1,12 +1,12 @@
-//! What a measurement stores and asks for, and the clocks it reads.
+//! Keys, values and clocks of measurements.
 //!
-//! | module     | holds                                                          |
+//! | module     | contents                                                       |
 //! |------------|----------------------------------------------------------------|
 //! | [`iin`]    | identification numbers of 12 digits                            |
 //! | `urls`     | invented URLs of 77 bytes on average                           |
 //! | `lines`    | keys from a file                                               |
-//! | [`random`] | random numbers and orders that a seed repeats on every machine |
-//! | [`zipf`]   | ranks of which few are drawn often                             |
+//! | [`random`] | random numbers and orders, reproducible from a seed            |
+//! | [`zipf`]   | Zipf's distribution                                            |
 //! | [`clock`]  | real time, and CPU time of a thread                            |
 
 pub mod clock;
@@ -60,17 +60,17 @@ impl fmt::Display for KeySource {
     }
 }
 
-/// Keys to store, and others of the same distribution that are never stored.
+/// Keys to store, and absent keys of the same distribution.
 #[derive(Debug, Clone)]
 pub struct KeySet {
-    /// Those to store.
+    /// Keys to store.
     pub stored: Keys,
-    /// Those that are never stored.
+    /// Keys that are never stored.
     pub absent: Keys,
 }
 
 impl KeySet {
-    /// Identification numbers; fewer if `seed` has not that many.
+    /// Creates sets of identification numbers; fewer if `seed` has not enough.
     #[must_use]
     pub fn iins(seed: u64, stored: u64, absent: u64) -> Self {
         let mut numbers = iins(seed);
@@ -81,14 +81,14 @@ impl KeySet {
         Self { stored: take(stored), absent: take(absent) }
     }
 
-    /// Invented URLs.
+    /// Creates sets of invented URLs.
     pub fn urls(seed: u64, stored: u64, absent: u64) -> Self {
         let [stored, absent] = Urls::pair(seed, stored, absent).map(Keys::Urls);
         Self { stored, absent }
     }
 
-    /// The distinct lines of `text`: one half to store, the other half absent, at most
-    /// `stored_max` and `absent_max` of them.
+    /// Creates sets of the distinct lines of `text`: one half to store, the other half absent, at
+    /// most `stored_max` and `absent_max` of them.
     #[must_use]
     pub fn lines(text: Vec<u8>, stored_max: u64, absent_max: u64) -> Self {
         let [mut stored, mut absent] = Lines::split(text);
@@ -98,7 +98,7 @@ impl KeySet {
     }
 }
 
-/// Distinct keys in an order that has nothing to do with the order of their bytes.
+/// Distinct keys in an order independent of their byte order.
 #[derive(Debug, Clone)]
 pub enum Keys {
     /// Identification numbers, without their leading zeros.
@@ -110,7 +110,7 @@ pub enum Keys {
 }
 
 impl Keys {
-    /// Number of keys.
+    /// Returns the number of keys.
     #[expect(clippy::len_without_is_empty, reason = "nobody asks")]
     #[must_use]
     pub fn len(&self) -> u64 {
@@ -133,7 +133,7 @@ impl Keys {
         }
     }
 
-    /// All keys in random order, as numbers for [`append`](Self::append).
+    /// Returns all keys in random order, as numbers for [`append`](Self::append).
     pub fn shuffled(&self, seed: u64) -> impl Iterator<Item = u64> + use<> {
         let order = Permutation::new(self.len(), seed);
         (0..self.len()).map(move |index| order.at(index))
@@ -146,7 +146,7 @@ mod tests {
 
     use super::*;
 
-    /// Key sets of `stored` and `absent` keys, by name.
+    /// Returns key sets of `stored` and `absent` keys, by name.
     fn key_sets(seed: u64, stored: u64, absent: u64) -> [(&'static str, KeySet); 3] {
         let lines = (0..4 * stored).map(|line| format!("{seed} {line}\n")).collect::<String>();
         [

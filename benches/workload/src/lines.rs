@@ -4,11 +4,11 @@ use std::{ops::Range, sync::Arc};
 
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-/// Decides which half of the lines is stored, and in what order. Fixed, so that every run and
-/// every machine splits a file alike.
+/// Seed of the split and the order of lines. Fixed, so that every run and every machine splits a
+/// file alike.
 const SPLIT_SEED: u64 = 0x5349_4556_4544_4231;
 
-/// Some lines of a text, kept as they stand in the file: memory is the file plus 16 bytes a line.
+/// Lines of a text, kept as in the file: memory is the file plus 16 bytes per line.
 #[derive(Debug, Clone)]
 pub struct Lines {
     text: Arc<[u8]>,
@@ -18,8 +18,8 @@ pub struct Lines {
 impl Lines {
     /// Splits the distinct lines of `text` into two halves by one bit of their hash.
     ///
-    /// Lines end with LF or CR LF; empty ones are skipped. Either half comes in the order of the
-    /// hash, so that neighbours in the file are no neighbours in time.
+    /// Lines end with LF or CR LF; empty ones are skipped. Both halves are in hash order, so that
+    /// adjacent lines are not used consecutively.
     pub(crate) fn split(text: Vec<u8>) -> [Self; 2] {
         let mut places = places(&text);
         places.sort_unstable_by(|a, b| text[a.clone()].cmp(&text[b.clone()]));
@@ -31,12 +31,12 @@ impl Lines {
         [stored, absent].map(|places| Self { text: Arc::clone(&text), places })
     }
 
-    /// Number of lines.
+    /// Returns the number of lines.
     pub(crate) fn len(&self) -> u64 {
         self.places.len() as u64
     }
 
-    /// Keeps the first `len` lines at most.
+    /// Keeps at most the first `len` lines.
     pub(crate) fn truncate(&mut self, len: u64) {
         self.places.truncate(usize::try_from(len).unwrap_or(usize::MAX));
     }

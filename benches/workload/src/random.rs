@@ -1,4 +1,4 @@
-//! Random numbers and random orders that a seed repeats on every machine.
+//! Random numbers and random orders, reproducible from a seed on every machine.
 
 /// Increment of the generator: 2^64 over the golden ratio, made odd.
 const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
@@ -21,26 +21,26 @@ pub struct Random {
 }
 
 impl Random {
-    /// The stream of `seed`.
+    /// Creates the stream of `seed`.
     #[must_use]
     pub fn new(seed: u64) -> Self {
         Self { state: seed }
     }
 
-    /// The next number; all are equally likely.
+    /// Returns the next number, uniformly distributed.
     #[expect(clippy::should_implement_trait, reason = "a stream without an end is no iterator")]
     pub fn next(&mut self) -> u64 {
         self.state = self.state.wrapping_add(GOLDEN);
         mix(self.state)
     }
 
-    /// A number from 0 to `bound - 1`. Its bias, `bound / 2^64`, is not measurable here.
+    /// Returns a number from 0 to `bound - 1`. Its bias, `bound / 2^64`, is not measurable here.
     pub fn below(&mut self, bound: u64) -> u64 {
         let wide = u128::from(self.next()) * u128::from(bound);
         u64::try_from(wide >> 64).expect("the upper half of 128 bits has 64")
     }
 
-    /// One of `choices`, which may not be empty.
+    /// Returns one of `choices`, which must not be empty.
     pub fn choose<'a, T>(&mut self, choices: &'a [T]) -> &'a T {
         let index = self.below(choices.len() as u64);
         &choices[usize::try_from(index).expect("an index of a slice fits")]
@@ -49,9 +49,9 @@ impl Random {
 
 /// The numbers from 0 to `domain - 1` in a random order, without storing them.
 ///
-/// A Feistel network of four rounds permutes the next even power of two; a number outside the
-/// domain is put through again until it falls inside ("cycle walking", Black and Rogaway, CT-RSA
-/// 2002). That takes fewer than four steps on average.
+/// A Feistel network of four rounds permutes the next even power of two. It is applied again until
+/// the number falls into the domain ("cycle walking", Black and Rogaway, CT-RSA 2002), fewer than
+/// four times on average.
 #[derive(Debug, Clone)]
 pub struct Permutation {
     domain: u64,
@@ -60,7 +60,7 @@ pub struct Permutation {
 }
 
 impl Permutation {
-    /// A random order of the numbers below `domain`.
+    /// Creates a random order of the numbers below `domain`.
     #[must_use]
     pub fn new(domain: u64, seed: u64) -> Self {
         let bits = u64::BITS - domain.saturating_sub(1).leading_zeros();

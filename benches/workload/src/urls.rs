@@ -1,7 +1,7 @@
 //! Invented URLs: long keys with long common prefixes, about 77 bytes on average.
 //!
-//! A few hosts have most of the pages, and a host's pages share sections and months, as crawled
-//! addresses do. URLs differ in the number behind their last hyphen, so no two are equal.
+//! A few hosts have most of the pages, and a host's pages share sections and months, as in a crawl.
+//! URLs are distinct by the number after their last hyphen.
 
 use std::io::Write as _;
 
@@ -53,14 +53,14 @@ pub struct Urls {
 }
 
 impl Urls {
-    /// Two disjoint sets of one distribution.
+    /// Creates two disjoint sets of one distribution.
     pub(crate) fn pair(seed: u64, stored: u64, absent: u64) -> [Self; 2] {
         let pages = Permutation::new(PAGES, seed);
         let part = |first, len| Self { seed, pages: pages.clone(), first, len };
         [part(0, stored), part(stored, absent)]
     }
 
-    /// Number of URLs.
+    /// Returns the number of URLs.
     pub(crate) fn len(&self) -> u64 {
         self.len
     }

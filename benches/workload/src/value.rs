@@ -1,4 +1,4 @@
-//! Values that a key determines, so that what a lookup finds can be checked.
+//! Values determined by their keys, so that answers of lookups can be checked.
 
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
@@ -10,7 +10,7 @@ pub const VALUE_BYTES: usize = 100;
 /// The first half is noise, the second half compresses to nothing.
 const NOISE_BYTES: usize = VALUE_BYTES / 2;
 
-/// The value of `key` in a key set of `seed`.
+/// Returns the value of `key` in a key set of `seed`.
 #[must_use]
 pub fn value_of(key: &[u8], seed: u64) -> [u8; VALUE_BYTES] {
     let mut value = [b'.'; VALUE_BYTES];

@@ -1,4 +1,4 @@
-//! Ranks of which few are drawn often.
+//! Zipf's distribution of ranks.
 
 use crate::random::Random;
 
@@ -11,11 +11,11 @@ pub struct Zipf {
 }
 
 impl Zipf {
-    /// A distribution over the ranks below `ranks`.
+    /// Creates a distribution over the ranks below `ranks`.
     ///
     /// # Panics
     ///
-    /// If there are none.
+    /// If `ranks` is 0.
     #[must_use]
     pub fn new(ranks: u64, exponent: f64) -> Self {
         assert!(ranks > 0, "there is no rank to draw");
@@ -27,7 +27,7 @@ impl Zipf {
         Self { sums: sums.collect() }
     }
 
-    /// A rank. A binary search.
+    /// Draws a rank, by binary search.
     pub fn draw(&self, random: &mut Random) -> u64 {
         let last = self.sums.len() - 1;
         let drawn = (random.next() >> 11) as f64 / (1_u64 << 53) as f64 * self.sums[last];

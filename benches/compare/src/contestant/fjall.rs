@@ -5,8 +5,8 @@
 //! more on level 0. So are its blocks: LZ4 from level 2 on.
 //!
 //! A memtable has a 16th of the total, at most its default size, and the cache the rest. The
-//! documentation recommends 20 to 25 % of the memory for the cache, or more if the data fit, and
-//! leaves the rest to the page cache, which is in no engine's total here: more is better for fjall.
+//! documentation recommends 20 to 25 % of the memory for the cache, or more if the data fit. It
+//! leaves the rest to the page cache, which no total includes here: more is better for fjall.
 
 use std::{ops::RangeInclusive, path::Path};
 

@@ -38,10 +38,10 @@ impl Engine for Lmdb {
         flags.set(EnvFlags::NO_SYNC, !settings.sync_writes);
         // As `lmdb.h` advises for random reads of data larger than the memory.
         flags.set(EnvFlags::NO_READ_AHEAD, settings.drop_page_cache);
-        // SAFETY: without a sync the store may be lost with the machine, as this measurement would
-        // be.
+        // SAFETY: without a sync a machine crash may lose the store, and would end the measurement
+        // too.
         unsafe { options.flags(flags) };
-        // SAFETY: the folder is this process's own; nobody else opens or truncates the file.
+        // SAFETY: no other process opens or truncates the file: the directory is private.
         let env = unsafe { options.open(path)? };
         let table = env.create_databases_and_commit(env.write_txn()?, |opener, transaction| {
             opener.create_database(transaction, None).map(CommitOrAbort::<_, ()>::Commit)

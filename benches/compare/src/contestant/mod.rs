@@ -1,7 +1,7 @@
-//! The engines, and what a workload asks of each.
+//! The engines, and the operations that workloads require of each.
 //!
-//! Each is configured as its makers advise for point reads; [docs/benchmarks.md] says where they
-//! do. Writes reach the operating system before they are acknowledged, not the disk, unless a call
+//! Each engine is configured as its authors advise for point reads; [docs/benchmarks.md] cites the
+//! advice. Acknowledged writes have reached the operating system. They are not synced unless a call
 //! says so.
 //!
 //! [docs/benchmarks.md]: ../../../../docs/benchmarks.md
@@ -52,7 +52,7 @@ pub(crate) enum Contestant {
 }
 
 impl Contestant {
-    /// All that were compiled.
+    /// All compiled engines.
     pub(crate) const ALL: &[Self] = &[
         Self::Sievedb,
         Self::SievedbDefaults,
@@ -72,7 +72,7 @@ impl Contestant {
         Self::Sled,
     ];
 
-    /// What it is called in a report.
+    /// Returns the name in a report.
     pub(crate) fn title(self) -> &'static str {
         match self {
             Self::Sievedb => "SieveDB",
@@ -94,59 +94,59 @@ impl Contestant {
         }
     }
 
-    /// Name of its folder, and on the command line.
+    /// Returns the name of its directory and on the command line.
     pub(crate) fn name(self) -> String {
         self.to_possible_value().expect("no contestant is hidden").get_name().to_owned()
     }
 }
 
-/// Where an engine's options come from.
+/// Source of an engine's options.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Tuning {
-    /// The advice of its makers for point reads, and the total of the settings.
+    /// The authors' advice for point reads, and the total of the settings.
     Advised,
     /// No options but the path.
     Defaults,
 }
 
-/// An open store of some engine.
+/// An open store of an engine.
 pub(crate) trait Engine: Sized + Sync {
-    /// What one thread reads with.
+    /// Read handle of one thread.
     type Reader<'a>: Reader
     where
         Self: 'a;
 
-    /// Opens the store in the folder `path`, which exists; makes it if there is none.
+    /// Opens the store in the existing directory `path`. Creates the store if it does not exist.
     fn open(path: &Path, tuning: Tuning, settings: &Settings) -> Result<Self>;
 
-    /// Writes `entries` at once; a single one as the engine writes single ones.
+    /// Writes `entries` in one batch, or a single entry by the engine's single write.
     fn write(&self, entries: &[Entry]) -> Result<()>;
 
-    /// Writes `entry`, which is on the disk afterwards. The store was opened with
+    /// Writes and syncs `entry`. Requires a store opened with
     /// [`sync_writes`](Settings::sync_writes).
     fn write_synced(&self, entry: &Entry) -> Result<()>;
 
-    /// Removes `keys` at once; a single one as the engine removes single ones.
+    /// Removes `keys` in one batch, or a single key by the engine's single removal.
     fn remove(&self, keys: &[Key]) -> Result<()>;
 
-    /// Puts what was written into its final files, and on the disk.
+    /// Flushes all writes to their final files, and syncs these.
     fn flush(&self) -> Result<()>;
 
     fn reader(&self) -> Result<Self::Reader<'_>>;
 
-    /// Shows every entry to `visit`, in this order, through the cache.
+    /// Passes every entry to `visit` in `order`, through the cache.
     fn scan(&self, order: Order, visit: impl FnMut(&[u8], &[u8])) -> Result<()>;
 
-    /// What the store looks like, as far as the engine tells.
+    /// Returns the shape of the store, as far as the engine reports it.
     fn shape(&self) -> Result<String>;
 
-    /// Data blocks that lookups have asked the cache for since the store was opened, if the engine
-    /// tells.
+    /// Returns the data blocks that lookups requested from the cache since the store was opened, if
+    /// the engine reports them.
     fn data_block_requests(&self) -> Option<u64> {
         None
     }
 
-    /// Tombstones that tables hold, if the engine tells.
+    /// Returns the number of tombstones in tables, if the engine reports it.
     fn tombstones(&self) -> Option<u64> {
         None
     }
@@ -159,15 +159,15 @@ pub(crate) enum Order {
     Descending,
 }
 
-/// Reads of one thread, which keeps what its engine advises to keep between lookups.
+/// Read handle of one thread. Keeps state between lookups as its engine advises.
 pub(crate) trait Reader {
-    /// Copies the value of `key` to `value`, and tells whether there is one.
+    /// Copies the value of `key` to `value`. Returns `true` if the key is present.
     fn get(&mut self, key: &Key, value: &mut Value) -> Result<bool>;
 
-    /// Puts into `answers`, for each of `keys`, whether it has a value.
+    /// Sets `answers` to the presence of each of `keys`.
     fn contains_many(&mut self, keys: &[Key], answers: &mut Vec<bool>) -> Result<()>;
 
-    /// Shows the first `entries` entries from `key` on to `visit`; fewer if the store ends before.
+    /// Passes up to `entries` entries from `key` on to `visit`.
     fn scan_from(
         &mut self,
         key: &Key,
@@ -175,11 +175,11 @@ pub(crate) trait Reader {
         visit: impl FnMut(&[u8], &[u8]),
     ) -> Result<()>;
 
-    /// Holds nothing until the next read, which sees all that was written before it.
+    /// Drops the kept state. The next read sees all writes before it.
     fn let_go(&mut self);
 }
 
-/// Copies `found` to `value`; one of another length becomes zeros, which are no right value.
+/// Copies `found` to `value`. A value of another length becomes zeros, which no check accepts.
 fn copy_value(found: &[u8], value: &mut Value) {
     match found.try_into() {
         Ok(found) => *value = found,
@@ -187,7 +187,7 @@ fn copy_value(found: &[u8], value: &mut Value) {
     }
 }
 
-/// `count` things with a name that takes an `s`.
+/// Returns `count` and `name`, with an `s` for the plural.
 fn counted(count: u64, name: &str) -> String {
     format!("{count} {name}{}", if count == 1 { "" } else { "s" })
 }

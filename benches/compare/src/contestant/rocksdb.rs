@@ -7,8 +7,8 @@
 //! The total is split as the wiki caps the memory by a single limit ("Write Buffer Manager",
 //! "Memory usage in RocksDB"): the block cache has all of it. Filters and indexes are blocks of the
 //! cache, those of level 0 pinned, and memtables are charged to it. "Setup Options and Basic
-//! Tuning" recommends a third of the memory for the cache and leaves the rest to the page cache,
-//! which is in no engine's total here: the whole total is better for RocksDB.
+//! Tuning" recommends a third of the memory for the cache. It leaves the rest to the page cache,
+//! which no total includes here: the whole total is better for RocksDB.
 
 use std::path::Path;
 

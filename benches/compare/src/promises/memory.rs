@@ -17,15 +17,15 @@ const CACHED: [(Workload, f64); 4] = [
     (Workload::ShortScan, 0.45),
 ];
 
-/// Totals that are a part of the data, and the bounds of a Zipf hit over the better of the others
-/// that stay within the total.
+/// Totals smaller than the data, and bounds of a Zipf hit over the better of the others within the
+/// total.
 const PARTS: [(Fit, f64); 3] =
     [(Fit::TwoTimes, 0.9), (Fit::FourTimes, 0.95), (Fit::TenTimes, 0.95)];
 
-/// What a store with default options may cost over one with the total.
+/// Maximum cost of a store with default options over one with the total.
 const DEFAULTS_MAX: f64 = 1.1;
 
-/// What the promises need, on a machine of so many cores.
+/// Returns the cases of the promises on a machine with `cores` cores.
 pub(super) fn cases(cores: usize) -> Vec<Case> {
     let mut workloads = CACHED.map(|(workload, _)| workload).to_vec();
     workloads.extend([Workload::Load, Workload::Miss]);
@@ -41,11 +41,11 @@ fn exceeds_total(rows: Rows<'_>, name: &str, case: Case) -> bool {
     row.is_some_and(|row| row.over_total_bytes() > RESIDENT_ALLOWANCE_BYTES)
 }
 
-/// What the medians say.
+/// Evaluates the promises by the medians.
 pub(super) fn look(rows: Rows<'_>) -> Vec<Promise> {
     let others: Vec<&str> =
         ["rocksdb", "fjall"].into_iter().filter(|name| named(name).is_some()).collect();
-    // None is measured if none was compiled.
+    // Without a compiled contestant none is measured.
     let over = match &others[..] {
         [one] => format!("over {one}"),
         _ => "over the better other".to_owned(),
@@ -113,7 +113,7 @@ mod tests {
                     let figure = match contestant {
                         Contestant::Sievedb => 9.0,
                         Contestant::SievedbDefaults => defaults,
-                        // Each of the others has its own figure, and this is the least.
+                        // The others have different figures; this is the minimum.
                         other if Some(other) == contestants.last().copied() => others,
                         _ => 30.0,
                     };

@@ -1,4 +1,4 @@
-//! What SieveDB promises beside the other engines, and whether a run shows it.
+//! Promises of SieveDB relative to other engines, and their checks.
 
 mod memory;
 
@@ -12,7 +12,7 @@ use crate::{
     workload::{DATA_BLOCK_REQUESTS, TOMBSTONES, scale::THREADS_OVER_PROCESSES},
 };
 
-/// What a run of promises measures.
+/// Measurements of a run of promises.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
 pub(crate) enum Topic {
     /// SieveDB beside the other engines, with everything in memory.
@@ -22,7 +22,7 @@ pub(crate) enum Topic {
 }
 
 impl Topic {
-    /// The contestants that the promises name, of those that were compiled.
+    /// Returns the compiled contestants that the promises name.
     pub(crate) fn contestants(self) -> Vec<Contestant> {
         let names = match self {
             Self::Engines => &CONTESTANTS[..],
@@ -31,7 +31,7 @@ impl Topic {
         names.iter().filter_map(|name| named(name)).collect()
     }
 
-    /// What the promises need, on a machine of so many cores.
+    /// Returns the cases of the promises on a machine with `cores` cores.
     pub(crate) fn cases(self, cores: usize) -> Vec<Case> {
         match self {
             Self::Engines => {
@@ -65,34 +65,34 @@ const CACHED: [Workload; 11] = [
 /// Keys that are removed before the scan over tombstones.
 pub(crate) const TOMBSTONES_ASKED: u64 = 1_000_000;
 
-/// Of them 1 in 100.
+/// One in 100 of these keys.
 const TOMBSTONES_LEFT_MAX: f64 = 10_000.0;
 
-/// A promise, and what a run says of it.
+/// A promise and its result in a run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Promise {
     pub(crate) topic: Topic,
     pub(crate) promise: String,
     /// The bound, in words.
     pub(crate) asked: String,
-    /// The same as a number.
+    /// The bound as a number.
     pub(crate) bound: f64,
-    /// The figure; absent if the run does not tell.
+    /// The figure, if measured.
     pub(crate) value: Option<f64>,
-    /// In words; absent if the run does not tell.
+    /// The figure in words, if measured.
     pub(crate) measured: Option<String>,
     pub(crate) holds: Option<bool>,
 }
 
-/// The contestant of that name on the command line, if it was compiled.
+/// Returns the contestant with this name on the command line, if it was compiled.
 fn named(name: &str) -> Option<Contestant> {
     Contestant::from_str(name, false).ok()
 }
 
-/// How a figure is written.
+/// Format of a figure.
 #[derive(Debug, Clone, Copy)]
 enum Unit {
-    /// A ratio, with so many decimals.
+    /// A ratio, with this number of decimals.
     Ratio(usize),
     Ns,
 }
@@ -106,7 +106,7 @@ impl Unit {
     }
 }
 
-/// A promise with an upper bound.
+/// Returns a promise with an upper bound.
 fn at_most(promise: &str, bound: f64, unit: Unit, measured: Option<f64>) -> Promise {
     Promise {
         topic: Topic::Engines,
@@ -119,8 +119,8 @@ fn at_most(promise: &str, bound: f64, unit: Unit, measured: Option<f64>) -> Prom
     }
 }
 
-/// Looks at what the medians say of `topic`, or of all topics, where `tombstones` keys were removed
-/// before the scan over them.
+/// Evaluates the promises of `topic`, or of all topics, by the medians. `tombstones` keys were
+/// removed before the scan over them.
 pub(crate) fn look(topic: Option<Topic>, medians: &[Median], tombstones: u64) -> Vec<Promise> {
     let mut promises = look_at_all(medians, tombstones);
     promises.retain(|promise| topic.is_none_or(|topic| promise.topic == topic));
@@ -229,7 +229,7 @@ fn quotient(one: Option<f64>, two: Option<f64>) -> Option<f64> {
     Some(one? / two?)
 }
 
-/// The medians, by what they are of.
+/// The medians, by contestant and case.
 #[derive(Debug, Clone, Copy)]
 struct Rows<'a>(&'a [Median]);
 
@@ -242,12 +242,12 @@ impl<'a> Rows<'a> {
         self.of(Contestant::Sievedb, case)
     }
 
-    /// SieveDB's rows of all cases.
+    /// Returns SieveDB's rows of all cases.
     fn all_ours(self) -> impl Iterator<Item = &'a Median> {
         self.0.iter().filter(|row| row.contestant == Contestant::Sievedb)
     }
 
-    /// SieveDB's figure over the least of `others`, all of which must have been measured.
+    /// Returns SieveDB's figure over the least of `others`. Requires figures of all `others`.
     fn over(self, case: Case, others: &[&str], figure: fn(&Median) -> f64) -> Option<f64> {
         let others = others.iter().map(|name| Some(figure(self.of(named(name)?, case)?)));
         let others: Vec<f64> = others.collect::<Option<_>>()?;
@@ -259,8 +259,8 @@ impl<'a> Rows<'a> {
     }
 }
 
-/// The promises: with a topic all, else those of which the run tells something; nothing if there is
-/// none.
+/// Returns the table of all promises if there is a topic, else of the measured ones. Empty if there
+/// is none.
 pub(crate) fn table(topic: Option<Topic>, promises: &[Promise]) -> String {
     let is_told = |one: &&Promise| topic.is_some() || one.holds.is_some();
     let told: Vec<&Promise> = promises.iter().filter(is_told).collect();
@@ -305,7 +305,7 @@ mod tests {
             let figure = if ours { 10.0 } else { 10.0 * factor };
             Figures { more: more.into(), ..all(figure) }
         };
-        // All others take so many times as much. LMDB's bounds are above 1.
+        // All others cost `factor` times as much. LMDB's bounds are above 1.
         for (factor, hit_holds) in [(1.9, false), (2.0, true), (3.1, true)] {
             let mut measurements = Vec::new();
             for case in Topic::Engines.cases(2) {

@@ -15,23 +15,23 @@ use crate::{
     settings::{Settings, data_bytes},
 };
 
-/// Everything that was measured, and how.
+/// All measurements and their conditions.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Report {
     pub(crate) command: String,
     pub(crate) machine: Machine,
     pub(crate) settings: Settings,
-    /// What the run was to show, if it was one of promises.
+    /// Topic of a run of promises.
     #[serde(default)]
     pub(crate) topic: Option<Topic>,
-    /// What has failed, in words.
+    /// Failures in words.
     pub(crate) failures: Vec<String>,
     pub(crate) promises: Vec<Promise>,
     pub(crate) medians: Vec<Median>,
     pub(crate) measurements: Vec<Measurement>,
 }
 
-/// What a later run needs of a report to go on.
+/// The part of a report that a resumed run needs.
 #[derive(Debug, Clone, Deserialize)]
 pub(crate) struct Saved {
     pub(crate) settings: Settings,
@@ -44,7 +44,7 @@ pub(crate) struct Median {
     pub(crate) case: Case,
     pub(crate) contestant: Contestant,
     pub(crate) rounds: usize,
-    /// As it was in the last round.
+    /// Shape in the last round.
     pub(crate) shape: String,
     pub(crate) figures: Figures,
     /// Cost of an operation over that of SieveDB, if it was measured.
@@ -52,32 +52,32 @@ pub(crate) struct Median {
 }
 
 impl Median {
-    /// What an operation costs, in ns: CPU time of the thread that asks. Where it waits for the
-    /// disk or for other threads, which is what is to be known there, real time.
+    /// Returns the cost of an operation in ns: CPU time of the foreground thread, or real time if
+    /// the workload measures waiting for the disk or other threads.
     pub(crate) fn cost_ns(&self) -> f64 {
         if waits(self.case.workload) { self.figures.ns } else { self.figures.cpu_ns }
     }
 
-    /// Resident memory beyond the total, in bytes; less than 0 if it is within.
+    /// Returns resident memory beyond the total, in bytes; negative if within the total.
     pub(crate) fn over_total_bytes(&self) -> f64 {
         self.figures.memory_peak_bytes - self.figures.total_bytes
     }
 
-    /// The mark of a contestant whose resident memory exceeds the total; empty if it does not.
+    /// Returns the mark of a contestant whose resident memory exceeds the total, else nothing.
     fn mark(&self) -> &'static str {
         if self.over_total_bytes() > RESIDENT_ALLOWANCE_BYTES { " †" } else { "" }
     }
 }
 
-/// Resident memory that is no excess: threads, allocator, and what reads hold.
+/// Tolerated resident memory beyond the total: threads, allocator, and buffers of reads.
 pub(crate) const RESIDENT_ALLOWANCE_BYTES: f64 = 8.0 * 1_048_576.0;
 
-/// Whether real time is what counts.
+/// Returns `true` if real time counts.
 fn waits(workload: Workload) -> bool {
     matches!(workload, Workload::Open | Workload::SyncWrite)
 }
 
-/// The medians, case by case.
+/// Returns the medians, case by case.
 pub(crate) fn medians(measurements: &[Measurement]) -> Vec<Median> {
     let mut cases: Vec<Case> = measurements.iter().map(|one| one.case).collect();
     cases.sort_unstable();
@@ -105,7 +105,7 @@ pub(crate) fn medians(measurements: &[Measurement]) -> Vec<Median> {
 }
 
 impl Report {
-    /// One to which measurements are added.
+    /// Creates a report to which measurements are added.
     pub(crate) fn new(
         command: String,
         machine: Machine,
@@ -117,18 +117,18 @@ impl Report {
         Self { command, machine, settings, topic, failures, promises, medians, measurements }
     }
 
-    /// Takes the medians of what was measured, and looks at the promises.
+    /// Computes the medians, and evaluates the promises.
     pub(crate) fn conclude(&mut self) {
         self.medians = medians(&self.measurements);
         self.promises = promises::look(self.topic, &self.medians, self.settings.tombstones);
     }
 
-    /// The cases that were measured, in order, each with its medians.
+    /// Returns the medians of each measured case, in order.
     pub(crate) fn cases(&self) -> impl Iterator<Item = &[Median]> {
         self.medians.chunk_by(|one, two| one.case == two.case)
     }
 
-    /// Tables for `docs/benchmarks.md`.
+    /// Returns the tables for `docs/benchmarks.md`.
     pub(crate) fn markdown(&self) -> String {
         let mut text = self.head();
         for failure in &self.failures {
@@ -142,7 +142,7 @@ impl Report {
         text
     }
 
-    /// How it was measured.
+    /// Describes the measurement.
     fn head(&self) -> String {
         let Machine { processor, cores, memory_bytes, kernel, load, compiler, date, versions } =
             &self.machine;
@@ -165,7 +165,7 @@ impl Report {
         text
     }
 
-    /// The ratios of all cases in one table.
+    /// Returns the ratios of all cases in one table.
     fn ratios(&self) -> String {
         let measured = |one: &&Contestant| self.medians.iter().any(|row| row.contestant == **one);
         let others = || {
@@ -193,19 +193,19 @@ impl Report {
     }
 }
 
-/// The cell of what was not measured.
+/// The cell of a missing figure.
 fn none() -> String {
     "–".to_owned()
 }
 
-/// The head of a table, whose columns in `numbers` are flush right.
+/// Appends the head of a table. Columns in `numbers` are right-aligned.
 pub(crate) fn head(text: &mut String, heads: &[String], numbers: std::ops::Range<usize>) {
     line(text, heads);
     let rule = |place: usize| if numbers.contains(&place) { "---:" } else { "---" };
     line(text, &(0..heads.len()).map(|place| rule(place).to_owned()).collect::<Vec<_>>());
 }
 
-/// A line of a table.
+/// Appends a row of a table.
 pub(crate) fn line(text: &mut String, cells: &[String]) {
     text.push_str("| ");
     text.push_str(&cells.join(" | "));
@@ -216,7 +216,7 @@ pub(crate) fn mib(bytes: f64) -> String {
     format!("{:.0} MiB", bytes / f64::from(1 << 20))
 }
 
-/// A ratio with two decimals, or with two digits if it is small.
+/// Formats a ratio with two decimals, or with two digits if it is small.
 pub(crate) fn ratio_text(ratio: f64) -> String {
     match ratio {
         ratio if ratio >= 0.095 => format!("{ratio:.2}"),
@@ -225,7 +225,7 @@ pub(crate) fn ratio_text(ratio: f64) -> String {
     }
 }
 
-/// A time with three digits and its unit.
+/// Formats a time with three digits and its unit.
 pub(crate) fn time(ns: f64) -> String {
     let (value, unit) = match ns {
         ns if ns < 1e3 => (ns, "ns"),

@@ -11,7 +11,7 @@ use crate::{
     },
 };
 
-/// A column: its head, and what it says of a row.
+/// A column: its head, and its cell of a row.
 type Column = (String, fn(&Median) -> String);
 
 /// The table of the contestants of one case.
@@ -84,7 +84,7 @@ fn columns(row: &Median) -> Vec<Column> {
     columns
 }
 
-/// A figure that only some have, with so many decimals.
+/// Formats an optional figure with this number of decimals.
 fn more(row: &Median, name: &str, decimals: usize) -> String {
     row.figures.more.get(name).map_or_else(none, |figure| format!("{figure:.decimals$}"))
 }

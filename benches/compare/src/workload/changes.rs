@@ -11,7 +11,7 @@ use crate::{
     keys::{Entry, Keys},
 };
 
-/// What is written.
+/// Kind of writes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Change {
     /// All keys in random order.
@@ -20,7 +20,7 @@ pub(crate) enum Change {
     LoadAscending,
     /// New values of present keys, each at most once, in random order.
     Overwrite,
-    /// Present keys are removed, in random order.
+    /// Removals of present keys, in random order.
     Delete,
 }
 
@@ -32,13 +32,13 @@ pub(crate) struct Changes<'a, E> {
     model: &'a mut Model,
     order: Permutation,
     keys: u64,
-    /// Changes made, or ready.
+    /// Changes made or prepared.
     count: u64,
     entries: Vec<Entry>,
 }
 
 impl<'a, E: Engine> Changes<'a, E> {
-    /// Changes of a store of `keys` keys; `seed` is that of the order.
+    /// Creates changes of a store of `keys` keys, in the order of `seed`.
     pub(crate) fn new(
         change: Change,
         engine: &'a E,
@@ -50,7 +50,7 @@ impl<'a, E: Engine> Changes<'a, E> {
         Self { change, engine, model, order, keys, count: 0, entries: Vec::new() }
     }
 
-    /// Changes made.
+    /// Returns the number of changes made.
     pub(crate) fn count(&self) -> u64 {
         self.count
     }
@@ -91,7 +91,7 @@ impl<E: Engine> Operations for Changes<'_, E> {
         }
     }
 
-    /// The store is read when all is done.
+    /// Checks nothing: the store is read after the last change.
     fn check(&mut self) -> Result<()> {
         Ok(())
     }

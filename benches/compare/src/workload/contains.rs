@@ -1,4 +1,4 @@
-//! Whether keys are present, in batches.
+//! Batched presence checks.
 
 use sievedb_workload::{clock::now, random::Random};
 
@@ -17,12 +17,12 @@ pub(crate) struct Contains<'a> {
     /// Share of present keys, from 0 to 1.
     pub(crate) present_share: f64,
     pub(crate) settings: &'a Settings,
-    /// How many in all batches, if there is time.
+    /// Maximum number of keys in all batches.
     pub(crate) keys: u64,
 }
 
 impl Contains<'_> {
-    /// Asks for keys and checks the answers.
+    /// Checks keys in batches, and verifies the answers.
     pub(crate) fn run<E: Engine>(
         self,
         engine: &E,
@@ -51,7 +51,7 @@ impl Contains<'_> {
         Ok(())
     }
 
-    /// A key, and whether it is present.
+    /// Returns a random key and its presence.
     fn key(self, random: &mut Random) -> (Key, bool) {
         let keys = Keys::new(self.settings.seed);
         let present = random.below(1 << 32) < (self.present_share * 2_f64.powi(32)) as u64;
@@ -60,7 +60,7 @@ impl Contains<'_> {
     }
 }
 
-/// What is wrong with the answers.
+/// Describes the first wrong answer.
 fn wrong(keys: &[Key], present: &[bool], answers: &[bool]) -> String {
     let first = answers.iter().zip(present).position(|(answer, present)| answer != present);
     match first {

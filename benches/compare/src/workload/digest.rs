@@ -1,4 +1,4 @@
-//! What scans have shown, in a few words: whether it was everything, and in order.
+//! Digest of a scan, to verify its entries and their order.
 
 use crate::{
     contestant::{Engine, Order},
@@ -6,8 +6,7 @@ use crate::{
     keys::Entry,
 };
 
-/// Number and sum of entries, whatever their order. Adding one costs little more than looking at
-/// it.
+/// Number and order-independent sum of entries. Adding an entry costs little more than reading it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Digest {
     pub(crate) entries: u64,
@@ -23,7 +22,7 @@ impl Digest {
         self.sum = self.sum.wrapping_add(words).wrapping_add(word(value, 0) ^ value.len() as u64);
     }
 
-    /// That of `entries`.
+    /// Returns the digest of `entries`.
     pub(crate) fn of(entries: impl Iterator<Item = Entry>) -> Self {
         let mut digest = Self::default();
         entries.for_each(|(key, value)| digest.add(&key, &value));
@@ -40,14 +39,14 @@ impl Digest {
     }
 }
 
-/// The eight bytes from `at` on; 0 if there are fewer.
+/// Returns the eight bytes from `at` on; 0 if there are fewer.
 #[inline]
 fn word(bytes: &[u8], at: usize) -> u64 {
     let bytes = bytes.get(at..).and_then(<[u8]>::first_chunk);
     bytes.map_or(0, |bytes| u64::from_le_bytes(*bytes))
 }
 
-/// Fails unless `engine` holds just `want`, in this order.
+/// Fails unless `engine` holds exactly `want`, in this order.
 pub(crate) fn check<E: Engine>(engine: &E, order: Order, want: Digest) -> Result<()> {
     let mut digest = Digest::default();
     let mut last: Option<Vec<u8>> = None;

@@ -11,10 +11,10 @@ use crate::{
     settings::Settings,
 };
 
-/// Absent keys that are looked up after the load.
+/// Number of absent keys looked up after the load.
 const CHECKS: u64 = 1000;
 
-/// Writes all keys in batches, then flushes. The flush is part of the time.
+/// Writes all keys in batches, then flushes. The time includes the flush.
 pub(crate) fn load<E: Engine>(engine: &E, settings: &Settings, meter: &mut Meter) -> Result<()> {
     meter.start()?;
     write(engine, settings, settings.keys, meter)?;
@@ -39,7 +39,7 @@ pub(crate) fn write<E: Engine>(
     Ok(())
 }
 
-/// Fails unless the store holds what was loaded, and nothing else.
+/// Fails unless the store holds exactly the loaded entries.
 pub(crate) fn check<E: Engine>(engine: &E, settings: &Settings) -> Result<()> {
     let keys = Keys::new(settings.seed);
     let want = Digest::of((0..settings.keys).map(|index| keys.entry(index)));

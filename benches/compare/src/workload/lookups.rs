@@ -10,19 +10,19 @@ use crate::{
     settings::Settings,
 };
 
-/// Of 100 lookups so many ask for absent keys, where both kinds are asked for.
+/// Percentage of absent keys in mixed lookups.
 const ABSENT_PER_CENT: u64 = 30;
 
-/// What is looked up.
+/// Keys to look up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Asked {
     Present,
-    /// Present keys by their popularity.
+    /// Present keys, by popularity.
     PresentZipf,
     Absent,
-    /// Absent, and seen as of now: a reader that keeps an old state begins anew with each chunk.
+    /// Absent keys in the current state: each chunk drops the reader's old snapshot.
     AbsentNow,
-    /// Present or absent, and seen as of now.
+    /// Present or absent keys in the current state.
     MixedNow,
 }
 
@@ -39,7 +39,7 @@ pub(crate) struct Lookups<R> {
 }
 
 impl<R> Lookups<R> {
-    /// What `random` chooses of the keys of `settings`.
+    /// Creates lookups of random keys of `settings`.
     pub(crate) fn new(asked: Asked, reader: R, random: Random, settings: &Settings) -> Self {
         let Settings { keys: count, seed, .. } = *settings;
         let popular = ScrambledZipf::new(count);
@@ -99,7 +99,7 @@ struct Slot {
     value: Value,
 }
 
-/// Fails unless `key` was `found` with the value that it has, or has none and was not found.
+/// Fails unless the value `found` under `key` equals `want`.
 pub(crate) fn check_value(key: &Key, found: Option<&Value>, want: Option<&Value>) -> Result<()> {
     if found == want {
         return Ok(());

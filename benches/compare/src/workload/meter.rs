@@ -1,4 +1,4 @@
-//! Adds up what operations cost.
+//! Sums up the costs of operations.
 
 use std::time::{Duration, Instant};
 
@@ -17,18 +17,18 @@ pub(crate) struct Meter {
     operations: u64,
     time: Duration,
     cpu: Duration,
-    /// Operations measured in any way.
+    /// All operations measured.
     operations_all: u64,
     latencies: Histogram<u64>,
-    /// When [`start`](Self::start) was called last.
+    /// Counters at the last [`start`](Self::start).
     started: Option<Started>,
     /// Reads and writes between starts and stops.
     io: Io,
-    /// CPU time of the other threads, likewise.
+    /// CPU time of the other threads between starts and stops.
     background_cpu: Duration,
 }
 
-/// Counters of the process when counting began.
+/// Counters of the process at the start.
 #[derive(Debug, Clone, Copy)]
 struct Started {
     io: Io,
@@ -57,7 +57,7 @@ impl Meter {
         Ok(())
     }
 
-    /// Counts them no longer, until the next start. Does nothing without one.
+    /// Stops counting until the next start. Does nothing if not started.
     pub(crate) fn stop(&mut self) -> Result<()> {
         if let Some(started) = self.started.take() {
             self.io.add(Io::since(started.io)?);
@@ -66,7 +66,7 @@ impl Meter {
         Ok(())
     }
 
-    /// Runs `work`, of which nothing is counted.
+    /// Runs `work` without counting it.
     pub(crate) fn apart(&mut self, work: impl FnOnce() -> Result<()>) -> Result<()> {
         let counts = self.started.is_some();
         self.stop()?;
@@ -74,7 +74,7 @@ impl Meter {
         if counts { self.start() } else { Ok(()) }
     }
 
-    /// Runs `work`, which does `operations`, between two looks at the clocks.
+    /// Measures `work`, which performs `operations` operations.
     pub(crate) fn together<T>(
         &mut self,
         operations: usize,
@@ -90,7 +90,7 @@ impl Meter {
         Ok(result)
     }
 
-    /// As [`together`](Self::together), and takes its time for the latency of one batch.
+    /// As [`together`](Self::together), but also records the time as latency of one batch.
     pub(crate) fn batch<T>(
         &mut self,
         operations: usize,
@@ -103,8 +103,8 @@ impl Meter {
         Ok(result)
     }
 
-    /// Runs one operation by itself, for its latency. The clock would spoil the mean: it is not in
-    /// it.
+    /// Measures the latency of one operation. The mean excludes it, because the clock would distort
+    /// the mean.
     pub(crate) fn single<T>(&mut self, work: impl FnOnce() -> Result<T>) -> Result<T> {
         let before: Instant = now();
         let result = work()?;
@@ -114,14 +114,14 @@ impl Meter {
         Ok(result)
     }
 
-    /// Takes over the operations that another thread has measured.
+    /// Adds the operations measured by another thread.
     pub(crate) fn join(&mut self, other: &Self) {
         self.operations += other.operations;
         self.time += other.time;
         self.cpu += other.cpu;
         self.operations_all += other.operations_all;
         self.latencies += &other.latencies;
-        // They were other threads of the one that counts.
+        // Already counted as background threads.
         self.background_cpu = self.background_cpu.saturating_sub(other.cpu);
     }
 
@@ -130,7 +130,7 @@ impl Meter {
         self.latencies.saturating_record(ns);
     }
 
-    /// What was measured. Memory, space, and the times of opening and settling are left 0.
+    /// Returns the figures measured. Memory, space, and times of opening and settling are 0.
     pub(crate) fn figures(&self) -> Figures {
         let per = |count: u128, operations: u64| count as f64 / operations.max(1) as f64;
         let of_all = |count: u64| per(count.into(), self.operations_all);
@@ -153,13 +153,13 @@ impl Meter {
         }
     }
 
-    /// Operations measured in any way.
+    /// Returns the number of all operations measured.
     pub(crate) fn operations_all(&self) -> u64 {
         self.operations_all
     }
 }
 
-/// CPU time of all threads but the calling one.
+/// Returns the CPU time of all threads except the calling one.
 fn background_cpu_time() -> Duration {
     let own = thread_cpu_time();
     process_cpu_time().saturating_sub(own)

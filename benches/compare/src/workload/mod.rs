@@ -58,23 +58,23 @@ use crate::{
     task::Task,
 };
 
-/// Share of the operations that are done once before any is measured.
+/// The warm-up has one operation per this many measured ones.
 const WARM_UP_SHARE: u64 = 4;
 
-/// Filling a cache may take so many times as long as what is measured.
+/// Maximum time to fill a cache, as a multiple of the measured time.
 const FILL_SECONDS_SHARE: f64 = 30.0;
 
-/// Name of the figure: data blocks that the engine asked its cache for, per operation.
+/// Name of the figure: data blocks requested from the engine's cache, per operation.
 pub(crate) const DATA_BLOCK_REQUESTS: &str = "data_block_requests";
 
-/// Name of the figure: tombstones that are left in tables at the end.
+/// Name of the figure: tombstones left in tables at the end.
 pub(crate) const TOMBSTONES: &str = "tombstones";
 
 /// Name of the figure: time of the first lookup after the store was opened.
 const FIRST_HIT_NS: &str = "first_hit_ns";
 
-/// Does a task. Fails if an answer is wrong. Returns nothing of a peer, whose figures another
-/// process has.
+/// Runs a task. Fails if an answer is wrong. Returns `None` for a peer, whose figures another
+/// process reports.
 pub(crate) fn run<E: Engine>(task: &Task, tuning: Tuning) -> Result<Option<Measurement>> {
     let settings = &task.settings;
     let place = match task.peer {
@@ -133,7 +133,7 @@ pub(crate) fn run<E: Engine>(task: &Task, tuning: Tuning) -> Result<Option<Measu
     Ok(Some(Measurement { contestant, case, round, shape, figures }))
 }
 
-/// What is looked up one by one.
+/// Returns the keys of a workload of single lookups.
 fn asked(workload: Workload) -> Option<Asked> {
     match workload {
         Workload::Hit | Workload::ScaleHit => Some(Asked::Present),
@@ -145,7 +145,7 @@ fn asked(workload: Workload) -> Option<Asked> {
     }
 }
 
-/// The mix of a workload of YCSB.
+/// Returns the mix of a YCSB workload.
 fn ycsb_mix(workload: Workload) -> Option<Mix> {
     match workload {
         Workload::YcsbA => Some(Mix::A),
@@ -158,20 +158,20 @@ fn ycsb_mix(workload: Workload) -> Option<Mix> {
     }
 }
 
-/// An open store and what is measured of it.
+/// An open store and its measurements.
 struct Session<'a, E> {
     engine: &'a E,
     task: &'a Task,
     page_cache: Option<PageCache>,
     meter: Meter,
-    /// When the measurement ended: checks that follow take memory too.
+    /// Memory at the end of the measurement, before checks that use memory too.
     memory: Option<Memory>,
-    /// Figures that only some workloads have.
+    /// Figures of some workloads only.
     more: Vec<(&'static str, f64)>,
 }
 
 impl<E: Engine> Session<'_, E> {
-    /// Ends the measurement, if that was not done before.
+    /// Ends the measurement, unless it has ended.
     fn stop(&mut self) -> Result<()> {
         self.meter.stop()?;
         if self.memory.is_none() {
@@ -180,7 +180,7 @@ impl<E: Engine> Session<'_, E> {
         Ok(())
     }
 
-    /// Does what the task asks for. Returns how long the store took to come to rest.
+    /// Runs the workload. Returns the time until the store was idle.
     fn work(&mut self, model: &mut Model) -> Result<Duration> {
         let settings = &self.task.settings;
         let rest = || settle(settings.settle_window_ms);
@@ -227,9 +227,9 @@ impl<E: Engine> Session<'_, E> {
         Ok(settle)
     }
 
-    /// Reads everything, where the total holds that, and does a part of the operations. Where it
-    /// does not, all operations are done before, with the page cache, so that the engine's cache is
-    /// full. Nothing of it is measured. Returns the digest of what was loaded.
+    /// Warms up with a part of the operations, unmeasured. First reads all data if the total holds
+    /// them; else runs all lookups with the page cache, to fill the engine's cache. Returns the
+    /// digest of the loaded data.
     fn warm_up(&mut self, model: &mut Model) -> Result<Digest> {
         let settings = &self.task.settings;
         let mut loaded = Digest::default();
@@ -253,7 +253,7 @@ impl<E: Engine> Session<'_, E> {
         }
         let done = match asked(self.task.case.workload) {
             Some(asked) => self.look_up(asked, settings.lookups / WARM_UP_SHARE, 0),
-            // What changes the store is not done in vain.
+            // Writes would change the store, so the warm-up only reads.
             None if ycsb_mix(self.task.case.workload).is_some() => {
                 self.look_up(Asked::PresentZipf, settings.lookups / WARM_UP_SHARE, 0)
             }
@@ -266,7 +266,7 @@ impl<E: Engine> Session<'_, E> {
         done.map(|()| loaded)
     }
 
-    /// Does what is measured of a store with something in it.
+    /// Runs the measured operations of a workload on a loaded store.
     fn read(&mut self, model: &mut Model, loaded: Digest) -> Result<()> {
         let settings = &self.task.settings;
         let workload = self.task.case.workload;
@@ -284,7 +284,7 @@ impl<E: Engine> Session<'_, E> {
             Workload::MixedWhileWriting => self.look_up_while_writing(Asked::MixedNow),
             Workload::ScaleHit | Workload::ScaleMiss => {
                 let asked = asked(workload).unwrap_or(Asked::Present);
-                // It counts for itself, while it measures.
+                // `scale` starts the counters itself.
                 self.meter.stop()?;
                 self.more = scale::run(self.engine, asked, self.task, &mut self.meter)?;
                 Ok(())
@@ -297,7 +297,7 @@ impl<E: Engine> Session<'_, E> {
         }
     }
 
-    /// Up to `lookups` lookups. `part` tells the warm-up from what is measured.
+    /// Runs up to `lookups` lookups. `part` distinguishes the warm-up from the measurement.
     fn look_up(&mut self, asked: Asked, lookups: u64, part: u64) -> Result<()> {
         let reader = self.engine.reader()?;
         let random = self.random(part);
@@ -305,7 +305,7 @@ impl<E: Engine> Session<'_, E> {
         self.drive(operations, lookups)
     }
 
-    /// As many lookups as there is time for, while another thread writes.
+    /// Runs lookups until time is up, while another thread writes.
     fn look_up_while_writing(&mut self, asked: Asked) -> Result<()> {
         let engine = self.engine;
         let writer = Writer::new(&self.task.settings);
@@ -349,7 +349,7 @@ impl<E: Engine> Session<'_, E> {
         digest::check(self.engine, Order::Ascending, Digest::of(model.entries(records)))
     }
 
-    /// Writes one by one. The flush at the end of a load is part of the time.
+    /// Runs single writes. The time includes the flush at the end of a load.
     fn change(&mut self, change: Change, model: &mut Model) -> Result<Duration> {
         let settings = &self.task.settings;
         let load = matches!(change, Change::Load | Change::LoadAscending);
@@ -387,7 +387,7 @@ impl<E: Engine> Session<'_, E> {
         drive(&mut operations, limit, self.page_cache.as_ref(), &mut self.meter)
     }
 
-    /// Another order in each round, the same for all contestants.
+    /// Returns a different order for each round, equal for all contestants.
     fn random(&self, part: u64) -> Random {
         let Settings { seed, .. } = self.task.settings;
         Random::new(mix(seed ^ self.task.round ^ part << 32))

@@ -1,4 +1,4 @@
-//! What a store should hold, so that answers can be checked.
+//! Model of a store's contents, to verify answers.
 
 use crate::{
     case::Workload,
@@ -7,22 +7,22 @@ use crate::{
     task::Task,
 };
 
-/// What a store should hold. It is made before the store is opened, so that its memory is not taken
-/// for the engine's.
+/// Expected contents of a store. Built before the store is opened, so that its memory is not
+/// attributed to the engine.
 #[derive(Debug)]
 pub(crate) struct Model {
     keys: Keys,
-    /// How often each key was changed; empty while all are as loaded.
+    /// Number of changes of each key; empty if the workload changes none.
     versions: Vec<u16>,
-    /// All keys in order; empty where no short scan asks for it.
+    /// All keys in order; empty if the workload has no short scans.
     sorted: Vec<Key>,
 }
 
-/// The version of a key that was removed.
+/// The version of a removed key.
 const REMOVED: u16 = u16::MAX;
 
 impl Model {
-    /// What `load` leaves behind, with what the task's workload needs.
+    /// Creates the contents after `load`, with the parts that the workload of `task` needs.
     pub(crate) fn of(task: &Task) -> Self {
         let Settings { keys: count, seed, .. } = task.settings;
         let keys = Keys::new(seed);
@@ -43,12 +43,12 @@ impl Model {
         Self { keys, versions, sorted }
     }
 
-    /// Number `index` of the keys that are present, or were.
+    /// Returns stored key number `index`, which may be removed.
     pub(crate) fn key(&self, index: u64) -> Key {
         self.keys.present(index)
     }
 
-    /// The present value of key number `index`.
+    /// Returns the current value of key number `index`.
     pub(crate) fn value(&self, index: u64) -> Value {
         self.keys.value_of_version(&self.key(index), self.version(index).into())
     }
@@ -56,13 +56,13 @@ impl Model {
     /// Changes the value of key number `index`. Returns the new entry.
     pub(crate) fn change(&mut self, index: u64) -> Entry {
         if let Some(version) = self.version_mut(index) {
-            // Old enough values come again.
+            // Wraps around: old values recur.
             *version = (*version + 1) % REMOVED;
         }
         (self.key(index), self.value(index))
     }
 
-    /// Removes key number `index`. Returns it.
+    /// Removes and returns key number `index`.
     pub(crate) fn remove(&mut self, index: u64) -> Key {
         if let Some(version) = self.version_mut(index) {
             *version = REMOVED;
@@ -70,18 +70,18 @@ impl Model {
         self.key(index)
     }
 
-    /// The entries that are there of keys number 0 to `count - 1`.
+    /// Returns the present entries of keys number 0 to `count - 1`.
     pub(crate) fn entries(&self, count: u64) -> impl Iterator<Item = Entry> {
         let present = move |index: &u64| self.version(*index) != REMOVED;
         (0..count).filter(present).map(|index| (self.key(index), self.value(index)))
     }
 
-    /// The loaded keys from `key` on, in order.
+    /// Returns the loaded keys from `key` on, in order.
     pub(crate) fn keys_from(&self, key: &Key) -> impl Iterator<Item = &Key> {
         self.sorted[self.sorted.partition_point(|other| other < key)..].iter()
     }
 
-    /// The value that `key` was loaded with.
+    /// Returns the value that `key` was loaded with.
     pub(crate) fn loaded(&self, key: &Key) -> Value {
         self.keys.value(key)
     }
@@ -120,7 +120,7 @@ mod tests {
         assert_eq!(model.remove(8), model.key(8));
         assert!(model.entries(100).all(|(key, _)| key != model.key(8)));
         assert_eq!(model.entries(100).count(), 99);
-        // Inserts come behind what was loaded.
+        // Inserts follow the loaded keys.
         assert_eq!(model.entries(103).count(), 102);
     }
 

@@ -1,35 +1,33 @@
-//! Does short operations again and again, until enough are done or time is up.
+//! Repeats short operations until enough are done or time is up.
 //!
-//! Most chunks of operations lie between two looks at the clocks, for the mean; every eighth is
-//! timed operation by operation, for the percentiles. Operations are made ready, and answers
-//! checked, while no clock runs.
+//! Most chunks of operations are timed as a whole, for the mean. Every eighth is timed operation by
+//! operation, for the percentiles. Preparation and checks are not timed.
 
 use sievedb_workload::clock::now;
 
 use super::meter::Meter;
 use crate::{failure::Result, page_cache::PageCache};
 
-/// Of so many chunks one is timed operation by operation.
+/// One in this many chunks is timed operation by operation.
 const SINGLE_SHARE: u64 = 8;
 
 /// Operations of one thread.
 pub(crate) trait Operations {
-    /// Operations between two looks at the clocks, unless few are left. What they ask for and get
-    /// fits the processor's caches beside the engine's data.
+    /// Maximum number of operations per chunk. Their keys and answers fit the processor's caches
+    /// besides the engine's data.
     const CHUNK: usize;
 
-    /// Makes the next operations ready, [`CHUNK`](Self::CHUNK) at most. Returns their number; 0
-    /// ends it all.
+    /// Prepares up to [`CHUNK`](Self::CHUNK) operations. Returns their number; 0 ends the run.
     fn prepare(&mut self) -> Result<usize>;
 
-    /// Does number `index` of those that are ready.
+    /// Runs prepared operation number `index`.
     fn operate(&mut self, index: usize) -> Result<()>;
 
     /// Fails if an answer is wrong.
     fn check(&mut self) -> Result<()>;
 }
 
-/// When to stop.
+/// Limit of a run.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Limit {
     pub(crate) operations: u64,

@@ -1,5 +1,4 @@
-//! Lookups by threads on one store, in turn with as many processes at a time, each on a copy of its
-//! own.
+//! Lookups by threads on one store, alternating with as many processes, each on its own copy.
 
 use std::{
     env,
@@ -24,13 +23,13 @@ use crate::{
 /// Name of the figure: throughput of the threads over that of the processes.
 pub(crate) const THREADS_OVER_PROCESSES: &str = "threads_over_processes";
 
-/// The same, by CPU time.
+/// Name of the figure: the same ratio by CPU time.
 pub(crate) const THREADS_OVER_PROCESSES_CPU: &str = "threads_over_processes_cpu";
 
 /// Turns of threads and of processes in a task.
 const TURNS: u32 = 5;
 
-/// What a peer says when it is warm, and what it is told to begin.
+/// Messages of a warm peer, and to start its turn.
 const READY: &str = "ready";
 const GO: &str = "go";
 
@@ -47,7 +46,7 @@ impl Turn {
         Self { ns: figures.ns, cpu_ns: figures.cpu_ns }
     }
 
-    /// What one of several needs if they reach together what these reach together.
+    /// Returns the harmonic mean: the time per lookup at equal combined throughput.
     fn together(turns: &[Self]) -> Self {
         let mean = |of: fn(&Self) -> f64| {
             turns.len() as f64 / turns.iter().map(|turn| 1.0 / of(turn)).sum::<f64>()
@@ -56,7 +55,7 @@ impl Turn {
     }
 }
 
-/// Measures threads on `engine` and processes in turn. Returns figures of their own names.
+/// Measures threads on `engine` and processes in turn. Returns their named figures.
 pub(crate) fn run<E: Engine>(
     engine: &E,
     asked: Asked,
@@ -65,7 +64,7 @@ pub(crate) fn run<E: Engine>(
 ) -> Result<Vec<(&'static str, f64)>> {
     let threads = task.case.threads;
     let places = (0..threads).map(|number| Place::copy(task, number));
-    // Removed when the peers have ended, which are dropped first.
+    // Removed after the peers, which are dropped first, have ended.
     let _places: Vec<Place> = places.collect::<Result<_>>()?;
     let peers = (0..threads).map(|number| Peer::start(task, number));
     let mut peers: Vec<Peer> = peers.collect::<Result<_>>()?;
@@ -94,7 +93,7 @@ pub(crate) fn run<E: Engine>(
     ])
 }
 
-/// One turn of `threads` threads.
+/// Runs one turn of `threads` threads.
 fn by_threads<E: Engine>(
     engine: &E,
     asked: Asked,
@@ -120,7 +119,7 @@ fn by_threads<E: Engine>(
     Ok(Turn::together(&turns))
 }
 
-/// One turn of one thread.
+/// Runs one turn of one thread.
 fn turn<E: Engine>(engine: &E, asked: Asked, seed: u64, settings: &Settings) -> Result<Meter> {
     let mut meter = Meter::new();
     let mut lookups = Lookups::new(asked, engine.reader()?, Random::new(seed), settings);
@@ -129,8 +128,7 @@ fn turn<E: Engine>(engine: &E, asked: Asked, seed: u64, settings: &Settings) -> 
     Ok(meter)
 }
 
-/// What a peer does with its warm store: it looks keys up for a turn whenever it is told to, until
-/// it is told no more.
+/// Runs a peer on its warm store: one turn of lookups per [`GO`], until its input ends.
 #[expect(clippy::print_stdout, reason = "the other process reads it")]
 pub(crate) fn serve<E: Engine>(engine: &E, asked: Asked, task: &Task) -> Result<()> {
     println!("{READY}");
@@ -146,11 +144,11 @@ pub(crate) fn serve<E: Engine>(engine: &E, asked: Asked, task: &Task) -> Result<
     Ok(())
 }
 
-/// A process that looks keys up in a copy of the store.
+/// A process that looks up keys in a copy of the store.
 #[derive(Debug)]
 struct Peer {
     child: Child,
-    /// Absent only when it is to end.
+    /// `None` only to end it.
     orders: Option<ChildStdin>,
     answers: Lines<BufReader<ChildStdout>>,
 }
@@ -189,9 +187,9 @@ impl Peer {
 
 impl Drop for Peer {
     fn drop(&mut self) {
-        // At the end of its input it closes its store and ends.
+        // The peer closes its store and exits at the end of its input.
         self.orders = None;
-        // It was our child until now, so there is nothing that waiting can fail with.
+        // Cannot fail: it is a child that was not waited for.
         let _ = self.child.wait();
     }
 }

@@ -1,4 +1,4 @@
-//! Scans over everything.
+//! Full scans.
 
 use sievedb_workload::clock::now;
 
@@ -13,10 +13,10 @@ use crate::{
     settings::Settings,
 };
 
-/// Scans, at most: their percentiles say little anyway.
+/// Maximum number of scans: their percentiles matter little.
 const SCANS_MAX: u64 = 100;
 
-/// Scans until time is up, once at least. Entries must be `want`, and in order.
+/// Scans until time is up, at least once. Entries must be `want`, and in order.
 pub(crate) fn run<E: Engine>(
     engine: &E,
     order: Order,
@@ -39,6 +39,6 @@ pub(crate) fn run<E: Engine>(
         }
     }
     meter.stop()?;
-    // Looking at the order takes time, so it was not looked at above.
+    // Checking the order takes time, so the timed scans omit it.
     digest::check(engine, order, want)
 }

@@ -1,5 +1,5 @@
-//! Waits until an engine's background work is done, in the same way for all: until the process
-//! sleeps.
+//! Waits until an engine's background work is done, by the same test for all engines: an idle
+//! process.
 
 use std::{
     thread,
@@ -8,16 +8,16 @@ use std::{
 
 use sievedb_workload::clock::{now, process_cpu_time};
 
-/// Share of a window that a resting process may be busy for: 1 in 50.
+/// Maximum busy share of a window of an idle process: 1 in 50.
 const CPU_SHARE: u32 = 50;
 
-/// Windows of rest in a row that are enough.
+/// Required number of consecutive idle windows.
 const WINDOWS: u32 = 3;
 
-/// After this time nothing is waited for.
+/// Maximum time to wait.
 const WAIT_MAX: Duration = Duration::from_secs(180);
 
-/// Waits until all threads are at rest. Returns how long that took, without the rest itself.
+/// Waits until all threads are idle. Returns the time until then, without the idle windows.
 pub(crate) fn settle(window_ms: u64) -> Duration {
     let window = Duration::from_millis(window_ms);
     let start: Instant = now();

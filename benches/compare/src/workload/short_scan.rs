@@ -13,12 +13,12 @@ pub(crate) struct ShortScans<'a, R> {
     random: Random,
     keys: u64,
     entries: usize,
-    /// Where each begins, and what it has shown.
+    /// Start key and digest of each scan.
     scans: Vec<(Key, Digest)>,
 }
 
 impl<'a, R> ShortScans<'a, R> {
-    /// What `random` chooses of the keys of `model`.
+    /// Creates scans from random keys of `model`.
     pub(crate) fn new(reader: R, model: &'a Model, random: Random, settings: &Settings) -> Self {
         let Settings { keys, short_scan: entries, .. } = *settings;
         Self { reader, model, random, keys, entries, scans: Vec::new() }

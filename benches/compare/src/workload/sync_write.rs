@@ -1,4 +1,4 @@
-//! Writes by several threads, each of which is on the disk before the thread's next one.
+//! Synced writes by several threads, one at a time in each.
 
 use std::thread;
 
@@ -21,7 +21,7 @@ const THREAD_KEYS: u64 = 1 << 32;
 /// Writes of one thread, at least.
 const WRITES_MIN: u64 = 10;
 
-/// Writes with `threads` threads until time is up, and checks that all is there.
+/// Writes with `threads` threads until time is up, and checks that all entries are present.
 pub(crate) fn run<E: Engine>(
     engine: &E,
     threads: usize,
@@ -57,7 +57,7 @@ fn write<E: Engine>(engine: &E, first: u64, settings: &Settings) -> Result<Meter
     let start = now();
     for number in 0..settings.lookups {
         let entry = keys.entry(first + number);
-        // A clock costs nothing beside the disk: each is in the mean and in the percentiles.
+        // The clock is cheap compared with the disk, so each write counts for mean and percentiles.
         meter.batch(1, || engine.write_synced(&entry))?;
         if number + 1 >= WRITES_MIN && start.elapsed().as_secs_f64() > settings.seconds_max {
             break;

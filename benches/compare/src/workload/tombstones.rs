@@ -10,10 +10,10 @@ use crate::{
     settings::Settings,
 };
 
-/// Name of the figure: time of the same scan when the background is at rest.
+/// Name of the figure: time of the same scan when background work is idle.
 pub(crate) const SCAN_AT_REST_NS: &str = "scan_at_rest_ns";
 
-/// Writes keys into tables, removes all but the last one, puts that into tables too, and scans.
+/// Writes and flushes keys, removes all but the last one, flushes the removals, and scans.
 pub(crate) fn run<E: Engine>(
     engine: &E,
     settings: &Settings,

@@ -18,10 +18,10 @@ use crate::{
     settings::Settings,
 };
 
-/// Entries written at a time.
+/// Entries per write.
 const BATCH: u64 = 100;
 
-/// Name of the figure: entries that were written per second.
+/// Name of the figure: entries written per second.
 pub(crate) const WRITES_PER_SECOND: &str = "writes_per_second";
 
 /// Writes keys that were not loaded.
@@ -38,8 +38,8 @@ impl Writer {
         Self { keys: Keys::new(seed), first, per_second }
     }
 
-    /// Writes from when `begun` is passed until `stop`, then checks what was written last. Returns
-    /// the entries written per second.
+    /// Writes from the barrier `begun` until `stop`, then checks the last writes. Returns the
+    /// entries written per second.
     pub(crate) fn run<E: Engine>(
         self,
         engine: &E,

@@ -20,17 +20,17 @@ use crate::{
     keys::{Entry, Key, Value},
 };
 
-/// Entries of a scan, at most; all numbers from 1 on are equally likely.
+/// Maximum length of a scan in entries; lengths are uniform from 1 on.
 const SCAN_ENTRIES_MAX: u64 = 100;
 
-/// A workload: what of 100 operations is not a read, and which records are asked for.
+/// A workload: percentages of operations other than reads, and popularity of records.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Mix {
     pub(crate) updates: u64,
     pub(crate) inserts: u64,
     pub(crate) scans: u64,
     pub(crate) read_modify_writes: u64,
-    /// Whether the latest records are the most popular.
+    /// `true` if the latest records are the most popular.
     pub(crate) latest: bool,
 }
 
@@ -62,7 +62,7 @@ impl Mix {
     }
 }
 
-/// What an operation does.
+/// Kind of an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Read,
@@ -81,11 +81,11 @@ pub(crate) struct Ycsb<'a, E: Engine> {
     model: &'a mut Model,
     random: Random,
     popular: ScrambledZipf,
-    /// Of the records by their age, if the latest are the most popular.
+    /// Popularity of records by age, if the latest are the most popular.
     ages: Option<Zipf>,
-    /// Keys that were inserted, in order.
+    /// Inserted keys, in order.
     inserted: BTreeSet<Key>,
-    /// Records that there are.
+    /// Number of records.
     records: u64,
     steps: Vec<Step>,
 }
@@ -95,9 +95,9 @@ pub(crate) struct Ycsb<'a, E: Engine> {
 struct Step {
     kind: Kind,
     key: Key,
-    /// What is written.
+    /// Value to write.
     written: Value,
-    /// What a read should find.
+    /// Expected value of a read.
     want: Value,
     found: bool,
     value: Value,
@@ -107,7 +107,7 @@ struct Step {
 }
 
 impl<'a, E: Engine> Ycsb<'a, E> {
-    /// Operations on a store of `records` records.
+    /// Creates operations on a store of `records` records.
     pub(crate) fn new(
         mix: Mix,
         engine: &'a E,
@@ -129,12 +129,12 @@ impl<'a, E: Engine> Ycsb<'a, E> {
         })
     }
 
-    /// Records that there are.
+    /// Returns the number of records.
     pub(crate) fn records(&self) -> u64 {
         self.records
     }
 
-    /// The next operation. Those before it count as done.
+    /// Returns the next operation. Earlier ones count as done.
     fn step(&mut self) -> Step {
         let kind = self.mix.choose(&mut self.random);
         let index = match (kind, &self.ages) {
@@ -166,7 +166,7 @@ impl<'a, E: Engine> Ycsb<'a, E> {
         }
     }
 
-    /// What a scan from `key` on finds now.
+    /// Returns the expected digest of a scan from `key` on.
     fn expect(&self, key: &Key, entries: usize) -> Digest {
         let mut loaded = self.model.keys_from(key).peekable();
         let mut inserted = self.inserted.range::<Key, _>(key..).peekable();

@@ -1,4 +1,4 @@
-//! Unequal popularity, as YCSB draws it.
+//! Zipf distributions, as in YCSB.
 //!
 //! Source: Gray, Sundaresan, Englert, Baclawski and Weinberger, "Quickly Generating Billion-Record
 //! Synthetic Databases", SIGMOD 1994; Cooper, Silberstein, Tam, Ramakrishnan and Sears,
@@ -7,13 +7,13 @@
 
 use sievedb_workload::random::Random;
 
-/// Rank `r` is asked for in proportion to `1 / r^THETA`.
+/// Rank `r` is drawn in proportion to `1 / r^THETA`.
 const THETA: f64 = 0.99;
 
-/// Ranks that are scrambled: more than there are keys, so that each key gets many.
+/// Number of scrambled ranks: more than keys, so that each key gets many.
 const SCRAMBLED_RANKS: u64 = 10_000_000_000;
 
-/// `zeta(SCRAMBLED_RANKS)`, as in YCSB, for nobody wants to add it up.
+/// `zeta(SCRAMBLED_RANKS)`, as in YCSB; summing it up would take too long.
 const SCRAMBLED_ZETA: f64 = 26.469_028_201_783_02;
 
 /// `1 + 1/2^THETA + ... + 1/ranks^THETA`.
@@ -25,7 +25,7 @@ fn term(rank: u64) -> f64 {
     (rank as f64).powf(-THETA)
 }
 
-/// Ranks from 0 on, the first most often.
+/// A generator of ranks from 0 on, the first most often.
 #[derive(Debug, Clone)]
 pub(crate) struct Zipf {
     ranks: u64,
@@ -33,12 +33,12 @@ pub(crate) struct Zipf {
 }
 
 impl Zipf {
-    /// `ranks` ranks, one at least. Takes time in proportion to them.
+    /// Creates a generator of `ranks` ranks, at least one. Takes time proportional to `ranks`.
     pub(crate) fn new(ranks: u64) -> Self {
         Self { ranks, zeta: zeta(ranks) }
     }
 
-    /// Makes room for one more rank.
+    /// Adds a rank.
     pub(crate) fn grow(&mut self) {
         self.ranks += 1;
         self.zeta += term(self.ranks);
@@ -62,7 +62,7 @@ impl Zipf {
     }
 }
 
-/// Indexes of keys, some much more often than others, the popular ones spread over all.
+/// A generator of skewed key indexes. Popular ones are spread over the whole range.
 #[derive(Debug, Clone)]
 pub(crate) struct ScrambledZipf {
     ranks: Zipf,
@@ -70,7 +70,7 @@ pub(crate) struct ScrambledZipf {
 }
 
 impl ScrambledZipf {
-    /// Indexes below `keys`.
+    /// Creates a generator of indexes below `keys`.
     pub(crate) fn new(keys: u64) -> Self {
         Self { ranks: Zipf { ranks: SCRAMBLED_RANKS, zeta: SCRAMBLED_ZETA }, keys }
     }
@@ -81,7 +81,7 @@ impl ScrambledZipf {
     }
 }
 
-/// FNV-1a of eight bytes, which is what YCSB scrambles with.
+/// Returns the FNV-1a hash of eight bytes, by which YCSB scrambles.
 fn fnv(number: u64) -> u64 {
     number.to_le_bytes().iter().fold(0xcbf2_9ce4_8422_2325, |hash, &byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
@@ -151,8 +151,8 @@ mod tests {
         assert!(counts.iter().all(|&count| count > 0.0));
         counts.sort_by(|a, b| b.total_cmp(a));
         let head: f64 = counts[..100].iter().sum();
-        // Ranks beyond the first thousands fall on all keys alike: 100 of them get their tenth of
-        // that.
+        // Ranks beyond the first thousands fall uniformly on all keys: 100 keys get a tenth of
+        // them.
         assert!((0.25..0.5).contains(&(head / DRAWS as f64)), "{head}");
     }
 

@@ -1,6 +1,6 @@
-//! Bytes that a thread has allocated and not freed, counted by the allocator itself.
+//! Bytes that a thread has allocated and not freed, counted by the allocator.
 //!
-//! What a structure says of its size is not what it takes: this counts it for all alike.
+//! Structures report their size by different rules; this counts all of them alike.
 
 use std::{
     alloc::{GlobalAlloc, Layout, System},
@@ -20,9 +20,9 @@ pub(crate) fn bytes_of<T>(make: impl FnOnce() -> T) -> (T, usize) {
     (made, BYTES.get().wrapping_sub(before))
 }
 
-/// Counts `more`, which wraps to count less.
+/// Adds `more` to the count. Wraps, to subtract.
 fn count(more: usize) {
-    // A thread that is ending has no thread locals any more.
+    // A terminating thread has no thread locals any more.
     let _ = BYTES.try_with(|bytes| bytes.set(bytes.get().wrapping_add(more)));
 }
 

@@ -1,7 +1,7 @@
-//! 20 million identification numbers of Kazakhstan, and 10 million tests, verified.
+//! 20 million identification numbers of Kazakhstan, and 10 million probes, verified.
 //!
-//! A test asks for a random number that is valid; some are stored ones. Times contain the hashing
-//! of the 12 digits: xxh3 of the digits for all, given as a hash to the other crates too.
+//! A probe uses a random valid number; some are stored. Times include hashing the 12 digits by xxh3
+//! for all structures. Other crates get this hash too.
 
 use std::{fmt::Write as _, hint::black_box};
 
@@ -32,16 +32,16 @@ const SMALL: usize = 100;
 /// The rate of the optimal sizes.
 const RATE: f64 = 0.01;
 
-/// The size that programmers choose: a power of two, 32 MiB for 20 million.
+/// A typical rounded size: a power of two, 32 MiB for 20 million keys.
 const ROUND_BITS: u64 = 1 << 28;
 const ROUND_PROBES: u32 = 12;
 
-/// Questions of a batch.
+/// Probes per batch.
 const BATCH: usize = 1024;
 
 type Key = [u8; IIN_BYTES];
 
-/// Keys to store, keys to test, and which of these are stored ones.
+/// Keys to store, and keys to probe, some of them stored.
 struct Sample {
     stored: Vec<Key>,
     tested: Vec<Key>,
@@ -60,11 +60,11 @@ impl Sample {
         Self { stored, tested, is_stored }
     }
 
-    /// Rate of false positives over the tested keys that are not stored.
+    /// Returns the false-positive rate over the absent keys tested.
     ///
     /// # Errors
     ///
-    /// If a stored key is denied.
+    /// Returns an error on a false negative.
     fn verify(&self, may_contain: impl Fn(&Key) -> bool) -> Result<f64, String> {
         if !self.stored.iter().all(&may_contain) {
             return Err("a stored number was denied".to_owned());
@@ -75,7 +75,7 @@ impl Sample {
     }
 }
 
-/// The 12 digits of a number, in ASCII.
+/// Returns the 12 digits of a number, in ASCII.
 fn digits(mut number: u64) -> Key {
     let mut key = [b'0'; IIN_BYTES];
     for digit in key.iter_mut().rev() {
@@ -184,7 +184,7 @@ fn split(sample: &Sample) -> Result<Timed, String> {
     outcome(sample, build, |filter, keys| keys.iter().filter(|key| ask(filter, key)).count(), ask)
 }
 
-/// A way to do it: name, known rate, known seconds.
+/// A method: name, known rate, known seconds.
 type Way = (&'static str, &'static str, &'static str, fn(&Sample) -> Result<Timed, String>);
 
 const WAYS: [Way; 6] = [
@@ -201,7 +201,7 @@ Known times, build and tests together: Guava (Java) 10.1 s, Go bits-and-blooms 7
 two crates above, on a machine like CI's; on unknown hardware 11 s with SHA-384, 5 s Guava.
 ";
 
-/// One way, as JSON.
+/// One method, as JSON.
 #[derive(Debug, Serialize)]
 struct Entry {
     way: &'static str,

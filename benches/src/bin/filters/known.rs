@@ -1,4 +1,4 @@
-//! Figures that are known, beside those that were measured here.
+//! Known figures, and those measured here.
 
 use serde::Serialize;
 

@@ -1,19 +1,19 @@
-//! What the filters are to reach, beside what was measured.
+//! Limits of the filters, and the measured figures.
 //!
-//! Space and ratios within one run must hold anywhere; absolute times hold for a quiet machine with
-//! AVX-512 of the kind that they were set for, a Zen 5.
+//! Limits of space and of ratios within one run hold on every machine. Limits of absolute times
+//! hold on an idle Zen 5 with AVX-512.
 
 use serde::Serialize;
 
 use crate::{measure::Row, resident::Resident, text};
 
-/// One limit, and what was measured.
+/// One limit and its measured figure.
 #[derive(Debug, Clone, Serialize)]
 pub(crate) struct Check {
     what: String,
     found: f64,
     limit: f64,
-    /// It does not depend on the speed of the machine.
+    /// `true` if it is independent of the machine's speed.
     pub(crate) anywhere: bool,
 }
 
@@ -23,7 +23,7 @@ impl Check {
     }
 }
 
-/// The limits that these measurements can tell about.
+/// Returns the limits that these measurements cover.
 pub(crate) fn checks(rows: &[Row], residents: &[Resident]) -> Vec<Check> {
     let mut keys: Vec<usize> = rows.iter().map(|row| row.keys).collect();
     keys.dedup();
@@ -122,7 +122,7 @@ pub(crate) fn checks(rows: &[Row], residents: &[Resident]) -> Vec<Check> {
         );
     }
     for (structure, limit) in [("BlockedBloom", 2.5), ("Ribbon", 5.0)] {
-        // The better way: which one that is, depends on how much of them the caches hold.
+        // The faster call, which depends on the share of the filters in the caches.
         let ways = residents.iter().filter(|resident| resident.structure == structure);
         let found = ways.min_by(|a, b| a.ns_per_filter.total_cmp(&b.ns_per_filter));
         checks.extend(found.map(|found| Check {
@@ -135,7 +135,7 @@ pub(crate) fn checks(rows: &[Row], residents: &[Resident]) -> Vec<Check> {
     checks
 }
 
-/// Bits that a ribbon may take per column and key, the stored form with its trailer.
+/// Returns the maximum bits of a ribbon per column and key, stored with its trailer.
 fn over_columns(keys: usize) -> Option<f64> {
     match keys {
         100_000.. => Some(1.003),
@@ -145,7 +145,7 @@ fn over_columns(keys: usize) -> Option<f64> {
     }
 }
 
-/// A limit for filters in the caches, and one for those far out of them.
+/// Returns the limit for filters in the caches, or for filters much larger than the caches.
 fn by_size(keys: usize, in_cache: f64, far_out: f64) -> Option<f64> {
     match keys {
         ..=100_000 => Some(in_cache),

@@ -1,7 +1,7 @@
-//! `filters`: our filters beside those of other crates, and the experiments of the literature.
+//! `filters`: our filters versus those of other crates, and experiments of the literature.
 //!
-//! Without a sub-command it prints one table of all structures, over the same keys in the same run,
-//! and draws their space against their rate. Each experiment is a sub-command.
+//! Without a sub-command it prints one table of all structures over the same keys in the same run,
+//! and plots space against rate. Each experiment is a sub-command.
 
 mod allocation;
 mod contestants;
@@ -69,7 +69,7 @@ fn main() -> ExitCode {
     match run(&Args::parse()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            // Nobody is left to tell when this fails.
+            // No other place is left to report a failure to.
             let _ = writeln!(io::stderr(), "error: {error}");
             ExitCode::FAILURE
         }

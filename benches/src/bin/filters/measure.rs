@@ -1,7 +1,7 @@
-//! Space, rate and times of the structures: over the same hashes, in the same run, taking turns.
+//! Space, rate and times of the structures over the same hashes, in interleaved rounds.
 //!
-//! Times are CPU time of this thread, medians over the rounds. In a round each structure is built
-//! once, and answers all questions; so what disturbs the machine disturbs all of them alike.
+//! Times are this thread's CPU time, medians over the rounds. Each round builds each structure once
+//! and makes all probes, so noise of the machine affects all structures alike.
 
 use std::hint::black_box;
 
@@ -15,12 +15,12 @@ use crate::{
     contestants::{Built, FAMILIES, Family, Given, Origin, Setting},
 };
 
-/// Number of probed keys: that of the stored keys within these bounds, so that a filter larger than
-/// the caches is probed everywhere.
+/// Bounds of the number of probed keys. It equals that of the stored keys within them, so that a
+/// filter larger than the caches is probed everywhere.
 const ASKED_MIN: usize = 1 << 16;
 const ASKED_MAX: usize = 1 << 22;
 
-/// So few questions or keys are repeated until a clock can see the time they take.
+/// Minimum number of probes or insertions timed; fewer are repeated, to be measurable.
 const STEPS_MIN: usize = 1 << 19;
 
 /// Keys per call when the rate is measured.
@@ -30,17 +30,17 @@ const CHUNK: u64 = 1 << 16;
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Effort {
     pub(crate) rounds: usize,
-    /// Absent keys that a rate is measured with.
+    /// Absent keys to measure a rate with.
     pub(crate) rate_questions: u64,
 }
 
-/// Hashes of keys, and of questions.
+/// Hashes of stored and probed keys.
 pub(crate) struct Hashes {
     pub(crate) stored: Vec<u64>,
     pub(crate) absent: Vec<u64>,
-    /// Stored ones, in random order.
+    /// Stored hashes, in random order.
     pub(crate) present: Vec<u64>,
-    /// Yields more absent ones: the outputs of one generator are all different.
+    /// Yields more absent hashes: the outputs of one generator are distinct.
     more: Random,
 }
 
@@ -85,7 +85,7 @@ pub(crate) struct Row {
     pub(crate) batched_ns: Option<f64>,
 }
 
-/// The part of it that hardly depends on the machine.
+/// The measurements that hardly depend on the machine.
 #[derive(Debug, Clone, Copy, Serialize)]
 pub(crate) struct Space {
     /// From allocated memory.
@@ -94,7 +94,7 @@ pub(crate) struct Space {
     pub(crate) stored_bits_per_key: Option<f64>,
     pub(crate) fpr_measured: f64,
     pub(crate) fpr_expected: Option<f64>,
-    /// `bits_per_key` over the fewest that a filter of this rate can take, minus 1.
+    /// Relative excess of `bits_per_key` over the lower bound at this rate.
     pub(crate) over_bound: f64,
 }
 
@@ -116,8 +116,8 @@ impl Space {
     }
 }
 
-/// The stated rate, if what was measured agrees with it within three deviations and 3 %: it has no
-/// error of sampling. The measured one otherwise.
+/// Returns the stated rate, which has no sampling error, if the measured rate agrees with it within
+/// three deviations and 3 %. Returns the measured rate otherwise.
 fn trusted(measured: f64, expected: Option<f64>, questions: u64) -> f64 {
     let agrees = |rate: &f64| {
         let deviation = (rate / questions as f64).sqrt();
@@ -127,13 +127,11 @@ fn trusted(measured: f64, expected: Option<f64>, questions: u64) -> f64 {
     expected.filter(agrees).unwrap_or(measured).clamp(least, 1.0)
 }
 
-/// Measures every setting of the structures whose names begin with one of `only`, or of all if
-/// there is none.
+/// Measures every setting of the structures with a name prefix in `only`, or of all if it is empty.
 ///
 /// # Errors
 ///
-/// The name of a structure that denies a key it holds, or of one of ours whose rate is not what it
-/// states.
+/// Names a structure with a false negative, or one of ours whose rate differs from the stated rate.
 pub(crate) fn rows(
     hashes: &Hashes,
     effort: Effort,
@@ -194,7 +192,7 @@ impl Turn {
         for (hashes, times) in
             [(&hashes.absent, &mut self.absent), (&hashes.present, &mut self.present)]
         {
-            // The others have taken the caches meanwhile.
+            // Warms the caches, which other structures have used meanwhile.
             black_box(self.filter.count(&hashes[..ASKED_MIN]));
             let ask = || {
                 black_box(self.filter.count(black_box(hashes)));
@@ -240,7 +238,7 @@ impl Turn {
     }
 }
 
-/// Nanoseconds of a step of `work`, which has `steps` and is repeated.
+/// Returns the nanoseconds per step of `work`, which has `steps` and is repeated.
 pub(crate) fn ns(mut work: impl FnMut(), repeats: usize, steps: usize) -> f64 {
     let start = thread_cpu_time();
     for _ in 0..repeats {
@@ -250,7 +248,7 @@ pub(crate) fn ns(mut work: impl FnMut(), repeats: usize, steps: usize) -> f64 {
     time.as_secs_f64() * 1e9 / (repeats * steps.max(1)) as f64
 }
 
-/// The upper one of two medians. There must be a number.
+/// Returns the median, or the upper middle of an even number. Requires a number.
 pub(crate) fn median(mut numbers: Vec<f64>) -> f64 {
     numbers.sort_by(f64::total_cmp);
     numbers[numbers.len() / 2]

@@ -1,4 +1,4 @@
-//! A structure at one rate: a row of the table of space, and a point of the plot.
+//! A structure at one rate: a row of the space table, and a point of the plot.
 
 use serde::Serialize;
 
@@ -15,7 +15,7 @@ pub(crate) struct Point {
 }
 
 impl Point {
-    /// The rate it has: where the plot draws it.
+    /// Returns the actual rate, at which the plot draws it.
     pub(crate) fn rate(&self) -> f64 {
         self.space.fpr_expected.unwrap_or(self.space.fpr_measured)
     }

@@ -1,4 +1,4 @@
-//! One key against eight resident filters, as in a lookup in a store with eight sorted runs.
+//! Probes of eight resident filters per key, as in a lookup in a store with eight sorted runs.
 
 use std::hint::black_box;
 
@@ -18,16 +18,16 @@ use crate::{
 /// Filters probed for each key.
 const FILTERS: usize = 8;
 
-/// Keys of each of them: as many as leave all filters in the caches next to the core.
+/// Keys per filter: few enough to keep all filters in the caches next to the core.
 const KEYS: usize = 10_000;
 
-/// By [`many::may_contain_mask`], which takes filters of any kind.
+/// Probes by [`many::may_contain_mask`], which takes filters of any kind.
 const MANY: &str = "in one call";
 
 /// The same for filters of one type.
 const MANY_ALIKE: &str = "in one call, of one type";
 
-/// By a loop over filters of one type: what the crates offer.
+/// Probes by a loop over filters of one type, as other crates offer.
 const LOOP: &str = "one by one";
 
 /// Time of one filter of the eight.
@@ -40,7 +40,7 @@ pub(crate) struct Resident {
     pub(crate) ns_per_filter: f64,
 }
 
-/// Measures our table filters, and those of other crates that are made for it.
+/// Measures our table filters, and comparable filters of other crates.
 pub(crate) fn measure(common: &Common, rounds: usize) -> Vec<Resident> {
     let sets: [Hashes; FILTERS] =
         std::array::from_fn(|i| Hashes::new(KEYS, common.seed ^ (i as u64 + 1) << 32));

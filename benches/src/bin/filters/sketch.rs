@@ -1,4 +1,4 @@
-//! The count-min sketch: no filter, so it has a table of its own.
+//! The count-min sketch, in a separate table because it is no filter.
 
 use std::hint::black_box;
 
@@ -13,7 +13,7 @@ use crate::{
     text,
 };
 
-/// The error bound: so much of all insertions, but for a share [`DELTA`] of the keys.
+/// The error bound as a share of all insertions, except for a share [`DELTA`] of the keys.
 const EPSILON: f64 = 1e-4;
 const DELTA: f64 = 0.01;
 
@@ -32,7 +32,7 @@ pub(crate) struct Sketch {
     bytes: usize,
     insert_ns: f64,
     estimate_ns: f64,
-    /// By how much an estimate may be too high.
+    /// Maximum excess of an estimate.
     bound: f64,
     mean_error: f64,
     /// Share of the keys whose estimate is above the bound.
@@ -43,7 +43,7 @@ pub(crate) struct Sketch {
 ///
 /// # Errors
 ///
-/// If an estimate is too low, or too many are above the bound.
+/// Returns an error if an estimate is too low, or too many exceed the bound.
 pub(crate) fn measure(common: &Common, rounds: usize) -> Result<Sketch, String> {
     let insertions = if common.small { INSERTIONS / SMALL } else { INSERTIONS };
     let mut random = Random::new(common.seed);

@@ -1,4 +1,4 @@
-//! The table of all structures, with what they are to reach.
+//! The table of all structures, with their limits.
 
 use std::{fmt::Write as _, path::PathBuf};
 

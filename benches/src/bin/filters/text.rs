@@ -10,7 +10,7 @@ use std::{
 use comfy_table::{CellAlignment, Table, presets::ASCII_MARKDOWN};
 use indicatif::{ProgressBar, ProgressStyle};
 
-/// A table in Markdown whose first `names` columns are text; the others are numbers.
+/// Returns a Markdown table. The first `names` columns are text, the others numbers.
 pub(crate) fn table(header: &[&str], names: usize, rows: Vec<Vec<String>>) -> String {
     let mut table = Table::new();
     table.load_style(ASCII_MARKDOWN);
@@ -59,7 +59,7 @@ pub(crate) fn count(number: u64) -> String {
     groups.join(",")
 }
 
-/// A progress bar for whoever waits at a terminal; elsewhere nothing is drawn.
+/// Returns a progress bar, drawn only on a terminal.
 pub(crate) fn bar(len: u64, title: impl Display) -> ProgressBar {
     let template = "{msg:44} {wide_bar} {human_pos} of {human_len}, {eta} left";
     let style = ProgressStyle::with_template(template).expect("the template is well formed");

@@ -1,4 +1,4 @@
-//! 10 million URLs of 77 bytes: what an exact set takes, and what filters take.
+//! 10 million URLs of 77 bytes: memory of an exact set and of filters.
 
 use std::{collections::HashSet, fmt::Write as _};
 
@@ -76,7 +76,7 @@ fn figure(what: String, known: String, bytes: usize, fpr: f64) -> Figure {
     Figure::new(what, known, format!("{}, rate {}", text::bytes(bytes as f64), text::per_cent(fpr)))
 }
 
-/// All keys, one after the other, turned into something.
+/// Maps all keys in order by `into`.
 fn each<T>(keys: &Keys, into: impl Fn(&[u8]) -> T) -> impl Iterator<Item = T> {
     let mut key = Vec::new();
     (0..keys.len()).map(move |index| {
@@ -86,11 +86,11 @@ fn each<T>(keys: &Keys, into: impl Fn(&[u8]) -> T) -> impl Iterator<Item = T> {
     })
 }
 
-/// The measured rate.
+/// Returns the measured rate.
 ///
 /// # Errors
 ///
-/// If a stored URL is denied.
+/// Returns an error on a false negative.
 fn verify(
     stored: &[u64],
     absent: &[u64],

@@ -1,7 +1,7 @@
-//! Is the name taken? 10,000 stored names, 1,000 requests: how many must ask the store.
+//! Checks for taken user names: 10,000 stored names, 1,000 requests, and lookups in the store.
 //!
-//! The filter stands before the store. A request goes on only if the filter says "maybe": for the
-//! names that are there, and for one in a hundred of the others.
+//! A request reaches the store only if the filter may match: for present names, and for one in a
+//! hundred absent ones.
 
 use std::{cell::Cell, collections::HashSet, fmt::Write as _};
 
@@ -24,7 +24,7 @@ const REQUESTS: u64 = 1_000;
 const ABSENT: u64 = 300;
 const RATE: f64 = 0.01;
 
-/// Repetitions with other names, for the mean.
+/// Repetitions with different names, for the mean.
 const REPEATS: u64 = 1_000;
 const REPEATS_SMALL: u64 = 20;
 
@@ -67,11 +67,11 @@ impl Traffic {
         Self { store, hashes, requests }
     }
 
-    /// Requests that reach the store behind a filter.
+    /// Returns the number of requests that reach the store behind a filter.
     ///
     /// # Errors
     ///
-    /// If an answer is wrong.
+    /// Returns an error if an answer is wrong.
     fn reaching(&self, may_contain: impl Fn(u64) -> bool) -> Result<u64, String> {
         self.store.asked.set(0);
         for name in &self.requests {
@@ -103,7 +103,7 @@ impl Traffic {
 
 const FILTERS: [&str; 4] = ["no filter", "BloomFilter, 1 %", "BlockedBloom, 1 %", "Ribbon, 1 %"];
 
-/// Name number `index` of a seed; all are different by their number at the end.
+/// Returns name number `index` of a seed. Names are distinct by the number at their end.
 fn name(seed: u64, index: u64) -> String {
     let mut random = Random::new(seed ^ index << 32);
     let syllables: String = (0..2 + random.below(3)).map(|_| *random.choose(&SYLLABLES)).collect();

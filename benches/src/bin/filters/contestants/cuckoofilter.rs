@@ -16,7 +16,7 @@ pub(super) const FAMILY: Family = Family {
     build: |hashes, _| Box::new(build(hashes)),
 };
 
-/// It has a power of two of slots. If a key finds no room among them, the next one is tried.
+/// Builds a filter with a power of two of slots. If a key does not fit, the next power is tried.
 fn build(hashes: &[u64]) -> CuckooFilter<Mixer> {
     let mut slots = hashes.len();
     loop {
@@ -52,7 +52,7 @@ impl Hasher for Mixer {
 
     #[inline]
     fn write_u64(&mut self, number: u64) {
-        // Mixing keeps zero, so something is added.
+        // Mixing maps zero to zero, so a constant is added.
         self.state = mix((self.state ^ number).wrapping_add(0x9e37_79b9_7f4a_7c15));
     }
 

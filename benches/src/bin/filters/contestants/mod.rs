@@ -1,8 +1,7 @@
-//! The structures that are measured: ours, and those of other crates.
+//! The structures measured: ours, and those of other crates.
 //!
-//! A file of this directory holds ours of one kind, or those of one crate. It says how a structure is
-//! built and asked, in the best way that its documentation names, and with which settings it is
-//! measured.
+//! Each module has our structures of one kind, or those of one crate. It builds and probes them in
+//! the best way that their documentation names, and defines the settings measured.
 
 mod bloomfilter;
 mod cuckoofilter;
@@ -36,7 +35,7 @@ pub(crate) const FAMILIES: [Family; 17] = [
     qfilter::FAMILY,
 ];
 
-/// One structure, with the settings that it is measured with.
+/// One structure with the settings measured.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Family {
     pub(crate) name: &'static str,
@@ -47,7 +46,7 @@ pub(crate) struct Family {
     /// Returns the setting for a false-positive rate, if there is one; `None` if the structure has
     /// only the settings of the table.
     pub(crate) for_rate: Option<fn(f64) -> Option<f64>>,
-    /// Builds it over hashes with the value of a setting.
+    /// Builds the structure over hashes with the value of a setting.
     pub(crate) build: fn(&[u64], f64) -> Box<dyn Built>,
 }
 
@@ -63,8 +62,8 @@ pub(crate) enum Origin {
 pub(crate) enum Given {
     /// The hash of a key. Some mix it again.
     Hash,
-    /// Only keys, which it hashes itself: it gets the 64 bits of the hash as a key, and its times
-    /// contain the hashing of 8 bytes.
+    /// A key, which the structure hashes itself. It gets the 64-bit hash as a key, so its times
+    /// include the hashing of 8 bytes.
     Key,
 }
 
@@ -82,36 +81,36 @@ impl Setting {
     }
 }
 
-/// Settings of a structure that takes the rate it is to have.
+/// Settings of a structure configured by its false-positive rate.
 const RATES: &[Setting] = &[Setting::new("1 %", 0.01), Setting::new("0.1 %", 0.001)];
 
-/// Settings of a structure that takes bits per key.
+/// Settings of a structure configured by bits per key.
 const BITS: &[Setting] =
     &[Setting::new("10 bits", 10.0), Setting::new("12 bits", 12.0), Setting::new("16 bits", 16.0)];
 
-/// The question to a structure. It is inlined into the loops of [`Built`].
+/// Probes of a structure, inlined into the loops of [`Built`].
 pub(crate) trait Structure {
-    /// `false` only if no key with this hash was added.
+    /// Returns `false` only if no key with this hash was added.
     fn may_contain(&self, hash: u64) -> bool;
 
-    /// Answers all of `hashes` by calls about 32 of them; `false` if the structure has no such
+    /// Probes all of `hashes` in batches of 32. Returns `false` if the structure has no batched
     /// call.
     fn answer_all(&self, _hashes: &[u64], _answers: &mut [bool]) -> bool {
         false
     }
 
-    /// The rate that the structure states, if it does.
+    /// Returns the rate that the structure states, if any.
     fn expected_fpr(&self) -> Option<f64> {
         None
     }
 
-    /// Bytes of the stored form of a filter of a table, trailer included.
+    /// Returns the bytes of a table filter's stored form, including the trailer.
     fn stored_bytes(&self) -> Option<usize> {
         None
     }
 }
 
-/// A structure over its keys, of any type. One indirect call makes many probes.
+/// A built structure of any type. One indirect call makes many probes.
 pub(crate) trait Built {
     /// Returns the number of `hashes` that may match.
     fn count(&self, hashes: &[u64]) -> usize;

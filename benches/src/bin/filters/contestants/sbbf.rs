@@ -32,8 +32,8 @@ pub(crate) fn bits_for_rate(rate: f64) -> Option<f64> {
     (1..=60).map(f64::from).find(|&bits| fpr(bits) <= rate)
 }
 
-/// Expected rate: a block is eight words of 32 bits, a key sets a bit of each, and the number of
-/// keys in a block has a Poisson distribution. The crate states none.
+/// Returns the expected rate, which the crate does not state. A block has eight words of 32 bits,
+/// and a key sets a bit of each. The number of keys in a block has a Poisson distribution.
 fn fpr(bits_per_key: f64) -> f64 {
     let load = 256.0 / bits_per_key;
     let mut chance = (-load).exp();

@@ -1,4 +1,4 @@
-//! Our filters of tables: built at once, and stored.
+//! Our table filters: built from all keys at once, and stored.
 
 use sievedb_filter::{
     BinaryFuse8, BinaryFuse16, BlockedBloom, Expected, Ribbon, TableFilter,
@@ -46,10 +46,10 @@ pub(super) const BINARY_FUSE_16: Family = Family {
     ..BINARY_FUSE_8
 };
 
-/// Hashes of a call about many, as many as the limits of such calls are set for.
+/// Hashes of a batched call, as many as the limits of batched calls assume.
 const BATCH: usize = 32;
 
-/// The calls that all of them have, under the same names.
+/// The calls that all table filters share.
 macro_rules! structure {
     ($name:ident, $kind:ident) => {
         impl Structure for $name {
