@@ -200,7 +200,7 @@ fn n11_a_close_cancels_a_compaction() {
 
 /// Reports compactions.
 #[derive(Debug)]
-struct Compactions(mpsc::SyncSender<()>);
+pub(super) struct Compactions(pub(super) mpsc::SyncSender<()>);
 
 impl EventListener for Compactions {
     fn on_event(&self, event: &Event) {

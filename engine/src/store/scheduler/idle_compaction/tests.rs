@@ -9,10 +9,11 @@ use std::{
 
 use super::*;
 use crate::{
-    Db, Event, EventListener, KeyspaceOptions, Options,
+    Db, KeyspaceOptions, Options,
     clock::ManualClock,
     fs::{Fs, MemoryFs},
     read::tree::Tree,
+    store::scheduler::tests::Compactions,
     tests::{Random, seeds},
 };
 
@@ -283,18 +284,6 @@ fn bursts_with_pauses_write_no_more_than_the_bound() {
             }
             let flushed = fixture.store().scheduler.done().flush_bytes_written;
             assert!(quiet <= 5 * flushed, "{name}, seed {seed}: {quiet} for {flushed}");
-        }
-    }
-}
-
-/// Reports compactions.
-#[derive(Debug)]
-struct Compactions(mpsc::SyncSender<()>);
-
-impl EventListener for Compactions {
-    fn on_event(&self, event: &Event) {
-        if matches!(event, Event::Compacted { .. }) {
-            let _ = self.0.send(());
         }
     }
 }

@@ -1,7 +1,10 @@
 //! Idle compactions that are aborted: repeatedly, on a full disk, by an unreadable input.
 
 use super::*;
-use crate::fs::{Call, Fault, FaultFs, Times};
+use crate::{
+    Event, EventListener,
+    fs::{Call, Fault, FaultFs, Times},
+};
 
 /// Error numbers of Linux.
 const IO: i32 = 5;
