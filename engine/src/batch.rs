@@ -5,6 +5,8 @@ use std::{
     sync::{Arc, Weak},
 };
 
+use sievedb_format::Kind;
+
 use crate::{
     Durability, Error, Keyspace, Result,
     commit::{Always, WriteEncoder},
@@ -79,7 +81,7 @@ impl Batch {
     ) -> Result<()> {
         let keyspace = keyspace.as_ref();
         self.check(keyspace)?;
-        self.encoder.put(keyspace.tree(), key.as_ref(), value.as_ref())?;
+        self.encoder.put(keyspace.tree(), Kind::Put, key.as_ref(), value.as_ref())?;
         self.hold(keyspace);
         Ok(())
     }

@@ -3,7 +3,7 @@
 use std::{fmt, iter::FusedIterator, mem, path::Path, sync::Arc};
 
 use bytes::Bytes;
-use sievedb_format::{RangeTombstoneSource, SequenceNumber};
+use sievedb_format::RangeTombstoneSource;
 use sievedb_sstable::CursorOptions;
 
 use crate::{
@@ -19,6 +19,7 @@ use crate::{
     read::source::{ScanOptions, SkippedTombstones, Source},
     read::tree::Tree,
     read::view::KeptView,
+    resolve::ReadPoint,
     store::open_store::OpenStore,
 };
 
@@ -27,8 +28,7 @@ pub(crate) struct ViewSource {
     pub(crate) view: KeptView,
     pub(crate) tree: Arc<Tree>,
     pub(crate) folder: Arc<Path>,
-    /// Newer versions are not visible.
-    pub(crate) sequence: SequenceNumber,
+    pub(crate) at: ReadPoint,
     pub(crate) read_options: ReadOptions,
     pub(crate) read_ahead_bytes_max: usize,
     /// Dropped after the view: tables that become obsolete while the view is held are removed
@@ -50,7 +50,7 @@ impl CursorSource for ViewSource {
             bounds: Arc::clone(bounds),
             skipped: Some(Arc::<OpenStore>::clone(&self.open) as Arc<dyn SkippedTombstones>),
         };
-        let placed = self.view.placed_memtables_at(self.sequence);
+        let placed = self.view.placed_memtables_at(self.at.sequence);
         let memtables = placed.map(|placed| Source::memtable(placed, &self.folder, &scan));
         let store = self.open.store();
         let options = self.tree.options();
@@ -94,8 +94,8 @@ enum State {
 
 impl Range {
     pub(crate) fn new(source: ViewSource, bounds: KeyBounds) -> Self {
-        let sequence = source.sequence;
-        Self(State::Open(Box::new(range::Range::new(source, sequence, bounds))))
+        let at = source.at;
+        Self(State::Open(Box::new(range::Range::new(source, at, bounds))))
     }
 
     /// Returns a range that yields `error`.

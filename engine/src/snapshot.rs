@@ -8,6 +8,7 @@ use crate::{
     Error, Keyspace, ReadOptions, Result,
     handle_counts::HandleKind,
     reader::{Reader, read_methods},
+    resolve::ReadPoint,
     store::open_store::OpenStore,
 };
 
@@ -99,7 +100,7 @@ impl KeyspaceSnapshot {
 
     #[inline(always)]
     fn reader(&self) -> Reader<'_> {
-        Reader { snapshot: Some(self.held.sequence), ..self.keyspace.reader() }
+        Reader { snapshot: Some(ReadPoint::new(self.held.sequence)), ..self.keyspace.reader() }
     }
 }
 

@@ -130,16 +130,17 @@ impl WriteEncoder {
         Self { hash_seed, encoder: BatchEncoder::with_capacity(bytes), write: Write::default() }
     }
 
-    /// Encodes one put in a buffer of the right size.
+    /// Encodes one version with a value, in a buffer of the right size.
     pub(crate) fn single_put(
         hash_seed: u64,
         tree: &Arc<Tree>,
+        kind: Kind,
         key: &[u8],
         value: &[u8],
     ) -> Result<Write> {
         let bytes = BatchEncoder::put_bytes(tree.id, key.len(), value.len());
         let mut encoder = Self::new(hash_seed, bytes);
-        encoder.put(tree, key, value)?;
+        encoder.put(tree, kind, key, value)?;
         Ok(encoder.finish())
     }
 
@@ -171,17 +172,24 @@ impl WriteEncoder {
         Self { hash_seed, encoder, write }
     }
 
-    pub(crate) fn put(&mut self, tree: &Arc<Tree>, key: &[u8], value: &[u8]) -> Result<()> {
+    /// Adds a version of `key` of a kind that has a value.
+    pub(crate) fn put(
+        &mut self,
+        tree: &Arc<Tree>,
+        kind: Kind,
+        key: &[u8],
+        value: &[u8],
+    ) -> Result<()> {
         check_key(key)?;
         if value.len() > VALUE_BYTES_MAX {
             let (bytes, bytes_max) = (value.len(), VALUE_BYTES_MAX);
             return Err(Error::ValueTooLong { bytes, bytes_max });
         }
-        self.encoder.put(tree.id, key, value);
+        self.encoder.put(tree.id, kind, key, value);
         let end = self.encoder.entry_bytes();
         let value = end - value.len()..end;
         let key_end = value.start - varint_bytes(value.len() as u64);
-        self.add(tree, Kind::Put, key, key_end, value);
+        self.add(tree, kind, key, key_end, value);
         Ok(())
     }
 

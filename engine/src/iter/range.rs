@@ -3,7 +3,6 @@
 use std::{fmt, iter::FusedIterator, mem, ops::Bound, sync::Arc};
 
 use bytes::{Bytes, BytesMut};
-use sievedb_format::SequenceNumber;
 
 use super::{
     bounds::{KeyBounds, is_above, is_below},
@@ -11,7 +10,7 @@ use super::{
     range_tombstone_sources::RangeTombstoneSources,
     visible::VisibleCursor,
 };
-use crate::Result;
+use crate::{Result, resolve::ReadPoint};
 
 /// Keys share allocations of this many bytes. A key that the user keeps pins one.
 const KEY_BUFFER_BYTES: usize = 1 << 10;
@@ -37,7 +36,7 @@ pub(crate) trait CursorSource {
 /// A step allocates nothing; an item takes memory for the key, once per [`KEY_BUFFER_BYTES`].
 pub(crate) struct Range<S: CursorSource> {
     source: S,
-    sequence: SequenceNumber,
+    at: ReadPoint,
     bounds: Arc<KeyBounds>,
     front: Side<S::Cursor>,
     back: Side<S::Cursor>,
@@ -109,13 +108,13 @@ impl<C: Cursor> Side<C> {
 }
 
 impl<S: CursorSource> Range<S> {
-    /// Creates a range over the entries of `source` within `bounds` visible at `sequence`. Reads
+    /// Creates a range over the entries of `source` within `bounds` visible at `at`. Reads
     /// nothing yet.
-    pub(crate) fn new(source: S, sequence: SequenceNumber, bounds: KeyBounds) -> Self {
+    pub(crate) fn new(source: S, at: ReadPoint, bounds: KeyBounds) -> Self {
         let state = if bounds.is_empty() { State::Empty } else { State::Open };
         let (front, back) = (Side::new(), Side::new());
         let (bounds, keys) = (Arc::new(bounds), BytesMut::new());
-        Self { source, sequence, bounds, front, back, state, keys }
+        Self { source, at, bounds, front, back, state, keys }
     }
 
     pub(crate) fn source(&self) -> &S {
@@ -187,7 +186,7 @@ impl<S: CursorSource> Range<S> {
         let limit = other.limit();
         let cursor = side.cursor.get_or_insert_with(|| {
             let range_tombstones = self.source.range_tombstones();
-            VisibleCursor::new(self.source.cursor(&self.bounds), self.sequence, range_tombstones)
+            VisibleCursor::new(self.source.cursor(&self.bounds), self.at, range_tombstones)
         });
         let (start, end_bound) = self.bounds.as_slices();
         let from = |bound| match side.place {
@@ -295,9 +294,9 @@ impl<S: CursorSource> FusedIterator for Range<S> {}
 
 impl<S: CursorSource> fmt::Debug for Range<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { sequence, bounds, state, .. } = self;
+        let Self { at, bounds, state, .. } = self;
         let mut range = f.debug_struct("Range");
-        range.field("sequence", sequence).field("bounds", bounds).field("state", state);
+        range.field("at", at).field("bounds", bounds).field("state", state);
         range.finish_non_exhaustive()
     }
 }

@@ -64,15 +64,10 @@ enum LastKey {
 }
 
 impl<C: Cursor> VisibleCursor<C> {
-    /// Creates an unpositioned cursor over the entries in `cursor` visible at `sequence`.
-    pub(crate) fn new(
-        cursor: C,
-        sequence: SequenceNumber,
-        range_tombstones: RangeTombstoneSources,
-    ) -> Self {
+    /// Creates an unpositioned cursor over the entries in `cursor` visible at `at`.
+    pub(crate) fn new(cursor: C, at: ReadPoint, range_tombstones: RangeTombstoneSources) -> Self {
         let (user_key, value) = (Vec::new(), Bytes::new());
-        let (at, state) = (ReadPoint::new(sequence), State::Unpositioned);
-        Self { cursor, at, range_tombstones, state, user_key, value }
+        Self { cursor, at, range_tombstones, state: State::Unpositioned, user_key, value }
     }
 
     /// Moves to the first entry between `start` and `end`.

@@ -1,5 +1,7 @@
 //! Writes of single entries.
 
+use sievedb_format::Kind;
+
 use super::Keyspace;
 use crate::{
     Result,
@@ -74,13 +76,15 @@ write_methods!(Keyspace);
 impl Keyspace {
     pub(crate) fn put(&self, key: &[u8], value: &[u8]) -> Result<()> {
         let store = self.open.accept()?;
-        let mut write = WriteEncoder::single_put(store.hash_seed, &self.tree, key, value)?;
+        let mut write =
+            WriteEncoder::single_put(store.hash_seed, &self.tree, Kind::Put, key, value)?;
         store.commit(&mut write, store.options.durability, &mut Always).map(drop)
     }
 
     pub(crate) fn put_if_absent(&self, key: &[u8], value: &[u8]) -> Result<bool> {
         let store = self.open.accept()?;
-        let mut write = WriteEncoder::single_put(store.hash_seed, &self.tree, key, value)?;
+        let mut write =
+            WriteEncoder::single_put(store.hash_seed, &self.tree, Kind::Put, key, value)?;
         // Without the placement lock: a read under it blocks all writers.
         let view = self.tree.view();
         let version = view.version.number();

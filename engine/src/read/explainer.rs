@@ -118,7 +118,7 @@ impl Lookup<'_> {
     pub(crate) fn explain(self, keyspace: &str, view: &ReadView) -> Result<Explanation> {
         let memtables = view.placed_memtables().zip(0..).filter_map(|(placed, number)| {
             // As in `KeptView::memtables_at`.
-            placed.first_sequence().filter(|&first| first <= self.sequence)?;
+            placed.first_sequence().filter(|&first| first <= self.at.sequence)?;
             Some(MemtableStep {
                 is_frozen: number > 0,
                 entries: placed.memtable.entries() as u64,
@@ -150,11 +150,11 @@ impl Lookup<'_> {
             None if is_found => ExplainedAnswer::Removed,
             None => ExplainedAnswer::Absent,
         };
-        let cover = view.newest_cover(self.key, self.sequence);
+        let cover = view.newest_cover(self.key, self.at.sequence);
         Ok(Explanation {
             keyspace: keyspace.to_owned(),
             key: self.key.into(),
-            sequence: self.sequence,
+            sequence: self.at.sequence,
             memtables,
             runs: view.version.runs().len() as u64,
             tables,

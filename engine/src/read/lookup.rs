@@ -37,17 +37,17 @@ pub(crate) enum Found<V> {
 }
 
 impl<V> Found<V> {
-    /// Resolves the key for a reader at `sequence` by the version with this trailer. `cover` as in
+    /// Resolves the key for a reader at `at` by the version with this trailer. `cover` as in
     /// [`ReadPoint::resolve`]; `value` reads a value that is stored inline.
     #[inline]
     pub(crate) fn resolve(
-        sequence: SequenceNumber,
+        at: ReadPoint,
         trailer: Trailer,
         cover: impl FnOnce() -> SequenceNumber,
         value: impl FnOnce() -> V,
     ) -> Self {
         let Ok(version) = Version::decode(trailer) else { return Self::MoreNeeded };
-        match ReadPoint::new(sequence).resolve(version, cover) {
+        match at.resolve(version, cover) {
             Verdict::Value(Stored::Inline) => Self::Value(value()),
             Verdict::Deleted => Self::Deleted,
             Verdict::Value(Stored::Blob) | Verdict::MoreNeeded(_) => Self::MoreNeeded,
@@ -61,8 +61,7 @@ pub(crate) struct Lookup<'a> {
     pub(crate) key: &'a [u8],
     /// Hash of the key, with the seed of the store.
     pub(crate) hash: u64,
-    /// Newer versions are not seen.
-    pub(crate) sequence: SequenceNumber,
+    pub(crate) at: ReadPoint,
     pub(crate) cache_use: CacheUse,
 }
 
@@ -146,8 +145,8 @@ impl Lookup<'_> {
         counters: &ThreadCounters,
         observer: &mut impl Observer<V>,
     ) -> Option<Found<V>> {
-        let target = InternalKey::seek(self.key, self.sequence);
-        for (number, memtable) in view.memtables_at(self.sequence).enumerate() {
+        let target = InternalKey::seek(self.key, self.at.sequence);
+        for (number, memtable) in view.memtables_at(self.at.sequence).enumerate() {
             if !memtable.may_contain_hash(self.hash) {
                 counters.memtable_negatives.add(1);
                 observer.memtable_probed(number, false);
@@ -156,10 +155,10 @@ impl Lookup<'_> {
             counters.memtable_positives.add(1);
             observer.memtable_probed(number, true);
             let found = memtable.get_with(target, |trailer, value| {
-                debug_assert!(trailer.sequence() <= self.sequence, "a version is not visible");
+                debug_assert!(trailer.sequence() <= self.at.sequence, "a version is not visible");
                 observer.found_in_memtable(number, trailer, value.len());
-                let cover = || view.newest_cover(self.key, self.sequence);
-                Found::resolve(self.sequence, trailer, cover, || observer.value_in_memtable(value))
+                let cover = || view.newest_cover(self.key, self.at.sequence);
+                Found::resolve(self.at, trailer, cover, || observer.value_in_memtable(value))
             });
             if found.is_some() {
                 return found;
@@ -171,7 +170,7 @@ impl Lookup<'_> {
     /// Prefetches the filter lines of memtables. Returns whether there is a memtable to search.
     fn prefetch_memtables(self, view: &KeptView) -> bool {
         let mut found = false;
-        for memtable in view.memtables_at(self.sequence) {
+        for memtable in view.memtables_at(self.at.sequence) {
             memtable.prefetch(self.hash);
             found = true;
         }
@@ -234,12 +233,12 @@ impl Lookup<'_> {
     ) -> Result<Option<Found<V>>> {
         let live = &*candidate.run.tables()[candidate.index];
         let mut blocks = O::Blocks::default();
-        let target = InternalKey::seek(self.key, self.sequence);
+        let target = InternalKey::seek(self.key, self.at.sequence);
         let found = live.table.get_with(target, self.cache_use, &mut blocks, |trailer, value| {
-            debug_assert!(trailer.sequence() <= self.sequence, "a version is not visible");
+            debug_assert!(trailer.sequence() <= self.at.sequence, "a version is not visible");
             observer.found_in_table(number, trailer, value.len());
-            let cover = || view.newest_cover(self.key, self.sequence);
-            Found::resolve(self.sequence, trailer, cover, || observer.value_in_block(&value))
+            let cover = || view.newest_cover(self.key, self.at.sequence);
+            Found::resolve(self.at, trailer, cover, || observer.value_in_block(&value))
         });
         counters.add_blocks(blocks.counts());
         let found = found.map_err(|error| live.error(error));

@@ -12,7 +12,7 @@
 use std::sync::Arc;
 
 use sievedb_filter::key_hash;
-use sievedb_format::{InternalKey, SequenceNumber};
+use sievedb_format::InternalKey;
 use sievedb_sstable::{BlockCounts, CacheUse};
 use smallvec::SmallVec;
 
@@ -25,6 +25,7 @@ use super::{
 };
 use crate::{
     Result,
+    resolve::ReadPoint,
     stats::{LevelCounters, ThreadCounters},
     table::TableFilters,
     version::Run,
@@ -41,7 +42,7 @@ const CHUNK_KEYS: usize = 512;
 pub(crate) struct ManyReader<'v> {
     pub(crate) tree: &'v Tree,
     pub(crate) view: &'v KeptView,
-    pub(crate) sequence: SequenceNumber,
+    pub(crate) at: ReadPoint,
     pub(crate) cache_use: CacheUse,
     pub(crate) hash_seed: u64,
     pub(crate) counters: &'v ThreadCounters,
@@ -139,12 +140,12 @@ impl<'r, 'v> ChunkLookup<'r, 'v> {
 
     /// Searches the memtables. Keys without a version there stay open.
     fn in_memtables<V: FromValue>(&mut self, chunk: &mut Chunk<'_, '_, V>) {
-        let ManyReader { view, sequence, counters, hash_seed, .. } = *self.reader;
+        let ManyReader { view, at, counters, hash_seed, .. } = *self.reader;
         let has_ranges = self.has_ranges;
         self.keys.begin(chunk.keys.iter().map(|key| key_hash(key, hash_seed)));
         self.sample(chunk.keys);
         let Self { keys, more_needed, .. } = self;
-        for memtable in view.memtables_at(sequence) {
+        for memtable in view.memtables_at(at.sequence) {
             for &hash in keys.hashes() {
                 memtable.prefetch(hash);
             }
@@ -155,10 +156,10 @@ impl<'r, 'v> ChunkLookup<'r, 'v> {
                 }
                 positives += 1;
                 let key = chunk.keys[place];
-                let target = InternalKey::seek(key, sequence);
+                let target = InternalKey::seek(key, at.sequence);
                 let found = memtable.get_with(target, |trailer, value| {
-                    let cover = || if has_ranges { view.newest_cover(key, sequence) } else { 0 };
-                    Found::resolve(sequence, trailer, cover, || V::from_memtable(value))
+                    let cover = || if has_ranges { view.newest_cover(key, at.sequence) } else { 0 };
+                    Found::resolve(at, trailer, cover, || V::from_memtable(value))
                 });
                 let Some(found) = found else { return true };
                 counters.found_in_memtables.add(1);
@@ -194,10 +195,10 @@ impl<'r, 'v> ChunkLookup<'r, 'v> {
     /// Looks up the keys whose older versions are needed.
     #[cold]
     fn in_older<V: FromValue>(&mut self, chunk: &mut Chunk<'_, '_, V>) -> Result<()> {
-        let ManyReader { view, sequence, cache_use, hash_seed, counters, .. } = *self.reader;
+        let ManyReader { view, at, cache_use, hash_seed, counters, .. } = *self.reader;
         for place in self.more_needed.drain(..) {
             let key = chunk.keys[place];
-            let lookup = Lookup { key, hash: key_hash(key, hash_seed), sequence, cache_use };
+            let lookup = Lookup { key, hash: key_hash(key, hash_seed), at, cache_use };
             chunk.results[place] = lookup.resolve_older(view, counters)?;
         }
         Ok(())
@@ -232,7 +233,7 @@ impl<'r, 'v> ChunkLookup<'r, 'v> {
         counters: &LevelCounters,
         chunk: &mut Chunk<'_, '_, V>,
     ) -> Result<bool> {
-        let ManyReader { view, sequence, cache_use, .. } = *self.reader;
+        let ManyReader { view, at, cache_use, .. } = *self.reader;
         let Self { has_ranges, ref mut keys, ref mut more_needed, .. } = *self;
         let Group { table, .. } = keys.groups()[group];
         let (passed, is_found) = keys.passed(group);
@@ -245,7 +246,7 @@ impl<'r, 'v> ChunkLookup<'r, 'v> {
         let mut count = 0;
         let read = live.table.get_many_with(
             &sorted,
-            sequence,
+            at.sequence,
             cache_use,
             &mut blocks,
             |n, trailer, value| {
@@ -253,8 +254,8 @@ impl<'r, 'v> ChunkLookup<'r, 'v> {
                 count += 1;
                 is_found[index] = true;
                 let key = chunk.keys[place];
-                let cover = || if has_ranges { view.newest_cover(key, sequence) } else { 0 };
-                match Found::resolve(sequence, trailer, cover, || V::from_block(&value)) {
+                let cover = || if has_ranges { view.newest_cover(key, at.sequence) } else { 0 };
+                match Found::resolve(at, trailer, cover, || V::from_block(&value)) {
                     Found::Value(value) => chunk.results[place] = Some(value),
                     Found::Deleted => {}
                     Found::MoreNeeded => more_needed.push(place),

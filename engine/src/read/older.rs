@@ -12,7 +12,7 @@ use crate::{
     Error, Result,
     read::{lookup::Lookup, observer::FromValue, view::KeptView},
     resolve::{
-        ReadPoint, Version,
+        Version,
         older::{MergeOperator, NoMergeOperator, Resolved},
     },
     stats::{LevelCounters, ThreadCounters},
@@ -64,7 +64,8 @@ impl Lookup<'_> {
         counters: &ThreadCounters,
         operator: &impl MergeOperator,
     ) -> Result<Option<Bytes>> {
-        let memtables = view.memtables_at(self.sequence).map(|memtable| Source::Memtable(memtable));
+        let memtables =
+            view.memtables_at(self.at.sequence).map(|memtable| Source::Memtable(memtable));
         let tables = view.version.runs().iter().filter_map(|run| {
             Some(Source::Table(run.find(self.key)?, &counters.levels[usize::from(run.level)]))
         });
@@ -83,8 +84,8 @@ impl Lookup<'_> {
             }
             Ok(None)
         };
-        let cover = view.newest_cover(self.key, self.sequence);
-        let resolved = Resolved::read(ReadPoint::new(self.sequence), cover, next)?;
+        let cover = view.newest_cover(self.key, self.at.sequence);
+        let resolved = Resolved::read(self.at, cover, next)?;
         resolved.into_value(operator).map_err(|source| {
             let path = newest.as_ref().map_or(Path::new("memtable"), Source::path);
             Error::corrupt(path, 0, source)
@@ -128,8 +129,10 @@ mod tests {
 
     use super::*;
     use crate::{
-        Db, KeyspaceOptions, Options, fs::MemoryFs, read::observer::NoObserver,
-        resolve::tests::Append,
+        Db, KeyspaceOptions, Options,
+        fs::MemoryFs,
+        read::observer::NoObserver,
+        resolve::{ReadPoint, tests::Append},
     };
 
     fn open() -> Db {
@@ -140,7 +143,7 @@ mod tests {
 
     fn lookup<'k>(db: &Db, key: &'k [u8], sequence: SequenceNumber) -> Lookup<'k> {
         let hash = key_hash(key, db.store().hash_seed);
-        Lookup { key, hash, sequence, cache_use: CacheUse::Fill }
+        Lookup { key, hash, at: ReadPoint::new(sequence), cache_use: CacheUse::Fill }
     }
 
     fn find_older(db: &Db, key: &[u8], sequence: SequenceNumber) -> Option<Bytes> {

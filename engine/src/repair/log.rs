@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use sievedb_format::{Corruption, SequenceNumber};
+use sievedb_format::{Corruption, Kind, SequenceNumber};
 
 use super::{OlderValues, Repair, Saved, lost::check_lost};
 use crate::{
@@ -70,11 +70,9 @@ impl Repair<'_> {
         for (sequence, entry) in (replayed.sequence..).zip(&replayed.batch) {
             let flushed = |id| state.keyspaces.get(&id).map_or(0, |known| known.flushed);
             match entry? {
-                Entry::Put { keyspace, key, value } if sequence > flushed(keyspace) => {
-                    self.entry(keyspace, sequence, key, Some(&value))?;
-                }
-                Entry::Remove { keyspace, key } if sequence > flushed(keyspace) => {
-                    self.entry(keyspace, sequence, key, None)?;
+                Entry::Point { keyspace, kind, key, value } if sequence > flushed(keyspace) => {
+                    let value = (kind != Kind::Tombstone).then_some(&*value);
+                    self.entry(keyspace, sequence, key, value)?;
                 }
                 Entry::CreateKeyspace { keyspace, name, options } => {
                     if is_rebuilt {
@@ -91,8 +89,8 @@ impl Repair<'_> {
                     }
                 }
                 Entry::ClearKeyspace { .. } => return Err(Entry::CLEAR_UNSUPPORTED.into()),
-                // Puts and tombstones are in a table.
-                Entry::Put { .. } | Entry::Remove { .. } | Entry::Ignored { .. } => {}
+                // The versions are in a table.
+                Entry::Point { .. } | Entry::Ignored { .. } => {}
             }
         }
         Ok(())

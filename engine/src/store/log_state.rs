@@ -119,12 +119,8 @@ impl<'a> LogState<'a> {
             let entry = entry.map_err(|source| replayed.corrupt(source))?;
             let corrupt = |source| replayed.corrupt(source);
             match entry {
-                Entry::Put { keyspace, key, value } => {
-                    self.insert(keyspace, sequence, Kind::Put, key, &value).map_err(corrupt)?;
-                }
-                Entry::Remove { keyspace, key } => {
-                    let inserted = self.insert(keyspace, sequence, Kind::Tombstone, key, &[]);
-                    inserted.map_err(corrupt)?;
+                Entry::Point { keyspace, kind, key, value } => {
+                    self.insert(keyspace, sequence, kind, key, &value).map_err(corrupt)?;
                 }
                 Entry::CreateKeyspace { keyspace, name, options } => {
                     self.create(keyspace, name, options, corrupt)?;

@@ -36,15 +36,12 @@ const ENTRY_BYTES_MIN: usize = 2;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Entry<'a> {
-    /// The value is a slice of the payload.
-    Put {
+    /// A version of a key. The value is a slice of the payload, empty for a tombstone.
+    Point {
         keyspace: u64,
+        kind: Kind,
         key: &'a [u8],
         value: Bytes,
-    },
-    Remove {
-        keyspace: u64,
-        key: &'a [u8],
     },
     CreateKeyspace {
         keyspace: u64,
@@ -72,8 +69,7 @@ impl Entry<'_> {
 
     pub(crate) fn keyspace(&self) -> u64 {
         match *self {
-            Self::Put { keyspace, .. }
-            | Self::Remove { keyspace, .. }
+            Self::Point { keyspace, .. }
             | Self::CreateKeyspace { keyspace, .. }
             | Self::DropKeyspace { keyspace }
             | Self::ClearKeyspace { keyspace }
@@ -116,8 +112,8 @@ impl BatchEncoder {
         Self { entries, ..resumed }
     }
 
-    /// Returns the exact length of a put, for [`with_capacity`](Self::with_capacity): the buffer is
-    /// then neither moved nor cut.
+    /// Returns the exact length of a version with a value, for
+    /// [`with_capacity`](Self::with_capacity): the buffer is then neither moved nor cut.
     pub(crate) const fn put_bytes(keyspace: u64, key_bytes: usize, value_bytes: usize) -> usize {
         Self::remove_bytes(keyspace, key_bytes) + varint_bytes(value_bytes as u64) + value_bytes
     }
@@ -126,8 +122,10 @@ impl BatchEncoder {
         1 + varint_bytes(keyspace) + varint_bytes(key_bytes as u64) + key_bytes
     }
 
-    pub(crate) fn put(&mut self, keyspace: u64, key: &[u8], value: &[u8]) {
-        self.entry(Kind::Put as u8, keyspace);
+    /// Adds a version of `key` of a kind that has a value.
+    pub(crate) fn put(&mut self, keyspace: u64, kind: Kind, key: &[u8], value: &[u8]) {
+        debug_assert!(kind != Kind::Tombstone, "a tombstone has no value");
+        self.entry(kind as u8, keyspace);
         self.bytes.put_prefixed(key);
         self.bytes.put_prefixed(value);
     }
@@ -269,13 +267,15 @@ impl<'a> Entries<'a> {
                 Ok(Entry::Ignored { keyspace })
             }
             _ => match Kind::decode(op)? {
-                Kind::Put => {
+                kind @ Kind::Put => {
                     let key = self.bounded("key", KEY_BYTES_MAX)?;
                     let value = self.bounded("value", VALUE_BYTES_MAX)?;
-                    Ok(Entry::Put { keyspace, key, value: self.payload.slice_ref(value) })
+                    let value = self.payload.slice_ref(value);
+                    Ok(Entry::Point { keyspace, kind, key, value })
                 }
-                Kind::Tombstone => {
-                    Ok(Entry::Remove { keyspace, key: self.bounded("key", KEY_BYTES_MAX)? })
+                kind @ Kind::Tombstone => {
+                    let key = self.bounded("key", KEY_BYTES_MAX)?;
+                    Ok(Entry::Point { keyspace, kind, key, value: Bytes::new() })
                 }
                 Kind::Merge | Kind::BlobReference | Kind::PutWithExpiry | Kind::RangeTombstone => {
                     Err(Corruption::Unsupported { what: "kind of an entry", value: op.into() })
@@ -318,8 +318,8 @@ mod tests {
     fn sample() -> BatchEncoder {
         let mut batch = BatchEncoder::with_capacity(64);
         batch.create_keyspace(3, "users", b"\x01\x02");
-        batch.put(3, b"key", b"value");
-        batch.put(0, b"", b"");
+        batch.put(3, Kind::Put, b"key", b"value");
+        batch.put(0, Kind::Put, b"", b"");
         batch.remove(300, b"gone");
         batch.clear_keyspace(3);
         batch.drop_keyspace(3);
@@ -337,12 +337,19 @@ mod tests {
         let batch = Batch::decode(payload.clone()).expect("well formed");
         assert_eq!((sample().entries(), batch.entries()), (6, 6));
         let got: Result<Vec<_>, _> = batch.iter().collect();
-        let value = Bytes::from_static;
+        fn point(
+            kind: Kind,
+            keyspace: u64,
+            key: &'static [u8],
+            value: &'static [u8],
+        ) -> Entry<'static> {
+            Entry::Point { keyspace, kind, key, value: Bytes::from_static(value) }
+        }
         let want = vec![
             Entry::CreateKeyspace { keyspace: 3, name: "users", options: &[1, 2] },
-            Entry::Put { keyspace: 3, key: b"key", value: value(b"value") },
-            Entry::Put { keyspace: 0, key: b"", value: value(b"") },
-            Entry::Remove { keyspace: 300, key: b"gone" },
+            point(Kind::Put, 3, b"key", b"value"),
+            point(Kind::Put, 0, b"", b""),
+            point(Kind::Tombstone, 300, b"gone", b""),
             Entry::ClearKeyspace { keyspace: 3 },
             Entry::DropKeyspace { keyspace: 3 },
         ];
@@ -354,7 +361,7 @@ mod tests {
     fn values_are_slices_of_the_payload() {
         let payload = sample().finish();
         let batch = Batch::decode(payload.clone()).expect("well formed");
-        let Some(Ok(Entry::Put { value, .. })) = batch.iter().nth(1) else {
+        let Some(Ok(Entry::Point { value, .. })) = batch.iter().nth(1) else {
             panic!("the second entry is a put");
         };
         assert!(payload.as_ptr_range().contains(&value.as_ptr()));
@@ -364,7 +371,7 @@ mod tests {
     fn a_long_batch_has_a_long_count() {
         let mut batch = BatchEncoder::new();
         for key in 0..1000_u32 {
-            batch.put(1, &key.to_be_bytes(), b"v");
+            batch.put(1, Kind::Put, &key.to_be_bytes(), b"v");
         }
         let batch = Batch::decode(batch.finish()).expect("well formed");
         assert_eq!(batch.entries(), 1000);

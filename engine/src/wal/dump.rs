@@ -3,7 +3,7 @@
 use std::{path::PathBuf, sync::Arc};
 
 use bytes::Bytes;
-use sievedb_format::{Annotation, Corruption, annotation::printable};
+use sievedb_format::{Annotation, Corruption, Kind, annotation::printable};
 
 use super::batch::{Batch, Entry};
 use crate::{
@@ -40,13 +40,12 @@ fn describe_batch(payload: &[u8], annotation: &mut Annotation) -> Result<(), Cor
         let place = payload_place(end..entries.offset());
         end = entries.offset();
         match entry? {
-            Entry::Put { keyspace, key, value } => {
-                let (key, value) = (printable(key), printable(&value));
-                annotation.field(place, "put", format_args!("keyspace {keyspace} {key} = {value}"));
-            }
-            Entry::Remove { keyspace, key } => {
-                let key = printable(key);
-                annotation.field(place, "remove", format_args!("keyspace {keyspace} {key}"));
+            Entry::Point { keyspace, kind, key, value } => {
+                let mut meaning = format!("keyspace {keyspace} {}", printable(key));
+                if kind != Kind::Tombstone {
+                    meaning += &format!(" = {}", printable(&value));
+                }
+                annotation.field(place, name_of(kind), meaning);
             }
             Entry::CreateKeyspace { keyspace, name, options } => {
                 let options = StoredOptions(options);
@@ -65,4 +64,15 @@ fn describe_batch(payload: &[u8], annotation: &mut Annotation) -> Result<(), Cor
         }
     }
     Ok(())
+}
+
+fn name_of(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Put => "put",
+        Kind::Tombstone => "remove",
+        Kind::Merge => "merge",
+        Kind::BlobReference => "blob_reference",
+        Kind::PutWithExpiry => "put_with_expiry",
+        Kind::RangeTombstone => "remove_range",
+    }
 }

@@ -134,7 +134,7 @@ impl Host {
         let mut logged = Vec::new();
         let replayed = replay(&segments, mark, |replayed| {
             for (sequence, entry) in (replayed.sequence..).zip(&replayed.batch) {
-                let Ok(Entry::Put { key, .. }) = entry else { panic!("{entry:?}") };
+                let Ok(Entry::Point { key, .. }) = entry else { panic!("{entry:?}") };
                 logged.push((sequence, String::from_utf8(key.to_vec()).unwrap()));
             }
             Ok(())

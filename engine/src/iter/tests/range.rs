@@ -14,11 +14,14 @@ use super::{
     model::{History, Moves, VecCursor, any_bounds, any_history, any_key, check, entries, failure},
     visible::sources,
 };
-use crate::iter::{
-    bounds::{KeyBounds, is_above, is_below},
-    merge::MergeCursor,
-    range::{CursorSource, End, Range},
-    range_tombstone_sources::RangeTombstoneSources,
+use crate::{
+    iter::{
+        bounds::{KeyBounds, is_above, is_below},
+        merge::MergeCursor,
+        range::{CursorSource, End, Range},
+        range_tombstone_sources::RangeTombstoneSources,
+    },
+    resolve::ReadPoint,
 };
 
 /// A view of a history that counts the created cursors, and records their bounds.
@@ -65,8 +68,8 @@ fn any_mix_of_both_ends_yields_the_entries_of_a_map() {
             want.extend(inside.map(|(key, value)| (Bytes::from(key.clone()), value.clone())));
         }
         let view = View::new(history);
-        let mut range = Range::new(Rc::clone(&view), sequence, bounds.clone());
-        let mut keys = Range::new(view, sequence, bounds);
+        let mut range = Range::new(Rc::clone(&view), ReadPoint::new(sequence), bounds.clone());
+        let mut keys = Range::new(view, ReadPoint::new(sequence), bounds);
         let mut want = want.into_iter();
         // Both ends stay at the end.
         for back in ends {
@@ -105,7 +108,7 @@ fn seeks_restart_a_live_range() {
     let inputs = (any_history(80, 4), 0..90_u64, any_bounds(), moves);
     check(2000, &inputs, |(history, sequence, bounds, moves)| {
         let state = history.read(sequence);
-        let mut range = Range::new(View::new(history), sequence, bounds.clone());
+        let mut range = Range::new(View::new(history), ReadPoint::new(sequence), bounds.clone());
         let (mut rest, mut is_used_up, mut last) = (bounds.clone(), false, Bytes::new());
         for step in moves {
             match step {
@@ -164,7 +167,7 @@ fn view(text: &str) -> Rc<View> {
 #[test]
 fn scan_in_one_direction_creates_one_cursor() {
     let view = view("a@1 b@2 c@3 d@4");
-    let mut range = Range::new(Rc::clone(&view), 9, KeyBounds::ALL);
+    let mut range = Range::new(Rc::clone(&view), ReadPoint::new(9), KeyBounds::ALL);
     assert_eq!(view.cursors.get(), 0);
     range.next();
     range.next();
@@ -183,7 +186,7 @@ fn scan_in_one_direction_creates_one_cursor() {
 fn empty_bounds_create_no_cursor() {
     let view = view("a@1 b@2");
     let inverted = KeyBounds::new(&("b".."a"));
-    let mut range = Range::new(Rc::clone(&view), 9, inverted);
+    let mut range = Range::new(Rc::clone(&view), ReadPoint::new(9), inverted);
     assert!(range.next().is_none() && range.next_back().is_none());
     assert_eq!(view.cursors.get(), 0);
 }
@@ -192,7 +195,7 @@ fn empty_bounds_create_no_cursor() {
 fn error_is_yielded_once_and_ends_the_range_until_a_seek() {
     for back in [false, true] {
         let view = view("a@1 b@2 c@3 d@4");
-        let mut range = Range::new(Rc::clone(&view), 9, KeyBounds::ALL);
+        let mut range = Range::new(Rc::clone(&view), ReadPoint::new(9), KeyBounds::ALL);
         let mut step = || if back { range.next_back() } else { range.next() };
         assert!(step().is_some_and(|entry| entry.is_ok()));
         view.moves.fail_at.set(Some(view.moves.count.get()));
@@ -217,7 +220,7 @@ fn error_is_yielded_once_and_ends_the_range_until_a_seek() {
 #[test]
 fn keys_share_their_memory() {
     let view = view("alpha@1 beta@2");
-    let mut range = Range::new(view, 9, KeyBounds::ALL);
+    let mut range = Range::new(view, ReadPoint::new(9), KeyBounds::ALL);
     let keys: Vec<_> = (0..2).map(|_| range.key(End::Front).unwrap().unwrap()).collect();
     assert_eq!(keys, ["alpha", "beta"]);
     assert_eq!(keys[0].as_ptr().wrapping_add(keys[0].len()), keys[1].as_ptr());

@@ -14,6 +14,7 @@ use crate::{
         cursor::Cursor, merge::MergeCursor, range_tombstone_sources::RangeTombstoneSources,
         visible::VisibleCursor,
     },
+    resolve::ReadPoint,
 };
 
 /// A source of range tombstones for each of `range_tombstones`, and an empty one.
@@ -28,7 +29,7 @@ pub(crate) fn sources(range_tombstones: &[RangeTombstone]) -> RangeTombstoneSour
 
 fn visible(history: &History, sequence: u64) -> VisibleCursor<MergeCursor<VecCursor>> {
     let tombstones = sources(&history.range_tombstones);
-    VisibleCursor::new(history.merge(&Rc::default()), sequence, tombstones)
+    VisibleCursor::new(history.merge(&Rc::default()), ReadPoint::new(sequence), tombstones)
 }
 
 #[derive(Debug, Clone)]
@@ -147,8 +148,11 @@ fn long_chains_of_versions_are_skipped_by_a_search() {
     let history = History::new(chain.chain(edges).map(|entry| (0, entry)).collect(), Vec::new());
     let moves = Rc::<Moves>::default();
     for sequence in [500, 1001] {
-        let mut cursor =
-            VisibleCursor::new(history.merge(&moves), sequence, RangeTombstoneSources::default());
+        let mut cursor = VisibleCursor::new(
+            history.merge(&moves),
+            ReadPoint::new(sequence),
+            RangeTombstoneSources::default(),
+        );
         moves.count.set(0);
         for back in [false, true] {
             search(&mut cursor, back).unwrap();
@@ -170,7 +174,7 @@ fn hidden_keys_out_of_range_are_not_read() {
     let history = History::new(hidden.map(|entry| (0, entry)).collect(), Vec::new());
     let moves = Rc::<Moves>::default();
     let none = RangeTombstoneSources::default();
-    let mut cursor = VisibleCursor::new(history.merge(&moves), 999, none);
+    let mut cursor = VisibleCursor::new(history.merge(&moves), ReadPoint::new(999), none);
     cursor.seek(Bound::Included(b"k010"), Bound::Excluded(b"k020")).unwrap();
     assert_eq!((cursor.key(), moves.count.get()), (None, 11));
     moves.count.set(0);
@@ -183,7 +187,7 @@ fn the_last_key_of_an_inclusive_range_ends_it_without_a_read() {
     let history = one_source("a@1 b@2 c@3");
     let moves = Rc::<Moves>::default();
     let none = RangeTombstoneSources::default();
-    let mut cursor = VisibleCursor::new(history.merge(&moves), 9, none);
+    let mut cursor = VisibleCursor::new(history.merge(&moves), ReadPoint::new(9), none);
     let only = (Bound::Included(&b"b"[..]), Bound::Included(&b"b"[..]));
     cursor.seek(only.0, only.1).unwrap();
     let count = moves.count.get();
@@ -230,8 +234,11 @@ fn unsupported_kind_is_refused_unless_a_newer_version_hides_it() {
 fn a_source_out_of_order_ends_in_an_error() {
     let moves = Rc::<Moves>::default();
     let damaged = entries("a@1 c@2 b@3 d@4");
-    let mut cursor =
-        VisibleCursor::new(VecCursor::new(damaged, &moves), 9, RangeTombstoneSources::default());
+    let mut cursor = VisibleCursor::new(
+        VecCursor::new(damaged, &moves),
+        ReadPoint::new(9),
+        RangeTombstoneSources::default(),
+    );
     // Forward, keys are compared where blocks meet: within a block they are in order.
     let mut walk = || -> Result<()> {
         search(&mut cursor, true)?;
@@ -252,7 +259,7 @@ fn error_of_the_source_leaves_the_cursor_unpositioned() {
         let moves = Rc::<Moves>::default();
         moves.fail_at.set(Some(fail_at));
         let none = RangeTombstoneSources::default();
-        let mut cursor = VisibleCursor::new(history.merge(&moves), 9, none);
+        let mut cursor = VisibleCursor::new(history.merge(&moves), ReadPoint::new(9), none);
         let all = Bound::Unbounded;
         let mut walk = || -> Result<()> {
             cursor.seek(all, all)?;

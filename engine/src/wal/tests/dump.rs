@@ -18,8 +18,8 @@ fn the_bytes_of_a_segment_are_pinned() {
     let mut batch = BatchEncoder::new();
     // Blocks of 8 KiB.
     batch.create_keyspace(7, "users", b"\x0a\x02\x80\x40");
-    batch.put(7, b"key", b"value");
-    batch.put(300, b"", b"\x00\xff");
+    batch.put(7, Kind::Put, b"key", b"value");
+    batch.put(300, Kind::Put, b"", b"\x00\xff");
     batch.remove(0, b"gone");
     batch.clear_keyspace(7);
     batch.drop_keyspace(7);

@@ -9,6 +9,7 @@ mod reserved;
 use std::{collections::BTreeMap, path::Path, sync::Arc};
 
 use bytes::Bytes;
+use sievedb_format::Kind;
 
 use super::{
     batch::BatchEncoder,
@@ -53,7 +54,7 @@ fn create(fs: &dyn Fs, id: u64, previous: Option<Position>, mark: Position) -> W
 /// A batch of one put, whose key is its sequence number.
 fn put(sequence: u64, value: &[u8]) -> PendingRecord {
     let mut batch = BatchEncoder::new();
-    batch.put(1, &sequence.to_be_bytes(), value);
+    batch.put(1, Kind::Put, &sequence.to_be_bytes(), value);
     pending(sequence, batch.finish())
 }
 
