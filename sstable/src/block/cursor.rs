@@ -231,7 +231,9 @@ impl BlockCursor {
     }
 
     /// Makes `entry`, which starts at `start`, the current one.
-    #[inline]
+    ///
+    /// Always inlined: a call would pass `entry` through memory, at 2 ns a step of a scan.
+    #[inline(always)]
     fn apply(&mut self, start: usize, entry: Entry) {
         debug_assert!(start <= entry.suffix.start && entry.suffix.end == entry.value.start);
         debug_assert!(entry.value.end <= self.block.bytes.len());
