@@ -95,7 +95,7 @@ fn short_scans(db: &Db, entries: u64, count: u64) -> Result<u64> {
 }
 
 fn main() -> Result<()> {
-    let entries: u64 = env::args().nth(1).map_or(Ok(1_000_000), |number| number.parse())?;
+    let entries: u64 = env::args().nth(1).map_or(Ok(100_000), |number| number.parse())?;
     let directory = tempfile::tempdir()?;
     let store = directory.path().join("store");
     figure("load", process_cpu_time, || {
