@@ -9,6 +9,7 @@ use sievedb_sstable::CursorOptions;
 use crate::{
     EntryRef, Error, ReadOptions, Result,
     handle::Handle,
+    handle_counts::HandleKind,
     iter::{
         bounds::KeyBounds,
         merge::MergeCursor,
@@ -29,11 +30,25 @@ pub(crate) struct ViewSource {
     pub(crate) tree: Arc<Tree>,
     pub(crate) folder: Arc<Path>,
     pub(crate) at: ReadPoint,
+    /// The range stays at this read point when it is refreshed.
+    pub(crate) is_of_snapshot: bool,
     pub(crate) read_options: ReadOptions,
     pub(crate) read_ahead_bytes_max: usize,
     /// Dropped after the view: tables that become obsolete while the view is held are removed
     /// before the store is closed.
     pub(crate) open: Handle,
+}
+
+impl ViewSource {
+    /// Returns the present view of the same keyspace.
+    fn present(&self) -> Result<Self> {
+        let view = self.tree.kept_view();
+        // Both after the view, as in lookups.
+        self.tree.check()?;
+        let at = ReadPoint::new(self.open.store().writer.visible());
+        let (tree, folder) = (Arc::clone(&self.tree), Arc::clone(&self.folder));
+        Ok(Self { view, tree, folder, at, open: self.open.of_kind(HandleKind::Iterator), ..*self })
+    }
 }
 
 impl CursorSource for ViewSource {
@@ -207,6 +222,47 @@ impl Range {
         }
     }
 
+    /// Moves the range to the present: it then shows the keyspace at the time of this call. Bounds,
+    /// and the positions of both ends, stay the same. A range at its end stays there until the next
+    /// seek.
+    ///
+    /// Releases the memtables and tables of the time before, and reads nothing yet. The next step
+    /// of each end costs as much as the first step of a new range. A range of a
+    /// [`Snapshot`](crate::Snapshot) stays at its snapshot: the call has no effect.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// let db = sievedb::Db::open(dir.path())?;
+    /// db.insert("a", "")?;
+    /// db.insert("c", "")?;
+    /// let mut range = db.iter();
+    /// assert_eq!(range.next().unwrap()?.0, "a");
+    /// db.insert("b", "")?;
+    /// range.refresh()?;
+    /// assert_eq!(range.next().unwrap()?.0, "b");
+    /// # Ok::<(), sievedb::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`Error::KeyspaceDropped`], [`Error::Closed`]: the range is unchanged. The error of the
+    /// creation of the range, if it has not yielded it yet.
+    pub fn refresh(&mut self) -> Result<()> {
+        let range = match &mut self.0 {
+            State::Refused(error) => return error.clone().map_or(Ok(()), Err),
+            State::Open(range) => range,
+        };
+        let source = range.source();
+        source.open.accept()?;
+        if source.is_of_snapshot {
+            return Ok(());
+        }
+        let source = source.present()?;
+        let at = source.at;
+        range.replace_source(source, at);
+        Ok(())
+    }
+
     #[inline]
     fn advance(&mut self, end: End) -> Result<Option<EntryRef<'_>>> {
         match &mut self.0 {
@@ -326,6 +382,15 @@ impl Keys {
     /// As [`Range::seek_back`].
     pub fn seek_back(&mut self, key: impl AsRef<[u8]>) {
         self.0.seek_back(key);
+    }
+
+    /// As [`Range::refresh`].
+    ///
+    /// # Errors
+    ///
+    /// As [`Range::refresh`].
+    pub fn refresh(&mut self) -> Result<()> {
+        self.0.refresh()
     }
 
     fn key(&mut self, end: End) -> Option<Result<Bytes>> {

@@ -1,6 +1,9 @@
 //! The read methods of all handles.
 //!
-//! A handle builds a [`Reader`] for each call. [`read_methods`] generates the public methods.
+//! A handle builds a [`Reader`] for each call. [`read_methods`] generates the public methods, with
+//! [`ends`] for those of a whole keyspace.
+
+mod ends;
 
 use std::sync::Arc;
 
@@ -135,6 +138,7 @@ impl Reader<'_> {
             tree: Arc::clone(self.tree),
             folder: store.tables.folder.as_path().into(),
             at,
+            is_of_snapshot: self.snapshot.is_some(),
             read_options: self.options,
             read_ahead_bytes_max: READ_AHEAD_BYTES_MAX,
             open: self.open.of_kind(HandleKind::Iterator),
@@ -147,6 +151,8 @@ impl Reader<'_> {
 /// `reader` that returns its [`Reader`].
 macro_rules! read_methods {
     ($handle:ty $(, $field:ident)?) => {
+        $crate::reader::end_methods!($handle);
+
         /// Reading.
         impl $handle {
             /// Returns the value of `key`, or `None` if the key has no value.
@@ -348,4 +354,5 @@ macro_rules! read_methods {
     };
 }
 
+pub(crate) use ends::end_methods;
 pub(crate) use read_methods;

@@ -55,7 +55,7 @@ pub(crate) enum End {
 struct Side<C> {
     cursor: Option<VisibleCursor<C>>,
     place: Place,
-    /// Key of the last seek.
+    /// Key of the last seek, or of the place before the source was replaced.
     key: Vec<u8>,
 }
 
@@ -64,8 +64,10 @@ struct Side<C> {
 enum Place {
     /// At its bound of the range.
     Bound,
-    /// At the key of the last seek, which is within the bounds.
+    /// At `key`, which is within the bounds.
     Key,
+    /// Behind `key`, which it yielded last, before the source was replaced.
+    Passed,
     /// At the entry under its cursor.
     Current,
     /// Behind the entry under its cursor, which it yielded last.
@@ -95,6 +97,7 @@ impl<C: Cursor> Side<C> {
         match self.place {
             Place::Bound => Bound::Unbounded,
             Place::Key => Bound::Included(&self.key),
+            Place::Passed => Bound::Excluded(&self.key),
             Place::Current => key().map_or(Bound::Unbounded, Bound::Included),
             Place::Yielded => key().map_or(Bound::Unbounded, Bound::Excluded),
         }
@@ -104,6 +107,21 @@ impl<C: Cursor> Side<C> {
     fn is_at(&self, key: &[u8]) -> bool {
         matches!(self.place, Place::Current | Place::Yielded)
             && self.cursor.as_ref().and_then(VisibleCursor::key) == Some(key)
+    }
+
+    /// Drops the cursor. Its position is kept as a key.
+    fn detach(&mut self) {
+        let cursor = self.cursor.take();
+        let place = match self.place {
+            Place::Current => Place::Key,
+            Place::Yielded => Place::Passed,
+            kept => return self.place = kept,
+        };
+        let key = cursor.as_ref().and_then(VisibleCursor::key);
+        debug_assert!(key.is_some(), "an open end has an entry under its cursor");
+        self.key.clear();
+        self.key.extend_from_slice(key.unwrap_or_default());
+        self.place = place;
     }
 }
 
@@ -191,6 +209,7 @@ impl<S: CursorSource> Range<S> {
         let (start, end_bound) = self.bounds.as_slices();
         let from = |bound| match side.place {
             Place::Key => Bound::Included(&*side.key),
+            Place::Passed => Bound::Excluded(&*side.key),
             _ => bound,
         };
         match end {
@@ -237,6 +256,17 @@ impl<S: CursorSource> Range<S> {
         } else {
             self.state = State::Open;
         }
+    }
+
+    /// Replaces the view by another `source`, read at `at`. Both ends keep their positions; a range
+    /// at its end stays there.
+    pub(crate) fn replace_source(&mut self, source: S, at: ReadPoint) {
+        debug_assert!(self.at.sequence <= at.sequence, "a range moves forward in time");
+        for side in [&mut self.front, &mut self.back] {
+            side.detach();
+        }
+        debug_assert!(self.front.cursor.is_none() && self.back.cursor.is_none());
+        (self.source, self.at) = (source, at);
     }
 
     /// Returns the result of `take` for the next key of `end`, copied, and its cursor.

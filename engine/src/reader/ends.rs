@@ -1,0 +1,75 @@
+//! Reading methods of a whole keyspace: its ends, and its number of keys.
+
+/// Implements the methods that read the ends of a keyspace, or all of its keys, by the ranges of
+/// the handle.
+macro_rules! end_methods {
+    ($handle:ty) => {
+        /// The ends of the keyspace, and its number of keys.
+        impl $handle {
+            /// Returns the first entry, or `None` if there is no key. Steps over tombstones before
+            /// it.
+            ///
+            /// # Errors
+            ///
+            /// Errors of [`iter`](Self::iter).
+            ///
+            /// ```
+            /// # let dir = tempfile::tempdir().unwrap();
+            /// let db = sievedb::Db::open(dir.path())?;
+            /// assert!(db.first()?.is_none());
+            /// db.insert("anna", "7")?;
+            /// db.insert("bert", "8")?;
+            /// assert_eq!(db.first()?, Some(("anna".into(), "7".into())));
+            /// assert_eq!(db.last()?, Some(("bert".into(), "8".into())));
+            /// # Ok::<(), sievedb::Error>(())
+            /// ```
+            pub fn first(&self) -> $crate::Result<Option<($crate::Bytes, $crate::Bytes)>> {
+                self.iter().read_ahead_bytes_max(0).next().transpose()
+            }
+
+            /// Returns the last entry, or `None` if there is no key. As [`first`](Self::first).
+            ///
+            /// # Errors
+            ///
+            /// Errors of [`iter`](Self::iter).
+            pub fn last(&self) -> $crate::Result<Option<($crate::Bytes, $crate::Bytes)>> {
+                self.iter().read_ahead_bytes_max(0).next_back().transpose()
+            }
+
+            /// Returns `true` if there is no key. Costs as much as [`first`](Self::first).
+            ///
+            /// # Errors
+            ///
+            /// Errors of [`iter`](Self::iter).
+            pub fn is_empty(&self) -> $crate::Result<bool> {
+                self.iter().read_ahead_bytes_max(0).is_empty()
+            }
+
+            /// Returns the number of keys. **Reads all keys**: the cost is that of a scan without
+            /// values. [`Keyspace::approximate_len`](crate::Keyspace::approximate_len) reads
+            /// counters only.
+            ///
+            /// # Errors
+            ///
+            /// Errors of [`iter`](Self::iter).
+            ///
+            /// ```
+            /// # let dir = tempfile::tempdir().unwrap();
+            /// let db = sievedb::Db::open(dir.path())?;
+            /// db.insert("anna", "7")?;
+            /// db.insert("anna", "8")?;
+            /// assert_eq!(db.len()?, 1);
+            /// # Ok::<(), sievedb::Error>(())
+            /// ```
+            pub fn len(&self) -> $crate::Result<u64> {
+                let (mut keys, mut count) = (self.iter().keys(), 0);
+                while keys.next_ref()?.is_some() {
+                    count += 1;
+                }
+                Ok(count)
+            }
+        }
+    };
+}
+
+pub(crate) use end_methods;

@@ -1,0 +1,5 @@
+//! Calls that concern whole keyspaces.
+
+mod ends;
+mod refresh;
+mod threads;
