@@ -9,6 +9,7 @@
 //! | [`recorder`]    | writes to a store and to a history                                    |
 //! | [`workload`]    | scripted histories                                                    |
 //! | [`enumerate`]   | all crashes of a workload                                             |
+//! | [`isolation`]   | check of transactions for anomalies                                   |
 //! | [`kill`]        | all kills of a workload, with power cuts after the restart            |
 //! | [`check`]       | check of a state after a crash                                        |
 //! | [`fuzz`]        | random histories with several faults, crashes and failed recoveries   |
@@ -29,6 +30,7 @@ pub mod fuzz;
 pub mod handles;
 pub mod history;
 pub mod hook_fs;
+pub mod isolation;
 pub mod kill;
 pub mod layer;
 pub mod model;

@@ -12,6 +12,7 @@ mod filter_plan;
 mod full_disk;
 mod fuzz;
 mod insight;
+mod isolation;
 mod keyspaces;
 mod lifetime;
 mod limits;

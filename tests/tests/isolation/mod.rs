@@ -1,0 +1,5 @@
+//! Isolation of transactions: the checker of histories.
+
+mod properties;
+mod reference;
+mod scenario;
