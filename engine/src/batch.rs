@@ -41,8 +41,9 @@ use crate::{
 ///
 /// * One [`insert`](Keyspace::insert) or [`remove`](Keyspace::remove).
 /// * One [`commit`](Self::commit), over all keyspaces of the store.
-/// * One [`insert_if_absent`](Keyspace::insert_if_absent): of concurrent calls for a key, one
-///   returns `true`. It covers only its own key: a crash may lose an index entry written after it.
+/// * One conditional write, such as [`insert_if_absent`](Keyspace::insert_if_absent) or
+///   [`update`](Keyspace::update). It covers only its own key: a crash may lose an index entry
+///   written after it.
 /// * All reads of one [`Snapshot`](crate::Snapshot), and all of one iterator.
 ///
 /// **A read followed by a write is not atomic**, not even if the write is a batch: a batch does not

@@ -13,7 +13,7 @@ use crate::{
     VerifyProgress, VerifyReport,
     default_budget::DefaultBudget,
     handle_counts::HandleKind,
-    keyspace::writes::write_methods,
+    keyspace::{conditional::conditional_methods, writes::write_methods},
     read::tree::Tree,
     reader::read_methods,
     stats::Stats,
@@ -355,6 +355,8 @@ impl Db {
 read_methods!(Db, default);
 
 write_methods!(Db, default);
+
+conditional_methods!(Db, default);
 
 /// The default keyspace.
 impl AsRef<Keyspace> for Db {

@@ -4,6 +4,7 @@ mod text;
 
 use std::{error, io, path::PathBuf, sync::Arc};
 
+use bytes::Bytes;
 use rustix::io::Errno;
 use sievedb_format::Corruption;
 
@@ -120,6 +121,9 @@ pub enum Error {
     KeyspaceDropped { name: String },
     /// The keyspace belongs to another store than the batch or snapshot.
     ForeignKeyspace { name: String },
+    /// [`fetch_add`](crate::Keyspace::fetch_add) found a value of `bytes` bytes under `key`; a
+    /// counter has 8. Nothing was changed.
+    NotACounter { key: Bytes, bytes: usize },
     /// This process was forked from the one that opened the store at `path`. Nothing was changed.
     /// Drop the inherited handles, and open the store in this process after the parent has closed
     /// it.

@@ -1,10 +1,12 @@
 //! A named collection of keys.
 
+pub(crate) mod conditional;
 mod options;
 pub(crate) mod writes;
 
 use std::{fmt, sync::Arc};
 
+pub use self::conditional::Current;
 #[cfg(doc)]
 use crate::Error;
 use crate::{

@@ -21,7 +21,7 @@ use crate::{
         many::ManyReader,
         observer::{FromValue, NoObserver, Observer},
         tree::Tree,
-        view::ReadView,
+        written::ReadMark,
     },
     resolve::ReadPoint,
     store::Store,
@@ -70,21 +70,20 @@ impl Reader<'_> {
         lookup.find(&view, store.tables.counters.local(), observer)
     }
 
-    /// Returns `true` if `key` has a value in `view`, the present one.
-    pub(crate) fn contains_hashed(self, view: &ReadView, key: &[u8], hash: u64) -> Result<bool> {
-        let store = self.open.store();
-        let lookup = self.lookup(key, hash, self.at(store)?);
-        let found = lookup.find::<()>(view, store.tables.counters.local(), &mut NoObserver)?;
-        Ok(found.is_some())
-    }
-
-    /// As [`contains_hashed`](Self::contains_hashed), for a key that the tables of `view` do not
-    /// have.
-    pub(crate) fn is_in_memtables(self, view: &ReadView, key: &[u8], hash: u64) -> Result<bool> {
-        let store = self.open.store();
-        let lookup = self.lookup(key, hash, self.at(store)?);
-        let found = lookup.find_in_memtables::<()>(view, store.tables.counters.local())?;
-        Ok(found.is_some())
+    /// Returns the value of `key`, and when it was read, for a write on the condition that the key
+    /// was not written since.
+    pub(crate) fn find_marked<V: FromValue>(
+        self,
+        key: &[u8],
+        hash: u64,
+    ) -> Result<(Option<V>, ReadMark)> {
+        let store = self.open.accept()?;
+        let view = self.tree.view();
+        let at = self.at(store)?;
+        let mark = ReadMark { sequence: at.sequence, version: view.version.number() };
+        let lookup = self.lookup(key, hash, at);
+        let found = lookup.find(&view, store.tables.counters.local(), &mut NoObserver)?;
+        Ok((found, mark))
     }
 
     /// Returns `true` unless memory shows that `key` has no value.

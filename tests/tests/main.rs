@@ -2,6 +2,7 @@
 
 mod bottommost;
 mod compression;
+mod conditional;
 mod corruption;
 mod crash;
 mod examples;

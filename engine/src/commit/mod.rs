@@ -14,6 +14,7 @@
 //! one, queue, snapshots, obsolete files, bell. Stores share a memory pool: under its lock no lock
 //! of a store is taken but the bell's.
 
+mod key_slots;
 mod log_segment;
 mod placement;
 mod publish;
@@ -24,6 +25,7 @@ mod sync_turns;
 mod tests;
 mod write;
 
+pub(crate) use key_slots::KeySlot;
 pub(crate) use log_segment::LogSize;
 pub(crate) use placement::{Always, Placed, Placement, Validate, Verdict};
 pub(crate) use publish::{InFlight, PanicGuard, PlacedWrite, PublishQueue};

@@ -5,7 +5,10 @@ use std::{mem, sync::Arc};
 use sievedb_format::{SEQUENCE_MAX, SequenceNumber};
 use smallvec::SmallVec;
 
-use super::{InFlight, PublishQueue, Write};
+use super::{
+    InFlight, PublishQueue, Write,
+    key_slots::{KeySlot, KeySlots},
+};
 use crate::{
     Error, Result,
     log::{Payload, PendingRecord},
@@ -59,6 +62,7 @@ pub(crate) struct Placement {
     keyspace_change: Option<SequenceNumber>,
     /// Least sequence number of the change of keyspaces in flight.
     keyspace_change_begun: Option<SequenceNumber>,
+    slots: KeySlots,
 }
 
 /// Evaluates a condition in sequence order, under the placement lock, against everything placed
@@ -87,20 +91,34 @@ impl Validate for Always {
     }
 }
 
-/// Writes that are placed and not visible, which a condition reads besides the trees.
+/// Everything placed so far, which a condition reads besides the trees.
 #[derive(Debug)]
 pub(crate) struct Placed<'a> {
+    placement: &'a Placement,
     publish: &'a PublishQueue,
 }
 
 impl<'a> Placed<'a> {
-    /// Wraps `publish`. The caller holds the placement lock.
-    pub(crate) fn new(publish: &'a PublishQueue) -> Self {
-        Self { publish }
+    /// Wraps the state under the placement lock, which the caller holds.
+    pub(crate) fn new(placement: &'a Placement, publish: &'a PublishQueue) -> Self {
+        Self { placement, publish }
     }
 
-    /// Returns the last sequence number of the newest write in flight to `key`. Without one, what
-    /// is visible decides.
+    /// Returns the last sequence number placed to any key of `slot`; 0 if there is none since the
+    /// store was opened.
+    pub(crate) fn last_in_slot(&self, slot: KeySlot) -> SequenceNumber {
+        let last = self.placement.slots.last(slot);
+        debug_assert!(last <= self.placement.last_placed, "{last} was not placed");
+        last
+    }
+
+    /// Returns the newest sequence number that readers see.
+    pub(crate) fn visible(&self) -> SequenceNumber {
+        self.publish.visible()
+    }
+
+    /// Returns the last sequence number of the newest write in flight to `key`. Searches all writes
+    /// in flight.
     pub(crate) fn newest_in_flight(&self, tree: &Tree, key: &[u8]) -> Option<SequenceNumber> {
         self.publish.newest_in_flight(tree.id, key)
     }
@@ -115,6 +133,7 @@ impl Placement {
             pending_bytes: 0,
             keyspace_change: None,
             keyspace_change_begun: None,
+            slots: KeySlots::new(),
         }
     }
 
@@ -163,6 +182,7 @@ impl Placement {
             target.memtable = Some(active);
         }
         self.last_placed = last;
+        self.slots.note(write, last);
         let record = PendingRecord { sequence: first, payload };
         self.pending_bytes += record.payload.bytes().len();
         let in_flight = Arc::new(InFlight::new(first, last, mem::take(write)));

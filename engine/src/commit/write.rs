@@ -53,6 +53,14 @@ pub(crate) struct Entry {
     pub(crate) value: Range<usize>,
 }
 
+impl Entry {
+    /// Returns whether the entry is a write to a range of keys.
+    #[inline]
+    pub(super) fn is_range(&self) -> bool {
+        self.kind == Kind::RangeTombstone
+    }
+}
+
 impl Write {
     /// Inserts every entry into its memtable, the first with the sequence number `first`.
     pub(crate) fn insert(&self, first: SequenceNumber) {
@@ -128,6 +136,19 @@ impl WriteEncoder {
     /// Creates an empty batch with room for `bytes` bytes.
     pub(crate) fn new(hash_seed: u64, bytes: usize) -> Self {
         Self { hash_seed, encoder: BatchEncoder::with_capacity(bytes), write: Write::default() }
+    }
+
+    /// Encodes one put, or a removal without a `value`.
+    pub(crate) fn single(
+        hash_seed: u64,
+        tree: &Arc<Tree>,
+        key: &[u8],
+        value: Option<&[u8]>,
+    ) -> Result<Write> {
+        match value {
+            Some(value) => Self::single_put(hash_seed, tree, Kind::Put, key, value),
+            None => Self::single_remove(hash_seed, tree, key),
+        }
     }
 
     /// Encodes one version with a value, in a buffer of the right size.

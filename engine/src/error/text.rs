@@ -174,6 +174,11 @@ impl fmt::Display for Error {
             Self::ForeignKeyspace { name } => {
                 write!(f, "the keyspace {name:?} belongs to another store")
             }
+            Self::NotACounter { key, bytes } => write!(
+                f,
+                "the value of {key:?} is not a counter: it has {bytes} bytes, not 8; use another \
+                 key, or remove this one"
+            ),
             Self::ForkedChild { path } => write!(
                 f,
                 "{} was opened by the parent of this forked process; drop the inherited handles, \

@@ -10,7 +10,7 @@ use sievedb_sstable::{CacheUse, FilterState};
 use smallvec::SmallVec;
 
 use super::{
-    observer::{Candidate, CountBlocks as _, FromValue, NoObserver, Observer},
+    observer::{Candidate, CountBlocks as _, NoObserver, Observer},
     view::{KeptView, ReadView},
 };
 use crate::{
@@ -97,23 +97,6 @@ impl Lookup<'_> {
                 let value = self.find_older(view, counters, &NoMergeOperator)?;
                 Ok(value.map(|value| observer.value_in_memtable(&value)))
             }
-        }
-    }
-
-    /// As [`find`](Self::find), for a key that the tables of the view do not have.
-    pub(crate) fn find_in_memtables<V: FromValue>(
-        self,
-        view: &KeptView,
-        counters: &ThreadCounters,
-    ) -> Result<Option<V>> {
-        counters.lookups.add(1);
-        let found = self.in_memtables(view, counters, &mut NoObserver);
-        let Some(found) = found else { return Ok(None) };
-        counters.found_in_memtables.add(1);
-        match found {
-            Found::Value(value) => Ok(Some(value)),
-            Found::Deleted => Ok(None),
-            Found::MoreNeeded => self.resolve_older(view, counters),
         }
     }
 

@@ -13,6 +13,7 @@
 //! | [`many`], [`open_keys`] | lookups of many keys by one call                          |
 //! | [`source`]        | memtables and tables as cursors of a merge                      |
 //! | [`scan_probe`]    | probes of prefix and range filters by scans                     |
+//! | [`written`]       | whether a key was written after it was read                     |
 //! | [`snapshot_list`] | sequence numbers of open snapshots                              |
 
 pub(crate) mod changed_trees;
@@ -28,3 +29,4 @@ pub(crate) mod source;
 pub(crate) mod tree;
 pub(crate) mod view;
 pub(crate) mod view_cell;
+pub(crate) mod written;

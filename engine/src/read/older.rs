@@ -252,10 +252,6 @@ mod tests {
     fn every_lookup_refuses_an_operand_and_none_skips_it() {
         let db = with_table();
         add_operand(&db, b"counter", 9, "nine");
-        let view = db.default_keyspace().tree().view();
-        let in_memtables = lookup(&db, b"counter", 9)
-            .find_in_memtables::<Bytes>(&view, &ThreadCounters::aside())
-            .map(drop);
         let calls = [
             ("get", db.get("counter").map(drop)),
             ("get_with", db.get_with("counter", <[u8]>::len).map(drop)),
@@ -264,7 +260,6 @@ mod tests {
             ("contains_many", db.contains_many(["other", "counter"]).map(drop)),
             ("explain", db.explain("counter").map(drop)),
             ("insert_if_absent", db.insert_if_absent("counter", "").map(drop)),
-            ("in memtables", in_memtables),
         ];
         let want = Corruption::Unsupported { what: "kind of an entry", value: Kind::Merge as u64 };
         for (name, result) in calls {

@@ -9,7 +9,7 @@ use std::{
 use super::{code, is_test, sources};
 
 /// The modules of the engine, from the top to the bottom. A module may import from those after it.
-const MODULES: [&str; 51] = [
+const MODULES: [&str; 52] = [
     "repair",
     "describe",
     // The API.
@@ -22,6 +22,7 @@ const MODULES: [&str; 51] = [
     "entry_ref",
     "handle",
     // What an open store does.
+    "validation",
     "store",
     "filters",
     "commit",

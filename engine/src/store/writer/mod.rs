@@ -186,7 +186,7 @@ impl Store {
             // Under the lock: a close waits for what is placed.
             self.check_open()?;
             self.versions.check_writable()?;
-            match condition.check(&Placed::new(self.writer.publish()))? {
+            match condition.check(&Placed::new(&placement, self.writer.publish()))? {
                 Verdict::Holds if self.room(write)? == Room::Wait => {
                     drop(placement);
                     self.stall(|| self.wait_for_room(write))?;

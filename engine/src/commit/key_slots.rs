@@ -1,0 +1,62 @@
+//! The newest placed write of each key, at the precision of slots.
+
+use sievedb_format::SequenceNumber;
+
+use super::Write;
+
+/// Number of slots: 32 KiB. With 16 writes of one entry in flight, 1 of 256 other keys shares a
+/// slot with one of them, and waits for it.
+pub(crate) const SLOTS: usize = 4096;
+
+/// Odd, so that no two keyspaces below 2^64 are mixed alike.
+const MIX: u64 = 0x9e37_79b9_7f4a_7c15;
+
+/// Index of the slot of a key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct KeySlot(u16);
+
+impl KeySlot {
+    /// Returns the slot of the key with this hash in the keyspace with this id.
+    #[inline]
+    pub(crate) fn new(keyspace: u64, hash: u64) -> Self {
+        let mixed = hash ^ keyspace.wrapping_mul(MIX);
+        Self((mixed % SLOTS as u64) as u16)
+    }
+}
+
+/// For each slot the last sequence number placed to any of its keys.
+///
+/// A number at or below the visible one proves that no write to the keys of the slot is in flight.
+/// One at or below a reader's proves that none was placed since the read. Keys of other writes in
+/// the slot cost a check, never a wrong answer.
+#[derive(Debug)]
+pub(super) struct KeySlots {
+    last: Box<[SequenceNumber; SLOTS]>,
+    /// The last range tombstone, which is a write to any key.
+    range_tombstone: SequenceNumber,
+}
+
+impl KeySlots {
+    pub(super) fn new() -> Self {
+        Self { last: Box::new([0; SLOTS]), range_tombstone: 0 }
+    }
+
+    /// Notes the keys of a write whose last sequence number is `last`.
+    #[inline]
+    pub(super) fn note(&mut self, write: &Write, last: SequenceNumber) {
+        debug_assert!(self.range_tombstone <= last, "writes are placed in sequence order");
+        for entry in &write.entries {
+            if entry.is_range() {
+                self.range_tombstone = last;
+            }
+            let KeySlot(slot) = KeySlot::new(write.targets[entry.target].tree.id, entry.hash);
+            let noted = &mut self.last[usize::from(slot)];
+            debug_assert!(*noted <= last, "slots ascend");
+            *noted = last;
+        }
+    }
+
+    pub(super) fn last(&self, KeySlot(slot): KeySlot) -> SequenceNumber {
+        self.last[usize::from(slot)].max(self.range_tombstone)
+    }
+}

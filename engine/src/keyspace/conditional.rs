@@ -1,0 +1,265 @@
+//! Writes that depend on the present value of their key.
+//!
+//! Each reads the key, and writes on the condition that the key was not written since. If it was,
+//! the call starts again: no update is lost. No lock is held meanwhile.
+
+use bytes::Bytes;
+use sievedb_filter::hash::key_hash;
+
+use super::Keyspace;
+use crate::{
+    Error, Result, commit::WriteEncoder, read::observer::FromValue,
+    validation::unwritten::Unwritten,
+};
+
+/// The value that a [`compare_and_set`](Keyspace::compare_and_set) found instead of the expected
+/// one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Current {
+    /// The value of the key; `None` if it has none.
+    pub value: Option<Bytes>,
+}
+
+/// Length of a counter, in bytes.
+const COUNTER_BYTES: usize = size_of::<i64>();
+
+/// A write that depends on the value of its key, and the result of the call.
+#[derive(Debug)]
+enum Change<B, T> {
+    Keep(T),
+    Put(B, T),
+    Remove(T),
+}
+
+/// Implements the conditional write methods of a handle. `field` names its keyspace, if it is none
+/// itself.
+macro_rules! conditional_methods {
+    ($handle:ty $(, $field:ident)?) => {
+        /// Conditional writes. Each is atomic for its key: it reads the key and writes it as one
+        /// step. They have the durability of [`Options::durability`](crate::Options::durability).
+        ///
+        /// A call that another write to its key interrupts starts again, as often as needed. One
+        /// call of several makes progress. For several keys use a
+        /// [transaction](crate::Db::transaction).
+        impl $handle {
+            /// Stores `value` under `key` unless the key has a value. Returns `true` if it stored
+            /// it. Of concurrent calls for one key exactly one returns `true`.
+            ///
+            /// A new key costs no read, except for false positives of filters, and for tables whose
+            /// filter has no room in memory.
+            ///
+            /// # Errors
+            ///
+            /// As [`insert`](Self::insert) and [`get`](Self::get).
+            pub fn insert_if_absent(
+                &self,
+                key: impl AsRef<[u8]>,
+                value: impl AsRef<[u8]>,
+            ) -> $crate::Result<bool> {
+                self$(.$field)?.put_if_absent(key.as_ref(), value.as_ref())
+            }
+
+            /// Changes the value of `key` from `expected` to `new`. `None` stands for no value, in
+            /// both places. Returns the present value, and writes nothing, if it is not `expected`.
+            ///
+            /// ```
+            /// # let dir = tempfile::tempdir().unwrap();
+            /// let db = sievedb::Db::open(dir.path())?;
+            /// db.compare_and_set("leader", None, Some(b"anna"))?.expect("there was none");
+            /// let refused = db.compare_and_set("leader", None, Some(b"bert"))?.unwrap_err();
+            /// assert_eq!(refused.value.as_deref(), Some(&b"anna"[..]));
+            /// db.compare_and_set("leader", Some(b"anna"), None)?.expect("anna was the leader");
+            /// # Ok::<(), sievedb::Error>(())
+            /// ```
+            ///
+            /// # Errors
+            ///
+            /// As [`insert`](Self::insert) and [`get`](Self::get).
+            pub fn compare_and_set(
+                &self,
+                key: impl AsRef<[u8]>,
+                expected: Option<&[u8]>,
+                new: Option<&[u8]>,
+            ) -> $crate::Result<std::result::Result<(), $crate::Current>> {
+                self$(.$field)?.compare_and_set_bytes(key.as_ref(), expected, new)
+            }
+
+            /// Replaces the value of `key` by the result of `change`, which takes the present
+            /// value. `None` stands for no value, in both places. Returns the value before.
+            ///
+            /// `change` may be called several times, and must not depend on the number of calls.
+            ///
+            /// ```
+            /// # let dir = tempfile::tempdir().unwrap();
+            /// let db = sievedb::Db::open(dir.path())?;
+            /// for word in ["to", "be"] {
+            ///     db.update("text", |text| Some([text.unwrap_or_default(), word.as_bytes()].concat()))?;
+            /// }
+            /// assert_eq!(db.get("text")?.as_deref(), Some(&b"tobe"[..]));
+            /// # Ok::<(), sievedb::Error>(())
+            /// ```
+            ///
+            /// # Errors
+            ///
+            /// As [`insert`](Self::insert) and [`get`](Self::get).
+            pub fn update<V: Into<$crate::Bytes>>(
+                &self,
+                key: impl AsRef<[u8]>,
+                mut change: impl FnMut(Option<&[u8]>) -> Option<V>,
+            ) -> $crate::Result<Option<$crate::Bytes>> {
+                let mut change = |old: Option<&[u8]>| change(old).map(Into::into);
+                self$(.$field)?.update_bytes(key.as_ref(), &mut change)
+            }
+
+            /// Adds `delta` to the counter `key`, and returns the count before. A counter is an
+            /// `i64` of 8 bytes, [big-endian](i64::to_be_bytes). An absent key counts as 0. Wraps
+            /// around at the limits of `i64`.
+            ///
+            /// ```
+            /// # let dir = tempfile::tempdir().unwrap();
+            /// let db = sievedb::Db::open(dir.path())?;
+            /// assert_eq!(db.fetch_add("visits", 5)?, 0);
+            /// assert_eq!(db.fetch_add("visits", -2)?, 5);
+            /// assert_eq!(db.get("visits")?.as_deref(), Some(&3_i64.to_be_bytes()[..]));
+            /// # Ok::<(), sievedb::Error>(())
+            /// ```
+            ///
+            /// # Errors
+            ///
+            /// [`Error::NotACounter`](crate::Error::NotACounter) for a value of another length.
+            /// As [`insert`](Self::insert) and [`get`](Self::get).
+            pub fn fetch_add(&self, key: impl AsRef<[u8]>, delta: i64) -> $crate::Result<i64> {
+                self$(.$field)?.add_to_counter(key.as_ref(), delta)
+            }
+
+            /// Removes `key` if it has a value for which `condition` returns `true`. Returns `true`
+            /// if it removed it. `condition` may be called several times.
+            ///
+            /// # Errors
+            ///
+            /// As [`insert`](Self::insert) and [`get`](Self::get).
+            pub fn remove_if(
+                &self,
+                key: impl AsRef<[u8]>,
+                mut condition: impl FnMut(&[u8]) -> bool,
+            ) -> $crate::Result<bool> {
+                self$(.$field)?.delete_if(key.as_ref(), &mut condition)
+            }
+
+            /// Removes `key` and returns its value, if it has one. Of concurrent calls for one key
+            /// one returns the value.
+            ///
+            /// # Errors
+            ///
+            /// As [`insert`](Self::insert) and [`get`](Self::get).
+            pub fn take(&self, key: impl AsRef<[u8]>) -> $crate::Result<Option<$crate::Bytes>> {
+                self$(.$field)?.take_value(key.as_ref())
+            }
+        }
+    };
+}
+
+pub(crate) use conditional_methods;
+
+conditional_methods!(Keyspace);
+
+impl Keyspace {
+    pub(crate) fn put_if_absent(&self, key: &[u8], value: &[u8]) -> Result<bool> {
+        self.change(key, |found: Option<()>| {
+            Ok(if found.is_some() { Change::Keep(false) } else { Change::Put(value, true) })
+        })
+    }
+
+    pub(crate) fn compare_and_set_bytes(
+        &self,
+        key: &[u8],
+        expected: Option<&[u8]>,
+        new: Option<&[u8]>,
+    ) -> Result<Result<(), Current>> {
+        self.change(key, |value: Option<Bytes>| {
+            if value.as_deref() != expected {
+                return Ok(Change::Keep(Err(Current { value })));
+            }
+            Ok(Change::replace(value.is_some(), new, Ok(())))
+        })
+    }
+
+    pub(crate) fn update_bytes(
+        &self,
+        key: &[u8],
+        change: &mut dyn FnMut(Option<&[u8]>) -> Option<Bytes>,
+    ) -> Result<Option<Bytes>> {
+        self.change(key, |old: Option<Bytes>| {
+            Ok(Change::replace(old.is_some(), change(old.as_deref()), old))
+        })
+    }
+
+    pub(crate) fn add_to_counter(&self, key: &[u8], delta: i64) -> Result<i64> {
+        self.change(key, |value: Option<Bytes>| {
+            let count = match value.as_deref().map(<[u8; COUNTER_BYTES]>::try_from) {
+                None => 0,
+                Some(Ok(bytes)) => i64::from_be_bytes(bytes),
+                Some(Err(_)) => {
+                    let bytes = value.map_or(0, |value| value.len());
+                    return Err(Error::NotACounter { key: Bytes::copy_from_slice(key), bytes });
+                }
+            };
+            Ok(Change::Put(count.wrapping_add(delta).to_be_bytes(), count))
+        })
+    }
+
+    pub(crate) fn delete_if(
+        &self,
+        key: &[u8],
+        condition: &mut dyn FnMut(&[u8]) -> bool,
+    ) -> Result<bool> {
+        self.change(key, |value: Option<Bytes>| {
+            let is_removed = value.is_some_and(|value| condition(&value));
+            Ok(if is_removed { Change::<&[u8], _>::Remove(true) } else { Change::Keep(false) })
+        })
+    }
+
+    pub(crate) fn take_value(&self, key: &[u8]) -> Result<Option<Bytes>> {
+        self.change(key, |value: Option<Bytes>| {
+            Ok(if value.is_some() { Change::<&[u8], _>::Remove(value) } else { Change::Keep(None) })
+        })
+    }
+
+    /// Applies the result of `decide`, which takes the present value of `key`, on the condition
+    /// that the key was not written meanwhile. Starts again if it was.
+    fn change<V: FromValue, B: AsRef<[u8]>, T>(
+        &self,
+        key: &[u8],
+        mut decide: impl FnMut(Option<V>) -> Result<Change<B, T>>,
+    ) -> Result<T> {
+        let store = self.open.accept()?;
+        let hash = key_hash(key, store.hash_seed);
+        loop {
+            let (found, mark) = self.reader().find_marked(key, hash)?;
+            debug_assert!(mark.sequence <= store.writer.visible(), "read the future");
+            let (value, result) = match decide(found)? {
+                Change::Keep(result) => return Ok(result),
+                Change::Put(value, result) => (Some(value), result),
+                Change::Remove(result) => (None, result),
+            };
+            let value = value.as_ref().map(B::as_ref);
+            let mut write = WriteEncoder::single(store.hash_seed, &self.tree, key, value)?;
+            debug_assert_eq!(write.entries[0].hash, hash, "the condition is for another key");
+            let mut condition = Unwritten::new(&self.tree, key, hash, mark);
+            if store.commit(&mut write, store.options.durability, &mut condition)?.is_some() {
+                return Ok(result);
+            }
+        }
+    }
+}
+
+impl<B, T> Change<B, T> {
+    /// Replaces a value, if there is one, by `new`.
+    fn replace(is_present: bool, new: Option<B>, result: T) -> Self {
+        match new {
+            Some(new) => Self::Put(new, result),
+            None if is_present => Self::Remove(result),
+            None => Self::Keep(result),
+        }
+    }
+}

@@ -1,0 +1,66 @@
+//! The condition of a write that depends on one key.
+
+use crate::{
+    Result,
+    commit::{KeySlot, Placed, Validate, Verdict},
+    read::{
+        tree::Tree,
+        written::{ReadKey, ReadMark},
+    },
+};
+
+/// Checks that wait for a write in the slot of the key, before the writes in flight are searched
+/// for the key itself. So a stream of writes to other keys of the slot does not delay it for ever.
+const WAITS_MAX: u32 = 2;
+
+/// Holds if a key was not written since it was read, after all writes to it in flight.
+///
+/// May fail without a write if the tables of the keyspace have changed since: the caller reads the
+/// key again. No snapshot is needed.
+#[derive(Debug)]
+pub(crate) struct Unwritten<'a> {
+    tree: &'a Tree,
+    key: ReadKey<'a>,
+    slot: KeySlot,
+    /// The version whose tables were read. While it is the present one, later writes are in
+    /// memtables.
+    version: u64,
+    waits: u32,
+}
+
+impl<'a> Unwritten<'a> {
+    /// Creates the condition for `key`, which was read at `mark`.
+    pub(crate) fn new(tree: &'a Tree, key: &'a [u8], hash: u64, mark: ReadMark) -> Self {
+        let key = ReadKey { key, hash, after: mark.sequence };
+        let slot = KeySlot::new(tree.id, hash);
+        Self { tree, key, slot, version: mark.version, waits: 0 }
+    }
+
+    /// Returns the sequence number of a write in flight that may be to the key.
+    fn in_flight(&mut self, placed: &Placed<'_>) -> Option<u64> {
+        let last = placed.last_in_slot(self.slot);
+        if last <= placed.visible() {
+            return None;
+        }
+        if self.waits < WAITS_MAX {
+            self.waits += 1;
+            return Some(last);
+        }
+        placed.newest_in_flight(self.tree, self.key.key)
+    }
+}
+
+impl Validate for Unwritten<'_> {
+    fn check(&mut self, placed: &Placed<'_>) -> Result<Verdict> {
+        if placed.last_in_slot(self.slot) <= self.key.after {
+            return Ok(Verdict::Holds);
+        }
+        if let Some(last) = self.in_flight(placed) {
+            return Ok(Verdict::Undecided(last));
+        }
+        let view = self.tree.view();
+        let is_same = view.version.number() == self.version;
+        let holds = is_same && !self.key.is_written_in_memtables(&view);
+        Ok(if holds { Verdict::Holds } else { Verdict::Fails })
+    }
+}
