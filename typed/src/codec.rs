@@ -1,0 +1,144 @@
+//! Encodings of values.
+
+use std::{error, mem};
+
+use serde::{Serialize, de::DeserializeOwned};
+use sievedb::Bytes;
+
+/// The reason why a codec or a migration failed. Any error, or a text, converts to it by `?` or
+/// `into`.
+pub type CodecError = Box<dyn error::Error + Send + Sync>;
+
+/// An encoding of values of type `V`.
+///
+/// An own codec can read a zero-copy format: [`decode`](Self::decode) gets the stored bytes, and
+/// may keep them as part of the value.
+///
+/// ```
+/// use sievedb_typed::{Codec, CodecError, sievedb::Bytes};
+///
+/// /// Coordinates in 16 bytes, read where they lie.
+/// struct Point(Bytes);
+///
+/// impl Point {
+///     fn x(&self) -> f64 {
+///         f64::from_le_bytes(self.0[..8].try_into().expect("checked when decoded"))
+///     }
+/// }
+///
+/// struct PointCodec;
+///
+/// impl Codec<Point> for PointCodec {
+///     fn encode(value: &Point, out: &mut Vec<u8>) -> Result<(), CodecError> {
+///         out.extend_from_slice(&value.0);
+///         Ok(())
+///     }
+///
+///     fn decode(bytes: Bytes) -> Result<Point, CodecError> {
+///         if bytes.len() == 16 { Ok(Point(bytes)) } else { Err("a point has 16 bytes".into()) }
+///     }
+/// }
+/// # let bytes = [1.5_f64.to_le_bytes(), 0.0_f64.to_le_bytes()].concat();
+/// # assert_eq!(PointCodec::decode(bytes.into()).unwrap().x(), 1.5);
+/// ```
+pub trait Codec<V> {
+    /// Appends the encoding of `value` to `out`.
+    ///
+    /// # Errors
+    ///
+    /// The reason why the value has no encoding.
+    fn encode(value: &V, out: &mut Vec<u8>) -> Result<(), CodecError>;
+
+    /// Decodes all of `bytes`. A value that keeps them keeps their block in memory.
+    ///
+    /// # Errors
+    ///
+    /// The reason why they are no encoding. Must not panic: the bytes may be of another type.
+    fn decode(bytes: Bytes) -> Result<V, CodecError>;
+}
+
+/// The default codec: [postcard](https://postcard.jamesmunns.com/wire-format), a compact binary
+/// format for serde.
+///
+/// It stores no names of fields, so a change of the type needs a new
+/// [version of the schema](crate::Schema). Bytes after the value are an error.
+#[derive(Debug, Clone, Copy)]
+pub enum Postcard {}
+
+impl<V: Serialize + DeserializeOwned> Codec<V> for Postcard {
+    fn encode(value: &V, out: &mut Vec<u8>) -> Result<(), CodecError> {
+        *out = postcard::to_extend(value, mem::take(out))?;
+        Ok(())
+    }
+
+    fn decode(bytes: Bytes) -> Result<V, CodecError> {
+        match postcard::take_from_bytes(&bytes)? {
+            (value, []) => Ok(value),
+            (_, rest) => Err(format!("{} bytes follow the value", rest.len()).into()),
+        }
+    }
+}
+
+/// A codec of values that are bytes: stores them unchanged.
+///
+/// Of [`Bytes`], which are returned without a copy, and of `Vec<u8>`.
+#[derive(Debug, Clone, Copy)]
+pub enum Raw {}
+
+impl Codec<Bytes> for Raw {
+    fn encode(value: &Bytes, out: &mut Vec<u8>) -> Result<(), CodecError> {
+        out.extend_from_slice(value);
+        Ok(())
+    }
+
+    fn decode(bytes: Bytes) -> Result<Bytes, CodecError> {
+        Ok(bytes)
+    }
+}
+
+impl Codec<Vec<u8>> for Raw {
+    fn encode(value: &Vec<u8>, out: &mut Vec<u8>) -> Result<(), CodecError> {
+        out.extend_from_slice(value);
+        Ok(())
+    }
+
+    fn decode(bytes: Bytes) -> Result<Vec<u8>, CodecError> {
+        Ok(bytes.into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_round_trip() {
+        let mut bytes = vec![9];
+        let value = (7_u32, "a".to_owned(), Some(1.5_f64));
+        Postcard::encode(&value, &mut bytes).unwrap();
+        assert_eq!(bytes[0], 9, "appended");
+        let decoded: (u32, String, Option<f64>) =
+            Postcard::decode(bytes.split_off(1).into()).unwrap();
+        assert_eq!(decoded, value);
+
+        let mut bytes = Vec::new();
+        Raw::encode(&b"ab".to_vec(), &mut bytes).unwrap();
+        Raw::encode(&Bytes::from_static(b"c"), &mut bytes).unwrap();
+        let decoded: Vec<u8> = Raw::decode(bytes.into()).unwrap();
+        assert_eq!(decoded, b"abc");
+    }
+
+    #[test]
+    fn malformed_values_are_errors() {
+        let cases: [(&str, &[u8]); 4] = [
+            ("empty", &[]),
+            ("a byte too much", &[1, b'a', 0]),
+            ("cut off", &[2, b'a']),
+            ("not UTF-8", &[1, 0xff]),
+        ];
+        for (name, bytes) in cases {
+            let decoded: Result<String, _> = Postcard::decode(Bytes::copy_from_slice(bytes));
+            assert!(decoded.is_err(), "{name}");
+        }
+    }
+}

@@ -1,0 +1,186 @@
+//! A keyspace with typed keys and values.
+
+use std::{borrow::Borrow, fmt, marker::PhantomData, sync::Arc};
+
+use sievedb::{Batch, Db, Keyspace, KeyspaceOptions, Snapshot};
+
+use crate::{
+    codec::{Codec, Postcard},
+    error::{Error, Result},
+    key::{self, EncodeAs, Key},
+    reads::{Types, read_methods},
+    schema::Schema,
+    snapshot::TypedSnapshot,
+};
+
+/// A keyspace with keys of type `K` and values of type `V`, encoded by `C`.
+///
+/// Cheap to clone and safe to share between threads. Calls are those of
+/// [`Keyspace`](sievedb::Keyspace): the same cost, plus that of encoding and decoding.
+///
+/// Keys are passed by value, by reference or in a borrowed form: `"anna"` for a `String`. Values
+/// are passed by value or by reference. Integer literals take the type of the key.
+pub struct TypedKeyspace<K, V, C = Postcard> {
+    entries: Keyspace,
+    name: Arc<str>,
+    types: Types<K, V, C>,
+}
+
+impl<K: Key, V, C: Codec<V>> TypedKeyspace<K, V, C> {
+    /// Opens the keyspace `name`, or creates it, and checks its [`Schema`]. Runs migrations.
+    ///
+    /// # Errors
+    ///
+    /// * [`Error::SchemaMismatch`], [`Error::MigrationUnfinished`], [`Error::NoSchema`]: the stored
+    ///   entries have other types. Nothing was changed.
+    /// * [`Error::Migration`]: a step failed. See [`Schema`].
+    /// * [`Error::SchemaRecord`], [`Error::ReservedName`].
+    /// * [`Error::Engine`]: as [`Db::keyspace`], and of a write with durability `Disk`.
+    #[expect(clippy::needless_pass_by_value, reason = "a schema is written for one open")]
+    pub fn open(db: &Db, name: &str, schema: Schema) -> Result<Self> {
+        Self::check(db, db.keyspace(name)?, &schema)
+    }
+
+    /// As [`open`](Self::open). If the keyspace does not exist, it is created with `options`.
+    ///
+    /// # Errors
+    ///
+    /// As [`open`](Self::open).
+    #[expect(clippy::needless_pass_by_value, reason = "a schema is written for one open")]
+    pub fn open_with(
+        db: &Db,
+        name: &str,
+        options: &KeyspaceOptions,
+        schema: Schema,
+    ) -> Result<Self> {
+        Self::check(db, db.keyspace_with(name, options)?, &schema)
+    }
+
+    fn check(db: &Db, entries: Keyspace, schema: &Schema) -> Result<Self> {
+        schema.open(db, &entries)?;
+        Ok(Self { name: entries.name().into(), entries, types: PhantomData })
+    }
+
+    /// Returns the name of the keyspace.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Returns the untyped keyspace: for options, flushes, and batches of the engine. Entries that
+    /// are written to it must have the encodings of this keyspace.
+    #[must_use]
+    pub fn untyped(&self) -> &Keyspace {
+        &self.entries
+    }
+
+    /// Returns the keyspace at the time of `snapshot`. Created later, it is empty.
+    ///
+    /// # Errors
+    ///
+    /// [`sievedb::Error::ForeignKeyspace`] if the snapshot is of another store.
+    pub fn at(&self, snapshot: &Snapshot) -> Result<TypedSnapshot<K, V, C>> {
+        let entries = snapshot.keyspace(&self.entries)?;
+        Ok(TypedSnapshot::new(entries, Arc::clone(&self.name)))
+    }
+
+    /// Stores `value` under `key`. As [`Keyspace::insert`].
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Encode`]; [`Error::Engine`].
+    pub fn insert(&self, key: impl EncodeAs<K>, value: impl Borrow<V>) -> Result<()> {
+        self.with_entry(&key, value.borrow(), |key, value| self.entries.insert(key, value))
+    }
+
+    /// Stores `value` under `key` unless the key has a value. Returns `true` if it stored it. As
+    /// [`Keyspace::insert_if_absent`].
+    ///
+    /// # Errors
+    ///
+    /// As [`insert`](Self::insert).
+    pub fn insert_if_absent(&self, key: impl EncodeAs<K>, value: impl Borrow<V>) -> Result<bool> {
+        self.with_entry(&key, value.borrow(), |key, value| {
+            self.entries.insert_if_absent(key, value)
+        })
+    }
+
+    /// Removes `key`. The key need not exist.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Engine`].
+    pub fn remove(&self, key: impl EncodeAs<K>) -> Result<()> {
+        Ok(key::with_bytes(&key, |key| self.entries.remove(key))?)
+    }
+
+    /// Adds a write of `value` under `key` to `batch`, which may write to any keyspaces of the
+    /// store.
+    ///
+    /// ```
+    /// # use sievedb_typed::{Schema, TypedKeyspace, sievedb::{Db, Durability}};
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = Db::open(dir.path())?;
+    /// let users = TypedKeyspace::<u64, String>::open(&db, "users", Schema::new("user", 1))?;
+    /// let mut batch = db.batch();
+    /// users.insert_in(&mut batch, 7, "anna".to_owned())?;
+    /// users.remove_in(&mut batch, 8)?;
+    /// batch.commit(Durability::Disk)?;
+    /// assert_eq!(users.get(7)?.as_deref(), Some("anna"));
+    /// # Ok::<(), sievedb_typed::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`Batch::insert`], and [`Error::Encode`]; the batch is unchanged.
+    pub fn insert_in(
+        &self,
+        batch: &mut Batch,
+        key: impl EncodeAs<K>,
+        value: impl Borrow<V>,
+    ) -> Result<()> {
+        self.with_entry(&key, value.borrow(), |key, value| batch.insert(&self.entries, key, value))
+    }
+
+    /// Adds a removal of `key` to `batch`.
+    ///
+    /// # Errors
+    ///
+    /// As [`Batch::remove`].
+    pub fn remove_in(&self, batch: &mut Batch, key: impl EncodeAs<K>) -> Result<()> {
+        Ok(key::with_bytes(&key, |key| batch.remove(&self.entries, key))?)
+    }
+
+    /// Calls `write` with the encoded entry.
+    fn with_entry<T>(
+        &self,
+        key: &impl EncodeAs<K>,
+        value: &V,
+        write: impl FnOnce(&[u8], &[u8]) -> sievedb::Result<T>,
+    ) -> Result<T> {
+        let mut bytes = Vec::new();
+        C::encode(value, &mut bytes).map_err(|source| Error::encode(&self.name, source))?;
+        Ok(key::with_bytes(key, |key| write(key, &bytes))?)
+    }
+}
+
+read_methods!(TypedKeyspace);
+
+impl<K, V, C> Clone for TypedKeyspace<K, V, C> {
+    fn clone(&self) -> Self {
+        let (entries, name) = (self.entries.clone(), Arc::clone(&self.name));
+        Self { entries, name, types: PhantomData }
+    }
+}
+
+impl<K, V, C> AsRef<Keyspace> for TypedKeyspace<K, V, C> {
+    fn as_ref(&self) -> &Keyspace {
+        &self.entries
+    }
+}
+
+impl<K, V, C> fmt::Debug for TypedKeyspace<K, V, C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TypedKeyspace").field("name", &self.name).finish_non_exhaustive()
+    }
+}

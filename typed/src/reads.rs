@@ -1,0 +1,137 @@
+//! The read methods of typed keyspaces and their snapshots.
+
+use std::marker::PhantomData;
+
+/// Marks a handle with the types of its keys, values and codec. Always `Send` and `Sync`.
+pub(crate) type Types<K, V, C> = PhantomData<fn() -> (K, V, C)>;
+
+/// Implements reading for a type with fields `name` and `entries`: a keyspace of the engine, or a
+/// snapshot of one.
+macro_rules! read_methods {
+    ($handle:ident) => {
+        /// Reading.
+        impl<K: $crate::Key, V, C: $crate::Codec<V>> $handle<K, V, C> {
+            /// Returns the value of `key`, or `None` if the key has no value.
+            ///
+            /// # Errors
+            ///
+            /// [`Error::Engine`](crate::Error::Engine), [`Error::Value`](crate::Error::Value).
+            pub fn get(&self, key: impl $crate::EncodeAs<K>) -> $crate::Result<Option<V>> {
+                $crate::key::with_bytes(&key, |key| {
+                    let Some(value) = self.entries.get(key)? else { return Ok(None) };
+                    self.decode_value(key, value).map(Some)
+                })
+            }
+
+            /// Calls `take` with the encoded value of `key`, which is borrowed where it lies, and
+            /// returns what `take` returns. `None` if the key has no value. As
+            /// [`Keyspace::get_with`](sievedb::Keyspace::get_with).
+            ///
+            /// # Errors
+            ///
+            /// [`Error::Engine`](crate::Error::Engine).
+            pub fn get_with<T>(
+                &self,
+                key: impl $crate::EncodeAs<K>,
+                take: impl FnOnce(&[u8]) -> T,
+            ) -> $crate::Result<Option<T>> {
+                Ok($crate::key::with_bytes(&key, |key| self.entries.get_with(key, take))?)
+            }
+
+            /// Returns whether `key` has a value. An absent key costs almost no read.
+            ///
+            /// # Errors
+            ///
+            /// [`Error::Engine`](crate::Error::Engine).
+            pub fn contains_key(&self, key: impl $crate::EncodeAs<K>) -> $crate::Result<bool> {
+                Ok($crate::key::with_bytes(&key, |key| self.entries.contains_key(key))?)
+            }
+
+            /// Returns the value of each of `keys`, in their order, all at one point in time. As
+            /// [`Keyspace::get_many`](sievedb::Keyspace::get_many).
+            ///
+            /// # Errors
+            ///
+            /// The first error, as of [`get`](Self::get).
+            pub fn get_many<Q: $crate::EncodeAs<K>>(
+                &self,
+                keys: impl IntoIterator<Item = Q>,
+            ) -> $crate::Result<Vec<Option<V>>> {
+                let keys: Vec<_> =
+                    keys.into_iter().map(|key| $crate::key::to_bytes(&key)).collect();
+                let values = self.entries.get_many(&keys)?.into_iter().zip(&keys);
+                values
+                    .map(|(value, key)| {
+                        value.map(|value| self.decode_value(key, value)).transpose()
+                    })
+                    .collect()
+            }
+
+            /// Returns all entries: ascending from the front, descending from the back. Later
+            /// writes are not seen.
+            #[must_use]
+            pub fn iter(&self) -> $crate::Entries<K, V, C> {
+                $crate::Entries::new(self.entries.iter(), &self.name)
+            }
+
+            /// Returns all keys, without reading values.
+            #[must_use]
+            pub fn keys(&self) -> $crate::Keys<K> {
+                self.iter().keys()
+            }
+
+            /// Returns the entries whose keys are within `bounds`. As [`iter`](Self::iter).
+            #[must_use]
+            pub fn range<Q: $crate::EncodeAs<K>>(
+                &self,
+                bounds: impl std::ops::RangeBounds<Q>,
+            ) -> $crate::Entries<K, V, C> {
+                self.range_of_bytes($crate::key::key_bounds::<K, _>(&bounds))
+            }
+
+            /// Returns the entries whose keys begin with `prefix`: leading elements of a tuple, or
+            /// the begin of a string. As [`iter`](Self::iter).
+            ///
+            /// ```
+            /// # use sievedb_typed::{Schema, TypedKeyspace, sievedb::Db};
+            /// # let dir = tempfile::tempdir().unwrap();
+            /// # let db = Db::open(dir.path())?;
+            /// let schema = Schema::new("visit", 1);
+            /// let visits = TypedKeyspace::<(String, u64), u32>::open(&db, "visits", schema)?;
+            /// visits.insert(("anna", 1), 10)?;
+            /// visits.insert(("anna", 2), 20)?;
+            /// visits.insert(("annabel", 1), 30)?;
+            /// assert_eq!(visits.prefix(("anna",)).count(), 2);
+            /// # Ok::<(), sievedb_typed::Error>(())
+            /// ```
+            #[must_use]
+            pub fn prefix<P: $crate::PrefixOf<K>>(&self, prefix: P) -> $crate::Entries<K, V, C> {
+                let bounds = $crate::key::prefix_bounds::<K, P>(&(&prefix..=&prefix));
+                self.range_of_bytes(bounds)
+            }
+
+            /// Returns the entries whose keys have a prefix within `bounds`. As
+            /// [`iter`](Self::iter).
+            ///
+            /// With keys `(user, time, number)`, the bounds `(7, t)..(7, u)` select all entries of
+            /// user 7 from time `t` until before `u`.
+            #[must_use]
+            pub fn prefix_range<P: $crate::PrefixOf<K>>(
+                &self,
+                bounds: impl std::ops::RangeBounds<P>,
+            ) -> $crate::Entries<K, V, C> {
+                self.range_of_bytes($crate::key::prefix_bounds::<K, _>(&bounds))
+            }
+
+            fn range_of_bytes(&self, bounds: $crate::key::KeyBounds) -> $crate::Entries<K, V, C> {
+                $crate::Entries::new(self.entries.range::<Vec<u8>>(bounds), &self.name)
+            }
+
+            fn decode_value(&self, key: &[u8], value: sievedb::Bytes) -> $crate::Result<V> {
+                C::decode(value).map_err(|source| $crate::Error::value(&self.name, key, source))
+            }
+        }
+    };
+}
+
+pub(crate) use read_methods;

@@ -1,0 +1,78 @@
+//! A step from one version of a schema to the next: rewrites all values, in atomic batches.
+
+use std::{ops::Bound, sync::Arc};
+
+use sievedb::{Db, Durability, Keyspace};
+
+use super::{Step, record::SchemaRecord};
+use crate::error::{Error, Result};
+
+/// Memory of a batch, in bytes. A larger value has a batch of its own.
+const BATCH_BYTES: u64 = 256 << 10;
+
+/// Applies `step` to all values after [`SchemaRecord::migrated_to`], and stores the next version.
+///
+/// The batch that stores new values also stores the last of their keys in the record, so each value
+/// is rewritten once, whatever the crashes in between.
+pub(super) fn migrate(
+    db: &Db,
+    keyspace: &Keyspace,
+    name: &Arc<str>,
+    mut record: SchemaRecord,
+    step: &Step,
+) -> Result<SchemaRecord> {
+    let from = record.version;
+    debug_assert!(from < u32::MAX, "no later version");
+    // A new range for each batch: an old one would keep the memtables that the batches fill.
+    while let Some(last) = rewrite_batch(db, keyspace, name, &record, step)? {
+        debug_assert!(record.migrated_to.is_none_or(|before| before < last), "runs forwards");
+        record.migrated_to = Some(last);
+    }
+    record.version = from + 1;
+    record.migrated_to = None;
+    record.write(db, name)?;
+    Ok(record)
+}
+
+/// Rewrites the next values. Returns the last of their keys, or `None` if there are none.
+fn rewrite_batch(
+    db: &Db,
+    keyspace: &Keyspace,
+    name: &Arc<str>,
+    record: &SchemaRecord,
+    step: &Step,
+) -> Result<Option<Vec<u8>>> {
+    let start = record.migrated_to.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
+    let mut batch = db.batch();
+    let mut last = None;
+    for entry in keyspace.range::<&[u8]>((start, Bound::Unbounded)) {
+        let (key, value) = entry?;
+        let new = step(&key, value).map_err(|source| Error::Migration {
+            keyspace: Arc::clone(name),
+            from: record.version,
+            key: key.clone(),
+            source: source.into(),
+        });
+        let new = match new {
+            Ok(new) => new,
+            // The values before it are kept.
+            Err(error) if last.is_none() => return Err(error),
+            Err(_) => break,
+        };
+        let bytes = new.as_ref().map_or(0, Vec::len) as u64;
+        if !batch.is_empty() && batch.bytes() + bytes > BATCH_BYTES {
+            break;
+        }
+        match new {
+            Some(new) => batch.insert(keyspace, &key, new)?,
+            None => batch.remove(keyspace, &key)?,
+        }
+        last = Some(key.to_vec());
+    }
+    if let Some(last) = &last {
+        let progress = SchemaRecord { migrated_to: Some(last.clone()), ..record.clone() };
+        progress.write_in(&mut batch, db, name)?;
+        batch.commit(Durability::OsBuffer)?;
+    }
+    Ok(last)
+}

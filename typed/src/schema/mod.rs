@@ -1,0 +1,217 @@
+//! Schemas of keyspaces: a name and a version, stored in the store and checked at open.
+
+mod migration;
+pub(crate) mod record;
+
+use std::{
+    collections::BTreeMap,
+    fmt,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use serde::{Serialize, de::DeserializeOwned};
+use sievedb::{Bytes, Db, Keyspace};
+
+use self::{migration::migrate, record::SchemaRecord};
+use crate::{
+    codec::{Codec, CodecError, Postcard},
+    error::{Error, Result},
+};
+
+/// Name of the keyspace that stores the schemas of all typed keyspaces of a store.
+///
+/// Its keys are the names of keyspaces. Opening the first typed keyspace creates it.
+pub const SCHEMA_KEYSPACE: &str = "sievedb-typed";
+
+/// Rewrites a value, or removes its entry.
+type Step = Box<dyn Fn(&[u8], Bytes) -> Result<Option<Vec<u8>>, CodecError> + Send>;
+
+/// Name and version of the types of a keyspace.
+///
+/// [`TypedKeyspace::open`](crate::TypedKeyspace::open) stores the schema of an empty keyspace
+/// durably, before the first entry. Later opens compare: another name or version is
+/// [`Error::SchemaMismatch`], unless migrations lead from the stored version to that of the schema.
+///
+/// An empty keyspace accepts any schema: a keyspace that was dropped and created again, too.
+///
+/// # Migrations
+///
+/// [`migrate`](Self::migrate) adds the step from one version to the next. `open` runs the missing
+/// steps, one after the other, each over all values. Keys never change.
+///
+/// ```
+/// use serde::{Deserialize, Serialize};
+/// use sievedb_typed::{Schema, TypedKeyspace, sievedb::Db};
+///
+/// #[derive(Serialize, Deserialize)]
+/// struct UserV1 {
+///     name: String,
+/// }
+///
+/// #[derive(Serialize, Deserialize, Debug, PartialEq)]
+/// struct User {
+///     name: String,
+///     logins: u64,
+/// }
+///
+/// # let dir = tempfile::tempdir().unwrap();
+/// let db = Db::open(dir.path())?;
+/// let users = TypedKeyspace::<u64, UserV1>::open(&db, "users", Schema::new("user", 1))?;
+/// users.insert(7, UserV1 { name: "anna".into() })?;
+/// drop(users);
+///
+/// let schema = Schema::new("user", 2)
+///     .migrate(1, |old: UserV1| User { name: old.name, logins: 0 });
+/// let users = TypedKeyspace::<u64, User>::open(&db, "users", schema)?;
+/// assert_eq!(users.get(7)?, Some(User { name: "anna".into(), logins: 0 }));
+/// # Ok::<(), sievedb_typed::Error>(())
+/// ```
+///
+/// **A crash during a migration loses nothing and repeats nothing.** The step rewrites values in
+/// key order, in batches. Each batch atomically stores its values and, beside the schema, its last
+/// key. The next `open` continues after that key, so the step sees each value once. After the last
+/// key, one durable write stores the new version.
+///
+/// Until then the keyspace cannot be opened with the old version:
+/// [`Error::MigrationUnfinished`]. If a step fails, the keyspace stays so until an `open` with a
+/// step that accepts the value.
+///
+/// No other thread may write to the keyspace during a migration, through older handles or
+/// untyped ones. Opens of typed keyspaces wait for one another.
+pub struct Schema {
+    name: String,
+    version: u32,
+    adopts_untyped: bool,
+    /// By the version they lead from.
+    steps: BTreeMap<u32, Step>,
+}
+
+impl Schema {
+    /// Returns the schema `name` with this version. A version may have any number.
+    #[must_use]
+    pub fn new(name: impl Into<String>, version: u32) -> Self {
+        let (adopts_untyped, steps) = (false, BTreeMap::new());
+        Self { name: name.into(), version, adopts_untyped, steps }
+    }
+
+    /// Adds the step from version `from` to the next, for values in [`Postcard`].
+    ///
+    /// `step` should be pure: a value may be passed to it again, if its result was not stored.
+    #[must_use]
+    pub fn migrate<Old, New>(self, from: u32, step: impl Fn(Old) -> New + Send + 'static) -> Self
+    where
+        Old: Serialize + DeserializeOwned,
+        New: Serialize + DeserializeOwned,
+    {
+        self.migrate_bytes(from, move |_key, value| {
+            let mut bytes = Vec::new();
+            Postcard::encode(&step(Postcard::decode(value)?), &mut bytes)?;
+            Ok(Some(bytes))
+        })
+    }
+
+    /// Adds the step from version `from` to the next, from an encoded key and value to the encoded
+    /// new value. `None` removes the entry. For other codecs than [`Postcard`].
+    ///
+    /// An error ends the migration: [`Error::Migration`].
+    #[must_use]
+    pub fn migrate_bytes(
+        mut self,
+        from: u32,
+        step: impl Fn(&[u8], Bytes) -> Result<Option<Vec<u8>>, CodecError> + Send + 'static,
+    ) -> Self {
+        self.steps.insert(from, Box::new(step));
+        self
+    }
+
+    /// Accepts entries without a stored schema, and stores this one: for a keyspace written by the
+    /// untyped calls of [`sievedb`]. Without it they are [`Error::NoSchema`].
+    ///
+    /// The entries are not checked. An entry of another type is an error when it is read.
+    #[must_use]
+    pub fn adopt_untyped(mut self) -> Self {
+        self.adopts_untyped = true;
+        self
+    }
+
+    /// Returns the version.
+    #[must_use]
+    pub fn version(&self) -> u32 {
+        self.version
+    }
+
+    fn record(&self) -> SchemaRecord {
+        SchemaRecord { name: self.name.clone(), version: self.version, migrated_to: None }
+    }
+
+    /// Stores this schema for `keyspace`, or compares it with the stored one and runs migrations.
+    pub(crate) fn open(&self, db: &Db, keyspace: &Keyspace) -> Result<()> {
+        let name: Arc<str> = keyspace.name().into();
+        if &*name == SCHEMA_KEYSPACE {
+            return Err(Error::ReservedName { keyspace: name });
+        }
+        let _opening = opening();
+        let stored = match SchemaRecord::read(db, &name) {
+            Ok(Some(stored)) if stored == self.record() => return Ok(()),
+            Err(error @ Error::Engine(_)) => return Err(error),
+            stored => stored,
+        };
+        if keyspace.iter().is_empty()? {
+            return self.record().write(db, &name);
+        }
+        match stored? {
+            None if self.adopts_untyped => self.record().write(db, &name),
+            None => Err(Error::NoSchema { keyspace: name }),
+            Some(stored) => self.migrate_from(stored, db, keyspace, name),
+        }
+    }
+
+    /// Runs the steps from `stored` to this version.
+    fn migrate_from(
+        &self,
+        mut stored: SchemaRecord,
+        db: &Db,
+        keyspace: &Keyspace,
+        name: Arc<str>,
+    ) -> Result<()> {
+        let is_same = stored.name == self.name;
+        if is_same && stored.version == self.version {
+            debug_assert!(stored.migrated_to.is_some(), "complete and the same");
+            return Err(Error::MigrationUnfinished { keyspace: name, from: stored.version });
+        }
+        // All of them are there before the first one begins.
+        let mut missing = stored.version..self.version;
+        let leads_here = is_same && stored.version < self.version;
+        if !leads_here || missing.any(|from| !self.steps.contains_key(&from)) {
+            let stored = (stored.name, stored.version);
+            let expected = (self.name.clone(), self.version);
+            return Err(Error::SchemaMismatch { keyspace: name, stored, expected });
+        }
+        for (_, step) in self.steps.range(stored.version..self.version) {
+            stored = migrate(db, keyspace, &name, stored, step)?;
+        }
+        debug_assert_eq!(stored.version, self.version);
+        debug_assert_eq!(stored.migrated_to, None);
+        Ok(())
+    }
+}
+
+impl fmt::Debug for Schema {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Schema")
+            .field("name", &self.name)
+            .field("version", &self.version)
+            .field("steps", &self.steps.keys())
+            .finish_non_exhaustive()
+    }
+}
+
+/// Returns the lock of all opens: two migrations of a keyspace would apply a step twice.
+pub(crate) fn opening() -> MutexGuard<'static, ()> {
+    static OPENING: Mutex<()> = Mutex::new(());
+    // It protects no data of its own, so a panic of its last holder has broken nothing.
+    OPENING.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests;
