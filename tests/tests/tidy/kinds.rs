@@ -17,8 +17,15 @@ const ALLOWED: [(&str, &str); 7] = [
 ];
 
 /// Crates that a user compiles.
-const CRATES: [&str; 6] =
-    ["cli/src/", "engine/src/", "filter/src/", "format/src/", "memtable/src/", "sstable/src/"];
+const CRATES: [&str; 7] = [
+    "cli/src/",
+    "engine/src/",
+    "filter/src/",
+    "format/src/",
+    "memtable/src/",
+    "sstable/src/",
+    "typed/src/",
+];
 
 const KINDS: [&str; 6] =
     ["Put", "Tombstone", "Merge", "BlobReference", "PutWithExpiry", "RangeTombstone"];
