@@ -1,0 +1,165 @@
+//! Transactions on a store on a disk in memory, with flushes, compactions and power cuts.
+
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering::SeqCst},
+    },
+    thread,
+};
+
+use sievedb::{Db, Durability, Keyspace, fs::Fs};
+use sievedb_doubles::{Loss, MemoryFs};
+use sievedb_tests::{
+    isolation::{
+        check::{Report, check},
+        history::{History, Key, WriteId},
+        run::{KEYSPACES, Recorder, run},
+        survivors::survivors,
+        target::Target,
+    },
+    rng::{Rng, mix},
+    settings::{STORE_DIR, small_options},
+};
+
+const THREADS: usize = 8;
+
+/// Bytes behind the id in a value. With them a few hundred transactions fill many memtables.
+const PADDING: [u8; 40] = [b'x'; 40];
+
+/// An open store.
+#[derive(Debug)]
+pub(super) struct Opened {
+    pub(super) db: Db,
+    keyspaces: [Keyspace; KEYSPACES.len()],
+    /// Place of the last commit that is durable.
+    durable: AtomicU64,
+    commits: AtomicU64,
+}
+
+impl Opened {
+    fn open(disk: Arc<dyn Fs>) -> Self {
+        let db = small_options(disk).worker_threads(2).open(STORE_DIR).expect("nothing fails");
+        let keyspaces = KEYSPACES.map(|name| db.keyspace(&name.to_string()).expect("it opens"));
+        Self { db, keyspaces, durable: AtomicU64::new(0), commits: AtomicU64::new(0) }
+    }
+
+    /// Returns the keyspace of a key, and the rest of the key.
+    pub(super) fn split<'k>(&self, key: &'k str) -> (&Keyspace, &'k str) {
+        let (keyspace, key) = key.split_once('/').expect("a keyspace and a key");
+        let at = KEYSPACES.iter().position(|name| keyspace.starts_with(*name));
+        (&self.keyspaces[at.expect("a keyspace of the test")], key)
+    }
+
+    /// Chooses how durable the next commit is.
+    pub(super) fn durability(&self) -> Durability {
+        match mix(self.commits.fetch_add(1, SeqCst)) % 64 {
+            0 => Durability::Disk,
+            1..8 => Durability::OsBuffer,
+            _ => Durability::Memory,
+        }
+    }
+
+    /// Notes an acknowledged commit.
+    pub(super) fn acknowledge(&self, order: u64, durability: Durability) {
+        if durability == Durability::Disk {
+            self.durable.fetch_max(order, SeqCst);
+        }
+    }
+
+    /// Returns all entries.
+    fn entries(&self) -> BTreeMap<Key, WriteId> {
+        let snapshot = self.db.snapshot();
+        let mut entries = BTreeMap::new();
+        for (name, keyspace) in KEYSPACES.iter().zip(&self.keyspaces) {
+            for entry in snapshot.keyspace(keyspace).expect("its own").iter() {
+                let (key, value) = entry.expect("nothing fails");
+                entries.insert(full_key(*name, &key), id_of(&value));
+            }
+        }
+        entries
+    }
+
+    fn flush_and_compact(&self, is_over: &AtomicBool, seed: u64) {
+        let mut rng = Rng::new(seed);
+        while !is_over.load(SeqCst) {
+            let keyspace = rng.pick(&self.keyspaces);
+            let done = if rng.chance(1, 4) { keyspace.compact() } else { keyspace.flush() };
+            done.expect("nothing fails");
+            thread::yield_now();
+        }
+    }
+}
+
+fn full_key(keyspace: char, key: &[u8]) -> Key {
+    format!("{keyspace}/{}", key.escape_ascii()).into()
+}
+
+pub(super) fn value_of(id: WriteId) -> Vec<u8> {
+    [&id.to_be_bytes()[..], &PADDING].concat()
+}
+
+pub(super) fn id_of(value: &[u8]) -> WriteId {
+    let (id, padding) = value.split_first_chunk().expect("an id");
+    assert_eq!(padding, PADDING, "not a value of the test");
+    u64::from_be_bytes(*id)
+}
+
+/// Converts the entry of a scan in the keyspace of `from`.
+pub(super) fn scanned(
+    from: &str,
+    (key, value): (impl AsRef<[u8]>, impl AsRef<[u8]>),
+) -> (Key, WriteId) {
+    let keyspace = from.chars().next().expect("a keyspace");
+    (full_key(keyspace, key.as_ref()), id_of(value.as_ref()))
+}
+
+/// A kind of transactions of a store.
+pub(super) trait Kind {
+    /// Its transactions.
+    type Target<'s>: Target;
+
+    /// Uses a store that was opened.
+    fn target<'s>(&self, store: &'s Opened) -> Self::Target<'s>;
+}
+
+/// Runs `count` transactions in each of `phases`, with a power cut after each. Returns a report of
+/// each phase.
+///
+/// # Panics
+///
+/// If a power cut loses a durable commit, or leaves something that is no prefix of the commits.
+pub(super) fn phases(kind: &impl Kind, (phases, count): (usize, usize), seed: u64) -> Vec<Report> {
+    let mut rng = Rng::new(seed);
+    let recorder = Recorder::default();
+    let mut disk = Arc::new(MemoryFs::with_seed(rng.number()));
+    let mut store = Opened::open(Arc::clone(&disk) as Arc<dyn Fs>);
+    let mut reports = Vec::new();
+    for phase in 0..phases {
+        let initial: Vec<_> = store.entries().into_iter().collect();
+        let is_over = AtomicBool::new(false);
+        let (of_run, of_chores) = (rng.number(), rng.number());
+        let transactions = thread::scope(|scope| {
+            scope.spawn(|| store.flush_and_compact(&is_over, of_chores));
+            let records = run(&kind.target(&store), &recorder, (count, THREADS, of_run));
+            is_over.store(true, SeqCst);
+            records
+        });
+        let history = History { initial, transactions };
+        reports.push(check(&history));
+        let loss = match rng.below(3) {
+            0 => Loss::Everything,
+            _ => Loss::Random { seed: rng.number(), torn: true },
+        };
+        let left = disk.crash(disk.operations(), &loss);
+        let durable = store.durable.load(SeqCst);
+        drop(store);
+        disk = Arc::new(left);
+        store = Opened::open(Arc::clone(&disk) as Arc<dyn Fs>);
+        let durable = (durable > 0).then_some(durable);
+        let found = survivors(&history, &store.entries(), durable);
+        found.unwrap_or_else(|error| panic!("phase {phase}, {loss:?}: {error}"));
+    }
+    reports
+}
