@@ -49,9 +49,8 @@ use crate::{
 /// **A read followed by a write is not atomic**, not even if the write is a batch: a batch does not
 /// check earlier reads. Another thread may write in between, and its write is lost.
 ///
-/// There are no transactions. For read-modify-write, hold one application lock from the read to the
-/// end of the commit, in every thread that writes these keys. The lock suffices because only one
-/// process can have a store open for writing. The examples `keyspaces` and `snapshot` show this.
+/// For read-modify-write use a [transaction](crate::Db::transaction), or a conditional write for a
+/// single key.
 #[must_use = "a batch writes nothing until it is committed"]
 pub struct Batch {
     /// Identifies the store, without keeping it open.

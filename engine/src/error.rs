@@ -124,6 +124,18 @@ pub enum Error {
     /// [`fetch_add`](crate::Keyspace::fetch_add) found a value of `bytes` bytes under `key`; a
     /// counter has 8. Nothing was changed.
     NotACounter { key: Bytes, bytes: usize },
+    /// A transaction depends on `key` of `keyspace`, which another write changed after the
+    /// transaction began. Nothing was changed: run the transaction again, as
+    /// [`Db::transaction`](crate::Db::transaction) does.
+    Conflict { keyspace: String, key: Bytes },
+    /// The transaction takes `bytes` bytes of memory, with its read set; at most `bytes_max` are
+    /// allowed ([`TransactionOptions::bytes_max`](crate::TransactionOptions::bytes_max)). The call
+    /// had no effect.
+    TransactionTooLarge { bytes: u64, bytes_max: u64 },
+    /// A write to a [read-only](crate::TransactionOptions::read_only) transaction.
+    ReadOnlyTransaction,
+    /// The savepoint belongs to another transaction, or was released.
+    NoSavepoint,
     /// This process was forked from the one that opened the store at `path`. Nothing was changed.
     /// Drop the inherited handles, and open the store in this process after the parent has closed
     /// it.

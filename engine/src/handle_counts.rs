@@ -11,6 +11,7 @@ pub(crate) enum HandleKind {
     Snapshot,
     Iterator,
     Batch,
+    Transaction,
 }
 
 /// Number of existing handles of a store, by kind: see
@@ -31,6 +32,8 @@ pub struct OpenHandles {
     pub iterators: usize,
     /// Number of [`Batch`](crate::Batch)es with entries.
     pub batches: usize,
+    /// Number of [`Transaction`](crate::Transaction)s.
+    pub transactions: usize,
 }
 
 impl fmt::Display for OpenHandles {
@@ -41,6 +44,7 @@ impl fmt::Display for OpenHandles {
             (self.snapshots, ["Snapshot", "Snapshots"]),
             (self.iterators, ["iterator", "iterators"]),
             (self.batches, ["Batch", "Batches"]),
+            (self.transactions, ["Transaction", "Transactions"]),
         ];
         let mut separator = "";
         for (count, [one, many]) in kinds.into_iter().filter(|(count, _)| *count > 0) {
@@ -52,13 +56,13 @@ impl fmt::Display for OpenHandles {
 }
 
 #[derive(Debug, Default)]
-pub(crate) struct HandleCounts([AtomicUsize; 5]);
+pub(crate) struct HandleCounts([AtomicUsize; 6]);
 
 impl HandleCounts {
     pub(crate) fn get(&self) -> OpenHandles {
-        let [dbs, keyspaces, snapshots, iterators, batches] =
-            [0, 1, 2, 3, 4].map(|kind: usize| self.0[kind].load(Relaxed));
-        OpenHandles { dbs, keyspaces, snapshots, iterators, batches }
+        let [dbs, keyspaces, snapshots, iterators, batches, transactions] =
+            [0, 1, 2, 3, 4, 5].map(|kind: usize| self.0[kind].load(Relaxed));
+        OpenHandles { dbs, keyspaces, snapshots, iterators, batches, transactions }
     }
 
     pub(crate) fn add(&self, kind: HandleKind) {

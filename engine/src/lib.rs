@@ -67,6 +67,7 @@ pub mod fs;
 mod gate;
 mod handle;
 mod handle_counts;
+mod held_sequence;
 mod iter;
 mod keyspace;
 pub mod keyspace_options;
@@ -101,6 +102,7 @@ mod table;
 #[cfg(test)]
 mod tests;
 pub mod text;
+mod transaction;
 mod validation;
 mod verify_report;
 mod version;
@@ -130,6 +132,7 @@ pub use sievedb_format::{Annotation, Corruption, KEY_BYTES_MAX, VALUE_BYTES_MAX}
 pub use sievedb_sstable::{PrefixExtractor, PrefixFunction};
 pub use snapshot::{KeyspaceSnapshot, Snapshot};
 pub use stats::Stats;
+pub use transaction::{Isolation, Savepoint, Transaction, TransactionOptions, TransactionRange};
 pub use verify_report::{TornTail, VerifyProblem, VerifyProblemKind, VerifyProgress, VerifyReport};
 
 /// The example of the README, tested.

@@ -1,15 +1,12 @@
 //! Snapshots of a store.
 
-use std::{fmt, sync::Arc};
-
-use sievedb_format::SequenceNumber;
+use std::sync::Arc;
 
 use crate::{
     Error, Keyspace, ReadOptions, Result,
     handle_counts::HandleKind,
+    held_sequence::HeldSequence,
     reader::{Reader, read_methods},
-    resolve::ReadPoint,
-    store::open_store::OpenStore,
 };
 
 /// A view of all keyspaces of a store at one point in time.
@@ -28,28 +25,6 @@ pub struct KeyspaceSnapshot {
     held: Arc<HeldSequence>,
 }
 
-/// Keeps a sequence number in the list of snapshots.
-struct HeldSequence {
-    open: Arc<OpenStore>,
-    sequence: SequenceNumber,
-}
-
-impl fmt::Debug for HeldSequence {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("HeldSequence").field(&self.sequence).finish()
-    }
-}
-
-impl Drop for HeldSequence {
-    fn drop(&mut self) {
-        let store = self.open.store();
-        if store.is_forked() {
-            return;
-        }
-        store.scheduler.snapshot_is_gone(store.versions.snapshots().remove(self.sequence));
-    }
-}
-
 impl Clone for KeyspaceSnapshot {
     fn clone(&self) -> Self {
         let keyspace = self.keyspace.of_kind(HandleKind::Snapshot);
@@ -59,15 +34,7 @@ impl Clone for KeyspaceSnapshot {
 
 impl Snapshot {
     pub(crate) fn new(default: &Keyspace) -> Self {
-        let open = Arc::clone(default.open_store());
-        let store = open.store();
-        let list = || {
-            let now = store.options.clock.now();
-            store.versions.snapshots().add(now, || store.writer.visible())
-        };
-        // In a forked child its reads are refused, and nothing is listed.
-        let sequence = store.check_open().map_or(0, |()| list());
-        let held = Arc::new(HeldSequence { open, sequence });
+        let held = Arc::new(HeldSequence::new(Arc::clone(default.open_store())));
         let keyspace = default.of_kind(HandleKind::Snapshot);
         Self { default: KeyspaceSnapshot { keyspace, held } }
     }
@@ -79,7 +46,7 @@ impl Snapshot {
     /// [`Error::ForeignKeyspace`] if it belongs to another store.
     pub fn keyspace(&self, keyspace: impl AsRef<Keyspace>) -> Result<KeyspaceSnapshot> {
         let keyspace = keyspace.as_ref();
-        if !Arc::ptr_eq(keyspace.open_store(), &self.default.held.open) {
+        if !Arc::ptr_eq(keyspace.open_store(), self.default.held.open()) {
             return Err(Error::ForeignKeyspace { name: keyspace.name().to_owned() });
         }
         let held = Arc::clone(&self.default.held);
@@ -100,7 +67,7 @@ impl KeyspaceSnapshot {
 
     #[inline(always)]
     fn reader(&self) -> Reader<'_> {
-        Reader { snapshot: Some(ReadPoint::new(self.held.sequence)), ..self.keyspace.reader() }
+        Reader { snapshot: Some(self.held.read_point()), ..self.keyspace.reader() }
     }
 }
 

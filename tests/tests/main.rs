@@ -32,3 +32,4 @@ mod read_only;
 mod scans;
 mod stress;
 mod tidy;
+mod transactions;

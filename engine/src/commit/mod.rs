@@ -23,6 +23,7 @@ mod sync_turns;
 #[cfg(test)]
 #[cfg(feature = "shuttle")]
 mod tests;
+mod watches;
 mod write;
 
 pub(crate) use key_slots::KeySlot;
@@ -30,4 +31,5 @@ pub(crate) use log_segment::LogSize;
 pub(crate) use placement::{Always, Placed, Placement, Validate, Verdict};
 pub(crate) use publish::{InFlight, PanicGuard, PlacedWrite, PublishQueue};
 pub(crate) use shared_log::{LogHost, SharedLog};
-pub(crate) use write::{Write, WriteEncoder};
+pub(crate) use watches::WatchId;
+pub(crate) use write::{Write, WriteEncoder, check_entry};

@@ -8,6 +8,7 @@ use smallvec::SmallVec;
 use super::{
     InFlight, PublishQueue, Write,
     key_slots::{KeySlot, KeySlots},
+    watches::{WatchId, Watches},
 };
 use crate::{
     Error, Result,
@@ -63,13 +64,19 @@ pub(crate) struct Placement {
     /// Least sequence number of the change of keyspaces in flight.
     keyspace_change_begun: Option<SequenceNumber>,
     slots: KeySlots,
+    watches: Watches,
 }
 
 /// Evaluates a condition in sequence order, under the placement lock, against everything placed
 /// before, visible or not.
 pub(crate) trait Validate {
     /// Returns whether the write may be placed.
-    fn check(&mut self, placed: &Placed<'_>) -> Result<Verdict>;
+    fn check(&mut self, placed: &mut Placed<'_>) -> Result<Verdict>;
+
+    /// Decides what was undecided, without the placement lock. Called before the next check.
+    fn decide(&mut self) -> Result<()> {
+        Ok(())
+    }
 }
 
 /// Result of a condition.
@@ -86,7 +93,7 @@ pub(crate) enum Verdict {
 pub(crate) struct Always;
 
 impl Validate for Always {
-    fn check(&mut self, _: &Placed<'_>) -> Result<Verdict> {
+    fn check(&mut self, _: &mut Placed<'_>) -> Result<Verdict> {
         Ok(Verdict::Holds)
     }
 }
@@ -94,13 +101,13 @@ impl Validate for Always {
 /// Everything placed so far, which a condition reads besides the trees.
 #[derive(Debug)]
 pub(crate) struct Placed<'a> {
-    placement: &'a Placement,
+    placement: &'a mut Placement,
     publish: &'a PublishQueue,
 }
 
 impl<'a> Placed<'a> {
     /// Wraps the state under the placement lock, which the caller holds.
-    pub(crate) fn new(placement: &'a Placement, publish: &'a PublishQueue) -> Self {
+    pub(crate) fn new(placement: &'a mut Placement, publish: &'a PublishQueue) -> Self {
         Self { placement, publish }
     }
 
@@ -110,6 +117,22 @@ impl<'a> Placed<'a> {
         let last = self.placement.slots.last(slot);
         debug_assert!(last <= self.placement.last_placed, "{last} was not placed");
         last
+    }
+
+    /// Returns the last sequence number placed.
+    pub(crate) fn last_placed(&self) -> SequenceNumber {
+        self.placement.last_placed
+    }
+
+    /// Begins to collect the writes to `keyspaces`, with those in flight.
+    pub(crate) fn watch(&mut self, keyspaces: Vec<u64>) -> WatchId {
+        let in_flight = self.publish.in_flight();
+        self.placement.watches.begin(keyspaces, &in_flight)
+    }
+
+    /// Returns the writes that the watch has collected since the last call.
+    pub(crate) fn take_watched(&mut self, watch: WatchId) -> Vec<Arc<InFlight>> {
+        self.placement.watches.take(watch)
     }
 
     /// Returns the newest sequence number that readers see.
@@ -134,6 +157,7 @@ impl Placement {
             keyspace_change: None,
             keyspace_change_begun: None,
             slots: KeySlots::new(),
+            watches: Watches::default(),
         }
     }
 
@@ -188,8 +212,13 @@ impl Placement {
         let in_flight = Arc::new(InFlight::new(first, last, mem::take(write)));
         let waiter = waits.then(|| Arc::clone(&in_flight));
         self.pending.push(record, waiter);
+        self.watches.note(&in_flight);
         publish.push(Arc::clone(&in_flight));
         Ok((in_flight, froze))
+    }
+
+    pub(crate) fn end_watch(&mut self, watch: WatchId) {
+        self.watches.end(watch);
     }
 
     /// Takes the queued writes. Returns them with their last sequence number.

@@ -125,6 +125,11 @@ impl PublishQueue {
         true
     }
 
+    /// Returns the writes in flight, in sequence order.
+    pub(crate) fn in_flight(&self) -> Vec<Arc<InFlight>> {
+        self.queue.lock().iter().cloned().collect()
+    }
+
     /// Returns the last sequence number of the newest write in flight to `key`.
     pub(crate) fn newest_in_flight(&self, keyspace: u64, key: &[u8]) -> Option<SequenceNumber> {
         let queue = self.queue.lock();

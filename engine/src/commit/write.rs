@@ -56,7 +56,7 @@ pub(crate) struct Entry {
 impl Entry {
     /// Returns whether the entry is a write to a range of keys.
     #[inline]
-    pub(super) fn is_range(&self) -> bool {
+    pub(crate) fn is_range(&self) -> bool {
         self.kind == Kind::RangeTombstone
     }
 }
@@ -201,17 +201,21 @@ impl WriteEncoder {
         key: &[u8],
         value: &[u8],
     ) -> Result<()> {
-        check_key(key)?;
-        if value.len() > VALUE_BYTES_MAX {
-            let (bytes, bytes_max) = (value.len(), VALUE_BYTES_MAX);
-            return Err(Error::ValueTooLong { bytes, bytes_max });
-        }
+        check_entry(key, value)?;
         self.encoder.put(tree.id, kind, key, value);
         let end = self.encoder.entry_bytes();
         let value = end - value.len()..end;
         let key_end = value.start - varint_bytes(value.len() as u64);
         self.add(tree, kind, key, key_end, value);
         Ok(())
+    }
+
+    /// Encodes one put, or a removal without a `value`.
+    pub(crate) fn set(&mut self, tree: &Arc<Tree>, key: &[u8], value: Option<&[u8]>) -> Result<()> {
+        match value {
+            Some(value) => self.put(tree, Kind::Put, key, value),
+            None => self.remove(tree, key),
+        }
     }
 
     pub(crate) fn remove(&mut self, tree: &Arc<Tree>, key: &[u8]) -> Result<()> {
@@ -253,6 +257,20 @@ impl WriteEncoder {
         }
         write
     }
+}
+
+/// Refuses an entry that is too long.
+///
+/// # Errors
+///
+/// [`Error::KeyTooLong`], [`Error::ValueTooLong`].
+pub(crate) fn check_entry(key: &[u8], value: &[u8]) -> Result<()> {
+    check_key(key)?;
+    if value.len() > VALUE_BYTES_MAX {
+        let (bytes, bytes_max) = (value.len(), VALUE_BYTES_MAX);
+        return Err(Error::ValueTooLong { bytes, bytes_max });
+    }
+    Ok(())
 }
 
 fn check_key(key: &[u8]) -> Result<()> {

@@ -179,6 +179,24 @@ impl fmt::Display for Error {
                 "the value of {key:?} is not a counter: it has {bytes} bytes, not 8; use another \
                  key, or remove this one"
             ),
+            Self::Conflict { keyspace, key } => write!(
+                f,
+                "another write changed the key {key:?} of the keyspace {keyspace:?} after the \
+                 transaction began; run the transaction again"
+            ),
+            Self::TransactionTooLarge { bytes, bytes_max } => write!(
+                f,
+                "a transaction that takes {} ({bytes} bytes) of memory is too large: at most {} \
+                 ({bytes_max}) are allowed; divide it, or raise TransactionOptions::bytes_max",
+                text::bytes(*bytes),
+                text::bytes(*bytes_max)
+            ),
+            Self::ReadOnlyTransaction => {
+                write!(f, "the transaction is read-only; begin one without that option to write")
+            }
+            Self::NoSavepoint => {
+                write!(f, "the savepoint was released, or is of another transaction")
+            }
             Self::ForkedChild { path } => write!(
                 f,
                 "{} was opened by the parent of this forked process; drop the inherited handles, \

@@ -73,6 +73,15 @@ impl KeyBounds {
         }
     }
 
+    /// Returns the length of both keys, in bytes.
+    pub(crate) fn bytes(&self) -> usize {
+        let bytes = |bound: &Bound<Bytes>| match bound {
+            Bound::Included(key) | Bound::Excluded(key) => key.len(),
+            Bound::Unbounded => 0,
+        };
+        bytes(&self.start) + bytes(&self.end)
+    }
+
     /// Borrows the two ends.
     pub(crate) fn as_slices(&self) -> (Bound<&[u8]>, Bound<&[u8]>) {
         (self.start.as_ref().map(AsRef::as_ref), self.end.as_ref().map(AsRef::as_ref))

@@ -14,6 +14,7 @@
 //! | [`source`]        | memtables and tables as cursors of a merge                      |
 //! | [`scan_probe`]    | probes of prefix and range filters by scans                     |
 //! | [`written`]       | whether a key was written after it was read                     |
+//! | [`written_range`] | first key of a range that was written after it was read          |
 //! | [`snapshot_list`] | sequence numbers of open snapshots                              |
 
 pub(crate) mod changed_trees;
@@ -30,3 +31,4 @@ pub(crate) mod tree;
 pub(crate) mod view;
 pub(crate) mod view_cell;
 pub(crate) mod written;
+pub(crate) mod written_range;

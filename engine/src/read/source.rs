@@ -85,6 +85,12 @@ impl Source {
         (!window.is_empty()).then(|| Self::Run(RunCursor::over(tables, window)))
     }
 
+    /// Returns the entries of tables in key order, within the bounds of `scan`.
+    pub(crate) fn tables(tables: Vec<Arc<LiveTable>>, scan: &ScanOptions) -> Self {
+        let run = TableRun { tables: tables.into(), scan: scan.clone() };
+        Self::Run(RunCursor::new(run, &scan.bounds))
+    }
+
     /// Returns the entries of tables in key order, to be read once: blocks that lookups use stay in
     /// the cache.
     pub(crate) fn tables_once(tables: Vec<Arc<LiveTable>>, cursor: CursorOptions) -> Self {

@@ -1,8 +1,11 @@
 //! Whether a key was written after a reader's sequence number, for conditions of writes.
 
+use sievedb_filter::many::{self, Probe};
 use sievedb_format::{InternalKey, SEQUENCE_MAX, SequenceNumber};
+use sievedb_sstable::{BlockCounts, CacheUse, FilterState};
 
-use super::view::KeptView;
+use super::view::{KeptView, ReadView};
+use crate::{Result, stats::ThreadCounters};
 
 /// The time of a read: what the reader saw.
 #[derive(Debug, Clone, Copy)]
@@ -42,5 +45,46 @@ impl ReadKey<'_> {
             }
         }
         false
+    }
+
+    /// Returns whether memtables or tables have a later version of the key. Exact while a snapshot
+    /// at `after` is open: without one, compactions drop tombstones and sequence numbers.
+    ///
+    /// Searches only tables with later entries, after their filters.
+    ///
+    /// # Errors
+    ///
+    /// Errors of reading a table.
+    pub(crate) fn is_written(self, view: &ReadView, counters: &ThreadCounters) -> Result<bool> {
+        if self.is_written_in_memtables(view) {
+            return Ok(true);
+        }
+        if view.newest_cover(self.key, SEQUENCE_MAX) > self.after {
+            return Ok(true);
+        }
+        let probe = Probe::new(self.hash);
+        let target = InternalKey::seek(self.key, SEQUENCE_MAX);
+        for (run, filters) in view.version.runs().iter().zip(view.filters.runs()) {
+            let Some(index) = run.find_index(self.key) else { continue };
+            let live = &run.tables()[index];
+            if live.meta.largest_sequence <= self.after {
+                continue;
+            }
+            if let FilterState::Resident(filter) = &*filters[index].point
+                && !many::may_contain(filter, probe)
+            {
+                continue;
+            }
+            let mut blocks = BlockCounts::default();
+            let newest = live
+                .table
+                .get_with(target, CacheUse::Fill, &mut blocks, |trailer, _| trailer.sequence());
+            counters.levels[usize::from(run.level)].add_blocks(blocks);
+            if let Some(newest) = newest.map_err(|error| live.error(error))? {
+                // Later runs have older versions.
+                return Ok(newest > self.after);
+            }
+        }
+        Ok(false)
     }
 }

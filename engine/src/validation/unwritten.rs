@@ -51,7 +51,7 @@ impl<'a> Unwritten<'a> {
 }
 
 impl Validate for Unwritten<'_> {
-    fn check(&mut self, placed: &Placed<'_>) -> Result<Verdict> {
+    fn check(&mut self, placed: &mut Placed<'_>) -> Result<Verdict> {
         if placed.last_in_slot(self.slot) <= self.key.after {
             return Ok(Verdict::Holds);
         }

@@ -9,11 +9,12 @@ use std::{
 use super::{code, is_test, sources};
 
 /// The modules of the engine, from the top to the bottom. A module may import from those after it.
-const MODULES: [&str; 52] = [
+const MODULES: [&str; 54] = [
     "repair",
     "describe",
     // The API.
     "db",
+    "transaction",
     "snapshot",
     "batch",
     "keyspace",
@@ -21,6 +22,7 @@ const MODULES: [&str; 52] = [
     "range",
     "entry_ref",
     "handle",
+    "held_sequence",
     // What an open store does.
     "validation",
     "store",

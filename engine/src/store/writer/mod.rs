@@ -66,6 +66,11 @@ impl Writer {
         self.placement.lock()
     }
 
+    /// Calls `look` with everything placed so far, under the placement lock.
+    pub(crate) fn look_at_placed<T>(&self, look: impl FnOnce(&mut Placed<'_>) -> T) -> T {
+        look(&mut Placed::new(&mut self.placement(), &self.publish))
+    }
+
     pub(super) const fn publish(&self) -> &PublishQueue {
         &self.publish
     }
@@ -186,7 +191,7 @@ impl Store {
             // Under the lock: a close waits for what is placed.
             self.check_open()?;
             self.versions.check_writable()?;
-            match condition.check(&Placed::new(&placement, self.writer.publish()))? {
+            match condition.check(&mut Placed::new(&mut placement, self.writer.publish()))? {
                 Verdict::Holds if self.room(write)? == Room::Wait => {
                     drop(placement);
                     self.stall(|| self.wait_for_room(write))?;
@@ -204,6 +209,7 @@ impl Store {
                 Verdict::Undecided(sequence) => {
                     drop(placement);
                     self.writer.publish().wait_visible(sequence);
+                    condition.decide()?;
                 }
             }
         }

@@ -1,0 +1,79 @@
+//! The first key of a range that was written after a reader's sequence number.
+
+use std::{ops::Bound, path::Path, sync::Arc};
+
+use bytes::Bytes;
+use sievedb_format::{InternalKey, SEQUENCE_MAX, SequenceNumber, Trailer};
+use sievedb_sstable::{CacheUse, CursorOptions};
+
+use super::{
+    source::{ScanOptions, Source},
+    view::KeptView,
+};
+use crate::{
+    Result,
+    iter::{
+        bounds::{KeyBounds, is_below},
+        cursor::Cursor,
+    },
+};
+
+/// Returns the first key within `bounds` that has a version after `after` in `view`, of the store
+/// in `directory`. Exact while a snapshot at `after` is open.
+///
+/// Scans the range in memtables and tables that have later entries, and in no other.
+///
+/// # Errors
+///
+/// Errors of reading a table.
+pub(crate) fn first_written(
+    view: &KeptView,
+    bounds: &Arc<KeyBounds>,
+    after: SequenceNumber,
+    directory: &Arc<Path>,
+) -> Result<Option<Bytes>> {
+    let scan = ScanOptions {
+        cursor: CursorOptions { cache_use: CacheUse::Bypass, ..CursorOptions::default() },
+        bounds: Arc::clone(bounds),
+        skipped: None,
+    };
+    let newer = view.placed_memtables().filter(|placed| placed.last_sequence() > after);
+    let memtables = newer.map(|placed| Source::memtable(placed, directory, &scan));
+    let runs = view.version.runs().iter().filter_map(|run| {
+        let newer = run.tables().iter().filter(|live| live.meta.largest_sequence > after);
+        let tables: Vec<_> = newer.cloned().collect();
+        (!tables.is_empty()).then(|| Source::tables(tables, &scan))
+    });
+    let mut first = None;
+    for mut source in memtables.chain(runs) {
+        search(&mut source, bounds, after, &mut first)?;
+    }
+    Ok(first)
+}
+
+/// Replaces `first` if `source` has a smaller key with a version after `after`.
+fn search(
+    source: &mut Source,
+    bounds: &KeyBounds,
+    after: SequenceNumber,
+    first: &mut Option<Bytes>,
+) -> Result<()> {
+    let (start, end) = bounds.as_slices();
+    match start {
+        Bound::Included(key) => source.seek(InternalKey::seek(key, SEQUENCE_MAX))?,
+        Bound::Excluded(key) => source.seek(InternalKey::new(key, Trailer::OLDEST))?,
+        Bound::Unbounded => source.seek_to_first()?,
+    }
+    while let Some(key) = source.key() {
+        let is_before_first = first.as_ref().is_none_or(|first| key.user_key < &**first);
+        if !is_below(key.user_key, end) || !is_before_first {
+            break;
+        }
+        if key.trailer.sequence() > after {
+            *first = Some(Bytes::copy_from_slice(key.user_key));
+            break;
+        }
+        source.next()?;
+    }
+    Ok(())
+}

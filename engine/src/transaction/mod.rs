@@ -1,0 +1,294 @@
+//! Transactions: reads of a snapshot and writes that are applied atomically, if no other write
+//! conflicts with them.
+//!
+//! A transaction holds a snapshot and its own writes in memory. It takes no locks. The commit is
+//! one [write](crate::commit) on the [condition](crate::validation) that what the transaction has
+//! read was not written since.
+//!
+//! | module         | content                                                               |
+//! |----------------|-----------------------------------------------------------------------|
+//! | [`options`]    | isolation, durability, limits                                         |
+//! | [`own_writes`] | uncommitted writes, savepoints                                        |
+//! | [`reads`]      | lookups, which see the transaction's own writes                       |
+//! | [`range`]      | iterators over snapshot and own writes, from both ends                |
+//! | [`run`]        | `Db::transaction` and `Db::begin`                                     |
+
+mod options;
+mod own_writes;
+mod range;
+mod reads;
+pub(crate) mod run;
+
+use std::{fmt, sync::Arc};
+
+use bytes::Bytes;
+use sievedb_filter::hash::key_hash;
+
+pub use self::{
+    options::{Isolation, TransactionOptions},
+    own_writes::Savepoint,
+    range::TransactionRange,
+};
+use self::{own_writes::OwnWrites, reads::Tracked};
+use crate::{
+    Durability, Error, Keyspace, Result,
+    commit::check_entry,
+    handle::Handle,
+    handle_counts::HandleKind,
+    held_sequence::HeldSequence,
+    memory::{Charge, MemoryUse},
+    store::Store,
+    sync::Mutex,
+    validation::{read_set::ReadSet, unchanged::Unchanged},
+};
+
+/// Part of the limit of memtables that a transaction may take unless set otherwise.
+const BYTES_SHARE: u64 = 4;
+
+/// Reads and writes of any keyspaces of a store as one atomic step.
+///
+/// Reads see the store at the time of [`Db::begin`](crate::Db::begin), and the transaction's own
+/// writes. Writes are held in memory until [`commit`](Self::commit), which applies all of them or
+/// none. Dropping the transaction rolls it back.
+///
+/// It takes no locks: transactions and other writes never wait for it. If another write has changed
+/// what the transaction depends on, the commit fails with [`Error::Conflict`], and the transaction
+/// must be run again. [`Db::transaction`](crate::Db::transaction) does that. Writes outside of
+/// transactions count, too. See [`Isolation`] for what a transaction depends on.
+///
+/// A transaction without writes never conflicts. While it exists, the versions that it sees are
+/// kept, as by a [snapshot](crate::Db::snapshot).
+///
+/// ```
+/// use sievedb::{Db, Durability, Error};
+/// # let dir = tempfile::tempdir().unwrap();
+/// let db = Db::open(dir.path())?;
+/// let log = db.keyspace("log")?;
+/// db.insert("stock", "3")?;
+///
+/// let mut first = db.begin();
+/// let mut second = db.begin();
+/// for (transaction, buyer) in [(&mut first, "anna"), (&mut second, "bert")] {
+///     assert_eq!(transaction.get(&db, "stock")?.as_deref(), Some(&b"3"[..]));
+///     transaction.insert(&db, "stock", "2")?;
+///     transaction.insert(&log, buyer, "bought one")?;
+/// }
+/// first.commit(Durability::Disk)?;
+/// assert!(matches!(second.commit(None), Err(Error::Conflict { .. })));
+/// assert!(!log.contains_key("bert")?);
+/// # Ok::<(), sievedb::Error>(())
+/// ```
+#[must_use = "a transaction that is dropped is rolled back"]
+pub struct Transaction {
+    options: TransactionOptions,
+    bytes_max: u64,
+    writes: OwnWrites,
+    /// Changed by reads, too.
+    tracked: Mutex<Tracked>,
+    charge: Charge,
+    held: HeldSequence,
+    open: Handle,
+}
+
+impl Transaction {
+    pub(crate) fn new(default: &Keyspace, options: TransactionOptions) -> Self {
+        let open = default.handle().of_kind(HandleKind::Transaction);
+        let memory = &open.store().tables.memory;
+        let share = || memory.limit(MemoryUse::Memtables) / BYTES_SHARE;
+        Self {
+            options,
+            bytes_max: options.bytes_max.unwrap_or_else(share),
+            writes: OwnWrites::default(),
+            tracked: Mutex::default(),
+            charge: memory.charge(MemoryUse::Bookkeeping, 0),
+            held: HeldSequence::new(Arc::clone(&open)),
+            open,
+        }
+    }
+
+    /// Adds a write of `value` under `key` in `keyspace`. A [`Db`](crate::Db) stands for its
+    /// default keyspace. Later reads of this transaction see it.
+    ///
+    /// # Errors
+    ///
+    /// The transaction is unchanged: [`Error::KeyTooLong`], [`Error::ValueTooLong`],
+    /// [`Error::ForeignKeyspace`], [`Error::TransactionTooLarge`], [`Error::ReadOnlyTransaction`].
+    pub fn insert(
+        &mut self,
+        keyspace: impl AsRef<Keyspace>,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+    ) -> Result<()> {
+        self.write(keyspace.as_ref(), key.as_ref(), Some(value.as_ref()))
+    }
+
+    /// Adds a removal of `key` from `keyspace`. The key need not exist.
+    ///
+    /// # Errors
+    ///
+    /// As [`insert`](Self::insert).
+    pub fn remove(&mut self, keyspace: impl AsRef<Keyspace>, key: impl AsRef<[u8]>) -> Result<()> {
+        self.write(keyspace.as_ref(), key.as_ref(), None)
+    }
+
+    fn write(&mut self, keyspace: &Keyspace, key: &[u8], value: Option<&[u8]>) -> Result<()> {
+        self.accept(keyspace)?;
+        if self.options.read_only {
+            return Err(Error::ReadOnlyTransaction);
+        }
+        check_entry(key, value.unwrap_or_default())?;
+        self.take_bytes(OwnWrites::bytes(key, value))?;
+        let copy = Bytes::copy_from_slice;
+        let replaced = self.writes.set(keyspace.tree(), copy(key), value.map(copy));
+        self.free_bytes(replaced);
+        Ok(())
+    }
+
+    /// Returns the number of keys that the transaction writes.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.writes.len()
+    }
+
+    /// Returns `true` if the transaction writes no key.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.writes.is_empty()
+    }
+
+    /// Returns the memory that the transaction takes, in bytes: its writes, and the keys that it
+    /// has read. It is a part of [`Options::memory_budget`](crate::Options::memory_budget).
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.tracked.lock().bytes as u64
+    }
+
+    /// Sets a savepoint here. From then on the transaction also keeps the values that it
+    /// overwrites.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// let db = sievedb::Db::open(dir.path())?;
+    /// let mut transaction = db.begin();
+    /// transaction.insert(&db, "a", "1")?;
+    /// let savepoint = transaction.set_savepoint();
+    /// transaction.insert(&db, "a", "2")?;
+    /// transaction.insert(&db, "b", "2")?;
+    /// transaction.rollback_to(&savepoint)?;
+    /// assert_eq!(transaction.get(&db, "a")?.as_deref(), Some(&b"1"[..]));
+    /// assert_eq!(transaction.get(&db, "b")?, None);
+    /// transaction.release(savepoint)?;
+    /// transaction.commit(None)?;
+    /// # Ok::<(), sievedb::Error>(())
+    /// ```
+    pub fn set_savepoint(&mut self) -> Savepoint {
+        self.writes.set_savepoint()
+    }
+
+    /// Undoes the writes since `savepoint`, which stays set. Releases later savepoints. Reads are
+    /// not undone: the transaction still depends on them.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NoSavepoint`] if it was released, or is of another transaction.
+    pub fn rollback_to(&mut self, savepoint: &Savepoint) -> Result<()> {
+        let freed = self.writes.rollback_to(savepoint)?;
+        self.free_bytes(freed);
+        Ok(())
+    }
+
+    /// Releases `savepoint` and later ones. Their writes stay.
+    ///
+    /// # Errors
+    ///
+    /// As [`rollback_to`](Self::rollback_to).
+    #[expect(clippy::needless_pass_by_value, reason = "it cannot be used afterwards")]
+    pub fn release(&mut self, savepoint: Savepoint) -> Result<()> {
+        let freed = self.writes.release(&savepoint)?;
+        self.free_bytes(freed);
+        Ok(())
+    }
+
+    /// Drops all writes, as dropping the transaction does.
+    pub fn rollback(self) {}
+
+    /// Writes everything, if no other write conflicts. At return the writes are visible and have
+    /// this `durability`; with `None` that of [`TransactionOptions::durability`].
+    ///
+    /// # Errors
+    ///
+    /// The transaction is rolled back.
+    ///
+    /// * [`Error::Conflict`]: nothing is changed; run the transaction again.
+    /// * [`Error::KeyspaceDropped`]: a keyspace that it wrote to, or depends on, was dropped.
+    ///   Nothing is changed.
+    /// * [`Error::WriteTooLarge`], [`Error::Io`], [`Error::ReadOnly`], [`Error::Closed`] as of
+    ///   [`Batch::commit`](crate::Batch::commit).
+    pub fn commit(self, durability: impl Into<Option<Durability>>) -> Result<()> {
+        self.commit_as(durability.into())
+    }
+
+    fn commit_as(mut self, durability: Option<Durability>) -> Result<()> {
+        let store = self.open.accept()?;
+        if self.writes.is_empty() {
+            return Ok(());
+        }
+        let durability = durability.or(self.options.durability).unwrap_or(store.options.durability);
+        let mut write = self.writes.encode(store.hash_seed)?;
+        let tracked = std::mem::take(&mut *self.tracked.lock());
+        let mut set = tracked.set;
+        if self.options.isolation == Isolation::Snapshot {
+            self.add_own_keys(store, &mut set);
+        }
+        // No longer needed, and in `write`.
+        self.writes = OwnWrites::default();
+        let mut unchanged = Unchanged::new(store, &set, self.held.sequence())?;
+        let committed = store.commit(&mut write, durability, &mut unchanged)?;
+        debug_assert!(committed.is_none_or(|last| last > self.held.sequence()));
+        match committed {
+            Some(_) => Ok(()),
+            None => Err(unchanged.take_conflict().expect("a condition that failed has a conflict")),
+        }
+    }
+
+    /// Adds the keys that are written, for which the first commit wins.
+    fn add_own_keys(&self, store: &Store, set: &mut ReadSet) {
+        for (tree, key) in self.writes.keys() {
+            set.add_key(tree, key, key_hash(key, store.hash_seed));
+        }
+    }
+
+    /// # Errors
+    ///
+    /// [`Error::ForeignKeyspace`], [`Error::Closed`], [`Error::ForkedChild`].
+    fn accept(&self, keyspace: &Keyspace) -> Result<&Store> {
+        if !Arc::ptr_eq(keyspace.open_store(), &self.open) {
+            return Err(Error::ForeignKeyspace { name: keyspace.name().to_owned() });
+        }
+        self.open.accept()
+    }
+
+    /// Charges `bytes`, which the transaction is about to take.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::TransactionTooLarge`].
+    fn take_bytes(&self, bytes: usize) -> Result<()> {
+        self.tracked.lock().take_bytes(bytes, self.bytes_max, &self.charge)
+    }
+
+    fn free_bytes(&self, bytes: usize) {
+        let mut tracked = self.tracked.lock();
+        debug_assert!(bytes <= tracked.bytes, "{bytes} of {} bytes are freed", tracked.bytes);
+        tracked.bytes -= bytes;
+        self.charge.shrink(bytes);
+    }
+}
+
+impl fmt::Debug for Transaction {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut transaction = f.debug_struct("Transaction");
+        transaction.field("options", &self.options).field("len", &self.len());
+        transaction.finish_non_exhaustive()
+    }
+}

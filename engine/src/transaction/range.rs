@@ -1,0 +1,281 @@
+//! Iterators of a transaction: a snapshot under the transaction's own writes.
+
+use std::{
+    cmp::Ordering,
+    collections::btree_map,
+    fmt,
+    iter::FusedIterator,
+    ops::{Bound, RangeBounds},
+};
+
+use bytes::Bytes;
+
+use super::Transaction;
+use crate::{
+    Error, Keyspace, Range, Result,
+    iter::bounds::KeyBounds,
+    iter::range::End,
+    validation::read_set::{RangeId, ReadSet},
+};
+
+/// Iterator over keys and values as a [`Transaction`] sees them, ascending from the front and
+/// descending from the back.
+///
+/// A serializable transaction depends on the range as far as the iterator has read it, from each
+/// end: the commit fails if a key in it was written by others, also one that was not there. Stop
+/// early to depend on less. After an error the iterator is at its end.
+pub struct TransactionRange<'t> {
+    base: Side<Range, (Bytes, Bytes)>,
+    own: Side<OwnRange<'t>, (Bytes, Option<Bytes>)>,
+    read: Read<'t>,
+}
+
+/// The own writes within the bounds; `None` without any.
+type OwnRange<'t> = Option<btree_map::Range<'t, Bytes, Option<Bytes>>>;
+
+/// A sorted source with the next entry of each end.
+struct Side<S, E> {
+    source: S,
+    front: Option<E>,
+    back: Option<E>,
+}
+
+/// The part of the range that was read.
+struct Read<'t> {
+    transaction: &'t Transaction,
+    /// `None` if reads are not tracked.
+    id: Option<RangeId>,
+    bounds: KeyBounds,
+    /// Last key from the front, and from the back.
+    front: Option<Bytes>,
+    back: Option<Bytes>,
+    is_at_end: bool,
+}
+
+impl<S, E> Side<S, E> {
+    fn new(source: S) -> Self {
+        Self { source, front: None, back: None }
+    }
+
+    /// Returns the next entry of `end`, which stays.
+    fn peek(
+        &mut self,
+        end: End,
+        step: impl FnOnce(&mut S) -> Option<Result<E>>,
+    ) -> Result<Option<&E>> {
+        let (near, far) = match end {
+            End::Front => (&mut self.front, &mut self.back),
+            End::Back => (&mut self.back, &mut self.front),
+        };
+        if near.is_none() {
+            // At the end of the source, what is left is what the other end has read ahead.
+            *near = match step(&mut self.source) {
+                Some(entry) => Some(entry?),
+                None => far.take(),
+            };
+        }
+        Ok(near.as_ref())
+    }
+
+    fn take(&mut self, end: End) -> Option<E> {
+        match end {
+            End::Front => self.front.take(),
+            End::Back => self.back.take(),
+        }
+    }
+}
+
+impl<'t> TransactionRange<'t> {
+    fn new(transaction: &'t Transaction, keyspace: &Keyspace, bounds: KeyBounds) -> Self {
+        let opened = transaction.accept(keyspace).map(drop);
+        let id = match opened.and_then(|()| transaction.begin_range(keyspace, &bounds)) {
+            Ok(id) => id,
+            Err(error) => return Self::refused(transaction, error),
+        };
+        let base = transaction.reader(keyspace).range(bounds.clone());
+        let is_empty = bounds.is_empty();
+        let own = (!is_empty).then(|| transaction.writes.range(keyspace.tree(), &bounds)).flatten();
+        let (front, back, is_at_end) = (None, None, false);
+        let read = Read { transaction, id, bounds, front, back, is_at_end };
+        Self { base: Side::new(base), own: Side::new(own), read }
+    }
+
+    fn refused(transaction: &'t Transaction, error: Error) -> Self {
+        let (bounds, base) = (KeyBounds::ALL, Range::refused(error));
+        let (front, back, is_at_end) = (None, None, false);
+        let read = Read { transaction, id: None, bounds, front, back, is_at_end };
+        Self { base: Side::new(base), own: Side::new(None), read }
+    }
+
+    /// Returns the next entry of `end`.
+    fn step(&mut self, end: End) -> Result<Option<(Bytes, Bytes)>> {
+        while !self.read.is_at_end {
+            let base = self.base.peek(end, |range| match end {
+                End::Front => range.next(),
+                End::Back => range.next_back(),
+            })?;
+            let own = self.own.peek(end, |range| {
+                let range = range.as_mut()?;
+                let next = match end {
+                    End::Front => range.next(),
+                    End::Back => range.next_back(),
+                };
+                next.map(|(key, value)| Ok((key.clone(), value.clone())))
+            })?;
+            let order = match (base, own) {
+                (None, None) => {
+                    self.read.is_at_end = true;
+                    break;
+                }
+                (Some(_), None) => Ordering::Less,
+                (None, Some(_)) => Ordering::Greater,
+                (Some((base, _)), Some((own, _))) => match end {
+                    End::Front => base.cmp(own),
+                    End::Back => own.cmp(base),
+                },
+            };
+            let found = match order {
+                Ordering::Less => self.base.take(end),
+                Ordering::Equal | Ordering::Greater => {
+                    if order == Ordering::Equal {
+                        self.base.take(end);
+                    }
+                    // A removal hides the entry of the snapshot.
+                    self.own.take(end).and_then(|(key, value)| Some((key, value?)))
+                }
+            };
+            if let Some((key, value)) = found {
+                self.read.note(end, &key);
+                return Ok(Some((key, value)));
+            }
+        }
+        Ok(None)
+    }
+
+    fn item(&mut self, end: End) -> Option<Result<(Bytes, Bytes)>> {
+        let item = self.step(end);
+        if item.is_err() {
+            self.read.is_at_end = true;
+        }
+        item.transpose()
+    }
+}
+
+impl Read<'_> {
+    fn note(&mut self, end: End, key: &Bytes) {
+        if self.id.is_some() {
+            let last = match end {
+                End::Front => &mut self.front,
+                End::Back => &mut self.back,
+            };
+            *last = Some(key.clone());
+        }
+    }
+
+    /// Returns the parts that were read: at most one from each end.
+    fn parts(&self) -> [Option<KeyBounds>; 2] {
+        if self.is_at_end {
+            return [Some(self.bounds.clone()), None];
+        }
+        // Copied: a key may share memory with others.
+        let bound = |key: &Bytes| Bound::Included(Bytes::copy_from_slice(key));
+        let start = || self.bounds.start.clone();
+        let end = || self.bounds.end.clone();
+        let front = self.front.as_ref().map(|key| KeyBounds { start: start(), end: bound(key) });
+        let back = self.back.as_ref().map(|key| KeyBounds { start: bound(key), end: end() });
+        [front, back]
+    }
+}
+
+impl Drop for Read<'_> {
+    fn drop(&mut self) {
+        if let Some(id) = self.id {
+            self.transaction.end_range(id, self.parts());
+        }
+    }
+}
+
+impl Transaction {
+    /// Returns all entries of `keyspace`: ascending from the front, descending from the back.
+    ///
+    /// Borrows the transaction: write after the iterator is dropped.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// let db = sievedb::Db::open(dir.path())?;
+    /// db.insert("b", "stored")?;
+    /// let mut transaction = db.begin();
+    /// transaction.insert(&db, "a", "own")?;
+    /// let entries = transaction.iter(&db).collect::<Result<Vec<_>, _>>()?;
+    /// assert_eq!(entries, [("a".into(), "own".into()), ("b".into(), "stored".into())]);
+    /// # Ok::<(), sievedb::Error>(())
+    /// ```
+    #[must_use]
+    pub fn iter(&self, keyspace: impl AsRef<Keyspace>) -> TransactionRange<'_> {
+        TransactionRange::new(self, keyspace.as_ref(), KeyBounds::ALL)
+    }
+
+    /// Returns the entries of `keyspace` whose keys are within `bounds`. As [`iter`](Self::iter).
+    #[must_use]
+    pub fn range<K: AsRef<[u8]>>(
+        &self,
+        keyspace: impl AsRef<Keyspace>,
+        bounds: impl RangeBounds<K>,
+    ) -> TransactionRange<'_> {
+        TransactionRange::new(self, keyspace.as_ref(), KeyBounds::new(&bounds))
+    }
+
+    /// Returns the entries of `keyspace` whose keys have this prefix. As [`iter`](Self::iter).
+    #[must_use]
+    pub fn prefix(
+        &self,
+        keyspace: impl AsRef<Keyspace>,
+        prefix: impl AsRef<[u8]>,
+    ) -> TransactionRange<'_> {
+        TransactionRange::new(self, keyspace.as_ref(), KeyBounds::prefix(prefix.as_ref()))
+    }
+
+    /// Adds all of a range to the read set: a range whose iterator is never dropped counts as read.
+    fn begin_range(&self, keyspace: &Keyspace, bounds: &KeyBounds) -> Result<Option<RangeId>> {
+        if !self.tracks_reads() {
+            return Ok(None);
+        }
+        let mut tracked = self.tracked.lock();
+        // Both keys of both parts may be as long as those of the bounds, or longer.
+        let bytes = ReadSet::range_bytes() + bounds.bytes();
+        tracked.take_bytes(bytes, self.bytes_max, &self.charge)?;
+        Ok(Some(tracked.set.add_range(keyspace.tree(), bounds.clone())))
+    }
+
+    fn end_range(&self, id: RangeId, parts: [Option<KeyBounds>; 2]) {
+        let mut tracked = self.tracked.lock();
+        let bytes = tracked.set.set_range(id, parts);
+        // Not refused: few keys, and the next call is refused instead.
+        tracked.bytes += bytes;
+        self.charge.grow(bytes);
+    }
+}
+
+impl Iterator for TransactionRange<'_> {
+    type Item = Result<(Bytes, Bytes)>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.item(End::Front)
+    }
+}
+
+impl DoubleEndedIterator for TransactionRange<'_> {
+    fn next_back(&mut self) -> Option<Self::Item> {
+        self.item(End::Back)
+    }
+}
+
+impl FusedIterator for TransactionRange<'_> {}
+
+impl fmt::Debug for TransactionRange<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TransactionRange")
+            .field("bounds", &self.read.bounds)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,67 @@
+//! Begins transactions, and runs them again after conflicts.
+
+use std::{
+    collections::hash_map::RandomState,
+    hash::{BuildHasher as _, Hasher as _},
+    time::Duration,
+};
+
+use super::{Transaction, TransactionOptions};
+use crate::{Error, Keyspace, Result};
+
+/// The wait before the second retry; each further one doubles it. The first does not wait.
+const WAIT_MIN: Duration = Duration::from_micros(20);
+
+const WAIT_MAX: Duration = Duration::from_millis(10);
+
+/// Runs `body` in transactions over the store of `default`, until one commits.
+///
+/// # Errors
+///
+/// The error of `body`, or of the commit; [`Error::Conflict`] after the last retry.
+pub(crate) fn run<T>(
+    default: &Keyspace,
+    options: TransactionOptions,
+    mut body: impl FnMut(&mut Transaction) -> Result<T>,
+) -> Result<T> {
+    let store = default.open_store().accept()?;
+    let mut retries = 0;
+    loop {
+        let mut transaction = Transaction::new(default, options);
+        let result = body(&mut transaction).and_then(|result| {
+            transaction.commit(None)?;
+            Ok(result)
+        });
+        match result {
+            Err(Error::Conflict { .. }) if retries < options.retries_max => {
+                store.options.clock.sleep(wait(retries));
+                retries += 1;
+            }
+            result => return result,
+        }
+    }
+}
+
+/// Returns the wait before a retry: random, so that transactions that conflict do not meet again.
+fn wait(retries: u32) -> Duration {
+    let Some(doublings) = retries.checked_sub(1) else { return Duration::ZERO };
+    let full = WAIT_MIN.saturating_mul(1 << doublings.min(16)).min(WAIT_MAX);
+    let random = RandomState::new().build_hasher().finish();
+    full / 2 + full.mul_f64((random >> 32) as f64 / 2_f64.powi(33))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn waits_grow_up_to_a_limit() {
+        assert_eq!(wait(0), Duration::ZERO);
+        for (retries, full_us) in
+            [(1, 20), (2, 40), (5, 320), (9, 5120), (10, 10_000), (100, 10_000)]
+        {
+            let (wait, full) = (wait(retries), Duration::from_micros(full_us));
+            assert!((full / 2..=full).contains(&wait), "{retries}: {wait:?}");
+        }
+    }
+}

@@ -1,0 +1,90 @@
+//! Keys and ranges that a writer has read.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use bytes::Bytes;
+
+use crate::{iter::bounds::KeyBounds, read::tree::Tree};
+
+/// Memory of a key or a range besides its bytes: a node of a map, half of it free.
+const ENTRY_BYTES: usize = 96;
+
+/// Keys and ranges of several keyspaces.
+#[derive(Debug, Default)]
+pub(crate) struct ReadSet {
+    keyspaces: Vec<KeyspaceReads>,
+}
+
+/// Keys and ranges of a keyspace.
+#[derive(Debug)]
+pub(super) struct KeyspaceReads {
+    pub(super) tree: Arc<Tree>,
+    /// With their hashes.
+    pub(super) keys: BTreeMap<Bytes, u64>,
+    ranges: Vec<[Option<KeyBounds>; 2]>,
+}
+
+impl KeyspaceReads {
+    pub(super) fn ranges(&self) -> impl Iterator<Item = &KeyBounds> {
+        self.ranges.iter().flatten().flatten()
+    }
+}
+
+/// Identifies a range of a set.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct RangeId {
+    keyspace: usize,
+    range: usize,
+}
+
+impl ReadSet {
+    pub(super) fn keyspaces(&self) -> &[KeyspaceReads] {
+        &self.keyspaces
+    }
+
+    fn keyspace(&mut self, tree: &Arc<Tree>) -> usize {
+        let known = self.keyspaces.iter().position(|reads| Arc::ptr_eq(&reads.tree, tree));
+        known.unwrap_or_else(|| {
+            let (tree, keys, ranges) = (Arc::clone(tree), BTreeMap::new(), Vec::new());
+            self.keyspaces.push(KeyspaceReads { tree, keys, ranges });
+            self.keyspaces.len() - 1
+        })
+    }
+
+    /// Returns the memory of a key in a set, in bytes.
+    pub(crate) fn key_bytes(key: &[u8]) -> usize {
+        ENTRY_BYTES + key.len()
+    }
+
+    /// Adds a key with its hash. Returns the memory added, in bytes.
+    pub(crate) fn add_key(&mut self, tree: &Arc<Tree>, key: &[u8], hash: u64) -> usize {
+        let index = self.keyspace(tree);
+        let keys = &mut self.keyspaces[index].keys;
+        if keys.contains_key(key) {
+            return 0;
+        }
+        keys.insert(Bytes::copy_from_slice(key), hash);
+        Self::key_bytes(key)
+    }
+
+    /// Adds all of a range, until [`set_range`](Self::set_range) replaces it.
+    pub(crate) fn add_range(&mut self, tree: &Arc<Tree>, bounds: KeyBounds) -> RangeId {
+        let keyspace = self.keyspace(tree);
+        let ranges = &mut self.keyspaces[keyspace].ranges;
+        ranges.push([Some(bounds), None]);
+        RangeId { keyspace, range: ranges.len() - 1 }
+    }
+
+    /// Replaces a range by the parts of it that were read. Returns the memory of their keys, in
+    /// bytes.
+    pub(crate) fn set_range(&mut self, id: RangeId, parts: [Option<KeyBounds>; 2]) -> usize {
+        let bytes = parts.iter().flatten().map(KeyBounds::bytes).sum();
+        self.keyspaces[id.keyspace].ranges[id.range] = parts;
+        bytes
+    }
+
+    /// Returns the memory of a range, besides its keys, in bytes.
+    pub(crate) const fn range_bytes() -> usize {
+        ENTRY_BYTES + size_of::<[Option<KeyBounds>; 2]>()
+    }
+}

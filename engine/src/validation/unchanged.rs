@@ -1,0 +1,273 @@
+//! The condition of a write that depends on many keys and ranges.
+
+use std::{mem, path::Path, sync::Arc};
+
+use bytes::Bytes;
+use sievedb_format::SequenceNumber;
+
+use super::{
+    key_ranges::KeyRanges,
+    read_set::{KeyspaceReads, ReadSet},
+};
+use crate::{
+    Error, Result,
+    commit::{InFlight, KeySlot, Placed, Validate, Verdict, WatchId},
+    read::{written::ReadKey, written_range::first_written},
+    store::Store,
+};
+
+/// Checks by slots before writes are compared key by key. So a stream of writes to other keys of
+/// the slots does not delay a writer for ever.
+const SLOT_CHECKS_MAX: u32 = 2;
+
+/// Holds if no key and no range of a [`ReadSet`] was written after a snapshot, which stays open.
+///
+/// Under the placement lock it only compares numbers: slots of keys that no write was placed to
+/// since the last check need nothing else. The keys of other slots are searched without the lock,
+/// in memtables and tables with entries after the snapshot. Then the condition is checked again.
+///
+/// Ranges have no slots. A watch collects the writes placed after the ranges were searched, and
+/// only the keys of these are compared under the lock.
+pub(crate) struct Unchanged<'a> {
+    store: &'a Store,
+    reads: Vec<Reads<'a>>,
+    /// Slots of all keys, ascending.
+    slots: Vec<KeySlot>,
+    /// Sequence number of the snapshot.
+    after: SequenceNumber,
+    /// Writes to the keys up to this number were compared.
+    checked: SequenceNumber,
+    slot_checks: u32,
+    watch: Option<WatchId>,
+    open: Undecided,
+    conflict: Option<Conflict>,
+}
+
+#[derive(Debug)]
+struct Reads<'a> {
+    of: &'a KeyspaceReads,
+    ranges: KeyRanges,
+}
+
+/// What the next [`decide`](Validate::decide) searches for later versions.
+#[derive(Debug, Default)]
+struct Undecided {
+    /// Ascending.
+    slots: Vec<KeySlot>,
+    /// Keys of writes to one of the [`Reads`].
+    keys: Vec<(usize, Bytes, u64)>,
+    /// All keys and ranges of these [`Reads`].
+    all_of: Vec<usize>,
+    /// All ranges.
+    all_ranges: bool,
+}
+
+/// A key that was written.
+#[derive(Debug)]
+struct Conflict {
+    keyspace: String,
+    key: Bytes,
+}
+
+impl<'a> Unchanged<'a> {
+    /// Begins to check `set`, which was read by a snapshot at `after`.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Conflict`]; errors of reading.
+    pub(crate) fn new(store: &'a Store, set: &'a ReadSet, after: SequenceNumber) -> Result<Self> {
+        let reads = set.keyspaces().iter();
+        let reads = reads.map(|of| Reads { of, ranges: KeyRanges::new(of.ranges().cloned()) });
+        let reads: Vec<_> = reads.collect();
+        let of_keys = |reads: &Reads<'a>| {
+            let id = reads.of.tree.id;
+            reads.of.keys.values().map(move |&hash| KeySlot::new(id, hash))
+        };
+        let mut slots: Vec<_> = reads.iter().flat_map(of_keys).collect();
+        slots.sort_unstable();
+        slots.dedup();
+        let mut unchanged = Self {
+            store,
+            reads,
+            slots,
+            after,
+            checked: after,
+            slot_checks: 0,
+            watch: None,
+            open: Undecided::default(),
+            conflict: None,
+        };
+        unchanged.search_ranges()?;
+        match unchanged.take_conflict() {
+            Some(conflict) => Err(conflict),
+            None => Ok(unchanged),
+        }
+    }
+
+    /// Returns the error for the key that made the condition fail.
+    pub(crate) fn take_conflict(&mut self) -> Option<Error> {
+        let Conflict { keyspace, key } = self.conflict.take()?;
+        Some(Error::Conflict { keyspace, key })
+    }
+
+    /// Searches the ranges, if there are any, and watches later writes from here on.
+    fn search_ranges(&mut self) -> Result<()> {
+        if self.reads.iter().all(|reads| reads.ranges.is_empty()) {
+            return Ok(());
+        }
+        let store = self.store;
+        store.writer.look_at_placed(|placed| self.begin_watch(placed));
+        self.open.all_ranges = true;
+        self.decide()
+    }
+
+    /// Compares writes key by key from here on. Those in flight are among them.
+    fn begin_watch(&mut self, placed: &mut Placed<'_>) {
+        debug_assert!(self.watch.is_none(), "one watch is enough");
+        self.open.slots = self.written_slots(placed);
+        let keyspaces = self.reads.iter().map(|reads| reads.of.tree.id).collect();
+        self.watch = Some(placed.watch(keyspaces));
+    }
+
+    /// Returns the slots to which a write was placed that was not compared.
+    fn written_slots(&self, placed: &Placed<'_>) -> Vec<KeySlot> {
+        let is_written = |slot: &KeySlot| placed.last_in_slot(*slot) > self.checked;
+        self.slots.iter().copied().filter(is_written).collect()
+    }
+
+    /// Notes the keys of `write` that were read, and returns whether there are any.
+    fn note_read(&mut self, write: &InFlight) -> bool {
+        let noted = (self.open.keys.len(), self.open.all_of.len());
+        let write = &write.write;
+        for (at, reads) in self.reads.iter().enumerate() {
+            let is_read = |target: usize| write.targets[target].tree.id == reads.of.tree.id;
+            for entry in write.entries.iter().filter(|entry| is_read(entry.target)) {
+                let key = &write.payload[entry.key.clone()];
+                if entry.is_range() {
+                    self.open.all_of.push(at);
+                } else if reads.of.keys.contains_key(key) || reads.ranges.contain(key) {
+                    self.open.keys.push((at, Bytes::copy_from_slice(key), entry.hash));
+                }
+            }
+        }
+        noted != (self.open.keys.len(), self.open.all_of.len())
+    }
+
+    /// Checks by the writes that the watch has collected.
+    fn check_watched(&mut self, placed: &mut Placed<'_>, watch: WatchId) -> Verdict {
+        let mut wait = 0;
+        for write in placed.take_watched(watch) {
+            if self.note_read(&write) {
+                wait = wait.max(write.last);
+            }
+        }
+        if wait == 0 { Verdict::Holds } else { Verdict::Undecided(wait) }
+    }
+
+    /// Checks by slots.
+    fn check_slots(&mut self, placed: &mut Placed<'_>) -> Verdict {
+        let written = self.written_slots(placed);
+        let Some(wait) = written.iter().map(|&slot| placed.last_in_slot(slot)).max() else {
+            return Verdict::Holds;
+        };
+        if self.slot_checks == SLOT_CHECKS_MAX {
+            self.begin_watch(placed);
+        }
+        self.slot_checks += 1;
+        self.open.slots = written;
+        // Of the other slots nothing was placed since, and the writes to these are searched.
+        self.checked = placed.last_placed();
+        Verdict::Undecided(wait)
+    }
+
+    fn find_written(&self, reads: &Reads<'_>, key: &[u8], hash: u64) -> Result<bool> {
+        let counters = self.store.tables.counters.local();
+        ReadKey { key, hash, after: self.after }.is_written(&reads.of.tree.view(), counters)
+    }
+
+    /// Returns the first key that was written, of those in the slots `slots`; of all with `None`.
+    fn first_written_key(
+        &self,
+        reads: &Reads<'_>,
+        slots: Option<&[KeySlot]>,
+    ) -> Result<Option<Bytes>> {
+        let id = reads.of.tree.id;
+        for (key, &hash) in &reads.of.keys {
+            let is_due =
+                slots.is_none_or(|slots| slots.binary_search(&KeySlot::new(id, hash)).is_ok());
+            if is_due && self.find_written(reads, key, hash)? {
+                return Ok(Some(key.clone()));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Returns the first key of the ranges that was written.
+    fn first_written_of_ranges(&self, reads: &Reads<'_>) -> Result<Option<Bytes>> {
+        let view = reads.of.tree.kept_view();
+        let directory: Arc<Path> = self.store.tables.folder.as_path().into();
+        for bounds in reads.ranges.iter() {
+            let first = first_written(&view, bounds, self.after, &directory)?;
+            if first.is_some() {
+                return Ok(first);
+            }
+        }
+        Ok(None)
+    }
+
+    fn find_conflict(&self, open: &Undecided) -> Result<Option<Conflict>> {
+        let conflict = |reads: &Reads<'_>, key: Bytes| {
+            Some(Conflict { keyspace: reads.of.tree.name.clone(), key })
+        };
+        for (at, key, hash) in &open.keys {
+            let reads = &self.reads[*at];
+            if self.find_written(reads, key, *hash)? {
+                return Ok(conflict(reads, key.clone()));
+            }
+        }
+        for (at, reads) in self.reads.iter().enumerate() {
+            let is_all = open.all_of.contains(&at);
+            let slots = (!is_all).then_some(&*open.slots);
+            if let Some(key) = self.first_written_key(reads, slots)? {
+                return Ok(conflict(reads, key));
+            }
+            if (is_all || open.all_ranges)
+                && let Some(key) = self.first_written_of_ranges(reads)?
+            {
+                return Ok(conflict(reads, key));
+            }
+        }
+        Ok(None)
+    }
+}
+
+impl Validate for Unchanged<'_> {
+    fn check(&mut self, placed: &mut Placed<'_>) -> Result<Verdict> {
+        if self.conflict.is_some() {
+            return Ok(Verdict::Fails);
+        }
+        for reads in &self.reads {
+            reads.of.tree.check()?;
+        }
+        Ok(match self.watch {
+            Some(watch) => self.check_watched(placed, watch),
+            None => self.check_slots(placed),
+        })
+    }
+
+    fn decide(&mut self) -> Result<()> {
+        let open = mem::take(&mut self.open);
+        debug_assert!(open.slots.is_sorted(), "slots are searched");
+        debug_assert!(open.all_of.iter().all(|&at| at < self.reads.len()));
+        self.conflict = self.find_conflict(&open)?;
+        Ok(())
+    }
+}
+
+impl Drop for Unchanged<'_> {
+    fn drop(&mut self) {
+        if let Some(watch) = self.watch {
+            self.store.writer.placement().end_watch(watch);
+        }
+    }
+}
