@@ -16,7 +16,8 @@ use crate::{
 };
 
 /// Writes to any keyspaces of a store that are applied atomically: all become visible at once, and
-/// survive a crash together or not at all. Of two writes to one key the later one counts.
+/// survive a crash together or not at all. Of two writes to one key the later one counts;
+/// [merge operands](Self::merge) add up.
 ///
 /// Held in memory until [`commit`](Self::commit); dropping it writes nothing.
 /// [`bytes`](Self::bytes) returns the memory that it needs in memtables.
@@ -82,6 +83,25 @@ impl Batch {
         let keyspace = keyspace.as_ref();
         self.check(keyspace)?;
         self.encoder.put(keyspace.tree(), Kind::Put, key.as_ref(), value.as_ref())?;
+        self.hold(keyspace);
+        Ok(())
+    }
+
+    /// Adds a merge operand for `key` in `keyspace`: see [`Keyspace::merge`].
+    ///
+    /// # Errors
+    ///
+    /// As [`insert`](Self::insert), and [`Error::NoMergeOperator`].
+    pub fn merge(
+        &mut self,
+        keyspace: impl AsRef<Keyspace>,
+        key: impl AsRef<[u8]>,
+        operand: impl AsRef<[u8]>,
+    ) -> Result<()> {
+        let keyspace = keyspace.as_ref();
+        self.check(keyspace)?;
+        keyspace.tree().check_operator()?;
+        self.encoder.put(keyspace.tree(), Kind::Merge, key.as_ref(), operand.as_ref())?;
         self.hold(keyspace);
         Ok(())
     }

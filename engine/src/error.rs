@@ -8,7 +8,7 @@ use bytes::Bytes;
 use rustix::io::Errno;
 use sievedb_format::Corruption;
 
-use crate::handle_counts::OpenHandles;
+use crate::{handle_counts::OpenHandles, merge_operator::MergeError};
 
 /// The `op` of an [`Error::Io`] that a failed sync caused.
 pub(crate) const SYNC: &str = "sync";
@@ -136,6 +136,18 @@ pub enum Error {
     ReadOnlyTransaction,
     /// The savepoint belongs to another transaction, or was released.
     NoSavepoint,
+    /// The merge operator `operator` of the `keyspace` is not of this crate and was not passed to
+    /// [`Options::merge_operator`](crate::Options::merge_operator). Nothing was changed.
+    UnknownMergeOperator { keyspace: String, operator: String },
+    /// The `keyspace` has no [merge operator](crate::KeyspaceOptions::merge_operator), so it takes
+    /// no merge operands. Nothing was changed.
+    NoMergeOperator { keyspace: String },
+    /// The `keyspace` has the merge operator `operator`, which cannot be changed or removed: stored
+    /// operands need it. Nothing was changed.
+    MergeOperatorFixed { keyspace: String, operator: String },
+    /// The merge operator `operator` of the `keyspace` failed or panicked for `key`, whose operands
+    /// are kept. The key can be removed or overwritten.
+    MergeFailed { keyspace: Box<str>, operator: Box<str>, key: Box<[u8]>, source: MergeError },
     /// This process was forked from the one that opened the store at `path`. Nothing was changed.
     /// Drop the inherited handles, and open the store in this process after the parent has closed
     /// it.
@@ -218,6 +230,7 @@ impl error::Error for Error {
             Self::Io { source, .. } => Some(source),
             Self::Corrupt { source, .. } => Some(source),
             Self::ReadOnly { cause } => Some(cause),
+            Self::MergeFailed { source, .. } => Some(source),
             _ => None,
         }
     }

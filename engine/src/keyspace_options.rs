@@ -14,6 +14,7 @@ use sievedb_sstable::{InvalidOption, PrefixExtractor, PrefixFunction, TableOptio
 use crate::{
     Error, Result,
     filter_policy::{FilterChoice, FilterPolicy, FilterPolicyKind},
+    merge_operator::{MergeOperator, NamedOperator},
     prefix_extractor::NamedExtractor,
 };
 
@@ -49,6 +50,7 @@ pub struct KeyspaceOptions {
     pub(crate) bottommost_compression: Option<Compression>,
     pub(crate) prefix_extractor: NamedExtractor,
     pub(crate) range_filter_bits_per_key: f64,
+    pub(crate) merge_operator: NamedOperator,
 }
 
 impl Default for KeyspaceOptions {
@@ -63,6 +65,7 @@ impl Default for KeyspaceOptions {
             bottommost_compression: None,
             prefix_extractor: NamedExtractor::None,
             range_filter_bits_per_key: 0.0,
+            merge_operator: NamedOperator::None,
         }
     }
 }
@@ -179,6 +182,20 @@ impl KeyspaceOptions {
         self
     }
 
+    /// Sets the operator of [`Keyspace::merge`](crate::Keyspace::merge); default none, and `merge`
+    /// fails.
+    ///
+    /// The name is stored. An operator that is not of this crate must be passed to
+    /// [`Options::merge_operator`](crate::Options::merge_operator) at each open, or the open fails.
+    ///
+    /// [`Keyspace::set_options`](crate::Keyspace::set_options) can set the operator of a keyspace
+    /// that has none. It cannot change or remove one: stored operands need it. To change it, copy
+    /// the entries to a new keyspace.
+    pub fn merge_operator(mut self, operator: Arc<dyn MergeOperator>) -> Self {
+        self.merge_operator = NamedOperator::new(operator);
+        self
+    }
+
     pub(crate) fn validate(&self) -> Result<()> {
         let invalid = |name, allowed| Err(Error::InvalidOption { name, allowed });
         if !MEMTABLE_BYTES.contains(&self.memtable_bytes) {
@@ -195,6 +212,9 @@ impl KeyspaceOptions {
             [("compression", self.compression), ("bottommost_compression", bottommost)]
         {
             compression.check().or_else(|allowed| invalid(name, allowed))?;
+        }
+        if !self.merge_operator.is_valid() {
+            return invalid("merge_operator", "a name of 1 to 255 bytes");
         }
         let bits = self.filter_policy.bits_per_key;
         let mut tables = TableOptions::new()
@@ -215,6 +235,14 @@ impl KeyspaceOptions {
     pub(crate) fn with_functions(mut self, functions: &[Arc<dyn PrefixFunction>]) -> Self {
         if let NamedExtractor::Missing(name) = &self.prefix_extractor {
             self.prefix_extractor = NamedExtractor::from_name(name, functions);
+        }
+        self
+    }
+
+    /// Returns these options with the merge operator that was missing, if it is one of `registered`.
+    pub(crate) fn with_operators(mut self, registered: &[Arc<dyn MergeOperator>]) -> Self {
+        if let NamedOperator::Missing(name) = &self.merge_operator {
+            self.merge_operator = NamedOperator::from_name(name, registered);
         }
         self
     }

@@ -15,6 +15,7 @@ use crate::{
     log_limits::LogLimits,
     memory_budget::MemoryBudget,
     memory_pool::MemoryPool,
+    merge_operator::MergeOperator,
     planted::PlantedBug,
 };
 use sievedb_sstable::PrefixFunction;
@@ -60,6 +61,7 @@ pub struct Options {
     pub(crate) background_rewrites: bool,
     pub(crate) idle_compactions: bool,
     pub(crate) prefix_functions: Vec<Arc<dyn PrefixFunction>>,
+    pub(crate) merge_operators: Vec<Arc<dyn MergeOperator>>,
     #[cfg(feature = "planted-bugs")]
     pub(crate) planted_bug: Option<PlantedBug>,
 }
@@ -85,6 +87,7 @@ impl Default for Options {
             background_rewrites: true,
             idle_compactions: true,
             prefix_functions: Vec::new(),
+            merge_operators: Vec::new(),
             #[cfg(feature = "planted-bugs")]
             planted_bug: None,
         }
@@ -353,6 +356,15 @@ impl Options {
     /// use its prefix filters, and new tables get none.
     pub fn prefix_function(mut self, function: Arc<dyn PrefixFunction>) -> Self {
         self.prefix_functions.push(function);
+        self
+    }
+
+    /// Adds an operator for keyspaces whose stored
+    /// [merge operator](KeyspaceOptions::merge_operator) has its name; of two operators with one
+    /// name the first counts. Default none, which suffices for operators of this crate. If one is
+    /// missing, the open fails with [`Error::UnknownMergeOperator`] and changes nothing.
+    pub fn merge_operator(mut self, operator: Arc<dyn MergeOperator>) -> Self {
+        self.merge_operators.push(operator);
         self
     }
 

@@ -8,6 +8,7 @@ use sievedb_sstable::CursorOptions;
 
 use crate::{
     EntryRef, Error, ReadOptions, Result,
+    fold::OperatorCell,
     handle::Handle,
     handle_counts::HandleKind,
     iter::{
@@ -74,6 +75,10 @@ impl CursorSource for ViewSource {
         let runs = self.view.version.runs().iter();
         let runs = runs.filter_map(|run| Source::run(run, &scan, probe, counters));
         MergeCursor::new(memtables.chain(runs).collect(), bounds.common_prefix().len())
+    }
+
+    fn operator(&self) -> OperatorCell {
+        self.view.operator.clone()
     }
 
     fn range_tombstones(&self) -> RangeTombstoneSources {

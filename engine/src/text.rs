@@ -1,4 +1,4 @@
-//! Numbers as text.
+//! Numbers and keys as text.
 
 /// Formats a number of bytes in the largest unit that fits, from B to TiB.
 ///
@@ -19,6 +19,19 @@ pub fn bytes(number: u64) -> String {
         text = format!("{size:.1} {unit}");
     }
     text
+}
+
+/// Longer keys are truncated.
+const KEY_BYTES_SHOWN: usize = 40;
+
+/// Formats a key, with escapes; the start and the length of a long one.
+pub(crate) fn key(key: &[u8]) -> String {
+    match key.get(..KEY_BYTES_SHOWN) {
+        Some(start) if start.len() < key.len() => {
+            format!("\"{}\"... ({} bytes)", start.escape_ascii(), key.len())
+        }
+        _ => format!("\"{}\"", key.escape_ascii()),
+    }
 }
 
 /// Formats `number` with its noun: the singular for 1, else the plural.

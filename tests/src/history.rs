@@ -147,7 +147,10 @@ impl History {
     fn know(&mut self, changes: &[Change]) {
         for change in changes {
             let keys = self.keys.entry(change.keyspace().clone()).or_default();
-            if let Change::Put { key, .. } | Change::Remove { key, .. } = change {
+            if let Change::Put { key, .. }
+            | Change::Remove { key, .. }
+            | Change::Merge { key, .. } = change
+            {
                 keys.insert(key.clone());
             }
         }

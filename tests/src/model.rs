@@ -26,6 +26,8 @@ pub enum Change {
     Put { keyspace: Name, key: Bytes, value: Bytes },
     /// Removes a key, which may be absent.
     Remove { keyspace: Name, key: Bytes },
+    /// Appends an operand to the value of a key, by the operator `Append` of the keyspace.
+    Merge { keyspace: Name, key: Bytes, operand: Bytes },
     /// Creates a missing keyspace.
     Create { keyspace: Name },
     /// Drops an existing keyspace with all its entries.
@@ -39,6 +41,7 @@ impl Change {
         match self {
             Self::Put { keyspace, .. }
             | Self::Remove { keyspace, .. }
+            | Self::Merge { keyspace, .. }
             | Self::Create { keyspace }
             | Self::Drop { keyspace } => keyspace,
         }
@@ -52,6 +55,9 @@ impl fmt::Display for Change {
                 write!(f, "put {keyspace} {} = {}", shown(key), shown(value))
             }
             Self::Remove { keyspace, key } => write!(f, "remove {keyspace} {}", shown(key)),
+            Self::Merge { keyspace, key, operand } => {
+                write!(f, "merge {keyspace} {} + {}", shown(key), shown(operand))
+            }
             Self::Create { keyspace } => write!(f, "create {keyspace}"),
             Self::Drop { keyspace } => write!(f, "drop {keyspace}"),
         }
@@ -140,6 +146,17 @@ impl Model {
                 if let Some(old) = entries.insert(key.clone(), value.clone()) {
                     self.digest = self.digest.wrapping_sub(entry_digest(name, key, &old));
                 }
+            }
+            Change::Merge { key, operand, .. } => {
+                let Some(entries) = self.keyspaces.get_mut(name) else { return };
+                let old = entries.get(key).cloned();
+                let value = [old.as_deref().unwrap_or_default(), operand].concat();
+                let value = Bytes::from(value);
+                self.digest = self.digest.wrapping_add(entry_digest(name, key, &value));
+                if let Some(old) = old {
+                    self.digest = self.digest.wrapping_sub(entry_digest(name, key, &old));
+                }
+                entries.insert(key.clone(), value);
             }
             Change::Remove { key, .. } => {
                 let Some(entries) = self.keyspaces.get_mut(name) else { return };

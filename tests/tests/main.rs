@@ -21,6 +21,7 @@ mod listening;
 mod locking;
 mod lookups;
 mod memory_pool;
+mod merge_operators;
 mod model;
 mod planted;
 mod power_cuts;

@@ -11,6 +11,7 @@
 //! | [`crowded`]    | compactions of a store with too many tables for its memory         |
 //! | [`choice`]     | a chosen compaction                                                |
 //! | [`retain`]     | versions that a flush or a compaction keeps                        |
+//! | [`operands`]   | merge operands that a flush or a compaction makes fewer            |
 
 pub(crate) mod choice;
 pub(crate) mod crowded;
@@ -18,6 +19,7 @@ pub(crate) mod debt;
 mod idle;
 mod level0;
 pub(crate) mod levels;
+mod operands;
 pub(crate) mod picker;
 pub(crate) mod retain;
 pub(crate) mod tombstones;

@@ -25,6 +25,14 @@
 //! In a newer stripe a tombstone stays: a transaction at an older snapshot detects by it that the
 //! key has changed since.
 //!
+//! # Merge operands
+//!
+//! The operands of a key within one stripe, newer than every other version there, are applied to
+//! the put or tombstone below them in the stripe, or to nothing if no older version exists
+//! anywhere. The result is a put with the sequence number of the newest operand. Otherwise
+//! neighbours are merged into fewer operands, if the operator can do so. Operands are never merged
+//! across a snapshot. If the operator fails, all versions that it needs are kept.
+//!
 //! # Sequence numbers
 //!
 //! A put of the oldest stripe with no older version below it is visible to every reader and hides
@@ -32,16 +40,18 @@
 //! store none, which saves 3 or 4 bytes an entry that do not compress. Flushes keep the numbers:
 //! after a crash those in tables show how far the history went.
 
-use std::cmp::Ordering;
+use std::{cmp::Ordering, collections::VecDeque};
 
 use bytes::Bytes;
 use sievedb_format::{InternalKey, SEQUENCE_MAX, SequenceNumber, TableBounds, Trailer};
 
 use super::levels::{Levels, Run, overlap};
+use super::operands::{End, Operands};
 use crate::{
     Error, Result,
+    fold::OperatorCell,
     iter::cursor::{Cursor, out_of_order},
-    resolve::ReadPoint,
+    resolve::{ReadPoint, Seen, is_lasting_value},
 };
 
 /// Entries and bytes of values between two checks whether the merge must stop: about 0.3 ms of a
@@ -51,9 +61,9 @@ const CHECK_BYTES: usize = 1 << 20;
 
 /// The entries of a cursor that some reader may need, in order and in one pass.
 ///
-/// Allocates nothing per key. `is_bottom` returns whether no older run outside of the merge may
+/// Allocates nothing per key, except for merge operands. `is_bottom` returns whether no older run outside of the merge may
 /// hold a user key. It is called in ascending order, for the oldest stripe only and, unless the
-/// stream is [`settling`](Self::settling), for tombstones only.
+/// stream is [`settling`](Self::settling), for tombstones and merge operands only.
 #[derive(Debug)]
 pub(crate) struct RetainStream<C, B, S> {
     cursor: C,
@@ -68,6 +78,12 @@ pub(crate) struct RetainStream<C, B, S> {
     /// The last version read: its user key and stripe.
     user_key: Vec<u8>,
     stripe: Option<usize>,
+    /// A version read decided the stripe: older ones of the stripe are hidden.
+    is_decided: bool,
+    operator: OperatorCell,
+    /// Entries of `user_key` made of merge operands, the current one first. Those under the cursor
+    /// follow.
+    made: VecDeque<(Trailer, Bytes)>,
     /// No version of `user_key` was yielded before the current one.
     is_first_of_key: bool,
     is_positioned: bool,
@@ -96,6 +112,9 @@ impl<C: Cursor, B: FnMut(&[u8]) -> bool, S: FnMut() -> bool> RetainStream<C, B, 
             settles: false,
             user_key: Vec::new(),
             stripe: None,
+            is_decided: false,
+            operator: OperatorCell::default(),
+            made: VecDeque::new(),
             is_first_of_key: true,
             is_positioned: false,
             is_settled: false,
@@ -105,6 +124,11 @@ impl<C: Cursor, B: FnMut(&[u8]) -> bool, S: FnMut() -> bool> RetainStream<C, B, 
     /// Makes the stream set sequence numbers that no reader needs to 0.
     pub(crate) fn settling(self) -> Self {
         Self { settles: true, ..self }
+    }
+
+    /// Makes the stream apply merge operands by this operator. Without one it keeps them.
+    pub(crate) fn folding(self, operator: OperatorCell) -> Self {
+        Self { operator, ..self }
     }
 
     /// Moves to the first kept entry.
@@ -117,6 +141,7 @@ impl<C: Cursor, B: FnMut(&[u8]) -> bool, S: FnMut() -> bool> RetainStream<C, B, 
     pub(crate) fn seek_to_first(&mut self) -> Result<()> {
         self.is_positioned = false;
         self.stripe = None;
+        self.made.clear();
         self.cursor.seek_to_first()?;
         self.find()
     }
@@ -129,14 +154,28 @@ impl<C: Cursor, B: FnMut(&[u8]) -> bool, S: FnMut() -> bool> RetainStream<C, B, 
     pub(crate) fn next(&mut self) -> Result<()> {
         self.is_positioned = false;
         self.is_first_of_key = false;
-        self.step()?;
+        if self.made.is_empty() {
+            self.step()?;
+        } else {
+            self.made.pop_front();
+            self.is_positioned = !self.made.is_empty();
+            if self.is_positioned {
+                return Ok(());
+            }
+        }
         self.find()
     }
 
     /// Returns the current internal key, with the sequence number to store; `None` when
     /// unpositioned.
     pub(crate) fn key(&self) -> Option<InternalKey<'_>> {
-        let key = self.cursor.key().filter(|_| self.is_positioned)?;
+        if !self.is_positioned {
+            return None;
+        }
+        let key = match self.made.front() {
+            Some(&(trailer, _)) => InternalKey::new(&self.user_key, trailer),
+            None => self.cursor.key()?,
+        };
         if self.is_settled {
             return Some(InternalKey::new(key.user_key, Trailer::new(0, key.trailer.kind())));
         }
@@ -145,7 +184,10 @@ impl<C: Cursor, B: FnMut(&[u8]) -> bool, S: FnMut() -> bool> RetainStream<C, B, 
 
     /// Returns the current value, without a copy. Only when positioned.
     pub(crate) fn value(&self) -> Bytes {
-        self.cursor.value()
+        match self.made.front() {
+            Some((_, value)) => value.clone(),
+            None => self.cursor.value(),
+        }
     }
 
     /// Returns whether an output table may end before the current entry: all versions of a user key
@@ -186,26 +228,89 @@ impl<C: Cursor, B: FnMut(&[u8]) -> bool, S: FnMut() -> bool> RetainStream<C, B, 
                 self.user_key.extend_from_slice(key.user_key);
                 self.is_first_of_key = true;
             }
+            if newer != Some(stripe) {
+                self.is_decided = false;
+            }
             if newer.is_some_and(|newer| newer < stripe) {
                 return Err(out_of_order(&self.cursor));
             }
             self.stripe = Some(stripe);
-            if newer != Some(stripe) {
-                let newest_reader = self.snapshots.get(stripe).copied().unwrap_or(SEQUENCE_MAX);
-                // An input with range tombstones is refused before the merge.
-                let has_value = ReadPoint::new(newest_reader).has_value(key.trailer, || 0);
-                let has_value = has_value
-                    .map_err(|refused| Error::corrupt(self.cursor.path(), 0, refused.into()))?;
-                let must_know = stripe == 0 && (self.settles || !has_value);
-                let is_oldest = must_know && (self.is_bottom)(&self.user_key);
-                self.is_settled = has_value && is_oldest;
-                if has_value || !is_oldest {
-                    self.is_positioned = true;
-                    break;
+            if !self.is_decided {
+                let trailer = key.trailer;
+                match self.seen(trailer, stripe)? {
+                    Seen::Operand => return self.fold(stripe),
+                    seen => {
+                        self.is_decided = true;
+                        let has_value = seen == Seen::Value;
+                        let must_know = stripe == 0 && (self.settles || !has_value);
+                        let is_oldest = must_know && (self.is_bottom)(&self.user_key);
+                        self.is_settled = has_value && is_oldest;
+                        if has_value || !is_oldest {
+                            self.is_positioned = true;
+                            break;
+                        }
+                    }
                 }
             }
             self.step()?;
         }
+        Ok(())
+    }
+
+    /// Returns what the version under the cursor, with this trailer, shows to the newest reader of
+    /// its stripe.
+    fn seen(&self, trailer: Trailer, stripe: usize) -> Result<Seen> {
+        let newest_reader = self.snapshots.get(stripe).copied().unwrap_or(SEQUENCE_MAX);
+        let seen = ReadPoint::new(newest_reader).seen(trailer, || 0);
+        seen.map_err(|refused| Error::corrupt(self.cursor.path(), 0, refused.into()))
+    }
+
+    /// Moves over the merge operands of `user_key` in the stripe, from the one under the cursor,
+    /// and makes the entries that replace them, at least one.
+    #[cold]
+    fn fold(&mut self, stripe: usize) -> Result<()> {
+        debug_assert!(self.made.is_empty() && !self.is_decided, "an open stripe");
+        let mut operands = Operands::default();
+        let end = loop {
+            let Some(key) = self.cursor.key() else { break End::OfKey };
+            match key.user_key.cmp(&self.user_key) {
+                Ordering::Less => return Err(out_of_order(&self.cursor)),
+                Ordering::Equal => {}
+                Ordering::Greater => break End::OfKey,
+            }
+            let trailer = key.trailer;
+            let sequence = trailer.sequence();
+            let older = self.snapshots.partition_point(|&snapshot| snapshot < sequence);
+            if older > stripe || operands.oldest().is_some_and(|oldest| oldest <= sequence) {
+                return Err(out_of_order(&self.cursor));
+            }
+            if older < stripe {
+                break End::OfStripe;
+            }
+            match self.seen(trailer, stripe)? {
+                Seen::Operand => operands.push(sequence, self.cursor.value_ref()),
+                Seen::Nothing => break End::Base(None),
+                Seen::Value if is_lasting_value(trailer) => {
+                    break End::Base(Some(self.cursor.value()));
+                }
+                // It may lose its value in time.
+                Seen::Value => break End::OfStripe,
+            }
+            self.step()?;
+            if operands.is_full() && !operands.reduce(&self.user_key, &self.operator) {
+                break End::OfStripe;
+            }
+        };
+        let is_bottom = match &end {
+            End::OfKey => (self.is_bottom)(&self.user_key),
+            End::Base(_) => stripe == 0 && self.settles && (self.is_bottom)(&self.user_key),
+            End::OfStripe => false,
+        };
+        (self.made, self.is_decided) =
+            operands.finish(end, is_bottom, &self.user_key, &self.operator);
+        self.is_settled = self.is_decided && is_bottom && stripe == 0 && self.settles;
+        debug_assert!(!self.made.is_empty(), "an operand was under the cursor");
+        self.is_positioned = true;
         Ok(())
     }
 }

@@ -197,6 +197,27 @@ impl fmt::Display for Error {
             Self::NoSavepoint => {
                 write!(f, "the savepoint was released, or is of another transaction")
             }
+            Self::UnknownMergeOperator { keyspace, operator } => write!(
+                f,
+                "the keyspace {keyspace:?} needs the merge operator {operator:?}, which is \
+                 unknown; pass it to Options::merge_operator"
+            ),
+            Self::NoMergeOperator { keyspace } => write!(
+                f,
+                "the keyspace {keyspace:?} has no merge operator; set one with \
+                 KeyspaceOptions::merge_operator"
+            ),
+            Self::MergeOperatorFixed { keyspace, operator } => write!(
+                f,
+                "the keyspace {keyspace:?} has the merge operator {operator:?}, which cannot be \
+                 changed; copy the entries to a new keyspace"
+            ),
+            Self::MergeFailed { keyspace, operator, key, .. } => write!(
+                f,
+                "the merge operator {operator:?} failed for the key {} of the keyspace \
+                 {keyspace:?}; fix the operator, or overwrite the key",
+                text::key(key)
+            ),
             Self::ForkedChild { path } => write!(
                 f,
                 "{} was opened by the parent of this forked process; drop the inherited handles, \

@@ -21,6 +21,8 @@ pub struct Explanation {
     pub tables: Vec<TableStep>,
     /// Sequence number of the newest visible range tombstone that covers the key.
     pub range_tombstone: Option<u64>,
+    /// Merge operands that make the value, newest first; empty without any.
+    pub operands: Vec<OperandStep>,
     /// Result of the lookup.
     pub answer: ExplainedAnswer,
     /// Cost of the lookup.
@@ -53,8 +55,20 @@ pub struct FoundVersion {
     pub sequence: u64,
     /// `true` if the version removes the key.
     pub is_tombstone: bool,
-    /// Length of the value, in bytes; 0 for a tombstone.
+    /// `true` if it is a merge operand: older versions decide too.
+    pub is_operand: bool,
+    /// Length of the value or operand, in bytes; 0 for a tombstone.
     pub value_bytes: u64,
+}
+
+/// A merge operand of a key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct OperandStep {
+    /// Its sequence number.
+    pub sequence: u64,
+    /// Its length, in bytes.
+    pub operand_bytes: u64,
 }
 
 /// A memtable that a lookup may search.

@@ -7,15 +7,12 @@ use super::{
     MemtableStep, TableStep,
 };
 
-use crate::text::{bytes, counted};
-
-/// Longer keys are truncated.
-const KEY_BYTES_SHOWN: usize = 40;
+use crate::text::{bytes, counted, key};
 
 impl fmt::Display for Explanation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { keyspace, sequence, runs, .. } = self;
-        writeln!(f, "key {} of keyspace {keyspace:?} at sequence {sequence}", Key(&self.key))?;
+        writeln!(f, "key {} of keyspace {keyspace:?} at sequence {sequence}", key(&self.key))?;
         for memtable in &self.memtables {
             writeln!(f, "{memtable}")?;
         }
@@ -28,6 +25,12 @@ impl fmt::Display for Explanation {
                 f,
                 "{elsewhere} of {runs} sorted runs have no table with the key in its bounds"
             )?;
+        }
+        if let (Some(newest), Some(oldest)) = (self.operands.first(), self.operands.last()) {
+            let count = counted(self.operands.len() as u64, ["merge operand", "merge operands"]);
+            let bytes = self.operands.iter().map(|step| step.operand_bytes).sum();
+            let (from, to) = (oldest.sequence, newest.sequence);
+            writeln!(f, "{count} of {}, with sequences from {from} to {to}", long(bytes))?;
         }
         if let Some(sequence) = self.range_tombstone {
             writeln!(f, "a range tombstone with sequence {sequence} covers the key")?;
@@ -80,7 +83,9 @@ impl fmt::Display for MemtableStep {
 impl fmt::Display for FoundVersion {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { sequence, value_bytes, .. } = self;
-        if self.is_tombstone {
+        if self.is_operand {
+            write!(f, "a merge operand of {} with sequence {sequence}", long(*value_bytes))
+        } else if self.is_tombstone {
             write!(f, "a tombstone with sequence {sequence}")
         } else {
             write!(f, "sequence {sequence} with a value of {}", long(*value_bytes))
@@ -93,7 +98,7 @@ impl fmt::Display for TableStep {
         let Self { level, run, table_id, .. } = self;
         write!(f, "level {level}, run {run}: table {table_id} from ")?;
         let entries = counted(self.entries, ["entry", "entries"]);
-        write!(f, "{} to {}, {entries}", Key(&self.smallest), Key(&self.largest))?;
+        write!(f, "{} to {}, {entries}", key(&self.smallest), key(&self.largest))?;
         if self.is_skipped {
             return write!(f, ": skipped, the key was found");
         }
@@ -155,17 +160,4 @@ impl fmt::Display for BlockStep {
 
 fn long(bytes: u64) -> String {
     counted(bytes, ["byte", "bytes"])
-}
-
-struct Key<'a>(&'a [u8]);
-
-impl fmt::Display for Key<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.0.get(..KEY_BYTES_SHOWN) {
-            Some(start) if start.len() < self.0.len() => {
-                write!(f, "\"{}\"... ({} bytes)", start.escape_ascii(), self.0.len())
-            }
-            _ => write!(f, "\"{}\"", self.0.escape_ascii()),
-        }
-    }
 }

@@ -10,7 +10,7 @@ use super::{
     range_tombstone_sources::RangeTombstoneSources,
     visible::VisibleCursor,
 };
-use crate::{Result, resolve::ReadPoint};
+use crate::{Result, fold::OperatorCell, resolve::ReadPoint};
 
 /// Keys share allocations of this many bytes. A key that the user keeps pins one.
 const KEY_BUFFER_BYTES: usize = 1 << 10;
@@ -25,6 +25,9 @@ pub(crate) trait CursorSource {
 
     /// Returns the range tombstones of the view.
     fn range_tombstones(&self) -> RangeTombstoneSources;
+
+    /// Returns the merge operator of the keyspace.
+    fn operator(&self) -> OperatorCell;
 }
 
 /// The entries of a range of keys as one reader sees them, from both ends.
@@ -204,7 +207,9 @@ impl<S: CursorSource> Range<S> {
         let limit = other.limit();
         let cursor = side.cursor.get_or_insert_with(|| {
             let range_tombstones = self.source.range_tombstones();
-            VisibleCursor::new(self.source.cursor(&self.bounds), self.at, range_tombstones)
+            let operator = self.source.operator();
+            let cursor = self.source.cursor(&self.bounds);
+            VisibleCursor::new(cursor, self.at, range_tombstones, operator)
         });
         let (start, end_bound) = self.bounds.as_slices();
         let from = |bound| match side.place {

@@ -3,7 +3,7 @@
 use std::{cmp::Ordering, mem, ops::Bound};
 
 use bytes::Bytes;
-use sievedb_format::{InternalKey, SEQUENCE_MAX, SequenceNumber, Trailer};
+use sievedb_format::{Corruption, InternalKey, SEQUENCE_MAX, SequenceNumber, Trailer};
 
 use super::{
     bounds::{is_above, is_below},
@@ -12,7 +12,8 @@ use super::{
 };
 use crate::{
     Error, Result,
-    resolve::{self, ReadPoint, Unsupported},
+    fold::OperatorCell,
+    resolve::{self, ReadPoint, Seen, Unsupported},
 };
 
 /// Steps over versions of one key before a search replaces them. A step takes tens of nanoseconds,
@@ -31,10 +32,11 @@ pub(crate) struct VisibleCursor<C> {
     cursor: C,
     at: ReadPoint,
     range_tombstones: RangeTombstoneSources,
+    operator: OperatorCell,
     state: State,
-    /// In state `Passed` the current key; else the key of a search.
+    /// In states `Passed` and `Folded` the current key; else the key of a search.
     user_key: Vec<u8>,
-    /// In state `Passed` the current value.
+    /// In states `Passed` and `Folded` the current value.
     value: Bytes,
 }
 
@@ -50,6 +52,8 @@ enum State {
     /// first. So `cursor` must pass one to identify it as the newest, unless the source reports
     /// that.
     Passed,
+    /// In `user_key` and `value`, which merge operands made; `cursor` has moved forward over them.
+    Folded,
 }
 
 /// State of the key that the cursor left last.
@@ -65,9 +69,16 @@ enum LastKey {
 
 impl<C: Cursor> VisibleCursor<C> {
     /// Creates an unpositioned cursor over the entries in `cursor` visible at `at`.
-    pub(crate) fn new(cursor: C, at: ReadPoint, range_tombstones: RangeTombstoneSources) -> Self {
+    /// `operator` is that of the keyspace.
+    pub(crate) fn new(
+        cursor: C,
+        at: ReadPoint,
+        range_tombstones: RangeTombstoneSources,
+        operator: OperatorCell,
+    ) -> Self {
         let (user_key, value) = (Vec::new(), Bytes::new());
-        Self { cursor, at, range_tombstones, state: State::Unpositioned, user_key, value }
+        let state = State::Unpositioned;
+        Self { cursor, at, range_tombstones, operator, state, user_key, value }
     }
 
     /// Moves to the first entry between `start` and `end`.
@@ -143,7 +154,7 @@ impl<C: Cursor> VisibleCursor<C> {
         match self.state {
             State::Unpositioned => None,
             State::Forward | State::Backward => self.cursor.key().map(|key| key.user_key),
-            State::Passed => Some(&self.user_key),
+            State::Passed | State::Folded => Some(&self.user_key),
         }
     }
 
@@ -152,7 +163,7 @@ impl<C: Cursor> VisibleCursor<C> {
         match self.state {
             State::Unpositioned => unreachable!("only a positioned cursor is read"),
             State::Forward | State::Backward => self.cursor.value(),
-            State::Passed => self.value.clone(),
+            State::Passed | State::Folded => self.value.clone(),
         }
     }
 
@@ -162,7 +173,7 @@ impl<C: Cursor> VisibleCursor<C> {
         match self.state {
             State::Unpositioned => unreachable!("only a positioned cursor is read"),
             State::Forward | State::Backward => self.cursor.value_ref(),
-            State::Passed => &self.value,
+            State::Passed | State::Folded => &self.value,
         }
     }
 
@@ -172,7 +183,7 @@ impl<C: Cursor> VisibleCursor<C> {
         matches!(limit, Bound::Included(last) if self.key() == Some(last))
     }
 
-    /// Moves to the next entry from one that was found backward.
+    /// Moves to the next entry from one that was found backward, or made of operands.
     fn turn_up(&mut self, state: State, end: Bound<&[u8]>) -> Result<()> {
         if state == State::Backward {
             self.copy_key();
@@ -204,6 +215,7 @@ impl<C: Cursor> VisibleCursor<C> {
                 self.cursor.prev()?;
             }
             State::Passed => {}
+            State::Folded => self.cursor.seek_before(newest(&self.user_key))?,
             _ => unreachable!("only a positioned cursor is stepped"),
         }
         self.pass_too_new()?;
@@ -253,11 +265,17 @@ impl<C: Cursor> VisibleCursor<C> {
             steps = 0;
             if !too_new {
                 let trailer = key.trailer;
-                if self.has_value(trailer)? {
-                    self.state = State::Forward;
-                    break;
+                match self.seen(trailer)? {
+                    Seen::Value => {
+                        self.state = State::Forward;
+                        break;
+                    }
+                    Seen::Operand => {
+                        self.copy_key();
+                        return self.fold();
+                    }
+                    Seen::Nothing => self.note_tombstone(trailer),
                 }
-                self.note_tombstone(trailer);
             }
             last_key = if too_new { LastKey::TooNew } else { LastKey::Resolved };
             self.cursor.next()?;
@@ -295,27 +313,36 @@ impl<C: Cursor> VisibleCursor<C> {
             let trailer = key.trailer;
             if trailer.sequence() > self.at.sequence || !self.cursor.is_newest_version() {
                 self.copy_key();
-                if self.take_newest()? {
-                    self.state = State::Passed;
-                    break;
+                match self.take_newest()? {
+                    Seen::Value => {
+                        self.state = State::Passed;
+                        break;
+                    }
+                    Seen::Operand => return self.fold_from_newest(),
+                    Seen::Nothing => self.pass_too_new()?,
                 }
-                self.pass_too_new()?;
                 continue;
             }
-            if self.has_value(trailer)? {
-                self.state = State::Backward;
-                break;
+            match self.seen(trailer)? {
+                Seen::Value => {
+                    self.state = State::Backward;
+                    break;
+                }
+                Seen::Operand => {
+                    self.copy_key();
+                    return self.fold_from_newest();
+                }
+                Seen::Nothing => self.note_tombstone(trailer),
             }
-            self.note_tombstone(trailer);
             self.cursor.prev()?;
         }
         Ok(())
     }
 
     /// Moves backward over the versions of `user_key` that the reader may see, and keeps the value
-    /// of the newest. Returns whether it is visible.
-    fn take_newest(&mut self) -> Result<bool> {
-        let mut newest = Ok(false);
+    /// of the newest. Returns what it shows.
+    fn take_newest(&mut self) -> Result<Seen> {
+        let mut newest = Ok(Seen::Nothing);
         let mut steps = 0;
         while let Some(key) = self.cursor.key()
             && key.user_key == self.user_key
@@ -323,11 +350,11 @@ impl<C: Cursor> VisibleCursor<C> {
         {
             // An unsupported kind is harmless below a newer version, so its error waits.
             let trailer = key.trailer;
-            newest = self.has_value(trailer);
+            newest = self.seen(trailer);
             match newest {
-                Ok(true) => self.value = self.cursor.value(),
-                Ok(false) => self.note_tombstone(trailer),
-                Err(_) => {}
+                Ok(Seen::Value) => self.value = self.cursor.value(),
+                Ok(Seen::Nothing) => self.note_tombstone(trailer),
+                Ok(Seen::Operand) | Err(_) => {}
             }
             steps += 1;
             if steps == STEPS_MAX {
@@ -339,6 +366,51 @@ impl<C: Cursor> VisibleCursor<C> {
         newest
     }
 
+    /// Moves to the newest visible version of `user_key`, a merge operand, and folds it.
+    #[cold]
+    fn fold_from_newest(&mut self) -> Result<()> {
+        self.cursor.seek(InternalKey::seek(&self.user_key, self.at.sequence))?;
+        match self.cursor.key() {
+            Some(key) if key.user_key == self.user_key => self.fold(),
+            Some(_) => Err(out_of_order(&self.cursor)),
+            None => {
+                let source = Corruption::Order { what: "an entry" };
+                Err(Error::corrupt("a table or memtable", 0, source))
+            }
+        }
+    }
+
+    /// Moves forward over the merge operands of `user_key` under the cursor, up to the version that
+    /// decides, and makes the value.
+    #[cold]
+    fn fold(&mut self) -> Result<()> {
+        if self.operator.get().is_none() {
+            return Err(self.refused(Unsupported::OPERAND));
+        }
+        let (mut operands, mut base) = (Vec::new(), None);
+        while let Some(key) = self.cursor.key()
+            && key.user_key == self.user_key
+        {
+            let trailer = key.trailer;
+            match self.seen(trailer)? {
+                Seen::Operand => operands.push(self.cursor.value()),
+                Seen::Value => {
+                    base = Some(self.cursor.value());
+                    break;
+                }
+                Seen::Nothing => break,
+            }
+            self.cursor.next()?;
+        }
+        debug_assert!(!operands.is_empty(), "an operand is under the cursor");
+        let oldest_first: Vec<&[u8]> = operands.iter().rev().map(|operand| &**operand).collect();
+        if let Some(folder) = self.operator.get() {
+            self.value = folder.fold(&self.user_key, base.as_deref(), &oldest_first)?;
+            self.state = State::Folded;
+        }
+        Ok(())
+    }
+
     /// Copies the key under the cursor into `user_key`.
     fn copy_key(&mut self) {
         let key = self.cursor.key().expect("the current entry is under the cursor");
@@ -346,11 +418,11 @@ impl<C: Cursor> VisibleCursor<C> {
         self.user_key.extend_from_slice(key.user_key);
     }
 
-    /// Returns whether the version under the cursor, with this trailer, gives its key a value.
+    /// Returns what the version under the cursor, with this trailer, shows of its key.
     #[inline]
-    fn has_value(&self, trailer: Trailer) -> Result<bool> {
+    fn seen(&self, trailer: Trailer) -> Result<Seen> {
         let cover = || if self.range_tombstones.is_empty() { 0 } else { self.newest_cover() };
-        self.at.has_value(trailer, cover).map_err(|refused| self.refused(refused))
+        self.at.seen(trailer, cover).map_err(|refused| self.refused(refused))
     }
 
     /// Returns the newest range tombstone that covers the key under the cursor; 0 if there is none.

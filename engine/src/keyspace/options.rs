@@ -36,7 +36,7 @@ impl Keyspace {
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidOption`] and
+    /// [`Error::InvalidOption`], [`Error::MergeOperatorFixed`] and
     /// [`Error::KeyspaceDropped`]: nothing is changed.
     /// [`Error::Io`] and [`Error::ReadOnly`]: the present
     /// options stay in effect, but the new ones may be found when the store is reopened.

@@ -39,6 +39,43 @@ macro_rules! write_methods {
                 self$(.$field)?.put(key.as_ref(), value.as_ref())
             }
 
+            /// Adds `operand` to the value of `key`, by the
+            /// [merge operator](crate::KeyspaceOptions::merge_operator) of the keyspace, without
+            /// reading it. Concurrent calls for one key lose no operand.
+            ///
+            /// Costs as much as [`insert`](Self::insert). The next reads of the key apply its
+            /// operands, which takes longer the more there are, until a flush or a compaction
+            /// has applied them.
+            ///
+            /// # Errors
+            ///
+            /// As [`insert`](Self::insert), and [`Error::NoMergeOperator`]. An operand that the
+            /// operator cannot apply is stored: reads of the key then fail with
+            /// [`Error::MergeFailed`].
+            ///
+            /// [`Error::NoMergeOperator`]: crate::Error::NoMergeOperator
+            /// [`Error::MergeFailed`]: crate::Error::MergeFailed
+            ///
+            /// ```
+            /// use std::sync::Arc;
+            /// use sievedb::{Append, KeyspaceOptions, Options};
+            ///
+            /// # let dir = tempfile::tempdir().unwrap();
+            /// let append = KeyspaceOptions::new().merge_operator(Arc::new(Append::new()));
+            /// let db = Options::new().keyspace(append).open(dir.path())?;
+            /// db.insert("log", "one")?;
+            /// db.merge("log", ", two")?;
+            /// assert_eq!(db.get("log")?.as_deref(), Some(&b"one, two"[..]));
+            /// # Ok::<(), sievedb::Error>(())
+            /// ```
+            pub fn merge(
+                &self,
+                key: impl AsRef<[u8]>,
+                operand: impl AsRef<[u8]>,
+            ) -> $crate::Result<()> {
+                self$(.$field)?.put_operand(key.as_ref(), operand.as_ref())
+            }
+
             /// Removes `key`. The key need not exist.
             ///
             /// # Errors
@@ -56,10 +93,26 @@ pub(crate) use write_methods;
 write_methods!(Keyspace);
 
 impl Keyspace {
+    #[inline]
     pub(crate) fn put(&self, key: &[u8], value: &[u8]) -> Result<()> {
+        self.put_kind(Kind::Put, key, value)
+    }
+
+    pub(crate) fn put_operand(&self, key: &[u8], operand: &[u8]) -> Result<()> {
+        self.open.accept()?;
+        self.tree.check_operator()?;
+        self.store_operand(key, operand)
+    }
+
+    /// Writes an operand, also in a keyspace whose merge operator is unknown.
+    pub(crate) fn store_operand(&self, key: &[u8], operand: &[u8]) -> Result<()> {
+        self.put_kind(Kind::Merge, key, operand)
+    }
+
+    /// Writes a version of a kind that has a value.
+    fn put_kind(&self, kind: Kind, key: &[u8], value: &[u8]) -> Result<()> {
         let store = self.open.accept()?;
-        let mut write =
-            WriteEncoder::single_put(store.hash_seed, &self.tree, Kind::Put, key, value)?;
+        let mut write = WriteEncoder::single_put(store.hash_seed, &self.tree, kind, key, value)?;
         store.commit(&mut write, store.options.durability, &mut Always).map(drop)
     }
 

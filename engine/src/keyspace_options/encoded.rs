@@ -14,6 +14,7 @@
 //! | 13, optional | varint         | thousandths of a range filter bit per key                   |
 //! | 14, optional | raw            | name of the prefix extractor, UTF-8; missing for none       |
 //! | 15, required | as 6           | compression of the last level; missing if it is that of all |
+//! | 16, required | raw            | name of the merge operator, UTF-8; missing for none         |
 //!
 //! Each field stands at most once, in any order. A missing field has its default. A number outside
 //! the range of this release is no error: the nearest valid number is used, because another release
@@ -32,6 +33,7 @@ use super::{BASE_LEVEL_BYTES_MIN, Compression, KeyspaceOptions, MEMTABLE_BYTES, 
 use crate::{
     filter_policy::FilterPolicyKind,
     log::fields::{EncodeFields, Field, Fields, optional, required},
+    merge_operator::NamedOperator,
     prefix_extractor::NamedExtractor,
 };
 
@@ -47,6 +49,7 @@ const FILTER_MEMORY_BYTES_MAX: u64 = optional(12);
 const RANGE_FILTER_MILLIBITS: u64 = optional(13);
 const PREFIX_EXTRACTOR: u64 = optional(14);
 const BOTTOMMOST_COMPRESSION: u64 = required(15);
+const MERGE_OPERATOR: u64 = required(16);
 
 impl KeyspaceOptions {
     /// Encodes the options for the manifest.
@@ -72,10 +75,14 @@ impl KeyspaceOptions {
         if let Some(name) = self.prefix_extractor.name() {
             out.put_field(PREFIX_EXTRACTOR, name.as_bytes());
         }
+        if let Some(name) = self.merge_operator.name() {
+            out.put_field(MERGE_OPERATOR, name.as_bytes());
+        }
         out
     }
 
-    /// Reads stored options; a prefix extractor may need one of `functions`.
+    /// Reads stored options; a prefix extractor may need one of `functions`. A merge operator that
+    /// is not of this crate is missing: see [`with_operators`](Self::with_operators).
     ///
     /// # Errors
     ///
@@ -137,15 +144,22 @@ impl KeyspaceOptions {
                     if bits == 0.0 { 0.0 } else { bits.clamp(least, most) };
             }
             PREFIX_EXTRACTOR => {
-                let what = "name of a prefix extractor";
-                let name = str::from_utf8(field.value)
-                    .map_err(|e| Corruption::OutOfRange { what, value: e.valid_up_to() as u64 })?;
+                let name = text(field, "name of a prefix extractor")?;
                 self.prefix_extractor = NamedExtractor::from_name(name, functions);
+            }
+            MERGE_OPERATOR => {
+                let name = text(field, "name of a merge operator")?;
+                self.merge_operator = NamedOperator::from_name(name, &[]);
             }
             _ => field.skip("keyspace option")?,
         }
         Ok(())
     }
+}
+
+fn text<'a>(field: &Field<'a>, what: &'static str) -> Result<&'a str, Corruption> {
+    let out_of_range = |value| Corruption::OutOfRange { what, value };
+    str::from_utf8(field.value).map_err(|e| out_of_range(e.valid_up_to() as u64))
 }
 
 fn put_compression(tag: u64, compression: Compression, out: &mut Vec<u8>) {
@@ -237,6 +251,21 @@ mod tests {
             ..KeyspaceOptions::new()
         };
         assert_eq!(KeyspaceOptions::decode(&options.encode(), &[]), Ok(options));
+    }
+
+    #[test]
+    fn a_merge_operator_returns_and_a_missing_one_keeps_its_name() {
+        let options = KeyspaceOptions::new().merge_operator(Arc::new(crate::Counter));
+        let decoded = KeyspaceOptions::decode(&options.encode(), &[]).unwrap();
+        assert!(decoded.merge_operator.present().is_some());
+        assert_eq!(decoded, options);
+        let missing = NamedOperator::Missing("own".to_owned());
+        let options = KeyspaceOptions { merge_operator: missing, ..KeyspaceOptions::new() };
+        assert_eq!(KeyspaceOptions::decode(&options.encode(), &[]), Ok(options));
+        let mut bytes = Vec::new();
+        bytes.put_field(MERGE_OPERATOR, b"ab\xff");
+        let want = Corruption::OutOfRange { what: "name of a merge operator", value: 2 };
+        assert_eq!(KeyspaceOptions::decode(&bytes, &[]), Err(want));
     }
 
     #[test]

@@ -29,6 +29,9 @@ impl fmt::Display for KeyspaceOptions {
         if range_bits > 0.0 {
             write!(f, ", range filters of {range_bits} bits a key")?;
         }
+        if let Some(name) = self.merge_operator.name() {
+            write!(f, ", merge operator {name:?}")?;
+        }
         Ok(())
     }
 }
@@ -118,6 +121,11 @@ mod tests {
                     .range_filter_bits_per_key(12.5),
                 "LZ4, Auto filters of 10 bits a key, prefixes by \"separator:0x3a\", \
                  range filters of 12.5 bits a key",
+            ),
+            (
+                "a merge operator",
+                new().merge_operator(std::sync::Arc::new(crate::Counter)),
+                "LZ4, Auto filters of 10 bits a key, merge operator \"sieve.counter\"",
             ),
         ];
         for (name, options, want) in cases {

@@ -62,6 +62,12 @@ impl KeyspaceOptions {
         self.prefix_extractor.name()
     }
 
+    /// Returns the [name](crate::MergeOperator::name) of the merge operator.
+    #[must_use]
+    pub fn get_merge_operator_name(&self) -> Option<&str> {
+        self.merge_operator.name()
+    }
+
     /// Returns [`range_filter_bits_per_key`](Self::range_filter_bits_per_key).
     #[must_use]
     pub fn get_range_filter_bits_per_key(&self) -> f64 {

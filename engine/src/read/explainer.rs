@@ -10,7 +10,7 @@ use crate::{
     Error, Result,
     explain::{
         BlockStep, ExplainedAnswer, Explanation, FilterStep, FilterVerdict, FoundVersion,
-        LookupCost, MemtableStep, TableStep,
+        LookupCost, MemtableStep, OperandStep, TableStep,
     },
     read::lookup::Lookup,
     read::observer::{Candidate, CountBlocks, Observer},
@@ -141,9 +141,17 @@ impl Lookup<'_> {
         for table in tables.iter_mut().filter(|table| table.is_skipped) {
             table.filter.verdict = FilterVerdict::NotProbed;
         }
-        let found = |step: Option<FoundVersion>| step.is_some();
-        let is_found = memtables.iter().any(|step| found(step.found))
-            || tables.iter().any(|step| found(step.found));
+        let in_memtables = memtables.iter().find_map(|step| step.found);
+        let found = in_memtables.or_else(|| tables.iter().find_map(|step| step.found));
+        let is_found = found.is_some();
+        let mut operands = Vec::new();
+        if value.is_some() && found.is_some_and(|newest| newest.is_operand) {
+            let stored = self.operands(view, &ThreadCounters::aside())?;
+            operands.extend(stored.into_iter().map(|(sequence, operand)| OperandStep {
+                sequence,
+                operand_bytes: operand.len() as u64,
+            }));
+        }
         let answer = match value {
             Some(value_bytes) => ExplainedAnswer::Present { value_bytes },
             None if has_failed => ExplainedAnswer::Unknown,
@@ -159,6 +167,7 @@ impl Lookup<'_> {
             runs: view.version.runs().len() as u64,
             tables,
             range_tombstone: (cover > 0).then_some(cover),
+            operands,
             answer,
             cost,
         })
@@ -169,6 +178,7 @@ fn version(trailer: Trailer, value_bytes: usize) -> FoundVersion {
     FoundVersion {
         sequence: trailer.sequence(),
         is_tombstone: resolve::is_tombstone(trailer),
+        is_operand: resolve::is_operand(trailer),
         value_bytes: value_bytes as u64,
     }
 }

@@ -15,7 +15,7 @@ use super::{
 };
 use crate::{
     Result,
-    resolve::{ReadPoint, Stored, Verdict, Version, older::NoMergeOperator},
+    resolve::{ReadPoint, Stored, Verdict, Version},
     stats::{LevelCounters, ThreadCounters},
     table::TableFilters,
 };
@@ -94,8 +94,9 @@ impl Lookup<'_> {
             Some(Found::Value(value)) => Ok(Some(value)),
             None | Some(Found::Deleted) => Ok(None),
             Some(Found::MoreNeeded) => {
-                let value = self.find_older(view, counters, &NoMergeOperator)?;
-                Ok(value.map(|value| observer.value_in_memtable(&value)))
+                let needs_value = observer.needs_value();
+                let take = |value: &[u8]| observer.value_in_memtable(value);
+                self.find_older(view, counters, needs_value, take)
             }
         }
     }

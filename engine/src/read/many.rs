@@ -199,7 +199,8 @@ impl<'r, 'v> ChunkLookup<'r, 'v> {
         for place in self.more_needed.drain(..) {
             let key = chunk.keys[place];
             let lookup = Lookup { key, hash: key_hash(key, hash_seed), at, cache_use };
-            chunk.results[place] = lookup.resolve_older(view, counters)?;
+            chunk.results[place] =
+                lookup.find_older(view, counters, V::NEEDS_VALUE, V::from_memtable)?;
         }
         Ok(())
     }

@@ -30,6 +30,11 @@ impl CountBlocks for BlockCounts {
 pub(crate) trait Observer<V> {
     type Blocks: CountBlocks;
 
+    /// Returns `false` if the result is the same for every value.
+    fn needs_value(&self) -> bool {
+        true
+    }
+
     /// Returns the result for a value in a memtable, or one that was merged. A lookup calls this or
     /// [`value_in_block`](Self::value_in_block) at most once.
     fn value_in_memtable(&mut self, value: &[u8]) -> V;
@@ -76,6 +81,9 @@ pub(crate) trait Observer<V> {
 
 /// A result of a lookup that is made from the value.
 pub(crate) trait FromValue: Sized {
+    /// `false` if the result is the same for every value.
+    const NEEDS_VALUE: bool = true;
+
     fn from_memtable(value: &[u8]) -> Self;
 
     fn from_block(value: &ValueRef<'_>) -> Self;
@@ -94,6 +102,8 @@ impl FromValue for Bytes {
 
 /// Existence alone. Touches neither the value nor its reference count.
 impl FromValue for () {
+    const NEEDS_VALUE: bool = false;
+
     fn from_memtable(_: &[u8]) -> Self {}
 
     fn from_block(_: &ValueRef<'_>) -> Self {}
@@ -105,6 +115,10 @@ pub(crate) struct NoObserver;
 
 impl<V: FromValue> Observer<V> for NoObserver {
     type Blocks = BlockCounts;
+
+    fn needs_value(&self) -> bool {
+        V::NEEDS_VALUE
+    }
 
     #[inline]
     fn value_in_memtable(&mut self, value: &[u8]) -> V {

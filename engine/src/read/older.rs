@@ -4,17 +4,14 @@ use std::path::Path;
 
 use bytes::Bytes;
 use sievedb_filter::many::{self, Probe};
-use sievedb_format::{InternalKey, Trailer};
+use sievedb_format::{InternalKey, SequenceNumber, Trailer};
 use sievedb_memtable::Memtable;
 use sievedb_sstable::{BlockCounts, FilterState, ValueRef};
 
 use crate::{
     Error, Result,
-    read::{lookup::Lookup, observer::FromValue, view::KeptView},
-    resolve::{
-        Version,
-        older::{MergeOperator, NoMergeOperator, Resolved},
-    },
+    read::{lookup::Lookup, view::KeptView},
+    resolve::{Unsupported, Version, older::Resolved},
     stats::{LevelCounters, ThreadCounters},
     table::LiveTable,
 };
@@ -37,33 +34,62 @@ impl Source<'_> {
 }
 
 impl Lookup<'_> {
-    /// As [`find_older`](Self::find_older), without a merge operator.
-    #[cold]
-    pub(crate) fn resolve_older<V: FromValue>(
-        self,
-        view: &KeptView,
-        counters: &ThreadCounters,
-    ) -> Result<Option<V>> {
-        let value = self.find_older(view, counters, &NoMergeOperator)?;
-        Ok(value.map(|value| V::from_memtable(&value)))
-    }
-
-    /// Returns the value of the key from its versions, newest first, as many as needed.
+    /// Returns the result for the value of the key from its versions, newest first, as many as
+    /// needed. `take` makes it from the value.
     ///
-    /// Starts again with the newest one: only keys with merge operands need this.
+    /// Starts again with the newest version: only keys with merge operands need this. Without
+    /// `needs_value` one operand suffices, and `take` gets an empty value.
     ///
     /// # Errors
     ///
-    /// Errors of reading; [`Error::Corrupt`] with
+    /// Errors of reading; [`Error::MergeFailed`]; [`Error::Corrupt`] with
     /// [`Unsupported`](sievedb_format::Corruption::Unsupported) if the value needs what this
     /// release does not have.
     #[cold]
-    pub(crate) fn find_older(
+    pub(crate) fn find_older<V>(
         self,
         view: &KeptView,
         counters: &ThreadCounters,
-        operator: &impl MergeOperator,
-    ) -> Result<Option<Bytes>> {
+        needs_value: bool,
+        take: impl FnOnce(&[u8]) -> V,
+    ) -> Result<Option<V>> {
+        if !needs_value {
+            let (resolved, _) = self.read_older(view, counters, 1)?;
+            return Ok(resolved.has_value().then(|| take(&[])));
+        }
+        let (resolved, newest) = self.read_older(view, counters, usize::MAX)?;
+        let refuse = |refused: Unsupported| {
+            let path = newest.as_ref().map_or(Path::new("memtable"), Source::path);
+            Error::corrupt(path, 0, refused.into())
+        };
+        let fold = |base: Option<&[u8]>, operands: &[&[u8]]| match view.operator.get() {
+            Some(folder) => folder.fold(self.key, base, operands),
+            None => Err(refuse(Unsupported::OPERAND)),
+        };
+        Ok(resolved.into_value(refuse, fold)?.map(|value| take(&value)))
+    }
+
+    /// Returns the operands of the key with their sequence numbers, newest first.
+    ///
+    /// # Errors
+    ///
+    /// Errors of reading.
+    pub(crate) fn operands(
+        self,
+        view: &KeptView,
+        counters: &ThreadCounters,
+    ) -> Result<Vec<(SequenceNumber, Bytes)>> {
+        let (resolved, _) = self.read_older(view, counters, usize::MAX)?;
+        Ok(resolved.operands().to_vec())
+    }
+
+    /// Returns the stored parts of the key's value, and the source of the newest version.
+    fn read_older<'v>(
+        self,
+        view: &'v KeptView,
+        counters: &'v ThreadCounters,
+        operands_max: usize,
+    ) -> Result<(Resolved, Option<Source<'v>>)> {
         let memtables =
             view.memtables_at(self.at.sequence).map(|memtable| Source::Memtable(memtable));
         let tables = view.version.runs().iter().filter_map(|run| {
@@ -85,11 +111,8 @@ impl Lookup<'_> {
             Ok(None)
         };
         let cover = view.newest_cover(self.key, self.at.sequence);
-        let resolved = Resolved::read(self.at, cover, next)?;
-        resolved.into_value(operator).map_err(|source| {
-            let path = newest.as_ref().map_or(Path::new("memtable"), Source::path);
-            Error::corrupt(path, 0, source)
-        })
+        let resolved = Resolved::read(self.at, cover, operands_max, next)?;
+        Ok((resolved, newest))
     }
 
     fn may_be_in(&self, source: &Source<'_>) -> bool {
@@ -129,14 +152,13 @@ mod tests {
 
     use super::*;
     use crate::{
-        Db, KeyspaceOptions, Options,
-        fs::MemoryFs,
-        read::observer::NoObserver,
-        resolve::{ReadPoint, tests::Append},
+        Append, Db, KeyspaceOptions, Options, fs::MemoryFs, read::observer::NoObserver,
+        resolve::ReadPoint,
     };
 
     fn open() -> Db {
-        let keyspace = KeyspaceOptions::new().table_bytes(4 << 10);
+        let append = Arc::new(Append::with_separator(","));
+        let keyspace = KeyspaceOptions::new().table_bytes(4 << 10).merge_operator(append);
         let options = Options::new().fs(Arc::new(MemoryFs::with_seed(1))).worker_threads(0);
         options.keyspace(keyspace).open("db").expect("a new store")
     }
@@ -151,7 +173,8 @@ mod tests {
         let found = lookup(db, key, sequence).find_older(
             &db.default_keyspace().tree().view(),
             &counters,
-            &Append,
+            true,
+            Bytes::copy_from_slice,
         );
         found.expect("the versions can be read")
     }
@@ -207,7 +230,7 @@ mod tests {
         db
     }
 
-    /// Adds a merge operand to the active memtable, as no write of this release does.
+    /// Adds a merge operand to the active memtable with this sequence number.
     fn add_operand(db: &Db, key: &[u8], sequence: SequenceNumber, operand: &str) {
         let view = db.default_keyspace().tree().view();
         if view.active.last_sequence() < sequence {
@@ -249,28 +272,36 @@ mod tests {
     }
 
     #[test]
-    fn every_lookup_refuses_an_operand_and_none_skips_it() {
+    fn every_lookup_applies_operands() {
         let db = with_table();
+        db.merge("counter", "nine").unwrap();
+        let want = Some(Bytes::from("base,nine"));
+        assert_eq!(db.get("counter").unwrap(), want);
+        assert_eq!(db.get_with("counter", <[u8]>::len).unwrap(), Some(9));
+        assert!(db.contains_key("counter").unwrap() && db.may_contain("counter"));
+        assert_eq!(db.get_many(["other", "counter"]).unwrap(), [Some(Bytes::new()), want]);
+        assert_eq!(db.contains_many(["absent", "counter"]).unwrap(), [false, true]);
+        assert!(!db.insert_if_absent("counter", "").unwrap());
+        let explanation = db.explain("counter").unwrap();
+        assert_eq!((explanation.operands.len(), explanation.operands[0].operand_bytes), (1, 4));
+        assert!(explanation.to_string().contains("a merge operand of 4 bytes"), "{explanation}");
+    }
+
+    #[test]
+    fn lookups_without_a_merge_operator_refuse_an_operand() {
+        let options = Options::new().fs(Arc::new(MemoryFs::with_seed(1))).worker_threads(0);
+        let db = options.open("db").expect("a new store");
+        db.insert("counter", "base").unwrap();
         add_operand(&db, b"counter", 9, "nine");
-        let calls = [
-            ("get", db.get("counter").map(drop)),
-            ("get_with", db.get_with("counter", <[u8]>::len).map(drop)),
-            ("contains_key", db.contains_key("counter").map(drop)),
-            ("get_many", db.get_many(["counter", "other"]).map(drop)),
-            ("contains_many", db.contains_many(["other", "counter"]).map(drop)),
-            ("explain", db.explain("counter").map(drop)),
-            ("insert_if_absent", db.insert_if_absent("counter", "").map(drop)),
-        ];
+        let view = db.default_keyspace().tree().view();
+        let found =
+            lookup(&db, b"counter", 9).find(&view, &ThreadCounters::aside(), &mut NoObserver);
         let want = Corruption::Unsupported { what: "kind of an entry", value: Kind::Merge as u64 };
-        for (name, result) in calls {
-            match result {
-                Err(Error::Corrupt { source, path, .. }) => {
-                    assert_eq!((source, path), (want.clone(), "memtable".into()), "{name}");
-                }
-                other => panic!("{name}: {other:?}"),
+        match found.map(|value: Option<Bytes>| value) {
+            Err(Error::Corrupt { source, path, .. }) => {
+                assert_eq!((source, path), (want, "memtable".into()));
             }
+            other => panic!("{other:?}"),
         }
-        assert!(db.may_contain("counter"), "false would be certain");
-        assert_eq!(db.get("other").unwrap().as_deref(), Some(&b""[..]), "others are read");
     }
 }

@@ -10,6 +10,7 @@ use crate::{
     Error, Result,
     compaction::debt::Debt,
     filter_policy::FilterPolicy,
+    fold::OperatorCell,
     keyspace_options::KeyspaceOptions,
     memory::{Charge, MemoryAccount, MemoryUse},
     read::changed_trees::ChangedTrees,
@@ -31,6 +32,7 @@ pub(crate) struct Tree {
     pub(crate) id: u64,
     pub(crate) name: String,
     options: ArcSwap<KeyspaceOptions>,
+    operator: OperatorCell,
     filter_settings_number: AtomicU64,
     memory: Arc<MemoryAccount>,
     changed: Arc<ChangedTrees>,
@@ -65,7 +67,14 @@ impl Tree {
         changed: Arc<ChangedTrees>,
     ) -> Self {
         let active = Arc::new(PlacedMemtable::new(options.memtable_bytes, &memory));
-        let view = KeptView { active, frozen: Vec::new(), version: Arc::new(version) };
+        let operator = OperatorCell::default();
+        operator.set(&name, &options.merge_operator);
+        let view = KeptView {
+            active,
+            frozen: Vec::new(),
+            version: Arc::new(version),
+            operator: operator.clone(),
+        };
         changed.insert(id);
         // In the store, in the manifest, and encoded for the next manifest.
         let text_bytes = 3 * (name.len() + options.encode().len());
@@ -74,6 +83,7 @@ impl Tree {
             id,
             name,
             options: ArcSwap::from_pointee(options),
+            operator,
             filter_settings_number: AtomicU64::new(0),
             memory,
             changed,
@@ -109,9 +119,27 @@ impl Tree {
 
     /// Replaces the options. Scans, flushes and compactions in flight keep those before.
     pub(crate) fn set_options(&self, options: KeyspaceOptions) {
+        self.operator.set(&self.name, &options.merge_operator);
         self.options.store(Arc::new(options));
         self.filter_settings_number.fetch_add(1, SeqCst);
         self.changed.insert(self.id);
+    }
+
+    /// Returns the merge operator of the keyspace, which is set at most once.
+    pub(crate) fn operator(&self) -> &OperatorCell {
+        &self.operator
+    }
+
+    /// Refuses merge operands without a merge operator.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NoMergeOperator`].
+    pub(crate) fn check_operator(&self) -> Result<()> {
+        if self.operator.get().is_none() {
+            return Err(Error::NoMergeOperator { keyspace: self.name.clone() });
+        }
+        Ok(())
     }
 
     pub(crate) fn filter_policy(&self) -> FilterPolicy {
@@ -179,7 +207,7 @@ impl Tree {
         frozen.extend_from_slice(&view.frozen);
         let active = Arc::new(PlacedMemtable::new(self.options().memtable_bytes, &self.memory));
         view.active.set_use(MemoryUse::FrozenMemtables);
-        self.set_view(&change, KeptView { active, frozen, version: view.version });
+        self.set_view(&change, KeptView { active, frozen, ..view });
         true
     }
 
@@ -243,7 +271,8 @@ impl Tree {
         }
         let active = Arc::new(PlacedMemtable::new(self.options().memtable_bytes, &self.memory));
         let version = Arc::new(Version::default());
-        self.set_view(&change, KeptView { active, frozen: Vec::new(), version });
+        let operator = self.operator.clone();
+        self.set_view(&change, KeptView { active, frozen: Vec::new(), version, operator });
         for placed in [&view.active].into_iter().chain(&view.frozen) {
             placed.set_use(MemoryUse::PinnedMemtables);
         }

@@ -6,6 +6,7 @@ use sievedb_format::{RangeTombstoneSource, SequenceNumber};
 use sievedb_memtable::{Memtable, spare_bytes};
 
 use crate::{
+    fold::OperatorCell,
     memory::{Charge, MemoryAccount, MemoryUse},
     sync::atomic::{AtomicU64, Ordering::Relaxed},
     table::TableFilters,
@@ -138,6 +139,8 @@ pub(crate) struct KeptView {
     /// Memtables to flush, the newest first.
     pub(crate) frozen: Vec<Arc<PlacedMemtable>>,
     pub(crate) version: Arc<Version>,
+    /// The merge operator of the keyspace, shared by all views.
+    pub(crate) operator: OperatorCell,
 }
 
 /// The view of lookups, with filters. Immutable: it is replaced by a new one.

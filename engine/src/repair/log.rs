@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
-use sievedb_format::{Corruption, Kind, SequenceNumber};
+use sievedb_format::{Corruption, Kind, SequenceNumber, Trailer};
 
-use super::{OlderValues, Repair, Saved, lost::check_lost};
+use super::{OlderValues, Repair, Saved, copied::Copied, lost::check_lost};
 use crate::{
     Error, Result,
+    resolve::{is_operand, is_tombstone},
     store::verify::segments_of,
     wal::{batch::Entry, chain::Segments, replay::ReplayedBatch, replay::replay_readable},
 };
@@ -71,8 +72,7 @@ impl Repair<'_> {
             let flushed = |id| state.keyspaces.get(&id).map_or(0, |known| known.flushed);
             match entry? {
                 Entry::Point { keyspace, kind, key, value } if sequence > flushed(keyspace) => {
-                    let value = (kind != Kind::Tombstone).then_some(&*value);
-                    self.entry(keyspace, sequence, key, value)?;
+                    self.entry(keyspace, sequence, kind, key, &value)?;
                 }
                 Entry::CreateKeyspace { keyspace, name, options } => {
                     if is_rebuilt {
@@ -103,17 +103,28 @@ impl Repair<'_> {
         &mut self,
         keyspace: u64,
         sequence: SequenceNumber,
+        kind: Kind,
         key: &[u8],
-        value: Option<&[u8]>,
+        value: &[u8],
     ) -> Result<()> {
+        let trailer = Trailer::new(sequence, kind);
+        let copied = is_operand(trailer).then(|| Copied::new(key, value, self.is_cut));
+        let value = (!is_tombstone(trailer)).then_some(value);
         let (older, is_cut, is_rebuilt) = (self.older, self.is_cut, self.logs.is_some());
         if is_cut && older == OlderValues::LeaveOut && !self.saved.contains_key(&keyspace) {
             self.older_left_out += u64::from(value.is_some());
             return Ok(());
         }
         let Some(saved) = self.saved_of(keyspace)? else { return Ok(()) };
-        if is_rebuilt && !saved.is_newest(sequence, key) {
-            return Ok(());
+        if is_rebuilt {
+            let order = saved.compare_newest(sequence, key);
+            // A table may have the entry. An operand must not count twice.
+            if order.is_lt() || (order.is_eq() && copied.is_some()) {
+                return Ok(());
+            }
+        }
+        if let Some(copied) = copied {
+            return saved.merge(older, &copied, 0);
         }
         match is_cut {
             true => saved.note_older(older, key, |saved| saved.store(key, value)),

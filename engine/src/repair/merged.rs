@@ -9,7 +9,7 @@ use std::{
 
 use bytes::Bytes;
 
-use super::{Repair, Saved, lost::check_lost, tables::Opened};
+use super::{Repair, Saved, copied::Copied, lost::check_lost, tables::Opened};
 use crate::{
     Error, Result,
     manifest::KeyspaceState,
@@ -63,32 +63,47 @@ impl Repair<'_> {
         for table in 0..tables.len() {
             heap.extend(head(&tables, table).map(Reverse));
         }
+        // Of any table: the order of tables is unknown.
+        saved.doubts.extend(damages.iter().map(|damage| damage.keys.clone()));
         let mut last: Option<Vec<u8>> = None;
+        let mut copied: Option<Copied> = None;
         while let Some(Reverse(Head { user_key, sequence, table })) = heap.pop() {
             let (opened, meta) = &mut tables[table];
-            if last.as_ref() != Some(&user_key) {
+            if last.as_ref() == Some(&user_key) {
+                if let (Some(copied), Some(key)) = (&mut copied, opened.entries.key())
+                    && let Err(refused) = copied.add(key.trailer, opened.entries.value())
+                {
+                    self.refused(&opened.path, &user_key, refused);
+                }
+            } else {
+                if let Some(before) = copied.take() {
+                    saved.merge(self.older, &before, 0)?;
+                }
                 let may_be_newer = |damage: &Damage| {
                     damage.largest_sequence >= sequence && damage.keys.contains(&*user_key)
                 };
                 let is_older = damages.iter().any(may_be_newer);
                 if let Some(key) = opened.entries.key() {
-                    self.newest(saved, &opened.path, key, opened.entries.value(), is_older)?;
+                    let value = opened.entries.value();
+                    copied = self.newest(saved, &opened.path, key, value, is_older)?;
                 }
                 if sequence > state.flushed {
-                    saved.is_newest(sequence, &user_key);
+                    saved.compare_newest(sequence, &user_key);
                 }
             }
             if let Err(error) = opened.entries.next() {
                 let error = table_error(&opened.path, error);
                 let keys = opened.keys_behind(meta, Some(&user_key));
                 let largest_sequence = meta.largest_sequence;
+                saved.doubts.push(keys.clone());
                 damages.push(Damage { keys: keys.clone(), largest_sequence });
+                copied.iter_mut().for_each(Copied::doubt);
                 self.stopped(&error, keys)?;
             }
             last = Some(user_key);
             heap.extend(head(&tables, table).map(Reverse));
         }
-        Ok(())
+        copied.map_or(Ok(()), |last| saved.merge(self.older, &last, 0))
     }
 
     /// Records that the rest of a table cannot be read.

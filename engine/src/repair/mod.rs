@@ -1,10 +1,11 @@
 //! Copies the readable data of a damaged store into a new one.
 //!
 //! The tables of a keyspace are read from the oldest run to the newest, so that newer entries
-//! replace older ones. The log comes last, up to its first damage. An unreadable table or block may
+//! replace older ones. Merge operands are copied as operands. The log comes last, up to its first damage. An unreadable table or block may
 //! have held newer versions of keys that older runs have. Such keys are removed again, unless the
 //! filter of the table, which is stored apart, rules them out.
 
+mod copied;
 mod keyspaces;
 mod log;
 mod lost;
@@ -22,6 +23,7 @@ use self::{
 };
 
 use std::{
+    cmp::Ordering,
     collections::{BTreeMap, BTreeSet, HashMap, HashSet},
     path::Path,
     sync::Arc,
@@ -199,6 +201,8 @@ struct Saved {
     keyspace: Keyspace,
     /// Hashes of keys whose values may be outdated, kept or removed.
     older: HashSet<u64>,
+    /// Keys of which versions are lost, of all tables read so far.
+    doubts: Vec<tables::Keys>,
     /// Without a manifest: by 128 bits of hash of the key, the largest sequence number so far of
     /// entries not known to be flushed.
     unflushed: HashMap<u128, u64>,
@@ -220,13 +224,13 @@ impl Saved {
         self.store(key, value)
     }
 
-    /// Records the sequence number of an entry. Returns `true` unless a read entry of the key is
-    /// newer.
-    fn is_newest(&mut self, sequence: u64, key: &[u8]) -> bool {
+    /// Records the sequence number of an entry. Returns how it compares to that of the newest entry
+    /// of the key so far.
+    fn compare_newest(&mut self, sequence: u64, key: &[u8]) -> Ordering {
         let newest = self.unflushed.entry(self.hash_128(key)).or_default();
-        let is_newest = *newest <= sequence;
+        let order = sequence.cmp(newest);
         *newest = sequence.max(*newest);
-        is_newest
+        order
     }
 
     /// Records that the value of a key may be outdated, and removes the key or calls `keep`.
@@ -245,14 +249,9 @@ impl Saved {
     }
 
     fn store(&self, key: &[u8], value: Option<&[u8]>) -> Result<()> {
-        let Some(value) = value else { return self.keyspace.remove(key) };
-        match self.keyspace.insert(key, value) {
-            Err(Error::WriteTooLarge { bytes, .. }) => {
-                let store = self.keyspace.open_store().store();
-                store.change_memory_budget(|budget| budget.make_room_for(bytes))?;
-                self.keyspace.insert(key, value)
-            }
-            stored => stored,
+        match value {
+            Some(value) => self.with_room(|keyspace| keyspace.insert(key, value)),
+            None => self.keyspace.remove(key),
         }
     }
 }
@@ -300,6 +299,7 @@ impl Repair<'_> {
             let path = FileName::Manifest(self.loaded.end.file_id).path(self.folder);
             Error::corrupt(path, self.loaded.end.offset, source).of_keyspace(name)
         })?;
+        let options = options.with_operators(&self.options.merge_operators);
         let keyspace = if name == DEFAULT_KEYSPACE {
             self.db.default_keyspace().set_options(options)?;
             self.db.keyspace(name)?
@@ -309,7 +309,13 @@ impl Repair<'_> {
         let hash_seed = self.loaded.state.hash_seed;
         self.saved.insert(
             id,
-            Saved { keyspace, older: HashSet::new(), unflushed: HashMap::new(), hash_seed },
+            Saved {
+                keyspace,
+                older: HashSet::new(),
+                doubts: Vec::new(),
+                unflushed: HashMap::new(),
+                hash_seed,
+            },
         );
         Ok(())
     }

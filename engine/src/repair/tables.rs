@@ -17,13 +17,14 @@ use sievedb_sstable::{
 
 use super::{
     Repair, Saved,
+    copied::Copied,
     lost::check_lost,
     source::{PatchedSource, ZeroedSource},
 };
 use crate::{
     Error, Result,
     file_name::FileName,
-    resolve::ReadPoint,
+    resolve::{ReadPoint, Seen, Unsupported},
     store::verify_table::all_keys,
     table::{TableMeta, files::TableFiles, store::check_kinds, table_error},
 };
@@ -103,27 +104,37 @@ impl Repair<'_> {
             filter: self.filter(meta, &files)?,
             hash_seed: self.loaded.state.hash_seed,
         };
+        let own = saved.doubts.len();
         for keys in opened.doubts.drain(..) {
             self.doubt(saved, keys, &members)?;
         }
         let mut last: Option<Vec<u8>> = None;
+        let mut copied: Option<Copied> = None;
         while let Some(key) = opened.entries.key() {
-            let user_key = key.user_key;
+            let (user_key, value) = (key.user_key, opened.entries.value());
             // The newest version comes first.
             if last.as_deref() != Some(user_key) {
+                if let Some(before) = copied.take() {
+                    saved.merge(self.older, &before, own)?;
+                }
                 let is_older = opened.ends.contains(user_key);
-                self.newest(saved, &opened.path, key, opened.entries.value(), is_older)?;
+                copied = self.newest(saved, &opened.path, key, value, is_older)?;
                 let last = last.get_or_insert_default();
                 last.clear();
                 last.extend_from_slice(user_key);
+            } else if let Some(copied) = &mut copied
+                && let Err(refused) = copied.add(key.trailer, value)
+            {
+                self.refused(&opened.path, user_key, refused);
             }
             if let Err(error) = opened.entries.next() {
                 let keys = opened.keys_behind(meta, last.as_deref());
                 self.stopped(&table_error(&opened.path, error), keys.clone())?;
                 self.doubt(saved, keys, &members)?;
+                copied.iter_mut().for_each(Copied::doubt);
             }
         }
-        Ok(())
+        copied.map_or(Ok(()), |last| saved.merge(self.older, &last, own))
     }
 
     /// Opens a table, records its damage, and moves to its first entry.
@@ -222,7 +233,8 @@ impl Repair<'_> {
         Ok(Opened { path, entries, doubts, ends })
     }
 
-    /// Copies the newest entry of a key in the tables. `is_older` if a newer one may be lost.
+    /// Copies the newest entry of a key in the tables. `is_older` if a newer one may be lost. Returns
+    /// a merge operand, which needs older versions.
     pub(super) fn newest(
         &mut self,
         saved: &mut Saved,
@@ -230,20 +242,29 @@ impl Repair<'_> {
         InternalKey { user_key, trailer }: InternalKey<'_>,
         value: &[u8],
         is_older: bool,
-    ) -> Result<()> {
-        let value = match ReadPoint::LATEST.has_value(trailer, || 0) {
-            Ok(has_value) => has_value.then_some(value),
+    ) -> Result<Option<Copied>> {
+        let value = match ReadPoint::LATEST.seen(trailer, || 0) {
+            Ok(Seen::Value) => Some(value),
+            Ok(Seen::Nothing) => None,
+            Ok(Seen::Operand) => return Ok(Some(Copied::new(user_key, value, is_older))),
             Err(refused) => {
-                let key = Bound::Included(Bytes::copy_from_slice(user_key));
-                let error = Error::corrupt(path, 0, refused.into());
-                self.found.error_of_keys(&error, Some((key.clone(), key)));
-                return Ok(());
+                self.refused(path, user_key, refused);
+                return Ok(None);
             }
         };
         if is_older {
-            return saved.note_older(self.older, user_key, |saved| saved.store(user_key, value));
+            saved.note_older(self.older, user_key, |saved| saved.store(user_key, value))?;
+        } else {
+            saved.put(user_key, value)?;
         }
-        saved.put(user_key, value)
+        Ok(None)
+    }
+
+    /// Records that an entry of a key cannot be copied.
+    pub(super) fn refused(&mut self, path: &Path, user_key: &[u8], refused: Unsupported) {
+        let key = Bound::Included(Bytes::copy_from_slice(user_key));
+        let error = Error::corrupt(path, 0, refused.into());
+        self.found.error_of_keys(&error, Some((key.clone(), key)));
     }
 
     /// Returns the filter of a table; `None` if it is lost.
@@ -279,6 +300,7 @@ impl Repair<'_> {
         keys: (Bound<Bytes>, Bound<Bytes>),
         members: &Membership,
     ) -> Result<()> {
+        saved.doubts.push(keys.clone());
         for key in saved.keyspace.range(keys).keys() {
             let key = key?;
             if members.may_contain(&key) {

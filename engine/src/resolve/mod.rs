@@ -17,11 +17,11 @@
 //! | caller                  | uses                                                             |
 //! |-------------------------|------------------------------------------------------------------|
 //! | point lookups           | [`ReadPoint::resolve`]; [`older`] if more is needed              |
-//! | scans, merges, repair   | [`ReadPoint::has_value`], which refuses what they cannot read    |
+//! | scans, merges, repair   | [`ReadPoint::seen`], which refuses what they cannot read         |
 //! | opening a table         | [`check_kind`]                                                   |
 //!
-//! This release writes puts and tombstones only. The other kinds have verdicts, and each step that
-//! is missing for them returns [`Unsupported`] instead of a wrong answer.
+//! This release writes puts, tombstones and merge operands. The other kinds have verdicts, and each
+//! step that is missing for them returns [`Unsupported`] instead of a wrong answer.
 //!
 //! Nothing here does I/O or takes a lock. Only [`older`] allocates, for merge operands.
 
@@ -58,6 +58,17 @@ pub(crate) enum Verdict {
     Deleted,
     /// Older versions decide.
     MoreNeeded(Needed),
+}
+
+/// Effect of a version on its key, for callers that read puts and merge operands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Seen {
+    /// The key has the value beside it.
+    Value,
+    /// The key has no value by this version: it is removed, or the version is invisible.
+    Nothing,
+    /// A merge operand. The key has a value, which needs older versions.
+    Operand,
 }
 
 /// Place of a value.
@@ -114,24 +125,23 @@ impl ReadPoint {
         if cover() > sequence { Verdict::Deleted } else { verdict }
     }
 
-    /// Returns `true` if the version with this trailer gives its key a value, stored inline.
-    /// `cover` as in [`resolve`](Self::resolve).
+    /// Returns what the version with this trailer shows of its key. `cover` as in
+    /// [`resolve`](Self::resolve).
     ///
     /// # Errors
     ///
-    /// [`Unsupported`] if the answer needs a merge operator, blob files, or an expiry.
+    /// [`Unsupported`] if the answer needs blob files or an expiry.
     #[inline]
-    pub(crate) fn has_value(
+    pub(crate) fn seen(
         self,
         trailer: Trailer,
         cover: impl FnOnce() -> SequenceNumber,
-    ) -> Result<bool, Unsupported> {
+    ) -> Result<Seen, Unsupported> {
         match self.resolve(Version::decode(trailer)?, cover) {
-            Verdict::Value(Stored::Inline) => Ok(true),
-            Verdict::Deleted | Verdict::MoreNeeded(Needed::Invisible) => Ok(false),
-            Verdict::Value(Stored::Blob) | Verdict::MoreNeeded(Needed::Operand) => {
-                Err(Unsupported(trailer.kind()))
-            }
+            Verdict::Value(Stored::Inline) => Ok(Seen::Value),
+            Verdict::Deleted | Verdict::MoreNeeded(Needed::Invisible) => Ok(Seen::Nothing),
+            Verdict::MoreNeeded(Needed::Operand) => Ok(Seen::Operand),
+            Verdict::Value(Stored::Blob) => Err(Unsupported(trailer.kind())),
         }
     }
 }
@@ -160,6 +170,16 @@ pub(crate) fn is_tombstone(trailer: Trailer) -> bool {
     trailer.kind() == Kind::Tombstone
 }
 
+/// Returns `true` for a value that time does not remove.
+pub(crate) fn is_lasting_value(trailer: Trailer) -> bool {
+    trailer.kind() == Kind::Put
+}
+
+#[inline]
+pub(crate) fn is_operand(trailer: Trailer) -> bool {
+    trailer.kind() == Kind::Merge
+}
+
 /// Refuses entries of a kind that this release cannot apply, range tombstones included.
 ///
 /// # Errors
@@ -167,16 +187,19 @@ pub(crate) fn is_tombstone(trailer: Trailer) -> bool {
 /// [`Unsupported`].
 pub(crate) fn check_kind(kind: Kind) -> Result<(), Unsupported> {
     match kind {
-        Kind::Put | Kind::Tombstone => Ok(()),
-        Kind::Merge | Kind::BlobReference | Kind::PutWithExpiry | Kind::RangeTombstone => {
-            Err(Unsupported(kind))
-        }
+        Kind::Put | Kind::Tombstone | Kind::Merge => Ok(()),
+        Kind::BlobReference | Kind::PutWithExpiry | Kind::RangeTombstone => Err(Unsupported(kind)),
     }
 }
 
 /// An entry of a kind that this release cannot apply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Unsupported(Kind);
+
+impl Unsupported {
+    /// A merge operand in a keyspace without a merge operator.
+    pub(crate) const OPERAND: Self = Self(Kind::Merge);
+}
 
 impl From<Unsupported> for Corruption {
     #[cold]

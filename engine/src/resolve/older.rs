@@ -1,53 +1,25 @@
 //! Resolves a key by its older versions, where the newest visible one does not decide.
 
 use bytes::Bytes;
-use sievedb_format::{Corruption, Kind, SequenceNumber, Trailer};
+use sievedb_format::{Kind, SequenceNumber, Trailer};
 
 use super::{Needed, ReadPoint, Stored, Unsupported, Verdict, Version};
-
-/// Combines merge operands and the value below them into one value.
-pub(crate) trait MergeOperator {
-    /// Returns the value after `operands`, oldest first, were applied to `base`; `None` if there is
-    /// no value below them.
-    ///
-    /// # Errors
-    ///
-    /// [`Corruption`] if the operands cannot be applied.
-    fn merge<'o>(
-        &self,
-        base: Option<&'o [u8]>,
-        operands: impl Iterator<Item = &'o [u8]>,
-    ) -> Result<Bytes, Corruption>;
-}
-
-/// The merge operator of every keyspace in this release.
-#[derive(Debug)]
-pub(crate) struct NoMergeOperator;
-
-impl MergeOperator for NoMergeOperator {
-    fn merge<'o>(
-        &self,
-        _: Option<&'o [u8]>,
-        _: impl Iterator<Item = &'o [u8]>,
-    ) -> Result<Bytes, Corruption> {
-        Err(Unsupported(Kind::Merge).into())
-    }
-}
 
 /// The stored parts of a key's value.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Resolved {
     /// Value below the operands.
     base: Option<(Stored, Bytes)>,
-    /// Newest first.
-    operands: Vec<Bytes>,
+    /// With their sequence numbers, newest first.
+    operands: Vec<(SequenceNumber, Bytes)>,
 }
 
 impl Resolved {
     /// Reads the versions of a key, newest first, until they decide what a reader at `at` sees.
     ///
     /// `cover` is the newest range tombstone, as in [`ReadPoint::resolve`]. `next` returns the
-    /// newest version whose trailer is at most the one it is given, with its stored value.
+    /// newest version whose trailer is at most the one it is given, with its stored value. Ends at
+    /// `operands_max` operands: one shows that the key has a value.
     ///
     /// # Errors
     ///
@@ -55,6 +27,7 @@ impl Resolved {
     pub(crate) fn read<E>(
         at: ReadPoint,
         cover: SequenceNumber,
+        operands_max: usize,
         mut next: impl FnMut(Trailer) -> Result<Option<(Trailer, Version, Bytes)>, E>,
     ) -> Result<Self, E> {
         let (mut base, mut operands) = (None, Vec::new());
@@ -67,7 +40,12 @@ impl Resolved {
                     break;
                 }
                 Verdict::Deleted => break,
-                Verdict::MoreNeeded(Needed::Operand) => operands.push(stored),
+                Verdict::MoreNeeded(Needed::Operand) => {
+                    operands.push((trailer.sequence(), stored));
+                    if operands.len() >= operands_max {
+                        break;
+                    }
+                }
                 Verdict::MoreNeeded(Needed::Invisible) => {}
             }
             target = trailer.older();
@@ -75,22 +53,37 @@ impl Resolved {
         Ok(Self { base, operands })
     }
 
+    /// Returns the operands with their sequence numbers, newest first.
+    pub(crate) fn operands(&self) -> &[(SequenceNumber, Bytes)] {
+        &self.operands
+    }
+
+    /// Returns whether the key has a value.
+    pub(crate) fn has_value(&self) -> bool {
+        self.base.is_some() || !self.operands.is_empty()
+    }
+
+    /// Returns the value of the key; `fold` applies operands, oldest first, to the value below
+    /// them.
+    ///
     /// # Errors
     ///
-    /// The error of `operator`, and [`Corruption::Unsupported`] for a value in a blob file.
-    pub(crate) fn into_value(
+    /// The error of `fold`, and that of `refuse` for a value in a blob file.
+    pub(crate) fn into_value<E>(
         self,
-        operator: &impl MergeOperator,
-    ) -> Result<Option<Bytes>, Corruption> {
+        refuse: impl FnOnce(Unsupported) -> E,
+        fold: impl FnOnce(Option<&[u8]>, &[&[u8]]) -> Result<Bytes, E>,
+    ) -> Result<Option<Bytes>, E> {
         let base = match self.base {
-            Some((Stored::Blob, _)) => return Err(Unsupported(Kind::BlobReference).into()),
+            Some((Stored::Blob, _)) => return Err(refuse(Unsupported(Kind::BlobReference))),
             Some((Stored::Inline, value)) => Some(value),
             None => None,
         };
         if self.operands.is_empty() {
             return Ok(base);
         }
-        let oldest_first = self.operands.iter().rev().map(|operand| &**operand);
-        operator.merge(base.as_deref(), oldest_first).map(Some)
+        let oldest_first = self.operands.iter().rev();
+        let oldest_first: Vec<&[u8]> = oldest_first.map(|(_, operand)| &**operand).collect();
+        fold(base.as_deref(), &oldest_first).map(Some)
     }
 }

@@ -18,8 +18,7 @@ use bytes::Bytes;
 use sievedb_format::{Corruption, Kind, SequenceNumber, Trailer};
 
 use super::{
-    Needed, ReadPoint, Stored, Unsupported, Verdict, Version, check_kind,
-    older::{MergeOperator, NoMergeOperator, Resolved},
+    Needed, ReadPoint, Seen, Stored, Unsupported, Verdict, Version, check_kind, older::Resolved,
 };
 use crate::tests::scenario;
 
@@ -51,11 +50,11 @@ fn run(command: &str) -> String {
     let versions: Vec<_> = rest.split(' ').filter(|word| !word.contains('=')).collect();
     let (at, cover) = (option("at").unwrap_or(9), option("cover").unwrap_or(0));
     let (resolved, reads) = resolve_all(&versions, at, cover);
-    let value = match name {
-        "resolve" => resolved.into_value(&Append),
-        "unmerged" => resolved.into_value(&NoMergeOperator),
+    let value = resolved.into_value(Corruption::from, |base, operands| match name {
+        "resolve" => Ok([base.as_slice(), operands].concat().join(&b',').into()),
+        "unmerged" => Err(Unsupported::OPERAND.into()),
         name => panic!("{name}"),
-    };
+    });
     let line = |answer: &dyn Display| format!("{answer}, {reads} reads\n");
     match value {
         Ok(Some(value)) => line(&value.escape_ascii()),
@@ -111,30 +110,19 @@ fn what_this_release_cannot_apply_is_refused_by_kind() {
     for kind in Kind::ALL {
         let trailer = Trailer::new(SEQUENCE, kind);
         let want = match kind {
-            Kind::Put => Ok(true),
-            Kind::Tombstone => Ok(false),
+            Kind::Put => Ok(Seen::Value),
+            Kind::Tombstone => Ok(Seen::Nothing),
+            Kind::Merge => Ok(Seen::Operand),
             _ => Err(Unsupported(kind)),
         };
-        assert_eq!(ReadPoint::LATEST.has_value(trailer, || 0), want, "{kind:?}");
+        assert_eq!(ReadPoint::LATEST.seen(trailer, || 0), want, "{kind:?}");
         assert_eq!(check_kind(kind), want.map(drop), "{kind:?}");
     }
-    let below = |kind, sequence| ReadPoint::new(sequence).has_value(Trailer::new(5, kind), || 0);
-    assert_eq!(below(Kind::Merge, 4), Ok(false), "invisible");
-    let covered = ReadPoint::LATEST.has_value(Trailer::new(5, Kind::BlobReference), || 6);
-    assert_eq!(covered, Ok(false), "covered");
-}
-
-/// A merge operator that joins operands with commas.
-pub(crate) struct Append;
-
-impl MergeOperator for Append {
-    fn merge<'o>(
-        &self,
-        base: Option<&'o [u8]>,
-        operands: impl Iterator<Item = &'o [u8]>,
-    ) -> Result<Bytes, Corruption> {
-        let parts: Vec<&[u8]> = base.into_iter().chain(operands).collect();
-        Ok(parts.join(&b',').into())
+    let below = |kind, sequence| ReadPoint::new(sequence).seen(Trailer::new(5, kind), || 0);
+    assert_eq!(below(Kind::Merge, 4), Ok(Seen::Nothing), "invisible");
+    for kind in [Kind::BlobReference, Kind::Merge] {
+        let covered = ReadPoint::LATEST.seen(Trailer::new(5, kind), || 6);
+        assert_eq!(covered, Ok(Seen::Nothing), "covered");
     }
 }
 
@@ -153,20 +141,21 @@ fn resolve_all(words: &[&str], at: SequenceNumber, cover: SequenceNumber) -> (Re
     };
     let versions: Vec<_> = words.iter().map(parse).collect();
     let mut reads = 0;
-    let resolved = Resolved::read(ReadPoint::new(at), cover, |target| -> Result<_, Infallible> {
-        reads += 1;
-        Ok(versions.iter().find(|&&trailer| trailer <= target).map(|&trailer| {
-            let stored = Bytes::from(trailer.sequence().to_string());
-            (trailer, Version::decode(trailer).unwrap(), stored)
-        }))
-    });
+    let resolved =
+        Resolved::read(ReadPoint::new(at), cover, usize::MAX, |target| -> Result<_, Infallible> {
+            reads += 1;
+            Ok(versions.iter().find(|&&trailer| trailer <= target).map(|&trailer| {
+                let stored = Bytes::from(trailer.sequence().to_string());
+                (trailer, Version::decode(trailer).unwrap(), stored)
+            }))
+        });
     (resolved.unwrap(), reads)
 }
 
 #[test]
 fn an_error_of_a_source_is_no_end_of_the_versions() {
     let mut left = 2;
-    let resolved = Resolved::read(ReadPoint::LATEST, 0, |target| {
+    let resolved = Resolved::read(ReadPoint::LATEST, 0, usize::MAX, |target| {
         left -= 1;
         let trailer = Trailer::new(target.sequence().min(9) - 1, Kind::Merge);
         let version = Version::decode(trailer).unwrap();

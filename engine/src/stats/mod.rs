@@ -255,6 +255,10 @@ pub struct KeyspaceStats {
     pub table_bytes: u64,
     /// Entries in tables, tombstones and old versions included.
     pub entries: u64,
+    /// Merge operands in tables.
+    pub merge_operands: u64,
+    /// Keys whose operands a flush or a compaction kept because the operator failed.
+    pub merges_failed: u64,
     /// Levels with tables, level 0 first.
     pub levels: Vec<LevelShape>,
 }

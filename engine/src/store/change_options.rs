@@ -50,6 +50,7 @@ impl Store {
     /// # Errors
     ///
     /// [`Error::InvalidOption`](crate::Error::InvalidOption),
+    /// [`Error::MergeOperatorFixed`](crate::Error::MergeOperatorFixed),
     /// [`Error::KeyspaceDropped`](crate::Error::KeyspaceDropped), and as
     /// [`edit_manifest`](Store::edit_manifest).
     pub(crate) fn set_options(&self, tree: &Arc<Tree>, options: KeyspaceOptions) -> Result<()> {
@@ -75,7 +76,9 @@ impl Store {
         let present = tree.kept_options();
         let new = change(KeyspaceOptions::clone(&present));
         let new = new.with_functions(&self.options.prefix_functions);
+        let new = new.with_operators(&self.options.merge_operators);
         new.validate()?;
+        present.merge_operator.check_change(&tree.name, &new.merge_operator)?;
         let changed = KeyspaceChanged { id: tree.id, options: new.encode() };
         let edit = VersionEdit { keyspaces_changed: vec![changed], ..VersionEdit::default() };
         self.edit_manifest(

@@ -233,6 +233,7 @@ impl Store {
         self.tables.cache_room.note_merge(bytes_read + bytes_written, self.table_bytes());
         let keyspace = tree.name.clone();
         self.notify(&Event::Compacted { keyspace, level, bytes_read, bytes_written });
+        self.report_failed_merge(tree);
         Ok(Ended::Done)
     }
 
@@ -269,7 +270,9 @@ impl Store {
         let drops_early = self.options.has_bug(PlantedBug::DropTombstoneEarly);
         let is_bottom = |key: &[u8]| drops_early || !deeper.may_hold(key);
         let merged = MergeCursor::new(inputs, 0);
-        let mut kept = RetainStream::new(merged, snapshots, is_bottom, stops).settling();
+        let mut kept = RetainStream::new(merged, snapshots, is_bottom, stops)
+            .settling()
+            .folding(tree.operator().clone());
         let place = TablePlace { level: output_level, run: output_run };
         let entries = gone().map(|table| table.entries).sum();
         let filter = choose_filter(tree, is_gone, place, entries);

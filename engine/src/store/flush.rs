@@ -10,6 +10,7 @@ use crate::{
     compaction::retain::RetainStream,
     filter_policy::FilterChoice,
     filters::choose_filter,
+    fold::OperatorCell,
     iter::merge::MergeCursor,
     keyspace_options::KeyspaceOptions,
     listener::Event,
@@ -32,7 +33,7 @@ use crate::{
 ///
 /// `origin` is that of the last table. `choose` returns the filter for a place and a number of
 /// entries. `snapshots` are the sequence numbers of snapshots that separate the entries, listed
-/// after all entries were visible. `is_bottom` returns whether no table holds an older version of a
+/// after all entries were visible. `operator` applies merge operands. `is_bottom` returns whether no table holds an older version of a
 /// key.
 ///
 /// # Errors
@@ -45,13 +46,15 @@ pub(crate) fn write_memtables(
     choose: impl FnOnce(TablePlace, u64) -> FilterChoice,
     memtables: &[Arc<PlacedMemtable>],
     snapshots: Vec<SequenceNumber>,
+    operator: OperatorCell,
     is_bottom: impl FnMut(&[u8]) -> bool,
 ) -> Result<Vec<Arc<TableMeta>>> {
     let folder = tables.folder.as_path().into();
     let scan = ScanOptions::once(CursorOptions::whole_table());
     let cursors = memtables.iter().map(|placed| Source::memtable(placed, &folder, &scan)).collect();
     let merged = MergeCursor::new(cursors, 0);
-    let mut kept = RetainStream::new(merged, snapshots, is_bottom, || tables.is_closing());
+    let mut kept =
+        RetainStream::new(merged, snapshots, is_bottom, || tables.is_closing()).folding(operator);
     // Numbers of files ascend, so a later flush makes a newer run.
     let place = TablePlace { level: 0, run: tables.new_file_id() };
     let entries = memtables.iter().map(|placed| placed.memtable.entries() as u64).sum();
@@ -129,6 +132,7 @@ impl Store {
             |place, entries| choose_filter(tree, |_| false, place, entries),
             &frozen,
             snapshots,
+            tree.operator().clone(),
             is_bottom,
         )?;
         let memtable_bytes =
@@ -145,7 +149,16 @@ impl Store {
         });
         self.tables.cache_room.note_flush(memtable_bytes);
         self.notify(&Event::Flushed { keyspace: tree.name.clone(), bytes });
+        self.report_failed_merge(tree);
         self.drop_old_logs()
+    }
+
+    /// Reports the first merge operands of `tree` that a flush or a compaction could not apply.
+    pub(crate) fn report_failed_merge(&self, tree: &Tree) {
+        let failed = tree.operator().get().and_then(|folder| folder.take_unreported());
+        if let Some(error) = failed {
+            self.notify(&Event::MergeFailed { keyspace: tree.name.clone(), error });
+        }
     }
 
     /// Drops the log segments whose entries are all in tables.

@@ -16,6 +16,7 @@ use crate::{
     keyspace_options::DEFAULT_KEYSPACE,
     manifest::{KeyspaceChanged, KeyspaceCreated, ManifestState, VersionEdit},
     memory::MemoryAccount,
+    merge_operator::NamedOperator,
     read::view::PlacedMemtable,
     wal::{batch::Entry, replay::ReplayedBatch},
 };
@@ -31,7 +32,7 @@ pub(super) struct LogState<'a> {
     live: BTreeSet<u64>,
     /// Size at which their memtables are frozen, by their options.
     memtable_bytes: BTreeMap<u64, usize>,
-    /// Keyspaces that require a feature which this build lacks.
+    /// Keyspaces that require a feature or a merge operator which this build lacks.
     lacking: BTreeMap<u64, Error>,
     /// Above the ids of all keyspaces so far.
     next_keyspace_id: u64,
@@ -93,6 +94,9 @@ impl<'a> LogState<'a> {
         match present_options(self.options, name, encoded) {
             Ok(options) => {
                 self.memtable_bytes.insert(id, options.memtable_bytes);
+                if let Err(error) = check_operator(name, encoded, &options) {
+                    self.lacking.insert(id, error);
+                }
             }
             Err(source @ Corruption::NeedsFeature { .. }) => {
                 self.lacking.insert(id, error(source).of_keyspace(name));
@@ -104,7 +108,8 @@ impl<'a> LogState<'a> {
 
     /// # Errors
     ///
-    /// [`Error::NeedsFeature`] if a keyspace requires a feature which this build lacks.
+    /// [`Error::NeedsFeature`] if a keyspace requires a feature which this build lacks;
+    /// [`Error::UnknownMergeOperator`], [`Error::MergeOperatorFixed`].
     pub(super) fn check_features(&mut self) -> Result<()> {
         self.lacking.pop_first().map_or(Ok(()), |(_, error)| Err(error))
     }
@@ -207,17 +212,31 @@ pub(super) fn present_options(
     name: &str,
     encoded: &[u8],
 ) -> Result<KeyspaceOptions, Corruption> {
-    match &options.keyspace {
+    let stored = KeyspaceOptions::decode(encoded, &options.prefix_functions);
+    let present = match &options.keyspace {
         Some(given) if name == DEFAULT_KEYSPACE => {
             // Options of a later release are refused, not replaced.
-            if let Err(newer @ Corruption::Unsupported { .. }) =
-                KeyspaceOptions::decode(encoded, &[])
-            {
+            if let Err(newer @ Corruption::Unsupported { .. }) = stored {
                 return Err(newer);
             }
-            Ok(given.clone().with_functions(&options.prefix_functions))
+            given.clone().with_functions(&options.prefix_functions)
         }
-        _ => KeyspaceOptions::decode(encoded, &options.prefix_functions),
+        _ => stored?,
+    };
+    Ok(present.with_operators(&options.merge_operators))
+}
+
+/// Returns an error if the keyspace cannot be opened with the merge operator of `present`, its
+/// present options.
+fn check_operator(name: &str, encoded: &[u8], present: &KeyspaceOptions) -> Result<()> {
+    let stored = KeyspaceOptions::decode(encoded, &[]).map(|stored| stored.merge_operator);
+    stored.unwrap_or_default().check_change(name, &present.merge_operator)?;
+    match &present.merge_operator {
+        NamedOperator::Missing(operator) => {
+            let (keyspace, operator) = (name.to_owned(), operator.clone());
+            Err(Error::UnknownMergeOperator { keyspace, operator })
+        }
+        NamedOperator::Present(_) | NamedOperator::None => Ok(()),
     }
 }
 

@@ -2,9 +2,12 @@
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
+use sievedb_format::Kind;
+
 use super::Store;
 use crate::{
     KeyspaceOptions, filters,
+    fold::Folder,
     level_count::LEVELS,
     memory::MemoryUse,
     read::tree::Tree,
@@ -86,6 +89,7 @@ fn add_tree(stats: &mut Stats, tree: &Arc<Tree>) {
         memtable_bytes,
         frozen_memtables: view.frozen.len() as u64,
         runs: view.version.runs().len() as u64,
+        merges_failed: tree.operator().get().map_or(0, Folder::failures),
         ..KeyspaceStats::default()
     };
     let mut shapes = BTreeMap::<u8, LevelShape>::new();
@@ -102,6 +106,7 @@ fn add_tree(stats: &mut Stats, tree: &Arc<Tree>) {
         keyspace.tables += 1;
         keyspace.table_bytes += meta.bytes;
         keyspace.entries += meta.entries;
+        keyspace.merge_operands += live.table.properties().count(Kind::Merge);
         if let Some(shape) = shapes.get_mut(&level) {
             shape.tables += 1;
             shape.bytes += meta.bytes;

@@ -7,13 +7,13 @@
 //! |------------|----------|----------------|-------------------------------------------------------|
 //! | `op`       | 1        | all            | see below                                             |
 //! | `keyspace` | varint   | all            | id                                                    |
-//! | `key`      | prefixed | put, tombstone | at most 64 KiB                                        |
-//! | `value`    | prefixed | put            | at most 256 MiB                                       |
+//! | `key`      | prefixed | put, tombstone, merge | at most 64 KiB                                 |
+//! | `value`    | prefixed | put, merge     | at most 256 MiB                                       |
 //! | `name`     | prefixed | create         | 1 to 255 bytes of UTF-8                               |
 //! | `options`  | prefixed | create         | of the keyspace; opaque here                          |
 //! | `ignored`  | prefixed | ignorable      | skipped by a reader that does not know the op         |
 //!
-//! Ops: 1 put, 2 tombstone (other [`Kind`]s are reserved); 0x81 creates, 0x82 drops, 0x83 clears
+//! Ops: 1 put, 2 tombstone, 3 merge operand (other [`Kind`]s are reserved); 0x81 creates, 0x82 drops, 0x83 clears
 //! the keyspace. An op with bit 6 is ignorable.
 
 use bytes::Bytes;
@@ -267,7 +267,7 @@ impl<'a> Entries<'a> {
                 Ok(Entry::Ignored { keyspace })
             }
             _ => match Kind::decode(op)? {
-                kind @ Kind::Put => {
+                kind @ (Kind::Put | Kind::Merge) => {
                     let key = self.bounded("key", KEY_BYTES_MAX)?;
                     let value = self.bounded("value", VALUE_BYTES_MAX)?;
                     let value = self.payload.slice_ref(value);
@@ -277,7 +277,7 @@ impl<'a> Entries<'a> {
                     let key = self.bounded("key", KEY_BYTES_MAX)?;
                     Ok(Entry::Point { keyspace, kind, key, value: Bytes::new() })
                 }
-                Kind::Merge | Kind::BlobReference | Kind::PutWithExpiry | Kind::RangeTombstone => {
+                Kind::BlobReference | Kind::PutWithExpiry | Kind::RangeTombstone => {
                     Err(Corruption::Unsupported { what: "kind of an entry", value: op.into() })
                 }
             },
@@ -321,6 +321,7 @@ mod tests {
         batch.put(3, Kind::Put, b"key", b"value");
         batch.put(0, Kind::Put, b"", b"");
         batch.remove(300, b"gone");
+        batch.put(3, Kind::Merge, b"key", b"operand");
         batch.clear_keyspace(3);
         batch.drop_keyspace(3);
         batch
@@ -335,7 +336,7 @@ mod tests {
     fn batch_returns() {
         let payload = sample().finish();
         let batch = Batch::decode(payload.clone()).expect("well formed");
-        assert_eq!((sample().entries(), batch.entries()), (6, 6));
+        assert_eq!((sample().entries(), batch.entries()), (7, 7));
         let got: Result<Vec<_>, _> = batch.iter().collect();
         fn point(
             kind: Kind,
@@ -350,6 +351,7 @@ mod tests {
             point(Kind::Put, 3, b"key", b"value"),
             point(Kind::Put, 0, b"", b""),
             point(Kind::Tombstone, 300, b"gone", b""),
+            point(Kind::Merge, 3, b"key", b"operand"),
             Entry::ClearKeyspace { keyspace: 3 },
             Entry::DropKeyspace { keyspace: 3 },
         ];
@@ -389,7 +391,7 @@ mod tests {
             ("count", &[9, 1, 1], OutOfRange { what: "entries of a batch", value: 9 }),
             ("rest", &[0, 7], Trailing { what: "batch", bytes: 1 }),
             ("op", &[1, 7, 1], Unsupported { what: "kind of an entry", value: 7 }),
-            ("merge", &[1, 3, 1, 0, 0], Unsupported { what: "kind of an entry", value: 3 }),
+            ("blob", &[1, 4, 1, 0, 0], Unsupported { what: "kind of an entry", value: 4 }),
             ("value", &[1, 1, 1, 0, 9], Truncated { what: "value", need: 9, have: 0 }),
             ("no name", &[1, 0x81, 1, 0, 0], OutOfRange { what: name, value: 0 }),
             ("no text", &[1, 0x81, 1, 1, 0xff, 0], OutOfRange { what: name, value: 0 }),

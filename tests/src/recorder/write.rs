@@ -25,6 +25,13 @@ impl Recorder {
         self.write(vec![change], durability);
     }
 
+    /// Adds a merge operand of `bytes` bytes. The keyspace has the operator `Append`.
+    pub fn merge(&mut self, keyspace: &str, key: impl Into<Bytes>, bytes: usize) {
+        let operand = self.new_value(bytes);
+        let change = Change::Merge { keyspace: keyspace.into(), key: key.into(), operand };
+        self.write(vec![change], DEFAULT_DURABILITY);
+    }
+
     /// Removes a key.
     pub fn remove(&mut self, keyspace: &str, key: impl Into<Bytes>) {
         self.remove_with(keyspace, key, DEFAULT_DURABILITY);
@@ -72,6 +79,9 @@ impl Recorder {
             [Change::Remove { keyspace, key }] if durability == DEFAULT_DURABILITY => {
                 return handle(keyspace).remove(key);
             }
+            [Change::Merge { keyspace, key, operand }] if durability == DEFAULT_DURABILITY => {
+                return handle(keyspace).merge(key, operand);
+            }
             _ => {}
         }
         let mut batch = db.batch();
@@ -81,6 +91,9 @@ impl Recorder {
                     batch.insert(handle(keyspace), key, value)?;
                 }
                 Change::Remove { keyspace, key } => batch.remove(handle(keyspace), key)?,
+                Change::Merge { keyspace, key, operand } => {
+                    batch.merge(handle(keyspace), key, operand)?;
+                }
                 other => panic!("{other} is not for a batch"),
             }
         }

@@ -8,6 +8,7 @@ mod filters;
 mod keyspaces;
 mod log;
 mod merges;
+mod operands;
 mod reading;
 
 use crate::recorder::Recorder;
@@ -46,6 +47,7 @@ pub const WORKLOADS: &[Workload] = &[
     Workload { name: "merges-in-level0", run: merges::merges_in_level0 },
     Workload { name: "remove-all", run: merges::remove_all },
     Workload { name: "odd-keys", run: merges::odd_keys },
+    Workload { name: "merge-operands", run: operands::operands },
     Workload { name: "batches", run: keyspaces::batches },
     Workload { name: "half-flushed", run: keyspaces::half_flushed },
     Workload { name: "batches-memory", run: keyspaces::batches_memory },

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, fmt, sync::Arc};
 
 use bytes::Bytes;
 use sievedb::{
-    Compression, Durability, FilterPolicy, FilterPolicyKind, KeyspaceOptions, Options,
+    Append, Compression, Durability, FilterPolicy, FilterPolicyKind, KeyspaceOptions, Options,
     PrefixExtractor, ReadMode, fs::Fs, planted::PlantedBug,
 };
 use sievedb_doubles::{Loss, MemoryFs};
@@ -85,6 +85,7 @@ fn keyspace_options(lots: &mut Rng) -> KeyspaceOptions {
         .filter_policy(filter_policy(lots))
         .range_filter_bits_per_key(*lots.pick(&[0.0, 0.0, 5.0, 12.0]))
         .compression(*lots.pick(&[Compression::Lz4, Compression::None]))
+        .merge_operator(Arc::new(Append::new()))
 }
 
 impl Story {
@@ -116,6 +117,7 @@ impl Story {
             (280, "insert"),
             (20, "insert if absent"),
             (100, "remove"),
+            (60, "merge"),
             (60, "batch"),
             (200, "get"),
             (60, "contains_key"),
@@ -166,6 +168,11 @@ impl Story {
             }
             "remove" => {
                 let change = self.removal();
+                let durability = self.durability();
+                self.recorder.write(vec![change], durability);
+            }
+            "merge" => {
+                let change = self.merge();
                 let durability = self.durability();
                 self.recorder.write(vec![change], durability);
             }
@@ -281,9 +288,27 @@ impl Story {
         Change::Remove { keyspace: self.keyspace().into(), key: self.key() }
     }
 
+    /// Returns a merge operand, or a value for a keyspace without a merge operator.
+    fn merge(&mut self) -> Change {
+        let put = self.put();
+        let options = self.recorder.handle(put.keyspace()).map(sievedb::Keyspace::options);
+        match put {
+            Change::Put { keyspace, key, value }
+                if options.is_some_and(|it| it.get_merge_operator_name().is_some()) =>
+            {
+                Change::Merge { keyspace, key, operand: value }
+            }
+            put => put,
+        }
+    }
+
     fn batch(&mut self, changes: usize) {
         let changes = (0..changes)
-            .map(|_| if self.lots.chance(1, 4) { self.removal() } else { self.put() })
+            .map(|_| match self.lots.below(8) {
+                0 | 1 => self.removal(),
+                2 => self.merge(),
+                _ => self.put(),
+            })
             .collect();
         let durability = self.durability();
         self.recorder.write(changes, durability);

@@ -9,7 +9,7 @@ use std::{
 use super::{code, is_test, sources};
 
 /// The modules of the engine, from the top to the bottom. A module may import from those after it.
-const MODULES: [&str; 54] = [
+const MODULES: [&str; 56] = [
     "repair",
     "describe",
     // The API.
@@ -48,12 +48,14 @@ const MODULES: [&str; 54] = [
     "log_limits",
     "default_budget",
     "on_threads",
+    "fold",
     "error",
     "handle_counts",
     "explain",
     "read_options",
     // Tools.
     "resolve",
+    "merge_operator",
     "filter_policy",
     "filter_role",
     "prefix_extractor",

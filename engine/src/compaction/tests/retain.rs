@@ -9,7 +9,7 @@ use crate::{
     Error, Result,
     compaction::retain::RetainStream,
     iter::tests::model::{
-        Entry, History, Moves, VecCursor, any_history, check, entries, failure, read, text,
+        Entry, History, Moves, VecCursor, any_history, append, check, entries, failure, read, text,
     },
 };
 
@@ -21,7 +21,7 @@ fn retain(
     moves: &Rc<Moves>,
 ) -> Result<(Vec<Entry>, Vec<bool>)> {
     let stream = RetainStream::new(history.merge(moves), snapshots.to_vec(), is_bottom, || false);
-    let mut stream = stream.settling();
+    let mut stream = stream.settling().folding(append());
     let (mut kept, mut splits) = (Vec::new(), Vec::new());
     // A second start discards the first.
     stream.seek_to_first()?;
@@ -38,32 +38,46 @@ fn retain(
     Ok((kept, splits))
 }
 
-/// The definition: the first version of each reader, without tombstones that hide nothing from the
-/// oldest reader; puts that hide nothing from it lose their sequence number.
+/// The definition: in each stripe of a key the newest version or, if that is a merge operand, one
+/// entry of all operands down to the value. Without tombstones that hide nothing from the oldest
+/// reader; puts that hide nothing from it lose their sequence number.
 fn definition(
     sorted: &[Entry],
     snapshots: &[SequenceNumber],
     is_bottom: impl Fn(&[u8]) -> bool,
 ) -> Vec<Entry> {
-    let readers: BTreeSet<_> = snapshots.iter().copied().chain([SequenceNumber::MAX]).collect();
-    let oldest = readers.first().copied().expect("there is a reader");
-    let is_met = |entry: &Entry| {
-        readers.iter().any(|&reader| {
-            let visible = |other: &&Entry| {
-                other.user_key == entry.user_key && other.trailer.sequence() <= reader
-            };
-            sorted.iter().find(visible) == Some(entry)
-        })
-    };
-    let hides_nothing =
-        |entry: &Entry| entry.trailer.sequence() <= oldest && is_bottom(&entry.user_key);
-    let met = sorted.iter().filter(|entry| is_met(entry)).cloned();
-    let kept = met.filter_map(|entry| match entry.trailer.kind() {
-        _ if !hides_nothing(&entry) => Some(entry),
-        Kind::Tombstone => None,
-        kind => Some(Entry { trailer: Trailer::new(0, kind), ..entry }),
-    });
-    kept.collect()
+    let snapshots: Vec<_> =
+        snapshots.iter().copied().collect::<BTreeSet<_>>().into_iter().collect();
+    let stripe_of =
+        |entry: &Entry| snapshots.partition_point(|&snapshot| snapshot < entry.trailer.sequence());
+    let mut kept = Vec::new();
+    for key in sorted.chunk_by(|left, right| left.user_key == right.user_key) {
+        let is_bottom = is_bottom(&key[0].user_key);
+        let stripes: Vec<_> =
+            key.chunk_by(|left, right| stripe_of(left) == stripe_of(right)).collect();
+        for (number, stripe) in stripes.iter().enumerate() {
+            let is_operand = |entry: &&Entry| entry.trailer.kind() == Kind::Merge;
+            let operands = stripe.iter().take_while(is_operand).count();
+            let mut entry = stripe[0].clone();
+            let is_last = number + 1 == stripes.len();
+            if operands > 0 {
+                let base = stripe.get(operands);
+                let ends = base.is_some() || (is_last && is_bottom);
+                let kind = if ends { Kind::Put } else { Kind::Merge };
+                let base = base.filter(|base| base.trailer.kind() == Kind::Put);
+                let parts = base.into_iter().chain(stripe[..operands].iter().rev());
+                let parts: Vec<_> = parts.map(|part| &*part.value).collect();
+                entry.value = parts.join(&b',').into();
+                entry.trailer = Trailer::new(entry.trailer.sequence(), kind);
+            }
+            if stripe_of(&entry) > 0 || !is_bottom {
+                kept.push(entry);
+            } else if entry.trailer.kind() != Kind::Tombstone {
+                kept.push(Entry { trailer: Trailer::new(0, entry.trailer.kind()), ..entry });
+            }
+        }
+    }
+    kept
 }
 
 #[test]
@@ -101,7 +115,7 @@ fn one_source(text: &str) -> History {
 
 #[test]
 fn the_rules_one_by_one() {
-    let cases: [(&str, &str, &[SequenceNumber], bool, &str); 13] = [
+    let cases: [(&str, &str, &[SequenceNumber], bool, &str); 20] = [
         ("newest only", "a@3 a@2 a@1", &[], true, "a@0"),
         ("one per stripe", "a@5 a@4 a@3 a@2 a@1", &[2, 4], true, "a@5 a@4 a@0"),
         ("a snapshot at the very version", "a@5 a@4", &[4], true, "a@5 a@0"),
@@ -115,6 +129,13 @@ fn the_rules_one_by_one() {
         ("the snapshot sees the tombstone too", "a@5- a@4", &[5], true, ""),
         ("a put over a spent tombstone", "a@6 a@5- a@4", &[5], true, "a@6"),
         ("a put that a deeper level may need", "a@6 a@5", &[7], false, "a@6"),
+        ("operands and a put", "a@3+ a@2+ a@1", &[], true, "a@0"),
+        ("operands and a deeper level", "a@3+ a@2+ b@1", &[], false, "a@3+ b@1"),
+        ("operands and a tombstone", "a@3+ a@2- a@1", &[], false, "a@3"),
+        ("operands alone", "a@3+ a@2+", &[], true, "a@0"),
+        ("operands above a snapshot", "a@5+ a@4+ a@3+ a@2", &[3], false, "a@5+ a@3"),
+        ("operands above an older stripe", "a@5+ a@4+ a@2-", &[3], true, "a@5+"),
+        ("an operand alone above a snapshot", "a@5+", &[3], true, "a@5"),
     ];
     for (name, input, snapshots, bottom, want) in cases {
         let kept = retain(&one_source(input), snapshots, |_| bottom, &Rc::default()).unwrap().0;
@@ -133,7 +154,7 @@ fn unsupported_kind_is_refused_unless_a_newer_version_hides_it() {
         match (retain(&one_source(input), &[7], |_| true, &Rc::default()), want) {
             (Ok((kept, _)), Some(want)) => assert_eq!(text(&kept), want, "{name}"),
             (Err(Error::Corrupt { source: Corruption::Unsupported { value, .. }, .. }), None) => {
-                assert_eq!(value, Kind::Merge as u64, "{name}");
+                assert_eq!(value, Kind::BlobReference as u64, "{name}");
             }
             (got, _) => panic!("{name}: {got:?}"),
         }

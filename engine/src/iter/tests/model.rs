@@ -1,6 +1,8 @@
 //! A cursor over a vector, a random history, and a simple reader of it.
 
-use std::{cell::Cell, collections::BTreeMap, env, io, ops::Bound, path::PathBuf, rc::Rc};
+use std::{
+    cell::Cell, collections::BTreeMap, env, io, ops::Bound, path::PathBuf, rc::Rc, sync::Arc,
+};
 
 use bytes::Bytes;
 use proptest::{
@@ -11,12 +13,14 @@ use proptest::{
 use sievedb_format::{InternalKey, Kind, RangeTombstone, SequenceNumber, Trailer};
 
 use crate::{
-    Error, Result,
+    Append, Error, Result,
+    fold::OperatorCell,
     iter::{
         bounds::{KeyBounds, is_above, is_below},
         cursor::Cursor,
         merge::MergeCursor,
     },
+    merge_operator::NamedOperator,
 };
 
 /// One version of a key.
@@ -31,6 +35,7 @@ impl Entry {
     pub(crate) fn new(user_key: &[u8], sequence: SequenceNumber, kind: Kind) -> Self {
         let value = match kind {
             Kind::Put => Bytes::from(format!("v{sequence}")),
+            Kind::Merge => Bytes::from(format!("m{sequence}")),
             _ => Bytes::new(),
         };
         Self { user_key: user_key.to_vec(), trailer: Trailer::new(sequence, kind), value }
@@ -41,15 +46,17 @@ impl Entry {
     }
 }
 
-/// Parses entries such as `"a@7 a@5- b@6"`: key, sequence number, `-` for a tombstone, `?` for a
-/// merge operand.
+/// Parses entries such as `"a@7 a@5- b@6"`: key, sequence number, `-` for a tombstone, `+` for a
+/// merge operand, `?` for a blob reference.
 pub(crate) fn entries(text: &str) -> Vec<Entry> {
     let entry = |word: &str| {
         let (key, version) = word.split_once('@').expect("key@sequence");
-        let sequence = version.trim_end_matches(['-', '?']).parse().expect("a sequence number");
+        let sequence =
+            version.trim_end_matches(['-', '+', '?']).parse().expect("a sequence number");
         let kind = match version.as_bytes().last() {
             Some(b'-') => Kind::Tombstone,
-            Some(b'?') => Kind::Merge,
+            Some(b'+') => Kind::Merge,
+            Some(b'?') => Kind::BlobReference,
             _ => Kind::Put,
         };
         Entry::new(key.as_bytes(), sequence, kind)
@@ -63,6 +70,7 @@ pub(crate) fn text(entries: &[Entry]) -> String {
         let mark = match entry.trailer.kind() {
             Kind::Put => "",
             Kind::Tombstone => "-",
+            Kind::Merge => "+",
             _ => "?",
         };
         format!("{}@{}{mark}", entry.user_key.escape_ascii(), entry.trailer.sequence())
@@ -314,6 +322,13 @@ pub(crate) fn read(
             Write::Point(entry) if entry.trailer.kind() == Kind::Put => {
                 state.insert(entry.user_key.clone(), entry.value.clone());
             }
+            Write::Point(entry) if entry.trailer.kind() == Kind::Merge => {
+                let value = match state.get(&entry.user_key) {
+                    Some(base) => [base, &*entry.value].join(&b','),
+                    None => entry.value.to_vec(),
+                };
+                state.insert(entry.user_key.clone(), value.into());
+            }
             Write::Point(entry) => drop(state.remove(&entry.user_key)),
             Write::Range(range) => {
                 state.retain(|key, _| **key < *range.start || **key >= *range.end);
@@ -321,6 +336,13 @@ pub(crate) fn read(
         }
     }
     state
+}
+
+/// The merge operator of histories: joins values with commas.
+pub(crate) fn append() -> OperatorCell {
+    let cell = OperatorCell::default();
+    cell.set("default", &NamedOperator::new(Arc::new(Append::with_separator(","))));
+    cell
 }
 
 /// Similar keys: few, short, prefixes of one another, one of them often.
@@ -351,7 +373,8 @@ pub(crate) fn any_history(writes_max: usize, sources_max: usize) -> impl Strateg
         Point(usize, Vec<u8>, Kind),
         Range(Vec<u8>, Vec<u8>),
     }
-    let kind = prop_oneof![3 => Just(Kind::Put), 2 => Just(Kind::Tombstone)];
+    let kind =
+        prop_oneof![3 => Just(Kind::Put), 2 => Just(Kind::Tombstone), 3 => Just(Kind::Merge)];
     let point = (0..sources_max, any_key(), kind);
     let write = prop_oneof![
         12 => point.prop_map(|(source, key, kind)| Write::Point(source, key, kind)),

@@ -11,10 +11,14 @@ use bytes::Bytes;
 use proptest::prelude::*;
 
 use super::{
-    model::{History, Moves, VecCursor, any_bounds, any_history, any_key, check, entries, failure},
+    model::{
+        History, Moves, VecCursor, any_bounds, any_history, any_key, append, check, entries,
+        failure,
+    },
     visible::sources,
 };
 use crate::{
+    fold::OperatorCell,
     iter::{
         bounds::{KeyBounds, is_above, is_below},
         merge::MergeCursor,
@@ -51,6 +55,10 @@ impl CursorSource for Rc<View> {
 
     fn range_tombstones(&self) -> RangeTombstoneSources {
         sources(&self.history.range_tombstones)
+    }
+
+    fn operator(&self) -> OperatorCell {
+        append()
     }
 }
 

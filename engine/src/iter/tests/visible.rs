@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use sievedb_format::{Corruption, Kind, RangeTombstone, RangeTombstoneSource, RangeTombstones};
 
 use super::model::{
-    Entry, History, Moves, VecCursor, any_history, any_key, check, entries, failure,
+    Entry, History, Moves, VecCursor, any_history, any_key, append, check, entries, failure,
 };
 use crate::{
     Error, Result,
@@ -29,7 +29,12 @@ pub(crate) fn sources(range_tombstones: &[RangeTombstone]) -> RangeTombstoneSour
 
 fn visible(history: &History, sequence: u64) -> VisibleCursor<MergeCursor<VecCursor>> {
     let tombstones = sources(&history.range_tombstones);
-    VisibleCursor::new(history.merge(&Rc::default()), ReadPoint::new(sequence), tombstones)
+    VisibleCursor::new(
+        history.merge(&Rc::default()),
+        ReadPoint::new(sequence),
+        tombstones,
+        append(),
+    )
 }
 
 #[derive(Debug, Clone)]
@@ -152,6 +157,7 @@ fn long_chains_of_versions_are_skipped_by_a_search() {
             history.merge(&moves),
             ReadPoint::new(sequence),
             RangeTombstoneSources::default(),
+            append(),
         );
         moves.count.set(0);
         for back in [false, true] {
@@ -174,7 +180,7 @@ fn hidden_keys_out_of_range_are_not_read() {
     let history = History::new(hidden.map(|entry| (0, entry)).collect(), Vec::new());
     let moves = Rc::<Moves>::default();
     let none = RangeTombstoneSources::default();
-    let mut cursor = VisibleCursor::new(history.merge(&moves), ReadPoint::new(999), none);
+    let mut cursor = VisibleCursor::new(history.merge(&moves), ReadPoint::new(999), none, append());
     cursor.seek(Bound::Included(b"k010"), Bound::Excluded(b"k020")).unwrap();
     assert_eq!((cursor.key(), moves.count.get()), (None, 11));
     moves.count.set(0);
@@ -187,7 +193,7 @@ fn the_last_key_of_an_inclusive_range_ends_it_without_a_read() {
     let history = one_source("a@1 b@2 c@3");
     let moves = Rc::<Moves>::default();
     let none = RangeTombstoneSources::default();
-    let mut cursor = VisibleCursor::new(history.merge(&moves), ReadPoint::new(9), none);
+    let mut cursor = VisibleCursor::new(history.merge(&moves), ReadPoint::new(9), none, append());
     let only = (Bound::Included(&b"b"[..]), Bound::Included(&b"b"[..]));
     cursor.seek(only.0, only.1).unwrap();
     let count = moves.count.get();
@@ -220,7 +226,7 @@ fn unsupported_kind_is_refused_unless_a_newer_version_hides_it() {
                 (Ok(keys), Some(want)) => assert_eq!(keys, want, "{name}, back: {back}"),
                 (Err(Error::Corrupt { path, source, .. }), None) => {
                     assert_eq!(path.to_str(), Some("model.sst"), "{name}, back: {back}");
-                    let value = Kind::Merge as u64;
+                    let value = Kind::BlobReference as u64;
                     let want = Corruption::Unsupported { what: "kind of an entry", value };
                     assert_eq!(source, want, "{name}, back: {back}");
                 }
@@ -238,6 +244,7 @@ fn a_source_out_of_order_ends_in_an_error() {
         VecCursor::new(damaged, &moves),
         ReadPoint::new(9),
         RangeTombstoneSources::default(),
+        append(),
     );
     // Forward, keys are compared where blocks meet: within a block they are in order.
     let mut walk = || -> Result<()> {
@@ -259,7 +266,8 @@ fn error_of_the_source_leaves_the_cursor_unpositioned() {
         let moves = Rc::<Moves>::default();
         moves.fail_at.set(Some(fail_at));
         let none = RangeTombstoneSources::default();
-        let mut cursor = VisibleCursor::new(history.merge(&moves), ReadPoint::new(9), none);
+        let mut cursor =
+            VisibleCursor::new(history.merge(&moves), ReadPoint::new(9), none, append());
         let all = Bound::Unbounded;
         let mut walk = || -> Result<()> {
             cursor.seek(all, all)?;

@@ -1,0 +1,186 @@
+//! Applies the merge operator of a keyspace.
+//!
+//! An operator is code of the caller: it may fail and it may panic. Reads return that as an error.
+//! Flushes and compactions keep the operands as they are, count the failure, and report the first
+//! one of a keyspace.
+
+use std::{
+    panic::{self, AssertUnwindSafe},
+    sync::{Arc, OnceLock},
+};
+
+use bytes::Bytes;
+use sievedb_format::VALUE_BYTES_MAX;
+
+use crate::{
+    Error, Result,
+    merge_operator::{MergeError, MergeOperator, NamedOperator},
+    sync::{
+        Mutex,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+};
+
+/// The merge operator of a keyspace. Set at most once, before the first operand is written, and
+/// shared by all views of the keyspace.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct OperatorCell(Arc<OnceLock<Folder>>);
+
+impl OperatorCell {
+    /// Sets the operator of the keyspace with this name, unless there is one.
+    pub(crate) fn set(&self, keyspace: &str, operator: &NamedOperator) {
+        if let Some(operator) = operator.present() {
+            let (keyspace, operator) = (keyspace.to_owned(), Arc::clone(operator));
+            let folder = self.0.get_or_init(|| Folder::new(keyspace, operator));
+            debug_assert!(folder.keyspace.len() <= u8::MAX.into(), "a name of a keyspace");
+        }
+    }
+
+    #[inline]
+    pub(crate) fn get(&self) -> Option<&Folder> {
+        self.0.get()
+    }
+}
+
+impl NamedOperator {
+    /// Refuses to replace this operator of the keyspace with this name by `other`.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::MergeOperatorFixed`].
+    pub(crate) fn check_change(&self, keyspace: &str, other: &Self) -> Result<()> {
+        match self.name().filter(|_| self != other) {
+            None => Ok(()),
+            Some(operator) => {
+                let (keyspace, operator) = (keyspace.to_owned(), operator.to_owned());
+                Err(Error::MergeOperatorFixed { keyspace, operator })
+            }
+        }
+    }
+}
+
+/// A merge operator that neither panics nor returns a value that is too long.
+#[derive(Debug)]
+pub(crate) struct Folder {
+    keyspace: String,
+    operator: Arc<dyn MergeOperator>,
+    /// Keys whose operands a flush or a compaction could not apply.
+    failures: AtomicU64,
+    /// The first of them, until it is reported.
+    unreported: Mutex<Option<Error>>,
+}
+
+impl Folder {
+    fn new(keyspace: String, operator: Arc<dyn MergeOperator>) -> Self {
+        Self { keyspace, operator, failures: AtomicU64::new(0), unreported: Mutex::default() }
+    }
+
+    /// Returns the value of `key` after `operands`, oldest first, were applied to `base`.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::MergeFailed`].
+    #[cold]
+    pub(crate) fn fold(
+        &self,
+        key: &[u8],
+        base: Option<&[u8]>,
+        operands: &[&[u8]],
+    ) -> Result<Bytes> {
+        debug_assert!(!operands.is_empty(), "without operands the base is the value");
+        let merge = || self.operator.merge(key, base, operands);
+        let merged = panic::catch_unwind(AssertUnwindSafe(merge));
+        let merged = merged.unwrap_or_else(|_| Err(MergeError::new("the operator panicked")));
+        match merged {
+            Ok(value) if value.len() <= VALUE_BYTES_MAX => Ok(value.into()),
+            Ok(_) => Err(self.error(key, MergeError::new("the result is longer than 256 MiB"))),
+            Err(source) => Err(self.error(key, source)),
+        }
+    }
+
+    /// Returns one operand for two, if the operator has one.
+    pub(crate) fn partial(&self, key: &[u8], older: &[u8], newer: &[u8]) -> Option<Bytes> {
+        let merge = || self.operator.partial_merge(key, older, newer);
+        let merged = panic::catch_unwind(AssertUnwindSafe(merge)).ok()??;
+        (merged.len() <= VALUE_BYTES_MAX).then(|| merged.into())
+    }
+
+    fn error(&self, key: &[u8], source: MergeError) -> Error {
+        let (keyspace, operator) = (self.keyspace.as_str().into(), self.operator.name().into());
+        Error::MergeFailed { keyspace, operator, key: key.into(), source }
+    }
+
+    /// Counts a failure of a flush or a compaction, which keeps the operands.
+    pub(crate) fn note_failure(&self, error: Error) {
+        debug_assert!(matches!(error, Error::MergeFailed { .. }), "{error:?}");
+        if self.failures.fetch_add(1, Relaxed) == 0 {
+            *self.unreported.lock() = Some(error);
+        }
+    }
+
+    /// Returns the first failure of a flush or a compaction, once.
+    pub(crate) fn take_unreported(&self) -> Option<Error> {
+        if self.failures.load(Relaxed) == 0 {
+            return None;
+        }
+        self.unreported.lock().take()
+    }
+
+    /// Returns the keys whose operands flushes and compactions kept because the operator failed.
+    pub(crate) fn failures(&self) -> u64 {
+        self.failures.load(Relaxed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Debug)]
+    struct Fails;
+
+    impl MergeOperator for Fails {
+        fn name(&self) -> &str {
+            "fails"
+        }
+
+        fn merge(&self, _: &[u8], base: Option<&[u8]>, _: &[&[u8]]) -> Result<Vec<u8>, MergeError> {
+            assert!(base.is_some(), "no base");
+            Err(MergeError::new("refused"))
+        }
+
+        fn partial_merge(&self, _: &[u8], _: &[u8], _: &[u8]) -> Option<Vec<u8>> {
+            panic!("never");
+        }
+    }
+
+    #[test]
+    fn errors_and_panics_name_key_and_operator() {
+        let cell = OperatorCell::default();
+        cell.set("users", &NamedOperator::None);
+        assert!(cell.get().is_none());
+        cell.set("users", &NamedOperator::Present(Arc::new(Fails)));
+        let folder = cell.get().expect("it was set");
+        for (base, want) in [(None, "the operator panicked"), (Some(&b""[..]), "refused")] {
+            match folder.fold(b"anna", base, &[b"1"]) {
+                Err(Error::MergeFailed { keyspace, operator, key, source }) => {
+                    assert_eq!((&*keyspace, &*operator, &*key), ("users", "fails", &b"anna"[..]));
+                    assert_eq!(source, MergeError::new(want));
+                }
+                other => panic!("{other:?}"),
+            }
+        }
+        assert_eq!(folder.partial(b"", b"", b""), None);
+    }
+
+    #[test]
+    fn the_first_failure_is_reported_once() {
+        let folder = Folder::new("users".to_owned(), Arc::new(Fails));
+        assert!(folder.take_unreported().is_none());
+        folder.note_failure(folder.error(b"first", MergeError::new("")));
+        folder.note_failure(folder.error(b"second", MergeError::new("")));
+        let Some(Error::MergeFailed { key, .. }) = folder.take_unreported() else { panic!() };
+        assert_eq!((&*key, folder.failures()), (&b"first"[..], 2));
+        assert!(folder.take_unreported().is_none());
+    }
+}

@@ -1,0 +1,111 @@
+//! Merge operator that joins byte strings.
+
+use super::{MergeError, MergeOperator};
+
+/// The longest separator, in bytes: its name is stored in hexadecimal.
+const SEPARATOR_BYTES_MAX: usize = 64;
+
+/// Joins the value and all operands in the order of their writes, with a separator between them.
+/// The first operand of a key without a value becomes its value.
+///
+/// A value grows with each operand: keep the operands of a key few, or remove the key at times.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Append {
+    separator: Box<[u8]>,
+    name: String,
+}
+
+pub(super) const NAME: &str = "sieve.append";
+
+impl Default for Append {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Append {
+    /// Joins without a separator.
+    #[must_use]
+    pub fn new() -> Self {
+        Self { separator: Box::default(), name: NAME.to_owned() }
+    }
+
+    /// Joins with `separator` between two parts, which may contain it.
+    ///
+    /// # Panics
+    ///
+    /// If `separator` is longer than 64 bytes.
+    #[must_use]
+    pub fn with_separator(separator: impl AsRef<[u8]>) -> Self {
+        let separator = separator.as_ref();
+        assert!(separator.len() <= SEPARATOR_BYTES_MAX, "a separator has at most 64 bytes");
+        if separator.is_empty() {
+            return Self::new();
+        }
+        let digits: String = separator.iter().map(|byte| format!("{byte:02x}")).collect();
+        Self { separator: separator.into(), name: format!("{NAME}:{digits}") }
+    }
+
+    /// Returns the operator of this name, if it is one.
+    pub(super) fn from_name(name: &str) -> Option<Self> {
+        let rest = name.strip_prefix(NAME)?;
+        if rest.is_empty() {
+            return Some(Self::new());
+        }
+        let (pairs, odd) = rest.strip_prefix(':')?.as_bytes().as_chunks::<2>();
+        if !odd.is_empty() || pairs.is_empty() || pairs.len() > SEPARATOR_BYTES_MAX {
+            return None;
+        }
+        let byte = |pair: &[u8; 2]| u8::from_str_radix(str::from_utf8(pair).ok()?, 16).ok();
+        let separator: Option<Vec<u8>> = pairs.iter().map(byte).collect();
+        Some(Self::with_separator(separator?)).filter(|operator| operator.name == name)
+    }
+}
+
+impl MergeOperator for Append {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn merge(
+        &self,
+        _: &[u8],
+        base: Option<&[u8]>,
+        operands: &[&[u8]],
+    ) -> Result<Vec<u8>, MergeError> {
+        Ok(match base {
+            None => operands.join(&*self.separator),
+            Some(base) => [&[base], operands].concat().join(&*self.separator),
+        })
+    }
+
+    fn partial_merge(&self, _: &[u8], older: &[u8], newer: &[u8]) -> Option<Vec<u8>> {
+        Some([older, newer].join(&*self.separator))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_are_joined_in_order() {
+        let operands: [&[u8]; 2] = [b"b", b"c"];
+        assert_eq!(Append::new().merge(b"", Some(b"a"), &operands), Ok(b"abc".to_vec()));
+        let comma = Append::with_separator(", ");
+        assert_eq!(comma.merge(b"", None, &operands), Ok(b"b, c".to_vec()));
+        assert_eq!(comma.merge(b"", Some(b""), &operands), Ok(b", b, c".to_vec()));
+        assert_eq!(comma.partial_merge(b"", b"a", b""), Some(b"a, ".to_vec()));
+    }
+
+    #[test]
+    fn a_name_has_the_separator() {
+        for separator in [&b""[..], b",", b"\x00\xff", &[7; SEPARATOR_BYTES_MAX]] {
+            let operator = Append::with_separator(separator);
+            assert_eq!(Append::from_name(operator.name()), Some(operator));
+        }
+        for name in ["sieve.append:", "sieve.append:2", "sieve.append:2C", "sieve.append:+1", ""] {
+            assert_eq!(Append::from_name(name), None, "{name}");
+        }
+    }
+}

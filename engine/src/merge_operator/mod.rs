@@ -1,0 +1,122 @@
+//! Merge operators: functions that combine the value of a key with operands written later.
+//!
+//! | module        | content                                                          |
+//! |---------------|------------------------------------------------------------------|
+//! | [`counter`]   | [`Counter`]: adds integers                                       |
+//! | [`extreme`]   | [`Max`] and [`Min`]: keep the largest or smallest value          |
+//! | [`append`]    | [`Append`]: joins byte strings                                   |
+//! | [`set_union`] | [`SetUnion`]: joins sets of byte strings                         |
+//! | [`named`]     | operator of a keyspace, by its stored name                       |
+//!
+//! See [`crate::fold`] for how a keyspace applies its operator, and [`crate::resolve`] for which
+//! operands belong to a value.
+
+mod append;
+mod counter;
+mod extreme;
+mod named;
+mod set_union;
+
+pub use self::{
+    append::Append,
+    counter::Counter,
+    extreme::{Max, Min},
+    set_union::SetUnion,
+};
+
+pub(crate) use self::named::NamedOperator;
+
+use std::{error, fmt};
+
+/// Combines the value of a key with merge operands.
+///
+/// [`Keyspace::merge`](crate::Keyspace::merge) writes an operand without reading the value. Reads,
+/// flushes and compactions apply operands later. So the result must depend on the arguments alone,
+/// and must never change for a stored [name](Self::name): otherwise it depends on when compactions
+/// run.
+///
+/// Calls may come from any thread, also while a read blocks on the result. A call that fails or
+/// panics is an error of the read. Flushes and compactions then keep the operands as they are.
+///
+/// ```
+/// use std::sync::Arc;
+/// use sievedb::{Db, KeyspaceOptions, MergeError, MergeOperator};
+///
+/// /// Multiplies numbers of one byte.
+/// #[derive(Debug)]
+/// struct Product;
+///
+/// impl MergeOperator for Product {
+///     fn name(&self) -> &str {
+///         "product"
+///     }
+///
+///     fn merge(
+///         &self,
+///         _key: &[u8],
+///         base: Option<&[u8]>,
+///         operands: &[&[u8]],
+///     ) -> Result<Vec<u8>, MergeError> {
+///         let factors = base.iter().chain(operands);
+///         let product = factors.map(|bytes| bytes.iter().product::<u8>()).product();
+///         Ok(vec![product])
+///     }
+/// }
+/// # let dir = tempfile::tempdir().unwrap();
+/// let options = KeyspaceOptions::new().merge_operator(Arc::new(Product));
+/// let db = Db::open(dir.path())?;
+/// let products = db.keyspace_with("products", &options)?;
+/// products.merge("a", [6])?;
+/// products.merge("a", [7])?;
+/// assert_eq!(products.get("a")?.as_deref(), Some(&[42][..]));
+/// # Ok::<(), sievedb::Error>(())
+/// ```
+pub trait MergeOperator: Send + Sync + fmt::Debug {
+    /// Returns the name that is stored with a keyspace: 1 to 255 bytes. Names that begin with
+    /// `sieve.` belong to the operators of this crate.
+    fn name(&self) -> &str;
+
+    /// Returns the value of `key` after `operands`, oldest first and at least one, were applied to
+    /// `base`; `None` if the key had no value. At most 256 MiB.
+    ///
+    /// # Errors
+    ///
+    /// [`MergeError`] if the operands cannot be applied. Reads of the key fail with it.
+    fn merge(
+        &self,
+        key: &[u8],
+        base: Option<&[u8]>,
+        operands: &[&[u8]],
+    ) -> Result<Vec<u8>, MergeError>;
+
+    /// Returns one operand that has the effect of `older` and then `newer` on every value; `None`
+    /// if there is none, the default.
+    ///
+    /// Lets flushes and compactions reduce operands whose base is in a deeper level.
+    fn partial_merge(&self, key: &[u8], older: &[u8], newer: &[u8]) -> Option<Vec<u8>> {
+        let _ = (key, older, newer);
+        None
+    }
+}
+
+/// Reason why merge operands cannot be applied.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MergeError {
+    reason: Box<str>,
+}
+
+impl MergeError {
+    /// Creates an error with this message: lower case, without a full stop.
+    #[must_use]
+    pub fn new(reason: impl Into<Box<str>>) -> Self {
+        Self { reason: reason.into() }
+    }
+}
+
+impl fmt::Display for MergeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.reason)
+    }
+}
+
+impl error::Error for MergeError {}

@@ -1,0 +1,109 @@
+//! The merge operands of a key and the value below them, as a repair copies them.
+
+use std::ops::Bound;
+
+use bytes::Bytes;
+use sievedb_format::Trailer;
+
+use super::{OlderValues, Saved, tables::Keys};
+use crate::{
+    Error, Result,
+    resolve::{ReadPoint, Seen, Unsupported},
+};
+
+/// Versions of a key in one table, from a merge operand down.
+pub(super) struct Copied {
+    key: Bytes,
+    /// Newest first.
+    operands: Vec<Bytes>,
+    /// `None` if the versions read so far do not decide.
+    base: Option<Option<Bytes>>,
+    /// Versions of the key may be lost.
+    is_older: bool,
+}
+
+impl Copied {
+    pub(super) fn new(key: &[u8], operand: &[u8], is_older: bool) -> Self {
+        let operands = vec![Bytes::copy_from_slice(operand)];
+        Self { key: Bytes::copy_from_slice(key), operands, base: None, is_older }
+    }
+
+    /// Adds the next older version of the key.
+    ///
+    /// # Errors
+    ///
+    /// [`Unsupported`]: the version cannot be copied, and may be lost.
+    pub(super) fn add(&mut self, trailer: Trailer, value: &[u8]) -> Result<(), Unsupported> {
+        if self.base.is_some() {
+            return Ok(());
+        }
+        let value = || Bytes::copy_from_slice(value);
+        match ReadPoint::LATEST.seen(trailer, || 0).inspect_err(|_| self.doubt())? {
+            Seen::Operand => self.operands.push(value()),
+            Seen::Value => self.base = Some(Some(value())),
+            Seen::Nothing => self.base = Some(None),
+        }
+        Ok(())
+    }
+
+    /// Records that versions of the key may be lost.
+    pub(super) fn doubt(&mut self) {
+        self.is_older |= self.base.is_none();
+    }
+}
+
+impl Saved {
+    /// Copies the versions of a key over older ones. The doubts from `own` on are those of their
+    /// table.
+    pub(super) fn merge(&mut self, older: OlderValues, copied: &Copied, own: usize) -> Result<()> {
+        let Copied { key, operands, base, is_older } = copied;
+        debug_assert!(!operands.is_empty() && own <= self.doubts.len());
+        // With a base only versions of the same table are missing, if any.
+        let doubts = &self.doubts[if base.is_some() { own } else { 0 }..];
+        let is_older = *is_older
+            || doubts.iter().any(|keys| touches(keys, key))
+            || (base.is_none() && self.older.contains(&self.hash(key)));
+        let write = |saved: &Self| {
+            if let Some(base) = base {
+                saved.store(key, base.as_deref())?;
+            }
+            operands.iter().rev().try_for_each(|operand| saved.store_operand(key, operand))
+        };
+        if is_older {
+            return self.note_older(older, key, write);
+        }
+        self.older.remove(&self.hash(key));
+        write(self)
+    }
+
+    /// Stores a merge operand, also in a keyspace whose operator is unknown here.
+    fn store_operand(&self, key: &[u8], operand: &[u8]) -> Result<()> {
+        self.with_room(|keyspace| keyspace.store_operand(key, operand))
+    }
+
+    /// Calls `write`, once more with a larger memory budget if it needs that.
+    pub(super) fn with_room(&self, write: impl Fn(&crate::Keyspace) -> Result<()>) -> Result<()> {
+        match write(&self.keyspace) {
+            Err(Error::WriteTooLarge { bytes, .. }) => {
+                let store = self.keyspace.open_store().store();
+                store.change_memory_budget(|budget| budget.make_room_for(bytes))?;
+                write(&self.keyspace)
+            }
+            stored => stored,
+        }
+    }
+}
+
+/// Returns whether damage of these keys may have taken versions of `key`: also of one at their
+/// open end, whose older versions may lie in the damaged block.
+fn touches((start, end): &Keys, key: &[u8]) -> bool {
+    let is_behind = match start {
+        Bound::Included(start) | Bound::Excluded(start) => key >= &**start,
+        Bound::Unbounded => true,
+    };
+    let is_before = match end {
+        Bound::Included(end) | Bound::Excluded(end) => key <= &**end,
+        Bound::Unbounded => true,
+    };
+    is_behind && is_before
+}
