@@ -30,7 +30,7 @@ impl<K: Key, V, C: Codec<V>> Entries<K, V, C> {
     /// Returns an iterator over the keys, which reads no values.
     #[must_use]
     pub fn keys(self) -> Keys<K> {
-        Keys { keys: self.range.keys(), keyspace: self.keyspace, types: PhantomData }
+        keys_of(self.range, &self.keyspace)
     }
 
     /// Returns `true` if there is no entry. Reads no value and decodes nothing.
@@ -59,6 +59,11 @@ impl<K: Key, V, C: Codec<V>> Entries<K, V, C> {
         let decoded = decoded.map_err(|source| Error::value(&self.keyspace, &key, source))?;
         Ok((decode_key(&self.keyspace, key)?, decoded))
     }
+}
+
+/// Returns the decoded keys of `range`, of `keyspace`.
+pub(crate) fn keys_of<K>(range: Range, keyspace: &Arc<str>) -> Keys<K> {
+    Keys { keys: range.keys(), keyspace: Arc::clone(keyspace), types: PhantomData }
 }
 
 /// Decodes a stored key of `keyspace`.

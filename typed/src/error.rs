@@ -48,6 +48,9 @@ pub enum Error {
     /// The stored schema of `keyspace` cannot be decoded: a later release of this crate wrote it,
     /// or another writer.
     SchemaRecord { keyspace: Arc<str>, source: KeyError },
+    /// The `index` has an entry for `key`, which has no value: the data was changed past its
+    /// [`Indexed`](crate::Indexed). [`Indexed::rebuild`](crate::Indexed::rebuild) corrects it.
+    StaleIndex { index: Arc<str>, key: Bytes },
     /// The keyspace [`SCHEMA_KEYSPACE`](crate::SCHEMA_KEYSPACE) stores schemas, and nothing else.
     ReservedName { keyspace: Arc<str> },
 }
@@ -120,6 +123,11 @@ impl fmt::Display for Error {
                 f,
                 "cannot decode the stored schema of the keyspace {keyspace:?}; use the release \
                  that wrote it"
+            ),
+            Self::StaleIndex { index, key } => write!(
+                f,
+                "the index {index:?} has the absent key {}; rebuild the index",
+                key.escape_ascii()
             ),
             Self::ReservedName { keyspace } => {
                 write!(f, "the keyspace {keyspace:?} is reserved for schemas; use another name")

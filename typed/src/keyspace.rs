@@ -2,7 +2,7 @@
 
 use std::{borrow::Borrow, fmt, marker::PhantomData, sync::Arc};
 
-use sievedb::{Batch, Db, Keyspace, KeyspaceOptions, Snapshot};
+use sievedb::{Bytes, Db, Keyspace, KeyspaceOptions, Snapshot, Transaction};
 
 use crate::{
     codec::{Codec, Postcard},
@@ -11,6 +11,7 @@ use crate::{
     reads::{Types, read_methods},
     schema::Schema,
     snapshot::TypedSnapshot,
+    transaction::Writes,
 };
 
 /// A keyspace with keys of type `K` and values of type `V`, encoded by `C`.
@@ -23,6 +24,8 @@ use crate::{
 pub struct TypedKeyspace<K, V, C = Postcard> {
     entries: Keyspace,
     name: Arc<str>,
+    /// Version of the schema.
+    version: u32,
     types: Types<K, V, C>,
 }
 
@@ -58,13 +61,31 @@ impl<K: Key, V, C: Codec<V>> TypedKeyspace<K, V, C> {
 
     fn check(db: &Db, entries: Keyspace, schema: &Schema) -> Result<Self> {
         schema.open(db, &entries)?;
-        Ok(Self { name: entries.name().into(), entries, types: PhantomData })
+        let (name, version) = (entries.name().into(), schema.version());
+        Ok(Self { entries, name, version, types: PhantomData })
     }
 
     /// Returns the name of the keyspace.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    pub(crate) fn shared_name(&self) -> &Arc<str> {
+        &self.name
+    }
+
+    /// Returns the version of the schema.
+    pub(crate) fn version(&self) -> u32 {
+        self.version
+    }
+
+    /// Decodes a stored key.
+    pub(crate) fn decode_key(&self, key: &[u8]) -> Result<K> {
+        key::from_bytes(key).map_err(|source| {
+            let (keyspace, key) = (Arc::clone(&self.name), Bytes::copy_from_slice(key));
+            Error::Key { keyspace, key, source }
+        })
     }
 
     /// Returns the untyped keyspace: for options, flushes, and batches of the engine. Entries that
@@ -114,8 +135,8 @@ impl<K: Key, V, C: Codec<V>> TypedKeyspace<K, V, C> {
         Ok(key::with_bytes(&key, |key| self.entries.remove(key))?)
     }
 
-    /// Adds a write of `value` under `key` to `batch`, which may write to any keyspaces of the
-    /// store.
+    /// Adds a write of `value` under `key` to `writes`, a [`Batch`](sievedb::Batch) or a
+    /// [`Transaction`], which may write to any keyspaces of the store.
     ///
     /// ```
     /// # use sievedb_typed::{Schema, TypedKeyspace, sievedb::{Db, Durability}};
@@ -132,23 +153,35 @@ impl<K: Key, V, C: Codec<V>> TypedKeyspace<K, V, C> {
     ///
     /// # Errors
     ///
-    /// As [`Batch::insert`], and [`Error::Encode`]; the batch is unchanged.
+    /// [`Error::Encode`]; [`Error::Engine`] as of the engine's call. Nothing was added.
     pub fn insert_in(
         &self,
-        batch: &mut Batch,
+        writes: &mut impl Writes,
         key: impl EncodeAs<K>,
         value: impl Borrow<V>,
     ) -> Result<()> {
-        self.with_entry(&key, value.borrow(), |key, value| batch.insert(&self.entries, key, value))
+        self.with_entry(&key, value.borrow(), |key, value| writes.put(&self.entries, key, value))
     }
 
-    /// Adds a removal of `key` to `batch`.
+    /// Adds a removal of `key` to `writes`, a [`Batch`](sievedb::Batch) or a [`Transaction`].
     ///
     /// # Errors
     ///
-    /// As [`Batch::remove`].
-    pub fn remove_in(&self, batch: &mut Batch, key: impl EncodeAs<K>) -> Result<()> {
-        Ok(key::with_bytes(&key, |key| batch.remove(&self.entries, key))?)
+    /// [`Error::Engine`] as of the engine's call.
+    pub fn remove_in(&self, writes: &mut impl Writes, key: impl EncodeAs<K>) -> Result<()> {
+        Ok(key::with_bytes(&key, |key| writes.delete(&self.entries, key))?)
+    }
+
+    /// Returns the value of `key` as `transaction` sees it. As [`Transaction::get`].
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Value`]; [`Error::Engine`].
+    pub fn get_in(&self, transaction: &Transaction, key: impl EncodeAs<K>) -> Result<Option<V>> {
+        key::with_bytes(&key, |key| {
+            let Some(value) = transaction.get(&self.entries, key)? else { return Ok(None) };
+            self.decode_value(key, value).map(Some)
+        })
     }
 
     /// Calls `write` with the encoded entry.
@@ -169,7 +202,7 @@ read_methods!(TypedKeyspace);
 impl<K, V, C> Clone for TypedKeyspace<K, V, C> {
     fn clone(&self) -> Self {
         let (entries, name) = (self.entries.clone(), Arc::clone(&self.name));
-        Self { entries, name, types: PhantomData }
+        Self { entries, name, version: self.version, types: PhantomData }
     }
 }
 

@@ -8,6 +8,8 @@
 //! * Values are encoded by [`Postcard`] if they implement serde's traits, or by any [`Codec`].
 //! * A [`Schema`] is stored with the keyspace. Opening it with another type is an error, and
 //!   migrations lead from one version to the next.
+//! * Batches, snapshots and [`transaction`]s span several keyspaces, typed or not.
+//! * [`Indexed`] adds secondary indexes, which change in the same atomic step as the entries.
 //!
 //! ```
 //! use serde::{Deserialize, Serialize};
@@ -39,11 +41,13 @@
 mod codec;
 mod entries;
 mod error;
+mod index;
 pub mod key;
 mod keyspace;
 mod reads;
 mod schema;
 mod snapshot;
+mod transaction;
 
 pub use sievedb;
 
@@ -51,8 +55,10 @@ pub use self::{
     codec::{Codec, CodecError, Postcard, Raw},
     entries::{Entries, Keys},
     error::{Error, Result},
+    index::{Index, IndexChanges, IndexEntries, IndexMatches, IndexSnapshot, Indexed},
     key::{EncodeAs, Key, KeyError, Place, PrefixOf},
     keyspace::TypedKeyspace,
     schema::{SCHEMA_KEYSPACE, Schema},
     snapshot::TypedSnapshot,
+    transaction::{Writes, transaction},
 };

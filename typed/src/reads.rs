@@ -127,7 +127,11 @@ macro_rules! read_methods {
                 $crate::Entries::new(self.entries.range::<Vec<u8>>(bounds), &self.name)
             }
 
-            fn decode_value(&self, key: &[u8], value: sievedb::Bytes) -> $crate::Result<V> {
+            pub(crate) fn decode_value(
+                &self,
+                key: &[u8],
+                value: sievedb::Bytes,
+            ) -> $crate::Result<V> {
                 C::decode(value).map_err(|source| $crate::Error::value(&self.name, key, source))
             }
         }

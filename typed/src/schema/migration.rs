@@ -4,7 +4,10 @@ use std::{ops::Bound, sync::Arc};
 
 use sievedb::{Db, Durability, Keyspace};
 
-use super::{Step, record::SchemaRecord};
+use super::{
+    Step,
+    record::{SchemaRecord, Stored},
+};
 use crate::error::{Error, Result};
 
 /// Memory of a batch, in bytes. A larger value has a batch of its own.

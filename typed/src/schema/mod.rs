@@ -12,7 +12,10 @@ use std::{
 use serde::{Serialize, de::DeserializeOwned};
 use sievedb::{Bytes, Db, Keyspace};
 
-use self::{migration::migrate, record::SchemaRecord};
+use self::{
+    migration::migrate,
+    record::{SchemaRecord, Stored},
+};
 use crate::{
     codec::{Codec, CodecError, Postcard},
     error::{Error, Result},

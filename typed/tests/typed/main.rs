@@ -1,7 +1,9 @@
 //! Typed keyspaces, in stores on the disk.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by a panic")]
+#![expect(clippy::print_stdout, reason = "a test prints its seed")]
 
+mod index;
 mod keyspace;
 
 use sievedb_typed::sievedb::Db;
@@ -11,4 +13,11 @@ fn store() -> (tempfile::TempDir, Db) {
     let dir = tempfile::tempdir().unwrap();
     let db = Db::open(dir.path()).unwrap();
     (dir, db)
+}
+
+/// Returns the seed of a random test: `SIEVE_SEED`, or 1. Prints it.
+fn seed() -> u64 {
+    let seed = std::env::var("SIEVE_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(1);
+    println!("SIEVE_SEED={seed}");
+    seed
 }
