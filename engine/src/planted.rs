@@ -26,4 +26,8 @@ pub enum PlantedBug {
     AdoptSegmentBelowFloor,
     /// A close after a full disk does not vouch for the log.
     LeaveEndedLogUnvouched,
+    /// The commit of a transaction ignores writes to the ranges that it has read.
+    SkipRangeValidation,
+    /// The commit of a transaction ignores writes in flight.
+    SkipInFlightValidation,
 }

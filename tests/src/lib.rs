@@ -19,6 +19,7 @@
 //! | [`hook_fs`]     | a file system that calls a function before it creates a file          |
 //! | [`handles`]     | a file system with a limit on open files                              |
 //! | [`layer`]       | base of these file systems: passes calls through                      |
+//! | [`yielding`]    | a file system that lets other threads run during writes               |
 //! | [`rng`]         | random numbers from a seed                                            |
 //! | [`settings`]    | options for small stores with many files; environment variables       |
 
@@ -40,3 +41,4 @@ pub mod recorder;
 pub mod rng;
 pub mod settings;
 pub mod workload;
+pub mod yielding;

@@ -23,6 +23,7 @@ use std::{fmt, sync::Arc};
 
 use bytes::Bytes;
 use sievedb_filter::hash::key_hash;
+use sievedb_format::SequenceNumber;
 
 pub use self::{
     options::{Isolation, TransactionOptions},
@@ -225,13 +226,21 @@ impl Transaction {
     /// * [`Error::WriteTooLarge`], [`Error::Io`], [`Error::ReadOnly`], [`Error::Closed`] as of
     ///   [`Batch::commit`](crate::Batch::commit).
     pub fn commit(self, durability: impl Into<Option<Durability>>) -> Result<()> {
-        self.commit_as(durability.into())
+        self.commit_as(durability.into()).map(drop)
     }
 
-    fn commit_as(mut self, durability: Option<Durability>) -> Result<()> {
+    /// Commits, and returns the sequence number of the last write; `None` without writes. Tests
+    /// order commits by it.
+    #[cfg(feature = "planted-bugs")]
+    #[doc(hidden)]
+    pub fn commit_sequence(self, durability: Durability) -> Result<Option<SequenceNumber>> {
+        self.commit_as(Some(durability))
+    }
+
+    fn commit_as(mut self, durability: Option<Durability>) -> Result<Option<SequenceNumber>> {
         let store = self.open.accept()?;
         if self.writes.is_empty() {
-            return Ok(());
+            return Ok(None);
         }
         let durability = durability.or(self.options.durability).unwrap_or(store.options.durability);
         let mut write = self.writes.encode(store.hash_seed)?;
@@ -246,7 +255,7 @@ impl Transaction {
         let committed = store.commit(&mut write, durability, &mut unchanged)?;
         debug_assert!(committed.is_none_or(|last| last > self.held.sequence()));
         match committed {
-            Some(_) => Ok(()),
+            Some(last) => Ok(Some(last)),
             None => Err(unchanged.take_conflict().expect("a condition that failed has a conflict")),
         }
     }

@@ -125,8 +125,8 @@ impl Calls for Transaction<'_> {
 fn a_lock_over_snapshot_and_batch_is_serializable() {
     let seed = seed("isolation, application lock", 1);
     let count = from_env("SIEVE_TRANSACTIONS", 2_000);
-    for found in phases(&Lock::Transaction, (2, count / 2), seed) {
-        let first = found.violations(Isolation::Serializable).next();
+    for phase in phases(&Lock::Transaction, (2, count / 2), seed) {
+        let first = phase.report.violations(Isolation::Serializable).next();
         assert!(first.is_none(), "{}", first.expect("it is some"));
     }
 }
@@ -137,7 +137,8 @@ fn snapshots_and_batches_lose_updates_only() {
     let seed = seed("isolation, batches", 1);
     let count = from_env("SIEVE_TRANSACTIONS", 2_000);
     let mut lost = 0;
-    for found in phases(&Lock::Commit, (2, count / 2), seed) {
+    for phase in phases(&Lock::Commit, (2, count / 2), seed) {
+        let found = phase.report;
         let is_worse = |it: Anomaly| {
             use Anomaly::{G0, G1a, G1b, G1c, Garbage, Internal, LostWrite};
             matches!(it, G0 | G1a | G1b | G1c | Garbage | Internal | LostWrite)

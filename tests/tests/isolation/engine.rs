@@ -9,18 +9,19 @@ use std::{
     thread,
 };
 
-use sievedb::{Db, Durability, Keyspace, fs::Fs};
+use sievedb::{Db, Durability, Error, Keyspace, Options, fs::Fs};
 use sievedb_doubles::{Loss, MemoryFs};
 use sievedb_tests::{
     isolation::{
         check::{Report, check},
-        history::{History, Key, WriteId},
+        history::{History, Key, Outcome, WriteId},
         run::{KEYSPACES, Recorder, run},
         survivors::survivors,
         target::Target,
     },
     rng::{Rng, mix},
     settings::{STORE_DIR, small_options},
+    yielding::Yielding,
 };
 
 const THREADS: usize = 8;
@@ -39,8 +40,10 @@ pub(super) struct Opened {
 }
 
 impl Opened {
-    fn open(disk: Arc<dyn Fs>) -> Self {
-        let db = small_options(disk).worker_threads(2).open(STORE_DIR).expect("nothing fails");
+    fn open(kind: &impl Kind, disk: &Arc<MemoryFs>) -> Self {
+        let fs = kind.fs(Arc::clone(disk) as Arc<dyn Fs>);
+        let options = kind.options(small_options(fs).worker_threads(2));
+        let db = options.open(STORE_DIR).expect("nothing fails");
         let keyspaces = KEYSPACES.map(|name| db.keyspace(&name.to_string()).expect("it opens"));
         Self { db, keyspaces, durable: AtomicU64::new(0), commits: AtomicU64::new(0) }
     }
@@ -56,7 +59,7 @@ impl Opened {
     pub(super) fn durability(&self) -> Durability {
         match mix(self.commits.fetch_add(1, SeqCst)) % 64 {
             0 => Durability::Disk,
-            1..8 => Durability::OsBuffer,
+            1..16 => Durability::OsBuffer,
             _ => Durability::Memory,
         }
     }
@@ -86,7 +89,7 @@ impl Opened {
         while !is_over.load(SeqCst) {
             let keyspace = rng.pick(&self.keyspaces);
             let done = if rng.chance(1, 4) { keyspace.compact() } else { keyspace.flush() };
-            done.expect("nothing fails");
+            assert!(done.as_ref().err().is_none_or(Error::is_no_space), "{done:?}");
             thread::yield_now();
         }
     }
@@ -120,22 +123,42 @@ pub(super) trait Kind {
     /// Its transactions.
     type Target<'s>: Target;
 
+    /// Changes the options of the store.
+    fn options(&self, options: Options) -> Options {
+        options
+    }
+
+    /// Returns the file system of the store.
+    fn fs(&self, disk: Arc<dyn Fs>) -> Arc<dyn Fs> {
+        Arc::new(Yielding::new(disk))
+    }
+
+    /// Called after the transactions of a phase, before the power cut.
+    fn end_phase(&self, _: &Opened) {}
+
     /// Uses a store that was opened.
     fn target<'s>(&self, store: &'s Opened) -> Self::Target<'s>;
 }
 
-/// Runs `count` transactions in each of `phases`, with a power cut after each. Returns a report of
-/// each phase.
+/// Result of a phase.
+#[derive(Debug)]
+pub(crate) struct Phase {
+    /// Number of transactions that committed.
+    pub(crate) commits: usize,
+    pub(crate) report: Report,
+}
+
+/// Runs `count` transactions in each of `phases`, with a power cut after each.
 ///
 /// # Panics
 ///
 /// If a power cut loses a durable commit, or leaves something that is no prefix of the commits.
-pub(super) fn phases(kind: &impl Kind, (phases, count): (usize, usize), seed: u64) -> Vec<Report> {
+pub(super) fn phases(kind: &impl Kind, (phases, count): (usize, usize), seed: u64) -> Vec<Phase> {
     let mut rng = Rng::new(seed);
     let recorder = Recorder::default();
     let mut disk = Arc::new(MemoryFs::with_seed(rng.number()));
-    let mut store = Opened::open(Arc::clone(&disk) as Arc<dyn Fs>);
-    let mut reports = Vec::new();
+    let mut store = Opened::open(kind, &disk);
+    let mut done = Vec::new();
     for phase in 0..phases {
         let initial: Vec<_> = store.entries().into_iter().collect();
         let is_over = AtomicBool::new(false);
@@ -146,8 +169,11 @@ pub(super) fn phases(kind: &impl Kind, (phases, count): (usize, usize), seed: u6
             is_over.store(true, SeqCst);
             records
         });
+        kind.end_phase(&store);
         let history = History { initial, transactions };
-        reports.push(check(&history));
+        let outcomes = history.transactions.iter().map(|transaction| transaction.outcome);
+        let commits = outcomes.filter(|outcome| *outcome == Outcome::Committed).count();
+        done.push(Phase { commits, report: check(&history) });
         let loss = match rng.below(3) {
             0 => Loss::Everything,
             _ => Loss::Random { seed: rng.number(), torn: true },
@@ -156,10 +182,10 @@ pub(super) fn phases(kind: &impl Kind, (phases, count): (usize, usize), seed: u6
         let durable = store.durable.load(SeqCst);
         drop(store);
         disk = Arc::new(left);
-        store = Opened::open(Arc::clone(&disk) as Arc<dyn Fs>);
+        store = Opened::open(kind, &disk);
         let durable = (durable > 0).then_some(durable);
         let found = survivors(&history, &store.entries(), durable);
         found.unwrap_or_else(|error| panic!("phase {phase}, {loss:?}: {error}"));
     }
-    reports
+    done
 }

@@ -2,6 +2,8 @@
 
 mod app_lock;
 mod engine;
+mod full_log;
 mod properties;
 mod reference;
 mod scenario;
+pub(crate) mod transactions;

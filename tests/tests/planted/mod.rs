@@ -1,4 +1,6 @@
-//! Planted bugs that the crash tests must catch.
+//! Planted bugs that the tests must catch.
+
+mod transactions;
 
 use std::sync::Arc;
 
