@@ -10,6 +10,8 @@ use crate::{resolve::ReadPoint, store::open_store::OpenStore};
 pub(crate) struct HeldSequence {
     open: Arc<OpenStore>,
     sequence: SequenceNumber,
+    /// `false` if the store was closed, or this process is a forked child.
+    is_listed: bool,
 }
 
 impl HeldSequence {
@@ -20,9 +22,9 @@ impl HeldSequence {
             let now = store.options.clock.now();
             store.versions.snapshots().add(now, || store.writer.visible())
         };
-        // In a forked child its reads are refused, and nothing is listed.
-        let sequence = store.check_open().map_or(0, |()| list());
-        Self { open, sequence }
+        // In a closed store and in a forked child its reads are refused, and nothing is listed.
+        let listed = store.check_open().ok().map(|()| list());
+        Self { open, sequence: listed.unwrap_or(0), is_listed: listed.is_some() }
     }
 
     pub(crate) fn open(&self) -> &Arc<OpenStore> {
@@ -49,7 +51,7 @@ impl fmt::Debug for HeldSequence {
 impl Drop for HeldSequence {
     fn drop(&mut self) {
         let store = self.open.store();
-        if store.is_forked() {
+        if !self.is_listed || store.is_forked() {
             return;
         }
         store.scheduler.snapshot_is_gone(store.versions.snapshots().remove(self.sequence));

@@ -337,6 +337,17 @@ mod tests {
     use crate::fs::MemoryFs;
 
     #[test]
+    fn a_snapshot_of_a_closed_store_is_not_listed() {
+        let options = Options::new().fs(Arc::new(MemoryFs::new())).worker_threads(0);
+        let db = options.open("db").expect("a new store");
+        let listed = db.snapshot();
+        db.shutdown(Duration::from_secs(60)).expect("nothing is in flight");
+        let late = db.snapshot();
+        assert!(matches!(late.get("key"), Err(Error::Closed)));
+        drop((late, listed));
+    }
+
+    #[test]
     fn a_shutdown_waits_for_the_close_by_another_thread() {
         let options = Options::new().fs(Arc::new(MemoryFs::new())).worker_threads(0);
         let db = options.open("db").expect("a new store");
