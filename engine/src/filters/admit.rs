@@ -42,7 +42,10 @@ impl Filters {
             (tables, targets)
         } else {
             let mut tables = FilterTables::of(host);
-            tables.put(of_tree);
+            if !tables.put(of_tree) {
+                // The keyspace was dropped meanwhile.
+                return true;
+            }
             let targets = self.plan(host, &mut held.0, &tables, goal);
             (tables, targets)
         };

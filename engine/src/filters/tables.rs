@@ -106,11 +106,10 @@ impl FilterTables {
         Self { keyspaces: host.keyspaces().iter().map(of_tree).collect() }
     }
 
-    /// Replaces the tables of a keyspace.
-    pub(super) fn put(&mut self, tables: KeyspaceTables) {
-        if let Some(present) = self.keyspaces.iter_mut().find(|present| present.id == tables.id) {
-            *present = tables;
-        }
+    /// Replaces the tables of a keyspace. Returns `false` if it is not among them.
+    pub(super) fn put(&mut self, tables: KeyspaceTables) -> bool {
+        let present = self.keyspaces.iter_mut().find(|present| present.id == tables.id);
+        present.map(|present| *present = tables).is_some()
     }
 
     /// Returns whether a keyspace has a bound of its own.
