@@ -176,6 +176,34 @@ mod tests {
         assert_eq!(delay(1_000_000, u64::MAX), Duration::ZERO, "no budget");
     }
 
+    /// No merge is found beside a running one. If that fails, the keyspace has not changed.
+    #[cfg(not(feature = "shuttle"))]
+    #[test]
+    fn a_failed_merge_is_priced_again() {
+        use crate::{Options, fs::MemoryFs};
+
+        let options = Options::new().fs(Arc::new(MemoryFs::with_seed(1))).worker_threads(0);
+        let db = options.open("db").expect("a new store");
+        for _ in 0..2 {
+            db.insert("key", "value").expect("there is room");
+            db.flush().expect("there is room");
+        }
+        let store = db.store();
+        let tree = store.versions.trees().get("default").cloned().expect("it is always there");
+        let merge = || store.choose_crowded(&tree, &[], REWRITE_MAX);
+        let (price, compaction) = merge().expect("two small runs");
+        let mut state = store.scheduler.state.lock();
+        store.note_changes(&mut state);
+        state.claim(&tree, &compaction);
+        state.due.crowded.update(|_| None);
+        state.end_claim(&tree, &compaction);
+        let permitted = |state: &mut State| {
+            state.due.crowded.update(|_| Some(price));
+            state.due.crowded.permitted(REWRITE_MAX).collect::<Vec<_>>()
+        };
+        assert_eq!(permitted(&mut state), [tree.id]);
+    }
+
     #[test]
     fn the_cheapest_merge_of_all_keyspaces_comes_first() {
         let price = |rewrite_max, bytes_per_table| Price { rewrite_max, bytes_per_table };

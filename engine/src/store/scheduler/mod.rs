@@ -137,6 +137,8 @@ impl State {
         self.running.swap_remove(at.expect("a claimed compaction is running"));
         debug_assert!(!self.running.iter().any(is_this), "claimed twice: {compaction}");
         self.due.compact.add([tree.id]);
+        // No merge was found beside it.
+        self.due.crowded.note([tree.id]);
     }
 }
 
