@@ -152,7 +152,7 @@ impl Store {
         })
     }
 
-    /// Executes `compaction` until `interrupts` returns `true`.
+    /// Executes `compaction` until `interrupts` returns `true`, or the keyspace is dropped.
     ///
     /// An input that cannot be read is quarantined, which is reported and is no error.
     ///
@@ -208,7 +208,7 @@ impl Store {
         } else {
             let was_interrupted = Cell::new(false);
             let stops = || {
-                was_interrupted.set(interrupts());
+                was_interrupted.set(interrupts() || tree.is_dropped());
                 was_interrupted.get() || self.tables.is_closing()
             };
             let merged = self.merge_inputs(tree, &version, compaction, inputs, &buffers, stops);

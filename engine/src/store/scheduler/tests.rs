@@ -3,6 +3,7 @@
 mod phases;
 
 use std::{
+    cell::Cell,
     panic::{self, AssertUnwindSafe},
     sync::mpsc,
     thread,
@@ -13,7 +14,7 @@ use crate::{
     Db, Event, EventListener, Keyspace, KeyspaceOptions, Options, Snapshot,
     clock::ManualClock,
     fs::{Call, Fault, FaultFs, Fs as _, MemoryFs, Times},
-    store::compact::Chosen,
+    store::compact::{Chosen, Ended},
     tests::{Random, seeds},
 };
 
@@ -157,18 +158,18 @@ fn what_is_due_is_found_when_a_request_is_done() {
     assert!(store.scheduler.state.lock().whole.is_empty());
 }
 
-/// A compaction in flight ends early, and changes nothing.
-#[test]
-fn n11_a_close_cancels_a_compaction() {
+/// A store with a keyspace, a claimed compaction of it, and the ids of its inputs.
+fn with_claimed_compaction() -> (Db, Arc<Tree>, Job, Vec<u64>) {
     let fs = Arc::new(MemoryFs::with_seed(1));
-    let keyspace = KeyspaceOptions::new().compression(crate::Compression::None);
-    let options = Options::new().fs(fs.clone()).worker_threads(0).block_cache_bytes(0);
-    let db = options.keyspace(keyspace).open("db").expect("a new store");
+    let options = KeyspaceOptions::new().compression(crate::Compression::None);
+    let db = Options::new().fs(fs).worker_threads(0).block_cache_bytes(0);
+    let db = db.open("db").expect("a new store");
+    let keyspace = db.keyspace_with("large", &options).expect("there is room");
     let store = db.store();
-    let tree = store.versions.trees().get("default").cloned().expect("it is always there");
+    let tree = store.versions.trees().get("large").cloned().expect("it was created");
     for run in 0..4 {
         for key in 0..20_000_u64 {
-            db.insert(key.to_be_bytes(), [run; 150]).expect("there is room");
+            keyspace.insert(key.to_be_bytes(), [run; 150]).expect("there is room");
         }
         {
             let _placement = store.writer.placement();
@@ -177,13 +178,47 @@ fn n11_a_close_cancels_a_compaction() {
         let flush = store.claim().expect("a memtable is frozen");
         assert!(store.carry_out(&flush), "there is room");
     }
-    let before: Vec<_> = tree.view().version.metas().iter().map(|meta| meta.id).collect();
+    let inputs = tree.view().version.metas().iter().map(|meta| meta.id).collect();
     let job = loop {
         match store.claim().expect("four runs are due") {
             job @ Job::Compact(..) => break job,
             other => assert!(store.carry_out(&other), "there is room"),
         }
     };
+    (db, tree, job, inputs)
+}
+
+/// The disk space of the keyspace is free once the compaction has ended.
+#[test]
+fn a_drop_cancels_a_compaction() {
+    let (db, tree, job, _) = with_claimed_compaction();
+    let Job::Compact(_, compaction) = &job else { panic!("{job:?}") };
+    let store = db.store();
+    let input: u64 = tree.view().version.metas().iter().map(|meta| meta.bytes).sum();
+    let read_before = db.stats().table_reads.bytes;
+    let is_dropped = Cell::new(false);
+    let drops = || {
+        if !is_dropped.replace(true) {
+            assert!(db.drop_keyspace("large").expect("there is room"));
+        }
+        false
+    };
+    let ended = store.run_compaction(&tree, compaction, &drops).expect("nothing failed");
+    assert_eq!(ended, Ended::Interrupted);
+    store.scheduler.state.lock().end_claim(&tree, compaction);
+    let read = db.stats().table_reads.bytes - read_before;
+    assert!(read < input / 2, "{read} of {input} bytes were read");
+    store.versions.check_writable().expect("nothing failed");
+    db.wait_for_background().expect("there is room");
+    let names = store.tables.fs.list("db".as_ref()).expect("it exists");
+    assert!(!names.iter().any(|name| name.ends_with(".sst")), "{names:?}");
+}
+
+/// A compaction in flight ends early, and changes nothing.
+#[test]
+fn n11_a_close_cancels_a_compaction() {
+    let (db, tree, job, before) = with_claimed_compaction();
+    let store = db.store();
     let read_before = db.stats().table_reads.bytes;
     store.tables.close();
     assert!(store.carry_out(&job), "it gave way");
