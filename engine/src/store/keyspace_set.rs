@@ -110,12 +110,27 @@ impl Store {
         });
         let _ = placed.publish();
         durable?;
-        // The record in the log decides. A later edit, or the next opening, brings it into the
-        // manifest. After a lasting failure the next write reports the error.
-        let _ = self.edit_manifest(|_| Some(VersionEdit::default()), |_| ());
+        // The record in the log decides. After a full disk background work brings it into the
+        // manifest, or else the next opening does. After a lasting failure the next write reports
+        // the error.
+        let _ = self.record_keyspaces();
         // A thread may wait for work in a dropped keyspace.
         self.scheduler.wake();
+        if self.versions.is_behind() {
+            // No worker retries.
+            self.run_inline();
+        }
         Ok(())
+    }
+
+    /// Records the changes of keyspaces in the manifest that only the log has.
+    ///
+    /// # Errors
+    ///
+    /// As [`edit_manifest`](Store::edit_manifest).
+    pub(super) fn record_keyspaces(&self) -> Result<()> {
+        let is_behind = || self.versions.is_behind();
+        self.edit_manifest(|_| is_behind().then(VersionEdit::default), |_| ())
     }
 }
 

@@ -120,19 +120,23 @@ impl Store {
     pub(super) fn wait_for_room(&self, write: &Write) -> Result<()> {
         let counters = &self.tables.counters.local().memtables;
         counters.room_waits.add(1);
-        let nothing_is_flushed = || self.tables.memory.bytes(MemoryUse::FrozenMemtables) == 0;
+        // Memtables of a dropped keyspace stay until the manifest has the drop.
+        let nothing_is_freed = || {
+            self.tables.memory.bytes(MemoryUse::FrozenMemtables) == 0 && !self.versions.is_behind()
+        };
         loop {
             {
                 let _placement = self.writer.placement();
                 if self.room(write)? != Room::Wait {
                     return Ok(());
                 }
-                if !self.freeze_largest() && nothing_is_flushed() {
+                if !self.freeze_largest() && nothing_is_freed() {
                     // A large write requires the half of active memtables, too.
                     let frozen =
                         self.versions.trees().values().filter(|tree| tree.freeze()).count();
                     counters.frozen_at_limit.add(frozen as u64);
-                    if frozen == 0 && self.room(write)? == Room::Wait {
+                    let is_last = frozen == 0 && nothing_is_freed();
+                    if is_last && self.room(write)? == Room::Wait {
                         return Err(self.too_large_beside_empty_memtables(write));
                     }
                 }
@@ -143,7 +147,7 @@ impl Store {
             }
             self.scheduler.wake();
             let may_fit = || self.room(write).map_or(true, |room| room != Room::Wait);
-            self.wait_for_work(|_| may_fit() || nothing_is_flushed())?;
+            self.wait_for_work(|_| may_fit() || nothing_is_freed())?;
         }
     }
 

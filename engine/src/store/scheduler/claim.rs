@@ -37,6 +37,9 @@ impl Store {
         if !self.tables.obsolete_files.is_empty() {
             return Some(Job::Unlink);
         }
+        if self.versions.is_behind() {
+            return Some(Job::Record);
+        }
         self.note_changes(&mut state);
         if mem::take(&mut state.merge_turn)
             && let Some(merge) = self.claim_crowded(&mut state, MERGE_BYTES_BEFORE_FLUSH)
@@ -156,6 +159,7 @@ impl Store {
         state.flushing.is_empty()
             && state.running.is_empty()
             && state.whole.is_empty()
+            && !self.versions.is_behind()
             && !self.has_flush_or_compaction(state)
             && !(self.awaits_no_longer(state) && self.has_flush_or_compaction(state))
             && !self.has_crowded(state)

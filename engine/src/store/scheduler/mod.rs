@@ -1,7 +1,8 @@
 //! Background work: what is due, what is claimed, and who waits for it.
 //!
-//! Workers take one step at a time, in this order: unlink obsolete files, flush, compact, fit
-//! filters to their plan, rebuild a filter, compact an idle store. Without workers the thread takes
+//! Workers take one step at a time, in this order: unlink obsolete files, record changes of
+//! keyspaces that the manifest lacks, flush, compact, fit filters to their plan, rebuild a filter,
+//! compact an idle store. Without workers the thread takes
 //! the steps whose write made them necessary.
 //!
 //! | file                | content                                                           |
@@ -146,6 +147,8 @@ impl State {
 #[derive(Debug)]
 enum Job {
     Unlink,
+    /// Record changes of keyspaces in the manifest.
+    Record,
     Flush(Arc<Tree>),
     Compact(Arc<Tree>, Compaction),
     /// A compaction that only an idle store does.

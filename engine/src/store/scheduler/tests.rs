@@ -1,5 +1,6 @@
 //! Due work is found, although not all keyspaces are checked.
 
+mod behind;
 mod phases;
 
 use std::{

@@ -67,7 +67,7 @@ impl<'a> Claim<'a> {
     /// Guards the claim of `job`; `None` if no thread waits for its end.
     fn of(scheduler: &'a Scheduler, job: &Job) -> Option<Self> {
         let was_panicking = thread::panicking();
-        (!matches!(job, Job::Unlink)).then_some(Self { scheduler, was_panicking })
+        (!matches!(job, Job::Unlink | Job::Record)).then_some(Self { scheduler, was_panicking })
     }
 }
 
@@ -165,6 +165,7 @@ impl Store {
                 self.unlink_obsolete();
                 Ok(Ended::Done)
             }
+            Job::Record => self.record_keyspaces().map(|()| Ended::Done),
             Job::Flush(tree) => self.flush_frozen(tree).map(|()| Ended::Done),
             Job::Compact(tree, compaction) => self.run_compaction(tree, compaction, &|| false),
             Job::CompactIdle(tree, compaction) => self.run_idle_compaction(tree, compaction),
@@ -210,7 +211,7 @@ impl Store {
             state.idle_compactions.note_work(self.options.clock.now());
         }
         match job {
-            Job::Unlink | Job::Filter(_) => {}
+            Job::Unlink | Job::Record | Job::Filter(_) => {}
             Job::Flush(tree) => {
                 let was_claimed = state.flushing.remove(&tree.id);
                 debug_assert!(was_claimed, "a flush without a claim");

@@ -27,7 +27,10 @@ use crate::{
     log::Position,
     manifest::{ManifestFile, ManifestState, VersionEdit},
     read::snapshot_list::SnapshotList,
-    sync::{Mutex, MutexGuard, RwLock},
+    sync::{
+        Mutex, MutexGuard, RwLock,
+        atomic::{AtomicBool, Ordering::SeqCst},
+    },
     table::store::TableStore,
 };
 
@@ -45,6 +48,8 @@ pub(crate) struct Versions {
     opened_at: Duration,
     /// By the store clock.
     clock_at_open_ms: u64,
+    /// The manifest lacks changes of keyspaces. Changed while it is locked.
+    is_behind: AtomicBool,
 }
 
 /// State under the manifest lock.
@@ -77,6 +82,7 @@ impl Versions {
             read_only: cause.map_or_else(OnceLock::new, |cause| Arc::new(cause).into()),
             opened_at,
             clock_at_open_ms,
+            is_behind: AtomicBool::new(false),
         }
     }
 
@@ -105,6 +111,8 @@ impl Versions {
         let mut manifest = self.manifest.lock();
         debug_assert!(!manifest.is_closed, "a close waits for writes");
         if let Some(change) = change {
+            // Before a thread finds a dropped keyspace gone.
+            self.is_behind.store(true, SeqCst);
             manifest.unrecorded.note(change, &mut self.trees.write());
         }
         then();
@@ -167,6 +175,7 @@ impl Versions {
                 }
                 let installed = install(true);
                 if manifest.unrecorded.record() {
+                    self.is_behind.store(false, SeqCst);
                     host.placement().end_keyspace_changes();
                 }
                 debug_assert!(!manifest.file.needs_new_file(), "a durable edit ends the file");
@@ -179,6 +188,12 @@ impl Versions {
             Err(error) if manifest.file.is_failed() => Err(host.poison(error)),
             Err(error) => Err(error),
         }
+    }
+
+    /// Returns `true` if only the log has a change of keyspaces. Until an edit succeeds, a dropped
+    /// keyspace keeps its memtables and files.
+    pub(super) fn is_behind(&self) -> bool {
+        self.is_behind.load(SeqCst)
     }
 
     /// Refuses further edits. If `is_durable`, notes that all of the manifest is on the disk.
