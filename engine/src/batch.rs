@@ -3,6 +3,7 @@
 use std::{
     fmt, mem,
     sync::{Arc, Weak},
+    time::{Duration, SystemTime},
 };
 
 use sievedb_format::Kind;
@@ -13,6 +14,7 @@ use crate::{
     handle::Handle,
     handle_counts::HandleKind,
     store::open_store::OpenStore,
+    time_to_live::{expiry_after, expiry_at},
 };
 
 /// Writes to any keyspaces of a store that are applied atomically: all become visible at once, and
@@ -102,6 +104,55 @@ impl Batch {
         self.check(keyspace)?;
         keyspace.tree().check_operator()?;
         self.encoder.put(keyspace.tree(), Kind::Merge, key.as_ref(), operand.as_ref())?;
+        self.hold(keyspace);
+        Ok(())
+    }
+
+    /// Adds a write of `value` under `key` in `keyspace` that expires after `ttl`, counted from this
+    /// call: see [`Keyspace::insert_with_ttl`].
+    ///
+    /// # Errors
+    ///
+    /// As [`insert`](Self::insert), [`Error::Closed`] and [`Error::ForkedChild`].
+    pub fn insert_with_ttl(
+        &mut self,
+        keyspace: impl AsRef<Keyspace>,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+        ttl: Duration,
+    ) -> Result<()> {
+        let keyspace = keyspace.as_ref();
+        self.check(keyspace)?;
+        let clock_ms = keyspace.open_store().accept()?.versions.clock().now_ms();
+        self.add_expiring(keyspace, key.as_ref(), expiry_after(clock_ms, ttl), value.as_ref())
+    }
+
+    /// Adds a write of `value` under `key` in `keyspace` that expires at `time`: see
+    /// [`Keyspace::insert_expiring_at`].
+    ///
+    /// # Errors
+    ///
+    /// As [`insert`](Self::insert).
+    pub fn insert_expiring_at(
+        &mut self,
+        keyspace: impl AsRef<Keyspace>,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+        time: SystemTime,
+    ) -> Result<()> {
+        let keyspace = keyspace.as_ref();
+        self.check(keyspace)?;
+        self.add_expiring(keyspace, key.as_ref(), expiry_at(time), value.as_ref())
+    }
+
+    fn add_expiring(
+        &mut self,
+        keyspace: &Keyspace,
+        key: &[u8],
+        expiry_ms: u64,
+        value: &[u8],
+    ) -> Result<()> {
+        self.encoder.put_expiring(keyspace.tree(), key, expiry_ms, value)?;
         self.hold(keyspace);
         Ok(())
     }

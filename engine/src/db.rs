@@ -14,7 +14,9 @@ use crate::{
     VerifyProgress, VerifyReport,
     default_budget::DefaultBudget,
     handle_counts::HandleKind,
-    keyspace::{conditional::conditional_methods, writes::write_methods},
+    keyspace::{
+        conditional::conditional_methods, expiring::expiring_methods, writes::write_methods,
+    },
     read::tree::Tree,
     reader::read_methods,
     stats::Stats,
@@ -358,6 +360,8 @@ read_methods!(Db, default);
 write_methods!(Db, default);
 
 conditional_methods!(Db, default);
+
+expiring_methods!(Db, default);
 
 /// The default keyspace.
 impl AsRef<Keyspace> for Db {

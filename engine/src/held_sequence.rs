@@ -1,4 +1,4 @@
-//! A sequence number of a reader, listed while it is held.
+//! A read point of a reader, listed while it is held.
 
 use std::{fmt, sync::Arc};
 
@@ -6,25 +6,30 @@ use sievedb_format::SequenceNumber;
 
 use crate::{resolve::ReadPoint, store::open_store::OpenStore};
 
-/// Keeps a sequence number in the list of snapshots.
+/// Keeps a read point, with its sequence number, in the list of snapshots.
 pub(crate) struct HeldSequence {
     open: Arc<OpenStore>,
-    sequence: SequenceNumber,
+    at: ReadPoint,
     /// `false` if the store was closed, or this process is a forked child.
     is_listed: bool,
 }
 
 impl HeldSequence {
-    /// Holds the newest visible sequence number.
+    /// Holds the newest visible sequence number, and the present time.
     pub(crate) fn new(open: Arc<OpenStore>) -> Self {
         let store = open.store();
         let list = || {
-            let now = store.options.clock.now();
-            store.versions.snapshots().add(now, || store.writer.visible())
+            let versions = &store.versions;
+            let time = || {
+                let now = store.options.clock.now();
+                (now, versions.clock().at_ms(now))
+            };
+            versions.snapshots().add(time, || store.writer.visible())
         };
         // In a closed store and in a forked child its reads are refused, and nothing is listed.
         let listed = store.check_open().ok().map(|()| list());
-        Self { open, sequence: listed.unwrap_or(0), is_listed: listed.is_some() }
+        let at = listed.unwrap_or(ReadPoint::at_time(0, 0));
+        Self { open, at, is_listed: listed.is_some() }
     }
 
     pub(crate) fn open(&self) -> &Arc<OpenStore> {
@@ -32,19 +37,19 @@ impl HeldSequence {
     }
 
     pub(crate) fn sequence(&self) -> SequenceNumber {
-        self.sequence
+        self.at.sequence
     }
 
     /// Returns the point at which its holders read.
     #[inline]
     pub(crate) fn read_point(&self) -> ReadPoint {
-        ReadPoint::new(self.sequence)
+        self.at
     }
 }
 
 impl fmt::Debug for HeldSequence {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("HeldSequence").field(&self.sequence).finish()
+        f.debug_tuple("HeldSequence").field(&self.at.sequence).finish()
     }
 }
 
@@ -54,6 +59,6 @@ impl Drop for HeldSequence {
         if !self.is_listed || store.is_forked() {
             return;
         }
-        store.scheduler.snapshot_is_gone(store.versions.snapshots().remove(self.sequence));
+        store.scheduler.snapshot_is_gone(store.versions.snapshots().remove(self.at.sequence));
     }
 }

@@ -1,6 +1,7 @@
 //! A named collection of keys.
 
 pub(crate) mod conditional;
+pub(crate) mod expiring;
 mod options;
 pub(crate) mod writes;
 

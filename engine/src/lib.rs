@@ -99,11 +99,13 @@ mod resolve;
 mod snapshot;
 pub mod stats;
 mod store;
+mod store_clock;
 mod sync;
 mod table;
 #[cfg(test)]
 mod tests;
 pub mod text;
+mod time_to_live;
 mod transaction;
 mod validation;
 mod verify_report;
@@ -135,6 +137,7 @@ pub use sievedb_format::{Annotation, Corruption, KEY_BYTES_MAX, VALUE_BYTES_MAX}
 pub use sievedb_sstable::{PrefixExtractor, PrefixFunction};
 pub use snapshot::{KeyspaceSnapshot, Snapshot};
 pub use stats::Stats;
+pub use time_to_live::TimeToLive;
 pub use transaction::{Isolation, Savepoint, Transaction, TransactionOptions, TransactionRange};
 pub use verify_report::{TornTail, VerifyProblem, VerifyProblemKind, VerifyProgress, VerifyReport};
 

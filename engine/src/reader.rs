@@ -11,7 +11,7 @@ use sievedb_filter::hash::key_hash;
 use sievedb_sstable::READ_AHEAD_BYTES_MAX;
 
 use crate::{
-    Explanation, ReadOptions, Result,
+    Explanation, ReadOptions, Result, TimeToLive,
     handle::Handle,
     handle_counts::HandleKind,
     iter::bounds::KeyBounds,
@@ -19,7 +19,7 @@ use crate::{
     read::{
         lookup::Lookup,
         many::ManyReader,
-        observer::{FromValue, NoObserver, Observer},
+        observer::{ExpiryObserver, FromValue, NoObserver, Observer},
         tree::Tree,
         written::ReadMark,
     },
@@ -41,7 +41,7 @@ pub(crate) struct Reader<'h> {
     pub(crate) snapshot: Option<ReadPoint>,
 }
 
-impl Reader<'_> {
+impl<'h> Reader<'h> {
     /// Returns the point at which to read. Must be called after the view was taken.
     ///
     /// # Errors
@@ -56,8 +56,12 @@ impl Reader<'_> {
     }
 
     #[inline(always)]
-    fn lookup(self, key: &[u8], hash: u64, at: ReadPoint) -> Lookup<'_> {
-        Lookup { key, hash, at, cache_use: self.options.cache_use() }
+    fn lookup<'a>(self, key: &'a [u8], hash: u64, at: ReadPoint) -> Lookup<'a>
+    where
+        'h: 'a,
+    {
+        let clock = self.open.store().versions.clock();
+        Lookup { key, hash, at, clock, cache_use: self.options.cache_use() }
     }
 
     /// Returns the result of `observer` for the value of `key`, if it has one.
@@ -86,6 +90,17 @@ impl Reader<'_> {
         Ok((found, mark))
     }
 
+    /// Returns the time to live of the value of `key`, if it has one.
+    pub(crate) fn time_to_live(self, key: &[u8]) -> Result<Option<TimeToLive>> {
+        let store = self.open.accept()?;
+        let view = self.tree.view();
+        let at = self.at(store)?.with_clock(|| store.versions.clock().now_ms());
+        let lookup = self.lookup(key, key_hash(key, store.hash_seed), at);
+        let mut observer = ExpiryObserver::default();
+        let found = lookup.find(&view, store.tables.counters.local(), &mut observer)?;
+        Ok(found.map(|()| TimeToLive::at(at.clock_ms(), observer.expiry_ms())))
+    }
+
     /// Returns `true` unless memory shows that `key` has no value.
     pub(crate) fn may_contain(self, key: &[u8]) -> bool {
         let Ok(store) = self.open.accept() else { return true };
@@ -110,10 +125,12 @@ impl Reader<'_> {
     ) -> Result<Vec<T>> {
         let store = self.open.accept()?;
         let view = self.tree.kept_view();
+        let clock = store.versions.clock();
         let reader = ManyReader {
             tree: self.tree,
             view: &view,
-            at: self.at(store)?,
+            at: view.fix_clock(self.at(store)?, clock),
+            clock,
             cache_use: self.options.cache_use(),
             hash_seed: store.hash_seed,
             counters: store.tables.counters.local(),
@@ -126,7 +143,8 @@ impl Reader<'_> {
     pub(crate) fn range(self, bounds: KeyBounds) -> Range {
         let opened = self.open.accept().and_then(|store| {
             let view = self.tree.kept_view();
-            Ok((store, view, self.at(store)?))
+            let at = view.fix_clock(self.at(store)?, store.versions.clock());
+            Ok((store, view, at))
         });
         let (store, view, at) = match opened {
             Ok(opened) => opened,
@@ -216,6 +234,34 @@ macro_rules! read_methods {
                 let reader = self$(.$field)?.reader();
                 let found = reader.find(key.as_ref(), &mut $crate::read::observer::NoObserver);
                 found.map(|found: Option<()>| found.is_some())
+            }
+
+            /// Returns the time to live of the value of `key`, or `None` if the key has no value.
+            ///
+            /// Costs as much as [`contains_key`](Self::contains_key).
+            ///
+            /// # Errors
+            ///
+            /// As [`get`](Self::get).
+            ///
+            /// ```
+            /// # use std::time::Duration;
+            /// use sievedb::TimeToLive;
+            /// # let dir = tempfile::tempdir().unwrap();
+            /// let db = sievedb::Db::open(dir.path())?;
+            /// db.insert("anna", "7")?;
+            /// db.insert_with_ttl("session", "anna", Duration::from_secs(60))?;
+            /// assert_eq!(db.ttl("anna")?, Some(TimeToLive::Unlimited));
+            /// let Some(TimeToLive::Remaining(ttl)) = db.ttl("session")? else { panic!() };
+            /// assert!(ttl <= Duration::from_secs(60));
+            /// assert_eq!(db.ttl("bert")?, None);
+            /// # Ok::<(), sievedb::Error>(())
+            /// ```
+            pub fn ttl(
+                &self,
+                key: impl AsRef<[u8]>,
+            ) -> $crate::Result<Option<$crate::TimeToLive>> {
+                self$(.$field)?.reader().time_to_live(key.as_ref())
             }
 
             /// Returns whether `key` may have a value, from memory alone.

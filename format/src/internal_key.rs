@@ -38,7 +38,7 @@ pub enum Kind {
     Merge = 3,
     /// The value is in a blob file; reserved.
     BlobReference = 4,
-    /// The key has this value until a time of the store clock; reserved.
+    /// The key has this value until a time of the store clock: see [`expiry`](crate::expiry).
     PutWithExpiry = 5,
     /// Every key from this one up to the value, exclusive, is deleted.
     RangeTombstone = 6,

@@ -4,6 +4,7 @@
 //! |-----------------------|---------------------------------------------------------------|
 //! | [`internal_key`]      | keys with versions, and their order                           |
 //! | [`codec`]             | encoding and decoding of integers and byte strings            |
+//! | [`expiry`]            | values that expire                                            |
 //! | [`checksum`]          | checksums                                                     |
 //! | [`file_header`]       | the 64-byte header of every file                              |
 //! | [`corruption`]        | errors of invalid stored bytes                                |
@@ -18,6 +19,7 @@ pub mod annotation;
 pub mod checksum;
 pub mod codec;
 pub mod corruption;
+pub mod expiry;
 pub mod file_header;
 pub mod internal_key;
 pub mod prefetch;

@@ -16,13 +16,13 @@
 
 use std::sync::{
     Arc, OnceLock,
-    atomic::{AtomicUsize, Ordering::Relaxed},
+    atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed},
 };
 
 use bytes::Bytes;
 use sievedb_filter::AtomicBlockedBloom;
 use sievedb_format::{
-    InternalKey, SequenceNumber, Trailer,
+    InternalKey, Kind, SequenceNumber, Trailer,
     range_tombstone::{RangeTombstoneSource, RangeTombstones},
 };
 
@@ -45,6 +45,7 @@ pub struct Memtable {
     memory_bytes_target: usize,
     reserved_bytes: AtomicUsize,
     range_tombstones: RangeTombstones,
+    has_expiry: AtomicBool,
 }
 
 impl Memtable {
@@ -62,6 +63,7 @@ impl Memtable {
             list: SkipList::new(),
             reserved_bytes: AtomicUsize::new(0),
             range_tombstones: RangeTombstones::default(),
+            has_expiry: AtomicBool::new(false),
         }
     }
 
@@ -127,6 +129,9 @@ impl Memtable {
     ///
     /// If the key or the value has more than `u32::MAX` bytes.
     pub fn insert(&self, hash: u64, user_key: &[u8], trailer: Trailer, value: &[u8]) {
+        if trailer.kind() == Kind::PutWithExpiry {
+            self.has_expiry.store(true, Relaxed);
+        }
         // Before the list: see the module head.
         let filter = self.filter.get_or_init(|| new_filter(self.memory_bytes_target));
         filter.insert_hash(hash);
@@ -187,6 +192,12 @@ impl Memtable {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.list.first().is_none() && self.range_tombstones.is_empty()
+    }
+
+    /// Returns whether an entry expires. A reader that sees an entry sees its effect here, too.
+    #[must_use]
+    pub fn has_expiry(&self) -> bool {
+        self.has_expiry.load(Relaxed)
     }
 
     /// Returns the range tombstones, which the filter does not cover. Always empty in this release.

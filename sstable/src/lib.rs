@@ -9,6 +9,7 @@
 //! | [`options`]    | options of new tables and of cursors                             |
 //! | [`prefix_extractor`] | prefixes of keys                                           |
 //! | [`metadata`]   | identity and description of a table                              |
+//! | [`table_expiry`] | expiry of the entries of a table                               |
 //! | [`tail`]       | the end of a table, read at once                                 |
 //! | [`source`]     | traits for reads and writes of files                             |
 //! | [`cache`]      | the block cache, and counters of reads                           |
@@ -70,6 +71,7 @@ pub mod source;
 pub mod stored_filter;
 mod sync;
 pub mod table;
+pub mod table_expiry;
 pub mod tail;
 #[cfg(all(test, not(feature = "shuttle")))]
 mod tests;
@@ -99,6 +101,7 @@ pub use salvage::{SalvagedCursor, SalvagedTable};
 pub use source::{TableSink, TableSource};
 pub use stored_filter::StoredFilter;
 pub use table::Table;
+pub use table_expiry::TableExpiry;
 pub use tail::TableTail;
 pub use verify::{TableProblem, Verified, damaged_filters, file_checksum};
 pub use writer::TableWriter;

@@ -18,6 +18,7 @@ use crate::{
     footer::{BlockKind, Footer},
     properties::TableProperties,
     source::TableSource,
+    table_expiry::TableExpiry,
 };
 
 /// Identity of a table: recorded in the manifest and repeated in the file.
@@ -61,8 +62,8 @@ pub struct TableSummary {
     pub smallest_sequence: SequenceNumber,
     /// Largest sequence number; 0 in a table without entries.
     pub largest_sequence: SequenceNumber,
-    /// Earliest expiry of an entry, in milliseconds of the store clock.
-    pub oldest_expiry_ms: Option<u64>,
+    /// The entries that expire; `None` if there are none.
+    pub expiry: Option<TableExpiry>,
 }
 
 /// Identity and properties of a table, read from the file alone.

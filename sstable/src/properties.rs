@@ -16,7 +16,7 @@
 //! | 7      | `largest`               | largest user key, range tombstones included              |
 //! | 8      | `smallest_sequence`     | varint                                                   |
 //! | 9      | `largest_sequence`      | varint                                                   |
-//! | 10     | `oldest_expiry_ms`      | varint; absent if nothing expires                        |
+//! | 10     | `expiry`                | see [`table_expiry`](crate::table_expiry); absent if nothing expires |
 //! | 11     | `filter`                | kind (1 byte), expected false-positive rate (`f64`); absent without a filter |
 //! | 12     | `key_bytes`             | varint; sum over all point entries                       |
 //! | 13     | `value_bytes`           | varint; sum over all point entries                       |
@@ -53,7 +53,7 @@ pub use self::{
     field::FilterProperties,
     origin::{Completed, TableOrigin},
 };
-use crate::options::TableOptions;
+use crate::{options::TableOptions, table_expiry::TableExpiry};
 
 /// Comparator: byte order of user keys.
 const COMPARATOR_BYTES: u8 = 1;
@@ -80,7 +80,7 @@ const NAMES: [&str; 28] = [
     "largest",
     "smallest_sequence",
     "largest_sequence",
-    "oldest_expiry_ms",
+    "expiry",
     "filter",
     "key_bytes",
     "value_bytes",
@@ -119,8 +119,8 @@ pub struct TableProperties {
     pub smallest_sequence: SequenceNumber,
     /// Largest sequence number.
     pub largest_sequence: SequenceNumber,
-    /// Earliest expiry of an entry, in milliseconds of the store clock.
-    pub oldest_expiry_ms: Option<u64>,
+    /// The entries that expire; `None` if there are none.
+    pub expiry: Option<TableExpiry>,
     /// The point filter; `None` if the table was built without.
     pub filter: Option<FilterProperties>,
     /// The prefix filter and the name of its extractor; `None` if the table was built without.
@@ -266,7 +266,7 @@ impl TableProperties {
             Some(Field::new(7, self.bounds.largest.to_vec(), printable(&self.bounds.largest))),
             Some(Field::varint(8, self.smallest_sequence)),
             Some(Field::varint(9, self.largest_sequence)),
-            self.oldest_expiry_ms.map(|expiry| Field::varint(10, expiry)),
+            self.expiry.map(|expiry| Field::expiry(10, &expiry)),
             self.filter.map(|filter| Field::filter(11, filter, "")),
             Some(Field::varint(12, self.key_bytes)),
             Some(Field::varint(13, self.value_bytes)),
@@ -365,7 +365,7 @@ impl TableProperties {
             7 => self.bounds.largest = user_key(what, field)?,
             8 => self.smallest_sequence = sequence(what, field)?,
             9 => self.largest_sequence = sequence(what, field)?,
-            10 => self.oldest_expiry_ms = Some(field.varint(what)?),
+            10 => self.expiry = Some(TableExpiry::decode(what, field)?),
             11 => self.filter = Some(FilterProperties::decode(what, field)?),
             12 => self.key_bytes = field.varint(what)?,
             13 => self.value_bytes = field.varint(what)?,

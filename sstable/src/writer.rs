@@ -6,6 +6,7 @@ use sievedb_filter::{Expected, FilterKind, TableFilter, filter_block};
 use sievedb_format::{
     Encode, FileHeader, FileKind, InternalKey, KEY_BYTES_MAX, Kind, TableBounds, Trailer,
     VALUE_BYTES_MAX,
+    expiry::split_expiry,
     range_tombstone::{RangeTombstone, RangeTombstones},
 };
 
@@ -20,6 +21,7 @@ use crate::{
     output::Output,
     properties::{FilterProperties, TableOrigin, TableProperties},
     source::TableSink,
+    table_expiry::ExpiryCollector,
 };
 
 /// Writes a table sequentially.
@@ -40,6 +42,7 @@ pub struct TableWriter<S> {
     last: Option<Last>,
     filter_keys: FilterKeys,
     range_tombstones: Vec<RangeTombstone>,
+    expiry: ExpiryCollector,
     properties: TableProperties,
 }
 
@@ -76,6 +79,7 @@ impl<S: TableSink> TableWriter<S> {
             last: None,
             filter_keys: FilterKeys::new(&options, &identity),
             range_tombstones: Vec::new(),
+            expiry: ExpiryCollector::default(),
             properties: TableProperties::new(&options),
             options,
         })
@@ -94,9 +98,13 @@ impl<S: TableSink> TableWriter<S> {
     pub fn add(&mut self, key: InternalKey<'_>, value: &[u8]) -> io::Result<()> {
         let kind = key.trailer.kind();
         check(key.user_key.len() <= KEY_BYTES_MAX, "the key is longer than 64 KiB")?;
-        check(value.len() <= VALUE_BYTES_MAX, "the value is longer than 256 MiB")?;
         check(kind != Kind::RangeTombstone, "range tombstones are added by add_range_tombstone")?;
-        check(kind != Kind::PutWithExpiry, "values with an expiry are not supported yet")?;
+        let (expiry_ms, user_value) = match kind {
+            Kind::PutWithExpiry => split_expiry(value).map(|(ms, value)| (Some(ms), value)),
+            _ => Ok((None, value)),
+        }
+        .map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
+        check(user_value.len() <= VALUE_BYTES_MAX, "the value is longer than 256 MiB")?;
         let is_new_user_key = match &self.last {
             Some(last) => {
                 check(last.key() < key, "entries are not in ascending order")?;
@@ -114,6 +122,9 @@ impl<S: TableSink> TableWriter<S> {
             self.filter_keys.add(key.user_key);
         }
         self.properties.add_entry(kind, key.trailer.sequence());
+        if let Some(expiry_ms) = expiry_ms {
+            self.expiry.add(expiry_ms, key.user_key.len(), user_value.len());
+        }
         self.properties.key_bytes += key.user_key.len() as u64;
         self.properties.value_bytes += value.len() as u64;
         match &mut self.last {
@@ -175,6 +186,7 @@ impl<S: TableSink> TableWriter<S> {
             + self.sealer.memory_bytes()
             + buffers
             + self.properties.memory_bytes()
+            + self.expiry.memory_bytes()
     }
 
     /// Returns the part of [`memory_bytes`](Self::memory_bytes) that grows with the table, in
@@ -269,7 +281,7 @@ impl<S: TableSink> TableWriter<S> {
             bounds: properties.bounds,
             smallest_sequence: properties.smallest_sequence,
             largest_sequence: properties.largest_sequence,
-            oldest_expiry_ms: properties.oldest_expiry_ms,
+            expiry: properties.expiry,
         };
         Ok((sink, summary))
     }
@@ -357,6 +369,7 @@ impl<S: TableSink> TableWriter<S> {
     /// Completes bounds and counts.
     fn complete_properties(&mut self, range_tombstones: &RangeTombstones) {
         let properties = &mut self.properties;
+        properties.expiry = std::mem::take(&mut self.expiry).finish();
         let smallest = Arc::clone(&properties.bounds.smallest);
         let points = self.last.take().map(|last| TableBounds::inclusive(smallest, last.user_key));
         let ranges = range_tombstones.bounds().map(|(start, end)| TableBounds {

@@ -6,6 +6,7 @@ mod conditional;
 mod corruption;
 mod crash;
 mod examples;
+mod expiry;
 mod faults;
 mod filter_budget;
 mod filter_files;

@@ -6,6 +6,7 @@ use bytes::Bytes;
 use sievedb_filter::hash::key_hash;
 use sievedb_format::{
     KEY_BYTES_MAX, Kind, SequenceNumber, Trailer, VALUE_BYTES_MAX, codec::varint_bytes,
+    expiry::EXPIRY_BYTES,
 };
 use sievedb_memtable::{Memtable, spare_bytes};
 use smallvec::SmallVec;
@@ -165,6 +166,20 @@ impl WriteEncoder {
         Ok(encoder.finish())
     }
 
+    /// Encodes one put that expires, in a buffer of the right size.
+    pub(crate) fn single_put_expiring(
+        hash_seed: u64,
+        tree: &Arc<Tree>,
+        key: &[u8],
+        expiry_ms: u64,
+        value: &[u8],
+    ) -> Result<Write> {
+        let bytes = BatchEncoder::put_bytes(tree.id, key.len(), EXPIRY_BYTES + value.len());
+        let mut encoder = Self::new(hash_seed, bytes);
+        encoder.put_expiring(tree, key, expiry_ms, value)?;
+        Ok(encoder.finish())
+    }
+
     /// Encodes one removal.
     pub(crate) fn single_remove(hash_seed: u64, tree: &Arc<Tree>, key: &[u8]) -> Result<Write> {
         let mut encoder = Self::new(hash_seed, BatchEncoder::remove_bytes(tree.id, key.len()));
@@ -216,6 +231,23 @@ impl WriteEncoder {
             Some(value) => self.put(tree, Kind::Put, key, value),
             None => self.remove(tree, key),
         }
+    }
+
+    /// Adds a put of `value` that expires at `expiry_ms` of the store clock.
+    pub(crate) fn put_expiring(
+        &mut self,
+        tree: &Arc<Tree>,
+        key: &[u8],
+        expiry_ms: u64,
+        value: &[u8],
+    ) -> Result<()> {
+        check_entry(key, value)?;
+        self.encoder.put_expiring(tree.id, key, expiry_ms, value);
+        let end = self.encoder.entry_bytes();
+        let stored = end - value.len() - EXPIRY_BYTES..end;
+        let key_end = stored.start - varint_bytes(stored.len() as u64);
+        self.add(tree, Kind::PutWithExpiry, key, key_end, stored);
+        Ok(())
     }
 
     pub(crate) fn remove(&mut self, tree: &Arc<Tree>, key: &[u8]) -> Result<()> {

@@ -21,6 +21,7 @@ mod level0;
 pub(crate) mod levels;
 mod operands;
 pub(crate) mod picker;
+pub(crate) mod readers;
 pub(crate) mod retain;
 pub(crate) mod tombstones;
 

@@ -33,6 +33,11 @@
 //! neighbours are merged into fewer operands, if the operator can do so. Operands are never merged
 //! across a snapshot. If the operator fails, all versions that it needs are kept.
 //!
+//! # Expiry
+//!
+//! A put with expiry that has expired for every reader that may see it is a tombstone: it is
+//! dropped as one, or a tombstone with its sequence number takes its place.
+//!
 //! # Sequence numbers
 //!
 //! A put of the oldest stripe with no older version below it is visible to every reader and hides
@@ -43,15 +48,18 @@
 use std::{cmp::Ordering, collections::VecDeque};
 
 use bytes::Bytes;
-use sievedb_format::{InternalKey, SEQUENCE_MAX, SequenceNumber, TableBounds, Trailer};
+use sievedb_format::{InternalKey, TableBounds, Trailer};
 
-use super::levels::{Levels, Run, overlap};
-use super::operands::{End, Operands};
+use super::{
+    levels::{Levels, Run, overlap},
+    operands::{End, Operands},
+    readers::Readers,
+};
 use crate::{
     Error, Result,
     fold::OperatorCell,
     iter::cursor::{Cursor, out_of_order},
-    resolve::{ReadPoint, Seen, is_lasting_value},
+    resolve::{Seen, expires, is_lasting_value, tombstone_for},
 };
 
 /// Entries and bytes of values between two checks whether the merge must stop: about 0.3 ms of a
@@ -70,8 +78,7 @@ pub(crate) struct RetainStream<C, B, S> {
     stops: S,
     /// Entries and bytes of values since the last check.
     unchecked: (u32, usize),
-    /// Ascending, without repetition.
-    snapshots: Vec<SequenceNumber>,
+    readers: Readers,
     is_bottom: B,
     /// Set sequence numbers that no reader needs to 0.
     settles: bool,
@@ -89,25 +96,19 @@ pub(crate) struct RetainStream<C, B, S> {
     is_positioned: bool,
     /// No reader needs the sequence number of the current entry.
     is_settled: bool,
+    /// The current entry has expired. A tombstone takes its place.
+    is_expired: bool,
 }
 
 impl<C: Cursor, B: FnMut(&[u8]) -> bool, S: FnMut() -> bool> RetainStream<C, B, S> {
-    /// Creates an unpositioned stream over `cursor` for readers at `snapshots`, in any order, and
-    /// at the visible sequence number. It fails with [`Closed`](Error::Closed) soon after `stops`
+    /// Creates an unpositioned stream over `cursor` for these readers. It fails with [`Closed`](Error::Closed) soon after `stops`
     /// returns `true`; the caller replaces the error if it stopped for another reason.
-    pub(crate) fn new(
-        cursor: C,
-        mut snapshots: Vec<SequenceNumber>,
-        is_bottom: B,
-        stops: S,
-    ) -> Self {
-        snapshots.sort_unstable();
-        snapshots.dedup();
+    pub(crate) fn new(cursor: C, readers: Readers, is_bottom: B, stops: S) -> Self {
         Self {
             cursor,
             stops,
             unchecked: (0, 0),
-            snapshots,
+            readers,
             is_bottom,
             settles: false,
             user_key: Vec::new(),
@@ -118,6 +119,7 @@ impl<C: Cursor, B: FnMut(&[u8]) -> bool, S: FnMut() -> bool> RetainStream<C, B, 
             is_first_of_key: true,
             is_positioned: false,
             is_settled: false,
+            is_expired: false,
         }
     }
 
@@ -176,6 +178,9 @@ impl<C: Cursor, B: FnMut(&[u8]) -> bool, S: FnMut() -> bool> RetainStream<C, B, 
             Some(&(trailer, _)) => InternalKey::new(&self.user_key, trailer),
             None => self.cursor.key()?,
         };
+        if self.is_expired {
+            return Some(InternalKey::new(key.user_key, tombstone_for(key.trailer)));
+        }
         if self.is_settled {
             return Some(InternalKey::new(key.user_key, Trailer::new(0, key.trailer.kind())));
         }
@@ -185,6 +190,7 @@ impl<C: Cursor, B: FnMut(&[u8]) -> bool, S: FnMut() -> bool> RetainStream<C, B, 
     /// Returns the current value, without a copy. Only when positioned.
     pub(crate) fn value(&self) -> Bytes {
         match self.made.front() {
+            _ if self.is_expired => Bytes::new(),
             Some((_, value)) => value.clone(),
             None => self.cursor.value(),
         }
@@ -213,8 +219,7 @@ impl<C: Cursor, B: FnMut(&[u8]) -> bool, S: FnMut() -> bool> RetainStream<C, B, 
     /// Moves from the entry under the cursor, inclusive, to the next kept one.
     fn find(&mut self) -> Result<()> {
         while let Some(key) = self.cursor.key() {
-            let sequence = key.trailer.sequence();
-            let stripe = self.snapshots.partition_point(|&snapshot| snapshot < sequence);
+            let stripe = self.readers.stripe_of(key.trailer.sequence());
             let newer = match self.stripe {
                 None => None,
                 Some(newer) => match key.user_key.cmp(&self.user_key) {
@@ -245,6 +250,7 @@ impl<C: Cursor, B: FnMut(&[u8]) -> bool, S: FnMut() -> bool> RetainStream<C, B, 
                         let must_know = stripe == 0 && (self.settles || !has_value);
                         let is_oldest = must_know && (self.is_bottom)(&self.user_key);
                         self.is_settled = has_value && is_oldest;
+                        self.is_expired = !has_value && expires(trailer.kind());
                         if has_value || !is_oldest {
                             self.is_positioned = true;
                             break;
@@ -260,8 +266,8 @@ impl<C: Cursor, B: FnMut(&[u8]) -> bool, S: FnMut() -> bool> RetainStream<C, B, 
     /// Returns what the version under the cursor, with this trailer, shows to the newest reader of
     /// its stripe.
     fn seen(&self, trailer: Trailer, stripe: usize) -> Result<Seen> {
-        let newest_reader = self.snapshots.get(stripe).copied().unwrap_or(SEQUENCE_MAX);
-        let seen = ReadPoint::new(newest_reader).seen(trailer, || 0);
+        // An input with range tombstones is refused before the merge.
+        let seen = self.readers.of_stripe(stripe).seen(trailer, || self.cursor.value_ref(), || 0);
         seen.map_err(|refused| Error::corrupt(self.cursor.path(), 0, refused.into()))
     }
 
@@ -270,6 +276,7 @@ impl<C: Cursor, B: FnMut(&[u8]) -> bool, S: FnMut() -> bool> RetainStream<C, B, 
     #[cold]
     fn fold(&mut self, stripe: usize) -> Result<()> {
         debug_assert!(self.made.is_empty() && !self.is_decided, "an open stripe");
+        self.is_expired = false;
         let mut operands = Operands::default();
         let end = loop {
             let Some(key) = self.cursor.key() else { break End::OfKey };
@@ -280,7 +287,7 @@ impl<C: Cursor, B: FnMut(&[u8]) -> bool, S: FnMut() -> bool> RetainStream<C, B, 
             }
             let trailer = key.trailer;
             let sequence = trailer.sequence();
-            let older = self.snapshots.partition_point(|&snapshot| snapshot < sequence);
+            let older = self.readers.stripe_of(sequence);
             if older > stripe || operands.oldest().is_some_and(|oldest| oldest <= sequence) {
                 return Err(out_of_order(&self.cursor));
             }

@@ -13,6 +13,8 @@ pub struct Explanation {
     pub key: Box<[u8]>,
     /// Newer writes than this sequence number are not visible.
     pub sequence: u64,
+    /// Store clock of the lookup, in milliseconds.
+    pub clock_ms: u64,
     /// Memtables with visible entries, newest first.
     pub memtables: Vec<MemtableStep>,
     /// Number of sorted runs of the keyspace.
@@ -40,6 +42,8 @@ pub enum ExplainedAnswer {
     },
     /// The newest version of the key is a tombstone, or a range tombstone covers it.
     Removed,
+    /// The newest version of the key has expired.
+    Expired,
     /// No memtable and no table has a version of the key.
     Absent,
     /// A block that decides the answer cannot be read, so a lookup of the key fails.
@@ -59,6 +63,8 @@ pub struct FoundVersion {
     pub is_operand: bool,
     /// Length of the value or operand, in bytes; 0 for a tombstone.
     pub value_bytes: u64,
+    /// Time at which it expires, in milliseconds of the store clock; `None` if never.
+    pub expiry_ms: Option<u64>,
 }
 
 /// A merge operand of a key.

@@ -46,6 +46,7 @@ impl fmt::Display for ExplainedAnswer {
                 write!(f, "present, a value of {}", long(*value_bytes))
             }
             Self::Removed => write!(f, "absent, removed"),
+            Self::Expired => write!(f, "absent, expired"),
             Self::Absent => write!(f, "absent"),
             Self::Unknown => write!(f, "unknown, a block cannot be read"),
         }
@@ -88,7 +89,11 @@ impl fmt::Display for FoundVersion {
         } else if self.is_tombstone {
             write!(f, "a tombstone with sequence {sequence}")
         } else {
-            write!(f, "sequence {sequence} with a value of {}", long(*value_bytes))
+            write!(f, "sequence {sequence} with a value of {}", long(*value_bytes))?;
+            match self.expiry_ms {
+                Some(expiry_ms) => write!(f, ", expires at {expiry_ms} ms of the store clock"),
+                None => Ok(()),
+            }
         }
     }
 }

@@ -189,7 +189,7 @@ mod tests {
             tombstones: 0,
             smallest_sequence: 1,
             largest_sequence: 100,
-            oldest_expiry_ms: None,
+            expiry: None,
             blob_files: Vec::new(),
         }
     }

@@ -13,14 +13,15 @@ use super::{
 use crate::{
     Error, Result,
     fold::OperatorCell,
-    resolve::{self, ReadPoint, Seen, Unsupported},
+    resolve::{self, ReadPoint, Refused, Seen},
 };
 
 /// Steps over versions of one key before a search replaces them. A step takes tens of nanoseconds,
 /// a search in a store of ten sources some microseconds.
 const STEPS_MAX: u32 = 8;
 
-/// The entries that a reader at one sequence number sees, one per user key.
+/// The entries that a reader at one point in time sees, one per user key. Its clock is fixed if an
+/// entry expires.
 ///
 /// Finds the newest version of each key at or below that number, and skips the key if there is none
 /// or if it has no value by [`resolve`]. Every search and step takes a limit, so that it does not
@@ -34,6 +35,8 @@ pub(crate) struct VisibleCursor<C> {
     range_tombstones: RangeTombstoneSources,
     operator: OperatorCell,
     state: State,
+    /// In states `Forward` and `Backward` the length of what precedes the current value.
+    prefix_bytes: usize,
     /// In states `Passed` and `Folded` the current key; else the key of a search.
     user_key: Vec<u8>,
     /// In states `Passed` and `Folded` the current value.
@@ -78,7 +81,8 @@ impl<C: Cursor> VisibleCursor<C> {
     ) -> Self {
         let (user_key, value) = (Vec::new(), Bytes::new());
         let state = State::Unpositioned;
-        Self { cursor, at, range_tombstones, operator, state, user_key, value }
+        let prefix_bytes = 0;
+        Self { cursor, at, range_tombstones, operator, state, prefix_bytes, user_key, value }
     }
 
     /// Moves to the first entry between `start` and `end`.
@@ -162,7 +166,7 @@ impl<C: Cursor> VisibleCursor<C> {
     pub(crate) fn value(&self) -> Bytes {
         match self.state {
             State::Unpositioned => unreachable!("only a positioned cursor is read"),
-            State::Forward | State::Backward => self.cursor.value(),
+            State::Forward | State::Backward => self.present_value(),
             State::Passed | State::Folded => self.value.clone(),
         }
     }
@@ -172,7 +176,7 @@ impl<C: Cursor> VisibleCursor<C> {
     pub(crate) fn value_ref(&self) -> &[u8] {
         match self.state {
             State::Unpositioned => unreachable!("only a positioned cursor is read"),
-            State::Forward | State::Backward => self.cursor.value_ref(),
+            State::Forward | State::Backward => &self.cursor.value_ref()[self.prefix_bytes..],
             State::Passed | State::Folded => &self.value,
         }
     }
@@ -352,7 +356,7 @@ impl<C: Cursor> VisibleCursor<C> {
             let trailer = key.trailer;
             newest = self.seen(trailer);
             match newest {
-                Ok(Seen::Value) => self.value = self.cursor.value(),
+                Ok(Seen::Value) => self.value = self.present_value(),
                 Ok(Seen::Nothing) => self.note_tombstone(trailer),
                 Ok(Seen::Operand) | Err(_) => {}
             }
@@ -385,7 +389,7 @@ impl<C: Cursor> VisibleCursor<C> {
     #[cold]
     fn fold(&mut self) -> Result<()> {
         if self.operator.get().is_none() {
-            return Err(self.refused(Unsupported::OPERAND));
+            return Err(self.refused(Refused::OPERAND));
         }
         let (mut operands, mut base) = (Vec::new(), None);
         while let Some(key) = self.cursor.key()
@@ -395,7 +399,7 @@ impl<C: Cursor> VisibleCursor<C> {
             match self.seen(trailer)? {
                 Seen::Operand => operands.push(self.cursor.value()),
                 Seen::Value => {
-                    base = Some(self.cursor.value());
+                    base = Some(self.present_value());
                     break;
                 }
                 Seen::Nothing => break,
@@ -411,6 +415,14 @@ impl<C: Cursor> VisibleCursor<C> {
         Ok(())
     }
 
+    /// Returns the value of the version under the cursor, seen last.
+    fn present_value(&self) -> Bytes {
+        match self.prefix_bytes {
+            0 => self.cursor.value(),
+            bytes => self.cursor.value().slice(bytes..),
+        }
+    }
+
     /// Copies the key under the cursor into `user_key`.
     fn copy_key(&mut self) {
         let key = self.cursor.key().expect("the current entry is under the cursor");
@@ -420,9 +432,12 @@ impl<C: Cursor> VisibleCursor<C> {
 
     /// Returns what the version under the cursor, with this trailer, shows of its key.
     #[inline]
-    fn seen(&self, trailer: Trailer) -> Result<Seen> {
+    fn seen(&mut self, trailer: Trailer) -> Result<Seen> {
         let cover = || if self.range_tombstones.is_empty() { 0 } else { self.newest_cover() };
-        self.at.seen(trailer, cover).map_err(|refused| self.refused(refused))
+        let seen = self.at.seen(trailer, || self.cursor.value_ref(), cover);
+        let seen = seen.map_err(|refused| self.refused(refused))?;
+        self.prefix_bytes = resolve::prefix_bytes(trailer.kind());
+        Ok(seen)
     }
 
     /// Returns the newest range tombstone that covers the key under the cursor; 0 if there is none.
@@ -433,7 +448,7 @@ impl<C: Cursor> VisibleCursor<C> {
     }
 
     #[cold]
-    fn refused(&self, refused: Unsupported) -> Error {
+    fn refused(&self, refused: Refused) -> Error {
         Error::corrupt(self.cursor.path(), 0, refused.into())
     }
 

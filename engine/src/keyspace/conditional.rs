@@ -25,9 +25,11 @@ const COUNTER_BYTES: usize = size_of::<i64>();
 
 /// A write that depends on the value of its key, and the result of the call.
 #[derive(Debug)]
-enum Change<B, T> {
+pub(super) enum Change<B, T> {
     Keep(T),
     Put(B, T),
+    /// Stores a value that expires at this time of the store clock, in milliseconds.
+    PutExpiring(B, u64, T),
     Remove(T),
 }
 
@@ -227,7 +229,7 @@ impl Keyspace {
 
     /// Applies the result of `decide`, which takes the present value of `key`, on the condition
     /// that the key was not written meanwhile. Starts again if it was.
-    fn change<V: FromValue, B: AsRef<[u8]>, T>(
+    pub(super) fn change<V: FromValue, B: AsRef<[u8]>, T>(
         &self,
         key: &[u8],
         mut decide: impl FnMut(Option<V>) -> Result<Change<B, T>>,
@@ -237,13 +239,19 @@ impl Keyspace {
         loop {
             let (found, mark) = self.reader().find_marked(key, hash)?;
             debug_assert!(mark.sequence <= store.writer.visible(), "read the future");
-            let (value, result) = match decide(found)? {
+            let (seed, tree) = (store.hash_seed, &self.tree);
+            let (write, result) = match decide(found)? {
                 Change::Keep(result) => return Ok(result),
-                Change::Put(value, result) => (Some(value), result),
-                Change::Remove(result) => (None, result),
+                Change::Put(value, result) => {
+                    (WriteEncoder::single(seed, tree, key, Some(value.as_ref())), result)
+                }
+                Change::PutExpiring(value, expiry_ms, result) => {
+                    let value = value.as_ref();
+                    (WriteEncoder::single_put_expiring(seed, tree, key, expiry_ms, value), result)
+                }
+                Change::Remove(result) => (WriteEncoder::single(seed, tree, key, None), result),
             };
-            let value = value.as_ref().map(B::as_ref);
-            let mut write = WriteEncoder::single(store.hash_seed, &self.tree, key, value)?;
+            let mut write = write?;
             debug_assert_eq!(write.entries[0].hash, hash, "the condition is for another key");
             let mut condition = Unwritten::new(&self.tree, key, hash, mark);
             if store.commit(&mut write, store.options.durability, &mut condition)?.is_some() {

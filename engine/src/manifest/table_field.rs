@@ -13,7 +13,7 @@
 //! | 9, required  | raw           | largest user key                                             |
 //! | 10, required | two varints   | entries, tombstones among them                               |
 //! | 11, required | two varints   | smallest and largest sequence number                         |
-//! | 12, required | varint        | earliest expiry, in ms of the store clock; reserved          |
+//! | 12, required | raw           | entries that expire ([`sievedb_sstable::table_expiry`])      |
 //! | 13, required | varint, often | a blob file that entries refer to; reserved                  |
 //! | 14, optional | as 6, then a prefixed name | prefix filter, and the extractor that found its prefixes |
 //! | 15, optional | as 6          | range filter                                                 |
@@ -24,6 +24,7 @@
 //! table has no such filter, which costs reads and no answers.
 
 use sievedb_format::{Corruption, Decoder, Encode, SEQUENCE_MAX, TableBounds};
+use sievedb_sstable::TableExpiry;
 
 use crate::{
     log::fields::{EncodeFields, Field, Fields, optional, required, set_once},
@@ -41,7 +42,7 @@ const SMALLEST: u64 = required(8);
 const LARGEST: u64 = required(9);
 const ENTRIES: u64 = required(10);
 const SEQUENCES: u64 = required(11);
-const OLDEST_EXPIRY: u64 = required(12);
+const EXPIRY: u64 = required(12);
 const BLOB_FILE: u64 = required(13);
 const PREFIX_FILTER: u64 = optional(14);
 const RANGE_FILTER: u64 = optional(15);
@@ -65,8 +66,10 @@ pub(super) fn encode(table: &TableMeta, out: &mut Vec<u8>) {
     }
     out.put_varints_field(ENTRIES, &[table.entries, table.tombstones]);
     out.put_varints_field(SEQUENCES, &[table.smallest_sequence, table.largest_sequence]);
-    if let Some(expiry_ms) = table.oldest_expiry_ms {
-        out.put_varint_field(OLDEST_EXPIRY, expiry_ms);
+    if let Some(expiry) = &table.expiry {
+        let mut bytes = Vec::with_capacity(64);
+        expiry.encode(&mut bytes);
+        out.put_field(EXPIRY, &bytes);
     }
     for &blob_file in &table.blob_files {
         out.put_varint_field(BLOB_FILE, blob_file);
@@ -134,7 +137,6 @@ pub(super) fn decode_prefix_place(
 pub(super) fn check_supported(table: &TableMeta) -> Result<(), Corruption> {
     let reserved = [
         (GLOBAL_SEQUENCE, table.global_sequence.is_some()),
-        (OLDEST_EXPIRY, table.oldest_expiry_ms.is_some()),
         (BLOB_FILE, !table.blob_files.is_empty()),
     ];
     match reserved.into_iter().find(|(_, is_there)| *is_there) {
@@ -152,7 +154,7 @@ pub(super) fn decode(bytes: &[u8]) -> Result<TableMeta, Corruption> {
     let (mut id, mut place, mut file_bytes, mut checksum, mut salt) =
         (None, None, None, None, None);
     let (mut filter, mut prefix_filter, mut range_filter) = (None, None, None);
-    let (mut global_sequence, mut oldest_expiry_ms) = (None, None);
+    let (mut global_sequence, mut expiry) = (None, None);
     let (mut smallest, mut largest, mut entries, mut sequences) = (None, None, None, None);
     let (mut excluded, mut blob_files) = (None, Vec::new());
     let mut fields = Fields::new("table", bytes);
@@ -187,8 +189,10 @@ pub(super) fn decode(bytes: &[u8]) -> Result<TableMeta, Corruption> {
             }
             ENTRIES => set_once(&mut entries, field.varints("entries")?, "entries")?,
             SEQUENCES => set_once(&mut sequences, field.varints("sequences")?, "sequences")?,
-            OLDEST_EXPIRY => {
-                set_once(&mut oldest_expiry_ms, field.varint("oldest expiry")?, "oldest expiry")?;
+            EXPIRY => {
+                let what = "expiry of a table";
+                let read = field.read(what, |decoder| TableExpiry::decode(what, decoder))?;
+                set_once(&mut expiry, read, what)?;
             }
             KIND => {
                 let (what, value) = ("kind of an entry", field.varint("kind of an entry")?);
@@ -231,7 +235,7 @@ pub(super) fn decode(bytes: &[u8]) -> Result<TableMeta, Corruption> {
         tombstones,
         smallest_sequence,
         largest_sequence,
-        oldest_expiry_ms,
+        expiry,
         blob_files,
     })
 }

@@ -15,7 +15,7 @@ use crate::{
     read::lookup::Lookup,
     read::observer::{Candidate, CountBlocks, Observer},
     read::view::ReadView,
-    resolve,
+    resolve::{self, Version},
     stats::ThreadCounters,
     table::TableFilters,
     table::filters::with_cause,
@@ -73,8 +73,8 @@ impl Observer<u64> for StepRecorder {
         self.memtables[number].may_contain = Some(may_contain);
     }
 
-    fn found_in_memtable(&mut self, number: usize, trailer: Trailer, value_bytes: usize) {
-        self.memtables[number].found = Some(version(trailer, value_bytes));
+    fn found_in_memtable(&mut self, number: usize, trailer: Trailer, stored: &[u8]) {
+        self.memtables[number].found = Some(version(trailer, stored));
     }
 
     fn candidates(&mut self, candidates: &[Candidate<'_>]) {
@@ -92,8 +92,8 @@ impl Observer<u64> for StepRecorder {
         self.cost.tables_searched += u64::from(may_contain);
     }
 
-    fn found_in_table(&mut self, number: usize, trailer: Trailer, value_bytes: usize) {
-        self.tables[number].found = Some(version(trailer, value_bytes));
+    fn found_in_table(&mut self, number: usize, trailer: Trailer, stored: &ValueRef<'_>) {
+        self.tables[number].found = Some(version(trailer, stored.as_slice()));
     }
 
     fn table_searched(&mut self, number: usize, blocks: BlockSteps, error: Option<&Error>) {
@@ -116,6 +116,7 @@ impl Lookup<'_> {
     /// Looks the key up in `view`, of the keyspace with this name, and returns the steps. Counts
     /// nothing in the statistics of lookups.
     pub(crate) fn explain(self, keyspace: &str, view: &ReadView) -> Result<Explanation> {
+        let this = Lookup { at: self.at.with_clock(|| self.clock.now_ms()), ..self };
         let memtables = view.placed_memtables().zip(0..).filter_map(|(placed, number)| {
             // As in `KeptView::memtables_at`.
             placed.first_sequence().filter(|&first| first <= self.at.sequence)?;
@@ -131,7 +132,7 @@ impl Lookup<'_> {
             tables: Vec::new(),
             cost: LookupCost::default(),
         };
-        let looked_up = self.find(view, &ThreadCounters::aside(), &mut recorder);
+        let looked_up = this.find(view, &ThreadCounters::aside(), &mut recorder);
         let StepRecorder { memtables, mut tables, cost } = recorder;
         let has_failed = tables.iter().any(|table| table.failure.is_some());
         let value = match looked_up {
@@ -143,7 +144,6 @@ impl Lookup<'_> {
         }
         let in_memtables = memtables.iter().find_map(|step| step.found);
         let found = in_memtables.or_else(|| tables.iter().find_map(|step| step.found));
-        let is_found = found.is_some();
         let mut operands = Vec::new();
         if value.is_some() && found.is_some_and(|newest| newest.is_operand) {
             let stored = self.operands(view, &ThreadCounters::aside())?;
@@ -152,17 +152,23 @@ impl Lookup<'_> {
                 operand_bytes: operand.len() as u64,
             }));
         }
+        let cover = view.newest_cover(self.key, self.at.sequence);
         let answer = match value {
             Some(value_bytes) => ExplainedAnswer::Present { value_bytes },
             None if has_failed => ExplainedAnswer::Unknown,
-            None if is_found => ExplainedAnswer::Removed,
-            None => ExplainedAnswer::Absent,
+            None => match found {
+                Some(found) if found.expiry_ms.is_some() && found.sequence >= cover => {
+                    ExplainedAnswer::Expired
+                }
+                Some(_) => ExplainedAnswer::Removed,
+                None => ExplainedAnswer::Absent,
+            },
         };
-        let cover = view.newest_cover(self.key, self.at.sequence);
         Ok(Explanation {
             keyspace: keyspace.to_owned(),
             key: self.key.into(),
             sequence: self.at.sequence,
+            clock_ms: this.at.clock_ms(),
             memtables,
             runs: view.version.runs().len() as u64,
             tables,
@@ -174,12 +180,16 @@ impl Lookup<'_> {
     }
 }
 
-fn version(trailer: Trailer, value_bytes: usize) -> FoundVersion {
+fn version(trailer: Trailer, stored: &[u8]) -> FoundVersion {
+    // A value that is too short for its expiry is an error of the lookup.
+    let version = Version::decode(trailer, || stored).ok();
+    let prefix_bytes = version.map_or(0, Version::prefix_bytes);
     FoundVersion {
         sequence: trailer.sequence(),
         is_tombstone: resolve::is_tombstone(trailer),
         is_operand: resolve::is_operand(trailer),
-        value_bytes: value_bytes as u64,
+        value_bytes: (stored.len() - prefix_bytes) as u64,
+        expiry_ms: version.and_then(Version::expiry_ms),
     }
 }
 

@@ -17,6 +17,7 @@ use crate::{
     Result,
     resolve::{ReadPoint, Stored, Verdict, Version},
     stats::{LevelCounters, ThreadCounters},
+    store_clock::StoreClock,
     table::TableFilters,
 };
 
@@ -37,18 +38,25 @@ pub(crate) enum Found<V> {
 }
 
 impl<V> Found<V> {
-    /// Resolves the key for a reader at `at` by the version with this trailer. `cover` as in
-    /// [`ReadPoint::resolve`]; `value` reads a value that is stored inline.
+    /// Resolves the key for a reader at `at` by the version with this trailer and stored value.
+    /// `clock` is read for a put with expiry, unless that of `at` is fixed. `cover` as in
+    /// [`ReadPoint::resolve`]; `value` reads a value that is stored inline, behind so many bytes.
     #[inline]
-    pub(crate) fn resolve(
+    pub(crate) fn resolve<'v>(
         at: ReadPoint,
+        clock: &StoreClock,
         trailer: Trailer,
+        stored: impl FnOnce() -> &'v [u8],
         cover: impl FnOnce() -> SequenceNumber,
-        value: impl FnOnce() -> V,
+        value: impl FnOnce(Version) -> V,
     ) -> Self {
-        let Ok(version) = Version::decode(trailer) else { return Self::MoreNeeded };
+        let Ok(version) = Version::decode(trailer, stored) else { return Self::MoreNeeded };
+        let at = match version.expiry_ms() {
+            Some(_) => at.with_clock(|| clock.now_ms()),
+            None => at,
+        };
         match at.resolve(version, cover) {
-            Verdict::Value(Stored::Inline) => Self::Value(value()),
+            Verdict::Value(Stored::Inline) => Self::Value(value(version)),
             Verdict::Deleted => Self::Deleted,
             Verdict::Value(Stored::Blob) | Verdict::MoreNeeded(_) => Self::MoreNeeded,
         }
@@ -62,6 +70,8 @@ pub(crate) struct Lookup<'a> {
     /// Hash of the key, with the seed of the store.
     pub(crate) hash: u64,
     pub(crate) at: ReadPoint,
+    /// Read for a version with an expiry, unless the clock of `at` is fixed.
+    pub(crate) clock: &'a StoreClock,
     pub(crate) cache_use: CacheUse,
 }
 
@@ -140,9 +150,19 @@ impl Lookup<'_> {
             observer.memtable_probed(number, true);
             let found = memtable.get_with(target, |trailer, value| {
                 debug_assert!(trailer.sequence() <= self.at.sequence, "a version is not visible");
-                observer.found_in_memtable(number, trailer, value.len());
+                observer.found_in_memtable(number, trailer, value);
                 let cover = || view.newest_cover(self.key, self.at.sequence);
-                Found::resolve(self.at, trailer, cover, || observer.value_in_memtable(value))
+                Found::resolve(
+                    self.at,
+                    self.clock,
+                    trailer,
+                    || value,
+                    cover,
+                    |version| {
+                        observer.expires(version.expiry_ms());
+                        observer.value_in_memtable(&value[version.prefix_bytes()..])
+                    },
+                )
             });
             if found.is_some() {
                 return found;
@@ -220,9 +240,19 @@ impl Lookup<'_> {
         let target = InternalKey::seek(self.key, self.at.sequence);
         let found = live.table.get_with(target, self.cache_use, &mut blocks, |trailer, value| {
             debug_assert!(trailer.sequence() <= self.at.sequence, "a version is not visible");
-            observer.found_in_table(number, trailer, value.len());
+            observer.found_in_table(number, trailer, &value);
             let cover = || view.newest_cover(self.key, self.at.sequence);
-            Found::resolve(self.at, trailer, cover, || observer.value_in_block(&value))
+            Found::resolve(
+                self.at,
+                self.clock,
+                trailer,
+                || value.as_slice(),
+                cover,
+                |version| {
+                    observer.expires(version.expiry_ms());
+                    observer.value_in_block(&value.after(version.prefix_bytes()))
+                },
+            )
         });
         counters.add_blocks(blocks.counts());
         let found = found.map_err(|error| live.error(error));

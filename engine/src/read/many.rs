@@ -27,6 +27,7 @@ use crate::{
     Result,
     resolve::ReadPoint,
     stats::{LevelCounters, ThreadCounters},
+    store_clock::StoreClock,
     table::TableFilters,
     version::Run,
 };
@@ -37,12 +38,14 @@ use crate::{
 /// little.
 const CHUNK_KEYS: usize = 512;
 
-/// Reads many keys of a keyspace, from one view at one sequence number.
+/// Reads many keys of a keyspace, from one view at one point in time.
 #[derive(Debug)]
 pub(crate) struct ManyReader<'v> {
     pub(crate) tree: &'v Tree,
     pub(crate) view: &'v KeptView,
+    /// Its clock is fixed if the view has entries that expire.
     pub(crate) at: ReadPoint,
+    pub(crate) clock: &'v StoreClock,
     pub(crate) cache_use: CacheUse,
     pub(crate) hash_seed: u64,
     pub(crate) counters: &'v ThreadCounters,
@@ -140,7 +143,7 @@ impl<'r, 'v> ChunkLookup<'r, 'v> {
 
     /// Searches the memtables. Keys without a version there stay open.
     fn in_memtables<V: FromValue>(&mut self, chunk: &mut Chunk<'_, '_, V>) {
-        let ManyReader { view, at, counters, hash_seed, .. } = *self.reader;
+        let ManyReader { view, at, clock, counters, hash_seed, .. } = *self.reader;
         let has_ranges = self.has_ranges;
         self.keys.begin(chunk.keys.iter().map(|key| key_hash(key, hash_seed)));
         self.sample(chunk.keys);
@@ -159,7 +162,14 @@ impl<'r, 'v> ChunkLookup<'r, 'v> {
                 let target = InternalKey::seek(key, at.sequence);
                 let found = memtable.get_with(target, |trailer, value| {
                     let cover = || if has_ranges { view.newest_cover(key, at.sequence) } else { 0 };
-                    Found::resolve(at, trailer, cover, || V::from_memtable(value))
+                    Found::resolve(
+                        at,
+                        clock,
+                        trailer,
+                        || value,
+                        cover,
+                        |version| V::from_memtable(&value[version.prefix_bytes()..]),
+                    )
                 });
                 let Some(found) = found else { return true };
                 counters.found_in_memtables.add(1);
@@ -195,10 +205,11 @@ impl<'r, 'v> ChunkLookup<'r, 'v> {
     /// Looks up the keys whose older versions are needed.
     #[cold]
     fn in_older<V: FromValue>(&mut self, chunk: &mut Chunk<'_, '_, V>) -> Result<()> {
-        let ManyReader { view, at, cache_use, hash_seed, counters, .. } = *self.reader;
+        let ManyReader { view, at, clock, cache_use, hash_seed, counters, .. } = *self.reader;
         for place in self.more_needed.drain(..) {
             let key = chunk.keys[place];
-            let lookup = Lookup { key, hash: key_hash(key, hash_seed), at, cache_use };
+            let hash = key_hash(key, hash_seed);
+            let lookup = Lookup { key, hash, at, clock, cache_use };
             chunk.results[place] =
                 lookup.find_older(view, counters, V::NEEDS_VALUE, V::from_memtable)?;
         }
@@ -234,7 +245,7 @@ impl<'r, 'v> ChunkLookup<'r, 'v> {
         counters: &LevelCounters,
         chunk: &mut Chunk<'_, '_, V>,
     ) -> Result<bool> {
-        let ManyReader { view, at, cache_use, .. } = *self.reader;
+        let ManyReader { view, at, clock, cache_use, .. } = *self.reader;
         let Self { has_ranges, ref mut keys, ref mut more_needed, .. } = *self;
         let Group { table, .. } = keys.groups()[group];
         let (passed, is_found) = keys.passed(group);
@@ -256,7 +267,15 @@ impl<'r, 'v> ChunkLookup<'r, 'v> {
                 is_found[index] = true;
                 let key = chunk.keys[place];
                 let cover = || if has_ranges { view.newest_cover(key, at.sequence) } else { 0 };
-                match Found::resolve(at, trailer, cover, || V::from_block(&value)) {
+                let found = Found::resolve(
+                    at,
+                    clock,
+                    trailer,
+                    || value.as_slice(),
+                    cover,
+                    |it| V::from_block(&value.after(it.prefix_bytes())),
+                );
+                match found {
                     Found::Value(value) => chunk.results[place] = Some(value),
                     Found::Deleted => {}
                     Found::MoreNeeded => more_needed.push(place),

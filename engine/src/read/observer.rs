@@ -42,16 +42,22 @@ pub(crate) trait Observer<V> {
     /// Returns the result for a value in a block.
     fn value_in_block(&mut self, value: &ValueRef<'_>) -> V;
 
+    /// Records when the value that is found expires, in milliseconds of the store clock.
+    #[inline]
+    fn expires(&mut self, expiry_ms: Option<u64>) {
+        let _ = expiry_ms;
+    }
+
     /// Records a probe of the filter of memtable `number`, counted from the newest.
     #[inline]
     fn memtable_probed(&mut self, number: usize, may_contain: bool) {
         let _ = (number, may_contain);
     }
 
-    /// Records the newest visible version in memtable `number`, and the length of its value.
+    /// Records the newest visible version in memtable `number`, and its stored value.
     #[inline]
-    fn found_in_memtable(&mut self, number: usize, trailer: Trailer, value_bytes: usize) {
-        let _ = (number, trailer, value_bytes);
+    fn found_in_memtable(&mut self, number: usize, trailer: Trailer, stored: &[u8]) {
+        let _ = (number, trailer, stored);
     }
 
     /// Records the candidate tables, the newest first.
@@ -66,10 +72,10 @@ pub(crate) trait Observer<V> {
         let _ = (number, may_contain);
     }
 
-    /// Records the newest visible version in candidate `number`, and the length of its value.
+    /// Records the newest visible version in candidate `number`, and its stored value.
     #[inline]
-    fn found_in_table(&mut self, number: usize, trailer: Trailer, value_bytes: usize) {
-        let _ = (number, trailer, value_bytes);
+    fn found_in_table(&mut self, number: usize, trailer: Trailer, stored: &ValueRef<'_>) {
+        let _ = (number, trailer, stored);
     }
 
     /// Records the blocks that the search of candidate `number` used, and its error.
@@ -128,6 +134,35 @@ impl<V: FromValue> Observer<V> for NoObserver {
     #[inline]
     fn value_in_block(&mut self, value: &ValueRef<'_>) -> V {
         V::from_block(value)
+    }
+}
+
+/// Records when the value expires. Touches neither the value nor its reference count.
+#[derive(Debug, Default)]
+pub(crate) struct ExpiryObserver {
+    expiry_ms: Option<u64>,
+}
+
+impl ExpiryObserver {
+    /// Returns when the value expires, in milliseconds of the store clock; `None` if never.
+    pub(crate) fn expiry_ms(&self) -> Option<u64> {
+        self.expiry_ms
+    }
+}
+
+impl Observer<()> for ExpiryObserver {
+    type Blocks = BlockCounts;
+
+    fn needs_value(&self) -> bool {
+        false
+    }
+
+    fn value_in_memtable(&mut self, _: &[u8]) {}
+
+    fn value_in_block(&mut self, _: &ValueRef<'_>) {}
+
+    fn expires(&mut self, expiry_ms: Option<u64>) {
+        self.expiry_ms = expiry_ms;
     }
 }
 

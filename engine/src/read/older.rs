@@ -11,7 +11,7 @@ use sievedb_sstable::{BlockCounts, FilterState, ValueRef};
 use crate::{
     Error, Result,
     read::{lookup::Lookup, view::KeptView},
-    resolve::{Unsupported, Version, older::Resolved},
+    resolve::{Refused, Version, older::Resolved},
     stats::{LevelCounters, ThreadCounters},
     table::LiveTable,
 };
@@ -58,13 +58,13 @@ impl Lookup<'_> {
             return Ok(resolved.has_value().then(|| take(&[])));
         }
         let (resolved, newest) = self.read_older(view, counters, usize::MAX)?;
-        let refuse = |refused: Unsupported| {
+        let refuse = |refused: Refused| {
             let path = newest.as_ref().map_or(Path::new("memtable"), Source::path);
             Error::corrupt(path, 0, refused.into())
         };
         let fold = |base: Option<&[u8]>, operands: &[&[u8]]| match view.operator.get() {
             Some(folder) => folder.fold(self.key, base, operands),
-            None => Err(refuse(Unsupported::OPERAND)),
+            None => Err(refuse(Refused::OPERAND)),
         };
         Ok(resolved.into_value(refuse, fold)?.map(|value| take(&value)))
     }
@@ -102,7 +102,7 @@ impl Lookup<'_> {
             while let Some(&source) = sources.peek() {
                 if let Some((trailer, stored)) = self.version_in(source, target)? {
                     newest.get_or_insert(source);
-                    let version = Version::decode(trailer)
+                    let version = Version::decode(trailer, || &stored)
                         .map_err(|refused| Error::corrupt(source.path(), 0, refused.into()))?;
                     return Ok(Some((trailer, version, stored)));
                 }
@@ -111,7 +111,8 @@ impl Lookup<'_> {
             Ok(None)
         };
         let cover = view.newest_cover(self.key, self.at.sequence);
-        let resolved = Resolved::read(self.at, cover, operands_max, next)?;
+        let at = self.at.with_clock(|| self.clock.now_ms());
+        let resolved = Resolved::read(at, cover, operands_max, next)?;
         Ok((resolved, newest))
     }
 
@@ -163,9 +164,10 @@ mod tests {
         options.keyspace(keyspace).open("db").expect("a new store")
     }
 
-    fn lookup<'k>(db: &Db, key: &'k [u8], sequence: SequenceNumber) -> Lookup<'k> {
+    fn lookup<'k>(db: &'k Db, key: &'k [u8], sequence: SequenceNumber) -> Lookup<'k> {
         let hash = key_hash(key, db.store().hash_seed);
-        Lookup { key, hash, at: ReadPoint::new(sequence), cache_use: CacheUse::Fill }
+        let (at, clock) = (ReadPoint::new(sequence), db.store().versions.clock());
+        Lookup { key, hash, at, clock, cache_use: CacheUse::Fill }
     }
 
     fn find_older(db: &Db, key: &[u8], sequence: SequenceNumber) -> Option<Bytes> {

@@ -1,10 +1,10 @@
-//! Sequence numbers of open snapshots.
+//! Sequence numbers and clocks of open snapshots.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, iter, time::Duration};
 
 use sievedb_format::SequenceNumber;
 
-use crate::sync::Mutex;
+use crate::{compaction::readers::Readers, resolve::ReadPoint, sync::Mutex};
 
 /// The sequence numbers of open snapshots.
 #[derive(Debug, Default)]
@@ -16,25 +16,30 @@ pub(crate) struct SnapshotList {
 #[derive(Debug)]
 struct Held {
     count: usize,
-    /// Time at which the first of them was taken.
+    /// Time at which the first of them was taken, by the clock of the options.
     since: Duration,
+    /// The same time by the store clock.
+    clock_ms: u64,
 }
 
 impl SnapshotList {
-    /// Adds a snapshot at the sequence number that `visible` returns, at the time `now`.
+    /// Adds a snapshot at the sequence number that `visible` returns, and at the time that `now`
+    /// returns: by the clock of the options, and by the store clock in milliseconds.
     ///
-    /// Calls `visible` under the lock of [`sequences_between`](Self::sequences_between): a list
-    /// without this snapshot was copied at an earlier visible sequence number.
+    /// Calls both under the lock of [`readers_between`](Self::readers_between): a list without this
+    /// snapshot was copied at an earlier visible sequence number and an earlier time.
     pub(crate) fn add(
         &self,
-        now: Duration,
+        now: impl FnOnce() -> (Duration, u64),
         visible: impl FnOnce() -> SequenceNumber,
-    ) -> SequenceNumber {
+    ) -> ReadPoint {
         let mut held = self.held.lock();
         let sequence = visible();
+        let (since, clock_ms) = now();
         debug_assert!(held.keys().next_back().is_none_or(|&newest| newest <= sequence));
-        held.entry(sequence).or_insert(Held { count: 0, since: now }).count += 1;
-        sequence
+        debug_assert!(held.values().next_back().is_none_or(|newest| newest.clock_ms <= clock_ms));
+        held.entry(sequence).or_insert(Held { count: 0, since, clock_ms }).count += 1;
+        ReadPoint::at_time(sequence, clock_ms)
     }
 
     /// Removes one snapshot at `sequence`. Returns the sequence number of the oldest one left.
@@ -60,18 +65,26 @@ impl SnapshotList {
         self.held.lock().keys().copied().collect()
     }
 
-    /// Returns the sequence numbers of open snapshots, ascending, that separate entries from
-    /// `first` to `last`: those from `first` on below `last`, and the oldest one if it is below
-    /// `first`. The cost depends on their number alone.
-    pub(crate) fn sequences_between(
+    /// Returns the readers of entries from `first` to `last`, for a merge that read the store clock
+    /// at `clock_ms` before this call.
+    ///
+    /// The snapshots that separate the entries are those from `first` on below `last`, and the
+    /// oldest one if it is below `first`. The cost depends on their number alone.
+    pub(crate) fn readers_between(
         &self,
         first: SequenceNumber,
         last: SequenceNumber,
-    ) -> Vec<SequenceNumber> {
+        clock_ms: u64,
+    ) -> Readers {
         let held = self.held.lock();
-        let oldest = held.keys().next().copied().filter(|&oldest| oldest < first);
-        let within = held.range(first..last.max(first)).map(|(&sequence, _)| sequence);
-        oldest.into_iter().chain(within).collect()
+        let last = last.max(first);
+        let of = |(&sequence, held): (&SequenceNumber, &Held)| (sequence, held.clock_ms);
+        let oldest = held.iter().next().map(of).filter(|&(oldest, _)| oldest < first);
+        let within = held.range(first..last).map(of);
+        // It sees what newer readers see, at an older time.
+        let newer = held.range(last..).next().map(|(_, newer)| newer.clock_ms);
+        let clock_ms = iter::chain([clock_ms], newer).min().unwrap_or(clock_ms);
+        Readers::new(oldest.into_iter().chain(within), clock_ms)
     }
 
     /// Returns the number of open snapshots, and the time at which the oldest was taken.
@@ -84,15 +97,17 @@ impl SnapshotList {
 
 #[cfg(all(test, not(feature = "shuttle")))]
 mod tests {
+    use sievedb_format::SEQUENCE_MAX;
+
     use super::*;
 
     /// The list separates entries as all snapshots do: any two of them, and each from the oldest
     /// stripe.
     #[test]
-    fn sequences_between_separate_entries_as_all_do() {
+    fn readers_between_separate_entries_as_all_do() {
         let list = SnapshotList::default();
         for sequence in [3, 5, 5, 8, 13] {
-            list.add(Duration::ZERO, || sequence);
+            list.add(|| (Duration::ZERO, 0), || sequence);
         }
         let cases: [(u64, u64, &[u64]); 9] = [
             (1, 2, &[]),
@@ -106,7 +121,10 @@ mod tests {
             (5, 5, &[3]),
         ];
         for (first, last, want) in cases {
-            let some = list.sequences_between(first, last);
+            let readers = list.readers_between(first, last, 0);
+            let some: Vec<_> = (0..readers.stripe_of(SEQUENCE_MAX))
+                .map(|stripe| readers.of_stripe(stripe).sequence)
+                .collect();
             assert_eq!(some, want, "{first} to {last}");
             let stripe = |all: &[u64], sequence| all.partition_point(|&it| it < sequence);
             let all = list.sequences();
@@ -115,6 +133,23 @@ mod tests {
                 assert_eq!(differ(&some), differ(&all), "{newer} and {older}");
                 let is_oldest = |of: &[u64]| stripe(of, older) == 0;
                 assert_eq!(is_oldest(&some), is_oldest(&all), "{older}");
+            }
+        }
+    }
+    #[test]
+    fn the_newest_readers_of_a_merge_include_a_newer_snapshot() {
+        let list = SnapshotList::default();
+        for (sequence, clock_ms) in [(3, 10), (8, 20), (8, 30), (13, 40)] {
+            list.add(|| (Duration::ZERO, clock_ms), || sequence);
+        }
+        let cases: [(u64, u64, &[u64]); 4] =
+            [(1, 2, &[10]), (4, 8, &[10, 20]), (4, 9, &[10, 20, 40]), (9, 20, &[10, 40, 50])];
+        for (first, last, want) in cases {
+            let readers = list.readers_between(first, last, 50);
+            for (stripe, &clock_ms) in want.iter().enumerate() {
+                let reader = readers.of_stripe(stripe);
+                let want = ReadPoint::at_time(reader.sequence, clock_ms);
+                assert_eq!(reader, want, "{first} to {last}: {stripe}");
             }
         }
     }

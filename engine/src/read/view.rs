@@ -8,6 +8,8 @@ use sievedb_memtable::{Memtable, spare_bytes};
 use crate::{
     fold::OperatorCell,
     memory::{Charge, MemoryAccount, MemoryUse},
+    resolve::ReadPoint,
+    store_clock::StoreClock,
     sync::atomic::{AtomicU64, Ordering::Relaxed},
     table::TableFilters,
     version::{Run, Version},
@@ -225,6 +227,18 @@ impl KeptView {
             placed.first_sequence().is_some_and(|first| first <= sequence)
         };
         self.placed_memtables().filter(is_seen)
+    }
+
+    /// Returns `at` with a fixed clock, if an entry that it may see expires. Without one, no clock is
+    /// read.
+    #[inline]
+    pub(crate) fn fix_clock(&self, at: ReadPoint, clock: &StoreClock) -> ReadPoint {
+        if self.has_expiry() { at.with_clock(|| clock.now_ms()) } else { at }
+    }
+
+    /// Returns whether any memtable or table has entries that expire.
+    fn has_expiry(&self) -> bool {
+        self.version.has_expiry() || self.memtables().any(|memtable| memtable.has_expiry())
     }
 
     /// Returns whether any memtable or table has range tombstones.

@@ -3,12 +3,12 @@
 use std::ops::Bound;
 
 use bytes::Bytes;
-use sievedb_format::Trailer;
+use sievedb_format::{Kind, Trailer};
 
 use super::{OlderValues, Saved, tables::Keys};
 use crate::{
     Error, Result,
-    resolve::{ReadPoint, Seen, Unsupported},
+    resolve::{ReadPoint, Refused, Seen},
 };
 
 /// Versions of a key in one table, from a merge operand down.
@@ -16,8 +16,8 @@ pub(super) struct Copied {
     key: Bytes,
     /// Newest first.
     operands: Vec<Bytes>,
-    /// `None` if the versions read so far do not decide.
-    base: Option<Option<Bytes>>,
+    /// Kind and stored value. `None` if the versions read so far do not decide.
+    base: Option<Option<(Kind, Bytes)>>,
     /// Versions of the key may be lost.
     is_older: bool,
 }
@@ -32,15 +32,16 @@ impl Copied {
     ///
     /// # Errors
     ///
-    /// [`Unsupported`]: the version cannot be copied, and may be lost.
-    pub(super) fn add(&mut self, trailer: Trailer, value: &[u8]) -> Result<(), Unsupported> {
+    /// [`Refused`]: the version cannot be copied, and may be lost.
+    pub(super) fn add(&mut self, trailer: Trailer, value: &[u8]) -> Result<(), Refused> {
         if self.base.is_some() {
             return Ok(());
         }
-        let value = || Bytes::copy_from_slice(value);
-        match ReadPoint::LATEST.seen(trailer, || 0).inspect_err(|_| self.doubt())? {
-            Seen::Operand => self.operands.push(value()),
-            Seen::Value => self.base = Some(Some(value())),
+        let copied = || Bytes::copy_from_slice(value);
+        let seen = ReadPoint::AS_STORED.seen(trailer, || value, || 0);
+        match seen.inspect_err(|_| self.doubt())? {
+            Seen::Operand => self.operands.push(copied()),
+            Seen::Value => self.base = Some(Some((trailer.kind(), copied()))),
             Seen::Nothing => self.base = Some(None),
         }
         Ok(())
@@ -65,7 +66,7 @@ impl Saved {
             || (base.is_none() && self.older.contains(&self.hash(key)));
         let write = |saved: &Self| {
             if let Some(base) = base {
-                saved.store(key, base.as_deref())?;
+                saved.store(key, base.as_ref().map(|(kind, stored)| (*kind, &**stored)))?;
             }
             operands.iter().rev().try_for_each(|operand| saved.store_operand(key, operand))
         };

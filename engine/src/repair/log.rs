@@ -109,7 +109,7 @@ impl Repair<'_> {
     ) -> Result<()> {
         let trailer = Trailer::new(sequence, kind);
         let copied = is_operand(trailer).then(|| Copied::new(key, value, self.is_cut));
-        let value = (!is_tombstone(trailer)).then_some(value);
+        let value = (!is_tombstone(trailer)).then_some((kind, value));
         let (older, is_cut, is_rebuilt) = (self.older, self.is_cut, self.logs.is_some());
         if is_cut && older == OlderValues::LeaveOut && !self.saved.contains_key(&keyspace) {
             self.older_left_out += u64::from(value.is_some());

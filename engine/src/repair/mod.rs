@@ -30,13 +30,14 @@ use std::{
 };
 
 use sievedb_filter::hash::key_hash;
+use sievedb_format::Kind;
 
 use crate::{
     DEFAULT_KEYSPACE, Db, Durability, Error, Keyspace, KeyspaceOptions, Options, Result,
     VerifyReport,
     file_name::FileName,
     fs::Fs,
-    manifest::{KeyspaceState, load::Loaded},
+    manifest::{KeyspaceState, VersionEdit, load::Loaded},
     store::folder::lock_to_read,
     store::verify::{check_traces, list},
 };
@@ -128,6 +129,9 @@ impl Options {
         let older = older + repair.older_left_out;
         let (tables_rescanned, keyspaces_unnamed) = (repair.rescanned, repair.unnamed);
         let VerifyReport { problems: lost, tables, log_batches, .. } = repair.found;
+        let store_clock_ms = Some(loaded.state.store_clock_ms);
+        let edit = VersionEdit { store_clock_ms, ..VersionEdit::default() };
+        db.store().edit_manifest(|_| Some(edit), |_| ())?;
         db.flush()?;
         db.persist(Durability::Disk)?;
         let mut replaced = VerifyReport::default();
@@ -218,8 +222,8 @@ impl Saved {
         u128::from(self.hash(key)) << 64 | u128::from(key_hash(key, !self.hash_seed))
     }
 
-    /// Stores a value, or removes the key, replacing older versions.
-    fn put(&mut self, key: &[u8], value: Option<&[u8]>) -> Result<()> {
+    /// Stores a value of this kind in its stored form, or removes the key, replacing older versions.
+    fn put(&mut self, key: &[u8], value: Option<(Kind, &[u8])>) -> Result<()> {
         self.older.remove(&self.hash(key));
         self.store(key, value)
     }
@@ -248,9 +252,9 @@ impl Saved {
         Ok(())
     }
 
-    fn store(&self, key: &[u8], value: Option<&[u8]>) -> Result<()> {
+    fn store(&self, key: &[u8], value: Option<(Kind, &[u8])>) -> Result<()> {
         match value {
-            Some(value) => self.with_room(|keyspace| keyspace.insert(key, value)),
+            Some((kind, value)) => self.with_room(|keyspace| keyspace.put_stored(key, kind, value)),
             None => self.keyspace.remove(key),
         }
     }

@@ -335,7 +335,7 @@ fn meta(id: u64, bytes: u64, found: &TableMetadata, origin: &TableOrigin) -> Tab
         tombstones: properties.tombstones(),
         smallest_sequence: properties.smallest_sequence,
         largest_sequence: properties.largest_sequence,
-        oldest_expiry_ms: None,
+        expiry: properties.expiry,
         blob_files: Vec::new(),
     }
 }

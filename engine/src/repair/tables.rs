@@ -24,7 +24,7 @@ use super::{
 use crate::{
     Error, Result,
     file_name::FileName,
-    resolve::{ReadPoint, Seen, Unsupported},
+    resolve::{ReadPoint, Refused, Seen},
     store::verify_table::all_keys,
     table::{TableMeta, files::TableFiles, store::check_kinds, table_error},
 };
@@ -243,8 +243,8 @@ impl Repair<'_> {
         value: &[u8],
         is_older: bool,
     ) -> Result<Option<Copied>> {
-        let value = match ReadPoint::LATEST.seen(trailer, || 0) {
-            Ok(Seen::Value) => Some(value),
+        let value = match ReadPoint::AS_STORED.seen(trailer, || value, || 0) {
+            Ok(Seen::Value) => Some((trailer.kind(), value)),
             Ok(Seen::Nothing) => None,
             Ok(Seen::Operand) => return Ok(Some(Copied::new(user_key, value, is_older))),
             Err(refused) => {
@@ -261,7 +261,7 @@ impl Repair<'_> {
     }
 
     /// Records that an entry of a key cannot be copied.
-    pub(super) fn refused(&mut self, path: &Path, user_key: &[u8], refused: Unsupported) {
+    pub(super) fn refused(&mut self, path: &Path, user_key: &[u8], refused: Refused) {
         let key = Bound::Included(Bytes::copy_from_slice(user_key));
         let error = Error::corrupt(path, 0, refused.into());
         self.found.error_of_keys(&error, Some((key.clone(), key)));

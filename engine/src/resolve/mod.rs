@@ -20,8 +20,11 @@
 //! | scans, merges, repair   | [`ReadPoint::seen`], which refuses what they cannot read         |
 //! | opening a table         | [`check_kind`]                                                   |
 //!
-//! This release writes puts, tombstones and merge operands. The other kinds have verdicts, and each
-//! step that is missing for them returns [`Unsupported`] instead of a wrong answer.
+//! This release writes puts, puts with expiry, tombstones and merge operands. The other kinds have
+//! verdicts, and each step that is missing for them returns [`Refused`] instead of a wrong answer.
+//!
+//! Time is read only for a put with expiry. A point lookup reads the store clock when it finds one;
+//! all other readers have a [fixed clock](ReadPoint::at_time).
 //!
 //! Nothing here does I/O or takes a lock. Only [`older`] allocates, for merge operands.
 
@@ -29,16 +32,22 @@ pub(crate) mod older;
 #[cfg(test)]
 pub(crate) mod tests;
 
-use sievedb_format::{Corruption, Kind, SEQUENCE_MAX, SequenceNumber, Trailer};
+use sievedb_format::{
+    Corruption, Kind, SEQUENCE_MAX, SequenceNumber, Trailer,
+    expiry::{EXPIRY_BYTES, split_expiry},
+};
 
 /// The point in history and in time at which a reader reads.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ReadPoint {
     /// Newer versions are invisible.
     pub(crate) sequence: SequenceNumber,
-    /// Store clock, in milliseconds. 0 outside of tests: no stored version has an expiry.
+    /// Store clock, in milliseconds; [`UNREAD`] if it was not read yet.
     clock_ms: u64,
 }
+
+/// Time of a reader that has not read the store clock.
+const UNREAD: u64 = u64::MAX;
 
 /// A version of a key: the parts of its trailer and value that decide visibility.
 #[derive(Debug, Clone, Copy)]
@@ -91,12 +100,34 @@ pub(crate) enum Needed {
 
 impl ReadPoint {
     /// Sees every version.
+    #[cfg(test)]
     pub(crate) const LATEST: Self = Self::new(SEQUENCE_MAX);
 
-    /// Returns the read point of a reader at `sequence`.
+    /// Sees every version, whether it has expired or not.
+    pub(crate) const AS_STORED: Self = Self { sequence: SEQUENCE_MAX, clock_ms: 0 };
+
+    /// Returns the read point of a reader at `sequence` that reads the store clock when it needs it.
     #[inline]
     pub(crate) const fn new(sequence: SequenceNumber) -> Self {
-        Self { sequence, clock_ms: 0 }
+        Self { sequence, clock_ms: UNREAD }
+    }
+
+    /// Returns the read point of a reader at `sequence` and at this time of the store clock.
+    #[inline]
+    pub(crate) fn at_time(sequence: SequenceNumber, clock_ms: u64) -> Self {
+        Self { sequence, clock_ms: clock_ms.min(UNREAD - 1) }
+    }
+
+    /// Returns the fixed clock, in milliseconds.
+    pub(crate) fn clock_ms(self) -> u64 {
+        debug_assert!(self.clock_ms != UNREAD, "the store clock was not read");
+        self.clock_ms
+    }
+
+    /// Fixes the clock, unless it is fixed. `clock_ms` reads the store clock.
+    #[inline]
+    pub(crate) fn with_clock(self, clock_ms: impl FnOnce() -> u64) -> Self {
+        if self.clock_ms == UNREAD { Self::at_time(self.sequence, clock_ms()) } else { self }
     }
 
     /// Returns the effect of `version` on its key.
@@ -110,6 +141,7 @@ impl ReadPoint {
         cover: impl FnOnce() -> SequenceNumber,
     ) -> Verdict {
         let Version { sequence, kind, expiry_ms } = version;
+        debug_assert!(!self.needs_clock(version), "the store clock was not read");
         if sequence > self.sequence {
             return Verdict::MoreNeeded(Needed::Invisible);
         }
@@ -125,44 +157,96 @@ impl ReadPoint {
         if cover() > sequence { Verdict::Deleted } else { verdict }
     }
 
-    /// Returns what the version with this trailer shows of its key. `cover` as in
+    /// Returns what the version with this trailer and stored value shows of its key. `cover` as in
     /// [`resolve`](Self::resolve).
     ///
     /// # Errors
     ///
-    /// [`Unsupported`] if the answer needs blob files or an expiry.
+    /// [`Refused`] if the answer needs blob files, or the store clock and it is not fixed; if the
+    /// value is too short for its expiry.
     #[inline]
-    pub(crate) fn seen(
+    pub(crate) fn seen<'v>(
         self,
         trailer: Trailer,
+        stored: impl FnOnce() -> &'v [u8],
         cover: impl FnOnce() -> SequenceNumber,
-    ) -> Result<Seen, Unsupported> {
-        match self.resolve(Version::decode(trailer)?, cover) {
+    ) -> Result<Seen, Refused> {
+        let version = Version::decode(trailer, stored)?;
+        if self.needs_clock(version) {
+            return Err(Refused::Unsupported(trailer.kind()));
+        }
+        match self.resolve(version, cover) {
             Verdict::Value(Stored::Inline) => Ok(Seen::Value),
             Verdict::Deleted | Verdict::MoreNeeded(Needed::Invisible) => Ok(Seen::Nothing),
             Verdict::MoreNeeded(Needed::Operand) => Ok(Seen::Operand),
-            Verdict::Value(Stored::Blob) => Err(Unsupported(trailer.kind())),
+            Verdict::Value(Stored::Blob) => Err(Refused::Unsupported(trailer.kind())),
         }
+    }
+
+    /// Returns whether the verdict on `version` needs the store clock, which is not fixed.
+    #[inline]
+    fn needs_clock(self, version: Version) -> bool {
+        expires(version.kind) && self.clock_ms == UNREAD
     }
 }
 
 impl Version {
-    /// Decodes the version with this trailer.
+    /// Decodes the version with this trailer. `stored` is its stored value, read only for a put
+    /// with expiry.
     ///
     /// # Errors
     ///
-    /// [`Unsupported`] for kinds without a stored form among points: a put with expiry and a range
-    /// tombstone.
+    /// [`Refused`] for a range tombstone, which is not stored among points, and for a value that is
+    /// too short for its expiry.
     #[inline]
-    pub(crate) fn decode(trailer: Trailer) -> Result<Self, Unsupported> {
+    pub(crate) fn decode<'v>(
+        trailer: Trailer,
+        stored: impl FnOnce() -> &'v [u8],
+    ) -> Result<Self, Refused> {
         let (sequence, kind) = (trailer.sequence(), trailer.kind());
-        match kind {
-            Kind::Put | Kind::Tombstone | Kind::Merge | Kind::BlobReference => {
-                Ok(Self { sequence, kind, expiry_ms: u64::MAX })
-            }
-            Kind::PutWithExpiry | Kind::RangeTombstone => Err(Unsupported(kind)),
-        }
+        let expiry_ms = match kind {
+            Kind::Put | Kind::Tombstone | Kind::Merge | Kind::BlobReference => u64::MAX,
+            Kind::PutWithExpiry => expiry_of(stored())?,
+            Kind::RangeTombstone => return Err(Refused::Unsupported(kind)),
+        };
+        Ok(Self { sequence, kind, expiry_ms })
     }
+
+    /// Returns when the version expires, in milliseconds of the store clock; `None` if never.
+    pub(crate) fn expiry_ms(self) -> Option<u64> {
+        expires(self.kind).then_some(self.expiry_ms)
+    }
+
+    /// Returns the length of what precedes the value in the stored value.
+    #[inline]
+    pub(crate) fn prefix_bytes(self) -> usize {
+        prefix_bytes(self.kind)
+    }
+}
+
+#[cold]
+fn expiry_of(stored: &[u8]) -> Result<u64, Refused> {
+    match split_expiry(stored) {
+        Ok((expiry_ms, _)) => Ok(expiry_ms),
+        Err(_) => Err(Refused::ShortExpiry(stored.len() as u8)),
+    }
+}
+
+/// Returns the length of what precedes the value in a stored value of this kind.
+#[inline]
+pub(crate) fn prefix_bytes(kind: Kind) -> usize {
+    if expires(kind) { EXPIRY_BYTES } else { 0 }
+}
+
+/// Returns whether a version of this kind may expire.
+#[inline]
+pub(crate) fn expires(kind: Kind) -> bool {
+    kind == Kind::PutWithExpiry
+}
+
+/// Returns the trailer of a tombstone in the place of the version with this trailer.
+pub(crate) fn tombstone_for(trailer: Trailer) -> Trailer {
+    Trailer::new(trailer.sequence(), Kind::Tombstone)
 }
 
 #[inline]
@@ -184,26 +268,40 @@ pub(crate) fn is_operand(trailer: Trailer) -> bool {
 ///
 /// # Errors
 ///
-/// [`Unsupported`].
-pub(crate) fn check_kind(kind: Kind) -> Result<(), Unsupported> {
+/// [`Refused`].
+pub(crate) fn check_kind(kind: Kind) -> Result<(), Refused> {
     match kind {
-        Kind::Put | Kind::Tombstone | Kind::Merge => Ok(()),
-        Kind::BlobReference | Kind::PutWithExpiry | Kind::RangeTombstone => Err(Unsupported(kind)),
+        Kind::Put | Kind::Tombstone | Kind::Merge | Kind::PutWithExpiry => Ok(()),
+        Kind::BlobReference | Kind::RangeTombstone => Err(Refused::Unsupported(kind)),
     }
 }
 
-/// An entry of a kind that this release cannot apply.
+/// An entry that cannot be applied.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Unsupported(Kind);
-
-impl Unsupported {
-    /// A merge operand in a keyspace without a merge operator.
-    pub(crate) const OPERAND: Self = Self(Kind::Merge);
+pub(crate) enum Refused {
+    /// It is of a kind that this release cannot apply.
+    Unsupported(Kind),
+    /// It is a put with expiry whose stored value has only so many bytes.
+    ShortExpiry(u8),
 }
 
-impl From<Unsupported> for Corruption {
+impl Refused {
+    /// A merge operand in a keyspace without a merge operator.
+    pub(crate) const OPERAND: Self = Self::Unsupported(Kind::Merge);
+}
+
+impl From<Refused> for Corruption {
     #[cold]
-    fn from(Unsupported(kind): Unsupported) -> Self {
-        Self::Unsupported { what: "kind of an entry", value: kind as u64 }
+    fn from(refused: Refused) -> Self {
+        match refused {
+            Refused::Unsupported(kind) => {
+                Self::Unsupported { what: "kind of an entry", value: kind as u64 }
+            }
+            Refused::ShortExpiry(bytes) => Self::Truncated {
+                what: "expiry of an entry",
+                need: EXPIRY_BYTES as u64,
+                have: bytes.into(),
+            },
+        }
     }
 }

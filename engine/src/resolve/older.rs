@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use sievedb_format::{Kind, SequenceNumber, Trailer};
 
-use super::{Needed, ReadPoint, Stored, Unsupported, Verdict, Version};
+use super::{Needed, ReadPoint, Refused, Stored, Verdict, Version};
 
 /// The stored parts of a key's value.
 #[derive(Debug, PartialEq, Eq)]
@@ -17,9 +17,10 @@ pub(crate) struct Resolved {
 impl Resolved {
     /// Reads the versions of a key, newest first, until they decide what a reader at `at` sees.
     ///
-    /// `cover` is the newest range tombstone, as in [`ReadPoint::resolve`]. `next` returns the
-    /// newest version whose trailer is at most the one it is given, with its stored value. Ends at
-    /// `operands_max` operands: one shows that the key has a value.
+    /// The clock of `at` is fixed. `cover` is the newest range tombstone, as in
+    /// [`ReadPoint::resolve`]. `next` returns the newest version whose trailer is at most the one it
+    /// is given, with its stored value. Ends at `operands_max` operands: one shows that the key has
+    /// a value.
     ///
     /// # Errors
     ///
@@ -36,7 +37,7 @@ impl Resolved {
             debug_assert!(trailer <= target, "versions come newest first");
             match at.resolve(version, || cover) {
                 Verdict::Value(place) => {
-                    base = Some((place, stored));
+                    base = Some((place, stored.slice(version.prefix_bytes()..)));
                     break;
                 }
                 Verdict::Deleted => break,
@@ -71,11 +72,13 @@ impl Resolved {
     /// The error of `fold`, and that of `refuse` for a value in a blob file.
     pub(crate) fn into_value<E>(
         self,
-        refuse: impl FnOnce(Unsupported) -> E,
+        refuse: impl FnOnce(Refused) -> E,
         fold: impl FnOnce(Option<&[u8]>, &[&[u8]]) -> Result<Bytes, E>,
     ) -> Result<Option<Bytes>, E> {
         let base = match self.base {
-            Some((Stored::Blob, _)) => return Err(refuse(Unsupported(Kind::BlobReference))),
+            Some((Stored::Blob, _)) => {
+                return Err(refuse(Refused::Unsupported(Kind::BlobReference)));
+            }
             Some((Stored::Inline, value)) => Some(value),
             None => None,
         };

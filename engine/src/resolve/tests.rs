@@ -18,7 +18,7 @@ use bytes::Bytes;
 use sievedb_format::{Corruption, Kind, SequenceNumber, Trailer};
 
 use super::{
-    Needed, ReadPoint, Seen, Stored, Unsupported, Verdict, Version, check_kind, older::Resolved,
+    Needed, ReadPoint, Refused, Seen, Stored, Verdict, Version, check_kind, older::Resolved,
 };
 use crate::tests::scenario;
 
@@ -52,7 +52,7 @@ fn run(command: &str) -> String {
     let (resolved, reads) = resolve_all(&versions, at, cover);
     let value = resolved.into_value(Corruption::from, |base, operands| match name {
         "resolve" => Ok([base.as_slice(), operands].concat().join(&b',').into()),
-        "unmerged" => Err(Unsupported::OPERAND.into()),
+        "unmerged" => Err(Refused::OPERAND.into()),
         name => panic!("{name}"),
     });
     let line = |answer: &dyn Display| format!("{answer}, {reads} reads\n");
@@ -81,7 +81,7 @@ fn verdicts(kind: Kind, expiry_ms: u64) -> String {
 
 #[test]
 fn a_settled_version_is_seen_by_every_reader_and_any_range_tombstone_hides_it() {
-    let settled = Version::decode(Trailer::new(0, Kind::Put)).unwrap();
+    let settled = version(Trailer::new(0, Kind::Put));
     let at = ReadPoint::new(0);
     assert_eq!(at.resolve(settled, || 0), Verdict::Value(Stored::Inline));
     assert_eq!(ReadPoint::LATEST.resolve(settled, || 1), Verdict::Deleted);
@@ -100,7 +100,7 @@ fn range_tombstones_are_searched_only_where_they_matter() {
             searches += 1;
             0
         };
-        at.resolve(Version::decode(Trailer::new(5, kind)).unwrap(), cover);
+        at.resolve(version(Trailer::new(5, kind)), cover);
         assert_eq!(searches, want, "{name}");
     }
 }
@@ -110,20 +110,48 @@ fn what_this_release_cannot_apply_is_refused_by_kind() {
     for kind in Kind::ALL {
         let trailer = Trailer::new(SEQUENCE, kind);
         let want = match kind {
-            Kind::Put => Ok(Seen::Value),
+            Kind::Put | Kind::PutWithExpiry => Ok(Seen::Value),
             Kind::Tombstone => Ok(Seen::Nothing),
             Kind::Merge => Ok(Seen::Operand),
-            _ => Err(Unsupported(kind)),
+            _ => Err(Refused::Unsupported(kind)),
         };
-        assert_eq!(ReadPoint::LATEST.seen(trailer, || 0), want, "{kind:?}");
+        let at = ReadPoint::at_time(SEQUENCE, CLOCK_MS);
+        assert_eq!(at.seen(trailer, expiring_later, || 0), want, "{kind:?}");
         assert_eq!(check_kind(kind), want.map(drop), "{kind:?}");
     }
-    let below = |kind, sequence| ReadPoint::new(sequence).seen(Trailer::new(5, kind), || 0);
+    let below =
+        |kind, sequence| ReadPoint::new(sequence).seen(Trailer::new(5, kind), expiring_later, || 0);
     assert_eq!(below(Kind::Merge, 4), Ok(Seen::Nothing), "invisible");
-    for kind in [Kind::BlobReference, Kind::Merge] {
-        let covered = ReadPoint::LATEST.seen(Trailer::new(5, kind), || 6);
-        assert_eq!(covered, Ok(Seen::Nothing), "covered");
-    }
+    let blob = Trailer::new(5, Kind::BlobReference);
+    assert_eq!(ReadPoint::LATEST.seen(blob, || b"", || 6), Ok(Seen::Nothing), "covered");
+}
+
+/// The stored value of a put that expires a millisecond after [`CLOCK_MS`].
+fn expiring_later() -> &'static [u8] {
+    &[0xe9, 3, 0, 0, 0, 0, 0, 0]
+}
+
+fn version(trailer: Trailer) -> Version {
+    Version::decode(trailer, || unreachable!("it has no expiry")).unwrap()
+}
+
+#[test]
+fn a_put_with_expiry_is_refused_without_a_clock_or_an_expiry() {
+    let trailer = Trailer::new(SEQUENCE, Kind::PutWithExpiry);
+    let seen = |at: ReadPoint, stored: &'static [u8]| at.seen(trailer, || stored, || 0);
+    let unread = seen(ReadPoint::LATEST, expiring_later());
+    assert_eq!(unread, Err(Refused::Unsupported(Kind::PutWithExpiry)));
+    let at = ReadPoint::LATEST.with_clock(|| CLOCK_MS);
+    assert_eq!(seen(at, expiring_later()), Ok(Seen::Value));
+    assert_eq!(at.with_clock(|| unreachable!("it is fixed")), at);
+    let later = ReadPoint::at_time(SEQUENCE, CLOCK_MS + 1);
+    assert_eq!(seen(later, expiring_later()), Ok(Seen::Nothing), "the expiry is the first without");
+    assert_eq!(seen(at, &[0xe9, 3]), Err(Refused::ShortExpiry(2)));
+    let want = Corruption::Truncated { what: "expiry of an entry", need: 8, have: 2 };
+    assert_eq!(Corruption::from(Refused::ShortExpiry(2)), want);
+    // The end of time never comes.
+    let end = ReadPoint::at_time(SEQUENCE, u64::MAX);
+    assert_eq!(seen(end, &[0xff; 8]), Ok(Seen::Value));
 }
 
 /// Returns the number of reads too.
@@ -146,7 +174,7 @@ fn resolve_all(words: &[&str], at: SequenceNumber, cover: SequenceNumber) -> (Re
             reads += 1;
             Ok(versions.iter().find(|&&trailer| trailer <= target).map(|&trailer| {
                 let stored = Bytes::from(trailer.sequence().to_string());
-                (trailer, Version::decode(trailer).unwrap(), stored)
+                (trailer, version(trailer), stored)
             }))
         });
     (resolved.unwrap(), reads)
@@ -158,7 +186,7 @@ fn an_error_of_a_source_is_no_end_of_the_versions() {
     let resolved = Resolved::read(ReadPoint::LATEST, 0, usize::MAX, |target| {
         left -= 1;
         let trailer = Trailer::new(target.sequence().min(9) - 1, Kind::Merge);
-        let version = Version::decode(trailer).unwrap();
+        let version = version(trailer);
         if left == 0 { Err("failed") } else { Ok(Some((trailer, version, Bytes::new()))) }
     });
     assert_eq!(resolved.err(), Some("failed"));

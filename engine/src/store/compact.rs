@@ -261,8 +261,9 @@ impl Store {
         let gone = || metas.iter().filter(|table| is_gone(table.id));
         let first = gone().map(|table| table.smallest_sequence).min().unwrap_or(0);
         let last = gone().map(|table| table.largest_sequence).max().unwrap_or(0);
-        // After the inputs: a snapshot that is not listed is newer than all of them.
-        let snapshots = self.versions.snapshots().sequences_between(first, last);
+        // After inputs and clock: a snapshot that is not listed is newer than all of them.
+        let clock_ms = self.versions.clock().now_ms();
+        let readers = self.versions.snapshots().readers_between(first, last, clock_ms);
         let kept = metas.iter().filter(|table| !is_gone(table.id));
         let levels = Levels::new(kept.map(Cow::as_ref), &[]);
         let Compaction { output_level, output_run, .. } = *compaction;
@@ -270,7 +271,7 @@ impl Store {
         let drops_early = self.options.has_bug(PlantedBug::DropTombstoneEarly);
         let is_bottom = |key: &[u8]| drops_early || !deeper.may_hold(key);
         let merged = MergeCursor::new(inputs, 0);
-        let mut kept = RetainStream::new(merged, snapshots, is_bottom, stops)
+        let mut kept = RetainStream::new(merged, readers, is_bottom, stops)
             .settling()
             .folding(tree.operator().clone());
         let place = TablePlace { level: output_level, run: output_run };

@@ -7,6 +7,7 @@ use sievedb_sstable::{Completed, CursorOptions, TableOrigin};
 
 use crate::{
     Result,
+    compaction::readers::Readers,
     compaction::retain::RetainStream,
     filter_policy::FilterChoice,
     filters::choose_filter,
@@ -32,8 +33,8 @@ use crate::{
 /// Writes memtables into one sorted run of level 0, without the versions that no reader needs.
 ///
 /// `origin` is that of the last table. `choose` returns the filter for a place and a number of
-/// entries. `snapshots` are the sequence numbers of snapshots that separate the entries, listed
-/// after all entries were visible. `operator` applies merge operands. `is_bottom` returns whether no table holds an older version of a
+/// entries. `readers` are those of the entries, listed after all entries were visible. `operator`
+/// applies merge operands. `is_bottom` returns whether no table holds an older version of a
 /// key.
 ///
 /// # Errors
@@ -45,7 +46,7 @@ pub(crate) fn write_memtables(
     (origin, options): (TableOrigin, &KeyspaceOptions),
     choose: impl FnOnce(TablePlace, u64) -> FilterChoice,
     memtables: &[Arc<PlacedMemtable>],
-    snapshots: Vec<SequenceNumber>,
+    readers: Readers,
     operator: OperatorCell,
     is_bottom: impl FnMut(&[u8]) -> bool,
 ) -> Result<Vec<Arc<TableMeta>>> {
@@ -54,7 +55,7 @@ pub(crate) fn write_memtables(
     let cursors = memtables.iter().map(|placed| Source::memtable(placed, &folder, &scan)).collect();
     let merged = MergeCursor::new(cursors, 0);
     let mut kept =
-        RetainStream::new(merged, snapshots, is_bottom, || tables.is_closing()).folding(operator);
+        RetainStream::new(merged, readers, is_bottom, || tables.is_closing()).folding(operator);
     // Numbers of files ascend, so a later flush makes a newer run.
     let place = TablePlace { level: 0, run: tables.new_file_id() };
     let entries = memtables.iter().map(|placed| placed.memtable.entries() as u64).sum();
@@ -122,7 +123,9 @@ impl Store {
             self.writer.log().sync_to(self, inserted)?;
         }
         let first = frozen.last().and_then(|oldest| oldest.first_sequence()).unwrap_or(0);
-        let snapshots = self.versions.snapshots().sequences_between(first, placed);
+        // Before the list of snapshots: one that is missing there has a later clock.
+        let clock_ms = self.versions.clock().now_ms();
+        let readers = self.versions.snapshots().readers_between(first, placed, clock_ms);
         let is_bottom = |key: &[u8]| version.runs().iter().all(|run| run.find(key).is_none());
         let completed = Completed { flushed: inserted, replaced: Vec::new() };
         let origin = TableOrigin { completed: Some(completed), ..tree.origin() };
@@ -131,7 +134,7 @@ impl Store {
             (origin, &tree.kept_options()),
             |place, entries| choose_filter(tree, |_| false, place, entries),
             &frozen,
-            snapshots,
+            readers,
             tree.operator().clone(),
             is_bottom,
         )?;

@@ -306,7 +306,7 @@ fn new_store(options: Options, beginning: Beginning, lock: Option<Box<dyn FileLo
     tables.memory.set_freer(Arc::clone(scheduler.unneeded()) as Arc<dyn Freer>);
     Store {
         writer: Writer::new(last_sequence, log, replayed_log),
-        versions: Versions::new(manifest, trees, options.clock.now(), cause),
+        versions: Versions::new(manifest, trees, Arc::clone(&options.clock), cause),
         scheduler,
         filters,
         gate: Gate::new(),

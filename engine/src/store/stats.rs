@@ -20,7 +20,7 @@ impl Store {
         let (counters, now) = (&self.tables.counters, self.options.clock.now());
         let trees: Vec<_> = self.versions.trees().values().cloned().collect();
         let mut stats = Stats {
-            open_for: now.saturating_sub(self.versions.opened_at()),
+            open_for: now.saturating_sub(self.versions.clock().opened_at()),
             last_sequence: self.writer.visible(),
             lookups: counters.lookups(),
             writes: counters.writes(),

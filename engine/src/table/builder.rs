@@ -161,7 +161,7 @@ fn meta(identity: &TableIdentity, place: TablePlace, summary: TableSummary) -> T
         tombstones: summary.tombstones,
         smallest_sequence: summary.smallest_sequence,
         largest_sequence: summary.largest_sequence,
-        oldest_expiry_ms: None,
+        expiry: summary.expiry,
         blob_files: Vec::new(),
     }
 }

@@ -1,7 +1,7 @@
 //! Metadata of a table in the manifest.
 
 use sievedb_format::{SequenceNumber, TableBounds};
-use sievedb_sstable::TableIdentity;
+use sievedb_sstable::{TableExpiry, TableIdentity};
 
 use crate::FilterRole;
 
@@ -40,8 +40,8 @@ pub(crate) struct TableMeta {
     pub(crate) tombstones: u64,
     pub(crate) smallest_sequence: SequenceNumber,
     pub(crate) largest_sequence: SequenceNumber,
-    /// Earliest expiry of an entry, in milliseconds of the store clock.
-    pub(crate) oldest_expiry_ms: Option<u64>,
+    /// The entries that expire; `None` if there are none.
+    pub(crate) expiry: Option<TableExpiry>,
     /// Blob files that entries refer to.
     pub(crate) blob_files: Vec<u64>,
 }

@@ -27,6 +27,7 @@ pub(crate) struct Version {
     number: u64,
     runs: Vec<Run>,
     has_range_tombstones: bool,
+    has_expiry: bool,
 }
 
 impl Default for Version {
@@ -41,6 +42,8 @@ impl Version {
         let mut tables: Vec<_> = tables.into_iter().collect();
         let has_range_tombstones =
             tables.iter().any(|(_, _, table)| !table.table.range_tombstones().is_empty());
+        let expires = |live: &LiveTable| live.table.properties().expiry.is_some();
+        let has_expiry = tables.iter().any(|(_, _, live)| expires(live));
         tables.sort_by_key(|&(level, run, _)| (level, u64::MAX - run));
         let mut runs = Vec::new();
         for group in tables.chunk_by(|a, b| (a.0, a.1) == (b.0, b.1)) {
@@ -53,7 +56,7 @@ impl Version {
                 || (newer.level == 0 && older.level == 0 && newer.id > older.id))
         );
         let number = NEXT_VERSION_NUMBER.fetch_add(1, Relaxed);
-        Self { number, runs, has_range_tombstones }
+        Self { number, runs, has_range_tombstones, has_expiry }
     }
 
     /// Returns a number unique in this process: equal numbers mean equal tables.
@@ -84,5 +87,10 @@ impl Version {
 
     pub(crate) fn has_range_tombstones(&self) -> bool {
         self.has_range_tombstones
+    }
+
+    /// Returns whether any table has entries that expire.
+    pub(crate) fn has_expiry(&self) -> bool {
+        self.has_expiry
     }
 }

@@ -7,19 +7,23 @@
 //! |------------|----------|----------------|-------------------------------------------------------|
 //! | `op`       | 1        | all            | see below                                             |
 //! | `keyspace` | varint   | all            | id                                                    |
-//! | `key`      | prefixed | put, tombstone, merge | at most 64 KiB                                 |
-//! | `value`    | prefixed | put, merge     | at most 256 MiB                                       |
+//! | `key`      | prefixed | 1, 2, 3, 5     | at most 64 KiB                                        |
+//! | `value`    | prefixed | 1, 3, 5        | at most 256 MiB; of op 5 behind its [`expiry`]        |
 //! | `name`     | prefixed | create         | 1 to 255 bytes of UTF-8                               |
 //! | `options`  | prefixed | create         | of the keyspace; opaque here                          |
 //! | `ignored`  | prefixed | ignorable      | skipped by a reader that does not know the op         |
 //!
-//! Ops: 1 put, 2 tombstone, 3 merge operand (other [`Kind`]s are reserved); 0x81 creates, 0x82 drops, 0x83 clears
+//! Ops: 1 put, 2 tombstone, 3 merge operand, 5 put with expiry (other [`Kind`]s are reserved); 0x81
+//! creates, 0x82 drops, 0x83 clears
 //! the keyspace. An op with bit 6 is ignorable.
+//!
+//! [`expiry`]: sievedb_format::expiry
 
 use bytes::Bytes;
 use sievedb_format::{
     Corruption, Decoder, Encode, KEY_BYTES_MAX, Kind, VALUE_BYTES_MAX,
     codec::{VARINT_BYTES_MAX, varint_bytes},
+    expiry::{EXPIRY_BYTES, STORED_VALUE_BYTES_MAX, split_expiry},
 };
 
 /// The longest name of a keyspace, in bytes.
@@ -128,6 +132,15 @@ impl BatchEncoder {
         self.entry(kind as u8, keyspace);
         self.bytes.put_prefixed(key);
         self.bytes.put_prefixed(value);
+    }
+
+    /// Adds a put with expiry.
+    pub(crate) fn put_expiring(&mut self, keyspace: u64, key: &[u8], expiry_ms: u64, value: &[u8]) {
+        self.entry(Kind::PutWithExpiry as u8, keyspace);
+        self.bytes.put_prefixed(key);
+        self.bytes.put_varint((EXPIRY_BYTES + value.len()) as u64);
+        self.bytes.put_u64(expiry_ms);
+        self.bytes.put(value);
     }
 
     pub(crate) fn remove(&mut self, keyspace: u64, key: &[u8]) {
@@ -277,7 +290,14 @@ impl<'a> Entries<'a> {
                     let key = self.bounded("key", KEY_BYTES_MAX)?;
                     Ok(Entry::Point { keyspace, kind, key, value: Bytes::new() })
                 }
-                Kind::BlobReference | Kind::PutWithExpiry | Kind::RangeTombstone => {
+                kind @ Kind::PutWithExpiry => {
+                    let key = self.bounded("key", KEY_BYTES_MAX)?;
+                    let stored = self.bounded("value", STORED_VALUE_BYTES_MAX)?;
+                    split_expiry(stored)?;
+                    let value = self.payload.slice_ref(stored);
+                    Ok(Entry::Point { keyspace, kind, key, value })
+                }
+                Kind::BlobReference | Kind::RangeTombstone => {
                     Err(Corruption::Unsupported { what: "kind of an entry", value: op.into() })
                 }
             },
@@ -322,6 +342,7 @@ mod tests {
         batch.put(0, Kind::Put, b"", b"");
         batch.remove(300, b"gone");
         batch.put(3, Kind::Merge, b"key", b"operand");
+        batch.put_expiring(3, b"session", 77, b"anna");
         batch.clear_keyspace(3);
         batch.drop_keyspace(3);
         batch
@@ -336,7 +357,7 @@ mod tests {
     fn batch_returns() {
         let payload = sample().finish();
         let batch = Batch::decode(payload.clone()).expect("well formed");
-        assert_eq!((sample().entries(), batch.entries()), (7, 7));
+        assert_eq!((sample().entries(), batch.entries()), (8, 8));
         let got: Result<Vec<_>, _> = batch.iter().collect();
         fn point(
             kind: Kind,
@@ -352,6 +373,7 @@ mod tests {
             point(Kind::Put, 0, b"", b""),
             point(Kind::Tombstone, 300, b"gone", b""),
             point(Kind::Merge, 3, b"key", b"operand"),
+            point(Kind::PutWithExpiry, 3, b"session", b"M\0\0\0\0\0\0\0anna"),
             Entry::ClearKeyspace { keyspace: 3 },
             Entry::DropKeyspace { keyspace: 3 },
         ];
@@ -386,12 +408,14 @@ mod tests {
         let long_name = [&[1, 0x81, 1, 0x80, 2][..], &[b'n'; 256], &[0]].concat();
         let long_key = [&[1, 2, 1, 0x81, 0x80, 4][..], &[0; KEY_BYTES_MAX + 1]].concat();
         let name = "name of a keyspace";
-        let cases: [(&str, &[u8], Corruption); 10] = [
+        let short = Truncated { what: "expiry of an entry", need: 8, have: 7 };
+        let cases: [(&str, &[u8], Corruption); 11] = [
             ("nothing", &[], Truncated { what: "entries of a batch", need: 1, have: 0 }),
             ("count", &[9, 1, 1], OutOfRange { what: "entries of a batch", value: 9 }),
             ("rest", &[0, 7], Trailing { what: "batch", bytes: 1 }),
             ("op", &[1, 7, 1], Unsupported { what: "kind of an entry", value: 7 }),
             ("blob", &[1, 4, 1, 0, 0], Unsupported { what: "kind of an entry", value: 4 }),
+            ("expiry", &[1, 5, 1, 0, 7, 0, 0, 0, 0, 0, 0, 0], short),
             ("value", &[1, 1, 1, 0, 9], Truncated { what: "value", need: 9, have: 0 }),
             ("no name", &[1, 0x81, 1, 0, 0], OutOfRange { what: name, value: 0 }),
             ("no text", &[1, 0x81, 1, 1, 0xff, 0], OutOfRange { what: name, value: 0 }),

@@ -3,7 +3,7 @@
 use std::{path::PathBuf, sync::Arc};
 
 use bytes::Bytes;
-use sievedb_format::{Annotation, Corruption, Kind, annotation::printable};
+use sievedb_format::{Annotation, Corruption, Kind, annotation::printable, expiry::split_expiry};
 
 use super::batch::{Batch, Entry};
 use crate::{
@@ -42,8 +42,17 @@ fn describe_batch(payload: &[u8], annotation: &mut Annotation) -> Result<(), Cor
         match entry? {
             Entry::Point { keyspace, kind, key, value } => {
                 let mut meaning = format!("keyspace {keyspace} {}", printable(key));
+                let (expiry_ms, value) = match kind {
+                    Kind::PutWithExpiry => {
+                        split_expiry(&value).map(|(ms, rest)| (Some(ms), rest))?
+                    }
+                    _ => (None, &*value),
+                };
                 if kind != Kind::Tombstone {
-                    meaning += &format!(" = {}", printable(&value));
+                    meaning += &format!(" = {}", printable(value));
+                }
+                if let Some(expiry_ms) = expiry_ms {
+                    meaning += &format!(", expires at {expiry_ms} ms");
                 }
                 annotation.field(place, name_of(kind), meaning);
             }

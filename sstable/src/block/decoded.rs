@@ -124,6 +124,17 @@ impl ValueRef<'_> {
     pub fn as_slice(&self) -> &[u8] {
         &self.content[self.range.clone()]
     }
+
+    /// Returns the value without its first `bytes` bytes.
+    ///
+    /// # Panics
+    ///
+    /// If it is shorter.
+    #[must_use]
+    pub fn after(&self, bytes: usize) -> ValueRef<'_> {
+        assert!(bytes <= self.len(), "{bytes} of {} bytes", self.len());
+        ValueRef { content: self.content, range: self.range.start + bytes..self.range.end }
+    }
 }
 
 impl Block {

@@ -8,6 +8,7 @@ use sievedb_format::{
 };
 
 use super::{NAMES, REQUIRED};
+use crate::table_expiry::TableExpiry;
 
 /// A property, encoded and described.
 pub(super) struct Field {
@@ -26,6 +27,16 @@ impl Field {
         let mut bytes = Vec::new();
         bytes.put_varint(value);
         Self::new(number, bytes, value.to_string())
+    }
+
+    pub(super) fn expiry(number: u64, expiry: &TableExpiry) -> Self {
+        let mut bytes = Vec::new();
+        expiry.encode(&mut bytes);
+        let (oldest_ms, newest_ms) = (expiry.oldest_ms(), expiry.newest_ms());
+        let TableExpiry { entries, bytes: of_entries, .. } = expiry;
+        let meaning =
+            format!("{entries} entries of {of_entries} bytes, from {oldest_ms} to {newest_ms} ms");
+        Self::new(number, bytes, meaning)
     }
 
     /// Returns the property of a filter. `name` is that of its prefix extractor, or empty.

@@ -2,6 +2,13 @@
 
 use super::*;
 
+/// Two entries of 12 bytes that expire at 77 and 79.
+fn expiry() -> TableExpiry {
+    let mut encoded = vec![2, 12, 77];
+    encoded.extend([0, 0, 0, 0, 0, 0, 0, 2]);
+    TableExpiry::decode("expiry", &mut Decoder::new(&encoded)).expect("well formed")
+}
+
 fn properties() -> TableProperties {
     let mut properties = TableProperties {
         index_levels: 2,
@@ -13,7 +20,7 @@ fn properties() -> TableProperties {
         },
         smallest_sequence: 4,
         largest_sequence: SEQUENCE_MAX,
-        oldest_expiry_ms: Some(77),
+        expiry: Some(expiry()),
         filter: Some(FilterProperties { kind: 1, expected_fpr: 0.01 }),
         prefix_filter: Some((FilterProperties { kind: 2, expected_fpr: 0.02 }, "fixed:8".into())),
         range_filter: Some(FilterProperties { kind: 4, expected_fpr: 0.5 }),
@@ -44,7 +51,7 @@ fn encoded(properties: &TableProperties) -> Vec<u8> {
 #[test]
 fn properties_round_trip() {
     let without = TableProperties {
-        oldest_expiry_ms: None,
+        expiry: None,
         filter: None,
         prefix_filter: None,
         range_filter: None,

@@ -337,7 +337,7 @@ fn the_writer_refuses_invalid_entries() {
         ("a smaller key", put(b"a", 1)),
         ("a long key", put(&long, 1)),
         ("a range", kind(Kind::RangeTombstone)),
-        ("an expiry", kind(Kind::PutWithExpiry)),
+        ("no expiry", kind(Kind::PutWithExpiry)),
     ];
     for (name, key) in cases {
         let mut writer = TableWriter::new(Vec::new(), IDENTITY, TableOptions::new()).unwrap();

@@ -9,7 +9,7 @@ use std::{
 use super::{code, is_test, sources};
 
 /// The modules of the engine, from the top to the bottom. A module may import from those after it.
-const MODULES: [&str; 56] = [
+const MODULES: [&str; 58] = [
     "repair",
     "describe",
     // The API.
@@ -63,6 +63,8 @@ const MODULES: [&str; 56] = [
     "gate",
     "fs",
     "file_name",
+    "store_clock",
+    "time_to_live",
     "clock",
     "barriers",
     "durability",

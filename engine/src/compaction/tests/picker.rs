@@ -55,7 +55,7 @@ pub(super) fn table(id: u64, level: u8, run: u64, smallest: &[u8], largest: &[u8
         tombstones: 0,
         smallest_sequence: 1,
         largest_sequence: 100,
-        oldest_expiry_ms: None,
+        expiry: None,
         blob_files: Vec::new(),
     }
 }

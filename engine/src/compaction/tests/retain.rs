@@ -7,11 +7,18 @@ use sievedb_format::{Corruption, Kind, SequenceNumber, Trailer};
 
 use crate::{
     Error, Result,
-    compaction::retain::RetainStream,
+    compaction::{readers::Readers, retain::RetainStream},
     iter::tests::model::{
         Entry, History, Moves, VecCursor, any_history, append, check, entries, failure, read, text,
     },
 };
+
+const CLOCK_MS: u64 = 1000;
+
+/// Readers at `snapshots` and newer ones, all at the same time.
+fn readers(snapshots: &[SequenceNumber]) -> Readers {
+    Readers::new(snapshots.iter().map(|&sequence| (sequence, CLOCK_MS)), CLOCK_MS)
+}
 
 /// Returns the entries of the stream, and the places where an output may be split.
 fn retain(
@@ -20,7 +27,7 @@ fn retain(
     is_bottom: impl FnMut(&[u8]) -> bool,
     moves: &Rc<Moves>,
 ) -> Result<(Vec<Entry>, Vec<bool>)> {
-    let stream = RetainStream::new(history.merge(moves), snapshots.to_vec(), is_bottom, || false);
+    let stream = RetainStream::new(history.merge(moves), readers(snapshots), is_bottom, || false);
     let mut stream = stream.settling().folding(append());
     let (mut kept, mut splits) = (Vec::new(), Vec::new());
     // A second start discards the first.
@@ -165,7 +172,7 @@ fn unsupported_kind_is_refused_unless_a_newer_version_hides_it() {
 fn entries_out_of_order_are_refused() {
     for (name, input) in [("keys", "b@2 a@1"), ("versions", "a@1 a@9")] {
         let cursor = VecCursor::new(entries(input), &Rc::default());
-        let mut stream = RetainStream::new(cursor, vec![5], |_: &[u8]| true, || false);
+        let mut stream = RetainStream::new(cursor, readers(&[5]), |_: &[u8]| true, || false);
         let error = stream.seek_to_first().and_then(|()| stream.next()).unwrap_err();
         let want = Corruption::Order { what: "an entry" };
         assert!(matches!(error, Error::Corrupt { source, .. } if source == want), "{name}");
@@ -182,7 +189,7 @@ fn a_merge_stops_at_the_second_check() {
         checks += 1;
         checks == 2
     };
-    let mut stream = RetainStream::new(cursor, Vec::new(), |_: &[u8]| true, stops);
+    let mut stream = RetainStream::new(cursor, readers(&[]), |_: &[u8]| true, stops);
     stream.seek_to_first().unwrap();
     let mut steps = 0;
     let error = loop {

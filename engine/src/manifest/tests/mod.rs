@@ -72,7 +72,7 @@ fn table(id: u64, level: u8, first: &str, last: &str) -> Arc<TableMeta> {
         tombstones: 2,
         smallest_sequence: 3,
         largest_sequence: 42,
-        oldest_expiry_ms: None,
+        expiry: None,
         blob_files: vec![],
     })
 }

@@ -6,7 +6,8 @@ use proptest::{
     prelude::*,
     test_runner::{Config, RngAlgorithm, TestRng, TestRunner},
 };
-use sievedb_format::{Corruption, SEQUENCE_MAX, TableBounds};
+use sievedb_format::{Corruption, Decoder, Encode, SEQUENCE_MAX, TableBounds};
+use sievedb_sstable::TableExpiry;
 
 use super::*;
 use crate::tests::seeds;
@@ -39,7 +40,7 @@ fn any_table() -> impl Strategy<Value = Arc<TableMeta>> {
     let sequences = [0..=SEQUENCE_MAX, 0..=SEQUENCE_MAX];
     let filters =
         (option::of(any_place()), option::of(any_prefix_place()), option::of(any_place()));
-    let more = (filters, option::of(0..=SEQUENCE_MAX), option::of(any::<u64>()));
+    let more = (filters, option::of(0..=SEQUENCE_MAX), option::of(any_expiry()));
     let all = (ids, sums, keys, sequences, more, vec(any::<u64>(), 0..3), 0..4_u64);
     all.prop_map(|(ids, sums, mut keys, mut sequences, more, blob_files, exclusions)| {
         keys.sort_unstable();
@@ -66,9 +67,19 @@ fn any_table() -> impl Strategy<Value = Arc<TableMeta>> {
             tombstones: sums.3,
             smallest_sequence: sequences[0],
             largest_sequence: sequences[1],
-            oldest_expiry_ms: more.2,
+            expiry: more.2,
             blob_files,
         })
+    })
+}
+
+fn any_expiry() -> impl Strategy<Value = TableExpiry> {
+    let numbers = (1..=u64::MAX, any::<u64>(), any::<u64>(), vec(0..1_u64 << 60, 8));
+    numbers.prop_map(|(entries, bytes, oldest, differences)| {
+        let mut encoded = Vec::new();
+        [entries, bytes, oldest >> 1].into_iter().for_each(|number| encoded.put_varint(number));
+        differences.into_iter().for_each(|number| encoded.put_varint(number));
+        TableExpiry::decode("expiry", &mut Decoder::new(&encoded)).expect("well formed")
     })
 }
 

@@ -22,11 +22,13 @@ use std::{
 use self::keyspaces::{KeyspaceChange, KeyspaceTrees, Unrecorded};
 use crate::{
     Error, Result,
+    clock::Clock,
     commit::{LogHost, PanicGuard},
     file_name::FileName,
     log::Position,
     manifest::{ManifestFile, ManifestState, VersionEdit},
     read::snapshot_list::SnapshotList,
+    store_clock::StoreClock,
     sync::{
         Mutex, MutexGuard, RwLock,
         atomic::{AtomicBool, Ordering::SeqCst},
@@ -44,10 +46,7 @@ pub(crate) struct Versions {
     snapshots: SnapshotList,
     /// Cause, if the store is read-only.
     read_only: OnceLock<Arc<Error>>,
-    /// By the clock of the options.
-    opened_at: Duration,
-    /// By the store clock.
-    clock_at_open_ms: u64,
+    clock: StoreClock,
     /// The manifest lacks changes of keyspaces. Changed while it is locked.
     is_behind: AtomicBool,
 }
@@ -64,15 +63,16 @@ struct Manifest {
 }
 
 impl Versions {
-    /// Creates the versions of a store opened at `opened_at`, read-only if there is a `cause`.
+    /// Creates the versions of a store opened now, by `clock`; read-only if there is a `cause`.
     pub(super) fn new(
         file: ManifestFile,
         trees: KeyspaceTrees,
-        opened_at: Duration,
+        clock: Arc<dyn Clock>,
         cause: Option<Error>,
     ) -> Self {
         let state = file.state();
-        let (next_keyspace_id, clock_at_open_ms) = (state.next_keyspace_id, state.store_clock_ms);
+        let next_keyspace_id = state.next_keyspace_id;
+        let clock = StoreClock::open(clock, state.store_clock_ms, cause.is_some());
         let (is_closed, unrecorded, uncertain_files) = Default::default();
         Self {
             keyspace_change: Mutex::new(next_keyspace_id),
@@ -80,8 +80,7 @@ impl Versions {
             trees: RwLock::new(trees),
             snapshots: SnapshotList::default(),
             read_only: cause.map_or_else(OnceLock::new, |cause| Arc::new(cause).into()),
-            opened_at,
-            clock_at_open_ms,
+            clock,
             is_behind: AtomicBool::new(false),
         }
     }
@@ -95,9 +94,8 @@ impl Versions {
         &self.snapshots
     }
 
-    /// Returns when the store was opened, by the clock of the options.
-    pub(super) const fn opened_at(&self) -> Duration {
-        self.opened_at
+    pub(crate) const fn clock(&self) -> &StoreClock {
+        &self.clock
     }
 
     /// Begins to create or drop keyspaces. The guard holds the id of the next one.
@@ -163,7 +161,8 @@ impl Versions {
         self.check_writable()?;
         let Some(mut edit) = change(manifest.file.state()) else { return Ok(install(false)) };
         edit.next_file_id = Some(tables.next_file_id());
-        edit.store_clock_ms = Some(self.clock_ms(now));
+        // A repair gives the new store the clock of the damaged one.
+        edit.store_clock_ms = edit.store_clock_ms.max(Some(self.clock.at_ms(now)));
         manifest.unrecorded.add_to(&mut edit);
         match manifest.file.append(&edit, || tables.new_file_id()) {
             Ok(appended) => {
@@ -233,12 +232,5 @@ impl Versions {
         let is_first = self.read_only.set(Arc::new(cause.clone())).is_ok();
         debug_assert!(self.is_read_only());
         is_first
-    }
-
-    /// Returns the time of the store clock in milliseconds: what the manifest had at the opening,
-    /// plus the time since. It stands still while the store is closed.
-    fn clock_ms(&self, now: Duration) -> u64 {
-        let passed_ms = now.saturating_sub(self.opened_at).as_millis();
-        self.clock_at_open_ms.saturating_add(u64::try_from(passed_ms).unwrap_or(u64::MAX))
     }
 }

@@ -1,0 +1,177 @@
+//! Writes of values that expire.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use sievedb_format::{Kind, expiry::split_expiry};
+
+use super::{Keyspace, conditional::Change};
+use crate::{
+    Error, Result, TimeToLive,
+    commit::{Always, WriteEncoder},
+    resolve::expires,
+    time_to_live::expiry_after,
+};
+
+/// Implements the methods of a handle for values that expire. `field` names its keyspace, if it is
+/// none itself.
+macro_rules! expiring_methods {
+    ($handle:ty $(, $field:ident)?) => {
+        /// Values that expire.
+        ///
+        /// From its expiry on no read finds a value, and compactions free its space. Only the
+        /// version that expires is gone: it hides older ones like a removal. A later write to the
+        /// key, such as [`insert`](Self::insert), replaces value and expiry.
+        ///
+        /// Time is that of the store clock. It advances with the monotonic clock of the machine,
+        /// whatever happens to the wall clock. While the store is closed, it follows the wall clock
+        /// forward but never backward: if the wall clock is ahead when the store is opened, values
+        /// expire early. A [`Snapshot`](crate::Snapshot) and an iterator read as of their creation.
+        /// A store opened [read-only](crate::Options::read_only) reads as of its opening.
+        ///
+        /// A stored value is 8 bytes longer. Reads of other keys cost nothing more; those of a key
+        /// with an expiry read the clock.
+        impl $handle {
+            /// Stores `value` under `key` until `ttl` has passed, rounded up to whole milliseconds.
+            /// Otherwise as [`insert`](Self::insert).
+            ///
+            /// Zero stores a value that no read finds, and hides the one before. A time beyond 64
+            /// bits of milliseconds never ends.
+            ///
+            /// # Errors
+            ///
+            /// As [`insert`](Self::insert).
+            ///
+            /// ```
+            /// # use std::time::Duration;
+            /// # let dir = tempfile::tempdir().unwrap();
+            /// let db = sievedb::Db::open(dir.path())?;
+            /// db.insert_with_ttl("session", "anna", Duration::from_secs(3600))?;
+            /// assert_eq!(db.get("session")?.as_deref(), Some(&b"anna"[..]));
+            /// db.insert_with_ttl("session", "bert", Duration::ZERO)?;
+            /// assert_eq!(db.get("session")?, None);
+            /// # Ok::<(), sievedb::Error>(())
+            /// ```
+            pub fn insert_with_ttl(
+                &self,
+                key: impl AsRef<[u8]>,
+                value: impl AsRef<[u8]>,
+                ttl: std::time::Duration,
+            ) -> $crate::Result<()> {
+                self$(.$field)?.put_with_ttl(key.as_ref(), value.as_ref(), ttl)
+            }
+
+            /// Stores `value` under `key` until the store clock is at `time`, rounded up to whole
+            /// milliseconds. Otherwise as [`insert_with_ttl`](Self::insert_with_ttl).
+            ///
+            /// A time before the Unix epoch is the epoch. The store clock begins at Unix time when
+            /// the store is created.
+            ///
+            /// # Errors
+            ///
+            /// As [`insert`](Self::insert).
+            pub fn insert_expiring_at(
+                &self,
+                key: impl AsRef<[u8]>,
+                value: impl AsRef<[u8]>,
+                time: std::time::SystemTime,
+            ) -> $crate::Result<()> {
+                let expiry_ms = $crate::time_to_live::expiry_at(time);
+                self$(.$field)?.put_expiring(key.as_ref(), expiry_ms, value.as_ref())
+            }
+
+            /// Makes the value of `key` expire at `time`, as
+            /// [`insert_expiring_at`](Self::insert_expiring_at) does. Returns `false` if the key has
+            /// no value. Atomic: no other write to the key is lost. Writes the value again.
+            ///
+            /// # Errors
+            ///
+            /// As [`insert`](Self::insert) and [`get`](Self::get).
+            pub fn expire_at(
+                &self,
+                key: impl AsRef<[u8]>,
+                time: std::time::SystemTime,
+            ) -> $crate::Result<bool> {
+                let expiry_ms = $crate::time_to_live::expiry_at(time);
+                self$(.$field)?.set_expiry(key.as_ref(), expiry_ms)
+            }
+
+            /// Removes the expiry of `key`, and keeps its value. Returns `false` if the key has no
+            /// value. Atomic: no other write to the key is lost. Writes the value again, if it
+            /// expires.
+            ///
+            /// # Errors
+            ///
+            /// As [`insert`](Self::insert) and [`get`](Self::get).
+            ///
+            /// ```
+            /// # use std::time::{Duration, SystemTime};
+            /// use sievedb::TimeToLive;
+            /// # let dir = tempfile::tempdir().unwrap();
+            /// let db = sievedb::Db::open(dir.path())?;
+            /// db.insert("draft", "text")?;
+            /// assert!(db.expire_at("draft", SystemTime::now() + Duration::from_secs(60))?);
+            /// assert!(matches!(db.ttl("draft")?, Some(TimeToLive::Remaining(_))));
+            /// assert!(db.persist_key("draft")?);
+            /// assert_eq!(db.ttl("draft")?, Some(TimeToLive::Unlimited));
+            /// assert!(!db.persist_key("other")?);
+            /// # Ok::<(), sievedb::Error>(())
+            /// ```
+            pub fn persist_key(&self, key: impl AsRef<[u8]>) -> $crate::Result<bool> {
+                self$(.$field)?.remove_expiry(key.as_ref())
+            }
+        }
+    };
+}
+
+pub(crate) use expiring_methods;
+
+expiring_methods!(Keyspace);
+
+impl Keyspace {
+    pub(crate) fn put_with_ttl(&self, key: &[u8], value: &[u8], ttl: Duration) -> Result<()> {
+        let clock_ms = self.open.accept()?.versions.clock().now_ms();
+        self.put_expiring(key, expiry_after(clock_ms, ttl), value)
+    }
+
+    /// Stores a value that expires at `expiry_ms` of the store clock.
+    pub(crate) fn put_expiring(&self, key: &[u8], expiry_ms: u64, value: &[u8]) -> Result<()> {
+        let store = self.open.accept()?;
+        let (seed, tree) = (store.hash_seed, &self.tree);
+        let mut write = WriteEncoder::single_put_expiring(seed, tree, key, expiry_ms, value)?;
+        store.commit(&mut write, store.options.durability, &mut Always).map(drop)
+    }
+
+    /// Stores a value of this kind in its stored form.
+    pub(crate) fn put_stored(&self, key: &[u8], kind: Kind, stored: &[u8]) -> Result<()> {
+        if expires(kind) {
+            let split = split_expiry(stored).map_err(|source| Error::corrupt("", 0, source));
+            let (expiry_ms, value) = split?;
+            return self.put_expiring(key, expiry_ms, value);
+        }
+        let store = self.open.accept()?;
+        let mut write = WriteEncoder::single_put(store.hash_seed, &self.tree, kind, key, stored)?;
+        store.commit(&mut write, store.options.durability, &mut Always).map(drop)
+    }
+
+    pub(crate) fn set_expiry(&self, key: &[u8], expiry_ms: u64) -> Result<bool> {
+        self.change(key, |value: Option<Bytes>| {
+            Ok(match value {
+                Some(value) => Change::PutExpiring(value, expiry_ms, true),
+                None => Change::Keep(false),
+            })
+        })
+    }
+
+    pub(crate) fn remove_expiry(&self, key: &[u8]) -> Result<bool> {
+        if self.reader().time_to_live(key)? == Some(TimeToLive::Unlimited) {
+            return Ok(true);
+        }
+        self.change(key, |value: Option<Bytes>| {
+            Ok(match value {
+                Some(value) => Change::Put(value, true),
+                None => Change::Keep(false),
+            })
+        })
+    }
+}

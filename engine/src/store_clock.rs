@@ -1,0 +1,89 @@
+//! The store clock, by which values expire.
+//!
+//! It counts milliseconds. At the first opening of a store it is at Unix time. While the store is
+//! open, it advances with the monotonic clock: a jump of the wall clock changes nothing. At each
+//! later opening it continues at the larger of the stored time and Unix time. So it never runs
+//! backwards, and a wall clock that was set forward, once followed, is not left again.
+//!
+//! Each edit of the manifest stores it. After a crash it may return to the time of the last edit,
+//! if the wall clock was set back too.
+
+use std::{sync::Arc, time::Duration};
+
+use crate::clock::Clock;
+
+/// The clock of an open store.
+#[derive(Debug)]
+pub(crate) struct StoreClock {
+    clock: Arc<dyn Clock>,
+    /// By `clock`.
+    opened_at: Duration,
+    /// By the store clock.
+    at_open_ms: u64,
+    /// A store opened read-only does not change, and neither does its clock.
+    stands_still: bool,
+}
+
+impl StoreClock {
+    /// Returns the clock of a store that is opened now, whose manifest has `stored_ms`.
+    pub(crate) fn open(clock: Arc<dyn Clock>, stored_ms: u64, is_read_only: bool) -> Self {
+        let (opened_at, unix_ms) = (clock.now(), milliseconds(clock.unix_time()));
+        Self { at_open_ms: stored_ms.max(unix_ms), clock, opened_at, stands_still: is_read_only }
+    }
+
+    /// Returns when the store was opened, by the clock of the options.
+    pub(crate) const fn opened_at(&self) -> Duration {
+        self.opened_at
+    }
+
+    /// Returns the time of the store clock, in milliseconds.
+    pub(crate) fn now_ms(&self) -> u64 {
+        self.at_ms(self.clock.now())
+    }
+
+    /// Returns the time of the store clock at `now`, by the clock of the options.
+    pub(crate) fn at_ms(&self, now: Duration) -> u64 {
+        if self.stands_still {
+            return self.at_open_ms;
+        }
+        self.at_open_ms.saturating_add(milliseconds(now.saturating_sub(self.opened_at)))
+    }
+}
+
+fn milliseconds(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::ManualClock;
+
+    #[test]
+    fn the_clock_follows_the_wall_clock_forward_at_an_opening_only() {
+        let clock = Arc::new(ManualClock::new());
+        let open = |stored_ms| StoreClock::open(Arc::clone(&clock) as _, stored_ms, false);
+        clock.set_unix_time(Duration::from_secs(50));
+        let first = open(0);
+        assert_eq!(first.now_ms(), 50_000, "Unix time");
+        clock.advance(Duration::from_millis(7));
+        assert_eq!(first.now_ms(), 50_007);
+        clock.set_unix_time(Duration::from_secs(1_000));
+        assert_eq!(first.now_ms(), 50_007, "a jump forward while it is open");
+        clock.set_unix_time(Duration::ZERO);
+        assert_eq!(first.now_ms(), 50_007, "a jump back while it is open");
+        assert_eq!(open(50_007).now_ms(), 50_007, "back while it is closed");
+        clock.set_unix_time(Duration::from_secs(90));
+        assert_eq!(open(50_007).now_ms(), 90_000, "forward while it is closed");
+        assert_eq!(open(u64::MAX).now_ms(), u64::MAX, "no overflow");
+    }
+
+    #[test]
+    fn the_clock_of_a_read_only_store_stands_still() {
+        let clock = Arc::new(ManualClock::new());
+        let open = |is_read_only| StoreClock::open(Arc::clone(&clock) as _, 500, is_read_only);
+        let (read_only, open) = (open(true), open(false));
+        clock.advance(Duration::from_secs(3));
+        assert_eq!((read_only.now_ms(), open.now_ms()), (500, 3_500));
+    }
+}

@@ -1,0 +1,4 @@
+//! Values that expire.
+
+mod basics;
+mod model;
