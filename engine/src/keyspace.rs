@@ -3,6 +3,7 @@
 pub(crate) mod conditional;
 pub(crate) mod expiring;
 mod options;
+mod pop;
 pub(crate) mod writes;
 
 use std::{fmt, sync::Arc};

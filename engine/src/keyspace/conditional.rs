@@ -157,6 +157,44 @@ macro_rules! conditional_methods {
             pub fn take(&self, key: impl AsRef<[u8]>) -> $crate::Result<Option<$crate::Bytes>> {
                 self$(.$field)?.take_value(key.as_ref())
             }
+
+            /// Removes the entry with the smallest key, and returns it; `None` if there is no key.
+            /// Of concurrent calls each returns another entry.
+            ///
+            /// With keys in the order of their arrival the keyspace is a queue. The call steps over
+            /// tombstones of removed keys, until a compaction drops them.
+            ///
+            /// ```
+            /// # let dir = tempfile::tempdir().unwrap();
+            /// let db = sievedb::Db::open(dir.path())?;
+            /// for (number, job) in [(1_u64, "wash"), (2, "dry")] {
+            ///     db.insert(number.to_be_bytes(), job)?;
+            /// }
+            /// let (_, job) = db.pop_first()?.expect("two jobs");
+            /// assert_eq!(job, "wash");
+            /// # Ok::<(), sievedb::Error>(())
+            /// ```
+            ///
+            /// # Errors
+            ///
+            /// As [`insert`](Self::insert) and [`get`](Self::get).
+            pub fn pop_first(
+                &self,
+            ) -> $crate::Result<Option<($crate::Bytes, $crate::Bytes)>> {
+                self$(.$field)?.pop($crate::iter::range::End::Front)
+            }
+
+            /// Removes the entry with the largest key, and returns it. As
+            /// [`pop_first`](Self::pop_first).
+            ///
+            /// # Errors
+            ///
+            /// As [`insert`](Self::insert) and [`get`](Self::get).
+            pub fn pop_last(
+                &self,
+            ) -> $crate::Result<Option<($crate::Bytes, $crate::Bytes)>> {
+                self$(.$field)?.pop($crate::iter::range::End::Back)
+            }
         }
     };
 }

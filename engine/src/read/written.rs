@@ -1,7 +1,7 @@
 //! Whether a key was written after a reader's sequence number, for conditions of writes.
 
 use sievedb_filter::many::{self, Probe};
-use sievedb_format::{InternalKey, SEQUENCE_MAX, SequenceNumber};
+use sievedb_format::{InternalKey, SequenceNumber};
 use sievedb_sstable::{BlockCounts, CacheUse, FilterState};
 
 use super::view::{KeptView, ReadView};
@@ -26,13 +26,13 @@ pub(crate) struct ReadKey<'a> {
 }
 
 impl ReadKey<'_> {
-    /// Returns whether memtables have a later version of the key. Reads no file.
-    pub(crate) fn is_written_in_memtables(self, view: &KeptView) -> bool {
-        let target = InternalKey::seek(self.key, SEQUENCE_MAX);
+    /// Returns whether memtables have a later version of the key, up to `at`. Reads no file.
+    pub(crate) fn is_written_in_memtables(self, view: &KeptView, at: SequenceNumber) -> bool {
+        let target = InternalKey::seek(self.key, at);
         let newer = view.placed_memtables().filter(|placed| placed.last_sequence() > self.after);
         for placed in newer {
             let memtable = &placed.memtable;
-            let cover = memtable.range_tombstones().newest_cover(self.key, SEQUENCE_MAX);
+            let cover = memtable.range_tombstones().newest_cover(self.key, at);
             if cover.is_some_and(|cover| cover > self.after) {
                 return true;
             }
@@ -47,23 +47,29 @@ impl ReadKey<'_> {
         false
     }
 
-    /// Returns whether memtables or tables have a later version of the key. Exact while a snapshot
-    /// at `after` is open: without one, compactions drop tombstones and sequence numbers.
+    /// Returns whether memtables or tables have a later version of the key, up to `at`: the visible
+    /// sequence number, loaded after the view was taken. Exact while a snapshot at `after` is open:
+    /// without one, compactions drop tombstones and sequence numbers.
     ///
     /// Searches only tables with later entries, after their filters.
     ///
     /// # Errors
     ///
     /// Errors of reading a table.
-    pub(crate) fn is_written(self, view: &ReadView, counters: &ThreadCounters) -> Result<bool> {
-        if self.is_written_in_memtables(view) {
+    pub(crate) fn is_written(
+        self,
+        view: &ReadView,
+        at: SequenceNumber,
+        counters: &ThreadCounters,
+    ) -> Result<bool> {
+        if self.is_written_in_memtables(view, at) {
             return Ok(true);
         }
-        if view.newest_cover(self.key, SEQUENCE_MAX) > self.after {
+        if view.newest_cover(self.key, at) > self.after {
             return Ok(true);
         }
         let probe = Probe::new(self.hash);
-        let target = InternalKey::seek(self.key, SEQUENCE_MAX);
+        let target = InternalKey::seek(self.key, at);
         for (run, filters) in view.version.runs().iter().zip(view.filters.runs()) {
             let Some(index) = run.find_index(self.key) else { continue };
             let live = &run.tables()[index];

@@ -19,7 +19,7 @@ use crate::{
 };
 
 /// Returns the first key within `bounds` that has a version after `after` in `view`, of the store
-/// in `directory`. Exact while a snapshot at `after` is open.
+/// in `directory`, up to `at`: the visible sequence number, loaded after the view. Exact while a snapshot at `after` is open.
 ///
 /// Scans the range in memtables and tables that have later entries, and in no other.
 ///
@@ -29,7 +29,7 @@ use crate::{
 pub(crate) fn first_written(
     view: &KeptView,
     bounds: &Arc<KeyBounds>,
-    after: SequenceNumber,
+    (after, at): (SequenceNumber, SequenceNumber),
     directory: &Arc<Path>,
 ) -> Result<Option<Bytes>> {
     let scan = ScanOptions {
@@ -46,16 +46,16 @@ pub(crate) fn first_written(
     });
     let mut first = None;
     for mut source in memtables.chain(runs) {
-        search(&mut source, bounds, after, &mut first)?;
+        search(&mut source, bounds, (after, at), &mut first)?;
     }
     Ok(first)
 }
 
-/// Replaces `first` if `source` has a smaller key with a version after `after`.
+/// Replaces `first` if `source` has a smaller key with a version after `after`, up to `at`.
 fn search(
     source: &mut Source,
     bounds: &KeyBounds,
-    after: SequenceNumber,
+    (after, at): (SequenceNumber, SequenceNumber),
     first: &mut Option<Bytes>,
 ) -> Result<()> {
     let (start, end) = bounds.as_slices();
@@ -69,7 +69,7 @@ fn search(
         if !is_below(key.user_key, end) || !is_before_first {
             break;
         }
-        if key.trailer.sequence() > after {
+        if (after + 1..=at).contains(&key.trailer.sequence()) {
             *first = Some(Bytes::copy_from_slice(key.user_key));
             break;
         }

@@ -192,13 +192,11 @@ impl Transaction {
 
     fn add_key(&self, store: &Store, tree: &Arc<Tree>, key: &[u8]) -> Result<()> {
         let mut tracked = self.tracked.lock();
-        tracked.take_bytes(ReadSet::key_bytes(key), self.bytes_max, &self.charge)?;
-        let added = tracked.set.add_key(tree, key, key_hash(key, store.hash_seed));
-        if added == 0 {
-            // It was there.
-            tracked.bytes -= ReadSet::key_bytes(key);
-            self.charge.shrink(ReadSet::key_bytes(key));
+        if tracked.set.has_key(tree, key) {
+            return Ok(());
         }
+        tracked.take_bytes(ReadSet::key_bytes(key), self.bytes_max, &self.charge)?;
+        tracked.set.add_key(tree, key, key_hash(key, store.hash_seed));
         Ok(())
     }
 }

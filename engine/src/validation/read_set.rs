@@ -56,15 +56,15 @@ impl ReadSet {
         ENTRY_BYTES + key.len()
     }
 
-    /// Adds a key with its hash. Returns the memory added, in bytes.
-    pub(crate) fn add_key(&mut self, tree: &Arc<Tree>, key: &[u8], hash: u64) -> usize {
+    pub(crate) fn has_key(&self, tree: &Arc<Tree>, key: &[u8]) -> bool {
+        let known = self.keyspaces.iter().find(|reads| Arc::ptr_eq(&reads.tree, tree));
+        known.is_some_and(|reads| reads.keys.contains_key(key))
+    }
+
+    /// Adds a key with its hash.
+    pub(crate) fn add_key(&mut self, tree: &Arc<Tree>, key: &[u8], hash: u64) {
         let index = self.keyspace(tree);
-        let keys = &mut self.keyspaces[index].keys;
-        if keys.contains_key(key) {
-            return 0;
-        }
-        keys.insert(Bytes::copy_from_slice(key), hash);
-        Self::key_bytes(key)
+        self.keyspaces[index].keys.insert(Bytes::copy_from_slice(key), hash);
     }
 
     /// Adds all of a range, until [`set_range`](Self::set_range) replaces it.

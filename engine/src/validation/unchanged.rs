@@ -187,7 +187,10 @@ impl<'a> Unchanged<'a> {
 
     fn find_written(&self, reads: &Reads<'_>, key: &[u8], hash: u64) -> Result<bool> {
         let counters = self.store.tables.counters.local();
-        ReadKey { key, hash, after: self.after }.is_written(&reads.of.tree.view(), counters)
+        let view = reads.of.tree.view();
+        // Writes in flight are not conflicts yet: a retry would begin before they are visible.
+        let at = self.store.writer.visible();
+        ReadKey { key, hash, after: self.after }.is_written(&view, at, counters)
     }
 
     /// Returns the first key that was written, of those in the slots `slots`; of all with `None`.
@@ -210,9 +213,10 @@ impl<'a> Unchanged<'a> {
     /// Returns the first key of the ranges that was written.
     fn first_written_of_ranges(&self, reads: &Reads<'_>) -> Result<Option<Bytes>> {
         let view = reads.of.tree.kept_view();
+        let span = (self.after, self.store.writer.visible());
         let directory: Arc<Path> = self.store.tables.folder.as_path().into();
         for bounds in reads.ranges.iter() {
-            let first = first_written(&view, bounds, self.after, &directory)?;
+            let first = first_written(&view, bounds, span, &directory)?;
             if first.is_some() {
                 return Ok(first);
             }

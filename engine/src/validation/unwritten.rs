@@ -60,7 +60,7 @@ impl Validate for Unwritten<'_> {
         }
         let view = self.tree.view();
         let is_same = view.version.number() == self.version;
-        let holds = is_same && !self.key.is_written_in_memtables(&view);
+        let holds = is_same && !self.key.is_written_in_memtables(&view, placed.visible());
         Ok(if holds { Verdict::Holds } else { Verdict::Fails })
     }
 }

@@ -1,6 +1,9 @@
 //! Transactions: isolation, own writes, savepoints, limits.
 
 mod conflicts;
+mod limits;
+mod model;
+mod threads;
 
 use std::sync::Arc;
 

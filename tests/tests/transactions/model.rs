@@ -1,0 +1,125 @@
+//! A transaction against ordered maps: reads, iterators and savepoints see its own writes.
+
+use std::{collections::BTreeMap, ops::Bound};
+
+use bytes::Bytes;
+use sievedb::{Durability, Keyspace, Savepoint, Transaction};
+use sievedb_tests::{rng::Rng, settings::seed};
+
+use super::open;
+
+type Entries = BTreeMap<Bytes, Bytes>;
+
+const STEPS: usize = 4000;
+
+fn key(rng: &mut Rng) -> Bytes {
+    format!("{:02}", rng.below(40)).into()
+}
+
+fn bound(rng: &mut Rng) -> Bound<Bytes> {
+    match rng.below(4) {
+        0 => Bound::Unbounded,
+        1 => Bound::Excluded(key(rng)),
+        _ => Bound::Included(key(rng)),
+    }
+}
+
+/// Compares a walk from both ends, in random order, up to a random length.
+fn check_range(rng: &mut Rng, transaction: &Transaction, keyspace: &Keyspace, want: &Entries) {
+    let bounds = (bound(rng), bound(rng));
+    let is_within = |key: &Bytes| {
+        use std::ops::RangeBounds as _;
+        bounds.contains(key)
+    };
+    let mut want: Vec<_> = want.iter().filter(|(key, _)| is_within(key)).collect();
+    let mut range = transaction.range(keyspace, bounds.clone());
+    for _ in 0..rng.below(60) {
+        let (got, want) = match rng.chance(1, 2) {
+            true => (range.next(), (!want.is_empty()).then(|| want.remove(0))),
+            false => (range.next_back(), want.pop()),
+        };
+        let got = got.transpose().expect("nothing fails");
+        let want = want.map(|(key, value)| (key.clone(), value.clone()));
+        assert_eq!(got, want, "{bounds:?}");
+    }
+}
+
+#[test]
+fn transaction_sees_its_own_writes_over_the_snapshot() {
+    let mut rng = Rng::new(seed("transactions", 1));
+    let db = open();
+    let keyspaces = [db.default_keyspace().clone(), db.keyspace("other").expect("a keyspace")];
+    let mut committed = [Entries::new(), Entries::new()];
+    let mut transaction = db.begin();
+    let mut seen = committed.clone();
+    let mut savepoints: Vec<(Savepoint, [Entries; 2])> = Vec::new();
+    let mut commits = 0;
+    for step in 0..STEPS {
+        let at = rng.below(2);
+        let keyspace = &keyspaces[at];
+        match rng.below(20) {
+            0..=6 => {
+                let (key, value) = (key(&mut rng), Bytes::from(format!("value {step:030}")));
+                transaction.insert(keyspace, &key, &value).expect("it fits");
+                seen[at].insert(key, value);
+            }
+            7..=9 => {
+                let key = key(&mut rng);
+                transaction.remove(keyspace, &key).expect("it fits");
+                seen[at].remove(&key);
+            }
+            10 => {
+                let key = key(&mut rng);
+                let got = transaction.get(keyspace, &key).expect("nothing fails");
+                assert_eq!(got.as_ref(), seen[at].get(&key));
+                let locked = transaction.get_for_update(keyspace, &key).expect("nothing fails");
+                assert_eq!(locked, got);
+                assert_eq!(transaction.contains_key(keyspace, &key).ok(), Some(got.is_some()));
+            }
+            11 => {
+                let keys: Vec<_> = (0..10).map(|_| key(&mut rng)).collect();
+                let want: Vec<_> = keys.iter().map(|key| seen[at].get(key).cloned()).collect();
+                let got = transaction.get_many(keyspace, &keys).expect("nothing fails");
+                assert_eq!(got, want);
+                let got = transaction.contains_many(keyspace, &keys).expect("nothing fails");
+                assert!(got.into_iter().eq(want.iter().map(Option::is_some)));
+            }
+            12..=14 => check_range(&mut rng, &transaction, keyspace, &seen[at]),
+            15 => savepoints.push((transaction.set_savepoint(), seen.clone())),
+            16 if !savepoints.is_empty() => {
+                savepoints.truncate(1 + rng.below(savepoints.len()));
+                let (savepoint, then) = savepoints.last().expect("one is left");
+                transaction.rollback_to(savepoint).expect("it is set");
+                seen = then.clone();
+            }
+            17 if !savepoints.is_empty() => {
+                let (savepoint, _) = savepoints.remove(rng.below(savepoints.len()));
+                // Later ones are released with it.
+                let later: Vec<_> = savepoints.drain(..).collect();
+                transaction.release(savepoint).expect("it is set");
+                drop(later);
+            }
+            18 if rng.chance(1, 6) => {
+                if rng.chance(1, 3) {
+                    transaction.rollback();
+                } else {
+                    transaction.commit(Durability::Memory).expect("nothing conflicts");
+                    commits += 1;
+                    committed = seen;
+                }
+                if rng.chance(1, 3) {
+                    db.compact().expect("nothing fails");
+                }
+                for (keyspace, want) in keyspaces.iter().zip(&committed) {
+                    let got: Result<Entries, _> = keyspace.iter().collect();
+                    assert_eq!(&got.expect("nothing fails"), want);
+                }
+                transaction = db.begin();
+                seen = committed.clone();
+                savepoints.clear();
+            }
+            _ => assert!(transaction.len() <= 80),
+        }
+    }
+    assert!(commits > 5, "{commits} commits");
+}
