@@ -48,6 +48,13 @@ impl StoreClock {
         }
         self.at_open_ms.saturating_add(milliseconds(now.saturating_sub(self.opened_at)))
     }
+
+    /// Returns when the store clock will be at `time_ms`, by the clock of the options; `None` if
+    /// never.
+    pub(crate) fn time_of(&self, time_ms: u64) -> Option<Duration> {
+        let passed = Duration::from_millis(time_ms.saturating_sub(self.at_open_ms));
+        self.opened_at.checked_add(passed).filter(|_| !self.stands_still)
+    }
 }
 
 fn milliseconds(duration: Duration) -> u64 {
@@ -84,6 +91,9 @@ mod tests {
         let open = |is_read_only| StoreClock::open(Arc::clone(&clock) as _, 500, is_read_only);
         let (read_only, open) = (open(true), open(false));
         clock.advance(Duration::from_secs(3));
-        assert_eq!((read_only.now_ms(), open.now_ms()), (500, 3_500));
+        assert_eq!((read_only.now_ms(), read_only.time_of(501)), (500, None));
+        assert_eq!(open.now_ms(), 3_500);
+        assert_eq!(open.time_of(3_700), Some(Duration::from_millis(3_200)));
+        assert_eq!(open.time_of(0), Some(open.opened_at()));
     }
 }

@@ -38,29 +38,29 @@ impl TableExpiry {
         self.marks_ms[MARKS - 1]
     }
 
-    /// Estimates the bytes of entries that have expired at `clock_ms`. 0 if none has, and
-    /// [`bytes`](Self::bytes) if all have.
+    /// Estimates the number of entries that have expired at `clock_ms`. 0 if none has, and
+    /// [`entries`](Self::entries) if all have.
     #[must_use]
-    pub fn expired_bytes(&self, clock_ms: u64) -> u64 {
+    pub fn expired_entries(&self, clock_ms: u64) -> u64 {
         let passed = self.marks_ms.partition_point(|&mark| mark <= clock_ms);
-        let Some(&next) = self.marks_ms.get(passed) else { return self.bytes };
+        let Some(&next) = self.marks_ms.get(passed) else { return self.entries };
         let Some(before) = passed.checked_sub(1) else { return 0 };
         let from = self.marks_ms[before];
         let part = (clock_ms - from) as f64 / (next - from) as f64;
-        (self.bytes as f64 * (before as f64 + part) / (MARKS - 1) as f64) as u64
+        (self.entries as f64 * (before as f64 + part) / (MARKS - 1) as f64) as u64
     }
 
-    /// Estimates when `bytes` have expired: the first time at which
-    /// [`expired_bytes`](Self::expired_bytes) is not less. `None` if fewer expire.
+    /// Estimates when so many entries have expired: the first time at which
+    /// [`expired_entries`](Self::expired_entries) is not less. `None` if fewer expire.
     #[must_use]
-    pub fn time_of(&self, bytes: u64) -> Option<u64> {
-        if bytes > self.bytes {
+    pub fn time_of(&self, entries: u64) -> Option<u64> {
+        if entries > self.entries {
             return None;
         }
         let (mut low, mut high) = (self.oldest_ms(), self.newest_ms());
         while low < high {
             let middle = low + (high - low) / 2;
-            if self.expired_bytes(middle) >= bytes {
+            if self.expired_entries(middle) >= entries {
                 high = middle;
             } else {
                 low = middle + 1;
@@ -177,28 +177,28 @@ mod tests {
     }
 
     #[test]
-    fn expired_bytes_follow_the_clock() {
+    fn expired_entries_follow_the_clock() {
         assert_eq!(ExpiryCollector::default().finish(), None);
         // Half expires early, half ten years later.
         let early = |number: u64| if number.is_multiple_of(2) { 1000 + number } else { 1 << 38 };
         let expiry = collected((0..10_000).map(early));
         assert_eq!((expiry.entries, expiry.bytes), (10_000, 100_000));
         assert_eq!((expiry.oldest_ms(), expiry.newest_ms()), (1000, 1 << 38));
-        let expired = |clock_ms| expiry.expired_bytes(clock_ms);
-        assert_eq!((expired(0), expired(999), expired(1 << 38)), (0, 0, 100_000));
+        let expired = |clock_ms| expiry.expired_entries(clock_ms);
+        assert_eq!((expired(0), expired(999), expired(1 << 38)), (0, 0, 10_000));
         for clock_ms in [3_000, 6_000, 9_000, 20_000] {
-            let want = ((clock_ms - 1000) / 2).min(5_000) * 10;
+            let want = ((clock_ms - 1000) / 2).min(5_000);
             let found = expired(clock_ms);
-            assert!(found.abs_diff(want) < 13_000, "{found} at {clock_ms}, not {want}");
+            assert!(found.abs_diff(want) < 1_300, "{found} at {clock_ms}, not {want}");
         }
-        for bytes in [0, 1, 20_000, 40_000, 99_999, 100_000] {
-            let time = expiry.time_of(bytes).expect("so many expire");
-            assert!(expired(time) >= bytes, "{bytes} at {time}");
-            assert!(time == 1000 || expired(time - 1) < bytes, "{bytes} before {time}");
+        for entries in [0, 1, 2_000, 4_000, 9_999, 10_000] {
+            let time = expiry.time_of(entries).expect("so many expire");
+            assert!(expired(time) >= entries, "{entries} at {time}");
+            assert!(time == 1000 || expired(time - 1) < entries, "{entries} before {time}");
         }
-        assert_eq!(expiry.time_of(100_001), None);
-        assert_eq!(collected([7]).time_of(10), Some(7));
-        assert!(collected([u64::MAX, 0]).expired_bytes(u64::MAX - 1) <= 20);
+        assert_eq!(expiry.time_of(10_001), None);
+        assert_eq!(collected([7]).time_of(1), Some(7));
+        assert!(collected([u64::MAX, 0]).expired_entries(u64::MAX - 1) <= 2);
     }
 
     #[test]

@@ -26,6 +26,8 @@ pub(crate) struct Compaction {
     /// The one input changes its level without a rewrite: it overlaps nothing, has no tombstone
     /// that could be dropped, and the compression of the output level.
     pub(crate) is_trivial_move: bool,
+    /// The inputs are unlinked without a read: all their entries have expired.
+    pub(crate) is_unlink: bool,
     /// Length of the inputs, in bytes.
     pub(crate) input_bytes: u64,
     /// Range of the user keys of the inputs.
@@ -49,6 +51,8 @@ pub(crate) enum Reason {
     LevelBytes,
     /// A table is mostly tombstones.
     Tombstones,
+    /// Entries of a table have expired.
+    Expired,
     /// Scans skipped tombstones of a table again and again.
     SkippedTombstones,
     /// The store is idle, and level 0 is cheap to compact.
@@ -103,6 +107,7 @@ impl Compaction {
             output_level,
             output_run,
             is_trivial_move,
+            is_unlink: false,
             input_bytes: bytes(all()),
             bounds,
             inputs: inputs
@@ -113,6 +118,19 @@ impl Compaction {
                 })
                 .collect(),
         })
+    }
+
+    /// Creates the removal of `tables` of `level`, whose entries have all expired. `None` if it has
+    /// to wait for a running compaction.
+    pub(super) fn unlink<'t>(
+        levels: &Levels<'_>,
+        level: u8,
+        tables: impl IntoIterator<Item = &'t TableMeta>,
+    ) -> Option<Self> {
+        let inputs = vec![(level, tables.into_iter().collect())];
+        let removal = Self::new(levels, Reason::Expired, inputs, level, |_| true)?;
+        debug_assert!(!removal.is_trivial_move, "a table stays in its level");
+        Some(Self { is_unlink: true, ..removal })
     }
 
     /// Returns the ids of all inputs.
@@ -126,6 +144,9 @@ impl fmt::Display for Compaction {
         for (index, LevelInputs { level, tables }) in self.inputs.iter().enumerate() {
             let plus = if index > 0 { " + " } else { "" };
             write!(f, "{plus}L{level} {tables:?}")?;
+        }
+        if self.is_unlink {
+            return write!(f, " is unlinked");
         }
         let arrow = if self.is_trivial_move { "moves to" } else { "->" };
         write!(f, " {arrow} L{}", self.output_level)

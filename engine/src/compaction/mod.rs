@@ -7,15 +7,18 @@
 //! | [`picker`]     | next compaction                                                    |
 //! | [`level0`]     | compactions of level 0, also beside quarantined tables             |
 //! | [`tombstones`] | compactions that remove tombstones                                 |
+//! | [`expired`]    | compactions that free expired entries                              |
 //! | [`idle`]       | compactions of an idle store                                       |
 //! | [`crowded`]    | compactions of a store with too many tables for its memory         |
 //! | [`choice`]     | a chosen compaction                                                |
+//! | [`readers`]    | readers that a flush or a compaction serves                        |
 //! | [`retain`]     | versions that a flush or a compaction keeps                        |
 //! | [`operands`]   | merge operands that a flush or a compaction makes fewer            |
 
 pub(crate) mod choice;
 pub(crate) mod crowded;
 pub(crate) mod debt;
+pub(crate) mod expired;
 mod idle;
 mod level0;
 pub(crate) mod levels;

@@ -14,6 +14,8 @@
 //!   place, once no snapshot is older than any of its entries. Level 0 is excluded: a workload of
 //!   inserts and removes would compact each flush by itself.
 //!
+//! * **Expired entries**, when none of these is due: see [`expired`](super::expired).
+//!
 //! In an idle store, a level 0 that is not due is compacted too: see [`idle`](super::idle). So is
 //! that of a store with too many tables for its memory: see [`crowded`](super::crowded).
 //!
@@ -28,6 +30,7 @@ use sievedb_format::{SequenceNumber, TableBounds};
 
 use super::{
     choice::{Compaction, Reason},
+    expired::ExpiryClock,
     levels::{LevelOptions, Levels, Run, bytes},
     tombstones::{Skipped, tombstone_share},
 };
@@ -45,6 +48,7 @@ pub(crate) struct Picker<'a> {
     /// The oldest live snapshot: newer tombstones have to stay.
     pub(crate) oldest_snapshot: Option<SequenceNumber>,
     pub(crate) skipped: &'a Skipped,
+    pub(crate) clock: ExpiryClock,
     /// Ids of the tables that the last level compresses differently. Those already there are
     /// rewritten by the compaction of a range only.
     pub(crate) otherwise_compressed: &'a BTreeSet<u64>,
@@ -59,8 +63,8 @@ pub(crate) enum RangeChoice {
     Wait,
     /// Not possible: this quarantined table would be read.
     Quarantined(u64),
-    /// Done: its tables are in the last level, with its compression, and without a tombstone that
-    /// could be dropped.
+    /// Done: its tables are in the last level, with its compression, and without a tombstone or an
+    /// expired entry that could be dropped.
     Done,
 }
 
@@ -80,7 +84,10 @@ impl<'a> Picker<'a> {
             _ => self.pick_table(level),
         };
         let level = due.iter().find_map(pick);
-        level.or_else(|| self.pick_skipped()).or_else(|| self.pick_tombstones())
+        level
+            .or_else(|| self.pick_skipped())
+            .or_else(|| self.pick_expired())
+            .or_else(|| self.pick_tombstones())
     }
 
     /// Compacts tables of `level`, from 1, into the next one; of the last level into itself.
@@ -115,14 +122,18 @@ impl<'a> Picker<'a> {
         let deeper = (1..=self.levels.last()).flat_map(|level| self.levels.run(level));
         let tables = self.levels.level0().iter().flatten().chain(deeper);
         let with_tombstones = tables.filter(|table| table.tombstones > 0);
-        with_tombstones.map(|table| table.largest_sequence).filter(|&newest| oldest < newest).min()
+        let of_tombstones =
+            with_tombstones.map(|table| table.largest_sequence).filter(|&newest| oldest < newest);
+        let of_clock = self.awaits_clock_of_snapshot().then_some(oldest + 1);
+        of_tombstones.chain(of_clock).min()
     }
 
     /// Chooses the next step towards [`RangeChoice::Done`].
     ///
     /// The tables above the last level are compacted at once, with all that they overlap below.
-    /// Then tables of the last level are rewritten one by one if their compression differs, or if a
-    /// tombstone is sure to be dropped: no snapshot is older than any of their entries.
+    /// Then tables of the last level are rewritten one by one if their compression differs, if an
+    /// entry has expired, or if a tombstone is sure to be dropped: no snapshot is older than any of
+    /// their entries.
     pub(crate) fn pick_range(&self, range: &KeyBounds) -> RangeChoice {
         let last = self.levels.last();
         let mut inputs = self.above_last(range);
@@ -135,8 +146,11 @@ impl<'a> Picker<'a> {
             self.compaction(Reason::Range, inputs, last)
         } else {
             let run = self.levels.run(last).iter();
-            let is_due =
-                |t: &TableMeta| self.is_droppable(t) || self.otherwise_compressed.contains(&t.id);
+            let is_due = |t: &TableMeta| {
+                self.is_droppable(t)
+                    || self.has_expired(t)
+                    || self.otherwise_compressed.contains(&t.id)
+            };
             let due = run.filter(|t| overlaps(range, t) && is_due(t));
             let (quarantined, due): (Run<'_>, Run<'_>) =
                 due.partition(|table| self.levels.is_quarantined(table));

@@ -54,6 +54,11 @@ impl SnapshotList {
         held.keys().next().copied()
     }
 
+    /// Returns the store clock of the oldest open snapshot, in milliseconds.
+    pub(crate) fn oldest_clock_ms(&self) -> Option<u64> {
+        self.held.lock().values().next().map(|held| held.clock_ms)
+    }
+
     /// Returns the sequence number of the oldest open snapshot.
     pub(crate) fn oldest(&self) -> Option<SequenceNumber> {
         self.held.lock().keys().next().copied()

@@ -10,6 +10,7 @@ use crate::{
     compaction::{
         choice::Compaction,
         crowded::Price,
+        expired::ExpiryClock,
         levels::{LAST_LEVEL, LevelOptions, Levels},
         picker::{Picker, RangeChoice},
         retain::{DeeperLevels, RetainStream},
@@ -40,9 +41,11 @@ const READ_AHEAD_IN_SHARE: u64 = 8;
 #[derive(Debug)]
 pub(crate) enum Chosen {
     Compaction(Compaction),
-    /// None, until a running compaction ends or the oldest snapshot reaches this number.
+    /// None, until a running compaction ends, the oldest snapshot reaches this number, or it is
+    /// this time by the clock of the options.
     Nothing {
         awaited_snapshot: Option<SequenceNumber>,
+        awaited_time: Option<Duration>,
     },
     /// The whole keyspace is compact.
     WholeIsDone,
@@ -75,7 +78,11 @@ impl Store {
         // Without background rewrites writers must not wait forever.
         let is_idle = || pressure(tree.debt()) == Pressure::Delay(Duration::ZERO);
         self.with_picker(tree, running, whole, |picker| {
-            let nothing = || Chosen::Nothing { awaited_snapshot: picker.awaited_snapshot() };
+            let clock = self.versions.clock();
+            let nothing = || Chosen::Nothing {
+                awaited_snapshot: picker.awaited_snapshot(),
+                awaited_time: picker.awaited_clock_ms().and_then(|ms| clock.time_of(ms)),
+            };
             if whole.is_none() {
                 if !self.options.background_rewrites && is_idle() {
                     return nothing();
@@ -139,7 +146,11 @@ impl Store {
         }
         let options = LevelOptions::of(&tree.options());
         tree.set_compaction_debt(levels.debt(&options));
-        let oldest_snapshot = self.versions.snapshots().oldest();
+        let snapshots = self.versions.snapshots();
+        let now_ms = self.versions.clock().now_ms();
+        let oldest_snapshot = snapshots.oldest();
+        let for_all_ms = snapshots.oldest_clock_ms().map_or(now_ms, |ms| ms.min(now_ms));
+        let clock = ExpiryClock { for_all_ms, now_ms };
         let skipped = view.version.tables().map(|(_, _, live)| (live.meta.id, live.skipped()));
         let skipped: Skipped = skipped.filter(|&(_, tombstones)| tombstones > 0).collect();
         let otherwise_compressed = otherwise_compressed(&view.version, &tree.options());
@@ -147,6 +158,7 @@ impl Store {
             levels: &levels,
             options: &options,
             oldest_snapshot,
+            clock,
             skipped: &skipped,
             otherwise_compressed: &otherwise_compressed,
         })
@@ -187,7 +199,7 @@ impl Store {
             // The keyspace was dropped.
             return Ok(Ended::Done);
         };
-        if compaction.is_trivial_move {
+        if compaction.is_trivial_move || compaction.is_unlink {
             inputs.clear();
         }
         let share = self.tables.worker_share();
@@ -205,6 +217,8 @@ impl Store {
         let change = if compaction.is_trivial_move {
             let to = |id| Move { id, level, run: compaction.output_run };
             Change { moved: compaction.tables().map(to).collect(), ..Change::default() }
+        } else if compaction.is_unlink {
+            Change { removed: compaction.tables().collect(), ..Change::default() }
         } else {
             let was_interrupted = Cell::new(false);
             let stops = || {
@@ -220,7 +234,8 @@ impl Store {
             Change { added, removed: compaction.tables().collect(), ..Change::default() }
         };
         self.install(tree, &change)?;
-        let bytes_read = if compaction.is_trivial_move { 0 } else { compaction.input_bytes };
+        let is_unread = compaction.is_trivial_move || compaction.is_unlink;
+        let bytes_read = if is_unread { 0 } else { compaction.input_bytes };
         self.scheduler.count(|done| {
             if compaction.is_trivial_move {
                 done.trivial_moves += 1;

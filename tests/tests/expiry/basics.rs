@@ -97,6 +97,7 @@ fn an_expired_value_is_invisible_to_every_read() {
         assert_eq!(db.get("b").unwrap(), None, "reopened");
         db.compact().unwrap();
     }
+    assert_eq!(db.stats().levels.iter().map(|level| level.entries).sum::<u64>(), 1);
     assert!(db.insert_if_absent("b", "three").unwrap());
     assert_eq!(db.ttl("b").unwrap(), Some(TimeToLive::Unlimited));
     db.verify().unwrap();

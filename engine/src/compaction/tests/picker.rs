@@ -12,21 +12,24 @@
 //! | `skipped id=n …`                 |                            | what scans stepped over        |
 //! | `otherwise-compressed id …`      |                            | all of them so far             |
 //! | `quarantine id …`                |                            | as `levels`                    |
+//! | `clock n [snapshots]`            |                            | time of the next due table     |
 //! | `below level from..to key key …` |                            | which keys may be deeper       |
 //!
-//! `levels` also takes `runs=`, `base=`, `fan-out=` and `snapshot=`; `start` leaves the choice
-//! running. A run is `L1 4:a-e 5:m-z,10M,del=60%,seq=3-9`: ids, bounds, and then what differs from
-//! 1M bytes, 100 entries, no tombstones and the sequence numbers 1 to 100. Runs of level 0: newest
-//! first.
+//! `levels` also takes `runs=`, `base=`, `fan-out=`, `clock=` and `snapshot=`; `start` leaves the choice
+//! running. A run is `L1 4:a-e 5:m-z,10M,del=60%,seq=3-9,exp=100-200x40`: ids, bounds, and then what
+//! differs from 1M bytes, 100 entries, no tombstones and the sequence numbers 1 to 100; 40 entries
+//! expire evenly from 100 to 200 ms. Runs of level 0: newest first.
 
 use std::{collections::BTreeSet, fmt::Write as _, ops::Bound};
 
-use sievedb_format::{SequenceNumber, TableBounds};
+use sievedb_format::{Decoder, Encode, SequenceNumber, TableBounds};
+use sievedb_sstable::TableExpiry;
 
 use crate::{
     compaction::{
         choice::Compaction,
         crowded::rewrite_max,
+        expired::ExpiryClock,
         levels::{LevelOptions, Levels},
         picker::{Picker, RangeChoice},
         retain::DeeperLevels,
@@ -80,6 +83,8 @@ fn parse_table(word: &str, level: u8, run: u64) -> TableMeta {
     for part in parts {
         if let Some(percent) = part.strip_prefix("del=") {
             table.tombstones = number(percent.trim_end_matches('%'));
+        } else if let Some(text) = part.strip_prefix("exp=") {
+            table.expiry = Some(expiry(text));
         } else if let Some((from, to)) = part.strip_prefix("seq=").and_then(|s| s.split_once('-')) {
             (table.smallest_sequence, table.largest_sequence) = (number(from), number(to));
         } else {
@@ -87,6 +92,17 @@ fn parse_table(word: &str, level: u8, run: u64) -> TableMeta {
         }
     }
     table
+}
+
+/// Reads `100-200x40`.
+fn expiry(text: &str) -> TableExpiry {
+    let (times, entries) = text.split_once('x').expect("times and entries");
+    let (from, to) = times.split_once('-').expect("from-to");
+    let (entries, from, to) = (number(entries), number(from), number(to));
+    let mut encoded = Vec::new();
+    [entries, 20 * entries, from].into_iter().for_each(|number| encoded.put_varint(number));
+    (0..8).for_each(|_| encoded.put_varint((to - from) / 8));
+    TableExpiry::decode("expiry", &mut Decoder::new(&encoded)).expect("well formed")
 }
 
 fn bounds(text: &str) -> KeyBounds {
@@ -104,6 +120,7 @@ struct Story {
     tables: Vec<TableMeta>,
     options: LevelOptions,
     oldest_snapshot: Option<SequenceNumber>,
+    clock: ExpiryClock,
     running: Vec<Compaction>,
     skipped: Skipped,
     otherwise_compressed: BTreeSet<u64>,
@@ -125,6 +142,7 @@ impl Story {
                         "base" => self.options.base_level_bytes_max = value,
                         "fan-out" => self.options.fan_out = value,
                         "snapshot" => self.oldest_snapshot = Some(value),
+                        "clock" => self.clock = ExpiryClock { for_all_ms: value, now_ms: value },
                         _ => panic!("{name} is no option"),
                     }
                 }
@@ -189,6 +207,14 @@ impl Story {
                 self.running.remove(index);
                 format!("{} running\n", self.running.len())
             }
+            Some("clock") => {
+                let now_ms = words.next().map(number).expect("a time");
+                let for_all_ms = words.next().map_or(now_ms, number);
+                self.clock = ExpiryClock { for_all_ms, now_ms };
+                let next = self.picker(|picker| picker.awaited_clock_ms());
+                let awaited = self.picker(|picker| picker.awaited_snapshot());
+                format!("next {next:?}, snapshot {awaited:?}\n")
+            }
             Some("below") => {
                 let level = words.next().and_then(|n| n.parse().ok()).expect("a level");
                 let (from, to) =
@@ -212,8 +238,14 @@ impl Story {
         let levels = self.levels();
         levels.check_invariants();
         let Self { options, oldest_snapshot, skipped, otherwise_compressed, .. } = self;
-        let oldest_snapshot = *oldest_snapshot;
-        ask(Picker { levels: &levels, options, oldest_snapshot, skipped, otherwise_compressed })
+        ask(Picker {
+            levels: &levels,
+            options,
+            oldest_snapshot: *oldest_snapshot,
+            skipped,
+            clock: self.clock,
+            otherwise_compressed,
+        })
     }
 
     fn answer(&mut self, choice: Option<Compaction>, start: bool, none: &str) -> String {

@@ -11,6 +11,7 @@ use crate::{
     compaction::{
         choice::Compaction,
         crowded::{REWRITE_MAX, rewrite_max},
+        expired::ExpiryClock,
         levels::{LAST_LEVEL, LevelOptions, Levels},
         picker::{Picker, RangeChoice},
         retain::DeeperLevels,
@@ -163,6 +164,7 @@ impl Store {
             options,
             oldest_snapshot: *oldest_snapshot,
             skipped: &skipped,
+            clock: ExpiryClock::default(),
             otherwise_compressed: &self.otherwise_compressed,
         };
         let Some(choice) = pick(&picker) else { return false };

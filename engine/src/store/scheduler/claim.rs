@@ -20,7 +20,7 @@ impl Store {
     /// Returns how long a worker without work may wait; `None`: until the bell rings.
     pub(super) fn wait_max(&self, state: &State) -> Option<Duration> {
         // A read-only store claims nothing, so its pauses would never end.
-        let pause_end = state.due.next_pause_end().filter(|_| !self.versions.is_read_only());
+        let pause_end = state.due.next_time().filter(|_| !self.versions.is_read_only());
         let pause = pause_end.map(|end| end.saturating_sub(self.options.clock.now()).max(WAIT_MIN));
         let idle = state.idle_memtables.wait_max().filter(|_| !self.versions.is_read_only());
         let others = [self.filters.wait_max(), state.idle_compactions.wait_max(), idle];
@@ -132,8 +132,9 @@ impl Store {
                     return Some(Job::Compact(tree, compaction));
                 }
                 // The end of a running compaction is a change, too.
-                Chosen::Nothing { awaited_snapshot } => {
+                Chosen::Nothing { awaited_snapshot, awaited_time } => {
                     state.due.compact_later(id, awaited_snapshot);
+                    state.due.await_time(id, awaited_time);
                 }
                 Chosen::WholeIsDone => {
                     state.whole.remove(&tree.id);
@@ -191,8 +192,9 @@ impl Store {
                 Some(Chosen::Compaction(_) | Chosen::WholeIsDone | Chosen::WholeFails(_)) => {
                     return true;
                 }
-                Some(Chosen::Nothing { awaited_snapshot }) => {
+                Some(Chosen::Nothing { awaited_snapshot, awaited_time }) => {
                     state.due.compact_later(id, awaited_snapshot);
+                    state.due.await_time(id, awaited_time);
                 }
                 None => state.due.compact_later(id, None),
             }

@@ -28,6 +28,10 @@ pub(in crate::store) struct DueTrees {
     awaited_snapshot: Option<SequenceNumber>,
     /// May have a compaction from this time on, when the pause of a quarantine ends.
     paused: BTreeSet<(Duration, u64)>,
+    /// When entries of a keyspace will have expired. One time for each keyspace, and the same by
+    /// time.
+    expiring: BTreeMap<u64, Duration>,
+    expiring_by_time: BTreeSet<(Duration, u64)>,
 }
 
 impl DueTrees {
@@ -77,18 +81,39 @@ impl DueTrees {
         self.paused.insert((time, id));
     }
 
-    /// Returns when the next pause ends.
-    pub(in crate::store) fn next_pause_end(&self) -> Option<Duration> {
-        self.paused.first().map(|&(time, _)| time)
+    /// Notes that the keyspace `id` may have a compaction due at `time`, and at no time noted
+    /// before.
+    pub(in crate::store) fn await_time(&mut self, id: u64, time: Option<Duration>) {
+        let before = match time {
+            Some(time) => self.expiring.insert(id, time),
+            None => self.expiring.remove(&id),
+        };
+        if let Some(before) = before {
+            self.expiring_by_time.remove(&(before, id));
+        }
+        self.expiring_by_time.extend(time.map(|time| (time, id)));
+        debug_assert_eq!(self.expiring.len(), self.expiring_by_time.len());
     }
 
-    /// Notes the keyspaces whose pauses have ended at `now`.
+    /// Returns when the next pause ends, or entries of a keyspace have expired.
+    pub(in crate::store) fn next_time(&self) -> Option<Duration> {
+        let first = |times: &BTreeSet<(Duration, u64)>| times.first().map(|&(time, _)| time);
+        first(&self.paused).into_iter().chain(first(&self.expiring_by_time)).min()
+    }
+
+    /// Notes the keyspaces whose pauses have ended at `now`, and those with entries that expired.
     pub(in crate::store) fn end_pauses(&mut self, now: Duration) {
         let ended = self.paused.extract_if(.., |&(time, _)| time <= now);
         for (_, id) in ended {
             self.compact.add([id]);
             self.idle.add([id]);
             self.crowded.note([id]);
+        }
+        while let Some(&(time, id)) = self.expiring_by_time.first()
+            && time <= now
+        {
+            self.await_time(id, None);
+            self.compact.add([id]);
         }
     }
 
@@ -157,10 +182,25 @@ mod tests {
         due.look_again_at(seconds(10), 2);
         due.look_again_at(seconds(10), 3);
         due.end_pauses(seconds(9));
-        assert_eq!((all(&due.compact), due.next_pause_end()), (vec![], Some(seconds(10))));
+        assert_eq!((all(&due.compact), due.next_time()), (vec![], Some(seconds(10))));
         due.end_pauses(seconds(10));
-        assert_eq!((all(&due.compact), due.next_pause_end()), (vec![2, 3], Some(seconds(20))));
+        assert_eq!((all(&due.compact), due.next_time()), (vec![2, 3], Some(seconds(20))));
         due.end_pauses(seconds(25));
-        assert_eq!((all(&due.idle), due.next_pause_end()), (vec![1, 2, 3], None));
+        assert_eq!((all(&due.idle), due.next_time()), (vec![1, 2, 3], None));
+    }
+    #[test]
+    fn a_keyspace_has_one_time_at_which_entries_expire() {
+        let mut due = DueTrees::default();
+        let seconds = Duration::from_secs;
+        due.await_time(1, Some(seconds(10)));
+        due.await_time(1, Some(seconds(30)));
+        due.await_time(2, Some(seconds(20)));
+        due.await_time(3, Some(seconds(5)));
+        due.await_time(3, None);
+        assert_eq!(due.next_time(), Some(seconds(20)));
+        due.end_pauses(seconds(20));
+        assert_eq!((all(&due.compact), due.next_time()), (vec![2], Some(seconds(30))));
+        due.end_pauses(seconds(40));
+        assert_eq!((all(&due.compact), due.next_time()), (vec![1, 2], None));
     }
 }

@@ -1,0 +1,119 @@
+//! Compactions that free the space of expired entries.
+//!
+//! An expired entry counts as a tombstone. A table is due when more than half of its entries are
+//! one or the other: a compaction then frees at least as much as it writes. The one with the most
+//! expired bytes is first.
+//!
+//! * A table whose entries have all expired is unlinked without a read, if no deeper level may hold
+//!   an older version of its keys and no snapshot is older than any of its entries. Otherwise older
+//!   values would be visible again.
+//! * A table with nothing below it, and any of level 0, is rewritten at its place.
+//! * Other tables move one level down.
+//!
+//! The number of expired entries is an estimate from [`TableExpiry`](sievedb_sstable::TableExpiry).
+//! After a rewrite it is 0, so no table is chosen again and again.
+
+use super::{
+    choice::{Compaction, Reason},
+    picker::Picker,
+};
+use crate::table::TableMeta;
+
+/// Times of the store clock, in milliseconds.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct ExpiryClock {
+    /// What has expired at this time has expired for every snapshot, too.
+    pub(crate) for_all_ms: u64,
+    /// Present time, not before `for_all_ms`.
+    pub(crate) now_ms: u64,
+}
+
+impl<'a> Picker<'a> {
+    /// Chooses tables to unlink, or the due table with the most expired bytes.
+    pub(super) fn pick_expired(&self) -> Option<Compaction> {
+        let clock_ms = self.clock.for_all_ms;
+        let tables = || self.tables_by_level().filter(|(_, table)| table.expiry.is_some());
+        let is_free = |&(level, table): &(u8, &TableMeta)| self.is_unlinkable(level, table);
+        if let Some((level, _)) = tables().find(is_free) {
+            let of_level = tables().filter(|&(other, _)| other == level).filter(is_free);
+            return Compaction::unlink(self.levels, level, of_level.map(|(_, table)| table));
+        }
+        let mut due: Vec<(f64, u8, &'a TableMeta)> = tables()
+            .filter(|(_, table)| is_due(table, clock_ms))
+            .map(|(level, table)| (expired_bytes(table, clock_ms), level, table))
+            .collect();
+        due.sort_by(|(left, ..), (right, ..)| right.total_cmp(left));
+        due.into_iter().find_map(|(_, level, table)| {
+            if level == 0 || self.is_bottom(level, table) {
+                self.with_overlap(Reason::Expired, level, vec![table], level)
+            } else {
+                self.move_down(Reason::Expired, level, vec![table])
+            }
+        })
+    }
+
+    /// Returns whether a rewrite of `table` is sure to find an expired entry.
+    pub(super) fn has_expired(&self, table: &TableMeta) -> bool {
+        table.expiry.is_some_and(|expiry| expiry.oldest_ms() <= self.clock.for_all_ms)
+    }
+
+    /// Returns when the next table is due, in milliseconds of the store clock.
+    pub(crate) fn awaited_clock_ms(&self) -> Option<u64> {
+        self.tables_by_level()
+            .filter_map(|(_, table)| due_at(table))
+            .filter(|&due_ms| due_ms > self.clock.now_ms)
+            .min()
+    }
+
+    /// Returns whether a table would be due if there were no snapshot.
+    pub(super) fn awaits_clock_of_snapshot(&self) -> bool {
+        let is_awaited = |due_ms| self.clock.for_all_ms < due_ms && due_ms <= self.clock.now_ms;
+        self.tables_by_level().filter_map(|(_, table)| due_at(table)).any(is_awaited)
+    }
+
+    fn tables_by_level(&self) -> impl Iterator<Item = (u8, &'a TableMeta)> {
+        let level0 = self.levels.level0().iter().flatten().map(|&table| (0, table));
+        let deeper = (1..=self.levels.last())
+            .flat_map(|level| self.levels.run(level).iter().map(move |&table| (level, table)));
+        level0.chain(deeper)
+    }
+
+    /// Returns whether no older version of a key of `table` may be in another table.
+    fn is_bottom(&self, level: u8, table: &TableMeta) -> bool {
+        let is_older = |other: &&TableMeta| level == 0 && other.run < table.run;
+        let mut older = self.levels.level0().iter().flatten().copied().filter(is_older);
+        !older.any(|other| other.bounds.overlaps(&table.bounds))
+            && (level.max(1)..=self.levels.last())
+                .filter(|&deeper| deeper > level)
+                .all(|deeper| self.levels.overlap(deeper, &table.bounds).is_empty())
+    }
+
+    fn is_unlinkable(&self, level: u8, table: &TableMeta) -> bool {
+        let Some(expiry) = &table.expiry else { return false };
+        let seen = self.oldest_snapshot.is_none_or(|oldest| table.largest_sequence <= oldest);
+        expiry.newest_ms() <= self.clock.for_all_ms
+            && expiry.entries.saturating_add(table.tombstones) == table.entries
+            && seen
+            && !self.levels.is_busy(table)
+            && !self.levels.is_quarantined(table)
+            && self.is_bottom(level, table)
+    }
+}
+
+/// Returns whether more than half of the entries are expired or tombstones, and some are expired.
+fn is_due(table: &TableMeta, clock_ms: u64) -> bool {
+    due_at(table).is_some_and(|due_ms| due_ms <= clock_ms)
+}
+
+/// Returns when a table is due, in milliseconds of the store clock; `None` if never.
+fn due_at(table: &TableMeta) -> Option<u64> {
+    let expiry = table.expiry.as_ref()?;
+    let most = table.entries / 2;
+    expiry.time_of(most.saturating_sub(table.tombstones) + 1)
+}
+
+/// Estimates the bytes of the file that expired entries take.
+fn expired_bytes(table: &TableMeta, clock_ms: u64) -> f64 {
+    let expired = table.expiry.map_or(0, |expiry| expiry.expired_entries(clock_ms));
+    table.bytes as f64 * expired as f64 / table.entries.max(1) as f64
+}

@@ -1,0 +1,82 @@
+//! Expired entries leave the files without a call of the user.
+
+use std::{sync::Arc, time::Duration};
+
+use sievedb::{Compression, Db, Options, clock::ManualClock};
+use sievedb_doubles::MemoryFs;
+use sievedb_tests::settings::{STORE_DIR, small_keyspace};
+
+const SECOND: Duration = Duration::from_secs(1);
+const KEYS: u32 = 2_000;
+
+/// Opens a store without threads: due work runs in `wait_for_background`.
+fn open(clock: &Arc<ManualClock>) -> Db {
+    let options = Options::new().fs(Arc::new(MemoryFs::new())).worker_threads(0);
+    let keyspace = small_keyspace().table_bytes(64 << 10).compression(Compression::None);
+    options.clock(Arc::clone(clock) as _).keyspace(keyspace).open(STORE_DIR).unwrap()
+}
+
+fn fill(db: &Db, ttl: impl Fn(u32) -> Option<Duration>) {
+    for key in 0..KEYS {
+        match ttl(key) {
+            Some(ttl) => db.insert_with_ttl(key.to_be_bytes(), [7; 100], ttl).unwrap(),
+            None => db.insert(key.to_be_bytes(), [7; 100]).unwrap(),
+        }
+    }
+    db.compact().unwrap();
+}
+
+fn table_bytes(db: &Db) -> u64 {
+    db.stats().levels.iter().map(|level| level.bytes).sum()
+}
+
+#[test]
+fn tables_that_have_expired_are_unlinked_unread() {
+    let clock = Arc::new(ManualClock::new());
+    let db = open(&clock);
+    fill(&db, |_| Some(10 * SECOND));
+    clock.advance(9 * SECOND);
+    db.wait_for_background().unwrap();
+    assert!(table_bytes(&db) > 200_000, "it is too early");
+    let (before, snapshot) = (db.stats(), db.snapshot());
+    clock.advance(SECOND);
+    db.wait_for_background().unwrap();
+    assert_eq!(snapshot.iter().count(), KEYS as usize, "the snapshot still sees them");
+    drop(snapshot);
+    db.wait_for_background().unwrap();
+    assert_eq!(table_bytes(&db), 0);
+    let after = db.stats();
+    let read = |stats: &sievedb::Stats| stats.background.compaction_bytes_read;
+    assert_eq!(read(&after), read(&before));
+    assert_eq!(db.iter().count(), 0);
+}
+
+#[test]
+fn older_values_below_expired_ones_stay_hidden() {
+    let clock = Arc::new(ManualClock::new());
+    let db = open(&clock);
+    fill(&db, |_| None);
+    for key in 0..KEYS {
+        db.insert_with_ttl(key.to_be_bytes(), "newer", SECOND).unwrap();
+    }
+    db.flush().unwrap();
+    clock.advance(SECOND);
+    db.wait_for_background().unwrap();
+    assert_eq!(db.iter().count(), 0, "no older value is back");
+    db.compact().unwrap();
+    assert_eq!((db.iter().count(), table_bytes(&db)), (0, 0));
+}
+
+#[test]
+fn most_space_returns_when_most_entries_have_expired() {
+    let clock = Arc::new(ManualClock::new());
+    let db = open(&clock);
+    fill(&db, |key| (!key.is_multiple_of(10)).then_some(SECOND + SECOND * (key % 5)));
+    let before = table_bytes(&db);
+    clock.advance(10 * SECOND);
+    db.wait_for_background().unwrap();
+    let left = table_bytes(&db);
+    assert!(left < before / 6, "{left} of {before} bytes are left");
+    assert_eq!(db.iter().count(), KEYS as usize / 10);
+    assert!(db.verify().unwrap().problems.is_empty());
+}
