@@ -138,6 +138,7 @@ impl Store {
                 }
                 Chosen::WholeIsDone => {
                     state.whole.remove(&tree.id);
+                    state.due.crowded.note([tree.id]);
                     self.scheduler.progress.notify_all();
                     // Later runs may be due, and no change would notify a worker.
                     from = id;

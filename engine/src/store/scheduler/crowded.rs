@@ -176,10 +176,11 @@ mod tests {
         assert_eq!(delay(1_000_000, u64::MAX), Duration::ZERO, "no budget");
     }
 
-    /// No merge is found beside a running one. If that fails, the keyspace has not changed.
+    /// No merge is found beside a running one, nor beside a request for the whole keyspace. Their
+    /// ends may not change the keyspace.
     #[cfg(not(feature = "shuttle"))]
     #[test]
-    fn a_failed_merge_is_priced_again() {
+    fn a_keyspace_is_priced_again_without_a_change() {
         use crate::{Options, fs::MemoryFs};
 
         let options = Options::new().fs(Arc::new(MemoryFs::with_seed(1))).worker_threads(0);
@@ -192,16 +193,32 @@ mod tests {
         let tree = store.versions.trees().get("default").cloned().expect("it is always there");
         let merge = || store.choose_crowded(&tree, &[], REWRITE_MAX);
         let (price, compaction) = merge().expect("two small runs");
-        let mut state = store.scheduler.state.lock();
-        store.note_changes(&mut state);
-        state.claim(&tree, &compaction);
-        state.due.crowded.update(|_| None);
-        state.end_claim(&tree, &compaction);
-        let permitted = |state: &mut State| {
+        let lock = || store.scheduler.state.lock();
+        let find_none = || {
+            let mut state = lock();
+            store.note_changes(&mut state);
+            state.due.crowded.update(|_| None);
+        };
+        let found = || {
+            let mut state = lock();
             state.due.crowded.update(|_| Some(price));
             state.due.crowded.permitted(REWRITE_MAX).collect::<Vec<_>>()
         };
-        assert_eq!(permitted(&mut state), [tree.id]);
+        lock().claim(&tree, &compaction);
+        find_none();
+        assert_eq!(found(), [0; 0]);
+        lock().end_claim(&tree, &compaction);
+        assert_eq!(found(), [tree.id], "the merge failed");
+        let request = || store.scheduler.request_whole(&tree, || 0);
+        let number = request();
+        find_none();
+        store.scheduler.withdraw_whole(&tree, number);
+        assert_eq!(found(), [tree.id], "the request was withdrawn");
+        request();
+        find_none();
+        store.claim();
+        assert!(lock().whole.is_empty());
+        assert_eq!(found(), [tree.id], "the request was done");
     }
 
     #[test]

@@ -78,6 +78,7 @@ impl Scheduler {
             if request.waiters == 0 {
                 state.whole.remove(&tree.id);
                 state.due.compact.add([tree.id]);
+                state.due.crowded.note([tree.id]);
                 // `wait_until_idle` waits for this request, and postponed work is due.
                 self.bell.ring();
                 self.progress.notify_all();
