@@ -268,7 +268,7 @@ impl Store {
         if let Some(writer) = stats_writer {
             writer.finish(self);
         }
-        self.unlink_obsolete();
+        self.unlink_last();
         closed
     }
 

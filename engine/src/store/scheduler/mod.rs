@@ -91,6 +91,8 @@ struct State {
     flushing: BTreeSet<u64>,
     /// A flush was claimed: a merge of a crowded store precedes the next one.
     merge_turn: bool,
+    /// Threads that unlink obsolete files.
+    unlinking: usize,
     /// Jobs of filters in flight.
     filter_jobs: usize,
     /// Compactions in flight, with the id of their keyspace.
@@ -231,13 +233,14 @@ impl Scheduler {
         self.wake();
     }
 
-    /// Waits until no claimed work is in flight, for at most `timeout`. Returns whether none is.
+    /// Waits until no claimed work and no unlink is in flight, for at most `timeout`. Returns
+    /// whether none is.
     ///
     /// Called after [`shut_down`](Self::shut_down): no more is claimed.
     pub(crate) fn wait_for_claimed(&self, timeout: Duration) -> bool {
         let clock = SystemClock::new();
         let mut state = self.state.lock();
-        while state.claims() > state.abandoned {
+        while state.claims() > state.abandoned || state.unlinking > 0 {
             let Some(left) = timeout.checked_sub(clock.now()) else { return false };
             self.progress.wait_for(&mut state, left);
         }

@@ -80,7 +80,30 @@ impl Drop for Claim<'_> {
     }
 }
 
+/// An unlink of obsolete files in flight.
+struct Unlinking<'a>(&'a Scheduler);
+
+impl Drop for Unlinking<'_> {
+    fn drop(&mut self) {
+        let mut state = self.0.state.lock();
+        debug_assert!(state.unlinking > 0, "each thread counts itself once");
+        state.unlinking -= 1;
+        self.0.progress.notify_all();
+    }
+}
+
 impl Scheduler {
+    /// Counts this thread as one that unlinks; `None` once the store is being closed. A shutdown
+    /// waits for its end: a list of retired tables has a file id that the next opening may use.
+    fn begin_unlink(&self) -> Option<Unlinking<'_>> {
+        let mut state = self.state.lock();
+        if state.shut_down {
+            return None;
+        }
+        state.unlinking += 1;
+        Some(Unlinking(self))
+    }
+
     /// Takes steps until the store shuts down.
     pub(in crate::store) fn work(store: &Store) {
         let scheduler = &store.scheduler;
@@ -240,10 +263,39 @@ impl Store {
         worked
     }
 
-    /// Unlinks obsolete files. Those that remain are orphans at the next opening.
+    /// Unlinks obsolete files, unless the store is being closed.
     pub(crate) fn unlink_obsolete(&self) {
+        if let Some(_unlinking) = self.scheduler.begin_unlink() {
+            self.unlink_last();
+        }
+    }
+
+    /// Unlinks obsolete files, also of a store that is being closed. Those that remain are orphans
+    /// at the next opening.
+    pub(in crate::store) fn unlink_last(&self) {
         if let Err(error) = self.tables.unlink_obsolete() {
             self.poison(error);
         }
+    }
+}
+
+#[cfg(all(test, not(feature = "shuttle")))]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::{Options, fs::MemoryFs};
+
+    #[test]
+    fn a_shutdown_waits_for_unlinks() {
+        let options = Options::new().fs(Arc::new(MemoryFs::with_seed(1))).worker_threads(0);
+        let db = options.open("db").expect("a new store");
+        let scheduler = &db.store().scheduler;
+        let unlinking = scheduler.begin_unlink().expect("the store is open");
+        let busy = db.shutdown(Duration::from_millis(20));
+        assert!(matches!(busy, Err(Error::StillBusy { .. })), "{busy:?}");
+        assert!(scheduler.begin_unlink().is_none(), "the close unlinks the rest");
+        drop(unlinking);
+        db.shutdown(Duration::from_secs(60)).expect("nothing is in flight");
     }
 }
