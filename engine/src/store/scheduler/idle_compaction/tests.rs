@@ -207,7 +207,7 @@ fn other_work_interrupts_it() {
         give_reason(&fixture);
         assert!(fixture.store().carry_out(&job), "{name}: it is no error");
         assert_eq!(fixture.level0_runs(), 2, "{name}");
-        fixture.store().unlink_obsolete();
+        fixture.store().unlink_last();
         assert_eq!(fixture.fs.list("db".as_ref()).expect("a folder").len(), before, "{name}");
 
         while fixture.store().step() {}
