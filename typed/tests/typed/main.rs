@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by a panic")]
 #![expect(clippy::print_stdout, reason = "a test prints its seed")]
 
+mod crash;
 mod index;
 mod keyspace;
 
