@@ -21,6 +21,12 @@ use crate::{
     },
 };
 
+/// Operands of a key that a read applies without consequences.
+///
+/// If there are more, all count like skipped tombstones: a flush or a compaction is due when reads
+/// have paid as much for them as it costs. See [`tombstones`](crate::compaction::tombstones).
+pub(crate) const OPERANDS_FREE: usize = 64;
+
 /// The merge operator of a keyspace. Set at most once, before the first operand is written, and
 /// shared by all views of the keyspace.
 #[derive(Debug, Clone, Default)]

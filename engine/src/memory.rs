@@ -97,6 +97,8 @@ pub(crate) struct MemoryAccount {
     filters_are_due: AtomicBool,
     /// Another store of the pool needs the memory of memtables.
     is_asked: AtomicBool,
+    /// Reads made a memtable or a table due: they apply many merge operands again and again.
+    has_long_merges: AtomicBool,
     /// Memtables with entries.
     memtables_begun: AtomicU64,
     live_tables: AtomicU64,
@@ -119,6 +121,7 @@ impl Default for MemoryAccount {
             filter_bytes_planned: AtomicU64::new(u64::MAX),
             filters_are_due: AtomicBool::new(false),
             is_asked: AtomicBool::new(false),
+            has_long_merges: AtomicBool::new(false),
             memtables_begun: AtomicU64::new(0),
             live_tables: AtomicU64::new(0),
             freer: OnceLock::new(),

@@ -5,6 +5,8 @@
 //! total cost is at most twice the best possible, whatever scans follow (the ski rental problem).
 //! Source: Karlin, Manasse, Rudolph, Sleator, "Competitive Snoopy Caching", Algorithmica 3, 1988.
 //!
+//! Merge operands of a key with many count like tombstones.
+//!
 //! Unlike the share of tombstones this also moves tables of level 0 down, and finds a short row of
 //! tombstones that is scanned often, such as the head of a queue.
 
@@ -17,20 +19,27 @@ use super::{
 };
 use crate::table::TableMeta;
 
-/// Tombstones that scans skipped since the table was opened, by table id. Without zeros.
+/// Tombstones that scans skipped since the table was opened, and merge operands that reads applied,
+/// by table id. Without zeros.
 pub(crate) type Skipped = BTreeMap<u64, u64>;
 
 /// Cost of rewriting an entry, in skipped tombstones: about 250 ns and 60.
 const SKIPS_PER_REWRITE: u64 = 4;
 
 /// Returns how often scans that skipped these tombstones have paid for rewriting so many entries.
-pub(crate) fn rewrites_paid(skipped: u64, entries: u64) -> u64 {
+fn rewrites_paid(skipped: u64, entries: u64) -> u64 {
     skipped.saturating_mul(SKIPS_PER_REWRITE) / entries.max(1)
 }
 
 /// Returns whether [`rewrites_paid`] is at least 1.
 pub(crate) fn is_paid(skipped: u64, entries: u64) -> bool {
     rewrites_paid(skipped, entries) > 0
+}
+
+/// Returns whether scans that skipped `added` more tombstones than `before` have paid for another
+/// rewrite of so many entries.
+pub(crate) fn makes_due(before: u64, added: u64, entries: u64) -> bool {
+    rewrites_paid(before, entries) < rewrites_paid(before.saturating_add(added), entries)
 }
 
 impl<'a> Picker<'a> {
@@ -82,10 +91,7 @@ impl<'a> Picker<'a> {
     }
 
     fn skipped_in(&self, tables: &Run<'a>) -> u64 {
-        let of_table = |table: &&TableMeta| match table.tombstones {
-            0 => 0,
-            _ => self.skipped.get(&table.id).copied().unwrap_or(0),
-        };
+        let of_table = |table: &&TableMeta| self.skipped.get(&table.id).copied().unwrap_or(0);
         tables.iter().map(of_table).fold(0, u64::saturating_add)
     }
 

@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{
     Error, Result,
-    fold::OperatorCell,
+    fold::{OPERANDS_FREE, OperatorCell},
     resolve::{self, ReadPoint, Refused, Seen},
 };
 
@@ -397,7 +397,12 @@ impl<C: Cursor> VisibleCursor<C> {
         {
             let trailer = key.trailer;
             match self.seen(trailer)? {
-                Seen::Operand => operands.push(self.cursor.value()),
+                Seen::Operand => {
+                    operands.push(self.cursor.value());
+                    if operands.len() > OPERANDS_FREE {
+                        self.cursor.note_tombstone();
+                    }
+                }
                 Seen::Value => {
                     base = Some(self.present_value());
                     break;

@@ -194,6 +194,18 @@ impl MemoryAccount {
         self.is_asked.swap(false, Relaxed)
     }
 
+    /// Notes that reads made a memtable or a table due, and notifies workers.
+    pub(crate) fn note_long_merges(&self) {
+        self.has_long_merges.store(true, Relaxed);
+        self.ring();
+    }
+
+    /// Returns `true` if [`note_long_merges`](Self::note_long_merges) was called since the last
+    /// call.
+    pub(crate) fn take_long_merges(&self) -> bool {
+        self.has_long_merges.load(Relaxed) && self.has_long_merges.swap(false, Relaxed)
+    }
+
     fn ring(&self) {
         if let Some(freer) = self.freer.get() {
             freer.ring();

@@ -5,12 +5,14 @@ use std::path::Path;
 use bytes::Bytes;
 use sievedb_filter::many::{self, Probe};
 use sievedb_format::{InternalKey, SequenceNumber, Trailer};
-use sievedb_memtable::Memtable;
 use sievedb_sstable::{BlockCounts, FilterState, ValueRef};
 
 use crate::{
     Error, Result,
-    read::{lookup::Lookup, view::KeptView},
+    compaction::tombstones::makes_due,
+    fold::OPERANDS_FREE,
+    read::lookup::Lookup,
+    read::view::{KeptView, PlacedMemtable},
     resolve::{Refused, Version, older::Resolved},
     stats::{LevelCounters, ThreadCounters},
     table::LiveTable,
@@ -19,11 +21,24 @@ use crate::{
 /// A memtable or a table that may have versions of the key.
 #[derive(Debug, Clone, Copy)]
 enum Source<'v> {
-    Memtable(&'v Memtable),
+    Memtable(&'v PlacedMemtable),
     Table(&'v LiveTable, &'v LevelCounters),
 }
 
 impl Source<'_> {
+    /// Notes that a read applied so many operands from here, of a key with many.
+    fn note_operands(&self, operands: u64) {
+        match self {
+            Self::Memtable(placed) => placed.note_operands(operands),
+            Self::Table(live, _) => {
+                let before = live.add_skipped(operands);
+                if makes_due(before, operands, live.meta.entries) {
+                    live.memory().note_long_merges();
+                }
+            }
+        }
+    }
+
     /// Returns the file for error messages.
     fn path(&self) -> &Path {
         match self {
@@ -57,16 +72,22 @@ impl Lookup<'_> {
             let (resolved, _) = self.read_older(view, counters, 1)?;
             return Ok(resolved.has_value().then(|| take(&[])));
         }
-        let (resolved, newest) = self.read_older(view, counters, usize::MAX)?;
+        let (resolved, sources) = self.read_older(view, counters, usize::MAX)?;
+        let has_many = resolved.operands().len() > OPERANDS_FREE;
         let refuse = |refused: Refused| {
-            let path = newest.as_ref().map_or(Path::new("memtable"), Source::path);
+            let newest = sources.first();
+            let path = newest.map_or(Path::new("memtable"), |(source, _)| source.path());
             Error::corrupt(path, 0, refused.into())
         };
         let fold = |base: Option<&[u8]>, operands: &[&[u8]]| match view.operator.get() {
             Some(folder) => folder.fold(self.key, base, operands),
             None => Err(refuse(Refused::OPERAND)),
         };
-        Ok(resolved.into_value(refuse, fold)?.map(|value| take(&value)))
+        let value = resolved.into_value(refuse, fold)?;
+        if has_many {
+            sources.iter().for_each(|(source, operands)| source.note_operands(*operands));
+        }
+        Ok(value.map(|value| take(&value)))
     }
 
     /// Returns the operands of the key with their sequence numbers, newest first.
@@ -83,42 +104,48 @@ impl Lookup<'_> {
         Ok(resolved.operands().to_vec())
     }
 
-    /// Returns the stored parts of the key's value, and the source of the newest version.
+    /// Returns the stored parts of the key's value, and the sources with the number of versions read
+    /// in each, the newest first.
     fn read_older<'v>(
         self,
         view: &'v KeptView,
         counters: &'v ThreadCounters,
         operands_max: usize,
-    ) -> Result<(Resolved, Option<Source<'v>>)> {
+    ) -> Result<(Resolved, Vec<(Source<'v>, u64)>)> {
         let memtables =
-            view.memtables_at(self.at.sequence).map(|memtable| Source::Memtable(memtable));
+            view.placed_memtables_at(self.at.sequence).map(|placed| Source::Memtable(placed));
         let tables = view.version.runs().iter().filter_map(|run| {
             Some(Source::Table(run.find(self.key)?, &counters.levels[usize::from(run.level)]))
         });
         let mut sources =
             memtables.chain(tables).filter(|source| self.may_be_in(source)).peekable();
-        let mut newest = None;
+        let (mut read, mut is_new) = (Vec::new(), true);
         let next = |target| -> Result<_> {
             while let Some(&source) = sources.peek() {
                 if let Some((trailer, stored)) = self.version_in(source, target)? {
-                    newest.get_or_insert(source);
+                    if is_new {
+                        read.push((source, 0));
+                        is_new = false;
+                    }
+                    read.iter_mut().next_back().expect("the source is in it").1 += 1;
                     let version = Version::decode(trailer, || &stored)
                         .map_err(|refused| Error::corrupt(source.path(), 0, refused.into()))?;
                     return Ok(Some((trailer, version, stored)));
                 }
                 sources.next();
+                is_new = true;
             }
             Ok(None)
         };
         let cover = view.newest_cover(self.key, self.at.sequence);
         let at = self.at.with_clock(|| self.clock.now_ms());
         let resolved = Resolved::read(at, cover, operands_max, next)?;
-        Ok((resolved, newest))
+        Ok((resolved, read))
     }
 
     fn may_be_in(&self, source: &Source<'_>) -> bool {
         match source {
-            Source::Memtable(memtable) => memtable.may_contain_hash(self.hash),
+            Source::Memtable(placed) => placed.memtable.may_contain_hash(self.hash),
             Source::Table(live, _) => match &*live.filters().point {
                 FilterState::Resident(filter) => many::may_contain(filter, Probe::new(self.hash)),
                 FilterState::Unusable(_) | FilterState::NotResident | FilterState::None => true,
@@ -130,7 +157,8 @@ impl Lookup<'_> {
     fn version_in(&self, source: Source<'_>, target: Trailer) -> Result<Option<(Trailer, Bytes)>> {
         let target = InternalKey::new(self.key, target);
         match source {
-            Source::Memtable(memtable) => Ok(memtable
+            Source::Memtable(placed) => Ok(placed
+                .memtable
                 .get_with(target, |trailer, value| (trailer, Bytes::copy_from_slice(value)))),
             Source::Table(live, counters) => {
                 let mut blocks = BlockCounts::default();

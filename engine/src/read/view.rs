@@ -6,6 +6,7 @@ use sievedb_format::{RangeTombstoneSource, SequenceNumber};
 use sievedb_memtable::{Memtable, spare_bytes};
 
 use crate::{
+    compaction::tombstones::is_paid,
     fold::OperatorCell,
     memory::{Charge, MemoryAccount, MemoryUse},
     resolve::ReadPoint,
@@ -15,6 +16,10 @@ use crate::{
     version::{Run, Version},
 };
 
+/// Least skipped entries that cause a flush of a memtable. A flush takes milliseconds for syncs, and
+/// stepping over so many tombstones takes 8 ms.
+const SKIPPED_MIN: u64 = 1 << 17;
+
 /// A memtable and the sequence numbers placed for it, inserted already or not.
 #[derive(Debug)]
 pub(crate) struct PlacedMemtable {
@@ -23,7 +28,7 @@ pub(crate) struct PlacedMemtable {
     first_sequence: AtomicU64,
     last_sequence: AtomicU64,
     last_inserted: AtomicU64,
-    /// Tombstones that scans skipped.
+    /// Tombstones that scans skipped, and merge operands of keys with many that reads applied.
     skipped: AtomicU64,
     charge: ManuallyDrop<Charge>,
 }
@@ -97,14 +102,32 @@ impl PlacedMemtable {
         self.last_inserted.load(Relaxed)
     }
 
-    /// Returns the tombstones that scans skipped so far.
-    pub(crate) fn skipped(&self) -> u64 {
+    /// Returns the tombstones and operands that reads have paid for so far.
+    fn skipped(&self) -> u64 {
         self.skipped.load(Relaxed)
     }
 
-    /// Adds skipped tombstones. Returns the number before.
-    pub(crate) fn add_skipped(&self, tombstones: u64) -> u64 {
-        self.skipped.fetch_add(tombstones, Relaxed)
+    /// Adds skipped tombstones or merge operands. Returns whether they made a flush due.
+    pub(crate) fn add_skipped(&self, entries: u64) -> bool {
+        let before = self.skipped.fetch_add(entries, Relaxed);
+        !self.is_due_after(before) && self.is_due_after(before + entries)
+    }
+
+    /// Returns whether it should be flushed because reads have paid for so many entries, which a
+    /// flush or a compaction can remove.
+    pub(crate) fn is_flush_due(&self) -> bool {
+        self.is_due_after(self.skipped())
+    }
+
+    fn is_due_after(&self, skipped: u64) -> bool {
+        skipped >= SKIPPED_MIN && is_paid(skipped, self.memtable.entries() as u64)
+    }
+
+    /// Notes that a lookup applied so many merge operands from here, of a key with many.
+    pub(crate) fn note_operands(&self, operands: u64) {
+        if self.add_skipped(operands) {
+            self.charge.account().note_long_merges();
+        }
     }
 }
 

@@ -116,7 +116,7 @@ impl LiveTable {
         self.scan_filters.store((!filters.is_none()).then(|| Arc::new(filters)));
     }
 
-    pub(super) fn memory(&self) -> &Arc<MemoryAccount> {
+    pub(crate) fn memory(&self) -> &Arc<MemoryAccount> {
         self._index.account()
     }
 

@@ -132,6 +132,30 @@ impl Transaction {
         self.write(keyspace.as_ref(), key.as_ref(), None)
     }
 
+    /// Adds `operand` to the value of `key` in `keyspace`, by its
+    /// [merge operator](crate::KeyspaceOptions::merge_operator).
+    ///
+    /// Unlike [`Keyspace::merge`] it reads the value, as [`get_for_update`](Self::get_for_update),
+    /// and writes the result: the commit fails if the key was written meanwhile.
+    ///
+    /// # Errors
+    ///
+    /// As [`insert`](Self::insert) and [`get_for_update`](Self::get_for_update);
+    /// [`Error::NoMergeOperator`], [`Error::MergeFailed`].
+    pub fn merge(
+        &mut self,
+        keyspace: impl AsRef<Keyspace>,
+        key: impl AsRef<[u8]>,
+        operand: impl AsRef<[u8]>,
+    ) -> Result<()> {
+        let (keyspace, key) = (keyspace.as_ref(), key.as_ref());
+        let base = self.get_for_update(keyspace, key)?;
+        let operator = keyspace.tree().operator();
+        let Some(folder) = operator.get() else { return keyspace.tree().check_operator() };
+        let value = folder.fold(key, base.as_deref(), &[operand.as_ref()])?;
+        self.write(keyspace, key, Some(&value))
+    }
+
     fn write(&mut self, keyspace: &Keyspace, key: &[u8], value: Option<&[u8]>) -> Result<()> {
         self.accept(keyspace)?;
         if self.options.read_only {

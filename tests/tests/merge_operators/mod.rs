@@ -174,6 +174,59 @@ fn an_operator_is_needed_and_cannot_be_changed() {
     assert_eq!(db.get("key").unwrap(), Some("0,1".into()));
 }
 
+/// Reads that apply many operands of a key cause a flush, which applies them once.
+#[test]
+fn reads_of_a_key_with_many_operands_make_a_flush_due() {
+    const OPERANDS: i64 = 2_000;
+    let fs = Arc::new(MemoryFs::new());
+    let large = small_keyspace().memtable_bytes(16 << 20).merge_operator(Arc::new(Counter));
+    let options = small_options(fs).keyspace(large);
+    // So that the log causes no flush.
+    let options = options.log_segment_bytes(1 << 20).log_bytes_max(8 << 20);
+    let db = options.open(STORE_DIR).unwrap();
+    for _ in 0..OPERANDS {
+        db.merge("key", 1_i64.to_be_bytes()).unwrap();
+    }
+    let read = || db.get("key").unwrap();
+    for _ in 0..60 {
+        read();
+    }
+    db.insert("other", "").unwrap();
+    assert_eq!(db.stats().background.flushes, 0, "reads have not paid for a flush");
+    for _ in 0..10 {
+        read();
+    }
+    db.insert("other", "").unwrap();
+    assert_eq!(db.stats().background.flushes, 1);
+    assert_eq!(read(), Some(Bytes::copy_from_slice(&OPERANDS.to_be_bytes())));
+    let explanation = db.explain("key").unwrap();
+    assert!(explanation.operands.is_empty(), "{explanation}");
+}
+
+/// A transaction applies its operands to what it sees, and conflicts with a later operand.
+#[test]
+fn a_transaction_applies_operands() {
+    let fs = Arc::new(MemoryFs::new());
+    let db = options(&fs, append()).open(STORE_DIR).unwrap();
+    db.merge("key", "1").unwrap();
+    let mut tx = db.begin();
+    tx.merge(&db, "key", "2").unwrap();
+    tx.merge(&db, "key", "3").unwrap();
+    tx.merge(&db, "new", "4").unwrap();
+    assert_eq!(tx.get(&db, "key").unwrap(), Some("1,2,3".into()));
+    assert_eq!(db.get("key").unwrap(), Some("1".into()));
+    tx.commit(None).unwrap();
+    assert_eq!(db.get_many(["key", "new"]).unwrap(), [Some("1,2,3".into()), Some("4".into())]);
+    let mut tx = db.begin();
+    tx.merge(&db, "key", "5").unwrap();
+    db.merge("key", "6").unwrap();
+    match tx.commit(None) {
+        Err(Error::Conflict { key, .. }) => assert_eq!(&*key, b"key"),
+        other => panic!("{other:?}"),
+    }
+    assert_eq!(db.get("key").unwrap(), Some("1,2,3,6".into()));
+}
+
 /// Returns the bytes of all files but the lock.
 fn files(fs: &MemoryFs) -> Vec<(String, Vec<u8>)> {
     let folder = Path::new(STORE_DIR);
