@@ -21,7 +21,8 @@ use crate::{
 /// Returns the first key within `bounds` that has a version after `after` in `view`, of the store
 /// in `directory`, up to `at`: the visible sequence number, loaded after the view. Exact while a snapshot at `after` is open.
 ///
-/// Scans the range in memtables and tables that have later entries, and in no other.
+/// Scans the range in memtables and tables that have later entries. With range tombstones it scans
+/// the others too, for keys that a later range tombstone covers.
 ///
 /// # Errors
 ///
@@ -37,16 +38,19 @@ pub(crate) fn first_written(
         bounds: Arc::clone(bounds),
         skipped: None,
     };
-    let newer = view.placed_memtables().filter(|placed| placed.last_sequence() > after);
+    let has_ranges = view.has_range_tombstones();
+    let is_searched = |newest: SequenceNumber| newest > after || has_ranges;
+    let newer = view.placed_memtables().filter(|placed| is_searched(placed.last_sequence()));
     let memtables = newer.map(|placed| Source::memtable(placed, directory, &scan));
     let runs = view.version.runs().iter().filter_map(|run| {
-        let newer = run.tables().iter().filter(|live| live.meta.largest_sequence > after);
+        let newer = run.tables().iter().filter(|live| is_searched(live.meta.largest_sequence));
         let tables: Vec<_> = newer.cloned().collect();
         (!tables.is_empty()).then(|| Source::tables(tables, &scan))
     });
+    let is_covered = |key: &[u8]| has_ranges && view.newest_cover(key, at) > after;
     let mut first = None;
     for mut source in memtables.chain(runs) {
-        search(&mut source, bounds, (after, at), &mut first)?;
+        search(&mut source, bounds, (after, at), is_covered, &mut first)?;
     }
     Ok(first)
 }
@@ -56,6 +60,7 @@ fn search(
     source: &mut Source,
     bounds: &KeyBounds,
     (after, at): (SequenceNumber, SequenceNumber),
+    is_covered: impl Fn(&[u8]) -> bool,
     first: &mut Option<Bytes>,
 ) -> Result<()> {
     let (start, end) = bounds.as_slices();
@@ -69,7 +74,8 @@ fn search(
         if !is_below(key.user_key, end) || !is_before_first {
             break;
         }
-        if (after + 1..=at).contains(&key.trailer.sequence()) {
+        let is_later = (after + 1..=at).contains(&key.trailer.sequence());
+        if is_later || is_covered(key.user_key) {
             *first = Some(Bytes::copy_from_slice(key.user_key));
             break;
         }

@@ -2,6 +2,7 @@
 
 mod held;
 mod opening;
+mod transaction;
 mod write;
 
 use std::{collections::BTreeMap, sync::Arc};

@@ -10,6 +10,7 @@ mod log;
 mod merges;
 mod operands;
 mod reading;
+mod transactions;
 
 use crate::recorder::Recorder;
 
@@ -58,6 +59,7 @@ pub const WORKLOADS: &[Workload] = &[
     Workload { name: "filters-rebuilt", run: filters::rebuilt },
     Workload { name: "filters-compacted", run: filters::rebuilt_and_compacted },
     Workload { name: "filters-of-scans", run: filters::of_scans_rebuilt },
+    Workload { name: "transactions", run: transactions::transfers },
     Workload { name: "snapshots", run: reading::snapshots },
     Workload { name: "held-ranges", run: reading::held_ranges },
     Workload { name: "anything", run: reading::anything },

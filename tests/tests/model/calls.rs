@@ -141,6 +141,7 @@ impl Story {
             (2, "reopen"),
             (4, "crash"),
             (3, "check all"),
+            (20, "transaction"),
             (2, "large batch"),
             (3, "stats"),
         ];
@@ -179,6 +180,11 @@ impl Story {
             "batch" => {
                 let changes = 1 + self.lots.below(12);
                 self.batch(changes);
+            }
+            "transaction" => {
+                let (changes, undone) = (self.changes(), self.changes());
+                let durability = self.durability();
+                self.recorder.transaction(changes, &undone, durability);
             }
             "large batch" => {
                 let changes = 100 + self.lots.below(200);
@@ -300,6 +306,14 @@ impl Story {
             }
             put => put,
         }
+    }
+
+    /// Returns puts and removals.
+    fn changes(&mut self) -> Vec<Change> {
+        let changes = 1 + self.lots.below(6);
+        (0..changes)
+            .map(|_| if self.lots.chance(1, 3) { self.removal() } else { self.put() })
+            .collect()
     }
 
     fn batch(&mut self, changes: usize) {

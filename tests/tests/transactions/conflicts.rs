@@ -1,5 +1,7 @@
 //! Which changes by others make a commit fail.
 
+#![expect(clippy::unwrap_used, reason = "a test fails by a panic")]
+
 use bytes::Bytes;
 use sievedb::{Db, Error, Isolation, Keyspace, Result, Transaction, TransactionOptions};
 

@@ -4,7 +4,7 @@ use sievedb::{Error, Isolation, Transaction, TransactionOptions};
 
 use super::open;
 
-fn is_too_large<T>(result: Result<T, Error>) -> bool {
+fn is_too_large<T>(result: &Result<T, Error>) -> bool {
     matches!(result, Err(Error::TransactionTooLarge { bytes_max: 10_000, .. }))
 }
 
@@ -23,15 +23,15 @@ fn transaction_beyond_its_limit_is_refused_and_can_commit_the_rest() {
     let mut transaction = db.begin_with(options);
     let written = fill(&mut transaction, |transaction, number| {
         let result = transaction.insert(&db, key(number), [7; 100]);
-        result.is_ok() || !is_too_large(result)
+        result.is_ok() || !is_too_large(&result)
     });
     assert!((30..60).contains(&written), "{written}");
     let used = db.stats().memory.bookkeeping_bytes - before;
     assert_eq!(used, transaction.bytes());
     assert!((9700..=10_000).contains(&used), "{used}");
     let reads = (2000..2003).map(|number| transaction.get(&db, key(number)));
-    assert!(reads.last().is_some_and(is_too_large));
-    assert!(is_too_large(transaction.iter(&db).next().transpose()));
+    assert!(reads.last().is_some_and(|last| is_too_large(&last)));
+    assert!(is_too_large(&transaction.iter(&db).next().transpose()));
     transaction.commit(None).unwrap();
     assert_eq!(db.iter().count(), written as usize);
     assert_eq!(db.stats().memory.bookkeeping_bytes, before);
@@ -40,7 +40,7 @@ fn transaction_beyond_its_limit_is_refused_and_can_commit_the_rest() {
         let result = transaction.get(&db, key(number));
         // Again: it is in the set already.
         assert!(result.is_err() || transaction.get(&db, key(number)).is_ok());
-        !is_too_large(result)
+        !is_too_large(&result)
     });
     assert!((80..110).contains(&read), "{read}");
     let without = [options.isolation(Isolation::Snapshot), options.read_only(true)];

@@ -93,11 +93,10 @@ fn transaction_sees_its_own_writes_over_the_snapshot() {
                 seen = then.clone();
             }
             17 if !savepoints.is_empty() => {
-                let (savepoint, _) = savepoints.remove(rng.below(savepoints.len()));
                 // Later ones are released with it.
-                let later: Vec<_> = savepoints.drain(..).collect();
+                let released = savepoints.split_off(rng.below(savepoints.len()));
+                let (savepoint, _) = released.into_iter().next().expect("there is one");
                 transaction.release(savepoint).expect("it is set");
-                drop(later);
             }
             18 if rng.chance(1, 6) => {
                 if rng.chance(1, 3) {

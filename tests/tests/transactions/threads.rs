@@ -1,5 +1,7 @@
 //! Transactions of many threads beside steady writers, flushes and compactions.
 
+#![expect(clippy::unwrap_used, reason = "a test fails by a panic")]
+
 use std::{
     sync::{
         Arc,

@@ -69,6 +69,61 @@ fn removal_makes_room_for_one_more() {
     });
 }
 
+/// Counters lose no addition, with writes to the same key and to others in flight.
+#[test]
+fn no_addition_is_lost() {
+    explore(1000, || {
+        let db = open(0);
+        let threads = [0, 1, 2].map(|thread: u8| {
+            let db = db.clone();
+            thread::spawn(move || {
+                db.insert([thread], "").unwrap();
+                db.fetch_add("count", 1).unwrap();
+                let added = db.transaction(|transaction| {
+                    let before = transaction.get(&db, "sum")?.map_or(0, |sum| sum[0]);
+                    let counted = transaction.prefix(&db, "c").count();
+                    transaction.insert(&db, "sum", [before + counted as u8])
+                });
+                added.unwrap();
+            })
+        });
+        for thread in threads {
+            thread.join().unwrap();
+        }
+        assert_eq!(db.get("count").unwrap().as_deref(), Some(&3_i64.to_be_bytes()[..]));
+        // Each transaction follows the first addition of its own thread.
+        assert_eq!(db.get("sum").unwrap().as_deref(), Some(&[3][..]));
+    });
+}
+
+/// Of two transactions that each read what the other one writes, one fails.
+#[test]
+fn write_skew_is_prevented() {
+    explore(1000, || {
+        let db = open(0);
+        let threads = [("a", "b"), ("b", "a")].map(|(own, other)| {
+            let db = db.clone();
+            let is_range = below(2) == 0;
+            thread::spawn(move || {
+                let mut transaction = db.begin();
+                let is_free = match is_range {
+                    true => transaction.prefix(&db, other).next().is_none(),
+                    false => !transaction.contains_key(&db, other).unwrap(),
+                };
+                if is_free {
+                    transaction.insert(&db, own, "").unwrap();
+                }
+                // A conflict writes nothing.
+                let _ = transaction.commit(None);
+            })
+        });
+        for thread in threads {
+            thread.join().unwrap();
+        }
+        assert_eq!(db.iter().count(), 1);
+    });
+}
+
 /// Snapshots and reads beside a writer whose memtables a worker flushes and compacts; at the end
 /// the store is closed, for which the worker must wake up.
 #[test]
