@@ -214,3 +214,72 @@ fn error_of_an_input_is_returned() {
         assert_eq!(error.to_string(), failure().to_string(), "move {fail_at}");
     }
 }
+
+/// Sequence numbers and kinds of the kept versions of one key: a put that expires at each of
+/// `versions`, sequence number and expiry, and a put with number 1 below them.
+fn kept_kinds(versions: &[(u64, u64)], readers: Readers, is_bottom: bool) -> String {
+    let entry = |sequence, kind, value: &[u8]| Entry {
+        user_key: b"a".to_vec(),
+        trailer: Trailer::new(sequence, kind),
+        value: value.to_vec().into(),
+    };
+    let expiring = versions.iter().map(|&(sequence, expiry_ms)| {
+        let stored = [&u64::to_le_bytes(expiry_ms)[..], b"value"].concat();
+        entry(sequence, Kind::PutWithExpiry, &stored)
+    });
+    let all: Vec<_> = expiring.chain([entry(1, Kind::Put, b"oldest")]).collect();
+    let cursor = VecCursor::new(all, &Rc::default());
+    let mut stream = RetainStream::new(cursor, readers, |_: &[u8]| is_bottom, || false).settling();
+    let mut kept = Vec::new();
+    stream.seek_to_first().unwrap();
+    while let Some(key) = stream.key() {
+        let (sequence, kind) = (key.trailer.sequence(), key.trailer.kind());
+        assert_eq!(stream.value().is_empty(), kind == Kind::Tombstone);
+        kept.push(format!("{sequence} {kind:?}"));
+        stream.next().unwrap();
+    }
+    kept.join(", ")
+}
+
+#[test]
+fn an_expired_put_is_a_tombstone_once_no_reader_sees_it() {
+    type Case = (&'static str, &'static [(u64, u64)], Vec<(u64, u64)>, bool, &'static str);
+    let cases: [Case; 8] = [
+        ("alive", &[(5, 1001)], vec![], true, "0 PutWithExpiry"),
+        ("expired, nothing below", &[(5, 1000)], vec![], true, ""),
+        ("expired above deeper levels", &[(5, 1000)], vec![], false, "5 Tombstone"),
+        ("it hides one that lives longer", &[(6, 900), (5, 2000)], vec![], true, ""),
+        ("a snapshot sees it", &[(5, 950)], vec![(7, 900)], true, "0 PutWithExpiry"),
+        ("a snapshot at a later time", &[(5, 950)], vec![(7, 950)], true, ""),
+        ("a snapshot before it", &[(5, 950)], vec![(3, 900)], true, "5 Tombstone, 0 Put"),
+        (
+            "one snapshot for each",
+            &[(8, 950), (5, 920)],
+            vec![(5, 910), (9, 940)],
+            true,
+            "8 PutWithExpiry, 0 PutWithExpiry",
+        ),
+    ];
+    for (name, versions, snapshots, is_bottom, want) in cases {
+        let readers = Readers::new(snapshots, CLOCK_MS);
+        assert_eq!(kept_kinds(versions, readers, is_bottom), want, "{name}");
+    }
+}
+
+#[test]
+fn a_put_too_short_for_its_expiry_is_refused() {
+    let cut = Entry {
+        user_key: b"a".to_vec(),
+        trailer: Trailer::new(5, Kind::PutWithExpiry),
+        value: b"short".to_vec().into(),
+    };
+    let cursor = VecCursor::new(vec![cut], &Rc::default());
+    let mut stream = RetainStream::new(cursor, readers(&[]), |_: &[u8]| true, || false);
+    match stream.seek_to_first() {
+        Err(Error::Corrupt { source, .. }) => {
+            let want = Corruption::Truncated { what: "expiry of an entry", need: 8, have: 5 };
+            assert_eq!(source, want);
+        }
+        other => panic!("{other:?}"),
+    }
+}
