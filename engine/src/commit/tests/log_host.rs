@@ -84,7 +84,7 @@ impl Host {
         durability: Durability,
     ) -> Option<(SequenceNumber, Result<()>)> {
         let mut write =
-            WriteEncoder::single_put(HASH_SEED, &self.tree, key.as_bytes(), b"").unwrap();
+            WriteEncoder::single(HASH_SEED, &self.tree, key.as_bytes(), Some(b"")).unwrap();
         let payload = Payload::new(write.payload.clone());
         let in_flight = {
             let mut placement = self.placement.lock();

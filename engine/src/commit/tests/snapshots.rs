@@ -56,7 +56,8 @@ fn unlisted_snapshots_are_as_new_as_the_input() {
                 });
                 scope.spawn(move || {
                     for _ in 0..2 {
-                        let snapshot = snapshots.add(Duration::ZERO, || publish.visible());
+                        let now = || (Duration::ZERO, 0);
+                        let snapshot = snapshots.add(now, || publish.visible()).sequence;
                         check(snapshot);
                         // A step of the schedule in the middle of the snapshot's life.
                         publish.visible();
