@@ -194,7 +194,7 @@ fn cases(cut: &Sample, closed: &Sample) -> Vec<(String, Files, Outcome)> {
     // Such a file marks nothing as synced, and is not required.
     case("CLOSED: version", with_pointer(closed, "CLOSED", 8, 2), Skipped);
 
-    for number in [7, 12, 13, 900] {
+    for number in [7, 13, 900] {
         let entry = table(&field(required(number), &[1]));
         case(
             &format!("table {number}"),
