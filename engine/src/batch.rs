@@ -2,6 +2,7 @@
 
 use std::{
     fmt, mem,
+    ops::RangeBounds,
     sync::{Arc, Weak},
     time::{Duration, SystemTime},
 };
@@ -13,6 +14,7 @@ use crate::{
     commit::{Always, WriteEncoder},
     handle::Handle,
     handle_counts::HandleKind,
+    iter::bounds::KeyBounds,
     store::open_store::OpenStore,
     time_to_live::{expiry_after, expiry_at},
 };
@@ -42,7 +44,8 @@ use crate::{
 ///
 /// # What is atomic
 ///
-/// * One [`insert`](Keyspace::insert) or [`remove`](Keyspace::remove).
+/// * One [`insert`](Keyspace::insert), [`remove`](Keyspace::remove) or
+///   [`remove_range`](Keyspace::remove_range).
 /// * One [`commit`](Self::commit), over all keyspaces of the store.
 /// * One conditional write, such as [`insert_if_absent`](Keyspace::insert_if_absent) or
 ///   [`update`](Keyspace::update). It covers only its own key: a crash may lose an index entry
@@ -167,6 +170,44 @@ impl Batch {
         self.check(keyspace)?;
         self.encoder.remove(keyspace.tree(), key.as_ref())?;
         self.hold(keyspace);
+        Ok(())
+    }
+
+    /// Adds a removal of every key in `range` from `keyspace`, at the cost of one write. It also
+    /// removes what the batch wrote before, and nothing that it writes after. An empty range adds
+    /// nothing. See [`Keyspace::remove_range`].
+    ///
+    /// # Errors
+    ///
+    /// As [`insert`](Self::insert).
+    pub fn remove_range<K: AsRef<[u8]>>(
+        &mut self,
+        keyspace: impl AsRef<Keyspace>,
+        range: impl RangeBounds<K>,
+    ) -> Result<()> {
+        self.add_range(keyspace.as_ref(), &KeyBounds::new(&range))
+    }
+
+    /// Adds a removal of every key with this prefix from `keyspace`. As
+    /// [`remove_range`](Self::remove_range).
+    ///
+    /// # Errors
+    ///
+    /// As [`insert`](Self::insert).
+    pub fn remove_prefix(
+        &mut self,
+        keyspace: impl AsRef<Keyspace>,
+        prefix: impl AsRef<[u8]>,
+    ) -> Result<()> {
+        self.add_range(keyspace.as_ref(), &KeyBounds::prefix(prefix.as_ref()))
+    }
+
+    fn add_range(&mut self, keyspace: &Keyspace, bounds: &KeyBounds) -> Result<()> {
+        self.check(keyspace)?;
+        self.encoder.remove_range(keyspace.tree(), bounds)?;
+        if self.encoder.len() > 0 {
+            self.hold(keyspace);
+        }
         Ok(())
     }
 

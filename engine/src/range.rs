@@ -3,7 +3,6 @@
 use std::{fmt, iter::FusedIterator, mem, path::Path, sync::Arc};
 
 use bytes::Bytes;
-use sievedb_format::RangeTombstoneSource;
 use sievedb_sstable::CursorOptions;
 
 use crate::{
@@ -66,14 +65,16 @@ impl CursorSource for ViewSource {
             bounds: Arc::clone(bounds),
             skipped: Some(Arc::<OpenStore>::clone(&self.open) as Arc<dyn SkippedTombstones>),
         };
-        let placed = self.view.placed_memtables_at(self.at.sequence);
-        let memtables = placed.map(|placed| Source::memtable(placed, &self.folder, &scan));
+        let memtables = self.view.placed_memtables().enumerate();
+        let memtables = memtables.filter(|(_, placed)| placed.is_seen_at(self.at.sequence));
+        let memtables =
+            memtables.map(|(rank, placed)| Source::memtable(placed, rank, &self.folder, &scan));
         let store = self.open.store();
         let options = self.tree.options();
         let counters = store.tables.counters.local();
         let probe = ScanProbe::new(&options.prefix_extractor, bounds, store.hash_seed, counters);
-        let runs = self.view.version.runs().iter();
-        let runs = runs.filter_map(|run| Source::run(run, &scan, probe, counters));
+        let runs = (self.view.first_run_rank()..).zip(self.view.version.runs());
+        let runs = runs.filter_map(|(rank, run)| Source::run(run, rank, &scan, probe, counters));
         MergeCursor::new(memtables.chain(runs).collect(), bounds.common_prefix().len())
     }
 
@@ -85,12 +86,11 @@ impl CursorSource for ViewSource {
         if !self.view.has_range_tombstones() {
             return RangeTombstoneSources::default();
         }
-        let memtables = self
-            .view
-            .placed_memtables()
-            .map(|placed| Arc::clone(placed) as Arc<dyn RangeTombstoneSource>);
-        let tables = self.view.version.tables().map(|(_, _, live)| Arc::clone(live) as _);
-        RangeTombstoneSources::new(memtables.chain(tables))
+        let lists = self.view.memtables().enumerate().flat_map(|(rank, memtable)| {
+            memtable.range_tombstones().lists().into_iter().map(move |list| (rank, list))
+        });
+        let version = (self.view.first_run_rank(), Arc::clone(&self.view.version));
+        RangeTombstoneSources::new(lists, Some(version))
     }
 }
 

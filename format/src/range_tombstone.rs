@@ -4,29 +4,34 @@
 //! [`RangeTombstoneSource`]. Filters contain only points, so a negative filter does not exclude a
 //! range.
 //!
+//! # Ends
+//!
+//! A range has an inclusive start and an exclusive end. An empty end means "no upper bound": as an
+//! exclusive end it would be below every key. This holds in the log, in memtables, in the block of
+//! a table, and in [`TableBounds`](crate::TableBounds).
+//!
 //! # Encoded form
 //!
 //! The content of a table's block of range tombstones. Sorted by start ascending, then sequence
 //! number descending, then end ascending; no two are equal.
 //!
-//! | field      | bytes    | meaning                                        |
-//! |------------|----------|------------------------------------------------|
-//! | `count`    | varint   | number of range tombstones                     |
-//! | `start`    | prefixed | first deleted user key                         |
-//! | `end`      | prefixed | first user key after the deleted range         |
-//! | `sequence` | varint   | position of the write in the history, from 1   |
+//! | field      | bytes    | meaning                                          |
+//! |------------|----------|--------------------------------------------------|
+//! | `count`    | varint   | number of range tombstones                       |
+//! | `start`    | prefixed | first deleted user key                           |
+//! | `end`      | prefixed | first user key after the deleted range, or empty |
+//! | `sequence` | varint   | position of the write in the history, from 1     |
 //!
 //! The last three repeat `count` times.
 
-use std::{cmp::Ordering, fmt::Debug};
+mod fragments;
+mod list;
 
-use crate::{
-    Annotation, Corruption, Decoder, Encode, KEY_BYTES_MAX, SEQUENCE_MAX, SequenceNumber,
-    annotation::printable,
-};
+use std::{cmp::Ordering, fmt::Debug, sync::Arc};
 
-/// Minimum bytes of an encoded range tombstone: two lengths, one byte of `end`, a sequence number.
-const ENCODED_BYTES_MIN: usize = 4;
+pub use list::{Cover, RangeTombstones};
+
+use crate::{Corruption, KEY_BYTES_MAX, SEQUENCE_MAX, SequenceNumber};
 
 /// A source of range tombstones: a memtable or a table.
 pub trait RangeTombstoneSource: Debug + Send + Sync {
@@ -44,9 +49,9 @@ pub trait RangeTombstoneSource: Debug + Send + Sync {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct RangeTombstone {
     /// First deleted user key.
-    pub start: Box<[u8]>,
-    /// First user key after the range; above `start`.
-    pub end: Box<[u8]>,
+    pub start: Arc<[u8]>,
+    /// First user key after the range, above `start`; empty for no upper bound.
+    pub end: Arc<[u8]>,
     /// Position of the write in the history.
     pub sequence: SequenceNumber,
 }
@@ -58,8 +63,10 @@ impl RangeTombstone {
         Self { start: start.into(), end: end.into(), sequence }
     }
 
-    fn covers(&self, user_key: &[u8]) -> bool {
-        *self.start <= *user_key && *user_key < *self.end
+    /// Returns `true` if `user_key` is in the range.
+    #[must_use]
+    pub fn covers(&self, user_key: &[u8]) -> bool {
+        *self.start <= *user_key && ends_above(&self.end, user_key)
     }
 
     fn check(&self) -> Result<(), Corruption> {
@@ -70,7 +77,7 @@ impl RangeTombstone {
                 return Err(Corruption::OutOfRange { what, value: key.len() as u64 });
             }
         }
-        if self.start >= self.end {
+        if !ends_above(&self.end, &self.start) {
             return Err(Corruption::Order { what: "start and end of a range tombstone" });
         }
         if !(1..=SEQUENCE_MAX).contains(&self.sequence) {
@@ -95,146 +102,18 @@ impl PartialOrd for RangeTombstone {
     }
 }
 
-/// A sorted list of range tombstones, which may overlap.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct RangeTombstones {
-    sorted: Vec<RangeTombstone>,
-    /// At `i`, the index of the largest `end` among `sorted[..=i]`, which bounds searches.
-    reach: Vec<usize>,
+/// Returns `true` if the exclusive end `end` of a range is above `user_key`.
+#[inline]
+#[must_use]
+pub fn ends_above(end: &[u8], user_key: &[u8]) -> bool {
+    end.is_empty() || user_key < end
 }
 
-impl RangeTombstones {
-    /// Sorts `tombstones` and removes duplicates.
-    ///
-    /// # Errors
-    ///
-    /// [`Corruption`] if one is empty, too long, or has an invalid sequence number.
-    pub fn new(mut tombstones: Vec<RangeTombstone>) -> Result<Self, Corruption> {
-        tombstones.iter().try_for_each(RangeTombstone::check)?;
-        tombstones.sort_unstable();
-        tombstones.dedup();
-        let mut reach: Vec<usize> = Vec::with_capacity(tombstones.len());
-        for (index, tombstone) in tombstones.iter().enumerate() {
-            let before = reach.last().copied().unwrap_or(index);
-            reach.push(if tombstones[before].end < tombstone.end { index } else { before });
-        }
-        Ok(Self { sorted: tombstones, reach })
-    }
-
-    /// Decodes the encoded form.
-    ///
-    /// # Errors
-    ///
-    /// [`Corruption`] if the bytes are truncated or a field violates the table above.
-    pub fn decode(bytes: &[u8]) -> Result<Self, Corruption> {
-        let mut decoder = Decoder::new(bytes);
-        let count = decoder.varint_usize("count of range tombstones")?;
-        if count > decoder.rest().len() / ENCODED_BYTES_MIN {
-            let what = "count of range tombstones";
-            return Err(Corruption::OutOfRange { what, value: count as u64 });
-        }
-        let mut tombstones: Vec<RangeTombstone> = Vec::with_capacity(count);
-        for _ in 0..count {
-            let tombstone = RangeTombstone {
-                start: decoder.prefixed("start of a range tombstone")?.into(),
-                end: decoder.prefixed("end of a range tombstone")?.into(),
-                sequence: decoder.varint("sequence number of a range tombstone")?,
-            };
-            if tombstones.last().is_some_and(|last| *last >= tombstone) {
-                return Err(Corruption::Order { what: "list of range tombstones" });
-            }
-            tombstones.push(tombstone);
-        }
-        decoder.finish("list of range tombstones")?;
-        Self::new(tombstones)
-    }
-
-    /// Appends the encoded form to `out`.
-    pub fn encode(&self, out: &mut Vec<u8>) {
-        out.put_varint(self.sorted.len() as u64);
-        for tombstone in &self.sorted {
-            out.put_prefixed(&tombstone.start);
-            out.put_prefixed(&tombstone.end);
-            out.put_varint(tombstone.sequence);
-        }
-    }
-
-    /// Iterates over the range tombstones in the order of the encoded form.
-    pub fn iter(&self) -> std::slice::Iter<'_, RangeTombstone> {
-        self.sorted.iter()
-    }
-
-    /// Returns the number of range tombstones.
-    #[must_use]
-    pub fn len(&self) -> usize {
-        self.sorted.len()
-    }
-
-    /// Returns `true` if there are none.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.sorted.is_empty()
-    }
-
-    /// Returns the smallest `start` and the largest `end`; `None` if there are no range tombstones.
-    #[must_use]
-    pub fn bounds(&self) -> Option<(&[u8], &[u8])> {
-        let (first, &reach) = self.sorted.first().zip(self.reach.last())?;
-        Some((&first.start, &self.sorted[reach].end))
-    }
-
-    /// Returns the memory of the list, in bytes.
-    #[must_use]
-    pub fn memory_bytes(&self) -> usize {
-        let keys: usize = self.iter().map(|one| one.start.len() + one.end.len()).sum();
-        self.sorted.capacity() * size_of::<RangeTombstone>()
-            + self.reach.capacity() * size_of::<usize>()
-            + keys
-    }
-
-    /// Adds the fields of the encoded form to `annotation`, relative to its first byte.
-    pub fn describe(&self, annotation: &mut Annotation) {
-        let mut bytes = Vec::new();
-        bytes.put_varint(self.len() as u64);
-        annotation.field(0..bytes.len() as u64, "count", self.len());
-        for RangeTombstone { start, end, sequence } in &self.sorted {
-            let from = bytes.len() as u64;
-            bytes.put_prefixed(start);
-            bytes.put_prefixed(end);
-            bytes.put_varint(*sequence);
-            let meaning = format!("{}..{} @{sequence}", printable(start), printable(end));
-            annotation.field(from..bytes.len() as u64, "range_tombstone", meaning);
-        }
-    }
-}
-
-impl<'a> IntoIterator for &'a RangeTombstones {
-    type Item = &'a RangeTombstone;
-    type IntoIter = std::slice::Iter<'a, RangeTombstone>;
-
-    fn into_iter(self) -> Self::IntoIter {
-        self.iter()
-    }
-}
-
-impl RangeTombstoneSource for RangeTombstones {
-    fn is_empty(&self) -> bool {
-        self.sorted.is_empty()
-    }
-
-    /// A binary search, then a step back per range tombstone that starts at or before the key, as
-    /// long as an earlier one may reach the key.
-    fn newest_cover(&self, user_key: &[u8], at: SequenceNumber) -> Option<SequenceNumber> {
-        let starts_before = self.sorted.partition_point(|one| *one.start <= *user_key);
-        let may_reach = |&index: &usize| *user_key < *self.sorted[self.reach[index]].end;
-        (0..starts_before)
-            .rev()
-            .take_while(may_reach)
-            .map(|index| &self.sorted[index])
-            .filter(|one| one.sequence <= at && one.covers(user_key))
-            .map(|one| one.sequence)
-            .max()
-    }
+/// Compares the exclusive ends of two ranges.
+#[must_use]
+pub fn cmp_ends(left: &[u8], right: &[u8]) -> Ordering {
+    // An empty end has no upper bound.
+    left.is_empty().cmp(&right.is_empty()).then_with(|| left.cmp(right))
 }
 
 #[cfg(test)]
@@ -284,7 +163,8 @@ mod tests {
                 .map(|_| {
                     let start = below(30) as u8;
                     let end = start + 1 + below(12) as u8;
-                    RangeTombstone::new(&[start], &[end], 1 + below(9))
+                    let end: &[u8] = if below(8) > 0 { &[end] } else { &[] };
+                    RangeTombstone::new(&[start], end, 1 + below(9))
                 })
                 .collect();
             let list = RangeTombstones::new(tombstones.clone()).unwrap();
@@ -293,6 +173,18 @@ mod tests {
                     let seen = tombstones.iter().filter(|one| one.sequence <= at);
                     let want = seen.filter(|one| one.covers(&[key])).map(|one| one.sequence).max();
                     assert_eq!(list.newest_cover(&[key], at), want, "{round}: {key} at {at}");
+                    let Some(cover) = list.cover(&[key], at) else {
+                        assert_eq!(want, None, "{round}: {key} at {at}");
+                        continue;
+                    };
+                    let Cover { start, end, sequence } = cover;
+                    assert!(RangeTombstone::new(start, end, sequence).covers(&[key]));
+                    let is_within =
+                        |&other: &u8| *start <= [other][..] && ends_above(end, &[other]);
+                    for other in (0..50).filter(is_within) {
+                        let newest = list.newest_cover(&[other], at);
+                        assert!(newest >= Some(sequence), "{round}: {other} by {cover:?}");
+                    }
                 }
             }
         }
@@ -303,6 +195,7 @@ mod tests {
         for tombstones in [
             &[][..],
             &[("", "a", 1)],
+            &[("", "", 1), ("b", "", 2)],
             &[("a", "b", 1), ("a", "c", 2), ("a", "d", 2), ("a", "b", 1), ("b", "c", SEQUENCE_MAX)],
         ] {
             let list = list(tombstones);

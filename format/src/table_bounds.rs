@@ -1,7 +1,8 @@
 //! The user-key bounds of a table or a run.
 //!
 //! Each end is inclusive or exclusive. Exclusive ends allow a range tombstone to be split between
-//! two tables: the left one ends, exclusively, at the first key of the right one.
+//! two tables: the left one ends, exclusively, at the first key of the right one. An exclusive,
+//! empty largest key means "no upper bound", as the empty end of a range tombstone does.
 //!
 //! # Encoded form
 //!
@@ -20,7 +21,7 @@ const LARGEST_EXCLUDED: u64 = 2;
 pub struct TableBounds {
     /// Smallest user key.
     pub smallest: Arc<[u8]>,
-    /// Largest user key.
+    /// Largest user key. Empty and exclusive: no upper bound.
     pub largest: Arc<[u8]>,
     /// `smallest` is exclusive.
     pub smallest_excluded: bool,
@@ -36,20 +37,37 @@ impl TableBounds {
         Self { smallest, largest, ..Self::default() }
     }
 
+    /// Creates the bounds of a range tombstone from `start` up to `end`, exclusive.
+    #[must_use]
+    pub fn of_range(start: &[u8], end: &[u8]) -> Self {
+        Self { largest_excluded: true, ..Self::inclusive(start, end) }
+    }
+
+    /// Returns `true` if there is no upper bound.
+    #[inline]
+    #[must_use]
+    pub fn is_unbounded(&self) -> bool {
+        self.largest_excluded && self.largest.is_empty()
+    }
+
     /// Returns the lower and the upper bound.
     #[must_use]
     pub fn as_range(&self) -> (Bound<&[u8]>, Bound<&[u8]>) {
         let bound =
             |key, excluded| if excluded { Bound::Excluded(key) } else { Bound::Included(key) };
-        (
-            bound(&*self.smallest, self.smallest_excluded),
-            bound(&*self.largest, self.largest_excluded),
-        )
+        let start = bound(&*self.smallest, self.smallest_excluded);
+        match self.is_unbounded() {
+            true => (start, Bound::Unbounded),
+            false => (start, bound(&*self.largest, self.largest_excluded)),
+        }
     }
 
     /// Returns `true` if no key can be within the bounds.
     #[must_use]
     pub fn is_empty(&self) -> bool {
+        if self.is_unbounded() {
+            return false;
+        }
         match self.smallest.cmp(&self.largest) {
             Ordering::Less => false,
             Ordering::Equal => self.smallest_excluded || self.largest_excluded,
@@ -77,8 +95,8 @@ impl TableBounds {
     #[must_use]
     pub fn ends_below(&self, key: &[u8]) -> bool {
         match (*self.largest).cmp(key) {
-            Ordering::Less => true,
-            Ordering::Equal => self.largest_excluded,
+            Ordering::Less => !self.is_unbounded(),
+            Ordering::Equal => self.largest_excluded && !self.is_unbounded(),
             Ordering::Greater => false,
         }
     }
@@ -86,6 +104,9 @@ impl TableBounds {
     /// Returns `true` if all keys within these bounds are below all keys within `other`.
     #[must_use]
     pub fn is_before(&self, other: &Self) -> bool {
+        if self.is_unbounded() {
+            return false;
+        }
         match self.largest.cmp(&other.smallest) {
             Ordering::Less => true,
             Ordering::Equal => self.largest_excluded || other.smallest_excluded,
@@ -104,7 +125,7 @@ impl TableBounds {
     pub fn reaches_above(&self, start: Bound<&[u8]>) -> bool {
         match start {
             Bound::Included(start) => !self.ends_below(start),
-            Bound::Excluded(start) => *self.largest > *start,
+            Bound::Excluded(start) => self.is_unbounded() || *self.largest > *start,
             Bound::Unbounded => true,
         }
     }
@@ -115,6 +136,17 @@ impl TableBounds {
         match end {
             Bound::Included(end) => !self.starts_above(end),
             Bound::Excluded(end) => *self.smallest < *end,
+            Bound::Unbounded => true,
+        }
+    }
+
+    /// Returns `true` if all keys within the bounds are within the upper bound `end`. May be
+    /// `false` for an exclusive end of these bounds.
+    #[must_use]
+    pub fn stays_below(&self, end: Bound<&[u8]>) -> bool {
+        match end {
+            Bound::Included(end) => !self.is_unbounded() && *self.largest <= *end,
+            Bound::Excluded(end) => !self.is_unbounded() && *self.largest < *end,
             Bound::Unbounded => true,
         }
     }
@@ -130,7 +162,11 @@ impl TableBounds {
     #[must_use]
     pub fn cmp_ends(&self, other: &Self) -> Ordering {
         let end = |bounds: &Self| !bounds.largest_excluded;
-        self.largest.cmp(&other.largest).then_with(|| end(self).cmp(&end(other)))
+        let by_key = match (self.is_unbounded(), other.is_unbounded()) {
+            (false, false) => self.largest.cmp(&other.largest),
+            (own, of_other) => return own.cmp(&of_other),
+        };
+        by_key.then_with(|| end(self).cmp(&end(other)))
     }
 
     /// Returns the smallest bounds that cover all of `bounds`; `None` if `bounds` is empty.
@@ -196,6 +232,7 @@ mod tests {
                     }
                 }
             }
+            all.push(TableBounds::of_range(&[from], b""));
         }
         all
     }
@@ -227,6 +264,7 @@ mod tests {
                     let below = |k: &[u8]| (Bound::Unbounded, bound).contains_key(k);
                     assert!(one.reaches_above(bound) || !within.iter().any(|k| above(k)));
                     assert!(one.reaches_below(bound) || !within.iter().any(|k| below(k)));
+                    assert!(!one.stays_below(bound) || within.iter().all(|k| below(k)));
                 }
             }
             for other in &all {

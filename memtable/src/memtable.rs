@@ -13,6 +13,8 @@
 //! The filter is written first, so that every entry in the list is also in the filter.
 //!
 //! Entries above `s` may be visited; readers skip them by their sequence number.
+//!
+//! The same holds for range tombstones, which are in a list of their own.
 
 use std::sync::{
     Arc, OnceLock,
@@ -21,12 +23,10 @@ use std::sync::{
 
 use bytes::Bytes;
 use sievedb_filter::AtomicBlockedBloom;
-use sievedb_format::{
-    InternalKey, Kind, SequenceNumber, Trailer,
-    range_tombstone::{RangeTombstoneSource, RangeTombstones},
-};
+use sievedb_format::{InternalKey, Kind, RangeTombstone, SequenceNumber, Trailer};
 
 use crate::cursor::MemtableCursor;
+use crate::ranges::MemtableRanges;
 use crate::skiplist::SkipList;
 
 /// Divisor of the memory target that gives the filter's bytes.
@@ -44,7 +44,7 @@ pub struct Memtable {
     filter: OnceLock<AtomicBlockedBloom>,
     memory_bytes_target: usize,
     reserved_bytes: AtomicUsize,
-    range_tombstones: RangeTombstones,
+    range_tombstones: MemtableRanges,
     has_expiry: AtomicBool,
 }
 
@@ -62,7 +62,7 @@ impl Memtable {
             memory_bytes_target,
             list: SkipList::new(),
             reserved_bytes: AtomicUsize::new(0),
-            range_tombstones: RangeTombstones::default(),
+            range_tombstones: MemtableRanges::default(),
             has_expiry: AtomicBool::new(false),
         }
     }
@@ -141,6 +141,24 @@ impl Memtable {
         debug_assert_eq!(self.list.lower_bound(key).map(|node| node.key()), Some(key));
     }
 
+    /// Returns the bytes of a range tombstone with these bounds.
+    #[must_use]
+    pub const fn range_tombstone_charge(start_len: usize, end_len: usize) -> usize {
+        MemtableRanges::charge(start_len, end_len)
+    }
+
+    /// Inserts a range tombstone.
+    ///
+    /// Any number of threads may insert concurrently; they take turns. Amortized over `n` of them
+    /// an insert costs `O(log n)`.
+    ///
+    /// # Panics
+    ///
+    /// If its range is empty.
+    pub fn insert_range_tombstone(&self, tombstone: RangeTombstone) {
+        self.range_tombstones.insert(tombstone);
+    }
+
     /// Returns `false` only if the memtable has no entry for keys with this hash.
     ///
     /// Reads one cache line; allocates and writes nothing.
@@ -200,9 +218,9 @@ impl Memtable {
         self.has_expiry.load(Relaxed)
     }
 
-    /// Returns the range tombstones, which the filter does not cover. Always empty in this release.
+    /// Returns the range tombstones, which the filter does not cover.
     #[must_use]
-    pub fn range_tombstones(&self) -> &dyn RangeTombstoneSource {
+    pub fn range_tombstones(&self) -> &MemtableRanges {
         &self.range_tombstones
     }
 

@@ -58,6 +58,8 @@ pub struct TableSummary {
     pub entries: u64,
     /// Number of tombstones, range tombstones included.
     pub tombstones: u64,
+    /// Number of range tombstones.
+    pub range_tombstones: u64,
     /// Smallest sequence number; 0 in a table without entries.
     pub smallest_sequence: SequenceNumber,
     /// Largest sequence number; 0 in a table without entries.
@@ -117,6 +119,14 @@ impl ResidentBlocks {
             let handle = footer.handle(BlockKind::RangeTombstones)?;
             range_tombstones = RangeTombstones::decode(&reader.read_content(handle)?)
                 .map_err(ReadError::corrupt(handle.offset))?;
+        }
+        // Without one of them, deleted keys would reappear.
+        let expected = properties.range_tombstones();
+        let found = range_tombstones.len() as u64;
+        if found != expected {
+            let what = "number of range tombstones";
+            let source = Corruption::Mismatch { what, expected, found };
+            return Err(ReadError::Corrupt { offset: footer.list_offset, source });
         }
         if footer.block(BlockKind::CompressionDictionary).is_some() {
             let handle = footer.handle(BlockKind::CompressionDictionary)?;

@@ -203,7 +203,13 @@ impl TableProperties {
     /// Returns the number of tombstones, range tombstones included.
     #[must_use]
     pub fn tombstones(&self) -> u64 {
-        self.count(Kind::Tombstone).saturating_add(self.count(Kind::RangeTombstone))
+        self.count(Kind::Tombstone).saturating_add(self.range_tombstones())
+    }
+
+    /// Returns the number of range tombstones.
+    #[must_use]
+    pub fn range_tombstones(&self) -> u64 {
+        self.count(Kind::RangeTombstone)
     }
 
     /// Returns the maximum memory of one index partition, in bytes: about 5 times

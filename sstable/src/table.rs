@@ -7,9 +7,8 @@ use std::sync::{
 
 use bytes::Bytes;
 use sievedb_format::{
-    Corruption, FileHeader, FileKind, InternalKey, SequenceNumber, TableBounds, Trailer,
-    file_header::HEADER_BYTES,
-    range_tombstone::{RangeTombstoneSource, RangeTombstones},
+    Corruption, FileHeader, FileKind, InternalKey, SEQUENCE_MAX, SequenceNumber, TableBounds,
+    Trailer, file_header::HEADER_BYTES, range_tombstone::RangeTombstones,
 };
 
 use crate::{
@@ -42,7 +41,7 @@ pub struct Table {
     number: u64,
     properties: TableProperties,
     top_index: Block,
-    range_tombstones: RangeTombstones,
+    range_tombstones: Arc<RangeTombstones>,
     walk_lengths: WalkLengths,
     /// Dropped last: slots of the top index share its blocks.
     cache: Arc<BlockCache>,
@@ -99,7 +98,7 @@ impl Table {
             number: NEXT_TABLE_NUMBER.fetch_add(1, Ordering::Relaxed),
             properties,
             top_index,
-            range_tombstones,
+            range_tombstones: Arc::new(range_tombstones),
             walk_lengths: WalkLengths::default(),
             cache,
         })
@@ -126,7 +125,7 @@ impl Table {
 
     /// Returns the range tombstones.
     #[must_use]
-    pub fn range_tombstones(&self) -> &dyn RangeTombstoneSource {
+    pub fn range_tombstones(&self) -> &Arc<RangeTombstones> {
         &self.range_tombstones
     }
 
@@ -139,6 +138,22 @@ impl Table {
             + self.properties.memory_bytes()
             + self.range_tombstones.memory_bytes()
             + self.reader.dictionary_memory_bytes()
+    }
+
+    /// Estimates the share of the data between two user keys, from 0 to 1; an empty `end` has no
+    /// upper bound. Reads nothing: exact to an entry of the top index at each end, and never too
+    /// large.
+    #[must_use]
+    pub fn share_between(&self, start: &[u8], end: &[u8]) -> f64 {
+        let entries = self.top_index.entries();
+        let position = |key| {
+            let target = InternalKey::seek(key, SEQUENCE_MAX);
+            self.top_index.position(target).unwrap_or(entries)
+        };
+        let is_whole = *start <= *self.properties.bounds.smallest;
+        let first = if is_whole { 0 } else { (position(start) + 1).min(entries) };
+        let behind = if end.is_empty() { entries } else { position(end) };
+        behind.saturating_sub(first) as f64 / entries.max(1) as f64
     }
 
     /// Returns the newest version of `user_key` at or below `sequence`, with its value.

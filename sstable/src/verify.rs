@@ -241,8 +241,12 @@ impl<'a> Walk<'a> {
     fn note_keys(&mut self, first: usize, keys_from: &Bound<Bytes>, separator: InternalKey<'_>) {
         let user_key = Bytes::copy_from_slice(separator.user_key);
         for problem in &mut self.verified.problems[first..] {
-            let largest = &*self.table.properties().bounds.largest;
-            let last = Bytes::copy_from_slice(separator.user_key.min(largest));
+            let bounds = &self.table.properties().bounds;
+            let last = match bounds.is_unbounded() {
+                true => separator.user_key,
+                false => separator.user_key.min(&*bounds.largest),
+            };
+            let last = Bytes::copy_from_slice(last);
             problem.keys.get_or_insert_with(|| (keys_from.clone(), Bound::Included(last)));
         }
         // If the next block has older versions of the last user key, the separator is the last

@@ -43,6 +43,8 @@ pub struct TableWriter<S> {
     filter_keys: FilterKeys,
     range_tombstones: Vec<RangeTombstone>,
     expiry: ExpiryCollector,
+    /// Memory of `range_tombstones`, and about their length in the file.
+    range_tombstone_bytes: usize,
     properties: TableProperties,
 }
 
@@ -80,6 +82,7 @@ impl<S: TableSink> TableWriter<S> {
             filter_keys: FilterKeys::new(&options, &identity),
             range_tombstones: Vec::new(),
             expiry: ExpiryCollector::default(),
+            range_tombstone_bytes: 0,
             properties: TableProperties::new(&options),
             options,
         })
@@ -153,6 +156,8 @@ impl<S: TableSink> TableWriter<S> {
         let check = RangeTombstones::new(vec![tombstone.clone()]);
         check.map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
         self.properties.add_entry(Kind::RangeTombstone, tombstone.sequence);
+        self.range_tombstone_bytes +=
+            size_of::<RangeTombstone>() + tombstone.start.len() + tombstone.end.len();
         self.range_tombstones.push(tombstone);
         Ok(())
     }
@@ -173,7 +178,10 @@ impl<S: TableSink> TableWriter<S> {
     #[must_use]
     pub fn estimated_bytes(&self) -> u64 {
         let filter_bits = self.filter_keys.filter_bits();
-        let pending = self.data.content_bytes_max() + self.index.pending_bytes() + FIXED_BYTES;
+        let pending = self.data.content_bytes_max()
+            + self.index.pending_bytes()
+            + self.range_tombstone_bytes
+            + FIXED_BYTES;
         self.out.offset() + pending as u64 + (filter_bits / 8.0).ceil() as u64
     }
 
@@ -185,15 +193,16 @@ impl<S: TableSink> TableWriter<S> {
         self.out.memory_bytes()
             + self.sealer.memory_bytes()
             + buffers
+            + self.range_tombstone_bytes
             + self.properties.memory_bytes()
             + self.expiry.memory_bytes()
     }
 
     /// Returns the part of [`memory_bytes`](Self::memory_bytes) that grows with the table, in
-    /// bytes: the top index.
+    /// bytes: the top index and range tombstones.
     #[must_use]
     pub fn growing_memory_bytes(&self) -> usize {
-        self.index.top_memory_bytes()
+        self.index.top_memory_bytes() + self.range_tombstone_bytes
     }
 
     /// Returns the number of entries, tombstones and range tombstones included.
@@ -277,6 +286,7 @@ impl<S: TableSink> TableWriter<S> {
             range_filter,
             entries: properties.entries(),
             tombstones: properties.tombstones(),
+            range_tombstones: properties.range_tombstones(),
             prefix_extractor: properties.prefix_filter.map(|(_, name)| name),
             bounds: properties.bounds,
             smallest_sequence: properties.smallest_sequence,
@@ -372,10 +382,8 @@ impl<S: TableSink> TableWriter<S> {
         properties.expiry = std::mem::take(&mut self.expiry).finish();
         let smallest = Arc::clone(&properties.bounds.smallest);
         let points = self.last.take().map(|last| TableBounds::inclusive(smallest, last.user_key));
-        let ranges = range_tombstones.bounds().map(|(start, end)| TableBounds {
-            largest_excluded: true,
-            ..TableBounds::inclusive(start, end)
-        });
+        let ranges =
+            range_tombstones.bounds().map(|(start, end)| TableBounds::of_range(start, end));
         debug_assert_eq!(points.is_some(), properties.points() > 0);
         properties.bounds = TableBounds::hull(points.iter().chain(&ranges)).unwrap_or_default();
         *properties.count_mut(Kind::RangeTombstone) = range_tombstones.len() as u64;

@@ -8,7 +8,10 @@
 mod failures;
 mod flip;
 
-use std::{ops::AddAssign, sync::Arc};
+use std::{
+    ops::{AddAssign, Bound},
+    sync::Arc,
+};
 
 use sievedb::{Db, Durability, Options, fs::Fs};
 use sievedb_doubles::{Call, Fault, FaultFs, Loss, MemoryFs, Times};
@@ -381,6 +384,11 @@ impl Run<'_> {
         let key = format!("key{:02}", self.lots.below(24)).into();
         if self.lots.chance(1, 5) {
             return Change::Remove { keyspace, key };
+        }
+        if self.lots.chance(1, 24) {
+            let end = format!("key{:02}", self.lots.below(24)).into();
+            let range = (Bound::Included(key), Bound::Excluded(end));
+            return Change::RemoveRange { keyspace, range };
         }
         let bytes_max = *self.lots.pick(&[30, 30, 300, 1500]);
         let value = recorder.new_value(self.lots.below(bytes_max));

@@ -3,6 +3,7 @@
 use std::{
     collections::BTreeMap,
     fmt::{self, Write},
+    ops::{Bound, RangeBounds},
     sync::Arc,
 };
 
@@ -14,6 +15,9 @@ pub type Name = Arc<str>;
 
 /// The entries of a keyspace.
 pub type Entries = BTreeMap<Bytes, Bytes>;
+
+/// The bounds of a range of keys.
+pub type KeyRange = (Bound<Bytes>, Bound<Bytes>);
 
 /// The keyspace that every store has.
 pub const DEFAULT: &str = "default";
@@ -28,6 +32,10 @@ pub enum Change {
     Remove { keyspace: Name, key: Bytes },
     /// Appends an operand to the value of a key, by the operator `Append` of the keyspace.
     Merge { keyspace: Name, key: Bytes, operand: Bytes },
+    /// Removes the keys of a range.
+    RemoveRange { keyspace: Name, range: KeyRange },
+    /// Removes the keys with a prefix.
+    RemovePrefix { keyspace: Name, prefix: Bytes },
     /// Creates a missing keyspace.
     Create { keyspace: Name },
     /// Drops an existing keyspace with all its entries.
@@ -35,6 +43,22 @@ pub enum Change {
 }
 
 impl Change {
+    /// Returns `true` if the store writes nothing for it: a range without keys.
+    #[must_use]
+    pub fn is_nothing(&self) -> bool {
+        use Bound::{Excluded, Included, Unbounded};
+        let Self::RemoveRange { range, .. } = self else { return false };
+        match range {
+            (Unbounded, Excluded(end)) => end.is_empty(),
+            (Included(start), Included(end)) => start > end,
+            (Included(start), Excluded(end)) => start >= end,
+            (Excluded(start), Included(end)) => start >= end,
+            // No key is between a key and the one with a zero byte more.
+            (Excluded(start), Excluded(end)) => *end <= [start, &b"\0"[..]].concat(),
+            (_, Unbounded) | (Unbounded, Included(_)) => false,
+        }
+    }
+
     /// Returns the changed keyspace.
     #[must_use]
     pub fn keyspace(&self) -> &Name {
@@ -42,6 +66,8 @@ impl Change {
             Self::Put { keyspace, .. }
             | Self::Remove { keyspace, .. }
             | Self::Merge { keyspace, .. }
+            | Self::RemoveRange { keyspace, .. }
+            | Self::RemovePrefix { keyspace, .. }
             | Self::Create { keyspace }
             | Self::Drop { keyspace } => keyspace,
         }
@@ -57,6 +83,10 @@ impl fmt::Display for Change {
             Self::Remove { keyspace, key } => write!(f, "remove {keyspace} {}", shown(key)),
             Self::Merge { keyspace, key, operand } => {
                 write!(f, "merge {keyspace} {} + {}", shown(key), shown(operand))
+            }
+            Self::RemoveRange { keyspace, range } => write!(f, "remove {keyspace} {range:?}"),
+            Self::RemovePrefix { keyspace, prefix } => {
+                write!(f, "remove {keyspace} prefix {}", shown(prefix))
             }
             Self::Create { keyspace } => write!(f, "create {keyspace}"),
             Self::Drop { keyspace } => write!(f, "drop {keyspace}"),
@@ -120,8 +150,8 @@ impl Model {
         self.digest
     }
 
-    /// Applies a change in time independent of the model's size, so that the digest of each prefix
-    /// of a history is cheap.
+    /// Applies a change. The time of puts and removals of single keys is independent of the model's
+    /// size, so that the digest of each prefix of a history is cheap.
     ///
     /// A change of a missing keyspace has no effect.
     pub fn apply(&mut self, change: &Change) {
@@ -164,6 +194,18 @@ impl Model {
                     self.digest = self.digest.wrapping_sub(entry_digest(name, key, &old));
                 }
             }
+            Change::RemoveRange { range, .. } => self.remove_each(name, |key| range.contains(key)),
+            Change::RemovePrefix { prefix, .. } => {
+                self.remove_each(name, |key| key.starts_with(prefix));
+            }
+        }
+    }
+
+    fn remove_each(&mut self, name: &Name, is_removed: impl Fn(&Bytes) -> bool) {
+        let Some(entries) = self.keyspaces.get_mut(name) else { return };
+        let removed = entries.extract_if(.., |key, _| is_removed(key));
+        for (key, value) in removed {
+            self.digest = self.digest.wrapping_sub(entry_digest(name, &key, &value));
         }
     }
 

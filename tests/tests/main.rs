@@ -28,6 +28,7 @@ mod planted;
 mod power_cuts;
 mod prefix;
 mod processes;
+mod range_deletes;
 mod range_filter;
 mod read_modes;
 mod read_only;

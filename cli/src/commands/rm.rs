@@ -5,7 +5,7 @@ use sievedb::Durability;
 use super::{Access, KeyspaceArgs};
 use crate::{error::Result, text::Notation};
 
-/// Removes a key, durably. Succeeds if the key is absent.
+/// Removes a key, or a range of keys at the cost of one write, durably. Succeeds if a key is absent.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]
@@ -14,13 +14,24 @@ pub(crate) struct Args {
     notation: Notation,
     /// Key to remove.
     key: String,
+    /// Removes all keys from KEY up to this one, exclusive.
+    #[arg(long, value_name = "KEY", conflicts_with = "prefix")]
+    to: Option<String>,
+    /// Removes all keys that begin with KEY.
+    #[arg(long)]
+    prefix: bool,
 }
 
 impl Args {
     pub(crate) fn run(&self) -> Result<()> {
         let key = self.notation.read(&self.key)?;
+        let end = self.to.as_ref().map(|end| self.notation.read(end)).transpose()?;
         let (db, keyspace) = self.keyspace.open(Access::Write)?;
-        keyspace.remove(key)?;
+        match end {
+            Some(end) => keyspace.remove_range(key..end)?,
+            None if self.prefix => keyspace.remove_prefix(key)?,
+            None => keyspace.remove(key)?,
+        }
         Ok(db.persist(Durability::Disk)?)
     }
 }

@@ -22,6 +22,11 @@ fn written_entries_are_read_by_the_next_process() {
     output(&["put", store, "b", "two"]);
     output(&["rm", store, "d"]);
     output(&["rm", store, "never there"]);
+    for key in ["x", "x1", "y", "y1"] {
+        output(&["put", store, key, ""]);
+    }
+    output(&["rm", store, "x", "--prefix"]);
+    output(&["rm", store, "y", "--to", "z"]);
 
     let cases: [(&str, &[&str], &str); 11] = [
         ("a value", &["get", store, "a"], "1\n"),

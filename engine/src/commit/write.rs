@@ -1,18 +1,23 @@
 //! A batch in the commit pipeline, and its encoder.
 
-use std::{mem, ops::Range, sync::Arc};
+use std::{
+    mem,
+    ops::{Bound, Range},
+    sync::Arc,
+};
 
 use bytes::Bytes;
 use sievedb_filter::hash::key_hash;
 use sievedb_format::{
-    KEY_BYTES_MAX, Kind, SequenceNumber, Trailer, VALUE_BYTES_MAX, codec::varint_bytes,
-    expiry::EXPIRY_BYTES,
+    KEY_BYTES_MAX, Kind, RangeTombstone, SequenceNumber, Trailer, VALUE_BYTES_MAX,
+    codec::varint_bytes, expiry::EXPIRY_BYTES, range_tombstone::ends_above,
 };
 use sievedb_memtable::{Memtable, spare_bytes};
 use smallvec::SmallVec;
 
 use crate::{
-    Error, Result, read::tree::Tree, read::view::PlacedMemtable, wal::batch::BatchEncoder,
+    Error, Result, iter::bounds::KeyBounds, read::tree::Tree, read::view::PlacedMemtable,
+    wal::batch::BatchEncoder,
 };
 
 /// The entries of a batch, encoded for the log, and their targets.
@@ -50,7 +55,9 @@ pub(crate) struct Entry {
     pub(crate) target: usize,
     pub(crate) kind: Kind,
     pub(crate) hash: u64,
+    /// The start, if the entry removes a range.
     pub(crate) key: Range<usize>,
+    /// The end, if the entry removes a range.
     pub(crate) value: Range<usize>,
 }
 
@@ -70,6 +77,10 @@ impl Write {
             let memtable = &placed.expect("a placed write has its memtables").memtable;
             let key = &self.payload[entry.key.clone()];
             let value = &self.payload[entry.value.clone()];
+            if entry.kind == Kind::RangeTombstone {
+                memtable.insert_range_tombstone(RangeTombstone::new(key, value, sequence));
+                continue;
+            }
             memtable.insert(entry.hash, key, Trailer::new(sequence, entry.kind), value);
         }
         let last = first + self.entries.len() as u64 - 1;
@@ -97,11 +108,17 @@ impl Write {
         write
     }
 
-    /// Returns whether an entry is for `key`.
+    /// Returns whether an entry is for `key`, or removes a range that contains it.
     pub(crate) fn touches(&self, keyspace: u64, key: &[u8]) -> bool {
         self.entries.iter().any(|entry| {
+            let start = &self.payload[entry.key.clone()];
             self.targets[entry.target].tree.id == keyspace
-                && &self.payload[entry.key.clone()] == key
+                && match entry.kind {
+                    Kind::RangeTombstone => {
+                        start <= key && ends_above(&self.payload[entry.value.clone()], key)
+                    }
+                    _ => start == key,
+                }
         })
     }
 }
@@ -187,6 +204,17 @@ impl WriteEncoder {
         Ok(encoder.finish())
     }
 
+    /// Encodes the removal of the keys within `bounds`; `None` if there are none.
+    pub(crate) fn single_remove_range(
+        hash_seed: u64,
+        tree: &Arc<Tree>,
+        bounds: &KeyBounds,
+    ) -> Result<Option<Write>> {
+        let mut encoder = Self::new(hash_seed, 0);
+        encoder.remove_range(tree, bounds)?;
+        Ok((encoder.len() > 0).then(|| encoder.finish()))
+    }
+
     /// Returns the number of entries.
     pub(crate) fn len(&self) -> usize {
         self.write.entries.len()
@@ -258,6 +286,23 @@ impl WriteEncoder {
         Ok(())
     }
 
+    /// Adds the removal of the keys within `bounds`, unless there are none.
+    pub(crate) fn remove_range(&mut self, tree: &Arc<Tree>, bounds: &KeyBounds) -> Result<()> {
+        let (start, end) = bounds.as_slices();
+        for bound in [start, end] {
+            if let Bound::Included(key) | Bound::Excluded(key) = bound {
+                check_key(key)?;
+            }
+        }
+        let Some((start, end)) = bounds.as_range_tombstone() else { return Ok(()) };
+        self.encoder.remove_range(tree.id, &start, &end);
+        let behind = self.encoder.entry_bytes();
+        let end = behind - end.len()..behind;
+        let start_end = end.start - varint_bytes(end.len() as u64);
+        self.add(tree, Kind::RangeTombstone, &start, start_end, end);
+        Ok(())
+    }
+
     fn add(
         &mut self,
         tree: &Arc<Tree>,
@@ -273,7 +318,10 @@ impl WriteEncoder {
             targets.push(Target::new(tree));
             targets.len() - 1
         });
-        targets[target].charge_bytes += Memtable::charge(key.len(), value.len());
+        targets[target].charge_bytes += match kind {
+            Kind::RangeTombstone => Memtable::range_tombstone_charge(key.len(), value.len()),
+            _ => Memtable::charge(key.len(), value.len()),
+        };
         let hash = key_hash(key, self.hash_seed);
         entries.push(Entry { target, kind, hash, key: key_end - key.len()..key_end, value });
     }

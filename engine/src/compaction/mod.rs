@@ -13,17 +13,21 @@
 //! | [`choice`]     | a chosen compaction                                                |
 //! | [`readers`]    | readers that a flush or a compaction serves                        |
 //! | [`retain`]     | versions that a flush or a compaction keeps                        |
+//! | [`deeper_levels`] | tables older than the output of a compaction                    |
 //! | [`operands`]   | merge operands that a flush or a compaction makes fewer            |
+//! | [`ranges`]     | range tombstones that a flush or a compaction keeps                |
 
 pub(crate) mod choice;
 pub(crate) mod crowded;
 pub(crate) mod debt;
+pub(crate) mod deeper_levels;
 pub(crate) mod expired;
 mod idle;
 mod level0;
 pub(crate) mod levels;
 mod operands;
 pub(crate) mod picker;
+pub(crate) mod ranges;
 pub(crate) mod readers;
 pub(crate) mod retain;
 pub(crate) mod tombstones;

@@ -9,6 +9,7 @@
 //!   bytes; tombstones count double, because they free space. One table at a time, in parallel
 //!   where the key ranges permit.
 //! * **Tombstones that scans skip**, when no level is due: see [`tombstones`](super::tombstones).
+//! * **Range tombstones over much data**, likewise.
 //! * **Mostly tombstones**, when none of these is due: a table of level 1 or deeper with more
 //!   tombstones than other entries moves one level down. In the last level it is rewritten in
 //!   place, once no snapshot is older than any of its entries. Level 0 is excluded: a workload of
@@ -32,7 +33,7 @@ use super::{
     choice::{Compaction, Reason},
     expired::ExpiryClock,
     levels::{LevelOptions, Levels, Run, bytes},
-    tombstones::{Skipped, tombstone_share},
+    tombstones::{Covered, Skipped, tombstone_share},
 };
 use crate::{iter::bounds::KeyBounds, table::TableMeta};
 
@@ -49,6 +50,7 @@ pub(crate) struct Picker<'a> {
     pub(crate) oldest_snapshot: Option<SequenceNumber>,
     pub(crate) skipped: &'a Skipped,
     pub(crate) clock: ExpiryClock,
+    pub(crate) covered: &'a Covered,
     /// Ids of the tables that the last level compresses differently. Those already there are
     /// rewritten by the compaction of a range only.
     pub(crate) otherwise_compressed: &'a BTreeSet<u64>,
@@ -85,6 +87,7 @@ impl<'a> Picker<'a> {
         };
         let level = due.iter().find_map(pick);
         level
+            .or_else(|| self.pick_covering())
             .or_else(|| self.pick_skipped())
             .or_else(|| self.pick_expired())
             .or_else(|| self.pick_tombstones())

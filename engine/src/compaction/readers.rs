@@ -36,6 +36,12 @@ impl Readers {
         Self { points: points.collect() }
     }
 
+    /// Returns the sequence numbers of the snapshots, ascending.
+    pub(crate) fn snapshots(&self) -> Vec<SequenceNumber> {
+        let newest = self.points.len().saturating_sub(1);
+        self.points[..newest].iter().map(|reader| reader.sequence).collect()
+    }
+
     /// Returns the stripe of a version: the number of readers that are older.
     #[inline]
     pub(crate) fn stripe_of(&self, sequence: SequenceNumber) -> usize {

@@ -25,6 +25,9 @@
 //! In a newer stripe a tombstone stays: a transaction at an older snapshot detects by it that the
 //! key has changed since.
 //!
+//! A version is dropped if a range tombstone of its own stripe covers it: see
+//! [`ranges`](super::ranges).
+//!
 //! # Merge operands
 //!
 //! The operands of a key within one stripe, newer than every other version there, are applied to
@@ -42,17 +45,18 @@
 //!
 //! A put of the oldest stripe with no older version below it is visible to every reader and hides
 //! nothing. Compactions set its sequence number to 0, as RocksDB does: blocks with equal numbers
-//! store none, which saves 3 or 4 bytes an entry that do not compress. Flushes keep the numbers:
-//! after a crash those in tables show how far the history went.
+//! store none, which saves 3 or 4 bytes an entry that do not compress. A put keeps its number while
+//! a range tombstone that is older than it stays: it must not become older than that. Flushes keep
+//! the numbers: after a crash those in tables show how far the history went.
 
 use std::{cmp::Ordering, collections::VecDeque};
 
 use bytes::Bytes;
-use sievedb_format::{InternalKey, TableBounds, Trailer};
+use sievedb_format::{InternalKey, SequenceNumber, Trailer};
 
 use super::{
-    levels::{Levels, Run, overlap},
     operands::{End, Operands},
+    ranges::{RangeFragment, RangeFragments},
     readers::Readers,
 };
 use crate::{
@@ -69,8 +73,8 @@ const CHECK_BYTES: usize = 1 << 20;
 
 /// The entries of a cursor that some reader may need, in order and in one pass.
 ///
-/// Allocates nothing per key, except for merge operands. `is_bottom` returns whether no older run outside of the merge may
-/// hold a user key. It is called in ascending order, for the oldest stripe only and, unless the
+/// Allocates nothing per key, except for merge operands. `is_bottom` returns whether no older run
+/// outside of the merge may hold a user key. It is called in ascending order, for the oldest stripe only and, unless the
 /// stream is [`settling`](Self::settling), for tombstones and merge operands only.
 #[derive(Debug)]
 pub(crate) struct RetainStream<C, B, S> {
@@ -80,6 +84,8 @@ pub(crate) struct RetainStream<C, B, S> {
     unchecked: (u32, usize),
     readers: Readers,
     is_bottom: B,
+    /// The range tombstones of the inputs.
+    ranges: RangeFragments,
     /// Set sequence numbers that no reader needs to 0.
     settles: bool,
     /// The last version read: its user key and stripe.
@@ -110,6 +116,7 @@ impl<C: Cursor, B: FnMut(&[u8]) -> bool, S: FnMut() -> bool> RetainStream<C, B, 
             unchecked: (0, 0),
             readers,
             is_bottom,
+            ranges: RangeFragments::default(),
             settles: false,
             user_key: Vec::new(),
             stripe: None,
@@ -131,6 +138,16 @@ impl<C: Cursor, B: FnMut(&[u8]) -> bool, S: FnMut() -> bool> RetainStream<C, B, 
     /// Makes the stream apply merge operands by this operator. Without one it keeps them.
     pub(crate) fn folding(self, operator: OperatorCell) -> Self {
         Self { operator, ..self }
+    }
+
+    /// Adds the range tombstones of the inputs, cut for the same snapshots.
+    pub(crate) fn with_ranges(self, ranges: RangeFragments) -> Self {
+        Self { ranges, ..self }
+    }
+
+    /// Returns the range tombstones to write, ascending.
+    pub(crate) fn kept_ranges(&self) -> Vec<RangeFragment> {
+        self.ranges.kept()
     }
 
     /// Moves to the first kept entry.
@@ -242,6 +259,11 @@ impl<C: Cursor, B: FnMut(&[u8]) -> bool, S: FnMut() -> bool> RetainStream<C, B, 
             self.stripe = Some(stripe);
             if !self.is_decided {
                 let trailer = key.trailer;
+                if self.cover(stripe) > trailer.sequence() {
+                    self.is_decided = true;
+                    self.step()?;
+                    continue;
+                }
                 match self.seen(trailer, stripe)? {
                     Seen::Operand => return self.fold(stripe),
                     seen => {
@@ -249,7 +271,9 @@ impl<C: Cursor, B: FnMut(&[u8]) -> bool, S: FnMut() -> bool> RetainStream<C, B, 
                         let has_value = seen == Seen::Value;
                         let must_know = stripe == 0 && (self.settles || !has_value);
                         let is_oldest = must_know && (self.is_bottom)(&self.user_key);
-                        self.is_settled = has_value && is_oldest;
+                        self.is_settled = has_value
+                            && is_oldest
+                            && !self.ranges.keeps_older(&self.user_key, trailer.sequence());
                         self.is_expired = !has_value && expires(trailer.kind());
                         if has_value || !is_oldest {
                             self.is_positioned = true;
@@ -263,11 +287,17 @@ impl<C: Cursor, B: FnMut(&[u8]) -> bool, S: FnMut() -> bool> RetainStream<C, B, 
         Ok(())
     }
 
+    /// Returns the newest range tombstone over `user_key` that the newest reader of the stripe
+    /// sees; 0 if there is none.
+    fn cover(&mut self, stripe: usize) -> SequenceNumber {
+        self.ranges.cover(&self.user_key, self.readers.of_stripe(stripe).sequence)
+    }
+
     /// Returns what the version under the cursor, with this trailer, shows to the newest reader of
     /// its stripe.
-    fn seen(&self, trailer: Trailer, stripe: usize) -> Result<Seen> {
-        // An input with range tombstones is refused before the merge.
-        let seen = self.readers.of_stripe(stripe).seen(trailer, || self.cursor.value_ref(), || 0);
+    fn seen(&mut self, trailer: Trailer, stripe: usize) -> Result<Seen> {
+        let (reader, cover) = (self.readers.of_stripe(stripe), self.cover(stripe));
+        let seen = reader.seen(trailer, || self.cursor.value_ref(), || cover);
         seen.map_err(|refused| Error::corrupt(self.cursor.path(), 0, refused.into()))
     }
 
@@ -315,55 +345,14 @@ impl<C: Cursor, B: FnMut(&[u8]) -> bool, S: FnMut() -> bool> RetainStream<C, B, 
         };
         (self.made, self.is_decided) =
             operands.finish(end, is_bottom, &self.user_key, &self.operator);
-        self.is_settled = self.is_decided && is_bottom && stripe == 0 && self.settles;
+        let newest = self.made.front().map_or(0, |(trailer, _)| trailer.sequence());
+        self.is_settled = self.is_decided
+            && is_bottom
+            && stripe == 0
+            && self.settles
+            && !self.ranges.keeps_older(&self.user_key, newest);
         debug_assert!(!self.made.is_empty(), "an operand was under the cursor");
         self.is_positioned = true;
         Ok(())
-    }
-}
-
-/// The tables older than the output of a compaction, for a scan over ascending keys.
-///
-/// Its results stay valid while the compaction runs, though deeper levels change: only a compaction
-/// of one of its inputs could move a key of it there.
-#[derive(Debug)]
-pub(crate) struct DeeperLevels {
-    /// Per level the bounds of its tables, and the first table that is not before the last key.
-    levels: Vec<(Vec<TableBounds>, usize)>,
-}
-
-impl DeeperLevels {
-    /// Collects the tables of `levels` below `output_level` that overlap `bounds`; for level 0,
-    /// also those of level 0 that are older than `output_run`. `levels` must be without the inputs
-    /// of the compaction.
-    pub(crate) fn new(
-        levels: &Levels<'_>,
-        output_level: u8,
-        output_run: u64,
-        bounds: &TableBounds,
-    ) -> Self {
-        let ranges = |run: &Run<'_>| -> Vec<TableBounds> {
-            overlap(run, bounds).iter().map(|table| table.bounds.clone()).collect()
-        };
-        let deeper = (output_level..=levels.last()).skip(1).map(|level| ranges(levels.run(level)));
-        let is_older =
-            |run: &&Run<'_>| output_level == 0 && run.iter().all(|table| table.run < output_run);
-        let level0 = levels.level0().iter().filter(is_older).map(ranges);
-        Self {
-            levels: level0
-                .chain(deeper)
-                .filter(|run| !run.is_empty())
-                .map(|run| (run, 0))
-                .collect(),
-        }
-    }
-
-    /// Returns whether one of them may hold `user_key`. Keys must be given in ascending order; one
-    /// may be repeated.
-    pub(crate) fn may_hold(&mut self, user_key: &[u8]) -> bool {
-        self.levels.iter_mut().any(|(run, at)| {
-            *at += run[*at..].iter().take_while(|it| it.ends_below(user_key)).count();
-            run.get(*at).is_some_and(|bounds| !bounds.starts_above(user_key))
-        })
     }
 }

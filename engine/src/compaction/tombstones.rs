@@ -1,4 +1,5 @@
-//! Compactions that remove tombstones: of tables with many, or whose tombstones scans skip.
+//! Compactions that remove tombstones: of tables with many, or whose tombstones scans skip, or
+//! whose range tombstones delete much data.
 //!
 //! Every scan pays for each tombstone that it skips. A compaction pays once for each entry that it
 //! rewrites, some four times as much. It is due when scans have paid as much as it costs. So the
@@ -23,6 +24,13 @@ use crate::table::TableMeta;
 /// by table id. Without zeros.
 pub(crate) type Skipped = BTreeMap<u64, u64>;
 
+/// Bytes of other tables, and of their own, that the range tombstones of tables delete, by table
+/// id. Without zeros.
+pub(crate) type Covered = BTreeMap<u64, u64>;
+
+/// Bytes that may be rewritten for each byte that range tombstones delete.
+const REWRITE_OF_COVERED_MAX: u64 = 2;
+
 /// Cost of rewriting an entry, in skipped tombstones: about 250 ns and 60.
 const SKIPS_PER_REWRITE: u64 = 4;
 
@@ -43,6 +51,38 @@ pub(crate) fn makes_due(before: u64, added: u64, entries: u64) -> bool {
 }
 
 impl<'a> Picker<'a> {
+    /// Chooses the tables whose range tombstones delete most bytes for each byte rewritten, if that
+    /// is at least one of [`REWRITE_OF_COVERED_MAX`], and no snapshot needs what they delete.
+    pub(super) fn pick_covering(&self) -> Option<Compaction> {
+        if self.covered.is_empty() {
+            return None;
+        }
+        let last = self.levels.last();
+        let deeper = (1..=last).flat_map(|level| {
+            self.levels.run(level).iter().map(move |&table| (level, vec![table]))
+        });
+        let groups = self.levels.level0_groups().into_iter().map(|group| (0, group));
+        let covering = |table: &&TableMeta| self.is_droppable(table);
+        let mut due: Vec<(f64, u8, Run<'a>)> = groups
+            .chain(deeper)
+            .filter_map(|(level, tables)| {
+                let covered = tables.iter().filter(|table| covering(table));
+                let covered = covered.filter_map(|table| self.covered.get(&table.id)).sum::<u64>();
+                if covered == 0 {
+                    return None;
+                }
+                let rewritten = self.with_overlap_below(level, &tables, |table| table.bytes);
+                let is_due = rewritten <= covered.saturating_mul(REWRITE_OF_COVERED_MAX);
+                is_due.then(|| (covered as f64 / rewritten as f64, level, tables))
+            })
+            .collect();
+        due.sort_by(|(left, ..), (right, ..)| right.total_cmp(left));
+        due.into_iter().find_map(|(_, level, tables)| match level {
+            0 => self.move_level0_down(Reason::Tombstones, tables),
+            _ => self.move_down(Reason::Tombstones, level, tables),
+        })
+    }
+
     /// Chooses the table whose tombstones scans skipped most often, by entry to rewrite, if they
     /// have paid for it.
     pub(super) fn pick_skipped(&self) -> Option<Compaction> {
@@ -63,7 +103,7 @@ impl<'a> Picker<'a> {
                 if skipped == 0 {
                     return None;
                 }
-                let entries = self.entries_with_overlap(level, &tables);
+                let entries = self.with_overlap_below(level, &tables, |table| table.entries);
                 is_paid(skipped, entries).then(|| (skipped as f64 / entries as f64, level, tables))
             })
             .collect();
@@ -95,8 +135,14 @@ impl<'a> Picker<'a> {
         tables.iter().map(of_table).fold(0, u64::saturating_add)
     }
 
-    /// Returns the entries of `tables` of `level`, and of those that a compaction merges with them.
-    fn entries_with_overlap(&self, level: u8, tables: &Run<'a>) -> u64 {
+    /// Returns the sum of `count` for `tables` of `level`, and for those that a compaction merges
+    /// with them; at least 1.
+    fn with_overlap_below(
+        &self,
+        level: u8,
+        tables: &Run<'a>,
+        count: impl Fn(&TableMeta) -> u64,
+    ) -> u64 {
         let into = match level {
             0 => self.levels.targets(self.options).base_level,
             level => self.levels.last().min(level.saturating_add(1)),
@@ -105,7 +151,7 @@ impl<'a> Picker<'a> {
             Some(bounds) if into > level => self.levels.overlap(into, &bounds),
             _ => &[],
         };
-        tables.iter().chain(below).map(|table| table.entries).fold(0, u64::saturating_add).max(1)
+        tables.iter().chain(below).map(|table| count(table)).fold(0, u64::saturating_add).max(1)
     }
 }
 

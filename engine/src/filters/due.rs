@@ -187,6 +187,7 @@ mod tests {
             bounds: TableBounds::inclusive(*b"a", *b"z"),
             entries: KEYS,
             tombstones: 0,
+            range_tombstones: 0,
             smallest_sequence: 1,
             largest_sequence: 100,
             expiry: None,

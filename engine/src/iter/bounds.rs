@@ -3,6 +3,7 @@
 use std::ops::{Bound, RangeBounds};
 
 use bytes::Bytes;
+use sievedb_format::{KEY_BYTES_MAX, range_tombstone::ends_above};
 
 /// The two ends of a range of user keys, owned.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -27,14 +28,8 @@ impl KeyBounds {
 
     /// Returns the bounds of the keys with this prefix.
     pub(crate) fn prefix(prefix: &[u8]) -> Self {
-        // The first key behind them all: the prefix without its last 0xff bytes, and the last byte
-        // incremented. A prefix of 0xff bytes has none.
-        let kept = prefix.iter().rposition(|&byte| byte < u8::MAX);
-        let end = kept.map_or(Bound::Unbounded, |last| {
-            let mut end = prefix[..=last].to_vec();
-            end[last] += 1;
-            Bound::Excluded(end.into())
-        });
+        let end = behind_prefix(prefix);
+        let end = end.map_or(Bound::Unbounded, |end| Bound::Excluded(end.into()));
         Self { start: Bound::Included(Bytes::copy_from_slice(prefix)), end }
     }
 
@@ -82,10 +77,46 @@ impl KeyBounds {
         bytes(&self.start) + bytes(&self.end)
     }
 
+    /// Returns the first key within the bounds and the first one behind them, which is empty
+    /// without an upper bound; `None` if no key is within. No key is longer than
+    /// [`KEY_BYTES_MAX`].
+    pub(crate) fn as_range_tombstone(&self) -> Option<(Bytes, Bytes)> {
+        let start = match &self.start {
+            Bound::Included(start) => start.clone(),
+            Bound::Excluded(start) => behind_key(start)?.into(),
+            Bound::Unbounded => Bytes::new(),
+        };
+        let end = match &self.end {
+            Bound::Included(end) => behind_key(end).map_or_else(Bytes::new, Bytes::from),
+            Bound::Excluded(end) if end.is_empty() => return None,
+            Bound::Excluded(end) => end.clone(),
+            Bound::Unbounded => Bytes::new(),
+        };
+        ends_above(&end, &start).then_some((start, end))
+    }
+
     /// Borrows the two ends.
     pub(crate) fn as_slices(&self) -> (Bound<&[u8]>, Bound<&[u8]>) {
         (self.start.as_ref().map(AsRef::as_ref), self.end.as_ref().map(AsRef::as_ref))
     }
+}
+
+/// Returns the first key behind all keys with this prefix: the prefix without its last 0xff bytes,
+/// and the last byte incremented. `None` for a prefix of 0xff bytes.
+fn behind_prefix(prefix: &[u8]) -> Option<Vec<u8>> {
+    let last = prefix.iter().rposition(|&byte| byte < u8::MAX)?;
+    let mut end = prefix[..=last].to_vec();
+    end[last] += 1;
+    Some(end)
+}
+
+/// Returns the first key behind `key`; `None` if it is the largest key.
+fn behind_key(key: &[u8]) -> Option<Vec<u8>> {
+    if key.len() < KEY_BYTES_MAX {
+        return Some([key, &[0]].concat());
+    }
+    // A longer key is not valid, so no key has this one as a prefix but itself.
+    behind_prefix(key)
 }
 
 /// Returns whether `key` satisfies the lower bound `start`.

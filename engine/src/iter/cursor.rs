@@ -6,6 +6,7 @@ use bytes::Bytes;
 use sievedb_format::{Corruption, InternalKey};
 use sievedb_sstable::TableCursor;
 
+use super::range_tombstone_sources::HiddenRange;
 use crate::{Error, Result};
 
 /// Steps of a seek.
@@ -59,6 +60,19 @@ pub(crate) trait Cursor {
     /// [`seek`](Self::seek) probably does.
     fn has_missed_cache(&self) -> bool {
         false
+    }
+
+    /// Moves forward over entries that a range tombstone hides, beginning with the current one. May
+    /// stay. The last move was forward.
+    fn skip_up(&mut self, hidden: &HiddenRange) -> Result<()> {
+        let _ = hidden;
+        Ok(())
+    }
+
+    /// As [`skip_up`](Self::skip_up), backward.
+    fn skip_down(&mut self, hidden: &HiddenRange) -> Result<()> {
+        let _ = hidden;
+        Ok(())
     }
 
     /// Moves to the next entry. Only when positioned.

@@ -12,7 +12,10 @@ use std::{cmp::Ordering, mem, path::PathBuf};
 use bytes::Bytes;
 use sievedb_format::{InternalKey, Trailer};
 
-use super::cursor::{Cursor, SEEK_STEPS};
+use super::{
+    cursor::{Cursor, SEEK_STEPS},
+    range_tombstone_sources::HiddenRange,
+};
 use crate::{Result, version::head};
 
 /// The entries of several cursors in one order.
@@ -276,6 +279,14 @@ impl<C: Cursor> MergeCursor<C> {
         Ok(())
     }
 
+    /// Moves each positioned cursor with `skip`, in the present direction.
+    fn skip(&mut self, skip: impl Fn(&mut C) -> Result<()>) -> Result<()> {
+        self.positioned = 0;
+        self.cursors.iter_mut().filter(|cursor| cursor.is_positioned()).try_for_each(skip)?;
+        self.play_all();
+        Ok(())
+    }
+
     /// Copies the current user key and returns its trailer.
     fn copy_current(&self, user_key: &mut Vec<u8>) -> Trailer {
         let key = self.current().key().expect("the winner is positioned");
@@ -330,6 +341,20 @@ impl<C: Cursor> Cursor for MergeCursor<C> {
             |c| c.advise_seek_before(target),
             |c| c.seek_before(target),
         )
+    }
+
+    fn skip_up(&mut self, hidden: &HiddenRange) -> Result<()> {
+        if self.direction == Direction::Backward {
+            return Ok(());
+        }
+        self.skip(|cursor| cursor.skip_up(hidden))
+    }
+
+    fn skip_down(&mut self, hidden: &HiddenRange) -> Result<()> {
+        if self.direction == Direction::Forward {
+            return Ok(());
+        }
+        self.skip(|cursor| cursor.skip_down(hidden))
     }
 
     #[inline]

@@ -16,6 +16,7 @@
 
 pub(crate) mod bounds;
 pub(crate) mod cursor;
+mod last_key;
 pub(crate) mod merge;
 pub(crate) mod range;
 pub(crate) mod range_tombstone_sources;

@@ -3,11 +3,12 @@
 use std::{fmt, ops::Range, path::PathBuf};
 
 use bytes::Bytes;
-use sievedb_format::{InternalKey, TableBounds};
+use sievedb_format::{InternalKey, SEQUENCE_MAX, TableBounds};
 
 use super::{
     bounds::KeyBounds,
     cursor::{Cursor, SEEK_STEPS},
+    range_tombstone_sources::HiddenRange,
 };
 use crate::Result;
 
@@ -21,6 +22,12 @@ pub(crate) trait SortedRun {
 
     /// Returns the bounds of the user keys of the table at `index`.
     fn bounds(&self, index: usize) -> &TableBounds;
+
+    /// Returns whether all entries of the table at `index` that are in the range are hidden.
+    fn is_hidden(&self, index: usize, hidden: &HiddenRange) -> bool {
+        let _ = (index, hidden);
+        false
+    }
 
     /// Returns an unpositioned cursor over the table at `index`.
     ///
@@ -132,6 +139,13 @@ impl<R: SortedRun> RunCursor<R> {
         self.window.start..behind
     }
 
+    /// Returns the current table if its current entry is hidden.
+    fn hidden_table(&self, hidden: &HiddenRange) -> Option<usize> {
+        let (index, cursor) = self.open.as_ref()?;
+        let is_within = cursor.key().is_some_and(|key| hidden.contains(key.user_key));
+        (is_within && self.run.is_hidden(*index, hidden)).then_some(*index)
+    }
+
     /// Returns the current table. Only when positioned.
     fn current(&self) -> &(usize, R::Cursor) {
         self.open.as_ref().expect("only a positioned cursor is stepped and read")
@@ -194,6 +208,41 @@ impl<R: SortedRun> Cursor for RunCursor<R> {
         if let Some((_, cursor)) = &mut self.open {
             cursor.advise_seek_before(target);
         }
+    }
+
+    /// Opens no table whose keys are all hidden.
+    fn skip_up(&mut self, hidden: &HiddenRange) -> Result<()> {
+        let Some(first) = self.hidden_table(hidden) else { return Ok(()) };
+        let is_passed = |&index: &usize| {
+            self.run.is_hidden(index, hidden)
+                && self.run.bounds(index).stays_below(hidden.end_bound())
+        };
+        let passed = (first..self.window.end).take_while(is_passed).count();
+        let index = first + passed;
+        if index < self.window.end && self.run.is_hidden(index, hidden) {
+            let target = InternalKey::seek(&hidden.end, SEQUENCE_MAX);
+            return self.search_up(index, |cursor| cursor.seek(target));
+        }
+        debug_assert!(index > first, "the current table is hidden");
+        self.search_up(index, R::Cursor::seek_to_first)
+    }
+
+    fn skip_down(&mut self, hidden: &HiddenRange) -> Result<()> {
+        let Some(last) = self.hidden_table(hidden) else { return Ok(()) };
+        let is_passed = |&index: &usize| {
+            self.run.is_hidden(index, hidden) && *self.run.bounds(index).smallest >= *hidden.start
+        };
+        let tables = self.window.start..last + 1;
+        let passed = tables.clone().rev().take_while(is_passed).count();
+        let left = tables.start..tables.end - passed;
+        let is_cut =
+            left.clone().next_back().is_some_and(|index| self.run.is_hidden(index, hidden));
+        if is_cut {
+            let target = InternalKey::seek(&hidden.start, SEQUENCE_MAX);
+            return self.search_down(left, |cursor| cursor.seek_before(target));
+        }
+        debug_assert!(passed > 0, "the current table is hidden");
+        self.search_down(left, R::Cursor::seek_to_last)
     }
 
     #[inline]

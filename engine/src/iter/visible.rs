@@ -3,12 +3,13 @@
 use std::{cmp::Ordering, mem, ops::Bound};
 
 use bytes::Bytes;
-use sievedb_format::{Corruption, InternalKey, SEQUENCE_MAX, SequenceNumber, Trailer};
+use sievedb_format::{Corruption, InternalKey, SEQUENCE_MAX, Trailer};
 
 use super::{
     bounds::{is_above, is_below},
     cursor::{Cursor, out_of_order},
-    range_tombstone_sources::RangeTombstoneSources,
+    last_key::LastKey,
+    range_tombstone_sources::{HiddenRange, RangeTombstoneSources},
 };
 use crate::{
     Error, Result,
@@ -34,6 +35,10 @@ pub(crate) struct VisibleCursor<C> {
     at: ReadPoint,
     range_tombstones: RangeTombstoneSources,
     operator: OperatorCell,
+    /// The last range found to be hidden; the default at first.
+    hidden: HiddenRange,
+    /// `hidden` was found for the present key, and the cursor has not skipped it.
+    may_skip: bool,
     state: State,
     /// In states `Forward` and `Backward` the length of what precedes the current value.
     prefix_bytes: usize,
@@ -59,17 +64,6 @@ enum State {
     Folded,
 }
 
-/// State of the key that the cursor left last.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum LastKey {
-    /// There is no such key.
-    None,
-    /// All its versions so far are too new for the reader.
-    TooNew,
-    /// Resolved: its other versions do not matter.
-    Resolved,
-}
-
 impl<C: Cursor> VisibleCursor<C> {
     /// Creates an unpositioned cursor over the entries in `cursor` visible at `at`.
     /// `operator` is that of the keyspace.
@@ -80,9 +74,18 @@ impl<C: Cursor> VisibleCursor<C> {
         operator: OperatorCell,
     ) -> Self {
         let (user_key, value) = (Vec::new(), Bytes::new());
-        let state = State::Unpositioned;
-        let prefix_bytes = 0;
-        Self { cursor, at, range_tombstones, operator, state, prefix_bytes, user_key, value }
+        Self {
+            cursor,
+            at,
+            range_tombstones,
+            operator,
+            hidden: HiddenRange::default(),
+            may_skip: false,
+            state: State::Unpositioned,
+            prefix_bytes: 0,
+            user_key,
+            value,
+        }
     }
 
     /// Moves to the first entry between `start` and `end`.
@@ -280,6 +283,10 @@ impl<C: Cursor> VisibleCursor<C> {
                     }
                     Seen::Nothing => self.note_tombstone(trailer),
                 }
+                if self.may_skip && self.skip_up(trailer)? {
+                    last_key = LastKey::None;
+                    continue;
+                }
             }
             last_key = if too_new { LastKey::TooNew } else { LastKey::Resolved };
             self.cursor.next()?;
@@ -325,6 +332,9 @@ impl<C: Cursor> VisibleCursor<C> {
                     Seen::Operand => return self.fold_from_newest(),
                     Seen::Nothing => self.pass_too_new()?,
                 }
+                if mem::take(&mut self.may_skip) && self.cursor.is_positioned() {
+                    self.cursor.skip_down(&self.hidden)?;
+                }
                 continue;
             }
             match self.seen(trailer)? {
@@ -339,8 +349,23 @@ impl<C: Cursor> VisibleCursor<C> {
                 Seen::Nothing => self.note_tombstone(trailer),
             }
             self.cursor.prev()?;
+            if mem::take(&mut self.may_skip) && self.cursor.is_positioned() {
+                self.cursor.skip_down(&self.hidden)?;
+            }
         }
         Ok(())
+    }
+
+    /// Moves forward over the hidden range around the version under the cursor, with this trailer,
+    /// as far as sources have no newer versions. Returns whether the cursor left the version.
+    #[cold]
+    fn skip_up(&mut self, trailer: Trailer) -> Result<bool> {
+        self.may_skip = false;
+        self.copy_key();
+        self.cursor.skip_up(&self.hidden)?;
+        let left = InternalKey::new(&self.user_key, trailer);
+        debug_assert!(self.cursor.key().is_none_or(|key| key >= left), "a skip led back");
+        Ok(self.cursor.key() != Some(left))
     }
 
     /// Moves backward over the versions of `user_key` that the reader may see, and keeps the value
@@ -438,18 +463,21 @@ impl<C: Cursor> VisibleCursor<C> {
     /// Returns what the version under the cursor, with this trailer, shows of its key.
     #[inline]
     fn seen(&mut self, trailer: Trailer) -> Result<Seen> {
-        let cover = || if self.range_tombstones.is_empty() { 0 } else { self.newest_cover() };
-        let seen = self.at.seen(trailer, || self.cursor.value_ref(), cover);
+        let Self { cursor, range_tombstones, hidden, may_skip, at, .. } = self;
+        let cover = || {
+            if range_tombstones.is_empty() {
+                return 0;
+            }
+            let key = cursor.key().expect("the cursor stands at the version").user_key;
+            let versions = (at.sequence, trailer.sequence());
+            let (newest, is_new) = range_tombstones.find_newer(key, versions, hidden);
+            *may_skip |= is_new;
+            newest
+        };
+        let seen = at.seen(trailer, || cursor.value_ref(), cover);
         let seen = seen.map_err(|refused| self.refused(refused))?;
         self.prefix_bytes = resolve::prefix_bytes(trailer.kind());
         Ok(seen)
-    }
-
-    /// Returns the newest range tombstone that covers the key under the cursor; 0 if there is none.
-    #[cold]
-    fn newest_cover(&self) -> SequenceNumber {
-        let key = self.cursor.key().expect("the cursor stands at the version");
-        self.range_tombstones.newest_cover(key.user_key, self.at.sequence)
     }
 
     #[cold]

@@ -6,6 +6,7 @@ use super::Keyspace;
 use crate::{
     Result,
     commit::{Always, WriteEncoder},
+    iter::bounds::KeyBounds,
 };
 
 /// Implements the write methods of a handle. `field` names its keyspace, if it is none itself.
@@ -84,6 +85,47 @@ macro_rules! write_methods {
             pub fn remove(&self, key: impl AsRef<[u8]>) -> $crate::Result<()> {
                 self$(.$field)?.delete(key.as_ref())
             }
+
+            /// Removes every key in `range`, at the cost of one write: it writes a range tombstone.
+            /// The range need not hold a key. An empty or inverted range writes nothing.
+            ///
+            /// Scans seek over the removed keys. Compactions free their space, and drop a table
+            /// that is removed as a whole without reading it. A value is deleted for readers from
+            /// now on; a [`Snapshot`](crate::Snapshot) still has it.
+            ///
+            /// ```
+            /// # let dir = tempfile::tempdir().unwrap();
+            /// let db = sievedb::Db::open(dir.path())?;
+            /// for day in ["2026-11-21", "2026-11-22", "2026-11-23"] {
+            ///     db.insert(day, "rain")?;
+            /// }
+            /// db.remove_range(.."2026-11-23")?;
+            /// assert_eq!(db.iter().count(), 1);
+            /// # Ok::<(), sievedb::Error>(())
+            /// ```
+            ///
+            /// # Errors
+            ///
+            /// As [`insert`](Self::insert); [`Error::KeyTooLong`] for a bound.
+            ///
+            /// [`Error::KeyTooLong`]: crate::Error::KeyTooLong
+            pub fn remove_range<K: AsRef<[u8]>>(
+                &self,
+                range: impl std::ops::RangeBounds<K>,
+            ) -> $crate::Result<()> {
+                self$(.$field)?.delete_range(&$crate::iter::bounds::KeyBounds::new(&range))
+            }
+
+            /// Removes every key with this prefix. As [`remove_range`](Self::remove_range); an
+            /// empty prefix removes all keys.
+            ///
+            /// # Errors
+            ///
+            /// As [`remove_range`](Self::remove_range).
+            pub fn remove_prefix(&self, prefix: impl AsRef<[u8]>) -> $crate::Result<()> {
+                let bounds = $crate::iter::bounds::KeyBounds::prefix(prefix.as_ref());
+                self$(.$field)?.delete_range(&bounds)
+            }
         }
     };
 }
@@ -119,6 +161,13 @@ impl Keyspace {
     pub(crate) fn delete(&self, key: &[u8]) -> Result<()> {
         let store = self.open.accept()?;
         let mut write = WriteEncoder::single_remove(store.hash_seed, &self.tree, key)?;
+        store.commit(&mut write, store.options.durability, &mut Always).map(drop)
+    }
+
+    pub(crate) fn delete_range(&self, bounds: &KeyBounds) -> Result<()> {
+        let store = self.open.accept()?;
+        let write = WriteEncoder::single_remove_range(store.hash_seed, &self.tree, bounds)?;
+        let Some(mut write) = write else { return Ok(()) };
         store.commit(&mut write, store.options.durability, &mut Always).map(drop)
     }
 }

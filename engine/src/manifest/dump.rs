@@ -144,9 +144,13 @@ fn describe_table(field: &Field<'_>) -> Result<String, Corruption> {
     if table.range_filter.is_some() {
         filters = format!("{filters}, {}", filter_place("range filter", table.range_filter));
     }
+    let ranges = match table.range_tombstones {
+        0 => String::new(),
+        ranges => format!(" ({ranges} of ranges)"),
+    };
     Ok(format!(
         "keyspace {keyspace} table {} level {} run {}, {} bytes, checksum {:016x}, salt {:016x}, \
-         {filters}, keys {} to {}, {} entries with {} tombstones, sequence {} to {}",
+         {filters}, keys {} to {}, {} entries with {} tombstones{ranges}, sequence {} to {}",
         table.id,
         table.level,
         table.run,
@@ -154,7 +158,11 @@ fn describe_table(field: &Field<'_>) -> Result<String, Corruption> {
         table.checksum,
         table.salt,
         bound(&table.bounds.smallest, table.bounds.smallest_excluded),
-        bound(&table.bounds.largest, table.bounds.largest_excluded),
+        if table.bounds.is_unbounded() {
+            "the end".to_owned()
+        } else {
+            bound(&table.bounds.largest, table.bounds.largest_excluded)
+        },
         table.entries,
         table.tombstones,
         table.smallest_sequence,

@@ -19,8 +19,9 @@
 //! | 15, optional | as 6          | range filter                                                 |
 //! | 16, required | varint        | bit 0: the smallest key is exclusive, bit 1: the largest     |
 //! | 17, required | varint, often | a kind of its entries besides put and tombstone; reserved    |
+//! | 18, required | varint        | range tombstones among the entries                           |
 //!
-//! 6, 7 and 12 to 17 may be missing. Without 16 both keys are inclusive. Without 6, 14 or 15 a
+//! 6, 7 and 12 to 18 may be missing. Without 16 both keys are inclusive. Without 6, 14 or 15 a
 //! table has no such filter, which costs reads and no answers.
 
 use sievedb_format::{Corruption, Decoder, Encode, SEQUENCE_MAX, TableBounds};
@@ -48,6 +49,7 @@ const PREFIX_FILTER: u64 = optional(14);
 const RANGE_FILTER: u64 = optional(15);
 const EXCLUDED_BOUNDS: u64 = required(16);
 const KIND: u64 = required(17);
+const RANGE_TOMBSTONES: u64 = required(18);
 
 pub(super) fn encode(table: &TableMeta, out: &mut Vec<u8>) {
     out.put_varint_field(ID, table.id);
@@ -65,6 +67,9 @@ pub(super) fn encode(table: &TableMeta, out: &mut Vec<u8>) {
         out.put_varint_field(EXCLUDED_BOUNDS, table.bounds.exclusions());
     }
     out.put_varints_field(ENTRIES, &[table.entries, table.tombstones]);
+    if table.range_tombstones > 0 {
+        out.put_varint_field(RANGE_TOMBSTONES, table.range_tombstones);
+    }
     out.put_varints_field(SEQUENCES, &[table.smallest_sequence, table.largest_sequence]);
     if let Some(expiry) = &table.expiry {
         let mut bytes = Vec::with_capacity(64);
@@ -156,7 +161,7 @@ pub(super) fn decode(bytes: &[u8]) -> Result<TableMeta, Corruption> {
     let (mut filter, mut prefix_filter, mut range_filter) = (None, None, None);
     let (mut global_sequence, mut expiry) = (None, None);
     let (mut smallest, mut largest, mut entries, mut sequences) = (None, None, None, None);
-    let (mut excluded, mut blob_files) = (None, Vec::new());
+    let (mut excluded, mut range_tombstones, mut blob_files) = (None, None, Vec::new());
     let mut fields = Fields::new("table", bytes);
     while let Some(field) = fields.next()? {
         match field.tag {
@@ -188,6 +193,10 @@ pub(super) fn decode(bytes: &[u8]) -> Result<TableMeta, Corruption> {
                 set_once(&mut excluded, field.varint(what)?, what)?;
             }
             ENTRIES => set_once(&mut entries, field.varints("entries")?, "entries")?,
+            RANGE_TOMBSTONES => {
+                let what = "range tombstones";
+                set_once(&mut range_tombstones, field.varint(what)?, what)?;
+            }
             SEQUENCES => set_once(&mut sequences, field.varints("sequences")?, "sequences")?,
             EXPIRY => {
                 let what = "expiry of a table";
@@ -233,6 +242,7 @@ pub(super) fn decode(bytes: &[u8]) -> Result<TableMeta, Corruption> {
         bounds,
         entries,
         tombstones,
+        range_tombstones: range_tombstones.unwrap_or(0),
         smallest_sequence,
         largest_sequence,
         expiry,

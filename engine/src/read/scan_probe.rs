@@ -6,7 +6,7 @@ use sievedb_filter::key_hash;
 use sievedb_sstable::FilterState;
 
 use crate::{
-    iter::bounds::{KeyBounds, is_above, is_below},
+    iter::bounds::{KeyBounds, is_above},
     prefix_extractor::NamedExtractor,
     stats::{LevelCounters, Sampled, ThreadCounters},
     table::{LiveTable, scan_filters::PrefixAnswer},
@@ -112,8 +112,7 @@ impl<'a> ScanProbe<'a> {
     fn reaches_beyond(self, live: &LiveTable) -> bool {
         self.range.is_some_and(|bounds| {
             let (lower, upper) = bounds.as_slices();
-            !is_above(&live.meta.bounds.smallest, lower)
-                && !is_below(&live.meta.bounds.largest, upper)
+            !is_above(&live.meta.bounds.smallest, lower) && !live.meta.bounds.stays_below(upper)
         })
     }
 

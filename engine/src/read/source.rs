@@ -7,7 +7,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use sievedb_format::{InternalKey, TableBounds};
+use sievedb_format::{InternalKey, SEQUENCE_MAX, TableBounds};
 use sievedb_memtable::MemtableCursor;
 use sievedb_sstable::{CursorOptions, Table, TableCursor};
 
@@ -16,6 +16,7 @@ use crate::{
     iter::{
         bounds::{KeyBounds, is_above, is_below},
         cursor::{Cursor, forward_cursor},
+        range_tombstone_sources::HiddenRange,
         run::{RunCursor, SortedRun, tables_within},
     },
     read::scan_probe::ScanProbe,
@@ -63,38 +64,41 @@ impl ScanOptions {
 }
 
 impl Source {
-    /// Returns the entries of a memtable of the store in `directory`, within the bounds.
+    /// Returns the entries of a memtable of the store in `directory`, within the bounds. `rank` is
+    /// the place of a source in its view, the newest first.
     pub(crate) fn memtable(
         placed: &Arc<PlacedMemtable>,
+        rank: usize,
         directory: &Arc<Path>,
         scan: &ScanOptions,
     ) -> Self {
-        Self::Memtable(MemtableSource::new(placed, directory, scan))
+        Self::Memtable(MemtableSource::new(placed, rank, directory, scan))
     }
 
     /// Returns the entries of a sorted run within the bounds; `None` if bounds and filters rule all
     /// tables out.
     pub(crate) fn run(
         run: &Run,
+        rank: usize,
         scan: &ScanOptions,
         probe: ScanProbe<'_>,
         counters: &ThreadCounters,
     ) -> Option<Self> {
-        let tables = TableRun { tables: Arc::clone(run.tables()), scan: scan.clone() };
+        let tables = TableRun { tables: Arc::clone(run.tables()), rank, scan: scan.clone() };
         let window = probe.narrow(run, tables_within(&tables, &scan.bounds), counters);
         (!window.is_empty()).then(|| Self::Run(RunCursor::over(tables, window)))
     }
 
     /// Returns the entries of tables in key order, within the bounds of `scan`.
     pub(crate) fn tables(tables: Vec<Arc<LiveTable>>, scan: &ScanOptions) -> Self {
-        let run = TableRun { tables: tables.into(), scan: scan.clone() };
+        let run = TableRun { tables: tables.into(), rank: 0, scan: scan.clone() };
         Self::Run(RunCursor::new(run, &scan.bounds))
     }
 
     /// Returns the entries of tables in key order, to be read once: blocks that lookups use stay in
     /// the cache.
     pub(crate) fn tables_once(tables: Vec<Arc<LiveTable>>, cursor: CursorOptions) -> Self {
-        let run = TableRun { tables: tables.into(), scan: ScanOptions::once(cursor) };
+        let run = TableRun { tables: tables.into(), rank: 0, scan: ScanOptions::once(cursor) };
         Self::Run(RunCursor::new(run, &KeyBounds::ALL))
     }
 }
@@ -110,6 +114,14 @@ macro_rules! of_source {
 }
 
 forward_cursor!(Source, of_source, of_source, {
+    fn skip_up(&mut self, hidden: &HiddenRange) -> Result<()> {
+        of_source!(self, skip_up(hidden))
+    }
+
+    fn skip_down(&mut self, hidden: &HiddenRange) -> Result<()> {
+        of_source!(self, skip_down(hidden))
+    }
+
     fn note_tombstone(&mut self) {
         of_source!(self, note_tombstone());
     }
@@ -123,6 +135,7 @@ forward_cursor!(Source, of_source, of_source, {
 #[derive(Debug)]
 pub(crate) struct TableRun {
     tables: Arc<[Arc<LiveTable>]>,
+    rank: usize,
     scan: ScanOptions,
 }
 
@@ -137,6 +150,10 @@ impl SortedRun for TableRun {
         &self.tables[index].meta.bounds
     }
 
+    fn is_hidden(&self, index: usize, hidden: &HiddenRange) -> bool {
+        hidden.hides(self.rank, self.tables[index].meta.largest_sequence)
+    }
+
     fn cursor(&self, index: usize) -> Result<LiveTableCursor> {
         let live = Arc::clone(&self.tables[index]);
         let mut options = self.scan.cursor.clone();
@@ -145,7 +162,7 @@ impl SortedRun for TableRun {
         if !is_above(&live.meta.bounds.smallest, start) {
             options.start = self.scan.bounds.start.clone();
         }
-        if !is_below(&live.meta.bounds.largest, end) {
+        if !live.meta.bounds.stays_below(end) {
             options.end = self.scan.bounds.end.clone();
         }
         let cursor = Table::cursor(Arc::clone(&live.table), options);
@@ -201,6 +218,7 @@ pub(crate) struct MemtableSource {
     /// Dropped before `placed`, whose drop lets a worker free the memtable.
     cursor: MemtableCursor,
     placed: Arc<PlacedMemtable>,
+    rank: usize,
     bounds: Arc<KeyBounds>,
     is_beyond: bool,
     /// Directory of the store, for error messages.
@@ -212,11 +230,13 @@ pub(crate) struct MemtableSource {
 impl MemtableSource {
     pub(crate) fn new(
         placed: &Arc<PlacedMemtable>,
+        rank: usize,
         directory: &Arc<Path>,
         scan: &ScanOptions,
     ) -> Self {
         Self {
             placed: Arc::clone(placed),
+            rank,
             cursor: Arc::clone(&placed.memtable).cursor(),
             bounds: Arc::clone(&scan.bounds),
             is_beyond: false,
@@ -231,6 +251,14 @@ impl MemtableSource {
         let end = self.bounds.as_slices().1;
         self.is_beyond = self.cursor.key().is_some_and(|key| !is_below(key.user_key, end));
         Ok(())
+    }
+
+    /// Returns whether the current entry, and all others of the memtable in the range, are hidden.
+    fn is_hidden(&self, hidden: &HiddenRange) -> bool {
+        // Visible entries were placed before, and the reader sees that too.
+        let newest = self.placed.last_sequence();
+        self.key().is_some_and(|key| hidden.contains(key.user_key))
+            && hidden.hides(self.rank, newest)
     }
 
     fn went_down(&mut self) -> Result<()> {
@@ -270,6 +298,24 @@ impl Cursor for MemtableSource {
     fn prev(&mut self) -> Result<()> {
         self.cursor.prev();
         self.went_down()
+    }
+
+    fn skip_up(&mut self, hidden: &HiddenRange) -> Result<()> {
+        if !self.is_hidden(hidden) {
+            return Ok(());
+        }
+        if hidden.end.is_empty() {
+            self.is_beyond = true;
+            return Ok(());
+        }
+        self.seek(InternalKey::seek(&hidden.end, SEQUENCE_MAX))
+    }
+
+    fn skip_down(&mut self, hidden: &HiddenRange) -> Result<()> {
+        if !self.is_hidden(hidden) {
+            return Ok(());
+        }
+        self.seek_before(InternalKey::seek(&hidden.start, SEQUENCE_MAX))
     }
 
     #[inline]

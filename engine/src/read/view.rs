@@ -84,6 +84,12 @@ impl PlacedMemtable {
         Some(self.first_sequence.load(Relaxed)).filter(|&first| first > 0)
     }
 
+    /// Returns whether a reader at `sequence` may see an entry.
+    #[inline]
+    pub(crate) fn is_seen_at(&self, sequence: SequenceNumber) -> bool {
+        self.first_sequence().is_some_and(|first| first <= sequence)
+    }
+
     /// Returns the last sequence number placed here; 0 if there is none.
     pub(crate) fn last_sequence(&self) -> SequenceNumber {
         self.last_sequence.load(Relaxed)
@@ -143,16 +149,6 @@ impl Drop for PlacedMemtable {
             // The last reader may be a lookup. The charge is dropped after the memtable.
             account.free((memtable, charge));
         }
-    }
-}
-
-impl RangeTombstoneSource for PlacedMemtable {
-    fn is_empty(&self) -> bool {
-        self.memtable.range_tombstones().is_empty()
-    }
-
-    fn newest_cover(&self, user_key: &[u8], at: SequenceNumber) -> Option<SequenceNumber> {
-        self.memtable.range_tombstones().newest_cover(user_key, at)
     }
 }
 
@@ -246,10 +242,13 @@ impl KeptView {
     ) -> impl Iterator<Item = &Arc<PlacedMemtable>> {
         // Versions visible at `sequence` were placed before, and the reader that knows the number
         // sees that too.
-        let is_seen = move |placed: &&Arc<PlacedMemtable>| {
-            placed.first_sequence().is_some_and(|first| first <= sequence)
-        };
-        self.placed_memtables().filter(is_seen)
+        self.placed_memtables().filter(move |placed| placed.is_seen_at(sequence))
+    }
+
+    /// Returns the rank of the first run among the sources of the view: memtables and runs, the
+    /// newest first.
+    pub(crate) fn first_run_rank(&self) -> usize {
+        1 + self.frozen.len()
     }
 
     /// Returns `at` with a fixed clock, if an entry that it may see expires. Without one, no clock is
@@ -282,9 +281,10 @@ impl KeptView {
         let in_memtables = self
             .memtables()
             .map(|memtable| memtable.range_tombstones().newest_cover(key, sequence));
-        let tables = self.version.runs().iter().filter_map(|run| run.find(key));
-        let in_tables =
-            tables.map(|live| live.table.range_tombstones().newest_cover(key, sequence));
+        let in_tables = self
+            .version
+            .range_tombstones_over(key)
+            .map(|(_, list)| list.newest_cover(key, sequence));
         in_memtables.chain(in_tables).flatten().max().unwrap_or(0)
     }
 }

@@ -18,8 +18,9 @@ use crate::{
     },
 };
 
-/// Returns the first key within `bounds` that has a version after `after` in `view`, of the store
-/// in `directory`, up to `at`: the visible sequence number, loaded after the view. Exact while a snapshot at `after` is open.
+/// Returns the first key within `bounds` that has a version after `after` in `view`, or that a
+/// range tombstone after it covers, of the store in `directory`, up to `at`: the visible sequence
+/// number, loaded after the view. Exact while a snapshot at `after` is open.
 ///
 /// Scans the range in memtables and tables that have later entries. With range tombstones it scans
 /// the others too, for keys that a later range tombstone covers.
@@ -41,7 +42,7 @@ pub(crate) fn first_written(
     let has_ranges = view.has_range_tombstones();
     let is_searched = |newest: SequenceNumber| newest > after || has_ranges;
     let newer = view.placed_memtables().filter(|placed| is_searched(placed.last_sequence()));
-    let memtables = newer.map(|placed| Source::memtable(placed, directory, &scan));
+    let memtables = newer.map(|placed| Source::memtable(placed, 0, directory, &scan));
     let runs = view.version.runs().iter().filter_map(|run| {
         let newer = run.tables().iter().filter(|live| is_searched(live.meta.largest_sequence));
         let tables: Vec<_> = newer.cloned().collect();

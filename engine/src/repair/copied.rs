@@ -3,7 +3,7 @@
 use std::ops::Bound;
 
 use bytes::Bytes;
-use sievedb_format::{Kind, Trailer};
+use sievedb_format::{Kind, SequenceNumber, Trailer};
 
 use super::{OlderValues, Saved, tables::Keys};
 use crate::{
@@ -20,12 +20,14 @@ pub(super) struct Copied {
     base: Option<Option<(Kind, Bytes)>>,
     /// Versions of the key may be lost.
     is_older: bool,
+    /// The newest range tombstone over the key that is known; older versions are deleted.
+    cover: SequenceNumber,
 }
 
 impl Copied {
-    pub(super) fn new(key: &[u8], operand: &[u8], is_older: bool) -> Self {
+    pub(super) fn new(key: &[u8], operand: &[u8], is_older: bool, cover: SequenceNumber) -> Self {
         let operands = vec![Bytes::copy_from_slice(operand)];
-        Self { key: Bytes::copy_from_slice(key), operands, base: None, is_older }
+        Self { key: Bytes::copy_from_slice(key), operands, base: None, is_older, cover }
     }
 
     /// Adds the next older version of the key.
@@ -38,7 +40,7 @@ impl Copied {
             return Ok(());
         }
         let copied = || Bytes::copy_from_slice(value);
-        let seen = ReadPoint::AS_STORED.seen(trailer, || value, || 0);
+        let seen = ReadPoint::AS_STORED.seen(trailer, || value, || self.cover);
         match seen.inspect_err(|_| self.doubt())? {
             Seen::Operand => self.operands.push(copied()),
             Seen::Value => self.base = Some(Some((trailer.kind(), copied()))),
@@ -57,7 +59,7 @@ impl Saved {
     /// Copies the versions of a key over older ones. The doubts from `own` on are those of their
     /// table.
     pub(super) fn merge(&mut self, older: OlderValues, copied: &Copied, own: usize) -> Result<()> {
-        let Copied { key, operands, base, is_older } = copied;
+        let Copied { key, operands, base, is_older, .. } = copied;
         debug_assert!(!operands.is_empty() && own <= self.doubts.len());
         // With a base only versions of the same table are missing, if any.
         let doubts = &self.doubts[if base.is_some() { own } else { 0 }..];

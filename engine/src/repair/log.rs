@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use sievedb_format::{Corruption, Kind, SequenceNumber, Trailer};
+use sievedb_format::{Corruption, Kind, RangeTombstone, SequenceNumber, Trailer};
 
 use super::{OlderValues, Repair, Saved, copied::Copied, lost::check_lost};
 use crate::{
@@ -74,6 +74,9 @@ impl Repair<'_> {
                 Entry::Point { keyspace, kind, key, value } if sequence > flushed(keyspace) => {
                     self.entry(keyspace, sequence, kind, key, &value)?;
                 }
+                Entry::RemoveRange { keyspace, start, end } if sequence > flushed(keyspace) => {
+                    self.range(keyspace, RangeTombstone::new(start, end, sequence))?;
+                }
                 Entry::CreateKeyspace { keyspace, name, options } => {
                     if is_rebuilt {
                         self.create_without_manifest(keyspace, name, options)?;
@@ -90,7 +93,7 @@ impl Repair<'_> {
                 }
                 Entry::ClearKeyspace { .. } => return Err(Entry::CLEAR_UNSUPPORTED.into()),
                 // The versions are in a table.
-                Entry::Point { .. } | Entry::Ignored { .. } => {}
+                Entry::Point { .. } | Entry::RemoveRange { .. } | Entry::Ignored { .. } => {}
             }
         }
         Ok(())
@@ -98,6 +101,16 @@ impl Repair<'_> {
 }
 
 impl Repair<'_> {
+    /// Removes a range of keys, as no table does.
+    fn range(&mut self, keyspace: u64, tombstone: RangeTombstone) -> Result<()> {
+        let is_rebuilt = self.logs.is_some();
+        let Some(saved) = self.saved_of(keyspace)? else { return Ok(()) };
+        match is_rebuilt {
+            true => saved.remove_older(tombstone),
+            false => saved.remove_range(&tombstone),
+        }
+    }
+
     /// Copies an entry that no table has.
     fn entry(
         &mut self,
@@ -108,7 +121,7 @@ impl Repair<'_> {
         value: &[u8],
     ) -> Result<()> {
         let trailer = Trailer::new(sequence, kind);
-        let copied = is_operand(trailer).then(|| Copied::new(key, value, self.is_cut));
+        let copied = is_operand(trailer).then(|| Copied::new(key, value, self.is_cut, 0));
         let value = (!is_tombstone(trailer)).then_some((kind, value));
         let (older, is_cut, is_rebuilt) = (self.older, self.is_cut, self.logs.is_some());
         if is_cut && older == OlderValues::LeaveOut && !self.saved.contains_key(&keyspace) {
@@ -117,6 +130,9 @@ impl Repair<'_> {
         }
         let Some(saved) = self.saved_of(keyspace)? else { return Ok(()) };
         if is_rebuilt {
+            if saved.is_removed(sequence, key) {
+                return Ok(());
+            }
             let order = saved.compare_newest(sequence, key);
             // A table may have the entry. An operand must not count twice.
             if order.is_lt() || (order.is_eq() && copied.is_some()) {

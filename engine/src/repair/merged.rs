@@ -8,6 +8,7 @@ use std::{
 };
 
 use bytes::Bytes;
+use sievedb_format::SEQUENCE_MAX;
 
 use super::{Repair, Saved, copied::Copied, lost::check_lost, tables::Opened};
 use crate::{
@@ -57,6 +58,9 @@ impl Repair<'_> {
             let largest_sequence = meta.largest_sequence;
             let doubts = opened.doubts.drain(..);
             damages.extend(doubts.map(|keys| Damage { keys, largest_sequence }));
+            opened.ranges.iter().flat_map(|ranges| ranges.iter()).for_each(|range| {
+                saved.ranges.insert(range.clone());
+            });
             tables.push((opened, meta));
         }
         let mut heap = BinaryHeap::new();
@@ -85,7 +89,8 @@ impl Repair<'_> {
                 let is_older = damages.iter().any(may_be_newer);
                 if let Some(key) = opened.entries.key() {
                     let value = opened.entries.value();
-                    copied = self.newest(saved, &opened.path, key, value, is_older)?;
+                    let cover = saved.ranges.newest_cover(&user_key, SEQUENCE_MAX).unwrap_or(0);
+                    copied = self.newest(saved, &opened.path, key, value, (is_older, cover))?;
                 }
                 if sequence > state.flushed {
                     saved.compare_newest(sequence, &user_key);

@@ -4,6 +4,9 @@
 //! replace older ones. Merge operands are copied as operands. The log comes last, up to its first damage. An unreadable table or block may
 //! have held newer versions of keys that older runs have. Such keys are removed again, unless the
 //! filter of the table, which is stored apart, rules them out.
+//!
+//! The range tombstones of a table remove keys of older tables, then its entries are copied. If
+//! they are lost, every older value in the range of the table may be outdated.
 
 mod copied;
 mod keyspaces;
@@ -25,12 +28,14 @@ use self::{
 use std::{
     cmp::Ordering,
     collections::{BTreeMap, BTreeSet, HashMap, HashSet},
+    ops::Bound,
     path::Path,
     sync::Arc,
 };
 
 use sievedb_filter::hash::key_hash;
-use sievedb_format::Kind;
+use sievedb_format::{Kind, RangeTombstone, SEQUENCE_MAX};
+use sievedb_memtable::MemtableRanges;
 
 use crate::{
     DEFAULT_KEYSPACE, Db, Durability, Error, Keyspace, KeyspaceOptions, Options, Result,
@@ -210,6 +215,8 @@ struct Saved {
     /// Without a manifest: by 128 bits of hash of the key, the largest sequence number so far of
     /// entries not known to be flushed.
     unflushed: HashMap<u128, u64>,
+    /// Without a manifest: the range tombstones of tables and log.
+    ranges: MemtableRanges,
     hash_seed: u64,
 }
 
@@ -250,6 +257,34 @@ impl Saved {
         }
         self.older.insert(self.hash(key));
         Ok(())
+    }
+
+    /// Removes a range of keys.
+    fn remove_range(&self, RangeTombstone { start, end, .. }: &RangeTombstone) -> Result<()> {
+        match end.is_empty() {
+            true => self.keyspace.remove_range(&**start..),
+            false => self.keyspace.remove_range(&**start..&**end),
+        }
+    }
+
+    /// Without a manifest: removes the keys of a range whose newest entry is older than the range
+    /// tombstone.
+    fn remove_older(&mut self, tombstone: RangeTombstone) -> Result<()> {
+        let (start, end) = (Bound::Included(&*tombstone.start), Bound::Excluded(&*tombstone.end));
+        let end = if tombstone.end.is_empty() { Bound::Unbounded } else { end };
+        let mut keys = self.keyspace.range::<&[u8]>((start, end)).keys();
+        while let Some(key) = keys.next_ref()? {
+            if self.compare_newest(tombstone.sequence, key).is_ge() {
+                self.put(key, None)?;
+            }
+        }
+        self.ranges.insert(tombstone);
+        Ok(())
+    }
+
+    /// Without a manifest: returns `true` if a range tombstone is newer than an entry of the key.
+    fn is_removed(&self, sequence: u64, key: &[u8]) -> bool {
+        self.ranges.newest_cover(key, SEQUENCE_MAX) > Some(sequence)
     }
 
     fn store(&self, key: &[u8], value: Option<(Kind, &[u8])>) -> Result<()> {
@@ -318,6 +353,7 @@ impl Repair<'_> {
                 older: HashSet::new(),
                 doubts: Vec::new(),
                 unflushed: HashMap::new(),
+                ranges: MemtableRanges::default(),
                 hash_seed,
             },
         );

@@ -333,6 +333,7 @@ fn meta(id: u64, bytes: u64, found: &TableMetadata, origin: &TableOrigin) -> Tab
         bounds: properties.bounds.clone(),
         entries: properties.entries(),
         tombstones: properties.tombstones(),
+        range_tombstones: properties.range_tombstones(),
         smallest_sequence: properties.smallest_sequence,
         largest_sequence: properties.largest_sequence,
         expiry: properties.expiry,

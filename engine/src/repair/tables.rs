@@ -9,7 +9,9 @@ use std::{
 
 use bytes::Bytes;
 use sievedb_filter::{FilterArena, TableFilter, hash::key_hash};
-use sievedb_format::{Corruption, InternalKey};
+use sievedb_format::{
+    Corruption, InternalKey, RangeTombstoneSource, RangeTombstones, SEQUENCE_MAX, SequenceNumber,
+};
 use sievedb_sstable::{
     BlockCache, CursorOptions, FilterState, ReadError, SalvagedCursor, SalvagedTable, Table,
     TableCursor, TableProblem, TableSource, salvage::Gap,
@@ -52,6 +54,8 @@ pub(super) struct Opened {
     pub(super) doubts: Vec<Keys>,
     /// Keys at the ends of damaged blocks, of which newer versions may be lost.
     ends: BTreeSet<Bytes>,
+    /// `None` if they are lost.
+    pub(super) ranges: Option<Arc<RangeTombstones>>,
 }
 
 impl Opened {
@@ -101,9 +105,17 @@ impl Repair<'_> {
         let files = TableFiles::one_by_one(Arc::clone(self.fs()), Arc::default());
         let mut opened = self.open_table(meta, &files)?;
         let members = Membership {
-            filter: self.filter(meta, &files)?,
+            // Filters do not contain range tombstones.
+            filter: match &opened.ranges {
+                Some(_) => self.filter(meta, &files)?,
+                None => None,
+            },
             hash_seed: self.loaded.state.hash_seed,
         };
+        let ranges = opened.ranges.take().unwrap_or_default();
+        for range in ranges.iter() {
+            saved.remove_range(range)?;
+        }
         let own = saved.doubts.len();
         for keys in opened.doubts.drain(..) {
             self.doubt(saved, keys, &members)?;
@@ -118,7 +130,8 @@ impl Repair<'_> {
                     saved.merge(self.older, &before, own)?;
                 }
                 let is_older = opened.ends.contains(user_key);
-                copied = self.newest(saved, &opened.path, key, value, is_older)?;
+                let cover = ranges.newest_cover(user_key, SEQUENCE_MAX).unwrap_or(0);
+                copied = self.newest(saved, &opened.path, key, value, (is_older, cover))?;
                 let last = last.get_or_insert_default();
                 last.clear();
                 last.extend_from_slice(user_key);
@@ -171,10 +184,11 @@ impl Repair<'_> {
             self.found.error_of_keys(&error, keys);
             self.found.lost_bytes(bytes);
         }
+        let ranges = Some(Arc::clone(table.range_tombstones()));
         let options = CursorOptions { skip_damaged: true, ..CursorOptions::whole_table() };
         let mut cursor = Arc::clone(&table).cursor(options);
         let moved = cursor.seek_to_first();
-        let mut opened = Opened { path, entries: Entries::Table(cursor), doubts, ends };
+        let mut opened = Opened { path, entries: Entries::Table(cursor), doubts, ends, ranges };
         if let Err(error) = moved {
             let keys = opened.keys_behind(meta, None);
             self.stopped(&table_error(&opened.path, error), keys.clone())?;
@@ -203,11 +217,12 @@ impl Repair<'_> {
         let read_error = |error| Error::io("read", &path, error);
         let found = SalvagedTable::scan(source, meta.salt, meta.entries, end);
         let found = found.map_err(read_error)?;
+        let ranges = (meta.range_tombstones == 0).then(Arc::default);
         if found.entries() == 0 {
             self.found.error_of_keys(error, Some(all_keys(meta)));
             self.found.lost_bytes(meta.bytes);
             let (doubts, ends) = (vec![all_keys(meta)], BTreeSet::new());
-            return Ok(Opened { path, entries: Entries::None, doubts, ends });
+            return Ok(Opened { path, entries: Entries::None, doubts, ends, ranges });
         }
         self.found.tables += 1;
         self.rescanned += 1;
@@ -229,24 +244,33 @@ impl Repair<'_> {
             let end = if *to == Bound::Unbounded { end.max(range.end) } else { range.end };
             self.found.lost_bytes(end - range.start);
         }
+        if ranges.is_none() {
+            let missing = Corruption::Missing { what: "block of range tombstones" };
+            let error = Error::corrupt(&path, end, missing);
+            self.found.error_of_keys(&error, Some(all_keys(meta)));
+            doubts.push(all_keys(meta));
+        }
         let entries = Entries::Rescanned(found.into_cursor().map_err(read_error)?);
-        Ok(Opened { path, entries, doubts, ends })
+        Ok(Opened { path, entries, doubts, ends, ranges })
     }
 
-    /// Copies the newest entry of a key in the tables. `is_older` if a newer one may be lost. Returns
-    /// a merge operand, which needs older versions.
+    /// Copies the newest entry of a key in the tables. `is_older` if a newer one may be lost;
+    /// `cover` is the newest range tombstone over the key, or 0. Returns a merge operand, which
+    /// needs older versions.
     pub(super) fn newest(
         &mut self,
         saved: &mut Saved,
         path: &Path,
         InternalKey { user_key, trailer }: InternalKey<'_>,
         value: &[u8],
-        is_older: bool,
+        (is_older, cover): (bool, SequenceNumber),
     ) -> Result<Option<Copied>> {
-        let value = match ReadPoint::AS_STORED.seen(trailer, || value, || 0) {
+        let value = match ReadPoint::AS_STORED.seen(trailer, || value, || cover) {
             Ok(Seen::Value) => Some((trailer.kind(), value)),
             Ok(Seen::Nothing) => None,
-            Ok(Seen::Operand) => return Ok(Some(Copied::new(user_key, value, is_older))),
+            Ok(Seen::Operand) => {
+                return Ok(Some(Copied::new(user_key, value, is_older, cover)));
+            }
             Err(refused) => {
                 self.refused(path, user_key, refused);
                 return Ok(None);

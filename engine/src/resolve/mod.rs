@@ -20,8 +20,8 @@
 //! | scans, merges, repair   | [`ReadPoint::seen`], which refuses what they cannot read         |
 //! | opening a table         | [`check_kind`]                                                   |
 //!
-//! This release writes puts, puts with expiry, tombstones and merge operands. The other kinds have
-//! verdicts, and each step that is missing for them returns [`Refused`] instead of a wrong answer.
+//! This release writes all kinds but blob references. These have a verdict, and each step that is
+//! missing for them returns [`Refused`] instead of a wrong answer.
 //!
 //! Time is read only for a put with expiry. A point lookup reads the store clock when it finds one;
 //! all other readers have a [fixed clock](ReadPoint::at_time).
@@ -264,15 +264,17 @@ pub(crate) fn is_operand(trailer: Trailer) -> bool {
     trailer.kind() == Kind::Merge
 }
 
-/// Refuses entries of a kind that this release cannot apply, range tombstones included.
+/// Refuses entries of a kind that this release cannot apply.
 ///
 /// # Errors
 ///
 /// [`Refused`].
 pub(crate) fn check_kind(kind: Kind) -> Result<(), Refused> {
     match kind {
-        Kind::Put | Kind::Tombstone | Kind::Merge | Kind::PutWithExpiry => Ok(()),
-        Kind::BlobReference | Kind::RangeTombstone => Err(Refused::Unsupported(kind)),
+        Kind::Put | Kind::Tombstone | Kind::Merge | Kind::PutWithExpiry | Kind::RangeTombstone => {
+            Ok(())
+        }
+        Kind::BlobReference => Err(Refused::Unsupported(kind)),
     }
 }
 

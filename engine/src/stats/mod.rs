@@ -257,6 +257,9 @@ pub struct KeyspaceStats {
     pub entries: u64,
     /// Merge operands in tables.
     pub merge_operands: u64,
+    /// Range tombstones in tables, included in `entries`. One that reaches over several tables
+    /// counts for each.
+    pub range_tombstones: u64,
     /// Keys whose operands a flush or a compaction kept because the operator failed.
     pub merges_failed: u64,
     /// Levels with tables, level 0 first.

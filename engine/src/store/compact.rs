@@ -2,7 +2,7 @@
 
 use std::{borrow::Cow, cell::Cell, collections::BTreeSet, sync::Arc, time::Duration};
 
-use sievedb_format::{Corruption, SequenceNumber};
+use sievedb_format::{RangeTombstone, SequenceNumber};
 use sievedb_sstable::{Completed, TableOrigin};
 
 use crate::{
@@ -10,10 +10,12 @@ use crate::{
     compaction::{
         choice::Compaction,
         crowded::Price,
+        deeper_levels::DeeperLevels,
         expired::ExpiryClock,
         levels::{LAST_LEVEL, LevelOptions, Levels},
         picker::{Picker, RangeChoice},
-        retain::{DeeperLevels, RetainStream},
+        ranges::RangeFragments,
+        retain::RetainStream,
         tombstones::Skipped,
     },
     filters::choose_filter,
@@ -160,6 +162,7 @@ impl Store {
             oldest_snapshot,
             clock,
             skipped: &skipped,
+            covered: view.version.covered(),
             otherwise_compressed: &otherwise_compressed,
         })
     }
@@ -190,11 +193,6 @@ impl Store {
         self.renew_manifest()?;
         // Only the version: memtables that are flushed during the merge must be freed.
         let version = Arc::clone(&tree.view().version);
-        if version.has_range_tombstones() {
-            // A merge would have to keep them; this release writes none.
-            let source = Corruption::Unsupported { what: "range tombstone", value: 0 };
-            return Err(Error::corrupt(&self.tables.folder, 0, source));
-        }
         let Some(mut inputs) = input_runs(&version, compaction) else {
             // The keyspace was dropped.
             return Ok(Ended::Done);
@@ -210,8 +208,6 @@ impl Store {
         let runs: Vec<_> = inputs.iter().map(buffers_of).collect();
         let read_ahead_bytes_max = share.bytes_max() / READ_AHEAD_IN_SHARE;
         let buffers = ReadBuffers::take(&share, &runs, read_ahead_bytes_max);
-        let once = |run| Source::tables_once(run, buffers.cursor_options());
-        let inputs = inputs.into_iter().map(once).collect();
         let level = compaction.output_level;
         let mut bytes_written = 0;
         let change = if compaction.is_trivial_move {
@@ -267,7 +263,7 @@ impl Store {
         tree: &Tree,
         version: &Version,
         compaction: &Compaction,
-        inputs: Vec<Source>,
+        inputs: Vec<Vec<Arc<LiveTable>>>,
         buffers: &ReadBuffers,
         stops: impl FnMut() -> bool,
     ) -> Result<Vec<Arc<TableMeta>>> {
@@ -282,13 +278,22 @@ impl Store {
         let kept = metas.iter().filter(|table| !is_gone(table.id));
         let levels = Levels::new(kept.map(Cow::as_ref), &[]);
         let Compaction { output_level, output_run, .. } = *compaction;
-        let mut deeper = DeeperLevels::new(&levels, output_level, output_run, &compaction.bounds);
+        let older = DeeperLevels::new(&levels, output_level, output_run, &compaction.bounds);
+        let mut deeper = older.clone();
         let drops_early = self.options.has_bug(PlantedBug::DropTombstoneEarly);
         let is_bottom = |key: &[u8]| drops_early || !deeper.may_hold(key);
-        let merged = MergeCursor::new(inputs, 0);
-        let mut kept = RetainStream::new(merged, readers, is_bottom, stops)
-            .settling()
-            .folding(tree.operator().clone());
+        let ranges =
+            RangeFragments::new(&range_tombstones(&inputs), readers.snapshots(), |bounds| {
+                !older.may_overlap(bounds)
+            });
+        let read = |run: Vec<Arc<LiveTable>>| -> Vec<_> {
+            run.into_iter().filter(|live| !ranges.hides(&live.meta)).collect()
+        };
+        let runs = inputs.into_iter().map(read).filter(|run| !run.is_empty());
+        let once = |run| Source::tables_once(run, buffers.cursor_options());
+        let merged = MergeCursor::new(runs.map(once).collect(), 0);
+        let kept = RetainStream::new(merged, readers, is_bottom, stops);
+        let mut kept = kept.with_ranges(ranges).settling().folding(tree.operator().clone());
         let place = TablePlace { level: output_level, run: output_run };
         let entries = gone().map(|table| table.entries).sum();
         let filter = choose_filter(tree, is_gone, place, entries);
@@ -306,6 +311,12 @@ impl Store {
         let new = NewTables { options: &options, filter, place, origin };
         write_tables(&self.tables, &new, &mut kept, buffers.share())
     }
+}
+
+/// Returns the range tombstones of all inputs.
+fn range_tombstones(inputs: &[Vec<Arc<LiveTable>>]) -> Vec<RangeTombstone> {
+    let tables = inputs.iter().flatten();
+    tables.flat_map(|live| live.table.range_tombstones().iter().cloned()).collect()
 }
 
 /// Returns the ids of tables whose compression is not that of the last level.

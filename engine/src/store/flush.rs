@@ -8,7 +8,7 @@ use sievedb_sstable::{Completed, CursorOptions, TableOrigin};
 use crate::{
     Result,
     compaction::readers::Readers,
-    compaction::retain::RetainStream,
+    compaction::{ranges::RangeFragments, retain::RetainStream},
     filter_policy::FilterChoice,
     filters::choose_filter,
     fold::OperatorCell,
@@ -28,14 +28,14 @@ use crate::{
     table::TableMeta,
     table::TablePlace,
     table::store::TableStore,
+    version::Version,
 };
 
 /// Writes memtables into one sorted run of level 0, without the versions that no reader needs.
 ///
 /// `origin` is that of the last table. `choose` returns the filter for a place and a number of
 /// entries. `readers` are those of the entries, listed after all entries were visible. `operator`
-/// applies merge operands. `is_bottom` returns whether no table holds an older version of a
-/// key.
+/// applies merge operands. `older` are the tables with older versions.
 ///
 /// # Errors
 ///
@@ -48,14 +48,22 @@ pub(crate) fn write_memtables(
     memtables: &[Arc<PlacedMemtable>],
     readers: Readers,
     operator: OperatorCell,
-    is_bottom: impl FnMut(&[u8]) -> bool,
+    older: &Version,
 ) -> Result<Vec<Arc<TableMeta>>> {
     let folder = tables.folder.as_path().into();
     let scan = ScanOptions::once(CursorOptions::whole_table());
-    let cursors = memtables.iter().map(|placed| Source::memtable(placed, &folder, &scan)).collect();
+    let cursors = memtables.iter().zip(0..);
+    let cursors =
+        cursors.map(|(placed, rank)| Source::memtable(placed, rank, &folder, &scan)).collect();
     let merged = MergeCursor::new(cursors, 0);
-    let mut kept =
-        RetainStream::new(merged, readers, is_bottom, || tables.is_closing()).folding(operator);
+    let lists = memtables.iter().flat_map(|placed| placed.memtable.range_tombstones().lists());
+    let tombstones: Vec<_> =
+        lists.flat_map(|list| list.iter().cloned().collect::<Vec<_>>()).collect();
+    let ranges =
+        RangeFragments::new(&tombstones, readers.snapshots(), |bounds| !older.overlaps(bounds));
+    let is_bottom = |key: &[u8]| older.runs().iter().all(|run| run.find(key).is_none());
+    let kept = RetainStream::new(merged, readers, is_bottom, || tables.is_closing());
+    let mut kept = kept.with_ranges(ranges).folding(operator);
     // Numbers of files ascend, so a later flush makes a newer run.
     let place = TablePlace { level: 0, run: tables.new_file_id() };
     let entries = memtables.iter().map(|placed| placed.memtable.entries() as u64).sum();
@@ -126,7 +134,6 @@ impl Store {
         // Before the list of snapshots: one that is missing there has a later clock.
         let clock_ms = self.versions.clock().now_ms();
         let readers = self.versions.snapshots().readers_between(first, placed, clock_ms);
-        let is_bottom = |key: &[u8]| version.runs().iter().all(|run| run.find(key).is_none());
         let completed = Completed { flushed: inserted, replaced: Vec::new() };
         let origin = TableOrigin { completed: Some(completed), ..tree.origin() };
         let tables = write_memtables(
@@ -136,7 +143,7 @@ impl Store {
             &frozen,
             readers,
             tree.operator().clone(),
-            is_bottom,
+            &version,
         )?;
         let memtable_bytes =
             frozen.iter().map(|frozen| frozen.memtable.memory_bytes() as u64).sum();

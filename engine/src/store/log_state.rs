@@ -7,7 +7,7 @@ use std::{
 };
 
 use sievedb_filter::hash::key_hash;
-use sievedb_format::{Corruption, Kind, SequenceNumber, Trailer};
+use sievedb_format::{Corruption, RangeTombstone, SequenceNumber, Trailer};
 use sievedb_memtable::Memtable;
 
 use crate::{
@@ -125,7 +125,21 @@ impl<'a> LogState<'a> {
             let corrupt = |source| replayed.corrupt(source);
             match entry {
                 Entry::Point { keyspace, kind, key, value } => {
-                    self.insert(keyspace, sequence, kind, key, &value).map_err(corrupt)?;
+                    let (seed, charge) =
+                        (self.state.hash_seed, Memtable::charge(key.len(), value.len()));
+                    let placed = self.place(keyspace, sequence, charge).map_err(corrupt)?;
+                    if let Some(memtable) = placed {
+                        let hash = key_hash(key, seed);
+                        memtable.insert(hash, key, Trailer::new(sequence, kind), &value);
+                    }
+                }
+                Entry::RemoveRange { keyspace, start, end } => {
+                    let charge = Memtable::range_tombstone_charge(start.len(), end.len());
+                    let placed = self.place(keyspace, sequence, charge).map_err(corrupt)?;
+                    if let Some(memtable) = placed {
+                        let tombstone = RangeTombstone::new(start, end, sequence);
+                        memtable.insert_range_tombstone(tombstone);
+                    }
                 }
                 Entry::CreateKeyspace { keyspace, name, options } => {
                     self.create(keyspace, name, options, corrupt)?;
@@ -170,39 +184,38 @@ impl<'a> LogState<'a> {
         Ok(())
     }
 
-    fn insert(
+    /// Places an entry that takes `charge_bytes`. Returns its memtable; `None` if the entry is not
+    /// needed.
+    fn place(
         &mut self,
         keyspace: u64,
         sequence: SequenceNumber,
-        kind: Kind,
-        key: &[u8],
-        value: &[u8],
-    ) -> Result<(), Corruption> {
+        charge_bytes: usize,
+    ) -> Result<Option<&Memtable>, Corruption> {
         if !self.live.contains(&keyspace) {
             if keyspace < self.next_keyspace_id {
                 // Dropped.
-                return Ok(());
+                return Ok(None);
             }
             let (expected, found) = (self.next_keyspace_id, keyspace);
             return Err(Corruption::Mismatch { what: "keyspace of an entry", expected, found });
         }
         let flushed = self.state.keyspaces.get(&keyspace).map_or(0, |known| known.flushed);
-        if sequence > flushed {
-            let own = self.memtable_bytes.get(&keyspace).copied();
-            // Without readable options the opening fails later.
-            let frozen_at = own.unwrap_or_else(|| self.options.new_keyspace().memtable_bytes);
-            let new = || {
-                let placed = Arc::new(PlacedMemtable::new(frozen_at, self.memory));
-                Replayed { placed, bytes: 0 }
-            };
-            let Replayed { placed, bytes } = self.memtables.entry(keyspace).or_insert_with(new);
-            *bytes += Memtable::charge(key.len(), value.len());
-            placed.place(sequence, sequence);
-            placed.note_inserted(sequence);
-            let hash = key_hash(key, self.state.hash_seed);
-            placed.memtable.insert(hash, key, Trailer::new(sequence, kind), value);
+        if sequence <= flushed {
+            return Ok(None);
         }
-        Ok(())
+        let own = self.memtable_bytes.get(&keyspace).copied();
+        // Without readable options the opening fails later.
+        let frozen_at = own.unwrap_or_else(|| self.options.new_keyspace().memtable_bytes);
+        let new = || {
+            let placed = Arc::new(PlacedMemtable::new(frozen_at, self.memory));
+            Replayed { placed, bytes: 0 }
+        };
+        let Replayed { placed, bytes } = self.memtables.entry(keyspace).or_insert_with(new);
+        *bytes += charge_bytes;
+        placed.place(sequence, sequence);
+        placed.note_inserted(sequence);
+        Ok(Some(&placed.memtable))
     }
 }
 
@@ -278,7 +291,7 @@ mod tests {
         for KeyspaceCreated { id, name, options } in &log.keyspaces_created {
             log_state.create(*id, name, options, error).expect("good");
         }
-        log_state.insert(1, 1, Kind::Put, b"key", &[]).expect("it is there");
+        log_state.place(1, 1, 3).expect("it is there");
         memory.memtable_bytes()
     }
 

@@ -106,6 +106,7 @@ fn add_tree(stats: &mut Stats, tree: &Arc<Tree>) {
         keyspace.tables += 1;
         keyspace.table_bytes += meta.bytes;
         keyspace.entries += meta.entries;
+        keyspace.range_tombstones += meta.range_tombstones;
         keyspace.merge_operands += live.table.properties().count(Kind::Merge);
         if let Some(shape) = shapes.get_mut(&level) {
             shape.tables += 1;

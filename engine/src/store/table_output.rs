@@ -1,13 +1,21 @@
 //! Writes ordered entries into tables of a sorted run.
 
-use std::sync::Arc;
+use std::{iter::Peekable, sync::Arc, vec};
 
+use sievedb_format::range_tombstone::ends_above;
 use sievedb_sstable::TableOrigin;
 
 use crate::{
-    Result, compaction::retain::RetainStream, filter_policy::FilterChoice, iter::cursor::Cursor,
-    keyspace_options::KeyspaceOptions, table::TableMeta, table::TablePlace,
-    table::builder::TableBuilder, table::cache_room::WorkerShare, table::store::TableStore,
+    Result,
+    compaction::{ranges::RangeFragment, retain::RetainStream},
+    filter_policy::FilterChoice,
+    iter::cursor::Cursor,
+    keyspace_options::KeyspaceOptions,
+    table::TableMeta,
+    table::TablePlace,
+    table::builder::TableBuilder,
+    table::cache_room::WorkerShare,
+    table::store::TableStore,
 };
 
 /// Properties of all tables of a flush or a compaction.
@@ -40,6 +48,7 @@ impl NewTables<'_> {
 
 /// Writes all entries of `kept` into tables of about [`KeyspaceOptions::table_bytes`] each, or less
 /// if memory for writing is short, all of one sorted run. All versions of a key are in one table.
+/// Range tombstones are cut where a table ends.
 /// The part of `share` that is taken already is for reading.
 ///
 /// The data of the tables is durable at return, their directory entries are not.
@@ -77,22 +86,36 @@ fn write_each<C: Cursor, B: FnMut(&[u8]) -> bool, S: FnMut() -> bool>(
     let NewTables { options, filter, place, .. } = *new;
     let reading_bytes = share.bytes();
     let mut current: Option<TableBuilder> = None;
+    let mut ranges = PendingRanges::new(kept.kept_ranges());
     kept.seek_to_first()?;
-    while let Some(key) = kept.key() {
+    loop {
+        let key = kept.key();
+        let range =
+            ranges.next_start().filter(|&start| key.is_none_or(|key| start <= key.user_key));
+        let Some(next) = range.or(key.map(|key| key.user_key)) else { break };
         let is_full =
             |table: &TableBuilder| table.bytes() >= options.table_bytes || table.has_its_share();
-        if kept.may_split() && current.as_ref().is_some_and(is_full) {
-            let full = current.take().expect("a full table was just seen");
+        let may_split = range.is_some() || kept.may_split();
+        if may_split && current.as_ref().is_some_and(|it| !it.is_empty() && is_full(it)) {
+            let mut full = current.take().expect("a full table was just seen");
+            let next = next.to_vec();
+            ranges.end_table(&mut full, Some(&next))?;
             written.push(full.finish(place, new.origin_of_part())?);
         }
         let table = match &mut current {
             Some(table) => table,
             None => current.insert(tables.create(options, filter, share, reading_bytes)?),
         };
-        table.add(key, &kept.value())?;
-        kept.next()?;
+        if ranges.add_up_to(table, kept.key().map(|key| key.user_key))? {
+            continue;
+        }
+        if let Some(key) = kept.key() {
+            table.add(key, &kept.value())?;
+            kept.next()?;
+        }
     }
-    if let Some(last) = current {
+    if let Some(mut last) = current {
+        ranges.end_table(&mut last, None)?;
         if !written.is_empty() {
             // The last table lists what the group replaces, so the entries of the others are
             // durable before it.
@@ -101,4 +124,53 @@ fn write_each<C: Cursor, B: FnMut(&[u8]) -> bool, S: FnMut() -> bool>(
         written.push(last.finish(place, new.origin_of_last(tables))?);
     }
     Ok(())
+}
+
+/// The range tombstones of an output, added to its tables in key order.
+struct PendingRanges {
+    rest: Peekable<vec::IntoIter<RangeFragment>>,
+    /// Begins before the present position, and may reach into the next table.
+    open: Option<RangeFragment>,
+}
+
+impl PendingRanges {
+    fn new(fragments: Vec<RangeFragment>) -> Self {
+        Self { rest: fragments.into_iter().peekable(), open: None }
+    }
+
+    /// Returns the start of the next range tombstone.
+    fn next_start(&mut self) -> Option<&[u8]> {
+        self.rest.peek().map(|fragment| &*fragment.start)
+    }
+
+    /// Adds the next fragment if it begins at or before `key`; without a key in any case. Returns
+    /// whether it did.
+    fn add_up_to(&mut self, table: &mut TableBuilder, key: Option<&[u8]>) -> Result<bool> {
+        let begins = |fragment: &RangeFragment| key.is_none_or(|key| *fragment.start <= *key);
+        let Some(next) = self.rest.next_if(begins) else { return Ok(false) };
+        // Fragments are disjoint: the one before ends here.
+        if let Some(ended) = self.open.replace(next) {
+            add(table, &ended)?;
+        }
+        Ok(true)
+    }
+
+    /// Adds the open fragment up to the first key of the next table.
+    fn end_table(&mut self, table: &mut TableBuilder, next: Option<&[u8]>) -> Result<()> {
+        let Some(mut open) = self.open.take() else { return Ok(()) };
+        debug_assert!(next.is_none_or(|next| *open.start <= *next), "fragments are added in order");
+        match next {
+            Some(next) if ends_above(&open.end, next) && *open.start < *next => {
+                add(table, &open.split_off_before(next))?;
+                self.open = Some(open);
+            }
+            Some(next) if *open.start == *next => self.open = Some(open),
+            _ => add(table, &open)?,
+        }
+        Ok(())
+    }
+}
+
+fn add(table: &mut TableBuilder, fragment: &RangeFragment) -> Result<()> {
+    fragment.tombstones().try_for_each(|tombstone| table.add_range_tombstone(tombstone))
 }

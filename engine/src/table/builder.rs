@@ -8,7 +8,7 @@ use std::sync::{
     atomic::{AtomicBool, Ordering::Relaxed},
 };
 
-use sievedb_format::InternalKey;
+use sievedb_format::{InternalKey, RangeTombstone};
 use sievedb_sstable::{TableIdentity, TableOrigin, TableSummary, TableWriter};
 
 use crate::{
@@ -97,7 +97,26 @@ impl TableBuilder {
     ///
     /// [`Error::Io`].
     pub(crate) fn add(&mut self, key: InternalKey<'_>, value: &[u8]) -> Result<()> {
-        let bytes = (key.user_key.len() + value.len()) as u64;
+        self.charge((key.user_key.len() + value.len()) as u64);
+        self.writer
+            .add(key, value)
+            .map_err(|error| Error::io("write", &self.unfinished.path, error))
+    }
+
+    /// Adds a range tombstone, in any order.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Io`].
+    pub(crate) fn add_range_tombstone(&mut self, tombstone: RangeTombstone) -> Result<()> {
+        self.charge((tombstone.start.len() + tombstone.end.len()) as u64);
+        self.writer
+            .add_range_tombstone(tombstone)
+            .map_err(|error| Error::io("write", &self.unfinished.path, error))
+    }
+
+    /// Charges an entry of so many bytes before it is added.
+    fn charge(&mut self, bytes: u64) {
         self.unmeasured_bytes += bytes;
         let is_long = bytes > LONG_ENTRY_BYTES;
         let is_charge_due = self.is_charge_due();
@@ -107,9 +126,11 @@ impl TableBuilder {
         if is_charge_due || is_long || self.unmeasured_bytes > UNMEASURED_BYTES_MAX {
             self.measure(if is_long { LONG_ENTRY_COPIES * bytes } else { 0 });
         }
-        self.writer
-            .add(key, value)
-            .map_err(|error| Error::io("write", &self.unfinished.path, error))
+    }
+
+    /// Returns `true` if nothing was added.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.writer.entries() == 0
     }
 
     /// Returns the estimated length of the file so far, in bytes.
@@ -159,6 +180,7 @@ fn meta(identity: &TableIdentity, place: TablePlace, summary: TableSummary) -> T
         bounds: summary.bounds,
         entries: summary.entries,
         tombstones: summary.tombstones,
+        range_tombstones: summary.range_tombstones,
         smallest_sequence: summary.smallest_sequence,
         largest_sequence: summary.largest_sequence,
         expiry: summary.expiry,

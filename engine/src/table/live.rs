@@ -11,7 +11,6 @@ use std::{
 };
 
 use arc_swap::{ArcSwap, ArcSwapOption};
-use sievedb_format::{RangeTombstoneSource, SequenceNumber};
 use sievedb_sstable::{ReadError, Table};
 
 use super::{
@@ -247,15 +246,5 @@ impl Drop for LiveTable {
             }
             self.obsolete_files.push(self.path.to_path_buf());
         }
-    }
-}
-
-impl RangeTombstoneSource for LiveTable {
-    fn is_empty(&self) -> bool {
-        self.table.range_tombstones().is_empty()
-    }
-
-    fn newest_cover(&self, user_key: &[u8], at: SequenceNumber) -> Option<SequenceNumber> {
-        self.table.range_tombstones().newest_cover(user_key, at)
     }
 }

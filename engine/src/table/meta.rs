@@ -37,7 +37,9 @@ pub(crate) struct TableMeta {
     pub(crate) bounds: TableBounds,
     /// Number of entries, tombstones included.
     pub(crate) entries: u64,
+    /// Range tombstones included.
     pub(crate) tombstones: u64,
+    pub(crate) range_tombstones: u64,
     pub(crate) smallest_sequence: SequenceNumber,
     pub(crate) largest_sequence: SequenceNumber,
     /// The entries that expire; `None` if there are none.

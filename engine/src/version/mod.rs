@@ -5,16 +5,22 @@ mod run;
 
 use std::{
     borrow::Cow,
+    collections::BTreeMap,
     sync::{
-        Arc,
+        Arc, OnceLock,
         atomic::{AtomicU64, Ordering::Relaxed},
     },
 };
+
+use sievedb_format::{RangeTombstones, TableBounds};
 
 pub(crate) use packed_keys::head;
 pub(crate) use run::Run;
 
 use crate::table::{LiveTable, TableMeta};
+
+/// Range tombstones of a table that count for [`Version::covered`]: it is for large ranges.
+const COVERING_MAX: usize = 1024;
 
 static NEXT_VERSION_NUMBER: AtomicU64 = AtomicU64::new(0);
 
@@ -28,6 +34,7 @@ pub(crate) struct Version {
     runs: Vec<Run>,
     has_range_tombstones: bool,
     has_expiry: bool,
+    covered: OnceLock<BTreeMap<u64, u64>>,
 }
 
 impl Default for Version {
@@ -40,8 +47,6 @@ impl Version {
     /// Returns the version of these tables, each with its level and run.
     pub(crate) fn new(tables: impl IntoIterator<Item = (u8, u64, Arc<LiveTable>)>) -> Self {
         let mut tables: Vec<_> = tables.into_iter().collect();
-        let has_range_tombstones =
-            tables.iter().any(|(_, _, table)| !table.table.range_tombstones().is_empty());
         let expires = |live: &LiveTable| live.table.properties().expiry.is_some();
         let has_expiry = tables.iter().any(|(_, _, live)| expires(live));
         tables.sort_by_key(|&(level, run, _)| (level, u64::MAX - run));
@@ -55,8 +60,9 @@ impl Version {
             runs.array_windows().all(|[newer, older]: &[Run; 2]| newer.level < older.level
                 || (newer.level == 0 && older.level == 0 && newer.id > older.id))
         );
+        let has_range_tombstones = runs.iter().any(Run::has_range_tombstones);
         let number = NEXT_VERSION_NUMBER.fetch_add(1, Relaxed);
-        Self { number, runs, has_range_tombstones, has_expiry }
+        Self { number, runs, has_range_tombstones, has_expiry, covered: OnceLock::new() }
     }
 
     /// Returns a number unique in this process: equal numbers mean equal tables.
@@ -79,6 +85,49 @@ impl Version {
     /// Returns the metadata of the tables, with their present level, run and filters.
     pub(crate) fn metas(&self) -> Vec<Cow<'_, TableMeta>> {
         self.tables().map(|(level, run, live)| live.present_meta(level, run)).collect()
+    }
+
+    /// Returns the range tombstones of the tables whose bounds contain `key`, each with the place
+    /// of its run.
+    pub(crate) fn range_tombstones_over(
+        &self,
+        key: &[u8],
+    ) -> impl Iterator<Item = (usize, &Arc<RangeTombstones>)> {
+        let runs = self.runs.iter().enumerate().filter(|(_, run)| run.has_range_tombstones());
+        runs.filter_map(move |(place, run)| Some((place, run.find(key)?.table.range_tombstones())))
+    }
+
+    /// Returns the bytes that the range tombstones of each table delete, by table id: of older
+    /// tables and of its own. Estimated at the first call.
+    pub(crate) fn covered(&self) -> &BTreeMap<u64, u64> {
+        self.covered.get_or_init(|| {
+            if !self.has_range_tombstones {
+                return BTreeMap::new();
+            }
+            let each = self.runs.iter().enumerate().flat_map(|(place, run)| {
+                run.tables().iter().map(move |live| (live.meta.id, self.covered_by(place, live)))
+            });
+            each.filter(|&(_, bytes)| bytes > 0).collect()
+        })
+    }
+
+    /// Returns the bytes that the range tombstones of `live`, in the run at `place`, delete.
+    fn covered_by(&self, place: usize, live: &LiveTable) -> u64 {
+        let mut covered: BTreeMap<u64, f64> = BTreeMap::new();
+        for range in live.table.range_tombstones().iter().take(COVERING_MAX) {
+            let bounds = TableBounds::of_range(&range.start, &range.end);
+            // In its own run only the table itself overlaps.
+            for other in self.runs[place..].iter().flat_map(|run| run.overlapping(&bounds)) {
+                let share = other.table.share_between(&range.start, &range.end);
+                *covered.entry(other.meta.id).or_default() += share * other.meta.bytes as f64;
+            }
+        }
+        covered.into_values().sum::<f64>() as u64
+    }
+
+    /// Returns whether a table overlaps `bounds`.
+    pub(crate) fn overlaps(&self, bounds: &TableBounds) -> bool {
+        self.runs.iter().any(|run| !run.overlapping(bounds).is_empty())
     }
 
     pub(crate) fn level0_runs(&self) -> usize {

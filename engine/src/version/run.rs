@@ -14,6 +14,8 @@ pub(crate) struct Run {
     pub(crate) id: u64,
     tables: Arc<[Arc<LiveTable>]>,
     bounds: BoundsIndex,
+    /// Some table has range tombstones.
+    has_range_tombstones: bool,
 }
 
 impl Run {
@@ -30,7 +32,9 @@ impl Run {
             assert!(apart, "L{level}: {left:?} overlaps {right:?}");
         }
         let bounds = BoundsIndex::new(tables.iter().map(|table| &table.meta.bounds));
-        Self { level, id, tables: tables.into(), bounds }
+        let has_range_tombstones =
+            tables.iter().any(|live| !live.table.range_tombstones().is_empty());
+        Self { level, id, tables: tables.into(), bounds, has_range_tombstones }
     }
 
     /// Returns the tables in key order.
@@ -49,6 +53,18 @@ impl Run {
         self.bounds.find(key, |at| &self.tables[at].meta.bounds)
     }
 
+    /// Returns whether any table has range tombstones.
+    pub(super) fn has_range_tombstones(&self) -> bool {
+        self.has_range_tombstones
+    }
+
+    /// Returns the tables that overlap `bounds`.
+    pub(super) fn overlapping(&self, bounds: &TableBounds) -> &[Arc<LiveTable>] {
+        let first = self.tables.partition_point(|table| table.meta.bounds.is_before(bounds));
+        let behind = self.tables.partition_point(|table| !bounds.is_before(&table.meta.bounds));
+        &self.tables[first..behind.max(first)]
+    }
+
     /// Returns the index of the first table that does not end before `key`.
     pub(crate) fn first_not_before(&self, key: &[u8]) -> Option<usize> {
         self.bounds.first_not_before(key, |at| &self.tables[at].meta.bounds)
@@ -59,8 +75,9 @@ impl Run {
 #[derive(Debug)]
 struct BoundsIndex {
     tables: usize,
-    /// The smallest and the largest key of each table, which ascend. Equal neighbours are an
-    /// exclusive end and the start of the next table.
+    /// The smallest and the largest key of each table, which ascend, without the end of a table
+    /// that has no upper bound. Equal neighbours are an exclusive end and the start of the next
+    /// table.
     keys: PackedKeys,
     /// Some end is exclusive, so a search must check the table that it finds.
     excludes_ends: bool,
@@ -68,7 +85,10 @@ struct BoundsIndex {
 
 impl BoundsIndex {
     fn new<'a>(all: impl Iterator<Item = &'a TableBounds> + Clone) -> Self {
-        let keys = all.clone().flat_map(|bounds| [&*bounds.smallest, &*bounds.largest]);
+        let keys = all.clone().flat_map(|bounds| {
+            let largest = (!bounds.is_unbounded()).then_some(&*bounds.largest);
+            [Some(&*bounds.smallest), largest].into_iter().flatten()
+        });
         let excludes_ends = all.clone().any(|bounds| bounds.exclusions() > 0);
         Self { tables: all.count(), keys: PackedKeys::new(keys), excludes_ends }
     }
@@ -138,6 +158,10 @@ mod tests {
                 .collect();
             if run.array_windows().any(|[left, right]| !left.is_before(right)) {
                 continue;
+            }
+            let mut run = run;
+            if exclusions >> 4 & 2 != 0 && exclusions & 1 != 0 {
+                run[2] = TableBounds::of_range(&run[2].smallest, b"");
             }
             let index = BoundsIndex::new(run.iter());
             for key in (b'`'..=b'j').flat_map(|byte| [vec![byte], vec![byte, b'x']]) {

@@ -9,13 +9,14 @@
 //! | `keyspace` | varint   | all            | id                                                    |
 //! | `key`      | prefixed | 1, 2, 3, 5     | at most 64 KiB                                        |
 //! | `value`    | prefixed | 1, 3, 5        | at most 256 MiB; of op 5 behind its [`expiry`]        |
+//! | `start`    | prefixed | remove range   | first deleted key, at most 64 KiB                     |
+//! | `end`      | prefixed | remove range   | first key after it, at most 64 KiB; empty: no bound   |
 //! | `name`     | prefixed | create         | 1 to 255 bytes of UTF-8                               |
 //! | `options`  | prefixed | create         | of the keyspace; opaque here                          |
 //! | `ignored`  | prefixed | ignorable      | skipped by a reader that does not know the op         |
 //!
-//! Ops: 1 put, 2 tombstone, 3 merge operand, 5 put with expiry (other [`Kind`]s are reserved); 0x81
-//! creates, 0x82 drops, 0x83 clears
-//! the keyspace. An op with bit 6 is ignorable.
+//! Ops: 1 put, 2 tombstone, 3 merge operand, 5 put with expiry, 6 remove range (other [`Kind`]s are
+//! reserved); 0x81 creates, 0x82 drops, 0x83 clears the keyspace. An op with bit 6 is ignorable.
 //!
 //! [`expiry`]: sievedb_format::expiry
 
@@ -24,6 +25,7 @@ use sievedb_format::{
     Corruption, Decoder, Encode, KEY_BYTES_MAX, Kind, VALUE_BYTES_MAX,
     codec::{VARINT_BYTES_MAX, varint_bytes},
     expiry::{EXPIRY_BYTES, STORED_VALUE_BYTES_MAX, split_expiry},
+    range_tombstone::ends_above,
 };
 
 /// The longest name of a keyspace, in bytes.
@@ -46,6 +48,12 @@ pub(crate) enum Entry<'a> {
         kind: Kind,
         key: &'a [u8],
         value: Bytes,
+    },
+    /// Removes the keys from `start` up to `end`, exclusive; an empty `end` is no bound.
+    RemoveRange {
+        keyspace: u64,
+        start: &'a [u8],
+        end: &'a [u8],
     },
     CreateKeyspace {
         keyspace: u64,
@@ -74,6 +82,7 @@ impl Entry<'_> {
     pub(crate) fn keyspace(&self) -> u64 {
         match *self {
             Self::Point { keyspace, .. }
+            | Self::RemoveRange { keyspace, .. }
             | Self::CreateKeyspace { keyspace, .. }
             | Self::DropKeyspace { keyspace }
             | Self::ClearKeyspace { keyspace }
@@ -146,6 +155,14 @@ impl BatchEncoder {
     pub(crate) fn remove(&mut self, keyspace: u64, key: &[u8]) {
         self.entry(Kind::Tombstone as u8, keyspace);
         self.bytes.put_prefixed(key);
+    }
+
+    /// Adds a removal of the keys from `start` up to `end`, as in [`Entry::RemoveRange`].
+    pub(crate) fn remove_range(&mut self, keyspace: u64, start: &[u8], end: &[u8]) {
+        debug_assert!(ends_above(end, start), "an empty range is not written");
+        self.entry(Kind::RangeTombstone as u8, keyspace);
+        self.bytes.put_prefixed(start);
+        self.bytes.put_prefixed(end);
     }
 
     pub(crate) fn create_keyspace(&mut self, keyspace: u64, name: &str, options: &[u8]) {
@@ -297,7 +314,15 @@ impl<'a> Entries<'a> {
                     let value = self.payload.slice_ref(stored);
                     Ok(Entry::Point { keyspace, kind, key, value })
                 }
-                Kind::BlobReference | Kind::RangeTombstone => {
+                Kind::RangeTombstone => {
+                    let start = self.bounded("start of a range", KEY_BYTES_MAX)?;
+                    let end = self.bounded("end of a range", KEY_BYTES_MAX)?;
+                    if !ends_above(end, start) {
+                        return Err(Corruption::Order { what: "start and end of a range" });
+                    }
+                    Ok(Entry::RemoveRange { keyspace, start, end })
+                }
+                Kind::BlobReference => {
                     Err(Corruption::Unsupported { what: "kind of an entry", value: op.into() })
                 }
             },
@@ -343,6 +368,8 @@ mod tests {
         batch.remove(300, b"gone");
         batch.put(3, Kind::Merge, b"key", b"operand");
         batch.put_expiring(3, b"session", 77, b"anna");
+        batch.remove_range(3, b"", b"z");
+        batch.remove_range(3, b"a", b"");
         batch.clear_keyspace(3);
         batch.drop_keyspace(3);
         batch
@@ -357,7 +384,7 @@ mod tests {
     fn batch_returns() {
         let payload = sample().finish();
         let batch = Batch::decode(payload.clone()).expect("well formed");
-        assert_eq!((sample().entries(), batch.entries()), (8, 8));
+        assert_eq!((sample().entries(), batch.entries()), (10, 10));
         let got: Result<Vec<_>, _> = batch.iter().collect();
         fn point(
             kind: Kind,
@@ -374,6 +401,8 @@ mod tests {
             point(Kind::Tombstone, 300, b"gone", b""),
             point(Kind::Merge, 3, b"key", b"operand"),
             point(Kind::PutWithExpiry, 3, b"session", b"M\0\0\0\0\0\0\0anna"),
+            Entry::RemoveRange { keyspace: 3, start: b"", end: b"z" },
+            Entry::RemoveRange { keyspace: 3, start: b"a", end: b"" },
             Entry::ClearKeyspace { keyspace: 3 },
             Entry::DropKeyspace { keyspace: 3 },
         ];
@@ -404,12 +433,17 @@ mod tests {
 
     #[test]
     fn batch_refuses_malformed_bytes() {
-        use Corruption::{OutOfRange, Trailing, Truncated, Unsupported};
+        use Corruption::{Order, OutOfRange, Trailing, Truncated, Unsupported};
         let long_name = [&[1, 0x81, 1, 0x80, 2][..], &[b'n'; 256], &[0]].concat();
         let long_key = [&[1, 2, 1, 0x81, 0x80, 4][..], &[0; KEY_BYTES_MAX + 1]].concat();
         let name = "name of a keyspace";
         let short = Truncated { what: "expiry of an entry", need: 8, have: 7 };
-        let cases: [(&str, &[u8], Corruption); 11] = [
+        let long_end = [&[1, 6, 1, 0, 0x81, 0x80, 4][..], &[0; KEY_BYTES_MAX + 1]].concat();
+        let (order, too_long) = ("start and end of a range", KEY_BYTES_MAX as u64 + 1);
+        let cases: [(&str, &[u8], Corruption); 14] = [
+            ("range", &[1, 6, 1, 1, b'b', 1, b'b'], Order { what: order }),
+            ("no end", &[1, 6, 1, 1, b'b'], Truncated { what: "end of a range", need: 1, have: 0 }),
+            ("long end", &long_end, OutOfRange { what: "end of a range", value: too_long }),
             ("nothing", &[], Truncated { what: "entries of a batch", need: 1, have: 0 }),
             ("count", &[9, 1, 1], OutOfRange { what: "entries of a batch", value: 9 }),
             ("rest", &[0, 7], Trailing { what: "batch", bytes: 1 }),

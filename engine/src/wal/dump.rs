@@ -56,6 +56,11 @@ fn describe_batch(payload: &[u8], annotation: &mut Annotation) -> Result<(), Cor
                 }
                 annotation.field(place, name_of(kind), meaning);
             }
+            Entry::RemoveRange { keyspace, start, end } => {
+                let (start, end) = (printable(start), printable(end));
+                let meaning = format_args!("keyspace {keyspace} {start}..{end}");
+                annotation.field(place, name_of(Kind::RangeTombstone), meaning);
+            }
             Entry::CreateKeyspace { keyspace, name, options } => {
                 let options = StoredOptions(options);
                 let meaning = format_args!("keyspace {keyspace} {name:?}: {options}");

@@ -4,3 +4,4 @@ mod concurrency;
 mod cursor;
 mod model;
 mod point_lookup;
+mod ranges;

@@ -10,7 +10,9 @@ use std::{
 
 use bytes::Bytes;
 use sievedb_filter::FilterArena;
-use sievedb_format::{InternalKey, Kind, RangeTombstone, SEQUENCE_MAX, Trailer};
+use sievedb_format::{
+    InternalKey, Kind, RangeTombstone, RangeTombstoneSource, SEQUENCE_MAX, Trailer,
+};
 use sievedb_sstable::{
     BlockCache, BlockCounts, CacheUse, Compression, CursorOptions, FilterState, FilterUnusable,
     ReadError, Table, TableOptions, TableSource, TableWriter,

@@ -1,5 +1,7 @@
 //! Writing calls.
 
+use std::ops::Bound;
+
 use bytes::Bytes;
 use sievedb::{Db, Durability, Error, KeyspaceOptions};
 
@@ -43,6 +45,16 @@ impl Recorder {
         self.write(vec![change], durability);
     }
 
+    /// Removes the keys from `start` up to `end`, exclusive, in one write.
+    pub fn remove_ranges(&mut self, ranges: &[(&str, &str, &str)], durability: Durability) {
+        let changes = ranges.iter().map(|&(keyspace, start, end)| {
+            let range =
+                (Bound::Included(start.to_owned().into()), Bound::Excluded(end.to_owned().into()));
+            Change::RemoveRange { keyspace: keyspace.into(), range }
+        });
+        self.write(changes.collect(), durability);
+    }
+
     /// Stores new values of `bytes` bytes under keys of any keyspaces in one batch.
     pub fn batch(&mut self, keys: &[(&str, &str)], bytes: usize, durability: Durability) {
         let changes = keys.iter().map(|&(keyspace, key)| {
@@ -62,6 +74,10 @@ impl Recorder {
         }
         let began = self.disk.operations();
         let written = self.carry_out(&db, &changes, durability);
+        if changes.iter().all(Change::is_nothing) {
+            written.expect("nothing is written");
+            return;
+        }
         if self.accept("write", written).is_some() {
             self.history.add(changes, began);
             self.history.acknowledge(durability, self.disk.operations());
@@ -82,6 +98,12 @@ impl Recorder {
             [Change::Merge { keyspace, key, operand }] if durability == DEFAULT_DURABILITY => {
                 return handle(keyspace).merge(key, operand);
             }
+            [Change::RemoveRange { keyspace, range }] if durability == DEFAULT_DURABILITY => {
+                return handle(keyspace).remove_range(range.clone());
+            }
+            [Change::RemovePrefix { keyspace, prefix }] if durability == DEFAULT_DURABILITY => {
+                return handle(keyspace).remove_prefix(prefix);
+            }
             _ => {}
         }
         let mut batch = db.batch();
@@ -93,6 +115,12 @@ impl Recorder {
                 Change::Remove { keyspace, key } => batch.remove(handle(keyspace), key)?,
                 Change::Merge { keyspace, key, operand } => {
                     batch.merge(handle(keyspace), key, operand)?;
+                }
+                Change::RemoveRange { keyspace, range } => {
+                    batch.remove_range(handle(keyspace), range.clone())?;
+                }
+                Change::RemovePrefix { keyspace, prefix } => {
+                    batch.remove_prefix(handle(keyspace), prefix)?;
                 }
                 other => panic!("{other} is not for a batch"),
             }

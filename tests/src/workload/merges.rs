@@ -146,3 +146,23 @@ pub(super) fn odd_keys(r: &mut Recorder) {
     r.compact();
     r.insert_with(DEFAULT, keys[0].to_vec(), 5, Disk);
 }
+
+/// Batches remove ranges of two keyspaces, which flushes and compactions apply.
+pub(super) fn range_removals(r: &mut Recorder) {
+    r.create("other");
+    for round in 0..3 {
+        for number in 0..6 {
+            r.batch(&[(DEFAULT, &key(number)), ("other", &key(number))], 60, OsBuffer);
+        }
+        let (first, last) = (key(round), key(round + 3));
+        r.remove_ranges(&[(DEFAULT, &first, &last), ("other", &first, &last)], OsBuffer);
+        r.insert(DEFAULT, key(round + 1), 40);
+        match round {
+            1 => r.flush_keyspace("other"),
+            _ => r.flush(),
+        }
+    }
+    r.remove_ranges(&[(DEFAULT, "", "key0002"), ("other", "key0004", "z")], Disk);
+    r.compact();
+    r.insert_with("other", key(5), 20, Disk);
+}

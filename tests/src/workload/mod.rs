@@ -47,6 +47,7 @@ pub const WORKLOADS: &[Workload] = &[
     Workload { name: "tombstones-above", run: merges::tombstones_above },
     Workload { name: "merges-in-level0", run: merges::merges_in_level0 },
     Workload { name: "remove-all", run: merges::remove_all },
+    Workload { name: "range-removals", run: merges::range_removals },
     Workload { name: "odd-keys", run: merges::odd_keys },
     Workload { name: "merge-operands", run: operands::operands },
     Workload { name: "batches", run: keyspaces::batches },

@@ -34,7 +34,8 @@ fn refused(needs: impl Into<String>) -> Outcome {
 
 /// Kinds of entries that this release does not write.
 fn reserved_kinds() -> impl Iterator<Item = u8> {
-    let written = [Kind::Put, Kind::Tombstone, Kind::Merge, Kind::PutWithExpiry];
+    let written =
+        [Kind::Put, Kind::Tombstone, Kind::Merge, Kind::PutWithExpiry, Kind::RangeTombstone];
     Kind::ALL.into_iter().filter(move |kind| !written.contains(kind)).map(|kind| kind as u8)
 }
 

@@ -1,6 +1,6 @@
 //! Random choice of calls.
 
-use std::{collections::BTreeMap, fmt, sync::Arc};
+use std::{collections::BTreeMap, fmt, ops::Bound, sync::Arc};
 
 use bytes::Bytes;
 use sievedb::{
@@ -118,6 +118,8 @@ impl Story {
             (20, "insert if absent"),
             (100, "remove"),
             (60, "merge"),
+            (8, "remove range"),
+            (3, "remove prefix"),
             (60, "batch"),
             (200, "get"),
             (60, "contains_key"),
@@ -174,6 +176,11 @@ impl Story {
             }
             "merge" => {
                 let change = self.merge();
+                let durability = self.durability();
+                self.recorder.write(vec![change], durability);
+            }
+            "remove range" | "remove prefix" => {
+                let change = self.range_removal(name == "remove prefix");
                 let durability = self.durability();
                 self.recorder.write(vec![change], durability);
             }
@@ -316,11 +323,37 @@ impl Story {
             .collect()
     }
 
+    fn range_removal(&mut self, of_prefix: bool) -> Change {
+        let (keyspace, one) = (self.keyspace().into(), self.key());
+        if of_prefix {
+            // Short ones would remove nearly everything.
+            let kept = one.len().min(4 + self.lots.below(2));
+            return Change::RemovePrefix { keyspace, prefix: one.slice(..kept) };
+        }
+        let narrow = format!("key{:03}", self.lots.below(200));
+        let other = match self.lots.below(8) {
+            0 => self.key(),
+            _ if one.starts_with(b"key") => [&one[..5], b"9"].concat().into(),
+            _ => narrow.into(),
+        };
+        let upside_down = self.lots.chance(1, 20);
+        let (low, high) = if (one > other) != upside_down { (other, one) } else { (one, other) };
+        let unbounded = self.lots.chance(1, 50);
+        let low = if self.lots.chance(1, 4) { Bound::Excluded(low) } else { Bound::Included(low) };
+        let high = match self.lots.below(4) {
+            0 if unbounded => Bound::Unbounded,
+            0 | 1 => Bound::Included(high),
+            _ => Bound::Excluded(high),
+        };
+        Change::RemoveRange { keyspace, range: (low, high) }
+    }
+
     fn batch(&mut self, changes: usize) {
         let changes = (0..changes)
-            .map(|_| match self.lots.below(8) {
-                0 | 1 => self.removal(),
-                2 => self.merge(),
+            .map(|_| match self.lots.below(80) {
+                0 => self.range_removal(false),
+                1..20 => self.removal(),
+                20..30 => self.merge(),
                 _ => self.put(),
             })
             .collect();

@@ -121,7 +121,13 @@ impl Story {
                 used_up = false;
             }
             if seeks && self.lots.chance(1, 40) {
-                let change = *self.lots.pick(&["insert", "remove", "batch", "flush keyspace"]);
+                let change = *self.lots.pick(&[
+                    "insert",
+                    "remove",
+                    "batch",
+                    "remove range",
+                    "flush keyspace",
+                ]);
                 self.carry_out(change);
             }
             let place = match from_back {

@@ -10,6 +10,7 @@
 //! | `flush table`                    |                            | as `levels`; a run is added    |
 //! | `finish n`                       |                            | the n-th running one is gone   |
 //! | `skipped id=n …`                 |                            | what scans stepped over        |
+//! | `covered id=bytes …`             |                            | what range tombstones delete   |
 //! | `otherwise-compressed id …`      |                            | all of them so far             |
 //! | `quarantine id …`                |                            | as `levels`                    |
 //! | `clock n [snapshots]`            |                            | time of the next due table     |
@@ -29,11 +30,11 @@ use crate::{
     compaction::{
         choice::Compaction,
         crowded::rewrite_max,
+        deeper_levels::DeeperLevels,
         expired::ExpiryClock,
         levels::{LevelOptions, Levels},
         picker::{Picker, RangeChoice},
-        retain::DeeperLevels,
-        tombstones::Skipped,
+        tombstones::{Covered, Skipped},
     },
     iter::bounds::KeyBounds,
     table::TableMeta,
@@ -56,6 +57,7 @@ pub(super) fn table(id: u64, level: u8, run: u64, smallest: &[u8], largest: &[u8
         bounds: TableBounds::inclusive(smallest, largest),
         entries: 100,
         tombstones: 0,
+        range_tombstones: 0,
         smallest_sequence: 1,
         largest_sequence: 100,
         expiry: None,
@@ -123,6 +125,7 @@ struct Story {
     clock: ExpiryClock,
     running: Vec<Compaction>,
     skipped: Skipped,
+    covered: Covered,
     otherwise_compressed: BTreeSet<u64>,
     quarantined: BTreeSet<u64>,
 }
@@ -194,6 +197,14 @@ impl Story {
                 self.skipped.extend(words.map(one));
                 format!("{:?}\n", self.skipped)
             }
+            Some("covered") => {
+                let one = |word: &str| {
+                    let (id, bytes) = word.split_once('=').expect("id=bytes");
+                    (id.parse().expect("an id"), number(bytes))
+                };
+                self.covered.extend(words.map(one));
+                format!("{:?}\n", self.covered)
+            }
             Some("otherwise-compressed") => {
                 self.otherwise_compressed.extend(words.map(number));
                 format!("{:?}\n", self.otherwise_compressed)
@@ -244,6 +255,7 @@ impl Story {
             oldest_snapshot: *oldest_snapshot,
             skipped,
             clock: self.clock,
+            covered: &self.covered,
             otherwise_compressed,
         })
     }

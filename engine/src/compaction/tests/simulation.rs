@@ -11,10 +11,10 @@ use crate::{
     compaction::{
         choice::Compaction,
         crowded::{REWRITE_MAX, rewrite_max},
+        deeper_levels::DeeperLevels,
         expired::ExpiryClock,
         levels::{LAST_LEVEL, LevelOptions, Levels},
         picker::{Picker, RangeChoice},
-        retain::DeeperLevels,
         tombstones::Skipped,
     },
     iter::{bounds::KeyBounds, tests::model::check},
@@ -165,6 +165,7 @@ impl Store {
             oldest_snapshot: *oldest_snapshot,
             skipped: &skipped,
             clock: ExpiryClock::default(),
+            covered: &BTreeMap::new(),
             otherwise_compressed: &self.otherwise_compressed,
         };
         let Some(choice) = pick(&picker) else { return false };

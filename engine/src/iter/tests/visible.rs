@@ -3,7 +3,7 @@
 use std::{ops::Bound, rc::Rc, sync::Arc};
 
 use proptest::prelude::*;
-use sievedb_format::{Corruption, Kind, RangeTombstone, RangeTombstoneSource, RangeTombstones};
+use sievedb_format::{Corruption, Kind, RangeTombstone, RangeTombstones};
 
 use super::model::{
     Entry, History, Moves, VecCursor, any_history, any_key, append, check, entries, failure,
@@ -21,10 +21,11 @@ use crate::{
 pub(crate) fn sources(range_tombstones: &[RangeTombstone]) -> RangeTombstoneSources {
     let one = |range: &RangeTombstone| vec![range.clone()];
     let lists = range_tombstones.iter().map(one).chain([Vec::new()]);
-    RangeTombstoneSources::new(lists.map(|list| {
+    let lists = lists.map(|list| {
         let list = RangeTombstones::new(list).expect("well-formed range tombstones");
-        Arc::new(list) as Arc<dyn RangeTombstoneSource>
-    }))
+        (0, Arc::new(list))
+    });
+    RangeTombstoneSources::new(lists, None)
 }
 
 fn visible(history: &History, sequence: u64) -> VisibleCursor<MergeCursor<VecCursor>> {

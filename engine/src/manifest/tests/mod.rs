@@ -70,6 +70,7 @@ fn table(id: u64, level: u8, first: &str, last: &str) -> Arc<TableMeta> {
         bounds: TableBounds::inclusive(first.as_bytes(), last.as_bytes()),
         entries: 40,
         tombstones: 2,
+        range_tombstones: 0,
         smallest_sequence: 3,
         largest_sequence: 42,
         expiry: None,

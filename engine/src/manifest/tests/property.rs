@@ -65,6 +65,7 @@ fn any_table() -> impl Strategy<Value = Arc<TableMeta>> {
             bounds,
             entries: sums.2,
             tombstones: sums.3,
+            range_tombstones: sums.3 / 2,
             smallest_sequence: sequences[0],
             largest_sequence: sequences[1],
             expiry: more.2,

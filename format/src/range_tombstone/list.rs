@@ -1,0 +1,207 @@
+//! A list of range tombstones.
+
+use super::{RangeTombstone, RangeTombstoneSource, cmp_ends, ends_above, fragments::Fragments};
+use crate::{Annotation, Corruption, Decoder, Encode, SequenceNumber, annotation::printable};
+
+/// Minimum bytes of an encoded range tombstone: two lengths, a sequence number.
+const ENCODED_BYTES_MIN: usize = 3;
+
+/// A sorted list of range tombstones, which may overlap.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct RangeTombstones {
+    sorted: Vec<RangeTombstone>,
+    /// At `i`, the index of the largest `end` among `sorted[..=i]`, which bounds searches.
+    reach: Vec<usize>,
+    /// What readers of everything see.
+    fragments: Fragments,
+    /// The smallest and the largest sequence number; 0 without range tombstones.
+    oldest: SequenceNumber,
+    newest: SequenceNumber,
+}
+
+/// Keys that are deleted: of each, every version below `sequence`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Cover<'a> {
+    /// First deleted user key.
+    pub start: &'a [u8],
+    /// First user key after the range; empty for no upper bound.
+    pub end: &'a [u8],
+    /// The largest sequence number that holds for the whole range.
+    pub sequence: SequenceNumber,
+}
+
+impl RangeTombstones {
+    /// Sorts `tombstones` and removes duplicates.
+    ///
+    /// # Errors
+    ///
+    /// [`Corruption`] if one is empty, too long, or has an invalid sequence number.
+    pub fn new(mut tombstones: Vec<RangeTombstone>) -> Result<Self, Corruption> {
+        tombstones.iter().try_for_each(RangeTombstone::check)?;
+        // Stable: fast for lists that were sorted and then appended to each other.
+        tombstones.sort();
+        tombstones.dedup();
+        let mut reach: Vec<usize> = Vec::with_capacity(tombstones.len());
+        for (index, tombstone) in tombstones.iter().enumerate() {
+            let before = reach.last().copied().unwrap_or(index);
+            let is_longer = cmp_ends(&tombstones[before].end, &tombstone.end).is_lt();
+            reach.push(if is_longer { index } else { before });
+        }
+        let fragments = Fragments::new(&tombstones);
+        let sequences = || tombstones.iter().map(|one| one.sequence);
+        let (oldest, newest) = (sequences().min().unwrap_or(0), sequences().max().unwrap_or(0));
+        Ok(Self { sorted: tombstones, reach, fragments, oldest, newest })
+    }
+
+    /// Decodes the encoded form.
+    ///
+    /// # Errors
+    ///
+    /// [`Corruption`] if the bytes are truncated or a field violates the table above.
+    pub fn decode(bytes: &[u8]) -> Result<Self, Corruption> {
+        let mut decoder = Decoder::new(bytes);
+        let count = decoder.varint_usize("count of range tombstones")?;
+        if count > decoder.rest().len() / ENCODED_BYTES_MIN {
+            let what = "count of range tombstones";
+            return Err(Corruption::OutOfRange { what, value: count as u64 });
+        }
+        let mut tombstones: Vec<RangeTombstone> = Vec::with_capacity(count);
+        for _ in 0..count {
+            let tombstone = RangeTombstone {
+                start: decoder.prefixed("start of a range tombstone")?.into(),
+                end: decoder.prefixed("end of a range tombstone")?.into(),
+                sequence: decoder.varint("sequence number of a range tombstone")?,
+            };
+            if tombstones.last().is_some_and(|last| *last >= tombstone) {
+                return Err(Corruption::Order { what: "list of range tombstones" });
+            }
+            tombstones.push(tombstone);
+        }
+        decoder.finish("list of range tombstones")?;
+        Self::new(tombstones)
+    }
+
+    /// Appends the encoded form to `out`.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        out.put_varint(self.sorted.len() as u64);
+        for tombstone in &self.sorted {
+            out.put_prefixed(&tombstone.start);
+            out.put_prefixed(&tombstone.end);
+            out.put_varint(tombstone.sequence);
+        }
+    }
+
+    /// Iterates over the range tombstones in the order of the encoded form.
+    pub fn iter(&self) -> std::slice::Iter<'_, RangeTombstone> {
+        self.sorted.iter()
+    }
+
+    /// Returns the number of range tombstones.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.sorted.len()
+    }
+
+    /// Returns `true` if there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.sorted.is_empty()
+    }
+
+    /// Returns the smallest `start` and the largest `end`; `None` if there are no range tombstones.
+    #[must_use]
+    pub fn bounds(&self) -> Option<(&[u8], &[u8])> {
+        let (first, &reach) = self.sorted.first().zip(self.reach.last())?;
+        Some((&first.start, &self.sorted[reach].end))
+    }
+
+    /// Returns the largest sequence number; 0 without range tombstones.
+    #[must_use]
+    pub fn newest(&self) -> SequenceNumber {
+        self.newest
+    }
+
+    /// Returns a range around `user_key` whose keys are deleted for a reader at `at`; `None` if
+    /// `user_key` is not.
+    ///
+    /// The range may extend over several range tombstones without a gap. Its sequence number is
+    /// the smallest of theirs, so that of `user_key` alone may be larger.
+    #[must_use]
+    pub fn cover(&self, user_key: &[u8], at: SequenceNumber) -> Option<Cover<'_>> {
+        match self.fragments.find(user_key)? {
+            (_, newest) if newest > at => {
+                let one = self.older_cover(user_key, at)?;
+                Some(Cover { start: &one.start, end: &one.end, sequence: one.sequence })
+            }
+            (fragment, _) => Some(self.fragments.around(fragment, at)),
+        }
+    }
+
+    /// Returns the newest range tombstone up to `at` that covers `user_key`, for a reader older
+    /// than some of them.
+    ///
+    /// A step back per range tombstone that starts at or before the key, as long as an earlier one
+    /// may reach the key.
+    #[cold]
+    fn older_cover(&self, user_key: &[u8], at: SequenceNumber) -> Option<&RangeTombstone> {
+        if at < self.oldest {
+            return None;
+        }
+        let starts_before = self.sorted.partition_point(|one| *one.start <= *user_key);
+        let may_reach = |&index: &usize| ends_above(&self.sorted[self.reach[index]].end, user_key);
+        (0..starts_before)
+            .rev()
+            .take_while(may_reach)
+            .map(|index| &self.sorted[index])
+            .filter(|one| one.sequence <= at && one.covers(user_key))
+            .max_by_key(|one| one.sequence)
+    }
+
+    /// Returns the memory of the list, in bytes.
+    #[must_use]
+    pub fn memory_bytes(&self) -> usize {
+        let keys: usize = self.iter().map(|one| one.start.len() + one.end.len()).sum();
+        self.sorted.capacity() * size_of::<RangeTombstone>()
+            + self.reach.capacity() * size_of::<usize>()
+            + self.fragments.memory_bytes()
+            + keys
+    }
+
+    /// Adds the fields of the encoded form to `annotation`, relative to its first byte.
+    pub fn describe(&self, annotation: &mut Annotation) {
+        let mut bytes = Vec::new();
+        bytes.put_varint(self.len() as u64);
+        annotation.field(0..bytes.len() as u64, "count", self.len());
+        for RangeTombstone { start, end, sequence } in &self.sorted {
+            let from = bytes.len() as u64;
+            bytes.put_prefixed(start);
+            bytes.put_prefixed(end);
+            bytes.put_varint(*sequence);
+            let meaning = format!("{}..{} @{sequence}", printable(start), printable(end));
+            annotation.field(from..bytes.len() as u64, "range_tombstone", meaning);
+        }
+    }
+}
+
+impl<'a> IntoIterator for &'a RangeTombstones {
+    type Item = &'a RangeTombstone;
+    type IntoIter = std::slice::Iter<'a, RangeTombstone>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.iter()
+    }
+}
+
+impl RangeTombstoneSource for RangeTombstones {
+    fn is_empty(&self) -> bool {
+        self.sorted.is_empty()
+    }
+
+    /// A binary search, unless `at` is older than a range tombstone on the key.
+    fn newest_cover(&self, user_key: &[u8], at: SequenceNumber) -> Option<SequenceNumber> {
+        match self.fragments.find(user_key)? {
+            (_, newest) if newest > at => self.older_cover(user_key, at).map(|one| one.sequence),
+            (_, newest) => Some(newest),
+        }
+    }
+}

@@ -1,0 +1,121 @@
+//! The range tombstones of a memtable.
+//!
+//! Chunks of immutable lists, after Bentley and Saxe, "Decomposable searching problems", 1980.
+//! Chunk `n` has up to [`FAN_OUT`]`^(n + 1)` of them. A write rebuilds the first chunk, and with it
+//! the chunks that are full, so each range tombstone is copied `FAN_OUT` times at most for each
+//! chunk. A search visits one list for each chunk, which is a binary search in each.
+//!
+//! Readers take no lock: they load the present chunks. Without range tombstones they load one
+//! integer.
+
+use std::sync::{
+    Arc, Mutex, PoisonError,
+    atomic::{AtomicUsize, Ordering::Relaxed},
+};
+
+use arc_swap::ArcSwap;
+use sievedb_format::{RangeTombstone, RangeTombstoneSource, RangeTombstones, SequenceNumber};
+
+/// Growth from one chunk to the next: 10,000 range tombstones have four chunks.
+const FAN_OUT: usize = 16;
+
+/// Memory of a range tombstone without its keys: in the list, and as two fragments.
+const OVERHEAD_BYTES: usize = size_of::<RangeTombstone>() + 2 * (24 + 24) + 8;
+
+type Chunks = Vec<Option<Arc<RangeTombstones>>>;
+
+/// A concurrent, insert-only set of range tombstones.
+#[derive(Debug, Default)]
+pub struct MemtableRanges {
+    /// Stored after `chunks`, and loaded before.
+    len: AtomicUsize,
+    chunks: ArcSwap<Chunks>,
+    /// Held during an insert.
+    insert: Mutex<()>,
+}
+
+impl MemtableRanges {
+    /// Returns the memory of a range tombstone, in bytes.
+    pub(crate) const fn charge(start_len: usize, end_len: usize) -> usize {
+        OVERHEAD_BYTES + start_len + end_len
+    }
+
+    /// Inserts a range tombstone.
+    ///
+    /// # Panics
+    ///
+    /// If its range is empty.
+    pub fn insert(&self, tombstone: RangeTombstone) {
+        let _inserting = self.insert.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut chunks = Chunks::clone(&self.chunks.load());
+        let mut added = vec![tombstone];
+        let mut capacity = FAN_OUT;
+        for place in 0.. {
+            if place == chunks.len() {
+                chunks.push(None);
+            }
+            if let Some(present) = chunks[place].take() {
+                let mut both: Vec<_> = present.iter().cloned().collect();
+                both.append(&mut added);
+                added = both;
+            }
+            if added.len() <= capacity {
+                let list = RangeTombstones::new(added).expect("a range of the log is not empty");
+                chunks[place] = Some(Arc::new(list));
+                break;
+            }
+            capacity = capacity.saturating_mul(FAN_OUT);
+        }
+        let len = chunks.iter().flatten().map(|chunk| chunk.len()).sum();
+        debug_assert!(self.len() <= len, "range tombstones are never removed");
+        self.chunks.store(Arc::new(chunks));
+        self.len.store(len, Relaxed);
+    }
+
+    /// Returns the number of range tombstones.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.len.load(Relaxed)
+    }
+
+    /// Returns `true` if there are none.
+    #[inline]
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Returns the present range tombstones, as lists.
+    #[must_use]
+    pub fn lists(&self) -> Vec<Arc<RangeTombstones>> {
+        self.chunks.load().iter().flatten().cloned().collect()
+    }
+
+    /// Returns the largest sequence number, up to `at`, of a range tombstone that covers
+    /// `user_key`.
+    #[must_use]
+    pub fn newest_cover(&self, user_key: &[u8], at: SequenceNumber) -> Option<SequenceNumber> {
+        if self.is_empty() {
+            return None;
+        }
+        let mut newest = None;
+        // The newest first: they are in small lists, and may settle the search.
+        for list in self.chunks.load().iter().flatten() {
+            if newest < Some(list.newest()) {
+                newest = newest.max(list.newest_cover(user_key, at));
+            }
+        }
+        newest
+    }
+}
+
+impl RangeTombstoneSource for MemtableRanges {
+    #[inline]
+    fn is_empty(&self) -> bool {
+        self.is_empty()
+    }
+
+    fn newest_cover(&self, user_key: &[u8], at: SequenceNumber) -> Option<SequenceNumber> {
+        self.newest_cover(user_key, at)
+    }
+}
