@@ -278,7 +278,7 @@ impl Batch {
         if Arc::as_ptr(keyspace.open_store()) == self.store.as_ptr() {
             return Ok(());
         }
-        Err(Error::ForeignKeyspace { name: keyspace.name().to_owned() })
+        Err(Error::ForeignKeyspace { name: keyspace.name() })
     }
 
     fn hold(&mut self, keyspace: &Keyspace) {

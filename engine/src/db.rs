@@ -175,7 +175,7 @@ impl Db {
     #[must_use]
     pub fn keyspaces(&self) -> Vec<String> {
         let Ok(store) = self.accept() else { return Vec::new() };
-        store.versions.trees().values().map(|tree| tree.name.clone()).collect()
+        store.versions.trees().values().map(|tree| tree.name()).collect()
     }
 
     /// Removes the keyspace `name` with all its data. Returns `false` if it does not exist.
@@ -206,6 +206,33 @@ impl Db {
         names: impl IntoIterator<Item = N>,
     ) -> Result<usize> {
         self.accept()?.drop_keyspaces(names)
+    }
+
+    /// Renames the keyspace `old` to `new`. Durable at return, and atomic: after a crash the
+    /// keyspace has one of the two names.
+    ///
+    /// Handles, snapshots and iterators remain valid; [`Keyspace::name`] returns the new name. The
+    /// default keyspace cannot be renamed. A [repair](Options::repair) without a manifest knows the
+    /// new name only from the log, or from tables written since.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NoKeyspace`] if `old` does not exist; [`Error::KeyspaceExists`] if `new` does;
+    /// [`Error::InvalidKeyspaceName`]; [`Error::RequiredKeyspace`] for the default keyspace; those
+    /// of a write with [`Durability::Disk`].
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// let db = sievedb::Db::open(dir.path())?;
+    /// let index = db.keyspace("index.new")?;
+    /// index.insert("key", "value")?;
+    /// db.rename_keyspace("index.new", "index")?;
+    /// assert_eq!(index.name(), "index");
+    /// assert_eq!(db.keyspaces(), ["default", "index"]);
+    /// # Ok::<(), sievedb::Error>(())
+    /// ```
+    pub fn rename_keyspace(&self, old: &str, new: &str) -> Result<()> {
+        self.accept()?.rename_keyspace(old, new)
     }
 
     /// Returns an empty batch, whose entries may be of any keyspaces of this store.

@@ -113,9 +113,12 @@ pub enum Error {
     BudgetTooSmall { what: &'static str, bytes: u64, bytes_min: u64, made_of: String },
     /// The option `name` has an invalid value; `allowed` states the valid ones.
     InvalidOption { name: &'static str, allowed: &'static str },
+    /// [`Db::rename_keyspace`](crate::Db::rename_keyspace) found another keyspace `name`. Nothing
+    /// was changed.
+    KeyspaceExists { name: String },
     /// The name of a keyspace is empty, or longer than 255 bytes.
     InvalidKeyspaceName { name: String },
-    /// The keyspace `name` cannot be dropped, because every store has it.
+    /// The keyspace `name` cannot be dropped or renamed, because every store has it.
     RequiredKeyspace { name: String },
     /// The keyspace `name` was dropped; its handles cannot be used again.
     KeyspaceDropped { name: String },

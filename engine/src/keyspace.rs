@@ -4,6 +4,7 @@ pub(crate) mod conditional;
 pub(crate) mod expiring;
 mod options;
 mod pop;
+mod size;
 pub(crate) mod writes;
 
 use std::{fmt, sync::Arc};
@@ -74,10 +75,38 @@ impl Keyspace {
         Reader { open, tree, options: *options, snapshot: None }
     }
 
-    /// Returns the name of the keyspace.
+    /// Returns the present name of the keyspace, which
+    /// [`Db::rename_keyspace`](crate::Db::rename_keyspace) changes.
     #[must_use]
-    pub fn name(&self) -> &str {
-        &self.tree.name
+    pub fn name(&self) -> String {
+        self.tree.name()
+    }
+
+    /// Removes every key, at a cost that does not depend on their number: a write to the log with a
+    /// sync, and one to the manifest. Durable at return, and atomic.
+    ///
+    /// Existing snapshots and iterators keep what they see. Tables are unlinked when their last
+    /// reader is gone. Other writes to this keyspace wait meanwhile.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::KeyspaceDropped`]; those of a write with
+    /// [`Durability::Disk`](crate::Durability::Disk).
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// let db = sievedb::Db::open(dir.path())?;
+    /// let sessions = db.keyspace("sessions")?;
+    /// sessions.insert("anna", "7")?;
+    /// let before = db.snapshot();
+    /// sessions.clear()?;
+    /// assert!(sessions.is_empty()?);
+    /// assert_eq!(before.keyspace(&sessions)?.len()?, 1);
+    /// # Ok::<(), sievedb::Error>(())
+    /// ```
+    pub fn clear(&self) -> Result<()> {
+        let store = self.open.accept()?;
+        store.clear_keyspace(&self.tree)
     }
 
     /// Writes the memtables of this keyspace into tables, and waits until that is done.

@@ -21,6 +21,7 @@ use crate::{
         many::ManyReader,
         observer::{ExpiryObserver, FromValue, NoObserver, Observer},
         tree::Tree,
+        view::{KeptView, ReadView},
         written::ReadMark,
     },
     resolve::ReadPoint,
@@ -55,6 +56,17 @@ impl<'h> Reader<'h> {
         Ok(self.snapshot.unwrap_or_else(|| ReadPoint::new(store.writer.visible())))
     }
 
+    /// Returns the view that the snapshot sees, if the keyspace was cleared since. `present` is the
+    /// present view.
+    #[inline(always)]
+    fn view_before_clear(self, store: &Store, present: &KeptView) -> Option<KeptView> {
+        let at = self.snapshot?.sequence;
+        if at >= present.cleared {
+            return None;
+        }
+        store.versions.snapshots().view_before_clear(self.tree.id, at)
+    }
+
     #[inline(always)]
     fn lookup<'a>(self, key: &'a [u8], hash: u64, at: ReadPoint) -> Lookup<'a>
     where
@@ -71,6 +83,10 @@ impl<'h> Reader<'h> {
         let view = self.tree.view();
         let hash = key_hash(key, store.hash_seed);
         let lookup = self.lookup(key, hash, self.at(store)?);
+        if let Some(before) = self.view_before_clear(store, &view) {
+            let view = ReadView::new(self.tree.id, before);
+            return lookup.find(&view, store.tables.counters.local(), observer);
+        }
         lookup.find(&view, store.tables.counters.local(), observer)
     }
 
@@ -107,6 +123,10 @@ impl<'h> Reader<'h> {
         let view = self.tree.view();
         let Ok(at) = self.at(store) else { return false };
         let lookup = self.lookup(key, key_hash(key, store.hash_seed), at);
+        if let Some(before) = self.view_before_clear(store, &view) {
+            let view = ReadView::new(self.tree.id, before);
+            return lookup.may_contain(&view, store.tables.counters.local());
+        }
         lookup.may_contain(&view, store.tables.counters.local())
     }
 
@@ -114,7 +134,12 @@ impl<'h> Reader<'h> {
         let store = self.open.accept()?;
         let view = self.tree.view();
         let hash = key_hash(key, store.hash_seed);
-        self.lookup(key, hash, self.at(store)?).explain(&self.tree.name, &view)
+        let lookup = self.lookup(key, hash, self.at(store)?);
+        if let Some(before) = self.view_before_clear(store, &view) {
+            let view = ReadView::new(self.tree.id, before);
+            return lookup.explain(&self.tree.name(), &view);
+        }
+        lookup.explain(&self.tree.name(), &view)
     }
 
     /// Returns `result` of the lookup of each of `keys`.
@@ -125,11 +150,13 @@ impl<'h> Reader<'h> {
     ) -> Result<Vec<T>> {
         let store = self.open.accept()?;
         let view = self.tree.kept_view();
+        let at = self.at(store)?;
+        let view = self.view_before_clear(store, &view).unwrap_or(view);
         let clock = store.versions.clock();
         let reader = ManyReader {
             tree: self.tree,
             view: &view,
-            at: view.fix_clock(self.at(store)?, clock),
+            at: view.fix_clock(at, clock),
             clock,
             cache_use: self.options.cache_use(),
             hash_seed: store.hash_seed,
@@ -143,7 +170,9 @@ impl<'h> Reader<'h> {
     pub(crate) fn range(self, bounds: KeyBounds) -> Range {
         let opened = self.open.accept().and_then(|store| {
             let view = self.tree.kept_view();
-            let at = view.fix_clock(self.at(store)?, store.versions.clock());
+            let at = self.at(store)?;
+            let view = self.view_before_clear(store, &view).unwrap_or(view);
+            let at = view.fix_clock(at, store.versions.clock());
             Ok((store, view, at))
         });
         let (store, view, at) = match opened {

@@ -47,7 +47,7 @@ impl Snapshot {
     pub fn keyspace(&self, keyspace: impl AsRef<Keyspace>) -> Result<KeyspaceSnapshot> {
         let keyspace = keyspace.as_ref();
         if !Arc::ptr_eq(keyspace.open_store(), self.default.held.open()) {
-            return Err(Error::ForeignKeyspace { name: keyspace.name().to_owned() });
+            return Err(Error::ForeignKeyspace { name: keyspace.name() });
         }
         let held = Arc::clone(&self.default.held);
         Ok(KeyspaceSnapshot { keyspace: keyspace.of_kind(HandleKind::Snapshot), held })

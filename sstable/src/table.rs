@@ -204,6 +204,25 @@ impl Table {
         Ok(block.get_with(target, take))
     }
 
+    /// Returns the bytes of the table before `target`, at the precision of a data block. Reads a
+    /// partition if the index has two levels.
+    ///
+    /// # Errors
+    ///
+    /// [`ReadError`] if the partition cannot be read or is damaged.
+    pub fn bytes_before(&self, target: InternalKey<'_>) -> Result<u64, ReadError> {
+        let top = self.top_index.shared();
+        let Some(at) = top.position(target) else { return Ok(self.source().len()) };
+        if !self.has_partitions() {
+            return Ok(top.handle_at(at).offset);
+        }
+        let mut counts = BlockCounts::default();
+        let partition = self.child(top, at, BlockRole::Index, CacheUse::Fill, &mut counts)?;
+        // A partition is behind its data blocks.
+        let found = partition.position(target);
+        Ok(found.map_or(top.handle_at(at).offset, |at| partition.handle_at(at).offset))
+    }
+
     /// Returns an unpositioned cursor over the point entries.
     #[must_use]
     pub fn cursor(self: Arc<Self>, options: impl Into<CursorOptions>) -> TableCursor {

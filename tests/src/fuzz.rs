@@ -339,7 +339,14 @@ impl Run<'_> {
             29 => recorder.compact(),
             30 => recorder.wait_for_background(),
             31 | 32 => recorder.create(self.lots.pick::<&str>(&OTHERS)),
-            33 => recorder.drop_keyspace(self.lots.pick::<&str>(&OTHERS)),
+            33 => {
+                let name = *self.lots.pick::<&str>(&OTHERS);
+                if self.lots.chance(1, 2) {
+                    recorder.drop_keyspace(name);
+                } else {
+                    recorder.clear(name);
+                }
+            }
             34 => recorder.check(),
             35 | 36 => {
                 self.inject(faults);

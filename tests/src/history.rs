@@ -153,6 +153,10 @@ impl History {
             {
                 keys.insert(key.clone());
             }
+            if let Change::Rename { to, .. } = change {
+                let keys = keys.clone();
+                self.keys.entry(to.clone()).or_default().extend(keys);
+            }
         }
     }
 

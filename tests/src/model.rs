@@ -38,6 +38,10 @@ pub enum Change {
     RemovePrefix { keyspace: Name, prefix: Bytes },
     /// Creates a missing keyspace.
     Create { keyspace: Name },
+    /// Removes all entries of an existing keyspace.
+    Clear { keyspace: Name },
+    /// Renames an existing keyspace.
+    Rename { keyspace: Name, to: Name },
     /// Drops an existing keyspace with all its entries.
     Drop { keyspace: Name },
 }
@@ -69,6 +73,8 @@ impl Change {
             | Self::RemoveRange { keyspace, .. }
             | Self::RemovePrefix { keyspace, .. }
             | Self::Create { keyspace }
+            | Self::Clear { keyspace }
+            | Self::Rename { keyspace, .. }
             | Self::Drop { keyspace } => keyspace,
         }
     }
@@ -89,6 +95,8 @@ impl fmt::Display for Change {
                 write!(f, "remove {keyspace} prefix {}", shown(prefix))
             }
             Self::Create { keyspace } => write!(f, "create {keyspace}"),
+            Self::Clear { keyspace } => write!(f, "clear {keyspace}"),
+            Self::Rename { keyspace, to } => write!(f, "rename {keyspace} to {to}"),
             Self::Drop { keyspace } => write!(f, "drop {keyspace}"),
         }
     }
@@ -163,11 +171,17 @@ impl Model {
                     self.digest = self.digest.wrapping_add(xxh3_128(name.as_bytes()));
                 }
             }
-            Change::Drop { .. } => {
-                let Some(entries) = self.keyspaces.remove(name) else { return };
-                self.digest = self.digest.wrapping_sub(xxh3_128(name.as_bytes()));
+            Change::Drop { .. } => drop(self.remove_keyspace(name)),
+            Change::Clear { .. } => {
+                if self.remove_keyspace(name).is_some() {
+                    self.apply(&Change::Create { keyspace: name.clone() });
+                }
+            }
+            Change::Rename { to, .. } => {
+                let Some(entries) = self.remove_keyspace(name) else { return };
+                self.apply(&Change::Create { keyspace: to.clone() });
                 for (key, value) in entries {
-                    self.digest = self.digest.wrapping_sub(entry_digest(name, &key, &value));
+                    self.apply(&Change::Put { keyspace: to.clone(), key, value });
                 }
             }
             Change::Put { key, value, .. } => {
@@ -207,6 +221,15 @@ impl Model {
         for (key, value) in removed {
             self.digest = self.digest.wrapping_sub(entry_digest(name, &key, &value));
         }
+    }
+
+    fn remove_keyspace(&mut self, name: &Name) -> Option<Entries> {
+        let entries = self.keyspaces.remove(name)?;
+        self.digest = self.digest.wrapping_sub(xxh3_128(name.as_bytes()));
+        for (key, value) in &entries {
+            self.digest = self.digest.wrapping_sub(entry_digest(name, key, value));
+        }
+        Some(entries)
     }
 
     /// Describes how `self`, read from a store, differs from `wanted`, in at most `lines_max`
@@ -274,6 +297,15 @@ mod tests {
         assert_eq!(of(&[a1.clone(), b1.clone()]), of(&[b1.clone(), a1.clone()]));
         assert_eq!(of(&[a1.clone(), remove]), of(&[]));
         assert_eq!(of(&[create.clone(), put("other", "a", "1"), drop]), of(&[]));
+        let clear = Change::Clear { keyspace: "other".into() };
+        let in_other = [create.clone(), put("other", "a", "1"), clear];
+        assert_eq!(of(&in_other), of(std::slice::from_ref(&create)));
+        let third = Change::Create { keyspace: "third".into() };
+        let rename = Change::Rename { keyspace: "other".into(), to: "third".into() };
+        assert_eq!(
+            of(&[create.clone(), put("other", "a", "1"), rename]),
+            of(&[third, put("third", "a", "1")])
+        );
         let different = [
             of(&[]),
             of(std::slice::from_ref(&a1)),

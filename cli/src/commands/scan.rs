@@ -111,7 +111,7 @@ impl Args {
             }
         }
         out.flush()?;
-        let skipped = report_skipped(&db, present.name(), &scanned)?;
+        let skipped = report_skipped(&db, &present.name(), &scanned)?;
         match (outdated, skipped) {
             (0, 0) => Ok(()),
             (count, skipped) => Err(Error::Skipped { skipped, outdated: count }),

@@ -32,22 +32,25 @@ impl KeySlot {
 #[derive(Debug)]
 pub(super) struct KeySlots {
     last: Box<[SequenceNumber; SLOTS]>,
-    /// The last range tombstone, which is a write to any key.
-    range_tombstone: SequenceNumber,
+    /// The last range tombstone or clear of a keyspace, which is a write to any key.
+    of_all: SequenceNumber,
 }
 
 impl KeySlots {
     pub(super) fn new() -> Self {
-        Self { last: Box::new([0; SLOTS]), range_tombstone: 0 }
+        Self { last: Box::new([0; SLOTS]), of_all: 0 }
     }
 
     /// Notes the keys of a write whose last sequence number is `last`.
     #[inline]
     pub(super) fn note(&mut self, write: &Write, last: SequenceNumber) {
-        debug_assert!(self.range_tombstone <= last, "writes are placed in sequence order");
+        debug_assert!(self.of_all <= last, "writes are placed in sequence order");
+        if write.clears.is_some() {
+            self.of_all = last;
+        }
         for entry in &write.entries {
             if entry.is_range() {
-                self.range_tombstone = last;
+                self.of_all = last;
             }
             let KeySlot(slot) = KeySlot::new(write.targets[entry.target].tree.id, entry.hash);
             let noted = &mut self.last[usize::from(slot)];
@@ -57,6 +60,6 @@ impl KeySlots {
     }
 
     pub(super) fn last(&self, KeySlot(slot): KeySlot) -> SequenceNumber {
-        self.last[usize::from(slot)].max(self.range_tombstone)
+        self.last[usize::from(slot)].max(self.of_all)
     }
 }

@@ -205,6 +205,9 @@ impl Placement {
             active.reserve(target.charge_bytes);
             target.memtable = Some(active);
         }
+        if let Some(tree) = &write.clears {
+            tree.begin_clear(first);
+        }
         self.last_placed = last;
         self.slots.note(write, last);
         let record = PendingRecord { sequence: first, payload };

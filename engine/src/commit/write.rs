@@ -28,8 +28,10 @@ pub(crate) struct Write {
     pub(crate) payload: Bytes,
     pub(crate) targets: SmallVec<[Target; 1]>,
     pub(crate) entries: SmallVec<[Entry; 1]>,
-    /// Creations and drops of keyspaces in the payload. Each takes a sequence number.
+    /// Changes of keyspaces in the payload, not of their options. Each takes a sequence number.
     pub(crate) keyspace_changes: usize,
+    /// The keyspace that the change in the payload clears.
+    pub(crate) clears: Option<Arc<Tree>>,
 }
 
 /// A keyspace that a batch writes to.
@@ -74,14 +76,18 @@ impl Write {
     pub(crate) fn insert(&self, first: SequenceNumber) {
         for (sequence, entry) in (first..).zip(&self.entries) {
             let placed = self.targets[entry.target].memtable.as_ref();
-            let memtable = &placed.expect("a placed write has its memtables").memtable;
+            let placed = placed.expect("a placed write has its memtables");
             let key = &self.payload[entry.key.clone()];
             let value = &self.payload[entry.value.clone()];
             if entry.kind == Kind::RangeTombstone {
-                memtable.insert_range_tombstone(RangeTombstone::new(key, value, sequence));
+                let tombstone = RangeTombstone::new(key, value, sequence);
+                placed.memtable.insert_range_tombstone(tombstone);
                 continue;
             }
-            memtable.insert(entry.hash, key, Trailer::new(sequence, entry.kind), value);
+            placed.memtable.insert(entry.hash, key, Trailer::new(sequence, entry.kind), value);
+            if entry.kind == Kind::Tombstone {
+                placed.note_tombstone();
+            }
         }
         let last = first + self.entries.len() as u64 - 1;
         debug_assert!(last >= first || self.keyspace_changes > 0, "an empty batch is placed");
@@ -134,6 +140,12 @@ impl Write {
         let mut encoder = BatchEncoder::new();
         encode(&mut encoder);
         Self { payload: encoder.finish(), keyspace_changes, ..Self::default() }
+    }
+
+    /// Creates the record of a clear of `tree`.
+    pub(crate) fn clear(tree: &Arc<Tree>) -> Self {
+        let record = Self::record(1, |batch| batch.clear_keyspace(tree.id));
+        Self { clears: Some(Arc::clone(tree)), ..record }
     }
 
     fn ranges(&mut self) -> impl Iterator<Item = &mut Range<usize>> {

@@ -167,8 +167,12 @@ impl fmt::Display for Error {
             Self::InvalidKeyspaceName { name } => {
                 write!(f, "{name:?} cannot name a keyspace: 1 to 255 bytes are allowed")
             }
+            Self::KeyspaceExists { name } => write!(
+                f,
+                "the store already has a keyspace {name:?}; use another name, or drop that keyspace"
+            ),
             Self::RequiredKeyspace { name } => {
-                write!(f, "the keyspace {name:?} cannot be dropped: every store has it")
+                write!(f, "the keyspace {name:?} cannot be dropped or renamed: every store has it")
             }
             Self::KeyspaceDropped { name } => write!(f, "the keyspace {name:?} was dropped"),
             Self::ForeignKeyspace { name } => {

@@ -91,7 +91,7 @@ impl Filters {
         let is_installed = self.install(host, tree, live, role, old, new)?;
         if is_installed {
             self.rebuilt.fetch_add(1, Relaxed);
-            let (keyspace, table_id, reason) = (tree.name.clone(), due.table_id, due.reason);
+            let (keyspace, table_id, reason) = (tree.name(), due.table_id, due.reason);
             host.report(&Event::FilterRebuilt { keyspace, table_id, role, reason });
         }
         Ok(is_installed)
@@ -178,7 +178,7 @@ impl Filters {
             host.poison(error.clone());
         }
         self.jobs.lock().abort(tree, due);
-        let (keyspace, table_id, role) = (tree.name.clone(), due.table_id, due.role);
+        let (keyspace, table_id, role) = (tree.name(), due.table_id, due.role);
         host.report(&Event::FilterNotRebuilt { keyspace, table_id, role, error });
         true
     }

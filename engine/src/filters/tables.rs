@@ -73,7 +73,7 @@ impl KeyspaceTables {
 
     /// Takes the tables of `version`, the present or next one of `tree`.
     pub(super) fn of_tree(tree: &Arc<Tree>, version: &Version) -> Self {
-        let tables = Self::new(tree.id, &tree.name, tree.filter_policy(), version.tables());
+        let tables = Self::new(tree.id, &tree.name(), tree.filter_policy(), version.tables());
         Self { tree: Some(Arc::clone(tree)), ..tables }
     }
 

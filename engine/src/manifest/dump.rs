@@ -5,11 +5,12 @@ use std::{path::PathBuf, sync::Arc};
 use sievedb_format::{Annotation, Corruption, annotation::printable};
 
 use super::edit::{
-    FILTER_REPLACED, FLUSHED, FilterReplaced, HASH_SEED, KEYSPACE_CHANGED, KEYSPACE_CREATED,
-    KEYSPACE_DROPPED, KeyspaceChanged, KeyspaceCreated, LAST_SEQUENCE, LOG_CREATED, LOG_FLOOR,
-    LOG_MARK, NEXT_FILE_ID, NEXT_KEYSPACE_ID, PREFIX_FILTER_REPLACED, RANGE_FILTER_REPLACED,
-    STORE_CLOCK_MS, STORE_ID, TABLE_ADDED, TABLE_MOVED, TABLE_REMOVED, decode_filter,
-    decode_keyspace, decode_keyspace_change, decode_log, decode_table,
+    FILTER_REPLACED, FLUSHED, FilterReplaced, HASH_SEED, KEYSPACE_CHANGED, KEYSPACE_CLEARED,
+    KEYSPACE_CREATED, KEYSPACE_DROPPED, KEYSPACE_RENAMED, KeyspaceChanged, KeyspaceCreated,
+    KeyspaceRenamed, LAST_SEQUENCE, LOG_CREATED, LOG_FLOOR, LOG_MARK, NEXT_FILE_ID,
+    NEXT_KEYSPACE_ID, PREFIX_FILTER_REPLACED, RANGE_FILTER_REPLACED, STORE_CLOCK_MS, STORE_ID,
+    TABLE_ADDED, TABLE_MOVED, TABLE_REMOVED, decode_filter, decode_keyspace,
+    decode_keyspace_change, decode_keyspace_rename, decode_log, decode_table,
 };
 use crate::{
     Result,
@@ -67,6 +68,11 @@ fn describe_field(field: &Field<'_>) -> (&'static str, Result<String, Corruption
         LOG_FLOOR => ("log_floor", number("log floor")),
         KEYSPACE_CREATED => ("keyspace_created", describe_keyspace(field)),
         KEYSPACE_CHANGED => ("keyspace_changed", describe_keyspace_change(field)),
+        KEYSPACE_RENAMED => ("keyspace_renamed", describe_keyspace_rename(field)),
+        KEYSPACE_CLEARED => (
+            "keyspace_cleared",
+            pair("cleared keyspace", |id, sequence| format!("{id} up to {sequence}")),
+        ),
         KEYSPACE_DROPPED => ("keyspace_dropped", number("keyspace id")),
         TABLE_ADDED => ("table_added", describe_table(field)),
         TABLE_REMOVED => (
@@ -103,6 +109,11 @@ fn describe_keyspace(field: &Field<'_>) -> Result<String, Corruption> {
 fn describe_keyspace_change(field: &Field<'_>) -> Result<String, Corruption> {
     let KeyspaceChanged { id, options } = decode_keyspace_change(field)?;
     Ok(format!("{id}: {}", StoredOptions(&options)))
+}
+
+fn describe_keyspace_rename(field: &Field<'_>) -> Result<String, Corruption> {
+    let KeyspaceRenamed { id, sequence, name } = decode_keyspace_rename(field)?;
+    Ok(format!("{id} {name:?} since {sequence}"))
 }
 
 fn describe_filter(field: &Field<'_>) -> Result<String, Corruption> {

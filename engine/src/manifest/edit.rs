@@ -21,13 +21,15 @@
 //! | 17, required | id varint, options prefixed; often | other options of a keyspace             |
 //! | 18, optional | as 16, with the place as of a prefix filter in [`super::table_field`]; often | the same for its prefix filter |
 //! | 19, optional | as 16; often        | the same for its range filter                           |
+//! | 20, required | keyspace, sequence varints; often | every entry up to there is gone, with all tables |
+//! | 21, required | id, sequence varints, name prefixed; often | a keyspace has this name since then |
 //!
-//! They are applied in this order: keyspaces created and changed, tables removed, moved, added,
+//! They are applied in this order: keyspaces created, changed, renamed and cleared, tables removed, moved, added,
 //! filters replaced, flushes, keyspaces dropped, logs; whatever the order of their bytes.
 
 use std::sync::Arc;
 
-use sievedb_format::{Corruption, Encode, SequenceNumber};
+use sievedb_format::{Corruption, Decoder, Encode, SequenceNumber};
 
 use super::table_field;
 use crate::{
@@ -57,6 +59,8 @@ pub(super) const FILTER_REPLACED: u64 = optional(16);
 pub(super) const KEYSPACE_CHANGED: u64 = required(17);
 pub(super) const PREFIX_FILTER_REPLACED: u64 = optional(18);
 pub(super) const RANGE_FILTER_REPLACED: u64 = optional(19);
+pub(super) const KEYSPACE_CLEARED: u64 = required(20);
+pub(super) const KEYSPACE_RENAMED: u64 = required(21);
 
 /// A change of the manifest's state, applied atomically. Numbers below those of the state change
 /// nothing.
@@ -79,6 +83,10 @@ pub(crate) struct VersionEdit {
     pub(crate) log_floor: Option<u64>,
     pub(crate) keyspaces_created: Vec<KeyspaceCreated>,
     pub(crate) keyspaces_changed: Vec<KeyspaceChanged>,
+    pub(crate) keyspaces_renamed: Vec<KeyspaceRenamed>,
+    /// Keyspaces, and the sequence number up to which all their entries are gone, with all tables
+    /// that were added before. Never decreases.
+    pub(crate) keyspaces_cleared: Vec<(u64, SequenceNumber)>,
     /// With all their tables.
     pub(crate) keyspaces_dropped: Vec<u64>,
     /// By keyspace.
@@ -108,6 +116,15 @@ pub(crate) struct KeyspaceChanged {
     pub(crate) id: u64,
     /// Encoded options; opaque here.
     pub(crate) options: Vec<u8>,
+}
+
+/// A keyspace with a new name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct KeyspaceRenamed {
+    pub(crate) id: u64,
+    /// Sequence number of the record in the log.
+    pub(crate) sequence: SequenceNumber,
+    pub(crate) name: String,
 }
 
 /// A table that changes its run without being rewritten.
@@ -175,6 +192,16 @@ impl VersionEdit {
             nested.put_varint(*id);
             nested.put_prefixed(options);
             out.put_field(KEYSPACE_CHANGED, &nested);
+        }
+        for KeyspaceRenamed { id, sequence, name } in &self.keyspaces_renamed {
+            nested.clear();
+            nested.put_varint(*id);
+            nested.put_varint(*sequence);
+            nested.put_prefixed(name.as_bytes());
+            out.put_field(KEYSPACE_RENAMED, &nested);
+        }
+        for &(keyspace, sequence) in &self.keyspaces_cleared {
+            out.put_varints_field(KEYSPACE_CLEARED, &[keyspace, sequence]);
         }
         for &id in &self.keyspaces_dropped {
             out.put_varint_field(KEYSPACE_DROPPED, id);
@@ -246,6 +273,10 @@ impl VersionEdit {
             LOG_CREATED => self.logs_created.push(decode_log(field)?),
             KEYSPACE_CREATED => self.keyspaces_created.push(decode_keyspace(field)?),
             KEYSPACE_CHANGED => self.keyspaces_changed.push(decode_keyspace_change(field)?),
+            KEYSPACE_RENAMED => self.keyspaces_renamed.push(decode_keyspace_rename(field)?),
+            KEYSPACE_CLEARED => {
+                self.keyspaces_cleared.push(field.varints("cleared keyspace")?.into());
+            }
             KEYSPACE_DROPPED => self.keyspaces_dropped.push(field.varint("keyspace id")?),
             TABLE_ADDED => self.tables_added.push(decode_table(field)?),
             TABLE_REMOVED => self.tables_removed.push(field.varints("removed table")?.into()),
@@ -283,13 +314,25 @@ pub(super) fn decode_log(field: &Field<'_>) -> Result<(u64, u64), Corruption> {
 }
 
 pub(super) fn decode_keyspace(field: &Field<'_>) -> Result<KeyspaceCreated, Corruption> {
-    let what = "name of a keyspace";
     field.read("keyspace", |decoder| {
         let id = decoder.varint("keyspace id")?;
-        let name = std::str::from_utf8(decoder.prefixed(what)?)
-            .map_err(|e| Corruption::OutOfRange { what, value: e.valid_up_to() as u64 })?;
+        let name = decode_name(decoder)?;
         let options = decoder.prefixed("options of a keyspace")?;
         Ok(KeyspaceCreated { id, name: name.to_owned(), options: options.to_vec() })
+    })
+}
+
+fn decode_name<'a>(decoder: &mut Decoder<'a>) -> Result<&'a str, Corruption> {
+    let what = "name of a keyspace";
+    std::str::from_utf8(decoder.prefixed(what)?)
+        .map_err(|e| Corruption::OutOfRange { what, value: e.valid_up_to() as u64 })
+}
+
+pub(super) fn decode_keyspace_rename(field: &Field<'_>) -> Result<KeyspaceRenamed, Corruption> {
+    field.read("renamed keyspace", |decoder| {
+        let id = decoder.varint("keyspace id")?;
+        let sequence = decoder.varint("sequence number of a rename")?;
+        Ok(KeyspaceRenamed { id, sequence, name: decode_name(decoder)?.to_owned() })
     })
 }
 

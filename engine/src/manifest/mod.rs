@@ -13,7 +13,9 @@ mod table_field;
 mod tests;
 
 pub(crate) use current::Current;
-pub(crate) use edit::{FilterReplaced, KeyspaceChanged, KeyspaceCreated, TableMoved, VersionEdit};
+pub(crate) use edit::{
+    FilterReplaced, KeyspaceChanged, KeyspaceCreated, KeyspaceRenamed, TableMoved, VersionEdit,
+};
 pub(crate) use file::ManifestFile;
 pub(crate) use load::{check_no_store, load};
 pub(crate) use state::{KeyspaceState, ManifestState};

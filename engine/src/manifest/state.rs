@@ -8,7 +8,7 @@ use std::{
 use sievedb_format::{Corruption, SEQUENCE_MAX, SequenceNumber};
 
 use super::{
-    edit::{FilterReplaced, KeyspaceCreated, TableMoved, VersionEdit},
+    edit::{FilterReplaced, KeyspaceCreated, KeyspaceRenamed, TableMoved, VersionEdit},
     table_field,
 };
 use crate::{file_name::ID_MAX, level_count::LEVELS, log::Position, table::TableMeta};
@@ -39,6 +39,8 @@ pub(crate) struct ManifestState {
 pub(crate) struct KeyspaceState {
     /// Unique.
     pub(crate) name: String,
+    /// Sequence number of the record in the log that gave the name; 0 for that of the creation.
+    pub(crate) renamed: SequenceNumber,
     /// Encoded options; opaque here.
     pub(crate) options: Vec<u8>,
     /// Every entry up to here is in tables, so the log is not needed for it.
@@ -80,6 +82,13 @@ impl ManifestState {
         for changed in &edit.keyspaces_changed {
             self.keyspace(changed.id)?.options.clone_from(&changed.options);
         }
+        for renamed in &edit.keyspaces_renamed {
+            self.rename_keyspace(renamed)?;
+        }
+        for &(keyspace, sequence) in &edit.keyspaces_cleared {
+            self.keyspace(keyspace)?.tables.clear();
+            self.raise_flushed(keyspace, sequence)?;
+        }
         for &(keyspace, id) in &edit.tables_removed {
             let removed = self.keyspace(keyspace)?.tables.remove(&id);
             removed.ok_or(Corruption::Missing { what: "removed table" })?;
@@ -101,20 +110,14 @@ impl ManifestState {
             self.replace_filter(replaced)?;
         }
         for &(keyspace, sequence) in &edit.flushed {
-            let flushed = &mut self.keyspace(keyspace)?.flushed;
-            if sequence < *flushed || sequence > SEQUENCE_MAX {
-                let what = "flushed sequence number";
-                return Err(Corruption::OutOfRange { what, value: sequence });
-            }
-            *flushed = sequence;
-            self.last_sequence = self.last_sequence.max(sequence);
+            self.raise_flushed(keyspace, sequence)?;
         }
         for &keyspace in &edit.keyspaces_dropped {
             let dropped = self.keyspaces.remove(&keyspace);
             dropped.ok_or(Corruption::Missing { what: "dropped keyspace" })?;
         }
         // After the drops, which may free a name.
-        if !edit.keyspaces_created.is_empty() {
+        if !edit.keyspaces_created.is_empty() || !edit.keyspaces_renamed.is_empty() {
             self.check_names()?;
         }
         self.apply_logs(edit)?;
@@ -194,6 +197,33 @@ impl ManifestState {
         Ok(())
     }
 
+    fn rename_keyspace(&mut self, renamed: &KeyspaceRenamed) -> Result<(), Corruption> {
+        let KeyspaceRenamed { id, sequence, name } = renamed;
+        let known = self.keyspace(*id)?;
+        if *sequence < known.renamed || *sequence > SEQUENCE_MAX {
+            let what = "sequence number of a rename";
+            return Err(Corruption::OutOfRange { what, value: *sequence });
+        }
+        known.renamed = *sequence;
+        known.name.clone_from(name);
+        self.last_sequence = self.last_sequence.max(*sequence);
+        Ok(())
+    }
+
+    /// Notes that no entry of a keyspace up to `sequence` needs the log.
+    fn raise_flushed(&mut self, id: u64, sequence: SequenceNumber) -> Result<(), Corruption> {
+        let flushed = &mut self.keyspace(id)?.flushed;
+        if sequence < *flushed || sequence > SEQUENCE_MAX {
+            return Err(Corruption::OutOfRange {
+                what: "flushed sequence number",
+                value: sequence,
+            });
+        }
+        *flushed = sequence;
+        self.last_sequence = self.last_sequence.max(sequence);
+        Ok(())
+    }
+
     fn check_names(&self) -> Result<(), Corruption> {
         let names: BTreeSet<_> = self.keyspaces.values().map(|keyspace| &keyspace.name).collect();
         if names.len() < self.keyspaces.len() {
@@ -239,6 +269,11 @@ impl ManifestState {
             tables
         };
         let flushed = keyspaces().filter(|(_, keyspace)| keyspace.flushed > 0);
+        let renamed = keyspaces().filter(|(_, keyspace)| keyspace.renamed > 0);
+        let renamed = renamed.map(|(id, keyspace)| {
+            let (sequence, name) = (keyspace.renamed, keyspace.name.clone());
+            KeyspaceRenamed { id, sequence, name }
+        });
         VersionEdit {
             store_id: Some(self.store_id),
             hash_seed: Some(self.hash_seed),
@@ -249,6 +284,7 @@ impl ManifestState {
             logs_created: self.logs.iter().map(|(&id, &secret)| (id, secret)).collect(),
             log_floor: Some(self.log_floor),
             keyspaces_created: keyspaces().map(created).collect(),
+            keyspaces_renamed: renamed.collect(),
             tables_added: keyspaces().flat_map(tables).collect(),
             flushed: flushed.map(|(id, keyspace)| (id, keyspace.flushed)).collect(),
             log_mark: (self.log_mark != Position::default()).then_some(self.log_mark),

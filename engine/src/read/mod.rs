@@ -11,6 +11,7 @@
 //! | [`older`]         | lookup that also reads older versions                           |
 //! | [`explainer`]     | lookup that records its steps                                   |
 //! | [`many`], [`open_keys`] | lookups of many keys by one call                          |
+//! | [`extent`]        | estimates of keys and bytes                                     |
 //! | [`source`]        | memtables and tables as cursors of a merge                      |
 //! | [`scan_probe`]    | probes of prefix and range filters by scans                     |
 //! | [`written`]       | whether a key was written after it was read                     |
@@ -19,6 +20,7 @@
 
 pub(crate) mod changed_trees;
 pub(crate) mod explainer;
+mod extent;
 pub(crate) mod lookup;
 pub(crate) mod many;
 pub(crate) mod observer;

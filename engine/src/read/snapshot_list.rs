@@ -4,12 +4,20 @@ use std::{collections::BTreeMap, iter, time::Duration};
 
 use sievedb_format::SequenceNumber;
 
-use crate::{compaction::readers::Readers, resolve::ReadPoint, sync::Mutex};
+use crate::{compaction::readers::Readers, read::view::KeptView, resolve::ReadPoint, sync::Mutex};
 
-/// The sequence numbers of open snapshots.
+/// The sequence numbers of open snapshots, and the views that only snapshots see.
 #[derive(Debug, Default)]
 pub(crate) struct SnapshotList {
-    held: Mutex<BTreeMap<SequenceNumber, Held>>,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    held: BTreeMap<SequenceNumber, Held>,
+    /// Views before clears, by keyspace and the sequence number of the clear. Each is kept while an
+    /// older snapshot is open.
+    before_clears: BTreeMap<(u64, SequenceNumber), KeptView>,
 }
 
 /// The snapshots at one sequence number.
@@ -33,7 +41,7 @@ impl SnapshotList {
         now: impl FnOnce() -> (Duration, u64),
         visible: impl FnOnce() -> SequenceNumber,
     ) -> ReadPoint {
-        let mut held = self.held.lock();
+        let held = &mut self.state.lock().held;
         let sequence = visible();
         let (since, clock_ms) = now();
         debug_assert!(held.keys().next_back().is_none_or(|&newest| newest <= sequence));
@@ -44,30 +52,76 @@ impl SnapshotList {
 
     /// Removes one snapshot at `sequence`. Returns the sequence number of the oldest one left.
     pub(crate) fn remove(&self, sequence: SequenceNumber) -> Option<SequenceNumber> {
-        let mut held = self.held.lock();
+        let mut state = self.state.lock();
+        let State { held, before_clears } = &mut *state;
         let of_sequence = held.get_mut(&sequence).expect("an open snapshot is listed");
         debug_assert!(of_sequence.count > 0, "an entry without a snapshot");
         of_sequence.count -= 1;
         if of_sequence.count == 0 {
             held.remove(&sequence);
         }
-        held.keys().next().copied()
+        let oldest = held.keys().next().copied();
+        let is_unseen = |&(_, clear): &(u64, SequenceNumber), _: &mut KeptView| {
+            oldest.is_none_or(|oldest| clear <= oldest)
+        };
+        let unseen: Vec<_> = before_clears.extract_if(.., is_unseen).collect();
+        drop(state);
+        // Not under the lock: their tables and memtables may have no other reader.
+        drop(unseen);
+        oldest
+    }
+
+    /// Calls `clear`, which makes the clear of a keyspace at `sequence` visible, and keeps the view
+    /// before that it returns for the open snapshots. Returns the view. No snapshot is added
+    /// meanwhile.
+    pub(crate) fn keep_before_clear(
+        &self,
+        keyspace: u64,
+        sequence: SequenceNumber,
+        clear: impl FnOnce() -> KeptView,
+    ) -> KeptView {
+        let mut state = self.state.lock();
+        debug_assert!(state.held.keys().all(|&held| held < sequence), "visible too early");
+        let before = clear();
+        debug_assert!(before.cleared < sequence, "clears ascend");
+        if state.held.range(before.cleared..).next().is_some() {
+            state.before_clears.insert((keyspace, sequence), before.clone());
+        }
+        before
+    }
+
+    /// Returns the view of a keyspace for the snapshot at `at`, which is older than a clear.
+    #[cold]
+    pub(crate) fn view_before_clear(&self, keyspace: u64, at: SequenceNumber) -> Option<KeptView> {
+        let state = self.state.lock();
+        debug_assert!(state.held.contains_key(&at), "an open snapshot is listed");
+        let later = state.before_clears.range((keyspace, at + 1)..=(keyspace, SequenceNumber::MAX));
+        later.map(|(_, view)| view.clone()).next()
+    }
+
+    /// Drops the views of a keyspace that was dropped.
+    pub(crate) fn forget_keyspace(&self, keyspace: u64) {
+        let of_keyspace = (keyspace, 0)..=(keyspace, SequenceNumber::MAX);
+        let mut state = self.state.lock();
+        let unseen: Vec<_> = state.before_clears.extract_if(of_keyspace, |_, _| true).collect();
+        drop(state);
+        drop(unseen);
     }
 
     /// Returns the store clock of the oldest open snapshot, in milliseconds.
     pub(crate) fn oldest_clock_ms(&self) -> Option<u64> {
-        self.held.lock().values().next().map(|held| held.clock_ms)
+        self.state.lock().held.values().next().map(|held| held.clock_ms)
     }
 
     /// Returns the sequence number of the oldest open snapshot.
     pub(crate) fn oldest(&self) -> Option<SequenceNumber> {
-        self.held.lock().keys().next().copied()
+        self.state.lock().held.keys().next().copied()
     }
 
     /// Returns the sequence numbers of open snapshots, ascending.
     #[cfg(test)]
     pub(crate) fn sequences(&self) -> Vec<SequenceNumber> {
-        self.held.lock().keys().copied().collect()
+        self.state.lock().held.keys().copied().collect()
     }
 
     /// Returns the readers of entries from `first` to `last`, for a merge that read the store clock
@@ -81,7 +135,7 @@ impl SnapshotList {
         last: SequenceNumber,
         clock_ms: u64,
     ) -> Readers {
-        let held = self.held.lock();
+        let held = &self.state.lock().held;
         let last = last.max(first);
         let of = |(&sequence, held): (&SequenceNumber, &Held)| (sequence, held.clock_ms);
         let oldest = held.iter().next().map(of).filter(|&(oldest, _)| oldest < first);
@@ -94,7 +148,7 @@ impl SnapshotList {
 
     /// Returns the number of open snapshots, and the time at which the oldest was taken.
     pub(crate) fn open(&self) -> (u64, Option<Duration>) {
-        let held = self.held.lock();
+        let held = &self.state.lock().held;
         let count = held.values().map(|held| held.count as u64).sum();
         (count, held.values().next().map(|held| held.since))
     }

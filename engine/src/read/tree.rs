@@ -30,7 +30,7 @@ use crate::{
 #[derive(Debug)]
 pub(crate) struct Tree {
     pub(crate) id: u64,
-    pub(crate) name: String,
+    name: ArcSwap<String>,
     options: ArcSwap<KeyspaceOptions>,
     operator: OperatorCell,
     filter_settings_number: AtomicU64,
@@ -40,6 +40,8 @@ pub(crate) struct Tree {
     /// Held while the view is replaced.
     change: Mutex<()>,
     dropped: AtomicBool,
+    /// Sequence number of the clear in flight; 0 without one.
+    clearing: AtomicU64,
     /// See [`Debt::bytes`].
     compaction_debt_bytes: AtomicU64,
     /// See [`Debt::level0_runs_kept`].
@@ -74,6 +76,7 @@ impl Tree {
             frozen: Vec::new(),
             version: Arc::new(version),
             operator: operator.clone(),
+            cleared: 0,
         };
         changed.insert(id);
         // In the store, in the manifest, and encoded for the next manifest.
@@ -81,7 +84,7 @@ impl Tree {
         let bookkeeping = memory.charge(MemoryUse::Bookkeeping, KEYSPACE_BYTES + text_bytes);
         Self {
             id,
-            name,
+            name: ArcSwap::from_pointee(name),
             options: ArcSwap::from_pointee(options),
             operator,
             filter_settings_number: AtomicU64::new(0),
@@ -90,10 +93,26 @@ impl Tree {
             view: ViewCell::new(Arc::new(ReadView::new(id, view))),
             change: Mutex::new(()),
             dropped: AtomicBool::new(false),
+            clearing: AtomicU64::new(0),
             compaction_debt_bytes: AtomicU64::new(0),
             level0_runs_kept: AtomicUsize::new(0),
             bookkeeping,
         }
+    }
+
+    /// Returns the present name.
+    pub(crate) fn name(&self) -> String {
+        String::clone(&self.name.load())
+    }
+
+    /// Changes the name, which is durable in the log.
+    pub(crate) fn set_name(&self, name: String) {
+        // As often as in `new`. A short name in place of a long one stays charged.
+        let more = 3 * name.len().saturating_sub(self.name.load().len());
+        if more > 0 {
+            self.bookkeeping.grow(more);
+        }
+        self.name.store(Arc::new(name));
     }
 
     /// Returns the part of a table's origin that is the same for all tables of the keyspace.
@@ -101,7 +120,7 @@ impl Tree {
         let options = self.options().encode().into();
         TableOrigin {
             keyspace: self.id,
-            name: (*self.name).into(),
+            name: self.name().into(),
             options,
             ..TableOrigin::default()
         }
@@ -119,7 +138,7 @@ impl Tree {
 
     /// Replaces the options. Scans, flushes and compactions in flight keep those before.
     pub(crate) fn set_options(&self, options: KeyspaceOptions) {
-        self.operator.set(&self.name, &options.merge_operator);
+        self.operator.set(&self.name(), &options.merge_operator);
         self.options.store(Arc::new(options));
         self.filter_settings_number.fetch_add(1, SeqCst);
         self.changed.insert(self.id);
@@ -137,7 +156,7 @@ impl Tree {
     /// [`Error::NoMergeOperator`].
     pub(crate) fn check_operator(&self) -> Result<()> {
         if self.operator.get().is_none() {
-            return Err(Error::NoMergeOperator { keyspace: self.name.clone() });
+            return Err(Error::NoMergeOperator { keyspace: self.name() });
         }
         Ok(())
     }
@@ -272,10 +291,49 @@ impl Tree {
         let active = Arc::new(PlacedMemtable::new(self.options().memtable_bytes, &self.memory));
         let version = Arc::new(Version::default());
         let operator = self.operator.clone();
-        self.set_view(&change, KeptView { active, frozen: Vec::new(), version, operator });
+        let (frozen, cleared) = (Vec::new(), view.cleared);
+        self.set_view(&change, KeptView { active, frozen, version, operator, cleared });
         for placed in [&view.active].into_iter().chain(&view.frozen) {
             placed.set_use(MemoryUse::PinnedMemtables);
         }
+    }
+
+    /// Begins the clear at `sequence`. Writes to the keyspace wait until it ends. The caller holds
+    /// the placement lock.
+    pub(crate) fn begin_clear(&self, sequence: SequenceNumber) {
+        debug_assert!(self.clear_in_flight().is_none(), "one clear at a time");
+        debug_assert!(self.view().active.last_sequence() < sequence);
+        self.clearing.store(sequence, SeqCst);
+    }
+
+    /// Returns the sequence number of the clear in flight. It is visible soon after the end of the
+    /// clear.
+    #[inline]
+    pub(crate) fn clear_in_flight(&self) -> Option<SequenceNumber> {
+        Some(self.clearing.load(SeqCst)).filter(|&sequence| sequence > 0)
+    }
+
+    /// Ends the clear in flight, done or failed.
+    pub(crate) fn end_clear(&self) {
+        debug_assert!(self.clear_in_flight().is_some(), "no clear was begun");
+        self.clearing.store(0, SeqCst);
+    }
+
+    /// Replaces memtables and tables by empty ones for the clear in flight, before it is visible.
+    /// Returns the view before, in which every write is visible. Its tables stay until the manifest
+    /// no longer names them.
+    pub(crate) fn clear(&self) -> KeptView {
+        let change = self.change.lock();
+        let before = self.kept_view();
+        let cleared = self.clear_in_flight().expect("a clear was begun");
+        debug_assert!(before.cleared < cleared, "clears ascend");
+        debug_assert!(before.placed_memtables().all(|placed| placed.last_sequence() < cleared));
+        let active = Arc::new(PlacedMemtable::new(self.options().memtable_bytes, &self.memory));
+        let version = Arc::new(Version::default());
+        let (frozen, operator) = (Vec::new(), self.operator.clone());
+        self.set_view(&change, KeptView { active, frozen, version, operator, cleared });
+        before.placed_memtables().for_each(|placed| placed.set_use(MemoryUse::PinnedMemtables));
+        before
     }
 
     /// Returns the first sequence number that is in memtables only.
@@ -299,7 +357,7 @@ impl Tree {
     /// [`Error::KeyspaceDropped`].
     pub(crate) fn check(&self) -> Result<()> {
         if self.is_dropped() {
-            return Err(Error::KeyspaceDropped { name: self.name.clone() });
+            return Err(Error::KeyspaceDropped { name: self.name() });
         }
         Ok(())
     }

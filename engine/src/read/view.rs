@@ -28,6 +28,7 @@ pub(crate) struct PlacedMemtable {
     first_sequence: AtomicU64,
     last_sequence: AtomicU64,
     last_inserted: AtomicU64,
+    tombstones: AtomicU64,
     /// Tombstones that scans skipped, and merge operands of keys with many that reads applied.
     skipped: AtomicU64,
     charge: ManuallyDrop<Charge>,
@@ -43,6 +44,7 @@ impl PlacedMemtable {
             first_sequence: AtomicU64::new(0),
             last_sequence: AtomicU64::new(0),
             last_inserted: AtomicU64::new(0),
+            tombstones: AtomicU64::new(0),
             skipped: AtomicU64::new(0),
         }
     }
@@ -108,6 +110,16 @@ impl PlacedMemtable {
         self.last_inserted.load(Relaxed)
     }
 
+    /// Counts a tombstone that was inserted.
+    pub(crate) fn note_tombstone(&self) {
+        self.tombstones.fetch_add(1, Relaxed);
+    }
+
+    /// Returns the tombstones inserted so far, for estimates.
+    pub(crate) fn tombstones(&self) -> u64 {
+        self.tombstones.load(Relaxed)
+    }
+
     /// Returns the tombstones and operands that reads have paid for so far.
     fn skipped(&self) -> u64 {
         self.skipped.load(Relaxed)
@@ -162,6 +174,9 @@ pub(crate) struct KeptView {
     pub(crate) version: Arc<Version>,
     /// The merge operator of the keyspace, shared by all views.
     pub(crate) operator: OperatorCell,
+    /// Sequence number of the last clear of the keyspace; 0 if there was none since the store was
+    /// opened. The view has later entries only.
+    pub(crate) cleared: SequenceNumber,
 }
 
 /// The view of lookups, with filters. Immutable: it is replaced by a new one.

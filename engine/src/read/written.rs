@@ -28,6 +28,10 @@ pub(crate) struct ReadKey<'a> {
 impl ReadKey<'_> {
     /// Returns whether memtables have a later version of the key, up to `at`. Reads no file.
     pub(crate) fn is_written_in_memtables(self, view: &KeptView, at: SequenceNumber) -> bool {
+        if view.cleared > self.after {
+            // Every key was removed.
+            return true;
+        }
         let target = InternalKey::seek(self.key, at);
         let newer = view.placed_memtables().filter(|placed| placed.last_sequence() > self.after);
         for placed in newer {

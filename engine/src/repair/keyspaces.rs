@@ -20,7 +20,12 @@ impl Repair<'_> {
             let emptied = self.emptied.remove(&id);
             match emptied.filter(|emptied| !self.has_name(&emptied.name)) {
                 Some(emptied) => self.create(id, &emptied.name, &emptied.options)?,
-                None => self.create_unnamed(id)?,
+                None => match self.changes.name(id).map(str::to_owned) {
+                    Some(name) if !self.has_name(&name) => {
+                        self.create(id, &name, &KeyspaceOptions::new().encode())?;
+                    }
+                    _ => self.create_unnamed(id)?,
+                },
             }
         }
         Ok(self.saved.get_mut(&id))
@@ -54,6 +59,8 @@ impl Repair<'_> {
         if self.saved.contains_key(&id) || self.dropped.contains(&id) {
             return Ok(());
         }
+        let renamed = self.changes.name(id).map(str::to_owned);
+        let name = renamed.as_deref().unwrap_or(name);
         if self.is_cut {
             // A lost segment may drop it.
             let known = self.emptied.entry(id).or_default();

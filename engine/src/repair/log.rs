@@ -69,7 +69,10 @@ impl Repair<'_> {
     fn batch(&mut self, replayed: &ReplayedBatch<'_>) -> Result<(), BatchError> {
         let (state, is_rebuilt) = (&self.loaded.state, self.logs.is_some());
         for (sequence, entry) in (replayed.sequence..).zip(&replayed.batch) {
-            let flushed = |id| state.keyspaces.get(&id).map_or(0, |known| known.flushed);
+            let flushed = |id| {
+                let flushed = state.keyspaces.get(&id).map_or(0, |known| known.flushed);
+                flushed.max(self.changes.cleared(id))
+            };
             match entry? {
                 Entry::Point { keyspace, kind, key, value } if sequence > flushed(keyspace) => {
                     self.entry(keyspace, sequence, kind, key, &value)?;
@@ -88,12 +91,27 @@ impl Repair<'_> {
                 Entry::DropKeyspace { keyspace } => {
                     self.dropped.insert(keyspace);
                     if let Some(Saved { keyspace, .. }) = self.saved.remove(&keyspace) {
-                        self.db.drop_keyspace(keyspace.name())?;
+                        self.db.drop_keyspace(&keyspace.name())?;
                     }
                 }
-                Entry::ClearKeyspace { .. } => return Err(Entry::CLEAR_UNSUPPORTED.into()),
-                // The versions are in a table.
-                Entry::Point { .. } | Entry::RemoveRange { .. } | Entry::Ignored { .. } => {}
+                Entry::ClearKeyspace { keyspace } if sequence > flushed(keyspace) => {
+                    if let Some(saved) = self.saved.get_mut(&keyspace) {
+                        saved.clear()?;
+                    }
+                }
+                Entry::RenameKeyspace { keyspace, name } => {
+                    let renamed = state.keyspaces.get(&keyspace).map_or(0, |known| known.renamed);
+                    // Without a manifest each keyspace has its last name from the start.
+                    let is_new = !is_rebuilt && sequence > renamed;
+                    if let Some(saved) = self.saved.get(&keyspace).filter(|_| is_new) {
+                        self.db.rename_keyspace(&saved.keyspace.name(), name)?;
+                    }
+                }
+                // The versions are in a table, the clears in the manifest.
+                Entry::Point { .. }
+                | Entry::RemoveRange { .. }
+                | Entry::ClearKeyspace { .. }
+                | Entry::Ignored { .. } => {}
             }
         }
         Ok(())

@@ -11,6 +11,7 @@
 mod copied;
 mod keyspaces;
 mod log;
+mod log_changes;
 mod lost;
 mod merged;
 mod rebuild;
@@ -21,6 +22,7 @@ mod tables;
 
 pub use self::report::RepairReport;
 use self::{
+    log_changes::LogChanges,
     rebuild::FoundLog,
     state::{State, read_state},
 };
@@ -118,6 +120,7 @@ impl Options {
             unnamed: Vec::new(),
             logs: rebuilt.as_ref().map(|rebuilt| &*rebuilt.logs),
             is_cut: false,
+            changes: rebuilt.as_ref().map(|rebuilt| rebuilt.changes.clone()).unwrap_or_default(),
             emptied: rebuilt.as_ref().map(|rebuilt| rebuilt.emptied.clone()).unwrap_or_default(),
             older_left_out: 0,
             found: VerifyReport::default(),
@@ -196,6 +199,8 @@ struct Repair<'a> {
     unnamed: Vec<String>,
     /// All logs, if `loaded` was rebuilt from tables and log.
     logs: Option<&'a [FoundLog]>,
+    /// Of all logs, if `loaded` was rebuilt; else none.
+    changes: LogChanges,
     /// `true` if the end of the log being copied is missing.
     is_cut: bool,
     /// Keyspaces without a table that counts.
@@ -285,6 +290,14 @@ impl Saved {
     /// Without a manifest: returns `true` if a range tombstone is newer than an entry of the key.
     fn is_removed(&self, sequence: u64, key: &[u8]) -> bool {
         self.ranges.newest_cover(key, SEQUENCE_MAX) > Some(sequence)
+    }
+
+    /// Removes all keys.
+    fn clear(&mut self) -> Result<()> {
+        self.older.clear();
+        self.unflushed.clear();
+        self.ranges = MemtableRanges::default();
+        self.keyspace.clear()
     }
 
     fn store(&self, key: &[u8], value: Option<(Kind, &[u8])>) -> Result<()> {

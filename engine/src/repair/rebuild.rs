@@ -20,7 +20,7 @@ use sievedb_format::{
 };
 use sievedb_sstable::{TableMetadata, TableOrigin};
 
-use super::{keyspaces::DEFAULT_ID, lost::check_lost};
+use super::{keyspaces::DEFAULT_ID, log_changes::LogChanges, lost::check_lost};
 use crate::{
     Error, Result,
     file_name::FileName,
@@ -40,6 +40,8 @@ pub(super) struct Rebuilt {
     pub(super) emptied: BTreeMap<u64, Arc<KeyspaceState>>,
     /// Keyspaces that were dropped, because a newer one has their name.
     pub(super) dropped: BTreeSet<u64>,
+    /// Changes of keyspaces in the logs.
+    pub(super) changes: LogChanges,
     /// Number of obsolete tables.
     pub(super) left_out: u64,
     /// Errors of unreadable tables of which nothing else is known.
@@ -113,7 +115,6 @@ pub(super) fn rebuild(
         known.flushed = known.flushed.max(flushed);
         known.tables.insert(id, Arc::new(meta(id, *bytes, table, origin)));
     }
-    let dropped = leave_out_namesakes(&mut state, &mut left_out);
     let past = state.keyspaces.keys().last().map_or(0, |id| id + 1);
     state.next_keyspace_id = state.next_keyspace_id.max(past);
     let segments = Segments {
@@ -128,7 +129,11 @@ pub(super) fn rebuild(
     };
     let mut logs = segments.without_manifest();
     logs.retain(|ids| !ids.is_empty());
-    let sequences: Vec<_> = logs.iter().map(|ids| sequences(&segments, ids)).collect();
+    let mut changes = LogChanges::default();
+    let sequences: Vec<_> =
+        logs.iter().map(|ids| sequences(&segments, ids, &mut changes)).collect();
+    apply(&changes, &tables, &mut state, &mut left_out);
+    let dropped = leave_out_namesakes(&mut state, &changes, &mut left_out);
     // Older entries need no comparison with those of the log.
     let first = sequences.iter().flatten().map(|(first, _)| *first).min();
     let before = first.map_or(SEQUENCE_MAX, |first| first - 1);
@@ -155,15 +160,62 @@ pub(super) fn rebuild(
         logs,
         emptied,
         dropped,
+        changes,
         left_out,
         unknown: unreadable.into_values().collect(),
     }))
 }
 
-/// Leaves out the older of two keyspaces with one name, which was dropped.
-fn leave_out_namesakes(state: &mut ManifestState, left_out: &mut u64) -> BTreeSet<u64> {
+/// Names keyspaces as the log does, and leaves out tables from before a clear. A table has entries
+/// from before a clear, or from behind it, but not both.
+fn apply(
+    changes: &LogChanges,
+    tables: &BTreeMap<u64, Found>,
+    state: &mut ManifestState,
+    left_out: &mut u64,
+) {
+    for (&id, known) in &mut state.keyspaces {
+        let (known, cleared) = (Arc::make_mut(known), changes.cleared(id));
+        if cleared > 0 {
+            let all = known.tables.len();
+            known.tables.retain(|_, table| is_after(cleared, tables, id, table));
+            *left_out += (all - known.tables.len()) as u64;
+            known.flushed = known.flushed.max(cleared);
+        }
+        if let Some(name) = changes.name(id) {
+            name.clone_into(&mut known.name);
+        }
+    }
+}
+
+/// Returns whether a table of `keyspace` was written after the clear at `cleared`.
+fn is_after(
+    cleared: SequenceNumber,
+    tables: &BTreeMap<u64, Found>,
+    keyspace: u64,
+    table: &TableMeta,
+) -> bool {
+    if table.largest_sequence > 0 {
+        return table.largest_sequence > cleared;
+    }
+    // A compaction has dropped all sequence numbers. Its last table tells what was flushed before
+    // it, and a clear counts as flushed.
+    let of_keyspace = |found: &&Found| found.origin.keyspace == keyspace;
+    let mut later = tables.range(table.id..).map(|(_, found)| found).filter(of_keyspace);
+    let completed = later.find_map(|found| found.origin.completed.as_ref());
+    completed.is_none_or(|completed| completed.flushed >= cleared)
+}
+
+/// Leaves out the older of two keyspaces with one name, which was dropped, unless the log says that
+/// it was the other one.
+fn leave_out_namesakes(
+    state: &mut ManifestState,
+    changes: &LogChanges,
+    left_out: &mut u64,
+) -> BTreeSet<u64> {
     let mut names = BTreeSet::new();
-    let ids: Vec<u64> = state.keyspaces.keys().rev().copied().collect();
+    let mut ids: Vec<u64> = state.keyspaces.keys().rev().copied().collect();
+    ids.sort_by_key(|&id| changes.is_dropped(id));
     let mut dropped = BTreeSet::new();
     for id in ids {
         let known = &state.keyspaces[&id];
@@ -189,14 +241,22 @@ fn take_emptied(state: &mut ManifestState) -> BTreeMap<u64, Arc<KeyspaceState>> 
     emptied
 }
 
-/// Returns the smallest and the largest sequence number of the batches in a log.
-fn sequences(segments: &Segments<'_>, ids: &[u64]) -> Option<(SequenceNumber, SequenceNumber)> {
+/// Returns the smallest and the largest sequence number of the batches in a log. Notes its changes
+/// of keyspaces.
+fn sequences(
+    segments: &Segments<'_>,
+    ids: &[u64],
+    changes: &mut LogChanges,
+) -> Option<(SequenceNumber, SequenceNumber)> {
     let mut found = None;
     let segments = Segments { named: ids, on_disk: ids, ..*segments };
     // The copy of the log reports damage.
     let _ = replay_readable(&segments, Position::default(), |batch| {
         let last = batch.sequence + batch.batch.entries() - 1;
         found = Some((found.map_or(batch.sequence, |(first, _)| first), last));
+        let entries = (batch.sequence..).zip(&batch.batch);
+        let readable = entries.filter_map(|(sequence, entry)| Some((sequence, entry.ok()?)));
+        readable.for_each(|(sequence, entry)| changes.note(sequence, &entry));
         Ok(())
     });
     found

@@ -78,7 +78,7 @@ impl Store {
         let new = new.with_functions(&self.options.prefix_functions);
         let new = new.with_operators(&self.options.merge_operators);
         new.validate()?;
-        present.merge_operator.check_change(&tree.name, &new.merge_operator)?;
+        present.merge_operator.check_change(&tree.name(), &new.merge_operator)?;
         let changed = KeyspaceChanged { id: tree.id, options: new.encode() };
         let edit = VersionEdit { keyspaces_changed: vec![changed], ..VersionEdit::default() };
         self.edit_manifest(

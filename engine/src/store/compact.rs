@@ -167,7 +167,8 @@ impl Store {
         })
     }
 
-    /// Executes `compaction` until `interrupts` returns `true`, or the keyspace is dropped.
+    /// Executes `compaction` until `interrupts` returns `true`, or the keyspace is dropped or
+    /// cleared.
     ///
     /// An input that cannot be read is quarantined, which is reported and is no error.
     ///
@@ -192,9 +193,12 @@ impl Store {
     ) -> Result<Ended> {
         self.renew_manifest()?;
         // Only the version: memtables that are flushed during the merge must be freed.
-        let version = Arc::clone(&tree.view().version);
+        let (version, cleared) = {
+            let view = tree.view();
+            (Arc::clone(&view.version), view.cleared)
+        };
         let Some(mut inputs) = input_runs(&version, compaction) else {
-            // The keyspace was dropped.
+            // The keyspace was dropped or cleared.
             return Ok(Ended::Done);
         };
         if compaction.is_trivial_move || compaction.is_unlink {
@@ -212,13 +216,14 @@ impl Store {
         let mut bytes_written = 0;
         let change = if compaction.is_trivial_move {
             let to = |id| Move { id, level, run: compaction.output_run };
-            Change { moved: compaction.tables().map(to).collect(), ..Change::default() }
+            Change { moved: compaction.tables().map(to).collect(), cleared, ..Change::default() }
         } else if compaction.is_unlink {
-            Change { removed: compaction.tables().collect(), ..Change::default() }
+            Change { removed: compaction.tables().collect(), cleared, ..Change::default() }
         } else {
             let was_interrupted = Cell::new(false);
             let stops = || {
-                was_interrupted.set(interrupts() || tree.is_dropped());
+                let is_gone = || tree.is_dropped() || tree.view().cleared != cleared;
+                was_interrupted.set(interrupts() || is_gone());
                 was_interrupted.get() || self.tables.is_closing()
             };
             let merged = self.merge_inputs(tree, &version, compaction, inputs, &buffers, stops);
@@ -227,7 +232,7 @@ impl Store {
                 merged => merged?,
             };
             bytes_written = added.iter().map(|table| table.bytes).sum();
-            Change { added, removed: compaction.tables().collect(), ..Change::default() }
+            Change { added, removed: compaction.tables().collect(), cleared, ..Change::default() }
         };
         self.install(tree, &change)?;
         let is_unread = compaction.is_trivial_move || compaction.is_unlink;
@@ -242,7 +247,7 @@ impl Store {
             done.compaction_bytes_written += bytes_written;
         });
         self.tables.cache_room.note_merge(bytes_read + bytes_written, self.table_bytes());
-        let keyspace = tree.name.clone();
+        let keyspace = tree.name();
         self.notify(&Event::Compacted { keyspace, level, bytes_read, bytes_written });
         self.report_failed_merge(tree);
         Ok(Ended::Done)

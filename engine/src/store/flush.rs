@@ -21,7 +21,7 @@ use crate::{
     read::source::ScanOptions,
     read::source::Source,
     read::tree::Tree,
-    read::view::PlacedMemtable,
+    read::view::{KeptView, PlacedMemtable},
     store::Store,
     store::table_output::{NewTables, write_tables},
     store::versions::change::{Change, Flushed},
@@ -113,10 +113,7 @@ impl Store {
 
     /// Writes the frozen memtables of `tree` into tables, one sorted run for all.
     pub(crate) fn flush_frozen(&self, tree: &Arc<Tree>) -> Result<()> {
-        let (frozen, version) = {
-            let view = tree.view();
-            (view.frozen.clone(), Arc::clone(&view.version))
-        };
+        let KeptView { frozen, version, cleared, .. } = tree.kept_view();
         let Some(newest) = frozen.first() else { return Ok(()) };
         self.renew_manifest()?;
         let placed = newest.last_sequence();
@@ -151,14 +148,14 @@ impl Store {
         drop((frozen, version));
         let bytes = tables.iter().map(|table| table.bytes).sum();
         let flushed = Some(Flushed { placed, inserted });
-        let change = Change { added: tables, flushed, ..Change::default() };
+        let change = Change { added: tables, flushed, cleared, ..Change::default() };
         self.install(tree, &change)?;
         self.scheduler.count(|done| {
             done.flushes += 1;
             done.flush_bytes_written += bytes;
         });
         self.tables.cache_room.note_flush(memtable_bytes);
-        self.notify(&Event::Flushed { keyspace: tree.name.clone(), bytes });
+        self.notify(&Event::Flushed { keyspace: tree.name(), bytes });
         self.report_failed_merge(tree);
         self.drop_old_logs()
     }
@@ -167,7 +164,7 @@ impl Store {
     pub(crate) fn report_failed_merge(&self, tree: &Tree) {
         let failed = tree.operator().get().and_then(|folder| folder.take_unreported());
         if let Some(error) = failed {
-            self.notify(&Event::MergeFailed { keyspace: tree.name.clone(), error });
+            self.notify(&Event::MergeFailed { keyspace: tree.name(), error });
         }
     }
 

@@ -10,8 +10,8 @@ use crate::{
 };
 
 impl Store {
-    /// Makes `change` durable in the manifest, then visible to readers. If the keyspace was
-    /// dropped, the new tables are obsolete at once.
+    /// Makes `change` durable in the manifest, then visible to readers. If the keyspace was dropped
+    /// or cleared since, the new tables are obsolete at once.
     ///
     /// # Errors
     ///
@@ -26,7 +26,7 @@ impl Store {
         let listener = self.options.listener.as_deref();
         let options = tree.kept_options();
         let open = |meta| {
-            let opened = self.tables.open_and_report(&tree.name, &options, meta, listener);
+            let opened = self.tables.open_and_report(&tree.name(), &options, meta, listener);
             opened.map(Arc::new)
         };
         let opened = change.added.iter().map(open);
@@ -60,7 +60,10 @@ impl Store {
         };
         let edited = self.edit_manifest(
             // The edit includes the creation of the keyspace, if the manifest lacks it.
-            |_| (!tree.is_dropped()).then_some(edit),
+            |_| {
+                let is_current = !tree.is_dropped() && tree.view().cleared == change.cleared;
+                is_current.then_some(edit)
+            },
             |edited| {
                 if edited {
                     // The extractor may have changed since the tables were opened.

@@ -1,12 +1,15 @@
-//! Creates and drops keyspaces by sequenced records in the log. The manifest follows.
+//! Creates, renames, clears and drops keyspaces by sequenced records in the log. The manifest
+//! follows.
 
 use std::{collections::BTreeMap, sync::Arc};
 
+use sievedb_format::SequenceNumber;
+
 use crate::{
     Durability, Error, KeyspaceOptions, Result,
-    commit::{Always, Write},
+    commit::{Always, PlacedWrite, Write},
     keyspace_options::DEFAULT_KEYSPACE,
-    manifest::{KeyspaceCreated, VersionEdit},
+    manifest::{KeyspaceCreated, KeyspaceRenamed, VersionEdit},
     read::tree::Tree,
     store::{Store, versions::keyspaces::KeyspaceChange},
     version::Version,
@@ -27,9 +30,7 @@ impl Store {
         if let Some(tree) = self.versions.trees().get(name) {
             return Ok(Arc::clone(tree));
         }
-        if name.is_empty() || name.len() > NAME_BYTES_MAX {
-            return Err(Error::InvalidKeyspaceName { name: name.to_owned() });
-        }
+        check_name(name)?;
         let mut next_id = self.versions.lock_keyspaces();
         if let Some(tree) = self.versions.trees().get(name) {
             return Ok(Arc::clone(tree));
@@ -51,7 +52,8 @@ impl Store {
         ));
         self.tables.fit_cache();
         let created = KeyspaceCreated { id, name, options: encoded };
-        self.change_keyspaces(record, KeyspaceChange::Created(Arc::clone(&tree), created))?;
+        let change = |_| KeyspaceChange::Created(Arc::clone(&tree), created);
+        self.change_keyspaces(record, change)?;
         debug_assert!(!tree.is_dropped(), "no keyspace is dropped during the change");
         Ok(tree)
     }
@@ -84,13 +86,100 @@ impl Store {
         });
         let count = dropped.len();
         let dropped: Vec<_> = dropped.into_values().collect();
-        self.change_keyspaces(record, KeyspaceChange::Dropped(dropped))?;
+        let ids: Vec<_> = dropped.iter().map(|tree| tree.id).collect();
+        self.change_keyspaces(record, |_| KeyspaceChange::Dropped(dropped))?;
+        ids.into_iter().for_each(|id| self.versions.snapshots().forget_keyspace(id));
         debug_assert!(self.versions.trees().get(DEFAULT_KEYSPACE).is_some());
         Ok(count)
     }
 
-    /// Makes `record` durable in the log, then `change` visible, then edits the manifest.
-    fn change_keyspaces(&self, mut record: Write, change: KeyspaceChange) -> Result<()> {
+    /// Renames the keyspace `old`.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NoKeyspace`], [`Error::KeyspaceExists`], [`Error::InvalidKeyspaceName`],
+    /// [`Error::RequiredKeyspace`] for the default keyspace, those of a durable write.
+    pub(crate) fn rename_keyspace(&self, old: &str, new: &str) -> Result<()> {
+        check_name(new)?;
+        if old == DEFAULT_KEYSPACE {
+            return Err(Error::RequiredKeyspace { name: old.to_owned() });
+        }
+        let _change = self.versions.lock_keyspaces();
+        let (tree, is_taken) = {
+            let trees = self.versions.trees();
+            (trees.get(old).cloned(), trees.get(new).is_some())
+        };
+        let tree = tree.ok_or_else(|| Error::NoKeyspace { name: old.to_owned() })?;
+        if is_taken {
+            return Err(Error::KeyspaceExists { name: new.to_owned() });
+        }
+        debug_assert!(!tree.is_dropped(), "a drop is visible at once");
+        let (id, name) = (tree.id, new.to_owned());
+        let record = Write::record(1, |batch| batch.rename_keyspace(id, new));
+        self.change_keyspaces(record, |sequence| {
+            KeyspaceChange::Renamed(Arc::clone(&tree), KeyspaceRenamed { id, sequence, name })
+        })?;
+        debug_assert_eq!(tree.name(), new, "the new name is visible");
+        Ok(())
+    }
+
+    /// Removes every key of `tree`, at a cost that does not depend on their number. Snapshots and
+    /// iterators keep what they see. Writes to the keyspace wait meanwhile.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::KeyspaceDropped`], those of a durable write.
+    pub(crate) fn clear_keyspace(&self, tree: &Arc<Tree>) -> Result<()> {
+        let _change = self.versions.lock_keyspaces();
+        tree.check()?;
+        let (placed, logged) = self.log_keyspace_change(Write::clear(tree))?;
+        let first = placed.first;
+        debug_assert_eq!(tree.clear_in_flight(), Some(first));
+        if logged.is_ok() {
+            // The view before then has every entry that older snapshots see.
+            self.writer.publish().wait_visible(first - 1);
+            let finish = || self.writer.placement().finish_keyspace_change(true);
+            self.versions.clear_keyspace(tree, first, || drop(placed), finish);
+        } else {
+            tree.end_clear();
+            drop(placed);
+            self.writer.placement().finish_keyspace_change(false);
+        }
+        debug_assert!(tree.clear_in_flight().is_none(), "writes go on");
+        logged?;
+        self.record_keyspace_changes();
+        Ok(())
+    }
+
+    /// Makes `record` durable in the log, then the change visible that `change` returns for its
+    /// sequence number, then edits the manifest.
+    fn change_keyspaces(
+        &self,
+        record: Write,
+        change: impl FnOnce(SequenceNumber) -> KeyspaceChange,
+    ) -> Result<()> {
+        let (placed, logged) = self.log_keyspace_change(record)?;
+        let is_logged = logged.is_ok();
+        let change = is_logged.then(|| change(placed.first));
+        self.versions.change_keyspaces(change, || {
+            self.writer.placement().finish_keyspace_change(is_logged);
+        });
+        let _ = placed.publish();
+        logged?;
+        self.record_keyspace_changes();
+        Ok(())
+    }
+
+    /// Begins a change of keyspaces, and makes `record` durable in the log. Returns the placed
+    /// record with the result. The caller finishes the change.
+    ///
+    /// # Errors
+    ///
+    /// The record was not placed, and nothing has begun.
+    fn log_keyspace_change(
+        &self,
+        mut record: Write,
+    ) -> Result<(PlacedWrite<'_, Self>, Result<()>)> {
         // A change that panicked is never finished. It left the store read-only.
         self.versions.check_writable()?;
         self.writer.placement().begin_keyspace_change();
@@ -103,13 +192,12 @@ impl Store {
                 return Err(error);
             }
         };
-        let durable = self.make_durable(&placed, Durability::Disk);
-        let is_durable = durable.is_ok();
-        self.versions.change_keyspaces(is_durable.then_some(change), || {
-            self.writer.placement().finish_keyspace_change(is_durable);
-        });
-        let _ = placed.publish();
-        durable?;
+        let logged = self.make_durable(&placed, Durability::Disk);
+        Ok((placed, logged))
+    }
+
+    /// Brings changes that are durable in the log into the manifest.
+    fn record_keyspace_changes(&self) {
         // The record in the log decides. After a full disk background work brings it into the
         // manifest, or else the next opening does. After a lasting failure the next write reports
         // the error.
@@ -120,7 +208,6 @@ impl Store {
             // No worker retries.
             self.run_inline();
         }
-        Ok(())
     }
 
     /// Records the changes of keyspaces in the manifest that only the log has.
@@ -132,6 +219,13 @@ impl Store {
         let is_behind = || self.versions.is_behind();
         self.edit_manifest(|_| is_behind().then(VersionEdit::default), |_| ())
     }
+}
+
+fn check_name(name: &str) -> Result<()> {
+    if name.is_empty() || name.len() > NAME_BYTES_MAX {
+        return Err(Error::InvalidKeyspaceName { name: name.to_owned() });
+    }
+    Ok(())
 }
 
 #[cfg(all(test, not(feature = "zstd")))]

@@ -14,10 +14,11 @@ use crate::{
     Error, KeyspaceOptions, Options, Result,
     file_name::{FileName, ID_MAX},
     keyspace_options::DEFAULT_KEYSPACE,
-    manifest::{KeyspaceChanged, KeyspaceCreated, ManifestState, VersionEdit},
+    manifest::{KeyspaceChanged, KeyspaceCreated, KeyspaceRenamed, ManifestState, VersionEdit},
     memory::MemoryAccount,
     merge_operator::NamedOperator,
     read::view::PlacedMemtable,
+    resolve::is_tombstone,
     wal::{batch::Entry, replay::ReplayedBatch},
 };
 
@@ -128,17 +129,20 @@ impl<'a> LogState<'a> {
                     let (seed, charge) =
                         (self.state.hash_seed, Memtable::charge(key.len(), value.len()));
                     let placed = self.place(keyspace, sequence, charge).map_err(corrupt)?;
-                    if let Some(memtable) = placed {
-                        let hash = key_hash(key, seed);
-                        memtable.insert(hash, key, Trailer::new(sequence, kind), &value);
+                    if let Some(placed) = placed {
+                        let (hash, trailer) = (key_hash(key, seed), Trailer::new(sequence, kind));
+                        placed.memtable.insert(hash, key, trailer, &value);
+                        if is_tombstone(trailer) {
+                            placed.note_tombstone();
+                        }
                     }
                 }
                 Entry::RemoveRange { keyspace, start, end } => {
                     let charge = Memtable::range_tombstone_charge(start.len(), end.len());
                     let placed = self.place(keyspace, sequence, charge).map_err(corrupt)?;
-                    if let Some(memtable) = placed {
+                    if let Some(placed) = placed {
                         let tombstone = RangeTombstone::new(start, end, sequence);
-                        memtable.insert_range_tombstone(tombstone);
+                        placed.memtable.insert_range_tombstone(tombstone);
                     }
                 }
                 Entry::CreateKeyspace { keyspace, name, options } => {
@@ -146,7 +150,10 @@ impl<'a> LogState<'a> {
                 }
                 Entry::Ignored { .. } => {}
                 Entry::DropKeyspace { keyspace } => self.drop_keyspace(keyspace),
-                Entry::ClearKeyspace { .. } => return Err(corrupt(Entry::CLEAR_UNSUPPORTED)),
+                Entry::ClearKeyspace { keyspace } => self.clear_keyspace(keyspace, sequence),
+                Entry::RenameKeyspace { keyspace, name } => {
+                    self.rename_keyspace(keyspace, sequence, name);
+                }
             }
         }
         Ok(())
@@ -158,6 +165,28 @@ impl<'a> LogState<'a> {
             self.memtables.remove(&id);
             self.lacking.remove(&id);
         }
+    }
+
+    fn clear_keyspace(&mut self, id: u64, sequence: SequenceNumber) {
+        // Otherwise the manifest has it.
+        if self.live.contains(&id) && sequence > self.flushed(id) {
+            self.edit.keyspaces_cleared.push((id, sequence));
+            self.memtables.remove(&id);
+        }
+    }
+
+    fn rename_keyspace(&mut self, id: u64, sequence: SequenceNumber, name: &str) {
+        let renamed = self.state.keyspaces.get(&id).map_or(0, |known| known.renamed);
+        // Otherwise the manifest has it.
+        if self.live.contains(&id) && sequence > renamed {
+            let renamed = KeyspaceRenamed { id, sequence, name: name.to_owned() };
+            self.edit.keyspaces_renamed.push(renamed);
+        }
+    }
+
+    /// Returns the sequence number up to which the manifest has the entries of a keyspace.
+    fn flushed(&self, id: u64) -> SequenceNumber {
+        self.state.keyspaces.get(&id).map_or(0, |known| known.flushed)
     }
 
     fn create(
@@ -191,7 +220,7 @@ impl<'a> LogState<'a> {
         keyspace: u64,
         sequence: SequenceNumber,
         charge_bytes: usize,
-    ) -> Result<Option<&Memtable>, Corruption> {
+    ) -> Result<Option<&PlacedMemtable>, Corruption> {
         if !self.live.contains(&keyspace) {
             if keyspace < self.next_keyspace_id {
                 // Dropped.
@@ -200,8 +229,7 @@ impl<'a> LogState<'a> {
             let (expected, found) = (self.next_keyspace_id, keyspace);
             return Err(Corruption::Mismatch { what: "keyspace of an entry", expected, found });
         }
-        let flushed = self.state.keyspaces.get(&keyspace).map_or(0, |known| known.flushed);
-        if sequence <= flushed {
+        if sequence <= self.flushed(keyspace) {
             return Ok(None);
         }
         let own = self.memtable_bytes.get(&keyspace).copied();
@@ -215,7 +243,7 @@ impl<'a> LogState<'a> {
         *bytes += charge_bytes;
         placed.place(sequence, sequence);
         placed.note_inserted(sequence);
-        Ok(Some(&placed.memtable))
+        Ok(Some(placed))
     }
 }
 

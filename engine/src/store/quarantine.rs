@@ -47,7 +47,7 @@ impl Store {
             self.scheduler.look_again_at(time, tree.id);
         }
         if is_new {
-            let (keyspace, table_id) = (tree.name.clone(), live.meta.id);
+            let (keyspace, table_id) = (tree.name(), live.meta.id);
             self.notify(&Event::TableQuarantined { keyspace, table_id, error });
         }
         Ok(Ended::Quarantined)

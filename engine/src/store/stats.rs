@@ -84,7 +84,7 @@ fn add_tree(stats: &mut Stats, tree: &Arc<Tree>) {
     let view = tree.view();
     let memtable_bytes = view.memtables().map(|memtable| memtable.memory_bytes() as u64).sum();
     let mut keyspace = KeyspaceStats {
-        name: tree.name.clone(),
+        name: tree.name(),
         options: KeyspaceOptions::clone(&tree.options()),
         memtable_bytes,
         frozen_memtables: view.frozen.len() as u64,
@@ -102,7 +102,7 @@ fn add_tree(stats: &mut Stats, tree: &Arc<Tree>) {
     for (level, _, live) in view.version.tables() {
         let meta = &live.meta;
         filters::add_table(stats, level, live);
-        stats.quarantined.extend(live.quarantined(&tree.name, level));
+        stats.quarantined.extend(live.quarantined(&keyspace.name, level));
         keyspace.tables += 1;
         keyspace.table_bytes += meta.bytes;
         keyspace.entries += meta.entries;

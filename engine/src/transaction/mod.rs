@@ -296,7 +296,7 @@ impl Transaction {
     /// [`Error::ForeignKeyspace`], [`Error::Closed`], [`Error::ForkedChild`].
     fn accept(&self, keyspace: &Keyspace) -> Result<&Store> {
         if !Arc::ptr_eq(keyspace.open_store(), &self.open) {
-            return Err(Error::ForeignKeyspace { name: keyspace.name().to_owned() });
+            return Err(Error::ForeignKeyspace { name: keyspace.name() });
         }
         self.open.accept()
     }

@@ -225,9 +225,8 @@ impl<'a> Unchanged<'a> {
     }
 
     fn find_conflict(&self, open: &Undecided) -> Result<Option<Conflict>> {
-        let conflict = |reads: &Reads<'_>, key: Bytes| {
-            Some(Conflict { keyspace: reads.of.tree.name.clone(), key })
-        };
+        let conflict =
+            |reads: &Reads<'_>, key: Bytes| Some(Conflict { keyspace: reads.of.tree.name(), key });
         for (at, key, hash) in &open.keys {
             let reads = &self.reads[*at];
             if self.find_written(reads, key, *hash)? {
@@ -256,7 +255,17 @@ impl Validate for Unchanged<'_> {
             return Ok(Verdict::Fails);
         }
         for reads in &self.reads {
-            reads.of.tree.check()?;
+            let tree = &reads.of.tree;
+            tree.check()?;
+            if let Some(clear) = tree.clear_in_flight() {
+                return Ok(Verdict::Undecided(clear));
+            }
+            if tree.view().cleared > self.after {
+                // Every key that was read was removed.
+                let key = reads.of.keys.keys().next().cloned().unwrap_or_default();
+                self.conflict = Some(Conflict { keyspace: tree.name(), key });
+                return Ok(Verdict::Fails);
+            }
         }
         let verdict = match self.watch {
             Some(watch) => self.check_watched(placed, watch),

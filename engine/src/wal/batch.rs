@@ -11,12 +11,13 @@
 //! | `value`    | prefixed | 1, 3, 5        | at most 256 MiB; of op 5 behind its [`expiry`]        |
 //! | `start`    | prefixed | remove range   | first deleted key, at most 64 KiB                     |
 //! | `end`      | prefixed | remove range   | first key after it, at most 64 KiB; empty: no bound   |
-//! | `name`     | prefixed | create         | 1 to 255 bytes of UTF-8                               |
+//! | `name`     | prefixed | create, rename | 1 to 255 bytes of UTF-8                               |
 //! | `options`  | prefixed | create         | of the keyspace; opaque here                          |
 //! | `ignored`  | prefixed | ignorable      | skipped by a reader that does not know the op         |
 //!
 //! Ops: 1 put, 2 tombstone, 3 merge operand, 5 put with expiry, 6 remove range (other [`Kind`]s are
-//! reserved); 0x81 creates, 0x82 drops, 0x83 clears the keyspace. An op with bit 6 is ignorable.
+//! reserved); 0x81 creates, 0x82 drops, 0x83 clears, 0x84 renames the keyspace. An op with bit 6 is
+//! ignorable.
 //!
 //! [`expiry`]: sievedb_format::expiry
 
@@ -34,6 +35,7 @@ pub(crate) const NAME_BYTES_MAX: usize = 255;
 const CREATE_KEYSPACE: u8 = 0x81;
 const DROP_KEYSPACE: u8 = 0x82;
 const CLEAR_KEYSPACE: u8 = 0x83;
+const RENAME_KEYSPACE: u8 = 0x84;
 /// Bit of ops whose entries a reader may skip if it does not know the op.
 const IGNORABLE: u8 = 1 << 6;
 
@@ -68,6 +70,10 @@ pub(crate) enum Entry<'a> {
     ClearKeyspace {
         keyspace: u64,
     },
+    RenameKeyspace {
+        keyspace: u64,
+        name: &'a str,
+    },
     /// An entry of a later release that may be skipped. It has a sequence number.
     Ignored {
         keyspace: u64,
@@ -75,9 +81,16 @@ pub(crate) enum Entry<'a> {
 }
 
 impl Entry<'_> {
-    /// Error of [`ClearKeyspace`](Self::ClearKeyspace), which this release does not apply.
-    pub(crate) const CLEAR_UNSUPPORTED: Corruption =
-        Corruption::Unsupported { what: "op of an entry", value: CLEAR_KEYSPACE as u64 };
+    /// Returns whether the entry changes a whole keyspace.
+    pub(crate) fn changes_keyspace(&self) -> bool {
+        match self {
+            Self::CreateKeyspace { .. }
+            | Self::DropKeyspace { .. }
+            | Self::ClearKeyspace { .. }
+            | Self::RenameKeyspace { .. } => true,
+            Self::Point { .. } | Self::RemoveRange { .. } | Self::Ignored { .. } => false,
+        }
+    }
 
     pub(crate) fn keyspace(&self) -> u64 {
         match *self {
@@ -86,6 +99,7 @@ impl Entry<'_> {
             | Self::CreateKeyspace { keyspace, .. }
             | Self::DropKeyspace { keyspace }
             | Self::ClearKeyspace { keyspace }
+            | Self::RenameKeyspace { keyspace, .. }
             | Self::Ignored { keyspace } => keyspace,
         }
     }
@@ -175,9 +189,13 @@ impl BatchEncoder {
         self.entry(DROP_KEYSPACE, keyspace);
     }
 
-    #[cfg(test)]
     pub(crate) fn clear_keyspace(&mut self, keyspace: u64) {
         self.entry(CLEAR_KEYSPACE, keyspace);
+    }
+
+    pub(crate) fn rename_keyspace(&mut self, keyspace: u64, name: &str) {
+        self.entry(RENAME_KEYSPACE, keyspace);
+        self.bytes.put_prefixed(name.as_bytes());
     }
 
     #[cfg(test)]
@@ -279,19 +297,13 @@ impl<'a> Entries<'a> {
         let keyspace = self.decoder.varint("keyspace of an entry")?;
         match op {
             CREATE_KEYSPACE => {
-                let name = self.bounded("name of a keyspace", NAME_BYTES_MAX)?;
-                let out_of_range =
-                    |value| Corruption::OutOfRange { what: "name of a keyspace", value };
-                if name.is_empty() {
-                    return Err(out_of_range(0));
-                }
-                let name = std::str::from_utf8(name);
-                let name = name.map_err(|e| out_of_range(e.valid_up_to() as u64))?;
+                let name = self.name()?;
                 let options = self.decoder.prefixed("options of a keyspace")?;
                 Ok(Entry::CreateKeyspace { keyspace, name, options })
             }
             DROP_KEYSPACE => Ok(Entry::DropKeyspace { keyspace }),
             CLEAR_KEYSPACE => Ok(Entry::ClearKeyspace { keyspace }),
+            RENAME_KEYSPACE => Ok(Entry::RenameKeyspace { keyspace, name: self.name()? }),
             op if op & IGNORABLE != 0 => {
                 self.decoder.prefixed("ignorable entry")?;
                 Ok(Entry::Ignored { keyspace })
@@ -327,6 +339,15 @@ impl<'a> Entries<'a> {
                 }
             },
         }
+    }
+
+    fn name(&mut self) -> Result<&'a str, Corruption> {
+        let name = self.bounded("name of a keyspace", NAME_BYTES_MAX)?;
+        let out_of_range = |value| Corruption::OutOfRange { what: "name of a keyspace", value };
+        if name.is_empty() {
+            return Err(out_of_range(0));
+        }
+        std::str::from_utf8(name).map_err(|e| out_of_range(e.valid_up_to() as u64))
     }
 
     fn bounded(&mut self, what: &'static str, bytes_max: usize) -> Result<&'a [u8], Corruption> {
@@ -371,6 +392,7 @@ mod tests {
         batch.remove_range(3, b"", b"z");
         batch.remove_range(3, b"a", b"");
         batch.clear_keyspace(3);
+        batch.rename_keyspace(3, "people");
         batch.drop_keyspace(3);
         batch
     }
@@ -384,7 +406,7 @@ mod tests {
     fn batch_returns() {
         let payload = sample().finish();
         let batch = Batch::decode(payload.clone()).expect("well formed");
-        assert_eq!((sample().entries(), batch.entries()), (10, 10));
+        assert_eq!((sample().entries(), batch.entries()), (11, 11));
         let got: Result<Vec<_>, _> = batch.iter().collect();
         fn point(
             kind: Kind,
@@ -404,6 +426,7 @@ mod tests {
             Entry::RemoveRange { keyspace: 3, start: b"", end: b"z" },
             Entry::RemoveRange { keyspace: 3, start: b"a", end: b"" },
             Entry::ClearKeyspace { keyspace: 3 },
+            Entry::RenameKeyspace { keyspace: 3, name: "people" },
             Entry::DropKeyspace { keyspace: 3 },
         ];
         assert_eq!(got, Ok(want));

@@ -206,6 +206,39 @@ impl Recorder {
         }
     }
 
+    /// Removes all keys of a keyspace durably, if it exists.
+    pub fn clear(&mut self, name: &str) {
+        let (Some(_), Some(handle)) = (self.writable(), self.handle(name).cloned()) else { return };
+        let changes = vec![Change::Clear { keyspace: name.into() }];
+        let began = self.disk.operations();
+        if self.accept("clear keyspace", handle.clear()).is_some() {
+            self.history.add(changes, began);
+            self.history.acknowledge(Durability::Disk, self.disk.operations());
+        } else {
+            self.history.add_failed(changes, began);
+        }
+    }
+
+    /// Renames a keyspace durably, if it exists and the new name does not.
+    pub fn rename(&mut self, name: &str, to: &str) {
+        let Some(db) = self.writable() else { return };
+        if !self.keyspaces.contains_key(name) || self.keyspaces.contains_key(to) {
+            return;
+        }
+        let changes = vec![Change::Rename { keyspace: name.into(), to: to.into() }];
+        let began = self.disk.operations();
+        let renamed = db.rename_keyspace(name, to);
+        if self.accept("rename keyspace", renamed).is_some() {
+            let opened = self.keyspaces.remove(name).expect("it was just seen");
+            assert_eq!(opened.handle.name(), to, "the name of an open handle");
+            self.keyspaces.insert(to.into(), opened);
+            self.history.add(changes, began);
+            self.history.acknowledge(Durability::Disk, self.disk.operations());
+        } else {
+            self.history.add_failed(changes, began);
+        }
+    }
+
     // Other calls.
 
     /// Makes all writes so far durable to `durability`.

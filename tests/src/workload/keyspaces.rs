@@ -89,6 +89,63 @@ pub(super) fn recreate(r: &mut Recorder) {
     r.insert_with("again", key(2), 100, Disk);
 }
 
+/// Tables from before a clear, entries from behind it, and the same keys again.
+pub(super) fn clear(r: &mut Recorder) {
+    r.create("emptied");
+    for number in 0..4 {
+        let key = key(number);
+        r.batch(&[("emptied", &key), (DEFAULT, &key)], 200, OsBuffer);
+    }
+    r.flush();
+    r.insert("emptied", key(5), 200);
+    r.hold_snapshot();
+    r.clear("emptied");
+    r.batch(&[("emptied", "key0001"), (DEFAULT, "x")], 200, OsBuffer);
+    r.check_snapshot(0);
+    r.flush_keyspace("emptied");
+    r.clear(DEFAULT);
+    r.insert("emptied", key(2), 200);
+    r.compact();
+    r.release_all();
+    r.insert(DEFAULT, key(1), 200);
+}
+
+/// Everything before and behind the clears is in the log alone.
+pub(super) fn clear_unflushed(r: &mut Recorder) {
+    r.create("emptied");
+    for round in 0..3 {
+        for number in 0..3 {
+            let key = key(number + round);
+            r.batch(&[("emptied", &key), (DEFAULT, &key)], 200, Memory);
+        }
+        r.clear("emptied");
+        r.insert_with("emptied", key(round), 200, Memory);
+        if round == 1 {
+            r.reopen();
+        }
+    }
+    r.persist(OsBuffer);
+}
+
+pub(super) fn rename(r: &mut Recorder) {
+    r.create("new");
+    r.batch(&[("new", "a"), (DEFAULT, "a")], 100, OsBuffer);
+    r.create("old");
+    r.insert("old", "b", 100);
+    r.flush_keyspace("new");
+    r.drop_keyspace("old");
+    r.rename("new", "old");
+    r.insert("old", "c", 100);
+    r.create("new");
+    r.insert("new", "d", 100);
+    r.reopen();
+    r.rename("old", "third");
+    r.rename("new", "old");
+    r.insert_with("third", "e", 100, Memory);
+    r.flush();
+    r.rename("old", "new");
+}
+
 pub(super) fn many(r: &mut Recorder) {
     let names = ["a", "b", "c", "d", "e"];
     for name in names {

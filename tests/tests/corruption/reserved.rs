@@ -141,8 +141,6 @@ fn cases(cut: &Sample, closed: &Sample) -> Vec<(String, Files, Outcome)> {
         case(&format!("manifest: kind {kind}"), with_edit(cut, &entry), refused(&*needs));
         case(&format!("op {kind}"), record([1, 0], 1 << 40, &[1, kind, 1, 0]), refused(&*needs));
     }
-    let clear = record([1, 0], 1 << 40, &[1, 0x83, 1]);
-    case("op: clear a keyspace", clear, refused("op of an entry 131"));
     case("op: ignorable", record([1, 0], 1 << 40, &[1, 0x45, 1, 2, 8, 9]), Skipped);
     for transform in [1, 2, 3] {
         let needs = format!("transform of a log record {transform}");

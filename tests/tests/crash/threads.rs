@@ -64,7 +64,7 @@ fn survived(db: &Db, other: &Keyspace, thread: usize) -> Result<u32, Error> {
             .map(|(_, value)| u32::from_be_bytes(value[..4].try_into().expect("4 bytes")))
             .collect();
         assert!(numbers.iter().copied().eq(1..=last), "{thread}: {numbers:?}, last {last}");
-        counts.insert(keyspace.name().to_owned(), last);
+        counts.insert(keyspace.name(), last);
     }
     let mut all = counts.values();
     let first = *all.next().expect("there are two keyspaces");

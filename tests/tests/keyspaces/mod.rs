@@ -1,5 +1,10 @@
 //! Calls that concern whole keyspaces.
 
+mod clear;
+mod clear_threads;
 mod ends;
 mod refresh;
+mod rename;
+mod repaired;
+mod sizes;
 mod threads;

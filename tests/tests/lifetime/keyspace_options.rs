@@ -223,7 +223,7 @@ fn options_may_change_while_the_store_is_open() {
             keyspace.set_options(new.clone()).unwrap();
             assert_eq!(keyspace.options(), new);
             // An existing keyspace keeps its options.
-            let again = db.keyspace_with(keyspace.name(), &KeyspaceOptions::new()).unwrap();
+            let again = db.keyspace_with(&keyspace.name(), &KeyspaceOptions::new()).unwrap();
             assert_eq!(again.options(), new);
         }
         let crashed = Arc::new(fs.crash(fs.operations(), &Loss::Everything));

@@ -140,6 +140,8 @@ impl Story {
             (3, "compact keyspace"),
             (4, "create"),
             (3, "drop"),
+            (3, "clear"),
+            (3, "rename"),
             (2, "reopen"),
             (4, "crash"),
             (3, "check all"),
@@ -231,6 +233,14 @@ impl Story {
             "drop" => {
                 let name = *self.lots.pick(&OTHERS);
                 self.recorder.drop_keyspace(name);
+            }
+            "clear" => {
+                let keyspace = self.keyspace();
+                self.recorder.clear(&keyspace);
+            }
+            "rename" => {
+                let (old, new) = (*self.lots.pick(&OTHERS), *self.lots.pick(&OTHERS));
+                self.recorder.rename(old, new);
             }
             "reopen" => {
                 let options = options(self.recorder.disk(), &mut self.lots, self.planted);

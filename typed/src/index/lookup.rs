@@ -38,7 +38,7 @@ impl<IK: Key, K: Key, V, C: Codec<V>> Index<IK, K, V, C> {
 
     /// Returns the name of the index and its keyspace.
     #[must_use]
-    pub fn name(&self) -> &str {
+    pub fn name(&self) -> String {
         self.entries.name()
     }
 

@@ -257,7 +257,7 @@ impl Survivors {
     fn insert(&self, keyspace: &Keyspace, key: u8) {
         let inserted: Result<()> = keyspace.insert([key], vec![key; VALUE_BYTES]);
         if inserted.is_ok() {
-            let name = keyspace.name().to_owned();
+            let name = keyspace.name();
             self.acknowledged.lock().unwrap().push((name, key));
         }
     }

@@ -11,8 +11,8 @@ use std::{path::PathBuf, sync::Arc};
 use sievedb_format::TableBounds;
 
 use super::{
-    FilterReplaced, KeyspaceChanged, KeyspaceCreated, ManifestFile, ManifestState, TableMoved,
-    VersionEdit,
+    FilterReplaced, KeyspaceChanged, KeyspaceCreated, KeyspaceRenamed, ManifestFile, ManifestState,
+    TableMoved, VersionEdit,
     current::Current,
     load::{Loaded, load},
 };
@@ -117,6 +117,8 @@ fn edits() -> Vec<VersionEdit> {
         VersionEdit {
             // Memtables of 64 KiB.
             keyspaces_changed: vec![KeyspaceChanged { id: 1, options: vec![2, 3, 0x80, 0x80, 4] }],
+            keyspaces_renamed: vec![KeyspaceRenamed { id: 2, sequence: 51, name: "old".into() }],
+            keyspaces_cleared: vec![(2, 52)],
             keyspaces_dropped: vec![2],
             ..VersionEdit::default()
         },

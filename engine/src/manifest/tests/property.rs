@@ -110,7 +110,10 @@ fn any_edit() -> impl Strategy<Value = VersionEdit> {
     let tables = (vec((any::<u64>(), any_table()), 0..4), vec(pair(), 0..4), vec(moved, 0..4));
     let rest =
         (option::of(any::<u128>()), vec(pair(), 0..4), option::of(pair()), vec(replaced, 0..4));
-    let keyspaces = (vec(keyspace, 0..4), vec(changed, 0..4));
+    let renamed = (any::<u64>(), any::<u64>(), ".{1,60}")
+        .prop_map(|(id, sequence, name)| KeyspaceRenamed { id, sequence, name });
+    let keyspaces =
+        (vec(keyspace, 0..4), vec(changed, 0..4), vec(renamed, 0..4), vec(pair(), 0..4));
     (numbers, ids, keyspaces, tables, rest).prop_map(|(numbers, ids, keyspaces, tables, rest)| {
         VersionEdit {
             store_id: rest.0,
@@ -123,6 +126,8 @@ fn any_edit() -> impl Strategy<Value = VersionEdit> {
             log_floor: numbers.5,
             keyspaces_created: keyspaces.0,
             keyspaces_changed: keyspaces.1,
+            keyspaces_renamed: keyspaces.2,
+            keyspaces_cleared: keyspaces.3,
             keyspaces_dropped: ids.1,
             tables_added: tables.0,
             tables_removed: tables.1,
@@ -154,6 +159,7 @@ fn any_state() -> impl Strategy<Value = ManifestState> {
                 name: format!("k{index}"),
                 options,
                 flushed,
+                renamed: flushed / 2,
                 ..Default::default()
             };
             for (number, table) in tables.into_iter().enumerate() {
@@ -211,11 +217,11 @@ fn damaged_edits_do_not_panic() {
 #[test]
 fn fields_that_a_later_release_adds_are_skipped_or_refused() {
     let edit = edits().swap_remove(1);
-    // Field 20 of an edit, first one that may be skipped, then one that must be known.
+    // Field 22 of an edit, first one that may be skipped, then one that must be known.
     let with = |tag: u8| [&edit.encode()[..], &[tag, 2, 7, 7]].concat();
-    assert_eq!(VersionEdit::decode(&with(40)), Ok(edit.clone()));
+    assert_eq!(VersionEdit::decode(&with(44)), Ok(edit.clone()));
     let what = "field of a version edit";
-    assert_eq!(VersionEdit::decode(&with(41)), Err(Corruption::Unsupported { what, value: 20 }));
+    assert_eq!(VersionEdit::decode(&with(45)), Err(Corruption::Unsupported { what, value: 22 }));
     let twice = [&edit.encode()[..], &[11, 1, 60]].concat();
     assert_eq!(
         VersionEdit::decode(&twice),

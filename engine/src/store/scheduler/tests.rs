@@ -54,7 +54,7 @@ impl Story {
             3 => keyspace.flush().expect("there is room"),
             4 => keyspace.compact().expect("there is room"),
             5 if self.random.one_in(4) => {
-                assert!(self.db.drop_keyspace(keyspace.name()).expect("there is room"));
+                assert!(self.db.drop_keyspace(&keyspace.name()).expect("there is room"));
             }
             6 if self.random.one_in(2) => {
                 let bits = self.random.below(3) as f64 * 6.0;
@@ -84,10 +84,10 @@ impl Story {
         for tree in trees {
             let chosen = store.choose_compaction(&tree, &[], None);
             let is_idle = matches!(chosen, Chosen::Nothing { .. });
-            assert!(is_idle, "{when}: {}: {chosen:?}", tree.name);
-            assert!(tree.view().frozen.is_empty(), "{when}: {}", tree.name);
+            assert!(is_idle, "{when}: {}: {chosen:?}", tree.name());
+            assert!(tree.view().frozen.is_empty(), "{when}: {}", tree.name());
             let looked = store.filters.is_done_for(&tree);
-            assert!(looked, "{when}: {}: filters", tree.name);
+            assert!(looked, "{when}: {}: filters", tree.name());
         }
     }
 }
@@ -121,7 +121,7 @@ fn a_request_that_is_withdrawn_wakes_who_waits() {
     let store = db.store();
     let tree = store.versions.trees().get("gone").cloned().expect("it is there");
     let number = store.scheduler.request_whole(&tree, || 0);
-    assert!(db.drop_keyspace(keyspace.name()).expect("there is room"));
+    assert!(db.drop_keyspace(&keyspace.name()).expect("there is room"));
     let (ended, waits) = mpsc::channel();
     let waiting = db.clone();
     let waiter = thread::spawn(move || ended.send(waiting.wait_for_background()));

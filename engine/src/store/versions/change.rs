@@ -21,6 +21,8 @@ pub(in crate::store) struct Change {
     pub(in crate::store) moved: Vec<Move>,
     /// Entries that need no replay any more.
     pub(in crate::store) flushed: Option<Flushed>,
+    /// [`KeptView::cleared`](crate::read::view::KeptView) of the view that was read.
+    pub(in crate::store) cleared: SequenceNumber,
 }
 
 /// Entries that a flush has moved into tables.

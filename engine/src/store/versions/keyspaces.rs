@@ -2,9 +2,12 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
+use sievedb_format::SequenceNumber;
+
 use crate::{
-    manifest::{KeyspaceCreated, VersionEdit},
+    manifest::{KeyspaceCreated, KeyspaceRenamed, VersionEdit},
     read::{changed_trees::ChangedTrees, tree::Tree, view::PlacedMemtable},
+    version::Version,
 };
 
 /// The trees of the keyspaces, by name and by id.
@@ -42,7 +45,7 @@ impl KeyspaceTrees {
     pub(in crate::store) fn insert(&mut self, tree: Arc<Tree>) {
         let before = self.by_id.insert(tree.id, Arc::clone(&tree));
         debug_assert!(before.is_none(), "ids of keyspaces are not reused");
-        let before = self.by_name.insert(tree.name.clone(), tree);
+        let before = self.by_name.insert(tree.name(), tree);
         debug_assert!(before.is_none(), "the names of keyspaces are unique");
     }
 
@@ -54,18 +57,27 @@ impl KeyspaceTrees {
         }
     }
 
+    fn rename(&mut self, tree: &Arc<Tree>, name: &str) {
+        let removed = self.by_name.remove(&tree.name());
+        debug_assert!(removed.is_some_and(|it| it.id == tree.id), "its name leads to it");
+        tree.set_name(name.to_owned());
+        let before = self.by_name.insert(name.to_owned(), Arc::clone(tree));
+        debug_assert!(before.is_none(), "the names of keyspaces are unique");
+    }
+
     fn remove(&mut self, tree: &Tree) {
-        let removed = self.by_name.remove(&tree.name);
+        let removed = self.by_name.remove(&tree.name());
         debug_assert!(removed.is_some_and(|it| it.id == tree.id), "a keyspace is dropped once");
         let removed = self.by_id.remove(&tree.id);
         debug_assert!(removed.is_some(), "each keyspace has a name and an id");
     }
 }
 
-/// A creation or a drop of keyspaces that is durable in the log.
+/// A creation, a rename or a drop of keyspaces that is durable in the log.
 #[derive(Debug)]
 pub(in crate::store) enum KeyspaceChange {
     Created(Arc<Tree>, KeyspaceCreated),
+    Renamed(Arc<Tree>, KeyspaceRenamed),
     Dropped(Vec<Arc<Tree>>),
 }
 
@@ -74,7 +86,18 @@ pub(in crate::store) enum KeyspaceChange {
 #[derive(Debug, Default)]
 pub(super) struct Unrecorded {
     created: Vec<KeyspaceCreated>,
+    renamed: Vec<KeyspaceRenamed>,
+    cleared: Vec<Cleared>,
     dropped: Vec<Arc<Tree>>,
+}
+
+/// A clear of a keyspace.
+#[derive(Debug)]
+struct Cleared {
+    keyspace: u64,
+    sequence: SequenceNumber,
+    /// The tables that are gone.
+    before: Arc<Version>,
 }
 
 impl Unrecorded {
@@ -84,6 +107,10 @@ impl Unrecorded {
             KeyspaceChange::Created(tree, created) => {
                 trees.insert(tree);
                 self.created.push(created);
+            }
+            KeyspaceChange::Renamed(tree, renamed) => {
+                trees.rename(&tree, &renamed.name);
+                self.renamed.push(renamed);
             }
             KeyspaceChange::Dropped(dropped) => {
                 for tree in &dropped {
@@ -95,17 +122,43 @@ impl Unrecorded {
         }
     }
 
+    /// Notes for the next edit that a keyspace was cleared, which had the tables of `before`.
+    pub(super) fn note_cleared(
+        &mut self,
+        keyspace: u64,
+        sequence: SequenceNumber,
+        before: Arc<Version>,
+    ) {
+        debug_assert!(self.cleared.iter().all(|earlier| earlier.sequence < sequence));
+        self.cleared.push(Cleared { keyspace, sequence, before });
+    }
+
     pub(super) fn add_to(&self, edit: &mut VersionEdit) {
+        for &Cleared { keyspace, sequence, .. } in &self.cleared {
+            // The manifest has no other tables of it than those that are gone.
+            edit.tables_removed.retain(|&(id, _)| id != keyspace);
+            edit.tables_moved.retain(|moved| moved.keyspace != keyspace);
+            edit.filters_replaced.retain(|replaced| replaced.keyspace != keyspace);
+            edit.keyspaces_cleared.push((keyspace, sequence));
+        }
+        edit.keyspaces_renamed.extend(self.renamed.iter().cloned());
         edit.keyspaces_created.extend(self.created.iter().cloned());
         edit.keyspaces_dropped.extend(self.dropped.iter().map(|tree| tree.id));
         let next = self.created.iter().map(|created| created.id + 1).max();
         edit.next_keyspace_id = edit.next_keyspace_id.max(next);
     }
 
-    /// Notes that the manifest has the changes: tables of dropped keyspaces become obsolete.
-    /// Returns whether there were any changes.
+    /// Notes that the manifest has the changes: tables of dropped and cleared keyspaces become
+    /// obsolete. Returns whether there were any changes.
     pub(super) fn record(&mut self) -> bool {
-        let any = !self.created.is_empty() || !self.dropped.is_empty();
+        let Self { created, renamed, cleared, dropped } = self;
+        let any = !created.is_empty()
+            || !renamed.is_empty()
+            || !cleared.is_empty()
+            || !dropped.is_empty();
+        for (_, _, live) in cleared.iter().flat_map(|cleared| cleared.before.tables()) {
+            live.mark_obsolete();
+        }
         for tree in &self.dropped {
             debug_assert!(tree.is_dropped(), "only dropped keyspaces lose their tables");
             tree.discard();

@@ -19,6 +19,8 @@ use std::{
     time::Duration,
 };
 
+use sievedb_format::SequenceNumber;
+
 use self::keyspaces::{KeyspaceChange, KeyspaceTrees, Unrecorded};
 use crate::{
     Error, Result,
@@ -28,6 +30,7 @@ use crate::{
     log::Position,
     manifest::{ManifestFile, ManifestState, VersionEdit},
     read::snapshot_list::SnapshotList,
+    read::tree::Tree,
     store_clock::StoreClock,
     sync::{
         Mutex, MutexGuard, RwLock,
@@ -113,6 +116,31 @@ impl Versions {
             self.is_behind.store(true, SeqCst);
             manifest.unrecorded.note(change, &mut self.trees.write());
         }
+        then();
+    }
+
+    /// Clears `tree` at `sequence`, which is durable in the log, after every write before is
+    /// visible. `publish` makes the record visible; no snapshot is taken meanwhile. Calls `then`
+    /// before any thread edits the manifest.
+    pub(super) fn clear_keyspace(
+        &self,
+        tree: &Tree,
+        sequence: SequenceNumber,
+        publish: impl FnOnce(),
+        then: impl FnOnce(),
+    ) {
+        let mut manifest = self.manifest.lock();
+        debug_assert!(!manifest.is_closed, "a close waits for writes");
+        self.is_behind.store(true, SeqCst);
+        let before = self.snapshots.keep_before_clear(tree.id, sequence, || {
+            let before = tree.clear();
+            // Before waiting writes find it visible.
+            tree.end_clear();
+            publish();
+            before
+        });
+        debug_assert!(!tree.is_dropped(), "no keyspace is dropped during the change");
+        manifest.unrecorded.note_cleared(tree.id, sequence, before.version);
         then();
     }
 

@@ -191,6 +191,13 @@ impl Store {
             // Under the lock: a close waits for what is placed.
             self.check_open()?;
             self.versions.check_writable()?;
+            // Before the condition, which the clear may change.
+            let clear = write.targets.iter().find_map(|target| target.tree.clear_in_flight());
+            if let Some(clear) = clear {
+                drop(placement);
+                self.stall(|| self.writer.publish().wait_visible(clear));
+                continue;
+            }
             match condition.check(&mut Placed::new(&mut placement, self.writer.publish()))? {
                 Verdict::Holds if self.room(write)? == Room::Wait => {
                     drop(placement);

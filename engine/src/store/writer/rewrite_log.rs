@@ -8,8 +8,8 @@
 //! names it raises the floor of the log above all older segments, which count until then. The next
 //! recovery unlinks a segment that no manifest names.
 //!
-//! Records that create or drop keyspaces are copied too. The manifest has them, but a repair
-//! without a manifest needs names and drops.
+//! Records that change keyspaces are copied too. The manifest has them, but a repair without a
+//! manifest needs names, clears and drops.
 
 use std::{collections::BTreeMap, path::Path, sync::Arc};
 
@@ -23,7 +23,6 @@ use crate::{
     manifest::ManifestState,
     read::view::PlacedMemtable,
     wal::{
-        batch::Entry,
         chain::Segments,
         replay::{ReplayedBatch, ReplayedSegment, replay},
         segment::NewSegment,
@@ -100,7 +99,7 @@ impl ReplayedLog<'_> {
     fn is_needed(&self, replayed: &ReplayedBatch<'_>) -> Result<bool> {
         for (sequence, entry) in (replayed.sequence..).zip(&replayed.batch) {
             let entry = entry.map_err(|source| replayed.corrupt(source))?;
-            if matches!(entry, Entry::CreateKeyspace { .. } | Entry::DropKeyspace { .. }) {
+            if entry.changes_keyspace() {
                 return Ok(true);
             }
             let placed = self.memtables.get(&entry.keyspace());

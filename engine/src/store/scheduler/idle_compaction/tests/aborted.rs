@@ -75,7 +75,7 @@ fn it_does_not_give_way_for_ever() {
             let Some(job) = claimed else { continue };
             let Job::CompactIdle(tree, compaction) = &job else { panic!("{job:?}") };
             assert!(fixture.store().carry_out(&job), "it is no error");
-            if tree.name == "default" {
+            if tree.name() == "default" {
                 assert_eq!(fixture.level0_runs(), runs, "it is aborted");
                 (wasted, times) = (wasted + compaction.input_bytes, times + 1);
             }
