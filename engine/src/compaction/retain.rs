@@ -74,8 +74,9 @@ const CHECK_BYTES: usize = 1 << 20;
 /// The entries of a cursor that some reader may need, in order and in one pass.
 ///
 /// Allocates nothing per key, except for merge operands. `is_bottom` returns whether no older run
-/// outside of the merge may hold a user key. It is called in ascending order, for the oldest stripe only and, unless the
-/// stream is [`settling`](Self::settling), for tombstones and merge operands only.
+/// outside of the merge may hold a user key. It is called in ascending order, for the oldest stripe
+/// only and, unless the stream is [`settling`](Self::settling), for tombstones and merge operands
+/// only.
 #[derive(Debug)]
 pub(crate) struct RetainStream<C, B, S> {
     cursor: C,
@@ -107,8 +108,9 @@ pub(crate) struct RetainStream<C, B, S> {
 }
 
 impl<C: Cursor, B: FnMut(&[u8]) -> bool, S: FnMut() -> bool> RetainStream<C, B, S> {
-    /// Creates an unpositioned stream over `cursor` for these readers. It fails with [`Closed`](Error::Closed) soon after `stops`
-    /// returns `true`; the caller replaces the error if it stopped for another reason.
+    /// Creates an unpositioned stream over `cursor` for these readers. It fails with
+    /// [`Closed`](Error::Closed) soon after `stops` returns `true`; the caller replaces the error if
+    /// it stopped for another reason.
     pub(crate) fn new(cursor: C, readers: Readers, is_bottom: B, stops: S) -> Self {
         Self {
             cursor,

@@ -24,8 +24,9 @@
 //! | 20, required | keyspace, sequence varints; often | every entry up to there is gone, with all tables |
 //! | 21, required | id, sequence varints, name prefixed; often | a keyspace has this name since then |
 //!
-//! They are applied in this order: keyspaces created, changed, renamed and cleared, tables removed, moved, added,
-//! filters replaced, flushes, keyspaces dropped, logs; whatever the order of their bytes.
+//! They are applied in this order: keyspaces created, changed, renamed and cleared, tables removed,
+//! moved, added, filters replaced, flushes, keyspaces dropped, logs; whatever the order of their
+//! bytes.
 
 use std::sync::Arc;
 

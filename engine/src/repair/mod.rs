@@ -1,9 +1,10 @@
 //! Copies the readable data of a damaged store into a new one.
 //!
 //! The tables of a keyspace are read from the oldest run to the newest, so that newer entries
-//! replace older ones. Merge operands are copied as operands. The log comes last, up to its first damage. An unreadable table or block may
-//! have held newer versions of keys that older runs have. Such keys are removed again, unless the
-//! filter of the table, which is stored apart, rules them out.
+//! replace older ones. Merge operands are copied as operands. The log comes last, up to its first
+//! damage. An unreadable table or block may have held newer versions of keys that older runs have.
+//! Such keys are removed again, unless the filter of the table, which is stored apart, rules them
+//! out.
 //!
 //! The range tombstones of a table remove keys of older tables, then its entries are copied. If
 //! they are lost, every older value in the range of the table may be outdated.
