@@ -35,6 +35,9 @@ pub struct MemtableRanges {
 }
 
 impl MemtableRanges {
+    /// Heap memory without range tombstones, in bytes: the empty list with its two counts.
+    pub(crate) const EMPTY_BYTES: usize = 2 * size_of::<usize>() + size_of::<Chunks>();
+
     /// Returns the memory of a range tombstone, in bytes.
     pub(crate) const fn charge(start_len: usize, end_len: usize) -> usize {
         OVERHEAD_BYTES + start_len + end_len

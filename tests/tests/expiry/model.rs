@@ -34,7 +34,7 @@ struct Story {
 }
 
 fn milliseconds(duration: Duration) -> u64 {
-    u64::try_from(duration.as_millis()).unwrap()
+    u64::try_from(duration.as_millis()).expect("it succeeds")
 }
 
 impl Story {
@@ -50,7 +50,7 @@ impl Story {
     }
 
     fn db(&self) -> &Db {
-        self.db.as_ref().unwrap()
+        self.db.as_ref().expect("it succeeds")
     }
 
     /// The definition of the store clock.
@@ -63,24 +63,25 @@ impl Story {
         let stored_ms = if self.db.is_some() { self.now_ms() } else { 0 };
         // A close records the clock.
         if let Some(db) = &self.db {
-            db.flush().unwrap();
-            db.insert("clock", "").unwrap();
-            db.flush().unwrap();
-            db.remove("clock").unwrap();
-            db.flush().unwrap();
+            db.flush().expect("it succeeds");
+            db.insert("clock", "").expect("it succeeds");
+            db.flush().expect("it succeeds");
+            db.remove("clock").expect("it succeeds");
+            db.flush().expect("it succeeds");
         }
         self.db = None;
         let now_ms = milliseconds(self.clock.unix_time());
         match self.lots.below(6) {
             0 => self.clock.set_unix_time(Duration::from_millis(now_ms + TEN_YEARS_MS)),
             1 => {
-                self.clock.set_unix_time(Duration::from_millis(now_ms.saturating_sub(TEN_YEARS_MS)))
+                self.clock
+                    .set_unix_time(Duration::from_millis(now_ms.saturating_sub(TEN_YEARS_MS)));
             }
             2 => self.clock.set_unix_time(Duration::from_millis(now_ms + 500)),
             _ => {}
         }
         let options = small_options(Arc::clone(&self.fs) as _).clock(Arc::clone(&self.clock) as _);
-        self.db = Some(options.open(STORE_DIR).unwrap());
+        self.db = Some(options.open(STORE_DIR).expect("it succeeds"));
         let unix_ms = milliseconds(self.clock.unix_time());
         self.opened = (stored_ms.max(unix_ms), self.clock.now());
     }
@@ -98,27 +99,29 @@ impl Story {
         let (key, value) = (self.key(), self.value());
         match self.lots.below(100) {
             0..20 => {
-                self.db().insert(&key, &value).unwrap();
+                self.db().insert(&key, &value).expect("it succeeds");
                 self.entries.insert(key, (value, u64::MAX));
             }
             20..50 => {
                 let ttl_ms = *self.lots.pick(&[0, 1, 30, 500, 5_000, 100_000, TEN_YEARS_MS / 2]);
-                self.db().insert_with_ttl(&key, &value, Duration::from_millis(ttl_ms)).unwrap();
+                self.db()
+                    .insert_with_ttl(&key, &value, Duration::from_millis(ttl_ms))
+                    .expect("it succeeds");
                 self.entries.insert(key, (value, self.now_ms() + ttl_ms));
             }
             50..55 => {
                 let expiry_ms = self.now_ms() + self.lots.below(2_000) as u64;
                 let time = SystemTime::UNIX_EPOCH + Duration::from_millis(expiry_ms);
-                self.db().insert_expiring_at(&key, &value, time).unwrap();
+                self.db().insert_expiring_at(&key, &value, time).expect("it succeeds");
                 self.entries.insert(key, (value, expiry_ms));
             }
             55..60 => {
-                self.db().remove(&key).unwrap();
+                self.db().remove(&key).expect("it succeeds");
                 self.entries.remove(&key);
             }
             60..64 => {
                 let is_absent = !visible(&self.entries, self.now_ms()).contains_key(&key);
-                let inserted = self.db().insert_if_absent(&key, &value).unwrap();
+                let inserted = self.db().insert_if_absent(&key, &value).expect("it succeeds");
                 assert_eq!(inserted, is_absent, "{key}");
                 if inserted {
                     self.entries.insert(key, (value, u64::MAX));
@@ -134,9 +137,9 @@ impl Story {
                 self.snapshots.push((snapshot, self.entries.clone(), self.now_ms()));
             }
             75..80 => drop(self.snapshots.swap_remove(self.lots.below(3))),
-            80..86 => self.db().flush().unwrap(),
-            86..89 => self.db().compact().unwrap(),
-            89..91 => self.db().wait_for_background().unwrap(),
+            80..86 => self.db().flush().expect("it succeeds"),
+            86..89 => self.db().compact().expect("it succeeds"),
+            89..91 => self.db().wait_for_background().expect("it succeeds"),
             91..93 => self.reopen(),
             _ => self.check(),
         }
@@ -146,7 +149,7 @@ impl Story {
     fn check_key(&mut self) {
         let key = self.key();
         let want = visible(&self.entries, self.now_ms()).get(&key).cloned();
-        let got = self.db().get(&key).unwrap();
+        let got = self.db().get(&key).expect("it succeeds");
         assert_eq!(
             got.as_deref(),
             want.as_deref().map(str::as_bytes),
@@ -162,7 +165,7 @@ impl Story {
         let down = self.db().iter().rev().map(text).collect::<Vec<_>>();
         assert!(down.into_iter().rev().eq(up.iter().cloned()));
         let keys: Vec<_> = (0..KEYS).map(|number| format!("key{number:02}")).collect();
-        let many = self.db().get_many(&keys).unwrap();
+        let many = self.db().get_many(&keys).expect("it succeeds");
         for (key, found) in keys.iter().zip(many) {
             assert_eq!(found.as_deref(), want.get(key).map(String::as_bytes), "{key}");
         }
@@ -170,7 +173,7 @@ impl Story {
             let want = visible(entries, *clock_ms);
             assert_eq!(snapshot.iter().map(text).collect::<BTreeMap<_, _>>(), want);
             for key in &keys {
-                let found = snapshot.get(key).unwrap();
+                let found = snapshot.get(key).expect("it succeeds");
                 assert_eq!(found.as_deref(), want.get(key).map(String::as_bytes), "{key}");
             }
         }
@@ -183,8 +186,8 @@ fn visible(entries: &Entries, now_ms: u64) -> BTreeMap<String, String> {
 }
 
 fn text(entry: sievedb::Result<(sievedb::Bytes, sievedb::Bytes)>) -> (String, String) {
-    let (key, value) = entry.unwrap();
-    let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
+    let (key, value) = entry.expect("it succeeds");
+    let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).expect("it succeeds");
     (text(&key), text(&value))
 }
 
@@ -197,7 +200,7 @@ fn random_calls_agree_with_the_model_whatever_the_clocks_do() {
             story.step();
         }
         story.check();
-        let report = story.db().verify().unwrap();
+        let report = story.db().verify().expect("it succeeds");
         assert!(report.problems.is_empty(), "{:?}", report.problems);
     }
 }

@@ -94,7 +94,8 @@ fn explain_and_conditional_writes_see_a_range_tombstone() {
 
 #[test]
 fn a_transaction_conflicts_with_a_range_that_covers_what_it_read() {
-    let after: [(&str, fn(&Db)); 3] = [
+    type Step = (&'static str, fn(&Db));
+    let after: [Step; 3] = [
         ("in the memtable", |_| ()),
         ("flushed", |db| db.flush().unwrap()),
         ("compacted", |db| db.compact().unwrap()),
