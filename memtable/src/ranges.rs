@@ -1,7 +1,7 @@
 //! The range tombstones of a memtable.
 //!
 //! Chunks of immutable lists, after Bentley and Saxe, "Decomposable searching problems", 1980.
-//! Chunk `n` has up to [`FAN_OUT`]`^(n + 1)` of them. A write rebuilds the first chunk, and with it
+//! Chunk `n` has up to `FAN_OUT^(n + 1)` of them. A write rebuilds the first chunk, and with it
 //! the chunks that are full, so each range tombstone is copied `FAN_OUT` times at most for each
 //! chunk. A search visits one list for each chunk, which is a binary search in each.
 //!

@@ -1,7 +1,7 @@
 //! Checks histories of transactions for anomalies.
 //!
 //! A history has the reads and writes of transactions. Each write has a unique id, so a read shows
-//! which write it found. The checker builds the graph of [dependencies](dependency) and searches it
+//! which write it found. The checker builds the graph of dependencies and searches it
 //! for cycles: a history without one is strictly serializable. It takes linear time, besides
 //! sorting.
 //!
@@ -31,7 +31,7 @@
 //! | [`survivors`]  | check of the transactions that a crash left                             |
 //! | [`target`]     | stores whose transactions can be checked                                |
 //! | [`run`]        | random transactions on them                                             |
-//! | [`reference`]  | a store in memory, with and without faults                              |
+//! | [`mod@reference`]| a store in memory, with and without faults                              |
 
 pub mod anomaly;
 pub mod check;
