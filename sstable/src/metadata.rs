@@ -65,7 +65,7 @@ pub struct TableSummary {
     /// Largest sequence number; 0 in a table without entries.
     pub largest_sequence: SequenceNumber,
     /// The entries that expire; `None` if there are none.
-    pub expiry: Option<TableExpiry>,
+    pub expiry: Option<Box<TableExpiry>>,
 }
 
 /// Identity and properties of a table, read from the file alone.

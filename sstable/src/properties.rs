@@ -120,7 +120,7 @@ pub struct TableProperties {
     /// Largest sequence number.
     pub largest_sequence: SequenceNumber,
     /// The entries that expire; `None` if there are none.
-    pub expiry: Option<TableExpiry>,
+    pub expiry: Option<Box<TableExpiry>>,
     /// The point filter; `None` if the table was built without.
     pub filter: Option<FilterProperties>,
     /// The prefix filter and the name of its extractor; `None` if the table was built without.
@@ -272,7 +272,7 @@ impl TableProperties {
             Some(Field::new(7, self.bounds.largest.to_vec(), printable(&self.bounds.largest))),
             Some(Field::varint(8, self.smallest_sequence)),
             Some(Field::varint(9, self.largest_sequence)),
-            self.expiry.map(|expiry| Field::expiry(10, &expiry)),
+            self.expiry.as_ref().map(|expiry| Field::expiry(10, expiry)),
             self.filter.map(|filter| Field::filter(11, filter, "")),
             Some(Field::varint(12, self.key_bytes)),
             Some(Field::varint(13, self.value_bytes)),
@@ -371,7 +371,7 @@ impl TableProperties {
             7 => self.bounds.largest = user_key(what, field)?,
             8 => self.smallest_sequence = sequence(what, field)?,
             9 => self.largest_sequence = sequence(what, field)?,
-            10 => self.expiry = Some(TableExpiry::decode(what, field)?),
+            10 => self.expiry = Some(TableExpiry::decode(what, field)?.into()),
             11 => self.filter = Some(FilterProperties::decode(what, field)?),
             12 => self.key_bytes = field.varint(what)?,
             13 => self.value_bytes = field.varint(what)?,

@@ -291,7 +291,7 @@ impl<S: TableSink> TableWriter<S> {
             bounds: properties.bounds,
             smallest_sequence: properties.smallest_sequence,
             largest_sequence: properties.largest_sequence,
-            expiry: properties.expiry,
+            expiry: properties.expiry.clone(),
         };
         Ok((sink, summary))
     }
@@ -379,7 +379,7 @@ impl<S: TableSink> TableWriter<S> {
     /// Completes bounds and counts.
     fn complete_properties(&mut self, range_tombstones: &RangeTombstones) {
         let properties = &mut self.properties;
-        properties.expiry = std::mem::take(&mut self.expiry).finish();
+        properties.expiry = std::mem::take(&mut self.expiry).finish().map(Box::new);
         let smallest = Arc::clone(&properties.bounds.smallest);
         let points = self.last.take().map(|last| TableBounds::inclusive(smallest, last.user_key));
         let ranges =

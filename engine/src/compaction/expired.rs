@@ -54,7 +54,7 @@ impl<'a> Picker<'a> {
 
     /// Returns whether a rewrite of `table` is sure to find an expired entry.
     pub(super) fn has_expired(&self, table: &TableMeta) -> bool {
-        table.expiry.is_some_and(|expiry| expiry.oldest_ms() <= self.clock.for_all_ms)
+        table.expiry.as_ref().is_some_and(|expiry| expiry.oldest_ms() <= self.clock.for_all_ms)
     }
 
     /// Returns when the next table is due, in milliseconds of the store clock.
@@ -114,6 +114,6 @@ fn due_at(table: &TableMeta) -> Option<u64> {
 
 /// Estimates the bytes of the file that expired entries take.
 fn expired_bytes(table: &TableMeta, clock_ms: u64) -> f64 {
-    let expired = table.expiry.map_or(0, |expiry| expiry.expired_entries(clock_ms));
+    let expired = table.expiry.as_ref().map_or(0, |expiry| expiry.expired_entries(clock_ms));
     table.bytes as f64 * expired as f64 / table.entries.max(1) as f64
 }

@@ -245,7 +245,7 @@ pub(super) fn decode(bytes: &[u8]) -> Result<TableMeta, Corruption> {
         range_tombstones: range_tombstones.unwrap_or(0),
         smallest_sequence,
         largest_sequence,
-        expiry,
+        expiry: expiry.map(Box::new),
         blob_files,
     })
 }

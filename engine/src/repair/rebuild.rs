@@ -396,7 +396,7 @@ fn meta(id: u64, bytes: u64, found: &TableMetadata, origin: &TableOrigin) -> Tab
         range_tombstones: properties.range_tombstones(),
         smallest_sequence: properties.smallest_sequence,
         largest_sequence: properties.largest_sequence,
-        expiry: properties.expiry,
+        expiry: properties.expiry.clone(),
         blob_files: Vec::new(),
     }
 }

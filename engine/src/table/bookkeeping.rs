@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use sievedb_filter::filter_block::PIECE_BYTES;
+use sievedb_sstable::TableExpiry;
 
 use super::{ChargedFilter, PrefixFilterPlace, ScanFilters, TableFilters, TableMeta};
 use crate::log::BUFFER_BYTES_MAX;
@@ -62,5 +63,7 @@ pub(super) fn table_bytes(meta: &TableMeta, path: &Path) -> usize {
     let extractor = meta.prefix_filter.as_ref().map_or(0, |prefix| 4 * prefix.extractor.len());
     let has_scan_filters = meta.prefix_filter.is_some() || meta.range_filter.is_some();
     let scan_filters = if has_scan_filters { SCAN_FILTERS_BYTES } else { 0 };
-    TABLE_BYTES + bounds + extractor + scan_filters + 2 * path.as_os_str().len()
+    // In the properties, the version, and the two copies of a choice.
+    let expiry = meta.expiry.as_ref().map_or(0, |_| 4 * size_of::<TableExpiry>());
+    TABLE_BYTES + bounds + extractor + scan_filters + expiry + 2 * path.as_os_str().len()
 }

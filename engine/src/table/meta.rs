@@ -43,7 +43,7 @@ pub(crate) struct TableMeta {
     pub(crate) smallest_sequence: SequenceNumber,
     pub(crate) largest_sequence: SequenceNumber,
     /// The entries that expire; `None` if there are none.
-    pub(crate) expiry: Option<TableExpiry>,
+    pub(crate) expiry: Option<Box<TableExpiry>>,
     /// Blob files that entries refer to.
     pub(crate) blob_files: Vec<u64>,
 }

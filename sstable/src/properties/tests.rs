@@ -20,7 +20,7 @@ fn properties() -> TableProperties {
         },
         smallest_sequence: 4,
         largest_sequence: SEQUENCE_MAX,
-        expiry: Some(expiry()),
+        expiry: Some(expiry().into()),
         filter: Some(FilterProperties { kind: 1, expected_fpr: 0.01 }),
         prefix_filter: Some((FilterProperties { kind: 2, expected_fpr: 0.02 }, "fixed:8".into())),
         range_filter: Some(FilterProperties { kind: 4, expected_fpr: 0.5 }),

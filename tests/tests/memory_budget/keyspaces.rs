@@ -40,7 +40,7 @@ fn idle_keyspaces_use_little_memory() {
 #[test]
 fn n3_small_live_table_uses_little_memory() {
     const KEYSPACES: usize = 500;
-    const TABLE_BYTES_MAX: usize = 2_400;
+    const TABLE_BYTES_MAX: usize = 2_300;
 
     let _turn = turn();
     let dir = tempfile::tempdir().unwrap();

@@ -86,7 +86,7 @@ fn parse_table(word: &str, level: u8, run: u64) -> TableMeta {
         if let Some(percent) = part.strip_prefix("del=") {
             table.tombstones = number(percent.trim_end_matches('%'));
         } else if let Some(text) = part.strip_prefix("exp=") {
-            table.expiry = Some(expiry(text));
+            table.expiry = Some(expiry(text).into());
         } else if let Some((from, to)) = part.strip_prefix("seq=").and_then(|s| s.split_once('-')) {
             (table.smallest_sequence, table.largest_sequence) = (number(from), number(to));
         } else {

@@ -68,7 +68,7 @@ fn any_table() -> impl Strategy<Value = Arc<TableMeta>> {
             range_tombstones: sums.3 / 2,
             smallest_sequence: sequences[0],
             largest_sequence: sequences[1],
-            expiry: more.2,
+            expiry: more.2.map(Box::new),
             blob_files,
         })
     })
