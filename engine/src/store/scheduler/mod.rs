@@ -104,6 +104,8 @@ struct State {
     idle_compactions: IdleCompactions,
     idle_memtables: IdleMemtables,
     no_space: Option<Error>,
+    /// Number of calls of [`retry`](Scheduler::retry).
+    retries: u64,
     done: BackgroundStats,
     /// Claims that a panic left behind.
     abandoned: usize,
@@ -221,7 +223,11 @@ impl Scheduler {
     /// Ends the pause after a full disk.
     pub(crate) fn retry(&self, filters: &Filters) {
         filters.retry_deferred();
-        self.state.lock().no_space = None;
+        {
+            let mut state = self.state.lock();
+            state.no_space = None;
+            state.retries += 1;
+        }
         self.room.notify_all();
         self.wake();
     }

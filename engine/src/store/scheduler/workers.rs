@@ -183,6 +183,7 @@ impl Store {
     /// once.
     pub(super) fn carry_out(&self, job: &Job) -> bool {
         let _claim = Claim::of(&self.scheduler, job);
+        let retries = self.scheduler.state.lock().retries;
         let outcome = match job {
             Job::Unlink => {
                 self.unlink_obsolete();
@@ -196,7 +197,7 @@ impl Store {
         };
         // Memtables were flushed.
         self.tables.fit_cache();
-        self.release(job, outcome)
+        self.release(job, outcome, retries)
     }
 
     /// Executes a claimed job of filters and releases the claim. Returns whether more work may be
@@ -217,8 +218,9 @@ impl Store {
         worked
     }
 
-    /// Releases a claim. Returns whether more work may be tried at once.
-    fn release(&self, job: &Job, outcome: Result<Ended>) -> bool {
+    /// Releases a claim that was made after so many `retries`. Returns whether more work may be
+    /// tried at once.
+    fn release(&self, job: &Job, outcome: Result<Ended>, retries: u64) -> bool {
         // Interrupted by a close: nothing has changed.
         let outcome = match outcome {
             Err(Error::Closed) => Ok(Ended::Interrupted),
@@ -246,7 +248,9 @@ impl Store {
         let worked = outcome.is_ok();
         // Neither an unlink nor an aborted compaction proves that the disk has room.
         let has_written = matches!(outcome, Ok(Ended::Done)) && !matches!(job, Job::Unlink);
-        let full = outcome.err().filter(Error::is_passing);
+        // A caller that has freed space since waits for the next try, not for this one.
+        let is_outdated = state.retries != retries;
+        let full = outcome.err().filter(|error| error.is_passing() && !is_outdated);
         let news = full.clone().filter(|_| state.no_space.is_none());
         if full.is_some() || has_written {
             state.no_space = full;
@@ -260,7 +264,7 @@ impl Store {
         if let Some(error) = news {
             self.notify(&Event::NoSpace { error });
         }
-        worked
+        worked || is_outdated
     }
 
     /// Unlinks obsolete files, unless the store is being closed.
