@@ -109,8 +109,7 @@ impl Memtable {
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
         let filter = self.filter.get().map_or(0, AtomicBlockedBloom::memory_bytes);
-        let fixed = size_of::<Self>() + MemtableRanges::EMPTY_BYTES;
-        fixed + filter + self.reserved_bytes.load(Relaxed)
+        size_of::<Self>() + filter + self.reserved_bytes.load(Relaxed)
     }
 
     /// Returns the bytes of entries in anonymous memory maps instead of the heap: all but the first

@@ -13,7 +13,7 @@ use std::sync::{
     atomic::{AtomicUsize, Ordering::Relaxed},
 };
 
-use arc_swap::ArcSwap;
+use arc_swap::ArcSwapOption;
 use sievedb_format::{RangeTombstone, RangeTombstoneSource, RangeTombstones, SequenceNumber};
 
 /// Growth from one chunk to the next: 10,000 range tombstones have four chunks.
@@ -29,15 +29,13 @@ type Chunks = Vec<Option<Arc<RangeTombstones>>>;
 pub struct MemtableRanges {
     /// Stored after `chunks`, and loaded before.
     len: AtomicUsize,
-    chunks: ArcSwap<Chunks>,
+    /// `None` without range tombstones: most memtables have none, and allocate nothing.
+    chunks: ArcSwapOption<Chunks>,
     /// Held during an insert.
     insert: Mutex<()>,
 }
 
 impl MemtableRanges {
-    /// Heap memory without range tombstones, in bytes: the empty list with its two counts.
-    pub(crate) const EMPTY_BYTES: usize = 2 * size_of::<usize>() + size_of::<Chunks>();
-
     /// Returns the memory of a range tombstone, in bytes.
     pub(crate) const fn charge(start_len: usize, end_len: usize) -> usize {
         OVERHEAD_BYTES + start_len + end_len
@@ -50,7 +48,7 @@ impl MemtableRanges {
     /// If its range is empty.
     pub fn insert(&self, tombstone: RangeTombstone) {
         let _inserting = self.insert.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut chunks = Chunks::clone(&self.chunks.load());
+        let mut chunks = self.chunks.load().as_deref().cloned().unwrap_or_default();
         let mut added = vec![tombstone];
         let mut capacity = FAN_OUT;
         for place in 0.. {
@@ -71,7 +69,7 @@ impl MemtableRanges {
         }
         let len = chunks.iter().flatten().map(|chunk| chunk.len()).sum();
         debug_assert!(self.len() <= len, "range tombstones are never removed");
-        self.chunks.store(Arc::new(chunks));
+        self.chunks.store(Some(Arc::new(chunks)));
         self.len.store(len, Relaxed);
     }
 
@@ -91,7 +89,7 @@ impl MemtableRanges {
     /// Returns the present range tombstones, as lists.
     #[must_use]
     pub fn lists(&self) -> Vec<Arc<RangeTombstones>> {
-        self.chunks.load().iter().flatten().cloned().collect()
+        self.chunks.load().iter().flat_map(|chunks| chunks.iter().flatten().cloned()).collect()
     }
 
     /// Returns the largest sequence number, up to `at`, of a range tombstone that covers
@@ -103,7 +101,7 @@ impl MemtableRanges {
         }
         let mut newest = None;
         // The newest first: they are in small lists, and may settle the search.
-        for list in self.chunks.load().iter().flatten() {
+        for list in self.chunks.load().iter().flat_map(|chunks| chunks.iter().flatten()) {
             if newest < Some(list.newest()) {
                 newest = newest.max(list.newest_cover(user_key, at));
             }
