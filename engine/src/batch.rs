@@ -111,8 +111,8 @@ impl Batch {
         Ok(())
     }
 
-    /// Adds a write of `value` under `key` in `keyspace` that expires after `ttl`, counted from this
-    /// call: see [`Keyspace::insert_with_ttl`].
+    /// Adds a write of `value` under `key` in `keyspace` that expires after `ttl`, counted from
+    /// this call: see [`Keyspace::insert_with_ttl`].
     ///
     /// # Errors
     ///

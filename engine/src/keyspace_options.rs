@@ -239,7 +239,8 @@ impl KeyspaceOptions {
         self
     }
 
-    /// Returns these options with the merge operator that was missing, if it is one of `registered`.
+    /// Returns these options with the merge operator that was missing, if it is one of
+    /// `registered`.
     pub(crate) fn with_operators(mut self, registered: &[Arc<dyn MergeOperator>]) -> Self {
         if let NamedOperator::Missing(name) = &self.merge_operator {
             self.merge_operator = NamedOperator::from_name(name, registered);

@@ -40,8 +40,8 @@ pub enum Event {
     /// `docs/operations.md`, "When a table is damaged", says how to rescue their data.
     TableQuarantined { keyspace: String, table_id: u64, error: Error },
     /// A flush or a compaction could not apply merge operands, because the operator failed or
-    /// panicked: `error` is [`Error::MergeFailed`]. It kept them. Reported once for each keyspace of
-    /// an open store; [`KeyspaceStats`](crate::stats::KeyspaceStats) counts all.
+    /// panicked: `error` is [`Error::MergeFailed`]. It kept them. Reported once for each keyspace
+    /// of an open store; [`KeyspaceStats`](crate::stats::KeyspaceStats) counts all.
     MergeFailed { keyspace: String, error: Error },
     /// Background work was postponed because the disk is full, no file descriptor is left, or the
     /// system is short of memory.

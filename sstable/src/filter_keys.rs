@@ -134,7 +134,8 @@ fn push(hashes: &mut PageVec<u64>, hash: u64) {
 impl Prefixes {
     fn add(&mut self, user_key: &[u8]) {
         let Some(prefix) = self.extractor.prefix(user_key) else { return };
-        // Equal prefixes are adjacent. Those of a custom function may recur, which costs a few bits.
+        // Equal prefixes are adjacent. Those of a custom function may recur, which costs a few
+        // bits.
         if self.hashes.is_empty() || self.last != prefix {
             self.last.clear();
             self.last.extend_from_slice(prefix);

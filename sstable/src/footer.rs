@@ -1,7 +1,7 @@
 //! The footer of a table: locates all other parts.
 //!
-//! A table is read from its end. The fixed part leads to the list, which locates the blocks that are
-//! neither data nor index partitions.
+//! A table is read from its end. The fixed part leads to the list, which locates the blocks that
+//! are neither data nor index partitions.
 //!
 //! # Fixed part, the last 64 bytes
 //!

@@ -120,7 +120,8 @@ impl IndexBuilder {
         Ok(())
     }
 
-    /// Passes the last partition and the top index to `write`, and returns the handle of the latter.
+    /// Passes the last partition and the top index to `write`, and returns the handle of the
+    /// latter.
     ///
     /// # Errors
     ///

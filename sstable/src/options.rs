@@ -168,8 +168,8 @@ impl TableOptions {
 
     /// Kind of the point filter and the prefix filter; default [`FilterKind::BlockedBloom`].
     ///
-    /// [`FilterKind::Ribbon`] is a third smaller at the same false-positive rate, but slower to build
-    /// and probe. [`FilterKind::Range`] is invalid.
+    /// [`FilterKind::Ribbon`] is a third smaller at the same false-positive rate, but slower to
+    /// build and probe. [`FilterKind::Range`] is invalid.
     pub fn filter_kind(mut self, kind: FilterKind) -> Self {
         self.filter_kind = kind;
         self
@@ -214,8 +214,8 @@ impl TableOptions {
         self
     }
 
-    /// Length of the output buffer, in bytes, which is appended to the file at once. Does not change
-    /// the table.
+    /// Length of the output buffer, in bytes, which is appended to the file at once. Does not
+    /// change the table.
     ///
     /// From 1 KiB to 1 MiB; default [`DEFAULT_WRITE_BUFFER_BYTES`].
     pub fn write_buffer_bytes(mut self, bytes: usize) -> Self {

@@ -15,8 +15,8 @@ const SEED_DOMAIN: &str = "prefix filter of ";
 
 /// Extracts the prefix of a key, so that a filter can be probed for all keys with one prefix.
 ///
-/// A key without a prefix is outside of the domain of the extractor: it is in no prefix filter, and a
-/// scan that such a key may match probes none.
+/// A key without a prefix is outside of the domain of the extractor: it is in no prefix filter, and
+/// a scan that such a key may match probes none.
 #[derive(Debug, Clone)]
 pub enum PrefixExtractor {
     /// A prefix of fixed length, from 1 to 65,536 bytes. A shorter key has no prefix.
@@ -30,14 +30,14 @@ pub enum PrefixExtractor {
 
 /// A custom function that extracts prefixes.
 ///
-/// It must be deterministic: a filter built with other prefixes hides keys. **Rename a function whose
-/// results change**; filters of the old name are then not probed.
+/// It must be deterministic: a filter built with other prefixes hides keys. **Rename a function
+/// whose results change**; filters of the old name are then not probed.
 pub trait PrefixFunction: fmt::Debug + Send + Sync {
     /// Returns the name stored with filters, from 1 to [`PREFIX_FUNCTION_NAME_BYTES_MAX`] bytes.
     fn name(&self) -> &str;
 
-    /// Returns the length of the prefix of `key`, in bytes, or `None` if it has none. A length beyond
-    /// that of the key also means none.
+    /// Returns the length of the prefix of `key`, in bytes, or `None` if it has none. A length
+    /// beyond that of the key also means none.
     fn prefix_length(&self, key: &[u8]) -> Option<usize>;
 
     /// Returns whether every key that starts with `start` has the same prefix as `start` itself.
@@ -47,8 +47,8 @@ pub trait PrefixFunction: fmt::Debug + Send + Sync {
 }
 
 impl PrefixExtractor {
-    /// Returns the stored name: for example `fixed:8`, `separator:0x3a`, or `custom:` and the name of
-    /// the function.
+    /// Returns the stored name: for example `fixed:8`, `separator:0x3a`, or `custom:` and the name
+    /// of the function.
     #[must_use]
     pub fn name(&self) -> String {
         match self {

@@ -2,8 +2,8 @@
 //!
 //! # Encoded form
 //!
-//! Tagged fields, ascending by number: a tag (varint: number × 2, plus 1 if a reader must refuse the
-//! table unless it knows the field), a length (varint), and as many bytes.
+//! Tagged fields, ascending by number: a tag (varint: number × 2, plus 1 if a reader must refuse
+//! the table unless it knows the field), a length (varint), and as many bytes.
 //!
 //! | number | field                   | bytes                                                    |
 //! |--------|-------------------------|----------------------------------------------------------|
@@ -36,9 +36,9 @@
 //! | 27     | `flushed`               | varint; all entries of the keyspace up to this sequence number are in tables |
 //! | 28     | `replaced`              | ids of obsolete tables, ascending: the first, then differences (varints) |
 //!
-//! A reader must know fields marked `!`. Fields 10, 11 and 21 to 28 are optional. In a table without
-//! entries 6 to 9 are empty or 0. Fields 24 to 28 serve a repair without a manifest; 27 and 28 are
-//! only in the last table of a flush or compaction.
+//! A reader must know fields marked `!`. Fields 10, 11 and 21 to 28 are optional. In a table
+//! without entries 6 to 9 are empty or 0. Fields 24 to 28 serve a repair without a manifest; 27 and
+//! 28 are only in the last table of a flush or compaction.
 
 mod field;
 mod origin;

@@ -2,8 +2,8 @@
 //!
 //! Two reads of adjacent blocks, in either direction, are taken for a scan. The next read fetches
 //! two blocks at once, and each further one doubles, up to a maximum; a read elsewhere starts over.
-//! So a short scan reads no unused blocks, and a long one at most twice what it uses. After reads of
-//! maximum length the source is advised of the next one.
+//! So a short scan reads no unused blocks, and a long one at most twice what it uses. After reads
+//! of maximum length the source is advised of the next one.
 //!
 //! The first read of a walk is as long as recent walks: see [`walk_lengths`](crate::walk_lengths).
 

@@ -1,9 +1,9 @@
 //! Salvages the data blocks of a table without its footer and index.
 //!
 //! A stored block does not record its length; the index does. But its checksum covers offset and
-//! length, so a block with a known start ends where the checksum matches. Blocks are contiguous from
-//! the end of the file header on, so the end of one is the start of the next. After a damaged block
-//! the scan tries every offset as a start.
+//! length, so a block with a known start ends where the checksum matches. Blocks are contiguous
+//! from the end of the file header on, so the end of one is the start of the next. After a damaged
+//! block the scan tries every offset as a start.
 //!
 //! CRC-32 is linear: the checksum of prefix and content follows from those of the two parts, so one
 //! pass over the bytes tests all ends of a block.
@@ -37,7 +37,8 @@ use self::{
     window::Window,
 };
 
-/// After damage, the scan finds blocks up to this length, or twice the longest block so far, in bytes.
+/// After damage, the scan finds blocks up to this length, or twice the longest block so far, in
+/// bytes.
 const SEARCHED_BLOCK_BYTES: u64 = 16 << 10;
 /// More zeros than any block starts with, because its header has nonzero lengths.
 const ZEROS: [u8; 64] = [0; 64];
@@ -75,9 +76,9 @@ impl SalvagedTable {
     /// Scans a table file for data blocks that were written with `salt`.
     ///
     /// The scan ends after `entries_max` entries, at the top index, or at the offset `end`. Pass
-    /// `u64::MAX` for an unknown limit. Costs a few nanoseconds per byte, and about 50 µs per byte of
-    /// a damaged block that is not zero: a MiB of damage takes about a minute. Buffers 1 MiB of the
-    /// file, or two blocks if they are longer, and takes 16 bytes of memory per block.
+    /// `u64::MAX` for an unknown limit. Costs a few nanoseconds per byte, and about 50 µs per byte
+    /// of a damaged block that is not zero: a MiB of damage takes about a minute. Buffers 1 MiB of
+    /// the file, or two blocks if they are longer, and takes 16 bytes of memory per block.
     ///
     /// # Errors
     ///
@@ -376,8 +377,8 @@ impl Scan {
         }
     }
 
-    /// Returns whether `index` leads to other index blocks rather than to blocks of `data`; `None` if
-    /// it leads to neither, so that it is not an index.
+    /// Returns whether `index` leads to other index blocks rather than to blocks of `data`; `None`
+    /// if it leads to neither, so that it is not an index.
     fn leads_to(&self, index: Block, data: &[BlockHandle]) -> Option<bool> {
         let mut cursor = BlockCursor::new(index);
         cursor.seek_to_first();

@@ -74,8 +74,8 @@ impl StoredFilter {
         Self::open(source, identity, handle, arena)
     }
 
-    /// Loads the first `columns` columns of a ribbon filter, or all if it has fewer. Loads any other
-    /// filter whole. Reads only the column groups needed, in pieces of [`PIECE_BYTES`].
+    /// Loads the first `columns` columns of a ribbon filter, or all if it has fewer. Loads any
+    /// other filter whole. Reads only the column groups needed, in pieces of [`PIECE_BYTES`].
     ///
     /// # Errors
     ///

@@ -47,16 +47,16 @@ pub struct Verified {
 pub struct TableProblem {
     /// The violation, and its approximate offset.
     pub error: ReadError,
-    /// Range of the user keys that the damaged block may hold, from the separators around it; `None`
-    /// if the problem is not about a block.
+    /// Range of the user keys that the damaged block may hold, from the separators around it;
+    /// `None` if the problem is not about a block.
     pub keys: Option<(Bound<Bytes>, Bound<Bytes>)>,
     /// Length of the unreadable blocks, in bytes: the block itself, and the children of an index
     /// partition. 0 if the problem is not about a block.
     pub bytes: u64,
 }
 
-/// Returns the xxh3_64 of a whole file, which the manifest records for a table. Calls `on_bytes` with
-/// the length of each read, which may stop it.
+/// Returns the xxh3_64 of a whole file, which the manifest records for a table. Calls `on_bytes`
+/// with the length of each read, which may stop it.
 ///
 /// # Errors
 ///
@@ -272,7 +272,8 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Checks that all entries so far are at or before `separator`; the following must be behind it.
+    /// Checks that all entries so far are at or before `separator`; the following must be behind
+    /// it.
     fn separator(&mut self, separator: InternalKey<'_>, offset: u64) {
         if self.last().is_some_and(|last| last > separator) {
             self.problem(offset, Corruption::Order { what: "separator of a block" });

@@ -1,11 +1,11 @@
 //! Lengths of recent walks over a table, which predict the first read of the next one.
 //!
-//! A walk is what a cursor reads from one seek to the next, or to its end. Walks of a workload often
-//! have similar lengths, so the first read of a walk is as long as the shorter of the last two. Only
-//! walks that read from the source are recorded, so scans of cached blocks cost nothing.
+//! A walk is what a cursor reads from one seek to the next, or to its end. Walks of a workload
+//! often have similar lengths, so the first read of a walk is as long as the shorter of the last
+//! two. Only walks that read from the source are recorded, so scans of cached blocks cost nothing.
 //!
-//! Scans of 200 entries make 2.2 read calls instead of 5.1 (50 entries: 2.3 instead of 3.3), and read
-//! 8 % fewer bytes.
+//! Scans of 200 entries make 2.2 read calls instead of 5.1 (50 entries: 2.3 instead of 3.3), and
+//! read 8 % fewer bytes.
 
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 

@@ -92,8 +92,8 @@ impl<S: TableSink> TableWriter<S> {
     ///
     /// # Errors
     ///
-    /// [`io::ErrorKind::InvalidInput`] if the entry is not behind the last one, key or value are too
-    /// long, or the kind is unsupported. Otherwise those of the sink.
+    /// [`io::ErrorKind::InvalidInput`] if the entry is not behind the last one, key or value are
+    /// too long, or the kind is unsupported. Otherwise those of the sink.
     ///
     /// # Panics
     ///
@@ -221,8 +221,8 @@ impl<S: TableSink> TableWriter<S> {
         self.finish_cancellable(&|| false)
     }
 
-    /// Finishes the table unless it is cancelled. Once `is_cancelled` returns `true`, it must always
-    /// do so. Otherwise as [`finish`](Self::finish).
+    /// Finishes the table unless it is cancelled. Once `is_cancelled` returns `true`, it must
+    /// always do so. Otherwise as [`finish`](Self::finish).
     ///
     /// # Errors
     ///

@@ -15,7 +15,8 @@ use plotters::{
 /// Width and height in pixels.
 const SIZE: (u32, u32) = (880, 460);
 
-/// Colours that colour-blind readers can distinguish: Okabe and Ito, "Color Universal Design", 2008.
+/// Colours that colour-blind readers can distinguish: Okabe and Ito, "Color Universal Design",
+/// 2008.
 const COLOURS: [RGBColor; 8] = [
     RGBColor(0, 114, 178),
     RGBColor(213, 94, 0),

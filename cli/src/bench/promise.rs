@@ -5,7 +5,8 @@ use super::{
     report::{Setup, Store},
 };
 
-/// Most data-block requests per lookup of an absent key with Bloom filters of [`BITS_PER_KEY`] bits.
+/// Most data-block requests per lookup of an absent key with Bloom filters of [`BITS_PER_KEY`]
+/// bits.
 const REQUESTS_BLOOM_MAX: f64 = 0.04;
 
 /// The same per candidate table, if that is more.
@@ -55,8 +56,8 @@ pub(crate) fn unequal(setup: &Setup, stores: &[Store]) -> Vec<String> {
     faults.collect()
 }
 
-/// Returns stores whose sorted runs differ from the configured runs, from which the expected figures
-/// are computed.
+/// Returns stores whose sorted runs differ from the configured runs, from which the expected
+/// figures are computed.
 pub(crate) fn misshapen(setup: &Setup, stores: &[Store]) -> Vec<String> {
     let flushes = setup.runs.get(1..).unwrap_or_default();
     let want = (flushes.len() as u64, flushes.iter().sum::<u64>());

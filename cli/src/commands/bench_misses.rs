@@ -35,15 +35,15 @@ const KEYS_COUNT: u64 = 2_000_000;
 /// Measures lookups of absent and present keys with four kinds of filters.
 ///
 /// Fills a store for each kind with the same keys: no filters, uniform blocked Bloom filters,
-/// uniform ribbons, and filters planned by the engine (Auto). Measures each store with a block cache
-/// smaller than the data, with everything in the cache, and cold. Then measures the Auto filters
-/// with several threads and with less and less filter memory.
+/// uniform ribbons, and filters planned by the engine (Auto). Measures each store with a block
+/// cache smaller than the data, with everything in the cache, and cold. Then measures the Auto
+/// filters with several threads and with less and less filter memory.
 ///
 /// Checks every answer, the counters and the promised figures. Exits with 1 if any is wrong.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Keys: `iin` (12-digit identification numbers), `urls`, or a file with one key a line. Half of
-    /// a file's keys are stored; the other half are the absent keys.
+    /// Keys: `iin` (12-digit identification numbers), `urls`, or a file with one key a line. Half
+    /// of a file's keys are stored; the other half are the absent keys.
     #[arg(long, value_name = "iin|urls|FILE", default_value_t = KeySource::Iin)]
     keys: KeySource,
     /// Number of keys to store [default: 2000000, or half of the file].

@@ -30,9 +30,9 @@ use crate::{
 /// Compares the read modes: lookups of random keys and full scans, with a warm and with an empty
 /// page cache.
 ///
-/// Fills a store, opens it with each mode in turn, and checks every answer. Prints the median of the
-/// rounds. The block cache holds a small part of the tables. Cold reads start with an empty page
-/// cache; direct reads never use it.
+/// Fills a store, opens it with each mode in turn, and checks every answer. Prints the median of
+/// the rounds. The block cache holds a small part of the tables. Cold reads start with an empty
+/// page cache; direct reads never use it.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Number of keys to store.

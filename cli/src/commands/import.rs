@@ -36,8 +36,8 @@ pub(crate) struct Args {
     keyspace: WriteArgs,
     #[command(flatten)]
     notation: Notation,
-    /// Each line is a key without a value, as `sieve scan --keys-only` prints it. An absent key gets
-    /// the empty value; a present key keeps its value. A blank line is not an entry.
+    /// Each line is a key without a value, as `sieve scan --keys-only` prints it. An absent key
+    /// gets the empty value; a present key keeps its value. A blank line is not an entry.
     #[arg(long)]
     keys_only: bool,
 }
@@ -75,7 +75,8 @@ impl Args {
         Ok(())
     }
 
-    /// Stores lines of standard input up to the first that is not an entry. Counts them in `counts`.
+    /// Stores lines of standard input up to the first that is not an entry. Counts them in
+    /// `counts`.
     fn store_all(&self, db: &Db, keyspace: &Keyspace, counts: &Counts) -> Result<()> {
         let mut input = io::stdin().lock();
         let mut line = String::new();

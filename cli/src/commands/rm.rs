@@ -5,7 +5,8 @@ use sievedb::Durability;
 use super::{Access, KeyspaceArgs};
 use crate::{error::Result, text::Notation};
 
-/// Removes a key, or a range of keys at the cost of one write, durably. Succeeds if a key is absent.
+/// Removes a key, or a range of keys at the cost of one write, durably. Succeeds if a key is
+/// absent.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]

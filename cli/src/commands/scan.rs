@@ -39,9 +39,9 @@ pub(crate) struct Args {
     /// Print keys without values.
     #[arg(long)]
     keys_only: bool,
-    /// Skip damaged blocks, and keys whose newest value may be in one. Reports the blocks, their key
-    /// ranges and sizes, and the number of keys on standard error. Exits with 1 if any were skipped.
-    /// Reads all tables a second time.
+    /// Skip damaged blocks, and keys whose newest value may be in one. Reports the blocks, their
+    /// key ranges and sizes, and the number of keys on standard error. Exits with 1 if any were
+    /// skipped. Reads all tables a second time.
     #[arg(long)]
     skip_damaged: bool,
     /// Maximum number of entries to print.

@@ -15,8 +15,8 @@ fn store(path: &Path) -> PathBuf {
     store_of_runs(path, 1).pop().unwrap()
 }
 
-/// Creates a store with a keyspace of `runs` tables that all have all keys. Returns the paths of the
-/// tables, oldest first.
+/// Creates a store with a keyspace of `runs` tables that all have all keys. Returns the paths of
+/// the tables, oldest first.
 fn store_of_runs(path: &Path, runs: usize) -> Vec<PathBuf> {
     let options = KeyspaceOptions::new().block_bytes(1 << 10).compression(Compression::None);
     let db = Options::new().worker_threads(0).background_rewrites(false).open(path).unwrap();

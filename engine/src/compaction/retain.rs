@@ -109,8 +109,8 @@ pub(crate) struct RetainStream<C, B, S> {
 
 impl<C: Cursor, B: FnMut(&[u8]) -> bool, S: FnMut() -> bool> RetainStream<C, B, S> {
     /// Creates an unpositioned stream over `cursor` for these readers. It fails with
-    /// [`Closed`](Error::Closed) soon after `stops` returns `true`; the caller replaces the error if
-    /// it stopped for another reason.
+    /// [`Closed`](Error::Closed) soon after `stops` returns `true`; the caller replaces the error
+    /// if it stopped for another reason.
     pub(crate) fn new(cursor: C, readers: Readers, is_bottom: B, stops: S) -> Self {
         Self {
             cursor,

@@ -81,8 +81,8 @@ macro_rules! expiring_methods {
             }
 
             /// Makes the value of `key` expire at `time`, as
-            /// [`insert_expiring_at`](Self::insert_expiring_at) does. Returns `false` if the key has
-            /// no value. Atomic: no other write to the key is lost. Writes the value again.
+            /// [`insert_expiring_at`](Self::insert_expiring_at) does. Returns `false` if the key
+            /// has no value. Atomic: no other write to the key is lost. Writes the value again.
             ///
             /// # Errors
             ///

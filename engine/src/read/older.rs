@@ -104,8 +104,8 @@ impl Lookup<'_> {
         Ok(resolved.operands().to_vec())
     }
 
-    /// Returns the stored parts of the key's value, and the sources with the number of versions read
-    /// in each, the newest first.
+    /// Returns the stored parts of the key's value, and the sources with the number of versions
+    /// read in each, the newest first.
     fn read_older<'v>(
         self,
         view: &'v KeptView,

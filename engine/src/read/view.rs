@@ -16,8 +16,8 @@ use crate::{
     version::{Run, Version},
 };
 
-/// Least skipped entries that cause a flush of a memtable. A flush takes milliseconds for syncs, and
-/// stepping over so many tombstones takes 8 ms.
+/// Least skipped entries that cause a flush of a memtable. A flush takes milliseconds for syncs,
+/// and stepping over so many tombstones takes 8 ms.
 const SKIPPED_MIN: u64 = 1 << 17;
 
 /// A memtable and the sequence numbers placed for it, inserted already or not.
@@ -266,8 +266,8 @@ impl KeptView {
         1 + self.frozen.len()
     }
 
-    /// Returns `at` with a fixed clock, if an entry that it may see expires. Without one, no clock is
-    /// read.
+    /// Returns `at` with a fixed clock, if an entry that it may see expires. Without one, no clock
+    /// is read.
     #[inline]
     pub(crate) fn fix_clock(&self, at: ReadPoint, clock: &StoreClock) -> ReadPoint {
         if self.has_expiry() { at.with_clock(|| clock.now_ms()) } else { at }

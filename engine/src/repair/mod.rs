@@ -235,7 +235,8 @@ impl Saved {
         u128::from(self.hash(key)) << 64 | u128::from(key_hash(key, !self.hash_seed))
     }
 
-    /// Stores a value of this kind in its stored form, or removes the key, replacing older versions.
+    /// Stores a value of this kind in its stored form, or removes the key, replacing older
+    /// versions.
     fn put(&mut self, key: &[u8], value: Option<(Kind, &[u8])>) -> Result<()> {
         self.older.remove(&self.hash(key));
         self.store(key, value)

@@ -106,7 +106,8 @@ impl ReadPoint {
     /// Sees every version, whether it has expired or not.
     pub(crate) const AS_STORED: Self = Self { sequence: SEQUENCE_MAX, clock_ms: 0 };
 
-    /// Returns the read point of a reader at `sequence` that reads the store clock when it needs it.
+    /// Returns the read point of a reader at `sequence` that reads the store clock when it needs
+    /// it.
     #[inline]
     pub(crate) const fn new(sequence: SequenceNumber) -> Self {
         Self { sequence, clock_ms: UNREAD }

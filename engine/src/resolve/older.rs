@@ -18,9 +18,9 @@ impl Resolved {
     /// Reads the versions of a key, newest first, until they decide what a reader at `at` sees.
     ///
     /// The clock of `at` is fixed. `cover` is the newest range tombstone, as in
-    /// [`ReadPoint::resolve`]. `next` returns the newest version whose trailer is at most the one it
-    /// is given, with its stored value. Ends at `operands_max` operands: one shows that the key has
-    /// a value.
+    /// [`ReadPoint::resolve`]. `next` returns the newest version whose trailer is at most the one
+    /// it is given, with its stored value. Ends at `operands_max` operands: one shows that the key
+    /// has a value.
     ///
     /// # Errors
     ///

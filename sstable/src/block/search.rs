@@ -10,7 +10,8 @@
 //!   number. A binary search over heads leaves at most 2 n entries. Source: Bohannon, McIlroy and
 //!   Rastogi, "Main-Memory Index Structures with Fixed-Size Partial Keys", SIGMOD 2001.
 //! * Every eighth head is repeated in a tier above, recursively: a search reads one cache line of
-//!   each tier. Source: Rao and Ross, "Making B+-Trees Cache Conscious in Main Memory", SIGMOD 2000.
+//!   each tier. Source: Rao and Ross, "Making B+-Trees Cache Conscious in Main Memory", SIGMOD
+//!   2000.
 //!
 //! They are not stored: wrong tags would hide keys, and checking them costs as much as computing
 //! them.

@@ -78,7 +78,8 @@ impl BlockHandle {
     ///
     /// # Errors
     ///
-    /// [`Corruption`] if a field violates the table of handles, or the block ends beyond `u64::MAX`.
+    /// [`Corruption`] if a field violates the table of handles, or the block ends beyond
+    /// `u64::MAX`.
     pub(crate) fn decode(bytes: &[u8]) -> Result<Self, Corruption> {
         let mut decoder = Decoder::new(bytes);
         let offset = decoder.varint("offset of a block")?;

@@ -30,8 +30,8 @@ impl Window {
         self.end
     }
 
-    /// Returns bytes from `at` up to `end`, or a nonempty part of them if [`cover`](Self::cover) did
-    /// not read all. Empty at the end of the file.
+    /// Returns bytes from `at` up to `end`, or a nonempty part of them if [`cover`](Self::cover)
+    /// did not read all. Empty at the end of the file.
     ///
     /// # Errors
     ///

@@ -160,8 +160,8 @@ fn n7_blocks_read_ahead_are_copied_once() {
     assert!((bytes as u64) < allowed, "{bytes} bytes for {blocks} blocks");
 }
 
-/// Compares allocations, with the overhead of the allocator, and pages with the charged memory. Free
-/// pages kept for reuse are not charged: 1/64 of the others, at most 1 MiB.
+/// Compares allocations, with the overhead of the allocator, and pages with the charged memory.
+/// Free pages kept for reuse are not charged: 1/64 of the others, at most 1 MiB.
 #[test]
 fn n4_the_cache_is_charged_with_all_its_memory() {
     // Tolerance for arrays of the cache that have just grown.

@@ -75,8 +75,8 @@ impl Lru {
     }
 }
 
-/// Random numbers. Source: Steele, Lea and Flood, "Fast Splittable Pseudorandom Number Generators", OOPSLA
-/// 2014.
+/// Random numbers. Source: Steele, Lea and Flood, "Fast Splittable Pseudorandom Number Generators",
+/// OOPSLA 2014.
 struct Random(u64);
 
 impl Random {

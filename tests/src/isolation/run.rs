@@ -163,8 +163,8 @@ impl<C: Calls> Running<C> {
     }
 }
 
-/// Runs `count` transactions, `open` of them at a time, on one thread: reproducible by `seed` if the
-/// target is.
+/// Runs `count` transactions, `open` of them at a time, on one thread: reproducible by `seed` if
+/// the target is.
 #[must_use]
 pub fn interleave(
     target: &impl Target,

@@ -23,8 +23,8 @@ use crate::{
 /// All writes to the keyspace must use an `Indexed` with the same indexes: a write to the keyspace
 /// itself leaves the indexes as they are. [`rebuild`](Self::rebuild) then corrects them.
 ///
-/// A write costs a read of the old value, besides the write of each index entry that changes. It has
-/// the durability of [`Options::durability`](sievedb::Options::durability).
+/// A write costs a read of the old value, besides the write of each index entry that changes. It
+/// has the durability of [`Options::durability`](sievedb::Options::durability).
 ///
 /// ```
 /// use serde::{Deserialize, Serialize};

@@ -19,8 +19,8 @@
 //!
 //! Floats have the order of [`f64::total_cmp`]. A string that another element follows is escaped:
 //! 0x00 becomes 0x00 0xff, and 0x00 0x00 terminates it. The escape is that of the tuple layer of
-//! FoundationDB, "Tuple Layer Typecodes" in its `design/tuple.md`. The terminator has a second byte,
-//! because a following element may begin with 0xff: elements have no type codes.
+//! FoundationDB, "Tuple Layer Typecodes" in its `design/tuple.md`. The terminator has a second
+//! byte, because a following element may begin with 0xff: elements have no type codes.
 
 mod array;
 mod bytes;
