@@ -73,7 +73,8 @@ impl Batch {
     }
 
     /// Adds a write of `value` under `key` in `keyspace`. A [`Db`](crate::Db) stands for its
-    /// default keyspace.
+    /// default keyspace. A [default TTL](crate::KeyspaceOptions::default_ttl) counts from this
+    /// call.
     ///
     /// # Errors
     ///
@@ -87,9 +88,26 @@ impl Batch {
     ) -> Result<()> {
         let keyspace = keyspace.as_ref();
         self.check(keyspace)?;
-        self.encoder.put(keyspace.tree(), Kind::Put, key.as_ref(), value.as_ref())?;
-        self.hold(keyspace);
-        Ok(())
+        let clock = keyspace.open_store().store().versions.clock();
+        let expiry_ms = keyspace.tree().default_expiry_ms(|| clock.now_ms());
+        self.add_value(keyspace, key.as_ref(), expiry_ms, value.as_ref())
+    }
+
+    /// Adds a write of `value` under `key` in `keyspace` that does not expire: see
+    /// [`Keyspace::insert_without_ttl`].
+    ///
+    /// # Errors
+    ///
+    /// As [`insert`](Self::insert).
+    pub fn insert_without_ttl(
+        &mut self,
+        keyspace: impl AsRef<Keyspace>,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+    ) -> Result<()> {
+        let keyspace = keyspace.as_ref();
+        self.check(keyspace)?;
+        self.add_value(keyspace, key.as_ref(), None, value.as_ref())
     }
 
     /// Adds a merge operand for `key` in `keyspace`: see [`Keyspace::merge`].
@@ -127,7 +145,7 @@ impl Batch {
         let keyspace = keyspace.as_ref();
         self.check(keyspace)?;
         let clock_ms = keyspace.open_store().accept()?.versions.clock().now_ms();
-        self.add_expiring(keyspace, key.as_ref(), expiry_after(clock_ms, ttl), value.as_ref())
+        self.add_value(keyspace, key.as_ref(), Some(expiry_after(clock_ms, ttl)), value.as_ref())
     }
 
     /// Adds a write of `value` under `key` in `keyspace` that expires at `time`: see
@@ -145,17 +163,17 @@ impl Batch {
     ) -> Result<()> {
         let keyspace = keyspace.as_ref();
         self.check(keyspace)?;
-        self.add_expiring(keyspace, key.as_ref(), expiry_at(time), value.as_ref())
+        self.add_value(keyspace, key.as_ref(), Some(expiry_at(time)), value.as_ref())
     }
 
-    fn add_expiring(
+    fn add_value(
         &mut self,
         keyspace: &Keyspace,
         key: &[u8],
-        expiry_ms: u64,
+        expiry_ms: Option<u64>,
         value: &[u8],
     ) -> Result<()> {
-        self.encoder.put_expiring(keyspace.tree(), key, expiry_ms, value)?;
+        self.encoder.put_value(keyspace.tree(), key, expiry_ms, value)?;
         self.hold(keyspace);
         Ok(())
     }

@@ -6,7 +6,7 @@ mod serialize;
 mod text;
 mod values;
 
-use std::{ops::RangeInclusive, sync::Arc};
+use std::{ops::RangeInclusive, sync::Arc, time::Duration};
 
 pub use sievedb_sstable::{Compression, DEFAULT_BLOCK_BYTES};
 use sievedb_sstable::{InvalidOption, PrefixExtractor, PrefixFunction, TableOptions};
@@ -16,6 +16,7 @@ use crate::{
     filter_policy::{FilterChoice, FilterPolicy, FilterPolicyKind},
     merge_operator::{MergeOperator, NamedOperator},
     prefix_extractor::NamedExtractor,
+    time_to_live::expiry_after,
 };
 
 pub(crate) use text::StoredOptions;
@@ -51,6 +52,8 @@ pub struct KeyspaceOptions {
     pub(crate) prefix_extractor: NamedExtractor,
     pub(crate) range_filter_bits_per_key: f64,
     pub(crate) merge_operator: NamedOperator,
+    /// Not 0 in valid options.
+    pub(crate) default_ttl_ms: Option<u64>,
 }
 
 impl Default for KeyspaceOptions {
@@ -66,6 +69,7 @@ impl Default for KeyspaceOptions {
             prefix_extractor: NamedExtractor::None,
             range_filter_bits_per_key: 0.0,
             merge_operator: NamedOperator::None,
+            default_ttl_ms: None,
         }
     }
 }
@@ -196,6 +200,37 @@ impl KeyspaceOptions {
         self
     }
 
+    /// Time to live of a value that is written without one; default `None`, values do not expire.
+    ///
+    /// Applies to every write of a value that names no expiry: `insert` of keyspaces, batches and
+    /// transactions, conditional writes such as [`update`](crate::Keyspace::update), and
+    /// [`Transaction::merge`](crate::Transaction::merge). It counts from the call; in a transaction
+    /// from its start. Not to operands of [`Keyspace::merge`](crate::Keyspace::merge), which never
+    /// expire. [`insert_without_ttl`](crate::Keyspace::insert_without_ttl) writes a value that does
+    /// not expire.
+    ///
+    /// More than zero, rounded up to whole milliseconds. A change applies to later writes: stored
+    /// values keep their expiry. Each value is 8 bytes longer, and each write reads the clock.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use sievedb::{Db, KeyspaceOptions, TimeToLive};
+    ///
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// let db = Db::open(dir.path())?;
+    /// let hour = KeyspaceOptions::new().default_ttl(Duration::from_secs(3600));
+    /// let sessions = db.keyspace_with("sessions", &hour)?;
+    /// sessions.insert("anna", "7")?;
+    /// assert!(matches!(sessions.ttl("anna")?, Some(TimeToLive::Remaining(_))));
+    /// sessions.insert_without_ttl("anna", "7")?;
+    /// assert_eq!(sessions.ttl("anna")?, Some(TimeToLive::Unlimited));
+    /// # Ok::<(), sievedb::Error>(())
+    /// ```
+    pub fn default_ttl(mut self, ttl: impl Into<Option<Duration>>) -> Self {
+        self.default_ttl_ms = ttl.into().map(|ttl| expiry_after(0, ttl));
+        self
+    }
+
     pub(crate) fn validate(&self) -> Result<()> {
         let invalid = |name, allowed| Err(Error::InvalidOption { name, allowed });
         if !MEMTABLE_BYTES.contains(&self.memtable_bytes) {
@@ -215,6 +250,9 @@ impl KeyspaceOptions {
         }
         if !self.merge_operator.is_valid() {
             return invalid("merge_operator", "a name of 1 to 255 bytes");
+        }
+        if self.default_ttl_ms == Some(0) {
+            return invalid("default_ttl", "more than zero");
         }
         let bits = self.filter_policy.bits_per_key;
         let mut tables = TableOptions::new()

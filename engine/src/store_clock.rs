@@ -12,6 +12,9 @@ use std::{sync::Arc, time::Duration};
 
 use crate::clock::Clock;
 
+/// Last time of the clock, at which it stops. An expiry behind it never comes.
+const LAST_MS: u64 = u64::MAX - 1;
+
 /// The clock of an open store.
 #[derive(Debug)]
 pub(crate) struct StoreClock {
@@ -28,7 +31,8 @@ impl StoreClock {
     /// Returns the clock of a store that is opened now, whose manifest has `stored_ms`.
     pub(crate) fn open(clock: Arc<dyn Clock>, stored_ms: u64, is_read_only: bool) -> Self {
         let (opened_at, unix_ms) = (clock.now(), milliseconds(clock.unix_time()));
-        Self { at_open_ms: stored_ms.max(unix_ms), clock, opened_at, stands_still: is_read_only }
+        let at_open_ms = stored_ms.max(unix_ms).min(LAST_MS);
+        Self { at_open_ms, clock, opened_at, stands_still: is_read_only }
     }
 
     /// Returns when the store was opened, by the clock of the options.
@@ -46,7 +50,8 @@ impl StoreClock {
         if self.stands_still {
             return self.at_open_ms;
         }
-        self.at_open_ms.saturating_add(milliseconds(now.saturating_sub(self.opened_at)))
+        let passed_ms = milliseconds(now.saturating_sub(self.opened_at));
+        self.at_open_ms.saturating_add(passed_ms).min(LAST_MS)
     }
 
     /// Returns when the store clock will be at `time_ms`, by the clock of the options; `None` if
@@ -82,7 +87,9 @@ mod tests {
         assert_eq!(open(50_007).now_ms(), 50_007, "back while it is closed");
         clock.set_unix_time(Duration::from_secs(90));
         assert_eq!(open(50_007).now_ms(), 90_000, "forward while it is closed");
-        assert_eq!(open(u64::MAX).now_ms(), u64::MAX, "no overflow");
+        let last = open(u64::MAX);
+        clock.advance(Duration::from_secs(1));
+        assert_eq!(last.now_ms(), u64::MAX - 1, "no overflow");
     }
 
     #[test]

@@ -277,6 +277,7 @@ fn commands_keep_the_options_of_a_keyspace() {
         "prefix_extractor": "separator:0x3a",
         "range_filter_bits_per_key": 12.0,
         "merge_operator": null,
+        "default_ttl": null,
     });
     assert_eq!(stats["keyspaces"][0]["options"], want);
     assert_eq!(table_files(&path), files);

@@ -168,16 +168,18 @@ impl WriteEncoder {
         Self { hash_seed, encoder: BatchEncoder::with_capacity(bytes), write: Write::default() }
     }
 
-    /// Encodes one put, or a removal without a `value`.
-    pub(crate) fn single(
+    /// Encodes one value, which expires at `expiry_ms` of the store clock, if it does.
+    #[inline]
+    pub(crate) fn single_value(
         hash_seed: u64,
         tree: &Arc<Tree>,
         key: &[u8],
-        value: Option<&[u8]>,
+        expiry_ms: Option<u64>,
+        value: &[u8],
     ) -> Result<Write> {
-        match value {
-            Some(value) => Self::single_put(hash_seed, tree, Kind::Put, key, value),
-            None => Self::single_remove(hash_seed, tree, key),
+        match expiry_ms {
+            None => Self::single_put(hash_seed, tree, Kind::Put, key, value),
+            Some(expiry_ms) => Self::single_put_expiring(hash_seed, tree, key, expiry_ms, value),
         }
     }
 
@@ -196,7 +198,7 @@ impl WriteEncoder {
     }
 
     /// Encodes one put that expires, in a buffer of the right size.
-    pub(crate) fn single_put_expiring(
+    fn single_put_expiring(
         hash_seed: u64,
         tree: &Arc<Tree>,
         key: &[u8],
@@ -265,16 +267,22 @@ impl WriteEncoder {
         Ok(())
     }
 
-    /// Encodes one put, or a removal without a `value`.
-    pub(crate) fn set(&mut self, tree: &Arc<Tree>, key: &[u8], value: Option<&[u8]>) -> Result<()> {
-        match value {
-            Some(value) => self.put(tree, Kind::Put, key, value),
-            None => self.remove(tree, key),
+    /// Adds a value, which expires at `expiry_ms` of the store clock, if it does.
+    pub(crate) fn put_value(
+        &mut self,
+        tree: &Arc<Tree>,
+        key: &[u8],
+        expiry_ms: Option<u64>,
+        value: &[u8],
+    ) -> Result<()> {
+        match expiry_ms {
+            None => self.put(tree, Kind::Put, key, value),
+            Some(expiry_ms) => self.put_expiring(tree, key, expiry_ms, value),
         }
     }
 
     /// Adds a put of `value` that expires at `expiry_ms` of the store clock.
-    pub(crate) fn put_expiring(
+    fn put_expiring(
         &mut self,
         tree: &Arc<Tree>,
         key: &[u8],

@@ -27,9 +27,10 @@ const COUNTER_BYTES: usize = size_of::<i64>();
 #[derive(Debug)]
 pub(super) enum Change<B, T> {
     Keep(T),
+    /// Stores a value with the default TTL of the keyspace.
     Put(B, T),
-    /// Stores a value that expires at this time of the store clock, in milliseconds.
-    PutExpiring(B, u64, T),
+    /// Stores a value that expires at this time of the store clock, in milliseconds, if it does.
+    PutWith(B, Option<u64>, T),
     Remove(T),
 }
 
@@ -278,16 +279,17 @@ impl Keyspace {
             let (found, mark) = self.reader().find_marked(key, hash)?;
             debug_assert!(mark.sequence <= store.writer.visible(), "read the future");
             let (seed, tree) = (store.hash_seed, &self.tree);
+            let put = |value: B, expiry_ms| {
+                WriteEncoder::single_value(seed, tree, key, expiry_ms, value.as_ref())
+            };
             let (write, result) = match decide(found)? {
                 Change::Keep(result) => return Ok(result),
                 Change::Put(value, result) => {
-                    (WriteEncoder::single(seed, tree, key, Some(value.as_ref())), result)
+                    let expiry_ms = tree.default_expiry_ms(|| store.versions.clock().now_ms());
+                    (put(value, expiry_ms), result)
                 }
-                Change::PutExpiring(value, expiry_ms, result) => {
-                    let value = value.as_ref();
-                    (WriteEncoder::single_put_expiring(seed, tree, key, expiry_ms, value), result)
-                }
-                Change::Remove(result) => (WriteEncoder::single(seed, tree, key, None), result),
+                Change::PutWith(value, expiry_ms, result) => (put(value, expiry_ms), result),
+                Change::Remove(result) => (WriteEncoder::single_remove(seed, tree, key), result),
             };
             let mut write = write?;
             debug_assert_eq!(write.entries[0].hash, hash, "the condition is for another key");

@@ -6,12 +6,7 @@ use bytes::Bytes;
 use sievedb_format::{Kind, expiry::split_expiry};
 
 use super::{Keyspace, conditional::Change};
-use crate::{
-    Error, Result, TimeToLive,
-    commit::{Always, WriteEncoder},
-    resolve::expires,
-    time_to_live::expiry_after,
-};
+use crate::{Error, Result, TimeToLive, resolve::expires, time_to_live::expiry_after};
 
 /// Implements the methods of a handle for values that expire. `field` names its keyspace, if it is
 /// none itself.
@@ -21,7 +16,8 @@ macro_rules! expiring_methods {
         ///
         /// From its expiry on no read finds a value, and compactions free its space. Only the
         /// version that expires is gone: it hides older ones like a removal. A later write to the
-        /// key, such as [`insert`](Self::insert), replaces value and expiry.
+        /// key, such as [`insert`](Self::insert), replaces value and expiry: the new value expires
+        /// after the [default TTL](crate::KeyspaceOptions::default_ttl) of the keyspace, if any.
         ///
         /// Time is that of the store clock. It advances with the monotonic clock of the machine,
         /// whatever happens to the wall clock. While the store is closed, it follows the wall clock
@@ -77,7 +73,22 @@ macro_rules! expiring_methods {
                 time: std::time::SystemTime,
             ) -> $crate::Result<()> {
                 let expiry_ms = $crate::time_to_live::expiry_at(time);
-                self$(.$field)?.put_expiring(key.as_ref(), expiry_ms, value.as_ref())
+                self$(.$field)?.put_value(key.as_ref(), Some(expiry_ms), value.as_ref())
+            }
+
+            /// Stores `value` under `key` without an expiry, also in a keyspace with a
+            /// [default TTL](crate::KeyspaceOptions::default_ttl). Otherwise as
+            /// [`insert`](Self::insert).
+            ///
+            /// # Errors
+            ///
+            /// As [`insert`](Self::insert).
+            pub fn insert_without_ttl(
+                &self,
+                key: impl AsRef<[u8]>,
+                value: impl AsRef<[u8]>,
+            ) -> $crate::Result<()> {
+                self$(.$field)?.put_value(key.as_ref(), None, value.as_ref())
             }
 
             /// Makes the value of `key` expire at `time`, as
@@ -131,15 +142,7 @@ expiring_methods!(Keyspace);
 impl Keyspace {
     pub(crate) fn put_with_ttl(&self, key: &[u8], value: &[u8], ttl: Duration) -> Result<()> {
         let clock_ms = self.open.accept()?.versions.clock().now_ms();
-        self.put_expiring(key, expiry_after(clock_ms, ttl), value)
-    }
-
-    /// Stores a value that expires at `expiry_ms` of the store clock.
-    pub(crate) fn put_expiring(&self, key: &[u8], expiry_ms: u64, value: &[u8]) -> Result<()> {
-        let store = self.open.accept()?;
-        let (seed, tree) = (store.hash_seed, &self.tree);
-        let mut write = WriteEncoder::single_put_expiring(seed, tree, key, expiry_ms, value)?;
-        store.commit(&mut write, store.options.durability, &mut Always).map(drop)
+        self.put_value(key, Some(expiry_after(clock_ms, ttl)), value)
     }
 
     /// Stores a value of this kind in its stored form.
@@ -147,17 +150,15 @@ impl Keyspace {
         if expires(kind) {
             let split = split_expiry(stored).map_err(|source| Error::corrupt("", 0, source));
             let (expiry_ms, value) = split?;
-            return self.put_expiring(key, expiry_ms, value);
+            return self.put_value(key, Some(expiry_ms), value);
         }
-        let store = self.open.accept()?;
-        let mut write = WriteEncoder::single_put(store.hash_seed, &self.tree, kind, key, stored)?;
-        store.commit(&mut write, store.options.durability, &mut Always).map(drop)
+        self.put_kind(kind, key, stored)
     }
 
     pub(crate) fn set_expiry(&self, key: &[u8], expiry_ms: u64) -> Result<bool> {
         self.change(key, |value: Option<Bytes>| {
             Ok(match value {
-                Some(value) => Change::PutExpiring(value, expiry_ms, true),
+                Some(value) => Change::PutWith(value, Some(expiry_ms), true),
                 None => Change::Keep(false),
             })
         })
@@ -169,7 +170,7 @@ impl Keyspace {
         }
         self.change(key, |value: Option<Bytes>| {
             Ok(match value {
-                Some(value) => Change::Put(value, true),
+                Some(value) => Change::PutWith(value, None, true),
                 None => Change::Keep(false),
             })
         })

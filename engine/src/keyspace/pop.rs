@@ -33,7 +33,7 @@ impl Keyspace {
             let Some((key, value)) = entry.transpose()? else { return Ok(None) };
             let mut set = ReadSet::default();
             set.add_range(&self.tree, bounds(&key));
-            let mut write = WriteEncoder::single(store.hash_seed, &self.tree, &key, None)?;
+            let mut write = WriteEncoder::single_remove(store.hash_seed, &self.tree, &key)?;
             let mut unchanged = match Unchanged::new(store, &set, held.sequence()) {
                 Ok(unchanged) => unchanged,
                 Err(Error::Conflict { .. }) => continue,

@@ -7,6 +7,7 @@ use crate::{
     Result,
     commit::{Always, WriteEncoder},
     iter::bounds::KeyBounds,
+    store::Store,
 };
 
 /// Implements the write methods of a handle. `field` names its keyspace, if it is none itself.
@@ -16,7 +17,8 @@ macro_rules! write_methods {
         impl $handle {
             /// Stores `value` under `key`, with the durability of
             /// [`Options::durability`](crate::Options::durability). For another durability, commit
-            /// a [`Batch`](crate::Batch) of one entry.
+            /// a [`Batch`](crate::Batch) of one entry. The value expires after the
+            /// [default TTL](crate::KeyspaceOptions::default_ttl) of the keyspace, if it has one.
             ///
             /// # Errors
             ///
@@ -135,9 +137,31 @@ pub(crate) use write_methods;
 write_methods!(Keyspace);
 
 impl Keyspace {
+    /// Stores a value with the default TTL of the keyspace.
     #[inline]
     pub(crate) fn put(&self, key: &[u8], value: &[u8]) -> Result<()> {
-        self.put_kind(Kind::Put, key, value)
+        let store = self.open.accept()?;
+        let expiry_ms = self.tree.default_expiry_ms(|| store.versions.clock().now_ms());
+        self.commit_value(store, key, expiry_ms, value)
+    }
+
+    /// Stores a value that expires at `expiry_ms` of the store clock, if it does.
+    #[inline]
+    pub(crate) fn put_value(&self, key: &[u8], expiry_ms: Option<u64>, value: &[u8]) -> Result<()> {
+        self.commit_value(self.open.accept()?, key, expiry_ms, value)
+    }
+
+    #[inline]
+    fn commit_value(
+        &self,
+        store: &Store,
+        key: &[u8],
+        expiry_ms: Option<u64>,
+        value: &[u8],
+    ) -> Result<()> {
+        let (seed, tree) = (store.hash_seed, &self.tree);
+        let mut write = WriteEncoder::single_value(seed, tree, key, expiry_ms, value)?;
+        store.commit(&mut write, store.options.durability, &mut Always).map(drop)
     }
 
     pub(crate) fn put_operand(&self, key: &[u8], operand: &[u8]) -> Result<()> {
@@ -151,8 +175,8 @@ impl Keyspace {
         self.put_kind(Kind::Merge, key, operand)
     }
 
-    /// Writes a version of a kind that has a value.
-    fn put_kind(&self, kind: Kind, key: &[u8], value: &[u8]) -> Result<()> {
+    /// Writes a version of a kind that has a value, in its stored form.
+    pub(super) fn put_kind(&self, kind: Kind, key: &[u8], value: &[u8]) -> Result<()> {
         let store = self.open.accept()?;
         let mut write = WriteEncoder::single_put(store.hash_seed, &self.tree, kind, key, value)?;
         store.commit(&mut write, store.options.durability, &mut Always).map(drop)

@@ -15,6 +15,7 @@
 //! | 14, optional | raw            | name of the prefix extractor, UTF-8; missing for none       |
 //! | 15, required | as 6           | compression of the last level; missing if it is that of all |
 //! | 16, required | raw            | name of the merge operator, UTF-8; missing for none         |
+//! | 17, required | varint         | default time to live, in milliseconds; missing for none     |
 //!
 //! Each field stands at most once, in any order. A missing field has its default. A number outside
 //! the range of this release is no error: the nearest valid number is used, because another release
@@ -50,6 +51,7 @@ const RANGE_FILTER_MILLIBITS: u64 = optional(13);
 const PREFIX_EXTRACTOR: u64 = optional(14);
 const BOTTOMMOST_COMPRESSION: u64 = required(15);
 const MERGE_OPERATOR: u64 = required(16);
+const DEFAULT_TTL: u64 = required(17);
 
 impl KeyspaceOptions {
     /// Encodes the options for the manifest.
@@ -77,6 +79,9 @@ impl KeyspaceOptions {
         }
         if let Some(name) = self.merge_operator.name() {
             out.put_field(MERGE_OPERATOR, name.as_bytes());
+        }
+        if let Some(ms) = self.default_ttl_ms {
+            out.put_varint_field(DEFAULT_TTL, ms);
         }
         out
     }
@@ -151,6 +156,7 @@ impl KeyspaceOptions {
                 let name = text(field, "name of a merge operator")?;
                 self.merge_operator = NamedOperator::from_name(name, &[]);
             }
+            DEFAULT_TTL => self.default_ttl_ms = Some(number()?.max(1)),
             _ => field.skip("keyspace option")?,
         }
         Ok(())
@@ -186,6 +192,8 @@ fn compression(field: &Field<'_>) -> Result<Compression, Corruption> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
     use crate::{FilterPolicy, PrefixExtractor};
 
@@ -200,7 +208,8 @@ mod tests {
             .compression(Compression::None)
             .bottommost_compression(Compression::Lz4)
             .prefix_extractor(PrefixExtractor::Separator(b'/'))
-            .range_filter_bits_per_key(12.5);
+            .range_filter_bits_per_key(12.5)
+            .default_ttl(Duration::from_millis(1500));
         assert_eq!(KeyspaceOptions::decode(&options.encode(), &[]), Ok(options.clone()));
         let bounded = options.filter_policy.memory_bytes_max(1 << 20);
         let options = options.filter_policy(bounded);
@@ -242,6 +251,35 @@ mod tests {
         bytes.put_varint_field(BLOCK, 4096);
         let want = Corruption::Order { what: "keyspace options" };
         assert_eq!(KeyspaceOptions::decode(&bytes, &[]), Err(want));
+    }
+
+    #[test]
+    fn formats_a_default_ttl_has_these_bytes_and_every_damage_is_read_or_refused() {
+        let plain = KeyspaceOptions::new();
+        for (ttl, golden) in [
+            (Duration::from_millis(1), &[0x23, 1, 1][..]),
+            (Duration::from_millis(300), &[0x23, 2, 0xac, 2]),
+            (Duration::MAX, &[0x23, 10, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1]),
+        ] {
+            let options = plain.clone().default_ttl(ttl);
+            let (bytes, start) = (options.encode(), plain.encode().len());
+            assert_eq!(&bytes[start..], golden, "{ttl:?}");
+            assert_eq!(KeyspaceOptions::decode(&bytes, &[]), Ok(options));
+            for cut in start + 1..bytes.len() {
+                assert!(KeyspaceOptions::decode(&bytes[..cut], &[]).is_err(), "cut at {cut}");
+            }
+            for (at, bit) in (start..bytes.len()).flat_map(|at| (0..8).map(move |bit| (at, bit))) {
+                let mut bytes = bytes.clone();
+                bytes[at] ^= 1 << bit;
+                if let Ok(options) = KeyspaceOptions::decode(&bytes, &[]) {
+                    options.validate().unwrap();
+                }
+            }
+        }
+        let mut bytes = Vec::new();
+        bytes.put_varint_field(DEFAULT_TTL, 0);
+        let least = plain.default_ttl(Duration::from_nanos(1));
+        assert_eq!(KeyspaceOptions::decode(&bytes, &[]), Ok(least));
     }
 
     #[test]

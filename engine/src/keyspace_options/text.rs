@@ -32,6 +32,9 @@ impl fmt::Display for KeyspaceOptions {
         if let Some(name) = self.merge_operator.name() {
             write!(f, ", merge operator {name:?}")?;
         }
+        if let Some(ttl) = self.get_default_ttl() {
+            write!(f, ", default TTL of {ttl:?}")?;
+        }
         Ok(())
     }
 }
@@ -126,6 +129,11 @@ mod tests {
                 "a merge operator",
                 new().merge_operator(std::sync::Arc::new(crate::Counter)),
                 "LZ4, Auto filters of 10 bits a key, merge operator \"sieve.counter\"",
+            ),
+            (
+                "a default TTL",
+                new().default_ttl(std::time::Duration::from_millis(90_500)),
+                "LZ4, Auto filters of 10 bits a key, default TTL of 90.5s",
             ),
         ];
         for (name, options, want) in cases {

@@ -1,5 +1,7 @@
 //! Getters, prefixed with `get_` because the setters have the plain names.
 
+use std::time::Duration;
+
 use sievedb_sstable::PrefixExtractor;
 
 use super::{Compression, KeyspaceOptions};
@@ -72,5 +74,11 @@ impl KeyspaceOptions {
     #[must_use]
     pub fn get_range_filter_bits_per_key(&self) -> f64 {
         self.range_filter_bits_per_key
+    }
+
+    /// Returns [`default_ttl`](Self::default_ttl), in whole milliseconds.
+    #[must_use]
+    pub fn get_default_ttl(&self) -> Option<Duration> {
+        self.default_ttl_ms.map(Duration::from_millis)
     }
 }

@@ -33,6 +33,8 @@ pub(crate) struct Tree {
     name: ArcSwap<String>,
     options: ArcSwap<KeyspaceOptions>,
     operator: OperatorCell,
+    /// That of the options; 0 for none. Every write of a value reads it.
+    default_ttl_ms: AtomicU64,
     filter_settings_number: AtomicU64,
     memory: Arc<MemoryAccount>,
     changed: Arc<ChangedTrees>,
@@ -82,11 +84,13 @@ impl Tree {
         // In the store, in the manifest, and encoded for the next manifest.
         let text_bytes = 3 * (name.len() + options.encode().len());
         let bookkeeping = memory.charge(MemoryUse::Bookkeeping, KEYSPACE_BYTES + text_bytes);
+        let default_ttl_ms = AtomicU64::new(options.default_ttl_ms.unwrap_or(0));
         Self {
             id,
             name: ArcSwap::from_pointee(name),
             options: ArcSwap::from_pointee(options),
             operator,
+            default_ttl_ms,
             filter_settings_number: AtomicU64::new(0),
             memory,
             changed,
@@ -139,9 +143,20 @@ impl Tree {
     /// Replaces the options. Scans, flushes and compactions in flight keep those before.
     pub(crate) fn set_options(&self, options: KeyspaceOptions) {
         self.operator.set(&self.name(), &options.merge_operator);
+        self.default_ttl_ms.store(options.default_ttl_ms.unwrap_or(0), Relaxed);
         self.options.store(Arc::new(options));
         self.filter_settings_number.fetch_add(1, SeqCst);
         self.changed.insert(self.id);
+    }
+
+    /// Returns the expiry of a value that is written now without one; `None` if it never expires.
+    /// `clock_ms` reads the store clock.
+    #[inline]
+    pub(crate) fn default_expiry_ms(&self, clock_ms: impl FnOnce() -> u64) -> Option<u64> {
+        match self.default_ttl_ms.load(Relaxed) {
+            0 => None,
+            ttl_ms => Some(clock_ms().saturating_add(ttl_ms)),
+        }
     }
 
     /// Returns the merge operator of the keyspace, which is set at most once.

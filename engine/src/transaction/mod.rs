@@ -7,12 +7,14 @@
 //!
 //! | module         | content                                                               |
 //! |----------------|-----------------------------------------------------------------------|
+//! | [`expiring`]   | writes of values that expire                                          |
 //! | [`options`]    | isolation, durability, limits                                         |
 //! | [`own_writes`] | uncommitted writes, savepoints                                        |
 //! | [`reads`]      | lookups, which see the transaction's own writes                       |
 //! | [`range`]      | iterators over snapshot and own writes, from both ends                |
 //! | [`run`]        | `Db::transaction` and `Db::begin`                                     |
 
+mod expiring;
 mod options;
 mod own_writes;
 mod range;
@@ -30,7 +32,10 @@ pub use self::{
     own_writes::Savepoint,
     range::TransactionRange,
 };
-use self::{own_writes::OwnWrites, reads::Tracked};
+use self::{
+    own_writes::{OwnValue, OwnWrites},
+    reads::Tracked,
+};
 use crate::{
     Durability, Error, Keyspace, Result,
     commit::check_entry,
@@ -108,7 +113,8 @@ impl Transaction {
     }
 
     /// Adds a write of `value` under `key` in `keyspace`. A [`Db`](crate::Db) stands for its
-    /// default keyspace. Later reads of this transaction see it.
+    /// default keyspace. Later reads of this transaction see it. A
+    /// [default TTL](crate::KeyspaceOptions::default_ttl) counts from the start of the transaction.
     ///
     /// # Errors
     ///
@@ -120,7 +126,8 @@ impl Transaction {
         key: impl AsRef<[u8]>,
         value: impl AsRef<[u8]>,
     ) -> Result<()> {
-        self.write(keyspace.as_ref(), key.as_ref(), Some(value.as_ref()))
+        let (keyspace, key) = (keyspace.as_ref(), key.as_ref());
+        self.write_value(keyspace, key, self.default_expiry_ms(keyspace), value.as_ref())
     }
 
     /// Adds a removal of `key` from `keyspace`. The key need not exist.
@@ -136,7 +143,8 @@ impl Transaction {
     /// [merge operator](crate::KeyspaceOptions::merge_operator).
     ///
     /// Unlike [`Keyspace::merge`] it reads the value, as [`get_for_update`](Self::get_for_update),
-    /// and writes the result: the commit fails if the key was written meanwhile.
+    /// and writes the result as [`insert`](Self::insert) does: the commit fails if the key was
+    /// written meanwhile.
     ///
     /// # Errors
     ///
@@ -153,18 +161,26 @@ impl Transaction {
         let operator = keyspace.tree().operator();
         let Some(folder) = operator.get() else { return keyspace.tree().check_operator() };
         let value = folder.fold(key, base.as_deref(), &[operand.as_ref()])?;
-        self.write(keyspace, key, Some(&value))
+        self.write_value(keyspace, key, self.default_expiry_ms(keyspace), &value)
     }
 
-    fn write(&mut self, keyspace: &Keyspace, key: &[u8], value: Option<&[u8]>) -> Result<()> {
+    /// Writes a value, or a removal without one.
+    fn write(
+        &mut self,
+        keyspace: &Keyspace,
+        key: &[u8],
+        value: Option<(&[u8], Option<u64>)>,
+    ) -> Result<()> {
         self.accept(keyspace)?;
         if self.options.read_only {
             return Err(Error::ReadOnlyTransaction);
         }
-        check_entry(key, value.unwrap_or_default())?;
-        self.take_bytes(OwnWrites::bytes(key, value))?;
+        let bytes = value.map(|(bytes, _)| bytes);
+        check_entry(key, bytes.unwrap_or_default())?;
+        self.take_bytes(OwnWrites::bytes(key, bytes))?;
         let copy = Bytes::copy_from_slice;
-        let replaced = self.writes.set(keyspace.tree(), copy(key), value.map(copy));
+        let value = value.map(|(bytes, expiry_ms)| OwnValue { bytes: copy(bytes), expiry_ms });
+        let replaced = self.writes.set(keyspace.tree(), copy(key), value);
         self.free_bytes(replaced);
         Ok(())
     }

@@ -16,10 +16,19 @@ use crate::{
 };
 
 /// Writes to the keys of a keyspace; `None` is a removal.
-pub(super) type Entries = BTreeMap<Bytes, Option<Bytes>>;
+pub(super) type Entries = BTreeMap<Bytes, Option<OwnValue>>;
+
+/// A value that the transaction writes. It has not expired at the transaction's clock: such a value
+/// is a removal.
+#[derive(Debug, Clone)]
+pub(super) struct OwnValue {
+    pub(super) bytes: Bytes,
+    /// By the store clock, in milliseconds; `None` if it does not expire.
+    pub(super) expiry_ms: Option<u64>,
+}
 
 /// Memory of an entry besides its bytes: a node of a map, half of it free.
-const ENTRY_BYTES: usize = 160;
+const ENTRY_BYTES: usize = 192;
 
 static NEXT_SAVEPOINT: AtomicU64 = AtomicU64::new(0);
 
@@ -57,7 +66,7 @@ struct Undo {
     keyspace: usize,
     key: Bytes,
     /// `None` if there was no write to the key.
-    before: Option<Option<Bytes>>,
+    before: Option<Option<OwnValue>>,
 }
 
 impl OwnWrites {
@@ -74,6 +83,10 @@ impl OwnWrites {
         ENTRY_BYTES + key.len() + value.map_or(0, <[u8]>::len)
     }
 
+    fn bytes_of(key: &[u8], value: Option<&OwnValue>) -> usize {
+        Self::bytes(key, value.map(|value| &*value.bytes))
+    }
+
     /// Returns the writes to a keyspace, if there are any.
     pub(super) fn entries(&self, tree: &Arc<Tree>) -> Option<&Entries> {
         let found = self.keyspaces.iter().find(|writes| Arc::ptr_eq(&writes.tree, tree));
@@ -81,8 +94,8 @@ impl OwnWrites {
     }
 
     /// Returns the write to `key`; `Some(None)` is a removal.
-    pub(super) fn get(&self, tree: &Arc<Tree>, key: &[u8]) -> Option<Option<Bytes>> {
-        self.entries(tree)?.get(key).cloned()
+    pub(super) fn get(&self, tree: &Arc<Tree>, key: &[u8]) -> Option<Option<&OwnValue>> {
+        self.entries(tree)?.get(key).map(Option::as_ref)
     }
 
     /// Returns the writes within `bounds`, which must not be empty.
@@ -90,13 +103,13 @@ impl OwnWrites {
         &'w self,
         tree: &Arc<Tree>,
         bounds: &KeyBounds,
-    ) -> Option<btree_map::Range<'w, Bytes, Option<Bytes>>> {
+    ) -> Option<btree_map::Range<'w, Bytes, Option<OwnValue>>> {
         Some(self.entries(tree)?.range::<[u8], _>(bounds.as_slices()))
     }
 
     /// Adds a write, which replaces an earlier one to the key. Returns the memory of the replaced
     /// one, in bytes; 0 if it is kept for a savepoint.
-    pub(super) fn set(&mut self, tree: &Arc<Tree>, key: Bytes, value: Option<Bytes>) -> usize {
+    pub(super) fn set(&mut self, tree: &Arc<Tree>, key: Bytes, value: Option<OwnValue>) -> usize {
         let known = self.keyspaces.iter().position(|writes| Arc::ptr_eq(&writes.tree, tree));
         let keyspace = known.unwrap_or_else(|| {
             self.keyspaces.push(TreeWrites { tree: Arc::clone(tree), entries: Entries::new() });
@@ -107,7 +120,7 @@ impl OwnWrites {
             self.undo.push(Undo { keyspace, key, before });
             return 0;
         }
-        before.map_or(0, |before| Self::bytes(&key, before.as_deref()))
+        before.map_or(0, |before| Self::bytes_of(&key, before.as_ref()))
     }
 
     pub(super) fn set_savepoint(&mut self) -> Savepoint {
@@ -137,7 +150,7 @@ impl OwnWrites {
                 None => entries.remove(&key),
             };
             debug_assert!(undone.is_some(), "a write that is not there is undone");
-            bytes += undone.map_or(0, |undone| Self::bytes(&key, undone.as_deref()));
+            bytes += undone.map_or(0, |undone| Self::bytes_of(&key, undone.as_ref()));
         }
         Ok(bytes)
     }
@@ -150,7 +163,7 @@ impl OwnWrites {
             return Ok(0);
         }
         let replaced = self.undo.drain(..).filter_map(|undo| Some((undo.key, undo.before?)));
-        Ok(replaced.map(|(key, before)| Self::bytes(&key, before.as_deref())).sum())
+        Ok(replaced.map(|(key, before)| Self::bytes_of(&key, before.as_ref())).sum())
     }
 
     /// Returns the keyspaces written to, and their keys.
@@ -169,7 +182,12 @@ impl OwnWrites {
         let mut encoder = WriteEncoder::new(hash_seed, 0);
         for writes in &self.keyspaces {
             for (key, value) in &writes.entries {
-                encoder.set(&writes.tree, key, value.as_deref())?;
+                match value {
+                    Some(OwnValue { bytes, expiry_ms }) => {
+                        encoder.put_value(&writes.tree, key, *expiry_ms, bytes)?;
+                    }
+                    None => encoder.remove(&writes.tree, key)?,
+                }
             }
         }
         Ok(encoder.finish())

@@ -10,7 +10,7 @@ use std::{
 
 use bytes::Bytes;
 
-use super::Transaction;
+use super::{Transaction, own_writes::OwnValue};
 use crate::{
     Error, Keyspace, Range, Result,
     iter::bounds::KeyBounds,
@@ -31,7 +31,7 @@ pub struct TransactionRange<'t> {
 }
 
 /// The own writes within the bounds; `None` without any.
-type OwnRange<'t> = Option<btree_map::Range<'t, Bytes, Option<Bytes>>>;
+type OwnRange<'t> = Option<btree_map::Range<'t, Bytes, Option<OwnValue>>>;
 
 /// A sorted source with the next entry of each end.
 struct Side<S, E> {
@@ -120,7 +120,8 @@ impl<'t> TransactionRange<'t> {
                     End::Front => range.next(),
                     End::Back => range.next_back(),
                 };
-                next.map(|(key, value)| Ok((key.clone(), value.clone())))
+                let bytes = |value: &OwnValue| value.bytes.clone();
+                next.map(|(key, value)| Ok((key.clone(), value.as_ref().map(bytes))))
             })?;
             let order = match (base, own) {
                 (None, None) => {

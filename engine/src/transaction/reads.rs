@@ -64,7 +64,7 @@ impl Transaction {
         let store = self.accept(keyspace)?;
         if let Some(own) = self.writes.get(keyspace.tree(), key) {
             keyspace.tree().check()?;
-            return Ok(own);
+            return Ok(own.map(|own| own.bytes.clone()));
         }
         self.note_read(store, keyspace.tree(), key)?;
         self.reader(keyspace).find(key, &mut NoObserver)
@@ -88,7 +88,7 @@ impl Transaction {
         }
         if let Some(own) = self.writes.get(keyspace.tree(), key) {
             keyspace.tree().check()?;
-            return Ok(own);
+            return Ok(own.map(|own| own.bytes.clone()));
         }
         self.reader(keyspace).find(key, &mut NoObserver)
     }
@@ -170,7 +170,7 @@ impl Transaction {
         let mut results = self.reader(keyspace).find_many(keys.iter(), found)?;
         for (at, written) in own_writes.into_iter().enumerate() {
             if let Some(written) = written {
-                results[at] = own(written.clone());
+                results[at] = own(written.as_ref().map(|written| written.bytes.clone()));
             }
         }
         Ok(results)
@@ -186,7 +186,7 @@ impl Transaction {
         self.options.isolation == Isolation::Serializable && !self.options.read_only
     }
 
-    fn note_read(&self, store: &Store, tree: &Arc<Tree>, key: &[u8]) -> Result<()> {
+    pub(super) fn note_read(&self, store: &Store, tree: &Arc<Tree>, key: &[u8]) -> Result<()> {
         if self.tracks_reads() { self.add_key(store, tree, key) } else { Ok(()) }
     }
 

@@ -1,5 +1,7 @@
 //! Values that expire.
 
 mod basics;
+mod default_ttl;
 mod model;
 mod space;
+mod transactions;

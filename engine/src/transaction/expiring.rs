@@ -1,0 +1,173 @@
+//! Values that expire, in a transaction.
+//!
+//! The clock of a transaction stands still at its start: expiries count from there, and a value that
+//! has expired by then is written as a removal.
+
+use std::time::{Duration, SystemTime};
+
+use super::Transaction;
+#[cfg(doc)]
+use crate::Error;
+use crate::{
+    Keyspace, Result, TimeToLive,
+    commit::check_entry,
+    time_to_live::{expiry_after, expiry_at},
+};
+
+/// Values that expire: see [`Keyspace::insert_with_ttl`]. The clock of a transaction stands still at
+/// its start.
+impl Transaction {
+    /// Adds a write of `value` under `key` in `keyspace` that expires after `ttl`, rounded up to
+    /// whole milliseconds and counted from the start of the transaction. Later reads of this
+    /// transaction see it, unless `ttl` is zero.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use sievedb::TimeToLive;
+    ///
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// let db = sievedb::Db::open(dir.path())?;
+    /// db.transaction(|transaction| {
+    ///     let hour = Duration::from_secs(3600);
+    ///     transaction.insert_with_ttl(&db, "session", "anna", hour)?;
+    ///     assert_eq!(transaction.ttl(&db, "session")?, Some(TimeToLive::Remaining(hour)));
+    ///     Ok(())
+    /// })?;
+    /// assert_eq!(db.get("session")?.as_deref(), Some(&b"anna"[..]));
+    /// # Ok::<(), sievedb::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`insert`](Self::insert).
+    pub fn insert_with_ttl(
+        &mut self,
+        keyspace: impl AsRef<Keyspace>,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+        ttl: Duration,
+    ) -> Result<()> {
+        let expiry_ms = expiry_after(self.clock_ms(), ttl);
+        self.write_value(keyspace.as_ref(), key.as_ref(), Some(expiry_ms), value.as_ref())
+    }
+
+    /// Adds a write of `value` under `key` in `keyspace` that expires at `time`: see
+    /// [`Keyspace::insert_expiring_at`].
+    ///
+    /// # Errors
+    ///
+    /// As [`insert`](Self::insert).
+    pub fn insert_expiring_at(
+        &mut self,
+        keyspace: impl AsRef<Keyspace>,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+        time: SystemTime,
+    ) -> Result<()> {
+        self.write_value(keyspace.as_ref(), key.as_ref(), Some(expiry_at(time)), value.as_ref())
+    }
+
+    /// Adds a write of `value` under `key` in `keyspace` that does not expire: see
+    /// [`Keyspace::insert_without_ttl`].
+    ///
+    /// # Errors
+    ///
+    /// As [`insert`](Self::insert).
+    pub fn insert_without_ttl(
+        &mut self,
+        keyspace: impl AsRef<Keyspace>,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+    ) -> Result<()> {
+        self.write_value(keyspace.as_ref(), key.as_ref(), None, value.as_ref())
+    }
+
+    /// Makes the value of `key` expire at `time`. Returns `false` if the key has no value. Reads the
+    /// value as [`get_for_update`](Self::get_for_update), and writes it again.
+    ///
+    /// # Errors
+    ///
+    /// As [`insert`](Self::insert) and [`get_for_update`](Self::get_for_update).
+    pub fn expire_at(
+        &mut self,
+        keyspace: impl AsRef<Keyspace>,
+        key: impl AsRef<[u8]>,
+        time: SystemTime,
+    ) -> Result<bool> {
+        let (keyspace, key) = (keyspace.as_ref(), key.as_ref());
+        let Some(value) = self.get_for_update(keyspace, key)? else { return Ok(false) };
+        self.write_value(keyspace, key, Some(expiry_at(time)), &value)?;
+        Ok(true)
+    }
+
+    /// Removes the expiry of `key`, and keeps its value. Returns `false` if the key has no value.
+    /// Reads the value as [`get_for_update`](Self::get_for_update), and writes it again, if it
+    /// expires.
+    ///
+    /// # Errors
+    ///
+    /// As [`insert`](Self::insert) and [`get_for_update`](Self::get_for_update).
+    pub fn persist_key(
+        &mut self,
+        keyspace: impl AsRef<Keyspace>,
+        key: impl AsRef<[u8]>,
+    ) -> Result<bool> {
+        let (keyspace, key) = (keyspace.as_ref(), key.as_ref());
+        let Some(value) = self.get_for_update(keyspace, key)? else { return Ok(false) };
+        if self.time_to_live(keyspace, key)? != Some(TimeToLive::Unlimited) {
+            self.write_value(keyspace, key, None, &value)?;
+        }
+        Ok(true)
+    }
+
+    /// Returns the time that the value of `key` in `keyspace` is still visible, from the start of
+    /// the transaction on; `None` if the key has no value. The commit depends on the key as by
+    /// [`get`](Self::get).
+    ///
+    /// # Errors
+    ///
+    /// As [`get`](Self::get).
+    pub fn ttl(
+        &self,
+        keyspace: impl AsRef<Keyspace>,
+        key: impl AsRef<[u8]>,
+    ) -> Result<Option<TimeToLive>> {
+        let (keyspace, key) = (keyspace.as_ref(), key.as_ref());
+        let store = self.accept(keyspace)?;
+        if self.writes.get(keyspace.tree(), key).is_none() {
+            self.note_read(store, keyspace.tree(), key)?;
+        }
+        self.time_to_live(keyspace, key)
+    }
+
+    fn time_to_live(&self, keyspace: &Keyspace, key: &[u8]) -> Result<Option<TimeToLive>> {
+        if let Some(own) = self.writes.get(keyspace.tree(), key) {
+            keyspace.tree().check()?;
+            return Ok(own.map(|own| TimeToLive::at(self.clock_ms(), own.expiry_ms)));
+        }
+        self.reader(keyspace).time_to_live(key)
+    }
+
+    fn clock_ms(&self) -> u64 {
+        self.held.read_point().clock_ms()
+    }
+
+    /// Returns the expiry of a value that is written without one.
+    pub(super) fn default_expiry_ms(&self, keyspace: &Keyspace) -> Option<u64> {
+        keyspace.tree().default_expiry_ms(|| self.clock_ms())
+    }
+
+    /// Writes a value that expires at `expiry_ms` of the store clock, if it does.
+    pub(super) fn write_value(
+        &mut self,
+        keyspace: &Keyspace,
+        key: &[u8],
+        expiry_ms: Option<u64>,
+        value: &[u8],
+    ) -> Result<()> {
+        check_entry(key, value)?;
+        let has_expired = expiry_ms.is_some_and(|expiry_ms| expiry_ms <= self.clock_ms());
+        let value = (value, expiry_ms);
+        self.write(keyspace, key, (!has_expired).then_some(value))
+    }
+}
