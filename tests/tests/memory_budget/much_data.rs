@@ -12,8 +12,10 @@ use crate::{
 /// Memory outside of the budget: counters of threads, and the batch of the test.
 const FIXED_BYTES: usize = 64 << 10;
 const VALUE_BYTES: usize = 100;
+/// A writer that outruns compactions makes them merge more runs at once, into smaller tables.
+const ENTRIES_BETWEEN_WAITS: u64 = 50_000;
 
-/// Writes entries of 116 bytes.
+/// Writes entries of 116 bytes, and waits for compactions now and then.
 fn write(db: &Db, keyspace: &Keyspace, entries: u64) {
     let mut rng = Rng::new(settings::seed("much data", 4));
     let mut value = [0; VALUE_BYTES];
@@ -24,6 +26,9 @@ fn write(db: &Db, keyspace: &Keyspace, entries: u64) {
         batch.insert(keyspace, key.to_be_bytes(), value).unwrap();
         if number % 100 == 0 {
             batch.commit(Durability::Memory).unwrap();
+        }
+        if number % ENTRIES_BETWEEN_WAITS == 0 {
+            db.wait_for_background().unwrap();
         }
     }
     batch.commit(Durability::Memory).unwrap();
