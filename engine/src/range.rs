@@ -45,7 +45,9 @@ impl ViewSource {
         let view = self.tree.kept_view();
         // Both after the view, as in lookups.
         self.tree.check()?;
-        let at = ReadPoint::new(self.open.store().writer.visible());
+        let store = self.open.store();
+        let at = ReadPoint::new(store.writer.visible());
+        let at = view.fix_clock(at, store.versions.clock());
         let (tree, folder) = (Arc::clone(&self.tree), Arc::clone(&self.folder));
         Ok(Self { view, tree, folder, at, open: self.open.of_kind(HandleKind::Iterator), ..*self })
     }

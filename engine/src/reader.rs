@@ -112,8 +112,12 @@ impl<'h> Reader<'h> {
         let view = self.tree.view();
         let at = self.at(store)?.with_clock(|| store.versions.clock().now_ms());
         let lookup = self.lookup(key, key_hash(key, store.hash_seed), at);
-        let mut observer = ExpiryObserver::default();
-        let found = lookup.find(&view, store.tables.counters.local(), &mut observer)?;
+        let (mut observer, counters) = (ExpiryObserver::default(), store.tables.counters.local());
+        let found = if let Some(before) = self.view_before_clear(store, &view) {
+            lookup.find(&ReadView::new(self.tree.id, before), counters, &mut observer)?
+        } else {
+            lookup.find(&view, counters, &mut observer)?
+        };
         Ok(found.map(|()| TimeToLive::at(at.clock_ms(), observer.expiry_ms())))
     }
 
@@ -267,7 +271,11 @@ macro_rules! read_methods {
 
             /// Returns the time to live of the value of `key`, or `None` if the key has no value.
             ///
-            /// Costs as much as [`contains_key`](Self::contains_key).
+            /// The value below merge operands may expire while they stay: the result is then the
+            /// time that is left to it, and the key keeps the operands.
+            ///
+            /// Costs as much as [`contains_key`](Self::contains_key), except for a key with merge
+            /// operands, whose versions are read.
             ///
             /// # Errors
             ///

@@ -67,6 +67,14 @@ impl KeyBounds {
             | (Bound::Excluded(start), Bound::Included(end)) => start >= end,
         }
     }
+    /// Returns the key of one of the bounds, if one has any.
+    pub(crate) fn any_key(&self) -> Option<&Bytes> {
+        match (&self.start, &self.end) {
+            (Bound::Included(key) | Bound::Excluded(key), _)
+            | (_, Bound::Included(key) | Bound::Excluded(key)) => Some(key),
+            (Bound::Unbounded, Bound::Unbounded) => None,
+        }
+    }
 
     /// Returns the length of both keys, in bytes.
     pub(crate) fn bytes(&self) -> usize {

@@ -103,6 +103,11 @@ impl Lookup<'_> {
         match found {
             Some(Found::Value(value)) => Ok(Some(value)),
             None | Some(Found::Deleted) => Ok(None),
+            Some(Found::MoreNeeded) if observer.needs_expiry() => {
+                let (is_found, expiry_ms) = self.older_expiry(view, counters)?;
+                observer.expires(expiry_ms);
+                Ok(is_found.then(|| observer.value_in_memtable(&[])))
+            }
             Some(Found::MoreNeeded) => {
                 let needs_value = observer.needs_value();
                 let take = |value: &[u8]| observer.value_in_memtable(value);

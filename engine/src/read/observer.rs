@@ -35,6 +35,11 @@ pub(crate) trait Observer<V> {
         true
     }
 
+    /// Returns `true` if the result is made from when the value expires, also below merge operands.
+    fn needs_expiry(&self) -> bool {
+        false
+    }
+
     /// Returns the result for a value in a memtable, or one that was merged. A lookup calls this or
     /// [`value_in_block`](Self::value_in_block) at most once.
     fn value_in_memtable(&mut self, value: &[u8]) -> V;
@@ -155,6 +160,10 @@ impl Observer<()> for ExpiryObserver {
 
     fn needs_value(&self) -> bool {
         false
+    }
+
+    fn needs_expiry(&self) -> bool {
+        true
     }
 
     fn value_in_memtable(&mut self, _: &[u8]) {}

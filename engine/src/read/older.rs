@@ -90,6 +90,22 @@ impl Lookup<'_> {
         Ok(value.map(|value| take(&value)))
     }
 
+    /// Returns whether the key has a value, and when the value below its operands expires, in
+    /// milliseconds of the store clock.
+    ///
+    /// # Errors
+    ///
+    /// Errors of reading.
+    #[cold]
+    pub(crate) fn older_expiry(
+        self,
+        view: &KeptView,
+        counters: &ThreadCounters,
+    ) -> Result<(bool, Option<u64>)> {
+        let (resolved, _) = self.read_older(view, counters, usize::MAX)?;
+        Ok((resolved.has_value(), resolved.expiry_ms()))
+    }
+
     /// Returns the operands of the key with their sequence numbers, newest first.
     ///
     /// # Errors

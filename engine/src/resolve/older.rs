@@ -10,6 +10,8 @@ use super::{Needed, ReadPoint, Refused, Stored, Verdict, Version};
 pub(crate) struct Resolved {
     /// Value below the operands.
     base: Option<(Stored, Bytes)>,
+    /// When the base expires, in milliseconds of the store clock.
+    expiry_ms: Option<u64>,
     /// With their sequence numbers, newest first.
     operands: Vec<(SequenceNumber, Bytes)>,
 }
@@ -31,13 +33,14 @@ impl Resolved {
         operands_max: usize,
         mut next: impl FnMut(Trailer) -> Result<Option<(Trailer, Version, Bytes)>, E>,
     ) -> Result<Self, E> {
-        let (mut base, mut operands) = (None, Vec::new());
+        let (mut base, mut expiry_ms, mut operands) = (None, None, Vec::new());
         let mut target = Trailer::seek(at.sequence);
         while let Some((trailer, version, stored)) = next(target)? {
             debug_assert!(trailer <= target, "versions come newest first");
             match at.resolve(version, || cover) {
                 Verdict::Value(place) => {
                     base = Some((place, stored.slice(version.prefix_bytes()..)));
+                    expiry_ms = version.expiry_ms();
                     break;
                 }
                 Verdict::Deleted => break,
@@ -51,12 +54,18 @@ impl Resolved {
             }
             target = trailer.older();
         }
-        Ok(Self { base, operands })
+        Ok(Self { base, expiry_ms, operands })
     }
 
     /// Returns the operands with their sequence numbers, newest first.
     pub(crate) fn operands(&self) -> &[(SequenceNumber, Bytes)] {
         &self.operands
+    }
+
+    /// Returns when the value below the operands expires, in milliseconds of the store clock;
+    /// `None` if never, or without one.
+    pub(crate) fn expiry_ms(&self) -> Option<u64> {
+        self.expiry_ms
     }
 
     /// Returns whether the key has a value.

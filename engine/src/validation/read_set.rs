@@ -28,6 +28,15 @@ impl KeyspaceReads {
     pub(super) fn ranges(&self) -> impl Iterator<Item = &KeyBounds> {
         self.ranges.iter().flatten().flatten()
     }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.keys.is_empty() && self.ranges().next().is_none()
+    }
+
+    /// Returns a key that was read, or the bound of a range.
+    pub(super) fn first_key(&self) -> Option<&Bytes> {
+        self.keys.keys().next().or_else(|| self.ranges().find_map(KeyBounds::any_key))
+    }
 }
 
 /// Identifies a range of a set.

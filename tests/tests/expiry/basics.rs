@@ -9,7 +9,8 @@ use std::{
 };
 
 use sievedb::{
-    Db, Durability, Error, OlderValues, Options, TimeToLive, VALUE_BYTES_MAX,
+    Append, Db, Durability, Error, KeyspaceOptions, OlderValues, Options, TimeToLive,
+    VALUE_BYTES_MAX,
     clock::{Clock, ManualClock},
     explain::ExplainedAnswer,
 };
@@ -183,6 +184,29 @@ fn the_expiry_of_a_key_is_set_and_removed() {
         "it is too late"
     );
     assert_eq!(db.fetch_add("a", 7).expect("it succeeds"), 0, "an expired counter");
+}
+
+/// Below operands, too: they would stay, and the value that was to be kept would not.
+#[test]
+fn the_expiry_below_merge_operands_is_read_and_removed() {
+    let (db, clock) = new_store();
+    let options = KeyspaceOptions::new().merge_operator(Arc::new(Append::new()));
+    let lists = db.keyspace_with("lists", &options).expect("it succeeds");
+    for (key, is_flushed) in [("a", false), ("b", true)] {
+        lists.insert_with_ttl(key, "1", 9 * SECOND).expect("it succeeds");
+        if is_flushed {
+            lists.flush().expect("it succeeds");
+        }
+        lists.merge(key, "2").expect("it succeeds");
+        let left = Some(TimeToLive::Remaining(9 * SECOND));
+        assert_eq!(lists.ttl(key).expect("it succeeds"), left, "{key}");
+    }
+    assert!(lists.persist_key("a").expect("it succeeds"));
+    clock.advance(9 * SECOND);
+    let found = |key: &str| lists.get(key).expect("it succeeds");
+    assert_eq!((found("a"), found("b")), (Some("12".into()), Some("2".into())));
+    let unlimited = Some(TimeToLive::Unlimited);
+    assert_eq!(["a", "b"].map(|key| lists.ttl(key).expect("it succeeds")), [unlimited; 2]);
 }
 
 #[test]

@@ -1,8 +1,8 @@
 //! Clears, on one thread.
 
-use std::{path::Path, sync::Arc};
+use std::{path::Path, sync::Arc, time::Duration};
 
-use sievedb::{Durability, Error, Keyspace, Options, Result};
+use sievedb::{Durability, Error, Keyspace, Options, Result, TimeToLive};
 use sievedb_doubles::MemoryFs;
 use sievedb_tests::settings::{STORE_DIR, small_options};
 
@@ -123,4 +123,19 @@ fn a_clear_is_refused_where_a_write_is() {
     let db = open(true);
     assert!(matches!(db.default_keyspace().clear(), Err(Error::ReadOnly { .. })));
     assert_eq!(db.len().unwrap(), 1);
+}
+
+#[test]
+fn a_snapshot_keeps_the_time_to_live_of_what_was_cleared() {
+    let db = new_store();
+    let users = db.keyspace("users").unwrap();
+    users.insert("stays", "").unwrap();
+    users.insert_with_ttl("expires", "", Duration::from_secs(9)).unwrap();
+    let before = db.snapshot().keyspace(&users).unwrap();
+    users.clear().unwrap();
+    users.insert_with_ttl("stays", "", Duration::from_secs(3)).unwrap();
+    assert_eq!(before.ttl("stays").unwrap(), Some(TimeToLive::Unlimited));
+    let left = before.ttl("expires").unwrap();
+    assert!(matches!(left, Some(TimeToLive::Remaining(_))), "{left:?}");
+    assert_eq!(users.ttl("expires").unwrap(), None);
 }

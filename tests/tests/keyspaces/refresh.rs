@@ -3,10 +3,16 @@
 use std::{
     collections::BTreeMap,
     ops::Bound::{self, Excluded, Included, Unbounded},
+    sync::Arc,
+    time::Duration,
 };
 
-use sievedb::{Db, Error};
-use sievedb_tests::{rng::Rng, settings::seed};
+use sievedb::{Db, Error, clock::ManualClock};
+use sievedb_doubles::MemoryFs;
+use sievedb_tests::{
+    rng::Rng,
+    settings::{STORE_DIR, seed, small_options},
+};
 
 use super::ends::new_store;
 
@@ -149,4 +155,22 @@ fn a_range_of_a_dropped_keyspace_stays_as_it_was() {
     let error = refused.refresh().unwrap_err();
     assert!(matches!(error, Error::KeyspaceDropped { .. }), "{error:?}");
     assert!(refused.next().unwrap().is_err(), "the range still yields its error");
+}
+
+#[test]
+fn a_refreshed_range_reads_the_clock_again() {
+    let clock = Arc::new(ManualClock::new());
+    let options = small_options(Arc::new(MemoryFs::new())).clock(Arc::clone(&clock) as _);
+    let db = options.open(STORE_DIR).expect("a new store");
+    for (key, seconds) in [("a", 1), ("b", 5), ("c", 9)] {
+        db.insert_with_ttl(key, "", Duration::from_secs(seconds)).expect("it succeeds");
+    }
+    let (mut range, mut left) = (db.iter(), db.iter().keys());
+    clock.advance(Duration::from_secs(5));
+    assert_eq!(range.next().expect("an entry").expect("it succeeds").0, "a", "its clock is fixed");
+    db.flush().expect("it succeeds");
+    range.refresh().expect("it succeeds");
+    left.refresh().expect("it succeeds");
+    assert_eq!(range.next().expect("an entry").expect("it succeeds").0, "c");
+    assert_eq!(left.collect::<Result<Vec<_>, _>>().expect("it succeeds"), ["c"]);
 }

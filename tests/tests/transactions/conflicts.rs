@@ -238,3 +238,17 @@ fn conflict_runs_the_transaction_again() {
     assert!(matches!(failed, Err(Error::NoSavepoint)));
     assert!(db.contains_key("b").unwrap());
 }
+
+/// An iterator that was never advanced has read nothing. One that was names a key of its bounds.
+#[test]
+fn a_clear_conflicts_with_what_was_read_before() {
+    let (db, other) = filled();
+    for (steps, wanted) in [(0, None), (1, Some("b".into()))] {
+        let mut transaction = db.begin();
+        assert_eq!(transaction.range(&other, "b"..).take(steps).count(), steps);
+        transaction.insert(&db, "z", "").unwrap();
+        other.clear().unwrap();
+        assert_eq!(outcome(transaction.commit(None)), wanted, "{steps} steps");
+        other.insert("b", "").unwrap();
+    }
+}
