@@ -23,6 +23,7 @@ mod locking;
 mod lookups;
 mod memory_pool;
 mod merge_operators;
+mod mixed;
 mod model;
 mod planted;
 mod power_cuts;

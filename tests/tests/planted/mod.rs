@@ -1,5 +1,6 @@
 //! Planted bugs that the tests must catch.
 
+mod mixed;
 mod transactions;
 
 use std::sync::Arc;

@@ -1,0 +1,211 @@
+//! The writes since the last opening, and the states that a crash may leave.
+
+use std::{collections::BTreeMap, fmt::Write as _};
+
+use bytes::Bytes;
+use sievedb::Durability;
+use sievedb_tests::model::{Name, shown};
+
+use super::model::{Change, Contents, Seen, Space};
+
+/// A failed write doubles the legal states.
+pub(super) const FAILED_MAX: usize = 4;
+
+/// What a store holds, read from it: what a read of each key returns, and when that expires.
+pub(super) type Found = BTreeMap<Name, Vec<(Bytes, (Seen, Option<u64>))>>;
+
+/// The writes since the store durably held its base.
+pub(super) struct History {
+    base: Contents,
+    /// Contents of the open store.
+    now: Contents,
+    writes: Vec<Write>,
+    acknowledged: Vec<Acknowledged>,
+    failed: usize,
+}
+
+struct Write {
+    changes: Vec<Change>,
+    /// Number of disk operations at its start.
+    began: usize,
+    failed: bool,
+}
+
+/// The first `writes` writes had `durability` by disk operation `at`.
+struct Acknowledged {
+    at: usize,
+    writes: usize,
+    durability: Durability,
+}
+
+impl History {
+    pub(super) fn new(base: Contents) -> Self {
+        let (writes, acknowledged) = (Vec::new(), Vec::new());
+        Self { now: base.clone(), base, writes, acknowledged, failed: 0 }
+    }
+
+    /// Returns the contents of the open store.
+    pub(super) fn now(&self) -> &Contents {
+        &self.now
+    }
+
+    /// Returns the number of failed writes.
+    pub(super) fn failed(&self) -> usize {
+        self.failed
+    }
+
+    /// Adds a write that is visible, or one that failed: it may be found after the next opening.
+    pub(super) fn add(&mut self, changes: Vec<Change>, began: usize, failed: bool) {
+        if failed {
+            self.failed += 1;
+        } else {
+            changes.iter().for_each(|change| self.now.apply(change));
+        }
+        self.writes.push(Write { changes, began, failed });
+    }
+
+    /// Marks all writes as acknowledged with `durability` by disk operation `at`.
+    pub(super) fn acknowledge(&mut self, durability: Durability, at: usize) {
+        self.acknowledged.push(Acknowledged { at, writes: self.writes.len(), durability });
+    }
+
+    /// Returns the state that was `found` after a crash behind `at` disk operations, which what has
+    /// durability `survives` outlives. The store clock is at `now_ms`.
+    ///
+    /// # Errors
+    ///
+    /// It is not legal.
+    pub(super) fn resolve(
+        &self,
+        found: &Found,
+        now_ms: u64,
+        at: usize,
+        survives: Durability,
+    ) -> Result<Contents, String> {
+        let counts = |it: &&Acknowledged| it.at <= at && it.durability >= survives;
+        let required = self.acknowledged.iter().filter(counts).map(|it| it.writes).max();
+        let required = required.unwrap_or(0);
+        let begun = self.writes.partition_point(|write| write.began < at).max(required);
+        let mut hint = None;
+        for with_failed in 0..1_u32 << self.failed {
+            let (mut state, mut failed) = (self.base.clone(), 0);
+            for count in 0..=begun {
+                if count > 0 {
+                    let write = &self.writes[count - 1];
+                    let skipped = write.failed && with_failed >> failed & 1 == 0;
+                    failed += u32::from(write.failed);
+                    if !skipped {
+                        write.changes.iter().for_each(|change| state.apply(change));
+                    }
+                }
+                if count >= required && is_equal(&state, found, now_ms, &mut hint) {
+                    return Ok(state);
+                }
+            }
+        }
+        let writes = self.writes.len();
+        let mut text = format!(
+            "not a legal state at {now_ms}: of {writes} writes {required} had to survive, \
+             {begun} had begun, {} had failed\n",
+            self.failed
+        );
+        let differences = |count: usize| {
+            let mut state = self.base.clone();
+            let done = self.writes[..count].iter().filter(|write| !write.failed);
+            done.flat_map(|write| &write.changes).for_each(|change| state.apply(change));
+            difference(&state, found, now_ms)
+        };
+        let nearest = (required..=begun).min_by_key(|&count| differences(count).0);
+        let nearest = nearest.expect("one count at least");
+        let _ = writeln!(text, "compared with {nearest} writes:\n{}", differences(nearest).1);
+        for (number, write) in self.writes.iter().enumerate().skip(required.saturating_sub(3)) {
+            let changes: Vec<_> = write.changes.iter().take(5).map(Change::text).collect();
+            let failed = if write.failed { " FAILED" } else { "" };
+            let _ = writeln!(text, "    {number} {}{failed}: {changes:?}", write.began);
+        }
+        Err(text)
+    }
+}
+
+/// Returns whether `found` is what `state` shows. `hint` is a key that differed last.
+fn is_equal(
+    state: &Contents,
+    found: &Found,
+    now_ms: u64,
+    hint: &mut Option<(Name, Bytes)>,
+) -> bool {
+    if !state.spaces.keys().eq(found.keys()) {
+        return false;
+    }
+    if let Some((name, key)) = hint {
+        let of = found.get(name).map_or(&[][..], Vec::as_slice);
+        let has = of.binary_search_by(|(other, _)| other.cmp(key)).ok().map(|at| &of[at].1);
+        let wanted = state.space(name).and_then(|space| space.get_with_expiry(key, now_ms));
+        if wanted.as_ref() != has {
+            return false;
+        }
+    }
+    for (name, space) in &state.spaces {
+        if let Some(key) = first_difference(space, &found[name], now_ms) {
+            *hint = Some((name.clone(), key));
+            return false;
+        }
+    }
+    true
+}
+
+fn first_difference(
+    space: &Space,
+    found: &[(Bytes, (Seen, Option<u64>))],
+    now_ms: u64,
+) -> Option<Bytes> {
+    let (mut wanted, mut found) = (space.all_with_expiry(now_ms), found.iter());
+    loop {
+        match (wanted.next(), found.next()) {
+            (None, None) => return None,
+            (Some((key, seen)), Some((other, value))) if key == other && seen == *value => {}
+            (Some((key, _)), None) => return Some(key.clone()),
+            (None, Some((key, _))) => return Some(key.clone()),
+            (Some((key, _)), Some((other, _))) => return Some(key.min(other).clone()),
+        }
+    }
+}
+
+/// Returns how many keys of `found` differ from `state`, and describes some.
+pub(super) fn difference(state: &Contents, found: &Found, now_ms: u64) -> (usize, String) {
+    let mut lines = Vec::new();
+    let names: Vec<_> = state.spaces.keys().collect();
+    if !names.iter().copied().eq(found.keys()) {
+        lines.push(format!("keyspaces {:?}, not {names:?}", found.keys().collect::<Vec<_>>()));
+    }
+    for (name, space) in &state.spaces {
+        let Some(found) = found.get(name) else { continue };
+        let wanted: BTreeMap<_, _> = space.all_with_expiry(now_ms).collect();
+        let found: BTreeMap<_, _> = found.iter().map(|(key, seen)| (key, seen)).collect();
+        let keys: std::collections::BTreeSet<_> =
+            wanted.keys().copied().chain(found.keys().copied()).collect();
+        for key in keys {
+            let (want, have) = (wanted.get(key), found.get(key).copied());
+            if want != have {
+                let text = |seen: Option<&(Seen, Option<u64>)>| match seen {
+                    None => "nothing".to_owned(),
+                    Some((Seen::MergeFails, _)) => "a failing merge".to_owned(),
+                    Some((Seen::Value(value), None)) => shown(value),
+                    Some((Seen::Value(value), Some(expiry_ms))) => {
+                        format!("{} until {expiry_ms}", shown(value))
+                    }
+                };
+                lines.push(format!("{name} {}: {}, not {}", shown(key), text(have), text(want)));
+            }
+        }
+    }
+    let hidden = lines.len().saturating_sub(12);
+    let mut text = String::new();
+    for line in lines.iter().take(12) {
+        let _ = writeln!(text, "    {line}");
+    }
+    if hidden > 0 {
+        let _ = writeln!(text, "    and {hidden} more");
+    }
+    (lines.len(), text)
+}

@@ -1,0 +1,147 @@
+//! Sets of options under which the calls run.
+
+use std::sync::Arc;
+
+use sievedb::{
+    Compression, Durability, FilterPolicy, FilterPolicyKind, KeyspaceOptions, Options,
+    PrefixExtractor, ReadMode, clock::Clock, fs::Fs, planted::PlantedBug,
+};
+use sievedb_tests::settings::{small_keyspace, small_options};
+
+use super::operator::Operator;
+
+/// A set of options.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct OptionSet {
+    pub(crate) name: &'static str,
+    store: fn(Options) -> Options,
+    keyspace: fn(KeyspaceOptions) -> KeyspaceOptions,
+    /// Default durability of writes.
+    pub(super) durability: Durability,
+    /// Length of most values, in bytes.
+    pub(super) value_bytes: usize,
+    /// Operator of the default keyspace.
+    pub(super) operator: Operator,
+}
+
+const PLAIN: OptionSet = OptionSet {
+    name: "plain",
+    store: |options| options,
+    keyspace: |options| options,
+    durability: Durability::OsBuffer,
+    value_bytes: 40,
+    operator: Operator::Append,
+};
+
+/// All sets.
+pub(crate) const SETS: [OptionSet; 10] = [
+    PLAIN,
+    OptionSet {
+        name: "tiny memtables, no cache, maps",
+        store: |options| options.block_cache_bytes(0).open_files_max(1).read_mode(ReadMode::Map),
+        value_bytes: 150,
+        operator: Operator::Counter,
+        ..PLAIN
+    },
+    OptionSet {
+        name: "no compression, no filters",
+        keyspace: |options| {
+            options
+                .compression(Compression::None)
+                .filter_policy(FilterPolicy::new(FilterPolicyKind::None))
+        },
+        operator: Operator::Max,
+        ..PLAIN
+    },
+    OptionSet {
+        name: "ribbon filters, a small limit for them",
+        store: |options| options.filter_bytes_max(600),
+        keyspace: |options| options.filter_policy(policy(FilterPolicyKind::Ribbon, 12.0)),
+        operator: Operator::Union,
+        ..PLAIN
+    },
+    OptionSet {
+        name: "fuse and range filters, fixed prefixes",
+        keyspace: |options| {
+            options
+                .filter_policy(policy(FilterPolicyKind::Fuse, 9.0))
+                .prefix_extractor(PrefixExtractor::FixedLength(4))
+                .range_filter_bits_per_key(8.0)
+        },
+        operator: Operator::Min,
+        ..PLAIN
+    },
+    OptionSet {
+        name: "small memory budget, direct reads",
+        store: |options| {
+            options.block_cache_bytes(64 << 10).memory_budget(8 << 20).read_mode(ReadMode::Direct)
+        },
+        operator: Operator::AppendLines,
+        ..PLAIN
+    },
+    OptionSet {
+        name: "many levels",
+        keyspace: |options| options.base_level_bytes(4 << 10).table_bytes(4 << 10),
+        value_bytes: 400,
+        ..PLAIN
+    },
+    OptionSet {
+        name: "separators, durable writes",
+        keyspace: |options| {
+            options
+                .prefix_extractor(PrefixExtractor::Separator(b'1'))
+                .filter_policy(policy(FilterPolicyKind::Bloom, 3.7))
+        },
+        durability: Durability::Disk,
+        operator: Operator::None,
+        ..PLAIN
+    },
+    OptionSet {
+        name: "writes in memory, larger memtables",
+        store: |options| options.log_segment_bytes(8 << 10),
+        keyspace: |options| {
+            options.memtable_bytes(16 << 10).block_bytes(4 << 10).table_bytes(16 << 10)
+        },
+        durability: Durability::Memory,
+        operator: Operator::Counter,
+        ..PLAIN
+    },
+    OptionSet {
+        name: "one worker",
+        store: |options| options.worker_threads(1),
+        value_bytes: 100,
+        ..PLAIN
+    },
+];
+
+fn policy(kind: FilterPolicyKind, bits_per_key: f64) -> FilterPolicy {
+    FilterPolicy::new(kind).bits_per_key(bits_per_key)
+}
+
+impl OptionSet {
+    pub(super) fn options(
+        &self,
+        fs: Arc<dyn Fs>,
+        clock: Arc<dyn Clock>,
+        planted: Option<PlantedBug>,
+    ) -> Options {
+        let options = small_options(fs)
+            .clock(clock)
+            .durability(self.durability)
+            .keyspace(self.keyspace(self.operator));
+        let options = (self.store)(options);
+        match planted {
+            Some(bug) => options.planted_bug(bug),
+            None => options,
+        }
+    }
+
+    /// Returns the options of a keyspace with this operator.
+    pub(super) fn keyspace(&self, operator: Operator) -> KeyspaceOptions {
+        let options = (self.keyspace)(small_keyspace());
+        match operator.of_engine() {
+            Some(operator) => options.merge_operator(operator),
+            None => options,
+        }
+    }
+}

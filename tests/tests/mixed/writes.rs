@@ -1,0 +1,334 @@
+//! Writing calls outside of transactions.
+
+use std::time::{Duration, SystemTime};
+
+use bytes::Bytes;
+use sievedb::{Batch, Durability, Error, Keyspace, Result};
+use sievedb_tests::model::{Name, shown};
+
+use super::{
+    model::{Change, NEVER, Seen, Space, prefix_range},
+    operator::Operator,
+    story::{OTHERS, Story},
+};
+
+fn time(ms: u64) -> SystemTime {
+    SystemTime::UNIX_EPOCH + Duration::from_millis(ms)
+}
+
+impl Story {
+    /// Makes one write of one key.
+    pub(super) fn single(&mut self, call: &str) {
+        let (keyspace, space, handle) = self.keyspace();
+        let change = self.change(call, &keyspace, &space);
+        let durability = self.set.durability;
+        self.note(|| change.text());
+        let (began, now_ms) = (self.disk.operations(), self.now_ms());
+        let result = match &change {
+            Change::Put { key, value, expiry_ms: NEVER, .. } => handle.insert(key, value),
+            Change::Put { key, value, expiry_ms, .. } if call == "insert with ttl" => {
+                handle.insert_with_ttl(key, value, Duration::from_millis(expiry_ms - now_ms))
+            }
+            Change::Put { key, value, expiry_ms, .. } => {
+                handle.insert_expiring_at(key, value, time(*expiry_ms))
+            }
+            Change::Remove { key, .. } => handle.remove(key),
+            Change::Merge { key, operand, .. } => handle.merge(key, operand),
+            other => unreachable!("{other:?} is of several keys"),
+        };
+        self.written(vec![change], durability, began, result);
+    }
+
+    fn change(&mut self, call: &str, keyspace: &Name, space: &Space) -> Change {
+        let (keyspace, key, operator) = (keyspace.clone(), self.key(), space.operator);
+        match call {
+            "remove" => return Change::Remove { keyspace, key },
+            "merge" if operator != Operator::None => {
+                return Change::Merge { keyspace, key, operand: self.value(operator) };
+            }
+            _ => {}
+        }
+        let now_ms = self.now_ms();
+        let expiry_ms = match call {
+            "insert with ttl" => now_ms + *self.lots.pick(&[0, 1, 20, 200, 3000, 90_000]),
+            "insert expiring at" => (now_ms + self.lots.below(4000) as u64).saturating_sub(200),
+            _ => NEVER,
+        };
+        Change::Put { keyspace, key, value: self.value(operator), expiry_ms }
+    }
+
+    pub(super) fn remove_range(&mut self, of_prefix: bool) {
+        let (keyspace, _, handle) = self.keyspace();
+        let (durability, began) = (self.set.durability, self.disk.operations());
+        let (change, result) = if of_prefix {
+            let key = self.key();
+            // Short ones would remove nearly everything.
+            let prefix = key.slice(..key.len().min(4 + self.lots.below(2)));
+            let prefix = if prefix.is_empty() { Bytes::from_static(b"a") } else { prefix };
+            let range = prefix_range(&prefix);
+            (Change::RemoveRange { keyspace, range }, handle.remove_prefix(&prefix))
+        } else {
+            let range = self.narrow_range();
+            let result = handle.remove_range(range.clone());
+            (Change::RemoveRange { keyspace, range }, result)
+        };
+        self.note(|| change.text());
+        self.written(vec![change], durability, began, result);
+    }
+
+    pub(super) fn batch(&mut self, count: usize) {
+        let mut changes = Vec::with_capacity(count);
+        let mut batch = self.db().batch();
+        for _ in 0..count {
+            let (keyspace, space, handle) = self.keyspace();
+            let change = match self.lots.below(40) {
+                0 => Change::RemoveRange { keyspace, range: self.narrow_range() },
+                1..8 => self.change("remove", &keyspace, &space),
+                8..16 => self.change("merge", &keyspace, &space),
+                16..20 => self.change("insert with ttl", &keyspace, &space),
+                _ => self.change("insert", &keyspace, &space),
+            };
+            add(&mut batch, &handle, &change).expect("nothing fails");
+            changes.push(change);
+        }
+        let (durability, began) = (self.durability(), self.disk.operations());
+        self.note(|| {
+            let texts: Vec<_> = changes.iter().take(4).map(Change::text).collect();
+            format!("batch of {count}, {durability:?}: {}", texts.join("; "))
+        });
+        let result = batch.commit(durability);
+        self.written(changes, durability, began, result);
+    }
+
+    /// Makes a write that depends on the present value.
+    pub(super) fn conditional(&mut self, call: &str) {
+        let (keyspace, space, handle) = self.keyspace();
+        let (key, now_ms, operator) = (self.key(), self.now_ms(), space.operator);
+        let old = space.get(&key, now_ms);
+        let began = self.disk.operations();
+        let value = self.value(operator);
+        let put = |value: Bytes, expiry_ms| Change::Put {
+            keyspace: keyspace.clone(),
+            key: key.clone(),
+            value,
+            expiry_ms,
+        };
+        let remove = |key: &Bytes| Change::Remove { keyspace: keyspace.clone(), key: key.clone() };
+        self.note(|| format!("{call} {keyspace} {} = {}", shown(&key), shown(&value)));
+        let is_present = old.is_some();
+        let fails = old == Some(Seen::MergeFails);
+        let old_value = old.and_then(|seen| seen.value().cloned());
+        match call {
+            "insert if absent" => {
+                let result = handle.insert_if_absent(&key, &value);
+                let change = (!is_present).then(|| put(value, NEVER));
+                self.changed(change, began, result, |stored| assert_eq!(stored, !is_present));
+            }
+            "take" => {
+                let result = handle.take(&key);
+                let change = is_present.then(|| remove(&key));
+                self.checked(fails, change, began, result, |taken| assert_eq!(taken, old_value));
+            }
+            "remove if" => {
+                let is_removed = self.lots.chance(2, 3);
+                let result = handle.remove_if(&key, |_| is_removed);
+                let change = (is_present && is_removed).then(|| remove(&key));
+                let want = change.is_some();
+                self.checked(fails, change, began, result, |removed| assert_eq!(removed, want));
+            }
+            "compare and set" => {
+                let expected = match self.lots.below(4) {
+                    0 => None,
+                    1 => Some(value.clone()),
+                    _ => old_value.clone(),
+                };
+                let new = self.lots.chance(3, 4).then(|| value.clone());
+                let result = handle.compare_and_set(&key, expected.as_deref(), new.as_deref());
+                let is_equal = !fails && expected == old_value;
+                let change = is_equal.then(|| match new {
+                    Some(new) => Some(put(new, NEVER)),
+                    None => is_present.then(|| remove(&key)),
+                });
+                self.checked(fails, change.flatten(), began, result, |done| match done {
+                    Ok(()) => assert!(is_equal, "not {expected:?} but {old_value:?}"),
+                    Err(current) => assert_eq!((current.value, is_equal), (old_value, false)),
+                });
+            }
+            "update" => {
+                let new = self.lots.chance(3, 4).then(|| value.clone());
+                let result = handle.update(&key, |_| new.clone());
+                let change = match new {
+                    Some(new) => Some(put(new, NEVER)),
+                    None => is_present.then(|| remove(&key)),
+                };
+                self.checked(fails, change, began, result, |before| assert_eq!(before, old_value));
+            }
+            "fetch add" => {
+                let delta = self.lots.number() as i64;
+                let result = handle.fetch_add(&key, delta);
+                let count = match old_value.as_deref().map(<[u8; 8]>::try_from) {
+                    None => Some(0),
+                    Some(bytes) => bytes.ok().map(i64::from_be_bytes),
+                };
+                if let (Some(_), None, false) = (&old_value, count, fails) {
+                    let is_refused = matches!(result, Err(Error::NotACounter { .. }));
+                    assert!(is_refused || self.failing.is_some(), "{result:?}");
+                    return;
+                }
+                let sum = count.map(|count| count.wrapping_add(delta).to_be_bytes().to_vec());
+                let change = sum.map(|sum| put(sum.into(), NEVER));
+                self.checked(fails, change, began, result, |before| {
+                    assert_eq!(Some(before), count);
+                });
+            }
+            "expire at" => {
+                let expiry_ms = now_ms + self.lots.below(3000) as u64;
+                let result = handle.expire_at(&key, time(expiry_ms));
+                let change = old_value.map(|old| put(old, expiry_ms));
+                self.checked(fails, change, began, result, |set| assert_eq!(set, is_present));
+            }
+            "persist key" => {
+                let expires = space.entries.get(&key).and_then(|it| it.expiry_ms(now_ms));
+                let result = handle.persist_key(&key);
+                let change = old_value.filter(|_| expires.is_some()).map(|old| put(old, NEVER));
+                let fails = fails && expires.is_some();
+                self.checked(fails, change, began, result, |kept| assert_eq!(kept, is_present));
+            }
+            _ => self.pop(&keyspace, &space, &handle),
+        }
+    }
+
+    fn pop(&mut self, keyspace: &Name, space: &Space, handle: &Keyspace) {
+        let (began, now_ms) = (self.disk.operations(), self.now_ms());
+        let is_first = self.lots.chance(1, 2);
+        let (wanted, result) = if is_first {
+            (space.all(now_ms).next(), handle.pop_first())
+        } else {
+            (space.all(now_ms).next_back(), handle.pop_last())
+        };
+        self.note(|| format!("pop of {keyspace}, the first: {is_first}"));
+        let fails = matches!(wanted, Some((_, Seen::MergeFails)));
+        let wanted = wanted.and_then(|(key, seen)| Some((key.clone(), seen.value()?.clone())));
+        let key = wanted.as_ref().map(|(key, _)| key.clone());
+        let change = key.map(|key| Change::Remove { keyspace: keyspace.clone(), key });
+        self.checked(fails, change, began, result, |popped| assert_eq!(popped, wanted));
+    }
+
+    /// As [`changed`](Self::changed); if `fails`, the merge operator must fail instead.
+    fn checked<T: std::fmt::Debug>(
+        &mut self,
+        fails: bool,
+        change: Option<Change>,
+        began: usize,
+        result: Result<T>,
+        check: impl FnOnce(T),
+    ) {
+        if fails {
+            match result {
+                Err(Error::MergeFailed { .. }) => self.count("(merge failed)"),
+                Err(error) => self.tolerate("failing merge", &error),
+                Ok(value) => panic!("{value:?}, but the merge fails"),
+            }
+            return;
+        }
+        self.changed(change, began, result, check);
+    }
+
+    /// Checks the result of a conditional write, and adds the change that it must have made.
+    fn changed<T>(
+        &mut self,
+        change: Option<Change>,
+        began: usize,
+        result: Result<T>,
+        check: impl FnOnce(T),
+    ) {
+        let durability = self.set.durability;
+        let value = match change {
+            Some(change) => self.written(vec![change], durability, began, result),
+            None => self.accept("conditional write", result),
+        };
+        if let Some(value) = value {
+            check(value);
+        }
+    }
+
+    pub(super) fn change_keyspace(&mut self, call: &str) {
+        let name = Name::from(*self.lots.pick(&OTHERS));
+        let found = self.history.now().space(&name).map(|space| space.id);
+        let began = self.disk.operations();
+        let (change, done) = match (call, found) {
+            ("create", None) => {
+                let operator = *self.lots.pick(&Operator::ALL);
+                let options = self.set.keyspace(operator);
+                self.ids += 1;
+                let id = self.ids;
+                let created = self.db().keyspace_with(&name, &options);
+                let done = created.map(|handle| drop(self.handles.insert(id, handle)));
+                (Change::Create { keyspace: name, id, operator }, done)
+            }
+            ("drop", Some(_)) => {
+                let done = self.db().drop_keyspace(&name).map(|dropped| assert!(dropped));
+                (Change::Drop { keyspace: name }, done)
+            }
+            ("clear", _) => {
+                let (name, _, handle) = self.keyspace();
+                let done = handle.clear();
+                (Change::Clear { keyspace: name }, done)
+            }
+            ("rename", Some(id)) => {
+                let to = Name::from(*self.lots.pick(&OTHERS));
+                if self.history.now().space(&to).is_some() {
+                    let renamed = self.db().rename_keyspace(&name, &to);
+                    let is_refused = matches!(renamed, Err(Error::KeyspaceExists { .. }));
+                    assert!(is_refused, "{renamed:?}");
+                    return;
+                }
+                let done = self.db().rename_keyspace(&name, &to);
+                if done.is_ok() {
+                    assert_eq!(self.handles[&id].name(), *to);
+                }
+                (Change::Rename { keyspace: name, to }, done)
+            }
+            _ => return,
+        };
+        self.note(|| change.text());
+        if self.written(vec![change.clone()], Durability::Disk, began, done).is_none() {
+            // Later changes would be of another keyspace, if this one happened.
+            self.must_restart = true;
+        } else if let (Change::Drop { .. }, Some(id)) = (&change, found) {
+            let handle = self.handles.remove(&id).expect("it was there");
+            let got = handle.get("any");
+            assert!(matches!(got, Err(Error::KeyspaceDropped { .. })), "{got:?}");
+        }
+    }
+
+    pub(super) fn maintain(&mut self, call: &str) {
+        let (name, _, handle) = self.keyspace();
+        let durability = self.durability();
+        self.note(|| format!("{call} {name} {durability:?}"));
+        let done = match call {
+            "persist" => self.db().persist(durability),
+            "flush" => self.db().flush(),
+            "flush keyspace" => handle.flush(),
+            "compact" => self.db().compact(),
+            "compact keyspace" => handle.compact(),
+            _ => self.db().wait_for_background(),
+        };
+        if self.accept(call, done).is_some() && call == "persist" {
+            self.history.acknowledge(durability, self.disk.operations());
+        }
+    }
+}
+
+fn add(batch: &mut Batch, handle: &Keyspace, change: &Change) -> Result<()> {
+    match change {
+        Change::Put { key, value, expiry_ms: NEVER, .. } => batch.insert(handle, key, value),
+        Change::Put { key, value, expiry_ms, .. } => {
+            batch.insert_expiring_at(handle, key, value, time(*expiry_ms))
+        }
+        Change::Remove { key, .. } => batch.remove(handle, key),
+        Change::Merge { key, operand, .. } => batch.merge(handle, key, operand),
+        Change::RemoveRange { range, .. } => batch.remove_range(handle, range.clone()),
+        other => unreachable!("{other:?} is not for a batch"),
+    }
+}
