@@ -1,108 +1,211 @@
-//! Cost of reads of deleted ranges, and the space that they free.
+//! Cost of reads beside deleted ranges, and the space that they free.
 //!
 //! ```sh
 //! cargo run --release -p sievedb-benches --example range_deletes -- [KEYS]
 //! ```
 //!
-//! Prints a figure a line: name, tab, value. Times are medians of thread CPU time.
+//! Prints a figure a line: name, tab, value; and for a figure with a bound, tab, bound. Ratios are
+//! medians over rounds that measure both sides in turn, in thread CPU time. Exits with 1 if a
+//! figure exceeds its bound.
 
 #![expect(clippy::print_stdout, reason = "that is what it is for")]
 
-use std::{env, hint::black_box};
+use std::{env, hint::black_box, process::ExitCode};
 
 use sievedb::{Db, Durability, Options, Result};
 use sievedb_benches::{key, value};
 use sievedb_workload::clock::thread_cpu_time;
 
-const ROUNDS: usize = 7;
+const ROUNDS: usize = 9;
 const LOOKUPS: u64 = 100_000;
-const RANGES: u64 = 10_000;
+/// Keys of a call of `get_many`.
+const MANY: u64 = 512;
+/// Overlapping ranges between two neighbouring keys.
+const STACKED: u64 = 10;
+
+/// Printed figures.
+#[derive(Default)]
+struct Figures {
+    exceeded: usize,
+}
+
+impl Figures {
+    fn show(name: &str, value: f64) {
+        println!("{name}\t{value:.1}");
+    }
+
+    fn check(&mut self, name: &str, value: f64, bound: f64) {
+        println!("{name}\t{value:.2}\t{bound}");
+        self.exceeded += usize::from(value > bound);
+    }
+}
 
 fn open(dir: &tempfile::TempDir, name: &str) -> Result<Db> {
     Options::new().block_cache_bytes(1 << 30).idle_compactions(false).open(dir.path().join(name))
 }
 
-fn fill(db: &Db, keys: u64) -> Result<()> {
-    let mut sorted: Vec<_> = (0..keys).map(key).collect();
-    sorted.sort_unstable();
+/// Opens a store with `sorted` keys in tables of one level.
+fn filled(dir: &tempfile::TempDir, name: &str, sorted: &[[u8; 16]]) -> Result<Db> {
+    let db = open(dir, name)?;
     for chunk in sorted.chunks(1000) {
         let mut batch = db.batch();
         for key in chunk {
-            batch.insert(db, key, value(0))?;
+            batch.insert(&db, key, value(0))?;
         }
         batch.commit(Durability::Memory)?;
     }
-    Ok(())
+    db.compact()?;
+    Ok(db)
+}
+
+/// Returns the time of a call of `work`, in ns.
+fn time(calls: u64, work: &mut dyn FnMut(u64)) -> f64 {
+    let start = thread_cpu_time();
+    (0..calls).for_each(work);
+    (thread_cpu_time() - start).as_nanos() as f64 / calls as f64
+}
+
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_unstable_by(f64::total_cmp);
+    values[values.len() / 2]
 }
 
 /// Returns the median time of a call of `work`, in ns.
-fn median(calls: u64, mut work: impl FnMut(u64)) -> f64 {
-    let mut times: Vec<f64> = (0..ROUNDS)
-        .map(|_| {
-            let start = thread_cpu_time();
-            (0..calls).for_each(&mut work);
-            (thread_cpu_time() - start).as_nanos() as f64 / calls as f64
-        })
-        .collect();
-    times.sort_unstable_by(f64::total_cmp);
-    times[ROUNDS / 2]
+fn median_time(calls: u64, mut work: impl FnMut(u64)) -> f64 {
+    median((0..ROUNDS).map(|_| time(calls, &mut work)).collect())
 }
 
-fn get(db: &Db, keys: u64) -> f64 {
-    median(LOOKUPS, |n| {
-        black_box(db.get_with(key(n.wrapping_mul(7919) % keys), <[u8]>::len).expect("no faults"));
-    })
+/// Returns the median times of both, in ns, and the median of the first by the second.
+fn compare(calls: u64, mut one: impl FnMut(u64), mut other: impl FnMut(u64)) -> (f64, f64, f64) {
+    let (mut ones, mut others, mut ratios) = (Vec::new(), Vec::new(), Vec::new());
+    // The first round warms the caches.
+    for round in 0..=ROUNDS {
+        let (a, b) = (time(calls, &mut one), time(calls, &mut other));
+        if round > 0 {
+            ones.push(a);
+            others.push(b);
+            ratios.push(a / b);
+        }
+    }
+    (median(ones), median(others), median(ratios))
 }
 
-fn main() -> Result<()> {
-    let keys = env::args().nth(1).map_or(1_000_000, |keys| keys.parse().expect("KEYS"));
-    let dir = tempfile::tempdir().expect("a temporary directory");
+/// Returns a lookup of a key of the first `keys`.
+fn get(db: &Db, keys: u64) -> impl FnMut(u64) {
+    move |n| {
+        let key = key(n.wrapping_mul(7919) % keys);
+        black_box(db.get_with(key, <[u8]>::len).expect("no faults"));
+    }
+}
 
-    // Deleted keys stay in the tables: the range tombstone is in the memtable.
-    let db = open(&dir, "covered")?;
-    fill(&db, keys)?;
-    db.compact()?;
+/// Returns a lookup of an absent key.
+fn miss(db: &Db, keys: u64) -> impl FnMut(u64) {
+    move |n| {
+        black_box(db.get_with(key(keys + n), <[u8]>::len).expect("no faults"));
+    }
+}
+
+/// Returns a lookup of many keys at once, the first of them `first`.
+fn contains_many(db: &Db, keys: u64, first: u64) -> impl FnMut(u64) {
+    move |n| {
+        let key = |at: u64| key(first + (n * MANY + at).wrapping_mul(7919) % keys);
+        black_box(db.contains_many((0..MANY).map(key)).expect("no faults"));
+    }
+}
+
+/// Writes overlapping range deletes in which no key lies: behind all keys, or between neighbours.
+fn delete_gaps(db: &Db, sorted: &[[u8; 16]], ranges: u64, behind: bool) -> Result<()> {
+    for n in 0..ranges {
+        let (base, at) = match behind {
+            true => (&[0xff; 20][..], n),
+            false => {
+                let gap = (n / STACKED) * (sorted.len() as u64 / ranges.div_ceil(STACKED));
+                (&sorted[gap as usize][..], n % STACKED + 1)
+            }
+        };
+        let end = [base, &(2 * ranges + at).to_be_bytes()].concat();
+        db.remove_range([base, &at.to_be_bytes()].concat()..end)?;
+    }
+    Ok(())
+}
+
+/// Reads below one range delete over all keys.
+fn covered(dir: &tempfile::TempDir, sorted: &[[u8; 16]], figures: &mut Figures) -> Result<()> {
+    let keys = sorted.len() as u64;
+    let db = filled(dir, "covered", sorted)?;
+    let snapshot = db.snapshot();
     db.remove_range::<&[u8]>(..)?;
     db.insert("", "before all")?;
     db.insert([0xff; 20], "behind all")?;
-    let covered = get(&db, keys);
-    println!("ns per get of a covered key\t{covered:.0}");
-    let miss = median(LOOKUPS, |n| {
-        black_box(db.get_with(key(keys + n), <[u8]>::len).expect("no faults"));
-    });
-    println!("ns per get of an absent key\t{miss:.0}");
-    let seek = median(100, |_| assert_eq!(db.range("\0"..).count(), 1));
-    println!("us per seek over {keys} deleted keys\t{:.1}", seek / 1000.0);
-    let back = median(100, |_| assert_eq!(db.range(..[0xff; 20]).rev().count(), 1));
-    println!("us per seek back over {keys} deleted keys\t{:.1}", back / 1000.0);
+    for place in ["memtable", "table"] {
+        let (covered, absent, ratio) = compare(LOOKUPS, get(&db, keys), miss(&db, keys));
+        Figures::show(&format!("ns per get of a key that a {place} covers"), covered);
+        Figures::show("ns per get of an absent key", absent);
+        figures.check("get of a covered key, times a miss", ratio, 1.3);
+        let (some, none) = (contains_many(&db, keys, 0), contains_many(&db, keys, keys));
+        let (_, _, ratio) = compare(LOOKUPS / MANY, some, none);
+        figures.check("batched contains of covered keys, times misses", ratio, 1.3);
+        let seek = median_time(100, |_| assert_eq!(db.range("\0"..).count(), 1));
+        figures.check("us per seek over all keys", seek / 1000.0, 100.0);
+        let back = median_time(100, |_| assert_eq!(db.range(..[0xff; 20]).rev().count(), 1));
+        figures.check("us per seek back over all keys", back / 1000.0, 100.0);
+        db.flush()?;
+    }
     let before = db.stats().keyspaces[0].table_bytes;
+    drop(snapshot);
     db.compact()?;
     let after = db.stats().keyspaces[0].table_bytes;
-    println!("bytes of tables before and after a compaction\t{before} {after}");
-
-    // Overlapping ranges around the keys, and none that covers one.
-    let db = open(&dir, "overlapping")?;
-    fill(&db, keys)?;
-    db.compact()?;
-    let without = get(&db, keys);
-    for n in 0..RANGES {
-        let end = [&[0xff; 20][..], &(2 * RANGES + n).to_be_bytes()].concat();
-        db.remove_range([&[0xff; 20][..], &n.to_be_bytes()].concat()..end)?;
-    }
-    let outside = get(&db, keys);
-    println!(
-        "get beside {RANGES} overlapping range deletes, times that without\t{:.2}",
-        outside / without
+    figures.check(
+        "bytes of tables after a compaction, times before",
+        after as f64 / before as f64,
+        0.01,
     );
-
-    let db = open(&dir, "older")?;
-    for n in 0..RANGES {
-        let mut bounds = [key(n), key(n + 1)];
-        bounds.sort_unstable();
-        db.remove_range(bounds[0]..bounds[1])?;
-    }
-    fill(&db, keys.min(200_000))?;
-    let among = get(&db, keys.min(200_000));
-    println!("get among {RANGES} overlapping range deletes in the memtable\t{among:.0} ns");
     Ok(())
+}
+
+/// Reads beside many overlapping range deletes, times those of the same store without.
+fn beside(dir: &tempfile::TempDir, sorted: &[[u8; 16]], figures: &mut Figures) -> Result<()> {
+    let keys = sorted.len() as u64;
+    let without = filled(dir, "without", sorted)?;
+    let cases = [
+        ("8 range deletes between keys", 8, false),
+        ("10000 range deletes behind the keys", 10_000, true),
+        ("10000 range deletes between keys", 10_000, false),
+    ];
+    for (name, ranges, behind) in cases {
+        let db = filled(dir, name, sorted)?;
+        delete_gaps(&db, sorted, ranges, behind)?;
+        for db in [&db, &without] {
+            db.insert(sorted[0], value(0))?;
+            db.insert(sorted[sorted.len() - 1], value(0))?;
+        }
+        for place in ["memtable", "table"] {
+            let of = format!("beside {name} in a {place}, times without");
+            let (with, _, ratio) = compare(LOOKUPS, get(&db, keys), get(&without, keys));
+            Figures::show(&format!("ns per get beside {name} in a {place}"), with);
+            figures.check(&format!("get {of}"), ratio, 1.5);
+            let (_, _, ratio) = compare(LOOKUPS, miss(&db, keys), miss(&without, keys));
+            figures.check(&format!("miss {of}"), ratio, 1.2);
+            let calls = LOOKUPS / MANY;
+            let (with, none) = (contains_many(&db, keys, 0), contains_many(&without, keys, 0));
+            let (_, _, ratio) = compare(calls, with, none);
+            figures.check(&format!("batched contains {of}"), ratio, 1.5);
+            for db in [&db, &without] {
+                db.flush()?;
+            }
+        }
+        without.compact()?;
+    }
+    Ok(())
+}
+
+fn main() -> Result<ExitCode> {
+    let keys = env::args().nth(1).map_or(1_000_000, |keys| keys.parse().expect("KEYS"));
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let mut sorted: Vec<_> = (0..keys).map(key).collect();
+    sorted.sort_unstable();
+    let mut figures = Figures::default();
+    covered(&dir, &sorted, &mut figures)?;
+    beside(&dir, &sorted, &mut figures)?;
+    Ok(if figures.exceeded == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

@@ -11,6 +11,7 @@
 //! | [`range_tombstone`]   | deletions of key ranges                                       |
 //! | [`table_bounds`]      | range of user keys of a table, with exclusive ends            |
 //! | [`annotation`]        | annotated dumps, for `sieve dump`                             |
+//! | [`packed_keys`]       | binary search over the first bytes of keys                    |
 //! | [`prefetch`]          | memory prefetch                                               |
 //!
 //! Integers are little-endian. Nothing here does I/O.
@@ -22,6 +23,7 @@ pub mod corruption;
 pub mod expiry;
 pub mod file_header;
 pub mod internal_key;
+pub mod packed_keys;
 pub mod prefetch;
 pub mod range_tombstone;
 pub mod table_bounds;
@@ -33,5 +35,6 @@ pub use file_header::{FileHeader, FileKind, Release};
 pub use internal_key::{
     InternalKey, KEY_BYTES_MAX, Kind, SEQUENCE_MAX, SequenceNumber, Trailer, VALUE_BYTES_MAX,
 };
+pub use packed_keys::PackedKeys;
 pub use range_tombstone::{RangeTombstone, RangeTombstoneSource, RangeTombstones};
 pub use table_bounds::TableBounds;

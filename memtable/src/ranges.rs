@@ -6,21 +6,52 @@
 //! chunk. A search visits one list for each chunk, which is a binary search in each.
 //!
 //! Readers take no lock: they load the present chunks. Without range tombstones they load one
-//! integer.
+//! integer. The first [`FEW`] are in an array, too: as long as there are no more, a search of the
+//! array costs less than loading the chunks.
 
 use std::sync::{
-    Arc, Mutex, PoisonError,
+    Arc, Mutex, OnceLock, PoisonError,
     atomic::{AtomicUsize, Ordering::Relaxed},
 };
 
 use arc_swap::ArcSwapOption;
-use sievedb_format::{RangeTombstone, RangeTombstoneSource, RangeTombstones, SequenceNumber};
+use sievedb_format::{
+    RangeTombstone, RangeTombstoneSource, RangeTombstones, SequenceNumber, packed_keys::head,
+};
 
 /// Growth from one chunk to the next: 10,000 range tombstones have four chunks.
 const FAN_OUT: usize = 16;
 
-/// Memory of a range tombstone without its keys: in the list, and as two fragments.
-const OVERHEAD_BYTES: usize = size_of::<RangeTombstone>() + 2 * (24 + 24) + 8;
+/// Memory of a range tombstone without its keys: in the list, as two fragments, and in the array.
+const OVERHEAD_BYTES: usize =
+    size_of::<RangeTombstone>() + 2 * (24 + 24 + 8) + 8 + size_of::<OnceLock<Headed>>();
+
+/// Length of the array.
+const FEW: usize = 8;
+
+/// A range tombstone with the [heads](head) of its bounds, which settle most comparisons.
+#[derive(Debug)]
+struct Headed {
+    start: u64,
+    /// The largest number without an upper bound.
+    end: u64,
+    tombstone: RangeTombstone,
+}
+
+impl Headed {
+    fn new(tombstone: RangeTombstone) -> Self {
+        let RangeTombstone { start, end, .. } = &tombstone;
+        let end = if end.is_empty() { u64::MAX } else { head(end) };
+        Self { start: head(start), end, tombstone }
+    }
+
+    #[inline]
+    fn covers(&self, user_key: &[u8], key_head: u64) -> bool {
+        let may_cover = self.start <= key_head && key_head <= self.end;
+        let is_within = self.start < key_head && key_head < self.end;
+        may_cover && (is_within || self.tombstone.covers(user_key))
+    }
+}
 
 type Chunks = Vec<Option<Arc<RangeTombstones>>>;
 
@@ -31,11 +62,16 @@ pub struct MemtableRanges {
     len: AtomicUsize,
     /// `None` without range tombstones: most memtables have none, and allocate nothing.
     chunks: ArcSwapOption<Chunks>,
+    /// The first ones, in the order of inserts.
+    few: OnceLock<Box<[OnceLock<Headed>; FEW]>>,
     /// Held during an insert.
     insert: Mutex<()>,
 }
 
 impl MemtableRanges {
+    /// So many range tombstones are compared one by one, with two integers each.
+    pub const FEW: usize = FEW;
+
     /// Returns the memory of a range tombstone, in bytes.
     pub(crate) const fn charge(start_len: usize, end_len: usize) -> usize {
         OVERHEAD_BYTES + start_len + end_len
@@ -48,6 +84,10 @@ impl MemtableRanges {
     /// If its range is empty.
     pub fn insert(&self, tombstone: RangeTombstone) {
         let _inserting = self.insert.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(place) = self.few.get_or_init(Box::default).get(self.len()) {
+            let set = place.set(Headed::new(tombstone.clone()));
+            debug_assert!(set.is_ok(), "places are filled in turn");
+        }
         let mut chunks = self.chunks.load().as_deref().cloned().unwrap_or_default();
         let mut added = vec![tombstone];
         let mut capacity = FAN_OUT;
@@ -96,14 +136,37 @@ impl MemtableRanges {
     /// `user_key`.
     #[must_use]
     pub fn newest_cover(&self, user_key: &[u8], at: SequenceNumber) -> Option<SequenceNumber> {
-        if self.is_empty() {
-            return None;
+        Some(self.newest_cover_above(user_key, at, 0)).filter(|&newest| newest > 0)
+    }
+
+    /// As [`newest_cover`](Self::newest_cover), but returns `above` unless it is larger.
+    ///
+    /// Searches no list of range tombstones up to `above`.
+    #[must_use]
+    pub fn newest_cover_above(
+        &self,
+        user_key: &[u8],
+        at: SequenceNumber,
+        above: SequenceNumber,
+    ) -> SequenceNumber {
+        let mut newest = above;
+        if self.len() <= FEW {
+            let Some(few) = self.few.get() else { return newest };
+            let key_head = head(user_key);
+            // One that is not seen yet is newer than the reader.
+            for one in few.iter().map_while(OnceLock::get) {
+                let sequence = one.tombstone.sequence;
+                let is_newer = newest < sequence && sequence <= at;
+                if is_newer && one.covers(user_key, key_head) {
+                    newest = sequence;
+                }
+            }
+            return newest;
         }
-        let mut newest = None;
         // The newest first: they are in small lists, and may settle the search.
         for list in self.chunks.load().iter().flat_map(|chunks| chunks.iter().flatten()) {
-            if newest < Some(list.newest()) {
-                newest = newest.max(list.newest_cover(user_key, at));
+            if newest < list.newest() {
+                newest = newest.max(list.newest_cover(user_key, at).unwrap_or(0));
             }
         }
         newest

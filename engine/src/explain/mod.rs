@@ -111,6 +111,8 @@ pub struct TableStep {
     pub filter: FilterStep,
     /// `true` if a newer memtable or table had the key: neither filter nor table was read.
     pub is_skipped: bool,
+    /// `true` if a range tombstone covers the key and is newer than the table: it was not searched.
+    pub is_covered: bool,
     /// Blocks requested, in order, without the top index, which is in memory.
     pub blocks: Vec<BlockStep>,
     /// Version found.
@@ -147,7 +149,8 @@ pub enum FilterVerdict {
     NotProbed,
     /// The table does not have the key, and was not searched.
     Absent,
-    /// The table may have the key, and was searched.
+    /// The table may have the key, and was searched unless
+    /// [covered](TableStep::is_covered).
     MayContain,
     /// Memory has no room for the filter; the table was searched.
     NotResident,

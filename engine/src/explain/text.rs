@@ -105,9 +105,15 @@ impl fmt::Display for TableStep {
         let entries = counted(self.entries, ["entry", "entries"]);
         write!(f, "{} to {}, {entries}", key(&self.smallest), key(&self.largest))?;
         if self.is_skipped {
-            return write!(f, ": skipped, the key was found");
+            return match self.is_covered {
+                true => write!(f, ": skipped, a range tombstone covers the key"),
+                false => write!(f, ": skipped, the key was found"),
+            };
         }
         write!(f, "\n  filter: {}", self.filter)?;
+        if self.is_covered {
+            return write!(f, "\n  not searched, a range tombstone covers the key");
+        }
         for block in &self.blocks {
             write!(f, "\n  {block}")?;
         }

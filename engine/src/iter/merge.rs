@@ -10,13 +10,13 @@
 use std::{cmp::Ordering, mem, path::PathBuf};
 
 use bytes::Bytes;
-use sievedb_format::{InternalKey, Trailer};
+use sievedb_format::{InternalKey, Trailer, packed_keys::head};
 
 use super::{
     cursor::{Cursor, SEEK_STEPS},
     range_tombstone_sources::HiddenRange,
 };
-use crate::{Result, version::head};
+use crate::Result;
 
 /// The entries of several cursors in one order.
 ///

@@ -7,7 +7,7 @@ use sievedb_format::{
     range_tombstone::{Cover, ends_above},
 };
 
-use crate::version::Version;
+use crate::{resolve::hides_up_to, version::Version};
 
 /// The range tombstones of a read view, from sources that have any.
 ///
@@ -48,8 +48,7 @@ impl HiddenRange {
     /// Returns whether all versions of the keys in the range are hidden that are in a source of
     /// this rank, and not above `newest`.
     pub(crate) fn hides(&self, rank: usize, newest: SequenceNumber) -> bool {
-        // The range tombstone itself has that number.
-        self.rank < rank || newest <= self.sequence
+        self.rank < rank || hides_up_to(self.sequence, newest)
     }
 }
 

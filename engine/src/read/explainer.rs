@@ -92,6 +92,12 @@ impl Observer<u64> for StepRecorder {
         self.cost.tables_searched += u64::from(may_contain);
     }
 
+    fn table_covered(&mut self, number: usize) {
+        let step = &mut self.tables[number];
+        step.is_covered = true;
+        self.cost.tables_searched -= u64::from(!step.is_skipped);
+    }
+
     fn found_in_table(&mut self, number: usize, trailer: Trailer, stored: &ValueRef<'_>) {
         self.tables[number].found = Some(version(trailer, stored.as_slice()));
     }
@@ -152,7 +158,7 @@ impl Lookup<'_> {
                 operand_bytes: operand.len() as u64,
             }));
         }
-        let cover = view.newest_cover(self.key, self.at.sequence);
+        let cover = view.newest_cover(self.key, self.at.sequence, 0);
         let answer = match value {
             Some(value_bytes) => ExplainedAnswer::Present { value_bytes },
             None if has_failed => ExplainedAnswer::Unknown,
@@ -161,6 +167,7 @@ impl Lookup<'_> {
                     ExplainedAnswer::Expired
                 }
                 Some(_) => ExplainedAnswer::Removed,
+                None if tables.iter().any(|table| table.is_covered) => ExplainedAnswer::Removed,
                 None => ExplainedAnswer::Absent,
             },
         };
@@ -206,6 +213,7 @@ fn table_step(candidate: &Candidate<'_>) -> TableStep {
         entries: meta.entries,
         filter: filter_step(filters, meta.entries),
         is_skipped: true,
+        is_covered: false,
         blocks: Vec::new(),
         found: None,
         failure: None,

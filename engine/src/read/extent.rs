@@ -2,14 +2,14 @@
 
 use std::{ops::Bound, sync::Arc};
 
-use sievedb_format::{InternalKey, SEQUENCE_MAX};
+use sievedb_format::{InternalKey, SEQUENCE_MAX, packed_keys::head};
 
 use crate::{
     Result,
     iter::bounds::{KeyBounds, is_above, is_below},
     read::view::{KeptView, PlacedMemtable},
     table::LiveTable,
-    version::{Run, head},
+    version::Run,
 };
 
 impl KeptView {

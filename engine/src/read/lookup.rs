@@ -5,7 +5,7 @@
 //! a key in a memtable pays for that with a search in each run, and a miss waits for memory once.
 
 use sievedb_filter::many::{self, Probe};
-use sievedb_format::{InternalKey, SequenceNumber, Trailer};
+use sievedb_format::{InternalKey, RangeTombstoneSource, SequenceNumber, Trailer};
 use sievedb_sstable::{CacheUse, FilterState};
 use smallvec::SmallVec;
 
@@ -15,7 +15,7 @@ use super::{
 };
 use crate::{
     Result,
-    resolve::{ReadPoint, Stored, Verdict, Version},
+    resolve::{ReadPoint, Stored, Verdict, Version, hides_up_to},
     stats::{LevelCounters, ThreadCounters},
     store_clock::StoreClock,
     table::TableFilters,
@@ -75,7 +75,7 @@ pub(crate) struct Lookup<'a> {
     pub(crate) cache_use: CacheUse,
 }
 
-impl Lookup<'_> {
+impl<'a> Lookup<'a> {
     /// Returns what `observer` makes of the value of the key, if it has one.
     #[inline]
     pub(crate) fn find<V>(
@@ -132,10 +132,32 @@ impl Lookup<'_> {
         }
         // Not counted: positives are not verified, so the measured rate would be that of negatives
         // alone.
-        candidates.iter().any(|candidate| match &*candidate.filters.point {
-            FilterState::Resident(filter) => many::may_contain(filter, probe),
-            FilterState::Unusable(_) | FilterState::NotResident | FilterState::None => true,
-        })
+        let mut covers = Covers::begin(self, view, &candidates);
+        for candidate in &candidates {
+            let mut hidden = covers.known(candidate);
+            if hidden == Hidden::Nothing {
+                let passes = match &*candidate.filters.point {
+                    FilterState::Resident(filter) => many::may_contain(filter, probe),
+                    FilterState::Unusable(_) | FilterState::NotResident | FilterState::None => true,
+                };
+                if !passes {
+                    continue;
+                }
+                hidden = covers.hidden(candidate);
+            }
+            match hidden {
+                Hidden::Nothing => return true,
+                Hidden::Table => {}
+                Hidden::All => return false,
+            }
+        }
+        false
+    }
+
+    /// As [`KeptView::newest_cover`].
+    #[inline]
+    fn newest_cover(self, view: &KeptView, above: SequenceNumber) -> SequenceNumber {
+        view.newest_cover(self.key, self.at.sequence, above)
     }
 
     fn in_memtables<V>(
@@ -156,7 +178,7 @@ impl Lookup<'_> {
             let found = memtable.get_with(target, |trailer, value| {
                 debug_assert!(trailer.sequence() <= self.at.sequence, "a version is not visible");
                 observer.found_in_memtable(number, trailer, value);
-                let cover = || view.newest_cover(self.key, self.at.sequence);
+                let cover = || self.newest_cover(view, trailer.sequence());
                 Found::resolve(
                     self.at,
                     self.clock,
@@ -216,15 +238,32 @@ impl Lookup<'_> {
         counters: &ThreadCounters,
         observer: &mut impl Observer<V>,
     ) -> Result<Option<Found<V>>> {
+        let mut covers = Covers::begin(self, view, candidates);
         for (number, candidate) in candidates.iter().enumerate() {
             let counters = &counters.levels[usize::from(candidate.run.level)];
-            let passes = passes(candidate.filters, probe, counters);
-            observer.table_probed(number, passes);
-            if passes {
-                let found = self.in_table(view, number, candidate, counters, observer)?;
-                if found.is_some() {
-                    return Ok(found);
+            let mut hidden = covers.known(candidate);
+            if hidden == Hidden::Nothing {
+                let passes = passes(candidate.filters, probe, counters);
+                observer.table_probed(number, passes);
+                if !passes {
+                    continue;
                 }
+                hidden = covers.hidden(candidate);
+            }
+            match hidden {
+                Hidden::Nothing => {}
+                Hidden::Table => {
+                    observer.table_covered(number);
+                    continue;
+                }
+                Hidden::All => {
+                    (number..candidates.len()).for_each(|at| observer.table_covered(at));
+                    return Ok(Some(Found::Deleted));
+                }
+            }
+            let found = self.in_table(covers.newest, number, candidate, counters, observer)?;
+            if found.is_some() {
+                return Ok(found);
             }
         }
         Ok(None)
@@ -234,7 +273,7 @@ impl Lookup<'_> {
     #[inline(never)]
     fn in_table<V, O: Observer<V>>(
         self,
-        view: &KeptView,
+        cover: SequenceNumber,
         number: usize,
         candidate: &Candidate<'_>,
         counters: &LevelCounters,
@@ -246,13 +285,12 @@ impl Lookup<'_> {
         let found = live.table.get_with(target, self.cache_use, &mut blocks, |trailer, value| {
             debug_assert!(trailer.sequence() <= self.at.sequence, "a version is not visible");
             observer.found_in_table(number, trailer, &value);
-            let cover = || view.newest_cover(self.key, self.at.sequence);
             Found::resolve(
                 self.at,
                 self.clock,
                 trailer,
                 || value.as_slice(),
-                cover,
+                || cover,
                 |version| {
                     observer.expires(version.expiry_ms());
                     observer.value_in_block(&value.after(version.prefix_bytes()))
@@ -267,6 +305,85 @@ impl Lookup<'_> {
         counters.add_searches(is_found, 1 - is_found, candidate.filters.point.expected_fpr);
         Ok(found)
     }
+}
+
+/// The newest range tombstone over the key of a lookup.
+///
+/// Among [few](KeptView::has_few_range_tombstones) it is searched before the filters are probed:
+/// that costs less, and the lines of the filters arrive meanwhile. Otherwise it is searched when a
+/// table may have the key, so most misses need no search. A deleted key needs no block either way.
+#[derive(Debug)]
+struct Covers<'v> {
+    lookup: Lookup<'v>,
+    view: &'v KeptView,
+    candidates: &'v [Candidate<'v>],
+    /// 0 if there is none above `above`.
+    newest: SequenceNumber,
+    /// Range tombstones up to this number were not searched.
+    above: SequenceNumber,
+}
+
+impl<'v> Covers<'v> {
+    #[inline]
+    fn begin(lookup: Lookup<'v>, view: &'v KeptView, candidates: &'v [Candidate<'v>]) -> Self {
+        let mut covers = Self { lookup, view, candidates, newest: 0, above: SequenceNumber::MAX };
+        if view.has_few_range_tombstones(lookup.at.sequence) {
+            covers.search(0);
+        }
+        covers
+    }
+
+    #[inline(never)]
+    fn search(&mut self, above: SequenceNumber) {
+        let Lookup { key, at, .. } = self.lookup;
+        let mut newest = self.view.newest_cover_in_memtables(key, at.sequence, above);
+        for Candidate { run, index, .. } in self.candidates {
+            if run.newest_range_tombstone() > newest {
+                let list = run.tables()[*index].table.range_tombstones();
+                newest = newest.max(list.newest_cover(key, at.sequence).unwrap_or(0));
+            }
+        }
+        self.above = above;
+        self.newest = if newest > above { newest } else { 0 };
+    }
+
+    /// Returns what the newest range tombstone hides of this table and of those below. Searches
+    /// for it if one may hide a version in the table.
+    #[inline]
+    fn hidden(&mut self, candidate: &Candidate<'_>) -> Hidden {
+        let run = candidate.run;
+        if run.has_range_tombstones() && !run.tables()[candidate.index].meta.has_points() {
+            return Hidden::Table;
+        }
+        if run.oldest() < self.above && self.view.has_range_tombstones() {
+            self.search(run.oldest());
+        }
+        self.known(candidate)
+    }
+
+    /// As [`hidden`](Self::hidden), by the range tombstone that was found already.
+    #[inline]
+    fn known(&self, candidate: &Candidate<'_>) -> Hidden {
+        let Candidate { run, index, .. } = candidate;
+        if self.newest == 0 {
+            Hidden::Nothing
+        } else if hides_up_to(self.newest, run.newest()) {
+            Hidden::All
+        } else if hides_up_to(self.newest, run.tables()[*index].meta.largest_sequence) {
+            Hidden::Table
+        } else {
+            Hidden::Nothing
+        }
+    }
+}
+
+/// Sources of a key whose versions do not count.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Hidden {
+    Nothing,
+    Table,
+    /// The table and all in the runs below.
+    All,
 }
 
 #[inline]

@@ -12,20 +12,20 @@
 use std::sync::Arc;
 
 use sievedb_filter::key_hash;
-use sievedb_format::InternalKey;
+use sievedb_format::{InternalKey, SequenceNumber};
 use sievedb_sstable::{BlockCounts, CacheUse};
 use smallvec::SmallVec;
 
 use super::{
     lookup::{Found, Lookup},
     observer::FromValue,
-    open_keys::{Group, OpenKeys, Passed},
+    open_keys::{Fate, Group, OpenKeys, Passed},
     tree::Tree,
     view::{FilterSet, KeptView},
 };
 use crate::{
     Result,
-    resolve::ReadPoint,
+    resolve::{ReadPoint, hides_up_to},
     stats::{LevelCounters, ThreadCounters},
     store_clock::StoreClock,
     table::TableFilters,
@@ -101,14 +101,21 @@ struct ChunkLookup<'r, 'v> {
     /// The view has range tombstones. One that is written later is newer than the reader.
     has_ranges: bool,
     keys: OpenKeys,
+    /// The newest range tombstone over each key of the chunk; 0 without one, and [`UNKNOWN`] if
+    /// it was not searched. Empty without range tombstones.
+    covers: Vec<SequenceNumber>,
     /// Keys whose newest version gives no value, by their places in the chunk.
     more_needed: Vec<usize>,
 }
 
+/// Not yet searched.
+const UNKNOWN: SequenceNumber = SequenceNumber::MAX;
+
 impl<'r, 'v> ChunkLookup<'r, 'v> {
     fn new(reader: &'r ManyReader<'v>) -> Self {
         let has_ranges = reader.view.has_range_tombstones();
-        Self { reader, has_ranges, keys: OpenKeys::default(), more_needed: Vec::new() }
+        let (keys, covers, more_needed) = (OpenKeys::default(), Vec::new(), Vec::new());
+        Self { reader, has_ranges, keys, covers, more_needed }
     }
 
     /// Fills the results of `chunk`, all `None` now.
@@ -161,7 +168,13 @@ impl<'r, 'v> ChunkLookup<'r, 'v> {
                 let key = chunk.keys[place];
                 let target = InternalKey::seek(key, at.sequence);
                 let found = memtable.get_with(target, |trailer, value| {
-                    let cover = || if has_ranges { view.newest_cover(key, at.sequence) } else { 0 };
+                    let cover = || {
+                        if has_ranges {
+                            view.newest_cover(key, at.sequence, trailer.sequence())
+                        } else {
+                            0
+                        }
+                    };
                     Found::resolve(
                         at,
                         clock,
@@ -195,11 +208,30 @@ impl<'r, 'v> ChunkLookup<'r, 'v> {
         if self.keys.hashes().is_empty() || version.runs().is_empty() {
             return Ok(());
         }
+        if self.has_ranges {
+            self.begin_covers(chunk.keys);
+        }
         self.keys.sort(chunk.keys);
         for (run, filters) in version.runs().iter().zip(filters.runs()) {
             self.in_run(run, filters, chunk)?;
         }
         Ok(())
+    }
+
+    /// Begins with no range tombstone known. Among few, searches for all open keys, and drops
+    /// those that are deleted: see [`lookup`](super::lookup).
+    fn begin_covers(&mut self, keys: &[&[u8]]) {
+        let ManyReader { view, at, .. } = *self.reader;
+        let Self { keys: open, covers, .. } = self;
+        covers.clear();
+        covers.resize(keys.len(), UNKNOWN);
+        if view.has_few_range_tombstones(at.sequence) {
+            let newest = view.version.runs().first().map_or(0, Run::newest);
+            open.retain(|place, _| {
+                covers[place] = view.newest_cover(keys[place], at.sequence, 0);
+                !hides_up_to(covers[place], newest)
+            });
+        }
     }
 
     /// Looks up the keys whose older versions are needed.
@@ -246,13 +278,32 @@ impl<'r, 'v> ChunkLookup<'r, 'v> {
         chunk: &mut Chunk<'_, '_, V>,
     ) -> Result<bool> {
         let ManyReader { view, at, clock, cache_use, .. } = *self.reader;
-        let Self { has_ranges, ref mut keys, ref mut more_needed, .. } = *self;
+        let Self { has_ranges, ref mut keys, ref mut covers, ref mut more_needed, .. } = *self;
         let Group { table, .. } = keys.groups()[group];
+        let live = &run.tables()[table];
+        let mut any_closed = false;
+        if has_ranges {
+            if !live.meta.has_points() {
+                return Ok(false);
+            }
+            // As in a lookup of one key.
+            keys.decide(group, |place| {
+                let cover = &mut covers[place];
+                if *cover == UNKNOWN {
+                    *cover = view.newest_cover(chunk.keys[place], at.sequence, 0);
+                }
+                if !hides_up_to(*cover, live.meta.largest_sequence) {
+                    return Fate::Searched;
+                }
+                let is_closed = hides_up_to(*cover, run.newest());
+                any_closed |= is_closed;
+                if is_closed { Fate::Found } else { Fate::Open }
+            });
+        }
         let (passed, is_found) = keys.passed(group);
         if passed.is_empty() {
-            return Ok(false);
+            return Ok(any_closed);
         }
-        let live = &run.tables()[table];
         let sorted = passed.iter().map(|passed| chunk.keys[passed.place]);
         let mut blocks = BlockCounts::default();
         let mut count = 0;
@@ -265,8 +316,7 @@ impl<'r, 'v> ChunkLookup<'r, 'v> {
                 let Passed { index, place } = passed[n];
                 count += 1;
                 is_found[index] = true;
-                let key = chunk.keys[place];
-                let cover = || if has_ranges { view.newest_cover(key, at.sequence) } else { 0 };
+                let cover = || covers.get(place).copied().unwrap_or(0);
                 let found = Found::resolve(
                     at,
                     clock,
@@ -286,6 +336,6 @@ impl<'r, 'v> ChunkLookup<'r, 'v> {
         let false_positives = if read.is_ok() { passed.len() as u64 - count } else { 0 };
         counters.add_searches(count, false_positives, filters[table].point.expected_fpr);
         read.map_err(|error| live.error(error))?;
-        Ok(count > 0)
+        Ok(any_closed || count > 0)
     }
 }

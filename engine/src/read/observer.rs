@@ -77,6 +77,13 @@ pub(crate) trait Observer<V> {
         let _ = (number, may_contain);
     }
 
+    /// Records that candidate `number` is not searched, because a range tombstone hides all that it
+    /// may have.
+    #[inline]
+    fn table_covered(&mut self, number: usize) {
+        let _ = number;
+    }
+
     /// Records the newest visible version in candidate `number`, and its stored value.
     #[inline]
     fn found_in_table(&mut self, number: usize, trailer: Trailer, stored: &ValueRef<'_>) {

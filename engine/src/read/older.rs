@@ -153,7 +153,7 @@ impl Lookup<'_> {
             }
             Ok(None)
         };
-        let cover = view.newest_cover(self.key, self.at.sequence);
+        let cover = view.newest_cover(self.key, self.at.sequence, 0);
         let at = self.at.with_clock(|| self.clock.now_ms());
         let resolved = Resolved::read(at, cover, operands_max, next)?;
         Ok((resolved, read))

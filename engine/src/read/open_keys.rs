@@ -3,13 +3,10 @@
 use std::sync::Arc;
 
 use sievedb_filter::many::{self, Probe};
+use sievedb_format::packed_keys::head;
 use sievedb_sstable::FilterState;
 
-use crate::{
-    stats::LevelCounters,
-    table::TableFilters,
-    version::{Run, head},
-};
+use crate::{stats::LevelCounters, table::TableFilters, version::Run};
 
 /// Fewest keys of a table for one call of its filter. Fewer do not keep the memory busy: their
 /// lines are prefetched together with those of other tables.
@@ -51,6 +48,17 @@ pub(super) struct Passed {
     pub(super) index: usize,
     /// Place in the chunk.
     pub(super) place: usize,
+}
+
+/// Next step for a key that passed the filter of a table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Fate {
+    /// The table is searched.
+    Searched,
+    /// The table has no version that counts; those of later runs may.
+    Open,
+    /// The key has no value in any run.
+    Found,
 }
 
 impl OpenKeys {
@@ -177,6 +185,20 @@ impl OpenKeys {
                 }
                 FilterState::None => maybe.fill(true),
             }
+        }
+    }
+
+    /// Decides, by the place in the chunk, about each key of the group that passed the filter.
+    pub(super) fn decide(&mut self, group: usize, mut fate: impl FnMut(usize) -> Fate) {
+        let Self { places, maybe, found, groups, .. } = self;
+        let Group { first, end, .. } = groups[group];
+        for index in first..end {
+            if !maybe[index] {
+                continue;
+            }
+            let fate = fate(places[index].into());
+            maybe[index] = fate == Fate::Searched;
+            found[index] = fate == Fate::Found;
         }
     }
 

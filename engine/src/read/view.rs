@@ -2,8 +2,8 @@
 
 use std::{mem::ManuallyDrop, ops::Deref, sync::Arc};
 
-use sievedb_format::{RangeTombstoneSource, SequenceNumber};
-use sievedb_memtable::{Memtable, spare_bytes};
+use sievedb_format::SequenceNumber;
+use sievedb_memtable::{Memtable, MemtableRanges, spare_bytes};
 
 use crate::{
     compaction::tombstones::is_paid,
@@ -284,22 +284,56 @@ impl KeptView {
             || self.memtables().any(|memtable| !memtable.range_tombstones().is_empty())
     }
 
-    /// Returns the newest range tombstone at or below `sequence` that covers `key`; 0 if there is
-    /// none.
+    /// Returns the sequence number of the newest range tombstone that covers `key` and that a
+    /// reader at `sequence` sees; 0 if it is not larger than `above`, or if there is none.
     #[inline]
-    pub(crate) fn newest_cover(&self, key: &[u8], sequence: SequenceNumber) -> SequenceNumber {
-        if self.has_range_tombstones() { self.search_cover(key, sequence) } else { 0 }
+    pub(crate) fn newest_cover(
+        &self,
+        key: &[u8],
+        sequence: SequenceNumber,
+        above: SequenceNumber,
+    ) -> SequenceNumber {
+        if self.has_range_tombstones() { self.search_cover(key, sequence, above) } else { 0 }
     }
 
-    #[cold]
-    fn search_cover(&self, key: &[u8], sequence: SequenceNumber) -> SequenceNumber {
-        let in_memtables = self
-            .memtables()
-            .map(|memtable| memtable.range_tombstones().newest_cover(key, sequence));
-        let in_tables = self
-            .version
-            .range_tombstones_over(key)
-            .map(|(_, list)| list.newest_cover(key, sequence));
-        in_memtables.chain(in_tables).flatten().max().unwrap_or(0)
+    /// Returns whether a reader at `sequence` may see range tombstones, but so few that a search
+    /// among them costs less than a probe of a filter.
+    #[inline]
+    pub(crate) fn has_few_range_tombstones(&self, sequence: SequenceNumber) -> bool {
+        let memtables = self.memtables_at(sequence);
+        let in_memtables = memtables.map(|memtable| memtable.range_tombstones().len());
+        let searched = in_memtables.sum::<usize>() + self.version.range_tombstones_searched();
+        (1..=MemtableRanges::FEW).contains(&searched)
+    }
+
+    #[inline(never)]
+    fn search_cover(
+        &self,
+        key: &[u8],
+        sequence: SequenceNumber,
+        above: SequenceNumber,
+    ) -> SequenceNumber {
+        let newest = self.newest_cover_in_memtables(key, sequence, above);
+        let newest = self.version.newest_cover(key, sequence, newest);
+        if newest > above { newest } else { 0 }
+    }
+
+    /// Returns the sequence number of the newest range tombstone of a memtable that covers `key`
+    /// and that a reader at `sequence` sees, if it is larger than `above`; else `above`.
+    #[inline]
+    pub(crate) fn newest_cover_in_memtables(
+        &self,
+        key: &[u8],
+        sequence: SequenceNumber,
+        above: SequenceNumber,
+    ) -> SequenceNumber {
+        let mut newest = above;
+        for placed in self.placed_memtables_at(sequence) {
+            if placed.last_sequence() <= newest {
+                break;
+            }
+            newest = placed.memtable.range_tombstones().newest_cover_above(key, sequence, newest);
+        }
+        newest
     }
 }

@@ -69,7 +69,7 @@ impl ReadKey<'_> {
         if self.is_written_in_memtables(view, at) {
             return Ok(true);
         }
-        if view.newest_cover(self.key, at) > self.after {
+        if view.newest_cover(self.key, at, self.after) > 0 {
             return Ok(true);
         }
         let probe = Probe::new(self.hash);

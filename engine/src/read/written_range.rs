@@ -48,7 +48,7 @@ pub(crate) fn first_written(
         let tables: Vec<_> = newer.cloned().collect();
         (!tables.is_empty()).then(|| Source::tables(tables, &scan))
     });
-    let is_covered = |key: &[u8]| has_ranges && view.newest_cover(key, at) > after;
+    let is_covered = |key: &[u8]| has_ranges && view.newest_cover(key, at, after) > 0;
     let mut first = None;
     for mut source in memtables.chain(runs) {
         search(&mut source, bounds, (after, at), is_covered, &mut first)?;

@@ -225,6 +225,15 @@ impl Version {
     }
 }
 
+/// Returns whether a range tombstone with the sequence number `cover` deletes all versions of its
+/// keys in a source whose largest sequence number is `newest`. `cover` is 0 without one.
+///
+/// Equal numbers mean that the source has the range tombstone itself: no version has its number.
+#[inline]
+pub(crate) fn hides_up_to(cover: SequenceNumber, newest: SequenceNumber) -> bool {
+    cover > 0 && newest <= cover
+}
+
 #[cold]
 fn expiry_of(stored: &[u8]) -> Result<u64, Refused> {
     match split_expiry(stored) {

@@ -54,6 +54,12 @@ impl TableMeta {
         TableIdentity { store_id, file_id: self.id, salt: self.salt, hash_seed }
     }
 
+    /// Returns `false` if the table has range tombstones only. It then has no filter either.
+    #[inline]
+    pub(crate) fn has_points(&self) -> bool {
+        self.entries > self.range_tombstones
+    }
+
     pub(crate) fn filter_place(&self, role: FilterRole) -> Option<FilterPlace> {
         match role {
             FilterRole::Point => self.filter,

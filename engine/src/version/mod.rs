@@ -1,6 +1,5 @@
 //! The tables of a keyspace at one point in time.
 
-mod packed_keys;
 mod run;
 
 use std::{
@@ -12,9 +11,8 @@ use std::{
     },
 };
 
-use sievedb_format::{RangeTombstones, TableBounds};
+use sievedb_format::{RangeTombstoneSource, RangeTombstones, SequenceNumber, TableBounds};
 
-pub(crate) use packed_keys::head;
 pub(crate) use run::Run;
 
 use crate::table::{LiveTable, TableMeta};
@@ -33,6 +31,7 @@ pub(crate) struct Version {
     number: u64,
     runs: Vec<Run>,
     has_range_tombstones: bool,
+    range_tombstones_searched: usize,
     has_expiry: bool,
     covered: OnceLock<BTreeMap<u64, u64>>,
 }
@@ -56,13 +55,19 @@ impl Version {
             let tables = group.iter().map(|(_, _, table)| Arc::clone(table)).collect();
             runs.push(Run::new(level, id, tables));
         }
+        let mut newest = 0;
+        for run in runs.iter_mut().rev() {
+            newest = run.set_newest_below(newest);
+        }
         debug_assert!(
             runs.array_windows().all(|[newer, older]: &[Run; 2]| newer.level < older.level
                 || (newer.level == 0 && older.level == 0 && newer.id > older.id))
         );
         let has_range_tombstones = runs.iter().any(Run::has_range_tombstones);
+        let range_tombstones_searched = runs.iter().map(Run::range_tombstones_searched).sum();
         let number = NEXT_VERSION_NUMBER.fetch_add(1, Relaxed);
-        Self { number, runs, has_range_tombstones, has_expiry, covered: OnceLock::new() }
+        let covered = OnceLock::new();
+        Self { number, runs, has_range_tombstones, range_tombstones_searched, has_expiry, covered }
     }
 
     /// Returns a number unique in this process: equal numbers mean equal tables.
@@ -95,6 +100,26 @@ impl Version {
     ) -> impl Iterator<Item = (usize, &Arc<RangeTombstones>)> {
         let runs = self.runs.iter().enumerate().filter(|(_, run)| run.has_range_tombstones());
         runs.filter_map(move |(place, run)| Some((place, run.find(key)?.table.range_tombstones())))
+    }
+
+    /// Returns the sequence number of the newest range tombstone of a table that covers `key` and
+    /// that a reader at `sequence` sees, if it is larger than `above`; else `above`.
+    pub(crate) fn newest_cover(
+        &self,
+        key: &[u8],
+        sequence: SequenceNumber,
+        above: SequenceNumber,
+    ) -> SequenceNumber {
+        let mut newest = above;
+        for run in &self.runs {
+            if run.newest_range_tombstone() > newest
+                && let Some(live) = run.find(key)
+            {
+                let list = live.table.range_tombstones();
+                newest = newest.max(list.newest_cover(key, sequence).unwrap_or(0));
+            }
+        }
+        newest
     }
 
     /// Returns the bytes that the range tombstones of each table delete, by table id: of older
@@ -136,6 +161,12 @@ impl Version {
 
     pub(crate) fn has_range_tombstones(&self) -> bool {
         self.has_range_tombstones
+    }
+
+    /// Returns among how many range tombstones of tables a key is searched, at most.
+    #[inline]
+    pub(crate) fn range_tombstones_searched(&self) -> usize {
+        self.range_tombstones_searched
     }
 
     /// Returns whether any table has entries that expire.

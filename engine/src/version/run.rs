@@ -2,9 +2,8 @@
 
 use std::sync::Arc;
 
-use sievedb_format::TableBounds;
+use sievedb_format::{PackedKeys, SequenceNumber, TableBounds};
 
-use super::packed_keys::PackedKeys;
 use crate::table::LiveTable;
 
 #[derive(Debug)]
@@ -14,8 +13,12 @@ pub(crate) struct Run {
     pub(crate) id: u64,
     tables: Arc<[Arc<LiveTable>]>,
     bounds: BoundsIndex,
-    /// Some table has range tombstones.
-    has_range_tombstones: bool,
+    /// The largest sequence number of a range tombstone; 0 if no table has any.
+    newest_range_tombstone: SequenceNumber,
+    /// The smallest sequence number of an entry.
+    oldest: SequenceNumber,
+    /// The largest sequence number of an entry of this run and of those below.
+    newest: SequenceNumber,
 }
 
 impl Run {
@@ -32,9 +35,12 @@ impl Run {
             assert!(apart, "L{level}: {left:?} overlaps {right:?}");
         }
         let bounds = BoundsIndex::new(tables.iter().map(|table| &table.meta.bounds));
-        let has_range_tombstones =
-            tables.iter().any(|live| !live.table.range_tombstones().is_empty());
-        Self { level, id, tables: tables.into(), bounds, has_range_tombstones }
+        let of_lists = tables.iter().map(|live| live.table.range_tombstones().newest());
+        let newest_range_tombstone = of_lists.max().unwrap_or(0);
+        let metas = || tables.iter().map(|live| &live.meta);
+        let oldest = metas().map(|meta| meta.smallest_sequence).min().unwrap_or(0);
+        let newest = metas().map(|meta| meta.largest_sequence).max().unwrap_or(0);
+        Self { level, id, tables: tables.into(), bounds, newest_range_tombstone, oldest, newest }
     }
 
     /// Returns the tables in key order.
@@ -54,8 +60,39 @@ impl Run {
     }
 
     /// Returns whether any table has range tombstones.
-    pub(super) fn has_range_tombstones(&self) -> bool {
-        self.has_range_tombstones
+    #[inline]
+    pub(crate) fn has_range_tombstones(&self) -> bool {
+        self.newest_range_tombstone > 0
+    }
+
+    /// Returns the largest number of range tombstones of a table.
+    pub(super) fn range_tombstones_searched(&self) -> usize {
+        self.tables.iter().map(|live| live.table.range_tombstones().len()).max().unwrap_or(0)
+    }
+
+    /// Returns the largest sequence number of a range tombstone; 0 if no table has any.
+    #[inline]
+    pub(crate) fn newest_range_tombstone(&self) -> SequenceNumber {
+        self.newest_range_tombstone
+    }
+
+    /// Takes the largest sequence number of the runs below into account, and returns that of these
+    /// and this one.
+    pub(super) fn set_newest_below(&mut self, newest: SequenceNumber) -> SequenceNumber {
+        self.newest = self.newest.max(newest);
+        self.newest
+    }
+
+    /// Returns the smallest sequence number of an entry in this run.
+    #[inline]
+    pub(crate) fn oldest(&self) -> SequenceNumber {
+        self.oldest
+    }
+
+    /// Returns the largest sequence number of an entry in this run and in those below.
+    #[inline]
+    pub(crate) fn newest(&self) -> SequenceNumber {
+        self.newest
     }
 
     /// Returns the tables that overlap `bounds`.

@@ -3,7 +3,7 @@
 use std::{collections::BinaryHeap, sync::Arc};
 
 use super::{Cover, RangeTombstone, ends_above};
-use crate::SequenceNumber;
+use crate::{PackedKeys, SequenceNumber};
 
 /// Fragments that a cover extends over, in each direction.
 const EXTENT_MAX: usize = 64;
@@ -14,6 +14,8 @@ const EXTENT_MAX: usize = 64;
 pub(super) struct Fragments {
     /// Each reaches up to the start of the next one, the last one has no end.
     starts: Vec<Fragment>,
+    /// The starts again, for searches.
+    packed: PackedKeys,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -55,13 +57,14 @@ impl Fragments {
         starts.shrink_to_fit();
         debug_assert!(starts.is_sorted_by(|a, b| a.start < b.start), "fragments ascend");
         debug_assert!(starts.first().is_none_or(|first| first.newest > 0), "begins with a gap");
-        Self { starts }
+        let packed = PackedKeys::new(starts.iter().map(|one| &*one.start));
+        Self { starts, packed }
     }
 
     /// Returns the fragment that holds `user_key`, and its sequence number; `None` for a gap.
     #[inline]
     pub(super) fn find(&self, user_key: &[u8]) -> Option<(usize, SequenceNumber)> {
-        let at = self.starts.partition_point(|one| *one.start <= *user_key).checked_sub(1)?;
+        let at = self.packed.last_at_or_below(user_key, |at| &self.starts[at].start)?;
         let newest = self.starts[at].newest;
         (newest > 0).then_some((at, newest))
     }
@@ -84,6 +87,6 @@ impl Fragments {
     }
 
     pub(super) fn memory_bytes(&self) -> usize {
-        self.starts.capacity() * size_of::<Fragment>()
+        self.starts.capacity() * size_of::<Fragment>() + self.packed.memory_bytes()
     }
 }

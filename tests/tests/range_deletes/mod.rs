@@ -2,6 +2,8 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod lookups;
+
 use std::{
     ops::Bound,
     sync::{

@@ -4,15 +4,22 @@
 ///
 /// A search compares integers in contiguous memory; whole keys, each in its own allocation, are
 /// compared only where the integers are equal.
-#[derive(Debug)]
-pub(crate) struct PackedKeys {
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct PackedKeys {
     common_prefix: Box<[u8]>,
     heads: Box<[u64]>,
 }
 
 impl PackedKeys {
+    /// Returns the memory besides the value itself, in bytes.
+    #[must_use]
+    pub fn memory_bytes(&self) -> usize {
+        self.common_prefix.len() + size_of_val(&*self.heads)
+    }
+
     /// Packs `keys`, which ascend.
-    pub(crate) fn new<'a>(keys: impl Iterator<Item = &'a [u8]> + Clone) -> Self {
+    #[must_use]
+    pub fn new<'a>(keys: impl Iterator<Item = &'a [u8]> + Clone) -> Self {
         let mut ends = keys.clone();
         let common_prefix = match (ends.next(), ends.last()) {
             (Some(first), Some(last)) => {
@@ -28,11 +35,8 @@ impl PackedKeys {
     /// Returns the index of the first key that is not below `key`; the number of keys if there is
     /// none. `whole` returns the key at an index.
     #[inline]
-    pub(crate) fn first_at_or_above<'a>(
-        &self,
-        key: &[u8],
-        whole: impl Fn(usize) -> &'a [u8],
-    ) -> usize {
+    #[must_use]
+    pub fn first_at_or_above<'a>(&self, key: &[u8], whole: impl Fn(usize) -> &'a [u8]) -> usize {
         // Not even a comparison of no bytes: an empty box points to no memory, and a masked load
         // from there, as in the C library's `memcmp`, costs some CPUs 80 ns.
         let target = if self.common_prefix.is_empty() {
@@ -48,7 +52,32 @@ impl PackedKeys {
         if self.heads.get(start) != Some(&target) {
             return start;
         }
-        self.first_among_equal(start, key, whole)
+        self.among_equal(start, |at| whole(at) < key)
+    }
+
+    /// Returns the index of the last key that is not above `key`; `None` if there is none. `whole`
+    /// returns the key at an index.
+    #[inline]
+    #[must_use]
+    pub fn last_at_or_below<'a>(
+        &self,
+        key: &[u8],
+        whole: impl Fn(usize) -> &'a [u8],
+    ) -> Option<usize> {
+        // As in `first_at_or_above`.
+        let target = if self.common_prefix.is_empty() {
+            head(key)
+        } else {
+            match self.head_behind_prefix(key) {
+                Ok(target) => target,
+                Err(outside) => return outside.checked_sub(1),
+            }
+        };
+        let start = self.heads.partition_point(|&head| head < target);
+        if self.heads.get(start) != Some(&target) {
+            return start.checked_sub(1);
+        }
+        self.among_equal(start, |at| whole(at) <= key).checked_sub(1)
     }
 
     /// Returns the head after the common prefix, or the index of a key without that prefix. Not
@@ -61,21 +90,16 @@ impl PackedKeys {
         }
     }
 
-    /// As [`first_at_or_above`](Self::first_at_or_above), when head `start` is the first that
-    /// equals that of `key`.
+    /// Returns the index of the first key that is not `before`, among those with the same head as
+    /// the first of these at `start`; that behind them if there is none.
     #[inline(never)]
-    fn first_among_equal<'a>(
-        &self,
-        start: usize,
-        key: &[u8],
-        whole: impl Fn(usize) -> &'a [u8],
-    ) -> usize {
+    fn among_equal(&self, start: usize, before: impl Fn(usize) -> bool) -> usize {
         let target = self.heads[start];
         let equal = self.heads[start..].partition_point(|&head| head == target);
         let (mut low, mut high) = (start, start + equal);
         while low < high {
             let middle = low.midpoint(high);
-            if whole(middle) < key {
+            if before(middle) {
                 low = middle + 1;
             } else {
                 high = middle;
@@ -88,7 +112,8 @@ impl PackedKeys {
 /// Returns the first eight bytes as a big-endian number, so that numbers order as the bytes do.
 /// Missing bytes count as zero: keys with equal heads must be compared whole.
 #[inline]
-pub(crate) fn head(bytes: &[u8]) -> u64 {
+#[must_use]
+pub fn head(bytes: &[u8]) -> u64 {
     match bytes.first_chunk() {
         Some(head) => u64::from_be_bytes(*head),
         None => short_head(bytes),
@@ -121,6 +146,9 @@ mod tests {
             for key in keys.iter().chain([&probe]) {
                 let want = keys.partition_point(|k| k < key);
                 let found = packed.first_at_or_above(key.as_bytes(), |at| keys[at].as_bytes());
+                prop_assert_eq!(found, want);
+                let want = keys.partition_point(|k| k <= key).checked_sub(1);
+                let found = packed.last_at_or_below(key.as_bytes(), |at| keys[at].as_bytes());
                 prop_assert_eq!(found, want);
             }
         }
