@@ -11,7 +11,7 @@ use sievedb::{Counter, Db, KeyspaceOptions, MergeError, MergeOperator, Options, 
 const THREADS: i64 = 8;
 const VISITS: i64 = 1_000;
 
-/// Keeps the last five parts of a list that is separated by commas: an operator of this program.
+/// An operator of this program: keeps the last five parts of a list that is separated by commas.
 #[derive(Debug)]
 struct LastFive;
 
@@ -44,7 +44,7 @@ fn count(db: &Db, page: &str) -> Result<i64, Box<dyn Error>> {
 
 fn main() -> Result<(), Box<dyn Error>> {
     let dir = tempfile::tempdir()?;
-    // An operator that is not of the crate is registered at each open.
+    // An operator of the application is registered at each open.
     let options = || Options::new().merge_operator(Arc::new(LastFive));
     let db = options().open(dir.path())?;
     let of = |operator: Arc<dyn MergeOperator>| KeyspaceOptions::new().merge_operator(operator);

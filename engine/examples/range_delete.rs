@@ -4,7 +4,7 @@
 //! cargo run --release -p sievedb --example range_delete
 //! ```
 
-#![expect(clippy::print_stdout, reason = "that is what it is for")]
+#![expect(clippy::print_stdout, reason = "an example shows what it found")]
 
 use sievedb::{Db, Durability, Result};
 
@@ -40,7 +40,7 @@ fn main() -> Result<()> {
     }
     let snapshot = db.snapshot();
 
-    // Both keyspaces lose the old days together.
+    // One batch removes the old days from both keyspaces.
     let first_kept = DAYS - RETENTION_DAYS;
     let mut retention = db.batch();
     for source in ["api", "web"] {
@@ -56,14 +56,14 @@ fn main() -> Result<()> {
     assert!(db.get(key("api", first_kept, 0))?.is_some(), "the first day in retention is kept");
     assert_eq!(index.prefix("web/").count() as u64, RETENTION_DAYS);
 
-    // A snapshot still has them; without it a compaction frees their space.
+    // The snapshot still sees the old events; without it a compaction frees their space.
     assert_eq!(snapshot.prefix("api/").count() as u64, DAYS * EVENTS_PER_DAY);
     drop(snapshot);
     db.compact()?;
     let entries = db.stats().keyspaces[0].entries;
     assert_eq!(entries, 2 * RETENTION_DAYS * EVENTS_PER_DAY);
 
-    // A source that is gone.
+    // A source is removed with all its events.
     db.remove_prefix("web/")?;
     assert!(db.prefix("web/").is_empty()?);
     println!("{kept} events of the last {RETENTION_DAYS} days are left");

@@ -1,4 +1,4 @@
-//! Transfers between accounts: no money is lost or made, whatever runs at the same time.
+//! A bank: transfers between accounts in transactions. Concurrent transfers keep the total.
 //!
 //! `cargo run -p sievedb --example transactions`
 
@@ -18,7 +18,7 @@ fn balance(transaction: &Transaction, accounts: &Keyspace, account: u32) -> Resu
     Ok(bytes.map_or(0, i64::from_be_bytes))
 }
 
-/// Moves `amount` and logs that. Returns `false` if there is not enough.
+/// Transfers `amount` and logs the transfer. Returns `false` if the balance is too low.
 fn transfer(db: &Db, [from, to]: [u32; 2], amount: i64) -> Result<bool> {
     let (accounts, log) = (db.keyspace("accounts")?, db.keyspace("log")?);
     // Runs again if another transfer has changed one of the two accounts.
@@ -30,7 +30,7 @@ fn transfer(db: &Db, [from, to]: [u32; 2], amount: i64) -> Result<bool> {
         let sum = balance(transaction, &accounts, to)? + amount;
         transaction.insert(&accounts, from.to_be_bytes(), rest.to_be_bytes())?;
         transaction.insert(&accounts, to.to_be_bytes(), sum.to_be_bytes())?;
-        // The newest entry has the largest key. Two entries never get the same one.
+        // The newest log entry has the largest key. Two transfers that read the same one conflict.
         let newest = transaction.iter(&log).next_back().transpose()?;
         let number =
             newest.and_then(|(key, _)| (&*key).try_into().ok()).map_or(0, u64::from_be_bytes);

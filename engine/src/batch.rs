@@ -20,8 +20,8 @@ use crate::{
 };
 
 /// Writes to any keyspaces of a store that are applied atomically: all become visible at once, and
-/// survive a crash together or not at all. Of two writes to one key the later one counts;
-/// [merge operands](Self::merge) add up.
+/// survive a crash together or not at all. Of two writes to one key the later one takes effect;
+/// [merge operands](Self::merge) are all applied.
 ///
 /// Held in memory until [`commit`](Self::commit); dropping it writes nothing.
 /// [`bytes`](Self::bytes) returns the memory that it needs in memtables.
@@ -74,7 +74,7 @@ impl Batch {
 
     /// Adds a write of `value` under `key` in `keyspace`. A [`Db`](crate::Db) stands for its
     /// default keyspace. A [default TTL](crate::KeyspaceOptions::default_ttl) counts from this
-    /// call.
+    /// call, not from the commit.
     ///
     /// # Errors
     ///
@@ -191,8 +191,8 @@ impl Batch {
         Ok(())
     }
 
-    /// Adds a removal of every key in `range` from `keyspace`, at the cost of one write. It also
-    /// removes what the batch wrote before, and nothing that it writes after. An empty range adds
+    /// Adds a removal of every key in `range` from `keyspace`, at the cost of one write. Removes
+    /// earlier writes of the batch too, but not later ones. An empty or inverted range adds
     /// nothing. See [`Keyspace::remove_range`].
     ///
     /// # Errors
@@ -206,7 +206,7 @@ impl Batch {
         self.add_range(keyspace.as_ref(), &KeyBounds::new(&range))
     }
 
-    /// Adds a removal of every key with this prefix from `keyspace`. As
+    /// Adds a removal of every key with this prefix from `keyspace`. Otherwise as
     /// [`remove_range`](Self::remove_range).
     ///
     /// # Errors

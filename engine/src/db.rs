@@ -208,16 +208,17 @@ impl Db {
         self.accept()?.drop_keyspaces(names)
     }
 
-    /// Renames the keyspace `old` to `new`. Durable at return, and atomic: after a crash the
-    /// keyspace has one of the two names.
+    /// Renames the keyspace `old` to `new`. Atomic, and durable at return: after a crash the
+    /// keyspace has one of the two names. Costs a synced write to the log and one to the manifest.
     ///
     /// Handles, snapshots and iterators remain valid; [`Keyspace::name`] returns the new name. The
-    /// default keyspace cannot be renamed. A [repair](Options::repair) without a manifest knows the
-    /// new name only from the log, or from tables written since.
+    /// default keyspace cannot be renamed. A [repair](Options::repair) without a manifest finds the
+    /// new name only in the log, or in tables written since.
     ///
     /// # Errors
     ///
-    /// [`Error::NoKeyspace`] if `old` does not exist; [`Error::KeyspaceExists`] if `new` does;
+    /// [`Error::NoKeyspace`] if `old` does not exist; [`Error::KeyspaceExists`] if `new` exists,
+    /// even if it is `old`;
     /// [`Error::InvalidKeyspaceName`]; [`Error::RequiredKeyspace`] for the default keyspace; those
     /// of a write with [`Durability::Disk`].
     ///

@@ -113,8 +113,8 @@ pub enum Error {
     BudgetTooSmall { what: &'static str, bytes: u64, bytes_min: u64, made_of: String },
     /// The option `name` has an invalid value; `allowed` states the valid ones.
     InvalidOption { name: &'static str, allowed: &'static str },
-    /// [`Db::rename_keyspace`](crate::Db::rename_keyspace) found another keyspace `name`. Nothing
-    /// was changed.
+    /// A rename of a keyspace to `name`, which another keyspace has. Nothing was changed. See
+    /// [`Db::rename_keyspace`](crate::Db::rename_keyspace).
     KeyspaceExists { name: String },
     /// The name of a keyspace is empty, or longer than 255 bytes.
     InvalidKeyspaceName { name: String },
@@ -131,22 +131,24 @@ pub enum Error {
     /// transaction began. Nothing was changed: run the transaction again, as
     /// [`Db::transaction`](crate::Db::transaction) does.
     Conflict { keyspace: String, key: Bytes },
-    /// The transaction takes `bytes` bytes of memory, with its read set; at most `bytes_max` are
-    /// allowed ([`TransactionOptions::bytes_max`](crate::TransactionOptions::bytes_max)). The call
-    /// had no effect.
+    /// The transaction would need `bytes` bytes of memory for its writes and its read set; at most
+    /// `bytes_max` are allowed
+    /// ([`TransactionOptions::bytes_max`](crate::TransactionOptions::bytes_max)). The call had no
+    /// effect: the transaction can be committed or rolled back.
     TransactionTooLarge { bytes: u64, bytes_max: u64 },
     /// A write to a [read-only](crate::TransactionOptions::read_only) transaction.
     ReadOnlyTransaction,
     /// The savepoint belongs to another transaction, or was released.
     NoSavepoint,
-    /// The merge operator `operator` of the `keyspace` is not of this crate and was not passed to
-    /// [`Options::merge_operator`](crate::Options::merge_operator). Nothing was changed.
+    /// The keyspace `keyspace` needs the merge operator `operator`, which is not of this crate and
+    /// was not passed to [`Options::merge_operator`](crate::Options::merge_operator). Nothing was
+    /// changed.
     UnknownMergeOperator { keyspace: String, operator: String },
-    /// The `keyspace` has no [merge operator](crate::KeyspaceOptions::merge_operator), so it takes
-    /// no merge operands. Nothing was changed.
+    /// A write of a merge operand to `keyspace`, which has no
+    /// [merge operator](crate::KeyspaceOptions::merge_operator). Nothing was changed.
     NoMergeOperator { keyspace: String },
-    /// The `keyspace` has the merge operator `operator`, which cannot be changed or removed: stored
-    /// operands need it. Nothing was changed.
+    /// A change or removal of the merge operator `operator` of `keyspace`: stored operands need it.
+    /// Nothing was changed.
     MergeOperatorFixed { keyspace: String, operator: String },
     /// The merge operator `operator` of the `keyspace` failed or panicked for `key`, whose operands
     /// are kept. The key can be removed or overwritten.

@@ -1,8 +1,7 @@
 //! Applies the merge operator of a keyspace.
 //!
-//! An operator is code of the caller: it may fail and it may panic. Reads return that as an error.
-//! Flushes and compactions keep the operands as they are, count the failure, and report the first
-//! one of a keyspace.
+//! An operator is code of the application: it may fail or panic. Reads then fail. Flushes and
+//! compactions keep the operands, count the failure, and report the first one of a keyspace.
 
 use std::{
     panic::{self, AssertUnwindSafe},
@@ -21,10 +20,11 @@ use crate::{
     },
 };
 
-/// Operands of a key that a read applies without consequences.
+/// Operands of a key that a read applies without counting them.
 ///
-/// If there are more, all count like skipped tombstones: a flush or a compaction is due when reads
-/// have paid as much for them as it costs. See [`tombstones`](crate::compaction::tombstones).
+/// More operands count like skipped tombstones: a flush or a compaction is due when reads have
+/// applied as many as it costs to fold them. A lookup then counts all, a scan those beyond this
+/// number. See [`tombstones`](crate::compaction::tombstones).
 pub(crate) const OPERANDS_FREE: usize = 64;
 
 /// The merge operator of a keyspace. Set at most once, before the first operand is written, and
@@ -65,14 +65,14 @@ impl NamedOperator {
     }
 }
 
-/// A merge operator that neither panics nor returns a value that is too long.
+/// A merge operator whose panics and too long values are errors.
 #[derive(Debug)]
 pub(crate) struct Folder {
     keyspace: String,
     operator: Arc<dyn MergeOperator>,
-    /// Keys whose operands a flush or a compaction could not apply.
+    /// Number of keys whose operands a flush or a compaction could not apply.
     failures: AtomicU64,
-    /// The first of them, until it is reported.
+    /// The first failure, until it is reported.
     unreported: Mutex<Option<Error>>,
 }
 
@@ -132,7 +132,7 @@ impl Folder {
         self.unreported.lock().take()
     }
 
-    /// Returns the keys whose operands flushes and compactions kept because the operator failed.
+    /// Returns the number of keys whose operands were kept because the operator failed.
     pub(crate) fn failures(&self) -> u64 {
         self.failures.load(Relaxed)
     }

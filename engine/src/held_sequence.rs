@@ -1,4 +1,4 @@
-//! A read point of a reader, listed while it is held.
+//! A read point that is listed as a snapshot while it is held.
 
 use std::{fmt, sync::Arc};
 
@@ -26,7 +26,7 @@ impl HeldSequence {
             };
             versions.snapshots().add(time, || store.writer.visible())
         };
-        // In a closed store and in a forked child its reads are refused, and nothing is listed.
+        // In a closed store and in a forked child nothing is listed: reads fail.
         let listed = store.check_open().ok().map(|()| list());
         let at = listed.unwrap_or(ReadPoint::at_time(0, 0));
         Self { open, at, is_listed: listed.is_some() }
@@ -40,7 +40,7 @@ impl HeldSequence {
         self.at.sequence
     }
 
-    /// Returns the point at which its holders read.
+    /// Returns the read point.
     #[inline]
     pub(crate) fn read_point(&self) -> ReadPoint {
         self.at

@@ -75,18 +75,18 @@ impl Keyspace {
         Reader { open, tree, options: *options, snapshot: None }
     }
 
-    /// Returns the present name of the keyspace, which
+    /// Returns a copy of the present name of the keyspace, which
     /// [`Db::rename_keyspace`](crate::Db::rename_keyspace) changes.
     #[must_use]
     pub fn name(&self) -> String {
         self.tree.name()
     }
 
-    /// Removes every key, at a cost that does not depend on their number: a write to the log with a
-    /// sync, and one to the manifest. Durable at return, and atomic.
+    /// Removes every key. Atomic, and durable at return. Costs a synced write to the log and one to
+    /// the manifest, whatever the number of keys.
     ///
-    /// Existing snapshots and iterators keep what they see. Tables are unlinked when their last
-    /// reader is gone. Other writes to this keyspace wait meanwhile.
+    /// Existing snapshots and iterators still see the keys. Tables are unlinked when no snapshot or
+    /// iterator reads them. Other writes to this keyspace wait until the call returns.
     ///
     /// # Errors
     ///

@@ -186,10 +186,10 @@ impl KeyspaceOptions {
         self
     }
 
-    /// Sets the operator of [`Keyspace::merge`](crate::Keyspace::merge); default none, and `merge`
-    /// fails.
+    /// Operator of [`Keyspace::merge`](crate::Keyspace::merge). Default none: `merge` fails with
+    /// [`Error::NoMergeOperator`].
     ///
-    /// The name is stored. An operator that is not of this crate must be passed to
+    /// The name of the operator is stored. An operator of the application must be passed to
     /// [`Options::merge_operator`](crate::Options::merge_operator) at each open, or the open fails.
     ///
     /// [`Keyspace::set_options`](crate::Keyspace::set_options) can set the operator of a keyspace
@@ -200,17 +200,18 @@ impl KeyspaceOptions {
         self
     }
 
-    /// Time to live of a value that is written without one; default `None`, values do not expire.
+    /// Time to live of values that are written without one. More than zero, rounded up to whole
+    /// milliseconds; default `None`: values do not expire.
     ///
-    /// Applies to every write of a value that names no expiry: `insert` of keyspaces, batches and
-    /// transactions, conditional writes such as [`update`](crate::Keyspace::update), and
-    /// [`Transaction::merge`](crate::Transaction::merge). It counts from the call; in a transaction
-    /// from its start. Not to operands of [`Keyspace::merge`](crate::Keyspace::merge), which never
-    /// expire. [`insert_without_ttl`](crate::Keyspace::insert_without_ttl) writes a value that does
-    /// not expire.
+    /// Applies to `insert` of keyspaces, batches and transactions, to conditional writes such as
+    /// [`update`](crate::Keyspace::update), and to
+    /// [`Transaction::merge`](crate::Transaction::merge). Counts from the call, in a transaction
+    /// from its start. Does not apply to operands of [`Keyspace::merge`](crate::Keyspace::merge),
+    /// which never expire. [`insert_without_ttl`](crate::Keyspace::insert_without_ttl) writes a
+    /// value that does not expire.
     ///
-    /// More than zero, rounded up to whole milliseconds. A change applies to later writes: stored
-    /// values keep their expiry. Each value is 8 bytes longer, and each write reads the clock.
+    /// A change applies to later writes: stored values keep their expiry. Each value is 8 bytes
+    /// longer, and each write reads the clock.
     ///
     /// ```
     /// use std::time::Duration;
@@ -277,8 +278,7 @@ impl KeyspaceOptions {
         self
     }
 
-    /// Returns these options with the merge operator that was missing, if it is one of
-    /// `registered`.
+    /// Returns these options, with the missing merge operator if it is one of `registered`.
     pub(crate) fn with_operators(mut self, registered: &[Arc<dyn MergeOperator>]) -> Self {
         if let NamedOperator::Missing(name) = &self.merge_operator {
             self.merge_operator = NamedOperator::from_name(name, registered);

@@ -2,42 +2,42 @@
 //!
 //! [`Db::open`] opens or creates a store in a directory. A [`Db`] reads and writes the [`Keyspace`]
 //! named "default". [`Db::keyspace`] opens or creates others, [`Db::batch`] writes to several of
-//! them atomically, and [`Db::snapshot`] reads all of them at one point in time. All handles can be
-//! cloned and shared between threads, and none has a lifetime. Calls block: in asynchronous code,
-//! make them where blocking is allowed.
+//! them atomically, [`Db::snapshot`] reads all of them at one point in time, and
+//! [`Db::transaction`] does both as one atomic step. Handles can be cloned and shared between
+//! threads, and have no lifetimes. Calls block: in asynchronous code, make them where blocking is
+//! allowed.
 //!
 //! Keys and values are bytes: any `AsRef<[u8]>`. Keys are ordered byte by byte, so encode numbers
 //! in keys with `to_be_bytes`. Values are returned as [`Bytes`], which deref to `[u8]`.
 //!
 //! ```
-//! use std::sync::Mutex;
-//! use sievedb::{Db, Durability};
+//! use sievedb::Db;
 //!
 //! # let dir = tempfile::tempdir().unwrap();
 //! let db = Db::open(dir.path())?;
 //! let links = db.keyspace("links")?;
 //! let by_user = db.keyspace("links by user")?;
 //!
-//! // A batch writes atomically. The lock also covers the read before it.
-//! let changes = Mutex::new(());
-//!
+//! // Runs again if another thread writes the key "docs" before the commit.
 //! let user = 7_u64;
-//! let guard = changes.lock();
-//! if !links.contains_key("docs")? {
-//!     let mut batch = db.batch();
-//!     batch.insert(&links, "docs", "https://docs.rs")?;
-//!     batch.insert(&by_user, [&user.to_be_bytes()[..], b"docs"].concat(), "")?;
-//!     batch.commit(Durability::Disk)?;
-//! }
-//! drop(guard);
+//! db.transaction(|transaction| {
+//!     if !transaction.contains_key(&links, "docs")? {
+//!         transaction.insert(&links, "docs", "https://docs.rs")?;
+//!         transaction.insert(&by_user, [&user.to_be_bytes()[..], b"docs"].concat(), "")?;
+//!     }
+//!     Ok(())
+//! })?;
 //! for key in by_user.prefix(user.to_be_bytes()).keys() {
 //!     assert_eq!(&key?[8..], b"docs");
 //! }
 //! # Ok::<(), sievedb::Error>(())
 //! ```
 //!
-//! [`Batch`] lists the atomic operations. [`Durability`] says what a write survives. Settings are
-//! in [`Options`] and [`KeyspaceOptions`], counters in [`Stats`].
+//! [`Batch`] lists the atomic operations, and [`Transaction`] isolates several of them.
+//! [`Keyspace`] has conditional writes such as [`update`](Keyspace::update), values that
+//! [expire](Keyspace::insert_with_ttl), [range deletes](Keyspace::remove_range) and
+//! [merge operands](Keyspace::merge). [`Durability`] defines what a write survives. Settings are in
+//! [`Options`] and [`KeyspaceOptions`], counters in [`Stats`].
 //!
 //! Runs on Linux, tested on x86-64. Other Unix systems are untested, and it does not build on
 //! Windows. Features, none by default: `zstd` (zstd compression; needs a C compiler) and `serde`

@@ -359,10 +359,12 @@ impl Options {
         self
     }
 
-    /// Adds an operator for keyspaces whose stored
-    /// [merge operator](KeyspaceOptions::merge_operator) has its name; of two operators with one
-    /// name the first counts. Default none, which suffices for operators of this crate. If one is
-    /// missing, the open fails with [`Error::UnknownMergeOperator`] and changes nothing.
+    /// Registers an operator for keyspaces whose stored
+    /// [merge operator](KeyspaceOptions::merge_operator) has its name. Of two operators with the
+    /// same name the first is used. Default none; the operators of this crate need no registration.
+    ///
+    /// If the operator of a keyspace is missing, the open fails with
+    /// [`Error::UnknownMergeOperator`] and changes nothing.
     pub fn merge_operator(mut self, operator: Arc<dyn MergeOperator>) -> Self {
         self.merge_operators.push(operator);
         self

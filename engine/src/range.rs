@@ -30,7 +30,7 @@ pub(crate) struct ViewSource {
     pub(crate) tree: Arc<Tree>,
     pub(crate) folder: Arc<Path>,
     pub(crate) at: ReadPoint,
-    /// The range stays at this read point when it is refreshed.
+    /// A refresh keeps the read point.
     pub(crate) is_of_snapshot: bool,
     pub(crate) read_options: ReadOptions,
     pub(crate) read_ahead_bytes_max: usize,
@@ -40,10 +40,10 @@ pub(crate) struct ViewSource {
 }
 
 impl ViewSource {
-    /// Returns the present view of the same keyspace.
+    /// Returns a source for the present view of the same keyspace.
     fn present(&self) -> Result<Self> {
         let view = self.tree.kept_view();
-        // Both after the view, as in lookups.
+        // Check and read point after the view, as in lookups.
         self.tree.check()?;
         let store = self.open.store();
         let at = ReadPoint::new(store.writer.visible());
@@ -229,13 +229,12 @@ impl Range {
         }
     }
 
-    /// Moves the range to the present: it then shows the keyspace at the time of this call. Bounds,
-    /// and the positions of both ends, stay the same. A range at its end stays there until the next
-    /// seek.
+    /// Refreshes the range: it then shows the keyspace at the time of this call. Keeps its bounds
+    /// and the positions of both ends. A range at its end stays there until the next seek.
     ///
-    /// Releases the memtables and tables of the time before, and reads nothing yet. The next step
-    /// of each end costs as much as the first step of a new range. A range of a
-    /// [`Snapshot`](crate::Snapshot) stays at its snapshot: the call has no effect.
+    /// Releases the memtables and tables that the range held, and reads nothing yet. The next step
+    /// of each end costs as much as the first step of a new range. Has no effect on a range of a
+    /// [`Snapshot`](crate::Snapshot).
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -252,8 +251,8 @@ impl Range {
     ///
     /// # Errors
     ///
-    /// [`Error::KeyspaceDropped`], [`Error::Closed`]: the range is unchanged. The error of the
-    /// creation of the range, if it has not yielded it yet.
+    /// [`Error::KeyspaceDropped`], [`Error::Closed`]: the range is unchanged. If the range was
+    /// created with an error that it has not yielded yet, that error.
     pub fn refresh(&mut self) -> Result<()> {
         let range = match &mut self.0 {
             State::Refused(error) => return error.clone().map_or(Ok(()), Err),

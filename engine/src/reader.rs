@@ -271,11 +271,11 @@ macro_rules! read_methods {
 
             /// Returns the time to live of the value of `key`, or `None` if the key has no value.
             ///
-            /// The value below merge operands may expire while they stay: the result is then the
-            /// time that is left to it, and the key keeps the operands.
+            /// For a key with merge operands, returns the time to live of the value below them.
+            /// After its expiry the operands remain, and apply to an absent value.
             ///
-            /// Costs as much as [`contains_key`](Self::contains_key), except for a key with merge
-            /// operands, whose versions are read.
+            /// Costs as much as [`contains_key`](Self::contains_key). For a key with merge operands
+            /// all operands are read.
             ///
             /// # Errors
             ///

@@ -1,18 +1,20 @@
-//! Time to live of a value, and its conversion to an expiry.
+//! Time to live of a value, and its conversion to an expiry, in milliseconds of the
+//! [store clock](crate::store_clock).
 
 use std::time::{Duration, SystemTime};
 
-/// Time that a value is still visible. [`Keyspace::ttl`](crate::Keyspace::ttl) returns it.
+/// Remaining time until a value expires. [`Keyspace::ttl`](crate::Keyspace::ttl) returns it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TimeToLive {
     /// The value does not expire.
     Unlimited,
-    /// The value expires after this time, in whole milliseconds and more than zero.
+    /// The value expires after this time: whole milliseconds, more than zero.
     Remaining(Duration),
 }
 
 impl TimeToLive {
-    /// Returns the time to live at `clock_ms` of a value that expires at `expiry_ms`, if it does.
+    /// Returns the time to live at `clock_ms` of a value that expires at `expiry_ms`; never with
+    /// `None`.
     pub(crate) fn at(clock_ms: u64, expiry_ms: Option<u64>) -> Self {
         match expiry_ms {
             None => Self::Unlimited,
@@ -24,7 +26,7 @@ impl TimeToLive {
 }
 
 /// Returns the expiry of a value written at `clock_ms`, in milliseconds of the store clock. Rounds
-/// up. A time beyond 64 bits is the last one, which never comes.
+/// up. An expiry beyond 64 bits is `u64::MAX`, which never comes.
 pub(crate) fn expiry_after(clock_ms: u64, ttl: Duration) -> u64 {
     let ttl_ms = u64::try_from(ttl.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX);
     clock_ms.saturating_add(ttl_ms)

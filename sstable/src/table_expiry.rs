@@ -10,7 +10,7 @@ use sievedb_format::{Corruption, Decoder, Encode, expiry::EXPIRY_BYTES};
 /// Number of marks: the ends and the seven octiles between them.
 pub const MARKS: usize = 9;
 
-/// Samples kept for the marks, at most.
+/// Maximum number of samples for the marks.
 const SAMPLES_MAX: usize = 512;
 
 /// The entries of a table that expire.
@@ -18,7 +18,7 @@ const SAMPLES_MAX: usize = 512;
 pub struct TableExpiry {
     /// Number of entries that expire, at least 1.
     pub entries: u64,
-    /// Length of their keys and values, in bytes.
+    /// Total length of the keys and values of these entries, in bytes.
     pub bytes: u64,
     /// Ascending, in milliseconds of the store clock. The first and the last are exact; between two
     /// of them about 1/8 of the entries expire.

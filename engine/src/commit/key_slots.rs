@@ -1,14 +1,14 @@
-//! The newest placed write of each key, at the precision of slots.
+//! The newest placed write of each key, at the precision of slots: a hash table without keys.
 
 use sievedb_format::SequenceNumber;
 
 use super::Write;
 
-/// Number of slots: 32 KiB. With 16 writes of one entry in flight, 1 of 256 other keys shares a
-/// slot with one of them, and waits for it.
+/// Number of slots, of 8 bytes each. With 16 writes of one entry in flight, 1 of 256 other keys
+/// shares a slot with one of them, and waits for it.
 pub(crate) const SLOTS: usize = 4096;
 
-/// Odd, so that no two keyspaces below 2^64 are mixed alike.
+/// Odd, so that different keyspace ids give different products.
 const MIX: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// Index of the slot of a key.
@@ -27,8 +27,8 @@ impl KeySlot {
 /// For each slot the last sequence number placed to any of its keys.
 ///
 /// A number at or below the visible one proves that no write to the keys of the slot is in flight.
-/// One at or below a reader's proves that none was placed since the read. Keys of other writes in
-/// the slot cost a check, never a wrong answer.
+/// A number at or below that of a reader proves that none was placed since the read. Writes to
+/// other keys of the slot cost a check, never a wrong answer.
 #[derive(Debug)]
 pub(super) struct KeySlots {
     last: Box<[SequenceNumber; SLOTS]>,
@@ -41,7 +41,7 @@ impl KeySlots {
         Self { last: Box::new([0; SLOTS]), of_all: 0 }
     }
 
-    /// Notes the keys of a write whose last sequence number is `last`.
+    /// Records the keys of a write whose last sequence number is `last`.
     #[inline]
     pub(super) fn note(&mut self, write: &Write, last: SequenceNumber) {
         debug_assert!(self.of_all <= last, "writes are placed in sequence order");

@@ -1,4 +1,4 @@
-//! Writes placed while a condition is evaluated outside of the placement lock.
+//! Watches: writes placed while a condition is evaluated outside of the placement lock.
 
 use std::{mem, sync::Arc};
 
@@ -8,19 +8,20 @@ use super::InFlight;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct WatchId(u64);
 
-/// The present watches. Usually there is none, which costs a write one comparison.
+/// The present watches. Usually there are none, which costs a write one comparison.
 #[derive(Debug, Default)]
 pub(super) struct Watches {
     next_id: u64,
     watches: Vec<Watch>,
 }
 
-/// Writes to some keyspaces, since the last look.
+/// Collects the writes to some keyspaces.
 #[derive(Debug)]
 struct Watch {
     id: WatchId,
     /// Ids, ascending.
     keyspaces: Vec<u64>,
+    /// Writes since the last [`take`](Watches::take).
     writes: Vec<Arc<InFlight>>,
 }
 
@@ -34,7 +35,7 @@ impl Watch {
 }
 
 impl Watches {
-    /// Begins to collect the writes to `keyspaces`, with those in flight already.
+    /// Begins to collect the writes to `keyspaces`, beginning with those `in_flight`.
     pub(super) fn begin(
         &mut self,
         mut keyspaces: Vec<u64>,

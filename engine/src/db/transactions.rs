@@ -7,13 +7,14 @@ use crate::{Result, Transaction, TransactionOptions, transaction::run::run};
 
 /// Transactions.
 impl Db {
-    /// Runs `body` in a [`Transaction`] and commits it. After a conflict it runs
-    /// `body` again in a new one, up to
-    /// [`retries_max`](TransactionOptions::retries_max) times. `body` must not depend on the
-    /// number of its calls.
+    /// Runs `body` in a [`Transaction`] and commits it. After a conflict, runs `body` again in a
+    /// new transaction, up to [`retries_max`](TransactionOptions::retries_max) times, with random
+    /// waits between. So `body` may be called several times: its effects outside of the transaction
+    /// are not undone.
     ///
-    /// If `body` returns an error, the transaction is rolled back. So are the writes of a `body`
-    /// that called [`rollback_to`](Transaction::rollback_to) a savepoint set at its start.
+    /// If `body` returns an error, the transaction is rolled back. A `body` with an error type of
+    /// its own can call [`rollback_to`](Transaction::rollback_to) with a savepoint set at its
+    /// start, and return the error within `Ok`.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -31,8 +32,8 @@ impl Db {
     ///
     /// # Errors
     ///
-    /// The error of `body`; [`Error::Conflict`] after the last retry; the other errors of
-    /// [`Transaction::commit`](Transaction::commit).
+    /// The error of `body`; [`Error::Conflict`] after the last retry; other errors of
+    /// [`Transaction::commit`].
     pub fn transaction<T>(&self, body: impl FnMut(&mut Transaction) -> Result<T>) -> Result<T> {
         self.transaction_with(TransactionOptions::new(), body)
     }
@@ -50,8 +51,8 @@ impl Db {
         run(&self.default, options, body)
     }
 
-    /// Begins a [`Transaction`] over all keyspaces of the store, with the
-    /// default options. [`transaction`](Self::transaction) also runs it again after a conflict.
+    /// Begins a [`Transaction`] over all keyspaces of the store, with the default options. The
+    /// caller commits it and retries conflicts; [`transaction`](Self::transaction) does both.
     pub fn begin(&self) -> Transaction {
         self.begin_with(TransactionOptions::new())
     }

@@ -180,26 +180,35 @@ impl fmt::Display for Error {
             }
             Self::NotACounter { key, bytes } => write!(
                 f,
-                "the value of {key:?} is not a counter: it has {bytes} bytes, not 8; use another \
-                 key, or remove this one"
+                "the value of the key {} is not a counter: it has {bytes} bytes, not 8; use \
+                 another key, or remove this one",
+                text::key(key)
             ),
             Self::Conflict { keyspace, key } => write!(
                 f,
-                "another write changed the key {key:?} of the keyspace {keyspace:?} after the \
-                 transaction began; run the transaction again"
+                "another write changed the key {} of the keyspace {keyspace:?} after the \
+                 transaction began; run the transaction again",
+                text::key(key)
             ),
             Self::TransactionTooLarge { bytes, bytes_max } => write!(
                 f,
                 "a transaction that takes {} ({bytes} bytes) of memory is too large: at most {} \
-                 ({bytes_max}) are allowed; divide it, or raise TransactionOptions::bytes_max",
+                 ({bytes_max}) are allowed; split it, or raise TransactionOptions::bytes_max",
                 text::bytes(*bytes),
                 text::bytes(*bytes_max)
             ),
             Self::ReadOnlyTransaction => {
-                write!(f, "the transaction is read-only; begin one without that option to write")
+                write!(
+                    f,
+                    "the transaction is read-only; write in one without \
+                     TransactionOptions::read_only"
+                )
             }
             Self::NoSavepoint => {
-                write!(f, "the savepoint was released, or is of another transaction")
+                write!(
+                    f,
+                    "the savepoint was released, or is of another transaction; set a new savepoint"
+                )
             }
             Self::UnknownMergeOperator { keyspace, operator } => write!(
                 f,

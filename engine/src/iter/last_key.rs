@@ -1,6 +1,6 @@
-//! The key that a scan left last.
+//! The key that a scan last moved past.
 
-/// State of the key that the cursor left last.
+/// State of the key that the cursor last moved past.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum LastKey {
     /// There is no such key.

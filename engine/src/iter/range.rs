@@ -112,7 +112,7 @@ impl<C: Cursor> Side<C> {
             && self.cursor.as_ref().and_then(VisibleCursor::key) == Some(key)
     }
 
-    /// Drops the cursor. Its position is kept as a key.
+    /// Drops the cursor, and keeps its position as a key.
     fn detach(&mut self) {
         let cursor = self.cursor.take();
         let place = match self.place {

@@ -21,8 +21,8 @@ use crate::{
 /// a search in a store of ten sources some microseconds.
 const STEPS_MAX: u32 = 8;
 
-/// The entries that a reader at one point in time sees, one per user key. Its clock is fixed if an
-/// entry expires.
+/// Cursor over the entries that a reader at one point in time sees, one per user key. The clock of
+/// the reader is fixed if any entry expires.
 ///
 /// Finds the newest version of each key at or below that number, and skips the key if there is none
 /// or if it has no value by [`resolve`]. Every search and step takes a limit, so that it does not
@@ -35,7 +35,7 @@ pub(crate) struct VisibleCursor<C> {
     at: ReadPoint,
     range_tombstones: RangeTombstoneSources,
     operator: OperatorCell,
-    /// The last range found to be hidden; the default at first.
+    /// The last hidden range that was found; at first the default.
     hidden: HiddenRange,
     /// `hidden` was found for the present key, and the cursor has not skipped it.
     may_skip: bool,
@@ -190,7 +190,7 @@ impl<C: Cursor> VisibleCursor<C> {
         matches!(limit, Bound::Included(last) if self.key() == Some(last))
     }
 
-    /// Moves to the next entry from one that was found backward, or made of operands.
+    /// Moves to the next entry from one that was found backward, or folded from operands.
     fn turn_up(&mut self, state: State, end: Bound<&[u8]>) -> Result<()> {
         if state == State::Backward {
             self.copy_key();

@@ -1,7 +1,7 @@
-//! Writes that depend on the present value of their key.
+//! Conditional writes: writes that depend on the present value of their key.
 //!
-//! Each reads the key, and writes on the condition that the key was not written since. If it was,
-//! the call starts again: no update is lost. No lock is held meanwhile.
+//! Each call reads the key, and writes on the condition that the key was not written since. If the
+//! key was written, the call starts again: no update is lost. No lock is held meanwhile.
 
 use bytes::Bytes;
 use sievedb_filter::hash::key_hash;
@@ -29,7 +29,8 @@ pub(super) enum Change<B, T> {
     Keep(T),
     /// Stores a value with the default TTL of the keyspace.
     Put(B, T),
-    /// Stores a value that expires at this time of the store clock, in milliseconds, if it does.
+    /// Stores a value that expires at this time of the store clock, in milliseconds; never with
+    /// `None`.
     PutWith(B, Option<u64>, T),
     Remove(T),
 }
@@ -38,18 +39,21 @@ pub(super) enum Change<B, T> {
 /// itself.
 macro_rules! conditional_methods {
     ($handle:ty $(, $field:ident)?) => {
-        /// Conditional writes. Each is atomic for its key: it reads the key and writes it as one
-        /// step. They have the durability of [`Options::durability`](crate::Options::durability).
+        /// Conditional writes. Each call reads its key and writes it as one atomic step, with the
+        /// durability of [`Options::durability`](crate::Options::durability).
         ///
-        /// A call that another write to its key interrupts starts again, as often as needed. One
-        /// call of several makes progress. For several keys use a
-        /// [transaction](crate::Db::transaction).
+        /// If another write changes the key in between, the call starts again, as often as needed.
+        /// Of concurrent calls at least one makes progress. For several keys, or another
+        /// durability, use a [transaction](crate::Db::transaction).
+        ///
+        /// A call costs a read and a write. New values have the
+        /// [default TTL](crate::KeyspaceOptions::default_ttl) of the keyspace.
         impl $handle {
-            /// Stores `value` under `key` unless the key has a value. Returns `true` if it stored
-            /// it. Of concurrent calls for one key exactly one returns `true`.
+            /// Stores `value` under `key` unless the key has a value. Returns `true` if `value` was
+            /// stored. Of concurrent calls for one absent key exactly one returns `true`.
             ///
-            /// A new key costs no read, except for false positives of filters, and for tables whose
-            /// filter has no room in memory.
+            /// An absent key costs no read from disk, except for false positives of filters, and
+            /// for tables whose filter is not in memory.
             ///
             /// # Errors
             ///
@@ -63,7 +67,8 @@ macro_rules! conditional_methods {
             }
 
             /// Changes the value of `key` from `expected` to `new`. `None` stands for no value, in
-            /// both places. Returns the present value, and writes nothing, if it is not `expected`.
+            /// both places. If the present value is not `expected`, writes nothing and returns the
+            /// present value as the inner error.
             ///
             /// ```
             /// # let dir = tempfile::tempdir().unwrap();
@@ -88,9 +93,9 @@ macro_rules! conditional_methods {
             }
 
             /// Replaces the value of `key` by the result of `change`, which takes the present
-            /// value. `None` stands for no value, in both places. Returns the value before.
+            /// value. `None` stands for no value, in both places. Returns the previous value.
             ///
-            /// `change` may be called several times, and must not depend on the number of calls.
+            /// `change` is called again if another write changes the key in between.
             ///
             /// ```
             /// # let dir = tempfile::tempdir().unwrap();
@@ -114,9 +119,12 @@ macro_rules! conditional_methods {
                 self$(.$field)?.update_bytes(key.as_ref(), &mut change)
             }
 
-            /// Adds `delta` to the counter `key`, and returns the count before. A counter is an
+            /// Adds `delta` to the counter `key`, and returns the previous count. A counter is an
             /// `i64` of 8 bytes, [big-endian](i64::to_be_bytes). An absent key counts as 0. Wraps
             /// around at the limits of `i64`.
+            ///
+            /// [`merge`](Self::merge) with [`Counter`](crate::Counter) adds to counters of the same
+            /// form without reading them.
             ///
             /// ```
             /// # let dir = tempfile::tempdir().unwrap();
@@ -129,14 +137,24 @@ macro_rules! conditional_methods {
             ///
             /// # Errors
             ///
-            /// [`Error::NotACounter`](crate::Error::NotACounter) for a value of another length.
-            /// As [`insert`](Self::insert) and [`get`](Self::get).
+            /// [`Error::NotACounter`](crate::Error::NotACounter) for a value of another length;
+            /// as [`insert`](Self::insert) and [`get`](Self::get).
             pub fn fetch_add(&self, key: impl AsRef<[u8]>, delta: i64) -> $crate::Result<i64> {
                 self$(.$field)?.add_to_counter(key.as_ref(), delta)
             }
 
             /// Removes `key` if it has a value for which `condition` returns `true`. Returns `true`
-            /// if it removed it. `condition` may be called several times.
+            /// if the key was removed. `condition` is called again if another write changes the key
+            /// in between.
+            ///
+            /// ```
+            /// # let dir = tempfile::tempdir().unwrap();
+            /// let db = sievedb::Db::open(dir.path())?;
+            /// db.insert("lock", "anna")?;
+            /// assert!(!db.remove_if("lock", |owner| owner == b"bert")?);
+            /// assert!(db.remove_if("lock", |owner| owner == b"anna")?);
+            /// # Ok::<(), sievedb::Error>(())
+            /// ```
             ///
             /// # Errors
             ///
@@ -149,8 +167,8 @@ macro_rules! conditional_methods {
                 self$(.$field)?.delete_if(key.as_ref(), &mut condition)
             }
 
-            /// Removes `key` and returns its value, if it has one. Of concurrent calls for one key
-            /// one returns the value.
+            /// Removes `key` and returns its value, or `None` if the key has no value. Of
+            /// concurrent calls for one key exactly one returns the value.
             ///
             /// # Errors
             ///
@@ -159,11 +177,11 @@ macro_rules! conditional_methods {
                 self$(.$field)?.take_value(key.as_ref())
             }
 
-            /// Removes the entry with the smallest key, and returns it; `None` if there is no key.
-            /// Of concurrent calls each returns another entry.
+            /// Removes the entry with the smallest key, and returns it; `None` if the keyspace is
+            /// empty. Concurrent calls return different entries.
             ///
-            /// With keys in the order of their arrival the keyspace is a queue. The call steps over
-            /// tombstones of removed keys, until a compaction drops them.
+            /// A keyspace whose keys ascend in the order of arrival is a queue. The call steps over
+            /// the tombstones of removed keys, until a compaction drops them.
             ///
             /// ```
             /// # let dir = tempfile::tempdir().unwrap();
@@ -185,7 +203,7 @@ macro_rules! conditional_methods {
                 self$(.$field)?.pop($crate::iter::range::End::Front)
             }
 
-            /// Removes the entry with the largest key, and returns it. As
+            /// Removes the entry with the largest key, and returns it. Otherwise as
             /// [`pop_first`](Self::pop_first).
             ///
             /// # Errors
@@ -267,7 +285,7 @@ impl Keyspace {
     }
 
     /// Applies the result of `decide`, which takes the present value of `key`, on the condition
-    /// that the key was not written meanwhile. Starts again if it was.
+    /// that the key was not written meanwhile. Starts again if the condition fails.
     pub(super) fn change<V: FromValue, B: AsRef<[u8]>, T>(
         &self,
         key: &[u8],
@@ -277,7 +295,7 @@ impl Keyspace {
         let hash = key_hash(key, store.hash_seed);
         loop {
             let (found, mark) = self.reader().find_marked(key, hash)?;
-            debug_assert!(mark.sequence <= store.writer.visible(), "read the future");
+            debug_assert!(mark.sequence <= store.writer.visible(), "read an invisible write");
             let (seed, tree) = (store.hash_seed, &self.tree);
             let put = |value: B, expiry_ms| {
                 WriteEncoder::single_value(seed, tree, key, expiry_ms, value.as_ref())

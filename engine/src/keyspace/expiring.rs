@@ -1,4 +1,7 @@
 //! Writes of values that expire.
+//!
+//! See [`store_clock`](crate::store_clock) for the time, and
+//! [`time_to_live`](crate::time_to_live) for how it is rounded.
 
 use std::time::Duration;
 
@@ -14,25 +17,26 @@ macro_rules! expiring_methods {
     ($handle:ty $(, $field:ident)?) => {
         /// Values that expire.
         ///
-        /// From its expiry on no read finds a value, and compactions free its space. Only the
-        /// version that expires is gone: it hides older ones like a removal. A later write to the
-        /// key, such as [`insert`](Self::insert), replaces value and expiry: the new value expires
-        /// after the [default TTL](crate::KeyspaceOptions::default_ttl) of the keyspace, if any.
+        /// From its expiry on no read finds the value, and compactions free its space. An expired
+        /// value hides older versions of the key as a removal does. A later write to the key, such
+        /// as [`insert`](Self::insert), replaces value and expiry: the new value expires after the
+        /// [default TTL](crate::KeyspaceOptions::default_ttl) of the keyspace, if it has one.
         ///
-        /// Time is that of the store clock. It advances with the monotonic clock of the machine,
-        /// whatever happens to the wall clock. While the store is closed, it follows the wall clock
-        /// forward but never backward: if the wall clock is ahead when the store is opened, values
-        /// expire early. A [`Snapshot`](crate::Snapshot) and an iterator read as of their creation.
-        /// A store opened [read-only](crate::Options::read_only) reads as of its opening.
+        /// The store clock decides. While the store is open, it advances with the monotonic clock
+        /// of the machine: a change of the wall clock has no effect. When the store is opened, the
+        /// store clock moves forward to the wall clock, and never backward: if the wall clock is
+        /// wrong and ahead, values expire early. [Snapshots](crate::Snapshot) and iterators use the
+        /// time of their creation. A store opened [read-only](crate::Options::read_only) uses the
+        /// time of its opening.
         ///
-        /// A stored value is 8 bytes longer. Reads of other keys cost nothing more; those of a key
-        /// with an expiry read the clock.
+        /// An expiry takes 8 bytes of the stored value. Reads of keys without an expiry cost the
+        /// same as before; those of a key with an expiry read the clock.
         impl $handle {
             /// Stores `value` under `key` until `ttl` has passed, rounded up to whole milliseconds.
             /// Otherwise as [`insert`](Self::insert).
             ///
-            /// Zero stores a value that no read finds, and hides the one before. A time beyond 64
-            /// bits of milliseconds never ends.
+            /// With zero no read finds the value: the call acts as [`remove`](Self::remove). A
+            /// `ttl` beyond 64 bits of milliseconds never ends.
             ///
             /// # Errors
             ///
@@ -60,7 +64,7 @@ macro_rules! expiring_methods {
             /// Stores `value` under `key` until the store clock is at `time`, rounded up to whole
             /// milliseconds. Otherwise as [`insert_with_ttl`](Self::insert_with_ttl).
             ///
-            /// A time before the Unix epoch is the epoch. The store clock begins at Unix time when
+            /// A time that has passed acts as a TTL of zero. The store clock is at Unix time when
             /// the store is created.
             ///
             /// # Errors
@@ -91,9 +95,11 @@ macro_rules! expiring_methods {
                 self$(.$field)?.put_value(key.as_ref(), None, value.as_ref())
             }
 
-            /// Makes the value of `key` expire at `time`, as
-            /// [`insert_expiring_at`](Self::insert_expiring_at) does. Returns `false` if the key
-            /// has no value. Atomic: no other write to the key is lost. Writes the value again.
+            /// Sets the expiry of `key` to `time`, as
+            /// [`insert_expiring_at`](Self::insert_expiring_at) does, and keeps its value. Returns
+            /// `false` if the key has no value.
+            ///
+            /// Atomic: no other write to the key is lost. Reads the value, and writes it again.
             ///
             /// # Errors
             ///
@@ -108,8 +114,10 @@ macro_rules! expiring_methods {
             }
 
             /// Removes the expiry of `key`, and keeps its value. Returns `false` if the key has no
-            /// value. Atomic: no other write to the key is lost. Writes the value again, if it
-            /// expires.
+            /// value.
+            ///
+            /// Atomic: no other write to the key is lost. Reads the value, and writes it again if
+            /// it has an expiry.
             ///
             /// # Errors
             ///
@@ -145,7 +153,7 @@ impl Keyspace {
         self.put_value(key, Some(expiry_after(clock_ms, ttl)), value)
     }
 
-    /// Stores a value of this kind in its stored form.
+    /// Stores a value of this kind, which is in its stored form.
     pub(crate) fn put_stored(&self, key: &[u8], kind: Kind, stored: &[u8]) -> Result<()> {
         if expires(kind) {
             let split = split_expiry(stored).map_err(|source| Error::corrupt("", 0, source));

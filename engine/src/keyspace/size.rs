@@ -8,12 +8,14 @@ use crate::Error;
 use crate::{Result, iter::bounds::KeyBounds};
 
 impl Keyspace {
-    /// Returns an estimate of the number of keys: the number of values in tables and memtables less
-    /// that of tombstones. Exact if each key was written once, or once and then removed.
+    /// Returns an estimate of the number of keys: the values and merge operands in tables and
+    /// memtables, less the tombstones. Exact if each key was written once, or once and then removed
+    /// by its key.
     ///
-    /// Each further version of a key adds one until a compaction drops it, and each tombstone of an
-    /// absent key subtracts one. Reads counters only, one pair for each table.
-    /// [`len`](Self::len) counts the keys.
+    /// Until a compaction drops them, older versions of a key, operands, expired values and the
+    /// keys under a range delete count as one each. A tombstone of an absent key subtracts one, and
+    /// so does each range tombstone of a table. Reads only counters, two for each table and
+    /// memtable. [`len`](Self::len) counts the keys.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -35,12 +37,14 @@ impl Keyspace {
         Ok(self.tree.view().approximate_len())
     }
 
-    /// Returns an estimate of the bytes that the keys within `range` take: compressed on disk, with
-    /// indexes and filters, plus the memory of memtables. Includes old versions and tombstones.
+    /// Returns an estimate of the bytes that the entries within `range` take: compressed on disk,
+    /// with indexes and filters, plus the memory of memtables. Includes old versions and
+    /// tombstones. 0 for an empty range.
     ///
-    /// Tables within the range count as a whole. A table that crosses an end counts by its index,
-    /// at the precision of a data block. Memtables count as if their keys were spread evenly. Reads
-    /// no data block, and at most two blocks of the index for each sorted run.
+    /// A table within the range counts as a whole. The part of a table that crosses an end is
+    /// estimated from its index, at the precision of a data block. Memtables are estimated as if
+    /// their keys were spread evenly. Reads no data block, and at most two blocks of the index for
+    /// each sorted run.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();

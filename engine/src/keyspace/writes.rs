@@ -42,18 +42,20 @@ macro_rules! write_methods {
                 self$(.$field)?.put(key.as_ref(), value.as_ref())
             }
 
-            /// Adds `operand` to the value of `key`, by the
-            /// [merge operator](crate::KeyspaceOptions::merge_operator) of the keyspace, without
-            /// reading it. Concurrent calls for one key lose no operand.
+            /// Writes a merge operand: the
+            /// [merge operator](crate::KeyspaceOptions::merge_operator) of the keyspace applies
+            /// `operand` to the value of `key` later. Reads nothing. Concurrent calls for one key
+            /// lose no operand.
             ///
-            /// Costs as much as [`insert`](Self::insert). The next reads of the key apply its
-            /// operands, which takes longer the more there are, until a flush or a compaction
-            /// has applied them.
+            /// Costs as much as [`insert`](Self::insert). Reads of the key apply all its operands,
+            /// one after another, until a flush or a compaction has replaced them by a value.
+            /// Operands never expire, and the
+            /// [default TTL](crate::KeyspaceOptions::default_ttl) does not apply to them.
             ///
             /// # Errors
             ///
-            /// As [`insert`](Self::insert), and [`Error::NoMergeOperator`]. An operand that the
-            /// operator cannot apply is stored: reads of the key then fail with
+            /// As [`insert`](Self::insert), and [`Error::NoMergeOperator`]. The operand is not
+            /// checked: if the operator cannot apply it, reads of the key fail with
             /// [`Error::MergeFailed`].
             ///
             /// [`Error::NoMergeOperator`]: crate::Error::NoMergeOperator
@@ -89,11 +91,11 @@ macro_rules! write_methods {
             }
 
             /// Removes every key in `range`, at the cost of one write: it writes a range tombstone.
-            /// The range need not hold a key. An empty or inverted range writes nothing.
+            /// The range need not contain a key. An empty or inverted range writes nothing.
             ///
-            /// Scans seek over the removed keys. Compactions free their space, and drop a table
-            /// that is removed as a whole without reading it. A value is deleted for readers from
-            /// now on; a [`Snapshot`](crate::Snapshot) still has it.
+            /// Later reads do not see the keys; an existing [`Snapshot`](crate::Snapshot) or
+            /// iterator still does. Scans seek over the removed keys. Compactions free their space,
+            /// and drop a table that is covered as a whole without reading it.
             ///
             /// ```
             /// # let dir = tempfile::tempdir().unwrap();
@@ -118,8 +120,9 @@ macro_rules! write_methods {
                 self$(.$field)?.delete_range(&$crate::iter::bounds::KeyBounds::new(&range))
             }
 
-            /// Removes every key with this prefix. As [`remove_range`](Self::remove_range); an
-            /// empty prefix removes all keys.
+            /// Removes every key with this prefix, by a range tombstone as
+            /// [`remove_range`](Self::remove_range) does. An empty prefix removes all keys; see
+            /// also [`Keyspace::clear`](crate::Keyspace::clear).
             ///
             /// # Errors
             ///
@@ -145,7 +148,7 @@ impl Keyspace {
         self.commit_value(store, key, expiry_ms, value)
     }
 
-    /// Stores a value that expires at `expiry_ms` of the store clock, if it does.
+    /// Stores a value that expires at `expiry_ms` of the store clock; never with `None`.
     #[inline]
     pub(crate) fn put_value(&self, key: &[u8], expiry_ms: Option<u64>, value: &[u8]) -> Result<()> {
         self.commit_value(self.open.accept()?, key, expiry_ms, value)
@@ -170,7 +173,7 @@ impl Keyspace {
         self.store_operand(key, operand)
     }
 
-    /// Writes an operand, also in a keyspace whose merge operator is unknown.
+    /// Writes an operand, even in a keyspace whose merge operator is unknown.
     pub(crate) fn store_operand(&self, key: &[u8], operand: &[u8]) -> Result<()> {
         self.put_kind(Kind::Merge, key, operand)
     }

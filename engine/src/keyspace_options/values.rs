@@ -64,7 +64,8 @@ impl KeyspaceOptions {
         self.prefix_extractor.name()
     }
 
-    /// Returns the [name](crate::MergeOperator::name) of the merge operator.
+    /// Returns the [name](crate::MergeOperator::name) of the
+    /// [`merge_operator`](Self::merge_operator); `None` without one.
     #[must_use]
     pub fn get_merge_operator_name(&self) -> Option<&str> {
         self.merge_operator.name()

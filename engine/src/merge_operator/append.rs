@@ -1,14 +1,28 @@
-//! Merge operator that joins byte strings.
+//! Merge operator that concatenates byte strings.
 
 use super::{MergeError, MergeOperator};
 
 /// The longest separator, in bytes: its name is stored in hexadecimal.
 const SEPARATOR_BYTES_MAX: usize = 64;
 
-/// Joins the value and all operands in the order of their writes, with a separator between them.
-/// The first operand of a key without a value becomes its value.
+/// Merge operator that concatenates the value and all operands, in the order of their writes, with
+/// a separator between them. The first operand of an absent key becomes its value.
 ///
-/// A value grows with each operand: keep the operands of a key few, or remove the key at times.
+/// A value grows with each operand, up to 256 MiB. Each read and each fold copies all of it.
+///
+/// ```
+/// use std::sync::Arc;
+/// use sievedb::{Append, Db, KeyspaceOptions};
+///
+/// # let dir = tempfile::tempdir().unwrap();
+/// let db = Db::open(dir.path())?;
+/// let options = KeyspaceOptions::new().merge_operator(Arc::new(Append::with_separator(",")));
+/// let tags = db.keyspace_with("tags", &options)?;
+/// tags.merge("post", "rust")?;
+/// tags.merge("post", "db")?;
+/// assert_eq!(tags.get("post")?.as_deref(), Some(&b"rust,db"[..]));
+/// # Ok::<(), sievedb::Error>(())
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Append {
     separator: Box<[u8]>,
@@ -24,13 +38,14 @@ impl Default for Append {
 }
 
 impl Append {
-    /// Joins without a separator.
+    /// Returns an operator without a separator.
     #[must_use]
     pub fn new() -> Self {
         Self { separator: Box::default(), name: NAME.to_owned() }
     }
 
-    /// Joins with `separator` between two parts, which may contain it.
+    /// Returns an operator with `separator` between two parts: 0 to 64 bytes, stored as part of the
+    /// name. The parts are not escaped.
     ///
     /// # Panics
     ///
@@ -38,7 +53,11 @@ impl Append {
     #[must_use]
     pub fn with_separator(separator: impl AsRef<[u8]>) -> Self {
         let separator = separator.as_ref();
-        assert!(separator.len() <= SEPARATOR_BYTES_MAX, "a separator has at most 64 bytes");
+        let bytes = separator.len();
+        assert!(
+            bytes <= SEPARATOR_BYTES_MAX,
+            "a separator of {bytes} bytes is too long: at most 64"
+        );
         if separator.is_empty() {
             return Self::new();
         }

@@ -2,9 +2,10 @@
 
 use super::{MergeError, MergeOperator};
 
-/// Adds integers: a counter. Value and operands are an `i64` of 8 bytes, big-endian
-/// ([`i64::to_be_bytes`]). A key without a value counts as 0. Sums wrap around at the limits of
-/// `i64`.
+/// Merge operator that adds integers: a counter. Value and operands are an `i64` of 8 bytes,
+/// big-endian ([`i64::to_be_bytes`]), as those of [`fetch_add`](crate::Keyspace::fetch_add). An
+/// absent key counts as 0. Sums wrap around at the limits of `i64`. A value or operand of another
+/// length makes reads fail.
 ///
 /// ```
 /// use std::sync::Arc;

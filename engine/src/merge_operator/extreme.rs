@@ -2,11 +2,13 @@
 
 use super::{MergeError, MergeOperator};
 
-/// Keeps the largest of all values, in byte order.
+/// Merge operator that keeps the largest of value and operands, in byte order. Encode numbers
+/// big-endian, with the same length.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Max;
 
-/// Keeps the smallest of all values, in byte order.
+/// Merge operator that keeps the smallest of value and operands, in byte order. Otherwise as
+/// [`Max`].
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Min;
 

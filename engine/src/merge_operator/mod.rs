@@ -1,15 +1,15 @@
-//! Merge operators: functions that combine the value of a key with operands written later.
+//! Merge operators: functions that combine the value of a key with later operands.
 //!
 //! | module        | content                                                          |
 //! |---------------|------------------------------------------------------------------|
 //! | [`counter`]   | [`Counter`]: adds integers                                       |
 //! | [`extreme`]   | [`Max`] and [`Min`]: keep the largest or smallest value          |
 //! | [`append`]    | [`Append`]: joins byte strings                                   |
-//! | [`set_union`] | [`SetUnion`]: joins sets of byte strings                         |
+//! | [`set_union`] | [`SetUnion`]: union of sets of byte strings                      |
 //! | [`named`]     | operator of a keyspace, by its stored name                       |
 //!
-//! See [`crate::fold`] for how a keyspace applies its operator, and [`crate::resolve`] for which
-//! operands belong to a value.
+//! A keyspace applies its operator in [`crate::fold`]. [`crate::resolve`] finds the operands that
+//! belong to a value.
 
 mod append;
 mod counter;
@@ -28,15 +28,19 @@ pub(crate) use self::named::NamedOperator;
 
 use std::{error, fmt};
 
-/// Combines the value of a key with merge operands.
+/// A merge operator: combines the value of a key with merge operands.
 ///
 /// [`Keyspace::merge`](crate::Keyspace::merge) writes an operand without reading the value. Reads,
 /// flushes and compactions apply operands later. So the result must depend on the arguments alone,
-/// and must never change for a stored [name](Self::name): otherwise it depends on when compactions
-/// run.
+/// and must never change for a stored [name](Self::name). Otherwise values depend on when
+/// compactions run.
 ///
-/// Calls may come from any thread, also while a read blocks on the result. A call that fails or
-/// panics is an error of the read. Flushes and compactions then keep the operands as they are.
+/// An operator is called by reading threads and by background threads, also at the same time. If a
+/// call fails or panics, the read fails with [`Error::MergeFailed`](crate::Error::MergeFailed);
+/// flushes and compactions keep the operands.
+///
+/// Merge operators are those of RocksDB. [`merge`](Self::merge) is its `FullMerge`,
+/// [`partial_merge`](Self::partial_merge) its `PartialMerge`.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -73,11 +77,14 @@ use std::{error, fmt};
 /// ```
 pub trait MergeOperator: Send + Sync + fmt::Debug {
     /// Returns the name that is stored with a keyspace: 1 to 255 bytes. Names that begin with
-    /// `sieve.` belong to the operators of this crate.
+    /// `sieve.` are reserved for the operators of this crate. If the results of an operator change,
+    /// it needs another name.
     fn name(&self) -> &str;
 
-    /// Returns the value of `key` after `operands`, oldest first and at least one, were applied to
-    /// `base`; `None` if the key had no value. At most 256 MiB.
+    /// Returns the value of `key` after `operands` were applied to `base`, its value before; `None`
+    /// if the key had no value. There is at least one operand; the oldest is first.
+    ///
+    /// A result of more than 256 MiB counts as a failure.
     ///
     /// # Errors
     ///
@@ -89,17 +96,17 @@ pub trait MergeOperator: Send + Sync + fmt::Debug {
         operands: &[&[u8]],
     ) -> Result<Vec<u8>, MergeError>;
 
-    /// Returns one operand that has the effect of `older` and then `newer` on every value; `None`
-    /// if there is none, the default.
+    /// Returns one operand with the effect of `older` and then `newer`, on every value and on an
+    /// absent key. `None`, the default, if there is no such operand: both are kept.
     ///
-    /// Lets flushes and compactions reduce operands whose base is in a deeper level.
+    /// Flushes and compactions call it for operands whose base is in a deeper level.
     fn partial_merge(&self, key: &[u8], older: &[u8], newer: &[u8]) -> Option<Vec<u8>> {
         let _ = (key, older, newer);
         None
     }
 }
 
-/// Reason why merge operands cannot be applied.
+/// The reason why merge operands cannot be applied.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MergeError {
     reason: Box<str>,

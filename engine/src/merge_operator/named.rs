@@ -19,11 +19,11 @@ pub(crate) enum NamedOperator {
     #[default]
     None,
     Present(Arc<dyn MergeOperator>),
-    /// It is not registered, or of another release.
+    /// The operator is not registered, or belongs to a later release.
     Missing(String),
 }
 
-/// By name: the results of an operator must never change for its name.
+/// Operators with the same name are equal: their results must be the same.
 impl PartialEq for NamedOperator {
     fn eq(&self, other: &Self) -> bool {
         self.name() == other.name()
@@ -47,7 +47,7 @@ impl NamedOperator {
         found.map_or_else(|| Self::Missing(name.to_owned()), Self::Present)
     }
 
-    /// Returns `operator`, or that of this crate if its name is reserved.
+    /// Returns `operator`, or the one of this crate if the name is reserved.
     pub(crate) fn new(operator: Arc<dyn MergeOperator>) -> Self {
         match operator.name() {
             name if name.starts_with(RESERVED) => Self::from_name(name, &[]),

@@ -1,13 +1,13 @@
-//! Reading methods of a whole keyspace: its ends, and its number of keys.
+//! Read methods for a whole keyspace: its ends, and its number of keys.
 
-/// Implements the methods that read the ends of a keyspace, or all of its keys, by the ranges of
-/// the handle.
+/// Implements the methods of a handle that read the ends of a keyspace or all of its keys. They use
+/// the iterators of the handle.
 macro_rules! end_methods {
     ($handle:ty) => {
         /// The ends of the keyspace, and its number of keys.
         impl $handle {
-            /// Returns the first entry, or `None` if there is no key. Steps over tombstones before
-            /// it.
+            /// Returns the entry with the smallest key, or `None` if there is no key. Costs the
+            /// first step of [`iter`](Self::iter), and steps over the tombstones before the entry.
             ///
             /// # Errors
             ///
@@ -27,7 +27,8 @@ macro_rules! end_methods {
                 self.iter().read_ahead_bytes_max(0).next().transpose()
             }
 
-            /// Returns the last entry, or `None` if there is no key. As [`first`](Self::first).
+            /// Returns the entry with the largest key, or `None` if there is no key. Otherwise as
+            /// [`first`](Self::first).
             ///
             /// # Errors
             ///
@@ -45,9 +46,10 @@ macro_rules! end_methods {
                 self.iter().read_ahead_bytes_max(0).is_empty()
             }
 
-            /// Returns the number of keys. **Reads all keys**: the cost is that of a scan without
-            /// values. [`Keyspace::approximate_len`](crate::Keyspace::approximate_len) reads
-            /// counters only.
+            /// Returns the number of keys. **Reads all keys**: costs a scan of
+            /// [`keys`](crate::Range::keys).
+            /// [`Keyspace::approximate_len`](crate::Keyspace::approximate_len) returns an estimate
+            /// from counters.
             ///
             /// # Errors
             ///

@@ -14,9 +14,9 @@ use crate::{
 /// Versions of a key in one table, from a merge operand down.
 pub(super) struct Copied {
     key: Bytes,
-    /// Newest first.
+    /// Operands, newest first.
     operands: Vec<Bytes>,
-    /// Kind and stored value. `None` if the versions read so far do not decide.
+    /// Kind and stored value of the version below the operands. `None` if not found yet.
     base: Option<Option<(Kind, Bytes)>>,
     /// Versions of the key may be lost.
     is_older: bool,

@@ -9,9 +9,9 @@ use crate::wal::batch::Entry;
 /// Changes of keyspaces in the readable part of all logs. Tables lack them.
 #[derive(Debug, Clone, Default)]
 pub(super) struct LogChanges {
-    /// Sequence number of the last clear, by keyspace.
+    /// Sequence number of the last clear of each keyspace.
     cleared: BTreeMap<u64, SequenceNumber>,
-    /// Last name, by keyspace, with the sequence number of the record.
+    /// Last name of each keyspace, with the sequence number of its record.
     renamed: BTreeMap<u64, (SequenceNumber, String)>,
     dropped: BTreeSet<u64>,
 }

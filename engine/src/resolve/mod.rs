@@ -74,7 +74,7 @@ pub(crate) enum Verdict {
 pub(crate) enum Seen {
     /// The key has the value beside it.
     Value,
-    /// The key has no value by this version: it is removed, or the version is invisible.
+    /// This version gives the key no value: it is a removal, or has expired.
     Nothing,
     /// A merge operand. The key has a value, which needs older versions.
     Operand,

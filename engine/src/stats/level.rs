@@ -63,8 +63,8 @@ pub struct LevelStats {
     pub range_negatives: u64,
     /// Tables whose range filter was damaged when a scan came.
     pub range_unusable: u64,
-    /// Tombstones that scans skipped, and merge operands that they applied, of keys with more than
-    /// 64. Compactions remove them where scans meet many.
+    /// Tombstones that scans skipped, and merge operands that scans applied beyond the first 64 of
+    /// a key. Compactions remove both where there are many.
     pub tombstones_skipped: u64,
     /// Data blocks requested by lookups.
     pub data_block_requests: u64,

@@ -257,8 +257,8 @@ pub struct KeyspaceStats {
     pub entries: u64,
     /// Merge operands in tables.
     pub merge_operands: u64,
-    /// Range tombstones in tables, included in `entries`. One that reaches over several tables
-    /// counts for each.
+    /// Range tombstones in tables, included in `entries`. One that extends over several tables
+    /// counts once for each.
     pub range_tombstones: u64,
     /// Keys whose operands a flush or a compaction kept because the operator failed.
     pub merges_failed: u64,

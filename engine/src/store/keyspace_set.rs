@@ -93,7 +93,7 @@ impl Store {
         Ok(count)
     }
 
-    /// Renames the keyspace `old`.
+    /// Renames the keyspace `old` to `new`.
     ///
     /// # Errors
     ///
@@ -136,7 +136,7 @@ impl Store {
         let first = placed.first;
         debug_assert_eq!(tree.clear_in_flight(), Some(first));
         if logged.is_ok() {
-            // The view before then has every entry that older snapshots see.
+            // The view before the clear has every entry that older snapshots see.
             self.writer.publish().wait_visible(first - 1);
             let finish = || self.writer.placement().finish_keyspace_change(true);
             self.versions.clear_keyspace(tree, first, || drop(placed), finish);
@@ -196,9 +196,9 @@ impl Store {
         Ok((placed, logged))
     }
 
-    /// Brings changes that are durable in the log into the manifest.
+    /// Records changes in the manifest that are durable in the log.
     fn record_keyspace_changes(&self) {
-        // The record in the log decides. After a full disk background work brings it into the
+        // The record in the log decides. After a full disk, background work records it in the
         // manifest, or else the next opening does. After a lasting failure the next write reports
         // the error.
         let _ = self.record_keyspaces();

@@ -233,7 +233,7 @@ impl<'a> LogState<'a> {
             return Ok(None);
         }
         let own = self.memtable_bytes.get(&keyspace).copied();
-        // Without readable options the opening fails later.
+        // If the options are unreadable, the open fails later.
         let frozen_at = own.unwrap_or_else(|| self.options.new_keyspace().memtable_bytes);
         let new = || {
             let placed = Arc::new(PlacedMemtable::new(frozen_at, self.memory));

@@ -1,4 +1,4 @@
-//! Scheduler work that reads cause, because they step over many tombstones or apply many merge
+//! Flushes and compactions that become due because reads skip many tombstones or apply many merge
 //! operands.
 
 use std::sync::Arc;

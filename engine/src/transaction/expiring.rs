@@ -1,7 +1,7 @@
 //! Values that expire, in a transaction.
 //!
-//! The clock of a transaction stands still at its start: expiries count from there, and a value that
-//! has expired by then is written as a removal.
+//! The clock of a transaction is fixed at its start: a TTL counts from there, and a value that has
+//! expired by then is written as a removal.
 
 use std::time::{Duration, SystemTime};
 
@@ -14,12 +14,12 @@ use crate::{
     time_to_live::{expiry_after, expiry_at},
 };
 
-/// Values that expire: see [`Keyspace::insert_with_ttl`]. The clock of a transaction stands still at
-/// its start.
+/// Values that expire: see [`Keyspace::insert_with_ttl`]. The clock of a transaction is fixed at
+/// its start. The expiry of a value is not a write: it causes no conflict.
 impl Transaction {
     /// Adds a write of `value` under `key` in `keyspace` that expires after `ttl`, rounded up to
     /// whole milliseconds and counted from the start of the transaction. Later reads of this
-    /// transaction see it, unless `ttl` is zero.
+    /// transaction see the value, unless `ttl` is zero.
     ///
     /// ```
     /// use std::time::Duration;
@@ -82,8 +82,8 @@ impl Transaction {
         self.write_value(keyspace.as_ref(), key.as_ref(), None, value.as_ref())
     }
 
-    /// Makes the value of `key` expire at `time`. Returns `false` if the key has no value. Reads the
-    /// value as [`get_for_update`](Self::get_for_update), and writes it again.
+    /// Sets the expiry of `key` to `time`. Returns `false` if the key has no value. Reads the value
+    /// by [`get_for_update`](Self::get_for_update), and writes it again.
     ///
     /// # Errors
     ///
@@ -101,8 +101,8 @@ impl Transaction {
     }
 
     /// Removes the expiry of `key`, and keeps its value. Returns `false` if the key has no value.
-    /// Reads the value as [`get_for_update`](Self::get_for_update), and writes it again, if it
-    /// expires.
+    /// Reads the value by [`get_for_update`](Self::get_for_update), and writes it again if it has
+    /// an expiry.
     ///
     /// # Errors
     ///
@@ -120,8 +120,8 @@ impl Transaction {
         Ok(true)
     }
 
-    /// Returns the time that the value of `key` in `keyspace` is still visible, from the start of
-    /// the transaction on; `None` if the key has no value. The commit depends on the key as by
+    /// Returns the time to live of the value of `key` in `keyspace`, counted from the start of the
+    /// transaction; `None` if the key has no value. The commit depends on the key as by
     /// [`get`](Self::get).
     ///
     /// # Errors
@@ -152,12 +152,12 @@ impl Transaction {
         self.held.read_point().clock_ms()
     }
 
-    /// Returns the expiry of a value that is written without one.
+    /// Returns the expiry of a value that is written without a TTL.
     pub(super) fn default_expiry_ms(&self, keyspace: &Keyspace) -> Option<u64> {
         keyspace.tree().default_expiry_ms(|| self.clock_ms())
     }
 
-    /// Writes a value that expires at `expiry_ms` of the store clock, if it does.
+    /// Adds a write of a value that expires at `expiry_ms` of the store clock; never with `None`.
     pub(super) fn write_value(
         &mut self,
         keyspace: &Keyspace,

@@ -1,9 +1,9 @@
-//! Transactions: reads of a snapshot and writes that are applied atomically, if no other write
-//! conflicts with them.
+//! Optimistic transactions: reads of a snapshot, and writes that are applied atomically if no
+//! other write conflicts with them.
 //!
-//! A transaction holds a snapshot and its own writes in memory. It takes no locks. The commit is
-//! one [write](crate::commit) on the [condition](crate::validation) that what the transaction has
-//! read was not written since.
+//! A transaction holds a snapshot, and keeps its writes in memory. It takes no locks. The commit is
+//! one [write](crate::commit) with a [condition](crate::validation): no key or range that the
+//! transaction has read was written since the snapshot.
 //!
 //! | module         | content                                                               |
 //! |----------------|-----------------------------------------------------------------------|
@@ -48,22 +48,23 @@ use crate::{
     validation::{read_set::ReadSet, unchanged::Unchanged},
 };
 
-/// Part of the limit of memtables that a transaction may take unless set otherwise.
+/// The default limit of a transaction's memory is that of all memtables divided by this.
 const BYTES_SHARE: u64 = 4;
 
-/// Reads and writes of any keyspaces of a store as one atomic step.
+/// An optimistic transaction: reads and writes of any keyspaces of a store as one atomic step.
 ///
 /// Reads see the store at the time of [`Db::begin`](crate::Db::begin), and the transaction's own
-/// writes. Writes are held in memory until [`commit`](Self::commit), which applies all of them or
+/// writes. Writes are kept in memory until [`commit`](Self::commit), which applies all of them or
 /// none. Dropping the transaction rolls it back.
 ///
-/// It takes no locks: transactions and other writes never wait for it. If another write has changed
-/// what the transaction depends on, the commit fails with [`Error::Conflict`], and the transaction
-/// must be run again. [`Db::transaction`](crate::Db::transaction) does that. Writes outside of
-/// transactions count, too. See [`Isolation`] for what a transaction depends on.
+/// A transaction takes no locks: no other transaction or write waits for it. If another write has
+/// changed a key or range that the transaction depends on, the commit fails with
+/// [`Error::Conflict`]. [`Db::transaction`](crate::Db::transaction) then runs the transaction
+/// again. Writes outside of transactions conflict, too. [`Isolation`] defines what a transaction
+/// depends on.
 ///
-/// A transaction without writes never conflicts. While it exists, the versions that it sees are
-/// kept, as by a [snapshot](crate::Db::snapshot).
+/// A transaction without writes never conflicts. As a [snapshot](crate::Db::snapshot) does, an open
+/// transaction keeps the versions that it sees from being removed.
 ///
 /// ```
 /// use sievedb::{Db, Durability, Error};
@@ -113,8 +114,10 @@ impl Transaction {
     }
 
     /// Adds a write of `value` under `key` in `keyspace`. A [`Db`](crate::Db) stands for its
-    /// default keyspace. Later reads of this transaction see it. A
+    /// default keyspace. Later reads of this transaction see the value. A
     /// [default TTL](crate::KeyspaceOptions::default_ttl) counts from the start of the transaction.
+    ///
+    /// Copies key and value into memory, and writes nothing to disk before the commit.
     ///
     /// # Errors
     ///
@@ -142,9 +145,10 @@ impl Transaction {
     /// Adds `operand` to the value of `key` in `keyspace`, by its
     /// [merge operator](crate::KeyspaceOptions::merge_operator).
     ///
-    /// Unlike [`Keyspace::merge`] it reads the value, as [`get_for_update`](Self::get_for_update),
-    /// and writes the result as [`insert`](Self::insert) does: the commit fails if the key was
-    /// written meanwhile.
+    /// Unlike [`Keyspace::merge`], this call reads the value by
+    /// [`get_for_update`](Self::get_for_update), and writes the result by
+    /// [`insert`](Self::insert). So the commit fails if the key was written after the transaction
+    /// began.
     ///
     /// # Errors
     ///
@@ -164,7 +168,7 @@ impl Transaction {
         self.write_value(keyspace, key, self.default_expiry_ms(keyspace), &value)
     }
 
-    /// Writes a value, or a removal without one.
+    /// Adds a write of a value, or of a removal.
     fn write(
         &mut self,
         keyspace: &Keyspace,
@@ -197,15 +201,15 @@ impl Transaction {
         self.writes.is_empty()
     }
 
-    /// Returns the memory that the transaction takes, in bytes: its writes, and the keys that it
-    /// has read. It is a part of [`Options::memory_budget`](crate::Options::memory_budget).
+    /// Returns the memory that the transaction uses, in bytes: its writes, and the keys and ranges
+    /// that it has read. Part of [`Options::memory_budget`](crate::Options::memory_budget).
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.tracked.lock().bytes as u64
     }
 
-    /// Sets a savepoint here. From then on the transaction also keeps the values that it
-    /// overwrites.
+    /// Sets a savepoint. Until it is released, the transaction also keeps those of its own writes
+    /// that it overwrites.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -226,19 +230,19 @@ impl Transaction {
         self.writes.set_savepoint()
     }
 
-    /// Undoes the writes since `savepoint`, which stays set. Releases later savepoints. Reads are
-    /// not undone: the transaction still depends on them.
+    /// Undoes the writes since `savepoint`, which stays set, and releases later savepoints. Reads
+    /// are not undone: the transaction still depends on them.
     ///
     /// # Errors
     ///
-    /// [`Error::NoSavepoint`] if it was released, or is of another transaction.
+    /// [`Error::NoSavepoint`] if `savepoint` was released, or is of another transaction.
     pub fn rollback_to(&mut self, savepoint: &Savepoint) -> Result<()> {
         let freed = self.writes.rollback_to(savepoint)?;
         self.free_bytes(freed);
         Ok(())
     }
 
-    /// Releases `savepoint` and later ones. Their writes stay.
+    /// Releases `savepoint` and later ones. The writes since then stay.
     ///
     /// # Errors
     ///
@@ -250,21 +254,27 @@ impl Transaction {
         Ok(())
     }
 
-    /// Drops all writes, as dropping the transaction does.
+    /// Rolls the transaction back: discards all writes, as dropping the transaction does.
     pub fn rollback(self) {}
 
-    /// Writes everything, if no other write conflicts. At return the writes are visible and have
-    /// this `durability`; with `None` that of [`TransactionOptions::durability`].
+    /// Applies all writes atomically if no other write conflicts. At return the writes are visible
+    /// and have this `durability`; with `None` that of [`TransactionOptions::durability`].
+    ///
+    /// Costs a [batch](crate::Batch) of the writes, and one comparison for each key that the
+    /// transaction depends on. A key that may have been written since the transaction began is
+    /// searched for in memtables and in tables that are newer than the transaction. So is each
+    /// range.
     ///
     /// # Errors
     ///
-    /// The transaction is rolled back.
+    /// No write is visible, and the transaction is dropped.
     ///
-    /// * [`Error::Conflict`]: nothing is changed; run the transaction again.
-    /// * [`Error::KeyspaceDropped`]: a keyspace that it wrote to, or depends on, was dropped.
-    ///   Nothing is changed.
-    /// * [`Error::WriteTooLarge`], [`Error::Io`], [`Error::ReadOnly`], [`Error::Closed`] as of
-    ///   [`Batch::commit`](crate::Batch::commit).
+    /// * [`Error::Conflict`]: nothing was changed; run the transaction again.
+    /// * [`Error::KeyspaceDropped`]: a keyspace that the transaction writes to, or depends on, was
+    ///   dropped. Nothing was changed.
+    /// * [`Error::WriteTooLarge`], [`Error::Closed`]: nothing was changed.
+    /// * [`Error::Io`], [`Error::ReadOnly`]: the writes may be found when the store is reopened,
+    ///   all or none, as those of [`Batch::commit`](crate::Batch::commit).
     pub fn commit(self, durability: impl Into<Option<Durability>>) -> Result<()> {
         self.commit_as(durability.into()).map(drop)
     }
@@ -317,7 +327,7 @@ impl Transaction {
         self.open.accept()
     }
 
-    /// Charges `bytes`, which the transaction is about to take.
+    /// Charges `bytes` before they are allocated.
     ///
     /// # Errors
     ///

@@ -2,25 +2,40 @@
 
 use crate::Durability;
 
-/// Retries of [`Db::transaction`](crate::Db::transaction) unless set otherwise.
+/// Default of [`TransactionOptions::retries_max`].
 pub(super) const DEFAULT_RETRIES_MAX: u32 = 100;
 
-/// Changes by others that make a transaction fail.
+/// Isolation level: the writes after the start of a transaction that make its commit fail.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Isolation {
-    /// The outcome is that of some order of the transactions, one after the other: the order of
-    /// their commits. A commit fails if a key or a range that the transaction has read, present or
-    /// absent, was written after it began.
+    /// Serializable: the result is as if transactions ran one after another, in the order of their
+    /// commits. Those without writes run at the time of their start.
+    ///
+    /// A commit fails if a key that the transaction has read, present or absent, was written after
+    /// it began, or any key of a range that it has read. Each key that was read takes memory.
     #[default]
     Serializable,
-    /// A commit fails if a key that it writes, or read by
-    /// [`get_for_update`](crate::Transaction::get_for_update), was written after the transaction
-    /// began. Other reads are not checked: write skew is possible, and the transaction takes no
-    /// memory for them.
+    /// Snapshot isolation: the first committer wins.
+    ///
+    /// A commit fails if a key that the transaction writes, or has read by
+    /// [`get_for_update`](crate::Transaction::get_for_update), was written after it began. Other
+    /// reads are not checked and take no memory: write skew is possible.
     Snapshot,
 }
 
-/// Options of a transaction. The default suits most of them.
+/// Options of a transaction, with sensible defaults.
+///
+/// ```
+/// use sievedb::{Durability, Isolation, TransactionOptions};
+///
+/// # let dir = tempfile::tempdir().unwrap();
+/// let db = sievedb::Db::open(dir.path())?;
+/// let options =
+///     TransactionOptions::new().isolation(Isolation::Snapshot).durability(Durability::Disk);
+/// db.transaction_with(options, |transaction| transaction.insert(&db, "anna", "7"))?;
+/// assert!(db.contains_key("anna")?);
+/// # Ok::<(), sievedb::Error>(())
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]
 pub struct TransactionOptions {
@@ -49,7 +64,7 @@ impl TransactionOptions {
         Self::default()
     }
 
-    /// Changes by others that make the commit fail. Default [`Isolation::Serializable`].
+    /// Isolation level. Default [`Isolation::Serializable`].
     pub fn isolation(mut self, isolation: Isolation) -> Self {
         self.isolation = isolation;
         self
@@ -61,24 +76,31 @@ impl TransactionOptions {
         self
     }
 
-    /// Most times that [`Db::transaction`](crate::Db::transaction) runs the transaction again after
-    /// a conflict. 0 or more, default 100. The waits before them grow from none to 10 ms.
+    /// Maximum number of times that [`Db::transaction`](crate::Db::transaction) runs the
+    /// transaction again after conflicts. Any number; default 100.
+    ///
+    /// The first retry does not wait. Each further one waits for a random time, which grows from
+    /// about 20 µs to at most 10 ms.
     pub fn retries_max(mut self, retries: u32) -> Self {
         self.retries_max = retries;
         self
     }
 
-    /// Most bytes of memory that the transaction may take, for its writes and for the keys that it
-    /// has read. Default 1/4 of
+    /// Maximum memory of the transaction, in bytes, for its writes and for the keys and ranges that
+    /// it has read. A call that exceeds it fails with
+    /// [`Error::TransactionTooLarge`](crate::Error::TransactionTooLarge).
+    ///
+    /// Any number; default 1/4 of
     /// [`memtable_bytes_max`](crate::stats::MemoryStats::memtable_bytes_max): 16 MiB with a budget
-    /// of 256 MiB.
+    /// of 256 MiB. A commit has the limit of [`Batch::bytes`](crate::Batch::bytes), too.
     pub fn bytes_max(mut self, bytes: u64) -> Self {
         self.bytes_max = Some(bytes);
         self
     }
 
-    /// Refuses writes, and so notes no reads: the transaction costs what a
-    /// [snapshot](crate::Db::snapshot) costs. Default `false`.
+    /// Makes writes fail with [`Error::ReadOnlyTransaction`](crate::Error::ReadOnlyTransaction).
+    /// Reads are not tracked: the transaction costs what a [snapshot](crate::Db::snapshot) costs.
+    /// Default `false`.
     pub fn read_only(mut self, read_only: bool) -> Self {
         self.read_only = read_only;
         self

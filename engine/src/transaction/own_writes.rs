@@ -18,8 +18,8 @@ use crate::{
 /// Writes to the keys of a keyspace; `None` is a removal.
 pub(super) type Entries = BTreeMap<Bytes, Option<OwnValue>>;
 
-/// A value that the transaction writes. It has not expired at the transaction's clock: such a value
-/// is a removal.
+/// A value that the transaction writes. It has not expired at the transaction's clock: an expired
+/// value is stored as a removal.
 #[derive(Debug, Clone)]
 pub(super) struct OwnValue {
     pub(super) bytes: Bytes,
@@ -27,15 +27,17 @@ pub(super) struct OwnValue {
     pub(super) expiry_ms: Option<u64>,
 }
 
-/// Memory of an entry besides its bytes: a node of a map, half of it free.
+/// Memory of an entry besides its bytes: its part of a map node that is half full.
 const ENTRY_BYTES: usize = 192;
 
 static NEXT_SAVEPOINT: AtomicU64 = AtomicU64::new(0);
 
 /// A point in a transaction to which its writes can be [rolled
 /// back](crate::Transaction::rollback_to).
+///
+/// Dropping it does not release it: the savepoint then stays set until the end of the transaction.
 #[derive(Debug, PartialEq, Eq)]
-#[must_use = "without it the transaction cannot be rolled back to here"]
+#[must_use = "without the savepoint the transaction cannot be rolled back to it"]
 pub struct Savepoint(u64);
 
 /// The writes of a transaction by keyspace.

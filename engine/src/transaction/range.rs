@@ -68,7 +68,7 @@ impl<S, E> Side<S, E> {
             End::Back => (&mut self.back, &mut self.front),
         };
         if near.is_none() {
-            // At the end of the source, what is left is what the other end has read ahead.
+            // At the end of the source, only the entry that the other end has peeked is left.
             *near = match step(&mut self.source) {
                 Some(entry) => Some(entry?),
                 None => far.take(),
@@ -178,7 +178,7 @@ impl Read<'_> {
         if self.is_at_end {
             return [Some(self.bounds.clone()), None];
         }
-        // Copied: a key may share memory with others.
+        // Copied: a key may be a slice of a whole block.
         let bound = |key: &Bytes| Bound::Included(Bytes::copy_from_slice(key));
         let start = || self.bounds.start.clone();
         let end = || self.bounds.end.clone();
@@ -199,7 +199,8 @@ impl Drop for Read<'_> {
 impl Transaction {
     /// Returns all entries of `keyspace`: ascending from the front, descending from the back.
     ///
-    /// Borrows the transaction: write after the iterator is dropped.
+    /// Borrows the transaction: drop the iterator before the next write. An error of the call, such
+    /// as [`Error::ForeignKeyspace`] or [`Error::TransactionTooLarge`], is the first item.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -242,7 +243,7 @@ impl Transaction {
             return Ok(None);
         }
         let mut tracked = self.tracked.lock();
-        // Both keys of both parts may be as long as those of the bounds, or longer.
+        // An estimate: the keys of the parts that are read may be longer than the bounds.
         let bytes = ReadSet::range_bytes() + bounds.bytes();
         tracked.take_bytes(bytes, self.bytes_max, &self.charge)?;
         Ok(Some(tracked.set.add_range(keyspace.tree(), bounds.clone())))
@@ -251,7 +252,7 @@ impl Transaction {
     fn end_range(&self, id: RangeId, parts: [Option<KeyBounds>; 2]) {
         let mut tracked = self.tracked.lock();
         let bytes = tracked.set.set_range(id, parts);
-        // Not refused: few keys, and the next call is refused instead.
+        // Never fails: there are few keys, and the next call fails instead.
         tracked.bytes += bytes;
         self.charge.grow(bytes);
     }

@@ -18,16 +18,16 @@ use crate::{
     validation::read_set::ReadSet,
 };
 
-/// What the commit depends on, and the memory of the whole transaction.
+/// The read set, and the memory of the whole transaction.
 #[derive(Debug, Default)]
 pub(super) struct Tracked {
     pub(super) set: ReadSet,
-    /// Of the read set and of the writes.
+    /// Memory of the read set and of the writes.
     pub(super) bytes: usize,
 }
 
 impl Tracked {
-    /// Charges `bytes`, which are about to be taken.
+    /// Charges `bytes` before they are allocated.
     ///
     /// # Errors
     ///
@@ -49,12 +49,13 @@ impl Tracked {
 }
 
 impl Transaction {
-    /// Returns the value of `key` in `keyspace`, or `None` if the key has no value.
+    /// Returns the value of `key` in `keyspace`, or `None` if the key has no value. A
+    /// [serializable](Isolation::Serializable) transaction depends on the key from then on.
     ///
     /// # Errors
     ///
-    /// As [`Keyspace::get`], [`Error::ForeignKeyspace`], and [`Error::TransactionTooLarge`] if the
-    /// read set has no room for the key.
+    /// As [`Keyspace::get`]; [`Error::ForeignKeyspace`]; [`Error::TransactionTooLarge`] if the read
+    /// set has no room for the key.
     pub fn get(
         &self,
         keyspace: impl AsRef<Keyspace>,
@@ -93,7 +94,7 @@ impl Transaction {
         self.reader(keyspace).find(key, &mut NoObserver)
     }
 
-    /// Returns whether `key` has a value in `keyspace`. As [`get`](Self::get), but does not read
+    /// Returns `true` if `key` has a value in `keyspace`. As [`get`](Self::get), but does not read
     /// the value.
     ///
     /// # Errors
@@ -130,7 +131,7 @@ impl Transaction {
         self.look_up_many(keyspace.as_ref(), &keys, |found| found, |own| own)
     }
 
-    /// Returns for each of `keys` whether it has a value in `keyspace`, in their order. As
+    /// Returns `true` for each of `keys` that has a value in `keyspace`, in their order. As
     /// [`get_many`](Self::get_many), but does not read values.
     ///
     /// # Errors
@@ -146,8 +147,8 @@ impl Transaction {
         self.look_up_many(keyspace.as_ref(), &keys, is_found, |own| own.is_some())
     }
 
-    /// Returns for each key the result of `own` for the transaction's own write, or that of `found`
-    /// for what the snapshot has.
+    /// Returns for each key the result of `own` for the transaction's own write, if there is one,
+    /// or that of `found` for the value in the snapshot.
     fn look_up_many<K: AsRef<[u8]>, V: FromValue, T>(
         &self,
         keyspace: &Keyspace,

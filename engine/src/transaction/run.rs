@@ -9,7 +9,7 @@ use std::{
 use super::{Transaction, TransactionOptions};
 use crate::{Error, Keyspace, Result};
 
-/// The wait before the second retry; each further one doubles it. The first does not wait.
+/// Longest wait before the second retry. Doubles with each further retry.
 const WAIT_MIN: Duration = Duration::from_micros(20);
 
 const WAIT_MAX: Duration = Duration::from_millis(10);
@@ -42,7 +42,7 @@ pub(crate) fn run<T>(
     }
 }
 
-/// Returns the wait before a retry: random, so that transactions that conflict do not meet again.
+/// Returns the wait before a retry: random, so that two transactions do not conflict repeatedly.
 fn wait(retries: u32) -> Duration {
     let Some(doublings) = retries.checked_sub(1) else { return Duration::ZERO };
     let full = WAIT_MIN.saturating_mul(1 << doublings.min(16)).min(WAIT_MAX);

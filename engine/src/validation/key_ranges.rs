@@ -1,4 +1,4 @@
-//! Ranges of keys that do not overlap.
+//! Disjoint ranges of keys.
 
 use std::{cmp::Ordering, ops::Bound, sync::Arc};
 
@@ -6,12 +6,12 @@ use bytes::Bytes;
 
 use crate::iter::bounds::{KeyBounds, is_above, is_below};
 
-/// Ranges in key order, of which no two overlap.
+/// Disjoint ranges, in key order.
 #[derive(Debug, Default)]
 pub(super) struct KeyRanges(Vec<Arc<KeyBounds>>);
 
 impl KeyRanges {
-    /// Merges ranges, in any order. Skips empty ones.
+    /// Merges `ranges`, which may overlap and be in any order. Skips empty ones.
     pub(super) fn new(ranges: impl Iterator<Item = KeyBounds>) -> Self {
         let mut ranges: Vec<_> = ranges.filter(|range| !range.is_empty()).collect();
         ranges.sort_by(|a, b| cmp_starts(&a.start, &b.start));
@@ -45,7 +45,7 @@ impl KeyRanges {
 }
 
 fn cmp_starts(a: &Bound<Bytes>, b: &Bound<Bytes>) -> Ordering {
-    /// Whether the bound leaves out its key.
+    /// The bound excludes its key.
     fn parts(bound: &Bound<Bytes>) -> Option<(&[u8], bool)> {
         match bound {
             Bound::Unbounded => None,
@@ -58,7 +58,7 @@ fn cmp_starts(a: &Bound<Bytes>, b: &Bound<Bytes>) -> Ordering {
 }
 
 fn cmp_ends(a: &Bound<Bytes>, b: &Bound<Bytes>) -> Ordering {
-    /// Whether the bound contains its key.
+    /// The bound includes its key.
     fn parts(bound: &Bound<Bytes>) -> Option<(&[u8], bool)> {
         match bound {
             Bound::Unbounded => None,

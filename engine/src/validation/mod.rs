@@ -1,7 +1,7 @@
-//! Conditions of writes: what a writer has read was not written since.
+//! Conditions of writes: no key or range that a writer has read was written since.
 //!
-//! They are evaluated by the [commit pipeline](crate::commit), under the placement lock. There they
-//! compare sequence numbers and search memtables, but read no table.
+//! The [commit pipeline](crate::commit) evaluates a condition under the placement lock. There it
+//! compares sequence numbers, and searches writes in flight and memtables, but reads no table.
 //!
 //! | module         | content                                                               |
 //! |----------------|-----------------------------------------------------------------------|

@@ -6,7 +6,7 @@ use bytes::Bytes;
 
 use crate::{iter::bounds::KeyBounds, read::tree::Tree};
 
-/// Memory of a key or a range besides its bytes: a node of a map, half of it free.
+/// Memory of a key or a range besides its bytes: its part of a map node that is half full.
 const ENTRY_BYTES: usize = 96;
 
 /// Keys and ranges of several keyspaces.
@@ -19,7 +19,7 @@ pub(crate) struct ReadSet {
 #[derive(Debug)]
 pub(super) struct KeyspaceReads {
     pub(super) tree: Arc<Tree>,
-    /// With their hashes.
+    /// Keys with their hashes.
     pub(super) keys: BTreeMap<Bytes, u64>,
     ranges: Vec<[Option<KeyBounds>; 2]>,
 }
@@ -33,7 +33,7 @@ impl KeyspaceReads {
         self.keys.is_empty() && self.ranges().next().is_none()
     }
 
-    /// Returns a key that was read, or the bound of a range.
+    /// Returns a key that was read, or the bound of a range that was read.
     pub(super) fn first_key(&self) -> Option<&Bytes> {
         self.keys.keys().next().or_else(|| self.ranges().find_map(KeyBounds::any_key))
     }
@@ -76,7 +76,7 @@ impl ReadSet {
         self.keyspaces[index].keys.insert(Bytes::copy_from_slice(key), hash);
     }
 
-    /// Adds all of a range, until [`set_range`](Self::set_range) replaces it.
+    /// Adds a whole range. [`set_range`](Self::set_range) replaces it by the parts that were read.
     pub(crate) fn add_range(&mut self, tree: &Arc<Tree>, bounds: KeyBounds) -> RangeId {
         let keyspace = self.keyspace(tree);
         let ranges = &mut self.keyspaces[keyspace].ranges;

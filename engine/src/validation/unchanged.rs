@@ -17,18 +17,22 @@ use crate::{
     store::Store,
 };
 
-/// Checks by slots before writes are compared key by key. So a stream of writes to other keys of
-/// the slots does not delay a writer for ever.
+/// Checks by slots before writes are compared key by key. Bounds the wait: other keys of the slots
+/// may be written all the time.
 const SLOT_CHECKS_MAX: u32 = 2;
 
 /// Holds if no key and no range of a [`ReadSet`] was written after a snapshot, which stays open.
 ///
-/// Under the placement lock it only compares numbers: slots of keys that no write was placed to
-/// since the last check need nothing else. The keys of other slots are searched without the lock,
-/// in memtables and tables with entries after the snapshot. Then the condition is checked again.
+/// Under the placement lock it compares sequence numbers of [slots](KeySlot). A slot without a
+/// write since the last check needs nothing else. The keys of other slots are searched without the
+/// lock, in memtables and tables with entries after the snapshot. Then the condition is checked
+/// again.
 ///
-/// Ranges have no slots. A watch collects the writes placed after the ranges were searched, and
-/// only the keys of these are compared under the lock.
+/// Ranges have no slots. They are searched once, without the lock. A watch collects the writes
+/// placed since, and only the keys of these are compared under the lock.
+///
+/// Source: Kung and Robinson, "On Optimistic Methods for Concurrency Control", ACM Transactions on
+/// Database Systems 6(2), 1981: the read set is validated against later writes, in commit order.
 pub(crate) struct Unchanged<'a> {
     store: &'a Store,
     reads: Vec<Reads<'a>>,
@@ -36,7 +40,7 @@ pub(crate) struct Unchanged<'a> {
     slots: Vec<KeySlot>,
     /// Sequence number of the snapshot.
     after: SequenceNumber,
-    /// Writes to the keys up to this number were compared.
+    /// Writes up to this sequence number were compared with the keys.
     checked: SequenceNumber,
     slot_checks: u32,
     watch: Option<WatchId>,
@@ -55,15 +59,15 @@ struct Reads<'a> {
 struct Undecided {
     /// Ascending.
     slots: Vec<KeySlot>,
-    /// Keys of writes to one of the [`Reads`].
+    /// Written keys: the index of the [`Reads`], the key, its hash.
     keys: Vec<(usize, Bytes, u64)>,
-    /// All keys and ranges of these [`Reads`].
+    /// Indexes of [`Reads`] of which all keys and ranges are searched.
     all_of: Vec<usize>,
-    /// All ranges.
+    /// All ranges are searched.
     all_ranges: bool,
 }
 
-/// A key that was written.
+/// A key that was read, and written after the snapshot.
 #[derive(Debug)]
 struct Conflict {
     keyspace: String,
@@ -71,7 +75,8 @@ struct Conflict {
 }
 
 impl<'a> Unchanged<'a> {
-    /// Begins to check `set`, which was read by a snapshot at `after`.
+    /// Creates the condition for `set`, which was read by a snapshot at `after`. Searches its
+    /// ranges.
     ///
     /// # Errors
     ///
@@ -116,7 +121,7 @@ impl<'a> Unchanged<'a> {
         Some(Error::Conflict { keyspace, key })
     }
 
-    /// Searches the ranges, if there are any, and watches later writes from here on.
+    /// Searches the ranges, if there are any, and begins to watch later writes.
     fn search_ranges(&mut self) -> Result<()> {
         if self.reads.iter().all(|reads| reads.ranges.is_empty()) {
             return Ok(());
@@ -127,7 +132,7 @@ impl<'a> Unchanged<'a> {
         self.decide()
     }
 
-    /// Compares writes key by key from here on. Those in flight are among them.
+    /// From now on writes are compared key by key, beginning with those in flight.
     fn begin_watch(&mut self, placed: &mut Placed<'_>) {
         debug_assert!(self.watch.is_none(), "one watch is enough");
         self.open.slots = self.written_slots(placed);
@@ -135,13 +140,13 @@ impl<'a> Unchanged<'a> {
         self.watch = Some(placed.watch(keyspaces));
     }
 
-    /// Returns the slots to which a write was placed that was not compared.
+    /// Returns the slots with a write that was not compared yet.
     fn written_slots(&self, placed: &Placed<'_>) -> Vec<KeySlot> {
         let is_written = |slot: &KeySlot| placed.last_in_slot(*slot) > self.checked;
         self.slots.iter().copied().filter(is_written).collect()
     }
 
-    /// Notes the keys of `write` that were read, and returns whether there are any.
+    /// Adds the keys of `write` that were read to those to decide. Returns `true` if there are any.
     fn note_read(&mut self, write: &InFlight) -> bool {
         let noted = (self.open.keys.len(), self.open.all_of.len());
         let write = &write.write;
@@ -181,7 +186,7 @@ impl<'a> Unchanged<'a> {
         }
         self.slot_checks += 1;
         self.open.slots = written;
-        // Of the other slots nothing was placed since, and the writes to these are searched.
+        // The other slots have no write since, and those in `written` are searched.
         self.checked = placed.last_placed();
         Verdict::Undecided(wait)
     }
@@ -189,7 +194,7 @@ impl<'a> Unchanged<'a> {
     fn find_written(&self, reads: &Reads<'_>, key: &[u8], hash: u64) -> Result<bool> {
         let counters = self.store.tables.counters.local();
         let view = reads.of.tree.view();
-        // Writes in flight are not conflicts yet: a retry would begin before they are visible.
+        // Writes in flight are no conflicts yet: a retry would begin before they are visible.
         let at = self.store.writer.visible();
         ReadKey { key, hash, after: self.after }.is_written(&view, at, counters)
     }
@@ -262,7 +267,7 @@ impl Validate for Unchanged<'_> {
                 return Ok(Verdict::Undecided(clear));
             }
             if tree.view().cleared > self.after {
-                // Every key that was read was removed.
+                // The clear removed every key that was read.
                 let key = reads.of.first_key().cloned().unwrap_or_default();
                 self.conflict = Some(Conflict { keyspace: tree.name(), key });
                 return Ok(Verdict::Fails);

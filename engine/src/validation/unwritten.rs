@@ -10,13 +10,14 @@ use crate::{
 };
 
 /// Checks that wait for a write in the slot of the key, before the writes in flight are searched
-/// for the key itself. So a stream of writes to other keys of the slot does not delay it for ever.
+/// for the key itself. Bounds the wait: other keys of the slot may be written all the time.
 const WAITS_MAX: u32 = 2;
 
-/// Holds if a key was not written since it was read, after all writes to it in flight.
+/// Holds if a key was not written since it was read. Writes to it that are in flight are awaited
+/// first.
 ///
-/// May fail without a write if the tables of the keyspace have changed since: the caller reads the
-/// key again. No snapshot is needed.
+/// Needs no snapshot. May fail without a write if the tables of the keyspace have changed since the
+/// read: the caller then reads the key again.
 #[derive(Debug)]
 pub(crate) struct Unwritten<'a> {
     tree: &'a Tree,
@@ -36,7 +37,7 @@ impl<'a> Unwritten<'a> {
         Self { tree, key, slot, version: mark.version, waits: 0 }
     }
 
-    /// Returns the sequence number of a write in flight that may be to the key.
+    /// Returns the sequence number of a write in flight that may have the key.
     fn in_flight(&mut self, placed: &Placed<'_>) -> Option<u64> {
         let last = placed.last_in_slot(self.slot);
         if last <= placed.visible() {

@@ -5,14 +5,14 @@ use std::{collections::BinaryHeap, sync::Arc};
 use super::{Cover, RangeTombstone, ends_above};
 use crate::{PackedKeys, SequenceNumber};
 
-/// Fragments that a cover extends over, in each direction.
+/// Maximum number of fragments that a cover extends over in each direction.
 const EXTENT_MAX: usize = 64;
 
 /// Disjoint ranges, ascending, with the newest sequence number of each: of `n` range tombstones at
 /// most `2n` fragments.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Fragments {
-    /// Each reaches up to the start of the next one, the last one has no end.
+    /// Each fragment ends at the start of the next one; the last one has no end.
     starts: Vec<Fragment>,
     /// The starts again, for searches.
     packed: PackedKeys,

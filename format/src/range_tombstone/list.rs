@@ -12,7 +12,7 @@ pub struct RangeTombstones {
     sorted: Vec<RangeTombstone>,
     /// At `i`, the index of the largest `end` among `sorted[..=i]`, which bounds searches.
     reach: Vec<usize>,
-    /// What readers of everything see.
+    /// The fragments for readers that see every range tombstone.
     fragments: Fragments,
     /// The smallest and the largest sequence number; 0 without range tombstones.
     oldest: SequenceNumber,

@@ -96,7 +96,7 @@ pub(super) struct Unrecorded {
 struct Cleared {
     keyspace: u64,
     sequence: SequenceNumber,
-    /// The tables that are gone.
+    /// The tables that the clear removed.
     before: Arc<Version>,
 }
 
@@ -135,7 +135,7 @@ impl Unrecorded {
 
     pub(super) fn add_to(&self, edit: &mut VersionEdit) {
         for &Cleared { keyspace, sequence, .. } in &self.cleared {
-            // The manifest has no other tables of it than those that are gone.
+            // The manifest has no other tables of the keyspace than the removed ones.
             edit.tables_removed.retain(|&(id, _)| id != keyspace);
             edit.tables_moved.retain(|moved| moved.keyspace != keyspace);
             edit.filters_replaced.retain(|replaced| replaced.keyspace != keyspace);

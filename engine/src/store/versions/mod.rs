@@ -112,7 +112,7 @@ impl Versions {
         let mut manifest = self.manifest.lock();
         debug_assert!(!manifest.is_closed, "a close waits for writes");
         if let Some(change) = change {
-            // Before a thread finds a dropped keyspace gone.
+            // Before another thread sees that the keyspace is dropped.
             self.is_behind.store(true, SeqCst);
             manifest.unrecorded.note(change, &mut self.trees.write());
         }
@@ -134,7 +134,7 @@ impl Versions {
         self.is_behind.store(true, SeqCst);
         let before = self.snapshots.keep_before_clear(tree.id, sequence, || {
             let before = tree.clear();
-            // Before waiting writes find it visible.
+            // Before waiting writes see the clear.
             tree.end_clear();
             publish();
             before
