@@ -52,7 +52,7 @@ fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {
     let db = Db::open(dir.path())?;
     first_release(&db)?;
 
-    // Without a migration, the old events are refused, not misread.
+    // Without a migration, the open fails: old events are not misread.
     let schema = Schema::new("event", 2);
     let refused = TypedKeyspace::<EventKey, Event>::open(&db, "events", schema);
     assert!(matches!(refused, Err(Error::SchemaMismatch { .. })));
@@ -87,7 +87,7 @@ fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {
     assert!(log.insert_if_absent(("db/1", at(59), number), &event)?);
     assert_eq!(log.get(("db/1", at(59), 1))?, Some(event));
 
-    // The begin of the log is removed.
+    // The oldest events are removed.
     let old: Vec<_> = log.prefix_range(..("db/1", at(30))).keys().collect::<Result<_>>()?;
     let mut batch = db.batch();
     for key in &old {

@@ -5,19 +5,18 @@ use std::{error, mem};
 use serde::{Serialize, de::DeserializeOwned};
 use sievedb::Bytes;
 
-/// The reason why a codec or a migration failed. Any error, or a text, converts to it by `?` or
-/// `into`.
+/// The reason why a codec or a migration failed. Errors and strings convert to it by `?` or `into`.
 pub type CodecError = Box<dyn error::Error + Send + Sync>;
 
 /// An encoding of values of type `V`.
 ///
-/// An own codec can read a zero-copy format: [`decode`](Self::decode) gets the stored bytes, and
-/// may keep them as part of the value.
+/// A codec of the application can read a zero-copy format: [`decode`](Self::decode) receives the
+/// stored bytes, and may keep them as part of the value.
 ///
 /// ```
 /// use sievedb_typed::{Codec, CodecError, sievedb::Bytes};
 ///
-/// /// Coordinates in 16 bytes, read where they lie.
+/// /// Coordinates in 16 bytes, read without a copy.
 /// struct Point(Bytes);
 ///
 /// impl Point {
@@ -49,18 +48,20 @@ pub trait Codec<V> {
     /// The reason why the value has no encoding.
     fn encode(value: &V, out: &mut Vec<u8>) -> Result<(), CodecError>;
 
-    /// Decodes all of `bytes`. A value that keeps them keeps their block in memory.
+    /// Decodes all of `bytes`. A value that keeps `bytes` may keep a whole data block in memory.
+    ///
+    /// Must not panic: `bytes` may be of another type.
     ///
     /// # Errors
     ///
-    /// The reason why they are no encoding. Must not panic: the bytes may be of another type.
+    /// The reason why `bytes` are not an encoding.
     fn decode(bytes: Bytes) -> Result<V, CodecError>;
 }
 
 /// The default codec: [postcard](https://postcard.jamesmunns.com/wire-format), a compact binary
 /// format for serde.
 ///
-/// It stores no names of fields, so a change of the type needs a new
+/// Field names are not stored, so a change of the type needs a new
 /// [version of the schema](crate::Schema). Bytes after the value are an error.
 #[derive(Debug, Clone, Copy)]
 pub enum Postcard {}
@@ -79,9 +80,8 @@ impl<V: Serialize + DeserializeOwned> Codec<V> for Postcard {
     }
 }
 
-/// A codec of values that are bytes: stores them unchanged.
-///
-/// Of [`Bytes`], which are returned without a copy, and of `Vec<u8>`.
+/// A codec that stores byte strings unchanged: [`Bytes`], which are returned without a copy, or
+/// `Vec<u8>`.
 #[derive(Debug, Clone, Copy)]
 pub enum Raw {}
 

@@ -14,8 +14,9 @@ use crate::{
 /// Iterator over typed entries, ascending from the front and descending from the back
 /// ([`next_back`](DoubleEndedIterator::next_back), [`rev`](Iterator::rev)).
 ///
-/// Shows the keyspace at the time of its creation. An entry that cannot be decoded is an error; the
-/// iterator continues after it. After an error of the engine it is at its end.
+/// Shows the keyspace at the time of the iterator's creation. Yields an error for an entry that
+/// cannot be decoded, and continues after it. After an error of the engine the iterator is at its
+/// end.
 pub struct Entries<K, V, C = Postcard> {
     range: Range,
     keyspace: Arc<str>,

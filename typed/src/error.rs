@@ -9,7 +9,7 @@ use crate::{codec::CodecError, key::KeyError};
 /// A result of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// The error of a call of a typed keyspace.
+/// An error of a typed keyspace.
 ///
 /// As for [`sievedb::Error`], the message leaves out the cause, which
 /// [`source`](error::Error::source) returns.
@@ -25,14 +25,14 @@ pub enum Error {
     Value { keyspace: Arc<str>, key: Bytes, source: Arc<dyn error::Error + Send + Sync> },
     /// The codec cannot encode a value for `keyspace`. Nothing was changed.
     Encode { keyspace: Arc<str>, source: Arc<dyn error::Error + Send + Sync> },
-    /// The entries of `keyspace` have the schema `stored`, with its version, and the caller expects
-    /// `expected`. Nothing was changed.
+    /// The entries of `keyspace` have the schema name and version `stored`; the caller expects
+    /// `expected`. No entry was changed.
     ///
     /// If the names are the same and the stored version is lower, a
     /// [migration](crate::Schema::migrate) from that version is missing.
     SchemaMismatch { keyspace: Arc<str>, stored: (String, u32), expected: (String, u32) },
     /// A migration of `keyspace` from version `from` was interrupted, and the caller expects that
-    /// version. Open it with a schema of a later version, which completes the migration.
+    /// version. An open with a later version completes the migration.
     MigrationUnfinished { keyspace: Arc<str>, from: u32 },
     /// The keyspace has entries, but no stored schema: they were not written by a typed keyspace.
     /// [`Schema::adopt_untyped`](crate::Schema::adopt_untyped) accepts them.
@@ -45,18 +45,19 @@ pub enum Error {
         key: Bytes,
         source: Arc<dyn error::Error + Send + Sync>,
     },
-    /// The stored schema of `keyspace` cannot be decoded: a later release of this crate wrote it,
-    /// or another writer.
+    /// The stored schema of `keyspace` cannot be decoded: a later release of this crate or another
+    /// application wrote it.
     SchemaRecord { keyspace: Arc<str>, source: KeyError },
-    /// The `index` has an entry for `key`, which has no value: the data was changed past its
-    /// [`Indexed`](crate::Indexed). [`Indexed::rebuild`](crate::Indexed::rebuild) corrects it.
+    /// The `index` has an entry for `key`, which has no value: a write to the data did not use its
+    /// [`Indexed`](crate::Indexed). [`Indexed::rebuild`](crate::Indexed::rebuild) corrects the
+    /// index.
     StaleIndex { index: Arc<str>, key: Bytes },
-    /// The keyspace [`SCHEMA_KEYSPACE`](crate::SCHEMA_KEYSPACE) stores schemas, and nothing else.
+    /// An open of [`SCHEMA_KEYSPACE`](crate::SCHEMA_KEYSPACE), which stores only schemas.
     ReservedName { keyspace: Arc<str> },
 }
 
 impl Error {
-    /// Returns the error of the engine, if that is the cause.
+    /// Returns the error of the engine; `None` for other errors.
     #[must_use]
     pub fn engine(&self) -> Option<&sievedb::Error> {
         match self {
@@ -126,7 +127,7 @@ impl fmt::Display for Error {
             ),
             Self::StaleIndex { index, key } => write!(
                 f,
-                "the index {index:?} has the absent key {}; rebuild the index",
+                "the index {index:?} has an entry for the absent key {}; call Indexed::rebuild",
                 key.escape_ascii()
             ),
             Self::ReservedName { keyspace } => {

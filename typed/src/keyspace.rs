@@ -16,11 +16,11 @@ use crate::{
 
 /// A keyspace with keys of type `K` and values of type `V`, encoded by `C`.
 ///
-/// Cheap to clone and safe to share between threads. Calls are those of
-/// [`Keyspace`](sievedb::Keyspace): the same cost, plus that of encoding and decoding.
+/// Cheap to clone and safe to share between threads. A call costs that of
+/// [`Keyspace`](sievedb::Keyspace), plus encoding and decoding.
 ///
 /// Keys are passed by value, by reference or in a borrowed form: `"anna"` for a `String`. Values
-/// are passed by value or by reference. Integer literals take the type of the key.
+/// are passed by value or by reference. Integer literals have the type of the key.
 pub struct TypedKeyspace<K, V, C = Postcard> {
     entries: Keyspace,
     name: Arc<str>,
@@ -30,12 +30,13 @@ pub struct TypedKeyspace<K, V, C = Postcard> {
 }
 
 impl<K: Key, V, C: Codec<V>> TypedKeyspace<K, V, C> {
-    /// Opens the keyspace `name`, or creates it, and checks its [`Schema`]. Runs migrations.
+    /// Opens the keyspace `name`, or creates it, and checks its [`Schema`]. Runs migrations, which
+    /// rewrite all values.
     ///
     /// # Errors
     ///
     /// * [`Error::SchemaMismatch`], [`Error::MigrationUnfinished`], [`Error::NoSchema`]: the stored
-    ///   entries have other types. Nothing was changed.
+    ///   entries have other types. No entry was changed.
     /// * [`Error::Migration`]: a step failed. See [`Schema`].
     /// * [`Error::SchemaRecord`], [`Error::ReservedName`].
     /// * [`Error::Engine`]: as [`Db::keyspace`], and of a write with durability `Disk`.
@@ -65,7 +66,7 @@ impl<K: Key, V, C: Codec<V>> TypedKeyspace<K, V, C> {
         Ok(Self { entries, name, version, types: PhantomData })
     }
 
-    /// Returns the name of the keyspace.
+    /// Returns the name with which the keyspace was opened.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
@@ -88,14 +89,16 @@ impl<K: Key, V, C: Codec<V>> TypedKeyspace<K, V, C> {
         })
     }
 
-    /// Returns the untyped keyspace: for options, flushes, and batches of the engine. Entries that
-    /// are written to it must have the encodings of this keyspace.
+    /// Returns the untyped keyspace, for all other calls of the engine: options, flushes, range
+    /// deletes. Entries that are written to it must have the encodings of this keyspace; see
+    /// [`key::to_bytes`] and [`Codec::encode`].
     #[must_use]
     pub fn untyped(&self) -> &Keyspace {
         &self.entries
     }
 
-    /// Returns the keyspace at the time of `snapshot`. Created later, it is empty.
+    /// Returns a view of the keyspace at the time of `snapshot`. It is empty if the keyspace was
+    /// created later.
     ///
     /// # Errors
     ///
@@ -114,8 +117,8 @@ impl<K: Key, V, C: Codec<V>> TypedKeyspace<K, V, C> {
         self.with_entry(&key, value.borrow(), |key, value| self.entries.insert(key, value))
     }
 
-    /// Stores `value` under `key` unless the key has a value. Returns `true` if it stored it. As
-    /// [`Keyspace::insert_if_absent`].
+    /// Stores `value` under `key` unless the key has a value. Returns `true` if `value` was stored.
+    /// As [`Keyspace::insert_if_absent`].
     ///
     /// # Errors
     ///

@@ -6,10 +6,13 @@
 //! * Keys have [encodings](key) that preserve their order, so ranges and prefixes work on numbers,
 //!   strings, times, and tuples of them.
 //! * Values are encoded by [`Postcard`] if they implement serde's traits, or by any [`Codec`].
-//! * A [`Schema`] is stored with the keyspace. Opening it with another type is an error, and
-//!   migrations lead from one version to the next.
+//! * A [`Schema`] of each keyspace is stored. An open with another schema is an error, and
+//!   migrations rewrite values from one version to the next.
 //! * Batches, snapshots and [`transaction`]s span several keyspaces, typed or not.
 //! * [`Indexed`] adds secondary indexes, which change in the same atomic step as the entries.
+//!
+//! For calls that a typed keyspace lacks, such as range deletes, TTLs or merge operands, use the
+//! [untyped](TypedKeyspace::untyped) keyspace with [`key::to_bytes`].
 //!
 //! ```
 //! use serde::{Deserialize, Serialize};

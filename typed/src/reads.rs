@@ -23,8 +23,8 @@ macro_rules! read_methods {
                 })
             }
 
-            /// Calls `take` with the encoded value of `key`, which is borrowed where it lies, and
-            /// returns what `take` returns. `None` if the key has no value. As
+            /// Calls `take` with the encoded value of `key`, without a copy, and returns its
+            /// result. `None` if the key has no value. As
             /// [`Keyspace::get_with`](sievedb::Keyspace::get_with).
             ///
             /// # Errors
@@ -38,7 +38,8 @@ macro_rules! read_methods {
                 Ok($crate::key::with_bytes(&key, |key| self.entries.get_with(key, take))?)
             }
 
-            /// Returns whether `key` has a value. An absent key costs almost no read.
+            /// Returns `true` if `key` has a value. Decodes nothing. As
+            /// [`Keyspace::contains_key`](sievedb::Keyspace::contains_key).
             ///
             /// # Errors
             ///
@@ -67,8 +68,8 @@ macro_rules! read_methods {
                     .collect()
             }
 
-            /// Returns all entries: ascending from the front, descending from the back. Later
-            /// writes are not seen.
+            /// Returns all entries: ascending from the front, descending from the back. The
+            /// iterator does not see later writes.
             #[must_use]
             pub fn iter(&self) -> $crate::Entries<K, V, C> {
                 $crate::Entries::new(self.entries.iter(), &self.name)
@@ -89,8 +90,8 @@ macro_rules! read_methods {
                 self.range_of_bytes($crate::key::key_bounds::<K, _>(&bounds))
             }
 
-            /// Returns the entries whose keys begin with `prefix`: leading elements of a tuple, or
-            /// the begin of a string. As [`iter`](Self::iter).
+            /// Returns the entries whose keys have this prefix: leading elements of a tuple, or the
+            /// start of a string. As [`iter`](Self::iter).
             ///
             /// ```
             /// # use sievedb_typed::{Schema, TypedKeyspace, sievedb::Db};

@@ -42,8 +42,9 @@ pub(crate) mod sealed {
     }
 }
 
-/// Runs `body` in a [`Transaction`] and commits it, as [`Db::transaction`] does, for a `body` with
-/// errors of this crate. An error of `body` rolls the transaction back.
+/// Runs `body` in a [`Transaction`] and commits it, as [`Db::transaction`] does. `body` returns
+/// errors of this crate. An error of `body` rolls the transaction back; after a conflict `body` is
+/// called again.
 ///
 /// ```
 /// use sievedb_typed::{Schema, TypedKeyspace, sievedb::{Db, TransactionOptions}, transaction};
@@ -77,7 +78,7 @@ pub fn transaction<T>(
         match body(transaction) {
             Ok(result) => Ok(Ok(result)),
             Err(Error::Engine(error)) => Err(error),
-            // The engine's calls have errors of their own only, so this one leaves as a result.
+            // `Db::transaction` knows only errors of the engine, so this one is returned in `Ok`.
             Err(error) => {
                 transaction.rollback_to(&start)?;
                 debug_assert!(transaction.is_empty(), "rolled back to its start");

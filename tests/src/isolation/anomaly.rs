@@ -4,7 +4,7 @@ use std::fmt;
 
 use super::dependency::Kind;
 
-/// A promise about concurrent transactions.
+/// An isolation level.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Isolation {
     /// Strict serializability: as if one after the other, in an order that agrees with real time.

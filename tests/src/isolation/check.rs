@@ -67,7 +67,7 @@ const CONFLICTS: [Kind; 5] = [Kind::Ww, Kind::Wr, Kind::PredicateWr, Kind::Rw, K
 const ALL: [Kind; 6] =
     [Kind::Ww, Kind::Wr, Kind::PredicateWr, Kind::Rw, Kind::PredicateRw, Kind::RealTime];
 
-/// From the worst cycles to the least bad ones.
+/// Searches, the most severe anomaly first.
 const LEVELS: [Level; 6] = [
     Level { kinds: &WRITES, nonadjacent: false },
     Level { kinds: &INFORMATION, nonadjacent: false },
@@ -80,7 +80,7 @@ const LEVELS: [Level; 6] = [
 
 /// Returns the anomalies of `history`.
 ///
-/// Takes time in proportion to the dependencies, and sorts them.
+/// Takes linear time in the number of dependencies, and sorts them.
 ///
 /// # Panics
 ///
@@ -103,7 +103,7 @@ pub fn check(history: &History) -> Report {
         let graph = level.graph(history.transactions.len(), &edges);
         for component in graph.components() {
             let number = |node: u32| node as usize % history.transactions.len();
-            // A worse cycle was reported.
+            // A more severe cycle was reported.
             if component.iter().any(|&node| is_in_cycle[number(node)]) {
                 continue;
             }

@@ -2,13 +2,13 @@
 
 use std::collections::VecDeque;
 
-/// Edges that a search for the shortest cycle of a component follows, at most.
+/// Maximum number of edges that a search for the shortest cycle of a component follows.
 const STEPS_MAX: usize = 1 << 20;
 
 /// A directed graph. Each edge has a label.
 #[derive(Debug)]
 pub(super) struct Graph {
-    /// Where the edges of each node begin, and the end of all.
+    /// Index of the first edge of each node, then the number of edges.
     starts: Vec<u32>,
     /// Target and label of each edge.
     edges: Vec<(u32, u32)>,
@@ -153,7 +153,7 @@ impl Graph {
     }
 }
 
-/// Memory of searches for cycles, kept from one to the next.
+/// Buffers of searches for cycles, reused.
 #[derive(Debug, Default)]
 pub(super) struct Scratch {
     generation: u32,

@@ -70,7 +70,7 @@ impl Operation {
 pub enum Outcome {
     /// The commit was acknowledged.
     Committed,
-    /// No write may become visible.
+    /// The transaction aborted: none of its writes may become visible.
     Aborted,
     /// The commit failed in a way that leaves all writes or none. It counts as committed once a
     /// read found one of the writes.

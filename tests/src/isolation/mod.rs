@@ -1,9 +1,8 @@
 //! Checks histories of transactions for anomalies.
 //!
 //! A history has the reads and writes of transactions. Each write has a unique id, so a read shows
-//! which write it found. The checker builds the graph of dependencies and searches it
-//! for cycles: a history without one is strictly serializable. It takes linear time, besides
-//! sorting.
+//! which write it found. The checker builds the graph of dependencies and searches it for cycles: a
+//! history without a cycle is strictly serializable. The check takes linear time, besides sorting.
 //!
 //! * Adya, "Weak Consistency: A Generalized Theory and Optimistic Implementations for Distributed
 //!   Transactions", MIT, 1999, defines the graph and the anomalies G0 to G2.
@@ -15,10 +14,10 @@
 //! # Version order
 //!
 //! The commit order that the store reports orders the versions of a key. Elle derives the order
-//! from values instead, each with the id of the version before. That needs a read before each
-//! write, and a trace of each removal. Both would hide faults here: a transaction that reads every
-//! key it writes is validated by these reads. The reported order is not trusted: a wrong order
-//! contradicts reads or real time, which is a cycle.
+//! from values instead, which contain the id of the version before. That needs a read before each
+//! write, and a trace of each removal. Both would hide faults here: if a transaction reads every
+//! key that it writes, validation of the reads covers the writes. The reported order is not
+//! trusted: a wrong order contradicts reads or real time, which is a cycle.
 //!
 //! | module         | contents                                                                |
 //! |----------------|-------------------------------------------------------------------------|

@@ -1,4 +1,4 @@
-//! Checks of the transactions that a crash left.
+//! Checks which transactions survived a crash.
 
 use std::collections::{BTreeMap, HashMap};
 

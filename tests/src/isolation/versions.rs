@@ -11,7 +11,7 @@ pub(super) struct Version {
     pub(super) writer: Option<u32>,
     /// `None` for an absent initial version.
     pub(super) id: Option<WriteId>,
-    /// It has a value.
+    /// The version has a value.
     pub(super) is_live: bool,
 }
 
@@ -27,13 +27,13 @@ pub(super) struct Place {
 /// Fate of a write.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Fate {
-    /// It is a version.
+    /// The write is a version.
     Installed(Place),
     /// The same transaction overwrote it.
     Intermediate { key: u32, writer: u32 },
     /// Its transaction aborted.
     Aborted { key: u32, writer: u32 },
-    /// It was seen, but its place in the commit order is unknown.
+    /// The write was seen, but its place in the commit order is unknown.
     Unplaced { key: u32, writer: u32 },
 }
 

@@ -18,13 +18,14 @@ use crate::{
 };
 
 /// A typed keyspace with secondary indexes. Each write changes the entry and all its index entries
-/// in one [transaction](Transaction), which starts again after a conflict, as often as needed.
+/// in one [transaction](Transaction), which runs again after a conflict, as often as needed.
 ///
-/// All writes to the keyspace must use an `Indexed` with the same indexes: a write to the keyspace
-/// itself leaves the indexes as they are. [`rebuild`](Self::rebuild) then corrects them.
+/// All writes to the keyspace must use an `Indexed` with the same indexes. A write to the keyspace
+/// itself does not update them; nor does the expiry of a value. [`rebuild`](Self::rebuild) corrects
+/// the indexes.
 ///
-/// A write costs a read of the old value, besides the write of each index entry that changes. It
-/// has the durability of [`Options::durability`](sievedb::Options::durability).
+/// A write costs a read of the old value, and a write for each index entry that changes. It has the
+/// durability of [`Options::durability`](sievedb::Options::durability).
 ///
 /// ```
 /// use serde::{Deserialize, Serialize};
@@ -70,11 +71,12 @@ impl<K: Key, V, C: Codec<V>> Indexed<K, V, C> {
         Ok(Self { db: db.clone(), data: keyspace, indexes: Vec::new() })
     }
 
-    /// Adds the index `name`, kept in a keyspace of this name. `keys` derives the index keys of an
-    /// entry: none, one, or several. It must be pure.
+    /// Adds the index `name`, stored in a keyspace of this name. `keys` derives the index keys of
+    /// an entry: none, one, or several. It must be pure. Several entries may have the same index
+    /// key.
     ///
-    /// The index is built from the data if it is new, if its build was interrupted, or if it was
-    /// built with another `version` of `keys` or another version of the schema. Increase `version`
+    /// The index is built from all entries if it is new, if its build was interrupted, or if it was
+    /// built with another `version` of `keys` or another version of the schema. Change `version`
     /// with each change of `keys`.
     ///
     /// # Errors
@@ -130,7 +132,7 @@ impl<K: Key, V, C: Codec<V>> Indexed<K, V, C> {
         record.write(&self.db, name)
     }
 
-    /// Returns the indexed keyspace, to read from. **Writes to it are not indexed.**
+    /// Returns the indexed keyspace, for reads. **Writes to it do not update the indexes.**
     #[must_use]
     pub fn keyspace(&self) -> &TypedKeyspace<K, V, C> {
         &self.data
@@ -156,12 +158,13 @@ impl<K: Key, V, C: Codec<V>> Indexed<K, V, C> {
         self.atomically(|transaction| self.replace(transaction, &key, None))
     }
 
-    /// As [`insert`](Self::insert), as a part of `transaction`, which may be of any isolation.
+    /// Adds the writes of [`insert`](Self::insert) to `transaction`, which may have any isolation
+    /// level.
     ///
     /// # Errors
     ///
-    /// As [`insert`](Self::insert). After an error, roll the transaction back: it may have a part
-    /// of the writes.
+    /// As [`insert`](Self::insert). After an error, roll the transaction back: it may contain only
+    /// some of the writes.
     pub fn insert_in(
         &self,
         transaction: &mut Transaction,
@@ -171,7 +174,7 @@ impl<K: Key, V, C: Codec<V>> Indexed<K, V, C> {
         self.replace(transaction, &key::to_bytes(&key), Some(value.borrow()))
     }
 
-    /// As [`remove`](Self::remove), as a part of `transaction`.
+    /// Adds the writes of [`remove`](Self::remove) to `transaction`.
     ///
     /// # Errors
     ///
@@ -181,10 +184,10 @@ impl<K: Key, V, C: Codec<V>> Indexed<K, V, C> {
     }
 
     /// Replaces the value of `key` by the result of `change`, which takes the present value. `None`
-    /// stands for no value, in both places. Reads and writes are one atomic step. Returns the new
-    /// value.
+    /// stands for no value, in both places. Read and write are one atomic step. Returns the **new**
+    /// value, unlike [`Keyspace::update`](sievedb::Keyspace::update).
     ///
-    /// `change` may be called several times.
+    /// `change` is called again if another write changes the key in between.
     ///
     /// # Errors
     ///
@@ -205,7 +208,8 @@ impl<K: Key, V, C: Codec<V>> Indexed<K, V, C> {
     /// Compares all indexes with the data, and corrects them. Other threads may read and write
     /// meanwhile. Returns the number of changes.
     ///
-    /// Reads all entries and all index entries. Needed only after writes past this `Indexed`.
+    /// Reads all entries and all index entries. Only needed after writes that did not use an
+    /// `Indexed`.
     ///
     /// # Errors
     ///
@@ -223,7 +227,8 @@ impl<K: Key, V, C: Codec<V>> Indexed<K, V, C> {
         &self,
         body: impl FnMut(&mut Transaction) -> Result<T>,
     ) -> Result<T> {
-        // Two writers of one entry write its key, so they conflict. Other reads are not checked.
+        // Snapshot isolation is enough: two writers of one entry both write its key, so they
+        // conflict.
         let options =
             TransactionOptions::new().isolation(Isolation::Snapshot).retries_max(u32::MAX);
         transaction(&self.db, options, body)

@@ -42,7 +42,7 @@ impl<IK: Key, K: Key, V, C: Codec<V>> Index<IK, K, V, C> {
         self.entries.name()
     }
 
-    /// Returns index and data at the time of `snapshot`.
+    /// Returns a view of index and data at the time of `snapshot`.
     ///
     /// # Errors
     ///
@@ -57,7 +57,8 @@ impl<IK: Key, K: Key, V, C: Codec<V>> Index<IK, K, V, C> {
         self.at(&self.db.snapshot()).expect("index and data are of one store")
     }
 
-    /// Returns the entries with this index key, ordered by key. Reads each entry by a lookup.
+    /// Returns the entries with this index key, ordered by key. Costs a range over the index, and a
+    /// lookup for each entry.
     #[must_use]
     pub fn get(&self, key: impl EncodeAs<IK>) -> IndexMatches<IK, K, V, C> {
         self.now().get(key)
@@ -148,7 +149,8 @@ impl<IK, K, V, C> fmt::Debug for IndexSnapshot<IK, K, V, C> {
 
 /// Iterator over index keys, keys and values, in the order of the index.
 ///
-/// After an entry that cannot be decoded it continues. See [`Entries`](crate::Entries).
+/// Yields an error for an entry that cannot be decoded, or an index entry without data, and
+/// continues after it. See [`Entries`](crate::Entries).
 pub struct IndexEntries<IK, K, V, C = Postcard> {
     keys: Keys<(IK, K)>,
     data: TypedSnapshot<K, V, C>,

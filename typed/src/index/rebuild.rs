@@ -1,4 +1,4 @@
-//! Corrects an index by its data.
+//! Rebuilds an index from its data.
 
 use std::ops::{AddAssign, Bound};
 
@@ -11,9 +11,9 @@ use crate::{
     key::{self, Key},
 };
 
-/// Most keys that are compared in one transaction.
+/// Maximum number of keys that are compared in one transaction.
 const CHUNK_KEYS: usize = 256;
-/// Most bytes of such keys, unless it is one key: the transaction keeps them in memory.
+/// Maximum bytes of these keys, unless there is only one: the transaction keeps them in memory.
 const CHUNK_BYTES: usize = 64 << 10;
 
 /// The changes of a [rebuild](Indexed::rebuild).
@@ -21,7 +21,7 @@ const CHUNK_BYTES: usize = 64 << 10;
 pub struct IndexChanges {
     /// Index entries that were missing.
     pub added: u64,
-    /// Index entries that no entry has.
+    /// Index entries that belonged to no entry.
     pub removed: u64,
 }
 
@@ -32,8 +32,8 @@ impl AddAssign for IndexChanges {
     }
 }
 
-/// Removes wrong entries of `index`, then adds missing ones. Each step is atomic and leaves the
-/// index better than before, so it may end anywhere.
+/// Removes wrong entries of `index`, then adds missing ones. Each step is atomic and adds no wrong
+/// entry, so an interrupted rebuild can run again.
 pub(super) fn rebuild<K: Key, V, C: Codec<V>>(
     indexed: &Indexed<K, V, C>,
     index: &Maintained<K, V>,
@@ -50,8 +50,8 @@ pub(super) fn rebuild<K: Key, V, C: Codec<V>>(
     Ok(changes)
 }
 
-/// Calls `visit` with all keys of `keyspace`, some at a time. Holds no range meanwhile: it would
-/// keep memtables that the changes fill.
+/// Calls `visit` with all keys of `keyspace`, in chunks. Holds no iterator during a call: the
+/// iterator would keep the memtables that `visit` fills.
 fn for_each_chunk(
     keyspace: &Keyspace,
     mut visit: impl FnMut(&[Bytes]) -> Result<()>,
@@ -75,7 +75,7 @@ fn for_each_chunk(
     }
 }
 
-/// Removes those of `entries` that their data does not have. Returns their number.
+/// Removes those of `entries` that belong to no entry of the data. Returns their number.
 fn remove_wrong<K: Key, V, C: Codec<V>>(
     indexed: &Indexed<K, V, C>,
     index: &Maintained<K, V>,
@@ -85,7 +85,7 @@ fn remove_wrong<K: Key, V, C: Codec<V>>(
         let mut removed = 0;
         for entry in entries {
             let is_right = match (index.key_of)(entry) {
-                // Of an earlier version with keys of another type.
+                // Written by an earlier version with keys of another type.
                 None => false,
                 Some(key) => {
                     let bytes = key::to_bytes::<K>(&key);

@@ -1,6 +1,6 @@
 //! Order-preserving encodings of keys.
 //!
-//! The bytes of two keys compare as the keys themselves do, so ranges of keys are ranges of bytes.
+//! Encoded keys compare bytewise as the keys themselves do, so ranges of keys are ranges of bytes.
 //! Each value has exactly one encoding, and each encoding belongs to at most one value.
 //!
 //! | type                    | encoding                                                          |
@@ -55,13 +55,15 @@ pub enum Place {
 pub trait EncodeAs<K> {
     /// Appends the encoding to `out`.
     ///
-    /// In [`Place::Inner`] no encoding may be a prefix of another one.
+    /// In [`Place::Inner`], no encoding may be a prefix of another encoding.
     fn encode(&self, out: &mut Vec<u8>, place: Place);
 }
 
-/// A type of keys. The order of its encodings is the order of its values.
+/// A type of keys. The order of its encodings is the order of its values. An encoded key has at
+/// most 64 KiB, or writes fail.
 ///
-/// An own type delegates to a type of the [table](self), and so does its [`EncodeAs`]:
+/// A type of the application delegates to a type of the [table](self), and so does its
+/// [`EncodeAs`]:
 ///
 /// ```
 /// use sievedb_typed::{EncodeAs, Key, KeyError, Place};
@@ -86,8 +88,8 @@ pub trait EncodeAs<K> {
 /// # Ok::<(), KeyError>(())
 /// ```
 pub trait Key: EncodeAs<Self> + Sized {
-    /// Decodes a value from the begin of `input`, and removes its bytes. In [`Place::Last`] the
-    /// value may take all bytes.
+    /// Decodes a value from the start of `input`, and removes its bytes from `input`. In
+    /// [`Place::Last`] the value may take all bytes.
     ///
     /// # Errors
     ///
@@ -137,7 +139,7 @@ pub fn to_bytes<K>(key: &(impl EncodeAs<K> + ?Sized)) -> Vec<u8> {
 ///
 /// # Errors
 ///
-/// [`KeyError`] if they are not an encoding of `K`.
+/// [`KeyError`] if `bytes` are not an encoding of `K`.
 pub fn from_bytes<K: Key>(mut bytes: &[u8]) -> Result<K, KeyError> {
     let key = K::decode(&mut bytes, Place::Last)?;
     match bytes.len() {

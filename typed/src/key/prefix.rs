@@ -1,14 +1,14 @@
-//! Prefixes of keys: leading elements of tuples, and begins of strings.
+//! Prefixes of keys: leading elements of tuples, and starts of strings.
 
 use std::ops::{Bound, RangeBounds};
 
 use super::{EncodeAs, Place, to_bytes};
 
-/// A begin of keys of type `K`.
+/// A prefix of keys of type `K`.
 ///
 /// Tuples of leading elements are prefixes of tuples: `(7,)` and `(7, "a")` of
 /// `(u64, String, u32)`. A prefix of one element needs the comma. Strings are prefixes of keys that
-/// are one string.
+/// consist of one string.
 pub trait PrefixOf<K> {
     /// Appends the bytes with which all keys of the prefix begin.
     fn encode_prefix(&self, out: &mut Vec<u8>);
@@ -20,7 +20,7 @@ impl<K, Q: PrefixOf<K> + ?Sized> PrefixOf<K> for &Q {
     }
 }
 
-/// Implements prefixes of keys that are one string.
+/// Implements prefixes of keys that consist of one string.
 macro_rules! strings {
     ($($borrowed:ty as $owned:ty),+ $(,)?) => {$(
         impl PrefixOf<$owned> for $borrowed {

@@ -10,13 +10,13 @@ use super::{
 };
 use crate::error::{Error, Result};
 
-/// Memory of a batch, in bytes. A larger value has a batch of its own.
+/// Maximum memory of a batch, in bytes. A larger value has a batch of its own.
 const BATCH_BYTES: u64 = 256 << 10;
 
 /// Applies `step` to all values after [`SchemaRecord::migrated_to`], and stores the next version.
 ///
-/// The batch that stores new values also stores the last of their keys in the record, so each value
-/// is rewritten once, whatever the crashes in between.
+/// The batch that stores new values also stores the last of their keys in the record. So no value
+/// is rewritten twice, even after crashes.
 pub(super) fn migrate(
     db: &Db,
     keyspace: &Keyspace,

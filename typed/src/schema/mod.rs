@@ -35,7 +35,9 @@ type Step = Box<dyn Fn(&[u8], Bytes) -> Result<Option<Vec<u8>>, CodecError> + Se
 /// durably, before the first entry. Later opens compare: another name or version is
 /// [`Error::SchemaMismatch`], unless migrations lead from the stored version to that of the schema.
 ///
-/// An empty keyspace accepts any schema: a keyspace that was dropped and created again, too.
+/// An empty keyspace accepts any schema, also if it was dropped and created again. The schema is
+/// stored by the name of the keyspace, and [`Db::rename_keyspace`] does not move it: an open by the
+/// new name then needs [`adopt_untyped`](Self::adopt_untyped).
 ///
 /// # Migrations
 ///
@@ -70,17 +72,16 @@ type Step = Box<dyn Fn(&[u8], Bytes) -> Result<Option<Vec<u8>>, CodecError> + Se
 /// # Ok::<(), sievedb_typed::Error>(())
 /// ```
 ///
-/// **A crash during a migration loses nothing and repeats nothing.** The step rewrites values in
-/// key order, in batches. Each batch atomically stores its values and, beside the schema, its last
-/// key. The next `open` continues after that key, so the step sees each value once. After the last
-/// key, one durable write stores the new version.
+/// **After a crash the migration continues; no value is migrated twice.** The step rewrites values
+/// in key order, in batches. Each batch atomically stores its values and, beside the schema, its
+/// last key. The next `open` continues after that key. After the last key, one durable write stores
+/// the new version.
 ///
-/// Until then the keyspace cannot be opened with the old version:
-/// [`Error::MigrationUnfinished`]. If a step fails, the keyspace stays so until an `open` with a
-/// step that accepts the value.
+/// Until then an open with the old version fails with [`Error::MigrationUnfinished`]. If a step
+/// fails for a value, so does each `open` until its step accepts the value.
 ///
 /// No other thread may write to the keyspace during a migration, through older handles or
-/// untyped ones. Opens of typed keyspaces wait for one another.
+/// untyped ones. Opens of typed keyspaces run one at a time.
 pub struct Schema {
     name: String,
     version: u32,
@@ -90,7 +91,7 @@ pub struct Schema {
 }
 
 impl Schema {
-    /// Returns the schema `name` with this version. A version may have any number.
+    /// Returns the schema `name` with this version, any number.
     #[must_use]
     pub fn new(name: impl Into<String>, version: u32) -> Self {
         let (adopts_untyped, steps) = (false, BTreeMap::new());
@@ -99,7 +100,8 @@ impl Schema {
 
     /// Adds the step from version `from` to the next, for values in [`Postcard`].
     ///
-    /// `step` should be pure: a value may be passed to it again, if its result was not stored.
+    /// `step` must be pure: after a crash it is called again for values whose results were not
+    /// stored.
     #[must_use]
     pub fn migrate<Old, New>(self, from: u32, step: impl Fn(Old) -> New + Send + 'static) -> Self
     where
@@ -113,10 +115,11 @@ impl Schema {
         })
     }
 
-    /// Adds the step from version `from` to the next, from an encoded key and value to the encoded
-    /// new value. `None` removes the entry. For other codecs than [`Postcard`].
+    /// Adds the step from version `from` to the next, for codecs other than [`Postcard`]. `step`
+    /// takes the encoded key and value, and returns the encoded new value, or `None` to remove the
+    /// entry.
     ///
-    /// An error ends the migration: [`Error::Migration`].
+    /// If it returns an error, the open fails with [`Error::Migration`].
     #[must_use]
     pub fn migrate_bytes(
         mut self,
@@ -127,10 +130,11 @@ impl Schema {
         self
     }
 
-    /// Accepts entries without a stored schema, and stores this one: for a keyspace written by the
-    /// untyped calls of [`sievedb`]. Without it they are [`Error::NoSchema`].
+    /// Accepts entries without a stored schema, and stores this schema: for a keyspace that was
+    /// written by the untyped calls of [`sievedb`]. By default such an open fails with
+    /// [`Error::NoSchema`].
     ///
-    /// The entries are not checked. An entry of another type is an error when it is read.
+    /// The entries are not checked. A read of an entry of another type is an error.
     #[must_use]
     pub fn adopt_untyped(mut self) -> Self {
         self.adopts_untyped = true;
@@ -179,10 +183,10 @@ impl Schema {
     ) -> Result<()> {
         let is_same = stored.name == self.name;
         if is_same && stored.version == self.version {
-            debug_assert!(stored.migrated_to.is_some(), "complete and the same");
+            debug_assert!(stored.migrated_to.is_some(), "a complete and equal record differs");
             return Err(Error::MigrationUnfinished { keyspace: name, from: stored.version });
         }
-        // All of them are there before the first one begins.
+        // Every step must be present before the first one begins.
         let mut missing = stored.version..self.version;
         let leads_here = is_same && stored.version < self.version;
         if !leads_here || missing.any(|from| !self.steps.contains_key(&from)) {
@@ -212,7 +216,7 @@ impl fmt::Debug for Schema {
 /// Returns the lock of all opens: two migrations of a keyspace would apply a step twice.
 pub(crate) fn opening() -> MutexGuard<'static, ()> {
     static OPENING: Mutex<()> = Mutex::new(());
-    // It protects no data of its own, so a panic of its last holder has broken nothing.
+    // The lock protects no data, so a poisoned one is valid.
     OPENING.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

@@ -1,7 +1,7 @@
 //! The stored form of schemas.
 //!
-//! A record is the value of the name of its keyspace in [`SCHEMA_KEYSPACE`]. It is a
-//! [key encoding](crate::key) of a tuple, which begins with its layout. A keyspace of entries:
+//! [`SCHEMA_KEYSPACE`] stores a record under the name of each keyspace. A record is the
+//! [key encoding](crate::key) of a tuple, which begins with its layout. For a keyspace of entries:
 //!
 //! | element           | type              | meaning                                            |
 //! |-------------------|-------------------|----------------------------------------------------|
@@ -10,7 +10,7 @@
 //! | `version`         | `u32`             | its version                                        |
 //! | `migrated_to`     | `Option<Vec<u8>>` | last key that has the next version; a migration runs |
 //!
-//! A keyspace of index entries:
+//! For a keyspace of index entries:
 //!
 //! | element           | type              | meaning                                            |
 //! |-------------------|-------------------|----------------------------------------------------|
