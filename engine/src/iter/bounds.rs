@@ -76,13 +76,17 @@ impl KeyBounds {
         }
     }
 
+    /// Returns the keys of the two ends.
+    pub(crate) fn keys(&self) -> impl Iterator<Item = &Bytes> {
+        [&self.start, &self.end].into_iter().filter_map(|bound| match bound {
+            Bound::Included(key) | Bound::Excluded(key) => Some(key),
+            Bound::Unbounded => None,
+        })
+    }
+
     /// Returns the length of both keys, in bytes.
     pub(crate) fn bytes(&self) -> usize {
-        let bytes = |bound: &Bound<Bytes>| match bound {
-            Bound::Included(key) | Bound::Excluded(key) => key.len(),
-            Bound::Unbounded => 0,
-        };
-        bytes(&self.start) + bytes(&self.end)
+        self.keys().map(Bytes::len).sum()
     }
 
     /// Returns the first key within the bounds and the first one behind them, which is empty

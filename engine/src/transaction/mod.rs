@@ -12,6 +12,7 @@
 //! | [`own_writes`] | uncommitted writes, savepoints                                        |
 //! | [`reads`]      | lookups, which see the transaction's own writes                       |
 //! | [`range`]      | iterators over snapshot and own writes, from both ends                |
+//! | [`removed_ranges`] | ranges that the transaction removes                              |
 //! | [`run`]        | `Db::transaction` and `Db::begin`                                     |
 
 mod expiring;
@@ -19,9 +20,10 @@ mod options;
 mod own_writes;
 mod range;
 mod reads;
+mod removed_ranges;
 pub(crate) mod run;
 
-use std::{fmt, sync::Arc};
+use std::{fmt, ops::RangeBounds, sync::Arc};
 
 use bytes::Bytes;
 use sievedb_filter::hash::key_hash;
@@ -42,6 +44,7 @@ use crate::{
     handle::Handle,
     handle_counts::HandleKind,
     held_sequence::HeldSequence,
+    iter::bounds::KeyBounds,
     memory::{Charge, MemoryUse},
     store::Store,
     sync::Mutex,
@@ -142,6 +145,61 @@ impl Transaction {
         self.write(keyspace.as_ref(), key.as_ref(), None)
     }
 
+    /// Adds a removal of every key of `keyspace` in `range`, at the cost of one write and of the
+    /// transaction's own writes to keys in it. An empty or inverted range removes nothing.
+    ///
+    /// The commit removes also the keys that others have written to the range meanwhile. With
+    /// [`Isolation::Snapshot`] it fails instead if a key in the range was written after the
+    /// transaction began. See [`Keyspace::remove_range`].
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// let db = sievedb::Db::open(dir.path())?;
+    /// db.insert("log/1", "old")?;
+    /// let mut transaction = db.begin();
+    /// transaction.remove_range(&db, "log/".."log0")?;
+    /// transaction.insert(&db, "log/2", "new")?;
+    /// assert_eq!(transaction.get(&db, "log/1")?, None);
+    /// assert_eq!(transaction.iter(&db).count(), 1);
+    /// transaction.commit(None)?;
+    /// # Ok::<(), sievedb::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`insert`](Self::insert); [`Error::KeyTooLong`] for a bound.
+    pub fn remove_range<K: AsRef<[u8]>>(
+        &mut self,
+        keyspace: impl AsRef<Keyspace>,
+        range: impl RangeBounds<K>,
+    ) -> Result<()> {
+        self.write_range(keyspace.as_ref(), &KeyBounds::new(&range))
+    }
+
+    /// Adds a removal of every key of `keyspace` with this prefix. As
+    /// [`remove_range`](Self::remove_range); an empty prefix removes all keys.
+    ///
+    /// # Errors
+    ///
+    /// As [`remove_range`](Self::remove_range).
+    pub fn remove_prefix(
+        &mut self,
+        keyspace: impl AsRef<Keyspace>,
+        prefix: impl AsRef<[u8]>,
+    ) -> Result<()> {
+        self.write_range(keyspace.as_ref(), &KeyBounds::prefix(prefix.as_ref()))
+    }
+
+    fn write_range(&mut self, keyspace: &Keyspace, bounds: &KeyBounds) -> Result<()> {
+        self.accept_write(keyspace)?;
+        bounds.keys().try_for_each(|key| check_entry(key, &[]))?;
+        let Some(range) = bounds.as_range_tombstone() else { return Ok(()) };
+        self.take_bytes(self.writes.remove_range_bytes(keyspace.tree(), &range))?;
+        let replaced = self.writes.remove_range(keyspace.tree(), range);
+        self.free_bytes(replaced);
+        Ok(())
+    }
+
     /// Adds `operand` to the value of `key` in `keyspace`, by its
     /// [merge operator](crate::KeyspaceOptions::merge_operator).
     ///
@@ -175,10 +233,7 @@ impl Transaction {
         key: &[u8],
         value: Option<(&[u8], Option<u64>)>,
     ) -> Result<()> {
-        self.accept(keyspace)?;
-        if self.options.read_only {
-            return Err(Error::ReadOnlyTransaction);
-        }
+        self.accept_write(keyspace)?;
         let bytes = value.map(|(bytes, _)| bytes);
         check_entry(key, bytes.unwrap_or_default())?;
         self.take_bytes(OwnWrites::bytes(key, bytes))?;
@@ -189,13 +244,19 @@ impl Transaction {
         Ok(())
     }
 
-    /// Returns the number of keys that the transaction writes.
+    fn accept_write(&self, keyspace: &Keyspace) -> Result<()> {
+        self.accept(keyspace)?;
+        if self.options.read_only { Err(Error::ReadOnlyTransaction) } else { Ok(()) }
+    }
+
+    /// Returns the number of keys that the transaction writes, and of ranges that it removes.
+    /// Ranges that overlap or touch count once.
     #[must_use]
     pub fn len(&self) -> usize {
         self.writes.len()
     }
 
-    /// Returns `true` if the transaction writes no key.
+    /// Returns `true` if the transaction writes nothing.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.writes.is_empty()
@@ -297,7 +358,7 @@ impl Transaction {
         let tracked = std::mem::take(&mut *self.tracked.lock());
         let mut set = tracked.set;
         if self.options.isolation == Isolation::Snapshot {
-            self.add_own_keys(store, &mut set);
+            self.add_own_writes(store, &mut set);
         }
         // No longer needed, and in `write`.
         self.writes = OwnWrites::default();
@@ -310,8 +371,11 @@ impl Transaction {
         }
     }
 
-    /// Adds the keys that are written, for which the first commit wins.
-    fn add_own_keys(&self, store: &Store, set: &mut ReadSet) {
+    /// Adds the keys and ranges that are written, for which the first commit wins.
+    fn add_own_writes(&self, store: &Store, set: &mut ReadSet) {
+        for (tree, range) in self.writes.removed_ranges() {
+            set.add_range(tree, range);
+        }
         for (tree, key) in self.writes.keys() {
             set.add_key(tree, key, key_hash(key, store.hash_seed));
         }

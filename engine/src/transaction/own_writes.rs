@@ -8,6 +8,7 @@ use std::{
 
 use bytes::Bytes;
 
+use super::removed_ranges::{RemovedRange, RemovedRanges, bounds};
 use crate::{
     Error, Result,
     commit::{Write, WriteEncoder},
@@ -46,14 +47,16 @@ pub(super) struct OwnWrites {
     keyspaces: Vec<TreeWrites>,
     /// Oldest first.
     savepoints: Vec<SetSavepoint>,
-    /// Entries as they were before writes since the first savepoint, oldest first.
+    /// How to undo the writes since the first savepoint, oldest first.
     undo: Vec<Undo>,
 }
 
 #[derive(Debug)]
 struct TreeWrites {
     tree: Arc<Tree>,
+    /// Later than the removals of ranges.
     entries: Entries,
+    removed: RemovedRanges,
 }
 
 #[derive(Debug)]
@@ -66,18 +69,39 @@ struct SetSavepoint {
 #[derive(Debug)]
 struct Undo {
     keyspace: usize,
-    key: Bytes,
-    /// `None` if there was no write to the key.
-    before: Option<Option<OwnValue>>,
+    write: UndoWrite,
+}
+
+#[derive(Debug)]
+enum UndoWrite {
+    /// A write to a key; `before` is `None` if there was none.
+    Set { key: Bytes, before: Option<Option<OwnValue>> },
+    /// A write to a key that was dropped, because its range was removed later.
+    Dropped { key: Bytes, before: Option<OwnValue> },
+    /// A removal of a range, which replaced others.
+    Removed { merged: RemovedRange, replaced: Vec<RemovedRange> },
+}
+
+impl UndoWrite {
+    /// Returns the memory that is only kept to undo the write, in bytes.
+    fn kept_bytes(&self) -> usize {
+        match self {
+            Self::Set { before: None, .. } => 0,
+            Self::Set { key, before: Some(before) } | Self::Dropped { key, before } => {
+                OwnWrites::bytes_of(key, before.as_ref())
+            }
+            Self::Removed { replaced, .. } => replaced.iter().map(OwnWrites::range_bytes).sum(),
+        }
+    }
 }
 
 impl OwnWrites {
     pub(super) fn is_empty(&self) -> bool {
-        self.keyspaces.iter().all(|writes| writes.entries.is_empty())
+        self.keyspaces.iter().all(|it| it.entries.is_empty() && it.removed.is_empty())
     }
 
     pub(super) fn len(&self) -> usize {
-        self.keyspaces.iter().map(|writes| writes.entries.len()).sum()
+        self.keyspaces.iter().map(|writes| writes.entries.len() + writes.removed.len()).sum()
     }
 
     /// Returns the memory of a write, in bytes, at most.
@@ -89,15 +113,30 @@ impl OwnWrites {
         Self::bytes(key, value.map(|value| &*value.bytes))
     }
 
-    /// Returns the writes to a keyspace, if there are any.
-    pub(super) fn entries(&self, tree: &Arc<Tree>) -> Option<&Entries> {
-        let found = self.keyspaces.iter().find(|writes| Arc::ptr_eq(&writes.tree, tree));
-        found.map(|writes| &writes.entries)
+    /// Returns the memory of a removal of a range, in bytes, at most.
+    fn range_bytes((start, end): &RemovedRange) -> usize {
+        ENTRY_BYTES + start.len() + end.len()
+    }
+
+    fn find_tree(&self, tree: &Arc<Tree>) -> Option<&TreeWrites> {
+        self.keyspaces.iter().find(|writes| Arc::ptr_eq(&writes.tree, tree))
+    }
+
+    /// Returns whether nothing is written to the keyspace.
+    pub(super) fn has_none(&self, tree: &Arc<Tree>) -> bool {
+        self.find_tree(tree).is_none()
     }
 
     /// Returns the write to `key`; `Some(None)` is a removal.
     pub(super) fn get(&self, tree: &Arc<Tree>, key: &[u8]) -> Option<Option<&OwnValue>> {
-        self.entries(tree)?.get(key).map(Option::as_ref)
+        let TreeWrites { entries, removed, .. } = self.find_tree(tree)?;
+        let written = entries.get(key).map(Option::as_ref);
+        written.or_else(|| removed.contain(key).then_some(None))
+    }
+
+    /// Returns the removed ranges of a keyspace, if there are any.
+    pub(super) fn removed(&self, tree: &Arc<Tree>) -> Option<&RemovedRanges> {
+        self.find_tree(tree).map(|writes| &writes.removed).filter(|removed| !removed.is_empty())
     }
 
     /// Returns the writes within `bounds`, which must not be empty.
@@ -106,23 +145,58 @@ impl OwnWrites {
         tree: &Arc<Tree>,
         bounds: &KeyBounds,
     ) -> Option<btree_map::Range<'w, Bytes, Option<OwnValue>>> {
-        Some(self.entries(tree)?.range::<[u8], _>(bounds.as_slices()))
+        Some(self.find_tree(tree)?.entries.range::<[u8], _>(bounds.as_slices()))
     }
 
     /// Adds a write, which replaces an earlier one to the key. Returns the memory of the replaced
     /// one, in bytes; 0 if it is kept for a savepoint.
     pub(super) fn set(&mut self, tree: &Arc<Tree>, key: Bytes, value: Option<OwnValue>) -> usize {
-        let known = self.keyspaces.iter().position(|writes| Arc::ptr_eq(&writes.tree, tree));
-        let keyspace = known.unwrap_or_else(|| {
-            self.keyspaces.push(TreeWrites { tree: Arc::clone(tree), entries: Entries::new() });
-            self.keyspaces.len() - 1
-        });
+        let keyspace = self.index(tree);
         let before = self.keyspaces[keyspace].entries.insert(key.clone(), value);
-        if !self.savepoints.is_empty() {
-            self.undo.push(Undo { keyspace, key, before });
-            return 0;
+        self.note(keyspace, UndoWrite::Set { key, before })
+    }
+
+    fn index(&mut self, tree: &Arc<Tree>) -> usize {
+        let known = self.keyspaces.iter().position(|writes| Arc::ptr_eq(&writes.tree, tree));
+        known.unwrap_or_else(|| {
+            let (entries, removed) = (Entries::new(), RemovedRanges::default());
+            self.keyspaces.push(TreeWrites { tree: Arc::clone(tree), entries, removed });
+            self.keyspaces.len() - 1
+        })
+    }
+
+    /// Keeps what undoes a write, if a savepoint is set. Returns the memory that is freed
+    /// otherwise, in bytes.
+    fn note(&mut self, keyspace: usize, write: UndoWrite) -> usize {
+        if self.savepoints.is_empty() {
+            return write.kept_bytes();
         }
-        before.map_or(0, |before| Self::bytes_of(&key, before.as_ref()))
+        self.undo.push(Undo { keyspace, write });
+        0
+    }
+
+    /// Returns the memory, in bytes, that [`remove_range`](Self::remove_range) of `range` takes.
+    pub(super) fn remove_range_bytes(&self, tree: &Arc<Tree>, range: &RemovedRange) -> usize {
+        let merged = self.removed(tree).map(|removed| removed.merge(range.clone()).0);
+        Self::range_bytes(merged.as_ref().unwrap_or(range))
+    }
+
+    /// Adds a removal of a range, and drops the earlier writes to its keys. Returns the memory of
+    /// what it replaces, in bytes; 0 if it is kept for a savepoint.
+    pub(super) fn remove_range(&mut self, tree: &Arc<Tree>, range: RemovedRange) -> usize {
+        let keyspace = self.index(tree);
+        let TreeWrites { entries, removed, .. } = &mut self.keyspaces[keyspace];
+        let within = bounds(&range.0, &range.1);
+        let keys = entries.range::<[u8], _>(within.as_slices()).map(|(key, _)| key.clone());
+        let mut undo = Vec::new();
+        for key in keys.collect::<Vec<_>>() {
+            let before = entries.remove(&key).expect("the key was found");
+            undo.push(UndoWrite::Dropped { key, before });
+        }
+        let (merged, replaced) = removed.merge(range);
+        removed.replace(&replaced, std::slice::from_ref(&merged));
+        undo.push(UndoWrite::Removed { merged, replaced });
+        undo.into_iter().map(|write| self.note(keyspace, write)).sum()
     }
 
     pub(super) fn set_savepoint(&mut self) -> Savepoint {
@@ -145,14 +219,26 @@ impl OwnWrites {
         let first = self.savepoints[at].undo;
         debug_assert!(first <= self.undo.len(), "the list of writes has shrunk");
         let mut bytes = 0;
-        for Undo { keyspace, key, before } in self.undo.drain(first..).rev() {
-            let entries = &mut self.keyspaces[keyspace].entries;
-            let undone = match before {
-                Some(before) => entries.insert(key.clone(), before),
-                None => entries.remove(&key),
-            };
-            debug_assert!(undone.is_some(), "a write that is not there is undone");
-            bytes += undone.map_or(0, |undone| Self::bytes_of(&key, undone.as_ref()));
+        for Undo { keyspace, write } in self.undo.drain(first..).rev() {
+            let TreeWrites { entries, removed, .. } = &mut self.keyspaces[keyspace];
+            match write {
+                UndoWrite::Set { key, before } => {
+                    let undone = match before {
+                        Some(before) => entries.insert(key.clone(), before),
+                        None => entries.remove(&key),
+                    };
+                    debug_assert!(undone.is_some(), "a write that is not there is undone");
+                    bytes += undone.map_or(0, |undone| Self::bytes_of(&key, undone.as_ref()));
+                }
+                UndoWrite::Dropped { key, before } => {
+                    let replaced = entries.insert(key, before);
+                    debug_assert!(replaced.is_none(), "a later write was undone before");
+                }
+                UndoWrite::Removed { merged, replaced } => {
+                    bytes += Self::range_bytes(&merged);
+                    removed.replace(&[merged], &replaced);
+                }
+            }
         }
         Ok(bytes)
     }
@@ -164,8 +250,7 @@ impl OwnWrites {
         if at > 0 {
             return Ok(0);
         }
-        let replaced = self.undo.drain(..).filter_map(|undo| Some((undo.key, undo.before?)));
-        Ok(replaced.map(|(key, before)| Self::bytes_of(&key, before.as_ref())).sum())
+        Ok(self.undo.drain(..).map(|undo| undo.write.kept_bytes()).sum())
     }
 
     /// Returns the keyspaces written to, and their keys.
@@ -175,7 +260,15 @@ impl OwnWrites {
             .flat_map(|writes| writes.entries.keys().map(move |key| (&writes.tree, key)))
     }
 
-    /// Encodes the writes for a commit.
+    /// Returns the keyspaces written to, and their removed ranges.
+    pub(super) fn removed_ranges(&self) -> impl Iterator<Item = (&Arc<Tree>, KeyBounds)> {
+        self.keyspaces
+            .iter()
+            .flat_map(|writes| writes.removed.iter().map(move |range| (&writes.tree, range)))
+    }
+
+    /// Encodes the writes for a commit: of a keyspace first the ranges, then the keys, which are
+    /// later.
     ///
     /// # Errors
     ///
@@ -183,6 +276,9 @@ impl OwnWrites {
     pub(super) fn encode(&self, hash_seed: u64) -> Result<Write> {
         let mut encoder = WriteEncoder::new(hash_seed, 0);
         for writes in &self.keyspaces {
+            for range in writes.removed.iter() {
+                encoder.remove_range(&writes.tree, &range)?;
+            }
             for (key, value) in &writes.entries {
                 match value {
                     Some(OwnValue { bytes, expiry_ms }) => {

@@ -2,7 +2,7 @@
 
 use std::{
     cmp::Ordering,
-    collections::btree_map,
+    collections::{VecDeque, btree_map},
     fmt,
     iter::FusedIterator,
     ops::{Bound, RangeBounds},
@@ -15,6 +15,8 @@ use crate::{
     Error, Keyspace, Range, Result,
     iter::bounds::KeyBounds,
     iter::range::End,
+    reader::Reader,
+    resolve::ReadPoint,
     validation::read_set::{RangeId, ReadSet},
 };
 
@@ -23,15 +25,28 @@ use crate::{
 ///
 /// A serializable transaction depends on the range as far as the iterator has read it, from each
 /// end: the commit fails if a key in it was written by others, also one that was not there. Stop
-/// early to depend on less. After an error the iterator is at its end.
+/// early to depend on less. Ranges that the transaction has removed are not read, but the commit
+/// depends on them all the same. After an error the iterator is at its end.
 pub struct TransactionRange<'t> {
-    base: Side<Range, (Bytes, Bytes)>,
+    base: Side<Stored, (Bytes, Bytes)>,
     own: Side<OwnRange<'t>, (Bytes, Option<Bytes>)>,
     read: Read<'t>,
 }
 
 /// The own writes within the bounds; `None` without any.
 type OwnRange<'t> = Option<btree_map::Range<'t, Bytes, Option<OwnValue>>>;
+
+/// The entries of the snapshot, without ranges that the transaction has removed.
+struct Stored {
+    /// Parts between removed ranges, which are opened when an end comes to them.
+    gaps: VecDeque<KeyBounds>,
+    front: Option<Range>,
+    /// `None` while both ends are in one part.
+    back: Option<Range>,
+    /// `None` without removed ranges.
+    keyspace: Option<Keyspace>,
+    snapshot: ReadPoint,
+}
 
 /// A sorted source with the next entry of each end.
 struct Side<S, E> {
@@ -85,6 +100,61 @@ impl<S, E> Side<S, E> {
     }
 }
 
+impl Stored {
+    fn new(transaction: &Transaction, keyspace: &Keyspace, bounds: &KeyBounds) -> Self {
+        let snapshot = transaction.held.read_point();
+        match transaction.writes.removed(keyspace.tree()) {
+            None => {
+                let range = transaction.reader(keyspace).range(bounds.clone());
+                Self { front: Some(range), ..Self::empty(snapshot) }
+            }
+            Some(removed) => {
+                let (gaps, keyspace) = (removed.gaps(bounds), Some(keyspace.clone()));
+                Self { gaps, keyspace, ..Self::empty(snapshot) }
+            }
+        }
+    }
+
+    fn empty(snapshot: ReadPoint) -> Self {
+        Self { gaps: VecDeque::new(), front: None, back: None, keyspace: None, snapshot }
+    }
+
+    fn open(&self, bounds: KeyBounds) -> Range {
+        let keyspace = self.keyspace.as_ref().expect("without removed ranges there is one part");
+        Reader { snapshot: Some(self.snapshot), ..keyspace.reader() }.range(bounds)
+    }
+
+    fn next(&mut self, end: End) -> Option<Result<(Bytes, Bytes)>> {
+        let step = |range: &mut Range| match end {
+            End::Front => range.next(),
+            End::Back => range.next_back(),
+        };
+        loop {
+            let near = match end {
+                End::Front => &mut self.front,
+                End::Back => &mut self.back,
+            };
+            if let Some(item) = near.as_mut().and_then(step) {
+                return Some(item);
+            }
+            let gap = match end {
+                End::Front => self.gaps.pop_front(),
+                End::Back => self.gaps.pop_back(),
+            };
+            let opened = gap.map(|bounds| self.open(bounds));
+            let (near, far) = match end {
+                End::Front => (&mut self.front, &mut self.back),
+                End::Back => (&mut self.back, &mut self.front),
+            };
+            if opened.is_none() {
+                // The other end is in the last part.
+                return far.as_mut().and_then(step);
+            }
+            *near = opened;
+        }
+    }
+}
+
 impl<'t> TransactionRange<'t> {
     fn new(transaction: &'t Transaction, keyspace: &Keyspace, bounds: KeyBounds) -> Self {
         let opened = transaction.accept(keyspace).map(drop);
@@ -92,7 +162,7 @@ impl<'t> TransactionRange<'t> {
             Ok(id) => id,
             Err(error) => return Self::refused(transaction, error),
         };
-        let base = transaction.reader(keyspace).range(bounds.clone());
+        let base = Stored::new(transaction, keyspace, &bounds);
         let is_empty = bounds.is_empty();
         let own = (!is_empty).then(|| transaction.writes.range(keyspace.tree(), &bounds)).flatten();
         let (front, back, is_at_end) = (None, None, false);
@@ -101,7 +171,9 @@ impl<'t> TransactionRange<'t> {
     }
 
     fn refused(transaction: &'t Transaction, error: Error) -> Self {
-        let (bounds, base) = (KeyBounds::ALL, Range::refused(error));
+        let refused = Some(Range::refused(error));
+        let base = Stored { front: refused, ..Stored::empty(transaction.held.read_point()) };
+        let bounds = KeyBounds::ALL;
         let (front, back, is_at_end) = (None, None, false);
         let read = Read { transaction, id: None, bounds, front, back, is_at_end };
         Self { base: Side::new(base), own: Side::new(None), read }
@@ -110,10 +182,7 @@ impl<'t> TransactionRange<'t> {
     /// Returns the next entry of `end`.
     fn step(&mut self, end: End) -> Result<Option<(Bytes, Bytes)>> {
         while !self.read.is_at_end {
-            let base = self.base.peek(end, |range| match end {
-                End::Front => range.next(),
-                End::Back => range.next_back(),
-            })?;
+            let base = self.base.peek(end, |stored| stored.next(end))?;
             let own = self.own.peek(end, |range| {
                 let range = range.as_mut()?;
                 let next = match end {

@@ -158,9 +158,9 @@ impl Transaction {
     ) -> Result<Vec<T>> {
         let store = self.accept(keyspace)?;
         let tree = keyspace.tree();
-        let own_writes: Vec<_> = match self.writes.entries(tree) {
-            None => Vec::new(),
-            Some(entries) => keys.iter().map(|key| entries.get(key.as_ref())).collect(),
+        let own_writes: Vec<_> = match self.writes.has_none(tree) {
+            true => Vec::new(),
+            false => keys.iter().map(|key| self.writes.get(tree, key.as_ref())).collect(),
         };
         let is_own = |at: usize| own_writes.get(at).is_some_and(Option::is_some);
         for (at, key) in keys.iter().enumerate() {
@@ -171,7 +171,7 @@ impl Transaction {
         let mut results = self.reader(keyspace).find_many(keys.iter(), found)?;
         for (at, written) in own_writes.into_iter().enumerate() {
             if let Some(written) = written {
-                results[at] = own(written.as_ref().map(|written| written.bytes.clone()));
+                results[at] = own(written.map(|written| written.bytes.clone()));
             }
         }
         Ok(results)

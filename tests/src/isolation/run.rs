@@ -41,6 +41,8 @@ enum Step {
     Scan(Range),
     Insert(Key),
     Remove(Key),
+    /// Scans a range, and removes it.
+    RemoveRange(Range),
 }
 
 fn key(rng: &mut Rng) -> Key {
@@ -55,6 +57,10 @@ fn plan(rng: &mut Rng) -> vec::IntoIter<Step> {
     }
     let reads = steps.len();
     for _ in 0..rng.below(3) {
+        if rng.chance(1, 12) {
+            steps.push(Step::RemoveRange(Range { limit: usize::MAX, ..range(rng) }));
+            continue;
+        }
         // Half of the keys are absent.
         let read = steps[..reads].iter().rev().find_map(|step| match step {
             Step::Get(key) => Some(key.clone()),
@@ -107,10 +113,7 @@ impl<C: Calls> Running<C> {
     fn step(mut self, recorder: &Recorder) -> std::result::Result<Self, Transaction> {
         if let Some(step) = self.steps.next() {
             return match self.call(step, recorder) {
-                Ok(operation) => {
-                    self.record.operations.push(operation);
-                    Ok(self)
-                }
+                Ok(()) => Ok(self),
                 Err(_) => Err(self.abort(recorder)),
             };
         }
@@ -132,34 +135,50 @@ impl<C: Calls> Running<C> {
         Transaction { end: recorder.now(), ..self.record }
     }
 
-    fn call(&mut self, step: Step, recorder: &Recorder) -> Result<Operation> {
-        Ok(match step {
-            Step::Get(key) => Operation::Get { found: self.calls.get(&key)?, key },
-            Step::Scan(range) => {
-                let found = self.calls.scan(&range)?;
-                let Range { mut from, mut to, limit, is_descending } = range;
-                // A scan that stops at its limit consumed nothing behind its last key.
-                match found.last().filter(|_| found.len() >= limit) {
-                    Some((last, _)) if is_descending => from = last.clone(),
-                    Some((last, _)) => to = format!("{last}\0").into(),
-                    None => {}
-                }
-                let mut found = found;
-                if is_descending {
-                    found.reverse();
-                }
-                Operation::Scan { from, to: Some(to), found }
+    fn call(&mut self, step: Step, recorder: &Recorder) -> Result<()> {
+        match step {
+            Step::Get(key) => {
+                let found = self.calls.get(&key)?;
+                self.record.operations.push(Operation::Get { key, found });
             }
+            Step::Scan(range) => drop(self.scan(range)?),
             Step::Insert(key) => {
                 let id = recorder.next_id();
                 self.calls.insert(&key, id)?;
-                Operation::Insert { key, id }
+                self.record.operations.push(Operation::Insert { key, id });
             }
             Step::Remove(key) => {
                 self.calls.remove(&key)?;
-                Operation::Remove { key, id: recorder.next_id() }
+                self.record.operations.push(Operation::Remove { key, id: recorder.next_id() });
             }
-        })
+            Step::RemoveRange(range) => {
+                let keys = self.scan(range.clone())?;
+                self.calls.remove_range(&range, &keys)?;
+                // Others cannot have added a key, or the commit fails.
+                let removals =
+                    keys.into_iter().map(|key| Operation::Remove { key, id: recorder.next_id() });
+                self.record.operations.extend(removals);
+            }
+        }
+        Ok(())
+    }
+
+    /// Scans a range, and returns the keys found.
+    fn scan(&mut self, range: Range) -> Result<Vec<Key>> {
+        let mut found = self.calls.scan(&range)?;
+        let Range { mut from, mut to, limit, is_descending } = range;
+        // A scan that stops at its limit consumed nothing behind its last key.
+        match found.last().filter(|_| found.len() >= limit) {
+            Some((last, _)) if is_descending => from = last.clone(),
+            Some((last, _)) => to = format!("{last}\0").into(),
+            None => {}
+        }
+        if is_descending {
+            found.reverse();
+        }
+        let keys = found.iter().map(|(key, _)| key.clone()).collect();
+        self.record.operations.push(Operation::Scan { from, to: Some(to), found });
+        Ok(keys)
     }
 }
 

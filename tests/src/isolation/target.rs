@@ -46,6 +46,16 @@ pub trait Calls {
     /// As [`get`](Self::get).
     fn remove(&mut self, key: &str) -> Result<()>;
 
+    /// Removes the keys of a range, after a scan of it that found `keys`.
+    ///
+    /// # Errors
+    ///
+    /// As [`get`](Self::get).
+    fn remove_range(&mut self, range: &Range, keys: &[Key]) -> Result<()> {
+        let _ = range;
+        keys.iter().try_for_each(|key| self.remove(key))
+    }
+
     /// Commits. Returns the place among all commits, if the transaction writes.
     ///
     /// # Errors

@@ -6,7 +6,7 @@ use super::Recorder;
 use crate::model::{Change, shown};
 
 impl Recorder {
-    /// Applies `changes` in a transaction, which reads each key before, and also makes the changes
+    /// Applies `changes` in a transaction, which reads each single key before, and also makes the changes
     /// `undone` and rolls them back.
     ///
     /// # Panics
@@ -39,13 +39,11 @@ impl Recorder {
         let mut transaction = db.begin();
         let mut model = self.history.model().clone();
         for change in changes {
-            let (Change::Put { keyspace, key, .. } | Change::Remove { keyspace, key }) = change
-            else {
-                panic!("{change} is not for a transaction");
-            };
-            let got = transaction.get(&self.keyspaces[keyspace].handle, key)?;
-            let want = model.entries(keyspace).and_then(|entries| entries.get(key));
-            assert_eq!(got.as_ref(), want, "{keyspace} {}", shown(key));
+            if let Change::Put { keyspace, key, .. } | Change::Remove { keyspace, key } = change {
+                let got = transaction.get(&self.keyspaces[keyspace].handle, key)?;
+                let want = model.entries(keyspace).and_then(|entries| entries.get(key));
+                assert_eq!(got.as_ref(), want, "{keyspace} {}", shown(key));
+            }
             self.apply(&mut transaction, change)?;
             model.apply(change);
         }
@@ -62,6 +60,8 @@ impl Recorder {
         match change {
             Change::Put { key, value, .. } => transaction.insert(keyspace, key, value),
             Change::Remove { key, .. } => transaction.remove(keyspace, key),
+            Change::RemoveRange { range, .. } => transaction.remove_range(keyspace, range.clone()),
+            Change::RemovePrefix { prefix, .. } => transaction.remove_prefix(keyspace, prefix),
             other => panic!("{other} is not for a transaction"),
         }
     }

@@ -64,6 +64,7 @@ pub const WORKLOADS: &[Workload] = &[
     Workload { name: "filters-compacted", run: filters::rebuilt_and_compacted },
     Workload { name: "filters-of-scans", run: filters::of_scans_rebuilt },
     Workload { name: "transactions", run: transactions::transfers },
+    Workload { name: "transactions-ranges", run: transactions::ranges },
     Workload { name: "snapshots", run: reading::snapshots },
     Workload { name: "held-ranges", run: reading::held_ranges },
     Workload { name: "anything", run: reading::anything },

@@ -101,6 +101,13 @@ impl Calls for Transaction<'_> {
         Ok(())
     }
 
+    fn remove_range(&mut self, range: &Range, _: &[Key]) -> Result<()> {
+        let (keyspace, from) = self.store.split(&range.from);
+        let (_, to) = self.store.split(&range.to);
+        self.transaction.remove_range(keyspace, from..to).expect("nothing fails");
+        Ok(())
+    }
+
     fn commit(self) -> Result<Option<u64>> {
         let durability: Durability = self.store.durability();
         match self.transaction.commit_sequence(durability) {

@@ -3,6 +3,7 @@
 mod conflicts;
 mod limits;
 mod model;
+mod removed_ranges;
 mod threads;
 
 use std::sync::Arc;

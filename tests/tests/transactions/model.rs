@@ -1,6 +1,9 @@
 //! A transaction against ordered maps: reads, iterators and savepoints see its own writes.
 
-use std::{collections::BTreeMap, ops::Bound};
+use std::{
+    collections::BTreeMap,
+    ops::{Bound, RangeBounds as _},
+};
 
 use bytes::Bytes;
 use sievedb::{Durability, Keyspace, Savepoint, Transaction};
@@ -27,11 +30,7 @@ fn bound(rng: &mut Rng) -> Bound<Bytes> {
 /// Compares a walk from both ends, in random order, up to a random length.
 fn check_range(rng: &mut Rng, transaction: &Transaction, keyspace: &Keyspace, want: &Entries) {
     let bounds = (bound(rng), bound(rng));
-    let is_within = |key: &Bytes| {
-        use std::ops::RangeBounds as _;
-        bounds.contains(key)
-    };
-    let mut want: Vec<_> = want.iter().filter(|(key, _)| is_within(key)).collect();
+    let mut want: Vec<_> = want.iter().filter(|(key, _)| bounds.contains(*key)).collect();
     let mut range = transaction.range(keyspace, bounds.clone());
     for _ in 0..rng.below(60) {
         let (got, want) = match rng.chance(1, 2) {
@@ -57,7 +56,7 @@ fn transaction_sees_its_own_writes_over_the_snapshot() {
     for step in 0..STEPS {
         let at = rng.below(2);
         let keyspace = &keyspaces[at];
-        match rng.below(20) {
+        match rng.below(22) {
             0..=6 => {
                 let (key, value) = (key(&mut rng), Bytes::from(format!("value {step:030}")));
                 transaction.insert(keyspace, &key, &value).expect("it fits");
@@ -117,8 +116,51 @@ fn transaction_sees_its_own_writes_over_the_snapshot() {
                 seen = committed.clone();
                 savepoints.clear();
             }
-            _ => assert!(transaction.len() <= 80),
+            19 => {
+                let bounds = (bound(&mut rng), bound(&mut rng));
+                transaction.remove_range(keyspace, bounds.clone()).expect("it fits");
+                seen[at].retain(|key, _| !bounds.contains(key));
+            }
+            20 => {
+                let prefix = key(&mut rng).slice(..1);
+                transaction.remove_prefix(keyspace, &prefix).expect("it fits");
+                seen[at].retain(|key, _| !key.starts_with(&prefix));
+            }
+            // Keys, and ranges with a gap between each two.
+            _ => assert!(transaction.len() <= 2 * (40 + 41)),
         }
     }
     assert!(commits > 5, "{commits} commits");
+}
+
+/// Ranges of a transaction take memory, and give it back.
+#[test]
+fn memory_of_removed_ranges_is_counted() {
+    let mut rng = Rng::new(seed("memory of removed ranges", 1));
+    let db = open();
+    for _ in 0..20 {
+        let mut transaction = db.begin();
+        let mut before = Vec::new();
+        for step in 0..60 {
+            match rng.below(4) {
+                0 => transaction.insert(&db, key(&mut rng), vec![0; step]).expect("it fits"),
+                1 => before.push((transaction.set_savepoint(), transaction.bytes())),
+                _ => {
+                    let bounds = (bound(&mut rng), bound(&mut rng));
+                    transaction.remove_range(&db, bounds).expect("it fits");
+                }
+            }
+        }
+        let full = transaction.bytes();
+        for (savepoint, bytes) in before.iter().rev() {
+            transaction.rollback_to(savepoint).expect("it is set");
+            assert_eq!(transaction.bytes(), *bytes);
+        }
+        if let Some((first, _)) = before.into_iter().next() {
+            transaction.release(first).expect("it is set");
+        }
+        transaction.remove_prefix(&db, "").expect("it fits");
+        assert_eq!(transaction.len(), 1);
+        assert!(transaction.bytes() > 0 && transaction.bytes() <= full.max(1000));
+    }
 }
