@@ -78,7 +78,8 @@ impl History {
     }
 
     /// Restarts with a store that durably holds `base`. Keeps the known keys.
-    pub fn restart(&mut self, base: Model) {
+    pub fn restart(&mut self, mut base: Model) {
+        base.know_expiring_of(self.model());
         let old = std::mem::replace(self, Self::new(base));
         self.know_keys_of(&old);
     }
@@ -144,10 +145,34 @@ impl History {
         self.note_states();
     }
 
+    /// Adds changes that a crash may undo, together and without later writes: the clock was set
+    /// forward, and no edit of the manifest has stored it.
+    pub fn add_revocable(&mut self, changes: Vec<Change>, began: usize) {
+        let before = self.worlds.clone();
+        self.add(changes, began);
+        for world in before {
+            if self.worlds.iter().all(|other| other.digest() != world.digest()) {
+                self.worlds.push(world);
+            }
+        }
+        self.note_states();
+    }
+
+    /// Ends the other worlds of revocable changes. No write has failed.
+    ///
+    /// # Panics
+    ///
+    /// If a write has failed.
+    pub fn settle(&mut self) {
+        assert!(self.writes.iter().all(|write| !write.failed), "a failed write stays possible");
+        self.worlds.truncate(1);
+    }
+
     fn know(&mut self, changes: &[Change]) {
         for change in changes {
             let keys = self.keys.entry(change.keyspace().clone()).or_default();
             if let Change::Put { key, .. }
+            | Change::PutExpiring { key, .. }
             | Change::Remove { key, .. }
             | Change::Merge { key, .. } = change
             {
@@ -279,6 +304,33 @@ mod tests {
             let hole = state(&[writes[1].clone()]);
             assert!(history.check(&hole, at(operations, survives)).is_err(), "{name}, hole");
         }
+    }
+
+    #[test]
+    fn revocable_changes_are_undone_together_until_they_are_settled() {
+        let expiring = |key: &'static str, value: &'static str| {
+            let (keyspace, key, value) = (DEFAULT.into(), key.into(), value.into());
+            vec![Change::PutExpiring { keyspace, key, value, by_default: false }]
+        };
+        let expire = vec![Change::Expire { keyspace: DEFAULT.into() }];
+        let (a, b) = (expiring("a", "1"), expiring("b", "2"));
+        let mut history = History::new(Model::default());
+        history.add(a.clone(), 0);
+        history.add(b.clone(), 1);
+        history.add_revocable(expire, 2);
+        history.add(put("c", "3"), 3);
+        history.acknowledge(Durability::Disk, 9);
+        let crash = at(9, Durability::Disk);
+        assert_eq!(*history.model(), state(&[put("c", "3")]));
+        assert!(history.check(&state(&[put("c", "3")]), crash).is_ok());
+        assert!(history.check(&state(&[a.clone(), b, put("c", "3")]), crash).is_ok());
+        assert!(history.check(&state(&[a.clone(), put("c", "3")]), crash).is_err(), "half of it");
+        history.settle();
+        history.add(put("d", "4"), 10);
+        history.acknowledge(Durability::Disk, 11);
+        let crash = at(11, Durability::Disk);
+        assert!(history.check(&state(&[put("c", "3"), put("d", "4")]), crash).is_ok());
+        assert!(history.check(&state(&[a, put("c", "3"), put("d", "4")]), crash).is_err());
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Expected contents of a store.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     fmt::{self, Write},
     ops::{Bound, RangeBounds},
     sync::Arc,
@@ -28,6 +28,10 @@ pub const DEFAULT: &str = "default";
 pub enum Change {
     /// Stores a value.
     Put { keyspace: Name, key: Bytes, value: Bytes },
+    /// Stores a value that expires: by its own expiry, or by the default TTL of the keyspace.
+    PutExpiring { keyspace: Name, key: Bytes, value: Bytes, by_default: bool },
+    /// Removes the values of a keyspace that expire, because time has passed.
+    Expire { keyspace: Name },
     /// Removes a key, which may be absent.
     Remove { keyspace: Name, key: Bytes },
     /// Appends an operand to the value of a key, by the operator `Append` of the keyspace.
@@ -68,6 +72,8 @@ impl Change {
     pub fn keyspace(&self) -> &Name {
         match self {
             Self::Put { keyspace, .. }
+            | Self::PutExpiring { keyspace, .. }
+            | Self::Expire { keyspace }
             | Self::Remove { keyspace, .. }
             | Self::Merge { keyspace, .. }
             | Self::RemoveRange { keyspace, .. }
@@ -86,6 +92,11 @@ impl fmt::Display for Change {
             Self::Put { keyspace, key, value } => {
                 write!(f, "put {keyspace} {} = {}", shown(key), shown(value))
             }
+            Self::PutExpiring { keyspace, key, value, by_default } => {
+                let (key, value) = (shown(key), shown(value));
+                write!(f, "put {keyspace} {key} = {value}, expiring, by default: {by_default}")
+            }
+            Self::Expire { keyspace } => write!(f, "expire {keyspace}"),
             Self::Remove { keyspace, key } => write!(f, "remove {keyspace} {}", shown(key)),
             Self::Merge { keyspace, key, operand } => {
                 write!(f, "merge {keyspace} {} + {}", shown(key), shown(operand))
@@ -116,6 +127,8 @@ pub fn shown(bytes: &[u8]) -> String {
 pub struct Model {
     keyspaces: BTreeMap<Name, Entries>,
     digest: u128,
+    /// Values that expire. Each value is written once.
+    expiring: BTreeSet<Bytes>,
 }
 
 impl Default for Model {
@@ -137,7 +150,7 @@ impl Model {
     /// A model without any keyspace.
     #[must_use]
     pub fn nothing() -> Self {
-        Self { keyspaces: BTreeMap::new(), digest: 0 }
+        Self { keyspaces: BTreeMap::new(), digest: 0, expiring: BTreeSet::new() }
     }
 
     /// Returns the keyspaces by name.
@@ -150,6 +163,11 @@ impl Model {
     #[must_use]
     pub fn entries(&self, keyspace: &str) -> Option<&Entries> {
         self.keyspaces.get(keyspace)
+    }
+
+    /// Adds the values of `other` that expire.
+    pub fn know_expiring_of(&mut self, other: &Self) {
+        self.expiring.extend(other.expiring.iter().cloned());
     }
 
     /// Returns a digest: different models share one with probability 2^-64.
@@ -191,6 +209,16 @@ impl Model {
                     self.digest = self.digest.wrapping_sub(entry_digest(name, key, &old));
                 }
             }
+            Change::PutExpiring { key, value, .. } => {
+                self.expiring.insert(value.clone());
+                let (keyspace, key, value) = (name.clone(), key.clone(), value.clone());
+                self.apply(&Change::Put { keyspace, key, value });
+            }
+            Change::Expire { .. } => {
+                let expiring = std::mem::take(&mut self.expiring);
+                self.remove_each(name, |_, value| expiring.contains(value));
+                self.expiring = expiring;
+            }
             Change::Merge { key, operand, .. } => {
                 let Some(entries) = self.keyspaces.get_mut(name) else { return };
                 let old = entries.get(key).cloned();
@@ -208,16 +236,18 @@ impl Model {
                     self.digest = self.digest.wrapping_sub(entry_digest(name, key, &old));
                 }
             }
-            Change::RemoveRange { range, .. } => self.remove_each(name, |key| range.contains(key)),
+            Change::RemoveRange { range, .. } => {
+                self.remove_each(name, |key, _| range.contains(key));
+            }
             Change::RemovePrefix { prefix, .. } => {
-                self.remove_each(name, |key| key.starts_with(prefix));
+                self.remove_each(name, |key, _| key.starts_with(prefix));
             }
         }
     }
 
-    fn remove_each(&mut self, name: &Name, is_removed: impl Fn(&Bytes) -> bool) {
+    fn remove_each(&mut self, name: &Name, is_removed: impl Fn(&Bytes, &Bytes) -> bool) {
         let Some(entries) = self.keyspaces.get_mut(name) else { return };
-        let removed = entries.extract_if(.., |key, _| is_removed(key));
+        let removed = entries.extract_if(.., |key, value| is_removed(key, value));
         for (key, value) in removed {
             self.digest = self.digest.wrapping_sub(entry_digest(name, &key, &value));
         }
@@ -300,6 +330,16 @@ mod tests {
         let clear = Change::Clear { keyspace: "other".into() };
         let in_other = [create.clone(), put("other", "a", "1"), clear];
         assert_eq!(of(&in_other), of(std::slice::from_ref(&create)));
+        let expiring = Change::PutExpiring {
+            keyspace: DEFAULT.into(),
+            key: "a".into(),
+            value: "3".into(),
+            by_default: false,
+        };
+        let expire = Change::Expire { keyspace: DEFAULT.into() };
+        assert_eq!(of(&[a1.clone(), expiring.clone()]), of(&[put(DEFAULT, "a", "3")]));
+        assert_eq!(of(&[a1.clone(), expiring.clone(), expire.clone()]), of(&[]));
+        assert_eq!(of(&[expiring, a1.clone(), expire]), of(std::slice::from_ref(&a1)));
         let third = Change::Create { keyspace: "third".into() };
         let rename = Change::Rename { keyspace: "other".into(), to: "third".into() };
         assert_eq!(

@@ -1,5 +1,6 @@
 //! Writes to a store and to a history.
 
+mod expiry;
 mod held;
 mod opening;
 mod transaction;
@@ -8,6 +9,7 @@ mod write;
 use std::{collections::BTreeMap, sync::Arc};
 
 use bytes::Bytes;
+pub use expiry::TTL;
 use held::{HeldRange, HeldSnapshot};
 use sievedb::{Db, Durability, Error, Keyspace, Options, stats::BackgroundStats};
 use sievedb_doubles::MemoryFs;
@@ -38,6 +40,8 @@ pub struct Recorder {
     rng: Rng,
     values: u64,
     incarnations: u64,
+    /// Jumps of the wall clock.
+    jumps: u32,
     /// Failed calls, if calls may fail.
     failures: Option<Vec<Error>>,
     /// Set once faults are over: whether the store may have become read-only.
@@ -80,6 +84,7 @@ impl Recorder {
             rng: Rng::new(7),
             values: 0,
             incarnations: 0,
+            jumps: 0,
             failures: None,
             healed: None,
             background: BackgroundStats::default(),

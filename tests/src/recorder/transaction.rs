@@ -2,7 +2,7 @@
 
 use sievedb::{Db, Durability, Error, Transaction};
 
-use super::Recorder;
+use super::{Recorder, expiry::TTL};
 use crate::model::{Change, shown};
 
 impl Recorder {
@@ -39,7 +39,10 @@ impl Recorder {
         let mut transaction = db.begin();
         let mut model = self.history.model().clone();
         for change in changes {
-            if let Change::Put { keyspace, key, .. } | Change::Remove { keyspace, key } = change {
+            if let Change::Put { keyspace, key, .. }
+            | Change::PutExpiring { keyspace, key, .. }
+            | Change::Remove { keyspace, key } = change
+            {
                 let got = transaction.get(&self.keyspaces[keyspace].handle, key)?;
                 let want = model.entries(keyspace).and_then(|entries| entries.get(key));
                 assert_eq!(got.as_ref(), want, "{keyspace} {}", shown(key));
@@ -59,6 +62,12 @@ impl Recorder {
         let keyspace = &self.keyspaces[change.keyspace()].handle;
         match change {
             Change::Put { key, value, .. } => transaction.insert(keyspace, key, value),
+            Change::PutExpiring { key, value, by_default: true, .. } => {
+                transaction.insert(keyspace, key, value)
+            }
+            Change::PutExpiring { key, value, by_default: false, .. } => {
+                transaction.insert_with_ttl(keyspace, key, value, TTL)
+            }
             Change::Remove { key, .. } => transaction.remove(keyspace, key),
             Change::RemoveRange { range, .. } => transaction.remove_range(keyspace, range.clone()),
             Change::RemovePrefix { prefix, .. } => transaction.remove_prefix(keyspace, prefix),

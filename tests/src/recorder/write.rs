@@ -5,7 +5,7 @@ use std::ops::Bound;
 use bytes::Bytes;
 use sievedb::{Db, Durability, Error, KeyspaceOptions};
 
-use super::{DEFAULT_DURABILITY, Opened, Recorder};
+use super::{DEFAULT_DURABILITY, Opened, Recorder, expiry::TTL};
 use crate::model::{Change, Name, shown};
 
 impl Recorder {
@@ -92,6 +92,14 @@ impl Recorder {
             [Change::Put { keyspace, key, value }] if durability == DEFAULT_DURABILITY => {
                 return handle(keyspace).insert(key, value);
             }
+            [Change::PutExpiring { keyspace, key, value, by_default }]
+                if durability == DEFAULT_DURABILITY =>
+            {
+                return match by_default {
+                    true => handle(keyspace).insert(key, value),
+                    false => handle(keyspace).insert_with_ttl(key, value, TTL),
+                };
+            }
             [Change::Remove { keyspace, key }] if durability == DEFAULT_DURABILITY => {
                 return handle(keyspace).remove(key);
             }
@@ -111,6 +119,12 @@ impl Recorder {
             match change {
                 Change::Put { keyspace, key, value } => {
                     batch.insert(handle(keyspace), key, value)?;
+                }
+                Change::PutExpiring { keyspace, key, value, by_default: true } => {
+                    batch.insert(handle(keyspace), key, value)?;
+                }
+                Change::PutExpiring { keyspace, key, value, by_default: false } => {
+                    batch.insert_with_ttl(handle(keyspace), key, value, TTL)?;
                 }
                 Change::Remove { keyspace, key } => batch.remove(handle(keyspace), key)?,
                 Change::Merge { keyspace, key, operand } => {

@@ -4,6 +4,7 @@
 //! write multiplies the crashes.
 
 mod durability;
+mod expiry;
 mod filters;
 mod keyspaces;
 mod log;
@@ -63,6 +64,8 @@ pub const WORKLOADS: &[Workload] = &[
     Workload { name: "filters-rebuilt", run: filters::rebuilt },
     Workload { name: "filters-compacted", run: filters::rebuilt_and_compacted },
     Workload { name: "filters-of-scans", run: filters::of_scans_rebuilt },
+    Workload { name: "expiry-jumps", run: expiry::jumps },
+    Workload { name: "expiry-by-default", run: expiry::defaults },
     Workload { name: "transactions", run: transactions::transfers },
     Workload { name: "transactions-ranges", run: transactions::ranges },
     Workload { name: "snapshots", run: reading::snapshots },
