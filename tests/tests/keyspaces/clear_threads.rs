@@ -3,7 +3,10 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by a panic")]
 
 use std::{
-    sync::atomic::{AtomicBool, Ordering::Relaxed},
+    sync::{
+        atomic::{AtomicBool, Ordering::Relaxed},
+        mpsc,
+    },
     thread,
     time::Duration,
 };
@@ -142,4 +145,60 @@ fn no_key_returns_after_a_clear_and_no_snapshot_changes() {
     let db = Db::open(dir.path()).unwrap();
     assert!(db.open_keyspace("cleared").unwrap().is_empty().unwrap());
     assert_eq!(db.open_keyspace("kept").unwrap().len().unwrap(), entries);
+}
+
+#[test]
+fn a_range_of_another_thread_outlives_a_clear_and_later_reads_find_nothing() {
+    const ENTRIES: usize = 300;
+    let dir = tempfile::tempdir().unwrap();
+    let small = KeyspaceOptions::new().memtable_bytes(64 << 10).block_bytes(1 << 10);
+    let db = Options::new().worker_threads(1).keyspace(small).open(dir.path()).unwrap();
+    let keyspace = db.keyspace("cleared").unwrap();
+    let fill = |first: usize| {
+        for number in first..first + ENTRIES / 3 {
+            keyspace.insert(number.to_be_bytes(), [7; 100]).unwrap();
+        }
+    };
+    fill(0);
+    db.compact().unwrap();
+    fill(ENTRIES / 3);
+    db.flush().unwrap();
+    fill(2 * ENTRIES / 3);
+    thread::scope(|scope| {
+        // A thread that panics closes its channel, so the other one ends, too.
+        let (to_reader, go) = mpsc::channel::<()>();
+        let (done, from_reader) = mpsc::channel::<()>();
+        let (keyspace, db) = (&keyspace, &db);
+        let reader = scope.spawn(move || {
+            let mut range = keyspace.iter();
+            let first = range.next().unwrap().unwrap();
+            assert_eq!(&first.0[..], 0_usize.to_be_bytes());
+            done.send(()).unwrap();
+            go.recv().unwrap();
+            for number in [0, ENTRIES / 2, ENTRIES - 1].map(usize::to_be_bytes) {
+                assert_eq!(keyspace.get(number).unwrap(), None);
+                assert!(!keyspace.contains_key(number).unwrap());
+            }
+            assert!(keyspace.is_empty().unwrap() && keyspace.last().unwrap().is_none());
+            let last = range.next_back().unwrap().unwrap();
+            assert_eq!(&last.0[..], (ENTRIES - 1).to_be_bytes());
+            done.send(()).unwrap();
+            go.recv().unwrap();
+            let left = range.collect::<Result<Vec<_>>>().unwrap();
+            assert_eq!(left.len(), ENTRIES - 2, "the range keeps its view");
+        });
+        from_reader.recv().unwrap();
+        keyspace.clear().unwrap();
+        to_reader.send(()).unwrap();
+        from_reader.recv().unwrap();
+        // Neither new keys nor background work change what the range sees.
+        keyspace.insert(5_usize.to_be_bytes(), "new").unwrap();
+        db.compact().unwrap();
+        db.wait_for_background().unwrap();
+        assert_eq!(keyspace.len().unwrap(), 1);
+        to_reader.send(()).unwrap();
+        reader.join().unwrap();
+    });
+    assert_eq!(keyspace.get(5_usize.to_be_bytes()).unwrap().as_deref(), Some(&b"new"[..]));
+    assert_eq!(keyspace.len().unwrap(), 1);
 }
