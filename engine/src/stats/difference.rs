@@ -37,7 +37,7 @@ impl Stats {
             "" lookups => lookups found_in_memtables memtable_probes memtable_negatives;
             "writes." writes => batches entries bytes log_syncs stalls stalled_us;
             "table_read_" table_reads => calls bytes;
-            "" background => flushes compactions trivial_moves filters_rebuilt
+            "" background => flushes compactions trivial_moves tables_unlinked_unread filters_rebuilt
                 flush_bytes_written compaction_bytes_read compaction_bytes_written;
         };
         counted.extend(moves.counted_mut());

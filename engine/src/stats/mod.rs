@@ -224,6 +224,8 @@ pub struct BackgroundStats {
     pub compactions: u64,
     /// Compactions that only moved tables to another level.
     pub trivial_moves: u64,
+    /// Tables that compactions unlinked without a read, because all their entries had expired.
+    pub tables_unlinked_unread: u64,
     /// Filters of existing tables rebuilt or removed.
     pub filters_rebuilt: u64,
     /// Bytes of tables written by flushes.

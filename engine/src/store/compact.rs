@@ -243,6 +243,9 @@ impl Store {
             } else {
                 done.compactions += 1;
             }
+            if compaction.is_unlink {
+                done.tables_unlinked_unread += compaction.tables().count() as u64;
+            }
             done.compaction_bytes_read += bytes_read;
             done.compaction_bytes_written += bytes_written;
         });

@@ -2,6 +2,7 @@
 
 mod basics;
 mod default_ttl;
+mod jump;
 mod model;
 mod space;
 mod transactions;
