@@ -153,6 +153,15 @@ pub enum Error {
     /// The merge operator `operator` of the `keyspace` failed or panicked for `key`, whose operands
     /// are kept. The key can be removed or overwritten.
     MergeFailed { keyspace: Box<str>, operator: Box<str>, key: Box<[u8]>, source: MergeError },
+    /// The compaction filter `filter` of the `keyspace` panicked for `key`, or returned a value that
+    /// is too long: see `reason`. The compaction changed nothing, and later ones run without the
+    /// filter until the options of the keyspace are set or the store is opened again.
+    CompactionFilterFailed {
+        keyspace: Box<str>,
+        filter: Box<str>,
+        key: Box<[u8]>,
+        reason: &'static str,
+    },
     /// This process was forked from the one that opened the store at `path`. Nothing was changed.
     /// Drop the inherited handles, and open the store in this process after the parent has closed
     /// it.

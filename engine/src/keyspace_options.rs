@@ -13,6 +13,7 @@ use sievedb_sstable::{InvalidOption, PrefixExtractor, PrefixFunction, TableOptio
 
 use crate::{
     Error, Result,
+    compaction_filter::{CompactionFilter, NamedFilter},
     filter_policy::{FilterChoice, FilterPolicy, FilterPolicyKind},
     merge_operator::{MergeOperator, NamedOperator},
     prefix_extractor::NamedExtractor,
@@ -54,6 +55,7 @@ pub struct KeyspaceOptions {
     pub(crate) merge_operator: NamedOperator,
     /// Not 0 in valid options.
     pub(crate) default_ttl_ms: Option<u64>,
+    pub(crate) compaction_filter: NamedFilter,
 }
 
 impl Default for KeyspaceOptions {
@@ -70,6 +72,7 @@ impl Default for KeyspaceOptions {
             range_filter_bits_per_key: 0.0,
             merge_operator: NamedOperator::None,
             default_ttl_ms: None,
+            compaction_filter: NamedFilter::None,
         }
     }
 }
@@ -232,6 +235,25 @@ impl KeyspaceOptions {
         self
     }
 
+    /// Sets the filter that compactions show the values of this keyspace to; default none.
+    ///
+    /// The name is stored, the function is not: pass it to
+    /// [`Options::compaction_filter`](crate::Options::compaction_filter) at each open. Without it
+    /// the store opens, and compactions keep all values. It can be changed at any time.
+    ///
+    /// Costs a call for each key that a compaction rewrites. The last level is rewritten by
+    /// [`compact`](crate::Keyspace::compact) as a whole, even if it is compact already.
+    pub fn compaction_filter(mut self, filter: Arc<dyn CompactionFilter>) -> Self {
+        self.compaction_filter = NamedFilter::Present(filter);
+        self
+    }
+
+    /// Removes the [compaction filter](Self::compaction_filter).
+    pub fn without_compaction_filter(mut self) -> Self {
+        self.compaction_filter = NamedFilter::None;
+        self
+    }
+
     pub(crate) fn validate(&self) -> Result<()> {
         let invalid = |name, allowed| Err(Error::InvalidOption { name, allowed });
         if !MEMTABLE_BYTES.contains(&self.memtable_bytes) {
@@ -254,6 +276,9 @@ impl KeyspaceOptions {
         }
         if self.default_ttl_ms == Some(0) {
             return invalid("default_ttl", "more than zero");
+        }
+        if !self.compaction_filter.is_valid() {
+            return invalid("compaction_filter", "a name of 1 to 255 bytes");
         }
         let bits = self.filter_policy.bits_per_key;
         let mut tables = TableOptions::new()
@@ -282,6 +307,15 @@ impl KeyspaceOptions {
     pub(crate) fn with_operators(mut self, registered: &[Arc<dyn MergeOperator>]) -> Self {
         if let NamedOperator::Missing(name) = &self.merge_operator {
             self.merge_operator = NamedOperator::from_name(name, registered);
+        }
+        self
+    }
+
+    /// Returns these options with the compaction filter that was missing, if it is one of
+    /// `registered`.
+    pub(crate) fn with_filters(mut self, registered: &[Arc<dyn CompactionFilter>]) -> Self {
+        if let NamedFilter::Missing(name) = &self.compaction_filter {
+            self.compaction_filter = NamedFilter::from_name(name, registered);
         }
         self
     }

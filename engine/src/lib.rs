@@ -52,6 +52,7 @@ mod batch;
 pub mod clock;
 mod commit;
 mod compaction;
+mod compaction_filter;
 mod db;
 mod default_budget;
 mod describe;
@@ -114,6 +115,7 @@ mod wal;
 
 pub use batch::Batch;
 pub use bytes::Bytes;
+pub use compaction_filter::{CompactionContext, CompactionFilter, Decision};
 pub use db::{CloseError, Db};
 pub use describe::describe;
 pub use durability::Durability;

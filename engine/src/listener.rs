@@ -43,6 +43,9 @@ pub enum Event {
     /// panicked: `error` is [`Error::MergeFailed`]. It kept them. Reported once for each keyspace
     /// of an open store; [`KeyspaceStats`](crate::stats::KeyspaceStats) counts all.
     MergeFailed { keyspace: String, error: Error },
+    /// A [compaction filter](crate::CompactionFilter) failed: `error` is
+    /// [`Error::CompactionFilterFailed`]. Compactions of the keyspace run without it.
+    CompactionFilterFailed { keyspace: String, error: Error },
     /// Background work was postponed because the disk is full, no file descriptor is left, or the
     /// system is short of memory.
     NoSpace { error: Error },

@@ -10,6 +10,7 @@ use crate::Error;
 use crate::{
     Durability, KeyspaceOptions,
     clock::{Clock, SystemClock},
+    compaction_filter::CompactionFilter,
     fs::{Fs, RealFs},
     listener::EventListener,
     log_limits::LogLimits,
@@ -62,6 +63,7 @@ pub struct Options {
     pub(crate) idle_compactions: bool,
     pub(crate) prefix_functions: Vec<Arc<dyn PrefixFunction>>,
     pub(crate) merge_operators: Vec<Arc<dyn MergeOperator>>,
+    pub(crate) compaction_filters: Vec<Arc<dyn CompactionFilter>>,
     #[cfg(feature = "planted-bugs")]
     pub(crate) planted_bug: Option<PlantedBug>,
 }
@@ -88,6 +90,7 @@ impl Default for Options {
             idle_compactions: true,
             prefix_functions: Vec::new(),
             merge_operators: Vec::new(),
+            compaction_filters: Vec::new(),
             #[cfg(feature = "planted-bugs")]
             planted_bug: None,
         }
@@ -367,6 +370,14 @@ impl Options {
     /// [`Error::UnknownMergeOperator`] and changes nothing.
     pub fn merge_operator(mut self, operator: Arc<dyn MergeOperator>) -> Self {
         self.merge_operators.push(operator);
+        self
+    }
+
+    /// Adds a filter for keyspaces whose stored
+    /// [compaction filter](KeyspaceOptions::compaction_filter) has its name; of two filters with
+    /// one name the first counts. Default none: such a keyspace keeps all values.
+    pub fn compaction_filter(mut self, filter: Arc<dyn CompactionFilter>) -> Self {
+        self.compaction_filters.push(filter);
         self
     }
 

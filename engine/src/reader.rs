@@ -56,15 +56,15 @@ impl<'h> Reader<'h> {
         Ok(self.snapshot.unwrap_or_else(|| ReadPoint::new(store.writer.visible())))
     }
 
-    /// Returns the view that the snapshot sees, if the keyspace was cleared since. `present` is the
-    /// present view.
+    /// Returns the view that the snapshot sees, if it is not the `present` one, because of a clear
+    /// or a compaction filter.
     #[inline(always)]
-    fn view_before_clear(self, store: &Store, present: &KeptView) -> Option<KeptView> {
+    fn older_view(self, store: &Store, present: &KeptView) -> Option<KeptView> {
         let at = self.snapshot?.sequence;
-        if at >= present.cleared {
+        if at >= present.snapshots_from {
             return None;
         }
-        store.versions.snapshots().view_before_clear(self.tree.id, at)
+        store.versions.snapshots().older_view(self.tree.id, at)
     }
 
     #[inline(always)]
@@ -83,7 +83,7 @@ impl<'h> Reader<'h> {
         let view = self.tree.view();
         let hash = key_hash(key, store.hash_seed);
         let lookup = self.lookup(key, hash, self.at(store)?);
-        if let Some(before) = self.view_before_clear(store, &view) {
+        if let Some(before) = self.older_view(store, &view) {
             let view = ReadView::new(self.tree.id, before);
             return lookup.find(&view, store.tables.counters.local(), observer);
         }
@@ -113,7 +113,7 @@ impl<'h> Reader<'h> {
         let at = self.at(store)?.with_clock(|| store.versions.clock().now_ms());
         let lookup = self.lookup(key, key_hash(key, store.hash_seed), at);
         let (mut observer, counters) = (ExpiryObserver::default(), store.tables.counters.local());
-        let found = if let Some(before) = self.view_before_clear(store, &view) {
+        let found = if let Some(before) = self.older_view(store, &view) {
             lookup.find(&ReadView::new(self.tree.id, before), counters, &mut observer)?
         } else {
             lookup.find(&view, counters, &mut observer)?
@@ -127,7 +127,7 @@ impl<'h> Reader<'h> {
         let view = self.tree.view();
         let Ok(at) = self.at(store) else { return false };
         let lookup = self.lookup(key, key_hash(key, store.hash_seed), at);
-        if let Some(before) = self.view_before_clear(store, &view) {
+        if let Some(before) = self.older_view(store, &view) {
             let view = ReadView::new(self.tree.id, before);
             return lookup.may_contain(&view, store.tables.counters.local());
         }
@@ -139,7 +139,7 @@ impl<'h> Reader<'h> {
         let view = self.tree.view();
         let hash = key_hash(key, store.hash_seed);
         let lookup = self.lookup(key, hash, self.at(store)?);
-        if let Some(before) = self.view_before_clear(store, &view) {
+        if let Some(before) = self.older_view(store, &view) {
             let view = ReadView::new(self.tree.id, before);
             return lookup.explain(&self.tree.name(), &view);
         }
@@ -155,7 +155,7 @@ impl<'h> Reader<'h> {
         let store = self.open.accept()?;
         let view = self.tree.kept_view();
         let at = self.at(store)?;
-        let view = self.view_before_clear(store, &view).unwrap_or(view);
+        let view = self.older_view(store, &view).unwrap_or(view);
         let clock = store.versions.clock();
         let reader = ManyReader {
             tree: self.tree,
@@ -175,7 +175,7 @@ impl<'h> Reader<'h> {
         let opened = self.open.accept().and_then(|store| {
             let view = self.tree.kept_view();
             let at = self.at(store)?;
-            let view = self.view_before_clear(store, &view).unwrap_or(view);
+            let view = self.older_view(store, &view).unwrap_or(view);
             let at = view.fix_clock(at, store.versions.clock());
             Ok((store, view, at))
         });

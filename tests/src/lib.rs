@@ -12,6 +12,7 @@
 //! | [`isolation`]   | check of transactions for anomalies                                   |
 //! | [`kill`]        | all kills of a workload, with power cuts after the restart            |
 //! | [`check`]       | check of a state after a crash                                        |
+//! | [`filtered`]    | a compaction filter whose removals a model need not follow            |
 //! | [`fuzz`]        | random histories with several faults, crashes and failed recoveries   |
 //! | [`no_sync`]     | a file system that skips all syncs                                    |
 //! | [`case`]        | a crash as text                                                       |
@@ -27,6 +28,7 @@ pub mod case;
 pub mod check;
 pub mod dir_sync;
 pub mod enumerate;
+pub mod filtered;
 pub mod fuzz;
 pub mod handles;
 pub mod history;

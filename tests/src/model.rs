@@ -10,6 +10,8 @@ use std::{
 use bytes::Bytes;
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed, xxh3_128, xxh3_128_with_seed};
 
+use crate::filtered::is_gone;
+
 /// The name of a keyspace.
 pub type Name = Arc<str>;
 
@@ -202,6 +204,8 @@ impl Model {
                     self.apply(&Change::Put { keyspace: to.clone(), key, value });
                 }
             }
+            // A compaction filter may remove it at any time.
+            Change::Put { key, .. } if is_gone(key) => {}
             Change::Put { key, value, .. } => {
                 let Some(entries) = self.keyspaces.get_mut(name) else { return };
                 self.digest = self.digest.wrapping_add(entry_digest(name, key, value));

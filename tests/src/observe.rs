@@ -6,8 +6,9 @@ use bytes::Bytes;
 use sievedb::{Db, Error, Keyspace};
 
 use crate::{
+    filtered::outdated,
     history::Universe,
-    model::{Change, DEFAULT, Model, Name, shown},
+    model::{Change, DEFAULT, Entries, Model, Name, shown},
 };
 
 /// A failure to read a store, or inconsistent reads.
@@ -54,11 +55,15 @@ pub fn observe(db: &Db, universe: &Universe) -> Result<Model, Unreadable> {
         let name = Name::from(name);
         model.apply(&Change::Create { keyspace: name.clone() });
         let handle = keyspace(db, &name)?;
-        for (key, value) in read_both_ways(&name, &handle)? {
+        let entries: Entries = read_both_ways(&name, &handle)?.into_iter().collect();
+        if let Some(key) = outdated(&entries) {
+            let text = format!("{name} has an older value of {} than of its mark", shown(key));
+            return Err(Unreadable::Contradiction(text));
+        }
+        for (key, value) in entries.clone() {
             model.apply(&Change::Put { keyspace: name.clone(), key, value });
         }
         let Some(keys) = universe.get(&name) else { continue };
-        let entries = model.entries(&name).expect("it was just created");
         let scanned = entries.keys().filter(|key| !keys.contains(*key));
         for key in keys.iter().chain(scanned) {
             ask_for(&name, &handle, key, entries.get(key))?;

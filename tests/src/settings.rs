@@ -4,6 +4,8 @@ use std::{env, io::Write as _, str::FromStr, sync::Arc};
 
 use sievedb::{Durability, KeyspaceOptions, Options, PrefixExtractor, clock::ManualClock, fs::Fs};
 
+use crate::filtered::RemoveGone;
+
 /// Directory of every store under test.
 pub const STORE_DIR: &str = "data/db";
 
@@ -19,6 +21,7 @@ pub fn small_options(fs: Arc<dyn Fs>) -> Options {
         .log_segment_bytes(4 << 10)
         .log_bytes_max(16 << 10)
         .open_files_max(4)
+        .compaction_filter(Arc::new(RemoveGone))
         .keyspace(small_keyspace().prefix_extractor(PrefixExtractor::FixedLength(4)))
 }
 

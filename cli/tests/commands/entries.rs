@@ -278,6 +278,7 @@ fn commands_keep_the_options_of_a_keyspace() {
         "range_filter_bits_per_key": 12.0,
         "merge_operator": null,
         "default_ttl": null,
+        "compaction_filter": null,
     });
     assert_eq!(stats["keyspaces"][0]["options"], want);
     assert_eq!(table_files(&path), files);

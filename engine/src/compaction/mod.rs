@@ -12,6 +12,7 @@
 //! | [`crowded`]    | compactions of a store with too many tables for its memory         |
 //! | [`choice`]     | a chosen compaction                                                |
 //! | [`readers`]    | readers that a flush or a compaction serves                        |
+//! | [`filtering`]  | values shown to the compaction filter                              |
 //! | [`retain`]     | versions that a flush or a compaction keeps                        |
 //! | [`deeper_levels`] | tables older than the output of a compaction                    |
 //! | [`operands`]   | merge operands that a flush or a compaction makes fewer            |
@@ -22,6 +23,7 @@ pub(crate) mod crowded;
 pub(crate) mod debt;
 pub(crate) mod deeper_levels;
 pub(crate) mod expired;
+pub(crate) mod filtering;
 mod idle;
 mod level0;
 pub(crate) mod levels;

@@ -54,6 +54,9 @@ pub(crate) struct Picker<'a> {
     /// Ids of the tables that the last level compresses differently. Those already there are
     /// rewritten by the compaction of a range only.
     pub(crate) otherwise_compressed: &'a BTreeSet<u64>,
+    /// The compaction of a range rewrites the tables of the last level with smaller ids for the
+    /// compaction filter; 0 for none.
+    pub(crate) filters_below: u64,
 }
 
 /// The next step to compact a range of keys.
@@ -134,9 +137,9 @@ impl<'a> Picker<'a> {
     /// Chooses the next step towards [`RangeChoice::Done`].
     ///
     /// The tables above the last level are compacted at once, with all that they overlap below.
-    /// Then tables of the last level are rewritten one by one if their compression differs, if an
-    /// entry has expired, or if a tombstone is sure to be dropped: no snapshot is older than any of
-    /// their entries.
+    /// Then tables of the last level are rewritten one by one if their compression differs, if the
+    /// compaction filter has not seen them, if an entry has expired, or if a tombstone is sure to be
+    /// dropped: no snapshot is older than any of their entries.
     pub(crate) fn pick_range(&self, range: &KeyBounds) -> RangeChoice {
         let last = self.levels.last();
         let mut inputs = self.above_last(range);
@@ -153,6 +156,7 @@ impl<'a> Picker<'a> {
                 self.is_droppable(t)
                     || self.has_expired(t)
                     || self.otherwise_compressed.contains(&t.id)
+                    || t.id < self.filters_below
             };
             let due = run.filter(|t| overlaps(range, t) && is_due(t));
             let (quarantined, due): (Run<'_>, Run<'_>) =

@@ -41,6 +41,12 @@
 //! A put with expiry that has expired for every reader that may see it is a tombstone: it is
 //! dropped as one, or a tombstone with its sequence number takes its place.
 //!
+//! # Compaction filter
+//!
+//! The filter of the keyspace may remove or replace the newest value of a key, if it is newer than
+//! every snapshot: the version keeps its sequence number, as a tombstone or with the new value. See
+//! [`filtering`](super::filtering).
+//!
 //! # Sequence numbers
 //!
 //! A put of the oldest stripe with no older version below it is visible to every reader and hides
@@ -52,9 +58,10 @@
 use std::{cmp::Ordering, collections::VecDeque};
 
 use bytes::Bytes;
-use sievedb_format::{InternalKey, SequenceNumber, Trailer};
+use sievedb_format::{InternalKey, SEQUENCE_MAX, SequenceNumber, Trailer};
 
 use super::{
+    filtering::{Filtered, Filtering},
     operands::{End, Operands},
     ranges::{RangeFragment, RangeFragments},
     readers::Readers,
@@ -63,7 +70,7 @@ use crate::{
     Error, Result,
     fold::OperatorCell,
     iter::cursor::{Cursor, out_of_order},
-    resolve::{Seen, expires, is_lasting_value, tombstone_for},
+    resolve::{Seen, is_lasting_value, is_tombstone, prefix_bytes, tombstone_for},
 };
 
 /// Entries and bytes of values between two checks whether the merge must stop: about 0.3 ms of a
@@ -78,7 +85,7 @@ const CHECK_BYTES: usize = 1 << 20;
 /// only and, unless the stream is [`settling`](Self::settling), for tombstones and merge operands
 /// only.
 #[derive(Debug)]
-pub(crate) struct RetainStream<C, B, S> {
+pub(crate) struct RetainStream<'f, C, B, S> {
     cursor: C,
     stops: S,
     /// Entries and bytes of values since the last check.
@@ -95,19 +102,20 @@ pub(crate) struct RetainStream<C, B, S> {
     /// A version read decided the stripe: older ones of the stripe are hidden.
     is_decided: bool,
     operator: OperatorCell,
-    /// Entries of `user_key` made of merge operands, the current one first. Those under the cursor
-    /// follow.
+    filtering: Option<&'f mut Filtering>,
+    /// Entries of `user_key` that are not in an input, the current one first. Those under the
+    /// cursor follow.
     made: VecDeque<(Trailer, Bytes)>,
     /// No version of `user_key` was yielded before the current one.
     is_first_of_key: bool,
     is_positioned: bool,
     /// No reader needs the sequence number of the current entry.
     is_settled: bool,
-    /// The current entry has expired. A tombstone takes its place.
-    is_expired: bool,
+    /// The current entry has expired, or the filter removed it. A tombstone takes its place.
+    is_removed: bool,
 }
 
-impl<C: Cursor, B: FnMut(&[u8]) -> bool, S: FnMut() -> bool> RetainStream<C, B, S> {
+impl<'f, C: Cursor, B: FnMut(&[u8]) -> bool, S: FnMut() -> bool> RetainStream<'f, C, B, S> {
     /// Creates an unpositioned stream over `cursor` for these readers. It fails with
     /// [`Closed`](Error::Closed) soon after `stops` returns `true`; the caller replaces the error
     /// if it stopped for another reason.
@@ -124,11 +132,12 @@ impl<C: Cursor, B: FnMut(&[u8]) -> bool, S: FnMut() -> bool> RetainStream<C, B, 
             stripe: None,
             is_decided: false,
             operator: OperatorCell::default(),
+            filtering: None,
             made: VecDeque::new(),
             is_first_of_key: true,
             is_positioned: false,
             is_settled: false,
-            is_expired: false,
+            is_removed: false,
         }
     }
 
@@ -140,6 +149,11 @@ impl<C: Cursor, B: FnMut(&[u8]) -> bool, S: FnMut() -> bool> RetainStream<C, B, 
     /// Makes the stream apply merge operands by this operator. Without one it keeps them.
     pub(crate) fn folding(self, operator: OperatorCell) -> Self {
         Self { operator, ..self }
+    }
+
+    /// Makes the stream show values to a compaction filter.
+    pub(crate) fn filtered_by(self, filtering: Option<&'f mut Filtering>) -> Self {
+        Self { filtering, ..self }
     }
 
     /// Adds the range tombstones of the inputs, cut for the same snapshots.
@@ -197,7 +211,7 @@ impl<C: Cursor, B: FnMut(&[u8]) -> bool, S: FnMut() -> bool> RetainStream<C, B, 
             Some(&(trailer, _)) => InternalKey::new(&self.user_key, trailer),
             None => self.cursor.key()?,
         };
-        if self.is_expired {
+        if self.is_removed {
             return Some(InternalKey::new(key.user_key, tombstone_for(key.trailer)));
         }
         if self.is_settled {
@@ -209,7 +223,7 @@ impl<C: Cursor, B: FnMut(&[u8]) -> bool, S: FnMut() -> bool> RetainStream<C, B, 
     /// Returns the current value, without a copy. Only when positioned.
     pub(crate) fn value(&self) -> Bytes {
         match self.made.front() {
-            _ if self.is_expired => Bytes::new(),
+            _ if self.is_removed => Bytes::new(),
             Some((_, value)) => value.clone(),
             None => self.cursor.value(),
         }
@@ -232,7 +246,10 @@ impl<C: Cursor, B: FnMut(&[u8]) -> bool, S: FnMut() -> bool> RetainStream<C, B, 
                 return Err(Error::Closed);
             }
         }
-        self.cursor.next()
+        match self.filtering.as_mut().and_then(|filtering| filtering.take_seek()) {
+            Some(until) => self.cursor.seek(InternalKey::seek(until, SEQUENCE_MAX)),
+            None => self.cursor.next(),
+        }
     }
 
     /// Moves from the entry under the cursor, inclusive, to the next kept one.
@@ -266,17 +283,26 @@ impl<C: Cursor, B: FnMut(&[u8]) -> bool, S: FnMut() -> bool> RetainStream<C, B, 
                     self.step()?;
                     continue;
                 }
-                match self.seen(trailer, stripe)? {
-                    Seen::Operand => return self.fold(stripe),
-                    seen => {
+                let seen = self.seen(trailer, stripe)?;
+                let is_skipped = self.is_skipped(trailer);
+                match seen {
+                    Seen::Operand if !is_skipped => {
+                        self.fold(stripe)?;
+                        if self.filter_folded(stripe)? {
+                            return Ok(());
+                        }
+                        continue;
+                    }
+                    _ => {
                         self.is_decided = true;
-                        let has_value = seen == Seen::Value;
+                        let has_value =
+                            seen == Seen::Value && !is_skipped && self.filter(trailer)?;
                         let must_know = stripe == 0 && (self.settles || !has_value);
                         let is_oldest = must_know && (self.is_bottom)(&self.user_key);
                         self.is_settled = has_value
                             && is_oldest
                             && !self.ranges.keeps_older(&self.user_key, trailer.sequence());
-                        self.is_expired = !has_value && expires(trailer.kind());
+                        self.is_removed = !has_value && !is_tombstone(trailer);
                         if has_value || !is_oldest {
                             self.is_positioned = true;
                             break;
@@ -308,7 +334,7 @@ impl<C: Cursor, B: FnMut(&[u8]) -> bool, S: FnMut() -> bool> RetainStream<C, B, 
     #[cold]
     fn fold(&mut self, stripe: usize) -> Result<()> {
         debug_assert!(self.made.is_empty() && !self.is_decided, "an open stripe");
-        self.is_expired = false;
+        self.is_removed = false;
         let mut operands = Operands::default();
         let end = loop {
             let Some(key) = self.cursor.key() else { break End::OfKey };
@@ -356,5 +382,48 @@ impl<C: Cursor, B: FnMut(&[u8]) -> bool, S: FnMut() -> bool> RetainStream<C, B, 
         debug_assert!(!self.made.is_empty(), "an operand was under the cursor");
         self.is_positioned = true;
         Ok(())
+    }
+    /// Returns whether a decision of the filter about an earlier key removes this version.
+    #[inline]
+    fn is_skipped(&mut self, trailer: Trailer) -> bool {
+        let Some(filtering) = &mut self.filtering else { return false };
+        filtering.skips(&self.user_key, trailer.sequence())
+    }
+
+    /// Shows the value under the cursor to the filter. Returns `false` if the filter removes it.
+    #[inline]
+    fn filter(&mut self, trailer: Trailer) -> Result<bool> {
+        let Some(filtering) = &mut self.filtering else { return Ok(true) };
+        if !filtering.may_change(trailer.sequence()) {
+            return Ok(true);
+        }
+        let (expiry, value) = self.cursor.value_ref().split_at(prefix_bytes(trailer.kind()));
+        let filtered = filtering.decide(&self.user_key, value)?;
+        if let Filtered::Replaced(new) = &filtered {
+            self.made = VecDeque::from([(trailer, [expiry, new].concat().into())]);
+        }
+        Ok(filtered != Filtered::Removed)
+    }
+
+    /// Shows the value that [`fold`](Self::fold) made, if it made one, to the filter. Returns
+    /// `false` if nothing takes its place.
+    fn filter_folded(&mut self, stripe: usize) -> Result<bool> {
+        let Some(filtering) = &mut self.filtering else { return Ok(true) };
+        let Some((trailer, value)) = self.made.front_mut().filter(|_| self.is_decided) else {
+            return Ok(true);
+        };
+        if !filtering.may_change(trailer.sequence()) {
+            return Ok(true);
+        }
+        match filtering.decide(&self.user_key, value)? {
+            Filtered::Kept => {}
+            Filtered::Replaced(new) => *value = new.into(),
+            Filtered::Removed if stripe == 0 && (self.is_bottom)(&self.user_key) => {
+                self.made.clear();
+                self.is_positioned = false;
+            }
+            Filtered::Removed => (self.is_removed, self.is_settled) = (true, false),
+        }
+        Ok(self.is_positioned)
     }
 }

@@ -231,6 +231,12 @@ impl fmt::Display for Error {
                  {keyspace:?}; fix the operator, or overwrite the key",
                 text::key(key)
             ),
+            Self::CompactionFilterFailed { keyspace, filter, key, reason } => write!(
+                f,
+                "the compaction filter {filter:?} failed for the key {} of the keyspace \
+                 {keyspace:?}: {reason}; fix the filter, and open the store again",
+                text::key(key)
+            ),
             Self::ForkedChild { path } => write!(
                 f,
                 "{} was opened by the parent of this forked process; drop the inherited handles, \

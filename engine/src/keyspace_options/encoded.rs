@@ -16,6 +16,7 @@
 //! | 15, required | as 6           | compression of the last level; missing if it is that of all |
 //! | 16, required | raw            | name of the merge operator, UTF-8; missing for none         |
 //! | 17, required | varint         | default time to live, in milliseconds; missing for none     |
+//! | 18, optional | raw            | name of the compaction filter, UTF-8; missing for none      |
 //!
 //! Each field stands at most once, in any order. A missing field has its default. A number outside
 //! the range of this release is no error: the nearest valid number is used, because another release
@@ -32,6 +33,7 @@ use sievedb_sstable::{
 
 use super::{BASE_LEVEL_BYTES_MIN, Compression, KeyspaceOptions, MEMTABLE_BYTES, TABLE_BYTES};
 use crate::{
+    compaction_filter::NamedFilter,
     filter_policy::FilterPolicyKind,
     log::fields::{EncodeFields, Field, Fields, optional, required},
     merge_operator::NamedOperator,
@@ -52,6 +54,7 @@ const PREFIX_EXTRACTOR: u64 = optional(14);
 const BOTTOMMOST_COMPRESSION: u64 = required(15);
 const MERGE_OPERATOR: u64 = required(16);
 const DEFAULT_TTL: u64 = required(17);
+const COMPACTION_FILTER: u64 = optional(18);
 
 impl KeyspaceOptions {
     /// Encodes the options for the manifest.
@@ -83,11 +86,15 @@ impl KeyspaceOptions {
         if let Some(ms) = self.default_ttl_ms {
             out.put_varint_field(DEFAULT_TTL, ms);
         }
+        if let Some(name) = self.compaction_filter.name() {
+            out.put_field(COMPACTION_FILTER, name.as_bytes());
+        }
         out
     }
 
     /// Reads stored options; a prefix extractor may need one of `functions`. A merge operator that
-    /// is not of this crate is missing: see [`with_operators`](Self::with_operators).
+    /// is not of this crate is missing: see [`with_operators`](Self::with_operators). So is a
+    /// compaction filter: see [`with_filters`](Self::with_filters).
     ///
     /// # Errors
     ///
@@ -157,6 +164,10 @@ impl KeyspaceOptions {
                 self.merge_operator = NamedOperator::from_name(name, &[]);
             }
             DEFAULT_TTL => self.default_ttl_ms = Some(number()?.max(1)),
+            COMPACTION_FILTER => {
+                let name = text(field, "name of a compaction filter")?;
+                self.compaction_filter = NamedFilter::from_name(name, &[]);
+            }
             _ => field.skip("keyspace option")?,
         }
         Ok(())
@@ -303,6 +314,19 @@ mod tests {
         let mut bytes = Vec::new();
         bytes.put_field(MERGE_OPERATOR, b"ab\xff");
         let want = Corruption::OutOfRange { what: "name of a merge operator", value: 2 };
+        assert_eq!(KeyspaceOptions::decode(&bytes, &[]), Err(want));
+    }
+
+    #[test]
+    fn a_compaction_filter_keeps_its_name() {
+        let missing = NamedFilter::Missing("retention".to_owned());
+        let options = KeyspaceOptions { compaction_filter: missing, ..KeyspaceOptions::new() };
+        let decoded = KeyspaceOptions::decode(&options.encode(), &[]).unwrap();
+        assert!(decoded.compaction_filter.present().is_none());
+        assert_eq!(decoded, options);
+        let mut bytes = Vec::new();
+        bytes.put_field(COMPACTION_FILTER, b"ab\xff");
+        let want = Corruption::OutOfRange { what: "name of a compaction filter", value: 2 };
         assert_eq!(KeyspaceOptions::decode(&bytes, &[]), Err(want));
     }
 

@@ -35,6 +35,9 @@ impl fmt::Display for KeyspaceOptions {
         if let Some(ttl) = self.get_default_ttl() {
             write!(f, ", default TTL of {ttl:?}")?;
         }
+        if let Some(name) = self.compaction_filter.name() {
+            write!(f, ", compaction filter {name:?}")?;
+        }
         Ok(())
     }
 }

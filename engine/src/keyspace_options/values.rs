@@ -71,6 +71,13 @@ impl KeyspaceOptions {
         self.merge_operator.name()
     }
 
+    /// Returns the [name](crate::CompactionFilter::name) of the compaction filter, even if its
+    /// function is missing.
+    #[must_use]
+    pub fn get_compaction_filter_name(&self) -> Option<&str> {
+        self.compaction_filter.name()
+    }
+
     /// Returns [`range_filter_bits_per_key`](Self::range_filter_bits_per_key).
     #[must_use]
     pub fn get_range_filter_bits_per_key(&self) -> f64 {

@@ -15,9 +15,10 @@ pub(crate) struct SnapshotList {
 #[derive(Debug, Default)]
 struct State {
     held: BTreeMap<SequenceNumber, Held>,
-    /// Views before clears, by keyspace and the sequence number of the clear. Each is kept while an
-    /// older snapshot is open.
-    before_clears: BTreeMap<(u64, SequenceNumber), KeptView>,
+    /// Views that lack nothing that a clear or a compaction filter has removed since, by keyspace
+    /// and the first sequence number that reads a later view: that of the clear. Each is kept while
+    /// an older snapshot is open.
+    older_views: BTreeMap<(u64, SequenceNumber), KeptView>,
 }
 
 /// The snapshots at one sequence number.
@@ -53,7 +54,7 @@ impl SnapshotList {
     /// Removes one snapshot at `sequence`. Returns the sequence number of the oldest one left.
     pub(crate) fn remove(&self, sequence: SequenceNumber) -> Option<SequenceNumber> {
         let mut state = self.state.lock();
-        let State { held, before_clears } = &mut *state;
+        let State { held, older_views } = &mut *state;
         let of_sequence = held.get_mut(&sequence).expect("an open snapshot is listed");
         debug_assert!(of_sequence.count > 0, "an entry without a snapshot");
         of_sequence.count -= 1;
@@ -61,10 +62,10 @@ impl SnapshotList {
             held.remove(&sequence);
         }
         let oldest = held.keys().next().copied();
-        let is_unseen = |&(_, clear): &(u64, SequenceNumber), _: &mut KeptView| {
-            oldest.is_none_or(|oldest| clear <= oldest)
+        let is_unseen = |&(_, later): &(u64, SequenceNumber), _: &mut KeptView| {
+            oldest.is_none_or(|oldest| later <= oldest)
         };
-        let unseen: Vec<_> = before_clears.extract_if(.., is_unseen).collect();
+        let unseen: Vec<_> = older_views.extract_if(.., is_unseen).collect();
         drop(state);
         // Not under the lock: their tables and memtables may have no other reader.
         drop(unseen);
@@ -85,17 +86,40 @@ impl SnapshotList {
         let before = clear();
         debug_assert!(before.cleared < sequence, "clears ascend");
         if state.held.range(before.cleared..).next().is_some() {
-            state.before_clears.insert((keyspace, sequence), before.clone());
+            state.older_views.insert((keyspace, sequence), before.clone());
         }
         before
     }
 
-    /// Returns the view of a keyspace for the snapshot at `at`, which is older than a clear.
+    /// Calls `install`, which makes the tables of a keyspace visible from which a compaction filter
+    /// removed values with sequence numbers above `newest`, that of the newest snapshot then. Keeps
+    /// the view before, which it returns, for snapshots that were taken since: those below the
+    /// number that `install` gets, 0 if there are none. No snapshot is added meanwhile.
+    pub(crate) fn keep_before_filter(
+        &self,
+        keyspace: u64,
+        newest: Option<SequenceNumber>,
+        install: impl FnOnce(SequenceNumber) -> KeptView,
+    ) {
+        let mut state = self.state.lock();
+        let last = state.held.keys().next_back().copied();
+        let from = last.filter(|_| last > newest).map_or(0, |last| last + 1);
+        let mut before = Some(install(from));
+        if from > 0 {
+            // If it is there already, these snapshots do not read the view before.
+            let kept = state.older_views.entry((keyspace, from));
+            kept.or_insert_with(|| before.take().expect("it was just made"));
+        }
+        drop(state);
+        drop(before);
+    }
+
+    /// Returns the view of a keyspace for the snapshot at `at`, if it must not read the present one.
     #[cold]
-    pub(crate) fn view_before_clear(&self, keyspace: u64, at: SequenceNumber) -> Option<KeptView> {
+    pub(crate) fn older_view(&self, keyspace: u64, at: SequenceNumber) -> Option<KeptView> {
         let state = self.state.lock();
         debug_assert!(state.held.contains_key(&at), "an open snapshot is listed");
-        let later = state.before_clears.range((keyspace, at + 1)..=(keyspace, SequenceNumber::MAX));
+        let later = state.older_views.range((keyspace, at + 1)..=(keyspace, SequenceNumber::MAX));
         later.map(|(_, view)| view.clone()).next()
     }
 
@@ -103,7 +127,7 @@ impl SnapshotList {
     pub(crate) fn forget_keyspace(&self, keyspace: u64) {
         let of_keyspace = (keyspace, 0)..=(keyspace, SequenceNumber::MAX);
         let mut state = self.state.lock();
-        let unseen: Vec<_> = state.before_clears.extract_if(of_keyspace, |_, _| true).collect();
+        let unseen: Vec<_> = state.older_views.extract_if(of_keyspace, |_, _| true).collect();
         drop(state);
         drop(unseen);
     }
@@ -116,6 +140,11 @@ impl SnapshotList {
     /// Returns the sequence number of the oldest open snapshot.
     pub(crate) fn oldest(&self) -> Option<SequenceNumber> {
         self.state.lock().held.keys().next().copied()
+    }
+
+    /// Returns the sequence number of the newest open snapshot.
+    pub(crate) fn newest(&self) -> Option<SequenceNumber> {
+        self.state.lock().held.keys().next_back().copied()
     }
 
     /// Returns the sequence numbers of open snapshots, ascending.

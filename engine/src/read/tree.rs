@@ -9,6 +9,7 @@ use sievedb_sstable::TableOrigin;
 use crate::{
     Error, Result,
     compaction::debt::Debt,
+    compaction_filter::CompactionFilter,
     filter_policy::FilterPolicy,
     fold::OperatorCell,
     keyspace_options::KeyspaceOptions,
@@ -35,6 +36,8 @@ pub(crate) struct Tree {
     operator: OperatorCell,
     /// That of the options; 0 for none. Every write of a value reads it.
     default_ttl_ms: AtomicU64,
+    /// The compaction filter has failed since the options were set.
+    has_failed_filter: AtomicBool,
     filter_settings_number: AtomicU64,
     memory: Arc<MemoryAccount>,
     changed: Arc<ChangedTrees>,
@@ -79,6 +82,7 @@ impl Tree {
             version: Arc::new(version),
             operator: operator.clone(),
             cleared: 0,
+            snapshots_from: 0,
         };
         changed.insert(id);
         // In the store, in the manifest, and encoded for the next manifest.
@@ -91,6 +95,7 @@ impl Tree {
             options: ArcSwap::from_pointee(options),
             operator,
             default_ttl_ms,
+            has_failed_filter: AtomicBool::new(false),
             filter_settings_number: AtomicU64::new(0),
             memory,
             changed,
@@ -145,6 +150,7 @@ impl Tree {
         self.operator.set(&self.name(), &options.merge_operator);
         self.default_ttl_ms.store(options.default_ttl_ms.unwrap_or(0), Relaxed);
         self.options.store(Arc::new(options));
+        self.has_failed_filter.store(false, SeqCst);
         self.filter_settings_number.fetch_add(1, SeqCst);
         self.changed.insert(self.id);
     }
@@ -162,6 +168,22 @@ impl Tree {
     /// Returns the merge operator of the keyspace, which is set at most once.
     pub(crate) fn operator(&self) -> &OperatorCell {
         &self.operator
+    }
+
+    /// Returns the compaction filter, unless it has failed.
+    pub(crate) fn compaction_filter(&self) -> Option<Arc<dyn CompactionFilter>> {
+        let options = self.options();
+        let filter = options.compaction_filter.present()?;
+        (!self.has_failed_filter.load(SeqCst)).then(|| Arc::clone(filter))
+    }
+
+    /// Notes that `filter` has failed, if it is still that of the keyspace: compactions do not call
+    /// it any more. Returns whether that is news.
+    pub(crate) fn fail_compaction_filter(&self, filter: &Arc<dyn CompactionFilter>) -> bool {
+        let options = self.options();
+        let present = options.compaction_filter.present();
+        let is_present = present.is_some_and(|present| Arc::ptr_eq(present, filter));
+        is_present && !self.has_failed_filter.swap(true, SeqCst)
     }
 
     /// Refuses merge operands without a merge operator.
@@ -246,14 +268,18 @@ impl Tree {
     }
 
     /// Replaces the version, and removes the memtables that it covers: those whose last sequence
-    /// number is at most `flushed`.
+    /// number is at most `flushed`. Snapshots below `snapshots_from` keep the view before, which is
+    /// returned.
     pub(crate) fn install(
         &self,
         flushed: SequenceNumber,
+        snapshots_from: SequenceNumber,
         version: impl FnOnce(&Version) -> Version,
-    ) {
+    ) -> KeptView {
         let change = self.change.lock();
-        let mut view = self.kept_view();
+        let before = self.kept_view();
+        let mut view = before.clone();
+        view.snapshots_from = view.snapshots_from.max(snapshots_from);
         let is_flushed = |placed: &mut Arc<PlacedMemtable>| placed.last_sequence() <= flushed;
         let unneeded: Vec<_> = view.frozen.extract_if(.., is_flushed).collect();
         debug_assert!(
@@ -269,6 +295,7 @@ impl Tree {
         for placed in unneeded {
             placed.set_use(MemoryUse::PinnedMemtables);
         }
+        before
     }
 
     /// See [`Debt::bytes`].
@@ -306,8 +333,9 @@ impl Tree {
         let active = Arc::new(PlacedMemtable::new(self.options().memtable_bytes, &self.memory));
         let version = Arc::new(Version::default());
         let operator = self.operator.clone();
-        let (frozen, cleared) = (Vec::new(), view.cleared);
-        self.set_view(&change, KeptView { active, frozen, version, operator, cleared });
+        let (frozen, cleared, snapshots_from) = (Vec::new(), view.cleared, view.snapshots_from);
+        let empty = KeptView { active, frozen, version, operator, cleared, snapshots_from };
+        self.set_view(&change, empty);
         for placed in [&view.active].into_iter().chain(&view.frozen) {
             placed.set_use(MemoryUse::PinnedMemtables);
         }
@@ -345,8 +373,9 @@ impl Tree {
         debug_assert!(before.placed_memtables().all(|placed| placed.last_sequence() < cleared));
         let active = Arc::new(PlacedMemtable::new(self.options().memtable_bytes, &self.memory));
         let version = Arc::new(Version::default());
-        let (frozen, operator) = (Vec::new(), self.operator.clone());
-        self.set_view(&change, KeptView { active, frozen, version, operator, cleared });
+        let (frozen, operator, snapshots_from) = (Vec::new(), self.operator.clone(), cleared);
+        let empty = KeptView { active, frozen, version, operator, cleared, snapshots_from };
+        self.set_view(&change, empty);
         before.placed_memtables().for_each(|placed| placed.set_use(MemoryUse::PinnedMemtables));
         before
     }

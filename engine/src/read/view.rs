@@ -177,6 +177,9 @@ pub(crate) struct KeptView {
     /// Sequence number of the last clear of the keyspace; 0 if there was none since the store was
     /// opened. The view has later entries only.
     pub(crate) cleared: SequenceNumber,
+    /// Snapshots at smaller sequence numbers read an older view, which the list of snapshots keeps:
+    /// this one lacks what they see, because of a clear or a compaction filter.
+    pub(crate) snapshots_from: SequenceNumber,
 }
 
 /// The view of lookups, with filters. Immutable: it is replaced by a new one.

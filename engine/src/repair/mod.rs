@@ -354,6 +354,7 @@ impl Repair<'_> {
             Error::corrupt(path, self.loaded.end.offset, source).of_keyspace(name)
         })?;
         let options = options.with_operators(&self.options.merge_operators);
+        // Its compaction filter stays missing: compactions of a repair keep all values.
         let keyspace = if name == DEFAULT_KEYSPACE {
             self.db.default_keyspace().set_options(options)?;
             self.db.keyspace(name)?

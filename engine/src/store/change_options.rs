@@ -77,6 +77,7 @@ impl Store {
         let new = change(KeyspaceOptions::clone(&present));
         let new = new.with_functions(&self.options.prefix_functions);
         let new = new.with_operators(&self.options.merge_operators);
+        let new = new.with_filters(&self.options.compaction_filters);
         new.validate()?;
         present.merge_operator.check_change(&tree.name(), &new.merge_operator)?;
         let changed = KeyspaceChanged { id: tree.id, options: new.encode() };

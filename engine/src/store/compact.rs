@@ -12,12 +12,14 @@ use crate::{
         crowded::Price,
         deeper_levels::DeeperLevels,
         expired::ExpiryClock,
+        filtering::Filtering,
         levels::{LAST_LEVEL, LevelOptions, Levels},
         picker::{Picker, RangeChoice},
         ranges::RangeFragments,
         retain::RetainStream,
         tombstones::Skipped,
     },
+    compaction_filter::CompactionFilter,
     filters::choose_filter,
     iter::{bounds::KeyBounds, merge::MergeCursor},
     keyspace_options::KeyspaceOptions,
@@ -27,7 +29,7 @@ use crate::{
     read::tree::Tree,
     store::Store,
     store::table_output::{NewTables, write_tables},
-    store::versions::change::{Change, Move},
+    store::versions::change::{ByFilter, Change, Move},
     store::writer::throttle::{Pressure, pressure},
     table::TablePlace,
     table::read_buffers::{ReadBuffers, RunBuffers},
@@ -164,6 +166,7 @@ impl Store {
             skipped: &skipped,
             covered: view.version.covered(),
             otherwise_compressed: &otherwise_compressed,
+            filters_below: id_limit.filter(|_| tree.compaction_filter().is_some()).unwrap_or(0),
         })
     }
 
@@ -226,13 +229,21 @@ impl Store {
                 was_interrupted.set(interrupts() || is_gone());
                 was_interrupted.get() || self.tables.is_closing()
             };
-            let merged = self.merge_inputs(tree, &version, compaction, inputs, &buffers, stops);
-            let added = match merged {
+            let filter = tree.compaction_filter();
+            let called = filter.as_ref();
+            let merged =
+                self.merge_inputs(tree, &version, compaction, inputs, called, &buffers, stops);
+            let (added, filtered) = match merged {
                 Err(_) if was_interrupted.get() => return Ok(Ended::Interrupted),
+                Err(error @ Error::CompactionFilterFailed { .. }) => {
+                    self.fail_compaction_filter(tree, called, error);
+                    return Ok(Ended::Interrupted);
+                }
                 merged => merged?,
             };
             bytes_written = added.iter().map(|table| table.bytes).sum();
-            Change { added, removed: compaction.tables().collect(), cleared, ..Change::default() }
+            let removed = compaction.tables().collect();
+            Change { added, removed, cleared, filtered, ..Change::default() }
         };
         self.install(tree, &change)?;
         let is_unread = compaction.is_trivial_move || compaction.is_unlink;
@@ -256,6 +267,20 @@ impl Store {
         Ok(Ended::Done)
     }
 
+    /// Notes and reports that the compaction filter of `tree` has failed.
+    fn fail_compaction_filter(
+        &self,
+        tree: &Tree,
+        filter: Option<&Arc<dyn CompactionFilter>>,
+        error: Error,
+    ) {
+        if filter.is_some_and(|filter| tree.fail_compaction_filter(filter)) {
+            let keyspace = tree.name();
+            self.notify(&Event::CompactionFilterFailed { keyspace, error: error.clone() });
+            self.scheduler.fail_whole(tree, error);
+        }
+    }
+
     /// Returns the bytes of all tables.
     fn table_bytes(&self) -> u64 {
         let of_tree = |tree: &Arc<Tree>| {
@@ -265,16 +290,18 @@ impl Store {
         self.versions.trees().values().map(of_tree).sum()
     }
 
-    /// Merges the inputs into new tables, until `stops` returns `true`.
+    /// Merges the inputs into new tables, until `stops` returns `true`. Shows values to `filter`.
+    #[expect(clippy::too_many_arguments, reason = "one caller, which has them all apart")]
     fn merge_inputs(
         &self,
         tree: &Tree,
         version: &Version,
         compaction: &Compaction,
         inputs: Vec<Vec<Arc<LiveTable>>>,
+        filter: Option<&Arc<dyn CompactionFilter>>,
         buffers: &ReadBuffers,
         stops: impl FnMut() -> bool,
-    ) -> Result<Vec<Arc<TableMeta>>> {
+    ) -> Result<(Vec<Arc<TableMeta>>, Option<ByFilter>)> {
         let metas = version.metas();
         let is_gone = |id| compaction.tables().any(|gone| gone == id);
         let gone = || metas.iter().filter(|table| is_gone(table.id));
@@ -283,10 +310,17 @@ impl Store {
         // After inputs and clock: a snapshot that is not listed is newer than all of them.
         let clock_ms = self.versions.clock().now_ms();
         let readers = self.versions.snapshots().readers_between(first, last, clock_ms);
+        // After the readers: a snapshot taken in between is as new as all inputs.
+        let newest_snapshot = filter.and_then(|_| self.versions.snapshots().newest());
         let kept = metas.iter().filter(|table| !is_gone(table.id));
         let levels = Levels::new(kept.map(Cow::as_ref), &[]);
         let Compaction { output_level, output_run, .. } = *compaction;
         let older = DeeperLevels::new(&levels, output_level, output_run, &compaction.bounds);
+        let mut filtering = filter.map(|filter| {
+            let is_bottommost = !older.may_overlap(&compaction.bounds);
+            let filter = Arc::clone(filter);
+            Filtering::new(filter, tree.name(), output_level, is_bottommost, newest_snapshot)
+        });
         let mut deeper = older.clone();
         let drops_early = self.options.has_bug(PlantedBug::DropTombstoneEarly);
         let is_bottom = |key: &[u8]| drops_early || !deeper.may_hold(key);
@@ -301,7 +335,8 @@ impl Store {
         let once = |run| Source::tables_once(run, buffers.cursor_options());
         let merged = MergeCursor::new(runs.map(once).collect(), 0);
         let kept = RetainStream::new(merged, readers, is_bottom, stops);
-        let mut kept = kept.with_ranges(ranges).settling().folding(tree.operator().clone());
+        let kept = kept.with_ranges(ranges).settling().folding(tree.operator().clone());
+        let mut kept = kept.filtered_by(filtering.as_mut());
         let place = TablePlace { level: output_level, run: output_run };
         let entries = gone().map(|table| table.entries).sum();
         let filter = choose_filter(tree, is_gone, place, entries);
@@ -317,7 +352,9 @@ impl Store {
             options = options.of_last_level();
         }
         let new = NewTables { options: &options, filter, place, origin };
-        write_tables(&self.tables, &new, &mut kept, buffers.share())
+        let written = write_tables(&self.tables, &new, &mut kept, buffers.share())?;
+        let has_changed = filtering.is_some_and(|filtering| filtering.has_changed());
+        Ok((written, has_changed.then_some(ByFilter { newest_snapshot })))
     }
 }
 

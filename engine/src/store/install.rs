@@ -6,7 +6,10 @@ use crate::{
     Error, Result,
     manifest::VersionEdit,
     read::tree::Tree,
-    store::{Store, versions::change::Change},
+    store::{
+        Store,
+        versions::change::{ByFilter, Change},
+    },
 };
 
 impl Store {
@@ -74,10 +77,19 @@ impl Store {
                         let removed = change.removed.iter().copied();
                         self.tables.obsolete_files.retire_listed(removed);
                     }
-                    tree.install(flushed, |old| {
-                        change.retire_removed(old);
-                        change.next_version(old, &opened)
-                    });
+                    let install = |snapshots_from| {
+                        tree.install(flushed, snapshots_from, |old| {
+                            change.retire_removed(old);
+                            change.next_version(old, &opened)
+                        })
+                    };
+                    match change.filtered {
+                        Some(ByFilter { newest_snapshot }) => {
+                            let snapshots = self.versions.snapshots();
+                            snapshots.keep_before_filter(tree.id, newest_snapshot, install);
+                        }
+                        None => drop(install(0)),
+                    }
                 } else {
                     opened.iter().for_each(|live| live.mark_obsolete());
                 }

@@ -264,7 +264,8 @@ pub(super) fn present_options(
         }
         _ => stored?,
     };
-    Ok(present.with_operators(&options.merge_operators))
+    let present = present.with_operators(&options.merge_operators);
+    Ok(present.with_filters(&options.compaction_filters))
 }
 
 /// Returns an error if the keyspace cannot be opened with the merge operator of `present`, its

@@ -60,7 +60,7 @@ impl NewTables<'_> {
 pub(crate) fn write_tables<C: Cursor, B: FnMut(&[u8]) -> bool, S: FnMut() -> bool>(
     tables: &TableStore,
     new: &NewTables<'_>,
-    kept: &mut RetainStream<C, B, S>,
+    kept: &mut RetainStream<'_, C, B, S>,
     share: &Arc<WorkerShare>,
 ) -> Result<Vec<Arc<TableMeta>>> {
     let mut written = Vec::new();
@@ -79,7 +79,7 @@ pub(crate) fn write_tables<C: Cursor, B: FnMut(&[u8]) -> bool, S: FnMut() -> boo
 fn write_each<C: Cursor, B: FnMut(&[u8]) -> bool, S: FnMut() -> bool>(
     tables: &TableStore,
     new: &NewTables<'_>,
-    kept: &mut RetainStream<C, B, S>,
+    kept: &mut RetainStream<'_, C, B, S>,
     share: &Arc<WorkerShare>,
     written: &mut Vec<Arc<TableMeta>>,
 ) -> Result<()> {

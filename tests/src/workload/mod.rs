@@ -5,6 +5,7 @@
 
 mod durability;
 mod expiry;
+mod filtered;
 mod filters;
 mod keyspaces;
 mod log;
@@ -51,6 +52,7 @@ pub const WORKLOADS: &[Workload] = &[
     Workload { name: "range-removals", run: merges::range_removals },
     Workload { name: "odd-keys", run: merges::odd_keys },
     Workload { name: "merge-operands", run: operands::operands },
+    Workload { name: "compaction-filter", run: filtered::filtered },
     Workload { name: "batches", run: keyspaces::batches },
     Workload { name: "half-flushed", run: keyspaces::half_flushed },
     Workload { name: "batches-memory", run: keyspaces::batches_memory },

@@ -9,7 +9,7 @@ use std::{
 use super::{code, is_test, sources};
 
 /// The modules of the engine, from the top to the bottom. A module may import from those after it.
-const MODULES: [&str; 58] = [
+const MODULES: [&str; 59] = [
     "repair",
     "describe",
     // The API.
@@ -56,6 +56,7 @@ const MODULES: [&str; 58] = [
     // Tools.
     "resolve",
     "merge_operator",
+    "compaction_filter",
     "filter_policy",
     "filter_role",
     "prefix_extractor",

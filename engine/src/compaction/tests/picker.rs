@@ -257,6 +257,7 @@ impl Story {
             clock: self.clock,
             covered: &self.covered,
             otherwise_compressed,
+            filters_below: 0,
         })
     }
 

@@ -167,6 +167,7 @@ impl Store {
             clock: ExpiryClock::default(),
             covered: &BTreeMap::new(),
             otherwise_compressed: &self.otherwise_compressed,
+            filters_below: 0,
         };
         let Some(choice) = pick(&picker) else { return false };
         let inputs: BTreeSet<u64> = choice.tables().collect();

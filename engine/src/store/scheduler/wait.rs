@@ -65,6 +65,14 @@ impl Scheduler {
         number
     }
 
+    /// Fails the request to compact `tree` as a whole, if there is one.
+    pub(in crate::store) fn fail_whole(&self, tree: &Tree, error: Error) {
+        if let Some(request) = self.state.lock().whole.get_mut(&tree.id) {
+            request.fail(error);
+        }
+        self.progress.notify_all();
+    }
+
     /// Ends the wait of one caller. Removes the request with the last of them, since the others
     /// would mistake its end for success. Returns the error if the compaction failed.
     pub(super) fn withdraw_whole(&self, tree: &Tree, number: u64) -> Option<Error> {

@@ -23,6 +23,15 @@ pub(in crate::store) struct Change {
     pub(in crate::store) flushed: Option<Flushed>,
     /// [`KeptView::cleared`](crate::read::view::KeptView) of the view that was read.
     pub(in crate::store) cleared: SequenceNumber,
+    /// A compaction filter removed or replaced values.
+    pub(in crate::store) filtered: Option<ByFilter>,
+}
+
+/// Values that a compaction filter removed or replaced.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::store) struct ByFilter {
+    /// The newest snapshot then. It is older than all of them.
+    pub(in crate::store) newest_snapshot: Option<SequenceNumber>,
 }
 
 /// Entries that a flush has moved into tables.
