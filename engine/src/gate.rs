@@ -66,6 +66,12 @@ impl Gate {
     pub(crate) fn close(&self) {
         self.word.store(CLOSED);
     }
+
+    /// Acts as in a forked child, or no longer.
+    #[cfg(all(test, target_os = "linux", not(miri)))]
+    pub(crate) fn set_forked(&self, is_forked: bool) {
+        self.word.store(if is_forked { WIPED } else { OPEN });
+    }
 }
 
 /// A word on a page that the kernel wipes in a child.

@@ -75,7 +75,8 @@ pub enum FilterRebuildReason {
 /// Receives the events of a store.
 ///
 /// Called on the thread where the event happens, sometimes with a lock held: it must be quick and
-/// must not call the store. If it panics, the panic hook runs, and the store continues.
+/// must not call the store. It may drop handles. If it panics, the panic hook runs, and the store
+/// continues.
 pub trait EventListener: Debug + Send + Sync {
     /// Handles `event`.
     fn on_event(&self, event: &Event);

@@ -13,7 +13,7 @@
 
 use std::{
     ops::{Deref, DerefMut},
-    sync::{LockResult, PoisonError},
+    sync::{LockResult, PoisonError, TryLockError},
     time::Duration,
 };
 
@@ -70,6 +70,17 @@ impl<T> Mutex<T> {
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
         MutexGuard { inner: Some(despite_poison(self.0.lock())) }
+    }
+
+    /// Returns `None` if the lock is held.
+    pub(crate) fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
+        match self.0.try_lock() {
+            Ok(inner) => Some(MutexGuard { inner: Some(inner) }),
+            Err(TryLockError::Poisoned(poisoned)) => {
+                Some(MutexGuard { inner: Some(poisoned.into_inner()) })
+            }
+            Err(TryLockError::WouldBlock) => None,
+        }
     }
 }
 

@@ -277,7 +277,7 @@ impl KeptView {
     }
 
     /// Returns whether any memtable or table has entries that expire.
-    fn has_expiry(&self) -> bool {
+    pub(crate) fn has_expiry(&self) -> bool {
         self.version.has_expiry() || self.memtables().any(|memtable| memtable.has_expiry())
     }
 

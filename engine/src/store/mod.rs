@@ -115,6 +115,11 @@ impl Store {
     /// Releases the lock of the directory. In a forked child this closes a descriptor, and the lock
     /// stays with the parent.
     fn release_lock(&self) {
+        if self.is_forked() {
+            // A thread of the parent may have held it. Then the descriptor stays open.
+            drop(self.lock.try_lock().and_then(|mut lock| lock.take()));
+            return;
+        }
         drop(self.lock.lock().take());
     }
 
@@ -128,10 +133,19 @@ impl Store {
     /// Makes the store read-only: `cause` left it unknown what is on the disk. Returns `cause`.
     pub(crate) fn poison(&self, cause: Error) -> Error {
         if !matches!(cause, Error::ReadOnly { .. }) && self.versions.make_read_only(&cause) {
-            self.notify(&Event::ReadOnly { cause: cause.clone() });
+            if !self.scheduler.defers_read_only_event() {
+                self.report_read_only();
+            }
             self.scheduler.wake();
         }
         cause
+    }
+
+    /// Notifies the listener that the store became read-only.
+    pub(in crate::store) fn report_read_only(&self) {
+        if let Err(Error::ReadOnly { cause }) = self.versions.check_writable() {
+            self.notify(&Event::ReadOnly { cause: (*cause).clone() });
+        }
     }
 
     /// Makes an edit of the manifest durable: see [`Versions::edit`].

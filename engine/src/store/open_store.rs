@@ -286,11 +286,19 @@ impl Store {
             self.writer.log().close(self)?.filter(|&mark| !leaves && mark > known)
         };
         // `CLOSED` vouches only for a manifest that was not broken off on a full disk.
-        if log_mark.is_some() {
+        if log_mark.is_some() || self.is_clock_ahead() {
             let edit = VersionEdit { log_mark, ..VersionEdit::default() };
             self.edit_manifest(|_| Some(edit), |_| ())?;
         }
         self.renew_manifest()
+    }
+
+    /// Returns whether values that have expired would be visible again, if the wall clock was set
+    /// back before the next opening.
+    fn is_clock_ahead(&self) -> bool {
+        let stored_ms = self.versions.read_manifest(|manifest| manifest.state().store_clock_ms);
+        self.versions.clock().now_ms() > stored_ms
+            && self.versions.trees().values().any(|tree| tree.kept_view().has_expiry())
     }
 }
 
@@ -335,6 +343,21 @@ fn start_worker(store: &Arc<Store>, number: usize) -> Result<JoinHandle<()>> {
 mod tests {
     use super::*;
     use crate::fs::MemoryFs;
+
+    #[test]
+    #[cfg(all(target_os = "linux", not(miri)))]
+    fn a_forked_child_does_not_wait_for_a_lock_that_was_held_at_the_fork() {
+        let options = Options::new().fs(Arc::new(MemoryFs::new())).worker_threads(0);
+        let db = options.open("db").expect("a new store");
+        let store = db.open_store().store();
+        let lock = store.lock.lock();
+        store.gate.set_forked(true);
+        assert!(matches!(db.get("key"), Err(Error::ForkedChild { .. })));
+        store.gate.set_forked(false);
+        assert!(lock.is_some(), "it was not released");
+        drop(lock);
+        db.get("key").expect("the store is open");
+    }
 
     #[test]
     fn a_snapshot_of_a_closed_store_is_not_listed() {

@@ -186,6 +186,23 @@ fn the_expiry_of_a_key_is_set_and_removed() {
     assert_eq!(db.fetch_add("a", 7).expect("it succeeds"), 0, "an expired counter");
 }
 
+/// Also of a store that was only read since it was opened.
+#[test]
+fn a_close_keeps_the_store_clock() {
+    let fs = Arc::new(MemoryFs::new());
+    let clock = Arc::new(ManualClock::new());
+    let db = open(&fs, &clock);
+    db.insert_with_ttl("a", "1", 5 * SECOND).expect("it succeeds");
+    drop(db);
+    let db = open(&fs, &clock);
+    clock.advance(6 * SECOND);
+    assert_eq!(db.get("a").expect("it succeeds"), None);
+    drop(db);
+    clock.set_unix_time(Duration::ZERO);
+    let db = open(&fs, &clock);
+    assert_eq!(db.get("a").expect("it succeeds"), None, "the clock ran backwards");
+}
+
 /// Below operands, too: they would stay, and the value that was to be kept would not.
 #[test]
 fn the_expiry_below_merge_operands_is_read_and_removed() {

@@ -2,7 +2,10 @@
 
 use std::{
     mem,
-    sync::{Arc, Mutex},
+    sync::{
+        Arc, Mutex,
+        mpsc::{self, Sender},
+    },
     thread,
     time::Duration,
 };
@@ -11,6 +14,7 @@ use sievedb::{Db, Durability, Event, EventListener, clock::SystemClock};
 use sievedb_doubles::{Call, Fault, FaultFs, MemoryFs, Times};
 use sievedb_tests::settings::{STORE_DIR, small_options};
 
+const EIO: i32 = 5;
 const ENOSPC: i32 = 28;
 
 /// Panics at the first event of each kind.
@@ -33,6 +37,25 @@ impl EventListener for Panicking {
 /// Drops the last handle of a store when the disk is full.
 #[derive(Debug, Default)]
 struct Dropping(Mutex<Option<Db>>);
+
+/// Drops the last handle when the store becomes read-only. Reports that, and flushes.
+#[derive(Debug)]
+struct Reporting(Mutex<Option<Db>>, Mutex<Sender<&'static str>>);
+
+impl EventListener for Reporting {
+    fn on_event(&self, event: &Event) {
+        let report = match event {
+            Event::ReadOnly { .. } => {
+                let handle = self.0.lock().expect("not held at a panic").take();
+                drop(handle);
+                "read-only"
+            }
+            Event::Flushed { .. } => "flushed",
+            _ => return,
+        };
+        let _ = self.1.lock().expect("not held at a panic").send(report);
+    }
+}
 
 impl EventListener for Dropping {
     fn on_event(&self, event: &Event) {
@@ -113,5 +136,41 @@ fn listener_may_hold_the_last_handle() {
         });
         let reopened = reopened.expect("a worker closes the store and lets go of its lock");
         assert!(reopened.contains_key("more").unwrap(), "{workers} workers");
+    }
+}
+
+/// A worker makes the store read-only at each of its syncs: of the log, of a table, of the
+/// manifest, under the locks of these.
+#[test]
+fn listener_may_drop_the_last_handle_when_the_store_becomes_read_only() {
+    for syncs in 0.. {
+        let fs = Arc::new(FaultFs::new(Arc::new(MemoryFs::new())));
+        let (sender, reports) = mpsc::channel();
+        let listener = Arc::new(Reporting(Mutex::default(), Mutex::new(sender)));
+        let options = || {
+            let clock = Arc::new(SystemClock::new());
+            // No rotation: only the worker syncs.
+            let options = small_options(fs.clone()).clock(clock).worker_threads(1);
+            options.log_segment_bytes(64 << 10).log_bytes_max(256 << 10)
+        };
+        let db = options().listener(listener.clone()).open(STORE_DIR).unwrap();
+        let mut batch = db.batch();
+        for number in 0..2 * (4 << 10) / 100u32 {
+            batch.insert(&db, number.to_be_bytes(), [7; 100]).unwrap();
+        }
+        batch.commit(Durability::OsBuffer).unwrap();
+        fs.inject(Fault::new(EIO, Times::Once).calls(&Call::SYNCS).after(syncs));
+        let all = db.clone();
+        *listener.0.lock().unwrap() = Some(db);
+        // Freezes the full memtable, so that a worker writes it.
+        all.insert("more", "").unwrap();
+        drop(all);
+        let report = reports.recv_timeout(Duration::from_secs(60));
+        if report.expect("no deadlock") == "flushed" {
+            assert!(syncs >= 3, "log, table and manifest are synced");
+            drop(listener.0.lock().unwrap().take());
+            break;
+        }
+        options().open(STORE_DIR).expect("the worker has closed the store");
     }
 }

@@ -64,6 +64,8 @@ pub(crate) struct Scheduler {
     first_file_id: u64,
     /// The refusal of barriers was reported, or was there when the store was opened.
     has_reported_refusal: AtomicBool,
+    /// A worker made the store read-only, and has not reported it yet.
+    owes_read_only_event: AtomicBool,
     /// Scans stepped over so many tombstones of a memtable that it is due.
     freezes_skipped: AtomicBool,
     /// 1 plus the number that the oldest snapshot must reach for a compaction to be due; 0 if no
@@ -169,6 +171,7 @@ impl Scheduler {
             unneeded: Arc::new(UnneededMemory::new(&bell, has_workers)),
             first_file_id,
             has_reported_refusal: AtomicBool::new(barriers::is_refused()),
+            owes_read_only_event: AtomicBool::new(false),
             freezes_skipped: AtomicBool::new(false),
             awaited_snapshot: AtomicU64::new(0),
             merges_tables: AtomicBool::new(false),

@@ -1,7 +1,10 @@
 //! Threads that take steps of background work, and the bell that notifies them.
 
 use std::{
+    cell::Cell,
     panic::{self, AssertUnwindSafe},
+    ptr,
+    sync::atomic::Ordering::SeqCst,
     thread,
     time::Duration,
 };
@@ -92,7 +95,23 @@ impl Drop for Unlinking<'_> {
     }
 }
 
+thread_local! {
+    /// The scheduler that this thread is a worker of.
+    static WORKER_OF: Cell<*const Scheduler> = const { Cell::new(ptr::null()) };
+}
+
 impl Scheduler {
+    /// Returns `true` on a worker of the store, which then reports outside of its step that the
+    /// store became read-only. Within the step it may hold locks, and a listener that drops the
+    /// last handle closes the store, which needs them.
+    pub(in crate::store) fn defers_read_only_event(&self) -> bool {
+        let is_worker = ptr::eq(WORKER_OF.get(), self);
+        if is_worker {
+            self.owes_read_only_event.store(true, SeqCst);
+        }
+        is_worker
+    }
+
     /// Counts this thread as one that unlinks; `None` once the store is being closed. A shutdown
     /// waits for its end: a list of retired tables has a file id that the next opening may use.
     fn begin_unlink(&self) -> Option<Unlinking<'_>> {
@@ -108,6 +127,7 @@ impl Scheduler {
     pub(in crate::store) fn work(store: &Store) {
         let scheduler = &store.scheduler;
         free_on_this_thread();
+        WORKER_OF.set(scheduler);
         loop {
             let rings = scheduler.bell.rings();
             let stepped = panic::catch_unwind(AssertUnwindSafe(|| store.step()));
@@ -116,6 +136,9 @@ impl Scheduler {
                 store.poison(Error::WorkerPanicked);
                 false
             });
+            if scheduler.owes_read_only_event.swap(false, SeqCst) {
+                store.report_read_only();
+            }
             let mut state = scheduler.state.lock();
             if state.shut_down {
                 return;
