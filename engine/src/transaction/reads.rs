@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use sievedb_filter::hash::key_hash;
 
-use super::{Isolation, Transaction};
+use super::{Isolation, Transaction, own_writes::OwnValue};
 use crate::{
     Error, Keyspace, Result,
     memory::Charge,
@@ -163,18 +163,21 @@ impl Transaction {
             false => keys.iter().map(|key| self.writes.get(tree, key.as_ref())).collect(),
         };
         let is_own = |at: usize| own_writes.get(at).is_some_and(Option::is_some);
-        for (at, key) in keys.iter().enumerate() {
-            if !is_own(at) {
-                self.note_read(store, tree, key.as_ref())?;
-            }
+        // The stored value of a key that was overwritten may be one whose read fails.
+        let others = || keys.iter().enumerate().filter(|(at, _)| !is_own(*at)).map(|(_, key)| key);
+        for key in others() {
+            self.note_read(store, tree, key.as_ref())?;
         }
-        let mut results = self.reader(keyspace).find_many(keys.iter(), found)?;
-        for (at, written) in own_writes.into_iter().enumerate() {
-            if let Some(written) = written {
-                results[at] = own(written.map(|written| written.bytes.clone()));
-            }
+        let results = self.reader(keyspace).find_many(others(), found)?;
+        if own_writes.is_empty() {
+            return Ok(results);
         }
-        Ok(results)
+        let mut results = results.into_iter();
+        let of_key = |written: Option<Option<&OwnValue>>| match written {
+            Some(written) => own(written.map(|written| written.bytes.clone())),
+            None => results.next().expect("each other key has a result"),
+        };
+        Ok(own_writes.into_iter().map(of_key).collect())
     }
 
     /// Returns a reader of the snapshot.

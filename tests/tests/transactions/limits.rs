@@ -1,6 +1,8 @@
 //! Limits: memory, options, handles of other stores.
 
-use sievedb::{Error, Isolation, Transaction, TransactionOptions};
+use std::sync::Arc;
+
+use sievedb::{Counter, Error, Isolation, KeyspaceOptions, Transaction, TransactionOptions};
 
 use super::open;
 
@@ -107,4 +109,22 @@ fn invalid_calls_are_refused() {
     };
     assert_eq!(handles.transactions, 2);
     assert!(handles.to_string().contains("2 Transactions"), "{handles}");
+}
+
+/// The stored value of an overwritten key is not read: its merge may fail.
+#[test]
+fn overwritten_keys_are_not_merged() {
+    let db = open();
+    let options = KeyspaceOptions::new().merge_operator(Arc::new(Counter));
+    let counters = db.keyspace_with("counters", &options).unwrap();
+    counters.insert("a", "no counter").unwrap();
+    counters.merge("a", 1_i64.to_be_bytes()).unwrap();
+    counters.insert("b", "2").unwrap();
+    let mut transaction = db.begin();
+    let failed = transaction.get_many(&counters, ["b", "a"]);
+    assert!(matches!(failed, Err(Error::MergeFailed { .. })), "{failed:?}");
+    transaction.insert(&counters, "a", "1").unwrap();
+    let found = transaction.get_many(&counters, ["b", "a", "c", "a"]).unwrap();
+    assert_eq!(found, [Some("2".into()), Some("1".into()), None, Some("1".into())]);
+    assert_eq!(transaction.contains_many(&counters, ["c", "a"]).unwrap(), [false, true]);
 }
