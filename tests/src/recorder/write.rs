@@ -253,6 +253,30 @@ impl Recorder {
         }
     }
 
+    /// Makes a call with the effect of `changes` on existing keyspaces; without any it writes
+    /// nothing. Skipped after a failed call: its effect may depend on that one.
+    pub fn call(
+        &mut self,
+        changes: Vec<Change>,
+        durability: Durability,
+        call: impl FnOnce(&Db) -> Result<(), Error>,
+    ) {
+        let Some(db) = self.writable() else { return };
+        if !self.failures().is_empty() {
+            return;
+        }
+        let began = self.disk.operations();
+        let made = self.accept("call", call(&db)).is_some();
+        match (made, changes.is_empty()) {
+            (_, true) => {}
+            (true, false) => {
+                self.history.add(changes, began);
+                self.history.acknowledge(durability, self.disk.operations());
+            }
+            (false, false) => self.history.add_failed(changes, began),
+        }
+    }
+
     // Other calls.
 
     /// Makes all writes so far durable to `durability`.

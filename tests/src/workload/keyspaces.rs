@@ -146,6 +146,28 @@ pub(super) fn rename(r: &mut Recorder) {
     r.rename("old", "new");
 }
 
+/// Two keyspaces change places, with tables, range tombstones and a clear between.
+pub(super) fn swap_names(r: &mut Recorder) {
+    for name in ["front", "back"] {
+        r.create(name);
+        r.insert(name, key(0), 300);
+        r.insert(name, key(1), 300);
+    }
+    r.flush_keyspace("front");
+    r.remove_ranges(&[("back", "key0001", "z"), ("front", "", "key0001")], OsBuffer);
+    r.rename("front", "spare");
+    r.rename("back", "front");
+    r.clear("spare");
+    r.batch(&[("front", "x"), ("spare", "x")], 100, Memory);
+    r.rename("spare", "back");
+    r.insert("back", key(2), 100);
+    r.flush();
+    r.drop_keyspace("front");
+    r.reopen();
+    r.rename("back", "front");
+    r.insert_with("front", key(3), 100, Disk);
+}
+
 pub(super) fn many(r: &mut Recorder) {
     let names = ["a", "b", "c", "d", "e"];
     for name in names {

@@ -3,7 +3,9 @@
 //! They are short, because every crash of them is tried. They sync often, because each unsynced
 //! write multiplies the crashes.
 
+mod conditional;
 mod durability;
+mod expiring;
 mod expiry;
 mod filtered;
 mod filters;
@@ -11,6 +13,7 @@ mod keyspaces;
 mod log;
 mod merges;
 mod operands;
+mod ranges;
 mod reading;
 mod transactions;
 
@@ -50,9 +53,20 @@ pub const WORKLOADS: &[Workload] = &[
     Workload { name: "merges-in-level0", run: merges::merges_in_level0 },
     Workload { name: "remove-all", run: merges::remove_all },
     Workload { name: "range-removals", run: merges::range_removals },
+    Workload { name: "range-removals-flushed", run: ranges::flushed },
+    Workload { name: "range-removals-drop-tables", run: ranges::dropped_tables },
+    Workload { name: "range-removals-in-batches", run: ranges::batches },
+    Workload { name: "range-removals-snapshots", run: ranges::snapshots },
     Workload { name: "odd-keys", run: merges::odd_keys },
     Workload { name: "merge-operands", run: operands::operands },
     Workload { name: "compaction-filter", run: filtered::filtered },
+    Workload { name: "merge-folded-by-flushes", run: operands::folded_by_flushes },
+    Workload { name: "merge-folded-by-compactions", run: operands::folded_by_compactions },
+    Workload { name: "merge-operator-added", run: operands::operator_added },
+    Workload { name: "conditional-swaps", run: conditional::swaps },
+    Workload { name: "conditional-queue", run: conditional::queue },
+    Workload { name: "expiring-values", run: expiring::values },
+    Workload { name: "expiry-changes", run: expiring::changes },
     Workload { name: "batches", run: keyspaces::batches },
     Workload { name: "half-flushed", run: keyspaces::half_flushed },
     Workload { name: "batches-memory", run: keyspaces::batches_memory },
@@ -62,6 +76,7 @@ pub const WORKLOADS: &[Workload] = &[
     Workload { name: "clear", run: keyspaces::clear },
     Workload { name: "clear-unflushed", run: keyspaces::clear_unflushed },
     Workload { name: "rename", run: keyspaces::rename },
+    Workload { name: "swap-names", run: keyspaces::swap_names },
     Workload { name: "many-keyspaces", run: keyspaces::many },
     Workload { name: "filters-rebuilt", run: filters::rebuilt },
     Workload { name: "filters-compacted", run: filters::rebuilt_and_compacted },
@@ -70,6 +85,8 @@ pub const WORKLOADS: &[Workload] = &[
     Workload { name: "expiry-by-default", run: expiry::defaults },
     Workload { name: "transactions", run: transactions::transfers },
     Workload { name: "transactions-ranges", run: transactions::ranges },
+    Workload { name: "transaction-savepoints", run: transactions::savepoints },
+    Workload { name: "transaction-conflicts", run: transactions::conflicts },
     Workload { name: "snapshots", run: reading::snapshots },
     Workload { name: "held-ranges", run: reading::held_ranges },
     Workload { name: "anything", run: reading::anything },

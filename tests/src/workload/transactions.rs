@@ -2,7 +2,10 @@
 
 use std::ops::Bound;
 
-use sievedb::Durability::{Disk, Memory, OsBuffer};
+use sievedb::{
+    Durability::{Disk, Memory, OsBuffer},
+    Error,
+};
 
 use super::key;
 use crate::{
@@ -68,4 +71,77 @@ pub(super) fn ranges(r: &mut Recorder) {
     }
     r.compact();
     r.remove(DEFAULT, key(0));
+}
+
+/// What was rolled back to a savepoint never returns, and what was kept does.
+pub(super) fn savepoints(r: &mut Recorder) {
+    r.create("names");
+    for number in 0..5 {
+        let (first, last) = (r.new_value(90), r.new_value(90));
+        let put = |keyspace: &str, key: String, value| Change::Put {
+            keyspace: keyspace.into(),
+            key: key.into(),
+            value,
+        };
+        let kept = vec![
+            put(DEFAULT, key(number), first.clone()),
+            put("names", key(number), last.clone()),
+            Change::Remove { keyspace: DEFAULT.into(), key: key(number + 4).into() },
+        ];
+        let durability = [Memory, OsBuffer, Disk][number % 3];
+        r.call(kept, durability, |db| {
+            let names = db.open_keyspace("names")?;
+            let mut transaction = db.begin();
+            transaction.insert(db, key(number), &first)?;
+            let outer = transaction.set_savepoint();
+            transaction.insert(db, key(number), "undone")?;
+            transaction.insert(&names, key(8), "undone")?;
+            let inner = transaction.set_savepoint();
+            transaction.remove(&names, key(0))?;
+            transaction.rollback_to(&inner)?;
+            transaction.release(inner)?;
+            transaction.rollback_to(&outer)?;
+            transaction.insert(&names, key(number), &last)?;
+            transaction.remove(db, key(number + 4))?;
+            transaction.release(outer)?;
+            transaction.commit(durability)
+        });
+        match number {
+            1 => r.flush(),
+            3 => r.reopen(),
+            _ => {}
+        }
+    }
+    r.compact();
+}
+
+/// Of two transactions that conflict one commits; the other writes nothing.
+pub(super) fn conflicts(r: &mut Recorder) {
+    r.create("names");
+    for number in 0..4 {
+        let value = r.new_value(150);
+        let of = |keyspace: &str| Change::Put {
+            keyspace: keyspace.into(),
+            key: key(number).into(),
+            value: value.clone(),
+        };
+        r.call(vec![of(DEFAULT), of("names")], Disk, |db| {
+            let names = db.open_keyspace("names")?;
+            let (mut winner, mut loser) = (db.begin(), db.begin());
+            for (transaction, value) in [(&mut winner, &value[..]), (&mut loser, b"lost")] {
+                transaction.get_for_update(db, key(number))?;
+                let seen = transaction.iter(&names).next().transpose()?;
+                assert_eq!(seen.is_some(), number > 0);
+                transaction.insert(db, key(number), value)?;
+                transaction.insert(&names, key(number), value)?;
+            }
+            winner.commit(Disk)?;
+            let lost = loser.commit(Disk);
+            assert!(matches!(lost, Err(Error::Conflict { .. })), "{lost:?}");
+            Ok(())
+        });
+        if number % 2 == 1 {
+            r.flush_keyspace(DEFAULT);
+        }
+    }
 }

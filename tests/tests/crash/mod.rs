@@ -17,6 +17,14 @@ mod threads;
 /// Minimum number of checked states.
 const STATES_MIN: usize = 20_000;
 
+/// Returns the workloads to run, with the text that chooses them.
+fn chosen() -> (String, Vec<Workload>) {
+    let only = from_env("SIEVE_WORKLOAD", String::new());
+    let is_chosen = |workload: &&Workload| workload.name.contains(&only);
+    let workloads = WORKLOADS.iter().filter(is_chosen).copied().collect();
+    (only, workloads)
+}
+
 /// Recovery succeeds, the state is a legal prefix of the history, and reopening changes nothing.
 ///
 /// `SIEVE_CASE`, which a failure prints, runs one state alone, and `SIEVE_WORKLOAD` the workloads
@@ -35,9 +43,7 @@ fn every_crash_leaves_a_legal_state() {
         return;
     }
     let extent = Extent::usual(seed);
-    let only = from_env("SIEVE_WORKLOAD", String::new());
-    let is_chosen = |workload: &&Workload| workload.name.contains(&only);
-    let workloads: Vec<_> = WORKLOADS.iter().filter(is_chosen).copied().collect();
+    let (only, workloads) = chosen();
     let results = on_two_threads(&workloads, |workload| enumerate(workload, &options, &extent));
     let mut states = 0;
     let mut violations = Vec::new();
@@ -65,7 +71,8 @@ fn every_crash_leaves_a_legal_state() {
 fn restart_after_a_kill_depends_on_synced_data_only() {
     let seed = seed("kills", 1);
     let every = from_env("SIEVE_KILL_EVERY", 3);
-    let results = on_two_threads(WORKLOADS, |workload| kill_everywhere(workload, every, seed));
+    let (_, workloads) = chosen();
+    let results = on_two_threads(&workloads, |workload| kill_everywhere(workload, every, seed));
     let (mut states, mut wrong) = (0, Vec::new());
     for result in results {
         match result {

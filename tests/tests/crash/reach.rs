@@ -64,7 +64,7 @@ fn run(name: &str) -> Reached {
 
 #[test]
 fn workloads_reach_their_named_state() {
-    let cases: [(&str, Holds); 16] = [
+    let cases: [(&str, Holds); 20] = [
         ("reopen-flushed", |reached| reached.manifests == 1 && reached.logs >= 5),
         ("log-rotation", |reached| reached.logs >= 3 && reached.reserved >= 1),
         ("log-pinned", |reached| reached.logs >= 4 && reached.background.flushes >= 2),
@@ -80,6 +80,10 @@ fn workloads_reach_their_named_state() {
         ("filters-rebuilt", |reached| reached.filters >= 5 && reached.filters_unlinked >= 5),
         ("filters-compacted", |reached| reached.filters >= 2 && reached.filters_unlinked >= 2),
         ("filters-of-scans", |reached| reached.filters >= 8 && reached.filters_unlinked >= 8),
+        ("range-removals-drop-tables", |reached| reached.tables_unlinked >= 5),
+        ("merge-folded-by-compactions", |reached| reached.background.compactions >= 3),
+        ("conditional-queue", |reached| reached.background.compactions >= 1),
+        ("expiring-values", |reached| reached.tables >= 5 && reached.tables_unlinked >= 4),
         ("held-ranges", |reached| reached.tables_unlinked >= 3 && reached.tables >= 5),
     ];
     for (name, holds) in cases {

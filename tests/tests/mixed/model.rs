@@ -232,6 +232,16 @@ impl Contents {
         self.spaces.iter().find(|(_, space)| space.id == id)
     }
 
+    /// Drops what has expired.
+    pub(super) fn forget_expired(&mut self, now_ms: u64) {
+        for space in self.spaces.values_mut() {
+            Arc::make_mut(space).entries.retain(|_, entry| {
+                entry.expiring.take_if(|(_, expiry_ms)| now_ms >= *expiry_ms);
+                entry.expiring.is_some() || entry.rest.is_some()
+            });
+        }
+    }
+
     fn entries(&mut self, name: &Name) -> Option<&mut Space> {
         self.spaces.get_mut(name).map(Arc::make_mut)
     }

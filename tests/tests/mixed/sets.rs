@@ -16,6 +16,7 @@ pub(crate) struct OptionSet {
     pub(crate) name: &'static str,
     store: fn(Options) -> Options,
     keyspace: fn(KeyspaceOptions) -> KeyspaceOptions,
+    pub(super) has_workers: bool,
     /// Default durability of writes.
     pub(super) durability: Durability,
     /// Length of most values, in bytes.
@@ -28,6 +29,7 @@ const PLAIN: OptionSet = OptionSet {
     name: "plain",
     store: |options| options,
     keyspace: |options| options,
+    has_workers: false,
     durability: Durability::OsBuffer,
     value_bytes: 40,
     operator: Operator::Append,
@@ -109,6 +111,7 @@ pub(crate) const SETS: [OptionSet; 10] = [
     OptionSet {
         name: "one worker",
         store: |options| options.worker_threads(1),
+        has_workers: true,
         value_bytes: 100,
         ..PLAIN
     },

@@ -308,9 +308,11 @@ impl Story {
             is_at_end |= want.is_none();
             match (read.transpose(), want) {
                 (Err(Error::MergeFailed { .. }), _)
-                    if wanted.iter().any(|(_, seen)| *seen == Seen::MergeFails) =>
+                    if space
+                        .range(&bounds, open.now_ms)
+                        .any(|(_, seen)| seen == Seen::MergeFails) =>
                 {
-                    // Entries that are read ahead may fail, too.
+                    // Entries that are read ahead may fail, too, and those that are overwritten.
                     fails = true;
                     break;
                 }
