@@ -168,7 +168,9 @@ fn listener_may_drop_the_last_handle_when_the_store_becomes_read_only() {
         let report = reports.recv_timeout(Duration::from_secs(60));
         if report.expect("no deadlock") == "flushed" {
             assert!(syncs >= 3, "log, table and manifest are synced");
-            drop(listener.0.lock().unwrap().take());
+            // Not under the lock: the worker may report a later sync, and the close waits for it.
+            let handle = listener.0.lock().unwrap().take();
+            drop(handle);
             break;
         }
         options().open(STORE_DIR).expect("the worker has closed the store");
