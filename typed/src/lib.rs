@@ -61,7 +61,7 @@ pub use self::{
     index::{Index, IndexChanges, IndexEntries, IndexMatches, IndexSnapshot, Indexed},
     key::{EncodeAs, Key, KeyError, Place, PrefixOf},
     keyspace::TypedKeyspace,
-    schema::{SCHEMA_KEYSPACE, Schema},
+    schema::{SCHEMA_KEYSPACE, Schema, rename_keyspace},
     snapshot::TypedSnapshot,
     transaction::{Writes, transaction},
 };

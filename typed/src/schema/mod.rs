@@ -2,6 +2,7 @@
 
 mod migration;
 pub(crate) mod record;
+mod rename;
 
 use std::{
     collections::BTreeMap,
@@ -12,6 +13,7 @@ use std::{
 use serde::{Serialize, de::DeserializeOwned};
 use sievedb::{Bytes, Db, Keyspace};
 
+pub use self::rename::rename_keyspace;
 use self::{
     migration::migrate,
     record::{SchemaRecord, Stored},
@@ -23,7 +25,8 @@ use crate::{
 
 /// Name of the keyspace that stores the schemas of all typed keyspaces of a store.
 ///
-/// Its keys are the names of keyspaces. Opening the first typed keyspace creates it.
+/// Its keys are the names of keyspaces. Opening the first typed keyspace creates it. Rename typed
+/// keyspaces by [`rename_keyspace`].
 pub const SCHEMA_KEYSPACE: &str = "sievedb-typed";
 
 /// Rewrites a value, or removes its entry.

@@ -10,12 +10,12 @@ use sievedb_typed::{
 
 use crate::seed;
 
-fn open(disk: &Arc<MemoryFs>) -> Db {
+pub(crate) fn open(disk: &Arc<MemoryFs>) -> Db {
     Options::new().fs(Arc::<MemoryFs>::clone(disk)).worker_threads(0).open("db").unwrap()
 }
 
 /// Calls `check` with the disk after a power cut at each operation from `first` on.
-fn for_each_crash(disk: &MemoryFs, first: usize, check: impl Fn(&Arc<MemoryFs>, &str)) {
+pub(crate) fn for_each_crash(disk: &MemoryFs, first: usize, check: impl Fn(&Arc<MemoryFs>, &str)) {
     let seed = seed();
     let mut states = 0;
     for at in first..=disk.operations() {

@@ -6,6 +6,7 @@
 mod crash;
 mod index;
 mod keyspace;
+mod rename;
 
 use sievedb_typed::sievedb::Db;
 
