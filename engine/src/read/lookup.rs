@@ -238,6 +238,34 @@ impl<'a> Lookup<'a> {
         counters: &ThreadCounters,
         observer: &mut impl Observer<V>,
     ) -> Result<Option<Found<V>>> {
+        if view.has_range_tombstones() {
+            return self.in_tables_with_ranges(probe, view, candidates, counters, observer);
+        }
+        for (number, candidate) in candidates.iter().enumerate() {
+            let counters = &counters.levels[usize::from(candidate.run.level)];
+            let passes = passes(candidate.filters, probe, counters);
+            observer.table_probed(number, passes);
+            if passes {
+                let found = self.in_table(0, number, candidate, counters, observer)?;
+                if found.is_some() {
+                    return Ok(found);
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    /// As [`in_tables`](Self::in_tables), in a view with range tombstones. Not inlined: other views
+    /// pay for one branch.
+    #[inline(never)]
+    fn in_tables_with_ranges<V>(
+        self,
+        probe: Probe,
+        view: &KeptView,
+        candidates: &[Candidate<'_>],
+        counters: &ThreadCounters,
+        observer: &mut impl Observer<V>,
+    ) -> Result<Option<Found<V>>> {
         let mut covers = Covers::begin(self, view, candidates);
         for (number, candidate) in candidates.iter().enumerate() {
             let counters = &counters.levels[usize::from(candidate.run.level)];
