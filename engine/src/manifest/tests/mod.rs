@@ -8,7 +8,8 @@ mod state;
 
 use std::{path::PathBuf, sync::Arc};
 
-use sievedb_format::TableBounds;
+use sievedb_format::{Decoder, TableBounds};
+use sievedb_sstable::TableExpiry;
 
 use super::{
     FilterReplaced, KeyspaceChanged, KeyspaceCreated, KeyspaceRenamed, ManifestFile, ManifestState,
@@ -78,9 +79,22 @@ fn table(id: u64, level: u8, first: &str, last: &str) -> Arc<TableMeta> {
     })
 }
 
+/// The same with entries that expire, and with range tombstones.
+fn with_later_fields(table: &TableMeta) -> Arc<TableMeta> {
+    // 20 entries of 10,000 bytes, which expire from 100 to 108 ms.
+    let bytes = [20, 0x90, 0x4e, 100, 1, 1, 1, 1, 1, 1, 1, 1];
+    let expiry = TableExpiry::decode("expiry", &mut Decoder::new(&bytes)).unwrap();
+    Arc::new(TableMeta { range_tombstones: 1, expiry: Some(Box::new(expiry)), ..table.clone() })
+}
+
 /// The place of a filter in the file `id`, which holds nothing else.
 fn own_place(id: u64) -> FilterPlace {
     FilterPlace { file_id: id, offset: 64, bytes: 192, checksum: 0xfeed_beef }
+}
+
+/// Memtables of 64 KiB, a merge operator, and a default TTL of 300 ms.
+fn later_options() -> Vec<u8> {
+    [&[2, 3, 0x80, 0x80, 4, 0x21, 13][..], b"sieve.counter", &[0x23, 2, 0xac, 2]].concat()
 }
 
 /// The edits of a small store, in order.
@@ -115,15 +129,14 @@ fn edits() -> Vec<VersionEdit> {
             ..VersionEdit::default()
         },
         VersionEdit {
-            // Memtables of 64 KiB.
-            keyspaces_changed: vec![KeyspaceChanged { id: 1, options: vec![2, 3, 0x80, 0x80, 4] }],
+            keyspaces_changed: vec![KeyspaceChanged { id: 1, options: later_options() }],
             keyspaces_renamed: vec![KeyspaceRenamed { id: 2, sequence: 51, name: "old".into() }],
             keyspaces_cleared: vec![(2, 52)],
             keyspaces_dropped: vec![2],
             ..VersionEdit::default()
         },
         VersionEdit {
-            tables_added: vec![(1, table(16, 1, "a", "b"))],
+            tables_added: vec![(1, with_later_fields(&table(16, 1, "a", "b")))],
             filters_replaced: vec![
                 FilterReplaced { keyspace: 1, id: 11, place: NewPlace::Point(Some(own_place(17))) },
                 FilterReplaced { keyspace: 1, id: 16, place: NewPlace::Point(None) },

@@ -21,11 +21,15 @@ fn the_bytes_of_a_segment_are_pinned() {
     batch.put(7, Kind::Put, b"key", b"value");
     batch.put(300, Kind::Put, b"", b"\x00\xff");
     batch.remove(0, b"gone");
+    batch.put(7, Kind::Merge, b"key", b"operand");
+    batch.put_expiring(7, b"session", 77, b"anna");
+    batch.remove_range(7, b"a", b"m");
+    batch.remove_range(7, b"x", b"");
     batch.clear_keyspace(7);
     batch.rename_keyspace(7, "people");
     batch.drop_keyspace(7);
-    writer.append(&[pending(41, batch.finish()), put(48, b"next")], at(12, 64)).unwrap();
-    writer.append(&[pending(49, vec![0; (1 << 20) + 1])], at(12, 64)).unwrap();
+    writer.append(&[pending(41, batch.finish()), put(52, b"next")], at(12, 64)).unwrap();
+    writer.append(&[pending(53, vec![0; (1 << 20) + 1])], at(12, 64)).unwrap();
     let end = writer.offset();
     writer.seal(at(12, end)).unwrap();
     check_golden("wal/segment", &described(&fs));
