@@ -6,8 +6,8 @@ use clap::{Parser, Subcommand};
 
 use crate::{
     commands::{
-        bench_misses, bench_open, bench_reads, compact, drop, dump, explain, get, import,
-        keyspaces, put, repair, rm, scan, stats, verify,
+        bench_misses, bench_open, bench_reads, clear, compact, drop, dump, explain, get, import,
+        keyspaces, merge, put, rename, repair, rm, scan, stats, ttl, verify,
     },
     error::Result,
 };
@@ -35,10 +35,14 @@ enum Command {
     Explain(explain::Args),
     Get(get::Args),
     Put(put::Args),
+    Merge(merge::Args),
+    Ttl(ttl::Args),
     Rm(rm::Args),
     Scan(scan::Args),
     Import(import::Args),
     Keyspaces(keyspaces::Args),
+    Rename(rename::Args),
+    Clear(clear::Args),
     Drop(drop::Args),
     Compact(compact::Args),
     Stats(stats::Args),
@@ -68,6 +72,10 @@ impl Args {
             Command::Scan(args) => args.run(out),
             Command::Import(args) => args.run(out),
             Command::Keyspaces(args) => args.run(out),
+            Command::Merge(args) => args.run(),
+            Command::Ttl(args) => args.run(out),
+            Command::Rename(args) => args.run(),
+            Command::Clear(args) => args.run(),
             Command::Drop(args) => args.run(),
             Command::Compact(args) => args.run(),
             Command::Stats(args) => args.run(out),

@@ -17,6 +17,7 @@ mod error;
 mod interrupt;
 mod messages;
 mod text;
+mod time;
 
 use std::{
     error::Error as _,

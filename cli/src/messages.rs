@@ -37,6 +37,13 @@ pub(crate) fn store_message(error: &Error) -> String {
             format!("{} is open in another process{holder}", path.display())
         }
         Error::NoKeyspace { name } => format!("the store has no keyspace {name:?}"),
+        Error::NoMergeOperator { keyspace } => {
+            format!("the keyspace {keyspace:?} has no merge operator")
+        }
+        Error::UnknownMergeOperator { keyspace, operator } => format!(
+            "the keyspace {keyspace:?} needs the merge operator {operator:?}, which only the program \
+             of the store has"
+        ),
         Error::WriteTooLarge { bytes, .. } => {
             format!("the entry is too large: it needs {} of memory", sievedb::text::bytes(*bytes))
         }
@@ -91,6 +98,8 @@ mod tests {
             Error::Locked { path: path(), process: Some(7) },
             Error::StoreExists { path: path() },
             Error::NoKeyspace { name: name() },
+            Error::NoMergeOperator { keyspace: name() },
+            Error::UnknownMergeOperator { keyspace: name(), operator: name() },
             Error::StillBusy { path: path() },
             Error::ReadOnly { cause: closed() },
             Error::ReadOnly { cause: opened() },

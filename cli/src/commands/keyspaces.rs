@@ -10,12 +10,23 @@ use crate::{error::Result, text::escape};
 pub(crate) struct Args {
     /// Directory of the store.
     store: PathBuf,
+    /// Print two more columns, separated by tabs: the number of keys, which counts overwritten keys
+    /// twice, and their length on disk and in memtables, in bytes. Both are estimates.
+    #[arg(long)]
+    sizes: bool,
 }
 
 impl Args {
     pub(crate) fn run(&self, out: &mut dyn Write) -> Result<()> {
-        for name in open_store(&self.store, Access::Read)?.keyspaces() {
-            writeln!(out, "{}", escape(name.as_bytes()))?;
+        let db = open_store(&self.store, Access::Read)?;
+        for name in db.keyspaces() {
+            write!(out, "{}", escape(name.as_bytes()))?;
+            if self.sizes {
+                let keyspace = db.open_keyspace(&name)?;
+                let bytes = keyspace.approximate_bytes::<&[u8]>(..)?;
+                write!(out, "\t{}\t{bytes}", keyspace.approximate_len()?)?;
+            }
+            writeln!(out)?;
         }
         Ok(())
     }

@@ -3,6 +3,7 @@
 pub(crate) mod bench_misses;
 pub(crate) mod bench_open;
 pub(crate) mod bench_reads;
+pub(crate) mod clear;
 pub(crate) mod compact;
 pub(crate) mod drop;
 pub(crate) mod dump;
@@ -10,11 +11,14 @@ pub(crate) mod explain;
 pub(crate) mod get;
 pub(crate) mod import;
 pub(crate) mod keyspaces;
+pub(crate) mod merge;
 pub(crate) mod put;
+pub(crate) mod rename;
 pub(crate) mod repair;
 pub(crate) mod rm;
 pub(crate) mod scan;
 pub(crate) mod stats;
+pub(crate) mod ttl;
 pub(crate) mod verify;
 
 use std::path::{Path, PathBuf};

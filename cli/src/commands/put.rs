@@ -8,6 +8,7 @@ use super::{WriteArgs, with_room};
 use crate::{
     error::{Error, Result},
     text::Notation,
+    time::Ttl,
 };
 
 /// Argument that reads the value from standard input.
@@ -24,6 +25,10 @@ pub(crate) struct Args {
     key: String,
     /// Value to write; `-` reads its bytes from standard input. Write `\x2d` for the value `-`.
     value: String,
+    /// Time after which the value expires: seconds, or a number with `s`, `m`, `h` or `d`; `none`
+    /// for a value that does not expire [default: that of the keyspace].
+    #[arg(long)]
+    ttl: Option<Ttl>,
 }
 
 impl Args {
@@ -34,7 +39,11 @@ impl Args {
             text => self.notation.read(text)?,
         };
         let (db, keyspace) = self.keyspace.open_or_create()?;
-        with_room(&db, || keyspace.insert(&key, &value))?;
+        with_room(&db, || match self.ttl {
+            None => keyspace.insert(&key, &value),
+            Some(Ttl(None)) => keyspace.insert_without_ttl(&key, &value),
+            Some(Ttl(Some(ttl))) => keyspace.insert_with_ttl(&key, &value, ttl),
+        })?;
         Ok(db.persist(Durability::Disk)?)
     }
 }

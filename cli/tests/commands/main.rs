@@ -4,6 +4,7 @@ mod benches;
 mod damage;
 mod entries;
 mod insight;
+mod keyspaces;
 mod limits;
 mod messages;
 mod mistakes;

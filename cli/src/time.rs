@@ -1,0 +1,58 @@
+//! Times to live as arguments.
+
+use std::{str::FromStr, time::Duration};
+
+/// The word for no expiry.
+pub(crate) const NONE: &str = "none";
+
+/// Suffixes and the seconds of their unit.
+const UNITS: [(char, f64); 4] = [('s', 1.0), ('m', 60.0), ('h', 3600.0), ('d', 86_400.0)];
+
+/// A time to live as an argument: seconds, a number with a unit such as `90s`, `5m`, `12h` or `7d`,
+/// or `none`.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Ttl(pub(crate) Option<Duration>);
+
+impl FromStr for Ttl {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        const REASON: &str = "write seconds, or a number with s, m, h or d, or `none`";
+        if text == NONE {
+            return Ok(Self(None));
+        }
+        let unit = UNITS.into_iter().find(|(suffix, _)| text.ends_with(*suffix));
+        let (number, seconds) = match unit {
+            Some((suffix, seconds)) => (text.strip_suffix(suffix).unwrap_or(text), seconds),
+            None => (text, 1.0),
+        };
+        let number: f64 = number.parse().map_err(|_| REASON)?;
+        let duration = Duration::try_from_secs_f64(number * seconds).map_err(|_| REASON)?;
+        Ok(Self(Some(duration)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_have_units() {
+        let cases = [
+            ("90", 90.0),
+            ("0", 0.0),
+            ("1.5s", 1.5),
+            ("5m", 300.0),
+            ("0.5h", 1800.0),
+            ("7d", 604_800.0),
+        ];
+        for (text, want) in cases {
+            let ttl: Ttl = text.parse().unwrap();
+            assert_eq!(ttl.0.map(|ttl| ttl.as_secs_f64()), Some(want), "{text}");
+        }
+        assert_eq!("none".parse(), Ok(Ttl(None)));
+        for text in ["", "s", "-1", "1w", "1 h", "5ms", "1ss", "nan", "inf", "1e99"] {
+            assert!(text.parse::<Ttl>().is_err(), "{text}");
+        }
+    }
+}
