@@ -8,6 +8,7 @@ use std::{
     sync::{Arc, OnceLock},
 };
 
+use arc_swap::ArcSwap;
 use bytes::Bytes;
 use sievedb_format::VALUE_BYTES_MAX;
 
@@ -33,12 +34,10 @@ pub(crate) const OPERANDS_FREE: usize = 64;
 pub(crate) struct OperatorCell(Arc<OnceLock<Folder>>);
 
 impl OperatorCell {
-    /// Sets the operator of the keyspace with this name, unless there is one.
-    pub(crate) fn set(&self, keyspace: &str, operator: &NamedOperator) {
+    /// Sets the operator of the keyspace with this name, which may change, unless there is one.
+    pub(crate) fn set(&self, keyspace: &Arc<ArcSwap<String>>, operator: &NamedOperator) {
         if let Some(operator) = operator.present() {
-            let (keyspace, operator) = (keyspace.to_owned(), Arc::clone(operator));
-            let folder = self.0.get_or_init(|| Folder::new(keyspace, operator));
-            debug_assert!(folder.keyspace.len() <= u8::MAX.into(), "a name of a keyspace");
+            self.0.get_or_init(|| Folder::new(Arc::clone(keyspace), Arc::clone(operator)));
         }
     }
 
@@ -68,7 +67,8 @@ impl NamedOperator {
 /// A merge operator whose panics and too long values are errors.
 #[derive(Debug)]
 pub(crate) struct Folder {
-    keyspace: String,
+    /// The present name, for errors.
+    keyspace: Arc<ArcSwap<String>>,
     operator: Arc<dyn MergeOperator>,
     /// Number of keys whose operands a flush or a compaction could not apply.
     failures: AtomicU64,
@@ -77,7 +77,7 @@ pub(crate) struct Folder {
 }
 
 impl Folder {
-    fn new(keyspace: String, operator: Arc<dyn MergeOperator>) -> Self {
+    fn new(keyspace: Arc<ArcSwap<String>>, operator: Arc<dyn MergeOperator>) -> Self {
         Self { keyspace, operator, failures: AtomicU64::new(0), unreported: Mutex::default() }
     }
 
@@ -112,7 +112,8 @@ impl Folder {
     }
 
     fn error(&self, key: &[u8], source: MergeError) -> Error {
-        let (keyspace, operator) = (self.keyspace.as_str().into(), self.operator.name().into());
+        let (keyspace, operator) =
+            (self.keyspace.load().as_str().into(), self.operator.name().into());
         Error::MergeFailed { keyspace, operator, key: key.into(), source }
     }
 
@@ -160,12 +161,16 @@ mod tests {
         }
     }
 
+    fn users() -> Arc<ArcSwap<String>> {
+        Arc::new(ArcSwap::from_pointee("users".to_owned()))
+    }
+
     #[test]
     fn errors_and_panics_name_key_and_operator() {
         let cell = OperatorCell::default();
-        cell.set("users", &NamedOperator::None);
+        cell.set(&users(), &NamedOperator::None);
         assert!(cell.get().is_none());
-        cell.set("users", &NamedOperator::Present(Arc::new(Fails)));
+        cell.set(&users(), &NamedOperator::Present(Arc::new(Fails)));
         let folder = cell.get().expect("it was set");
         for (base, want) in [(None, "the operator panicked"), (Some(&b""[..]), "refused")] {
             match folder.fold(b"anna", base, &[b"1"]) {
@@ -181,7 +186,7 @@ mod tests {
 
     #[test]
     fn the_first_failure_is_reported_once() {
-        let folder = Folder::new("users".to_owned(), Arc::new(Fails));
+        let folder = Folder::new(users(), Arc::new(Fails));
         assert!(folder.take_unreported().is_none());
         folder.note_failure(folder.error(b"first", MergeError::new("")));
         folder.note_failure(folder.error(b"second", MergeError::new("")));

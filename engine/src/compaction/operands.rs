@@ -116,7 +116,7 @@ mod tests {
 
     fn cell(operator: impl MergeOperator + 'static) -> OperatorCell {
         let cell = OperatorCell::default();
-        cell.set("default", &NamedOperator::new(Arc::new(operator)));
+        cell.set(&Arc::default(), &NamedOperator::new(Arc::new(operator)));
         cell
     }
 

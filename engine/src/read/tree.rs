@@ -31,7 +31,8 @@ use crate::{
 #[derive(Debug)]
 pub(crate) struct Tree {
     pub(crate) id: u64,
-    name: ArcSwap<String>,
+    /// Shared with the merge operator, whose errors have it.
+    name: Arc<ArcSwap<String>>,
     options: ArcSwap<KeyspaceOptions>,
     operator: OperatorCell,
     /// That of the options; 0 for none. Every write of a value reads it.
@@ -75,6 +76,9 @@ impl Tree {
     ) -> Self {
         let active = Arc::new(PlacedMemtable::new(options.memtable_bytes, &memory));
         let operator = OperatorCell::default();
+        // In the store, in the manifest, and encoded for the next manifest.
+        let text_bytes = 3 * (name.len() + options.encode().len());
+        let name = Arc::new(ArcSwap::from_pointee(name));
         operator.set(&name, &options.merge_operator);
         let view = KeptView {
             active,
@@ -85,13 +89,11 @@ impl Tree {
             snapshots_from: 0,
         };
         changed.insert(id);
-        // In the store, in the manifest, and encoded for the next manifest.
-        let text_bytes = 3 * (name.len() + options.encode().len());
         let bookkeeping = memory.charge(MemoryUse::Bookkeeping, KEYSPACE_BYTES + text_bytes);
         let default_ttl_ms = AtomicU64::new(options.default_ttl_ms.unwrap_or(0));
         Self {
             id,
-            name: ArcSwap::from_pointee(name),
+            name,
             options: ArcSwap::from_pointee(options),
             operator,
             default_ttl_ms,
@@ -147,7 +149,7 @@ impl Tree {
 
     /// Replaces the options. Scans, flushes and compactions in flight keep those before.
     pub(crate) fn set_options(&self, options: KeyspaceOptions) {
-        self.operator.set(&self.name(), &options.merge_operator);
+        self.operator.set(&self.name, &options.merge_operator);
         self.default_ttl_ms.store(options.default_ttl_ms.unwrap_or(0), Relaxed);
         self.options.store(Arc::new(options));
         self.has_failed_filter.store(false, SeqCst);

@@ -6,7 +6,7 @@ use std::sync::{
 };
 
 use bytes::Bytes;
-use sievedb::{Db, Error, Event, EventListener, MergeError, MergeOperator};
+use sievedb::{Db, Error, Event, EventListener, KeyspaceOptions, MergeError, MergeOperator};
 use sievedb_doubles::MemoryFs;
 use sievedb_tests::settings::STORE_DIR;
 
@@ -124,4 +124,19 @@ fn a_write_replaces_operands_that_cannot_be_applied() {
     db.compact().unwrap();
     assert_eq!(db.get_many(["bad", "worse"]).unwrap(), [None, Some("new".into())]);
     assert_eq!(db.iter().count(), 1);
+}
+
+#[test]
+fn errors_have_the_present_name_of_the_keyspace() {
+    let fs = Arc::new(MemoryFs::new());
+    let db = options(&fs, Arc::<Picky>::default()).open(STORE_DIR).unwrap();
+    let with_operator = KeyspaceOptions::new().merge_operator(Arc::<Picky>::default());
+    let keyspace = db.keyspace_with("old", &with_operator).unwrap();
+    keyspace.merge("bad", "bad").unwrap();
+    db.rename_keyspace("old", "new").unwrap();
+    let error = keyspace.get("bad").unwrap_err();
+    assert!(
+        matches!(&error, Error::MergeFailed { keyspace, .. } if &**keyspace == "new"),
+        "{error}"
+    );
 }

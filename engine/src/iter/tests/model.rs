@@ -341,7 +341,7 @@ pub(crate) fn read(
 /// The merge operator of histories: joins values with commas.
 pub(crate) fn append() -> OperatorCell {
     let cell = OperatorCell::default();
-    cell.set("default", &NamedOperator::new(Arc::new(Append::with_separator(","))));
+    cell.set(&Arc::default(), &NamedOperator::new(Arc::new(Append::with_separator(","))));
     cell
 }
 
