@@ -13,9 +13,8 @@ impl Keyspace {
     /// by its key.
     ///
     /// Until a compaction drops them, older versions of a key, operands, expired values and the
-    /// keys under a range delete count as one each. A tombstone of an absent key subtracts one, and
-    /// so does each range tombstone of a table. Reads only counters, two for each table and
-    /// memtable. [`len`](Self::len) counts the keys.
+    /// keys under a range delete count as one each. A tombstone of an absent key subtracts one.
+    /// Reads only counters, two for each table and memtable. [`len`](Self::len) counts the keys.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();

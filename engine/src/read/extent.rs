@@ -21,8 +21,10 @@ impl KeptView {
             ((placed.memtable.entries() as u64).saturating_sub(tombstones), tombstones)
         });
         let of_tables = self.version.tables().map(|(_, _, live)| {
+            // Range tombstones are among the tombstones of a table, but remove no single key.
             let (entries, tombstones) = (live.meta.entries, live.meta.tombstones);
-            (entries.saturating_sub(tombstones), tombstones)
+            let of_keys = tombstones.saturating_sub(live.meta.range_tombstones);
+            (entries.saturating_sub(tombstones), of_keys)
         });
         let add = |(values, gone), (more, tombstones)| (values + more, gone + tombstones);
         let (values, tombstones) = of_memtables.chain(of_tables).fold((0_u64, 0_u64), add);

@@ -42,6 +42,10 @@ fn the_length_is_exact_for_keys_that_are_written_once() {
     assert_eq!((len(), db.len().unwrap()), (700, 700));
     db.insert(500_u32.to_be_bytes(), "again").unwrap();
     assert_eq!(len(), 701, "a second version");
+    db.remove_prefix([0, 0, 3]).unwrap();
+    assert_eq!(len(), 701, "a range tombstone in a memtable");
+    db.flush().unwrap();
+    assert_eq!(len(), 701, "a range tombstone in a table");
     default.clear().unwrap();
     assert_eq!(len(), 0);
 }
