@@ -255,14 +255,7 @@ impl Keyspace {
 
     pub(crate) fn add_to_counter(&self, key: &[u8], delta: i64) -> Result<i64> {
         self.change(key, |value: Option<Bytes>| {
-            let count = match value.as_deref().map(<[u8; COUNTER_BYTES]>::try_from) {
-                None => 0,
-                Some(Ok(bytes)) => i64::from_be_bytes(bytes),
-                Some(Err(_)) => {
-                    let bytes = value.map_or(0, |value| value.len());
-                    return Err(Error::NotACounter { key: Bytes::copy_from_slice(key), bytes });
-                }
-            };
+            let count = count_of(key, value.as_deref())?;
             Ok(Change::Put(count.wrapping_add(delta).to_be_bytes(), count))
         })
     }
@@ -316,6 +309,19 @@ impl Keyspace {
                 return Ok(result);
             }
         }
+    }
+}
+
+/// Returns the count of a [counter](Keyspace::fetch_add) with this value; 0 without one.
+///
+/// # Errors
+///
+/// [`Error::NotACounter`].
+pub(crate) fn count_of(key: &[u8], value: Option<&[u8]>) -> Result<i64> {
+    let Some(value) = value else { return Ok(0) };
+    match <[u8; COUNTER_BYTES]>::try_from(value) {
+        Ok(bytes) => Ok(i64::from_be_bytes(bytes)),
+        Err(_) => Err(Error::NotACounter { key: Bytes::copy_from_slice(key), bytes: value.len() }),
     }
 }
 

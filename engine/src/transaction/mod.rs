@@ -7,6 +7,7 @@
 //!
 //! | module         | content                                                               |
 //! |----------------|-----------------------------------------------------------------------|
+//! | [`changes`]    | writes that depend on the present value of their key                  |
 //! | [`expiring`]   | writes of values that expire                                          |
 //! | [`options`]    | isolation, durability, limits                                         |
 //! | [`own_writes`] | uncommitted writes, savepoints                                        |
@@ -15,6 +16,7 @@
 //! | [`removed_ranges`] | ranges that the transaction removes                              |
 //! | [`run`]        | `Db::transaction` and `Db::begin`                                     |
 
+mod changes;
 mod expiring;
 mod options;
 mod own_writes;

@@ -1,5 +1,6 @@
 //! Transactions: isolation, own writes, savepoints, limits.
 
+mod changes;
 mod conflicts;
 mod limits;
 mod model;

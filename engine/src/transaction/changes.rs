@@ -1,0 +1,102 @@
+//! Writes of a transaction that depend on the present value of their key.
+
+use bytes::Bytes;
+
+use super::Transaction;
+#[cfg(doc)]
+use crate::Error;
+use crate::{Keyspace, Result, keyspace::conditional::count_of};
+
+/// Writes that depend on the present value of their key, and the ends of a keyspace.
+///
+/// A write reads its key by [`get_for_update`](Transaction::get_for_update), so that the commit
+/// fails at every isolation if another write changes the key. It costs that read and an
+/// [`insert`](Transaction::insert) or a [`remove`](Transaction::remove).
+impl Transaction {
+    /// Replaces the value of `key` in `keyspace` by the result of `change`, which takes the present
+    /// value. `None` stands for no value, in both places. Returns the previous value.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// let db = sievedb::Db::open(dir.path())?;
+    /// db.transaction(|transaction| {
+    ///     transaction.update(&db, "text", |_| Some("to"))?;
+    ///     transaction.update(&db, "text", |text| Some([text.unwrap_or_default(), b"be"].concat()))
+    /// })?;
+    /// assert_eq!(db.get("text")?.as_deref(), Some(&b"tobe"[..]));
+    /// # Ok::<(), sievedb::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`get_for_update`](Self::get_for_update) and [`insert`](Self::insert).
+    pub fn update<V: AsRef<[u8]>>(
+        &mut self,
+        keyspace: impl AsRef<Keyspace>,
+        key: impl AsRef<[u8]>,
+        change: impl FnOnce(Option<&[u8]>) -> Option<V>,
+    ) -> Result<Option<Bytes>> {
+        let (keyspace, key) = (keyspace.as_ref(), key.as_ref());
+        let old = self.get_for_update(keyspace, key)?;
+        match change(old.as_deref()) {
+            Some(new) => self.insert(keyspace, key, new)?,
+            None if old.is_some() => self.remove(keyspace, key)?,
+            None => {}
+        }
+        Ok(old)
+    }
+
+    /// Adds `delta` to the counter `key` in `keyspace`, and returns the previous count. Counters
+    /// are those of [`Keyspace::fetch_add`].
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NotACounter`] for a value of another length; as
+    /// [`get_for_update`](Self::get_for_update) and [`insert`](Self::insert).
+    pub fn fetch_add(
+        &mut self,
+        keyspace: impl AsRef<Keyspace>,
+        key: impl AsRef<[u8]>,
+        delta: i64,
+    ) -> Result<i64> {
+        let (keyspace, key) = (keyspace.as_ref(), key.as_ref());
+        let value = self.get_for_update(keyspace, key)?;
+        let count = count_of(key, value.as_deref())?;
+        self.insert(keyspace, key, count.wrapping_add(delta).to_be_bytes())?;
+        Ok(count)
+    }
+
+    /// Removes `key` from `keyspace` and returns its value, or `None` if the key has no value.
+    ///
+    /// # Errors
+    ///
+    /// As [`get_for_update`](Self::get_for_update) and [`remove`](Self::remove).
+    pub fn take(
+        &mut self,
+        keyspace: impl AsRef<Keyspace>,
+        key: impl AsRef<[u8]>,
+    ) -> Result<Option<Bytes>> {
+        self.update(keyspace, key, |_| None::<&[u8]>)
+    }
+
+    /// Returns the entry of `keyspace` with the smallest key, or `None` if there is no key. Costs
+    /// the first step of [`iter`](Self::iter). A
+    /// [serializable](crate::Isolation::Serializable) transaction depends on the keys up to that
+    /// entry.
+    ///
+    /// # Errors
+    ///
+    /// As [`iter`](Self::iter).
+    pub fn first(&self, keyspace: impl AsRef<Keyspace>) -> Result<Option<(Bytes, Bytes)>> {
+        self.iter(keyspace).next().transpose()
+    }
+
+    /// Returns the entry of `keyspace` with the largest key. Otherwise as [`first`](Self::first).
+    ///
+    /// # Errors
+    ///
+    /// As [`iter`](Self::iter).
+    pub fn last(&self, keyspace: impl AsRef<Keyspace>) -> Result<Option<(Bytes, Bytes)>> {
+        self.iter(keyspace).next_back().transpose()
+    }
+}
