@@ -40,7 +40,7 @@ impl Kind for Transactions {
     }
 
     fn target<'s>(&self, store: &'s Opened) -> Running<'s> {
-        Running { store, isolation: self.isolation }
+        Running { store, isolation: self.isolation, removes_ranges: self.bug.is_none() }
     }
 }
 
@@ -49,12 +49,16 @@ impl Kind for Transactions {
 pub(crate) struct Running<'s> {
     store: &'s Opened,
     isolation: Isolation,
+    /// Else keys are removed one by one: without validation, a range removes keys of others, which
+    /// no history shows.
+    removes_ranges: bool,
 }
 
 /// A transaction that was begun.
 #[derive(Debug)]
 pub(crate) struct Transaction<'t> {
     store: &'t Opened,
+    removes_ranges: bool,
     transaction: sievedb::Transaction,
 }
 
@@ -66,7 +70,8 @@ impl Target for Running<'_> {
 
     fn begin(&self) -> Transaction<'_> {
         let options = TransactionOptions::new().isolation(self.isolation);
-        Transaction { store: self.store, transaction: self.store.db.begin_with(options) }
+        let transaction = self.store.db.begin_with(options);
+        Transaction { store: self.store, removes_ranges: self.removes_ranges, transaction }
     }
 }
 
@@ -101,7 +106,10 @@ impl Calls for Transaction<'_> {
         Ok(())
     }
 
-    fn remove_range(&mut self, range: &Range, _: &[Key]) -> Result<()> {
+    fn remove_range(&mut self, range: &Range, keys: &[Key]) -> Result<()> {
+        if !self.removes_ranges {
+            return keys.iter().try_for_each(|key| self.remove(key));
+        }
         let (keyspace, from) = self.store.split(&range.from);
         let (_, to) = self.store.split(&range.to);
         self.transaction.remove_range(keyspace, from..to).expect("nothing fails");
