@@ -1,6 +1,6 @@
 //! Time and memory of a store with many keyspaces. Prints name, value and bound, with tabs between.
 //!
-//! `cargo run --release -p sievedb-benches --example keyspaces -- [KEYSPACES]`
+//! `cargo run --release -p sievedb-benches --example many_keyspaces -- [KEYSPACES]`
 //!
 //! Every keyspace has an entry in a table. Figures are medians of several processes.
 
