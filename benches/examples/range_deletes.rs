@@ -5,12 +5,11 @@
 //! ```
 //!
 //! Prints a figure a line: name, tab, value; and for a figure with a bound, tab, bound. Ratios are
-//! medians over rounds that measure both sides in turn, in thread CPU time. Exits with 1 if a
-//! figure exceeds its bound.
+//! medians over rounds that measure both sides in turn, in thread CPU time.
 
 #![expect(clippy::print_stdout, reason = "that is what it is for")]
 
-use std::{env, hint::black_box, process::ExitCode};
+use std::{env, hint::black_box};
 
 use sievedb::{Db, Durability, Options, Result};
 use sievedb_benches::{key, value};
@@ -23,21 +22,13 @@ const MANY: u64 = 512;
 /// Overlapping ranges between two neighbouring keys.
 const STACKED: u64 = 10;
 
-/// Printed figures.
-#[derive(Default)]
-struct Figures {
-    exceeded: usize,
+fn show(name: &str, value: f64) {
+    println!("{name}\t{value:.1}");
 }
 
-impl Figures {
-    fn show(name: &str, value: f64) {
-        println!("{name}\t{value:.1}");
-    }
-
-    fn check(&mut self, name: &str, value: f64, bound: f64) {
-        println!("{name}\t{value:.2}\t{bound}");
-        self.exceeded += usize::from(value > bound);
-    }
+/// Shows a figure with its bound, which `.ci/promises data-model` checks.
+fn bounded(name: &str, value: f64, bound: f64) {
+    println!("{name}\t{value:.2}\t{bound}");
 }
 
 fn open(dir: &tempfile::TempDir, name: &str) -> Result<Db> {
@@ -130,7 +121,7 @@ fn delete_gaps(db: &Db, sorted: &[[u8; 16]], ranges: u64, behind: bool) -> Resul
 }
 
 /// Reads below one range delete over all keys.
-fn covered(dir: &tempfile::TempDir, sorted: &[[u8; 16]], figures: &mut Figures) -> Result<()> {
+fn covered(dir: &tempfile::TempDir, sorted: &[[u8; 16]]) -> Result<()> {
     let keys = sorted.len() as u64;
     let db = filled(dir, "covered", sorted)?;
     let snapshot = db.snapshot();
@@ -139,32 +130,28 @@ fn covered(dir: &tempfile::TempDir, sorted: &[[u8; 16]], figures: &mut Figures) 
     db.insert([0xff; 20], "behind all")?;
     for place in ["memtable", "table"] {
         let (covered, absent, ratio) = compare(LOOKUPS, get(&db, keys), miss(&db, keys));
-        Figures::show(&format!("ns per get of a key that a {place} covers"), covered);
-        Figures::show("ns per get of an absent key", absent);
-        figures.check("get of a covered key, times a miss", ratio, 1.3);
+        show(&format!("ns per get of a key that a {place} covers"), covered);
+        show("ns per get of an absent key", absent);
+        bounded("get of a covered key, times a miss", ratio, 1.3);
         let (some, none) = (contains_many(&db, keys, 0), contains_many(&db, keys, keys));
         let (_, _, ratio) = compare(LOOKUPS / MANY, some, none);
-        figures.check("batched contains of covered keys, times misses", ratio, 1.3);
+        bounded("batched contains of covered keys, times misses", ratio, 1.3);
         let seek = median_time(100, |_| assert_eq!(db.range("\0"..).count(), 1));
-        figures.check("us per seek over all keys", seek / 1000.0, 100.0);
+        bounded("us per seek over all keys", seek / 1000.0, 100.0);
         let back = median_time(100, |_| assert_eq!(db.range(..[0xff; 20]).rev().count(), 1));
-        figures.check("us per seek back over all keys", back / 1000.0, 100.0);
+        bounded("us per seek back over all keys", back / 1000.0, 100.0);
         db.flush()?;
     }
     let before = db.stats().keyspaces[0].table_bytes;
     drop(snapshot);
     db.compact()?;
     let after = db.stats().keyspaces[0].table_bytes;
-    figures.check(
-        "bytes of tables after a compaction, times before",
-        after as f64 / before as f64,
-        0.01,
-    );
+    bounded("bytes of tables after a compaction, times before", after as f64 / before as f64, 0.01);
     Ok(())
 }
 
 /// Reads beside many overlapping range deletes, times those of the same store without.
-fn beside(dir: &tempfile::TempDir, sorted: &[[u8; 16]], figures: &mut Figures) -> Result<()> {
+fn beside(dir: &tempfile::TempDir, sorted: &[[u8; 16]]) -> Result<()> {
     let keys = sorted.len() as u64;
     let without = filled(dir, "without", sorted)?;
     let cases = [
@@ -182,14 +169,14 @@ fn beside(dir: &tempfile::TempDir, sorted: &[[u8; 16]], figures: &mut Figures) -
         for place in ["memtable", "table"] {
             let of = format!("beside {name} in a {place}, times without");
             let (with, _, ratio) = compare(LOOKUPS, get(&db, keys), get(&without, keys));
-            Figures::show(&format!("ns per get beside {name} in a {place}"), with);
-            figures.check(&format!("get {of}"), ratio, 1.5);
+            show(&format!("ns per get beside {name} in a {place}"), with);
+            bounded(&format!("get {of}"), ratio, 1.5);
             let (_, _, ratio) = compare(LOOKUPS, miss(&db, keys), miss(&without, keys));
-            figures.check(&format!("miss {of}"), ratio, 1.2);
+            bounded(&format!("miss {of}"), ratio, 1.2);
             let calls = LOOKUPS / MANY;
             let (with, none) = (contains_many(&db, keys, 0), contains_many(&without, keys, 0));
             let (_, _, ratio) = compare(calls, with, none);
-            figures.check(&format!("batched contains {of}"), ratio, 1.5);
+            bounded(&format!("batched contains {of}"), ratio, 1.5);
             for db in [&db, &without] {
                 db.flush()?;
             }
@@ -199,13 +186,12 @@ fn beside(dir: &tempfile::TempDir, sorted: &[[u8; 16]], figures: &mut Figures) -
     Ok(())
 }
 
-fn main() -> Result<ExitCode> {
-    let keys = env::args().nth(1).map_or(1_000_000, |keys| keys.parse().expect("KEYS"));
+fn main() -> Result<()> {
+    let keys = env::args().nth(1).map_or(100_000, |keys| keys.parse().expect("KEYS"));
     let dir = tempfile::tempdir().expect("a temporary directory");
     let mut sorted: Vec<_> = (0..keys).map(key).collect();
     sorted.sort_unstable();
-    let mut figures = Figures::default();
-    covered(&dir, &sorted, &mut figures)?;
-    beside(&dir, &sorted, &mut figures)?;
-    Ok(if figures.exceeded == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    covered(&dir, &sorted)?;
+    beside(&dir, &sorted)?;
+    Ok(())
 }
