@@ -6,7 +6,7 @@
 //! chunk. A search visits one list for each chunk, which is a binary search in each.
 //!
 //! Readers take no lock: they load the present chunks. Without range tombstones they load one
-//! integer. The first [`FEW`] are in an array, too: as long as there are no more, a search of the
+//! integer. The first eight are in an array, too: as long as there are no more, a search of the
 //! array costs less than loading the chunks.
 
 use std::sync::{
