@@ -30,8 +30,12 @@ pub(super) fn filtered(r: &mut Recorder) {
         }
     }
     r.compact();
-    let keyspace = r.handle(NAME).expect("it was created");
-    let left: Vec<_> = keyspace.prefix("gone").keys().collect::<Result<_, _>>().unwrap_or_default();
-    assert!(left.iter().all(|key| **key == *b"gone3"), "not filtered: {left:?}");
+    // A failed call may have ended the compaction, and the read may fail.
+    if r.failures().is_empty() {
+        let keyspace = r.handle(NAME).expect("it was created");
+        let left: Vec<_> =
+            keyspace.prefix("gone").keys().collect::<Result<_, _>>().unwrap_or_default();
+        assert!(left.iter().all(|key| **key == *b"gone3"), "not filtered: {left:?}");
+    }
     r.reopen();
 }
