@@ -68,7 +68,7 @@ impl Gate {
     }
 
     /// Acts as in a forked child, or no longer.
-    #[cfg(all(test, target_os = "linux", not(miri)))]
+    #[cfg(all(test, target_os = "linux", not(any(miri, feature = "shuttle"))))]
     pub(crate) fn set_forked(&self, is_forked: bool) {
         self.word.store(if is_forked { WIPED } else { OPEN });
     }

@@ -84,7 +84,7 @@ impl Host {
         durability: Durability,
     ) -> Option<(SequenceNumber, Result<()>)> {
         let mut write =
-            WriteEncoder::single(HASH_SEED, &self.tree, key.as_bytes(), Some(b"")).unwrap();
+            WriteEncoder::single_value(HASH_SEED, &self.tree, key.as_bytes(), None, b"").unwrap();
         let payload = Payload::new(write.payload.clone());
         let in_flight = {
             let mut placement = self.placement.lock();
