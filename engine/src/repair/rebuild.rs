@@ -6,6 +6,10 @@
 //! dropped at the bottom. The list of an omitted table does not count: its compaction may have
 //! failed after the table was written.
 //!
+//! A table without entries, with keyspace id 0, only has such a list. It is durable before tables
+//! are unlinked that no installed table lists, and unlinked afterwards. On a full disk it is
+//! omitted. Log entries up to the `flushed` of a table are skipped, unless the table is omitted.
+//!
 //! A table that was not the last of its group may exist beside all of its inputs. It adds nothing:
 //! the entry with the largest sequence number counts, in whichever table.
 

@@ -8,6 +8,27 @@
 //! segment, it is damage and an error. Otherwise the tail is torn: a crash explains it, and it had
 //! no batch that was acknowledged as durable. Bit rot in a tail without a mark cannot be
 //! distinguished from a torn tail.
+//!
+//! # Example
+//!
+//! Segment 12 has a start record at 64..120 and three batches. A was synced before C was written, B
+//! was not.
+//!
+//! | record | place | synced mark |
+//! |--------|-------|-------------|
+//! | A | 120..208 | 12 up to 64 |
+//! | B | 208..272 | 12 up to 64 |
+//! | C | 272..336 | 12 up to 208 |
+//!
+//! `end` is the first place that cannot be passed, `newest` the newest mark.
+//!
+//! | bad bytes | `end` | `newest` | verdict |
+//! |-----------|-------|----------|---------|
+//! | in C | (12, 272) | (12, 64) or (12, 208) | torn at 272; A and B count |
+//! | in B | (12, 208) | (12, 208) | torn at 208; only A counts |
+//! | in A | (12, 120) | (12, 208) | corruption near byte 120 |
+//! | in A and the header of C | (12, 120) | (12, 64) | torn at 120: nothing vouches for A |
+//! | in B; segment 13 has mark (13, 112) | (12, 208) | (13, 112) | corruption near byte 208 |
 
 use std::{collections::VecDeque, path::Path};
 
