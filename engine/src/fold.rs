@@ -31,19 +31,19 @@ pub(crate) const OPERANDS_FREE: usize = 64;
 /// The merge operator of a keyspace. Set at most once, before the first operand is written, and
 /// shared by all views of the keyspace.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct OperatorCell(Arc<OnceLock<Folder>>);
+pub(crate) struct OperatorCell(Arc<OnceLock<Box<Folder>>>);
 
 impl OperatorCell {
     /// Sets the operator of the keyspace with this name, which may change, unless there is one.
     pub(crate) fn set(&self, keyspace: &Arc<ArcSwap<String>>, operator: &NamedOperator) {
         if let Some(operator) = operator.present() {
-            self.0.get_or_init(|| Folder::new(Arc::clone(keyspace), Arc::clone(operator)));
+            self.0.get_or_init(|| Folder::new(Arc::clone(keyspace), Arc::clone(operator)).into());
         }
     }
 
     #[inline]
     pub(crate) fn get(&self) -> Option<&Folder> {
-        self.0.get()
+        self.0.get().map(|folder| &**folder)
     }
 }
 

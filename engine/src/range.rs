@@ -42,7 +42,7 @@ pub(crate) struct ViewSource {
 impl ViewSource {
     /// Returns a source for the present view of the same keyspace.
     fn present(&self) -> Result<Self> {
-        let view = self.tree.kept_view();
+        let view = self.tree.view().kept().clone();
         // Check and read point after the view, as in lookups.
         self.tree.check()?;
         let store = self.open.store();

@@ -153,7 +153,7 @@ impl<'h> Reader<'h> {
         result: impl Fn(Option<V>) -> T,
     ) -> Result<Vec<T>> {
         let store = self.open.accept()?;
-        let view = self.tree.kept_view();
+        let view = self.tree.view().kept().clone();
         let at = self.at(store)?;
         let view = self.older_view(store, &view).unwrap_or(view);
         let clock = store.versions.clock();
@@ -173,7 +173,7 @@ impl<'h> Reader<'h> {
 
     pub(crate) fn range(self, bounds: KeyBounds) -> Range {
         let opened = self.open.accept().and_then(|store| {
-            let view = self.tree.kept_view();
+            let view = self.tree.view().kept().clone();
             let at = self.at(store)?;
             let view = self.older_view(store, &view).unwrap_or(view);
             let at = view.fix_clock(at, store.versions.clock());

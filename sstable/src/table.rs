@@ -1,7 +1,7 @@
 //! An open table.
 
 use std::sync::{
-    Arc,
+    Arc, LazyLock,
     atomic::{AtomicU64, Ordering},
 };
 
@@ -32,6 +32,13 @@ static NEXT_TABLE_NUMBER: AtomicU64 = AtomicU64::new(0);
 /// Length of the tail that [`Table::open`] reads at once, in bytes. Holds everything behind the
 /// filters of most tables.
 pub const TAIL_READ_BYTES: usize = 4 << 10;
+
+/// The list of all tables without range tombstones: there may be many.
+static NO_RANGE_TOMBSTONES: LazyLock<Arc<RangeTombstones>> = LazyLock::new(Arc::default);
+
+fn shared(list: RangeTombstones) -> Arc<RangeTombstones> {
+    if list.is_empty() { Arc::clone(&NO_RANGE_TOMBSTONES) } else { Arc::new(list) }
+}
 
 /// An open table. Keeps its metadata and top index in memory, verified.
 #[derive(Debug)]
@@ -98,7 +105,7 @@ impl Table {
             number: NEXT_TABLE_NUMBER.fetch_add(1, Ordering::Relaxed),
             properties,
             top_index,
-            range_tombstones: Arc::new(range_tombstones),
+            range_tombstones: shared(range_tombstones),
             walk_lengths: WalkLengths::default(),
             cache,
         })

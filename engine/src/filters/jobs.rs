@@ -48,6 +48,13 @@ type Place = (u64, FilterRole);
 #[derive(Debug, Default)]
 struct TreeJobs {
     seen: Option<Seen>,
+    /// `None` for most of many keyspaces: they never had a rebuild.
+    rebuilds: Option<Box<Rebuilds>>,
+}
+
+/// Rebuilds of the filters of a keyspace.
+#[derive(Debug, Default)]
+struct Rebuilds {
     due: VecDeque<DueFilter>,
     /// Rebuilds that made no difference, or came as near to the plan as they can: not repeated.
     done: BTreeMap<Place, DueFilter>,
@@ -169,13 +176,15 @@ impl FilterJobs {
         let checks = self.checks;
         let jobs = self.trees.entry(tree.id).or_default();
         if !jobs.is_up_to_date(&tree, checks) {
-            let version = Arc::downgrade(&tree.view().kept().version);
+            let version = Arc::downgrade(&tree.view_seldom().kept().version);
             let seen = Seen { version, settings: tree.filter_settings_number(), checks };
             return Some(FilterJob::Check(tree, seen));
         }
-        let due = jobs.due.pop_front()?;
-        debug_assert!(!jobs.aborted.contains(&place(&due)), "aborted rebuilds are not repeated");
-        debug_assert!(jobs.done.get(&place(&due)) != Some(&due), "nor those without effect");
+        let rebuilds = jobs.rebuilds.as_mut()?;
+        let due = rebuilds.due.pop_front()?;
+        let Rebuilds { aborted, done, .. } = &**rebuilds;
+        debug_assert!(!aborted.contains(&place(&due)), "aborted rebuilds are not repeated");
+        debug_assert!(done.get(&place(&due)) != Some(&due), "nor those without effect");
         Some(FilterJob::Rebuild(tree, due))
     }
 
@@ -189,18 +198,23 @@ impl FilterJobs {
     ) {
         self.end_claim();
         debug_assert!(due.iter().all(|due| ids.contains(&due.table_id)), "of its tables");
+        let settings = seen.settings;
         let Some(jobs) = self.trees.get_mut(&tree.id) else { return };
-        if jobs.seen.as_ref().map(|seen| seen.settings) != Some(seen.settings) {
-            jobs.done.clear();
+        let before = jobs.seen.replace(seen);
+        if due.is_empty() && jobs.rebuilds.is_none() {
+            return;
         }
-        jobs.done.retain(|(id, _), _| ids.contains(id));
-        jobs.aborted.retain(|(id, _)| ids.contains(id));
+        let Rebuilds { due: all_due, done, aborted } = jobs.rebuilds_mut();
+        if before.map(|seen| seen.settings) != Some(settings) {
+            done.clear();
+        }
+        done.retain(|(id, _), _| ids.contains(id));
+        aborted.retain(|(id, _)| ids.contains(id));
         let is_new = |due: &DueFilter| {
             let place = place(due);
-            !jobs.aborted.contains(&place) && jobs.done.get(&place) != Some(due)
+            !aborted.contains(&place) && done.get(&place) != Some(due)
         };
-        jobs.due = due.into_iter().filter(is_new).collect();
-        jobs.seen = Some(seen);
+        *all_due = due.into_iter().filter(is_new).collect();
     }
 
     /// Ends a rebuild: the filter is installed, or no longer needed.
@@ -208,7 +222,7 @@ impl FilterJobs {
         self.end_claim();
         let is_settled = is_installed && due.planned.is_none();
         if let Some(jobs) = self.trees.get_mut(&tree.id).filter(|_| !is_settled) {
-            jobs.done.insert(place(due), *due);
+            jobs.rebuilds_mut().done.insert(place(due), *due);
         }
     }
 
@@ -216,7 +230,7 @@ impl FilterJobs {
     pub(super) fn abort(&mut self, tree: &Tree, due: &DueFilter) {
         self.end_claim();
         if let Some(jobs) = self.trees.get_mut(&tree.id) {
-            jobs.aborted.insert(place(due));
+            jobs.rebuilds_mut().aborted.insert(place(due));
         }
     }
 
@@ -226,7 +240,7 @@ impl FilterJobs {
         self.end_claim();
         debug_assert!(error.is_passing(), "{error}");
         if let Some(jobs) = self.trees.get_mut(&tree.id) {
-            jobs.due.push_front(*due);
+            jobs.rebuilds_mut().due.push_front(*due);
         }
         self.deferred.replace(error).is_none()
     }
@@ -238,7 +252,8 @@ impl FilterJobs {
 
     /// Retries aborted rebuilds once: there may be more memory.
     pub(super) fn retry_aborted(&mut self) {
-        self.trees.values_mut().for_each(|jobs| jobs.aborted.clear());
+        let rebuilds = self.trees.values_mut().filter_map(|jobs| jobs.rebuilds.as_mut());
+        rebuilds.for_each(|rebuilds| rebuilds.aborted.clear());
         self.check_all();
     }
 
@@ -250,15 +265,22 @@ impl FilterJobs {
     /// Returns whether `tree` was checked as it is, and all that was due was rebuilt.
     fn is_done_for(&self, tree: &Tree) -> bool {
         let jobs = self.trees.get(&tree.id);
-        jobs.is_some_and(|jobs| jobs.is_up_to_date(tree, self.checks) && jobs.due.is_empty())
+        jobs.is_some_and(|jobs| {
+            let has_due = || jobs.rebuilds.as_ref().is_some_and(|it| !it.due.is_empty());
+            jobs.is_up_to_date(tree, self.checks) && !has_due()
+        })
     }
 }
 
 impl TreeJobs {
+    fn rebuilds_mut(&mut self) -> &mut Rebuilds {
+        self.rebuilds.get_or_insert_default()
+    }
+
     /// Returns whether the keyspace is as it was at its check.
     fn is_up_to_date(&self, tree: &Tree, checks: u64) -> bool {
         self.seen.as_ref().is_some_and(|seen| {
-            let present = tree.view();
+            let present = tree.view_seldom();
             seen.version.as_ptr() == Arc::as_ptr(&present.kept().version)
                 && (seen.settings, seen.checks) == (tree.filter_settings_number(), checks)
         })

@@ -27,7 +27,15 @@ pub(super) struct ScanUse {
 #[derive(Debug, Default)]
 struct KeyspaceUse {
     lookups: f64,
-    tables: BTreeMap<u64, TableUse>,
+    /// By id, ascending: most of many keyspaces have one table, and a map has a node of 11.
+    tables: Box<[(u64, TableUse)]>,
+}
+
+impl KeyspaceUse {
+    fn of_table(&self, id: u64) -> Option<TableUse> {
+        let at = self.tables.binary_search_by_key(&id, |&(id, _)| id).ok()?;
+        Some(self.tables[at].1)
+    }
 }
 
 impl MeasuredUse {
@@ -49,17 +57,16 @@ impl MeasuredUse {
             let mut of_keyspace = before.remove(keyspace).unwrap_or_default();
             let lookups = count(Sampled::Keyspace(*keyspace));
             of_keyspace.lookups += lookups;
-            let mut known = std::mem::take(&mut of_keyspace.tables);
-            of_keyspace.tables = tables
-                .iter()
-                .map(|&id| {
-                    let added = known.remove(&id).map(|TableUse { probes, lookups: since }| {
-                        let probes = probes + count(Sampled::Table(id));
-                        TableUse { probes, lookups: since + lookups }
-                    });
-                    (id, added.unwrap_or_default())
-                })
-                .collect();
+            let present = tables.iter().map(|&id| {
+                let added = of_keyspace.of_table(id).map(|TableUse { probes, lookups: since }| {
+                    let probes = probes + count(Sampled::Table(id));
+                    TableUse { probes, lookups: since + lookups }
+                });
+                (id, added.unwrap_or_default())
+            });
+            let mut present: Box<[_]> = present.collect();
+            present.sort_unstable_by_key(|&(id, _)| id);
+            of_keyspace.tables = present;
             self.keyspaces.insert(*keyspace, of_keyspace);
         }
         let lookups: f64 = self.keyspaces.values().map(|keyspace| keyspace.lookups).sum();
@@ -77,7 +84,7 @@ impl MeasuredUse {
         }
         for keyspace in self.keyspaces.values_mut() {
             keyspace.lookups /= 2.0;
-            for table in keyspace.tables.values_mut() {
+            for (_, table) in &mut keyspace.tables {
                 *table = TableUse { probes: table.probes / 2.0, lookups: table.lookups / 2.0 };
             }
         }
@@ -96,7 +103,7 @@ impl MeasuredUse {
     /// Returns the lookups that had a table of `keyspace` as a candidate.
     pub(super) fn of_table(&self, keyspace: u64, table: u64) -> TableUse {
         let keyspace = self.keyspaces.get(&keyspace);
-        keyspace.and_then(|keyspace| keyspace.tables.get(&table)).copied().unwrap_or_default()
+        keyspace.and_then(|keyspace| keyspace.of_table(table)).unwrap_or_default()
     }
 }
 

@@ -69,11 +69,12 @@ impl Tree {
     pub(crate) fn new(
         id: u64,
         name: String,
-        options: KeyspaceOptions,
+        options: impl Into<Arc<KeyspaceOptions>>,
         version: Version,
         memory: Arc<MemoryAccount>,
         changed: Arc<ChangedTrees>,
     ) -> Self {
+        let options = options.into();
         let active = Arc::new(PlacedMemtable::new(options.memtable_bytes, &memory));
         let operator = OperatorCell::default();
         // In the store, in the manifest, and encoded for the next manifest.
@@ -94,7 +95,7 @@ impl Tree {
         Self {
             id,
             name,
-            options: ArcSwap::from_pointee(options),
+            options: ArcSwap::new(options),
             operator,
             default_ttl_ms,
             has_failed_filter: AtomicBool::new(false),
@@ -219,9 +220,16 @@ impl Tree {
         self.view.load()
     }
 
-    /// Returns the present memtables and tables, to be kept.
+    /// As [`view`](Self::view), for work in the background, which reads all keyspaces. A thread that
+    /// has not called `view` pays for a short lock and a count, but keeps no memory afterwards.
+    pub(crate) fn view_seldom(&self) -> ViewGuard<'_, ReadView> {
+        self.view.load_seldom()
+    }
+
+    /// Returns the present memtables and tables, to be kept. Costs as much as
+    /// [`view_seldom`](Self::view_seldom).
     pub(crate) fn kept_view(&self) -> KeptView {
-        self.view().kept().clone()
+        self.view_seldom().kept().clone()
     }
 
     /// Replaces the view, under the lock `change`.
@@ -319,8 +327,11 @@ impl Tree {
     /// Replaces the empty memtable by that of a replayed log, before the first read.
     pub(crate) fn set_replayed(&self, active: Arc<PlacedMemtable>) {
         let change = self.change.lock();
-        debug_assert!(self.view().active.first_sequence().is_none(), "entries would be lost");
-        debug_assert!(self.view().frozen.is_empty(), "the log was replayed after a freeze");
+        debug_assert!(
+            self.view_seldom().active.first_sequence().is_none(),
+            "entries would be lost"
+        );
+        debug_assert!(self.view_seldom().frozen.is_empty(), "the log was replayed after a freeze");
         self.set_view(&change, KeptView { active, ..self.kept_view() });
     }
 
@@ -347,7 +358,7 @@ impl Tree {
     /// the placement lock.
     pub(crate) fn begin_clear(&self, sequence: SequenceNumber) {
         debug_assert!(self.clear_in_flight().is_none(), "one clear at a time");
-        debug_assert!(self.view().active.last_sequence() < sequence);
+        debug_assert!(self.view_seldom().active.last_sequence() < sequence);
         self.clearing.store(sequence, SeqCst);
     }
 
@@ -384,7 +395,7 @@ impl Tree {
 
     /// Returns the first sequence number that is in memtables only.
     pub(crate) fn first_unflushed(&self) -> Option<SequenceNumber> {
-        let view = self.view();
+        let view = self.view_seldom();
         let oldest_first = view.frozen.iter().rev().chain([&view.active]);
         oldest_first.filter_map(|placed| placed.first_sequence()).next()
     }

@@ -218,6 +218,12 @@ impl<T> ViewCell<T> {
         }
     }
 
+    /// As [`load`](Self::load), for threads that read seldom: a thread without a slot gets none,
+    /// which would stay until the cell is dropped. It pays for a short lock and a count instead.
+    pub(crate) fn load_seldom(&self) -> ViewGuard<'_, T> {
+        if self.slots.get().is_some() { self.load() } else { self.load_counted() }
+    }
+
     #[cold]
     fn load_counted(&self) -> ViewGuard<'_, T> {
         let _no_change = self.retired.lock();

@@ -133,7 +133,7 @@ impl Store {
         id_limit: Option<u64>,
         pick: impl FnOnce(&Picker<'_>) -> T,
     ) -> T {
-        let view = tree.view();
+        let view = tree.view_seldom();
         let mut metas = view.version.metas();
         if let Some(id_limit) = id_limit {
             // By run, not by table id: a run that was merged within level 0 has newer tables than
@@ -197,7 +197,7 @@ impl Store {
         self.renew_manifest()?;
         // Only the version: memtables that are flushed during the merge must be freed.
         let (version, cleared) = {
-            let view = tree.view();
+            let view = tree.view_seldom();
             (Arc::clone(&view.version), view.cleared)
         };
         let Some(mut inputs) = input_runs(&version, compaction) else {
@@ -225,7 +225,7 @@ impl Store {
         } else {
             let was_interrupted = Cell::new(false);
             let stops = || {
-                let is_gone = || tree.is_dropped() || tree.view().cleared != cleared;
+                let is_gone = || tree.is_dropped() || tree.view_seldom().cleared != cleared;
                 was_interrupted.set(interrupts() || is_gone());
                 was_interrupted.get() || self.tables.is_closing()
             };
@@ -284,7 +284,7 @@ impl Store {
     /// Returns the bytes of all tables.
     fn table_bytes(&self) -> u64 {
         let of_tree = |tree: &Arc<Tree>| {
-            let view = tree.view();
+            let view = tree.view_seldom();
             view.version.tables().map(|(_, _, live)| live.meta.bytes).sum::<u64>()
         };
         self.versions.trees().values().map(of_tree).sum()

@@ -64,7 +64,7 @@ impl Store {
         let edited = self.edit_manifest(
             // The edit includes the creation of the keyspace, if the manifest lacks it.
             |_| {
-                let is_current = !tree.is_dropped() && tree.view().cleared == change.cleared;
+                let is_current = !tree.is_dropped() && tree.view_seldom().cleared == change.cleared;
                 is_current.then_some(edit)
             },
             |edited| {

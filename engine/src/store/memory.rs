@@ -76,7 +76,7 @@ impl Store {
             }
             froze = true;
             debug_assert!(
-                largest.view().active.first_sequence().is_none(),
+                largest.view_seldom().active.first_sequence().is_none(),
                 "frozen under the lock"
             );
             self.tables.counters.local().memtables.frozen_at_limit.add(1);
@@ -105,7 +105,7 @@ impl Store {
     pub(super) fn begun_memtables(&self) -> Vec<(usize, Arc<Tree>)> {
         let trees = self.versions.trees();
         let begun = trees.values().filter_map(|tree| {
-            let active = &tree.view().active;
+            let active = &tree.view_seldom().active;
             active.first_sequence()?;
             Some((active.memtable.memory_bytes(), Arc::clone(tree)))
         });

@@ -8,6 +8,7 @@ use std::{num::NonZero, path::Path, sync::Arc, thread};
 use crate::{
     KeyspaceOptions, Options, Result,
     filters::Filters,
+    keyspace_options::DEFAULT_KEYSPACE,
     manifest::ManifestState,
     on_threads::on_threads,
     read::tree::Tree,
@@ -36,7 +37,8 @@ pub(super) struct OpenedTables {
 struct OpenedKeyspace {
     id: u64,
     name: String,
-    options: KeyspaceOptions,
+    /// Shared with the keyspace before, if the options are equal.
+    options: Arc<KeyspaceOptions>,
     /// Each with its level and run.
     tables: Vec<(u8, u64, Arc<LiveTable>)>,
 }
@@ -54,12 +56,18 @@ pub(super) fn open_tables(
     folder: &Path,
     state: &ManifestState,
 ) -> Result<OpenedTables> {
-    let mut keyspaces = Vec::with_capacity(state.keyspaces.len());
+    let mut keyspaces: Vec<OpenedKeyspace> = Vec::with_capacity(state.keyspaces.len());
     let mut jobs = Vec::new();
     for (&id, keyspace) in &state.keyspaces {
         let name = keyspace.name.clone();
         let keyspace_options = present_options(options, &name, &keyspace.options);
         let keyspace_options = keyspace_options.map_err(|source| corrupt_state(folder, source))?;
+        // The default keyspace may have an operator or a filter of its own with an equal name.
+        let before = keyspaces.last().filter(|before| before.name != DEFAULT_KEYSPACE);
+        let keyspace_options = match before.filter(|before| *before.options == keyspace_options) {
+            Some(before) => Arc::clone(&before.options),
+            None => Arc::new(keyspace_options),
+        };
         jobs.extend(keyspace.tables.values().map(|meta| (keyspaces.len(), meta)));
         keyspaces.push(OpenedKeyspace {
             id,

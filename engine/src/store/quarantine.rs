@@ -80,7 +80,7 @@ impl Store {
 
     /// Lets the next compactions read the quarantined tables of `tree` again.
     pub(super) fn retry_quarantined(&self, tree: &Tree) {
-        tree.view().version.tables().for_each(|(_, _, live)| live.quarantine.retry());
+        tree.view_seldom().version.tables().for_each(|(_, _, live)| live.quarantine.retry());
     }
 }
 

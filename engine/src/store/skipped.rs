@@ -45,7 +45,7 @@ impl Store {
         if !self.scheduler.take_freezes_skipped() && !has_long_merges {
             return;
         }
-        let is_due = |tree: &&Arc<Tree>| tree.view().active.is_flush_due();
+        let is_due = |tree: &&Arc<Tree>| tree.view_seldom().active.is_flush_due();
         let due: Vec<_> = self.versions.trees().values().filter(is_due).cloned().collect();
         if due.is_empty() || self.versions.check_writable().is_err() {
             return;

@@ -81,7 +81,7 @@ impl Store {
 }
 
 fn add_tree(stats: &mut Stats, tree: &Arc<Tree>) {
-    let view = tree.view();
+    let view = tree.view_seldom();
     let memtable_bytes = view.memtables().map(|memtable| memtable.memory_bytes() as u64).sum();
     let mut keyspace = KeyspaceStats {
         name: tree.name(),

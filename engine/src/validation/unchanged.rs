@@ -218,7 +218,7 @@ impl<'a> Unchanged<'a> {
 
     /// Returns the first key of the ranges that was written.
     fn first_written_of_ranges(&self, reads: &Reads<'_>) -> Result<Option<Bytes>> {
-        let view = reads.of.tree.kept_view();
+        let view = reads.of.tree.view().kept().clone();
         let span = (self.after, self.store.writer.visible());
         let directory: Arc<Path> = self.store.tables.folder.as_path().into();
         for bounds in reads.ranges.iter() {

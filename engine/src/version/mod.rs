@@ -29,7 +29,7 @@ static NEXT_VERSION_NUMBER: AtomicU64 = AtomicU64::new(0);
 #[derive(Debug)]
 pub(crate) struct Version {
     number: u64,
-    runs: Vec<Run>,
+    runs: Box<[Run]>,
     has_range_tombstones: bool,
     range_tombstones_searched: usize,
     has_expiry: bool,
@@ -49,12 +49,12 @@ impl Version {
         let expires = |live: &LiveTable| live.table.properties().expiry.is_some();
         let has_expiry = tables.iter().any(|(_, _, live)| expires(live));
         tables.sort_by_key(|&(level, run, _)| (level, u64::MAX - run));
-        let mut runs = Vec::new();
-        for group in tables.chunk_by(|a, b| (a.0, a.1) == (b.0, b.1)) {
+        let groups = || tables.chunk_by(|a, b| (a.0, a.1) == (b.0, b.1));
+        let new_run = |group: &[(u8, u64, Arc<LiveTable>)]| {
             let (level, id, _) = group[0];
-            let tables = group.iter().map(|(_, _, table)| Arc::clone(table)).collect();
-            runs.push(Run::new(level, id, tables));
-        }
+            Run::new(level, id, group.iter().map(|(_, _, table)| Arc::clone(table)).collect())
+        };
+        let mut runs: Box<[Run]> = groups().map(new_run).collect();
         let mut newest = 0;
         for run in runs.iter_mut().rev() {
             newest = run.set_newest_below(newest);

@@ -113,3 +113,20 @@ fn f3_views_are_freed_when_the_heavy_barrier_is_refused() {
     });
     assert_eq!(live.load(SeqCst), 1, "views without readers are freed");
 }
+
+#[test]
+fn a_seldom_reader_gets_no_slot() {
+    let live = &AtomicUsize::new(0);
+    let cell = ViewCell::new(View::new(1, live));
+    let before = cell.load_seldom();
+    cell.store(View::new(2, live));
+    assert_eq!((before.number(), cell.load_seldom().number()), (1, 2));
+    assert_eq!(cell.take_new_slots_bytes(), 0, "no slot");
+    drop(before);
+    assert_eq!(live.load(SeqCst), 1, "the replaced view is freed");
+    assert_eq!(cell.load().number(), 2);
+    assert!(cell.take_new_slots_bytes() > 0, "a slot");
+    // The slot is used, where there is one.
+    let seldom = cell.load_seldom();
+    assert!(seldom.slot.is_some());
+}

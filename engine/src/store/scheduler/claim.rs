@@ -100,7 +100,7 @@ impl Store {
     fn claim_flush(&self, state: &mut State) -> Option<Arc<Tree>> {
         let mut from = 0;
         while let Some(id) = state.due.flush.first_from(from) {
-            match self.tree_of_id(id).filter(|tree| !tree.view().frozen.is_empty()) {
+            match self.tree_of_id(id).filter(|tree| !tree.view_seldom().frozen.is_empty()) {
                 Some(tree) if state.flushing.insert(id) => {
                     debug_assert!(!state.shut_down, "no work begins after the end");
                     debug_assert_eq!(tree.id, id);
@@ -172,7 +172,7 @@ impl Store {
     pub(super) fn has_unclaimed_flush(&self, state: &State) -> bool {
         let mut from = 0;
         while let Some(id) = state.due.flush.first_from(from) {
-            let is_due = |tree: Arc<Tree>| !tree.view().frozen.is_empty();
+            let is_due = |tree: Arc<Tree>| !tree.view_seldom().frozen.is_empty();
             if !state.flushing.contains(&id) && self.tree_of_id(id).is_some_and(is_due) {
                 return true;
             }
