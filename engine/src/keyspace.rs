@@ -35,6 +35,16 @@ pub struct Keyspace {
     read_options: ReadOptions,
 }
 
+/// Identifies a keyspace among those of all stores. A copy of a store's directory has the same ids.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct KeyspaceId {
+    /// Random number of the store, drawn when it was created.
+    pub store: u128,
+    /// Number of the keyspace in its store, never used for another keyspace. 1 is the default
+    /// keyspace.
+    pub number: u64,
+}
+
 impl Keyspace {
     pub(crate) fn new(open: Handle, tree: Arc<Tree>, read_options: ReadOptions) -> Self {
         Self { open, tree, read_options }
@@ -80,6 +90,23 @@ impl Keyspace {
     #[must_use]
     pub fn name(&self) -> String {
         self.tree.name()
+    }
+
+    /// Returns the id of the keyspace. A rename keeps it. A keyspace that is dropped and created
+    /// again has a new one, and so have the keyspaces of a [repaired](crate::Options::repair) store.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// let db = sievedb::Db::open(dir.path())?;
+    /// let id = db.keyspace("index.new")?.id();
+    /// db.rename_keyspace("index.new", "index")?;
+    /// assert_eq!(db.keyspace("index")?.id(), id);
+    /// assert_ne!(db.keyspace("index.new")?.id(), id);
+    /// # Ok::<(), sievedb::Error>(())
+    /// ```
+    #[must_use]
+    pub fn id(&self) -> KeyspaceId {
+        KeyspaceId { store: self.open.store().tables.store_id, number: self.tree.id }
     }
 
     /// Removes every key. Atomic, and durable at return. Costs a synced write to the log and one to

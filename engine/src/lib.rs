@@ -125,7 +125,7 @@ pub use explain::Explanation;
 pub use filter_policy::{DEFAULT_FILTER_BITS_PER_KEY, FilterPolicy, FilterPolicyKind};
 pub use filter_role::FilterRole;
 pub use handle_counts::OpenHandles;
-pub use keyspace::{Current, Keyspace};
+pub use keyspace::{Current, Keyspace, KeyspaceId};
 pub use keyspace_options::{Compression, DEFAULT_KEYSPACE, KeyspaceOptions};
 pub use listener::{Event, EventListener, FilterRebuildReason};
 pub use memory_pool::{MemoryPool, PoolStats};

@@ -107,6 +107,37 @@ impl Codec<Vec<u8>> for Raw {
     }
 }
 
+/// A codec that stores an integer big-endian, in its full width. Merge operators of the engine read
+/// this form: an `i64` is a counter of [`fetch_add`](crate::TypedKeyspace::fetch_add) and
+/// [`Counter`](sievedb::Counter). [`Max`](sievedb::Max) and [`Min`](sievedb::Min) order unsigned
+/// integers.
+#[derive(Debug, Clone, Copy)]
+pub enum Integer {}
+
+/// Implements [`Integer`] for integers of a fixed width.
+macro_rules! integers {
+    ($($integer:ty),+) => {$(
+        impl Codec<$integer> for Integer {
+            fn encode(value: &$integer, out: &mut Vec<u8>) -> Result<(), CodecError> {
+                out.extend_from_slice(&value.to_be_bytes());
+                Ok(())
+            }
+
+            fn decode(bytes: Bytes) -> Result<$integer, CodecError> {
+                match bytes[..].try_into() {
+                    Ok(bytes) => Ok(<$integer>::from_be_bytes(bytes)),
+                    Err(_) => {
+                        let want = size_of::<$integer>();
+                        Err(format!("{} bytes, expected {want}", bytes.len()).into())
+                    }
+                }
+            }
+        }
+    )+};
+}
+
+integers!(u8, u16, u32, u64, u128, i8, i16, i32, i64, i128);
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -126,6 +157,12 @@ mod tests {
         Raw::encode(&Bytes::from_static(b"c"), &mut bytes).unwrap();
         let decoded: Vec<u8> = Raw::decode(bytes.into()).unwrap();
         assert_eq!(decoded, b"abc");
+
+        let mut bytes = Vec::new();
+        Integer::encode(&-2_i16, &mut bytes).unwrap();
+        assert_eq!(bytes, [0xff, 0xfe]);
+        let decoded: i16 = Integer::decode(bytes.into()).unwrap();
+        assert_eq!(decoded, -2);
     }
 
     #[test]
@@ -139,6 +176,10 @@ mod tests {
         for (name, bytes) in cases {
             let decoded: Result<String, _> = Postcard::decode(Bytes::copy_from_slice(bytes));
             assert!(decoded.is_err(), "{name}");
+        }
+        for bytes in [&[][..], &[0; 7], &[0; 9]] {
+            let decoded: Result<i64, _> = Integer::decode(Bytes::copy_from_slice(bytes));
+            decoded.unwrap_err();
         }
     }
 }

@@ -1,8 +1,14 @@
 //! A keyspace with typed keys and values.
 
+mod conditional;
+mod expiring;
+mod in_transaction;
+mod in_writes;
+mod removal;
+
 use std::{borrow::Borrow, fmt, marker::PhantomData, sync::Arc};
 
-use sievedb::{Bytes, Db, Keyspace, KeyspaceOptions, Snapshot, Transaction};
+use sievedb::{Bytes, Db, Keyspace, KeyspaceOptions, Snapshot};
 
 use crate::{
     codec::{Codec, Postcard},
@@ -11,7 +17,6 @@ use crate::{
     reads::{Types, read_methods},
     schema::Schema,
     snapshot::TypedSnapshot,
-    transaction::Writes,
 };
 
 /// A keyspace with keys of type `K` and values of type `V`, encoded by `C`.
@@ -72,10 +77,6 @@ impl<K: Key, V, C: Codec<V>> TypedKeyspace<K, V, C> {
         &self.name
     }
 
-    pub(crate) fn shared_name(&self) -> &Arc<str> {
-        &self.name
-    }
-
     /// Returns the version of the schema.
     pub(crate) fn version(&self) -> u32 {
         self.version
@@ -89,8 +90,8 @@ impl<K: Key, V, C: Codec<V>> TypedKeyspace<K, V, C> {
         })
     }
 
-    /// Returns the untyped keyspace, for all other calls of the engine: options, flushes, range
-    /// deletes. Entries that are written to it must have the encodings of this keyspace; see
+    /// Returns the untyped keyspace, for all other calls of the engine, such as options, flushes and
+    /// compactions. Entries that are written to it must have the encodings of this keyspace; see
     /// [`key::to_bytes`] and [`Codec::encode`].
     #[must_use]
     pub fn untyped(&self) -> &Keyspace {
@@ -117,18 +118,6 @@ impl<K: Key, V, C: Codec<V>> TypedKeyspace<K, V, C> {
         self.with_entry(&key, value.borrow(), |key, value| self.entries.insert(key, value))
     }
 
-    /// Stores `value` under `key` unless the key has a value. Returns `true` if `value` was stored.
-    /// As [`Keyspace::insert_if_absent`].
-    ///
-    /// # Errors
-    ///
-    /// As [`insert`](Self::insert).
-    pub fn insert_if_absent(&self, key: impl EncodeAs<K>, value: impl Borrow<V>) -> Result<bool> {
-        self.with_entry(&key, value.borrow(), |key, value| {
-            self.entries.insert_if_absent(key, value)
-        })
-    }
-
     /// Removes `key`. The key need not exist.
     ///
     /// # Errors
@@ -138,65 +127,51 @@ impl<K: Key, V, C: Codec<V>> TypedKeyspace<K, V, C> {
         Ok(key::with_bytes(&key, |key| self.entries.remove(key))?)
     }
 
-    /// Adds a write of `value` under `key` to `writes`, a [`Batch`](sievedb::Batch) or a
-    /// [`Transaction`], which may write to any keyspaces of the store.
+    /// Adds `operand` to the value of `key`, by the [merge operator](KeyspaceOptions::merge_operator)
+    /// of the keyspace. Reads nothing. As [`Keyspace::merge`]. The operand is encoded as a value:
+    /// the operator has operands in the form of values, such as [`MergeValues`] and, with the codec
+    /// [`Integer`](crate::Integer), [`Counter`](sievedb::Counter). For other operands use
+    /// [`untyped`](Self::untyped).
     ///
     /// ```
-    /// # use sievedb_typed::{Schema, TypedKeyspace, sievedb::{Db, Durability}};
+    /// use std::sync::Arc;
+    /// use sievedb_typed::{Integer, Schema, TypedKeyspace, sievedb::{Counter, Db, KeyspaceOptions}};
+    ///
     /// # let dir = tempfile::tempdir().unwrap();
-    /// # let db = Db::open(dir.path())?;
-    /// let users = TypedKeyspace::<u64, String>::open(&db, "users", Schema::new("user", 1))?;
-    /// let mut batch = db.batch();
-    /// users.insert_in(&mut batch, 7, "anna".to_owned())?;
-    /// users.remove_in(&mut batch, 8)?;
-    /// batch.commit(Durability::Disk)?;
-    /// assert_eq!(users.get(7)?.as_deref(), Some("anna"));
+    /// let db = Db::open(dir.path())?;
+    /// let options = KeyspaceOptions::new().merge_operator(Arc::new(Counter));
+    /// let schema = Schema::new("hits", 1);
+    /// let hits = TypedKeyspace::<String, i64, Integer>::open_with(&db, "hits", &options, schema)?;
+    /// hits.merge("page", 2)?;
+    /// hits.merge("page", -1)?;
+    /// assert_eq!(hits.get("page")?, Some(1));
     /// # Ok::<(), sievedb_typed::Error>(())
     /// ```
     ///
     /// # Errors
     ///
-    /// [`Error::Encode`]; [`Error::Engine`] as of the engine's call. Nothing was added.
-    pub fn insert_in(
-        &self,
-        writes: &mut impl Writes,
-        key: impl EncodeAs<K>,
-        value: impl Borrow<V>,
-    ) -> Result<()> {
-        self.with_entry(&key, value.borrow(), |key, value| writes.put(&self.entries, key, value))
-    }
-
-    /// Adds a removal of `key` to `writes`, a [`Batch`](sievedb::Batch) or a [`Transaction`].
+    /// As [`insert`](Self::insert).
     ///
-    /// # Errors
-    ///
-    /// [`Error::Engine`] as of the engine's call.
-    pub fn remove_in(&self, writes: &mut impl Writes, key: impl EncodeAs<K>) -> Result<()> {
-        Ok(key::with_bytes(&key, |key| writes.delete(&self.entries, key))?)
-    }
-
-    /// Returns the value of `key` as `transaction` sees it. As [`Transaction::get`].
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Value`]; [`Error::Engine`].
-    pub fn get_in(&self, transaction: &Transaction, key: impl EncodeAs<K>) -> Result<Option<V>> {
-        key::with_bytes(&key, |key| {
-            let Some(value) = transaction.get(&self.entries, key)? else { return Ok(None) };
-            self.decode_value(key, value).map(Some)
-        })
+    /// [`MergeValues`]: crate::MergeValues
+    pub fn merge(&self, key: impl EncodeAs<K>, operand: impl Borrow<V>) -> Result<()> {
+        self.with_entry(&key, operand.borrow(), |key, operand| self.entries.merge(key, operand))
     }
 
     /// Calls `write` with the encoded entry.
-    fn with_entry<T>(
+    pub(crate) fn with_entry<T>(
         &self,
         key: &impl EncodeAs<K>,
         value: &V,
         write: impl FnOnce(&[u8], &[u8]) -> sievedb::Result<T>,
     ) -> Result<T> {
+        let value = self.encode_value(value)?;
+        Ok(key::with_bytes(key, |key| write(key, &value))?)
+    }
+
+    pub(crate) fn encode_value(&self, value: &V) -> Result<Vec<u8>> {
         let mut bytes = Vec::new();
         C::encode(value, &mut bytes).map_err(|source| Error::encode(&self.name, source))?;
-        Ok(key::with_bytes(key, |key| write(key, &bytes))?)
+        Ok(bytes)
     }
 }
 

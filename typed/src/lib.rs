@@ -11,8 +11,8 @@
 //! * Batches, snapshots and [`transaction`]s span several keyspaces, typed or not.
 //! * [`Indexed`] adds secondary indexes, which change in the same atomic step as the entries.
 //!
-//! For calls that a typed keyspace lacks, such as range deletes, TTLs or merge operands, use the
-//! [untyped](TypedKeyspace::untyped) keyspace with [`key::to_bytes`].
+//! Calls have the names of [`Keyspace`](sievedb::Keyspace): conditional writes, TTLs, merge operands,
+//! range deletes. Those that end with `_in` are part of a batch or transaction.
 //!
 //! ```
 //! use serde::{Deserialize, Serialize};
@@ -47,6 +47,7 @@ mod error;
 mod index;
 pub mod key;
 mod keyspace;
+mod merge_values;
 mod reads;
 mod schema;
 mod snapshot;
@@ -55,13 +56,14 @@ mod transaction;
 pub use sievedb;
 
 pub use self::{
-    codec::{Codec, CodecError, Postcard, Raw},
+    codec::{Codec, CodecError, Integer, Postcard, Raw},
     entries::{Entries, Keys},
     error::{Error, Result},
     index::{Index, IndexChanges, IndexEntries, IndexMatches, IndexSnapshot, Indexed},
     key::{EncodeAs, Key, KeyError, Place, PrefixOf},
     keyspace::TypedKeyspace,
-    schema::{SCHEMA_KEYSPACE, Schema, rename_keyspace},
+    merge_values::MergeValues,
+    schema::{SCHEMA_KEYSPACE, Schema},
     snapshot::TypedSnapshot,
     transaction::{Writes, transaction},
 };

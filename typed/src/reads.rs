@@ -48,6 +48,38 @@ macro_rules! read_methods {
                 Ok($crate::key::with_bytes(&key, |key| self.entries.contains_key(key))?)
             }
 
+            /// Returns the time to live of the value of `key`, or `None` if the key has no value. As
+            /// [`Keyspace::ttl`](sievedb::Keyspace::ttl).
+            ///
+            /// # Errors
+            ///
+            /// [`Error::Engine`](crate::Error::Engine).
+            pub fn ttl(
+                &self,
+                key: impl $crate::EncodeAs<K>,
+            ) -> $crate::Result<Option<sievedb::TimeToLive>> {
+                Ok($crate::key::with_bytes(&key, |key| self.entries.ttl(key))?)
+            }
+
+            /// Returns the entry with the smallest key, or `None` if there is none.
+            ///
+            /// # Errors
+            ///
+            /// [`Error::Engine`](crate::Error::Engine), [`Error::Key`](crate::Error::Key),
+            /// [`Error::Value`](crate::Error::Value).
+            pub fn first(&self) -> $crate::Result<Option<(K, V)>> {
+                self.iter().next().transpose()
+            }
+
+            /// Returns the entry with the largest key, or `None` if there is none.
+            ///
+            /// # Errors
+            ///
+            /// As [`first`](Self::first).
+            pub fn last(&self) -> $crate::Result<Option<(K, V)>> {
+                self.iter().next_back().transpose()
+            }
+
             /// Returns the value of each of `keys`, in their order, all at one point in time. As
             /// [`Keyspace::get_many`](sievedb::Keyspace::get_many).
             ///

@@ -1,5 +1,7 @@
 //! Typed reads and writes in transactions and batches.
 
+use std::time::{Duration, SystemTime};
+
 use sievedb::{Batch, Db, Keyspace, Transaction, TransactionOptions};
 
 use crate::error::{Error, Result};
@@ -11,35 +13,86 @@ impl Writes for Batch {}
 
 impl Writes for Transaction {}
 
+/// When a value that is written expires.
+#[derive(Debug, Clone, Copy)]
+pub enum Expiry {
+    /// After the default TTL of the keyspace, if it has one.
+    Default,
+    Never,
+    After(Duration),
+    At(SystemTime),
+}
+
 pub(crate) mod sealed {
-    use super::{Batch, Keyspace, Transaction};
+    use super::{Batch, Expiry, Keyspace, Transaction};
+    use crate::key::KeyBounds;
 
     /// The methods of [`Writes`](super::Writes), for this crate.
     pub trait Writes {
-        fn put(&mut self, keyspace: &Keyspace, key: &[u8], value: &[u8]) -> sievedb::Result<()>;
+        fn put(
+            &mut self,
+            keyspace: &Keyspace,
+            key: &[u8],
+            value: &[u8],
+            expiry: Expiry,
+        ) -> sievedb::Result<()>;
+
+        fn operand(
+            &mut self,
+            keyspace: &Keyspace,
+            key: &[u8],
+            operand: &[u8],
+        ) -> sievedb::Result<()>;
 
         fn delete(&mut self, keyspace: &Keyspace, key: &[u8]) -> sievedb::Result<()>;
+
+        fn delete_range(&mut self, keyspace: &Keyspace, bounds: KeyBounds) -> sievedb::Result<()>;
     }
 
-    impl Writes for Batch {
-        fn put(&mut self, keyspace: &Keyspace, key: &[u8], value: &[u8]) -> sievedb::Result<()> {
-            self.insert(keyspace, key, value)
-        }
+    /// Implements the trait by the methods of the same names of both types.
+    macro_rules! writes {
+        ($($writes:ty),+) => {$(
+            impl Writes for $writes {
+                fn put(
+                    &mut self,
+                    keyspace: &Keyspace,
+                    key: &[u8],
+                    value: &[u8],
+                    expiry: Expiry,
+                ) -> sievedb::Result<()> {
+                    match expiry {
+                        Expiry::Default => self.insert(keyspace, key, value),
+                        Expiry::Never => self.insert_without_ttl(keyspace, key, value),
+                        Expiry::After(ttl) => self.insert_with_ttl(keyspace, key, value, ttl),
+                        Expiry::At(time) => self.insert_expiring_at(keyspace, key, value, time),
+                    }
+                }
 
-        fn delete(&mut self, keyspace: &Keyspace, key: &[u8]) -> sievedb::Result<()> {
-            self.remove(keyspace, key)
-        }
+                fn operand(
+                    &mut self,
+                    keyspace: &Keyspace,
+                    key: &[u8],
+                    operand: &[u8],
+                ) -> sievedb::Result<()> {
+                    self.merge(keyspace, key, operand)
+                }
+
+                fn delete(&mut self, keyspace: &Keyspace, key: &[u8]) -> sievedb::Result<()> {
+                    self.remove(keyspace, key)
+                }
+
+                fn delete_range(
+                    &mut self,
+                    keyspace: &Keyspace,
+                    bounds: KeyBounds,
+                ) -> sievedb::Result<()> {
+                    self.remove_range(keyspace, bounds)
+                }
+            }
+        )+};
     }
 
-    impl Writes for Transaction {
-        fn put(&mut self, keyspace: &Keyspace, key: &[u8], value: &[u8]) -> sievedb::Result<()> {
-            self.insert(keyspace, key, value)
-        }
-
-        fn delete(&mut self, keyspace: &Keyspace, key: &[u8]) -> sievedb::Result<()> {
-            self.remove(keyspace, key)
-        }
-    }
+    writes!(Batch, Transaction);
 }
 
 /// Runs `body` in a [`Transaction`] and commits it, as [`Db::transaction`] does. `body` returns

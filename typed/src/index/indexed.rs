@@ -1,14 +1,14 @@
-//! Writes of entries together with their index entries.
+//! A keyspace with its indexes.
 
-use std::{borrow::Borrow, collections::BTreeSet, fmt, sync::Arc};
+use std::{collections::BTreeSet, fmt, sync::Arc};
 
-use sievedb::{Db, Isolation, Transaction, TransactionOptions};
+use sievedb::{Db, Isolation, KeyspaceOptions, TimeToLive, Transaction, TransactionOptions};
 
 use super::{Index, IndexChanges, Maintained, rebuild::rebuild};
 use crate::{
     codec::{Codec, Postcard},
     error::{Error, Result},
-    key::{self, EncodeAs, Key},
+    key::Key,
     keyspace::TypedKeyspace,
     schema::{
         opening,
@@ -21,11 +21,15 @@ use crate::{
 /// in one [transaction](Transaction), which runs again after a conflict, as often as needed.
 ///
 /// All writes to the keyspace must use an `Indexed` with the same indexes. A write to the keyspace
-/// itself does not update them; nor does the expiry of a value. [`rebuild`](Self::rebuild) corrects
-/// the indexes.
+/// itself does not update them; nor does a [compaction filter](sievedb::CompactionFilter).
+/// [`rebuild`](Self::rebuild) corrects the indexes. There are no range deletes: they do not read the
+/// values, so the index entries are unknown.
 ///
-/// A write costs a read of the old value, and a write for each index entry that changes. It has the
-/// durability of [`Options::durability`](sievedb::Options::durability).
+/// Index entries expire with their value.
+///
+/// A write costs a read of the old value and of its expiry, and a write for each index entry that
+/// changes, or for all if the expiry changes. It has the durability of
+/// [`Options::durability`](sievedb::Options::durability).
 ///
 /// ```
 /// use serde::{Deserialize, Serialize};
@@ -60,6 +64,12 @@ pub struct Indexed<K, V, C = Postcard> {
 /// The index entries of one entry, for each index.
 type Derived = Vec<BTreeSet<Vec<u8>>>;
 
+/// The index entries of a value before it is changed, and its time to live.
+pub(super) struct Before {
+    derived: Derived,
+    ttl: Option<TimeToLive>,
+}
+
 impl<K: Key, V, C: Codec<V>> Indexed<K, V, C> {
     /// Returns `keyspace` of the store `db`, without indexes.
     ///
@@ -89,7 +99,8 @@ impl<K: Key, V, C: Codec<V>> Indexed<K, V, C> {
         version: u32,
         keys: impl Fn(&K, &V) -> I + Send + Sync + 'static,
     ) -> Result<Index<IK, K, V, C>> {
-        let keyspace = self.db.keyspace(name)?;
+        // Without the default TTL and the compaction filter of `Options::keyspace`.
+        let keyspace = self.db.keyspace_with(name, &KeyspaceOptions::new())?;
         let index = Maintained::new(keyspace.clone(), keys);
         self.build(&index, version)?;
         self.indexes.push(index);
@@ -100,109 +111,51 @@ impl<K: Key, V, C: Codec<V>> Indexed<K, V, C> {
     fn build(&self, index: &Maintained<K, V>, version: u32) -> Result<()> {
         let _opening = opening();
         let mut record = IndexRecord {
-            data: self.data.name().to_owned(),
+            data_number: self.data.untyped().id().number,
+            data: self.data.untyped().name(),
             data_version: self.data.version(),
             version,
             is_complete: true,
         };
-        let name = &index.name;
-        let stored = match IndexRecord::read(&self.db, name) {
+        let keyspace = &index.keyspace;
+        let stored = match IndexRecord::read(&self.db, keyspace) {
             Ok(Some(stored)) if stored == record => return Ok(()),
+            // The data was renamed.
+            Ok(Some(stored)) if stored.is_complete && stored.has_data_of(&record) => {
+                let renamed = IndexRecord { data: record.data.clone(), ..stored.clone() };
+                if renamed == record {
+                    return record.update(self.db.batch(), &self.db, keyspace);
+                }
+                Ok(Some(stored))
+            }
             Err(error @ Error::Engine(_)) => return Err(error),
             stored => stored,
         };
-        if !index.keyspace.iter().is_empty()? {
+        if !keyspace.iter().is_empty()? {
+            let name = Arc::clone(&index.name);
             match stored? {
-                None => return Err(Error::NoSchema { keyspace: Arc::clone(name) }),
-                Some(stored) if stored.data != record.data => {
+                None => return Err(Error::NoSchema { keyspace: name }),
+                Some(stored) if !stored.has_data_of(&record) => {
                     let of = |record: &IndexRecord| {
                         (format!("index of {}", record.data), record.version)
                     };
                     let (stored, expected) = (of(&stored), of(&record));
-                    let keyspace = Arc::clone(name);
-                    return Err(Error::SchemaMismatch { keyspace, stored, expected });
+                    return Err(Error::SchemaMismatch { keyspace: name, stored, expected });
                 }
                 Some(_) => {}
             }
         }
         record.is_complete = false;
-        record.write(&self.db, name)?;
+        record.write(&self.db, keyspace)?;
         rebuild(self, index)?;
         record.is_complete = true;
-        record.write(&self.db, name)
+        record.write(&self.db, keyspace)
     }
 
     /// Returns the indexed keyspace, for reads. **Writes to it do not update the indexes.**
     #[must_use]
     pub fn keyspace(&self) -> &TypedKeyspace<K, V, C> {
         &self.data
-    }
-
-    /// Stores `value` under `key`, and replaces the index entries of the old value.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Encode`]; [`Error::Value`] if the old value cannot be decoded; [`Error::Engine`].
-    pub fn insert(&self, key: impl EncodeAs<K>, value: impl Borrow<V>) -> Result<()> {
-        let (key, value) = (key::to_bytes(&key), value.borrow());
-        self.atomically(|transaction| self.replace(transaction, &key, Some(value)))
-    }
-
-    /// Removes `key` and its index entries. The key need not exist.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Value`] if the old value cannot be decoded; [`Error::Engine`].
-    pub fn remove(&self, key: impl EncodeAs<K>) -> Result<()> {
-        let key = key::to_bytes(&key);
-        self.atomically(|transaction| self.replace(transaction, &key, None))
-    }
-
-    /// Adds the writes of [`insert`](Self::insert) to `transaction`, which may have any isolation
-    /// level.
-    ///
-    /// # Errors
-    ///
-    /// As [`insert`](Self::insert). After an error, roll the transaction back: it may contain only
-    /// some of the writes.
-    pub fn insert_in(
-        &self,
-        transaction: &mut Transaction,
-        key: impl EncodeAs<K>,
-        value: impl Borrow<V>,
-    ) -> Result<()> {
-        self.replace(transaction, &key::to_bytes(&key), Some(value.borrow()))
-    }
-
-    /// Adds the writes of [`remove`](Self::remove) to `transaction`.
-    ///
-    /// # Errors
-    ///
-    /// As [`insert_in`](Self::insert_in).
-    pub fn remove_in(&self, transaction: &mut Transaction, key: impl EncodeAs<K>) -> Result<()> {
-        self.replace(transaction, &key::to_bytes(&key), None)
-    }
-
-    /// Replaces the value of `key` by the result of `change`, which takes the present value. `None`
-    /// stands for no value, in both places. Read and write are one atomic step. Returns the **new**
-    /// value, unlike [`Keyspace::update`](sievedb::Keyspace::update).
-    ///
-    /// `change` is called again if another write changes the key in between.
-    ///
-    /// # Errors
-    ///
-    /// As [`insert`](Self::insert).
-    pub fn update(
-        &self,
-        key: impl EncodeAs<K>,
-        mut change: impl FnMut(Option<V>) -> Option<V>,
-    ) -> Result<Option<V>> {
-        let key = key::to_bytes(&key);
-        self.atomically(|transaction| {
-            let new = change(self.read(transaction, &key)?);
-            self.replace(transaction, &key, new.as_ref())?;
-            Ok(new)
-        })
     }
 
     /// Compares all indexes with the data, and corrects them. Other threads may read and write
@@ -234,30 +187,17 @@ impl<K: Key, V, C: Codec<V>> Indexed<K, V, C> {
         transaction(&self.db, options, body)
     }
 
-    /// Reads the value of an encoded key. The commit fails if another writer changes it.
-    pub(super) fn read(&self, transaction: &Transaction, key: &[u8]) -> Result<Option<V>> {
-        let value = transaction.get_for_update(self.data.untyped(), key)?;
-        value.map(|value| self.data.decode_value(key, value)).transpose()
-    }
-
-    /// Writes the value of an encoded key, and the index entries that change. `None` removes it.
-    fn replace(&self, transaction: &mut Transaction, key: &[u8], new: Option<&V>) -> Result<()> {
-        let old = self.read(transaction, key)?;
-        if old.is_none() && new.is_none() {
-            return Ok(());
-        }
-        let old = self.derive(key, old.as_ref())?;
-        let (entries, data) = (self.derive(key, new)?, self.data.untyped());
-        match new {
-            Some(value) => {
-                let mut bytes = Vec::new();
-                C::encode(value, &mut bytes)
-                    .map_err(|source| Error::encode(self.data.shared_name(), source))?;
-                transaction.insert(data, key, bytes)?;
-            }
-            None => transaction.remove(data, key)?,
-        }
-        self.write_indexes(transaction, &old, &entries)
+    /// Returns the value of an encoded key, and what its index entries depend on. The commit fails
+    /// if another write changes the value.
+    pub(super) fn before(
+        &self,
+        transaction: &Transaction,
+        key: &[u8],
+    ) -> Result<(Option<V>, Before)> {
+        let value = self.data.read_for_update(transaction, key)?;
+        let derived = self.derive(key, value.as_ref())?;
+        let ttl = if value.is_some() { transaction.ttl(&self.data, key)? } else { None };
+        Ok((value, Before { derived, ttl }))
     }
 
     /// Returns the entries of all indexes for a value of an encoded key.
@@ -267,19 +207,26 @@ impl<K: Key, V, C: Codec<V>> Indexed<K, V, C> {
         Ok(self.indexes.iter().map(|index| (index.derive)(&typed, key, value)).collect())
     }
 
-    fn write_indexes(
+    /// Writes the index entries that change by a write of `new` to an encoded key, which was added
+    /// before. They expire with the value.
+    pub(super) fn follow(
         &self,
         transaction: &mut Transaction,
-        old: &Derived,
-        new: &Derived,
+        key: &[u8],
+        before: &Before,
+        new: Option<&V>,
     ) -> Result<()> {
+        let ttl = transaction.ttl(&self.data, key)?;
+        // A value that expires at once is not stored.
+        let new = self.derive(key, new.filter(|_| ttl.is_some()))?;
+        let old = &before.derived;
         debug_assert_eq!((old.len(), new.len()), (self.indexes.len(), self.indexes.len()));
-        for ((index, old), new) in self.indexes.iter().zip(old).zip(new) {
+        for ((index, old), new) in self.indexes.iter().zip(old).zip(&new) {
             for entry in old.difference(new) {
                 transaction.remove(&index.keyspace, entry)?;
             }
-            for entry in new.difference(old) {
-                transaction.insert(&index.keyspace, entry, [])?;
+            for entry in new.iter().filter(|entry| before.ttl != ttl || !old.contains(*entry)) {
+                index.insert(transaction, entry, ttl)?;
             }
         }
         Ok(())

@@ -1,16 +1,19 @@
 //! Secondary indexes: keyspaces of keys that a function derives from entries.
 //!
 //! An index entry is a key without value: the index key, then the key of the indexed entry, encoded
-//! as a [tuple](crate::key) of the two. [`Indexed`] writes entries and their index entries
+//! as a [tuple](crate::key) of the two. It has the expiry of the indexed entry. [`Indexed`] writes entries and their index entries
 //! atomically, [`Index`] reads them.
 
 mod indexed;
 mod lookup;
 mod rebuild;
+mod steps;
+mod writes;
+mod writes_in;
 
 use std::{collections::BTreeSet, sync::Arc};
 
-use sievedb::Keyspace;
+use sievedb::{Keyspace, TimeToLive, Transaction};
 
 pub use self::{
     indexed::Indexed,
@@ -18,7 +21,10 @@ pub use self::{
     rebuild::IndexChanges,
 };
 
-use crate::key::{Key, Place};
+use crate::{
+    key::{Key, Place},
+    transaction::{Expiry, sealed::Writes as _},
+};
 
 /// Derives the encoded index entries of an entry: its key, the encoded key, and its value.
 type Derive<K, V> = Box<dyn Fn(&K, &[u8], &V) -> BTreeSet<Vec<u8>> + Send + Sync>;
@@ -49,5 +55,20 @@ impl<K: Key, V> Maintained<K, V> {
         let key_of = |entry: &[u8]| Some(crate::key::from_bytes::<(IK, K)>(entry).ok()?.1);
         let name = keyspace.name().into();
         Self { keyspace, name, key_of, derive: Box::new(derive) }
+    }
+
+    /// Adds a write of an index entry for a value with this time to live, counted from the start of
+    /// the transaction.
+    fn insert(
+        &self,
+        transaction: &mut Transaction,
+        entry: &[u8],
+        ttl: Option<TimeToLive>,
+    ) -> sievedb::Result<()> {
+        let expiry = match ttl {
+            Some(TimeToLive::Remaining(ttl)) => Expiry::After(ttl),
+            Some(TimeToLive::Unlimited) | None => Expiry::Never,
+        };
+        transaction.put(&self.keyspace, entry, &[], expiry)
     }
 }

@@ -23,12 +23,15 @@ pub struct IndexChanges {
     pub added: u64,
     /// Index entries that belonged to no entry.
     pub removed: u64,
+    /// Index entries whose expiry was not that of their value.
+    pub expiries: u64,
 }
 
 impl AddAssign for IndexChanges {
     fn add_assign(&mut self, other: Self) {
         self.added += other.added;
         self.removed += other.removed;
+        self.expiries += other.expiries;
     }
 }
 
@@ -44,7 +47,7 @@ pub(super) fn rebuild<K: Key, V, C: Codec<V>>(
         Ok(())
     })?;
     for_each_chunk(indexed.keyspace().untyped(), |keys| {
-        changes.added += add_missing(indexed, index, keys)?;
+        changes += add_missing(indexed, index, keys)?;
         Ok(())
     })?;
     Ok(changes)
@@ -89,7 +92,7 @@ fn remove_wrong<K: Key, V, C: Codec<V>>(
                 None => false,
                 Some(key) => {
                     let bytes = key::to_bytes::<K>(&key);
-                    let value = indexed.read(transaction, &bytes)?;
+                    let value = indexed.keyspace().read_for_update(transaction, &bytes)?;
                     value.is_some_and(|value| {
                         (index.derive)(&key, &bytes, &value).contains(&entry[..])
                     })
@@ -104,24 +107,31 @@ fn remove_wrong<K: Key, V, C: Codec<V>>(
     })
 }
 
-/// Adds the index entries of `keys` that are missing. Returns their number.
+/// Adds the index entries of `keys` that are missing, and corrects their expiries.
 fn add_missing<K: Key, V, C: Codec<V>>(
     indexed: &Indexed<K, V, C>,
     index: &Maintained<K, V>,
     keys: &[Bytes],
-) -> Result<u64> {
+) -> Result<IndexChanges> {
+    let data = indexed.keyspace();
     indexed.atomically(|transaction| {
-        let mut added = 0;
+        let mut changes = IndexChanges::default();
         for bytes in keys {
-            let Some(value) = indexed.read(transaction, bytes)? else { continue };
-            let key = indexed.keyspace().decode_key(bytes)?;
+            let Some(value) = data.read_for_update(transaction, bytes)? else { continue };
+            let ttl = transaction.ttl(data, bytes)?;
+            let key = data.decode_key(bytes)?;
             for entry in (index.derive)(&key, bytes, &value) {
-                if !transaction.contains_key(&index.keyspace, &entry)? {
-                    transaction.insert(&index.keyspace, &entry, [])?;
-                    added += 1;
+                let found = transaction.ttl(&index.keyspace, &entry)?;
+                if found == ttl {
+                    continue;
+                }
+                index.insert(transaction, &entry, ttl)?;
+                match found {
+                    None => changes.added += 1,
+                    Some(_) => changes.expiries += 1,
                 }
             }
         }
-        Ok(added)
+        Ok(changes)
     })
 }

@@ -33,7 +33,7 @@ pub(super) fn migrate(
     }
     record.version = from + 1;
     record.migrated_to = None;
-    record.write(db, name)?;
+    record.write(db, keyspace)?;
     Ok(record)
 }
 
@@ -74,7 +74,7 @@ fn rewrite_batch(
     }
     if let Some(last) = &last {
         let progress = SchemaRecord { migrated_to: Some(last.clone()), ..record.clone() };
-        progress.write_in(&mut batch, db, name)?;
+        progress.write_in(&mut batch, db, keyspace)?;
         batch.commit(Durability::OsBuffer)?;
     }
     Ok(last)

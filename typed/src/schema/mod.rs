@@ -2,7 +2,6 @@
 
 mod migration;
 pub(crate) mod record;
-mod rename;
 
 use std::{
     collections::BTreeMap,
@@ -13,7 +12,6 @@ use std::{
 use serde::{Serialize, de::DeserializeOwned};
 use sievedb::{Bytes, Db, Keyspace};
 
-pub use self::rename::rename_keyspace;
 use self::{
     migration::migrate,
     record::{SchemaRecord, Stored},
@@ -25,8 +23,7 @@ use crate::{
 
 /// Name of the keyspace that stores the schemas of all typed keyspaces of a store.
 ///
-/// Its keys are the names of keyspaces. Opening the first typed keyspace creates it. Rename typed
-/// keyspaces by [`rename_keyspace`].
+/// Its keys are the [ids](Keyspace::id) of keyspaces. Opening the first typed keyspace creates it.
 pub const SCHEMA_KEYSPACE: &str = "sievedb-typed";
 
 /// Rewrites a value, or removes its entry.
@@ -38,9 +35,8 @@ type Step = Box<dyn Fn(&[u8], Bytes) -> Result<Option<Vec<u8>>, CodecError> + Se
 /// durably, before the first entry. Later opens compare: another name or version is
 /// [`Error::SchemaMismatch`], unless migrations lead from the stored version to that of the schema.
 ///
-/// An empty keyspace accepts any schema, also if it was dropped and created again. The schema is
-/// stored by the name of the keyspace, and [`Db::rename_keyspace`] does not move it: an open by the
-/// new name then needs [`adopt_untyped`](Self::adopt_untyped).
+/// An empty keyspace accepts any schema. A [renamed](Db::rename_keyspace) keyspace keeps its schema,
+/// and so does a [repaired](sievedb::Options::repair) one.
 ///
 /// # Migrations
 ///
@@ -161,16 +157,16 @@ impl Schema {
             return Err(Error::ReservedName { keyspace: name });
         }
         let _opening = opening();
-        let stored = match SchemaRecord::read(db, &name) {
+        let stored = match SchemaRecord::read(db, keyspace) {
             Ok(Some(stored)) if stored == self.record() => return Ok(()),
             Err(error @ Error::Engine(_)) => return Err(error),
             stored => stored,
         };
         if keyspace.iter().is_empty()? {
-            return self.record().write(db, &name);
+            return self.record().write(db, keyspace);
         }
         match stored? {
-            None if self.adopts_untyped => self.record().write(db, &name),
+            None if self.adopts_untyped => self.record().write(db, keyspace),
             None => Err(Error::NoSchema { keyspace: name }),
             Some(stored) => self.migrate_from(stored, db, keyspace, name),
         }

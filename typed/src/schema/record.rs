@@ -1,11 +1,19 @@
 //! The stored form of schemas.
 //!
-//! [`SCHEMA_KEYSPACE`] stores a record under the name of each keyspace. A record is the
-//! [key encoding](crate::key) of a tuple, which begins with its layout. For a keyspace of entries:
+//! [`SCHEMA_KEYSPACE`] stores a record under the id of each keyspace: its key is the
+//! [key encoding](crate::key) of `(store, number)` of a [`KeyspaceId`], so a renamed keyspace keeps
+//! its record. A record is the key encoding of this tuple:
+//!
+//! | element    | type      | meaning                                                            |
+//! |------------|-----------|--------------------------------------------------------------------|
+//! | `layout`   | `u8`      | 3 for a keyspace of entries, 4 for one of index entries            |
+//! | `keyspace` | `String`  | name of the keyspace when the record was written                   |
+//! | `contents` | `Vec<u8>` | a tuple that depends on the layout                                 |
+//!
+//! Contents for a keyspace of entries:
 //!
 //! | element           | type              | meaning                                            |
 //! |-------------------|-------------------|----------------------------------------------------|
-//! | `layout`          | `u8`              | 1                                                  |
 //! | `name`            | `String`          | name of the schema                                 |
 //! | `version`         | `u32`             | its version                                        |
 //! | `migrated_to`     | `Option<Vec<u8>>` | last key that has the next version; a migration runs |
@@ -14,47 +22,128 @@
 //!
 //! | element           | type              | meaning                                            |
 //! |-------------------|-------------------|----------------------------------------------------|
-//! | `layout`          | `u8`              | 2                                                  |
-//! | `data`            | `String`          | name of the keyspace that is indexed               |
+//! | `data_number`     | `u64`             | number of the keyspace that is indexed; 0: unknown |
+//! | `data`            | `String`          | its name when the record was written               |
 //! | `data_version`    | `u32`             | version of its schema when the index was built     |
 //! | `version`         | `u32`             | version of the index                               |
 //! | `is_complete`     | `bool`            | `false` while the index is built                   |
+//!
+//! A repair gives store and keyspaces new ids, and keeps their names. So a record of another store
+//! counts for the keyspace of its name, and moves to the id of that keyspace.
 
-use std::sync::Arc;
+use std::ops::Bound;
 
-use sievedb::{Batch, Db, Durability};
+use sievedb::{Batch, Bytes, Db, Durability, Keyspace, KeyspaceId, KeyspaceOptions};
 
 use super::SCHEMA_KEYSPACE;
 use crate::{
     error::{Error, Result},
-    key::{self, Key},
+    key::{self, Key, KeyError},
 };
+
+/// A record without its contents decoded.
+type Record = (u8, String, Vec<u8>);
 
 /// A stored record.
 pub(crate) trait Stored: Sized {
     const LAYOUT: u8;
-    /// Begins with the layout.
-    type Tuple: Key;
+    type Contents: Key;
 
-    fn from_tuple(tuple: Self::Tuple) -> Self;
+    fn from_contents(contents: Self::Contents) -> Self;
 
-    fn to_bytes(&self) -> Vec<u8>;
+    fn contents(&self) -> Vec<u8>;
 
-    /// Reads the record of `keyspace`, if there is one.
-    fn read(db: &Db, keyspace: &Arc<str>) -> Result<Option<Self>> {
-        Ok(read(db, keyspace, Self::LAYOUT)?.map(Self::from_tuple))
+    /// Returns what a record of another store says about a keyspace of this store.
+    fn of_other_store(self) -> Self {
+        self
+    }
+
+    /// Reads the record of `keyspace`, if there is one. Moves it after a repair, and updates the
+    /// name after a rename.
+    fn read(db: &Db, keyspace: &Keyspace) -> Result<Option<Self>> {
+        let Some((key, bytes)) = find(db, keyspace)? else { return Ok(None) };
+        let name = keyspace.name();
+        let located = |source| Error::SchemaRecord { keyspace: name.as_str().into(), source };
+        let (stored_name, contents) = split(&bytes, Self::LAYOUT).map_err(located)?;
+        let mut record = key::from_bytes(&contents).map(Self::from_contents).map_err(located)?;
+        let is_moved = key != key_of(keyspace.id());
+        if is_moved {
+            record = record.of_other_store();
+        }
+        if is_moved || stored_name != name {
+            let mut batch = db.batch();
+            if is_moved {
+                batch.remove(db.open_keyspace(SCHEMA_KEYSPACE)?, key)?;
+            }
+            record.update(batch, db, keyspace)?;
+        }
+        Ok(Some(record))
+    }
+
+    /// Writes the record with `batch`, unless the store is read-only: the record counts as it is.
+    fn update(&self, mut batch: Batch, db: &Db, keyspace: &Keyspace) -> Result<()> {
+        self.write_in(&mut batch, db, keyspace)?;
+        match batch.commit(Durability::Disk) {
+            Ok(()) | Err(sievedb::Error::ReadOnly { .. }) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
     }
 
     /// Stores the record durably.
-    fn write(&self, db: &Db, keyspace: &str) -> Result<()> {
+    fn write(&self, db: &Db, keyspace: &Keyspace) -> Result<()> {
         let mut batch = db.batch();
         self.write_in(&mut batch, db, keyspace)?;
         Ok(batch.commit(Durability::Disk)?)
     }
 
-    fn write_in(&self, batch: &mut Batch, db: &Db, keyspace: &str) -> Result<()> {
-        Ok(batch.insert(db.keyspace(SCHEMA_KEYSPACE)?, keyspace, self.to_bytes())?)
+    fn write_in(&self, batch: &mut Batch, db: &Db, keyspace: &Keyspace) -> Result<()> {
+        // Without the default TTL and the compaction filter of `Options::keyspace`.
+        let records = db.keyspace_with(SCHEMA_KEYSPACE, &KeyspaceOptions::new())?;
+        let record = (Self::LAYOUT, keyspace.name(), self.contents());
+        let bytes = key::to_bytes::<Record>(&record);
+        Ok(batch.insert_without_ttl(records, key_of(keyspace.id()), bytes)?)
     }
+}
+
+/// Returns the key of the record of a keyspace.
+pub(super) fn key_of(id: KeyspaceId) -> Vec<u8> {
+    key::to_bytes::<(u128, u64)>(&(id.store, id.number))
+}
+
+/// Returns name and contents of a record with this layout.
+fn split(bytes: &Bytes, layout: u8) -> Result<(String, Vec<u8>), KeyError> {
+    match bytes.first() {
+        Some(first) if *first == layout => {
+            let (_, name, contents) = key::from_bytes::<Record>(bytes)?;
+            Ok((name, contents))
+        }
+        _ => Err(KeyError::Invalid { what: "layout" }),
+    }
+}
+
+/// Returns the record of `keyspace`, or else that of a keyspace of the same name of another store.
+fn find(db: &Db, keyspace: &Keyspace) -> Result<Option<(Bytes, Bytes)>> {
+    // Not created: the store may be read-only.
+    if !db.keyspace_exists(SCHEMA_KEYSPACE) {
+        return Ok(None);
+    }
+    let records = db.open_keyspace(SCHEMA_KEYSPACE)?;
+    let (name, id) = (keyspace.name(), keyspace.id());
+    let key = key_of(id);
+    if let Some(bytes) = records.get(&key)? {
+        return Ok(Some((key.into(), bytes)));
+    }
+    let first = key_of(KeyspaceId { number: 0, ..id });
+    let last = key_of(KeyspaceId { number: u64::MAX, ..id });
+    let others =
+        records.range(..first).chain(records.range((Bound::Excluded(last), Bound::Unbounded)));
+    for entry in others {
+        let (key, bytes) = entry?;
+        if key::from_bytes::<Record>(&bytes).is_ok_and(|(_, stored, _)| stored == name) {
+            return Ok(Some((key, bytes)));
+        }
+    }
+    Ok(None)
 }
 
 /// The stored schema of a keyspace.
@@ -66,57 +155,56 @@ pub(crate) struct SchemaRecord {
 }
 
 impl Stored for SchemaRecord {
-    const LAYOUT: u8 = 1;
-    type Tuple = (u8, String, u32, Option<Vec<u8>>);
+    const LAYOUT: u8 = 3;
+    type Contents = (String, u32, Option<Vec<u8>>);
 
-    fn from_tuple((_, name, version, migrated_to): Self::Tuple) -> Self {
+    fn from_contents((name, version, migrated_to): Self::Contents) -> Self {
         Self { name, version, migrated_to }
     }
 
-    fn to_bytes(&self) -> Vec<u8> {
+    fn contents(&self) -> Vec<u8> {
         let Self { name, version, migrated_to } = self;
-        let tuple = (Self::LAYOUT, name.as_str(), *version, migrated_to.as_deref());
-        key::to_bytes::<Self::Tuple>(&tuple)
+        key::to_bytes::<Self::Contents>(&(name.as_str(), *version, migrated_to.as_deref()))
     }
 }
 
 /// The stored state of an index.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct IndexRecord {
+    pub(crate) data_number: u64,
     pub(crate) data: String,
     pub(crate) data_version: u32,
     pub(crate) version: u32,
     pub(crate) is_complete: bool,
 }
 
-impl Stored for IndexRecord {
-    const LAYOUT: u8 = 2;
-    type Tuple = (u8, String, u32, u32, bool);
-
-    fn from_tuple((_, data, data_version, version, is_complete): Self::Tuple) -> Self {
-        Self { data, data_version, version, is_complete }
-    }
-
-    fn to_bytes(&self) -> Vec<u8> {
-        let Self { data, data_version, version, is_complete } = self;
-        let tuple = (Self::LAYOUT, data.as_str(), *data_version, *version, *is_complete);
-        key::to_bytes::<Self::Tuple>(&tuple)
+impl IndexRecord {
+    /// Returns `true` if both are indexes of one keyspace. `other` is of the present store.
+    pub(crate) fn has_data_of(&self, other: &Self) -> bool {
+        match self.data_number {
+            0 => self.data == other.data,
+            number => number == other.data_number,
+        }
     }
 }
 
-/// Reads the record of `keyspace`, a tuple that begins with `layout`.
-fn read<T: Key>(db: &Db, keyspace: &Arc<str>, layout: u8) -> Result<Option<T>> {
-    // Not created: the store may be read-only.
-    if !db.keyspace_exists(SCHEMA_KEYSPACE) {
-        return Ok(None);
+impl Stored for IndexRecord {
+    const LAYOUT: u8 = 4;
+    type Contents = (u64, String, u32, u32, bool);
+
+    fn from_contents(contents: Self::Contents) -> Self {
+        let (data_number, data, data_version, version, is_complete) = contents;
+        Self { data_number, data, data_version, version, is_complete }
     }
-    let Some(bytes) = db.open_keyspace(SCHEMA_KEYSPACE)?.get(&**keyspace)? else {
-        return Ok(None);
-    };
-    let decoded = match bytes.first() {
-        Some(first) if *first == layout => key::from_bytes(&bytes),
-        _ => Err(key::KeyError::Invalid { what: "layout" }),
-    };
-    let located = |source| Error::SchemaRecord { keyspace: Arc::clone(keyspace), source };
-    decoded.map(Some).map_err(located)
+
+    fn contents(&self) -> Vec<u8> {
+        let Self { data_number, data, data_version, version, is_complete } = self;
+        let contents = (*data_number, data.as_str(), *data_version, *version, *is_complete);
+        key::to_bytes::<Self::Contents>(&contents)
+    }
+
+    /// A repair may have lost entries of the data or of the index.
+    fn of_other_store(self) -> Self {
+        Self { data_number: 0, is_complete: false, ..self }
+    }
 }

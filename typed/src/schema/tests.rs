@@ -79,9 +79,10 @@ fn unknown_records_and_reserved_names_are_errors() {
     let (_dir, db) = store();
     open(&db, Schema::new("name", 1)).unwrap().insert(7, "anna".to_owned()).unwrap();
     let records = db.keyspace(SCHEMA_KEYSPACE).unwrap();
-    let good = records.get("names").unwrap().unwrap();
+    let key = record::key_of(db.keyspace("names").unwrap().id());
+    let good = records.get(&key).unwrap().unwrap();
     for bytes in [&[][..], &[9], &good[..good.len() - 1], &[&good[..], &[0]].concat()] {
-        records.insert("names", bytes).unwrap();
+        records.insert(&key, bytes).unwrap();
         let error = open(&db, Schema::new("name", 1)).unwrap_err();
         assert!(matches!(error, Error::SchemaRecord { .. }), "{error}");
     }
@@ -93,13 +94,27 @@ fn unknown_records_and_reserved_names_are_errors() {
 fn records_are_pinned() {
     let (_dir, db) = store();
     let mut record = SchemaRecord { name: "a".into(), version: 2, migrated_to: None };
-    let stored = || db.keyspace(SCHEMA_KEYSPACE).unwrap().get("x").unwrap().unwrap();
-    record.write(&db, "x").unwrap();
-    assert_eq!(stored(), &b"\x01a\0\0\0\0\0\x02\0"[..]);
+    let keyspace = db.keyspace("x").unwrap();
+    let id = keyspace.id();
+    let key = [&id.store.to_be_bytes()[..], &id.number.to_be_bytes()].concat();
+    let stored = || db.keyspace(SCHEMA_KEYSPACE).unwrap().get(&key).unwrap().unwrap();
+    record.write(&db, &keyspace).unwrap();
+    assert_eq!(stored(), &b"\x03x\0\0a\0\0\0\0\0\x02\0"[..]);
     record.migrated_to = Some(b"k".to_vec());
-    record.write(&db, "x").unwrap();
-    assert_eq!(stored(), &b"\x01a\0\0\0\0\0\x02\x01k"[..]);
-    assert_eq!(SchemaRecord::read(&db, &"x".into()).unwrap(), Some(record));
+    record.write(&db, &keyspace).unwrap();
+    assert_eq!(stored(), &b"\x03x\0\0a\0\0\0\0\0\x02\x01k"[..]);
+    assert_eq!(SchemaRecord::read(&db, &keyspace).unwrap(), Some(record));
+    let index = record::IndexRecord {
+        data_number: 2,
+        data: "b".into(),
+        data_version: 3,
+        version: 4,
+        is_complete: true,
+    };
+    index.write(&db, &keyspace).unwrap();
+    let contents = b"\0\0\0\0\0\0\0\x02b\0\0\0\0\0\x03\0\0\0\x04\x01";
+    assert_eq!(stored(), [&b"\x04x\0\0"[..], contents].concat());
+    assert_eq!(record::IndexRecord::read(&db, &keyspace).unwrap(), Some(index));
 }
 
 #[test]

@@ -5,8 +5,10 @@
 
 mod crash;
 mod index;
+mod index_writes;
 mod keyspace;
 mod rename;
+mod writes;
 
 use sievedb_typed::sievedb::Db;
 

@@ -1,11 +1,11 @@
-//! Renamed keyspaces keep their schemas.
+//! Renamed keyspaces, and those of a repaired store, keep their schemas.
 
 use std::sync::Arc;
 
 use sievedb_doubles::MemoryFs;
 use sievedb_typed::{
-    Error, Index, Indexed, SCHEMA_KEYSPACE, Schema, TypedKeyspace, rename_keyspace,
-    sievedb::{self, Db},
+    Error, Index, IndexChanges, Indexed, Schema, TypedKeyspace,
+    sievedb::{Db, OlderValues, Options},
 };
 
 use crate::{
@@ -33,42 +33,24 @@ fn schema_follows_its_keyspace() {
     let (_dir, db) = store();
     texts(&db, "a").unwrap().insert(1, "one".to_owned()).unwrap();
     counts(&db, "b").unwrap().insert(1, 10).unwrap();
-    rename_keyspace(&db, "a", "aside").unwrap();
+    db.rename_keyspace("a", "aside").unwrap();
     assert!(is_refused(&counts(&db, "aside")));
     assert_eq!(texts(&db, "aside").unwrap().get(1).unwrap().as_deref(), Some("one"));
     // The names are swapped: the entries of each are not read as those of the other.
-    rename_keyspace(&db, "b", "a").unwrap();
-    rename_keyspace(&db, "aside", "b").unwrap();
+    db.rename_keyspace("b", "a").unwrap();
+    db.rename_keyspace("aside", "b").unwrap();
     assert!(is_refused(&texts(&db, "a")) && is_refused(&counts(&db, "b")));
     assert_eq!(counts(&db, "a").unwrap().get(1).unwrap(), Some(10));
     assert_eq!(texts(&db, "b").unwrap().get(1).unwrap().as_deref(), Some("one"));
-    let names: Vec<_> =
-        db.open_keyspace(SCHEMA_KEYSPACE).unwrap().iter().keys().map(Result::unwrap).collect();
-    assert_eq!(names, ["a", "b"], "no record is left behind");
 }
 
 #[test]
-fn refused_renames_change_nothing() {
+fn schema_does_not_pass_to_another_keyspace_of_its_name() {
     let (_dir, db) = store();
-    texts(&db, "a").unwrap().insert(1, "one".to_owned()).unwrap();
     counts(&db, "b").unwrap().insert(1, 10).unwrap();
-    let engine = |result: Result<(), Error>| match result {
-        Err(Error::Engine(error)) => error,
-        other => panic!("{other:?}"),
-    };
-    let error = engine(rename_keyspace(&db, "a", "b"));
-    assert!(matches!(error, sievedb::Error::KeyspaceExists { .. }), "{error:?}");
-    let error = engine(rename_keyspace(&db, "c", "d"));
-    assert!(matches!(error, sievedb::Error::NoKeyspace { .. }), "{error:?}");
-    for (old, new) in [("a", SCHEMA_KEYSPACE), (SCHEMA_KEYSPACE, "c")] {
-        let result = rename_keyspace(&db, old, new);
-        assert!(matches!(result, Err(Error::ReservedName { .. })), "{result:?}");
-    }
-    assert!(is_refused(&counts(&db, "a")) && is_refused(&texts(&db, "b")));
-    // An untyped keyspace takes no schema from an earlier one of its new name.
     db.keyspace("untyped").unwrap().insert("key", "value").unwrap();
     db.drop_keyspace("b").unwrap();
-    rename_keyspace(&db, "untyped", "b").unwrap();
+    db.rename_keyspace("untyped", "b").unwrap();
     let opened = counts(&db, "b");
     assert!(matches!(opened, Err(Error::NoSchema { .. })), "{opened:?}");
 }
@@ -82,7 +64,7 @@ fn indexed(db: &Db, name: &str) -> Result<(Indexed<u32, u64>, ByCount), Error> {
 }
 
 #[test]
-fn rename_after_a_power_cut_is_done_or_can_be_completed() {
+fn schema_and_index_follow_a_rename_after_a_power_cut() {
     let disk = Arc::new(MemoryFs::new());
     let db = open(&disk);
     let (written, by_count) = indexed(&db, "old").unwrap();
@@ -92,7 +74,7 @@ fn rename_after_a_power_cut_is_done_or_can_be_completed() {
     db.close().unwrap();
     let first = disk.operations();
     let db = open(&disk);
-    rename_keyspace(&db, "old", "new").unwrap();
+    db.rename_keyspace("old", "new").unwrap();
     db.close().unwrap();
 
     for_each_crash(&disk, first, |disk, state| {
@@ -102,14 +84,59 @@ fn rename_after_a_power_cut_is_done_or_can_be_completed() {
         let name = if is_renamed { "new" } else { "old" };
         assert!(is_refused(&texts(&db, name)), "{state}");
         assert_eq!(counts(&db, name).unwrap().get(1).unwrap(), Some(10), "{state}");
-        match rename_keyspace(&db, "old", "new") {
-            Ok(()) => {}
-            // It was complete.
-            Err(Error::Engine(sievedb::Error::NoKeyspace { .. })) if is_renamed => {}
-            Err(error) => panic!("{state}: {error}"),
-        }
-        let (renamed, by_count) = indexed(&db, "new").unwrap();
+        let (renamed, by_count) = indexed(&db, name).unwrap();
         assert_eq!(renamed.keyspace().get(1).unwrap(), Some(10), "{state}");
         assert_eq!(by_count.iter().map(Result::unwrap).next(), Some((10, 1, 10)), "{state}");
     });
+}
+
+#[test]
+fn renamed_data_keeps_its_index() {
+    let (dir, db) = store();
+    indexed(&db, "old").unwrap().0.insert(1, 10).unwrap();
+    db.rename_keyspace("old", "new").unwrap();
+    db.rename_keyspace("by count", "by count.old").unwrap();
+    db.rename_keyspace("by count.old", "by count").unwrap();
+    // Not built again: an entry that was written past the index stays out of it.
+    counts(&db, "new").unwrap().insert(2, 20).unwrap();
+    let (written, by_count) = indexed(&db, "new").unwrap();
+    assert_eq!(by_count.keys().count(), 1);
+    drop((written, by_count));
+    db.close().unwrap();
+    // Another keyspace of the old name has no claim on the index.
+    let db = Db::open(dir.path()).unwrap();
+    let refused = indexed(&db, "old").map(drop);
+    assert!(is_refused(&refused), "{refused:?}");
+    let db_is_read_only = || Options::new().read_only(true).open(dir.path()).unwrap();
+    db.rename_keyspace("new", "newer").unwrap();
+    db.close().unwrap();
+    let (_, by_count) = indexed(&db_is_read_only(), "newer").unwrap();
+    assert_eq!(by_count.keys().count(), 1);
+}
+
+#[test]
+fn repaired_store_keeps_schemas_and_builds_indexes_again() {
+    let (dir, db) = store();
+    texts(&db, "texts").unwrap().insert(1, "one".to_owned()).unwrap();
+    indexed(&db, "counts").unwrap().0.insert(1, 10).unwrap();
+    // Past the index: a repair may lose entries of one keyspace only.
+    counts(&db, "counts").unwrap().insert(2, 20).unwrap();
+    db.close().unwrap();
+    let mut from = dir.path().to_owned();
+    // A repair of a repaired store, too.
+    let dirs = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
+    for to in &dirs {
+        Options::new().repair(&from, to.path(), OlderValues::LeaveOut).unwrap();
+        let db = Db::open(to.path()).unwrap();
+        assert!(is_refused(&counts(&db, "texts")) && is_refused(&texts(&db, "counts")));
+        assert_eq!(texts(&db, "texts").unwrap().get(1).unwrap().as_deref(), Some("one"));
+        let refused = indexed(&db, "other").map(drop);
+        assert!(is_refused(&refused), "{refused:?}");
+        let (written, by_count) = indexed(&db, "counts").unwrap();
+        assert_eq!(by_count.keys().map(Result::unwrap).collect::<Vec<_>>(), [(10, 1), (20, 2)]);
+        assert_eq!(written.rebuild().unwrap(), IndexChanges::default());
+        drop((written, by_count));
+        db.close().unwrap();
+        to.path().clone_into(&mut from);
+    }
 }

@@ -1,0 +1,96 @@
+//! The steps of writes to an indexed keyspace, on encoded keys.
+
+use std::time::SystemTime;
+
+use sievedb::Transaction;
+
+use super::Indexed;
+use crate::{
+    codec::Codec,
+    error::Result,
+    key::Key,
+    transaction::{Expiry, sealed::Writes as _},
+};
+
+impl<K: Key, V, C: Codec<V>> Indexed<K, V, C> {
+    pub(super) fn replace(
+        &self,
+        transaction: &mut Transaction,
+        key: &[u8],
+        value: &V,
+        expiry: Expiry,
+    ) -> Result<()> {
+        let (_, before) = self.before(transaction, key)?;
+        let bytes = self.keyspace().encode_value(value)?;
+        transaction.put(self.keyspace().untyped(), key, &bytes, expiry)?;
+        self.follow(transaction, key, &before, Some(value))
+    }
+
+    /// Removes the value if it meets `condition`, and returns it.
+    pub(super) fn delete_if(
+        &self,
+        transaction: &mut Transaction,
+        key: &[u8],
+        condition: impl FnOnce(&V) -> bool,
+    ) -> Result<Option<V>> {
+        let (old, before) = self.before(transaction, key)?;
+        let Some(old) = old.filter(condition) else { return Ok(None) };
+        transaction.remove(self.keyspace(), key)?;
+        self.follow(transaction, key, &before, None)?;
+        Ok(Some(old))
+    }
+
+    pub(super) fn change(
+        &self,
+        transaction: &mut Transaction,
+        key: &[u8],
+        change: impl FnOnce(Option<V>) -> Option<V>,
+    ) -> Result<Option<V>> {
+        let (old, before) = self.before(transaction, key)?;
+        let was_present = old.is_some();
+        let new = change(old);
+        match &new {
+            Some(value) => {
+                let bytes = self.keyspace().encode_value(value)?;
+                transaction.insert(self.keyspace(), key, bytes)?;
+            }
+            None if was_present => transaction.remove(self.keyspace(), key)?,
+            None => return Ok(None),
+        }
+        self.follow(transaction, key, &before, new.as_ref())?;
+        Ok(new)
+    }
+
+    /// Adds a merge operand.
+    pub(super) fn fold(
+        &self,
+        transaction: &mut Transaction,
+        key: &[u8],
+        operand: &V,
+    ) -> Result<()> {
+        let (_, before) = self.before(transaction, key)?;
+        let operand = self.keyspace().encode_value(operand)?;
+        transaction.merge(self.keyspace(), key, operand)?;
+        let new = self.keyspace().read_for_update(transaction, key)?;
+        self.follow(transaction, key, &before, new.as_ref())
+    }
+
+    /// Sets the expiry of the value, or removes it. Returns `false` without a value.
+    pub(super) fn set_expiry(
+        &self,
+        transaction: &mut Transaction,
+        key: &[u8],
+        time: Option<SystemTime>,
+    ) -> Result<bool> {
+        let (value, before) = self.before(transaction, key)?;
+        let was_present = match time {
+            Some(time) => transaction.expire_at(self.keyspace(), key, time)?,
+            None => transaction.persist_key(self.keyspace(), key)?,
+        };
+        debug_assert_eq!(was_present, value.is_some(), "reads of one transaction differ");
+        if was_present {
+            self.follow(transaction, key, &before, value.as_ref())?;
+        }
+        Ok(was_present)
+    }
+}

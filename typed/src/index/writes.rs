@@ -1,0 +1,256 @@
+//! Writes of entries together with their index entries.
+
+use std::{
+    borrow::Borrow,
+    time::{Duration, SystemTime},
+};
+
+use super::Indexed;
+use crate::{
+    codec::{Codec, Integer},
+    error::Result,
+    key::{self, EncodeAs, Key},
+    transaction::Expiry,
+};
+
+/// Writing.
+impl<K: Key, V, C: Codec<V>> Indexed<K, V, C> {
+    /// Stores `value` under `key`, and replaces the index entries of the old value.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Encode`](crate::Error::Encode); [`Error::Value`](crate::Error::Value) if the old
+    /// value cannot be decoded; [`Error::Engine`](crate::Error::Engine).
+    pub fn insert(&self, key: impl EncodeAs<K>, value: impl Borrow<V>) -> Result<()> {
+        self.store(&key, value.borrow(), Expiry::Default)
+    }
+
+    /// Stores `value` under `key` until `ttl` has passed, and its index entries as long. See
+    /// [`TypedKeyspace::insert_with_ttl`](crate::TypedKeyspace::insert_with_ttl).
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use sievedb_typed::{Indexed, Schema, TypedKeyspace, sievedb::Db};
+    ///
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// let db = Db::open(dir.path())?;
+    /// let sessions = TypedKeyspace::<u64, String>::open(&db, "sessions", Schema::new("user", 1))?;
+    /// let mut sessions = Indexed::new(&db, sessions)?;
+    /// let by_user = sessions.index("sessions by user", 1, |_, user: &String| [user.clone()])?;
+    ///
+    /// sessions.insert_with_ttl(1, "anna".to_owned(), Duration::from_secs(3600))?;
+    /// assert_eq!(by_user.get("anna").count(), 1);
+    /// sessions.insert_with_ttl(1, "anna".to_owned(), Duration::ZERO)?; // expired at once
+    /// assert_eq!(by_user.get("anna").count(), 0);
+    /// # Ok::<(), sievedb_typed::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`insert`](Self::insert).
+    pub fn insert_with_ttl(
+        &self,
+        key: impl EncodeAs<K>,
+        value: impl Borrow<V>,
+        ttl: Duration,
+    ) -> Result<()> {
+        self.store(&key, value.borrow(), Expiry::After(ttl))
+    }
+
+    /// Stores `value` under `key` until the store clock is at `time`, and its index entries as long.
+    /// See [`TypedKeyspace::insert_expiring_at`](crate::TypedKeyspace::insert_expiring_at).
+    ///
+    /// # Errors
+    ///
+    /// As [`insert`](Self::insert).
+    pub fn insert_expiring_at(
+        &self,
+        key: impl EncodeAs<K>,
+        value: impl Borrow<V>,
+        time: SystemTime,
+    ) -> Result<()> {
+        self.store(&key, value.borrow(), Expiry::At(time))
+    }
+
+    /// Stores `value` under `key` without an expiry, also in a keyspace with a
+    /// [default TTL](sievedb::KeyspaceOptions::default_ttl).
+    ///
+    /// # Errors
+    ///
+    /// As [`insert`](Self::insert).
+    pub fn insert_without_ttl(&self, key: impl EncodeAs<K>, value: impl Borrow<V>) -> Result<()> {
+        self.store(&key, value.borrow(), Expiry::Never)
+    }
+
+    /// Stores `value` under `key` unless the key has a value. Returns `true` if `value` was stored.
+    ///
+    /// # Errors
+    ///
+    /// As [`insert`](Self::insert).
+    pub fn insert_if_absent(&self, key: impl EncodeAs<K>, value: impl Borrow<V>) -> Result<bool> {
+        let (key, value) = (key::to_bytes(&key), value.borrow());
+        self.atomically(|transaction| {
+            let (old, before) = self.before(transaction, &key)?;
+            if old.is_some() {
+                return Ok(false);
+            }
+            let bytes = self.keyspace().encode_value(value)?;
+            transaction.insert(self.keyspace(), &key, bytes)?;
+            self.follow(transaction, &key, &before, Some(value))?;
+            Ok(true)
+        })
+    }
+
+    /// Removes `key` and its index entries. The key need not exist.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Value`](crate::Error::Value) if the old value cannot be decoded;
+    /// [`Error::Engine`](crate::Error::Engine).
+    pub fn remove(&self, key: impl EncodeAs<K>) -> Result<()> {
+        self.take(key)?;
+        Ok(())
+    }
+
+    /// Removes `key` and its index entries, and returns its value, or `None` if the key has no
+    /// value.
+    ///
+    /// # Errors
+    ///
+    /// As [`remove`](Self::remove).
+    pub fn take(&self, key: impl EncodeAs<K>) -> Result<Option<V>> {
+        let key = key::to_bytes(&key);
+        self.atomically(|transaction| self.delete_if(transaction, &key, |_| true))
+    }
+
+    /// Removes `key` and its index entries if it has a value for which `condition` returns `true`.
+    /// Returns `true` if the key was removed. `condition` is called again if another write changes
+    /// the key in between.
+    ///
+    /// # Errors
+    ///
+    /// As [`remove`](Self::remove).
+    pub fn remove_if(
+        &self,
+        key: impl EncodeAs<K>,
+        mut condition: impl FnMut(&V) -> bool,
+    ) -> Result<bool> {
+        let key = key::to_bytes(&key);
+        self.atomically(|transaction| {
+            Ok(self.delete_if(transaction, &key, &mut condition)?.is_some())
+        })
+    }
+
+    /// Changes the value of `key` from `expected` to `new`. `None` stands for no value, in both
+    /// places. If the present value is not equal to `expected`, writes nothing and returns the
+    /// present value as the inner error.
+    ///
+    /// # Errors
+    ///
+    /// As [`insert`](Self::insert).
+    pub fn compare_and_set(
+        &self,
+        key: impl EncodeAs<K>,
+        expected: Option<&V>,
+        new: Option<&V>,
+    ) -> Result<std::result::Result<(), Option<V>>>
+    where
+        V: PartialEq,
+    {
+        let key = key::to_bytes(&key);
+        self.atomically(|transaction| {
+            let (old, before) = self.before(transaction, &key)?;
+            if old.as_ref() != expected {
+                return Ok(Err(old));
+            }
+            match new {
+                Some(new) => {
+                    let bytes = self.keyspace().encode_value(new)?;
+                    transaction.insert(self.keyspace(), &key, bytes)?;
+                }
+                None if old.is_some() => transaction.remove(self.keyspace(), &key)?,
+                None => return Ok(Ok(())),
+            }
+            self.follow(transaction, &key, &before, new)?;
+            Ok(Ok(()))
+        })
+    }
+
+    /// Replaces the value of `key` by the result of `change`, which takes the present value. `None`
+    /// stands for no value, in both places. Read and write are one atomic step. Returns the **new**
+    /// value, unlike [`Keyspace::update`](sievedb::Keyspace::update).
+    ///
+    /// `change` is called again if another write changes the key in between.
+    ///
+    /// # Errors
+    ///
+    /// As [`insert`](Self::insert).
+    pub fn update(
+        &self,
+        key: impl EncodeAs<K>,
+        mut change: impl FnMut(Option<V>) -> Option<V>,
+    ) -> Result<Option<V>> {
+        let key = key::to_bytes(&key);
+        self.atomically(|transaction| self.change(transaction, &key, &mut change))
+    }
+
+    /// Adds `operand` to the value of `key`, by the
+    /// [merge operator](sievedb::KeyspaceOptions::merge_operator) of the keyspace, and replaces the
+    /// index entries. Reads the value, unlike
+    /// [`TypedKeyspace::merge`](crate::TypedKeyspace::merge): the index depends on it. The new value
+    /// has the default TTL of the keyspace.
+    ///
+    /// # Errors
+    ///
+    /// As [`insert`](Self::insert). [`Error::Engine`](crate::Error::Engine), also if the operator
+    /// fails.
+    pub fn merge(&self, key: impl EncodeAs<K>, operand: impl Borrow<V>) -> Result<()> {
+        let (key, operand) = (key::to_bytes(&key), operand.borrow());
+        self.atomically(|transaction| self.fold(transaction, &key, operand))
+    }
+
+    /// Sets the expiry of `key` and of its index entries to `time`. Returns `false` if the key has
+    /// no value. See [`TypedKeyspace::expire_at`](crate::TypedKeyspace::expire_at).
+    ///
+    /// # Errors
+    ///
+    /// As [`remove`](Self::remove).
+    pub fn expire_at(&self, key: impl EncodeAs<K>, time: SystemTime) -> Result<bool> {
+        let key = key::to_bytes(&key);
+        self.atomically(|transaction| self.set_expiry(transaction, &key, Some(time)))
+    }
+
+    /// Removes the expiry of `key` and of its index entries. Returns `false` if the key has no
+    /// value.
+    ///
+    /// # Errors
+    ///
+    /// As [`remove`](Self::remove).
+    pub fn persist_key(&self, key: impl EncodeAs<K>) -> Result<bool> {
+        let key = key::to_bytes(&key);
+        self.atomically(|transaction| self.set_expiry(transaction, &key, None))
+    }
+
+    fn store(&self, key: &impl EncodeAs<K>, value: &V, expiry: Expiry) -> Result<()> {
+        let key = key::to_bytes(key);
+        self.atomically(|transaction| self.replace(transaction, &key, value, expiry))
+    }
+}
+
+/// Counters.
+impl<K: Key> Indexed<K, i64, Integer> {
+    /// Adds `delta` to the value of `key`, replaces the index entries, and returns the previous
+    /// value. An absent key counts as 0. Wraps around at the limits of `i64`. Atomic.
+    ///
+    /// # Errors
+    ///
+    /// As [`insert`](Self::insert).
+    pub fn fetch_add(&self, key: impl EncodeAs<K>, delta: i64) -> Result<i64> {
+        let mut previous = 0;
+        self.update(key, |count| {
+            previous = count.unwrap_or(0);
+            Some(previous.wrapping_add(delta))
+        })?;
+        Ok(previous)
+    }
+}

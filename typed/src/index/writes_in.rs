@@ -1,0 +1,157 @@
+//! Writes of a transaction to an indexed keyspace.
+
+use std::{
+    borrow::Borrow,
+    time::{Duration, SystemTime},
+};
+
+use sievedb::Transaction;
+
+use super::Indexed;
+use crate::{
+    codec::Codec,
+    error::Result,
+    key::{self, EncodeAs, Key},
+    transaction::Expiry,
+};
+
+/// Writes that are part of a [`Transaction`] of any isolation. After an error, roll the transaction
+/// back: it may contain only some of the writes.
+impl<K: Key, V, C: Codec<V>> Indexed<K, V, C> {
+    /// Adds the writes of [`insert`](Self::insert) to `transaction`.
+    ///
+    /// # Errors
+    ///
+    /// As [`insert`](Self::insert).
+    pub fn insert_in(
+        &self,
+        transaction: &mut Transaction,
+        key: impl EncodeAs<K>,
+        value: impl Borrow<V>,
+    ) -> Result<()> {
+        self.replace(transaction, &key::to_bytes(&key), value.borrow(), Expiry::Default)
+    }
+
+    /// Adds the writes of [`insert_with_ttl`](Self::insert_with_ttl) to `transaction`. The TTL
+    /// counts from the start of the transaction.
+    ///
+    /// # Errors
+    ///
+    /// As [`insert`](Self::insert).
+    pub fn insert_with_ttl_in(
+        &self,
+        transaction: &mut Transaction,
+        key: impl EncodeAs<K>,
+        value: impl Borrow<V>,
+        ttl: Duration,
+    ) -> Result<()> {
+        self.replace(transaction, &key::to_bytes(&key), value.borrow(), Expiry::After(ttl))
+    }
+
+    /// Adds the writes of [`insert_expiring_at`](Self::insert_expiring_at) to `transaction`.
+    ///
+    /// # Errors
+    ///
+    /// As [`insert`](Self::insert).
+    pub fn insert_expiring_at_in(
+        &self,
+        transaction: &mut Transaction,
+        key: impl EncodeAs<K>,
+        value: impl Borrow<V>,
+        time: SystemTime,
+    ) -> Result<()> {
+        self.replace(transaction, &key::to_bytes(&key), value.borrow(), Expiry::At(time))
+    }
+
+    /// Adds the writes of [`insert_without_ttl`](Self::insert_without_ttl) to `transaction`.
+    ///
+    /// # Errors
+    ///
+    /// As [`insert`](Self::insert).
+    pub fn insert_without_ttl_in(
+        &self,
+        transaction: &mut Transaction,
+        key: impl EncodeAs<K>,
+        value: impl Borrow<V>,
+    ) -> Result<()> {
+        self.replace(transaction, &key::to_bytes(&key), value.borrow(), Expiry::Never)
+    }
+
+    /// Adds the writes of [`remove`](Self::remove) to `transaction`.
+    ///
+    /// # Errors
+    ///
+    /// As [`remove`](Self::remove).
+    pub fn remove_in(&self, transaction: &mut Transaction, key: impl EncodeAs<K>) -> Result<()> {
+        self.take_in(transaction, key)?;
+        Ok(())
+    }
+
+    /// Adds the writes of [`take`](Self::take) to `transaction`, and returns the value.
+    ///
+    /// # Errors
+    ///
+    /// As [`remove`](Self::remove).
+    pub fn take_in(
+        &self,
+        transaction: &mut Transaction,
+        key: impl EncodeAs<K>,
+    ) -> Result<Option<V>> {
+        self.delete_if(transaction, &key::to_bytes(&key), |_| true)
+    }
+
+    /// Adds the writes of [`update`](Self::update) to `transaction`, and returns the new value.
+    ///
+    /// # Errors
+    ///
+    /// As [`insert`](Self::insert).
+    pub fn update_in(
+        &self,
+        transaction: &mut Transaction,
+        key: impl EncodeAs<K>,
+        change: impl FnOnce(Option<V>) -> Option<V>,
+    ) -> Result<Option<V>> {
+        self.change(transaction, &key::to_bytes(&key), change)
+    }
+
+    /// Adds the writes of [`merge`](Self::merge) to `transaction`.
+    ///
+    /// # Errors
+    ///
+    /// As [`merge`](Self::merge).
+    pub fn merge_in(
+        &self,
+        transaction: &mut Transaction,
+        key: impl EncodeAs<K>,
+        operand: impl Borrow<V>,
+    ) -> Result<()> {
+        self.fold(transaction, &key::to_bytes(&key), operand.borrow())
+    }
+
+    /// Adds the writes of [`expire_at`](Self::expire_at) to `transaction`.
+    ///
+    /// # Errors
+    ///
+    /// As [`remove`](Self::remove).
+    pub fn expire_at_in(
+        &self,
+        transaction: &mut Transaction,
+        key: impl EncodeAs<K>,
+        time: SystemTime,
+    ) -> Result<bool> {
+        self.set_expiry(transaction, &key::to_bytes(&key), Some(time))
+    }
+
+    /// Adds the writes of [`persist_key`](Self::persist_key) to `transaction`.
+    ///
+    /// # Errors
+    ///
+    /// As [`remove`](Self::remove).
+    pub fn persist_key_in(
+        &self,
+        transaction: &mut Transaction,
+        key: impl EncodeAs<K>,
+    ) -> Result<bool> {
+        self.set_expiry(transaction, &key::to_bytes(&key), None)
+    }
+}
