@@ -2,6 +2,7 @@
 
 mod close;
 mod open;
+mod past;
 mod transactions;
 
 use std::{path::Path, sync::Arc};

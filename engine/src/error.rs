@@ -8,7 +8,7 @@ use bytes::Bytes;
 use rustix::io::Errno;
 use sievedb_format::Corruption;
 
-use crate::{handle_counts::OpenHandles, merge_operator::MergeError};
+use crate::{PointInTime, handle_counts::OpenHandles, merge_operator::MergeError};
 
 /// The `op` of an [`Error::Io`] that a failed sync caused.
 pub(crate) const SYNC: &str = "sync";
@@ -162,6 +162,10 @@ pub enum Error {
         key: Box<[u8]>,
         reason: &'static str,
     },
+    /// The keyspace `keyspace` cannot be read as it was `at` this point: it has no
+    /// [history](crate::KeyspaceOptions::keep_history), or one that begins at the sequence number
+    /// `oldest`, or the point is in the future.
+    NotInHistory { keyspace: String, at: PointInTime, oldest: Option<u64> },
     /// This process was forked from the one that opened the store at `path`. Nothing was changed.
     /// Drop the inherited handles, and open the store in this process after the parent has closed
     /// it.

@@ -1,15 +1,19 @@
 //! A read point that is listed as a snapshot while it is held.
 
-use std::{fmt, sync::Arc};
+use std::{collections::BTreeSet, fmt, sync::Arc};
 
 use sievedb_format::SequenceNumber;
 
-use crate::{resolve::ReadPoint, store::open_store::OpenStore};
+use crate::{
+    PointInTime, Result, read::tree::Tree, resolve::ReadPoint, store::open_store::OpenStore,
+};
 
 /// Keeps a read point, with its sequence number, in the list of snapshots.
 pub(crate) struct HeldSequence {
     open: Arc<OpenStore>,
     at: ReadPoint,
+    /// Ids of the keyspaces with the versions of this point; `None` for all.
+    kept_in: Option<BTreeSet<u64>>,
     /// `false` if the store was closed, or this process is a forked child.
     is_listed: bool,
 }
@@ -29,7 +33,51 @@ impl HeldSequence {
         // In a closed store and in a forked child nothing is listed: reads fail.
         let listed = store.check_open().ok().map(|()| list());
         let at = listed.unwrap_or(ReadPoint::at_time(0, 0));
-        Self { open, at, is_listed: listed.is_some() }
+        Self { open, at, kept_in: None, is_listed: listed.is_some() }
+    }
+
+    /// Holds a point in the past, for the keyspaces that have it in their history. Returns `None`
+    /// if `keyspace` does not.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Closed`](crate::Error::Closed), [`Error::ForkedChild`](crate::Error::ForkedChild).
+    pub(crate) fn of_past(
+        open: Arc<OpenStore>,
+        point: PointInTime,
+        keyspace: &Tree,
+    ) -> Result<Option<Self>> {
+        let store = open.accept()?;
+        let now = store.options.clock.now();
+        let mut kept_in = BTreeSet::new();
+        let held = store.versions.snapshots().add_past(now, || {
+            let past = store.past_point(point).ok_or(())?;
+            let mut clock_ms = past.at.clock_ms();
+            for tree in store.versions.trees().values() {
+                if let Some(least_ms) = store.clock_in_history(tree, past) {
+                    kept_in.insert(tree.id);
+                    clock_ms = clock_ms.max(least_ms);
+                }
+            }
+            kept_in
+                .contains(&keyspace.id)
+                .then(|| ReadPoint::at_time(past.at.sequence, clock_ms))
+                .ok_or(())
+        });
+        let Ok(at) = held else { return Ok(None) };
+        Ok(Some(Self { open, at, kept_in: Some(kept_in), is_listed: true }))
+    }
+
+    /// Refuses a keyspace that lacks versions of this point.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NotInHistory`](crate::Error::NotInHistory).
+    pub(crate) fn check_kept_in(&self, tree: &Tree) -> Result<()> {
+        if self.kept_in.as_ref().is_none_or(|kept_in| kept_in.contains(&tree.id)) {
+            return Ok(());
+        }
+        Err(self.open.store().not_in_history(tree, self.at.sequence.into()))
     }
 
     pub(crate) fn open(&self) -> &Arc<OpenStore> {

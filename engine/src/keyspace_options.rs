@@ -15,6 +15,7 @@ use crate::{
     Error, Result,
     compaction_filter::{CompactionFilter, NamedFilter},
     filter_policy::{FilterChoice, FilterPolicy, FilterPolicyKind},
+    history_length::HistoryLength,
     merge_operator::{MergeOperator, NamedOperator},
     prefix_extractor::NamedExtractor,
     time_to_live::expiry_after,
@@ -56,6 +57,7 @@ pub struct KeyspaceOptions {
     /// Not 0 in valid options.
     pub(crate) default_ttl_ms: Option<u64>,
     pub(crate) compaction_filter: NamedFilter,
+    pub(crate) history: Option<HistoryLength>,
 }
 
 impl Default for KeyspaceOptions {
@@ -73,6 +75,7 @@ impl Default for KeyspaceOptions {
             merge_operator: NamedOperator::None,
             default_ttl_ms: None,
             compaction_filter: NamedFilter::None,
+            history: None,
         }
     }
 }
@@ -254,6 +257,38 @@ impl KeyspaceOptions {
         self
     }
 
+    /// Keeps old versions of keys, so that the keyspace can be read as it was: by
+    /// [`Keyspace::snapshot_at`](crate::Keyspace::snapshot_at) and
+    /// [`Keyspace::history`](crate::Keyspace::history). Default `None`: only versions that a
+    /// snapshot sees are kept.
+    ///
+    /// The history begins when the keyspace is created with this option, or when the option is set.
+    /// A [`clear`](crate::Keyspace::clear) ends it: nothing before can be read. Other removals are
+    /// part of it.
+    ///
+    /// Versions behind the history are dropped by later compactions. Until then overwritten and
+    /// removed values take space, and scans step over them. Merge operands are merged only behind
+    /// the history. Each write reads the clock. Not possible beside a
+    /// [compaction filter](Self::compaction_filter). Without a history none of this costs anything.
+    ///
+    /// ```
+    /// use sievedb::{Db, HistoryLength, KeyspaceOptions};
+    ///
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// let db = Db::open(dir.path())?;
+    /// let options = KeyspaceOptions::new().keep_history(HistoryLength::Sequences(1000));
+    /// let prices = db.keyspace_with("prices", &options)?;
+    /// prices.insert("tea", "3")?;
+    /// let before = db.snapshot().sequence();
+    /// prices.insert("tea", "4")?;
+    /// assert_eq!(prices.snapshot_at(before)?.get("tea")?, Some("3".into()));
+    /// # Ok::<(), sievedb::Error>(())
+    /// ```
+    pub fn keep_history(mut self, length: impl Into<Option<HistoryLength>>) -> Self {
+        self.history = length.into().map(HistoryLength::rounded);
+        self
+    }
+
     pub(crate) fn validate(&self) -> Result<()> {
         let invalid = |name, allowed| Err(Error::InvalidOption { name, allowed });
         if !MEMTABLE_BYTES.contains(&self.memtable_bytes) {
@@ -279,6 +314,12 @@ impl KeyspaceOptions {
         }
         if !self.compaction_filter.is_valid() {
             return invalid("compaction_filter", "a name of 1 to 255 bytes");
+        }
+        if self.history.is_some_and(|length| !length.is_valid()) {
+            return invalid("keep_history", "more than zero");
+        }
+        if self.history.is_some() && self.compaction_filter.name().is_some() {
+            return invalid("keep_history", "not beside a compaction filter");
         }
         let bits = self.filter_policy.bits_per_key;
         let mut tables = TableOptions::new()

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::{
-    Error, Keyspace, ReadOptions, Result,
+    Error, Keyspace, PointInTime, ReadOptions, Result,
     handle_counts::HandleKind,
     held_sequence::HeldSequence,
     reader::{Reader, read_methods},
@@ -33,6 +33,18 @@ impl Clone for KeyspaceSnapshot {
 }
 
 impl Snapshot {
+    /// Returns a snapshot of the past.
+    pub(crate) fn of_past(default: &Keyspace, point: PointInTime) -> Result<Self> {
+        KeyspaceSnapshot::of_past(default, point).map(|default| Self { default })
+    }
+
+    /// Returns the sequence number of the newest write that the snapshot sees, for
+    /// [`Db::snapshot_at`](crate::Db::snapshot_at).
+    #[must_use]
+    pub fn sequence(&self) -> u64 {
+        self.default.sequence()
+    }
+
     pub(crate) fn new(default: &Keyspace) -> Self {
         let held = Arc::new(HeldSequence::new(Arc::clone(default.open_store())));
         let keyspace = default.of_kind(HandleKind::Snapshot);
@@ -43,12 +55,15 @@ impl Snapshot {
     ///
     /// # Errors
     ///
-    /// [`Error::ForeignKeyspace`] if it belongs to another store.
+    /// [`Error::ForeignKeyspace`] if it belongs to another store; [`Error::NotInHistory`] if this
+    /// snapshot is one [of the past](crate::Db::snapshot_at), which the history of the keyspace did
+    /// not reach when the snapshot was taken.
     pub fn keyspace(&self, keyspace: impl AsRef<Keyspace>) -> Result<KeyspaceSnapshot> {
         let keyspace = keyspace.as_ref();
         if !Arc::ptr_eq(keyspace.open_store(), self.default.held.open()) {
             return Err(Error::ForeignKeyspace { name: keyspace.name() });
         }
+        self.default.held.check_kept_in(keyspace.tree())?;
         let held = Arc::clone(&self.default.held);
         Ok(KeyspaceSnapshot { keyspace: keyspace.of_kind(HandleKind::Snapshot), held })
     }
@@ -57,6 +72,20 @@ impl Snapshot {
 read_methods!(Snapshot, default);
 
 impl KeyspaceSnapshot {
+    /// Returns `keyspace` as it was in the past.
+    pub(crate) fn of_past(keyspace: &Keyspace, point: PointInTime) -> Result<Self> {
+        let (open, tree) = (keyspace.open_store(), keyspace.tree());
+        let held = HeldSequence::of_past(Arc::clone(open), point, tree)?;
+        let held = held.ok_or_else(|| open.store().not_in_history(tree, point))?;
+        Ok(Self { keyspace: keyspace.of_kind(HandleKind::Snapshot), held: Arc::new(held) })
+    }
+
+    /// As [`Snapshot::sequence`].
+    #[must_use]
+    pub fn sequence(&self) -> u64 {
+        self.held.sequence()
+    }
+
     /// Returns a snapshot of the same point in time that reads with `options`. As
     /// [`Keyspace::with_read_options`].
     #[must_use]

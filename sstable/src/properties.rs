@@ -200,6 +200,16 @@ impl TableProperties {
         self.entries().saturating_sub(self.count(Kind::RangeTombstone))
     }
 
+    /// Returns the number of point entries with a newer version of their key in the table; 0 in a
+    /// table with merge operands, whose older versions count.
+    #[must_use]
+    pub fn overwritten(&self) -> u64 {
+        match self.count(Kind::Merge) {
+            0 => self.points().saturating_sub(self.user_keys),
+            _ => 0,
+        }
+    }
+
     /// Returns the number of tombstones, range tombstones included.
     #[must_use]
     pub fn tombstones(&self) -> u64 {

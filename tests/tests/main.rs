@@ -14,6 +14,7 @@ mod filter_files;
 mod filter_plan;
 mod full_disk;
 mod fuzz;
+mod history;
 mod insight;
 mod isolation;
 mod keyspaces;

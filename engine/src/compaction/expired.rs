@@ -19,6 +19,12 @@ use super::{
 };
 use crate::table::TableMeta;
 
+/// Time by which the start of a history lags behind, in milliseconds.
+const HISTORY_LAG_MS: u64 = 2000;
+
+/// Checks within the time of a history whether it keeps tombstones no longer.
+const HISTORY_CHECKS: u64 = 8;
+
 /// Times of the store clock, in milliseconds.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct ExpiryClock {
@@ -57,12 +63,25 @@ impl<'a> Picker<'a> {
         table.expiry.as_ref().is_some_and(|expiry| expiry.oldest_ms() <= self.clock.for_all_ms)
     }
 
-    /// Returns when the next table is due, in milliseconds of the store clock.
+    /// Returns when the next table may be due, in milliseconds of the store clock.
     pub(crate) fn awaited_clock_ms(&self) -> Option<u64> {
+        // The start of a history lags behind by the period at which writes add their times.
+        let delay_ms = self.history_ms.map_or(0, |ms| ms.saturating_add(HISTORY_LAG_MS));
+        let due = self.tables_by_level().filter_map(|(_, table)| due_at(table));
+        let of_expiry = due.map(|due_ms| due_ms.saturating_add(delay_ms));
+        let has_time = |&history_ms: &u64| history_ms < u64::MAX && self.awaits_history();
+        let of_history = self.history_ms.filter(has_time).map(|history_ms| {
+            let check_ms = (history_ms / HISTORY_CHECKS).max(HISTORY_LAG_MS);
+            self.clock.now_ms.saturating_add(check_ms)
+        });
+        let awaited = of_expiry.chain(of_history);
+        awaited.filter(|&due_ms| self.clock.now_ms < due_ms && due_ms < u64::MAX).min()
+    }
+
+    /// Returns whether the history keeps tombstones of a table from being dropped.
+    fn awaits_history(&self) -> bool {
         self.tables_by_level()
-            .filter_map(|(_, table)| due_at(table))
-            .filter(|&due_ms| due_ms > self.clock.now_ms)
-            .min()
+            .any(|(_, table)| self.droppable(table) > 0 && !self.is_droppable(table))
     }
 
     /// Returns whether a table would be due if there were no snapshot.

@@ -12,6 +12,7 @@
 //! | [`crowded`]    | compactions of a store with too many tables for its memory         |
 //! | [`choice`]     | a chosen compaction                                                |
 //! | [`readers`]    | readers that a flush or a compaction serves                        |
+//! | [`stripes`]    | stripes into which readers cut the sequence numbers                |
 //! | [`filtering`]  | values shown to the compaction filter                              |
 //! | [`retain`]     | versions that a flush or a compaction keeps                        |
 //! | [`deeper_levels`] | tables older than the output of a compaction                    |
@@ -32,6 +33,7 @@ pub(crate) mod picker;
 pub(crate) mod ranges;
 pub(crate) mod readers;
 pub(crate) mod retain;
+mod stripes;
 pub(crate) mod tombstones;
 
 #[cfg(test)]

@@ -13,8 +13,8 @@
 //! * **Mostly tombstones**, when none of these is due: a table of level 1 or deeper with more
 //!   tombstones than other entries moves one level down. In the last level it is rewritten in
 //!   place, once no snapshot is older than any of its entries. Level 0 is excluded: a workload of
-//!   inserts and removes would compact each flush by itself.
-//!
+//!   inserts and removes would compact each flush by itself. Overwritten entries, which a snapshot
+//!   or a history kept, count like tombstones once none is needed.
 //! * **Expired entries**, when none of these is due: see [`expired`](super::expired).
 //!
 //! In an idle store, a level 0 that is not due is compacted too: see [`idle`](super::idle). So is
@@ -33,7 +33,7 @@ use super::{
     choice::{Compaction, Reason},
     expired::ExpiryClock,
     levels::{LevelOptions, Levels, Run, bytes},
-    tombstones::{Covered, Skipped, tombstone_share},
+    tombstones::{Covered, Overwritten, Skipped, tombstone_share},
 };
 use crate::{iter::bounds::KeyBounds, table::TableMeta};
 
@@ -46,17 +46,24 @@ pub(crate) struct Picker<'a> {
     /// The tables, and the compactions in flight.
     pub(crate) levels: &'a Levels<'a>,
     pub(crate) options: &'a LevelOptions,
-    /// The oldest live snapshot: newer tombstones have to stay.
+    /// The oldest reader, a live snapshot or the start of the history: newer tombstones have to
+    /// stay.
     pub(crate) oldest_snapshot: Option<SequenceNumber>,
     pub(crate) skipped: &'a Skipped,
     pub(crate) clock: ExpiryClock,
+    /// The oldest reader is the start of a history of so many milliseconds; `u64::MAX` for one
+    /// without a fixed time.
+    pub(crate) history_ms: Option<u64>,
     pub(crate) covered: &'a Covered,
+    pub(crate) overwritten: &'a Overwritten,
     /// Ids of the tables that the last level compresses differently. Those already there are
     /// rewritten by the compaction of a range only.
     pub(crate) otherwise_compressed: &'a BTreeSet<u64>,
-    /// The compaction of a range rewrites the tables of the last level with smaller ids for the
-    /// compaction filter; 0 for none.
-    pub(crate) filters_below: u64,
+    /// The compaction of a range rewrites tables of the last level with smaller ids once, if that may
+    /// change anything.
+    pub(crate) rewrites_below: u64,
+    /// A compaction filter may change any table.
+    pub(crate) has_filter: bool,
 }
 
 /// The next step to compact a range of keys.
@@ -124,10 +131,10 @@ impl<'a> Picker<'a> {
     /// Returns the sequence number of the oldest snapshot from which on more may be due; `None` if
     /// no snapshot delays a compaction.
     pub(crate) fn awaited_snapshot(&self) -> Option<SequenceNumber> {
-        let oldest = self.oldest_snapshot?;
+        let oldest = self.oldest_snapshot.filter(|_| self.history_ms.is_none())?;
         let deeper = (1..=self.levels.last()).flat_map(|level| self.levels.run(level));
         let tables = self.levels.level0().iter().flatten().chain(deeper);
-        let with_tombstones = tables.filter(|table| table.tombstones > 0);
+        let with_tombstones = tables.filter(|table| self.droppable(table) > 0);
         let of_tombstones =
             with_tombstones.map(|table| table.largest_sequence).filter(|&newest| oldest < newest);
         let of_clock = self.awaits_clock_of_snapshot().then_some(oldest + 1);
@@ -138,8 +145,9 @@ impl<'a> Picker<'a> {
     ///
     /// The tables above the last level are compacted at once, with all that they overlap below.
     /// Then tables of the last level are rewritten one by one if their compression differs, if the
-    /// compaction filter has not seen them, if an entry has expired, or if a tombstone is sure to be
-    /// dropped: no snapshot is older than any of their entries.
+    /// compaction filter has not seen them, if an entry has expired, if a tombstone is sure to be
+    /// dropped, because no snapshot is older than any of their entries, or if an overwritten entry
+    /// may be.
     pub(crate) fn pick_range(&self, range: &KeyBounds) -> RangeChoice {
         let last = self.levels.last();
         let mut inputs = self.above_last(range);
@@ -156,7 +164,7 @@ impl<'a> Picker<'a> {
                 self.is_droppable(t)
                     || self.has_expired(t)
                     || self.otherwise_compressed.contains(&t.id)
-                    || t.id < self.filters_below
+                    || t.id < self.rewrites_below && (self.has_filter || self.may_drop(t))
             };
             let due = run.filter(|t| overlaps(range, t) && is_due(t));
             let (quarantined, due): (Run<'_>, Run<'_>) =
@@ -263,11 +271,22 @@ impl<'a> Picker<'a> {
         })
     }
 
-    /// Returns whether `table` has tombstones and a rewrite in the last level is sure to drop them
-    /// all. Otherwise it might change nothing, and be chosen again and again.
+    /// Returns whether `table` has tombstones or overwritten entries, and a rewrite in the last level
+    /// is sure to drop them all. Otherwise it might change nothing, and be chosen again and again.
     pub(super) fn is_droppable(&self, table: &TableMeta) -> bool {
         let seen = self.oldest_snapshot.is_none_or(|oldest| table.largest_sequence <= oldest);
-        table.tombstones > 0 && seen
+        self.droppable(table) > 0 && seen
+    }
+
+    /// Returns whether `table` has overwritten entries of which the oldest reader may need none.
+    fn may_drop(&self, table: &TableMeta) -> bool {
+        let seen = self.oldest_snapshot.is_none_or(|oldest| table.smallest_sequence <= oldest);
+        seen && self.overwritten.contains_key(&table.id)
+    }
+
+    /// Returns the number of tombstones and overwritten entries of `table`.
+    pub(super) fn droppable(&self, table: &TableMeta) -> u64 {
+        table.tombstones + self.overwritten.get(&table.id).copied().unwrap_or(0)
     }
 }
 

@@ -17,6 +17,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use sievedb_format::{RangeTombstone, SequenceNumber, TableBounds, range_tombstone::ends_above};
 use smallvec::SmallVec;
 
+use super::stripes::Stripes;
 use crate::table::TableMeta;
 
 /// A range of keys with the range tombstones that cover all of it.
@@ -62,24 +63,21 @@ impl RangeFragment {
 pub(crate) struct RangeFragments {
     /// Ascending, disjoint.
     fragments: Vec<RangeFragment>,
-    /// Ascending, without repetition.
-    snapshots: Vec<SequenceNumber>,
+    stripes: Stripes,
     /// The first fragment that does not end before the last key.
     at: usize,
 }
 
 impl RangeFragments {
-    /// Cuts `tombstones` into fragments, for readers at `snapshots`, in any order. `is_bottom`
-    /// returns whether no older run outside of the merge may hold a key between two bounds.
+    /// Cuts `tombstones` into fragments, for the readers of `stripes`. `is_bottom` returns whether
+    /// no older run outside of the merge may hold a key between two bounds.
     pub(crate) fn new(
         tombstones: &[RangeTombstone],
-        mut snapshots: Vec<SequenceNumber>,
+        stripes: &Stripes,
         is_bottom: impl Fn(&TableBounds) -> bool,
     ) -> Self {
-        snapshots.sort_unstable();
-        snapshots.dedup();
-        let mut fragments = fragments(tombstones, &snapshots);
-        let oldest_stripe_end = snapshots.first().copied().unwrap_or(SequenceNumber::MAX);
+        let mut fragments = fragments(tombstones, stripes);
+        let oldest_stripe_end = stripes.end(0);
         for fragment in &mut fragments {
             let is_oldest = fragment.sequences.last().is_some_and(|&it| it <= oldest_stripe_end);
             if is_oldest && is_bottom(&TableBounds::of_range(&fragment.start, &fragment.end)) {
@@ -88,7 +86,7 @@ impl RangeFragments {
         }
         debug_assert!(fragments.iter().all(|it| it.sequences.is_sorted_by(|a, b| a > b)));
         debug_assert!(fragments.is_sorted_by(|a, b| !ends_above(&a.end, &b.start)));
-        Self { fragments, snapshots, at: 0 }
+        Self { fragments, stripes: stripes.clone(), at: 0 }
     }
 
     /// Returns the fragments with range tombstones to write, ascending.
@@ -123,7 +121,7 @@ impl RangeFragments {
     /// them all.
     pub(crate) fn hides(&self, table: &TableMeta) -> bool {
         let TableMeta { bounds, smallest_sequence, largest_sequence, .. } = table;
-        let stripe = |sequence| self.snapshots.partition_point(|&snapshot| snapshot < sequence);
+        let stripe = |sequence| self.stripes.of(sequence);
         let hides = |fragment: &RangeFragment| {
             let newer = |&&cover: &&SequenceNumber| cover > *largest_sequence;
             let oldest_newer = fragment.sequences.iter().take_while(newer).last();
@@ -149,7 +147,7 @@ impl RangeFragments {
 }
 
 /// Returns disjoint ranges with the newest sequence number of each stripe.
-fn fragments(tombstones: &[RangeTombstone], snapshots: &[SequenceNumber]) -> Vec<RangeFragment> {
+fn fragments(tombstones: &[RangeTombstone], stripes: &Stripes) -> Vec<RangeFragment> {
     let mut starts: Vec<&RangeTombstone> = tombstones.iter().collect();
     starts.sort_unstable_by(|a, b| a.start.cmp(&b.start));
     let mut ends = starts.clone();
@@ -169,7 +167,7 @@ fn fragments(tombstones: &[RangeTombstone], snapshots: &[SequenceNumber]) -> Vec
         };
         let key = Arc::clone(key);
         if let Some(start) = from.replace(Arc::clone(&key)) {
-            push(&mut fragments, start, Arc::clone(&key), &open, snapshots);
+            push(&mut fragments, start, Arc::clone(&key), &open, stripes);
         }
         while let Some(one) = ends.next_if(|one| one.end == key) {
             let count = open.get_mut(&one.sequence).expect("a range begins before it ends");
@@ -183,7 +181,7 @@ fn fragments(tombstones: &[RangeTombstone], snapshots: &[SequenceNumber]) -> Vec
         }
     }
     if let Some(start) = from {
-        push(&mut fragments, start, Arc::default(), &open, snapshots);
+        push(&mut fragments, start, Arc::default(), &open, stripes);
     }
     fragments
 }
@@ -195,15 +193,14 @@ fn push(
     start: Arc<[u8]>,
     end: Arc<[u8]>,
     open: &BTreeMap<SequenceNumber, usize>,
-    snapshots: &[SequenceNumber],
+    stripes: &Stripes,
 ) {
     let mut sequences = SmallVec::new();
     let mut newest = open.last_key_value().map(|(&newest, _)| newest);
     while let Some(sequence) = newest {
         sequences.push(sequence);
-        let stripe = snapshots.partition_point(|&snapshot| snapshot < sequence);
-        let older = stripe.checked_sub(1).and_then(|older| snapshots.get(older));
-        newest = older.and_then(|&older| open.range(..=older).next_back()).map(|(&it, _)| it);
+        let older = stripes.newest_below(sequence);
+        newest = older.and_then(|older| open.range(..=older).next_back()).map(|(&it, _)| it);
     }
     if sequences.is_empty() {
         return;

@@ -2,55 +2,77 @@
 
 use sievedb_format::{SEQUENCE_MAX, SequenceNumber};
 
+use super::stripes::Stripes;
 use crate::resolve::ReadPoint;
 
-/// One reader for each stripe of the history: the open snapshots, and all newer readers as one.
+/// One reader for each stripe of the history: the open snapshots, every sequence number that the
+/// keyspace keeps a history of, and all newer readers as one.
 ///
 /// The clock of each is fixed. It is not ahead of that of any reader in its stripe or a newer one:
 /// what has expired for it has expired for all that may see it.
 #[derive(Debug, Clone)]
 pub(crate) struct Readers {
-    /// Ascending. The last one is for the newest readers.
-    points: Vec<ReadPoint>,
+    stripes: Stripes,
+    /// Store clock of the reader of each stripe, in milliseconds, ascending. The last one holds for
+    /// all newer stripes.
+    clocks_ms: Vec<u64>,
+}
+
+/// The beginning of a history: snapshots can be taken of each later sequence number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct HistoryStart {
+    pub(crate) sequence: SequenceNumber,
+    /// A time of the store clock at which the sequence number was not visible yet, in milliseconds.
+    pub(crate) clock_ms: u64,
 }
 
 impl Readers {
-    /// Returns the readers at `snapshots`, sequence numbers and clocks in any order, and at
-    /// `clock_ms`. No newer reader has an older clock than that.
+    /// Returns the readers at `snapshots`, sequence numbers and clocks in any order, of the
+    /// `history`, and at `clock_ms`. No newer reader has an older clock than that.
     pub(crate) fn new(
         snapshots: impl IntoIterator<Item = (SequenceNumber, u64)>,
+        history: Option<HistoryStart>,
         clock_ms: u64,
     ) -> Self {
-        let mut all: Vec<_> = snapshots.into_iter().collect();
+        let history = history.map(|HistoryStart { sequence, clock_ms }| (sequence, clock_ms));
+        let mut all: Vec<_> = snapshots.into_iter().chain(history).collect();
         all.sort_unstable();
         // The first of equal sequence numbers has the oldest clock.
         all.dedup_by_key(|&mut (sequence, _)| sequence);
         debug_assert!(all.last().is_none_or(|&(sequence, _)| sequence < SEQUENCE_MAX));
-        all.push((SEQUENCE_MAX, clock_ms));
-        let mut oldest = u64::MAX;
-        for (_, clock_ms) in all.iter_mut().rev() {
-            oldest = oldest.min(*clock_ms);
-            *clock_ms = oldest;
+        let mut oldest_ms = match history {
+            Some((_, history_ms)) => clock_ms.min(history_ms),
+            None => clock_ms,
+        };
+        let newest_ms = oldest_ms;
+        let mut clocks_ms: Vec<_> = Vec::with_capacity(all.len() + 1);
+        clocks_ms.push(newest_ms);
+        for &(sequence, clock_ms) in all.iter().rev() {
+            oldest_ms = oldest_ms.min(clock_ms);
+            // Each of a history has its own stripe, with the clock of the newest.
+            if history.is_none_or(|(from, _)| sequence <= from) {
+                clocks_ms.push(oldest_ms);
+            }
         }
-        let points = all.into_iter().map(|(sequence, ms)| ReadPoint::at_time(sequence, ms));
-        Self { points: points.collect() }
+        clocks_ms.reverse();
+        let snapshots = all.into_iter().map(|(sequence, _)| sequence).collect();
+        Self { stripes: Stripes::new(snapshots, history.map(|(from, _)| from)), clocks_ms }
     }
 
-    /// Returns the sequence numbers of the snapshots, ascending.
-    pub(crate) fn snapshots(&self) -> Vec<SequenceNumber> {
-        let newest = self.points.len().saturating_sub(1);
-        self.points[..newest].iter().map(|reader| reader.sequence).collect()
+    pub(crate) fn stripes(&self) -> &Stripes {
+        &self.stripes
     }
 
     /// Returns the stripe of a version: the number of readers that are older.
     #[inline]
     pub(crate) fn stripe_of(&self, sequence: SequenceNumber) -> usize {
-        self.points.partition_point(|reader| reader.sequence < sequence)
+        self.stripes.of(sequence)
     }
 
     /// Returns the newest reader of a stripe.
     #[inline]
     pub(crate) fn of_stripe(&self, stripe: usize) -> ReadPoint {
-        self.points[stripe]
+        let newest = self.clocks_ms.len() - 1;
+        ReadPoint::at_time(self.stripes.end(stripe), self.clocks_ms[stripe.min(newest)])
     }
 }

@@ -24,6 +24,10 @@ use crate::table::TableMeta;
 /// by table id. Without zeros.
 pub(crate) type Skipped = BTreeMap<u64, u64>;
 
+/// Entries with a newer version of their key in the same table, by table id. Without zeros. Flushes
+/// and compactions drop them, unless a snapshot or a history has a reader in between.
+pub(crate) type Overwritten = BTreeMap<u64, u64>;
+
 /// Bytes of other tables, and of their own, that the range tombstones of tables delete, by table
 /// id. Without zeros.
 pub(crate) type Covered = BTreeMap<u64, u64>;
@@ -115,17 +119,18 @@ impl<'a> Picker<'a> {
     }
 
     /// Chooses the table below level 0 with the largest share of tombstones, if that is more than
-    /// half.
+    /// half. Overwritten entries count like tombstones once all can be dropped.
     pub(super) fn pick_tombstones(&self) -> Option<Compaction> {
         let last = self.levels.last();
         let is_due = |&(level, table): &(u8, &TableMeta)| {
-            table.tombstones > table.entries / 2 && (level < last || self.is_droppable(table))
+            let is_more_than_half = |entries: u64| entries > table.entries / 2;
+            is_more_than_half(table.tombstones) && level < last
+                || is_more_than_half(self.droppable(table)) && self.is_droppable(table)
         };
         let of_level = |level| self.levels.run(level).iter().map(move |&table| (level, table));
         let mut tables: Vec<_> = (1..=last).flat_map(of_level).filter(is_due).collect();
-        tables.sort_by(|(_, left), (_, right)| {
-            tombstone_share(right).total_cmp(&tombstone_share(left))
-        });
+        let share = |table: &TableMeta| self.droppable(table) as f64 / table.entries.max(1) as f64;
+        tables.sort_by(|(_, left), (_, right)| share(right).total_cmp(&share(left)));
         let move_down = |(level, table)| self.move_down(Reason::Tombstones, level, vec![table]);
         tables.into_iter().find_map(move_down)
     }

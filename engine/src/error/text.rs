@@ -231,6 +231,16 @@ impl fmt::Display for Error {
                  {keyspace:?}; fix the operator, or overwrite the key",
                 text::key(key)
             ),
+            Self::NotInHistory { keyspace, at, oldest: Some(oldest) } => write!(
+                f,
+                "{at} is not in the history of the keyspace {keyspace:?}, which begins at sequence \
+                 number {oldest} and ends at the present"
+            ),
+            Self::NotInHistory { keyspace, at, oldest: None } => write!(
+                f,
+                "the keyspace {keyspace:?} has no history, so it cannot be read at {at}; set \
+                 KeyspaceOptions::keep_history"
+            ),
             Self::CompactionFilterFailed { keyspace, filter, key, reason } => write!(
                 f,
                 "the compaction filter {filter:?} failed for the key {} of the keyspace \

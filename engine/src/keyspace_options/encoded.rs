@@ -17,6 +17,7 @@
 //! | 16, required | raw            | name of the merge operator, UTF-8; missing for none         |
 //! | 17, required | varint         | default time to live, in milliseconds; missing for none     |
 //! | 18, optional | raw            | name of the compaction filter, UTF-8; missing for none      |
+//! | 19, required | varints        | history: 1, sequence numbers; or 2, ms; missing for none    |
 //!
 //! Each field stands at most once, in any order. A missing field has its default. A number outside
 //! the range of this release is no error: the nearest valid number is used, because another release
@@ -35,6 +36,7 @@ use super::{BASE_LEVEL_BYTES_MIN, Compression, KeyspaceOptions, MEMTABLE_BYTES, 
 use crate::{
     compaction_filter::NamedFilter,
     filter_policy::FilterPolicyKind,
+    history_length::HistoryLength,
     log::fields::{EncodeFields, Field, Fields, optional, required},
     merge_operator::NamedOperator,
     prefix_extractor::NamedExtractor,
@@ -55,6 +57,7 @@ const BOTTOMMOST_COMPRESSION: u64 = required(15);
 const MERGE_OPERATOR: u64 = required(16);
 const DEFAULT_TTL: u64 = required(17);
 const COMPACTION_FILTER: u64 = optional(18);
+const HISTORY: u64 = required(19);
 
 impl KeyspaceOptions {
     /// Encodes the options for the manifest.
@@ -88,6 +91,9 @@ impl KeyspaceOptions {
         }
         if let Some(name) = self.compaction_filter.name() {
             out.put_field(COMPACTION_FILTER, name.as_bytes());
+        }
+        if let Some(length) = self.history {
+            out.put_varints_field(HISTORY, &length.encode());
         }
         out
     }
@@ -167,6 +173,12 @@ impl KeyspaceOptions {
             COMPACTION_FILTER => {
                 let name = text(field, "name of a compaction filter")?;
                 self.compaction_filter = NamedFilter::from_name(name, &[]);
+            }
+            HISTORY => {
+                let stored: [u64; 2] = field.varints("length of the history")?;
+                let unknown =
+                    Corruption::Unsupported { what: "kind of a history", value: stored[0] };
+                self.history = Some(HistoryLength::decode(stored).ok_or(unknown)?);
             }
             _ => field.skip("keyspace option")?,
         }
@@ -291,6 +303,35 @@ mod tests {
         bytes.put_varint_field(DEFAULT_TTL, 0);
         let least = plain.default_ttl(Duration::from_nanos(1));
         assert_eq!(KeyspaceOptions::decode(&bytes, &[]), Ok(least));
+    }
+
+    #[test]
+    fn formats_a_history_has_these_bytes_and_every_damage_is_read_or_refused() {
+        let plain = KeyspaceOptions::new();
+        for (length, golden) in [
+            (HistoryLength::Sequences(1), &[0x27, 2, 1, 1][..]),
+            (HistoryLength::Sequences(300), &[0x27, 3, 1, 0xac, 2]),
+            (HistoryLength::Time(Duration::from_micros(299_001)), &[0x27, 3, 2, 0xac, 2]),
+        ] {
+            let options = plain.clone().keep_history(length);
+            let (bytes, start) = (options.encode(), plain.encode().len());
+            assert_eq!(&bytes[start..], golden, "{length:?}");
+            assert_eq!(KeyspaceOptions::decode(&bytes, &[]), Ok(options));
+            for cut in start + 1..bytes.len() {
+                assert!(KeyspaceOptions::decode(&bytes[..cut], &[]).is_err(), "cut at {cut}");
+            }
+            for (at, bit) in (start..bytes.len()).flat_map(|at| (0..8).map(move |bit| (at, bit))) {
+                let mut bytes = bytes.clone();
+                bytes[at] ^= 1 << bit;
+                if let Ok(options) = KeyspaceOptions::decode(&bytes, &[]) {
+                    options.validate().unwrap();
+                }
+            }
+        }
+        let mut bytes = Vec::new();
+        bytes.put_varints_field(HISTORY, &[3, 1]);
+        let want = Corruption::Unsupported { what: "kind of a history", value: 3 };
+        assert_eq!(KeyspaceOptions::decode(&bytes, &[]), Err(want));
     }
 
     #[test]

@@ -38,6 +38,9 @@ impl fmt::Display for KeyspaceOptions {
         if let Some(name) = self.compaction_filter.name() {
             write!(f, ", compaction filter {name:?}")?;
         }
+        if let Some(length) = self.history {
+            write!(f, ", history of {length}")?;
+        }
         Ok(())
     }
 }
@@ -93,7 +96,7 @@ fn exact_bytes(number: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::PrefixExtractor;
+    use crate::{HistoryLength, PrefixExtractor};
 
     #[test]
     fn options_read_as_words() {
@@ -137,6 +140,16 @@ mod tests {
                 "a default TTL",
                 new().default_ttl(std::time::Duration::from_millis(90_500)),
                 "LZ4, Auto filters of 10 bits a key, default TTL of 90.5s",
+            ),
+            (
+                "a history by time",
+                new().keep_history(HistoryLength::Time(std::time::Duration::from_secs(90))),
+                "LZ4, Auto filters of 10 bits a key, history of 90s",
+            ),
+            (
+                "a history by number",
+                new().keep_history(HistoryLength::Sequences(7)),
+                "LZ4, Auto filters of 10 bits a key, history of 7 sequence numbers",
             ),
         ];
         for (name, options, want) in cases {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use sievedb_sstable::PrefixExtractor;
 
 use super::{Compression, KeyspaceOptions};
-use crate::FilterPolicy;
+use crate::{FilterPolicy, HistoryLength};
 
 impl KeyspaceOptions {
     /// Returns [`memtable_bytes`](Self::memtable_bytes).
@@ -76,6 +76,12 @@ impl KeyspaceOptions {
     #[must_use]
     pub fn get_compaction_filter_name(&self) -> Option<&str> {
         self.compaction_filter.name()
+    }
+
+    /// Returns [`keep_history`](Self::keep_history).
+    #[must_use]
+    pub fn get_history(&self) -> Option<HistoryLength> {
+        self.history
     }
 
     /// Returns [`range_filter_bits_per_key`](Self::range_filter_bits_per_key).

@@ -5,12 +5,12 @@ use std::{path::PathBuf, sync::Arc};
 use sievedb_format::{Annotation, Corruption, annotation::printable};
 
 use super::edit::{
-    FILTER_REPLACED, FLUSHED, FilterReplaced, HASH_SEED, KEYSPACE_CHANGED, KEYSPACE_CLEARED,
-    KEYSPACE_CREATED, KEYSPACE_DROPPED, KEYSPACE_RENAMED, KeyspaceChanged, KeyspaceCreated,
-    KeyspaceRenamed, LAST_SEQUENCE, LOG_CREATED, LOG_FLOOR, LOG_MARK, NEXT_FILE_ID,
-    NEXT_KEYSPACE_ID, PREFIX_FILTER_REPLACED, RANGE_FILTER_REPLACED, STORE_CLOCK_MS, STORE_ID,
-    TABLE_ADDED, TABLE_MOVED, TABLE_REMOVED, decode_filter, decode_keyspace,
-    decode_keyspace_change, decode_keyspace_rename, decode_log, decode_table,
+    FILTER_REPLACED, FLUSHED, FilterReplaced, HASH_SEED, HISTORY_FROM, KEYSPACE_CHANGED,
+    KEYSPACE_CLEARED, KEYSPACE_CREATED, KEYSPACE_DROPPED, KEYSPACE_RENAMED, KeyspaceChanged,
+    KeyspaceCreated, KeyspaceRenamed, LAST_SEQUENCE, LOG_CREATED, LOG_FLOOR, LOG_MARK,
+    NEXT_FILE_ID, NEXT_KEYSPACE_ID, PREFIX_FILTER_REPLACED, RANGE_FILTER_REPLACED, SEQUENCE_TIME,
+    STORE_CLOCK_MS, STORE_ID, TABLE_ADDED, TABLE_MOVED, TABLE_REMOVED, decode_filter,
+    decode_keyspace, decode_keyspace_change, decode_keyspace_rename, decode_log, decode_table,
 };
 use crate::{
     Result,
@@ -94,6 +94,16 @@ fn describe_field(field: &Field<'_>) -> (&'static str, Result<String, Corruption
         LOG_MARK => {
             ("log_mark", pair("synced mark", |file, offset| format!("file {file} up to {offset}")))
         }
+        SEQUENCE_TIME => (
+            "sequence_time",
+            pair("time of a sequence number", |ms, sequence| format!("{sequence} at {ms} ms")),
+        ),
+        HISTORY_FROM => (
+            "history_from",
+            pair("start of a history", |keyspace, sequence| {
+                format!("keyspace {keyspace} from {sequence}")
+            }),
+        ),
         FILTER_REPLACED => ("filter_replaced", describe_filter(field)),
         PREFIX_FILTER_REPLACED => ("prefix_filter_replaced", describe_filter(field)),
         RANGE_FILTER_REPLACED => ("range_filter_replaced", describe_filter(field)),

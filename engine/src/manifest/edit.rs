@@ -23,6 +23,8 @@
 //! | 19, optional | as 16; often        | the same for its range filter                           |
 //! | 20, required | keyspace, sequence varints; often | every entry up to there is gone, with all tables |
 //! | 21, required | id, sequence varints, name prefixed; often | a keyspace has this name since then |
+//! | 22, optional | time in milliseconds, sequence varints; often | what was placed last by then |
+//! | 23, required | keyspace, sequence varints; often | its history does not reach back before this |
 //!
 //! They are applied in this order: keyspaces created, changed, renamed and cleared, tables removed,
 //! moved, added, filters replaced, flushes, keyspaces dropped, logs; whatever the order of their
@@ -38,6 +40,7 @@ use crate::{
         Position,
         fields::{EncodeFields, Field, Fields, optional, required, set_once},
     },
+    sequence_times::Sample,
     table::{NewPlace, TableMeta, bookkeeping::ENCODED_BYTES},
 };
 
@@ -62,6 +65,8 @@ pub(super) const PREFIX_FILTER_REPLACED: u64 = optional(18);
 pub(super) const RANGE_FILTER_REPLACED: u64 = optional(19);
 pub(super) const KEYSPACE_CLEARED: u64 = required(20);
 pub(super) const KEYSPACE_RENAMED: u64 = required(21);
+pub(super) const SEQUENCE_TIME: u64 = optional(22);
+pub(super) const HISTORY_FROM: u64 = required(23);
 
 /// A change of the manifest's state, applied atomically. Numbers below those of the state change
 /// nothing.
@@ -101,6 +106,10 @@ pub(crate) struct VersionEdit {
     pub(crate) flushed: Vec<(u64, SequenceNumber)>,
     /// Up to where the log is durable.
     pub(crate) log_mark: Option<Position>,
+    /// Samples of when writes were placed, ascending.
+    pub(crate) sequence_times: Vec<Sample>,
+    /// Keyspaces, and the sequence number before which versions may be missing. Never decreases.
+    pub(crate) history_from: Vec<(u64, SequenceNumber)>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -245,6 +254,12 @@ impl VersionEdit {
         if let Some(Position { file_id, offset }) = self.log_mark {
             out.put_varints_field(LOG_MARK, &[file_id, offset]);
         }
+        for &(ms, sequence) in &self.sequence_times {
+            out.put_varints_field(SEQUENCE_TIME, &[ms, sequence]);
+        }
+        for &(keyspace, sequence) in &self.history_from {
+            out.put_varints_field(HISTORY_FROM, &[keyspace, sequence]);
+        }
         out
     }
 
@@ -296,6 +311,10 @@ impl VersionEdit {
             FILTER_REPLACED | PREFIX_FILTER_REPLACED | RANGE_FILTER_REPLACED => {
                 self.filters_replaced.push(decode_filter(field)?);
             }
+            SEQUENCE_TIME => {
+                self.sequence_times.push(field.varints("time of a sequence number")?.into());
+            }
+            HISTORY_FROM => self.history_from.push(field.varints("start of a history")?.into()),
             _ => field.skip("field of a version edit")?,
         }
         Ok(())

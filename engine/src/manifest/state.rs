@@ -11,7 +11,10 @@ use super::{
     edit::{FilterReplaced, KeyspaceCreated, KeyspaceRenamed, TableMoved, VersionEdit},
     table_field,
 };
-use crate::{file_name::ID_MAX, level_count::LEVELS, log::Position, table::TableMeta};
+use crate::{
+    file_name::ID_MAX, level_count::LEVELS, log::Position, sequence_times::SequenceTimes,
+    table::TableMeta,
+};
 
 /// Durable state of a store, apart from its data. Copies share keyspaces and tables.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -31,6 +34,7 @@ pub(crate) struct ManifestState {
     pub(crate) log_floor: u64,
     /// Up to where the log is durable.
     pub(crate) log_mark: Position,
+    pub(crate) sequence_times: SequenceTimes,
     /// By id. Shared: there may be thousands, and an edit changes few.
     pub(crate) keyspaces: BTreeMap<u64, Arc<KeyspaceState>>,
 }
@@ -45,6 +49,8 @@ pub(crate) struct KeyspaceState {
     pub(crate) options: Vec<u8>,
     /// Every entry up to here is in tables, so the log is not needed for it.
     pub(crate) flushed: SequenceNumber,
+    /// Versions that a reader before this number sees may be missing.
+    pub(crate) history_from: SequenceNumber,
     /// By id.
     pub(crate) tables: BTreeMap<u64, Arc<TableMeta>>,
 }
@@ -88,6 +94,7 @@ impl ManifestState {
         for &(keyspace, sequence) in &edit.keyspaces_cleared {
             self.keyspace(keyspace)?.tables.clear();
             self.raise_flushed(keyspace, sequence)?;
+            self.raise_history_from(keyspace, sequence)?;
         }
         for &(keyspace, id) in &edit.tables_removed {
             let removed = self.keyspace(keyspace)?.tables.remove(&id);
@@ -112,9 +119,19 @@ impl ManifestState {
         for &(keyspace, sequence) in &edit.flushed {
             self.raise_flushed(keyspace, sequence)?;
         }
+        for &(keyspace, sequence) in &edit.history_from {
+            self.raise_history_from(keyspace, sequence)?;
+        }
         for &keyspace in &edit.keyspaces_dropped {
             let dropped = self.keyspaces.remove(&keyspace);
             dropped.ok_or(Corruption::Missing { what: "dropped keyspace" })?;
+        }
+        for &sample in &edit.sequence_times {
+            if sample.1 > self.last_sequence {
+                let what = "time of a sequence number";
+                return Err(Corruption::OutOfRange { what, value: sample.1 });
+            }
+            self.sequence_times.append(sample)?;
         }
         // After the drops, which may free a name.
         if !edit.keyspaces_created.is_empty() || !edit.keyspaces_renamed.is_empty() {
@@ -224,6 +241,16 @@ impl ManifestState {
         Ok(())
     }
 
+    /// Notes that versions of a keyspace before `sequence` may be missing.
+    fn raise_history_from(&mut self, id: u64, sequence: SequenceNumber) -> Result<(), Corruption> {
+        if sequence > SEQUENCE_MAX {
+            return Err(Corruption::OutOfRange { what: "start of a history", value: sequence });
+        }
+        let history_from = &mut self.keyspace(id)?.history_from;
+        *history_from = sequence.max(*history_from);
+        Ok(())
+    }
+
     fn check_names(&self) -> Result<(), Corruption> {
         let names: BTreeSet<_> = self.keyspaces.values().map(|keyspace| &keyspace.name).collect();
         if names.len() < self.keyspaces.len() {
@@ -269,6 +296,7 @@ impl ManifestState {
             tables
         };
         let flushed = keyspaces().filter(|(_, keyspace)| keyspace.flushed > 0);
+        let history_from = keyspaces().filter(|(_, keyspace)| keyspace.history_from > 0);
         let renamed = keyspaces().filter(|(_, keyspace)| keyspace.renamed > 0);
         let renamed = renamed.map(|(id, keyspace)| {
             let (sequence, name) = (keyspace.renamed, keyspace.name.clone());
@@ -288,6 +316,8 @@ impl ManifestState {
             tables_added: keyspaces().flat_map(tables).collect(),
             flushed: flushed.map(|(id, keyspace)| (id, keyspace.flushed)).collect(),
             log_mark: (self.log_mark != Position::default()).then_some(self.log_mark),
+            sequence_times: self.sequence_times.samples().to_vec(),
+            history_from: history_from.map(|(id, keyspace)| (id, keyspace.history_from)).collect(),
             ..VersionEdit::default()
         }
     }

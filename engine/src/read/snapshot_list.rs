@@ -4,7 +4,12 @@ use std::{collections::BTreeMap, iter, time::Duration};
 
 use sievedb_format::SequenceNumber;
 
-use crate::{compaction::readers::Readers, read::view::KeptView, resolve::ReadPoint, sync::Mutex};
+use crate::{
+    compaction::readers::{HistoryStart, Readers},
+    read::view::KeptView,
+    resolve::ReadPoint,
+    sync::Mutex,
+};
 
 /// The sequence numbers of open snapshots, and the views that only snapshots see.
 #[derive(Debug, Default)]
@@ -25,7 +30,7 @@ struct State {
 #[derive(Debug)]
 struct Held {
     count: usize,
-    /// Time at which the first of them was taken, by the clock of the options.
+    /// Time at which the first of them was opened, by the clock of the options.
     since: Duration,
     /// The same time by the store clock.
     clock_ms: u64,
@@ -47,8 +52,35 @@ impl SnapshotList {
         let (since, clock_ms) = now();
         debug_assert!(held.keys().next_back().is_none_or(|&newest| newest <= sequence));
         debug_assert!(held.values().next_back().is_none_or(|newest| newest.clock_ms <= clock_ms));
-        held.entry(sequence).or_insert(Held { count: 0, since, clock_ms }).count += 1;
-        ReadPoint::at_time(sequence, clock_ms)
+        hold(held, ReadPoint::at_time(sequence, clock_ms), since)
+    }
+
+    /// Adds a snapshot of the past at the point that `point` returns under the lock, opened at
+    /// `since` by the clock of the options. Its clock is changed where those of older and newer
+    /// snapshots demand it.
+    ///
+    /// # Errors
+    ///
+    /// The error of `point`.
+    pub(crate) fn add_past<E>(
+        &self,
+        since: Duration,
+        point: impl FnOnce() -> Result<ReadPoint, E>,
+    ) -> Result<ReadPoint, E> {
+        let held = &mut self.state.lock().held;
+        let point = point()?;
+        let older = held.range(..point.sequence).next_back();
+        let newer = held.range(point.sequence + 1..).next();
+        let least_ms = older.map_or(0, |(_, older)| older.clock_ms);
+        let most_ms = newer.map_or(u64::MAX, |(_, newer)| newer.clock_ms);
+        let clock_ms = point.clock_ms().clamp(least_ms, most_ms);
+        Ok(hold(held, ReadPoint::at_time(point.sequence, clock_ms), since))
+    }
+
+    /// Calls `change` while no snapshot is added and no list of readers is copied.
+    pub(crate) fn exclude<T>(&self, change: impl FnOnce() -> T) -> T {
+        let _held = self.state.lock();
+        change()
     }
 
     /// Removes one snapshot at `sequence`. Returns the sequence number of the oldest one left.
@@ -154,7 +186,8 @@ impl SnapshotList {
     }
 
     /// Returns the readers of entries from `first` to `last`, for a merge that read the store clock
-    /// at `clock_ms` before this call.
+    /// at `clock_ms` before this call. `history` returns where the history of the keyspace begins.
+    /// No snapshot is added meanwhile.
     ///
     /// The snapshots that separate the entries are those from `first` on below `last`, and the
     /// oldest one if it is below `first`. The cost depends on their number alone.
@@ -163,6 +196,7 @@ impl SnapshotList {
         first: SequenceNumber,
         last: SequenceNumber,
         clock_ms: u64,
+        history: impl FnOnce() -> Option<HistoryStart>,
     ) -> Readers {
         let held = &self.state.lock().held;
         let last = last.max(first);
@@ -172,15 +206,25 @@ impl SnapshotList {
         // It sees what newer readers see, at an older time.
         let newer = held.range(last..).next().map(|(_, newer)| newer.clock_ms);
         let clock_ms = iter::chain([clock_ms], newer).min().unwrap_or(clock_ms);
-        Readers::new(oldest.into_iter().chain(within), clock_ms)
+        Readers::new(oldest.into_iter().chain(within), history(), clock_ms)
     }
 
     /// Returns the number of open snapshots, and the time at which the oldest was taken.
     pub(crate) fn open(&self) -> (u64, Option<Duration>) {
         let held = &self.state.lock().held;
         let count = held.values().map(|held| held.count as u64).sum();
-        (count, held.values().next().map(|held| held.since))
+        (count, held.values().map(|held| held.since).min())
     }
+}
+
+/// Counts one more snapshot at `point`, taken at `since`.
+fn hold(held: &mut BTreeMap<SequenceNumber, Held>, point: ReadPoint, since: Duration) -> ReadPoint {
+    let clock_ms = point.clock_ms();
+    let of_sequence = held.entry(point.sequence).or_insert(Held { count: 0, since, clock_ms });
+    of_sequence.count += 1;
+    of_sequence.clock_ms = of_sequence.clock_ms.min(clock_ms);
+    debug_assert!(held.values().is_sorted_by_key(|held| held.clock_ms), "clocks ascend");
+    point
 }
 
 #[cfg(all(test, not(feature = "shuttle")))]
@@ -209,7 +253,7 @@ mod tests {
             (5, 5, &[3]),
         ];
         for (first, last, want) in cases {
-            let readers = list.readers_between(first, last, 0);
+            let readers = list.readers_between(first, last, 0, || None);
             let some: Vec<_> = (0..readers.stripe_of(SEQUENCE_MAX))
                 .map(|stripe| readers.of_stripe(stripe).sequence)
                 .collect();
@@ -233,7 +277,7 @@ mod tests {
         let cases: [(u64, u64, &[u64]); 4] =
             [(1, 2, &[10]), (4, 8, &[10, 20]), (4, 9, &[10, 20, 40]), (9, 20, &[10, 40, 50])];
         for (first, last, want) in cases {
-            let readers = list.readers_between(first, last, 50);
+            let readers = list.readers_between(first, last, 50, || None);
             for (stripe, &clock_ms) in want.iter().enumerate() {
                 let reader = readers.of_stripe(stripe);
                 let want = ReadPoint::at_time(reader.sequence, clock_ms);

@@ -12,6 +12,7 @@ use crate::{
     compaction_filter::CompactionFilter,
     filter_policy::FilterPolicy,
     fold::OperatorCell,
+    history_length::HistoryLength,
     keyspace_options::KeyspaceOptions,
     memory::{Charge, MemoryAccount, MemoryUse},
     read::changed_trees::ChangedTrees,
@@ -48,6 +49,8 @@ pub(crate) struct Tree {
     dropped: AtomicBool,
     /// Sequence number of the clear in flight; 0 without one.
     clearing: AtomicU64,
+    /// Versions that a reader before this number sees may be missing. Never decreases.
+    history_from: AtomicU64,
     /// See [`Debt::bytes`].
     compaction_debt_bytes: AtomicU64,
     /// See [`Debt::level0_runs_kept`].
@@ -106,6 +109,7 @@ impl Tree {
             change: Mutex::new(()),
             dropped: AtomicBool::new(false),
             clearing: AtomicU64::new(0),
+            history_from: AtomicU64::new(0),
             compaction_debt_bytes: AtomicU64::new(0),
             level0_runs_kept: AtomicUsize::new(0),
             bookkeeping,
@@ -187,6 +191,22 @@ impl Tree {
         let present = options.compaction_filter.present();
         let is_present = present.is_some_and(|present| Arc::ptr_eq(present, filter));
         is_present && !self.has_failed_filter.swap(true, SeqCst)
+    }
+
+    /// Returns how long old versions are kept; `None` without a history.
+    pub(crate) fn history_length(&self) -> Option<HistoryLength> {
+        self.options().history
+    }
+
+    /// Returns the sequence number before which versions may be missing in the history.
+    pub(crate) fn history_from(&self) -> SequenceNumber {
+        self.history_from.load(SeqCst)
+    }
+
+    /// Notes that versions before `sequence` may be missing. The caller holds the lock of the
+    /// snapshots, or no reader knows the tree.
+    pub(crate) fn raise_history_from(&self, sequence: SequenceNumber) {
+        self.history_from.fetch_max(sequence, SeqCst);
     }
 
     /// Refuses merge operands without a merge operator.
@@ -382,6 +402,7 @@ impl Tree {
         let change = self.change.lock();
         let before = self.kept_view();
         let cleared = self.clear_in_flight().expect("a clear was begun");
+        self.raise_history_from(cleared);
         debug_assert!(before.cleared < cleared, "clears ascend");
         debug_assert!(before.placed_memtables().all(|placed| placed.last_sequence() < cleared));
         let active = Arc::new(PlacedMemtable::new(self.options().memtable_bytes, &self.memory));

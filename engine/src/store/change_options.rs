@@ -81,15 +81,34 @@ impl Store {
         new.validate()?;
         present.merge_operator.check_change(&tree.name(), &new.merge_operator)?;
         let changed = KeyspaceChanged { id: tree.id, options: new.encode() };
-        let edit = VersionEdit { keyspaces_changed: vec![changed], ..VersionEdit::default() };
+        let has_history = new.history.is_some();
+        if has_history {
+            self.begin_history();
+        }
+        // A longer history does not bring back what the shorter one has dropped.
+        let history_from = || {
+            let start = self.history_start(tree).map(|start| start.sequence);
+            has_history.then(|| start.unwrap_or_else(|| self.writer.visible()))
+        };
+        let edit = || VersionEdit {
+            keyspaces_changed: vec![changed],
+            history_from: history_from().into_iter().map(|from| (tree.id, from)).collect(),
+            ..VersionEdit::default()
+        };
         self.edit_manifest(
-            |_| (!tree.is_dropped()).then_some(edit),
+            |_| (!tree.is_dropped()).then(edit),
             |edited| {
                 if !edited {
                     return;
                 }
                 let extractor = new.prefix_extractor.clone();
-                tree.set_options(new);
+                // Flushes and compactions that copied the readers before keep no history.
+                self.versions.snapshots().exclude(|| {
+                    if let Some(from) = history_from() {
+                        tree.raise_history_from(from);
+                    }
+                    tree.set_options(new);
+                });
                 if extractor != present.prefix_extractor {
                     // Tables about to enter a version do so then.
                     for (_, _, live) in tree.kept_view().version.tables() {

@@ -6,7 +6,7 @@ use sievedb_format::{RangeTombstone, SequenceNumber};
 use sievedb_sstable::{Completed, TableOrigin};
 
 use crate::{
-    Error, Result,
+    Error, HistoryLength, Result,
     compaction::{
         choice::Compaction,
         crowded::Price,
@@ -16,8 +16,9 @@ use crate::{
         levels::{LAST_LEVEL, LevelOptions, Levels},
         picker::{Picker, RangeChoice},
         ranges::RangeFragments,
+        readers::HistoryStart,
         retain::RetainStream,
-        tombstones::Skipped,
+        tombstones::{Overwritten, Skipped},
     },
     compaction_filter::CompactionFilter,
     filters::choose_filter,
@@ -152,21 +153,37 @@ impl Store {
         tree.set_compaction_debt(levels.debt(&options));
         let snapshots = self.versions.snapshots();
         let now_ms = self.versions.clock().now_ms();
-        let oldest_snapshot = snapshots.oldest();
-        let for_all_ms = snapshots.oldest_clock_ms().map_or(now_ms, |ms| ms.min(now_ms));
+        let (snapshot, snapshot_ms) = (snapshots.oldest(), snapshots.oldest_clock_ms());
+        let history = self.history_start(tree);
+        let is_history = |start: &HistoryStart| snapshot.is_none_or(|it| start.sequence < it);
+        let history_ms = history.as_ref().filter(|start| is_history(start));
+        let history_ms = history_ms.and_then(|_| tree.history_length()).map(HistoryLength::ms);
+        let of_history = history.map(|start| start.sequence);
+        let oldest_snapshot = snapshot.into_iter().chain(of_history).min();
+        let of_history = history.map(|start| start.clock_ms);
+        let clocks_ms = snapshot_ms.into_iter().chain(of_history);
+        let for_all_ms = clocks_ms.fold(now_ms, u64::min);
         let clock = ExpiryClock { for_all_ms, now_ms };
         let skipped = view.version.tables().map(|(_, _, live)| (live.meta.id, live.skipped()));
         let skipped: Skipped = skipped.filter(|&(_, tombstones)| tombstones > 0).collect();
+        let overwritten = view.version.tables().map(|(_, _, live)| {
+            let properties = live.table.properties();
+            (live.meta.id, properties.overwritten())
+        });
+        let overwritten: Overwritten = overwritten.filter(|&(_, entries)| entries > 0).collect();
         let otherwise_compressed = otherwise_compressed(&view.version, &tree.options());
         pick(&Picker {
             levels: &levels,
             options: &options,
             oldest_snapshot,
             clock,
+            history_ms,
             skipped: &skipped,
             covered: view.version.covered(),
+            overwritten: &overwritten,
             otherwise_compressed: &otherwise_compressed,
-            filters_below: id_limit.filter(|_| tree.compaction_filter().is_some()).unwrap_or(0),
+            rewrites_below: id_limit.unwrap_or(0),
+            has_filter: tree.compaction_filter().is_some(),
         })
     }
 
@@ -221,6 +238,8 @@ impl Store {
             let to = |id| Move { id, level, run: compaction.output_run };
             Change { moved: compaction.tables().map(to).collect(), cleared, ..Change::default() }
         } else if compaction.is_unlink {
+            // The choice was made for the readers from there on.
+            let _ = self.versions.snapshots().exclude(|| self.cut_history(tree));
             Change { removed: compaction.tables().collect(), cleared, ..Change::default() }
         } else {
             let was_interrupted = Cell::new(false);
@@ -309,7 +328,10 @@ impl Store {
         let last = gone().map(|table| table.largest_sequence).max().unwrap_or(0);
         // After inputs and clock: a snapshot that is not listed is newer than all of them.
         let clock_ms = self.versions.clock().now_ms();
-        let readers = self.versions.snapshots().readers_between(first, last, clock_ms);
+        let readers = self
+            .versions
+            .snapshots()
+            .readers_between(first, last, clock_ms, || self.cut_history(tree));
         // After the readers: a snapshot taken in between is as new as all inputs.
         let newest_snapshot = filter.and_then(|_| self.versions.snapshots().newest());
         let kept = metas.iter().filter(|table| !is_gone(table.id));
@@ -324,10 +346,9 @@ impl Store {
         let mut deeper = older.clone();
         let drops_early = self.options.has_bug(PlantedBug::DropTombstoneEarly);
         let is_bottom = |key: &[u8]| drops_early || !deeper.may_hold(key);
-        let ranges =
-            RangeFragments::new(&range_tombstones(&inputs), readers.snapshots(), |bounds| {
-                !older.may_overlap(bounds)
-            });
+        let ranges = RangeFragments::new(&range_tombstones(&inputs), readers.stripes(), |bounds| {
+            !older.may_overlap(bounds)
+        });
         let read = |run: Vec<Arc<LiveTable>>| -> Vec<_> {
             run.into_iter().filter(|live| !ranges.hides(&live.meta)).collect()
         };

@@ -60,7 +60,7 @@ pub(crate) fn write_memtables(
     let tombstones: Vec<_> =
         lists.flat_map(|list| list.iter().cloned().collect::<Vec<_>>()).collect();
     let ranges =
-        RangeFragments::new(&tombstones, readers.snapshots(), |bounds| !older.overlaps(bounds));
+        RangeFragments::new(&tombstones, readers.stripes(), |bounds| !older.overlaps(bounds));
     let is_bottom = |key: &[u8]| older.runs().iter().all(|run| run.find(key).is_none());
     let kept = RetainStream::new(merged, readers, is_bottom, || tables.is_closing());
     let mut kept = kept.with_ranges(ranges).folding(operator);
@@ -130,7 +130,10 @@ impl Store {
         let first = frozen.last().and_then(|oldest| oldest.first_sequence()).unwrap_or(0);
         // Before the list of snapshots: one that is missing there has a later clock.
         let clock_ms = self.versions.clock().now_ms();
-        let readers = self.versions.snapshots().readers_between(first, placed, clock_ms);
+        let readers = self
+            .versions
+            .snapshots()
+            .readers_between(first, placed, clock_ms, || self.cut_history(tree));
         let completed = Completed { flushed: inserted, replaced: Vec::new() };
         let origin = TableOrigin { completed: Some(completed), ..tree.origin() };
         let tables = write_memtables(

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use sievedb_format::SequenceNumber;
+
 use crate::{
     Error, Result,
     manifest::VersionEdit,
@@ -59,12 +61,16 @@ impl Store {
             flushed: flushed.iter().map(|&sequence| (keyspace, sequence)).collect(),
             last_sequence: flushed,
             log_mark: Some(self.writer.log().mark()),
+            history_from: self.history_from(tree).into_iter().collect(),
             ..VersionEdit::default()
         };
         let edited = self.edit_manifest(
             // The edit includes the creation of the keyspace, if the manifest lacks it.
             |_| {
-                let is_current = !tree.is_dropped() && tree.view_seldom().cleared == change.cleared;
+                // A history that was begun meanwhile has the values that a filter removed.
+                let is_kept = change.filtered.is_some() && tree.history_length().is_some();
+                let is_cleared = tree.view_seldom().cleared != change.cleared;
+                let is_current = !tree.is_dropped() && !is_cleared && !is_kept;
                 is_current.then_some(edit)
             },
             |edited| {
@@ -102,5 +108,11 @@ impl Store {
         drop(opened);
         self.filters.note_installed(self, fits, !change.removed.is_empty());
         edited
+    }
+
+    /// Returns where the history of `tree` begins after the flushes and compactions so far.
+    fn history_from(&self, tree: &Tree) -> Option<(u64, SequenceNumber)> {
+        let from = tree.history_length().map(|_| tree.history_from())?;
+        (from > 0).then_some((tree.id, from))
     }
 }

@@ -36,6 +36,9 @@ impl Store {
             return Ok(Arc::clone(tree));
         }
         let options = options.cloned().unwrap_or_else(|| self.options.new_keyspace());
+        if options.history.is_some() {
+            self.begin_history();
+        }
         let (id, name) = (*next_id, name.to_owned());
         // Also if the creation fails: the log may have the record.
         *next_id += 1;

@@ -290,11 +290,34 @@ pub(super) fn changed_options(
     edit: &VersionEdit,
 ) -> Option<KeyspaceChanged> {
     let given = options.keyspace.as_ref()?.encode();
+    let (id, stored) = stored_default(state, edit)?;
+    (*stored != given).then_some(KeyspaceChanged { id, options: given })
+}
+
+/// Returns the default keyspace and `last`, the last sequence number, if the options of the opening
+/// begin a history: versions before may be missing.
+pub(super) fn begun_history(
+    options: &Options,
+    state: &ManifestState,
+    edit: &VersionEdit,
+    last: SequenceNumber,
+) -> Option<(u64, SequenceNumber)> {
+    options.keyspace.as_ref()?.history?;
+    let (id, stored) = stored_default(state, edit)?;
+    let stored = KeyspaceOptions::decode(stored, &options.prefix_functions).ok()?;
+    stored.history.is_none().then_some((id, last))
+}
+
+/// Returns the id and the stored options of the default keyspace.
+fn stored_default<'s>(
+    state: &'s ManifestState,
+    edit: &'s VersionEdit,
+) -> Option<(u64, &'s Vec<u8>)> {
     let known = state.keyspaces.iter().map(|(&id, known)| (id, &known.name, &known.options));
     let created = edit.keyspaces_created.iter();
     let created = created.map(|created| (created.id, &created.name, &created.options));
-    let (id, _, stored) = known.chain(created).find(|(_, name, _)| *name == DEFAULT_KEYSPACE)?;
-    (*stored != given).then_some(KeyspaceChanged { id, options: given })
+    let mut all = known.chain(created);
+    all.find(|(_, name, _)| *name == DEFAULT_KEYSPACE).map(|(id, _, stored)| (id, stored))
 }
 
 /// Returns the error for a state that cannot be applied to the manifest in `folder`.

@@ -16,6 +16,7 @@
 //! | [`folder`], [`orphans`]                | directory, lock file, files of a crash        |
 //! | [`memory`]                             | room for writes in memtables                  |
 //! | [`keyspace_set`], [`change_options`]   | create and drop keyspaces, change options     |
+//! | [`history`]                            | where the history of a keyspace begins        |
 //! | [`flush`], [`compact`], [`skipped`]    | background work                               |
 //! | [`table_output`], [`install`]          | write tables, make them visible               |
 //! | [`quarantine`]                         | quarantines tables that cannot be read        |
@@ -27,6 +28,7 @@ mod compact;
 mod filter_host;
 mod flush;
 pub(crate) mod folder;
+pub(crate) mod history;
 mod install;
 mod keyspace_set;
 mod log_state;

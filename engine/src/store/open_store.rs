@@ -286,8 +286,11 @@ impl Store {
             self.writer.log().close(self)?.filter(|&mark| !leaves && mark > known)
         };
         // `CLOSED` vouches only for a manifest that was not broken off on a full disk.
-        if log_mark.is_some() || self.is_clock_ahead() {
-            let edit = VersionEdit { log_mark, ..VersionEdit::default() };
+        let has_times = self.versions.has_unrecorded_times();
+        if log_mark.is_some() || has_times || self.is_clock_ahead() {
+            // All that was placed is durable.
+            let last_sequence = has_times.then(|| self.writer.placement().last_placed());
+            let edit = VersionEdit { log_mark, last_sequence, ..VersionEdit::default() };
             self.edit_manifest(|_| Some(edit), |_| ())?;
         }
         self.renew_manifest()
@@ -311,10 +314,15 @@ fn new_store(options: Options, beginning: Beginning, lock: Option<Box<dyn FileLo
     let log = SharedLog::continued(last_sequence, &tables.folder, &continued);
     let has_workers = options.worker_threads > 0 && !options.read_only;
     let scheduler = Scheduler::new(has_workers, tables.next_file_id());
+    let has_history = trees.values().any(|tree| tree.history_length().is_some());
+    let versions = Versions::new(manifest, trees, Arc::clone(&options.clock), cause);
+    if has_history && !options.read_only {
+        versions.begin_times(options.clock.now(), last_sequence);
+    }
     tables.memory.set_freer(Arc::clone(scheduler.unneeded()) as Arc<dyn Freer>);
     Store {
         writer: Writer::new(last_sequence, log, replayed_log),
-        versions: Versions::new(manifest, trees, Arc::clone(&options.clock), cause),
+        versions,
         scheduler,
         filters,
         gate: Gate::new(),

@@ -5,6 +5,8 @@
 
 use std::{num::NonZero, path::Path, sync::Arc, thread};
 
+use sievedb_format::SequenceNumber;
+
 use crate::{
     KeyspaceOptions, Options, Result,
     filters::Filters,
@@ -39,6 +41,7 @@ struct OpenedKeyspace {
     name: String,
     /// Shared with the keyspace before, if the options are equal.
     options: Arc<KeyspaceOptions>,
+    history_from: SequenceNumber,
     /// Each with its level and run.
     tables: Vec<(u8, u64, Arc<LiveTable>)>,
 }
@@ -73,6 +76,7 @@ pub(super) fn open_tables(
             id,
             name,
             options: keyspace_options,
+            history_from: keyspace.history_from,
             tables: Vec::with_capacity(keyspace.tables.len()),
         });
     }
@@ -122,6 +126,7 @@ impl OpenedTables {
             let changed = Arc::clone(trees.changed());
             let version = Version::new(it.tables);
             let tree = Tree::new(it.id, it.name, it.options, version, memory, changed);
+            tree.raise_history_from(it.history_from);
             trees.insert(Arc::new(tree));
         }
         (trees, filters)

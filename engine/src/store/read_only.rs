@@ -10,7 +10,7 @@ use crate::{
     keyspace_options::DEFAULT_KEYSPACE,
     manifest::{ManifestFile, ManifestState},
     read::tree::Tree,
-    store::log_state::corrupt_state,
+    store::log_state::{begun_history, corrupt_state},
     store::open_tables::open_tables,
     store::recovery::{Beginning, Recovered, Stopwatch},
     store::versions::keyspaces::KeyspaceTrees,
@@ -31,13 +31,14 @@ pub(super) fn take_in(
     recovered: Recovered,
     open_files: Arc<OpenFiles>,
 ) -> Result<Beginning> {
-    let Recovered { kept, mut state, edit, memtables, last_sequence, .. } = recovered;
+    let Recovered { kept, mut state, mut edit, memtables, last_sequence, .. } = recovered;
     let Recovered { next_file_id, log, room, mut opening, .. } = recovered;
     let loaded = kept.ok_or_else(|| Error::NoStore { path: folder.to_owned() })?;
     let mut stopwatch = Stopwatch::start(&*options.clock);
     let (store_id, hash_seed) = (state.store_id, state.hash_seed);
     let tables =
         TableStore::new(options, folder, store_id, hash_seed, next_file_id, room, open_files);
+    edit.history_from.extend(begun_history(options, &state, &edit, last_sequence));
     state.apply(&edit).map_err(|source| corrupt_state(folder, source))?;
     let opened = open_tables(options, &tables, folder, &state)?;
     opening.tables = stopwatch.lap();

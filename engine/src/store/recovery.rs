@@ -30,7 +30,7 @@ use crate::{
     planted::PlantedBug,
     read::view::PlacedMemtable,
     stats::OpeningStats,
-    store::log_state::{LogState, changed_options, corrupt_state},
+    store::log_state::{LogState, begun_history, changed_options, corrupt_state},
     store::open_tables::open_tables,
     store::orphans::{unlink_orphans, unlink_unnamed},
     store::versions::keyspaces::KeyspaceTrees,
@@ -230,6 +230,7 @@ pub(crate) fn take_over(
     let (fs, store_id, hash_seed) = (&*options.fs, state.store_id, state.hash_seed);
     let tables =
         TableStore::new(options, folder, store_id, hash_seed, next_file_id, room, open_files);
+    edit.history_from.extend(begun_history(options, &state, &edit, last_sequence));
     edit.keyspaces_changed.extend(changed_options(options, &state, &edit));
     let mut replayed = state.clone();
     replayed.apply(&edit).map_err(|source| corrupt_state(folder, source))?;

@@ -9,12 +9,13 @@ use std::{
 use super::{code, is_test, sources};
 
 /// The modules of the engine, from the top to the bottom. A module may import from those after it.
-const MODULES: [&str; 59] = [
+const MODULES: [&str; 63] = [
     "repair",
     "describe",
     // The API.
     "db",
     "transaction",
+    "history",
     "snapshot",
     "batch",
     "keyspace",
@@ -70,6 +71,9 @@ const MODULES: [&str; 59] = [
     "barriers",
     "durability",
     "level_count",
+    "history_length",
+    "point_in_time",
+    "sequence_times",
     "planted",
     "sync",
     "text",

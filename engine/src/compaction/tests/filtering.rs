@@ -58,7 +58,7 @@ fn filtered(
     is_bottommost: bool,
     is_bottom: impl FnMut(&[u8]) -> bool,
 ) -> Result<Vec<Entry>> {
-    let readers = Readers::new(snapshots.iter().map(|&sequence| (sequence, 1000)), 1000);
+    let readers = Readers::new(snapshots.iter().map(|&sequence| (sequence, 1000)), None, 1000);
     let newest = snapshots.iter().copied().max();
     let name = "default".to_owned();
     let mut filtering = Filtering::new(Arc::clone(filter) as _, name, 3, is_bottommost, newest);
@@ -212,7 +212,7 @@ fn a_skip_at_the_bottom_seeks() {
     let filter = Noting::new(|_, _| Decision::RemoveAndSkipUntil(b"499".to_vec()));
     let name = "default".to_owned();
     let mut filtering = Filtering::new(filter, name, 3, true, None);
-    let stream = RetainStream::new(cursor, Readers::new([], 0), |_: &[u8]| true, || false);
+    let stream = RetainStream::new(cursor, Readers::new([], None, 0), |_: &[u8]| true, || false);
     let mut stream = stream.filtered_by(Some(&mut filtering));
     stream.seek_to_first().unwrap();
     assert_eq!(stream.key().map(|key| key.user_key.to_vec()), None);

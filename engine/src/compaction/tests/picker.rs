@@ -34,7 +34,7 @@ use crate::{
         expired::ExpiryClock,
         levels::{LevelOptions, Levels},
         picker::{Picker, RangeChoice},
-        tombstones::{Covered, Skipped},
+        tombstones::{Covered, Overwritten, Skipped},
     },
     iter::bounds::KeyBounds,
     table::TableMeta,
@@ -123,9 +123,11 @@ struct Story {
     options: LevelOptions,
     oldest_snapshot: Option<SequenceNumber>,
     clock: ExpiryClock,
+    history_ms: Option<u64>,
     running: Vec<Compaction>,
     skipped: Skipped,
     covered: Covered,
+    overwritten: Overwritten,
     otherwise_compressed: BTreeSet<u64>,
     quarantined: BTreeSet<u64>,
 }
@@ -145,6 +147,7 @@ impl Story {
                         "base" => self.options.base_level_bytes_max = value,
                         "fan-out" => self.options.fan_out = value,
                         "snapshot" => self.oldest_snapshot = Some(value),
+                        "history" => self.history_ms = Some(value),
                         "clock" => self.clock = ExpiryClock { for_all_ms: value, now_ms: value },
                         _ => panic!("{name} is no option"),
                     }
@@ -196,6 +199,14 @@ impl Story {
                 };
                 self.skipped.extend(words.map(one));
                 format!("{:?}\n", self.skipped)
+            }
+            Some("overwritten") => {
+                let one = |word: &str| {
+                    let (id, entries) = word.split_once('=').expect("id=entries");
+                    (id.parse().expect("an id"), number(entries))
+                };
+                self.overwritten.extend(words.map(one));
+                format!("{:?}\n", self.overwritten)
             }
             Some("covered") => {
                 let one = |word: &str| {
@@ -255,9 +266,12 @@ impl Story {
             oldest_snapshot: *oldest_snapshot,
             skipped,
             clock: self.clock,
+            history_ms: self.history_ms,
             covered: &self.covered,
+            overwritten: &self.overwritten,
             otherwise_compressed,
-            filters_below: 0,
+            rewrites_below: 0,
+            has_filter: false,
         })
     }
 

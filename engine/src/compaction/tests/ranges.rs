@@ -5,7 +5,10 @@ use std::collections::BTreeSet;
 use sievedb_format::{RangeTombstone, SequenceNumber, TableBounds};
 
 use crate::{
-    compaction::ranges::{RangeFragment, RangeFragments},
+    compaction::{
+        ranges::{RangeFragment, RangeFragments},
+        stripes::Stripes,
+    },
     table::TableMeta,
 };
 
@@ -63,8 +66,8 @@ fn fragments_keep_the_newest_range_tombstone_of_each_stripe() {
         let tombstones: Vec<_> = (0..lots.below(12)).map(|_| lots.range()).collect();
         let snapshots: BTreeSet<_> = (0..lots.below(4)).map(|_| 1 + lots.below(12)).collect();
         let is_bottom = |bounds: &TableBounds| !bounds.holds(&[20]);
-        let listed = snapshots.iter().copied().collect();
-        let mut ranges = RangeFragments::new(&tombstones, listed, is_bottom);
+        let stripes = Stripes::new(snapshots.iter().copied().collect(), None);
+        let mut ranges = RangeFragments::new(&tombstones, &stripes, is_bottom);
         let fragments = ranges.kept();
         let oldest = snapshots.first().copied().unwrap_or(SequenceNumber::MAX);
         for key in keys() {
@@ -86,6 +89,34 @@ fn fragments_keep_the_newest_range_tombstone_of_each_stripe() {
     }
 }
 
+/// A history is as many snapshots, one at each of its sequence numbers.
+#[test]
+fn fragments_for_a_history_are_those_for_a_snapshot_of_each_version() {
+    let mut lots = Lots(seed());
+    for _ in 0..300 {
+        let tombstones: Vec<_> = (0..lots.below(12)).map(|_| lots.range()).collect();
+        let mut snapshots: Vec<_> = (0..lots.below(4)).map(|_| 1 + lots.below(12)).collect();
+        let from = lots.below(14);
+        let is_bottom = |bounds: &TableBounds| !bounds.holds(&[20]);
+        let history = Stripes::new(snapshots.clone(), Some(from));
+        let mut of_history = RangeFragments::new(&tombstones, &history, is_bottom);
+        snapshots.extend(from..20);
+        let mut of_each =
+            RangeFragments::new(&tombstones, &Stripes::new(snapshots, None), is_bottom);
+        assert_eq!(of_history.kept(), of_each.kept());
+        for key in keys() {
+            for reader in 0..14 {
+                assert_eq!(of_history.cover(&key, reader), of_each.cover(&key, reader));
+            }
+        }
+        let first = lots.below(30) as u8;
+        let bounds = TableBounds::inclusive([first], [first + lots.below(6) as u8]);
+        let (smallest_sequence, largest_sequence) = (lots.below(4), 4 + lots.below(4));
+        let table = TableMeta { smallest_sequence, largest_sequence, ..table(bounds) };
+        assert_eq!(of_history.hides(&table), of_each.hides(&table));
+    }
+}
+
 #[test]
 fn a_table_is_hidden_only_if_each_of_its_entries_is() {
     let mut lots = Lots(seed());
@@ -93,8 +124,8 @@ fn a_table_is_hidden_only_if_each_of_its_entries_is() {
     for _ in 0..2000 {
         let tombstones: Vec<_> = (0..1 + lots.below(6)).map(|_| lots.range()).collect();
         let snapshots: BTreeSet<_> = (0..lots.below(2)).map(|_| 1 + lots.below(12)).collect();
-        let ranges =
-            RangeFragments::new(&tombstones, snapshots.iter().copied().collect(), |_| false);
+        let stripes = Stripes::new(snapshots.iter().copied().collect(), None);
+        let ranges = RangeFragments::new(&tombstones, &stripes, |_| false);
         let first = lots.below(30) as u8;
         let mut bounds = TableBounds::inclusive([first], [first + lots.below(6) as u8]);
         bounds.largest_excluded = lots.below(2) == 0 && bounds.smallest != bounds.largest;

@@ -7,7 +7,10 @@ use sievedb_format::{Corruption, Kind, SequenceNumber, Trailer};
 
 use crate::{
     Error, Result,
-    compaction::{readers::Readers, retain::RetainStream},
+    compaction::{
+        readers::{HistoryStart, Readers},
+        retain::RetainStream,
+    },
     iter::tests::model::{
         Entry, History, Moves, VecCursor, any_history, append, check, entries, failure, read, text,
     },
@@ -17,7 +20,7 @@ const CLOCK_MS: u64 = 1000;
 
 /// Readers at `snapshots` and newer ones, all at the same time.
 fn readers(snapshots: &[SequenceNumber]) -> Readers {
-    Readers::new(snapshots.iter().map(|&sequence| (sequence, CLOCK_MS)), CLOCK_MS)
+    Readers::new(snapshots.iter().map(|&sequence| (sequence, CLOCK_MS)), None, CLOCK_MS)
 }
 
 /// Returns the entries of the stream, and the places where an output may be split.
@@ -111,6 +114,33 @@ fn every_reader_sees_the_same_and_nothing_else_is_kept() {
             let same_key = at > 0 && kept[at - 1].user_key == kept[at].user_key;
             prop_assert_eq!(split, !same_key, "before {}", text(&kept[at..=at]));
         }
+        Ok(())
+    });
+}
+
+/// A keyspace that keeps its history keeps what a snapshot at each of its sequence numbers sees.
+#[test]
+fn a_history_keeps_what_a_snapshot_of_each_version_sees() {
+    let snapshots = prop::collection::vec(0..90_u64, 0..3);
+    check(2000, &(any_history(80, 4), snapshots, 0..90_u64), |(history, mut snapshots, from)| {
+        let kept = |readers: Readers| {
+            let cursor = history.merge(&Rc::default());
+            let mut stream = RetainStream::new(cursor, readers, |_: &[u8]| true, || false);
+            stream.seek_to_first().unwrap();
+            let mut kept = Vec::new();
+            while let Some(key) = stream.key() {
+                let value = stream.value();
+                kept.push(Entry { user_key: key.user_key.to_vec(), trailer: key.trailer, value });
+                stream.next().unwrap();
+            }
+            text(&kept)
+        };
+        let at = |&sequence: &SequenceNumber| (sequence, CLOCK_MS);
+        let start = HistoryStart { sequence: from, clock_ms: CLOCK_MS };
+        let of_history = Readers::new(snapshots.iter().map(at), Some(start), CLOCK_MS);
+        let of_history = kept(of_history);
+        snapshots.extend(from..100);
+        prop_assert_eq!(of_history, kept(readers(&snapshots)));
         Ok(())
     });
 }
@@ -261,7 +291,7 @@ fn an_expired_put_is_a_tombstone_once_no_reader_sees_it() {
         ),
     ];
     for (name, versions, snapshots, is_bottom, want) in cases {
-        let readers = Readers::new(snapshots, CLOCK_MS);
+        let readers = Readers::new(snapshots, None, CLOCK_MS);
         assert_eq!(kept_kinds(versions, readers, is_bottom), want, "{name}");
     }
 }

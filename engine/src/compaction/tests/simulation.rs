@@ -165,9 +165,12 @@ impl Store {
             oldest_snapshot: *oldest_snapshot,
             skipped: &skipped,
             clock: ExpiryClock::default(),
+            history_ms: None,
             covered: &BTreeMap::new(),
+            overwritten: &BTreeMap::new(),
             otherwise_compressed: &self.otherwise_compressed,
-            filters_below: 0,
+            rewrites_below: 0,
+            has_filter: false,
         };
         let Some(choice) = pick(&picker) else { return false };
         let inputs: BTreeSet<u64> = choice.tables().collect();

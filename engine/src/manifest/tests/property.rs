@@ -108,8 +108,14 @@ fn any_edit() -> impl Strategy<Value = VersionEdit> {
         .prop_map(|(keyspace, id, place)| FilterReplaced { keyspace, id, place });
     let ids = (vec(any::<u64>(), 0..4), vec(any::<u64>(), 0..4));
     let tables = (vec((any::<u64>(), any_table()), 0..4), vec(pair(), 0..4), vec(moved, 0..4));
-    let rest =
-        (option::of(any::<u128>()), vec(pair(), 0..4), option::of(pair()), vec(replaced, 0..4));
+    let rest = (
+        option::of(any::<u128>()),
+        vec(pair(), 0..4),
+        option::of(pair()),
+        vec(replaced, 0..4),
+        vec(pair(), 0..4),
+        vec(pair(), 0..4),
+    );
     let renamed = (any::<u64>(), any::<u64>(), ".{1,60}")
         .prop_map(|(id, sequence, name)| KeyspaceRenamed { id, sequence, name });
     let keyspaces =
@@ -135,6 +141,8 @@ fn any_edit() -> impl Strategy<Value = VersionEdit> {
             filters_replaced: rest.3,
             flushed: rest.1,
             log_mark: rest.2.map(|(file_id, offset)| Position { file_id, offset }),
+            sequence_times: rest.4,
+            history_from: rest.5,
         }
     })
 }
@@ -160,6 +168,7 @@ fn any_state() -> impl Strategy<Value = ManifestState> {
                 options,
                 flushed,
                 renamed: flushed / 2,
+                history_from: flushed / 3,
                 ..Default::default()
             };
             for (number, table) in tables.into_iter().enumerate() {
@@ -172,6 +181,9 @@ fn any_state() -> impl Strategy<Value = ManifestState> {
             state.last_sequence = state.last_sequence.max(flushed);
             state.keyspaces.insert(index as u64 + 1, Arc::new(keyspace));
         }
+        let of_number = |number: u64| (1 + (number << 20), number.min(state.last_sequence));
+        let times: Vec<_> = (0..numbers.1 % 5).map(of_number).collect();
+        times.into_iter().for_each(|(ms, sequence)| state.sequence_times.note(ms, sequence));
         state
     })
 }
@@ -217,11 +229,11 @@ fn damaged_edits_do_not_panic() {
 #[test]
 fn fields_that_a_later_release_adds_are_skipped_or_refused() {
     let edit = edits().swap_remove(1);
-    // Field 22 of an edit, first one that may be skipped, then one that must be known.
+    // Field 30 of an edit, first one that may be skipped, then one that must be known.
     let with = |tag: u8| [&edit.encode()[..], &[tag, 2, 7, 7]].concat();
-    assert_eq!(VersionEdit::decode(&with(44)), Ok(edit.clone()));
+    assert_eq!(VersionEdit::decode(&with(60)), Ok(edit.clone()));
     let what = "field of a version edit";
-    assert_eq!(VersionEdit::decode(&with(45)), Err(Corruption::Unsupported { what, value: 22 }));
+    assert_eq!(VersionEdit::decode(&with(61)), Err(Corruption::Unsupported { what, value: 30 }));
     let twice = [&edit.encode()[..], &[11, 1, 60]].concat();
     assert_eq!(
         VersionEdit::decode(&twice),

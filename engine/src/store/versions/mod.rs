@@ -31,10 +31,14 @@ use crate::{
     manifest::{ManifestFile, ManifestState, VersionEdit},
     read::snapshot_list::SnapshotList,
     read::tree::Tree,
+    sequence_times::{Sample, SequenceTimes},
     store_clock::StoreClock,
     sync::{
         Mutex, MutexGuard, RwLock,
-        atomic::{AtomicBool, Ordering::SeqCst},
+        atomic::{
+            AtomicBool, AtomicU64,
+            Ordering::{Relaxed, SeqCst},
+        },
     },
     table::store::TableStore,
 };
@@ -50,9 +54,16 @@ pub(crate) struct Versions {
     /// Cause, if the store is read-only.
     read_only: OnceLock<Arc<Error>>,
     clock: StoreClock,
+    times: Mutex<SequenceTimes>,
+    /// Store clock from which on a write adds to `times`, in milliseconds; [`NEVER`] if no keyspace
+    /// has a history.
+    next_time_ms: AtomicU64,
     /// The manifest lacks changes of keyspaces. Changed while it is locked.
     is_behind: AtomicBool,
 }
+
+/// No write adds the time at which it is placed.
+const NEVER: u64 = u64::MAX;
 
 /// State under the manifest lock.
 #[derive(Debug)]
@@ -75,6 +86,7 @@ impl Versions {
     ) -> Self {
         let state = file.state();
         let next_keyspace_id = state.next_keyspace_id;
+        let times = Mutex::new(state.sequence_times.clone());
         let clock = StoreClock::open(clock, state.store_clock_ms, cause.is_some());
         let (is_closed, unrecorded, uncertain_files) = Default::default();
         Self {
@@ -84,6 +96,8 @@ impl Versions {
             snapshots: SnapshotList::default(),
             read_only: cause.map_or_else(OnceLock::new, |cause| Arc::new(cause).into()),
             clock,
+            times,
+            next_time_ms: AtomicU64::new(NEVER),
             is_behind: AtomicBool::new(false),
         }
     }
@@ -99,6 +113,44 @@ impl Versions {
 
     pub(crate) const fn clock(&self) -> &StoreClock {
         &self.clock
+    }
+
+    /// Calls `read` with the times at which writes were placed.
+    pub(crate) fn with_times<T>(&self, read: impl FnOnce(&SequenceTimes) -> T) -> T {
+        read(&self.times.lock())
+    }
+
+    /// Begins to note when writes are placed. `last` was placed last at `now`, by the clock of the
+    /// options; the caller holds the placement lock, or there is no writer yet.
+    pub(super) fn begin_times(&self, now: Duration, last: SequenceNumber) {
+        self.add_time(self.clock.at_ms(now), last);
+    }
+
+    /// Notes that a write is placed behind `last` at the time that `now` returns, if a keyspace has
+    /// a history. The caller holds the placement lock.
+    #[inline]
+    pub(super) fn note_time(&self, now: impl FnOnce() -> Duration, last: SequenceNumber) {
+        let next_ms = self.next_time_ms.load(Relaxed);
+        if next_ms != NEVER {
+            let now_ms = self.clock.at_ms(now());
+            if now_ms >= next_ms {
+                self.add_time(now_ms, last);
+            }
+        }
+    }
+
+    #[cold]
+    fn add_time(&self, now_ms: u64, last: SequenceNumber) {
+        let mut times = self.times.lock();
+        times.note(now_ms, last);
+        self.next_time_ms.store(times.next_ms(), Relaxed);
+    }
+
+    /// Returns whether the manifest lacks the time of a write.
+    pub(super) fn has_unrecorded_times(&self) -> bool {
+        let manifest = self.manifest.lock();
+        let recorded = &manifest.file.state().sequence_times;
+        !self.times.lock().newer_than(recorded).is_empty()
     }
 
     /// Begins to create or drop keyspaces. The guard holds the id of the next one.
@@ -192,6 +244,7 @@ impl Versions {
         // A repair gives the new store the clock of the damaged one.
         edit.store_clock_ms = edit.store_clock_ms.max(Some(self.clock.at_ms(now)));
         manifest.unrecorded.add_to(&mut edit);
+        edit.sequence_times = self.durable_times(manifest.file.state(), &edit);
         match manifest.file.append(&edit, || tables.new_file_id()) {
             Ok(appended) => {
                 if let Some(replaced) = appended.replaced {
@@ -215,6 +268,15 @@ impl Versions {
             Err(error) if manifest.file.is_failed() => Err(host.poison(error)),
             Err(error) => Err(error),
         }
+    }
+
+    /// Returns the times that `state` lacks, up to the last sequence number that no crash takes
+    /// back: a later one may be given to another write.
+    fn durable_times(&self, state: &ManifestState, edit: &VersionEdit) -> Vec<Sample> {
+        let last = state.last_sequence.max(edit.last_sequence.unwrap_or(0));
+        let times = self.times.lock();
+        let newer = times.newer_than(&state.sequence_times).iter().copied();
+        newer.take_while(|&(_, sequence)| sequence <= last).collect()
     }
 
     /// Returns `true` if only the log has a change of keyspaces. Until an edit succeeds, a dropped

@@ -205,6 +205,8 @@ impl Store {
                 }
                 Verdict::Holds => {
                     let froze_largest = self.freeze_largest();
+                    let last = placement.last_placed();
+                    self.versions.note_time(|| self.options.clock.now(), last);
                     let placed = placement.place(self.writer.publish(), write, payload, waits)?;
                     let (in_flight, froze) = placed;
                     debug_assert_eq!(in_flight.last, placement.last_placed(), "not the newest");

@@ -1,0 +1,230 @@
+//! Reads of a keyspace as it was.
+
+use std::{fmt, iter::FusedIterator, sync::Arc, time::SystemTime};
+
+use sievedb_filter::hash::key_hash;
+use sievedb_format::{SequenceNumber, Trailer};
+use sievedb_sstable::{BlockCounts, ValueRef};
+
+use crate::{
+    Bytes, Keyspace, KeyspaceSnapshot, PointInTime, ReadOptions, Result,
+    handle::Handle,
+    handle_counts::HandleKind,
+    read::{lookup::Lookup, observer::Observer, tree::Tree, view::ReadView},
+    resolve::{ReadPoint, is_operand},
+    sequence_times::SequenceTimes,
+};
+
+/// A version of a key: what the key had until the next write to it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct KeyVersion {
+    /// The sequence number of the write, for [`Keyspace::snapshot_at`]. `None` if it is older than
+    /// the history.
+    pub sequence: Option<u64>,
+    /// About when it was written: to a second, or 0.4 % of its age. By the store clock. `None` if
+    /// that is not known.
+    pub written_at: Option<SystemTime>,
+    /// The value; `None` after a removal. For a merge operand, the result of the merge.
+    pub value: Option<Bytes>,
+    /// When the value expires or expired. `None` if never, and for a merge operand.
+    pub expires_at: Option<SystemTime>,
+}
+
+/// The versions of a key, the newest first. [`Keyspace::history`] returns it.
+///
+/// Sees the keyspace as it was at the call, and keeps its memtables and tables until it is dropped.
+/// Ends after the first error.
+pub struct KeyHistory {
+    /// Before the handle: its memtables are freed before the store leaves its memory pool.
+    view: ReadView,
+    tree: Arc<Tree>,
+    open: Handle,
+    key: Bytes,
+    /// The next version is the newest up to here; `None` at the end.
+    next: Option<SequenceNumber>,
+    /// Where the history begins.
+    from: SequenceNumber,
+}
+
+impl KeyHistory {
+    fn new(keyspace: &Keyspace, key: &[u8]) -> Result<Self> {
+        let store = keyspace.open_store().accept()?;
+        let tree = Arc::clone(keyspace.tree());
+        // First: merges behind the view may drop what this lists.
+        let view = tree.kept_view();
+        tree.check()?;
+        let visible = store.writer.visible();
+        let start = store
+            .history_start(&tree)
+            .ok_or_else(|| store.not_in_history(&tree, visible.into()))?;
+        let from = start.sequence.max(view.cleared);
+        Ok(Self {
+            view: ReadView::new(tree.id, view),
+            open: keyspace.handle().of_kind(HandleKind::Iterator),
+            tree,
+            key: Bytes::copy_from_slice(key),
+            next: Some(visible),
+            from,
+        })
+    }
+
+    /// Returns the newest version up to `at`, and its sequence number.
+    fn version(&self, at: SequenceNumber) -> Result<Option<(SequenceNumber, KeyVersion)>> {
+        let store = self.open.accept()?;
+        self.tree.check()?;
+        let counters = store.tables.counters.local();
+        let hash = key_hash(&self.key, store.hash_seed);
+        let cache_use = ReadOptions::default().cache_use();
+        let clock = store.versions.clock();
+        // Time does not expire a value here: it had the value when it was written.
+        let point = ReadPoint::at_time(at, 0);
+        let lookup = Lookup { key: &self.key, hash, at: point, clock, cache_use };
+        let mut newest = NewestVersion::default();
+        let mut value = lookup.find(&self.view, counters, &mut newest)?;
+        let cover = self.view.newest_cover(&self.key, at, 0);
+        let written = newest.trailer.map(Trailer::sequence);
+        let Some(sequence) = written.max((cover > 0).then_some(cover)) else { return Ok(None) };
+        let times = |read: fn(&SequenceTimes, u64) -> Option<u64>| {
+            store.versions.with_times(|times| read(times, sequence))
+        };
+        if newest.trailer.is_some_and(is_operand) && self.view.has_expiry() {
+            // The value below may have expired before.
+            let clock_ms = times(|times, sequence| times.time_of(sequence)).unwrap_or(0);
+            let at = ReadPoint::at_time(sequence, clock_ms);
+            value = Lookup { at, ..lookup }.find(&self.view, counters, &mut newest)?;
+        }
+        let written_ms = times(|times, sequence| times.time_of(sequence.checked_sub(1)?));
+        let version = KeyVersion {
+            sequence: (sequence > self.from).then_some(sequence),
+            written_at: written_ms.and_then(PointInTime::of_ms),
+            expires_at: newest.expiry_ms.filter(|_| value.is_some()).and_then(PointInTime::of_ms),
+            value,
+        };
+        Ok(Some((sequence, version)))
+    }
+}
+
+impl Iterator for KeyHistory {
+    type Item = Result<KeyVersion>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let at = self.next.take()?;
+        let (sequence, version) = match self.version(at) {
+            Ok(found) => found?,
+            Err(error) => return Some(Err(error)),
+        };
+        debug_assert!(sequence <= at, "versions come newest first");
+        if version.sequence.is_some() {
+            self.next = Some(sequence - 1);
+        } else if version.value.is_none() {
+            // Whether a removal before the history is still stored depends on compactions.
+            return None;
+        }
+        Some(Ok(version))
+    }
+}
+
+impl FusedIterator for KeyHistory {}
+
+impl fmt::Debug for KeyHistory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { key, next, from, .. } = self;
+        f.debug_struct("KeyHistory")
+            .field("key", key)
+            .field("next", next)
+            .field("from", from)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Notes the newest version that a lookup finds.
+#[derive(Debug, Default)]
+struct NewestVersion {
+    trailer: Option<Trailer>,
+    expiry_ms: Option<u64>,
+}
+
+impl Observer<Bytes> for NewestVersion {
+    type Blocks = BlockCounts;
+
+    fn value_in_memtable(&mut self, value: &[u8]) -> Bytes {
+        Bytes::copy_from_slice(value)
+    }
+
+    fn value_in_block(&mut self, value: &ValueRef<'_>) -> Bytes {
+        value.to_bytes()
+    }
+
+    fn expires(&mut self, expiry_ms: Option<u64>) {
+        self.expiry_ms = expiry_ms;
+    }
+
+    fn found_in_memtable(&mut self, _: usize, trailer: Trailer, _: &[u8]) {
+        self.trailer = self.trailer.max(Some(trailer));
+    }
+
+    fn found_in_table(&mut self, _: usize, trailer: Trailer, _: &ValueRef<'_>) {
+        self.trailer = self.trailer.max(Some(trailer));
+    }
+}
+
+/// The past, in a keyspace with a [history](crate::KeyspaceOptions::keep_history).
+impl Keyspace {
+    /// Returns the keyspace as it was at a [`PointInTime`]: a sequence number or a [`SystemTime`].
+    ///
+    /// Costs as much as a [snapshot](crate::Db::snapshot). While it exists, the versions it sees are kept,
+    /// also when the history no longer reaches back to them.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NotInHistory`](crate::Error::NotInHistory).
+    ///
+    /// ```
+    /// # use std::time::{Duration, SystemTime};
+    /// use sievedb::{Db, HistoryLength, KeyspaceOptions};
+    ///
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// let db = Db::open(dir.path())?;
+    /// let hour = HistoryLength::Time(Duration::from_secs(3600));
+    /// let prices = db.keyspace_with("prices", &KeyspaceOptions::new().keep_history(hour))?;
+    /// prices.insert("tea", "3")?;
+    /// let monday = prices.snapshot_at(SystemTime::now())?;
+    /// prices.remove("tea")?;
+    /// assert_eq!(monday.get("tea")?, Some("3".into()));
+    /// # Ok::<(), sievedb::Error>(())
+    /// ```
+    pub fn snapshot_at(&self, point: impl Into<PointInTime>) -> Result<KeyspaceSnapshot> {
+        KeyspaceSnapshot::of_past(self, point.into())
+    }
+
+    /// Returns the versions of `key`, the newest first, down to the one that the history begins
+    /// with.
+    ///
+    /// Each version costs a lookup. For merge operands each applies all older ones.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NotInHistory`](crate::Error::NotInHistory) in a keyspace without a history,
+    /// [`Error::KeyspaceDropped`](crate::Error::KeyspaceDropped). The items: errors of
+    /// [`get`](Self::get).
+    ///
+    /// ```
+    /// use sievedb::{Db, HistoryLength, KeyspaceOptions};
+    ///
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// let db = Db::open(dir.path())?;
+    /// let options = KeyspaceOptions::new().keep_history(HistoryLength::Sequences(1000));
+    /// let prices = db.keyspace_with("prices", &options)?;
+    /// prices.insert("tea", "3")?;
+    /// prices.insert("tea", "4")?;
+    /// prices.remove("tea")?;
+    /// let values: Result<Vec<_>, _> =
+    ///     prices.history("tea")?.map(|version| version.map(|it| it.value)).collect();
+    /// assert_eq!(values?, [None, Some("4".into()), Some("3".into())]);
+    /// # Ok::<(), sievedb::Error>(())
+    /// ```
+    pub fn history(&self, key: impl AsRef<[u8]>) -> Result<KeyHistory> {
+        KeyHistory::new(self, key.as_ref())
+    }
+}

@@ -1,0 +1,73 @@
+//! How long a keyspace keeps old versions.
+
+use std::{fmt, time::Duration};
+
+/// How long a keyspace keeps old versions, so that it can be read as it was:
+/// [`KeyspaceOptions::keep_history`](crate::KeyspaceOptions::keep_history).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum HistoryLength {
+    /// So many sequence numbers of the store back from the newest, at least 1. Every entry written
+    /// to any keyspace takes one.
+    Sequences(u64),
+    /// So long ago, at least 1 ms, rounded up to whole milliseconds. By the store clock: see
+    /// [`Keyspace::insert_with_ttl`](crate::Keyspace::insert_with_ttl).
+    Time(Duration),
+}
+
+impl From<Duration> for HistoryLength {
+    fn from(time: Duration) -> Self {
+        Self::Time(time)
+    }
+}
+
+impl HistoryLength {
+    /// Returns the kind and the amount, as they are stored.
+    pub(crate) fn encode(self) -> [u64; 2] {
+        match self {
+            Self::Sequences(count) => [1, count],
+            Self::Time(time) => [2, milliseconds(time)],
+        }
+    }
+
+    /// Returns the stored length; `None` for an unknown kind.
+    pub(crate) fn decode([kind, amount]: [u64; 2]) -> Option<Self> {
+        match kind {
+            1 => Some(Self::Sequences(amount.max(1))),
+            2 => Some(Self::Time(Duration::from_millis(amount.max(1)))),
+            _ => None,
+        }
+    }
+
+    /// Returns the length in whole milliseconds, or unchanged.
+    pub(crate) fn rounded(self) -> Self {
+        match self {
+            Self::Time(time) => Self::Time(Duration::from_millis(milliseconds(time))),
+            Self::Sequences(_) => self,
+        }
+    }
+
+    /// Returns the length in milliseconds; `u64::MAX` if it is not one of time.
+    pub(crate) fn ms(self) -> u64 {
+        match self {
+            Self::Time(time) => milliseconds(time),
+            Self::Sequences(_) => u64::MAX,
+        }
+    }
+
+    pub(crate) fn is_valid(self) -> bool {
+        self.encode()[1] > 0
+    }
+}
+
+impl fmt::Display for HistoryLength {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Sequences(count) => write!(f, "{count} sequence numbers"),
+            Self::Time(time) => write!(f, "{time:?}"),
+        }
+    }
+}
+
+fn milliseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX)
+}

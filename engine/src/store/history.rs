@@ -1,0 +1,111 @@
+//! Where the history of a keyspace begins, and which point of it a reader asks for.
+
+use std::time::SystemTime;
+
+use super::Store;
+use crate::{
+    Error, HistoryLength, PointInTime, compaction::readers::HistoryStart, read::tree::Tree,
+    resolve::ReadPoint, sequence_times::SequenceTimes,
+};
+
+/// A point in the past of a store.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct PastPoint {
+    pub(crate) at: ReadPoint,
+    /// The point was given by this time of the store clock, in milliseconds.
+    by_time_ms: Option<u64>,
+}
+
+impl Store {
+    /// Begins to note when writes are placed, for histories.
+    pub(super) fn begin_history(&self) {
+        let placement = self.writer.placement();
+        self.versions.begin_times(self.options.clock.now(), placement.last_placed());
+    }
+
+    /// Returns where the history of `tree` begins; `None` without one.
+    pub(crate) fn history_start(&self, tree: &Tree) -> Option<HistoryStart> {
+        let length = tree.history_length()?;
+        // Before the clock: nothing is placed at a later time that is visible now.
+        let visible = self.writer.visible();
+        let now_ms = self.versions.clock().now_ms();
+        let asked = self.versions.with_times(|times| start_of(length, visible, now_ms, times));
+        let sequence = asked.sequence.max(tree.history_from());
+        let by_then = |times: &SequenceTimes| times.time_of(sequence.saturating_sub(1));
+        let clock_ms = self.versions.with_times(by_then).unwrap_or(0).max(asked.clock_ms);
+        Some(HistoryStart { sequence, clock_ms })
+    }
+
+    /// As [`history_start`](Self::history_start), for a flush or a compaction, which drops what no
+    /// reader from there on sees. The caller holds the lock of the snapshots.
+    pub(super) fn cut_history(&self, tree: &Tree) -> Option<HistoryStart> {
+        let start = self.history_start(tree)?;
+        tree.raise_history_from(start.sequence);
+        Some(start)
+    }
+
+    /// Returns the point in the past that `point` names; `None` if it is in the future, or before
+    /// every known time.
+    pub(crate) fn past_point(&self, point: PointInTime) -> Option<PastPoint> {
+        let visible = self.writer.visible();
+        let now_ms = self.versions.clock().now_ms();
+        match point {
+            PointInTime::Sequence(sequence) if sequence > visible => None,
+            PointInTime::Sequence(sequence) => {
+                let by_then = self.versions.with_times(|times| times.time_of(sequence));
+                let clock_ms = if sequence == visible { now_ms } else { by_then.unwrap_or(0) };
+                Some(PastPoint { at: ReadPoint::at_time(sequence, clock_ms), by_time_ms: None })
+            }
+            PointInTime::Time(time) => {
+                let ms = time.duration_since(SystemTime::UNIX_EPOCH).ok()?.as_millis();
+                let ms = u64::try_from(ms).ok().filter(|&ms| ms <= now_ms)?;
+                let sequence = self.versions.with_times(|times| {
+                    times.sequence_before(ms)?;
+                    Some(times.sequence_at(ms).map_or(visible, |placed| placed.min(visible)))
+                })?;
+                let at = ReadPoint::at_time(sequence, ms);
+                Some(PastPoint { at, by_time_ms: Some(ms) })
+            }
+        }
+    }
+
+    /// Returns the clock that a reader of `tree` at `past` needs at least, in milliseconds; `None`
+    /// if the point is not in its history.
+    pub(crate) fn clock_in_history(&self, tree: &Tree, past: PastPoint) -> Option<u64> {
+        let start = self.history_start(tree)?;
+        if past.at.sequence < start.sequence {
+            return None;
+        }
+        let length_ms = tree.history_length()?.ms();
+        let oldest_ms = self.versions.clock().now_ms().saturating_sub(length_ms);
+        let is_too_old = past.by_time_ms.is_some_and(|ms| ms < oldest_ms);
+        (!is_too_old).then_some(start.clock_ms)
+    }
+
+    /// Returns the error of a read of `tree` at a point that its history does not have.
+    pub(crate) fn not_in_history(&self, tree: &Tree, at: PointInTime) -> Error {
+        let oldest = self.history_start(tree).map(|start| start.sequence);
+        Error::NotInHistory { keyspace: tree.name(), at, oldest }
+    }
+}
+
+/// Returns where a history of `length` begins, by what is visible at `now_ms`.
+fn start_of(
+    length: HistoryLength,
+    visible: u64,
+    now_ms: u64,
+    times: &SequenceTimes,
+) -> HistoryStart {
+    match length {
+        HistoryLength::Sequences(count) => {
+            HistoryStart { sequence: visible.saturating_sub(count), clock_ms: 0 }
+        }
+        HistoryLength::Time(_) => {
+            let oldest_ms = now_ms.saturating_sub(length.ms());
+            if times.is_later_than_all(oldest_ms) {
+                return HistoryStart { sequence: visible, clock_ms: oldest_ms };
+            }
+            HistoryStart { sequence: times.sequence_before(oldest_ms).unwrap_or(0), clock_ms: 0 }
+        }
+    }
+}

@@ -1,0 +1,168 @@
+//! Points in time, by a clock that the test sets.
+
+use std::{
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
+
+use sievedb::{Db, HistoryLength, clock::ManualClock};
+use sievedb_doubles::MemoryFs;
+use sievedb_tests::settings::STORE_DIR;
+
+use super::{assert_refused, options};
+
+const START_MS: u64 = 1_000_000;
+
+fn at(ms: u64) -> SystemTime {
+    SystemTime::UNIX_EPOCH + Duration::from_millis(START_MS + ms)
+}
+
+struct Timed {
+    fs: Arc<MemoryFs>,
+    clock: Arc<ManualClock>,
+    length: HistoryLength,
+}
+
+impl Timed {
+    fn new(length: Duration) -> Self {
+        let clock = Arc::new(ManualClock::new());
+        clock.set_unix_time(Duration::from_millis(START_MS));
+        let fs = Arc::new(MemoryFs::with_seed(1));
+        Self { fs, clock, length: HistoryLength::Time(length) }
+    }
+
+    fn open(&self) -> Db {
+        options(&self.fs, &self.clock, self.length).open(STORE_DIR).unwrap()
+    }
+
+    fn advance(&self, ms: u64) {
+        self.clock.advance(Duration::from_millis(ms));
+    }
+}
+
+fn value(db: &Db, ms: u64) -> Option<String> {
+    let past = db.snapshot_at(at(ms)).unwrap();
+    past.get("key").unwrap().map(|value| String::from_utf8(value.to_vec()).unwrap())
+}
+
+#[test]
+fn a_time_shows_the_last_write_before_it() {
+    let timed = Timed::new(Duration::from_secs(60));
+    let db = timed.open();
+    for number in 1..=10_u32 {
+        timed.advance(2000);
+        db.insert("key", number.to_string()).unwrap();
+        if number % 3 == 0 {
+            db.flush().unwrap();
+        }
+    }
+    timed.advance(500);
+    for number in 1..=10 {
+        let written = 2000 * number;
+        assert_eq!(value(&db, written - 1), (number > 1).then(|| (number - 1).to_string()));
+        assert_eq!(value(&db, written), Some(number.to_string()));
+        assert_eq!(value(&db, written + 499), Some(number.to_string()));
+    }
+    let oldest = Some(0);
+    assert_refused(db.snapshot_at(at(20_501)), oldest);
+    assert_refused(db.snapshot_at(SystemTime::UNIX_EPOCH), oldest);
+    assert_refused(db.snapshot_at(SystemTime::UNIX_EPOCH - Duration::from_secs(1)), oldest);
+    let error = db.snapshot_at(at(20_501)).err().unwrap();
+    let want = "Unix time 1020.501 is not in the history of the keyspace \"default\", which begins \
+                at sequence number 0 and ends at the present";
+    assert_eq!(error.to_string(), want);
+    let written: Vec<_> =
+        db.history("key").unwrap().map(|it| it.unwrap().written_at.unwrap()).collect();
+    let want: Vec<_> = (1..=10).rev().map(|number| at(2000 * number)).collect();
+    assert_eq!(written, want);
+}
+
+/// Versions go once no time within the history shows them, also in an idle store.
+#[test]
+fn a_history_of_time_moves_on_without_writes() {
+    let timed = Timed::new(Duration::from_secs(60));
+    let db = timed.open();
+    let write = |number: u32| {
+        timed.advance(10_000);
+        db.insert("key", number.to_string()).unwrap();
+        db.compact().unwrap();
+        db.snapshot().sequence()
+    };
+    let written: Vec<_> = (1..=5).map(write).collect();
+    let versions = || db.history("key").unwrap().count();
+    assert_eq!(versions(), 5);
+    timed.advance(29_999);
+    assert_eq!(value(&db, 19_999), Some("1".into()));
+    assert_eq!(versions(), 5);
+    timed.advance(20_000);
+    assert_refused(db.snapshot_at(at(19_999)), Some(written[2]));
+    assert_eq!(value(&db, 40_000), Some("4".into()));
+    db.compact().unwrap();
+    assert_eq!((versions(), db.default_keyspace().approximate_len().unwrap()), (3, 3));
+    timed.advance(100_000);
+    assert_eq!(value(&db, 180_000), Some("5".into()));
+    assert_refused(db.snapshot_at(at(130_000)), Some(written[4]));
+    db.compact().unwrap();
+    assert_eq!((versions(), db.default_keyspace().approximate_len().unwrap()), (1, 1));
+}
+
+#[test]
+fn times_survive_a_close_and_the_past_of_an_expired_value_is_read() {
+    let timed = Timed::new(Duration::from_secs(3600));
+    let db = timed.open();
+    timed.advance(5000);
+    db.insert_with_ttl("key", "short", Duration::from_secs(10)).unwrap();
+    timed.advance(20_000);
+    db.insert("key", "long").unwrap();
+    db.compact().unwrap();
+    drop(db);
+    timed.advance(100_000);
+    let db = timed.open();
+    timed.advance(5000);
+    db.insert("key", "later").unwrap();
+    db.compact().unwrap();
+    let want = [
+        (4999, None),
+        (5000, Some("short")),
+        (14_999, Some("short")),
+        (15_000, None),
+        (24_999, None),
+        (25_000, Some("long")),
+        (129_999, Some("long")),
+        (130_000, Some("later")),
+    ];
+    for (ms, want) in want {
+        assert_eq!(value(&db, ms).as_deref(), want, "at {ms}");
+    }
+    let first = db.history("key").unwrap().last().unwrap().unwrap();
+    assert_eq!((first.value, first.expires_at), (Some("short".into()), Some(at(15_000))));
+}
+
+/// After a crash the times of writes that were not flushed are lost: a time among them shows the
+/// end of what was recovered, or the state before.
+#[test]
+fn a_crash_never_invents_a_time() {
+    let timed = Timed::new(Duration::from_secs(3600));
+    let db = timed.open();
+    for number in 1..=20_u32 {
+        timed.advance(2000);
+        db.insert("key", number.to_string()).unwrap();
+        if number == 10 {
+            db.flush().unwrap();
+        }
+    }
+    let killed = Timed { fs: Arc::new(timed.fs.copy()), ..timed };
+    drop(db);
+    let db = killed.open();
+    killed.advance(2000);
+    db.insert("key", "21").unwrap();
+    db.compact().unwrap();
+    for number in 1..=9 {
+        assert_eq!(value(&db, 2000 * number), Some(number.to_string()));
+    }
+    for number in 11..=20 {
+        let found: u64 = value(&db, 2000 * number).unwrap().parse().unwrap();
+        assert!((number..=20).contains(&found), "{number}: {found}");
+    }
+    assert_eq!(value(&db, 42_000), Some("21".into()));
+}
