@@ -26,19 +26,41 @@ pub(super) const POLL_INTERVAL: Duration = Duration::from_micros(50);
 /// Longest wait for lookups that hold a filter whose room is needed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Patience {
-    /// Some milliseconds each time: the duration of a lookup that reads from a disk.
+    /// Some milliseconds: the duration of a lookup that reads from a disk.
     Short,
-    /// Some seconds in all. Bounded, because the lookup may be that of the caller.
+    /// A second. Bounded, because the lookup may be that of the caller.
     Long,
 }
 
 impl Patience {
-    /// Returns the polls of one wait, and of all.
-    fn polls(self) -> (u64, u64) {
-        match self {
-            Self::Short => (200, u64::MAX),
-            Self::Long => (20_000, 20_000),
-        }
+    fn polls(self) -> Polls {
+        let max = match self {
+            Self::Short => 200,
+            Self::Long => 20_000,
+        };
+        Polls { max, left: max }
+    }
+}
+
+/// Polls that waits for lookups may take, all waits for the same lookup together: one that holds
+/// filters for long is waited for once.
+#[derive(Debug)]
+struct Polls {
+    max: u64,
+    left: u64,
+}
+
+impl Polls {
+    /// Takes a poll, if one is left.
+    fn take(&mut self) -> bool {
+        let is_left = self.left > 0;
+        self.left = self.left.saturating_sub(1);
+        is_left
+    }
+
+    /// No lookup is waited for.
+    fn renew(&mut self) {
+        self.left = self.max;
     }
 }
 
@@ -70,10 +92,7 @@ pub(super) struct Changes<'a> {
     store: &'a TableStore,
     /// For the filters of the store, in bytes. More may be there already.
     bytes_max: u64,
-    /// Most polls of one wait.
-    polls_max: u64,
-    /// Polls left in all.
-    polls_left: u64,
+    polls: Polls,
     /// Threads that a wait aborts for.
     waiters: Option<&'a AtomicU32>,
     keyspaces: Vec<Held<'a>>,
@@ -115,12 +134,10 @@ impl<'a> Changes<'a> {
                 is_stale: false,
             }
         });
-        let (polls_max, polls_left) = patience.polls();
         Self {
             store,
             bytes_max,
-            polls_max,
-            polls_left,
+            polls: patience.polls(),
             waiters: None,
             keyspaces: held.collect(),
             replaced: Vec::new(),
@@ -342,7 +359,7 @@ impl<'a> Changes<'a> {
     /// Has lookups use the present filters, and waits for those that hold replaced ones.
     fn release(&mut self) {
         self.refresh();
-        for poll in 0..self.polls_max {
+        for poll in 0_u64.. {
             let keyspaces = &mut self.keyspaces;
             self.replaced.retain(|(keyspace, bytes, filters)| {
                 let is_held = filters.strong_count() > 0;
@@ -354,15 +371,34 @@ impl<'a> Changes<'a> {
                 is_held
             });
             if self.replaced.is_empty() {
+                self.polls.renew();
                 return;
             }
             let has_waiters = self.waiters.is_some_and(|waiters| waiters.load(SeqCst) > 0);
-            if self.polls_left == 0 || has_waiters {
+            if has_waiters || !self.polls.take() {
                 return;
             }
-            self.polls_left -= 1;
             // Most lookups are done at once.
             if poll < 10 { thread::yield_now() } else { thread::sleep(POLL_INTERVAL) }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Patience;
+
+    #[test]
+    fn a_lookup_that_holds_filters_is_waited_for_once() {
+        for patience in [Patience::Short, Patience::Long] {
+            let mut polls = patience.polls();
+            let max = polls.max;
+            // Each filter that is replaced needs room of its own.
+            let taken: u64 =
+                (0..50).map(|_| (0..).take_while(|_: &u64| polls.take()).count() as u64).sum();
+            assert_eq!(taken, max);
+            polls.renew();
+            assert!(polls.take(), "another lookup is waited for");
         }
     }
 }
