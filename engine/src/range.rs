@@ -269,6 +269,14 @@ impl Range {
         Ok(())
     }
 
+    /// Continues behind the key whose merge failed, if that was the last step. Both ends keep their
+    /// positions.
+    pub(crate) fn resume(&mut self) {
+        if let State::Open(range) = &mut self.0 {
+            range.resume();
+        }
+    }
+
     #[inline]
     fn advance(&mut self, end: End) -> Result<Option<EntryRef<'_>>> {
         match &mut self.0 {

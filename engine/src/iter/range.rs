@@ -10,7 +10,7 @@ use super::{
     range_tombstone_sources::RangeTombstoneSources,
     visible::VisibleCursor,
 };
-use crate::{Result, fold::OperatorCell, resolve::ReadPoint};
+use crate::{Error, Result, fold::OperatorCell, resolve::ReadPoint};
 
 /// Keys share allocations of this many bytes. A key that the user keeps pins one.
 const KEY_BUFFER_BYTES: usize = 1 << 10;
@@ -82,6 +82,8 @@ enum State {
     Open,
     /// The ends met, one reached the other bound, or there was an error.
     UsedUp,
+    /// A merge failed. For the user it is at its end.
+    Failed,
     /// There are no keys within the bounds, whatever the seek.
     Empty,
 }
@@ -164,10 +166,34 @@ impl<S: CursorSource> Range<S> {
                 self.finish();
                 Ok(None)
             }
+            Err(Error::MergeFailed { keyspace, operator, key, source }) => {
+                self.stop_at(end, &key);
+                Err(Error::MergeFailed { keyspace, operator, key, source })
+            }
             Err(error) => {
                 self.finish();
                 Err(error)
             }
+        }
+    }
+
+    /// Ends the iteration, because the value of `key` cannot be computed. Keeps the positions of
+    /// both ends for [`resume`](Self::resume).
+    #[cold]
+    fn stop_at(&mut self, end: End, key: &[u8]) {
+        let (side, other) = match end {
+            End::Front => (&mut self.front, &mut self.back),
+            End::Back => (&mut self.back, &mut self.front),
+        };
+        *side = Side { cursor: None, place: Place::Passed, key: key.to_vec() };
+        other.detach();
+        self.state = State::Failed;
+    }
+
+    /// Continues behind the key whose merge failed, if that was the last step.
+    pub(crate) fn resume(&mut self) {
+        if self.state == State::Failed {
+            self.state = State::Open;
         }
     }
 

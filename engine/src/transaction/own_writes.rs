@@ -51,8 +51,9 @@ pub(super) struct OwnWrites {
     undo: Vec<Undo>,
 }
 
+/// The writes to a keyspace.
 #[derive(Debug)]
-struct TreeWrites {
+pub(super) struct TreeWrites {
     tree: Arc<Tree>,
     /// Later than the removals of ranges.
     entries: Entries,
@@ -95,6 +96,14 @@ impl UndoWrite {
     }
 }
 
+impl TreeWrites {
+    /// Returns the write to `key`; `Some(None)` is a removal.
+    pub(super) fn get(&self, key: &[u8]) -> Option<Option<&OwnValue>> {
+        let written = self.entries.get(key).map(Option::as_ref);
+        written.or_else(|| self.removed.contain(key).then_some(None))
+    }
+}
+
 impl OwnWrites {
     pub(super) fn is_empty(&self) -> bool {
         self.keyspaces.iter().all(|it| it.entries.is_empty() && it.removed.is_empty())
@@ -118,25 +127,24 @@ impl OwnWrites {
         ENTRY_BYTES + start.len() + end.len()
     }
 
-    fn find_tree(&self, tree: &Arc<Tree>) -> Option<&TreeWrites> {
+    /// Returns the writes to a keyspace.
+    pub(super) fn of(&self, tree: &Arc<Tree>) -> Option<&TreeWrites> {
         self.keyspaces.iter().find(|writes| Arc::ptr_eq(&writes.tree, tree))
     }
 
     /// Returns whether nothing is written to the keyspace.
     pub(super) fn has_none(&self, tree: &Arc<Tree>) -> bool {
-        self.find_tree(tree).is_none()
+        self.of(tree).is_none()
     }
 
     /// Returns the write to `key`; `Some(None)` is a removal.
     pub(super) fn get(&self, tree: &Arc<Tree>, key: &[u8]) -> Option<Option<&OwnValue>> {
-        let TreeWrites { entries, removed, .. } = self.find_tree(tree)?;
-        let written = entries.get(key).map(Option::as_ref);
-        written.or_else(|| removed.contain(key).then_some(None))
+        self.of(tree)?.get(key)
     }
 
     /// Returns the removed ranges of a keyspace, if there are any.
     pub(super) fn removed(&self, tree: &Arc<Tree>) -> Option<&RemovedRanges> {
-        self.find_tree(tree).map(|writes| &writes.removed).filter(|removed| !removed.is_empty())
+        self.of(tree).map(|writes| &writes.removed).filter(|removed| !removed.is_empty())
     }
 
     /// Returns the writes within `bounds`, which must not be empty.
@@ -145,7 +153,7 @@ impl OwnWrites {
         tree: &Arc<Tree>,
         bounds: &KeyBounds,
     ) -> Option<btree_map::Range<'w, Bytes, Option<OwnValue>>> {
-        Some(self.find_tree(tree)?.entries.range::<[u8], _>(bounds.as_slices()))
+        Some(self.of(tree)?.entries.range::<[u8], _>(bounds.as_slices()))
     }
 
     /// Adds a write, which replaces an earlier one to the key. Returns the memory of the replaced

@@ -10,7 +10,10 @@ use std::{
 
 use bytes::Bytes;
 
-use super::{Transaction, own_writes::OwnValue};
+use super::{
+    Transaction,
+    own_writes::{OwnValue, TreeWrites},
+};
 use crate::{
     Error, Keyspace, Range, Result,
     iter::bounds::KeyBounds,
@@ -30,6 +33,8 @@ use crate::{
 pub struct TransactionRange<'t> {
     base: Side<Stored, (Bytes, Bytes)>,
     own: Side<OwnRange<'t>, (Bytes, Option<Bytes>)>,
+    /// All own writes to the keyspace.
+    written: Option<&'t TreeWrites>,
     read: Read<'t>,
 }
 
@@ -124,10 +129,26 @@ impl Stored {
         Reader { snapshot: Some(self.snapshot), ..keyspace.reader() }.range(bounds)
     }
 
-    fn next(&mut self, end: End) -> Option<Result<(Bytes, Bytes)>> {
-        let step = |range: &mut Range| match end {
-            End::Front => range.next(),
-            End::Back => range.next_back(),
+    /// Returns the next entry of `end`. A key that is overwritten may be left out.
+    fn next(
+        &mut self,
+        end: End,
+        is_overwritten: impl Fn(&[u8]) -> bool,
+    ) -> Option<Result<(Bytes, Bytes)>> {
+        let step = |range: &mut Range| {
+            loop {
+                let item = match end {
+                    End::Front => range.next(),
+                    End::Back => range.next_back(),
+                };
+                match &item {
+                    // Its operands are not needed.
+                    Some(Err(Error::MergeFailed { key, .. })) if is_overwritten(key) => {
+                        range.resume();
+                    }
+                    _ => return item,
+                }
+            }
         };
         loop {
             let near = match end {
@@ -167,7 +188,8 @@ impl<'t> TransactionRange<'t> {
         let own = (!is_empty).then(|| transaction.writes.range(keyspace.tree(), &bounds)).flatten();
         let (front, back, is_at_end) = (None, None, false);
         let read = Read { transaction, id, bounds, front, back, is_at_end };
-        Self { base: Side::new(base), own: Side::new(own), read }
+        let written = transaction.writes.of(keyspace.tree());
+        Self { base: Side::new(base), own: Side::new(own), written, read }
     }
 
     fn refused(transaction: &'t Transaction, error: Error) -> Self {
@@ -176,13 +198,15 @@ impl<'t> TransactionRange<'t> {
         let bounds = KeyBounds::ALL;
         let (front, back, is_at_end) = (None, None, false);
         let read = Read { transaction, id: None, bounds, front, back, is_at_end };
-        Self { base: Side::new(base), own: Side::new(None), read }
+        Self { base: Side::new(base), own: Side::new(None), written: None, read }
     }
 
     /// Returns the next entry of `end`.
     fn step(&mut self, end: End) -> Result<Option<(Bytes, Bytes)>> {
         while !self.read.is_at_end {
-            let base = self.base.peek(end, |stored| stored.next(end))?;
+            let written = self.written;
+            let is_overwritten = |key: &[u8]| written.is_some_and(|it| it.get(key).is_some());
+            let base = self.base.peek(end, |stored| stored.next(end, is_overwritten))?;
             let own = self.own.peek(end, |range| {
                 let range = range.as_mut()?;
                 let next = match end {

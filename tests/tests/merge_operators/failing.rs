@@ -1,8 +1,11 @@
 //! An operator that fails or panics loses no operand, and harms no other key.
 
-use std::sync::{
-    Arc, Mutex,
-    atomic::{AtomicBool, Ordering::SeqCst},
+use std::{
+    collections::VecDeque,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering::SeqCst},
+    },
 };
 
 use bytes::Bytes;
@@ -139,4 +142,47 @@ fn errors_have_the_present_name_of_the_keyspace() {
         matches!(&error, Error::MergeFailed { keyspace, .. } if &**keyspace == "new"),
         "{error}"
     );
+}
+
+#[test]
+fn a_transaction_iterates_past_operands_that_it_overwrites() {
+    let fs = Arc::new(MemoryFs::new());
+    let db = options(&fs, Arc::<Picky>::default()).open(STORE_DIR).unwrap();
+    for key in ["a", "c", "e"] {
+        db.insert(key, key).unwrap();
+    }
+    for key in ["b", "d", "f"] {
+        db.merge(key, "bad").unwrap();
+    }
+    for is_flushed in [false, true] {
+        if is_flushed {
+            db.flush().unwrap();
+        }
+        let mut transaction = db.begin();
+        check_failed(transaction.iter(&db).nth(1).transpose(), "b", "a bad operand");
+        check_failed(transaction.iter(&db).next_back().transpose(), "f", "a bad operand");
+        transaction.insert(&db, "b", "new").unwrap();
+        transaction.remove(&db, "d").unwrap();
+        transaction.insert(&db, "f", "new").unwrap();
+        // Each order of the two ends.
+        for order in 0..1_u32 << 6 {
+            let (mut left, mut iter) =
+                (VecDeque::from(["a", "b", "c", "e", "f"]), transaction.iter(&db));
+            for step in 0..6 {
+                let (want, got) = if order >> step & 1 == 0 {
+                    (left.pop_front(), iter.next())
+                } else {
+                    (left.pop_back(), iter.next_back())
+                };
+                let got = got.map(|entry| entry.unwrap().0);
+                assert_eq!(got.as_deref(), want.map(str::as_bytes), "order {order:b}, {step}");
+            }
+        }
+    }
+    // Without the operands of its neighbours a failing key still fails.
+    let mut transaction = db.begin();
+    transaction.insert(&db, "b", "new").unwrap();
+    let mut iter = transaction.iter(&db);
+    check_failed(iter.nth(3).transpose(), "d", "a bad operand");
+    assert!(iter.next().is_none() && iter.next_back().is_none(), "it is at its end");
 }
