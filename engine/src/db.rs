@@ -1,6 +1,7 @@
 //! The handle of a store.
 
 mod close;
+mod default_keyspace;
 mod open;
 mod past;
 mod transactions;

@@ -13,12 +13,12 @@ pub use self::conditional::Current;
 #[cfg(doc)]
 use crate::Error;
 use crate::{
-    ReadOptions, Result,
+    Durability, ReadOptions, Result,
     handle::Handle,
     handle_counts::HandleKind,
     read::tree::Tree,
     reader::{Reader, read_methods},
-    store::open_store::OpenStore,
+    store::{Store, open_store::OpenStore},
 };
 
 /// A named collection of keys with its own options. RocksDB calls it a column family.
@@ -33,6 +33,8 @@ pub struct Keyspace {
     tree: Arc<Tree>,
     open: Handle,
     read_options: ReadOptions,
+    /// `None` for that of the store.
+    durability: Option<Durability>,
 }
 
 /// Identifies a keyspace among those of all stores. A copy of a store's directory has the same ids.
@@ -47,13 +49,13 @@ pub struct KeyspaceId {
 
 impl Keyspace {
     pub(crate) fn new(open: Handle, tree: Arc<Tree>, read_options: ReadOptions) -> Self {
-        Self { open, tree, read_options }
+        Self { open, tree, read_options, durability: None }
     }
 
     /// Returns this keyspace as part of a handle of this kind.
     pub(crate) fn of_kind(&self, kind: HandleKind) -> Self {
         let (open, tree) = (self.open.of_kind(kind), Arc::clone(&self.tree));
-        Self { open, tree, read_options: self.read_options }
+        Self { open, tree, read_options: self.read_options, durability: self.durability }
     }
 
     pub(crate) fn handle(&self) -> &Handle {
@@ -78,10 +80,37 @@ impl Keyspace {
         self.read_options
     }
 
+    /// Returns a handle of this keyspace whose writes have `durability` at return, instead of that
+    /// of [`Options::durability`](crate::Options::durability). Costs a clone of the handle, so keep
+    /// it for several writes.
+    ///
+    /// Applies to single writes and conditional writes of the handle. Batches and transactions have
+    /// a durability of their own.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// use sievedb::{Db, Durability};
+    ///
+    /// let db = Db::open(dir.path())?;
+    /// let payments = db.keyspace("payments")?.with_durability(Durability::Disk);
+    /// payments.insert("2026-11-26/1", "9.50")?;
+    /// # Ok::<(), sievedb::Error>(())
+    /// ```
+    #[must_use]
+    pub fn with_durability(&self, durability: Durability) -> Self {
+        Self { durability: Some(durability), ..self.clone() }
+    }
+
+    /// Returns the durability of a write.
+    #[inline]
+    pub(crate) fn durability(&self, store: &Store) -> Durability {
+        self.durability.unwrap_or(store.options.durability)
+    }
+
     /// Returns a reader of what is visible at the time of each call.
     #[inline(always)]
     pub(crate) fn reader(&self) -> Reader<'_> {
-        let Self { tree, open, read_options: options } = self;
+        let Self { tree, open, read_options: options, .. } = self;
         Reader { open, tree, options: *options, snapshot: None }
     }
 

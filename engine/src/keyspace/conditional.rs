@@ -305,7 +305,7 @@ impl Keyspace {
             let mut write = write?;
             debug_assert_eq!(write.entries[0].hash, hash, "the condition is for another key");
             let mut condition = Unwritten::new(&self.tree, key, hash, mark);
-            if store.commit(&mut write, store.options.durability, &mut condition)?.is_some() {
+            if store.commit(&mut write, self.durability(store), &mut condition)?.is_some() {
                 return Ok(result);
             }
         }

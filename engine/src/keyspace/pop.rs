@@ -39,7 +39,7 @@ impl Keyspace {
                 Err(Error::Conflict { .. }) => continue,
                 Err(error) => return Err(error),
             };
-            if store.commit(&mut write, store.options.durability, &mut unchanged)?.is_some() {
+            if store.commit(&mut write, self.durability(store), &mut unchanged)?.is_some() {
                 return Ok(Some((key, value)));
             }
         }

@@ -23,7 +23,7 @@ impl Keyspace {
     ///     db.insert(key, "")?;
     /// }
     /// db.remove("bert")?;
-    /// assert_eq!(db.default_keyspace().approximate_len()?, 2);
+    /// assert_eq!(db.approximate_len()?, 2);
     /// # Ok::<(), sievedb::Error>(())
     /// ```
     ///

@@ -164,7 +164,7 @@ impl Keyspace {
     ) -> Result<()> {
         let (seed, tree) = (store.hash_seed, &self.tree);
         let mut write = WriteEncoder::single_value(seed, tree, key, expiry_ms, value)?;
-        store.commit(&mut write, store.options.durability, &mut Always).map(drop)
+        store.commit(&mut write, self.durability(store), &mut Always).map(drop)
     }
 
     pub(crate) fn put_operand(&self, key: &[u8], operand: &[u8]) -> Result<()> {
@@ -182,19 +182,19 @@ impl Keyspace {
     pub(super) fn put_kind(&self, kind: Kind, key: &[u8], value: &[u8]) -> Result<()> {
         let store = self.open.accept()?;
         let mut write = WriteEncoder::single_put(store.hash_seed, &self.tree, kind, key, value)?;
-        store.commit(&mut write, store.options.durability, &mut Always).map(drop)
+        store.commit(&mut write, self.durability(store), &mut Always).map(drop)
     }
 
     pub(crate) fn delete(&self, key: &[u8]) -> Result<()> {
         let store = self.open.accept()?;
         let mut write = WriteEncoder::single_remove(store.hash_seed, &self.tree, key)?;
-        store.commit(&mut write, store.options.durability, &mut Always).map(drop)
+        store.commit(&mut write, self.durability(store), &mut Always).map(drop)
     }
 
     pub(crate) fn delete_range(&self, bounds: &KeyBounds) -> Result<()> {
         let store = self.open.accept()?;
         let write = WriteEncoder::single_remove_range(store.hash_seed, &self.tree, bounds)?;
         let Some(mut write) = write else { return Ok(()) };
-        store.commit(&mut write, store.options.durability, &mut Always).map(drop)
+        store.commit(&mut write, self.durability(store), &mut Always).map(drop)
     }
 }

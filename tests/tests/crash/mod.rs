@@ -11,6 +11,7 @@ use sievedb_tests::{
     workload::{WORKLOADS, Workload, workload},
 };
 
+mod durability;
 mod reach;
 mod threads;
 
