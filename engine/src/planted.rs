@@ -30,4 +30,6 @@ pub enum PlantedBug {
     SkipRangeValidation,
     /// The commit of a transaction ignores writes in flight.
     SkipInFlightValidation,
+    /// A compaction shows versions that snapshots see to its filter.
+    FilterVersionsOfSnapshots,
 }

@@ -334,6 +334,8 @@ impl Store {
             .readers_between(first, last, clock_ms, || self.cut_history(tree));
         // After the readers: a snapshot taken in between is as new as all inputs.
         let newest_snapshot = filter.and_then(|_| self.versions.snapshots().newest());
+        let ignores_snapshots = self.options.has_bug(PlantedBug::FilterVersionsOfSnapshots);
+        let newest_snapshot = newest_snapshot.filter(|_| !ignores_snapshots);
         let kept = metas.iter().filter(|table| !is_gone(table.id));
         let levels = Levels::new(kept.map(Cow::as_ref), &[]);
         let Compaction { output_level, output_run, .. } = *compaction;

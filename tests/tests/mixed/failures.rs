@@ -39,7 +39,8 @@ impl Story {
     /// Opens the store.
     fn open(&self) -> Result<Db, Error> {
         let fs = Arc::clone(&self.faults) as Arc<_>;
-        self.set.options(fs, Arc::clone(&self.clock) as _, self.planted).open(STORE_DIR)
+        let clock = Arc::clone(&self.clock) as _;
+        self.set.options(fs, clock, &self.filter, self.planted).open(STORE_DIR)
     }
 
     /// Opens a new store.
@@ -96,6 +97,7 @@ impl Story {
     /// Opens what a crash left of the store, and checks that it has a legal state. `is_late`: the
     /// wall clock was set back meanwhile.
     fn recover(&mut self, at: usize, loss: Loss, is_late: bool) {
+        let is_whole = at == self.disk.operations() && !self.is_tainted;
         let disk = Arc::new(self.disk.crash(at, &loss));
         self.end_faults();
         self.let_go();
@@ -136,11 +138,20 @@ impl Story {
         }
         self.opened = (now_ms, self.clock.now());
         let state = self.history.resolve(&found, now_ms, at, Cut { at, loss }.point().survives);
-        let mut state = state.unwrap_or_else(|text| panic!("{text}"));
+        let (mut state, unknown) = state.unwrap_or_else(|text| panic!("{text}"));
         // What has expired is never visible again: the clock is set back after a close alone.
         state.forget_expired(now_ms);
         for (name, handle) in handles {
-            let space = state.space(&name).expect("the states are equal");
+            let space = state.entries(&name).expect("the states are equal");
+            let ttl_ms = handle.options().get_default_ttl().map(milliseconds);
+            let before = match (space.id, self.history.now().of_id(space.id)) {
+                // Each opening sets the options of the default keyspace.
+                (0, _) => Some(self.set.style().default_ttl_ms),
+                (_, before) => before.map(|(_, space)| space.default_ttl_ms),
+            };
+            let is_exact = is_whole && before.is_some();
+            assert!(!is_exact || before == Some(ttl_ms), "{name}: {ttl_ms:?}, was {before:?}");
+            space.default_ttl_ms = ttl_ms;
             self.handles.insert(space.id, handle);
         }
         self.history = History::new(state);
@@ -150,6 +161,14 @@ impl Story {
         self.db = Some(db);
         self.is_tainted = false;
         self.must_restart = false;
+        for (keyspace, key) in unknown {
+            let id = self.history.now().space(&keyspace).expect("it was found").id;
+            let began = self.disk.operations();
+            let removed = self.handles[&id].remove(&key);
+            let change = Change::Remove { keyspace, key };
+            self.note(|| format!("{}: its operands are unknown", change.text()));
+            self.written(vec![change], self.set.durability, began, removed);
+        }
     }
 
     /// Replaces the probe of the clock by what was there before.

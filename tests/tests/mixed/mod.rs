@@ -9,19 +9,25 @@
 //! | [`ranges`]       | iterators from both ends, refreshed and held                        |
 //! | [`snapshots`]    | snapshots, kept and compared later                                  |
 //! | [`transactions`] | transactions beside each other, and their conflicts                 |
+//! | [`steps`]        | writes of transactions                                              |
+//! | [`own_writes`]   | what a transaction has written                                      |
+//! | [`filter`]       | a compaction filter, and how the model follows it                   |
 //! | [`failures`]     | openings, power cuts, faults                                        |
 //! | [`history`]      | states that a crash may leave                                       |
 //! | [`model`]        | keyspaces with values that expire                                   |
 //! | [`operator`]     | merge operators                                                     |
 
 mod failures;
+mod filter;
 mod history;
 mod model;
 mod operator;
+mod own_writes;
 mod ranges;
 mod reads;
 mod sets;
 mod snapshots;
+mod steps;
 mod story;
 mod transactions;
 mod writes;
@@ -90,7 +96,8 @@ fn mixed_calls_match_the_model() {
         rarest.1,
         rarest.0
     );
-    let outcomes = ["(conflict)", "(failed)", "(failed, read-only)", "(merge failed)"];
+    let outcomes =
+        ["(conflict)", "(failed)", "(failed, read-only)", "(merge failed)", "(filtered)"];
     let missing: Vec<_> = outcomes.iter().filter(|it| !counts.contains_key(*it)).collect();
     assert!(missing.is_empty() || calls < 10 * CALLS || !only.is_empty(), "never {missing:?}");
 }

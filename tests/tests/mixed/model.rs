@@ -1,7 +1,7 @@
 //! What a store must contain: keyspaces, their merge operators, and values that expire.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     ops::{Bound, RangeBounds as _},
     sync::Arc,
 };
@@ -9,7 +9,11 @@ use std::{
 use bytes::Bytes;
 use sievedb_tests::model::{KeyRange, Name, shown};
 
-use super::operator::Operator;
+use super::{
+    filter::{Version, is_filtered},
+    history::Found,
+    operator::Operator,
+};
 
 /// What a key has. Time decides which part of it is visible.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -93,16 +97,38 @@ impl Entry {
     }
 }
 
+/// Options of a keyspace that the model knows.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Style {
+    pub(super) operator: Operator,
+    pub(super) has_filter: bool,
+    pub(super) default_ttl_ms: Option<u64>,
+}
+
 /// A keyspace.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Space {
     /// Distinguishes keyspaces of the same name.
     pub(super) id: u64,
     pub(super) operator: Operator,
+    /// Compactions remove and replace values.
+    pub(super) has_filter: bool,
+    /// Of values that are written without one, in milliseconds.
+    pub(super) default_ttl_ms: Option<u64>,
     pub(super) entries: BTreeMap<Bytes, Entry>,
 }
 
 impl Space {
+    /// Returns when a value expires that is written without a TTL.
+    pub(super) fn default_expiry_ms(&self, now_ms: u64) -> u64 {
+        self.default_ttl_ms.map_or(NEVER, |ttl_ms| now_ms + ttl_ms)
+    }
+
+    /// Returns whether operands may be written to a key.
+    pub(super) fn merges(&self, key: &[u8]) -> bool {
+        self.operator != Operator::None && !(self.has_filter && is_filtered(key))
+    }
+
     pub(super) fn get(&self, key: &[u8], now_ms: u64) -> Option<Seen> {
         self.entries.get(key)?.seen(self.operator, now_ms)
     }
@@ -120,6 +146,16 @@ impl Space {
         };
         let entries = self.entries.range(bounds);
         entries.filter_map(move |(key, entry)| Some((key, entry.seen(self.operator, now_ms)?)))
+    }
+
+    /// Replaces what a key has.
+    pub(super) fn set(&mut self, key: Bytes, version: Option<Version>) {
+        match version {
+            Some((Seen::Value(value), expiry_ms)) => {
+                drop(self.entries.insert(key, Entry::put(value, expiry_ms.unwrap_or(NEVER))));
+            }
+            _ => drop(self.entries.remove(&key)),
+        }
     }
 
     /// As [`get`](Self::get), with the expiry.
@@ -177,7 +213,7 @@ pub(super) enum Change {
     Remove { keyspace: Name, key: Bytes },
     Merge { keyspace: Name, key: Bytes, operand: Bytes },
     RemoveRange { keyspace: Name, range: KeyRange },
-    Create { keyspace: Name, id: u64, operator: Operator },
+    Create { keyspace: Name, id: u64, style: Style },
     Clear { keyspace: Name },
     Rename { keyspace: Name, to: Name },
     Drop { keyspace: Name },
@@ -208,7 +244,7 @@ impl Change {
                 format!("merge {keyspace} {} + {}", shown(key), shown(operand))
             }
             Self::RemoveRange { keyspace, range } => format!("remove {keyspace} {range:?}"),
-            Self::Create { keyspace, operator, .. } => format!("create {keyspace} {operator:?}"),
+            Self::Create { keyspace, style, .. } => format!("create {keyspace} {style:?}"),
             Self::Clear { keyspace } => format!("clear {keyspace}"),
             Self::Rename { keyspace, to } => format!("rename {keyspace} to {to}"),
             Self::Drop { keyspace } => format!("drop {keyspace}"),
@@ -242,7 +278,37 @@ impl Contents {
         }
     }
 
-    fn entries(&mut self, name: &Name) -> Option<&mut Space> {
+    /// Takes the values over that a compaction filter has left.
+    pub(super) fn adopt(&mut self, found: &Found, now_ms: u64) {
+        for (name, found) in found {
+            let Some(space) = self.entries(name).filter(|space| space.has_filter) else { continue };
+            let wanted: Vec<_> =
+                space.all_with_expiry(now_ms).map(|(key, _)| key.clone()).collect();
+            for key in wanted {
+                let at = found.binary_search_by(|(other, _)| other.cmp(&key));
+                let left = at.ok().map(|at| found[at].1.clone());
+                if left != space.get_with_expiry(&key, now_ms) {
+                    space.set(key, left);
+                }
+            }
+        }
+    }
+
+    /// Returns the keys whose entries differ between states with the same keyspaces.
+    pub(super) fn differing_keys(&self, other: &Self) -> Vec<(Name, Bytes)> {
+        let mut differing = Vec::new();
+        for ((name, one), (_, other)) in self.spaces.iter().zip(&other.spaces) {
+            if Arc::ptr_eq(one, other) {
+                continue;
+            }
+            let keys: BTreeSet<_> = one.entries.keys().chain(other.entries.keys()).collect();
+            let differs = |key: &&&Bytes| one.entries.get(**key) != other.entries.get(**key);
+            differing.extend(keys.iter().filter(differs).map(|&key| (name.clone(), key.clone())));
+        }
+        differing
+    }
+
+    pub(super) fn entries(&mut self, name: &Name) -> Option<&mut Space> {
         self.spaces.get_mut(name).map(Arc::make_mut)
     }
 
@@ -269,8 +335,10 @@ impl Contents {
                     space.entries.extract_if(range.clone(), |_, _| true).for_each(drop);
                 }
             }
-            Change::Create { keyspace, id, operator } => {
-                let space = Space { id: *id, operator: *operator, entries: BTreeMap::new() };
+            Change::Create { keyspace, id, style } => {
+                let Style { operator, has_filter, default_ttl_ms } = *style;
+                let (id, entries) = (*id, BTreeMap::new());
+                let space = Space { id, operator, has_filter, default_ttl_ms, entries };
                 self.spaces.insert(keyspace.clone(), Arc::new(space));
             }
             Change::Clear { keyspace } => {

@@ -131,7 +131,7 @@ impl Story {
         let (now, now_ms) = (self.history.now().clone(), self.now_ms());
         let found = observe(self.db(), &self.keyspace_handles(), now_ms);
         let Some(found) = self.accept("read everything", found) else { return };
-        let (count, text) = difference(&now, &found, now_ms);
+        let (count, text) = difference(&now, &found, now_ms, |_, want, have| want == have);
         assert_eq!(count, 0, "the open store:\n{text}");
         let checked = self.check_each(&now, now_ms);
         self.accept("read each key", checked);
@@ -155,6 +155,14 @@ impl Story {
     }
 }
 
+/// Returns when a value with this time to live expires.
+pub(super) fn expiry_ms(ttl: TimeToLive, now_ms: u64) -> Option<u64> {
+    match ttl {
+        TimeToLive::Remaining(left) => Some(now_ms + milliseconds(left)),
+        TimeToLive::Unlimited => None,
+    }
+}
+
 /// Reads all of a store, whose clock is at `now_ms`.
 pub(super) fn observe(db: &Db, handles: &[(Name, Keyspace)], now_ms: u64) -> Result<Found> {
     let mut names = db.keyspaces();
@@ -172,12 +180,10 @@ pub(super) fn observe(db: &Db, handles: &[(Name, Keyspace)], now_ms: u64) -> Res
         }
         let mut entries = Vec::with_capacity(forwards.len());
         for (key, seen) in forwards {
-            let expiry_ms = match handle.ttl(&key)? {
-                Some(TimeToLive::Remaining(left)) => Some(now_ms + milliseconds(left)),
-                Some(TimeToLive::Unlimited) => None,
-                None => panic!("{name} {} has no time to live", shown(&key)),
+            let Some(ttl) = handle.ttl(&key)? else {
+                panic!("{name} {} has no time to live", shown(&key));
             };
-            entries.push((key, (seen, expiry_ms)));
+            entries.push((key, (seen, expiry_ms(ttl, now_ms))));
         }
         found.insert(name.clone(), entries);
     }

@@ -1,6 +1,6 @@
 //! Sets of options under which the calls run.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use sievedb::{
     Compression, Durability, FilterPolicy, FilterPolicyKind, KeyspaceOptions, Options,
@@ -8,7 +8,7 @@ use sievedb::{
 };
 use sievedb_tests::settings::{small_keyspace, small_options};
 
-use super::operator::Operator;
+use super::{filter::Filter, model::Style, operator::Operator};
 
 /// A set of options.
 #[derive(Debug, Clone, Copy)]
@@ -22,7 +22,11 @@ pub(crate) struct OptionSet {
     /// Length of most values, in bytes.
     pub(super) value_bytes: usize,
     /// Operator of the default keyspace.
-    pub(super) operator: Operator,
+    operator: Operator,
+    /// The default keyspace has a compaction filter. Of other keyspaces every second one has.
+    has_filter: bool,
+    /// Default TTL of the default keyspace, in milliseconds.
+    default_ttl_ms: Option<u64>,
 }
 
 const PLAIN: OptionSet = OptionSet {
@@ -33,6 +37,8 @@ const PLAIN: OptionSet = OptionSet {
     durability: Durability::OsBuffer,
     value_bytes: 40,
     operator: Operator::Append,
+    has_filter: true,
+    default_ttl_ms: None,
 };
 
 /// All sets.
@@ -43,6 +49,7 @@ pub(crate) const SETS: [OptionSet; 10] = [
         store: |options| options.block_cache_bytes(0).open_files_max(1).read_mode(ReadMode::Map),
         value_bytes: 150,
         operator: Operator::Counter,
+        default_ttl_ms: Some(60_000),
         ..PLAIN
     },
     OptionSet {
@@ -53,6 +60,7 @@ pub(crate) const SETS: [OptionSet; 10] = [
                 .filter_policy(FilterPolicy::new(FilterPolicyKind::None))
         },
         operator: Operator::Max,
+        has_filter: false,
         ..PLAIN
     },
     OptionSet {
@@ -71,6 +79,8 @@ pub(crate) const SETS: [OptionSet; 10] = [
                 .range_filter_bits_per_key(8.0)
         },
         operator: Operator::Min,
+        has_filter: false,
+        default_ttl_ms: Some(400_000),
         ..PLAIN
     },
     OptionSet {
@@ -79,6 +89,7 @@ pub(crate) const SETS: [OptionSet; 10] = [
             options.block_cache_bytes(64 << 10).memory_budget(8 << 20).read_mode(ReadMode::Direct)
         },
         operator: Operator::AppendLines,
+        has_filter: false,
         ..PLAIN
     },
     OptionSet {
@@ -126,12 +137,14 @@ impl OptionSet {
         &self,
         fs: Arc<dyn Fs>,
         clock: Arc<dyn Clock>,
+        filter: &Arc<Filter>,
         planted: Option<PlantedBug>,
     ) -> Options {
         let options = small_options(fs)
             .clock(clock)
             .durability(self.durability)
-            .keyspace(self.keyspace(self.operator));
+            .compaction_filter(Arc::clone(filter) as _)
+            .keyspace(self.keyspace(self.style(), filter));
         let options = (self.store)(options);
         match planted {
             Some(bug) => options.planted_bug(bug),
@@ -139,10 +152,20 @@ impl OptionSet {
         }
     }
 
-    /// Returns the options of a keyspace with this operator.
-    pub(super) fn keyspace(&self, operator: Operator) -> KeyspaceOptions {
-        let options = (self.keyspace)(small_keyspace());
-        match operator.of_engine() {
+    /// Returns the options of the default keyspace that the model knows.
+    pub(super) fn style(&self) -> Style {
+        let Self { operator, has_filter, default_ttl_ms, .. } = *self;
+        Style { operator, has_filter, default_ttl_ms }
+    }
+
+    /// Returns the options of a keyspace.
+    pub(super) fn keyspace(&self, style: Style, filter: &Arc<Filter>) -> KeyspaceOptions {
+        let mut options = (self.keyspace)(small_keyspace())
+            .default_ttl(style.default_ttl_ms.map(Duration::from_millis));
+        if style.has_filter {
+            options = options.compaction_filter(Arc::clone(filter) as _);
+        }
+        match style.operator.of_engine() {
             Some(operator) => options.merge_operator(operator),
             None => options,
         }

@@ -2,6 +2,7 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
+use bytes::Bytes;
 use sievedb::{Error, Keyspace, KeyspaceSnapshot, Snapshot, TimeToLive};
 use sievedb_tests::model::shown;
 
@@ -81,6 +82,28 @@ impl Story {
             Ok(()) => assert!(!self.is_dropped(id), "a snapshot shows a dropped keyspace"),
             Err(error) => self.tolerate("read a snapshot", &error),
         }
+    }
+
+    /// Compares a key of all snapshots, and of the transactions that have not written it.
+    pub(super) fn check_held(&mut self, id: u64, key: &Bytes) {
+        let all = 0..self.snapshots.len();
+        let checked: Vec<_> = all.filter_map(|at| self.check_key(at, id, key)).collect();
+        for result in checked {
+            self.of_snapshot(id, result);
+        }
+        for open in &self.transactions {
+            open.check_unwritten(id, key);
+        }
+    }
+
+    fn check_key(&self, at: usize, id: u64, key: &Bytes) -> Option<Result<(), Error>> {
+        let held = &self.snapshots[at];
+        let (name, space) = held.contents.of_id(id)?;
+        let view = held.snapshot.keyspace(&held.handles[&id]).expect("the same store");
+        let wanted = space.get(key, held.now_ms);
+        Some(seen(view.get(key)).map(|got| {
+            assert_eq!(got, wanted, "a snapshot of {name}, filtered {}", shown(key));
+        }))
     }
 
     /// Compares all of a snapshot.

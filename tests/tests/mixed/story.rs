@@ -21,6 +21,7 @@ use sievedb_tests::{
 };
 
 use super::{
+    filter::Filter,
     history::{FAILED_MAX, History},
     model::{Change, Contents, Space},
     operator::Operator,
@@ -41,6 +42,7 @@ const CALLS: &[(usize, &str)] = &[
     (1500, "insert"),
     (350, "insert with ttl"),
     (150, "insert expiring at"),
+    (150, "insert without ttl"),
     (600, "remove"),
     (700, "merge"),
     (400, "batch"),
@@ -73,7 +75,7 @@ const CALLS: &[(usize, &str)] = &[
     (60, "read snapshot"),
     (4, "check snapshot"),
     (120, "begin"),
-    (1400, "transaction"),
+    (1800, "transaction"),
     (110, "commit"),
     (15, "roll back"),
     (60, "persist"),
@@ -86,6 +88,7 @@ const CALLS: &[(usize, &str)] = &[
     (8, "drop"),
     (8, "clear"),
     (10, "rename"),
+    (8, "set default ttl"),
     (200, "advance clock"),
     (5, "reopen"),
     (10, "crash"),
@@ -102,6 +105,7 @@ pub(crate) struct Story {
     pub(super) disk: Arc<MemoryFs>,
     pub(super) faults: Arc<FaultFs>,
     pub(super) clock: Arc<ManualClock>,
+    pub(super) filter: Arc<Filter>,
     /// The store clock when the store was opened, and the other clock then.
     pub(super) opened: (u64, Duration),
     pub(super) db: Option<Db>,
@@ -130,7 +134,7 @@ impl Story {
     pub(crate) fn new(set: &'static OptionSet, seed: u64, planted: Option<PlantedBug>) -> Self {
         let disk = Arc::new(MemoryFs::with_seed(seed));
         let mut contents = Contents::default();
-        contents.apply(&Change::Create { keyspace: DEFAULT.into(), id: 0, operator: set.operator });
+        contents.apply(&Change::Create { keyspace: DEFAULT.into(), id: 0, style: set.style() });
         let mut story = Self {
             set,
             seed,
@@ -139,6 +143,7 @@ impl Story {
             faults: Arc::new(FaultFs::new(Arc::clone(&disk) as _)),
             disk,
             clock: Arc::new(ManualClock::new()),
+            filter: Arc::default(),
             opened: (0, Duration::ZERO),
             db: None,
             handles: BTreeMap::new(),
@@ -190,14 +195,16 @@ impl Story {
         });
         let name = chosen.expect("the lot is below the sum").1;
         self.count(name);
+        self.switch_filter_on(name);
+        let began = self.disk.operations();
         self.carry_out(name);
+        self.switch_filter_off(name, began);
     }
 
     fn carry_out(&mut self, name: &'static str) {
         match name {
-            "insert" | "insert with ttl" | "insert expiring at" | "remove" | "merge" => {
-                self.single(name);
-            }
+            "insert" | "insert with ttl" | "insert expiring at" | "insert without ttl"
+            | "remove" | "merge" => self.single(name),
             "remove range" | "remove prefix" => self.remove_range(name == "remove prefix"),
             "batch" => {
                 let count = self.lots.below(8);
@@ -222,6 +229,7 @@ impl Story {
             "persist" | "flush" | "flush keyspace" | "compact" | "compact keyspace"
             | "background" => self.maintain(name),
             "create" | "drop" | "clear" | "rename" => self.change_keyspace(name),
+            "set default ttl" => self.set_default_ttl(),
             "advance clock" => {
                 let by_ms = *self.lots.pick(&[1, 1, 7, 40, 300, 5000]);
                 self.note(|| format!("advance the clock by {by_ms} ms"));

@@ -7,27 +7,26 @@ use sievedb::{Error, Isolation, Keyspace, Result, Savepoint, Transaction, Transa
 use sievedb_tests::model::{KeyRange, Name, shown};
 
 use super::{
-    model::{Change, Contents, NEVER, Seen, Space, contains},
-    operator::Operator,
+    model::{Change, Contents, Seen, Space, contains},
+    own_writes::OwnWrites,
     reads::seen,
+    steps::Place,
     story::Story,
 };
 
-type OwnWrites = BTreeMap<(u64, Bytes), Option<Bytes>>;
-
 /// A transaction, and what it must see.
 pub(super) struct OpenTransaction {
-    transaction: Transaction,
-    isolation: Isolation,
+    pub(super) transaction: Transaction,
+    pub(super) isolation: Isolation,
     /// The store when it began.
-    contents: Contents,
-    now_ms: u64,
-    own: OwnWrites,
+    pub(super) contents: Contents,
+    pub(super) now_ms: u64,
+    pub(super) own: OwnWrites,
     savepoints: Vec<(Savepoint, OwnWrites)>,
     /// Keys on which the commit depends.
-    keys: Vec<(u64, Bytes)>,
-    ranges: Vec<(u64, KeyRange)>,
-    handles: BTreeMap<u64, Keyspace>,
+    pub(super) keys: Vec<(u64, Bytes)>,
+    pub(super) ranges: Vec<(u64, KeyRange)>,
+    pub(super) handles: BTreeMap<u64, Keyspace>,
     /// Number of [`Touch`]es before it.
     began: usize,
 }
@@ -100,7 +99,7 @@ impl Story {
             isolation,
             contents: self.history.now().clone(),
             now_ms: self.now_ms(),
-            own: OwnWrites::new(),
+            own: OwnWrites::default(),
             savepoints: Vec::new(),
             keys: Vec::new(),
             ranges: Vec::new(),
@@ -155,11 +154,24 @@ impl Story {
             "get many",
             "range",
             "range",
+            "first",
+            "last",
+            "ttl",
             "insert",
             "insert",
             "insert",
+            "insert with ttl",
+            "insert expiring at",
+            "insert without ttl",
             "remove",
+            "remove range",
+            "remove prefix",
             "merge",
+            "update",
+            "take",
+            "fetch add",
+            "expire at",
+            "persist key",
             "set savepoint",
             "roll back to",
             "release",
@@ -177,11 +189,12 @@ impl Story {
                 }
             }
         };
+        let place = Place { space: space.clone(), handle: handle.clone(), is_dropped };
         let tx = &mut open.transaction;
         match call {
             "get" => {
                 check(seen(tx.get(&handle, &key)))?;
-                open.note_read(space.id, key, false);
+                open.note_read(space.id, key);
             }
             "get for update" => {
                 check(seen(tx.get_for_update(&handle, &key)))?;
@@ -192,7 +205,7 @@ impl Story {
                     Err(Error::KeyspaceDropped { .. }) if is_dropped => {}
                     found => assert_eq!(found?, wanted.is_some(), "{name} {}", shown(&key)),
                 }
-                open.note_read(space.id, key, false);
+                open.note_read(space.id, key);
             }
             "get many" => {
                 let keys = [key, self.key(), self.key()];
@@ -207,49 +220,18 @@ impl Story {
                         assert!(got.eq(wanted), "get_many {name} {keys:?} in a transaction");
                     }
                 }
-                keys.into_iter().for_each(|key| open.note_read(space.id, key, false));
+                keys.into_iter().for_each(|key| open.note_read(space.id, key));
             }
             "range" if !is_dropped => self.range_of(open, &space, &handle)?,
-            "insert" => {
-                let value = self.value(space.operator);
-                open.transaction.insert(&handle, &key, &value)?;
-                open.own.insert((space.id, key), Some(value));
+            "insert" | "insert with ttl" | "insert expiring at" | "insert without ttl"
+            | "remove" | "remove range" | "remove prefix" => {
+                self.blind_step(open, &place, call, key)?;
             }
-            "remove" => {
-                open.transaction.remove(&handle, &key)?;
-                open.own.insert((space.id, key), None);
+            "merge" | "update" | "take" | "fetch add" | "expire at" | "persist key" => {
+                self.dependent_step(open, &place, call, key)?;
             }
-            "merge" if space.operator != Operator::None => {
-                let operand = self.value(space.operator);
-                let merged = open.transaction.merge(&handle, &key, &operand);
-                open.keys.push((space.id, key.clone()));
-                let value = match &wanted {
-                    None => space.operator.is_valid(&operand).then_some(operand),
-                    Some(Seen::Value(old)) => space.operator.join(old, &operand).map(Bytes::from),
-                    Some(Seen::MergeFails) => None,
-                };
-                match (merged, value) {
-                    (Err(Error::KeyspaceDropped { .. }), _) if is_dropped => {}
-                    (Err(Error::MergeFailed { .. }), None) => {}
-                    (merged, value) => {
-                        merged?;
-                        let value = value.expect("a failing merge");
-                        open.own.insert((space.id, key), Some(value));
-                    }
-                }
-            }
-            "merge" => {
-                let merged = open.transaction.merge(&handle, &key, "1");
-                match merged {
-                    Err(Error::NoMergeOperator { .. }) => {}
-                    Err(Error::KeyspaceDropped { .. }) if is_dropped => {}
-                    // The key is read first.
-                    Err(Error::MergeFailed { .. }) if wanted == Some(Seen::MergeFails) => {}
-                    Err(error) => return Err(error),
-                    Ok(()) => panic!("merged without an operator"),
-                }
-                open.keys.push((space.id, key));
-            }
+            "ttl" => Self::ttl_step(open, &place, key)?,
+            "first" | "last" if !is_dropped => Self::end_step(open, &place, call == "first")?,
             "set savepoint" if open.savepoints.len() < 4 => {
                 let savepoint = open.transaction.set_savepoint();
                 open.savepoints.push((savepoint, open.own.clone()));
@@ -307,12 +289,8 @@ impl Story {
             let read = if from_back { range.next_back() } else { range.next() };
             is_at_end |= want.is_none();
             match (read.transpose(), want) {
-                (Err(Error::MergeFailed { .. }), _)
-                    if space
-                        .range(&bounds, open.now_ms)
-                        .any(|(_, seen)| seen == Seen::MergeFails) =>
-                {
-                    // Entries that are read ahead may fail, too, and those that are overwritten.
+                (Err(Error::MergeFailed { .. }), _) if open.meets_failing(space, &bounds) => {
+                    // Entries that are read ahead may fail, too.
                     fails = true;
                     break;
                 }
@@ -346,25 +324,11 @@ impl Story {
         let Some(mut open) = self.take_transaction() else { return };
         let expected = self.expected(&mut open);
         let is_dropped = |story: &Self, id: u64| story.history.now().of_id(id).is_none();
-        let mut of_dropped = open.own.keys().map(|(id, _)| *id);
-        let writes_to_dropped = of_dropped.any(|id| is_dropped(self, id));
+        let writes_to_dropped = open.own.ids().any(|id| is_dropped(self, id));
         let mut read = open.keys.iter().map(|(id, _)| id).chain(open.ranges.iter().map(|it| &it.0));
         let reads_dropped = read.any(|&id| is_dropped(self, id));
         let durability = self.durability();
-        let changes: Vec<_> = open
-            .own
-            .iter()
-            .filter_map(|((id, key), value)| {
-                let (keyspace, _) = self.history.now().of_id(*id)?;
-                let (keyspace, key) = (keyspace.clone(), key.clone());
-                Some(match value {
-                    Some(value) => {
-                        Change::Put { keyspace, key, value: value.clone(), expiry_ms: NEVER }
-                    }
-                    None => Change::Remove { keyspace, key },
-                })
-            })
-            .collect();
+        let changes = open.own.changes(self.history.now());
         self.note(|| {
             let texts: Vec<_> = changes.iter().map(Change::text).collect();
             format!("commit {durability:?}, {expected:?}: {}", texts.join("; "))
@@ -381,11 +345,11 @@ impl Story {
                 assert!(writes_to_dropped || reads_dropped, "no keyspace was dropped");
             }
             result => {
-                if result.is_ok() && !open.own.is_empty() {
+                if result.is_ok() && open.own.len() > 0 {
                     assert!(expected <= Conflict::May, "no conflict");
                     assert!(!writes_to_dropped && !reads_dropped, "a keyspace was dropped");
                 }
-                if open.own.is_empty() {
+                if open.own.len() == 0 {
                     self.accept("commit", result);
                 } else {
                     self.written(changes, durability, began, result);
@@ -395,11 +359,12 @@ impl Story {
     }
 
     fn expected(&self, open: &mut OpenTransaction) -> Conflict {
-        if open.own.is_empty() {
+        if open.own.len() == 0 {
             return Conflict::None;
         }
         if open.isolation == Isolation::Snapshot {
-            open.keys.extend(open.own.keys().cloned());
+            open.keys.extend(open.own.keys());
+            open.ranges.extend(open.own.ranges());
         }
         let touches = &self.touches[open.began..];
         touches.iter().map(|touch| open.conflict(touch)).max().unwrap_or(Conflict::None)
@@ -408,29 +373,32 @@ impl Story {
 
 impl OpenTransaction {
     /// Returns what the transaction sees of a key.
-    fn seen(&self, space: &Space, key: &Bytes) -> Option<Seen> {
-        match self.own.get(&(space.id, key.clone())) {
-            Some(own) => own.clone().map(Seen::Value),
+    pub(super) fn seen(&self, space: &Space, key: &Bytes) -> Option<Seen> {
+        match self.own.get(space.id, key) {
+            Some(own) => own.map(|(value, _)| Seen::Value(value.clone())),
             None => space.get(key, self.now_ms),
         }
     }
 
-    fn range(&self, space: &Space, bounds: &KeyRange) -> Vec<(Bytes, Seen)> {
+    pub(super) fn range(&self, space: &Space, bounds: &KeyRange) -> Vec<(Bytes, Seen)> {
         let stored = space.range(bounds, self.now_ms).map(|(key, seen)| (key.clone(), seen));
-        let mut all: BTreeMap<_, _> = stored.collect();
-        let own = self.own.iter().filter(|((id, _), _)| *id == space.id);
-        for ((_, key), value) in own.filter(|((_, key), _)| contains(bounds, key)) {
-            match value {
-                Some(value) => drop(all.insert(key.clone(), Seen::Value(value.clone()))),
-                None => drop(all.remove(key)),
-            }
+        let is_kept = |(key, _): &(Bytes, Seen)| self.own.get(space.id, key).is_none();
+        let mut all: BTreeMap<_, _> = stored.filter(is_kept).collect();
+        for (key, value) in self.own.of(space.id).filter(|(key, _)| contains(bounds, key)) {
+            all.extend(value.map(|(value, _)| (key.clone(), Seen::Value(value.clone()))));
         }
         all.into_iter().collect()
     }
 
-    fn note_read(&mut self, id: u64, key: Bytes, always: bool) {
-        let is_own = self.own.contains_key(&(id, key.clone()));
-        if always || (!is_own && self.isolation == Isolation::Serializable) {
+    /// Returns whether a scan of the range may meet a failing merge: entries are read ahead.
+    pub(super) fn meets_failing(&self, space: &Space, bounds: &KeyRange) -> bool {
+        let mut stored = space.range(bounds, self.now_ms);
+        stored.any(|(key, seen)| seen == Seen::MergeFails && self.own.get(space.id, key).is_none())
+    }
+
+    pub(super) fn note_read(&mut self, id: u64, key: Bytes) {
+        let is_own = self.own.get(id, &key).is_some();
+        if !is_own && self.isolation == Isolation::Serializable {
             self.keys.push((id, key));
         }
     }
@@ -454,7 +422,7 @@ impl OpenTransaction {
             Touch::Drop(id) => {
                 let of_keys = self.keys.iter().map(|(of, _)| of);
                 let all = of_keys.chain(self.ranges.iter().map(|(of, _)| of));
-                if all.chain(self.own.keys().map(|(of, _)| of)).any(|of| of == id) {
+                if all.copied().chain(self.own.ids()).any(|of| of == *id) {
                     Conflict::May
                 } else {
                     Conflict::None

@@ -7,12 +7,15 @@ use sievedb::{Batch, Durability, Error, Keyspace, Result};
 use sievedb_tests::model::{Name, shown};
 
 use super::{
-    model::{Change, NEVER, Seen, Space, prefix_range},
+    model::{Change, NEVER, Seen, Space, Style, prefix_range},
     operator::Operator,
     story::{OTHERS, Story},
 };
 
-fn time(ms: u64) -> SystemTime {
+/// Default TTLs of keyspaces, in milliseconds.
+const DEFAULT_TTLS: [Option<u64>; 4] = [None, None, Some(30_000), Some(300_000)];
+
+pub(super) fn time(ms: u64) -> SystemTime {
     SystemTime::UNIX_EPOCH + Duration::from_millis(ms)
 }
 
@@ -25,13 +28,16 @@ impl Story {
         self.note(|| change.text());
         let (began, now_ms) = (self.disk.operations(), self.now_ms());
         let result = match &change {
-            Change::Put { key, value, expiry_ms: NEVER, .. } => handle.insert(key, value),
+            Change::Put { key, value, .. } if call == "insert without ttl" => {
+                handle.insert_without_ttl(key, value)
+            }
             Change::Put { key, value, expiry_ms, .. } if call == "insert with ttl" => {
                 handle.insert_with_ttl(key, value, Duration::from_millis(expiry_ms - now_ms))
             }
-            Change::Put { key, value, expiry_ms, .. } => {
+            Change::Put { key, value, expiry_ms, .. } if call == "insert expiring at" => {
                 handle.insert_expiring_at(key, value, time(*expiry_ms))
             }
+            Change::Put { key, value, .. } => handle.insert(key, value),
             Change::Remove { key, .. } => handle.remove(key),
             Change::Merge { key, operand, .. } => handle.merge(key, operand),
             other => unreachable!("{other:?} is of several keys"),
@@ -43,7 +49,7 @@ impl Story {
         let (keyspace, key, operator) = (keyspace.clone(), self.key(), space.operator);
         match call {
             "remove" => return Change::Remove { keyspace, key },
-            "merge" if operator != Operator::None => {
+            "merge" if space.merges(&key) => {
                 return Change::Merge { keyspace, key, operand: self.value(operator) };
             }
             _ => {}
@@ -52,7 +58,8 @@ impl Story {
         let expiry_ms = match call {
             "insert with ttl" => now_ms + *self.lots.pick(&[0, 1, 20, 200, 3000, 90_000]),
             "insert expiring at" => (now_ms + self.lots.below(4000) as u64).saturating_sub(200),
-            _ => NEVER,
+            "insert without ttl" => NEVER,
+            _ => space.default_expiry_ms(now_ms),
         };
         Change::Put { keyspace, key, value: self.value(operator), expiry_ms }
     }
@@ -81,14 +88,19 @@ impl Story {
         let mut batch = self.db().batch();
         for _ in 0..count {
             let (keyspace, space, handle) = self.keyspace();
-            let change = match self.lots.below(40) {
-                0 => Change::RemoveRange { keyspace, range: self.narrow_range() },
-                1..8 => self.change("remove", &keyspace, &space),
-                8..16 => self.change("merge", &keyspace, &space),
-                16..20 => self.change("insert with ttl", &keyspace, &space),
-                _ => self.change("insert", &keyspace, &space),
+            let call = match self.lots.below(40) {
+                0 => "remove range",
+                1..8 => "remove",
+                8..16 => "merge",
+                16..20 => "insert with ttl",
+                20..22 => "insert without ttl",
+                _ => "insert",
             };
-            add(&mut batch, &handle, &change).expect("nothing fails");
+            let change = match call {
+                "remove range" => Change::RemoveRange { keyspace, range: self.narrow_range() },
+                _ => self.change(call, &keyspace, &space),
+            };
+            add(&mut batch, &handle, call, &change).expect("nothing fails");
             changes.push(change);
         }
         let (durability, began) = (self.durability(), self.disk.operations());
@@ -104,7 +116,7 @@ impl Story {
     pub(super) fn conditional(&mut self, call: &str) {
         let (keyspace, space, handle) = self.keyspace();
         let (key, now_ms, operator) = (self.key(), self.now_ms(), space.operator);
-        let old = space.get(&key, now_ms);
+        let (old, default_ms) = (space.get(&key, now_ms), space.default_expiry_ms(now_ms));
         let began = self.disk.operations();
         let value = self.value(operator);
         let put = |value: Bytes, expiry_ms| Change::Put {
@@ -121,7 +133,7 @@ impl Story {
         match call {
             "insert if absent" => {
                 let result = handle.insert_if_absent(&key, &value);
-                let change = (!is_present).then(|| put(value, NEVER));
+                let change = (!is_present).then(|| put(value, default_ms));
                 self.changed(change, began, result, |stored| assert_eq!(stored, !is_present));
             }
             "take" => {
@@ -146,7 +158,7 @@ impl Story {
                 let result = handle.compare_and_set(&key, expected.as_deref(), new.as_deref());
                 let is_equal = !fails && expected == old_value;
                 let change = is_equal.then(|| match new {
-                    Some(new) => Some(put(new, NEVER)),
+                    Some(new) => Some(put(new, default_ms)),
                     None => is_present.then(|| remove(&key)),
                 });
                 self.checked(fails, change.flatten(), began, result, |done| match done {
@@ -158,7 +170,7 @@ impl Story {
                 let new = self.lots.chance(3, 4).then(|| value.clone());
                 let result = handle.update(&key, |_| new.clone());
                 let change = match new {
-                    Some(new) => Some(put(new, NEVER)),
+                    Some(new) => Some(put(new, default_ms)),
                     None => is_present.then(|| remove(&key)),
                 };
                 self.checked(fails, change, began, result, |before| assert_eq!(before, old_value));
@@ -176,7 +188,7 @@ impl Story {
                     return;
                 }
                 let sum = count.map(|count| count.wrapping_add(delta).to_be_bytes().to_vec());
-                let change = sum.map(|sum| put(sum.into(), NEVER));
+                let change = sum.map(|sum| put(sum.into(), default_ms));
                 self.checked(fails, change, began, result, |before| {
                     assert_eq!(Some(before), count);
                 });
@@ -258,13 +270,17 @@ impl Story {
         let began = self.disk.operations();
         let (change, done) = match (call, found) {
             ("create", None) => {
-                let operator = *self.lots.pick(&Operator::ALL);
-                let options = self.set.keyspace(operator);
+                let style = Style {
+                    operator: *self.lots.pick(&Operator::ALL),
+                    has_filter: self.lots.chance(1, 2),
+                    default_ttl_ms: *self.lots.pick(&DEFAULT_TTLS),
+                };
+                let options = self.set.keyspace(style, &self.filter);
                 self.ids += 1;
                 let id = self.ids;
                 let created = self.db().keyspace_with(&name, &options);
                 let done = created.map(|handle| drop(self.handles.insert(id, handle)));
-                (Change::Create { keyspace: name, id, operator }, done)
+                (Change::Create { keyspace: name, id, style }, done)
             }
             ("drop", Some(_)) => {
                 let done = self.db().drop_keyspace(&name).map(|dropped| assert!(dropped));
@@ -302,6 +318,20 @@ impl Story {
         }
     }
 
+    pub(super) fn set_default_ttl(&mut self) {
+        let (name, _, handle) = self.keyspace();
+        let ttl_ms = *self.lots.pick(&DEFAULT_TTLS);
+        self.note(|| format!("set the default TTL of {name} to {ttl_ms:?} ms"));
+        let ttl = ttl_ms.map(Duration::from_millis);
+        let done = handle.set_options(handle.options().default_ttl(ttl));
+        if self.accept("set options", done).is_some() {
+            self.history.set_default_ttl(&name, ttl_ms);
+        } else {
+            // Only another opening shows which options the manifest has.
+            self.must_restart = true;
+        }
+    }
+
     pub(super) fn maintain(&mut self, call: &str) {
         let (name, _, handle) = self.keyspace();
         let durability = self.durability();
@@ -320,12 +350,15 @@ impl Story {
     }
 }
 
-fn add(batch: &mut Batch, handle: &Keyspace, change: &Change) -> Result<()> {
+fn add(batch: &mut Batch, handle: &Keyspace, call: &str, change: &Change) -> Result<()> {
     match change {
-        Change::Put { key, value, expiry_ms: NEVER, .. } => batch.insert(handle, key, value),
-        Change::Put { key, value, expiry_ms, .. } => {
+        Change::Put { key, value, expiry_ms, .. } if call == "insert with ttl" => {
             batch.insert_expiring_at(handle, key, value, time(*expiry_ms))
         }
+        Change::Put { key, value, .. } if call == "insert without ttl" => {
+            batch.insert_without_ttl(handle, key, value)
+        }
+        Change::Put { key, value, .. } => batch.insert(handle, key, value),
         Change::Remove { key, .. } => batch.remove(handle, key),
         Change::Merge { key, operand, .. } => batch.merge(handle, key, operand),
         Change::RemoveRange { range, .. } => batch.remove_range(handle, range.clone()),

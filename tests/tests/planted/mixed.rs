@@ -17,6 +17,7 @@ fn mixed_calls_catch_planted_bugs() {
         PlantedBug::DropTombstoneEarly,
         PlantedBug::InstallFlushBeforeLogSync,
         PlantedBug::SkipRangeValidation,
+        PlantedBug::FilterVersionsOfSnapshots,
     ];
     let seed = seed("planted bug", 1);
     for bug in bugs {
