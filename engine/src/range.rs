@@ -1,100 +1,21 @@
 //! Iterators over a range of keys, from both ends.
 
-use std::{fmt, iter::FusedIterator, mem, path::Path, sync::Arc};
+mod keys;
+mod view_source;
+
+use std::{fmt, iter::FusedIterator, mem};
 
 use bytes::Bytes;
-use sievedb_sstable::CursorOptions;
 
+pub use self::keys::Keys;
+pub(crate) use self::view_source::ViewSource;
 use crate::{
-    EntryRef, Error, ReadOptions, Result,
-    fold::OperatorCell,
-    handle::Handle,
-    handle_counts::HandleKind,
+    EntryRef, Error, Result,
     iter::{
         bounds::KeyBounds,
-        merge::MergeCursor,
-        range::{self, CursorSource, End},
-        range_tombstone_sources::RangeTombstoneSources,
+        range::{self, End},
     },
-    read::scan_probe::ScanProbe,
-    read::source::{ScanOptions, SkippedTombstones, Source},
-    read::tree::Tree,
-    read::view::KeptView,
-    resolve::ReadPoint,
-    store::open_store::OpenStore,
 };
-
-/// The view that a range reads, and the store it belongs to.
-pub(crate) struct ViewSource {
-    pub(crate) view: KeptView,
-    pub(crate) tree: Arc<Tree>,
-    pub(crate) folder: Arc<Path>,
-    pub(crate) at: ReadPoint,
-    /// A refresh keeps the read point.
-    pub(crate) is_of_snapshot: bool,
-    pub(crate) read_options: ReadOptions,
-    pub(crate) read_ahead_bytes_max: usize,
-    /// Dropped after the view: tables that become obsolete while the view is held are removed
-    /// before the store is closed.
-    pub(crate) open: Handle,
-}
-
-impl ViewSource {
-    /// Returns a source for the present view of the same keyspace.
-    fn present(&self) -> Result<Self> {
-        let view = self.tree.view().kept().clone();
-        // Check and read point after the view, as in lookups.
-        self.tree.check()?;
-        let store = self.open.store();
-        let at = ReadPoint::new(store.writer.visible());
-        let at = view.fix_clock(at, store.versions.clock());
-        let (tree, folder) = (Arc::clone(&self.tree), Arc::clone(&self.folder));
-        Ok(Self { view, tree, folder, at, open: self.open.of_kind(HandleKind::Iterator), ..*self })
-    }
-}
-
-impl CursorSource for ViewSource {
-    type Cursor = MergeCursor<Source>;
-
-    fn cursor(&self, bounds: &Arc<KeyBounds>) -> Self::Cursor {
-        let scan = ScanOptions {
-            cursor: CursorOptions {
-                cache_use: self.read_options.cache_use(),
-                read_ahead_bytes_max: self.read_ahead_bytes_max,
-                skip_damaged: self.read_options.skips_damaged(),
-                ..CursorOptions::default()
-            },
-            bounds: Arc::clone(bounds),
-            skipped: Some(Arc::<OpenStore>::clone(&self.open) as Arc<dyn SkippedTombstones>),
-        };
-        let memtables = self.view.placed_memtables().enumerate();
-        let memtables = memtables.filter(|(_, placed)| placed.is_seen_at(self.at.sequence));
-        let memtables =
-            memtables.map(|(rank, placed)| Source::memtable(placed, rank, &self.folder, &scan));
-        let store = self.open.store();
-        let options = self.tree.options();
-        let counters = store.tables.counters.local();
-        let probe = ScanProbe::new(&options.prefix_extractor, bounds, store.hash_seed, counters);
-        let runs = (self.view.first_run_rank()..).zip(self.view.version.runs());
-        let runs = runs.filter_map(|(rank, run)| Source::run(run, rank, &scan, probe, counters));
-        MergeCursor::new(memtables.chain(runs).collect(), bounds.common_prefix().len())
-    }
-
-    fn operator(&self) -> OperatorCell {
-        self.view.operator.clone()
-    }
-
-    fn range_tombstones(&self) -> RangeTombstoneSources {
-        if !self.view.has_range_tombstones() {
-            return RangeTombstoneSources::default();
-        }
-        let lists = self.view.memtables().enumerate().flat_map(|(rank, memtable)| {
-            memtable.range_tombstones().lists().into_iter().map(move |list| (rank, list))
-        });
-        let version = (self.view.first_run_rank(), Arc::clone(&self.view.version));
-        RangeTombstoneSources::new(lists, Some(version))
-    }
-}
 
 /// Iterator over keys and values, ascending from the front and descending from the back
 /// ([`next_back`](DoubleEndedIterator::next_back), [`rev`](Iterator::rev)).
@@ -326,7 +247,7 @@ impl Range {
     /// Returns an iterator over the keys, which reads no values.
     #[must_use]
     pub fn keys(self) -> Keys {
-        Keys(self)
+        Keys::new(self)
     }
 }
 
@@ -361,75 +282,5 @@ impl Drop for Range {
 impl fmt::Debug for Range {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Range").finish_non_exhaustive()
-    }
-}
-
-/// Iterator over the keys of a [`Range`].
-pub struct Keys(Range);
-
-impl Keys {
-    /// Returns the next key, borrowed, or `None` at the end.
-    ///
-    /// # Errors
-    ///
-    /// As [`Range::next_ref`].
-    #[inline]
-    pub fn next_ref(&mut self) -> Result<Option<&[u8]>> {
-        Ok(self.0.next_ref()?.map(|entry| entry.key()))
-    }
-
-    /// Returns the next key from the back, borrowed, or `None` at the end.
-    ///
-    /// # Errors
-    ///
-    /// As [`Range::next_ref`].
-    #[inline]
-    pub fn next_back_ref(&mut self) -> Result<Option<&[u8]>> {
-        Ok(self.0.next_back_ref()?.map(|entry| entry.key()))
-    }
-
-    /// As [`Range::seek`].
-    pub fn seek(&mut self, key: impl AsRef<[u8]>) {
-        self.0.seek(key);
-    }
-
-    /// As [`Range::seek_back`].
-    pub fn seek_back(&mut self, key: impl AsRef<[u8]>) {
-        self.0.seek_back(key);
-    }
-
-    /// As [`Range::refresh`].
-    ///
-    /// # Errors
-    ///
-    /// As [`Range::refresh`].
-    pub fn refresh(&mut self) -> Result<()> {
-        self.0.refresh()
-    }
-
-    fn key(&mut self, end: End) -> Option<Result<Bytes>> {
-        self.0.item(end, range::Range::key)
-    }
-}
-
-impl Iterator for Keys {
-    type Item = Result<Bytes>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        self.key(End::Front)
-    }
-}
-
-impl DoubleEndedIterator for Keys {
-    fn next_back(&mut self) -> Option<Self::Item> {
-        self.key(End::Back)
-    }
-}
-
-impl FusedIterator for Keys {}
-
-impl fmt::Debug for Keys {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Keys").finish_non_exhaustive()
     }
 }

@@ -1,17 +1,15 @@
 //! Merge of sorted sources.
 //!
-//! A tree of losers: each inner node has the loser of its match, and the overall winner has the
-//! current entry. After a step, it plays against the losers on its path to the root:
-//! `log2(sources)` comparisons. Most are decided by eight bytes of each key that are kept side by
-//! side. With one source left there are no matches.
-//!
-//! Source: Knuth, "The Art of Computer Programming", volume 3, section 5.4.1.
+//! A [`tournament`] decides which source has the current entry.
 
-use std::{cmp::Ordering, mem, path::PathBuf};
+mod tournament;
+
+use std::{mem, path::PathBuf};
 
 use bytes::Bytes;
-use sievedb_format::{InternalKey, Trailer, packed_keys::head};
+use sievedb_format::{InternalKey, Trailer};
 
+use self::tournament::{Loser, Player};
 use super::{
     cursor::{Cursor, SEEK_STEPS},
     range_tombstone_sources::HiddenRange,
@@ -40,22 +38,6 @@ pub(crate) struct MergeCursor<C> {
     repeats: bool,
     /// The current user key during a change of direction.
     turn_key: Vec<u8>,
-}
-
-/// The current key of a cursor, in short.
-#[derive(Debug, Clone, Copy, Default)]
-struct Player {
-    is_positioned: bool,
-    /// The first bytes behind the common prefix.
-    head: u64,
-}
-
-/// The loser of a match.
-#[derive(Debug, Clone, Copy, Default)]
-struct Loser {
-    cursor: usize,
-    /// The winner has the same user key.
-    is_same_key: bool,
 }
 
 /// Direction of the last move. The other cursors are behind the current entry, or before it.
@@ -125,72 +107,6 @@ impl<C: Cursor> MergeCursor<C> {
         Ok(())
     }
 
-    /// Plays the whole tournament.
-    fn play_all(&mut self) {
-        self.repeats = false;
-        self.positioned = 0;
-        for index in 0..self.cursors.len() {
-            self.note_key(index);
-            self.positioned += usize::from(self.players[index].is_positioned);
-        }
-        self.winner = match (self.positioned, self.cursors.len()) {
-            (0, _) | (_, 1) => 0,
-            (1, _) => self.players.iter().position(|player| player.is_positioned).unwrap_or(0),
-            _ => self.play_below(1),
-        };
-    }
-
-    /// Plays the matches of `node` and below. Returns the winner.
-    fn play_below(&mut self, node: usize) -> usize {
-        if let Some(cursor) = node.checked_sub(self.cursors.len()) {
-            return cursor;
-        }
-        let (left, right) = (self.play_below(2 * node), self.play_below(2 * node + 1));
-        let (left_wins, is_same_key) = self.play(left, right);
-        let (winner, cursor) = if left_wins { (left, right) } else { (right, left) };
-        self.losers[node] = Loser { cursor, is_same_key };
-        winner
-    }
-
-    /// Returns whether cursor `left` wins against `right`, and whether both have the same user key.
-    #[inline]
-    fn play(&self, left: usize, right: usize) -> (bool, bool) {
-        let (Player { head: a, is_positioned }, Player { head: b, is_positioned: has_right }) =
-            (self.players[left], self.players[right]);
-        if !is_positioned || !has_right {
-            return (is_positioned, false);
-        }
-        let order = if a != b { a.cmp(&b) } else { self.compare(left, right) };
-        let (order, is_same_key) = match order {
-            Ordering::Equal => (self.compare_versions(left, right), true),
-            order => (order, false),
-        };
-        match self.direction {
-            Direction::Forward => (order == Ordering::Less, is_same_key),
-            Direction::Backward => (order == Ordering::Greater, is_same_key),
-        }
-    }
-
-    fn compare(&self, left: usize, right: usize) -> Ordering {
-        let key = |cursor: usize| self.cursors[cursor].key().map(|key| key.user_key);
-        key(left).cmp(&key(right))
-    }
-
-    /// Compares two versions of one user key: the newer one is first.
-    fn compare_versions(&self, left: usize, right: usize) -> Ordering {
-        let trailer = |cursor: usize| self.cursors[cursor].key().map(|key| key.trailer);
-        trailer(right).cmp(&trailer(left))
-    }
-
-    /// Keeps what is kept of a cursor's key.
-    #[inline]
-    fn note_key(&mut self, index: usize) {
-        let key = self.cursors[index].key();
-        let is_positioned = key.is_some();
-        let tail = key.and_then(|key| key.user_key.get(self.common_prefix_bytes..));
-        self.players[index] = Player { is_positioned, head: head(tail.unwrap_or_default()) };
-    }
-
     /// Steps the current cursor with `step`, and finds the new winner.
     #[inline]
     fn step(&mut self, step: impl Fn(&mut C) -> Result<()>) -> Result<()> {
@@ -209,34 +125,6 @@ impl<C: Cursor> MergeCursor<C> {
         }
         self.play_again(stepped);
         Ok(())
-    }
-
-    /// Plays the matches of the last winner, which was stepped.
-    fn play_again(&mut self, stepped: usize) {
-        debug_assert_eq!(stepped, self.winner);
-        debug_assert!(1 < self.positioned && self.positioned <= self.cursors.len());
-        self.note_key(stepped);
-        self.positioned -= usize::from(!self.players[stepped].is_positioned);
-        // The second best lost on this path: if any loser here had the key just left, it has too.
-        let mut others_repeat = false;
-        let mut winner = stepped;
-        let mut node = (stepped + self.cursors.len()) / 2;
-        while node > 0 {
-            let Loser { cursor: loser, is_same_key } = self.losers[node];
-            others_repeat |= is_same_key;
-            let (winner_wins, is_same_key) = self.play(winner, loser);
-            let cursor = if winner_wins { loser } else { mem::replace(&mut winner, loser) };
-            self.losers[node] = Loser { cursor, is_same_key };
-            node /= 2;
-        }
-        self.winner = winner;
-        self.repeats = match self.direction {
-            Direction::Backward => false,
-            Direction::Forward if winner != stepped => others_repeat,
-            Direction::Forward => {
-                self.players[stepped].is_positioned && self.cursors[stepped].is_older_version()
-            }
-        };
     }
 
     /// Changes the direction: steps every cursor with `step`.
@@ -299,18 +187,6 @@ impl<C: Cursor> MergeCursor<C> {
     fn current(&self) -> &C {
         debug_assert!(self.positioned > 0, "only a positioned cursor is read");
         &self.cursors[self.winner]
-    }
-
-    /// Returns whether a loser to the current cursor has its user key.
-    fn is_tied(&self) -> bool {
-        let mut node = (self.winner + self.cursors.len()) / 2;
-        while node > 0 {
-            if self.losers[node].is_same_key {
-                return true;
-            }
-            node /= 2;
-        }
-        false
     }
 }
 

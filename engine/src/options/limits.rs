@@ -1,0 +1,138 @@
+//! Options that limit memory, log and open files.
+
+use super::Options;
+#[cfg(doc)]
+use super::{
+    DEFAULT_LOG_BYTES_MAX, DEFAULT_LOG_SEGMENT_BYTES, DEFAULT_MEMORY_BUDGET_MAX,
+    DEFAULT_MEMORY_BUDGET_MIN, DEFAULT_OPEN_FILES_MAX, FALLBACK_MEMORY_BUDGET, MEMORY_BUDGET_MIN,
+    MEMORY_BUDGET_PER_WORKER_MIN,
+};
+#[cfg(doc)]
+use crate::Error;
+use crate::memory_pool::MemoryPool;
+
+/// Limits of memory, log and open files.
+impl Options {
+    /// Memory of all keyspaces together, in bytes. Can be changed while the store is open:
+    /// [`Db::set_memory_budget`](crate::Db::set_memory_budget).
+    ///
+    /// At least 8 MiB ([`MEMORY_BUDGET_MIN`]), or 4 MiB ([`MEMORY_BUDGET_PER_WORKER_MIN`]) for each
+    /// worker thread if that is more. Default ([`None`]): 1/8 of the memory of the machine, from 64
+    /// MiB ([`DEFAULT_MEMORY_BUDGET_MIN`]) to 1 GiB ([`DEFAULT_MEMORY_BUDGET_MAX`]), or the minimum
+    /// for the worker threads if that is more.
+    ///
+    /// The memory of the machine is the physical memory, or the memory limit of a control group
+    /// (cgroup) of the process if that is less. It is read from `/proc` and `/sys/fs/cgroup` at
+    /// each open, and by [`set_memory_budget(None)`](crate::Db::set_memory_budget). If it is
+    /// unknown, as on other systems than Linux, the default is 256 MiB
+    /// ([`FALLBACK_MEMORY_BUDGET`]). The budget and its source are in
+    /// [`MemoryStats`](crate::stats::MemoryStats).
+    ///
+    /// The budget is one pool. Memtables (up to 1/4), filters (1/4), buffers of flushes and
+    /// compactions (1/8), indexes and bookkeeping take what they use. The block cache has the rest
+    /// at any time: it shrinks when they grow, and grows when they shrink. The limit of memtables
+    /// adapts between 1/16 and 1/4: it is lowered while the block cache would save more I/O with
+    /// that memory, and restored for write bursts. After 2 s without a write, worker threads flush
+    /// memtables that take more than 1/64 of the budget, if the block cache is nearly full.
+    ///
+    /// Not in the budget: values and blocks that callers hold, and batches before their commit.
+    ///
+    /// The budget holds as long as entries are at most 1/64 of it, and
+    /// [`bookkeeping_bytes`](crate::stats::MemoryStats::bookkeeping_bytes), about 4 KB for each
+    /// table and keyspace, leaves room for the block cache. Longer entries are accepted, up to 3/4
+    /// of the limit of memtables. Flushes and compactions of such entries exceed the budget, one at
+    /// a time: [`writing_bytes`](crate::stats::MemoryStats::writing_bytes) reports by how much.
+    ///
+    /// `memtable_bytes_max`, `filter_bytes_max` and `block_cache_bytes` set limits by hand. With a
+    /// budget, these limits must leave the block cache 1/16 of it, unless its limit was set too;
+    /// otherwise opening fails with [`Error::BudgetTooSmall`]. Without a budget, each replaces that
+    /// part of the default: `memtable_bytes_max` of 160 MiB alone makes a budget of 352 MiB where
+    /// the default is 256 MiB.
+    pub fn memory_budget(mut self, bytes: impl Into<Option<u64>>) -> Self {
+        self.memory.bytes = bytes.into();
+        self
+    }
+
+    /// Memory shared with other stores of this process, instead of
+    /// [`memory_budget`](Self::memory_budget); default none.
+    ///
+    /// Opening fails with [`Error::InvalidOption`] if `memory_budget` or
+    /// [`block_cache_bytes`](Self::block_cache_bytes) is set too, and with
+    /// [`Error::BudgetTooSmall`] if the pool is too small for one more store. `memtable_bytes_max`
+    /// and `filter_bytes_max` limit this store alone.
+    pub fn memory_pool(mut self, pool: &MemoryPool) -> Self {
+        self.memory_pool = Some(pool.clone());
+        self
+    }
+
+    /// Memory for memtables of all keyspaces together, in bytes.
+    ///
+    /// From 512 KiB; default 1/4 of [`memory_budget`](Self::memory_budget). The default adapts; a
+    /// limit set here does not. When active memtables take more than 1/2 of it, the largest is
+    /// frozen. Writes are slowed from 3/4 on, and wait for flushes when it is full.
+    pub fn memtable_bytes_max(mut self, bytes: u64) -> Self {
+        self.memory.memtable_bytes_max = Some(bytes);
+        self
+    }
+
+    /// Memory for filters of tables, of all keyspaces together, in bytes. Can be changed while the
+    /// store is open: [`Db::set_filter_bytes_max`](crate::Db::set_filter_bytes_max). For one
+    /// keyspace: [`FilterPolicy::memory_bytes_max`](crate::FilterPolicy::memory_bytes_max).
+    ///
+    /// Filters that do not fit are in memory in part or not at all, where that costs the fewest
+    /// reads. Lookups of absent keys then read more blocks; results are the same.
+    ///
+    /// From 0; default 1/4 of [`memory_budget`](Self::memory_budget).
+    pub fn filter_bytes_max(mut self, bytes: u64) -> Self {
+        self.memory.filter_bytes_max = Some(bytes);
+        self
+    }
+
+    /// Memory for data blocks, index partitions and the indexes of tables, which come first, in
+    /// bytes. Never holds filters.
+    ///
+    /// From 0 (every block is read from its file); default the rest of
+    /// [`memory_budget`](Self::memory_budget). If it is set and no budget is, the other parts come
+    /// on top.
+    pub fn block_cache_bytes(mut self, bytes: u64) -> Self {
+        self.memory.block_cache_bytes = Some(bytes);
+        self
+    }
+
+    /// Length at which a log segment is sealed and the next one begins, in bytes. The writes that
+    /// are logged together may exceed it.
+    ///
+    /// From 4 KiB; default 1/8 of [`log_bytes_max`](Self::log_bytes_max), at most 32 MiB
+    /// ([`DEFAULT_LOG_SEGMENT_BYTES`]), which is the value for a budget of 256 MiB or more.
+    pub fn log_segment_bytes(mut self, bytes: u64) -> Self {
+        self.log.segment_bytes = Some(bytes);
+        self
+    }
+
+    /// Length of the log, in bytes, at which the keyspaces that pin its oldest segment are flushed.
+    /// Bounds the time of recovery, and the disk space pinned by keyspaces with few writes.
+    ///
+    /// From 8 KiB, and at least twice [`log_segment_bytes`](Self::log_segment_bytes) if that is
+    /// set. A value set here is fixed.
+    ///
+    /// Default 4 times the limit of memtables, from 32 MiB to 256 MiB ([`DEFAULT_LOG_BYTES_MAX`]),
+    /// which is the value for a [`memory_budget`](Self::memory_budget) of 256 MiB or more. The
+    /// default is at least twice `log_segment_bytes`, up to 128 MiB of it: set this option for
+    /// longer segments. It follows [`Db::set_memory_budget`](crate::Db::set_memory_budget).
+    pub fn log_bytes_max(mut self, bytes: u64) -> Self {
+        self.log.bytes_max = Some(bytes);
+        self
+    }
+
+    /// Maximum number of open table files. Filters and indexes of tables stay in memory regardless.
+    ///
+    /// Keep it below the limit of open files of the process (`ulimit -n`). A store that reaches
+    /// that limit closes half of its table files and lowers this maximum to the rest, so that
+    /// flushes and the log have their files. Reads then open and close more files.
+    ///
+    /// From 1; default 512 ([`DEFAULT_OPEN_FILES_MAX`]).
+    pub fn open_files_max(mut self, files: usize) -> Self {
+        self.open_files_max = files;
+        self
+    }
+}

@@ -1,0 +1,85 @@
+//! Iterator over the keys of a range.
+
+use std::{fmt, iter::FusedIterator};
+
+use bytes::Bytes;
+
+use super::Range;
+use crate::{
+    Result,
+    iter::range::{self, End},
+};
+
+/// Iterator over the keys of a [`Range`].
+pub struct Keys(Range);
+
+impl Keys {
+    pub(super) fn new(range: Range) -> Self {
+        Self(range)
+    }
+
+    /// Returns the next key, borrowed, or `None` at the end.
+    ///
+    /// # Errors
+    ///
+    /// As [`Range::next_ref`].
+    #[inline]
+    pub fn next_ref(&mut self) -> Result<Option<&[u8]>> {
+        Ok(self.0.next_ref()?.map(|entry| entry.key()))
+    }
+
+    /// Returns the next key from the back, borrowed, or `None` at the end.
+    ///
+    /// # Errors
+    ///
+    /// As [`Range::next_ref`].
+    #[inline]
+    pub fn next_back_ref(&mut self) -> Result<Option<&[u8]>> {
+        Ok(self.0.next_back_ref()?.map(|entry| entry.key()))
+    }
+
+    /// As [`Range::seek`].
+    pub fn seek(&mut self, key: impl AsRef<[u8]>) {
+        self.0.seek(key);
+    }
+
+    /// As [`Range::seek_back`].
+    pub fn seek_back(&mut self, key: impl AsRef<[u8]>) {
+        self.0.seek_back(key);
+    }
+
+    /// As [`Range::refresh`].
+    ///
+    /// # Errors
+    ///
+    /// As [`Range::refresh`].
+    pub fn refresh(&mut self) -> Result<()> {
+        self.0.refresh()
+    }
+
+    fn key(&mut self, end: End) -> Option<Result<Bytes>> {
+        self.0.item(end, range::Range::key)
+    }
+}
+
+impl Iterator for Keys {
+    type Item = Result<Bytes>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.key(End::Front)
+    }
+}
+
+impl DoubleEndedIterator for Keys {
+    fn next_back(&mut self) -> Option<Self::Item> {
+        self.key(End::Back)
+    }
+}
+
+impl FusedIterator for Keys {}
+
+impl fmt::Debug for Keys {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Keys").finish_non_exhaustive()
+    }
+}
