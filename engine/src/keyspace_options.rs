@@ -307,7 +307,8 @@ impl KeyspaceOptions {
             compression.check().or_else(|allowed| invalid(name, allowed))?;
         }
         if !self.merge_operator.is_valid() {
-            return invalid("merge_operator", "a name of 1 to 255 bytes");
+            let allowed = "a name of 1 to 255 bytes that does not begin with \"sieve.\"";
+            return invalid("merge_operator", allowed);
         }
         if self.default_ttl_ms == Some(0) {
             return invalid("default_ttl", "more than zero");

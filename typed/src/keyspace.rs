@@ -50,7 +50,9 @@ impl<K: Key, V, C: Codec<V>> TypedKeyspace<K, V, C> {
         Self::check(db, db.keyspace(name)?, &schema)
     }
 
-    /// As [`open`](Self::open). If the keyspace does not exist, it is created with `options`.
+    /// As [`open`](Self::open). If the keyspace does not exist, it is created with `options`; an
+    /// existing keyspace keeps its own. Merge operators and compaction filters of the application
+    /// are also passed to [`Options`](sievedb::Options), at each open of the store.
     ///
     /// # Errors
     ///

@@ -4,7 +4,9 @@ use std::time::{Duration, SystemTime};
 
 use sievedb::{Batch, Db, Keyspace, Transaction, TransactionOptions};
 
-use crate::error::{Error, Result};
+#[cfg(doc)]
+use crate::error::Error;
+use crate::error::Result;
 
 /// Writes that are applied together: a [`Batch`] or a [`Transaction`].
 pub trait Writes: sealed::Writes {}
@@ -97,7 +99,8 @@ pub(crate) mod sealed {
 
 /// Runs `body` in a [`Transaction`] and commits it, as [`Db::transaction`] does. `body` returns
 /// errors of this crate. An error of `body` rolls the transaction back; after a conflict `body` is
-/// called again.
+/// called again. For errors of the application, use [`Db::try_transaction`] with an error type that
+/// converts from [`Error`] and from [`sievedb::Error`].
 ///
 /// ```
 /// use sievedb_typed::{Schema, TypedKeyspace, sievedb::{Db, TransactionOptions}, transaction};
@@ -124,19 +127,7 @@ pub(crate) mod sealed {
 pub fn transaction<T>(
     db: &Db,
     options: TransactionOptions,
-    mut body: impl FnMut(&mut Transaction) -> Result<T>,
+    body: impl FnMut(&mut Transaction) -> Result<T>,
 ) -> Result<T> {
-    db.transaction_with(options, |transaction| {
-        let start = transaction.set_savepoint();
-        match body(transaction) {
-            Ok(result) => Ok(Ok(result)),
-            Err(Error::Engine(error)) => Err(error),
-            // `Db::transaction` knows only errors of the engine, so this one is returned in `Ok`.
-            Err(error) => {
-                transaction.rollback_to(&start)?;
-                debug_assert!(transaction.is_empty(), "rolled back to its start");
-                Ok(Err(error))
-            }
-        }
-    })?
+    db.try_transaction(options, body)
 }

@@ -5,7 +5,7 @@
 //! | [`named`] | compaction filter of a keyspace, by its stored name |
 //!
 //! See [`crate::compaction`] for which versions a filter is shown. These are not the filters of
-//! tables, which tell lookups which keys are absent.
+//! tables, which reject absent keys.
 
 mod named;
 
@@ -25,7 +25,7 @@ use std::fmt;
 ///
 /// A newer version of the key may exist, in a shallower level. It stays, as do merge operands there.
 ///
-/// So it is not known when, or whether, a value is filtered. [`compact`](crate::Keyspace::compact)
+/// So a value may be filtered late, or never. [`compact`](crate::Keyspace::compact)
 /// rewrites the whole keyspace. A removal by a filter is not a write: it has no sequence number, and
 /// no transaction conflicts with it. A snapshot that is taken while the compaction runs still sees
 /// the value.
@@ -85,10 +85,10 @@ pub enum Decision {
     Remove,
     /// Replaces the value, by one of at most 256 MiB. The expiry stays.
     Replace(Vec<u8>),
-    /// Removes the key and all keys of the compaction behind it, up to this one, which is excluded.
-    /// The filter is not called for them. Versions that snapshots see are kept. In the deepest
-    /// level, without a snapshot, they are not even read. A key that is not greater acts as
-    /// [`Remove`](Self::Remove).
+    /// Removes the key and all later keys of the compaction that are less than this one. The filter
+    /// is not called for them. Versions that snapshots see are kept. In the deepest level, without
+    /// a snapshot, the compaction does not even read the removed keys. If this key is not greater
+    /// than the filtered one, acts as [`Remove`](Self::Remove).
     RemoveAndSkipUntil(Vec<u8>),
 }
 

@@ -1,9 +1,7 @@
 //! Transactions over a store.
 
 use super::Db;
-#[cfg(doc)]
-use crate::Error;
-use crate::{Result, Transaction, TransactionOptions, transaction::run::run};
+use crate::{Error, Result, Transaction, TransactionOptions, transaction::run::run};
 
 /// Transactions.
 impl Db {
@@ -12,9 +10,8 @@ impl Db {
     /// waits between. So `body` may be called several times: its effects outside of the transaction
     /// are not undone.
     ///
-    /// If `body` returns an error, the transaction is rolled back. A `body` with an error type of
-    /// its own can call [`rollback_to`](Transaction::rollback_to) with a savepoint set at its
-    /// start, and return the error within `Ok`.
+    /// If `body` returns an error, the transaction is rolled back. For errors of the application,
+    /// use [`try_transaction`](Self::try_transaction).
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -48,7 +45,54 @@ impl Db {
         options: TransactionOptions,
         body: impl FnMut(&mut Transaction) -> Result<T>,
     ) -> Result<T> {
-        run(&self.default, options, body)
+        run(&self.default, options, body, |error| matches!(error, Error::Conflict { .. }))
+    }
+
+    /// As [`transaction_with`](Self::transaction_with), for a `body` with an error type of its own.
+    /// Any error of `body` rolls the transaction back, and is returned.
+    ///
+    /// ```
+    /// use sievedb::{Db, TransactionOptions};
+    ///
+    /// #[derive(Debug)]
+    /// enum Refused {
+    ///     Store(sievedb::Error),
+    ///     SoldOut,
+    /// }
+    ///
+    /// impl From<sievedb::Error> for Refused {
+    ///     fn from(error: sievedb::Error) -> Self {
+    ///         Self::Store(error)
+    ///     }
+    /// }
+    ///
+    /// fn buy(db: &Db) -> Result<(), Refused> {
+    ///     db.try_transaction(TransactionOptions::new(), |transaction| {
+    ///         if transaction.fetch_add(db, "stock", -1)? <= 0 {
+    ///             return Err(Refused::SoldOut);
+    ///         }
+    ///         Ok(())
+    ///     })
+    /// }
+    ///
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = Db::open(dir.path())?;
+    /// db.fetch_add("stock", 1)?;
+    /// buy(&db).expect("one is left");
+    /// assert!(matches!(buy(&db), Err(Refused::SoldOut)));
+    /// assert_eq!(db.fetch_add("stock", 0)?, 0);
+    /// # Ok::<(), sievedb::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// The error of `body`; as [`transaction`](Self::transaction).
+    pub fn try_transaction<T, E: From<Error>>(
+        &self,
+        options: TransactionOptions,
+        body: impl FnMut(&mut Transaction) -> Result<T, E>,
+    ) -> Result<T, E> {
+        run(&self.default, options, body, |_| false)
     }
 
     /// Begins a [`Transaction`] over all keyspaces of the store, with the default options. The

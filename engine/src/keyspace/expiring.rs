@@ -29,8 +29,8 @@ macro_rules! expiring_methods {
         /// time of their creation. A store opened [read-only](crate::Options::read_only) uses the
         /// time of its opening.
         ///
-        /// An expiry takes 8 bytes of the stored value. Reads of keys without an expiry cost the
-        /// same as before; those of a key with an expiry read the clock.
+        /// An expiry takes 8 bytes of the stored value. A read of a value with an expiry also reads
+        /// the clock.
         impl $handle {
             /// Stores `value` under `key` until `ttl` has passed, rounded up to whole milliseconds.
             /// Otherwise as [`insert`](Self::insert).

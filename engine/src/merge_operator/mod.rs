@@ -77,8 +77,9 @@ use std::{error, fmt};
 /// ```
 pub trait MergeOperator: Send + Sync + fmt::Debug {
     /// Returns the name that is stored with a keyspace: 1 to 255 bytes. Names that begin with
-    /// `sieve.` are reserved for the operators of this crate. If the results of an operator change,
-    /// it needs another name.
+    /// `sieve.` are reserved for the operators of this crate: options with another such name are
+    /// [invalid](crate::Error::InvalidOption). If the results of an operator change, it needs
+    /// another name.
     fn name(&self) -> &str;
 
     /// Returns the value of `key` after `operands` were applied to `base`, its value before; `None`

@@ -21,6 +21,8 @@ pub(crate) enum NamedOperator {
     Present(Arc<dyn MergeOperator>),
     /// The operator is not registered, or belongs to a later release.
     Missing(String),
+    /// An operator of the application has a name that is reserved for this crate. Never stored.
+    Reserved(String),
 }
 
 /// Operators with the same name are equal: their results must be the same.
@@ -50,7 +52,10 @@ impl NamedOperator {
     /// Returns `operator`, or the one of this crate if the name is reserved.
     pub(crate) fn new(operator: Arc<dyn MergeOperator>) -> Self {
         match operator.name() {
-            name if name.starts_with(RESERVED) => Self::from_name(name, &[]),
+            name if name.starts_with(RESERVED) => match Self::from_name(name, &[]) {
+                Self::Missing(name) => Self::Reserved(name),
+                built_in => built_in,
+            },
             _ => Self::Present(operator),
         }
     }
@@ -59,7 +64,7 @@ impl NamedOperator {
         match self {
             Self::None => None,
             Self::Present(operator) => Some(operator.name()),
-            Self::Missing(name) => Some(name),
+            Self::Missing(name) | Self::Reserved(name) => Some(name),
         }
     }
 
@@ -67,13 +72,14 @@ impl NamedOperator {
     pub(crate) fn present(&self) -> Option<&Arc<dyn MergeOperator>> {
         match self {
             Self::Present(operator) => Some(operator),
-            Self::None | Self::Missing(_) => None,
+            Self::None | Self::Missing(_) | Self::Reserved(_) => None,
         }
     }
 
     /// Returns `false` if the name cannot be stored.
     pub(crate) fn is_valid(&self) -> bool {
-        self.name().is_none_or(|name| (1..=NAME_BYTES_MAX).contains(&name.len()))
+        !matches!(self, Self::Reserved(_))
+            && self.name().is_none_or(|name| (1..=NAME_BYTES_MAX).contains(&name.len()))
     }
 }
 
@@ -122,7 +128,9 @@ mod tests {
         let found = NamedOperator::new(Arc::new(Named("sieve.max")));
         let merged = found.present().expect("built in").merge(b"", None, &[b"a"]);
         assert_eq!(merged, Ok(vec![b'a']));
-        assert!(NamedOperator::new(Arc::new(Named("sieve.other"))).present().is_none());
+        // It would be missing at the next open.
+        let reserved = NamedOperator::new(Arc::new(Named("sieve.other")));
+        assert!(reserved.present().is_none() && !reserved.is_valid());
         assert!(NamedOperator::new(Arc::new(Named("own"))).present().is_some());
         assert!(!NamedOperator::new(Arc::new(Named(""))).is_valid());
     }

@@ -38,7 +38,7 @@ pub struct SetUnion;
 pub(super) const NAME: &str = "sieve.set-union";
 
 impl SetUnion {
-    /// Returns the encoded set of `members`, in any order, duplicates allowed. Encoded are the
+    /// Returns the encoded set of `members`, in any order, duplicates allowed. The encoding has the
     /// distinct members, ascending: the length of each in 4 bytes, big-endian, then its bytes.
     ///
     /// # Panics

@@ -274,7 +274,7 @@ fn check_operator(name: &str, encoded: &[u8], present: &KeyspaceOptions) -> Resu
     let stored = KeyspaceOptions::decode(encoded, &[]).map(|stored| stored.merge_operator);
     stored.unwrap_or_default().check_change(name, &present.merge_operator)?;
     match &present.merge_operator {
-        NamedOperator::Missing(operator) => {
+        NamedOperator::Missing(operator) | NamedOperator::Reserved(operator) => {
             let (keyspace, operator) = (name.to_owned(), operator.clone());
             Err(Error::UnknownMergeOperator { keyspace, operator })
         }

@@ -325,8 +325,8 @@ impl Transaction {
     ///
     /// Costs a [batch](crate::Batch) of the writes, and one comparison for each key that the
     /// transaction depends on. A key that may have been written since the transaction began is
-    /// searched for in memtables and in tables that are newer than the transaction. So is each
-    /// range.
+    /// searched for in memtables and in tables that are newer than the transaction. Each range is
+    /// searched there, too.
     ///
     /// # Errors
     ///

@@ -18,8 +18,9 @@ pub enum Isolation {
     /// Snapshot isolation: the first committer wins.
     ///
     /// A commit fails if a key that the transaction writes, or has read by
-    /// [`get_for_update`](crate::Transaction::get_for_update), was written after it began. Other
-    /// reads are not checked and take no memory: write skew is possible.
+    /// [`get_for_update`](crate::Transaction::get_for_update), was written after it began, or any
+    /// key of a range that it [removes](crate::Transaction::remove_range). Other reads are not
+    /// checked and take no memory: write skew is possible.
     Snapshot,
 }
 

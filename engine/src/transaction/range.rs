@@ -27,9 +27,9 @@ use crate::{
 /// descending from the back.
 ///
 /// A serializable transaction depends on the range as far as the iterator has read it, from each
-/// end: the commit fails if a key in it was written by others, also one that was not there. Stop
-/// early to depend on less. Ranges that the transaction has removed are not read, but the commit
-/// depends on them all the same. After an error the iterator is at its end.
+/// end: the commit fails if another write changes, removes or adds a key there. Stop early to
+/// depend on less. Ranges that the transaction has removed are not read, but the commit depends on
+/// them, too. After an error the iterator is at its end.
 pub struct TransactionRange<'t> {
     base: Side<Stored, (Bytes, Bytes)>,
     own: Side<OwnRange<'t>, (Bytes, Option<Bytes>)>,

@@ -14,31 +14,41 @@ const WAIT_MIN: Duration = Duration::from_micros(20);
 
 const WAIT_MAX: Duration = Duration::from_millis(10);
 
-/// Runs `body` in transactions over the store of `default`, until one commits.
+/// Runs `body` in transactions over the store of `default`, until one commits. An error of `body`
+/// for which `is_conflict` returns `true` counts as a conflict.
 ///
 /// # Errors
 ///
 /// The error of `body`, or of the commit; [`Error::Conflict`] after the last retry.
-pub(crate) fn run<T>(
+pub(crate) fn run<T, E: From<Error>>(
     default: &Keyspace,
     options: TransactionOptions,
-    mut body: impl FnMut(&mut Transaction) -> Result<T>,
-) -> Result<T> {
+    mut body: impl FnMut(&mut Transaction) -> Result<T, E>,
+    is_conflict: impl Fn(&E) -> bool,
+) -> Result<T, E> {
     let store = default.open_store().accept()?;
     let mut retries = 0;
     loop {
         let mut transaction = Transaction::new(default, options);
-        let result = body(&mut transaction).and_then(|result| {
-            transaction.commit(None)?;
-            Ok(result)
-        });
-        match result {
-            Err(Error::Conflict { .. }) if retries < options.retries_max => {
-                store.options.clock.sleep(wait(retries));
-                retries += 1;
+        let (error, is_conflict) = match body(&mut transaction) {
+            Ok(result) => match transaction.commit(None) {
+                Ok(()) => return Ok(result),
+                Err(error) => {
+                    let is_conflict = matches!(error, Error::Conflict { .. });
+                    (error.into(), is_conflict)
+                }
+            },
+            Err(error) => {
+                drop(transaction);
+                let is_conflict = is_conflict(&error);
+                (error, is_conflict)
             }
-            result => return result,
+        };
+        if !is_conflict || retries >= options.retries_max {
+            return Err(error);
         }
+        store.options.clock.sleep(wait(retries));
+        retries += 1;
     }
 }
 
