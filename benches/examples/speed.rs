@@ -24,6 +24,8 @@ const MEMORY_BUDGET: u64 = 1 << 30;
 const BATCH: u64 = 512;
 const SHORT_SCAN: usize = 50;
 
+// No measured function is inlined, so that a profiler counts each apart.
+
 /// Returns the key of an entry. Loaded keys have even numbers; odd numbers are absent.
 fn key(number: u64) -> [u8; 16] {
     let mut key = [0; 16];
@@ -49,6 +51,34 @@ fn open(directory: &Path) -> Result<Db> {
     Ok(Options::new().memory_budget(MEMORY_BUDGET).open(directory)?)
 }
 
+#[inline(never)]
+fn load(store: &Path, entries: u64) -> Result<u64> {
+    let db = open(store)?;
+    inserts(&db, entries)?;
+    db.flush()?;
+    db.compact()?;
+    Ok(entries)
+}
+
+#[inline(never)]
+fn inserts(db: &Db, entries: u64) -> Result<()> {
+    for number in 0..entries {
+        let key = key(2 * number);
+        db.insert(key, value_of(&key, 1))?;
+    }
+    Ok(())
+}
+
+#[inline(never)]
+fn opens(store: &Path) -> Result<u64> {
+    const OPENS: u64 = 20;
+    for _ in 0..OPENS {
+        drop(open(store)?);
+    }
+    Ok(OPENS)
+}
+
+#[inline(never)]
 fn hits(db: &Db, entries: u64, count: u64) -> Result<u64> {
     let mut random = Random::new(1);
     for _ in 0..count {
@@ -58,6 +88,7 @@ fn hits(db: &Db, entries: u64, count: u64) -> Result<u64> {
     Ok(count)
 }
 
+#[inline(never)]
 fn misses(db: &Db, entries: u64, count: u64) -> Result<u64> {
     let mut random = Random::new(2);
     for _ in 0..count {
@@ -66,6 +97,7 @@ fn misses(db: &Db, entries: u64, count: u64) -> Result<u64> {
     Ok(count)
 }
 
+#[inline(never)]
 fn batched_misses(db: &Db, entries: u64, count: u64) -> Result<u64> {
     let mut random = Random::new(3);
     for _ in 0..count / BATCH {
@@ -75,6 +107,7 @@ fn batched_misses(db: &Db, entries: u64, count: u64) -> Result<u64> {
     Ok(count / BATCH * BATCH)
 }
 
+#[inline(never)]
 fn scan(db: &Db) -> Result<u64> {
     let mut entries = 0;
     for entry in db.iter() {
@@ -84,6 +117,7 @@ fn scan(db: &Db) -> Result<u64> {
     Ok(entries)
 }
 
+#[inline(never)]
 fn short_scans(db: &Db, entries: u64, count: u64) -> Result<u64> {
     let mut random = Random::new(4);
     for _ in 0..count {
@@ -98,23 +132,8 @@ fn main() -> Result<()> {
     let entries: u64 = env::args().nth(1).map_or(Ok(100_000), |number| number.parse())?;
     let directory = tempfile::tempdir()?;
     let store = directory.path().join("store");
-    figure("load", process_cpu_time, || {
-        let db = open(&store)?;
-        for number in 0..entries {
-            let key = key(2 * number);
-            db.insert(key, value_of(&key, 1))?;
-        }
-        db.flush()?;
-        db.compact()?;
-        Ok(entries)
-    })?;
-    const OPENS: u64 = 20;
-    figure("open", process_cpu_time, || {
-        for _ in 0..OPENS {
-            drop(open(&store)?);
-        }
-        Ok(OPENS)
-    })?;
+    figure("load", process_cpu_time, || load(&store, entries))?;
+    figure("open", process_cpu_time, || opens(&store))?;
     let db = open(&store)?;
     // Everything is cached from here on.
     assert_eq!(scan(&db)?, entries);

@@ -61,10 +61,15 @@ impl<'h> Reader<'h> {
     #[inline(always)]
     fn older_view(self, store: &Store, present: &KeptView) -> Option<KeptView> {
         let at = self.snapshot?.sequence;
-        if at >= present.snapshots_from {
+        if !self.may_need_older_view(present) {
             return None;
         }
         store.versions.snapshots().older_view(self.tree.id, at)
+    }
+
+    #[inline(always)]
+    fn may_need_older_view(self, present: &KeptView) -> bool {
+        self.snapshot.is_some_and(|at| at.sequence < present.snapshots_from)
     }
 
     #[inline(always)]
@@ -83,11 +88,26 @@ impl<'h> Reader<'h> {
         let view = self.tree.view();
         let hash = key_hash(key, store.hash_seed);
         let lookup = self.lookup(key, hash, self.at(store)?);
-        if let Some(before) = self.older_view(store, &view) {
-            let view = ReadView::new(self.tree.id, before);
-            return lookup.find(&view, store.tables.counters.local(), observer);
+        if self.may_need_older_view(&view) {
+            return self.find_in_older_view(store, &view, lookup, observer);
         }
         lookup.find(&view, store.tables.counters.local(), observer)
+    }
+
+    /// Not inlined: the lookup is then inlined into the caller once.
+    #[cold]
+    #[inline(never)]
+    fn find_in_older_view<V>(
+        self,
+        store: &Store,
+        present: &ReadView,
+        lookup: Lookup<'_>,
+        observer: &mut impl Observer<V>,
+    ) -> Result<Option<V>> {
+        let older = self.older_view(store, present);
+        let older = older.map(|older| ReadView::new(self.tree.id, older));
+        let view = older.as_ref().unwrap_or(present);
+        lookup.find(view, store.tables.counters.local(), observer)
     }
 
     /// Returns the value of `key`, and when it was read, for a write on the condition that the key

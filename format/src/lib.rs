@@ -36,5 +36,5 @@ pub use internal_key::{
     InternalKey, KEY_BYTES_MAX, Kind, SEQUENCE_MAX, SequenceNumber, Trailer, VALUE_BYTES_MAX,
 };
 pub use packed_keys::PackedKeys;
-pub use range_tombstone::{RangeTombstone, RangeTombstoneSource, RangeTombstones};
+pub use range_tombstone::{HeadRange, RangeTombstone, RangeTombstoneSource, RangeTombstones};
 pub use table_bounds::TableBounds;

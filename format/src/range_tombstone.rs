@@ -29,7 +29,7 @@ mod list;
 
 use std::{cmp::Ordering, fmt::Debug, sync::Arc};
 
-pub use list::{Cover, RangeTombstones};
+pub use list::{Cover, HeadRange, RangeTombstones};
 
 use crate::{Corruption, KEY_BYTES_MAX, SEQUENCE_MAX, SequenceNumber};
 
@@ -119,6 +119,7 @@ pub fn cmp_ends(left: &[u8], right: &[u8]) -> Ordering {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::packed_keys::head;
 
     fn list(tombstones: &[(&str, &str, SequenceNumber)]) -> RangeTombstones {
         let new = |&(start, end, sequence): &(&str, &str, _)| {
@@ -169,6 +170,10 @@ mod tests {
                 .collect();
             let list = RangeTombstones::new(tombstones.clone()).unwrap();
             for key in 0..45 {
+                let widest = list.widest().filter(|one| one.covers_head(head(&[key])));
+                assert!(widest.is_none_or(|one| {
+                    tombstones.iter().any(|it| it.sequence == one.sequence() && it.covers(&[key]))
+                }));
                 for at in 0..11 {
                     let seen = tombstones.iter().filter(|one| one.sequence <= at);
                     let want = seen.filter(|one| one.covers(&[key])).map(|one| one.sequence).max();
@@ -188,6 +193,17 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn the_widest_range_covers_most_heads() {
+        let list = list(&[("a", "c", 5), ("b", "z", 3), ("x", "y", 7)]);
+        let widest = list.widest().unwrap();
+        assert_eq!(widest.sequence(), 3);
+        for (key, want) in [("b", false), ("ba", true), ("y", true), ("z", false)] {
+            assert_eq!(widest.covers_head(head(key.as_bytes())), want, "{key}");
+        }
+        assert_eq!(RangeTombstones::default().widest(), None);
     }
 
     #[test]

@@ -26,7 +26,7 @@ const FAN_OUT: usize = 16;
 const OVERHEAD_BYTES: usize =
     size_of::<RangeTombstone>() + 2 * (24 + 24 + 8) + 8 + size_of::<OnceLock<Headed>>();
 
-/// Length of the array.
+/// Length of the array, whose range tombstones are compared one by one, with two integers each.
 const FEW: usize = 8;
 
 /// A range tombstone with the [heads](head) of its bounds, which settle most comparisons.
@@ -64,14 +64,13 @@ pub struct MemtableRanges {
     chunks: ArcSwapOption<Chunks>,
     /// The first ones, in the order of inserts.
     few: OnceLock<Box<[OnceLock<Headed>; FEW]>>,
+    /// Index in `few` of the one over the largest part of the key space, by heads.
+    widest: AtomicUsize,
     /// Held during an insert.
     insert: Mutex<()>,
 }
 
 impl MemtableRanges {
-    /// So many range tombstones are compared one by one, with two integers each.
-    pub const FEW: usize = FEW;
-
     /// Returns the memory of a range tombstone, in bytes.
     pub(crate) const fn charge(start_len: usize, end_len: usize) -> usize {
         OVERHEAD_BYTES + start_len + end_len
@@ -87,6 +86,7 @@ impl MemtableRanges {
         if let Some(place) = self.few.get_or_init(Box::default).get(self.len()) {
             let set = place.set(Headed::new(tombstone.clone()));
             debug_assert!(set.is_ok(), "places are filled in turn");
+            self.note_width(self.len());
         }
         let mut chunks = self.chunks.load().as_deref().cloned().unwrap_or_default();
         let mut added = vec![tombstone];
@@ -113,7 +113,41 @@ impl MemtableRanges {
         self.len.store(len, Relaxed);
     }
 
+    fn note_width(&self, place: usize) {
+        let width = |place: usize| {
+            self.few
+                .get()
+                .and_then(|few| few[place].get())
+                .map(|one| one.end - one.start.min(one.end))
+        };
+        if width(place) > width(self.widest.load(Relaxed)) {
+            self.widest.store(place, Relaxed);
+        }
+    }
+
+    /// Returns the sequence number of one range tombstone that covers every key with this
+    /// [head](sievedb_format::packed_keys::head), up to `at`; 0 if none is found.
+    ///
+    /// Compares one range tombstone only, the widest of the first eight. There may be newer ones.
+    #[inline]
+    #[must_use]
+    pub fn wide_cover(&self, key_head: u64, at: SequenceNumber) -> SequenceNumber {
+        if self.is_empty() {
+            return 0;
+        }
+        let few = self.few.get();
+        match few.and_then(|few| few[self.widest.load(Relaxed) % FEW].get()) {
+            Some(one)
+                if one.start < key_head && key_head < one.end && one.tombstone.sequence <= at =>
+            {
+                one.tombstone.sequence
+            }
+            _ => 0,
+        }
+    }
+
     /// Returns the number of range tombstones.
+    #[inline]
     #[must_use]
     pub fn len(&self) -> usize {
         self.len.load(Relaxed)
@@ -142,6 +176,7 @@ impl MemtableRanges {
     /// As [`newest_cover`](Self::newest_cover), but returns `above` unless it is larger.
     ///
     /// Searches no list of range tombstones up to `above`.
+    #[inline]
     #[must_use]
     pub fn newest_cover_above(
         &self,
@@ -149,9 +184,11 @@ impl MemtableRanges {
         at: SequenceNumber,
         above: SequenceNumber,
     ) -> SequenceNumber {
+        if self.len() > FEW {
+            return self.newest_of_many(user_key, at, above);
+        }
         let mut newest = above;
-        if self.len() <= FEW {
-            let Some(few) = self.few.get() else { return newest };
+        if let Some(few) = self.few.get() {
             let key_head = head(user_key);
             // One that is not seen yet is newer than the reader.
             for one in few.iter().map_while(OnceLock::get) {
@@ -161,8 +198,17 @@ impl MemtableRanges {
                     newest = sequence;
                 }
             }
-            return newest;
         }
+        newest
+    }
+
+    fn newest_of_many(
+        &self,
+        user_key: &[u8],
+        at: SequenceNumber,
+        above: SequenceNumber,
+    ) -> SequenceNumber {
+        let mut newest = above;
         // The newest first: they are in small lists, and may settle the search.
         for list in self.chunks.load().iter().flat_map(|chunks| chunks.iter().flatten()) {
             if newest < list.newest() {

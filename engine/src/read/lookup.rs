@@ -132,7 +132,7 @@ impl<'a> Lookup<'a> {
         }
         // Not counted: positives are not verified, so the measured rate would be that of negatives
         // alone.
-        let mut covers = Covers::begin(self, view, &candidates);
+        let mut covers = Covers::new(&self, view, &candidates);
         for candidate in &candidates {
             let mut hidden = covers.known(candidate);
             if hidden == Hidden::Nothing {
@@ -201,10 +201,10 @@ impl<'a> Lookup<'a> {
     /// Prefetches the filter lines of memtables. Returns whether there is a memtable to search.
     fn prefetch_memtables(self, view: &KeptView) -> bool {
         let mut found = false;
-        for memtable in view.memtables_at(self.at.sequence) {
+        view.memtables_at(self.at.sequence).for_each(|memtable| {
             memtable.prefetch(self.hash);
             found = true;
-        }
+        });
         found
     }
 
@@ -230,6 +230,7 @@ impl<'a> Lookup<'a> {
         }
     }
 
+    #[inline]
     fn in_tables<V>(
         self,
         probe: Probe,
@@ -242,10 +243,7 @@ impl<'a> Lookup<'a> {
             return self.in_tables_with_ranges(probe, view, candidates, counters, observer);
         }
         for (number, candidate) in candidates.iter().enumerate() {
-            let counters = &counters.levels[usize::from(candidate.run.level)];
-            let passes = passes(candidate.filters, probe, counters);
-            observer.table_probed(number, passes);
-            if passes {
+            if self.passes(probe, number, candidate, counters, observer) {
                 let found = self.in_table(0, number, candidate, counters, observer)?;
                 if found.is_some() {
                     return Ok(found);
@@ -253,6 +251,22 @@ impl<'a> Lookup<'a> {
             }
         }
         Ok(None)
+    }
+
+    /// Probes the filter of a candidate.
+    #[inline]
+    fn passes<V>(
+        self,
+        probe: Probe,
+        number: usize,
+        candidate: &Candidate<'_>,
+        counters: &ThreadCounters,
+        observer: &mut impl Observer<V>,
+    ) -> bool {
+        let counters = &counters.levels[usize::from(candidate.run.level)];
+        let passes = passes(candidate.filters, probe, counters);
+        observer.table_probed(number, passes);
+        passes
     }
 
     /// As [`in_tables`](Self::in_tables), in a view with range tombstones. Not inlined: other views
@@ -266,14 +280,11 @@ impl<'a> Lookup<'a> {
         counters: &ThreadCounters,
         observer: &mut impl Observer<V>,
     ) -> Result<Option<Found<V>>> {
-        let mut covers = Covers::begin(self, view, candidates);
+        let mut covers = Covers::new(&self, view, candidates);
         for (number, candidate) in candidates.iter().enumerate() {
-            let counters = &counters.levels[usize::from(candidate.run.level)];
             let mut hidden = covers.known(candidate);
             if hidden == Hidden::Nothing {
-                let passes = passes(candidate.filters, probe, counters);
-                observer.table_probed(number, passes);
-                if !passes {
+                if !self.passes(probe, number, candidate, counters, observer) {
                     continue;
                 }
                 hidden = covers.hidden(candidate);
@@ -304,9 +315,10 @@ impl<'a> Lookup<'a> {
         cover: SequenceNumber,
         number: usize,
         candidate: &Candidate<'_>,
-        counters: &LevelCounters,
+        counters: &ThreadCounters,
         observer: &mut O,
     ) -> Result<Option<Found<V>>> {
+        let counters = &counters.levels[usize::from(candidate.run.level)];
         let live = &*candidate.run.tables()[candidate.index];
         let mut blocks = O::Blocks::default();
         let target = InternalKey::seek(self.key, self.at.sequence);
@@ -337,15 +349,14 @@ impl<'a> Lookup<'a> {
 
 /// The newest range tombstone over the key of a lookup.
 ///
-/// Among [few](KeptView::has_few_range_tombstones) it is searched before the filters are probed:
-/// that costs less, and the lines of the filters arrive meanwhile. Otherwise it is searched when a
-/// table may have the key, so most misses need no search. A deleted key needs no block either way.
+/// It is searched when a table may have the key: most misses need no search. A wide range tombstone
+/// is compared before: a key that it deletes needs no filter. A deleted key needs no block.
 #[derive(Debug)]
 struct Covers<'v> {
-    lookup: Lookup<'v>,
+    lookup: &'v Lookup<'v>,
     view: &'v KeptView,
     candidates: &'v [Candidate<'v>],
-    /// 0 if there is none above `above`.
+    /// 0 if there is none above `above`. Before the search that of a wide range tombstone.
     newest: SequenceNumber,
     /// Range tombstones up to this number were not searched.
     above: SequenceNumber,
@@ -353,17 +364,14 @@ struct Covers<'v> {
 
 impl<'v> Covers<'v> {
     #[inline]
-    fn begin(lookup: Lookup<'v>, view: &'v KeptView, candidates: &'v [Candidate<'v>]) -> Self {
-        let mut covers = Self { lookup, view, candidates, newest: 0, above: SequenceNumber::MAX };
-        if view.has_few_range_tombstones(lookup.at.sequence) {
-            covers.search(0);
-        }
-        covers
+    fn new(lookup: &'v Lookup<'v>, view: &'v KeptView, candidates: &'v [Candidate<'v>]) -> Self {
+        let has_ranges = view.has_range_tombstones();
+        let newest = if has_ranges { view.wide_cover(lookup.key, lookup.at.sequence) } else { 0 };
+        Self { lookup, view, candidates, newest, above: SequenceNumber::MAX }
     }
 
-    #[inline(never)]
     fn search(&mut self, above: SequenceNumber) {
-        let Lookup { key, at, .. } = self.lookup;
+        let &Lookup { key, at, .. } = self.lookup;
         let mut newest = self.view.newest_cover_in_memtables(key, at.sequence, above);
         for Candidate { run, index, .. } in self.candidates {
             if run.newest_range_tombstone() > newest {
@@ -389,15 +397,16 @@ impl<'v> Covers<'v> {
         self.known(candidate)
     }
 
-    /// As [`hidden`](Self::hidden), by the range tombstone that was found already.
+    /// Returns what the range tombstone hides that was found so far.
     #[inline]
     fn known(&self, candidate: &Candidate<'_>) -> Hidden {
-        let Candidate { run, index, .. } = candidate;
+        let run = candidate.run;
+        let meta = || &run.tables()[candidate.index].meta;
         if self.newest == 0 {
             Hidden::Nothing
         } else if hides_up_to(self.newest, run.newest()) {
             Hidden::All
-        } else if hides_up_to(self.newest, run.tables()[*index].meta.largest_sequence) {
+        } else if hides_up_to(self.newest, meta().largest_sequence) {
             Hidden::Table
         } else {
             Hidden::Nothing

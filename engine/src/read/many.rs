@@ -209,29 +209,14 @@ impl<'r, 'v> ChunkLookup<'r, 'v> {
             return Ok(());
         }
         if self.has_ranges {
-            self.begin_covers(chunk.keys);
+            self.covers.clear();
+            self.covers.resize(chunk.keys.len(), UNKNOWN);
         }
         self.keys.sort(chunk.keys);
         for (run, filters) in version.runs().iter().zip(filters.runs()) {
             self.in_run(run, filters, chunk)?;
         }
         Ok(())
-    }
-
-    /// Begins with no range tombstone known. Among few, searches for all open keys, and drops
-    /// those that are deleted: see [`lookup`](super::lookup).
-    fn begin_covers(&mut self, keys: &[&[u8]]) {
-        let ManyReader { view, at, .. } = *self.reader;
-        let Self { keys: open, covers, .. } = self;
-        covers.clear();
-        covers.resize(keys.len(), UNKNOWN);
-        if view.has_few_range_tombstones(at.sequence) {
-            let newest = view.version.runs().first().map_or(0, Run::newest);
-            open.retain(|place, _| {
-                covers[place] = view.newest_cover(keys[place], at.sequence, 0);
-                !hides_up_to(covers[place], newest)
-            });
-        }
     }
 
     /// Looks up the keys whose older versions are needed.
@@ -286,16 +271,22 @@ impl<'r, 'v> ChunkLookup<'r, 'v> {
             if !live.meta.has_points() {
                 return Ok(false);
             }
+            let (largest, newest) = (live.meta.largest_sequence, run.newest());
             // As in a lookup of one key.
             keys.decide(group, |place| {
-                let cover = &mut covers[place];
-                if *cover == UNKNOWN {
-                    *cover = view.newest_cover(chunk.keys[place], at.sequence, 0);
+                let key = chunk.keys[place];
+                let mut cover = covers[place];
+                if cover == UNKNOWN {
+                    cover = view.wide_cover(key, at.sequence);
+                    if !hides_up_to(cover, largest) {
+                        cover = view.search_cover(key, at.sequence, 0);
+                        covers[place] = cover;
+                    }
                 }
-                if !hides_up_to(*cover, live.meta.largest_sequence) {
+                if !hides_up_to(cover, largest) {
                     return Fate::Searched;
                 }
-                let is_closed = hides_up_to(*cover, run.newest());
+                let is_closed = hides_up_to(cover, newest);
                 any_closed |= is_closed;
                 if is_closed { Fate::Found } else { Fate::Open }
             });

@@ -235,7 +235,7 @@ impl Tree {
     /// Takes no lock, no shared reference count and, on Linux, no locked instruction, which would
     /// delay the next lookup until this one ends. A thread that already holds a view pays for a
     /// short lock and a count.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn view(&self) -> ViewGuard<'_, ReadView> {
         self.view.load()
     }
@@ -426,6 +426,7 @@ impl Tree {
         self.dropped.store(true, SeqCst);
     }
 
+    #[inline]
     pub(crate) fn is_dropped(&self) -> bool {
         self.dropped.load(SeqCst)
     }
@@ -433,10 +434,13 @@ impl Tree {
     /// # Errors
     ///
     /// [`Error::KeyspaceDropped`].
+    #[inline(always)]
     pub(crate) fn check(&self) -> Result<()> {
-        if self.is_dropped() {
-            return Err(Error::KeyspaceDropped { name: self.name() });
-        }
-        Ok(())
+        if self.is_dropped() { Err(self.dropped_error()) } else { Ok(()) }
+    }
+
+    #[cold]
+    fn dropped_error(&self) -> Error {
+        Error::KeyspaceDropped { name: self.name() }
     }
 }

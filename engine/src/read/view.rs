@@ -1,9 +1,9 @@
 //! Views of a keyspace: its memtables and its version at one point in time.
 
-use std::{mem::ManuallyDrop, ops::Deref, sync::Arc};
+use std::{iter, mem::ManuallyDrop, ops::Deref, sync::Arc};
 
-use sievedb_format::SequenceNumber;
-use sievedb_memtable::{Memtable, MemtableRanges, spare_bytes};
+use sievedb_format::{SequenceNumber, packed_keys::head};
+use sievedb_memtable::{Memtable, spare_bytes};
 
 use crate::{
     compaction::tombstones::is_paid,
@@ -236,7 +236,7 @@ impl FilterSet {
 impl KeptView {
     /// Returns the memtables, the newest first.
     pub(crate) fn placed_memtables(&self) -> impl Iterator<Item = &Arc<PlacedMemtable>> {
-        [&self.active].into_iter().chain(&self.frozen)
+        iter::once(&self.active).chain(&self.frozen)
     }
 
     /// Returns the memtables, the newest first.
@@ -282,9 +282,13 @@ impl KeptView {
     }
 
     /// Returns whether any memtable or table has range tombstones.
+    #[inline]
     pub(crate) fn has_range_tombstones(&self) -> bool {
+        let has_some =
+            |placed: &Arc<PlacedMemtable>| !placed.memtable.range_tombstones().is_empty();
         self.version.has_range_tombstones()
-            || self.memtables().any(|memtable| !memtable.range_tombstones().is_empty())
+            || has_some(&self.active)
+            || self.frozen.iter().any(has_some)
     }
 
     /// Returns the sequence number of the newest range tombstone that covers `key` and that a
@@ -299,18 +303,25 @@ impl KeptView {
         if self.has_range_tombstones() { self.search_cover(key, sequence, above) } else { 0 }
     }
 
-    /// Returns whether a reader at `sequence` may see range tombstones, but so few that a search
-    /// among them costs less than a probe of a filter.
+    /// Returns the sequence number of a range tombstone over a large part of the key space that
+    /// covers `key` and that a reader at `sequence` sees; 0 if none is found. There may be newer
+    /// ones. Compares one range tombstone of each memtable, and one of all tables.
     #[inline]
-    pub(crate) fn has_few_range_tombstones(&self, sequence: SequenceNumber) -> bool {
-        let memtables = self.memtables_at(sequence);
-        let in_memtables = memtables.map(|memtable| memtable.range_tombstones().len());
-        let searched = in_memtables.sum::<usize>() + self.version.range_tombstones_searched();
-        (1..=MemtableRanges::FEW).contains(&searched)
+    pub(super) fn wide_cover(&self, key: &[u8], sequence: SequenceNumber) -> SequenceNumber {
+        let key_head = head(key);
+        let of_tables = match self.version.widest_range_tombstone() {
+            Some(one) if one.covers_head(key_head) && one.sequence() <= sequence => one.sequence(),
+            _ => 0,
+        };
+        let memtables = self.memtables();
+        memtables.fold(of_tables, |newest, memtable| {
+            newest.max(memtable.range_tombstones().wide_cover(key_head, sequence))
+        })
     }
 
+    /// As [`newest_cover`](Self::newest_cover), for a view with range tombstones.
     #[inline(never)]
-    fn search_cover(
+    pub(super) fn search_cover(
         &self,
         key: &[u8],
         sequence: SequenceNumber,

@@ -265,6 +265,7 @@ pub(crate) fn is_tombstone(trailer: Trailer) -> bool {
 }
 
 /// Returns `true` for a value that time does not remove.
+#[inline]
 pub(crate) fn is_lasting_value(trailer: Trailer) -> bool {
     trailer.kind() == Kind::Put
 }

@@ -158,7 +158,13 @@ pub(crate) struct Counters {
 
 impl Counters {
     /// Returns the counters of the calling thread.
+    #[inline(always)]
     pub(crate) fn local(&self) -> &ThreadCounters {
+        self.threads.get().unwrap_or_else(|| self.of_new_thread())
+    }
+
+    #[cold]
+    fn of_new_thread(&self) -> &ThreadCounters {
         self.threads.get_or(|| ThreadCounters::new(&self.epoch))
     }
 

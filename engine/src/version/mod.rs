@@ -11,7 +11,9 @@ use std::{
     },
 };
 
-use sievedb_format::{RangeTombstoneSource, RangeTombstones, SequenceNumber, TableBounds};
+use sievedb_format::{
+    HeadRange, RangeTombstoneSource, RangeTombstones, SequenceNumber, TableBounds,
+};
 
 pub(crate) use run::Run;
 
@@ -31,7 +33,7 @@ pub(crate) struct Version {
     number: u64,
     runs: Box<[Run]>,
     has_range_tombstones: bool,
-    range_tombstones_searched: usize,
+    widest_range_tombstone: Option<HeadRange>,
     has_expiry: bool,
     covered: OnceLock<BTreeMap<u64, u64>>,
 }
@@ -64,10 +66,15 @@ impl Version {
                 || (newer.level == 0 && older.level == 0 && newer.id > older.id))
         );
         let has_range_tombstones = runs.iter().any(Run::has_range_tombstones);
-        let range_tombstones_searched = runs.iter().map(Run::range_tombstones_searched).sum();
+        let lists = || {
+            let runs = runs.iter().filter(|run| run.has_range_tombstones());
+            runs.flat_map(|run| run.tables().iter().map(|live| live.table.range_tombstones()))
+        };
+        let widest_range_tombstone =
+            lists().filter_map(|list| list.widest()).max_by_key(HeadRange::width);
         let number = NEXT_VERSION_NUMBER.fetch_add(1, Relaxed);
         let covered = OnceLock::new();
-        Self { number, runs, has_range_tombstones, range_tombstones_searched, has_expiry, covered }
+        Self { number, runs, has_range_tombstones, widest_range_tombstone, has_expiry, covered }
     }
 
     /// Returns a number unique in this process: equal numbers mean equal tables.
@@ -159,14 +166,15 @@ impl Version {
         self.runs.iter().take_while(|run| run.level == 0).count()
     }
 
+    #[inline]
     pub(crate) fn has_range_tombstones(&self) -> bool {
         self.has_range_tombstones
     }
 
-    /// Returns among how many range tombstones of tables a key is searched, at most.
+    /// Returns the range tombstone of a table over the largest part of the key space.
     #[inline]
-    pub(crate) fn range_tombstones_searched(&self) -> usize {
-        self.range_tombstones_searched
+    pub(crate) fn widest_range_tombstone(&self) -> Option<HeadRange> {
+        self.widest_range_tombstone
     }
 
     /// Returns whether any table has entries that expire.

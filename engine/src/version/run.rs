@@ -65,11 +65,6 @@ impl Run {
         self.newest_range_tombstone > 0
     }
 
-    /// Returns the largest number of range tombstones of a table.
-    pub(super) fn range_tombstones_searched(&self) -> usize {
-        self.tables.iter().map(|live| live.table.range_tombstones().len()).max().unwrap_or(0)
-    }
-
     /// Returns the largest sequence number of a range tombstone; 0 if no table has any.
     #[inline]
     pub(crate) fn newest_range_tombstone(&self) -> SequenceNumber {
@@ -138,7 +133,7 @@ impl BoundsIndex {
     #[inline]
     fn find<'a>(&self, key: &[u8], table: impl Fn(usize) -> &'a TableBounds) -> Option<usize> {
         let at = self.keys.first_at_or_above(key, |at| bound(&table, at));
-        if self.excludes_ends {
+        if self.excludes_ends && at / 2 < self.tables && bound(&table, at) == key {
             return self.not_before(at / 2, key, &table).filter(|&at| table(at).holds(key));
         }
         // Behind the smallest key of a table, the first bound is its largest.

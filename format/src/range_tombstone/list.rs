@@ -1,7 +1,10 @@
 //! A list of range tombstones.
 
 use super::{RangeTombstone, RangeTombstoneSource, cmp_ends, ends_above, fragments::Fragments};
-use crate::{Annotation, Corruption, Decoder, Encode, SequenceNumber, annotation::printable};
+use crate::{
+    Annotation, Corruption, Decoder, Encode, SequenceNumber, annotation::printable,
+    packed_keys::head,
+};
 
 /// Minimum bytes of an encoded range tombstone: two lengths, a sequence number.
 const ENCODED_BYTES_MIN: usize = 3;
@@ -14,6 +17,7 @@ pub struct RangeTombstones {
     reach: Vec<usize>,
     /// The fragments for readers that see every range tombstone.
     fragments: Fragments,
+    widest: Option<HeadRange>,
     /// The smallest and the largest sequence number; 0 without range tombstones.
     oldest: SequenceNumber,
     newest: SequenceNumber,
@@ -28,6 +32,43 @@ pub struct Cover<'a> {
     pub end: &'a [u8],
     /// The largest sequence number that holds for the whole range.
     pub sequence: SequenceNumber,
+}
+
+/// The heads of the bounds of a range tombstone: an excerpt that one comparison of integers checks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct HeadRange {
+    start: u64,
+    /// The largest number without an upper bound.
+    end: u64,
+    sequence: SequenceNumber,
+}
+
+impl HeadRange {
+    fn new(RangeTombstone { start, end, sequence }: &RangeTombstone) -> Self {
+        let end = if end.is_empty() { u64::MAX } else { head(end) };
+        Self { start: head(start), end, sequence: *sequence }
+    }
+
+    /// Returns `true` if the range covers every key with this [head](crate::packed_keys::head).
+    /// Returns `false` for keys with the heads of the bounds, which it may cover.
+    #[inline]
+    #[must_use]
+    pub fn covers_head(&self, key_head: u64) -> bool {
+        self.start < key_head && key_head < self.end
+    }
+
+    /// Returns the sequence number of the range tombstone.
+    #[inline]
+    #[must_use]
+    pub fn sequence(&self) -> SequenceNumber {
+        self.sequence
+    }
+
+    /// Returns the number of heads that it covers, about.
+    #[must_use]
+    pub fn width(&self) -> u64 {
+        self.end.saturating_sub(self.start)
+    }
 }
 
 impl RangeTombstones {
@@ -50,7 +91,8 @@ impl RangeTombstones {
         let fragments = Fragments::new(&tombstones);
         let sequences = || tombstones.iter().map(|one| one.sequence);
         let (oldest, newest) = (sequences().min().unwrap_or(0), sequences().max().unwrap_or(0));
-        Ok(Self { sorted: tombstones, reach, fragments, oldest, newest })
+        let widest = tombstones.iter().map(HeadRange::new).max_by_key(HeadRange::width);
+        Ok(Self { sorted: tombstones, reach, fragments, widest, oldest, newest })
     }
 
     /// Decodes the encoded form.
@@ -165,6 +207,13 @@ impl RangeTombstones {
             + self.reach.capacity() * size_of::<usize>()
             + self.fragments.memory_bytes()
             + keys
+    }
+
+    /// Returns the range tombstone over the largest part of the key space, by heads; `None` if there
+    /// is none.
+    #[must_use]
+    pub fn widest(&self) -> Option<HeadRange> {
+        self.widest
     }
 
     /// Adds the fields of the encoded form to `annotation`, relative to its first byte.

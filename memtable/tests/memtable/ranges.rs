@@ -8,7 +8,7 @@ use std::{
     thread,
 };
 
-use sievedb_format::RangeTombstone;
+use sievedb_format::{RangeTombstone, packed_keys::head};
 use sievedb_memtable::{Memtable, MemtableRanges};
 
 fn range(sequence: u64) -> RangeTombstone {
@@ -35,6 +35,9 @@ fn newest_cover_agrees_with_a_scan_of_all() {
                 let seen = all.iter().filter(|it| it.sequence <= at && it.covers(&key));
                 let want = seen.map(|it| it.sequence).max();
                 assert_eq!(ranges.newest_cover(&key, at), want, "{key:?} at {at}");
+                let wide = ranges.wide_cover(head(&key), at);
+                let is_seen = |it: &RangeTombstone| it.sequence <= at && it.covers(&key);
+                assert!(wide == 0 || all.iter().any(|it| it.sequence == wide && is_seen(it)));
                 for above in [0, sequence / 2, sequence] {
                     let newest = ranges.newest_cover_above(&key, at, above);
                     assert_eq!(newest, want.unwrap_or(0).max(above), "{key:?} above {above}");
@@ -45,6 +48,19 @@ fn newest_cover_agrees_with_a_scan_of_all() {
     let lists = ranges.lists();
     assert!(lists.len() <= 3, "{} lists", lists.len());
     assert_eq!(lists.iter().map(|list| list.len()).sum::<usize>(), all.len());
+}
+
+#[test]
+fn the_widest_of_the_first_range_tombstones_is_compared() {
+    let ranges = MemtableRanges::default();
+    assert_eq!(ranges.wide_cover(head(b"m"), 100), 0);
+    for (start, end, sequence) in [("b", "c", 1), ("d", "", 2), ("e", "f", 3)] {
+        ranges.insert(RangeTombstone::new(start.as_bytes(), end.as_bytes(), sequence));
+    }
+    for (key, at, want) in [("m", 100, 2), ("m", 1, 0), ("bb", 100, 0), ("d", 100, 0), ("e", 2, 2)]
+    {
+        assert_eq!(ranges.wide_cover(head(key.as_bytes()), at), want, "{key} at {at}");
+    }
 }
 
 #[test]

@@ -84,7 +84,7 @@ fn run(seed: u64, steps: usize) {
     let db = open(seed);
     let mut model = Model::new();
     let mut snapshots: Vec<(Snapshot, Model)> = Vec::new();
-    // From few range deletes at a time up to many: see `has_few_range_tombstones`.
+    // From few range deletes at a time up to many: memtables search few of them in an array.
     let range_share = *rng.pick(&[1, 4, 30]);
     let maintenance = *rng.pick(&[2, 8, 20]);
     for step in 0..steps {

@@ -185,9 +185,22 @@ impl<C: Cursor> VisibleCursor<C> {
         self.user_key.extend_from_slice(key.user_key);
     }
 
-    /// Returns what the version under the cursor, with this trailer, shows of its key.
-    #[inline]
+    /// Returns what the version under the cursor, with this trailer, shows of its key. The reader
+    /// is not older than the version.
+    #[inline(always)]
     fn seen(&mut self, trailer: Trailer) -> Result<Seen> {
+        debug_assert!(trailer.sequence() <= self.at.sequence, "the version is invisible");
+        // The usual case.
+        if resolve::is_lasting_value(trailer) && self.range_tombstones.is_empty() {
+            self.prefix_bytes = 0;
+            return Ok(Seen::Value);
+        }
+        self.seen_if_not_hidden(trailer)
+    }
+
+    /// As [`seen`](Self::seen), for versions of all kinds. Not inlined: most scans need no call.
+    #[inline(never)]
+    fn seen_if_not_hidden(&mut self, trailer: Trailer) -> Result<Seen> {
         let Self { cursor, range_tombstones, hidden, may_skip, at, .. } = self;
         let cover = || {
             if range_tombstones.is_empty() {
