@@ -49,8 +49,8 @@ pub enum Error {
     /// application wrote it.
     SchemaRecord { keyspace: Arc<str>, source: KeyError },
     /// The `index` has an entry for `key`, which has no value: a write to the data did not use its
-    /// [`Indexed`](crate::Indexed). [`Indexed::rebuild`](crate::Indexed::rebuild) corrects the
-    /// index.
+    /// [`Indexed`](crate::Indexed), or a [compaction filter](sievedb::CompactionFilter) removed the
+    /// value. [`Indexed::rebuild`](crate::Indexed::rebuild) corrects the index.
     StaleIndex { index: Arc<str>, key: Bytes },
     /// An open of [`SCHEMA_KEYSPACE`](crate::SCHEMA_KEYSPACE), which stores only schemas.
     ReservedName { keyspace: Arc<str> },

@@ -100,6 +100,20 @@ macro_rules! read_methods {
                     .collect()
             }
 
+            /// Returns `true` for each of `keys` that has a value, in their order. Reads no value. As
+            /// [`Keyspace::contains_many`](sievedb::Keyspace::contains_many).
+            ///
+            /// # Errors
+            ///
+            /// [`Error::Engine`](crate::Error::Engine).
+            pub fn contains_many<Q: $crate::EncodeAs<K>>(
+                &self,
+                keys: impl IntoIterator<Item = Q>,
+            ) -> $crate::Result<Vec<bool>> {
+                let keys = keys.into_iter().map(|key| $crate::key::to_bytes(&key));
+                Ok(self.entries.contains_many(keys)?)
+            }
+
             /// Returns all entries: ascending from the front, descending from the back. The
             /// iterator does not see later writes.
             #[must_use]

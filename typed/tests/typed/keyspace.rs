@@ -40,6 +40,7 @@ fn entries_are_written_and_read() {
     assert!(users.insert_if_absent(9, user("carl")).unwrap());
     let found = users.get_many([9, 1, 7]).unwrap();
     assert_eq!(found, [Some(user("carl")), None, Some(user("anna"))]);
+    assert_eq!(users.contains_many([9, 1, 7]).unwrap(), [true, false, true]);
     users.remove(9).unwrap();
     assert_eq!(users.keys().collect::<Result<Vec<_>>>().unwrap(), [7, 8]);
     assert_eq!(users.keys().rev().collect::<Result<Vec<_>>>().unwrap(), [8, 7]);
