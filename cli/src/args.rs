@@ -6,8 +6,8 @@ use clap::{Parser, Subcommand};
 
 use crate::{
     commands::{
-        bench_misses, bench_open, bench_reads, clear, compact, drop, dump, explain, get, import,
-        keyspaces, merge, put, rename, repair, rm, scan, stats, ttl, verify,
+        bench_misses, bench_open, bench_reads, clear, compact, drop, dump, explain, get, history,
+        import, keyspaces, merge, put, rename, repair, rm, scan, stats, ttl, verify,
     },
     error::Result,
 };
@@ -34,6 +34,7 @@ enum Command {
     Bench(Bench),
     Explain(explain::Args),
     Get(get::Args),
+    History(history::Args),
     Put(put::Args),
     Merge(merge::Args),
     Ttl(ttl::Args),
@@ -67,6 +68,7 @@ impl Args {
             Command::Bench(Bench::Reads(args)) => args.run(out),
             Command::Explain(args) => args.run(out),
             Command::Get(args) => args.run(out),
+            Command::History(args) => args.run(out),
             Command::Put(args) => args.run(),
             Command::Rm(args) => args.run(),
             Command::Scan(args) => args.run(out),

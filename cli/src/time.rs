@@ -1,6 +1,11 @@
-//! Times to live as arguments.
+//! Times to live and points in time as arguments.
 
-use std::{str::FromStr, time::Duration};
+use std::{
+    str::FromStr,
+    time::{Duration, SystemTime},
+};
+
+use sievedb::PointInTime;
 
 /// The word for no expiry.
 pub(crate) const NONE: &str = "none";
@@ -32,9 +37,48 @@ impl FromStr for Ttl {
     }
 }
 
+/// A point in the history of a store as an argument: a sequence number, or a Unix time in seconds
+/// behind an `@`.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Point(pub(crate) PointInTime);
+
+impl FromStr for Point {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        const REASON: &str = "write a sequence number, or `@` and a Unix time in seconds";
+        let point = match text.strip_prefix('@') {
+            Some(seconds) => {
+                let seconds = seconds.parse().map_err(|_| REASON)?;
+                let since = Duration::try_from_secs_f64(seconds).map_err(|_| REASON)?;
+                SystemTime::UNIX_EPOCH.checked_add(since).ok_or(REASON)?.into()
+            }
+            None => text.parse::<u64>().map_err(|_| REASON)?.into(),
+        };
+        Ok(Self(point))
+    }
+}
+
+/// Returns `time` as Unix time in seconds.
+pub(crate) fn unix_seconds(time: SystemTime) -> String {
+    let since = time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    format!("{}.{:03}", since.as_secs(), since.subsec_millis())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn points_are_sequence_numbers_or_times() {
+        let time = SystemTime::UNIX_EPOCH + Duration::from_millis(1500);
+        assert_eq!("@1.5".parse(), Ok(Point(time.into())));
+        assert_eq!("7".parse(), Ok(Point(7.into())));
+        for text in ["", "@", "-1", "@-1", "1.5", "@nan", "@1e99", "now"] {
+            assert!(text.parse::<Point>().is_err(), "{text}");
+        }
+        assert_eq!(unix_seconds(time), "1.500");
+    }
 
     #[test]
     fn times_have_units() {

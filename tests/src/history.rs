@@ -13,7 +13,7 @@ use std::{
 use bytes::Bytes;
 use sievedb::Durability;
 
-use crate::model::{Change, Model, Name};
+use crate::model::{Change, Entries, Model, Name};
 
 /// All keys ever written, by keyspace.
 pub type Universe = BTreeMap<Name, BTreeSet<Bytes>>;
@@ -32,6 +32,18 @@ pub struct History {
     states: Vec<(usize, u128)>,
     acknowledged: Vec<Acknowledged>,
     keys: Universe,
+    pasts: Vec<Past>,
+}
+
+/// The contents of a keyspace at a sequence number of the store.
+#[derive(Debug, Clone)]
+pub struct Past {
+    /// The sequence number.
+    pub sequence: u64,
+    /// The keyspace.
+    pub keyspace: Name,
+    /// What it contained.
+    pub entries: Entries,
 }
 
 #[derive(Debug, Clone)]
@@ -74,7 +86,27 @@ impl History {
             writes: Vec::new(),
             acknowledged: Vec::new(),
             keys,
+            pasts: Vec::new(),
         }
+    }
+
+    /// Notes what `keyspace` contains at the sequence number `sequence`.
+    pub fn note_past(&mut self, sequence: u64, keyspace: &str) {
+        if let Some((keyspace, entries)) = self.model().keyspaces().get_key_value(keyspace) {
+            let (keyspace, entries) = (keyspace.clone(), entries.clone());
+            self.pasts.push(Past { sequence, keyspace, entries });
+        }
+    }
+
+    /// Returns the contents that were noted.
+    #[must_use]
+    pub fn pasts(&self) -> &[Past] {
+        &self.pasts
+    }
+
+    /// Forgets contents behind `sequence`: a crash took these writes back.
+    pub fn forget_pasts_behind(&mut self, sequence: u64) {
+        self.pasts.retain(|past| past.sequence <= sequence);
     }
 
     /// Restarts with a store that durably holds `base`. Keeps the known keys.
@@ -86,6 +118,7 @@ impl History {
 
     /// Adds the known keys of `other`.
     pub fn know_keys_of(&mut self, other: &Self) {
+        self.pasts.clone_from(&other.pasts);
         for (name, more) in &other.keys {
             self.keys.entry(name.clone()).or_default().extend(more.iter().cloned());
         }

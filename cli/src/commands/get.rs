@@ -6,6 +6,7 @@ use super::{Access, KeyspaceArgs};
 use crate::{
     error::{Error, Result},
     text::Notation,
+    time::Point,
 };
 
 /// Prints the value of a key.
@@ -19,6 +20,10 @@ pub(crate) struct Args {
     notation: Notation,
     /// Key to look up.
     key: String,
+    /// Read the value at this sequence number, or at this Unix time with an `@`: `@1790000000.5`. The
+    /// keyspace must keep a history.
+    #[arg(long, value_name = "POINT")]
+    at: Option<Point>,
     /// Print the unescaped bytes of the value, without a newline.
     #[arg(long, conflicts_with = "hex")]
     raw: bool,
@@ -28,7 +33,11 @@ impl Args {
     pub(crate) fn run(&self, out: &mut dyn Write) -> Result<()> {
         let key = self.notation.read(&self.key)?;
         let (_db, keyspace) = self.keyspace.open(Access::Read)?;
-        let value = keyspace.get(key)?.ok_or(Error::KeyNotFound)?;
+        let value = match self.at {
+            Some(Point(point)) => keyspace.snapshot_at(point)?.get(key)?,
+            None => keyspace.get(key)?,
+        };
+        let value = value.ok_or(Error::KeyNotFound)?;
         if self.raw {
             out.write_all(&value)?;
         } else {

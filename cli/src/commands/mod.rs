@@ -9,6 +9,7 @@ pub(crate) mod drop;
 pub(crate) mod dump;
 pub(crate) mod explain;
 pub(crate) mod get;
+pub(crate) mod history;
 pub(crate) mod import;
 pub(crate) mod keyspaces;
 pub(crate) mod merge;

@@ -6,7 +6,9 @@ use std::{
 };
 
 use serde_json::{Value, json};
-use sievedb::{Compression, FilterPolicy, KeyspaceOptions, Options, PrefixExtractor};
+use sievedb::{
+    Compression, FilterPolicy, HistoryLength, KeyspaceOptions, Options, PrefixExtractor,
+};
 
 use super::{exits_with_1_silently, failure, output, sieve, sieve_reading, text};
 
@@ -55,6 +57,39 @@ fn written_entries_are_read_by_the_next_process() {
     assert_eq!(stats["keyspaces"][0]["name"], "default");
     assert_eq!(stats["keyspaces"][1]["name"], "other");
     assert!(output(&["stats", store]).contains("keyspace \"other\""));
+}
+
+#[test]
+fn the_past_of_a_keyspace_with_a_history_is_printed() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("store");
+    let store = text(&path);
+    let db = Options::new().open(&path).unwrap();
+    let options = KeyspaceOptions::new().keep_history(HistoryLength::Sequences(2));
+    let prices = db.keyspace_with("prices", &options).unwrap();
+    for price in ["3", "4", "5"] {
+        prices.insert("tea", price).unwrap();
+    }
+    prices.remove("tea").unwrap();
+    let last = db.snapshot().sequence();
+    drop((prices, db));
+
+    let history = output(&["history", store, "tea", "--keyspace", "prices"]);
+    let lines: Vec<Vec<&str>> = history.lines().map(|line| line.split('\t').collect()).collect();
+    let columns = |at: usize| lines.iter().map(|line| line[at]).collect::<Vec<_>>();
+    assert_eq!(columns(0), [&*last.to_string(), &*(last - 1).to_string(), "-"]);
+    assert!(columns(1)[0].parse::<f64>().unwrap() > 1e9, "{history}");
+    assert_eq!(columns(2), ["-", "5", "4"]);
+    let get =
+        |at: &str| ["get", store, "tea", "--keyspace", "prices", "--at", at].map(str::to_owned);
+    let args = get(&(last - 1).to_string());
+    assert_eq!(output(&args.each_ref().map(|arg| &**arg)), "5\n");
+    let args = get("@1.5");
+    let refused = failure(&args.each_ref().map(|arg| &**arg));
+    let want = "Unix time 1.500 is not in the history of the keyspace \"prices\"";
+    assert!(refused.contains(want), "{refused}");
+    exits_with_1_silently(&["history", store, "coffee", "--keyspace", "prices"]);
+    assert!(failure(&["history", store, "tea"]).contains("\"default\" has no history"));
 }
 
 #[test]
@@ -279,6 +314,7 @@ fn commands_keep_the_options_of_a_keyspace() {
         "merge_operator": null,
         "default_ttl": null,
         "compaction_filter": null,
+        "keep_history": null,
     });
     assert_eq!(stats["keyspaces"][0]["options"], want);
     assert_eq!(table_files(&path), files);

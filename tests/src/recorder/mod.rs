@@ -3,6 +3,7 @@
 mod expiry;
 mod held;
 mod opening;
+mod past;
 mod transaction;
 mod write;
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use sievedb::{Durability, Error, FilterPolicy, KeyspaceOptions, Options, stats::BackgroundStats};
 use sievedb_doubles::MemoryFs;
 
-use super::{Opened, Recorder};
+use super::{Opened, Recorder, past::check_past};
 use crate::{
     history::{CrashPoint, History},
     model::Model,
@@ -101,6 +101,7 @@ impl Recorder {
         if let Err(text) = self.history.check(&found, here) {
             panic!("after the store was opened again: {text}");
         }
+        self.check_past();
         if !exact {
             // This decides which failed writes are present.
             self.history.restart(found);
@@ -127,8 +128,11 @@ impl Recorder {
         recorder.open();
         let found = observe(recorder.db(), history.keys()).map_err(|error| error.to_string())?;
         history.check(&found, crash)?;
+        check_past(recorder.db(), history)?;
         recorder.history.know_keys_of(history);
         recorder.history.restart(found);
+        let visible = recorder.db().snapshot().sequence();
+        recorder.history.forget_pasts_behind(visible);
         Ok(recorder)
     }
 

@@ -9,6 +9,7 @@ mod expiring;
 mod expiry;
 mod filtered;
 mod filters;
+mod history;
 mod keyspaces;
 mod log;
 mod merges;
@@ -83,6 +84,9 @@ pub const WORKLOADS: &[Workload] = &[
     Workload { name: "filters-of-scans", run: filters::of_scans_rebuilt },
     Workload { name: "expiry-jumps", run: expiry::jumps },
     Workload { name: "expiry-by-default", run: expiry::defaults },
+    Workload { name: "history", run: history::kept },
+    Workload { name: "history-cut", run: history::cut },
+    Workload { name: "history-set", run: history::set },
     Workload { name: "transactions", run: transactions::transfers },
     Workload { name: "transactions-ranges", run: transactions::ranges },
     Workload { name: "transaction-savepoints", run: transactions::savepoints },

@@ -53,6 +53,7 @@ impl Story {
 
     pub(super) fn let_go(&mut self) {
         self.snapshots.clear();
+        self.points.clear();
         self.ranges.clear();
         self.transactions.clear();
         self.touches.clear();

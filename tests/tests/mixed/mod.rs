@@ -15,6 +15,7 @@
 //! | [`failures`]     | openings, power cuts, faults                                        |
 //! | [`history`]      | states that a crash may leave                                       |
 //! | [`model`]        | keyspaces with values that expire                                   |
+//! | [`past`]         | the past of a keyspace with a history                               |
 //! | [`operator`]     | merge operators                                                     |
 
 mod failures;
@@ -23,6 +24,7 @@ mod history;
 mod model;
 mod operator;
 mod own_writes;
+mod past;
 mod ranges;
 mod reads;
 mod sets;

@@ -3,8 +3,8 @@
 use std::{sync::Arc, time::Duration};
 
 use sievedb::{
-    Compression, Durability, FilterPolicy, FilterPolicyKind, KeyspaceOptions, Options,
-    PrefixExtractor, ReadMode, clock::Clock, fs::Fs, planted::PlantedBug,
+    Compression, Durability, FilterPolicy, FilterPolicyKind, HistoryLength, KeyspaceOptions,
+    Options, PrefixExtractor, ReadMode, clock::Clock, fs::Fs, planted::PlantedBug,
 };
 use sievedb_tests::settings::{small_keyspace, small_options};
 
@@ -27,6 +27,8 @@ pub(crate) struct OptionSet {
     has_filter: bool,
     /// Default TTL of the default keyspace, in milliseconds.
     default_ttl_ms: Option<u64>,
+    /// Keyspaces without a compaction filter keep the history of so many sequence numbers.
+    pub(super) history: Option<u64>,
 }
 
 const PLAIN: OptionSet = OptionSet {
@@ -39,6 +41,7 @@ const PLAIN: OptionSet = OptionSet {
     operator: Operator::Append,
     has_filter: true,
     default_ttl_ms: None,
+    history: None,
 };
 
 /// All sets.
@@ -61,6 +64,7 @@ pub(crate) const SETS: [OptionSet; 10] = [
         },
         operator: Operator::Max,
         has_filter: false,
+        history: Some(400),
         ..PLAIN
     },
     OptionSet {
@@ -80,6 +84,7 @@ pub(crate) const SETS: [OptionSet; 10] = [
         },
         operator: Operator::Min,
         has_filter: false,
+        history: Some(30),
         default_ttl_ms: Some(400_000),
         ..PLAIN
     },
@@ -164,6 +169,8 @@ impl OptionSet {
             .default_ttl(style.default_ttl_ms.map(Duration::from_millis));
         if style.has_filter {
             options = options.compaction_filter(Arc::clone(filter) as _);
+        } else {
+            options = options.keep_history(self.history.map(HistoryLength::Sequences));
         }
         match style.operator.of_engine() {
             Some(operator) => options.merge_operator(operator),

@@ -25,6 +25,7 @@ use super::{
     history::{FAILED_MAX, History},
     model::{Change, Contents, Space},
     operator::Operator,
+    past::Point,
     ranges::HeldRange,
     sets::OptionSet,
     snapshots::HeldSnapshot,
@@ -39,7 +40,7 @@ const TAIL: usize = 40;
 
 /// Calls with their shares of 10,000.
 const CALLS: &[(usize, &str)] = &[
-    (1500, "insert"),
+    (1380, "insert"),
     (350, "insert with ttl"),
     (150, "insert expiring at"),
     (150, "insert without ttl"),
@@ -74,6 +75,8 @@ const CALLS: &[(usize, &str)] = &[
     (20, "hold snapshot"),
     (60, "read snapshot"),
     (4, "check snapshot"),
+    (30, "note past"),
+    (90, "read past"),
     (120, "begin"),
     (1800, "transaction"),
     (110, "commit"),
@@ -112,6 +115,7 @@ pub(crate) struct Story {
     pub(super) handles: BTreeMap<u64, Keyspace>,
     pub(super) history: History,
     pub(super) snapshots: Vec<HeldSnapshot>,
+    pub(super) points: Vec<Point>,
     pub(super) ranges: Vec<HeldRange>,
     pub(super) transactions: Vec<OpenTransaction>,
     /// Writes since the oldest open transaction began.
@@ -149,6 +153,7 @@ impl Story {
             handles: BTreeMap::new(),
             history: History::new(contents),
             snapshots: Vec::new(),
+            points: Vec::new(),
             ranges: Vec::new(),
             transactions: Vec::new(),
             touches: Vec::new(),
@@ -222,6 +227,8 @@ impl Story {
             "hold snapshot" => self.hold_snapshot(),
             "read snapshot" => self.read_snapshot(),
             "check snapshot" => self.check_snapshot(),
+            "note past" => self.note_past(),
+            "read past" => self.read_past(),
             "begin" => self.begin(),
             "transaction" => self.step_transaction(),
             "commit" => self.commit(),

@@ -289,6 +289,7 @@ impl Story {
             ("clear", _) => {
                 let (name, _, handle) = self.keyspace();
                 let done = handle.clear();
+                self.forget_past(&handle);
                 (Change::Clear { keyspace: name }, done)
             }
             ("rename", Some(id)) => {

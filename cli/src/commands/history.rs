@@ -1,0 +1,45 @@
+//! `sieve history`.
+
+use std::io::Write;
+
+use super::{Access, KeyspaceArgs};
+use crate::{
+    error::{Error, Result},
+    text::Notation,
+    time::unix_seconds,
+};
+
+/// Prints the versions of a key in a keyspace that keeps a history, the newest first.
+///
+/// A line for each: sequence number, Unix time at which it was written, value. `-` stands for a
+/// version that is older than the history, for an unknown time, and for a removal. Prints nothing
+/// and exits with 1 if there is no version.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    keyspace: KeyspaceArgs,
+    #[command(flatten)]
+    notation: Notation,
+    /// Key to look up.
+    key: String,
+}
+
+const NONE: &str = "-";
+
+impl Args {
+    pub(crate) fn run(&self, out: &mut dyn Write) -> Result<()> {
+        let key = self.notation.read(&self.key)?;
+        let (_db, keyspace) = self.keyspace.open(Access::Read)?;
+        let mut versions = keyspace.history(key)?.peekable();
+        versions.peek().ok_or(Error::KeyNotFound)?;
+        for version in versions {
+            let version = version?;
+            let or_none = |text: Option<String>| text.unwrap_or_else(|| NONE.to_owned());
+            let sequence = or_none(version.sequence.map(|sequence| sequence.to_string()));
+            let written = or_none(version.written_at.map(unix_seconds));
+            let value = or_none(version.value.map(|value| self.notation.write(&value)));
+            writeln!(out, "{sequence}\t{written}\t{value}")?;
+        }
+        Ok(())
+    }
+}
