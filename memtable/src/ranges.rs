@@ -125,8 +125,8 @@ impl MemtableRanges {
         }
     }
 
-    /// Returns the sequence number of one range tombstone that covers every key with this
-    /// [head](sievedb_format::packed_keys::head), up to `at`; 0 if none is found.
+    /// Returns the sequence number of one range tombstone that covers every key with this [`head`],
+    /// up to `at`; 0 if none is found.
     ///
     /// Compares one range tombstone only, the widest of the first eight. There may be newer ones.
     #[inline]
