@@ -128,6 +128,13 @@ impl ResidentBlocks {
             let source = Corruption::Mismatch { what, expected, found };
             return Err(ReadError::Corrupt { offset: footer.list_offset, source });
         }
+        // One that is too new would delete keys of other tables.
+        let sequences = properties.smallest_sequence..=properties.largest_sequence;
+        if let Some(other) = range_tombstones.iter().find(|it| !sequences.contains(&it.sequence)) {
+            let what = "sequence number of a range tombstone";
+            let source = Corruption::OutOfRange { what, value: other.sequence };
+            return Err(ReadError::Corrupt { offset: footer.list_offset, source });
+        }
         if footer.block(BlockKind::CompressionDictionary).is_some() {
             let handle = footer.handle(BlockKind::CompressionDictionary)?;
             let dictionary = Dictionary::decode(&reader.read_content(handle)?)

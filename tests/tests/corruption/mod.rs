@@ -33,6 +33,7 @@ mod older_writer;
 mod past_damage;
 mod quarantine;
 mod quarantine_pauses;
+mod ranges;
 mod reading;
 mod rebuilt;
 mod repair;

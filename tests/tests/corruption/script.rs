@@ -1,9 +1,10 @@
 //! Creation of samples.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use sievedb::{Batch, Db, Durability, FilterPolicy, FilterPolicyKind, Keyspace, ReadMode};
 use sievedb_doubles::MemoryFs;
+use sievedb_tests::filtered::RemoveGone;
 
 use super::{
     log_record::records_end,
@@ -75,6 +76,34 @@ pub(super) fn rebuilt_filters(end: End) -> Sample {
     script.end(end)
 }
 
+/// Creates a store with range deletes in tables and logs. The second keyspace has a default TTL and
+/// a compaction filter.
+pub(super) fn range_deletes(end: End) -> Sample {
+    let mut script = Script::begin(0);
+    let users = &script.keyspaces[1];
+    let options = users.options().default_ttl(Duration::from_secs(3600));
+    users.set_options(options.compaction_filter(Arc::new(RemoveGone))).unwrap();
+    for at in 0..12 {
+        let value = script.text(60);
+        let user = (1, &*format!("u{at:02}"), Some(value.clone()));
+        script.write(&[(0, &format!("k{at:02}"), Some(value)), user], Durability::OsBuffer);
+    }
+    script.db.compact().unwrap();
+    for (keyspace, start, end) in [(0, "k02", "k04"), (0, "k07", "k09"), (1, "u01", "u03")] {
+        script.remove_range(keyspace, start, end, Durability::OsBuffer);
+    }
+    script.remove_range(1, "u05", "u06", Durability::OsBuffer);
+    let value = script.text(20);
+    script.write(&[(0, "k08", Some(value.clone())), (1, "u02", Some(value))], Durability::OsBuffer);
+    script.db.flush().unwrap();
+    script.flushed = script.log_end();
+    script.remove_range(0, "k00", "k02", Durability::Disk);
+    script.remove_range(1, "u08", "u11", Durability::OsBuffer);
+    let value = script.text(20);
+    script.write(&[(1, "u09", Some(value))], Durability::OsBuffer);
+    script.end(end)
+}
+
 /// Creates a store with one table, whose filter is small, in the default keyspace.
 pub(super) fn one_table() -> Sample {
     let mut script = Script::begin(0);
@@ -111,6 +140,17 @@ impl Script {
             }
         }
         batch.commit(durability).unwrap();
+        self.history.push(state);
+        self.log_ends.push(self.log_end());
+    }
+
+    fn remove_range(&mut self, keyspace: usize, start: &str, end: &str, durability: Durability) {
+        let mut batch = self.db.batch();
+        batch.remove_range(&self.keyspaces[keyspace], start..end).unwrap();
+        batch.commit(durability).unwrap();
+        let mut state = self.history.last().expect("the first state is empty").clone();
+        let range = start.as_bytes()..end.as_bytes();
+        state[keyspace].retain(|key, _| !range.contains(&&**key));
         self.history.push(state);
         self.log_ends.push(self.log_end());
     }

@@ -14,8 +14,8 @@ use super::{
 
 /// Numbers of cases by when the damage was detected.
 #[derive(Debug, Default)]
-struct Tally {
-    refused: usize,
+pub(super) struct Tally {
+    pub(super) refused: usize,
     errors: usize,
     harmless: usize,
     /// Starts of blocks that a read reported as damaged.
@@ -24,7 +24,7 @@ struct Tally {
 
 impl Tally {
     /// Runs a case with other bytes in the file `name`: all results must be correct.
-    fn run(&mut self, cases: &mut Cases, sample: &Sample, damage: Damage<'_>) {
+    pub(super) fn run(&mut self, cases: &mut Cases, sample: &Sample, damage: Damage<'_>) {
         let Damage { name, bytes, mode, what } = damage;
         cases.run(&format!("{name}: {what}, {mode:?}"), || {
             let files = sample.with(name, bytes);
@@ -47,11 +47,12 @@ impl Tally {
     }
 }
 
-struct Damage<'a> {
-    name: &'a str,
-    bytes: Bytes,
-    mode: ReadMode,
-    what: String,
+/// Other bytes of a file.
+pub(super) struct Damage<'a> {
+    pub(super) name: &'a str,
+    pub(super) bytes: Bytes,
+    pub(super) mode: ReadMode,
+    pub(super) what: String,
 }
 
 /// Returns `bytes` with the bits `flip` of one byte flipped.
