@@ -221,6 +221,7 @@ impl Transaction {
         operand: impl AsRef<[u8]>,
     ) -> Result<()> {
         let (keyspace, key) = (keyspace.as_ref(), key.as_ref());
+        check_entry(key, operand.as_ref())?;
         let base = self.get_for_update(keyspace, key)?;
         let operator = keyspace.tree().operator();
         let Some(folder) = operator.get() else { return keyspace.tree().check_operator() };

@@ -108,6 +108,10 @@ fn refusing(dir: &Path, workers: usize) {
     let (snapshot, mut range, mut batch) = (db.snapshot(), db.iter(), db.batch());
     range.next().unwrap().unwrap();
     batch.insert(&users, "key", "value").unwrap();
+    let (mut open, mut writing) = (db.begin(), db.begin());
+    open.insert(&db, "key", "value").unwrap();
+    open.get(&db, 0_u32.to_be_bytes()).unwrap().unwrap();
+    writing.remove_range(&users, "a".."z").unwrap();
     let inherited = (db.clone(), users.clone(), snapshot.clone());
     let child = fork(|| {
         let (db, users, snapshot) = inherited;
@@ -132,6 +136,21 @@ fn refusing(dir: &Path, workers: usize) {
         assert_forked("new snapshot", db.snapshot().get(0_u32.to_be_bytes()));
         assert_forked("scan", db.iter().next().unwrap());
         assert_forked("an inherited scan", range.next().unwrap());
+        assert_forked("get in a transaction", open.get(&db, 1_u32.to_be_bytes()));
+        assert_forked("scan in a transaction", open.iter(&db).next().unwrap());
+        assert_forked("insert in a transaction", open.insert(&db, "other", "value"));
+        assert_forked("remove a range in one", writing.remove_range(&users, "x"..));
+        assert_forked("commit a transaction", writing.commit(Durability::Disk));
+        assert_forked("begin", db.begin().get(&db, "key"));
+        assert_forked("run a transaction", db.transaction(|tx| tx.insert(&db, "key", "value")));
+        assert_forked("update", db.update("key", |_| Some("value")));
+        assert_forked("merge", users.merge("key", "value"));
+        assert_forked("remove a range", users.remove_range("a".."z"));
+        assert_forked("pop", users.pop_first());
+        assert_forked("clear", users.clear());
+        assert_forked("rename", db.rename_keyspace("users", "new"));
+        assert_forked("sizes", users.approximate_len());
+        drop(open);
         assert!(db.may_contain("key") && db.keyspaces().is_empty());
         assert!(!db.keyspace_exists("default"));
         assert_eq!(db.stats().keyspaces.len(), 0);
