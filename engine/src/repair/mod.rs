@@ -139,8 +139,11 @@ impl Options {
         let (tables_rescanned, keyspaces_unnamed) = (repair.rescanned, repair.unnamed);
         let VerifyReport { problems: lost, tables, log_batches, .. } = repair.found;
         let store_clock_ms = Some(loaded.state.store_clock_ms);
-        let edit = VersionEdit { store_clock_ms, ..VersionEdit::default() };
-        db.store().edit_manifest(|_| Some(edit), |_| ())?;
+        let store = db.store();
+        // What the repair wrote is no history.
+        let history_from = store.begin_histories();
+        let edit = VersionEdit { store_clock_ms, history_from, ..VersionEdit::default() };
+        store.edit_manifest(|_| Some(edit), |_| ())?;
         db.flush()?;
         db.persist(Durability::Disk)?;
         let mut replaced = VerifyReport::default();

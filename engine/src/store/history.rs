@@ -1,6 +1,8 @@
 //! Where the history of a keyspace begins, and which point of it a reader asks for.
 
-use std::time::SystemTime;
+use std::{sync::Arc, time::SystemTime};
+
+use sievedb_format::SequenceNumber;
 
 use super::Store;
 use crate::{
@@ -21,6 +23,18 @@ impl Store {
     pub(super) fn begin_history(&self) {
         let placement = self.writer.placement();
         self.versions.begin_times(self.options.clock.now(), placement.last_placed());
+    }
+
+    /// Begins every history at the present. Returns the keyspaces, and where their histories begin.
+    pub(crate) fn begin_histories(&self) -> Vec<(u64, SequenceNumber)> {
+        let visible = self.writer.visible();
+        let trees = self.versions.trees();
+        let with_history = trees.values().filter(|tree| tree.history_length().is_some());
+        let begin = |tree: &Arc<Tree>| {
+            self.versions.snapshots().exclude(|| tree.raise_history_from(visible));
+            (tree.id, visible)
+        };
+        with_history.map(begin).collect()
     }
 
     /// Returns where the history of `tree` begins; `None` without one.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use sievedb::{
     Bytes, CompactionContext, CompactionFilter, Db, Decision, Error, HistoryLength, KeyHistory,
-    Keyspace, Options,
+    Keyspace, OlderValues, Options,
 };
 use sievedb_doubles::MemoryFs;
 use sievedb_tests::settings::{STORE_DIR, small_keyspace, small_options};
@@ -261,4 +261,23 @@ fn invalid_histories_are_refused() {
     let both = new().keep_history(HistoryLength::Sequences(1));
     let both = both.compaction_filter(Arc::new(KeepAll));
     assert_eq!(invalid(both), ("keep_history", "not beside a compaction filter"));
+}
+
+/// A repair copies what is newest, and begins the history anew.
+#[test]
+fn a_repaired_store_has_no_past() {
+    let fs = Arc::new(MemoryFs::with_seed(1));
+    let options = || small_options(Arc::clone(&fs) as _);
+    let db = options().open(STORE_DIR).unwrap();
+    let prices = db.keyspace_with("prices", &counters(1000)).unwrap();
+    write_each(&db, &prices, &["a", "b", "c"]);
+    drop((prices, db));
+    options().repair(STORE_DIR, "repaired", OlderValues::LeaveOut).unwrap();
+    for _ in 0..2 {
+        let db = options().open("repaired").unwrap();
+        let prices = db.open_keyspace("prices").unwrap();
+        assert_eq!(versions(prices.history("key").unwrap()).len(), 1);
+        assert_refused(prices.snapshot_at(0), Some(now(&db)));
+        assert_eq!(prices.snapshot_at(now(&db)).unwrap().get("key").unwrap(), Some("c".into()));
+    }
 }

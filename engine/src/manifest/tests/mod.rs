@@ -141,6 +141,8 @@ fn edits() -> Vec<VersionEdit> {
                 FilterReplaced { keyspace: 1, id: 11, place: NewPlace::Point(Some(own_place(17))) },
                 FilterReplaced { keyspace: 1, id: 16, place: NewPlace::Point(None) },
             ],
+            sequence_times: vec![(900, 40), (2000, 42)],
+            history_from: vec![(1, 41)],
             ..VersionEdit::default()
         },
         VersionEdit {
