@@ -10,6 +10,8 @@ use std::{
 pub enum PointInTime {
     /// After the write with this sequence number, such as [`Snapshot::sequence`] returned. The
     /// entries of a batch have consecutive numbers: one between them shows a part of the batch.
+    /// Values that expire are shown as at the time of the write, which is known as for
+    /// [`Time`](Self::Time), or as at present after the newest write.
     ///
     /// [`Snapshot::sequence`]: crate::Snapshot::sequence
     Sequence(u64),

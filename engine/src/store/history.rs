@@ -66,8 +66,10 @@ impl Store {
         match point {
             PointInTime::Sequence(sequence) if sequence > visible => None,
             PointInTime::Sequence(sequence) => {
-                let by_then = self.versions.with_times(|times| times.time_of(sequence));
-                let clock_ms = if sequence == visible { now_ms } else { by_then.unwrap_or(0) };
+                // When it was written, not when the next one was.
+                let before = sequence.saturating_sub(1);
+                let written_ms = self.versions.with_times(|times| times.time_of(before));
+                let clock_ms = if sequence == visible { now_ms } else { written_ms.unwrap_or(0) };
                 Some(PastPoint { at: ReadPoint::at_time(sequence, clock_ms), by_time_ms: None })
             }
             PointInTime::Time(time) => {
