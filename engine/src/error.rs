@@ -164,7 +164,7 @@ pub enum Error {
     },
     /// The keyspace `keyspace` cannot be read as it was `at` this point: it has no
     /// [history](crate::KeyspaceOptions::keep_history), or one that begins at the sequence number
-    /// `oldest`, or the point is in the future.
+    /// `oldest`, or the sequence number is in the future.
     NotInHistory { keyspace: String, at: PointInTime, oldest: Option<u64> },
     /// This process was forked from the one that opened the store at `path`. Nothing was changed.
     /// Drop the inherited handles, and open the store in this process after the parent has closed

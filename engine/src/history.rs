@@ -12,18 +12,17 @@ use crate::{
     handle_counts::HandleKind,
     read::{lookup::Lookup, observer::Observer, tree::Tree, view::ReadView},
     resolve::{ReadPoint, is_operand},
-    sequence_times::SequenceTimes,
 };
 
-/// A version of a key: what the key had until the next write to it.
+/// A version of a key: its value from one write to the next.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct KeyVersion {
     /// The sequence number of the write, for [`Keyspace::snapshot_at`]. `None` if it is older than
     /// the history.
     pub sequence: Option<u64>,
-    /// About when it was written: to a second, or 0.4 % of its age. By the store clock. `None` if
-    /// that is not known.
+    /// When it was written, by the store clock. Accurate to a second or 1 % of its age, whichever
+    /// is larger; after a crash as early as the last flush before. `None` if that is not known.
     pub written_at: Option<SystemTime>,
     /// The value; `None` after a removal. For a merge operand, the result of the merge.
     pub value: Option<Bytes>,
@@ -85,16 +84,13 @@ impl KeyHistory {
         let cover = self.view.newest_cover(&self.key, at, 0);
         let written = newest.trailer.map(Trailer::sequence);
         let Some(sequence) = written.max((cover > 0).then_some(cover)) else { return Ok(None) };
-        let times = |read: fn(&SequenceTimes, u64) -> Option<u64>| {
-            store.versions.with_times(|times| read(times, sequence))
-        };
+        let before = sequence.saturating_sub(1);
+        let written_ms = store.versions.with_times(|times| times.time_of(before));
         if newest.trailer.is_some_and(is_operand) && self.view.has_expiry() {
             // The value below may have expired before.
-            let clock_ms = times(|times, sequence| times.time_of(sequence)).unwrap_or(0);
-            let at = ReadPoint::at_time(sequence, clock_ms);
+            let at = ReadPoint::at_time(sequence, written_ms.unwrap_or(0));
             value = Lookup { at, ..lookup }.find(&self.view, counters, &mut newest)?;
         }
-        let written_ms = times(|times, sequence| times.time_of(sequence.checked_sub(1)?));
         let version = KeyVersion {
             sequence: (sequence > self.from).then_some(sequence),
             written_at: written_ms.and_then(PointInTime::of_ms),
@@ -173,8 +169,8 @@ impl Observer<Bytes> for NewestVersion {
 impl Keyspace {
     /// Returns the keyspace as it was at a [`PointInTime`]: a sequence number or a [`SystemTime`].
     ///
-    /// Costs as much as a [snapshot](crate::Db::snapshot). While it exists, the versions it sees are kept,
-    /// also when the history no longer reaches back to them.
+    /// Costs as much as a [snapshot](crate::Db::snapshot), and a look at each keyspace. While it
+    /// exists, the versions it sees are kept, even after the history has moved past them.
     ///
     /// # Errors
     ///

@@ -2,16 +2,38 @@
 
 use std::{fmt, time::Duration};
 
+use sievedb_format::SequenceNumber;
+
 /// How long a keyspace keeps old versions, so that it can be read as it was:
 /// [`KeyspaceOptions::keep_history`](crate::KeyspaceOptions::keep_history).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HistoryLength {
-    /// So many sequence numbers of the store back from the newest, at least 1. Every entry written
-    /// to any keyspace takes one.
+    /// This many of the newest sequence numbers of the store, at least 1. Every entry written to any
+    /// keyspace takes one.
     Sequences(u64),
-    /// So long ago, at least 1 ms, rounded up to whole milliseconds. By the store clock: see
+    /// This duration back from the present, at least 1 ms; rounded up to whole milliseconds. By the
+    /// store clock: see
     /// [`Keyspace::insert_with_ttl`](crate::Keyspace::insert_with_ttl).
     Time(Duration),
+}
+
+/// The start of a history: it has each later sequence number and time.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct HistoryStart {
+    pub(crate) sequence: SequenceNumber,
+    /// Store clock of the oldest reader, in milliseconds: values that expired before may be gone.
+    pub(crate) clock_ms: u64,
+}
+
+impl HistoryStart {
+    /// Returns the later of two starts, by sequence number and by clock.
+    #[must_use]
+    pub(crate) fn max(self, other: Self) -> Self {
+        Self {
+            sequence: self.sequence.max(other.sequence),
+            clock_ms: self.clock_ms.max(other.clock_ms),
+        }
+    }
 }
 
 impl From<Duration> for HistoryLength {

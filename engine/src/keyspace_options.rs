@@ -266,10 +266,11 @@ impl KeyspaceOptions {
     /// A [`clear`](crate::Keyspace::clear) ends it: nothing before can be read. Other removals are
     /// part of it.
     ///
-    /// Versions behind the history are dropped by later compactions. Until then overwritten and
-    /// removed values take space, and scans step over them. Merge operands are merged only behind
-    /// the history. Each write reads the clock. Not possible beside a
-    /// [compaction filter](Self::compaction_filter). Without a history none of this costs anything.
+    /// Versions older than the history are dropped by later compactions. Until then overwritten and
+    /// removed values take space, and scans step over them. Merge operands within the history are
+    /// not merged. Each write to the store reads the clock, until the store is opened without a
+    /// history. Not possible beside a [compaction filter](Self::compaction_filter). A store without
+    /// a history pays nothing.
     ///
     /// ```
     /// use sievedb::{Db, HistoryLength, KeyspaceOptions};

@@ -10,14 +10,15 @@ use std::{
 pub enum PointInTime {
     /// After the write with this sequence number, such as [`Snapshot::sequence`] returned. The
     /// entries of a batch have consecutive numbers: one between them shows a part of the batch.
-    /// Values that expire are shown as at the time of the write, which is known as for
-    /// [`Time`](Self::Time), or as at present after the newest write.
+    /// Values are shown if they had not expired at the time of the write; after the newest write, at
+    /// the present time.
     ///
     /// [`Snapshot::sequence`]: crate::Snapshot::sequence
     Sequence(u64),
-    /// At this time of the store clock, which is Unix time unless the wall clock was set back. Found
-    /// to a second, or 0.4 % of its age: the snapshot may see later writes within that time. After
-    /// a crash, times since the last flush are one point.
+    /// At this time of the store clock, which is Unix time unless the wall clock was set back. A
+    /// time in the future is the present.
+    /// Accurate to a second or 1 % of its age, whichever is larger: the snapshot may see later
+    /// writes within that time. After a crash, times since the last flush are one point.
     Time(SystemTime),
 }
 

@@ -1,19 +1,20 @@
 //! When writes were placed: samples of sequence numbers and times of the store clock.
 //!
 //! A write adds a sample if the last one is older than [`PERIOD_MS`]: the time, and the sequence
-//! number placed last before it. So any time falls between two samples, and all writes between it
-//! and the next sample were placed within one period of the sample before.
+//! number placed last before it. So writes between two samples were placed within one period of the
+//! earlier one. After a crash this does not hold for the time since the last flush: the samples of
+//! writes that were not flushed are lost.
 //!
 //! The list grows with the logarithm of time: a sample is dropped if its neighbours are closer
-//! together than 1/[`AGE_SHARE`] of its age. So a time is found to a second or 0.4 % of its age. One
-//! year of writes leaves some 4,000 samples of 16 bytes.
+//! together than 1/[`AGE_SHARE`] of its age. So a time is accurate to a second or twice that share.
+//! One year of writes leaves some 4,000 samples of 16 bytes.
 
 use sievedb_format::{Corruption, SEQUENCE_MAX, SequenceNumber};
 
-/// Least time between two samples, in milliseconds.
+/// Minimum time between two samples, in milliseconds.
 const PERIOD_MS: u64 = 1000;
 
-/// See the module.
+/// A sample may be dropped if its neighbours are closer than its age divided by this.
 const AGE_SHARE: u64 = 256;
 
 /// Samples between two searches for those to drop.
@@ -84,27 +85,19 @@ impl SequenceTimes {
     /// if no sample is as old.
     pub(crate) fn sequence_before(&self, ms: u64) -> Option<SequenceNumber> {
         let later = self.samples.partition_point(|&(time, _)| time <= ms);
-        let (last_ms, last) = self.samples[later.checked_sub(1)?];
-        let next = self.samples.get(later).filter(|(next_ms, _)| {
-            // Then no sample in between was dropped, and a later write would have added one.
-            let dropped_ms = (self.newest_ms() - last_ms) / AGE_SHARE;
-            next_ms - last_ms > dropped_ms && ms >= last_ms.saturating_add(PERIOD_MS)
-        });
-        Some(next.map_or(last, |&(_, placed)| placed))
+        // Not the next one: a crash may have lost the samples in between.
+        later.checked_sub(1).map(|last| self.samples[last].1)
     }
 
-    fn newest_ms(&self) -> u64 {
-        self.samples.last().map_or(0, |&(ms, _)| ms)
-    }
-
-    /// Returns the newest known time at which nothing behind `sequence` was placed; `None` if there
+    /// Returns the latest known time at which no write after `sequence` was placed; `None` if there
     /// is none.
     pub(crate) fn time_of(&self, sequence: SequenceNumber) -> Option<u64> {
         let later = self.samples.partition_point(|&(_, placed)| placed <= sequence);
         later.checked_sub(1).map(|last| self.samples[last].0)
     }
 
-    /// Returns whether every write was placed before `ms`, if writes add samples up to the present.
+    /// Returns whether every write was placed before `ms`, if the writes since the last sample add
+    /// samples.
     pub(crate) fn is_later_than_all(&self, ms: u64) -> bool {
         !self.samples.is_empty() && self.next_ms() <= ms
     }
@@ -113,7 +106,7 @@ impl SequenceTimes {
         if self.samples.len() < self.kept + SAMPLES_PER_SEARCH {
             return;
         }
-        let newest_ms = self.newest_ms();
+        let newest_ms = self.samples.last().map_or(0, |&(ms, _)| ms);
         let mut kept: Vec<Sample> = Vec::with_capacity(self.samples.len());
         for (at, &sample) in self.samples.iter().enumerate() {
             let neighbours = kept.last().zip(self.samples.get(at + 1));
@@ -145,8 +138,8 @@ mod tests {
         assert_eq!([5999, 6000].map(|ms| times.is_later_than_all(ms)), [false, true]);
         let at = [0, 999, 1000, 1999, 2000, 4999, 5000].map(|ms| times.sequence_at(ms));
         assert_eq!(at, [Some(3), Some(3), Some(3), Some(3), Some(7), Some(7), None]);
-        let before = [999, 1000, 2999, 3000, 5000, 9000].map(|ms| times.sequence_before(ms));
-        assert_eq!(before, [None, Some(3), Some(3), Some(7), Some(7), Some(7)]);
+        let before = [999, 1000, 4999, 5000, 9000].map(|ms| times.sequence_before(ms));
+        assert_eq!(before, [None, Some(3), Some(3), Some(7), Some(7)]);
         let time_of = [2, 3, 6, 7, 8].map(|sequence| times.time_of(sequence));
         assert_eq!(time_of, [None, Some(2000), Some(2000), Some(5000), Some(5000)]);
     }
@@ -164,7 +157,7 @@ mod tests {
         assert_eq!(times.samples(), [(1000, 3)]);
     }
 
-    /// Of times long ago a few samples are left, and each is found to 0.4 % of its age, or a second.
+    /// Of times long ago few samples are left, and each is found to a second and 0.8 % of its age.
     #[test]
     fn a_year_of_samples_stays_small_and_precise() {
         let mut times = SequenceTimes::default();

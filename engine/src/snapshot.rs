@@ -56,8 +56,7 @@ impl Snapshot {
     /// # Errors
     ///
     /// [`Error::ForeignKeyspace`] if it belongs to another store; [`Error::NotInHistory`] if this
-    /// snapshot is one [of the past](crate::Db::snapshot_at), which the history of the keyspace did
-    /// not reach when the snapshot was taken.
+    /// snapshot is one [of the past](crate::Db::snapshot_at), and the history of the keyspace began later.
     pub fn keyspace(&self, keyspace: impl AsRef<Keyspace>) -> Result<KeyspaceSnapshot> {
         let keyspace = keyspace.as_ref();
         if !Arc::ptr_eq(keyspace.open_store(), self.default.held.open()) {
@@ -75,6 +74,8 @@ impl KeyspaceSnapshot {
     /// Returns `keyspace` as it was in the past.
     pub(crate) fn of_past(keyspace: &Keyspace, point: PointInTime) -> Result<Self> {
         let (open, tree) = (keyspace.open_store(), keyspace.tree());
+        open.accept()?;
+        tree.check()?;
         let held = HeldSequence::of_past(Arc::clone(open), point, tree)?;
         let held = held.ok_or_else(|| open.store().not_in_history(tree, point))?;
         Ok(Self { keyspace: keyspace.of_kind(HandleKind::Snapshot), held: Arc::new(held) })

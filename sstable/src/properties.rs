@@ -200,14 +200,17 @@ impl TableProperties {
         self.entries().saturating_sub(self.count(Kind::RangeTombstone))
     }
 
-    /// Returns the number of point entries with a newer version of their key in the table; 0 in a
-    /// table with merge operands, whose older versions count.
+    /// Returns the number of point entries with a newer version of their key in the table. Older
+    /// versions than a merge operand count, too.
     #[must_use]
     pub fn overwritten(&self) -> u64 {
-        match self.count(Kind::Merge) {
-            0 => self.points().saturating_sub(self.user_keys),
-            _ => 0,
-        }
+        self.points().saturating_sub(self.user_keys)
+    }
+
+    /// Returns the number of merge operands.
+    #[must_use]
+    pub fn merge_operands(&self) -> u64 {
+        self.count(Kind::Merge)
     }
 
     /// Returns the number of tombstones, range tombstones included.

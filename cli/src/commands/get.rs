@@ -20,8 +20,8 @@ pub(crate) struct Args {
     notation: Notation,
     /// Key to look up.
     key: String,
-    /// Read the value at this sequence number, or at this Unix time with an `@`: `@1790000000.5`. The
-    /// keyspace must keep a history.
+    /// Point in time: a sequence number, or `@` and a Unix time in seconds. Requires a keyspace with a
+    /// history.
     #[arg(long, value_name = "POINT")]
     at: Option<Point>,
     /// Print the unescaped bytes of the value, without a newline.

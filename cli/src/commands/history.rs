@@ -11,9 +11,9 @@ use crate::{
 
 /// Prints the versions of a key in a keyspace that keeps a history, the newest first.
 ///
-/// A line for each: sequence number, Unix time at which it was written, value. `-` stands for a
-/// version that is older than the history, for an unknown time, and for a removal. Prints nothing
-/// and exits with 1 if there is no version.
+/// A line for each: sequence number, Unix time at which it was written, and the value unless it is a
+/// removal. `-` stands for a version that is older than the history, and for an unknown time. Prints
+/// nothing and exits with 1 if there is no version.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]
@@ -37,8 +37,11 @@ impl Args {
             let or_none = |text: Option<String>| text.unwrap_or_else(|| NONE.to_owned());
             let sequence = or_none(version.sequence.map(|sequence| sequence.to_string()));
             let written = or_none(version.written_at.map(unix_seconds));
-            let value = or_none(version.value.map(|value| self.notation.write(&value)));
-            writeln!(out, "{sequence}\t{written}\t{value}")?;
+            write!(out, "{sequence}\t{written}")?;
+            match version.value {
+                Some(value) => writeln!(out, "\t{}", self.notation.write(&value))?,
+                None => writeln!(out)?,
+            }
         }
         Ok(())
     }

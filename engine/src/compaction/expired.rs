@@ -19,10 +19,10 @@ use super::{
 };
 use crate::table::TableMeta;
 
-/// Time by which the start of a history lags behind, in milliseconds.
+/// Maximum delay of the start of a history, in milliseconds.
 const HISTORY_LAG_MS: u64 = 2000;
 
-/// Checks within the time of a history whether it keeps tombstones no longer.
+/// Checks for entries that the history needs no longer, per length of the history.
 const HISTORY_CHECKS: u64 = 8;
 
 /// Times of the store clock, in milliseconds.

@@ -59,10 +59,10 @@ pub(crate) struct Picker<'a> {
     /// Ids of the tables that the last level compresses differently. Those already there are
     /// rewritten by the compaction of a range only.
     pub(crate) otherwise_compressed: &'a BTreeSet<u64>,
-    /// The compaction of a range rewrites tables of the last level with smaller ids once, if that may
-    /// change anything.
+    /// A compaction of a range rewrites last-level tables with smaller ids, if the compaction filter
+    /// or the end of a history may change them.
     pub(crate) rewrites_below: u64,
-    /// A compaction filter may change any table.
+    /// The keyspace has a compaction filter.
     pub(crate) has_filter: bool,
 }
 
@@ -278,15 +278,16 @@ impl<'a> Picker<'a> {
         self.droppable(table) > 0 && seen
     }
 
-    /// Returns whether `table` has overwritten entries of which the oldest reader may need none.
+    /// Returns whether `table` has overwritten entries that the history may need no longer.
     fn may_drop(&self, table: &TableMeta) -> bool {
         let seen = self.oldest_snapshot.is_none_or(|oldest| table.smallest_sequence <= oldest);
-        seen && self.overwritten.contains_key(&table.id)
+        seen && self.history_ms.is_some() && self.overwritten.contains_key(&table.id)
     }
 
     /// Returns the number of tombstones and overwritten entries of `table`.
     pub(super) fn droppable(&self, table: &TableMeta) -> u64 {
-        table.tombstones + self.overwritten.get(&table.id).copied().unwrap_or(0)
+        let overwritten = self.overwritten.get(&table.id).filter(|it| !it.has_operands);
+        table.tombstones + overwritten.map_or(0, |it| it.entries)
     }
 }
 

@@ -3,7 +3,7 @@
 use sievedb_format::{SEQUENCE_MAX, SequenceNumber};
 
 use super::stripes::Stripes;
-use crate::resolve::ReadPoint;
+use crate::{history_length::HistoryStart, resolve::ReadPoint};
 
 /// One reader for each stripe of the history: the open snapshots, every sequence number that the
 /// keyspace keeps a history of, and all newer readers as one.
@@ -16,14 +16,6 @@ pub(crate) struct Readers {
     /// Store clock of the reader of each stripe, in milliseconds, ascending. The last one holds for
     /// all newer stripes.
     clocks_ms: Vec<u64>,
-}
-
-/// The beginning of a history: snapshots can be taken of each later sequence number.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct HistoryStart {
-    pub(crate) sequence: SequenceNumber,
-    /// A time of the store clock at which the sequence number was not visible yet, in milliseconds.
-    pub(crate) clock_ms: u64,
 }
 
 impl Readers {

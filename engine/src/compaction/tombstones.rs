@@ -26,7 +26,15 @@ pub(crate) type Skipped = BTreeMap<u64, u64>;
 
 /// Entries with a newer version of their key in the same table, by table id. Without zeros. Flushes
 /// and compactions drop them, unless a snapshot or a history has a reader in between.
-pub(crate) type Overwritten = BTreeMap<u64, u64>;
+pub(crate) type Overwritten = BTreeMap<u64, OverwrittenEntries>;
+
+/// Entries of a table with a newer version of their key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct OverwrittenEntries {
+    pub(crate) entries: u64,
+    /// The table has merge operands. If their operator fails, older versions must stay.
+    pub(crate) has_operands: bool,
+}
 
 /// Bytes of other tables, and of their own, that the range tombstones of tables delete, by table
 /// id. Without zeros.

@@ -234,7 +234,7 @@ impl fmt::Display for Error {
             Self::NotInHistory { keyspace, at, oldest: Some(oldest) } => write!(
                 f,
                 "{at} is not in the history of the keyspace {keyspace:?}, which begins at sequence \
-                 number {oldest} and ends at the present"
+                 number {oldest}; use a later point, up to the present"
             ),
             Self::NotInHistory { keyspace, at, oldest: None } => write!(
                 f,

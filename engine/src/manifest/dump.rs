@@ -100,8 +100,8 @@ fn describe_field(field: &Field<'_>) -> (&'static str, Result<String, Corruption
         ),
         HISTORY_FROM => (
             "history_from",
-            pair("start of a history", |keyspace, sequence| {
-                format!("keyspace {keyspace} from {sequence}")
+            field.varints("start of a history").map(|[keyspace, sequence, clock_ms]| {
+                format!("keyspace {keyspace} from {sequence} at {clock_ms} ms")
             }),
         ),
         FILTER_REPLACED => ("filter_replaced", describe_filter(field)),

@@ -24,7 +24,7 @@
 //! | 20, required | keyspace, sequence varints; often | every entry up to there is gone, with all tables |
 //! | 21, required | id, sequence varints, name prefixed; often | a keyspace has this name since then |
 //! | 22, optional | time in milliseconds, sequence varints; often | what was placed last by then |
-//! | 23, required | keyspace, sequence varints; often | its history does not reach back before this |
+//! | 23, required | keyspace, sequence, milliseconds varints; often | start of its history |
 //!
 //! They are applied in this order: keyspaces created, changed, renamed and cleared, tables removed,
 //! moved, added, filters replaced, flushes, keyspaces dropped, logs; whatever the order of their
@@ -36,6 +36,7 @@ use sievedb_format::{Corruption, Decoder, Encode, SequenceNumber};
 
 use super::table_field;
 use crate::{
+    history_length::HistoryStart,
     log::{
         Position,
         fields::{EncodeFields, Field, Fields, optional, required, set_once},
@@ -108,8 +109,8 @@ pub(crate) struct VersionEdit {
     pub(crate) log_mark: Option<Position>,
     /// Samples of when writes were placed, ascending.
     pub(crate) sequence_times: Vec<Sample>,
-    /// Keyspaces, and the sequence number before which versions may be missing. Never decreases.
-    pub(crate) history_from: Vec<(u64, SequenceNumber)>,
+    /// Keyspaces, and the point before which versions may be missing. Never decreases.
+    pub(crate) history_from: Vec<(u64, HistoryStart)>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -257,8 +258,8 @@ impl VersionEdit {
         for &(ms, sequence) in &self.sequence_times {
             out.put_varints_field(SEQUENCE_TIME, &[ms, sequence]);
         }
-        for &(keyspace, sequence) in &self.history_from {
-            out.put_varints_field(HISTORY_FROM, &[keyspace, sequence]);
+        for &(keyspace, HistoryStart { sequence, clock_ms }) in &self.history_from {
+            out.put_varints_field(HISTORY_FROM, &[keyspace, sequence, clock_ms]);
         }
         out
     }
@@ -314,7 +315,10 @@ impl VersionEdit {
             SEQUENCE_TIME => {
                 self.sequence_times.push(field.varints("time of a sequence number")?.into());
             }
-            HISTORY_FROM => self.history_from.push(field.varints("start of a history")?.into()),
+            HISTORY_FROM => {
+                let [keyspace, sequence, clock_ms] = field.varints("start of a history")?;
+                self.history_from.push((keyspace, HistoryStart { sequence, clock_ms }));
+            }
             _ => field.skip("field of a version edit")?,
         }
         Ok(())

@@ -12,8 +12,8 @@ use super::{
     table_field,
 };
 use crate::{
-    file_name::ID_MAX, level_count::LEVELS, log::Position, sequence_times::SequenceTimes,
-    table::TableMeta,
+    file_name::ID_MAX, history_length::HistoryStart, level_count::LEVELS, log::Position,
+    sequence_times::SequenceTimes, table::TableMeta,
 };
 
 /// Durable state of a store, apart from its data. Copies share keyspaces and tables.
@@ -49,8 +49,8 @@ pub(crate) struct KeyspaceState {
     pub(crate) options: Vec<u8>,
     /// Every entry up to here is in tables, so the log is not needed for it.
     pub(crate) flushed: SequenceNumber,
-    /// Versions that a reader before this number sees may be missing.
-    pub(crate) history_from: SequenceNumber,
+    /// Versions that a reader before this point sees may be missing.
+    pub(crate) history_from: HistoryStart,
     /// By id.
     pub(crate) tables: BTreeMap<u64, Arc<TableMeta>>,
 }
@@ -94,7 +94,7 @@ impl ManifestState {
         for &(keyspace, sequence) in &edit.keyspaces_cleared {
             self.keyspace(keyspace)?.tables.clear();
             self.raise_flushed(keyspace, sequence)?;
-            self.raise_history_from(keyspace, sequence)?;
+            self.raise_history_from(keyspace, HistoryStart { sequence, clock_ms: 0 })?;
         }
         for &(keyspace, id) in &edit.tables_removed {
             let removed = self.keyspace(keyspace)?.tables.remove(&id);
@@ -119,8 +119,8 @@ impl ManifestState {
         for &(keyspace, sequence) in &edit.flushed {
             self.raise_flushed(keyspace, sequence)?;
         }
-        for &(keyspace, sequence) in &edit.history_from {
-            self.raise_history_from(keyspace, sequence)?;
+        for &(keyspace, start) in &edit.history_from {
+            self.raise_history_from(keyspace, start)?;
         }
         for &keyspace in &edit.keyspaces_dropped {
             let dropped = self.keyspaces.remove(&keyspace);
@@ -241,13 +241,14 @@ impl ManifestState {
         Ok(())
     }
 
-    /// Notes that versions of a keyspace before `sequence` may be missing.
-    fn raise_history_from(&mut self, id: u64, sequence: SequenceNumber) -> Result<(), Corruption> {
-        if sequence > SEQUENCE_MAX {
-            return Err(Corruption::OutOfRange { what: "start of a history", value: sequence });
+    /// Notes that versions of a keyspace before `start` may be missing.
+    fn raise_history_from(&mut self, id: u64, start: HistoryStart) -> Result<(), Corruption> {
+        if start.sequence > SEQUENCE_MAX {
+            let (what, value) = ("start of a history", start.sequence);
+            return Err(Corruption::OutOfRange { what, value });
         }
         let history_from = &mut self.keyspace(id)?.history_from;
-        *history_from = sequence.max(*history_from);
+        *history_from = history_from.max(start);
         Ok(())
     }
 
@@ -296,7 +297,8 @@ impl ManifestState {
             tables
         };
         let flushed = keyspaces().filter(|(_, keyspace)| keyspace.flushed > 0);
-        let history_from = keyspaces().filter(|(_, keyspace)| keyspace.history_from > 0);
+        let history_from =
+            keyspaces().filter(|(_, keyspace)| keyspace.history_from != HistoryStart::default());
         let renamed = keyspaces().filter(|(_, keyspace)| keyspace.renamed > 0);
         let renamed = renamed.map(|(id, keyspace)| {
             let (sequence, name) = (keyspace.renamed, keyspace.name.clone());

@@ -5,10 +5,8 @@ use std::{collections::BTreeMap, iter, time::Duration};
 use sievedb_format::SequenceNumber;
 
 use crate::{
-    compaction::readers::{HistoryStart, Readers},
-    read::view::KeptView,
-    resolve::ReadPoint,
-    sync::Mutex,
+    compaction::readers::Readers, history_length::HistoryStart, read::view::KeptView,
+    resolve::ReadPoint, sync::Mutex,
 };
 
 /// The sequence numbers of open snapshots, and the views that only snapshots see.
@@ -56,8 +54,8 @@ impl SnapshotList {
     }
 
     /// Adds a snapshot of the past at the point that `point` returns under the lock, opened at
-    /// `since` by the clock of the options. Its clock is changed where those of older and newer
-    /// snapshots demand it.
+    /// `since` by the clock of the options. Its clock is limited to those of the next older and
+    /// newer snapshots.
     ///
     /// # Errors
     ///

@@ -12,7 +12,7 @@ use crate::{
     compaction_filter::CompactionFilter,
     filter_policy::FilterPolicy,
     fold::OperatorCell,
-    history_length::HistoryLength,
+    history_length::{HistoryLength, HistoryStart},
     keyspace_options::KeyspaceOptions,
     memory::{Charge, MemoryAccount, MemoryUse},
     read::changed_trees::ChangedTrees,
@@ -51,6 +51,8 @@ pub(crate) struct Tree {
     clearing: AtomicU64,
     /// Versions that a reader before this number sees may be missing. Never decreases.
     history_from: AtomicU64,
+    /// So may values that expired by this time of the store clock, in milliseconds.
+    history_clock_ms: AtomicU64,
     /// See [`Debt::bytes`].
     compaction_debt_bytes: AtomicU64,
     /// See [`Debt::level0_runs_kept`].
@@ -110,6 +112,7 @@ impl Tree {
             dropped: AtomicBool::new(false),
             clearing: AtomicU64::new(0),
             history_from: AtomicU64::new(0),
+            history_clock_ms: AtomicU64::new(0),
             compaction_debt_bytes: AtomicU64::new(0),
             level0_runs_kept: AtomicUsize::new(0),
             bookkeeping,
@@ -198,15 +201,17 @@ impl Tree {
         self.options().history
     }
 
-    /// Returns the sequence number before which versions may be missing in the history.
-    pub(crate) fn history_from(&self) -> SequenceNumber {
-        self.history_from.load(SeqCst)
+    /// Returns the point before which versions may be missing in the history.
+    pub(crate) fn history_from(&self) -> HistoryStart {
+        let sequence = self.history_from.load(SeqCst);
+        HistoryStart { sequence, clock_ms: self.history_clock_ms.load(SeqCst) }
     }
 
-    /// Notes that versions before `sequence` may be missing. The caller holds the lock of the
+    /// Notes that versions before `start` may be missing. The caller holds the lock of the
     /// snapshots, or no reader knows the tree.
-    pub(crate) fn raise_history_from(&self, sequence: SequenceNumber) {
-        self.history_from.fetch_max(sequence, SeqCst);
+    pub(crate) fn raise_history_from(&self, start: HistoryStart) {
+        self.history_from.fetch_max(start.sequence, SeqCst);
+        self.history_clock_ms.fetch_max(start.clock_ms, SeqCst);
     }
 
     /// Refuses merge operands without a merge operator.
@@ -402,7 +407,7 @@ impl Tree {
         let change = self.change.lock();
         let before = self.kept_view();
         let cleared = self.clear_in_flight().expect("a clear was begun");
-        self.raise_history_from(cleared);
+        self.raise_history_from(HistoryStart { sequence: cleared, clock_ms: 0 });
         debug_assert!(before.cleared < cleared, "clears ascend");
         debug_assert!(before.placed_memtables().all(|placed| placed.last_sequence() < cleared));
         let active = Arc::new(PlacedMemtable::new(self.options().memtable_bytes, &self.memory));

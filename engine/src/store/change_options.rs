@@ -87,8 +87,8 @@ impl Store {
         }
         // A longer history does not bring back what the shorter one has dropped.
         let history_from = || {
-            let start = self.history_start(tree).map(|start| start.sequence);
-            has_history.then(|| start.unwrap_or_else(|| self.writer.visible()))
+            let start = self.history_start(tree);
+            has_history.then(|| start.unwrap_or_else(|| self.present()))
         };
         let edit = || VersionEdit {
             keyspaces_changed: vec![changed],

@@ -16,12 +16,12 @@ use crate::{
         levels::{LAST_LEVEL, LevelOptions, Levels},
         picker::{Picker, RangeChoice},
         ranges::RangeFragments,
-        readers::HistoryStart,
         retain::RetainStream,
-        tombstones::{Overwritten, Skipped},
+        tombstones::{Overwritten, OverwrittenEntries, Skipped},
     },
     compaction_filter::CompactionFilter,
     filters::choose_filter,
+    history_length::HistoryStart,
     iter::{bounds::KeyBounds, merge::MergeCursor},
     keyspace_options::KeyspaceOptions,
     listener::Event,
@@ -168,9 +168,11 @@ impl Store {
         let skipped: Skipped = skipped.filter(|&(_, tombstones)| tombstones > 0).collect();
         let overwritten = view.version.tables().map(|(_, _, live)| {
             let properties = live.table.properties();
-            (live.meta.id, properties.overwritten())
+            let has_operands = properties.merge_operands() > 0;
+            let entries = properties.overwritten();
+            (live.meta.id, OverwrittenEntries { entries, has_operands })
         });
-        let overwritten: Overwritten = overwritten.filter(|&(_, entries)| entries > 0).collect();
+        let overwritten: Overwritten = overwritten.filter(|(_, it)| it.entries > 0).collect();
         let otherwise_compressed = otherwise_compressed(&view.version, &tree.options());
         pick(&Picker {
             levels: &levels,

@@ -2,10 +2,9 @@
 
 use std::sync::Arc;
 
-use sievedb_format::SequenceNumber;
-
 use crate::{
     Error, Result,
+    history_length::HistoryStart,
     manifest::VersionEdit,
     read::tree::Tree,
     store::{
@@ -61,7 +60,6 @@ impl Store {
             flushed: flushed.iter().map(|&sequence| (keyspace, sequence)).collect(),
             last_sequence: flushed,
             log_mark: Some(self.writer.log().mark()),
-            history_from: self.history_from(tree).into_iter().collect(),
             ..VersionEdit::default()
         };
         let edited = self.edit_manifest(
@@ -71,7 +69,9 @@ impl Store {
                 let is_kept = change.filtered.is_some() && tree.history_length().is_some();
                 let is_cleared = tree.view_seldom().cleared != change.cleared;
                 let is_current = !tree.is_dropped() && !is_cleared && !is_kept;
-                is_current.then_some(edit)
+                // Here, where no other thread begins a history.
+                let history_from = self.history_from(tree).into_iter().collect();
+                is_current.then_some(VersionEdit { history_from, ..edit })
             },
             |edited| {
                 if edited {
@@ -111,8 +111,8 @@ impl Store {
     }
 
     /// Returns where the history of `tree` begins after the flushes and compactions so far.
-    fn history_from(&self, tree: &Tree) -> Option<(u64, SequenceNumber)> {
+    fn history_from(&self, tree: &Tree) -> Option<(u64, HistoryStart)> {
         let from = tree.history_length().map(|_| tree.history_from())?;
-        (from > 0).then_some((tree.id, from))
+        (from != HistoryStart::default()).then_some((tree.id, from))
     }
 }

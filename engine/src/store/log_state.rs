@@ -13,12 +13,14 @@ use sievedb_memtable::Memtable;
 use crate::{
     Error, KeyspaceOptions, Options, Result,
     file_name::{FileName, ID_MAX},
+    history_length::HistoryStart,
     keyspace_options::DEFAULT_KEYSPACE,
     manifest::{KeyspaceChanged, KeyspaceCreated, KeyspaceRenamed, ManifestState, VersionEdit},
     memory::MemoryAccount,
     merge_operator::NamedOperator,
     read::view::PlacedMemtable,
     resolve::is_tombstone,
+    store_clock::StoreClock,
     wal::{batch::Entry, replay::ReplayedBatch},
 };
 
@@ -301,11 +303,13 @@ pub(super) fn begun_history(
     state: &ManifestState,
     edit: &VersionEdit,
     last: SequenceNumber,
-) -> Option<(u64, SequenceNumber)> {
+) -> Option<(u64, HistoryStart)> {
     options.keyspace.as_ref()?.history?;
     let (id, stored) = stored_default(state, edit)?;
     let stored = KeyspaceOptions::decode(stored, &options.prefix_functions).ok()?;
-    stored.history.is_none().then_some((id, last))
+    let clock = StoreClock::open(Arc::clone(&options.clock), state.store_clock_ms, true);
+    let start = HistoryStart { sequence: last, clock_ms: clock.now_ms() };
+    stored.history.is_none().then_some((id, start))
 }
 
 /// Returns the id and the stored options of the default keyspace.

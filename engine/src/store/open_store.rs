@@ -316,7 +316,7 @@ fn new_store(options: Options, beginning: Beginning, lock: Option<Box<dyn FileLo
     let scheduler = Scheduler::new(has_workers, tables.next_file_id());
     let has_history = trees.values().any(|tree| tree.history_length().is_some());
     let versions = Versions::new(manifest, trees, Arc::clone(&options.clock), cause);
-    if has_history && !options.read_only {
+    if has_history {
         versions.begin_times(options.clock.now(), last_sequence);
     }
     tables.memory.set_freer(Arc::clone(scheduler.unneeded()) as Arc<dyn Freer>);

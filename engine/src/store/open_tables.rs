@@ -10,6 +10,7 @@ use sievedb_format::SequenceNumber;
 use crate::{
     KeyspaceOptions, Options, Result,
     filters::Filters,
+    history_length::HistoryStart,
     keyspace_options::DEFAULT_KEYSPACE,
     manifest::ManifestState,
     on_threads::on_threads,
@@ -41,7 +42,7 @@ struct OpenedKeyspace {
     name: String,
     /// Shared with the keyspace before, if the options are equal.
     options: Arc<KeyspaceOptions>,
-    history_from: SequenceNumber,
+    history_from: HistoryStart,
     /// Each with its level and run.
     tables: Vec<(u8, u64, Arc<LiveTable>)>,
 }
@@ -108,11 +109,12 @@ fn thread_count(options: &Options, tables: usize) -> usize {
 
 impl OpenedTables {
     /// Loads the filters within their budget. Returns the keyspaces, and the prediction of the
-    /// filter plan.
+    /// filter plan. `last` is the last sequence number that was recovered.
     pub(super) fn into_trees(
         self,
         options: &Options,
         tables: &TableStore,
+        last: SequenceNumber,
     ) -> (KeyspaceTrees, Filters) {
         let filters = self
             .keyspaces
@@ -126,7 +128,10 @@ impl OpenedTables {
             let changed = Arc::clone(trees.changed());
             let version = Version::new(it.tables);
             let tree = Tree::new(it.id, it.name, it.options, version, memory, changed);
-            tree.raise_history_from(it.history_from);
+            // A power cut may have taken back the writes before the start of a history: what was
+            // recovered is whole.
+            let sequence = it.history_from.sequence.min(last);
+            tree.raise_history_from(HistoryStart { sequence, ..it.history_from });
             trees.insert(Arc::new(tree));
         }
         (trees, filters)

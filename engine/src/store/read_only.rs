@@ -43,7 +43,7 @@ pub(super) fn take_in(
     let opened = open_tables(options, &tables, folder, &state)?;
     opening.tables = stopwatch.lap();
     opening.threads = opened.threads;
-    let (mut trees, filters) = opened.into_trees(options, &tables);
+    let (mut trees, filters) = opened.into_trees(options, &tables, last_sequence);
     opening.filters = stopwatch.lap();
     trees.set_replayed(memtables);
     if trees.get(DEFAULT_KEYSPACE).is_none() {

@@ -279,7 +279,7 @@ pub(crate) fn take_over(
     if delete_orphans_early {
         unlink_orphans(&tables, &names, &state, manifest_id)?;
     }
-    let (trees, filters) = opened.into_trees(options, &tables);
+    let (trees, filters) = opened.into_trees(options, &tables, last_sequence);
     trees.set_replayed(memtables);
     opening.filters = stopwatch.lap();
     let (shared_fs, folder_path) = (Arc::clone(&options.fs), folder.to_owned());

@@ -6,7 +6,7 @@ use sievedb::{
     Bytes, CompactionContext, CompactionFilter, Db, Decision, Error, HistoryLength, KeyHistory,
     Keyspace, OlderValues, Options,
 };
-use sievedb_doubles::MemoryFs;
+use sievedb_doubles::{Loss, MemoryFs};
 use sievedb_tests::settings::{STORE_DIR, small_keyspace, small_options};
 
 use super::{assert_refused, counters, open};
@@ -280,4 +280,54 @@ fn a_repaired_store_has_no_past() {
         assert_refused(prices.snapshot_at(0), Some(now(&db)));
         assert_eq!(prices.snapshot_at(now(&db)).unwrap().get("key").unwrap(), Some("c".into()));
     }
+}
+
+#[test]
+fn merge_operands_older_than_the_history_are_merged_by_a_compaction() {
+    let db = open(100);
+    let counts = db.keyspace_with("counts", &counters(20)).unwrap();
+    for _ in 0..100 {
+        counts.merge("key", 1_u64.to_be_bytes()).unwrap();
+    }
+    counts.compact().unwrap();
+    assert_eq!(versions(counts.history("key").unwrap()).len(), 21);
+    for _ in 0..50 {
+        db.insert("other", "").unwrap();
+    }
+    counts.compact().unwrap();
+    assert_eq!(counts.approximate_len().unwrap(), 1);
+    let found = versions(counts.history("key").unwrap());
+    assert_eq!(found, [(None, Some(Bytes::copy_from_slice(&100_u64.to_be_bytes())))]);
+}
+
+/// A power cut may take back the writes before a history that is durable already.
+#[test]
+fn a_history_begins_at_the_present_after_a_power_cut() {
+    let fs = Arc::new(MemoryFs::with_seed(1));
+    let open = |fs: &Arc<MemoryFs>| small_options(Arc::clone(fs) as _).open(STORE_DIR).unwrap();
+    let db = open(&fs);
+    let prices = db.keyspace_with("prices", &small_keyspace()).unwrap();
+    for _ in 0..10 {
+        prices.insert("key", "a").unwrap();
+    }
+    let length = HistoryLength::Sequences(100);
+    prices.set_options(prices.options().keep_history(length)).unwrap();
+    let cut = Arc::new(fs.crash(fs.operations(), &Loss::Everything));
+    let db = open(&cut);
+    let prices = db.open_keyspace("prices").unwrap();
+    let at = now(&db);
+    prices.insert("key", "b").unwrap();
+    assert_eq!(prices.snapshot_at(at).unwrap().get("key").unwrap(), None);
+    prices.compact().unwrap();
+    assert_eq!(prices.snapshot_at(at).unwrap().get("key").unwrap(), None);
+}
+
+#[test]
+fn the_past_of_a_dropped_keyspace_is_not_read() {
+    let db = open(100);
+    let prices = db.keyspace_with("prices", &counters(100)).unwrap();
+    let at = now(&db);
+    db.drop_keyspace("prices").unwrap();
+    assert!(matches!(prices.snapshot_at(at), Err(Error::KeyspaceDropped { .. })));
+    assert!(matches!(prices.history("key"), Err(Error::KeyspaceDropped { .. })));
 }

@@ -64,12 +64,12 @@ fn a_time_shows_the_last_write_before_it() {
         assert_eq!(value(&db, written + 499), Some(number.to_string()));
     }
     let oldest = Some(0);
-    assert_refused(db.snapshot_at(at(20_501)), oldest);
+    assert_eq!(value(&db, 20_501), Some("10".into()), "the present");
     assert_refused(db.snapshot_at(SystemTime::UNIX_EPOCH), oldest);
     assert_refused(db.snapshot_at(SystemTime::UNIX_EPOCH - Duration::from_secs(1)), oldest);
-    let error = db.snapshot_at(at(20_501)).err().unwrap();
-    let want = "Unix time 1020.501 is not in the history of the keyspace \"default\", which begins \
-                at sequence number 0 and ends at the present";
+    let error = db.snapshot_at(at(0) - Duration::from_millis(1)).err().unwrap();
+    let want = "Unix time 999.999 is not in the history of the keyspace \"default\", which begins \
+                at sequence number 0; use a later point, up to the present";
     assert_eq!(error.to_string(), want);
     let written: Vec<_> =
         db.history("key").unwrap().map(|it| it.unwrap().written_at.unwrap()).collect();
@@ -95,10 +95,11 @@ fn a_history_of_time_moves_on_without_writes() {
     assert_eq!(value(&db, 19_999), Some("1".into()));
     assert_eq!(versions(), 5);
     timed.advance(20_000);
-    assert_refused(db.snapshot_at(at(19_999)), Some(written[2]));
+    // The next sample but one of the times is at 40 s.
+    assert_refused(db.snapshot_at(at(19_999)), Some(written[1]));
     assert_eq!(value(&db, 40_000), Some("4".into()));
     db.compact().unwrap();
-    assert_eq!((versions(), db.default_keyspace().approximate_len().unwrap()), (3, 3));
+    assert_eq!((versions(), db.default_keyspace().approximate_len().unwrap()), (4, 4));
     timed.advance(100_000);
     assert_eq!(value(&db, 180_000), Some("5".into()));
     assert_refused(db.snapshot_at(at(130_000)), Some(written[4]));
@@ -136,6 +137,76 @@ fn times_survive_a_close_and_the_past_of_an_expired_value_is_read() {
     }
     let first = db.history("key").unwrap().last().unwrap().unwrap();
     assert_eq!((first.value, first.expires_at), (Some("short".into()), Some(at(15_000))));
+}
+
+/// A crash loses the times of writes that were not flushed, and none of their versions.
+#[test]
+fn a_crash_does_not_shorten_a_history() {
+    let timed = Timed::new(Duration::from_secs(20));
+    let db = timed.open();
+    db.flush().unwrap();
+    for number in 1..=50_u32 {
+        timed.advance(2000);
+        db.insert("key", number.to_string()).unwrap();
+    }
+    let last = db.snapshot().sequence();
+    let killed = Timed { fs: Arc::new(timed.fs.copy()), ..timed };
+    drop(db);
+    let read_only = options(&killed.fs, &killed.clock, killed.length).read_only(true);
+    let db = read_only.open(STORE_DIR).unwrap();
+    assert!(db.history("key").unwrap().count() >= 10);
+    drop(db);
+    let db = killed.open();
+    db.compact().unwrap();
+    assert_eq!(db.snapshot_at(last - 9).unwrap().get("key").unwrap(), Some("41".into()));
+    assert!(db.history("key").unwrap().count() >= 10);
+}
+
+/// Values that expired before the history are gone for all of its points, and stay so.
+#[test]
+fn an_expired_value_does_not_come_back_with_a_longer_history() {
+    let hours = |count: u64| Duration::from_secs(3600 * count);
+    let hours_ms = |count: u64| 3_600_000 * count;
+    let timed = Timed::new(hours(1));
+    let db = timed.open();
+    db.insert_with_ttl("key", "a", hours(2)).unwrap();
+    let written = db.snapshot().sequence();
+    timed.advance(hours_ms(10));
+    db.compact().unwrap();
+    assert_eq!(db.default_keyspace().approximate_len().unwrap(), 0, "it was dropped");
+    db.insert("other", "b").unwrap();
+    assert_eq!(db.snapshot_at(written).unwrap().get("key").unwrap(), None);
+    let default = db.default_keyspace();
+    default.set_options(default.options().keep_history(HistoryLength::from(hours(24)))).unwrap();
+    assert_refused(db.snapshot_at(at(hours_ms(1))), Some(written));
+    assert_eq!(value(&db, hours_ms(9)), None);
+}
+
+/// Times that are known from an earlier history do not belong to a later one.
+#[test]
+fn a_history_does_not_reach_back_to_an_earlier_one() {
+    let timed = Timed::new(Duration::from_secs(1000));
+    let db = timed.open();
+    let set = |db: &Db, length: Option<u64>| {
+        let default = db.default_keyspace();
+        let length = length.map(|seconds| HistoryLength::Time(Duration::from_secs(seconds)));
+        default.set_options(default.options().keep_history(length)).unwrap();
+    };
+    db.insert("key", "a").unwrap();
+    timed.advance(10_000);
+    set(&db, None);
+    for value in ["b", "c"] {
+        timed.advance(10_000);
+        db.insert("key", value).unwrap();
+        db.compact().unwrap();
+    }
+    timed.advance(10_000);
+    set(&db, Some(5000));
+    let begun = db.snapshot().sequence();
+    for ms in [5_000, 25_000, 39_999] {
+        assert_refused(db.snapshot_at(at(ms)), Some(begun));
+    }
+    assert_eq!(value(&db, 40_000), Some("c".into()));
 }
 
 /// After a crash the times of writes that were not flushed are lost: a time among them shows the

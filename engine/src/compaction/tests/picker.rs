@@ -34,7 +34,7 @@ use crate::{
         expired::ExpiryClock,
         levels::{LevelOptions, Levels},
         picker::{Picker, RangeChoice},
-        tombstones::{Covered, Overwritten, Skipped},
+        tombstones::{Covered, Overwritten, OverwrittenEntries, Skipped},
     },
     iter::bounds::KeyBounds,
     table::TableMeta,
@@ -203,10 +203,15 @@ impl Story {
             Some("overwritten") => {
                 let one = |word: &str| {
                     let (id, entries) = word.split_once('=').expect("id=entries");
-                    (id.parse().expect("an id"), number(entries))
+                    let (entries, has_operands) = match entries.strip_suffix('m') {
+                        Some(entries) => (number(entries), true),
+                        None => (number(entries), false),
+                    };
+                    let overwritten = OverwrittenEntries { entries, has_operands };
+                    (id.parse().expect("an id"), overwritten)
                 };
                 self.overwritten.extend(words.map(one));
-                format!("{:?}\n", self.overwritten)
+                format!("{:?}\n", self.overwritten.keys().collect::<Vec<_>>())
             }
             Some("covered") => {
                 let one = |word: &str| {

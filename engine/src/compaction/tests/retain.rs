@@ -7,10 +7,8 @@ use sievedb_format::{Corruption, Kind, SequenceNumber, Trailer};
 
 use crate::{
     Error, Result,
-    compaction::{
-        readers::{HistoryStart, Readers},
-        retain::RetainStream,
-    },
+    compaction::{readers::Readers, retain::RetainStream},
+    history_length::HistoryStart,
     iter::tests::model::{
         Entry, History, Moves, VecCursor, any_history, append, check, entries, failure, read, text,
     },

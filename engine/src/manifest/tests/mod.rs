@@ -20,6 +20,7 @@ use super::{
 use crate::{
     Result,
     fs::{Fs, MemoryFs},
+    history_length::HistoryStart,
     log::Position,
     table::{FilterPlace, NewPlace, PrefixFilterPlace, TableMeta},
 };
@@ -142,7 +143,7 @@ fn edits() -> Vec<VersionEdit> {
                 FilterReplaced { keyspace: 1, id: 16, place: NewPlace::Point(None) },
             ],
             sequence_times: vec![(900, 40), (2000, 42)],
-            history_from: vec![(1, 41)],
+            history_from: vec![(1, HistoryStart { sequence: 41, clock_ms: 900 })],
             ..VersionEdit::default()
         },
         VersionEdit {

@@ -89,6 +89,10 @@ fn any_prefix_place() -> impl Strategy<Value = PrefixFilterPlace> {
         .prop_map(|(place, name)| PrefixFilterPlace { place, extractor: name.into() })
 }
 
+fn start(number: u64) -> HistoryStart {
+    HistoryStart { sequence: number, clock_ms: number.rotate_left(7) }
+}
+
 fn any_edit() -> impl Strategy<Value = VersionEdit> {
     let pair = || (any::<u64>(), any::<u64>());
     let number = || option::of(any::<u64>());
@@ -142,7 +146,7 @@ fn any_edit() -> impl Strategy<Value = VersionEdit> {
             flushed: rest.1,
             log_mark: rest.2.map(|(file_id, offset)| Position { file_id, offset }),
             sequence_times: rest.4,
-            history_from: rest.5,
+            history_from: rest.5.into_iter().map(|(id, number)| (id, start(number))).collect(),
         }
     })
 }
@@ -168,7 +172,7 @@ fn any_state() -> impl Strategy<Value = ManifestState> {
                 options,
                 flushed,
                 renamed: flushed / 2,
-                history_from: flushed / 3,
+                history_from: start(flushed / 3),
                 ..Default::default()
             };
             for (number, table) in tables.into_iter().enumerate() {

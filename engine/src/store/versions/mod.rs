@@ -56,7 +56,7 @@ pub(crate) struct Versions {
     clock: StoreClock,
     times: Mutex<SequenceTimes>,
     /// Store clock from which on a write adds to `times`, in milliseconds; [`NEVER`] if no keyspace
-    /// has a history.
+    /// has had a history since the opening.
     next_time_ms: AtomicU64,
     /// The manifest lacks changes of keyspaces. Changed while it is locked.
     is_behind: AtomicBool,
