@@ -2,6 +2,7 @@
 
 mod changes;
 mod conflicts;
+mod keyspace_changes;
 mod limits;
 mod model;
 mod removed_ranges;
