@@ -56,7 +56,8 @@ impl Snapshot {
     /// # Errors
     ///
     /// [`Error::ForeignKeyspace`] if it belongs to another store; [`Error::NotInHistory`] if this
-    /// snapshot is one [of the past](crate::Db::snapshot_at), and the history of the keyspace began later.
+    /// snapshot is one [of the past](crate::Db::snapshot_at), and the history of the keyspace began
+    /// later.
     pub fn keyspace(&self, keyspace: impl AsRef<Keyspace>) -> Result<KeyspaceSnapshot> {
         let keyspace = keyspace.as_ref();
         if !Arc::ptr_eq(keyspace.open_store(), self.default.held.open()) {

@@ -271,8 +271,9 @@ impl<'a> Picker<'a> {
         })
     }
 
-    /// Returns whether `table` has tombstones or overwritten entries, and a rewrite in the last level
-    /// is sure to drop them all. Otherwise it might change nothing, and be chosen again and again.
+    /// Returns whether `table` has tombstones or overwritten entries, and a rewrite in the last
+    /// level is sure to drop them all. Otherwise it might change nothing, and be chosen again and
+    /// again.
     pub(super) fn is_droppable(&self, table: &TableMeta) -> bool {
         let seen = self.oldest_snapshot.is_none_or(|oldest| table.largest_sequence <= oldest);
         self.droppable(table) > 0 && seen

@@ -276,6 +276,25 @@ mod tests {
         assert_eq!(KeyspaceOptions::decode(&bytes, &[]), Err(want));
     }
 
+    /// Checks the bytes of the last field: each cut of it is refused, and each flipped bit is read
+    /// or refused.
+    #[track_caller]
+    fn check_last_field(options: &KeyspaceOptions, golden: &[u8]) {
+        let (bytes, start) = (options.encode(), KeyspaceOptions::new().encode().len());
+        assert_eq!(&bytes[start..], golden, "{options}");
+        assert_eq!(KeyspaceOptions::decode(&bytes, &[]), Ok(options.clone()));
+        for cut in start + 1..bytes.len() {
+            assert!(KeyspaceOptions::decode(&bytes[..cut], &[]).is_err(), "cut at {cut}");
+        }
+        for (at, bit) in (start..bytes.len()).flat_map(|at| (0..8).map(move |bit| (at, bit))) {
+            let mut bytes = bytes.clone();
+            bytes[at] ^= 1 << bit;
+            if let Ok(options) = KeyspaceOptions::decode(&bytes, &[]) {
+                options.validate().expect("what is read is valid");
+            }
+        }
+    }
+
     #[test]
     fn formats_a_default_ttl_has_these_bytes_and_every_damage_is_read_or_refused() {
         let plain = KeyspaceOptions::new();
@@ -285,19 +304,7 @@ mod tests {
             (Duration::MAX, &[0x23, 10, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1]),
         ] {
             let options = plain.clone().default_ttl(ttl);
-            let (bytes, start) = (options.encode(), plain.encode().len());
-            assert_eq!(&bytes[start..], golden, "{ttl:?}");
-            assert_eq!(KeyspaceOptions::decode(&bytes, &[]), Ok(options));
-            for cut in start + 1..bytes.len() {
-                assert!(KeyspaceOptions::decode(&bytes[..cut], &[]).is_err(), "cut at {cut}");
-            }
-            for (at, bit) in (start..bytes.len()).flat_map(|at| (0..8).map(move |bit| (at, bit))) {
-                let mut bytes = bytes.clone();
-                bytes[at] ^= 1 << bit;
-                if let Ok(options) = KeyspaceOptions::decode(&bytes, &[]) {
-                    options.validate().unwrap();
-                }
-            }
+            check_last_field(&options, golden);
         }
         let mut bytes = Vec::new();
         bytes.put_varint_field(DEFAULT_TTL, 0);
@@ -314,19 +321,7 @@ mod tests {
             (HistoryLength::Time(Duration::from_micros(299_001)), &[0x27, 3, 2, 0xac, 2]),
         ] {
             let options = plain.clone().keep_history(length);
-            let (bytes, start) = (options.encode(), plain.encode().len());
-            assert_eq!(&bytes[start..], golden, "{length:?}");
-            assert_eq!(KeyspaceOptions::decode(&bytes, &[]), Ok(options));
-            for cut in start + 1..bytes.len() {
-                assert!(KeyspaceOptions::decode(&bytes[..cut], &[]).is_err(), "cut at {cut}");
-            }
-            for (at, bit) in (start..bytes.len()).flat_map(|at| (0..8).map(move |bit| (at, bit))) {
-                let mut bytes = bytes.clone();
-                bytes[at] ^= 1 << bit;
-                if let Ok(options) = KeyspaceOptions::decode(&bytes, &[]) {
-                    options.validate().unwrap();
-                }
-            }
+            check_last_field(&options, golden);
         }
         let mut bytes = Vec::new();
         bytes.put_varints_field(HISTORY, &[3, 1]);
