@@ -1,0 +1,24 @@
+//! Prints the entries of a RocksDB directory: column family, key and value in hexadecimal digits.
+//!
+//! `cargo run -p sievedb-migrate --example dump -- DIRECTORY`
+
+use std::{
+    error::Error,
+    io::{self, BufWriter, Write as _},
+};
+
+use sievedb_migrate::RocksDb;
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let path = std::env::args().nth(1).ok_or("name the directory")?;
+    let mut out = BufWriter::new(io::stdout().lock());
+    let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02X}")).collect::<String>();
+    let db = RocksDb::open(path)?;
+    for name in db.column_families() {
+        for entry in db.entries(name)? {
+            let (key, value) = entry?;
+            writeln!(out, "{name}\t{}\t{}", hex(&key), hex(&value))?;
+        }
+    }
+    Ok(out.flush()?)
+}

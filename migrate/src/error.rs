@@ -1,0 +1,94 @@
+//! Why a directory cannot be read.
+
+use std::{
+    error, fmt, io,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+/// A result of this crate.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// Why a directory cannot be read.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub enum Error {
+    /// The operating system refused an operation.
+    Io {
+        /// Operation that failed, as a verb: "open", "read".
+        op: &'static str,
+        /// File or directory.
+        path: PathBuf,
+        /// Error of the operating system.
+        source: Arc<io::Error>,
+    },
+    /// A file is damaged.
+    Corrupt {
+        /// Damaged file.
+        path: PathBuf,
+        /// Byte offset of the damaged block or record in the file.
+        offset: u64,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// A file needs a feature of RocksDB that this crate does not read.
+    Unsupported {
+        /// File that needs the feature.
+        path: PathBuf,
+        /// Name of the feature, and what to do.
+        feature: String,
+    },
+    /// The directory contains no RocksDB database.
+    NotRocksDb {
+        /// Directory.
+        path: PathBuf,
+    },
+    /// The database has no column family of this name.
+    NoColumnFamily {
+        /// Name of the column family.
+        name: String,
+    },
+}
+
+impl Error {
+    pub(crate) fn io(op: &'static str, path: &Path, source: io::Error) -> Self {
+        Self::Io { op, path: path.to_owned(), source: Arc::new(source) }
+    }
+
+    pub(crate) fn corrupt(path: &Path, offset: u64, reason: impl Into<String>) -> Self {
+        Self::Corrupt { path: path.to_owned(), offset, reason: reason.into() }
+    }
+
+    pub(crate) fn unsupported(path: &Path, feature: impl Into<String>) -> Self {
+        Self::Unsupported { path: path.to_owned(), feature: feature.into() }
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Io { op, path, .. } => write!(f, "cannot {op} {}", path.display()),
+            Self::Corrupt { path, offset, reason } => {
+                write!(f, "{} is corrupt at byte {offset}: {reason}", path.display())
+            }
+            Self::Unsupported { path, feature } => {
+                write!(f, "{} cannot be read: {feature}", path.display())
+            }
+            Self::NotRocksDb { path } => write!(
+                f,
+                "not a RocksDB directory: {} has no file CURRENT that names a manifest",
+                path.display()
+            ),
+            Self::NoColumnFamily { name } => write!(f, "no column family {name:?}"),
+        }
+    }
+}
+
+impl error::Error for Error {
+    fn source(&self) -> Option<&(dyn error::Error + 'static)> {
+        match self {
+            Self::Io { source, .. } => Some(&**source),
+            _ => None,
+        }
+    }
+}

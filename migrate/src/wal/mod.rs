@@ -1,0 +1,10 @@
+//! Write-ahead logs. Their format is that of the manifest, too.
+
+mod batch;
+mod memtable;
+mod reader;
+mod replay;
+
+pub(crate) use memtable::{LogEntry, Memtable};
+pub(crate) use reader::LogReader;
+pub(crate) use replay::Replay;

@@ -1,0 +1,85 @@
+//! What this crate does not read is refused by name.
+
+use std::{fs, path::Path};
+
+use sievedb_migrate::{Error, Options, RocksDb};
+
+use crate::{copy, dump, fixture};
+
+#[test]
+fn other_directories_are_not_rocksdb() {
+    let empty = tempfile::tempdir().unwrap();
+    assert!(matches!(RocksDb::open(empty.path()), Err(Error::NotRocksDb { .. })));
+    fs::write(empty.path().join("CURRENT"), "something else").unwrap();
+    assert!(matches!(RocksDb::open(empty.path()), Err(Error::NotRocksDb { .. })));
+    assert!(matches!(RocksDb::open("no-such-directory"), Err(Error::NotRocksDb { .. })));
+}
+
+fn refused(path: &Path) -> String {
+    let error = dump(path, &Options::new()).unwrap_err();
+    assert!(matches!(error, Error::Unsupported { .. }), "{error:?}");
+    error.to_string()
+}
+
+#[test]
+fn other_compression_is_refused_by_name() {
+    assert!(refused(&fixture("zlib")).contains("compression Zlib"));
+}
+
+#[test]
+fn unknown_merge_operators_are_refused_by_name() {
+    let copy = copy("merges");
+    let text = "[CFOptions \"default\"]\n  merge_operator=app.Sum\n";
+    fs::write(copy.path().join("OPTIONS-000099"), text).unwrap();
+    assert!(refused(copy.path()).contains("merge operator \"app.Sum\""));
+    fs::write(copy.path().join("OPTIONS-000099"), "").unwrap();
+    assert!(refused(copy.path()).contains("not named in the file OPTIONS"));
+}
+
+#[test]
+fn values_with_times_are_refused() {
+    let copy = copy("version2");
+    let text = "[CFOptions \"default\"]\n  compaction_filter_factory=TtlCompactionFilterFactory\n";
+    fs::write(copy.path().join("OPTIONS-000099"), text).unwrap();
+    assert!(refused(copy.path()).contains("DBWithTTL"));
+}
+
+/// Appends an edit to the manifest of a fixture. Returns the directory.
+fn with_edit(name: &str, edit: &[u8]) -> tempfile::TempDir {
+    let copy = copy(name);
+    let current = fs::read_to_string(copy.path().join("CURRENT")).unwrap();
+    let path = copy.path().join(current.trim_end());
+    let mut manifest = fs::read(&path).unwrap();
+    let body = [&[1], edit].concat();
+    let checksum = crc32c::crc32c(&body).rotate_right(15).wrapping_add(0xa282_ead8);
+    manifest.extend_from_slice(&checksum.to_le_bytes());
+    manifest.extend_from_slice(&(edit.len() as u16).to_le_bytes());
+    manifest.extend_from_slice(&body);
+    fs::write(path, manifest).unwrap();
+    copy
+}
+
+#[test]
+fn unknown_fields_of_the_manifest_are_refused_by_number_or_skipped() {
+    assert!(refused(with_edit("version2", b"\x0b").path()).contains("field 11 in the manifest"));
+    // A field with the bit of ignorable ones: tag 8192 + 100, 2 bytes.
+    let skipped = with_edit("version2", b"\xe4\x40\x02ab");
+    let want = fs::read_to_string(skipped.path().join("EXPECTED")).unwrap();
+    assert_eq!(dump(skipped.path(), &Options::new()).unwrap(), want);
+}
+
+#[test]
+fn other_comparators_are_refused_by_name() {
+    let copy = with_edit("version2", b"\x01\x03app");
+    assert!(refused(copy.path()).contains("comparator \"app\""));
+}
+
+#[test]
+fn a_group_of_edits_without_its_end_is_dropped() {
+    // Drops the only column family, as the first of two edits.
+    let copy = with_edit("version2", b"\xac\x02\x01\xca\x01");
+    let want = fs::read_to_string(copy.path().join("EXPECTED")).unwrap();
+    assert_eq!(dump(copy.path(), &Options::new()).unwrap(), want);
+    let whole = with_edit("version2", b"\xac\x02\x00\xca\x01");
+    assert_eq!(dump(whole.path(), &Options::new()).unwrap(), "");
+}
