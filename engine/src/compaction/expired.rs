@@ -7,7 +7,10 @@
 //! * A table whose entries have all expired is unlinked without a read, if no deeper level may hold
 //!   an older version of its keys and no snapshot is older than any of its entries. Otherwise older
 //!   values would be visible again.
-//! * A table with nothing below it, and any of level 0, is rewritten at its place.
+//! * A due table of level 0 moves down with its group, if more than half of the entries of the group
+//!   and of all tables it overlaps below are expired or tombstones. This goes first: rewritten by
+//!   itself, the table would keep a tombstone for each expired entry.
+//! * Otherwise a table with nothing below it, and any of level 0, is rewritten at its place.
 //! * Other tables move one level down.
 //!
 //! The number of expired entries is an estimate from [`TableExpiry`](sievedb_sstable::TableExpiry).
@@ -15,7 +18,7 @@
 
 use super::{
     choice::{Compaction, Reason},
-    picker::Picker,
+    picker::{Picker, hull},
 };
 use crate::table::TableMeta;
 
@@ -44,6 +47,9 @@ impl<'a> Picker<'a> {
             let of_level = tables().filter(|&(other, _)| other == level).filter(is_free);
             return Compaction::unlink(self.levels, level, of_level.map(|(_, table)| table));
         }
+        if let Some(compaction) = self.pick_expired_group() {
+            return Some(compaction);
+        }
         let mut due: Vec<(f64, u8, &'a TableMeta)> = tables()
             .filter(|(_, table)| is_due(table, clock_ms))
             .map(|(level, table)| (expired_bytes(table, clock_ms), level, table))
@@ -55,6 +61,27 @@ impl<'a> Picker<'a> {
             } else {
                 self.move_down(Reason::Expired, level, vec![table])
             }
+        })
+    }
+
+    /// Moves a group of level 0 down that has a due table, if that frees as much as it writes.
+    fn pick_expired_group(&self) -> Option<Compaction> {
+        let clock_ms = self.clock.for_all_ms;
+        let mut groups = self.levels.level0_groups();
+        groups.retain(|group| group.iter().any(|table| is_due(table, clock_ms)));
+        groups.into_iter().find_map(|group| {
+            let bounds = hull(&group)?;
+            let deeper = (1..=self.levels.last())
+                .flat_map(|level| self.levels.overlap(level, &bounds).iter().copied());
+            let (mut entries, mut gone) = (0_u64, 0_u64);
+            for table in group.iter().copied().chain(deeper) {
+                let expiry = table.expiry.as_ref();
+                let expired = expiry.map_or(0, |expiry| expiry.expired_entries(clock_ms));
+                entries = entries.saturating_add(table.entries);
+                gone = gone.saturating_add(table.tombstones).saturating_add(expired);
+            }
+            let frees_enough = gone > entries / 2;
+            frees_enough.then(|| self.move_level0_down(Reason::Expired, group)).flatten()
         })
     }
 
