@@ -313,8 +313,7 @@ impl KeptView {
             Some(one) if one.covers_head(key_head) && one.sequence() <= sequence => one.sequence(),
             _ => 0,
         };
-        let memtables = self.memtables();
-        memtables.fold(of_tables, |newest, memtable| {
+        self.memtables_at(sequence).fold(of_tables, |newest, memtable| {
             newest.max(memtable.range_tombstones().wide_cover(key_head, sequence))
         })
     }
