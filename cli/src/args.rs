@@ -7,7 +7,7 @@ use clap::{Parser, Subcommand};
 use crate::{
     commands::{
         bench_misses, bench_open, bench_reads, clear, compact, drop, dump, explain, get, history,
-        import, keyspaces, merge, put, rename, repair, rm, scan, stats, ttl, verify,
+        import, keyspaces, merge, migrate, put, rename, repair, rm, scan, stats, ttl, verify,
     },
     error::Result,
 };
@@ -37,6 +37,7 @@ enum Command {
     History(history::Args),
     Put(put::Args),
     Merge(merge::Args),
+    Migrate(migrate::Args),
     Ttl(ttl::Args),
     Rm(rm::Args),
     Scan(scan::Args),
@@ -75,6 +76,7 @@ impl Args {
             Command::Import(args) => args.run(out),
             Command::Keyspaces(args) => args.run(out),
             Command::Merge(args) => args.run(),
+            Command::Migrate(args) => args.run(out),
             Command::Ttl(args) => args.run(out),
             Command::Rename(args) => args.run(),
             Command::Clear(args) => args.run(),

@@ -57,6 +57,14 @@ pub(crate) enum Error {
     Problems { summary: String, advice: String },
     /// `repair` lost data; the output lists it.
     Lost { count: usize },
+    /// A database of another engine cannot be read.
+    Source(sievedb_migrate::Error),
+    /// The keyspace refused the entry `key` of a database.
+    RefusedEntry { key: String, keyspace: String, source: Box<sievedb::Error> },
+    /// `migrate` failed when the new store at `store` had been created.
+    Incomplete { store: PathBuf, source: Box<Error> },
+    /// A keyspace of the new store at `store` differs from its column family.
+    CopyDiffers { store: PathBuf, keyspace: String },
 }
 
 impl Error {
@@ -67,6 +75,7 @@ impl Error {
             | Self::Faults { .. }
             | Self::Problems { .. }
             | Self::Lost { .. }
+            | Self::CopyDiffers { .. }
             | Self::Skipped { .. } => 1,
             Self::Interrupted { .. } => EXIT_INTERRUPTED,
             _ => 2,
@@ -115,6 +124,9 @@ impl Error {
                     "name a file in it, such as {path}/CURRENT; for the whole store, run \
                      `sieve stats {path}` or `sieve verify {path}`"
                 )
+            }
+            Self::Incomplete { store, .. } => {
+                format!("delete {}, then migrate again", store.display())
             }
             Self::Problems { advice, .. } => advice.clone(),
             _ => return None,
@@ -197,6 +209,18 @@ impl fmt::Display for Error {
                 "{} could not be read, listed above; the new store has all other data",
                 counted(*count as u64, ["place", "places"])
             ),
+            Self::Source(error) => write!(f, "{error}"),
+            Self::RefusedEntry { key, keyspace, .. } => {
+                write!(f, "cannot store the key {key:?} in the keyspace {keyspace:?}")
+            }
+            Self::Incomplete { store, .. } => {
+                write!(f, "the new store {} is incomplete", store.display())
+            }
+            Self::CopyDiffers { store, keyspace } => write!(
+                f,
+                "the keyspace {keyspace:?} of {} differs from its column family; run `sieve verify`",
+                store.display()
+            ),
             Self::Faults { count: 1 } => write!(f, "a result is wrong"),
             Self::Faults { count } => write!(f, "{count} results are wrong"),
         }
@@ -207,6 +231,9 @@ impl error::Error for Error {
     fn source(&self) -> Option<&(dyn error::Error + 'static)> {
         match self {
             Self::Store(error) => error.source(),
+            Self::Source(error) => error.source(),
+            Self::Incomplete { source, .. } => Some(&**source),
+            Self::RefusedEntry { source, .. } => Some(&**source),
             Self::RefusedLine { source, .. }
             | Self::AfterDrop { source, .. }
             | Self::NotOpened { source, .. }
@@ -220,6 +247,12 @@ impl error::Error for Error {
 impl From<sievedb::Error> for Error {
     fn from(error: sievedb::Error) -> Self {
         Self::Store(error)
+    }
+}
+
+impl From<sievedb_migrate::Error> for Error {
+    fn from(error: sievedb_migrate::Error) -> Self {
+        Self::Source(error)
     }
 }
 

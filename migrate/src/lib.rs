@@ -23,6 +23,7 @@
 mod checksum;
 mod compression;
 mod decoder;
+mod digest;
 mod entries;
 mod error;
 mod file;
@@ -35,6 +36,7 @@ mod tombstone;
 mod value;
 mod wal;
 
+pub use digest::Digest;
 pub use entries::Entries;
 pub use error::{Error, Result};
 pub use rocksdb::{Options, RocksDb};

@@ -13,6 +13,7 @@ pub(crate) mod history;
 pub(crate) mod import;
 pub(crate) mod keyspaces;
 pub(crate) mod merge;
+pub(crate) mod migrate;
 pub(crate) mod put;
 pub(crate) mod rename;
 pub(crate) mod repair;

@@ -7,6 +7,7 @@ mod insight;
 mod keyspaces;
 mod limits;
 mod messages;
+mod migrate;
 mod mistakes;
 mod past_damage;
 mod read_only;

@@ -1,0 +1,84 @@
+//! `migrate`: a database of RocksDB becomes a store.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by a panic")]
+
+use std::path::{Path, PathBuf};
+
+use super::{failure, output, text};
+
+/// Returns a database that RocksDB wrote.
+fn fixture(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../migrate/tests/fixtures").join(name)
+}
+
+/// Returns the entries of a column family by RocksDB, as `sieve scan --hex` prints them.
+fn expected(name: &str, family: &str) -> Vec<String> {
+    let text = std::fs::read_to_string(fixture(name).join("EXPECTED")).unwrap();
+    let lines = text.lines().filter_map(|line| line.strip_prefix(family)?.strip_prefix('\t'));
+    lines.map(str::to_lowercase).collect()
+}
+
+#[test]
+fn each_column_family_becomes_a_keyspace() {
+    let dir = tempfile::tempdir().unwrap();
+    for name in ["families", "merges", "version7", "blobs"] {
+        let store = dir.path().join(name);
+        let report = output(&["migrate", text(&fixture(name)), text(&store)]);
+        let families = match name {
+            "families" | "version7" => &["default", "one", "two"][..],
+            _ => &["default"],
+        };
+        assert_eq!(output(&["keyspaces", text(&store)]), families.join("\n") + "\n");
+        for family in families {
+            let scan = output(&["scan", text(&store), "--hex", "--keyspace", family]);
+            let want = expected(name, family);
+            assert_eq!(scan.lines().collect::<Vec<_>>(), want, "{name}: {family}");
+            let row = report.lines().find(|line| line.starts_with(&format!("| {family} ")));
+            assert!(row.is_some_and(|row| row.contains(&format!(" {} |", want.len()))), "{report}");
+        }
+    }
+}
+
+#[test]
+fn a_reversed_order_becomes_ascending() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = dir.path().join("store");
+    output(&["migrate", text(&fixture("reverse")), text(&store), "--from", "rocksdb"]);
+    let mut want = expected("reverse", "default");
+    want.reverse();
+    assert_eq!(output(&["scan", text(&store), "--hex"]).lines().collect::<Vec<_>>(), want);
+}
+
+#[test]
+fn what_cannot_be_migrated_is_named() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = dir.path().join("store");
+    let (source, store) = (fixture("version2"), text(&store));
+    output(&["migrate", text(&source), store]);
+    let errors = failure(&["migrate", text(&source), store]);
+    assert!(errors.contains("already contains a store; use another directory"), "{errors}");
+    let new = dir.path().join("new");
+    let errors = failure(&["migrate", store, text(&new)]);
+    assert!(errors.contains("not a RocksDB directory"), "{errors}");
+    let errors = failure(&["migrate", text(&fixture("zlib")), text(&new)]);
+    assert!(errors.contains("compression Zlib"), "{errors}");
+}
+
+#[test]
+#[expect(clippy::disallowed_methods, reason = "damages a database")]
+fn damage_is_reported_with_file_and_offset() {
+    let dir = tempfile::tempdir().unwrap();
+    let source = dir.path().join("source");
+    std::fs::create_dir(&source).unwrap();
+    for entry in std::fs::read_dir(fixture("version6")).unwrap() {
+        let path = entry.unwrap().path();
+        let mut bytes = std::fs::read(&path).unwrap();
+        if path.extension().is_some_and(|extension| extension == "sst") {
+            bytes[100] ^= 1;
+        }
+        std::fs::write(source.join(path.file_name().unwrap()), bytes).unwrap();
+    }
+    let errors = failure(&["migrate", text(&source), text(&dir.path().join("store"))]);
+    assert!(errors.contains(".sst is corrupt at byte 0"), "{errors}");
+    assert!(errors.contains("is incomplete"), "{errors}");
+}
