@@ -6,8 +6,9 @@ use clap::{Parser, Subcommand};
 
 use crate::{
     commands::{
-        bench_misses, bench_open, bench_reads, clear, compact, drop, dump, explain, get, history,
-        import, keyspaces, merge, migrate, put, rename, repair, rm, scan, stats, ttl, verify,
+        bench_misses, bench_open, bench_reads, checkpoint, clear, compact, drop, dump, explain,
+        get, history, import, keyspaces, merge, migrate, put, rename, repair, rm, scan, stats, ttl,
+        verify,
     },
     error::Result,
 };
@@ -50,6 +51,7 @@ enum Command {
     Stats(stats::Args),
     Dump(dump::Args),
     Verify(verify::Args),
+    Checkpoint(checkpoint::Args),
     Repair(repair::Args),
 }
 
@@ -85,6 +87,7 @@ impl Args {
             Command::Stats(args) => args.run(out),
             Command::Dump(args) => args.run(out),
             Command::Verify(args) => args.run(out),
+            Command::Checkpoint(args) => args.run(out),
             Command::Repair(args) => args.run(out),
         }
     }

@@ -1,5 +1,6 @@
 //! The handle of a store.
 
+mod checkpoint;
 mod close;
 mod default_keyspace;
 mod open;

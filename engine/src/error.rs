@@ -54,8 +54,9 @@ pub enum Error {
     ForeignDirectory { path: PathBuf, name: String },
     /// The directory `path` must be empty, but contains `name`. Nothing was changed.
     DirectoryNotEmpty { path: PathBuf, name: String },
-    /// The directories `from` and `to` of a [repair](crate::Options::repair) are the same, or one
-    /// contains the other. Nothing was changed.
+    /// The directories `from` and `to` of a [repair](crate::Options::repair) or a
+    /// [checkpoint](crate::Db::checkpoint) are the same, or one contains the other. Nothing was
+    /// changed.
     DirectoriesOverlap { from: PathBuf, to: PathBuf },
     /// The directory `path` is missing or contains no store, and
     /// [`Options::create_if_missing`](crate::Options::create_if_missing) is `false` or the call

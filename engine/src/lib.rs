@@ -49,6 +49,7 @@ extern crate self as sievedb;
 
 mod barriers;
 mod batch;
+mod checkpoint;
 pub mod clock;
 mod commit;
 mod compaction;
@@ -119,6 +120,7 @@ mod wal;
 
 pub use batch::Batch;
 pub use bytes::Bytes;
+pub use checkpoint::Checkpoint;
 pub use compaction_filter::{CompactionContext, CompactionFilter, Decision};
 pub use db::{CloseError, Db};
 pub use describe::describe;

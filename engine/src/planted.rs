@@ -32,4 +32,10 @@ pub enum PlantedBug {
     SkipInFlightValidation,
     /// A compaction shows versions that snapshots see to its filter.
     FilterVersionsOfSnapshots,
+    /// A checkpoint lacks a table.
+    OmitTableFromCheckpoint,
+    /// A checkpoint lacks writes that only the log's buffer in the process has.
+    CheckpointWithoutLogBuffer,
+    /// A checkpoint counts before the log segments that it links are synced.
+    CheckpointWithoutLogSync,
 }

@@ -34,6 +34,11 @@ pub trait Layer: Debug + Send + Sync {
         self.inner().open(path)
     }
 
+    /// As [`Fs::link`].
+    fn link(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.inner().link(from, to)
+    }
+
     /// As [`Fs::unlink`].
     fn unlink(&self, path: &Path) -> io::Result<()> {
         self.inner().unlink(path)
@@ -101,7 +106,7 @@ impl<L: Layer> Fs for Layered<L> {
     }
 
     fn link(&self, from: &Path, to: &Path) -> io::Result<()> {
-        self.0.inner().link(from, to)
+        self.0.link(from, to)
     }
 
     fn sync_dir(&self, path: &Path) -> io::Result<()> {

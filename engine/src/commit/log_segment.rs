@@ -4,7 +4,7 @@ use std::{collections::VecDeque, path::PathBuf, slice, sync::Arc};
 
 use sievedb_format::SequenceNumber;
 
-use super::LogHost;
+use super::{LogHost, PanicGuard};
 use crate::{
     Error, Result,
     error::SYNC,
@@ -55,7 +55,37 @@ impl Segment {
     }
 }
 
+/// A segment and the part of it that was written at one point in time.
+#[derive(Debug)]
+pub(crate) struct WrittenSegment {
+    pub(crate) id: u64,
+    pub(crate) path: PathBuf,
+    /// Length up to the end of its last record.
+    pub(crate) bytes: u64,
+    /// `None` if it is synced as a whole.
+    unsynced: Option<Unsynced>,
+}
+
+impl WrittenSegment {
+    pub(super) fn new(segment: &Segment) -> Self {
+        let Segment { id, ref path, bytes, .. } = *segment;
+        Self { id, path: path.clone(), bytes, unsynced: segment.unsynced() }
+    }
+
+    /// Makes the segment durable up to its end, seal included, even if the log has dropped it
+    /// since. A failure makes the store read-only.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Io`].
+    pub(crate) fn sync(&self, host: &impl LogHost) -> Result<()> {
+        let _guard = PanicGuard::new(host);
+        self.unsynced.as_ref().map_or(Ok(()), |unsynced| unsynced.sync(host))
+    }
+}
+
 /// A segment as it was when a sync of it began.
+#[derive(Debug)]
 pub(super) struct Unsynced {
     pub(super) id: u64,
     pub(super) bytes: u64,

@@ -27,7 +27,7 @@ mod watches;
 mod write;
 
 pub(crate) use key_slots::KeySlot;
-pub(crate) use log_segment::LogSize;
+pub(crate) use log_segment::{LogSize, WrittenSegment};
 pub(crate) use placement::{Always, Placed, Placement, Validate, Verdict};
 pub(crate) use publish::{InFlight, PanicGuard, PlacedWrite, PublishQueue};
 pub(crate) use shared_log::{LogHost, SharedLog};

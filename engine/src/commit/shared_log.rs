@@ -8,7 +8,7 @@ use std::{
 use sievedb_format::SequenceNumber;
 
 use super::{
-    InFlight, LogSize, PanicGuard, Placement,
+    InFlight, LogSize, PanicGuard, Placement, WrittenSegment,
     log_segment::{LogFiles, Segment},
     sync_turns::SyncTurns,
 };
@@ -180,6 +180,17 @@ impl SharedLog {
             file_id: newest.id,
             offset: newest.bytes,
         })
+    }
+
+    /// Calls `read` with the last sequence number and the segments of the written log, oldest
+    /// first. No record is written meanwhile.
+    pub(crate) fn read_written<T>(
+        &self,
+        read: impl FnOnce(SequenceNumber, Vec<WrittenSegment>) -> T,
+    ) -> T {
+        let files = self.files.lock();
+        let segments = files.segments.iter().map(WrittenSegment::new).collect();
+        read(self.written.load(Acquire), segments)
     }
 
     /// Returns the size of the log.

@@ -74,8 +74,7 @@ impl fmt::Display for Error {
             }
             Self::DirectoriesOverlap { from, to } => write!(
                 f,
-                "{} and {} must not contain one another, because a repair never changes the \
-                 damaged store; use a new directory elsewhere",
+                "{} and {} must not contain one another; use a new directory elsewhere",
                 from.display(),
                 to.display()
             ),

@@ -46,7 +46,7 @@ use crate::{
     file_name::FileName,
     fs::Fs,
     manifest::{KeyspaceState, VersionEdit, load::Loaded},
-    store::folder::lock_to_read,
+    store::folder::{check_apart, check_empty, lock_to_read},
     store::verify::{check_traces, list},
 };
 
@@ -165,23 +165,6 @@ impl Options {
                 .count() as u64,
             tables_unknown: rebuilt.as_ref().map_or(0, |rebuilt| rebuilt.unknown.len() as u64),
         })
-    }
-}
-
-/// Rejects directories that contain one another: a repair never changes the damaged store.
-fn check_apart(fs: &dyn Fs, from: &Path, to: &Path) -> Result<()> {
-    let resolve = |path: &Path| fs.resolve(path).map_err(|error| Error::io("resolve", path, error));
-    let (damaged, new) = (resolve(from)?, resolve(to)?);
-    if damaged.starts_with(&new) || new.starts_with(&damaged) {
-        return Err(Error::DirectoriesOverlap { from: from.to_owned(), to: to.to_owned() });
-    }
-    Ok(())
-}
-
-fn check_empty(fs: &dyn Fs, folder: &Path) -> Result<()> {
-    match fs.list(folder).unwrap_or_default().into_iter().next() {
-        Some(name) => Err(Error::DirectoryNotEmpty { path: folder.to_owned(), name }),
-        None => Ok(()),
     }
 }
 

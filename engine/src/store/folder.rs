@@ -59,6 +59,36 @@ fn lock_holder(fs: &dyn Fs, path: &Path) -> Option<u32> {
     std::str::from_utf8(&text).ok()?.trim().parse().ok()
 }
 
+/// Refuses a new store in `to` that would be inside the store in `from`, or contain it.
+///
+/// # Errors
+///
+/// [`Error::DirectoriesOverlap`], [`Error::Io`].
+pub(crate) fn check_apart(fs: &dyn Fs, from: &Path, to: &Path) -> Result<()> {
+    let resolve = |path: &Path| fs.resolve(path).map_err(|error| Error::io("resolve", path, error));
+    let (old, new) = (resolve(from)?, resolve(to)?);
+    if old.starts_with(&new) || new.starts_with(&old) {
+        return Err(Error::DirectoriesOverlap { from: from.to_owned(), to: to.to_owned() });
+    }
+    Ok(())
+}
+
+/// Refuses a directory with files. A missing one is empty.
+///
+/// # Errors
+///
+/// [`Error::DirectoryNotEmpty`], [`Error::NotADirectory`], [`Error::Io`].
+pub(crate) fn check_empty(fs: &dyn Fs, folder: &Path) -> Result<()> {
+    let names = match fs.list(folder) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        names => names.map_err(|error| refused("list", folder, folder, error))?,
+    };
+    match names.into_iter().next() {
+        Some(name) => Err(Error::DirectoryNotEmpty { path: folder.to_owned(), name }),
+        None => Ok(()),
+    }
+}
+
 /// Refuses a directory that holds a store.
 ///
 /// # Errors

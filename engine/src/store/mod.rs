@@ -19,11 +19,13 @@
 //! | [`history`]                            | where the history of a keyspace begins        |
 //! | [`flush`], [`compact`], [`skipped`]    | background work                               |
 //! | [`table_output`], [`install`]          | write tables, make them visible               |
+//! | [`checkpoint`]                         | links the files of a store into a new one     |
 //! | [`quarantine`]                         | quarantines tables that cannot be read        |
 //! | [`verify`], [`verify_table`]           | verify every byte                             |
 //! | [`stats`], [`stats_file`]              | statistics                                    |
 
 mod change_options;
+pub(crate) mod checkpoint;
 mod compact;
 mod filter_host;
 mod flush;
@@ -49,12 +51,14 @@ pub(crate) mod verify_table;
 pub(crate) mod versions;
 pub(crate) mod writer;
 
+use std::sync::Arc;
+
 use self::{scheduler::Scheduler, versions::Versions, writer::Writer};
 use crate::{
     Error, Options, Result,
     commit::{LogHost, Placement},
     filters::Filters,
-    fs::FileLock,
+    fs::{FileLock, Fs},
     gate::{Access, Gate},
     listener::{Event, notify},
     log::{Position, Writer as LogWriter},
@@ -77,6 +81,8 @@ pub(crate) struct Store {
     pub(crate) scheduler: Scheduler,
     pub(crate) filters: Filters,
     pub(crate) tables: TableStore,
+    /// File system for checkpoints. A read-only store may create them, too.
+    target_fs: Arc<dyn Fs>,
     gate: Gate,
     /// As the store was opened, or the budget was changed since.
     memory_budget: Mutex<MemoryBudget>,

@@ -57,6 +57,8 @@ impl OpenStore {
     /// As [`Options::open`].
     pub(crate) fn open(folder: &Path, mut options: Options) -> Result<Self> {
         let open_files = Arc::new(OpenFiles::new(options.open_files_max));
+        let target_fs = FrugalFs::new(Arc::clone(&options.fs), Arc::clone(&open_files));
+        let target_fs = Arc::new(target_fs) as Arc<dyn Fs>;
         if options.read_only {
             options.fs = Arc::new(ReadOnlyFs::new(options.fs));
         }
@@ -98,7 +100,7 @@ impl OpenStore {
             // Now `CURRENT` can be read.
             check_read_mode(&options, folder)?;
         }
-        let mut store = new_store(options, beginning, lock);
+        let mut store = new_store(options, beginning, lock, target_fs);
         store.opening.log = log;
         store.opening.total = store.options.clock.now().saturating_sub(start);
         let store = Arc::new(store);
@@ -305,12 +307,16 @@ impl Store {
     }
 }
 
-fn new_store(options: Options, beginning: Beginning, lock: Option<Box<dyn FileLock>>) -> Store {
-    let Beginning { manifest, tables, trees, last_sequence, log, .. } = beginning;
+fn new_store(
+    options: Options,
+    beginning: Beginning,
+    lock: Option<Box<dyn FileLock>>,
+    target_fs: Arc<dyn Fs>,
+) -> Store {
+    let Beginning { manifest, tables, trees, last_sequence, .. } = beginning;
     let Beginning { continued, filters, opening, .. } = beginning;
     let opened_read_only = || Error::OpenedReadOnly { path: tables.folder.clone() };
     let cause = options.read_only.then(opened_read_only);
-    let replayed_log = options.read_only.then_some(log);
     let log = SharedLog::continued(last_sequence, &tables.folder, &continued);
     let has_workers = options.worker_threads > 0 && !options.read_only;
     let scheduler = Scheduler::new(has_workers, tables.next_file_id());
@@ -321,7 +327,7 @@ fn new_store(options: Options, beginning: Beginning, lock: Option<Box<dyn FileLo
     }
     tables.memory.set_freer(Arc::clone(scheduler.unneeded()) as Arc<dyn Freer>);
     Store {
-        writer: Writer::new(last_sequence, log, replayed_log),
+        writer: Writer::new(last_sequence, log),
         versions,
         scheduler,
         filters,
@@ -330,6 +336,7 @@ fn new_store(options: Options, beginning: Beginning, lock: Option<Box<dyn FileLo
         memory_budget: Mutex::new(options.memory),
         options,
         tables,
+        target_fs,
         opening,
         lock: Mutex::new(lock),
     }

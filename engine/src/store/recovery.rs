@@ -19,7 +19,6 @@ use sievedb_format::SequenceNumber;
 use crate::{
     Error, Options, Result,
     clock::Clock,
-    commit::LogSize,
     file_name::FileName,
     filters::Filters,
     fs::Fs,
@@ -62,10 +61,8 @@ pub(crate) struct Recovered {
     pub(super) memtables: BTreeMap<u64, Arc<PlacedMemtable>>,
     pub(super) last_sequence: SequenceNumber,
     pub(super) next_file_id: u64,
-    /// The log that was replayed.
-    pub(super) log: LogSize,
-    /// Its segments, oldest first.
-    segments: Vec<ReplayedSegment>,
+    /// Segments of the log that was replayed, oldest first.
+    pub(super) segments: Vec<ReplayedSegment>,
     /// The log is known to be durable, and can be continued.
     is_durable: bool,
     /// Segments of a recovery that did not finish.
@@ -84,11 +81,9 @@ pub(crate) struct Beginning {
     pub(crate) tables: TableStore,
     pub(crate) trees: KeyspaceTrees,
     pub(crate) last_sequence: SequenceNumber,
-    /// Replayed log of a read-only store.
-    pub(crate) log: LogSize,
-    /// Durable segments that the log continues, oldest first.
+    /// Durable segments that the log continues, oldest first. The replayed ones of a read-only
+    /// store.
     pub(crate) continued: Vec<ReplayedSegment>,
-
     pub(crate) filters: Filters,
     /// Durations, without that of the log.
     pub(crate) opening: OpeningStats,
@@ -140,8 +135,7 @@ pub(crate) fn read(options: &Options, folder: &Path) -> Result<Recovered> {
         || options.has_bug(PlantedBug::KeepAnyManifest)
         || ManifestFile::may_reopen(&loaded);
     let kept = kept.then_some(loaded);
-    let Replayed { segments, aborted, bytes, .. } = replayed;
-    let log = LogSize { segments: segments.len() as u64, bytes, syncs: 0 };
+    let Replayed { segments, aborted, .. } = replayed;
     Ok(Recovered {
         kept,
         state,
@@ -149,7 +143,6 @@ pub(crate) fn read(options: &Options, folder: &Path) -> Result<Recovered> {
         memtables,
         last_sequence,
         next_file_id,
-        log,
         segments,
         is_durable,
         aborted,
@@ -195,7 +188,6 @@ fn fresh(
         memtables: BTreeMap::new(),
         last_sequence: 0,
         next_file_id,
-        log: LogSize::default(),
         segments: Vec::new(),
         is_durable: false,
         aborted: Vec::new(),
@@ -306,8 +298,7 @@ pub(crate) fn take_over(
     unlink_orphans(&tables, &names, manifest.state(), manifest_id)?;
     let rewritten = rewritten.map(|(segment, _)| segment);
     let continued = if continues { segments } else { rewritten.into_iter().collect() };
-    let log = LogSize::default();
-    Ok(Beginning { manifest, tables, trees, last_sequence, log, continued, filters, opening })
+    Ok(Beginning { manifest, tables, trees, last_sequence, continued, filters, opening })
 }
 
 /// Measures the duration of each part.

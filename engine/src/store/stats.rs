@@ -35,7 +35,7 @@ impl Store {
         };
         counters.add_memtables_to(&mut stats.moves);
         self.filters.add_to(&mut stats, self);
-        let log = self.writer.log_size();
+        let log = self.writer.log().size();
         (stats.log_segments, stats.log_bytes) = (log.segments, log.bytes);
         stats.writes.log_syncs = log.syncs;
         let (snapshots, oldest) = self.versions.snapshots().open();

@@ -2,9 +2,10 @@
 
 use std::{
     cmp::Reverse,
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     io, mem,
     path::{Path, PathBuf},
+    sync::Arc,
 };
 
 use parking_lot::Mutex;
@@ -14,10 +15,39 @@ use crate::{file_name::FileName, fs::Fs};
 /// Files without readers. Filled by drops on any thread, emptied by a worker.
 #[derive(Debug, Default)]
 pub(crate) struct ObsoleteFiles {
-    paths: Mutex<Vec<PathBuf>>,
+    waiting: Mutex<Waiting>,
     retired: Mutex<Retired>,
     /// Held while a list of the retired tables replaces the previous one.
     pub(super) list_turn: Mutex<()>,
+}
+
+/// Files to unlink, and files that must stay.
+#[derive(Debug, Default)]
+struct Waiting {
+    paths: Vec<PathBuf>,
+    /// Ids of the files of each [`Hold`], ascending, by its number.
+    holds: BTreeMap<u64, Vec<u64>>,
+    next_hold: u64,
+}
+
+impl Waiting {
+    fn is_held(&self, path: &Path) -> bool {
+        let id = file_name(path).and_then(FileName::id);
+        id.is_some_and(|id| self.holds.values().any(|ids| ids.binary_search(&id).is_ok()))
+    }
+}
+
+/// Keeps files from being unlinked until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Hold {
+    files: Arc<ObsoleteFiles>,
+    number: u64,
+}
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        self.files.waiting.lock().holds.remove(&self.number);
+    }
 }
 
 /// Ids of obsolete tables whose files may exist.
@@ -39,13 +69,24 @@ impl ObsoleteFiles {
         if let Some(id) = table_id(&path) {
             self.retire(id);
         }
-        self.paths.lock().push(path);
+        self.waiting.lock().paths.push(path);
     }
 
     /// Adds an incomplete file, or a table that lists none.
     pub(crate) fn push_part(&self, path: PathBuf) {
         self.retire_listed(table_id(&path));
-        self.paths.lock().push(path);
+        self.waiting.lock().paths.push(path);
+    }
+
+    /// Keeps the files with these ids, of any kind, until the hold is dropped. Has no effect on a
+    /// file that was [taken](Self::take) before.
+    pub(crate) fn hold(self: &Arc<Self>, mut ids: Vec<u64>) -> Hold {
+        ids.sort_unstable();
+        let mut waiting = self.waiting.lock();
+        let number = waiting.next_hold;
+        waiting.next_hold += 1;
+        waiting.holds.insert(number, ids);
+        Hold { files: Arc::clone(self), number }
     }
 
     pub(crate) fn extend(&self, paths: impl IntoIterator<Item = PathBuf>) {
@@ -104,12 +145,19 @@ impl ObsoleteFiles {
         }
     }
 
+    /// Returns `true` if no file can be unlinked.
     pub(crate) fn is_empty(&self) -> bool {
-        self.paths.lock().is_empty()
+        let waiting = self.waiting.lock();
+        waiting.paths.iter().all(|path| waiting.is_held(path))
     }
 
+    /// Takes the files that can be unlinked.
     pub(crate) fn take(&self) -> Vec<PathBuf> {
-        mem::take(&mut self.paths.lock())
+        let mut waiting = self.waiting.lock();
+        let paths = mem::take(&mut waiting.paths);
+        let (held, free) = paths.into_iter().partition(|path| waiting.is_held(path));
+        waiting.paths = held;
+        free
     }
 
     /// Unlinks files. A failure is harmless: the next opening tries again.
@@ -127,8 +175,12 @@ impl ObsoleteFiles {
     }
 }
 
+fn file_name(path: &Path) -> Option<FileName<'_>> {
+    FileName::parse(path.file_name()?.to_str()?)
+}
+
 fn table_id(path: &Path) -> Option<u64> {
-    match FileName::parse(path.file_name()?.to_str()?) {
+    match file_name(path) {
         Some(FileName::Table(id)) => Some(id),
         _ => None,
     }
@@ -155,6 +207,21 @@ mod tests {
         files.push("000009.sst".into());
         files.forget(&unlinked);
         assert_eq!(files.retired(), [9]);
+    }
+
+    #[test]
+    fn held_files_stay_until_the_last_hold_ends() {
+        let files = Arc::new(ObsoleteFiles::default());
+        let first = files.hold(vec![9, 7]);
+        let second = files.hold(vec![7]);
+        files.extend(["000007.sst".into(), "000008.log".into(), "000009.filter".into()]);
+        assert_eq!(files.take(), [PathBuf::from("000008.log")]);
+        assert!(files.is_empty(), "a worker would try again at once");
+        drop(first);
+        assert_eq!(files.take(), [PathBuf::from("000009.filter")]);
+        drop(second);
+        assert!(!files.is_empty());
+        assert_eq!(files.take(), [PathBuf::from("000007.sst")]);
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! Writes to a store and to a history.
 
+mod checkpoint;
 mod expiry;
 mod held;
 mod opening;

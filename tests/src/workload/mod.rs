@@ -3,6 +3,7 @@
 //! They are short, because every crash of them is tried. They sync often, because each unsynced
 //! write multiplies the crashes.
 
+mod checkpoints;
 mod conditional;
 mod durability;
 mod expiring;
@@ -93,6 +94,8 @@ pub const WORKLOADS: &[Workload] = &[
     Workload { name: "transaction-conflicts", run: transactions::conflicts },
     Workload { name: "snapshots", run: reading::snapshots },
     Workload { name: "held-ranges", run: reading::held_ranges },
+    Workload { name: "checkpoints", run: checkpoints::taken },
+    Workload { name: "checkpoints-of-long-logs", run: checkpoints::of_long_logs },
     Workload { name: "anything", run: reading::anything },
 ];
 

@@ -9,7 +9,7 @@ use std::{
 use super::{code, is_test, sources};
 
 /// The modules of the engine, from the top to the bottom. A module may import from those after it.
-const MODULES: [&str; 63] = [
+const MODULES: [&str; 64] = [
     "repair",
     "describe",
     // The API.
@@ -40,6 +40,7 @@ const MODULES: [&str; 63] = [
     "options",
     "memory_pool",
     "stats",
+    "checkpoint",
     "verify_report",
     "quarantine",
     "listener",

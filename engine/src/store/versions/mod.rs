@@ -201,6 +201,11 @@ impl Versions {
         read(&self.manifest.lock().file)
     }
 
+    /// As [`read_manifest`](Self::read_manifest); returns `None` if a thread edits the manifest.
+    pub(super) fn try_read_manifest<T>(&self, read: impl FnOnce(&ManifestFile) -> T) -> Option<T> {
+        self.manifest.try_lock().map(|manifest| read(&manifest.file))
+    }
+
     /// Returns the position in the manifest that a new log segment vouches for.
     ///
     /// # Errors
@@ -244,7 +249,8 @@ impl Versions {
         // A repair gives the new store the clock of the damaged one.
         edit.store_clock_ms = edit.store_clock_ms.max(Some(self.clock.at_ms(now)));
         manifest.unrecorded.add_to(&mut edit);
-        edit.sequence_times = self.durable_times(manifest.file.state(), &edit);
+        let last = manifest.file.state().last_sequence.max(edit.last_sequence.unwrap_or(0));
+        edit.sequence_times = self.times_up_to(last, manifest.file.state());
         match manifest.file.append(&edit, || tables.new_file_id()) {
             Ok(appended) => {
                 if let Some(replaced) = appended.replaced {
@@ -270,10 +276,9 @@ impl Versions {
         }
     }
 
-    /// Returns the times that `state` lacks, up to the last sequence number that no crash takes
+    /// Returns the times that `state` lacks, up to the sequence number `last`. No crash may take it
     /// back: a later one may be given to another write.
-    fn durable_times(&self, state: &ManifestState, edit: &VersionEdit) -> Vec<Sample> {
-        let last = state.last_sequence.max(edit.last_sequence.unwrap_or(0));
+    pub(super) fn times_up_to(&self, last: SequenceNumber, state: &ManifestState) -> Vec<Sample> {
         let times = self.times.lock();
         let newer = times.newer_than(&state.sequence_times).iter().copied();
         newer.take_while(|&(_, sequence)| sequence <= last).collect()

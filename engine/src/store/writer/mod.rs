@@ -21,8 +21,8 @@ use super::Store;
 use crate::{
     Durability, Result,
     commit::{
-        InFlight, LogHost, LogSize, Placed, PlacedWrite, Placement, PublishQueue, SharedLog,
-        Validate, Verdict, Write,
+        InFlight, LogHost, Placed, PlacedWrite, Placement, PublishQueue, SharedLog, Validate,
+        Verdict, Write,
     },
     log::Payload,
     memory::MemoryUse,
@@ -42,22 +42,15 @@ pub(crate) struct Writer {
     placement: Mutex<Placement>,
     publish: PublishQueue,
     log: SharedLog,
-    /// Log that the memtables of a read-only store were replayed from.
-    replayed_log: Option<LogSize>,
 }
 
 impl Writer {
     /// Creates a writer behind a history that ends at `last_sequence`.
-    pub(super) fn new(
-        last_sequence: SequenceNumber,
-        log: SharedLog,
-        replayed_log: Option<LogSize>,
-    ) -> Self {
+    pub(super) fn new(last_sequence: SequenceNumber, log: SharedLog) -> Self {
         Self {
             placement: Mutex::new(Placement::new(last_sequence)),
             publish: PublishQueue::new(last_sequence),
             log,
-            replayed_log,
         }
     }
 
@@ -83,10 +76,6 @@ impl Writer {
     #[inline]
     pub(crate) fn visible(&self) -> SequenceNumber {
         self.publish.visible()
-    }
-
-    pub(super) fn log_size(&self) -> LogSize {
-        self.replayed_log.unwrap_or_else(|| self.log.size())
     }
 
     /// Makes all acknowledged writes as durable as `durability`.

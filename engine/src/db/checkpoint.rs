@@ -1,0 +1,59 @@
+//! Checkpoints of a store.
+
+use std::path::Path;
+
+use super::Db;
+use crate::{Checkpoint, Result};
+
+impl Db {
+    /// Creates a checkpoint in the directory `path`, which must be missing or empty: a copy of the
+    /// whole store at one point in time. Writes may continue meanwhile.
+    ///
+    /// The checkpoint has all writes that were visible before the call, of any
+    /// [`Durability`](crate::Durability), and batches as a whole. It is a store of its own: it can
+    /// be opened, written, moved, and deleted, before or after this store. All of it is durable at
+    /// return.
+    ///
+    /// Tables and log segments are hard links, which take no space until the store replaces its
+    /// own. So the call takes time in proportion to the number of files, plus a sync of the log.
+    /// The newest segment may grow afterwards, as long as the store appends to it; the checkpoint
+    /// ignores these bytes. Files that cannot be linked are copied: on another file system, at the
+    /// limit of links of a file, or without permission. Files that become obsolete meanwhile are
+    /// kept until the call ends.
+    ///
+    /// A quarantined table, or one that is damaged in another way, is linked as it is. A
+    /// [read-only](crate::Options::read_only) store can be checkpointed, too; its log is copied.
+    ///
+    /// # Errors
+    ///
+    /// The directory has no store then. Files of a failed call are removed. Those of a process that
+    /// was killed stay: they cannot be opened as a store, so delete the directory.
+    ///
+    /// * [`Error::DirectoryNotEmpty`](crate::Error::DirectoryNotEmpty),
+    ///   [`Error::NotADirectory`](crate::Error::NotADirectory).
+    /// * [`Error::DirectoriesOverlap`](crate::Error::DirectoriesOverlap): `path` is inside the
+    ///   directory of the store, or contains it.
+    /// * [`Error::Locked`](crate::Error::Locked): another checkpoint to `path` is in progress.
+    /// * [`Error::ReadOnly`](crate::Error::ReadOnly): a write or sync of the store has failed, so
+    ///   its state on the disk is unknown.
+    /// * [`Error::Io`](crate::Error::Io): a failure that concerns only `path`, such as a full disk,
+    ///   has no effect on the store.
+    /// * [`Error::Closed`](crate::Error::Closed), [`Error::ForkedChild`](crate::Error::ForkedChild).
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let (path, copy) = (dir.path().join("db"), dir.path().join("copy"));
+    /// let db = sievedb::Db::open(path)?;
+    /// db.insert("key", "value")?;
+    /// let checkpoint = db.checkpoint(&copy)?;
+    /// assert_eq!(checkpoint.sequence, db.snapshot().sequence());
+    /// db.remove("key")?;
+    ///
+    /// let copy = sievedb::Db::open(copy)?;
+    /// assert_eq!(copy.get("key")?.as_deref(), Some(&b"value"[..]));
+    /// # Ok::<(), sievedb::Error>(())
+    /// ```
+    pub fn checkpoint(&self, path: impl AsRef<Path>) -> Result<Checkpoint> {
+        self.default.open_store().accept()?.checkpoint(path.as_ref())
+    }
+}

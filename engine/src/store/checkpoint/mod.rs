@@ -1,0 +1,111 @@
+//! Links the files of a store into the directory of a new one.
+//!
+//! | file        | content                                             |
+//! |-------------|-----------------------------------------------------|
+//! | `mod`       | the steps of a checkpoint                           |
+//! | [`capture`] | the files at one point in time                      |
+//! | [`target`]  | the directory of the checkpoint                     |
+//!
+//! The captured bytes of all files never change, so links suffice. Writers append to the newest
+//! segment of the log. A new segment in the checkpoint records its captured end, as that of a
+//! segment to which an append has failed.
+
+mod capture;
+mod target;
+
+use std::{collections::BTreeSet, io, path::Path, sync::Arc};
+
+use sievedb_format::SequenceNumber;
+
+use self::{capture::Capture, target::Target};
+use crate::{
+    Checkpoint, Error, Result, commit::WrittenSegment, file_name::FileName,
+    manifest::ManifestState, planted::PlantedBug, store::Store,
+};
+
+impl Store {
+    /// Creates a checkpoint in the directory `to`.
+    ///
+    /// # Errors
+    ///
+    /// As [`Db::checkpoint`](crate::Db::checkpoint).
+    pub(crate) fn checkpoint(&self, to: &Path) -> Result<Checkpoint> {
+        if !self.options.read_only {
+            self.versions.check_writable()?;
+        }
+        let mut target = Target::create(Arc::clone(&self.target_fs), &self.tables.folder, to)?;
+        let created = self.capture().and_then(|capture| self.fill(&mut target, capture));
+        // Files that became obsolete were kept.
+        self.scheduler.wake();
+        // Once the store is closed, another process may unlink files.
+        created.map_err(|error| self.tables.check_not_closing().err().unwrap_or(error))
+    }
+
+    fn fill(&self, target: &mut Target, capture: Capture) -> Result<Checkpoint> {
+        let Capture { sequence, segments, paused, ref state, .. } = capture;
+        if !self.options.read_only {
+            self.writer.publish().wait_visible(sequence);
+            if !self.options.has_bug(PlantedBug::CheckpointWithoutLogSync) {
+                self.sync_segments(sequence, &segments)?;
+            }
+            self.versions.check_writable()?;
+        }
+        let mut state = state.clone();
+        if self.options.has_bug(PlantedBug::OmitTableFromCheckpoint) {
+            omit_table(&mut state);
+        }
+        self.add_tables(target, &state)?;
+        self.add_log(target, &segments)?;
+        target.end_log(&mut state)?;
+        target.finish(state)?;
+        let Target { files_linked, files_copied, bytes_copied, .. } = *target;
+        let writers_paused = paused;
+        Ok(Checkpoint { sequence, files_linked, files_copied, bytes_copied, writers_paused })
+    }
+
+    /// Makes the captured log durable up to `sequence`, its newest write.
+    fn sync_segments(&self, sequence: SequenceNumber, segments: &[WrittenSegment]) -> Result<()> {
+        // Also the newest segment: a crash must not leave the store behind its checkpoint.
+        self.writer.log().sync_to(self, sequence)?;
+        // The seals of finished segments may follow the newest write.
+        let finished = segments.split_last().map_or(&[][..], |(_, finished)| finished);
+        finished.iter().try_for_each(|segment| segment.sync(self))
+    }
+
+    fn add_tables(&self, target: &mut Target, state: &ManifestState) -> Result<()> {
+        let (folder, needed) = (&*self.tables.folder, || self.tables.check_not_closing());
+        for table in state.keyspaces.values().flat_map(|keyspace| keyspace.tables.values()) {
+            target.add(FileName::Table(table.id), folder, None, &needed)?;
+            let filters: BTreeSet<_> = table.filter_files().filter(|&id| id != table.id).collect();
+            for id in filters {
+                match target.add(FileName::Filter(id), folder, None, &needed) {
+                    // The store works without a lost filter, and so does the checkpoint.
+                    Err(Error::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => {}
+                    added => added?,
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn add_log(&self, target: &mut Target, segments: &[WrittenSegment]) -> Result<()> {
+        let (folder, needed) = (&*self.tables.folder, || self.tables.check_not_closing());
+        for segment in segments {
+            let (name, bytes) = (FileName::Log(segment.id), Some(segment.bytes));
+            match self.options.read_only {
+                false => target.add(name, folder, bytes, &needed)?,
+                // No process may have synced all bytes.
+                true => target.copy(name, folder, bytes, &needed)?,
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Removes a table from `state`, if there is one.
+fn omit_table(state: &mut ManifestState) {
+    let keyspace = state.keyspaces.values_mut().find(|keyspace| !keyspace.tables.is_empty());
+    if let Some(keyspace) = keyspace {
+        Arc::make_mut(keyspace).tables.pop_first();
+    }
+}

@@ -1,0 +1,189 @@
+//! The directory of a checkpoint while it is created.
+//!
+//! `CURRENT` is written last, when everything else is durable: without it the directory does not
+//! open as a store. It is locked meanwhile.
+
+use std::{
+    io,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use crate::{
+    Error, Result,
+    error::SYNC,
+    file_name::FileName,
+    fs::{FileLock, Fs},
+    log::Position,
+    manifest::{ManifestFile, ManifestState, VersionEdit},
+    store::folder::{check_apart, check_empty, create_dir, lock_folder},
+    store::log_state::corrupt_state,
+    wal::segment::NewSegment,
+};
+
+/// Length of a read and a write of a copy, in bytes.
+const COPIED_BYTES: u64 = 256 << 10;
+
+/// An incomplete checkpoint. Drop removes its files.
+#[derive(Debug)]
+pub(super) struct Target {
+    fs: Arc<dyn Fs>,
+    folder: PathBuf,
+    lock: Option<Box<dyn FileLock>>,
+    is_whole: bool,
+    pub(super) files_linked: u64,
+    pub(super) files_copied: u64,
+    pub(super) bytes_copied: u64,
+}
+
+impl Target {
+    /// Creates the directory `to` for a checkpoint of the store in `from`, and locks it.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::DirectoriesOverlap`], [`Error::DirectoryNotEmpty`], [`Error::NotADirectory`],
+    /// [`Error::Locked`], [`Error::Io`].
+    pub(super) fn create(fs: Arc<dyn Fs>, from: &Path, to: &Path) -> Result<Self> {
+        let folder = fs.absolute(to).map_err(|error| Error::io("resolve", to, error))?;
+        check_apart(&*fs, from, &folder)?;
+        check_empty(&*fs, &folder)?;
+        create_dir(&*fs, &folder)?;
+        let lock = lock_folder(&*fs, &folder)?;
+        let names = fs.list(&folder).map_err(|error| {
+            let _ = fs.unlink(&FileName::Lock.path(&folder));
+            Error::io("list", &folder, error)
+        })?;
+        let lock_name = FileName::Lock.to_string();
+        if let Some(name) = names.into_iter().find(|name| *name != lock_name) {
+            // Another checkpoint was created before this one got the lock.
+            return Err(Error::DirectoryNotEmpty { path: folder, name });
+        }
+        let (files_linked, files_copied, bytes_copied) = Default::default();
+        let (lock, is_whole) = (Some(lock), false);
+        Ok(Self { fs, folder, lock, is_whole, files_linked, files_copied, bytes_copied })
+    }
+
+    /// Adds a file of the directory `from` by a hard link, or else a copy of its first `bytes`
+    /// bytes, which never change; `None` for all of them. Calls `check_needed` before each part
+    /// that is copied.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Io`]; errors of `check_needed`.
+    pub(super) fn add(
+        &mut self,
+        name: FileName<'_>,
+        from: &Path,
+        bytes: Option<u64>,
+        check_needed: &dyn Fn() -> Result<()>,
+    ) -> Result<()> {
+        check_needed()?;
+        let (source, path) = (name.path(from), name.path(&self.folder));
+        match self.fs.link(&source, &path) {
+            Ok(()) => {
+                self.files_linked += 1;
+                Ok(())
+            }
+            Err(error) if can_be_copied(error.kind()) => self.copy(name, from, bytes, check_needed),
+            Err(error) => Err(Error::io("link", source, error)),
+        }
+    }
+
+    /// As [`add`](Self::add), but always copies.
+    ///
+    /// # Errors
+    ///
+    /// As [`add`](Self::add).
+    pub(super) fn copy(
+        &mut self,
+        name: FileName<'_>,
+        from: &Path,
+        bytes: Option<u64>,
+        check_needed: &dyn Fn() -> Result<()>,
+    ) -> Result<()> {
+        let (source, path) = (name.path(from), name.path(&self.folder));
+        let read_error = |error| Error::io("read", &source, error);
+        let file = self.fs.open(&source).map_err(|error| Error::io("open", &source, error))?;
+        let bytes = bytes.map_or_else(|| file.len(), Ok).map_err(read_error)?;
+        let copy = self.fs.create(&path).map_err(|error| Error::io("create", &path, error))?;
+        let mut buffer = vec![0; bytes.min(COPIED_BYTES) as usize];
+        let mut offset = 0;
+        while offset < bytes {
+            check_needed()?;
+            let part = &mut buffer[..(bytes - offset).min(COPIED_BYTES) as usize];
+            file.read_at(part, offset).map_err(read_error)?;
+            copy.append(part).map_err(|error| Error::io("append to", &path, error))?;
+            offset += part.len() as u64;
+        }
+        copy.sync_data().map_err(|error| Error::io(SYNC, &path, error))?;
+        self.files_copied += 1;
+        self.bytes_copied += bytes;
+        Ok(())
+    }
+
+    /// Adds an empty segment of the log behind the others, if there are any: it records where the
+    /// one before it ends, to which the store may append. Adds it to `state`, too.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Io`].
+    pub(super) fn end_log(&self, state: &mut ManifestState) -> Result<()> {
+        if state.logs.is_empty() {
+            return Ok(());
+        }
+        let (store_id, id, mark) = (state.store_id, state.next_file_id, state.log_mark);
+        let manifest = Position { file_id: id + 1, offset: 0 };
+        let segment = NewSegment { store_id, id, manifest, previous: Some(mark), mark };
+        let writer = segment.create(&*self.fs, &self.folder)?;
+        let edit = VersionEdit {
+            next_file_id: Some(id + 1),
+            logs_created: vec![(id, writer.secret())],
+            log_mark: Some(writer.position()),
+            ..VersionEdit::default()
+        };
+        state.apply(&edit).map_err(|source| corrupt_state(&self.folder, source))
+    }
+
+    /// Writes the manifest, then `CURRENT`. All files are durable before it.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Io`].
+    pub(super) fn finish(&mut self, state: ManifestState) -> Result<()> {
+        let id = state.next_file_id;
+        let manifest = ManifestFile::create(Arc::clone(&self.fs), self.folder.clone(), id, state)?;
+        // The first open continues manifest and log, as after a clean close.
+        manifest.close();
+        self.is_whole = true;
+        Ok(())
+    }
+
+    /// Removes all files. A failure leaves some, which do not open as a store.
+    fn clear(&self) {
+        let unlink = |name: FileName<'_>| {
+            let _ = self.fs.unlink(&name.path(&self.folder));
+        };
+        // First: without it the others are no store.
+        unlink(FileName::Current);
+        let names = self.fs.list(&self.folder).unwrap_or_default();
+        let files = names.iter().filter_map(|name| FileName::parse(name));
+        files.filter(|&name| name != FileName::Lock).for_each(unlink);
+        unlink(FileName::Lock);
+    }
+}
+
+impl Drop for Target {
+    fn drop(&mut self) {
+        if !self.is_whole {
+            self.clear();
+        }
+        self.lock = None;
+    }
+}
+
+/// Returns `true` if a file may be copied after a link failed: another file system, one without
+/// links, too many links of the file, or no permission to link it.
+const fn can_be_copied(error: io::ErrorKind) -> bool {
+    use io::ErrorKind::{CrossesDevices, PermissionDenied, TooManyLinks, Unsupported};
+    matches!(error, CrossesDevices | PermissionDenied | TooManyLinks | Unsupported)
+}
