@@ -95,6 +95,12 @@ impl Decompressor {
         Ok(Self { dictionary: bytes, zstd, zstd_dictionary: Some(id) })
     }
 
+    /// Returns the dictionary, empty if there is none.
+    #[cfg(test)]
+    pub(crate) fn dictionary(&self) -> &[u8] {
+        &self.dictionary
+    }
+
     /// Returns the uncompressed bytes of a block or value.
     pub(crate) fn decompress(
         &mut self,

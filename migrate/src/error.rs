@@ -43,6 +43,13 @@ pub enum Error {
         /// Directory.
         path: PathBuf,
     },
+    /// Another process has the database open.
+    Locked {
+        /// Directory of the database.
+        path: PathBuf,
+        /// Id of the process, if the operating system names it.
+        process: Option<u32>,
+    },
     /// The database has no column family of this name.
     NoColumnFamily {
         /// Name of the column family.
@@ -79,6 +86,10 @@ impl fmt::Display for Error {
                 "not a RocksDB directory: {} has no file CURRENT that names a manifest",
                 path.display()
             ),
+            Self::Locked { path, process } => {
+                let holder = process.map(|id| format!(" {id}")).unwrap_or_default();
+                write!(f, "{} is open in the process{holder}; close it there", path.display())
+            }
             Self::NoColumnFamily { name } => write!(f, "no column family {name:?}"),
         }
     }

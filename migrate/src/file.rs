@@ -29,6 +29,10 @@ impl File {
         Ok(Self { file, path, len })
     }
 
+    pub(crate) fn handle(&self) -> &fs::File {
+        &self.file
+    }
+
     pub(crate) fn path(&self) -> &Arc<Path> {
         &self.path
     }

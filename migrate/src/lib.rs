@@ -28,6 +28,7 @@ mod entries;
 mod error;
 mod file;
 mod internal_key;
+mod lock;
 mod manifest;
 mod options_file;
 mod rocksdb;

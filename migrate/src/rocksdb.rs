@@ -9,7 +9,7 @@ use std::{
 use crate::{
     entries::{Entries, Merge, Place, Run},
     error::{Error, Result},
-    file,
+    file, lock,
     manifest::{Family, Manifest, TableFile},
     options_file::{FamilyOptions, OptionsFile},
     tombstone::{Tombstone, Tombstones},
@@ -82,7 +82,7 @@ impl Options {
 
 /// A RocksDB directory that no process has open. Nothing in it is changed.
 ///
-/// The entries of the live write-ahead logs are in memory: their keys and values, and about 60 bytes
+/// The entries of the live write-ahead logs are in memory: their keys and values, and about 80 bytes
 /// for each. RocksDB bounds them by the sizes of its memtables (`db_write_buffer_size`, or 64 MiB
 /// for each column family).
 ///
@@ -123,6 +123,7 @@ impl RocksDb {
     /// # Errors
     ///
     /// * [`Error::NotRocksDb`]: the directory has no file CURRENT that names a manifest.
+    /// * [`Error::Locked`]: another process has the database open.
     /// * [`Error::Unsupported`]: a comparator, or another feature that this crate does not read.
     /// * [`Error::Corrupt`]: damage in the manifest or in a log.
     /// * [`Error::Io`]: the operating system refused to list the directory, or to open or read a
@@ -132,6 +133,7 @@ impl RocksDb {
     }
 
     fn open_with(directory: &Path, options: &Options) -> Result<Self> {
+        lock::check(directory)?;
         let manifest = Manifest::read(directory)?;
         let options_file = OptionsFile::read(directory)?;
         let logs = match &options.wal_dir {

@@ -1,6 +1,8 @@
 //! The manifest: live tables, column families and logs.
 
 mod edit;
+#[cfg(test)]
+mod tests;
 
 use std::{
     collections::{BTreeMap, BTreeSet},

@@ -4,6 +4,8 @@ mod block;
 mod cursor;
 mod footer;
 mod properties;
+#[cfg(test)]
+mod tests;
 
 use std::{path::Path, sync::Arc};
 

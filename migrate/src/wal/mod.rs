@@ -4,6 +4,8 @@ mod batch;
 mod memtable;
 mod reader;
 mod replay;
+#[cfg(test)]
+mod tests;
 
 pub(crate) use memtable::{LogEntry, Memtable};
 pub(crate) use reader::LogReader;

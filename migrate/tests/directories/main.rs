@@ -16,7 +16,7 @@ use std::{
 use sievedb_migrate::{Options, Result};
 
 /// Names of the fixtures that can be read. `tests/fixtures/README.md` says how each was made.
-const FIXTURES: [&str; 17] = [
+const FIXTURES: [&str; 18] = [
     "blobs",
     "compressed-log",
     "contents-dictionary",
@@ -29,6 +29,7 @@ const FIXTURES: [&str; 17] = [
     "recycled-log",
     "reverse",
     "sums",
+    "tracked-logs",
     "transactions",
     "version2",
     "version3",

@@ -1,7 +1,13 @@
 //! What this crate does not read is refused by name.
 
-use std::{fs, path::Path};
+use std::{
+    fs,
+    io::{self, BufRead as _, BufReader, Write as _},
+    path::Path,
+    process::{Command, Stdio},
+};
 
+use rustix::fs::{FlockOperation, fcntl_lock};
 use sievedb_migrate::{Error, Options, RocksDb};
 
 use crate::{copy, dump, fixture};
@@ -13,6 +19,42 @@ fn other_directories_are_not_rocksdb() {
     fs::write(empty.path().join("CURRENT"), "something else").unwrap();
     assert!(matches!(RocksDb::open(empty.path()), Err(Error::NotRocksDb { .. })));
     assert!(matches!(RocksDb::open("no-such-directory"), Err(Error::NotRocksDb { .. })));
+}
+
+/// Set in the process that holds the lock of a database.
+const LOCK: &str = "SIEVEDB_MIGRATE_LOCK";
+
+/// Holds the lock of a database until its standard input ends, if it runs as a process of its own.
+#[test]
+fn holder_of_a_lock() {
+    let Some(path) = std::env::var_os(LOCK) else { return };
+    let file = fs::File::create(path).unwrap();
+    fcntl_lock(&file, FlockOperation::NonBlockingLockExclusive).unwrap();
+    writeln!(io::stdout(), "locked").unwrap();
+    let mut text = String::new();
+    io::stdin().read_line(&mut text).unwrap();
+}
+
+#[test]
+fn an_open_database_is_refused() {
+    let copy = copy("version2");
+    let mut holder = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "refusals::holder_of_a_lock"])
+        .env(LOCK, copy.path().join("LOCK"))
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(holder.stdout.take().unwrap()).lines().map(Result::unwrap);
+    assert!(lines.any(|line| line.contains("locked")));
+    let error = RocksDb::open(copy.path()).unwrap_err();
+    let process = Some(holder.id());
+    assert!(matches!(&error, Error::Locked { process: id, .. } if *id == process), "{error}");
+    drop(holder.stdin.take());
+    // Reads the rest, so that the process does not write to a closed pipe.
+    lines.for_each(drop);
+    assert!(holder.wait().unwrap().success());
+    RocksDb::open(copy.path()).unwrap();
 }
 
 fn refused(path: &Path) -> String {
@@ -66,6 +108,21 @@ fn unknown_fields_of_the_manifest_are_refused_by_number_or_skipped() {
     let skipped = with_edit("version2", b"\xe4\x40\x02ab");
     let want = fs::read_to_string(skipped.path().join("EXPECTED")).unwrap();
     assert_eq!(dump(skipped.path(), &Options::new()).unwrap(), want);
+}
+
+#[test]
+fn logs_that_the_manifest_tracks_must_be_whole() {
+    let copy = copy("tracked-logs");
+    let logs = fs::read_dir(copy.path()).unwrap().map(|entry| entry.unwrap().path());
+    let logs = logs.filter(|path| path.extension().is_some_and(|extension| extension == "log"));
+    let log = logs.max_by_key(|path| fs::metadata(path).unwrap().len()).unwrap();
+    let bytes = fs::read(&log).unwrap();
+    fs::write(&log, &bytes[..bytes.len() - 1]).unwrap();
+    let error = RocksDb::open(copy.path()).unwrap_err();
+    assert!(error.to_string().contains("in the manifest"), "{error}");
+    fs::remove_file(&log).unwrap();
+    let error = RocksDb::open(copy.path()).unwrap_err();
+    assert!(error.to_string().contains("the log is missing"), "{error}");
 }
 
 #[test]
