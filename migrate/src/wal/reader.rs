@@ -170,13 +170,16 @@ impl LogReader {
 
     /// Reads the next fragment and verifies its checksum.
     fn fragment(&mut self) -> Result<Fragment> {
-        if self.block.len() - self.at < HEADER_BYTES {
+        // Zeros follow where a header would not fit into the block. Those of recycled logs are longer.
+        let rest = &self.block[self.at..];
+        let is_zero = rest.iter().all(|byte| *byte == 0);
+        if rest.len() < HEADER_BYTES || rest.len() < RECYCLABLE_HEADER_BYTES && is_zero {
             let rest_offset = self.block_offset + self.at as u64;
             // The last block of the file may be shorter.
             if !self.block.is_empty() && (self.block.len() as u64) < BLOCK_BYTES {
-                return Ok(match self.at < self.block.len() {
-                    true => Fragment::Torn { offset: rest_offset },
-                    false => Fragment::End,
+                return Ok(match is_zero {
+                    true => Fragment::End,
+                    false => Fragment::Torn { offset: rest_offset },
                 });
             }
             self.block_offset += self.block.len() as u64;

@@ -61,6 +61,19 @@ fn a_recycled_log_ends_where_the_earlier_one_goes_on() {
 }
 
 #[test]
+fn a_record_may_end_close_to_the_end_of_a_block() {
+    for (kind, log, header) in [(1, None, 7), (5, Some(7), 11)] {
+        for left in 0..header {
+            let first = vec![b'a'; (32 << 10) - header - left];
+            let padding = vec![0; left];
+            let second = fragment(kind, log, b"second");
+            let all = [fragment(kind, log, &first), padding, second].concat();
+            assert_eq!(read(&all), Ok((vec![first, b"second".to_vec()], None)), "{left} left");
+        }
+    }
+}
+
+#[test]
 fn wrong_sequences_of_fragments_are_refused() {
     let refused = |fragments: &[Vec<u8>]| read(&fragments.concat()).unwrap_err();
     assert!(refused(&[fragment(3, None, b"a")]).contains("a record has no start"));
