@@ -6,9 +6,9 @@ use clap::{Parser, Subcommand};
 
 use crate::{
     commands::{
-        bench_misses, bench_open, bench_reads, checkpoint, clear, compact, drop, dump, explain,
-        get, history, import, keyspaces, merge, migrate, put, rename, repair, rm, scan, stats, ttl,
-        verify,
+        bench_misses, bench_open, bench_reads, changes, checkpoint, clear, compact, drop, dump,
+        explain, get, history, import, keyspaces, merge, migrate, put, rename, repair, rm, scan,
+        stats, ttl, verify,
     },
     error::Result,
 };
@@ -36,6 +36,7 @@ enum Command {
     Explain(explain::Args),
     Get(get::Args),
     History(history::Args),
+    Changes(changes::Args),
     Put(put::Args),
     Merge(merge::Args),
     Migrate(migrate::Args),
@@ -72,6 +73,7 @@ impl Args {
             Command::Explain(args) => args.run(out),
             Command::Get(args) => args.run(out),
             Command::History(args) => args.run(out),
+            Command::Changes(args) => args.run(out),
             Command::Put(args) => args.run(),
             Command::Rm(args) => args.run(),
             Command::Scan(args) => args.run(out),

@@ -82,6 +82,11 @@ impl Error {
         }
     }
 
+    /// Returns `true` if another process has the store open.
+    pub(crate) fn is_locked(&self) -> bool {
+        matches!(self, Self::Store(sievedb::Error::Locked { .. }))
+    }
+
     /// Returns what to do, unless the message says it.
     pub(crate) fn advice(&self) -> Option<String> {
         let text = match self {

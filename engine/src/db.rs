@@ -1,5 +1,6 @@
 //! The handle of a store.
 
+mod changes;
 mod checkpoint;
 mod close;
 mod default_keyspace;

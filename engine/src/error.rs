@@ -167,6 +167,14 @@ pub enum Error {
     /// [history](crate::KeyspaceOptions::keep_history), or one that begins at the sequence number
     /// `oldest`, or the sequence number is in the future.
     NotInHistory { keyspace: String, at: PointInTime, oldest: Option<u64> },
+    /// [`Db::changes`](crate::Db::changes) cannot return all changes after `since`: the store keeps
+    /// those after `oldest`, and `newest` is its last sequence number. Rebuild the copy from a
+    /// [snapshot](crate::Db::snapshot), and follow the changes after its
+    /// [sequence number](crate::Snapshot::sequence).
+    ChangesLost { since: u64, oldest: u64, newest: u64 },
+    /// The store at `path` keeps no changes: see
+    /// [`Options::retain_changes`](crate::Options::retain_changes).
+    ChangesNotRetained { path: PathBuf },
     /// This process was forked from the one that opened the store at `path`. Nothing was changed.
     /// Drop the inherited handles, and open the store in this process after the parent has closed
     /// it.

@@ -40,8 +40,8 @@
 //! [`Options`] and [`KeyspaceOptions`], counters in [`Stats`].
 //!
 //! Runs on Linux, tested on x86-64. Other Unix systems are untested, and it does not build on
-//! Windows. Features, none by default: `zstd` (zstd compression; needs a C compiler) and `serde`
-//! (statistics and keyspace options as `Serialize`).
+//! Windows. Features, none by default: `zstd` (zstd compression; needs a C compiler), `serde`
+//! (statistics and keyspace options as `Serialize`) and `stream` ([`Changes`] as a `Stream`).
 
 // The test doubles name this crate as any user of it does.
 #[cfg(test)]
@@ -49,6 +49,8 @@ extern crate self as sievedb;
 
 mod barriers;
 mod batch;
+mod change_retention;
+pub mod changes;
 mod checkpoint;
 pub mod clock;
 mod commit;
@@ -120,6 +122,8 @@ mod wal;
 
 pub use batch::Batch;
 pub use bytes::Bytes;
+pub use change_retention::ChangeRetention;
+pub use changes::{ChangeBatch, Changes};
 pub use checkpoint::Checkpoint;
 pub use compaction_filter::{CompactionContext, CompactionFilter, Decision};
 pub use db::{CloseError, Db};

@@ -9,7 +9,7 @@ use std::{sync::Arc, time::Duration};
 #[cfg(doc)]
 use crate::Error;
 use crate::{
-    Durability, KeyspaceOptions,
+    ChangeRetention, Durability, KeyspaceOptions,
     clock::{Clock, SystemClock},
     compaction_filter::CompactionFilter,
     fs::{Fs, RealFs},
@@ -51,6 +51,7 @@ pub struct Options {
     pub(crate) memory: MemoryBudget,
     pub(crate) memory_pool: Option<MemoryPool>,
     pub(crate) log: LogLimits,
+    pub(crate) change_retention: Option<ChangeRetention>,
     pub(crate) open_files_max: usize,
     pub(crate) worker_threads: usize,
     pub(crate) read_mode: ReadMode,
@@ -79,6 +80,7 @@ impl Default for Options {
             memory: MemoryBudget::default(),
             memory_pool: None,
             log: LogLimits::default(),
+            change_retention: None,
             open_files_max: DEFAULT_OPEN_FILES_MAX,
             worker_threads: DEFAULT_WORKER_THREADS,
             read_mode: ReadMode::default(),

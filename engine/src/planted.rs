@@ -30,6 +30,12 @@ pub enum PlantedBug {
     SkipRangeValidation,
     /// The commit of a transaction ignores writes in flight.
     SkipInFlightValidation,
+    /// A change stream returns some batches twice.
+    RepeatChanges,
+    /// A change stream skips the first entry of each further segment.
+    SkipChanges,
+    /// A change stream returns batches that are not durable yet.
+    ReturnUnsyncedChanges,
     /// A compaction shows versions that snapshots see to its filter.
     FilterVersionsOfSnapshots,
     /// A checkpoint lacks a table.

@@ -14,6 +14,7 @@ use bytes::Bytes;
 use sievedb::Durability;
 
 use crate::model::{Change, Entries, Model, Name};
+use crate::stream::Received;
 
 /// All keys ever written, by keyspace.
 pub type Universe = BTreeMap<Name, BTreeSet<Bytes>>;
@@ -33,6 +34,7 @@ pub struct History {
     acknowledged: Vec<Acknowledged>,
     keys: Universe,
     pasts: Vec<Past>,
+    received: Option<Received>,
 }
 
 /// The contents of a keyspace at a sequence number of the store.
@@ -87,6 +89,7 @@ impl History {
             acknowledged: Vec::new(),
             keys,
             pasts: Vec::new(),
+            received: None,
         }
     }
 
@@ -96,6 +99,17 @@ impl History {
             let (keyspace, entries) = (keyspace.clone(), entries.clone());
             self.pasts.push(Past { sequence, keyspace, entries });
         }
+    }
+
+    /// Sets what a reader of the change stream has received.
+    pub fn set_received(&mut self, received: Option<Received>) {
+        self.received = received;
+    }
+
+    /// Returns what a reader of the change stream has received, if there is one.
+    #[must_use]
+    pub fn received(&self) -> Option<&Received> {
+        self.received.as_ref()
     }
 
     /// Returns the contents that were noted.
@@ -112,7 +126,8 @@ impl History {
     /// Restarts with a store that durably holds `base`. Keeps the known keys.
     pub fn restart(&mut self, mut base: Model) {
         base.know_expiring_of(self.model());
-        let old = std::mem::replace(self, Self::new(base));
+        let mut old = std::mem::replace(self, Self::new(base));
+        self.received = old.received.take();
         self.know_keys_of(&old);
     }
 

@@ -22,6 +22,7 @@
 //! | [`layer`]       | base of these file systems: passes calls through                      |
 //! | [`yielding`]    | a file system that lets other threads run during writes               |
 //! | [`rng`]         | random numbers from a seed                                            |
+//! | [`stream`]      | a reader of the change stream                                         |
 //! | [`settings`]    | options for small stores with many files; environment variables       |
 
 pub mod case;
@@ -42,5 +43,6 @@ pub mod observe;
 pub mod recorder;
 pub mod rng;
 pub mod settings;
+pub mod stream;
 pub mod workload;
 pub mod yielding;

@@ -1,6 +1,7 @@
 //! Tests of whole stores, in one binary.
 
 mod bottommost;
+mod changes;
 mod checkpoints;
 mod compaction_filters;
 mod compression;

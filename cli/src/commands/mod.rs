@@ -3,6 +3,7 @@
 pub(crate) mod bench_misses;
 pub(crate) mod bench_open;
 pub(crate) mod bench_reads;
+pub(crate) mod changes;
 pub(crate) mod checkpoint;
 pub(crate) mod clear;
 pub(crate) mod compact;

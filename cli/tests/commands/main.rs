@@ -1,6 +1,7 @@
 //! Tests of the binary `sieve`: each command runs as a process.
 
 mod benches;
+mod changes;
 mod checkpoint;
 mod damage;
 mod entries;

@@ -10,6 +10,7 @@ use crate::{
     error::SYNC,
     fs::AppendFile,
     log::{PendingRecord, Position, Writer},
+    wal::replay::ReplayedSegment,
 };
 
 /// Finished segments that are open because they are not synced. Each further one syncs the oldest.
@@ -39,6 +40,12 @@ pub(super) struct Segment {
 }
 
 impl Segment {
+    /// Returns the segment as a later recovery finds it.
+    pub(super) const fn replayed(&self) -> ReplayedSegment {
+        let Self { id, bytes, last_sequence, .. } = *self;
+        ReplayedSegment { id, bytes, last_sequence }
+    }
+
     /// Returns the present state of the segment, or `None` if it is synced as a whole.
     pub(super) fn unsynced(&self) -> Option<Unsynced> {
         let file = self.file.as_ref().filter(|_| self.synced_bytes < self.bytes)?;

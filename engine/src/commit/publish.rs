@@ -2,8 +2,10 @@
 
 use std::{
     collections::VecDeque,
+    mem,
     ops::Deref,
     sync::{Arc, OnceLock},
+    task::Waker,
     thread,
     time::Duration,
 };
@@ -61,8 +63,15 @@ impl InFlight {
 #[derive(Debug)]
 pub(crate) struct PublishQueue {
     visible: AtomicU64,
-    queue: Mutex<VecDeque<Arc<InFlight>>>,
+    queue: Mutex<Queue>,
     advanced: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct Queue {
+    in_flight: VecDeque<Arc<InFlight>>,
+    /// Tasks that wait for any write to become visible.
+    wakers: Vec<Waker>,
 }
 
 impl PublishQueue {
@@ -78,7 +87,7 @@ impl PublishQueue {
 
     /// Adds a write. Called in sequence order, under the placement lock.
     pub(crate) fn push(&self, write: Arc<InFlight>) {
-        let mut queue = self.queue.lock();
+        let queue = &mut self.queue.lock().in_flight;
         debug_assert!(write.first <= write.last + 1, "a write has a range of numbers");
         debug_assert!(queue.back().is_none_or(|newest| newest.last < write.first));
         queue.push_back(write);
@@ -91,8 +100,8 @@ impl PublishQueue {
         debug_assert!(!write.is_done(), "a write is completed once");
         write.done.store(true, Relaxed);
         let mut advanced = false;
-        while queue.front().is_some_and(|front| front.done.load(Relaxed)) {
-            let front = queue.pop_front().expect("the front was just seen");
+        while queue.in_flight.front().is_some_and(|front| front.done.load(Relaxed)) {
+            let front = queue.in_flight.pop_front().expect("the front was just seen");
             debug_assert!(self.visible.load(Relaxed) < front.first, "published out of order");
             // Release: a reader that loads the number sees the memtable entries.
             self.visible.store(front.last, Release);
@@ -100,7 +109,55 @@ impl PublishQueue {
         }
         if advanced {
             self.advanced.notify_all();
+            if !queue.wakers.is_empty() {
+                let wakers = mem::take(&mut queue.wakers);
+                drop(queue);
+                wakers.into_iter().for_each(Waker::wake);
+            }
         }
+    }
+
+    /// Notifies all that wait, so that they see that the store is being closed.
+    pub(crate) fn notify(&self) {
+        let wakers = mem::take(&mut self.queue.lock().wakers);
+        self.advanced.notify_all();
+        wakers.into_iter().for_each(Waker::wake);
+    }
+
+    /// Waits until more than `sequence` is visible or `is_over`, for at most `timeout`. Returns
+    /// `false` after the timeout.
+    pub(crate) fn wait_beyond(
+        &self,
+        sequence: SequenceNumber,
+        timeout: Duration,
+        is_over: impl Fn() -> bool,
+    ) -> bool {
+        let clock = SystemClock::new();
+        let mut queue = self.queue.lock();
+        while self.visible() <= sequence && !is_over() {
+            let left = timeout.checked_sub(clock.now()).filter(|left| !left.is_zero());
+            let Some(left) = left else { return false };
+            self.advanced.wait_for(&mut queue, left);
+        }
+        true
+    }
+
+    /// Wakes `waker` when more than `sequence` is visible or `is_over`. Returns `false` if that is
+    /// so already.
+    pub(crate) fn wake_beyond(
+        &self,
+        sequence: SequenceNumber,
+        waker: &Waker,
+        is_over: impl Fn() -> bool,
+    ) -> bool {
+        let wakers = &mut self.queue.lock().wakers;
+        if self.visible() > sequence || is_over() {
+            return false;
+        }
+        if !wakers.iter().any(|known| known.will_wake(waker)) {
+            wakers.push(waker.clone());
+        }
+        true
     }
 
     /// Waits until `sequence` is visible.
@@ -127,14 +184,14 @@ impl PublishQueue {
 
     /// Returns the writes in flight, in sequence order.
     pub(crate) fn in_flight(&self) -> Vec<Arc<InFlight>> {
-        self.queue.lock().iter().cloned().collect()
+        self.queue.lock().in_flight.iter().cloned().collect()
     }
 
     /// Returns the last sequence number of the newest write in flight to `key`.
     pub(crate) fn newest_in_flight(&self, keyspace: u64, key: &[u8]) -> Option<SequenceNumber> {
         let queue = self.queue.lock();
         let touches = |in_flight: &&Arc<InFlight>| in_flight.write.touches(keyspace, key);
-        queue.iter().rev().find(touches).map(|in_flight| in_flight.last)
+        queue.in_flight.iter().rev().find(touches).map(|in_flight| in_flight.last)
     }
 }
 

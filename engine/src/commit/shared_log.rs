@@ -1,9 +1,6 @@
 //! The log that all writers share: one thread writes, or syncs, for all that wait.
 
-use std::{
-    collections::VecDeque,
-    path::{Path, PathBuf},
-};
+use std::{collections::VecDeque, path::Path};
 
 use sievedb_format::SequenceNumber;
 
@@ -200,6 +197,23 @@ impl SharedLog {
         LogSize { segments: files.segments.len() as u64, bytes, syncs: files.syncs }
     }
 
+    /// Returns the sequence number up to which writes were passed to the operating system, or failed.
+    pub(crate) fn written(&self) -> SequenceNumber {
+        self.written.load(Acquire)
+    }
+
+    /// Returns the sequence number up to which writes are on the disk, or failed.
+    pub(crate) fn synced(&self) -> SequenceNumber {
+        self.synced.load(Acquire)
+    }
+
+    /// Returns the first segment with a record above `sequence`, as far as it was written.
+    pub(crate) fn segment_after(&self, sequence: SequenceNumber) -> Option<ReplayedSegment> {
+        let files = self.files.lock();
+        let mut segments = files.segments.iter();
+        segments.find(|segment| segment.last_sequence > sequence).map(Segment::replayed)
+    }
+
     /// Returns the last sequence number of the oldest segment, unless it takes records.
     pub(crate) fn oldest_finished(&self) -> Option<SequenceNumber> {
         let files = self.files.lock();
@@ -229,12 +243,33 @@ impl SharedLog {
         begun.map_err(|error| if error.is_passing() { error } else { host.poison(error) })
     }
 
-    /// Removes the segments below `floor`, which the manifest no longer names. Returns their files.
-    pub(crate) fn remove_below(&self, floor: u64) -> Vec<PathBuf> {
+    /// Makes the segments below `floor`, which take no records, durable with their seals. Returns
+    /// them, oldest first.
+    pub(crate) fn sync_below(
+        &self,
+        host: &impl LogHost,
+        floor: u64,
+    ) -> Result<Vec<ReplayedSegment>> {
+        let _guard = PanicGuard::new(host);
+        let mut unsynced = self.files.lock().unsynced();
+        unsynced.retain(|segment| segment.id < floor);
+        for segment in &unsynced {
+            segment.sync(host)?;
+        }
+        let mut files = self.files.lock();
+        // As in `sync`: an error of another thread vouches for nothing.
+        host.check_writable()?;
+        files.mark_synced(&unsynced);
+        let below = files.segments.iter().take_while(|segment| segment.id < floor);
+        Ok(below.map(Segment::replayed).collect())
+    }
+
+    /// Removes the segments below `floor`, which the manifest no longer names.
+    pub(crate) fn remove_below(&self, floor: u64) {
         let mut files = self.files.lock();
         let obsolete = files.segments.partition_point(|segment| segment.id < floor);
         debug_assert!(files.segments.iter().is_sorted_by_key(|segment| segment.id));
-        files.segments.drain(..obsolete).map(|segment| segment.path).collect()
+        files.segments.drain(..obsolete);
     }
 
     /// Returns whether the newest segment takes no more records: an append to it failed.

@@ -240,6 +240,21 @@ impl fmt::Display for Error {
                 "the keyspace {keyspace:?} has no history, so it cannot be read at {at}; set \
                  KeyspaceOptions::keep_history"
             ),
+            Self::ChangesLost { since, oldest, newest } if since > newest => write!(
+                f,
+                "changes after {since} are in the future of the store, whose last sequence number \
+                 is {newest} (changes after {oldest} are kept); rebuild the copy from a snapshot"
+            ),
+            Self::ChangesLost { since, oldest, .. } => write!(
+                f,
+                "changes after {since} were dropped, and those after {oldest} are kept; rebuild \
+                 the copy from a snapshot, or raise Options::retain_changes"
+            ),
+            Self::ChangesNotRetained { path } => write!(
+                f,
+                "{} keeps no changes; open it with Options::retain_changes",
+                path.display()
+            ),
             Self::CompactionFilterFailed { keyspace, filter, key, reason } => write!(
                 f,
                 "the compaction filter {filter:?} failed for the key {} of the keyspace \

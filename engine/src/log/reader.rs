@@ -168,6 +168,20 @@ impl Reader {
         self.limit = self.window.file_bytes();
     }
 
+    /// Reads on up to `file_bytes`, the end of a record, if the file is that long: a writer has
+    /// appended since.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Io`] if the length is unknown.
+    pub(crate) fn extend(&mut self, file_bytes: u64) -> Result<()> {
+        if file_bytes > self.limit {
+            self.window.extend(file_bytes)?;
+            self.limit = self.window.file_bytes();
+        }
+        Ok(())
+    }
+
     pub(crate) const fn path(&self) -> &PathBuf {
         self.window.path()
     }

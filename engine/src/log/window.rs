@@ -46,6 +46,17 @@ impl Window {
         self.file_bytes = self.file_bytes.min(file_bytes);
     }
 
+    /// Undoes a [`cut`](Self::cut) up to `file_bytes`. The file may have grown.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Io`].
+    pub(super) fn extend(&mut self, file_bytes: u64) -> Result<()> {
+        let there = self.file.len().map_err(|error| Error::io("read", &self.path, error))?;
+        self.file_bytes = self.file_bytes.max(file_bytes.min(there));
+        Ok(())
+    }
+
     /// Loads `bytes` bytes at `offset`, or what the file has of them. Returns their place in
     /// [`bytes`](Self::bytes).
     ///

@@ -8,12 +8,15 @@ use super::edit::{
     FILTER_REPLACED, FLUSHED, FilterReplaced, HASH_SEED, HISTORY_FROM, KEYSPACE_CHANGED,
     KEYSPACE_CLEARED, KEYSPACE_CREATED, KEYSPACE_DROPPED, KEYSPACE_RENAMED, KeyspaceChanged,
     KeyspaceCreated, KeyspaceRenamed, LAST_SEQUENCE, LOG_CREATED, LOG_FLOOR, LOG_MARK,
-    NEXT_FILE_ID, NEXT_KEYSPACE_ID, PREFIX_FILTER_REPLACED, RANGE_FILTER_REPLACED, SEQUENCE_TIME,
-    STORE_CLOCK_MS, STORE_ID, TABLE_ADDED, TABLE_MOVED, TABLE_REMOVED, decode_filter,
-    decode_keyspace, decode_keyspace_change, decode_keyspace_rename, decode_log, decode_table,
+    LOG_RETAINED, NEXT_FILE_ID, NEXT_KEYSPACE_ID, PREFIX_FILTER_REPLACED, RANGE_FILTER_REPLACED,
+    RETAINED_FLOOR, RETENTION, SEQUENCE_TIME, STORE_CLOCK_MS, STORE_ID, TABLE_ADDED, TABLE_MOVED,
+    TABLE_REMOVED, decode_filter, decode_keyspace, decode_keyspace_change, decode_keyspace_rename,
+    decode_log, decode_table,
 };
+use super::retained::{self, RetainedLog, RetentionChanged};
 use crate::{
     Result,
+    change_retention::ChangeRetention,
     fs::ReadFile,
     keyspace_options::StoredOptions,
     log::{
@@ -103,6 +106,27 @@ fn describe_field(field: &Field<'_>) -> (&'static str, Result<String, Corruption
             field.varints("start of a history").map(|[keyspace, sequence, clock_ms]| {
                 format!("keyspace {keyspace} from {sequence} at {clock_ms} ms")
             }),
+        ),
+        RETENTION => (
+            "retention",
+            retained::decode_retention(field).map(|RetentionChanged { limits, from }| {
+                let ChangeRetention { bytes_max, age_ms_max } = limits;
+                format!("{bytes_max} bytes, {age_ms_max} ms, from {from}")
+            }),
+        ),
+        LOG_RETAINED => (
+            "log_retained",
+            retained::decode_log(field).map(|(id, log)| {
+                let RetainedLog { secret, last_sequence, bytes, retired_ms } = log;
+                format!(
+                    "{id}, secret {secret:016x}, up to {last_sequence}, {bytes} bytes, since \
+                     {retired_ms} ms"
+                )
+            }),
+        ),
+        RETAINED_FLOOR => (
+            "retained_floor",
+            pair("floor of the retained logs", |id, from| format!("{id}, from {from}")),
         ),
         FILTER_REPLACED => ("filter_replaced", describe_filter(field)),
         PREFIX_FILTER_REPLACED => ("prefix_filter_replaced", describe_filter(field)),

@@ -25,16 +25,22 @@
 //! | 21, required | id, sequence varints, name prefixed; often | a keyspace has this name since then |
 //! | 22, optional | time in milliseconds, sequence varints; often | what was placed last by then |
 //! | 23, required | keyspace, sequence, milliseconds varints; often | start of its history |
+//! | 24, required | bytes, milliseconds, sequence varints | limits of the retained changes, and their start if none were kept |
+//! | 25, required | id varint, secret u64, last sequence, bytes, milliseconds varints; often | a log below the floor that is kept |
+//! | 26, required | id, sequence varints | retained logs with a smaller id are obsolete; new start |
 //!
 //! They are applied in this order: keyspaces created, changed, renamed and cleared, tables removed,
-//! moved, added, filters replaced, flushes, keyspaces dropped, logs; whatever the order of their
-//! bytes.
+//! moved, added, filters replaced, flushes, keyspaces dropped, logs, retained logs; whatever the order
+//! of their bytes.
 
 use std::sync::Arc;
 
 use sievedb_format::{Corruption, Decoder, Encode, SequenceNumber};
 
-use super::table_field;
+use super::{
+    retained::{self, RetainedFloor, RetainedLog, RetentionChanged},
+    table_field,
+};
 use crate::{
     history_length::HistoryStart,
     log::{
@@ -68,6 +74,9 @@ pub(super) const KEYSPACE_CLEARED: u64 = required(20);
 pub(super) const KEYSPACE_RENAMED: u64 = required(21);
 pub(super) const SEQUENCE_TIME: u64 = optional(22);
 pub(super) const HISTORY_FROM: u64 = required(23);
+pub(super) const RETENTION: u64 = required(24);
+pub(super) const LOG_RETAINED: u64 = required(25);
+pub(super) const RETAINED_FLOOR: u64 = required(26);
 
 /// A change of the manifest's state, applied atomically. Numbers below those of the state change
 /// nothing.
@@ -111,6 +120,10 @@ pub(crate) struct VersionEdit {
     pub(crate) sequence_times: Vec<Sample>,
     /// Keyspaces, and the point before which versions may be missing. Never decreases.
     pub(crate) history_from: Vec<(u64, HistoryStart)>,
+    pub(crate) retention_changed: Option<RetentionChanged>,
+    /// Logs below the floor that are kept for their changes, ascending.
+    pub(crate) logs_retained: Vec<(u64, RetainedLog)>,
+    pub(crate) retained_floor: Option<RetainedFloor>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -261,6 +274,19 @@ impl VersionEdit {
         for &(keyspace, HistoryStart { sequence, clock_ms }) in &self.history_from {
             out.put_varints_field(HISTORY_FROM, &[keyspace, sequence, clock_ms]);
         }
+        if let Some(RetentionChanged { limits, from }) = self.retention_changed {
+            out.put_varints_field(RETENTION, &[limits.bytes_max, limits.age_ms_max, from]);
+        }
+        for &(id, RetainedLog { secret, last_sequence, bytes, retired_ms }) in &self.logs_retained {
+            nested.clear();
+            nested.put_varint(id);
+            nested.put_u64(secret);
+            [last_sequence, bytes, retired_ms].iter().for_each(|&it| nested.put_varint(it));
+            out.put_field(LOG_RETAINED, &nested);
+        }
+        if let Some(RetainedFloor { id, from }) = self.retained_floor {
+            out.put_varints_field(RETAINED_FLOOR, &[id, from]);
+        }
         out
     }
 
@@ -318,6 +344,15 @@ impl VersionEdit {
             HISTORY_FROM => {
                 let [keyspace, sequence, clock_ms] = field.varints("start of a history")?;
                 self.history_from.push((keyspace, HistoryStart { sequence, clock_ms }));
+            }
+            RETENTION => {
+                let changed = retained::decode_retention(field)?;
+                set_once(&mut self.retention_changed, changed, "retention of changes")?;
+            }
+            LOG_RETAINED => self.logs_retained.push(retained::decode_log(field)?),
+            RETAINED_FLOOR => {
+                let floor = retained::decode_floor(field)?;
+                set_once(&mut self.retained_floor, floor, "floor of the retained logs")?;
             }
             _ => field.skip("field of a version edit")?,
         }

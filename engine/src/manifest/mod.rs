@@ -7,6 +7,7 @@ pub(crate) mod dump;
 pub(crate) mod edit;
 pub(crate) mod file;
 pub(crate) mod load;
+pub(crate) mod retained;
 pub(crate) mod state;
 mod table_field;
 #[cfg(test)]

@@ -9,6 +9,7 @@ use sievedb_format::{Corruption, SEQUENCE_MAX, SequenceNumber};
 
 use super::{
     edit::{FilterReplaced, KeyspaceCreated, KeyspaceRenamed, TableMoved, VersionEdit},
+    retained::{self, RetainedChanges, RetentionChanged},
     table_field,
 };
 use crate::{
@@ -34,6 +35,8 @@ pub(crate) struct ManifestState {
     pub(crate) log_floor: u64,
     /// Up to where the log is durable.
     pub(crate) log_mark: Position,
+    /// Changes that are kept; `None` if only the log that recovery needs is.
+    pub(crate) retained: Option<RetainedChanges>,
     pub(crate) sequence_times: SequenceTimes,
     /// By id. Shared: there may be thousands, and an edit changes few.
     pub(crate) keyspaces: BTreeMap<u64, Arc<KeyspaceState>>,
@@ -138,6 +141,7 @@ impl ManifestState {
             self.check_names()?;
         }
         self.apply_logs(edit)?;
+        retained::apply(&mut self.retained, edit, self.log_floor)?;
         debug_assert!(self.keyspaces.keys().all(|&id| id < self.next_keyspace_id));
         debug_assert!(self.keyspaces.values().all(|known| known.flushed <= self.last_sequence));
         Ok(())
@@ -284,6 +288,11 @@ impl ManifestState {
         self.keyspaces.values().map(|keyspace| &**keyspace).try_for_each(KeyspaceState::check_runs)
     }
 
+    /// Returns whether the log segment `id` is kept for its changes only.
+    pub(crate) fn retains(&self, id: u64) -> bool {
+        self.retained.as_ref().is_some_and(|retained| retained.logs.contains_key(&id))
+    }
+
     /// Returns an edit that recreates this state from [`new`](Self::new).
     pub(crate) fn to_edit(&self) -> VersionEdit {
         let keyspaces = || self.keyspaces.iter().map(|(&id, keyspace)| (id, &**keyspace));
@@ -320,6 +329,11 @@ impl ManifestState {
             log_mark: (self.log_mark != Position::default()).then_some(self.log_mark),
             sequence_times: self.sequence_times.samples().to_vec(),
             history_from: history_from.map(|(id, keyspace)| (id, keyspace.history_from)).collect(),
+            retention_changed: self
+                .retained
+                .as_ref()
+                .map(|&RetainedChanges { limits, from, .. }| RetentionChanged { limits, from }),
+            logs_retained: self.retained.iter().flat_map(RetainedChanges::to_logs).collect(),
             ..VersionEdit::default()
         }
     }

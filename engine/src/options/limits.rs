@@ -7,6 +7,7 @@ use super::{
     DEFAULT_MEMORY_BUDGET_MIN, DEFAULT_OPEN_FILES_MAX, FALLBACK_MEMORY_BUDGET, MEMORY_BUDGET_MIN,
     MEMORY_BUDGET_PER_WORKER_MIN,
 };
+use crate::ChangeRetention;
 #[cfg(doc)]
 use crate::Error;
 use crate::memory_pool::MemoryPool;
@@ -106,6 +107,28 @@ impl Options {
     /// ([`DEFAULT_LOG_SEGMENT_BYTES`]), which is the value for a budget of 256 MiB or more.
     pub fn log_segment_bytes(mut self, bytes: u64) -> Self {
         self.log.segment_bytes = Some(bytes);
+        self
+    }
+
+    /// How many changes the store keeps for [`Db::changes`](crate::Db::changes). Stored: later
+    /// openings without this option keep it. Default for a new store
+    /// [`ChangeRetention::none`], which costs nothing.
+    ///
+    /// Begins with the opening that sets it: older changes are not in the stream. Costs disk space,
+    /// and one sync for each log segment. Writes cost the same.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// use sievedb::{ChangeRetention, Options};
+    ///
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// let week = Duration::from_secs(7 * 24 * 3600);
+    /// let retention = ChangeRetention::bytes(1 << 30).age_max(week);
+    /// let db = Options::new().retain_changes(retention).open(dir.path())?;
+    /// # Ok::<(), sievedb::Error>(())
+    /// ```
+    pub fn retain_changes(mut self, retention: ChangeRetention) -> Self {
+        self.change_retention = Some(retention);
         self
     }
 

@@ -47,6 +47,8 @@ pub(crate) struct Tree {
     /// Held while the view is replaced.
     change: Mutex<()>,
     dropped: AtomicBool,
+    /// Sequence number of the record that gave the name; 0 for that of the creation.
+    renamed: AtomicU64,
     /// Sequence number of the clear in flight; 0 without one.
     clearing: AtomicU64,
     /// Versions that a reader before this number sees may be missing. Never decreases.
@@ -110,6 +112,7 @@ impl Tree {
             view: ViewCell::new(Arc::new(ReadView::new(id, view))),
             change: Mutex::new(()),
             dropped: AtomicBool::new(false),
+            renamed: AtomicU64::new(0),
             clearing: AtomicU64::new(0),
             history_from: AtomicU64::new(0),
             history_clock_ms: AtomicU64::new(0),
@@ -124,8 +127,18 @@ impl Tree {
         String::clone(&self.name.load())
     }
 
-    /// Changes the name, which is durable in the log.
-    pub(crate) fn set_name(&self, name: String) {
+    /// Returns the sequence number of the last rename; 0 without one.
+    pub(crate) fn renamed(&self) -> SequenceNumber {
+        self.renamed.load(SeqCst)
+    }
+
+    pub(crate) fn note_renamed(&self, sequence: SequenceNumber) {
+        self.renamed.store(sequence, SeqCst);
+    }
+
+    /// Changes the name by the record `sequence`, which is durable in the log.
+    pub(crate) fn set_name(&self, name: String, sequence: SequenceNumber) {
+        self.note_renamed(sequence);
         // As often as in `new`. A short name in place of a long one stays charged.
         let more = 3 * name.len().saturating_sub(self.name.load().len());
         if more > 0 {

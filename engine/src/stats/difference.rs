@@ -47,7 +47,7 @@ impl Stats {
     /// Returns the other figures outside of levels, by name.
     pub(super) fn held_mut(&mut self) -> Vec<(&'static str, &mut u64)> {
         named! {
-            "" self => last_sequence log_segments log_bytes write_delay_us snapshots
+            "" self => last_sequence log_segments log_bytes retained_log_bytes write_delay_us snapshots
                 oldest_snapshot_us tables_quarantined tables_with_unusable_filters
                 filters_not_whole;
             "memory." self.memory => budget_bytes memtable_bytes memtable_bytes_max filter_bytes

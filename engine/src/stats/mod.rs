@@ -67,6 +67,12 @@ pub struct Stats {
     pub log_segments: u64,
     /// Length of all log segments, in bytes.
     pub log_bytes: u64,
+    /// Length of the log segments that are kept only for [`Db::changes`](crate::Db::changes), in
+    /// bytes.
+    pub retained_log_bytes: u64,
+    /// Sequence number after which all changes are kept; `None` if none are
+    /// ([`Options::retain_changes`](crate::Options::retain_changes)).
+    pub changes_kept_after: Option<u64>,
     /// Present delay of each write by back-pressure, in microseconds.
     pub write_delay_us: u64,
     /// Number of open [snapshots](crate::Db::snapshot).

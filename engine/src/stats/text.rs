@@ -19,6 +19,10 @@ impl fmt::Display for Stats {
             counted(self.log_segments, ["segment", "segments"]),
             bytes(self.log_bytes)
         )?;
+        if let Some(oldest) = self.changes_kept_after {
+            let kept = bytes(self.retained_log_bytes);
+            write!(f, "; {kept} more for changes after {oldest}")?;
+        }
         writeln!(f)?;
         self.memory.fmt_with(&self.moves, f)?;
         let delay = self.write_delay_us;

@@ -15,7 +15,6 @@ use crate::{
     iter::merge::MergeCursor,
     keyspace_options::KeyspaceOptions,
     listener::Event,
-    manifest::{ManifestState, VersionEdit},
     memory::MemoryUse,
     planted::PlantedBug,
     read::source::ScanOptions,
@@ -181,15 +180,7 @@ impl Store {
         }
         debug_assert!(needed <= self.writer.placement().last_placed() + 1, "needed by no write");
         let Some(floor) = self.writer.log().floor(needed) else { return Ok(()) };
-        let edit = VersionEdit { log_floor: Some(floor), ..VersionEdit::default() };
-        let new = |state: &ManifestState| state.log_floor < floor;
-        let edited = self.edit_manifest(|state| new(state).then_some(edit), |edited| edited)?;
-        if edited {
-            for path in self.writer.log().remove_below(floor) {
-                self.tables.obsolete_files.push(path);
-            }
-        }
-        Ok(())
+        self.leave_logs_below(floor, None)
     }
 
     /// Drops the log if tables have all its entries, after the last write. Returns whether it did.
@@ -199,15 +190,11 @@ impl Store {
             return Ok(false);
         }
         if self.writer.log().size().segments > 0 {
-            let floor = self.tables.new_file_id();
-            let log_floor = Some(floor);
-            // The log no longer has the numbers that were given out.
-            let last_sequence = Some(last_placed);
-            let edit = VersionEdit { log_floor, last_sequence, ..VersionEdit::default() };
-            self.edit_manifest(|_| Some(edit), |_| ())?;
-            for path in self.writer.log().remove_below(floor) {
-                self.tables.obsolete_files.push(path);
+            if self.is_retaining() {
+                self.writer.log().close(self)?;
             }
+            // The log no longer has the numbers that were given out.
+            self.leave_logs_below(self.tables.new_file_id(), Some(last_placed))?;
         }
         Ok(true)
     }

@@ -16,14 +16,17 @@
 //! | [`folder`], [`orphans`]                | directory, lock file, files of a crash        |
 //! | [`memory`]                             | room for writes in memtables                  |
 //! | [`keyspace_set`], [`change_options`]   | create and drop keyspaces, change options     |
+//! | [`change_log`]                         | which part of the log the change stream reads |
+//! | [`retained_logs`]                      | log segments kept for the change stream       |
 //! | [`history`]                            | where the history of a keyspace begins        |
 //! | [`flush`], [`compact`], [`skipped`]    | background work                               |
 //! | [`table_output`], [`install`]          | write tables, make them visible               |
 //! | [`checkpoint`]                         | links the files of a store into a new one     |
 //! | [`quarantine`]                         | quarantines tables that cannot be read        |
-//! | [`verify`], [`verify_table`]           | verify every byte                             |
+//! | [`verify`], [`verify_changes`], [`verify_table`] | verify every byte                   |
 //! | [`stats`], [`stats_file`]              | statistics                                    |
 
+mod change_log;
 mod change_options;
 pub(crate) mod checkpoint;
 mod compact;
@@ -41,12 +44,14 @@ mod orphans;
 mod quarantine;
 mod read_only;
 mod recovery;
+mod retained_logs;
 pub(crate) mod scheduler;
 mod skipped;
 mod stats;
 mod stats_file;
 mod table_output;
 pub(crate) mod verify;
+mod verify_changes;
 pub(crate) mod verify_table;
 pub(crate) mod versions;
 pub(crate) mod writer;

@@ -111,6 +111,8 @@ impl OpenStore {
         if !open.store.options.read_only {
             open.start_threads()?;
             open.store.flush_excess();
+            // The next flush tries again.
+            let _ = open.store.drop_old_changes();
         }
         Ok(open)
     }
@@ -131,6 +133,11 @@ impl OpenStore {
 
     pub(crate) fn store(&self) -> &Store {
         &self.store
+    }
+
+    /// As [`accept`](Self::accept), for a change stream, which does not keep the store open.
+    pub(crate) fn accept_shared(&self) -> Result<&Arc<Store>> {
+        self.store.check_open().map(|()| &self.store)
     }
 
     /// Returns the store for a call on a handle.
@@ -249,6 +256,8 @@ impl Store {
         // First: a worker would claim a cancelled job again.
         self.scheduler.shut_down();
         self.tables.close();
+        // After the gate: change streams end.
+        self.writer.publish().notify();
     }
 
     /// Releases the memory of a closed store to its pool. The last handle frees the memtables.

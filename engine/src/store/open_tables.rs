@@ -43,6 +43,7 @@ struct OpenedKeyspace {
     /// Shared with the keyspace before, if the options are equal.
     options: Arc<KeyspaceOptions>,
     history_from: HistoryStart,
+    renamed: SequenceNumber,
     /// Each with its level and run.
     tables: Vec<(u8, u64, Arc<LiveTable>)>,
 }
@@ -78,6 +79,7 @@ pub(super) fn open_tables(
             name,
             options: keyspace_options,
             history_from: keyspace.history_from,
+            renamed: keyspace.renamed,
             tables: Vec::with_capacity(keyspace.tables.len()),
         });
     }
@@ -132,6 +134,7 @@ impl OpenedTables {
             // recovered is whole.
             let sequence = it.history_from.sequence.min(last);
             tree.raise_history_from(HistoryStart { sequence, ..it.history_from });
+            tree.note_renamed(it.renamed);
             trees.insert(Arc::new(tree));
         }
         (trees, filters)

@@ -63,7 +63,7 @@ pub(super) fn unlink_orphans(
     let live_filters: BTreeSet<_> = tables().flat_map(|table| table.filter_files()).collect();
     for file in names.iter().filter_map(|name| FileName::parse(name)) {
         let is_orphan = match file {
-            FileName::Log(id) => !state.logs.contains_key(&id),
+            FileName::Log(id) => !state.logs.contains_key(&id) && !state.retains(id),
             FileName::Table(id) => !live_tables.contains(&id),
             FileName::Filter(id) => !live_filters.contains(&id),
             FileName::Manifest(id) => id != manifest_id,

@@ -32,6 +32,7 @@ use crate::{
     store::log_state::{LogState, begun_history, changed_options, corrupt_state},
     store::open_tables::open_tables,
     store::orphans::{unlink_orphans, unlink_unnamed},
+    store::retained_logs::{changed_retention, keeps_changes},
     store::versions::keyspaces::KeyspaceTrees,
     store::writer::rewrite_log::{ReplayedLog, unlink_segment},
     table::cache_room::CacheRoom,
@@ -63,6 +64,8 @@ pub(crate) struct Recovered {
     pub(super) next_file_id: u64,
     /// Segments of the log that was replayed, oldest first.
     pub(super) segments: Vec<ReplayedSegment>,
+    /// Batches in them.
+    batches: u64,
     /// The log is known to be durable, and can be continued.
     is_durable: bool,
     /// Segments of a recovery that did not finish.
@@ -135,7 +138,7 @@ pub(crate) fn read(options: &Options, folder: &Path) -> Result<Recovered> {
         || options.has_bug(PlantedBug::KeepAnyManifest)
         || ManifestFile::may_reopen(&loaded);
     let kept = kept.then_some(loaded);
-    let Replayed { segments, aborted, .. } = replayed;
+    let Replayed { segments, aborted, batches, .. } = replayed;
     Ok(Recovered {
         kept,
         state,
@@ -144,6 +147,7 @@ pub(crate) fn read(options: &Options, folder: &Path) -> Result<Recovered> {
         last_sequence,
         next_file_id,
         segments,
+        batches,
         is_durable,
         aborted,
         names,
@@ -189,6 +193,7 @@ fn fresh(
         last_sequence: 0,
         next_file_id,
         segments: Vec::new(),
+        batches: 0,
         is_durable: false,
         aborted: Vec::new(),
         names,
@@ -216,7 +221,7 @@ pub(crate) fn take_over(
     delete_orphans_early: bool,
 ) -> Result<Beginning> {
     let Recovered { kept, mut state, mut edit, memtables, last_sequence, .. } = recovered;
-    let Recovered { next_file_id, names, segments, is_durable, aborted, .. } = recovered;
+    let Recovered { next_file_id, names, segments, batches, is_durable, aborted, .. } = recovered;
     let Recovered { room, mut opening, .. } = recovered;
     let mut stopwatch = Stopwatch::start(&*options.clock);
     let (fs, store_id, hash_seed) = (&*options.fs, state.store_id, state.hash_seed);
@@ -236,10 +241,12 @@ pub(crate) fn take_over(
         .unwrap_or_else(|| Position { file_id: tables.new_file_id(), ..Position::default() });
     let continues = is_durable && segments.len() <= CONTINUED_SEGMENTS_MAX;
     let mut rewritten = None;
+    edit.retention_changed = changed_retention(options, &state, last_sequence);
     if !continues {
-        if !memtables.is_empty() {
+        let keeps_all = keeps_changes(&state, edit.retention_changed.as_ref());
+        if !memtables.is_empty() || (keeps_all && batches > 0) {
             let (state, segments, memtables) = (&state, &*segments, &memtables);
-            let log = ReplayedLog { fs, folder, state, segments, memtables };
+            let log = ReplayedLog { fs, folder, state, segments, memtables, keeps_all };
             rewritten = Some(log.rewrite(tables.new_file_id(), manifest)?);
         }
         // The old log is dropped.

@@ -38,6 +38,7 @@ impl Store {
         let log = self.writer.log().size();
         (stats.log_segments, stats.log_bytes) = (log.segments, log.bytes);
         stats.writes.log_syncs = log.syncs;
+        (stats.changes_kept_after, stats.retained_log_bytes) = self.retained_stats();
         let (snapshots, oldest) = self.versions.snapshots().open();
         let age = oldest.map_or(Duration::ZERO, |since| now.saturating_sub(since));
         (stats.snapshots, stats.oldest_snapshot_us) = (snapshots, age.as_micros() as u64);

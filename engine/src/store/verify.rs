@@ -17,6 +17,7 @@ use crate::{
     store::{
         Store,
         folder::{lock_to_read, refused},
+        verify_changes::verify_changes_of,
         verify_table::{TableVerifier, VerifiedTable},
     },
     table::{TableMeta, files::TableFiles},
@@ -54,6 +55,7 @@ impl Store {
         let bytes_all = 2 * bytes.sum::<u64>();
         let mut report = VerifyReport::default();
         self.verify_logs(&mut report)?;
+        self.verify_changes(&mut report)?;
         let tables = &self.tables;
         let is_cancelled = || tables.is_closing();
         let counters = Arc::clone(&tables.counters);
@@ -164,6 +166,7 @@ pub(crate) fn verify_folder(
         report.torn_tail(path, position.offset, bytes, &reason);
     }
     let state = &loaded.state;
+    verify_changes_of(fs, folder, state, &mut report);
     let metas = state.keyspaces.values().flat_map(|keyspace| {
         keyspace.tables.values().map(|meta| (keyspace.name.as_str(), &**meta))
     });

@@ -233,13 +233,7 @@ impl Segments<'_> {
     fn check_header(&self, reader: &mut Reader) -> Result<()> {
         let id = reader.file_id();
         reader.check_header(&FileHeader::new(FileKind::Log, self.store_id, id))?;
-        match self.secrets.get(&id) {
-            Some(&expected) if expected != reader.secret() => {
-                let (what, found) = ("secret of the log segment", reader.secret());
-                Err(reader.corrupt(0, Corruption::Mismatch { what, expected, found }))
-            }
-            _ => Ok(()),
-        }
+        self.secrets.get(&id).map_or(Ok(()), |&expected| check_secret(reader, expected))
     }
 
     /// Opens a segment that must exist.
@@ -287,8 +281,17 @@ fn continues(segment: Option<&Segment>, end: u64) -> bool {
     previous.is_some_and(|previous| previous.file_id == end)
 }
 
+/// Refuses a segment whose header has another secret.
+pub(super) fn check_secret(reader: &Reader, expected: u64) -> Result<()> {
+    let (what, found) = ("secret of the log segment", reader.secret());
+    if expected == found {
+        return Ok(());
+    }
+    Err(reader.corrupt(0, Corruption::Mismatch { what, expected, found }))
+}
+
 /// Returns the start record, or the reason for its lack.
-fn read_start(reader: &mut Reader) -> Result<Result<Start, Corruption>> {
+pub(super) fn read_start(reader: &mut Reader) -> Result<Result<Start, Corruption>> {
     let offset = reader.offset();
     match reader.next()? {
         Next::Record(Record { record_type: RecordType::Start, payload, .. }) => {

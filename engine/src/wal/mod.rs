@@ -7,5 +7,6 @@ pub(crate) mod chain;
 pub(crate) mod dump;
 pub(crate) mod replay;
 pub(crate) mod segment;
+pub(crate) mod tail;
 #[cfg(test)]
 mod tests;

@@ -224,7 +224,7 @@ fn replay_segment(
 }
 
 /// Checks that the sequence numbers of a batch follow those of the batch before.
-fn check_batch(
+pub(super) fn check_batch(
     sequence: SequenceNumber,
     payload: Bytes,
     last: SequenceNumber,

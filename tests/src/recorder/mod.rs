@@ -5,6 +5,7 @@ mod expiry;
 mod held;
 mod opening;
 mod past;
+mod stream;
 mod transaction;
 mod write;
 

@@ -102,6 +102,7 @@ impl Recorder {
             panic!("after the store was opened again: {text}");
         }
         self.check_past();
+        self.check_received(&found);
         if !exact {
             // This decides which failed writes are present.
             self.history.restart(found);
@@ -129,6 +130,10 @@ impl Recorder {
         let found = observe(recorder.db(), history.keys()).map_err(|error| error.to_string())?;
         history.check(&found, crash)?;
         check_past(recorder.db(), history)?;
+        if let Some(received) = history.received().and_then(|it| it.by(crash.at)) {
+            received.check(recorder.db(), &found)?;
+            recorder.history.set_received(Some(received));
+        }
         recorder.history.know_keys_of(history);
         recorder.history.restart(found);
         let visible = recorder.db().snapshot().sequence();

@@ -3,6 +3,7 @@
 //! They are short, because every crash of them is tried. They sync often, because each unsynced
 //! write multiplies the crashes.
 
+mod changes;
 mod checkpoints;
 mod conditional;
 mod durability;
@@ -88,6 +89,11 @@ pub const WORKLOADS: &[Workload] = &[
     Workload { name: "history", run: history::kept },
     Workload { name: "history-cut", run: history::cut },
     Workload { name: "history-set", run: history::set },
+    Workload { name: "changes-retained", run: changes::retained },
+    Workload { name: "changes-keyspaces", run: changes::keyspaces },
+    Workload { name: "changes-dropped", run: changes::dropped },
+    Workload { name: "changes-anything", run: changes::anything },
+    Workload { name: "changes-large", run: changes::large },
     Workload { name: "transactions", run: transactions::transfers },
     Workload { name: "transactions-ranges", run: transactions::ranges },
     Workload { name: "transaction-savepoints", run: transactions::savepoints },

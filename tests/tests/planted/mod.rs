@@ -56,6 +56,32 @@ fn planted_missing_directory_sync_is_caught() {
     }
 }
 
+/// Returns the workloads with a reader of the change stream.
+fn with_changes() -> Vec<&'static Workload> {
+    WORKLOADS.iter().filter(|workload| workload.name.starts_with("changes-")).collect()
+}
+
+#[test]
+fn planted_repeated_changes_are_caught() {
+    expect_caught_by(&with_changes(), "changes returned twice", |disk| {
+        small_options(disk).planted_bug(PlantedBug::RepeatChanges)
+    });
+}
+
+#[test]
+fn planted_skipped_changes_are_caught() {
+    expect_caught_by(&with_changes(), "changes skipped", |disk| {
+        small_options(disk).planted_bug(PlantedBug::SkipChanges)
+    });
+}
+
+#[test]
+fn planted_changes_before_their_sync_are_caught() {
+    expect_caught_by(&with_changes(), "changes returned before their sync", |disk| {
+        small_options(disk).planted_bug(PlantedBug::ReturnUnsyncedChanges)
+    });
+}
+
 #[test]
 fn planted_flush_before_log_sync_is_caught() {
     expect_caught("flush before log sync", |disk| {

@@ -9,11 +9,12 @@ use std::{
 use super::{code, is_test, sources};
 
 /// The modules of the engine, from the top to the bottom. A module may import from those after it.
-const MODULES: [&str; 64] = [
+const MODULES: [&str; 66] = [
     "repair",
     "describe",
     // The API.
     "db",
+    "changes",
     "transaction",
     "history",
     "snapshot",
@@ -73,6 +74,7 @@ const MODULES: [&str; 64] = [
     "durability",
     "level_count",
     "history_length",
+    "change_retention",
     "point_in_time",
     "sequence_times",
     "planted",

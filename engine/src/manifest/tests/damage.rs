@@ -46,9 +46,9 @@ fn every_edit_returns() {
     let loaded = load_from(&*fs).unwrap().unwrap();
     let want = Loaded {
         state: states(ID).pop().unwrap(),
-        end: Position { file_id: ID, offset: ends[6] },
+        end: Position { file_id: ID, offset: ends[7] },
         secret: loaded.secret,
-        edits: 7,
+        edits: 8,
         first_bytes: ends[0],
         // It was not closed.
         is_durable: false,
@@ -64,7 +64,7 @@ fn every_edit_returns() {
 fn a_manifest_cut_at_any_length_gives_the_edits_before_the_cut() {
     let fs = new_fs();
     let ends = small_manifest(&fs, ID);
-    for cut in 0..=ends[6] {
+    for cut in 0..=ends[7] {
         let torn = with_file(&fs, &path(ID), |bytes| bytes.truncate(cut as usize));
         let result = load_from(&*torn);
         let Some(edits) = whole(&ends, cut) else {
@@ -94,17 +94,17 @@ fn a_manifest_cut_at_any_length_gives_the_edits_before_the_cut() {
 fn a_flipped_byte_is_damage_unless_it_is_in_the_last_edit() {
     let fs = new_fs();
     let ends = small_manifest(&fs, ID);
-    for flipped in 0..ends[6] {
+    for flipped in 0..ends[7] {
         for mask in [1, 0x80] {
             let bad = with_file(&fs, &path(ID), |bytes| bytes[flipped as usize] ^= mask);
             let result = load_from(&*bad);
-            if flipped < ends[5] {
+            if flipped < ends[6] {
                 corrupt_at(&result.unwrap_err(), NAME);
             } else {
                 let loaded = result.unwrap().unwrap();
-                assert_eq!(loaded.state, states(ID)[5], "flipped {flipped}");
+                assert_eq!(loaded.state, states(ID)[6], "flipped {flipped}");
                 assert!(loaded.torn.is_some());
-                let seen = Position { file_id: ID, offset: ends[6] };
+                let seen = Position { file_id: ID, offset: ends[7] };
                 loaded.check_vouched(FOLDER.as_ref(), seen).unwrap_err();
             }
         }

@@ -107,7 +107,7 @@ fn a_call_that_fails_leaves_a_manifest_that_loads() {
                     let loaded = load_from(&crashed).unwrap_or_else(|e| panic!("{case}: {e:?}"));
                     let Some(durable) = durable else { continue };
                     let state = loaded.unwrap_or_else(|| panic!("{case}: no store")).state;
-                    let legal = &states(4)[durable..(durable + 2).min(7)];
+                    let legal = &states(4)[durable..(durable + 2).min(8)];
                     assert!(legal.contains(&state), "{case}: {durable} edits were durable");
                 }
             }

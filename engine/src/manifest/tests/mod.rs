@@ -16,9 +16,10 @@ use super::{
     TableMoved, VersionEdit,
     current::Current,
     load::{Loaded, load},
+    retained::{RetainedFloor, RetainedLog, RetentionChanged},
 };
 use crate::{
-    Result,
+    ChangeRetention, Result,
     fs::{Fs, MemoryFs},
     history_length::HistoryStart,
     log::Position,
@@ -98,6 +99,10 @@ fn later_options() -> Vec<u8> {
     [&[2, 3, 0x80, 0x80, 4, 0x21, 13][..], b"sieve.counter", &[0x23, 2, 0xac, 2]].concat()
 }
 
+fn retained_log(last_sequence: u64) -> RetainedLog {
+    RetainedLog { secret: 0x5ec1, last_sequence, bytes: 640, retired_ms: 900 }
+}
+
 /// The edits of a small store, in order.
 fn edits() -> Vec<VersionEdit> {
     // Blocks of 8 KiB.
@@ -160,6 +165,15 @@ fn edits() -> Vec<VersionEdit> {
                 FilterReplaced { keyspace: 1, id: 16, place: NewPlace::Prefix(None) },
                 FilterReplaced { keyspace: 1, id: 16, place: NewPlace::Range(None) },
             ],
+            ..VersionEdit::default()
+        },
+        VersionEdit {
+            retention_changed: Some(RetentionChanged {
+                limits: ChangeRetention { bytes_max: 4096, age_ms_max: 300 },
+                from: 30,
+            }),
+            logs_retained: vec![(9, retained_log(40)), (12, retained_log(50))],
+            retained_floor: Some(RetainedFloor { id: 10, from: 40 }),
             ..VersionEdit::default()
         },
     ]

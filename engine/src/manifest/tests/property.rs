@@ -10,7 +10,7 @@ use sievedb_format::{Corruption, Decoder, Encode, SEQUENCE_MAX, TableBounds};
 use sievedb_sstable::TableExpiry;
 
 use super::*;
-use crate::tests::seeds;
+use crate::{manifest::retained::RetainedChanges, tests::seeds};
 
 /// Runs `test` on 256 values, drawn from each seed.
 fn check<S: Strategy>(strategy: S, test: impl Fn(S::Value) -> Result<(), TestCaseError>) {
@@ -119,6 +119,11 @@ fn any_edit() -> impl Strategy<Value = VersionEdit> {
         vec(replaced, 0..4),
         vec(pair(), 0..4),
         vec(pair(), 0..4),
+        (
+            option::of(any_retention()),
+            vec((any::<u64>(), any_log()), 0..4),
+            option::of(any_floor()),
+        ),
     );
     let renamed = (any::<u64>(), any::<u64>(), ".{1,60}")
         .prop_map(|(id, sequence, name)| KeyspaceRenamed { id, sequence, name });
@@ -147,8 +152,32 @@ fn any_edit() -> impl Strategy<Value = VersionEdit> {
             log_mark: rest.2.map(|(file_id, offset)| Position { file_id, offset }),
             sequence_times: rest.4,
             history_from: rest.5.into_iter().map(|(id, number)| (id, start(number))).collect(),
+            retention_changed: rest.6.0,
+            logs_retained: rest.6.1,
+            retained_floor: rest.6.2,
         }
     })
+}
+
+fn any_retention() -> impl Strategy<Value = RetentionChanged> {
+    (any::<u64>(), any::<u64>(), 0..=SEQUENCE_MAX).prop_map(|(bytes_max, age_ms_max, from)| {
+        RetentionChanged { limits: ChangeRetention { bytes_max, age_ms_max }, from }
+    })
+}
+
+fn any_log() -> impl Strategy<Value = RetainedLog> {
+    (any::<u64>(), 0..=SEQUENCE_MAX, any::<u64>(), any::<u64>()).prop_map(
+        |(secret, last_sequence, bytes, retired_ms)| RetainedLog {
+            secret,
+            last_sequence,
+            bytes,
+            retired_ms,
+        },
+    )
+}
+
+fn any_floor() -> impl Strategy<Value = RetainedFloor> {
+    (any::<u64>(), 0..=SEQUENCE_MAX).prop_map(|(id, from)| RetainedFloor { id, from })
 }
 
 /// States that edits can lead to: tables in runs of their own.
@@ -157,7 +186,9 @@ fn any_state() -> impl Strategy<Value = ManifestState> {
     let logs = proptest::collection::btree_map(50..100_u64, any::<u64>(), 0..5);
     let mark = (any::<u64>(), any::<u64>());
     let numbers = (any::<u64>(), any::<u64>(), 0..=SEQUENCE_MAX, 0..50_u64);
-    (numbers, mark, logs, vec(keyspace, 0..4)).prop_map(|(numbers, mark, logs, keyspaces)| {
+    let retained = option::of((any_retention(), vec(any_log(), 0..4)));
+    let all = (numbers, mark, logs, vec(keyspace, 0..4), retained);
+    all.prop_map(|(numbers, mark, logs, keyspaces, retained)| {
         let mut state = ManifestState::new(STORE, numbers.0);
         state.next_file_id = 1000;
         state.next_keyspace_id = 10;
@@ -166,6 +197,13 @@ fn any_state() -> impl Strategy<Value = ManifestState> {
         state.log_floor = numbers.3;
         state.log_mark = Position { file_id: mark.0, offset: mark.1 };
         state.logs = logs;
+        let retained = retained.filter(|(changed, _)| !changed.limits.is_none());
+        state.retained = retained.map(|(RetentionChanged { limits, from }, mut logs)| {
+            logs.sort_unstable_by_key(|log| log.last_sequence);
+            logs.truncate(state.log_floor as usize);
+            let logs = (0..).zip(logs).collect();
+            RetainedChanges { limits, from, logs }
+        });
         for (index, (options, flushed, tables)) in keyspaces.into_iter().enumerate() {
             let mut keyspace = super::super::KeyspaceState {
                 name: format!("k{index}"),

@@ -11,9 +11,12 @@ fn base() -> ManifestState {
 #[test]
 fn edits_add_up() {
     let states = states(1);
-    let [_, _, flushed, compacted, dropped, replaced, of_scans] = &states[..] else {
-        panic!("six edits")
+    let [_, _, flushed, compacted, dropped, replaced, of_scans, retained] = &states[..] else {
+        panic!("seven edits")
     };
+    let kept = retained.retained.as_ref().expect("changes are kept");
+    assert_eq!((kept.from, kept.bytes(), retained.retains(12)), (40, 640, true));
+    assert!(!retained.retains(9) && !retained.retains(13), "dropped, and part of the log");
     assert_eq!((flushed.last_sequence, flushed.log_floor), (50, 13));
     assert_eq!(flushed.logs.keys().copied().collect::<Vec<_>>(), [13], "2 is obsolete");
     assert_eq!(compacted.keyspaces[&1].tables[&11].level, 6);

@@ -82,6 +82,11 @@ impl Store {
             };
             state.logs.insert(segment.id, secret);
         }
+        if let Some(retained) = &mut state.retained {
+            // The stream of the checkpoint begins with it.
+            retained.logs.clear();
+            retained.from = *sequence;
+        }
         let newest = segments.last();
         let edit = VersionEdit {
             next_file_id: Some(self.tables.next_file_id()),

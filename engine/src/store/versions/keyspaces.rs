@@ -57,10 +57,10 @@ impl KeyspaceTrees {
         }
     }
 
-    fn rename(&mut self, tree: &Arc<Tree>, name: &str) {
+    fn rename(&mut self, tree: &Arc<Tree>, name: &str, sequence: SequenceNumber) {
         let removed = self.by_name.remove(&tree.name());
         debug_assert!(removed.is_some_and(|it| it.id == tree.id), "its name leads to it");
-        tree.set_name(name.to_owned());
+        tree.set_name(name.to_owned(), sequence);
         let before = self.by_name.insert(name.to_owned(), Arc::clone(tree));
         debug_assert!(before.is_none(), "the names of keyspaces are unique");
     }
@@ -109,7 +109,7 @@ impl Unrecorded {
                 self.created.push(created);
             }
             KeyspaceChange::Renamed(tree, renamed) => {
-                trees.rename(&tree, &renamed.name);
+                trees.rename(&tree, &renamed.name, renamed.sequence);
                 self.renamed.push(renamed);
             }
             KeyspaceChange::Dropped(dropped) => {

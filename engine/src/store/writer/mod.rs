@@ -42,6 +42,9 @@ pub(crate) struct Writer {
     placement: Mutex<Placement>,
     publish: PublishQueue,
     log: SharedLog,
+    /// First sequence numbers of writes that failed although the log may have their records. Only
+    /// in a store that became read-only.
+    refused: Mutex<Vec<SequenceNumber>>,
 }
 
 impl Writer {
@@ -51,6 +54,7 @@ impl Writer {
             placement: Mutex::new(Placement::new(last_sequence)),
             publish: PublishQueue::new(last_sequence),
             log,
+            refused: Mutex::default(),
         }
     }
 
@@ -70,6 +74,18 @@ impl Writer {
 
     pub(super) const fn log(&self) -> &SharedLog {
         &self.log
+    }
+
+    /// Notes that `write` failed although the log may have its record, before it is published.
+    fn refuse(&self, write: &InFlight) {
+        if write.failure().is_none() {
+            self.refused.lock().push(write.first);
+        }
+    }
+
+    /// Returns whether the write that begins with `first` failed.
+    pub(super) fn is_refused(&self, first: SequenceNumber) -> bool {
+        self.refused.lock().contains(&first)
     }
 
     /// Returns the newest sequence number that readers see.
@@ -219,11 +235,12 @@ impl Store {
         write: &InFlight,
         durability: Durability,
     ) -> Result<()> {
-        match durability {
+        let made = match durability {
             Durability::Memory => Ok(()),
             Durability::OsBuffer => self.writer.log().write_through(self, write),
             Durability::Disk => self.writer.log().sync_through(self, write),
-        }
+        };
+        made.inspect_err(|_| self.writer.refuse(write))
     }
 
     /// Counts the time that a writer spends in `wait`.

@@ -9,7 +9,8 @@
 //! recovery unlinks a segment that no manifest names.
 //!
 //! Records that change keyspaces are copied too. The manifest has them, but a repair without a
-//! manifest needs names, clears and drops.
+//! manifest needs names, clears and drops. If changes are retained, all records are copied: the old
+//! segments are not known to be durable.
 
 use std::{collections::BTreeMap, path::Path, sync::Arc};
 
@@ -39,10 +40,12 @@ pub(in crate::store) struct ReplayedLog<'a> {
     pub(in crate::store) segments: &'a [ReplayedSegment],
     /// Its entries that are in no table, by keyspace.
     pub(in crate::store) memtables: &'a BTreeMap<u64, Arc<PlacedMemtable>>,
+    /// Every batch is needed, for the change stream.
+    pub(in crate::store) keeps_all: bool,
 }
 
 impl ReplayedLog<'_> {
-    /// Writes the batches that have entries in memtables to segment `id`, and makes it durable.
+    /// Writes the needed batches to segment `id`, and makes it durable.
     /// `manifest` is the one that will name the segment. Returns the segment and its secret.
     ///
     /// # Errors
@@ -95,8 +98,12 @@ impl ReplayedLog<'_> {
         Ok(ReplayedSegment { id, bytes, last_sequence })
     }
 
-    /// Returns whether a memtable holds an entry of the batch, or the batch changes keyspaces.
+    /// Returns whether a memtable holds an entry of the batch, or the batch changes keyspaces, or
+    /// all are kept.
     fn is_needed(&self, replayed: &ReplayedBatch<'_>) -> Result<bool> {
+        if self.keeps_all {
+            return Ok(true);
+        }
         for (sequence, entry) in (replayed.sequence..).zip(&replayed.batch) {
             let entry = entry.map_err(|source| replayed.corrupt(source))?;
             if entry.changes_keyspace() {

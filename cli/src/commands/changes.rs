@@ -1,0 +1,138 @@
+//! `sieve changes`.
+
+use std::{
+    io::Write,
+    path::PathBuf,
+    sync::atomic::Ordering,
+    thread,
+    time::{Duration, UNIX_EPOCH},
+};
+
+use serde_json::{Value, json};
+use sievedb::{
+    ChangeBatch, Db,
+    changes::{Change, ChangeKind},
+};
+
+use super::{Access, open_store};
+use crate::{error::Result, interrupt, text::Notation};
+
+/// Interval of looks at a store that is followed.
+const INTERVAL: Duration = Duration::from_millis(200);
+
+/// Prints the committed changes that the store keeps, in order, one a line.
+///
+/// A line has the sequence number, the keyspace, the kind, the key, and the value, separated by tabs.
+/// A keyspace without a known name is printed as its number. Requires a store opened with
+/// `Options::retain_changes`; exits with 2 if it keeps no changes, or has dropped some after N.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Directory of the store.
+    store: PathBuf,
+    #[command(flatten)]
+    notation: Notation,
+    /// Print changes after this sequence number; by default all that are kept.
+    #[arg(long, value_name = "N")]
+    since: Option<u64>,
+    /// Print each batch as one line of JSON.
+    #[arg(long)]
+    json: bool,
+    /// Go on until Ctrl-C. While another process has the store open for writing, waits until it is
+    /// closed.
+    #[arg(long)]
+    follow: bool,
+}
+
+impl Args {
+    pub(crate) fn run(&self, out: &mut dyn Write) -> Result<()> {
+        let (mut since, interrupted) = (self.since, interrupt::flag());
+        loop {
+            match open_store(&self.store, Access::Read) {
+                Ok(db) => since = Some(self.print(&db, since, out)?),
+                // A process writes to it.
+                Err(error) if self.follow && error.is_locked() => {}
+                Err(error) => return Err(error),
+            }
+            out.flush()?;
+            if !self.follow || interrupted.load(Ordering::Acquire) {
+                return Ok(());
+            }
+            thread::sleep(INTERVAL);
+        }
+    }
+
+    /// Prints the changes after `since`. Returns the last sequence number.
+    fn print(&self, db: &Db, since: Option<u64>, out: &mut dyn Write) -> Result<u64> {
+        let oldest = || db.stats().changes_kept_after.unwrap_or(0);
+        let mut changes = db.changes(since.unwrap_or_else(oldest))?;
+        for batch in &mut changes {
+            let batch = batch?;
+            if self.json {
+                writeln!(out, "{}", self.json_of(&batch))?;
+            } else {
+                batch.changes().iter().try_for_each(|change| self.line(change, out))?;
+            }
+        }
+        Ok(changes.position())
+    }
+
+    fn line(&self, change: &Change, out: &mut dyn Write) -> Result<()> {
+        let (kind, fields) = self.fields(&change.kind);
+        let keyspace = change.keyspace_name().map_or_else(
+            || change.keyspace.to_string(),
+            |name| self.notation.write(name.as_bytes()),
+        );
+        write!(out, "{}\t{keyspace}\t{kind}", change.sequence)?;
+        fields.iter().try_for_each(|(_, text)| write!(out, "\t{text}"))?;
+        Ok(writeln!(out)?)
+    }
+
+    fn json_of(&self, batch: &ChangeBatch) -> Value {
+        let change = |change: &Change| {
+            let (kind, fields) = self.fields(&change.kind);
+            let mut json = json!({
+                "sequence": change.sequence,
+                "keyspace": change.keyspace,
+                "name": change.keyspace_name(),
+                "kind": kind,
+            });
+            for (name, text) in fields {
+                json[name] = text.into();
+            }
+            json
+        };
+        let changes: Vec<_> = batch.changes().iter().map(change).collect();
+        json!({
+            "first": batch.first_sequence(),
+            "last": batch.last_sequence(),
+            "changes": changes,
+        })
+    }
+
+    /// Returns the name of a kind, and its fields as text, by name.
+    fn fields(&self, kind: &ChangeKind) -> (&'static str, Vec<(&'static str, String)>) {
+        let bytes = |bytes: &[u8]| self.notation.write(bytes);
+        match kind {
+            ChangeKind::Insert { key, value, expires_at } => {
+                let mut fields = vec![("key", bytes(key)), ("value", bytes(value))];
+                let since = expires_at.and_then(|at| at.duration_since(UNIX_EPOCH).ok());
+                fields.extend(since.map(|time| ("expires_ms", time.as_millis().to_string())));
+                ("insert", fields)
+            }
+            ChangeKind::Remove { key } => ("remove", vec![("key", bytes(key))]),
+            ChangeKind::Merge { key, operand } => {
+                ("merge", vec![("key", bytes(key)), ("operand", bytes(operand))])
+            }
+            ChangeKind::RemoveRange { start, end } => {
+                let mut fields = vec![("start", bytes(start))];
+                fields.extend(end.as_ref().map(|end| ("end", bytes(end))));
+                ("remove_range", fields)
+            }
+            ChangeKind::Clear => ("clear", Vec::new()),
+            ChangeKind::CreateKeyspace { .. } => ("create_keyspace", Vec::new()),
+            ChangeKind::DropKeyspace => ("drop_keyspace", Vec::new()),
+            ChangeKind::RenameKeyspace { .. } => ("rename_keyspace", Vec::new()),
+            _ => ("unknown", Vec::new()),
+        }
+    }
+}

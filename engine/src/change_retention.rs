@@ -1,0 +1,47 @@
+//! How many changes a store keeps for the change stream.
+
+use std::time::Duration;
+
+/// How many changes a store keeps for [`Db::changes`](crate::Db::changes), for
+/// [`Options::retain_changes`](crate::Options::retain_changes).
+///
+/// Log segments that no memtable needs are kept instead of unlinked. Both limits count whole
+/// segments ([`Options::log_segment_bytes`](crate::Options::log_segment_bytes)) and are applied when
+/// a flush ends and when the store is opened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[must_use = "a retention does nothing until `Options::retain_changes`"]
+pub struct ChangeRetention {
+    /// 0: no changes are kept.
+    pub(crate) bytes_max: u64,
+    /// 0: for any time.
+    pub(crate) age_ms_max: u64,
+}
+
+impl ChangeRetention {
+    /// Keeps no changes: the default of a new store. Drops those that a store has kept.
+    pub const fn none() -> Self {
+        Self { bytes_max: 0, age_ms_max: 0 }
+    }
+
+    /// Keeps segments of at most `bytes` bytes, beside the log that the store needs; 0 is
+    /// [`none`](Self::none). If one segment is longer, it is dropped as soon as no memtable needs
+    /// it.
+    pub const fn bytes(bytes: u64) -> Self {
+        Self { bytes_max: bytes, age_ms_max: 0 }
+    }
+
+    /// Also drops a segment this time after no memtable needed it any more, so each change is kept
+    /// for at least this time unless the bytes are exceeded. Default: no limit. In milliseconds, at
+    /// least one. By the store clock, which stands still while the store is closed if the wall clock
+    /// does.
+    pub fn age_max(mut self, age: Duration) -> Self {
+        self.age_ms_max = u64::try_from(age.as_millis()).unwrap_or(u64::MAX).max(1);
+        self
+    }
+
+    /// Returns `true` if no changes are kept.
+    #[must_use]
+    pub const fn is_none(self) -> bool {
+        self.bytes_max == 0
+    }
+}

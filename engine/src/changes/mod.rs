@@ -1,0 +1,250 @@
+//! The change stream: committed batches in the order of their sequence numbers.
+//!
+//! A stream reads the files of the log, not the tables, so it sees every version of a key, and every
+//! batch whole. It holds no lock while it reads, and no snapshot: flushes, compactions and writes go
+//! on. What the log no longer needs is kept within the limits of
+//! [`ChangeRetention`](crate::ChangeRetention).
+
+mod batch;
+mod names;
+mod old_values;
+mod options;
+
+use std::{
+    fmt,
+    sync::{Arc, Weak},
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use sievedb_format::SequenceNumber;
+
+pub use self::{
+    batch::{Change, ChangeBatch, ChangeKind, OldValue},
+    options::ChangesOptions,
+};
+use self::{names::Names, old_values::OldValues};
+use crate::{
+    Durability, Error, Result,
+    planted::PlantedBug,
+    store::{Store, open_store::OpenStore},
+    wal::tail::{LogTail, TailBatch, TailSegment},
+};
+
+/// Committed batches in the order of their sequence numbers: see [`Db::changes`](crate::Db::changes).
+///
+/// Each batch is returned once and whole, after all batches before it. Writes that failed are never
+/// returned. Expiry and [compaction filters](crate::CompactionFilter) remove keys without a change.
+///
+/// The iterator ends after the newest batch, and continues when there are more.
+/// [`next_within`](Self::next_within) waits for them, and [`poll_next`](Self::poll_next) is for
+/// asynchronous code. After an error the stream has ended: see [`is_ended`](Self::is_ended).
+///
+/// Does not keep the store open: the stream ends when the store is closed. Uses one file descriptor,
+/// and memory for the largest batch and up to about 1 MiB, outside of the
+/// [budget](crate::Options::memory_budget). A stream that falls back behind the retention ends with
+/// [`Error::ChangesLost`].
+pub struct Changes {
+    open: Weak<OpenStore>,
+    store: Arc<Store>,
+    options: ChangesOptions,
+    tail: LogTail,
+    /// The segment with the next batch, when it was looked up.
+    segment: Option<TailSegment>,
+    names: Names,
+    /// Sequence number of the last entry that was returned.
+    position: SequenceNumber,
+    /// All batches up to here were returned.
+    seen: SequenceNumber,
+    /// A batch that was read and is not visible yet, or not durable.
+    held: Option<TailBatch>,
+    is_ended: bool,
+}
+
+impl Changes {
+    /// # Errors
+    ///
+    /// As [`Db::changes`](crate::Db::changes).
+    pub(crate) fn new(
+        open: Weak<OpenStore>,
+        store: Arc<Store>,
+        since: SequenceNumber,
+        options: ChangesOptions,
+    ) -> Result<Self> {
+        store.check_changes(since)?;
+        let (tail, names) = (store.log_tail(), Names::at(&store, since));
+        let (segment, held) = (None, None);
+        let (position, seen, is_ended) = (since, since, false);
+        Ok(Self { open, store, options, tail, segment, names, position, seen, held, is_ended })
+    }
+
+    /// Returns the sequence number to resume with, by [`Db::changes`](crate::Db::changes): that of
+    /// the last entry returned, or `since`.
+    #[must_use]
+    pub const fn position(&self) -> u64 {
+        self.position
+    }
+
+    /// Returns `true` if the stream returns no more batches: after an error, or because the store
+    /// was closed.
+    #[must_use]
+    pub fn is_ended(&self) -> bool {
+        self.is_ended || matches!(self.store.check_open(), Err(Error::Closed))
+    }
+
+    /// Returns the next batch, and waits for one for at most `timeout`. Returns `None` after the
+    /// timeout, and if the stream [has ended](Self::is_ended).
+    ///
+    /// Costs writers nothing but the notification of a waiting thread.
+    pub fn next_within(&mut self, timeout: Duration) -> Option<Result<ChangeBatch>> {
+        let clock = crate::clock::SystemClock::new();
+        loop {
+            if let Some(next) = self.next() {
+                return Some(next);
+            }
+            let left = timeout.saturating_sub(crate::clock::Clock::now(&clock));
+            let store = &self.store;
+            let is_over = || store.check_open().is_err();
+            if self.is_ended() || !store.wait_for_changes(self.seen, left, is_over) {
+                return None;
+            }
+        }
+    }
+
+    /// Returns the next batch, or registers the task to be woken when there may be one. Returns
+    /// `None` if the stream [has ended](Self::is_ended).
+    ///
+    /// Needs no runtime. Reads files on the calling thread, and syncs the log if
+    /// [`ChangesOptions::durability`] asks for it. With the feature `stream`, `Changes` implements
+    /// `futures_core::Stream` by this.
+    pub fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<ChangeBatch>>> {
+        loop {
+            if let Some(next) = self.next() {
+                return Poll::Ready(Some(next));
+            }
+            if self.is_ended() {
+                return Poll::Ready(None);
+            }
+            let store = &self.store;
+            let is_over = || store.check_open().is_err();
+            if store.wake_for_changes(self.seen, context.waker(), is_over) {
+                return Poll::Pending;
+            }
+        }
+    }
+
+    fn try_next(&mut self) -> Result<Option<ChangeBatch>> {
+        self.store.check_open()?;
+        let returns_unsynced = self.store.options.has_bug(PlantedBug::ReturnUnsyncedChanges);
+        let durability = match returns_unsynced {
+            true => Durability::OsBuffer,
+            false => self.options.durability,
+        };
+        let ready = self.store.changes_ready(self.seen, durability)?;
+        while let Some(tail) = self.read(ready)? {
+            self.seen = tail.last;
+            if self.store.is_refused(tail.first) {
+                continue;
+            }
+            let batch = ChangeBatch::decode(&tail, &mut self.names);
+            let mut batch = batch.map_err(|source| self.tail.corrupt(&tail, source))?;
+            if self.options.old_values {
+                OldValues::before(&self.open, tail.first)?.add_to(&mut batch)?;
+            }
+            let repeats = self.store.options.has_bug(PlantedBug::RepeatChanges);
+            if repeats && tail.last % 16 == 0 && self.position != tail.last {
+                self.held = Some(tail.clone());
+            }
+            self.position = tail.last;
+            return Ok(Some(batch));
+        }
+        Ok(None)
+    }
+
+    /// Returns the first batch after `seen` up to `ready`.
+    fn read(&mut self, ready: SequenceNumber) -> Result<Option<TailBatch>> {
+        if let Some(held) = self.held.take() {
+            self.held = (held.last > ready).then_some(held.clone());
+            return Ok(self.held.is_none().then_some(held));
+        }
+        if ready <= self.seen {
+            return Ok(None);
+        }
+        let Some(segment) = self.segment()? else {
+            // Only failed writes, which are not in the log.
+            self.seen = ready;
+            return Ok(None);
+        };
+        let next = self.tail.next(&segment, self.seen);
+        // The segment may have been dropped before it was opened.
+        let next = next.or_else(|error| self.store.check_changes(self.seen).and(Err(error)))?;
+        if next.last > ready {
+            self.seen = ready;
+            self.held = Some(next);
+            return Ok(None);
+        }
+        Ok(Some(next))
+    }
+
+    /// Returns the segment with the first batch after `seen`.
+    fn segment(&mut self) -> Result<Option<TailSegment>> {
+        if let Some(segment) = &mut self.segment {
+            if segment.last_sequence > self.seen {
+                return Ok(Some(*segment));
+            }
+            if let Some((bytes, last_sequence)) = self.store.live_segment(segment.id, self.seen) {
+                (segment.bytes, segment.last_sequence) = (bytes, last_sequence);
+                return Ok(Some(*segment));
+            }
+        }
+        let before = self.segment.take();
+        self.segment = self.store.changes_segment(self.seen)?;
+        let is_further = before.is_some() && self.segment.is_some();
+        if is_further && self.store.options.has_bug(PlantedBug::SkipChanges) {
+            self.seen += 1;
+        }
+        Ok(self.segment)
+    }
+}
+
+impl Iterator for Changes {
+    type Item = Result<ChangeBatch>;
+
+    /// Returns the next batch; `None` if there is none yet, and if the stream has ended.
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.is_ended {
+            return None;
+        }
+        let next = self.try_next();
+        match next {
+            Err(Error::Closed) => {
+                self.is_ended = true;
+                None
+            }
+            Err(error) => {
+                self.is_ended = true;
+                Some(Err(error))
+            }
+            Ok(batch) => batch.map(Ok),
+        }
+    }
+}
+
+/// As [`poll_next`](Changes::poll_next).
+#[cfg(feature = "stream")]
+impl futures_core::Stream for Changes {
+    type Item = Result<ChangeBatch>;
+
+    fn poll_next(
+        self: std::pin::Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Self::Item>> {
+        Self::poll_next(self.get_mut(), context)
+    }
+}
+
+impl fmt::Debug for Changes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Changes").field("position", &self.position).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,82 @@
+//! Writes that fail, and power cuts.
+
+use std::sync::Arc;
+
+use sievedb::{Durability, changes::ChangesOptions, fs::Fs};
+use sievedb_doubles::{Call, Fault, FaultFs, Loss, MemoryFs, Times};
+use sievedb_tests::settings::{STORE_DIR, small_options};
+
+use super::{keeping, read};
+
+const EIO: i32 = 5;
+const ENOSPC: i32 = 28;
+
+#[test]
+fn a_write_whose_sync_failed_is_not_in_the_stream() {
+    let disk = Arc::new(MemoryFs::with_seed(1));
+    let faults = Arc::new(FaultFs::new(Arc::clone(&disk) as Arc<dyn Fs>));
+    let db = keeping(&disk).fs(Arc::clone(&faults) as _).open(STORE_DIR).unwrap();
+    let options = ChangesOptions::new().durability(Durability::OsBuffer);
+    let mut changes = db.changes_with(db.snapshot().sequence(), options).unwrap();
+    db.insert("acknowledged", "1").unwrap();
+    faults.inject(Fault::new(EIO, Times::ForGood).calls(&[Call::SyncData]));
+    let mut batch = db.batch();
+    batch.insert(&db, "refused", "1").unwrap();
+    batch.commit(Durability::Disk).unwrap_err();
+    assert_eq!(db.get("refused").unwrap(), None);
+    let first = changes.next().unwrap().unwrap();
+    assert_eq!(first.changes()[0].kind.key().unwrap(), "acknowledged");
+    assert!(changes.next().is_none());
+    assert!(!changes.is_ended());
+}
+
+#[test]
+fn a_full_disk_leaves_no_change_of_a_failed_write() {
+    let disk = Arc::new(MemoryFs::with_seed(1));
+    let faults = Arc::new(FaultFs::new(Arc::clone(&disk) as Arc<dyn Fs>));
+    let db = keeping(&disk).fs(Arc::clone(&faults) as _).open(STORE_DIR).unwrap();
+    let options = ChangesOptions::new().durability(Durability::OsBuffer);
+    let mut changes = db.changes_with(db.snapshot().sequence(), options).unwrap();
+    let mut want = Vec::new();
+    for number in 0..40_u8 {
+        if number % 7 == 3 {
+            let fault = Fault::new(ENOSPC, Times::Once).written_bytes(usize::from(number) * 10);
+            faults.inject(fault.calls(&[Call::Append]));
+        }
+        let written = match number % 3 {
+            0 => {
+                let mut batch = db.batch();
+                batch.insert(&db, [number], vec![number; 300]).unwrap();
+                batch.commit(Durability::Memory)
+            }
+            _ => db.insert([number], vec![number; 300]),
+        };
+        want.extend(written.ok().map(|()| number));
+        if number % 5 == 0 {
+            faults.heal();
+        }
+    }
+    faults.heal();
+    db.flush().unwrap();
+    let found: Vec<_> = changes.by_ref().map(|batch| batch.unwrap()).collect();
+    let keys = found.iter().map(|batch| batch.changes()[0].kind.key().unwrap()[0]);
+    assert_eq!(keys.collect::<Vec<_>>(), want);
+    assert!(want.len() < 40, "no write failed");
+    drop((db, changes));
+    let db = small_options(disk as _).open(STORE_DIR).unwrap();
+    assert_eq!(read(&db, 0)[1..], found);
+}
+
+#[test]
+fn what_a_stream_returned_survives_a_power_cut() {
+    let disk = Arc::new(MemoryFs::with_seed(1));
+    let db = keeping(&disk).open(STORE_DIR).unwrap();
+    for number in 0..10_u8 {
+        db.insert([number], "1").unwrap();
+    }
+    let returned = read(&db, 0);
+    assert_eq!(returned.len(), 11);
+    let left = Arc::new(disk.crash(disk.operations(), &Loss::Everything));
+    let db = small_options(left as _).open(STORE_DIR).unwrap();
+    assert_eq!(read(&db, 0), returned);
+}
