@@ -6,9 +6,9 @@ use clap::{Parser, Subcommand};
 
 use crate::{
     commands::{
-        bench_misses, bench_open, bench_reads, changes, checkpoint, clear, compact, drop, dump,
-        explain, get, history, import, keyspaces, merge, migrate, put, rename, repair, rm, scan,
-        stats, ttl, verify,
+        backup, bench_misses, bench_open, bench_reads, changes, checkpoint, clear, compact, drop,
+        dump, explain, get, history, import, keyspaces, merge, migrate, put, rename, repair, rm,
+        scan, stats, ttl, verify,
     },
     error::Result,
 };
@@ -53,6 +53,8 @@ enum Command {
     Dump(dump::Args),
     Verify(verify::Args),
     Checkpoint(checkpoint::Args),
+    #[command(subcommand)]
+    Backup(backup::Command),
     Repair(repair::Args),
 }
 
@@ -90,6 +92,7 @@ impl Args {
             Command::Dump(args) => args.run(out),
             Command::Verify(args) => args.run(out),
             Command::Checkpoint(args) => args.run(out),
+            Command::Backup(command) => command.run(out),
             Command::Repair(args) => args.run(out),
         }
     }

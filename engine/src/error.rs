@@ -54,14 +54,17 @@ pub enum Error {
     ForeignDirectory { path: PathBuf, name: String },
     /// The directory `path` must be empty, but contains `name`. Nothing was changed.
     DirectoryNotEmpty { path: PathBuf, name: String },
-    /// The directories `from` and `to` of a [repair](crate::Options::repair) or a
-    /// [checkpoint](crate::Db::checkpoint) are the same, or one contains the other. Nothing was
+    /// The directories `from` and `to` of a [repair](crate::Options::repair), a
+    /// [checkpoint](crate::Db::checkpoint) or a [backup](crate::BackupSet) are the same, or one contains the other. Nothing was
     /// changed.
     DirectoriesOverlap { from: PathBuf, to: PathBuf },
     /// The directory `path` is missing or contains no store, and
     /// [`Options::create_if_missing`](crate::Options::create_if_missing) is `false` or the call
     /// only reads. Nothing was changed.
     NoStore { path: PathBuf },
+    /// The [backup set](crate::BackupSet) in the directory `path` has no backup `number`. Nothing
+    /// was changed.
+    NoBackup { path: PathBuf, number: u64 },
     /// `path`, or one of its parents, is a file.
     NotADirectory { path: PathBuf },
     /// The store at `path` is open in another process, or in this one, where a handle of any kind

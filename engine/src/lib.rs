@@ -47,6 +47,7 @@
 #[cfg(test)]
 extern crate self as sievedb;
 
+mod backup;
 mod barriers;
 mod batch;
 mod change_retention;
@@ -120,6 +121,7 @@ mod verify_report;
 mod version;
 mod wal;
 
+pub use backup::{Backup, BackupReport, BackupSet, Retention};
 pub use batch::Batch;
 pub use bytes::Bytes;
 pub use change_retention::ChangeRetention;

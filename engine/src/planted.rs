@@ -44,4 +44,6 @@ pub enum PlantedBug {
     CheckpointWithoutLogBuffer,
     /// A checkpoint counts before the log segments that it links are synced.
     CheckpointWithoutLogSync,
+    /// The record of a backup is stored before its files.
+    RecordBackupEarly,
 }

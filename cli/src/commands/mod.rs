@@ -1,5 +1,6 @@
 //! One command a file.
 
+pub(crate) mod backup;
 pub(crate) mod bench_misses;
 pub(crate) mod bench_open;
 pub(crate) mod bench_reads;

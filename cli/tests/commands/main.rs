@@ -1,5 +1,6 @@
 //! Tests of the binary `sieve`: each command runs as a process.
 
+mod backup;
 mod benches;
 mod changes;
 mod checkpoint;

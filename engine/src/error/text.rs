@@ -78,6 +78,9 @@ impl fmt::Display for Error {
                 from.display(),
                 to.display()
             ),
+            Self::NoBackup { path, number } => {
+                write!(f, "there is no backup {number} in {}; list the backups", path.display())
+            }
             Self::NoStore { path } => {
                 write!(f, "there is no store in {}; check the path", path.display())
             }

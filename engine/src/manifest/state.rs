@@ -64,6 +64,20 @@ impl ManifestState {
         Self { store_id, hash_seed, next_file_id: 1, next_keyspace_id: 1, ..Self::default() }
     }
 
+    /// Returns the state that an edit of [`to_edit`](Self::to_edit) recreates.
+    ///
+    /// # Errors
+    ///
+    /// [`Corruption`] if it breaks an invariant, or has a field reserved for a later release.
+    pub(crate) fn from_edit(edit: &VersionEdit) -> Result<Self, Corruption> {
+        let hash_seed = edit.hash_seed.ok_or(Corruption::Missing { what: "hash seed" })?;
+        let store_id = edit.store_id.ok_or(Corruption::Missing { what: "store id" })?;
+        let mut state = Self::new(store_id, hash_seed);
+        state.apply_unchecked(edit)?;
+        state.check()?;
+        Ok(state)
+    }
+
     /// Applies an edit. After an error the state is unspecified.
     ///
     /// Costs time in proportion to the edit, and to the tables of the keyspaces that get tables.

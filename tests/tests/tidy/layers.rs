@@ -9,7 +9,8 @@ use std::{
 use super::{code, is_test, sources};
 
 /// The modules of the engine, from the top to the bottom. A module may import from those after it.
-const MODULES: [&str; 66] = [
+const MODULES: [&str; 67] = [
+    "backup",
     "repair",
     "describe",
     // The API.

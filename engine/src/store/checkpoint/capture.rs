@@ -20,13 +20,13 @@ use crate::{
 
 /// A store at one point in time, whose files are kept.
 #[derive(Debug)]
-pub(super) struct Capture {
+pub(crate) struct Capture {
     /// Sequence number of the newest write.
-    pub(super) sequence: SequenceNumber,
+    pub(crate) sequence: SequenceNumber,
     /// State for the manifest of the checkpoint.
-    pub(super) state: ManifestState,
+    pub(crate) state: ManifestState,
     /// Segments of the log, oldest first. The newest one may grow behind its captured length.
-    pub(super) segments: Vec<WrittenSegment>,
+    pub(crate) segments: Vec<WrittenSegment>,
     /// Time for which the log was locked.
     pub(super) paused: Duration,
     /// Kept until all files are linked.

@@ -4,14 +4,16 @@
 //! |-------------|-----------------------------------------------------|
 //! | `mod`       | the steps of a checkpoint                           |
 //! | [`capture`] | the files at one point in time                      |
+//! | [`parts`]   | reads files to copy                                 |
 //! | [`target`]  | the directory of the checkpoint                     |
 //!
 //! The captured bytes of all files never change, so links suffice. Writers append to the newest
 //! segment of the log. A new segment in the checkpoint records its captured end, as that of a
 //! segment to which an append has failed.
 
-mod capture;
-mod target;
+pub(crate) mod capture;
+pub(crate) mod parts;
+pub(crate) mod target;
 
 use std::{collections::BTreeSet, io, path::Path, sync::Arc};
 
@@ -30,36 +32,54 @@ impl Store {
     ///
     /// As [`Db::checkpoint`](crate::Db::checkpoint).
     pub(crate) fn checkpoint(&self, to: &Path) -> Result<Checkpoint> {
-        if !self.options.read_only {
-            self.versions.check_writable()?;
-        }
+        self.check_known()?;
         let mut target = Target::create(Arc::clone(&self.target_fs), &self.tables.folder, to)?;
-        let created = self.capture().and_then(|capture| self.fill(&mut target, capture));
-        // Files that became obsolete were kept.
-        self.scheduler.wake();
+        let created = self.capture_durable().and_then(|capture| self.fill(&mut target, &capture));
+        self.release_captured();
         // Once the store is closed, another process may unlink files.
         created.map_err(|error| self.tables.check_not_closing().err().unwrap_or(error))
     }
 
-    fn fill(&self, target: &mut Target, capture: Capture) -> Result<Checkpoint> {
-        let Capture { sequence, segments, paused, ref state, .. } = capture;
+    /// Captures the files of the store when all of them are durable and its newest write is
+    /// visible. [`release_captured`](Self::release_captured) must follow the drop.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::ReadOnly`] after a failure of the store; [`Error::Io`].
+    pub(crate) fn capture_durable(&self) -> Result<Capture> {
+        self.check_known()?;
+        let capture = self.capture()?;
         if !self.options.read_only {
-            self.writer.publish().wait_visible(sequence);
+            self.writer.publish().wait_visible(capture.sequence);
             if !self.options.has_bug(PlantedBug::CheckpointWithoutLogSync) {
-                self.sync_segments(sequence, &segments)?;
+                self.sync_segments(capture.sequence, &capture.segments)?;
             }
-            self.versions.check_writable()?;
+            self.check_known()?;
         }
-        let mut state = state.clone();
+        Ok(capture)
+    }
+
+    /// Unlinks the files that became obsolete while they were captured.
+    pub(crate) fn release_captured(&self) {
+        self.scheduler.wake();
+    }
+
+    /// Refuses a store whose state on the disk is unknown.
+    fn check_known(&self) -> Result<()> {
+        if self.options.read_only { Ok(()) } else { self.versions.check_writable() }
+    }
+
+    fn fill(&self, target: &mut Target, capture: &Capture) -> Result<Checkpoint> {
+        let mut state = capture.state.clone();
         if self.options.has_bug(PlantedBug::OmitTableFromCheckpoint) {
             omit_table(&mut state);
         }
         self.add_tables(target, &state)?;
-        self.add_log(target, &segments)?;
+        self.add_log(target, &capture.segments)?;
         target.end_log(&mut state)?;
         target.finish(state)?;
         let Target { files_linked, files_copied, bytes_copied, .. } = *target;
-        let writers_paused = paused;
+        let (sequence, writers_paused) = (capture.sequence, capture.paused);
         Ok(Checkpoint { sequence, files_linked, files_copied, bytes_copied, writers_paused })
     }
 

@@ -1,4 +1,4 @@
-//! The directory of a checkpoint while it is created.
+//! The directory of a checkpoint or a restored backup while it is created.
 //!
 //! `CURRENT` is written last, when everything else is durable: without it the directory does not
 //! open as a store. It is locked meanwhile.
@@ -9,11 +9,14 @@ use std::{
     sync::Arc,
 };
 
+use xxhash_rust::xxh3::Xxh3;
+
+use super::parts::read_parts;
 use crate::{
     Error, Result,
     error::SYNC,
     file_name::FileName,
-    fs::{FileLock, Fs},
+    fs::{FileLock, Fs, ReadFile},
     log::Position,
     manifest::{ManifestFile, ManifestState, VersionEdit},
     store::folder::{check_apart, check_empty, create_dir, lock_folder},
@@ -21,12 +24,9 @@ use crate::{
     wal::segment::NewSegment,
 };
 
-/// Length of a read and a write of a copy, in bytes.
-const COPIED_BYTES: u64 = 256 << 10;
-
-/// An incomplete checkpoint. Drop removes its files.
+/// An incomplete store. Drop removes its files.
 #[derive(Debug)]
-pub(super) struct Target {
+pub(crate) struct Target {
     fs: Arc<dyn Fs>,
     folder: PathBuf,
     lock: Option<Box<dyn FileLock>>,
@@ -37,13 +37,13 @@ pub(super) struct Target {
 }
 
 impl Target {
-    /// Creates the directory `to` for a checkpoint of the store in `from`, and locks it.
+    /// Creates the directory `to` for a copy of what is in `from`, and locks it.
     ///
     /// # Errors
     ///
     /// [`Error::DirectoriesOverlap`], [`Error::DirectoryNotEmpty`], [`Error::NotADirectory`],
     /// [`Error::Locked`], [`Error::Io`].
-    pub(super) fn create(fs: Arc<dyn Fs>, from: &Path, to: &Path) -> Result<Self> {
+    pub(crate) fn create(fs: Arc<dyn Fs>, from: &Path, to: &Path) -> Result<Self> {
         let folder = fs.absolute(to).map_err(|error| Error::io("resolve", to, error))?;
         check_apart(&*fs, from, &folder)?;
         check_empty(&*fs, &folder)?;
@@ -106,19 +106,38 @@ impl Target {
         let file = self.fs.open(&source).map_err(|error| Error::io("open", &source, error))?;
         let bytes = bytes.map_or_else(|| file.len(), Ok).map_err(read_error)?;
         let copy = self.fs.create(&path).map_err(|error| Error::io("create", &path, error))?;
-        let mut buffer = vec![0; bytes.min(COPIED_BYTES) as usize];
-        let mut offset = 0;
-        while offset < bytes {
+        read_parts(&*file, &source, bytes, |part| {
             check_needed()?;
-            let part = &mut buffer[..(bytes - offset).min(COPIED_BYTES) as usize];
-            file.read_at(part, offset).map_err(read_error)?;
-            copy.append(part).map_err(|error| Error::io("append to", &path, error))?;
-            offset += part.len() as u64;
-        }
+            copy.append(part).map_err(|error| Error::io("append to", &path, error))
+        })?;
         copy.sync_data().map_err(|error| Error::io(SYNC, &path, error))?;
         self.files_copied += 1;
         self.bytes_copied += bytes;
         Ok(())
+    }
+
+    /// Adds the file `name` with the first `bytes` bytes of `file`, which is at `source`. Returns
+    /// the xxh3_64 of these bytes.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Io`].
+    pub(crate) fn write(
+        &self,
+        name: &str,
+        file: &dyn ReadFile,
+        source: &Path,
+        bytes: u64,
+    ) -> Result<u64> {
+        let path = self.folder.join(name);
+        let copy = self.fs.create(&path).map_err(|error| Error::io("create", &path, error))?;
+        let mut hasher = Xxh3::new();
+        read_parts(file, source, bytes, |part| {
+            hasher.update(part);
+            copy.append(part).map_err(|error| Error::io("append to", &path, error))
+        })?;
+        copy.sync_data().map_err(|error| Error::io(SYNC, &path, error))?;
+        Ok(hasher.digest())
     }
 
     /// Adds an empty segment of the log behind the others, if there are any: it records where the
@@ -149,7 +168,7 @@ impl Target {
     /// # Errors
     ///
     /// [`Error::Io`].
-    pub(super) fn finish(&mut self, state: ManifestState) -> Result<()> {
+    pub(crate) fn finish(&mut self, state: ManifestState) -> Result<()> {
         let id = state.next_file_id;
         let manifest = ManifestFile::create(Arc::clone(&self.fs), self.folder.clone(), id, state)?;
         // The first open continues manifest and log, as after a clean close.

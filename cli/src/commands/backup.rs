@@ -1,0 +1,119 @@
+//! `sieve backup`.
+
+use std::{io::Write, path::PathBuf, time::UNIX_EPOCH};
+
+use sievedb::{BackupSet, Retention, text::bytes};
+
+use super::{Access, open_store};
+use crate::{
+    error::{Error, Result},
+    interrupt,
+    text::counted,
+};
+
+/// Creates, lists, verifies, prunes and restores backups.
+///
+/// A backup set is a directory that has the content of each file once. So a backup copies only what
+/// is new since an earlier one. Backups of several stores can share a set.
+#[derive(Debug, clap::Subcommand)]
+pub(crate) enum Command {
+    /// Adds a backup of a store that no process has open for writing.
+    ///
+    /// After an interruption, run it again: it skips what was copied.
+    Create {
+        /// Directory of the store.
+        store: PathBuf,
+        /// Directory of the backup set, created if missing.
+        set: PathBuf,
+    },
+    /// Prints number, Unix time, sequence number, files and bytes of each backup, with tabs.
+    List {
+        /// Directory of the backup set.
+        set: PathBuf,
+    },
+    /// Reads every file of every backup, and lists all problems. Exits with 1 if there are any.
+    Verify {
+        /// Directory of the backup set.
+        set: PathBuf,
+    },
+    /// Removes backups, and the files that no other backup needs. Keeps the newest in any case.
+    Prune {
+        /// Directory of the backup set.
+        set: PathBuf,
+        /// Keep the last N backups.
+        #[arg(long, value_name = "N", default_value_t = 0)]
+        last: usize,
+        /// Keep the newest backup of each of the last N days that have one.
+        #[arg(long, value_name = "N", default_value_t = 0)]
+        daily: usize,
+        /// The same for weeks.
+        #[arg(long, value_name = "N", default_value_t = 0)]
+        weekly: usize,
+        /// The same for months.
+        #[arg(long, value_name = "N", default_value_t = 0)]
+        monthly: usize,
+    },
+    /// Writes a backup into a new store.
+    Restore {
+        /// Directory of the backup set.
+        set: PathBuf,
+        /// Directory of the new store, missing or empty.
+        dest: PathBuf,
+        /// Number of the backup, as `sieve backup list` prints it. Default: the newest.
+        #[arg(long, value_name = "N")]
+        number: Option<u64>,
+    },
+}
+
+impl Command {
+    pub(crate) fn run(&self, out: &mut dyn Write) -> Result<()> {
+        match self {
+            Self::Create { store, set } => {
+                let db = open_store(store, Access::Read)?;
+                interrupt::exit_with(|| "no backup was added; run it again to continue".to_owned());
+                let backup = BackupSet::new(set).create(&db)?;
+                let (number, sequence) = (backup.number, backup.sequence);
+                let (all, added) = (bytes(backup.bytes), bytes(backup.bytes_added));
+                writeln!(
+                    out,
+                    "backup {number}: {all}, {added} new, up to sequence number {sequence}"
+                )?;
+            }
+            Self::List { set } => {
+                for backup in BackupSet::new(set).list()? {
+                    let time = backup.time.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+                    let (number, sequence) = (backup.number, backup.sequence);
+                    let (files, length) = (backup.files, backup.bytes);
+                    writeln!(out, "{number}\t{time}\t{sequence}\t{files}\t{length}")?;
+                }
+            }
+            Self::Verify { set } => {
+                let report = BackupSet::new(set).verify()?;
+                writeln!(out, "{report}")?;
+                let count = report.problems.len() as u64;
+                if count > 0 {
+                    let problems = counted(count, ["problem", "problems"]);
+                    let summary = format!("the backup set has {problems}, listed above");
+                    let advice = "restore another backup, or create a new set".to_owned();
+                    return Err(Error::Problems { summary, advice });
+                }
+            }
+            &Self::Prune { ref set, last, daily, weekly, monthly } => {
+                let kept = Retention::new().last(last).daily(daily).weekly(weekly).monthly(monthly);
+                let removed = BackupSet::new(set).prune(&kept)?.len() as u64;
+                writeln!(out, "{} removed", counted(removed, ["backup", "backups"]))?;
+            }
+            Self::Restore { set, dest, number } => {
+                let place = dest.display().to_string();
+                interrupt::exit_with(move || format!("{place} is incomplete; delete it"));
+                let set = BackupSet::new(set);
+                let newest = || Ok(set.list()?.last().map_or(0, |backup| backup.number));
+                let number = number.map_or_else(newest, Ok::<_, sievedb::Error>)?;
+                let backup = set.restore(number, dest)?;
+                let (length, sequence) = (bytes(backup.bytes), backup.sequence);
+                writeln!(out, "backup {number}: {length}, up to sequence number {sequence}")?;
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,24 @@
+//! `sieve backup`.
+
+use super::{failure, output, text};
+
+#[test]
+fn backups_are_created_listed_verified_pruned_and_restored() {
+    let dir = tempfile::tempdir().unwrap();
+    let paths = ["store", "set", "old", "new"].map(|name| dir.path().join(name));
+    let [store, set, old, new] = [0, 1, 2, 3].map(|at: usize| text(&paths[at]));
+    assert!(failure(&["backup", "create", store, set]).contains("there is no store"));
+    output(&["put", store, "key", "1"]);
+    assert!(output(&["backup", "create", store, set]).starts_with("backup 1: "));
+    output(&["put", store, "key", "2"]);
+    assert!(output(&["backup", "create", store, set]).starts_with("backup 2: "));
+    let list = output(&["backup", "list", set]);
+    assert_eq!(list.lines().count(), 2, "{list}");
+    assert!(output(&["backup", "verify", set]).ends_with("0 problems\n"));
+    output(&["backup", "restore", set, old, "--number", "1"]);
+    output(&["backup", "restore", set, new]);
+    assert_eq!(output(&["get", old, "key"]), "1\n");
+    assert_eq!(output(&["get", new, "key"]), "2\n");
+    assert_eq!(output(&["backup", "prune", set, "--last", "1"]), "1 backup removed\n");
+    assert!(failure(&["backup", "restore", set, store, "--number", "1"]).contains("no backup 1"));
+}

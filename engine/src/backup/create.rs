@@ -1,0 +1,175 @@
+//! Creates a backup.
+
+use std::{
+    collections::BTreeSet,
+    io,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use xxhash_rust::xxh3::Xxh3;
+
+use super::{
+    Backup, BackupSet,
+    objects::{BACKUPS, OBJECTS},
+    record::{Record, StoredFile},
+    record_name, wrong_content,
+};
+use crate::{
+    Db, Error, Result,
+    file_name::FileName,
+    fs::ReadFile,
+    planted::PlantedBug,
+    store::{
+        Store, checkpoint::capture::Capture, checkpoint::parts::read_parts, folder::check_apart,
+    },
+};
+
+/// Seed of the second hash of files that are no tables.
+const SECOND_SEED: u64 = 0x5356_4241_434b_5550;
+
+/// A file of a captured store.
+struct Source {
+    stored: StoredFile,
+    path: PathBuf,
+    file: Arc<dyn ReadFile>,
+}
+
+impl BackupSet {
+    /// Adds a backup of `db`, as of one point in time: see [`Db::checkpoint`]. Writes may continue.
+    ///
+    /// Copies the files that the set lacks: tables since an earlier backup, and the log. After an
+    /// interruption, the next call skips what was copied. Reads each copied byte once, and those of
+    /// the log and of separate filters twice. The bytes of copied tables are compared with their
+    /// checksums.
+    ///
+    /// # Errors
+    ///
+    /// The set has the same backups as before then.
+    ///
+    /// * [`Error::Locked`]: another call changes the set.
+    /// * [`Error::DirectoriesOverlap`]: the set is inside the directory of the store, or contains
+    ///   it.
+    /// * [`Error::Corrupt`]: a table of the store, or the newest record of the set, is damaged.
+    /// * [`Error::ReadOnly`], [`Error::Io`], [`Error::Closed`], [`Error::ForkedChild`], as of
+    ///   [`Db::checkpoint`].
+    pub fn create(&self, db: &Db) -> Result<Backup> {
+        let store = db.open_store().accept()?;
+        check_apart(&*self.fs, &store.tables.folder, &self.path)?;
+        let _lock = self.lock()?;
+        let created = store.capture_durable().and_then(|capture| self.add(store, &capture));
+        store.release_captured();
+        created.map_err(|error| store.tables.check_not_closing().err().unwrap_or(error))
+    }
+
+    fn add(&self, store: &Store, capture: &Capture) -> Result<Backup> {
+        let number = self.numbers()?.last().map_or(1, |newest| newest + 1);
+        let names = self.objects.list(OBJECTS);
+        let names = names.map_err(|error| Error::io("list", &self.path, error))?;
+        let mut present: BTreeSet<_> = names.into_iter().collect();
+        let mut record = Record {
+            time_ms: u64::try_from(self.clock.unix_time().as_millis()).unwrap_or(u64::MAX),
+            sequence: capture.sequence,
+            state: capture.state.clone(),
+            files: Vec::new(),
+        };
+        if store.options.has_bug(PlantedBug::RecordBackupEarly) {
+            let sources = self.sources(store, capture)?;
+            record.files = sources.into_iter().map(|source| source.stored).collect();
+            self.put_record(number, &record)?;
+            record.files.clear();
+        }
+        let mut bytes_added = 0;
+        for source in self.sources(store, capture)? {
+            if present.insert(source.stored.object()) {
+                self.put(store, &source)?;
+                bytes_added += source.stored.bytes;
+            }
+            record.files.push(source.stored);
+        }
+        // Also objects of an interrupted call.
+        self.sync(OBJECTS)?;
+        self.put_record(number, &record)?;
+        Ok(Backup { bytes_added, ..record.backup(number) })
+    }
+
+    /// Returns the files of a captured store.
+    fn sources(&self, store: &Store, capture: &Capture) -> Result<Vec<Source>> {
+        let (fs, folder) = (&*store.tables.fs, &*store.tables.folder);
+        let mut sources = Vec::new();
+        for table in capture.state.keyspaces.values().flat_map(|known| known.tables.values()) {
+            let (name, digest) = (FileName::Table(table.id), [table.checksum, table.salt]);
+            let path = name.path(folder);
+            let file = fs.open(&path).map_err(|error| Error::io("open", &path, error))?;
+            let stored = StoredFile { name: name.to_string(), bytes: table.bytes, digest };
+            sources.push(Source { stored, path, file });
+            let filters: BTreeSet<_> = table.filter_files().filter(|&id| id != table.id).collect();
+            for id in filters {
+                match hashed(store, FileName::Filter(id), None) {
+                    // The restored store rebuilds it.
+                    Err(Error::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => {}
+                    source => sources.push(source?),
+                }
+            }
+        }
+        for segment in &capture.segments {
+            sources.push(hashed(store, FileName::Log(segment.id), Some(segment.bytes))?);
+        }
+        Ok(sources)
+    }
+
+    /// Stores the content of a file. Its digest is checked.
+    fn put(&self, store: &Store, source: &Source) -> Result<()> {
+        let Source { stored, path, file } = source;
+        let name = format!("{OBJECTS}/{}", stored.object());
+        let target = self.path.join(&name);
+        let to_set = |error| Error::io("write", &target, error);
+        let mut object = self.objects.create(&name).map_err(to_set)?;
+        let mut hasher = Xxh3::new();
+        read_parts(&**file, path, stored.bytes, |part| {
+            store.tables.check_not_closing()?;
+            hasher.update(part);
+            object.append(part).map_err(to_set)
+        })?;
+        let found = hasher.digest();
+        if found != stored.digest[0] {
+            return Err(wrong_content(path, stored.digest[0], found));
+        }
+        object.finish().map_err(to_set)
+    }
+
+    /// Stores the record of a backup, durable at return. Its objects must be durable.
+    fn put_record(&self, number: u64, record: &Record) -> Result<()> {
+        let name = format!("{BACKUPS}/{}", record_name(number));
+        let path = self.path.join(&name);
+        let to_set = |error| Error::io("write", &path, error);
+        let mut object = self.objects.create(&name).map_err(to_set)?;
+        object.append(&record.encode()).map_err(to_set)?;
+        object.finish().map_err(to_set)?;
+        self.sync(BACKUPS)
+    }
+
+    pub(super) fn sync(&self, directory: &str) -> Result<()> {
+        let synced = self.objects.sync(directory);
+        synced.map_err(|error| Error::io(crate::error::SYNC, self.path.join(directory), error))
+    }
+}
+
+/// Returns the first `bytes` bytes of a file, or all of it, with its digest.
+fn hashed(store: &Store, name: FileName<'_>, bytes: Option<u64>) -> Result<Source> {
+    let path = name.path(&store.tables.folder);
+    let opened = store.tables.fs.open(&path);
+    let file = opened.map_err(|error| Error::io("open", &path, error))?;
+    let bytes = match bytes {
+        Some(bytes) => bytes,
+        None => file.len().map_err(|error| Error::io("read", &path, error))?,
+    };
+    let (mut first, mut second) = (Xxh3::new(), Xxh3::with_seed(SECOND_SEED));
+    read_parts(&*file, Path::new(&path), bytes, |part| {
+        first.update(part);
+        second.update(part);
+        Ok(())
+    })?;
+    let digest = [first.digest(), second.digest()];
+    Ok(Source { stored: StoredFile { name: name.to_string(), bytes, digest }, path, file })
+}

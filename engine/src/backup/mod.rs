@@ -1,0 +1,209 @@
+//! Incremental backups: a set of backups has the content of each file once.
+//!
+//! | file          | content                                                  |
+//! |---------------|----------------------------------------------------------|
+//! | `mod`         | the set, its lock and its records                        |
+//! | [`create`]    | stores the files that the set lacks, then the record     |
+//! | [`restore`]   | writes the files of a backup to a new store              |
+//! | [`check`]     | reads every object again                                 |
+//! | [`prune`]     | removes backups, and objects that no other needs         |
+//! | [`retention`] | which backups stay; pure                                 |
+//! | [`record`]    | bytes of the record of a backup                          |
+//! | [`objects`]   | where objects are stored                                 |
+//!
+//! A set is a directory with two others: `objects` has the contents of files, named by their
+//! digests, and `backups` the record of each backup, by number. The record is written last, when
+//! all of its objects are durable, so a backup that is listed is whole.
+
+mod check;
+mod create;
+mod objects;
+mod prune;
+mod record;
+mod restore;
+mod retention;
+
+use std::{
+    fmt, io,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
+
+use sievedb_format::Corruption;
+
+pub use self::{check::BackupReport, retention::Retention};
+use self::{
+    objects::{BACKUPS, Directory, OBJECTS, ObjectStore},
+    record::{Record, StoredFile},
+};
+use crate::{
+    Error, Result,
+    clock::{Clock, SystemClock},
+    error::LOCK,
+    fs::{FileLock, Fs, ReadFile, RealFs},
+};
+
+/// Longest record that is read, in bytes: about five million tables.
+const RECORD_BYTES_MAX: u64 = 1 << 30;
+
+/// A set of backups in a directory.
+///
+/// The set has the content of each file once, so a backup copies only files that are new since an
+/// earlier one. Backups of several stores can share a set. One call at a time may change it; others
+/// fail with [`Error::Locked`].
+///
+/// ```
+/// # let dir = tempfile::tempdir().unwrap();
+/// # let (path, set, new) = (dir.path().join("db"), dir.path().join("set"), dir.path().join("new"));
+/// use sievedb::{BackupSet, Db};
+///
+/// let db = Db::open(path)?;
+/// db.insert("key", "value")?;
+/// let set = BackupSet::new(set);
+/// let backup = set.create(&db)?;
+///
+/// set.restore(backup.number, &new)?;
+/// assert_eq!(Db::open(new)?.get("key")?.as_deref(), Some(&b"value"[..]));
+/// # Ok::<(), sievedb::Error>(())
+/// ```
+#[derive(Clone)]
+pub struct BackupSet {
+    path: PathBuf,
+    fs: Arc<dyn Fs>,
+    clock: Arc<dyn Clock>,
+    objects: Arc<dyn ObjectStore>,
+}
+
+impl fmt::Debug for BackupSet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("BackupSet").field("path", &self.path).finish_non_exhaustive()
+    }
+}
+
+/// A backup of a [set](BackupSet).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Backup {
+    /// Number of the backup in its set. Later backups have larger ones.
+    pub number: u64,
+    /// Time of the backup, by the wall clock.
+    pub time: SystemTime,
+    /// Sequence number of the newest write, as of [`Snapshot::sequence`](crate::Snapshot::sequence).
+    pub sequence: u64,
+    /// Number of files.
+    pub files: u64,
+    /// Length of all files, in bytes.
+    pub bytes: u64,
+    /// Bytes that [`BackupSet::create`] added to the set; 0 in a list.
+    pub bytes_added: u64,
+}
+
+impl BackupSet {
+    /// Returns the set in the directory `path`, which the first backup creates. Reads nothing.
+    pub fn new(path: impl AsRef<Path>) -> Self {
+        Self::with_fs(path, Arc::new(RealFs), Arc::new(SystemClock::new()))
+    }
+
+    /// As [`new`](Self::new), on another file system, and with times of this clock.
+    pub fn with_fs(path: impl AsRef<Path>, fs: Arc<dyn Fs>, clock: Arc<dyn Clock>) -> Self {
+        let path = path.as_ref().to_owned();
+        let objects = Arc::new(Directory::new(Arc::clone(&fs), path.clone()));
+        Self { path, fs, clock, objects }
+    }
+
+    /// Returns the backups, oldest first.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Io`]; [`Error::Corrupt`] if a record is damaged; [`Error::NewerRelease`].
+    pub fn list(&self) -> Result<Vec<Backup>> {
+        let numbers = self.numbers()?;
+        numbers.into_iter().map(|number| Ok(self.record(number)?.backup(number))).collect()
+    }
+
+    fn lock(&self) -> Result<Box<dyn FileLock>> {
+        self.objects.lock().map_err(|error| match error.kind() {
+            io::ErrorKind::WouldBlock => Error::Locked { path: self.path.clone(), process: None },
+            io::ErrorKind::NotADirectory => Error::NotADirectory { path: self.path.clone() },
+            _ => Error::io(LOCK, &self.path, error),
+        })
+    }
+
+    /// Returns the numbers of the backups, ascending.
+    fn numbers(&self) -> Result<Vec<u64>> {
+        let names = self.objects.list(BACKUPS);
+        let names = names.map_err(|error| Error::io("list", &self.path, error))?;
+        let mut numbers: Vec<u64> = names
+            .iter()
+            .filter_map(|name| name.parse().ok().filter(|&number| record_name(number) == *name))
+            .collect();
+        numbers.sort_unstable();
+        Ok(numbers)
+    }
+
+    /// Reads the record of a backup.
+    fn record(&self, number: u64) -> Result<Record> {
+        let name = format!("{BACKUPS}/{}", record_name(number));
+        let path = self.path.join(&name);
+        let file = match self.objects.open(&name) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                return Err(Error::NoBackup { path: self.path.clone(), number });
+            }
+            file => file.map_err(|error| Error::io("open", &path, error))?,
+        };
+        let read_error = |error| Error::io("read", &path, error);
+        let bytes = file.len().map_err(read_error)?;
+        if bytes > RECORD_BYTES_MAX {
+            let source = Corruption::OutOfRange { what: "length of a backup record", value: bytes };
+            return Err(Error::corrupt(path, 0, source));
+        }
+        let mut content = vec![0; bytes as usize];
+        file.read_at(&mut content, 0).map_err(read_error)?;
+        let record = Record::decode(&content);
+        record.map_err(|source| Error::corrupt(&path, 0, source).of_opening())
+    }
+
+    /// Opens the object of a file, and checks its length.
+    fn open_object(&self, file: &StoredFile) -> Result<(Arc<dyn ReadFile>, PathBuf)> {
+        let name = format!("{OBJECTS}/{}", file.object());
+        let path = self.path.join(&name);
+        let object = match self.objects.open(&name) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                let source = Corruption::Missing { what: "file of a backup" };
+                return Err(Error::corrupt(path, 0, source));
+            }
+            object => object.map_err(|error| Error::io("open", &path, error))?,
+        };
+        let found = object.len().map_err(|error| Error::io("read", &path, error))?;
+        if found != file.bytes {
+            let what = "length of a file of a backup";
+            let source = Corruption::Mismatch { what, expected: file.bytes, found };
+            return Err(Error::corrupt(path, 0, source));
+        }
+        Ok((object, path))
+    }
+}
+
+impl Record {
+    fn backup(&self, number: u64) -> Backup {
+        Backup {
+            number,
+            time: SystemTime::UNIX_EPOCH + Duration::from_millis(self.time_ms),
+            sequence: self.sequence,
+            files: self.files.len() as u64,
+            bytes: self.files.iter().fold(0, |sum: u64, file| sum.saturating_add(file.bytes)),
+            bytes_added: 0,
+        }
+    }
+}
+
+fn record_name(number: u64) -> String {
+    format!("{number:06}")
+}
+
+/// Returns the error of a file whose content is not that of its digest.
+fn wrong_content(path: &Path, expected: u64, found: u64) -> Error {
+    let (what, stored, computed) = ("file of a backup", expected, found);
+    Error::corrupt(path, 0, Corruption::Checksum { what, stored, computed })
+}

@@ -1,0 +1,146 @@
+//! The objects of a backup set, and where they are stored.
+
+use std::{fmt::Debug, io, path::PathBuf, sync::Arc};
+
+use crate::fs::{AppendFile, FileLock, Fs, ReadFile};
+
+/// Directory of the contents of files.
+pub(super) const OBJECTS: &str = "objects";
+/// Directory of the records of backups.
+pub(super) const BACKUPS: &str = "backups";
+
+/// End of the names of objects that are being written.
+const UNFINISHED: &str = ".tmp";
+
+/// A place for objects with names of the form `directory/name`.
+///
+/// Few operations, so that a remote object store can have them too.
+pub(super) trait ObjectStore: Debug + Send + Sync {
+    /// Excludes other writers until the lock is dropped. `WouldBlock` if there is one.
+    fn lock(&self) -> io::Result<Box<dyn FileLock>>;
+
+    /// Begins the object `name`. It exists once it is finished, as a whole.
+    fn create(&self, name: &str) -> io::Result<Box<dyn NewObject>>;
+
+    /// Opens an object. `NotFound` if there is none.
+    fn open(&self, name: &str) -> io::Result<Arc<dyn ReadFile>>;
+
+    /// Returns the names of the finished objects in `directory`, ascending, without the directory.
+    fn list(&self, directory: &str) -> io::Result<Vec<String>>;
+
+    /// Removes an object.
+    fn delete(&self, name: &str) -> io::Result<()>;
+
+    /// Makes all objects that were finished or removed in `directory` durable, and removes
+    /// unfinished ones.
+    fn sync(&self, directory: &str) -> io::Result<()>;
+}
+
+/// An object that is being written. Dropped unfinished, it does not exist.
+pub(super) trait NewObject {
+    fn append(&mut self, bytes: &[u8]) -> io::Result<()>;
+
+    /// Its content is durable at return, its name after [`ObjectStore::sync`].
+    fn finish(self: Box<Self>) -> io::Result<()>;
+}
+
+/// Objects as files below a directory. The writer of the set keeps others out by a lock file.
+#[derive(Debug)]
+pub(super) struct Directory {
+    fs: Arc<dyn Fs>,
+    path: PathBuf,
+}
+
+impl Directory {
+    /// The directory `path`, which is created by the first writer.
+    pub(super) fn new(fs: Arc<dyn Fs>, path: PathBuf) -> Self {
+        Self { fs, path }
+    }
+
+    fn file(&self, name: &str) -> PathBuf {
+        self.path.join(name)
+    }
+}
+
+impl ObjectStore for Directory {
+    fn lock(&self) -> io::Result<Box<dyn FileLock>> {
+        for directory in [OBJECTS, BACKUPS] {
+            self.fs.create_dir(&self.file(directory))?;
+        }
+        self.fs.sync_dir(&self.path)?;
+        if let Some(parent) = self.path.parent() {
+            self.fs.sync_dir(parent)?;
+        }
+        self.fs.lock(&self.file("LOCK"))
+    }
+
+    fn create(&self, name: &str) -> io::Result<Box<dyn NewObject>> {
+        let path = self.file(name);
+        let unfinished = path.with_added_extension(&UNFINISHED[1..]);
+        let created = match self.fs.create(&unfinished) {
+            // Left by a process that was killed.
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                self.fs.unlink(&unfinished)?;
+                self.fs.create(&unfinished)
+            }
+            created => created,
+        };
+        let (fs, is_finished) = (Arc::clone(&self.fs), false);
+        Ok(Box::new(NewFile { fs, file: created?, unfinished, path, is_finished }))
+    }
+
+    fn open(&self, name: &str) -> io::Result<Arc<dyn ReadFile>> {
+        self.fs.open(&self.file(name))
+    }
+
+    fn list(&self, directory: &str) -> io::Result<Vec<String>> {
+        let mut names = match self.fs.list(&self.file(directory)) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
+            names => names?,
+        };
+        names.retain(|name| !name.ends_with(UNFINISHED));
+        Ok(names)
+    }
+
+    fn delete(&self, name: &str) -> io::Result<()> {
+        self.fs.unlink(&self.file(name))
+    }
+
+    fn sync(&self, directory: &str) -> io::Result<()> {
+        let path = self.file(directory);
+        for name in self.fs.list(&path)?.iter().filter(|name| name.ends_with(UNFINISHED)) {
+            self.fs.unlink(&path.join(name))?;
+        }
+        self.fs.sync_dir(&path)
+    }
+}
+
+struct NewFile {
+    fs: Arc<dyn Fs>,
+    file: Arc<dyn AppendFile>,
+    unfinished: PathBuf,
+    path: PathBuf,
+    is_finished: bool,
+}
+
+impl NewObject for NewFile {
+    fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.file.append(bytes)
+    }
+
+    fn finish(mut self: Box<Self>) -> io::Result<()> {
+        self.file.sync_data()?;
+        self.fs.rename(&self.unfinished, &self.path)?;
+        self.is_finished = true;
+        Ok(())
+    }
+}
+
+impl Drop for NewFile {
+    fn drop(&mut self) {
+        if !self.is_finished {
+            // What is left is removed by the next sync.
+            let _ = self.fs.unlink(&self.unfinished);
+        }
+    }
+}

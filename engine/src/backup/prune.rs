@@ -1,0 +1,53 @@
+//! Removes backups.
+
+use std::collections::BTreeSet;
+
+use super::{
+    BackupSet, Retention,
+    objects::{BACKUPS, OBJECTS},
+    record_name,
+};
+use crate::{Error, Result};
+
+impl BackupSet {
+    /// Removes the backups that `retention` does not keep, and the files that no other backup
+    /// needs. Returns the numbers of the removed backups.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Locked`], [`Error::Io`]; [`Error::Corrupt`] or [`Error::NewerRelease`] if a record
+    /// cannot be read: then nothing was removed.
+    pub fn prune(&self, retention: &Retention) -> Result<Vec<u64>> {
+        let _lock = self.lock()?;
+        let numbers = self.numbers()?;
+        let records = numbers.iter().map(|&number| Ok((number, self.record(number)?)));
+        let records: Vec<_> = records.collect::<Result<_>>()?;
+        let times: Vec<_> = records.iter().map(|(number, it)| (*number, it.time_ms)).collect();
+        let kept = retention.kept(&times);
+        let needed: BTreeSet<_> = records
+            .iter()
+            .filter(|(number, _)| kept.contains(number))
+            .flat_map(|(_, record)| record.files.iter().map(|file| file.object()))
+            .collect();
+        let removed: Vec<_> = numbers.into_iter().filter(|number| !kept.contains(number)).collect();
+        for &number in &removed {
+            self.delete(BACKUPS, &record_name(number))?;
+        }
+        // Before the files: a crash must not bring the record back.
+        self.sync(BACKUPS)?;
+        let names = self.objects.list(OBJECTS);
+        for name in names.map_err(|error| Error::io("list", &self.path, error))? {
+            if !needed.contains(&name) {
+                self.delete(OBJECTS, &name)?;
+            }
+        }
+        self.sync(OBJECTS)?;
+        Ok(removed)
+    }
+
+    fn delete(&self, directory: &str, name: &str) -> Result<()> {
+        let name = format!("{directory}/{name}");
+        let deleted = self.objects.delete(&name);
+        deleted.map_err(|error| Error::io("remove", self.path.join(name), error))
+    }
+}

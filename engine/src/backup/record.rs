@@ -1,0 +1,190 @@
+//! The record of a backup: the state of the store, and the object of each of its files.
+//!
+//! | bytes | field      | meaning                                                        |
+//! |-------|------------|----------------------------------------------------------------|
+//! | 8     | `magic`    | `SvBackup`                                                     |
+//! | 2     | `version`  | format version, 1                                              |
+//! | n     | `fields`   | tagged fields ([`crate::log::fields`]), see below              |
+//! | 4     | `checksum` | CRC-32 of the bytes before it                                  |
+//!
+//! | tag         | value                                   | meaning                            |
+//! |-------------|-----------------------------------------|------------------------------------|
+//! | 1, required | two varints                             | time in milliseconds, sequence     |
+//! | 2, required | an edit of the manifest                 | the state of the store             |
+//! | 3, required | name prefixed, bytes varint, two u64; often | a file: its length and digest  |
+
+use sievedb_format::{Corruption, Decoder, Encode, checksum::crc32};
+
+use crate::{
+    file_name::FileName,
+    log::fields::{EncodeFields, Fields, required, set_once},
+    manifest::{ManifestState, VersionEdit},
+};
+
+const MAGIC: u64 = u64::from_le_bytes(*b"SvBackup");
+const VERSION: u16 = 1;
+
+const POINT: u64 = required(1);
+const STATE: u64 = required(2);
+const FILE: u64 = required(3);
+
+/// The record of a backup.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Record {
+    /// Unix time, in milliseconds.
+    pub(super) time_ms: u64,
+    /// Sequence number of the newest write.
+    pub(super) sequence: u64,
+    pub(super) state: ManifestState,
+    pub(super) files: Vec<StoredFile>,
+}
+
+/// A file of the store, and its object.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct StoredFile {
+    /// Name in the directory of the store.
+    pub(super) name: String,
+    pub(super) bytes: u64,
+    /// xxh3_64 of the content, and a second number that tells files of equal hash apart: the salt
+    /// of a table, or xxh3_64 with another seed.
+    pub(super) digest: [u64; 2],
+}
+
+impl StoredFile {
+    /// Returns the name of the object, by its content.
+    pub(super) fn object(&self) -> String {
+        let [hash, salt] = self.digest;
+        format!("{hash:016x}{salt:016x}-{}", self.bytes)
+    }
+}
+
+impl Record {
+    pub(super) fn encode(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        out.put_u64(MAGIC);
+        out.extend_from_slice(&VERSION.to_le_bytes());
+        out.put_varints_field(POINT, &[self.time_ms, self.sequence]);
+        out.put_field(STATE, &self.state.to_edit().encode());
+        for StoredFile { name, bytes, digest } in &self.files {
+            let mut file = Vec::with_capacity(64);
+            file.put_prefixed(name.as_bytes());
+            file.put_varint(*bytes);
+            digest.iter().for_each(|&number| file.put_u64(number));
+            out.put_field(FILE, &file);
+        }
+        out.put_u32(crc32(&[&out]));
+        out
+    }
+
+    /// # Errors
+    ///
+    /// [`Corruption`] if the bytes break the format above.
+    pub(super) fn decode(bytes: &[u8]) -> Result<Self, Corruption> {
+        let what = "record of a backup";
+        let mut decoder = Decoder::new(bytes);
+        let found = decoder.u64(what)?;
+        if found != MAGIC {
+            return Err(Corruption::Magic { what, found });
+        }
+        let version = decoder.take(what, size_of::<u16>())?;
+        let version = u16::from_le_bytes([version[0], version[1]]);
+        if version != VERSION {
+            let what = "version of the record of a backup";
+            return Err(Corruption::Unsupported { what, value: version.into() });
+        }
+        let Some((body, stored)) = bytes.split_last_chunk() else {
+            let (need, have) = (size_of::<u32>() as u64, bytes.len() as u64);
+            return Err(Corruption::Truncated { what, need, have });
+        };
+        let (stored, computed) = (u32::from_le_bytes(*stored), crc32(&[body]));
+        if stored != computed {
+            let (stored, computed) = (stored.into(), computed.into());
+            return Err(Corruption::Checksum { what, stored, computed });
+        }
+        let fields = body.get(decoder.offset()..).unwrap_or_default();
+        let (mut point, mut state, mut files) = (None, None, Vec::new());
+        let mut fields = Fields::new(what, fields);
+        while let Some(field) = fields.next()? {
+            match field.tag {
+                POINT => set_once(&mut point, field.varints(what)?, what)?,
+                STATE => {
+                    let edit = VersionEdit::decode(field.value)?;
+                    set_once(&mut state, ManifestState::from_edit(&edit)?, what)?;
+                }
+                FILE => files.push(field.read(what, decode_file)?),
+                _ => field.skip(what)?,
+            }
+        }
+        let [time_ms, sequence] = point.ok_or(Corruption::Missing { what: "time of a backup" })?;
+        let state = state.ok_or(Corruption::Missing { what: "state of a backup" })?;
+        Ok(Self { time_ms, sequence, state, files })
+    }
+}
+
+fn decode_file(decoder: &mut Decoder<'_>) -> Result<StoredFile, Corruption> {
+    let what = "file of a backup";
+    let name = decoder.prefixed(what)?;
+    let name = std::str::from_utf8(name)
+        .map_err(|e| Corruption::OutOfRange { what, value: e.valid_up_to() as u64 })?;
+    // A name with a directory would lead out of the restored store.
+    if FileName::parse(name).and_then(FileName::id).is_none() {
+        return Err(Corruption::OutOfRange { what, value: name.len() as u64 });
+    }
+    let bytes = decoder.varint(what)?;
+    let digest = [decoder.u64(what)?, decoder.u64(what)?];
+    Ok(StoredFile { name: name.to_owned(), bytes, digest })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::manifest::KeyspaceCreated;
+
+    fn record() -> Record {
+        let mut state = ManifestState::new(7 << 64 | 9, 11);
+        let created = KeyspaceCreated { id: 1, name: "default".to_owned(), options: vec![1, 2] };
+        let edit = VersionEdit {
+            next_file_id: Some(9),
+            next_keyspace_id: Some(2),
+            keyspaces_created: vec![created],
+            ..VersionEdit::default()
+        };
+        state.apply(&edit).expect("it fits");
+        let file = |name: &str, bytes| StoredFile {
+            name: name.to_owned(),
+            bytes,
+            digest: [bytes * 3, u64::MAX],
+        };
+        let files = vec![file("000003.sst", 5000), file("000004.log", 0)];
+        Record { time_ms: 1_700_000_000_000, sequence: 1 << 40, state, files }
+    }
+
+    #[test]
+    fn records_return() {
+        let record = record();
+        assert_eq!(Record::decode(&record.encode()), Ok(record));
+    }
+
+    #[test]
+    fn every_flipped_bit_every_cut_and_a_rest_is_refused() {
+        let good = record().encode();
+        for at in 0..good.len() {
+            assert!(Record::decode(&good[..at]).is_err(), "cut at {at}");
+            for bit in 0..8 {
+                let mut bytes = good.clone();
+                bytes[at] ^= 1 << bit;
+                assert!(Record::decode(&bytes).is_err(), "bit {bit} of byte {at}");
+            }
+        }
+        assert!(Record::decode(&[&good[..], &[0]].concat()).is_err());
+    }
+
+    #[test]
+    fn names_that_lead_out_of_the_store_are_refused() {
+        for name in ["../000003.sst", "CURRENT", "/etc/passwd", "000003.sst/x", ""] {
+            let mut record = record();
+            record.files[0].name = name.to_owned();
+            assert!(Record::decode(&record.encode()).is_err(), "{name}");
+        }
+    }
+}
