@@ -1,6 +1,6 @@
 //! A read point that is listed as a snapshot while it is held.
 
-use std::{collections::BTreeSet, fmt, sync::Arc};
+use std::{collections::BTreeMap, fmt, sync::Arc};
 
 use sievedb_format::SequenceNumber;
 
@@ -12,8 +12,9 @@ use crate::{
 pub(crate) struct HeldSequence {
     open: Arc<OpenStore>,
     at: ReadPoint,
-    /// Ids of the keyspaces with the versions of this point; `None` for all.
-    kept_in: Option<BTreeSet<u64>>,
+    /// Ids of the keyspaces with the versions of this point, each with the clock of its readers, in
+    /// milliseconds, which is not behind that of `at`; `None` for all.
+    kept_in: Option<BTreeMap<u64, u64>>,
     /// `false` if the store was closed, or this process is a forked child.
     is_listed: bool,
 }
@@ -49,20 +50,15 @@ impl HeldSequence {
     ) -> Result<Option<Self>> {
         let store = open.accept()?;
         let now = store.options.clock.now();
-        let mut kept_in = BTreeSet::new();
+        let mut kept_in = BTreeMap::new();
         let held = store.versions.snapshots().add_past(now, || {
             let past = store.past_point(point).ok_or(())?;
-            let mut clock_ms = past.at.clock_ms();
             for tree in store.versions.trees().values() {
                 if let Some(least_ms) = store.clock_in_history(tree, past) {
-                    kept_in.insert(tree.id);
-                    clock_ms = clock_ms.max(least_ms);
+                    kept_in.insert(tree.id, past.at.clock_ms().max(least_ms));
                 }
             }
-            kept_in
-                .contains(&keyspace.id)
-                .then(|| ReadPoint::at_time(past.at.sequence, clock_ms))
-                .ok_or(())
+            kept_in.contains_key(&keyspace.id).then_some(past.at).ok_or(())
         });
         let Ok(at) = held else { return Ok(None) };
         Ok(Some(Self { open, at, kept_in: Some(kept_in), is_listed: true }))
@@ -74,7 +70,7 @@ impl HeldSequence {
     ///
     /// [`Error::NotInHistory`](crate::Error::NotInHistory).
     pub(crate) fn check_kept_in(&self, tree: &Tree) -> Result<()> {
-        if self.kept_in.as_ref().is_none_or(|kept_in| kept_in.contains(&tree.id)) {
+        if self.kept_in.as_ref().is_none_or(|kept_in| kept_in.contains_key(&tree.id)) {
             return Ok(());
         }
         Err(self.open.store().not_in_history(tree, self.at.sequence.into()))
@@ -88,10 +84,18 @@ impl HeldSequence {
         self.at.sequence
     }
 
-    /// Returns the read point.
+    /// Returns the read point of a snapshot of the present.
     #[inline]
     pub(crate) fn read_point(&self) -> ReadPoint {
+        debug_assert!(self.kept_in.is_none(), "each keyspace has its own clock of the past");
         self.at
+    }
+
+    /// Returns the read point of the keyspace with this id.
+    #[inline]
+    pub(crate) fn read_point_in(&self, keyspace_id: u64) -> ReadPoint {
+        let clock_ms = self.kept_in.as_ref().and_then(|kept_in| kept_in.get(&keyspace_id));
+        clock_ms.map_or(self.at, |&clock_ms| ReadPoint::at_time(self.at.sequence, clock_ms))
     }
 }
 

@@ -10,6 +10,7 @@ use crate::{
     Bytes, Keyspace, KeyspaceSnapshot, PointInTime, ReadOptions, Result,
     handle::Handle,
     handle_counts::HandleKind,
+    history_length::HistoryStart,
     read::{lookup::Lookup, observer::Observer, tree::Tree, view::ReadView},
     resolve::{ReadPoint, is_operand},
 };
@@ -24,7 +25,8 @@ pub struct KeyVersion {
     /// When it was written, by the store clock. Accurate to a second or 1 % of its age, whichever
     /// is larger; after a crash as early as the last flush before. `None` if that is not known.
     pub written_at: Option<SystemTime>,
-    /// The value; `None` after a removal. For a merge operand, the result of the merge.
+    /// The value; `None` after a removal, and if it had expired before the history begins. For a
+    /// merge operand, the result of the merge.
     pub value: Option<Bytes>,
     /// When the value expires or expired. `None` if never, and for a merge operand.
     pub expires_at: Option<SystemTime>,
@@ -42,8 +44,8 @@ pub struct KeyHistory {
     key: Bytes,
     /// The next version is the newest up to here; `None` at the end.
     next: Option<SequenceNumber>,
-    /// Where the history begins.
-    from: SequenceNumber,
+    /// Where the history begins. What had expired by then has no value.
+    from: HistoryStart,
 }
 
 impl KeyHistory {
@@ -57,7 +59,7 @@ impl KeyHistory {
         let start = store
             .history_start(&tree)
             .ok_or_else(|| store.not_in_history(&tree, visible.into()))?;
-        let from = start.sequence.max(view.cleared);
+        let from = HistoryStart { sequence: start.sequence.max(view.cleared), ..start };
         Ok(Self {
             view: ReadView::new(tree.id, view),
             open: keyspace.handle().of_kind(HandleKind::Iterator),
@@ -76,8 +78,9 @@ impl KeyHistory {
         let hash = key_hash(&self.key, store.hash_seed);
         let cache_use = ReadOptions::default().cache_use();
         let clock = store.versions.clock();
-        // Time does not expire a value here: it had the value when it was written.
-        let point = ReadPoint::at_time(at, 0);
+        // Time does not expire a value here: it had the value when it was written. Except before
+        // the history, where a compaction drops it.
+        let point = ReadPoint::at_time(at, self.from.clock_ms);
         let lookup = Lookup { key: &self.key, hash, at: point, clock, cache_use };
         let mut newest = NewestVersion::default();
         let mut value = lookup.find(&self.view, counters, &mut newest)?;
@@ -88,11 +91,12 @@ impl KeyHistory {
         let written_ms = store.versions.with_times(|times| times.time_of(before));
         if newest.trailer.is_some_and(is_operand) && self.view.has_expiry() {
             // The value below may have expired before.
-            let at = ReadPoint::at_time(sequence, written_ms.unwrap_or(0));
+            let clock_ms = written_ms.unwrap_or(0).max(self.from.clock_ms);
+            let at = ReadPoint::at_time(sequence, clock_ms);
             value = Lookup { at, ..lookup }.find(&self.view, counters, &mut newest)?;
         }
         let version = KeyVersion {
-            sequence: (sequence > self.from).then_some(sequence),
+            sequence: (sequence > self.from.sequence).then_some(sequence),
             written_at: written_ms.and_then(PointInTime::of_ms),
             expires_at: newest.expiry_ms.filter(|_| value.is_some()).and_then(PointInTime::of_ms),
             value,

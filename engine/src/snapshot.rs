@@ -98,7 +98,8 @@ impl KeyspaceSnapshot {
 
     #[inline(always)]
     fn reader(&self) -> Reader<'_> {
-        Reader { snapshot: Some(self.held.read_point()), ..self.keyspace.reader() }
+        let snapshot = Some(self.held.read_point_in(self.keyspace.tree().id));
+        Reader { snapshot, ..self.keyspace.reader() }
     }
 }
 

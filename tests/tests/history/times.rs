@@ -5,7 +5,7 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use sievedb::{Db, HistoryLength, clock::ManualClock};
+use sievedb::{Db, HistoryLength, KeyspaceOptions, clock::ManualClock};
 use sievedb_doubles::MemoryFs;
 use sievedb_tests::settings::STORE_DIR;
 
@@ -180,6 +180,61 @@ fn an_expired_value_does_not_come_back_with_a_longer_history() {
     default.set_options(default.options().keep_history(HistoryLength::from(hours(24)))).unwrap();
     assert_refused(db.snapshot_at(at(hours_ms(1))), Some(written));
     assert_eq!(value(&db, hours_ms(9)), None);
+}
+
+/// The start of another history does not expire values of this one.
+#[test]
+fn each_keyspace_has_its_own_clock_of_the_past() {
+    let timed = Timed::new(Duration::from_secs(3600));
+    let db = timed.open();
+    let minute = HistoryLength::Time(Duration::from_secs(60));
+    let short = db.keyspace_with("short", &KeyspaceOptions::new().keep_history(minute)).unwrap();
+    db.insert_with_ttl("key", "a", Duration::from_secs(30)).unwrap();
+    let written = db.snapshot().sequence();
+    timed.advance(300_000);
+    db.insert("other", "b").unwrap();
+    let past = db.snapshot_at(written).unwrap();
+    for _ in 0..2 {
+        assert_eq!(past.get("key").unwrap(), Some("a".into()));
+        assert_eq!(db.snapshot_at(written).unwrap().get("key").unwrap(), Some("a".into()));
+        // The newest write of `short` is its past up to now.
+        assert_eq!(past.keyspace(&short).unwrap().get("key").unwrap(), None);
+        db.compact().unwrap();
+    }
+}
+
+/// A value that expired before the history began has no version with a value, before a compaction
+/// drops it and after.
+#[test]
+fn a_value_that_expired_before_the_history_is_listed_without_value() {
+    let timed = Timed::new(Duration::from_secs(100));
+    let db = timed.open();
+    db.insert_with_ttl("key", "a", Duration::from_secs(10)).unwrap();
+    let written = db.snapshot().sequence();
+    timed.advance(20_000);
+    db.insert("key", "b").unwrap();
+    let values = |db: &Db| {
+        let versions = db.history("key").unwrap().map(Result::unwrap);
+        versions.map(|version| version.value).collect::<Vec<_>>()
+    };
+    assert_eq!(values(&db), [Some("b".into()), Some("a".into())]);
+    // The write is in the history still, but its expiry is not.
+    timed.advance(95_000);
+    let expired_first = values(&db);
+    assert_eq!(expired_first[0], Some("b".into()));
+    assert!(expired_first[1..].iter().all(Option::is_none), "{expired_first:?}");
+    if let Ok(past) = db.snapshot_at(written) {
+        assert_eq!(past.get("key").unwrap(), None);
+    }
+    db.compact().unwrap();
+    assert_eq!(values(&db)[0], Some("b".into()));
+    assert!(values(&db)[1..].iter().all(Option::is_none));
+    // Now it is below the start: not listed at all.
+    db.insert_with_ttl("key", "c", Duration::from_secs(10)).unwrap();
+    timed.advance(215_000);
+    assert_eq!(values(&db), [] as [Option<sievedb::Bytes>; 0]);
+    db.compact().unwrap();
+    assert_eq!(values(&db), [] as [Option<sievedb::Bytes>; 0]);
 }
 
 /// Times that are known from an earlier history do not belong to a later one.
