@@ -124,22 +124,22 @@ impl PublishQueue {
         wakers.into_iter().for_each(Waker::wake);
     }
 
-    /// Waits until more than `sequence` is visible or `is_over`, for at most `timeout`. Returns
-    /// `false` after the timeout.
+    /// Waits until more than `sequence` is visible or `is_over`, for at most `timeout`.
     pub(crate) fn wait_beyond(
         &self,
         sequence: SequenceNumber,
         timeout: Duration,
         is_over: impl Fn() -> bool,
-    ) -> bool {
+    ) {
         let clock = SystemClock::new();
         let mut queue = self.queue.lock();
         while self.visible() <= sequence && !is_over() {
-            let left = timeout.checked_sub(clock.now()).filter(|left| !left.is_zero());
-            let Some(left) = left else { return false };
+            let left = timeout.saturating_sub(clock.now());
+            if left.is_zero() {
+                return;
+            }
             self.advanced.wait_for(&mut queue, left);
         }
-        true
     }
 
     /// Wakes `waker` when more than `sequence` is visible or `is_over`. Returns `false` if that is

@@ -97,14 +97,14 @@ impl Store {
         })
     }
 
-    /// Waits until more than `sequence` is visible or `is_over`. Returns `false` after `timeout`.
+    /// Waits until more than `sequence` is visible or `is_over`, for at most `timeout`.
     pub(crate) fn wait_for_changes(
         &self,
         sequence: SequenceNumber,
         timeout: Duration,
         is_over: impl Fn() -> bool,
-    ) -> bool {
-        self.writer.publish().wait_beyond(sequence, timeout, is_over)
+    ) {
+        self.writer.publish().wait_beyond(sequence, timeout, is_over);
     }
 
     /// As [`wait_for_changes`](Self::wait_for_changes), by a waker. Returns `false` if there is
