@@ -173,8 +173,8 @@ impl Observer<Bytes> for NewestVersion {
 impl Keyspace {
     /// Returns the keyspace as it was at a [`PointInTime`]: a sequence number or a [`SystemTime`].
     ///
-    /// Costs as much as a [snapshot](crate::Db::snapshot), and a look at each keyspace. While it
-    /// exists, the versions it sees are kept, even after the history has moved past them.
+    /// Costs a [snapshot](crate::Db::snapshot), and a check of each keyspace. While it exists, the
+    /// versions it sees are kept, even after the history has moved past them.
     ///
     /// # Errors
     ///
@@ -199,7 +199,8 @@ impl Keyspace {
     }
 
     /// Returns the versions of `key`, the newest first, down to the one that the history begins
-    /// with.
+    /// with. Each write of a batch to the key is a version, and so is the removal of an absent key. A
+    /// transaction writes one.
     ///
     /// Each version costs a lookup. For merge operands each applies all older ones.
     ///

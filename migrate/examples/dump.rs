@@ -1,6 +1,7 @@
 //! Prints the entries of a RocksDB directory: column family, key and value in hexadecimal digits.
 //!
-//! `cargo run -p sievedb-migrate --example dump -- DIRECTORY`
+//! `cargo run -p sievedb-migrate --example dump -- [DIRECTORY]`; without one, those of a small
+//! directory of the tests.
 
 use std::{
     error::Error,
@@ -10,7 +11,8 @@ use std::{
 use sievedb_migrate::RocksDb;
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let path = std::env::args().nth(1).ok_or("name the directory")?;
+    let small = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/version6");
+    let path = std::env::args().nth(1).unwrap_or_else(|| small.into());
     let mut out = BufWriter::new(io::stdout().lock());
     let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02X}")).collect::<String>();
     let db = RocksDb::open(path)?;

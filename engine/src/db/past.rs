@@ -7,14 +7,14 @@ use crate::{KeyHistory, PointInTime, Result, Snapshot};
 
 /// The past, if the default keyspace has a [history](crate::KeyspaceOptions::keep_history).
 impl Db {
-    /// Returns a snapshot of all keyspaces at a [`PointInTime`], as
-    /// [`Keyspace::snapshot_at`]. Its [`keyspace`](Snapshot::keyspace) refuses those whose history
-    /// does not reach back so far.
+    /// Returns a snapshot of all keyspaces at a [`PointInTime`], as [`Keyspace::snapshot_at`].
+    /// [`Snapshot::keyspace`] returns [`Error::NotInHistory`] for a keyspace whose history begins
+    /// later.
     ///
     /// # Errors
     ///
-    /// [`Error::NotInHistory`] if the history of the default keyspace
-    /// does not. Then call [`Keyspace::snapshot_at`] of others.
+    /// [`Error::NotInHistory`] if the history of the default keyspace begins later. Then call
+    /// [`Keyspace::snapshot_at`] of another one.
     pub fn snapshot_at(&self, point: impl Into<PointInTime>) -> Result<Snapshot> {
         Snapshot::of_past(self.default_keyspace(), point.into())
     }
