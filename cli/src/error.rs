@@ -102,21 +102,21 @@ impl Error {
                 if matches!(source, sievedb::Error::Corrupt { .. }) =>
             {
                 "restore a backup, or copy what can be read into a new store with \
-                 `sieve repair STORE NEW`; `sieve verify STORE` lists all damage"
+                 `sieve repair STORE --into NEW`; `sieve verify STORE` lists all damage"
                     .to_owned()
             }
             Self::NotOpened { store, .. } => {
                 let store = store.display();
                 format!(
                     "restore a backup, or copy what can be read into a new store with \
-                     `sieve repair {store} NEW`; `sieve verify {store}` lists all damage"
+                     `sieve repair {store} --into NEW`; `sieve verify {store}` lists all damage"
                 )
             }
             Self::ScanStopped { store, .. } => {
                 let store = store.display();
                 format!(
                     "add `--skip-damaged` to print what can be read, or copy it into a new store with \
-                     `sieve repair {store} NEW`; `sieve verify {store}` lists all damage"
+                     `sieve repair {store} --into NEW`; `sieve verify {store}` lists all damage"
                 )
             }
             Self::NoKeyspace { store, creates, .. } => {

@@ -1,16 +1,20 @@
 //! `sieve repair`.
 
-use std::{io::Write, path::PathBuf};
+use std::{io::Write, ops::Bound, path::PathBuf};
 
-use sievedb::{OlderValues, Options};
+use bytes::Bytes;
+use serde_json::{Value, json};
+use sievedb::{OlderValues, Options, RepairReport, VerifyProblem};
 
 use crate::{
     error::{Error, Result},
     interrupt,
+    text::Notation,
 };
 
 /// Copies the readable data of a damaged store into a new store, and lists all losses.
 ///
+/// Lists each loss with its file, its keyspace and its range of keys, as far as they are known.
 /// Exits with 0 if nothing is lost, and with 1 if data is lost. Exits with 2 if no new store was
 /// written: invalid arguments, or a file that cannot be read or written.
 ///
@@ -19,24 +23,71 @@ use crate::{
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Directory of the damaged store.
-    source: PathBuf,
+    store: PathBuf,
     /// Directory of the new store, missing or empty. Neither store may be inside the other.
-    dest: PathBuf,
+    #[arg(long, value_name = "NEW")]
+    into: PathBuf,
+    #[command(flatten)]
+    notation: Notation,
     /// Keep keys whose newest value may be lost, with the newest readable value.
     #[arg(long)]
     keep_older: bool,
+    /// Print the report as one object of JSON.
+    #[arg(long)]
+    json: bool,
 }
 
 impl Args {
     pub(crate) fn run(&self, out: &mut dyn Write) -> Result<()> {
         let older = if self.keep_older { OlderValues::Keep } else { OlderValues::LeaveOut };
-        let dest = self.dest.display().to_string();
-        interrupt::exit_with(move || format!("{dest} is incomplete; delete it, then repair again"));
-        let report = Options::new().repair(&self.source, &self.dest, older)?;
-        writeln!(out, "{report}")?;
+        let new = self.into.display().to_string();
+        interrupt::exit_with(move || format!("{new} is incomplete; delete it, then repair again"));
+        let report = Options::new().repair(&self.store, &self.into, older)?;
+        match self.json {
+            true => writeln!(out, "{}", self.json_of(&report))?,
+            false => writeln!(out, "{report}")?,
+        }
         match report.lost.len() {
             0 => Ok(()),
             count => Err(Error::Lost { count }),
         }
+    }
+
+    fn json_of(&self, report: &RepairReport) -> Value {
+        let problems = |problems: &[VerifyProblem]| -> Value {
+            problems.iter().map(|problem| self.json_of_problem(problem)).collect()
+        };
+        json!({
+            "lost": problems(&report.lost),
+            "replaced": problems(&report.replaced),
+            "older_keys": report.older,
+            "tables": report.tables,
+            "tables_rescanned": report.tables_rescanned,
+            "log_batches": report.log_batches,
+            "is_rebuilt": report.is_rebuilt,
+            "tables_left_out": report.tables_left_out,
+            "keyspaces_unnamed": report.keyspaces_unnamed,
+            "logs_cut": report.logs_cut,
+            "tables_unknown": report.tables_unknown,
+        })
+    }
+
+    /// Returns a loss. The keys are unknown or not concerned if `keys` is null; a bound that is null
+    /// has no end.
+    fn json_of_problem(&self, problem: &VerifyProblem) -> Value {
+        let bound = |bound: &Bound<Bytes>| match bound {
+            Bound::Included(key) => json!({"key": self.notation.write(key), "inclusive": true}),
+            Bound::Excluded(key) => json!({"key": self.notation.write(key), "inclusive": false}),
+            Bound::Unbounded => Value::Null,
+        };
+        let keys = |(start, end): &(_, _)| json!({"start": bound(start), "end": bound(end)});
+        json!({
+            "file": problem.path.display().to_string(),
+            "offset": problem.offset,
+            "keyspace": problem.keyspace,
+            "keys": problem.keys.as_ref().map(keys),
+            "block_bytes": problem.bytes,
+            "message": problem.message,
+        })
     }
 }

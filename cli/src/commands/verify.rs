@@ -67,13 +67,13 @@ impl Args {
         let mut advice = Vec::new();
         if damaged > 0 {
             advice.push(format!(
-                "restore a backup, or copy what can be read into a new store with `sieve repair {store} NEW`"
+                "restore a backup, or copy what can be read into a new store with `sieve repair {store} --into NEW`"
             ));
         }
         if wrong > 0 {
             let filters = counted(wrong, ["filter hides keys", "filters hide keys"]);
             advice.push(format!(
-                "{filters} from lookups; `sieve repair {store} NEW` copies all keys into a new store"
+                "{filters} from lookups; `sieve repair {store} --into NEW` copies all keys into a new store"
             ));
         }
         // A repair builds new filters.

@@ -82,7 +82,7 @@ fn n16_damaged_table_and_filter_advise_repair() {
     let verified = sieve(&["verify", text(&path)]);
     let errors = stderr(&verified);
     assert!(errors.contains("the store has 2 problems, listed above\n"), "{errors}");
-    assert!(errors.contains(&format!("`sieve repair {} NEW`", text(&path))), "{errors}");
+    assert!(errors.contains(&format!("`sieve repair {} --into NEW`", text(&path))), "{errors}");
     assert!(!errors.contains("no data is affected"), "{errors}");
 }
 
@@ -104,10 +104,10 @@ fn n16_store_without_manifest_is_not_an_empty_store() {
         assert!(!report.contains("0 tables"), "{report}");
         let errors = stderr(&verified);
         assert!(errors.contains("the manifest is missing or damaged: tables and log"), "{errors}");
-        assert!(errors.contains(&format!("`sieve repair {} NEW`", text(&path))), "{errors}");
+        assert!(errors.contains(&format!("`sieve repair {} --into NEW`", text(&path))), "{errors}");
         let errors = failure(&["get", text(&path), "a"]);
-        assert!(errors.contains(&format!("`sieve repair {} NEW`", text(&path))), "{errors}");
-        sieve(&["repair", text(&path), text(&new)]);
+        assert!(errors.contains(&format!("`sieve repair {} --into NEW`", text(&path))), "{errors}");
+        sieve(&["repair", text(&path), "--into", text(&new)]);
         assert_eq!(output(&["scan", text(&new)]).lines().count(), 1_001);
     }
 }
@@ -133,7 +133,7 @@ fn n16_table_with_damaged_footer_or_header_is_named() {
             let errors = failure(args);
             assert!(errors.contains(&format!("cannot open the store {name}")), "{errors}");
             assert!(errors.contains(&format!("the table {} is corrupt", text(&table))), "{errors}");
-            assert!(errors.contains(&format!("`sieve repair {name} NEW`")), "{errors}");
+            assert!(errors.contains(&format!("`sieve repair {name} --into NEW`")), "{errors}");
         }
     }
 }

@@ -181,7 +181,7 @@ fn reports_end_with_one_newline() {
         &["stats", store],
         &["explain", store, "a"],
         &["verify", store],
-        &["repair", store, text(&salvaged)],
+        &["repair", store, "--into", text(&salvaged)],
     ];
     for args in commands {
         let report = output(args);

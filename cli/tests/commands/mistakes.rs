@@ -66,13 +66,13 @@ fn n15_repair_never_writes_into_the_damaged_store() {
         (&store, &up),
         (&link, &outer),
     ] {
-        let errors = failure(&["repair", text(source), text(dest)]);
+        let errors = failure(&["repair", text(source), "--into", text(dest)]);
         assert!(errors.contains("must not contain one another"), "{errors}");
     }
     assert_eq!(files(&outer), before);
     // A directory whose name starts with that of the store is allowed.
     let beside = outer.join("store-2");
-    output(&["repair", text(&store), text(&beside)]);
+    output(&["repair", text(&store), "--into", text(&beside)]);
     assert_eq!(output(&["get", text(&beside), "a"]), "1\n");
 }
 

@@ -73,7 +73,7 @@ fn n15_undamaged_blocks_are_copied_and_losses_reported() {
     assert!((10..40).contains(&lost), "two blocks: {lost}");
 
     let salvaged = dir.path().join("salvaged");
-    let report = sieve(&["repair", text(&old), text(&salvaged)]);
+    let report = sieve(&["repair", text(&old), "--into", text(&salvaged)]);
     assert_eq!(report.status.code(), Some(1));
     let message = String::from_utf8_lossy(&report.stdout);
     assert_eq!(message.lines().filter(|line| line.starts_with("lost: ")).count(), 2, "{message}");
@@ -93,8 +93,9 @@ fn store_that_cannot_be_opened_is_repaired() {
     output(&["put", text(&old), "a", "1"]);
     damage(&table, |end| vec![end - 1]);
     assert!(failure(&["get", text(&old), "a"]).contains(text(&table)));
-    assert!(failure(&["repair", text(&old), text(dir.path())]).contains("must not contain"));
-    let report = sieve(&["repair", text(&old), text(&new)]);
+    let errors = failure(&["repair", text(&old), "--into", text(dir.path())]);
+    assert!(errors.contains("must not contain"), "{errors}");
+    let report = sieve(&["repair", text(&old), "--into", text(&new)]);
     assert_eq!(report.status.code(), Some(0), "{report:?}");
     let message = String::from_utf8_lossy(&report.stdout);
     assert!(message.contains("1 table scanned block by block"), "{message}");
@@ -143,7 +144,7 @@ fn import_and_repair_raise_the_budget_for_a_large_entry() {
     let input = format!("a\t1\nb\t{value}\nc\t2\n");
     let end = sieve_reading(&["import", text(&old)], input.as_bytes());
     assert!(end.status.success(), "{}", String::from_utf8_lossy(&end.stderr));
-    assert!(output(&["repair", text(&old), text(&new)]).starts_with("nothing is lost: "));
+    assert!(output(&["repair", text(&old), "--into", text(&new)]).starts_with("nothing is lost: "));
     assert!(output(&["scan", text(&new)]) == input);
 }
 
@@ -153,7 +154,7 @@ fn n15_repair_exits_with_0_1_or_2() {
     let dir = tempfile::tempdir().unwrap();
     let (old, new) = (dir.path().join("old"), dir.path().join("new"));
     let table = store(&old);
-    let repair = |to: &str| sieve(&["repair", text(&old), text(&dir.path().join(to))]);
+    let repair = |to: &str| sieve(&["repair", text(&old), "--into", text(&dir.path().join(to))]);
     #[expect(clippy::disallowed_methods, reason = "damages a file behind the engine's back")]
     std::fs::remove_file(old.join("CURRENT")).unwrap();
     let end = repair("new");
@@ -168,10 +169,37 @@ fn n15_repair_exits_with_0_1_or_2() {
     assert!(String::from_utf8_lossy(&end.stdout).starts_with("lost: "), "{end:?}");
 
     for arguments in [
-        ["repair", text(&old), text(&new)],
-        ["repair", text(&dir.path().join("none")), text(&dir.path().join("other"))],
-        ["repair", "--no-such-option", text(&old)],
+        &["repair", text(&old), "--into", text(&new)][..],
+        &["repair", text(&dir.path().join("none")), "--into", text(&dir.path().join("other"))],
+        &["repair", "--no-such-option", text(&old)],
     ] {
-        assert_eq!(sieve(&arguments).status.code(), Some(2), "{arguments:?}");
+        assert_eq!(sieve(arguments).status.code(), Some(2), "{arguments:?}");
     }
+}
+
+#[test]
+fn repair_reports_losses_as_json() {
+    let dir = tempfile::tempdir().unwrap();
+    let (old, new) = (dir.path().join("old"), dir.path().join("new"));
+    let table = store(&old);
+    damage(&table, |end| vec![end / 3]);
+    let end = sieve(&["repair", text(&old), "--into", text(&new), "--json"]);
+    assert_eq!(end.status.code(), Some(1), "{end:?}");
+    let report: serde_json::Value = serde_json::from_slice(&end.stdout).unwrap();
+    let [lost] = &report["lost"].as_array().unwrap()[..] else { panic!("{report}") };
+    assert_eq!(lost["file"], text(&table));
+    assert_eq!(lost["keyspace"], "users");
+    assert!(lost["offset"].as_u64().unwrap() > 0 && lost["block_bytes"].as_u64().unwrap() > 0);
+    let key = |end: &str| lost["keys"][end]["key"].as_str().unwrap().to_owned();
+    assert!(key("start") < key("end"), "{report}");
+    assert_eq!(report["tables"], 1);
+    assert_eq!(report["is_rebuilt"], false);
+    // The keys of the block, and no others, are absent.
+    let db = Db::open(&new).unwrap();
+    let users = db.open_keyspace("users").unwrap();
+    let left: Vec<_> = users.iter().map(|entry| entry.unwrap().0).collect();
+    let (start, end) = (key("start").into_bytes(), key("end").into_bytes());
+    let is_lost = |key: &[u8]| (&start[..]..=&end[..]).contains(&key);
+    assert!(left.len() < KEYS);
+    assert!(left.iter().all(|key| *key == start || *key == end || !is_lost(key)));
 }

@@ -18,6 +18,7 @@ mod merged;
 mod rebuild;
 mod report;
 mod source;
+mod stale;
 mod state;
 mod tables;
 

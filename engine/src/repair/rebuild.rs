@@ -298,15 +298,20 @@ fn found_logs(
     found
 }
 
-struct Found {
+/// A table that can be read.
+pub(super) struct Found {
     table: TableMetadata,
     origin: Box<TableOrigin>,
     bytes: u64,
 }
 
 impl Found {
+    pub(super) const fn store_id(&self) -> u128 {
+        self.table.store_id
+    }
+
     /// Ids of tables that are obsolete if this one is or was installed.
-    fn replaced(&self) -> &[u64] {
+    pub(super) fn replaced(&self) -> &[u64] {
         self.origin.completed.as_ref().map_or(&[], |done| &done.replaced)
     }
 }
@@ -339,7 +344,7 @@ fn replaced(lists: &BTreeMap<u64, &[u64]>) -> BTreeSet<u64> {
     replaced
 }
 
-fn read(files: &TableFiles, folder: &Path, id: u64) -> Result<Found> {
+pub(super) fn read(files: &TableFiles, folder: &Path, id: u64) -> Result<Found> {
     let path = FileName::Table(id).path(folder);
     let source = files.source_once(&path).map_err(|error| Error::io("open", &path, error))?;
     let table = TableMetadata::read(&source, id).map_err(|error| table_error(&path, error))?;

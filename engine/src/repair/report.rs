@@ -21,7 +21,8 @@ pub struct RepairReport {
     pub tables_rescanned: u64,
     /// Batches of the log read.
     pub log_batches: u64,
-    /// `true` if the manifest is lost: the keyspaces were taken from tables and log.
+    /// `true` if the manifest is lost: the keyspaces were taken from tables and log. A missing table
+    /// was not noticed then, and values may be older than those it had.
     pub is_rebuilt: bool,
     /// Without a manifest: tables omitted, because they were replaced or their keyspace was
     /// dropped.
@@ -55,6 +56,10 @@ impl fmt::Display for RepairReport {
         }
         if self.is_rebuilt {
             writeln!(f, "the manifest is lost: keyspaces are taken from tables and log")?;
+            writeln!(
+                f,
+                "without it, missing tables cannot be noticed; values may be older than theirs"
+            )?;
         }
         if self.tables_left_out > 0 {
             let tables = counted(self.tables_left_out, ["table", "tables"]);

@@ -5,6 +5,7 @@ use std::{path::Path, sync::Arc};
 use super::{
     lost::check_lost,
     rebuild::{Rebuilt, rebuild},
+    stale::check_not_stale,
 };
 use crate::{
     Error, Result,
@@ -29,20 +30,27 @@ pub(super) struct State {
 
 /// Reads the manifest. Without `CURRENT` the newest manifest counts if it is whole. A manifest
 /// older than the one that `CURRENT` names, or than the newest one, never counts: its tables have
-/// older values.
+/// older values. Nor does one whose last edits are lost.
 ///
 /// # Errors
 ///
 /// As [`Options::repair`](crate::Options::repair).
 pub(super) fn read_state(fs: &Arc<dyn Fs>, folder: &Path, names: &[String]) -> Result<State> {
     let missing = || current_is_missing(folder);
-    let error = match load(&**fs, folder).and_then(|it| it.ok_or_else(missing)) {
+    let whole = |loaded: Loaded| {
+        check_not_stale(fs, folder, names, &loaded)?;
+        Ok(loaded)
+    };
+    let loaded = load(&**fs, folder).and_then(|it| it.ok_or_else(missing)).and_then(whole);
+    let error = match loaded {
         Ok(loaded) => return Ok(State { loaded, rebuilt: None, current: None, lost: None }),
         Err(error) => error,
     };
     check_lost(&error)?;
     if is_about_current(&error) {
         let newest = load_newest(&**fs, folder, names).map_err(Error::of_opening)?;
+        let newest =
+            newest.map(whole).transpose().or_else(|error| check_lost(&error).map(|()| None))?;
         if let Some(loaded) = newest {
             let is_manifest =
                 |name: &&String| matches!(FileName::parse(name), Some(FileName::Manifest(_)));

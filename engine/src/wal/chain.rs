@@ -228,6 +228,16 @@ impl Segments<'_> {
         segment.start.previous.map(|previous| previous.file_id)
     }
 
+    /// Returns the manifest that counted when the segment was created, with its durable length.
+    /// `None` if the creation of the segment did not end.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Io`]; [`Error::Corrupt`] if the beginning of the segment is damaged.
+    pub(crate) fn manifest_of(&self, id: u64) -> Result<Option<Position>> {
+        Ok(self.open_unnamed(id)?.map(|segment| segment.start.manifest))
+    }
+
     /// Refuses a file that is not the segment, or that a copy of the store wrote with the same
     /// number.
     fn check_header(&self, reader: &mut Reader) -> Result<()> {

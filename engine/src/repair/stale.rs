@@ -1,0 +1,83 @@
+//! Recognizes a manifest whose last edits are lost, though nothing of its own shows it.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::Path,
+    sync::Arc,
+};
+
+use sievedb_format::Corruption;
+
+use super::lost::check_lost;
+use crate::{
+    Error, Result,
+    file_name::FileName,
+    fs::Fs,
+    manifest::load::Loaded,
+    table::files::TableFiles,
+    wal::{chain::Segments, segment::segment_ids},
+};
+
+/// Refuses a manifest without its last edits. Such a manifest names tables that were replaced and
+/// ignores those that replaced them.
+///
+/// # Errors
+///
+/// [`Error::Corrupt`] if a log segment saw more of the manifest, or if a table that it does not
+/// name replaced a missing one that it names. [`Error::Io`] unrelated to the file.
+pub(super) fn check_not_stale(
+    fs: &Arc<dyn Fs>,
+    folder: &Path,
+    names: &[String],
+    loaded: &Loaded,
+) -> Result<()> {
+    let logs = segment_ids(names);
+    let segments = Segments {
+        fs: &**fs,
+        folder,
+        store_id: loaded.state.store_id,
+        named: &[],
+        secrets: &BTreeMap::new(),
+        floor: 0,
+        on_disk: &logs,
+        written: None,
+    };
+    for &id in &logs {
+        let seen = segments.manifest_of(id).or_else(|error| check_lost(&error).map(|()| None))?;
+        // A segment of an interrupted recovery names a manifest that never counted.
+        let seen = seen.filter(|seen| seen.file_id == loaded.end.file_id);
+        loaded.check_vouched(folder, seen.unwrap_or_default())?;
+    }
+
+    let on_disk: BTreeSet<u64> = names.iter().filter_map(|name| table_id(name)).collect();
+    let tables = || loaded.state.keyspaces.values().flat_map(|known| known.tables.keys().copied());
+    let missing: BTreeSet<u64> = tables().filter(|id| !on_disk.contains(id)).collect();
+    if missing.is_empty() {
+        return Ok(());
+    }
+    let named: BTreeSet<u64> = tables().collect();
+    let files = TableFiles::one_by_one(Arc::clone(fs), Arc::default());
+    for &id in on_disk.difference(&named) {
+        let found = match super::rebuild::read(&files, folder, id) {
+            Ok(found) => found,
+            Err(error) => {
+                check_lost(&error)?;
+                continue;
+            }
+        };
+        let is_ours = found.store_id() == loaded.state.store_id;
+        if is_ours && found.replaced().iter().any(|id| missing.contains(id)) {
+            let path = FileName::Manifest(loaded.end.file_id).path(folder);
+            let reason = Corruption::Missing { what: "edit that replaced a table" };
+            return Err(Error::corrupt(path, loaded.end.offset, reason));
+        }
+    }
+    Ok(())
+}
+
+fn table_id(name: &str) -> Option<u64> {
+    match FileName::parse(name) {
+        Some(FileName::Table(id)) => Some(id),
+        _ => None,
+    }
+}
