@@ -82,17 +82,12 @@ impl Error {
         }
     }
 
-    /// Returns `true` if another process has the store open.
-    pub(crate) fn is_locked(&self) -> bool {
-        matches!(self, Self::Store(sievedb::Error::Locked { .. }))
-    }
-
     /// Returns what to do, unless the message says it.
     pub(crate) fn advice(&self) -> Option<String> {
         let text = match self {
             Self::Store(sievedb::Error::Locked { .. }) => {
-                "close it there first; `dump` reads files of an open store, and `stats` its file STATS; \
-                 read-only commands run beside each other"
+                "close it there first; `get`, `scan`, `changes` and `dump` read beside a writer, and \
+                 `stats` reads its file STATS"
                     .to_owned()
             }
             Self::Store(sievedb::Error::NoStore { .. }) => {

@@ -36,6 +36,14 @@ pub(crate) fn store_message(error: &Error) -> String {
             let holder = holder.unwrap_or_default();
             format!("{} is open in another process{holder}", path.display())
         }
+        Error::FilesGone { path } => {
+            let path = path.display();
+            format!("the writer of the store has deleted {path} meanwhile; run the command again")
+        }
+        Error::FollowerAhead { path, .. } => {
+            let path = path.display();
+            format!("{path} was replaced by an older copy meanwhile; run the command again")
+        }
         Error::NoKeyspace { name } => format!("the store has no keyspace {name:?}"),
         Error::NoMergeOperator { keyspace } => {
             format!("the keyspace {keyspace:?} has no merge operator")
@@ -96,6 +104,8 @@ mod tests {
             Error::NotADirectory { path: path() },
             Error::Locked { path: path(), process: None },
             Error::Locked { path: path(), process: Some(7) },
+            Error::FilesGone { path: path() },
+            Error::FollowerAhead { path: path(), follower: 9, store: 8 },
             Error::StoreExists { path: path() },
             Error::NoKeyspace { name: name() },
             Error::NoMergeOperator { keyspace: name() },

@@ -97,6 +97,19 @@ pub enum Error {
     /// The store at `path` was opened with [`Options::read_only`](crate::Options::read_only).
     /// Occurs only as the cause of [`ReadOnly`](Self::ReadOnly).
     OpenedReadOnly { path: PathBuf },
+    /// The writer of a [followed](crate::Options::follow) store has deleted the file `path`, which
+    /// this read needs and which was not open. Refresh the follower
+    /// ([`Db::refresh`](crate::Db::refresh)) and read again. Snapshots, iterators and change
+    /// streams from before cannot continue.
+    FilesGone { path: PathBuf },
+    /// A refresh found the store at `path` up to the sequence number `store`, and the
+    /// [follower](crate::Options::follow) has shown more, up to `follower`: the directory was
+    /// replaced by an older copy, or writes that failed were withdrawn. Open the follower again.
+    FollowerAhead { path: PathBuf, follower: u64, store: u64 },
+    /// The store at `path` is a [follower](crate::Options::follow), and the call needs files that
+    /// the writer may delete. Call it in the writing process, or open the store
+    /// without `follow` while there is no writer.
+    Following { path: PathBuf },
     /// The key has `bytes` bytes; at most `bytes_max` are allowed. Nothing was changed.
     KeyTooLong { bytes: usize, bytes_max: usize },
     /// The value has `bytes` bytes; at most `bytes_max` are allowed. Nothing was changed.

@@ -44,6 +44,8 @@ pub enum PlantedBug {
     CheckpointWithoutLogBuffer,
     /// A checkpoint counts before the log segments that it links are synced.
     CheckpointWithoutLogSync,
+    /// A follower shows the first half of a batch.
+    ShowHalfBatch,
     /// The record of a backup is stored before its files.
     RecordBackupEarly,
 }

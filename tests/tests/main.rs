@@ -15,6 +15,7 @@ mod faults;
 mod filter_budget;
 mod filter_files;
 mod filter_plan;
+mod followers;
 mod full_disk;
 mod fuzz;
 mod history;

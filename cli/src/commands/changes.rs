@@ -15,7 +15,11 @@ use sievedb::{
 };
 
 use super::{Access, open_store};
-use crate::{error::Result, interrupt, text::Notation};
+use crate::{
+    error::{Error, Result},
+    interrupt,
+    text::Notation,
+};
 
 /// Interval of looks at a store that is followed.
 const INTERVAL: Duration = Duration::from_millis(200);
@@ -37,43 +41,47 @@ pub(crate) struct Args {
     /// Print each batch as one line of JSON.
     #[arg(long)]
     json: bool,
-    /// Go on until Ctrl-C. While another process has the store open for writing, waits until it is
-    /// closed.
+    /// Go on until Ctrl-C.
     #[arg(long)]
     follow: bool,
 }
 
 impl Args {
     pub(crate) fn run(&self, out: &mut dyn Write) -> Result<()> {
+        if !self.follow {
+            let db = open_store(&self.store, Access::Beside)?;
+            return self.print(&db, &mut { self.since }, out);
+        }
         let (mut since, interrupted) = (self.since, interrupt::flag());
-        loop {
-            match open_store(&self.store, Access::Read) {
-                Ok(db) => since = Some(self.print(&db, since, out)?),
-                // A process writes to it.
-                Err(error) if self.follow && error.is_locked() => {}
-                Err(error) => return Err(error),
+        let db = open_store(&self.store, Access::Follow)?;
+        while !interrupted.load(Ordering::Acquire) {
+            db.refresh()?;
+            match self.print(&db, &mut since, out) {
+                // The next refresh shows where the changes go on, or that they are lost.
+                Err(Error::Store(sievedb::Error::FilesGone { .. })) => {}
+                printed => printed?,
             }
             out.flush()?;
-            if !self.follow || interrupted.load(Ordering::Acquire) {
-                return Ok(());
-            }
             thread::sleep(INTERVAL);
         }
+        Ok(())
     }
 
-    /// Prints the changes after `since`. Returns the last sequence number.
-    fn print(&self, db: &Db, since: Option<u64>, out: &mut dyn Write) -> Result<u64> {
+    /// Prints the changes after `since`, and sets it to their last sequence number.
+    fn print(&self, db: &Db, since: &mut Option<u64>, out: &mut dyn Write) -> Result<()> {
         let oldest = || db.stats().changes_kept_after.unwrap_or(0);
-        let mut changes = db.changes(since.unwrap_or_else(oldest))?;
-        for batch in &mut changes {
+        let changes = db.changes(since.unwrap_or_else(oldest))?;
+        *since = Some(changes.position());
+        for batch in changes {
             let batch = batch?;
             if self.json {
                 writeln!(out, "{}", self.json_of(&batch))?;
             } else {
                 batch.changes().iter().try_for_each(|change| self.line(change, out))?;
             }
+            *since = Some(batch.last_sequence());
         }
-        Ok(changes.position())
+        Ok(())
     }
 
     fn line(&self, change: &Change, out: &mut dyn Write) -> Result<()> {

@@ -26,7 +26,7 @@ pub(crate) struct Args {
 impl Args {
     pub(crate) fn run(&self, out: &mut dyn Write) -> Result<()> {
         let key = self.notation.read(&self.key)?;
-        let (_db, keyspace) = self.keyspace.open(Access::Read)?;
+        let (_db, keyspace) = self.keyspace.open(Access::Beside)?;
         let explanation = keyspace.explain(key)?;
         writeln!(out, "{explanation}")?;
         match explanation.answer {

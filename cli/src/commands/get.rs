@@ -32,7 +32,7 @@ pub(crate) struct Args {
 impl Args {
     pub(crate) fn run(&self, out: &mut dyn Write) -> Result<()> {
         let key = self.notation.read(&self.key)?;
-        let (_db, keyspace) = self.keyspace.open(Access::Read)?;
+        let (_db, keyspace) = self.keyspace.open(Access::Beside)?;
         let value = match self.at {
             Some(Point(point)) => keyspace.snapshot_at(point)?.get(key)?,
             None => keyspace.get(key)?,

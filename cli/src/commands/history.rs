@@ -29,7 +29,7 @@ const NONE: &str = "-";
 impl Args {
     pub(crate) fn run(&self, out: &mut dyn Write) -> Result<()> {
         let key = self.notation.read(&self.key)?;
-        let (_db, keyspace) = self.keyspace.open(Access::Read)?;
+        let (_db, keyspace) = self.keyspace.open(Access::Beside)?;
         let mut versions = keyspace.history(key)?.peekable();
         versions.peek().ok_or(Error::KeyNotFound)?;
         for version in versions {

@@ -43,6 +43,10 @@ const CURRENT: &str = "CURRENT";
 enum Access {
     /// Changes nothing in the directory: needs no write permission and no disk space.
     Read,
+    /// The same. If a process has the store open for writing, reads beside it, as of now.
+    Beside,
+    /// The same, without a lock that would keep a writer from opening the store.
+    Follow,
     Write,
 }
 
@@ -102,8 +106,14 @@ impl WriteArgs {
 /// Opens the store in the directory `path`, which must exist.
 fn open_store(path: &Path, access: Access) -> Result<Db> {
     let options = Options::new().create_if_missing(false);
-    let options = options.read_only(access == Access::Read);
-    options.open(path).map_err(|error| not_opened(path, error))
+    let options = options.read_only(access != Access::Write).follow(access == Access::Follow);
+    let opened = match options.clone().open(path) {
+        Err(sievedb::Error::Locked { .. }) if access == Access::Beside => {
+            options.follow(true).open(path)
+        }
+        opened => opened,
+    };
+    opened.map_err(|error| not_opened(path, error))
 }
 
 /// Adds the path of the store to an error about damage.

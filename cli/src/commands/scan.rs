@@ -55,7 +55,7 @@ impl Args {
             text.as_deref().map(|text| self.notation.read(text)).transpose()
         };
         let (from, to, prefix) = (read(&self.from)?, read(&self.to)?, read(&self.prefix)?);
-        let (db, present) = self.keyspace.open(Access::Read)?;
+        let (db, present) = self.keyspace.open(Access::Beside)?;
         let keyspace =
             present.with_read_options(ReadOptions::new().skip_damaged(self.skip_damaged));
         let interrupted = interrupt::flag();

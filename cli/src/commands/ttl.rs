@@ -27,7 +27,7 @@ pub(crate) struct Args {
 impl Args {
     pub(crate) fn run(&self, out: &mut dyn Write) -> Result<()> {
         let key = self.notation.read(&self.key)?;
-        let (_db, keyspace) = self.keyspace.open(Access::Read)?;
+        let (_db, keyspace) = self.keyspace.open(Access::Beside)?;
         match keyspace.ttl(key)?.ok_or(Error::KeyNotFound)? {
             TimeToLive::Unlimited => writeln!(out, "{NONE}")?,
             TimeToLive::Remaining(left) => writeln!(out, "{:.3}", left.as_secs_f64())?,

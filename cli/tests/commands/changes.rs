@@ -1,5 +1,10 @@
 //! `sieve changes`.
 
+use std::{
+    io::{BufRead as _, BufReader},
+    process::{Command, Stdio},
+};
+
 use sievedb::{ChangeRetention, Options};
 
 use super::sieve;
@@ -48,4 +53,33 @@ fn a_store_without_changes_says_so() {
     assert!(text.contains("keeps no changes; open it with Options::retain_changes"), "{text}");
     let future = ["changes", path, "--since", "99"];
     assert_eq!(sieve(&future).status.code(), Some(2));
+}
+
+/// The writer flushes, which moves segments out of the log, and is opened again.
+#[test]
+fn changes_are_followed_beside_a_writer() {
+    let dir = tempfile::tempdir().expect("there is room");
+    let path = dir.path().to_str().expect("text");
+    let options = Options::new().retain_changes(ChangeRetention::bytes(1 << 20));
+    let mut db = options.clone().open(path).expect("a new store");
+    let follow = ["changes", path, "--follow", "--since", &db.snapshot().sequence().to_string()];
+    let sieve =
+        Command::new(env!("CARGO_BIN_EXE_sieve")).args(follow).stdout(Stdio::piped()).spawn();
+    let mut sieve = sieve.expect("the binary was built");
+    let mut lines = BufReader::new(sieve.stdout.take().expect("it is piped")).lines();
+    for number in 0..6 {
+        db.insert("key", number.to_string()).expect("there is room");
+        let line = lines.next().expect("it goes on").expect("text");
+        assert!(line.ends_with(&format!("\tdefault\tinsert\tkey\t{number}")), "{line}");
+        match number {
+            1 | 3 => db.flush().expect("there is room"),
+            2 => {
+                db.close().expect("there is room");
+                db = options.clone().open(path).expect("nothing locks it");
+            }
+            _ => {}
+        }
+    }
+    sieve.kill().expect("it runs");
+    sieve.wait().expect("it was started");
 }

@@ -51,7 +51,7 @@ fn n16_import_keys_only() {
 fn n16_lock_error_names_the_process() {
     let dir = tempfile::tempdir().unwrap();
     let db = Db::open(dir.path()).unwrap();
-    let error = failure(&["get", text(dir.path()), "a"]);
+    let error = failure(&["put", text(dir.path()), "a", "1"]);
     assert!(error.contains(&format!("names process {}", std::process::id())), "{error}");
     let own = Db::open(dir.path()).unwrap_err().to_string();
     assert!(own.contains("names this process"), "{own}");

@@ -109,7 +109,7 @@ fn n16_messages_and_help_do_not_name_the_api() {
     let store = text(&path);
     output(&["put", store, "a", "1"]);
     let db = sievedb::Db::open(&path).unwrap();
-    let mut errors = vec![failure(&["get", store, "a"]), failure(&["stats", store])];
+    let mut errors = vec![failure(&["verify", store]), failure(&["stats", store])];
     drop(db);
     errors.push(failure(&["get", store, "a", "--keyspace", "none"]));
     errors.push(failure(&["drop", store, "none"]));

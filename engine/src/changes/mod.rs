@@ -189,7 +189,9 @@ impl Changes {
         };
         let next = self.tail.next(&segment, self.seen);
         // The segment may have been dropped before it was opened.
-        let next = next.or_else(|error| self.store.check_changes(self.seen).and(Err(error)))?;
+        let next = next.or_else(|error| {
+            self.store.check_changes(self.seen).and_then(|()| Err(self.store.gone(error)))
+        })?;
         if next.last > ready {
             self.seen = ready;
             self.held = Some(next);

@@ -85,6 +85,14 @@ impl PublishQueue {
         self.visible.load(Acquire)
     }
 
+    /// Makes the history visible up to `sequence`, in a store that follows another process. Call
+    /// [`notify`](Self::notify) afterwards.
+    pub(crate) fn follow(&self, sequence: SequenceNumber) {
+        debug_assert!(self.visible() <= sequence, "the history goes back");
+        // Release: a reader that loads the number sees the memtable entries.
+        self.visible.store(sequence, Release);
+    }
+
     /// Adds a write. Called in sequence order, under the placement lock.
     pub(crate) fn push(&self, write: Arc<InFlight>) {
         let queue = &mut self.queue.lock().in_flight;

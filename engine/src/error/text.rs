@@ -135,6 +135,22 @@ impl fmt::Display for Error {
             Self::OpenedReadOnly { path } => {
                 write!(f, "{} was opened with Options::read_only", path.display())
             }
+            Self::FilesGone { path } => write!(
+                f,
+                "the writer of the store has deleted {}; refresh the follower and read again",
+                path.display()
+            ),
+            Self::FollowerAhead { path, follower, store } => write!(
+                f,
+                "{} ends at sequence number {store}, before {follower}, which was shown already; \
+                 open the follower again",
+                path.display()
+            ),
+            Self::Following { path } => write!(
+                f,
+                "{} was opened with Options::follow; do this in the process that writes it",
+                path.display()
+            ),
             Self::KeyTooLong { bytes, bytes_max } => {
                 write!(f, "a key of {bytes} bytes is too long: at most {bytes_max} are allowed")
             }

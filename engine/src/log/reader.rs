@@ -182,6 +182,23 @@ impl Reader {
         Ok(())
     }
 
+    /// Reads on from the end of the last good record up to the present length of the file, after a
+    /// writer in another process may have appended.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Io`] if the length is unknown.
+    pub(crate) fn reload(&mut self) -> Result<()> {
+        self.window.reload()?;
+        self.limit = self.window.file_bytes();
+        Ok(())
+    }
+
+    /// Continues at `offset`, the end of a record.
+    pub(crate) const fn resume(&mut self, offset: u64) {
+        self.offset = offset;
+    }
+
     pub(crate) const fn path(&self) -> &PathBuf {
         self.window.path()
     }

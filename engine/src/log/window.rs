@@ -57,6 +57,16 @@ impl Window {
         Ok(())
     }
 
+    /// Forgets what was read: a writer may have changed and appended bytes since.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Io`].
+    pub(super) fn reload(&mut self) -> Result<()> {
+        self.buffer.clear();
+        self.extend(u64::MAX)
+    }
+
     /// Loads `bytes` bytes at `offset`, or what the file has of them. Returns their place in
     /// [`bytes`](Self::bytes).
     ///

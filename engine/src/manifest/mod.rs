@@ -10,6 +10,7 @@ pub(crate) mod load;
 pub(crate) mod retained;
 pub(crate) mod state;
 mod table_field;
+pub(crate) mod tail;
 #[cfg(test)]
 mod tests;
 

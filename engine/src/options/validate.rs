@@ -8,14 +8,23 @@ use crate::{Error, KeyspaceOptions, Result, log_limits::LOG_SEGMENT_BYTES_MIN};
 /// Shorter intervals cost CPU time without benefit.
 const STATS_FILE_INTERVAL_MIN: Duration = Duration::from_millis(10);
 
+/// A refresh costs about 20 us without writes.
+const FOLLOW_INTERVAL_MIN: Duration = Duration::from_millis(1);
+
 impl Options {
     pub(crate) fn validate(&self) -> Result<()> {
         let invalid = |name, allowed| Err(Error::InvalidOption { name, allowed });
         if self.open_files_max == 0 {
             return invalid("open_files_max", "at least 1");
         }
+        if self.create_new && self.follow {
+            return invalid("create_new", "not together with follow, which creates nothing");
+        }
         if self.create_new && self.read_only {
             return invalid("create_new", "not together with read_only, which creates nothing");
+        }
+        if self.follow_interval.is_some_and(|interval| interval < FOLLOW_INTERVAL_MIN) {
+            return invalid("follow_interval", "at least 1 ms");
         }
         if self.memory_pool.is_some() && self.memory.bytes.is_some() {
             return invalid("memory_budget", "cannot be combined with memory_pool");
@@ -58,6 +67,8 @@ mod tests {
             ("log_bytes_max", Options::new().log_segment_bytes(u64::MAX)),
             ("open_files_max", Options::new().open_files_max(0)),
             ("create_new", Options::new().create_new(true).read_only(true)),
+            ("create_new", Options::new().create_new(true).follow(true)),
+            ("follow_interval", Options::new().follow_interval(Duration::from_micros(999))),
             ("worker_threads", Options::new().worker_threads(65)),
             ("stats_file_interval", Options::new().stats_file_interval(Duration::from_millis(9))),
             ("memtable_bytes", with(new().memtable_bytes(1))),

@@ -1,6 +1,10 @@
 //! Sequence numbers and clocks of open snapshots.
 
-use std::{collections::BTreeMap, iter, time::Duration};
+use std::{
+    collections::{BTreeMap, btree_map::Entry},
+    iter,
+    time::Duration,
+};
 
 use sievedb_format::SequenceNumber;
 
@@ -92,8 +96,12 @@ impl SnapshotList {
             held.remove(&sequence);
         }
         let oldest = held.keys().next().copied();
-        let is_unseen = |&(_, later): &(u64, SequenceNumber), _: &mut KeptView| {
-            oldest.is_none_or(|oldest| later <= oldest)
+        let mut before = (0, 0);
+        let is_unseen = |&(keyspace, later): &(u64, SequenceNumber), _: &mut KeptView| {
+            // Older snapshots read an older view.
+            let from = if before.0 == keyspace { before.1 } else { 0 };
+            before = (keyspace, later);
+            held.range(from..later).next().is_none()
         };
         let unseen: Vec<_> = older_views.extract_if(.., is_unseen).collect();
         drop(state);
@@ -142,6 +150,31 @@ impl SnapshotList {
         }
         drop(state);
         drop(before);
+    }
+
+    /// Calls `refresh`, which makes a later point of another process's history visible, with its
+    /// tables. Keeps the replaced views, which it returns with their keyspaces, for the open
+    /// snapshots: those below the number that `refresh` gets, 0 if there are none. No snapshot is
+    /// added meanwhile.
+    pub(crate) fn keep_before_refresh(
+        &self,
+        refresh: impl FnOnce(SequenceNumber) -> Vec<(u64, KeptView)>,
+    ) {
+        let mut state = self.state.lock();
+        let from = state.held.keys().next_back().map_or(0, |last| last + 1);
+        let mut unseen = Vec::new();
+        for (keyspace, before) in refresh(from) {
+            match state.older_views.entry((keyspace, from)) {
+                Entry::Vacant(entry) if from > 0 => {
+                    entry.insert(before);
+                }
+                // If there is one already, these snapshots do not read the view before.
+                _ => unseen.push(before),
+            }
+        }
+        drop(state);
+        // Not under the lock: their tables and memtables may have no other reader.
+        drop(unseen);
     }
 
     /// Returns the view of a keyspace for the snapshot at `at`, if it must not read the present one.

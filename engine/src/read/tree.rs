@@ -346,6 +346,29 @@ impl Tree {
         before
     }
 
+    /// Replaces tables and memtables by those of a later point of another process's history; `None`
+    /// for no change. Snapshots below `snapshots_from` keep the view before, which is returned.
+    pub(crate) fn follow(
+        &self,
+        active: Option<Arc<PlacedMemtable>>,
+        version: Option<Arc<Version>>,
+        snapshots_from: SequenceNumber,
+    ) -> KeptView {
+        let change = self.change.lock();
+        let before = self.kept_view();
+        debug_assert!(before.frozen.is_empty(), "no memtable is frozen without a flush");
+        let mut view = before.clone();
+        view.snapshots_from = view.snapshots_from.max(snapshots_from);
+        view.active = active.unwrap_or(view.active);
+        view.version = version.unwrap_or(view.version);
+        let is_replaced = !Arc::ptr_eq(&view.active, &before.active);
+        self.set_view(&change, view);
+        if is_replaced {
+            before.active.set_use(MemoryUse::PinnedMemtables);
+        }
+        before
+    }
+
     /// See [`Debt::bytes`].
     pub(crate) fn compaction_debt_bytes(&self) -> u64 {
         self.compaction_debt_bytes.load(Relaxed)

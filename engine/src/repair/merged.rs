@@ -51,7 +51,7 @@ impl Repair<'_> {
     pub(super) fn merged(&mut self, saved: &mut Saved, state: &KeyspaceState) -> Result<()> {
         let open_files = Arc::new(OpenFiles::new(OPEN_FILES));
         let mode = crate::ReadMode::Pread;
-        let files = TableFiles::new(Arc::clone(self.fs()), mode, open_files, Arc::default());
+        let files = TableFiles::new(Arc::clone(self.fs()), mode, open_files, Arc::default(), false);
         let (mut tables, mut damages): (Vec<(Opened, &TableMeta)>, _) = (Vec::new(), Vec::new());
         for meta in state.tables.values() {
             let mut opened = self.open_table(meta, &files)?;

@@ -8,7 +8,10 @@ use super::Store;
 use crate::{
     Durability, Error, Result,
     manifest::retained::{RetainedChanges, RetainedLog},
-    wal::tail::{LogTail, TailSegment},
+    wal::{
+        replay::ReplayedSegment,
+        tail::{LogTail, TailSegment},
+    },
 };
 
 impl Store {
@@ -60,6 +63,9 @@ impl Store {
         durability: Durability,
     ) -> Result<SequenceNumber> {
         let (visible, log) = (self.writer.visible(), self.writer.log());
+        if self.follower.is_some() {
+            return Ok(visible.max(after));
+        }
         let is_durable = durability == Durability::Disk;
         let ready = visible.min(if is_durable { log.synced() } else { log.written() });
         if ready > after || visible <= after {
@@ -80,7 +86,7 @@ impl Store {
     /// [`Error::ChangesLost`] if it was dropped.
     pub(crate) fn changes_segment(&self, after: SequenceNumber) -> Result<Option<TailSegment>> {
         // First: a segment that leaves the log meanwhile is retained before.
-        let live = self.writer.log().segment_after(after);
+        let live = self.written_after(after);
         self.versions.read_manifest(|manifest| {
             let state = manifest.state();
             let retained = self.retained(state.retained.as_ref())?;
@@ -95,6 +101,14 @@ impl Store {
                 TailSegment { id: it.id, secret, bytes: it.bytes, last_sequence: it.last_sequence }
             }))
         })
+    }
+
+    /// Returns the first segment of the log with a record above `after`, as far as it was written.
+    fn written_after(&self, after: SequenceNumber) -> Option<ReplayedSegment> {
+        match &self.follower {
+            Some(follower) => follower.segment_after(after),
+            None => self.writer.log().segment_after(after),
+        }
     }
 
     /// Waits until more than `sequence` is visible or `is_over`, for at most `timeout`.
@@ -120,7 +134,7 @@ impl Store {
 
     /// Returns the present end of the live segment `id`, if it has a batch above `after`.
     pub(crate) fn live_segment(&self, id: u64, after: SequenceNumber) -> Option<(u64, u64)> {
-        let live = self.writer.log().segment_after(after)?;
+        let live = self.written_after(after)?;
         (live.id == id).then_some((live.bytes, live.last_sequence))
     }
 

@@ -69,6 +69,32 @@ impl<'a> LogState<'a> {
         }
     }
 
+    /// Continues behind a part of the log that was applied before: `edit` and `memtables` are its
+    /// [parts](Self::into_parts).
+    pub(super) fn resume(
+        options: &'a Options,
+        state: &'a ManifestState,
+        memory: &'a Arc<MemoryAccount>,
+        edit: VersionEdit,
+        memtables: BTreeMap<u64, Arc<PlacedMemtable>>,
+    ) -> Self {
+        let mut log = Self::new(options, state, memory);
+        log.live.extend(edit.keyspaces_created.iter().map(|created| created.id));
+        for id in &edit.keyspaces_dropped {
+            log.live.remove(id);
+        }
+        log.next_keyspace_id = log.next_keyspace_id.max(edit.next_keyspace_id.unwrap_or(0));
+        let charged = |(id, placed)| (id, Replayed { placed, bytes: 0 });
+        log.memtables = memtables.into_iter().map(charged).collect();
+        log.edit = edit;
+        log
+    }
+
+    /// Notes the size of memtables of the keyspace `id`, whose options were noted before.
+    pub(super) fn note_memtable_bytes(&mut self, id: u64, bytes: usize) {
+        self.memtable_bytes.insert(id, bytes);
+    }
+
     /// Returns the keyspaces created and dropped, and the entries by keyspace.
     pub(super) fn into_parts(mut self) -> (VersionEdit, BTreeMap<u64, Arc<PlacedMemtable>>) {
         let created = self.edit.keyspaces_created.iter();

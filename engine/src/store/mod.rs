@@ -12,6 +12,7 @@
 //! | [`open_store`]                         | opens and closes a store                      |
 //! | [`recovery`], [`log_state`]            | recover a store from manifest and log         |
 //! | [`read_only`]                          | recovers a read-only store                    |
+//! | [`follower`]                           | follows a store that another process writes   |
 //! | [`open_tables`]                        | opens the tables of a store on several threads |
 //! | [`folder`], [`orphans`]                | directory, lock file, files of a crash        |
 //! | [`memory`]                             | room for writes in memtables                  |
@@ -25,6 +26,7 @@
 //! | [`quarantine`]                         | quarantines tables that cannot be read        |
 //! | [`verify`], [`verify_changes`], [`verify_table`] | verify every byte                   |
 //! | [`stats`], [`stats_file`]              | statistics                                    |
+//! | [`interval_thread`]                    | work at intervals                             |
 
 mod change_log;
 mod change_options;
@@ -33,8 +35,10 @@ mod compact;
 mod filter_host;
 mod flush;
 pub(crate) mod folder;
+mod follower;
 pub(crate) mod history;
 mod install;
+mod interval_thread;
 mod keyspace_set;
 mod log_state;
 mod memory;
@@ -58,7 +62,7 @@ pub(crate) mod writer;
 
 use std::sync::Arc;
 
-use self::{scheduler::Scheduler, versions::Versions, writer::Writer};
+use self::{follower::Follower, scheduler::Scheduler, versions::Versions, writer::Writer};
 use crate::{
     Error, Options, Result,
     commit::{LogHost, Placement},
@@ -92,6 +96,8 @@ pub(crate) struct Store {
     /// As the store was opened, or the budget was changed since.
     memory_budget: Mutex<MemoryBudget>,
     opening: OpeningStats,
+    /// `None` unless the store follows another process.
+    pub(crate) follower: Option<Follower>,
     /// `None` once it is released, and in a read-only store whose directory has no lock file.
     lock: Mutex<Option<Box<dyn FileLock>>>,
 }
@@ -117,6 +123,18 @@ impl Store {
                 self.release_lock();
                 Err(Error::ForkedChild { path: self.tables.folder.clone() })
             }
+        }
+    }
+
+    /// Refuses calls that need files which another process may delete.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Following`].
+    fn check_own_files(&self) -> Result<()> {
+        match self.follower {
+            Some(_) => Err(Error::Following { path: self.tables.folder.clone() }),
+            None => Ok(()),
         }
     }
 

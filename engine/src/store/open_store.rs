@@ -17,6 +17,8 @@ use crate::{
         Checked, check_new, check_read_mode, check_store, create_dir, lock_folder, lock_to_read,
         refused,
     },
+    store::follower::{self, Follower, tail::Tail},
+    store::interval_thread::IntervalThread,
     store::read_only,
     store::recovery::{self, Beginning},
     store::scheduler::Scheduler,
@@ -47,6 +49,8 @@ pub(crate) struct OpenStore {
 struct Threads {
     workers: Vec<JoinHandle<()>>,
     stats_writer: Option<StatsWriter>,
+    /// Refreshes a store that follows another process.
+    refresher: Option<IntervalThread>,
 }
 
 impl OpenStore {
@@ -56,6 +60,7 @@ impl OpenStore {
     ///
     /// As [`Options::open`].
     pub(crate) fn open(folder: &Path, mut options: Options) -> Result<Self> {
+        options.read_only |= options.follow;
         let open_files = Arc::new(OpenFiles::new(options.open_files_max));
         let target_fs = FrugalFs::new(Arc::clone(&options.fs), Arc::clone(&open_files));
         let target_fs = Arc::new(target_fs) as Arc<dyn Fs>;
@@ -75,6 +80,7 @@ impl OpenStore {
             check_store(&*options.fs, folder)?;
         }
         let lock = match options.read_only {
+            true if options.follow => None,
             true => lock_to_read(&*options.fs, folder)?,
             false => Some(lock_folder(&*options.fs, folder)?),
         };
@@ -88,19 +94,27 @@ impl OpenStore {
         }
         let is_new = check_read_mode(&options, folder)? == Checked::Opening;
         let start = options.clock.now();
-        let recovered = recovery::read(&options, folder).map_err(Error::of_opening)?;
-        let log = options.clock.now().saturating_sub(start);
-        let early = options.has_bug(PlantedBug::DeleteOrphansEarly);
-        let beginning = match options.read_only {
-            true => read_only::take_in(&options, folder, recovered, open_files),
-            false => recovery::take_over(&options, folder, recovered, open_files, early),
+        let begin = || {
+            let recovered = recovery::read(&options, folder)?;
+            let log = options.clock.now().saturating_sub(start);
+            let early = options.has_bug(PlantedBug::DeleteOrphansEarly);
+            let open_files = Arc::clone(&open_files);
+            let tail =
+                options.follow.then(|| Tail::of(&options, folder, &recovered)).transpose()?;
+            let beginning = match options.read_only {
+                true => read_only::take_in(&options, folder, recovered, open_files),
+                false => recovery::take_over(&options, folder, recovered, open_files, early),
+            };
+            Ok((beginning?, tail, log))
         };
-        let beginning = beginning.map_err(Error::of_opening)?;
+        let begun = if options.follow { follower::retry(&options, begin) } else { begin() };
+        let (beginning, tail, log) = begun.map_err(Error::of_opening)?;
         if is_new {
             // Now `CURRENT` can be read.
             check_read_mode(&options, folder)?;
         }
         let mut store = new_store(options, beginning, lock, target_fs);
+        store.follower = tail.map(Follower::new);
         store.opening.log = log;
         store.opening.total = store.options.clock.now().saturating_sub(start);
         let store = Arc::new(store);
@@ -108,6 +122,9 @@ impl OpenStore {
         let threads = Mutex::new(Some(Threads::default()));
         let (handles, ended, has_ended) = Default::default();
         let open = Self { store, handles, threads, ended, has_ended };
+        if open.store.options.follow {
+            open.start_refresher()?;
+        }
         if !open.store.options.read_only {
             open.start_threads()?;
             open.store.flush_excess();
@@ -124,6 +141,14 @@ impl OpenStore {
             threads.workers.push(start_worker(&self.store, number)?);
         }
         threads.stats_writer = StatsWriter::start(&self.store)?;
+        Ok(())
+    }
+
+    fn start_refresher(&self) -> Result<()> {
+        let Some(interval) = self.store.options.follow_interval else { return Ok(()) };
+        let refresh = |store: &Store| drop(store.refresh());
+        let thread = IntervalThread::start("sievedb-follow", &self.store, interval, refresh)?;
+        self.threads.lock().get_or_insert_default().refresher = Some(thread);
         Ok(())
     }
 
@@ -211,10 +236,11 @@ impl OpenStore {
     pub(crate) fn end(&self) -> Result<()> {
         // Not under the lock: a listener on a worker may call this.
         let threads = self.threads.lock().take();
-        let Some(Threads { workers, stats_writer }) = threads else { return Ok(()) };
+        let Some(Threads { workers, stats_writer, refresher }) = threads else { return Ok(()) };
         let store = &self.store;
         store.gate.begin_close();
         store.shut_down();
+        drop(refresher);
         for worker in workers {
             // A worker that drops the last handle, in a listener, cannot wait for itself. A worker
             // that panicked has said so already.
@@ -330,7 +356,8 @@ fn new_store(
     let has_workers = options.worker_threads > 0 && !options.read_only;
     let scheduler = Scheduler::new(has_workers, tables.next_file_id());
     let has_history = trees.values().any(|tree| tree.history_length().is_some());
-    let versions = Versions::new(manifest, trees, Arc::clone(&options.clock), cause);
+    let stands_still = options.read_only && !options.follow;
+    let versions = Versions::new(manifest, trees, Arc::clone(&options.clock), cause, stands_still);
     if has_history {
         versions.begin_times(options.clock.now(), last_sequence);
     }
@@ -347,6 +374,7 @@ fn new_store(
         tables,
         target_fs,
         opening,
+        follower: None,
         lock: Mutex::new(lock),
     }
 }

@@ -47,6 +47,10 @@ pub(super) fn take_in(
     opening.filters = stopwatch.lap();
     trees.set_replayed(memtables);
     if trees.get(DEFAULT_KEYSPACE).is_none() {
+        if options.follow {
+            // Its writer is about to create it.
+            return Err(Error::NoStore { path: folder.to_owned() });
+        }
         trees.insert(missing_default(options, &state, &tables, &trees));
     }
     let manifest = ManifestFile::reopen(Arc::clone(&options.fs), folder.to_owned(), loaded)?;

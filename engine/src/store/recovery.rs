@@ -99,8 +99,16 @@ pub(crate) struct Beginning {
 /// [`Error::Io`]; [`Error::Corrupt`] if the manifest or the log is damaged where it must be whole;
 /// [`Error::NeedsFeature`] if the options of a keyspace ask for more than this build can do.
 pub(crate) fn read(options: &Options, folder: &Path) -> Result<Recovered> {
+    read_in(options, folder, CacheRoom::of(options)?)
+}
+
+/// As [`read`], with the memory of an open store.
+///
+/// # Errors
+///
+/// As [`read`].
+pub(super) fn read_in(options: &Options, folder: &Path, room: Arc<CacheRoom>) -> Result<Recovered> {
     let fs = &*options.fs;
-    let room = CacheRoom::of(options)?;
     let names = fs.list(folder).map_err(|error| Error::io("list", folder, error))?;
     let files: Vec<_> = names.iter().filter_map(|name| FileName::parse(name)).collect();
     let Some(loaded) = load(fs, folder)? else {
@@ -158,6 +166,10 @@ pub(crate) fn read(options: &Options, folder: &Path) -> Result<Recovered> {
 
 /// Reports torn tails, and counts their bytes.
 fn report_torn_tails(options: &Options, loaded: &Loaded, torn: Option<&TornTail>) -> OpeningStats {
+    if options.follow {
+        // A record that is being written.
+        return OpeningStats::default();
+    }
     let report = |event| options.listener.iter().for_each(|listener| notify(&**listener, &event));
     let mut opening = OpeningStats::default();
     if loaded.torn.is_some() {

@@ -2,33 +2,14 @@
 //!
 //! On a thread of its own: workers may be busy with a long compaction.
 
-use std::{io, sync::Arc, time::Duration};
+use std::{io, sync::Arc};
 
 use super::Store;
-use crate::{
-    Error, Result,
-    file_name::FileName,
-    stats::file,
-    sync::{
-        Condvar, Mutex,
-        thread::{self, JoinHandle},
-    },
-};
+use crate::{Result, file_name::FileName, stats::file, store::interval_thread::IntervalThread};
 
 /// Thread that writes the file until it is dropped.
 #[derive(Debug)]
-pub(super) struct StatsWriter {
-    end: Arc<End>,
-    /// `None` once the thread has ended.
-    thread: Option<JoinHandle<()>>,
-}
-
-/// Signal that ends the thread.
-#[derive(Debug, Default)]
-struct End {
-    has_come: Mutex<bool>,
-    comes: Condvar,
-}
+pub(super) struct StatsWriter(IntervalThread);
 
 impl StatsWriter {
     /// Writes the file, and starts the thread, if the options of `store` have an interval.
@@ -39,43 +20,15 @@ impl StatsWriter {
     pub(super) fn start(store: &Arc<Store>) -> Result<Option<Self>> {
         let Some(interval) = store.options.stats_file_interval else { return Ok(None) };
         store.write_stats_file();
-        let end = Arc::<End>::default();
-        let (store_there, end_there) = (Arc::clone(store), Arc::clone(&end));
-        let thread = thread::Builder::new().name("sievedb-stats".to_owned());
-        let thread = thread.spawn(move || write_until(&store_there, &end_there, interval));
         let thread =
-            thread.map_err(|error| Error::io("start a thread for", &store.tables.folder, error))?;
-        Ok(Some(Self { end, thread: Some(thread) }))
+            IntervalThread::start("sievedb-stats", store, interval, Store::write_stats_file)?;
+        Ok(Some(Self(thread)))
     }
 
     /// Ends the thread and writes the last figures.
     pub(super) fn finish(self, store: &Store) {
-        drop(self);
+        drop(self.0);
         store.write_stats_file();
-    }
-}
-
-impl Drop for StatsWriter {
-    fn drop(&mut self) {
-        *self.end.has_come.lock() = true;
-        self.end.comes.notify_all();
-        if let Some(thread) = self.thread.take() {
-            // After a panic only statistics are missing.
-            let _ = thread.join();
-        }
-    }
-}
-
-fn write_until(store: &Store, end: &End, interval: Duration) {
-    let mut has_come = end.has_come.lock();
-    while !*has_come {
-        end.comes.wait_for(&mut has_come, interval);
-        if !*has_come {
-            // Statistics take locks, and a close waits for this one.
-            drop(has_come);
-            store.write_stats_file();
-            has_come = end.has_come.lock();
-        }
     }
 }
 

@@ -41,6 +41,7 @@ impl Store {
         &self,
         on_progress: &mut dyn FnMut(VerifyProgress),
     ) -> Result<VerifyReport> {
+        self.check_own_files()?;
         // Only the versions: memtables must not be kept in memory.
         let trees: Vec<_> = self.versions.trees().values().cloned().collect();
         let versions: Vec<_> = trees

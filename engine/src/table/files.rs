@@ -1,7 +1,7 @@
 //! Table files as sources of the table format. Opens files when needed, and counts every read.
 
 use std::{
-    io,
+    error, fmt, io,
     ops::Range,
     path::Path,
     sync::{
@@ -35,7 +35,21 @@ struct Shared {
     open: Arc<OpenFiles>,
     counters: Arc<Counters>,
     mapped_bytes: AtomicU64,
+    /// Another process may delete files in use.
+    follows: bool,
 }
+
+/// The cause of a read that failed because another process has deleted the file.
+#[derive(Debug)]
+pub(super) struct FileGone;
+
+impl fmt::Display for FileGone {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the writer of the store has deleted the file")
+    }
+}
+
+impl error::Error for FileGone {}
 
 impl TableFiles {
     pub(crate) fn new(
@@ -43,14 +57,16 @@ impl TableFiles {
         mode: ReadMode,
         open: Arc<OpenFiles>,
         counters: Arc<Counters>,
+        follows: bool,
     ) -> Self {
-        let shared = Shared { fs, mode, open, counters, mapped_bytes: AtomicU64::new(0) };
+        let mapped_bytes = AtomicU64::new(0);
+        let shared = Shared { fs, mode, open, counters, mapped_bytes, follows };
         Self { shared: Arc::new(shared) }
     }
 
     /// Reads by position and keeps one file open, for callers that read file after file.
     pub(crate) fn one_by_one(fs: Arc<dyn Fs>, counters: Arc<Counters>) -> Self {
-        Self::new(fs, ReadMode::Pread, Arc::new(OpenFiles::new(1)), counters)
+        Self::new(fs, ReadMode::Pread, Arc::new(OpenFiles::new(1)), counters, false)
     }
 
     /// Returns the file `path` with number `id`, for the lifetime of its table.
@@ -150,8 +166,13 @@ struct TableFile {
 
 impl TableFile {
     fn file(&self) -> io::Result<Arc<dyn ReadFile>> {
-        let Shared { fs, mode, open: files, .. } = &*self.shared;
-        files.get(self.id, || open(&**fs, *mode, &self.path))
+        let Shared { fs, mode, open: files, follows, .. } = &*self.shared;
+        files.get(self.id, || match open(&**fs, *mode, &self.path) {
+            Err(error) if *follows && error.kind() == io::ErrorKind::NotFound => {
+                Err(io::Error::new(io::ErrorKind::NotFound, FileGone))
+            }
+            opened => opened,
+        })
     }
 }
 

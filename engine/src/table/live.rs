@@ -16,6 +16,7 @@ use sievedb_sstable::{ReadError, Table};
 use super::{
     FilterPlace, ScanFilters, TableFilters, TableMeta,
     bookkeeping::table_bytes,
+    files::FileGone,
     obsolete::ObsoleteFiles,
     quarantine::Quarantine,
     scan_filters::{FoundFile, PresentScanFilters, ScanRoles},
@@ -229,6 +230,9 @@ impl LiveTable {
 
 pub(crate) fn table_error(path: &Path, error: ReadError) -> Error {
     match error {
+        ReadError::Io(source) if source.get_ref().is_some_and(|it| it.is::<FileGone>()) => {
+            Error::FilesGone { path: path.to_owned() }
+        }
         ReadError::Io(source) => Error::io("read", path, source),
         ReadError::Corrupt { offset, source } => Error::corrupt(path, offset, source),
     }

@@ -71,8 +71,9 @@ impl TableStore {
         open_files: Arc<OpenFiles>,
     ) -> Self {
         let (fs, counters) = (Arc::clone(&options.fs), Arc::clone(cache_room.counters()));
+        let (mode, follows) = (options.read_mode, options.follow);
         let files =
-            TableFiles::new(Arc::clone(&fs), options.read_mode, open_files, Arc::clone(&counters));
+            TableFiles::new(Arc::clone(&fs), mode, open_files, Arc::clone(&counters), follows);
         let (cache, memory) = (Arc::clone(cache_room.cache()), Arc::clone(cache_room.memory()));
         let filter_arena = memory.filter_arena().clone();
         if options.has_workers() {

@@ -5,6 +5,7 @@
 pub(crate) mod batch;
 pub(crate) mod chain;
 pub(crate) mod dump;
+pub(crate) mod followed;
 pub(crate) mod replay;
 pub(crate) mod segment;
 pub(crate) mod tail;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use sievedb::{Db, Error, Options};
+use sievedb::{Db, Error, Options, clock::ManualClock};
 use sievedb_doubles::{Loss, MemoryFs};
 use sievedb_tests::{
     case::{Case, Cut},
@@ -65,16 +65,20 @@ fn compare_all(workload: &Workload, seed: u64, is_long: bool) -> Result<usize, S
     Ok(states)
 }
 
-/// Compares the contents of the store on `disk` in a read-only and a writable open.
+/// Compares the contents of the store on `disk` in a read-only open, in a follower and in a
+/// writable open.
 fn compare(disk: &MemoryFs, options: &Options, keys: &Universe) -> Result<(), String> {
     let before = disk.contents();
     let read = |db: &Db| observe(db, keys).map_err(|error| error.to_string());
-    let seen = match options.clone().read_only(true).open(STORE_DIR) {
-        Ok(db) => read(&db)?,
+    let show = |options: Options| match options.open(STORE_DIR) {
+        Ok(db) => read(&db),
         // The creation was interrupted: a writable open creates the store.
-        Err(Error::NoStore { .. }) => Model::default(),
-        Err(error) => return Err(format!("it cannot be read: {error:?}")),
+        Err(Error::NoStore { .. }) => Ok(Model::default()),
+        Err(error) => Err(format!("it cannot be read: {error:?}")),
     };
+    let seen = show(options.clone().read_only(true))?;
+    // A clock of its own: it waits for a writer that is about to create the store.
+    let followed = show(options.clone().follow(true).clock(Arc::new(ManualClock::new())))?;
     if disk.operations() > 0 || disk.contents() != before {
         return Err(format!("it has changed: {:?}", disk.journal()));
     }
@@ -82,6 +86,9 @@ fn compare(disk: &MemoryFs, options: &Options, keys: &Universe) -> Result<(), St
     let wanted = read(&opened.map_err(|error| format!("it cannot be opened: {error:?}"))?)?;
     if seen != wanted {
         return Err(format!("read-only it shows\n{}", seen.difference(&wanted, 12)));
+    }
+    if followed != wanted {
+        return Err(format!("a follower shows\n{}", followed.difference(&wanted, 12)));
     }
     Ok(())
 }

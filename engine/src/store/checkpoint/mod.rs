@@ -32,6 +32,7 @@ impl Store {
     ///
     /// As [`Db::checkpoint`](crate::Db::checkpoint).
     pub(crate) fn checkpoint(&self, to: &Path) -> Result<Checkpoint> {
+        self.check_own_files()?;
         self.check_known()?;
         let mut target = Target::create(Arc::clone(&self.target_fs), &self.tables.folder, to)?;
         let created = self.capture_durable().and_then(|capture| self.fill(&mut target, &capture));
@@ -47,6 +48,7 @@ impl Store {
     ///
     /// [`Error::ReadOnly`] after a failure of the store; [`Error::Io`].
     pub(crate) fn capture_durable(&self) -> Result<Capture> {
+        self.check_own_files()?;
         self.check_known()?;
         let capture = self.capture()?;
         if !self.options.read_only {

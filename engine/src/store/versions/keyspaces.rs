@@ -49,6 +49,13 @@ impl KeyspaceTrees {
         debug_assert!(before.is_none(), "the names of keyspaces are unique");
     }
 
+    /// Replaces all trees by `trees`. Their names are unique.
+    pub(super) fn replace(&mut self, trees: &[Arc<Tree>]) {
+        self.by_name = trees.iter().map(|tree| (tree.name(), Arc::clone(tree))).collect();
+        self.by_id = trees.iter().map(|tree| (tree.id, Arc::clone(tree))).collect();
+        debug_assert_eq!(self.by_name.len(), self.by_id.len(), "names of keyspaces are unique");
+    }
+
     /// Makes the memtables of a replayed log the active ones of their keyspaces, before any reader.
     pub(in crate::store) fn set_replayed(&self, memtables: BTreeMap<u64, Arc<PlacedMemtable>>) {
         for (keyspace, replayed) in memtables {

@@ -78,16 +78,18 @@ struct Manifest {
 
 impl Versions {
     /// Creates the versions of a store opened now, by `clock`; read-only if there is a `cause`.
+    /// `stands_still`: the store clock does not advance.
     pub(super) fn new(
         file: ManifestFile,
         trees: KeyspaceTrees,
         clock: Arc<dyn Clock>,
         cause: Option<Error>,
+        stands_still: bool,
     ) -> Self {
         let state = file.state();
         let next_keyspace_id = state.next_keyspace_id;
         let times = Mutex::new(state.sequence_times.clone());
-        let clock = StoreClock::open(clock, state.store_clock_ms, cause.is_some());
+        let clock = StoreClock::open(clock, state.store_clock_ms, stands_still);
         let (is_closed, unrecorded, uncertain_files) = Default::default();
         Self {
             keyspace_change: Mutex::new(next_keyspace_id),
@@ -194,6 +196,17 @@ impl Versions {
         debug_assert!(!tree.is_dropped(), "no keyspace is dropped during the change");
         manifest.unrecorded.note_cleared(tree.id, sequence, before.version);
         then();
+    }
+
+    /// Replaces the manifest by `file`, as another process has written it since.
+    pub(super) fn follow_manifest(&self, file: ManifestFile) {
+        *self.times.lock() = file.state().sequence_times.clone();
+        self.manifest.lock().file = file;
+    }
+
+    /// Replaces the keyspaces by `trees`, as another process has changed them since.
+    pub(super) fn follow_trees(&self, trees: &[Arc<Tree>]) {
+        self.trees.write().replace(trees);
     }
 
     /// Calls `read` while no thread edits the manifest.

@@ -1,0 +1,142 @@
+//! Follows a store that another process writes.
+//!
+//! | file       | content                                                 |
+//! |------------|---------------------------------------------------------|
+//! | `mod`      | refreshes, and when they are repeated                   |
+//! | [`tail`]   | what was read of manifest and log                       |
+//! | [`views`]  | makes it visible                                        |
+//! | [`rest`]   | the entries of a memtable that a flush has left         |
+//!
+//! A refresh reads the manifest, then the log. All that the manifest has of the history is in the
+//! log or in tables by then, so manifest and log together are a prefix of the history. A batch is
+//! inserted into the present memtables, as a writer inserts it: no reader sees it before the
+//! refresh raises the visible sequence number, once. Then the tables of the manifest replace those
+//! memtable entries that are flushed.
+//!
+//! If the log that was read is gone, the whole log is replayed into new memtables: readers of the
+//! old ones must not see batches behind a gap.
+//!
+//! Takes no lock of the writer, and writes nothing. The tables in use stay open, which keeps their
+//! contents. A file that was replaced while it was looked up makes the refresh start again.
+
+mod rest;
+pub(super) mod tail;
+mod views;
+
+use std::{io, time::Duration};
+
+use sievedb_format::SequenceNumber;
+
+use self::tail::{Progress, Tail};
+use super::{Store, recovery};
+use crate::{Error, Options, Result, sync::Mutex, wal::replay::ReplayedSegment};
+
+/// Attempts of a refresh or an opening. The writer may replace files during each of them.
+const ATTEMPTS_MAX: u32 = 10;
+
+/// Pause before the second attempt. Doubles with each one.
+const PAUSE: Duration = Duration::from_millis(1);
+
+/// State of a store that follows another process.
+#[derive(Debug)]
+pub(crate) struct Follower {
+    /// Locked by a refresh. `None` after one failed: the next one replays the whole log.
+    tail: Mutex<Option<Tail>>,
+    /// Segments of the log as far as they are visible, for change streams.
+    segments: Mutex<Vec<ReplayedSegment>>,
+}
+
+impl Follower {
+    pub(super) fn new(tail: Tail) -> Self {
+        let segments = Mutex::new(tail.segments().to_vec());
+        Self { tail: Mutex::new(Some(tail)), segments }
+    }
+
+    /// Returns the first segment with a record above `sequence`, as far as it is visible.
+    pub(super) fn segment_after(&self, sequence: SequenceNumber) -> Option<ReplayedSegment> {
+        let segments = self.segments.lock();
+        segments.iter().find(|segment| segment.last_sequence > sequence).copied()
+    }
+}
+
+impl Store {
+    /// Makes visible what the writer has written since. Returns `true` if there was any; `false`
+    /// in a store that follows none.
+    ///
+    /// # Errors
+    ///
+    /// As [`Db::refresh`](crate::Db::refresh). The visible state is unchanged.
+    pub(crate) fn refresh(&self) -> Result<bool> {
+        let Some(follower) = &self.follower else { return Ok(false) };
+        let mut tail = follower.tail.lock();
+        retry(&self.options, || {
+            // Under the lock: a close may have begun meanwhile.
+            self.check_open()?;
+            let refreshed = self.try_refresh(follower, tail.take());
+            refreshed.map(|(is_changed, read)| {
+                *tail = Some(read);
+                is_changed
+            })
+        })
+    }
+
+    fn try_refresh(&self, follower: &Follower, tail: Option<Tail>) -> Result<(bool, Tail)> {
+        if let Some(mut tail) = tail {
+            match tail.read(self)? {
+                Progress::None => return Ok((false, tail)),
+                Progress::Some => {
+                    self.show(follower, &mut tail)?;
+                    return Ok((true, tail));
+                }
+                Progress::Interrupted => {}
+            }
+        }
+        let room = std::sync::Arc::clone(&self.tables.cache_room);
+        let recovered = recovery::read_in(&self.options, &self.tables.folder, room)?;
+        let (visible, last) = (self.writer.visible(), recovered.last_sequence);
+        if last < visible {
+            let path = self.tables.folder.clone();
+            return Err(Error::FollowerAhead { path, follower: visible, store: last });
+        }
+        let mut tail = Tail::of(&self.options, &self.tables.folder, &recovered)?;
+        self.show(follower, &mut tail)?;
+        Ok((true, tail))
+    }
+
+    /// Replaces the error of a missing file in a store that follows another process, which may have
+    /// deleted it.
+    pub(crate) fn gone(&self, error: Error) -> Error {
+        match error {
+            Error::Corrupt { path, source: sievedb_format::Corruption::Missing { .. }, .. }
+                if self.follower.is_some() =>
+            {
+                Error::FilesGone { path }
+            }
+            error => error,
+        }
+    }
+}
+
+/// Repeats `attempt` while it fails because of files that were replaced meanwhile.
+///
+/// # Errors
+///
+/// The last error of `attempt`.
+pub(super) fn retry<T>(options: &Options, mut attempt: impl FnMut() -> Result<T>) -> Result<T> {
+    for number in 1..ATTEMPTS_MAX {
+        match attempt() {
+            Err(error) if may_pass(&error) => options.clock.sleep(PAUSE * (1 << number) / 2),
+            done => return done,
+        }
+    }
+    attempt()
+}
+
+/// Returns whether a file that was replaced while it was looked up causes such an error.
+fn may_pass(error: &Error) -> bool {
+    match error {
+        Error::Corrupt { .. } | Error::NoStore { .. } | Error::FilesGone { .. } => true,
+        Error::Io { source, .. } => source.kind() == io::ErrorKind::NotFound,
+        _ => false,
+    }
+}

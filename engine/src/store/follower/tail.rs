@@ -1,0 +1,163 @@
+//! What a follower has read of manifest and log.
+
+use std::{collections::BTreeMap, mem, path::Path, sync::Arc};
+
+use sievedb_format::SequenceNumber;
+
+use super::rest::rest_above;
+use crate::{
+    Options, Result,
+    manifest::{ManifestState, VersionEdit, tail::ManifestTail},
+    read::view::PlacedMemtable,
+    store::{
+        Store,
+        log_state::{LogState, corrupt_state},
+        recovery::Recovered,
+    },
+    wal::followed::{Followed, FollowedLog},
+    wal::replay::ReplayedSegment,
+};
+
+/// Manifest and log as far as they were read.
+#[derive(Debug)]
+pub(in crate::store) struct Tail {
+    pub(super) manifest: ManifestTail,
+    log: FollowedLog,
+    /// Changes of keyspaces that the log has and the manifest lacks.
+    edit: VersionEdit,
+    /// Entries of the log that are in no table, by keyspace.
+    pub(super) memtables: BTreeMap<u64, Arc<PlacedMemtable>>,
+    /// The manifest with the changes of the log.
+    pub(super) state: ManifestState,
+    /// State of the visible keyspaces, once they are.
+    pub(super) shown: Option<ManifestState>,
+    pub(super) last_sequence: SequenceNumber,
+}
+
+/// What was read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Progress {
+    None,
+    Some,
+    /// The log does not go on behind what was read.
+    Interrupted,
+}
+
+impl Tail {
+    /// Continues behind a `recovered` store, of which nothing was changed.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NoStore`](crate::Error::NoStore) if its creation has not ended; errors of opening
+    /// the manifest.
+    pub(in crate::store) fn of(
+        options: &Options,
+        folder: &Path,
+        recovered: &Recovered,
+    ) -> Result<Self> {
+        let no_store = || crate::Error::NoStore { path: folder.to_owned() };
+        let loaded = recovered.kept.clone().ok_or_else(no_store)?;
+        let (fs, folder_path) = (Arc::clone(&options.fs), folder.to_owned());
+        let manifest = ManifestTail::new(Arc::clone(&fs), folder_path.clone(), loaded)?;
+        let (store_id, segments) = (recovered.state.store_id, recovered.segments.clone());
+        let mut tail = Self {
+            state: ManifestState::default(),
+            manifest,
+            log: FollowedLog::new(fs, folder_path, store_id, segments),
+            edit: recovered.edit.clone(),
+            memtables: recovered.memtables.clone(),
+            shown: None,
+            last_sequence: recovered.last_sequence,
+        };
+        tail.apply_edit(folder)?;
+        Ok(tail)
+    }
+
+    /// Returns the segments of the log that were read, oldest first.
+    pub(super) fn segments(&self) -> &[ReplayedSegment] {
+        self.log.segments()
+    }
+
+    /// Reads on. Inserts new batches into the memtables, where no reader sees them yet. After an
+    /// error the tail is of no use.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Io`](crate::Error::Io), [`Error::Corrupt`](crate::Error::Corrupt), errors of
+    /// options that this process lacks.
+    pub(super) fn read(&mut self, store: &Store) -> Result<Progress> {
+        // First: what it has of the history is in the log or in tables.
+        let before = self.manifest.read()?;
+        let (options, memory) = (&store.options, &store.tables.memory);
+        // The batches follow those of the state before: flushed ones, too.
+        let state = before.as_ref().unwrap_or(self.manifest.state());
+        let (edit, memtables) = (mem::take(&mut self.edit), mem::take(&mut self.memtables));
+        let mut log = LogState::resume(options, state, memory, edit, memtables);
+        for tree in store.versions.trees().values() {
+            log.note_memtable_bytes(tree.id, tree.options().memtable_bytes);
+        }
+        let mut has_batches = false;
+        let followed = self.log.read(&self.manifest.state().logs, |batch| {
+            has_batches = true;
+            log.apply(&batch)
+        })?;
+        log.check_features()?;
+        (self.edit, self.memtables) = log.into_parts();
+        if followed == Followed::Interrupted {
+            return Ok(Progress::Interrupted);
+        }
+        let of_log = self.log.segments().last().map_or(0, |segment| segment.last_sequence);
+        self.last_sequence =
+            of_log.max(self.manifest.state().last_sequence).max(self.last_sequence);
+        if before.is_some() {
+            self.log.retain(&self.manifest.state().logs);
+            self.leave_recorded();
+        }
+        if before.is_some() || has_batches {
+            self.apply_edit(&store.tables.folder)?;
+            self.leave_flushed(store);
+            return Ok(Progress::Some);
+        }
+        Ok(Progress::None)
+    }
+
+    /// Removes the changes of keyspaces that the manifest has by now.
+    fn leave_recorded(&mut self) {
+        let (edit, state) = (&mut self.edit, self.manifest.state());
+        let next_id = state.next_keyspace_id;
+        let is_known = |id: u64| id >= next_id || state.keyspaces.contains_key(&id);
+        let of = |id: u64| state.keyspaces.get(&id);
+        edit.keyspaces_created.retain(|created| created.id >= next_id);
+        edit.keyspaces_dropped.retain(|&id| is_known(id));
+        edit.keyspaces_cleared.retain(|&(id, sequence)| {
+            is_known(id) && of(id).is_none_or(|known| sequence > known.flushed)
+        });
+        edit.keyspaces_renamed.retain(|renamed| {
+            is_known(renamed.id) && of(renamed.id).is_none_or(|it| renamed.sequence > it.renamed)
+        });
+    }
+
+    /// Applies the changes of the log to the state of the manifest.
+    fn apply_edit(&mut self, folder: &Path) -> Result<()> {
+        self.state = self.manifest.state().clone();
+        self.state.apply(&self.edit).map_err(|source| corrupt_state(folder, source))
+    }
+
+    /// Removes memtables of dropped keyspaces, and replaces those with flushed entries.
+    fn leave_flushed(&mut self, store: &Store) {
+        let state = &self.state;
+        self.memtables.retain(|id, placed| {
+            let Some(keyspace) = state.keyspaces.get(id) else { return false };
+            let flushed = keyspace.flushed;
+            if placed.last_sequence() <= flushed {
+                return false;
+            }
+            if placed.first_sequence().is_some_and(|first| first <= flushed) {
+                let tree = store.versions.trees().of_id(*id).cloned();
+                let bytes = tree.map_or(0, |tree| tree.options().memtable_bytes);
+                *placed = rest_above(placed, flushed, bytes, &store.tables);
+            }
+            true
+        });
+    }
+}

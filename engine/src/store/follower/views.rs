@@ -1,0 +1,195 @@
+//! Makes visible what a follower has read.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use super::{Follower, tail::Tail};
+use crate::{
+    KeyspaceOptions, Result,
+    history_length::HistoryStart,
+    manifest::KeyspaceState,
+    planted::PlantedBug,
+    read::{tree::Tree, view::PlacedMemtable},
+    store::{
+        Store,
+        log_state::{corrupt_state, present_options},
+    },
+    table::{LiveTable, TableMeta},
+    version::Version,
+};
+
+/// The next view of a keyspace.
+struct Next {
+    tree: Arc<Tree>,
+    is_new: bool,
+    /// `None` if the present ones remain.
+    active: Option<Arc<PlacedMemtable>>,
+    version: Option<Arc<Version>>,
+    opened: Vec<Arc<LiveTable>>,
+    options: Option<KeyspaceOptions>,
+    history_from: HistoryStart,
+}
+
+impl Store {
+    /// Makes what `tail` has read visible, at once for snapshots.
+    ///
+    /// # Errors
+    ///
+    /// Errors of opening tables. Nothing has changed then.
+    pub(super) fn show(&self, follower: &Follower, tail: &mut Tail) -> Result<()> {
+        let manifest = tail.manifest.file()?;
+        let mut all = Vec::with_capacity(tail.state.keyspaces.len());
+        for (&id, keyspace) in &tail.state.keyspaces {
+            let shown = tail.shown.as_ref().and_then(|shown| shown.keyspaces.get(&id));
+            all.push(self.next_view(id, keyspace, shown, tail.memtables.get(&id))?);
+        }
+        let mut last = tail.last_sequence;
+        if self.options.has_bug(PlantedBug::ShowHalfBatch) {
+            last = (last - last % 2).max(self.writer.visible());
+        }
+        self.versions.follow_manifest(manifest);
+        // Before it is visible: a change stream takes what is missing for failed writes.
+        *follower.segments.lock() = tail.segments().to_vec();
+        self.versions.snapshots().keep_before_refresh(|snapshots_from| {
+            // First: the tables may lack versions that only older readers see.
+            self.writer.publish().follow(last);
+            let mut before = Vec::new();
+            for next in &mut all {
+                next.tree.raise_history_from(next.history_from);
+                let (active, version) = (next.active.take(), next.version.take());
+                if active.is_some() || version.is_some() {
+                    before.push((next.tree.id, next.tree.follow(active, version, snapshots_from)));
+                }
+            }
+            before
+        });
+        self.change_trees(tail, &mut all);
+        self.writer.publish().notify();
+        for next in all.iter().filter(|next| next.is_new && !next.opened.is_empty()) {
+            let version = next.tree.kept_view().version;
+            self.filters.admit(self, &next.tree, &version, &next.opened);
+            next.tree.refresh_filters();
+        }
+        if self.tables.memory.is_fit_due() {
+            self.tables.fit_cache();
+        }
+        tail.shown = Some(tail.state.clone());
+        Ok(())
+    }
+
+    /// Prepares the next view of the keyspace `id`, whose visible state is `shown`, if it is known.
+    fn next_view(
+        &self,
+        id: u64,
+        keyspace: &Arc<KeyspaceState>,
+        shown: Option<&Arc<KeyspaceState>>,
+        memtable: Option<&Arc<PlacedMemtable>>,
+    ) -> Result<Next> {
+        let present = self.versions.trees().of_id(id).cloned();
+        let is_new = present.is_none();
+        let is_same = shown.is_some_and(|shown| Arc::ptr_eq(shown, keyspace));
+        let mut options = None;
+        if is_new || shown.is_none_or(|shown| shown.options != keyspace.options) {
+            let found = present_options(&self.options, &keyspace.name, &keyspace.options);
+            options = Some(found.map_err(|it| corrupt_state(&self.tables.folder, it))?);
+        }
+        let tree = match (present, &options) {
+            (Some(tree), _) => tree,
+            (None, options) => Arc::new(Tree::new(
+                id,
+                keyspace.name.clone(),
+                options.clone().unwrap_or_default(),
+                Version::default(),
+                Arc::clone(&self.tables.memory),
+                Arc::clone(self.versions.trees().changed()),
+            )),
+        };
+        let view = tree.kept_view();
+        let active = match memtable {
+            Some(memtable) if Arc::ptr_eq(memtable, &view.active) => None,
+            Some(memtable) => Some(Arc::clone(memtable)),
+            None if view.active.first_sequence().is_none() => None,
+            None => {
+                let bytes = tree.options().memtable_bytes;
+                Some(Arc::new(PlacedMemtable::new(bytes, &self.tables.memory)))
+            }
+        };
+        let (version, opened, history_from) = (None, Vec::new(), keyspace.history_from);
+        let mut next = Next { tree, is_new, active, version, opened, options, history_from };
+        if !is_same {
+            self.add_version(&mut next, keyspace, &view.version)?;
+        }
+        Ok(next)
+    }
+
+    /// Opens the tables that `present` lacks, and loads their filters.
+    fn add_version(
+        &self,
+        next: &mut Next,
+        keyspace: &KeyspaceState,
+        present: &Version,
+    ) -> Result<()> {
+        let places: BTreeMap<_, _> =
+            present.tables().map(|(level, run, live)| (live.meta.id, (level, run, live))).collect();
+        let is_present = |meta: &Arc<TableMeta>| {
+            let found = places.get(&meta.id);
+            found.is_some_and(|&(level, run, _)| (level, run) == (meta.level, meta.run))
+        };
+        let metas = || keyspace.tables.values();
+        if places.len() == keyspace.tables.len() && metas().all(is_present) {
+            return Ok(());
+        }
+        let options = next.options.clone().map_or_else(|| next.tree.kept_options(), Arc::new);
+        let mut tables = Vec::with_capacity(keyspace.tables.len());
+        for meta in metas() {
+            let live = match places.get(&meta.id) {
+                Some((_, _, live)) => Arc::clone(live),
+                None => {
+                    let live = Arc::new(self.tables.open(&options, Arc::clone(meta))?);
+                    next.opened.push(Arc::clone(&live));
+                    live
+                }
+            };
+            tables.push((meta.level, meta.run, live));
+        }
+        let version = Version::new(tables);
+        if !next.opened.is_empty() {
+            self.tables.fit_cache();
+            // In memory before lookups see their tables. Those of new keyspaces follow.
+            let fits = self.filters.admit(self, &next.tree, &version, &next.opened);
+            self.filters.note_installed(self, fits, true);
+        }
+        next.version = Some(Arc::new(version));
+        Ok(())
+    }
+
+    /// Changes names, options and the list of keyspaces.
+    fn change_trees(&self, tail: &Tail, all: &mut [Next]) {
+        for next in &mut *all {
+            let Some(keyspace) = tail.state.keyspaces.get(&next.tree.id) else { continue };
+            let tree = &next.tree;
+            if tree.renamed() != keyspace.renamed || *tree.name() != keyspace.name {
+                tree.set_name(keyspace.name.clone(), keyspace.renamed);
+            }
+            if let Some(options) = next.options.take().filter(|_| !next.is_new) {
+                tree.set_options(options);
+                let extractor = &tree.options().prefix_extractor;
+                for (_, _, live) in tree.kept_view().version.tables() {
+                    self.tables.fit_extractor(live, extractor);
+                }
+            }
+        }
+        let before: Vec<_> = self.versions.trees().values().cloned().collect();
+        let trees: Vec<_> = all.iter().map(|next| Arc::clone(&next.tree)).collect();
+        self.versions.follow_trees(&trees);
+        for tree in before {
+            if tail.state.keyspaces.contains_key(&tree.id) {
+                continue;
+            }
+            tree.mark_dropped();
+            self.versions.snapshots().forget_keyspace(tree.id);
+            let bytes = tree.options().memtable_bytes;
+            let active = Arc::new(PlacedMemtable::new(bytes, &self.tables.memory));
+            tree.follow(Some(active), Some(Arc::default()), 0);
+        }
+    }
+}

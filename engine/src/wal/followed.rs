@@ -1,0 +1,162 @@
+//! The log of a store that another process writes.
+//!
+//! The manifest names each segment before its first batch, and the start record of a segment names
+//! the end of the one before it. So the manifest alone tells which segment comes next, and where
+//! the one before ends. Bytes that are no record, at the end of the newest segment, may be a record
+//! that is being written: they end the log for now.
+
+use std::{collections::BTreeMap, io, path::PathBuf, sync::Arc};
+
+use sievedb_format::{FileHeader, FileKind, SequenceNumber};
+
+use super::{
+    chain::{check_secret, read_start},
+    replay::{ReplayedBatch, ReplayedSegment, check_batch},
+};
+use crate::{
+    Error, Result,
+    file_name::FileName,
+    fs::Fs,
+    log::{Next, Position, Reader, RecordType},
+};
+
+/// A log as far as it was read.
+#[derive(Debug)]
+pub(crate) struct FollowedLog {
+    fs: Arc<dyn Fs>,
+    folder: PathBuf,
+    store_id: u128,
+    /// Segments that were read, oldest first. The last one is read on.
+    segments: Vec<ReplayedSegment>,
+    /// The last one, if it is open.
+    reader: Option<Reader>,
+}
+
+/// Whether a log was read up to its present end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[must_use]
+pub(crate) enum Followed {
+    ToEnd,
+    /// Segments are missing in between, or records were withdrawn: replay the whole log.
+    Interrupted,
+}
+
+impl FollowedLog {
+    /// Continues behind the replayed `segments`.
+    pub(crate) const fn new(
+        fs: Arc<dyn Fs>,
+        folder: PathBuf,
+        store_id: u128,
+        segments: Vec<ReplayedSegment>,
+    ) -> Self {
+        Self { fs, folder, store_id, segments, reader: None }
+    }
+
+    /// Returns the segments that were read, oldest first.
+    pub(crate) fn segments(&self) -> &[ReplayedSegment] {
+        &self.segments
+    }
+
+    /// Forgets segments that the manifest does not name: `logs` are those that it names.
+    pub(crate) fn retain(&mut self, logs: &BTreeMap<u64, u64>) {
+        self.segments.retain(|segment| logs.contains_key(&segment.id));
+    }
+
+    /// Passes the batches since to `apply`. `logs` are the segments that the manifest names, each
+    /// with the secret of its header.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Io`], [`Error::Corrupt`], errors of `apply`.
+    pub(crate) fn read(
+        &mut self,
+        logs: &BTreeMap<u64, u64>,
+        mut apply: impl FnMut(ReplayedBatch<'_>) -> Result<()>,
+    ) -> Result<Followed> {
+        loop {
+            let Some(&ReplayedSegment { id, bytes, .. }) = self.segments.last() else {
+                // Whatever was written and flushed meanwhile left no trace in the log.
+                let is_empty = logs.is_empty();
+                return Ok(if is_empty { Followed::ToEnd } else { Followed::Interrupted });
+            };
+            if self.reader.is_none() {
+                let Some(secret) = logs.get(&id) else { return Ok(Followed::Interrupted) };
+                let Some((mut reader, _)) = self.open(id, *secret)? else {
+                    return Ok(Followed::Interrupted);
+                };
+                reader.resume(bytes);
+                self.reader = Some(reader);
+            }
+            let next = match logs.range(id + 1..).next() {
+                Some((&next, &secret)) => {
+                    let Some((reader, previous)) = self.open(next, secret)? else {
+                        return Ok(Followed::Interrupted);
+                    };
+                    let previous = previous.filter(|it| it.file_id == id && it.offset >= bytes);
+                    let Some(end) = previous else { return Ok(Followed::Interrupted) };
+                    Some((next, reader, end.offset))
+                }
+                None => None,
+            };
+            let limit = next.as_ref().map(|(_, _, end)| *end);
+            let end = self.read_segment(limit, &mut apply)?;
+            let Some((next, reader, limit)) = next else {
+                let is_named = logs.contains_key(&id);
+                return Ok(if is_named { Followed::ToEnd } else { Followed::Interrupted });
+            };
+            if end != limit {
+                return Ok(Followed::Interrupted);
+            }
+            let last_sequence = self.last_sequence();
+            let bytes = reader.offset();
+            self.segments.push(ReplayedSegment { id: next, bytes, last_sequence });
+            self.reader = Some(reader);
+        }
+    }
+
+    fn last_sequence(&self) -> SequenceNumber {
+        self.segments.last().map_or(0, |segment| segment.last_sequence)
+    }
+
+    /// Reads on in the last segment, up to `limit` if that is its end. Returns where it ends.
+    fn read_segment(
+        &mut self,
+        limit: Option<u64>,
+        apply: &mut impl FnMut(ReplayedBatch<'_>) -> Result<()>,
+    ) -> Result<u64> {
+        let (Some(reader), Some(segment)) = (&mut self.reader, self.segments.last_mut()) else {
+            return Ok(0);
+        };
+        reader.reload()?;
+        limit.into_iter().for_each(|limit| reader.set_limit(limit));
+        while let Next::Record(record) = reader.next()? {
+            if record.record_type != RecordType::Seal {
+                let (sequence, offset) = (record.sequence, record.offset);
+                let batch = check_batch(sequence, record.payload, segment.last_sequence);
+                let batch = batch.map_err(|reason| reader.corrupt(offset, reason))?;
+                let last = sequence + batch.entries() - 1;
+                let position = Position { file_id: segment.id, offset };
+                apply(ReplayedBatch { path: reader.path(), position, sequence, batch })?;
+                segment.last_sequence = last;
+            }
+            segment.bytes = reader.offset();
+        }
+        Ok(reader.offset())
+    }
+
+    /// Opens a segment behind its start record. Returns the end of the segment before it, too;
+    /// `None` if the file is gone.
+    fn open(&self, id: u64, secret: u64) -> Result<Option<(Reader, Option<Position>)>> {
+        let path = FileName::Log(id).path(&self.folder);
+        let file = match self.fs.open(&path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            opened => opened.map_err(|error| Error::io("open", &path, error))?,
+        };
+        let mut reader = Reader::new(file, path, id)?;
+        reader.check_header(&FileHeader::new(FileKind::Log, self.store_id, id))?;
+        check_secret(&reader, secret)?;
+        let start = read_start(&mut reader)?;
+        let start = start.map_err(|reason| reader.corrupt(reader.offset(), reason))?;
+        Ok(Some((reader, start.previous)))
+    }
+}
