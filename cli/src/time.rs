@@ -49,13 +49,27 @@ impl FromStr for Point {
         const REASON: &str = "write a sequence number, or `@` and a Unix time in seconds";
         let point = match text.strip_prefix('@') {
             Some(seconds) => {
-                let seconds = seconds.parse().map_err(|_| REASON)?;
-                let since = Duration::try_from_secs_f64(seconds).map_err(|_| REASON)?;
-                SystemTime::UNIX_EPOCH.checked_add(since).ok_or(REASON)?.into()
+                let UnixTime(time) = seconds.parse().map_err(|_| REASON)?;
+                time.into()
             }
             None => text.parse::<u64>().map_err(|_| REASON)?.into(),
         };
         Ok(Self(point))
+    }
+}
+
+/// A Unix time in seconds as an argument.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct UnixTime(pub(crate) SystemTime);
+
+impl FromStr for UnixTime {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        const REASON: &str = "write a Unix time in seconds";
+        let seconds = text.parse().map_err(|_| REASON)?;
+        let since = Duration::try_from_secs_f64(seconds).map_err(|_| REASON)?;
+        SystemTime::UNIX_EPOCH.checked_add(since).map(Self).ok_or(REASON)
     }
 }
 

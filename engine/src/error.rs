@@ -65,6 +65,10 @@ pub enum Error {
     /// The [backup set](crate::BackupSet) in the directory `path` has no backup `number`. Nothing
     /// was changed.
     NoBackup { path: PathBuf, number: u64 },
+    /// The [backup set](crate::BackupSet) in the directory `path` cannot restore the point `at`: it
+    /// is after the end of the archived log, `archived_to`, or before the first backup. Nothing was
+    /// changed.
+    NotArchived { path: PathBuf, at: PointInTime, archived_to: u64 },
     /// `path`, or one of its parents, is a file.
     NotADirectory { path: PathBuf },
     /// The store at `path` is open in another process, or in this one, where a handle of any kind

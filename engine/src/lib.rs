@@ -41,7 +41,8 @@
 //!
 //! Runs on Linux, tested on x86-64. Other Unix systems are untested, and it does not build on
 //! Windows. Features, none by default: `zstd` (zstd compression; needs a C compiler), `serde`
-//! (statistics and keyspace options as `Serialize`) and `stream` ([`Changes`] as a `Stream`).
+//! (statistics and keyspace options as `Serialize`), `stream` ([`Changes`] as a `Stream`) and
+//! `object-store` ([`BackupSet`] in S3, GCS, Azure and others).
 
 // The test doubles name this crate as any user of it does.
 #[cfg(test)]
@@ -121,7 +122,9 @@ mod verify_report;
 mod version;
 mod wal;
 
-pub use backup::{Backup, BackupReport, BackupSet, Retention};
+pub use backup::{
+    Archive, ArchiveUpdate, Backup, BackupReport, BackupSet, RestoreOptions, Retention,
+};
 pub use batch::Batch;
 pub use bytes::Bytes;
 pub use change_retention::ChangeRetention;

@@ -48,4 +48,6 @@ pub enum PlantedBug {
     ShowHalfBatch,
     /// The record of a backup is stored before its files.
     RecordBackupEarly,
+    /// An archive omits a part of the log.
+    OmitArchivedPart,
 }

@@ -9,6 +9,7 @@
 //! | [`recorder`]    | writes to a store and to a history                                    |
 //! | [`workload`]    | scripted histories                                                    |
 //! | [`enumerate`]   | all crashes of a workload                                             |
+//! | [`cuts`]        | power cuts after each operation of a disk                             |
 //! | [`isolation`]   | check of transactions for anomalies                                   |
 //! | [`kill`]        | all kills of a workload, with power cuts after the restart            |
 //! | [`check`]       | check of a state after a crash                                        |
@@ -27,6 +28,7 @@
 
 pub mod case;
 pub mod check;
+pub mod cuts;
 pub mod dir_sync;
 pub mod enumerate;
 pub mod filtered;

@@ -2,13 +2,14 @@
 
 use std::{io::Write, path::PathBuf, time::UNIX_EPOCH};
 
-use sievedb::{BackupSet, Retention, text::bytes};
+use sievedb::{Backup, BackupSet, RestoreOptions, Retention, text::bytes};
 
 use super::{Access, open_store};
 use crate::{
     error::{Error, Result},
     interrupt,
     text::counted,
+    time::UnixTime,
 };
 
 /// Creates, lists, verifies, prunes and restores backups.
@@ -26,7 +27,8 @@ pub(crate) enum Command {
         /// Directory of the backup set, created if missing.
         set: PathBuf,
     },
-    /// Prints number, Unix time, sequence number, files and bytes of each backup, with tabs.
+    /// Prints number, Unix time, sequence number, files and bytes of each backup, and the sequence
+    /// number up to which the log behind it is archived, with tabs.
     List {
         /// Directory of the backup set.
         set: PathBuf,
@@ -53,15 +55,27 @@ pub(crate) enum Command {
         #[arg(long, value_name = "N", default_value_t = 0)]
         monthly: usize,
     },
-    /// Writes a backup into a new store.
+    /// Writes a backup into a new store, with the archived log behind it.
+    ///
+    /// A program archives the log while it has the store open: `BackupSet::archive`.
     Restore {
         /// Directory of the backup set.
         set: PathBuf,
         /// Directory of the new store, missing or empty.
         dest: PathBuf,
-        /// Number of the backup, as `sieve backup list` prints it. Default: the newest.
+        /// Number of the backup, as `sieve backup list` prints it. Without a point, its log is left
+        /// out. Default: the newest backup that is not after the point.
         #[arg(long, value_name = "N")]
         number: Option<u64>,
+        /// Restore the last batch at or before this sequence number.
+        #[arg(long, value_name = "N", conflicts_with = "to_time")]
+        to_sequence: Option<u64>,
+        /// Restore the last batch at or before this Unix time, in seconds.
+        #[arg(long, value_name = "SECONDS")]
+        to_time: Option<UnixTime>,
+        /// Restore only this keyspace. Can be repeated.
+        #[arg(long, value_name = "NAME")]
+        keyspace: Vec<String>,
     },
 }
 
@@ -83,8 +97,8 @@ impl Command {
                 for backup in BackupSet::new(set).list()? {
                     let time = backup.time.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
                     let (number, sequence) = (backup.number, backup.sequence);
-                    let (files, length) = (backup.files, backup.bytes);
-                    writeln!(out, "{number}\t{time}\t{sequence}\t{files}\t{length}")?;
+                    let Backup { files, bytes, archived_to, .. } = backup;
+                    writeln!(out, "{number}\t{time}\t{sequence}\t{files}\t{bytes}\t{archived_to}")?;
                 }
             }
             Self::Verify { set } => {
@@ -103,15 +117,25 @@ impl Command {
                 let removed = BackupSet::new(set).prune(&kept)?.len() as u64;
                 writeln!(out, "{} removed", counted(removed, ["backup", "backups"]))?;
             }
-            Self::Restore { set, dest, number } => {
+            Self::Restore { set, dest, number, to_sequence, to_time, keyspace } => {
                 let place = dest.display().to_string();
                 interrupt::exit_with(move || format!("{place} is incomplete; delete it"));
-                let set = BackupSet::new(set);
-                let newest = || Ok(set.list()?.last().map_or(0, |backup| backup.number));
-                let number = number.map_or_else(newest, Ok::<_, sievedb::Error>)?;
-                let backup = set.restore(number, dest)?;
-                let (length, sequence) = (bytes(backup.bytes), backup.sequence);
-                writeln!(out, "backup {number}: {length}, up to sequence number {sequence}")?;
+                let mut options = RestoreOptions::new();
+                if let &Some(number) = number {
+                    options = options.backup(number);
+                }
+                if let &Some(sequence) = to_sequence {
+                    options = options.to(sequence);
+                }
+                if let &Some(UnixTime(time)) = to_time {
+                    options = options.to(time);
+                }
+                if !keyspace.is_empty() {
+                    options = options.keyspaces(keyspace);
+                }
+                let backup = BackupSet::new(set).restore_with(&options, dest)?;
+                let Backup { number, sequence, .. } = backup;
+                writeln!(out, "backup {number}: restored up to sequence number {sequence}")?;
             }
         }
         Ok(())

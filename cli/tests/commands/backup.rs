@@ -5,8 +5,8 @@ use super::{failure, output, text};
 #[test]
 fn backups_are_created_listed_verified_pruned_and_restored() {
     let dir = tempfile::tempdir().unwrap();
-    let paths = ["store", "set", "old", "new"].map(|name| dir.path().join(name));
-    let [store, set, old, new] = [0, 1, 2, 3].map(|at: usize| text(&paths[at]));
+    let paths = ["store", "set", "old", "new", "to", "one"].map(|name| dir.path().join(name));
+    let [store, set, old, new, to, one] = [0, 1, 2, 3, 4, 5].map(|at: usize| text(&paths[at]));
     assert!(failure(&["backup", "create", store, set]).contains("there is no store"));
     output(&["put", store, "key", "1"]);
     assert!(output(&["backup", "create", store, set]).starts_with("backup 1: "));
@@ -19,6 +19,17 @@ fn backups_are_created_listed_verified_pruned_and_restored() {
     output(&["backup", "restore", set, new]);
     assert_eq!(output(&["get", old, "key"]), "1\n");
     assert_eq!(output(&["get", new, "key"]), "2\n");
+    let fields: Vec<_> = list.lines().next().unwrap().split('\t').collect();
+    assert_eq!((fields.len(), fields[2]), (6, fields[5]), "{list}");
+    output(&["backup", "restore", set, to, "--to-sequence", fields[2]]);
+    assert_eq!(output(&["get", to, "key"]), "1\n");
+    let restore = ["backup", "restore", set, one];
+    let late = failure(&[&restore[..], &["--to-time", "99999999999"]].concat());
+    assert!(late.contains("is archived to sequence number"), "{late}");
+    let unknown = failure(&[&restore[..], &["--keyspace", "users"]].concat());
+    assert!(unknown.contains("users"), "{unknown}");
+    output(&[&restore[..], &["--keyspace", "default"]].concat());
+    assert_eq!(output(&["get", one, "key"]), "2\n");
     assert_eq!(output(&["backup", "prune", set, "--last", "1"]), "1 backup removed\n");
     assert!(failure(&["backup", "restore", set, store, "--number", "1"]).contains("no backup 1"));
 }

@@ -4,7 +4,13 @@ use std::{collections::BTreeMap, fmt};
 
 use xxhash_rust::xxh3::Xxh3;
 
-use super::{BackupSet, record::StoredFile, wrong_content};
+use super::{
+    BackupSet,
+    chain::covering,
+    log_part::PartRange,
+    record::{Record, StoredFile},
+    wrong_content,
+};
 use crate::{Error, Result, store::checkpoint::parts::read_parts, text::counted};
 
 /// The result of [`BackupSet::verify`].
@@ -13,11 +19,12 @@ use crate::{Error, Result, store::checkpoint::parts::read_parts, text::counted};
 pub struct BackupReport {
     /// Number of backups whose records were read.
     pub backups: u64,
-    /// Number of files, each counted once.
+    /// Number of files, each counted once, and parts of archived logs.
     pub files: u64,
-    /// Length of these files, in bytes.
+    /// Length of these, in bytes.
     pub bytes: u64,
-    /// Damaged records and files. A damaged file damages every backup that has it.
+    /// Damaged records and files, and missing ones. A damaged file damages every backup that has
+    /// it.
     pub problems: Vec<Error>,
 }
 
@@ -41,18 +48,21 @@ impl fmt::Display for BackupReport {
 }
 
 impl BackupSet {
-    /// Reads every file of every backup, and compares it with its checksum. Changes nothing.
+    /// Reads every file of every backup and every part of the archived logs, and compares it with
+    /// its checksum. Changes nothing.
     ///
     /// # Errors
     ///
     /// [`Error::Io`] if the set cannot be listed. The report lists damage.
     pub fn verify(&self) -> Result<BackupReport> {
         let mut report = BackupReport::default();
-        let mut files = BTreeMap::new();
+        let (mut files, parts) = (BTreeMap::new(), self.parts()?);
         for number in self.numbers()? {
             match self.record(number) {
                 Ok(record) => {
                     report.backups += 1;
+                    let parts = parts.iter().copied().filter(|part| part.backup == number);
+                    self.check_log(&record, parts, &mut report);
                     files.extend(record.files.into_iter().map(|file| (file.object(), file)));
                 }
                 Err(error) => report.problems.push(error),
@@ -64,6 +74,25 @@ impl BackupSet {
             report.problems.extend(self.check_file(file).err());
         }
         Ok(report)
+    }
+
+    fn check_log(
+        &self,
+        record: &Record,
+        parts: impl Iterator<Item = PartRange> + Clone,
+        report: &mut BackupReport,
+    ) {
+        let covered = covering(record.sequence, None, parts.clone());
+        report.problems.extend(covered.gap.map(|gap| self.missing_part(gap)));
+        for range in parts {
+            match self.part(range, record.state.store_id) {
+                Ok(part) => {
+                    report.files += 1;
+                    report.bytes += part.bytes;
+                }
+                Err(error) => report.problems.push(error),
+            }
+        }
     }
 
     fn check_file(&self, file: &StoredFile) -> Result<()> {

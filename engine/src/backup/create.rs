@@ -18,7 +18,7 @@ use super::{
 use crate::{
     Db, Error, Result,
     file_name::FileName,
-    fs::ReadFile,
+    fs::{FileLock, ReadFile},
     planted::PlantedBug,
     store::{
         Store, checkpoint::capture::Capture, checkpoint::parts::read_parts, folder::check_apart,
@@ -55,8 +55,20 @@ impl BackupSet {
     ///   [`Db::checkpoint`].
     pub fn create(&self, db: &Db) -> Result<Backup> {
         let store = db.open_store().accept()?;
-        check_apart(&*self.fs, &store.tables.folder, &self.path)?;
-        let _lock = self.lock()?;
+        let _lock = self.lock_for(store)?;
+        self.create_of(store)
+    }
+
+    /// Locks the set for a backup of `store`.
+    pub(super) fn lock_for(&self, store: &Store) -> Result<Box<dyn FileLock>> {
+        if let Some(path) = self.objects.directory() {
+            check_apart(&*self.fs, &store.tables.folder, path)?;
+        }
+        self.lock()
+    }
+
+    /// As [`create`](Self::create). The caller holds the lock.
+    pub(super) fn create_of(&self, store: &Store) -> Result<Backup> {
         let created = store.capture_durable().and_then(|capture| self.add(store, &capture));
         store.release_captured();
         created.map_err(|error| store.tables.check_not_closing().err().unwrap_or(error))
@@ -140,13 +152,18 @@ impl BackupSet {
 
     /// Stores the record of a backup, durable at return. Its objects must be durable.
     fn put_record(&self, number: u64, record: &Record) -> Result<()> {
-        let name = format!("{BACKUPS}/{}", record_name(number));
+        self.put_object(BACKUPS, &record_name(number), &record.encode())?;
+        self.sync(BACKUPS)
+    }
+
+    /// Stores an object, which is durable after a sync of its directory.
+    pub(super) fn put_object(&self, directory: &str, name: &str, bytes: &[u8]) -> Result<()> {
+        let name = format!("{directory}/{name}");
         let path = self.path.join(&name);
         let to_set = |error| Error::io("write", &path, error);
         let mut object = self.objects.create(&name).map_err(to_set)?;
-        object.append(&record.encode()).map_err(to_set)?;
-        object.finish().map_err(to_set)?;
-        self.sync(BACKUPS)
+        object.append(bytes).map_err(to_set)?;
+        object.finish().map_err(to_set)
     }
 
     pub(super) fn sync(&self, directory: &str) -> Result<()> {

@@ -4,23 +4,39 @@
 //! |---------------|----------------------------------------------------------|
 //! | `mod`         | the set, its lock and its records                        |
 //! | [`create`]    | stores the files that the set lacks, then the record     |
-//! | [`restore`]   | writes the files of a backup to a new store              |
+//! | [`archive`]   | stores the log behind a backup, part by part             |
+//! | [`restore`]   | writes a backup and its log to a new store               |
+//! | [`restore_options`] | what a restore selects                             |
+//! | [`chain`]     | the backup and the parts of the log that this needs      |
+//! | [`restrict`]  | leaves some keyspaces                                    |
 //! | [`check`]     | reads every object again                                 |
 //! | [`prune`]     | removes backups, and objects that no other needs         |
 //! | [`retention`] | which backups stay; pure                                 |
 //! | [`record`]    | bytes of the record of a backup                          |
-//! | [`objects`]   | where objects are stored                                 |
+//! | [`log_part`]  | bytes of a part of the log                               |
+//! | [`frame`]     | magic number, version and checksum of both               |
+//! | [`objects`]   | where objects are stored: in a directory                 |
+//! | `remote`      | with the feature `object-store`: elsewhere               |
 //!
-//! A set is a directory with two others: `objects` has the contents of files, named by their
+//! A set is a directory with three others. `objects` has the contents of files, named by their
 //! digests, and `backups` the record of each backup, by number. The record is written last, when
-//! all of its objects are durable, so a backup that is listed is whole.
+//! all of its objects are durable, so a backup that is listed is whole. `log` has the parts of the
+//! archived logs, whose names say what they follow, so a missing one is noticed.
 
+mod archive;
+mod chain;
 mod check;
 mod create;
+mod frame;
+mod log_part;
 mod objects;
 mod prune;
 mod record;
+#[cfg(feature = "object-store")]
+mod remote;
 mod restore;
+mod restore_options;
+mod restrict;
 mod retention;
 
 use std::{
@@ -32,7 +48,12 @@ use std::{
 
 use sievedb_format::Corruption;
 
-pub use self::{check::BackupReport, retention::Retention};
+pub use self::{
+    archive::{Archive, ArchiveUpdate},
+    check::BackupReport,
+    restore_options::RestoreOptions,
+    retention::Retention,
+};
 use self::{
     objects::{BACKUPS, Directory, OBJECTS, ObjectStore},
     record::{Record, StoredFile},
@@ -44,10 +65,10 @@ use crate::{
     fs::{FileLock, Fs, ReadFile, RealFs},
 };
 
-/// Longest record that is read, in bytes: about five million tables.
+/// Longest record or part of the log that is read, in bytes: about five million tables.
 const RECORD_BYTES_MAX: u64 = 1 << 30;
 
-/// A set of backups in a directory.
+/// A set of backups in a directory, or in an object store with the feature `object-store`.
 ///
 /// The set has the content of each file once, so a backup copies only files that are new since an
 /// earlier one. Backups of several stores can share a set. One call at a time may change it; others
@@ -95,6 +116,9 @@ pub struct Backup {
     pub files: u64,
     /// Length of all files, in bytes.
     pub bytes: u64,
+    /// Sequence number up to which the log behind the backup is [archived](BackupSet::archive)
+    /// without a gap, in a list; otherwise as `sequence`.
+    pub archived_to: u64,
     /// Bytes that [`BackupSet::create`] added to the set; 0 in a list.
     pub bytes_added: u64,
 }
@@ -112,14 +136,55 @@ impl BackupSet {
         Self { path, fs, clock, objects }
     }
 
+    /// Returns the set below `prefix` in a store of the crate `object_store`: S3, GCS, Azure and
+    /// others. Reads nothing.
+    ///
+    /// Calls block the thread until `runtime` has done their requests: in asynchronous code, make
+    /// them by `spawn_blocking`. A runtime of one thread must be run by another one. Uses up to 32
+    /// MiB of memory; long files are uploaded in parts of 16 MiB. Parts that an interrupted upload
+    /// leaves are invisible: let a rule of the bucket remove them.
+    ///
+    /// The store must support conditional puts (`PutMode::Create`), by which the object `LOCK`
+    /// excludes other writers. It stays after a crash: see [`break_lock`](Self::break_lock).
+    #[cfg(feature = "object-store")]
+    pub fn in_object_store(
+        store: Arc<dyn object_store::ObjectStore>,
+        prefix: impl Into<object_store::path::Path>,
+        runtime: tokio::runtime::Handle,
+    ) -> Self {
+        let remote = remote::Remote::new(store, prefix.into(), runtime);
+        let (path, objects) = (remote.path(), Arc::new(remote));
+        Self { path, fs: Arc::new(RealFs), clock: Arc::new(SystemClock::new()), objects }
+    }
+
+    /// Removes the lock that a writer left in an object store when it crashed. Returns whether there
+    /// was one. Does nothing for a directory, whose lock ends with its process.
+    ///
+    /// Only if no process changes the set: a backup of a writer that still runs fails, and if
+    /// another one prunes the set meanwhile, it may lack files. [`verify`](Self::verify) finds that.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Io`].
+    #[cfg(feature = "object-store")]
+    pub fn break_lock(&self) -> Result<bool> {
+        self.objects.break_lock().map_err(|error| Error::io("unlock", &self.path, error))
+    }
+
     /// Returns the backups, oldest first.
     ///
     /// # Errors
     ///
     /// [`Error::Io`]; [`Error::Corrupt`] if a record is damaged; [`Error::NewerRelease`].
     pub fn list(&self) -> Result<Vec<Backup>> {
-        let numbers = self.numbers()?;
-        numbers.into_iter().map(|number| Ok(self.record(number)?.backup(number))).collect()
+        let parts = self.parts()?;
+        let listed = self.numbers()?.into_iter().map(|number| {
+            let backup = self.record(number)?.backup(number);
+            let parts = parts.iter().copied().filter(|part| part.backup == number);
+            let archived_to = chain::covering(backup.sequence, None, parts).end;
+            Ok(Backup { archived_to, ..backup })
+        });
+        listed.collect()
     }
 
     fn lock(&self) -> Result<Box<dyn FileLock>> {
@@ -145,23 +210,35 @@ impl BackupSet {
     /// Reads the record of a backup.
     fn record(&self, number: u64) -> Result<Record> {
         let name = format!("{BACKUPS}/{}", record_name(number));
-        let path = self.path.join(&name);
-        let file = match self.objects.open(&name) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+        let content = match self.content(&name) {
+            Err(Error::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
                 return Err(Error::NoBackup { path: self.path.clone(), number });
             }
-            file => file.map_err(|error| Error::io("open", &path, error))?,
+            content => content?,
         };
+        let record = Record::decode(&content);
+        record.map_err(|source| self.corrupt_record(number, source))
+    }
+
+    /// Returns the error of the record of a backup.
+    fn corrupt_record(&self, number: u64, source: Corruption) -> Error {
+        let path = self.path.join(BACKUPS).join(record_name(number));
+        Error::corrupt(path, 0, source).of_opening()
+    }
+
+    /// Reads an object as a whole.
+    fn content(&self, name: &str) -> Result<Vec<u8>> {
+        let path = self.path.join(name);
+        let file = self.objects.open(name).map_err(|error| Error::io("open", &path, error))?;
         let read_error = |error| Error::io("read", &path, error);
         let bytes = file.len().map_err(read_error)?;
         if bytes > RECORD_BYTES_MAX {
-            let source = Corruption::OutOfRange { what: "length of a backup record", value: bytes };
+            let source = Corruption::OutOfRange { what: "length of a record", value: bytes };
             return Err(Error::corrupt(path, 0, source));
         }
         let mut content = vec![0; bytes as usize];
         file.read_at(&mut content, 0).map_err(read_error)?;
-        let record = Record::decode(&content);
-        record.map_err(|source| Error::corrupt(&path, 0, source).of_opening())
+        Ok(content)
     }
 
     /// Opens the object of a file, and checks its length.
@@ -191,6 +268,7 @@ impl Record {
             number,
             time: SystemTime::UNIX_EPOCH + Duration::from_millis(self.time_ms),
             sequence: self.sequence,
+            archived_to: self.sequence,
             files: self.files.len() as u64,
             bytes: self.files.iter().fold(0, |sum: u64, file| sum.saturating_add(file.bytes)),
             bytes_added: 0,

@@ -1,6 +1,11 @@
 //! The objects of a backup set, and where they are stored.
 
-use std::{fmt::Debug, io, path::PathBuf, sync::Arc};
+use std::{
+    fmt::Debug,
+    io,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use crate::fs::{AppendFile, FileLock, Fs, ReadFile};
 
@@ -8,6 +13,8 @@ use crate::fs::{AppendFile, FileLock, Fs, ReadFile};
 pub(super) const OBJECTS: &str = "objects";
 /// Directory of the records of backups.
 pub(super) const BACKUPS: &str = "backups";
+/// Directory of the archived logs.
+pub(super) const LOG: &str = "log";
 
 /// End of the names of objects that are being written.
 const UNFINISHED: &str = ".tmp";
@@ -16,8 +23,17 @@ const UNFINISHED: &str = ".tmp";
 ///
 /// Few operations, so that a remote object store can have them too.
 pub(super) trait ObjectStore: Debug + Send + Sync {
+    /// Returns the directory, if the objects are files.
+    fn directory(&self) -> Option<&Path>;
+
     /// Excludes other writers until the lock is dropped. `WouldBlock` if there is one.
     fn lock(&self) -> io::Result<Box<dyn FileLock>>;
+
+    /// Removes a lock that a crashed writer left. Returns whether there was one.
+    #[cfg(feature = "object-store")]
+    fn break_lock(&self) -> io::Result<bool> {
+        Ok(false)
+    }
 
     /// Begins the object `name`. It exists once it is finished, as a whole.
     fn create(&self, name: &str) -> io::Result<Box<dyn NewObject>>;
@@ -63,8 +79,12 @@ impl Directory {
 }
 
 impl ObjectStore for Directory {
+    fn directory(&self) -> Option<&Path> {
+        Some(&self.path)
+    }
+
     fn lock(&self) -> io::Result<Box<dyn FileLock>> {
-        for directory in [OBJECTS, BACKUPS] {
+        for directory in [OBJECTS, BACKUPS, LOG] {
             self.fs.create_dir(&self.file(directory))?;
         }
         self.fs.sync_dir(&self.path)?;

@@ -4,14 +4,14 @@ use std::collections::BTreeSet;
 
 use super::{
     BackupSet, Retention,
-    objects::{BACKUPS, OBJECTS},
+    objects::{BACKUPS, LOG, OBJECTS},
     record_name,
 };
 use crate::{Error, Result};
 
 impl BackupSet {
-    /// Removes the backups that `retention` does not keep, and the files that no other backup
-    /// needs. Returns the numbers of the removed backups.
+    /// Removes the backups that `retention` does not keep, with their archived logs, and the files
+    /// that no other backup needs. Returns the numbers of the removed backups.
     ///
     /// # Errors
     ///
@@ -42,6 +42,12 @@ impl BackupSet {
             }
         }
         self.sync(OBJECTS)?;
+        for part in self.parts()? {
+            if !kept.contains(&part.backup) {
+                self.delete(LOG, &part.name())?;
+            }
+        }
+        self.sync(LOG)?;
         Ok(removed)
     }
 

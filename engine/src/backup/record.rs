@@ -1,11 +1,6 @@
 //! The record of a backup: the state of the store, and the object of each of its files.
 //!
-//! | bytes | field      | meaning                                                        |
-//! |-------|------------|----------------------------------------------------------------|
-//! | 8     | `magic`    | `SvBackup`                                                     |
-//! | 2     | `version`  | format version, 1                                              |
-//! | n     | `fields`   | tagged fields ([`crate::log::fields`]), see below              |
-//! | 4     | `checksum` | CRC-32 of the bytes before it                                  |
+//! The magic number of its [frame](super::frame) is `SvBackup`. Its fields:
 //!
 //! | tag         | value                                   | meaning                            |
 //! |-------------|-----------------------------------------|------------------------------------|
@@ -13,16 +8,20 @@
 //! | 2, required | an edit of the manifest                 | the state of the store             |
 //! | 3, required | name prefixed, bytes varint, two u64; often | a file: its length and digest  |
 
-use sievedb_format::{Corruption, Decoder, Encode, checksum::crc32};
+use sievedb_format::{Corruption, Decoder, Encode};
 
+use super::frame::Frame;
 use crate::{
     file_name::FileName,
     log::fields::{EncodeFields, Fields, required, set_once},
     manifest::{ManifestState, VersionEdit},
 };
 
-const MAGIC: u64 = u64::from_le_bytes(*b"SvBackup");
-const VERSION: u16 = 1;
+const FRAME: Frame = Frame {
+    magic: *b"SvBackup",
+    what: "record of a backup",
+    what_version: "version of the record of a backup",
+};
 
 const POINT: u64 = required(1);
 const STATE: u64 = required(2);
@@ -60,9 +59,7 @@ impl StoredFile {
 
 impl Record {
     pub(super) fn encode(&self) -> Vec<u8> {
-        let mut out = Vec::new();
-        out.put_u64(MAGIC);
-        out.extend_from_slice(&VERSION.to_le_bytes());
+        let mut out = FRAME.begin();
         out.put_varints_field(POINT, &[self.time_ms, self.sequence]);
         out.put_field(STATE, &self.state.to_edit().encode());
         for StoredFile { name, bytes, digest } in &self.files {
@@ -72,36 +69,14 @@ impl Record {
             digest.iter().for_each(|&number| file.put_u64(number));
             out.put_field(FILE, &file);
         }
-        out.put_u32(crc32(&[&out]));
-        out
+        Frame::end(out)
     }
 
     /// # Errors
     ///
     /// [`Corruption`] if the bytes break the format above.
     pub(super) fn decode(bytes: &[u8]) -> Result<Self, Corruption> {
-        let what = "record of a backup";
-        let mut decoder = Decoder::new(bytes);
-        let found = decoder.u64(what)?;
-        if found != MAGIC {
-            return Err(Corruption::Magic { what, found });
-        }
-        let version = decoder.take(what, size_of::<u16>())?;
-        let version = u16::from_le_bytes([version[0], version[1]]);
-        if version != VERSION {
-            let what = "version of the record of a backup";
-            return Err(Corruption::Unsupported { what, value: version.into() });
-        }
-        let Some((body, stored)) = bytes.split_last_chunk() else {
-            let (need, have) = (size_of::<u32>() as u64, bytes.len() as u64);
-            return Err(Corruption::Truncated { what, need, have });
-        };
-        let (stored, computed) = (u32::from_le_bytes(*stored), crc32(&[body]));
-        if stored != computed {
-            let (stored, computed) = (stored.into(), computed.into());
-            return Err(Corruption::Checksum { what, stored, computed });
-        }
-        let fields = body.get(decoder.offset()..).unwrap_or_default();
+        let (what, fields) = (FRAME.what, FRAME.fields(bytes)?);
         let (mut point, mut state, mut files) = (None, None, Vec::new());
         let mut fields = Fields::new(what, fields);
         while let Some(field) = fields.next()? {
@@ -138,7 +113,10 @@ fn decode_file(decoder: &mut Decoder<'_>) -> Result<StoredFile, Corruption> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::manifest::KeyspaceCreated;
+    use crate::{
+        manifest::KeyspaceCreated,
+        tests::{check_golden, hex},
+    };
 
     fn record() -> Record {
         let mut state = ManifestState::new(7 << 64 | 9, 11);
@@ -163,6 +141,11 @@ mod tests {
     fn records_return() {
         let record = record();
         assert_eq!(Record::decode(&record.encode()), Ok(record));
+    }
+
+    #[test]
+    fn the_bytes_of_a_record_are_pinned() {
+        check_golden("backup/record", &hex(&record().encode()));
     }
 
     #[test]

@@ -1,11 +1,23 @@
-//! Restores a backup.
+//! Restores a backup, and the archived log behind it.
 
-use std::{path::Path, sync::Arc};
+use std::{collections::BTreeSet, path::Path, sync::Arc};
 
-use super::{Backup, BackupSet, wrong_content};
+use bytes::Bytes;
+use sievedb_format::SequenceNumber;
+
+use super::{
+    Backup, BackupSet, RestoreOptions, chain::Chain, record::StoredFile, restrict,
+    restrict::Keyspaces, wrong_content,
+};
 #[cfg(doc)]
-use crate::Error;
-use crate::{Result, store::checkpoint::target::Target};
+use crate::{Error, PointInTime};
+use crate::{
+    Result,
+    file_name::FileName,
+    log::{BUFFER_BYTES_MAX, Payload, PendingRecord, Position, Writer},
+    manifest::{ManifestState, VersionEdit},
+    store::checkpoint::target::Target,
+};
 
 impl BackupSet {
     /// Writes the backup `number` into a new store in the directory `to`, which must be missing or
@@ -22,16 +34,129 @@ impl BackupSet {
     /// * [`Error::DirectoriesOverlap`]: one directory is or contains the other.
     /// * [`Error::Io`].
     pub fn restore(&self, number: u64, to: impl AsRef<Path>) -> Result<Backup> {
-        let record = self.record(number)?;
-        let mut target = Target::create(Arc::clone(&self.fs), &self.path, to.as_ref())?;
-        for file in &record.files {
-            let (object, path) = self.open_object(file)?;
-            let found = target.write(&file.name, &*object, &path, file.bytes)?;
-            if found != file.digest[0] {
-                return Err(wrong_content(&path, file.digest[0], found));
-            }
-        }
-        let backup = record.backup(number);
-        target.finish(record.state).map(|()| backup)
+        self.restore_with(&RestoreOptions::new().backup(number), to)
     }
+
+    /// As [`restore`](Self::restore), of what `options` select. The returned backup has the
+    /// sequence number of the restored store.
+    ///
+    /// # Errors
+    ///
+    /// As [`restore`](Self::restore), and:
+    ///
+    /// * [`Error::NotArchived`]: no backup and archived log reach the
+    ///   [point](RestoreOptions::to).
+    /// * [`Error::Corrupt`]: a part of the archived log is damaged or missing.
+    /// * [`Error::NoKeyspace`]: there is no such keyspace at that point.
+    pub fn restore_with(&self, options: &RestoreOptions, to: impl AsRef<Path>) -> Result<Backup> {
+        let chain = self.chain(options)?;
+        let (fs, from) = (Arc::clone(&self.fs), self.objects.directory());
+        let mut target = Target::create(fs, from, to.as_ref())?;
+        let is_log = |file: &&StoredFile| matches!(parsed(file), Some(FileName::Log(_)));
+        for file in chain.record.files.iter().filter(is_log) {
+            self.fetch(&target, file)?;
+        }
+        let mut state = chain.record.state.clone();
+        let sequence = self.add_log(&target, &chain, &mut state)?;
+        if let Some(wanted) = &options.keyspaces {
+            let mut keyspaces = Keyspaces::new(&state);
+            target.replay(&state, |batch| keyspaces.apply(&batch))?;
+            let edit = keyspaces.restrict_to(wanted, sequence)?;
+            let restricted = restrict::apply(&mut state, &edit, sequence);
+            restricted.map_err(|source| self.corrupt_record(chain.number, source))?;
+        }
+        let needed = table_files(&state);
+        let is_needed =
+            |file: &&StoredFile| parsed(file).is_some_and(|it| needed.contains(&it.id()));
+        for file in chain.record.files.iter().filter(|file| !is_log(file)).filter(is_needed) {
+            self.fetch(&target, file)?;
+        }
+        target.finish(state)?;
+        Ok(Backup { sequence, archived_to: sequence, ..chain.record.backup(chain.number) })
+    }
+
+    /// Writes a file of a backup.
+    fn fetch(&self, target: &Target, file: &StoredFile) -> Result<()> {
+        let (object, path) = self.open_object(file)?;
+        let found = target.write(&file.name, &*object, &path, file.bytes)?;
+        if found == file.digest[0] {
+            Ok(())
+        } else {
+            Err(wrong_content(&path, file.digest[0], found))
+        }
+    }
+
+    /// Adds the archived log of `chain` as a segment. Returns the sequence number of the last write.
+    fn add_log(&self, target: &Target, chain: &Chain, state: &mut ManifestState) -> Result<u64> {
+        let mut last = chain.record.sequence;
+        let mut samples = Vec::new();
+        if !chain.parts.is_empty() {
+            let mark = state.log_mark;
+            let store_id = state.store_id;
+            target.add_segment(state, |writer| {
+                for &range in &chain.parts {
+                    let part = self.part(range, store_id)?;
+                    samples.extend(part.samples);
+                    let mut group =
+                        Group { writer: &mut *writer, records: Vec::new(), bytes: 0, mark };
+                    for batch in part.batches {
+                        // Parts may overlap after an interrupted update.
+                        if batch.first > last && batch.last <= chain.last {
+                            last = batch.last;
+                            group.add(batch.first, batch.payload)?;
+                        }
+                    }
+                    group.append()?;
+                }
+                writer.sync_data()?;
+                let mark = writer.position();
+                writer.seal(mark)?;
+                writer.sync_data()
+            })?;
+        }
+        let known_ms = state.sequence_times.samples().last().map_or(0, |&(ms, _)| ms);
+        samples.retain(|&(ms, sequence)| ms > known_ms && sequence <= last);
+        samples.dedup_by_key(|&mut (ms, _)| ms);
+        let edit = VersionEdit {
+            last_sequence: Some(last),
+            store_clock_ms: Some(chain.clock_ms),
+            sequence_times: samples,
+            ..VersionEdit::default()
+        };
+        let applied = state.apply(&edit);
+        applied.map_err(|source| self.corrupt_record(chain.number, source)).map(|()| last)
+    }
+}
+
+/// Records that one append writes.
+struct Group<'w> {
+    writer: &'w mut Writer,
+    records: Vec<PendingRecord>,
+    bytes: usize,
+    mark: Position,
+}
+
+impl Group<'_> {
+    fn add(&mut self, sequence: SequenceNumber, payload: Bytes) -> Result<()> {
+        self.bytes += payload.len();
+        self.records.push(PendingRecord { sequence, payload: Payload::new(payload) });
+        if self.bytes >= BUFFER_BYTES_MAX { self.append() } else { Ok(()) }
+    }
+
+    fn append(&mut self) -> Result<()> {
+        self.bytes = 0;
+        self.writer.append(&self.records, self.mark)?;
+        self.records.clear();
+        Ok(())
+    }
+}
+
+fn parsed(file: &StoredFile) -> Option<FileName<'_>> {
+    FileName::parse(&file.name)
+}
+
+/// Returns the ids of the tables and filters of a store.
+fn table_files(state: &ManifestState) -> BTreeSet<Option<u64>> {
+    let tables = state.keyspaces.values().flat_map(|keyspace| keyspace.tables.values());
+    tables.flat_map(|table| table.filter_files().chain([table.id])).map(Some).collect()
 }

@@ -146,6 +146,26 @@ impl Changes {
     }
 
     fn try_next(&mut self) -> Result<Option<ChangeBatch>> {
+        let Some(tail) = self.next_tail()? else { return Ok(None) };
+        let batch = ChangeBatch::decode(&tail, &mut self.names);
+        let mut batch = batch.map_err(|source| self.tail.corrupt(&tail, source))?;
+        if self.options.old_values {
+            OldValues::before(&self.open, tail.first)?.add_to(&mut batch)?;
+        }
+        let repeats = self.store.options.has_bug(PlantedBug::RepeatChanges);
+        if repeats && tail.last % 16 == 0 && self.position != tail.last {
+            self.held = Some(tail.clone());
+        }
+        self.position = tail.last;
+        Ok(Some(batch))
+    }
+
+    /// Returns the next batch as it is in the log.
+    ///
+    /// # Errors
+    ///
+    /// As of the iterator. Afterwards no further call may be made.
+    pub(crate) fn next_tail(&mut self) -> Result<Option<TailBatch>> {
         self.store.check_open()?;
         let returns_unsynced = self.store.options.has_bug(PlantedBug::ReturnUnsyncedChanges);
         let durability = match returns_unsynced {
@@ -155,22 +175,16 @@ impl Changes {
         let ready = self.store.changes_ready(self.seen, durability)?;
         while let Some(tail) = self.read(ready)? {
             self.seen = tail.last;
-            if self.store.is_refused(tail.first) {
-                continue;
+            if !self.store.is_refused(tail.first) {
+                return Ok(Some(tail));
             }
-            let batch = ChangeBatch::decode(&tail, &mut self.names);
-            let mut batch = batch.map_err(|source| self.tail.corrupt(&tail, source))?;
-            if self.options.old_values {
-                OldValues::before(&self.open, tail.first)?.add_to(&mut batch)?;
-            }
-            let repeats = self.store.options.has_bug(PlantedBug::RepeatChanges);
-            if repeats && tail.last % 16 == 0 && self.position != tail.last {
-                self.held = Some(tail.clone());
-            }
-            self.position = tail.last;
-            return Ok(Some(batch));
         }
         Ok(None)
+    }
+
+    /// Returns the sequence number up to which [`next_tail`](Self::next_tail) returned all batches.
+    pub(crate) const fn seen(&self) -> SequenceNumber {
+        self.seen
     }
 
     /// Returns the first batch after `seen` up to `ready`.

@@ -81,6 +81,12 @@ impl fmt::Display for Error {
             Self::NoBackup { path, number } => {
                 write!(f, "there is no backup {number} in {}; list the backups", path.display())
             }
+            Self::NotArchived { path, at, archived_to } => write!(
+                f,
+                "{} cannot restore {at}: the log is archived to sequence number {archived_to}; \
+                 choose a point between the first backup and there",
+                path.display()
+            ),
             Self::NoStore { path } => {
                 write!(f, "there is no store in {}; check the path", path.display())
             }

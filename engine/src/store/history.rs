@@ -17,8 +17,8 @@ pub(crate) struct PastPoint {
 }
 
 impl Store {
-    /// Begins to note when writes are placed, for histories.
-    pub(super) fn begin_history(&self) {
+    /// Begins to note when writes are placed, for histories and archives.
+    pub(crate) fn begin_history(&self) {
         let placement = self.writer.placement();
         self.versions.begin_times(self.options.clock.now(), placement.last_placed());
     }

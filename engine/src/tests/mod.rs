@@ -62,6 +62,15 @@ pub(crate) fn check_golden(name: &str, got: &str) {
     assert_eq!(got, want, "{} differs; REWRITE=1 accepts the new form", path.display());
 }
 
+/// Returns `bytes` in hexadecimal, 32 in a line.
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    let line = |line: &[u8]| {
+        let digits: String = line.iter().map(|byte| format!("{byte:02x}")).collect();
+        digits + "\n"
+    };
+    bytes.chunks(32).map(line).collect()
+}
+
 /// A record with a payload.
 pub(crate) fn pending(sequence: u64, payload: impl Into<Bytes>) -> PendingRecord {
     PendingRecord { sequence, payload: Payload::new(payload.into()) }

@@ -3,14 +3,12 @@
 use std::sync::Arc;
 
 use sievedb::{Retention, planted::PlantedBug};
-use sievedb_doubles::{Loss, MemoryFs};
+use sievedb_doubles::MemoryFs;
 use sievedb_tests::{
-    check::guarded,
-    enumerate::on_two_threads,
+    cuts::cut_power,
     model::{DEFAULT, Model},
     observe::observe,
     recorder::Recorder,
-    rng::mix,
     settings::{report, seed},
 };
 
@@ -45,20 +43,11 @@ fn cut_everywhere(planted: Option<PlantedBug>, seed: u64) -> Result<usize, Strin
     }
     set.prune(&Retention::new().last(2)).map_err(|error| format!("{error:?}"))?;
     let pruned_from = taken.last().map_or(0, |newest| newest.ended);
-    let cuts: Vec<_> = (began..=disk.operations()).collect();
-    let checked = on_two_threads(&cuts, |&at| {
-        let lot = mix(seed ^ mix(at as u64));
-        let random = [true, false].map(|torn| Loss::Random { seed: mix(lot), torn });
-        for loss in [Loss::Nothing, Loss::Everything].into_iter().chain(random) {
-            let left = Arc::new(disk.crash(at, &loss));
-            let done = |it: &&Taken| it.ended <= at && (!it.is_pruned || at <= pruned_from);
-            let done: Vec<_> = taken.iter().filter(done).map(|it| it.number).collect();
-            guarded(|| check(&left, &taken, &done, &recorder))
-                .map_err(|text| format!("{text}\n{}", disk.trace(at, &loss)))?;
-        }
-        Ok(4)
-    });
-    checked.into_iter().sum()
+    cut_power(&disk, began, seed, |left, at| {
+        let done = |it: &&Taken| it.ended <= at && (!it.is_pruned || at <= pruned_from);
+        let done: Vec<_> = taken.iter().filter(done).map(|it| it.number).collect();
+        check(left, &taken, &done, &recorder).map(|()| 1)
+    })
 }
 
 /// Checks that every listed backup restores its content, and that all of `done` are listed.

@@ -1,8 +1,12 @@
 //! Backup sets.
 
+mod archive;
+mod archive_crash;
+mod archive_faults;
 mod basics;
 mod crash;
 mod faults;
+mod keyspaces;
 
 use std::sync::Arc;
 

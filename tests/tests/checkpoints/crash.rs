@@ -3,14 +3,12 @@
 use std::sync::Arc;
 
 use sievedb::{Durability, Error, Options, fs::Fs, planted::PlantedBug};
-use sievedb_doubles::{Loss, MemoryFs};
+use sievedb_doubles::MemoryFs;
 use sievedb_tests::{
-    check::guarded,
-    enumerate::on_two_threads,
+    cuts::cut_power,
     model::{DEFAULT, Model},
     observe::observe,
     recorder::Recorder,
-    rng::mix,
     settings::{STORE_DIR, report, seed, small_options},
 };
 
@@ -70,27 +68,10 @@ fn cut_everywhere(planted: Option<PlantedBug>, seed: u64) -> Result<usize, Strin
     let mut recorder = Recorder::new(Arc::clone(&disk), options(&disk, planted), Model::default());
     let taken = story(&mut recorder);
     recorder.close();
-    let cuts: Vec<_> = (taken[0].began..=disk.operations()).collect();
-    let checked = on_two_threads(&cuts, |&at| {
-        let lot = mix(seed ^ mix(at as u64));
-        let losses = [
-            Loss::Nothing,
-            Loss::Everything,
-            Loss::Random { seed: lot, torn: true },
-            Loss::Random { seed: mix(lot), torn: false },
-        ];
-        let mut states = 0;
-        for loss in losses {
-            let left = Arc::new(disk.crash(at, &loss));
-            for checkpoint in taken.iter().filter(|checkpoint| checkpoint.began < at) {
-                let result = guarded(|| check(&left, checkpoint, at, &recorder));
-                result.map_err(|text| format!("{text}\n{}", disk.trace(at, &loss)))?;
-                states += 1;
-            }
-        }
-        Ok(states)
-    });
-    checked.into_iter().sum()
+    cut_power(&disk, taken[0].began, seed, |left, at| {
+        let begun = taken.iter().filter(|checkpoint| checkpoint.began < at);
+        begun.map(|checkpoint| check(left, checkpoint, at, &recorder).map(|()| 1)).sum()
+    })
 }
 
 /// Checks that a checkpoint is whole on the disk that a cut left, or that it was not done and does

@@ -17,11 +17,15 @@ use crate::{
     error::SYNC,
     file_name::FileName,
     fs::{FileLock, Fs, ReadFile},
-    log::Position,
+    log::{Position, Writer},
     manifest::{ManifestFile, ManifestState, VersionEdit},
     store::folder::{check_apart, check_empty, create_dir, lock_folder},
     store::log_state::corrupt_state,
-    wal::segment::NewSegment,
+    wal::{
+        chain::Segments,
+        replay::{ReplayedBatch, replay},
+        segment::NewSegment,
+    },
 };
 
 /// An incomplete store. Drop removes its files.
@@ -37,15 +41,16 @@ pub(crate) struct Target {
 }
 
 impl Target {
-    /// Creates the directory `to` for a copy of what is in `from`, and locks it.
+    /// Creates the directory `to` for a copy of what is in the directory `from`, if it is one, and
+    /// locks it.
     ///
     /// # Errors
     ///
     /// [`Error::DirectoriesOverlap`], [`Error::DirectoryNotEmpty`], [`Error::NotADirectory`],
     /// [`Error::Locked`], [`Error::Io`].
-    pub(crate) fn create(fs: Arc<dyn Fs>, from: &Path, to: &Path) -> Result<Self> {
+    pub(crate) fn create(fs: Arc<dyn Fs>, from: Option<&Path>, to: &Path) -> Result<Self> {
         let folder = fs.absolute(to).map_err(|error| Error::io("resolve", to, error))?;
-        check_apart(&*fs, from, &folder)?;
+        from.map_or(Ok(()), |from| check_apart(&*fs, from, &folder))?;
         check_empty(&*fs, &folder)?;
         create_dir(&*fs, &folder)?;
         let lock = lock_folder(&*fs, &folder)?;
@@ -105,12 +110,7 @@ impl Target {
         let read_error = |error| Error::io("read", &source, error);
         let file = self.fs.open(&source).map_err(|error| Error::io("open", &source, error))?;
         let bytes = bytes.map_or_else(|| file.len(), Ok).map_err(read_error)?;
-        let copy = self.fs.create(&path).map_err(|error| Error::io("create", &path, error))?;
-        read_parts(&*file, &source, bytes, |part| {
-            check_needed()?;
-            copy.append(part).map_err(|error| Error::io("append to", &path, error))
-        })?;
-        copy.sync_data().map_err(|error| Error::io(SYNC, &path, error))?;
+        self.write_parts(&path, &*file, &source, bytes, |_| check_needed())?;
         self.files_copied += 1;
         self.bytes_copied += bytes;
         Ok(())
@@ -130,14 +130,30 @@ impl Target {
         bytes: u64,
     ) -> Result<u64> {
         let path = self.folder.join(name);
-        let copy = self.fs.create(&path).map_err(|error| Error::io("create", &path, error))?;
         let mut hasher = Xxh3::new();
-        read_parts(file, source, bytes, |part| {
+        self.write_parts(&path, file, source, bytes, |part| {
             hasher.update(part);
-            copy.append(part).map_err(|error| Error::io("append to", &path, error))
+            Ok(())
         })?;
-        copy.sync_data().map_err(|error| Error::io(SYNC, &path, error))?;
         Ok(hasher.digest())
+    }
+
+    /// Creates the file `path` with the first `bytes` bytes of `file`, which is at `source`. Calls
+    /// `on_part` with each part before it is written.
+    fn write_parts(
+        &self,
+        path: &Path,
+        file: &dyn ReadFile,
+        source: &Path,
+        bytes: u64,
+        mut on_part: impl FnMut(&[u8]) -> Result<()>,
+    ) -> Result<()> {
+        let copy = self.fs.create(path).map_err(|error| Error::io("create", path, error))?;
+        read_parts(file, source, bytes, |part| {
+            on_part(part)?;
+            copy.append(part).map_err(|error| Error::io("append to", path, error))
+        })?;
+        copy.sync_data().map_err(|error| Error::io(SYNC, path, error))
     }
 
     /// Adds an empty segment of the log behind the others, if there are any: it records where the
@@ -147,13 +163,26 @@ impl Target {
     ///
     /// [`Error::Io`].
     pub(super) fn end_log(&self, state: &mut ManifestState) -> Result<()> {
-        if state.logs.is_empty() {
-            return Ok(());
-        }
+        if state.logs.is_empty() { Ok(()) } else { self.add_segment(state, |_| Ok(())) }
+    }
+
+    /// Adds a segment of the log behind the others. `append` writes its records and makes them
+    /// durable. Adds it to `state`, too.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Io`], errors of `append`.
+    pub(crate) fn add_segment(
+        &self,
+        state: &mut ManifestState,
+        append: impl FnOnce(&mut Writer) -> Result<()>,
+    ) -> Result<()> {
         let (store_id, id, mark) = (state.store_id, state.next_file_id, state.log_mark);
         let manifest = Position { file_id: id + 1, offset: 0 };
-        let segment = NewSegment { store_id, id, manifest, previous: Some(mark), mark };
-        let writer = segment.create(&*self.fs, &self.folder)?;
+        let previous = (!state.logs.is_empty()).then_some(mark);
+        let segment = NewSegment { store_id, id, manifest, previous, mark };
+        let mut writer = segment.create(&*self.fs, &self.folder)?;
+        append(&mut writer)?;
         let edit = VersionEdit {
             next_file_id: Some(id + 1),
             logs_created: vec![(id, writer.secret())],
@@ -161,6 +190,30 @@ impl Target {
             ..VersionEdit::default()
         };
         state.apply(&edit).map_err(|source| corrupt_state(&self.folder, source))
+    }
+
+    /// Passes the batches of the log to `apply`.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Io`]; [`Error::Corrupt`]; errors of `apply`.
+    pub(crate) fn replay(
+        &self,
+        state: &ManifestState,
+        apply: impl FnMut(ReplayedBatch<'_>) -> Result<()>,
+    ) -> Result<()> {
+        let named: Vec<_> = state.logs.keys().copied().collect();
+        let segments = Segments {
+            fs: &*self.fs,
+            folder: &self.folder,
+            store_id: state.store_id,
+            named: &named,
+            secrets: &state.logs,
+            floor: state.log_floor,
+            on_disk: &named,
+            written: None,
+        };
+        replay(&segments, state.log_mark, apply).map(drop)
     }
 
     /// Writes the manifest, then `CURRENT`. All files are durable before it.

@@ -1,0 +1,248 @@
+//! Archives the log behind a backup, so that each later point can be restored.
+//!
+//! An archive begins with a backup. Each update adds parts with the batches since the last one. They
+//! come from the change stream, so a part has whole batches, all of them, and each is durable in the
+//! store. A new backup begins a new log: before, the old one is continued beyond it, so that no
+//! point in between is lost.
+
+use std::{
+    sync::{Arc, Weak},
+    thread,
+    time::Duration,
+};
+
+use sievedb_format::SequenceNumber;
+
+use super::{
+    Backup, BackupSet,
+    log_part::{PartEncoder, PartRange},
+    objects::LOG,
+};
+use crate::{
+    Changes, Db, Error, Result,
+    changes::ChangesOptions,
+    clock::{Clock as _, SystemClock},
+    planted::PlantedBug,
+    store::{Store, open_store::OpenStore},
+};
+
+/// Length at which a part ends, in bytes.
+const PART_BYTES: usize = 4 << 20;
+
+/// Longest pause of [`Archive::run`] before it looks for the end.
+const POLL: Duration = Duration::from_millis(50);
+
+/// Default of [`Archive::backup_after_log_bytes`].
+const LOG_BYTES_MAX: u64 = 64 << 20;
+
+/// Archives the log of a store into a [backup set](BackupSet): see [`BackupSet::archive`].
+///
+/// Does not keep the store open: after its end, updates fail with [`Error::Closed`].
+#[derive(Debug)]
+pub struct Archive {
+    set: BackupSet,
+    open: Weak<OpenStore>,
+    store: Arc<Store>,
+    log_bytes_max: u64,
+    log: Option<ArchivedLog>,
+}
+
+/// The log that follows a backup.
+#[derive(Debug)]
+struct ArchivedLog {
+    backup: u64,
+    /// `None` after an error.
+    changes: Option<Changes>,
+    /// Every batch up to here is in the set.
+    archived: SequenceNumber,
+    /// Time of the last sample in the set.
+    sampled_ms: u64,
+    bytes: u64,
+}
+
+/// What an [update](Archive::update) added.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ArchiveUpdate {
+    /// Every write up to this sequence number can be restored.
+    pub sequence: u64,
+    /// Bytes of log that were added.
+    pub log_bytes_added: u64,
+    /// The backup, if the update created one.
+    pub backup: Option<Backup>,
+}
+
+impl BackupSet {
+    /// Returns an archive of `db` into this set, so that [`RestoreOptions::to`] can restore it as of
+    /// any later point. Adds nothing: call [`Archive::update`] or [`Archive::run`] for that.
+    ///
+    /// The store must [retain its changes](crate::Options::retain_changes) until the next update.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let (path, set, new) = (dir.path().join("db"), dir.path().join("set"), dir.path().join("new"));
+    /// use sievedb::{BackupSet, ChangeRetention, Db, Options, RestoreOptions};
+    ///
+    /// let db = Options::new().retain_changes(ChangeRetention::bytes(64 << 20)).open(path)?;
+    /// let set = BackupSet::new(set);
+    /// let mut archive = set.archive(&db)?;
+    /// db.insert("key", "old")?;
+    /// let good = archive.update()?.sequence;
+    /// db.insert("key", "bad")?;
+    /// archive.update()?;
+    ///
+    /// set.restore_with(&RestoreOptions::new().to(good), &new)?;
+    /// assert_eq!(Db::open(new)?.get("key")?.as_deref(), Some(&b"old"[..]));
+    /// # Ok::<(), sievedb::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`Error::ChangesNotRetained`], [`Error::Closed`], [`Error::ForkedChild`].
+    ///
+    /// [`RestoreOptions::to`]: crate::RestoreOptions::to
+    pub fn archive(&self, db: &Db) -> Result<Archive> {
+        let (set, open) = (self.clone(), Arc::downgrade(db.open_store()));
+        let store = Arc::clone(db.open_store().accept_shared()?);
+        store.check_changes(store.writer.visible())?;
+        store.begin_history();
+        Ok(Archive { set, open, store, log_bytes_max: LOG_BYTES_MAX, log: None })
+    }
+}
+
+impl Archive {
+    /// Bytes of log after which the next update creates a backup; default 64 MiB. A restore reads
+    /// as many, and so does the first open of the restored store.
+    #[must_use]
+    pub const fn backup_after_log_bytes(mut self, bytes: u64) -> Self {
+        self.log_bytes_max = bytes;
+        self
+    }
+
+    /// Adds everything that is committed now, durable at return.
+    ///
+    /// The first update creates a backup, and so does one after much log, after a
+    /// [prune](BackupSet::prune) of the last backup, and if the store no longer keeps all changes.
+    /// Syncs the log of the store. Uses memory for two batches and about 8 MiB.
+    ///
+    /// # Errors
+    ///
+    /// What was archived before stays. The next call continues.
+    ///
+    /// * [`Error::Locked`]: another call changes the set.
+    /// * [`Error::ChangesNotRetained`].
+    /// * Errors of [`BackupSet::create`] and of [`Db::changes`].
+    pub fn update(&mut self) -> Result<ArchiveUpdate> {
+        self.store.check_open()?;
+        let _lock = self.set.lock_for(&self.store)?;
+        let (mut new_backup, mut log_bytes_added) = (None, 0);
+        if let Some(log) = &mut self.log {
+            log_bytes_added = match log.update(&self.set, &self.open, &self.store) {
+                Err(Error::ChangesLost { .. }) => {
+                    self.log = None;
+                    0
+                }
+                added => added?,
+            };
+        }
+        let numbers = self.set.numbers()?;
+        let is_long = |log: &ArchivedLog| log.bytes >= self.log_bytes_max;
+        let is_kept = |log: &ArchivedLog| numbers.contains(&log.backup);
+        if self.log.as_ref().is_none_or(|log| is_long(log) || !is_kept(log)) {
+            let created = self.set.create_of(&self.store)?;
+            if let Some(log) = &mut self.log {
+                // Up to the new backup at least.
+                log_bytes_added += log.update(&self.set, &self.open, &self.store)?;
+            }
+            let archived = created.sequence;
+            let sampled_ms = self.store.versions.with_times(|times| {
+                let samples = times.samples().iter();
+                samples.take_while(|(_, last)| *last <= archived).last().map_or(0, |(ms, _)| *ms)
+            });
+            let (backup, changes, bytes) = (created.number, None, 0);
+            self.log = Some(ArchivedLog { backup, changes, archived, sampled_ms, bytes });
+            new_backup = Some(created);
+        }
+        let sequence = self.log.as_ref().map_or(0, |log| log.archived);
+        Ok(ArchiveUpdate { sequence, log_bytes_added, backup: new_backup })
+    }
+
+    /// Calls [`update`](Self::update) once and then every `interval`, until `is_over`, and once
+    /// more then. A crash of the machine loses at most the writes of about one interval.
+    ///
+    /// Repeats calls that fail with [`Error::Locked`] or [`Error::Io`] after the next interval,
+    /// except the last.
+    ///
+    /// # Errors
+    ///
+    /// As [`update`](Self::update).
+    pub fn run(&mut self, interval: Duration, is_over: impl Fn() -> bool) -> Result<()> {
+        let clock = SystemClock::new();
+        loop {
+            let ends = is_over();
+            match self.update() {
+                Err(Error::Locked { .. } | Error::Io { .. }) if !ends => {}
+                updated => drop(updated?),
+            }
+            if ends {
+                return Ok(());
+            }
+            let next = clock.now() + interval;
+            while clock.now() < next && !is_over() {
+                thread::sleep(POLL.min(next.saturating_sub(clock.now())));
+            }
+        }
+    }
+}
+
+impl ArchivedLog {
+    /// Adds the batches that are committed now. Returns the bytes added.
+    fn update(
+        &mut self,
+        set: &BackupSet,
+        open: &Weak<OpenStore>,
+        store: &Arc<Store>,
+    ) -> Result<u64> {
+        let taken = self.changes.take();
+        let new = || {
+            let options = ChangesOptions::new();
+            Changes::new(Weak::clone(open), Arc::clone(store), self.archived, options)
+        };
+        let mut changes = taken.map_or_else(new, Ok)?;
+        // Before: every later write is placed after it.
+        let now_ms = store.versions.clock().now_ms();
+        let end = store.writer.visible();
+        let (mut archived, mut sampled_ms, mut bytes) = (self.archived, self.sampled_ms, 0);
+        loop {
+            let mut part = PartEncoder::new();
+            while part.bytes() < PART_BYTES && changes.seen() < end {
+                let Some(tail) = changes.next_tail()? else { break };
+                part.put_batch(tail.first, tail.batch.payload());
+            }
+            let is_whole = part.bytes() < PART_BYTES;
+            let range = PartRange { backup: self.backup, after: archived, upto: changes.seen() };
+            let samples = store.versions.with_times(|times| {
+                let samples = times.samples().iter().copied();
+                let new = samples.skip_while(|&(ms, _)| ms <= sampled_ms);
+                new.take_while(|&(_, last)| last <= range.upto).collect::<Vec<_>>()
+            });
+            sampled_ms = samples.last().map_or(sampled_ms, |&(ms, _)| ms);
+            let whole_ms = is_whole.then_some(now_ms);
+            let part = part.finish(range, store.tables.store_id, whole_ms, &samples);
+            bytes += part.len() as u64;
+            let omits = store.options.has_bug(PlantedBug::OmitArchivedPart);
+            if !(omits && range.upto.is_multiple_of(3) && range.upto > range.after) {
+                set.put_object(LOG, &range.name(), &part)?;
+            }
+            archived = range.upto;
+            if is_whole {
+                break;
+            }
+        }
+        set.sync(LOG)?;
+        self.changes = Some(changes);
+        (self.archived, self.sampled_ms) = (archived, sampled_ms);
+        self.bytes += bytes;
+        Ok(bytes)
+    }
+}

@@ -1,0 +1,298 @@
+//! Objects in a store of the crate `object_store`.
+//!
+//! The lock is the object `LOCK`, which only one writer can create, with a random number. It stays
+//! after a crash. A writer looks for its number before it stores a record, so that one whose lock
+//! was broken notices.
+
+use std::{
+    fmt::{self, Debug},
+    io,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use bytes::Bytes;
+use object_store::{
+    Error, MultipartUpload, ObjectStoreExt as _, PutMode, PutPayload, path::Path as Location,
+};
+use parking_lot::Mutex;
+use tokio::runtime::Handle;
+
+use super::objects::{BACKUPS, NewObject, ObjectStore};
+use crate::fs::{FileLock, ReadFile};
+
+/// Length of a part of an upload and of a read, in bytes. S3 takes parts from 5 MiB on, and 10,000
+/// of them.
+const PART_BYTES: usize = 16 << 20;
+
+const LOCK: &str = "LOCK";
+
+/// A prefix of an object store. Clones share their lock.
+#[derive(Clone)]
+pub(super) struct Remote {
+    store: Arc<dyn object_store::ObjectStore>,
+    prefix: Location,
+    runtime: Handle,
+    /// Number in the lock that this process holds.
+    held: Arc<Mutex<Option<u64>>>,
+}
+
+impl Debug for Remote {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.store, self.prefix)
+    }
+}
+
+impl Remote {
+    pub(super) fn new(
+        store: Arc<dyn object_store::ObjectStore>,
+        prefix: Location,
+        runtime: Handle,
+    ) -> Self {
+        Self { store, prefix, runtime, held: Arc::default() }
+    }
+
+    /// Path for error messages.
+    pub(super) fn path(&self) -> PathBuf {
+        PathBuf::from(format!("{self:?}"))
+    }
+
+    fn location(&self, name: &str) -> Location {
+        name.split('/').fold(self.prefix.clone(), |location, part| location.join(part))
+    }
+
+    fn put(&self, name: &str, bytes: Bytes, mode: PutMode) -> io::Result<()> {
+        let location = self.location(name);
+        let put = self.store.put_opts(&location, bytes.into(), mode.into());
+        self.runtime.block_on(put).map(drop).map_err(to_io)
+    }
+
+    fn get(&self, name: &str) -> io::Result<Bytes> {
+        let location = self.location(name);
+        let get = async { self.store.get(&location).await?.bytes().await };
+        self.runtime.block_on(get).map_err(to_io)
+    }
+
+    /// Fails if another process broke the lock.
+    fn check_lock(&self) -> io::Result<()> {
+        let Some(held) = *self.held.lock() else { return Ok(()) };
+        let is_held = match self.get(LOCK) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => false,
+            found => *found? == held.to_le_bytes(),
+        };
+        match is_held {
+            true => Ok(()),
+            false => Err(io::Error::other("another process broke the lock of the backup set")),
+        }
+    }
+}
+
+impl ObjectStore for Remote {
+    fn directory(&self) -> Option<&Path> {
+        None
+    }
+
+    fn lock(&self) -> io::Result<Box<dyn FileLock>> {
+        let number = getrandom::u64().map_err(io::Error::other)?;
+        let content = Bytes::copy_from_slice(&number.to_le_bytes());
+        self.put(LOCK, content, PutMode::Create).map_err(|error| match error.kind() {
+            io::ErrorKind::AlreadyExists => io::ErrorKind::WouldBlock.into(),
+            _ => error,
+        })?;
+        *self.held.lock() = Some(number);
+        Ok(Box::new(RemoteLock(self.clone())))
+    }
+
+    fn break_lock(&self) -> io::Result<bool> {
+        match self.delete(LOCK) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+            deleted => deleted.map(|()| true),
+        }
+    }
+
+    fn create(&self, name: &str) -> io::Result<Box<dyn NewObject>> {
+        let (remote, name) = (self.clone(), name.to_owned());
+        Ok(Box::new(NewRemoteObject { remote, name, buffer: Vec::new(), upload: None }))
+    }
+
+    fn open(&self, name: &str) -> io::Result<Arc<dyn ReadFile>> {
+        let location = self.location(name);
+        let bytes = self.runtime.block_on(self.store.head(&location)).map_err(to_io)?.size;
+        let (remote, window) = (self.clone(), Mutex::default());
+        Ok(Arc::new(RemoteObject { remote, location, bytes, window }))
+    }
+
+    fn list(&self, directory: &str) -> io::Result<Vec<String>> {
+        let prefix = self.location(directory);
+        let listed = self.runtime.block_on(self.store.list_with_delimiter(Some(&prefix)));
+        let objects = listed.map_err(to_io)?.objects.into_iter();
+        let mut names: Vec<_> =
+            objects.filter_map(|it| it.location.filename().map(str::to_owned)).collect();
+        names.sort_unstable();
+        Ok(names)
+    }
+
+    fn delete(&self, name: &str) -> io::Result<()> {
+        let location = self.location(name);
+        self.runtime.block_on(self.store.delete(&location)).map_err(to_io)
+    }
+
+    fn sync(&self, _directory: &str) -> io::Result<()> {
+        // Objects are durable once they exist.
+        Ok(())
+    }
+}
+
+struct RemoteLock(Remote);
+
+impl Debug for RemoteLock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("RemoteLock").field(&self.0).finish()
+    }
+}
+
+impl FileLock for RemoteLock {}
+
+impl Drop for RemoteLock {
+    fn drop(&mut self) {
+        // If it fails, the next writer finds the set locked. A broken lock belongs to another.
+        if self.0.check_lock().is_ok() {
+            let _ = self.0.delete(LOCK);
+        }
+        *self.0.held.lock() = None;
+    }
+}
+
+/// An object that is uploaded in parts if it is long.
+struct NewRemoteObject {
+    remote: Remote,
+    name: String,
+    /// Not uploaded yet.
+    buffer: Vec<u8>,
+    upload: Option<Box<dyn MultipartUpload>>,
+}
+
+impl NewRemoteObject {
+    /// Returns whether the object is a record, which only one writer may create.
+    fn is_record(&self) -> bool {
+        self.name.starts_with(BACKUPS)
+    }
+
+    fn upload_part(&mut self) -> io::Result<()> {
+        let part = PutPayload::from(std::mem::take(&mut self.buffer));
+        let runtime = &self.remote.runtime;
+        if self.upload.is_none() {
+            let location = self.remote.location(&self.name);
+            let begun = runtime.block_on(self.remote.store.put_multipart(&location));
+            self.upload = Some(begun.map_err(to_io)?);
+        }
+        let upload = self.upload.as_mut().expect("it was just begun");
+        runtime.block_on(upload.put_part(part)).map_err(to_io)
+    }
+}
+
+impl NewObject for NewRemoteObject {
+    fn append(&mut self, mut bytes: &[u8]) -> io::Result<()> {
+        while !bytes.is_empty() {
+            let room = if self.is_record() { usize::MAX } else { PART_BYTES - self.buffer.len() };
+            let (now, rest) = bytes.split_at(bytes.len().min(room));
+            self.buffer.extend_from_slice(now);
+            bytes = rest;
+            if !self.is_record() && self.buffer.len() >= PART_BYTES {
+                self.upload_part()?;
+            }
+        }
+        Ok(())
+    }
+
+    fn finish(mut self: Box<Self>) -> io::Result<()> {
+        if self.upload.is_some() {
+            if !self.buffer.is_empty() {
+                self.upload_part()?;
+            }
+            let runtime = self.remote.runtime.clone();
+            let upload = self.upload.as_mut().expect("it was begun");
+            runtime.block_on(upload.complete()).map_err(to_io)?;
+            self.upload = None;
+            return Ok(());
+        }
+        let mode = if self.is_record() { PutMode::Create } else { PutMode::Overwrite };
+        if self.is_record() {
+            self.remote.check_lock()?;
+        }
+        let bytes = std::mem::take(&mut self.buffer).into();
+        self.remote.put(&self.name, bytes, mode)
+    }
+}
+
+impl Drop for NewRemoteObject {
+    fn drop(&mut self) {
+        if let Some(upload) = &mut self.upload {
+            // What is left is invisible. Stores can be told to remove it by age.
+            let _ = self.remote.runtime.block_on(upload.abort());
+        }
+    }
+}
+
+/// Reads an object in long parts.
+struct RemoteObject {
+    remote: Remote,
+    location: Location,
+    bytes: u64,
+    /// Start and content of the part that was read last.
+    window: Mutex<(u64, Bytes)>,
+}
+
+impl Debug for RemoteObject {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("RemoteObject").field(&self.location).finish()
+    }
+}
+
+impl ReadFile for RemoteObject {
+    fn len(&self) -> io::Result<u64> {
+        Ok(self.bytes)
+    }
+
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
+        let mut window = self.window.lock();
+        let mut done = 0;
+        while done < buf.len() {
+            let at = offset + done as u64;
+            let held = at.checked_sub(window.0).and_then(|skip| usize::try_from(skip).ok());
+            let held = held.and_then(|skip| window.1.get(skip..)).unwrap_or_default();
+            if held.is_empty() {
+                let end = self.bytes.min(at + PART_BYTES as u64);
+                if end <= at {
+                    return Err(io::ErrorKind::UnexpectedEof.into());
+                }
+                let read = self.remote.store.get_range(&self.location, at..end);
+                *window = (at, self.remote.runtime.block_on(read).map_err(to_io)?);
+                if window.1.is_empty() {
+                    return Err(io::ErrorKind::UnexpectedEof.into());
+                }
+                continue;
+            }
+            let bytes = held.len().min(buf.len() - done);
+            buf[done..done + bytes].copy_from_slice(&held[..bytes]);
+            done += bytes;
+        }
+        Ok(())
+    }
+
+    fn map(&self) -> io::Result<Bytes> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+}
+
+fn to_io(error: Error) -> io::Error {
+    let kind = match &error {
+        Error::NotFound { .. } => io::ErrorKind::NotFound,
+        Error::AlreadyExists { .. } | Error::Precondition { .. } => io::ErrorKind::AlreadyExists,
+        Error::PermissionDenied { .. } | Error::Unauthenticated { .. } => {
+            io::ErrorKind::PermissionDenied
+        }
+        _ => io::ErrorKind::Other,
+    };
+    io::Error::new(kind, error)
+}
