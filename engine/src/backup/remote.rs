@@ -104,9 +104,10 @@ impl ObjectStore for Remote {
     }
 
     fn break_lock(&self) -> io::Result<bool> {
-        match self.delete(LOCK) {
+        // A delete of a missing object succeeds in some stores.
+        match self.get(LOCK) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
-            deleted => deleted.map(|()| true),
+            found => found.and_then(|_| self.delete(LOCK)).map(|()| true),
         }
     }
 

@@ -37,6 +37,7 @@ impl Faulty {
             first: zero(),
             count: zero(),
             failures: zero(),
+            lock: OnceLock::new(),
         }
     }
 

@@ -198,7 +198,7 @@ fn run(call: usize, count: usize) -> (bool, bool) {
 #[test]
 fn failed_and_interrupted_backups_are_not_listed_and_continue() {
     let trials: Vec<_> =
-        (0..40).flat_map(|call| [1, usize::MAX / 2].map(|it| (call, it))).collect();
+        (0..20).flat_map(|call| [1, usize::MAX / 2].map(|it| (call, it))).collect();
     let results: Vec<_> = trials.iter().map(|&(call, count)| run(call, count)).collect();
     let struck = results.iter().filter(|(struck, _)| *struck).count();
     let continued = results.iter().filter(|(_, continued)| *continued).count();
@@ -206,5 +206,5 @@ fn failed_and_interrupted_backups_are_not_listed_and_continue() {
         "failing calls of object stores: {} trials, {struck} struck, {continued} continued",
         trials.len()
     ));
-    assert!(struck > 40 && continued > 40, "{struck} struck, {continued} continued");
+    assert!(struck > 25 && continued > 25, "{struck} struck, {continued} continued");
 }
