@@ -4,6 +4,8 @@
 
 mod basics;
 mod calls;
+mod changes;
+mod faults;
 mod gone;
 mod threads;
 

@@ -25,13 +25,14 @@ const DONE: &str = "done";
 
 type Scenario = fn(&Path, usize);
 
-const SCENARIOS: [(&str, Scenario); 6] = [
+const SCENARIOS: [(&str, Scenario); 7] = [
     ("refusing", refusing),
     ("closing", closing),
     ("reading", reading),
     ("daemonising", daemonising),
     ("preforking", preforking),
     ("pooling", pooling),
+    ("following", following),
 ];
 
 fn options(workers: usize) -> Options {
@@ -273,6 +274,34 @@ fn pooling(dir: &Path, workers: usize) {
     check_keys(&dir.with_file_name("first"), 8_000);
 }
 
+/// Forks while a thread of the follower may hold its locks. The child follows the store anew.
+fn following(dir: &Path, workers: usize) {
+    let writer = options(workers).open(dir).unwrap();
+    insert(&writer, 0..1_000);
+    let follow = || options(workers).follow(true).follow_interval(Duration::from_millis(1));
+    let follower = follow().open(dir).unwrap();
+    let mut children = Vec::new();
+    for round in 1..=8_u32 {
+        let inherited = follower.clone();
+        children.push(fork(|| {
+            assert_forked("get", inherited.get(0_u32.to_be_bytes()));
+            assert_forked("refresh", inherited.refresh());
+            drop(inherited);
+            let own = follow().open(dir).unwrap();
+            own.refresh().unwrap();
+            assert!(own.get((round * 1_000 - 1).to_be_bytes()).unwrap().is_some());
+            own.close().unwrap();
+        }));
+        insert(&writer, round * 1_000..(round + 1) * 1_000);
+        follower.refresh().unwrap();
+        assert_eq!(follower.len().unwrap(), u64::from(round + 1) * 1_000);
+    }
+    children.into_iter().for_each(wait);
+    follower.close().unwrap();
+    writer.close().unwrap();
+    check_keys(dir, 9_000);
+}
+
 /// Runs in a separate process.
 #[test]
 fn scenario() {
@@ -330,4 +359,9 @@ fn f1_forked_children_do_not_disturb_a_server() {
 #[test]
 fn pool_is_refused_in_a_forked_child() {
     run("pooling");
+}
+
+#[test]
+fn follower_is_refused_in_a_forked_child() {
+    run("following");
 }
