@@ -8,7 +8,7 @@ use crate::{
     commands::{
         backup, bench_misses, bench_open, bench_reads, changes, checkpoint, clear, compact, drop,
         dump, explain, get, history, import, keyspaces, merge, migrate, put, rename, repair, rm,
-        scan, stats, ttl, verify,
+        scan, stats, ttl, upgrade, verify,
     },
     error::Result,
 };
@@ -56,6 +56,7 @@ enum Command {
     #[command(subcommand)]
     Backup(backup::Command),
     Repair(repair::Args),
+    Upgrade(upgrade::Args),
 }
 
 #[derive(Debug, Subcommand)]
@@ -94,6 +95,7 @@ impl Args {
             Command::Checkpoint(args) => args.run(out),
             Command::Backup(command) => command.run(out),
             Command::Repair(args) => args.run(out),
+            Command::Upgrade(args) => args.run(out),
         }
     }
 }

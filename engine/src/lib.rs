@@ -70,6 +70,7 @@ mod filter_policy;
 mod filter_role;
 mod filters;
 mod fold;
+mod formats;
 pub mod fs;
 mod gate;
 mod handle;
@@ -139,6 +140,7 @@ pub use error::{Error, Result};
 pub use explain::Explanation;
 pub use filter_policy::{DEFAULT_FILTER_BITS_PER_KEY, FilterPolicy, FilterPolicyKind};
 pub use filter_role::FilterRole;
+pub use formats::FormatReport;
 pub use handle_counts::OpenHandles;
 pub use history::{KeyHistory, KeyVersion};
 pub use history_length::HistoryLength;
@@ -153,7 +155,9 @@ pub use quarantine::QuarantinedTable;
 pub use range::{Keys, Range};
 pub use read_options::ReadOptions;
 pub use repair::{OlderValues, RepairReport};
-pub use sievedb_format::{Annotation, Corruption, KEY_BYTES_MAX, VALUE_BYTES_MAX};
+pub use sievedb_format::{
+    Annotation, Corruption, KEY_BYTES_MAX, Release, VALUE_BYTES_MAX, file_header::FORMAT_VERSION,
+};
 pub use sievedb_sstable::{PrefixExtractor, PrefixFunction};
 pub use snapshot::{KeyspaceSnapshot, Snapshot};
 pub use stats::Stats;

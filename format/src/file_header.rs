@@ -87,7 +87,7 @@ pub struct FileHeader {
 }
 
 /// A release of SieveDB, as stored in files. Informative: readers never depend on it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Release {
     /// Major, minor and patch number.
     pub version: [u16; 3],

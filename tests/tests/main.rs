@@ -16,6 +16,7 @@ mod filter_budget;
 mod filter_files;
 mod filter_plan;
 mod followers;
+mod formats;
 mod full_disk;
 mod fuzz;
 mod history;

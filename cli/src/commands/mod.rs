@@ -24,6 +24,7 @@ pub(crate) mod rm;
 pub(crate) mod scan;
 pub(crate) mod stats;
 pub(crate) mod ttl;
+pub(crate) mod upgrade;
 pub(crate) mod verify;
 
 use std::path::{Path, PathBuf};

@@ -203,3 +203,25 @@ fn repair_reports_losses_as_json() {
     assert!(left.len() < KEYS);
     assert!(left.iter().all(|key| *key == start || *key == end || !is_lost(key)));
 }
+
+#[test]
+fn upgrade_lists_formats_and_unreadable_files() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("store");
+    let table = store(&path);
+    let open = Db::open(&path).unwrap();
+    for arguments in [&["upgrade", text(&path)][..], &["upgrade", text(&path), "--dry-run"]] {
+        let report = output(arguments);
+        let [files, end] = &report.lines().collect::<Vec<_>>()[..] else { panic!("{report}") };
+        assert!(files.contains(" files of format version 1, written by 0.1.0"), "{report}");
+        assert!(end.starts_with("every file has the current format: nothing"), "{report}");
+    }
+    drop(open);
+    damage(&table, |_| vec![3]);
+    let end = sieve(&["upgrade", text(&path)]);
+    assert_eq!(end.status.code(), Some(1), "{end:?}");
+    assert!(String::from_utf8_lossy(&end.stdout).contains("unreadable: "), "{end:?}");
+    let errors = String::from_utf8_lossy(&end.stderr);
+    assert!(errors.contains("cannot read 1 file, listed above"), "{errors}");
+    assert!(failure(&["upgrade", text(dir.path())]).contains("no store"));
+}

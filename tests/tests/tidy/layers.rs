@@ -9,10 +9,11 @@ use std::{
 use super::{code, is_test, sources};
 
 /// The modules of the engine, from the top to the bottom. A module may import from those after it.
-const MODULES: [&str; 67] = [
+const MODULES: [&str; 68] = [
     "backup",
     "repair",
     "describe",
+    "formats",
     // The API.
     "db",
     "changes",
