@@ -24,6 +24,9 @@ use crate::{
 #[derive(Debug, Parser)]
 #[command(name = "sieve", version)]
 pub(crate) struct Args {
+    #[cfg(feature = "encryption")]
+    #[command(flatten)]
+    keys: crate::keys::KeyArgs,
     #[command(subcommand)]
     command: Command,
 }
@@ -45,6 +48,8 @@ enum Command {
     Scan(scan::Args),
     Import(import::Args),
     Keyspaces(keyspaces::Args),
+    #[cfg(feature = "encryption")]
+    Reencrypt(crate::commands::reencrypt::Args),
     Rename(rename::Args),
     Clear(clear::Args),
     Drop(drop::Args),
@@ -69,7 +74,11 @@ enum Bench {
 impl Args {
     /// Runs the command and writes its output to `out`.
     pub(crate) fn run(self, out: &mut dyn Write) -> Result<()> {
+        #[cfg(feature = "encryption")]
+        self.keys.load()?;
         match self.command {
+            #[cfg(feature = "encryption")]
+            Command::Reencrypt(args) => args.run(out),
             Command::Bench(Bench::Misses(args)) => args.run(out),
             Command::Bench(Bench::Open(args)) => args.run(out),
             Command::Bench(Bench::Reads(args)) => args.run(out),

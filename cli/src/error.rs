@@ -31,6 +31,9 @@ pub(crate) enum Error {
     Input(io::Error),
     /// The store at `path` has no file STATS.
     NoStatsFile { path: PathBuf },
+    /// Line `line` of the key file is not a key.
+    #[cfg(feature = "encryption")]
+    BadKeyFile { path: PathBuf, line: u64 },
     /// A benchmark must create `path`, and it exists.
     Kept { path: PathBuf },
     /// The keyspace `name` was dropped, and a later write failed.
@@ -159,6 +162,12 @@ impl fmt::Display for Error {
                 f,
                 "the store in {} has no file STATS; set the option stats_file_interval in the \
                  program that has it open",
+                path.display()
+            ),
+            #[cfg(feature = "encryption")]
+            Self::BadKeyFile { path, line } => write!(
+                f,
+                "line {line} of {} is not a key; write an id, a space and 64 hexadecimal digits",
                 path.display()
             ),
             Self::Kept { path } => write!(

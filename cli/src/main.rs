@@ -15,6 +15,8 @@ mod bench;
 mod commands;
 mod error;
 mod interrupt;
+#[cfg(feature = "encryption")]
+mod keys;
 mod messages;
 mod text;
 mod time;

@@ -30,6 +30,19 @@ pub(crate) fn store_message(error: &Error) -> String {
         Error::Corrupt { path, offset, .. } => {
             format!("{}{} is corrupt near byte {offset}", kind_of(path), path.display())
         }
+        Error::Encrypted { path } => {
+            format!("{} is encrypted; pass its keys with --key-file", path.display())
+        }
+        Error::NotEncrypted { path } => {
+            format!("{} is not encrypted; omit --key-file and SIEVE_KEY_FILE", path.display())
+        }
+        Error::NoKey { path, key_id, .. } => {
+            format!("{} needs the root key {key_id}; add it to the key file", path.display())
+        }
+        Error::WrongKey { path, key_id } => {
+            let path = path.display();
+            format!("{path} was encrypted by another root key {key_id}; check the key file")
+        }
         Error::Locked { path, process } => {
             let holder =
                 process.map(|id| format!(" (LOCK names process {id}, which may have ended)"));
@@ -100,6 +113,10 @@ mod tests {
             Error::ForeignDirectory { path: path(), name: name() },
             Error::DirectoryNotEmpty { path: path(), name: name() },
             Error::DirectoriesOverlap { from: path(), to: path() },
+            Error::Encrypted { path: path() },
+            Error::NotEncrypted { path: path() },
+            Error::NoKey { path: path(), key_id: 7, source: Arc::new(io::Error::other("offline")) },
+            Error::WrongKey { path: path(), key_id: 7 },
             Error::NoStore { path: path() },
             Error::NotADirectory { path: path() },
             Error::Locked { path: path(), process: None },

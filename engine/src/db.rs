@@ -7,6 +7,8 @@ mod default_keyspace;
 mod follow;
 mod open;
 mod past;
+#[cfg(feature = "encryption")]
+mod reencrypt;
 mod transactions;
 
 use std::{path::Path, sync::Arc};

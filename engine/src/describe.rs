@@ -5,9 +5,9 @@ use std::{io, path::Path, sync::Arc};
 use sievedb_format::{Annotation, Corruption, FileHeader, FileKind, file_header::HEADER_BYTES};
 
 use crate::{
-    Error, Result,
+    Error, Options, Result,
     file_name::FileName,
-    fs::{Fs, RealFs},
+    fs::Fs,
     manifest::{self, Current},
     stats::Counters,
     table::files::TableFiles,
@@ -25,7 +25,21 @@ use crate::{
 /// [`Error::Io`], also if the name is not one of a store's files; [`Error::Corrupt`] if nothing of
 /// it can be read.
 pub fn describe(path: &Path) -> Result<Annotation> {
-    let fs: Arc<dyn Fs> = Arc::new(RealFs);
+    Options::new().describe(path)
+}
+
+impl Options {
+    /// As [`describe`], on the file system of these options. Decrypts an encrypted file.
+    ///
+    /// # Errors
+    ///
+    /// As [`describe`], and errors of the keys.
+    pub fn describe(&self, path: impl AsRef<Path>) -> Result<Annotation> {
+        describe_file(&self.stored_fs(Arc::clone(&self.fs)).logical(), path.as_ref())
+    }
+}
+
+fn describe_file(fs: &Arc<dyn Fs>, path: &Path) -> Result<Annotation> {
     let name = path.file_name().and_then(|name| name.to_str()).unwrap_or("");
     let open = || fs.open(path).map_err(|error| Error::io("open", path, error));
     match FileName::parse(name) {
@@ -35,7 +49,7 @@ pub fn describe(path: &Path) -> Result<Annotation> {
             let file = open()?;
             let is_closed = matches!(name, FileName::Closed);
             let kind = if is_closed { FileKind::Closed } else { FileKind::Current };
-            let current = Current::read_file(&*fs, path, kind)?;
+            let current = Current::read_file(&**fs, path, kind)?;
             let missing = || Error::corrupt(path, 0, Corruption::Missing { what: "CURRENT" });
             let current = current.ok_or_else(missing)?;
             let mut header = [0; HEADER_BYTES];
@@ -45,10 +59,10 @@ pub fn describe(path: &Path) -> Result<Annotation> {
             Ok(current.describe(&header))
         }
         Some(FileName::Table(id)) => {
-            Ok(sievedb_sstable::describe(&table_files(&fs).source(id, path.to_owned())?))
+            Ok(sievedb_sstable::describe(&table_files(fs).source(id, path.to_owned())?))
         }
         Some(FileName::Filter(_)) => {
-            let source = table_files(&fs).source_once(path);
+            let source = table_files(fs).source_once(path);
             let source = source.map_err(|error| Error::io("open", path, error))?;
             Ok(sievedb_sstable::describe_filter_file(&source))
         }

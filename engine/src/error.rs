@@ -49,6 +49,18 @@ pub enum Error {
     /// A later release wrote the file `path`. It needs the feature `needs`, which this release
     /// lacks. Open the store with that release. Nothing is damaged or changed.
     NewerRelease { path: PathBuf, needs: String },
+    /// The file `path` is encrypted. Open the store with its keys:
+    /// `Options::encryption`, of the feature `encryption`. Nothing was changed.
+    Encrypted { path: PathBuf },
+    /// The file `path` is not encrypted, but the store was opened with `Options::encryption`.
+    /// Nothing was changed.
+    NotEncrypted { path: PathBuf },
+    /// The key provider has no root key `key_id`, which `path` needs, or failed. Nothing was
+    /// changed.
+    NoKey { path: PathBuf, key_id: u64, source: Arc<dyn error::Error + Send + Sync> },
+    /// The root key `key_id` of the key provider is not the one that encrypted the file `path`.
+    /// Nothing was changed.
+    WrongKey { path: PathBuf, key_id: u64 },
     /// The directory `path` contains no store, but the file `name`, so no store is created in it.
     /// Nothing was changed.
     ForeignDirectory { path: PathBuf, name: String },
@@ -211,7 +223,25 @@ pub enum Error {
 
 impl Error {
     pub(crate) fn io(op: &'static str, path: impl Into<PathBuf>, source: io::Error) -> Self {
-        Self::Io { op, path: path.into(), source: Arc::new(source) }
+        let path = path.into();
+        #[cfg(feature = "encryption")]
+        if let Some(cause) = source.get_ref().and_then(|cause| cause.downcast_ref()) {
+            return Self::of_encryption(path, cause);
+        }
+        Self::Io { op, path, source: Arc::new(source) }
+    }
+
+    #[cfg(feature = "encryption")]
+    fn of_encryption(path: PathBuf, cause: &crate::encryption::EncryptionError) -> Self {
+        use crate::encryption::EncryptionError;
+        match cause.clone() {
+            EncryptionError::Plain => Self::NotEncrypted { path },
+            EncryptionError::NoKey { id, source } => {
+                Self::NoKey { path, key_id: id, source: Arc::new(source) }
+            }
+            EncryptionError::WrongKey { id } => Self::WrongKey { path, key_id: id },
+            EncryptionError::Corrupt { offset, source } => Self::corrupt(path, offset, source),
+        }
     }
 
     /// Adds the file to the error of a decoder.
@@ -221,6 +251,7 @@ impl Error {
             Corruption::NeedsFeature { feature, .. } => {
                 Self::NeedsFeature { path, keyspace: None, feature }
             }
+            Corruption::Encrypted => Self::Encrypted { path },
             source => Self::Corrupt { path, offset, source },
         }
     }
@@ -277,6 +308,7 @@ impl error::Error for Error {
             Self::Io { source, .. } => Some(source),
             Self::Corrupt { source, .. } => Some(source),
             Self::ReadOnly { cause } => Some(cause),
+            Self::NoKey { source, .. } => Some(&**source),
             Self::MergeFailed { source, .. } => Some(source),
             _ => None,
         }

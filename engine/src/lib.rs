@@ -40,9 +40,10 @@
 //! [`Options`] and [`KeyspaceOptions`], counters in [`Stats`].
 //!
 //! Runs on Linux, tested on x86-64. Other Unix systems are untested, and it does not build on
-//! Windows. Features, none by default: `zstd` (zstd compression; needs a C compiler), `serde`
-//! (statistics and keyspace options as `Serialize`), `stream` ([`Changes`] as a `Stream`) and
-//! `object-store` ([`BackupSet`] in S3, GCS, Azure and others).
+//! Windows. Features, none by default: `encryption` (at rest, by AES-256-GCM), `zstd` (zstd
+//! compression; needs a C compiler), `serde` (statistics and keyspace options as `Serialize`),
+//! `stream` ([`Changes`] as a `Stream`) and `object-store` ([`BackupSet`] in S3, GCS, Azure and
+//! others).
 
 // The test doubles name this crate as any user of it does.
 #[cfg(test)]
@@ -62,6 +63,7 @@ mod db;
 mod default_budget;
 mod describe;
 mod durability;
+mod encryption;
 mod entry_ref;
 mod error;
 pub mod explain;
@@ -135,6 +137,8 @@ pub use compaction_filter::{CompactionContext, CompactionFilter, Decision};
 pub use db::{CloseError, Db};
 pub use describe::describe;
 pub use durability::Durability;
+#[cfg(feature = "encryption")]
+pub use encryption::{KeyError, KeyProvider, Reencryption, RootKey, StaticKeys};
 pub use entry_ref::EntryRef;
 pub use error::{Error, Result};
 pub use explain::Explanation;

@@ -12,6 +12,7 @@ use crate::{
     ChangeRetention, Durability, KeyspaceOptions,
     clock::{Clock, SystemClock},
     compaction_filter::CompactionFilter,
+    encryption::{Keys, StoredFs},
     fs::{Fs, RealFs},
     listener::EventListener,
     log_limits::LogLimits,
@@ -45,6 +46,8 @@ pub const DEFAULT_WORKER_THREADS: usize = 2;
 #[must_use = "options do nothing until `open`"]
 pub struct Options {
     pub(crate) fs: Arc<dyn Fs>,
+    /// `None` for a store without encryption.
+    pub(crate) keys: Option<Keys>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) listener: Option<Arc<dyn EventListener>>,
     pub(crate) durability: Durability,
@@ -76,6 +79,7 @@ impl Default for Options {
     fn default() -> Self {
         Self {
             fs: Arc::new(RealFs),
+            keys: None,
             clock: Arc::new(SystemClock::default()),
             listener: None,
             durability: Durability::default(),
@@ -114,6 +118,28 @@ impl Options {
     pub fn fs(mut self, fs: Arc<dyn Fs>) -> Self {
         self.fs = fs;
         self
+    }
+
+    /// Encrypts all files of the store by AES-256-GCM with keys of this provider; default none.
+    ///
+    /// A new store is encrypted as a whole. A store without encryption is refused with
+    /// [`Error::NotEncrypted`]: copy its entries to a new one. An encrypted store opens only with
+    /// its keys ([`Error::Encrypted`], [`Error::NoKey`], [`Error::WrongKey`]), which are checked
+    /// before anything is changed. New files use the provider's current key, and
+    /// [`Db::reencrypt`](crate::Db::reencrypt) rewrites those of other keys.
+    ///
+    /// Not together with [`ReadMode::Map`] and
+    /// [`stats_file_interval`](Self::stats_file_interval). Costs CPU time for each byte that is
+    /// written or read from a file; `docs/benchmarks.md` of the repository has measurements.
+    #[cfg(feature = "encryption")]
+    pub fn encryption(mut self, keys: Arc<dyn crate::KeyProvider>) -> Self {
+        self.keys = Some(keys);
+        self
+    }
+
+    /// Returns `fs` with the files of a store of these options.
+    pub(crate) fn stored_fs(&self, fs: Arc<dyn Fs>) -> StoredFs {
+        StoredFs::new(fs, self.keys.as_ref(), self.has_bug(PlantedBug::RepeatNonces))
     }
 
     /// Clock to use; default [`SystemClock`].

@@ -27,6 +27,10 @@ pub enum Corruption {
     Order { what: &'static str },
     /// `what` is required and missing.
     Missing { what: &'static str },
+    /// `what` fails authentication: it was changed, or encrypted for another place.
+    NotAuthentic { what: &'static str },
+    /// The file is encrypted. The bytes may be valid.
+    Encrypted,
     /// `what` needs the feature `feature`, which this build lacks. The bytes are valid.
     NeedsFeature { what: &'static str, feature: &'static str },
 }
@@ -59,6 +63,8 @@ impl fmt::Display for Corruption {
             }
             Self::Order { what } => write!(f, "{what} is not sorted"),
             Self::Missing { what } => write!(f, "{what} is missing"),
+            Self::NotAuthentic { what } => write!(f, "{what} fails authentication"),
+            Self::Encrypted => write!(f, "the file is encrypted"),
             Self::NeedsFeature { what, feature } => {
                 write!(f, "{what} needs the feature {feature}; rebuild with it")
             }

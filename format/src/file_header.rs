@@ -4,7 +4,7 @@
 //! |--------|-------|------------|--------------------------------------------------------------|
 //! | 0      | 8     | `magic`    | identifies the [`FileKind`]                                  |
 //! | 8      | 2     | `version`  | format version, at least 1                                   |
-//! | 10     | 1     | `envelope` | 0: the bytes are stored as they are; others are reserved     |
+//! | 10     | 1     | `envelope` | 0: stored as they are; 1: AES-256-GCM; others are reserved   |
 //! | 11     | 5     |            | zero; readers reject other values                            |
 //! | 16     | 16    | `store_id` | random number of the store, so that files of two never mix   |
 //! | 32     | 8     | `file_id`  | number in the file's name; for `CURRENT`, of the manifest    |
@@ -20,6 +20,11 @@ use crate::{Annotation, Corruption, Decoder, checksum::crc32};
 
 /// Length of a file header, in bytes.
 pub const HEADER_BYTES: usize = 64;
+
+/// The envelope of bytes that are stored as they are.
+const ENVELOPE_NONE: u8 = 0;
+/// The envelope of bytes encrypted by AES-256-GCM below the format.
+const ENVELOPE_AES_256_GCM: u8 = 1;
 
 /// Format version that this release writes, and the newest that it reads.
 pub const FORMAT_VERSION: u16 = 1;
@@ -145,9 +150,20 @@ impl FileHeader {
     /// Encodes the header.
     #[must_use]
     pub fn encode(&self) -> [u8; HEADER_BYTES] {
+        self.encode_with(ENVELOPE_NONE)
+    }
+
+    /// Encodes the header of a file whose other bytes are encrypted.
+    #[must_use]
+    pub fn encode_encrypted(&self) -> [u8; HEADER_BYTES] {
+        self.encode_with(ENVELOPE_AES_256_GCM)
+    }
+
+    fn encode_with(&self, envelope: u8) -> [u8; HEADER_BYTES] {
         let mut bytes = [0; HEADER_BYTES];
         bytes[..8].copy_from_slice(&self.kind.magic());
         bytes[8..10].copy_from_slice(&FORMAT_VERSION.to_le_bytes());
+        bytes[10] = envelope;
         bytes[16..32].copy_from_slice(&self.store_id.to_le_bytes());
         bytes[32..40].copy_from_slice(&self.file_id.to_le_bytes());
         bytes[40..48].copy_from_slice(&self.secret.to_le_bytes());
@@ -164,8 +180,21 @@ impl FileHeader {
     ///
     /// # Errors
     ///
-    /// [`Corruption`] if the bytes are truncated or a field violates the table above.
+    /// [`Corruption`] if the bytes are truncated or a field violates the table above;
+    /// [`Corruption::Encrypted`] if the file is encrypted.
     pub fn decode(bytes: &[u8]) -> Result<Self, Corruption> {
+        match Self::decode_any(bytes)? {
+            (header, false) => Ok(header),
+            (_, true) => Err(Corruption::Encrypted),
+        }
+    }
+
+    /// Decodes the header of a file that may be encrypted; `true` if it is.
+    ///
+    /// # Errors
+    ///
+    /// [`Corruption`] if the bytes are truncated or a field violates the table above.
+    pub fn decode_any(bytes: &[u8]) -> Result<(Self, bool), Corruption> {
         let mut decoder = Decoder::new(bytes);
         let header = decoder.take("file header", HEADER_BYTES)?;
         let mut decoder = Decoder::new(header);
@@ -183,9 +212,13 @@ impl FileHeader {
         if version != FORMAT_VERSION {
             return Err(Corruption::Unsupported { what: "format version", value: version.into() });
         }
-        if header[10] != 0 {
-            return Err(Corruption::Unsupported { what: "envelope", value: header[10].into() });
-        }
+        let is_encrypted = match header[10] {
+            ENVELOPE_NONE => false,
+            ENVELOPE_AES_256_GCM => true,
+            value => {
+                return Err(Corruption::Unsupported { what: "envelope", value: value.into() });
+            }
+        };
         let has_records = matches!(kind, FileKind::Log | FileKind::Manifest);
         let reserved = [&header[11..16], &header[58..60]];
         let unused = if has_records { 48..48 } else { 40..48 };
@@ -200,7 +233,7 @@ impl FileHeader {
         let mut part = || decoder.take("release", 2).map(|it| u16::from_le_bytes([it[0], it[1]]));
         let version = [part()?, part()?, part()?];
         let writer = Release { version, build: decoder.u32("build")? };
-        Ok(Self { kind, store_id, file_id, secret, writer })
+        Ok((Self { kind, store_id, file_id, secret, writer }, is_encrypted))
     }
 
     /// Decodes a header, checks its kind, store id and file id against `self`, and returns it.
@@ -257,6 +290,9 @@ mod tests {
             let header = FileHeader { kind, ..HEADER };
             assert_eq!(FileHeader::decode(&header.encode()), Ok(header));
             assert_eq!(header.check(&header.encode()), Ok(header));
+            let encrypted = header.encode_encrypted();
+            assert_eq!(FileHeader::decode_any(&encrypted), Ok((header, true)));
+            assert_eq!(header.check(&encrypted), Err(Corruption::Encrypted));
         }
     }
 

@@ -9,6 +9,8 @@ mod compression;
 mod conditional;
 mod corruption;
 mod crash;
+#[cfg(feature = "encryption")]
+mod encryption;
 mod examples;
 mod expiry;
 mod faults;

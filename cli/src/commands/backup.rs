@@ -1,6 +1,10 @@
 //! `sieve backup`.
 
-use std::{io::Write, path::PathBuf, time::UNIX_EPOCH};
+use std::{
+    io::Write,
+    path::{Path, PathBuf},
+    time::UNIX_EPOCH,
+};
 
 use sievedb::{Backup, BackupSet, RestoreOptions, Retention, text::bytes};
 
@@ -85,7 +89,7 @@ impl Command {
             Self::Create { store, set } => {
                 let db = open_store(store, Access::Read)?;
                 interrupt::exit_with(|| "no backup was added; run it again to continue".to_owned());
-                let backup = BackupSet::new(set).create(&db)?;
+                let backup = backup_set(set).create(&db)?;
                 let (number, sequence) = (backup.number, backup.sequence);
                 let (all, added) = (bytes(backup.bytes), bytes(backup.bytes_added));
                 writeln!(
@@ -94,7 +98,7 @@ impl Command {
                 )?;
             }
             Self::List { set } => {
-                for backup in BackupSet::new(set).list()? {
+                for backup in backup_set(set).list()? {
                     let time = backup.time.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
                     let (number, sequence) = (backup.number, backup.sequence);
                     let Backup { files, bytes, archived_to, .. } = backup;
@@ -102,7 +106,7 @@ impl Command {
                 }
             }
             Self::Verify { set } => {
-                let report = BackupSet::new(set).verify()?;
+                let report = backup_set(set).verify()?;
                 writeln!(out, "{report}")?;
                 let count = report.problems.len() as u64;
                 if count > 0 {
@@ -114,7 +118,7 @@ impl Command {
             }
             &Self::Prune { ref set, last, daily, weekly, monthly } => {
                 let kept = Retention::new().last(last).daily(daily).weekly(weekly).monthly(monthly);
-                let removed = BackupSet::new(set).prune(&kept)?.len() as u64;
+                let removed = backup_set(set).prune(&kept)?.len() as u64;
                 writeln!(out, "{} removed", counted(removed, ["backup", "backups"]))?;
             }
             Self::Restore { set, dest, number, to_sequence, to_time, keyspace } => {
@@ -133,11 +137,19 @@ impl Command {
                 if !keyspace.is_empty() {
                     options = options.keyspaces(keyspace);
                 }
-                let backup = BackupSet::new(set).restore_with(&options, dest)?;
+                let backup = backup_set(set).restore_with(&options, dest)?;
                 let Backup { number, sequence, .. } = backup;
                 writeln!(out, "backup {number}: restored up to sequence number {sequence}")?;
             }
         }
         Ok(())
     }
+}
+
+/// Returns the set in the directory `path`, with the keys of the key file.
+fn backup_set(path: &Path) -> BackupSet {
+    #[cfg(feature = "encryption")]
+    return crate::keys::for_set(BackupSet::new(path));
+    #[cfg(not(feature = "encryption"))]
+    BackupSet::new(path)
 }

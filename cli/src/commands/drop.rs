@@ -2,9 +2,7 @@
 
 use std::path::PathBuf;
 
-use sievedb::Options;
-
-use super::not_opened;
+use super::{not_opened, options};
 use crate::{
     error::{Error, Result},
     text::read_name,
@@ -23,7 +21,7 @@ pub(crate) struct Args {
 impl Args {
     pub(crate) fn run(self) -> Result<()> {
         // Without workers no compaction runs first and fails at damage in the keyspace.
-        let options = Options::new().create_if_missing(false).worker_threads(0);
+        let options = options().create_if_missing(false).worker_threads(0);
         let db = options.open(&self.store).map_err(|error| not_opened(&self.store, error))?;
         if !db.drop_keyspace(&self.keyspace)? {
             let (store, name) = (self.store, self.keyspace);

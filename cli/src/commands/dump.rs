@@ -2,6 +2,7 @@
 
 use std::{io::Write, path::PathBuf};
 
+use super::options;
 use crate::error::{Error, Result};
 
 /// Prints the bytes of a file of a store with their meaning.
@@ -20,7 +21,7 @@ impl Args {
         if self.file.is_dir() {
             return Err(Error::Directory { path: self.file.clone() });
         }
-        write!(out, "{}", sievedb::describe(&self.file)?)?;
+        write!(out, "{}", options().describe(&self.file)?)?;
         Ok(())
     }
 }

@@ -8,7 +8,7 @@ use indicatif::ProgressBar;
 use sievedb::{Db, Durability, text::bytes};
 use sievedb_migrate::{Digest, Options, RocksDb};
 
-use super::{Access, CURRENT, not_opened, open_store, with_room};
+use super::{Access, CURRENT, not_opened, open_store, options, with_room};
 use crate::{
     bench::progress,
     error::{Error, Result},
@@ -70,7 +70,7 @@ impl Args {
         interrupt::exit_with(move || {
             format!("{dest} is incomplete; delete it, then migrate again")
         });
-        let store = Db::open(&self.dest).map_err(|error| not_opened(&self.dest, error))?;
+        let store = options().open(&self.dest).map_err(|error| not_opened(&self.dest, error))?;
         let copied = copy_all(&database, &store);
         drop(store);
         let (copied, differing) = copied

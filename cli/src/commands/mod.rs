@@ -18,6 +18,8 @@ pub(crate) mod keyspaces;
 pub(crate) mod merge;
 pub(crate) mod migrate;
 pub(crate) mod put;
+#[cfg(feature = "encryption")]
+pub(crate) mod reencrypt;
 pub(crate) mod rename;
 pub(crate) mod repair;
 pub(crate) mod rm;
@@ -98,15 +100,23 @@ impl WriteArgs {
         if !self.create_keyspace && !is_default {
             return self.keyspace.open_as(Access::Write, true);
         }
-        let db = Db::open(store).map_err(|error| not_opened(store, error))?;
+        let db = options().open(store).map_err(|error| not_opened(store, error))?;
         let keyspace = db.keyspace(name)?;
         Ok((db, keyspace))
     }
 }
 
+/// Returns the default options, with the keys of the key file.
+fn options() -> Options {
+    #[cfg(feature = "encryption")]
+    return crate::keys::with_keys(Options::new());
+    #[cfg(not(feature = "encryption"))]
+    Options::new()
+}
+
 /// Opens the store in the directory `path`, which must exist.
 fn open_store(path: &Path, access: Access) -> Result<Db> {
-    let options = Options::new().create_if_missing(false);
+    let options = options().create_if_missing(false);
     let options = options.read_only(access != Access::Write).follow(access == Access::Follow);
     let opened = match options.clone().open(path) {
         Err(sievedb::Error::Locked { .. }) if access == Access::Beside => {

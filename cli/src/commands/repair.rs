@@ -4,8 +4,9 @@ use std::{io::Write, ops::Bound, path::PathBuf};
 
 use bytes::Bytes;
 use serde_json::{Value, json};
-use sievedb::{OlderValues, Options, RepairReport, VerifyProblem};
+use sievedb::{OlderValues, RepairReport, VerifyProblem};
 
+use super::options;
 use crate::{
     error::{Error, Result},
     interrupt,
@@ -42,7 +43,7 @@ impl Args {
         let older = if self.keep_older { OlderValues::Keep } else { OlderValues::LeaveOut };
         let new = self.into.display().to_string();
         interrupt::exit_with(move || format!("{new} is incomplete; delete it, then repair again"));
-        let report = Options::new().repair(&self.store, &self.into, older)?;
+        let report = options().repair(&self.store, &self.into, older)?;
         match self.json {
             true => writeln!(out, "{}", self.json_of(&report))?,
             false => writeln!(out, "{report}")?,

@@ -9,8 +9,9 @@ use std::{
     },
 };
 
-use sievedb::{Options, VerifyProblemKind, VerifyReport, text::bytes};
+use sievedb::{VerifyProblemKind, VerifyReport, text::bytes};
 
+use super::options;
 use crate::{
     bench::progress,
     error::{Error, Result},
@@ -42,7 +43,7 @@ impl Args {
             let problems = counted(problems, ["problem", "problems"]);
             format!("{} of {} verified, {problems} so far", bytes(done), bytes(all))
         });
-        let report = Options::new().verify(&self.store, |progress| {
+        let report = options().verify(&self.store, |progress| {
             let now = [progress.bytes_done, progress.bytes_all, progress.problems];
             read.iter().zip(now).for_each(|(read, now)| read.store(now, Relaxed));
             bar.set_length(progress.bytes_all);

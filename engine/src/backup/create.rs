@@ -48,6 +48,7 @@ impl BackupSet {
     /// The set has the same backups as before then.
     ///
     /// * [`Error::Locked`]: another call changes the set.
+    /// * [`Error::NotEncrypted`]: the store is encrypted, and the set is not.
     /// * [`Error::DirectoriesOverlap`]: the set is inside the directory of the store, or contains
     ///   it.
     /// * [`Error::Corrupt`]: a table of the store, or the newest record of the set, is damaged.
@@ -61,6 +62,9 @@ impl BackupSet {
 
     /// Locks the set for a backup of `store`.
     pub(super) fn lock_for(&self, store: &Store) -> Result<Box<dyn FileLock>> {
+        if store.target.is_encrypted() && self.keys.is_none() {
+            return Err(Error::NotEncrypted { path: self.path.clone() });
+        }
         if let Some(path) = self.objects.directory() {
             check_apart(&*self.fs, &store.tables.folder, path)?;
         }

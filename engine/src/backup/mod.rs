@@ -27,6 +27,8 @@ mod archive;
 mod chain;
 mod check;
 mod create;
+#[cfg(feature = "encryption")]
+mod encrypted;
 mod frame;
 mod log_part;
 mod objects;
@@ -46,7 +48,7 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use sievedb_format::Corruption;
+use sievedb_format::{Corruption, FileHeader};
 
 pub use self::{
     archive::{Archive, ArchiveUpdate},
@@ -61,6 +63,7 @@ use self::{
 use crate::{
     Error, Result,
     clock::{Clock, SystemClock},
+    encryption::Keys,
     error::LOCK,
     fs::{FileLock, Fs, ReadFile, RealFs},
 };
@@ -94,6 +97,8 @@ pub struct BackupSet {
     fs: Arc<dyn Fs>,
     clock: Arc<dyn Clock>,
     objects: Arc<dyn ObjectStore>,
+    /// `None` without encryption.
+    keys: Option<Keys>,
 }
 
 impl fmt::Debug for BackupSet {
@@ -133,7 +138,21 @@ impl BackupSet {
     pub fn with_fs(path: impl AsRef<Path>, fs: Arc<dyn Fs>, clock: Arc<dyn Clock>) -> Self {
         let path = path.as_ref().to_owned();
         let objects = Arc::new(Directory::new(Arc::clone(&fs), path.clone()));
-        Self { path, fs, clock, objects }
+        Self { path, fs, clock, objects, keys: None }
+    }
+
+    /// Encrypts the set with keys of this provider; default none. A set is encrypted as a whole,
+    /// and a restored store is encrypted, too.
+    ///
+    /// An encrypted store requires it. Names of objects show lengths and checksums of files. Each
+    /// object keeps the root key that was current when it was written.
+    #[cfg(feature = "encryption")]
+    #[must_use]
+    pub fn encryption(mut self, keys: Arc<dyn crate::KeyProvider>) -> Self {
+        let (objects, fs) = (self.objects, Arc::clone(&self.fs));
+        self.objects = Arc::new(encrypted::EncryptedObjects::new(objects, Arc::clone(&keys), fs));
+        self.keys = Some(keys);
+        self
     }
 
     /// Returns the set below `prefix` in a store of the crate `object_store`: S3, GCS, Azure and
@@ -154,7 +173,8 @@ impl BackupSet {
     ) -> Self {
         let remote = remote::Remote::new(store, prefix.into(), runtime);
         let (path, objects) = (remote.path(), Arc::new(remote));
-        Self { path, fs: Arc::new(RealFs), clock: Arc::new(SystemClock::new()), objects }
+        let (fs, clock) = (Arc::new(RealFs), Arc::new(SystemClock::new()));
+        Self { path, fs, clock, objects, keys: None }
     }
 
     /// Removes the lock that a writer left in an object store when it crashed. Returns whether there
@@ -238,7 +258,10 @@ impl BackupSet {
         }
         let mut content = vec![0; bytes as usize];
         file.read_at(&mut content, 0).map_err(read_error)?;
-        Ok(content)
+        match FileHeader::decode(&content) {
+            Err(encrypted @ Corruption::Encrypted) => Err(Error::corrupt(path, 0, encrypted)),
+            _ => Ok(content),
+        }
     }
 
     /// Opens the object of a file, and checks its length.

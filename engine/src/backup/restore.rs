@@ -13,6 +13,7 @@ use super::{
 use crate::{Error, PointInTime};
 use crate::{
     Result,
+    encryption::StoredFs,
     file_name::FileName,
     log::{BUFFER_BYTES_MAX, Payload, PendingRecord, Position, Writer},
     manifest::{ManifestState, VersionEdit},
@@ -50,8 +51,8 @@ impl BackupSet {
     /// * [`Error::NoKeyspace`]: there is no such keyspace at that point.
     pub fn restore_with(&self, options: &RestoreOptions, to: impl AsRef<Path>) -> Result<Backup> {
         let chain = self.chain(options)?;
-        let (fs, from) = (Arc::clone(&self.fs), self.objects.directory());
-        let mut target = Target::create(fs, from, to.as_ref())?;
+        let files = StoredFs::new(Arc::clone(&self.fs), self.keys.as_ref(), false);
+        let mut target = Target::create(files, self.objects.directory(), to.as_ref())?;
         let is_log = |file: &&StoredFile| matches!(parsed(file), Some(FileName::Log(_)));
         for file in chain.record.files.iter().filter(is_log) {
             self.fetch(&target, file)?;

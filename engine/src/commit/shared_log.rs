@@ -237,8 +237,24 @@ impl SharedLog {
         if !is_long || newest.last_sequence >= needed || files.writer.is_none() {
             return Ok(());
         }
+        Self::begin_next(&mut files, host)
+    }
+
+    /// Begins a new segment, so that the newest one gets no more records.
+    #[cfg(feature = "encryption")]
+    pub(crate) fn leave(&self, host: &impl LogHost) -> Result<()> {
+        let mut files = self.files.lock();
+        match files.segments.is_empty() {
+            true => Ok(()),
+            false => Self::begin_next(&mut files, host),
+        }
+    }
+
+    /// Seals the newest segment if it takes records, and begins a new one.
+    fn begin_next(files: &mut LogFiles, host: &impl LogHost) -> Result<()> {
         let _guard = PanicGuard::new(host);
-        let begun = files.seal_segment().and_then(|()| files.begin_segment(host));
+        let sealed = if files.writer.is_some() { files.seal_segment() } else { Ok(()) };
+        let begun = sealed.and_then(|()| files.begin_segment(host));
         // Under the lock: a failed sync is not retried.
         begun.map_err(|error| if error.is_passing() { error } else { host.poison(error) })
     }

@@ -27,6 +27,8 @@ impl Options {
     /// * [`Error::NeedsFeature`]: data is compressed by zstd, and this build lacks the feature
     ///   `zstd`.
     /// * [`Error::NewerRelease`]: a later release wrote a file of the store.
+    /// * [`Error::Encrypted`], [`Error::NotEncrypted`], [`Error::NoKey`], [`Error::WrongKey`]: the
+    ///   store needs other keys, or none.
     /// * [`Error::InvalidOption`], [`Error::BudgetTooSmall`]: an option or the memory budget is out
     ///   of range.
     /// * [`Error::ForeignDirectory`]: the directory has other files and no store.
@@ -52,7 +54,7 @@ impl Options {
 
     /// Verifies the store in the directory `path` as [`Db::verify`] does. Works on a store that
     /// cannot be opened. Needs read permission only, and writes nothing. Of the options it uses the
-    /// file system.
+    /// file system and the keys.
     ///
     /// No process may have the store open, except [read-only](Self::read_only).
     ///
@@ -62,6 +64,7 @@ impl Options {
     /// * [`Error::NotADirectory`]: `path` is a file.
     /// * [`Error::Locked`]: the store is open.
     /// * [`Error::NewerRelease`]: a later release wrote the manifest.
+    /// * [`Error::Encrypted`], [`Error::NotEncrypted`], [`Error::NoKey`], [`Error::WrongKey`].
     /// * [`Error::Io`]: the directory cannot be listed or locked.
     ///
     /// The report lists the damage.

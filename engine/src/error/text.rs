@@ -60,6 +60,27 @@ impl fmt::Display for Error {
                  release",
                 path.display()
             ),
+            Self::Encrypted { path } => write!(
+                f,
+                "{} is encrypted; open the store with its keys (Options::encryption)",
+                path.display()
+            ),
+            Self::NotEncrypted { path } => write!(
+                f,
+                "{} is not encrypted; open the store without keys, or copy its entries to a new \
+                 store",
+                path.display()
+            ),
+            Self::NoKey { path, key_id, .. } => write!(
+                f,
+                "{} needs the root key {key_id}, which cannot be had; add it to the key provider",
+                path.display()
+            ),
+            Self::WrongKey { path, key_id } => write!(
+                f,
+                "{} was encrypted by another root key {key_id}; check the key provider",
+                path.display()
+            ),
             Self::ForeignDirectory { path, name } => write!(
                 f,
                 "not a store: {} contains {name:?}; use a directory without files",

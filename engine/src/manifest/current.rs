@@ -95,6 +95,11 @@ impl Current {
         let io_error = |error| Error::io("read", path, error);
         let file_bytes = file.len().map_err(io_error)?;
         if file_bytes != CURRENT_BYTES as u64 {
+            let mut header = vec![0; file_bytes.min(HEADER_BYTES as u64) as usize];
+            file.read_at(&mut header, 0).map_err(io_error)?;
+            if let Err(encrypted @ Corruption::Encrypted) = FileHeader::decode(&header) {
+                return Err(Error::corrupt(path, 0, encrypted));
+            }
             let (what, expected) = ("length of CURRENT", CURRENT_BYTES as u64);
             let mismatch = Corruption::Mismatch { what, expected, found: file_bytes };
             return Err(Error::corrupt(path, 0, mismatch));

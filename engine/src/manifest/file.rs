@@ -179,6 +179,14 @@ impl ManifestFile {
         matches!(self.health, Health::NeedsNewFile)
     }
 
+    /// Lets the next edit create a new manifest.
+    #[cfg(feature = "encryption")]
+    pub(crate) fn leave(&mut self) {
+        if matches!(self.health, Health::Good) {
+            self.health = Health::NeedsNewFile;
+        }
+    }
+
     /// Returns `true` after a final error: [`append`](Self::append) never succeeds again.
     pub(crate) const fn is_failed(&self) -> bool {
         matches!(self.health, Health::Failed(_))

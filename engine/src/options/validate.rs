@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::Options;
+use super::{Options, ReadMode};
 use crate::{Error, KeyspaceOptions, Result, log_limits::LOG_SEGMENT_BYTES_MIN};
 
 /// Shorter intervals cost CPU time without benefit.
@@ -34,6 +34,12 @@ impl Options {
         }
         if self.worker_threads > 64 {
             return invalid("worker_threads", "at most 64");
+        }
+        if self.keys.is_some() && self.read_mode == ReadMode::Map {
+            return invalid("read_mode", "not Map together with encryption");
+        }
+        if self.keys.is_some() && self.stats_file_interval.is_some() {
+            return invalid("stats_file_interval", "not together with encryption");
         }
         if self.stats_file_interval.is_some_and(|interval| interval < STATS_FILE_INTERVAL_MIN) {
             return invalid("stats_file_interval", "at least 10 ms");

@@ -102,12 +102,15 @@ impl Options {
         to: impl AsRef<Path>,
         older: OlderValues,
     ) -> Result<RepairReport> {
-        let (fs, folder, to) = (&*self.fs, from.as_ref(), to.as_ref());
+        let files = self.stored_fs(Arc::clone(&self.fs));
+        let (shared_fs, folder, to) = (files.logical(), from.as_ref(), to.as_ref());
+        let fs = &*shared_fs;
         check_apart(fs, folder, to)?;
         check_traces(fs, folder)?;
+        files.check(folder).map_err(|(path, error)| Error::io("open", path, error))?;
         let _lock = lock_to_read(fs, folder)?;
         let names = list(fs, folder)?;
-        let State { loaded, rebuilt, current, lost } = read_state(&self.fs, folder, &names)?;
+        let State { loaded, rebuilt, current, lost } = read_state(&shared_fs, folder, &names)?;
         check_empty(fs, to)?;
         let db = self.clone().read_only(false).create_if_missing(true).open(to)?;
         let mut repair = Repair {

@@ -18,6 +18,7 @@
 //! | [`memory`]                             | room for writes in memtables                  |
 //! | [`keyspace_set`], [`change_options`]   | create and drop keyspaces, change options     |
 //! | [`change_log`]                         | which part of the log the change stream reads |
+//! | `reencrypt`                            | rewrites files of old root keys               |
 //! | [`retained_logs`]                      | log segments kept for the change stream       |
 //! | [`history`]                            | where the history of a keyspace begins        |
 //! | [`flush`], [`compact`], [`skipped`]    | background work                               |
@@ -48,6 +49,8 @@ mod orphans;
 mod quarantine;
 mod read_only;
 mod recovery;
+#[cfg(feature = "encryption")]
+mod reencrypt;
 mod retained_logs;
 pub(crate) mod scheduler;
 mod skipped;
@@ -60,14 +63,13 @@ pub(crate) mod verify_table;
 pub(crate) mod versions;
 pub(crate) mod writer;
 
-use std::sync::Arc;
-
 use self::{follower::Follower, scheduler::Scheduler, versions::Versions, writer::Writer};
 use crate::{
     Error, Options, Result,
     commit::{LogHost, Placement},
+    encryption::StoredFs,
     filters::Filters,
-    fs::{FileLock, Fs},
+    fs::FileLock,
     gate::{Access, Gate},
     listener::{Event, notify},
     log::{Position, Writer as LogWriter},
@@ -90,8 +92,8 @@ pub(crate) struct Store {
     pub(crate) scheduler: Scheduler,
     pub(crate) filters: Filters,
     pub(crate) tables: TableStore,
-    /// File system for checkpoints. A read-only store may create them, too.
-    target_fs: Arc<dyn Fs>,
+    /// File system for copies of the store. A read-only store may create them, too.
+    pub(crate) target: StoredFs,
     gate: Gate,
     /// As the store was opened, or the budget was changed since.
     memory_budget: Mutex<MemoryBudget>,

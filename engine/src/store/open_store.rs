@@ -6,6 +6,7 @@ use crate::{
     Error, Options, Result,
     clock::{Clock, SystemClock},
     commit::SharedLog,
+    encryption::StoredFs,
     fs::{FileLock, Fs, ReadOnlyFs},
     gate::{Access, Gate},
     handle_counts::HandleCounts,
@@ -62,18 +63,19 @@ impl OpenStore {
     pub(crate) fn open(folder: &Path, mut options: Options) -> Result<Self> {
         options.read_only |= options.follow;
         let open_files = Arc::new(OpenFiles::new(options.open_files_max));
-        let target_fs = FrugalFs::new(Arc::clone(&options.fs), Arc::clone(&open_files));
-        let target_fs = Arc::new(target_fs) as Arc<dyn Fs>;
+        let target = FrugalFs::new(Arc::clone(&options.fs), Arc::clone(&open_files));
+        let target = options.stored_fs(Arc::new(target));
         if options.read_only {
             options.fs = Arc::new(ReadOnlyFs::new(options.fs));
         }
-        let frugal = Arc::new(FrugalFs::new(options.fs, Arc::clone(&open_files)));
-        options.fs = Arc::clone(&frugal) as Arc<dyn Fs>;
+        let frugal = Arc::new(FrugalFs::new(Arc::clone(&options.fs), Arc::clone(&open_files)));
+        options.fs = options.stored_fs(Arc::clone(&frugal) as Arc<dyn Fs>).logical();
         let absolute = options.fs.absolute(folder);
         let folder = &*absolute.map_err(|error| Error::io("resolve", folder, error))?;
         if options.create_new {
             check_new(&*options.fs, folder)?;
         }
+        target.check(folder).map_err(|(path, error)| Error::io("open", path, error))?;
         if (options.create_if_missing || options.create_new) && !options.read_only {
             create_dir(&*options.fs, folder)?;
         } else {
@@ -113,7 +115,7 @@ impl OpenStore {
             // Now `CURRENT` can be read.
             check_read_mode(&options, folder)?;
         }
-        let mut store = new_store(options, beginning, lock, target_fs);
+        let mut store = new_store(options, beginning, lock, target);
         store.follower = tail.map(Follower::new);
         store.opening.log = log;
         store.opening.total = store.options.clock.now().saturating_sub(start);
@@ -346,7 +348,7 @@ fn new_store(
     options: Options,
     beginning: Beginning,
     lock: Option<Box<dyn FileLock>>,
-    target_fs: Arc<dyn Fs>,
+    target: StoredFs,
 ) -> Store {
     let Beginning { manifest, tables, trees, last_sequence, .. } = beginning;
     let Beginning { continued, filters, opening, .. } = beginning;
@@ -372,7 +374,7 @@ fn new_store(
         memory_budget: Mutex::new(options.memory),
         options,
         tables,
-        target_fs,
+        target,
         opening,
         follower: None,
         lock: Mutex::new(lock),

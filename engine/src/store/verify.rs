@@ -142,15 +142,17 @@ pub(crate) fn verify_folder(
     folder: &Path,
     on_progress: &mut dyn FnMut(VerifyProgress),
 ) -> Result<VerifyReport> {
-    let fs = &options.fs;
+    let files = options.stored_fs(Arc::clone(&options.fs));
+    let fs = &files.logical();
     check_traces(&**fs, folder)?;
+    files.check(folder).map_err(|(path, error)| Error::io("open", path, error))?;
     let _lock = lock_to_read(&**fs, folder)?;
     let names = list(&**fs, folder)?;
     let mut report = VerifyReport::default();
     let loaded = load(&**fs, folder).and_then(|it| it.ok_or_else(|| current_is_missing(folder)));
     let loaded = match loaded.map_err(Error::of_opening) {
         Ok(loaded) => loaded,
-        Err(newer @ Error::NewerRelease { .. }) => return Err(newer),
+        Err(error @ (Error::NewerRelease { .. } | Error::Encrypted { .. })) => return Err(error),
         Err(error) => {
             report.error(&error);
             report.without_manifest = true;

@@ -103,6 +103,12 @@ impl TableFiles {
         Ok(Arc::new(MappedTable { bytes, table }))
     }
 
+    /// Opens the file `id` again for the next read: another one has its name.
+    #[cfg(feature = "encryption")]
+    pub(super) fn reopen(&self, id: u64) {
+        self.shared.open.remove(id);
+    }
+
     pub(crate) fn mapped_bytes(&self) -> u64 {
         self.shared.mapped_bytes.load(Relaxed)
     }

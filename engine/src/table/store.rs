@@ -122,6 +122,12 @@ impl TableStore {
         self.next_file_id.fetch_add(1, Relaxed)
     }
 
+    /// Opens the table `id` again for the next read: another file has its name.
+    #[cfg(feature = "encryption")]
+    pub(crate) fn reopen(&self, id: u64) {
+        self.files.reopen(id);
+    }
+
     pub(crate) fn mapped_bytes(&self) -> u64 {
         self.files.mapped_bytes()
     }

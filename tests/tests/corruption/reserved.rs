@@ -179,7 +179,7 @@ fn cases(cut: &Sample, closed: &Sample) -> Vec<(String, Files, Outcome)> {
     for (name, file) in [("log", &log), ("table", &table_name), ("manifest", &manifest)] {
         for (what, at, byte, needs) in [
             ("version", 8, 2, "format version 2"),
-            ("envelope", 10, 1, "envelope 1"),
+            ("envelope", 10, 2, "envelope 2"),
             ("reserved byte", 13, 1, "reserved byte of a file header 1"),
             ("last reserved byte", 59, 1, "reserved byte of a file header 1"),
         ] {
@@ -189,7 +189,7 @@ fn cases(cut: &Sample, closed: &Sample) -> Vec<(String, Files, Outcome)> {
     }
     let current = with_pointer(cut, "CURRENT", 8, 2);
     case("CURRENT: version", current, refused("format version 2"));
-    case("CURRENT: envelope", with_pointer(cut, "CURRENT", 10, 1), refused("envelope 1"));
+    case("CURRENT: envelope", with_pointer(cut, "CURRENT", 10, 2), refused("envelope 2"));
     // Such a file marks nothing as synced, and is not required.
     case("CLOSED: version", with_pointer(closed, "CLOSED", 8, 2), Skipped);
 

@@ -1,7 +1,7 @@
 //! Failing calls of the file system, one after the other.
 
 mod panicking;
-mod sweep;
+pub(crate) mod sweep;
 
 use sievedb::planted::PlantedBug;
 use sievedb_doubles::Times;
@@ -84,8 +84,8 @@ fn planted_manifest_reuse_after_a_failed_sync_is_caught() {
     let trial =
         |call| Trial { workload: name, call, errno: EIO, times: Times::Once, group: Group::All };
     let opening = |fs| small_options(fs).planted_bug(PlantedBug::KeepAnyManifest);
-    let caught =
-        (0..calls_of(workload(name)).all).find_map(|call| run_with(&trial(call), opening).err());
+    let caught = (0..calls_of(workload(name)).all)
+        .find_map(|call| run_with(&trial(call), opening, small_options).err());
     let violation = caught.expect("the planted bug is caught");
     report(&format!(
         "planted bug, any manifest is kept: {}",

@@ -14,9 +14,9 @@ use sievedb_tests::{
     workload::{Workload, workload},
 };
 
-pub(super) const EIO: i32 = 5;
-pub(super) const ENOMEM: i32 = 12;
-pub(super) const ENOSPC: i32 = 28;
+pub(crate) const EIO: i32 = 5;
+pub(crate) const ENOMEM: i32 = 12;
+pub(crate) const ENOSPC: i32 = 28;
 
 /// All calls except [`Call::SYNCS`].
 const NOT_SYNCS: [Call; 16] = [
@@ -40,17 +40,17 @@ const NOT_SYNCS: [Call; 16] = [
 
 /// A workload and its failing call.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Trial {
-    pub(super) workload: &'static str,
-    pub(super) call: usize,
-    pub(super) errno: i32,
-    pub(super) times: Times,
-    pub(super) group: Group,
+pub(crate) struct Trial {
+    pub(crate) workload: &'static str,
+    pub(crate) call: usize,
+    pub(crate) errno: i32,
+    pub(crate) times: Times,
+    pub(crate) group: Group,
 }
 
 /// Groups of calls that fail and are counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Group {
+pub(crate) enum Group {
     All,
     /// Calls that need disk space.
     Growing,
@@ -78,13 +78,13 @@ impl fmt::Display for Trial {
 
 /// Numbers of calls of a workload without faults.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Calls {
-    pub(super) all: usize,
-    pub(super) growing: usize,
-    pub(super) no_syncs: usize,
+pub(crate) struct Calls {
+    pub(crate) all: usize,
+    pub(crate) growing: usize,
+    pub(crate) no_syncs: usize,
 }
 
-pub(super) fn calls_of(workload: &Workload) -> Calls {
+pub(crate) fn calls_of(workload: &Workload) -> Calls {
     let disk = Arc::new(MemoryFs::new());
     let faults = Arc::new(FaultFs::new(disk.clone()));
     let mut recorder = Recorder::new(disk, small_options(faults.clone()), Model::default());
@@ -107,18 +107,19 @@ pub(super) fn calls_of(workload: &Workload) -> Calls {
 /// # Errors
 ///
 /// The violation.
-pub(super) fn run(trial: &Trial) -> Result<bool, String> {
-    run_with(trial, small_options)
+pub(crate) fn run(trial: &Trial) -> Result<bool, String> {
+    run_with(trial, small_options, small_options)
 }
 
-/// As [`run`], with these options until the last crash.
-pub(super) fn run_with(
+/// As [`run`], with these options until a crash, and then with those of `recovering`.
+pub(crate) fn run_with(
     trial: &Trial,
     opening: impl Fn(Arc<dyn Fs>) -> Options,
+    recovering: impl Fn(Arc<dyn Fs>) -> Options,
 ) -> Result<bool, String> {
     let disk = Arc::new(MemoryFs::new());
     let faults = Arc::new(FaultFs::new(Arc::clone(&disk) as Arc<dyn Fs>));
-    let outcome = guarded(|| story(trial, &disk, &faults, &opening));
+    let outcome = guarded(|| story(trial, &disk, &faults, &opening, &recovering));
     outcome.map_err(|text| {
         let first = faults.first_failure();
         let first = first.map_or("no call failed".to_owned(), |failure| failure.to_string());
@@ -132,6 +133,7 @@ fn story(
     disk: &Arc<MemoryFs>,
     faults: &Arc<FaultFs>,
     opening: &impl Fn(Arc<dyn Fs>) -> Options,
+    recovering: &impl Fn(Arc<dyn Fs>) -> Options,
 ) -> Result<bool, String> {
     faults.inject(trial.fault());
     let options = opening(Arc::clone(faults) as Arc<dyn Fs>);
@@ -160,34 +162,43 @@ fn story(
     recorder.insert_with(DEFAULT, "last", 20, Durability::Disk);
     recorder.check();
 
-    crashes(disk, recorder.history())?;
+    crashes(disk, recorder.history(), recovering)?;
     recorder.expect_no_failures(false);
     recorder.reopen();
-    crashes(disk, recorder.history())?;
+    crashes(disk, recorder.history(), recovering)?;
     recorder.insert_with(DEFAULT, "reopened", 20, Durability::Disk);
     recorder.compact();
-    crashes(disk, recorder.history())?;
+    crashes(disk, recorder.history(), recovering)?;
     recorder.reopen();
     Ok(struck)
 }
 
-fn crashes(disk: &MemoryFs, history: &History) -> Result<(), String> {
+fn crashes(
+    disk: &MemoryFs,
+    history: &History,
+    opening: &impl Fn(Arc<dyn Fs>) -> Options,
+) -> Result<(), String> {
     for seed in 0..4 {
         let loss = match seed {
             0 => Loss::Everything,
             1 => Loss::Nothing,
             _ => Loss::Random { seed, torn: true },
         };
-        crash(disk, history, loss)?;
+        crash(disk, history, loss, opening)?;
     }
     Ok(())
 }
 
 /// Cuts the power.
-fn crash(disk: &MemoryFs, history: &History, loss: Loss) -> Result<(), String> {
+fn crash(
+    disk: &MemoryFs,
+    history: &History,
+    loss: Loss,
+    opening: &impl Fn(Arc<dyn Fs>) -> Options,
+) -> Result<(), String> {
     let at = disk.operations();
     let left = Arc::new(disk.crash(at, &loss));
-    let options = small_options(Arc::clone(&left) as Arc<dyn Fs>);
+    let options = opening(Arc::clone(&left) as Arc<dyn Fs>);
     let crash = CrashPoint { at: usize::MAX, ..Cut { at, loss }.point() };
     let recovered = guarded(|| Recorder::recover(left, options, history, crash).map(drop));
     recovered.map_err(|text| format!("after a crash: {text}\n{}", disk.trace(at, &loss)))

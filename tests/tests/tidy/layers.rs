@@ -9,7 +9,7 @@ use std::{
 use super::{code, is_test, sources};
 
 /// The modules of the engine, from the top to the bottom. A module may import from those after it.
-const MODULES: [&str; 68] = [
+const MODULES: [&str; 69] = [
     "backup",
     "repair",
     "describe",
@@ -67,6 +67,7 @@ const MODULES: [&str; 68] = [
     "prefix_extractor",
     "memory",
     "gate",
+    "encryption",
     "fs",
     "file_name",
     "store_clock",

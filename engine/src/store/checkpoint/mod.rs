@@ -34,8 +34,7 @@ impl Store {
     pub(crate) fn checkpoint(&self, to: &Path) -> Result<Checkpoint> {
         self.check_own_files()?;
         self.check_known()?;
-        let mut target =
-            Target::create(Arc::clone(&self.target_fs), Some(&self.tables.folder), to)?;
+        let mut target = Target::create(self.target.clone(), Some(&self.tables.folder), to)?;
         let created = self.capture_durable().and_then(|capture| self.fill(&mut target, &capture));
         self.release_captured();
         // Once the store is closed, another process may unlink files.

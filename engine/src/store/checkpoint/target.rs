@@ -14,6 +14,7 @@ use xxhash_rust::xxh3::Xxh3;
 use super::parts::read_parts;
 use crate::{
     Error, Result,
+    encryption::StoredFs,
     error::SYNC,
     file_name::FileName,
     fs::{FileLock, Fs, ReadFile},
@@ -31,7 +32,10 @@ use crate::{
 /// An incomplete store. Drop removes its files.
 #[derive(Debug)]
 pub(crate) struct Target {
+    /// File system of the files that the store writes itself.
     fs: Arc<dyn Fs>,
+    /// The same, for files as they are stored.
+    files: StoredFs,
     folder: PathBuf,
     lock: Option<Box<dyn FileLock>>,
     is_whole: bool,
@@ -48,7 +52,8 @@ impl Target {
     ///
     /// [`Error::DirectoriesOverlap`], [`Error::DirectoryNotEmpty`], [`Error::NotADirectory`],
     /// [`Error::Locked`], [`Error::Io`].
-    pub(crate) fn create(fs: Arc<dyn Fs>, from: Option<&Path>, to: &Path) -> Result<Self> {
+    pub(crate) fn create(files: StoredFs, from: Option<&Path>, to: &Path) -> Result<Self> {
+        let fs = files.logical();
         let folder = fs.absolute(to).map_err(|error| Error::io("resolve", to, error))?;
         from.map_or(Ok(()), |from| check_apart(&*fs, from, &folder))?;
         check_empty(&*fs, &folder)?;
@@ -65,7 +70,7 @@ impl Target {
         }
         let (files_linked, files_copied, bytes_copied) = Default::default();
         let (lock, is_whole) = (Some(lock), false);
-        Ok(Self { fs, folder, lock, is_whole, files_linked, files_copied, bytes_copied })
+        Ok(Self { fs, files, folder, lock, is_whole, files_linked, files_copied, bytes_copied })
     }
 
     /// Adds a file of the directory `from` by a hard link, or else a copy of its first `bytes`
@@ -107,10 +112,10 @@ impl Target {
         check_needed: &dyn Fn() -> Result<()>,
     ) -> Result<()> {
         let (source, path) = (name.path(from), name.path(&self.folder));
-        let read_error = |error| Error::io("read", &source, error);
-        let file = self.fs.open(&source).map_err(|error| Error::io("open", &source, error))?;
-        let bytes = bytes.map_or_else(|| file.len(), Ok).map_err(read_error)?;
-        self.write_parts(&path, &*file, &source, bytes, |_| check_needed())?;
+        let opened = self.files.open(&source, bytes);
+        let (file, bytes) = opened.map_err(|error| Error::io("open", &source, error))?;
+        let stored = &**self.files.stored();
+        write_parts(stored, &path, &*file, &source, bytes, |_| check_needed())?;
         self.files_copied += 1;
         self.bytes_copied += bytes;
         Ok(())
@@ -131,29 +136,11 @@ impl Target {
     ) -> Result<u64> {
         let path = self.folder.join(name);
         let mut hasher = Xxh3::new();
-        self.write_parts(&path, file, source, bytes, |part| {
+        write_parts(&*self.fs, &path, file, source, bytes, |part| {
             hasher.update(part);
             Ok(())
         })?;
         Ok(hasher.digest())
-    }
-
-    /// Creates the file `path` with the first `bytes` bytes of `file`, which is at `source`. Calls
-    /// `on_part` with each part before it is written.
-    fn write_parts(
-        &self,
-        path: &Path,
-        file: &dyn ReadFile,
-        source: &Path,
-        bytes: u64,
-        mut on_part: impl FnMut(&[u8]) -> Result<()>,
-    ) -> Result<()> {
-        let copy = self.fs.create(path).map_err(|error| Error::io("create", path, error))?;
-        read_parts(file, source, bytes, |part| {
-            on_part(part)?;
-            copy.append(part).map_err(|error| Error::io("append to", path, error))
-        })?;
-        copy.sync_data().map_err(|error| Error::io(SYNC, path, error))
     }
 
     /// Adds an empty segment of the log behind the others, if there are any: it records where the
@@ -242,6 +229,24 @@ impl Target {
         files.filter(|&name| name != FileName::Lock).for_each(unlink);
         unlink(FileName::Lock);
     }
+}
+
+/// Creates the file `path` with the first `bytes` bytes of `file`, which is at `source`. Calls
+/// `on_part` with each part before it is written.
+fn write_parts(
+    fs: &dyn Fs,
+    path: &Path,
+    file: &dyn ReadFile,
+    source: &Path,
+    bytes: u64,
+    mut on_part: impl FnMut(&[u8]) -> Result<()>,
+) -> Result<()> {
+    let copy = fs.create(path).map_err(|error| Error::io("create", path, error))?;
+    read_parts(file, source, bytes, |part| {
+        on_part(part)?;
+        copy.append(part).map_err(|error| Error::io("append to", path, error))
+    })?;
+    copy.sync_data().map_err(|error| Error::io(SYNC, path, error))
 }
 
 impl Drop for Target {

@@ -214,6 +214,12 @@ impl Versions {
         read(&self.manifest.lock().file)
     }
 
+    /// Lets the next edit create a new manifest.
+    #[cfg(feature = "encryption")]
+    pub(super) fn leave_manifest(&self) {
+        self.manifest.lock().file.leave();
+    }
+
     /// As [`read_manifest`](Self::read_manifest); returns `None` if a thread edits the manifest.
     pub(super) fn try_read_manifest<T>(&self, read: impl FnOnce(&ManifestFile) -> T) -> Option<T> {
         self.manifest.try_lock().map(|manifest| read(&manifest.file))

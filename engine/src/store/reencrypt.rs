@@ -1,0 +1,126 @@
+//! Rewrites the files that are encrypted by other root keys than the current one.
+//!
+//! Log and manifest continue in new files. A table, filter or finished segment of the log gets
+//! another stored file under its name, by an atomic rename: the logical file stays the same.
+
+use std::{collections::BTreeSet, io};
+
+use super::Store;
+use crate::{
+    Error, Reencryption, Result, encryption::EncryptedFs, error::SYNC, file_name::FileName,
+    table::obsolete::Hold,
+};
+
+impl Store {
+    /// Rewrites all files of other root keys.
+    ///
+    /// # Errors
+    ///
+    /// As [`Db::reencrypt`](crate::Db::reencrypt).
+    pub(crate) fn reencrypt(&self) -> Result<Reencryption> {
+        let folder = &*self.tables.folder;
+        let Some(files) = self.target.encrypted() else {
+            return Err(Error::NotEncrypted { path: folder.to_owned() });
+        };
+        self.versions.check_writable()?;
+        let _turn = files.turn();
+        let current = files.current_key_id().map_err(|error| Error::io("open", folder, error))?;
+        let mut done = Reencryption::default();
+        if self.used_keys(files)?.iter().any(|&id| id != current) {
+            self.leave_files()?;
+            self.rewrite_files(files, current, &mut done)?;
+        }
+        self.tables.unlink_obsolete()?;
+        done.key_ids = self.used_keys(files)?.into_iter().collect();
+        Ok(done)
+    }
+
+    /// Flushes the memtables, and continues log and manifest in new files.
+    fn leave_files(&self) -> Result<()> {
+        let trees: Vec<_> = self.versions.trees().values().cloned().collect();
+        self.flush_trees(&trees)?;
+        self.writer.log().leave(self)?;
+        self.versions.leave_manifest();
+        self.renew_manifest()?;
+        let closed = FileName::Closed.path(&self.tables.folder);
+        match self.tables.fs.unlink(&closed) {
+            // The next close writes it again.
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                Err(Error::io("remove", closed, error))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Rewrites tables, filters and finished segments. A damaged one stays, and is the error.
+    fn rewrite_files(
+        &self,
+        files: &EncryptedFs,
+        current: u64,
+        done: &mut Reencryption,
+    ) -> Result<()> {
+        let folder = &*self.tables.folder;
+        let active = self.writer.log().written_to().file_id;
+        let (names, _hold) = self.held_names()?;
+        let mut damaged = None;
+        for name in names.iter().filter_map(|name| FileName::parse(name)) {
+            let is_finished = match name {
+                FileName::Table(_) | FileName::Filter(_) => true,
+                FileName::Log(id) => id < active,
+                _ => false,
+            };
+            let path = name.path(folder);
+            if !is_finished || self.key_of(files, name)?.is_none_or(|id| id == current) {
+                continue;
+            }
+            self.tables.check_not_closing()?;
+            match files.rewrite(&path).map_err(|(op, error)| Error::io(op, &path, error)) {
+                Ok(bytes) => {
+                    done.files_rewritten += 1;
+                    done.bytes_rewritten += bytes;
+                    if let FileName::Table(id) = name {
+                        self.tables.reopen(id);
+                    }
+                }
+                Err(Error::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => {}
+                Err(error @ Error::Corrupt { .. }) => damaged = damaged.or(Some(error)),
+                Err(error) => return Err(error),
+            }
+        }
+        self.tables.fs.sync_dir(folder).map_err(|error| Error::io(SYNC, folder, error))?;
+        damaged.map_or(Ok(()), Err)
+    }
+
+    /// Lists the directory, and keeps its files meanwhile.
+    fn held_names(&self) -> Result<(Vec<String>, Hold)> {
+        let folder = &*self.tables.folder;
+        let names = self.tables.fs.list(folder);
+        let names = names.map_err(|error| Error::io("list", folder, error))?;
+        let ids = names.iter().filter_map(|name| FileName::parse(name)?.id()).collect();
+        Ok((names, self.tables.obsolete_files.hold(ids)))
+    }
+
+    /// Returns the ids of the root keys that files of the store use.
+    fn used_keys(&self, files: &EncryptedFs) -> Result<BTreeSet<u64>> {
+        let (names, _hold) = self.held_names()?;
+        let names = names.iter().filter_map(|name| FileName::parse(name));
+        let names = names.filter(|name| !matches!(name, FileName::Lock | FileName::Temporary(_)));
+        let mut ids = BTreeSet::new();
+        for name in names {
+            ids.extend(self.key_of(files, name)?);
+        }
+        Ok(ids)
+    }
+
+    /// Returns the id of the root key of a file; `None` if it is gone or damaged.
+    fn key_of(&self, files: &EncryptedFs, name: FileName<'_>) -> Result<Option<u64>> {
+        let path = name.path(&self.tables.folder);
+        match files.key_id(&path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            found => match found.map_err(|error| Error::io("read", &path, error)) {
+                Err(Error::Corrupt { .. }) => Ok(None),
+                found => found,
+            },
+        }
+    }
+}

@@ -1,0 +1,65 @@
+//! Backups of encrypted stores.
+
+use std::{path::Path, sync::Arc};
+
+use sievedb::{BackupSet, Error, RootKey, StaticKeys, clock::ManualClock, fs::Fs};
+use sievedb_doubles::MemoryFs;
+use sievedb_tests::{
+    rng::mix,
+    settings::{STORE_DIR, small_options},
+};
+
+use super::{encrypted, keys, on};
+
+const SET: &str = "data/set";
+
+fn plain_set(disk: &Arc<MemoryFs>) -> BackupSet {
+    BackupSet::with_fs(SET, on(disk), Arc::new(ManualClock::new()))
+}
+
+#[test]
+fn encrypted_sets_restore_encrypted_stores() {
+    let disk = Arc::new(MemoryFs::new());
+    let db = encrypted(on(&disk)).open(STORE_DIR).unwrap();
+    for number in 0..300_u32 {
+        let value: Vec<_> = (0..100).map(|at| mix(u64::from(number) << 8 | at) as u8).collect();
+        db.insert(number.to_be_bytes(), value).unwrap();
+    }
+    db.compact().unwrap();
+    db.insert("logged", "value").unwrap();
+    let refused = plain_set(&disk).create(&db);
+    assert!(matches!(refused, Err(Error::NotEncrypted { .. })), "{refused:?}");
+    assert!(!disk.exists(Path::new(SET)).unwrap());
+
+    let set = plain_set(&disk).encryption(keys(2));
+    let first = set.create(&db).unwrap();
+    assert!(first.bytes_added > 30_000);
+    db.insert("later", "value").unwrap();
+    let second = set.create(&db).unwrap();
+    assert!(second.bytes_added < first.bytes_added / 4, "{second:?}");
+    assert_eq!(set.list().unwrap().len(), 2);
+    assert!(set.verify().unwrap().problems.is_empty());
+    set.restore(2, "data/new").unwrap();
+    let refused = small_options(on(&disk)).open("data/new");
+    assert!(matches!(refused, Err(Error::Encrypted { .. })), "{refused:?}");
+    let copy = small_options(on(&disk)).encryption(keys(2)).open("data/new").unwrap();
+    assert_eq!(copy.iter().count(), 302);
+    assert!(copy.verify().unwrap().is_good());
+
+    let refused = plain_set(&disk).list();
+    assert!(matches!(refused, Err(Error::Encrypted { .. })), "{refused:?}");
+    let other = Arc::new(StaticKeys::new(2, RootKey::new([9; 32])));
+    let refused = plain_set(&disk).encryption(other).list();
+    assert!(matches!(refused, Err(Error::WrongKey { key_id: 2, .. })), "{refused:?}");
+    let refused = plain_set(&disk).encryption(keys(1)).list();
+    assert!(matches!(refused, Err(Error::NoKey { key_id: 2, .. })), "{refused:?}");
+
+    // An object under another name.
+    let names = disk.list(Path::new("data/set/objects")).unwrap();
+    let object = |number: usize| format!("data/set/objects/{}", names[number]);
+    disk.replace(object(0), disk.read(object(1)).unwrap()).unwrap();
+    assert!(!set.verify().unwrap().problems.is_empty());
+    let records = ["data/set/backups/000001", "data/set/backups/000002"];
+    disk.replace(records[1], disk.read(records[0]).unwrap()).unwrap();
+    assert!(matches!(set.list(), Err(Error::Corrupt { .. })));
+}

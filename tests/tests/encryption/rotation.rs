@@ -1,0 +1,104 @@
+//! Rotation of root keys.
+
+use std::sync::Arc;
+
+use sievedb::{Bytes, ChangeRetention, Db, Durability, Error, RootKey, StaticKeys};
+use sievedb_doubles::{Loss, MemoryFs};
+use sievedb_tests::{
+    enumerate::on_two_threads,
+    rng::mix,
+    settings::{STORE_DIR, report, seed, small_options},
+};
+
+use super::{encrypted, keys, on};
+
+fn entries(db: &Db) -> Vec<(Bytes, Bytes)> {
+    db.iter().map(Result::unwrap).collect()
+}
+
+/// Returns a closed store with tables, filters and kept logs of the first key.
+fn written() -> Arc<MemoryFs> {
+    let disk = Arc::new(MemoryFs::new());
+    let options = encrypted(on(&disk)).retain_changes(ChangeRetention::bytes(1 << 20));
+    let db = options.open(STORE_DIR).unwrap();
+    for round in 0..4_u8 {
+        for number in 0..40_u8 {
+            db.insert([number, round % 2], vec![number ^ round; 120]).unwrap();
+        }
+        db.flush().unwrap();
+    }
+    db.insert("logged", "value").unwrap();
+    db.persist(Durability::Disk).unwrap();
+    disk
+}
+
+#[test]
+fn reencryption_leaves_only_the_current_key() {
+    let disk = written();
+    let db = small_options(on(&disk)).encryption(keys(2)).open(STORE_DIR).unwrap();
+    let before = entries(&db);
+    let done = db.reencrypt().unwrap();
+    assert_eq!(done.key_ids, [2]);
+    assert!(done.files_rewritten > 3 && done.bytes_rewritten > 10_000, "{done:?}");
+    assert_eq!(entries(&db), before);
+    assert!(db.verify().unwrap().is_good());
+    let changes = db.changes(0).unwrap();
+    assert!(changes.take(100).map(Result::unwrap).count() > 50);
+    db.insert("later", "value").unwrap();
+    let again = db.reencrypt().unwrap();
+    assert_eq!((again.files_rewritten, again.key_ids), (0, vec![2]));
+    db.remove("later").unwrap();
+    drop(db);
+    let only = Arc::new(StaticKeys::new(2, RootKey::new([2; 32])));
+    let db = small_options(on(&disk)).encryption(only).open(STORE_DIR).unwrap();
+    assert_eq!(entries(&db), before);
+    db.compact().unwrap();
+    assert!(db.verify().unwrap().is_good());
+    drop(db);
+    let plain = Arc::new(MemoryFs::new());
+    let db = small_options(on(&plain)).open(STORE_DIR).unwrap();
+    assert!(matches!(db.reencrypt(), Err(Error::NotEncrypted { .. })));
+}
+
+#[test]
+fn every_crash_of_a_reencryption_leaves_the_store() {
+    let seed = seed("crashes of reencryptions", 1);
+    let disk = written();
+    let db = small_options(on(&disk)).encryption(keys(2)).open(STORE_DIR).unwrap();
+    let want = entries(&db);
+    let began = disk.operations();
+    db.reencrypt().unwrap();
+    let ended = disk.operations();
+    drop(db);
+    let cuts: Vec<_> = (began..=disk.operations()).collect();
+    let results = on_two_threads(&cuts, |&at| {
+        let lot = mix(seed ^ at as u64);
+        let losses = [
+            Loss::Nothing,
+            Loss::Everything,
+            Loss::Random { seed: lot, torn: true },
+            Loss::Random { seed: mix(lot), torn: false },
+        ];
+        for loss in losses {
+            let left = Arc::new(disk.crash(at, &loss));
+            // After the call the first key is not needed.
+            let keys = match at >= ended {
+                true => Arc::new(StaticKeys::new(2, RootKey::new([2; 32]))),
+                false => keys(2),
+            };
+            let db = small_options(on(&left)).encryption(keys).open(STORE_DIR);
+            let db = db.map_err(|error| format!("{at}, {loss:?}: {error:?}"))?;
+            if entries(&db) != want || !db.verify().unwrap().is_good() {
+                return Err(format!("{at}, {loss:?}: other entries"));
+            }
+            if db.reencrypt().unwrap().key_ids != [2] {
+                return Err(format!("{at}, {loss:?}: the first key is left"));
+            }
+        }
+        Ok(())
+    });
+    let wrong: Vec<_> = results.into_iter().filter_map(Result::err).collect();
+    report(&format!("crashes of reencryptions: {} cuts, {} violations", cuts.len(), wrong.len()));
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    assert!(cuts.len() > 20, "only {} cuts", cuts.len());
+}
