@@ -5,17 +5,22 @@
 //! cargo run --release -p sievedb-benches --example backups -- [--mib MIB]
 //! ```
 //!
-//! A store gets MIB MiB of entries with 1,000-byte values and is backed up. Then 1 % of the keys get
-//! other values, and it is backed up again: once keys of one range, once random ones. Bytes are those
-//! that the second backup adds, as a part of all bytes of the store.
+//! A store gets MIB MiB of entries with 1,000-byte values, and is compacted and backed up. Then 1 %
+//! of the keys get other values, and it is backed up again. One store gets those of a range of keys,
+//! another one those of random keys. Percentages are the bytes that a backup adds, of all bytes of
+//! the first one.
+//!
+//! A backup does not flush: it copies the log. So it adds the changed entries, wherever they are,
+//! and tables that were rewritten meanwhile. A full compaction rewrites all tables, and the next
+//! backup copies them again.
 //!
 //! | name                         | value                                                    |
 //! |------------------------------|----------------------------------------------------------|
 //! | `store_mib`                  | bytes of the first backup, in MiB                        |
 //! | `range_bytes_percent`        | added after a change of one range; bound: 1.3            |
 //! | `random_bytes_percent`       | added after a change of random keys; bound: 1.3          |
-//! | `range_flushed_percent`      | the first one, with a flush before the backup            |
-//! | `random_compacted_percent`   | the second one, after compactions ended                  |
+//! | `range_flushed_percent`      | the next one, after a flush                              |
+//! | `random_compacted_percent`   | the next one, after a full compaction                    |
 //! | `bytes_lost`                 | bytes of restored files that differ or are missing; bound: 0 |
 //! | `entries_lost`               | entries of the restored store that differ; bound: 0      |
 //! | `checkpoint_ms`              | time of a checkpoint of the store, median of 5; bound: 50 |
@@ -85,36 +90,54 @@ fn lost_bytes(store: &Path, copy: &Path) -> u64 {
     lost
 }
 
-fn main() {
-    let Args { mib, .. } = Args::parse();
-    let keys = (mib << 20) / VALUE_BYTES as u64;
-    let dir = tempfile::tempdir().unwrap();
-    let (path, clock) = (dir.path().join("db"), SystemClock::new());
-    let db = Db::open(&path).unwrap();
-    let set = BackupSet::new(dir.path().join("set"));
+/// A store with an incremental backup of a change.
+struct Changed {
+    db: Db,
+    set: BackupSet,
+    first: Backup,
+    /// After the change.
+    second: Backup,
+    /// Time of the first backup, in seconds.
+    seconds: f64,
+}
+
+/// Creates a store in `dir` and two backups, between which the entries `indexes` change.
+fn changed(dir: &Path, keys: u64, indexes: impl Iterator<Item = u64>) -> Changed {
+    let clock = SystemClock::new();
+    let db = Db::open(dir.join("db")).unwrap();
+    let set = BackupSet::new(dir.join("set"));
     change(&db, 0..keys, 0);
     db.compact().unwrap();
     db.wait_for_background().unwrap();
     let start = clock.now();
     let first = set.create(&db).unwrap();
-    let created = (clock.now() - start).as_secs_f64();
-    let store_mib = first.bytes as f64 / 1024.0 / 1024.0;
+    let seconds = (clock.now() - start).as_secs_f64();
+    change(&db, indexes, 1);
+    let second = set.create(&db).unwrap();
+    Changed { db, set, first, second, seconds }
+}
+
+fn main() {
+    let Args { mib, .. } = Args::parse();
+    let keys = (mib << 20) / VALUE_BYTES as u64;
+    let count = keys / 100;
+    let (dir, clock) = (tempfile::tempdir().unwrap(), SystemClock::new());
+    let path = dir.path().join("range");
+    let range = changed(&path, keys, keys / 3..keys / 3 + count);
+    let store_mib = range.first.bytes as f64 / 1024.0 / 1024.0;
     println!("store_mib\t{store_mib:.0}");
+    println!("range_bytes_percent\t{:.3}\t1.3", percent(&range.second, &range.first));
+    range.db.flush().unwrap();
+    let flushed = range.set.create(&range.db).unwrap();
+    println!("range_flushed_percent\t{:.3}", percent(&flushed, &range.first));
+    drop(range);
+    fs::remove_dir_all(&path).unwrap();
 
-    let changed = keys / 100;
-    change(&db, keys / 3..keys / 3 + changed, 1);
-    let range = set.create(&db).unwrap();
-    println!("range_bytes_percent\t{:.3}\t1.3", percent(&range, &first));
-    db.flush().unwrap();
-    let flushed = set.create(&db).unwrap();
-    println!("range_flushed_percent\t{:.3}", percent(&flushed, &first));
-    db.compact().unwrap();
-    set.create(&db).unwrap();
-
+    let path = dir.path().join("random");
     // A prime, so that the keys are spread.
-    change(&db, (0..changed).map(|number| number * 0x9e37_79b9 % keys), 2);
-    let random = set.create(&db).unwrap();
-    println!("random_bytes_percent\t{:.3}\t1.3", percent(&random, &first));
+    let random = changed(&path, keys, (0..count).map(|number| number * 0x9e37_79b9 % keys));
+    println!("random_bytes_percent\t{:.3}\t1.3", percent(&random.second, &random.first));
+    let Changed { db, set, first, seconds: created, .. } = random;
     db.compact().unwrap();
     db.wait_for_background().unwrap();
     let compacted = set.create(&db).unwrap();
@@ -134,19 +157,22 @@ fn main() {
     let start = clock.now();
     set.restore(compacted.number, &restored).unwrap();
     let seconds = (clock.now() - start).as_secs_f64();
-    println!("bytes_lost\t{}\t0", lost_bytes(&path, &restored));
-    let copy = Db::open(&restored).unwrap();
-    let (mut entries, mut copied) = (db.iter(), copy.iter());
-    let mut lost = 0;
+    println!("bytes_lost\t{}\t0", lost_bytes(&path.join("db"), &restored));
+    println!("entries_lost\t{}\t0", lost_entries(&db, &restored));
+    println!("create_mib_per_second\t{:.0}", store_mib / created);
+    println!("restore_mib_per_second\t{:.0}", store_mib / seconds);
+}
+
+/// Returns the number of entries that the store in `copy` lacks or has otherwise.
+fn lost_entries(db: &Db, copy: &Path) -> u64 {
+    let copy = Db::open(copy).unwrap();
+    let (mut entries, mut copied, mut lost) = (db.iter(), copy.iter(), 0);
     loop {
         match (entries.next(), copied.next()) {
-            (None, None) => break,
+            (None, None) => return lost,
             (entry, copy) => {
                 lost += u64::from(entry.map(Result::unwrap) != copy.map(Result::unwrap));
             }
         }
     }
-    println!("entries_lost\t{lost}\t0");
-    println!("create_mib_per_second\t{:.0}", store_mib / created);
-    println!("restore_mib_per_second\t{:.0}", store_mib / seconds);
 }
