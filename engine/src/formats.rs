@@ -8,6 +8,7 @@ use sievedb_sstable::TableMetadata;
 use crate::{
     Error, Options, Result,
     file_name::FileName,
+    fs::Fs,
     manifest::load,
     store::verify::{check_traces, current_is_missing, list},
     table::{files::TableFiles, table_error},
@@ -37,45 +38,49 @@ impl Options {
     /// # Errors
     ///
     /// [`Error::NoStore`]; [`Error::NotADirectory`]; [`Error::Io`] if the directory cannot be
-    /// listed.
+    /// listed; errors of the keys, as [`verify`](Self::verify).
     pub fn formats(&self, path: impl AsRef<Path>) -> Result<FormatReport> {
-        let (fs, folder) = (&*self.fs, path.as_ref());
-        check_traces(fs, folder)?;
+        let (stored, folder) = (self.stored_fs(Arc::clone(&self.fs)), path.as_ref());
+        let fs = &stored.logical();
+        check_traces(&**fs, folder)?;
+        stored.check(folder).map_err(|(path, error)| Error::io("open", path, error))?;
         let mut report = FormatReport::default();
-        for name in list(fs, folder)? {
+        for name in list(&**fs, folder)? {
             let Some(file) = FileName::parse(&name).filter(|file| has_header(*file)) else {
                 continue;
             };
-            match self.writer_of(file, &folder.join(&name)) {
+            match writer_of(fs, file, &folder.join(&name)).map_err(Error::of_opening) {
                 Ok(writer) => *report.readable.entry(writer).or_default() += 1,
                 Err(Error::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => {}
-                Err(error) => report.unreadable.push(error.of_opening()),
+                Err(error @ Error::Encrypted { .. }) => return Err(error),
+                Err(error) => report.unreadable.push(error),
             }
         }
         // An edit may need a feature of a later release.
-        let manifest = load(fs, folder).and_then(|it| it.ok_or_else(|| current_is_missing(folder)));
+        let manifest =
+            load(&**fs, folder).and_then(|it| it.ok_or_else(|| current_is_missing(folder)));
         if let Err(error @ Error::NewerRelease { .. }) = manifest.map_err(Error::of_opening) {
             report.unreadable.push(error);
         }
         Ok(report)
     }
+}
 
-    /// Returns the release that wrote the file. Reads the footer of a table, too.
-    fn writer_of(&self, file: FileName<'_>, path: &Path) -> Result<Release> {
-        let mut bytes = [0; HEADER_BYTES];
-        let opened = self.fs.open(path).map_err(|error| Error::io("open", path, error))?;
-        let bytes_have = opened.len().map_err(|error| Error::io("read", path, error))?;
-        let have = (HEADER_BYTES as u64).min(bytes_have) as usize;
-        opened.read_at(&mut bytes[..have], 0).map_err(|error| Error::io("read", path, error))?;
-        let header = FileHeader::decode(&bytes[..have]);
-        let header = header.map_err(|source| Error::corrupt(path, 0, source))?;
-        if let FileName::Table(id) = file {
-            let files = TableFiles::one_by_one(Arc::clone(&self.fs), Arc::default());
-            let source = files.source_once(path).map_err(|error| Error::io("open", path, error))?;
-            TableMetadata::read(&source, id).map_err(|error| table_error(path, error))?;
-        }
-        Ok(header.writer)
+/// Returns the release that wrote the file. Reads the footer of a table, too.
+fn writer_of(fs: &Arc<dyn Fs>, file: FileName<'_>, path: &Path) -> Result<Release> {
+    let mut bytes = [0; HEADER_BYTES];
+    let opened = fs.open(path).map_err(|error| Error::io("open", path, error))?;
+    let bytes_have = opened.len().map_err(|error| Error::io("read", path, error))?;
+    let have = (HEADER_BYTES as u64).min(bytes_have) as usize;
+    opened.read_at(&mut bytes[..have], 0).map_err(|error| Error::io("read", path, error))?;
+    let header = FileHeader::decode(&bytes[..have]);
+    let header = header.map_err(|source| Error::corrupt(path, 0, source))?;
+    if let FileName::Table(id) = file {
+        let files = TableFiles::one_by_one(Arc::clone(fs), Arc::default());
+        let source = files.source_once(path).map_err(|error| Error::io("open", path, error))?;
+        TableMetadata::read(&source, id).map_err(|error| table_error(path, error))?;
     }
+    Ok(header.writer)
 }
 
 /// Returns whether the file begins with a file header.

@@ -2,8 +2,9 @@
 
 use std::{error::Error as _, io::Write, path::PathBuf};
 
-use sievedb::{FORMAT_VERSION, FormatReport, Options};
+use sievedb::{FORMAT_VERSION, FormatReport};
 
+use super::options;
 use crate::{
     error::{Error, Result},
     messages::message,
@@ -26,7 +27,7 @@ pub(crate) struct Args {
 
 impl Args {
     pub(crate) fn run(&self, out: &mut dyn Write) -> Result<()> {
-        let FormatReport { readable, unreadable, .. } = Options::new().formats(&self.store)?;
+        let FormatReport { readable, unreadable, .. } = options().formats(&self.store)?;
         for (writer, files) in &readable {
             let files = counted(*files, ["file", "files"]);
             writeln!(out, "{files} of format version {FORMAT_VERSION}, written by {writer}")?;

@@ -30,6 +30,8 @@ fn encrypted_store_opens_with_its_keys_and_reads_what_was_written() {
     }
     let report = encrypted(on(&disk)).verify(STORE_DIR, |_| ()).unwrap();
     assert!(report.is_good(), "{report}");
+    let formats = encrypted(on(&disk)).formats(STORE_DIR).unwrap();
+    assert!(formats.unreadable.is_empty() && formats.readable.len() == 1, "{formats:?}");
     let db = encrypted(on(&disk)).open(STORE_DIR).unwrap();
     assert!(db.checkpoint("data/copy").unwrap().files_linked > 0);
     drop(db);
@@ -67,10 +69,11 @@ fn wrong_missing_and_needless_keys_are_refused_by_name() {
     ];
     for (name, disk, options, expected) in cases {
         let before = disk.contents();
-        let calls: [(&str, Option<Error>); 4] = [
+        let calls: [(&str, Option<Error>); 5] = [
             ("open", options.clone().open(STORE_DIR).err()),
             ("read-only", options.clone().read_only(true).open(STORE_DIR).err()),
             ("verify", options.verify(STORE_DIR, |_| ()).err()),
+            ("formats", options.formats(STORE_DIR).err()),
             ("repair", options.repair(STORE_DIR, "data/new", OlderValues::LeaveOut).err()),
         ];
         for (call, error) in calls {
