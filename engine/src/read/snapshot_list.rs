@@ -1,10 +1,6 @@
 //! Sequence numbers and clocks of open snapshots.
 
-use std::{
-    collections::{BTreeMap, btree_map::Entry},
-    iter,
-    time::Duration,
-};
+use std::{collections::BTreeMap, iter, time::Duration};
 
 use sievedb_format::SequenceNumber;
 
@@ -26,6 +22,20 @@ struct State {
     /// and the first sequence number that reads a later view: that of the clear. Each is kept while
     /// an older snapshot is open.
     older_views: BTreeMap<(u64, SequenceNumber), KeptView>,
+}
+
+impl State {
+    /// Keeps the view `before` of a keyspace for the open snapshots, which are below `from`; 0 if
+    /// there are none. Returns the view if none of them reads it.
+    fn keep(&mut self, keyspace: u64, from: SequenceNumber, before: KeptView) -> Option<KeptView> {
+        // They read that one, also if it was kept for newer snapshots, which are gone.
+        let mut later = self.older_views.range((keyspace, from)..=(keyspace, SequenceNumber::MAX));
+        if from == 0 || later.next().is_some() {
+            return Some(before);
+        }
+        self.older_views.insert((keyspace, from), before);
+        None
+    }
 }
 
 /// The snapshots at one sequence number.
@@ -142,14 +152,10 @@ impl SnapshotList {
         let mut state = self.state.lock();
         let last = state.held.keys().next_back().copied();
         let from = last.filter(|_| last > newest).map_or(0, |last| last + 1);
-        let mut before = Some(install(from));
-        if from > 0 {
-            // If it is there already, these snapshots do not read the view before.
-            let kept = state.older_views.entry((keyspace, from));
-            kept.or_insert_with(|| before.take().expect("it was just made"));
-        }
+        let before = install(from);
+        let unseen = state.keep(keyspace, from, before);
         drop(state);
-        drop(before);
+        drop(unseen);
     }
 
     /// Calls `refresh`, which makes a later point of another process's history visible, with its
@@ -164,13 +170,7 @@ impl SnapshotList {
         let from = state.held.keys().next_back().map_or(0, |last| last + 1);
         let mut unseen = Vec::new();
         for (keyspace, before) in refresh(from) {
-            match state.older_views.entry((keyspace, from)) {
-                Entry::Vacant(entry) if from > 0 => {
-                    entry.insert(before);
-                }
-                // If there is one already, these snapshots do not read the view before.
-                _ => unseen.push(before),
-            }
+            unseen.extend(state.keep(keyspace, from, before));
         }
         drop(state);
         // Not under the lock: their tables and memtables may have no other reader.

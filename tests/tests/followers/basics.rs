@@ -108,6 +108,34 @@ fn snapshots_and_iterators_of_a_follower_stay_as_they_are() {
     }
 }
 
+/// The view before the first compaction is kept for the newer snapshot, and both read it.
+#[test]
+fn dropped_snapshot_does_not_change_an_older_one() {
+    let (_, writer, follower) = both();
+    let put = |round: u32| {
+        for number in 0..30_u32 {
+            writer.insert(number.to_be_bytes(), format!("{round}")).unwrap();
+        }
+    };
+    put(0);
+    follower.refresh().unwrap();
+    let older = follower.snapshot();
+    writer.insert("other", "1").unwrap();
+    follower.refresh().unwrap();
+    let newer = follower.snapshot();
+    put(1);
+    writer.compact().unwrap();
+    follower.refresh().unwrap();
+    drop(newer);
+    put(2);
+    writer.compact().unwrap();
+    follower.refresh().unwrap();
+    for number in 0..30_u32 {
+        let found = text(older.get(number.to_be_bytes()).unwrap());
+        assert_eq!(found.as_deref(), Some("0"), "{number}");
+    }
+}
+
 #[test]
 fn keyspaces_come_and_go() {
     let (_, writer, follower) = both();

@@ -23,7 +23,7 @@ mod rest;
 pub(super) mod tail;
 mod views;
 
-use std::{io, time::Duration};
+use std::{io, path::PathBuf, time::Duration};
 
 use sievedb_format::SequenceNumber;
 
@@ -32,9 +32,12 @@ use super::{Store, recovery};
 use crate::{Error, Options, Result, sync::Mutex, wal::replay::ReplayedSegment};
 
 /// Attempts of a refresh or an opening. The writer may replace files during each of them.
-const ATTEMPTS_MAX: u32 = 10;
+const ATTEMPTS_MAX: u32 = 1000;
 
-/// Pause before the second attempt. Doubles with each one.
+/// Attempts that fail in a row because of the same file.
+const REPEATS_MAX: u32 = 10;
+
+/// Pause after the first attempt that fails because of a file. Longer for each further one.
 const PAUSE: Duration = Duration::from_millis(1);
 
 /// State of a store that follows another process.
@@ -123,13 +126,29 @@ impl Store {
 ///
 /// The last error of `attempt`.
 pub(super) fn retry<T>(options: &Options, mut attempt: impl FnMut() -> Result<T>) -> Result<T> {
-    for number in 1..ATTEMPTS_MAX {
-        match attempt() {
-            Err(error) if may_pass(&error) => options.clock.sleep(PAUSE * (1 << number) / 2),
+    let (mut before, mut repeats) = (None, 0);
+    for _ in 1..ATTEMPTS_MAX {
+        let error = match attempt() {
+            Err(error) if may_pass(&error) => error,
             done => return done,
+        };
+        // Ids of files are not reused: another one is missing each time, unless it is damage.
+        let path = path_of(&error);
+        repeats = if path == before { repeats + 1 } else { 1 };
+        if repeats == REPEATS_MAX {
+            return Err(error);
         }
+        before = path;
+        options.clock.sleep(PAUSE * repeats);
     }
     attempt()
+}
+
+fn path_of(error: &Error) -> Option<PathBuf> {
+    match error {
+        Error::Corrupt { path, .. } | Error::Io { path, .. } => Some(path.clone()),
+        _ => None,
+    }
 }
 
 /// Returns whether a file that was replaced while it was looked up causes such an error.
