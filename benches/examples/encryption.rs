@@ -8,9 +8,9 @@
 //!
 //! Each round loads KEYS random keys with values of 100 bytes that do not compress into a new
 //! store, plain and encrypted in turn, and waits for all flushes and compactions. Then it reads as
-//! many random keys, present and absent in turn, and scans the store. Options are the defaults. The
-//! cold reads have no block cache: each reads a block from the page cache of the system and, in the
-//! encrypted store, decrypts it. The ratios are medians of the rounds.
+//! many random keys twice, present and absent in turn, and scans the store. Options are the
+//! defaults. The cold reads have no block cache: each reads a block from the page cache of the
+//! system and, in the encrypted store, decrypts it. The ratios are medians of the rounds.
 
 #[cfg(feature = "encryption")]
 #[path = "encryption/measure.rs"]

@@ -129,8 +129,8 @@ impl Options {
     /// [`Db::reencrypt`](crate::Db::reencrypt) rewrites those of other keys.
     ///
     /// Not together with [`ReadMode::Map`] and
-    /// [`stats_file_interval`](Self::stats_file_interval). Costs CPU time for each byte that is
-    /// written or read from a file; `docs/benchmarks.md` of the repository has measurements.
+    /// [`stats_file_interval`](Self::stats_file_interval). Loading data takes about 1.1 times
+    /// the CPU time, and a read that misses the block cache 1.25 times.
     #[cfg(feature = "encryption")]
     pub fn encryption(mut self, keys: Arc<dyn crate::KeyProvider>) -> Self {
         self.keys = Some(keys);

@@ -12,8 +12,9 @@ use sievedb_workload::{clock::process_cpu_time, random::Random};
 
 const VALUE_BYTES: usize = 100;
 /// Names of the figures, with their bounds.
-const FIGURES: [(&str, Option<f64>); 4] = [
+const FIGURES: [(&str, Option<f64>); 5] = [
     ("load", Some(1.2)),
+    ("first reads, which fill the block cache", None),
     ("reads of random keys", Some(1.15)),
     ("scan", Some(1.15)),
     ("cold reads, without a block cache", None),
@@ -58,7 +59,7 @@ fn read(db: &Db, keys: u64, reads: u64) {
 }
 
 /// Returns the CPU times of [`FIGURES`].
-fn round(encrypted: bool, keys: u64, dir: &Path) -> [Duration; 4] {
+fn round(encrypted: bool, keys: u64, dir: &Path) -> [Duration; 5] {
     let db = options(encrypted).open(dir).unwrap();
     let load = timed(|| {
         let mut next = shuffled(keys);
@@ -68,13 +69,14 @@ fn round(encrypted: bool, keys: u64, dir: &Path) -> [Duration; 4] {
         }
         db.compact().unwrap();
     });
+    let first = timed(|| read(&db, keys, keys));
     let reads = timed(|| read(&db, keys, keys));
     let scan = timed(|| assert_eq!(db.iter().count() as u64, keys));
     drop(db);
     let db = options(encrypted).block_cache_bytes(0).open(dir).unwrap();
     read(&db, keys, 1000);
     let cold = timed(|| read(&db, keys, keys / 4));
-    [load, reads, scan, cold]
+    [load, first, reads, scan, cold]
 }
 
 fn median(mut values: Vec<f64>) -> f64 {
@@ -85,10 +87,10 @@ fn median(mut values: Vec<f64>) -> f64 {
 pub(crate) fn run() {
     let Args { keys, rounds, .. } = Args::parse();
     let keys = keys.next_power_of_two();
-    let measured: Vec<[[Duration; 4]; 2]> = (0..=rounds)
+    let measured: Vec<[[Duration; 5]; 2]> = (0..=rounds)
         .map(|number| {
             // Each goes first in every second round.
-            let mut times = [[Duration::ZERO; 4]; 2];
+            let mut times = [[Duration::ZERO; 5]; 2];
             for which in [number % 2, 1 - number % 2] {
                 let dir = tempfile::tempdir().unwrap();
                 times[which] = round(which == 1, keys, dir.path());
@@ -102,7 +104,7 @@ pub(crate) fn run() {
             median(measured.iter().map(|times| times[which][at].as_secs_f64()).collect())
         };
         let ratio =
-            |times: &[[Duration; 4]; 2]| times[1][at].as_secs_f64() / times[0][at].as_secs_f64();
+            |times: &[[Duration; 5]; 2]| times[1][at].as_secs_f64() / times[0][at].as_secs_f64();
         let ratio = median(measured.iter().map(ratio).collect());
         println!("{name}: CPU ms, plain\t{:.0}", seconds(0) * 1e3);
         match bound {

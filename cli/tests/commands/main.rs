@@ -5,6 +5,8 @@ mod benches;
 mod changes;
 mod checkpoint;
 mod damage;
+#[cfg(feature = "encryption")]
+mod encryption;
 mod entries;
 mod insight;
 mod keyspaces;
