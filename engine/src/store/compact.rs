@@ -337,7 +337,7 @@ impl Store {
         // After the readers: a snapshot taken in between is as new as all inputs.
         let newest_snapshot = filter.and_then(|_| self.versions.snapshots().newest());
         let ignores_snapshots = self.options.has_bug(PlantedBug::FilterVersionsOfSnapshots);
-        let newest_snapshot = newest_snapshot.filter(|_| !ignores_snapshots);
+        let newest_seen = newest_snapshot.filter(|_| !ignores_snapshots);
         let kept = metas.iter().filter(|table| !is_gone(table.id));
         let levels = Levels::new(kept.map(Cow::as_ref), &[]);
         let Compaction { output_level, output_run, .. } = *compaction;
@@ -345,7 +345,7 @@ impl Store {
         let mut filtering = filter.map(|filter| {
             let is_bottommost = !older.may_overlap(&compaction.bounds);
             let filter = Arc::clone(filter);
-            Filtering::new(filter, tree.name(), output_level, is_bottommost, newest_snapshot)
+            Filtering::new(filter, tree.name(), output_level, is_bottommost, newest_seen)
         });
         let mut deeper = older.clone();
         let drops_early = self.options.has_bug(PlantedBug::DropTombstoneEarly);
