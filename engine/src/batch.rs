@@ -10,8 +10,8 @@ use std::{
 use sievedb_format::Kind;
 
 use crate::{
-    Durability, Error, Keyspace, Result,
-    commit::{Always, WriteEncoder},
+    CommitFuture, Durability, Error, Keyspace, Result,
+    commit::{Always, Write, WriteEncoder},
     handle::Handle,
     handle_counts::HandleKind,
     iter::bounds::KeyBounds,
@@ -273,23 +273,68 @@ impl Batch {
     /// * [`Error::ReadOnly`]: as `Io`, but only reopening the store helps.
     /// * [`Error::KeyspaceDropped`]: nothing is changed; [`clear`](Self::clear) the batch.
     pub fn commit(&mut self, durability: Durability) -> Result<()> {
+        self.commit_by(|open, write| open.accept()?.commit(write, durability, &mut Always))
+            .map(drop)
+    }
+
+    /// Writes the batch without waiting for its durability. At return its writes are visible, and
+    /// the batch is empty and can be reused. The returned future resolves to the sequence number of
+    /// the last write once all have this `durability`.
+    ///
+    /// A background thread syncs the log, for all commits in flight together. See [`CommitFuture`]
+    /// for failures. Other threads may read the writes before they are durable, as those of
+    /// [`Durability::Memory`]. To show them only when they are durable, use
+    /// [`commit`](Self::commit) on a thread.
+    ///
+    /// Writes become visible in the order of their sequence numbers. So the call waits while a
+    /// [`commit`](Self::commit) with [`Durability::Disk`] by another thread syncs. It does not wait
+    /// for other asynchronous commits.
+    ///
+    /// # Errors
+    ///
+    /// As [`commit`](Self::commit): the batch keeps its writes, of which none is visible.
+    ///
+    /// ```
+    /// use sievedb::{Db, Durability};
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// let db = Db::open(dir.path())?;
+    /// let mut in_flight = Vec::new();
+    /// for number in 0_u32..100 {
+    ///     let mut batch = db.batch();
+    ///     batch.insert(&db, number.to_be_bytes(), "entry of a log")?;
+    ///     in_flight.push(batch.commit_async(Durability::Disk)?);
+    /// }
+    /// // A few syncs make all of them durable. In a task: `commit.await?`.
+    /// for commit in in_flight {
+    ///     let sequence = commit.wait()?;
+    ///     assert!(db.durable_sequence() >= sequence);
+    /// }
+    /// # Ok::<(), sievedb::Error>(())
+    /// ```
+    pub fn commit_async(&mut self, durability: Durability) -> Result<CommitFuture> {
+        let committed = self.commit_by(|open, write| {
+            let wait = open.commit_async(write, durability, &mut Always)?;
+            Ok(wait.map(|wait| CommitFuture::new(open, wait)))
+        });
+        Ok(committed?.unwrap_or_else(CommitFuture::of_nothing))
+    }
+
+    /// Commits by `commit`, and restores the entries if that fails. Returns `None` for an empty
+    /// batch.
+    fn commit_by<T>(
+        &mut self,
+        commit: impl FnOnce(&OpenStore, &mut Write) -> Result<Option<T>>,
+    ) -> Result<Option<T>> {
         // Nothing is held without entries.
-        let Some(open) = self.open.take() else { return Ok(()) };
-        let store = match open.accept() {
-            Ok(store) => store,
-            Err(error) => {
-                self.open = Some(open);
-                return Err(error);
-            }
-        };
-        let empty = WriteEncoder::new(store.hash_seed, 0);
-        let mut write = mem::replace(&mut self.encoder, empty).finish();
-        let committed = store.commit(&mut write, durability, &mut Always);
+        let Some(open) = self.open.take() else { return Ok(None) };
+        let seed = open.store().hash_seed;
+        let mut write = mem::replace(&mut self.encoder, WriteEncoder::new(seed, 0)).finish();
+        let committed = commit(&open, &mut write);
         if committed.is_err() {
-            self.encoder = WriteEncoder::resume(store.hash_seed, write);
+            self.encoder = WriteEncoder::resume(seed, write);
             self.open = Some(open);
         }
-        committed.map(drop)
+        committed
     }
 
     fn check(&self, keyspace: &Keyspace) -> Result<()> {

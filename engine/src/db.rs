@@ -4,6 +4,7 @@ mod changes;
 mod checkpoint;
 mod close;
 mod default_keyspace;
+mod durable;
 mod follow;
 mod open;
 mod past;

@@ -211,6 +211,9 @@ pub enum Error {
     /// Drop the inherited handles, and open the store in this process after the parent has closed
     /// it.
     ForkedChild { path: PathBuf },
+    /// [`Db::wait_durable`](crate::Db::wait_durable) was called for a sequence number that no write
+    /// has yet; `newest` is the last one.
+    NotWritten { sequence: u64, newest: u64 },
     /// The store has used all 2^56 sequence numbers.
     SequenceNumbersExhausted,
     /// A background thread panicked, or a caller's thread while it wrote to the log or the

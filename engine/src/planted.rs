@@ -46,6 +46,8 @@ pub enum PlantedBug {
     CheckpointWithoutLogSync,
     /// A follower shows the first half of a batch.
     ShowHalfBatch,
+    /// The log counts writes as durable before their sync returns.
+    CountUnsyncedWrites,
     /// Encryption uses a nonce twice.
     RepeatNonces,
     /// The record of a backup is stored before its files.

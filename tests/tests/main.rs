@@ -1,5 +1,6 @@
 //! Tests of whole stores, in one binary.
 
+mod async_commits;
 mod backups;
 mod bottommost;
 mod changes;

@@ -8,12 +8,15 @@
 //! | insert  | [`Write::insert`]           | none: memtables take concurrent inserts       |
 //! | publish | [`PublishQueue`]            | queue: visible in sequence order              |
 //!
+//! An asynchronous commit is published before its sync, and awaited as a [`DurableWait`].
+//!
 //! Locks are taken in this order, each only while those before it are held or free: keyspace
 //! change, sync turn, log files, manifest, placement, state of the scheduler, trees, view of a
 //! tree, list of retired tables; memory pool, block cache, filter arena; then, each as the last
-//! one, queue, snapshots, obsolete files, bell. Stores share a memory pool: under its lock no lock
+//! one, queue, durable waits, snapshots, obsolete files, bell. Stores share a memory pool: under its lock no lock
 //! of a store is taken but the bell's.
 
+mod durable_waits;
 mod key_slots;
 mod log_segment;
 mod placement;
@@ -26,6 +29,7 @@ mod tests;
 mod watches;
 mod write;
 
+pub(crate) use durable_waits::{DurableWait, DurableWaits};
 pub(crate) use key_slots::KeySlot;
 pub(crate) use log_segment::{LogSize, WrittenSegment};
 pub(crate) use placement::{Always, Placed, Placement, Validate, Verdict};

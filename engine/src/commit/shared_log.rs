@@ -10,7 +10,7 @@ use super::{
     sync_turns::SyncTurns,
 };
 use crate::{
-    Error, Result,
+    Durability, Error, Result,
     file_name::FileName,
     log::{Position, Writer},
     sync::{
@@ -39,6 +39,11 @@ pub(crate) trait LogHost {
 
     /// Makes the store read-only. Returns `cause`.
     fn poison(&self, cause: Error) -> Error;
+
+    /// Plants a bug: writes count as durable before the sync returns.
+    fn counts_unsynced(&self) -> bool {
+        false
+    }
 }
 
 /// The newest segment is replaced if no entry of it is needed, and it has at least one part in so
@@ -122,7 +127,13 @@ impl SharedLog {
     /// Makes `write` durable, unless that is done. Extends the segment for more durable writes.
     pub(crate) fn sync_through(&self, host: &impl LogHost, write: &InFlight) -> Result<()> {
         self.write_through(host, write)?;
-        self.sync(host, write.last, |files| {
+        self.sync_writes(host, write.last)
+    }
+
+    /// Makes everything placed up to `sequence` durable, unless that is done. Extends the segment
+    /// for more durable writes.
+    pub(crate) fn sync_writes(&self, host: &impl LogHost, sequence: SequenceNumber) -> Result<()> {
+        self.sync(host, sequence, |files| {
             if let Some(writer) = &mut files.writer {
                 writer.reserve(host.segment_bytes());
             }
@@ -151,6 +162,9 @@ impl SharedLog {
             (self.written.load(Acquire), files.unsynced())
         };
         host.check_writable()?;
+        if host.counts_unsynced() {
+            self.synced.store(written, Release);
+        }
         // Oldest first: a hole in the history would be worse than a lost end.
         for segment in &unsynced {
             segment.sync(host)?;
@@ -205,6 +219,15 @@ impl SharedLog {
     /// Returns the sequence number up to which writes are on the disk, or failed.
     pub(crate) fn synced(&self) -> SequenceNumber {
         self.synced.load(Acquire)
+    }
+
+    /// Returns the sequence number up to which writes have this durability, or failed.
+    pub(crate) fn reached(&self, durability: Durability) -> SequenceNumber {
+        match durability {
+            Durability::Memory => SequenceNumber::MAX,
+            Durability::OsBuffer => self.written(),
+            Durability::Disk => self.synced(),
+        }
     }
 
     /// Returns the first segment with a record above `sequence`, as far as it was written.

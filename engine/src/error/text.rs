@@ -313,6 +313,11 @@ impl fmt::Display for Error {
                  and open the store after the parent has closed it",
                 path.display()
             ),
+            Self::NotWritten { sequence, newest } => write!(
+                f,
+                "no write has the sequence number {sequence}, the newest is {newest}; wait for a \
+                 sequence number that a commit returned"
+            ),
             Self::SequenceNumbersExhausted => {
                 write!(f, "no sequence numbers are left; copy the entries into a new store")
             }

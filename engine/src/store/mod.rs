@@ -9,7 +9,7 @@
 //!
 //! | operation                              | content                                       |
 //! |----------------------------------------|-----------------------------------------------|
-//! | [`open_store`]                         | opens and closes a store                      |
+//! | [`open_store`], [`threads`]            | opens and closes a store                      |
 //! | [`recovery`], [`log_state`]            | recover a store from manifest and log         |
 //! | [`read_only`]                          | recovers a read-only store                    |
 //! | [`follower`]                           | follows a store that another process writes   |
@@ -28,6 +28,7 @@
 //! | [`verify`], [`verify_changes`], [`verify_table`] | verify every byte                   |
 //! | [`stats`], [`stats_file`]              | statistics                                    |
 //! | [`interval_thread`]                    | work at intervals                             |
+//! | [`sync_thread`]                        | syncs for asynchronous commits                |
 
 mod change_log;
 mod change_options;
@@ -56,7 +57,9 @@ pub(crate) mod scheduler;
 mod skipped;
 mod stats;
 mod stats_file;
+mod sync_thread;
 mod table_output;
+mod threads;
 pub(crate) mod verify;
 mod verify_changes;
 pub(crate) mod verify_table;
@@ -76,6 +79,7 @@ use crate::{
     manifest::{ManifestState, VersionEdit},
     memory::MemoryUse,
     memory_budget::MemoryBudget,
+    planted::PlantedBug,
     stats::OpeningStats,
     sync::{Mutex, MutexGuard},
     table::store::TableStore,
@@ -240,5 +244,9 @@ impl LogHost for Store {
 
     fn poison(&self, cause: Error) -> Error {
         Self::poison(self, cause)
+    }
+
+    fn counts_unsynced(&self) -> bool {
+        self.options.has_bug(PlantedBug::CountUnsyncedWrites)
     }
 }

@@ -1,11 +1,16 @@
 //! Opens and closes a store.
 
-use std::{mem, path::Path, sync::Arc, time::Duration};
+use std::{
+    mem,
+    path::Path,
+    sync::{Arc, Weak},
+    time::Duration,
+};
 
 use crate::{
-    Error, Options, Result,
+    Durability, Error, Options, Result,
     clock::{Clock, SystemClock},
-    commit::SharedLog,
+    commit::{DurableWait, SharedLog, Validate, Write},
     encryption::StoredFs,
     fs::{FileLock, Fs, ReadOnlyFs},
     gate::{Access, Gate},
@@ -19,16 +24,19 @@ use crate::{
         refused,
     },
     store::follower::{self, Follower, tail::Tail},
-    store::interval_thread::IntervalThread,
     store::read_only,
     store::recovery::{self, Beginning},
     store::scheduler::Scheduler,
     store::stats_file::StatsWriter,
+    store::threads::Threads,
     store::versions::Versions,
     store::writer::Writer,
     sync::{
         Condvar, Mutex,
-        thread::{self, JoinHandle},
+        atomic::{
+            AtomicBool,
+            Ordering::{Acquire, Release},
+        },
     },
     table::open_files::{FrugalFs, OpenFiles},
 };
@@ -40,18 +48,11 @@ pub(crate) struct OpenStore {
     handles: HandleCounts,
     /// `None` once the store is closed, or its threads are being ended.
     threads: Mutex<Option<Threads>>,
+    /// The thread for syncs was started, or is not needed.
+    has_syncer: AtomicBool,
     /// Result of the close; `None` until the store is closed and its lock is released.
     ended: Mutex<Option<Result<()>>>,
     has_ended: Condvar,
-}
-
-/// Threads of an open store.
-#[derive(Debug, Default)]
-struct Threads {
-    workers: Vec<JoinHandle<()>>,
-    stats_writer: Option<StatsWriter>,
-    /// Refreshes a store that follows another process.
-    refresher: Option<IntervalThread>,
 }
 
 impl OpenStore {
@@ -122,13 +123,10 @@ impl OpenStore {
         let store = Arc::new(store);
         // Before the workers: if one cannot be started, the drop ends the others.
         let threads = Mutex::new(Some(Threads::default()));
-        let (handles, ended, has_ended) = Default::default();
-        let open = Self { store, handles, threads, ended, has_ended };
-        if open.store.options.follow {
-            open.start_refresher()?;
-        }
+        let (handles, has_syncer, ended, has_ended) = Default::default();
+        let open = Self { store, handles, threads, has_syncer, ended, has_ended };
+        open.threads.lock().get_or_insert_default().start(&open.store)?;
         if !open.store.options.read_only {
-            open.start_threads()?;
             open.store.flush_excess();
             // The next flush tries again.
             let _ = open.store.drop_old_changes();
@@ -136,21 +134,33 @@ impl OpenStore {
         Ok(open)
     }
 
-    fn start_threads(&self) -> Result<()> {
-        let mut threads = self.threads.lock();
-        let threads = threads.get_or_insert_default();
-        for number in 0..self.store.options.worker_threads {
-            threads.workers.push(start_worker(&self.store, number)?);
+    /// Commits `write`, which is visible at return. Returns the wait for its `durability`; `None` if
+    /// `condition` does not hold.
+    ///
+    /// # Errors
+    ///
+    /// As [`Store::commit`], and [`Error::Io`] if the thread for syncs cannot be started.
+    pub(crate) fn commit_async(
+        &self,
+        write: &mut Write,
+        durability: Durability,
+        condition: &mut impl Validate,
+    ) -> Result<Option<Arc<DurableWait>>> {
+        let store = self.accept()?;
+        if durability > Durability::Memory {
+            self.start_syncer()?;
         }
-        threads.stats_writer = StatsWriter::start(&self.store)?;
-        Ok(())
+        let committed = store.commit(write, Durability::Memory, condition)?;
+        Ok(committed.map(|last| store.writer.await_durable(last, durability)))
     }
 
-    fn start_refresher(&self) -> Result<()> {
-        let Some(interval) = self.store.options.follow_interval else { return Ok(()) };
-        let refresh = |store: &Store| drop(store.refresh());
-        let thread = IntervalThread::start("sievedb-follow", &self.store, interval, refresh)?;
-        self.threads.lock().get_or_insert_default().refresher = Some(thread);
+    /// Starts the thread for syncs, unless it runs or the store has no threads.
+    fn start_syncer(&self) -> Result<()> {
+        if !self.has_syncer.load(Acquire) {
+            let mut threads = self.threads.lock();
+            threads.as_mut().ok_or(Error::Closed)?.start_syncer(&self.store)?;
+            self.has_syncer.store(true, Release);
+        }
         Ok(())
     }
 
@@ -165,6 +175,11 @@ impl OpenStore {
     /// As [`accept`](Self::accept), for a change stream, which does not keep the store open.
     pub(crate) fn accept_shared(&self) -> Result<&Arc<Store>> {
         self.store.check_open().map(|()| &self.store)
+    }
+
+    /// Returns the store for a future, which keeps neither the store open nor its memory.
+    pub(crate) fn downgrade(&self) -> Weak<Store> {
+        Arc::downgrade(&self.store)
     }
 
     /// Returns the store for a call on a handle.
@@ -238,23 +253,17 @@ impl OpenStore {
     pub(crate) fn end(&self) -> Result<()> {
         // Not under the lock: a listener on a worker may call this.
         let threads = self.threads.lock().take();
-        let Some(Threads { workers, stats_writer, refresher }) = threads else { return Ok(()) };
+        let Some(threads) = threads else { return Ok(()) };
         let store = &self.store;
         store.gate.begin_close();
         store.shut_down();
-        drop(refresher);
-        for worker in workers {
-            // A worker that drops the last handle, in a listener, cannot wait for itself. A worker
-            // that panicked has said so already.
-            if worker.thread().id() != thread::current().id() {
-                let _ = worker.join();
-            }
-        }
+        let stats_writer = threads.end();
         let closed = if store.options.read_only {
             Ok(())
         } else {
             store.versions.check_writable().and_then(|()| store.write_end(stats_writer))
         };
+        store.writer.end_waits(&closed);
         store.versions.close(closed.is_ok() && !store.options.read_only);
         store.gate.close();
         store.scheduler.unneeded().end();
@@ -381,18 +390,6 @@ fn new_store(
     }
 }
 
-fn start_worker(store: &Arc<Store>, number: usize) -> Result<JoinHandle<()>> {
-    let shared = Arc::clone(store);
-    let thread = thread::Builder::new().name(format!("sievedb-worker-{number}"));
-    let started = thread.spawn(move || {
-        if number == 0 {
-            shared.tables.filter_arena.use_huge_pages();
-        }
-        Scheduler::work(&shared);
-    });
-    started.map_err(|error| Error::io("start a worker for", &store.tables.folder, error))
-}
-
 #[cfg(all(test, not(feature = "shuttle")))]
 mod tests {
     use super::*;
@@ -411,6 +408,22 @@ mod tests {
         assert!(lock.is_some(), "it was not released");
         drop(lock);
         db.get("key").expect("the store is open");
+    }
+
+    /// The thread that would resolve it exists only in the parent.
+    #[test]
+    #[cfg(all(target_os = "linux", not(miri)))]
+    fn an_asynchronous_commit_fails_in_a_forked_child() {
+        let options = Options::new().fs(Arc::new(MemoryFs::new())).worker_threads(0);
+        let db = options.open("db").expect("a new store");
+        let mut batch = db.batch();
+        batch.insert(&db, "key", "value").expect("it is short");
+        let commit = batch.commit_async(Durability::Disk).expect("nothing fails");
+        let store = db.open_store().store();
+        store.gate.set_forked(true);
+        let failed = commit.wait();
+        store.gate.set_forked(false);
+        assert!(matches!(failed, Err(Error::ForkedChild { .. })), "{failed:?}");
     }
 
     #[test]

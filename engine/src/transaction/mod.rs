@@ -41,14 +41,14 @@ use self::{
     reads::Tracked,
 };
 use crate::{
-    Durability, Error, Keyspace, Result,
-    commit::check_entry,
+    CommitFuture, Durability, Error, Keyspace, Result,
+    commit::{Write, check_entry},
     handle::Handle,
     handle_counts::HandleKind,
     held_sequence::HeldSequence,
     iter::bounds::KeyBounds,
     memory::{Charge, MemoryUse},
-    store::Store,
+    store::{Store, open_store::OpenStore},
     sync::Mutex,
     validation::{read_set::ReadSet, unchanged::Unchanged},
 };
@@ -343,6 +343,20 @@ impl Transaction {
         self.commit_as(durability.into()).map(drop)
     }
 
+    /// Commits without waiting for the durability of the writes, which are visible at return: see
+    /// [`Batch::commit_async`](crate::Batch::commit_async). Otherwise as [`commit`](Self::commit).
+    ///
+    /// # Errors
+    ///
+    /// As [`commit`](Self::commit), conflicts too.
+    pub fn commit_async(self, durability: impl Into<Option<Durability>>) -> Result<CommitFuture> {
+        let committed = self.commit_by(durability.into(), |open, write, durability, unchanged| {
+            let wait = open.commit_async(write, durability, unchanged)?;
+            Ok(wait.map(|wait| CommitFuture::new(open, wait)))
+        });
+        Ok(committed?.unwrap_or_else(CommitFuture::of_nothing))
+    }
+
     /// Commits, and returns the sequence number of the last write; `None` without writes. Tests
     /// order commits by it.
     #[cfg(feature = "planted-bugs")]
@@ -351,7 +365,18 @@ impl Transaction {
         self.commit_as(Some(durability))
     }
 
-    fn commit_as(mut self, durability: Option<Durability>) -> Result<Option<SequenceNumber>> {
+    fn commit_as(self, durability: Option<Durability>) -> Result<Option<SequenceNumber>> {
+        self.commit_by(durability, |open, write, durability, unchanged| {
+            open.accept()?.commit(write, durability, unchanged)
+        })
+    }
+
+    /// Commits by `commit`, which returns `None` after a conflict. Returns `None` without writes.
+    fn commit_by<T>(
+        mut self,
+        durability: Option<Durability>,
+        commit: impl FnOnce(&OpenStore, &mut Write, Durability, &mut Unchanged<'_>) -> Result<Option<T>>,
+    ) -> Result<Option<T>> {
         let store = self.open.accept()?;
         if self.writes.is_empty() {
             return Ok(None);
@@ -366,10 +391,8 @@ impl Transaction {
         // No longer needed, and in `write`.
         self.writes = OwnWrites::default();
         let mut unchanged = Unchanged::new(store, &set, self.held.sequence())?;
-        let committed = store.commit(&mut write, durability, &mut unchanged)?;
-        debug_assert!(committed.is_none_or(|last| last > self.held.sequence()));
-        match committed {
-            Some(last) => Ok(Some(last)),
+        match commit(&self.open, &mut write, durability, &mut unchanged)? {
+            Some(committed) => Ok(Some(committed)),
             None => Err(unchanged.take_conflict().expect("a condition that failed has a conflict")),
         }
     }

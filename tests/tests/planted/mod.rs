@@ -15,7 +15,7 @@ use sievedb_tests::{
     workload::{WORKLOADS, Workload, workload},
 };
 
-use crate::model::Story;
+use crate::{async_commits::power_cuts::cut_everywhere, model::Story};
 
 /// Returns the first violation of a workload, without a crash or else with one.
 fn caught(workloads: &[&Workload], opening: &Opening) -> Option<Violation> {
@@ -159,4 +159,13 @@ fn model_catches_planted_bugs() {
         let first = told.lines().next().unwrap_or_default();
         report(&format!("planted bug, {bug:?}, at call {calls} of the model: {first}"));
     }
+}
+
+#[test]
+fn planted_watermark_before_the_sync_is_caught() {
+    let seed = seed("planted bug", 1);
+    let caught = cut_everywhere(seed, Some(PlantedBug::CountUnsyncedWrites));
+    let message = caught.expect_err("the watermark before the sync was not caught");
+    let first = message.lines().next().unwrap_or_default();
+    report(&format!("planted bug, watermark before the sync: {first}"));
 }

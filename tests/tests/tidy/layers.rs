@@ -9,7 +9,7 @@ use std::{
 use super::{code, is_test, sources};
 
 /// The modules of the engine, from the top to the bottom. A module may import from those after it.
-const MODULES: [&str; 69] = [
+const MODULES: [&str; 70] = [
     "backup",
     "repair",
     "describe",
@@ -21,6 +21,7 @@ const MODULES: [&str; 69] = [
     "history",
     "snapshot",
     "batch",
+    "commit_future",
     "keyspace",
     "reader",
     "range",

@@ -48,6 +48,8 @@ pub(super) struct Host {
     /// The segments that the manifest would name.
     named: StdMutex<Vec<u64>>,
     read_only: OnceLock<Arc<Error>>,
+    /// Plants a bug.
+    pub(super) counts_unsynced: bool,
 }
 
 impl Host {
@@ -73,6 +75,7 @@ impl Host {
             next_file_id: StdAtomicU64::new(1),
             named: StdMutex::default(),
             read_only: OnceLock::new(),
+            counts_unsynced: false,
         }
     }
 
@@ -173,5 +176,9 @@ impl LogHost for Host {
         // As in a store, only the first cause counts.
         let _ = self.read_only.set(Arc::new(cause.clone()));
         cause
+    }
+
+    fn counts_unsynced(&self) -> bool {
+        self.counts_unsynced
     }
 }

@@ -2,6 +2,7 @@
 //!
 //! | module          | tests                                                              |
 //! |-----------------|--------------------------------------------------------------------|
+//! | [`durable_waits`] | asynchronous commits and the durable watermark                     |
 //! | [`publish`]     | the order in which writes become visible                           |
 //! | [`shared_log`]  | acknowledged writes are in the log, and on the disk                |
 //! | [`snapshots`]   | the list of snapshots against what a compaction drops              |
@@ -13,6 +14,7 @@
 //! Run them with `cargo test -p sievedb --features shuttle --lib commit::tests`. A failure prints
 //! the schedule and the seed.
 
+mod durable_waits;
 mod log_host;
 mod publish;
 mod shared_log;

@@ -12,17 +12,17 @@
 pub(super) mod rewrite_log;
 pub(super) mod throttle;
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use sievedb_format::SequenceNumber;
 
 use self::throttle::{Pressure, Room, pressure};
 use super::Store;
 use crate::{
-    Durability, Result,
+    Durability, Error, Result,
     commit::{
-        InFlight, LogHost, Placed, PlacedWrite, Placement, PublishQueue, SharedLog, Validate,
-        Verdict, Write,
+        DurableWait, DurableWaits, InFlight, LogHost, Placed, PlacedWrite, Placement, PublishQueue,
+        SharedLog, Validate, Verdict, Write,
     },
     log::Payload,
     memory::MemoryUse,
@@ -42,6 +42,7 @@ pub(crate) struct Writer {
     placement: Mutex<Placement>,
     publish: PublishQueue,
     log: SharedLog,
+    waits: DurableWaits,
     /// First sequence numbers of writes that failed although the log may have their records. Only
     /// in a store that became read-only.
     refused: Mutex<Vec<SequenceNumber>>,
@@ -54,6 +55,7 @@ impl Writer {
             placement: Mutex::new(Placement::new(last_sequence)),
             publish: PublishQueue::new(last_sequence),
             log,
+            waits: DurableWaits::default(),
             refused: Mutex::default(),
         }
     }
@@ -74,6 +76,50 @@ impl Writer {
 
     pub(super) const fn log(&self) -> &SharedLog {
         &self.log
+    }
+
+    pub(super) const fn waits(&self) -> &DurableWaits {
+        &self.waits
+    }
+
+    /// Begins to wait until the visible write that ends with `sequence` has this `durability`.
+    pub(super) fn await_durable(
+        &self,
+        sequence: SequenceNumber,
+        durability: Durability,
+    ) -> Arc<DurableWait> {
+        self.waits.add(&self.log, sequence, durability)
+    }
+
+    /// Ends all waits for durability after the store was `closed`.
+    pub(super) fn end_waits(&self, closed: &Result<()>) {
+        self.waits.end(&self.log, closed);
+    }
+
+    /// Returns the sequence number up to which writes are on the disk, or failed.
+    pub(crate) fn durable(&self) -> SequenceNumber {
+        self.log.synced()
+    }
+
+    /// Makes everything up to `sequence` durable.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NotWritten`], [`Error::Io`], [`Error::ReadOnly`].
+    pub(crate) fn make_durable_to(
+        &self,
+        host: &impl LogHost,
+        sequence: SequenceNumber,
+    ) -> Result<()> {
+        if self.durable() >= sequence {
+            return Ok(());
+        }
+        host.check_writable()?;
+        let newest = self.placement().last_placed();
+        if sequence > newest {
+            return Err(Error::NotWritten { sequence, newest });
+        }
+        self.log.sync_writes(host, sequence)
     }
 
     /// Notes that `write` failed although the log may have its record, before it is published.
@@ -98,7 +144,7 @@ impl Writer {
     ///
     /// # Errors
     ///
-    /// [`Error::Io`](crate::Error::Io), [`Error::ReadOnly`](crate::Error::ReadOnly).
+    /// [`Error::Io`], [`Error::ReadOnly`].
     pub(crate) fn persist(&self, host: &impl LogHost, durability: Durability) -> Result<()> {
         host.check_writable()?;
         match durability {
@@ -158,6 +204,13 @@ impl Store {
         self.count(&in_flight.write);
         self.run_inline();
         Ok(Some(in_flight.last))
+    }
+
+    /// Makes asynchronous commits durable on this thread, in a store without workers.
+    pub(crate) fn sync_inline(&self) {
+        if !self.options.has_workers() {
+            self.writer.waits().run_present(self.writer.log(), self);
+        }
     }
 
     fn pending_bytes_max(&self) -> u64 {
@@ -258,7 +311,7 @@ impl Store {
     ///
     /// # Errors
     ///
-    /// The error of the background work; [`WriteTooLarge`](crate::Error::WriteTooLarge).
+    /// The error of the background work; [`Error::WriteTooLarge`].
     fn throttle(&self, write: &Write) -> Result<()> {
         match self.room(write)? {
             Room::Delay(Duration::ZERO) => {}

@@ -1,0 +1,202 @@
+//! Visible writes whose durability is awaited without a thread for each.
+
+use std::{
+    mem,
+    panic::{self, AssertUnwindSafe},
+    sync::Arc,
+    task::{Context, Poll, Waker},
+};
+
+use sievedb_format::SequenceNumber;
+
+use super::{LogHost, SharedLog};
+use crate::{
+    Durability, Error, Result,
+    sync::{Condvar, Mutex},
+};
+
+/// A visible write that becomes durable in the background.
+#[derive(Debug)]
+pub(crate) struct DurableWait {
+    /// Last sequence number of the write.
+    sequence: SequenceNumber,
+    durability: Durability,
+    state: Mutex<WaitState>,
+    resolved: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct WaitState {
+    /// `None` until the write is durable, or its sync failed.
+    result: Option<Result<()>>,
+    /// The task that polled last.
+    waker: Option<Waker>,
+}
+
+impl DurableWait {
+    pub(crate) fn new(sequence: SequenceNumber, durability: Durability) -> Self {
+        Self { sequence, durability, state: Mutex::default(), resolved: Condvar::new() }
+    }
+
+    pub(crate) fn sequence(&self) -> SequenceNumber {
+        self.sequence
+    }
+
+    /// Ends the wait with `result`.
+    pub(crate) fn resolve(&self, result: Result<()>) {
+        let mut state = self.state.lock();
+        debug_assert!(state.result.is_none(), "a wait ends once");
+        state.result = Some(result);
+        let waker = state.waker.take();
+        drop(state);
+        self.resolved.notify_all();
+        if let Some(waker) = waker {
+            // The executor of one task must not stop the syncs of all others.
+            let _ = panic::catch_unwind(AssertUnwindSafe(|| waker.wake()));
+        }
+    }
+
+    /// Returns the result, or wakes the task of `context` when there is one.
+    pub(crate) fn poll(&self, context: &Context<'_>) -> Poll<Result<SequenceNumber>> {
+        let mut state = self.state.lock();
+        if let Some(result) = &state.result {
+            return Poll::Ready(result.clone().map(|()| self.sequence));
+        }
+        let waker = context.waker();
+        if !state.waker.as_ref().is_some_and(|known| known.will_wake(waker)) {
+            state.waker = Some(waker.clone());
+        }
+        Poll::Pending
+    }
+
+    /// Blocks until there is a result.
+    pub(crate) fn wait(&self) -> Result<SequenceNumber> {
+        let mut state = self.state.lock();
+        loop {
+            if let Some(result) = &state.result {
+                return result.clone().map(|()| self.sequence);
+            }
+            self.resolved.wait(&mut state);
+        }
+    }
+
+    /// Ends the wait after an attempt to make it durable: an earlier one may have succeeded.
+    fn resolve_after(&self, attempt: &Result<()>, log: &SharedLog) {
+        let is_durable = log.reached(self.durability) >= self.sequence;
+        self.resolve(if is_durable { Ok(()) } else { attempt.clone() });
+    }
+}
+
+/// All waits of a store. One thread makes them durable in groups: the next group is collected while
+/// the last one is synced.
+#[derive(Debug, Default)]
+pub(crate) struct DurableWaits {
+    state: Mutex<State>,
+    added: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    waiting: Vec<Arc<DurableWait>>,
+    /// The thread ends. Later waits are ended by the close.
+    is_stopped: bool,
+    /// Result of the close.
+    closed: Option<Result<()>>,
+}
+
+impl DurableWaits {
+    /// Adds a wait for the write that ends with `sequence`.
+    pub(crate) fn add(
+        &self,
+        log: &SharedLog,
+        sequence: SequenceNumber,
+        durability: Durability,
+    ) -> Arc<DurableWait> {
+        let wait = Arc::new(DurableWait::new(sequence, durability));
+        if log.reached(durability) >= sequence {
+            wait.resolve(Ok(()));
+            return wait;
+        }
+        let mut state = self.state.lock();
+        if let Some(closed) = state.closed.clone() {
+            drop(state);
+            wait.resolve_after(&closed, log);
+            return wait;
+        }
+        // The thread waits only while there are none.
+        if state.waiting.is_empty() {
+            self.added.notify_all();
+        }
+        state.waiting.push(Arc::clone(&wait));
+        wait
+    }
+
+    /// Makes waits durable until [`stop`](Self::stop).
+    pub(crate) fn run(&self, log: &SharedLog, host: &impl LogHost) {
+        while let Some(group) = self.next_group() {
+            complete(group, log, host);
+        }
+    }
+
+    /// Makes all present waits durable, on the calling thread.
+    pub(crate) fn run_present(&self, log: &SharedLog, host: &impl LogHost) {
+        let group = mem::take(&mut self.state.lock().waiting);
+        complete(group, log, host);
+    }
+
+    fn next_group(&self) -> Option<Vec<Arc<DurableWait>>> {
+        let mut state = self.state.lock();
+        loop {
+            if state.is_stopped {
+                return None;
+            }
+            if !state.waiting.is_empty() {
+                return Some(mem::take(&mut state.waiting));
+            }
+            self.added.wait(&mut state);
+        }
+    }
+
+    /// Ends [`run`](Self::run) after the present group.
+    pub(crate) fn stop(&self) {
+        self.state.lock().is_stopped = true;
+        self.added.notify_all();
+    }
+
+    /// Ends all waits after the store was `closed`, and all later ones.
+    pub(crate) fn end(&self, log: &SharedLog, closed: &Result<()>) {
+        let mut state = self.state.lock();
+        state.closed = Some(closed.clone());
+        let waiting = mem::take(&mut state.waiting);
+        drop(state);
+        for wait in waiting {
+            wait.resolve_after(closed, log);
+        }
+    }
+}
+
+/// Makes the waits of a group durable: first those that need no sync.
+fn complete(group: Vec<Arc<DurableWait>>, log: &SharedLog, host: &impl LogHost) {
+    let is_on_disk = |wait: &Arc<DurableWait>| wait.durability == Durability::Disk;
+    let (on_disk, in_os): (Vec<_>, Vec<_>) = group.into_iter().partition(is_on_disk);
+    complete_alike(&in_os, log, || log.write(host), host);
+    let last = on_disk.iter().map(|wait| wait.sequence).max();
+    complete_alike(&on_disk, log, || log.sync_writes(host, last.unwrap_or_default()), host);
+}
+
+/// Calls `attempt`, which makes all `waits` durable, and ends them.
+fn complete_alike(
+    waits: &[Arc<DurableWait>],
+    log: &SharedLog,
+    attempt: impl FnOnce() -> Result<()>,
+    host: &impl LogHost,
+) {
+    if waits.is_empty() {
+        return;
+    }
+    let attempted = panic::catch_unwind(AssertUnwindSafe(attempt));
+    let attempted = attempted.unwrap_or_else(|_| Err(host.poison(Error::WorkerPanicked)));
+    for wait in waits {
+        wait.resolve_after(&attempted, log);
+    }
+}

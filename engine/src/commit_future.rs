@@ -1,0 +1,102 @@
+//! The future of an asynchronous commit.
+
+use std::{
+    fmt,
+    future::Future,
+    pin::Pin,
+    sync::{Arc, Weak},
+    task::{Context, Poll},
+};
+
+use crate::{
+    Durability, Result,
+    commit::DurableWait,
+    store::{Store, open_store::OpenStore},
+};
+
+/// An asynchronous commit, which resolves when it is durable:
+/// [`Batch::commit_async`](crate::Batch::commit_async).
+///
+/// Resolves to the sequence number of the last write of the commit. Needs no runtime: any executor
+/// can await it, and [`wait`](Self::wait) blocks. A thread of the store syncs, not the one that
+/// polls. It starts with the first asynchronous commit. With
+/// [`worker_threads(0)`](crate::Options::worker_threads) there is none, and a poll blocks for the
+/// sync.
+///
+/// Dropping the future does not cancel the write. The future does not keep the store open: a close
+/// or drop of the store resolves it after the last sync.
+///
+/// # Failures
+///
+/// Resolves to an error if the write could not be made durable:
+///
+/// * [`Error::Io`](crate::Error::Io) of a failed sync. The store then rejects writes, and later
+///   commits fail with [`Error::ReadOnly`](crate::Error::ReadOnly).
+/// * [`Error::Io`](crate::Error::Io) of a full disk. The store keeps the write in memory: call
+///   [`Db::wait_durable`](crate::Db::wait_durable) after freeing space.
+/// * [`Error::ForkedChild`](crate::Error::ForkedChild) in a forked child.
+///
+/// The write is visible even then, and may be found when the store is reopened.
+#[must_use = "a failed sync is reported here; dropping does not cancel the write"]
+pub struct CommitFuture {
+    store: Weak<Store>,
+    wait: Arc<DurableWait>,
+}
+
+impl CommitFuture {
+    pub(crate) fn new(open: &OpenStore, wait: Arc<DurableWait>) -> Self {
+        Self { store: open.downgrade(), wait }
+    }
+
+    /// Creates the future of a commit without writes: resolved, with the sequence number 0.
+    pub(crate) fn of_nothing() -> Self {
+        let wait = DurableWait::new(0, Durability::Memory);
+        wait.resolve(Ok(()));
+        Self { store: Weak::new(), wait: Arc::new(wait) }
+    }
+
+    /// Returns the sequence number of the last write of the commit, before it is durable; 0 for a
+    /// commit without writes.
+    #[must_use]
+    pub fn sequence(&self) -> u64 {
+        self.wait.sequence()
+    }
+
+    /// Blocks until the commit is durable. Returns the sequence number of its last write.
+    ///
+    /// # Errors
+    ///
+    /// As the [future](Self#failures).
+    pub fn wait(self) -> Result<u64> {
+        self.advance()?;
+        self.wait.wait()
+    }
+
+    /// Syncs, in a store without threads. Refuses in a forked child, where a lock of the wait may
+    /// be held by a thread of the parent.
+    fn advance(&self) -> Result<()> {
+        let Some(store) = self.store.upgrade() else { return Ok(()) };
+        if store.is_forked() {
+            return store.check_open();
+        }
+        store.sync_inline();
+        Ok(())
+    }
+}
+
+impl Future for CommitFuture {
+    type Output = Result<u64>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<u64>> {
+        match self.advance() {
+            Ok(()) => self.wait.poll(context),
+            Err(error) => Poll::Ready(Err(error)),
+        }
+    }
+}
+
+impl fmt::Debug for CommitFuture {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CommitFuture").field("sequence", &self.sequence()).finish_non_exhaustive()
+    }
+}
