@@ -34,6 +34,17 @@ impl ChecksumKind {
         })
     }
 
+    /// Returns the number of the algorithm in footers.
+    pub(crate) fn number(self) -> u8 {
+        match self {
+            Self::None => 0,
+            Self::Crc32c => 1,
+            Self::XxHash => 2,
+            Self::XxHash64 => 3,
+            Self::Xxh3 => 4,
+        }
+    }
+
     /// Returns the checksum of `bytes`, whose last byte is the compression type of a block.
     pub(crate) fn of(self, bytes: &[u8]) -> u32 {
         match self {
@@ -80,6 +91,10 @@ mod tests {
         assert_eq!(crc32c::crc32c(&[0; 32]), 0x8a91_36aa);
         assert_eq!(masked_crc32c(&[&[0; 16], &[0; 16]]), masked_crc32c(&[&[0; 32]]));
         assert_eq!(ChecksumKind::Xxh3.of(&[]), 0);
+        for number in 0..=4 {
+            let kind = ChecksumKind::from_number(number, Path::new("file")).unwrap();
+            assert_eq!(kind.number(), number);
+        }
         assert_eq!(context(0, 99), 0);
         assert_eq!(context(1, (1 << 32) | 2), 1 ^ 3);
     }

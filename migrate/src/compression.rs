@@ -34,13 +34,17 @@ pub(crate) enum Compression {
 }
 
 impl Compression {
+    /// Numbers of types in the trailers of blocks.
+    pub(crate) const NONE: u8 = 0;
+    pub(crate) const LZ4: u8 = 4;
+
     pub(crate) fn from_number(number: u8, path: &Path) -> Result<Self> {
         let unknown = format!("unknown ({number})");
         let name = match number {
-            0 => return Ok(Self::None),
+            Self::NONE => return Ok(Self::None),
             1 => return Ok(Self::Snappy),
             // LZ4HC differs in the compressor only.
-            4 | 5 => return Ok(Self::Lz4),
+            Self::LZ4 | 5 => return Ok(Self::Lz4),
             7 => return Ok(Self::Zstd),
             2 => "Zlib",
             3 => "BZip2",
@@ -54,7 +58,6 @@ impl Compression {
         Err(Error::unsupported(path, feature))
     }
 }
-
 /// Decompresses blocks of a file, with its dictionary if it has one.
 pub(crate) struct Decompressor {
     dictionary: Vec<u8>,

@@ -40,6 +40,12 @@ impl Digest {
         self.sum = self.sum.wrapping_add(hash.digest128());
     }
 
+    /// Adds all entries of another digest.
+    pub fn add_all(&mut self, other: &Self) {
+        self.entries += other.entries;
+        self.sum = self.sum.wrapping_add(other.sum);
+    }
+
     /// Returns the number of entries.
     #[must_use]
     pub fn entries(&self) -> u64 {

@@ -1,4 +1,4 @@
-//! Why a directory cannot be read.
+//! Why a directory cannot be read or written.
 
 use std::{
     error, fmt, io,
@@ -9,7 +9,7 @@ use std::{
 /// A result of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Why a directory cannot be read.
+/// Why a directory cannot be read or written.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub enum Error {
@@ -55,6 +55,21 @@ pub enum Error {
         /// Name of the column family.
         name: String,
     },
+    /// A file or directory exists that an export would create.
+    Exists {
+        /// File or directory.
+        path: PathBuf,
+    },
+    /// A key is not greater than the last one of its column family.
+    KeyOrder {
+        /// The key.
+        key: Vec<u8>,
+    },
+    /// An entry is larger than [`ENTRY_BYTES_MAX`](crate::export::ENTRY_BYTES_MAX).
+    EntryTooLarge {
+        /// Bytes of key and value.
+        bytes: u64,
+    },
 }
 
 impl Error {
@@ -91,6 +106,16 @@ impl fmt::Display for Error {
                 write!(f, "{} is open in the process{holder}; close it there", path.display())
             }
             Self::NoColumnFamily { name } => write!(f, "no column family {name:?}"),
+            Self::Exists { path } => {
+                let path = path.display();
+                write!(f, "{path} exists; use another name, or delete it if no process writes it")
+            }
+            Self::KeyOrder { key } => {
+                write!(f, "the key {} is not greater than the last one", key.escape_ascii())
+            }
+            Self::EntryTooLarge { bytes } => {
+                write!(f, "an entry has {bytes} bytes, and tables take up to 1 GiB")
+            }
         }
     }
 }

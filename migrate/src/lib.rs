@@ -1,4 +1,4 @@
-//! Reads RocksDB directories without C++.
+//! Reads RocksDB directories without C++, and writes tables that RocksDB ingests.
 //!
 //! [`RocksDb`] opens a directory that no process has open, and iterates over the newest value of
 //! each key of a column family. It changes nothing. `sieve migrate` writes the entries to a SieveDB
@@ -17,6 +17,8 @@
 //! timestamps, Zlib, BZip2 and custom compression, plain and cuckoo tables, `DBWithTTL`, and
 //! wide-column entities with columns other than the default one.
 //!
+//! [`export`] writes tables for RocksDB.
+//!
 //! Every block, record and blob is verified by its checksum. Damage is an [`Error::Corrupt`] with
 //! file and offset, never a panic, and sizes are checked before memory is allocated.
 
@@ -26,6 +28,7 @@ mod decoder;
 mod digest;
 mod entries;
 mod error;
+pub mod export;
 mod file;
 mod internal_key;
 mod lock;

@@ -3,6 +3,8 @@
 //! `cargo run --release --example migrate`, in `benches/compare`. Prints a line for each combination
 //! of options: entries by RocksDB and by `sievedb-migrate`, digest, pass or fail. Exits with 1 if
 //! one fails. An argument names a directory that keeps the stores.
+//!
+//! Then exports entries as tables, lets RocksDB ingest them, and compares its iterator.
 
 #![expect(clippy::print_stdout, reason = "prints its result")]
 #![expect(clippy::disallowed_methods, reason = "makes a directory for stores of RocksDB")]
@@ -368,6 +370,57 @@ fn by_migrate(path: &Path) -> Result<Digest> {
     Ok(digest)
 }
 
+/// Exports entries as tables, ingests them twice, the second time over other entries, and returns
+/// whether RocksDB has what was exported.
+fn exported(path: &Path, compress: bool) -> Result<bool> {
+    let mut random = Random::new(9);
+    let tables = path.join("tables");
+    let options = sievedb_migrate::export::ExportOptions::new().file_bytes(1 << 20);
+    let mut export = options.compress(compress).create(&tables)?;
+    export.column_family(FAMILIES[0])?;
+    let mut want = Digest::default();
+    for number in 0..8 * KEYS {
+        let mut value = value(&mut random, 0);
+        match number % 1000 {
+            1 => value.clear(),
+            2 => value.resize(64 << 10, b'v'),
+            _ => {}
+        }
+        export.add(&key(number), &value)?;
+        want.add(&key(number), &value);
+    }
+    let family = &export.finish()?[0];
+    let names = (1..=family.tables).map(|number| format!("{number:06}.sst"));
+    let files: Vec<_> = names.map(|name| tables.join(&family.directory).join(name)).collect();
+    let mut options = Options::default();
+    options.create_if_missing(true);
+    let mut passed = files.len() > 1;
+    for is_replaced in [false, true] {
+        let db = DB::open(&options, path.join(format!("db-{is_replaced}")))?;
+        if is_replaced {
+            // Ingestion then assigns a sequence number.
+            db.put(key(5), "replaced")?;
+            db.flush()?;
+        }
+        db.ingest_external_file(files.clone())?;
+        let mut found = Digest::default();
+        for entry in db.iterator(IteratorMode::Start) {
+            let (key, value) = entry?;
+            found.add(&key, &value);
+        }
+        // By the index.
+        passed &= found == want && db.get(key(5))?.is_some_and(|value| value != b"replaced");
+        db.compact_range(None::<&[u8]>, None::<&[u8]>);
+        passed &= db.get(key(8 * KEYS - 1))?.is_some() && db.get(key(8 * KEYS))?.is_none();
+    }
+    println!("exported tables: {}, compressed: {compress}, {}", files.len(), verdict(passed));
+    Ok(passed)
+}
+
+fn verdict(passed: bool) -> &'static str {
+    if passed { "pass" } else { "FAIL" }
+}
+
 fn run() -> Result<bool> {
     let temporary = tempfile::tempdir()?;
     let directory = std::env::args().nth(1).map_or(temporary.path().to_owned(), PathBuf::from);
@@ -385,7 +438,7 @@ fn run() -> Result<bool> {
             Ok(found) => {
                 let passed = found == want && want.entries > KEYS / 2;
                 failed += u32::from(!passed);
-                let verdict = if passed { "pass" } else { "FAIL" };
+                let verdict = verdict(passed);
                 let (count, entries) = (want.entries, found.entries);
                 println!("{:42} {count:8} {entries:8} {:016x} {verdict}", case.name, found.hash);
             }
@@ -396,6 +449,11 @@ fn run() -> Result<bool> {
         }
     }
     println!("{} of {} combinations pass", cases.len() as u32 - failed, cases.len());
+    for compress in [false, true] {
+        let path = directory.join(format!("export-{compress}"));
+        fs::create_dir_all(&path)?;
+        failed += u32::from(!exported(&path, compress)?);
+    }
     Ok(failed == 0)
 }
 

@@ -8,13 +8,13 @@ use crate::{
 };
 
 /// Length of the footer.
-const FOOTER_BYTES: usize = 53;
+pub(crate) const FOOTER_BYTES: usize = 53;
 
 /// Length of the compression type and checksum behind each block.
 pub(crate) const TRAILER_BYTES: usize = 5;
 
 /// Last 8 bytes of a table of blocks.
-const MAGIC: u64 = 0x88e2_41b7_85f4_cff7;
+pub(crate) const MAGIC: u64 = 0x88e2_41b7_85f4_cff7;
 
 /// Last 8 bytes of a table of blocks by LevelDB, or by RocksDB before 4.6.
 const MAGIC_LEGACY: u64 = 0xdb47_7524_8b80_fb57;

@@ -10,10 +10,11 @@ mod tests;
 use std::{path::Path, sync::Arc};
 
 pub(crate) use cursor::TableCursor;
+pub(crate) use footer::{FOOTER_BYTES, Handle, MAGIC};
 
 use self::{
     block::{Block, IndexCoding},
-    footer::{Footer, Handle, TRAILER_BYTES},
+    footer::{Footer, TRAILER_BYTES},
     properties::{IndexKind, Properties},
 };
 use crate::{
@@ -28,7 +29,7 @@ use crate::{
 };
 
 /// Names of blocks in the metaindex.
-const PROPERTIES: &[u8] = b"rocksdb.properties";
+pub(crate) const PROPERTIES: &[u8] = b"rocksdb.properties";
 const INDEX: &[u8] = b"rocksdb.index";
 const DICTIONARY: &[u8] = b"rocksdb.compression_dict";
 const RANGE_TOMBSTONES: &[u8] = b"rocksdb.range_del";
