@@ -7,8 +7,8 @@ use clap::{Parser, Subcommand};
 use crate::{
     commands::{
         backup, bench_misses, bench_open, bench_reads, changes, checkpoint, clear, compact, drop,
-        dump, explain, get, history, import, keyspaces, merge, migrate, put, rename, repair, rm,
-        scan, stats, ttl, upgrade, verify,
+        dump, explain, export, get, history, import, keyspaces, merge, migrate, put, rename,
+        repair, rm, scan, stats, ttl, upgrade, verify,
     },
     error::Result,
 };
@@ -46,6 +46,7 @@ enum Command {
     Ttl(ttl::Args),
     Rm(rm::Args),
     Scan(scan::Args),
+    Export(export::Args),
     Import(import::Args),
     Keyspaces(keyspaces::Args),
     #[cfg(feature = "encryption")]
@@ -89,6 +90,7 @@ impl Args {
             Command::Put(args) => args.run(),
             Command::Rm(args) => args.run(),
             Command::Scan(args) => args.run(out),
+            Command::Export(args) => args.run(out),
             Command::Import(args) => args.run(out),
             Command::Keyspaces(args) => args.run(out),
             Command::Merge(args) => args.run(),

@@ -1,6 +1,6 @@
 //! Why a command failed.
 
-use std::{error, fmt, io, path::PathBuf};
+use std::{borrow::Cow, error, fmt, io, path::PathBuf};
 
 use crate::{messages::store_message, text::counted};
 
@@ -45,7 +45,7 @@ pub(crate) enum Error {
     /// The argument `text` is not a key or value.
     BadText { text: String, reason: &'static str },
     /// Line `number` of the input, from 1, is not an entry.
-    BadLine { number: u64, reason: &'static str },
+    BadLine { number: u64, reason: Cow<'static, str> },
     /// The store refused the entry of line `number` of the input, from 1.
     RefusedLine { number: u64, source: sievedb::Error },
     /// A scan skipped damaged blocks, and keys with only outdated values left.
@@ -60,7 +60,7 @@ pub(crate) enum Error {
     Problems { summary: String, advice: String },
     /// `repair` lost data; the output lists it.
     Lost { count: usize },
-    /// A database of another engine cannot be read.
+    /// A database of another engine cannot be read, or an export cannot be written.
     Source(sievedb_migrate::Error),
     /// The keyspace refused the entry `key` of a database.
     RefusedEntry { key: String, keyspace: String, source: Box<sievedb::Error> },

@@ -18,6 +18,7 @@ mod interrupt;
 #[cfg(feature = "encryption")]
 mod keys;
 mod messages;
+mod records;
 mod text;
 mod time;
 

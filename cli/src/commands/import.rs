@@ -1,30 +1,30 @@
 //! `sieve import`.
 
 use std::{
-    io::{self, BufRead as _, Read as _, Write},
+    io::{self, Write},
     sync::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicU64, Ordering},
     },
 };
 
-use sievedb::{Db, Durability, KEY_BYTES_MAX, Keyspace, VALUE_BYTES_MAX};
+use sievedb::{Db, Durability, Keyspace};
 
 use super::{WriteArgs, with_room};
 use crate::{
     error::{Error, Result},
     interrupt,
+    records::{InputFormat, Record, RecordReader},
     text::{Notation, counted},
 };
 
-/// Length of the longest line with its newline, each byte as an escape.
-const LINE_BYTES_MAX: usize = 4 * KEY_BYTES_MAX + 1 + 4 * VALUE_BYTES_MAX + 1;
-
-/// Writes entries from standard input, in the format of `sieve scan`. Creates the store if it does
-/// not exist.
+/// Writes entries from standard input, in the format of `sieve scan` or `sieve export`. Creates the
+/// store if it does not exist.
 ///
 /// Each line is one entry: the key, a tab, the value. An entry replaces the value of a present key.
 /// Write a tab in a key or value as `\t`, and a carriage return at the end of a line as `\r`.
+///
+/// Records of JSON and CSV may name their keyspace; others go to `--keyspace`.
 ///
 /// Stops at the first line that is not an entry, reports its number and exits with 2. All earlier
 /// lines are stored. The entries are durable when the command exits. Prints their number.
@@ -36,6 +36,9 @@ pub(crate) struct Args {
     keyspace: WriteArgs,
     #[command(flatten)]
     notation: Notation,
+    /// Format of the input.
+    #[arg(long, value_name = "FORMAT", default_value = "lines", conflicts_with = "keys_only")]
+    format: InputFormat,
     /// Each line is a key without a value, as `sieve scan --keys-only` prints it. An absent key
     /// gets the empty value; a present key keeps its value. A blank line is not an entry.
     #[arg(long)]
@@ -75,33 +78,21 @@ impl Args {
         Ok(())
     }
 
-    /// Stores lines of standard input up to the first that is not an entry. Counts them in
+    /// Stores records of standard input up to the first that is not an entry. Counts them in
     /// `counts`.
     fn store_all(&self, db: &Db, keyspace: &Keyspace, counts: &Counts) -> Result<()> {
-        let mut input = io::stdin().lock();
-        let mut line = String::new();
-        let mut number = 0;
-        loop {
-            number += 1;
-            line.clear();
-            let mut bounded = input.by_ref().take(LINE_BYTES_MAX as u64 + 1);
-            let read = bounded.read_line(&mut line);
-            if bounded.limit() == 0 {
-                return Err(Error::BadLine {
-                    number,
-                    reason: "the line is longer than the longest entry",
-                });
-            }
-            if read.map_err(|error| bad_encoding(number, error))? == 0 {
-                return Ok(());
-            }
-            let (key, value) =
-                self.split(&line).map_err(|reason| Error::BadLine { number, reason })?;
-            let bytes = |text| {
-                let bytes = self.notation.bytes(text);
-                bytes.map_err(|reason| Error::BadLine { number, reason })
+        let input = io::stdin().lock();
+        let mut records = RecordReader::new(input, self.format, self.keys_only, self.notation);
+        // The last one that a record named.
+        let mut named: Option<(String, Keyspace)> = None;
+        while let Some(Record { number, keyspace: name, key, value }) = records.next()? {
+            let keyspace = match &name {
+                None => keyspace,
+                Some(name) => match named.take_if(|(last, _)| last == name) {
+                    Some(last) => &named.insert(last).1,
+                    None => &named.insert((name.clone(), self.keyspace.named(db, name)?)).1,
+                },
             };
-            let (key, value) = (bytes(key)?, bytes(value)?);
             let is_stored = with_room(db, || match self.keys_only {
                 true => keyspace.insert_if_absent(&key, &value),
                 false => keyspace.insert(&key, &value).map(|()| true),
@@ -110,23 +101,7 @@ impl Args {
             let count = if is_stored { &counts.stored } else { &counts.kept };
             count.fetch_add(1, Ordering::Release);
         }
-    }
-
-    /// Splits a line into key and value, still escaped.
-    fn split<'a>(&self, line: &'a str) -> Result<(&'a str, &'a str), &'static str> {
-        if !self.keys_only {
-            return split(line);
-        }
-        let key = line.strip_suffix('\n').unwrap_or(line);
-        if key.is_empty() {
-            return Err("the line is blank; `sieve put STORE '' ''` stores the empty key");
-        }
-        match key.contains(['\t', '\r']) {
-            true => {
-                Err(r"write a tab or carriage return in a key as \t or \r (09 or 0d with --hex)")
-            }
-            false => Ok((key, "")),
-        }
+        Ok(())
     }
 }
 
@@ -143,28 +118,5 @@ impl Counts {
                 )
             }
         }
-    }
-}
-
-/// Splits a line into key and value, still escaped.
-///
-/// Refuses raw tabs and carriage returns, which `sieve scan` never prints: the input probably has
-/// another format.
-fn split(line: &str) -> Result<(&str, &str), &'static str> {
-    let line = line.strip_suffix('\n').unwrap_or(line);
-    if line.ends_with('\r') {
-        return Err(r"write the carriage return at its end as \r (0d with --hex), or remove it");
-    }
-    let (key, value) = line.split_once('\t').ok_or("no tab after the key")?;
-    if value.contains('\t') {
-        return Err(r"a second tab; write a tab in a key or value as \t (09 with --hex)");
-    }
-    Ok((key, value))
-}
-
-fn bad_encoding(number: u64, error: io::Error) -> Error {
-    match error.kind() {
-        io::ErrorKind::InvalidData => Error::BadLine { number, reason: "the line is not UTF-8" },
-        _ => Error::Input(error),
     }
 }

@@ -3,17 +3,20 @@
 use std::{io::Write, path::PathBuf};
 
 use clap::ValueEnum;
-use comfy_table::{CellAlignment, Table, presets::ASCII_MARKDOWN};
 use indicatif::ProgressBar;
-use sievedb::{Db, Durability, text::bytes};
+use sievedb::{Db, Durability};
 use sievedb_migrate::{Digest, Options, RocksDb};
 
-use super::{Access, CURRENT, not_opened, open_store, options, with_room};
+use super::{
+    Access, CURRENT,
+    copied::{Copied, table},
+    not_opened, open_store, options, with_room,
+};
 use crate::{
     bench::progress,
     error::{Error, Result},
     interrupt,
-    text::{count, escape},
+    text::escape,
 };
 
 /// Bytes of keys and values in a batch. A larger entry is written alone.
@@ -48,14 +51,6 @@ pub(crate) struct Args {
 enum Engine {
     /// RocksDB 4.6 or later.
     Rocksdb,
-}
-
-/// A column family that was copied.
-struct Copied {
-    name: String,
-    /// Bytes of its keys and values.
-    bytes: u64,
-    digest: Digest,
 }
 
 impl Args {
@@ -152,22 +147,4 @@ fn copy(database: &RocksDb, store: &Db, name: String) -> Result<Copied> {
     batch.commit(Durability::OsBuffer)?;
     progress.finish_and_clear();
     Ok(copied)
-}
-
-fn table(copied: &[Copied]) -> Table {
-    let mut table = Table::new();
-    table.load_style(ASCII_MARKDOWN);
-    table.set_header(["keyspace", "entries", "keys and values", "digest"]);
-    for Copied { name, bytes: total, digest } in copied {
-        table.add_row([
-            escape(name.as_bytes()),
-            count(digest.entries()),
-            bytes(*total),
-            digest.to_string(),
-        ]);
-    }
-    for column in table.column_iter_mut().skip(1).take(2) {
-        column.set_cell_alignment(CellAlignment::Right);
-    }
-    table
 }

@@ -4,13 +4,16 @@ pub(crate) mod backup;
 pub(crate) mod bench_misses;
 pub(crate) mod bench_open;
 pub(crate) mod bench_reads;
+mod bounds;
 pub(crate) mod changes;
 pub(crate) mod checkpoint;
 pub(crate) mod clear;
 pub(crate) mod compact;
+mod copied;
 pub(crate) mod drop;
 pub(crate) mod dump;
 pub(crate) mod explain;
+pub(crate) mod export;
 pub(crate) mod get;
 pub(crate) mod history;
 pub(crate) mod import;
@@ -72,8 +75,14 @@ impl KeyspaceArgs {
     /// Opens the keyspace. `creates`: the command has the flag `--create-keyspace`.
     fn open_as(&self, access: Access, creates: bool) -> Result<(Db, Keyspace)> {
         let db = open_store(&self.store, access)?;
-        match db.open_keyspace(&self.keyspace) {
-            Ok(keyspace) => Ok((db, keyspace)),
+        let keyspace = self.named(&db, &self.keyspace, creates)?;
+        Ok((db, keyspace))
+    }
+
+    /// Opens the keyspace `name` of the store.
+    fn named(&self, db: &Db, name: &str, creates: bool) -> Result<Keyspace> {
+        match db.open_keyspace(name) {
+            Ok(keyspace) => Ok(keyspace),
             Err(sievedb::Error::NoKeyspace { name }) => {
                 Err(Error::NoKeyspace { store: self.store.clone(), name, creates })
             }
@@ -103,6 +112,14 @@ impl WriteArgs {
         let db = options().open(store).map_err(|error| not_opened(store, error))?;
         let keyspace = db.keyspace(name)?;
         Ok((db, keyspace))
+    }
+
+    /// Opens another keyspace of the store. Creates it if the flag is set.
+    fn named(&self, db: &Db, name: &str) -> Result<Keyspace> {
+        match self.create_keyspace {
+            true => Ok(db.keyspace(name)?),
+            false => self.keyspace.named(db, name, true),
+        }
     }
 }
 

@@ -8,7 +8,7 @@ use std::{
 
 use sievedb::{Bytes, Db, Keyspace, ReadOptions, text::bytes};
 
-use super::{Access, KeyspaceArgs};
+use super::{Access, KeyspaceArgs, bounds::BoundsArgs};
 use crate::{
     error::{Error, Result},
     interrupt,
@@ -24,15 +24,8 @@ pub(crate) struct Args {
     keyspace: KeyspaceArgs,
     #[command(flatten)]
     notation: Notation,
-    /// First key, inclusive.
-    #[arg(long, value_name = "KEY")]
-    from: Option<String>,
-    /// End key, exclusive.
-    #[arg(long, value_name = "KEY")]
-    to: Option<String>,
-    /// Print only keys with this prefix.
-    #[arg(long, value_name = "KEY", conflicts_with_all = ["from", "to"])]
-    prefix: Option<String>,
+    #[command(flatten)]
+    bounds: BoundsArgs,
     /// Print entries in reverse order.
     #[arg(long)]
     reverse: bool,
@@ -51,24 +44,13 @@ pub(crate) struct Args {
 
 impl Args {
     pub(crate) fn run(&self, out: &mut dyn Write) -> Result<()> {
-        let read = |text: &Option<String>| {
-            text.as_deref().map(|text| self.notation.read(text)).transpose()
-        };
-        let (from, to, prefix) = (read(&self.from)?, read(&self.to)?, read(&self.prefix)?);
+        let bounds = self.bounds.read(self.notation)?;
         let (db, present) = self.keyspace.open(Access::Beside)?;
         let keyspace =
             present.with_read_options(ReadOptions::new().skip_damaged(self.skip_damaged));
         let interrupted = interrupt::flag();
         let (mut outdated, mut printed) = (0, 0);
-        let prefix_bounds = prefix.as_ref().map(|prefix| prefix.to_vec());
-        let (start, end) = (from.clone(), to.clone());
-        let mut entries = match prefix {
-            Some(prefix) => keyspace.prefix(prefix),
-            None => keyspace.range((
-                from.map_or(Bound::Unbounded, Bound::Included),
-                to.map_or(Bound::Unbounded, Bound::Excluded),
-            )),
-        };
+        let mut entries = bounds.entries(&keyspace);
         let next = || if self.reverse { entries.next_back() } else { entries.next() };
         let mut reached = None;
         let mut left = self.limit.unwrap_or(usize::MAX);
@@ -100,9 +82,9 @@ impl Args {
         if !self.skip_damaged {
             return Ok(());
         }
-        let mut scanned = match prefix_bounds {
+        let mut scanned = match bounds.prefix {
             Some(prefix) => (Some(prefix.clone()), Some(prefix), true),
-            None => (start, end, false),
+            None => (bounds.from, bounds.to, false),
         };
         if let Some(reached) = reached {
             match self.reverse {

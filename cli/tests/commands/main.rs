@@ -8,6 +8,7 @@ mod damage;
 #[cfg(feature = "encryption")]
 mod encryption;
 mod entries;
+mod export;
 mod insight;
 mod keyspaces;
 mod limits;
