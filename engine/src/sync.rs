@@ -17,6 +17,7 @@ use std::{
     time::Duration,
 };
 
+use self::atomic::{AtomicUsize, Ordering::Relaxed};
 pub(crate) use self::base::{ThreadLocal, atomic, thread};
 #[cfg(not(all(test, feature = "shuttle")))]
 use self::free as base;
@@ -56,8 +57,14 @@ pub(crate) struct MutexGuard<'a, T> {
 }
 
 /// A condition variable whose wait borrows its guard.
+///
+/// The state that threads wait for must change under their lock, before the notification.
 #[derive(Debug, Default)]
-pub(crate) struct Condvar(base::Condvar);
+pub(crate) struct Condvar {
+    condvar: base::Condvar,
+    /// Threads that wait: std's condition variable makes a system call for each notification.
+    waiters: AtomicUsize,
+}
 
 /// A lock for one writer or many readers, without poisoning.
 #[derive(Debug, Default)]
@@ -100,21 +107,35 @@ impl<T> DerefMut for MutexGuard<'_, T> {
 
 impl Condvar {
     pub(crate) const fn new() -> Self {
-        Self(base::Condvar::new())
+        Self { condvar: base::Condvar::new(), waiters: AtomicUsize::new(0) }
     }
 
     pub(crate) fn wait<T>(&self, guard: &mut MutexGuard<'_, T>) {
-        let inner = guard.inner.take().expect("one wait at a time");
-        guard.inner = Some(despite_poison(self.0.wait(inner)));
+        self.count_waiter(|condvar| {
+            let inner = guard.inner.take().expect("one wait at a time");
+            guard.inner = Some(despite_poison(condvar.wait(inner)));
+        });
     }
 
     pub(crate) fn wait_for<T>(&self, guard: &mut MutexGuard<'_, T>, timeout: Duration) {
-        let inner = guard.inner.take().expect("one wait at a time");
-        guard.inner = Some(despite_poison(base::wait_for(&self.0, inner, timeout)));
+        self.count_waiter(|condvar| {
+            let inner = guard.inner.take().expect("one wait at a time");
+            guard.inner = Some(despite_poison(base::wait_for(condvar, inner, timeout)));
+        });
+    }
+
+    /// Counts the thread, under the lock that `wait` releases.
+    fn count_waiter(&self, wait: impl FnOnce(&base::Condvar)) {
+        // Relaxed: a thread that changes the state under the lock later sees the count.
+        self.waiters.fetch_add(1, Relaxed);
+        wait(&self.condvar);
+        self.waiters.fetch_sub(1, Relaxed);
     }
 
     pub(crate) fn notify_all(&self) {
-        self.0.notify_all();
+        if self.waiters.load(Relaxed) > 0 {
+            self.condvar.notify_all();
+        }
     }
 }
 
