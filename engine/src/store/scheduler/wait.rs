@@ -165,7 +165,13 @@ impl Store {
         drop(state);
         self.scheduler.unneeded.free();
         self.unlink_obsolete();
-        Ok(())
+        // A worker may have taken files from the list before.
+        let mut state = self.scheduler.state.lock();
+        while state.unlinking > 0 {
+            self.scheduler.progress.wait(&mut state);
+        }
+        drop(state);
+        self.versions.check_writable()
     }
 
     /// Flushes `tree` and merges all its tables into the deepest level. Reads quarantined tables
