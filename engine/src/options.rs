@@ -286,7 +286,7 @@ impl Options {
     }
 
     /// Refreshes a [follower](Self::follow) on a thread of its own, this long after the end of the
-    /// refresh before; default never.
+    /// refresh before; default never. A refresh that has read more than 1 MiB is repeated at once.
     ///
     /// From 1 ms. A refresh without new writes costs about 20 us. An error is repeated by the next
     /// [`Db::refresh`](crate::Db::refresh), unless a refresh in between succeeds. No effect on

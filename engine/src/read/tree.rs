@@ -346,26 +346,31 @@ impl Tree {
         before
     }
 
-    /// Replaces tables and memtables by those of a later point of another process's history; `None`
-    /// for no change. Snapshots below `snapshots_from` keep the view before, which is returned.
-    pub(crate) fn follow(
+    /// Replaces tables and memtables, the newest first, by those of a later point of the history,
+    /// which a log has replayed; `None` for no change. Snapshots below `snapshots_from` keep the
+    /// view before, which is returned.
+    pub(crate) fn replace(
         &self,
-        active: Option<Arc<PlacedMemtable>>,
+        memtables: Option<&[Arc<PlacedMemtable>]>,
         version: Option<Arc<Version>>,
         snapshots_from: SequenceNumber,
     ) -> KeptView {
         let change = self.change.lock();
         let before = self.kept_view();
-        debug_assert!(before.frozen.is_empty(), "no memtable is frozen without a flush");
         let mut view = before.clone();
         view.snapshots_from = view.snapshots_from.max(snapshots_from);
-        view.active = active.unwrap_or(view.active);
         view.version = version.unwrap_or(view.version);
-        let is_replaced = !Arc::ptr_eq(&view.active, &before.active);
-        self.set_view(&change, view);
-        if is_replaced {
-            before.active.set_use(MemoryUse::PinnedMemtables);
+        if let Some(memtables) = memtables {
+            let new = || PlacedMemtable::new(self.options().memtable_bytes, &self.memory);
+            view.active = memtables.first().map_or_else(|| Arc::new(new()), Arc::clone);
+            view.frozen = memtables.iter().skip(1).cloned().collect();
         }
+        let is_kept = |placed: &Arc<PlacedMemtable>| {
+            view.placed_memtables().any(|kept| Arc::ptr_eq(kept, placed))
+        };
+        let removed: Vec<_> = before.placed_memtables().filter(|it| !is_kept(it)).collect();
+        self.set_view(&change, view);
+        removed.into_iter().for_each(|placed| placed.set_use(MemoryUse::PinnedMemtables));
         before
     }
 
@@ -383,17 +388,6 @@ impl Tree {
         debug_assert!(debt.level0_runs_kept <= debt.level0_runs, "{debt:?}");
         self.compaction_debt_bytes.store(debt.bytes, Relaxed);
         self.level0_runs_kept.store(debt.level0_runs_kept, Relaxed);
-    }
-
-    /// Replaces the empty memtable by that of a replayed log, before the first read.
-    pub(crate) fn set_replayed(&self, active: Arc<PlacedMemtable>) {
-        let change = self.change.lock();
-        debug_assert!(
-            self.view_seldom().active.first_sequence().is_none(),
-            "entries would be lost"
-        );
-        debug_assert!(self.view_seldom().frozen.is_empty(), "the log was replayed after a freeze");
-        self.set_view(&change, KeptView { active, ..self.kept_view() });
     }
 
     /// Drops all data, which the manifest no longer names. Tables are unlinked when their last

@@ -20,6 +20,7 @@ use crate::{
     merge_operator::NamedOperator,
     read::view::PlacedMemtable,
     resolve::is_tombstone,
+    store::replayed_memtables::ReplayedMemtables,
     store_clock::StoreClock,
     wal::{batch::Entry, replay::ReplayedBatch},
 };
@@ -39,16 +40,13 @@ pub(super) struct LogState<'a> {
     lacking: BTreeMap<u64, Error>,
     /// Above the ids of all keyspaces so far.
     next_keyspace_id: u64,
-    memtables: BTreeMap<u64, Replayed>,
+    memtables: Unflushed,
+    /// Changes of keyspaces were added to the edit.
+    is_edited: bool,
 }
 
-/// Entries that the log adds to a keyspace.
-#[derive(Debug)]
-struct Replayed {
-    placed: Arc<PlacedMemtable>,
-    /// Memory that the entries take.
-    bytes: usize,
-}
+/// Entries that the log adds to tables, by keyspace.
+pub(super) type Unflushed = BTreeMap<u64, ReplayedMemtables>;
 
 impl<'a> LogState<'a> {
     pub(super) fn new(
@@ -66,6 +64,7 @@ impl<'a> LogState<'a> {
             lacking: BTreeMap::new(),
             next_keyspace_id: state.next_keyspace_id,
             memtables: BTreeMap::new(),
+            is_edited: false,
         }
     }
 
@@ -76,7 +75,7 @@ impl<'a> LogState<'a> {
         state: &'a ManifestState,
         memory: &'a Arc<MemoryAccount>,
         edit: VersionEdit,
-        memtables: BTreeMap<u64, Arc<PlacedMemtable>>,
+        memtables: Unflushed,
     ) -> Self {
         let mut log = Self::new(options, state, memory);
         log.live.extend(edit.keyspaces_created.iter().map(|created| created.id));
@@ -84,8 +83,7 @@ impl<'a> LogState<'a> {
             log.live.remove(id);
         }
         log.next_keyspace_id = log.next_keyspace_id.max(edit.next_keyspace_id.unwrap_or(0));
-        let charged = |(id, placed)| (id, Replayed { placed, bytes: 0 });
-        log.memtables = memtables.into_iter().map(charged).collect();
+        log.memtables = memtables;
         log.edit = edit;
         log
     }
@@ -95,16 +93,23 @@ impl<'a> LogState<'a> {
         self.memtable_bytes.insert(id, bytes);
     }
 
+    /// Charges the memory of the entries so far, and returns them. Returns `None` if keyspaces have
+    /// changed since [`resume`](Self::resume): the entries alone are not a state.
+    pub(super) fn entries(&mut self) -> Option<&Unflushed> {
+        self.charge();
+        (!self.is_edited).then_some(&self.memtables)
+    }
+
     /// Returns the keyspaces created and dropped, and the entries by keyspace.
-    pub(super) fn into_parts(mut self) -> (VersionEdit, BTreeMap<u64, Arc<PlacedMemtable>>) {
+    pub(super) fn into_parts(mut self) -> (VersionEdit, Unflushed) {
         let created = self.edit.keyspaces_created.iter();
         self.edit.next_keyspace_id = created.map(|created| created.id + 1).max();
-        let charged = self.memtables.into_iter().map(|(id, Replayed { placed, bytes })| {
-            // At once: the filters of later memtables are sized by the memory that is left.
-            placed.reserve(bytes);
-            (id, placed)
-        });
-        (self.edit, charged.collect())
+        self.charge();
+        (self.edit, self.memtables)
+    }
+
+    fn charge(&mut self) {
+        self.memtables.values_mut().for_each(ReplayedMemtables::charge);
     }
 
     /// Notes the stored options of the keyspace `id`; `error` adds their position.
@@ -149,14 +154,15 @@ impl<'a> LogState<'a> {
     ///
     /// [`Error::Corrupt`] if its entries cannot be read, or are of unknown keyspaces.
     pub(super) fn apply(&mut self, replayed: &ReplayedBatch<'_>) -> Result<()> {
-        for (sequence, entry) in (replayed.sequence..).zip(&replayed.batch) {
+        let batch = replayed.sequence;
+        for (sequence, entry) in (batch..).zip(&replayed.batch) {
             let entry = entry.map_err(|source| replayed.corrupt(source))?;
             let corrupt = |source| replayed.corrupt(source);
             match entry {
                 Entry::Point { keyspace, kind, key, value } => {
                     let (seed, charge) =
                         (self.state.hash_seed, Memtable::charge(key.len(), value.len()));
-                    let placed = self.place(keyspace, sequence, charge).map_err(corrupt)?;
+                    let placed = self.place(keyspace, batch, sequence, charge).map_err(corrupt)?;
                     if let Some(placed) = placed {
                         let (hash, trailer) = (key_hash(key, seed), Trailer::new(sequence, kind));
                         placed.memtable.insert(hash, key, trailer, &value);
@@ -167,7 +173,7 @@ impl<'a> LogState<'a> {
                 }
                 Entry::RemoveRange { keyspace, start, end } => {
                     let charge = Memtable::range_tombstone_charge(start.len(), end.len());
-                    let placed = self.place(keyspace, sequence, charge).map_err(corrupt)?;
+                    let placed = self.place(keyspace, batch, sequence, charge).map_err(corrupt)?;
                     if let Some(placed) = placed {
                         let tombstone = RangeTombstone::new(start, end, sequence);
                         placed.memtable.insert_range_tombstone(tombstone);
@@ -189,6 +195,7 @@ impl<'a> LogState<'a> {
 
     fn drop_keyspace(&mut self, id: u64) {
         if self.live.remove(&id) {
+            self.is_edited = true;
             self.edit.keyspaces_dropped.push(id);
             self.memtables.remove(&id);
             self.lacking.remove(&id);
@@ -198,6 +205,7 @@ impl<'a> LogState<'a> {
     fn clear_keyspace(&mut self, id: u64, sequence: SequenceNumber) {
         // Otherwise the manifest has it.
         if self.live.contains(&id) && sequence > self.flushed(id) {
+            self.is_edited = true;
             self.edit.keyspaces_cleared.push((id, sequence));
             self.memtables.remove(&id);
         }
@@ -207,6 +215,7 @@ impl<'a> LogState<'a> {
         let renamed = self.state.keyspaces.get(&id).map_or(0, |known| known.renamed);
         // Otherwise the manifest has it.
         if self.live.contains(&id) && sequence > renamed {
+            self.is_edited = true;
             let renamed = KeyspaceRenamed { id, sequence, name: name.to_owned() };
             self.edit.keyspaces_renamed.push(renamed);
         }
@@ -236,16 +245,18 @@ impl<'a> LogState<'a> {
         }
         self.next_keyspace_id = id + 1;
         self.live.insert(id);
+        self.is_edited = true;
         let (name, options) = (name.to_owned(), options.to_owned());
         self.edit.keyspaces_created.push(KeyspaceCreated { id, name, options });
         Ok(())
     }
 
-    /// Places an entry that takes `charge_bytes`. Returns its memtable; `None` if the entry is not
-    /// needed.
+    /// Places an entry that takes `charge_bytes`, of the batch at `batch`. Returns its memtable;
+    /// `None` if the entry is not needed.
     fn place(
         &mut self,
         keyspace: u64,
+        batch: SequenceNumber,
         sequence: SequenceNumber,
         charge_bytes: usize,
     ) -> Result<Option<&PlacedMemtable>, Corruption> {
@@ -263,15 +274,16 @@ impl<'a> LogState<'a> {
         let own = self.memtable_bytes.get(&keyspace).copied();
         // If the options are unreadable, the open fails later.
         let frozen_at = own.unwrap_or_else(|| self.options.new_keyspace().memtable_bytes);
-        let new = || {
-            let placed = Arc::new(PlacedMemtable::new(frozen_at, self.memory));
-            Replayed { placed, bytes: 0 }
+        let (memory, rotates) = (self.memory, self.options.follow);
+        let new = || match rotates {
+            true => ReplayedMemtables::rotated(frozen_at, memory),
+            false => ReplayedMemtables::new(frozen_at, memory),
         };
-        let Replayed { placed, bytes } = self.memtables.entry(keyspace).or_insert_with(new);
-        *bytes += charge_bytes;
-        placed.place(sequence, sequence);
-        placed.note_inserted(sequence);
-        Ok(Some(placed))
+        let memtables = self.memtables.entry(keyspace).or_insert_with(new);
+        if rotates {
+            memtables.rotate(batch, frozen_at, memory);
+        }
+        Ok(Some(memtables.place(sequence, charge_bytes)))
     }
 }
 
@@ -373,7 +385,7 @@ mod tests {
         for KeyspaceCreated { id, name, options } in &log.keyspaces_created {
             log_state.create(*id, name, options, error).expect("good");
         }
-        log_state.place(1, 1, 3).expect("it is there");
+        log_state.place(1, 1, 1, 3).expect("it is there");
         memory.memtable_bytes()
     }
 

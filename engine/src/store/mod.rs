@@ -10,7 +10,7 @@
 //! | operation                              | content                                       |
 //! |----------------------------------------|-----------------------------------------------|
 //! | [`open_store`], [`threads`]            | opens and closes a store                      |
-//! | [`recovery`], [`log_state`]            | recover a store from manifest and log         |
+//! | [`recovery`], [`log_state`], [`replayed_memtables`] | recover a store from manifest and log |
 //! | [`read_only`]                          | recovers a read-only store                    |
 //! | [`follower`]                           | follows a store that another process writes   |
 //! | [`open_tables`]                        | opens the tables of a store on several threads |
@@ -37,7 +37,7 @@ mod compact;
 mod filter_host;
 mod flush;
 pub(crate) mod folder;
-mod follower;
+pub(crate) mod follower;
 pub(crate) mod history;
 mod install;
 mod interval_thread;
@@ -52,6 +52,7 @@ mod read_only;
 mod recovery;
 #[cfg(feature = "encryption")]
 mod reencrypt;
+mod replayed_memtables;
 mod retained_logs;
 pub(crate) mod scheduler;
 mod skipped;

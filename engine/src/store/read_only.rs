@@ -45,7 +45,7 @@ pub(super) fn take_in(
     opening.threads = opened.threads;
     let (mut trees, filters) = opened.into_trees(options, &tables, last_sequence);
     opening.filters = stopwatch.lap();
-    trees.set_replayed(memtables);
+    trees.set_replayed(&memtables);
     if trees.get(DEFAULT_KEYSPACE).is_none() {
         if options.follow {
             // Its writer is about to create it.

@@ -27,9 +27,8 @@ use crate::{
     manifest::load::Loaded,
     manifest::{KeyspaceState, ManifestFile, ManifestState, VersionEdit, load},
     planted::PlantedBug,
-    read::view::PlacedMemtable,
     stats::OpeningStats,
-    store::log_state::{LogState, begun_history, changed_options, corrupt_state},
+    store::log_state::{LogState, Unflushed, begun_history, changed_options, corrupt_state},
     store::open_tables::open_tables,
     store::orphans::{unlink_orphans, unlink_unnamed},
     store::retained_logs::{changed_retention, keeps_changes},
@@ -58,8 +57,8 @@ pub(crate) struct Recovered {
     pub(super) state: ManifestState,
     /// Keyspaces that the log creates and drops.
     pub(super) edit: VersionEdit,
-    /// Entries of the log, by keyspace.
-    pub(super) memtables: BTreeMap<u64, Arc<PlacedMemtable>>,
+    /// Entries of the log.
+    pub(super) memtables: Unflushed,
     pub(super) last_sequence: SequenceNumber,
     pub(super) next_file_id: u64,
     /// Segments of the log that was replayed, oldest first.
@@ -291,7 +290,7 @@ pub(crate) fn take_over(
         unlink_orphans(&tables, &names, &state, manifest_id)?;
     }
     let (trees, filters) = opened.into_trees(options, &tables, last_sequence);
-    trees.set_replayed(memtables);
+    trees.set_replayed(&memtables);
     opening.filters = stopwatch.lap();
     let (shared_fs, folder_path) = (Arc::clone(&options.fs), folder.to_owned());
     let manifest = match kept {

@@ -43,8 +43,9 @@ impl Threads {
 
     fn start_refresher(&mut self, store: &Arc<Store>) -> Result<()> {
         let Some(interval) = store.options.follow_interval else { return Ok(()) };
-        let refresh = |store: &Store| drop(store.refresh());
-        self.refresher = Some(IntervalThread::start("sievedb-follow", store, interval, refresh)?);
+        let thread =
+            IntervalThread::start("sievedb-follow", store, interval, Store::refresh_to_end)?;
+        self.refresher = Some(thread);
         Ok(())
     }
 

@@ -30,6 +30,8 @@ pub(crate) struct FollowedLog {
     segments: Vec<ReplayedSegment>,
     /// The last one, if it is open.
     reader: Option<Reader>,
+    /// The last read has stopped before the end that it found.
+    is_paused: bool,
 }
 
 /// Whether a log was read up to its present end.
@@ -37,6 +39,8 @@ pub(crate) struct FollowedLog {
 #[must_use]
 pub(crate) enum Followed {
     ToEnd,
+    /// So many bytes were read: read on.
+    Paused,
     /// Segments are missing in between, or records were withdrawn: replay the whole log.
     Interrupted,
 }
@@ -49,7 +53,7 @@ impl FollowedLog {
         store_id: u128,
         segments: Vec<ReplayedSegment>,
     ) -> Self {
-        Self { fs, folder, store_id, segments, reader: None }
+        Self { fs, folder, store_id, segments, reader: None, is_paused: false }
     }
 
     /// Returns the segments that were read, oldest first.
@@ -63,7 +67,8 @@ impl FollowedLog {
     }
 
     /// Passes the batches since to `apply`. `logs` are the segments that the manifest names, each
-    /// with the secret of its header.
+    /// with the secret of its header. Pauses after the batch that makes it `bytes_max` bytes. What
+    /// is appended during a pause is not read before the next end.
     ///
     /// # Errors
     ///
@@ -71,8 +76,10 @@ impl FollowedLog {
     pub(crate) fn read(
         &mut self,
         logs: &BTreeMap<u64, u64>,
+        bytes_max: u64,
         mut apply: impl FnMut(ReplayedBatch<'_>) -> Result<()>,
     ) -> Result<Followed> {
+        let mut bytes_left = bytes_max;
         loop {
             let Some(&ReplayedSegment { id, bytes, .. }) = self.segments.last() else {
                 // Whatever was written and flushed meanwhile left no trace in the log.
@@ -99,7 +106,11 @@ impl FollowedLog {
                 None => None,
             };
             let limit = next.as_ref().map(|(_, _, end)| *end);
-            let end = self.read_segment(limit, &mut apply)?;
+            let end = self.read_segment(limit, bytes_left, &mut apply)?;
+            if self.is_paused {
+                return Ok(Followed::Paused);
+            }
+            bytes_left = bytes_left.saturating_sub(end.saturating_sub(bytes));
             let Some((next, reader, limit)) = next else {
                 let is_named = logs.contains_key(&id);
                 return Ok(if is_named { Followed::ToEnd } else { Followed::Interrupted });
@@ -118,16 +129,21 @@ impl FollowedLog {
         self.segments.last().map_or(0, |segment| segment.last_sequence)
     }
 
-    /// Reads on in the last segment, up to `limit` if that is its end. Returns where it ends.
+    /// Reads on in the last segment, up to `limit` if that is its end, or pauses after `bytes_max`
+    /// bytes. Returns where it ends.
     fn read_segment(
         &mut self,
         limit: Option<u64>,
+        bytes_max: u64,
         apply: &mut impl FnMut(ReplayedBatch<'_>) -> Result<()>,
     ) -> Result<u64> {
         let (Some(reader), Some(segment)) = (&mut self.reader, self.segments.last_mut()) else {
             return Ok(0);
         };
-        reader.reload()?;
+        if !std::mem::take(&mut self.is_paused) {
+            reader.reload()?;
+        }
+        let pause = reader.offset().saturating_add(bytes_max);
         limit.into_iter().for_each(|limit| reader.set_limit(limit));
         while let Next::Record(record) = reader.next()? {
             if record.record_type != RecordType::Seal {
@@ -140,6 +156,10 @@ impl FollowedLog {
                 segment.last_sequence = last;
             }
             segment.bytes = reader.offset();
+            if segment.bytes >= pause {
+                self.is_paused = true;
+                break;
+            }
         }
         Ok(reader.offset())
     }

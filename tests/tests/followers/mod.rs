@@ -7,6 +7,7 @@ mod calls;
 mod changes;
 mod faults;
 mod gone;
+mod progress;
 mod threads;
 
 use std::sync::Arc;

@@ -9,9 +9,13 @@
 //!
 //! A refresh reads the manifest, then the log. All that the manifest has of the history is in the
 //! log or in tables by then, so manifest and log together are a prefix of the history. A batch is
-//! inserted into the present memtables, as a writer inserts it: no reader sees it before the
-//! refresh raises the visible sequence number, once. Then the tables of the manifest replace those
-//! memtable entries that are flushed.
+//! inserted into the memtables, as a writer inserts it: no reader sees it before the refresh raises
+//! the visible sequence number.
+//!
+//! A refresh that has much to read raises it after each part of the log: without the new state of
+//! the manifest this is a prefix, too. But not once the log changes keyspaces. At the end the
+//! tables of the manifest replace those memtable entries that are flushed. Memtables are
+//! [small](super::replayed_memtables), so that few entries are copied.
 //!
 //! If the log that was read is gone, the whole log is replayed into new memtables: readers of the
 //! old ones must not see batches behind a gap.
@@ -62,34 +66,50 @@ impl Follower {
     }
 }
 
+/// What a refresh has found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Refreshed {
+    Nothing,
+    Some,
+    /// So much that more was written meanwhile.
+    Much,
+}
+
 impl Store {
-    /// Makes visible what the writer has written since. Returns `true` if there was any; `false`
-    /// in a store that follows none.
+    /// Makes visible what the writer has written since; nothing in a store that follows none.
     ///
     /// # Errors
     ///
-    /// As [`Db::refresh`](crate::Db::refresh). The visible state is unchanged.
-    pub(crate) fn refresh(&self) -> Result<bool> {
-        let Some(follower) = &self.follower else { return Ok(false) };
+    /// As [`Db::refresh`](crate::Db::refresh).
+    pub(crate) fn refresh(&self) -> Result<Refreshed> {
+        let Some(follower) = &self.follower else { return Ok(Refreshed::Nothing) };
         let mut tail = follower.tail.lock();
         retry(&self.options, || {
             // Under the lock: a close may have begun meanwhile.
             self.check_open()?;
             let refreshed = self.try_refresh(follower, tail.take());
-            refreshed.map(|(is_changed, read)| {
+            refreshed.map(|(found, read)| {
                 *tail = Some(read);
-                is_changed
+                found
             })
         })
     }
 
-    fn try_refresh(&self, follower: &Follower, tail: Option<Tail>) -> Result<(bool, Tail)> {
+    /// Refreshes until nothing is left that was written meanwhile, for the thread at an interval.
+    pub(crate) fn refresh_to_end(&self) {
+        // The next call repeats an error. A close ends the loop.
+        while self.refresh().is_ok_and(|found| found == Refreshed::Much) {}
+    }
+
+    fn try_refresh(&self, follower: &Follower, tail: Option<Tail>) -> Result<(Refreshed, Tail)> {
         if let Some(mut tail) = tail {
-            match tail.read(self)? {
-                Progress::None => return Ok((false, tail)),
-                Progress::Some => {
+            let found = |is_behind| if is_behind { Refreshed::Much } else { Refreshed::Some };
+            match tail.read(self, |step| self.show_step(follower, step))? {
+                Progress::None => return Ok((Refreshed::Nothing, tail)),
+                Progress::Shown { is_behind } => return Ok((found(is_behind), tail)),
+                Progress::Changed { is_behind } => {
                     self.show(follower, &mut tail)?;
-                    return Ok((true, tail));
+                    return Ok((found(is_behind), tail));
                 }
                 Progress::Interrupted => {}
             }
@@ -103,7 +123,8 @@ impl Store {
         }
         let mut tail = Tail::of(&self.options, &self.tables.folder, &recovered)?;
         self.show(follower, &mut tail)?;
-        Ok((true, tail))
+        // As long as an opening.
+        Ok((Refreshed::Much, tail))
     }
 
     /// Replaces the error of a missing file in a store that follows another process, which may have

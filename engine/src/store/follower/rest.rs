@@ -8,15 +8,15 @@ use sievedb_memtable::Memtable;
 
 use crate::{read::view::PlacedMemtable, resolve::is_tombstone, table::store::TableStore};
 
-/// Copies the entries above `flushed` into a new memtable of a keyspace with `memtable_bytes`. The
-/// writer froze its memtable at `flushed`, which a follower learns only after the flush.
+/// Copies the entries above `flushed` into a new memtable for `bytes_target` bytes. The writer froze
+/// its memtable at `flushed`, which a follower learns only after the flush.
 pub(super) fn rest_above(
     placed: &PlacedMemtable,
     flushed: SequenceNumber,
-    memtable_bytes: usize,
+    bytes_target: usize,
     tables: &TableStore,
 ) -> Arc<PlacedMemtable> {
-    let rest = PlacedMemtable::new(memtable_bytes, &tables.memory);
+    let rest = PlacedMemtable::new(bytes_target, &tables.memory);
     rest.place(flushed + 1, placed.last_sequence());
     rest.note_inserted(placed.last_sequence());
     let mut bytes = 0;

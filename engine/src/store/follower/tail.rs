@@ -1,6 +1,6 @@
 //! What a follower has read of manifest and log.
 
-use std::{collections::BTreeMap, mem, path::Path, sync::Arc};
+use std::{mem, path::Path, sync::Arc};
 
 use sievedb_format::SequenceNumber;
 
@@ -8,10 +8,9 @@ use super::rest::rest_above;
 use crate::{
     Options, Result,
     manifest::{ManifestState, VersionEdit, tail::ManifestTail},
-    read::view::PlacedMemtable,
     store::{
         Store,
-        log_state::{LogState, corrupt_state},
+        log_state::{LogState, Unflushed, corrupt_state},
         recovery::Recovered,
     },
     wal::followed::{Followed, FollowedLog},
@@ -25,8 +24,8 @@ pub(in crate::store) struct Tail {
     log: FollowedLog,
     /// Changes of keyspaces that the log has and the manifest lacks.
     edit: VersionEdit,
-    /// Entries of the log that are in no table, by keyspace.
-    pub(super) memtables: BTreeMap<u64, Arc<PlacedMemtable>>,
+    /// Entries of the log that are in no table.
+    pub(super) memtables: Unflushed,
     /// The manifest with the changes of the log.
     pub(super) state: ManifestState,
     /// State of the visible keyspaces, once they are.
@@ -34,14 +33,38 @@ pub(in crate::store) struct Tail {
     pub(super) last_sequence: SequenceNumber,
 }
 
-/// What was read.
+/// What was read. It was behind if that took several steps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Progress {
     None,
-    Some,
+    /// All of it is visible.
+    Shown {
+        is_behind: bool,
+    },
+    /// Tables or keyspaces have changed, too.
+    Changed {
+        is_behind: bool,
+    },
     /// The log does not go on behind what was read.
     Interrupted,
 }
+
+/// Entries that may become visible while the state of the manifest remains.
+#[derive(Debug)]
+pub(super) struct Step<'a> {
+    pub(super) entries: &'a Unflushed,
+    pub(super) segments: &'a [ReplayedSegment],
+    pub(super) last_sequence: SequenceNumber,
+}
+
+/// Readers see what was read of the log after each part of this size...
+const STEP_BYTES_MAX: u64 = 1 << 20;
+
+/// ...or after this part of a memtable, if that is less...
+const STEP_SHARE: u64 = 32;
+
+/// ...but at least so many bytes.
+const STEP_BYTES_MIN: u64 = 1 << 10;
 
 impl Tail {
     /// Continues behind a `recovered` store, of which nothing was changed.
@@ -78,14 +101,18 @@ impl Tail {
         self.log.segments()
     }
 
-    /// Reads on. Inserts new batches into the memtables, where no reader sees them yet. After an
-    /// error the tail is of no use.
+    /// Reads on. Inserts new batches into the memtables, and calls `show` for entries that readers
+    /// may see at once. After an error the tail is of no use.
     ///
     /// # Errors
     ///
     /// [`Error::Io`](crate::Error::Io), [`Error::Corrupt`](crate::Error::Corrupt), errors of
     /// options that this process lacks.
-    pub(super) fn read(&mut self, store: &Store) -> Result<Progress> {
+    pub(super) fn read(
+        &mut self,
+        store: &Store,
+        mut show: impl FnMut(&Step<'_>),
+    ) -> Result<Progress> {
         // First: what it has of the history is in the log or in tables.
         let before = self.manifest.read()?;
         let (options, memory) = (&store.options, &store.tables.memory);
@@ -93,32 +120,58 @@ impl Tail {
         let state = before.as_ref().unwrap_or(self.manifest.state());
         let (edit, memtables) = (mem::take(&mut self.edit), mem::take(&mut self.memtables));
         let mut log = LogState::resume(options, state, memory, edit, memtables);
+        let mut largest = 0;
         for tree in store.versions.trees().values() {
-            log.note_memtable_bytes(tree.id, tree.options().memtable_bytes);
+            let bytes = tree.options().memtable_bytes;
+            log.note_memtable_bytes(tree.id, bytes);
+            largest = largest.max(bytes);
         }
-        let mut has_batches = false;
-        let followed = self.log.read(&self.manifest.state().logs, |batch| {
-            has_batches = true;
-            log.apply(&batch)
-        })?;
-        log.check_features()?;
+        let step_bytes = (largest as u64 / STEP_SHARE).clamp(STEP_BYTES_MIN, STEP_BYTES_MAX);
+        let (mut steps, mut is_shown) = (0, true);
+        loop {
+            let mut has_batches = false;
+            let followed = self.log.read(&self.manifest.state().logs, step_bytes, |batch| {
+                has_batches = true;
+                log.apply(&batch)
+            })?;
+            log.check_features()?;
+            if followed == Followed::Interrupted {
+                return Ok(Progress::Interrupted);
+            }
+            if has_batches {
+                steps += 1;
+                let segments = self.log.segments();
+                let last = segments.last().map_or(0, |segment| segment.last_sequence);
+                self.last_sequence = last.max(self.last_sequence);
+                // With new tables, whose opening may fail, the rest becomes visible at once.
+                let is_rest = followed == Followed::ToEnd && before.is_some();
+                let entries = log.entries().filter(|_| !is_rest);
+                is_shown = entries.is_some();
+                if let Some(entries) = entries {
+                    show(&Step { entries, segments, last_sequence: self.last_sequence });
+                }
+            }
+            if followed == Followed::ToEnd {
+                break;
+            }
+        }
         (self.edit, self.memtables) = log.into_parts();
-        if followed == Followed::Interrupted {
-            return Ok(Progress::Interrupted);
-        }
-        let of_log = self.log.segments().last().map_or(0, |segment| segment.last_sequence);
-        self.last_sequence =
-            of_log.max(self.manifest.state().last_sequence).max(self.last_sequence);
+        self.last_sequence = self.manifest.state().last_sequence.max(self.last_sequence);
         if before.is_some() {
             self.log.retain(&self.manifest.state().logs);
             self.leave_recorded();
         }
-        if before.is_some() || has_batches {
+        let is_changed = before.is_some() || !is_shown;
+        if is_changed {
             self.apply_edit(&store.tables.folder)?;
             self.leave_flushed(store);
-            return Ok(Progress::Some);
         }
-        Ok(Progress::None)
+        let is_behind = steps > 1;
+        Ok(match (is_changed, steps) {
+            (true, _) => Progress::Changed { is_behind },
+            (false, 0) => Progress::None,
+            (false, _) => Progress::Shown { is_behind },
+        })
     }
 
     /// Removes the changes of keyspaces that the manifest has by now.
@@ -143,21 +196,17 @@ impl Tail {
         self.state.apply(&self.edit).map_err(|source| corrupt_state(folder, source))
     }
 
-    /// Removes memtables of dropped keyspaces, and replaces those with flushed entries.
+    /// Removes memtables of dropped keyspaces, and those with flushed entries.
     fn leave_flushed(&mut self, store: &Store) {
         let state = &self.state;
-        self.memtables.retain(|id, placed| {
+        self.memtables.retain(|id, memtables| {
             let Some(keyspace) = state.keyspaces.get(id) else { return false };
+            let tree = store.versions.trees().of_id(*id).cloned();
+            let memtable_bytes = tree.map_or(0, |tree| tree.options().memtable_bytes);
             let flushed = keyspace.flushed;
-            if placed.last_sequence() <= flushed {
-                return false;
-            }
-            if placed.first_sequence().is_some_and(|first| first <= flushed) {
-                let tree = store.versions.trees().of_id(*id).cloned();
-                let bytes = tree.map_or(0, |tree| tree.options().memtable_bytes);
-                *placed = rest_above(placed, flushed, bytes, &store.tables);
-            }
-            true
+            memtables.leave_flushed(flushed, memtable_bytes, |placed, bytes| {
+                rest_above(placed, flushed, bytes, &store.tables)
+            })
         });
     }
 }

@@ -2,16 +2,25 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use super::{Follower, tail::Tail};
+use sievedb_format::SequenceNumber;
+
+use super::{
+    Follower,
+    tail::{Step, Tail},
+};
 use crate::{
     KeyspaceOptions, Result,
     history_length::HistoryStart,
     manifest::KeyspaceState,
     planted::PlantedBug,
-    read::{tree::Tree, view::PlacedMemtable},
+    read::{
+        tree::Tree,
+        view::{KeptView, PlacedMemtable},
+    },
     store::{
         Store,
         log_state::{corrupt_state, present_options},
+        replayed_memtables::ReplayedMemtables,
     },
     table::{LiveTable, TableMeta},
     version::Version,
@@ -21,8 +30,8 @@ use crate::{
 struct Next {
     tree: Arc<Tree>,
     is_new: bool,
-    /// `None` if the present ones remain.
-    active: Option<Arc<PlacedMemtable>>,
+    /// The newest first. `None` if the present ones remain.
+    memtables: Option<Vec<Arc<PlacedMemtable>>>,
     version: Option<Arc<Version>>,
     opened: Vec<Arc<LiveTable>>,
     options: Option<KeyspaceOptions>,
@@ -30,6 +39,30 @@ struct Next {
 }
 
 impl Store {
+    /// Makes the entries of a step visible. The tables remain.
+    pub(super) fn show_step(&self, follower: &Follower, step: &Step<'_>) {
+        for (&id, memtables) in step.entries {
+            let tree = self.versions.trees().of_id(id).cloned();
+            let tree = tree.filter(|tree| !shows(&tree.view_seldom(), memtables.all()));
+            // Before they are visible: a reader may load the view just after.
+            tree.into_iter().for_each(|tree| drop(tree.replace(Some(memtables.all()), None, 0)));
+        }
+        // Before it is visible: a change stream takes what is missing for failed writes.
+        *follower.segments.lock() = step.segments.to_vec();
+        self.writer.publish().follow(self.shown_up_to(step.last_sequence));
+        self.writer.publish().notify();
+        if self.tables.memory.is_fit_due() {
+            self.tables.fit_cache();
+        }
+    }
+
+    fn shown_up_to(&self, last: SequenceNumber) -> SequenceNumber {
+        if self.options.has_bug(PlantedBug::ShowHalfBatch) {
+            return (last - last % 2).max(self.writer.visible());
+        }
+        last
+    }
+
     /// Makes what `tail` has read visible, at once for snapshots.
     ///
     /// # Errors
@@ -42,10 +75,7 @@ impl Store {
             let shown = tail.shown.as_ref().and_then(|shown| shown.keyspaces.get(&id));
             all.push(self.next_view(id, keyspace, shown, tail.memtables.get(&id))?);
         }
-        let mut last = tail.last_sequence;
-        if self.options.has_bug(PlantedBug::ShowHalfBatch) {
-            last = (last - last % 2).max(self.writer.visible());
-        }
+        let last = self.shown_up_to(tail.last_sequence);
         self.versions.follow_manifest(manifest);
         // Before it is visible: a change stream takes what is missing for failed writes.
         *follower.segments.lock() = tail.segments().to_vec();
@@ -55,9 +85,11 @@ impl Store {
             let mut before = Vec::new();
             for next in &mut all {
                 next.tree.raise_history_from(next.history_from);
-                let (active, version) = (next.active.take(), next.version.take());
-                if active.is_some() || version.is_some() {
-                    before.push((next.tree.id, next.tree.follow(active, version, snapshots_from)));
+                let (memtables, version) = (next.memtables.take(), next.version.take());
+                if memtables.is_some() || version.is_some() {
+                    let memtables = memtables.as_deref();
+                    let replaced = next.tree.replace(memtables, version, snapshots_from);
+                    before.push((next.tree.id, replaced));
                 }
             }
             before
@@ -82,7 +114,7 @@ impl Store {
         id: u64,
         keyspace: &Arc<KeyspaceState>,
         shown: Option<&Arc<KeyspaceState>>,
-        memtable: Option<&Arc<PlacedMemtable>>,
+        memtables: Option<&ReplayedMemtables>,
     ) -> Result<Next> {
         let present = self.versions.trees().of_id(id).cloned();
         let is_new = present.is_none();
@@ -104,17 +136,10 @@ impl Store {
             )),
         };
         let view = tree.kept_view();
-        let active = match memtable {
-            Some(memtable) if Arc::ptr_eq(memtable, &view.active) => None,
-            Some(memtable) => Some(Arc::clone(memtable)),
-            None if view.active.first_sequence().is_none() => None,
-            None => {
-                let bytes = tree.options().memtable_bytes;
-                Some(Arc::new(PlacedMemtable::new(bytes, &self.tables.memory)))
-            }
-        };
+        let memtables = memtables.map_or(&[][..], |memtables| memtables.all());
+        let memtables = (!shows(&view, memtables)).then(|| memtables.to_vec());
         let (version, opened, history_from) = (None, Vec::new(), keyspace.history_from);
-        let mut next = Next { tree, is_new, active, version, opened, options, history_from };
+        let mut next = Next { tree, is_new, memtables, version, opened, options, history_from };
         if !is_same {
             self.add_version(&mut next, keyspace, &view.version)?;
         }
@@ -187,9 +212,16 @@ impl Store {
             }
             tree.mark_dropped();
             self.versions.snapshots().forget_keyspace(tree.id);
-            let bytes = tree.options().memtable_bytes;
-            let active = Arc::new(PlacedMemtable::new(bytes, &self.tables.memory));
-            tree.follow(Some(active), Some(Arc::default()), 0);
+            tree.replace(Some(&[]), Some(Arc::default()), 0);
         }
     }
+}
+
+/// Returns whether `memtables`, the newest first, are those of `view`.
+fn shows(view: &KeptView, memtables: &[Arc<PlacedMemtable>]) -> bool {
+    if memtables.is_empty() {
+        return view.active.first_sequence().is_none() && view.frozen.is_empty();
+    }
+    let shown = view.placed_memtables();
+    shown.map(Arc::as_ptr).eq(memtables.iter().map(Arc::as_ptr))
 }

@@ -6,7 +6,8 @@ use sievedb_format::SequenceNumber;
 
 use crate::{
     manifest::{KeyspaceCreated, KeyspaceRenamed, VersionEdit},
-    read::{changed_trees::ChangedTrees, tree::Tree, view::PlacedMemtable},
+    read::{changed_trees::ChangedTrees, tree::Tree},
+    store::log_state::Unflushed,
     version::Version,
 };
 
@@ -56,11 +57,14 @@ impl KeyspaceTrees {
         debug_assert_eq!(self.by_name.len(), self.by_id.len(), "names of keyspaces are unique");
     }
 
-    /// Makes the memtables of a replayed log the active ones of their keyspaces, before any reader.
-    pub(in crate::store) fn set_replayed(&self, memtables: BTreeMap<u64, Arc<PlacedMemtable>>) {
-        for (keyspace, replayed) in memtables {
+    /// Makes the memtables of a replayed log those of their keyspaces, before any reader.
+    pub(in crate::store) fn set_replayed(&self, memtables: &Unflushed) {
+        for (&keyspace, replayed) in memtables {
             let tree = self.of_id(keyspace);
-            tree.expect("entries are replayed for known keyspaces only").set_replayed(replayed);
+            let tree = tree.expect("entries are replayed for known keyspaces only");
+            let before = tree.replace(Some(replayed.all()), None, 0);
+            debug_assert!(before.active.first_sequence().is_none(), "entries would be lost");
+            debug_assert!(before.frozen.is_empty(), "the log was replayed after a freeze");
         }
     }
 

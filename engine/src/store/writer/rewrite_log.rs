@@ -12,7 +12,7 @@
 //! manifest needs names, clears and drops. If changes are retained, all records are copied: the old
 //! segments are not known to be durable.
 
-use std::{collections::BTreeMap, path::Path, sync::Arc};
+use std::path::Path;
 
 use sievedb_format::{Corruption, SequenceNumber};
 
@@ -22,7 +22,7 @@ use crate::{
     fs::Fs,
     log::{BUFFER_BYTES_MAX, Payload, PendingRecord, Position, Writer},
     manifest::ManifestState,
-    read::view::PlacedMemtable,
+    store::log_state::Unflushed,
     wal::{
         chain::Segments,
         replay::{ReplayedBatch, ReplayedSegment, replay},
@@ -38,8 +38,8 @@ pub(in crate::store) struct ReplayedLog<'a> {
     /// State of the manifest.
     pub(in crate::store) state: &'a ManifestState,
     pub(in crate::store) segments: &'a [ReplayedSegment],
-    /// Its entries that are in no table, by keyspace.
-    pub(in crate::store) memtables: &'a BTreeMap<u64, Arc<PlacedMemtable>>,
+    /// Its entries that are in no table.
+    pub(in crate::store) memtables: &'a Unflushed,
     /// Every batch is needed, for the change stream.
     pub(in crate::store) keeps_all: bool,
 }
@@ -109,8 +109,8 @@ impl ReplayedLog<'_> {
             if entry.changes_keyspace() {
                 return Ok(true);
             }
-            let placed = self.memtables.get(&entry.keyspace());
-            let first = placed.and_then(|placed| placed.first_sequence());
+            let memtables = self.memtables.get(&entry.keyspace());
+            let first = memtables.and_then(|memtables| memtables.first_sequence());
             if first.is_some_and(|first| first <= sequence) {
                 return Ok(true);
             }
