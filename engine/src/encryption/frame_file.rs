@@ -60,12 +60,15 @@ struct State {
     last: Option<Place>,
     /// Stored length for which nothing but zeros was found at the end.
     searched: u64,
+    /// Largest logical length returned so far. Up to here a read succeeds, although a frame that
+    /// was incomplete then is shorter than its stored bytes.
+    returned: u64,
 }
 
 impl FrameFile {
     pub(super) fn new(file: Arc<dyn ReadFile>, head: &Head, cipher: Cipher) -> Self {
         let end = Place { stored: HEAD_BYTES as u64, logical: HEADER_BYTES as u64 };
-        let state = State { marks: vec![end], end, last: None, searched: 0 };
+        let state = State { marks: vec![end], end, last: None, searched: 0, returned: 0 };
         Self { file, cipher, header: head.header.encode(), state: Mutex::new(state) }
     }
 
@@ -206,7 +209,7 @@ impl FrameFile {
         if place.end > state.end.logical {
             there = self.extend(&mut state)?;
         }
-        if place.end > end_of(&state, there) {
+        if place.end > end_of(&state, there).max(state.returned) {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
         let mut window = Window::new(&*self.file, there);
@@ -351,7 +354,8 @@ impl ReadFile for FrameFile {
     fn len(&self) -> io::Result<u64> {
         let mut state = self.state.lock();
         let there = self.extend(&mut state)?;
-        Ok(end_of(&state, there))
+        state.returned = state.returned.max(end_of(&state, there));
+        Ok(state.returned)
     }
 
     fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {

@@ -241,6 +241,31 @@ fn damaged_frames_read_as_no_data() {
     }
 }
 
+/// A reader that has seen a part of a frame reads on when the frame is complete.
+#[test]
+fn lengths_do_not_shrink_while_frames_are_appended() {
+    let appends: Vec<_> = (1..20_u8).map(|byte| vec![byte; 8 * usize::from(byte)]).collect();
+    let (disk, fs, want) = written(FileKind::Log, &appends);
+    let stored = read_all(&*disk.open(Path::new("a")).unwrap()).unwrap();
+    disk.unlink(Path::new("a")).unwrap();
+    let file = disk.create(Path::new("a")).unwrap();
+    file.append(&stored[..128]).unwrap();
+    let (reader, mut length) = (fs.open(Path::new("a")).unwrap(), 0);
+    for part in stored[128..].chunks(50) {
+        file.append(part).unwrap();
+        let before = length;
+        length = reader.len().unwrap();
+        assert!(length >= before, "{length} after {before}");
+    }
+    let mut found = vec![7; length as usize];
+    reader.read_at(&mut found, 0).unwrap();
+    let (read, zeros) = found.split_at(want.len());
+    assert!(read == want && zeros.iter().all(|&byte| byte == 0));
+    assert!(!zeros.is_empty(), "no part of a frame was seen");
+    let behind = reader.read_at(&mut [0; 2], length - 1).unwrap_err();
+    assert_eq!(behind.kind(), io::ErrorKind::UnexpectedEof);
+}
+
 fn fs_of(disk: &MemoryFs, bytes: &[u8], fs: &EncryptedFs) -> io::Result<Arc<dyn ReadFile>> {
     disk.unlink(Path::new("a")).unwrap();
     disk.create(Path::new("a")).unwrap().append(bytes).unwrap();

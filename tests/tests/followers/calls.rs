@@ -188,8 +188,14 @@ impl Follower {
     }
 }
 
-/// Follows the writer of `workload`. Returns the number of compared states.
-fn follow(workload: &Workload, planted: Option<PlantedBug>, seed: u64) -> Result<usize, String> {
+/// Follows the writer of `workload`, which has the options that `change` makes of its own. Returns
+/// the number of compared states.
+pub(super) fn follow(
+    workload: &Workload,
+    planted: Option<PlantedBug>,
+    seed: u64,
+    change: impl Fn(Options) -> Options,
+) -> Result<usize, String> {
     let disk = Arc::new(MemoryFs::new());
     let follower = Arc::<OnceLock<Mutex<Follower>>>::default();
     let looking = Arc::clone(&follower);
@@ -199,7 +205,7 @@ fn follow(workload: &Workload, planted: Option<PlantedBug>, seed: u64) -> Result
         }
     });
     let watched = Arc::new(Layered(Watched { disk: Arc::clone(&disk), look }));
-    let options = bounded_options(watched, seed);
+    let options = change(bounded_options(watched, seed));
     let following = options.clone().fs(Arc::clone(&disk) as Arc<dyn Fs>);
     let following = following.follow(true).open_files_max(1000);
     let following = planted.map_or(following.clone(), |bug| following.planted_bug(bug));
@@ -231,7 +237,7 @@ fn follower_shows_a_prefix_at_every_call_of_its_writer() {
     let chosen = |it: &&Workload| only.is_empty() || it.name == only;
     let workloads: Vec<_> = WORKLOADS.iter().filter(is_followed).filter(chosen).collect();
     let results = on_two_threads(&workloads, |workload| {
-        let followed = follow(workload, None, mix(seed));
+        let followed = follow(workload, None, mix(seed), |options| options);
         followed.map_err(|text| format!("workload {}: {text}", workload.name))
     });
     let wrong: Vec<_> = results.iter().filter_map(|result| result.as_ref().err()).collect();
@@ -246,7 +252,7 @@ fn follower_shows_a_prefix_at_every_call_of_its_writer() {
 
 #[test]
 fn planted_half_batch_is_caught() {
-    let caught = follow(workload("batches"), Some(PlantedBug::ShowHalfBatch), 1);
+    let caught = follow(workload("batches"), Some(PlantedBug::ShowHalfBatch), 1, |options| options);
     let violation = caught.expect_err("the planted bug is caught");
     let first = violation.lines().next().unwrap_or_default();
     report(&format!("planted bug, half of a batch: {first}"));

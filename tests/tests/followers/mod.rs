@@ -5,6 +5,8 @@
 mod basics;
 mod calls;
 mod changes;
+#[cfg(feature = "encryption")]
+mod encrypted;
 mod faults;
 mod gone;
 mod progress;

@@ -151,9 +151,10 @@ fn follow(db: &Db, lots: &mut Rng, shared: &Shared, is_on_demand: bool) -> u64 {
     states
 }
 
-fn run(fs: &Arc<dyn Fs>, dir: &Path, seed: u64, seconds: u64) {
+/// Runs a writer and two followers of a store with these `options` for so many seconds.
+pub(super) fn run(options: Options, dir: &Path, seed: u64, seconds: u64) {
     let clock = || Arc::new(SystemClock::new());
-    let options = small_options(Arc::clone(fs)).clock(clock()).worker_threads(2);
+    let options = options.clock(clock()).worker_threads(2);
     let db = options.clone().open(dir).unwrap();
     drop(db.keyspace("other").unwrap());
     db.close().unwrap();
@@ -201,12 +202,12 @@ fn run(fs: &Arc<dyn Fs>, dir: &Path, seed: u64, seconds: u64) {
 fn followers_see_prefixes_on_a_disk_in_memory() {
     let fs = Arc::new(MemoryFs::new()) as Arc<dyn Fs>;
     let seconds = from_env("SIEVE_FOLLOW_SECONDS", 3);
-    run(&fs, Path::new(STORE_DIR), seed("followers", 1), seconds);
+    run(small_options(fs), Path::new(STORE_DIR), seed("followers", 1), seconds);
 }
 
 #[test]
 fn followers_see_prefixes_on_a_real_disk() {
     let (dir, fs) = (tempfile::tempdir().unwrap(), Arc::new(RealFs) as Arc<dyn Fs>);
     let seconds = from_env("SIEVE_FOLLOW_SECONDS", 3);
-    run(&fs, &dir.path().join("db"), seed("followers on a disk", 1), seconds);
+    run(small_options(fs), &dir.path().join("db"), seed("followers on a disk", 1), seconds);
 }
