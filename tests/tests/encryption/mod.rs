@@ -9,6 +9,7 @@ mod nonces;
 mod opening;
 mod rotation;
 mod secrecy;
+mod stress;
 
 use std::sync::Arc;
 
