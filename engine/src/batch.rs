@@ -10,12 +10,12 @@ use std::{
 use sievedb_format::Kind;
 
 use crate::{
-    CommitFuture, Durability, Error, Keyspace, Result,
+    CommitFuture, Durability, Error, Keyspace, Result, RoomFuture,
     commit::{Always, Write, WriteEncoder},
     handle::Handle,
     handle_counts::HandleKind,
     iter::bounds::KeyBounds,
-    store::open_store::OpenStore,
+    store::{open_store::OpenStore, writer::stall::OnStall},
     time_to_live::{expiry_after, expiry_at},
 };
 
@@ -273,8 +273,37 @@ impl Batch {
     /// * [`Error::ReadOnly`]: as `Io`, but only reopening the store helps.
     /// * [`Error::KeyspaceDropped`]: nothing is changed; [`clear`](Self::clear) the batch.
     pub fn commit(&mut self, durability: Durability) -> Result<()> {
-        self.commit_by(|open, write| open.accept()?.commit(write, durability, &mut Always))
-            .map(drop)
+        self.commit_or(OnStall::Wait, durability)
+    }
+
+    /// As [`commit`](Self::commit), but refuses the batch if background work would delay it.
+    ///
+    /// Still waits for its own durability, for a [`clear`](Keyspace::clear) of a keyspace in
+    /// flight, and for earlier writes to become visible. For a call that does not wait for a sync,
+    /// use [`try_commit_async`](Self::try_commit_async).
+    ///
+    /// # Errors
+    ///
+    /// As [`commit`](Self::commit), and [`Error::WouldStall`]: nothing was written, and the batch
+    /// keeps its writes. Wait for [`room`](Self::room), and call again.
+    pub fn try_commit(&mut self, durability: Durability) -> Result<()> {
+        self.commit_or(OnStall::Refuse, durability)
+    }
+
+    fn commit_or(&mut self, on_stall: OnStall, durability: Durability) -> Result<()> {
+        let committed = self.commit_by(|open, write| {
+            open.accept()?.commit_or(on_stall, write, durability, &mut Always)
+        });
+        committed.map(drop)
+    }
+
+    /// Returns a wait until background work would not delay the commit of this batch. It can be
+    /// awaited, or blocks by [`wait`](RoomFuture::wait).
+    pub fn room(&self) -> RoomFuture {
+        match &self.open {
+            Some(open) => RoomFuture::new(open, self.bytes(), self.encoder.trees()),
+            None => RoomFuture::of_nothing(),
+        }
     }
 
     /// Writes the batch without waiting for its durability. At return its writes are visible, and
@@ -288,7 +317,8 @@ impl Batch {
     ///
     /// Writes become visible in the order of their sequence numbers. So the call waits while a
     /// [`commit`](Self::commit) with [`Durability::Disk`] by another thread syncs. It does not wait
-    /// for other asynchronous commits.
+    /// for other asynchronous commits. Background work may delay it, as every write: see
+    /// [`try_commit_async`](Self::try_commit_async).
     ///
     /// # Errors
     ///
@@ -312,8 +342,26 @@ impl Batch {
     /// # Ok::<(), sievedb::Error>(())
     /// ```
     pub fn commit_async(&mut self, durability: Durability) -> Result<CommitFuture> {
+        self.commit_async_or(OnStall::Wait, durability)
+    }
+
+    /// As [`commit_async`](Self::commit_async), but refuses the batch if background work would
+    /// delay it.
+    ///
+    /// # Errors
+    ///
+    /// As [`try_commit`](Self::try_commit).
+    pub fn try_commit_async(&mut self, durability: Durability) -> Result<CommitFuture> {
+        self.commit_async_or(OnStall::Refuse, durability)
+    }
+
+    fn commit_async_or(
+        &mut self,
+        on_stall: OnStall,
+        durability: Durability,
+    ) -> Result<CommitFuture> {
         let committed = self.commit_by(|open, write| {
-            let wait = open.commit_async(write, durability, &mut Always)?;
+            let wait = open.commit_async(on_stall, write, durability, &mut Always)?;
             Ok(wait.map(|wait| CommitFuture::new(open, wait)))
         });
         Ok(committed?.unwrap_or_else(CommitFuture::of_nothing))

@@ -2,13 +2,13 @@
 
 mod text;
 
-use std::{error, io, path::PathBuf, sync::Arc};
+use std::{error, io, path::PathBuf, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use rustix::io::Errno;
 use sievedb_format::Corruption;
 
-use crate::{PointInTime, handle_counts::OpenHandles, merge_operator::MergeError};
+use crate::{PointInTime, StallReason, handle_counts::OpenHandles, merge_operator::MergeError};
 
 /// The `op` of an [`Error::Io`] that a failed sync caused.
 pub(crate) const SYNC: &str = "sync";
@@ -138,6 +138,11 @@ pub enum Error {
     /// [`Db::set_memory_budget`](crate::Db::set_memory_budget) does so unless `memtable_bytes_max`
     /// was set.
     WriteTooLarge { bytes: u64, bytes_max: u64 },
+    /// A write such as [`try_insert`](crate::Keyspace::try_insert) was refused because a blocking
+    /// write would be delayed by background work: by `delay`, or until the work is done if that is
+    /// `None`. Nothing was changed, and a batch keeps its writes. Wait for
+    /// [`Keyspace::room`](crate::Keyspace::room) or [`Batch::room`](crate::Batch::room).
+    WouldStall { reason: StallReason, delay: Option<Duration> },
     /// Rebuilding the filter of a table takes `bytes` bytes of memory; at most `bytes_max` are
     /// allowed, the share of one worker. The table stays without the filter.
     FilterTooLarge { bytes: u64, bytes_max: u64 },

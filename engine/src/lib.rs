@@ -109,8 +109,10 @@ mod read_options;
 mod reader;
 mod repair;
 mod resolve;
+mod room_future;
 mod sequence_times;
 mod snapshot;
+mod stall_reason;
 pub mod stats;
 mod store;
 mod store_clock;
@@ -161,11 +163,13 @@ pub use quarantine::QuarantinedTable;
 pub use range::{Keys, Range};
 pub use read_options::ReadOptions;
 pub use repair::{OlderValues, RepairReport};
+pub use room_future::RoomFuture;
 pub use sievedb_format::{
     Annotation, Corruption, KEY_BYTES_MAX, Release, VALUE_BYTES_MAX, file_header::FORMAT_VERSION,
 };
 pub use sievedb_sstable::{PrefixExtractor, PrefixFunction};
 pub use snapshot::{KeyspaceSnapshot, Snapshot};
+pub use stall_reason::StallReason;
 pub use stats::Stats;
 pub use time_to_live::TimeToLive;
 pub use transaction::{Isolation, Savepoint, Transaction, TransactionOptions, TransactionRange};

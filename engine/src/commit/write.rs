@@ -234,6 +234,11 @@ impl WriteEncoder {
         self.write.entries.len()
     }
 
+    /// Returns the keyspaces of the entries.
+    pub(crate) fn trees(&self) -> Vec<Arc<Tree>> {
+        self.write.targets.iter().map(|target| Arc::clone(&target.tree)).collect()
+    }
+
     /// Returns the memory that the entries take in memtables, in bytes.
     pub(crate) fn charge_bytes(&self) -> u64 {
         self.write.charge_bytes()

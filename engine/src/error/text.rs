@@ -313,6 +313,9 @@ impl fmt::Display for Error {
                  and open the store after the parent has closed it",
                 path.display()
             ),
+            Self::WouldStall { reason, .. } => {
+                write!(f, "the write would be delayed: {reason}; wait for room and try again")
+            }
             Self::NotWritten { sequence, newest } => write!(
                 f,
                 "no write has the sequence number {sequence}, the newest is {newest}; wait for a \

@@ -11,7 +11,7 @@ use crate::{
     keyspace_options::DEFAULT_KEYSPACE,
     manifest::{KeyspaceCreated, KeyspaceRenamed, VersionEdit},
     read::tree::Tree,
-    store::{Store, versions::keyspaces::KeyspaceChange},
+    store::{Store, versions::keyspaces::KeyspaceChange, writer::stall::OnStall},
     version::Version,
     wal::batch::NAME_BYTES_MAX,
 };
@@ -186,7 +186,7 @@ impl Store {
         // A change that panicked is never finished. It left the store read-only.
         self.versions.check_writable()?;
         self.writer.placement().begin_keyspace_change();
-        let placed = self.place(&mut record, Durability::Disk, &mut Always);
+        let placed = self.place(OnStall::Wait, &mut record, Durability::Disk, &mut Always);
         let (placed, _) = match placed {
             Ok(Some(placed)) => placed,
             Ok(None) => unreachable!("a record without a condition is placed"),

@@ -5,21 +5,28 @@ use std::{sync::Arc, time::Duration};
 use super::Store;
 use crate::{
     Error, Result,
-    commit::Write,
     memory::MemoryUse,
     memory_budget::MemoryBudget,
     read::tree::Tree,
     store::writer::throttle::{Room, room, writable_share},
 };
 
+/// Result of freezing memtables for a write that had no room.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct FrozenForRoom {
+    pub(super) has_room: bool,
+    /// A memtable was frozen: a flush is due.
+    pub(super) froze: bool,
+}
+
 impl Store {
-    /// Returns whether memtables have room for `write`.
+    /// Returns whether memtables have room for a write that takes `bytes` of their memory.
     ///
     /// # Errors
     ///
     /// [`Error::WriteTooLarge`] if they never have room.
-    pub(super) fn room(&self, write: &Write) -> Result<Room> {
-        let (memory, bytes) = (&self.tables.memory, write.charge_bytes());
+    pub(super) fn room(&self, bytes: u64) -> Result<Room> {
+        let memory = &self.tables.memory;
         if bytes == 0 {
             // A change of keyspaces.
             return Ok(Room::Delay(Duration::ZERO));
@@ -112,49 +119,60 @@ impl Store {
         begun.collect()
     }
 
-    /// Waits until memtables have room for `write`. Another write may take the room.
+    /// Waits until memtables have room for a write of `bytes` bytes. Another write may take it.
     ///
     /// # Errors
     ///
     /// As [`room`](Self::room), and errors of flushes.
-    pub(super) fn wait_for_room(&self, write: &Write) -> Result<()> {
-        let counters = &self.tables.counters.local().memtables;
-        counters.room_waits.add(1);
-        // Memtables of a dropped keyspace stay until the manifest has the drop.
-        let nothing_is_freed = || {
-            self.tables.memory.bytes(MemoryUse::FrozenMemtables) == 0 && !self.versions.is_behind()
-        };
-        loop {
-            {
-                let _placement = self.writer.placement();
-                if self.room(write)? != Room::Wait {
-                    return Ok(());
-                }
-                if !self.freeze_largest() && nothing_is_freed() {
-                    // A large write requires the half of active memtables, too.
-                    let frozen =
-                        self.versions.trees().values().filter(|tree| tree.freeze()).count();
-                    counters.frozen_at_limit.add(frozen as u64);
-                    let is_last = frozen == 0 && nothing_is_freed();
-                    if is_last && self.room(write)? == Room::Wait {
-                        return Err(self.too_large_beside_empty_memtables(write));
-                    }
-                }
-            }
+    pub(super) fn wait_for_room(&self, bytes: u64) -> Result<()> {
+        self.tables.counters.local().memtables.room_waits.add(1);
+        while !self.freeze_for_room(bytes)?.has_room {
             if self.options.worker_threads == 0 {
                 // No worker retries after a full disk.
                 self.scheduler.retry(&self.filters);
             }
             self.scheduler.wake();
-            let may_fit = || self.room(write).map_or(true, |room| room != Room::Wait);
-            self.wait_for_work(|_| may_fit() || nothing_is_freed())?;
+            let may_fit = || self.room(bytes).map_or(true, |room| room != Room::Wait);
+            self.wait_for_work(|_| may_fit() || self.frees_no_memtable())?;
         }
+        Ok(())
+    }
+
+    /// Freezes memtables if there is no room for a write of `bytes` bytes.
+    ///
+    /// # Errors
+    ///
+    /// As [`room`](Self::room); [`Error::WriteTooLarge`] if no flush makes room.
+    pub(super) fn freeze_for_room(&self, bytes: u64) -> Result<FrozenForRoom> {
+        let _placement = self.writer.placement();
+        if self.room(bytes)? != Room::Wait {
+            return Ok(FrozenForRoom { has_room: true, froze: false });
+        }
+        if self.freeze_largest() {
+            return Ok(FrozenForRoom { has_room: false, froze: true });
+        }
+        if !self.frees_no_memtable() {
+            return Ok(FrozenForRoom { has_room: false, froze: false });
+        }
+        // A large write requires the half of active memtables, too.
+        let frozen = self.versions.trees().values().filter(|tree| tree.freeze()).count();
+        self.tables.counters.local().memtables.frozen_at_limit.add(frozen as u64);
+        let is_last = frozen == 0 && self.frees_no_memtable();
+        if is_last && self.room(bytes)? == Room::Wait {
+            return Err(self.too_large_beside_empty_memtables(bytes));
+        }
+        Ok(FrozenForRoom { has_room: false, froze: frozen > 0 })
+    }
+
+    /// Returns whether no flush in flight or due frees memory. Memtables of a dropped keyspace stay
+    /// until the manifest has the drop.
+    fn frees_no_memtable(&self) -> bool {
+        self.tables.memory.bytes(MemoryUse::FrozenMemtables) == 0 && !self.versions.is_behind()
     }
 
     /// Returns the error for a write that has no room beside empty memtables.
-    fn too_large_beside_empty_memtables(&self, write: &Write) -> Error {
+    fn too_large_beside_empty_memtables(&self, bytes: u64) -> Error {
         let memory = &self.tables.memory;
-        let bytes = write.charge_bytes();
         let left = memory.memtable_limit_for(bytes).saturating_sub(memory.memtable_bytes());
         Error::WriteTooLarge { bytes, bytes_max: writable_share(left) }
     }

@@ -30,7 +30,7 @@ use crate::{
     store::stats_file::StatsWriter,
     store::threads::Threads,
     store::versions::Versions,
-    store::writer::Writer,
+    store::writer::{Writer, stall::OnStall},
     sync::{
         Condvar, Mutex,
         atomic::{
@@ -139,9 +139,10 @@ impl OpenStore {
     ///
     /// # Errors
     ///
-    /// As [`Store::commit`], and [`Error::Io`] if the thread for syncs cannot be started.
+    /// As [`Store::commit_or`], and [`Error::Io`] if the thread for syncs cannot be started.
     pub(crate) fn commit_async(
         &self,
+        on_stall: OnStall,
         write: &mut Write,
         durability: Durability,
         condition: &mut impl Validate,
@@ -150,7 +151,7 @@ impl OpenStore {
         if durability > Durability::Memory {
             self.start_syncer()?;
         }
-        let committed = store.commit(write, Durability::Memory, condition)?;
+        let committed = store.commit_or(on_stall, write, Durability::Memory, condition)?;
         Ok(committed.map(|last| store.writer.await_durable(last, durability)))
     }
 
@@ -293,8 +294,9 @@ impl Store {
         // First: a worker would claim a cancelled job again.
         self.scheduler.shut_down();
         self.tables.close();
-        // After the gate: change streams end.
+        // After the gate: change streams end, and waits for room.
         self.writer.publish().notify();
+        self.scheduler.room_waits().wake();
     }
 
     /// Releases the memory of a closed store to its pool. The last handle frees the memtables.

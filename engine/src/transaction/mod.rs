@@ -48,7 +48,7 @@ use crate::{
     held_sequence::HeldSequence,
     iter::bounds::KeyBounds,
     memory::{Charge, MemoryUse},
-    store::{Store, open_store::OpenStore},
+    store::{Store, open_store::OpenStore, writer::stall::OnStall},
     sync::Mutex,
     validation::{read_set::ReadSet, unchanged::Unchanged},
 };
@@ -351,7 +351,7 @@ impl Transaction {
     /// As [`commit`](Self::commit), conflicts too.
     pub fn commit_async(self, durability: impl Into<Option<Durability>>) -> Result<CommitFuture> {
         let committed = self.commit_by(durability.into(), |open, write, durability, unchanged| {
-            let wait = open.commit_async(write, durability, unchanged)?;
+            let wait = open.commit_async(OnStall::Wait, write, durability, unchanged)?;
             Ok(wait.map(|wait| CommitFuture::new(open, wait)))
         });
         Ok(committed?.unwrap_or_else(CommitFuture::of_nothing))

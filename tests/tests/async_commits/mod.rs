@@ -6,6 +6,7 @@ mod executor;
 mod failures;
 mod held_syncs;
 pub(crate) mod power_cuts;
+mod stalls;
 mod threads;
 
 use std::{sync::Arc, task::Poll, thread, time::Duration};

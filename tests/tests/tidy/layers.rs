@@ -9,7 +9,7 @@ use std::{
 use super::{code, is_test, sources};
 
 /// The modules of the engine, from the top to the bottom. A module may import from those after it.
-const MODULES: [&str; 70] = [
+const MODULES: [&str; 72] = [
     "backup",
     "repair",
     "describe",
@@ -21,13 +21,14 @@ const MODULES: [&str; 70] = [
     "history",
     "snapshot",
     "batch",
-    "commit_future",
     "keyspace",
     "reader",
     "range",
     "entry_ref",
     "handle",
     "held_sequence",
+    "commit_future",
+    "room_future",
     // What an open store does.
     "validation",
     "store",
@@ -56,6 +57,7 @@ const MODULES: [&str; 70] = [
     "on_threads",
     "fold",
     "error",
+    "stall_reason",
     "handle_counts",
     "explain",
     "read_options",

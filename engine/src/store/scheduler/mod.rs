@@ -14,6 +14,7 @@
 //! | [`crowded`]         | merges in a store with too many tables                            |
 //! | [`idle_compaction`] | compactions of an idle store                                      |
 //! | [`idle_memtables`]  | flushes of an idle store                                          |
+//! | [`room_waits`]      | tasks that wait until writes are not delayed                      |
 //! | [`wait`]            | waits for work, and requests to compact a keyspace                |
 //! | [`unneeded`]        | memory that workers free                                          |
 //!
@@ -25,6 +26,7 @@ mod crowded;
 pub(super) mod due_trees;
 mod idle_compaction;
 mod idle_memtables;
+mod room_waits;
 #[cfg(all(test, not(feature = "shuttle")))]
 mod tests;
 mod unneeded;
@@ -37,7 +39,7 @@ use sievedb_format::SequenceNumber;
 
 use self::{
     due_trees::DueTrees, idle_compaction::IdleCompactions, idle_memtables::IdleMemtables,
-    unneeded::UnneededMemory, wait::WholeRequests, workers::Bell,
+    room_waits::RoomWaits, unneeded::UnneededMemory, wait::WholeRequests, workers::Bell,
 };
 use crate::{
     Error, barriers,
@@ -74,6 +76,7 @@ pub(crate) struct Scheduler {
     /// Tables take too much memory, and merges make them fewer.
     merges_tables: AtomicBool,
     bell: Arc<Bell>,
+    room_waits: RoomWaits,
     /// The full disk may have room again.
     room: Condvar,
     /// Some work was done, or cannot be done.
@@ -176,6 +179,7 @@ impl Scheduler {
             awaited_snapshot: AtomicU64::new(0),
             merges_tables: AtomicBool::new(false),
             bell,
+            room_waits: RoomWaits::default(),
             room: Condvar::new(),
             progress: Condvar::new(),
         }
@@ -187,6 +191,10 @@ impl Scheduler {
         let _state = self.state.lock();
         self.bell.ring();
         self.progress.notify_all();
+    }
+
+    pub(crate) const fn room_waits(&self) -> &RoomWaits {
+        &self.room_waits
     }
 
     pub(super) const fn unneeded(&self) -> &Arc<UnneededMemory> {

@@ -5,7 +5,8 @@ use std::{collections::BTreeMap, slice, sync::Arc, time::Duration};
 use super::Scheduler;
 use crate::{Error, Result, read::tree::Tree, store::Store};
 
-/// Interval at which a waiting thread of a store without workers checks for work.
+/// Interval at which a waiting thread checks for work of another store of the pool, or for memory
+/// that a reader has freed.
 const INLINE_LOOKS: Duration = Duration::from_millis(10);
 
 /// Requests to compact whole keyspaces, by id.
@@ -46,6 +47,16 @@ impl WholeRequest {
 }
 
 impl Scheduler {
+    /// Waits until some work was done, or for 10 ms.
+    pub(in crate::store) fn wait_for_progress(&self) {
+        self.progress.wait_for(&mut self.state.lock(), INLINE_LOOKS);
+    }
+
+    /// Returns the error of a full disk that stops background work.
+    pub(in crate::store) fn no_space(&self) -> Option<Error> {
+        self.state.lock().no_space.clone()
+    }
+
     /// Requests a compaction of `tree` as a whole, except runs of level 0 with numbers from
     /// `next_file_id` on. Returns the number of the request, which is removed when it is done.
     pub(super) fn request_whole(&self, tree: &Tree, next_file_id: impl FnOnce() -> u64) -> u64 {

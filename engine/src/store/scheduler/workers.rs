@@ -139,6 +139,7 @@ impl Scheduler {
             if scheduler.owes_read_only_event.swap(false, SeqCst) {
                 store.report_read_only();
             }
+            scheduler.room_waits.wake();
             let mut state = scheduler.state.lock();
             if state.shut_down {
                 return;
@@ -157,7 +158,7 @@ impl Scheduler {
                 scheduler.bell.wait(rings, Some(NO_SPACE_RETRY));
                 store.filters.retry_deferred();
             } else if !worked {
-                let wait_max = store.wait_max(&state);
+                let wait_max = scheduler.room_waits.limit(store.wait_max(&state));
                 drop(state);
                 scheduler.bell.wait(rings, wait_max);
             }

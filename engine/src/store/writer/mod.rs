@@ -4,19 +4,24 @@
 //! |------------------|-------------------------------------------------------------|
 //! | `mod`            | the history, and the steps of a write                       |
 //! | [`throttle`]     | delays of writes, by the debt of background work            |
+//! | [`stall`]        | writes that are refused instead, and waits for room         |
 //! | [`rewrite_log`]  | the log segment that replaces a replayed log after a crash  |
 //!
 //! The steps are those of [`commit`](crate::commit), and so are the locks: sync turn, log files,
 //! placement, publish queue, in this order. The placement lock stops all writes.
 
 pub(super) mod rewrite_log;
+pub(crate) mod stall;
 pub(super) mod throttle;
 
 use std::{sync::Arc, time::Duration};
 
 use sievedb_format::SequenceNumber;
 
-use self::throttle::{Pressure, Room, pressure};
+use self::{
+    stall::{OnStall, Stall},
+    throttle::{Pressure, Room, pressure},
+};
 use super::Store;
 use crate::{
     Durability, Error, Result,
@@ -166,21 +171,40 @@ impl Store {
     ///
     /// The write is not visible, and `write` is unchanged. After an I/O error it may be found when
     /// the store is reopened.
+    #[inline]
     pub(crate) fn commit(
         &self,
         write: &mut Write,
         durability: Durability,
         condition: &mut impl Validate,
     ) -> Result<Option<SequenceNumber>> {
+        self.commit_or(OnStall::Wait, write, durability, condition)
+    }
+
+    /// As [`commit`](Self::commit). `on_stall` says whether it waits for background work.
+    ///
+    /// # Errors
+    ///
+    /// As [`commit`](Self::commit), and [`Error::WouldStall`].
+    pub(crate) fn commit_or(
+        &self,
+        on_stall: OnStall,
+        write: &mut Write,
+        durability: Durability,
+        condition: &mut impl Validate,
+    ) -> Result<Option<SequenceNumber>> {
         self.versions.check_writable()?;
-        self.throttle(write)?;
+        match on_stall {
+            OnStall::Wait => self.throttle(write)?,
+            OnStall::Refuse => self.refuse_stall(write)?,
+        }
         // A more durable write passes them on anyway.
         if durability == Durability::Memory
             && self.writer.placement().pending_bytes() as u64 >= self.pending_bytes_max()
         {
             self.writer.log().write(self)?;
         }
-        let Some((placed, mut wakes)) = self.place(write, durability, condition)? else {
+        let Some((placed, mut wakes)) = self.place(on_stall, write, durability, condition)? else {
             return Ok(None);
         };
         let logged = self.make_durable(&placed, durability);
@@ -237,6 +261,7 @@ impl Store {
     /// `write` is unchanged.
     pub(in crate::store) fn place(
         &self,
+        on_stall: OnStall,
         write: &mut Write,
         durability: Durability,
         condition: &mut impl Validate,
@@ -257,9 +282,12 @@ impl Store {
                 continue;
             }
             match condition.check(&mut Placed::new(&mut placement, self.writer.publish()))? {
-                Verdict::Holds if self.room(write)? == Room::Wait => {
+                Verdict::Holds if self.room(write.charge_bytes())? == Room::Wait => {
                     drop(placement);
-                    self.stall(|| self.wait_for_room(write))?;
+                    if on_stall == OnStall::Refuse {
+                        return Err(Stall::FULL.into());
+                    }
+                    self.stall(|| self.wait_for_room(write.charge_bytes()))?;
                 }
                 Verdict::Holds => {
                     let froze_largest = self.freeze_largest();
@@ -313,7 +341,7 @@ impl Store {
     ///
     /// The error of the background work; [`Error::WriteTooLarge`].
     fn throttle(&self, write: &Write) -> Result<()> {
-        match self.room(write)? {
+        match self.room(write.charge_bytes())? {
             Room::Delay(Duration::ZERO) => {}
             Room::Delay(delay) => self.stall(|| self.options.clock.sleep(delay)),
             // Placing waits: under its lock no other write takes the room.

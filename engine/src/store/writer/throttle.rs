@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::read::tree::Tree;
+use crate::{StallReason, read::tree::Tree};
 
 /// Runs of level 0 from which on writes are delayed.
 const LEVEL0_RUNS_SLOW: usize = 12;
@@ -48,6 +48,25 @@ pub(in crate::store) fn pressure(debt: Debt) -> Pressure {
     if debt.level0_runs >= LEVEL0_RUNS_MAX || debt.frozen_memtables >= FROZEN_MAX {
         return Pressure::Stop;
     }
+    let (_, most) = largest_share(debt);
+    if most == 0.0 {
+        // The usual case of every write.
+        return Pressure::Delay(Duration::ZERO);
+    }
+    Pressure::Delay(DELAY_MAX.mul_f64(most))
+}
+
+/// Returns why `debt` delays or stops writes.
+pub(in crate::store) fn stall_reason(debt: Debt) -> StallReason {
+    if debt.frozen_memtables >= FROZEN_MAX {
+        return StallReason::Flushes;
+    }
+    largest_share(debt).0
+}
+
+/// Returns the work of which most of its range of delays is due, with that share.
+#[inline]
+fn largest_share(debt: Debt) -> (StallReason, f64) {
     let share = |value: f64, slow: f64, max: f64| ((value - slow) / (max - slow)).clamp(0.0, 1.0);
     let count =
         |value: usize, slow: usize, max: usize| share(value as f64 + 1.0, slow as f64, max as f64);
@@ -55,12 +74,13 @@ pub(in crate::store) fn pressure(debt: Debt) -> Pressure {
     // A flush takes far less time than the compaction of level 0 into a large base level.
     let frozen = count(debt.frozen_memtables, FROZEN_SLOW, FROZEN_MAX) / 20.0;
     let deeper = share(debt.compaction_bases, COMPACTION_BASES_SLOW, COMPACTION_BASES_MAX);
-    let most = level0.max(frozen).max(deeper);
-    if most == 0.0 {
-        // The usual case of every write.
-        return Pressure::Delay(Duration::ZERO);
+    let mut largest = (StallReason::Level0, level0);
+    for other in [(StallReason::Flushes, frozen), (StallReason::Compactions, deeper)] {
+        if other.1 > largest.1 {
+            largest = other;
+        }
     }
-    Pressure::Delay(DELAY_MAX.mul_f64(most))
+    largest
 }
 
 impl Tree {
@@ -150,6 +170,16 @@ mod tests {
         };
         assert_eq!(debt(COMPACTION_BASES_SLOW), Pressure::Delay(Duration::ZERO));
         assert_eq!(debt(40.0), Pressure::Delay(DELAY_MAX / 2));
+        let cases = [
+            (LEVEL0_RUNS_MAX, 0, 0.0, StallReason::Level0),
+            (LEVEL0_RUNS_SLOW, FROZEN_MAX, 0.0, StallReason::Flushes),
+            (0, FROZEN_SLOW, 0.0, StallReason::Flushes),
+            (LEVEL0_RUNS_SLOW, 0, 60.0, StallReason::Compactions),
+        ];
+        for (level0_runs, frozen_memtables, compaction_bases, reason) in cases {
+            let debt = Debt { level0_runs, frozen_memtables, compaction_bases };
+            assert_eq!(stall_reason(debt), reason, "{debt:?}");
+        }
         assert_eq!(debt(1e9), Pressure::Delay(DELAY_MAX));
     }
 

@@ -1,0 +1,96 @@
+//! The wait until writes are not delayed.
+
+use std::{
+    fmt,
+    future::Future,
+    pin::Pin,
+    sync::{Arc, Weak},
+    task::{Context, Poll},
+};
+
+use crate::{
+    Error, Result,
+    read::tree::Tree,
+    store::{Store, open_store::OpenStore},
+};
+
+/// A wait until background work does not delay a write: [`Keyspace::room`](crate::Keyspace::room),
+/// [`Batch::room`](crate::Batch::room).
+///
+/// Any executor can await it, and [`wait`](Self::wait) blocks. Another write may take the room
+/// before a write that waited for it. With
+/// [`worker_threads(0)`](crate::Options::worker_threads) a poll does the work. Does not keep the
+/// store open.
+///
+/// # Failures
+///
+/// * [`Error::WriteTooLarge`]: there is never room for the batch.
+/// * [`Error::Io`]: the disk is full, and so no background work is done.
+/// * [`Error::ReadOnly`], [`Error::Closed`], [`Error::ForkedChild`].
+#[must_use = "a wait begins when it is polled, or by `wait`"]
+pub struct RoomFuture {
+    store: Weak<Store>,
+    /// Memory that the write takes in memtables.
+    bytes: u64,
+    trees: Vec<Arc<Tree>>,
+}
+
+impl RoomFuture {
+    pub(crate) fn new(open: &OpenStore, bytes: u64, trees: Vec<Arc<Tree>>) -> Self {
+        Self { store: open.downgrade(), bytes, trees }
+    }
+
+    /// Creates the wait of a batch without writes, which ends at once.
+    pub(crate) fn of_nothing() -> Self {
+        Self { store: Weak::new(), bytes: 0, trees: Vec::new() }
+    }
+
+    /// Blocks until a write would not be delayed.
+    ///
+    /// # Errors
+    ///
+    /// As the [future](Self#failures).
+    pub fn wait(self) -> Result<()> {
+        match self.store()? {
+            Some(store) => store.wait_until_room(self.bytes, &self.trees),
+            None => Ok(()),
+        }
+    }
+
+    /// Returns the store; `None` if nothing is to be written.
+    fn store(&self) -> Result<Option<Arc<Store>>> {
+        if self.bytes == 0 {
+            return Ok(None);
+        }
+        let store = self.store.upgrade().ok_or(Error::Closed)?;
+        store.check_open()?;
+        Ok(Some(store))
+    }
+}
+
+impl Future for RoomFuture {
+    type Output = Result<()>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<()>> {
+        let store = match self.store() {
+            Ok(Some(store)) => store,
+            Ok(None) => return Poll::Ready(Ok(())),
+            Err(error) => return Poll::Ready(Err(error)),
+        };
+        if !store.options.has_workers() {
+            return Poll::Ready(store.wait_until_room(self.bytes, &self.trees));
+        }
+        if let Some(result) = store.poll_room(self.bytes, &self.trees) {
+            return Poll::Ready(result);
+        }
+        store.scheduler.room_waits().add(context.waker());
+        // A worker may have made room before it knew of the task.
+        store.poll_room(self.bytes, &self.trees).map_or(Poll::Pending, Poll::Ready)
+    }
+}
+
+impl fmt::Debug for RoomFuture {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RoomFuture").field("bytes", &self.bytes).finish_non_exhaustive()
+    }
+}
