@@ -64,10 +64,10 @@ pub(crate) enum Error {
     Source(sievedb_migrate::Error),
     /// The keyspace refused the entry `key` of a database.
     RefusedEntry { key: String, keyspace: String, source: Box<sievedb::Error> },
-    /// `migrate` failed when the new store at `store` had been created.
-    Incomplete { store: PathBuf, source: Box<Error> },
-    /// A keyspace of the new store at `store` differs from its column family.
-    CopyDiffers { store: PathBuf, keyspace: String },
+    /// `migrate` failed, and deleted the incomplete store that would have become `store`.
+    NotMigrated { store: PathBuf, source: Box<Error> },
+    /// A keyspace of the new store differs from its column family.
+    CopyDiffers { keyspace: String },
 }
 
 impl Error {
@@ -127,9 +127,6 @@ impl Error {
                     "name a file in it, such as {path}/CURRENT; for the whole store, run \
                      `sieve stats {path}` or `sieve verify {path}`"
                 )
-            }
-            Self::Incomplete { store, .. } => {
-                format!("delete {}, then migrate again", store.display())
             }
             Self::Problems { advice, .. } => advice.clone(),
             _ => return None,
@@ -222,13 +219,12 @@ impl fmt::Display for Error {
             Self::RefusedEntry { key, keyspace, .. } => {
                 write!(f, "cannot store the key {key:?} in the keyspace {keyspace:?}")
             }
-            Self::Incomplete { store, .. } => {
-                write!(f, "the new store {} is incomplete", store.display())
+            Self::NotMigrated { store, .. } => {
+                write!(f, "cannot migrate to {}; the incomplete store was deleted", store.display())
             }
-            Self::CopyDiffers { store, keyspace } => write!(
+            Self::CopyDiffers { keyspace } => write!(
                 f,
-                "the keyspace {keyspace:?} of {} differs from its column family; run `sieve verify`",
-                store.display()
+                "the keyspace {keyspace:?} differs from its column family; the copy was deleted"
             ),
             Self::Faults { count: 1 } => write!(f, "a result is wrong"),
             Self::Faults { count } => write!(f, "{count} results are wrong"),
@@ -241,7 +237,7 @@ impl error::Error for Error {
         match self {
             Self::Store(error) => error.source(),
             Self::Source(error) => error.source(),
-            Self::Incomplete { source, .. } => Some(&**source),
+            Self::NotMigrated { source, .. } => Some(&**source),
             Self::RefusedEntry { source, .. } => Some(&**source),
             Self::RefusedLine { source, .. }
             | Self::AfterDrop { source, .. }

@@ -2,18 +2,9 @@
 
 use comfy_table::{CellAlignment, Table, presets::ASCII_MARKDOWN};
 use sievedb::text::bytes;
-use sievedb_migrate::Digest;
+use sievedb_migrate::store::Copied;
 
 use crate::text::{count, escape};
-
-/// A keyspace or column family that was copied.
-#[derive(Debug)]
-pub(crate) struct Copied {
-    pub(crate) name: String,
-    /// Bytes of its keys and values.
-    pub(crate) bytes: u64,
-    pub(crate) digest: Digest,
-}
 
 /// Returns a row for each keyspace.
 pub(crate) fn table(copied: &[Copied]) -> Table {

@@ -8,12 +8,12 @@ use std::{
 
 use clap::ValueEnum;
 use sievedb::Keyspace;
-use sievedb_migrate::{Digest, export::ExportOptions};
+use sievedb_migrate::{Digest, export::ExportOptions, store::Copied};
 
 use super::{
     Access, KeyspaceArgs,
     bounds::{Bounds, BoundsArgs},
-    copied::{Copied, table},
+    copied::table,
 };
 use crate::{
     bench::progress,

@@ -1,26 +1,26 @@
 //! `sieve migrate`.
 
-use std::{io::Write, path::PathBuf};
+use std::{
+    io::Write,
+    path::{Path, PathBuf},
+};
 
 use clap::ValueEnum;
 use indicatif::ProgressBar;
 use sievedb::{Db, Durability};
-use sievedb_migrate::{Digest, Options, RocksDb};
-
-use super::{
-    Access, CURRENT,
-    copied::{Copied, table},
-    not_opened, open_store, options, with_room,
+use sievedb_migrate::{
+    Digest, Options, RocksDb,
+    export::OutputDirectory,
+    store::{Copied, KeyspaceWriter},
 };
+
+use super::{Access, CURRENT, copied::table, not_opened, open_store, options};
 use crate::{
     bench::progress,
     error::{Error, Result},
     interrupt,
     text::escape,
 };
-
-/// Bytes of keys and values in a batch. A larger entry is written alone.
-const BATCH_BYTES: u64 = 256 << 10;
 
 /// Copies a database of another engine into a new store, and verifies the copy.
 ///
@@ -30,8 +30,8 @@ const BATCH_BYTES: u64 = 256 << 10;
 /// Then reads the new store, and compares the number of entries and a digest of all keys and values.
 /// Prints both for each keyspace. Exits with 1 if one differs.
 ///
-/// The new store is incomplete if the command fails or is interrupted: delete it, then migrate
-/// again.
+/// The new store is `NAME.partial` until it is complete and verified. If the command fails, it deletes
+/// that. After an interruption, delete it; the next migration starts again.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Directory of the database.
@@ -61,23 +61,28 @@ impl Args {
         if self.dest.join(CURRENT).exists() {
             return Err(sievedb::Error::StoreExists { path: self.dest.clone() }.into());
         }
-        let dest = self.dest.display().to_string();
+        let output = OutputDirectory::create(&self.dest)?;
+        let partial = output.partial().to_owned();
+        let name = partial.display().to_string();
         interrupt::exit_with(move || {
-            format!("{dest} is incomplete; delete it, then migrate again")
+            format!("{name} is incomplete; delete it, then migrate again")
         });
-        let store = options().open(&self.dest).map_err(|error| not_opened(&self.dest, error))?;
+        let store = options().open(&partial).map_err(|error| not_opened(&partial, error))?;
         let copied = copy_all(&database, &store);
         drop(store);
         let (copied, differing) = copied
-            .and_then(|copied| self.verify(&copied).map(|differing| (copied, differing)))
-            .map_err(|error| Error::Incomplete {
+            .and_then(|copied| verify(&partial, &copied).map(|differing| (copied, differing)))
+            .map_err(|error| Error::NotMigrated {
                 store: self.dest.clone(),
                 source: Box::new(error),
             })?;
+        if differing.is_none() {
+            output.finish()?;
+        }
         writeln!(out, "{}", table(&copied))?;
         match differing {
             None => Ok(()),
-            Some(keyspace) => Err(Error::CopyDiffers { store: self.dest.clone(), keyspace }),
+            Some(keyspace) => Err(Error::CopyDiffers { keyspace }),
         }
     }
 
@@ -88,30 +93,30 @@ impl Args {
         };
         Ok(options.open(&self.source)?)
     }
+}
 
-    /// Reads the new store. Returns the name of a keyspace that differs from its column family.
-    fn verify(&self, copied: &[Copied]) -> Result<Option<String>> {
-        let store = open_store(&self.dest, Access::Read)?;
-        for family in copied {
-            let progress = progress::counter("entries", &format!("verifying {:?}", family.name));
-            let mut found = Digest::default();
-            for entry in store.open_keyspace(&family.name)?.range::<&[u8]>(..) {
-                let (key, value) = entry?;
-                found.add(&key, &value);
-                progress.inc(1);
-            }
-            progress.finish_and_clear();
-            if found != family.digest {
-                return Ok(Some(family.name.clone()));
-            }
+/// Reads the new store `path`. Returns the name of a keyspace that differs from its column family.
+fn verify(path: &Path, copied: &[Copied]) -> Result<Option<String>> {
+    let store = open_store(path, Access::Read)?;
+    for family in copied {
+        let progress = progress::counter("entries", &format!("verifying {:?}", family.name));
+        let mut found = Digest::default();
+        for entry in store.open_keyspace(&family.name)?.range::<&[u8]>(..) {
+            let (key, value) = entry?;
+            found.add(&key, &value);
+            progress.inc(1);
         }
-        Ok(None)
+        progress.finish_and_clear();
+        if found != family.digest {
+            return Ok(Some(family.name.clone()));
+        }
     }
+    Ok(None)
 }
 
 /// Copies all column families, and makes them durable.
 fn copy_all(database: &RocksDb, store: &Db) -> Result<Vec<Copied>> {
-    let names = database.column_families().map(str::to_owned);
+    let names = database.column_families();
     let copied = names.map(|name| copy(database, store, name)).collect::<Result<_>>()?;
     store.flush()?;
     store.persist(Durability::Disk)?;
@@ -119,32 +124,18 @@ fn copy_all(database: &RocksDb, store: &Db) -> Result<Vec<Copied>> {
 }
 
 /// Copies the column family `name` into a keyspace.
-fn copy(database: &RocksDb, store: &Db, name: String) -> Result<Copied> {
-    let keyspace = store.keyspace(&name)?;
+fn copy(database: &RocksDb, store: &Db, name: &str) -> Result<Copied> {
+    let mut keyspace = KeyspaceWriter::create(store, name)?;
     let progress: ProgressBar = progress::counter("entries", &format!("copying {name:?}"));
-    let mut copied = Copied { name, bytes: 0, digest: Digest::default() };
-    let mut batch = store.batch();
-    for entry in database.entries(&copied.name)? {
+    for entry in database.entries(name)? {
         let (key, value) = entry?;
-        let refused = |source| Error::RefusedEntry {
+        keyspace.add(&key, &value).map_err(|source| Error::RefusedEntry {
             key: escape(&key),
-            keyspace: copied.name.clone(),
+            keyspace: name.to_owned(),
             source: Box::new(source),
-        };
-        let entry_bytes = (key.len() + value.len()) as u64;
-        if entry_bytes > BATCH_BYTES {
-            with_room(store, || keyspace.insert(&key, &value)).map_err(refused)?;
-        } else {
-            batch.insert(&keyspace, &key, &value).map_err(refused)?;
-        }
-        if batch.bytes() > BATCH_BYTES {
-            batch.commit(Durability::OsBuffer)?;
-        }
-        copied.digest.add(&key, &value);
-        copied.bytes += entry_bytes;
+        })?;
         progress.inc(1);
     }
-    batch.commit(Durability::OsBuffer)?;
     progress.finish_and_clear();
-    Ok(copied)
+    Ok(keyspace.finish()?)
 }

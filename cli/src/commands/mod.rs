@@ -35,6 +35,7 @@ pub(crate) mod verify;
 use std::path::{Path, PathBuf};
 
 use sievedb::{DEFAULT_KEYSPACE, Db, Keyspace, Options};
+use sievedb_migrate::store::with_room;
 
 use crate::{
     error::{Error, Result},
@@ -151,18 +152,6 @@ fn not_opened(path: &Path, error: sievedb::Error) -> Error {
             Error::NotOpened { store: path.to_owned(), source }
         }
         error => error.into(),
-    }
-}
-
-/// Calls `write`, again with a larger memory budget if the entry does not fit.
-fn with_room<T>(db: &Db, write: impl Fn() -> sievedb::Result<T>) -> sievedb::Result<T> {
-    match write() {
-        Err(sievedb::Error::WriteTooLarge { bytes, .. }) => {
-            // Memtables have a quarter of the budget; a write may use three quarters of that.
-            db.set_memory_budget(bytes.saturating_mul(8))?;
-            write()
-        }
-        written => written,
     }
 }
 

@@ -78,7 +78,30 @@ fn damage_is_reported_with_file_and_offset() {
         }
         std::fs::write(source.join(path.file_name().unwrap()), bytes).unwrap();
     }
-    let errors = failure(&["migrate", text(&source), text(&dir.path().join("store"))]);
+    let store = dir.path().join("store");
+    let errors = failure(&["migrate", text(&source), text(&store)]);
     assert!(errors.contains(".sst is corrupt at byte 0"), "{errors}");
-    assert!(errors.contains("is incomplete"), "{errors}");
+    assert!(errors.contains("the incomplete store was deleted"), "{errors}");
+    assert!(!store.exists() && !dir.path().join("store.partial").exists());
+}
+
+#[test]
+#[expect(clippy::disallowed_methods, reason = "makes leftovers of an interrupted migration")]
+fn an_interrupted_migration_is_not_taken_for_a_store() {
+    let dir = tempfile::tempdir().unwrap();
+    let (source, store) = (fixture("version2"), dir.path().join("store"));
+    let partial = dir.path().join("store.partial");
+    std::fs::create_dir(&partial).unwrap();
+    let errors = failure(&["migrate", text(&source), text(&store)]);
+    assert!(errors.contains("store.partial exists"), "{errors}");
+    assert!(!store.exists());
+    std::fs::remove_dir(&partial).unwrap();
+    // An empty directory is replaced, and one with files is kept.
+    std::fs::create_dir(&store).unwrap();
+    output(&["migrate", text(&source), text(&store)]);
+    let other = dir.path().join("other");
+    std::fs::create_dir(&other).unwrap();
+    std::fs::write(other.join("file"), "a").unwrap();
+    let errors = failure(&["migrate", text(&source), text(&other)]);
+    assert!(errors.contains("other exists"), "{errors}");
 }

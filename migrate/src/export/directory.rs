@@ -1,14 +1,12 @@
 //! A directory of tables.
 
-use std::{
-    fs,
-    path::{Path, PathBuf},
-};
+use std::path::Path;
 
 use super::{
     directory_name,
     options::{ENTRY_BYTES_MAX, ExportOptions},
-    output_file::{check_absent, not_created, parent, partial, rename, sync_directory},
+    output_directory::{OutputDirectory, create_directory},
+    output_file::sync_directory,
     table::TableWriter,
 };
 use crate::{
@@ -26,13 +24,11 @@ use crate::{
 /// export deletes what it wrote. See [`ExportOptions`] for an example.
 #[derive(Debug)]
 pub struct Export {
-    path: PathBuf,
-    partial: PathBuf,
+    output: OutputDirectory,
     options: ExportOptions,
     families: Vec<ExportedFamily>,
     table: Option<TableWriter>,
     last_key: Option<Vec<u8>>,
-    is_finished: bool,
 }
 
 /// An exported column family.
@@ -49,29 +45,22 @@ pub struct ExportedFamily {
 }
 
 impl Export {
-    /// Creates the directory `path` with default options.
+    /// Creates the directory `path`, which may exist if it is empty, with default options.
     ///
     /// # Errors
     ///
-    /// * [`Error::Exists`]: there is a file or directory `path`, or an unfinished export of an earlier
-    ///   call. Delete that if no process is writing it.
-    /// * [`Error::Io`]: the operating system refused to create the directory.
+    /// Those of [`OutputDirectory::create`].
     pub fn create(path: impl AsRef<Path>) -> Result<Self> {
         ExportOptions::new().create(path)
     }
 
     pub(super) fn create_with(path: &Path, options: ExportOptions) -> Result<Self> {
-        check_absent(path)?;
-        let partial = partial(path);
-        create_directory(&partial)?;
         Ok(Self {
-            path: path.to_owned(),
-            partial,
+            output: OutputDirectory::create(path)?,
             options,
             families: Vec::new(),
             table: None,
             last_key: None,
-            is_finished: false,
         })
     }
 
@@ -84,7 +73,7 @@ impl Export {
     pub fn column_family(&mut self, name: &str) -> Result<()> {
         self.finish_family()?;
         let directory = directory_name(name, self.families.len() + 1);
-        create_directory(&self.partial.join(&directory))?;
+        create_directory(&self.output.partial().join(&directory))?;
         self.families.push(ExportedFamily {
             name: name.to_owned(),
             directory,
@@ -132,15 +121,11 @@ impl Export {
     /// # Errors
     ///
     /// * Those of [`add`](Self::add).
-    /// * [`Error::Exists`]: another program has created the directory meanwhile.
+    /// * Those of [`OutputDirectory::finish`].
     pub fn finish(mut self) -> Result<Vec<ExportedFamily>> {
         self.finish_family()?;
-        sync_directory(&self.partial)?;
-        check_absent(&self.path)?;
-        rename(&self.partial, &self.path)?;
-        self.is_finished = true;
-        sync_directory(parent(&self.path))?;
-        Ok(std::mem::take(&mut self.families))
+        self.output.finish()?;
+        Ok(self.families)
     }
 
     fn next_table(&mut self) -> Result<TableWriter> {
@@ -149,7 +134,7 @@ impl Export {
             return self.next_table();
         };
         family.tables += 1;
-        let directory = self.partial.join(&family.directory);
+        let directory = self.output.partial().join(&family.directory);
         let path = file::numbered(&directory, family.tables, "sst");
         TableWriter::create(path, &family.name, self.options.is_compressed)
     }
@@ -158,7 +143,7 @@ impl Export {
         self.finish_table()?;
         self.last_key = None;
         match self.families.last() {
-            Some(family) => sync_directory(&self.partial.join(&family.directory)),
+            Some(family) => sync_directory(&self.output.partial().join(&family.directory)),
             None => Ok(()),
         }
     }
@@ -169,20 +154,4 @@ impl Export {
         }
         Ok(())
     }
-}
-
-impl Drop for Export {
-    fn drop(&mut self) {
-        if !self.is_finished {
-            self.table = None;
-            // A leftover has a name that says what it is.
-            #[expect(clippy::disallowed_methods, reason = "no directory of a store")]
-            let _ = fs::remove_dir_all(&self.partial);
-        }
-    }
-}
-
-fn create_directory(path: &Path) -> Result<()> {
-    #[expect(clippy::disallowed_methods, reason = "no directory of a store")]
-    fs::create_dir(path).map_err(|error| not_created(path, error))
 }

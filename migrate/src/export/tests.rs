@@ -151,12 +151,14 @@ fn an_unfinished_export_has_another_name() {
 
     // Nothing is replaced.
     fs::create_dir(&path).unwrap();
-    assert!(matches!(Export::create(&path), Err(Error::Exists { .. })));
     assert!(matches!(OutputFile::create(&path), Err(Error::Exists { .. })));
-    fs::remove_dir(&path).unwrap();
     let export = Export::create(&path).unwrap();
-    fs::create_dir(&path).unwrap();
+    fs::write(path.join("file"), "a").unwrap();
     assert!(matches!(export.finish(), Err(Error::Exists { .. })));
+    assert!(matches!(Export::create(&path), Err(Error::Exists { .. })));
+    fs::remove_file(path.join("file")).unwrap();
+    assert_eq!(Export::create(&path).unwrap().finish().unwrap(), []);
+    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
 }
 
 #[test]

@@ -1,0 +1,103 @@
+//! A new directory that has its name when it is durable.
+
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+};
+
+use super::output_file::{not_created, parent, partial, rename, sync_directory};
+use crate::error::{Error, Result};
+
+/// A new directory. It is `NAME.partial` until [`finish`](Self::finish) returns, so an interrupted
+/// program leaves no directory that looks whole.
+///
+/// Dropping an unfinished directory deletes it with its files.
+///
+/// # Examples
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use sievedb_migrate::export::OutputDirectory;
+///
+/// let directory = tempfile::tempdir()?;
+/// let path = directory.path().join("files");
+/// let output = OutputDirectory::create(&path)?;
+/// std::fs::write(output.partial().join("file"), "a")?;
+/// assert!(!path.exists());
+/// output.finish()?;
+/// assert!(path.join("file").exists());
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug)]
+pub struct OutputDirectory {
+    path: PathBuf,
+    partial: PathBuf,
+    is_finished: bool,
+}
+
+impl OutputDirectory {
+    /// Creates the directory `path`, which may exist if it is empty.
+    ///
+    /// # Errors
+    ///
+    /// * [`Error::Exists`]: `path` is a file or has files, or there is an unfinished directory of an
+    ///   earlier call. Delete that if no process is writing it.
+    /// * [`Error::Io`]: the operating system refused to create it.
+    pub fn create(path: impl AsRef<Path>) -> Result<Self> {
+        let (path, partial) = (path.as_ref().to_owned(), partial(path.as_ref()));
+        check_free(&path)?;
+        create_directory(&partial)?;
+        Ok(Self { path, partial, is_finished: false })
+    }
+
+    /// Returns the path of the unfinished directory.
+    #[must_use]
+    pub fn partial(&self) -> &Path {
+        &self.partial
+    }
+
+    /// Gives the directory its name. The caller has synced its files and subdirectories.
+    ///
+    /// # Errors
+    ///
+    /// * [`Error::Exists`]: another program has written to `path` meanwhile.
+    /// * [`Error::Io`]: the operating system refused an operation. If that is the last one, the sync
+    ///   of the parent directory, the directory has its name and may lose it in a crash.
+    pub fn finish(mut self) -> Result<()> {
+        sync_directory(&self.partial)?;
+        check_free(&self.path)?;
+        rename(&self.partial, &self.path)?;
+        self.is_finished = true;
+        sync_directory(parent(&self.path))
+    }
+}
+
+impl Drop for OutputDirectory {
+    fn drop(&mut self) {
+        if !self.is_finished {
+            // A leftover has a name that says what it is.
+            #[expect(clippy::disallowed_methods, reason = "no directory of an open store")]
+            let _ = fs::remove_dir_all(&self.partial);
+        }
+    }
+}
+
+/// Returns an error unless `path` is absent or an empty directory, which a rename replaces.
+fn check_free(path: &Path) -> Result<()> {
+    #[expect(clippy::disallowed_methods, reason = "no directory of an open store")]
+    let listed = fs::read_dir(path).map(|mut entries| entries.next().is_none());
+    match listed {
+        Ok(true) => Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(error) if error.kind() != io::ErrorKind::NotADirectory => {
+            Err(Error::io("list", path, error))
+        }
+        _ => Err(Error::Exists { path: path.to_owned() }),
+    }
+}
+
+pub(super) fn create_directory(path: &Path) -> Result<()> {
+    #[expect(clippy::disallowed_methods, reason = "no directory of an open store")]
+    fs::create_dir(path).map_err(|error| not_created(path, error))
+}
