@@ -1,0 +1,32 @@
+//! Copies databases of other engines into SieveDB stores, by the crates of those engines.
+//!
+//! | feature | source | becomes a keyspace | opened |
+//! |---|---|---|---|
+//! | `fjall` | directory of fjall 3 | each keyspace | for writing: fjall recovers its journal |
+//! | `lmdb` | directory of LMDB 0.9 or 1.0 | each database; the unnamed one is `default` | read-only |
+//! | `redb` | file of redb 2.6 to 4 | each table | read-only |
+//! | `sled` | directory of sled 0.34 | each tree; its default tree is `default` | for writing |
+//!
+//! `lmdb` is C, and no default feature. `sieve migrate` reads RocksDB, without its crate.
+//!
+//! Close the source first: fjall, redb and sled lock it, LMDB does not. Keys and values are copied as bytes. In
+//! tables of redb, keys and values of the type `&str` become their UTF-8 bytes, and `u64` 8 bytes,
+//! the highest first, so that keys keep their order. Other types, and multimap tables, are refused
+//! by name before anything is copied. So are databases of LMDB with `MDB_DUPSORT` when they are
+//! reached; keys with `MDB_INTEGERKEY` keep the byte order of the machine.
+
+mod copy;
+mod error;
+#[cfg(feature = "fjall")]
+mod fjall;
+#[cfg(feature = "lmdb")]
+mod lmdb;
+#[cfg(feature = "redb")]
+mod redb;
+#[cfg(feature = "sled")]
+mod sled;
+mod source;
+
+pub use copy::migrate;
+pub use error::{Error, Result};
+pub use source::{Add, Engine, Source, open};
