@@ -1,5 +1,6 @@
 //! Scenarios of the picker in `testdata/picker`, and comparisons with models.
 
+mod amplification;
 mod filtering;
 mod picker;
 mod ranges;
