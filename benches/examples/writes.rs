@@ -5,15 +5,16 @@
 //! ```
 //!
 //! Each of THREADS threads makes KEYS calls in an empty store, in each of these ways: `insert`,
-//! `ascending`, `insert_if_absent` of new keys (`new`) and of present keys (`present`), `remove`.
-//! Prints CPU time of the writing threads and real time per call, medians of the rounds. WHICH
-//! selects a single way. Acknowledged writes have reached the operating system.
+//! `ascending`, `insert_if_absent` of new keys (`new`) and of present keys (`present`), `remove`,
+//! asynchronous commits that are not awaited (`async`), synced inserts (`synced`). Prints CPU time of
+//! the writing threads and real time per call, medians of the rounds. WHICH selects a single way;
+//! `synced` runs only then. Other acknowledged writes have reached the operating system.
 
 #![expect(clippy::print_stdout, reason = "that is what it is for")]
 
 use std::{env, sync::Barrier, thread};
 
-use sievedb::{Db, Options, Result};
+use sievedb::{Db, Durability, Options, Result};
 use sievedb_benches::{key, value};
 use sievedb_workload::clock::{now, thread_cpu_time};
 
@@ -22,7 +23,7 @@ const ROUNDS: usize = 5;
 /// Calls the store for key number `index`.
 type Call = fn(&Db, u64) -> Result<()>;
 
-const WAYS: [(&str, Call); 5] = [
+const WAYS: [(&str, Call); 7] = [
     ("insert", |db, index| db.insert(key(index), value(index))),
     ("ascending", |db, index| db.insert(index.to_be_bytes(), value(index))),
     ("new", |db, index| {
@@ -34,6 +35,16 @@ const WAYS: [(&str, Call); 5] = [
         Ok(())
     }),
     ("remove", |db, index| db.remove(key(index))),
+    ("async", |db, index| {
+        let mut batch = db.batch();
+        batch.insert(db, key(index), value(index))?;
+        drop(batch.commit_async(Durability::Disk)?);
+        Ok(())
+    }),
+    ("synced", |db, index| {
+        let durable = db.default_keyspace().with_durability(Durability::Disk);
+        durable.insert(key(index), value(index))
+    }),
 ];
 
 /// Calls `call` for `keys` keys in each of `threads` threads. Returns CPU and real time per call,
@@ -74,7 +85,7 @@ fn main() -> Result<()> {
     let (keys, threads) = (number(20_000), number(1));
     let which = arguments.next();
     for (name, call) in WAYS {
-        if which.as_deref().is_some_and(|which| which != name) {
+        if which.as_deref().map_or(name == "synced", |which| which != name) {
             continue;
         }
         let (mut cpu, mut real) = (Vec::new(), Vec::new());

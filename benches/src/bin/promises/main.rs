@@ -15,6 +15,7 @@ mod memory;
 mod process;
 mod scale;
 mod table;
+mod writes;
 
 use std::{
     io::{self, Write as _},
@@ -59,6 +60,7 @@ fn measurements(topic: &str) -> Option<&'static [Measurement]> {
     match topic {
         "faults" => Some(faults::MEASUREMENTS),
         "memory" => Some(memory::MEASUREMENTS),
+        "writes" => Some(writes::MEASUREMENTS),
         _ => None,
     }
 }
