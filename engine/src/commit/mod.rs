@@ -35,5 +35,6 @@ pub(crate) use log_segment::{LogSize, WrittenSegment};
 pub(crate) use placement::{Always, Placed, Placement, Validate, Verdict};
 pub(crate) use publish::{InFlight, PanicGuard, PlacedWrite, PublishQueue};
 pub(crate) use shared_log::{LogHost, SharedLog};
+pub(crate) use sync_turns::SyncedWaiters;
 pub(crate) use watches::WatchId;
 pub(crate) use write::{Write, WriteEncoder, check_entry};

@@ -6,13 +6,14 @@ use std::{
     ops::Deref,
     sync::{Arc, OnceLock},
     task::Waker,
-    thread,
+    thread::panicking,
     time::Duration,
 };
 
 use sievedb_format::SequenceNumber;
+use smallvec::SmallVec;
 
-use super::{LogHost, Write};
+use super::{LogHost, SyncedWaiters, Write};
 use crate::{
     Error,
     clock::{Clock, SystemClock},
@@ -22,6 +23,7 @@ use crate::{
             AtomicBool, AtomicU64,
             Ordering::{Acquire, Relaxed, Release},
         },
+        thread::{self, Thread},
     },
 };
 
@@ -35,11 +37,20 @@ pub(crate) struct InFlight {
     pub(crate) write: Write,
     done: AtomicBool,
     failure: OnceLock<Error>,
+    /// The thread that waits until the write is visible.
+    waiter: OnceLock<Thread>,
 }
 
 impl InFlight {
     pub(crate) fn new(first: SequenceNumber, last: SequenceNumber, write: Write) -> Self {
-        Self { first, last, write, done: AtomicBool::new(false), failure: OnceLock::new() }
+        Self {
+            first,
+            last,
+            write,
+            done: AtomicBool::new(false),
+            failure: OnceLock::new(),
+            waiter: OnceLock::new(),
+        }
     }
 
     /// Reports to the thread that waits for the log that the record could not be written.
@@ -108,20 +119,37 @@ impl PublishQueue {
         debug_assert!(!write.is_done(), "a write is completed once");
         write.done.store(true, Relaxed);
         let mut advanced = false;
+        // One by one: a condition variable would wake the threads of later writes, too.
+        let mut waiters: SmallVec<[Thread; 4]> = SmallVec::new();
         while queue.in_flight.front().is_some_and(|front| front.done.load(Relaxed)) {
             let front = queue.in_flight.pop_front().expect("the front was just seen");
             debug_assert!(self.visible.load(Relaxed) < front.first, "published out of order");
             // Release: a reader that loads the number sees the memtable entries.
             self.visible.store(front.last, Release);
+            waiters.extend(front.waiter.get().cloned());
             advanced = true;
         }
         if advanced {
             self.advanced.notify_all();
-            if !queue.wakers.is_empty() {
-                let wakers = mem::take(&mut queue.wakers);
-                drop(queue);
-                wakers.into_iter().for_each(Waker::wake);
-            }
+            let wakers = mem::take(&mut queue.wakers);
+            drop(queue);
+            waiters.iter().for_each(Thread::unpark);
+            wakers.into_iter().for_each(Waker::wake);
+        }
+    }
+
+    /// Waits until `write` of this thread is visible.
+    pub(crate) fn wait_published(&self, write: &InFlight) {
+        if self.visible() >= write.last {
+            return;
+        }
+        {
+            // Under the lock: the thread that makes the write visible sees the waiter.
+            let _queue = self.queue.lock();
+            let _ = write.waiter.set(thread::current());
+        }
+        while self.visible() < write.last {
+            thread::park();
         }
     }
 
@@ -217,13 +245,13 @@ pub(crate) struct PanicGuard<'a, H: LogHost> {
 
 impl<'a, H: LogHost> PanicGuard<'a, H> {
     pub(crate) fn new(host: &'a H) -> Self {
-        Self { host, was_panicking: thread::panicking() }
+        Self { host, was_panicking: panicking() }
     }
 }
 
 impl<H: LogHost> Drop for PanicGuard<'_, H> {
     fn drop(&mut self) {
-        if thread::panicking() && !self.was_panicking {
+        if panicking() && !self.was_panicking {
             self.host.poison(Error::WorkerPanicked);
         }
     }
@@ -245,11 +273,13 @@ impl<'a, H: LogHost> PlacedWrite<'a, H> {
         Self { publish, in_flight, guard: Some(PanicGuard::new(host)) }
     }
 
-    /// Completes the write and waits until everything up to it is visible.
-    pub(crate) fn publish(self) -> Arc<InFlight> {
+    /// Completes the write, then notifies the threads whose writes were synced along with it, and
+    /// waits until everything up to the write is visible.
+    pub(crate) fn publish(self, synced: SyncedWaiters) -> Arc<InFlight> {
         let (publish, in_flight) = (self.publish, Arc::clone(&self.in_flight));
         drop(self);
-        publish.wait_visible(in_flight.last);
+        drop(synced);
+        publish.wait_published(&in_flight);
         debug_assert!(in_flight.is_done(), "a visible write is complete");
         debug_assert!(publish.visible() >= in_flight.last);
         in_flight

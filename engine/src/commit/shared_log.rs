@@ -7,7 +7,7 @@ use sievedb_format::SequenceNumber;
 use super::{
     InFlight, LogSize, PanicGuard, Placement, WrittenSegment,
     log_segment::{LogFiles, Segment},
-    sync_turns::SyncTurns,
+    sync_turns::{SyncTurns, SyncedWaiters},
 };
 use crate::{
     Durability, Error, Result,
@@ -121,18 +121,32 @@ impl SharedLog {
 
     /// Makes everything placed up to `sequence` durable, unless that is done.
     pub(crate) fn sync_to(&self, host: &impl LogHost, sequence: SequenceNumber) -> Result<()> {
-        self.sync(host, sequence, |_| ())
+        self.sync(host, sequence, |_| ()).map(drop)
     }
 
     /// Makes `write` durable, unless that is done. Extends the segment for more durable writes.
-    pub(crate) fn sync_through(&self, host: &impl LogHost, write: &InFlight) -> Result<()> {
+    /// Returns the threads whose writes were synced along with it.
+    pub(crate) fn sync_through(
+        &self,
+        host: &impl LogHost,
+        write: &InFlight,
+    ) -> Result<SyncedWaiters> {
         self.write_through(host, write)?;
-        self.sync_writes(host, write.last)
+        self.sync_writes_with_others(host, write.last)
     }
 
     /// Makes everything placed up to `sequence` durable, unless that is done. Extends the segment
     /// for more durable writes.
     pub(crate) fn sync_writes(&self, host: &impl LogHost, sequence: SequenceNumber) -> Result<()> {
+        self.sync_writes_with_others(host, sequence).map(drop)
+    }
+
+    /// As [`sync_writes`](Self::sync_writes), and returns the threads whose writes were synced, too.
+    fn sync_writes_with_others(
+        &self,
+        host: &impl LogHost,
+        sequence: SequenceNumber,
+    ) -> Result<SyncedWaiters> {
         self.sync(host, sequence, |files| {
             if let Some(writer) = &mut files.writer {
                 writer.reserve(host.segment_bytes());
@@ -141,17 +155,19 @@ impl SharedLog {
     }
 
     /// Makes everything placed up to `sequence` durable, unless that is done. Calls `prepare`
-    /// before the sync.
+    /// before the sync. Returns the other threads whose writes are durable now.
     fn sync(
         &self,
         host: &impl LogHost,
         sequence: SequenceNumber,
         prepare: impl FnOnce(&mut LogFiles),
-    ) -> Result<()> {
+    ) -> Result<SyncedWaiters> {
         if self.synced.load(Acquire) >= sequence {
-            return Ok(());
+            return Ok(SyncedWaiters::default());
         }
-        let Some(_turn) = self.sync_turns.take(&self.synced, sequence) else { return Ok(()) };
+        let Some(turn) = self.sync_turns.take(&self.synced, sequence) else {
+            return Ok(SyncedWaiters::default());
+        };
         let _guard = PanicGuard::new(host);
         let (written, unsynced) = {
             let mut files = self.files.lock();
@@ -175,7 +191,7 @@ impl SharedLog {
         files.mark_synced(&unsynced);
         drop(files);
         self.synced.store(written, Release);
-        Ok(())
+        Ok(turn.pass_on())
     }
 
     /// Returns the position up to which the log is known to be durable.

@@ -44,7 +44,15 @@ enum Call {
     Turn,
 }
 
-/// The turn to sync. Drop passes it on.
+/// Threads whose writes another thread synced. Drop notifies them.
+///
+/// Notified before the write of that thread is complete, most of them would wait for it once more:
+/// writes become visible in order.
+#[derive(Debug, Default)]
+#[must_use = "complete the own write first"]
+pub(crate) struct SyncedWaiters(Vec<Arc<Waiter>>);
+
+/// The turn to sync. Drop passes it on and notifies the threads that need no sync.
 #[derive(Debug)]
 pub(super) struct Turn<'a> {
     turns: &'a SyncTurns,
@@ -93,8 +101,15 @@ impl Waiter {
     }
 }
 
-impl Drop for Turn<'_> {
-    fn drop(&mut self) {
+impl Turn<'_> {
+    /// Passes the turn on. Returns the threads that need no sync any more.
+    pub(super) fn pass_on(self) -> SyncedWaiters {
+        // Drop passes it on again otherwise.
+        let turn = mem::ManuallyDrop::new(self);
+        turn.give()
+    }
+
+    fn give(&self) -> SyncedWaiters {
         let synced = self.synced.load(Acquire);
         let mut state = self.turns.state.lock();
         let waiting = mem::take(&mut state.waiting);
@@ -107,7 +122,19 @@ impl Drop for Turn<'_> {
         if let Some(next) = next {
             next.call(Call::Turn);
         }
-        for waiter in done {
+        SyncedWaiters(done)
+    }
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        drop(self.give());
+    }
+}
+
+impl Drop for SyncedWaiters {
+    fn drop(&mut self) {
+        for waiter in &self.0 {
             waiter.call(Call::Synced);
         }
     }

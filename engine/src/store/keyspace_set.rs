@@ -7,7 +7,7 @@ use sievedb_format::SequenceNumber;
 
 use crate::{
     Durability, Error, KeyspaceOptions, Result,
-    commit::{Always, PlacedWrite, Write},
+    commit::{Always, PlacedWrite, SyncedWaiters, Write},
     keyspace_options::DEFAULT_KEYSPACE,
     manifest::{KeyspaceCreated, KeyspaceRenamed, VersionEdit},
     read::tree::Tree,
@@ -167,7 +167,7 @@ impl Store {
         self.versions.change_keyspaces(change, || {
             self.writer.placement().finish_keyspace_change(is_logged);
         });
-        let _ = placed.publish();
+        let _ = placed.publish(SyncedWaiters::default());
         logged?;
         self.record_keyspace_changes();
         Ok(())
@@ -195,7 +195,7 @@ impl Store {
                 return Err(error);
             }
         };
-        let logged = self.make_durable(&placed, Durability::Disk);
+        let logged = self.make_durable(&placed, Durability::Disk).map(drop);
         Ok((placed, logged))
     }
 

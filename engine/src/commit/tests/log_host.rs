@@ -14,7 +14,7 @@ use sievedb_format::SequenceNumber;
 use super::stepped_fs::SteppedFs;
 use crate::{
     Durability, Error, KeyspaceOptions, Result,
-    commit::{LogHost, Placement, PublishQueue, SharedLog, WriteEncoder},
+    commit::{LogHost, Placement, PublishQueue, SharedLog, SyncedWaiters, WriteEncoder},
     fs::{Fs, Loss},
     log::{Payload, Position, Writer},
     read::tree::Tree,
@@ -95,16 +95,18 @@ impl Host {
             let waits = durability > Durability::Memory;
             placement.place(&self.publish, &mut write, payload, waits).unwrap().0
         };
+        let none = SyncedWaiters::default;
         let logged = match durability {
-            Durability::Memory => Ok(()),
-            Durability::OsBuffer => self.log.write_through(self, &in_flight),
+            Durability::Memory => Ok(none()),
+            Durability::OsBuffer => self.log.write_through(self, &in_flight).map(|()| none()),
             Durability::Disk => self.log.sync_through(self, &in_flight),
         };
         if logged.is_ok() {
             in_flight.write.insert(in_flight.first);
         }
         self.publish.complete(&in_flight);
-        self.publish.wait_visible(in_flight.last);
+        let logged = logged.map(drop);
+        self.publish.wait_published(&in_flight);
         assert!(self.publish.visible() >= in_flight.last, "acknowledged and not visible");
         Some((in_flight.last, logged))
     }

@@ -87,7 +87,7 @@ fn writes_become_visible_in_order() {
                     let write = model.place(writer, entries);
                     model.look();
                     model.complete(writer, &write);
-                    model.queue.wait_visible(write.last);
+                    model.queue.wait_published(&write);
                     assert!(model.look() >= write.last, "{} is acknowledged too early", write.last);
                 });
             }

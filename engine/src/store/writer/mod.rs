@@ -27,7 +27,7 @@ use crate::{
     Durability, Error, Result,
     commit::{
         DurableWait, DurableWaits, InFlight, LogHost, Placed, PlacedWrite, Placement, PublishQueue,
-        SharedLog, Validate, Verdict, Write,
+        SharedLog, SyncedWaiters, Validate, Verdict, Write,
     },
     log::Payload,
     memory::MemoryUse,
@@ -209,10 +209,14 @@ impl Store {
         };
         let logged = self.make_durable(&placed, durability);
         match &logged {
-            Ok(()) => placed.write.insert(placed.first),
+            Ok(_) => placed.write.insert(placed.first),
             Err(_) => placed.write.release(),
         }
-        let in_flight = placed.publish();
+        let (synced, failed) = match logged {
+            Ok(synced) => (synced, None),
+            Err(error) => (SyncedWaiters::default(), Some(error)),
+        };
+        let in_flight = placed.publish(synced);
         if self.tables.memory.is_fit_due() {
             self.tables.fit_cache();
             // A worker freezes memtables once no thread writes.
@@ -221,7 +225,7 @@ impl Store {
         if wakes {
             self.scheduler.wake();
         }
-        if let Err(error) = logged {
+        if let Some(error) = failed {
             *write = in_flight.write.unplaced();
             return Err(error);
         }
@@ -310,15 +314,18 @@ impl Store {
         }
     }
 
-    /// Makes a placed write as durable as `durability`.
+    /// Makes a placed write as durable as `durability`. Returns the threads whose writes were synced
+    /// along with it.
     pub(in crate::store) fn make_durable(
         &self,
         write: &InFlight,
         durability: Durability,
-    ) -> Result<()> {
+    ) -> Result<SyncedWaiters> {
         let made = match durability {
-            Durability::Memory => Ok(()),
-            Durability::OsBuffer => self.writer.log().write_through(self, write),
+            Durability::Memory => Ok(SyncedWaiters::default()),
+            Durability::OsBuffer => {
+                self.writer.log().write_through(self, write).map(|()| SyncedWaiters::default())
+            }
             Durability::Disk => self.writer.log().sync_through(self, write),
         };
         made.inspect_err(|_| self.writer.refuse(write))
