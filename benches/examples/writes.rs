@@ -6,9 +6,9 @@
 //!
 //! Each of THREADS threads makes KEYS calls in an empty store, in each of these ways: `insert`,
 //! `ascending`, `insert_if_absent` of new keys (`new`) and of present keys (`present`), `remove`,
-//! asynchronous commits that are not awaited (`async`), synced inserts (`synced`). Prints CPU time of
-//! the writing threads and real time per call, medians of the rounds. WHICH selects a single way;
-//! `synced` runs only then. Other acknowledged writes have reached the operating system.
+//! asynchronous commits that are not awaited (`async`), synced inserts (`synced`). Prints CPU time
+//! of the writing threads and real time per call, medians of the rounds. WHICH selects a single
+//! way; `synced` runs only then. Other acknowledged writes have reached the operating system.
 
 #![expect(clippy::print_stdout, reason = "that is what it is for")]
 

@@ -17,8 +17,8 @@
 //! timestamps, Zlib, BZip2 and custom compression, plain and cuckoo tables, `DBWithTTL`, and
 //! wide-column entities with columns other than the default one.
 //!
-//! [`export`] writes tables for RocksDB. The module `store`, a feature, copies entries of any source
-//! into a store.
+//! [`export`] writes tables for RocksDB. The module `store`, a feature, copies entries of any
+//! source into a store.
 //!
 //! Every block, record and blob is verified by its checksum. Damage is an [`Error::Corrupt`] with
 //! file and offset, never a panic, and sizes are checked before memory is allocated.

@@ -54,8 +54,8 @@ impl<'a> KeyspaceWriter<'a> {
         Ok(Self { db, keyspace: db.keyspace(name)?, batch: db.batch(), copied })
     }
 
-    /// Writes an entry, perhaps with a later one. Raises the memory budget of the store if the entry
-    /// does not fit.
+    /// Writes an entry, perhaps with a later one. Raises the memory budget of the store if the
+    /// entry does not fit.
     ///
     /// # Errors
     ///

@@ -30,8 +30,8 @@ use crate::{
 /// Then reads the new store, and compares the number of entries and a digest of all keys and values.
 /// Prints both for each keyspace. Exits with 1 if one differs.
 ///
-/// The new store is `NAME.partial` until it is complete and verified. If the command fails, it deletes
-/// that. After an interruption, delete it; the next migration starts again.
+/// The new store is `NAME.partial` until it is complete and verified. If the command fails, it
+/// deletes that. After an interruption, delete it; the next migration starts again.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Directory of the database.

@@ -195,7 +195,8 @@ impl Columns {
     }
 }
 
-/// Reads until `left` is used up, so that a quote that does not end takes a bounded amount of memory.
+/// Reads until `left` is used up, so that a quote that does not end takes a bounded amount of
+/// memory.
 struct Bounded<R> {
     input: R,
     left: u64,

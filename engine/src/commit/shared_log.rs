@@ -141,7 +141,8 @@ impl SharedLog {
         self.sync_writes_with_others(host, sequence).map(drop)
     }
 
-    /// As [`sync_writes`](Self::sync_writes), and returns the threads whose writes were synced, too.
+    /// As [`sync_writes`](Self::sync_writes), and returns the threads whose writes were synced,
+    /// too.
     fn sync_writes_with_others(
         &self,
         host: &impl LogHost,

@@ -35,7 +35,8 @@ impl Db {
     /// * [`Error::Io`](crate::Error::Io), [`Error::ReadOnly`](crate::Error::ReadOnly): the writes
     ///   remain visible, and may be found when the store is reopened. On a full disk, call again
     ///   after freeing space.
-    /// * [`Error::Closed`](crate::Error::Closed), [`Error::ForkedChild`](crate::Error::ForkedChild).
+    /// * [`Error::Closed`](crate::Error::Closed),
+    ///   [`Error::ForkedChild`](crate::Error::ForkedChild).
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();

@@ -134,8 +134,8 @@ impl OpenStore {
         Ok(open)
     }
 
-    /// Commits `write`, which is visible at return. Returns the wait for its `durability`; `None` if
-    /// `condition` does not hold.
+    /// Commits `write`, which is visible at return. Returns the wait for its `durability`; `None`
+    /// if `condition` does not hold.
     ///
     /// # Errors
     ///

@@ -9,11 +9,12 @@
 //!
 //! `lmdb` is C, and no default feature. `sieve migrate` reads RocksDB, without its crate.
 //!
-//! Close the source first: fjall, redb and sled lock it, LMDB does not. Keys and values are copied as bytes. In
-//! tables of redb, keys and values of the type `&str` become their UTF-8 bytes, and `u64` 8 bytes,
-//! the highest first, so that keys keep their order. Other types, and multimap tables, are refused
-//! by name before anything is copied. So are databases of LMDB with `MDB_DUPSORT` when they are
-//! reached; keys with `MDB_INTEGERKEY` keep the byte order of the machine.
+//! Close the source first: fjall, redb and sled lock it, LMDB does not. Keys and values are copied
+//! as bytes. In tables of redb, keys and values of the type `&str` become their UTF-8 bytes, and
+//! `u64` 8 bytes, the highest first, so that keys keep their order. Other types, and multimap
+//! tables, are refused by name before anything is copied. So are databases of LMDB with
+//! `MDB_DUPSORT` when they are reached; keys with `MDB_INTEGERKEY` keep the byte order of the
+//! machine.
 
 mod copy;
 mod error;

@@ -39,8 +39,8 @@ impl Lmdb {
         options.max_dbs(DATABASES_MAX);
         // SAFETY: a read-only environment writes no pages, so no data are lost.
         unsafe { options.flags(EnvFlags::READ_ONLY) };
-        // SAFETY: the file is mapped, and must not be truncated meanwhile: the caller has closed the
-        // database, and LMDB itself never truncates a file.
+        // SAFETY: the file is mapped, and must not be truncated meanwhile: the caller has closed
+        // the database, and LMDB itself never truncates a file.
         let opened = unsafe { options.open(path) };
         Ok(Self(opened.map_err(failed)?))
     }

@@ -115,8 +115,8 @@ impl Export {
         Ok(())
     }
 
-    /// Finishes the last table, and gives the directory its name. Every table has been synced and read
-    /// again. Returns the column families in the order in which they were written.
+    /// Finishes the last table, and gives the directory its name. Every table has been synced and
+    /// read again. Returns the column families in the order in which they were written.
     ///
     /// # Errors
     ///

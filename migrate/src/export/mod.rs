@@ -1,7 +1,7 @@
 //! Export of sorted entries as tables that RocksDB ingests.
 //!
-//! [`Export`] writes a directory with a subdirectory for each column family. Its tables are those of
-//! RocksDB's `SstFileWriter`; `IngestExternalFile` adds them to a database.
+//! [`Export`] writes a directory with a subdirectory for each column family. Its tables are those
+//! of RocksDB's `SstFileWriter`; `IngestExternalFile` adds them to a database.
 //!
 //! | part          | written                                                        |
 //! |---------------|----------------------------------------------------------------|

@@ -5,8 +5,8 @@ use std::path::Path;
 use super::Export;
 use crate::error::Result;
 
-/// Largest sum of the lengths of a key and its value: 1 GiB. RocksDB keeps the sizes of blocks in 32
-/// bits.
+/// Largest sum of the lengths of a key and its value: 1 GiB. RocksDB keeps the sizes of blocks in
+/// 32 bits.
 pub const ENTRY_BYTES_MAX: usize = 1 << 30;
 
 /// Smallest and largest limit of the size of a table.

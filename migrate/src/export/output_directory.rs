@@ -41,8 +41,8 @@ impl OutputDirectory {
     ///
     /// # Errors
     ///
-    /// * [`Error::Exists`]: `path` is a file or has files, or there is an unfinished directory of an
-    ///   earlier call. Delete that if no process is writing it.
+    /// * [`Error::Exists`]: `path` is a file or has files, or there is an unfinished directory of
+    ///   an earlier call. Delete that if no process is writing it.
     /// * [`Error::Io`]: the operating system refused to create it.
     pub fn create(path: impl AsRef<Path>) -> Result<Self> {
         let (path, partial) = (path.as_ref().to_owned(), partial(path.as_ref()));
@@ -62,8 +62,8 @@ impl OutputDirectory {
     /// # Errors
     ///
     /// * [`Error::Exists`]: another program has written to `path` meanwhile.
-    /// * [`Error::Io`]: the operating system refused an operation. If that is the last one, the sync
-    ///   of the parent directory, the directory has its name and may lose it in a crash.
+    /// * [`Error::Io`]: the operating system refused an operation. If that is the last one, the
+    ///   sync of the parent directory, the directory has its name and may lose it in a crash.
     pub fn finish(mut self) -> Result<()> {
         sync_directory(&self.partial)?;
         check_free(&self.path)?;

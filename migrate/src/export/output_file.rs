@@ -12,8 +12,8 @@ use crate::error::{Error, Result};
 /// Bytes that are buffered before a write.
 const BUFFER_BYTES: usize = 256 << 10;
 
-/// A new file. It is `NAME.partial` until [`finish`](Self::finish) returns, so an interrupted program
-/// leaves no file that looks whole.
+/// A new file. It is `NAME.partial` until [`finish`](Self::finish) returns, so an interrupted
+/// program leaves no file that looks whole.
 ///
 /// Dropping an unfinished file deletes it.
 ///
@@ -64,8 +64,8 @@ impl OutputFile {
     /// # Errors
     ///
     /// * [`Error::Exists`]: another program has created the file meanwhile.
-    /// * [`Error::Io`]: the operating system refused an operation. If that is the last one, the sync
-    ///   of the directory, the file has its name and may lose it in a crash.
+    /// * [`Error::Io`]: the operating system refused an operation. If that is the last one, the
+    ///   sync of the directory, the file has its name and may lose it in a crash.
     pub fn finish(mut self) -> Result<()> {
         let synced = self.file.flush().and_then(|()| self.file.get_ref().sync_all());
         synced.map_err(|error| Error::io("write", &self.partial, error))?;

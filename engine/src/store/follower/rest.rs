@@ -8,8 +8,8 @@ use sievedb_memtable::Memtable;
 
 use crate::{read::view::PlacedMemtable, resolve::is_tombstone, table::store::TableStore};
 
-/// Copies the entries above `flushed` into a new memtable for `bytes_target` bytes. The writer froze
-/// its memtable at `flushed`, which a follower learns only after the flush.
+/// Copies the entries above `flushed` into a new memtable for `bytes_target` bytes. The writer
+/// froze its memtable at `flushed`, which a follower learns only after the flush.
 pub(super) fn rest_above(
     placed: &PlacedMemtable,
     flushed: SequenceNumber,

@@ -314,8 +314,8 @@ impl Store {
         }
     }
 
-    /// Makes a placed write as durable as `durability`. Returns the threads whose writes were synced
-    /// along with it.
+    /// Makes a placed write as durable as `durability`. Returns the threads whose writes were
+    /// synced along with it.
     pub(in crate::store) fn make_durable(
         &self,
         write: &InFlight,
