@@ -273,6 +273,16 @@ fn measure(task: &Task) -> Result<Option<Measurement>> {
         Contestant::Lmdb => workload::run::<contestant::lmdb::Lmdb>(task, Tuning::Advised),
         #[cfg(feature = "sled")]
         Contestant::Sled => workload::run::<contestant::sled::Sled>(task, Tuning::Advised),
+        #[cfg(feature = "surrealkv")]
+        Contestant::Surrealkv => {
+            workload::run::<contestant::surrealkv::SurrealKv>(task, Tuning::Advised)
+        }
+        #[cfg(feature = "mace")]
+        Contestant::Mace => workload::run::<contestant::mace::Mace>(task, Tuning::Advised),
+        #[cfg(feature = "canopydb")]
+        Contestant::Canopydb => {
+            workload::run::<contestant::canopydb::Canopydb>(task, Tuning::Advised)
+        }
     }
 }
 

@@ -6,10 +6,14 @@
 //!
 //! [docs/benchmarks.md]: ../../../../docs/benchmarks.md
 
+#[cfg(feature = "canopydb")]
+pub(crate) mod canopydb;
 #[cfg(feature = "fjall")]
 pub(crate) mod fjall;
 #[cfg(feature = "lmdb")]
 pub(crate) mod lmdb;
+#[cfg(feature = "mace")]
+pub(crate) mod mace;
 #[cfg(feature = "redb")]
 pub(crate) mod redb;
 #[cfg(feature = "rocksdb")]
@@ -17,6 +21,8 @@ pub(crate) mod rocksdb;
 pub(crate) mod sievedb;
 #[cfg(feature = "sled")]
 pub(crate) mod sled;
+#[cfg(feature = "surrealkv")]
+pub(crate) mod surrealkv;
 
 use std::path::Path;
 
@@ -49,6 +55,12 @@ pub(crate) enum Contestant {
     Lmdb,
     #[cfg(feature = "sled")]
     Sled,
+    #[cfg(feature = "surrealkv")]
+    Surrealkv,
+    #[cfg(feature = "mace")]
+    Mace,
+    #[cfg(feature = "canopydb")]
+    Canopydb,
 }
 
 impl Contestant {
@@ -70,6 +82,12 @@ impl Contestant {
         Self::Lmdb,
         #[cfg(feature = "sled")]
         Self::Sled,
+        #[cfg(feature = "surrealkv")]
+        Self::Surrealkv,
+        #[cfg(feature = "mace")]
+        Self::Mace,
+        #[cfg(feature = "canopydb")]
+        Self::Canopydb,
     ];
 
     /// Returns the name in a report.
@@ -91,6 +109,12 @@ impl Contestant {
             Self::Lmdb => "LMDB",
             #[cfg(feature = "sled")]
             Self::Sled => "sled",
+            #[cfg(feature = "surrealkv")]
+            Self::Surrealkv => "SurrealKV",
+            #[cfg(feature = "mace")]
+            Self::Mace => "mace",
+            #[cfg(feature = "canopydb")]
+            Self::Canopydb => "Canopydb",
         }
     }
 
