@@ -1,0 +1,25 @@
+//! What an application does with an entry.
+
+use openraft::RaftTypeConfig;
+use sievedb::{Keyspace, Transaction};
+
+/// The replicated state, and how an entry changes it.
+///
+/// Every node applies the same entries in the same order, so [`apply`](Self::apply) depends on
+/// nothing else: not on time, random numbers, or keyspaces that are not replicated. Keys that
+/// expire are no part of replicated state: a snapshot does not carry their times.
+pub trait Application<C: RaftTypeConfig>: Send + Sync + 'static {
+    /// Returns the keyspaces with the replicated state: a snapshot replaces their contents.
+    fn keyspaces(&self) -> Vec<Keyspace>;
+
+    /// Applies `request` to the state, and returns the response to the client.
+    ///
+    /// `transaction` reads what earlier entries wrote. It is committed with the number of the last
+    /// entry it contains.
+    ///
+    /// # Errors
+    ///
+    /// An error stops this node. A request that is refused, such as a comparison that fails, is a
+    /// response instead.
+    fn apply(&mut self, transaction: &mut Transaction, request: C::D) -> sievedb::Result<C::R>;
+}

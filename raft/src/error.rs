@@ -1,0 +1,70 @@
+//! Errors of log, state machine and snapshots.
+
+use std::{
+    error, fmt, io,
+    path::{Path, PathBuf},
+};
+
+/// The result of a call of this crate.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// Why a call failed. openraft's errors contain it as their source.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Error {
+    /// The store failed.
+    Store(sievedb::Error),
+    /// A value in the store, or the header of a snapshot, is not what this crate has written.
+    Encoding(postcard::Error),
+    /// A file or directory of snapshots could not be used.
+    Io {
+        /// The file or directory.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// A snapshot is not whole, or not what its sender said.
+    Snapshot(String),
+}
+
+impl Error {
+    /// Returns a function that makes an error of the file `path`.
+    pub(crate) fn at(path: &Path) -> impl FnOnce(io::Error) -> Self {
+        let path = path.to_owned();
+        move |source| Self::Io { path, source }
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Store(_) => f.write_str("the store failed"),
+            Self::Encoding(_) => f.write_str("a record of the log or a snapshot is damaged"),
+            Self::Io { path, .. } => write!(f, "{}", path.display()),
+            Self::Snapshot(what) => write!(f, "snapshot refused: {what}"),
+        }
+    }
+}
+
+impl error::Error for Error {
+    fn source(&self) -> Option<&(dyn error::Error + 'static)> {
+        match self {
+            Self::Store(source) => Some(source),
+            Self::Encoding(source) => Some(source),
+            Self::Io { source, .. } => Some(source),
+            Self::Snapshot(_) => None,
+        }
+    }
+}
+
+impl From<sievedb::Error> for Error {
+    fn from(error: sievedb::Error) -> Self {
+        Self::Store(error)
+    }
+}
+
+impl From<postcard::Error> for Error {
+    fn from(error: postcard::Error) -> Self {
+        Self::Encoding(error)
+    }
+}

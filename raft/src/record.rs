@@ -1,0 +1,103 @@
+//! The keyspace of this crate: entries by their index, and single records.
+
+use std::{
+    fmt,
+    ops::{Bound, RangeBounds},
+};
+
+use openraft::{LogId, NodeId, RaftTypeConfig, SnapshotMeta, StoredMembership};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use sievedb::{Db, Keyspace};
+
+use crate::{KEYSPACE, Result};
+
+/// The key of the last vote.
+pub(crate) const VOTE: &[u8] = b"vote";
+
+/// The key of the id of the last entry that is known to be committed.
+pub(crate) const COMMITTED: &[u8] = b"committed";
+
+/// The key of the id of the last entry that was purged.
+pub(crate) const PURGED: &[u8] = b"purged";
+
+/// The key of [`Applied`].
+pub(crate) const APPLIED: &[u8] = b"applied";
+
+/// The key of the metadata of the current snapshot.
+pub(crate) const SNAPSHOT: &[u8] = b"snapshot";
+
+/// The key of the metadata of a snapshot whose installation has begun.
+pub(crate) const INSTALLING: &[u8] = b"installing";
+
+/// The first byte of the key of an entry. The other keys begin with another one.
+const ENTRY: u8 = 0;
+
+/// The metadata of a snapshot of `C`.
+pub(crate) type Meta<C> = SnapshotMeta<<C as RaftTypeConfig>::NodeId, <C as RaftTypeConfig>::Node>;
+
+/// What the state machine contains.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(bound = "")]
+pub(crate) struct Applied<N: NodeId, Node: openraft::Node> {
+    /// The id of the last entry applied.
+    pub(crate) log_id: Option<LogId<N>>,
+    /// The last membership applied.
+    pub(crate) membership: StoredMembership<N, Node>,
+}
+
+impl<N: NodeId, Node: openraft::Node> Default for Applied<N, Node> {
+    fn default() -> Self {
+        Self { log_id: None, membership: StoredMembership::default() }
+    }
+}
+
+/// The keyspace in a store.
+#[derive(Clone)]
+pub(crate) struct Records {
+    pub(crate) db: Db,
+    pub(crate) keyspace: Keyspace,
+}
+
+impl fmt::Debug for Records {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Records").finish_non_exhaustive()
+    }
+}
+
+impl Records {
+    pub(crate) fn open(db: &Db) -> Result<Self> {
+        Ok(Self { db: db.clone(), keyspace: db.keyspace(KEYSPACE)? })
+    }
+
+    /// Returns the record at `key`.
+    pub(crate) fn read<T: DeserializeOwned>(&self, key: &[u8]) -> Result<Option<T>> {
+        let bytes = self.keyspace.get(key)?;
+        Ok(bytes.map(|bytes| postcard::from_bytes(&bytes)).transpose()?)
+    }
+}
+
+/// Encodes a record or an entry.
+pub(crate) fn encode(value: &impl Serialize) -> Result<Vec<u8>> {
+    Ok(postcard::to_stdvec(value)?)
+}
+
+/// Returns the key of the entry `index`.
+pub(crate) fn entry_key(index: u64) -> [u8; 9] {
+    let mut key = [ENTRY; 9];
+    key[1..].copy_from_slice(&index.to_be_bytes());
+    key
+}
+
+/// Returns the keys of the entries whose indexes are in `range`.
+pub(crate) fn entry_keys(range: &impl RangeBounds<u64>) -> (Bound<[u8; 9]>, Bound<[u8; 9]>) {
+    let key = |bound: Bound<&u64>| bound.map(|&index| entry_key(index));
+    let start = match key(range.start_bound()) {
+        Bound::Unbounded => Bound::Included(entry_key(0)),
+        start => start,
+    };
+    let end = match key(range.end_bound()) {
+        Bound::Unbounded => Bound::Included(entry_key(u64::MAX)),
+        end => end,
+    };
+    (start, end)
+}

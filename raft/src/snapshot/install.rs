@@ -1,0 +1,75 @@
+//! Installs a snapshot: its entries replace those of the application's keyspaces.
+//!
+//! The store notes the installation before it begins and forgets it with the commit that ends it,
+//! so a crash in between leaves nothing half: the next open begins again.
+
+use std::path::Path;
+
+use sievedb::{Db, Durability, Keyspace, Options};
+
+use super::Snapshots;
+use crate::{
+    Error, Result, Types,
+    record::{APPLIED, Applied, INSTALLING, Meta, Records, SNAPSHOT, encode},
+};
+
+/// Bytes of the batches that copy entries.
+const BATCH_BYTES: u64 = 1 << 20;
+
+/// Returns what the state machine in `db` contains.
+pub(super) fn applied<C: Types>(db: &Db) -> Result<Applied<C::NodeId, C::Node>> {
+    Ok(Records::open(db)?.read(APPLIED)?.unwrap_or_default())
+}
+
+/// Checks that the checkpoint in `dir` is whole, and contains what `meta` says.
+pub(super) fn check<C: Types>(dir: &Path, meta: &Meta<C>) -> Result<()> {
+    let source = Options::new().read_only(true).open(dir)?;
+    if applied::<C>(&source)?.log_id != meta.last_log_id {
+        return Err(Error::Snapshot(format!("{} contains other entries", meta.snapshot_id)));
+    }
+    let report = source.verify()?;
+    let damaged = report.problems.first().map(|problem| &problem.message);
+    match damaged.or(report.torn_tails.first().map(|tail| &tail.message)) {
+        Some(message) => Err(Error::Snapshot(message.clone())),
+        None => Ok(()),
+    }
+}
+
+/// Replaces the contents of `keyspaces` by those of the received snapshot `meta`, which becomes
+/// the current one.
+pub(crate) fn install<C: Types>(
+    records: &Records,
+    snapshots: &Snapshots,
+    keyspaces: &[Keyspace],
+    meta: &Meta<C>,
+) -> Result<()> {
+    let source = Options::new().read_only(true).open(snapshots.path(&meta.snapshot_id)?)?;
+    let applied = applied::<C>(&source)?;
+    for keyspace in keyspaces {
+        keyspace.clear()?;
+        copy(&source, keyspace, &records.db)?;
+    }
+    let mut batch = records.db.batch();
+    batch.insert(&records.keyspace, APPLIED, encode(&applied)?)?;
+    batch.insert(&records.keyspace, SNAPSHOT, encode(meta)?)?;
+    batch.remove(&records.keyspace, INSTALLING)?;
+    batch.commit(Durability::Disk)?;
+    snapshots.remove_unknown::<C>(records)
+}
+
+/// Copies the entries of the keyspace in `source` that has the name of `target`.
+fn copy(source: &Db, target: &Keyspace, db: &Db) -> Result<()> {
+    if !source.keyspace_exists(&target.name()) {
+        return Ok(());
+    }
+    let from = source.open_keyspace(&target.name())?;
+    let mut batch = db.batch();
+    let mut entries = from.iter();
+    while let Some(entry) = entries.next_ref()? {
+        batch.insert(target, entry.key(), entry.value())?;
+        if batch.bytes() > BATCH_BYTES {
+            batch.commit(Durability::OsBuffer)?;
+        }
+    }
+    Ok(batch.commit(Durability::OsBuffer)?)
+}

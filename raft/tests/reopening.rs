@@ -1,0 +1,245 @@
+//! What a node has after its store was closed and opened again, and snapshots between two nodes.
+
+#![expect(clippy::disallowed_methods, reason = "looks at the directory of snapshots")]
+
+mod support;
+
+use std::{error::Error, path::Path};
+
+use openraft::{
+    CommittedLeaderId, Entry, EntryPayload, LogId, RaftLogReader as _, RaftSnapshotBuilder as _,
+    Vote,
+    storage::{RaftLogStorage as _, RaftLogStorageExt as _, RaftStateMachine as _},
+};
+use sievedb::{Db, Durability};
+use sievedb_raft::{KEYSPACE, LogStore, StateMachine};
+use tokio::io::{AsyncReadExt as _, AsyncSeekExt as _, AsyncWriteExt as _};
+
+use support::{Map, Request, Response, Types};
+
+type Result<T> = std::result::Result<T, Box<dyn Error>>;
+
+struct Node {
+    db: Db,
+    log: LogStore<Types>,
+    state_machine: StateMachine<Types, Map>,
+}
+
+impl Node {
+    fn open(dir: &Path) -> Result<Self> {
+        let db = Db::open(dir.join("store"))?;
+        let map = Map(db.keyspace("map")?);
+        let (log, state_machine) = sievedb_raft::open(&db, dir.join("snapshots"), map)?;
+        Ok(Self { db, log, state_machine })
+    }
+
+    fn get(&self, key: &str) -> Result<Option<String>> {
+        let value = self.db.keyspace("map")?.get(key)?;
+        Ok(value.map(|value| String::from_utf8_lossy(&value).into_owned()))
+    }
+}
+
+fn log_id(index: u64) -> LogId<u64> {
+    LogId::new(CommittedLeaderId::new(1, 0), index)
+}
+
+fn put(index: u64, key: &str, value: &str) -> Entry<Types> {
+    let request = Request::Put { key: key.to_owned(), value: value.to_owned() };
+    Entry { log_id: log_id(index), payload: EntryPayload::Normal(request) }
+}
+
+#[tokio::test]
+async fn log_vote_and_state_remain() -> Result<()> {
+    let dir = tempfile::tempdir()?;
+    let mut node = Node::open(dir.path())?;
+    let entries = [put(0, "a", "1"), put(1, "b", "2"), put(2, "a", "3")];
+    node.log.save_vote(&Vote::new_committed(1, 0)).await?;
+    node.log.blocking_append(entries.clone()).await?;
+    node.log.save_committed(Some(log_id(1))).await?;
+    let responses = node.state_machine.apply(entries[..2].to_vec()).await?;
+    assert_eq!(responses, vec![Response::default(); 2]);
+    node.log.purge(log_id(0)).await?;
+    node.log.truncate(log_id(2)).await?;
+    drop(node);
+
+    let mut node = Node::open(dir.path())?;
+    assert_eq!(node.log.read_vote().await?, Some(Vote::new_committed(1, 0)));
+    assert_eq!(node.log.read_committed().await?, Some(log_id(1)));
+    let state = node.log.get_log_state().await?;
+    assert_eq!((state.last_purged_log_id, state.last_log_id), (Some(log_id(0)), Some(log_id(1))));
+    let found = node.log.try_get_log_entries(..).await?;
+    assert_eq!(found.iter().map(|entry| entry.log_id).collect::<Vec<_>>(), [log_id(1)]);
+    assert_eq!(node.state_machine.applied_state().await?.0, Some(log_id(1)));
+    assert_eq!(node.get("a")?.as_deref(), Some("1"));
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_comparison_sees_the_entries_before_it() -> Result<()> {
+    let dir = tempfile::tempdir()?;
+    let mut node = Node::open(dir.path())?;
+    let set = |index, expected: Option<&str>, value: &str| Entry::<Types> {
+        log_id: log_id(index),
+        payload: EntryPayload::Normal(Request::CompareAndSet {
+            key: "k".to_owned(),
+            expected: expected.map(str::to_owned),
+            value: value.to_owned(),
+        }),
+    };
+    let entries = [set(0, None, "1"), set(1, None, "2"), set(2, Some("1"), "3")];
+    let responses = node.state_machine.apply(entries.to_vec()).await?;
+    let before: Vec<_> = responses.iter().map(|one| one.before.as_deref()).collect();
+    assert_eq!(before, [None, Some("1"), Some("1")]);
+    assert_eq!(node.get("k")?.as_deref(), Some("3"));
+    Ok(())
+}
+
+/// Sends the current snapshot of `from` to `to` in pieces of `bytes`, and returns its metadata.
+async fn send(
+    from: &mut Node,
+    to: &mut Node,
+    bytes: usize,
+) -> Result<(openraft::SnapshotMeta<u64, openraft::BasicNode>, Box<sievedb_raft::SnapshotStream>)> {
+    let mut sent = from.state_machine.get_current_snapshot().await?.ok_or("no snapshot")?;
+    let mut received = to.state_machine.begin_receiving_snapshot().await?;
+    let mut piece = vec![0; bytes];
+    let mut offset = 0;
+    loop {
+        sent.snapshot.seek(std::io::SeekFrom::Start(offset)).await?;
+        let read = sent.snapshot.read(&mut piece).await?;
+        if read == 0 {
+            return Ok((sent.meta, received));
+        }
+        received.seek(std::io::SeekFrom::Start(offset)).await?;
+        received.write_all(&piece[..read]).await?;
+        offset += read as u64;
+    }
+}
+
+async fn full_node(dir: &Path) -> Result<Node> {
+    let mut node = Node::open(dir)?;
+    let entries = (0..2000).map(|index| put(index, &format!("key {index}"), &"v".repeat(100)));
+    node.state_machine.apply(entries).await?;
+    node.db.flush()?;
+    node.state_machine.apply([put(2000, "last", "1")]).await?;
+    let snapshot = node.state_machine.get_snapshot_builder().await.build_snapshot().await?;
+    assert_eq!(snapshot.meta.last_log_id, Some(log_id(2000)));
+    Ok(node)
+}
+
+#[tokio::test]
+async fn a_snapshot_replaces_the_state_of_another_node() -> Result<()> {
+    let (first, second) = (tempfile::tempdir()?, tempfile::tempdir()?);
+    let mut from = full_node(first.path()).await?;
+    let mut to = Node::open(second.path())?;
+    to.log.save_vote(&Vote::new(7, 2)).await?;
+    to.state_machine.apply([put(0, "other", "1")]).await?;
+    let (meta, received) = send(&mut from, &mut to, 1000).await?;
+    to.state_machine.install_snapshot(&meta, received).await?;
+    for _ in 0..2 {
+        assert_eq!(to.get("other")?, None);
+        assert_eq!(to.get("last")?.as_deref(), Some("1"));
+        assert_eq!(to.db.keyspace("map")?.len()?, 2001);
+        assert_eq!(to.state_machine.applied_state().await?.0, Some(log_id(2000)));
+        // The vote is this node's own.
+        assert_eq!(to.log.read_vote().await?, Some(Vote::new(7, 2)));
+        let current = to.state_machine.get_current_snapshot().await?.ok_or("none")?;
+        assert_eq!(current.meta, meta);
+        drop(current);
+        drop(to);
+        to = Node::open(second.path())?;
+    }
+    // The next one replaces it.
+    from.state_machine.apply([put(2001, "last", "2")]).await?;
+    from.state_machine.get_snapshot_builder().await.build_snapshot().await?;
+    let (meta, received) = send(&mut from, &mut to, 1 << 20).await?;
+    to.state_machine.install_snapshot(&meta, received).await?;
+    assert_eq!(to.get("last")?.as_deref(), Some("2"));
+    assert_eq!(std::fs::read_dir(second.path().join("snapshots"))?.count(), 1);
+    Ok(())
+}
+
+#[tokio::test]
+async fn an_interrupted_installation_ends_at_the_next_open() -> Result<()> {
+    let (first, second) = (tempfile::tempdir()?, tempfile::tempdir()?);
+    let mut from = full_node(first.path()).await?;
+    let mut to = Node::open(second.path())?;
+    let (meta, received) = send(&mut from, &mut to, 1 << 16).await?;
+    to.state_machine.install_snapshot(&meta, received).await?;
+    // As it was in the middle: some keys are copied, the old number counts, the note is there.
+    let records = to.db.keyspace(KEYSPACE)?;
+    let current = records.get("snapshot")?.ok_or("no snapshot")?;
+    let mut batch = to.db.batch();
+    batch.insert(&records, "installing", current)?;
+    batch.remove(&records, "applied")?;
+    batch.remove(&records, "snapshot")?;
+    batch.remove_range(to.db.keyspace("map")?, "key 5"..)?;
+    batch.commit(Durability::Disk)?;
+    drop((records, to));
+    let mut to = Node::open(second.path())?;
+    assert_eq!(to.db.keyspace("map")?.len()?, 2001);
+    assert_eq!(to.state_machine.applied_state().await?.0, Some(log_id(2000)));
+    assert!(!to.db.keyspace(KEYSPACE)?.contains_key("installing")?);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_damaged_snapshot_changes_nothing() -> Result<()> {
+    let (first, second) = (tempfile::tempdir()?, tempfile::tempdir()?);
+    let mut from = full_node(first.path()).await?;
+    let mut to = Node::open(second.path())?;
+    to.state_machine.apply([put(0, "other", "1")]).await?;
+    let end = {
+        let mut sent = from.state_machine.get_current_snapshot().await?.ok_or("none")?;
+        sent.snapshot.seek(std::io::SeekFrom::End(0)).await?
+    };
+    // A piece is missing, cut off, too much, or changed in the header.
+    for place in [0, 3, 9, 20] {
+        let (meta, mut received) = send(&mut from, &mut to, 1 << 20).await?;
+        received.seek(std::io::SeekFrom::Start(place)).await?;
+        received.write_all(&[0xff; 3]).await?;
+        assert!(to.state_machine.install_snapshot(&meta, received).await.is_err(), "{place}");
+    }
+    let (meta, mut received) = send(&mut from, &mut to, 1 << 20).await?;
+    received.seek(std::io::SeekFrom::Start(end)).await?;
+    received.write_all(b"more").await?;
+    assert!(to.state_machine.install_snapshot(&meta, received).await.is_err());
+    let received = to.state_machine.begin_receiving_snapshot().await?;
+    assert!(to.state_machine.install_snapshot(&meta, received).await.is_err());
+    assert_eq!(to.get("other")?.as_deref(), Some("1"));
+    drop(to);
+    let mut to = Node::open(second.path())?;
+    assert_eq!(to.get("other")?.as_deref(), Some("1"));
+    assert_eq!(to.state_machine.applied_state().await?.0, Some(log_id(0)));
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_changed_byte_is_refused_unless_nothing_reads_it() -> Result<()> {
+    const PLACES: u64 = 24;
+    let first = tempfile::tempdir()?;
+    let mut from = full_node(first.path()).await?;
+    let want: Vec<_> = from.db.keyspace("map")?.iter().collect::<sievedb::Result<_>>()?;
+    let mut refused = 0;
+    for place in 0..PLACES {
+        let second = tempfile::tempdir()?;
+        let mut to = Node::open(second.path())?;
+        to.state_machine.apply([put(0, "other", "1")]).await?;
+        let (meta, mut received) = send(&mut from, &mut to, 1 << 20).await?;
+        let end = received.seek(std::io::SeekFrom::End(0)).await?;
+        let offset = std::io::SeekFrom::Start(end * (2 * place + 1) / (2 * PLACES));
+        received.seek(offset).await?;
+        let byte = received.read_u8().await?;
+        received.seek(offset).await?;
+        received.write_all(&[!byte]).await?;
+        if to.state_machine.install_snapshot(&meta, received).await.is_err() {
+            refused += 1;
+            assert_eq!(to.get("other")?.as_deref(), Some("1"), "{place}");
+            continue;
+        }
+        let found: Vec<_> = to.db.keyspace("map")?.iter().collect::<sievedb::Result<_>>()?;
+        assert!(found == want, "{place}: other entries");
+    }
+    assert!(refused >= PLACES / 2, "{refused} of {PLACES} were refused");
+    Ok(())
+}
