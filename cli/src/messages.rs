@@ -138,6 +138,7 @@ mod tests {
             Error::RequiredKeyspace { name: name() },
             Error::KeyspaceDropped { name: name() },
             Error::WorkerPanicked,
+            Error::CompactionsPaused,
             Error::Closed,
         ]
     }

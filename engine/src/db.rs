@@ -3,6 +3,7 @@
 mod changes;
 mod checkpoint;
 mod close;
+mod compaction_pause;
 mod default_keyspace;
 mod durable;
 mod follow;
@@ -14,7 +15,7 @@ mod transactions;
 
 use std::{path::Path, sync::Arc};
 
-pub use self::close::CloseError;
+pub use self::{close::CloseError, compaction_pause::CompactionPause};
 #[cfg(doc)]
 use crate::keyspace_options::DEFAULT_KEYSPACE;
 use crate::{
@@ -22,6 +23,7 @@ use crate::{
     VerifyProgress, VerifyReport,
     default_budget::DefaultBudget,
     handle_counts::HandleKind,
+    iter::bounds::KeyBounds,
     keyspace::{
         conditional::conditional_methods, expiring::expiring_methods, writes::write_methods,
     },
@@ -290,13 +292,14 @@ impl Db {
     /// # Errors
     ///
     /// The first error, after all keyspaces were tried: [`Error::Io`], [`Error::Corrupt`],
-    /// [`Error::ReadOnly`].
+    /// [`Error::ReadOnly`]; [`Error::CompactionsPaused`] during a
+    /// [pause](Self::pause_compactions).
     pub fn compact(&self) -> Result<()> {
         let store = self.accept()?;
         let trees: Vec<_> = store.versions.trees().values().cloned().collect();
         let mut first = Ok(());
         for tree in &trees {
-            let done = store.compact_tree(tree);
+            let done = store.compact_tree(tree, &KeyBounds::ALL);
             first = first.and(done);
         }
         first
@@ -328,7 +331,8 @@ impl Db {
     ///
     /// Does not wait for [idle compactions](crate::Options::idle_compactions), and does not flush
     /// active memtables: see [`flush`](Self::flush). While other threads write, new work may arrive
-    /// as fast as it is done, and the call may not return.
+    /// as fast as it is done, and the call may not return. During a
+    /// [pause](Self::pause_compactions) compactions do not count.
     ///
     /// # Errors
     ///

@@ -225,6 +225,9 @@ pub enum Error {
     /// manifest. The cause is a bug of this library, of a [`PrefixFunction`](crate::PrefixFunction)
     /// or of an [`Fs`](crate::fs::Fs). The panic hook received its message.
     WorkerPanicked,
+    /// The compaction cannot be done, because compactions are
+    /// [paused](crate::Db::pause_compactions). Drop the guard of the pause, then call again.
+    CompactionsPaused,
     /// [`Db::shutdown`](crate::Db::shutdown) closed the store, before or during the call.
     Closed,
 }

@@ -7,7 +7,7 @@ mod pop;
 mod size;
 pub(crate) mod writes;
 
-use std::{fmt, sync::Arc};
+use std::{fmt, ops::RangeBounds, sync::Arc};
 
 pub use self::conditional::Current;
 #[cfg(doc)]
@@ -16,6 +16,7 @@ use crate::{
     Durability, ReadOptions, Result,
     handle::Handle,
     handle_counts::HandleKind,
+    iter::bounds::KeyBounds,
     read::tree::Tree,
     reader::{Reader, read_methods},
     store::{Store, open_store::OpenStore},
@@ -184,7 +185,34 @@ impl Keyspace {
     pub fn compact(&self) -> Result<()> {
         let store = self.open.accept()?;
         self.tree.check()?;
-        store.compact_tree(&self.tree)
+        store.compact_tree(&self.tree, &KeyBounds::ALL)
+    }
+
+    /// Flushes this keyspace, and merges its tables with a key within `bounds` into the deepest
+    /// level. Waits until that is done. Other tables stay as they are.
+    ///
+    /// A table that reaches across an end of the bounds is merged as a whole, with all tables that
+    /// it overlaps below. An empty or inverted range merges nothing. Useful after many removals in
+    /// a range, to free the space, or before many scans of it.
+    ///
+    /// # Errors
+    ///
+    /// As [`compact`](Self::compact).
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// let db = sievedb::Db::open(dir.path())?;
+    /// let events = db.keyspace("events")?;
+    /// events.insert("2025-12-31 start", "")?;
+    /// events.insert("2026-01-01 start", "")?;
+    /// events.remove_prefix("2025")?;
+    /// events.compact_range("2025".."2026")?;
+    /// # Ok::<(), sievedb::Error>(())
+    /// ```
+    pub fn compact_range<K: AsRef<[u8]>>(&self, bounds: impl RangeBounds<K>) -> Result<()> {
+        let store = self.open.accept()?;
+        self.tree.check()?;
+        store.compact_tree(&self.tree, &KeyBounds::new(&bounds))
     }
 }
 

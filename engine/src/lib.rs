@@ -138,7 +138,7 @@ pub use changes::{ChangeBatch, Changes};
 pub use checkpoint::Checkpoint;
 pub use commit_future::CommitFuture;
 pub use compaction_filter::{CompactionContext, CompactionFilter, Decision};
-pub use db::{CloseError, Db};
+pub use db::{CloseError, CompactionPause, Db};
 pub use describe::describe;
 pub use durability::Durability;
 #[cfg(feature = "encryption")]

@@ -6,6 +6,7 @@ mod bottommost;
 mod changes;
 mod checkpoints;
 mod compaction_filters;
+mod compactions;
 mod compression;
 mod conditional;
 mod corruption;

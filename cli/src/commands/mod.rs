@@ -76,19 +76,20 @@ impl KeyspaceArgs {
     /// Opens the keyspace. `creates`: the command has the flag `--create-keyspace`.
     fn open_as(&self, access: Access, creates: bool) -> Result<(Db, Keyspace)> {
         let db = open_store(&self.store, access)?;
-        let keyspace = self.named(&db, &self.keyspace, creates)?;
+        let keyspace = find_keyspace(&self.store, &db, &self.keyspace, creates)?;
         Ok((db, keyspace))
     }
+}
 
-    /// Opens the keyspace `name` of the store.
-    fn named(&self, db: &Db, name: &str, creates: bool) -> Result<Keyspace> {
-        match db.open_keyspace(name) {
-            Ok(keyspace) => Ok(keyspace),
-            Err(sievedb::Error::NoKeyspace { name }) => {
-                Err(Error::NoKeyspace { store: self.store.clone(), name, creates })
-            }
-            Err(error) => Err(error.into()),
+/// Opens the keyspace `name` of the store in the directory `store`. `creates`: the command has the
+/// flag `--create-keyspace`.
+fn find_keyspace(store: &Path, db: &Db, name: &str, creates: bool) -> Result<Keyspace> {
+    match db.open_keyspace(name) {
+        Ok(keyspace) => Ok(keyspace),
+        Err(sievedb::Error::NoKeyspace { name }) => {
+            Err(Error::NoKeyspace { store: store.to_owned(), name, creates })
         }
+        Err(error) => Err(error.into()),
     }
 }
 
@@ -119,7 +120,7 @@ impl WriteArgs {
     fn named(&self, db: &Db, name: &str) -> Result<Keyspace> {
         match self.create_keyspace {
             true => Ok(db.keyspace(name)?),
-            false => self.keyspace.named(db, name, true),
+            false => find_keyspace(&self.keyspace.store, db, name, true),
         }
     }
 }

@@ -191,6 +191,9 @@ fn keyspaces_are_listed_compacted_and_dropped() {
         output(&["put", store, "key", "value", "--keyspace", "other", "--create-keyspace"]);
     }
     assert_eq!(output(&["keyspaces", store]), "default\nother\n");
+    assert!(failure(&["compact", store, "--keyspace", "none"]).contains("no keyspace \"none\""));
+    output(&["compact", store, "--from", "key1", "--to", "key2"]);
+    assert_eq!(output(&["scan", store, "--keys-only"]), "key0\nkey1\nkey2\n");
     output(&["compact", store]);
     let stats: Value = serde_json::from_str(&output(&["stats", store, "--json"])).unwrap();
     assert_eq!(stats["keyspaces"][0]["tables"], 1, "{stats}");

@@ -31,6 +31,15 @@ impl Db {
         self.default.clear()
     }
 
+    /// Compacts a range of keys of the default keyspace: [`Keyspace::compact_range`].
+    ///
+    /// # Errors
+    ///
+    /// As [`Keyspace::compact_range`].
+    pub fn compact_range<K: AsRef<[u8]>>(&self, bounds: impl RangeBounds<K>) -> Result<()> {
+        self.default.compact_range(bounds)
+    }
+
     /// Returns an estimate of the number of keys of the default keyspace:
     /// [`Keyspace::approximate_len`].
     ///

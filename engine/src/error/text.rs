@@ -327,6 +327,9 @@ impl fmt::Display for Error {
             Self::WorkerPanicked => {
                 write!(f, "a background thread or a write panicked; reopen the store")
             }
+            Self::CompactionsPaused => {
+                write!(f, "compactions are paused; drop the guard of the pause, then call again")
+            }
             Self::Closed => write!(f, "the store is closed; open it again"),
         }
     }

@@ -52,10 +52,10 @@ pub(crate) enum Chosen {
         awaited_snapshot: Option<SequenceNumber>,
         awaited_time: Option<Duration>,
     },
-    /// The whole keyspace is compact.
-    WholeIsDone,
-    /// The whole keyspace cannot be compacted: a table is quarantined because of this error.
-    WholeFails(Error),
+    /// The requested range is compact.
+    RangeIsDone,
+    /// The requested range cannot be compacted: a table is quarantined because of this error.
+    RangeFails(Error),
 }
 
 /// End of a compaction that did not fail.
@@ -72,38 +72,39 @@ pub(crate) enum Ended {
 }
 
 impl Store {
-    /// Chooses the next compaction of `tree` beside those `running` in it. A request for the
-    /// `whole` keyspace comes first, without the runs of level 0 with numbers from there on.
+    /// Chooses the next compaction of `tree` beside those `running` in it. A `requested`
+    /// range comes first, without the runs of level 0 with numbers from the second part on.
     pub(crate) fn choose_compaction(
         &self,
         tree: &Tree,
         running: &[Compaction],
-        whole: Option<u64>,
+        requested: Option<(&KeyBounds, u64)>,
     ) -> Chosen {
         // Without background rewrites writers must not wait forever.
-        let is_idle = || pressure(tree.debt()) == Pressure::Delay(Duration::ZERO);
-        self.with_picker(tree, running, whole, |picker| {
+        let is_idle = || pressure(self.debt(tree)) == Pressure::Delay(Duration::ZERO);
+        let id_limit = requested.map(|(_, id_limit)| id_limit);
+        self.with_picker(tree, running, id_limit, |picker| {
             let clock = self.versions.clock();
             let nothing = || Chosen::Nothing {
                 awaited_snapshot: picker.awaited_snapshot(),
                 awaited_time: picker.awaited_clock_ms().and_then(|ms| clock.time_of(ms)),
             };
-            if whole.is_none() {
+            let Some((range, _)) = requested else {
                 if !self.options.background_rewrites && is_idle() {
                     return nothing();
                 }
                 return picker.pick().map_or_else(nothing, Chosen::Compaction);
-            }
-            match picker.pick_range(&KeyBounds::ALL) {
+            };
+            match picker.pick_range(range) {
                 RangeChoice::Compact(compaction) => Chosen::Compaction(compaction),
                 RangeChoice::Wait => nothing(),
-                RangeChoice::Done => Chosen::WholeIsDone,
+                RangeChoice::Done => Chosen::RangeIsDone,
                 RangeChoice::Quarantined(id) => {
                     let version = tree.kept_view().version;
                     let live = version.tables().find(|(_, _, live)| live.meta.id == id);
                     let quarantined = live.and_then(|(_, _, live)| live.quarantine.present());
                     // The keyspace may have been dropped, or the table verified, meanwhile.
-                    quarantined.map_or_else(nothing, |it| Chosen::WholeFails(it.error.clone()))
+                    quarantined.map_or_else(nothing, |it| Chosen::RangeFails(it.error.clone()))
                 }
             }
         })
@@ -257,7 +258,7 @@ impl Store {
             let (added, filtered) = match merged {
                 Err(_) if was_interrupted.get() => return Ok(Ended::Interrupted),
                 Err(error @ Error::CompactionFilterFailed { .. }) => {
-                    self.fail_compaction_filter(tree, called, error);
+                    self.fail_compaction_filter(tree, called, &error);
                     return Ok(Ended::Interrupted);
                 }
                 merged => merged?,
@@ -293,12 +294,12 @@ impl Store {
         &self,
         tree: &Tree,
         filter: Option<&Arc<dyn CompactionFilter>>,
-        error: Error,
+        error: &Error,
     ) {
         if filter.is_some_and(|filter| tree.fail_compaction_filter(filter)) {
             let keyspace = tree.name();
             self.notify(&Event::CompactionFilterFailed { keyspace, error: error.clone() });
-            self.scheduler.fail_whole(tree, error);
+            self.scheduler.fail_requests(tree, error);
         }
     }
 

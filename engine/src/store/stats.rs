@@ -50,7 +50,7 @@ impl Store {
             // So far a sum over the runs.
             level.filter_fpr_expected /= (level.runs as f64).max(1.0);
         }
-        let of_trees = trees.iter().map(|tree| tree.write_delay_us()).max().unwrap_or(0);
+        let of_trees = trees.iter().map(|tree| self.write_delay_us(tree)).max().unwrap_or(0);
         let merges_tables = self.scheduler.merges_tables();
         let of_tables = merges_tables.then(|| self.tables_delay().as_micros() as u64);
         stats.write_delay_us = of_trees.max(of_tables.unwrap_or(0));

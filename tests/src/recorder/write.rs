@@ -312,10 +312,14 @@ impl Recorder {
         self.accept("wait for background work", db.wait_for_background());
     }
 
-    /// Compacts one keyspace.
-    pub fn compact_keyspace(&mut self, name: &str) {
+    /// Compacts one keyspace, or a range of it.
+    pub fn compact_keyspace(&mut self, name: &str, range: Option<(Bytes, Bytes)>) {
         if let Some(handle) = self.handle(name).cloned() {
-            self.accept("compact", handle.compact());
+            let done = match range {
+                None => handle.compact(),
+                Some((start, end)) => handle.compact_range(start..end),
+            };
+            self.accept("compact", done);
         }
     }
 }

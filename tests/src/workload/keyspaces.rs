@@ -26,7 +26,7 @@ pub(super) fn half_flushed(r: &mut Recorder) {
         }
         r.flush_keyspace(if round % 2 == 0 { "names" } else { DEFAULT });
     }
-    r.compact_keyspace("names");
+    r.compact_keyspace("names", None);
     r.batch(&[(DEFAULT, "x"), ("names", "x")], 60, OsBuffer);
 }
 

@@ -79,7 +79,7 @@ pub(super) fn batches(r: &mut Recorder) {
         }
     }
     r.persist(OsBuffer);
-    r.compact_keyspace("other");
+    r.compact_keyspace("other", None);
 }
 
 /// Snapshots need what is removed, until they are released.

@@ -223,7 +223,8 @@ impl Story {
             "compact" => self.recorder.compact(),
             "compact keyspace" => {
                 let keyspace = self.keyspace();
-                self.recorder.compact_keyspace(&keyspace);
+                let range = self.lots.chance(1, 2).then(|| (self.key(), self.key()));
+                self.recorder.compact_keyspace(&keyspace, range);
             }
             "create" => {
                 let name = *self.lots.pick(&OTHERS);

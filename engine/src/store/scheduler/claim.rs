@@ -2,10 +2,7 @@
 
 use std::{mem, sync::Arc, time::Duration};
 
-use super::{
-    Job, Scheduler, State, crowded::MERGE_BYTES_BEFORE_FLUSH, idle_compaction::WAIT_MIN,
-    wait::WholeRequest,
-};
+use super::{Job, Scheduler, State, crowded::MERGE_BYTES_BEFORE_FLUSH, idle_compaction::WAIT_MIN};
 use crate::{read::tree::Tree, store::Store, store::compact::Chosen};
 
 impl Scheduler {
@@ -116,6 +113,9 @@ impl Store {
     }
 
     fn claim_compaction(&self, state: &mut State) -> Option<Job> {
+        if state.pauses > 0 {
+            return None;
+        }
         let mut from = 0;
         while let Some(id) = state.due.compact.first_from(from) {
             from = id + 1;
@@ -124,9 +124,9 @@ impl Store {
                 continue;
             };
             let running = state.running_in(&tree);
-            let whole = state.whole.get(&tree.id).filter(|request| !request.has_failed());
-            let whole = whole.map(WholeRequest::id_limit);
-            match self.choose_compaction(&tree, &running, whole) {
+            let request = state.requests.first(tree.id).cloned();
+            let requested = request.as_ref().map(|request| (&request.range, request.id_limit));
+            match self.choose_compaction(&tree, &running, requested) {
                 Chosen::Compaction(compaction) => {
                     state.claim(&tree, &compaction);
                     return Some(Job::Compact(tree, compaction));
@@ -136,16 +136,18 @@ impl Store {
                     state.due.compact_later(id, awaited_snapshot);
                     state.due.await_time(id, awaited_time);
                 }
-                Chosen::WholeIsDone => {
-                    state.whole.remove(&tree.id);
+                Chosen::RangeIsDone => {
+                    if let Some(request) = &request {
+                        state.requests.finish(tree.id, request.number);
+                    }
                     state.due.crowded.note([tree.id]);
                     self.scheduler.progress.notify_all();
                     // Later runs may be due, and no change would notify a worker.
                     from = id;
                 }
-                Chosen::WholeFails(error) => {
-                    if let Some(request) = state.whole.get_mut(&tree.id) {
-                        request.fail(error);
+                Chosen::RangeFails(error) => {
+                    if let Some(request) = &request {
+                        state.requests.fail(tree.id, request.number, error);
                     }
                     self.scheduler.progress.notify_all();
                     from = id;
@@ -160,7 +162,7 @@ impl Store {
         self.note_changes(state);
         state.flushing.is_empty()
             && state.running.is_empty()
-            && state.whole.is_empty()
+            && state.requests.is_empty()
             && !self.versions.is_behind()
             && !self.has_flush_or_compaction(state)
             && !(self.awaits_no_longer(state) && self.has_flush_or_compaction(state))
@@ -186,11 +188,14 @@ impl Store {
         if self.has_unclaimed_flush(state) {
             return true;
         }
+        if state.pauses > 0 {
+            return false;
+        }
         let mut from = 0;
         while let Some(id) = state.due.compact.first_from(from) {
             let tree = self.tree_of_id(id);
             match tree.map(|tree| self.choose_compaction(&tree, &[], None)) {
-                Some(Chosen::Compaction(_) | Chosen::WholeIsDone | Chosen::WholeFails(_)) => {
+                Some(Chosen::Compaction(_) | Chosen::RangeIsDone | Chosen::RangeFails(_)) => {
                     return true;
                 }
                 Some(Chosen::Nothing { awaited_snapshot, awaited_time }) => {

@@ -126,7 +126,7 @@ impl Store {
 
     fn cheapest_merge(&self, state: &mut State) -> Option<(Arc<Tree>, Compaction)> {
         let rewrite_max = self.tables.memory.rewrite_max();
-        if rewrite_max == 0 || !self.options.background_rewrites {
+        if rewrite_max == 0 || !self.options.background_rewrites || state.pauses > 0 {
             return None;
         }
         let mut by_price = mem::take(&mut state.due.crowded);
@@ -156,8 +156,8 @@ impl Store {
         tree: &Tree,
         rewrite_max: u64,
     ) -> Option<(Price, Compaction)> {
-        // A request for the whole keyspace needs the runs that it saw.
-        if state.whole.contains_key(&tree.id) {
+        // A request for a range needs the runs that it saw.
+        if state.requests.has(tree.id) {
             return None;
         }
         self.choose_crowded(tree, &state.running_in(tree), rewrite_max)
@@ -176,12 +176,12 @@ mod tests {
         assert_eq!(delay(1_000_000, u64::MAX), Duration::ZERO, "no budget");
     }
 
-    /// No merge is found beside a running one, nor beside a request for the whole keyspace. Their
+    /// No merge is found beside a running one, nor beside a request to compact the keyspace. Their
     /// ends may not change the keyspace.
     #[cfg(not(feature = "shuttle"))]
     #[test]
     fn a_keyspace_is_priced_again_without_a_change() {
-        use crate::{Options, fs::MemoryFs};
+        use crate::{Options, fs::MemoryFs, iter::bounds::KeyBounds};
 
         let options = Options::new().fs(Arc::new(MemoryFs::with_seed(1))).worker_threads(0);
         let db = options.open("db").expect("a new store");
@@ -209,15 +209,16 @@ mod tests {
         assert_eq!(found(), [0; 0]);
         lock().end_claim(&tree, &compaction);
         assert_eq!(found(), [tree.id], "the merge failed");
-        let request = || store.scheduler.request_whole(&tree, || 0);
+        let request =
+            || store.scheduler.request_range(&tree, &KeyBounds::ALL, || 0).expect("no pause");
         let number = request();
         find_none();
-        store.scheduler.withdraw_whole(&tree, number);
+        store.scheduler.withdraw_range(&tree, number);
         assert_eq!(found(), [tree.id], "the request was withdrawn");
         request();
         find_none();
         store.claim();
-        assert!(lock().whole.is_empty());
+        assert!(lock().requests.is_empty());
         assert_eq!(found(), [tree.id], "the request was done");
     }
 

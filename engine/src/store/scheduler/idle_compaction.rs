@@ -121,9 +121,14 @@ impl Store {
     pub(super) fn claim_idle_compaction(&self, state: &mut State) -> Option<Job> {
         let is_busy = !state.flushing.is_empty()
             || !state.running.is_empty()
-            || !state.whole.is_empty()
+            || !state.requests.is_empty()
             || self.filters.is_rebuilding();
-        if is_busy || !self.options.idle_compactions || !self.options.background_rewrites {
+        let is_paused = state.pauses > 0;
+        if is_busy
+            || is_paused
+            || !self.options.idle_compactions
+            || !self.options.background_rewrites
+        {
             return None;
         }
         let mut from = state.due.idle.first_from(0)?;
@@ -185,7 +190,12 @@ impl Store {
     /// Returns whether other work needs the worker or the memory of a compaction of an idle store.
     fn is_worker_needed(&self) -> bool {
         let mut state = self.scheduler.state.lock();
-        if state.shut_down || !state.whole.is_empty() || self.versions.is_read_only() {
+        let is_paused = state.pauses > 0;
+        if state.shut_down
+            || is_paused
+            || !state.requests.is_empty()
+            || self.versions.is_read_only()
+        {
             return true;
         }
         // This compaction may exceed its share of the memory.

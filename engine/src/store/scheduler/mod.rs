@@ -15,7 +15,9 @@
 //! | [`idle_compaction`] | compactions of an idle store                                      |
 //! | [`idle_memtables`]  | flushes of an idle store                                          |
 //! | [`room_waits`]      | tasks that wait until writes are not delayed                      |
-//! | [`wait`]            | waits for work, and requests to compact a keyspace                |
+//! | [`wait`]            | waits for work                                                    |
+//! | [`requests`]        | requests to compact a range of a keyspace                         |
+//! | [`pause`]           | pauses of compactions                                             |
 //! | [`unneeded`]        | memory that workers free                                          |
 //!
 //! The lock of the state is taken after those of placement and manifest, and before those of trees
@@ -26,6 +28,8 @@ mod crowded;
 pub(super) mod due_trees;
 mod idle_compaction;
 mod idle_memtables;
+mod pause;
+pub(in crate::store) mod requests;
 mod room_waits;
 #[cfg(all(test, not(feature = "shuttle")))]
 mod tests;
@@ -39,7 +43,7 @@ use sievedb_format::SequenceNumber;
 
 use self::{
     due_trees::DueTrees, idle_compaction::IdleCompactions, idle_memtables::IdleMemtables,
-    room_waits::RoomWaits, unneeded::UnneededMemory, wait::WholeRequests, workers::Bell,
+    requests::RangeRequests, room_waits::RoomWaits, unneeded::UnneededMemory, workers::Bell,
 };
 use crate::{
     Error, barriers,
@@ -75,6 +79,8 @@ pub(crate) struct Scheduler {
     awaited_snapshot: AtomicU64,
     /// Tables take too much memory, and merges make them fewer.
     merges_tables: AtomicBool,
+    /// There are pauses. Written under the lock of the state.
+    is_paused: AtomicBool,
     bell: Arc<Bell>,
     room_waits: RoomWaits,
     /// The full disk may have room again.
@@ -102,10 +108,9 @@ struct State {
     filter_jobs: usize,
     /// Compactions in flight, with the id of their keyspace.
     running: Vec<(u64, Compaction)>,
-    /// Requests to compact whole keyspaces.
-    whole: WholeRequests,
-    /// Number of these requests so far.
-    whole_count: u64,
+    requests: RangeRequests,
+    /// Pauses of compactions.
+    pauses: usize,
     idle_compactions: IdleCompactions,
     idle_memtables: IdleMemtables,
     no_space: Option<Error>,
@@ -178,6 +183,7 @@ impl Scheduler {
             freezes_skipped: AtomicBool::new(false),
             awaited_snapshot: AtomicU64::new(0),
             merges_tables: AtomicBool::new(false),
+            is_paused: AtomicBool::new(false),
             bell,
             room_waits: RoomWaits::default(),
             room: Condvar::new(),

@@ -15,6 +15,7 @@ use crate::{
     Db, Event, EventListener, Keyspace, KeyspaceOptions, Options, Snapshot,
     clock::ManualClock,
     fs::{Call, Fault, FaultFs, Fs as _, MemoryFs, Times},
+    iter::bounds::KeyBounds,
     store::compact::{Chosen, Ended},
     tests::{Random, seeds},
 };
@@ -120,14 +121,14 @@ fn a_request_that_is_withdrawn_wakes_who_waits() {
     let keyspace = db.keyspace("gone").expect("there is room");
     let store = db.store();
     let tree = store.versions.trees().get("gone").cloned().expect("it is there");
-    let number = store.scheduler.request_whole(&tree, || 0);
+    let number = store.scheduler.request_range(&tree, &KeyBounds::ALL, || 0).expect("no pause");
     assert!(db.drop_keyspace(&keyspace.name()).expect("there is room"));
     let (ended, waits) = mpsc::channel();
     let waiting = db.clone();
     let waiter = thread::spawn(move || ended.send(waiting.wait_for_background()));
     let early = waits.recv_timeout(Duration::from_millis(100));
     assert!(early.is_err(), "requested work is not done");
-    store.scheduler.withdraw_whole(&tree, number);
+    store.scheduler.withdraw_range(&tree, number);
     let idle = waits.recv_timeout(Duration::from_secs(20)).expect("it is woken");
     idle.expect("there is room");
     waiter.join().expect("it has ended").expect("the receiver is alive");
@@ -153,10 +154,10 @@ fn what_is_due_is_found_when_a_request_is_done() {
     let flush = store.claim().expect("a memtable is frozen");
     assert!(store.carry_out(&flush), "there is room");
     assert_eq!(tree.view().version.level0_runs(), 4, "they are due");
-    store.scheduler.request_whole(&tree, || 0);
+    store.scheduler.request_range(&tree, &KeyBounds::ALL, || 0).expect("no pause");
     let job = store.claim();
     assert!(matches!(job, Some(Job::Compact(..))), "it is claimed");
-    assert!(store.scheduler.state.lock().whole.is_empty());
+    assert!(store.scheduler.state.lock().requests.is_empty());
 }
 
 /// A store with a keyspace, a claimed compaction of it, and the ids of its inputs.

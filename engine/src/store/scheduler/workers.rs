@@ -215,7 +215,9 @@ impl Store {
             }
             Job::Record => self.record_keyspaces().map(|()| Ended::Done),
             Job::Flush(tree) => self.flush_frozen(tree).map(|()| Ended::Done),
-            Job::Compact(tree, compaction) => self.run_compaction(tree, compaction, &|| false),
+            Job::Compact(tree, compaction) => {
+                self.run_compaction(tree, compaction, &|| self.scheduler.is_paused())
+            }
             Job::CompactIdle(tree, compaction) => self.run_idle_compaction(tree, compaction),
             Job::Filter(filter) => return self.run_filter_job(filter),
         };

@@ -358,7 +358,7 @@ impl Store {
             self.stall(|| self.options.clock.sleep(self.tables_delay()));
         }
         for target in &write.targets {
-            match pressure(target.tree.debt()) {
+            match pressure(self.debt(&target.tree)) {
                 Pressure::Delay(Duration::ZERO) => {}
                 Pressure::Delay(delay) => self.stall(|| self.options.clock.sleep(delay)),
                 Pressure::Stop => {
@@ -367,7 +367,8 @@ impl Store {
                         self.scheduler.retry(&self.filters);
                     }
                     let tree = &target.tree;
-                    let is_over = || tree.is_dropped() || pressure(tree.debt()) != Pressure::Stop;
+                    let is_over =
+                        || tree.is_dropped() || pressure(self.debt(tree)) != Pressure::Stop;
                     self.stall(|| self.wait_for_work(|_| is_over()))?;
                 }
             }

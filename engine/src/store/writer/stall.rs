@@ -63,7 +63,7 @@ impl Store {
             return Ok(Some(Stall { reason: StallReason::Tables, delay: Some(delay) }));
         }
         for tree in trees.into_iter().filter(|tree| !tree.is_dropped()) {
-            let debt = tree.debt();
+            let debt = self.debt(tree);
             let delay = match pressure(debt) {
                 Pressure::Delay(Duration::ZERO) => continue,
                 Pressure::Delay(delay) => Some(delay),

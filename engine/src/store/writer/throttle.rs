@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::{StallReason, read::tree::Tree};
+use crate::{StallReason, read::tree::Tree, store::Store};
 
 /// Runs of level 0 from which on writes are delayed.
 const LEVEL0_RUNS_SLOW: usize = 12;
@@ -83,20 +83,24 @@ fn largest_share(debt: Debt) -> (StallReason, f64) {
     largest
 }
 
-impl Tree {
-    /// Returns the background work that is due.
-    pub(in crate::store) fn debt(&self) -> Debt {
-        let view = self.view();
-        let level0_runs = view.version.level0_runs().saturating_sub(self.level0_runs_kept());
+impl Store {
+    /// Returns the background work that `tree` is due and that can be done: no compaction during a
+    /// pause.
+    pub(in crate::store) fn debt(&self, tree: &Tree) -> Debt {
+        let view = tree.view();
         let frozen_memtables = view.frozen.len();
-        let base_bytes = self.options().base_level_bytes as f64;
-        let compaction_bases = self.compaction_debt_bytes() as f64 / base_bytes;
+        if self.scheduler.is_paused() {
+            return Debt { level0_runs: 0, frozen_memtables, compaction_bases: 0.0 };
+        }
+        let level0_runs = view.version.level0_runs().saturating_sub(tree.level0_runs_kept());
+        let base_bytes = tree.options().base_level_bytes as f64;
+        let compaction_bases = tree.compaction_debt_bytes() as f64 / base_bytes;
         Debt { level0_runs, frozen_memtables, compaction_bases }
     }
 
-    /// Returns the delay of a write in microseconds; the longest if writes wait.
-    pub(in crate::store) fn write_delay_us(&self) -> u64 {
-        let delay = match pressure(self.debt()) {
+    /// Returns the delay of a write to `tree` in microseconds; the longest if writes wait.
+    pub(in crate::store) fn write_delay_us(&self, tree: &Tree) -> u64 {
+        let delay = match pressure(self.debt(tree)) {
             Pressure::Delay(delay) => delay,
             Pressure::Stop => DELAY_MAX,
         };

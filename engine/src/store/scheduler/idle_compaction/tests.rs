@@ -12,6 +12,7 @@ use crate::{
     Db, KeyspaceOptions, Options,
     clock::ManualClock,
     fs::{Fs, MemoryFs},
+    iter::bounds::KeyBounds,
     read::tree::Tree,
     store::scheduler::tests::Compactions,
     tests::{Random, seeds},
@@ -193,7 +194,12 @@ fn other_work_interrupts_it() {
             assert!(fixture.tree().freeze());
         }),
         ("a whole keyspace is requested", |fixture| {
-            fixture.store().scheduler.request_whole(&fixture.tree(), || 0);
+            let tree = fixture.tree();
+            fixture
+                .store()
+                .scheduler
+                .request_range(&tree, &KeyBounds::ALL, || 0)
+                .expect("no pause");
         }),
     ];
     for (name, give_reason) in reasons {

@@ -1,0 +1,111 @@
+//! Pauses of compactions.
+
+use std::{sync::mpsc, thread, time::Duration};
+
+use sievedb::{Compression, Error, KeyspaceOptions};
+
+use super::{flush, open, small_options, tables};
+
+/// Runs of level 0 at which writes wait, outside of a pause.
+const RUNS_MAX: u64 = 32;
+
+#[test]
+fn writes_and_flushes_continue_during_a_pause() {
+    let db = open();
+    let pause = db.pause_compactions().unwrap();
+    for _ in 0..RUNS_MAX + 8 {
+        flush(&db, 0..10);
+    }
+    let stats = db.stats();
+    assert_eq!((tables(&stats), stats.background.compactions), ((RUNS_MAX + 8, 0), 0), "{stats}");
+    assert_eq!((stats.write_delay_us, stats.writes.stalls), (0, 0), "{stats}");
+    db.wait_for_background().unwrap();
+    drop(pause);
+    db.wait_for_background().unwrap();
+    assert!(tables(&db.stats()).0 < 4, "{}", db.stats());
+    assert_eq!(db.len().unwrap(), 10);
+}
+
+#[test]
+fn the_last_guard_resumes() {
+    let db = open();
+    let (first, second) = (db.pause_compactions().unwrap(), db.pause_compactions().unwrap());
+    for _ in 0..8 {
+        flush(&db, 0..10);
+    }
+    drop(first);
+    flush(&db, 0..10);
+    assert_eq!(tables(&db.stats()).0, 9);
+    assert!(matches!(db.compact(), Err(Error::CompactionsPaused)));
+    assert!(matches!(db.compact_range("a".."b"), Err(Error::CompactionsPaused)));
+    drop(second);
+    db.compact().unwrap();
+    assert_eq!(tables(&db.stats()), (0, 1));
+}
+
+/// With workers, a pause ends compactions in flight and calls that wait for them.
+#[test]
+fn a_pause_cancels_compactions_in_flight() {
+    let keyspace = KeyspaceOptions::new().memtable_bytes(1 << 20).compression(Compression::None);
+    let db = small_options().worker_threads(2).keyspace(keyspace).open("db").unwrap();
+    for _ in 0..3 {
+        flush(&db, 0..20_000);
+    }
+    let mut cancelled = 0;
+    for round in 0..50 {
+        let (begun, begins) = mpsc::channel();
+        let compacts = thread::spawn({
+            let db = db.clone();
+            move || {
+                begun.send(()).unwrap();
+                db.compact()
+            }
+        });
+        begins.recv().unwrap();
+        thread::sleep(Duration::from_micros(200 * round));
+        let pause = db.pause_compactions().unwrap();
+        let before = db.stats().background.compactions;
+        match compacts.join().unwrap() {
+            Ok(()) => {}
+            Err(Error::CompactionsPaused) => cancelled += 1,
+            Err(error) => panic!("{error}"),
+        }
+        assert_eq!(db.stats().background.compactions, before, "none ends during a pause");
+        drop(pause);
+        if cancelled > 2 {
+            break;
+        }
+        flush(&db, 0..1_000);
+    }
+    assert!(cancelled > 0, "no call was in flight");
+    db.compact().unwrap();
+    assert_eq!(db.len().unwrap(), 20_000);
+    assert_eq!(db.verify().unwrap().problems.len(), 0);
+}
+
+/// A writer that waits for compactions goes on once they are paused.
+#[test]
+fn a_pause_releases_stopped_writers() {
+    let db = small_options().worker_threads(2).open("db").unwrap();
+    let pause = db.pause_compactions().unwrap();
+    for _ in 0..RUNS_MAX {
+        flush(&db, 0..300);
+    }
+    drop(pause);
+    // The first compaction may already be done: then the writer does not wait at all.
+    let writer = thread::spawn({
+        let db = db.clone();
+        move || db.insert("key", "value")
+    });
+    let _pause = db.pause_compactions().unwrap();
+    writer.join().unwrap().unwrap();
+}
+
+#[test]
+fn a_guard_keeps_the_store_open_and_outlives_a_shutdown() {
+    let db = open();
+    let pause = db.pause_compactions().unwrap();
+    db.shutdown(Duration::from_secs(60)).unwrap();
+    assert!(matches!(db.pause_compactions(), Err(Error::Closed)));
+    drop(pause);
+}
