@@ -200,7 +200,7 @@ impl Workload {
     /// Returns the thread counts to measure on a machine with `cores` cores.
     fn threads(self, cores: usize) -> Vec<usize> {
         match self {
-            Self::SyncWrite => vec![1, 8],
+            Self::SyncWrite => vec![1, 8, 48],
             Self::ScaleHit | Self::ScaleMiss if cores > 2 => vec![2, cores],
             Self::ScaleHit | Self::ScaleMiss => vec![2],
             _ => vec![1],

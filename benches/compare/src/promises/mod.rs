@@ -1,6 +1,7 @@
 //! Promises of SieveDB relative to other engines, and their checks.
 
 mod memory;
+mod writes;
 
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
@@ -19,6 +20,8 @@ pub(crate) enum Topic {
     Engines,
     /// The same total memory for each, for all of the data and for parts of them.
     Memory,
+    /// Writes one by one, in batches and synced, with the same total memory for each.
+    Writes,
 }
 
 impl Topic {
@@ -27,6 +30,7 @@ impl Topic {
         let names = match self {
             Self::Engines => &CONTESTANTS[..],
             Self::Memory => &memory::CONTESTANTS,
+            Self::Writes => &writes::CONTESTANTS,
         };
         names.iter().filter_map(|name| named(name)).collect()
     }
@@ -40,6 +44,7 @@ impl Topic {
                 cases
             }
             Self::Memory => memory::cases(cores),
+            Self::Writes => writes::cases(cores),
         }
     }
 }
@@ -218,6 +223,7 @@ fn look_at_all(medians: &[Median], tombstones: u64) -> Vec<Promise> {
         ),
     ]);
     promises.extend(memory::look(rows));
+    promises.extend(writes::look(rows));
     promises
 }
 
