@@ -46,11 +46,20 @@ pub enum FileKind {
     Closed,
     /// The filter of a table, in a separate file.
     Filter,
+    /// Values of tables, in a separate file.
+    Blobs,
 }
 
 impl FileKind {
-    const ALL: [Self; 6] =
-        [Self::Log, Self::Manifest, Self::Table, Self::Current, Self::Closed, Self::Filter];
+    const ALL: [Self; 7] = [
+        Self::Log,
+        Self::Manifest,
+        Self::Table,
+        Self::Current,
+        Self::Closed,
+        Self::Filter,
+        Self::Blobs,
+    ];
 
     /// Returns its name in errors.
     const fn name(self) -> &'static str {
@@ -61,6 +70,7 @@ impl FileKind {
             Self::Current => "CURRENT",
             Self::Closed => "CLOSED",
             Self::Filter => "filter file",
+            Self::Blobs => "blob file",
         }
     }
 
@@ -72,6 +82,7 @@ impl FileKind {
             Self::Current => b"SieveCur",
             Self::Closed => b"SieveClo",
             Self::Filter => b"SieveFil",
+            Self::Blobs => b"SieveBlb",
         }
     }
 }

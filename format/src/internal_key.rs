@@ -36,7 +36,7 @@ pub enum Kind {
     Tombstone = 2,
     /// A merge operand; reserved.
     Merge = 3,
-    /// The value is in a blob file; reserved.
+    /// The value is in a blob file, which the stored value names.
     BlobReference = 4,
     /// The key has this value until a time of the store clock: see [`expiry`](crate::expiry).
     PutWithExpiry = 5,

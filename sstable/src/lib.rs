@@ -16,6 +16,7 @@
 //! | [`filter_state`] | filters in memory                                              |
 //! | [`stored_filter`] | filters in a file, loaded whole or in part                    |
 //! | [`filter_file`] | filters outside of their table                                  |
+//! | [`blob_file`]  | long values outside of tables                                    |
 //! | [`mod@verify`] | verifies a table                                                 |
 //! | [`salvage`]    | reads a table without footer                                     |
 //! | [`properties`] | statistics and options in a table                                |
@@ -44,6 +45,7 @@
 //! are checked against the file before a read, and decompression is bounded by the properties. A
 //! damaged filter costs reads, but hides no keys.
 
+pub mod blob_file;
 pub mod block;
 mod block_memory;
 mod block_reader;
@@ -79,6 +81,7 @@ pub mod verify;
 mod walk_lengths;
 pub mod writer;
 
+pub use blob_file::{BlobIdentity, BlobReference, BlobUse, BlobWriter, describe_blob_file};
 pub use block::ValueRef;
 pub use cache::{BlockCache, BlockCounts, BlockObserver, BlockRequest, CacheUse};
 pub use cursor::TableCursor;

@@ -35,9 +35,10 @@
 //! | 26     | `level`                 | varint; level that the table was written for             |
 //! | 27     | `flushed`               | varint; all entries of the keyspace up to this sequence number are in tables |
 //! | 28     | `replaced`              | ids of obsolete tables, ascending: the first, then differences (varints) |
+//! | 29     | `blob_files`            | each blob file that entries refer to ([`BlobUse::encode`](crate::BlobUse::encode)) |
 //!
-//! A reader must know fields marked `!`. Fields 10, 11 and 21 to 28 are optional. In a table
-//! without entries 6 to 9 are empty or 0. Fields 24 to 28 serve a repair without a manifest; 27 and
+//! A reader must know fields marked `!`. Fields 10, 11 and 21 to 29 are optional. In a table
+//! without entries 6 to 9 are empty or 0. Fields 24 to 29 serve a repair without a manifest; 27 and
 //! 28 are only in the last table of a flush or compaction.
 
 mod field;
@@ -62,7 +63,7 @@ const COMPARATOR_BYTES: u8 = 1;
 pub(crate) const COMPRESSION_ZSTD: u8 = 2;
 
 /// Numbers of optional fields.
-const OPTIONAL: [u64; 10] = [10, 11, 21, 22, EXCLUDED_BOUNDS, 24, 25, 26, 27, 28];
+const OPTIONAL: [u64; 11] = [10, 11, 21, 22, EXCLUDED_BOUNDS, 24, 25, 26, 27, 28, 29];
 
 const EXCLUDED_BOUNDS: u64 = 23;
 
@@ -70,7 +71,7 @@ const EXCLUDED_BOUNDS: u64 = 23;
 const REQUIRED: [u64; 4] = [1, 2, 3, EXCLUDED_BOUNDS];
 
 /// Names of the fields, from number 1 on.
-const NAMES: [&str; 28] = [
+const NAMES: [&str; 29] = [
     "comparator",
     "index_levels",
     "content_bytes_max",
@@ -99,6 +100,7 @@ const NAMES: [&str; 28] = [
     "level",
     "flushed",
     "replaced",
+    "blob_files",
 ];
 
 /// Statistics of a table, and the options that it was built with.

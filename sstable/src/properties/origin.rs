@@ -3,10 +3,11 @@
 use sievedb_format::{Corruption, Decoder, Encode, SequenceNumber};
 
 use super::field::{Field, sequence, text};
+use crate::blob_file::BlobUse;
 
 /// Numbers of the first and the last field.
 pub(super) const FIRST: u64 = 24;
-pub(super) const LAST: u64 = 28;
+pub(super) const LAST: u64 = 29;
 
 /// Keyspace and level of a table: a copy of the manifest's record.
 ///
@@ -23,6 +24,8 @@ pub struct TableOrigin {
     pub level: u8,
     /// Result of the flush or compaction, in its last table only.
     pub completed: Option<Completed>,
+    /// Blob files that entries refer to.
+    pub blob_files: Vec<BlobUse>,
 }
 
 /// Result of a flush or compaction. Stored in its last table only: if that is durable, so are the
@@ -39,7 +42,8 @@ pub struct Completed {
 impl TableOrigin {
     pub(super) fn memory_bytes(&self) -> usize {
         let replaced = self.completed.as_ref().map_or(0, |done| done.replaced.capacity());
-        self.name.len() + self.options.len() + replaced * size_of::<u64>()
+        let blobs = self.blob_files.capacity() * size_of::<BlobUse>();
+        self.name.len() + self.options.len() + replaced * size_of::<u64>() + blobs
     }
 
     pub(super) fn fields(&self) -> impl Iterator<Item = Field> {
@@ -53,7 +57,14 @@ impl TableOrigin {
                 before = id;
             }
             let meaning = format!("{:?}", done.replaced);
-            [Field::varint(27, done.flushed), Field::new(LAST, replaced, meaning)]
+            [Field::varint(27, done.flushed), Field::new(28, replaced, meaning)]
+        });
+        let blobs = (!self.blob_files.is_empty()).then(|| {
+            let mut blobs = Vec::new();
+            self.blob_files.iter().for_each(|file| file.encode(&mut blobs));
+            let of = |file: &BlobUse| format!("{} bytes of {}", file.used_bytes, file.file_id);
+            let meaning: Vec<_> = self.blob_files.iter().map(of).collect();
+            Field::new(LAST, blobs, meaning.join(", "))
         });
         let meaning = format!("{} {}", self.keyspace, self.name);
         let options = format!("{} bytes", self.options.len());
@@ -64,9 +75,10 @@ impl TableOrigin {
         ]
         .into_iter()
         .chain(completed.into_iter().flatten())
+        .chain(blobs)
     }
 
-    /// Decodes the field `number`, from 24 to 28.
+    /// Decodes the field `number`, from 24 to 29.
     ///
     /// # Errors
     ///
@@ -91,7 +103,7 @@ impl TableOrigin {
             27 => {
                 self.completed.get_or_insert_default().flushed = sequence(what, field)?;
             }
-            _ => {
+            28 => {
                 let replaced = &mut self.completed.get_or_insert_default().replaced;
                 let mut id = 0_u64;
                 while !field.is_empty() {
@@ -101,6 +113,11 @@ impl TableOrigin {
                         .filter(|_| more > 0)
                         .ok_or(Corruption::Order { what })?;
                     replaced.push(id);
+                }
+            }
+            _ => {
+                while !field.is_empty() {
+                    self.blob_files.push(BlobUse::decode(field)?);
                 }
             }
         }

@@ -1,6 +1,7 @@
 //! Properties round-trip, and malformed ones are refused.
 
 use super::*;
+use crate::BlobUse;
 
 /// Two entries of 12 bytes that expire at 77 and 79.
 fn expiry() -> TableExpiry {
@@ -34,6 +35,13 @@ fn properties() -> TableProperties {
             options: (*b"opaque").into(),
             level: 3,
             completed: Some(Completed { flushed: 9, replaced: vec![4, 5, 700] }),
+            blob_files: vec![BlobUse {
+                file_id: 8,
+                bytes: 900,
+                checksum: 1,
+                salt: 2,
+                used_bytes: 7,
+            }],
         })),
         ..TableProperties::new(&TableOptions::default())
     };

@@ -6,8 +6,9 @@ use bytes::Bytes;
 use sievedb_filter::{FilterKind, TableFilter, key_hash};
 use sievedb_format::{Annotation, RangeTombstone};
 use sievedb_sstable::{
-    Completed, Compression, PrefixExtractor, TableOptions, TableOrigin, TableSource, describe,
-    describe_filter_file, write_filter_file,
+    BlobIdentity, BlobUse, BlobWriter, Completed, Compression, PrefixExtractor, TableOptions,
+    TableOrigin, TableSource, describe, describe_blob_file, describe_filter_file,
+    write_filter_file,
 };
 
 use crate::support::{Entry, IDENTITY, build_as, build_with};
@@ -71,6 +72,13 @@ fn origin() -> TableOrigin {
         options: [10, 2, 0x80, 8].into(),
         level: 2,
         completed: Some(Completed { flushed: 300, replaced: vec![12, 13, 400] }),
+        blob_files: vec![BlobUse {
+            file_id: 44,
+            bytes: 5000,
+            checksum: 0x0102_0304_0506_0708,
+            salt: 9,
+            used_bytes: 4321,
+        }],
     }
 }
 
@@ -87,4 +95,14 @@ fn a_filter_file() {
     let mut bytes = Vec::new();
     write_filter_file(&mut bytes, &IDENTITY, 43, &filter).unwrap();
     check_golden("filter_file", &bytes, describe_filter_file);
+}
+
+#[test]
+fn a_blob_file() {
+    let identity = BlobIdentity { store_id: IDENTITY.store_id, file_id: 44, salt: IDENTITY.salt };
+    let mut writer = BlobWriter::new(Vec::new(), identity, Compression::Lz4, 1 << 10).unwrap();
+    writer.add(b"short").unwrap();
+    writer.add(&b"yellow ".repeat(20)).unwrap();
+    let (bytes, _) = writer.finish().unwrap();
+    check_golden("blob_file", &bytes, describe_blob_file);
 }
