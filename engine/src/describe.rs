@@ -15,7 +15,7 @@ use crate::{
 };
 
 /// Describes the file `path` of a store field by field. It may be a log segment, manifest, table,
-/// filter, `CURRENT` or `CLOSED`, recognized by its name.
+/// filter, blob file, `CURRENT` or `CLOSED`, recognized by its name.
 ///
 /// Reads without a lock and writes nothing, so the end of a file that is being written may be
 /// incomplete. A damaged file is described up to the damage.
@@ -66,10 +66,14 @@ fn describe_file(fs: &Arc<dyn Fs>, path: &Path) -> Result<Annotation> {
             let source = source.map_err(|error| Error::io("open", path, error))?;
             Ok(sievedb_sstable::describe_filter_file(&source))
         }
+        Some(FileName::Blobs(_)) => {
+            let source = table_files(fs).source_once(path);
+            let source = source.map_err(|error| Error::io("open", path, error))?;
+            Ok(sievedb_sstable::describe_blob_file(&source))
+        }
         Some(FileName::Lock | FileName::Stats | FileName::Temporary(_)) | None => {
             open()?;
-            let reason =
-                "its name is not that of a table, filter, log segment, manifest, CURRENT or CLOSED";
+            let reason = "its name is not that of a table, filter, blob file, log, manifest, CURRENT or CLOSED";
             Err(Error::io("describe", path, io::Error::new(io::ErrorKind::InvalidInput, reason)))
         }
     }

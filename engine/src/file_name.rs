@@ -5,6 +5,7 @@
 //! | `000012.log`      | segment 12 of the write-ahead log                             |
 //! | `000012.sst`      | table 12                                                      |
 //! | `000012.filter`   | filter 12, of a table with another number                     |
+//! | `000012.blob`     | blob file 12: values of tables                                |
 //! | `MANIFEST-000012` | manifest 12                                                   |
 //! | `CURRENT`         | names the manifest that counts                                |
 //! | `CLOSED`          | length of the manifest at a clean close                       |
@@ -29,6 +30,8 @@ pub(crate) enum FileName<'a> {
     Table(u64),
     /// The filter of a table, in a file of its own.
     Filter(u64),
+    /// Values of tables.
+    Blobs(u64),
     Manifest(u64),
     Current,
     Closed,
@@ -51,6 +54,7 @@ impl<'a> FileName<'a> {
             _ if name.ends_with(".log") => Self::Log(id(name.strip_suffix(".log")?)?),
             _ if name.ends_with(".sst") => Self::Table(id(name.strip_suffix(".sst")?)?),
             _ if name.ends_with(".filter") => Self::Filter(id(name.strip_suffix(".filter")?)?),
+            _ if name.ends_with(".blob") => Self::Blobs(id(name.strip_suffix(".blob")?)?),
             _ => Self::Manifest(id(name.strip_prefix("MANIFEST-")?)?),
         };
         // Another spelling ("+12", "0000012") would name a file that is never opened.
@@ -59,7 +63,11 @@ impl<'a> FileName<'a> {
 
     pub(crate) const fn id(self) -> Option<u64> {
         match self {
-            Self::Log(id) | Self::Table(id) | Self::Filter(id) | Self::Manifest(id) => Some(id),
+            Self::Log(id)
+            | Self::Table(id)
+            | Self::Filter(id)
+            | Self::Blobs(id)
+            | Self::Manifest(id) => Some(id),
             Self::Current | Self::Closed | Self::Lock | Self::Stats | Self::Temporary(_) => None,
         }
     }
@@ -75,6 +83,7 @@ impl fmt::Display for FileName<'_> {
             Self::Log(id) => write!(f, "{id:06}.log"),
             Self::Table(id) => write!(f, "{id:06}.sst"),
             Self::Filter(id) => write!(f, "{id:06}.filter"),
+            Self::Blobs(id) => write!(f, "{id:06}.blob"),
             Self::Manifest(id) => write!(f, "MANIFEST-{id:06}"),
             Self::Current => write!(f, "CURRENT"),
             Self::Closed => write!(f, "CLOSED"),
@@ -95,6 +104,7 @@ mod tests {
             (FileName::Log(12), "000012.log"),
             (FileName::Table(1_234_567), "1234567.sst"),
             (FileName::Filter(7), "000007.filter"),
+            (FileName::Blobs(8), "000008.blob"),
             (FileName::Manifest(ID_MAX), "MANIFEST-9223372036854775807"),
             (FileName::Current, "CURRENT"),
             (FileName::Closed, "CLOSED"),

@@ -8,6 +8,7 @@ mod values;
 
 use std::{ops::RangeInclusive, sync::Arc, time::Duration};
 
+use sievedb_format::VALUE_BYTES_MAX;
 pub use sievedb_sstable::{Compression, DEFAULT_BLOCK_BYTES};
 use sievedb_sstable::{InvalidOption, PrefixExtractor, PrefixFunction, TableOptions};
 
@@ -36,6 +37,13 @@ pub const DEFAULT_BASE_LEVEL_BYTES: u64 = 128 << 20;
 const MEMTABLE_BYTES: RangeInclusive<usize> = 4 << 10..=16 << 30;
 /// Allowed [`KeyspaceOptions::table_bytes`].
 const TABLE_BYTES: RangeInclusive<u64> = 4 << 10..=16 << 30;
+/// Default of [`KeyspaceOptions::blob_garbage_ratio`].
+pub const DEFAULT_BLOB_GARBAGE_RATIO: f64 = 0.4;
+
+/// Allowed [`KeyspaceOptions::blob_value_bytes`].
+const BLOB_VALUE_BYTES: RangeInclusive<u64> = 64..=VALUE_BYTES_MAX as u64;
+/// Allowed [`KeyspaceOptions::blob_garbage_ratio`].
+const BLOB_GARBAGE_RATIO: RangeInclusive<f64> = 0.05..=1.0;
 /// Least [`KeyspaceOptions::base_level_bytes`].
 const BASE_LEVEL_BYTES_MIN: u64 = 4 << 10;
 
@@ -58,6 +66,8 @@ pub struct KeyspaceOptions {
     pub(crate) default_ttl_ms: Option<u64>,
     pub(crate) compaction_filter: NamedFilter,
     pub(crate) history: Option<HistoryLength>,
+    pub(crate) blob_value_bytes: Option<u64>,
+    pub(crate) blob_garbage_ratio: f64,
 }
 
 impl Default for KeyspaceOptions {
@@ -76,6 +86,8 @@ impl Default for KeyspaceOptions {
             default_ttl_ms: None,
             compaction_filter: NamedFilter::None,
             history: None,
+            blob_value_bytes: None,
+            blob_garbage_ratio: DEFAULT_BLOB_GARBAGE_RATIO,
         }
     }
 }
@@ -292,6 +304,38 @@ impl KeyspaceOptions {
         self
     }
 
+    /// Stores values of at least so many bytes in blob files, outside of tables; default `None`: no
+    /// blob files. Compactions then copy a reference of some 15 bytes instead of the value.
+    /// 4 KiB is a good start for values that are overwritten or removed seldom.
+    ///
+    /// Values are moved when they are flushed or compacted; the log has them whole. A lookup reads
+    /// the value by one access to its blob file, behind the block cache. Scans read the value of
+    /// each entry that they return; [`keys`](crate::Range::keys) and
+    /// [`contains_key`](crate::Keyspace::contains_key) read none. Values with a time to live and
+    /// merge operands stay in tables.
+    ///
+    /// A blob file is removed when no table refers to it. Its garbage is bounded by
+    /// [`blob_garbage_ratio`](Self::blob_garbage_ratio).
+    ///
+    /// From 64 bytes to 256 MiB. Affects new tables only.
+    pub fn blob_value_bytes(mut self, bytes: impl Into<Option<u64>>) -> Self {
+        self.blob_value_bytes = bytes.into();
+        self
+    }
+
+    /// Largest share of garbage in the blob files of the keyspace, before compactions rewrite the
+    /// values of the files with most of it; default 0.4 ([`DEFAULT_BLOB_GARBAGE_RATIO`]).
+    ///
+    /// Garbage are values whose entry was dropped by a compaction. A smaller share takes less space
+    /// and writes more: with uniform overwrites, each value is rewritten 0.5 times at 0.4 and 1.7
+    /// times at 0.2 in theory.
+    ///
+    /// From 0.05 to 1; 1 rewrites nothing.
+    pub fn blob_garbage_ratio(mut self, ratio: f64) -> Self {
+        self.blob_garbage_ratio = ratio;
+        self
+    }
+
     pub(crate) fn validate(&self) -> Result<()> {
         let invalid = |name, allowed| Err(Error::InvalidOption { name, allowed });
         if !MEMTABLE_BYTES.contains(&self.memtable_bytes) {
@@ -324,6 +368,12 @@ impl KeyspaceOptions {
         }
         if self.history.is_some() && self.compaction_filter.name().is_some() {
             return invalid("keep_history", "not beside a compaction filter");
+        }
+        if self.blob_value_bytes.is_some_and(|bytes| !BLOB_VALUE_BYTES.contains(&bytes)) {
+            return invalid("blob_value_bytes", "from 64 bytes to 256 MiB");
+        }
+        if !BLOB_GARBAGE_RATIO.contains(&self.blob_garbage_ratio) {
+            return invalid("blob_garbage_ratio", "from 0.05 to 1");
         }
         let bits = self.filter_policy.bits_per_key;
         let mut tables = TableOptions::new()

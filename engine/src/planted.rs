@@ -54,4 +54,10 @@ pub enum PlantedBug {
     RecordBackupEarly,
     /// An archive omits a part of the log.
     OmitArchivedPart,
+    /// A blob file is deleted although another table refers to it.
+    DeleteBlobFileEarly,
+    /// A compaction writes a wrong offset for each value in a blob file.
+    MisplaceBlobs,
+    /// A checkpoint lacks a blob file.
+    OmitBlobFileFromCheckpoint,
 }

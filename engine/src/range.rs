@@ -209,6 +209,13 @@ impl Range {
         }
     }
 
+    /// Leaves values in blob files unread.
+    fn set_keys_only(&mut self) {
+        if let State::Open(range) = &mut self.0 {
+            range.set_keys_only();
+        }
+    }
+
     fn item<T>(
         &mut self,
         end: End,
@@ -241,6 +248,7 @@ impl Range {
     /// Errors of the iterator.
     pub fn is_empty(self) -> Result<bool> {
         let mut range = self;
+        range.set_keys_only();
         Ok(range.next_ref()?.is_none())
     }
 

@@ -1,4 +1,4 @@
-//! A file system that skips all syncs: a planted bug.
+//! A file system that skips syncs: a planted bug.
 
 use std::{io, path::Path, sync::Arc};
 
@@ -13,13 +13,21 @@ pub type NoSync = Layered<NoSyncs>;
 #[derive(Debug)]
 pub struct NoSyncs {
     inner: Arc<dyn Fs>,
+    /// End of the names of the files that are not synced; empty for all files and directories.
+    suffix: &'static str,
 }
 
 impl NoSync {
     /// Passes every call except syncs to `inner`.
     #[must_use]
     pub fn new(inner: Arc<dyn Fs>) -> Self {
-        Self(NoSyncs { inner })
+        Self::of_files(inner, "")
+    }
+
+    /// Passes every call to `inner`, except syncs of files whose names end so.
+    #[must_use]
+    pub fn of_files(inner: Arc<dyn Fs>, suffix: &'static str) -> Self {
+        Self(NoSyncs { inner, suffix })
     }
 }
 
@@ -48,14 +56,22 @@ impl Layer for NoSyncs {
     }
 
     fn create(&self, path: &Path) -> io::Result<Arc<dyn AppendFile>> {
-        Ok(Arc::new(NoSyncAppend { inner: self.inner.create(path)? }))
+        let inner = self.inner.create(path)?;
+        match path.to_str().is_some_and(|path| path.ends_with(self.suffix)) {
+            true => Ok(Arc::new(NoSyncAppend { inner })),
+            false => Ok(inner),
+        }
     }
 
     fn open_append(&self, path: &Path) -> io::Result<Arc<dyn AppendFile>> {
-        Ok(Arc::new(NoSyncAppend { inner: self.inner.open_append(path)? }))
+        let inner = self.inner.open_append(path)?;
+        match path.to_str().is_some_and(|path| path.ends_with(self.suffix)) {
+            true => Ok(Arc::new(NoSyncAppend { inner })),
+            false => Ok(inner),
+        }
     }
 
-    fn sync_dir(&self, _: &Path) -> io::Result<()> {
-        Ok(())
+    fn sync_dir(&self, path: &Path) -> io::Result<()> {
+        if self.suffix.is_empty() { Ok(()) } else { self.inner.sync_dir(path) }
     }
 }

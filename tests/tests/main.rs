@@ -2,6 +2,7 @@
 
 mod async_commits;
 mod backups;
+mod blobs;
 mod bottommost;
 mod changes;
 mod checkpoints;

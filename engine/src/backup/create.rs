@@ -1,7 +1,7 @@
 //! Creates a backup.
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     io,
     path::{Path, PathBuf},
     sync::Arc,
@@ -112,13 +112,14 @@ impl BackupSet {
     /// Returns the files of a captured store.
     fn sources(&self, store: &Store, capture: &Capture) -> Result<Vec<Source>> {
         let (fs, folder) = (&*store.tables.fs, &*store.tables.folder);
-        let mut sources = Vec::new();
+        let (mut sources, mut blobs) = (Vec::new(), BTreeMap::new());
         for table in capture.state.keyspaces.values().flat_map(|known| known.tables.values()) {
             let (name, digest) = (FileName::Table(table.id), [table.checksum, table.salt]);
             let path = name.path(folder);
             let file = fs.open(&path).map_err(|error| Error::io("open", &path, error))?;
             let stored = StoredFile { name: name.to_string(), bytes: table.bytes, digest };
             sources.push(Source { stored, path, file });
+            blobs.extend(table.blob_files.iter().map(|used| (used.file_id, *used)));
             let filters: BTreeSet<_> = table.filter_files().filter(|&id| id != table.id).collect();
             for id in filters {
                 match hashed(store, FileName::Filter(id), None) {
@@ -127,6 +128,13 @@ impl BackupSet {
                     source => sources.push(source?),
                 }
             }
+        }
+        for (id, used) in blobs {
+            let (name, digest) = (FileName::Blobs(id), [used.checksum, used.salt]);
+            let path = name.path(folder);
+            let file = fs.open(&path).map_err(|error| Error::io("open", &path, error))?;
+            let stored = StoredFile { name: name.to_string(), bytes: used.bytes, digest };
+            sources.push(Source { stored, path, file });
         }
         for segment in &capture.segments {
             sources.push(hashed(store, FileName::Log(segment.id), Some(segment.bytes))?);

@@ -159,5 +159,8 @@ fn parsed(file: &StoredFile) -> Option<FileName<'_>> {
 /// Returns the ids of the tables and filters of a store.
 fn table_files(state: &ManifestState) -> BTreeSet<Option<u64>> {
     let tables = state.keyspaces.values().flat_map(|keyspace| keyspace.tables.values());
-    tables.flat_map(|table| table.filter_files().chain([table.id])).map(Some).collect()
+    tables
+        .flat_map(|table| table.filter_files().chain(table.blob_file_ids()).chain([table.id]))
+        .map(Some)
+        .collect()
 }

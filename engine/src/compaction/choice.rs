@@ -59,6 +59,8 @@ pub(crate) enum Reason {
     Idle,
     /// The store has too many tables for its memory.
     Tables,
+    /// A table refers to blob files with too much garbage.
+    BlobGarbage,
     /// The caller requested this range of keys.
     Range,
 }

@@ -8,6 +8,7 @@
 //! | [`level0`]     | compactions of level 0, also beside quarantined tables             |
 //! | [`tombstones`] | compactions that remove tombstones                                 |
 //! | [`expired`]    | compactions that free expired entries                              |
+//! | [`blob_garbage`] | blob files whose values are rewritten                            |
 //! | [`idle`]       | compactions of an idle store                                       |
 //! | [`crowded`]    | compactions of a store with too many tables for its memory         |
 //! | [`choice`]     | a chosen compaction                                                |
@@ -19,6 +20,7 @@
 //! | [`operands`]   | merge operands that a flush or a compaction makes fewer            |
 //! | [`ranges`]     | range tombstones that a flush or a compaction keeps                |
 
+pub(crate) mod blob_garbage;
 pub(crate) mod choice;
 pub(crate) mod crowded;
 pub(crate) mod debt;

@@ -16,6 +16,7 @@
 //!   inserts and removes would compact each flush by itself. Overwritten entries, which a snapshot
 //!   or a history kept, count like tombstones once none is needed.
 //! * **Expired entries**, when none of these is due: see [`expired`](super::expired).
+//! * **Garbage in blob files**, likewise: see [`blob_garbage`](super::blob_garbage).
 //!
 //! In an idle store, a level 0 that is not due is compacted too: see [`idle`](super::idle). So is
 //! that of a store with too many tables for its memory: see [`crowded`](super::crowded).
@@ -64,6 +65,8 @@ pub(crate) struct Picker<'a> {
     pub(crate) rewrites_below: u64,
     /// The keyspace has a compaction filter.
     pub(crate) has_filter: bool,
+    /// Ids of the tables that refer to blob files to rewrite.
+    pub(crate) with_blob_garbage: &'a BTreeSet<u64>,
 }
 
 /// The next step to compact a range of keys.
@@ -101,6 +104,7 @@ impl<'a> Picker<'a> {
             .or_else(|| self.pick_skipped())
             .or_else(|| self.pick_expired())
             .or_else(|| self.pick_tombstones())
+            .or_else(|| self.pick_blob_garbage())
     }
 
     /// Compacts tables of `level`, from 1, into the next one; of the last level into itself.
@@ -164,6 +168,7 @@ impl<'a> Picker<'a> {
                 self.is_droppable(t)
                     || self.has_expired(t)
                     || self.otherwise_compressed.contains(&t.id)
+                    || self.with_blob_garbage.contains(&t.id)
                     || t.id < self.rewrites_below && (self.has_filter || self.may_drop(t))
             };
             let due = run.filter(|t| overlaps(range, t) && is_due(t));

@@ -70,7 +70,10 @@ use crate::{
     Error, Result,
     fold::OperatorCell,
     iter::cursor::{Cursor, out_of_order},
-    resolve::{Seen, is_lasting_value, is_tombstone, prefix_bytes, tombstone_for},
+    resolve::{
+        Seen, is_in_blob_file, is_lasting_value, is_tombstone, prefix_bytes, put_for, tombstone_for,
+    },
+    table::blobs::Blob,
 };
 
 /// Entries and bytes of values between two checks whether the merge must stop: about 0.3 ms of a
@@ -229,6 +232,16 @@ impl<'f, C: Cursor, B: FnMut(&[u8]) -> bool, S: FnMut() -> bool> RetainStream<'f
         }
     }
 
+    /// Returns the place of the current value, a blob reference. Only when positioned.
+    ///
+    /// # Errors
+    ///
+    /// As [`Cursor::blob`].
+    pub(crate) fn blob(&self) -> Result<Blob> {
+        debug_assert!(self.made.is_empty(), "made entries have their values");
+        self.cursor.blob()
+    }
+
     /// Returns whether an output table may end before the current entry: all versions of a user key
     /// are in one table.
     pub(crate) fn may_split(&self) -> bool {
@@ -358,6 +371,11 @@ impl<'f, C: Cursor, B: FnMut(&[u8]) -> bool, S: FnMut() -> bool> RetainStream<'f
                 Seen::Value if is_lasting_value(trailer) => {
                     break End::Base(Some(self.cursor.value()));
                 }
+                Seen::Value if is_in_blob_file(trailer) => {
+                    // Without the value the operands stay.
+                    let value = self.cursor.blob()?.read_to_rewrite();
+                    break value.map_or(End::OfStripe, |value| End::Base(Some(value)));
+                }
                 // It may lose its value in time.
                 Seen::Value => break End::OfStripe,
             }
@@ -396,6 +414,16 @@ impl<'f, C: Cursor, B: FnMut(&[u8]) -> bool, S: FnMut() -> bool> RetainStream<'f
         let Some(filtering) = &mut self.filtering else { return Ok(true) };
         if !filtering.may_change(trailer.sequence()) {
             return Ok(true);
+        }
+        if is_in_blob_file(trailer) {
+            // A value that cannot be read stays.
+            let Some(value) = self.cursor.blob()?.read_to_rewrite() else { return Ok(true) };
+            let filtered = filtering.decide(&self.user_key, &value)?;
+            if let Filtered::Replaced(new) = filtered {
+                self.made = VecDeque::from([(put_for(trailer), new.into())]);
+                return Ok(true);
+            }
+            return Ok(filtered != Filtered::Removed);
         }
         let (expiry, value) = self.cursor.value_ref().split_at(prefix_bytes(trailer.kind()));
         let filtered = filtering.decide(&self.user_key, value)?;

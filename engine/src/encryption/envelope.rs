@@ -42,7 +42,7 @@ impl Layout {
     /// Returns the layout of files of this kind.
     pub(super) const fn of(kind: FileKind) -> Self {
         match kind {
-            FileKind::Table | FileKind::Filter => Self::Pages,
+            FileKind::Table | FileKind::Filter | FileKind::Blobs => Self::Pages,
             FileKind::Log | FileKind::Manifest | FileKind::Current | FileKind::Closed => {
                 Self::Frames
             }

@@ -7,7 +7,7 @@ use sievedb_format::{Corruption, InternalKey};
 use sievedb_sstable::TableCursor;
 
 use super::range_tombstone_sources::HiddenRange;
-use crate::{Error, Result};
+use crate::{Error, Result, resolve::Refused, table::blobs::Blob};
 
 /// Steps of a seek.
 pub(crate) const SEEK_STEPS: usize = TableCursor::SEEK_STEPS;
@@ -108,12 +108,21 @@ pub(crate) trait Cursor {
     /// Returns the current value, without a copy. Only when positioned.
     fn value(&self) -> Bytes;
 
+    /// Returns the place of the value of the current entry, a blob reference. Only when positioned.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Corrupt`] if the stored value is no reference to a file of its table.
+    fn blob(&self) -> Result<Blob> {
+        Err(Error::corrupt(self.path(), 0, Refused::BLOB.into()))
+    }
+
     /// Returns the file of the current entry for error messages; the directory of the store for an
     /// entry in memory. Only when positioned.
     fn path(&self) -> PathBuf;
 }
 
-/// Implements [`Cursor`] but `note_tombstone` and `path`, which are given, by another cursor:
+/// Implements [`Cursor`] but `note_tombstone`, `blob` and `path`, which are given, by another cursor:
 /// `$call!(self, method(arguments))` calls a method that cannot fail, `$moves!` one that can.
 macro_rules! forward_cursor {
     ($type:ty, $moves:ident, $call:ident, { $($rest:item)* }) => {

@@ -44,6 +44,8 @@ pub(crate) struct Range<S: CursorSource> {
     front: Side<S::Cursor>,
     back: Side<S::Cursor>,
     state: State,
+    /// Values are not read.
+    keys_only: bool,
     keys: BytesMut,
 }
 
@@ -137,7 +139,12 @@ impl<S: CursorSource> Range<S> {
         let state = if bounds.is_empty() { State::Empty } else { State::Open };
         let (front, back) = (Side::new(), Side::new());
         let (bounds, keys) = (Arc::new(bounds), BytesMut::new());
-        Self { source, at, bounds, front, back, state, keys }
+        Self { source, at, bounds, front, back, state, keys_only: false, keys }
+    }
+
+    /// Leaves values in blob files unread.
+    pub(crate) fn set_keys_only(&mut self) {
+        self.keys_only = true;
     }
 
     pub(crate) fn source(&self) -> &S {
@@ -154,7 +161,7 @@ impl<S: CursorSource> Range<S> {
         if self.state != State::Open {
             return Ok(None);
         }
-        match self.step(end) {
+        match self.step(end).and_then(|found| self.load(end, found)) {
             Ok(true) => {
                 let side = match end {
                     End::Front => &self.front,
@@ -194,6 +201,19 @@ impl<S: CursorSource> Range<S> {
     pub(crate) fn resume(&mut self) {
         if self.state == State::Failed {
             self.state = State::Open;
+        }
+    }
+
+    /// Reads the value of the entry under the cursor of `end`, if it was `found` and is needed.
+    #[inline]
+    fn load(&mut self, end: End, found: bool) -> Result<bool> {
+        let side = match end {
+            End::Front => &mut self.front,
+            End::Back => &mut self.back,
+        };
+        match &mut side.cursor {
+            Some(cursor) if found && !self.keys_only => cursor.load_value().map(|()| true),
+            _ => Ok(found),
         }
     }
 

@@ -10,7 +10,7 @@ use super::{
     cursor::{Cursor, SEEK_STEPS},
     range_tombstone_sources::HiddenRange,
 };
-use crate::Result;
+use crate::{Result, table::blobs::Blob};
 
 /// The tables of a sorted run: in key order, no two with a user key in common.
 pub(crate) trait SortedRun {
@@ -316,6 +316,10 @@ impl<R: SortedRun> Cursor for RunCursor<R> {
         if let Some((_, cursor)) = &mut self.open {
             cursor.note_tombstone();
         }
+    }
+
+    fn blob(&self) -> Result<Blob> {
+        self.current().1.blob()
     }
 
     fn path(&self) -> PathBuf {

@@ -18,6 +18,8 @@
 //! | 17, required | varint         | default time to live, in milliseconds; missing for none     |
 //! | 18, optional | raw            | name of the compaction filter, UTF-8; missing for none      |
 //! | 19, required | varints        | history: 1, sequence numbers; or 2, ms; missing for none    |
+//! | 20, optional | varint         | least value in a blob file, in bytes; missing for none      |
+//! | 21, optional | varint         | thousandths of garbage in blob files                        |
 //!
 //! Each field stands at most once, in any order. A missing field has its default. A number outside
 //! the range of this release is no error: the nearest valid number is used, because another release
@@ -32,7 +34,10 @@ use sievedb_sstable::{
     BLOCK_BYTES, FILTER_BITS_PER_KEY, PrefixFunction, RANGE_FILTER_BITS_PER_KEY,
 };
 
-use super::{BASE_LEVEL_BYTES_MIN, Compression, KeyspaceOptions, MEMTABLE_BYTES, TABLE_BYTES};
+use super::{
+    BASE_LEVEL_BYTES_MIN, BLOB_GARBAGE_RATIO, BLOB_VALUE_BYTES, Compression,
+    DEFAULT_BLOB_GARBAGE_RATIO, KeyspaceOptions, MEMTABLE_BYTES, TABLE_BYTES,
+};
 use crate::{
     compaction_filter::NamedFilter,
     filter_policy::FilterPolicyKind,
@@ -58,6 +63,8 @@ const MERGE_OPERATOR: u64 = required(16);
 const DEFAULT_TTL: u64 = required(17);
 const COMPACTION_FILTER: u64 = optional(18);
 const HISTORY: u64 = required(19);
+const BLOB_VALUE: u64 = optional(20);
+const BLOB_GARBAGE: u64 = optional(21);
 
 impl KeyspaceOptions {
     /// Encodes the options for the manifest.
@@ -94,6 +101,12 @@ impl KeyspaceOptions {
         }
         if let Some(length) = self.history {
             out.put_varints_field(HISTORY, &length.encode());
+        }
+        if let Some(bytes) = self.blob_value_bytes {
+            out.put_varint_field(BLOB_VALUE, bytes);
+        }
+        if self.blob_garbage_ratio != DEFAULT_BLOB_GARBAGE_RATIO {
+            out.put_varint_field(BLOB_GARBAGE, millibits(self.blob_garbage_ratio));
         }
         out
     }
@@ -180,6 +193,14 @@ impl KeyspaceOptions {
                     Corruption::Unsupported { what: "kind of a history", value: stored[0] };
                 self.history = Some(HistoryLength::decode(stored).ok_or(unknown)?);
             }
+            BLOB_VALUE => {
+                let bytes = number()?.clamp(*BLOB_VALUE_BYTES.start(), *BLOB_VALUE_BYTES.end());
+                self.blob_value_bytes = Some(bytes);
+            }
+            BLOB_GARBAGE => {
+                let (least, most) = (*BLOB_GARBAGE_RATIO.start(), *BLOB_GARBAGE_RATIO.end());
+                self.blob_garbage_ratio = (number()? as f64 / 1000.0).clamp(least, most);
+            }
             _ => field.skip("keyspace option")?,
         }
         Ok(())
@@ -232,7 +253,9 @@ mod tests {
             .bottommost_compression(Compression::Lz4)
             .prefix_extractor(PrefixExtractor::Separator(b'/'))
             .range_filter_bits_per_key(12.5)
-            .default_ttl(Duration::from_millis(1500));
+            .default_ttl(Duration::from_millis(1500))
+            .blob_value_bytes(4096)
+            .blob_garbage_ratio(0.125);
         assert_eq!(KeyspaceOptions::decode(&options.encode(), &[]), Ok(options.clone()));
         let bounded = options.filter_policy.memory_bytes_max(1 << 20);
         let options = options.filter_policy(bounded);

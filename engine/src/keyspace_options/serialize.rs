@@ -9,7 +9,7 @@ use super::{Compression, KeyspaceOptions};
 
 impl Serialize for KeyspaceOptions {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut options = serializer.serialize_struct("KeyspaceOptions", 13)?;
+        let mut options = serializer.serialize_struct("KeyspaceOptions", 15)?;
         options.serialize_field("memtable_bytes", &self.memtable_bytes)?;
         options.serialize_field("table_bytes", &self.table_bytes)?;
         options.serialize_field("base_level_bytes", &self.base_level_bytes)?;
@@ -25,6 +25,8 @@ impl Serialize for KeyspaceOptions {
         options.serialize_field("default_ttl", &self.get_default_ttl())?;
         options.serialize_field("compaction_filter", &self.compaction_filter.name())?;
         options.serialize_field("keep_history", &self.history.map(|it| it.to_string()))?;
+        options.serialize_field("blob_value_bytes", &self.blob_value_bytes)?;
+        options.serialize_field("blob_garbage_ratio", &self.blob_garbage_ratio)?;
         options.end()
     }
 }

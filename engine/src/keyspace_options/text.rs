@@ -4,7 +4,7 @@ use std::fmt;
 
 use sievedb_format::annotation::printable;
 
-use super::{Compression, KeyspaceOptions};
+use super::{Compression, DEFAULT_BLOB_GARBAGE_RATIO, KeyspaceOptions};
 use crate::{FilterPolicy, FilterPolicyKind};
 
 impl fmt::Display for KeyspaceOptions {
@@ -40,6 +40,13 @@ impl fmt::Display for KeyspaceOptions {
         }
         if let Some(length) = self.history {
             write!(f, ", history of {length}")?;
+        }
+        if let Some(bytes) = self.blob_value_bytes {
+            write!(f, ", values from {} in blob files", exact_bytes(bytes))?;
+            let ratio = self.blob_garbage_ratio;
+            if ratio != DEFAULT_BLOB_GARBAGE_RATIO {
+                write!(f, " with at most {ratio} garbage")?;
+            }
         }
         Ok(())
     }
@@ -150,6 +157,17 @@ mod tests {
                 "a history by number",
                 new().keep_history(HistoryLength::Sequences(7)),
                 "LZ4, Auto filters of 10 bits a key, history of 7 sequence numbers",
+            ),
+            (
+                "blob files",
+                new().blob_value_bytes(4096),
+                "LZ4, Auto filters of 10 bits a key, values from 4 KiB in blob files",
+            ),
+            (
+                "garbage",
+                new().blob_value_bytes(4096).blob_garbage_ratio(0.25),
+                "LZ4, Auto filters of 10 bits a key, values from 4 KiB in blob files with at most \
+                 0.25 garbage",
             ),
         ];
         for (name, options, want) in cases {

@@ -84,6 +84,18 @@ impl KeyspaceOptions {
         self.history
     }
 
+    /// Returns [`blob_value_bytes`](Self::blob_value_bytes).
+    #[must_use]
+    pub fn get_blob_value_bytes(&self) -> Option<u64> {
+        self.blob_value_bytes
+    }
+
+    /// Returns [`blob_garbage_ratio`](Self::blob_garbage_ratio).
+    #[must_use]
+    pub fn get_blob_garbage_ratio(&self) -> f64 {
+        self.blob_garbage_ratio
+    }
+
     /// Returns [`range_filter_bits_per_key`](Self::range_filter_bits_per_key).
     #[must_use]
     pub fn get_range_filter_bits_per_key(&self) -> f64 {

@@ -14,7 +14,7 @@
 //! | 10, required | two varints   | entries, tombstones among them                               |
 //! | 11, required | two varints   | smallest and largest sequence number                         |
 //! | 12, required | raw           | entries that expire ([`sievedb_sstable::table_expiry`])      |
-//! | 13, required | varint, often | a blob file that entries refer to; reserved                  |
+//! | 13, required | often         | a blob file of its entries ([`sievedb_sstable::BlobUse::encode`]) |
 //! | 14, optional | as 6, then a prefixed name | prefix filter, and the extractor that found its prefixes |
 //! | 15, optional | as 6          | range filter                                                 |
 //! | 16, required | varint        | bit 0: the smallest key is exclusive, bit 1: the largest     |
@@ -25,7 +25,7 @@
 //! table has no such filter, which costs reads and no answers.
 
 use sievedb_format::{Corruption, Decoder, Encode, SEQUENCE_MAX, TableBounds};
-use sievedb_sstable::TableExpiry;
+use sievedb_sstable::{BlobUse, TableExpiry};
 
 use crate::{
     log::fields::{EncodeFields, Field, Fields, optional, required, set_once},
@@ -76,8 +76,10 @@ pub(super) fn encode(table: &TableMeta, out: &mut Vec<u8>) {
         expiry.encode(&mut bytes);
         out.put_field(EXPIRY, &bytes);
     }
-    for &blob_file in &table.blob_files {
-        out.put_varint_field(BLOB_FILE, blob_file);
+    for blob_file in &table.blob_files {
+        let mut bytes = Vec::with_capacity(40);
+        blob_file.encode(&mut bytes);
+        out.put_field(BLOB_FILE, &bytes);
     }
     if let Some(place) = &table.prefix_filter {
         let mut bytes = Vec::with_capacity(40);
@@ -140,13 +142,10 @@ pub(super) fn decode_prefix_place(
 ///
 /// [`Corruption::Unsupported`] with the number of the field.
 pub(super) fn check_supported(table: &TableMeta) -> Result<(), Corruption> {
-    let reserved = [
-        (GLOBAL_SEQUENCE, table.global_sequence.is_some()),
-        (BLOB_FILE, !table.blob_files.is_empty()),
-    ];
-    match reserved.into_iter().find(|(_, is_there)| *is_there) {
-        Some((tag, _)) => {
-            Err(Corruption::Unsupported { what: "field of a table", value: tag >> 1 })
+    match table.global_sequence {
+        Some(_) => {
+            let value = GLOBAL_SEQUENCE >> 1;
+            Err(Corruption::Unsupported { what: "field of a table", value })
         }
         None => Ok(()),
     }
@@ -207,7 +206,7 @@ pub(super) fn decode(bytes: &[u8]) -> Result<TableMeta, Corruption> {
                 let (what, value) = ("kind of an entry", field.varint("kind of an entry")?);
                 return Err(Corruption::Unsupported { what, value });
             }
-            BLOB_FILE => blob_files.push(field.varint("blob file")?),
+            BLOB_FILE => blob_files.push(field.read("blob file of a table", BlobUse::decode)?),
             _ => field.skip("field of a table")?,
         }
     }

@@ -14,7 +14,8 @@ use crate::{
 pub struct Keys(Range);
 
 impl Keys {
-    pub(super) fn new(range: Range) -> Self {
+    pub(super) fn new(mut range: Range) -> Self {
+        range.set_keys_only();
         Self(range)
     }
 

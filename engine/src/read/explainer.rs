@@ -4,7 +4,9 @@ use std::error::Error as _;
 
 use sievedb_filter::FilterKind;
 use sievedb_format::Trailer;
-use sievedb_sstable::{BlockCounts, BlockObserver, BlockRequest, FilterState, ValueRef};
+use sievedb_sstable::{
+    BlobReference, BlockCounts, BlockObserver, BlockRequest, FilterState, ValueRef,
+};
 
 use crate::{
     Error, Result,
@@ -195,7 +197,10 @@ fn version(trailer: Trailer, stored: &[u8]) -> FoundVersion {
         sequence: trailer.sequence(),
         is_tombstone: resolve::is_tombstone(trailer),
         is_operand: resolve::is_operand(trailer),
-        value_bytes: (stored.len() - prefix_bytes) as u64,
+        value_bytes: match BlobReference::decode(stored) {
+            Ok(reference) if resolve::is_in_blob_file(trailer) => reference.value_bytes,
+            _ => (stored.len() - prefix_bytes) as u64,
+        },
         expiry_ms: version.and_then(Version::expiry_ms),
     }
 }

@@ -4,6 +4,7 @@
 //! cache line. All filter lines, of memtables and of tables, are prefetched before the first probe:
 //! a key in a memtable pays for that with a search in each run, and a miss waits for memory once.
 
+use bytes::Bytes;
 use sievedb_filter::many::{self, Probe};
 use sievedb_format::{InternalKey, RangeTombstoneSource, SequenceNumber, Trailer};
 use sievedb_sstable::{CacheUse, FilterState};
@@ -31,6 +32,8 @@ type Candidates<'v> = SmallVec<[Candidate<'v>; CANDIDATES_INLINE]>;
 pub(crate) enum Found<V> {
     /// The key has a value.
     Value(V),
+    /// The key has the value in a blob file that the version names.
+    Blob,
     /// The key has no value.
     Deleted,
     /// The version alone does not give the value: see [`older`](super::older).
@@ -58,7 +61,8 @@ impl<V> Found<V> {
         match at.resolve(version, cover) {
             Verdict::Value(Stored::Inline) => Self::Value(value(version)),
             Verdict::Deleted => Self::Deleted,
-            Verdict::Value(Stored::Blob) | Verdict::MoreNeeded(_) => Self::MoreNeeded,
+            Verdict::Value(Stored::Blob) => Self::Blob,
+            Verdict::MoreNeeded(_) => Self::MoreNeeded,
         }
     }
 }
@@ -103,12 +107,12 @@ impl<'a> Lookup<'a> {
         match found {
             Some(Found::Value(value)) => Ok(Some(value)),
             None | Some(Found::Deleted) => Ok(None),
-            Some(Found::MoreNeeded) if observer.needs_expiry() => {
+            Some(Found::Blob | Found::MoreNeeded) if observer.needs_expiry() => {
                 let (is_found, expiry_ms) = self.older_expiry(view, counters)?;
                 observer.expires(expiry_ms);
                 Ok(is_found.then(|| observer.value_in_memtable(&[])))
             }
-            Some(Found::MoreNeeded) => {
+            Some(Found::Blob | Found::MoreNeeded) => {
                 let needs_value = observer.needs_value();
                 let take = |value: &[u8]| observer.value_in_memtable(value);
                 self.find_older(view, counters, needs_value, take)
@@ -322,10 +326,11 @@ impl<'a> Lookup<'a> {
         let live = &*candidate.run.tables()[candidate.index];
         let mut blocks = O::Blocks::default();
         let target = InternalKey::seek(self.key, self.at.sequence);
+        let mut reference = None;
         let found = live.table.get_with(target, self.cache_use, &mut blocks, |trailer, value| {
             debug_assert!(trailer.sequence() <= self.at.sequence, "a version is not visible");
             observer.found_in_table(number, trailer, &value);
-            Found::resolve(
+            let found = Found::resolve(
                 self.at,
                 self.clock,
                 trailer,
@@ -335,7 +340,11 @@ impl<'a> Lookup<'a> {
                     observer.expires(version.expiry_ms());
                     observer.value_in_block(&value.after(version.prefix_bytes()))
                 },
-            )
+            );
+            if matches!(found, Found::Blob) {
+                reference = Some(value.to_bytes());
+            }
+            found
         });
         counters.add_blocks(blocks.counts());
         let found = found.map_err(|error| live.error(error));
@@ -343,7 +352,13 @@ impl<'a> Lookup<'a> {
         let found = found?;
         let is_found = u64::from(found.is_some());
         counters.add_searches(is_found, 1 - is_found, candidate.filters.point.expected_fpr);
-        Ok(found)
+        let Some(reference) = reference else { return Ok(found) };
+        observer.expires(None);
+        let value = match observer.needs_value() {
+            true => live.blob(&reference)?.read()?,
+            false => Bytes::new(),
+        };
+        Ok(Some(Found::Value(observer.value_in_memtable(&value))))
     }
 }
 

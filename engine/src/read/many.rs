@@ -189,7 +189,7 @@ impl<'r, 'v> ChunkLookup<'r, 'v> {
                 match found {
                     Found::Value(value) => chunk.results[place] = Some(value),
                     Found::Deleted => {}
-                    Found::MoreNeeded => more_needed.push(place),
+                    Found::Blob | Found::MoreNeeded => more_needed.push(place),
                 }
                 false
             });
@@ -319,7 +319,7 @@ impl<'r, 'v> ChunkLookup<'r, 'v> {
                 match found {
                     Found::Value(value) => chunk.results[place] = Some(value),
                     Found::Deleted => {}
-                    Found::MoreNeeded => more_needed.push(place),
+                    Found::Blob | Found::MoreNeeded => more_needed.push(place),
                 }
             },
         );

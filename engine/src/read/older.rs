@@ -83,7 +83,11 @@ impl Lookup<'_> {
             Some(folder) => folder.fold(self.key, base, operands),
             None => Err(refuse(Refused::OPERAND)),
         };
-        let value = resolved.into_value(refuse, fold)?;
+        let read_blob = |stored: &[u8]| match sources.last() {
+            Some((Source::Table(live, _), _)) => live.blob(stored)?.read(),
+            _ => Err(refuse(Refused::BLOB)),
+        };
+        let value = resolved.into_value(read_blob, fold)?;
         if has_many {
             sources.iter().for_each(|(source, operands)| source.note_operands(*operands));
         }

@@ -23,6 +23,7 @@ use crate::{
     read::view::PlacedMemtable,
     stats::ThreadCounters,
     table::LiveTable,
+    table::blobs::Blob,
     version::Run,
 };
 
@@ -126,6 +127,10 @@ forward_cursor!(Source, of_source, of_source, {
         of_source!(self, note_tombstone());
     }
 
+    fn blob(&self) -> Result<Blob> {
+        of_source!(self, blob())
+    }
+
     fn path(&self) -> PathBuf {
         of_source!(self, path())
     }
@@ -197,6 +202,10 @@ macro_rules! of_table {
 forward_cursor!(LiveTableCursor, move_table, of_table, {
     fn note_tombstone(&mut self) {
         self.tombstones += 1;
+    }
+
+    fn blob(&self) -> Result<Blob> {
+        self.live.blob(self.cursor.value_ref())
     }
 
     fn path(&self) -> PathBuf {

@@ -74,10 +74,8 @@ impl Repair<'_> {
         while let Some(Reverse(Head { user_key, sequence, table })) = heap.pop() {
             let (opened, meta) = &mut tables[table];
             if last.as_ref() == Some(&user_key) {
-                if let (Some(copied), Some(key)) = (&mut copied, opened.entries.key())
-                    && let Err(refused) = copied.add(key.trailer, opened.entries.value())
-                {
-                    self.refused(&opened.path, &user_key, refused);
+                if let (Some(copied), Some(key)) = (&mut copied, opened.entries.key()) {
+                    self.add_older(copied, opened, key)?;
                 }
             } else {
                 if let Some(before) = copied.take() {
@@ -88,9 +86,8 @@ impl Repair<'_> {
                 };
                 let is_older = damages.iter().any(may_be_newer);
                 if let Some(key) = opened.entries.key() {
-                    let value = opened.entries.value();
                     let cover = saved.ranges.newest_cover(&user_key, SEQUENCE_MAX).unwrap_or(0);
-                    copied = self.newest(saved, &opened.path, key, value, (is_older, cover))?;
+                    copied = self.newest(saved, opened, key, (is_older, cover))?;
                 }
                 if sequence > state.flushed {
                     saved.compare_newest(sequence, &user_key);

@@ -406,7 +406,7 @@ fn meta(id: u64, bytes: u64, found: &TableMetadata, origin: &TableOrigin) -> Tab
         smallest_sequence: properties.smallest_sequence,
         largest_sequence: properties.largest_sequence,
         expiry: properties.expiry.clone(),
-        blob_files: Vec::new(),
+        blob_files: origin.blob_files.clone(),
     }
 }
 

@@ -1,6 +1,7 @@
 //! Reads the tables of a damaged store.
 
 use std::{
+    borrow::Cow,
     collections::BTreeSet,
     ops::Bound,
     path::{Path, PathBuf},
@@ -11,10 +12,11 @@ use bytes::Bytes;
 use sievedb_filter::{FilterArena, TableFilter, hash::key_hash};
 use sievedb_format::{
     Corruption, InternalKey, RangeTombstoneSource, RangeTombstones, SEQUENCE_MAX, SequenceNumber,
+    Trailer,
 };
 use sievedb_sstable::{
-    BlockCache, CursorOptions, FilterState, ReadError, SalvagedCursor, SalvagedTable, Table,
-    TableCursor, TableProblem, TableSource, salvage::Gap,
+    BlobUse, BlockCache, CursorOptions, FilterState, ReadError, SalvagedCursor, SalvagedTable,
+    Table, TableCursor, TableProblem, TableSource, salvage::Gap,
 };
 
 use super::{
@@ -24,12 +26,21 @@ use super::{
     source::{PatchedSource, ZeroedSource},
 };
 use crate::{
-    Error, Result,
+    Error, ReadMode, Result,
     file_name::FileName,
-    resolve::{ReadPoint, Refused, Seen},
+    resolve::{ReadPoint, Refused, Seen, is_in_blob_file, put_for},
     store::verify_table::all_keys,
-    table::{TableMeta, files::TableFiles, store::check_kinds, table_error},
+    table::{
+        TableMeta,
+        blobs::{BlobFile, find_blob},
+        files::TableFiles,
+        open_files::OpenFiles,
+        table_error,
+    },
 };
+
+/// Blob files of a table that are open at once.
+const OPEN_FILES: usize = 64;
 
 /// Membership of keys in an unreadable table.
 struct Membership {
@@ -56,9 +67,34 @@ pub(super) struct Opened {
     ends: BTreeSet<Bytes>,
     /// `None` if they are lost.
     pub(super) ranges: Option<Arc<RangeTombstones>>,
+    /// Blob files that entries refer to, or why they are lost.
+    blobs: Vec<Result<Arc<BlobFile>>>,
 }
 
 impl Opened {
+    /// Returns trailer and value of the current entry. One in a blob file is read, and returned as a
+    /// put.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Io`], [`Error::Corrupt`]: the value is lost.
+    pub(super) fn version(&self, trailer: Trailer) -> Result<(Trailer, Cow<'_, [u8]>)> {
+        let stored = self.entries.value();
+        if !is_in_blob_file(trailer) {
+            return Ok((trailer, Cow::Borrowed(stored)));
+        }
+        let files: Vec<_> = self.blobs.iter().flatten().cloned().collect();
+        let value = match find_blob(&files, stored) {
+            Ok(blob) => blob.read()?,
+            Err(source) => {
+                let lost = self.blobs.iter().find_map(|blob| blob.as_ref().err());
+                let error = || Error::corrupt(&self.path, 0, source);
+                return Err(lost.cloned().unwrap_or_else(error));
+            }
+        };
+        Ok((put_for(trailer), Cow::Owned(value.to_vec())))
+    }
+
     /// Returns the keys of the table after `last`.
     pub(super) fn keys_behind(&self, meta: &TableMeta, last: Option<&[u8]>) -> Keys {
         let from = last.map(|last| Bound::Excluded(Bytes::copy_from_slice(last)));
@@ -123,7 +159,7 @@ impl Repair<'_> {
         let mut last: Option<Vec<u8>> = None;
         let mut copied: Option<Copied> = None;
         while let Some(key) = opened.entries.key() {
-            let (user_key, value) = (key.user_key, opened.entries.value());
+            let user_key = key.user_key;
             // The newest version comes first.
             if last.as_deref() != Some(user_key) {
                 if let Some(before) = copied.take() {
@@ -131,14 +167,12 @@ impl Repair<'_> {
                 }
                 let is_older = opened.ends.contains(user_key);
                 let cover = ranges.newest_cover(user_key, SEQUENCE_MAX).unwrap_or(0);
-                copied = self.newest(saved, &opened.path, key, value, (is_older, cover))?;
+                copied = self.newest(saved, &opened, key, (is_older, cover))?;
                 let last = last.get_or_insert_default();
                 last.clear();
                 last.extend_from_slice(user_key);
-            } else if let Some(copied) = &mut copied
-                && let Err(refused) = copied.add(key.trailer, value)
-            {
-                self.refused(&opened.path, user_key, refused);
+            } else if let Some(copied) = &mut copied {
+                self.add_older(copied, &opened, key)?;
             }
             if let Err(error) = opened.entries.next() {
                 let keys = opened.keys_behind(meta, last.as_deref());
@@ -159,9 +193,7 @@ impl Repair<'_> {
             let identity = meta.identity(state.store_id, state.hash_seed);
             let source = Arc::new(PatchedSource::new(source));
             let table = Table::open(source, identity, meta.bytes, Arc::new(BlockCache::new(0)));
-            let table = table.map_err(|error| table_error(&path, error))?;
-            check_kinds(table.properties()).map_err(|source| Error::corrupt(&path, 0, source))?;
-            Ok(table)
+            table.map_err(|error| table_error(&path, error))
         });
         let table = match table {
             Ok(table) => Arc::new(table),
@@ -188,7 +220,9 @@ impl Repair<'_> {
         let options = CursorOptions { skip_damaged: true, ..CursorOptions::whole_table() };
         let mut cursor = Arc::clone(&table).cursor(options);
         let moved = cursor.seek_to_first();
-        let mut opened = Opened { path, entries: Entries::Table(cursor), doubts, ends, ranges };
+        let blobs = self.blobs(meta)?;
+        let mut opened =
+            Opened { path, entries: Entries::Table(cursor), doubts, ends, ranges, blobs };
         if let Err(error) = moved {
             let keys = opened.keys_behind(meta, None);
             self.stopped(&table_error(&opened.path, error), keys.clone())?;
@@ -222,7 +256,8 @@ impl Repair<'_> {
             self.found.error_of_keys(error, Some(all_keys(meta)));
             self.found.lost_bytes(meta.bytes);
             let (doubts, ends) = (vec![all_keys(meta)], BTreeSet::new());
-            return Ok(Opened { path, entries: Entries::None, doubts, ends, ranges });
+            let blobs = Vec::new();
+            return Ok(Opened { path, entries: Entries::None, doubts, ends, ranges, blobs });
         }
         self.found.tables += 1;
         self.rescanned += 1;
@@ -251,7 +286,57 @@ impl Repair<'_> {
             doubts.push(all_keys(meta));
         }
         let entries = Entries::Rescanned(found.into_cursor().map_err(read_error)?);
-        Ok(Opened { path, entries, doubts, ends, ranges })
+        let blobs = self.blobs(meta)?;
+        Ok(Opened { path, entries, doubts, ends, ranges, blobs })
+    }
+
+    /// Opens the blob files of a table.
+    fn blobs(&self, meta: &TableMeta) -> Result<Vec<Result<Arc<BlobFile>>>> {
+        let files = meta.blob_files.len().max(1);
+        let files = TableFiles::new(
+            Arc::clone(self.fs()),
+            ReadMode::Pread,
+            Arc::new(OpenFiles::new(files.min(OPEN_FILES))),
+            Arc::default(),
+            false,
+        );
+        let open = |used: &BlobUse| {
+            let opened = BlobFile::open(&files, self.folder, self.loaded.state.store_id, *used);
+            match opened.map(Arc::new) {
+                Err(error) => check_lost(&error).map(|()| Err(error)),
+                opened => Ok(opened),
+            }
+        };
+        meta.blob_files.iter().map(open).collect()
+    }
+
+    /// Records that the value of a key is lost.
+    fn lost_value(&mut self, user_key: &[u8], error: &Error) -> Result<()> {
+        check_lost(error)?;
+        let key = Bound::Included(Bytes::copy_from_slice(user_key));
+        self.found.error_of_keys(error, Some((key.clone(), key)));
+        Ok(())
+    }
+
+    /// Adds the current entry, an older version of the key, to the versions to copy.
+    pub(super) fn add_older(
+        &mut self,
+        copied: &mut Copied,
+        opened: &Opened,
+        InternalKey { user_key, trailer }: InternalKey<'_>,
+    ) -> Result<()> {
+        match opened.version(trailer) {
+            Ok((trailer, value)) => {
+                if let Err(refused) = copied.add(trailer, &value) {
+                    self.refused(&opened.path, user_key, refused);
+                }
+                Ok(())
+            }
+            Err(error) => {
+                copied.doubt();
+                self.lost_value(user_key, &error)
+            }
+        }
     }
 
     /// Copies the newest entry of a key in the tables. `is_older` if a newer one may be lost;
@@ -260,11 +345,20 @@ impl Repair<'_> {
     pub(super) fn newest(
         &mut self,
         saved: &mut Saved,
-        path: &Path,
+        opened: &Opened,
         InternalKey { user_key, trailer }: InternalKey<'_>,
-        value: &[u8],
         (is_older, cover): (bool, SequenceNumber),
     ) -> Result<Option<Copied>> {
+        let (trailer, value) = match opened.version(trailer) {
+            Ok(version) => version,
+            Err(_) if cover > trailer.sequence() => (trailer, Cow::default()),
+            Err(error) => {
+                self.lost_value(user_key, &error)?;
+                saved.note_older(self.older, user_key, |_| Ok(()))?;
+                return Ok(None);
+            }
+        };
+        let value = &*value;
         let value = match ReadPoint::AS_STORED.seen(trailer, || value, || cover) {
             Ok(Seen::Value) => Some((trailer.kind(), value)),
             Ok(Seen::Nothing) => None,
@@ -272,7 +366,7 @@ impl Repair<'_> {
                 return Ok(Some(Copied::new(user_key, value, is_older, cover)));
             }
             Err(refused) => {
-                self.refused(path, user_key, refused);
+                self.refused(&opened.path, user_key, refused);
                 return Ok(None);
             }
         };

@@ -17,11 +17,9 @@
 //! | caller                  | uses                                                             |
 //! |-------------------------|------------------------------------------------------------------|
 //! | point lookups           | [`ReadPoint::resolve`]; [`older`] if more is needed              |
-//! | scans, merges, repair   | [`ReadPoint::seen`], which refuses what they cannot read         |
-//! | opening a table         | [`check_kind`]                                                   |
+//! | scans, merges, repair   | [`ReadPoint::seen`]                                              |
 //!
-//! This release writes all kinds but blob references. These have a verdict, and each step that is
-//! missing for them returns [`Refused`] instead of a wrong answer.
+//! A value in a blob file is read by the caller: this module does no I/O.
 //!
 //! Time is read only for a put with expiry. A point lookup reads the store clock when it finds one;
 //! all other readers have a [fixed clock](ReadPoint::at_time).
@@ -72,7 +70,7 @@ pub(crate) enum Verdict {
 /// Effect of a version on its key, for callers that read puts and merge operands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Seen {
-    /// The key has the value beside it.
+    /// The key has the value beside it, or the one that a [blob reference](is_in_blob_file) names.
     Value,
     /// This version gives the key no value: it is a removal, or has expired.
     Nothing,
@@ -163,8 +161,8 @@ impl ReadPoint {
     ///
     /// # Errors
     ///
-    /// [`Refused`] if the answer needs blob files, or the store clock and it is not fixed; if the
-    /// value is too short for its expiry.
+    /// [`Refused`] if the answer needs the store clock and it is not fixed; if the value is too
+    /// short for its expiry.
     #[inline]
     pub(crate) fn seen<'v>(
         self,
@@ -177,10 +175,9 @@ impl ReadPoint {
             return Err(Refused::Unsupported(trailer.kind()));
         }
         match self.resolve(version, cover) {
-            Verdict::Value(Stored::Inline) => Ok(Seen::Value),
+            Verdict::Value(_) => Ok(Seen::Value),
             Verdict::Deleted | Verdict::MoreNeeded(Needed::Invisible) => Ok(Seen::Nothing),
             Verdict::MoreNeeded(Needed::Operand) => Ok(Seen::Operand),
-            Verdict::Value(Stored::Blob) => Err(Refused::Unsupported(trailer.kind())),
         }
     }
 
@@ -264,29 +261,31 @@ pub(crate) fn is_tombstone(trailer: Trailer) -> bool {
     trailer.kind() == Kind::Tombstone
 }
 
-/// Returns `true` for a value that time does not remove.
+/// Returns `true` for a value in a blob file.
+#[inline]
+pub(crate) fn is_in_blob_file(trailer: Trailer) -> bool {
+    trailer.kind() == Kind::BlobReference
+}
+
+/// Returns `true` for a value beside its key that time does not remove.
 #[inline]
 pub(crate) fn is_lasting_value(trailer: Trailer) -> bool {
     trailer.kind() == Kind::Put
 }
 
+/// Returns the trailer of a put in the place of the version with this trailer.
+pub(crate) fn put_for(trailer: Trailer) -> Trailer {
+    Trailer::new(trailer.sequence(), Kind::Put)
+}
+
+/// Returns the trailer of a blob reference in the place of the version with this trailer.
+pub(crate) fn blob_for(trailer: Trailer) -> Trailer {
+    Trailer::new(trailer.sequence(), Kind::BlobReference)
+}
+
 #[inline]
 pub(crate) fn is_operand(trailer: Trailer) -> bool {
     trailer.kind() == Kind::Merge
-}
-
-/// Refuses entries of a kind that this release cannot apply.
-///
-/// # Errors
-///
-/// [`Refused`].
-pub(crate) fn check_kind(kind: Kind) -> Result<(), Refused> {
-    match kind {
-        Kind::Put | Kind::Tombstone | Kind::Merge | Kind::PutWithExpiry | Kind::RangeTombstone => {
-            Ok(())
-        }
-        Kind::BlobReference => Err(Refused::Unsupported(kind)),
-    }
 }
 
 /// An entry that cannot be applied.
@@ -301,6 +300,9 @@ pub(crate) enum Refused {
 impl Refused {
     /// A merge operand in a keyspace without a merge operator.
     pub(crate) const OPERAND: Self = Self::Unsupported(Kind::Merge);
+
+    /// A blob reference in a source without blob files.
+    pub(crate) const BLOB: Self = Self::Unsupported(Kind::BlobReference);
 }
 
 impl From<Refused> for Corruption {

@@ -1,9 +1,9 @@
 //! Resolves a key by its older versions, where the newest visible one does not decide.
 
 use bytes::Bytes;
-use sievedb_format::{Kind, SequenceNumber, Trailer};
+use sievedb_format::{SequenceNumber, Trailer};
 
-use super::{Needed, ReadPoint, Refused, Stored, Verdict, Version};
+use super::{Needed, ReadPoint, Stored, Verdict, Version};
 
 /// The stored parts of a key's value.
 #[derive(Debug, PartialEq, Eq)]
@@ -78,16 +78,14 @@ impl Resolved {
     ///
     /// # Errors
     ///
-    /// The error of `fold`, and that of `refuse` for a value in a blob file.
+    /// The errors of `fold` and `read_blob`, which reads the value that a reference names.
     pub(crate) fn into_value<E>(
         self,
-        refuse: impl FnOnce(Refused) -> E,
+        read_blob: impl FnOnce(&[u8]) -> Result<Bytes, E>,
         fold: impl FnOnce(Option<&[u8]>, &[&[u8]]) -> Result<Bytes, E>,
     ) -> Result<Option<Bytes>, E> {
         let base = match self.base {
-            Some((Stored::Blob, _)) => {
-                return Err(refuse(Refused::Unsupported(Kind::BlobReference)));
-            }
+            Some((Stored::Blob, reference)) => Some(read_blob(&reference)?),
             Some((Stored::Inline, value)) => Some(value),
             None => None,
         };

@@ -8,6 +8,7 @@ use sievedb_sstable::{Completed, TableOrigin};
 use crate::{
     Error, HistoryLength, Result,
     compaction::{
+        blob_garbage::files_to_rewrite,
         choice::Compaction,
         crowded::Price,
         deeper_levels::DeeperLevels,
@@ -175,6 +176,10 @@ impl Store {
         });
         let overwritten: Overwritten = overwritten.filter(|(_, it)| it.entries > 0).collect();
         let otherwise_compressed = otherwise_compressed(&view.version, &tree.options());
+        let rewritten = blobs_to_rewrite(&view.version, &tree.options());
+        let refers = |live: &LiveTable| live.meta.blob_file_ids().any(|id| rewritten.contains(&id));
+        let with_blob_garbage = view.version.tables().filter(|(_, _, live)| refers(live));
+        let with_blob_garbage = with_blob_garbage.map(|(_, _, live)| live.meta.id).collect();
         pick(&Picker {
             levels: &levels,
             options: &options,
@@ -187,6 +192,7 @@ impl Store {
             otherwise_compressed: &otherwise_compressed,
             rewrites_below: id_limit.unwrap_or(0),
             has_filter: tree.compaction_filter().is_some(),
+            with_blob_garbage: &with_blob_garbage,
         })
     }
 
@@ -263,7 +269,7 @@ impl Store {
                 }
                 merged => merged?,
             };
-            bytes_written = added.iter().map(|table| table.bytes).sum();
+            bytes_written = added.iter().map(|table| table.written_bytes()).sum();
             let removed = compaction.tables().collect();
             Change { added, removed, cleared, filtered, ..Change::default() }
         };
@@ -377,7 +383,16 @@ impl Store {
         if output_level == levels.last() {
             options = options.of_last_level();
         }
-        let new = NewTables { options: &options, filter, place, origin };
+        let rewritten_blobs = blobs_to_rewrite(version, &options);
+        let misplaces_blobs = self.options.has_bug(PlantedBug::MisplaceBlobs);
+        let new = NewTables {
+            options: &options,
+            filter,
+            place,
+            origin,
+            rewritten_blobs,
+            misplaces_blobs,
+        };
         let written = write_tables(&self.tables, &new, &mut kept, buffers.share())?;
         let has_changed = filtering.is_some_and(|filtering| filtering.has_changed());
         Ok((written, has_changed.then_some(ByFilter { newest_snapshot })))
@@ -403,6 +418,14 @@ fn otherwise_compressed(version: &Version, options: &KeyspaceOptions) -> BTreeSe
             || level < LAST_LEVEL && numbers_differ
     };
     version.tables().filter(differs).map(|(_, _, live)| live.meta.id).collect()
+}
+
+/// Returns the blob files of a keyspace whose values compactions move.
+fn blobs_to_rewrite(version: &Version, options: &KeyspaceOptions) -> BTreeSet<u64> {
+    let files = || version.tables().flat_map(|(_, _, live)| live.blobs.iter());
+    let unreadable = files().filter(|it| it.is_unreadable()).map(|it| it.file.file_id).collect();
+    let metas = version.tables().map(|(_, _, live)| &*live.meta);
+    files_to_rewrite(metas, options.blob_garbage_ratio, &unreadable)
 }
 
 /// Returns the tables that a compaction reads, by sorted run, newest run first; `None` if a table

@@ -1,6 +1,6 @@
 //! Flushes: memtables become tables of level 0, and old log segments obsolete.
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 use sievedb_format::SequenceNumber;
 use sievedb_sstable::{Completed, CursorOptions, TableOrigin};
@@ -67,7 +67,8 @@ pub(crate) fn write_memtables(
     let place = TablePlace { level: 0, run: tables.new_file_id() };
     let entries = memtables.iter().map(|placed| placed.memtable.entries() as u64).sum();
     let share = tables.worker_share();
-    let new = NewTables { options, filter: choose(place, entries), place, origin };
+    let (filter, rewritten_blobs) = (choose(place, entries), BTreeSet::new());
+    let new = NewTables { options, filter, place, origin, rewritten_blobs, misplaces_blobs: false };
     write_tables(tables, &new, &mut kept, &share)
 }
 
@@ -148,7 +149,7 @@ impl Store {
             frozen.iter().map(|frozen| frozen.memtable.memory_bytes() as u64).sum();
         // The view keeps them until the tables replace them.
         drop((frozen, version));
-        let bytes = tables.iter().map(|table| table.bytes).sum();
+        let bytes = tables.iter().map(|table| table.written_bytes()).sum();
         let flushed = Some(Flushed { placed, inserted });
         let change = Change { added: tables, flushed, cleared, ..Change::default() };
         self.install(tree, &change)?;

@@ -4,8 +4,10 @@ use std::sync::Arc;
 
 use crate::{
     Error, Result,
+    file_name::FileName,
     history_length::HistoryStart,
     manifest::VersionEdit,
+    planted::PlantedBug,
     read::tree::Tree,
     store::{
         Store,
@@ -36,7 +38,7 @@ impl Store {
         let opened = change.added.iter().map(open);
         let opened = opened.collect::<Result<Vec<_>>>().inspect_err(|_| {
             // No manifest names them: each retry would leave files.
-            change.added.iter().rev().for_each(|table| self.tables.discard(table.id, true));
+            change.added.iter().rev().for_each(|table| self.tables.discard(table, true));
         })?;
         if !opened.is_empty() {
             let synced = self.tables.check_not_closing().and_then(|()| self.tables.sync_dir());
@@ -83,6 +85,14 @@ impl Store {
                         let removed = change.removed.iter().copied();
                         self.tables.obsolete_files.retire_listed(removed);
                     }
+                    if self.options.has_bug(PlantedBug::DeleteBlobFileEarly) {
+                        let version = tree.kept_view().version;
+                        let tables = version.tables().map(|(_, _, live)| live);
+                        let gone = tables.filter(|live| change.removed.contains(&live.meta.id));
+                        let paths = gone.flat_map(|live| live.blobs.iter());
+                        let paths = paths.map(|file| file.path.to_path_buf());
+                        self.tables.obsolete_files.extend(paths);
+                    }
                     let install = |snapshots_from| {
                         tree.install(flushed, snapshots_from, |old| {
                             change.retire_removed(old);
@@ -102,8 +112,10 @@ impl Store {
             },
         );
         if edited.is_err() {
+            let blobs = opened.iter().flat_map(|live| live.meta.own_blob_files());
+            let blobs = blobs.map(|id| FileName::Blobs(id).path(&self.tables.folder));
             let paths = opened.iter().map(|live| live.path.to_path_buf());
-            self.versions.add_uncertain(paths);
+            self.versions.add_uncertain(paths.chain(blobs));
         }
         drop(opened);
         self.filters.note_installed(self, fits, !change.removed.is_empty());

@@ -25,7 +25,7 @@
 //! | [`table_output`], [`install`]          | write tables, make them visible               |
 //! | [`checkpoint`]                         | links the files of a store into a new one     |
 //! | [`quarantine`]                         | quarantines tables that cannot be read        |
-//! | [`verify`], [`verify_changes`], [`verify_table`] | verify every byte                   |
+//! | [`verify`], [`verify_blobs`], [`verify_changes`], [`verify_table`] | verify every byte     |
 //! | [`stats`], [`stats_file`]              | statistics                                    |
 //! | [`interval_thread`]                    | work at intervals                             |
 //! | [`sync_thread`]                        | syncs for asynchronous commits                |
@@ -62,6 +62,7 @@ mod sync_thread;
 mod table_output;
 mod threads;
 pub(crate) mod verify;
+mod verify_blobs;
 mod verify_changes;
 pub(crate) mod verify_table;
 pub(crate) mod versions;

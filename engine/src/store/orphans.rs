@@ -26,9 +26,10 @@ pub(super) fn unlink_unnamed(
 ) -> Result<()> {
     for file in names.iter().filter_map(|name| FileName::parse(name)) {
         let is_unnamed = match file {
-            FileName::Table(id) | FileName::Filter(id) | FileName::Manifest(id) => {
-                id >= next_file_id
-            }
+            FileName::Table(id)
+            | FileName::Filter(id)
+            | FileName::Blobs(id)
+            | FileName::Manifest(id) => id >= next_file_id,
             FileName::Log(id) => id >= next_file_id && aborted.contains(&id),
             _ => false,
         };
@@ -61,11 +62,13 @@ pub(super) fn unlink_orphans(
     let tables = || state.keyspaces.values().flat_map(|keyspace| keyspace.tables.values());
     let live_tables: BTreeSet<_> = tables().map(|table| table.id).collect();
     let live_filters: BTreeSet<_> = tables().flat_map(|table| table.filter_files()).collect();
+    let live_blobs: BTreeSet<_> = tables().flat_map(|table| table.blob_file_ids()).collect();
     for file in names.iter().filter_map(|name| FileName::parse(name)) {
         let is_orphan = match file {
             FileName::Log(id) => !state.logs.contains_key(&id) && !state.retains(id),
             FileName::Table(id) => !live_tables.contains(&id),
             FileName::Filter(id) => !live_filters.contains(&id),
+            FileName::Blobs(id) => !live_blobs.contains(&id),
             FileName::Manifest(id) => id != manifest_id,
             FileName::Temporary(stem) => stem == "CURRENT" || stem == "STATS",
             // Of an earlier process: readers must not mistake them for present ones.

@@ -65,7 +65,7 @@ impl Store {
         let mut damaged = None;
         for name in names.iter().filter_map(|name| FileName::parse(name)) {
             let is_finished = match name {
-                FileName::Table(_) | FileName::Filter(_) => true,
+                FileName::Table(_) | FileName::Filter(_) | FileName::Blobs(_) => true,
                 FileName::Log(id) => id < active,
                 _ => false,
             };
@@ -78,7 +78,7 @@ impl Store {
                 Ok(bytes) => {
                     done.files_rewritten += 1;
                     done.bytes_rewritten += bytes;
-                    if let FileName::Table(id) = name {
+                    if let FileName::Table(id) | FileName::Blobs(id) = name {
                         self.tables.reopen(id);
                     }
                 }

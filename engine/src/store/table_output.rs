@@ -1,8 +1,8 @@
 //! Writes ordered entries into tables of a sorted run.
 
-use std::{iter::Peekable, sync::Arc, vec};
+use std::{collections::BTreeSet, iter::Peekable, sync::Arc, vec};
 
-use sievedb_format::range_tombstone::ends_above;
+use sievedb_format::{InternalKey, range_tombstone::ends_above};
 use sievedb_sstable::TableOrigin;
 
 use crate::{
@@ -11,8 +11,10 @@ use crate::{
     filter_policy::FilterChoice,
     iter::cursor::Cursor,
     keyspace_options::KeyspaceOptions,
+    resolve::{is_in_blob_file, put_for},
     table::TableMeta,
     table::TablePlace,
+    table::blob_output::BlobOutput,
     table::builder::TableBuilder,
     table::cache_room::WorkerShare,
     table::store::TableStore,
@@ -26,6 +28,10 @@ pub(crate) struct NewTables<'a> {
     pub(crate) place: TablePlace,
     /// Origin of the last table.
     pub(crate) origin: TableOrigin,
+    /// Blob files whose values are moved.
+    pub(crate) rewritten_blobs: BTreeSet<u64>,
+    /// A planted bug.
+    pub(crate) misplaces_blobs: bool,
 }
 
 impl NewTables<'_> {
@@ -70,7 +76,7 @@ pub(crate) fn write_tables<C: Cursor, B: FnMut(&[u8]) -> bool, S: FnMut() -> boo
     let result = result.and_then(|()| tables.check_not_closing());
     if result.is_err() {
         for table in written.iter().rev() {
-            tables.discard(table.id, is_whole);
+            tables.discard(table, is_whole);
         }
     }
     result.map(|()| written)
@@ -84,6 +90,7 @@ fn write_each<C: Cursor, B: FnMut(&[u8]) -> bool, S: FnMut() -> bool>(
     written: &mut Vec<Arc<TableMeta>>,
 ) -> Result<()> {
     let NewTables { options, filter, place, .. } = *new;
+    let mut blobs = BlobOutput::new(tables, options, share, new.misplaces_blobs);
     let reading_bytes = share.bytes();
     let mut current: Option<TableBuilder> = None;
     let mut ranges = PendingRanges::new(kept.kept_ranges());
@@ -100,7 +107,10 @@ fn write_each<C: Cursor, B: FnMut(&[u8]) -> bool, S: FnMut() -> bool>(
             let mut full = current.take().expect("a full table was just seen");
             let next = next.to_vec();
             ranges.end_table(&mut full, Some(&next))?;
-            written.push(full.finish(place, new.origin_of_part())?);
+            let (blob_files, new_blobs) = blobs.end_table()?;
+            let origin = TableOrigin { blob_files, ..new.origin_of_part() };
+            written.push(full.finish(place, origin)?);
+            new_blobs.finish();
         }
         let table = match &mut current {
             Some(table) => table,
@@ -110,18 +120,33 @@ fn write_each<C: Cursor, B: FnMut(&[u8]) -> bool, S: FnMut() -> bool>(
             continue;
         }
         if let Some(key) = kept.key() {
-            table.add(key, &kept.value())?;
+            if is_in_blob_file(key.trailer) {
+                let blob = kept.blob()?;
+                let is_moved = new.rewritten_blobs.contains(&blob.reference.file_id);
+                match is_moved.then(|| blob.read_to_rewrite()).flatten() {
+                    Some(value) => {
+                        let put = InternalKey::new(key.user_key, put_for(key.trailer));
+                        blobs.add(table, put, &value)?;
+                    }
+                    None => blobs.add_reference(table, key, &kept.value(), &blob)?,
+                }
+            } else {
+                blobs.add(table, key, &kept.value())?;
+            }
             kept.next()?;
         }
     }
     if let Some(mut last) = current {
         ranges.end_table(&mut last, None)?;
-        if !written.is_empty() {
-            // The last table lists what the group replaces, so the entries of the others are
+        let (blob_files, new_blobs) = blobs.end_table()?;
+        if !written.is_empty() || !new_blobs.is_empty() {
+            // The last table lists what the group replaces, so the entries of the other files are
             // durable before it.
             tables.sync_dir()?;
         }
-        written.push(last.finish(place, new.origin_of_last(tables))?);
+        let origin = TableOrigin { blob_files, ..new.origin_of_last(tables) };
+        written.push(last.finish(place, origin)?);
+        new_blobs.finish();
     }
     Ok(())
 }

@@ -2,7 +2,7 @@
 //!
 //! Reads past the block cache, writes nothing, and does not stop at the first problem.
 
-use std::{borrow::Cow, io, path::Path, sync::Arc};
+use std::{borrow::Cow, collections::BTreeSet, io, path::Path, sync::Arc};
 
 use sievedb_format::Corruption;
 
@@ -69,6 +69,7 @@ impl Store {
             report,
             bytes_all,
             bytes_done: 0,
+            blob_files: BTreeSet::new(),
             on_progress,
             is_cancelled: &is_cancelled,
         };
@@ -184,6 +185,7 @@ pub(crate) fn verify_folder(
         report,
         bytes_all: bytes.saturating_mul(2),
         bytes_done: 0,
+        blob_files: BTreeSet::new(),
         on_progress,
         is_cancelled: &|| false,
     };

@@ -2,6 +2,7 @@
 
 use std::{
     borrow::Cow,
+    collections::BTreeSet,
     io,
     ops::{Bound, ControlFlow},
     path::Path,
@@ -18,7 +19,7 @@ use crate::{
     Error, VerifyReport,
     file_name::FileName,
     filters::{FilterChecks, FilterOwner},
-    table::{LiveTable, TableMeta, files::TableFiles, store::check_kinds, table_error},
+    table::{LiveTable, TableMeta, files::TableFiles, table_error},
     verify_report::VerifyProgress,
 };
 
@@ -36,6 +37,8 @@ pub(crate) struct TableVerifier<'a> {
     pub(crate) report: VerifyReport,
     pub(crate) bytes_all: u64,
     pub(crate) bytes_done: u64,
+    /// Ids of the blob files that were verified.
+    pub(crate) blob_files: BTreeSet<u64>,
     pub(crate) on_progress: &'a mut dyn FnMut(VerifyProgress),
     /// Returns whether to skip the rest.
     pub(crate) is_cancelled: &'a dyn Fn() -> bool,
@@ -153,11 +156,7 @@ impl TableVerifier<'_> {
         let mut filters = FilterChecks::new(owner, &mut self.report);
         let nothing_kept = Arc::new(BlockCache::new(0));
         let table = Table::open(Arc::clone(source), identity, meta.bytes, nothing_kept)
-            .map_err(|error| table_error(path, error))
-            .and_then(|table| {
-                let known = check_kinds(table.properties());
-                known.map(|()| table).map_err(|source| Error::corrupt(path, 0, source))
-            });
+            .map_err(|error| table_error(path, error));
         let table = match table {
             Ok(table) => table,
             Err(error) => {
@@ -192,6 +191,9 @@ impl TableVerifier<'_> {
             self.report.lost_bytes(bytes);
         }
         self.progress(meta.bytes);
+        if !meta.blob_files.is_empty() {
+            self.blobs(meta, path, &Arc::new(table));
+        }
         Some(used)
     }
 }

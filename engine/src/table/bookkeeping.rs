@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use sievedb_filter::filter_block::PIECE_BYTES;
-use sievedb_sstable::TableExpiry;
+use sievedb_sstable::{BlobUse, TableExpiry};
 
 use super::{ChargedFilter, PrefixFilterPlace, ScanFilters, TableFilters, TableMeta};
 use crate::log::BUFFER_BYTES_MAX;
@@ -65,5 +65,6 @@ pub(super) fn table_bytes(meta: &TableMeta, path: &Path) -> usize {
     let scan_filters = if has_scan_filters { SCAN_FILTERS_BYTES } else { 0 };
     // In the properties, the version, and the two copies of a choice.
     let expiry = meta.expiry.as_ref().map_or(0, |_| 4 * size_of::<TableExpiry>());
-    TABLE_BYTES + bounds + extractor + scan_filters + expiry + 2 * path.as_os_str().len()
+    let blobs = 6 * meta.blob_files.len() * size_of::<BlobUse>();
+    TABLE_BYTES + bounds + extractor + scan_filters + expiry + blobs + 2 * path.as_os_str().len()
 }

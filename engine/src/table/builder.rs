@@ -144,6 +144,7 @@ impl TableBuilder {
     ///
     /// [`Error::Io`]; [`Error::Closed`] instead of the sync if the store is closing.
     pub(crate) fn finish(self, place: TablePlace, origin: TableOrigin) -> Result<Arc<TableMeta>> {
+        let blob_files = origin.blob_files.clone();
         let Self { mut writer, file, mut unfinished, identity, taken: _taken, is_closing, .. } =
             self;
         let path = &unfinished.path;
@@ -156,7 +157,7 @@ impl TableBuilder {
         let (_, summary) = finished.map_err(|error| Error::io("write", path, error))?;
         file.sync_data().map_err(|error| Error::io(SYNC, path, error))?;
         unfinished.finish();
-        Ok(Arc::new(meta(&identity, place, summary)))
+        Ok(Arc::new(TableMeta { blob_files, ..meta(&identity, place, summary) }))
     }
 }
 

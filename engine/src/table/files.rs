@@ -12,7 +12,7 @@ use std::{
 
 use bytes::Bytes;
 use sievedb_format::Corruption;
-use sievedb_sstable::TableSource;
+use sievedb_sstable::{ReadError, TableSource};
 
 use super::open_files::OpenFiles;
 use crate::{
@@ -41,7 +41,7 @@ struct Shared {
 
 /// The cause of a read that failed because another process has deleted the file.
 #[derive(Debug)]
-pub(super) struct FileGone;
+struct FileGone;
 
 impl fmt::Display for FileGone {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -50,6 +50,16 @@ impl fmt::Display for FileGone {
 }
 
 impl error::Error for FileGone {}
+
+pub(crate) fn table_error(path: &Path, error: ReadError) -> Error {
+    match error {
+        ReadError::Io(source) if source.get_ref().is_some_and(|it| it.is::<FileGone>()) => {
+            Error::FilesGone { path: path.to_owned() }
+        }
+        ReadError::Io(source) => Error::io("read", path, source),
+        ReadError::Corrupt { offset, source } => Error::corrupt(path, offset, source),
+    }
+}
 
 impl TableFiles {
     pub(crate) fn new(

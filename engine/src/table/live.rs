@@ -15,14 +15,15 @@ use sievedb_sstable::{ReadError, Table};
 
 use super::{
     FilterPlace, ScanFilters, TableFilters, TableMeta,
+    blobs::{Blob, BlobFile, find_blob},
     bookkeeping::table_bytes,
-    files::FileGone,
+    files::table_error,
     obsolete::ObsoleteFiles,
     quarantine::Quarantine,
     scan_filters::{FoundFile, PresentScanFilters, ScanRoles},
 };
 use crate::{
-    Error, FilterRole, QuarantinedTable,
+    Error, FilterRole, QuarantinedTable, Result,
     file_name::FileName,
     listener::{Event, EventListener, notify},
     memory::{Charge, MemoryAccount, MemoryUse},
@@ -42,6 +43,8 @@ pub(crate) struct LiveTable {
     /// Tombstones that scans skipped.
     skipped: AtomicU64,
     pub(crate) quarantine: Quarantine,
+    /// Files of the values that entries refer to.
+    pub(crate) blobs: Box<[Arc<BlobFile>]>,
     obsolete: AtomicBool,
     obsolete_files: Arc<ObsoleteFiles>,
     _index: Charge,
@@ -53,6 +56,7 @@ impl LiveTable {
         meta: Arc<TableMeta>,
         table: Table,
         filters: TableFilters,
+        blobs: Box<[Arc<BlobFile>]>,
         path: Arc<Path>,
         obsolete_files: Arc<ObsoleteFiles>,
         memory: &Arc<MemoryAccount>,
@@ -70,6 +74,7 @@ impl LiveTable {
             scan_filters: ArcSwapOption::empty(),
             skipped: AtomicU64::new(0),
             quarantine: Quarantine::default(),
+            blobs,
             obsolete,
             obsolete_files,
             _index: index,
@@ -87,6 +92,15 @@ impl LiveTable {
 
     pub(crate) fn error(&self, error: ReadError) -> Error {
         table_error(&self.path, error)
+    }
+
+    /// Returns the place of the value that an entry refers to.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Corrupt`] if the stored value is no reference to a file of the table.
+    pub(crate) fn blob(&self, stored: &[u8]) -> Result<Blob> {
+        find_blob(&self.blobs, stored).map_err(|source| Error::corrupt(&*self.path, 0, source))
     }
 
     /// Returns the present point filter. Lookups use that of their view, which costs less.
@@ -228,19 +242,12 @@ impl LiveTable {
     }
 }
 
-pub(crate) fn table_error(path: &Path, error: ReadError) -> Error {
-    match error {
-        ReadError::Io(source) if source.get_ref().is_some_and(|it| it.is::<FileGone>()) => {
-            Error::FilesGone { path: path.to_owned() }
-        }
-        ReadError::Io(source) => Error::io("read", path, source),
-        ReadError::Corrupt { offset, source } => Error::corrupt(path, offset, source),
-    }
-}
-
 impl Drop for LiveTable {
     fn drop(&mut self) {
         self.memory().end_table();
+        if !*self.obsolete.get_mut() {
+            self.blobs.iter().for_each(|file| file.keep());
+        }
         if *self.obsolete.get_mut() {
             // The last reader may be a lookup: it must not pay for the unlink.
             for role in FilterRole::ALL {

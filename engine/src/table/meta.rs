@@ -1,7 +1,7 @@
 //! Metadata of a table in the manifest.
 
 use sievedb_format::{SequenceNumber, TableBounds};
-use sievedb_sstable::{TableExpiry, TableIdentity};
+use sievedb_sstable::{BlobUse, TableExpiry, TableIdentity};
 
 use crate::FilterRole;
 
@@ -44,8 +44,8 @@ pub(crate) struct TableMeta {
     pub(crate) largest_sequence: SequenceNumber,
     /// The entries that expire; `None` if there are none.
     pub(crate) expiry: Option<Box<TableExpiry>>,
-    /// Blob files that entries refer to.
-    pub(crate) blob_files: Vec<u64>,
+    /// Blob files that entries refer to, ascending.
+    pub(crate) blob_files: Vec<BlobUse>,
 }
 
 impl TableMeta {
@@ -55,6 +55,23 @@ impl TableMeta {
     }
 
     /// Returns `false` if the table has range tombstones only. It then has no filter either.
+    /// Returns the ids of the blob files that entries refer to, ascending.
+    pub(crate) fn blob_file_ids(&self) -> impl Iterator<Item = u64> {
+        self.blob_files.iter().map(|used| used.file_id)
+    }
+
+    /// Returns the bytes of the table and of the blob files that were written with it.
+    pub(crate) fn written_bytes(&self) -> u64 {
+        let own = self.blob_files.iter().filter(|used| used.file_id > self.id);
+        self.bytes + own.map(|used| used.bytes).sum::<u64>()
+    }
+
+    /// Returns the ids of the blob files that were written with the table: their numbers are larger.
+    /// Those of other tables existed before it.
+    pub(crate) fn own_blob_files(&self) -> impl Iterator<Item = u64> {
+        self.blob_file_ids().filter(|&id| id > self.id)
+    }
+
     #[inline]
     pub(crate) fn has_points(&self) -> bool {
         self.entries > self.range_tombstones

@@ -1,5 +1,8 @@
 //! Table files: metadata, creation, opening, use and removal.
 
+pub(crate) mod blob_output;
+mod blob_store;
+pub(crate) mod blobs;
 pub(crate) mod bookkeeping;
 pub(crate) mod builder;
 pub(crate) mod cache_room;
@@ -19,7 +22,8 @@ pub(crate) mod scan_filters;
 pub(crate) mod store;
 pub(crate) mod unfinished;
 
+pub(crate) use files::table_error;
 pub(crate) use filters::{ChargedFilter, TableFilters};
-pub(crate) use live::{LiveTable, table_error};
+pub(crate) use live::LiveTable;
 pub(crate) use meta::{FilterPlace, NewPlace, PrefixFilterPlace, TableMeta, TablePlace};
 pub(crate) use scan_filters::ScanFilters;

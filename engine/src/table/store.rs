@@ -9,10 +9,7 @@ use std::{
 };
 
 use sievedb_filter::FilterArena;
-use sievedb_format::{Corruption, Kind};
-use sievedb_sstable::{
-    BlockCache, ReadError, Table, TableIdentity, TableProperties, TableTail, TableWriter,
-};
+use sievedb_sstable::{BlockCache, ReadError, Table, TableIdentity, TableTail, TableWriter};
 
 use crate::{
     Error, Options, Result,
@@ -23,8 +20,8 @@ use crate::{
     keyspace_options::KeyspaceOptions,
     listener::EventListener,
     memory::{Charge, MemoryAccount, MemoryUse},
-    resolve,
     stats::Counters,
+    table::blobs::OpenBlobFiles,
     table::bookkeeping::BUFFERS_BYTES,
     table::builder::TableBuilder,
     table::cache_room::{CacheRoom, WorkerShare},
@@ -52,6 +49,7 @@ pub(crate) struct TableStore {
     /// Threads that write tables at the same time.
     writers: u64,
     pub(super) files: TableFiles,
+    pub(super) blob_files: OpenBlobFiles,
     next_file_id: AtomicU64,
     /// The store is closing: tables being written are not needed.
     is_closing: Arc<AtomicBool>,
@@ -94,6 +92,7 @@ impl TableStore {
             filter_arena,
             writers: options.worker_threads.max(1) as u64,
             files,
+            blob_files: OpenBlobFiles::default(),
             next_file_id: AtomicU64::new(next_file_id),
             is_closing: Arc::default(),
             _buffers: buffers,
@@ -206,10 +205,10 @@ impl TableStore {
         let mut table = Table::open_with_tail(&end, identity, meta.bytes, cache)
             .map_err(|error| table_error(&path, error))?;
         table.share_bounds(&meta.bounds);
-        check_kinds(table.properties()).map_err(|source| Error::corrupt(&*path, 0, source))?;
         let filter = self.open_point_filter(&end, &meta);
+        let blobs = self.open_blobs(&meta)?;
         let obsolete_files = Arc::clone(&self.obsolete_files);
-        let live = LiveTable::new(meta, table, filter, path, obsolete_files, &self.memory);
+        let live = LiveTable::new(meta, table, filter, blobs, path, obsolete_files, &self.memory);
         self.find_scan_filters(&live, &options.prefix_extractor);
         Ok(live)
     }
@@ -254,10 +253,12 @@ impl TableStore {
         Ok(())
     }
 
-    /// Removes the table `id`, which no manifest ever named. `is_whole` if its group is complete,
+    /// Removes a table, which no manifest ever named, and the blob files written with it. `is_whole` if its group is complete,
     /// so that the last of the group lists tables.
-    pub(crate) fn discard(&self, id: u64, is_whole: bool) {
-        let path = FileName::Table(id).path(&self.folder);
+    pub(crate) fn discard(&self, table: &TableMeta, is_whole: bool) {
+        let blobs = table.own_blob_files().map(|id| FileName::Blobs(id).path(&self.folder));
+        self.obsolete_files.extend(blobs);
+        let path = FileName::Table(table.id).path(&self.folder);
         match is_whole {
             true => self.obsolete_files.push(path),
             false => self.obsolete_files.push_part(path),
@@ -267,10 +268,4 @@ impl TableStore {
     pub(crate) fn identity(&self, meta: &TableMeta) -> TableIdentity {
         meta.identity(self.store_id, self.hash_seed)
     }
-}
-
-/// Refuses a table with entries of a kind that this release cannot apply.
-pub(crate) fn check_kinds(properties: &TableProperties) -> Result<(), Corruption> {
-    let mut present = Kind::ALL.into_iter().filter(|&kind| properties.count(kind) > 0);
-    present.try_for_each(resolve::check_kind).map_err(Corruption::from)
 }

@@ -3,6 +3,7 @@
 //! They are short, because every crash of them is tried. They sync often, because each unsynced
 //! write multiplies the crashes.
 
+mod blobs;
 mod changes;
 mod checkpoints;
 mod conditional;
@@ -84,6 +85,8 @@ pub const WORKLOADS: &[Workload] = &[
     Workload { name: "filters-rebuilt", run: filters::rebuilt },
     Workload { name: "filters-compacted", run: filters::rebuilt_and_compacted },
     Workload { name: "filters-of-scans", run: filters::of_scans_rebuilt },
+    Workload { name: "blob-files", run: blobs::written },
+    Workload { name: "blob-files-rewritten", run: blobs::rewritten },
     Workload { name: "expiry-jumps", run: expiry::jumps },
     Workload { name: "expiry-by-default", run: expiry::defaults },
     Workload { name: "history", run: history::kept },

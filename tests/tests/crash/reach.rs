@@ -18,6 +18,8 @@ struct Reached {
     tables_unlinked: usize,
     filters: usize,
     filters_unlinked: usize,
+    blob_files: usize,
+    blob_files_unlinked: usize,
     merges_in_level0: usize,
     background: BackgroundStats,
 }
@@ -51,6 +53,10 @@ fn run(name: &str) -> Reached {
             Operation::Create { path } if path.contains("MANIFEST-") => reached.manifests += 1,
             Operation::Unlink { path } if path.ends_with(".sst") => reached.tables_unlinked += 1,
             Operation::Create { path } if path.ends_with(".filter") => reached.filters += 1,
+            Operation::Create { path } if path.ends_with(".blob") => reached.blob_files += 1,
+            Operation::Unlink { path } if path.ends_with(".blob") => {
+                reached.blob_files_unlinked += 1;
+            }
             Operation::Unlink { path } if path.ends_with(".filter") => {
                 reached.filters_unlinked += 1;
             }
@@ -64,7 +70,7 @@ fn run(name: &str) -> Reached {
 
 #[test]
 fn workloads_reach_their_named_state() {
-    let cases: [(&str, Holds); 20] = [
+    let cases: [(&str, Holds); 22] = [
         ("reopen-flushed", |reached| reached.manifests == 1 && reached.logs >= 5),
         ("log-rotation", |reached| reached.logs >= 3 && reached.reserved >= 1),
         ("log-pinned", |reached| reached.logs >= 4 && reached.background.flushes >= 2),
@@ -82,6 +88,8 @@ fn workloads_reach_their_named_state() {
         ("filters-of-scans", |reached| reached.filters >= 8 && reached.filters_unlinked >= 8),
         ("range-removals-drop-tables", |reached| reached.tables_unlinked >= 5),
         ("merge-folded-by-compactions", |reached| reached.background.compactions >= 3),
+        ("blob-files", |reached| reached.blob_files >= 3),
+        ("blob-files-rewritten", |reached| reached.blob_files_unlinked >= 2),
         ("conditional-queue", |reached| reached.background.compactions >= 1),
         ("expiring-values", |reached| reached.tables >= 5 && reached.tables_unlinked >= 4),
         ("held-ranges", |reached| reached.tables_unlinked >= 3 && reached.tables >= 5),

@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use sievedb::{KeyProvider, Options, RootKey, StaticKeys, fs::Fs};
 use sievedb_doubles::MemoryFs;
-use sievedb_tests::settings::small_options;
+use sievedb_tests::settings::{small_keyspace, small_options};
 
 /// Returns the keys 1 to `keys`. The last one encrypts new files.
 fn keys(keys: u8) -> Arc<dyn KeyProvider> {
@@ -24,7 +24,7 @@ fn keys(keys: u8) -> Arc<dyn KeyProvider> {
 }
 
 fn encrypted(fs: Arc<dyn Fs>) -> Options {
-    small_options(fs).encryption(keys(1))
+    small_options(fs).keyspace(small_keyspace().blob_value_bytes(100)).encryption(keys(1))
 }
 
 fn on(disk: &Arc<MemoryFs>) -> Arc<dyn Fs> {

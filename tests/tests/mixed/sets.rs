@@ -50,6 +50,7 @@ pub(crate) const SETS: [OptionSet; 10] = [
     OptionSet {
         name: "tiny memtables, no cache, maps",
         store: |options| options.block_cache_bytes(0).open_files_max(1).read_mode(ReadMode::Map),
+        keyspace: |options| options.blob_value_bytes(100),
         value_bytes: 150,
         operator: Operator::Counter,
         default_ttl_ms: Some(60_000),
@@ -61,6 +62,7 @@ pub(crate) const SETS: [OptionSet; 10] = [
             options
                 .compression(Compression::None)
                 .filter_policy(FilterPolicy::new(FilterPolicyKind::None))
+                .blob_value_bytes(64)
         },
         operator: Operator::Max,
         has_filter: false,
@@ -93,13 +95,16 @@ pub(crate) const SETS: [OptionSet; 10] = [
         store: |options| {
             options.block_cache_bytes(64 << 10).memory_budget(8 << 20).read_mode(ReadMode::Direct)
         },
+        keyspace: |options| options.blob_value_bytes(64).blob_garbage_ratio(0.05),
         operator: Operator::AppendLines,
         has_filter: false,
         ..PLAIN
     },
     OptionSet {
         name: "many levels",
-        keyspace: |options| options.base_level_bytes(4 << 10).table_bytes(4 << 10),
+        keyspace: |options| {
+            options.base_level_bytes(4 << 10).table_bytes(4 << 10).blob_value_bytes(300)
+        },
         value_bytes: 400,
         ..PLAIN
     },
@@ -127,6 +132,7 @@ pub(crate) const SETS: [OptionSet; 10] = [
     OptionSet {
         name: "one worker",
         store: |options| options.worker_threads(1),
+        keyspace: |options| options.blob_value_bytes(64).blob_garbage_ratio(0.2),
         has_workers: true,
         value_bytes: 100,
         ..PLAIN

@@ -11,6 +11,7 @@ use sievedb_tests::{
     check::{Opening, guarded},
     dir_sync::{LeftOut, NoDirSync},
     enumerate::{Extent, Violation, enumerate, record},
+    no_sync::NoSync,
     settings::{report, seed, small_options},
     workload::{WORKLOADS, Workload, workload},
 };
@@ -135,6 +136,24 @@ fn planted_scan_filter_bugs_are_caught() {
             small_options(disk).planted_bug(bug)
         });
     }
+}
+
+#[test]
+fn planted_bugs_of_blob_files_are_caught() {
+    let workloads = [workload("blob-files"), workload("blob-files-rewritten")];
+    let bugs = [
+        PlantedBug::DeleteBlobFileEarly,
+        PlantedBug::MisplaceBlobs,
+        PlantedBug::OmitBlobFileFromCheckpoint,
+    ];
+    for bug in bugs {
+        expect_caught_by(&workloads, &format!("{bug:?}"), move |disk| {
+            small_options(disk).planted_bug(bug)
+        });
+    }
+    expect_caught_by(&workloads, "blob files without a sync", |disk| {
+        small_options(Arc::new(NoSync::of_files(disk, ".blob")))
+    });
 }
 
 /// The model finds by chance what the enumeration finds systematically.

@@ -98,6 +98,7 @@ impl Store {
             otherwise_compressed: &BTreeSet::new(),
             rewrites_below: 0,
             has_filter: false,
+            with_blob_garbage: &super::NO_TABLES,
         };
         picker.pick()
     }

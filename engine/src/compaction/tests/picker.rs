@@ -277,6 +277,7 @@ impl Story {
             otherwise_compressed,
             rewrites_below: 0,
             has_filter: false,
+            with_blob_garbage: &super::NO_TABLES,
         })
     }
 

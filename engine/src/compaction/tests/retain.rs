@@ -179,11 +179,12 @@ fn the_rules_one_by_one() {
 }
 
 #[test]
-fn unsupported_kind_is_refused_unless_a_newer_version_hides_it() {
+fn a_blob_is_kept_like_a_put_and_read_below_operands_only() {
     let cases = [
-        ("newest", "a@5? a@4", None),
-        ("seen by the snapshot", "a@9 a@5? a@4", None),
+        ("newest", "a@5? a@4", Some("a@0?")),
+        ("seen by the snapshot", "a@9 a@5? a@4", Some("a@9 a@0?")),
         ("hidden", "a@6 a@5? a@4", Some("a@0")),
+        ("below an operand", "a@6+ a@5?", None),
     ];
     for (name, input, want) in cases {
         match (retain(&one_source(input), &[7], |_| true, &Rc::default()), want) {

@@ -171,6 +171,7 @@ impl Store {
             otherwise_compressed: &self.otherwise_compressed,
             rewrites_below: 0,
             has_filter: false,
+            with_blob_garbage: &super::NO_TABLES,
         };
         let Some(choice) = pick(&picker) else { return false };
         let inputs: BTreeSet<u64> = choice.tables().collect();

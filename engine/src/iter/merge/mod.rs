@@ -14,7 +14,7 @@ use super::{
     cursor::{Cursor, SEEK_STEPS},
     range_tombstone_sources::HiddenRange,
 };
-use crate::Result;
+use crate::{Result, table::blobs::Blob};
 
 /// The entries of several cursors in one order.
 ///
@@ -288,6 +288,10 @@ impl<C: Cursor> Cursor for MergeCursor<C> {
 
     fn note_tombstone(&mut self) {
         self.cursors[self.winner].note_tombstone();
+    }
+
+    fn blob(&self) -> Result<Blob> {
+        self.current().blob()
     }
 
     fn path(&self) -> PathBuf {

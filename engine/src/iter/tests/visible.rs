@@ -203,13 +203,14 @@ fn the_last_key_of_an_inclusive_range_ends_it_without_a_read() {
 }
 
 #[test]
-fn unsupported_kind_is_refused_unless_a_newer_version_hides_it() {
+fn a_blob_without_a_file_is_refused_unless_a_newer_version_hides_it() {
     let walk = |text: &str, sequence: u64, back: bool| -> Result<usize> {
         let mut cursor = visible(&one_source(text), sequence);
         let mut keys = 0;
         search(&mut cursor, back)?;
         while cursor.key().is_some() {
             keys += 1;
+            cursor.load_value()?;
             step(&mut cursor, back)?;
         }
         Ok(keys)

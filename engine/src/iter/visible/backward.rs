@@ -4,14 +4,14 @@ use std::{cmp::Ordering, mem, ops::Bound};
 
 use sievedb_format::{InternalKey, Trailer};
 
-use super::{STEPS_MAX, State, VisibleCursor, newest};
+use super::{InBlobFile, STEPS_MAX, State, VisibleCursor, newest};
 use crate::{
     Result,
     iter::{
         bounds::is_above,
         cursor::{Cursor, out_of_order},
     },
-    resolve::Seen,
+    resolve::{self, Seen},
 };
 
 impl<C: Cursor> VisibleCursor<C> {
@@ -117,6 +117,9 @@ impl<C: Cursor> VisibleCursor<C> {
             let trailer = key.trailer;
             newest = self.seen(trailer);
             match newest {
+                Ok(Seen::Value) if resolve::is_in_blob_file(trailer) => {
+                    self.in_blob_file = InBlobFile::Passed(self.cursor.blob());
+                }
                 Ok(Seen::Value) => self.value = self.present_value(),
                 Ok(Seen::Nothing) => self.note_tombstone(trailer),
                 Ok(Seen::Operand) | Err(_) => {}

@@ -2,12 +2,12 @@
 
 use sievedb_format::{Corruption, InternalKey};
 
-use super::{State, VisibleCursor};
+use super::{InBlobFile, State, VisibleCursor};
 use crate::{
     Error, Result,
     fold::OPERANDS_FREE,
     iter::cursor::{Cursor, out_of_order},
-    resolve::{Refused, Seen},
+    resolve::{self, Refused, Seen},
 };
 
 impl<C: Cursor> VisibleCursor<C> {
@@ -45,7 +45,10 @@ impl<C: Cursor> VisibleCursor<C> {
                     }
                 }
                 Seen::Value => {
-                    base = Some(self.present_value());
+                    base = Some(match resolve::is_in_blob_file(trailer) {
+                        true => self.cursor.blob()?.read()?,
+                        false => self.present_value(),
+                    });
                     break;
                 }
                 Seen::Nothing => break,
@@ -56,6 +59,7 @@ impl<C: Cursor> VisibleCursor<C> {
         let oldest_first: Vec<&[u8]> = operands.iter().rev().map(|operand| &**operand).collect();
         if let Some(folder) = self.operator.get() {
             self.value = folder.fold(&self.user_key, base.as_deref(), &oldest_first)?;
+            self.in_blob_file = InBlobFile::No;
             self.state = State::Folded;
         }
         Ok(())

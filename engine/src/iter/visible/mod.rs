@@ -24,6 +24,7 @@ use crate::{
     Error, Result,
     fold::OperatorCell,
     resolve::{self, ReadPoint, Refused, Seen},
+    table::blobs::Blob,
 };
 
 /// Steps over versions of one key before a search replaces them. A step takes tens of nanoseconds,
@@ -53,8 +54,21 @@ pub(crate) struct VisibleCursor<C> {
     prefix_bytes: usize,
     /// In states `Passed` and `Folded` the current key; else the key of a search.
     user_key: Vec<u8>,
-    /// In states `Passed` and `Folded` the current value.
+    /// In states `Passed` and `Folded` the current value; one from a blob file in all states.
     value: Bytes,
+    in_blob_file: InBlobFile,
+}
+
+/// Whether the current value is in a blob file.
+#[derive(Debug)]
+enum InBlobFile {
+    No,
+    /// It is named by the entry under `cursor`.
+    Current,
+    /// It is named by the entry that was passed, or the entry is damaged.
+    Passed(Result<Blob>),
+    /// It is in `value`.
+    Loaded,
 }
 
 /// Position of the current entry.
@@ -94,6 +108,7 @@ impl<C: Cursor> VisibleCursor<C> {
             prefix_bytes: 0,
             user_key,
             value,
+            in_blob_file: InBlobFile::No,
         }
     }
 
@@ -149,7 +164,10 @@ impl<C: Cursor> VisibleCursor<C> {
     pub(crate) fn value(&self) -> Bytes {
         match self.state {
             State::Unpositioned => unreachable!("only a positioned cursor is read"),
-            State::Forward | State::Backward => self.present_value(),
+            State::Forward | State::Backward => match self.in_blob_file {
+                InBlobFile::No => self.present_value(),
+                _ => self.loaded().clone(),
+            },
             State::Passed | State::Folded => self.value.clone(),
         }
     }
@@ -159,9 +177,42 @@ impl<C: Cursor> VisibleCursor<C> {
     pub(crate) fn value_ref(&self) -> &[u8] {
         match self.state {
             State::Unpositioned => unreachable!("only a positioned cursor is read"),
-            State::Forward | State::Backward => &self.cursor.value_ref()[self.prefix_bytes..],
+            State::Forward | State::Backward => match self.in_blob_file {
+                InBlobFile::No => &self.cursor.value_ref()[self.prefix_bytes..],
+                _ => self.loaded(),
+            },
             State::Passed | State::Folded => &self.value,
         }
+    }
+
+    /// Reads the current value if it is in a blob file. Before [`value`](Self::value) and
+    /// [`value_ref`](Self::value_ref).
+    ///
+    /// # Errors
+    ///
+    /// Errors of reading. The entry stays current.
+    #[inline]
+    pub(crate) fn load_value(&mut self) -> Result<()> {
+        match self.in_blob_file {
+            InBlobFile::No | InBlobFile::Loaded => Ok(()),
+            _ => self.read_blob(),
+        }
+    }
+
+    #[cold]
+    fn read_blob(&mut self) -> Result<()> {
+        self.value = match &self.in_blob_file {
+            InBlobFile::Passed(blob) => blob.clone()?.read()?,
+            _ => self.cursor.blob()?.read()?,
+        };
+        self.in_blob_file = InBlobFile::Loaded;
+        Ok(())
+    }
+
+    /// Returns a value that was loaded from a blob file.
+    fn loaded(&self) -> &Bytes {
+        debug_assert!(matches!(self.in_blob_file, InBlobFile::Loaded), "the value was not loaded");
+        &self.value
     }
 
     /// Returns whether the current key is the limit itself: it is the last, without a read.
@@ -193,6 +244,7 @@ impl<C: Cursor> VisibleCursor<C> {
         // The usual case.
         if resolve::is_lasting_value(trailer) && self.range_tombstones.is_empty() {
             self.prefix_bytes = 0;
+            self.in_blob_file = InBlobFile::No;
             return Ok(Seen::Value);
         }
         self.seen_if_not_hidden(trailer)
@@ -215,6 +267,10 @@ impl<C: Cursor> VisibleCursor<C> {
         let seen = at.seen(trailer, || cursor.value_ref(), cover);
         let seen = seen.map_err(|refused| self.refused(refused))?;
         self.prefix_bytes = resolve::prefix_bytes(trailer.kind());
+        self.in_blob_file = match resolve::is_in_blob_file(trailer) {
+            true => InBlobFile::Current,
+            false => InBlobFile::No,
+        };
         Ok(seen)
     }
 

@@ -7,7 +7,7 @@ use proptest::{
     test_runner::{Config, RngAlgorithm, TestRng, TestRunner},
 };
 use sievedb_format::{Corruption, Decoder, Encode, SEQUENCE_MAX, TableBounds};
-use sievedb_sstable::TableExpiry;
+use sievedb_sstable::{BlobUse, TableExpiry};
 
 use super::*;
 use crate::{manifest::retained::RetainedChanges, tests::seeds};
@@ -33,6 +33,17 @@ fn any_place() -> impl Strategy<Value = FilterPlace> {
     })
 }
 
+fn any_blob_use() -> impl Strategy<Value = BlobUse> {
+    let sizes = (any::<u64>(), any::<u64>(), any::<u64>(), any::<u64>(), any::<u64>());
+    sizes.prop_map(|(file_id, bytes, used_bytes, checksum, salt)| BlobUse {
+        file_id,
+        bytes,
+        checksum,
+        salt,
+        used_bytes: used_bytes.min(bytes),
+    })
+}
+
 fn any_table() -> impl Strategy<Value = Arc<TableMeta>> {
     let ids = (any::<u64>(), any::<u8>(), any::<u64>(), any::<u64>());
     let sums = (any::<u64>(), any::<u64>(), any::<u64>(), any::<u64>());
@@ -41,7 +52,7 @@ fn any_table() -> impl Strategy<Value = Arc<TableMeta>> {
     let filters =
         (option::of(any_place()), option::of(any_prefix_place()), option::of(any_place()));
     let more = (filters, option::of(0..=SEQUENCE_MAX), option::of(any_expiry()));
-    let all = (ids, sums, keys, sequences, more, vec(any::<u64>(), 0..3), 0..4_u64);
+    let all = (ids, sums, keys, sequences, more, vec(any_blob_use(), 0..3), 0..4_u64);
     all.prop_map(|(ids, sums, mut keys, mut sequences, more, blob_files, exclusions)| {
         keys.sort_unstable();
         sequences.sort_unstable();

@@ -113,6 +113,7 @@ impl Store {
 /// Returns the ids of all files that a checkpoint links.
 fn file_ids(state: &ManifestState, segments: &[WrittenSegment]) -> Vec<u64> {
     let tables = state.keyspaces.values().flat_map(|keyspace| keyspace.tables.values());
-    let tables = tables.flat_map(|meta| meta.filter_files().chain([meta.id]));
+    let tables =
+        tables.flat_map(|meta| meta.filter_files().chain(meta.blob_file_ids()).chain([meta.id]));
     tables.chain(segments.iter().map(|segment| segment.id)).collect()
 }

@@ -96,7 +96,9 @@ impl Store {
 
     fn add_tables(&self, target: &mut Target, state: &ManifestState) -> Result<()> {
         let (folder, needed) = (&*self.tables.folder, || self.tables.check_not_closing());
+        let mut blobs = BTreeSet::new();
         for table in state.keyspaces.values().flat_map(|keyspace| keyspace.tables.values()) {
+            blobs.extend(table.blob_file_ids());
             target.add(FileName::Table(table.id), folder, None, &needed)?;
             let filters: BTreeSet<_> = table.filter_files().filter(|&id| id != table.id).collect();
             for id in filters {
@@ -106,6 +108,12 @@ impl Store {
                     added => added?,
                 }
             }
+        }
+        if self.options.has_bug(PlantedBug::OmitBlobFileFromCheckpoint) {
+            blobs.pop_first();
+        }
+        for id in blobs {
+            target.add(FileName::Blobs(id), folder, None, &needed)?;
         }
         Ok(())
     }

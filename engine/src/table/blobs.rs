@@ -1,0 +1,160 @@
+//! Blob files of open tables, and their removal after the last table.
+//!
+//! A table keeps the blob files that it refers to. So a file lives as long as a version, an
+//! iterator or a compaction has such a table.
+
+use std::{
+    collections::BTreeMap,
+    path::Path,
+    sync::{
+        Arc, Weak,
+        atomic::{AtomicBool, Ordering::SeqCst},
+    },
+};
+
+use bytes::Bytes;
+use parking_lot::Mutex;
+use sievedb_format::Corruption;
+use sievedb_sstable::{
+    BlobIdentity, BlobReference, BlobUse, TableSource, blob_file::check_blob_file,
+};
+
+use super::{
+    files::{TableFiles, table_error},
+    obsolete::ObsoleteFiles,
+};
+use crate::{Error, Result, file_name::FileName, memory::Charge};
+
+/// A blob file that an open table refers to.
+#[derive(Debug)]
+pub(crate) struct BlobFile {
+    pub(crate) file: BlobUse,
+    pub(crate) path: Arc<Path>,
+    source: Arc<dyn TableSource>,
+    /// A manifest may name a table that refers to it.
+    is_kept: AtomicBool,
+    /// A compaction could not read a value of it.
+    is_unreadable: AtomicBool,
+    obsolete_files: Option<Arc<ObsoleteFiles>>,
+    bookkeeping: Option<Charge>,
+}
+
+impl BlobFile {
+    /// Opens the file that `used` describes, for a caller that reads a store once.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Corrupt`] if it is missing or another file; [`Error::Io`].
+    pub(crate) fn open(
+        files: &TableFiles,
+        folder: &Path,
+        store_id: u128,
+        used: BlobUse,
+    ) -> Result<Self> {
+        let path: Arc<Path> = FileName::Blobs(used.file_id).path(folder).into();
+        let source = files.source(used.file_id, Arc::clone(&path)).map_err(missing_blobs)?;
+        let identity = BlobIdentity { store_id, file_id: used.file_id, salt: used.salt };
+        let checked = check_blob_file(&*source, identity, used.bytes);
+        checked.map_err(|error| table_error(&path, error))?;
+        Ok(Self {
+            file: used,
+            path,
+            source,
+            is_kept: AtomicBool::new(false),
+            is_unreadable: AtomicBool::new(false),
+            obsolete_files: None,
+            bookkeeping: None,
+        })
+    }
+
+    /// Reads a value by one access.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Io`], [`Error::FilesGone`]; [`Error::Corrupt`] with the path of the blob file.
+    pub(crate) fn read(&self, reference: &BlobReference) -> Result<Bytes> {
+        let read = reference.read(&*self.source, self.file.salt);
+        read.map_err(|error| table_error(&self.path, error))
+    }
+
+    /// Returns `true` if a compaction could not read a value of the file.
+    pub(crate) fn is_unreadable(&self) -> bool {
+        self.is_unreadable.load(SeqCst)
+    }
+
+    /// Removes the file when its last table is dropped, unless it is kept.
+    pub(super) fn own(&mut self, obsolete_files: &Arc<ObsoleteFiles>, bookkeeping: Charge) {
+        self.obsolete_files = Some(Arc::clone(obsolete_files));
+        self.bookkeeping = Some(bookkeeping);
+    }
+
+    /// Keeps the file when its last table is dropped.
+    pub(super) fn keep(&self) {
+        self.is_kept.store(true, SeqCst);
+    }
+}
+
+impl Drop for BlobFile {
+    fn drop(&mut self) {
+        if let Some(obsolete_files) =
+            self.obsolete_files.as_ref().filter(|_| !self.is_kept.load(SeqCst))
+        {
+            obsolete_files.push(self.path.to_path_buf());
+        }
+    }
+}
+
+/// The place of a value, with its file.
+#[derive(Debug, Clone)]
+pub(crate) struct Blob {
+    pub(crate) file: Arc<BlobFile>,
+    pub(crate) reference: BlobReference,
+}
+
+impl Blob {
+    /// Reads the value.
+    ///
+    /// # Errors
+    ///
+    /// As [`BlobFile::read`].
+    pub(crate) fn read(&self) -> Result<Bytes> {
+        self.file.read(&self.reference)
+    }
+
+    /// Reads the value for a compaction, which can keep the reference instead: damage is confined
+    /// to the reads of the value. `None` if it cannot be read now.
+    pub(crate) fn read_to_rewrite(&self) -> Option<Bytes> {
+        let read = self.read();
+        if read.is_err() {
+            self.file.is_unreadable.store(true, SeqCst);
+        }
+        read.ok()
+    }
+}
+
+/// Finds the file of a reference among those of its table.
+///
+/// # Errors
+///
+/// [`Corruption`] if the stored value is no reference, or names another file.
+pub(crate) fn find_blob(files: &[Arc<BlobFile>], stored: &[u8]) -> Result<Blob, Corruption> {
+    let reference = BlobReference::decode(stored)?;
+    let what = "blob file of an entry";
+    let found = files.iter().find(|it| it.file.file_id == reference.file_id);
+    let file = found.ok_or(Corruption::OutOfRange { what, value: reference.file_id })?;
+    Ok(Blob { file: Arc::clone(file), reference })
+}
+
+/// The blob files of open tables, by number.
+#[derive(Debug, Default)]
+pub(crate) struct OpenBlobFiles(pub(super) Mutex<BTreeMap<u64, Weak<BlobFile>>>);
+
+/// Names the missing file as what it is.
+fn missing_blobs(error: Error) -> Error {
+    match error {
+        Error::Corrupt { path, offset, source: Corruption::Missing { .. } } => {
+            Error::corrupt(path, offset, Corruption::Missing { what: "blob file" })
+        }
+        error => error,
+    }
+}

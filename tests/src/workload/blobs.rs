@@ -1,0 +1,46 @@
+//! Workloads with values in blob files.
+
+use sievedb::Durability::Disk;
+
+use super::key;
+use crate::{model::DEFAULT, recorder::Recorder, settings::small_keyspace};
+
+fn open_with_blobs(r: &mut Recorder) {
+    r.set_keyspace(small_keyspace().blob_value_bytes(100).blob_garbage_ratio(0.2));
+    r.reopen();
+}
+
+/// Flushes and compactions beside short values and removals; a snapshot and a checkpoint keep files.
+pub(super) fn written(r: &mut Recorder) {
+    open_with_blobs(r);
+    for round in 0..3 {
+        for number in 0..4 {
+            let bytes = if number == round { 20 } else { 300 };
+            r.insert(DEFAULT, key(number * 2 + round), bytes);
+        }
+        r.remove(DEFAULT, key(round + 1));
+        r.flush();
+    }
+    r.compact();
+    r.checkpoint("data/blobs");
+    r.insert_with(DEFAULT, key(1), 300, Disk);
+    r.check();
+    r.reopen();
+    r.compact();
+}
+
+/// Most values of each file become garbage, so that the others are moved.
+pub(super) fn rewritten(r: &mut Recorder) {
+    open_with_blobs(r);
+    for round in 0..3 {
+        for number in 0..6 {
+            if round == 0 || number > round {
+                r.insert(DEFAULT, key(number), 250);
+            }
+        }
+        r.flush();
+        r.compact();
+    }
+    r.check();
+    r.insert_with(DEFAULT, key(9), 300, Disk);
+}
