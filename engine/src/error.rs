@@ -2,7 +2,12 @@
 
 mod text;
 
-use std::{error, io, path::PathBuf, sync::Arc, time::Duration};
+use std::{
+    error, io,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
 
 use bytes::Bytes;
 use rustix::io::Errno;
@@ -275,6 +280,17 @@ impl Error {
                 Self::NewerRelease { path, needs: format!("{what} {value}") }
             }
             other => other,
+        }
+    }
+
+    /// Returns the error of a sync of a file that nothing refers to yet. Without room on the disk it
+    /// counts as a failed write, after which the file is discarded: encrypted files write their end
+    /// in a sync.
+    pub(crate) fn sync_of_new_file(path: &Path, source: io::Error) -> Self {
+        match Self::io("write", path, source) {
+            error if error.is_no_space() => error,
+            Self::Io { path, source, .. } => Self::Io { op: SYNC, path, source },
+            error => error,
         }
     }
 

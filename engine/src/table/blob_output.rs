@@ -14,7 +14,6 @@ use super::{
 };
 use crate::{
     Error, Result,
-    error::SYNC,
     file_name::FileName,
     fs::AppendFile,
     keyspace_options::KeyspaceOptions,
@@ -147,7 +146,7 @@ impl<'a> BlobOutput<'a> {
         let path = &unfinished.path;
         let (_, written) = writer.finish().map_err(|error| Error::io("write", path, error))?;
         self.tables.check_not_closing()?;
-        file.sync_data().map_err(|error| Error::io(SYNC, path, error))?;
+        file.sync_data().map_err(|error| Error::sync_of_new_file(path, error))?;
         self.used.insert(id, BlobUse { used_bytes, ..written });
         self.finished.push(unfinished);
         Ok(())

@@ -13,7 +13,6 @@ use sievedb_sstable::{TableIdentity, TableOrigin, TableSummary, TableWriter};
 
 use crate::{
     Error, Result,
-    error::SYNC,
     fs::AppendFile,
     table::TablePlace,
     table::cache_room::ShareTaken,
@@ -155,7 +154,7 @@ impl TableBuilder {
             return Err(Error::Closed);
         }
         let (_, summary) = finished.map_err(|error| Error::io("write", path, error))?;
-        file.sync_data().map_err(|error| Error::io(SYNC, path, error))?;
+        file.sync_data().map_err(|error| Error::sync_of_new_file(path, error))?;
         unfinished.finish();
         Ok(Arc::new(TableMeta { blob_files, ..meta(&identity, place, summary) }))
     }
