@@ -2,6 +2,7 @@
 
 pub(crate) mod conditional;
 pub(crate) mod expiring;
+pub(crate) mod ingestion;
 mod options;
 mod pop;
 mod size;
@@ -10,6 +11,7 @@ pub(crate) mod writes;
 use std::{fmt, ops::RangeBounds, sync::Arc};
 
 pub use self::conditional::Current;
+pub use self::ingestion::{Ingested, Ingestion};
 #[cfg(doc)]
 use crate::Error;
 use crate::{

@@ -152,7 +152,7 @@ pub use formats::FormatReport;
 pub use handle_counts::OpenHandles;
 pub use history::{KeyHistory, KeyVersion};
 pub use history_length::HistoryLength;
-pub use keyspace::{Current, Keyspace, KeyspaceId};
+pub use keyspace::{Current, Ingested, Ingestion, Keyspace, KeyspaceId};
 pub use keyspace_options::{Compression, DEFAULT_KEYSPACE, KeyspaceOptions};
 pub use listener::{Event, EventListener, FilterRebuildReason};
 pub use memory_pool::{MemoryPool, PoolStats};

@@ -28,6 +28,9 @@ pub enum Event {
     FilterNotRebuilt { keyspace: String, table_id: u64, role: FilterRole, error: Error },
     /// A memtable was written as `bytes` bytes of tables on level 0.
     Flushed { keyspace: String, bytes: u64 },
+    /// Tables with `entries` entries, `bytes` bytes in all, were
+    /// [ingested](crate::Keyspace::ingest).
+    Ingested { keyspace: String, entries: u64, bytes: u64 },
     /// A compaction into `level` read `bytes_read` and wrote `bytes_written` bytes. Both are 0 if
     /// tables only changed their level.
     Compacted { keyspace: String, level: u8, bytes_read: u64, bytes_written: u64 },

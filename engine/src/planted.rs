@@ -48,6 +48,10 @@ pub enum PlantedBug {
     ShowHalfBatch,
     /// The log counts writes as durable before their sync returns.
     CountUnsyncedWrites,
+    /// Tables are ingested by two edits of the manifest.
+    IngestInParts,
+    /// An ingest does not sync the log before it is recorded in the manifest.
+    IngestBeforeLogSync,
     /// Encryption uses a nonce twice.
     RepeatNonces,
     /// The record of a backup is stored before its files.

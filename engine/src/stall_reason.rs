@@ -18,6 +18,9 @@ pub enum StallReason {
     Compactions,
     /// The store has more tables than its memory budget allows, and merges make them fewer.
     Tables,
+    /// Ingested tables are being added to the keyspace, after a flush: see
+    /// [`Keyspace::ingest`](crate::Keyspace::ingest).
+    Ingest,
 }
 
 impl fmt::Display for StallReason {
@@ -28,6 +31,7 @@ impl fmt::Display for StallReason {
             Self::Level0 => "level 0 of the keyspace has too many sorted runs",
             Self::Compactions => "the keyspace has too many bytes to compact",
             Self::Tables => "the store has too many tables to merge",
+            Self::Ingest => "ingested tables are added to the keyspace",
         })
     }
 }

@@ -50,6 +50,8 @@ pub struct Table {
     top_index: Block,
     range_tombstones: Arc<RangeTombstones>,
     walk_lengths: WalkLengths,
+    /// Sequence number of every entry of an ingested table; 0 for the stored ones.
+    global_sequence: AtomicU64,
     /// Dropped last: slots of the top index share its blocks.
     cache: Arc<BlockCache>,
 }
@@ -107,8 +109,16 @@ impl Table {
             top_index,
             range_tombstones: shared(range_tombstones),
             walk_lengths: WalkLengths::default(),
+            global_sequence: AtomicU64::new(0),
             cache,
         })
+    }
+
+    /// Gives every entry the sequence number `sequence` from now on, instead of the stored one. Must
+    /// be called before any block is read. A block whose stored numbers differ is an error then.
+    pub fn set_global_sequence(&self, sequence: SequenceNumber) {
+        debug_assert!((1..=SEQUENCE_MAX).contains(&sequence), "{sequence} is no sequence number");
+        self.global_sequence.store(sequence, Ordering::Relaxed);
     }
 
     /// Returns the properties of the table, without the origin.
@@ -393,8 +403,11 @@ impl Table {
         } else {
             self.counted(content, cache_use)
         };
-        let block =
-            Block::decode(content, role, handle).map_err(ReadError::corrupt(handle.offset))?;
+        let decoded = match (role, self.global_sequence.load(Ordering::Relaxed)) {
+            (BlockRole::Index, _) | (_, 0) => Block::decode(content, role, handle),
+            (BlockRole::Data, sequence) => Block::decode_ingested(content, handle, sequence),
+        };
+        let block = decoded.map_err(ReadError::corrupt(handle.offset))?;
         debug_assert_eq!((block.role(), block.handle()), (role, handle));
         observer.on_read(handle.bytes);
         if cache_use == CacheUse::Fill {

@@ -25,6 +25,7 @@ mod formats;
 mod full_disk;
 mod fuzz;
 mod history;
+mod ingest;
 mod insight;
 mod isolation;
 mod keyspaces;

@@ -137,6 +137,7 @@ impl Args {
                 ("remove_range", fields)
             }
             ChangeKind::Clear => ("clear", Vec::new()),
+            ChangeKind::Ingest => ("ingest", Vec::new()),
             ChangeKind::CreateKeyspace { .. } => ("create_keyspace", Vec::new()),
             ChangeKind::DropKeyspace => ("drop_keyspace", Vec::new()),
             ChangeKind::RenameKeyspace { .. } => ("rename_keyspace", Vec::new()),

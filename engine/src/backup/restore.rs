@@ -6,18 +6,19 @@ use bytes::Bytes;
 use sievedb_format::SequenceNumber;
 
 use super::{
-    Backup, BackupSet, RestoreOptions, chain::Chain, record::StoredFile, restrict,
-    restrict::Keyspaces, wrong_content,
+    Backup, BackupSet, RestoreOptions, chain::Chain, log_part::ArchivedBatch, record::StoredFile,
+    restrict, restrict::Keyspaces, wrong_content,
 };
 #[cfg(doc)]
-use crate::{Error, PointInTime};
+use crate::PointInTime;
 use crate::{
-    Result,
+    Error, Result,
     encryption::StoredFs,
     file_name::FileName,
     log::{BUFFER_BYTES_MAX, Payload, PendingRecord, Position, Writer},
     manifest::{ManifestState, VersionEdit},
     store::checkpoint::target::Target,
+    wal::batch::{Batch, Entry},
 };
 
 impl BackupSet {
@@ -87,6 +88,22 @@ impl BackupSet {
         }
     }
 
+    /// Refuses a batch behind which the archived log is not all of the history.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::IngestNotArchived`].
+    fn check_no_ingest(&self, batch: &ArchivedBatch) -> Result<()> {
+        let corrupt = |source| Error::corrupt(&self.path, 0, source);
+        let entries = Batch::decode(batch.payload.clone()).map_err(corrupt)?;
+        for (sequence, entry) in (batch.first..).zip(&entries) {
+            if let Entry::Ingest { .. } = entry.map_err(corrupt)? {
+                return Err(Error::IngestNotArchived { path: self.path.clone(), sequence });
+            }
+        }
+        Ok(())
+    }
+
     /// Adds the archived log of `chain` as a segment. Returns the sequence number of the last write.
     fn add_log(&self, target: &Target, chain: &Chain, state: &mut ManifestState) -> Result<u64> {
         let mut last = chain.record.sequence;
@@ -104,6 +121,7 @@ impl BackupSet {
                         // Parts may overlap after an interrupted update.
                         if batch.first > last && batch.last <= chain.last {
                             last = batch.last;
+                            self.check_no_ingest(&batch)?;
                             group.add(batch.first, batch.payload)?;
                         }
                     }

@@ -60,6 +60,7 @@ impl<'a> Keyspaces<'a> {
                 | Entry::ClearKeyspace { .. }
                 | Entry::Point { .. }
                 | Entry::RemoveRange { .. }
+                | Entry::Ingest { .. }
                 | Entry::Ignored { .. } => {}
             }
         }

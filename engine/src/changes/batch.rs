@@ -71,6 +71,10 @@ pub enum ChangeKind {
     },
     /// All keys of the keyspace were removed.
     Clear,
+    /// Tables were [ingested](crate::Keyspace::ingest) into the keyspace, or the ingest failed. The
+    /// stream has none of their entries: copy the keyspace again from a
+    /// [snapshot](crate::Db::snapshot).
+    Ingest,
     /// The keyspace was created with this name.
     CreateKeyspace {
         /// The name.
@@ -121,6 +125,7 @@ impl ChangeBatch {
                 }
                 Entry::DropKeyspace { .. } => ChangeKind::DropKeyspace,
                 Entry::ClearKeyspace { .. } => ChangeKind::Clear,
+                Entry::Ingest { .. } => ChangeKind::Ingest,
                 Entry::RenameKeyspace { name, .. } => {
                     ChangeKind::RenameKeyspace { name: names.set(keyspace, name) }
                 }

@@ -32,7 +32,7 @@ impl KeySlot {
 #[derive(Debug)]
 pub(super) struct KeySlots {
     last: Box<[SequenceNumber; SLOTS]>,
-    /// The last range tombstone or clear of a keyspace, which is a write to any key.
+    /// The last range tombstone, clear or ingest of a keyspace, which is a write to any key.
     of_all: SequenceNumber,
 }
 
@@ -45,7 +45,7 @@ impl KeySlots {
     #[inline]
     pub(super) fn note(&mut self, write: &Write, last: SequenceNumber) {
         debug_assert!(self.of_all <= last, "writes are placed in sequence order");
-        if write.clears.is_some() {
+        if write.clears.is_some() || write.ingests.is_some() {
             self.of_all = last;
         }
         for entry in &write.entries {

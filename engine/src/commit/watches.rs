@@ -28,7 +28,8 @@ struct Watch {
 impl Watch {
     fn note(&mut self, write: &Arc<InFlight>) {
         let targets = &write.write.targets;
-        if targets.iter().any(|target| self.keyspaces.binary_search(&target.tree.id).is_ok()) {
+        let trees = targets.iter().map(|target| &target.tree).chain(&write.write.ingests);
+        if trees.into_iter().any(|tree| self.keyspaces.binary_search(&tree.id).is_ok()) {
             self.writes.push(Arc::clone(write));
         }
     }

@@ -9,7 +9,7 @@ use std::{
 use bytes::Bytes;
 use sievedb_filter::hash::key_hash;
 use sievedb_format::{
-    KEY_BYTES_MAX, Kind, RangeTombstone, SequenceNumber, Trailer, VALUE_BYTES_MAX,
+    Encode, KEY_BYTES_MAX, Kind, RangeTombstone, SequenceNumber, Trailer, VALUE_BYTES_MAX,
     codec::varint_bytes, expiry::EXPIRY_BYTES, range_tombstone::ends_above,
 };
 use sievedb_memtable::{Memtable, spare_bytes};
@@ -32,6 +32,8 @@ pub(crate) struct Write {
     pub(crate) keyspace_changes: usize,
     /// The keyspace that the change in the payload clears.
     pub(crate) clears: Option<Arc<Tree>>,
+    /// The keyspace that gets ingested tables with the sequence number of the write.
+    pub(crate) ingests: Option<Arc<Tree>>,
 }
 
 /// A keyspace that a batch writes to.
@@ -146,6 +148,12 @@ impl Write {
     pub(crate) fn clear(tree: &Arc<Tree>) -> Self {
         let record = Self::record(1, |batch| batch.clear_keyspace(tree.id));
         Self { clears: Some(Arc::clone(tree)), ..record }
+    }
+
+    /// Creates the record of an ingest into `tree`.
+    pub(crate) fn ingest(tree: &Arc<Tree>) -> Self {
+        let record = Self::record(1, |batch| batch.ingest(tree.id));
+        Self { ingests: Some(Arc::clone(tree)), ..record }
     }
 
     fn ranges(&mut self) -> impl Iterator<Item = &mut Range<usize>> {
@@ -362,6 +370,21 @@ impl WriteEncoder {
         }
         write
     }
+}
+
+/// Returns kind and stored form of a value, which expires at `expiry_ms` of the store clock, if it
+/// does. `buffer` holds the form of one that does.
+pub(crate) fn stored_value<'a>(
+    expiry_ms: Option<u64>,
+    value: &'a [u8],
+    buffer: &'a mut Vec<u8>,
+) -> (Kind, &'a [u8]) {
+    let Some(expiry_ms) = expiry_ms else { return (Kind::Put, value) };
+    buffer.clear();
+    buffer.reserve(EXPIRY_BYTES + value.len());
+    buffer.put_u64(expiry_ms);
+    buffer.put(value);
+    (Kind::PutWithExpiry, buffer)
 }
 
 /// Refuses an entry that is too long.

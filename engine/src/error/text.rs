@@ -102,6 +102,18 @@ impl fmt::Display for Error {
             Self::NoBackup { path, number } => {
                 write!(f, "there is no backup {number} in {}; list the backups", path.display())
             }
+            Self::KeysNotAscending { keyspace, key } => write!(
+                f,
+                "the keys to ingest into the keyspace {keyspace:?} are not in ascending order at \
+                 \"{}\"; sort them, without duplicates",
+                key.escape_ascii()
+            ),
+            Self::IngestNotArchived { path, sequence } => write!(
+                f,
+                "the archived log in {} has an ingest at sequence number {sequence}, whose tables \
+                 it lacks; restore a backup made after it, or a point before it",
+                path.display()
+            ),
             Self::NotArchived { path, at, archived_to } => write!(
                 f,
                 "{} cannot restore {at}: the log is archived to sequence number {archived_to}; \

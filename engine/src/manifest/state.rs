@@ -10,7 +10,6 @@ use sievedb_format::{Corruption, SEQUENCE_MAX, SequenceNumber};
 use super::{
     edit::{FilterReplaced, KeyspaceCreated, KeyspaceRenamed, TableMoved, VersionEdit},
     retained::{self, RetainedChanges, RetentionChanged},
-    table_field,
 };
 use crate::{
     file_name::ID_MAX, history_length::HistoryStart, level_count::LEVELS, log::Position,
@@ -290,15 +289,12 @@ impl ManifestState {
         Ok(())
     }
 
-    /// Checks every table and every run of every keyspace.
+    /// Checks every run of every keyspace.
     ///
     /// # Errors
     ///
-    /// [`Corruption::Order`] if two tables of a run overlap. [`Corruption::Unsupported`] if a table
-    /// has a field reserved for a later release.
+    /// [`Corruption::Order`] if two tables of a run overlap.
     pub(super) fn check(&self) -> Result<(), Corruption> {
-        let tables = self.keyspaces.values().flat_map(|keyspace| keyspace.tables.values());
-        tables.map(|table| &**table).try_for_each(table_field::check_supported)?;
         self.keyspaces.values().map(|keyspace| &**keyspace).try_for_each(KeyspaceState::check_runs)
     }
 

@@ -8,7 +8,7 @@
 //! | 4, required  | u64           | xxh3_64 of the file                                          |
 //! | 5, required  | u64           | salt                                                         |
 //! | 6, optional  | three varints, u32 | point filter: file id, offset, length; checksum         |
-//! | 7, required  | varint        | global sequence number, of an ingested table; reserved       |
+//! | 7, required  | varint        | global sequence number: every entry of an ingested table has it |
 //! | 8, required  | raw           | smallest user key                                            |
 //! | 9, required  | raw           | largest user key                                             |
 //! | 10, required | two varints   | entries, tombstones among them                               |
@@ -136,21 +136,6 @@ pub(super) fn decode_prefix_place(
     Ok(PrefixFilterPlace { place, extractor: name.into() })
 }
 
-/// Refuses a table with a field reserved for a later release.
-///
-/// # Errors
-///
-/// [`Corruption::Unsupported`] with the number of the field.
-pub(super) fn check_supported(table: &TableMeta) -> Result<(), Corruption> {
-    match table.global_sequence {
-        Some(_) => {
-            let value = GLOBAL_SEQUENCE >> 1;
-            Err(Corruption::Unsupported { what: "field of a table", value })
-        }
-        None => Ok(()),
-    }
-}
-
 /// # Errors
 ///
 /// [`Corruption`] if the bytes break the table above, or the key or sequence range is empty.
@@ -226,6 +211,12 @@ pub(super) fn decode(bytes: &[u8]) -> Result<TableMeta, Corruption> {
     }
     if smallest_sequence > largest_sequence || largest_sequence > SEQUENCE_MAX {
         return Err(Corruption::Order { what: "sequence range of a table" });
+    }
+    let is_global = |sequence| (sequence, sequence) == (smallest_sequence, largest_sequence);
+    if global_sequence.is_some_and(|sequence| sequence == 0 || !is_global(sequence))
+        || global_sequence.is_some() && range_tombstones.is_some()
+    {
+        return Err(Corruption::Order { what: "global sequence number" });
     }
     Ok(TableMeta {
         id: id.ok_or_else(missing("table id"))?,

@@ -1,5 +1,7 @@
 //! The LSM tree of a keyspace.
 
+mod ingest;
+
 use std::sync::Arc;
 
 use arc_swap::{ArcSwap, Guard};
@@ -19,7 +21,7 @@ use crate::{
     read::view::{KeptView, PlacedMemtable, ReadView},
     read::view_cell::{ViewCell, ViewGuard},
     sync::{
-        Mutex, MutexGuard,
+        Condvar, Mutex, MutexGuard,
         atomic::{
             AtomicBool, AtomicU64, AtomicUsize,
             Ordering::{Relaxed, SeqCst},
@@ -51,6 +53,10 @@ pub(crate) struct Tree {
     renamed: AtomicU64,
     /// Sequence number of the clear in flight; 0 without one.
     clearing: AtomicU64,
+    /// Ingested tables are being installed. Changed under `change`.
+    ingesting: AtomicBool,
+    /// No longer.
+    ingested: Condvar,
     /// Versions that a reader before this number sees may be missing. Never decreases.
     history_from: AtomicU64,
     /// So may values that expired by this time of the store clock, in milliseconds.
@@ -114,6 +120,8 @@ impl Tree {
             dropped: AtomicBool::new(false),
             renamed: AtomicU64::new(0),
             clearing: AtomicU64::new(0),
+            ingesting: AtomicBool::new(false),
+            ingested: Condvar::new(),
             history_from: AtomicU64::new(0),
             history_clock_ms: AtomicU64::new(0),
             compaction_debt_bytes: AtomicU64::new(0),

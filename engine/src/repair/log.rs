@@ -111,6 +111,7 @@ impl Repair<'_> {
                 Entry::Point { .. }
                 | Entry::RemoveRange { .. }
                 | Entry::ClearKeyspace { .. }
+                | Entry::Ingest { .. }
                 | Entry::Ignored { .. } => {}
             }
         }

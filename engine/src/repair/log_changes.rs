@@ -36,6 +36,7 @@ impl LogChanges {
             Entry::CreateKeyspace { .. }
             | Entry::Point { .. }
             | Entry::RemoveRange { .. }
+            | Entry::Ingest { .. }
             | Entry::Ignored { .. } => {}
         }
     }

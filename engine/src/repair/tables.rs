@@ -193,7 +193,11 @@ impl Repair<'_> {
             let identity = meta.identity(state.store_id, state.hash_seed);
             let source = Arc::new(PatchedSource::new(source));
             let table = Table::open(source, identity, meta.bytes, Arc::new(BlockCache::new(0)));
-            table.map_err(|error| table_error(&path, error))
+            let table = table.map_err(|error| table_error(&path, error))?;
+            if let Some(sequence) = meta.global_sequence {
+                table.set_global_sequence(sequence);
+            }
+            Ok(table)
         });
         let table = match table {
             Ok(table) => Arc::new(table),

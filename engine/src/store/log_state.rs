@@ -43,6 +43,8 @@ pub(super) struct LogState<'a> {
     memtables: Unflushed,
     /// Changes of keyspaces were added to the edit.
     is_edited: bool,
+    /// Sequence number of the last ingest.
+    ingested: SequenceNumber,
 }
 
 /// Entries that the log adds to tables, by keyspace.
@@ -65,6 +67,7 @@ impl<'a> LogState<'a> {
             next_keyspace_id: state.next_keyspace_id,
             memtables: BTreeMap::new(),
             is_edited: false,
+            ingested: 0,
         }
     }
 
@@ -91,6 +94,11 @@ impl<'a> LogState<'a> {
     /// Notes the size of memtables of the keyspace `id`, whose options were noted before.
     pub(super) fn note_memtable_bytes(&mut self, id: u64, bytes: usize) {
         self.memtable_bytes.insert(id, bytes);
+    }
+
+    /// Returns the sequence number of the last ingest in the log; 0 if there is none.
+    pub(super) const fn ingested(&self) -> SequenceNumber {
+        self.ingested
     }
 
     /// Charges the memory of the entries so far, and returns them. Returns `None` if keyspaces have
@@ -182,6 +190,8 @@ impl<'a> LogState<'a> {
                 Entry::CreateKeyspace { keyspace, name, options } => {
                     self.create(keyspace, name, options, corrupt)?;
                 }
+                // The manifest has the tables, or the ingest failed.
+                Entry::Ingest { .. } => self.ingested = sequence,
                 Entry::Ignored { .. } => {}
                 Entry::DropKeyspace { keyspace } => self.drop_keyspace(keyspace),
                 Entry::ClearKeyspace { keyspace } => self.clear_keyspace(keyspace, sequence),

@@ -22,6 +22,7 @@
 //! | [`retained_logs`]                      | log segments kept for the change stream       |
 //! | [`history`]                            | where the history of a keyspace begins        |
 //! | [`flush`], [`compact`], [`skipped`]    | background work                               |
+//! | [`ingest`]                             | bulk load: tables written beside the history  |
 //! | [`table_output`], [`install`]          | write tables, make them visible               |
 //! | [`checkpoint`]                         | links the files of a store into a new one     |
 //! | [`quarantine`]                         | quarantines tables that cannot be read        |
@@ -39,6 +40,7 @@ mod flush;
 pub(crate) mod folder;
 pub(crate) mod follower;
 pub(crate) mod history;
+pub(crate) mod ingest;
 mod install;
 mod interval_thread;
 mod keyspace_set;

@@ -207,19 +207,16 @@ pub(crate) fn all_keys(meta: &TableMeta) -> (Bound<Bytes>, Bound<Bytes>) {
 /// Returns the differences between a table and the manifest.
 fn differences(meta: &TableMeta, table: &Table) -> Vec<Corruption> {
     let properties = table.properties();
+    // An ingested table stores another sequence number.
+    let (smallest, largest) = match meta.global_sequence {
+        Some(sequence) => (sequence, sequence),
+        None => (properties.smallest_sequence, properties.largest_sequence),
+    };
     let numbers = [
         ("entries in the manifest", meta.entries, properties.entries()),
         ("tombstones in the manifest", meta.tombstones, properties.tombstones()),
-        (
-            "smallest sequence number in the manifest",
-            meta.smallest_sequence,
-            properties.smallest_sequence,
-        ),
-        (
-            "largest sequence number in the manifest",
-            meta.largest_sequence,
-            properties.largest_sequence,
-        ),
+        ("smallest sequence number in the manifest", meta.smallest_sequence, smallest),
+        ("largest sequence number in the manifest", meta.largest_sequence, largest),
     ];
     let differ = numbers.into_iter().filter(|(_, said, found)| said != found);
     let mut differences: Vec<_> = differ

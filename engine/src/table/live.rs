@@ -11,6 +11,7 @@ use std::{
 };
 
 use arc_swap::{ArcSwap, ArcSwapOption};
+use sievedb_format::SequenceNumber;
 use sievedb_sstable::{ReadError, Table};
 
 use super::{
@@ -77,6 +78,37 @@ impl LiveTable {
             blobs,
             obsolete,
             obsolete_files,
+            _index: index,
+            _bookkeeping: bookkeeping,
+        }
+    }
+
+    /// Returns the table with the global sequence number `sequence`, before any block of it is read.
+    /// Shares the open file and the filters.
+    pub(crate) fn ingested_at(&self, sequence: SequenceNumber) -> Self {
+        let meta = TableMeta {
+            global_sequence: Some(sequence),
+            smallest_sequence: sequence,
+            largest_sequence: sequence,
+            ..TableMeta::clone(&self.meta)
+        };
+        self.table.set_global_sequence(sequence);
+        let memory = self.memory();
+        memory.begin_table();
+        let index = memory.charge(MemoryUse::Indexes, self.table.memory_bytes());
+        let bytes = size_of::<Self>() + table_bytes(&meta, &self.path);
+        let bookkeeping = memory.charge(MemoryUse::Bookkeeping, bytes);
+        Self {
+            meta: Arc::new(meta),
+            table: Arc::clone(&self.table),
+            path: Arc::clone(&self.path),
+            filters: ArcSwap::new(self.filters()),
+            scan_filters: ArcSwapOption::new(self.scan_filters.load_full()),
+            skipped: AtomicU64::new(0),
+            quarantine: Quarantine::default(),
+            blobs: self.blobs.clone(),
+            obsolete: AtomicBool::new(false),
+            obsolete_files: Arc::clone(&self.obsolete_files),
             _index: index,
             _bookkeeping: bookkeeping,
         }

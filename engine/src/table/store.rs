@@ -205,6 +205,9 @@ impl TableStore {
         let mut table = Table::open_with_tail(&end, identity, meta.bytes, cache)
             .map_err(|error| table_error(&path, error))?;
         table.share_bounds(&meta.bounds);
+        if let Some(sequence) = meta.global_sequence {
+            table.set_global_sequence(sequence);
+        }
         let filter = self.open_point_filter(&end, &meta);
         let blobs = self.open_blobs(&meta)?;
         let obsolete_files = Arc::clone(&self.obsolete_files);

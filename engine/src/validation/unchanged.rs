@@ -151,6 +151,9 @@ impl<'a> Unchanged<'a> {
         let noted = (self.open.keys.len(), self.open.all_of.len());
         let write = &write.write;
         for (at, reads) in self.reads.iter().enumerate() {
+            if write.ingests.as_ref().is_some_and(|tree| tree.id == reads.of.tree.id) {
+                self.open.all_of.push(at);
+            }
             let is_read = |target: usize| write.targets[target].tree.id == reads.of.tree.id;
             for entry in write.entries.iter().filter(|entry| is_read(entry.target)) {
                 let key = &write.payload[entry.key.clone()];

@@ -91,7 +91,7 @@ impl Run {
     }
 
     /// Returns the tables that overlap `bounds`.
-    pub(super) fn overlapping(&self, bounds: &TableBounds) -> &[Arc<LiveTable>] {
+    pub(crate) fn overlapping(&self, bounds: &TableBounds) -> &[Arc<LiveTable>] {
         let first = self.tables.partition_point(|table| table.meta.bounds.is_before(bounds));
         let behind = self.tables.partition_point(|table| !bounds.is_before(&table.meta.bounds));
         &self.tables[first..behind.max(first)]

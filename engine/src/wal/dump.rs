@@ -75,6 +75,9 @@ fn describe_batch(payload: &[u8], annotation: &mut Annotation) -> Result<(), Cor
             Entry::ClearKeyspace { keyspace } => {
                 annotation.field(place, "clear", format_args!("keyspace {keyspace}"));
             }
+            Entry::Ingest { keyspace } => {
+                annotation.field(place, "ingest", format_args!("keyspace {keyspace}"));
+            }
             Entry::RenameKeyspace { keyspace, name } => {
                 annotation.field(place, "rename", format_args!("keyspace {keyspace} to {name:?}"));
             }

@@ -8,7 +8,7 @@ use std::{
 
 use bytes::Bytes;
 use sievedb_format::{
-    Corruption, InternalKey, Trailer,
+    Corruption, InternalKey, SequenceNumber, Trailer,
     prefetch::{LINE_BYTES, prefetch},
 };
 
@@ -189,6 +189,23 @@ impl Block {
             return Err(Corruption::Trailing { what: "block", bytes: rest as u64 });
         }
         Ok(Self::new(bytes, layout, search.finish(), handle))
+    }
+
+    /// As [`decode`](Self::decode), for a data block of an ingested table: every entry has
+    /// `sequence`, whichever number is stored.
+    ///
+    /// # Errors
+    ///
+    /// [`Corruption`] also if the stored sequence numbers differ.
+    pub(crate) fn decode_ingested(
+        bytes: Bytes,
+        handle: BlockHandle,
+        sequence: SequenceNumber,
+    ) -> Result<Self, Corruption> {
+        let mut block = Self::decode(bytes, BlockRole::Data, handle)?;
+        let inner = Arc::get_mut(&mut block.0).expect("a new block has one owner");
+        inner.layout.replace_sequence(sequence)?;
+        Ok(block)
     }
 
     fn new(bytes: Bytes, layout: Layout, search: Search, handle: BlockHandle) -> Self {

@@ -174,6 +174,20 @@ impl Layout {
         Ok(layout)
     }
 
+    /// Gives every entry of a data block the number `sequence`.
+    ///
+    /// # Errors
+    ///
+    /// [`Corruption`] if the stored sequence numbers differ.
+    pub(super) fn replace_sequence(&mut self, sequence: u64) -> Result<(), Corruption> {
+        if self.sequence_width > 0 {
+            let (what, value) = ("width of an ingested sequence number", self.sequence_width);
+            return Err(Corruption::OutOfRange { what, value: value.into() });
+        }
+        self.sequence = sequence;
+        Ok(())
+    }
+
     /// Decodes and checks entry `index`, which starts at `start`. Does not check the order.
     ///
     /// # Errors

@@ -233,6 +233,33 @@ impl Recorder {
         }
     }
 
+    /// Ingests `keys`, which ascend, with new values of this length.
+    pub fn ingest<K: Into<Bytes>>(
+        &mut self,
+        keyspace: &str,
+        keys: impl IntoIterator<Item = K>,
+        bytes: usize,
+    ) {
+        let (Some(_), Some(handle)) = (self.writable(), self.handle(keyspace).cloned()) else {
+            return;
+        };
+        let entries: Vec<_> =
+            keys.into_iter().map(|key| (key.into(), self.new_value(bytes))).collect();
+        let put = |(key, value): &(Bytes, Bytes)| Change::Put {
+            keyspace: keyspace.into(),
+            key: key.clone(),
+            value: value.clone(),
+        };
+        let changes: Vec<_> = entries.iter().map(put).collect();
+        let began = self.disk.operations();
+        if self.accept("ingest", handle.ingest(entries)).is_some() {
+            self.history.add(changes, began);
+            self.history.acknowledge(Durability::Disk, self.disk.operations());
+        } else {
+            self.history.add_failed(changes, began);
+        }
+    }
+
     /// Renames a keyspace durably, if it exists and the new name does not.
     pub fn rename(&mut self, name: &str, to: &str) {
         let Some(db) = self.writable() else { return };

@@ -13,6 +13,7 @@ mod expiry;
 mod filtered;
 mod filters;
 mod history;
+mod ingests;
 mod keyspaces;
 mod log;
 mod merges;
@@ -82,6 +83,8 @@ pub const WORKLOADS: &[Workload] = &[
     Workload { name: "rename", run: keyspaces::rename },
     Workload { name: "swap-names", run: keyspaces::swap_names },
     Workload { name: "many-keyspaces", run: keyspaces::many },
+    Workload { name: "ingests", run: ingests::all_levels },
+    Workload { name: "ingests-beside-writes", run: ingests::beside_writes },
     Workload { name: "filters-rebuilt", run: filters::rebuilt },
     Workload { name: "filters-compacted", run: filters::rebuilt_and_compacted },
     Workload { name: "filters-of-scans", run: filters::of_scans_rebuilt },

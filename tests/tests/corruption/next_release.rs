@@ -96,7 +96,7 @@ fn formats_store_of_a_later_release_is_refused_and_unchanged() {
         let end = super::log_record::records_end(&sample.files[&log]);
         sample.with(&log, with_record(&sample.files[&log][..end], head, 1 << 40, payload))
     };
-    let cases: [(&str, Files, &str); 10] = [
+    let cases: [(&str, Files, &str); 9] = [
         (
             "field of an edit",
             with_edit(&sample, &field(required(900), b"")),
@@ -106,11 +106,6 @@ fn formats_store_of_a_later_release_is_refused_and_unchanged() {
             "keyspace option",
             with_edit(&sample, &field(required(17), &changed)),
             "keyspace option 901",
-        ),
-        (
-            "global sequence",
-            with_edit(&sample, &table(&field(required(7), &[1]))),
-            "field of a table 7",
         ),
         (
             "kind in a table",

@@ -114,6 +114,20 @@ fn planted_tombstone_drop_in_level_0_is_caught() {
 }
 
 #[test]
+fn planted_ingest_by_two_edits_is_caught() {
+    expect_caught_by(&[workload("ingests")], "ingest by two edits", |disk| {
+        small_options(disk).planted_bug(PlantedBug::IngestInParts)
+    });
+}
+
+#[test]
+fn planted_ingest_before_log_sync_is_caught() {
+    expect_caught_by(&[workload("ingests")], "ingest before log sync", |disk| {
+        small_options(disk).planted_bug(PlantedBug::IngestBeforeLogSync)
+    });
+}
+
+#[test]
 fn planted_unsynced_filter_install_is_caught() {
     expect_caught_by(&[workload("filters-rebuilt")], "filter before sync", |disk| {
         small_options(disk).planted_bug(PlantedBug::InstallFilterBeforeSync)

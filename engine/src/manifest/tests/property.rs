@@ -51,11 +51,14 @@ fn any_table() -> impl Strategy<Value = Arc<TableMeta>> {
     let sequences = [0..=SEQUENCE_MAX, 0..=SEQUENCE_MAX];
     let filters =
         (option::of(any_place()), option::of(any_prefix_place()), option::of(any_place()));
-    let more = (filters, option::of(0..=SEQUENCE_MAX), option::of(any_expiry()));
+    let more = (filters, option::of(1..=SEQUENCE_MAX), option::of(any_expiry()));
     let all = (ids, sums, keys, sequences, more, vec(any_blob_use(), 0..3), 0..4_u64);
     all.prop_map(|(ids, sums, mut keys, mut sequences, more, blob_files, exclusions)| {
         keys.sort_unstable();
         sequences.sort_unstable();
+        if let Some(global) = more.1 {
+            sequences = [global; 2];
+        }
         let [smallest, largest] = keys;
         let mut bounds = TableBounds::inclusive(smallest, largest);
         if bounds.smallest != bounds.largest {
@@ -76,7 +79,7 @@ fn any_table() -> impl Strategy<Value = Arc<TableMeta>> {
             bounds,
             entries: sums.2,
             tombstones: sums.3,
-            range_tombstones: sums.3 / 2,
+            range_tombstones: if more.1.is_some() { 0 } else { sums.3 / 2 },
             smallest_sequence: sequences[0],
             largest_sequence: sequences[1],
             expiry: more.2.map(Box::new),

@@ -46,6 +46,8 @@ impl Store {
         {
             self.writer.log().write(self)?;
         }
+        // An ingest is in the log before it is in the manifest.
+        let no_ingest = self.versions.lock_keyspaces();
         let mut capture = loop {
             let captured = self.writer.log().read_written(|sequence, segments| {
                 let start = self.options.clock.now();
@@ -64,6 +66,7 @@ impl Store {
             // An edit waits for the disk. Writers must not wait for it, too.
             self.versions.read_manifest(|_| ());
         };
+        drop(no_ingest);
         self.complete(&mut capture)?;
         Ok(capture)
     }

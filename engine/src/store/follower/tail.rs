@@ -135,6 +135,10 @@ impl Tail {
                 log.apply(&batch)
             })?;
             log.check_features()?;
+            if log.ingested() > self.manifest.state().last_sequence {
+                // The manifest gets the tables of the ingest just now, unless it fails.
+                return Ok(Progress::Interrupted);
+            }
             if followed == Followed::Interrupted {
                 return Ok(Progress::Interrupted);
             }

@@ -123,6 +123,9 @@ impl Store {
                 state.due.compact_later(id, None);
                 continue;
             };
+            if state.ingesting.contains(&id) {
+                continue;
+            }
             let running = state.running_in(&tree);
             let request = state.requests.first(tree.id).cloned();
             let requested = request.as_ref().map(|request| (&request.range, request.id_limit));

@@ -157,7 +157,7 @@ impl Store {
         rewrite_max: u64,
     ) -> Option<(Price, Compaction)> {
         // A request for a range needs the runs that it saw.
-        if state.requests.has(tree.id) {
+        if state.requests.has(tree.id) || state.ingesting.contains(&tree.id) {
             return None;
         }
         self.choose_crowded(tree, &state.running_in(tree), rewrite_max)

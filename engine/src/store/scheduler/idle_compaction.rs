@@ -122,6 +122,7 @@ impl Store {
         let is_busy = !state.flushing.is_empty()
             || !state.running.is_empty()
             || !state.requests.is_empty()
+            || !state.ingesting.is_empty()
             || self.filters.is_rebuilding();
         let is_paused = state.pauses > 0;
         if is_busy

@@ -111,6 +111,8 @@ struct State {
     requests: RangeRequests,
     /// Pauses of compactions.
     pauses: usize,
+    /// Keyspaces that get ingested tables: no compaction of them begins.
+    ingesting: BTreeSet<u64>,
     idle_compactions: IdleCompactions,
     idle_memtables: IdleMemtables,
     no_space: Option<Error>,
@@ -205,6 +207,25 @@ impl Scheduler {
 
     pub(super) const fn unneeded(&self) -> &Arc<UnneededMemory> {
         &self.unneeded
+    }
+
+    /// Begins no compaction of `tree` until [`end_ingest`](Self::end_ingest). Returns those that are
+    /// running.
+    pub(crate) fn begin_ingest(&self, tree: &Tree) -> Vec<Compaction> {
+        let mut state = self.state.lock();
+        state.ingesting.insert(tree.id);
+        state.running_in(tree)
+    }
+
+    /// Lets compactions of `tree` begin again.
+    pub(crate) fn end_ingest(&self, tree: &Tree) {
+        {
+            let mut state = self.state.lock();
+            state.ingesting.remove(&tree.id);
+            state.due.compact.add([tree.id]);
+            state.due.crowded.note([tree.id]);
+        }
+        self.wake();
     }
 
     /// Notes that scans made a memtable due. The next step freezes it.

@@ -285,6 +285,15 @@ impl Store {
                 self.stall(|| self.writer.publish().wait_visible(clear));
                 continue;
             }
+            let ingesting = write.targets.iter().find(|target| target.tree.is_ingesting());
+            if let Some(target) = ingesting {
+                drop(placement);
+                if on_stall == OnStall::Refuse {
+                    return Err(Stall::INGEST.into());
+                }
+                self.stall(|| target.tree.wait_ingested());
+                continue;
+            }
             match condition.check(&mut Placed::new(&mut placement, self.writer.publish()))? {
                 Verdict::Holds if self.room(write.charge_bytes())? == Room::Wait => {
                     drop(placement);

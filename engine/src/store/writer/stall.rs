@@ -24,6 +24,8 @@ pub(crate) struct Stall {
 impl Stall {
     /// Memtables have no room for the write.
     pub(super) const FULL: Self = Self { reason: StallReason::MemtableMemory, delay: None };
+    /// Ingested tables are being installed.
+    pub(super) const INGEST: Self = Self { reason: StallReason::Ingest, delay: None };
 }
 
 impl From<Stall> for Error {
@@ -63,6 +65,9 @@ impl Store {
             return Ok(Some(Stall { reason: StallReason::Tables, delay: Some(delay) }));
         }
         for tree in trees.into_iter().filter(|tree| !tree.is_dropped()) {
+            if tree.is_ingesting() {
+                return Ok(Some(Stall::INGEST));
+            }
             let debt = self.debt(tree);
             let delay = match pressure(debt) {
                 Pressure::Delay(Duration::ZERO) => continue,

@@ -1,0 +1,201 @@
+//! Bulk load of sorted entries.
+
+use std::fmt;
+
+#[cfg(doc)]
+use crate::Error;
+use crate::{Keyspace, Result, handle_counts::HandleKind, store::ingest::IngestTables};
+
+/// A bulk load into a keyspace: entries in ascending order become tables, without log and
+/// memtables, and all of them become visible at once. RocksDB does the same with `SstFileWriter`
+/// and `IngestExternalFile`.
+///
+/// A drop without [`finish`](Self::finish) removes the tables: nothing was changed. So does a crash,
+/// at the next open. Returned by [`Keyspace::ingestion`].
+#[must_use = "an ingestion changes nothing until it is finished"]
+pub struct Ingestion {
+    tables: IngestTables,
+    keyspace: Keyspace,
+}
+
+/// Result of a finished [`Ingestion`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Ingested {
+    /// Sequence number of all entries, for [`Db::snapshot_at`](crate::Db::snapshot_at); that of the
+    /// newest visible write if there were none.
+    pub sequence: u64,
+    /// Number of entries.
+    pub entries: u64,
+    /// Number of new tables.
+    pub tables: usize,
+    /// Length of the new tables.
+    pub bytes: u64,
+}
+
+impl Keyspace {
+    pub(crate) fn begin_ingestion(&self) -> Result<Ingestion> {
+        let store = self.handle().accept()?;
+        let tables = store.begin_ingest(self.tree())?;
+        Ok(Ingestion { tables, keyspace: self.of_kind(HandleKind::Keyspace) })
+    }
+}
+
+impl Ingestion {
+    /// Adds an entry. Its key must be above all keys before. The value expires after the
+    /// [default TTL](crate::KeyspaceOptions::default_ttl) of the keyspace, if it has one, counted
+    /// from the begin of the ingestion.
+    ///
+    /// # Errors
+    ///
+    /// * The entry was not added, and the ingestion can go on: [`Error::KeysNotAscending`],
+    ///   [`Error::KeyTooLong`], [`Error::ValueTooLong`].
+    /// * The ingestion must be dropped: [`Error::Io`], also of a full disk; [`Error::Closed`].
+    pub fn insert(&mut self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
+        let store = self.keyspace.handle().accept()?;
+        store.add_ingested(&mut self.tables, key.as_ref(), value.as_ref())
+    }
+
+    /// Returns the number of entries added so far.
+    #[must_use]
+    pub fn entries(&self) -> u64 {
+        self.tables.entries()
+    }
+
+    /// Returns the approximate length of the tables so far, in bytes.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.tables.bytes()
+    }
+
+    /// Makes all entries durable and visible, at once. Costs a flush of the keyspace, a synced write
+    /// to the log and one to the manifest. Other writes to the keyspace wait for these.
+    ///
+    /// # Errors
+    ///
+    /// * Nothing was changed: [`Error::KeyspaceDropped`], [`Error::Closed`], errors of the flush.
+    /// * No entry is visible, but all may be found when the store is reopened: [`Error::Io`],
+    ///   [`Error::ReadOnly`].
+    pub fn finish(mut self) -> Result<Ingested> {
+        let store = self.keyspace.handle().accept()?;
+        self.tables.end_table()?;
+        let (entries, bytes, tables) = (self.entries(), self.bytes(), self.tables.tables());
+        let sequence = store.install_ingested(&mut self.tables)?;
+        Ok(Ingested { sequence, entries, tables, bytes })
+    }
+}
+
+impl Drop for Ingestion {
+    fn drop(&mut self) {
+        self.keyspace.open_store().store().discard_ingested(&mut self.tables);
+    }
+}
+
+impl fmt::Debug for Ingestion {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let keyspace = self.keyspace.name();
+        let (entries, bytes) = (self.entries(), self.bytes());
+        let mut debug = f.debug_struct("Ingestion");
+        debug.field("keyspace", &keyspace).field("entries", &entries).field("bytes", &bytes);
+        debug.finish_non_exhaustive()
+    }
+}
+
+/// Implements the bulk load of a handle. `field` names its keyspace, if it is none itself.
+macro_rules! ingest_methods {
+    ($handle:ty $(, $field:ident)?) => {
+        /// Bulk load.
+        impl $handle {
+            /// Stores all `entries`, whose keys must ascend, without duplicates. Atomic, and durable
+            /// at return. Many times faster than as many inserts: entries go straight into tables,
+            /// on the deepest level above all older entries of their keys.
+            ///
+            /// The entries replace every value written before the call ends, and snapshots from
+            /// before do not see them. Reads and writes continue meanwhile; writes to this keyspace
+            /// wait for the end of the call, which flushes it; `try_insert` and `try_commit` are refused.
+            ///
+            /// The log has no ingested entries, which affects its readers:
+            ///
+            /// * [`Db::changes`](crate::Db::changes) returns
+            ///   [`ChangeKind::Ingest`](crate::changes::ChangeKind::Ingest) instead of the entries.
+            /// * [Backups](crate::BackupSet) have the entries, but a restore cannot pass from a
+            ///   backup before an ingest to a point after it: [`Error::IngestNotArchived`]. Make a
+            ///   backup after an ingest.
+            /// * A [follower](crate::Options::follow) may show writes right behind an ingest up to a
+            ///   refresh earlier than the ingest.
+            /// * A [repair](crate::Options::repair) of a store without a manifest takes ingested
+            ///   entries for as old as the begin of the call.
+            ///
+            /// Long values stay in tables until a compaction rewrites them, also with
+            /// [`blob_value_bytes`](crate::KeyspaceOptions::blob_value_bytes).
+            ///
+            /// Uses as much memory as one worker thread. For entries of which some may fail, or to
+            /// show progress, use [`ingestion`](Self::ingestion).
+            ///
+            /// # Errors
+            ///
+            /// * Nothing was changed: [`Error::KeysNotAscending`], [`Error::KeyTooLong`],
+            ///   [`Error::ValueTooLong`], [`Error::KeyspaceDropped`], [`Error::ReadOnly`].
+            /// * As [`Ingestion::finish`](crate::Ingestion::finish).
+            ///
+            /// ```
+            /// # let dir = tempfile::tempdir().unwrap();
+            /// let db = sievedb::Db::open(dir.path())?;
+            /// let ingested = db.ingest((0..1000_u32).map(|n| (n.to_be_bytes(), "value")))?;
+            /// assert_eq!(ingested.entries, 1000);
+            /// assert_eq!(db.get(7_u32.to_be_bytes())?.as_deref(), Some(&b"value"[..]));
+            /// # Ok::<(), sievedb::Error>(())
+            /// ```
+            ///
+            /// [`Error::KeysNotAscending`]: crate::Error::KeysNotAscending
+            /// [`Error::KeyTooLong`]: crate::Error::KeyTooLong
+            /// [`Error::ValueTooLong`]: crate::Error::ValueTooLong
+            /// [`Error::KeyspaceDropped`]: crate::Error::KeyspaceDropped
+            /// [`Error::ReadOnly`]: crate::Error::ReadOnly
+            /// [`Error::IngestNotArchived`]: crate::Error::IngestNotArchived
+            pub fn ingest<K: AsRef<[u8]>, V: AsRef<[u8]>>(
+                &self,
+                entries: impl IntoIterator<Item = (K, V)>,
+            ) -> $crate::Result<$crate::Ingested> {
+                let mut ingestion = self.ingestion()?;
+                for (key, value) in entries {
+                    ingestion.insert(key, value)?;
+                }
+                ingestion.finish()
+            }
+
+            /// Begins a bulk load that the caller feeds entry by entry: see
+            /// [`ingest`](Self::ingest).
+            ///
+            /// # Errors
+            ///
+            /// [`Error::KeyspaceDropped`], [`Error::ReadOnly`], [`Error::Io`].
+            ///
+            /// ```
+            /// # let dir = tempfile::tempdir().unwrap();
+            /// use sievedb::{Db, Error};
+            ///
+            /// let db = Db::open(dir.path())?;
+            /// let mut ingestion = db.ingestion()?;
+            /// ingestion.insert("a", "1")?;
+            /// let refused = ingestion.insert("a", "2");
+            /// assert!(matches!(refused, Err(Error::KeysNotAscending { .. })));
+            /// println!("{} entries, {} bytes", ingestion.entries(), ingestion.bytes());
+            /// ingestion.finish()?;
+            /// assert_eq!(db.get("a")?.as_deref(), Some(&b"1"[..]));
+            /// # Ok::<(), Error>(())
+            /// ```
+            ///
+            /// [`Error::KeyspaceDropped`]: crate::Error::KeyspaceDropped
+            /// [`Error::ReadOnly`]: crate::Error::ReadOnly
+            /// [`Error::Io`]: crate::Error::Io
+            pub fn ingestion(&self) -> $crate::Result<$crate::Ingestion> {
+                self$(.$field)?.begin_ingestion()
+            }
+        }
+    };
+}
+
+pub(crate) use ingest_methods;
+
+ingest_methods!(Keyspace);

@@ -1,0 +1,351 @@
+//! Ingests tables: writes them beside the history, then adds all of them by one edit.
+//!
+//! The tables store a provisional sequence number. Their real one, the same for all entries, is
+//! placed once they are complete, and the manifest has it. While it is in flight, in this order:
+//!
+//! 1. The log has a record at this number, synced with everything before it. So no crash keeps the
+//!    tables and loses older writes.
+//! 2. One edit of the manifest adds all tables.
+//! 3. The view of the keyspace gets the tables and an empty memtable. A reader of the view before
+//!    sees no write after the ingest.
+//! 4. The number becomes visible.
+//!
+//! Writes to the keyspace wait meanwhile, and before for the flush of its memtables: their entries
+//! are older than the ingested ones. No compaction of the keyspace begins before the number is
+//! visible: it would not know the snapshots taken until then. Running ones keep their key ranges.
+
+use std::{mem, slice, sync::Arc};
+
+use sievedb_format::{InternalKey, SequenceNumber, TableBounds, Trailer};
+
+use crate::{
+    Durability, Error, Result,
+    commit::{Always, Write, check_entry, stored_value},
+    compaction::{choice::Compaction, levels::LAST_LEVEL},
+    filter_policy::FilterChoice,
+    filters::choose_filter,
+    keyspace_options::KeyspaceOptions,
+    listener::Event,
+    manifest::VersionEdit,
+    planted::PlantedBug,
+    read::tree::Tree,
+    store::{Store, versions::change::Change, writer::stall::OnStall},
+    table::{LiveTable, TableMeta, TablePlace, builder::TableBuilder, cache_room::WorkerShare},
+    version::Version,
+};
+
+/// Entries for which the filter of a table is chosen: their number is not known yet.
+const ENTRIES_EXPECTED: u64 = 1 << 20;
+
+/// Tables of an ingest, in key order.
+#[derive(Debug)]
+pub(crate) struct IngestTables {
+    tree: Arc<Tree>,
+    options: KeyspaceOptions,
+    filter: FilterChoice,
+    share: Arc<WorkerShare>,
+    /// Stored with each entry. A repair without the manifest orders the tables by it.
+    provisional: SequenceNumber,
+    /// Expiry of all values, by the store clock.
+    expiry_ms: Option<u64>,
+    current: Option<TableBuilder>,
+    written: Vec<Arc<TableMeta>>,
+    last_key: Vec<u8>,
+    value: Vec<u8>,
+    entries: u64,
+}
+
+impl IngestTables {
+    /// Returns the number of entries so far.
+    pub(crate) const fn entries(&self) -> u64 {
+        self.entries
+    }
+
+    /// Returns the length of the tables so far, in bytes.
+    pub(crate) fn bytes(&self) -> u64 {
+        let current = self.current.as_ref().map_or(0, TableBuilder::bytes);
+        current + self.written.iter().map(|table| table.bytes).sum::<u64>()
+    }
+
+    /// Returns the number of tables written so far.
+    pub(crate) fn tables(&self) -> usize {
+        self.written.len()
+    }
+
+    /// Ends the last table.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Io`], [`Error::Closed`].
+    pub(crate) fn end_table(&mut self) -> Result<()> {
+        let Some(table) = self.current.take() else { return Ok(()) };
+        let place = TablePlace { level: LAST_LEVEL, run: 0 };
+        self.written.push(table.finish(place, self.tree.origin())?);
+        Ok(())
+    }
+}
+
+impl Store {
+    /// Begins to write tables for an ingest into `tree`.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::ReadOnly`], [`Error::KeyspaceDropped`], errors of the manifest.
+    pub(crate) fn begin_ingest(&self, tree: &Arc<Tree>) -> Result<IngestTables> {
+        self.versions.check_writable()?;
+        tree.check()?;
+        self.renew_manifest()?;
+        let mut options = KeyspaceOptions::clone(&tree.options());
+        if tree.view_seldom().version.runs().is_empty() {
+            options = options.of_last_level();
+        }
+        let place = TablePlace { level: LAST_LEVEL, run: 0 };
+        Ok(IngestTables {
+            tree: Arc::clone(tree),
+            options,
+            filter: choose_filter(tree, |_| false, place, ENTRIES_EXPECTED),
+            share: self.tables.worker_share(),
+            provisional: self.writer.visible().max(1),
+            expiry_ms: tree.default_expiry_ms(|| self.versions.clock().now_ms()),
+            current: None,
+            written: Vec::new(),
+            last_key: Vec::new(),
+            value: Vec::new(),
+            entries: 0,
+        })
+    }
+
+    /// Adds an entry behind all before.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::KeysNotAscending`], [`Error::KeyTooLong`], [`Error::ValueTooLong`]: the entry was
+    /// not added. [`Error::Io`], [`Error::Closed`]: the ingest cannot go on.
+    pub(crate) fn add_ingested(
+        &self,
+        tables: &mut IngestTables,
+        key: &[u8],
+        value: &[u8],
+    ) -> Result<()> {
+        check_entry(key, value)?;
+        if tables.entries > 0 && key <= &*tables.last_key {
+            let (keyspace, key) = (tables.tree.name(), bytes::Bytes::copy_from_slice(key));
+            return Err(Error::KeysNotAscending { keyspace, key });
+        }
+        let table_bytes = tables.options.table_bytes;
+        let is_full = |it: &TableBuilder| it.bytes() >= table_bytes || it.has_its_share();
+        if tables.current.as_ref().is_some_and(is_full) {
+            tables.end_table()?;
+        }
+        let table = match &mut tables.current {
+            Some(table) => table,
+            None => {
+                let IngestTables { options, filter, share, .. } = &*tables;
+                let created = self.tables.create(options, *filter, share, 0)?;
+                tables.current.insert(created)
+            }
+        };
+        let (kind, value) = stored_value(tables.expiry_ms, value, &mut tables.value);
+        table.add(InternalKey::new(key, Trailer::new(tables.provisional, kind)), value)?;
+        tables.last_key.clear();
+        tables.last_key.extend_from_slice(key);
+        tables.entries += 1;
+        Ok(())
+    }
+
+    /// Makes the ended tables durable and visible. Returns their sequence number, or the newest visible
+    /// one if there are no entries.
+    ///
+    /// # Errors
+    ///
+    /// Nothing is visible. After [`Error::Io`] the entries may be found when the store is reopened,
+    /// all or none.
+    pub(crate) fn install_ingested(&self, tables: &mut IngestTables) -> Result<SequenceNumber> {
+        debug_assert!(tables.current.is_none(), "the last table was not ended");
+        if tables.written.is_empty() {
+            return Ok(self.writer.visible());
+        }
+        let (tree, bytes) = (Arc::clone(&tables.tree), tables.bytes());
+        // Most of it before writes wait.
+        self.flush_trees(slice::from_ref(&tree))?;
+        // No clear may remove the tables.
+        let change = self.versions.lock_keyspaces();
+        tree.check()?;
+        let ingesting = Ingesting::begin(self, &tree);
+        self.flush_trees(slice::from_ref(&tree))?;
+        self.place_tables(&tree, &ingesting.running, &mut tables.written);
+        let sequence = self.install_placed(&tree, &mut tables.written)?;
+        drop(ingesting);
+        drop(change);
+        let (keyspace, entries) = (tree.name(), tables.entries);
+        self.notify(&Event::Ingested { keyspace, entries, bytes });
+        self.run_inline();
+        Ok(sequence)
+    }
+
+    /// Sets level and run of each table: see [`level_for`].
+    fn place_tables(&self, tree: &Tree, running: &[Compaction], written: &mut [Arc<TableMeta>]) {
+        let version = tree.kept_view().version;
+        let mut newest_run = None;
+        for table in written {
+            let level = level_for(&version, running, &table.bounds);
+            let mut new_run = || *newest_run.get_or_insert_with(|| self.tables.new_file_id());
+            let run = if level == 0 { new_run() } else { 0 };
+            let table = Arc::make_mut(table);
+            (table.level, table.run) = (level, run);
+        }
+    }
+
+    /// Installs tables that have their places. Takes them from `written` once the manifest may name
+    /// them.
+    fn install_placed(
+        &self,
+        tree: &Arc<Tree>,
+        written: &mut Vec<Arc<TableMeta>>,
+    ) -> Result<SequenceNumber> {
+        let (name, options) = (tree.name(), tree.kept_options());
+        let listener = self.options.listener.as_deref();
+        let open = |meta| {
+            let opened = self.tables.open_and_report(&name, &options, meta, listener);
+            opened.map(Arc::new)
+        };
+        let opened = written.iter().map(open).collect::<Result<Vec<_>>>()?;
+        self.tables.check_not_closing()?;
+        self.tables.sync_dir()?;
+        let next =
+            |old: &Version, opened: &[Arc<LiveTable>]| Change::default().next_version(old, opened);
+        // Filters are in memory before lookups see their tables, if there is room.
+        let fits =
+            self.filters.admit(self, tree, &next(&tree.kept_view().version, &opened), &opened);
+        let durability = match self.options.has_bug(PlantedBug::IngestBeforeLogSync) {
+            true => Durability::Memory,
+            false => Durability::Disk,
+        };
+        let mut record = Write::ingest(tree);
+        let placed = self.place(OnStall::Wait, &mut record, durability, &mut Always)?;
+        let Some((placed, _)) = placed else {
+            unreachable!("a record without a condition is placed");
+        };
+        let logged = self.make_durable(&placed, durability);
+        logged.map(drop)?;
+        let sequence = placed.first;
+        let ingested: Vec<_> =
+            opened.iter().map(|live| Arc::new(live.ingested_at(sequence))).collect();
+        drop(opened);
+        written.clear();
+        let in_parts = self.options.has_bug(PlantedBug::IngestInParts);
+        let part = if in_parts { ingested.len().div_ceil(2) } else { ingested.len() };
+        let edited = ingested.chunks(part).try_for_each(|tables| {
+            let added = tables.iter().map(|live| (tree.id, Arc::clone(&live.meta)));
+            let edit = VersionEdit {
+                tables_added: added.collect(),
+                last_sequence: Some(sequence),
+                log_mark: Some(self.writer.log().mark()),
+                ..VersionEdit::default()
+            };
+            self.edit_manifest(
+                |_| Some(edit),
+                |_| {
+                    // The extractor may have changed since the tables were opened.
+                    let extractor = &tree.options().prefix_extractor;
+                    tables.iter().for_each(|live| self.tables.fit_extractor(live, extractor));
+                    tree.install_ingested(|old| next(old, tables));
+                },
+            )
+        });
+        if edited.is_err() {
+            self.versions.add_uncertain(ingested.iter().map(|live| live.path.to_path_buf()));
+        }
+        // Also after an error: no later write waits for this one.
+        drop(placed);
+        edited?;
+        self.writer.publish().wait_visible(sequence);
+        self.filters.note_installed(self, fits, false);
+        self.count_ingested(&ingested);
+        Ok(sequence)
+    }
+
+    fn count_ingested(&self, tables: &[Arc<LiveTable>]) {
+        let counters = &self.tables.counters.local().writes;
+        counters.batches.add(1);
+        counters.entries.add(tables.iter().map(|live| live.meta.entries).sum());
+        counters.bytes.add(tables.iter().map(|live| live.meta.bytes).sum());
+    }
+
+    /// Removes the files of an ingest that was not installed.
+    pub(crate) fn discard_ingested(&self, tables: &mut IngestTables) {
+        for table in mem::take(&mut tables.written).iter().rev() {
+            self.tables.discard(table, true);
+        }
+    }
+}
+
+/// Returns the level for an ingested table with these bounds: the deepest one with a sorted run, or
+/// the last level, above all tables that overlap. Else level 0, as also beside running compactions,
+/// whose outputs are not known.
+fn level_for(version: &Version, running: &[Compaction], bounds: &TableBounds) -> u8 {
+    let is_apart = |other: &TableBounds| other.is_before(bounds) || bounds.is_before(other);
+    if !running.iter().all(|compaction| is_apart(&compaction.bounds)) {
+        return 0;
+    }
+    let mut deepest = 0;
+    for run in version.runs() {
+        if !run.overlapping(bounds).is_empty() {
+            return deepest;
+        }
+        deepest = run.level;
+    }
+    LAST_LEVEL
+}
+
+/// An ingest into a keyspace that is being installed.
+struct Ingesting<'a> {
+    store: &'a Store,
+    tree: &'a Arc<Tree>,
+    /// Compactions that were running when it began.
+    running: Vec<Compaction>,
+}
+
+impl<'a> Ingesting<'a> {
+    /// Makes writes to `tree` wait, and its compactions.
+    fn begin(store: &'a Store, tree: &'a Arc<Tree>) -> Self {
+        {
+            let _placement = store.writer.placement();
+            tree.begin_ingest();
+        }
+        Self { store, tree, running: store.scheduler.begin_ingest(tree) }
+    }
+}
+
+impl Drop for Ingesting<'_> {
+    fn drop(&mut self) {
+        self.tree.end_ingest();
+        self.store.scheduler.end_ingest(self.tree);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::compaction::choice::Reason;
+
+    #[test]
+    fn a_table_above_nothing_goes_to_the_last_level_unless_a_compaction_is_in_the_way() {
+        let inclusive = |first, last| TableBounds::inclusive([first], [last]);
+        let running = [Compaction {
+            reason: Reason::Level0,
+            inputs: Vec::new(),
+            output_level: 3,
+            output_run: 0,
+            is_trivial_move: false,
+            is_unlink: false,
+            input_bytes: 0,
+            bounds: inclusive(b'e', b'g'),
+        }];
+        let level = |first, last| level_for(&Version::default(), &running, &inclusive(first, last));
+        assert_eq!(level(b'a', b'd'), LAST_LEVEL);
+        assert_eq!(level(b'a', b'e'), 0);
+        assert_eq!(level(b'f', b'f'), 0);
+        assert_eq!(level(b'h', b'z'), LAST_LEVEL);
+    }
+}
