@@ -113,8 +113,9 @@ impl KeyspaceOptions {
 
     /// Target size of a table file written by a compaction, in bytes.
     ///
-    /// From 4 KiB to 16 GiB; default 64 MiB ([`DEFAULT_TABLE_BYTES`]). A table may exceed it by one
-    /// block and the versions of one key.
+    /// From 4 KiB to 16 GiB; default 64 MiB ([`DEFAULT_TABLE_BYTES`]). A table ends early, from half
+    /// of it on, where one of the next level ends, and may have 1.5 times as many bytes, one block
+    /// and the versions of one key.
     pub fn table_bytes(mut self, bytes: u64) -> Self {
         self.table_bytes = bytes;
         self

@@ -12,6 +12,7 @@
 //! | [`idle`]       | compactions of an idle store                                       |
 //! | [`crowded`]    | compactions of a store with too many tables for its memory         |
 //! | [`choice`]     | a chosen compaction                                                |
+//! | [`borders`]    | where the tables of a merge end                                    |
 //! | [`readers`]    | readers that a flush or a compaction serves                        |
 //! | [`stripes`]    | stripes into which readers cut the sequence numbers                |
 //! | [`filtering`]  | values shown to the compaction filter                              |
@@ -21,6 +22,7 @@
 //! | [`ranges`]     | range tombstones that a flush or a compaction keeps                |
 
 pub(crate) mod blob_garbage;
+pub(crate) mod borders;
 pub(crate) mod choice;
 pub(crate) mod crowded;
 pub(crate) mod debt;

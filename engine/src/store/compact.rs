@@ -9,6 +9,7 @@ use crate::{
     Error, HistoryLength, Result,
     compaction::{
         blob_garbage::files_to_rewrite,
+        borders::Borders,
         choice::Compaction,
         crowded::Price,
         deeper_levels::DeeperLevels,
@@ -393,7 +394,9 @@ impl Store {
             rewritten_blobs,
             misplaces_blobs,
         };
-        let written = write_tables(&self.tables, &new, &mut kept, buffers.share())?;
+        let borders =
+            Borders::of_merge(&levels, output_level, &compaction.bounds, options.table_bytes);
+        let written = write_tables(&self.tables, &new, &mut kept, buffers.share(), borders)?;
         let has_changed = filtering.is_some_and(|filtering| filtering.has_changed());
         Ok((written, has_changed.then_some(ByFilter { newest_snapshot })))
     }

@@ -8,7 +8,7 @@ use sievedb_sstable::{Completed, CursorOptions, TableOrigin};
 use crate::{
     Result,
     compaction::readers::Readers,
-    compaction::{ranges::RangeFragments, retain::RetainStream},
+    compaction::{borders::Borders, ranges::RangeFragments, retain::RetainStream},
     filter_policy::FilterChoice,
     filters::choose_filter,
     fold::OperatorCell,
@@ -69,7 +69,7 @@ pub(crate) fn write_memtables(
     let share = tables.worker_share();
     let (filter, rewritten_blobs) = (choose(place, entries), BTreeSet::new());
     let new = NewTables { options, filter, place, origin, rewritten_blobs, misplaces_blobs: false };
-    write_tables(tables, &new, &mut kept, &share)
+    write_tables(tables, &new, &mut kept, &share, Borders::none(options.table_bytes))
 }
 
 impl Store {

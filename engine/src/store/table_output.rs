@@ -7,7 +7,7 @@ use sievedb_sstable::TableOrigin;
 
 use crate::{
     Result,
-    compaction::{ranges::RangeFragment, retain::RetainStream},
+    compaction::{borders::Borders, ranges::RangeFragment, retain::RetainStream},
     filter_policy::FilterChoice,
     iter::cursor::Cursor,
     keyspace_options::KeyspaceOptions,
@@ -52,8 +52,8 @@ impl NewTables<'_> {
     }
 }
 
-/// Writes all entries of `kept` into tables of about [`KeyspaceOptions::table_bytes`] each, or less
-/// if memory for writing is short, all of one sorted run. All versions of a key are in one table.
+/// Writes all entries of `kept` into tables that end at `borders`, or earlier if memory for writing
+/// is short, all of one sorted run. All versions of a key are in one table.
 /// Range tombstones are cut where a table ends.
 /// The part of `share` that is taken already is for reading.
 ///
@@ -68,9 +68,10 @@ pub(crate) fn write_tables<C: Cursor, B: FnMut(&[u8]) -> bool, S: FnMut() -> boo
     new: &NewTables<'_>,
     kept: &mut RetainStream<'_, C, B, S>,
     share: &Arc<WorkerShare>,
+    borders: Borders,
 ) -> Result<Vec<Arc<TableMeta>>> {
     let mut written = Vec::new();
-    let result = write_each(tables, new, kept, share, &mut written);
+    let result = write_each(tables, new, kept, share, borders, &mut written);
     let is_whole = result.is_ok();
     // Syncs and the manifest edit follow.
     let result = result.and_then(|()| tables.check_not_closing());
@@ -87,6 +88,7 @@ fn write_each<C: Cursor, B: FnMut(&[u8]) -> bool, S: FnMut() -> bool>(
     new: &NewTables<'_>,
     kept: &mut RetainStream<'_, C, B, S>,
     share: &Arc<WorkerShare>,
+    mut borders: Borders,
     written: &mut Vec<Arc<TableMeta>>,
 ) -> Result<()> {
     let NewTables { options, filter, place, .. } = *new;
@@ -100,8 +102,9 @@ fn write_each<C: Cursor, B: FnMut(&[u8]) -> bool, S: FnMut() -> bool>(
         let range =
             ranges.next_start().filter(|&start| key.is_none_or(|key| start <= key.user_key));
         let Some(next) = range.or(key.map(|key| key.user_key)) else { break };
-        let is_full =
-            |table: &TableBuilder| table.bytes() >= options.table_bytes || table.has_its_share();
+        let bytes = current.as_ref().map_or(0, TableBuilder::bytes);
+        let is_end = borders.is_end(bytes, next);
+        let is_full = |table: &TableBuilder| is_end || table.has_its_share();
         let may_split = range.is_some() || kept.may_split();
         if may_split && current.as_ref().is_some_and(|it| !it.is_empty() && is_full(it)) {
             let mut full = current.take().expect("a full table was just seen");

@@ -11,10 +11,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use sievedb_filter::hash::key_hash;
+use sievedb_format::TableBounds;
 
 use super::picker::table;
 use crate::{
     compaction::{
+        borders::Borders,
         choice::Compaction,
         expired::ExpiryClock,
         levels::{LAST_LEVEL, LevelOptions, Levels},
@@ -61,16 +63,38 @@ impl Store {
 
     /// Writes a sorted run of `level`.
     fn add(&mut self, level: u8, run: u64, keys: &[u64]) {
-        let entries = (self.options.table_bytes / ENTRY_BYTES) as usize;
-        for keys in keys.chunks(entries) {
-            let ends = [keys[0], keys[keys.len() - 1]].map(u64::to_be_bytes);
-            let mut meta = table(self.next_id, level, run, &ends[0], &ends[1]);
-            meta.entries = keys.len() as u64;
-            meta.bytes = meta.entries * ENTRY_BYTES;
-            self.written += meta.bytes;
-            self.tables.insert(self.next_id, (meta, keys.to_vec()));
-            self.next_id += 1;
+        let mut borders = self.borders(level);
+        let mut first = 0;
+        for (at, key) in keys.iter().enumerate() {
+            let bytes = (at - first) as u64 * ENTRY_BYTES;
+            if borders.is_end(bytes, &key.to_be_bytes()) && at > first {
+                self.add_table(level, run, &keys[first..at]);
+                first = at;
+            }
         }
+        self.add_table(level, run, &keys[first..]);
+    }
+
+    fn borders(&self, level: u8) -> Borders {
+        let levels = Levels::new(self.tables.values().map(|(meta, _)| meta), &[]);
+        // Empty and exclusive: no upper bound.
+        let all = TableBounds {
+            smallest: [].into(),
+            largest: [].into(),
+            smallest_excluded: false,
+            largest_excluded: true,
+        };
+        Borders::of_merge(&levels, level, &all, self.options.table_bytes)
+    }
+
+    fn add_table(&mut self, level: u8, run: u64, keys: &[u64]) {
+        let ends = [keys[0], keys[keys.len() - 1]].map(u64::to_be_bytes);
+        let mut meta = table(self.next_id, level, run, &ends[0], &ends[1]);
+        meta.entries = keys.len() as u64;
+        meta.bytes = meta.entries * ENTRY_BYTES;
+        self.written += meta.bytes;
+        self.tables.insert(self.next_id, (meta, keys.to_vec()));
+        self.next_id += 1;
     }
 
     /// Flushes a memtable of these keys, then compacts all that is due.
@@ -172,10 +196,10 @@ fn cost_of(memtable_mib: u64, writes: u64, keys: Option<u64>) -> Cost {
 fn amplification_stays_within_bounds() {
     // Memtable in MiB, writes and keys in millions, most writes and space.
     for (memtable, writes, keys, writes_max, space_max) in [
-        (32, 10, None, 7.8, 1.01),
-        (64, 10, None, 5.2, 1.01),
-        (32, 30, Some(10), 8.9, 1.2),
-        (64, 30, Some(10), 6.9, 1.25),
+        (32, 10, None, 6.4, 1.01),
+        (64, 10, None, 4.2, 1.01),
+        (32, 30, Some(10), 6.8, 1.2),
+        (64, 30, Some(10), 5.0, 1.25),
     ] {
         let cost = cost_of(memtable, writes, keys);
         let keys = keys.map_or_else(|| "new".to_owned(), |keys| format!("{keys} million"));

@@ -7,6 +7,7 @@ use sievedb_sstable::BlobUse;
 use crate::table::TableMeta;
 
 mod amplification;
+mod borders;
 mod filtering;
 mod picker;
 mod ranges;
