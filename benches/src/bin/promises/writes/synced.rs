@@ -14,6 +14,7 @@ use sievedb::{CommitFuture, Db, Durability, Options, Result};
 use sievedb_benches::{key, value};
 use sievedb_workload::clock::now;
 
+use super::median;
 use crate::{
     figure::{Figure, Measured},
     scale::Scale,
@@ -137,9 +138,4 @@ fn asynchronous(db: &Db, writes: u64) -> Result<f64> {
         commit.wait()?;
     }
     Ok(start.elapsed().as_secs_f64() / writes as f64)
-}
-
-fn median(mut figures: Vec<f64>) -> f64 {
-    figures.sort_unstable_by(f64::total_cmp);
-    figures[figures.len() / 2]
 }
