@@ -8,7 +8,7 @@ use std::{collections::BTreeSet, io};
 use super::Store;
 use crate::{
     Error, Reencryption, Result, encryption::EncryptedFs, error::SYNC, file_name::FileName,
-    table::obsolete::Hold,
+    manifest::ManifestState, table::obsolete::Hold,
 };
 
 impl Store {
@@ -52,7 +52,8 @@ impl Store {
         }
     }
 
-    /// Rewrites tables, filters and finished segments. A damaged one stays, and is the error.
+    /// Rewrites finished tables, filters, blob files and segments. A damaged one stays, and is the
+    /// error.
     fn rewrite_files(
         &self,
         files: &EncryptedFs,
@@ -61,11 +62,15 @@ impl Store {
     ) -> Result<()> {
         let folder = &*self.tables.folder;
         let active = self.writer.log().written_to().file_id;
+        // Flushes and compactions may still write a file that the manifest does not name.
+        let named = self.versions.read_manifest(|manifest| named_files(manifest.state()));
         let (names, _hold) = self.held_names()?;
         let mut damaged = None;
         for name in names.iter().filter_map(|name| FileName::parse(name)) {
             let is_finished = match name {
-                FileName::Table(_) | FileName::Filter(_) | FileName::Blobs(_) => true,
+                FileName::Table(id) | FileName::Filter(id) | FileName::Blobs(id) => {
+                    named.contains(&id)
+                }
                 FileName::Log(id) => id < active,
                 _ => false,
             };
@@ -123,4 +128,13 @@ impl Store {
             },
         }
     }
+}
+
+/// Returns the ids of all tables, filters and blob files that the manifest names.
+fn named_files(state: &ManifestState) -> BTreeSet<u64> {
+    let tables = state.keyspaces.values().flat_map(|keyspace| keyspace.tables.values());
+    let files = tables.flat_map(|table| {
+        [table.id].into_iter().chain(table.filter_files()).chain(table.blob_file_ids())
+    });
+    files.collect()
 }
