@@ -107,7 +107,7 @@ macro_rules! ingest_methods {
         /// Bulk load.
         impl $handle {
             /// Stores all `entries`, whose keys must ascend, without duplicates. Atomic, and durable
-            /// at return. Many times faster than as many inserts: entries go straight into tables,
+            /// at return. Cheaper than as many inserts: entries go straight into tables,
             /// on the deepest level above all older entries of their keys.
             ///
             /// The entries replace every value written before the call ends, and snapshots from
