@@ -120,6 +120,12 @@ impl Options {
         self
     }
 
+    /// Returns the file system to use.
+    #[must_use]
+    pub fn file_system(&self) -> &Arc<dyn Fs> {
+        &self.fs
+    }
+
     /// Encrypts all files of the store by AES-256-GCM with keys of this provider; default none.
     ///
     /// A new store is encrypted as a whole. A store without encryption is refused with

@@ -14,6 +14,7 @@
 //! * **Snapshots** are checkpoints: hard links to tables, with their filters. They are sent file by
 //!   file, in chunks; every block is checked before one replaces the state of a node. A receiver
 //!   needs room for the snapshot twice, beside its own state.
+//! * **Reads** beside openraft go through [`Reads`], which never see half of a snapshot.
 //! * Calls into the store block the calling task, as those of [`sievedb`] do.
 //!
 //! ```
@@ -56,11 +57,12 @@
 //! # }
 //! ```
 
-#![expect(clippy::disallowed_methods, reason = "snapshots lie beside the store")]
-
 mod application;
 mod error;
 mod log_store;
+mod options;
+mod planted;
+mod reads;
 mod record;
 mod snapshot;
 mod state_machine;
@@ -69,17 +71,23 @@ pub use crate::{
     application::Application,
     error::{Error, Result},
     log_store::LogStore,
+    options::Options,
+    reads::Reads,
     snapshot::{builder::SnapshotBuilder, stream::SnapshotStream},
     state_machine::StateMachine,
 };
+
+#[cfg(feature = "planted-bugs")]
+#[doc(hidden)]
+pub use crate::planted::PlantedBug;
+#[cfg(not(feature = "planted-bugs"))]
+use crate::planted::PlantedBug;
 
 use std::path::Path;
 
 use openraft::{Entry, RaftTypeConfig};
 use serde::{Serialize, de::DeserializeOwned};
 use sievedb::Db;
-
-use crate::{record::Records, snapshot::Snapshots};
 
 /// The keyspace of log, vote, and what is known of the state machine. An application leaves it
 /// alone.
@@ -108,23 +116,16 @@ impl<C> Types for C where
 {
 }
 
-/// Returns the log and the state machine in `db`. Both are empty in a new store.
-///
-/// Snapshots are kept in the directory `snapshots`, which is created. If it is on the file system
-/// of the store, a snapshot takes hard links, otherwise a copy. A snapshot whose installation was
-/// interrupted is installed now.
+/// Opens the log and the state machine in `db`, a store with default options: see
+/// [`Options::open`].
 ///
 /// # Errors
 ///
-/// [`Error::Io`] if the directory cannot be used, [`Error::Store`] if the store fails, and
-/// [`Error::Snapshot`] if the interrupted snapshot is damaged.
+/// As [`Options::open`].
 pub fn open<C: Types, A: Application<C>>(
     db: &Db,
     snapshots: impl AsRef<Path>,
     application: A,
 ) -> Result<(LogStore<C>, StateMachine<C, A>)> {
-    let records = Records::open(db)?;
-    let snapshots = Snapshots::open::<C>(snapshots.as_ref(), &records)?;
-    let log = LogStore::new(records.clone());
-    Ok((log, StateMachine::open(records, snapshots, application)?))
+    Options::default().open(db, snapshots, application)
 }

@@ -10,7 +10,7 @@ use openraft::{
 use sievedb::Durability;
 
 use crate::{
-    Error, Result, Types,
+    Error, Options, PlantedBug, Result, Types,
     record::{COMMITTED, PURGED, Records, VOTE, encode, entry_key, entry_keys},
 };
 
@@ -20,12 +20,14 @@ const READ_BYTES_MAX: usize = 4 << 20;
 /// The log of a node, with its vote. A clone reads and writes the same log.
 pub struct LogStore<C> {
     records: Records,
+    options: Options,
     types: PhantomData<fn() -> C>,
 }
 
 impl<C> Clone for LogStore<C> {
     fn clone(&self) -> Self {
-        Self { records: self.records.clone(), types: PhantomData }
+        let (records, options) = (self.records.clone(), self.options.clone());
+        Self { records, options, types: PhantomData }
     }
 }
 
@@ -36,8 +38,8 @@ impl<C> fmt::Debug for LogStore<C> {
 }
 
 impl<C: Types> LogStore<C> {
-    pub(crate) fn new(records: Records) -> Self {
-        Self { records, types: PhantomData }
+    pub(crate) fn new(records: Records, options: Options) -> Self {
+        Self { records, options, types: PhantomData }
     }
 
     /// Reads the entries in `range`, until they have more than `bytes_max` bytes.
@@ -65,6 +67,11 @@ impl<C: Types> LogStore<C> {
             last_log_id: last.or_else(|| last_purged_log_id.clone()),
             last_purged_log_id,
         })
+    }
+
+    /// Returns the durability of writes that openraft relies on, unless `bug` is planted.
+    fn durability(&self, bug: PlantedBug) -> Durability {
+        if self.options.has_bug(bug) { Durability::OsBuffer } else { Durability::Disk }
     }
 
     /// Writes the record `value` to `key`.
@@ -115,7 +122,7 @@ impl<C: Types> RaftLogStorage<C> for LogStore<C> {
         &mut self,
         vote: &Vote<C::NodeId>,
     ) -> std::result::Result<(), StorageError<C::NodeId>> {
-        let written = self.write(VOTE, vote, Durability::Disk).await;
+        let written = self.write(VOTE, vote, self.durability(PlantedBug::UnsyncedVote)).await;
         Ok(written.map_err(|error| StorageIOError::write_vote(&error))?)
     }
 
@@ -160,7 +167,7 @@ impl<C: Types> RaftLogStorage<C> for LogStore<C> {
                     encode(&entry)?,
                 )?;
             }
-            Ok(batch.commit_async(Durability::Disk)?)
+            Ok(batch.commit_async(self.durability(PlantedBug::UnsyncedEntries))?)
         };
         let commit = begin().map_err(|error| StorageIOError::write_logs(&error))?;
         drop(C::AsyncRuntime::spawn(async move {

@@ -23,10 +23,10 @@ pub(crate) const PURGED: &[u8] = b"purged";
 /// The key of [`Applied`].
 pub(crate) const APPLIED: &[u8] = b"applied";
 
-/// The key of the metadata of the current snapshot.
+/// The key of the current snapshot, a [`Kept`].
 pub(crate) const SNAPSHOT: &[u8] = b"snapshot";
 
-/// The key of the metadata of a snapshot whose installation has begun.
+/// The key of the snapshot whose installation has begun, a [`Kept`].
 pub(crate) const INSTALLING: &[u8] = b"installing";
 
 /// The first byte of the key of an entry. The other keys begin with another one.
@@ -34,6 +34,15 @@ const ENTRY: u8 = 0;
 
 /// The metadata of a snapshot of `C`.
 pub(crate) type Meta<C> = SnapshotMeta<<C as RaftTypeConfig>::NodeId, <C as RaftTypeConfig>::Node>;
+
+/// A snapshot in the directory of snapshots.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(bound = "")]
+pub(crate) struct Kept<C: RaftTypeConfig> {
+    pub(crate) meta: Meta<C>,
+    /// The number of its directory.
+    pub(crate) slot: u8,
+}
 
 /// What the state machine contains.
 #[derive(Debug, Clone, Serialize, Deserialize)]

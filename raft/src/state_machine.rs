@@ -6,11 +6,11 @@ use openraft::{
     Entry, EntryPayload, LogId, OptionalSend, Snapshot, StorageError, StorageIOError,
     StoredMembership, storage::RaftStateMachine,
 };
-use sievedb::Durability;
+use sievedb::{Durability, Transaction};
 
 use crate::{
-    Application, Result, SnapshotBuilder, SnapshotStream, Types,
-    record::{APPLIED, Applied, INSTALLING, Meta, Records, encode},
+    Application, PlantedBug, Reads, Result, SnapshotBuilder, SnapshotStream, Types,
+    record::{APPLIED, Applied, INSTALLING, Kept, Meta, Records, encode},
     snapshot::{Snapshots, install::install},
 };
 
@@ -23,6 +23,7 @@ pub struct StateMachine<C: Types, A> {
     snapshots: Snapshots,
     application: A,
     applied: Applied<C::NodeId, C::Node>,
+    reads: Reads,
 }
 
 impl<C: Types, A> fmt::Debug for StateMachine<C, A> {
@@ -34,11 +35,16 @@ impl<C: Types, A> fmt::Debug for StateMachine<C, A> {
 impl<C: Types, A: Application<C>> StateMachine<C, A> {
     /// Opens the state machine. Ends an installation that was interrupted.
     pub(crate) fn open(records: Records, snapshots: Snapshots, application: A) -> Result<Self> {
-        if let Some(meta) = records.read::<Meta<C>>(INSTALLING)? {
-            install::<C>(&records, &snapshots, &application.keyspaces(), &meta)?;
+        if let Some(kept) = records.read::<Kept<C>>(INSTALLING)? {
+            install::<C>(&records, &snapshots, &application.keyspaces(), &kept)?;
         }
         let applied = records.read(APPLIED)?.unwrap_or_default();
-        Ok(Self { records, snapshots, application, applied })
+        Ok(Self { records, snapshots, application, applied, reads: Reads::new() })
+    }
+
+    /// Returns a handle that reads the state beside openraft.
+    pub fn reads(&self) -> Reads {
+        self.reads.clone()
     }
 
     fn apply_all(&mut self, entries: impl IntoIterator<Item = Entry<C>>) -> Result<Vec<C::R>> {
@@ -57,22 +63,34 @@ impl<C: Types, A: Application<C>> StateMachine<C, A> {
                 }
             });
             if transaction.bytes() > TRANSACTION_BYTES {
-                transaction.insert(&self.records.keyspace, APPLIED, encode(&self.applied)?)?;
-                transaction.commit(Durability::OsBuffer)?;
+                self.commit(transaction)?;
                 transaction = self.records.db.begin();
             }
         }
+        self.commit(transaction)?;
+        Ok(responses)
+    }
+
+    /// Commits a transaction with the id of the last entry that it contains.
+    fn commit(&self, mut transaction: Transaction) -> Result<()> {
+        if self.snapshots.options().has_bug(PlantedBug::ApplyWithoutId) {
+            transaction.commit(Durability::OsBuffer)?;
+            transaction = self.records.db.begin();
+        }
         transaction.insert(&self.records.keyspace, APPLIED, encode(&self.applied)?)?;
         transaction.commit(Durability::OsBuffer)?;
-        Ok(responses)
+        Ok(())
     }
 
     fn install(&mut self, meta: &Meta<C>, stream: SnapshotStream) -> Result<()> {
         let turn = self.snapshots.turn();
-        self.snapshots.receive::<C>(&self.records, meta, stream)?;
-        install::<C>(&self.records, &self.snapshots, &self.application.keyspaces(), meta)?;
-        drop(turn);
+        let kept = self.snapshots.receive::<C>(&self.records, meta, stream)?;
+        let mut whole = self.reads.exclude();
+        *whole = false;
+        install::<C>(&self.records, &self.snapshots, &self.application.keyspaces(), &kept)?;
         self.applied = self.records.read(APPLIED)?.unwrap_or_default();
+        *whole = true;
+        drop((whole, turn));
         Ok(())
     }
 }

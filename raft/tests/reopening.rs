@@ -1,6 +1,6 @@
 //! What a node has after its store was closed and opened again, and snapshots between two nodes.
 
-#![expect(clippy::disallowed_methods, reason = "looks at the directory of snapshots")]
+#![expect(clippy::disallowed_methods, reason = "lists the directory of snapshots")]
 
 mod support;
 
@@ -94,26 +94,34 @@ async fn a_comparison_sees_the_entries_before_it() -> Result<()> {
     Ok(())
 }
 
+type Received =
+    (openraft::SnapshotMeta<u64, openraft::BasicNode>, Box<sievedb_raft::SnapshotStream>);
+
 /// Sends the current snapshot of `from` to `to` in pieces of `bytes`, and returns its metadata.
-async fn send(
+async fn send(from: &mut Node, to: &mut Node, bytes: usize) -> Result<Received> {
+    send_changed(from, to, bytes, |_| ()).await
+}
+
+/// As [`send`], after `change` has changed the bytes. The first piece is sent twice.
+async fn send_changed(
     from: &mut Node,
     to: &mut Node,
     bytes: usize,
-) -> Result<(openraft::SnapshotMeta<u64, openraft::BasicNode>, Box<sievedb_raft::SnapshotStream>)> {
+    change: impl FnOnce(&mut Vec<u8>),
+) -> Result<Received> {
     let mut sent = from.state_machine.get_current_snapshot().await?.ok_or("no snapshot")?;
     let mut received = to.state_machine.begin_receiving_snapshot().await?;
-    let mut piece = vec![0; bytes];
-    let mut offset = 0;
-    loop {
-        sent.snapshot.seek(std::io::SeekFrom::Start(offset)).await?;
-        let read = sent.snapshot.read(&mut piece).await?;
-        if read == 0 {
-            return Ok((sent.meta, received));
+    let mut content = Vec::new();
+    sent.snapshot.read_to_end(&mut content).await?;
+    assert_eq!(sent.snapshot.seek(std::io::SeekFrom::End(0)).await?, content.len() as u64);
+    change(&mut content);
+    for (number, piece) in content.chunks(bytes).enumerate() {
+        for _ in 0..if number == 0 { 2 } else { 1 } {
+            received.seek(std::io::SeekFrom::Start((number * bytes) as u64)).await?;
+            received.write_all(piece).await?;
         }
-        received.seek(std::io::SeekFrom::Start(offset)).await?;
-        received.write_all(&piece[..read]).await?;
-        offset += read as u64;
     }
+    Ok((sent.meta, received))
 }
 
 async fn full_node(dir: &Path) -> Result<Node> {
@@ -155,7 +163,35 @@ async fn a_snapshot_replaces_the_state_of_another_node() -> Result<()> {
     let (meta, received) = send(&mut from, &mut to, 1 << 20).await?;
     to.state_machine.install_snapshot(&meta, received).await?;
     assert_eq!(to.get("last")?.as_deref(), Some("2"));
-    assert_eq!(std::fs::read_dir(second.path().join("snapshots"))?.count(), 1);
+    // The files of the others are removed.
+    let mut slots_in_use = 0;
+    for entry in std::fs::read_dir(second.path().join("snapshots"))? {
+        let mut files = std::fs::read_dir(entry?.path())?;
+        slots_in_use += usize::from(files.next().is_some());
+    }
+    assert_eq!(slots_in_use, 1);
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn reads_never_see_half_of_a_snapshot() -> Result<()> {
+    let (first, second) = (tempfile::tempdir()?, tempfile::tempdir()?);
+    let mut from = full_node(first.path()).await?;
+    let mut to = Node::open(second.path())?;
+    to.state_machine.apply([put(0, "other", "1")]).await?;
+    let (meta, received) = send(&mut from, &mut to, 1 << 20).await?;
+    let (reads, map) = (to.state_machine.reads(), to.db.keyspace("map")?);
+    let reader = std::thread::spawn(move || {
+        let mut lengths = vec![];
+        while lengths.last() != Some(&2001) {
+            let length = reads.read(|| map.len()).expect("no installation fails");
+            lengths.push(length.expect("the store is open"));
+        }
+        lengths
+    });
+    to.state_machine.install_snapshot(&meta, received).await?;
+    let lengths = reader.join().map_err(|_| "the reader panicked")?;
+    assert!(lengths.iter().all(|length| [1, 2001].contains(length)), "{lengths:?}");
     Ok(())
 }
 
@@ -166,7 +202,7 @@ async fn an_interrupted_installation_ends_at_the_next_open() -> Result<()> {
     let mut to = Node::open(second.path())?;
     let (meta, received) = send(&mut from, &mut to, 1 << 16).await?;
     to.state_machine.install_snapshot(&meta, received).await?;
-    // As it was in the middle: some keys are copied, the old number counts, the note is there.
+    // The state in the middle: some keys are copied, the old id counts, the record exists.
     let records = to.db.keyspace(KEYSPACE)?;
     let current = records.get("snapshot")?.ok_or("no snapshot")?;
     let mut batch = to.db.batch();
@@ -189,20 +225,20 @@ async fn a_damaged_snapshot_changes_nothing() -> Result<()> {
     let mut from = full_node(first.path()).await?;
     let mut to = Node::open(second.path())?;
     to.state_machine.apply([put(0, "other", "1")]).await?;
-    let end = {
-        let mut sent = from.state_machine.get_current_snapshot().await?.ok_or("none")?;
-        sent.snapshot.seek(std::io::SeekFrom::End(0)).await?
-    };
     // A piece is missing, cut off, too much, or changed in the header.
     for place in [0, 3, 9, 20] {
-        let (meta, mut received) = send(&mut from, &mut to, 1 << 20).await?;
-        received.seek(std::io::SeekFrom::Start(place)).await?;
-        received.write_all(&[0xff; 3]).await?;
+        let change = |bytes: &mut Vec<u8>| bytes[place..place + 3].fill(0xff);
+        let (meta, received) = send_changed(&mut from, &mut to, 1 << 20, change).await?;
         assert!(to.state_machine.install_snapshot(&meta, received).await.is_err(), "{place}");
     }
-    let (meta, mut received) = send(&mut from, &mut to, 1 << 20).await?;
-    received.seek(std::io::SeekFrom::Start(end)).await?;
-    received.write_all(b"more").await?;
+    let too_much = |bytes: &mut Vec<u8>| bytes.extend(b"more");
+    let (meta, mut received) = send_changed(&mut from, &mut to, 1 << 20, too_much).await?;
+    // Not in order, or again with other bytes.
+    let end = received.seek(std::io::SeekFrom::End(0)).await?;
+    for (offset, byte) in [(end + 1, 0), (end - 1, 0)] {
+        received.seek(std::io::SeekFrom::Start(offset)).await?;
+        assert!(received.write_all(&[byte]).await.is_err(), "{offset} of {end}");
+    }
     assert!(to.state_machine.install_snapshot(&meta, received).await.is_err());
     let received = to.state_machine.begin_receiving_snapshot().await?;
     assert!(to.state_machine.install_snapshot(&meta, received).await.is_err());
@@ -225,13 +261,11 @@ async fn a_changed_byte_is_refused_unless_nothing_reads_it() -> Result<()> {
         let second = tempfile::tempdir()?;
         let mut to = Node::open(second.path())?;
         to.state_machine.apply([put(0, "other", "1")]).await?;
-        let (meta, mut received) = send(&mut from, &mut to, 1 << 20).await?;
-        let end = received.seek(std::io::SeekFrom::End(0)).await?;
-        let offset = std::io::SeekFrom::Start(end * (2 * place + 1) / (2 * PLACES));
-        received.seek(offset).await?;
-        let byte = received.read_u8().await?;
-        received.seek(offset).await?;
-        received.write_all(&[!byte]).await?;
+        let change = |bytes: &mut Vec<u8>| {
+            let at = bytes.len() as u64 * (2 * place + 1) / (2 * PLACES);
+            bytes[at as usize] ^= 0xff;
+        };
+        let (meta, received) = send_changed(&mut from, &mut to, 1 << 20, change).await?;
         if to.state_machine.install_snapshot(&meta, received).await.is_err() {
             refused += 1;
             assert_eq!(to.get("other")?.as_deref(), Some("1"), "{place}");

@@ -1,21 +1,21 @@
 //! Builds snapshots.
 
 use std::{
-    fmt, fs,
+    fmt,
     hash::{BuildHasher as _, Hasher as _, RandomState},
     marker::PhantomData,
 };
 
 use openraft::{RaftSnapshotBuilder, Snapshot, StorageError, StorageIOError};
-use sievedb::{Durability, Options};
+use sievedb::Durability;
 
 use super::{Snapshots, install::applied};
 use crate::{
     Error, Result, Types,
-    record::{Meta, Records, SNAPSHOT, encode},
+    record::{Kept, Meta, Records, SNAPSHOT, encode},
 };
 
-/// Builds snapshots of a state machine, which goes on meanwhile.
+/// Builds snapshots of a state machine, which continues meanwhile.
 pub struct SnapshotBuilder<C> {
     records: Records,
     snapshots: Snapshots,
@@ -35,11 +35,10 @@ impl<C: Types> SnapshotBuilder<C> {
 
     fn build(&self) -> Result<Snapshot<C>> {
         let _turn = self.snapshots.turn();
-        let path = self.snapshots.path("new-checkpoint")?;
-        super::remove(&path)?;
-        self.records.db.checkpoint(&path)?;
+        let slot = self.snapshots.free_slot::<C>(&self.records)?;
+        self.records.db.checkpoint(self.snapshots.path(slot)?)?;
         // The checkpoint itself says what it contains: entries are applied while it is made.
-        let applied = applied::<C>(&Options::new().read_only(true).open(&path)?)?;
+        let applied = applied::<C>(&self.snapshots.open_slot(slot)?)?;
         let index = applied.log_id.as_ref().map_or(0, |log_id| log_id.index);
         // Two nodes never choose the same id: a transfer that changes its sender begins again.
         let random = RandomState::new().build_hasher().finish();
@@ -48,13 +47,11 @@ impl<C: Types> SnapshotBuilder<C> {
             last_membership: applied.membership,
             snapshot_id: format!("{index}-{random:016x}"),
         };
-        let named = self.snapshots.path(&meta.snapshot_id)?;
-        fs::rename(&path, &named).map_err(Error::at(&named))?;
-        self.snapshots.sync()?;
         let mut batch = self.records.db.batch();
-        batch.insert(&self.records.keyspace, SNAPSHOT, encode(&meta)?)?;
+        let kept = encode(&Kept::<C> { meta, slot })?;
+        batch.insert(&self.records.keyspace, SNAPSHOT, kept)?;
         batch.commit(Durability::Disk)?;
-        self.snapshots.remove_unknown::<C>(&self.records)?;
+        self.snapshots.clear_unused::<C>(&self.records)?;
         self.snapshots
             .current(&self.records)?
             .ok_or_else(|| Error::Snapshot("it vanished while it was built".to_owned()))

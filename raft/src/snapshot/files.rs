@@ -4,13 +4,18 @@
 //! encoded by postcard. Files carry checksums of their own; the store that opens them checks those.
 
 use std::{
-    fs::{self, File},
-    io::{self, BufReader, BufWriter, Read, Write},
-    path::{Path, PathBuf},
+    io::{self, BufReader, Read},
+    path::Path,
+    sync::Arc,
 };
+
+use sievedb::fs::{Fs, ReadFile};
 
 use super::stream::SnapshotStream;
 use crate::{Error, Result, record::encode};
+
+/// Bytes that are copied at once.
+const PIECE_BYTES: u64 = 1 << 20;
 
 /// The most bytes of a header: 64 for each of a million files.
 const HEADER_BYTES_MAX: u64 = 64 << 20;
@@ -22,21 +27,17 @@ const LENGTH_BYTES: u64 = 8;
 type Header = Vec<(String, u64)>;
 
 /// The files in the order of the header, with their lengths.
-pub(super) type Files = Vec<(File, u64)>;
+pub(super) type Files = Vec<(Arc<dyn ReadFile>, u64)>;
 
-/// Returns the header of the checkpoint in `dir`, and its files.
-pub(super) fn read_files(dir: &Path) -> Result<(Vec<u8>, Files)> {
+/// Returns the header of the checkpoint in `dir`, and its files. Equal for equal checkpoints.
+pub(super) fn read_files(fs: &dyn Fs, dir: &Path) -> Result<(Vec<u8>, Files)> {
     let (mut header, mut files) = (Header::new(), Vec::new());
-    for entry in fs::read_dir(dir).map_err(Error::at(dir))? {
-        let path = entry.map_err(Error::at(dir))?.path();
-        let file = File::open(&path).map_err(Error::at(&path))?;
-        let metadata = file.metadata().map_err(Error::at(&path))?;
-        let name = path.file_name().and_then(|name| name.to_str());
-        let (Some(name), true) = (name, metadata.is_file()) else {
-            return Err(Error::Snapshot(format!("{} is not a file of a store", path.display())));
-        };
-        header.push((name.to_owned(), metadata.len()));
-        files.push((file, metadata.len()));
+    for name in fs.list(dir).map_err(Error::at(dir))? {
+        let path = dir.join(&name);
+        let file = fs.open(&path).map_err(Error::at(&path))?;
+        let bytes = file.len().map_err(Error::at(&path))?;
+        header.push((name, bytes));
+        files.push((file, bytes));
     }
     let header = encode(&header)?;
     let mut bytes = (header.len() as u64).to_le_bytes().to_vec();
@@ -44,13 +45,18 @@ pub(super) fn read_files(dir: &Path) -> Result<(Vec<u8>, Files)> {
     Ok((bytes, files))
 }
 
-/// Writes the files in `stream` to the new directory `dir`, and syncs them.
+/// Writes the files in `stream` to the empty directory `dir`, and syncs them if `sync`.
 ///
 /// # Errors
 ///
 /// [`Error::Snapshot`] if the stream is not as long as its header says, or a name is not that of a
 /// file in `dir`.
-pub(super) fn write_files(stream: SnapshotStream, dir: &Path) -> Result<()> {
+pub(super) fn write_files(
+    fs: &dyn Fs,
+    stream: SnapshotStream,
+    dir: &Path,
+    sync: bool,
+) -> Result<()> {
     let stream_bytes = stream.length().map_err(Error::at(dir))?;
     let mut reader = BufReader::new(stream.rewound());
     let (header_bytes, header) = read_header(&mut reader).map_err(Error::at(dir))??;
@@ -65,22 +71,33 @@ pub(super) fn write_files(stream: SnapshotStream, dir: &Path) -> Result<()> {
     if bytes != Some(stream_bytes) {
         return Err(Error::Snapshot(format!("{stream_bytes} bytes do not fit its header")));
     }
-    fs::create_dir(dir).map_err(Error::at(dir))?;
     for (name, length) in header {
         let path = dir.join(name);
-        copy(&mut reader, length, &path).map_err(Error::at(&path))?;
+        copy(fs, &mut reader, length, &path, sync).map_err(Error::at(&path))?;
     }
-    File::open(dir).and_then(|dir| dir.sync_all()).map_err(Error::at(dir))
+    if sync { fs.sync_dir(dir).map_err(Error::at(dir)) } else { Ok(()) }
 }
 
-/// Copies `length` bytes to the new file `path`, and syncs it.
-fn copy(reader: &mut impl Read, length: u64, path: &PathBuf) -> io::Result<()> {
-    let mut writer = BufWriter::new(File::create_new(path)?);
-    if io::copy(&mut reader.take(length), &mut writer)? < length {
-        return Err(io::ErrorKind::UnexpectedEof.into());
+/// Copies `length` bytes to the new file `path`.
+fn copy(
+    fs: &dyn Fs,
+    reader: &mut impl Read,
+    length: u64,
+    path: &Path,
+    sync: bool,
+) -> io::Result<()> {
+    let file = fs.create(path)?;
+    let (mut piece, mut rest) = (Vec::new(), length);
+    while rest > 0 {
+        piece.clear();
+        let read = reader.by_ref().take(rest.min(PIECE_BYTES)).read_to_end(&mut piece)?;
+        if read == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        file.append(&piece)?;
+        rest -= read as u64;
     }
-    writer.flush()?;
-    writer.get_ref().sync_all()
+    if sync { file.sync_data() } else { Ok(()) }
 }
 
 /// Reads the header, and returns its length with it.

@@ -1,16 +1,14 @@
 //! Installs a snapshot: its entries replace those of the application's keyspaces.
 //!
-//! The store notes the installation before it begins and forgets it with the commit that ends it,
-//! so a crash in between leaves nothing half: the next open begins again.
+//! The store records the installation before it begins, and removes the record by the commit that ends
+//! it. After a crash in between, the next open begins the installation again.
 
-use std::path::Path;
-
-use sievedb::{Db, Durability, Keyspace, Options};
+use sievedb::{Db, Durability, Keyspace};
 
 use super::Snapshots;
 use crate::{
     Error, Result, Types,
-    record::{APPLIED, Applied, INSTALLING, Meta, Records, SNAPSHOT, encode},
+    record::{APPLIED, Applied, INSTALLING, Kept, Meta, Records, SNAPSHOT, encode},
 };
 
 /// Bytes of the batches that copy entries.
@@ -21,10 +19,9 @@ pub(super) fn applied<C: Types>(db: &Db) -> Result<Applied<C::NodeId, C::Node>> 
     Ok(Records::open(db)?.read(APPLIED)?.unwrap_or_default())
 }
 
-/// Checks that the checkpoint in `dir` is whole, and contains what `meta` says.
-pub(super) fn check<C: Types>(dir: &Path, meta: &Meta<C>) -> Result<()> {
-    let source = Options::new().read_only(true).open(dir)?;
-    if applied::<C>(&source)?.log_id != meta.last_log_id {
+/// Checks that the checkpoint `source` is whole, and contains what `meta` says.
+pub(super) fn check<C: Types>(source: &Db, meta: &Meta<C>) -> Result<()> {
+    if applied::<C>(source)?.log_id != meta.last_log_id {
         return Err(Error::Snapshot(format!("{} contains other entries", meta.snapshot_id)));
     }
     let report = source.verify()?;
@@ -35,15 +32,15 @@ pub(super) fn check<C: Types>(dir: &Path, meta: &Meta<C>) -> Result<()> {
     }
 }
 
-/// Replaces the contents of `keyspaces` by those of the received snapshot `meta`, which becomes
+/// Replaces the contents of `keyspaces` by those of the received snapshot `kept`, which becomes
 /// the current one.
 pub(crate) fn install<C: Types>(
     records: &Records,
     snapshots: &Snapshots,
     keyspaces: &[Keyspace],
-    meta: &Meta<C>,
+    kept: &Kept<C>,
 ) -> Result<()> {
-    let source = Options::new().read_only(true).open(snapshots.path(&meta.snapshot_id)?)?;
+    let source = snapshots.open_slot(kept.slot)?;
     let applied = applied::<C>(&source)?;
     for keyspace in keyspaces {
         keyspace.clear()?;
@@ -51,10 +48,10 @@ pub(crate) fn install<C: Types>(
     }
     let mut batch = records.db.batch();
     batch.insert(&records.keyspace, APPLIED, encode(&applied)?)?;
-    batch.insert(&records.keyspace, SNAPSHOT, encode(meta)?)?;
+    batch.insert(&records.keyspace, SNAPSHOT, encode(kept)?)?;
     batch.remove(&records.keyspace, INSTALLING)?;
     batch.commit(Durability::Disk)?;
-    snapshots.remove_unknown::<C>(records)
+    snapshots.clear_unused::<C>(records)
 }
 
 /// Copies the entries of the keyspace in `source` that has the name of `target`.

@@ -1,4 +1,8 @@
-//! The directory of snapshots: one checkpoint for each, named by the id of the snapshot.
+//! The directory of snapshots: a checkpoint in each slot, a directory whose name is a number.
+//!
+//! One slot has the current snapshot, one a snapshot whose installation has begun, and one is free
+//! for the next. A record in the store names the slots in use. So a snapshot is kept or dropped by
+//! one commit, and directories are neither renamed nor removed.
 
 pub(crate) mod builder;
 mod files;
@@ -6,69 +10,100 @@ pub(crate) mod install;
 pub(crate) mod stream;
 
 use std::{
-    fs::{self, File},
     io,
     path::{Path, PathBuf},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
 use openraft::Snapshot;
-use sievedb::Durability;
+use sievedb::{Db, Durability, fs::Fs};
 
 use self::{files::write_files, install::check, stream::SnapshotStream};
 use crate::{
-    Error, Result, Types,
-    record::{INSTALLING, Meta, Records, SNAPSHOT, encode},
+    Error, Options, PlantedBug, Result, Types,
+    record::{INSTALLING, Kept, Meta, Records, SNAPSHOT, encode},
 };
 
-/// The file that receives a snapshot. No id is equal to it: ids have a hyphen.
+/// The file that receives a snapshot.
 const INCOMING: &str = "incoming";
 
-/// The directory, shared by the state machine and what builds its snapshots.
+/// The number of slots.
+const SLOTS: u8 = 3;
+
+/// The directory, shared by the state machine and the builders of its snapshots.
 #[derive(Debug, Clone)]
 pub(crate) struct Snapshots {
     dir: Arc<PathBuf>,
+    options: Arc<Options>,
     /// Held while a snapshot is built or installed: openraft may do both at once.
     turn: Arc<Mutex<()>>,
+    /// Held while files are removed, or the files of the current snapshot are opened.
+    files: Arc<Mutex<()>>,
 }
 
 impl Snapshots {
-    /// Opens or creates the directory. Removes what an interrupted call has left in it.
-    pub(crate) fn open<C: Types>(dir: &Path, records: &Records) -> Result<Self> {
-        fs::create_dir_all(dir).map_err(Error::at(dir))?;
-        let snapshots = Self { dir: Arc::new(dir.to_owned()), turn: Arc::default() };
-        remove(&snapshots.dir.join(INCOMING))?;
-        snapshots.remove_unknown::<C>(records)?;
+    /// Opens or creates the directory. Removes the files that an interrupted call has left in it.
+    pub(crate) fn open<C: Types>(dir: &Path, options: &Options, records: &Records) -> Result<Self> {
+        let fs = options.store.file_system();
+        let dir = fs.absolute(dir).map_err(Error::at(dir))?;
+        for slot in 0..SLOTS {
+            create_dir(&**fs, &dir.join(slot.to_string()))?;
+        }
+        let (dir, options) = (Arc::new(dir), Arc::new(options.clone()));
+        let snapshots = Self { dir, options, turn: Arc::default(), files: Arc::default() };
+        snapshots.remove_incoming()?;
+        snapshots.clear_unused::<C>(records)?;
         Ok(snapshots)
+    }
+
+    pub(crate) fn options(&self) -> &Options {
+        &self.options
+    }
+
+    fn fs(&self) -> &dyn Fs {
+        &**self.options.store.file_system()
     }
 
     /// Waits until no other snapshot is built or installed.
     pub(crate) fn turn(&self) -> MutexGuard<'_, ()> {
-        self.turn.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.turn)
     }
 
-    /// Returns the directory of the snapshot `id`.
+    /// Returns the directory of a slot.
     ///
     /// # Errors
     ///
-    /// [`Error::Snapshot`] if `id`, which may come from another node, is not a plain file name.
-    fn path(&self, id: &str) -> Result<PathBuf> {
-        let plain = |letter: char| letter.is_ascii_alphanumeric() || letter == '-';
-        if id.contains('-') && id.chars().all(plain) {
-            Ok(self.dir.join(id))
+    /// [`Error::Snapshot`] if there is no such slot.
+    fn path(&self, slot: u8) -> Result<PathBuf> {
+        if slot < SLOTS {
+            Ok(self.dir.join(slot.to_string()))
         } else {
-            Err(Error::Snapshot(format!("id {id:?}")))
+            Err(Error::Snapshot(format!("no slot {slot}")))
         }
     }
 
-    /// Removes the directories that no record names.
-    fn remove_unknown<C: Types>(&self, records: &Records) -> Result<()> {
-        let known = [records.read::<Meta<C>>(SNAPSHOT)?, records.read(INSTALLING)?];
-        for entry in fs::read_dir(&*self.dir).map_err(Error::at(&self.dir))? {
-            let entry = entry.map_err(Error::at(&self.dir))?;
-            let name = entry.file_name();
-            if name != INCOMING && !known.iter().flatten().any(|meta| name == *meta.snapshot_id) {
-                remove(&entry.path())?;
+    /// Opens the checkpoint in a slot.
+    fn open_slot(&self, slot: u8) -> Result<Db> {
+        Ok(self.options.store.clone().read_only(true).open(self.path(slot)?)?)
+    }
+
+    /// Returns a slot without a file that no record names.
+    fn free_slot<C: Types>(&self, records: &Records) -> Result<u8> {
+        self.clear_unused::<C>(records)?;
+        let used = used::<C>(records)?;
+        let free = (0..SLOTS).find(|&slot| !used.contains(&Some(slot)));
+        free.ok_or_else(|| Error::Snapshot("all slots are in use".to_owned()))
+    }
+
+    /// Removes the files of the slots that no record names.
+    fn clear_unused<C: Types>(&self, records: &Records) -> Result<()> {
+        let _files = lock(&self.files);
+        let used = used::<C>(records)?;
+        for slot in (0..SLOTS).filter(|&slot| !used.contains(&Some(slot))) {
+            let path = self.path(slot)?;
+            for name in self.fs().list(&path).map_err(Error::at(&path))? {
+                let file = path.join(name);
+                self.fs().unlink(&file).map_err(Error::at(&file))?;
             }
         }
         Ok(())
@@ -76,62 +111,86 @@ impl Snapshots {
 
     /// Returns the current snapshot.
     pub(crate) fn current<C: Types>(&self, records: &Records) -> Result<Option<Snapshot<C>>> {
-        let Some(meta) = records.read::<Meta<C>>(SNAPSHOT)? else { return Ok(None) };
-        let stream = SnapshotStream::of_dir(&self.path(&meta.snapshot_id)?)?;
+        let _files = lock(&self.files);
+        let Some(Kept { meta, slot }) = records.read::<Kept<C>>(SNAPSHOT)? else { return Ok(None) };
+        let stream = SnapshotStream::of_dir(self.fs(), &self.path(slot)?)?;
         Ok(Some(Snapshot { meta, snapshot: Box::new(stream) }))
     }
 
     /// Returns an empty stream, which a snapshot is written to.
     pub(crate) fn incoming(&self) -> Result<SnapshotStream> {
-        let path = self.dir.join(INCOMING);
-        remove(&path)?;
-        SnapshotStream::incoming(&path)
+        self.remove_incoming()?;
+        SnapshotStream::incoming(self.fs(), &self.dir.join(INCOMING))
     }
 
-    /// Makes a directory of the received `stream`, checks every file in it, and notes in the store
-    /// that it is to be installed.
+    fn remove_incoming(&self) -> Result<()> {
+        let path = self.dir.join(INCOMING);
+        match self.fs().unlink(&path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(Error::at(&path)(error)),
+            _ => Ok(()),
+        }
+    }
+
+    /// Writes the received `stream` to a free slot, checks every file in it, and records in the
+    /// store that it is to be installed. Returns the record.
     ///
     /// # Errors
     ///
-    /// [`Error::Snapshot`] if it is not whole, or not what `meta` says. Nothing is changed then.
+    /// [`Error::Snapshot`] if it is not whole, or not the snapshot `meta`. Nothing is changed then.
     pub(crate) fn receive<C: Types>(
         &self,
         records: &Records,
         meta: &Meta<C>,
         stream: SnapshotStream,
-    ) -> Result<()> {
-        let path = self.path(&meta.snapshot_id)?;
-        let current = records.read::<Meta<C>>(SNAPSHOT)?;
-        if current.is_none_or(|current| current.snapshot_id != meta.snapshot_id) {
-            remove(&path)?;
-            let written = write_files(stream, &path).and_then(|()| check::<C>(&path, meta));
-            if written.is_err() {
-                remove(&path)?;
+    ) -> Result<Kept<C>> {
+        let meta = meta.clone();
+        let current = records.read::<Kept<C>>(SNAPSHOT)?;
+        let kept = match current.filter(|current| current.meta.snapshot_id == meta.snapshot_id) {
+            Some(current) => Kept { meta, slot: current.slot },
+            None => {
+                let slot = self.free_slot::<C>(records)?;
+                let sync = !self.options.has_bug(PlantedBug::UnsyncedSnapshot);
+                let written = write_files(self.fs(), stream, &self.path(slot)?, sync)
+                    .and_then(|()| check::<C>(&self.open_slot(slot)?, &meta));
+                if written.is_err() {
+                    self.clear_unused::<C>(records)?;
+                }
+                written?;
+                self.remove_incoming()?;
+                Kept { meta, slot }
             }
-            written?;
-            self.sync()?;
-            remove(&self.dir.join(INCOMING))?;
+        };
+        if !self.options.has_bug(PlantedBug::UnrecordedInstallation) {
+            let mut batch = records.db.batch();
+            batch.insert(&records.keyspace, INSTALLING, encode(&kept)?)?;
+            batch.commit(Durability::Disk)?;
         }
-        let mut batch = records.db.batch();
-        batch.insert(&records.keyspace, INSTALLING, encode(meta)?)?;
-        Ok(batch.commit(Durability::Disk)?)
-    }
-
-    /// Makes the names in the directory durable.
-    fn sync(&self) -> Result<()> {
-        File::open(&*self.dir).and_then(|dir| dir.sync_all()).map_err(Error::at(&self.dir))
+        Ok(kept)
     }
 }
 
-/// Removes a file or a directory, if it exists.
-fn remove(path: &Path) -> Result<()> {
-    let removed = match fs::symlink_metadata(path) {
-        Ok(metadata) if metadata.is_dir() => fs::remove_dir_all(path),
-        Ok(_) => fs::remove_file(path),
-        Err(error) => Err(error),
-    };
-    match removed {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(Error::at(path)(error)),
-        _ => Ok(()),
+fn lock(mutex: &Mutex<()>) -> MutexGuard<'_, ()> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Returns the slots that records name.
+fn used<C: Types>(records: &Records) -> Result<[Option<u8>; 2]> {
+    let slot = |key| Ok::<_, Error>(records.read::<Kept<C>>(key)?.map(|kept| kept.slot));
+    Ok([slot(SNAPSHOT)?, slot(INSTALLING)?])
+}
+
+/// Creates the directory `dir` and its missing parents durably.
+fn create_dir(fs: &dyn Fs, dir: &Path) -> Result<()> {
+    let mut missing = Vec::new();
+    for dir in dir.ancestors() {
+        if fs.exists(dir).map_err(Error::at(dir))? {
+            break;
+        }
+        missing.push(dir);
     }
+    fs.create_dir(dir).map_err(Error::at(dir))?;
+    for parent in missing.into_iter().filter_map(Path::parent) {
+        fs.sync_dir(parent).map_err(Error::at(parent))?;
+    }
+    Ok(())
 }

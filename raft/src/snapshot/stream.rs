@@ -1,14 +1,14 @@
 //! The bytes of a snapshot, as openraft sends and receives them.
 
 use std::{
-    fs::File,
     io::{self, Read, SeekFrom},
-    os::unix::fs::FileExt as _,
     path::Path,
     pin::Pin,
+    sync::Arc,
     task::{Context, Poll},
 };
 
+use sievedb::fs::{AppendFile, Fs, ReadFile};
 use tokio::io::{AsyncRead, AsyncSeek, AsyncWrite, ReadBuf};
 
 use super::files::{Files, read_files};
@@ -17,7 +17,7 @@ use crate::{Error, Result};
 /// A snapshot that is sent, or one that is being received.
 ///
 /// Reads and writes go to files, at the position of the stream, and block for as long as the system
-/// takes.
+/// takes. Bytes are received in order; those that are received again must be equal.
 #[derive(Debug)]
 pub struct SnapshotStream {
     content: Content,
@@ -28,23 +28,22 @@ pub struct SnapshotStream {
 enum Content {
     /// The header, then the files with their lengths.
     Checkpoint { header: Vec<u8>, files: Files },
-    /// The file of a snapshot that is being received.
-    Incoming(File),
+    /// Two handles of the file of a snapshot that is being received.
+    Incoming { end: Arc<dyn AppendFile>, file: Arc<dyn ReadFile> },
 }
 
 impl SnapshotStream {
     /// Opens the checkpoint in `dir`. Its files stay readable if it is removed.
-    pub(super) fn of_dir(dir: &Path) -> Result<Self> {
-        let (header, files) = read_files(dir)?;
+    pub(super) fn of_dir(fs: &dyn Fs, dir: &Path) -> Result<Self> {
+        let (header, files) = read_files(fs, dir)?;
         Ok(Self { content: Content::Checkpoint { header, files }, position: 0 })
     }
 
     /// Creates the file `path` to receive a snapshot.
-    pub(super) fn incoming(path: &Path) -> Result<Self> {
-        let mut options = File::options();
-        let file = options.read(true).write(true).create_new(true).open(path);
-        let file = file.map_err(Error::at(path))?;
-        Ok(Self { content: Content::Incoming(file), position: 0 })
+    pub(super) fn incoming(fs: &dyn Fs, path: &Path) -> Result<Self> {
+        let end = fs.create(path).map_err(Error::at(path))?;
+        let file = fs.open(path).map_err(Error::at(path))?;
+        Ok(Self { content: Content::Incoming { end, file }, position: 0 })
     }
 
     /// Returns the stream at its first byte.
@@ -58,14 +57,19 @@ impl SnapshotStream {
             Content::Checkpoint { header, files } => {
                 header.len() as u64 + files.iter().map(|(_, bytes)| bytes).sum::<u64>()
             }
-            Content::Incoming(file) => file.metadata()?.len(),
+            Content::Incoming { file, .. } => file.len()?,
         })
     }
 
     /// Reads up to `buffer.len()` bytes at the position. Returns 0 at the end.
     fn read_here(&self, buffer: &mut [u8]) -> io::Result<usize> {
         match &self.content {
-            Content::Incoming(file) => file.read_at(buffer, self.position),
+            Content::Incoming { file, .. } => {
+                let rest = file.len()?.saturating_sub(self.position);
+                let bytes = usize::try_from(rest).unwrap_or(usize::MAX).min(buffer.len());
+                file.read_at(&mut buffer[..bytes], self.position)?;
+                Ok(bytes)
+            }
             Content::Checkpoint { header, files } => {
                 let mut offset = self.position;
                 if let Some(rest) = usize::try_from(offset).ok().and_then(|at| header.get(at..))
@@ -80,7 +84,8 @@ impl SnapshotStream {
                     if offset < *bytes {
                         let rest = usize::try_from(bytes - offset).unwrap_or(usize::MAX);
                         let end = buffer.len().min(rest);
-                        return file.read_at(&mut buffer[..end], offset);
+                        file.read_at(&mut buffer[..end], offset)?;
+                        return Ok(end);
                     }
                     offset -= bytes;
                 }
@@ -88,6 +93,23 @@ impl SnapshotStream {
             }
         }
     }
+}
+
+/// Appends the part of `bytes`, which belong to `offset`, that `file` does not have yet.
+fn receive(end: &dyn AppendFile, file: &dyn ReadFile, bytes: &[u8], offset: u64) -> io::Result<()> {
+    let Some(known) = file.len()?.checked_sub(offset) else {
+        let message = "a part of the snapshot before these bytes is missing";
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
+    };
+    let known = usize::try_from(known).unwrap_or(usize::MAX).min(bytes.len());
+    let mut before = vec![0; known];
+    file.read_at(&mut before, offset)?;
+    let (again, new) = bytes.split_at(known);
+    if again != before {
+        let message = "a part of the snapshot was received again with other bytes";
+        return Err(io::Error::new(io::ErrorKind::InvalidData, message));
+    }
+    if new.is_empty() { Ok(()) } else { end.append(new) }
 }
 
 impl Read for SnapshotStream {
@@ -116,10 +138,10 @@ impl AsyncWrite for SnapshotStream {
         _: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        let Content::Incoming(file) = &self.content else {
+        let Content::Incoming { end, file } = &self.content else {
             return Poll::Ready(Err(io::ErrorKind::PermissionDenied.into()));
         };
-        file.write_all_at(bytes, self.position)?;
+        receive(&**end, &**file, bytes, self.position)?;
         self.position += bytes.len() as u64;
         Poll::Ready(Ok(bytes.len()))
     }

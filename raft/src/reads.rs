@@ -1,0 +1,41 @@
+//! Reads of the replicated state.
+
+use std::sync::{Arc, PoisonError, RwLock, RwLockWriteGuard};
+
+use crate::{Error, Result};
+
+/// Reads of the replicated state that never see half of a snapshot.
+///
+/// An installation replaces the contents of the application's keyspaces step by step. A node that
+/// has lost its leadership may begin one between its linearizable check and the read that follows.
+#[derive(Debug, Clone)]
+pub struct Reads {
+    /// `true` if the contents are whole.
+    whole: Arc<RwLock<bool>>,
+}
+
+impl Reads {
+    pub(crate) fn new() -> Self {
+        Self { whole: Arc::new(RwLock::new(true)) }
+    }
+
+    /// Calls `read`, while no snapshot is installed. Waits for an installation to end.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Snapshot`] if an installation has failed: open the store again.
+    pub fn read<T>(&self, read: impl FnOnce() -> T) -> Result<T> {
+        let whole = self.whole.read().unwrap_or_else(PoisonError::into_inner);
+        if !*whole {
+            let message = "an installation has failed; open the store again";
+            return Err(Error::Snapshot(message.to_owned()));
+        }
+        Ok(read())
+    }
+
+    /// Waits for reads to end, and keeps others out until the guard is dropped. The installation
+    /// sets the guarded value to `false` when it begins and to `true` when it has succeeded.
+    pub(crate) fn exclude(&self) -> RwLockWriteGuard<'_, bool> {
+        self.whole.write().unwrap_or_else(PoisonError::into_inner)
+    }
+}
