@@ -60,7 +60,7 @@ impl InFlight {
     }
 
     /// Returns whether the write is in the memtables, or never will be.
-    fn is_done(&self) -> bool {
+    pub(crate) fn is_done(&self) -> bool {
         self.done.load(Relaxed)
     }
 
@@ -115,9 +115,16 @@ impl PublishQueue {
     /// Notes that `write` is in the memtables, or never will be. Publishes all writes that have no
     /// unfinished write before them.
     pub(crate) fn complete(&self, write: &InFlight) {
+        self.complete_all([write]);
+    }
+
+    /// As [`complete`](Self::complete), for several writes.
+    fn complete_all<'a>(&self, writes: impl IntoIterator<Item = &'a InFlight>) {
         let mut queue = self.queue.lock();
-        debug_assert!(!write.is_done(), "a write is completed once");
-        write.done.store(true, Relaxed);
+        for write in writes {
+            debug_assert!(!write.is_done(), "a write is completed once");
+            write.done.store(true, Relaxed);
+        }
         let mut advanced = false;
         // One by one: a condition variable would wake the threads of later writes, too.
         let mut waiters: SmallVec<[Thread; 4]> = SmallVec::new();
@@ -273,10 +280,19 @@ impl<'a, H: LogHost> PlacedWrite<'a, H> {
         Self { publish, in_flight, guard: Some(PanicGuard::new(host)) }
     }
 
-    /// Completes the write, then notifies the threads whose writes were synced along with it, and
-    /// waits until everything up to the write is visible.
+    /// Returns the write.
+    pub(crate) const fn in_flight(&self) -> &Arc<InFlight> {
+        &self.in_flight
+    }
+
+    /// Completes the write, and the short ones of the threads whose writes were synced along with
+    /// it. Then notifies these, and waits until everything up to the write is visible.
+    ///
+    /// A thread of a short write waits once, not for its sync and then for its turn.
     pub(crate) fn publish(self, synced: SyncedWaiters) -> Arc<InFlight> {
         let (publish, in_flight) = (self.publish, Arc::clone(&self.in_flight));
+        synced.insertable().for_each(|other| other.write.insert(other.first));
+        publish.complete_all(synced.insertable().chain([&*self.in_flight]));
         drop(self);
         drop(synced);
         publish.wait_published(&in_flight);
@@ -298,6 +314,8 @@ impl<H: LogHost> Drop for PlacedWrite<'_, H> {
     fn drop(&mut self) {
         // First: no write that waits for this one may be acknowledged after a panic.
         self.guard = None;
-        self.publish.complete(&self.in_flight);
+        if !self.in_flight.is_done() {
+            self.publish.complete(&self.in_flight);
+        }
     }
 }

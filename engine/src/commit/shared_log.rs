@@ -1,6 +1,6 @@
 //! The log that all writers share: one thread writes, or syncs, for all that wait.
 
-use std::{collections::VecDeque, path::Path};
+use std::{collections::VecDeque, path::Path, sync::Arc};
 
 use sievedb_format::SequenceNumber;
 
@@ -49,6 +49,10 @@ pub(crate) trait LogHost {
 /// The newest segment is replaced if no entry of it is needed, and it has at least one part in so
 /// many of a full segment.
 const LEFT_SHARE: u64 = 16;
+
+/// Payload, in bytes, from which on a record is passed to the operating system before it waits for
+/// its sync.
+const WRITTEN_ALONE_BYTES: usize = 16 << 10;
 
 /// The write-ahead log of an open store.
 #[derive(Debug)]
@@ -121,24 +125,31 @@ impl SharedLog {
 
     /// Makes everything placed up to `sequence` durable, unless that is done.
     pub(crate) fn sync_to(&self, host: &impl LogHost, sequence: SequenceNumber) -> Result<()> {
-        self.sync(host, sequence, |_| ()).map(drop)
+        self.sync(host, sequence, None, |_| ()).map(drop)
     }
 
     /// Makes `write` durable, unless that is done. Extends the segment for more durable writes.
     /// Returns the threads whose writes were synced along with it.
+    ///
+    /// The thread that synced `write` may have inserted and completed it, too.
     pub(crate) fn sync_through(
         &self,
         host: &impl LogHost,
-        write: &InFlight,
+        write: &Arc<InFlight>,
     ) -> Result<SyncedWaiters> {
-        self.write_through(host, write)?;
-        self.sync_writes_with_others(host, write.last)
+        // During the sync of another thread. That thread's successor writes short records at once.
+        if write.write.payload.len() >= WRITTEN_ALONE_BYTES {
+            self.write_through(host, write)?;
+        }
+        let synced = self.sync_writes_with_others(host, write.last, Some(write));
+        // The append failed under a thread that was to sync, too.
+        write.failure().map_or(synced, Err)
     }
 
     /// Makes everything placed up to `sequence` durable, unless that is done. Extends the segment
     /// for more durable writes.
     pub(crate) fn sync_writes(&self, host: &impl LogHost, sequence: SequenceNumber) -> Result<()> {
-        self.sync_writes_with_others(host, sequence).map(drop)
+        self.sync_writes_with_others(host, sequence, None).map(drop)
     }
 
     /// As [`sync_writes`](Self::sync_writes), and returns the threads whose writes were synced,
@@ -147,8 +158,9 @@ impl SharedLog {
         &self,
         host: &impl LogHost,
         sequence: SequenceNumber,
+        write: Option<&Arc<InFlight>>,
     ) -> Result<SyncedWaiters> {
-        self.sync(host, sequence, |files| {
+        self.sync(host, sequence, write, |files| {
             if let Some(writer) = &mut files.writer {
                 writer.reserve(host.segment_bytes());
             }
@@ -161,12 +173,13 @@ impl SharedLog {
         &self,
         host: &impl LogHost,
         sequence: SequenceNumber,
+        write: Option<&Arc<InFlight>>,
         prepare: impl FnOnce(&mut LogFiles),
     ) -> Result<SyncedWaiters> {
         if self.synced.load(Acquire) >= sequence {
             return Ok(SyncedWaiters::default());
         }
-        let Some(turn) = self.sync_turns.take(&self.synced, sequence) else {
+        let Some(turn) = self.sync_turns.take(&self.synced, sequence, write)? else {
             return Ok(SyncedWaiters::default());
         };
         let _guard = PanicGuard::new(host);

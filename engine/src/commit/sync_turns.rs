@@ -1,13 +1,22 @@
 //! Turns of threads that sync the log.
 
-use std::{mem, sync::Arc};
+use std::{mem, sync::Arc, thread::panicking};
 
 use sievedb_format::SequenceNumber;
 
-use crate::sync::{
-    Condvar, Mutex,
-    atomic::{AtomicU64, Ordering::Acquire},
+use super::InFlight;
+use crate::{
+    Error, Result,
+    sync::{
+        Condvar, Mutex,
+        atomic::{AtomicU64, Ordering::Acquire},
+    },
 };
+
+/// Payload of a write, in bytes, up to which the thread that synced it inserts it, too.
+///
+/// Longer ones are inserted by their own threads, in parallel.
+const INSERTED_BYTES_MAX: usize = 1 << 10;
 
 /// Turns of threads that sync the log, one at a time, for all that wait.
 ///
@@ -31,6 +40,8 @@ struct State {
 #[derive(Debug)]
 struct Waiter {
     sequence: SequenceNumber,
+    /// Its write, if another thread may insert it.
+    write: Option<Arc<InFlight>>,
     call: Mutex<Option<Call>>,
     called: Condvar,
 }
@@ -38,10 +49,12 @@ struct Waiter {
 /// Reason of a notification.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Call {
-    /// The sync is done.
+    /// The sync is done, and so is the write if it is complete.
     Synced,
     /// It is its turn.
     Turn,
+    /// The thread that synced the write panicked when it inserted writes.
+    Panicked,
 }
 
 /// Threads whose writes another thread synced. Drop notifies them.
@@ -61,25 +74,33 @@ pub(super) struct Turn<'a> {
 
 impl SyncTurns {
     /// Waits until `synced` reaches `sequence`, or it is the caller's turn to sync.
+    ///
+    /// Another thread may insert and complete `write` meanwhile.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::WorkerPanicked`]: `write` is durable, and may be in its memtable.
     pub(super) fn take<'a>(
         &'a self,
         synced: &'a AtomicU64,
         sequence: SequenceNumber,
-    ) -> Option<Turn<'a>> {
+        write: Option<&Arc<InFlight>>,
+    ) -> Result<Option<Turn<'a>>> {
         let mut state = self.state.lock();
         if synced.load(Acquire) >= sequence {
-            return None;
+            return Ok(None);
         }
         if !mem::replace(&mut state.is_taken, true) {
-            return Some(Turn { turns: self, synced });
+            return Ok(Some(Turn { turns: self, synced }));
         }
-        let waiter =
-            Arc::new(Waiter { sequence, call: Mutex::default(), called: Condvar::default() });
+        let (call, called) = (Mutex::default(), Condvar::default());
+        let waiter = Arc::new(Waiter { sequence, write: write.cloned(), call, called });
         state.waiting.push(Arc::clone(&waiter));
         drop(state);
         match waiter.wait() {
-            Call::Synced => None,
-            Call::Turn => Some(Turn { turns: self, synced }),
+            Call::Synced => Ok(None),
+            Call::Turn => Ok(Some(Turn { turns: self, synced })),
+            Call::Panicked => Err(Error::WorkerPanicked),
         }
     }
 }
@@ -98,6 +119,22 @@ impl Waiter {
     fn call(&self, call: Call) {
         *self.call.lock() = Some(call);
         self.called.notify_all();
+    }
+
+    /// Returns the write if it is short, logged, and nothing but entries.
+    fn insertable(&self) -> Option<&InFlight> {
+        let in_flight = self.write.as_deref()?;
+        let write = &in_flight.write;
+        let is_short = write.payload.len() <= INSERTED_BYTES_MAX;
+        (is_short && write.keyspace_changes == 0 && in_flight.failure().is_none())
+            .then_some(in_flight)
+    }
+}
+
+impl SyncedWaiters {
+    /// Returns the short writes among those that were synced. Their threads wait until the drop.
+    pub(super) fn insertable(&self) -> impl Iterator<Item = &InFlight> {
+        self.0.iter().filter_map(|waiter| waiter.insertable())
     }
 }
 
@@ -134,8 +171,10 @@ impl Drop for Turn<'_> {
 
 impl Drop for SyncedWaiters {
     fn drop(&mut self) {
+        // A panic may have left a write half inserted.
+        let call = if panicking() { Call::Panicked } else { Call::Synced };
         for waiter in &self.0 {
-            waiter.call(Call::Synced);
+            waiter.call(call);
         }
     }
 }

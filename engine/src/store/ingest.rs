@@ -226,7 +226,7 @@ impl Store {
         let Some((placed, _)) = placed else {
             unreachable!("a record without a condition is placed");
         };
-        let logged = self.make_durable(&placed, durability);
+        let logged = self.make_durable(placed.in_flight(), durability);
         logged.map(drop)?;
         let sequence = placed.first;
         let ingested: Vec<_> =

@@ -195,7 +195,7 @@ impl Store {
                 return Err(error);
             }
         };
-        let logged = self.make_durable(&placed, Durability::Disk).map(drop);
+        let logged = self.make_durable(placed.in_flight(), Durability::Disk).map(drop);
         Ok((placed, logged))
     }
 

@@ -14,7 +14,9 @@ use sievedb_format::SequenceNumber;
 use super::stepped_fs::SteppedFs;
 use crate::{
     Durability, Error, KeyspaceOptions, Result,
-    commit::{LogHost, Placement, PublishQueue, SharedLog, SyncedWaiters, WriteEncoder},
+    commit::{
+        LogHost, PlacedWrite, Placement, PublishQueue, SharedLog, SyncedWaiters, WriteEncoder,
+    },
     fs::{Fs, Loss},
     log::{Payload, Position, Writer},
     read::tree::Tree,
@@ -101,12 +103,14 @@ impl Host {
             Durability::OsBuffer => self.log.write_through(self, &in_flight).map(|()| none()),
             Durability::Disk => self.log.sync_through(self, &in_flight),
         };
-        if logged.is_ok() {
+        if logged.is_ok() && !in_flight.is_done() {
             in_flight.write.insert(in_flight.first);
         }
-        self.publish.complete(&in_flight);
-        let logged = logged.map(drop);
-        self.publish.wait_published(&in_flight);
+        let (synced, logged) = match logged {
+            Ok(synced) => (synced, Ok(())),
+            Err(error) => (none(), Err(error)),
+        };
+        let in_flight = PlacedWrite::new(self, &self.publish, in_flight).publish(synced);
         assert!(self.publish.visible() >= in_flight.last, "acknowledged and not visible");
         Some((in_flight.last, logged))
     }

@@ -207,8 +207,10 @@ impl Store {
         let Some((placed, mut wakes)) = self.place(on_stall, write, durability, condition)? else {
             return Ok(None);
         };
-        let logged = self.make_durable(&placed, durability);
+        let logged = self.make_durable(placed.in_flight(), durability);
         match &logged {
+            // By the thread that synced it.
+            Ok(_) if placed.is_done() => {}
             Ok(_) => placed.write.insert(placed.first),
             Err(_) => placed.write.release(),
         }
@@ -327,7 +329,7 @@ impl Store {
     /// synced along with it.
     pub(in crate::store) fn make_durable(
         &self,
-        write: &InFlight,
+        write: &Arc<InFlight>,
         durability: Durability,
     ) -> Result<SyncedWaiters> {
         let made = match durability {
