@@ -139,6 +139,25 @@ impl Condvar {
     }
 }
 
+impl<T> Mutex<T> {
+    /// Waits with `guard` of this lock for a notification of `condvar`, for at most `timeout`.
+    /// Under shuttle, where waits never time out, for one step of other threads.
+    pub(crate) fn wait_briefly<'a>(
+        &'a self,
+        mut guard: MutexGuard<'a, T>,
+        condvar: &Condvar,
+        timeout: Duration,
+    ) -> MutexGuard<'a, T> {
+        if cfg!(all(test, feature = "shuttle")) {
+            drop(guard);
+            thread::yield_now();
+            return self.lock();
+        }
+        condvar.wait_for(&mut guard, timeout);
+        guard
+    }
+}
+
 impl<T> RwLock<T> {
     pub(crate) const fn new(value: T) -> Self {
         Self(base::RwLock::new(value))

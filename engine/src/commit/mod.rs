@@ -22,6 +22,7 @@ mod log_segment;
 mod placement;
 mod publish;
 mod shared_log;
+mod sync_group;
 mod sync_turns;
 #[cfg(test)]
 #[cfg(feature = "shuttle")]

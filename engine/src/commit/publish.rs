@@ -291,8 +291,10 @@ impl<'a, H: LogHost> PlacedWrite<'a, H> {
     /// A thread of a short write waits once, not for its sync and then for its turn.
     pub(crate) fn publish(self, synced: SyncedWaiters) -> Arc<InFlight> {
         let (publish, in_flight) = (self.publish, Arc::clone(&self.in_flight));
-        synced.insertable().for_each(|other| other.write.insert(other.first));
-        publish.complete_all(synced.insertable().chain([&*self.in_flight]));
+        if !in_flight.is_done() {
+            synced.insertable().for_each(|other| other.write.insert(other.first));
+            publish.complete_all(synced.insertable().chain([&*in_flight]));
+        }
         drop(self);
         drop(synced);
         publish.wait_published(&in_flight);

@@ -179,14 +179,16 @@ impl SharedLog {
         if self.synced.load(Acquire) >= sequence {
             return Ok(SyncedWaiters::default());
         }
-        let Some(turn) = self.sync_turns.take(&self.synced, sequence, write)? else {
+        let Some(mut turn) = self.sync_turns.take(&self.synced, sequence, write)? else {
             return Ok(SyncedWaiters::default());
         };
+        turn.gather();
         let _guard = PanicGuard::new(host);
         let (written, unsynced) = {
             let mut files = self.files.lock();
+            let appended = self.write_pending(host, &mut files);
             if self.written.load(Acquire) < sequence {
-                self.write_pending(host, &mut files)?;
+                appended?;
             }
             prepare(&mut files);
             (self.written.load(Acquire), files.unsynced())
@@ -196,9 +198,7 @@ impl SharedLog {
             self.synced.store(written, Release);
         }
         // Oldest first: a hole in the history would be worse than a lost end.
-        for segment in &unsynced {
-            segment.sync(host)?;
-        }
+        turn.time(|| unsynced.iter().try_for_each(|segment| segment.sync(host)))?;
         let mut files = self.files.lock();
         // A sync by the previous holder of this lock may have failed: these reported no error then.
         host.check_writable()?;

@@ -1,12 +1,13 @@
 //! Turns of threads that sync the log.
 
-use std::{mem, sync::Arc, thread::panicking};
+use std::{mem, sync::Arc, thread::panicking, time::Duration};
 
 use sievedb_format::SequenceNumber;
 
-use super::InFlight;
+use super::{InFlight, sync_group::SyncGroup};
 use crate::{
     Error, Result,
+    clock::{Clock, SystemClock},
     sync::{
         Condvar, Mutex,
         atomic::{AtomicU64, Ordering::Acquire},
@@ -26,6 +27,8 @@ const INSERTED_BYTES_MAX: usize = 1 << 10;
 #[derive(Debug, Default)]
 pub(super) struct SyncTurns {
     state: Mutex<State>,
+    /// The thread whose turn it is has the writers it waits for.
+    gathered: Condvar,
 }
 
 #[derive(Debug, Default)]
@@ -34,6 +37,9 @@ struct State {
     is_taken: bool,
     /// Waiters in order of arrival.
     waiting: Vec<Arc<Waiter>>,
+    /// Number of waiters that notifies the thread whose turn it is; 0 if it does not wait.
+    awaited: usize,
+    group: SyncGroup,
 }
 
 /// A thread that waits for a sync up to `sequence`.
@@ -70,6 +76,8 @@ pub(crate) struct SyncedWaiters(Vec<Arc<Waiter>>);
 pub(super) struct Turn<'a> {
     turns: &'a SyncTurns,
     synced: &'a AtomicU64,
+    /// Duration of the sync.
+    sync_time: Duration,
 }
 
 impl SyncTurns {
@@ -91,15 +99,19 @@ impl SyncTurns {
             return Ok(None);
         }
         if !mem::replace(&mut state.is_taken, true) {
-            return Ok(Some(Turn { turns: self, synced }));
+            return Ok(Some(Turn::new(self, synced)));
         }
         let (call, called) = (Mutex::default(), Condvar::default());
         let waiter = Arc::new(Waiter { sequence, write: write.cloned(), call, called });
         state.waiting.push(Arc::clone(&waiter));
+        let is_gathered = state.awaited == state.waiting.len();
         drop(state);
+        if is_gathered {
+            self.gathered.notify_all();
+        }
         match waiter.wait() {
             Call::Synced => Ok(None),
-            Call::Turn => Ok(Some(Turn { turns: self, synced })),
+            Call::Turn => Ok(Some(Turn::new(self, synced))),
             Call::Panicked => Err(Error::WorkerPanicked),
         }
     }
@@ -138,7 +150,41 @@ impl SyncedWaiters {
     }
 }
 
-impl Turn<'_> {
+impl<'a> Turn<'a> {
+    const fn new(turns: &'a SyncTurns, synced: &'a AtomicU64) -> Self {
+        Self { turns, synced, sync_time: Duration::ZERO }
+    }
+
+    /// Waits for the other writers that the next sync is expected to serve.
+    pub(super) fn gather(&self) {
+        let mut state = self.turns.state.lock();
+        let writers = state.waiting.len() + 1;
+        let Some(wait) = state.group.begin(writers) else { return };
+        let clock = SystemClock::new();
+        let begun = clock.now();
+        state.awaited = wait.writers - 1;
+        loop {
+            let before = state.waiting.len();
+            state = self.turns.state.wait_briefly(state, &self.turns.gathered, wait.pause);
+            let now = state.waiting.len();
+            if now == before || now >= state.awaited || clock.now() - begun >= wait.limit {
+                break;
+            }
+        }
+        state.awaited = 0;
+        let writers = state.waiting.len() + 1;
+        state.group.note_wait(wait, writers);
+    }
+
+    /// Calls `sync`, and notes its time.
+    pub(super) fn time<T>(&mut self, sync: impl FnOnce() -> T) -> T {
+        let clock = SystemClock::new();
+        let begun = clock.now();
+        let synced = sync();
+        self.sync_time = clock.now() - begun;
+        synced
+    }
+
     /// Passes the turn on. Returns the threads that need no sync any more.
     pub(super) fn pass_on(self) -> SyncedWaiters {
         // Drop passes it on again otherwise.
@@ -154,6 +200,8 @@ impl Turn<'_> {
             waiting.into_iter().partition(|waiter| waiter.sequence <= synced);
         let next = (!left.is_empty()).then(|| left.remove(0));
         state.is_taken = next.is_some();
+        let waiting = left.len() + usize::from(state.is_taken);
+        state.group.note_sync(self.sync_time, done.len() + 1, waiting);
         state.waiting = left;
         drop(state);
         if let Some(next) = next {
