@@ -21,19 +21,35 @@ use crate::table::TableMeta;
 
 /// Values of a blob file, in stored bytes.
 #[derive(Debug, Clone, Copy, Default)]
-struct Values {
+pub(crate) struct Values {
+    /// Length of the file.
+    pub(crate) file_bytes: u64,
     all: u64,
     used: u64,
 }
 
 impl Values {
-    fn garbage(self) -> u64 {
+    /// Returns the bytes that no table refers to.
+    pub(crate) fn garbage(self) -> u64 {
         self.all.saturating_sub(self.used)
     }
 
     fn garbage_ratio(self) -> f64 {
         self.garbage() as f64 / self.all.max(1) as f64
     }
+}
+
+/// Returns the blob files of `tables`, those of a keyspace.
+pub(crate) fn blob_values<'t>(
+    tables: impl IntoIterator<Item = &'t TableMeta>,
+) -> BTreeMap<u64, Values> {
+    let mut files = BTreeMap::<u64, Values>::new();
+    for used in tables.into_iter().flat_map(|table| &table.blob_files) {
+        let values = files.entry(used.file_id).or_default();
+        (values.file_bytes, values.all) = (used.bytes, BlobUse::stored_bytes(used));
+        values.used = values.used.saturating_add(used.used_bytes);
+    }
+    files
 }
 
 /// Returns the ids of the blob files to rewrite, if garbage may have at most this share of all
@@ -43,12 +59,7 @@ pub(crate) fn files_to_rewrite<'t>(
     garbage_ratio_max: f64,
     unreadable: &BTreeSet<u64>,
 ) -> BTreeSet<u64> {
-    let mut files = BTreeMap::<u64, Values>::new();
-    for used in tables.into_iter().flat_map(|table| &table.blob_files) {
-        let values = files.entry(used.file_id).or_default();
-        values.all = BlobUse::stored_bytes(used);
-        values.used = values.used.saturating_add(used.used_bytes);
-    }
+    let files = blob_values(tables);
     let sum =
         |of: fn(Values) -> u64| files.values().fold(0, |sum: u64, it| sum.saturating_add(of(*it)));
     let (mut all, mut garbage) = (sum(|it| it.all), sum(Values::garbage));
@@ -72,15 +83,23 @@ pub(crate) fn files_to_rewrite<'t>(
 
 impl Picker<'_> {
     /// Rewrites, in place, a table below level 0 that refers to a blob file with too much garbage.
+    /// If there is none, compacts a group of level 0 with such a table into the base level.
     pub(super) fn pick_blob_garbage(&self) -> Option<Compaction> {
-        (1..=self.levels.last()).rev().find_map(|level| {
-            let mut tables = self.levels.run(level).iter().copied();
+        let is_due = |table: &TableMeta| self.with_blob_garbage.contains(&table.id);
+        let below = (1..=self.levels.last()).rev().find_map(|level| {
+            let mut tables = self.levels.run(level).iter().copied().filter(|table| is_due(table));
             tables.find_map(|table| {
-                let is_due = self.with_blob_garbage.contains(&table.id);
-                let rewrite =
-                    || self.compaction(Reason::BlobGarbage, vec![(level, vec![table])], level);
-                is_due.then(rewrite).flatten()
+                self.compaction(Reason::BlobGarbage, vec![(level, vec![table])], level)
             })
+        });
+        below.or_else(|| {
+            let base_level = self.levels.targets(self.options).base_level;
+            let groups = self.levels.level0_groups().into_iter();
+            let mut due = groups.filter(|group| {
+                group.iter().any(|table| is_due(table))
+                    && !self.levels.is_kept_in_level0(group, base_level)
+            });
+            due.find_map(|group| self.move_level0_down(Reason::BlobGarbage, group))
         })
     }
 }

@@ -3,6 +3,7 @@
 use std::{path::PathBuf, sync::Arc};
 
 use sievedb_format::{Annotation, Corruption, annotation::printable};
+use sievedb_sstable::BlobUse;
 
 use super::edit::{
     FILTER_REPLACED, FLUSHED, FilterReplaced, HASH_SEED, HISTORY_FROM, KEYSPACE_CHANGED,
@@ -193,9 +194,18 @@ fn describe_table(field: &Field<'_>) -> Result<String, Corruption> {
         0 => String::new(),
         ranges => format!(" ({ranges} of ranges)"),
     };
+    let mut files = String::new();
+    for used in &table.blob_files {
+        let &BlobUse { file_id, bytes, used_bytes, .. } = used;
+        files += &format!(", {used_bytes} bytes in blob file {file_id} of {bytes} bytes");
+    }
+    if let Some(sequence) = table.global_sequence {
+        files += &format!(", ingested at {sequence}");
+    }
     Ok(format!(
         "keyspace {keyspace} table {} level {} run {}, {} bytes, checksum {:016x}, salt {:016x}, \
-         {filters}, keys {} to {}, {} entries with {} tombstones{ranges}, sequence {} to {}",
+         {filters}, keys {} to {}, {} entries with {} tombstones{ranges}, sequence {} to {}\
+         {files}",
         table.id,
         table.level,
         table.run,

@@ -218,6 +218,9 @@ pub(super) fn decode(bytes: &[u8]) -> Result<TableMeta, Corruption> {
     {
         return Err(Corruption::Order { what: "global sequence number" });
     }
+    if !blob_files.is_sorted_by(|left: &BlobUse, right| left.file_id < right.file_id) {
+        return Err(Corruption::Order { what: "blob files of a table" });
+    }
     Ok(TableMeta {
         id: id.ok_or_else(missing("table id"))?,
         level,

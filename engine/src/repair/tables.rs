@@ -26,7 +26,7 @@ use super::{
     source::{PatchedSource, ZeroedSource},
 };
 use crate::{
-    Error, ReadMode, Result,
+    Error, Result,
     file_name::FileName,
     resolve::{ReadPoint, Refused, Seen, is_in_blob_file, put_for},
     store::verify_table::all_keys,
@@ -34,13 +34,9 @@ use crate::{
         TableMeta,
         blobs::{BlobFile, find_blob},
         files::TableFiles,
-        open_files::OpenFiles,
         table_error,
     },
 };
-
-/// Blob files of a table that are open at once.
-const OPEN_FILES: usize = 64;
 
 /// Membership of keys in an unreadable table.
 struct Membership {
@@ -296,14 +292,7 @@ impl Repair<'_> {
 
     /// Opens the blob files of a table.
     fn blobs(&self, meta: &TableMeta) -> Result<Vec<Result<Arc<BlobFile>>>> {
-        let files = meta.blob_files.len().max(1);
-        let files = TableFiles::new(
-            Arc::clone(self.fs()),
-            ReadMode::Pread,
-            Arc::new(OpenFiles::new(files.min(OPEN_FILES))),
-            Arc::default(),
-            false,
-        );
+        let files = TableFiles::few_at_once(Arc::clone(self.fs()), Arc::default());
         let open = |used: &BlobUse| {
             let opened = BlobFile::open(&files, self.folder, self.loaded.state.store_id, *used);
             match opened.map(Arc::new) {

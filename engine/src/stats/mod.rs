@@ -261,6 +261,12 @@ pub struct KeyspaceStats {
     pub tables: u64,
     /// Length of the tables, in bytes.
     pub table_bytes: u64,
+    /// Blob files, which hold [long values](KeyspaceOptions::blob_value_bytes).
+    pub blob_files: u64,
+    /// Length of the blob files, in bytes. `table_bytes` does not include it.
+    pub blob_bytes: u64,
+    /// Stored values in blob files that no table refers to, in bytes.
+    pub blob_garbage_bytes: u64,
     /// Entries in tables, tombstones and old versions included.
     pub entries: u64,
     /// Merge operands in tables.

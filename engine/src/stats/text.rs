@@ -264,6 +264,11 @@ impl fmt::Display for KeyspaceStats {
             bytes(self.table_bytes),
             counted(self.entries, ["entry", "entries"])
         )?;
+        if self.blob_files > 0 {
+            let files = counted(self.blob_files, ["blob file", "blob files"]);
+            let (all, garbage) = (bytes(self.blob_bytes), bytes(self.blob_garbage_bytes));
+            write!(f, "; {files} of {all} with {garbage} of garbage")?;
+        }
         if self.levels.len() > 1 {
             for (number, level) in self.levels.iter().enumerate() {
                 let before = if number == 0 { "; " } else { ", " };

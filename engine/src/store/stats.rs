@@ -6,7 +6,9 @@ use sievedb_format::Kind;
 
 use super::Store;
 use crate::{
-    KeyspaceOptions, filters,
+    KeyspaceOptions,
+    compaction::blob_garbage::blob_values,
+    filters,
     fold::Folder,
     level_count::LEVELS,
     memory::MemoryUse,
@@ -119,6 +121,12 @@ fn add_tree(stats: &mut Stats, tree: &Arc<Tree>) {
         level.bytes += meta.bytes;
         level.entries += meta.entries;
         level.tombstones += meta.tombstones;
+    }
+    let metas = view.version.tables().map(|(_, _, live)| &*live.meta);
+    for values in blob_values(metas).into_values() {
+        keyspace.blob_files += 1;
+        keyspace.blob_bytes += values.file_bytes;
+        keyspace.blob_garbage_bytes += values.garbage();
     }
     keyspace.levels = shapes.into_values().collect();
     stats.keyspaces.push(keyspace);

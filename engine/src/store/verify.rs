@@ -61,6 +61,7 @@ impl Store {
         let is_cancelled = || tables.is_closing();
         let counters = Arc::clone(&tables.counters);
         let mut verifier = TableVerifier {
+            blob_sources: TableFiles::few_at_once(Arc::clone(&tables.fs), Arc::clone(&counters)),
             files: TableFiles::one_by_one(Arc::clone(&tables.fs), counters),
             folder: &tables.folder,
             store_id: tables.store_id,
@@ -177,6 +178,7 @@ pub(crate) fn verify_folder(
     let bytes = metas.clone().fold(0, |sum: u64, (_, meta)| sum.saturating_add(meta.bytes));
     let counters = Arc::<Counters>::default();
     let mut verifier = TableVerifier {
+        blob_sources: TableFiles::few_at_once(Arc::clone(fs), Arc::clone(&counters)),
         files: TableFiles::one_by_one(Arc::clone(fs), counters),
         folder,
         store_id: state.store_id,

@@ -15,7 +15,7 @@ use crate::{
     Error,
     file_name::FileName,
     resolve::is_in_blob_file,
-    table::{TableMeta, table_error},
+    table::{TableMeta, blobs::blob_source, table_error},
 };
 
 impl TableVerifier<'_> {
@@ -72,15 +72,9 @@ impl TableVerifier<'_> {
     fn blob_file(&mut self, meta: &TableMeta, used: &BlobUse) -> Option<Arc<dyn TableSource>> {
         let path = FileName::Blobs(used.file_id).path(self.folder);
         let is_new = self.blob_files.insert(used.file_id);
-        let source = match self.files.source_once(&path) {
+        let source = match blob_source(&self.blob_sources, used.file_id, path.as_path().into()) {
             Ok(source) => source,
             Err(error) => {
-                let error = match error.kind() {
-                    std::io::ErrorKind::NotFound => {
-                        Error::corrupt(&path, 0, Corruption::Missing { what: "blob file" })
-                    }
-                    _ => Error::io("open", &path, error),
-                };
                 self.report.error_of_keys(&error, Some(all_keys(meta)));
                 return None;
             }

@@ -29,6 +29,8 @@ const KEYS_UNCHECKED_MAX: u64 = 1 << 10;
 /// Verifies tables, and collects problems.
 pub(crate) struct TableVerifier<'a> {
     pub(crate) files: TableFiles,
+    /// Opens blob files, of which a table may have many.
+    pub(crate) blob_sources: TableFiles,
     pub(crate) folder: &'a Path,
     pub(crate) store_id: u128,
     pub(crate) hash_seed: u64,

@@ -52,7 +52,7 @@ impl BlobFile {
         used: BlobUse,
     ) -> Result<Self> {
         let path: Arc<Path> = FileName::Blobs(used.file_id).path(folder).into();
-        let source = files.source(used.file_id, Arc::clone(&path)).map_err(missing_blobs)?;
+        let source = blob_source(files, used.file_id, Arc::clone(&path))?;
         let identity = BlobIdentity { store_id, file_id: used.file_id, salt: used.salt };
         let checked = check_blob_file(&*source, identity, used.bytes);
         checked.map_err(|error| table_error(&path, error))?;
@@ -132,7 +132,7 @@ impl Blob {
     }
 }
 
-/// Finds the file of a reference among those of its table.
+/// Finds the file of a reference among those of its table, which ascend.
 ///
 /// # Errors
 ///
@@ -140,8 +140,10 @@ impl Blob {
 pub(crate) fn find_blob(files: &[Arc<BlobFile>], stored: &[u8]) -> Result<Blob, Corruption> {
     let reference = BlobReference::decode(stored)?;
     let what = "blob file of an entry";
-    let found = files.iter().find(|it| it.file.file_id == reference.file_id);
-    let file = found.ok_or(Corruption::OutOfRange { what, value: reference.file_id })?;
+    let found = files.binary_search_by_key(&reference.file_id, |it| it.file.file_id).ok();
+    let file = found
+        .map(|at| &files[at])
+        .ok_or(Corruption::OutOfRange { what, value: reference.file_id })?;
     Ok(Blob { file: Arc::clone(file), reference })
 }
 
@@ -149,12 +151,20 @@ pub(crate) fn find_blob(files: &[Arc<BlobFile>], stored: &[u8]) -> Result<Blob, 
 #[derive(Debug, Default)]
 pub(crate) struct OpenBlobFiles(pub(super) Mutex<BTreeMap<u64, Weak<BlobFile>>>);
 
-/// Names the missing file as what it is.
-fn missing_blobs(error: Error) -> Error {
-    match error {
+/// Returns the blob file `path` with number `id`.
+///
+/// # Errors
+///
+/// As [`TableFiles::source`].
+pub(crate) fn blob_source(
+    files: &TableFiles,
+    id: u64,
+    path: Arc<Path>,
+) -> Result<Arc<dyn TableSource>> {
+    files.source(id, path).map_err(|error| match error {
         Error::Corrupt { path, offset, source: Corruption::Missing { .. } } => {
             Error::corrupt(path, offset, Corruption::Missing { what: "blob file" })
         }
         error => error,
-    }
+    })
 }

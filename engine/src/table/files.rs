@@ -28,6 +28,9 @@ pub(crate) struct TableFiles {
     shared: Arc<Shared>,
 }
 
+/// Files that [`TableFiles::few_at_once`] keeps open.
+const FEW_FILES: usize = 64;
+
 #[derive(Debug)]
 struct Shared {
     fs: Arc<dyn Fs>,
@@ -77,6 +80,11 @@ impl TableFiles {
     /// Reads by position and keeps one file open, for callers that read file after file.
     pub(crate) fn one_by_one(fs: Arc<dyn Fs>, counters: Arc<Counters>) -> Self {
         Self::new(fs, ReadMode::Pread, Arc::new(OpenFiles::new(1)), counters, false)
+    }
+
+    /// Reads by position and keeps a few files open, for callers that read many beside each other.
+    pub(crate) fn few_at_once(fs: Arc<dyn Fs>, counters: Arc<Counters>) -> Self {
+        Self::new(fs, ReadMode::Pread, Arc::new(OpenFiles::new(FEW_FILES)), counters, false)
     }
 
     /// Returns the file `path` with number `id`, for the lifetime of its table.

@@ -54,7 +54,6 @@ impl TableMeta {
         TableIdentity { store_id, file_id: self.id, salt: self.salt, hash_seed }
     }
 
-    /// Returns `false` if the table has range tombstones only. It then has no filter either.
     /// Returns the ids of the blob files that entries refer to, ascending.
     pub(crate) fn blob_file_ids(&self) -> impl Iterator<Item = u64> {
         self.blob_files.iter().map(|used| used.file_id)
@@ -72,6 +71,7 @@ impl TableMeta {
         self.blob_file_ids().filter(|&id| id > self.id)
     }
 
+    /// Returns `false` if the table has range tombstones only. It then has no filter either.
     #[inline]
     pub(crate) fn has_points(&self) -> bool {
         self.entries > self.range_tombstones

@@ -24,7 +24,7 @@ pub struct TableOrigin {
     pub level: u8,
     /// Result of the flush or compaction, in its last table only.
     pub completed: Option<Completed>,
-    /// Blob files that entries refer to.
+    /// Blob files that entries refer to, ascending.
     pub blob_files: Vec<BlobUse>,
 }
 
@@ -117,7 +117,11 @@ impl TableOrigin {
             }
             _ => {
                 while !field.is_empty() {
-                    self.blob_files.push(BlobUse::decode(field)?);
+                    let file = BlobUse::decode(field)?;
+                    if self.blob_files.last().is_some_and(|last| last.file_id >= file.file_id) {
+                        return Err(Corruption::Order { what });
+                    }
+                    self.blob_files.push(file);
                 }
             }
         }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use sievedb::{Error, fs::Fs};
 use sievedb_doubles::MemoryFs;
-use sievedb_tests::settings::{STORE_DIR, small_options};
+use sievedb_tests::settings::{STORE_DIR, small_keyspace, small_options};
 
 use super::following;
 
@@ -17,7 +17,8 @@ fn read(results: impl Iterator<Item = Result<Option<bytes::Bytes>, Error>>) -> (
         match result {
             Ok(value) => read += usize::from(value.is_some()),
             Err(Error::FilesGone { path }) => {
-                assert!(path.to_string_lossy().ends_with(".sst"), "{path:?}");
+                let path = path.to_string_lossy();
+                assert!(path.ends_with(".sst") || path.ends_with(".blob"), "{path:?}");
                 gone += 1;
             }
             Err(error) => panic!("{error:?}"),
@@ -53,6 +54,32 @@ fn deleted_tables_stay_readable_while_they_are_open() {
         assert_eq!(found + gone, KEYS as usize);
         assert_eq!(gone > 0, may_fail, "snapshots keep what is open");
     }
+}
+
+/// Also of a blob file, whose table may be open.
+#[test]
+fn deleted_blob_files_are_reported_as_gone() {
+    let disk = Arc::new(MemoryFs::new());
+    let keyspace = small_keyspace().blob_value_bytes(100);
+    let options = small_options(disk.clone()).keyspace(keyspace.clone());
+    let writer = options.open(STORE_DIR).unwrap();
+    let fill = |round: u32| {
+        for number in 0..KEYS {
+            writer.insert(number.to_be_bytes(), format!("{round:0300}")).unwrap();
+        }
+        writer.compact().unwrap();
+    };
+    fill(1);
+    let options = following(disk.clone() as Arc<dyn Fs>).keyspace(keyspace);
+    // All tables are in the cache of blocks.
+    let follower = options.block_cache_bytes(1 << 20).open_files_max(1).open(STORE_DIR).unwrap();
+    assert_eq!(follower.iter().keys().count(), KEYS as usize);
+    fill(2);
+    let all = || (0..KEYS).map(|number| follower.get(number.to_be_bytes()));
+    let (found, gone) = read(all());
+    assert!(gone > 0 && found + gone == KEYS as usize, "{found} found, {gone} gone");
+    assert!(follower.refresh().unwrap());
+    assert_eq!(read(all()), (KEYS as usize, 0), "a refresh recovers");
 }
 
 /// A directory that was replaced by an older copy must not show the past as the present.

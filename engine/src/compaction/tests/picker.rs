@@ -12,6 +12,7 @@
 //! | `skipped id=n …`                 |                            | what scans stepped over        |
 //! | `covered id=bytes …`             |                            | what range tombstones delete   |
 //! | `otherwise-compressed id …`      |                            | all of them so far             |
+//! | `blob-garbage id …`              |                            | all of them                    |
 //! | `quarantine id …`                |                            | as `levels`                    |
 //! | `clock n [snapshots]`            |                            | time of the next due table     |
 //! | `below level from..to key key …` |                            | which keys may be deeper       |
@@ -129,6 +130,7 @@ struct Story {
     covered: Covered,
     overwritten: Overwritten,
     otherwise_compressed: BTreeSet<u64>,
+    with_blob_garbage: BTreeSet<u64>,
     quarantined: BTreeSet<u64>,
 }
 
@@ -225,6 +227,10 @@ impl Story {
                 self.otherwise_compressed.extend(words.map(number));
                 format!("{:?}\n", self.otherwise_compressed)
             }
+            Some("blob-garbage") => {
+                self.with_blob_garbage = words.map(number).collect();
+                format!("{:?}\n", self.with_blob_garbage)
+            }
             Some("quarantine") => {
                 self.quarantined.extend(words.map(number));
                 self.describe()
@@ -277,7 +283,7 @@ impl Story {
             otherwise_compressed,
             rewrites_below: 0,
             has_filter: false,
-            with_blob_garbage: &super::NO_TABLES,
+            with_blob_garbage: &self.with_blob_garbage,
         })
     }
 

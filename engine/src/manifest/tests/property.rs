@@ -53,8 +53,9 @@ fn any_table() -> impl Strategy<Value = Arc<TableMeta>> {
         (option::of(any_place()), option::of(any_prefix_place()), option::of(any_place()));
     let more = (filters, option::of(1..=SEQUENCE_MAX), option::of(any_expiry()));
     let all = (ids, sums, keys, sequences, more, vec(any_blob_use(), 0..3), 0..4_u64);
-    all.prop_map(|(ids, sums, mut keys, mut sequences, more, blob_files, exclusions)| {
+    all.prop_map(|(ids, sums, mut keys, mut sequences, more, mut blob_files, exclusions)| {
         keys.sort_unstable();
+        blob_files.sort_by_key(|file| file.file_id);
         sequences.sort_unstable();
         if let Some(global) = more.1 {
             sequences = [global; 2];
