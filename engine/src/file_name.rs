@@ -61,6 +61,11 @@ impl<'a> FileName<'a> {
         (parsed.to_string() == name).then_some(parsed)
     }
 
+    /// Parses the last part of `path`.
+    pub(crate) fn of_path(path: &'a Path) -> Option<Self> {
+        Self::parse(path.file_name()?.to_str()?)
+    }
+
     pub(crate) const fn id(self) -> Option<u64> {
         match self {
             Self::Log(id)

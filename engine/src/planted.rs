@@ -52,6 +52,8 @@ pub enum PlantedBug {
     IngestInParts,
     /// An ingest does not sync the log before it is recorded in the manifest.
     IngestBeforeLogSync,
+    /// The number of an ingest becomes visible before readers see its tables.
+    PublishIngestEarly,
     /// Encryption uses a nonce twice.
     RepeatNonces,
     /// The record of a backup is stored before its files.

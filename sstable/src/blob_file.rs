@@ -206,6 +206,12 @@ impl<S: TableSink> BlobWriter<S> {
         Ok(Self { out, identity, sealer, values: 0, value_bytes: 0 })
     }
 
+    /// Returns the memory of the writer, in bytes.
+    #[must_use]
+    pub fn memory_bytes(&self) -> usize {
+        self.out.memory_bytes() + self.sealer.memory_bytes()
+    }
+
     /// Adds a value, and returns its place.
     ///
     /// # Errors

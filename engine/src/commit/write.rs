@@ -150,9 +150,9 @@ impl Write {
         Self { clears: Some(Arc::clone(tree)), ..record }
     }
 
-    /// Creates the record of an ingest into `tree`.
-    pub(crate) fn ingest(tree: &Arc<Tree>) -> Self {
-        let record = Self::record(1, |batch| batch.ingest(tree.id));
+    /// Creates the record of an ingest into `tree` of tables with these ids, ascending.
+    pub(crate) fn ingest(tree: &Arc<Tree>, tables: &[u64]) -> Self {
+        let record = Self::record(1, |batch| batch.ingest(tree.id, tables));
         Self { ingests: Some(Arc::clone(tree)), ..record }
     }
 

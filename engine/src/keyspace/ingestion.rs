@@ -4,11 +4,14 @@ use std::fmt;
 
 #[cfg(doc)]
 use crate::Error;
-use crate::{Keyspace, Result, handle_counts::HandleKind, store::ingest::IngestTables};
+use crate::{Keyspace, Result, handle_counts::HandleKind, store::ingest_tables::IngestTables};
 
 /// A bulk load into a keyspace: entries in ascending order become tables, without log and
 /// memtables, and all of them become visible at once. RocksDB does the same with `SstFileWriter`
 /// and `IngestExternalFile`.
+///
+/// Half of the processors write tables at the same time, within the calls that add entries:
+/// see [`threads`](Self::threads).
 ///
 /// A drop without [`finish`](Self::finish) removes the tables: nothing was changed. So does a crash,
 /// at the next open. Returned by [`Keyspace::ingestion`].
@@ -29,7 +32,7 @@ pub struct Ingested {
     pub entries: u64,
     /// Number of new tables.
     pub tables: usize,
-    /// Length of the new tables.
+    /// Length of the new tables and blob files.
     pub bytes: u64,
 }
 
@@ -42,6 +45,19 @@ impl Keyspace {
 }
 
 impl Ingestion {
+    /// Sets the maximum number of tables that are written at the same time, each by a thread.
+    ///
+    /// From 1 to 64; default half of the processors, at least 1. Values outside are clamped. Each
+    /// thread beyond the first takes the memory of two
+    /// [worker threads](crate::Options::worker_threads). There are fewer if that exceeds half of
+    /// the memory budget, and one with
+    /// [`blob_value_bytes`](crate::KeyspaceOptions::blob_value_bytes). Tables of several threads
+    /// are smaller: at most half of the memory that a worker may take for writing.
+    pub fn threads(mut self, threads: usize) -> Self {
+        self.tables.set_threads(self.keyspace.open_store().store(), threads);
+        self
+    }
+
     /// Adds an entry. Its key must be above all keys before. The value expires after the
     /// [default TTL](crate::KeyspaceOptions::default_ttl) of the keyspace, if it has one, counted
     /// from the begin of the ingestion.
@@ -50,7 +66,8 @@ impl Ingestion {
     ///
     /// * The entry was not added, and the ingestion can go on: [`Error::KeysNotAscending`],
     ///   [`Error::KeyTooLong`], [`Error::ValueTooLong`].
-    /// * The ingestion must be dropped: [`Error::Io`], also of a full disk; [`Error::Closed`].
+    /// * The ingestion must be dropped, and later calls return the error again: [`Error::Io`], also
+    ///   of a full disk; [`Error::Closed`].
     pub fn insert(&mut self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
         let store = self.keyspace.handle().accept()?;
         store.add_ingested(&mut self.tables, key.as_ref(), value.as_ref())
@@ -78,7 +95,7 @@ impl Ingestion {
     ///   [`Error::ReadOnly`].
     pub fn finish(mut self) -> Result<Ingested> {
         let store = self.keyspace.handle().accept()?;
-        self.tables.end_table()?;
+        store.end_ingested(&mut self.tables)?;
         let (entries, bytes, tables) = (self.entries(), self.bytes(), self.tables.tables());
         let sequence = store.install_ingested(&mut self.tables)?;
         Ok(Ingested { sequence, entries, tables, bytes })
@@ -124,13 +141,11 @@ macro_rules! ingest_methods {
             /// * A [follower](crate::Options::follow) may show writes right behind an ingest up to a
             ///   refresh earlier than the ingest.
             /// * A [repair](crate::Options::repair) of a store without a manifest takes ingested
-            ///   entries for as old as the begin of the call.
+            ///   entries for as old as the begin of the call, if the log was dropped since. It may
+            ///   also find entries of an ingest that a crash interrupted.
             ///
-            /// Long values stay in tables until a compaction rewrites them, also with
-            /// [`blob_value_bytes`](crate::KeyspaceOptions::blob_value_bytes).
-            ///
-            /// Uses as much memory as one worker thread. For entries of which some may fail, or to
-            /// show progress, use [`ingestion`](Self::ingestion).
+            /// For entries of which some may fail, or to show progress, use
+            /// [`ingestion`](Self::ingestion).
             ///
             /// # Errors
             ///

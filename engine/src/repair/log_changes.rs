@@ -14,29 +14,33 @@ pub(super) struct LogChanges {
     /// Last name of each keyspace, with the sequence number of its record.
     renamed: BTreeMap<u64, (SequenceNumber, String)>,
     dropped: BTreeSet<u64>,
+    /// Sequence numbers of ingested tables, by their ids.
+    ingested: BTreeMap<u64, SequenceNumber>,
 }
 
 impl LogChanges {
     /// Notes an entry of the log. Entries may come in any order, and more than once.
     pub(super) fn note(&mut self, sequence: SequenceNumber, entry: &Entry<'_>) {
-        match *entry {
-            Entry::ClearKeyspace { keyspace } => {
+        match entry {
+            &Entry::ClearKeyspace { keyspace } => {
                 let cleared = self.cleared.entry(keyspace).or_default();
                 *cleared = sequence.max(*cleared);
             }
-            Entry::RenameKeyspace { keyspace, name } => {
+            &Entry::RenameKeyspace { keyspace, name } => {
                 let renamed = self.renamed.entry(keyspace).or_default();
                 if renamed.0 < sequence {
                     *renamed = (sequence, name.to_owned());
                 }
             }
-            Entry::DropKeyspace { keyspace } => {
+            &Entry::DropKeyspace { keyspace } => {
                 self.dropped.insert(keyspace);
+            }
+            Entry::Ingest { tables, .. } => {
+                self.ingested.extend(tables.iter().map(|&id| (id, sequence)));
             }
             Entry::CreateKeyspace { .. }
             | Entry::Point { .. }
             | Entry::RemoveRange { .. }
-            | Entry::Ingest { .. }
             | Entry::Ignored { .. } => {}
         }
     }
@@ -49,6 +53,11 @@ impl LogChanges {
     /// Returns the name of a keyspace, if it was renamed.
     pub(super) fn name(&self, keyspace: u64) -> Option<&str> {
         self.renamed.get(&keyspace).map(|(_, name)| &**name)
+    }
+
+    /// Returns the sequence number of all entries of a table, if it was ingested.
+    pub(super) fn ingested(&self, table: u64) -> Option<SequenceNumber> {
+        self.ingested.get(&table).copied()
     }
 
     pub(super) fn is_dropped(&self, keyspace: u64) -> bool {

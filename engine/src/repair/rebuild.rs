@@ -136,6 +136,7 @@ pub(super) fn rebuild(
     let mut changes = LogChanges::default();
     let sequences: Vec<_> =
         logs.iter().map(|ids| sequences(&segments, ids, &mut changes)).collect();
+    number_ingested(&changes, &mut state);
     apply(&changes, &tables, &mut state, &mut left_out);
     let dropped = leave_out_namesakes(&mut state, &changes, &mut left_out);
     // Older entries need no comparison with those of the log.
@@ -168,6 +169,19 @@ pub(super) fn rebuild(
         left_out,
         unknown: unreadable.into_values().collect(),
     }))
+}
+
+/// Gives ingested tables the sequence number of the log, instead of the older one that they store.
+fn number_ingested(changes: &LogChanges, state: &mut ManifestState) {
+    for known in state.keyspaces.values_mut() {
+        let known = Arc::make_mut(known);
+        for (&id, table) in &mut known.tables {
+            let Some(sequence) = changes.ingested(id) else { continue };
+            let table = Arc::make_mut(table);
+            table.global_sequence = Some(sequence);
+            (table.smallest_sequence, table.largest_sequence) = (sequence, sequence);
+        }
+    }
 }
 
 /// Names keyspaces as the log does, and leaves out tables from before a clear. A table has entries

@@ -1,6 +1,6 @@
 //! Ingests tables: writes them beside the history, then adds all of them by one edit.
 //!
-//! The tables store a provisional sequence number. Their real one, the same for all entries, is
+//! The [tables](super::ingest_tables) store a provisional sequence number. Their real one, the same for all entries, is
 //! placed once they are complete, and the manifest has it. While it is in flight, in this order:
 //!
 //! 1. The log has a record at this number, synced with everything before it. So no crash keeps the
@@ -14,158 +14,39 @@
 //! are older than the ingested ones. No compaction of the keyspace begins before the number is
 //! visible: it would not know the snapshots taken until then. Running ones keep their key ranges.
 
-use std::{mem, slice, sync::Arc};
+use std::{slice, sync::Arc};
 
-use sievedb_format::{InternalKey, SequenceNumber, TableBounds, Trailer};
+use sievedb_format::{SequenceNumber, TableBounds};
 
+use super::ingest_tables::IngestTables;
 use crate::{
-    Durability, Error, Result,
-    commit::{Always, Write, check_entry, stored_value},
+    Durability, Result,
+    commit::{Always, Write},
     compaction::{choice::Compaction, levels::LAST_LEVEL},
-    filter_policy::FilterChoice,
-    filters::choose_filter,
-    keyspace_options::KeyspaceOptions,
     listener::Event,
     manifest::VersionEdit,
     planted::PlantedBug,
     read::tree::Tree,
     store::{Store, versions::change::Change, writer::stall::OnStall},
-    table::{LiveTable, TableMeta, TablePlace, builder::TableBuilder, cache_room::WorkerShare},
+    table::{LiveTable, TableMeta},
     version::Version,
 };
 
-/// Entries for which the filter of a table is chosen: their number is not known yet.
-const ENTRIES_EXPECTED: u64 = 1 << 20;
-
-/// Tables of an ingest, in key order.
-#[derive(Debug)]
-pub(crate) struct IngestTables {
-    tree: Arc<Tree>,
-    options: KeyspaceOptions,
-    filter: FilterChoice,
-    share: Arc<WorkerShare>,
-    /// Stored with each entry. A repair without the manifest orders the tables by it.
-    provisional: SequenceNumber,
-    /// Expiry of all values, by the store clock.
-    expiry_ms: Option<u64>,
-    current: Option<TableBuilder>,
-    written: Vec<Arc<TableMeta>>,
-    last_key: Vec<u8>,
-    value: Vec<u8>,
-    entries: u64,
-}
-
-impl IngestTables {
-    /// Returns the number of entries so far.
-    pub(crate) const fn entries(&self) -> u64 {
-        self.entries
-    }
-
-    /// Returns the length of the tables so far, in bytes.
-    pub(crate) fn bytes(&self) -> u64 {
-        let current = self.current.as_ref().map_or(0, TableBuilder::bytes);
-        current + self.written.iter().map(|table| table.bytes).sum::<u64>()
-    }
-
-    /// Returns the number of tables written so far.
-    pub(crate) fn tables(&self) -> usize {
-        self.written.len()
-    }
-
-    /// Ends the last table.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Io`], [`Error::Closed`].
-    pub(crate) fn end_table(&mut self) -> Result<()> {
-        let Some(table) = self.current.take() else { return Ok(()) };
-        let place = TablePlace { level: LAST_LEVEL, run: 0 };
-        self.written.push(table.finish(place, self.tree.origin())?);
-        Ok(())
-    }
-}
-
 impl Store {
-    /// Begins to write tables for an ingest into `tree`.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::ReadOnly`], [`Error::KeyspaceDropped`], errors of the manifest.
-    pub(crate) fn begin_ingest(&self, tree: &Arc<Tree>) -> Result<IngestTables> {
-        self.versions.check_writable()?;
-        tree.check()?;
-        self.renew_manifest()?;
-        let mut options = KeyspaceOptions::clone(&tree.options());
-        if tree.view_seldom().version.runs().is_empty() {
-            options = options.of_last_level();
-        }
-        let place = TablePlace { level: LAST_LEVEL, run: 0 };
-        Ok(IngestTables {
-            tree: Arc::clone(tree),
-            options,
-            filter: choose_filter(tree, |_| false, place, ENTRIES_EXPECTED),
-            share: self.tables.worker_share(),
-            provisional: self.writer.visible().max(1),
-            expiry_ms: tree.default_expiry_ms(|| self.versions.clock().now_ms()),
-            current: None,
-            written: Vec::new(),
-            last_key: Vec::new(),
-            value: Vec::new(),
-            entries: 0,
-        })
-    }
-
-    /// Adds an entry behind all before.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::KeysNotAscending`], [`Error::KeyTooLong`], [`Error::ValueTooLong`]: the entry was
-    /// not added. [`Error::Io`], [`Error::Closed`]: the ingest cannot go on.
-    pub(crate) fn add_ingested(
-        &self,
-        tables: &mut IngestTables,
-        key: &[u8],
-        value: &[u8],
-    ) -> Result<()> {
-        check_entry(key, value)?;
-        if tables.entries > 0 && key <= &*tables.last_key {
-            let (keyspace, key) = (tables.tree.name(), bytes::Bytes::copy_from_slice(key));
-            return Err(Error::KeysNotAscending { keyspace, key });
-        }
-        let table_bytes = tables.options.table_bytes;
-        let is_full = |it: &TableBuilder| it.bytes() >= table_bytes || it.has_its_share();
-        if tables.current.as_ref().is_some_and(is_full) {
-            tables.end_table()?;
-        }
-        let table = match &mut tables.current {
-            Some(table) => table,
-            None => {
-                let IngestTables { options, filter, share, .. } = &*tables;
-                let created = self.tables.create(options, *filter, share, 0)?;
-                tables.current.insert(created)
-            }
-        };
-        let (kind, value) = stored_value(tables.expiry_ms, value, &mut tables.value);
-        table.add(InternalKey::new(key, Trailer::new(tables.provisional, kind)), value)?;
-        tables.last_key.clear();
-        tables.last_key.extend_from_slice(key);
-        tables.entries += 1;
-        Ok(())
-    }
-
-    /// Makes the ended tables durable and visible. Returns their sequence number, or the newest visible
-    /// one if there are no entries.
+    /// Makes the ended tables durable and visible. Returns their sequence number, or the newest
+    /// visible one if there are no entries.
     ///
     /// # Errors
     ///
     /// Nothing is visible. After [`Error::Io`] the entries may be found when the store is reopened,
     /// all or none.
     pub(crate) fn install_ingested(&self, tables: &mut IngestTables) -> Result<SequenceNumber> {
-        debug_assert!(tables.current.is_none(), "the last table was not ended");
-        if tables.written.is_empty() {
+        let (tree, bytes, entries) =
+            (Arc::clone(&tables.plan.tree), tables.bytes(), tables.entries());
+        let written = tables.written();
+        if written.is_empty() {
             return Ok(self.writer.visible());
         }
-        let (tree, bytes) = (Arc::clone(&tables.tree), tables.bytes());
         // Most of it before writes wait.
         self.flush_trees(slice::from_ref(&tree))?;
         // No clear may remove the tables.
@@ -173,11 +54,11 @@ impl Store {
         tree.check()?;
         let ingesting = Ingesting::begin(self, &tree);
         self.flush_trees(slice::from_ref(&tree))?;
-        self.place_tables(&tree, &ingesting.running, &mut tables.written);
-        let sequence = self.install_placed(&tree, &mut tables.written)?;
+        self.place_tables(&tree, &ingesting.running, written);
+        let sequence = self.install_placed(&tree, written)?;
         drop(ingesting);
         drop(change);
-        let (keyspace, entries) = (tree.name(), tables.entries);
+        let keyspace = tree.name();
         self.notify(&Event::Ingested { keyspace, entries, bytes });
         self.run_inline();
         Ok(sequence)
@@ -221,7 +102,9 @@ impl Store {
             true => Durability::Memory,
             false => Durability::Disk,
         };
-        let mut record = Write::ingest(tree);
+        let mut ids: Vec<_> = written.iter().map(|table| table.id).collect();
+        ids.sort_unstable();
+        let mut record = Write::ingest(tree, &ids);
         let placed = self.place(OnStall::Wait, &mut record, durability, &mut Always)?;
         let Some((placed, _)) = placed else {
             unreachable!("a record without a condition is placed");
@@ -233,6 +116,11 @@ impl Store {
             opened.iter().map(|live| Arc::new(live.ingested_at(sequence))).collect();
         drop(opened);
         written.clear();
+        let mut placed = Some(placed);
+        if self.options.has_bug(PlantedBug::PublishIngestEarly) {
+            placed = None;
+            self.writer.publish().wait_visible(sequence);
+        }
         let in_parts = self.options.has_bug(PlantedBug::IngestInParts);
         let part = if in_parts { ingested.len().div_ceil(2) } else { ingested.len() };
         let edited = ingested.chunks(part).try_for_each(|tables| {
@@ -254,7 +142,7 @@ impl Store {
             )
         });
         if edited.is_err() {
-            self.versions.add_uncertain(ingested.iter().map(|live| live.path.to_path_buf()));
+            self.note_uncertain(&ingested);
         }
         // Also after an error: no later write waits for this one.
         drop(placed);
@@ -269,14 +157,7 @@ impl Store {
         let counters = &self.tables.counters.local().writes;
         counters.batches.add(1);
         counters.entries.add(tables.iter().map(|live| live.meta.entries).sum());
-        counters.bytes.add(tables.iter().map(|live| live.meta.bytes).sum());
-    }
-
-    /// Removes the files of an ingest that was not installed.
-    pub(crate) fn discard_ingested(&self, tables: &mut IngestTables) {
-        for table in mem::take(&mut tables.written).iter().rev() {
-            self.tables.discard(table, true);
-        }
+        counters.bytes.add(tables.iter().map(|live| live.meta.written_bytes()).sum());
     }
 }
 

@@ -13,6 +13,7 @@ use crate::{
         Store,
         versions::change::{ByFilter, Change},
     },
+    table::LiveTable,
 };
 
 impl Store {
@@ -112,14 +113,19 @@ impl Store {
             },
         );
         if edited.is_err() {
-            let blobs = opened.iter().flat_map(|live| live.meta.own_blob_files());
-            let blobs = blobs.map(|id| FileName::Blobs(id).path(&self.tables.folder));
-            let paths = opened.iter().map(|live| live.path.to_path_buf());
-            self.versions.add_uncertain(paths.chain(blobs));
+            self.note_uncertain(&opened);
         }
         drop(opened);
         self.filters.note_installed(self, fits, !change.removed.is_empty());
         edited
+    }
+
+    /// Notes the files of tables that an edit of the manifest names, which failed.
+    pub(super) fn note_uncertain(&self, tables: &[Arc<LiveTable>]) {
+        let blobs = tables.iter().flat_map(|live| live.meta.own_blob_files());
+        let blobs = blobs.map(|id| FileName::Blobs(id).path(&self.tables.folder));
+        let paths = tables.iter().map(|live| live.path.to_path_buf());
+        self.versions.add_uncertain(paths.chain(blobs));
     }
 
     /// Returns where the history of `tree` begins after the flushes and compactions so far.

@@ -92,7 +92,7 @@ fn write_each<C: Cursor, B: FnMut(&[u8]) -> bool, S: FnMut() -> bool>(
     written: &mut Vec<Arc<TableMeta>>,
 ) -> Result<()> {
     let NewTables { options, filter, place, .. } = *new;
-    let mut blobs = BlobOutput::new(tables, options, share, new.misplaces_blobs);
+    let mut blobs = BlobOutput::new(options, share, new.misplaces_blobs);
     let reading_bytes = share.bytes();
     let mut current: Option<TableBuilder> = None;
     let mut ranges = PendingRanges::new(kept.kept_ranges());
@@ -110,7 +110,7 @@ fn write_each<C: Cursor, B: FnMut(&[u8]) -> bool, S: FnMut() -> bool>(
             let mut full = current.take().expect("a full table was just seen");
             let next = next.to_vec();
             ranges.end_table(&mut full, Some(&next))?;
-            let (blob_files, new_blobs) = blobs.end_table()?;
+            let (blob_files, new_blobs) = blobs.end_table(tables)?;
             let origin = TableOrigin { blob_files, ..new.origin_of_part() };
             written.push(full.finish(place, origin)?);
             new_blobs.finish();
@@ -129,19 +129,19 @@ fn write_each<C: Cursor, B: FnMut(&[u8]) -> bool, S: FnMut() -> bool>(
                 match is_moved.then(|| blob.read_to_rewrite()).flatten() {
                     Some(value) => {
                         let put = InternalKey::new(key.user_key, put_for(key.trailer));
-                        blobs.add(table, put, &value)?;
+                        blobs.add(tables, table, put, &value)?;
                     }
                     None => blobs.add_reference(table, key, &kept.value(), &blob)?,
                 }
             } else {
-                blobs.add(table, key, &kept.value())?;
+                blobs.add(tables, table, key, &kept.value())?;
             }
             kept.next()?;
         }
     }
     if let Some(mut last) = current {
         ranges.end_table(&mut last, None)?;
-        let (blob_files, new_blobs) = blobs.end_table()?;
+        let (blob_files, new_blobs) = blobs.end_table(tables)?;
         if !written.is_empty() || !new_blobs.is_empty() {
             // The last table lists what the group replaces, so the entries of the other files are
             // durable before it.

@@ -16,30 +16,35 @@ use crate::{
     Error, Result,
     file_name::FileName,
     fs::AppendFile,
-    keyspace_options::KeyspaceOptions,
+    keyspace_options::{Compression, KeyspaceOptions},
     resolve::{blob_for, is_lasting_value},
 };
 
 /// Shorter appends to a blob file are buffered.
 const BUFFER_BYTES: usize = 64 << 10;
+/// Compressed copies of a value while it is written: a buffer that doubles is copied.
+const COMPRESSED_COPIES: usize = 2;
 
 /// Moves long values of a table into blob files, and counts the bytes that its entries refer to.
 #[derive(Debug)]
-pub(crate) struct BlobOutput<'a> {
-    tables: &'a TableStore,
-    options: &'a KeyspaceOptions,
+pub(crate) struct BlobOutput {
+    /// Minimum length of a value that is moved; `None` if none is.
+    value_bytes_min: Option<u64>,
+    file_bytes_max: u64,
+    compression: Compression,
     /// The file being written.
     open: Option<OpenFile>,
     /// New files of the present table: obsolete unless the table is finished.
     finished: Vec<Unfinished>,
+    finished_bytes: u64,
     /// Files that the present table refers to.
     used: BTreeMap<u64, BlobUse>,
     /// Encoded reference.
     stored: Vec<u8>,
     /// A planted bug.
     misplaces: bool,
-    /// Charge of the buffer, if there may be one.
-    _taken: Option<ShareTaken>,
+    /// Charge of the writer, if there may be one.
+    taken: Option<ShareTaken>,
 }
 
 #[derive(Debug)]
@@ -66,16 +71,28 @@ impl NewBlobs {
     }
 }
 
-impl<'a> BlobOutput<'a> {
+impl BlobOutput {
     pub(crate) fn new(
-        tables: &'a TableStore,
-        options: &'a KeyspaceOptions,
+        options: &KeyspaceOptions,
         share: &Arc<WorkerShare>,
         misplaces: bool,
     ) -> Self {
-        let taken = options.blob_value_bytes.map(|_| share.take(BUFFER_BYTES as u64));
-        let (open, finished, used, stored) = Default::default();
-        Self { tables, options, open, finished, used, stored, misplaces, _taken: taken }
+        let (value_bytes_min, file_bytes_max) = (options.blob_value_bytes, options.table_bytes);
+        let taken = value_bytes_min.map(|_| share.take(BUFFER_BYTES as u64));
+        let compression = options.compression;
+        let (open, finished, finished_bytes, used, stored) = Default::default();
+        Self {
+            value_bytes_min,
+            file_bytes_max,
+            compression,
+            open,
+            finished,
+            finished_bytes,
+            used,
+            stored,
+            misplaces,
+            taken,
+        }
     }
 
     /// Adds an entry to `table`. A long value goes to a blob file.
@@ -85,17 +102,18 @@ impl<'a> BlobOutput<'a> {
     /// [`Error::Io`].
     pub(crate) fn add(
         &mut self,
+        tables: &TableStore,
         table: &mut TableBuilder,
         key: InternalKey<'_>,
         value: &[u8],
     ) -> Result<()> {
         let is_long = |bytes: u64| value.len() as u64 >= bytes;
-        if !is_lasting_value(key.trailer) || !self.options.blob_value_bytes.is_some_and(is_long) {
+        if !is_lasting_value(key.trailer) || !self.value_bytes_min.is_some_and(is_long) {
             return table.add(key, value);
         }
         let mut stored = mem::take(&mut self.stored);
         stored.clear();
-        self.store(value, &mut stored)?;
+        self.store(tables, value, &mut stored)?;
         let added = table.add(InternalKey::new(key.user_key, blob_for(key.trailer)), &stored);
         self.stored = stored;
         added
@@ -120,16 +138,28 @@ impl<'a> BlobOutput<'a> {
         table.add(key, stored)
     }
 
+    /// Returns the length of the new files of the present table so far, in bytes.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.finished_bytes + self.open.as_ref().map_or(0, |open| open.writer.bytes())
+    }
+
     /// Writes a value, and appends its reference to `stored`.
-    fn store(&mut self, value: &[u8], stored: &mut Vec<u8>) -> Result<()> {
-        if self.open.as_ref().is_some_and(|open| open.writer.bytes() >= self.options.table_bytes) {
-            self.finish_file()?;
+    fn store(&mut self, tables: &TableStore, value: &[u8], stored: &mut Vec<u8>) -> Result<()> {
+        if self.open.as_ref().is_some_and(|open| open.writer.bytes() >= self.file_bytes_max) {
+            self.finish_file(tables)?;
         }
         let open = match &mut self.open {
             Some(open) => open,
-            None => self.open.insert(create(self.tables, self.options)?),
+            None => self.open.insert(create(tables, self.compression)?),
         };
+        let is_long = value.len() > BUFFER_BYTES;
+        if let Some(taken) = self.taken.as_mut().filter(|_| is_long) {
+            taken.set((open.writer.memory_bytes() + COMPRESSED_COPIES * value.len()) as u64);
+        }
         let added = open.writer.add(value);
+        if let Some(taken) = self.taken.as_mut().filter(|_| is_long) {
+            taken.set(open.writer.memory_bytes().max(BUFFER_BYTES) as u64);
+        }
         let mut reference =
             added.map_err(|error| Error::io("write", &open.unfinished.path, error))?;
         open.used_bytes += reference.bytes;
@@ -139,14 +169,15 @@ impl<'a> BlobOutput<'a> {
     }
 
     /// Makes the data of the open file durable.
-    fn finish_file(&mut self) -> Result<()> {
+    fn finish_file(&mut self, tables: &TableStore) -> Result<()> {
         let Some(OpenFile { writer, file, unfinished, id, used_bytes }) = self.open.take() else {
             return Ok(());
         };
         let path = &unfinished.path;
         let (_, written) = writer.finish().map_err(|error| Error::io("write", path, error))?;
-        self.tables.check_not_closing()?;
+        tables.check_not_closing()?;
         file.sync_data().map_err(|error| Error::sync_of_new_file(path, error))?;
+        self.finished_bytes += written.bytes;
         self.used.insert(id, BlobUse { used_bytes, ..written });
         self.finished.push(unfinished);
         Ok(())
@@ -158,14 +189,15 @@ impl<'a> BlobOutput<'a> {
     /// # Errors
     ///
     /// [`Error::Io`]; [`Error::Closed`] instead of a sync if the store is closing.
-    pub(crate) fn end_table(&mut self) -> Result<(Vec<BlobUse>, NewBlobs)> {
-        self.finish_file()?;
+    pub(crate) fn end_table(&mut self, tables: &TableStore) -> Result<(Vec<BlobUse>, NewBlobs)> {
+        self.finish_file(tables)?;
+        self.finished_bytes = 0;
         let used = mem::take(&mut self.used).into_values().collect();
         Ok((used, NewBlobs(mem::take(&mut self.finished))))
     }
 }
 
-fn create(tables: &TableStore, options: &KeyspaceOptions) -> Result<OpenFile> {
+fn create(tables: &TableStore, compression: Compression) -> Result<OpenFile> {
     let id = tables.new_file_id();
     let path = FileName::Blobs(id).path(&tables.folder);
     let file = tables.fs.create(&path).map_err(|error| Error::io("create", &path, error))?;
@@ -175,7 +207,7 @@ fn create(tables: &TableStore, options: &KeyspaceOptions) -> Result<OpenFile> {
     let salt = salt.map_err(|error| Error::io("draw a random number for", path, error))?;
     let identity = BlobIdentity { store_id: tables.store_id, file_id: id, salt };
     let sink = FileSink(Arc::clone(&file));
-    let writer = BlobWriter::new(sink, identity, options.compression, BUFFER_BYTES);
+    let writer = BlobWriter::new(sink, identity, compression, BUFFER_BYTES);
     let writer = writer.map_err(|error| Error::io("write", path, error))?;
     Ok(OpenFile { writer, file, unfinished, id, used_bytes: 0 })
 }

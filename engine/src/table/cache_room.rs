@@ -192,6 +192,11 @@ impl WorkerShare {
         self.state.lock().bytes
     }
 
+    /// Returns `true` if the worker exceeds its share, or did.
+    pub(crate) fn is_beyond(&self) -> bool {
+        self.state.lock().is_beyond
+    }
+
     /// Takes `bytes` of it, to be changed as they are used, and released by drop.
     pub(crate) fn take(self: &Arc<Self>, bytes: u64) -> ShareTaken {
         let mut taken = ShareTaken { share: Arc::clone(self), bytes: 0 };

@@ -47,6 +47,8 @@ pub(crate) struct LiveTable {
     /// Files of the values that entries refer to.
     pub(crate) blobs: Box<[Arc<BlobFile>]>,
     obsolete: AtomicBool,
+    /// Another table has its files.
+    replaced: AtomicBool,
     obsolete_files: Arc<ObsoleteFiles>,
     _index: Charge,
     _bookkeeping: Charge,
@@ -77,6 +79,7 @@ impl LiveTable {
             quarantine: Quarantine::default(),
             blobs,
             obsolete,
+            replaced: AtomicBool::new(false),
             obsolete_files,
             _index: index,
             _bookkeeping: bookkeeping,
@@ -84,7 +87,7 @@ impl LiveTable {
     }
 
     /// Returns the table with the global sequence number `sequence`, before any block of it is read.
-    /// Shares the open file and the filters.
+    /// Shares the open file and the filters, and decides for both which files stay.
     pub(crate) fn ingested_at(&self, sequence: SequenceNumber) -> Self {
         let meta = TableMeta {
             global_sequence: Some(sequence),
@@ -93,6 +96,7 @@ impl LiveTable {
             ..TableMeta::clone(&self.meta)
         };
         self.table.set_global_sequence(sequence);
+        self.replaced.store(true, Ordering::SeqCst);
         let memory = self.memory();
         memory.begin_table();
         let index = memory.charge(MemoryUse::Indexes, self.table.memory_bytes());
@@ -108,6 +112,7 @@ impl LiveTable {
             quarantine: Quarantine::default(),
             blobs: self.blobs.clone(),
             obsolete: AtomicBool::new(false),
+            replaced: AtomicBool::new(false),
             obsolete_files: Arc::clone(&self.obsolete_files),
             _index: index,
             _bookkeeping: bookkeeping,
@@ -277,7 +282,7 @@ impl LiveTable {
 impl Drop for LiveTable {
     fn drop(&mut self) {
         self.memory().end_table();
-        if !*self.obsolete.get_mut() {
+        if !*self.obsolete.get_mut() && !*self.replaced.get_mut() {
             self.blobs.iter().for_each(|file| file.keep());
         }
         if *self.obsolete.get_mut() {

@@ -32,7 +32,7 @@ struct Waiting {
 
 impl Waiting {
     fn is_held(&self, path: &Path) -> bool {
-        let id = file_name(path).and_then(FileName::id);
+        let id = FileName::of_path(path).and_then(FileName::id);
         id.is_some_and(|id| self.holds.values().any(|ids| ids.binary_search(&id).is_ok()))
     }
 }
@@ -175,12 +175,8 @@ impl ObsoleteFiles {
     }
 }
 
-fn file_name(path: &Path) -> Option<FileName<'_>> {
-    FileName::parse(path.file_name()?.to_str()?)
-}
-
 fn table_id(path: &Path) -> Option<u64> {
-    match file_name(path) {
+    match FileName::of_path(path) {
         Some(FileName::Table(id)) => Some(id),
         _ => None,
     }

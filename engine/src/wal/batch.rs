@@ -13,6 +13,7 @@
 //! | `end`      | prefixed | remove range   | first key after it, at most 64 KiB; empty: no bound   |
 //! | `name`     | prefixed | create, rename | 1 to 255 bytes of UTF-8                               |
 //! | `options`  | prefixed | create         | of the keyspace; opaque here                          |
+//! | `tables`   | prefixed | ingest         | ids, ascending: each a varint, less the one before    |
 //! | `ignored`  | prefixed | ignorable      | skipped by a reader that does not know the op         |
 //!
 //! Ops: 1 put, 2 tombstone, 3 merge operand, 5 put with expiry, 6 remove range (other [`Kind`]s are
@@ -78,6 +79,8 @@ pub(crate) enum Entry<'a> {
     /// Tables with the sequence number of this entry were about to be added to the keyspace.
     Ingest {
         keyspace: u64,
+        /// Their ids, ascending.
+        tables: Vec<u64>,
     },
     /// An entry of a later release that may be skipped. It has a sequence number.
     Ignored {
@@ -106,7 +109,7 @@ impl Entry<'_> {
             | Self::DropKeyspace { keyspace }
             | Self::ClearKeyspace { keyspace }
             | Self::RenameKeyspace { keyspace, .. }
-            | Self::Ingest { keyspace }
+            | Self::Ingest { keyspace, .. }
             | Self::Ignored { keyspace } => keyspace,
         }
     }
@@ -200,8 +203,16 @@ impl BatchEncoder {
         self.entry(CLEAR_KEYSPACE, keyspace);
     }
 
-    pub(crate) fn ingest(&mut self, keyspace: u64) {
+    /// `tables` ascend.
+    pub(crate) fn ingest(&mut self, keyspace: u64, tables: &[u64]) {
+        debug_assert!(tables.is_sorted(), "differences are stored");
         self.entry(INGEST, keyspace);
+        let (mut ids, mut before) = (Vec::new(), 0);
+        for &id in tables {
+            ids.put_varint(id - before);
+            before = id;
+        }
+        self.bytes.put_prefixed(&ids);
     }
 
     pub(crate) fn rename_keyspace(&mut self, keyspace: u64, name: &str) {
@@ -314,7 +325,7 @@ impl<'a> Entries<'a> {
             }
             DROP_KEYSPACE => Ok(Entry::DropKeyspace { keyspace }),
             CLEAR_KEYSPACE => Ok(Entry::ClearKeyspace { keyspace }),
-            INGEST => Ok(Entry::Ingest { keyspace }),
+            INGEST => Ok(Entry::Ingest { keyspace, tables: self.table_ids()? }),
             RENAME_KEYSPACE => Ok(Entry::RenameKeyspace { keyspace, name: self.name()? }),
             op if op & IGNORABLE != 0 => {
                 self.decoder.prefixed("ignorable entry")?;
@@ -351,6 +362,19 @@ impl<'a> Entries<'a> {
                 }
             },
         }
+    }
+
+    fn table_ids(&mut self) -> Result<Vec<u64>, Corruption> {
+        let what = "tables of an ingest";
+        let mut ids = Decoder::new(self.decoder.prefixed(what)?);
+        let (mut tables, mut id) = (Vec::new(), 0_u64);
+        while !ids.is_empty() {
+            let more = ids.varint(what)?;
+            let next = id.checked_add(more).filter(|_| more > 0);
+            id = next.ok_or(Corruption::Order { what })?;
+            tables.push(id);
+        }
+        Ok(tables)
     }
 
     fn name(&mut self) -> Result<&'a str, Corruption> {

@@ -75,8 +75,9 @@ fn describe_batch(payload: &[u8], annotation: &mut Annotation) -> Result<(), Cor
             Entry::ClearKeyspace { keyspace } => {
                 annotation.field(place, "clear", format_args!("keyspace {keyspace}"));
             }
-            Entry::Ingest { keyspace } => {
-                annotation.field(place, "ingest", format_args!("keyspace {keyspace}"));
+            Entry::Ingest { keyspace, tables } => {
+                let tables = format_args!("keyspace {keyspace}, tables {tables:?}");
+                annotation.field(place, "ingest", tables);
             }
             Entry::RenameKeyspace { keyspace, name } => {
                 annotation.field(place, "rename", format_args!("keyspace {keyspace} to {name:?}"));

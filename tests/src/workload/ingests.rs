@@ -3,7 +3,7 @@
 use sievedb::Durability::{Disk, Memory, OsBuffer};
 
 use super::key;
-use crate::{model::DEFAULT, recorder::Recorder};
+use crate::{model::DEFAULT, recorder::Recorder, settings::small_keyspace};
 
 /// Ingests above and beside data of every age, of one table and of several.
 pub(super) fn all_levels(r: &mut Recorder) {
@@ -22,6 +22,21 @@ pub(super) fn all_levels(r: &mut Recorder) {
     r.clear(DEFAULT);
     r.ingest(DEFAULT, (1..4).map(key), 60);
     r.insert_with(DEFAULT, key(2), 40, Disk);
+}
+
+/// Long values, which replace each other in blob files.
+pub(super) fn of_blobs(r: &mut Recorder) {
+    r.set_keyspace(small_keyspace().blob_value_bytes(100).blob_garbage_ratio(0.2));
+    r.reopen();
+    r.ingest(DEFAULT, (0..16).map(key), 300);
+    r.insert_with(DEFAULT, key(3), 200, OsBuffer);
+    r.ingest(DEFAULT, (2..9).map(key), 300);
+    r.compact();
+    r.ingest(DEFAULT, (4..6).map(key), 50);
+    r.checkpoint("data/ingested");
+    r.compact();
+    r.check();
+    r.insert_with(DEFAULT, key(2), 200, Disk);
 }
 
 /// Writes to another keyspace that are durable only with the ingest.

@@ -5,6 +5,7 @@
 mod backups;
 mod crash;
 mod damage;
+mod ingest;
 mod nonces;
 mod opening;
 mod rotation;

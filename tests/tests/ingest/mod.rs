@@ -2,16 +2,12 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by a panic")]
 
+mod hazards;
+mod parallel;
+pub(crate) mod races;
 mod readers;
 
-use std::{
-    collections::BTreeMap,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, AtomicU64, Ordering::SeqCst},
-    },
-    thread,
-};
+use std::{collections::BTreeMap, sync::Arc};
 
 use sievedb::{Bytes, Db, Error, KeyspaceOptions, Options, Snapshot, fs::Fs};
 use sievedb_doubles::MemoryFs;
@@ -110,7 +106,7 @@ fn unsorted_keys_are_refused_and_change_nothing() {
     db.insert("b", "old").unwrap();
     db.flush().unwrap();
     let files =
-        |disk: &MemoryFs| disk.contents().into_keys().filter(|it| it.contains(".table")).count();
+        |disk: &MemoryFs| disk.contents().into_keys().filter(|it| it.ends_with(".sst")).count();
     let before = files(&disk);
     for keys in [["a", "c", "b"], ["a", "b", "b"]] {
         let error = db.ingest(keys.map(|key| (key, "new"))).unwrap_err();
@@ -127,47 +123,6 @@ fn unsorted_keys_are_refused_and_change_nothing() {
     let db = options(&disk).open("data/db").unwrap();
     let none = db.ingest(std::iter::empty::<(&str, &str)>()).unwrap();
     assert_eq!((none.entries, none.tables, none.sequence), (0, 0, db.snapshot().sequence()));
-}
-
-/// Readers see an ingest as a whole, beside writers of the same keys.
-#[test]
-fn readers_see_all_of_an_ingest_or_nothing() {
-    let disk = Arc::new(MemoryFs::new());
-    let db = options(&disk).worker_threads(2).open("data/db").unwrap();
-    let (is_done, last) = (AtomicBool::new(false), AtomicU64::new(0));
-    let keys = || (0..40).map(key);
-    thread::scope(|scope| {
-        for _ in 0..2 {
-            scope.spawn(|| {
-                while !is_done.load(SeqCst) {
-                    let floor = last.load(SeqCst);
-                    let values: Vec<_> = db.range(key(0)..key(40)).map(|it| of(it).1).collect();
-                    assert!(values.iter().all(|value| *value == values[0]), "{values:?}");
-                    let seen = values.first().map_or(0, |value| number_of(value));
-                    assert!(seen >= floor, "{seen} after {floor}");
-                    let keys: Vec<_> = keys().collect();
-                    let values = db.get_many(&keys).unwrap();
-                    assert!(values.iter().all(|value| *value == values[0]), "{values:?}");
-                }
-            });
-        }
-        scope.spawn(|| {
-            let mut number = 0_u64;
-            while !is_done.load(SeqCst) {
-                db.insert(key(100 + number % 50), number.to_be_bytes()).unwrap();
-                number += 1;
-            }
-        });
-        for round in 1..=30_u64 {
-            db.ingest(keys().map(|key| (key, round.to_be_bytes().repeat(30)))).unwrap();
-            last.store(round, SeqCst);
-        }
-        is_done.store(true, SeqCst);
-    });
-}
-
-fn number_of(value: &[u8]) -> u64 {
-    u64::from_be_bytes(*value.first_chunk().unwrap())
 }
 
 /// A conditional write and a transaction that read before an ingest notice it.

@@ -60,7 +60,8 @@ const CALLS: &[(usize, &str)] = &[
     (100, "expire at"),
     (100, "persist key"),
     (150, "ttl"),
-    (1200, "get"),
+    (20, "ingest"),
+    (1180, "get"),
     (300, "contains key"),
     (200, "may contain"),
     (100, "get many"),
@@ -219,6 +220,7 @@ impl Story {
                 let count = 60 + self.lots.below(200);
                 self.batch(count);
             }
+            "ingest" => self.ingest(),
             "insert if absent" | "compare and set" | "update" | "fetch add" | "remove if"
             | "take" | "pop" | "expire at" | "persist key" => self.conditional(name),
             "range" => self.range(),

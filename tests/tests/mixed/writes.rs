@@ -1,6 +1,9 @@
 //! Writing calls outside of transactions.
 
-use std::time::{Duration, SystemTime};
+use std::{
+    collections::BTreeSet,
+    time::{Duration, SystemTime},
+};
 
 use bytes::Bytes;
 use sievedb::{Batch, Durability, Error, Keyspace, Result};
@@ -81,6 +84,30 @@ impl Story {
         };
         self.note(|| change.text());
         self.written(vec![change], durability, began, result);
+    }
+
+    /// Ingests a few keys with new values.
+    pub(super) fn ingest(&mut self) {
+        let (keyspace, space, handle) = self.keyspace();
+        let count = 1 + self.lots.below(12);
+        let keys: BTreeSet<_> = (0..count).map(|_| self.key()).collect();
+        let entries: Vec<_> =
+            keys.into_iter().map(|key| (key, self.value(space.operator))).collect();
+        let expiry_ms = space.default_expiry_ms(self.now_ms());
+        let put = |(key, value): &(Bytes, Bytes)| Change::Put {
+            keyspace: keyspace.clone(),
+            key: key.clone(),
+            value: value.clone(),
+            expiry_ms,
+        };
+        let changes: Vec<_> = entries.iter().map(put).collect();
+        self.note(|| {
+            let texts: Vec<_> = changes.iter().take(4).map(Change::text).collect();
+            format!("ingest of {}: {}", changes.len(), texts.join("; "))
+        });
+        let began = self.disk.operations();
+        let result = handle.ingest(entries);
+        self.written(changes, Durability::Disk, began, result);
     }
 
     pub(super) fn batch(&mut self, count: usize) {

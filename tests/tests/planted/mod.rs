@@ -16,7 +16,9 @@ use sievedb_tests::{
     workload::{WORKLOADS, Workload, workload},
 };
 
-use crate::{async_commits::power_cuts::cut_everywhere, model::Story};
+use crate::{
+    async_commits::power_cuts::cut_everywhere, ingest::races::read_beside_ingests, model::Story,
+};
 
 /// Returns the first violation of a workload, without a crash or else with one.
 fn caught(workloads: &[&Workload], opening: &Opening) -> Option<Violation> {
@@ -125,6 +127,18 @@ fn planted_ingest_before_log_sync_is_caught() {
     expect_caught_by(&[workload("ingests")], "ingest before log sync", |disk| {
         small_options(disk).planted_bug(PlantedBug::IngestBeforeLogSync)
     });
+}
+
+/// By a snapshot that changes, sooner or later.
+#[test]
+fn planted_early_number_of_an_ingest_is_caught() {
+    let caught = (0..200).find_map(|_| {
+        let options = small_options(Arc::new(MemoryFs::new()));
+        let options = options.worker_threads(1).planted_bug(PlantedBug::PublishIngestEarly);
+        guarded(|| -> Result<u64, String> { Ok(read_beside_ingests(options, 100)) }).err()
+    });
+    let text = caught.expect("planted bug of ingests was not caught");
+    report(&format!("planted bug, number of an ingest published early: {text}"));
 }
 
 #[test]

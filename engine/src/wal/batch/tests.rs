@@ -13,7 +13,7 @@ fn sample() -> BatchEncoder {
     batch.remove_range(3, b"", b"z");
     batch.remove_range(3, b"a", b"");
     batch.clear_keyspace(3);
-    batch.ingest(3);
+    batch.ingest(3, &[7, 300]);
     batch.rename_keyspace(3, "people");
     batch.drop_keyspace(3);
     batch
@@ -48,7 +48,7 @@ fn batch_returns() {
         Entry::RemoveRange { keyspace: 3, start: b"", end: b"z" },
         Entry::RemoveRange { keyspace: 3, start: b"a", end: b"" },
         Entry::ClearKeyspace { keyspace: 3 },
-        Entry::Ingest { keyspace: 3 },
+        Entry::Ingest { keyspace: 3, tables: vec![7, 300] },
         Entry::RenameKeyspace { keyspace: 3, name: "people" },
         Entry::DropKeyspace { keyspace: 3 },
     ];

@@ -1,0 +1,387 @@
+//! Writes the tables of an ingest, on one thread or on several.
+//!
+//! With one thread, entries go straight into a table. With several, they are collected in batches,
+//! and as many batches as threads become tables at the same time, within a call that adds an entry.
+//! So no thread outlives a call. A batch takes at most the share of a worker, which bounds the size
+//! of its table.
+
+use std::{mem, num::NonZero, sync::Arc, thread};
+
+use sievedb_format::{InternalKey, SequenceNumber, Trailer};
+use sievedb_sstable::TableOrigin;
+
+use crate::{
+    Error, Result,
+    commit::{check_entry, stored_value},
+    compaction::levels::LAST_LEVEL,
+    filter_policy::FilterChoice,
+    filters::choose_filter,
+    keyspace_options::KeyspaceOptions,
+    on_threads::on_threads,
+    read::tree::Tree,
+    store::Store,
+    table::{
+        TableMeta, TablePlace,
+        blob_output::BlobOutput,
+        builder::TableBuilder,
+        cache_room::{ShareTaken, WorkerShare},
+        store::TableStore,
+    },
+};
+
+/// Entries for which the filter of a table is chosen: their number is not known yet.
+const ENTRIES_EXPECTED: u64 = 1 << 20;
+/// Threads of one ingest.
+const THREADS_MAX: usize = 64;
+/// All threads together take at most this part of the memory budget.
+const THREADS_IN_BUDGET: u64 = 2;
+/// Shares that a thread takes: one for the batch, and one for the table.
+const SHARES_PER_THREAD: u64 = 2;
+/// A longer part of a batch goes straight into a table.
+const LONG_ENTRY_IN_BATCH: usize = 8;
+/// First allocation of a batch, in bytes.
+const BATCH_BYTES_FIRST: usize = 4 << 10;
+
+/// Properties of all tables of an ingest.
+#[derive(Debug)]
+pub(crate) struct IngestPlan {
+    pub(crate) tree: Arc<Tree>,
+    options: KeyspaceOptions,
+    filter: FilterChoice,
+    /// Stored with each entry. A repair without the manifest orders the tables by it, if the log
+    /// lacks the number that they got.
+    provisional: SequenceNumber,
+    /// Expiry of all values, by the store clock.
+    expiry_ms: Option<u64>,
+}
+
+/// Tables of an ingest, in key order.
+#[derive(Debug)]
+pub(crate) struct IngestTables {
+    pub(crate) plan: IngestPlan,
+    threads: usize,
+    /// The tables of entries that were not collected.
+    direct: TableRun,
+    batch: Option<EntryBatch>,
+    full: Vec<EntryBatch>,
+    written: Vec<Arc<TableMeta>>,
+    last_key: Vec<u8>,
+    entries: u64,
+    /// Why the ingest cannot go on.
+    failed: Option<Error>,
+}
+
+impl Store {
+    /// Begins to write tables for an ingest into `tree`.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::ReadOnly`], [`Error::KeyspaceDropped`], errors of the manifest.
+    pub(crate) fn begin_ingest(&self, tree: &Arc<Tree>) -> Result<IngestTables> {
+        self.versions.check_writable()?;
+        tree.check()?;
+        self.renew_manifest()?;
+        let mut options = KeyspaceOptions::clone(&tree.options());
+        if tree.view_seldom().version.runs().is_empty() {
+            options = options.of_last_level();
+        }
+        let plan = IngestPlan {
+            tree: Arc::clone(tree),
+            options,
+            filter: choose_filter(tree, |_| false, PLACE, ENTRIES_EXPECTED),
+            provisional: self.writer.visible().max(1),
+            expiry_ms: tree.default_expiry_ms(|| self.versions.clock().now_ms()),
+        };
+        let processors = thread::available_parallelism().map_or(1, NonZero::get);
+        let threads = if self.options.worker_threads == 0 { 1 } else { processors / 2 };
+        let mut tables = IngestTables {
+            plan,
+            threads: 1,
+            direct: TableRun::default(),
+            batch: None,
+            full: Vec::new(),
+            written: Vec::new(),
+            last_key: Vec::new(),
+            entries: 0,
+            failed: None,
+        };
+        tables.set_threads(self, threads);
+        Ok(tables)
+    }
+
+    /// Adds an entry behind all before.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::KeysNotAscending`], [`Error::KeyTooLong`], [`Error::ValueTooLong`]: the entry was
+    /// not added. [`Error::Io`], [`Error::Closed`]: the ingest cannot go on, and each later call
+    /// returns the error again.
+    pub(crate) fn add_ingested(
+        &self,
+        tables: &mut IngestTables,
+        key: &[u8],
+        value: &[u8],
+    ) -> Result<()> {
+        tables.check()?;
+        check_entry(key, value)?;
+        if tables.entries > 0 && key <= &*tables.last_key {
+            let (keyspace, key) = (tables.plan.tree.name(), bytes::Bytes::copy_from_slice(key));
+            return Err(Error::KeysNotAscending { keyspace, key });
+        }
+        let added = tables.add(&self.tables, key, value);
+        tables.note(added)?;
+        tables.last_key.clear();
+        tables.last_key.extend_from_slice(key);
+        tables.entries += 1;
+        Ok(())
+    }
+
+    /// Ends the last table.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Io`], [`Error::Closed`].
+    pub(crate) fn end_ingested(&self, tables: &mut IngestTables) -> Result<()> {
+        tables.check()?;
+        let ended = tables.end(&self.tables);
+        tables.note(ended)
+    }
+
+    /// Removes the files of an ingest that was not installed.
+    pub(crate) fn discard_ingested(&self, tables: &mut IngestTables) {
+        tables.direct = TableRun::default();
+        for table in mem::take(&mut tables.written).iter().rev() {
+            self.tables.discard(table, true);
+        }
+    }
+}
+
+impl IngestTables {
+    /// Returns the number of entries so far.
+    pub(crate) const fn entries(&self) -> u64 {
+        self.entries
+    }
+
+    /// Returns the length of the tables and blob files so far, in bytes; of entries that are not in
+    /// a table, their own length.
+    pub(crate) fn bytes(&self) -> u64 {
+        let batches = self.full.iter().chain(&self.batch).map(|batch| batch.bytes.len() as u64);
+        let written = self.written.iter().map(|table| table.written_bytes());
+        self.direct.open_bytes() + batches.sum::<u64>() + written.sum::<u64>()
+    }
+
+    /// Returns the tables that were written so far.
+    pub(crate) fn written(&mut self) -> &mut Vec<Arc<TableMeta>> {
+        debug_assert!(self.direct.open.is_none() && self.batch.is_none(), "the end is missing");
+        &mut self.written
+    }
+
+    /// Returns the number of tables written so far.
+    pub(crate) fn tables(&self) -> usize {
+        self.written.len()
+    }
+
+    /// Writes up to so many tables at the same time, from now on. Fewer if the memory budget has no
+    /// room for them. One if values go to blob files, whose tables would be small.
+    pub(crate) fn set_threads(&mut self, store: &Store, threads: usize) {
+        let share = store.tables.writing_bytes_max().max(1);
+        let of_budget = store.tables.memory.pool_bytes() / THREADS_IN_BUDGET;
+        let fit = usize::try_from(of_budget / (SHARES_PER_THREAD * share)).unwrap_or(usize::MAX);
+        let has_blobs = self.plan.options.blob_value_bytes.is_some();
+        let threads_max = if has_blobs { 1 } else { fit.clamp(1, THREADS_MAX) };
+        self.threads = threads.clamp(1, threads_max);
+    }
+
+    /// # Errors
+    ///
+    /// The error after which the ingest cannot go on.
+    fn check(&self) -> Result<()> {
+        self.failed.as_ref().map_or(Ok(()), |error| Err(error.clone()))
+    }
+
+    /// Records that the ingest cannot go on after an error.
+    fn note(&mut self, result: Result<()>) -> Result<()> {
+        result.inspect_err(|error| self.failed = Some(error.clone()))
+    }
+
+    fn add(&mut self, tables: &TableStore, key: &[u8], value: &[u8]) -> Result<()> {
+        let batch_bytes_max = EntryBatch::bytes_max(&self.plan.options, tables);
+        let bytes = EntryBatch::HEAD_BYTES + key.len() + value.len();
+        let is_long = bytes > batch_bytes_max / LONG_ENTRY_IN_BATCH;
+        // A table that was begun goes on: its entries are before those of a batch.
+        if self.threads == 1 || is_long || self.direct.open.is_some() {
+            self.write_batches(tables)?;
+            self.direct.add(tables, &self.plan, key, value)?;
+            self.written.append(&mut self.direct.written);
+            return Ok(());
+        }
+        let is_full = |batch: &mut EntryBatch| batch.bytes.len() + bytes > batch_bytes_max;
+        self.full.extend(self.batch.take_if(is_full));
+        if self.full.len() == self.threads {
+            self.write_batches(tables)?;
+        }
+        self.batch.get_or_insert_with(|| EntryBatch::new(tables)).add(key, value, batch_bytes_max);
+        Ok(())
+    }
+
+    fn end(&mut self, tables: &TableStore) -> Result<()> {
+        self.write_batches(tables)?;
+        self.direct.end_table(tables, &self.plan)?;
+        self.written.append(&mut self.direct.written);
+        Ok(())
+    }
+
+    /// Writes the entries of all batches into tables, in their order.
+    fn write_batches(&mut self, tables: &TableStore) -> Result<()> {
+        let mut batches = mem::take(&mut self.full);
+        batches.extend(self.batch.take());
+        if batches.is_empty() {
+            return Ok(());
+        }
+        let plan = &self.plan;
+        let runs = on_threads(self.threads, &batches, |batch| {
+            let mut run = TableRun::default();
+            let mut add = |(key, value): (&[u8], &[u8])| run.add(tables, plan, key, value);
+            let added = batch.entries().try_for_each(&mut add);
+            let added = added.and_then(|()| run.end_table(tables, plan));
+            // Also after an error: the caller discards them.
+            Ok((mem::take(&mut run.written), added))
+        })?;
+        self.take(runs)
+    }
+
+    /// Takes the tables of runs that follow each other.
+    pub(crate) fn take(&mut self, runs: Vec<(Vec<Arc<TableMeta>>, Result<()>)>) -> Result<()> {
+        let (written, results): (Vec<_>, Vec<_>) = runs.into_iter().unzip();
+        self.written.extend(written.into_iter().flatten());
+        results.into_iter().collect()
+    }
+}
+
+/// The provisional place of all tables.
+const PLACE: TablePlace = TablePlace { level: LAST_LEVEL, run: 0 };
+
+/// Writes ascending entries into tables that follow each other.
+#[derive(Debug, Default)]
+pub(crate) struct TableRun {
+    open: Option<OpenTable>,
+    pub(crate) written: Vec<Arc<TableMeta>>,
+    value: Vec<u8>,
+}
+
+#[derive(Debug)]
+struct OpenTable {
+    table: TableBuilder,
+    blobs: BlobOutput,
+    share: Arc<WorkerShare>,
+}
+
+impl TableRun {
+    /// Adds an entry behind all before.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Io`], [`Error::Closed`]: the run is not usable, except that it has the tables
+    /// before.
+    pub(crate) fn add(
+        &mut self,
+        tables: &TableStore,
+        plan: &IngestPlan,
+        key: &[u8],
+        value: &[u8],
+    ) -> Result<()> {
+        let table_bytes = plan.options.table_bytes;
+        let is_full = |it: &OpenTable| it.table.bytes() >= table_bytes || it.table.has_its_share();
+        if self.open.as_ref().is_some_and(is_full) {
+            self.end_table(tables, plan)?;
+        }
+        let open = match &mut self.open {
+            Some(open) => open,
+            None => {
+                let share = tables.worker_share();
+                let blobs = BlobOutput::new(&plan.options, &share, false);
+                let table = tables.create(&plan.options, plan.filter, &share, 0)?;
+                self.open.insert(OpenTable { table, blobs, share })
+            }
+        };
+        let (kind, value) = stored_value(plan.expiry_ms, value, &mut self.value);
+        let key = InternalKey::new(key, Trailer::new(plan.provisional, kind));
+        open.blobs.add(tables, &mut open.table, key, value)?;
+        if open.share.is_beyond() {
+            // Flushes may wait for this share, and the caller may wait for them.
+            self.end_table(tables, plan)?;
+        }
+        Ok(())
+    }
+
+    /// Ends the table that was begun, if any.
+    ///
+    /// # Errors
+    ///
+    /// As [`add`](Self::add).
+    pub(crate) fn end_table(&mut self, tables: &TableStore, plan: &IngestPlan) -> Result<()> {
+        let Some(OpenTable { table, mut blobs, share }) = self.open.take() else { return Ok(()) };
+        let (blob_files, new_blobs) = blobs.end_table(tables)?;
+        let origin = TableOrigin { blob_files, ..plan.tree.origin() };
+        self.written.push(table.finish(PLACE, origin)?);
+        new_blobs.finish();
+        drop((blobs, share));
+        Ok(())
+    }
+
+    fn open_bytes(&self) -> u64 {
+        self.open.as_ref().map_or(0, |open| open.table.bytes() + open.blobs.bytes())
+    }
+}
+
+/// Entries in ascending order, in one buffer: for each the lengths of key and value, and both.
+#[derive(Debug)]
+struct EntryBatch {
+    bytes: Vec<u8>,
+    taken: ShareTaken,
+}
+
+impl EntryBatch {
+    const HEAD_BYTES: usize = 2 * size_of::<u32>();
+
+    /// Returns the maximum length of a batch for the tables of a keyspace with these options.
+    fn bytes_max(options: &KeyspaceOptions, tables: &TableStore) -> usize {
+        // A buffer that grows is copied: both take memory.
+        let bytes = options.table_bytes.min(tables.writing_bytes_max() / 2);
+        usize::try_from(bytes).unwrap_or(usize::MAX)
+    }
+
+    fn new(tables: &TableStore) -> Self {
+        Self { bytes: Vec::new(), taken: tables.worker_share().take(0) }
+    }
+
+    fn add(&mut self, key: &[u8], value: &[u8], bytes_max: usize) {
+        let bytes = self.bytes.len() + Self::HEAD_BYTES + key.len() + value.len();
+        let before = self.bytes.capacity();
+        if bytes > before {
+            let capacity = bytes.max((2 * before).clamp(BATCH_BYTES_FIRST, bytes_max));
+            self.taken.set((before + capacity) as u64);
+            self.bytes.reserve_exact(capacity - self.bytes.len());
+            self.taken.set(self.bytes.capacity() as u64);
+        }
+        for part in [key, value] {
+            let length = u32::try_from(part.len()).expect("keys and values are shorter");
+            self.bytes.extend_from_slice(&length.to_le_bytes());
+        }
+        self.bytes.extend_from_slice(key);
+        self.bytes.extend_from_slice(value);
+    }
+
+    fn entries(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
+        let mut rest = &*self.bytes;
+        std::iter::from_fn(move || {
+            let (key_bytes, behind) = rest.split_first_chunk()?;
+            let (value_bytes, behind) = behind.split_first_chunk()?;
+            let length = |bytes: &[u8; 4]| u32::from_le_bytes(*bytes) as usize;
+            let (key, behind) = behind.split_at_checked(length(key_bytes))?;
+            let (value, behind) = behind.split_at_checked(length(value_bytes))?;
+            rest = behind;
+            Some((key, value))
+        })
+    }
+}
