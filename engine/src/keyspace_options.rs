@@ -15,6 +15,7 @@ use sievedb_sstable::{InvalidOption, PrefixExtractor, PrefixFunction, TableOptio
 use crate::{
     Error, Result,
     compaction_filter::{CompactionFilter, NamedFilter},
+    compaction_style::CompactionStyle,
     filter_policy::{FilterChoice, FilterPolicy, FilterPolicyKind},
     history_length::HistoryLength,
     merge_operator::{MergeOperator, NamedOperator},
@@ -68,6 +69,7 @@ pub struct KeyspaceOptions {
     pub(crate) history: Option<HistoryLength>,
     pub(crate) blob_value_bytes: Option<u64>,
     pub(crate) blob_garbage_ratio: f64,
+    pub(crate) compaction_style: CompactionStyle,
 }
 
 impl Default for KeyspaceOptions {
@@ -88,6 +90,7 @@ impl Default for KeyspaceOptions {
             history: None,
             blob_value_bytes: None,
             blob_garbage_ratio: DEFAULT_BLOB_GARBAGE_RATIO,
+            compaction_style: CompactionStyle::Leveled,
         }
     }
 }
@@ -337,6 +340,28 @@ impl KeyspaceOptions {
         self
     }
 
+    /// Policy by which tables are merged or removed; default [`CompactionStyle::Leveled`].
+    ///
+    /// A change takes effect at the next compaction and rewrites nothing by itself.
+    /// [`CompactionStyle::Fifo`] deletes data, and is not possible beside a
+    /// [history](Self::keep_history).
+    ///
+    /// ```
+    /// use sievedb::{Db, Fifo, KeyspaceOptions, SizeTiered};
+    ///
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// let db = Db::open(dir.path())?;
+    /// let events = KeyspaceOptions::new().compaction_style(SizeTiered::new());
+    /// db.keyspace_with("events", &events)?;
+    /// let recent = KeyspaceOptions::new().compaction_style(Fifo::new(10 << 30));
+    /// db.keyspace_with("recent", &recent)?;
+    /// # Ok::<(), sievedb::Error>(())
+    /// ```
+    pub fn compaction_style(mut self, style: impl Into<CompactionStyle>) -> Self {
+        self.compaction_style = style.into();
+        self
+    }
+
     pub(crate) fn validate(&self) -> Result<()> {
         let invalid = |name, allowed| Err(Error::InvalidOption { name, allowed });
         if !MEMTABLE_BYTES.contains(&self.memtable_bytes) {
@@ -369,6 +394,10 @@ impl KeyspaceOptions {
         }
         if self.history.is_some() && self.compaction_filter.name().is_some() {
             return invalid("keep_history", "not beside a compaction filter");
+        }
+        self.compaction_style.check().or_else(|allowed| invalid("compaction_style", allowed))?;
+        if self.history.is_some() && matches!(self.compaction_style, CompactionStyle::Fifo(_)) {
+            return invalid("keep_history", "not beside CompactionStyle::Fifo");
         }
         if self.blob_value_bytes.is_some_and(|bytes| !BLOB_VALUE_BYTES.contains(&bytes)) {
             return invalid("blob_value_bytes", "from 64 bytes to 256 MiB");

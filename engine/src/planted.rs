@@ -64,6 +64,10 @@ pub enum PlantedBug {
     DeleteBlobFileEarly,
     /// A compaction writes a wrong offset for each value in a blob file.
     MisplaceBlobs,
+    /// A size-tiered merge omits a run between two others.
+    MergeApartRuns,
+    /// A FIFO removal takes the newest tables.
+    UnlinkNewestTables,
     /// A checkpoint lacks a blob file.
     OmitBlobFileFromCheckpoint,
 }

@@ -7,6 +7,7 @@ mod bottommost;
 mod changes;
 mod checkpoints;
 mod compaction_filters;
+mod compaction_styles;
 mod compactions;
 mod compression;
 mod conditional;

@@ -321,6 +321,7 @@ fn commands_keep_the_options_of_a_keyspace() {
         "default_ttl": null,
         "compaction_filter": null,
         "keep_history": null,
+        "compaction_style": {"kind": "Leveled"},
     });
     assert_eq!(stats["keyspaces"][0]["options"], want);
     assert_eq!(table_files(&path), files);

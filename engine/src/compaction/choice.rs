@@ -26,7 +26,8 @@ pub(crate) struct Compaction {
     /// The one input changes its level without a rewrite: it overlaps nothing, has no tombstone
     /// that could be dropped, and the compression of the output level.
     pub(crate) is_trivial_move: bool,
-    /// The inputs are unlinked without a read: all their entries have expired.
+    /// The inputs are unlinked without a read: all their entries have expired, or are the oldest of
+    /// a keyspace with [`CompactionStyle::Fifo`](crate::CompactionStyle).
     pub(crate) is_unlink: bool,
     /// Length of the inputs, in bytes.
     pub(crate) input_bytes: u64,
@@ -61,6 +62,10 @@ pub(crate) enum Reason {
     Tables,
     /// A table refers to blob files with too much garbage.
     BlobGarbage,
+    /// There are sorted runs of similar size, or too many.
+    SizeTiered,
+    /// The oldest tables are too much or too old.
+    Fifo,
     /// The caller requested this range of keys.
     Range,
 }
@@ -101,7 +106,9 @@ impl Compaction {
             }
             _ => false,
         };
-        if !is_trivial_move && all().any(|table| levels.is_quarantined(table)) {
+        // The oldest tables are not read.
+        let reads = !is_trivial_move && reason != Reason::Fifo;
+        if reads && all().any(|table| levels.is_quarantined(table)) {
             return None;
         }
         Some(Self {
@@ -122,15 +129,16 @@ impl Compaction {
         })
     }
 
-    /// Creates the removal of `tables` of `level`, whose entries have all expired. `None` if it has
-    /// to wait for a running compaction.
+    /// Creates the removal of `tables` of `level` without a read. `None` if it has to wait for a
+    /// running compaction.
     pub(super) fn unlink<'t>(
         levels: &Levels<'_>,
+        reason: Reason,
         level: u8,
         tables: impl IntoIterator<Item = &'t TableMeta>,
     ) -> Option<Self> {
         let inputs = vec![(level, tables.into_iter().collect())];
-        let removal = Self::new(levels, Reason::Expired, inputs, level, |_| true)?;
+        let removal = Self::new(levels, reason, inputs, level, |_| true)?;
         debug_assert!(!removal.is_trivial_move, "a table stays in its level");
         Some(Self { is_unlink: true, ..removal })
     }

@@ -19,7 +19,7 @@ use super::{
     levels::{Run, bytes},
     picker::Picker,
 };
-use crate::table::TableMeta;
+use crate::{compaction_style::CompactionStyle, table::TableMeta};
 
 /// Largest number of bytes rewritten for each byte of newer runs.
 pub(crate) const REWRITE_MAX: u64 = 8;
@@ -47,6 +47,9 @@ impl<'a> Picker<'a> {
     /// Chooses the merge with the smallest price, up to this `rewrite_max`; `None` if no merge
     /// makes the tables fewer. [`pick`](Self::pick) comes first.
     pub(crate) fn pick_crowded(&self, rewrite_max: u64) -> Option<(Price, Compaction)> {
+        if matches!(self.options.style, CompactionStyle::Fifo(_)) {
+            return None;
+        }
         let groups = self.levels.level0_groups();
         let mut permitted = 1;
         while permitted <= rewrite_max {

@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 
 use super::levels::{LevelOptions, Levels, Run, bytes};
+use crate::compaction_style::CompactionStyle;
 
 /// Pending compactions, for back-pressure on writers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -13,7 +14,8 @@ pub(crate) struct Debt {
     /// tables only the runs above the newest one of a group of overlapping tables are reduced; the
     /// group with most such runs counts.
     pub(crate) level0_runs_kept: usize,
-    /// Estimate of the bytes that compactions write until no level is due.
+    /// Estimate of the bytes that compactions write until no level is due. 0 unless the style is
+    /// leveled.
     pub(crate) bytes: u64,
 }
 
@@ -21,8 +23,12 @@ impl Levels<'_> {
     /// Returns the pending compactions, those in flight included. Bytes of kept tables do not
     /// count.
     pub(crate) fn debt(&self, options: &LevelOptions) -> Debt {
-        let targets = self.targets(options);
         let level0_runs = self.level0().len();
+        let level0_runs_kept = level0_runs - self.level0_runs_free();
+        if options.style != CompactionStyle::Leveled {
+            return Debt { level0_runs, level0_runs_kept, bytes: 0 };
+        }
+        let targets = self.targets(options);
         let mut debt = 0_u64;
         // Bytes that arrive from above, and then move on with their share of the next level.
         let mut arriving = 0;
@@ -43,7 +49,6 @@ impl Levels<'_> {
             }
             arriving = excess;
         }
-        let level0_runs_kept = level0_runs - self.level0_runs_free();
         Debt { level0_runs, level0_runs_kept, bytes: debt }
     }
 

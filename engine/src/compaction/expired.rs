@@ -20,7 +20,7 @@ use super::{
     choice::{Compaction, Reason},
     picker::{Picker, hull},
 };
-use crate::table::TableMeta;
+use crate::{compaction_style::CompactionStyle, table::TableMeta};
 
 /// Maximum delay of the start of a history, in milliseconds.
 const HISTORY_LAG_MS: u64 = 2000;
@@ -42,10 +42,9 @@ impl<'a> Picker<'a> {
     pub(super) fn pick_expired(&self) -> Option<Compaction> {
         let clock_ms = self.clock.for_all_ms;
         let tables = || self.tables_by_level().filter(|(_, table)| table.expiry.is_some());
-        let is_free = |&(level, table): &(u8, &TableMeta)| self.is_unlinkable(level, table);
-        if let Some((level, _)) = tables().find(is_free) {
-            let of_level = tables().filter(|&(other, _)| other == level).filter(is_free);
-            return Compaction::unlink(self.levels, level, of_level.map(|(_, table)| table));
+        let is_free = |(level, table): (u8, &TableMeta)| self.is_unlinkable(level, table);
+        if tables().any(is_free) {
+            return self.pick_unlinkable();
         }
         if let Some(compaction) = self.pick_expired_group() {
             return Some(compaction);
@@ -62,6 +61,15 @@ impl<'a> Picker<'a> {
                 self.move_down(Reason::Expired, level, vec![table])
             }
         })
+    }
+
+    /// Unlinks tables of a level whose entries have all expired.
+    pub(super) fn pick_unlinkable(&self) -> Option<Compaction> {
+        let is_free = |&(level, table): &(u8, &TableMeta)| self.is_unlinkable(level, table);
+        let (level, _) = self.tables_by_level().find(is_free)?;
+        let of_level = self.tables_by_level().filter(|&(other, _)| other == level).filter(is_free);
+        let tables = of_level.map(|(_, table)| table);
+        Compaction::unlink(self.levels, Reason::Expired, level, tables)
     }
 
     /// Moves a group of level 0 down that has a due table, if that frees as much as it writes.
@@ -93,6 +101,12 @@ impl<'a> Picker<'a> {
     /// Returns when the next table may be due, in milliseconds of the store clock.
     pub(crate) fn awaited_clock_ms(&self) -> Option<u64> {
         // The start of a history lags behind by the period at which writes add their times.
+        if let CompactionStyle::Fifo(fifo) = &self.options.style {
+            let expiries = self.tables_by_level().filter_map(|(_, table)| table.expiry.as_ref());
+            let expired = expiries.map(|expiry| expiry.newest_ms());
+            let awaited = expired.chain(self.awaited_fifo_ms(fifo));
+            return awaited.filter(|&due_ms| self.clock.now_ms < due_ms && due_ms < u64::MAX).min();
+        }
         let delay_ms = self.history_ms.map_or(0, |ms| ms.saturating_add(HISTORY_LAG_MS));
         let due = self.tables_by_level().filter_map(|(_, table)| due_at(table));
         let of_expiry = due.map(|due_ms| due_ms.saturating_add(delay_ms));

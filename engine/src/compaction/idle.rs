@@ -19,6 +19,7 @@ use super::{
     levels::{Run, bytes},
     picker::{Picker, hull},
 };
+use crate::compaction_style::CompactionStyle;
 
 /// Bytes of the base level that may be rewritten for each byte of level 0 and each run less.
 const BELOW_PER_RUN_MAX: u64 = 2;
@@ -29,8 +30,11 @@ const BELOW_MAX: u64 = 4;
 
 impl<'a> Picker<'a> {
     /// Chooses the group of level 0 that saves scans most runs, if it is cheap enough. For an idle
-    /// store: [`pick`](Self::pick) comes first.
+    /// store: [`pick`](Self::pick) comes first. `None` unless the style is leveled.
     pub(crate) fn pick_idle(&self) -> Option<Compaction> {
+        if self.options.style != CompactionStyle::Leveled {
+            return None;
+        }
         let base_level = self.levels.targets(self.options).base_level;
         let mut groups: Vec<(usize, Run<'a>)> = self
             .levels

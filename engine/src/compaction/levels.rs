@@ -28,6 +28,7 @@ use sievedb_format::TableBounds;
 
 use super::choice::Compaction;
 use crate::{
+    compaction_style::CompactionStyle,
     keyspace_options::{DEFAULT_TABLE_BYTES, KeyspaceOptions},
     table::TableMeta,
 };
@@ -49,6 +50,9 @@ pub(crate) struct LevelOptions {
     pub(crate) fan_out: u64,
     /// Target size of a table, in bytes. At least 1; default [`DEFAULT_TABLE_BYTES`].
     pub(crate) table_bytes: u64,
+    /// Default leveled. Others have no targets: their base level is the first with a table, or the
+    /// last.
+    pub(crate) style: CompactionStyle,
 }
 
 impl Default for LevelOptions {
@@ -58,17 +62,19 @@ impl Default for LevelOptions {
             base_level_bytes_max: 256 << 20,
             fan_out: 10,
             table_bytes: DEFAULT_TABLE_BYTES,
+            style: CompactionStyle::Leveled,
         }
     }
 }
 
 impl LevelOptions {
     pub(crate) fn of(options: &KeyspaceOptions) -> Self {
-        Self {
-            base_level_bytes_max: options.base_level_bytes,
-            table_bytes: options.table_bytes,
-            ..Self::default()
-        }
+        let style = options.compaction_style;
+        let base_level_bytes_max = match style {
+            CompactionStyle::Leveled => options.base_level_bytes,
+            _ => u64::MAX,
+        };
+        Self { base_level_bytes_max, table_bytes: options.table_bytes, style, ..Self::default() }
     }
 }
 

@@ -6,6 +6,8 @@
 //! | [`debt`]       | pending compactions                                                |
 //! | [`picker`]     | next compaction                                                    |
 //! | [`level0`]     | compactions of level 0, also beside quarantined tables             |
+//! | [`tiered`]     | merges of sorted runs of similar size                              |
+//! | [`fifo`]       | removal of the oldest tables                                       |
 //! | [`tombstones`] | compactions that remove tombstones                                 |
 //! | [`expired`]    | compactions that free expired entries                              |
 //! | [`blob_garbage`] | blob files whose values are rewritten                            |
@@ -28,6 +30,7 @@ pub(crate) mod crowded;
 pub(crate) mod debt;
 pub(crate) mod deeper_levels;
 pub(crate) mod expired;
+mod fifo;
 pub(crate) mod filtering;
 mod idle;
 mod level0;
@@ -38,6 +41,7 @@ pub(crate) mod ranges;
 pub(crate) mod readers;
 pub(crate) mod retain;
 mod stripes;
+mod tiered;
 pub(crate) mod tombstones;
 
 #[cfg(test)]

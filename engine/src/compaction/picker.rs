@@ -1,5 +1,8 @@
 //! Chooses the next compaction.
 //!
+//! By the style of the keyspace: [`tiered`](super::tiered), [`fifo`](super::fifo), or leveled as
+//! follows. Size-tiered runs have the rules from tombstones on, too.
+//!
 //! The level with the highest score is compacted first; if running compactions block it, the next.
 //!
 //! * **Level 0** into the base level: see [`level0`](super::level0). Tables that overlap, directly
@@ -36,7 +39,7 @@ use super::{
     levels::{LevelOptions, Levels, Run, bytes},
     tombstones::{Covered, Overwritten, Skipped, tombstone_share},
 };
-use crate::{iter::bounds::KeyBounds, table::TableMeta};
+use crate::{compaction_style::CompactionStyle, iter::bounds::KeyBounds, table::TableMeta};
 
 /// Tables below this share of the base level are small: 4 MiB by default.
 const SMALL_TABLES_IN_BASE_LEVEL: u64 = 32;
@@ -86,6 +89,23 @@ pub(crate) enum RangeChoice {
 impl<'a> Picker<'a> {
     /// Chooses the next compaction, or `None` if nothing is due or all of it has to wait.
     pub(crate) fn pick(&self) -> Option<Compaction> {
+        let by_style = match &self.options.style {
+            CompactionStyle::Leveled => self.pick_level(),
+            CompactionStyle::SizeTiered(options) => self.pick_tiered(options),
+            CompactionStyle::Fifo(fifo) => {
+                return self.pick_fifo(fifo).or_else(|| self.pick_unlinkable());
+            }
+        };
+        by_style
+            .or_else(|| self.pick_covering())
+            .or_else(|| self.pick_skipped())
+            .or_else(|| self.pick_expired())
+            .or_else(|| self.pick_tombstones())
+            .or_else(|| self.pick_blob_garbage())
+    }
+
+    /// Compacts the level with the highest score that is due, or else the next.
+    fn pick_level(&self) -> Option<Compaction> {
         let targets = self.levels.targets(self.options);
         let score = |level| self.levels.score(level, self.options, &targets);
         let mut due: Vec<(f64, u8)> = (0..self.levels.last())
@@ -98,13 +118,7 @@ impl<'a> Picker<'a> {
             0 => self.pick_level0(),
             _ => self.pick_table(level),
         };
-        let level = due.iter().find_map(pick);
-        level
-            .or_else(|| self.pick_covering())
-            .or_else(|| self.pick_skipped())
-            .or_else(|| self.pick_expired())
-            .or_else(|| self.pick_tombstones())
-            .or_else(|| self.pick_blob_garbage())
+        due.iter().find_map(pick)
     }
 
     /// Compacts tables of `level`, from 1, into the next one; of the last level into itself.
@@ -135,6 +149,9 @@ impl<'a> Picker<'a> {
     /// Returns the sequence number of the oldest snapshot from which on more may be due; `None` if
     /// no snapshot delays a compaction.
     pub(crate) fn awaited_snapshot(&self) -> Option<SequenceNumber> {
+        if matches!(self.options.style, CompactionStyle::Fifo(_)) {
+            return None;
+        }
         let oldest = self.oldest_snapshot.filter(|_| self.history_ms.is_none())?;
         let deeper = (1..=self.levels.last()).flat_map(|level| self.levels.run(level));
         let tables = self.levels.level0().iter().flatten().chain(deeper);
@@ -152,7 +169,12 @@ impl<'a> Picker<'a> {
     /// compaction filter has not seen them, if an entry has expired, if a tombstone is sure to be
     /// dropped, because no snapshot is older than any of their entries, or if an overwritten entry
     /// may be.
+    ///
+    /// With [`CompactionStyle::Fifo`] nothing is merged: what is due is removed.
     pub(crate) fn pick_range(&self, range: &KeyBounds) -> RangeChoice {
+        if matches!(self.options.style, CompactionStyle::Fifo(_)) {
+            return self.pick().map_or(RangeChoice::Done, RangeChoice::Compact);
+        }
         let last = self.levels.last();
         let mut inputs = self.above_last(range);
         let choice = if let Some(bounds) = hull(inputs.iter().flat_map(|(_, t)| t)) {
@@ -239,7 +261,7 @@ impl<'a> Picker<'a> {
     /// The neighbour has at most four times the size, which bounds the cost.
     fn small_neighbour(&self, level: u8, key: &[u8], own_bytes: u64) -> Option<&'a TableMeta> {
         let small_bytes = self.options.base_level_bytes_max / SMALL_TABLES_IN_BASE_LEVEL;
-        if own_bytes >= small_bytes {
+        if own_bytes >= small_bytes || self.options.style != CompactionStyle::Leveled {
             return None;
         }
         let neighbour_bytes_max = (small_bytes / 16).max(4 * own_bytes);

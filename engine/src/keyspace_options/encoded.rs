@@ -20,6 +20,11 @@
 //! | 19, required | varints        | history: 1, sequence numbers; or 2, ms; missing for none    |
 //! | 20, optional | varint         | least value in a blob file, in bytes; missing for none      |
 //! | 21, optional | varint         | thousandths of garbage in blob files                        |
+//! | 22, optional | varints        | compaction style, see below; missing for leveled            |
+//!
+//! A compaction style is 1 for size-tiered, then the runs of a merge, most runs, size ratio and
+//! space in percent; or 2 for FIFO, then bytes and milliseconds, 0 for no age. Further numbers are
+//! skipped, an unknown style is leveled.
 //!
 //! Each field stands at most once, in any order. A missing field has its default. A number outside
 //! the range of this release is no error: the nearest valid number is used, because another release
@@ -40,6 +45,7 @@ use super::{
 };
 use crate::{
     compaction_filter::NamedFilter,
+    compaction_style::CompactionStyle,
     filter_policy::FilterPolicyKind,
     history_length::HistoryLength,
     log::fields::{EncodeFields, Field, Fields, optional, required},
@@ -65,6 +71,7 @@ const COMPACTION_FILTER: u64 = optional(18);
 const HISTORY: u64 = required(19);
 const BLOB_VALUE: u64 = optional(20);
 const BLOB_GARBAGE: u64 = optional(21);
+const COMPACTION_STYLE: u64 = optional(22);
 
 impl KeyspaceOptions {
     /// Encodes the options for the manifest.
@@ -107,6 +114,9 @@ impl KeyspaceOptions {
         }
         if self.blob_garbage_ratio != DEFAULT_BLOB_GARBAGE_RATIO {
             out.put_varint_field(BLOB_GARBAGE, millibits(self.blob_garbage_ratio));
+        }
+        if self.compaction_style != CompactionStyle::Leveled {
+            out.put_varints_field(COMPACTION_STYLE, &self.compaction_style.encode());
         }
         out
     }
@@ -201,6 +211,16 @@ impl KeyspaceOptions {
                 let (least, most) = (*BLOB_GARBAGE_RATIO.start(), *BLOB_GARBAGE_RATIO.end());
                 self.blob_garbage_ratio = (number()? as f64 / 1000.0).clamp(least, most);
             }
+            COMPACTION_STYLE => {
+                let what = "compaction style";
+                self.compaction_style = field.read(what, |decoder| {
+                    let style = CompactionStyle::decode(|| decoder.varint(what))?;
+                    while !decoder.is_empty() {
+                        decoder.varint(what)?;
+                    }
+                    Ok(style)
+                })?;
+            }
             _ => field.skip("keyspace option")?,
         }
         Ok(())
@@ -239,7 +259,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::{FilterPolicy, PrefixExtractor};
+    use crate::{Fifo, FilterPolicy, PrefixExtractor, SizeTiered};
 
     #[test]
     fn keyspace_options_return() {
@@ -350,6 +370,33 @@ mod tests {
         bytes.put_varints_field(HISTORY, &[3, 1]);
         let want = Corruption::Unsupported { what: "kind of a history", value: 3 };
         assert_eq!(KeyspaceOptions::decode(&bytes, &[]), Err(want));
+    }
+
+    #[test]
+    fn formats_a_compaction_style_has_these_bytes_and_every_damage_is_read_or_refused() {
+        let plain = KeyspaceOptions::new();
+        let fifo = Fifo::new(300 << 10);
+        let cases: [(CompactionStyle, &[u8]); 3] = [
+            (SizeTiered::new().into(), &[0x2c, 7, 1, 4, 16, 0x96, 1, 0xc8, 1]),
+            (fifo.into(), &[0x2c, 5, 2, 0x80, 0xe0, 18, 0]),
+            (
+                fifo.age_max(Duration::from_micros(299_001)).into(),
+                &[0x2c, 6, 2, 0x80, 0xe0, 18, 0xac, 2],
+            ),
+        ];
+        for (style, golden) in cases {
+            check_last_field(&plain.clone().compaction_style(style), golden);
+        }
+        let read = |numbers: &[u64]| {
+            let mut bytes = Vec::new();
+            bytes.put_varints_field(COMPACTION_STYLE, numbers);
+            KeyspaceOptions::decode(&bytes, &[]).unwrap().compaction_style
+        };
+        assert_eq!(read(&[3, 1, 2]), CompactionStyle::Leveled, "of a later release");
+        assert_eq!(read(&[2, 1 << 20, 0, 7]), Fifo::new(1 << 20).into(), "with a later option");
+        let ends = SizeTiered::new().merge_runs_min(32).runs_max(32);
+        let ends = ends.size_ratio_percent(100).space_percent_max(10_000);
+        assert_eq!(read(&[1, 99, 0, 0, u64::MAX]), ends.into());
     }
 
     #[test]

@@ -1,15 +1,18 @@
 //! Serialization of options, by the names of the methods that set them.
 
+use std::time::Duration;
+
 use serde::{
     Serialize,
     ser::{SerializeStruct as _, Serializer},
 };
 
 use super::{Compression, KeyspaceOptions};
+use crate::CompactionStyle;
 
 impl Serialize for KeyspaceOptions {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut options = serializer.serialize_struct("KeyspaceOptions", 15)?;
+        let mut options = serializer.serialize_struct("KeyspaceOptions", 16)?;
         options.serialize_field("memtable_bytes", &self.memtable_bytes)?;
         options.serialize_field("table_bytes", &self.table_bytes)?;
         options.serialize_field("base_level_bytes", &self.base_level_bytes)?;
@@ -27,6 +30,8 @@ impl Serialize for KeyspaceOptions {
         options.serialize_field("keep_history", &self.history.map(|it| it.to_string()))?;
         options.serialize_field("blob_value_bytes", &self.blob_value_bytes)?;
         options.serialize_field("blob_garbage_ratio", &self.blob_garbage_ratio)?;
+        let style = StyleFields::of(self.compaction_style);
+        options.serialize_field("compaction_style", &style)?;
         options.end()
     }
 }
@@ -49,6 +54,39 @@ impl Fields {
                 dictionary_bytes: Some(dictionary_bytes),
             },
             plain => Self { kind: format!("{plain:?}"), level: None, dictionary_bytes: None },
+        }
+    }
+}
+
+#[derive(Debug, Serialize)]
+#[serde(tag = "kind")]
+enum StyleFields {
+    Leveled,
+    SizeTiered {
+        merge_runs_min: u64,
+        runs_max: u64,
+        size_ratio_percent: u64,
+        space_percent_max: u64,
+    },
+    Fifo {
+        bytes_max: u64,
+        age_max: Option<Duration>,
+    },
+}
+
+impl StyleFields {
+    fn of(style: CompactionStyle) -> Self {
+        match style {
+            CompactionStyle::Leveled => Self::Leveled,
+            CompactionStyle::SizeTiered(tiered) => Self::SizeTiered {
+                merge_runs_min: tiered.merge_runs_min,
+                runs_max: tiered.runs_max,
+                size_ratio_percent: tiered.size_ratio_percent,
+                space_percent_max: tiered.space_percent_max,
+            },
+            CompactionStyle::Fifo(fifo) => {
+                Self::Fifo { bytes_max: fifo.bytes_max, age_max: fifo.get_age_max() }
+            }
         }
     }
 }

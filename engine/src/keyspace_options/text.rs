@@ -5,7 +5,7 @@ use std::fmt;
 use sievedb_format::annotation::printable;
 
 use super::{Compression, DEFAULT_BLOB_GARBAGE_RATIO, KeyspaceOptions};
-use crate::{FilterPolicy, FilterPolicyKind};
+use crate::{CompactionStyle, FilterPolicy, FilterPolicyKind};
 
 impl fmt::Display for KeyspaceOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -48,7 +48,27 @@ impl fmt::Display for KeyspaceOptions {
                 write!(f, " with at most {ratio} garbage")?;
             }
         }
+        if self.compaction_style != CompactionStyle::Leveled {
+            write!(f, ", {}", self.compaction_style)?;
+        }
         Ok(())
+    }
+}
+
+impl fmt::Display for CompactionStyle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Leveled => write!(f, "leveled compaction"),
+            Self::SizeTiered(it) => write!(
+                f,
+                "size-tiered compaction from {} to {} runs with size ratio {} % and space {} %",
+                it.merge_runs_min, it.runs_max, it.size_ratio_percent, it.space_percent_max
+            ),
+            Self::Fifo(fifo) => {
+                write!(f, "FIFO compaction to {}", exact_bytes(fifo.bytes_max))?;
+                fifo.get_age_max().map_or(Ok(()), |age| write!(f, " and {age:?}"))
+            }
+        }
     }
 }
 
@@ -102,8 +122,10 @@ fn exact_bytes(number: u64) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
-    use crate::{HistoryLength, PrefixExtractor};
+    use crate::{Fifo, HistoryLength, PrefixExtractor, SizeTiered};
 
     #[test]
     fn options_read_as_words() {
@@ -145,12 +167,12 @@ mod tests {
             ),
             (
                 "a default TTL",
-                new().default_ttl(std::time::Duration::from_millis(90_500)),
+                new().default_ttl(Duration::from_millis(90_500)),
                 "LZ4, Auto filters of 10 bits a key, default TTL of 90.5s",
             ),
             (
                 "a history by time",
-                new().keep_history(HistoryLength::Time(std::time::Duration::from_secs(90))),
+                new().keep_history(HistoryLength::Time(Duration::from_secs(90))),
                 "LZ4, Auto filters of 10 bits a key, history of 90s",
             ),
             (
@@ -168,6 +190,17 @@ mod tests {
                 new().blob_value_bytes(4096).blob_garbage_ratio(0.25),
                 "LZ4, Auto filters of 10 bits a key, values from 4 KiB in blob files with at most \
                  0.25 garbage",
+            ),
+            (
+                "size-tiered",
+                new().compaction_style(SizeTiered::new().merge_runs_min(3)),
+                "LZ4, Auto filters of 10 bits a key, size-tiered compaction from 3 to 16 runs with \
+                 size ratio 150 % and space 200 %",
+            ),
+            (
+                "FIFO",
+                new().compaction_style(Fifo::new(3 << 30).age_max(Duration::from_secs(90))),
+                "LZ4, Auto filters of 10 bits a key, FIFO compaction to 3 GiB and 90s",
             ),
         ];
         for (name, options, want) in cases {

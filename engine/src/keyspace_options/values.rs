@@ -5,7 +5,7 @@ use std::time::Duration;
 use sievedb_sstable::PrefixExtractor;
 
 use super::{Compression, KeyspaceOptions};
-use crate::{FilterPolicy, HistoryLength};
+use crate::{CompactionStyle, FilterPolicy, HistoryLength};
 
 impl KeyspaceOptions {
     /// Returns [`memtable_bytes`](Self::memtable_bytes).
@@ -94,6 +94,12 @@ impl KeyspaceOptions {
     #[must_use]
     pub fn get_blob_garbage_ratio(&self) -> f64 {
         self.blob_garbage_ratio
+    }
+
+    /// Returns [`compaction_style`](Self::compaction_style).
+    #[must_use]
+    pub fn get_compaction_style(&self) -> CompactionStyle {
+        self.compaction_style
     }
 
     /// Returns [`range_filter_bits_per_key`](Self::range_filter_bits_per_key).

@@ -20,8 +20,9 @@
 //! | 16, required | varint        | bit 0: the smallest key is exclusive, bit 1: the largest     |
 //! | 17, required | varint, often | a kind of its entries besides put and tombstone; reserved    |
 //! | 18, required | varint        | range tombstones among the entries                           |
+//! | 19, optional | varint        | its entries were written before, in ms of the store clock    |
 //!
-//! 6, 7 and 12 to 18 may be missing. Without 16 both keys are inclusive. Without 6, 14 or 15 a
+//! 6, 7 and 12 to 19 may be missing. Without 16 both keys are inclusive. Without 6, 14 or 15 a
 //! table has no such filter, which costs reads and no answers.
 
 use sievedb_format::{Corruption, Decoder, Encode, SEQUENCE_MAX, TableBounds};
@@ -50,6 +51,7 @@ const RANGE_FILTER: u64 = optional(15);
 const EXCLUDED_BOUNDS: u64 = required(16);
 const KIND: u64 = required(17);
 const RANGE_TOMBSTONES: u64 = required(18);
+const WRITTEN: u64 = optional(19);
 
 pub(super) fn encode(table: &TableMeta, out: &mut Vec<u8>) {
     out.put_varint_field(ID, table.id);
@@ -87,6 +89,9 @@ pub(super) fn encode(table: &TableMeta, out: &mut Vec<u8>) {
         out.put_field(PREFIX_FILTER, &bytes);
     }
     put_filter_place(RANGE_FILTER, table.range_filter, out);
+    if let Some(ms) = table.written_ms {
+        out.put_varint_field(WRITTEN, ms);
+    }
 }
 
 fn put_filter_place(tag: u64, place: Option<FilterPlace>, out: &mut Vec<u8>) {
@@ -143,7 +148,7 @@ pub(super) fn decode(bytes: &[u8]) -> Result<TableMeta, Corruption> {
     let (mut id, mut place, mut file_bytes, mut checksum, mut salt) =
         (None, None, None, None, None);
     let (mut filter, mut prefix_filter, mut range_filter) = (None, None, None);
-    let (mut global_sequence, mut expiry) = (None, None);
+    let (mut global_sequence, mut expiry, mut written_ms) = (None, None, None);
     let (mut smallest, mut largest, mut entries, mut sequences) = (None, None, None, None);
     let (mut excluded, mut range_tombstones, mut blob_files) = (None, None, Vec::new());
     let mut fields = Fields::new("table", bytes);
@@ -190,6 +195,10 @@ pub(super) fn decode(bytes: &[u8]) -> Result<TableMeta, Corruption> {
             KIND => {
                 let (what, value) = ("kind of an entry", field.varint("kind of an entry")?);
                 return Err(Corruption::Unsupported { what, value });
+            }
+            WRITTEN => {
+                let what = "time of a table";
+                set_once(&mut written_ms, field.varint(what)?, what)?;
             }
             BLOB_FILE => blob_files.push(field.read("blob file of a table", BlobUse::decode)?),
             _ => field.skip("field of a table")?,
@@ -240,5 +249,6 @@ pub(super) fn decode(bytes: &[u8]) -> Result<TableMeta, Corruption> {
         largest_sequence,
         expiry: expiry.map(Box::new),
         blob_files,
+        written_ms,
     })
 }

@@ -421,6 +421,7 @@ fn meta(id: u64, bytes: u64, found: &TableMetadata, origin: &TableOrigin) -> Tab
         largest_sequence: properties.largest_sequence,
         expiry: properties.expiry.clone(),
         blob_files: origin.blob_files.clone(),
+        written_ms: None,
     }
 }
 

@@ -230,7 +230,8 @@ pub struct BackgroundStats {
     pub compactions: u64,
     /// Compactions that only moved tables to another level.
     pub trivial_moves: u64,
-    /// Tables that compactions unlinked without a read, because all their entries had expired.
+    /// Tables that compactions unlinked without a read: all their entries had expired, or they were
+    /// the oldest of a keyspace with [`CompactionStyle::Fifo`](crate::CompactionStyle::Fifo).
     pub tables_unlinked_unread: u64,
     /// Filters of existing tables rebuilt or removed.
     pub filters_rebuilt: u64,

@@ -55,6 +55,8 @@ impl Store {
     /// [`edit_manifest`](Store::edit_manifest).
     pub(crate) fn set_options(&self, tree: &Arc<Tree>, options: KeyspaceOptions) -> Result<()> {
         self.change_options(tree, |_| options)?;
+        // Another style may make a compaction due.
+        self.scheduler.look_at_all();
         self.apply_policies();
         Ok(())
     }

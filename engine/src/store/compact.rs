@@ -10,7 +10,7 @@ use crate::{
     compaction::{
         blob_garbage::files_to_rewrite,
         borders::Borders,
-        choice::Compaction,
+        choice::{Compaction, Reason},
         crowded::Price,
         deeper_levels::DeeperLevels,
         expired::ExpiryClock,
@@ -22,6 +22,7 @@ use crate::{
         tombstones::{Overwritten, OverwrittenEntries, Skipped},
     },
     compaction_filter::CompactionFilter,
+    compaction_style::CompactionStyle,
     filters::choose_filter,
     history_length::HistoryStart,
     iter::{bounds::KeyBounds, merge::MergeCursor},
@@ -92,10 +93,13 @@ impl Store {
                 awaited_time: picker.awaited_clock_ms().and_then(|ms| clock.time_of(ms)),
             };
             let Some((range, _)) = requested else {
-                if !self.options.background_rewrites && is_idle() {
+                let style = tree.options().compaction_style;
+                let rewrites = !matches!(style, CompactionStyle::Fifo(_));
+                if rewrites && !self.options.background_rewrites && is_idle() {
                     return nothing();
                 }
-                return picker.pick().map_or_else(nothing, Chosen::Compaction);
+                let picked = picker.pick().map(|chosen| self.plant_bug_in(picker, chosen));
+                return picked.map_or_else(nothing, Chosen::Compaction);
             };
             match picker.pick_range(range) {
                 RangeChoice::Compact(compaction) => Chosen::Compaction(compaction),
@@ -110,6 +114,19 @@ impl Store {
                 }
             }
         })
+    }
+
+    fn plant_bug_in(&self, picker: &Picker<'_>, chosen: Compaction) -> Compaction {
+        let has_bug = |bug| self.options.has_bug(bug);
+        match chosen.reason {
+            Reason::SizeTiered if has_bug(PlantedBug::MergeApartRuns) => {
+                picker.without_middle_run(chosen)
+            }
+            Reason::Fifo if has_bug(PlantedBug::UnlinkNewestTables) => {
+                picker.newest_part_instead(chosen)
+            }
+            _ => chosen,
+        }
     }
 
     /// Chooses a compaction of `tree` for an idle store with nothing in flight.
@@ -250,7 +267,15 @@ impl Store {
         } else if compaction.is_unlink {
             // The choice was made for the readers from there on.
             let _ = self.versions.snapshots().exclude(|| self.cut_history(tree));
-            Change { removed: compaction.tables().collect(), cleared, ..Change::default() }
+            // Open snapshots keep the oldest tables, which their entries may be in.
+            let filtered =
+                (compaction.reason == Reason::Fifo).then_some(ByFilter { newest_snapshot: None });
+            Change {
+                removed: compaction.tables().collect(),
+                cleared,
+                filtered,
+                ..Change::default()
+            }
         } else {
             let was_interrupted = Cell::new(false);
             let stops = || {
@@ -385,6 +410,8 @@ impl Store {
             options = options.of_last_level();
         }
         let rewritten_blobs = blobs_to_rewrite(version, &options);
+        let written = gone().map(|table| table.written_ms.unwrap_or(clock_ms));
+        let written_ms = written.max();
         let misplaces_blobs = self.options.has_bug(PlantedBug::MisplaceBlobs);
         let new = NewTables {
             options: &options,
@@ -392,6 +419,7 @@ impl Store {
             place,
             origin,
             rewritten_blobs,
+            written_ms,
             misplaces_blobs,
         };
         let borders =

@@ -33,8 +33,8 @@ use crate::{
 /// Writes memtables into one sorted run of level 0, without the versions that no reader needs.
 ///
 /// `origin` is that of the last table. `choose` returns the filter for a place and a number of
-/// entries. `readers` are those of the entries, listed after all entries were visible. `operator`
-/// applies merge operands. `older` are the tables with older versions.
+/// entries. `readers` are those of the entries, listed after all entries were visible. `clock_ms` is
+/// the store clock, read after all entries were placed. `operator` applies merge operands. `older` are the tables with older versions.
 ///
 /// # Errors
 ///
@@ -42,7 +42,7 @@ use crate::{
 /// closed. Files written before the error are orphans.
 pub(crate) fn write_memtables(
     tables: &TableStore,
-    (origin, options): (TableOrigin, &KeyspaceOptions),
+    (origin, options, clock_ms): (TableOrigin, &KeyspaceOptions, u64),
     choose: impl FnOnce(TablePlace, u64) -> FilterChoice,
     memtables: &[Arc<PlacedMemtable>],
     readers: Readers,
@@ -68,7 +68,15 @@ pub(crate) fn write_memtables(
     let entries = memtables.iter().map(|placed| placed.memtable.entries() as u64).sum();
     let share = tables.worker_share();
     let (filter, rewritten_blobs) = (choose(place, entries), BTreeSet::new());
-    let new = NewTables { options, filter, place, origin, rewritten_blobs, misplaces_blobs: false };
+    let new = NewTables {
+        options,
+        filter,
+        place,
+        origin,
+        rewritten_blobs,
+        written_ms: Some(clock_ms),
+        misplaces_blobs: false,
+    };
     write_tables(tables, &new, &mut kept, &share, Borders::none(options.table_bytes))
 }
 
@@ -138,7 +146,7 @@ impl Store {
         let origin = TableOrigin { completed: Some(completed), ..tree.origin() };
         let tables = write_memtables(
             &self.tables,
-            (origin, &tree.kept_options()),
+            (origin, &tree.kept_options(), clock_ms),
             |place, entries| choose_filter(tree, |_| false, place, entries),
             &frozen,
             readers,

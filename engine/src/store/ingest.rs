@@ -23,6 +23,7 @@ use crate::{
     Durability, Result,
     commit::{Always, Write},
     compaction::{choice::Compaction, levels::LAST_LEVEL},
+    compaction_style::CompactionStyle,
     listener::Event,
     manifest::VersionEdit,
     planted::PlantedBug,
@@ -67,13 +68,20 @@ impl Store {
     /// Sets level and run of each table: see [`level_for`].
     fn place_tables(&self, tree: &Tree, running: &[Compaction], written: &mut [Arc<TableMeta>]) {
         let version = tree.kept_view().version;
+        let style = tree.options().compaction_style;
+        let written_ms = self.versions.clock().now_ms();
         let mut newest_run = None;
         for table in written {
-            let level = level_for(&version, running, &table.bounds);
+            let level = match style {
+                // The newest tables are the last to go.
+                CompactionStyle::Fifo(_) => 0,
+                _ => level_for(&version, running, &table.bounds),
+            };
             let mut new_run = || *newest_run.get_or_insert_with(|| self.tables.new_file_id());
             let run = if level == 0 { new_run() } else { 0 };
             let table = Arc::make_mut(table);
             (table.level, table.run) = (level, run);
+            table.written_ms = Some(written_ms);
         }
     }
 

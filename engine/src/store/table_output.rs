@@ -30,6 +30,8 @@ pub(crate) struct NewTables<'a> {
     pub(crate) origin: TableOrigin,
     /// Blob files whose values are moved.
     pub(crate) rewritten_blobs: BTreeSet<u64>,
+    /// Store clock when the newest entry was written, or later, in milliseconds.
+    pub(crate) written_ms: Option<u64>,
     /// A planted bug.
     pub(crate) misplaces_blobs: bool,
 }
@@ -80,7 +82,11 @@ pub(crate) fn write_tables<C: Cursor, B: FnMut(&[u8]) -> bool, S: FnMut() -> boo
             tables.discard(table, is_whole);
         }
     }
-    result.map(|()| written)
+    result?;
+    for table in &mut written {
+        Arc::make_mut(table).written_ms = new.written_ms;
+    }
+    Ok(written)
 }
 
 fn write_each<C: Cursor, B: FnMut(&[u8]) -> bool, S: FnMut() -> bool>(

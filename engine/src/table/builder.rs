@@ -185,5 +185,6 @@ fn meta(identity: &TableIdentity, place: TablePlace, summary: TableSummary) -> T
         largest_sequence: summary.largest_sequence,
         expiry: summary.expiry,
         blob_files: Vec::new(),
+        written_ms: None,
     }
 }

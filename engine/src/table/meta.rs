@@ -46,6 +46,9 @@ pub(crate) struct TableMeta {
     pub(crate) expiry: Option<Box<TableExpiry>>,
     /// Blob files that entries refer to, ascending.
     pub(crate) blob_files: Vec<BlobUse>,
+    /// No entry was written later, in milliseconds of the store clock. `None` for a table of an
+    /// earlier release or of a repair.
+    pub(crate) written_ms: Option<u64>,
 }
 
 impl TableMeta {

@@ -20,6 +20,7 @@ mod merges;
 mod operands;
 mod ranges;
 mod reading;
+mod styles;
 mod transactions;
 
 use crate::recorder::Recorder;
@@ -109,6 +110,8 @@ pub const WORKLOADS: &[Workload] = &[
     Workload { name: "held-ranges", run: reading::held_ranges },
     Workload { name: "checkpoints", run: checkpoints::taken },
     Workload { name: "checkpoints-of-long-logs", run: checkpoints::of_long_logs },
+    Workload { name: "size-tiered", run: styles::tiered },
+    Workload { name: "styles-changed", run: styles::changed },
     Workload { name: "anything", run: reading::anything },
 ];
 

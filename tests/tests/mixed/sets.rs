@@ -3,8 +3,8 @@
 use std::{sync::Arc, time::Duration};
 
 use sievedb::{
-    Compression, Durability, FilterPolicy, FilterPolicyKind, HistoryLength, KeyspaceOptions,
-    Options, PrefixExtractor, ReadMode, clock::Clock, fs::Fs, planted::PlantedBug,
+    Compression, Durability, Fifo, FilterPolicy, FilterPolicyKind, HistoryLength, KeyspaceOptions,
+    Options, PrefixExtractor, ReadMode, SizeTiered, clock::Clock, fs::Fs, planted::PlantedBug,
 };
 use sievedb_tests::settings::{small_keyspace, small_options};
 
@@ -45,7 +45,7 @@ const PLAIN: OptionSet = OptionSet {
 };
 
 /// All sets.
-pub(crate) const SETS: [OptionSet; 10] = [
+pub(crate) const SETS: [OptionSet; 12] = [
     PLAIN,
     OptionSet {
         name: "tiny memtables, no cache, maps",
@@ -127,6 +127,23 @@ pub(crate) const SETS: [OptionSet; 10] = [
         },
         durability: Durability::Memory,
         operator: Operator::Counter,
+        ..PLAIN
+    },
+    OptionSet {
+        name: "size-tiered",
+        keyspace: |options| {
+            let tiered = SizeTiered::new().merge_runs_min(2).runs_max(4);
+            options.compaction_style(tiered).blob_value_bytes(100).blob_garbage_ratio(0.1)
+        },
+        value_bytes: 90,
+        default_ttl_ms: Some(300_000),
+        ..PLAIN
+    },
+    OptionSet {
+        name: "FIFO with room for everything",
+        keyspace: |options| options.compaction_style(Fifo::new(1 << 40)),
+        operator: Operator::Counter,
+        has_filter: false,
         ..PLAIN
     },
     OptionSet {

@@ -17,7 +17,8 @@ use sievedb_tests::{
 };
 
 use crate::{
-    async_commits::power_cuts::cut_everywhere, ingest::races::read_beside_ingests, model::Story,
+    async_commits::power_cuts::cut_everywhere, compaction_styles::fifo_crash::crash_everywhere,
+    ingest::races::read_beside_ingests, model::Story,
 };
 
 /// Returns the first violation of a workload, without a crash or else with one.
@@ -113,6 +114,21 @@ fn planted_tombstone_drop_in_level_0_is_caught() {
     expect_caught_by(&[workload], "tombstone dropped in level 0", |disk| {
         small_options(disk).planted_bug(PlantedBug::DropTombstoneEarly)
     });
+}
+
+#[test]
+fn planted_merge_of_runs_apart_is_caught() {
+    expect_caught_by(&[workload("size-tiered")], "runs that are not neighbors merged", |disk| {
+        small_options(disk).planted_bug(PlantedBug::MergeApartRuns)
+    });
+}
+
+#[test]
+fn planted_removal_of_the_newest_tables_is_caught() {
+    let caught = guarded(|| crash_everywhere(Some(PlantedBug::UnlinkNewestTables)));
+    let error = caught.expect_err("the newest tables unlinked was not caught");
+    let start: String = error.chars().take(80).collect();
+    report(&format!("planted bug, newest tables unlinked: {start}"));
 }
 
 #[test]

@@ -9,7 +9,7 @@ use std::{
 use super::{code, is_test, sources};
 
 /// The modules of the engine, from the top to the bottom. A module may import from those after it.
-const MODULES: [&str; 72] = [
+const MODULES: [&str; 73] = [
     "backup",
     "repair",
     "describe",
@@ -80,6 +80,7 @@ const MODULES: [&str; 72] = [
     "durability",
     "level_count",
     "history_length",
+    "compaction_style",
     "change_retention",
     "point_in_time",
     "sequence_times",

@@ -17,12 +17,13 @@
 //! | `clock n [snapshots]`            |                            | time of the next due table     |
 //! | `below level from..to key key …` |                            | which keys may be deeper       |
 //!
-//! `levels` also takes `runs=`, `base=`, `fan-out=`, `clock=` and `snapshot=`; `start` leaves the
-//! choice running. A run is `L1 4:a-e 5:m-z,10M,del=60%,seq=3-9,exp=100-200x40`: ids, bounds, and
+//! `levels` also takes `runs=`, `base=`, `fan-out=`, `clock=`, `snapshot=`, `tiered=` for the runs of
+//! a merge, and `fifo=` and `age=`; `start` leaves the choice running. A run is `L1 4:a-e 5:m-z,10M,del=60%,seq=3-9,exp=100-200x40`: ids, bounds, and
 //! then what differs from 1M bytes, 100 entries, no tombstones and the sequence numbers 1 to 100;
-//! 40 entries expire evenly from 100 to 200 ms. Runs of level 0: newest first.
+//! 40 entries expire evenly from 100 to 200 ms,
+//! `at=9` for the time when it was written. Runs of level 0: newest first.
 
-use std::{collections::BTreeSet, fmt::Write as _, ops::Bound};
+use std::{collections::BTreeSet, fmt::Write as _, ops::Bound, time::Duration};
 
 use sievedb_format::{Decoder, Encode, SequenceNumber, TableBounds};
 use sievedb_sstable::TableExpiry;
@@ -37,6 +38,7 @@ use crate::{
         picker::{Picker, RangeChoice},
         tombstones::{Covered, Overwritten, OverwrittenEntries, Skipped},
     },
+    compaction_style::{CompactionStyle, Fifo, SizeTiered},
     iter::bounds::KeyBounds,
     table::TableMeta,
     tests::scenario,
@@ -63,6 +65,7 @@ pub(super) fn table(id: u64, level: u8, run: u64, smallest: &[u8], largest: &[u8
         largest_sequence: 100,
         expiry: None,
         blob_files: Vec::new(),
+        written_ms: None,
     }
 }
 
@@ -90,6 +93,8 @@ fn parse_table(word: &str, level: u8, run: u64) -> TableMeta {
             table.expiry = Some(expiry(text).into());
         } else if let Some((from, to)) = part.strip_prefix("seq=").and_then(|s| s.split_once('-')) {
             (table.smallest_sequence, table.largest_sequence) = (number(from), number(to));
+        } else if let Some(text) = part.strip_prefix("at=") {
+            table.written_ms = Some(number(text));
         } else {
             table.bytes = number(part);
         }
@@ -148,6 +153,17 @@ impl Story {
                         "runs" => self.options.level0_runs = value as usize,
                         "base" => self.options.base_level_bytes_max = value,
                         "fan-out" => self.options.fan_out = value,
+                        "tiered" => {
+                            self.options.base_level_bytes_max = u64::MAX;
+                            self.options.style = SizeTiered::new().merge_runs_min(value).into();
+                        }
+                        "fifo" => self.options.style = Fifo::new(value).into(),
+                        "age" => {
+                            if let CompactionStyle::Fifo(fifo) = self.options.style {
+                                let age = Duration::from_millis(value);
+                                self.options.style = fifo.age_max(age).into();
+                            }
+                        }
                         "snapshot" => self.oldest_snapshot = Some(value),
                         "history" => self.history_ms = Some(value),
                         "clock" => self.clock = ExpiryClock { for_all_ms: value, now_ms: value },

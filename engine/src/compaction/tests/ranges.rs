@@ -170,5 +170,6 @@ fn table(bounds: TableBounds) -> TableMeta {
         largest_sequence: 1,
         expiry: None,
         blob_files: Vec::new(),
+        written_ms: None,
     }
 }

@@ -1,7 +1,11 @@
 //! Concurrent flushes and compactions of tables that are maps: no choice may move an older version
-//! of a key above a newer one, or restore a removed key.
+//! of a key above a newer one, or restore a removed key. The style of compaction changes meanwhile,
+//! and FIFO removes the oldest tables only.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 use proptest::prelude::*;
 use sievedb_format::SequenceNumber;
@@ -9,7 +13,7 @@ use sievedb_format::SequenceNumber;
 use super::picker::table;
 use crate::{
     compaction::{
-        choice::Compaction,
+        choice::{Compaction, Reason},
         crowded::{REWRITE_MAX, rewrite_max},
         deeper_levels::DeeperLevels,
         expired::ExpiryClock,
@@ -17,6 +21,7 @@ use crate::{
         picker::{Picker, RangeChoice},
         tombstones::Skipped,
     },
+    compaction_style::{CompactionStyle, Fifo, SizeTiered},
     iter::{bounds::KeyBounds, tests::model::check},
     table::TableMeta,
 };
@@ -48,6 +53,8 @@ enum Event {
     Quarantine(prop::sample::Index, prop::sample::Index),
     /// All quarantined tables can be read again.
     Lift,
+    /// Compactions have another style from now on.
+    Style(CompactionStyle),
 }
 
 fn any_event(quarantines: u32) -> impl Strategy<Value = Event> {
@@ -65,7 +72,20 @@ fn any_event(quarantines: u32) -> impl Strategy<Value = Event> {
         2 * quarantines =>
             (any_index(), any_index()).prop_map(|(at, input)| Event::Quarantine(at, input)),
         quarantines => Just(Event::Lift),
+        1 => any_style().prop_map(Event::Style),
     ]
+}
+
+fn any_style() -> impl Strategy<Value = CompactionStyle> {
+    let tiered = (2..4_u64, 0..3_u64, 100..300_u64, 50..300_u64);
+    let tiered = tiered.prop_map(|(least, more, ratio, space)| {
+        let runs = SizeTiered::new().merge_runs_min(least).runs_max(least + more);
+        runs.size_ratio_percent(ratio).space_percent_max(space).into()
+    });
+    let fifo = (5..40_u64, prop::option::of(1..60_u64));
+    let fifo = fifo
+        .prop_map(|(bytes, age)| Fifo::new(bytes).age_max(age.map(Duration::from_millis)).into());
+    prop_oneof![2 => Just(CompactionStyle::Leveled), 3 => tiered, 1 => fifo]
 }
 
 struct Store {
@@ -83,6 +103,9 @@ struct Store {
     deeper: Vec<DeeperLevels>,
     /// The entries that a reader must find.
     state: Entries,
+    /// FIFO has removed no entry with a larger number.
+    lost_up_to: SequenceNumber,
+    /// Also the time in milliseconds.
     sequence: SequenceNumber,
     next_id: u64,
 }
@@ -95,6 +118,7 @@ impl Store {
                 base_level_bytes_max: 4,
                 fan_out: 3,
                 table_bytes: 3,
+                style: CompactionStyle::Leveled,
             },
             oldest_snapshot,
             tables: BTreeMap::new(),
@@ -104,6 +128,7 @@ impl Store {
             running: Vec::new(),
             deeper: Vec::new(),
             state: Entries::new(),
+            lost_up_to: 0,
             sequence: 0,
             next_id: 1,
         }
@@ -132,6 +157,7 @@ impl Store {
         meta.tombstones = entries.values().filter(|&&(_, put)| !put).count() as u64;
         meta.smallest_sequence = *sequences.first().expect("an entry");
         meta.largest_sequence = *sequences.last().expect("an entry");
+        meta.written_ms = Some(meta.largest_sequence).filter(|_| !meta.id.is_multiple_of(5));
         self.tables.insert(meta.id, (meta, entries));
     }
 
@@ -164,7 +190,7 @@ impl Store {
             options,
             oldest_snapshot: *oldest_snapshot,
             skipped: &skipped,
-            clock: ExpiryClock::default(),
+            clock: ExpiryClock { for_all_ms: self.sequence, now_ms: self.sequence },
             history_ms: None,
             covered: &BTreeMap::new(),
             overwritten: &BTreeMap::new(),
@@ -178,9 +204,15 @@ impl Store {
         let kept = Levels::new(self.metas().filter(|table| !inputs.contains(&table.id)), &[]);
         let Compaction { output_level, output_run, .. } = choice;
         let deeper = DeeperLevels::new(&kept, output_level, output_run, &choice.bounds);
-        let is_merged = !choice.is_trivial_move;
+        let is_merged = !choice.is_trivial_move && !choice.is_unlink;
         assert!(!is_merged || inputs.is_disjoint(&self.quarantined), "{choice} reads damage");
         assert_eq!(inputs.len(), choice.tables().count(), "a table is there twice: {choice}");
+        if choice.reason == Reason::Fifo {
+            let (old, rest): (Vec<_>, Vec<_>) =
+                self.metas().partition(|meta| inputs.contains(&meta.id));
+            let is_newest = |meta: &&TableMeta| old.iter().all(|old| is_above(meta, old));
+            assert!(rest.iter().all(is_newest), "{choice} is not of the oldest tables");
+        }
         for running in &self.running {
             assert!(running.tables().all(|id| !inputs.contains(&id)), "{choice} beside {running}");
         }
@@ -198,6 +230,11 @@ impl Store {
             let [(meta, entries)] = <[_; 1]>::try_from(inputs).expect("one input moves");
             let meta = TableMeta { level, run: choice.output_run, ..meta };
             self.tables.insert(meta.id, (meta, entries));
+            return;
+        }
+        if choice.is_unlink {
+            let newest = inputs.iter().map(|(meta, _)| meta.largest_sequence).max();
+            self.lost_up_to = self.lost_up_to.max(newest.expect("an input"));
             return;
         }
         let mut merged = Entries::new();
@@ -232,11 +269,17 @@ impl Store {
             let found = order.iter().find_map(|(_, entries)| entries.get(key));
             match found {
                 Some(&found) => prop_assert_eq!(found, (sequence, put), "key {}", key),
-                None => prop_assert!(!put, "key {} is lost", key),
+                None => prop_assert!(!put || sequence <= self.lost_up_to, "key {} is lost", key),
             }
         }
         Ok(())
     }
+}
+
+/// Returns whether `table` is of a newer part than `old`, or of the same level below 0.
+fn is_above(table: &TableMeta, old: &TableMeta) -> bool {
+    let place = |table: &TableMeta| (table.level, u64::MAX - table.run);
+    place(table) < place(old) || table.level == old.level && table.level > 0
 }
 
 #[test]
@@ -266,6 +309,7 @@ fn no_choice_uncovers_an_older_version() {
                     });
                 }
                 Event::Lift => store.quarantined.clear(),
+                Event::Style(style) => store.options.style = style,
                 Event::Finish(_) | Event::GiveUp(_) | Event::Quarantine(..)
                     if store.running.is_empty() => {}
                 Event::Finish(index) => store.finish(index.index(store.running.len())),
@@ -307,6 +351,27 @@ fn settle(store: &mut Store) -> Result<(), TestCaseError> {
         store.finish(0);
     }
     rest(store)?;
+    match store.options.style {
+        CompactionStyle::Leveled => {}
+        CompactionStyle::SizeTiered(options) => {
+            store.quarantined.clear();
+            rest(store)?;
+            let levels = Levels::new(store.metas(), &[]);
+            let deeper = (1..=LAST_LEVEL).filter(|&level| !levels.run(level).is_empty());
+            let runs = (levels.level0().len() + deeper.count()) as u64;
+            prop_assert!(runs <= options.runs_max, "{} runs", runs);
+            store.options.style = CompactionStyle::Leveled;
+            rest(store)?;
+        }
+        CompactionStyle::Fifo(fifo) => {
+            let levels = Levels::new(store.metas(), &[]);
+            let bytes: u64 = store.metas().map(|meta| meta.bytes).sum();
+            let newest = levels.level0().first().map_or(3, |run| run.iter().map(|t| t.bytes).sum());
+            prop_assert!(bytes <= fifo.bytes_max.max(newest), "{} bytes", bytes);
+            store.options.style = CompactionStyle::Leveled;
+            rest(store)?;
+        }
+    }
     let debt = store.levels(&[]).debt(&store.options);
     let runs = debt.level0_runs - debt.level0_runs_kept;
     prop_assert!(runs < RUNS_MAX, "{} runs", runs);

@@ -85,6 +85,7 @@ fn any_table() -> impl Strategy<Value = Arc<TableMeta>> {
             largest_sequence: sequences[1],
             expiry: more.2.map(Box::new),
             blob_files,
+            written_ms: Some(sums.0).filter(|ms| ms % 3 > 0),
         })
     })
 }

@@ -92,8 +92,11 @@ impl Store {
         if self.scheduler.is_paused() {
             return Debt { level0_runs: 0, frozen_memtables, compaction_bases: 0.0 };
         }
-        let level0_runs = view.version.level0_runs().saturating_sub(tree.level0_runs_kept());
-        let base_bytes = tree.options().base_level_bytes as f64;
+        let options = tree.options();
+        let allowed = options.compaction_style.level0_runs_allowed();
+        let kept = tree.level0_runs_kept().max(allowed);
+        let level0_runs = view.version.level0_runs().saturating_sub(kept);
+        let base_bytes = options.base_level_bytes as f64;
         let compaction_bases = tree.compaction_debt_bytes() as f64 / base_bytes;
         Debt { level0_runs, frozen_memtables, compaction_bases }
     }

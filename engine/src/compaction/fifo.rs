@@ -1,0 +1,96 @@
+//! Removal of the oldest tables of a keyspace with [`CompactionStyle::Fifo`](crate::CompactionStyle).
+//!
+//! The tables are parts in the order of their age: each run of level 0 as a whole, since its tables
+//! are as old as each other; below it, where a flush leaves nothing, each table by itself. The
+//! oldest parts are unlinked without a read, those of one level by one edit of the manifest.
+//!
+//! An entry goes only after all older ones that it might hide: they are in older parts, or, below
+//! level 0, in deeper levels. So no removal makes an older value visible.
+
+use std::{cmp::Reverse, collections::BTreeSet};
+
+use super::{
+    choice::{Compaction, Reason},
+    levels::{Levels, Run},
+    picker::Picker,
+};
+use crate::compaction_style::Fifo;
+
+impl<'a> Levels<'a> {
+    /// Returns the parts that are removed as a whole, with their levels, newest first.
+    fn parts(&self) -> Vec<(u8, Run<'a>)> {
+        let mut parts = Vec::new();
+        for (level, run) in self.sorted_runs() {
+            if level == 0 {
+                parts.push((level, run.clone()));
+                continue;
+            }
+            let mut tables = run.clone();
+            tables.sort_by_key(|table| Reverse((table.largest_sequence, table.id)));
+            parts.extend(tables.into_iter().map(|table| (level, vec![table])));
+        }
+        parts
+    }
+}
+
+impl Picker<'_> {
+    /// Unlinks the oldest parts that are too much or too old, of the deepest level with some.
+    pub(super) fn pick_fifo(&self, fifo: &Fifo) -> Option<Compaction> {
+        // A merge from before a change of the style may move newer data below older.
+        if self.levels.running().iter().any(|running| !running.is_unlink) {
+            return None;
+        }
+        let parts = self.levels.parts();
+        let kept = self.kept_parts(&parts, fifo);
+        let (level, _) = parts.get(kept..)?.last()?;
+        let of_level = parts[kept..].iter().filter(|(other, _)| other == level);
+        let tables = of_level.flat_map(|(_, tables)| tables.iter().copied());
+        Compaction::unlink(self.levels, Reason::Fifo, *level, tables)
+    }
+
+    /// Returns how many parts are kept.
+    fn kept_parts(&self, parts: &[(u8, Run<'_>)], fifo: &Fifo) -> usize {
+        let mut bytes = 0_u64;
+        let mut blob_files = BTreeSet::new();
+        let is_too_much = |(_, tables): &(u8, Run<'_>)| {
+            for table in tables {
+                bytes = bytes.saturating_add(table.bytes);
+                for used in &table.blob_files {
+                    let is_new = blob_files.insert(used.file_id);
+                    bytes = bytes.saturating_add(if is_new { used.bytes } else { 0 });
+                }
+            }
+            bytes > fifo.bytes_max
+        };
+        let by_bytes = parts.iter().position(is_too_much).map_or(parts.len(), |at| at.max(1));
+        let is_too_old = |(_, tables): &(u8, Run<'_>)| {
+            self.fifo_due_ms(tables, fifo).is_some_and(|due_ms| due_ms <= self.clock.now_ms)
+        };
+        // Older parts are too old, too, even if their times are unknown.
+        parts.iter().position(is_too_old).map_or(by_bytes, |by_age| by_bytes.min(by_age))
+    }
+
+    /// Returns when all entries of a part are too old, in milliseconds of the store clock; `None` if
+    /// never, or if this is unknown.
+    fn fifo_due_ms(&self, part: &Run<'_>, fifo: &Fifo) -> Option<u64> {
+        let age_ms = fifo.age_max_ms?;
+        let written = part.iter().map(|table| table.written_ms);
+        written.reduce(|newest, other| Some(newest?.max(other?)))??.checked_add(age_ms)
+    }
+
+    /// Returns when the next part will be too old, in milliseconds of the store clock.
+    pub(super) fn awaited_fifo_ms(&self, fifo: &Fifo) -> Option<u64> {
+        let parts = self.levels.parts();
+        let due = parts.iter().filter_map(|(_, tables)| self.fifo_due_ms(tables, fifo));
+        due.filter(|&due_ms| self.clock.now_ms < due_ms).min()
+    }
+
+    /// Returns the removal of the newest part instead of `removal`: a planted bug.
+    pub(crate) fn newest_part_instead(&self, removal: Compaction) -> Compaction {
+        let newest = self.levels.parts().into_iter().next();
+        let instead = newest.and_then(|(level, tables)| {
+            Compaction::unlink(self.levels, Reason::Fifo, level, tables)
+        });
+        instead.unwrap_or(removal)
+    }
+}

@@ -1,0 +1,266 @@
+//! How a keyspace merges its tables.
+
+use std::{ops::RangeInclusive, time::Duration};
+
+/// Allowed [`SizeTiered::merge_runs_min`].
+const MERGE_RUNS_MIN: RangeInclusive<u64> = 2..=32;
+/// Largest [`SizeTiered::runs_max`].
+const RUNS_MAX: u64 = 256;
+/// Allowed [`SizeTiered::size_ratio_percent`].
+const SIZE_RATIO_PERCENT: RangeInclusive<u64> = 100..=1000;
+/// Allowed [`SizeTiered::space_percent_max`].
+const SPACE_PERCENT_MAX: RangeInclusive<u64> = 10..=10_000;
+/// Least [`Fifo::new`].
+const FIFO_BYTES_MIN: u64 = 4 << 10;
+
+/// Policy by which compactions merge or remove the tables of a keyspace:
+/// [`KeyspaceOptions::compaction_style`](crate::KeyspaceOptions::compaction_style).
+///
+/// | style        | writes | lookups and scans  | space                     |
+/// |--------------|--------|--------------------|---------------------------|
+/// | `Leveled`    | most   | few sorted runs    | least                     |
+/// | `SizeTiered` | fewer  | more sorted runs   | up to three times as much |
+/// | `Fifo`       | once   | a run per flush    | bounded: deletes data     |
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum CompactionStyle {
+    /// Levels of one sorted run each, ten times larger from one to the next. The default.
+    #[default]
+    Leveled,
+    /// Sorted runs of similar size are merged together.
+    SizeTiered(SizeTiered),
+    /// Nothing is merged, and **the oldest data is deleted**.
+    Fifo(Fifo),
+}
+
+/// Options of [`CompactionStyle::SizeTiered`].
+///
+/// Each flush adds a sorted run. Runs that are neighbors in age are merged into one when there are
+/// enough of similar size, so a byte is rewritten about once for each factor of
+/// [`merge_runs_min`](Self::merge_runs_min) between the size of a memtable and that of all data.
+/// The same as universal compaction in RocksDB and `SizeTieredCompactionStrategy` in Cassandra.
+///
+/// A merge of all runs needs as much free space as they take. Keys inserted in ascending order are
+/// merged like others. An idle store merges no runs early.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[must_use = "options do nothing until a keyspace is opened with them"]
+pub struct SizeTiered {
+    pub(crate) merge_runs_min: u64,
+    pub(crate) runs_max: u64,
+    pub(crate) size_ratio_percent: u64,
+    pub(crate) space_percent_max: u64,
+}
+
+impl Default for SizeTiered {
+    fn default() -> Self {
+        Self { merge_runs_min: 4, runs_max: 16, size_ratio_percent: 150, space_percent_max: 200 }
+    }
+}
+
+impl SizeTiered {
+    /// Returns the defaults.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Minimum number of sorted runs in the keyspace before any are merged, and of runs in a merge
+    /// by size. More runs cost reads, fewer cost writes.
+    ///
+    /// From 2 to 32; default 4.
+    pub fn merge_runs_min(mut self, runs: u64) -> Self {
+        self.merge_runs_min = runs;
+        self
+    }
+
+    /// Maximum number of sorted runs: above it, the neighbors that are cheapest to merge are merged,
+    /// whatever their sizes. Writes are delayed from 12 runs above it on.
+    ///
+    /// From [`merge_runs_min`](Self::merge_runs_min) to 256; default 16.
+    pub fn runs_max(mut self, runs: u64) -> Self {
+        self.runs_max = runs;
+        self
+    }
+
+    /// Maximum size of the largest run of a merge by size, in percent of the average of the others.
+    /// A small ratio rewrites less and leaves more runs.
+    ///
+    /// From 100 to 1000; default 150.
+    pub fn size_ratio_percent(mut self, percent: u64) -> Self {
+        self.size_ratio_percent = percent;
+        self
+    }
+
+    /// Maximum size of all runs but the oldest, in percent of the oldest one. Above it, all runs are
+    /// merged. So overwritten and removed entries take at most about this part of the space.
+    ///
+    /// From 10 to 10,000; default 200.
+    pub fn space_percent_max(mut self, percent: u64) -> Self {
+        self.space_percent_max = percent;
+        self
+    }
+
+    /// Returns [`merge_runs_min`](Self::merge_runs_min).
+    #[must_use]
+    pub fn get_merge_runs_min(&self) -> u64 {
+        self.merge_runs_min
+    }
+
+    /// Returns [`runs_max`](Self::runs_max).
+    #[must_use]
+    pub fn get_runs_max(&self) -> u64 {
+        self.runs_max
+    }
+
+    /// Returns [`size_ratio_percent`](Self::size_ratio_percent).
+    #[must_use]
+    pub fn get_size_ratio_percent(&self) -> u64 {
+        self.size_ratio_percent
+    }
+
+    /// Returns [`space_percent_max`](Self::space_percent_max).
+    #[must_use]
+    pub fn get_space_percent_max(&self) -> u64 {
+        self.space_percent_max
+    }
+}
+
+/// Options of [`CompactionStyle::Fifo`].
+///
+/// **Deletes data**: the oldest flushes as a whole, when the keyspace exceeds a size, or when they
+/// exceed an age. For logs, metrics and caches, whose old entries have no use.
+///
+/// * No tombstone or overwrite is undone: an entry is deleted only after all older ones. Compactions
+///   rewrite no values, so overwritten entries take space until they are the oldest.
+/// * Merge operands are deleted like values: a read then merges those that are left.
+/// * Deletions are no writes: [`Db::changes`](crate::Db::changes) does not report them. Open
+///   snapshots and iterators keep the data that they see, and its files.
+/// * [`compact`](crate::Keyspace::compact) merges nothing, and a
+///   [compaction filter](crate::KeyspaceOptions::compaction_filter) sees no values.
+/// * A lookup probes the filter of each flush, and a scan merges all of them. Large
+///   [memtables](crate::KeyspaceOptions::memtable_bytes) make fewer.
+/// * Tables from before a change to this style are deleted from the deepest level on, one by one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[must_use = "options do nothing until a keyspace is opened with them"]
+pub struct Fifo {
+    pub(crate) bytes_max: u64,
+    /// Not 0 in valid options.
+    pub(crate) age_max_ms: Option<u64>,
+}
+
+impl Fifo {
+    /// Deletes the oldest tables while all tables and blob files of the keyspace exceed `bytes_max`
+    /// bytes. The newest flush is kept in any case. Memtables do not count.
+    ///
+    /// From 4 KiB.
+    pub const fn new(bytes_max: u64) -> Self {
+        Self { bytes_max, age_max_ms: None }
+    }
+
+    /// Also deletes tables whose entries were all written longer ago than `age`, by the
+    /// [store clock](crate::Keyspace::insert_with_ttl); default `None`.
+    ///
+    /// A table counts from its flush, so entries live longer by the time that they spend in a
+    /// memtable. More than zero, rounded up to whole milliseconds.
+    pub fn age_max(mut self, age: impl Into<Option<Duration>>) -> Self {
+        self.age_max_ms = age.into().map(milliseconds);
+        self
+    }
+
+    /// Returns the size of [`new`](Self::new), in bytes.
+    #[must_use]
+    pub fn get_bytes_max(&self) -> u64 {
+        self.bytes_max
+    }
+
+    /// Returns [`age_max`](Self::age_max), in whole milliseconds.
+    #[must_use]
+    pub fn get_age_max(&self) -> Option<Duration> {
+        self.age_max_ms.map(Duration::from_millis)
+    }
+}
+
+fn milliseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX)
+}
+
+impl From<SizeTiered> for CompactionStyle {
+    fn from(options: SizeTiered) -> Self {
+        Self::SizeTiered(options)
+    }
+}
+
+impl From<Fifo> for CompactionStyle {
+    fn from(options: Fifo) -> Self {
+        Self::Fifo(options)
+    }
+}
+
+impl CompactionStyle {
+    /// Returns the sorted runs of level 0 that writers must not wait for.
+    pub(crate) fn level0_runs_allowed(&self) -> usize {
+        match self {
+            Self::Leveled => 0,
+            Self::SizeTiered(tiered) => usize::try_from(tiered.runs_max).unwrap_or(usize::MAX),
+            Self::Fifo(_) => usize::MAX,
+        }
+    }
+
+    /// Returns the allowed values of what is wrong, if anything is.
+    pub(crate) fn check(&self) -> Result<(), &'static str> {
+        match self {
+            Self::Leveled => Ok(()),
+            Self::SizeTiered(tiered) if !MERGE_RUNS_MIN.contains(&tiered.merge_runs_min) => {
+                Err("merge_runs_min from 2 to 32")
+            }
+            Self::SizeTiered(tiered)
+                if !(tiered.merge_runs_min..=RUNS_MAX).contains(&tiered.runs_max) =>
+            {
+                Err("runs_max from merge_runs_min to 256")
+            }
+            Self::SizeTiered(tiered)
+                if !SIZE_RATIO_PERCENT.contains(&tiered.size_ratio_percent) =>
+            {
+                Err("size_ratio_percent from 100 to 1000")
+            }
+            Self::SizeTiered(tiered) if !SPACE_PERCENT_MAX.contains(&tiered.space_percent_max) => {
+                Err("space_percent_max from 10 to 10,000")
+            }
+            Self::Fifo(fifo) if fifo.bytes_max < FIFO_BYTES_MIN => Err("bytes_max from 4 KiB"),
+            Self::Fifo(fifo) if fifo.age_max_ms == Some(0) => Err("age_max of more than zero"),
+            Self::SizeTiered(_) | Self::Fifo(_) => Ok(()),
+        }
+    }
+
+    /// Returns the numbers that the manifest stores; empty for the default.
+    pub(crate) fn encode(&self) -> Vec<u64> {
+        match *self {
+            Self::Leveled => Vec::new(),
+            Self::SizeTiered(it) => {
+                vec![1, it.merge_runs_min, it.runs_max, it.size_ratio_percent, it.space_percent_max]
+            }
+            Self::Fifo(fifo) => vec![2, fifo.bytes_max, fifo.age_max_ms.unwrap_or(0)],
+        }
+    }
+
+    /// Reads stored numbers. One out of range becomes the nearest valid one, an unknown kind the
+    /// default.
+    pub(crate) fn decode<E>(mut number: impl FnMut() -> Result<u64, E>) -> Result<Self, E> {
+        let clamp = |range: &RangeInclusive<u64>, it: u64| it.clamp(*range.start(), *range.end());
+        Ok(match number()? {
+            1 => {
+                let merge_runs_min = clamp(&MERGE_RUNS_MIN, number()?);
+                Self::SizeTiered(SizeTiered {
+                    merge_runs_min,
+                    runs_max: number()?.clamp(merge_runs_min, RUNS_MAX),
+                    size_ratio_percent: clamp(&SIZE_RATIO_PERCENT, number()?),
+                    space_percent_max: clamp(&SPACE_PERCENT_MAX, number()?),
+                })
+            }
+            2 => Self::Fifo(Fifo {
+                bytes_max: number()?.max(FIFO_BYTES_MIN),
+                age_max_ms: Some(number()?).filter(|&ms| ms > 0),
+            }),
+            _ => Self::Leveled,
+        })
+    }
+}
