@@ -112,6 +112,12 @@ mod repair;
 mod resolve;
 mod room_future;
 mod sequence_times;
+/// Simulated amplification of styles of compaction.
+#[cfg(any(test, feature = "simulation"))]
+#[doc(hidden)]
+pub mod simulation {
+    pub use crate::compaction::simulation::{Amplification, Writes, simulate, styles};
+}
 mod snapshot;
 mod stall_reason;
 pub mod stats;

@@ -17,7 +17,7 @@ use super::{
     choice::{Compaction, Reason},
     picker::Picker,
 };
-use crate::table::TableMeta;
+use crate::{compaction_style::CompactionStyle, table::TableMeta};
 
 /// Values of a blob file, in stored bytes.
 #[derive(Debug, Clone, Copy, Default)]
@@ -83,7 +83,8 @@ pub(crate) fn files_to_rewrite<'t>(
 
 impl Picker<'_> {
     /// Rewrites, in place, a table below level 0 that refers to a blob file with too much garbage.
-    /// If there is none, compacts a group of level 0 with such a table into the base level.
+    /// If there is none, compacts a group of level 0 with such a table into the base level; not if
+    /// the style is size-tiered, where that may be all data.
     pub(super) fn pick_blob_garbage(&self) -> Option<Compaction> {
         let is_due = |table: &TableMeta| self.with_blob_garbage.contains(&table.id);
         let below = (1..=self.levels.last()).rev().find_map(|level| {
@@ -92,6 +93,9 @@ impl Picker<'_> {
                 self.compaction(Reason::BlobGarbage, vec![(level, vec![table])], level)
             })
         });
+        if self.options.style != CompactionStyle::Leveled {
+            return below;
+        }
         below.or_else(|| {
             let base_level = self.levels.targets(self.options).base_level;
             let groups = self.levels.level0_groups().into_iter();

@@ -21,6 +21,7 @@
 //! | [`retain`]     | versions that a flush or a compaction keeps                        |
 //! | [`deeper_levels`] | tables older than the output of a compaction                    |
 //! | [`operands`]   | merge operands that a flush or a compaction makes fewer            |
+//! | `simulation`   | simulated amplification, in tests and with the feature `simulation` |
 //! | [`ranges`]     | range tombstones that a flush or a compaction keeps                |
 
 pub(crate) mod blob_garbage;
@@ -40,6 +41,8 @@ pub(crate) mod picker;
 pub(crate) mod ranges;
 pub(crate) mod readers;
 pub(crate) mod retain;
+#[cfg(any(test, feature = "simulation"))]
+pub(crate) mod simulation;
 mod stripes;
 mod tiered;
 pub(crate) mod tombstones;
