@@ -6,9 +6,9 @@ use clap::{Parser, Subcommand};
 
 use crate::{
     commands::{
-        backup, bench_misses, bench_open, bench_reads, changes, checkpoint, clear, compact, drop,
-        dump, explain, export, get, history, import, keyspaces, merge, migrate, put, rename,
-        repair, rm, scan, stats, ttl, upgrade, verify,
+        backup, bench_misses, bench_open, bench_reads, changes, checkpoint, clear, cluster,
+        compact, drop, dump, explain, export, get, history, import, keyspaces, merge, migrate, put,
+        rename, repair, rm, scan, stats, ttl, upgrade, verify,
     },
     error::Result,
 };
@@ -63,6 +63,7 @@ enum Command {
     Backup(backup::Command),
     Repair(repair::Args),
     Upgrade(upgrade::Args),
+    Cluster(cluster::Args),
 }
 
 #[derive(Debug, Subcommand)]
@@ -107,6 +108,7 @@ impl Args {
             Command::Backup(command) => command.run(out),
             Command::Repair(args) => args.run(out),
             Command::Upgrade(args) => args.run(out),
+            Command::Cluster(args) => args.run(),
         }
     }
 }

@@ -68,6 +68,8 @@ pub(crate) enum Error {
     NotMigrated { store: PathBuf, source: Box<Error> },
     /// A keyspace of the new store differs from its column family.
     CopyDiffers { keyspace: String },
+    /// The program `name`, which a command runs, is missing.
+    NoProgram { name: &'static str },
 }
 
 impl Error {
@@ -129,6 +131,9 @@ impl Error {
                 )
             }
             Self::Problems { advice, .. } => advice.clone(),
+            Self::NoProgram { .. } => {
+                "run `cargo install --path raft/cluster` in the repository of SieveDB".to_owned()
+            }
             _ => return None,
         };
         Some(text)
@@ -226,6 +231,7 @@ impl fmt::Display for Error {
                 f,
                 "the keyspace {keyspace:?} differs from its column family; the copy was deleted"
             ),
+            Self::NoProgram { name } => write!(f, "{name} is not installed"),
             Self::Faults { count: 1 } => write!(f, "a result is wrong"),
             Self::Faults { count } => write!(f, "{count} results are wrong"),
         }

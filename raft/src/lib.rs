@@ -13,8 +13,11 @@
 //!   a crash openraft applies them again.
 //! * **Snapshots** are checkpoints: hard links to tables, with their filters. They are sent file by
 //!   file, in chunks; every block is checked before one replaces the state of a node. A receiver
-//!   needs room for the snapshot twice, beside its own state.
+//!   needs room for the snapshot twice, beside its own state. The last chunk returns when the
+//!   snapshot is installed: set `install_snapshot_timeout` of openraft above that time.
 //! * **Reads** beside openraft go through [`Reads`], which never see half of a snapshot.
+//! * **Example.** `raft/cluster` of the repository is a cluster over HTTP, with a check of its
+//!   linearizability.
 //! * Calls into the store block the calling task, as those of [`sievedb`] do.
 //!
 //! ```

@@ -8,6 +8,7 @@ mod bounds;
 pub(crate) mod changes;
 pub(crate) mod checkpoint;
 pub(crate) mod clear;
+pub(crate) mod cluster;
 pub(crate) mod compact;
 mod copied;
 pub(crate) mod drop;

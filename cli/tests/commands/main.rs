@@ -4,6 +4,7 @@ mod backup;
 mod benches;
 mod changes;
 mod checkpoint;
+mod cluster;
 mod damage;
 #[cfg(feature = "encryption")]
 mod encryption;

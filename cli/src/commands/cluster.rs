@@ -1,0 +1,42 @@
+//! `sieve cluster`.
+
+use std::{
+    env,
+    ffi::OsString,
+    io,
+    os::unix::process::CommandExt as _,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use crate::error::{Error, Result};
+
+/// The program that runs.
+const PROGRAM: &str = "sieve-cluster";
+
+/// Runs a replicated store of three nodes over HTTP, for a trial.
+///
+/// Runs the program `sieve-cluster` beside `sieve`, or else the one in `PATH`, with the same
+/// arguments: `sieve cluster start DIR`. In the repository of SieveDB,
+/// `cargo install --path raft/cluster` installs it.
+#[derive(Debug, clap::Args)]
+#[command(disable_help_flag = true)]
+pub(crate) struct Args {
+    /// Arguments of `sieve-cluster`, such as `--help`.
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    arguments: Vec<OsString>,
+}
+
+impl Args {
+    /// Replaces this process by the program.
+    pub(crate) fn run(&self) -> Result<()> {
+        let beside = env::current_exe().ok().map(|path| path.with_file_name(PROGRAM));
+        let program =
+            beside.filter(|path| path.is_file()).unwrap_or_else(|| PathBuf::from(PROGRAM));
+        let source = Command::new(&program).args(&self.arguments).exec();
+        Err(match source.kind() {
+            io::ErrorKind::NotFound => Error::NoProgram { name: PROGRAM },
+            _ => Error::Io { op: "run", path: Path::new(&program).to_owned(), source },
+        })
+    }
+}

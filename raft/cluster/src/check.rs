@@ -1,0 +1,322 @@
+//! Random histories of a cluster whose nodes are killed, paused and isolated.
+
+use std::{
+    collections::BTreeSet,
+    fmt,
+    path::PathBuf,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
+    time::{Duration, Instant},
+};
+
+use fastrand::Rng;
+
+use crate::{
+    Result,
+    client::{Client, Failure},
+    linearizability::{Action, Operation, Value, violations},
+    places::Places,
+    processes::Processes,
+};
+
+/// Nodes of a cluster.
+const NODES: u64 = 3;
+
+/// Concurrent clients.
+const CLIENTS: u64 = 8;
+
+/// How long the clients use the same keys.
+const KEYS_CHANGE_AFTER: Duration = Duration::from_millis(2000);
+
+/// The first kind of fault that isolates a node. Kinds before it kill or pause one.
+const ISOLATIONS: u8 = 4;
+
+/// The first kind of fault that only votes decide.
+const ELECTIONS: u8 = 7;
+
+/// How long a client waits for a response.
+const CLIENT_TIMEOUT: Duration = Duration::from_millis(400);
+
+/// A random run.
+#[derive(Debug, Clone)]
+pub struct Run {
+    /// The program whose command `node` is a node.
+    pub program: PathBuf,
+    /// How long faults are injected.
+    pub duration: Duration,
+    /// Chooses operations and faults.
+    pub seed: u64,
+    /// A bug that nodes have: see [`Settings`](crate::node::Settings::planted_bug).
+    pub planted_bug: Option<String>,
+    /// Nodes have network namespaces of their own.
+    pub namespaces: bool,
+    /// The faults to inject.
+    pub faults: Faults,
+}
+
+/// Faults of a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Faults {
+    /// All kinds.
+    All,
+    /// Isolated leaders: they show stale reads.
+    Isolations,
+    /// Restarts in which only a vote tells the old leader from the new one: they show lost votes.
+    Elections,
+}
+
+/// The result of a run.
+#[derive(Debug, Clone, Default)]
+pub struct Outcome {
+    /// Operations that may have had an effect.
+    pub operations: usize,
+    /// Operations that did not return.
+    pub unknown: usize,
+    /// Killed nodes.
+    pub kills: usize,
+    /// Paused nodes.
+    pub pauses: usize,
+    /// Isolated nodes.
+    pub partitions: usize,
+    /// Keys whose histories are not linearizable.
+    pub violations: Vec<String>,
+    /// Why the cluster does not answer although all faults are over.
+    pub failure: Option<String>,
+}
+
+impl fmt::Display for Outcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { operations, unknown, kills, pauses, partitions, violations, failure } = self;
+        write!(
+            f,
+            "{operations} operations, {unknown} without response, {kills} kills, {pauses} pauses, \
+             {partitions} partitions, {} violations",
+            violations.len()
+        )?;
+        match failure {
+            Some(failure) => write!(f, ", no recovery: {failure}"),
+            None => Ok(()),
+        }
+    }
+}
+
+/// What the clients of a run share.
+struct Shared {
+    start: Instant,
+    stop: AtomicBool,
+    history: Mutex<Vec<Operation>>,
+}
+
+impl Shared {
+    fn now(&self) -> u64 {
+        u64::try_from(self.start.elapsed().as_nanos()).unwrap_or(u64::MAX)
+    }
+
+    fn add(&self, operation: Operation) {
+        self.history.lock().unwrap_or_else(PoisonError::into_inner).push(operation);
+    }
+}
+
+impl Run {
+    /// Runs clients and faults, and checks the history.
+    ///
+    /// # Errors
+    ///
+    /// If the cluster cannot be started.
+    pub async fn run(&self) -> Result<Outcome> {
+        let dir = tempfile::tempdir()?;
+        let count = usize::try_from(NODES)?;
+        let places =
+            if self.namespaces { Places::namespaces(count) } else { Places::loopback(count) };
+        let mut arguments = vec!["--snapshot-entries", "300"];
+        if let Some(bug) = &self.planted_bug {
+            arguments.extend(["--planted-bug", bug]);
+        }
+        let mut nodes = Processes::new(&self.program, dir.path(), places?, &arguments);
+        nodes.start_cluster(NODES).await?;
+        let (stop, history) = (AtomicBool::new(false), Mutex::default());
+        let shared = Arc::new(Shared { start: Instant::now(), stop, history });
+        let mut rng = Rng::with_seed(self.seed);
+        let mut clients = Vec::new();
+        for number in 0..CLIENTS {
+            let of_nodes = (1..=NODES).map(|node| nodes.client(node, CLIENT_TIMEOUT));
+            let of_nodes = of_nodes.collect::<Result<Vec<_>>>()?;
+            let rng = Rng::with_seed(rng.u64(..));
+            clients.push(tokio::spawn(client(number, of_nodes, rng, shared.clone())));
+        }
+        let mut outcome = Outcome::default();
+        while shared.start.elapsed() < self.duration {
+            let kind = match self.faults {
+                Faults::All => rng.u8(0..10),
+                Faults::Isolations => ISOLATIONS,
+                Faults::Elections => ELECTIONS,
+            };
+            fault(kind, &mut nodes, &mut rng, &mut outcome).await?;
+            pause(&mut rng, 100, 700).await;
+        }
+        shared.stop.store(true, Relaxed);
+        for client in clients {
+            client.await?;
+        }
+        outcome.failure = read_all(&nodes, &shared).await.err().map(|error| error.to_string());
+        let history = shared.history.lock().unwrap_or_else(PoisonError::into_inner);
+        outcome.operations = history.len();
+        outcome.unknown = history.iter().filter(|operation| operation.end.is_none()).count();
+        outcome.violations = violations(&history);
+        Ok(outcome)
+    }
+}
+
+async fn pause(rng: &mut Rng, from: u64, to: u64) {
+    tokio::time::sleep(Duration::from_millis(rng.u64(from..to))).await;
+}
+
+/// Injects a fault and ends it.
+async fn fault(
+    kind: u8,
+    nodes: &mut Processes,
+    rng: &mut Rng,
+    outcome: &mut Outcome,
+) -> Result<()> {
+    let mut node = rng.u64(1..=NODES);
+    // Faults of the leader show more.
+    if (kind == ISOLATIONS || kind >= ELECTIONS || rng.bool())
+        && let Some(leader) =
+            nodes.status(node).await.unwrap_or_default()["current_leader"].as_u64()
+    {
+        node = leader;
+    }
+    match kind {
+        0..=1 => {
+            outcome.kills += 1;
+            nodes.kill(node);
+            pause(rng, 50, 1200).await;
+            nodes.start(node)?;
+        }
+        2..=3 => {
+            outcome.pauses += 1;
+            nodes.pause(node, true)?;
+            pause(rng, 200, 1800).await;
+            nodes.pause(node, false)?;
+        }
+        ISOLATIONS..ELECTIONS => {
+            outcome.partitions += 1;
+            nodes.isolate(node, true).await?;
+            pause(rng, 300, 2500).await;
+            nodes.isolate(node, false).await?;
+        }
+        // The others elect a leader while this one is paused, and one of them restarts when it
+        // continues: only the vote of that node tells the old leader from the new one.
+        _ => {
+            outcome.pauses += 1;
+            nodes.pause(node, true)?;
+            pause(rng, 1200, 2000).await;
+            let others: Vec<_> = (1..=NODES).filter(|&other| other != node).collect();
+            outcome.kills += others.len();
+            for &other in &others {
+                nodes.kill(other);
+            }
+            let first = rng.usize(..others.len());
+            nodes.start(others[first])?;
+            nodes.pause(node, false)?;
+            pause(rng, 1500, 2500).await;
+            nodes.start(others[1 - first])?;
+        }
+    }
+    Ok(())
+}
+
+/// Calls random operations until the run stops.
+async fn client(number: u64, nodes: Vec<Client>, mut rng: Rng, shared: Arc<Shared>) {
+    let mut node = rng.usize(..nodes.len());
+    let mut last = (String::new(), None);
+    let mut calls = 0_u64;
+    while !shared.stop.load(Relaxed) {
+        if rng.u8(0..4) == 0 {
+            node = rng.usize(..nodes.len());
+        }
+        let generation = shared.start.elapsed().as_millis() / KEYS_CHANGE_AFTER.as_millis();
+        let key = format!("{generation}-{}", rng.u8(0..3));
+        calls += 1;
+        let value = format!("{number}.{calls}");
+        // The value that this client knows is often the present one.
+        let expected = if last.0 == key { last.1.clone() } else { None };
+        let begin = shared.now();
+        let (action, end) = match rng.u8(0..10) {
+            0..=4 => match nodes[node].get(&key).await {
+                Ok(found) => (Some(Action::Read(found)), Some(shared.now())),
+                Err(_) => (None, None),
+            },
+            5..=7 => {
+                let written = nodes[node].put(&key, &value).await;
+                let (before, end) = returned(written, &shared);
+                (before.map(|before| Action::Write { value, before }), end)
+            }
+            _ => {
+                let called = nodes[node].compare_and_set(&key, expected.as_deref(), &value).await;
+                let (before, end) = returned(called, &shared);
+                (before.map(|before| Action::CompareAndSet { expected, value, before }), end)
+            }
+        };
+        let Some(action) = action else {
+            node = rng.usize(..nodes.len());
+            pause(&mut rng, 5, 30).await;
+            continue;
+        };
+        last = (key.clone(), known(&action, end));
+        shared.add(Operation { key, action, begin, end });
+        pause(&mut rng, 1, 8).await;
+    }
+}
+
+/// Returns the value before a write with the time of its return; the first is `None` if the write
+/// had no effect, and contains `None` if that is unknown.
+fn returned(
+    written: Result<crate::map::Response, Failure>,
+    shared: &Shared,
+) -> (Option<Option<Value>>, Option<u64>) {
+    match written {
+        Ok(response) => (Some(Some(response.before)), Some(shared.now())),
+        Err(Failure::NoEffect(_)) => (None, None),
+        Err(Failure::Unknown(_)) => (Some(None), None),
+    }
+}
+
+/// Returns the value after an action that has returned.
+fn known(action: &Action, end: Option<u64>) -> Value {
+    end?;
+    match action {
+        Action::Read(value) => value.clone(),
+        Action::Write { value, .. } => Some(value.clone()),
+        Action::CompareAndSet { expected, value, before } => match before {
+            Some(before) if before == expected => Some(value.clone()),
+            before => before.clone().flatten(),
+        },
+    }
+}
+
+/// Reads all keys once at the end.
+async fn read_all(nodes: &Processes, shared: &Shared) -> Result<()> {
+    let keys: BTreeSet<_> = {
+        let history = shared.history.lock().unwrap_or_else(PoisonError::into_inner);
+        history.iter().map(|operation| operation.key.clone()).collect()
+    };
+    let mut client = nodes.client(nodes.leader().await?, CLIENT_TIMEOUT)?;
+    for key in keys {
+        for attempt in 0.. {
+            let begin = shared.now();
+            match client.get(&key).await {
+                Ok(value) => {
+                    let (action, end) = (Action::Read(value), Some(shared.now()));
+                    shared.add(Operation { key, action, begin, end });
+                    break;
+                }
+                Err(error) if attempt > 50 => return Err(format!("{key}: {error:?}").into()),
+                Err(_) => client = nodes.client(nodes.leader().await?, CLIENT_TIMEOUT)?,
+            }
+        }
+    }
+    Ok(())
+}

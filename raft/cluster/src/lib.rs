@@ -1,0 +1,30 @@
+//! A replicated store over HTTP, for a trial of `sievedb-raft`, and the check of its linearizability.
+//!
+//! | module              | contents                                                          |
+//! |---------------------|-------------------------------------------------------------------|
+//! | [`map`]             | the replicated map and its requests                               |
+//! | [`node`]            | one node: a store, openraft, and an HTTP server                   |
+//! | [`network`]         | requests between nodes                                            |
+//! | [`client`]          | requests of a client                                              |
+//! | [`processes`]       | nodes as processes: killed, paused, isolated                      |
+//! | [`places`]          | addresses of nodes, on loopback or in network namespaces          |
+//! | [`linearizability`] | a checker of histories                                            |
+//! | [`check`]           | random histories with faults                                      |
+//! | [`measure`]         | speed of a cluster, and recovery by snapshot                      |
+//!
+//! It has no authentication and listens on loopback: it is no server for production.
+
+#![expect(clippy::disallowed_methods, reason = "waits, and directories outside of stores")]
+
+pub mod check;
+pub mod client;
+pub mod linearizability;
+pub mod map;
+pub mod measure;
+pub mod network;
+pub mod node;
+pub mod places;
+pub mod processes;
+
+/// The result of a call of this crate.
+pub type Result<T, E = Box<dyn std::error::Error + Send + Sync>> = std::result::Result<T, E>;

@@ -1,0 +1,240 @@
+//! `sieve-cluster`: a replicated store of three nodes over HTTP on loopback, for a trial.
+
+#![expect(clippy::print_stdout, reason = "a command line")]
+
+use std::{
+    env,
+    net::SocketAddr,
+    path::PathBuf,
+    process::{Command, ExitCode, Stdio},
+    time::Duration,
+};
+
+use clap::{Parser, Subcommand, ValueEnum};
+use sievedb_cluster::{
+    Result,
+    check::{Faults, Run},
+    measure, node,
+    node::Settings,
+    places::Places,
+    processes::Processes,
+};
+
+/// A replicated store over HTTP on loopback, for a trial. It has no authentication.
+#[derive(Parser)]
+#[command(name = "sieve-cluster", version)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Action,
+}
+
+#[derive(Subcommand)]
+enum Action {
+    /// Starts nodes, and a new cluster if DIR is empty. Ctrl-C stops them
+    Start {
+        /// Directory of the stores
+        dir: PathBuf,
+        /// Port of the first node; the others have the next ports
+        #[arg(long, default_value_t = 7001)]
+        port: u16,
+        /// Number of nodes
+        #[arg(long, default_value_t = 3)]
+        nodes: u16,
+    },
+    /// Runs one node
+    Node {
+        /// Id of the node in the cluster
+        #[arg(long)]
+        id: u64,
+        /// Address to listen on
+        #[arg(long, default_value = "127.0.0.1:7001")]
+        listen: SocketAddr,
+        /// Directory of the store
+        #[arg(long)]
+        dir: PathBuf,
+        /// Entries after which a snapshot is built
+        #[arg(long, default_value_t = 10_000)]
+        snapshot_entries: u64,
+        /// Stop at the end of standard input
+        #[arg(long)]
+        child: bool,
+        #[arg(long, hide = true)]
+        faults: bool,
+        #[arg(long, hide = true)]
+        planted_bug: Option<String>,
+    },
+    /// Checks linearizability while nodes are killed, paused and isolated. Exits with 1 if violated, or if
+    /// the cluster does not recover
+    Check {
+        /// Number of runs
+        #[arg(long, default_value_t = 1)]
+        runs: u64,
+        /// Seconds of a run
+        #[arg(long, default_value_t = 10)]
+        seconds: u64,
+        /// Seed of the first run
+        #[arg(long, default_value_t = 1)]
+        seed: u64,
+        /// What isolates nodes
+        #[arg(long, value_enum, default_value_t = Partitions::Auto)]
+        partitions: Partitions,
+        /// Set in the process that is root of a network namespace
+        #[arg(long, hide = true)]
+        in_namespace: bool,
+        #[command(flatten)]
+        planted: Planted,
+    },
+    /// Measures writes of one and three nodes, and the recovery of a node by snapshot
+    Measure {
+        /// Seconds of each measurement of writes
+        #[arg(long, default_value_t = 10)]
+        seconds: u64,
+        /// MiB of the snapshot
+        #[arg(long, default_value_t = 1024)]
+        snapshot_mib: u64,
+    },
+}
+
+/// What shows that a check finds bugs.
+#[derive(clap::Args)]
+struct Planted {
+    #[arg(long, hide = true)]
+    planted_bug: Option<String>,
+    #[arg(long, hide = true, requires = "planted_bug")]
+    all_faults: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Partitions {
+    /// Network namespaces if the system permits them, else requests
+    Auto,
+    /// Links of network namespaces are taken down
+    Namespaces,
+    /// Nodes drop requests
+    Requests,
+}
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    match run(Arguments::parse().command).await {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("sieve-cluster: {error}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+async fn run(action: Action) -> Result<ExitCode> {
+    match action {
+        Action::Start { dir, port, nodes } => start(dir, port, nodes).await?,
+        Action::Node { id, listen, dir, snapshot_entries, child, faults, planted_bug } => {
+            node::serve(Settings { id, listen, dir, snapshot_entries, child, faults, planted_bug })
+                .await?;
+        }
+        Action::Check { runs, seconds, seed, partitions, in_namespace, planted } => {
+            if !in_namespace && partitions != Partitions::Requests {
+                let possible = namespaces();
+                if possible {
+                    return in_new_namespace();
+                }
+                if partitions == Partitions::Namespaces {
+                    return Err("the system does not permit network namespaces".into());
+                }
+            }
+            return check(runs, seconds, seed, in_namespace, planted).await;
+        }
+        Action::Measure { seconds, snapshot_mib } => measure(seconds, snapshot_mib).await?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn start(dir: PathBuf, port: u16, nodes: u16) -> Result<()> {
+    let ports: Option<Vec<_>> = (0..nodes).map(|node| port.checked_add(node)).collect();
+    let places = Places::Loopback(ports.ok_or("the ports end at 65535")?);
+    let mut cluster = Processes::new(&env::current_exe()?, &dir, places, &[]);
+    let leader = cluster.start_cluster(nodes.into()).await?;
+    for node in 1..=u64::from(nodes) {
+        let role = if node == leader { ", the leader" } else { "" };
+        println!("node {node}: {}{role}", cluster.url(node));
+    }
+    let url = cluster.url(1);
+    println!("\ntry:");
+    println!("  curl -L -X PUT {url}/kv/name -d anna");
+    println!("  curl -L {url}/kv/name");
+    println!("  curl -L {url}/cas/name --json '{{\"expected\": \"anna\", \"value\": \"berta\"}}'");
+    println!("  curl {url}/metrics");
+    println!("Ctrl-C stops all nodes");
+    tokio::signal::ctrl_c().await?;
+    Ok(())
+}
+
+/// Returns `true` if this process may create network namespaces.
+fn namespaces() -> bool {
+    let script = "ip link add peers type bridge && ip link delete peers && command -v nsenter";
+    let tried = Command::new("unshare")
+        .args(["--user", "--map-root-user", "--net", "sh", "-c", script])
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status();
+    tried.is_ok_and(|status| status.success())
+}
+
+/// Runs this command again, as root of a new network namespace.
+fn in_new_namespace() -> Result<ExitCode> {
+    let status = Command::new("unshare")
+        .args(["--user", "--map-root-user", "--net"])
+        .arg(env::current_exe()?)
+        .args(env::args_os().skip(1))
+        .arg("--in-namespace")
+        .status()?;
+    Ok(ExitCode::from(status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(2)))
+}
+
+async fn check(
+    runs: u64,
+    seconds: u64,
+    seed: u64,
+    namespaces: bool,
+    Planted { planted_bug, all_faults }: Planted,
+) -> Result<ExitCode> {
+    let (mut done, mut operations, mut violations, mut failures) = (0, 0, 0, 0);
+    for number in 0..runs {
+        let (duration, seed) = (Duration::from_secs(seconds), seed.wrapping_add(number));
+        let (program, planted_bug) = (env::current_exe()?, planted_bug.clone());
+        let faults = match planted_bug.as_deref() {
+            Some("stale-read") if !all_faults => Faults::Isolations,
+            Some("lost-vote") if !all_faults => Faults::Elections,
+            _ => Faults::All,
+        };
+        let run = Run { program, duration, seed, planted_bug, namespaces, faults };
+        let outcome = run.run().await?;
+        println!("linearizability: run {}, seed {seed}: {outcome}", number + 1);
+        done += 1;
+        operations += outcome.operations;
+        violations += outcome.violations.len();
+        failures += usize::from(outcome.failure.is_some());
+        // The first run that finds a planted bug is enough.
+        if run.planted_bug.is_some() && violations > 0 {
+            break;
+        }
+    }
+    let partitions = if namespaces { "network namespaces" } else { "dropped requests" };
+    println!(
+        "linearizability: {done} runs, {operations} operations, partitions by {partitions}, \
+         {violations} violations, {failures} without recovery"
+    );
+    Ok(if violations + failures == 0 { ExitCode::SUCCESS } else { ExitCode::from(1) })
+}
+
+async fn measure(seconds: u64, snapshot_mib: u64) -> Result<()> {
+    let (program, duration) = (env::current_exe()?, Duration::from_secs(seconds));
+    let one = measure::writes_per_second(&program, 1, duration).await?;
+    let three = measure::writes_per_second(&program, 3, duration).await?;
+    println!("writes of one node: {one:.0}/s");
+    println!("writes of three nodes: {three:.0}/s");
+    println!("writes of three nodes over one: {:.2}", three / one);
+    let recovery = measure::recovery(&program, snapshot_mib << 20).await?;
+    println!("recovery by snapshot: {} MiB in {:.1} s", recovery.bytes >> 20, recovery.seconds);
+    Ok(())
+}

@@ -1,0 +1,74 @@
+//! The replicated map.
+
+use openraft::BasicNode;
+use serde::{Deserialize, Serialize};
+use sievedb::{Keyspace, Transaction};
+use sievedb_raft::{Application, SnapshotStream};
+
+/// A request to the map.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Request {
+    /// Stores a value.
+    Put {
+        /// The key.
+        key: String,
+        /// The new value.
+        value: String,
+    },
+    /// Stores a value if the present one is the expected one.
+    CompareAndSet {
+        /// The key.
+        key: String,
+        /// The expected value; `None` if the key must be absent.
+        expected: Option<String>,
+        /// The new value.
+        value: String,
+    },
+}
+
+/// The response to a request.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Response {
+    /// The value before the request.
+    pub before: Option<String>,
+    /// `true` if the request has stored its value.
+    pub stored: bool,
+}
+
+openraft::declare_raft_types!(
+    /// Types of openraft.
+    pub Types:
+        D = Request,
+        R = Response,
+        NodeId = u64,
+        Node = BasicNode,
+        SnapshotData = SnapshotStream,
+);
+
+/// The map in a keyspace.
+#[derive(Debug)]
+pub struct Map(pub Keyspace);
+
+impl Application<Types> for Map {
+    fn keyspaces(&self) -> Vec<Keyspace> {
+        vec![self.0.clone()]
+    }
+
+    fn apply(
+        &mut self,
+        transaction: &mut Transaction,
+        request: Request,
+    ) -> sievedb::Result<Response> {
+        let (key, expected, value) = match request {
+            Request::Put { key, value } => (key, None, value),
+            Request::CompareAndSet { key, expected, value } => (key, Some(expected), value),
+        };
+        let before = transaction.get(&self.0, &key)?;
+        let before = before.map(|before| String::from_utf8_lossy(&before).into_owned());
+        let stored = expected.is_none_or(|expected| expected == before);
+        if stored {
+            transaction.insert(&self.0, key, value)?;
+        }
+        Ok(Response { before, stored })
+    }
+}

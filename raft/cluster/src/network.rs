@@ -1,0 +1,123 @@
+//! Requests between nodes: HTTP with bodies encoded by postcard.
+
+use std::{
+    collections::BTreeSet,
+    error::Error,
+    io,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use openraft::{
+    BasicNode, RaftNetwork, RaftNetworkFactory,
+    error::{InstallSnapshotError, NetworkError, RPCError, RaftError, RemoteError, Unreachable},
+    network::RPCOption,
+    raft::{
+        AppendEntriesRequest, AppendEntriesResponse, InstallSnapshotRequest,
+        InstallSnapshotResponse, VoteRequest, VoteResponse,
+    },
+};
+use serde::{Serialize, de::DeserializeOwned};
+
+use crate::map::Types;
+
+/// The header with the id of the node that sends a request.
+pub(crate) const SENDER: &str = "x-node";
+
+type Failure<E = openraft::error::Infallible> = RPCError<u64, BasicNode, RaftError<u64, E>>;
+
+/// Nodes to and from which this node drops requests: a partition without help of the system.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Blocked(Arc<Mutex<BTreeSet<u64>>>);
+
+impl Blocked {
+    pub(crate) fn set(&self, nodes: BTreeSet<u64>) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = nodes;
+    }
+
+    pub(crate) fn contains(&self, node: u64) -> bool {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).contains(&node)
+    }
+}
+
+/// Connects to the other nodes.
+#[derive(Debug, Clone)]
+pub(crate) struct Network {
+    pub(crate) id: u64,
+    pub(crate) http: reqwest::Client,
+    pub(crate) blocked: Blocked,
+}
+
+impl RaftNetworkFactory<Types> for Network {
+    type Network = Link;
+
+    async fn new_client(&mut self, target: u64, node: &BasicNode) -> Link {
+        Link { network: self.clone(), target, address: node.addr.clone() }
+    }
+}
+
+/// A connection to another node.
+#[derive(Debug)]
+pub(crate) struct Link {
+    network: Network,
+    target: u64,
+    address: String,
+}
+
+impl Link {
+    async fn send<T: DeserializeOwned, E: Error + DeserializeOwned + 'static>(
+        &self,
+        path: &str,
+        request: &impl Serialize,
+        timeout: Duration,
+    ) -> Result<T, Failure<E>> {
+        if self.network.blocked.contains(self.target) {
+            tokio::time::sleep(timeout).await;
+            let blocked = io::Error::from(io::ErrorKind::HostUnreachable);
+            return Err(RPCError::Unreachable(Unreachable::new(&blocked)));
+        }
+        let failed = |error: &(dyn Error + 'static)| {
+            RPCError::Network(NetworkError::new(&io::Error::other(error.to_string())))
+        };
+        let body = postcard::to_stdvec(request).map_err(|error| failed(&error))?;
+        let request = self.network.http.post(format!("http://{}/raft/{path}", self.address));
+        let request = request.header(SENDER, self.network.id).timeout(timeout).body(body);
+        let sent = async { request.send().await?.error_for_status()?.bytes().await };
+        let bytes = sent.await.map_err(|error| {
+            if error.is_connect() {
+                RPCError::Unreachable(Unreachable::new(&error))
+            } else {
+                failed(&error)
+            }
+        })?;
+        let response: Result<T, RaftError<u64, E>> =
+            postcard::from_bytes(&bytes).map_err(|error| failed(&error))?;
+        response.map_err(|error| RPCError::RemoteError(RemoteError::new(self.target, error)))
+    }
+}
+
+impl RaftNetwork<Types> for Link {
+    async fn append_entries(
+        &mut self,
+        request: AppendEntriesRequest<Types>,
+        option: RPCOption,
+    ) -> Result<AppendEntriesResponse<u64>, Failure> {
+        self.send("append", &request, option.hard_ttl()).await
+    }
+
+    async fn install_snapshot(
+        &mut self,
+        request: InstallSnapshotRequest<Types>,
+        option: RPCOption,
+    ) -> Result<InstallSnapshotResponse<u64>, Failure<InstallSnapshotError>> {
+        self.send("snapshot", &request, option.hard_ttl()).await
+    }
+
+    async fn vote(
+        &mut self,
+        request: VoteRequest<u64>,
+        option: RPCOption,
+    ) -> Result<VoteResponse<u64>, Failure> {
+        self.send("vote", &request, option.hard_ttl()).await
+    }
+}

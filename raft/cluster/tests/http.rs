@@ -1,0 +1,100 @@
+//! A cluster of processes, by HTTP.
+
+use std::{path::Path, time::Duration};
+
+use sievedb_cluster::{
+    Result,
+    client::{Client, Failure},
+    places::Places,
+    processes::Processes,
+};
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_sieve-cluster");
+const PATIENCE: Duration = Duration::from_secs(30);
+
+fn ok<T>(result: Result<T, Failure>) -> Result<T> {
+    result.map_err(|failure| format!("{failure:?}").into())
+}
+
+fn text(value: Option<String>) -> String {
+    value.unwrap_or_else(|| "absent".to_owned())
+}
+
+async fn last_index(nodes: &Processes, node: u64) -> Result<u64> {
+    let status = nodes.status(node).await?;
+    Ok(status["last_log_index"].as_u64().ok_or("an empty log")?)
+}
+
+async fn leader(nodes: &Processes) -> Result<(u64, Client)> {
+    let leader = nodes.leader().await?;
+    Ok((leader, nodes.client(leader, PATIENCE)?))
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_cluster_serves_and_loses_and_gains_nodes() -> Result<()> {
+    let dir = tempfile::tempdir()?;
+    let arguments = ["--snapshot-entries", "1000"];
+    let places = Places::loopback(4)?;
+    let mut nodes = Processes::new(Path::new(PROGRAM), dir.path(), places, &arguments);
+    nodes.start_cluster(3).await?;
+    let (id, client) = leader(&nodes).await?;
+
+    // Put, get, compare-and-set.
+    assert_eq!(ok(client.get("name").await)?, None);
+    assert_eq!(ok(client.put("name", "anna").await)?.before, None);
+    let refused = ok(client.compare_and_set("name", Some("carla"), "berta").await)?;
+    assert_eq!((refused.stored, text(refused.before)), (false, "anna".to_owned()));
+    assert!(ok(client.compare_and_set("name", Some("anna"), "berta").await)?.stored);
+    assert!(ok(client.compare_and_set("new", None, "1").await)?.stored);
+    assert_eq!(text(ok(client.get("name").await)?), "berta");
+
+    // Other nodes redirect, unless an outdated value is enough.
+    let other = nodes.client(id % 3 + 1, PATIENCE)?;
+    assert!(matches!(other.get("name").await, Err(Failure::NoEffect(_))));
+    nodes.applied(id % 3 + 1, last_index(&nodes, id).await?, PATIENCE).await?;
+    assert_eq!(text(ok(other.get("name?local=true").await)?), "berta");
+
+    // A killed node is caught up by a snapshot.
+    let killed = (id + 1) % 3 + 1;
+    nodes.kill(killed);
+    for number in 0..50 {
+        ok(client.put(&format!("key {number}").replace(' ', "-"), "v").await)?;
+    }
+    ok(client.call("POST", "/snapshot", "").await)?;
+    let last = last_index(&nodes, id).await?;
+    nodes.start(killed)?;
+    nodes.applied(killed, last, PATIENCE).await?;
+
+    // A new node, which has all values when it is a member.
+    nodes.start(4)?;
+    for _ in 0..100 {
+        if nodes.status(4).await.is_ok() {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    ok(client.call("PUT", "/members/4", &nodes.peer_address(4)).await)?;
+    nodes.applied(4, last, PATIENCE).await?;
+    let fourth = nodes.client(4, PATIENCE)?;
+    assert_eq!(text(ok(fourth.get("key-49?local=true").await)?), "v");
+    let membership = |status: serde_json::Value| status["membership_config"].to_string();
+    assert!(membership(nodes.status(id).await?).contains(&nodes.peer_address(4)));
+    ok(client.call("DELETE", "/members/4", "").await)?;
+    assert!(!membership(nodes.status(id).await?).contains(&nodes.peer_address(4)));
+    nodes.kill(4);
+
+    // The leader is killed, and restarted.
+    nodes.kill(id);
+    let (next, client) = leader(&nodes).await?;
+    assert_ne!(next, id);
+    assert_eq!(text(ok(client.get("name").await)?), "berta");
+    ok(client.put("name", "carla").await)?;
+    nodes.start(id)?;
+    nodes.applied(id, last_index(&nodes, next).await?, PATIENCE).await?;
+    let first = nodes.client(id, PATIENCE)?;
+    assert_eq!(text(ok(first.get("name?local=true").await)?), "carla");
+
+    let metrics = ok(client.call("GET", "/metrics", "").await)?;
+    assert!(metrics.contains("\nsieve_raft_is_leader 1\n"), "{metrics}");
+    Ok(())
+}

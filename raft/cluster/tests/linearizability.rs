@@ -1,0 +1,37 @@
+//! Random histories with faults, and the planted stale read that they find.
+//!
+//! `SIEVE_SEED` chooses other histories. The program's command `check` runs more of them.
+
+use std::{env, path::Path, time::Duration};
+
+use sievedb_cluster::{
+    Result,
+    check::{Faults, Run},
+};
+
+fn run(planted_bug: Option<&str>, seed: u64) -> Run {
+    Run {
+        program: Path::new(env!("CARGO_BIN_EXE_sieve-cluster")).to_owned(),
+        duration: Duration::from_secs(4),
+        seed,
+        planted_bug: planted_bug.map(str::to_owned),
+        namespaces: false,
+        faults: if planted_bug.is_some() { Faults::Isolations } else { Faults::All },
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_history_with_faults_is_linearizable_and_stale_reads_are_found() -> Result<()> {
+    let seed = env::var("SIEVE_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(1);
+    let outcome = run(None, seed).run().await?;
+    eprintln!("linearizability: SIEVE_SEED={seed}: {outcome}");
+    assert!(outcome.violations.is_empty() && outcome.failure.is_none(), "{outcome}");
+    assert!(outcome.operations > 0);
+    for seed in 1..20 {
+        if !run(Some("stale-read"), seed).run().await?.violations.is_empty() {
+            eprintln!("planted bug, stale read: found in run {seed}");
+            return Ok(());
+        }
+    }
+    Err("no run has found the stale read".into())
+}
