@@ -135,9 +135,12 @@ pub enum Error {
     KeyTooLong { bytes: usize, bytes_max: usize },
     /// The value has `bytes` bytes; at most `bytes_max` are allowed. Nothing was changed.
     ValueTooLong { bytes: usize, bytes_max: usize },
-    /// An [ingestion](crate::Ingestion) into `keyspace` got `key` after a key that is equal or larger.
-    /// The entry was not added, and the keyspace is unchanged.
-    KeysNotAscending { keyspace: String, key: Bytes },
+    /// An [ingestion](crate::Ingestion) or a [table](crate::TableWriter) got `key` after a key that is
+    /// equal or larger. The entry was not added.
+    KeysNotAscending { key: Bytes },
+    /// The file `path` cannot be [ingested](crate::Keyspace::ingest_files) because of `reason`.
+    /// Nothing was changed.
+    NotIngestible { path: PathBuf, reason: String },
     /// The [backup set](crate::BackupSet) in the directory `path` cannot restore the archived log up
     /// to the requested point: [ingested](crate::Keyspace::ingest) tables, which are not part of the
     /// log, were added at the sequence number `sequence`. Restore a backup made after it, or a point

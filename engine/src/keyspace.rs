@@ -6,12 +6,14 @@ pub(crate) mod ingestion;
 mod options;
 mod pop;
 mod size;
+mod unsorted;
 pub(crate) mod writes;
 
 use std::{fmt, ops::RangeBounds, sync::Arc};
 
 pub use self::conditional::Current;
 pub use self::ingestion::{Ingested, Ingestion};
+pub use self::unsorted::UnsortedIngestion;
 #[cfg(doc)]
 use crate::Error;
 use crate::{

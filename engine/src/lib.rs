@@ -119,12 +119,14 @@ pub mod simulation {
     pub use crate::compaction::simulation::{Amplification, Writes, simulate, styles};
 }
 mod snapshot;
+mod sorter;
 mod stall_reason;
 pub mod stats;
 mod store;
 mod store_clock;
 mod sync;
 mod table;
+mod table_writer;
 #[cfg(test)]
 mod tests;
 pub mod text;
@@ -160,7 +162,7 @@ pub use formats::FormatReport;
 pub use handle_counts::OpenHandles;
 pub use history::{KeyHistory, KeyVersion};
 pub use history_length::HistoryLength;
-pub use keyspace::{Current, Ingested, Ingestion, Keyspace, KeyspaceId};
+pub use keyspace::{Current, Ingested, Ingestion, Keyspace, KeyspaceId, UnsortedIngestion};
 pub use keyspace_options::{Compression, DEFAULT_KEYSPACE, KeyspaceOptions};
 pub use listener::{Event, EventListener, FilterRebuildReason};
 pub use memory_pool::{MemoryPool, PoolStats};
@@ -179,6 +181,7 @@ pub use sievedb_sstable::{PrefixExtractor, PrefixFunction};
 pub use snapshot::{KeyspaceSnapshot, Snapshot};
 pub use stall_reason::StallReason;
 pub use stats::Stats;
+pub use table_writer::{TableWriter, WrittenTable};
 pub use time_to_live::TimeToLive;
 pub use transaction::{Isolation, Savepoint, Transaction, TransactionOptions, TransactionRange};
 pub use verify_report::{TornTail, VerifyProblem, VerifyProblemKind, VerifyProgress, VerifyReport};

@@ -78,6 +78,23 @@ impl Table {
         Self::open_with_tail(&Arc::new(tail), identity, expected_bytes, cache)
     }
 
+    /// Opens a table of any store, or of none. Its identity is that in the file.
+    ///
+    /// # Errors
+    ///
+    /// [`ReadError`] if the source fails, or is not an intact table.
+    pub fn open_foreign(
+        source: Arc<dyn TableSource>,
+        cache: Arc<BlockCache>,
+    ) -> Result<Self, ReadError> {
+        let bytes = source.len();
+        let tail = Arc::new(TableTail::read(source, TAIL_READ_BYTES)?);
+        let Footer { store_id, file_id, salt, .. } = Footer::read(&*tail)?;
+        // Filters are not read.
+        let identity = TableIdentity { store_id, file_id, salt, hash_seed: 0 };
+        Self::open_with_tail(&tail, identity, bytes, cache)
+    }
+
     /// Opens a table whose tail is in memory. Otherwise as [`open`](Self::open).
     ///
     /// # Errors

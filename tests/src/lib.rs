@@ -46,5 +46,6 @@ pub mod recorder;
 pub mod rng;
 pub mod settings;
 pub mod stream;
+pub mod table_files;
 pub mod workload;
 pub mod yielding;

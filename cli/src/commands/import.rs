@@ -1,17 +1,20 @@
 //! `sieve import`.
 
 use std::{
+    collections::BTreeMap,
     io::{self, Write},
+    path::PathBuf,
     sync::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicU64, Ordering},
     },
 };
 
-use sievedb::{Db, Durability, Keyspace};
+use sievedb::{Db, Durability, Keyspace, UnsortedIngestion};
 
 use super::{WriteArgs, with_room};
 use crate::{
+    bench::progress,
     error::{Error, Result},
     interrupt,
     records::{InputFormat, Record, RecordReader},
@@ -26,8 +29,8 @@ use crate::{
 ///
 /// Records of JSON and CSV may name their keyspace; others go to `--keyspace`.
 ///
-/// Stops at the first line that is not an entry, reports its number and exits with 2. All earlier
-/// lines are stored. The entries are durable when the command exits. Prints their number.
+/// Stops at the first line that is not an entry, reports its number and exits with 2. Without
+/// `--ingest`, all earlier lines are stored. The entries are durable when the command exits. Prints their number.
 ///
 /// Ctrl-C makes the entries stored so far durable, prints their number, and exits with 130.
 #[derive(Debug, clap::Args)]
@@ -43,6 +46,17 @@ pub(crate) struct Args {
     /// gets the empty value; a present key keeps its value. A blank line is not an entry.
     #[arg(long)]
     keys_only: bool,
+    /// Sort the entries outside of the store, then add all of them at once, without log: faster for
+    /// much data. Nothing is stored before the end, also after a bad line or Ctrl-C.
+    #[arg(long, conflicts_with = "keys_only")]
+    ingest: bool,
+    /// Directory for sorted entries, empty or missing, one directory in it for each keyspace.
+    /// Default: the directory of the store with `.import` appended.
+    #[arg(long, value_name = "DIR", requires = "ingest")]
+    temporary: Option<PathBuf>,
+    /// Memory to sort entries, for each keyspace.
+    #[arg(long, value_name = "MIB", default_value_t = 256, requires = "ingest")]
+    sort_memory: usize,
 }
 
 /// Numbers of imported lines.
@@ -56,6 +70,9 @@ struct Counts {
 impl Args {
     pub(crate) fn run(&self, out: &mut dyn Write) -> Result<()> {
         let (db, keyspace) = self.keyspace.open_or_create()?;
+        if self.ingest {
+            return self.ingest_all(&db, &keyspace, out);
+        }
         let counts = Arc::<Counts>::default();
         // Taken at the end: the handler's handle would keep the store open.
         let held = Arc::new(Mutex::new(Some(db.clone())));
@@ -75,6 +92,49 @@ impl Args {
         db.persist(Durability::Disk)?;
         stored?;
         writeln!(out, "{}", counts.text())?;
+        Ok(())
+    }
+
+    /// Sorts all records of standard input, and ingests them.
+    fn ingest_all(&self, db: &Db, keyspace: &Keyspace, out: &mut dyn Write) -> Result<()> {
+        let mut default_dir = self.keyspace.store().as_os_str().to_owned();
+        default_dir.push(".import");
+        let dir = self.temporary.clone().unwrap_or_else(|| default_dir.into());
+        let shown = dir.display().to_string();
+        interrupt::exit_with(move || format!("nothing was imported; remove {shown}"));
+        let input = io::stdin().lock();
+        let mut records = RecordReader::new(input, self.format, self.keys_only, self.notation);
+        let memory_bytes = self.sort_memory.saturating_mul(1 << 20);
+        let mut sorted = BTreeMap::<Option<String>, UnsortedIngestion>::new();
+        let progress = progress::counter("entries", "sorting");
+        while let Some(Record { number, keyspace: name, key, value }) = records.next()? {
+            // A record may name the keyspace of the command.
+            let name = name.filter(|name| *name != keyspace.name());
+            let ingestion = match sorted.get_mut(&name) {
+                Some(ingestion) => ingestion,
+                None => {
+                    let dir = dir.join(sorted.len().to_string());
+                    let target = name.as_ref().map(|name| self.keyspace.named(db, name));
+                    let target = target.unwrap_or_else(|| Ok(keyspace.clone()))?;
+                    let ingestion = target.unsorted_ingestion(dir, memory_bytes)?;
+                    sorted.entry(name).or_insert(ingestion)
+                }
+            };
+            let added = ingestion.insert(&key, &value);
+            added.map_err(|source| Error::RefusedLine { number, source })?;
+            progress.inc(1);
+        }
+        progress.finish_and_clear();
+        let (mut stored, mut tables) = (0, 0);
+        for ingestion in sorted.into_values() {
+            let merging = progress::bar(ingestion.entries(), "entries", "writing tables");
+            let ingested = ingestion.finish_with(|entries| merging.set_position(entries))?;
+            merging.finish_and_clear();
+            stored += ingested.entries;
+            tables += ingested.tables as u64;
+        }
+        let stored = counted(stored, ["entry", "entries"]);
+        writeln!(out, "imported: {stored} in {}", counted(tables, ["table", "tables"]))?;
         Ok(())
     }
 

@@ -117,6 +117,11 @@ impl WriteArgs {
         Ok((db, keyspace))
     }
 
+    /// Returns the directory of the store.
+    fn store(&self) -> &Path {
+        &self.keyspace.store
+    }
+
     /// Opens another keyspace of the store. Creates it if the flag is set.
     fn named(&self, db: &Db, name: &str) -> Result<Keyspace> {
         match self.create_keyspace {

@@ -121,6 +121,29 @@ fn put_reads_a_value_from_standard_input() {
     assert_eq!(output(&["get", store, "key"]), "-\n");
 }
 
+/// Lines in any order, of which the last one of a key counts, are added at once or not at all.
+#[test]
+fn import_sorts_and_ingests() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("store");
+    let store = text(&path);
+    let import = ["import", store, "--ingest"];
+    let end = sieve_reading(&import, b"c\t1\na\t2\nc\t3\nb\t4\n");
+    let said = String::from_utf8_lossy(&end.stdout);
+    assert_eq!(said, "imported: 3 entries in 1 table\n", "{end:?}");
+    assert_eq!(output(&["scan", store]), "a\t2\nb\t4\nc\t3\n");
+    let end = sieve_reading(&import, b"d\t1\nno entry\n");
+    assert_eq!(end.status.code(), Some(2), "{end:?}");
+    assert_eq!(output(&["scan", store, "--keys-only"]), "a\nb\nc\n");
+    let json = br#"{"keyspace":"other","key":"z","value":"1"}"#;
+    let named = [&import[..], &["--format", "json", "--create-keyspace"]].concat();
+    let end = sieve_reading(&named, json);
+    assert!(end.status.success(), "{end:?}");
+    assert_eq!(output(&["scan", store, "--keyspace", "other"]), "z\t1\n");
+    let end = sieve_reading(&[&import[..], &["--keys-only"]].concat(), b"x\n");
+    assert!(!end.status.success(), "{end:?}");
+}
+
 #[test]
 fn import_reads_the_output_of_scan() {
     let dir = tempfile::tempdir().unwrap();

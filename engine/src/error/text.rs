@@ -102,11 +102,15 @@ impl fmt::Display for Error {
             Self::NoBackup { path, number } => {
                 write!(f, "there is no backup {number} in {}; list the backups", path.display())
             }
-            Self::KeysNotAscending { keyspace, key } => write!(
+            Self::KeysNotAscending { key } => write!(
                 f,
-                "the keys to ingest into the keyspace {keyspace:?} are not in ascending order at \
-                 \"{}\"; sort them, without duplicates",
+                "the keys are not in ascending order at \"{}\"; sort them, without duplicates",
                 key.escape_ascii()
+            ),
+            Self::NotIngestible { path, reason } => write!(
+                f,
+                "{} cannot be ingested: {reason}; write it with TableWriter",
+                path.display()
             ),
             Self::IngestNotArchived { path, sequence } => write!(
                 f,

@@ -1,6 +1,6 @@
 //! Bulk load of sorted entries.
 
-use std::fmt;
+use std::{fmt, path::PathBuf};
 
 #[cfg(doc)]
 use crate::Error;
@@ -41,6 +41,12 @@ impl Keyspace {
         let store = self.handle().accept()?;
         let tables = store.begin_ingest(self.tree())?;
         Ok(Ingestion { tables, keyspace: self.of_kind(HandleKind::Keyspace) })
+    }
+
+    pub(crate) fn ingest_paths(&self, paths: &[PathBuf]) -> Result<Ingested> {
+        let mut ingestion = self.begin_ingestion()?;
+        self.handle().accept()?.add_ingested_files(&mut ingestion.tables, paths)?;
+        ingestion.finish()
     }
 }
 
@@ -206,6 +212,69 @@ macro_rules! ingest_methods {
             /// [`Error::Io`]: crate::Error::Io
             pub fn ingestion(&self) -> $crate::Result<$crate::Ingestion> {
                 self$(.$field)?.begin_ingestion()
+            }
+
+            /// Stores all entries of table files that [`TableWriter`](crate::TableWriter) wrote.
+            /// Atomic, and durable at return, as [`ingest`](Self::ingest).
+            ///
+            /// Copies the entries: the files are not changed, and may be removed afterwards.
+            /// Each is read once, and every checksum verified, before anything becomes visible.
+            /// Several threads copy: see [`Ingestion::threads`](crate::Ingestion::threads).
+            ///
+            /// The files may come in any order, but no two may have a key range in common. They may
+            /// be tables of other stores, if these have values only, one for each key.
+            ///
+            /// # Errors
+            ///
+            /// * Nothing was changed: [`Error::NotIngestible`] for files that overlap or have other
+            ///   entries, [`Error::Corrupt`], [`Error::Io`] of a file.
+            /// * As [`Ingestion::finish`](crate::Ingestion::finish).
+            ///
+            /// [`Error::NotIngestible`]: crate::Error::NotIngestible
+            /// [`Error::Corrupt`]: crate::Error::Corrupt
+            /// [`Error::Io`]: crate::Error::Io
+            pub fn ingest_files<P: AsRef<std::path::Path>>(
+                &self,
+                paths: impl IntoIterator<Item = P>,
+            ) -> $crate::Result<$crate::Ingested> {
+                let paths: Vec<_> =
+                    paths.into_iter().map(|path| path.as_ref().to_owned()).collect();
+                self$(.$field)?.ingest_paths(&paths)
+            }
+
+            /// Begins a bulk load of entries in any order. They are sorted in files of the directory
+            /// `dir`, which must be empty or missing, and is outside of the store.
+            ///
+            /// `memory_bytes` is the length of a buffer that is sorted at once, at least 64 KiB,
+            /// beside the memory budget. A merge reads up to 32 runs for each power of 32 buffers,
+            /// each through 256 KiB. Entries that fit the buffer use no file.
+            ///
+            /// # Errors
+            ///
+            /// [`Error::KeyspaceDropped`], [`Error::ReadOnly`], [`Error::Io`],
+            /// [`Error::DirectoryNotEmpty`].
+            ///
+            /// ```
+            /// # let dir = tempfile::tempdir().unwrap();
+            /// let db = sievedb::Db::open(dir.path().join("db"))?;
+            /// let mut ingestion = db.unsorted_ingestion(dir.path().join("runs"), 64 << 20)?;
+            /// for key in ["carl", "anna", "bert"] {
+            ///     ingestion.insert(key, "value")?;
+            /// }
+            /// assert_eq!(ingestion.finish()?.entries, 3);
+            /// # Ok::<(), sievedb::Error>(())
+            /// ```
+            ///
+            /// [`Error::KeyspaceDropped`]: crate::Error::KeyspaceDropped
+            /// [`Error::ReadOnly`]: crate::Error::ReadOnly
+            /// [`Error::Io`]: crate::Error::Io
+            /// [`Error::DirectoryNotEmpty`]: crate::Error::DirectoryNotEmpty
+            pub fn unsorted_ingestion(
+                &self,
+                dir: impl AsRef<std::path::Path>,
+                memory_bytes: usize,
+            ) -> $crate::Result<$crate::UnsortedIngestion> {
+                self$(.$field)?.begin_unsorted(dir.as_ref(), memory_bytes)
             }
         }
     };

@@ -34,6 +34,7 @@ use sievedb_format::{
     Corruption, Kind, SEQUENCE_MAX, SequenceNumber, Trailer,
     expiry::{EXPIRY_BYTES, split_expiry},
 };
+use sievedb_sstable::TableProperties;
 
 /// The point in history and in time at which a reader reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -261,6 +262,11 @@ pub(crate) fn is_tombstone(trailer: Trailer) -> bool {
     trailer.kind() == Kind::Tombstone
 }
 
+/// Returns `true` if a table has only values beside their keys that time does not remove.
+pub(crate) fn has_lasting_values_only(properties: &TableProperties) -> bool {
+    properties.count(Kind::Put) == properties.entries()
+}
+
 /// Returns `true` for a value in a blob file.
 #[inline]
 pub(crate) fn is_in_blob_file(trailer: Trailer) -> bool {
@@ -273,9 +279,14 @@ pub(crate) fn is_lasting_value(trailer: Trailer) -> bool {
     trailer.kind() == Kind::Put
 }
 
+/// Returns the trailer of a put with this sequence number.
+pub(crate) fn put_at(sequence: SequenceNumber) -> Trailer {
+    Trailer::new(sequence, Kind::Put)
+}
+
 /// Returns the trailer of a put in the place of the version with this trailer.
 pub(crate) fn put_for(trailer: Trailer) -> Trailer {
-    Trailer::new(trailer.sequence(), Kind::Put)
+    put_at(trailer.sequence())
 }
 
 /// Returns the trailer of a blob reference in the place of the version with this trailer.

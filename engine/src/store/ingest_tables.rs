@@ -125,8 +125,7 @@ impl Store {
         tables.check()?;
         check_entry(key, value)?;
         if tables.entries > 0 && key <= &*tables.last_key {
-            let (keyspace, key) = (tables.plan.tree.name(), bytes::Bytes::copy_from_slice(key));
-            return Err(Error::KeysNotAscending { keyspace, key });
+            return Err(Error::KeysNotAscending { key: bytes::Bytes::copy_from_slice(key) });
         }
         let added = tables.add(&self.tables, key, value);
         tables.note(added)?;
@@ -190,6 +189,20 @@ impl IngestTables {
         let has_blobs = self.plan.options.blob_value_bytes.is_some();
         let threads_max = if has_blobs { 1 } else { fit.clamp(1, THREADS_MAX) };
         self.threads = threads.clamp(1, threads_max);
+    }
+
+    pub(crate) const fn threads(&self) -> usize {
+        self.threads
+    }
+
+    /// Returns the length at which a table ends, in bytes.
+    pub(crate) const fn table_bytes(&self) -> u64 {
+        self.plan.options.table_bytes
+    }
+
+    /// Adds to the number of entries those of tables that were written apart.
+    pub(crate) const fn count(&mut self, entries: u64) {
+        self.entries += entries;
     }
 
     /// # Errors

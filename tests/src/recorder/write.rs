@@ -6,7 +6,10 @@ use bytes::Bytes;
 use sievedb::{Db, Durability, Error, KeyspaceOptions};
 
 use super::{DEFAULT_DURABILITY, Opened, Recorder, expiry::TTL};
-use crate::model::{Change, Name, shown};
+use crate::{
+    model::{Change, Name, shown},
+    table_files::{remove_files, write_files},
+};
 
 impl Recorder {
     /// Stores a new value of `bytes` bytes.
@@ -258,6 +261,36 @@ impl Recorder {
         } else {
             self.history.add_failed(changes, began);
         }
+    }
+
+    /// As [`ingest`](Self::ingest) of keys that were written to so many files before.
+    pub fn ingest_files<K: Into<Bytes>>(
+        &mut self,
+        keyspace: &str,
+        keys: impl IntoIterator<Item = K>,
+        bytes: usize,
+        files: usize,
+    ) {
+        let (Some(_), Some(handle)) = (self.writable(), self.handle(keyspace).cloned()) else {
+            return;
+        };
+        let entries: Vec<_> =
+            keys.into_iter().map(|key| (key.into(), self.new_value(bytes))).collect();
+        let put = |(key, value): &(Bytes, Bytes)| Change::Put {
+            keyspace: keyspace.into(),
+            key: key.clone(),
+            value: value.clone(),
+        };
+        let changes: Vec<_> = entries.iter().map(put).collect();
+        let paths = write_files(&self.disk, &entries, files);
+        let began = self.disk.operations();
+        if self.accept("ingest files", handle.ingest_files(&paths)).is_some() {
+            self.history.add(changes, began);
+            self.history.acknowledge(Durability::Disk, self.disk.operations());
+        } else {
+            self.history.add_failed(changes, began);
+        }
+        remove_files(&self.disk, &paths);
     }
 
     /// Renames a keyspace durably, if it exists and the new name does not.

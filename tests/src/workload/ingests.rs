@@ -39,6 +39,18 @@ pub(super) fn of_blobs(r: &mut Recorder) {
     r.insert_with(DEFAULT, key(2), 200, Disk);
 }
 
+/// Files that were written elsewhere, above and beside data.
+pub(super) fn of_files(r: &mut Recorder) {
+    r.ingest_files(DEFAULT, (0..24).map(key), 300, 3);
+    r.insert_with(DEFAULT, key(3), 40, OsBuffer);
+    r.ingest_files(DEFAULT, (2..6).map(key), 60, 2);
+    r.flush();
+    r.ingest_files(DEFAULT, (4..9).map(key), 60, 1);
+    r.compact();
+    r.reopen();
+    r.insert_with(DEFAULT, key(2), 40, Disk);
+}
+
 /// Writes to another keyspace that are durable only with the ingest.
 pub(super) fn beside_writes(r: &mut Recorder) {
     r.create("other");

@@ -87,6 +87,7 @@ pub const WORKLOADS: &[Workload] = &[
     Workload { name: "ingests", run: ingests::all_levels },
     Workload { name: "ingests-beside-writes", run: ingests::beside_writes },
     Workload { name: "ingests-of-blobs", run: ingests::of_blobs },
+    Workload { name: "ingests-of-files", run: ingests::of_files },
     Workload { name: "filters-rebuilt", run: filters::rebuilt },
     Workload { name: "filters-compacted", run: filters::rebuilt_and_compacted },
     Workload { name: "filters-of-scans", run: filters::of_scans_rebuilt },

@@ -61,7 +61,8 @@ const CALLS: &[(usize, &str)] = &[
     (100, "persist key"),
     (150, "ttl"),
     (20, "ingest"),
-    (1180, "get"),
+    (20, "ingest files"),
+    (1160, "get"),
     (300, "contains key"),
     (200, "may contain"),
     (100, "get many"),
@@ -220,7 +221,7 @@ impl Story {
                 let count = 60 + self.lots.below(200);
                 self.batch(count);
             }
-            "ingest" => self.ingest(),
+            "ingest" | "ingest files" => self.ingest(name == "ingest files"),
             "insert if absent" | "compare and set" | "update" | "fetch add" | "remove if"
             | "take" | "pop" | "expire at" | "persist key" => self.conditional(name),
             "range" => self.range(),

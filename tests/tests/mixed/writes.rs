@@ -7,7 +7,10 @@ use std::{
 
 use bytes::Bytes;
 use sievedb::{Batch, Durability, Error, Keyspace, Result};
-use sievedb_tests::model::{Name, shown};
+use sievedb_tests::{
+    model::{Name, shown},
+    table_files::{remove_files, write_files},
+};
 
 use super::{
     model::{Change, NEVER, Seen, Space, Style, prefix_range},
@@ -86,8 +89,8 @@ impl Story {
         self.written(vec![change], durability, began, result);
     }
 
-    /// Ingests a few keys with new values.
-    pub(super) fn ingest(&mut self) {
+    /// Ingests a few keys with new values, from files or not.
+    pub(super) fn ingest(&mut self, of_files: bool) {
         let (keyspace, space, handle) = self.keyspace();
         let count = 1 + self.lots.below(12);
         let keys: BTreeSet<_> = (0..count).map(|_| self.key()).collect();
@@ -105,9 +108,12 @@ impl Story {
             let texts: Vec<_> = changes.iter().take(4).map(Change::text).collect();
             format!("ingest of {}: {}", changes.len(), texts.join("; "))
         });
+        let files = 1 + self.lots.below(3);
+        let paths = if of_files { write_files(&self.disk, &entries, files) } else { Vec::new() };
         let began = self.disk.operations();
-        let result = handle.ingest(entries);
+        let result = if of_files { handle.ingest_files(&paths) } else { handle.ingest(entries) };
         self.written(changes, Durability::Disk, began, result);
+        remove_files(&self.disk, &paths);
     }
 
     pub(super) fn batch(&mut self, count: usize) {

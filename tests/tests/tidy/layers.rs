@@ -9,7 +9,7 @@ use std::{
 use super::{code, is_test, sources};
 
 /// The modules of the engine, from the top to the bottom. A module may import from those after it.
-const MODULES: [&str; 73] = [
+const MODULES: [&str; 75] = [
     "backup",
     "repair",
     "describe",
@@ -29,6 +29,8 @@ const MODULES: [&str; 73] = [
     "held_sequence",
     "commit_future",
     "room_future",
+    "sorter",
+    "table_writer",
     // What an open store does.
     "validation",
     "store",
