@@ -2,6 +2,7 @@
 
 mod blobs;
 mod ingest;
+mod overload;
 mod synced;
 
 use crate::figure::Measurement;
@@ -11,6 +12,7 @@ pub(crate) const MEASUREMENTS: &[Measurement] = &[
     Measurement { item: "1", name: "synced", measure: synced::measure },
     Measurement { item: "2", name: "ingest", measure: ingest::measure },
     Measurement { item: "3", name: "blobs", measure: blobs::measure },
+    Measurement { item: "4", name: "overload", measure: overload::measure },
 ];
 
 /// Returns the median, or the lower middle of an even number of figures. Requires a figure.

@@ -1,0 +1,158 @@
+//! Writers that are faster than background work, and lookups beside them.
+
+use std::{
+    error::Error,
+    path::Path,
+    sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
+    thread,
+    time::Duration,
+};
+
+use hdrhistogram::Histogram;
+use sievedb::{Db, KeyspaceOptions, Options};
+use sievedb_benches::{key, value};
+use sievedb_workload::{clock::now, random::Random};
+
+use crate::{
+    figure::{Figure, Measured},
+    process::{peak_resident_bytes, reset_peak_resident},
+    scale::{MIB, RESIDENT_ALLOWANCE_MIB, Scale, mib},
+};
+
+/// Budgets, in MiB.
+const BUDGETS: [u64; 2] = [8, 256];
+
+/// Bytes of a memtable: small ones make flushes and compactions lag first.
+const MEMTABLE_BYTES: usize = 1 << 20;
+
+const WRITERS: u64 = 2;
+
+/// Time between two lookups.
+const LOOKUP_PAUSE: Duration = Duration::from_millis(1);
+
+/// Measures inserts of random keys by two threads without a pause, and lookups of present keys
+/// beside them, over those in the idle store afterwards.
+pub(crate) fn measure(scale: &Scale) -> Measured {
+    let time = Duration::from_secs(scale.pick(600, 10));
+    let mut figures = Vec::new();
+    for budget_mib in BUDGETS {
+        figures.extend(at_budget(&scale.directory.join(budget_mib.to_string()), budget_mib, time)?);
+    }
+    Ok(figures)
+}
+
+#[expect(clippy::disallowed_methods, reason = "the store is closed")]
+fn at_budget(
+    folder: &Path,
+    budget_mib: u64,
+    time: Duration,
+) -> Result<Vec<Figure>, Box<dyn Error>> {
+    let keyspace = KeyspaceOptions::new().memtable_bytes(MEMTABLE_BYTES);
+    let options = Options::new().memory_budget(budget_mib * MIB).keyspace(keyspace);
+    reset_peak_resident()?;
+    let before_mib = mib(peak_resident_bytes()?);
+    let db = options.open(folder)?;
+    let written = AtomicU64::new(0);
+    let Load { writes, lookups, still } = under_load(&db, &written, time)?;
+    let growth_mib = mib(peak_resident_bytes()?) - before_mib;
+    db.wait_for_background()?;
+    let idle = lookups_for(&db, &written, time.min(Duration::from_secs(10)))?;
+    let ms = |ns: u64| ns as f64 / 1e6;
+    let name = |what: &str| format!("{what}, {budget_mib} MiB");
+    let lookup_p99 = |lookups: &Histogram<u64>| lookups.value_at_quantile(0.99) as f64;
+    let figures = vec![
+        Figure::new(name("inserts"), "", written.load(Relaxed) as f64),
+        Figure::new(name("insert, p99.9"), "ms", ms(writes.value_at_quantile(0.999))).at_most(5.0),
+        Figure::new(name("insert, p99.99"), "ms", ms(writes.value_at_quantile(0.9999)))
+            .at_most(25.0),
+        Figure::new(name("insert, longest"), "ms", ms(writes.max())).at_most(100.0),
+        Figure::new(name("longest time without an insert"), "ms", still.as_secs_f64() * 1e3)
+            .at_most(1000.0),
+        Figure::new(name("growth of the resident memory"), "MiB", growth_mib)
+            .at_most(budget_mib as f64 + RESIDENT_ALLOWANCE_MIB),
+        Figure::new(
+            name("lookup, p99 over that of the idle store"),
+            "x",
+            lookup_p99(&lookups) / lookup_p99(&idle),
+        )
+        .at_most(3.0),
+    ];
+    drop(db);
+    std::fs::remove_dir_all(folder)?;
+    Ok(figures)
+}
+
+/// Times under load.
+struct Load {
+    /// In nanoseconds.
+    writes: Histogram<u64>,
+    /// In nanoseconds.
+    lookups: Histogram<u64>,
+    /// The longest time in which no insert ended.
+    still: Duration,
+}
+
+fn under_load(db: &Db, written: &AtomicU64, time: Duration) -> Result<Load, Box<dyn Error>> {
+    let is_over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let write = |writer: u64| {
+            let is_over = &is_over;
+            move || -> sievedb::Result<Histogram<u64>> {
+                let mut times = histogram();
+                let mut number = writer;
+                while !is_over.load(Relaxed) {
+                    let begun = now();
+                    db.insert(key(number), value(number))?;
+                    times.saturating_record(begun.elapsed().as_nanos() as u64);
+                    number += WRITERS;
+                    written.fetch_add(1, Relaxed);
+                }
+                Ok(times)
+            }
+        };
+        let writers: Vec<_> = (0..WRITERS).map(|writer| scope.spawn(write(writer))).collect();
+        let watch = scope.spawn(|| longest_still(written, &is_over));
+        let lookups = lookups_for(db, written, time);
+        is_over.store(true, Relaxed);
+        let mut writes = histogram();
+        for writer in writers {
+            writes.add(writer.join().expect("a failing write returns its error")?)?;
+        }
+        let still = watch.join().expect("nothing fails");
+        Ok(Load { writes, lookups: lookups?, still })
+    })
+}
+
+/// Returns the longest time in which `written` does not change.
+fn longest_still(written: &AtomicU64, is_over: &AtomicBool) -> Duration {
+    let (mut last, mut since, mut longest) = (written.load(Relaxed), now(), Duration::ZERO);
+    while !is_over.load(Relaxed) {
+        thread::sleep(LOOKUP_PAUSE);
+        let seen = written.load(Relaxed);
+        if seen != last {
+            (last, since) = (seen, now());
+        }
+        longest = longest.max(since.elapsed());
+    }
+    longest
+}
+
+/// Returns the times of paced lookups of keys that were written, in nanoseconds.
+fn lookups_for(db: &Db, written: &AtomicU64, time: Duration) -> sievedb::Result<Histogram<u64>> {
+    let (mut random, mut times) = (Random::new(20), histogram());
+    let start = now();
+    while start.elapsed() < time {
+        thread::sleep(LOOKUP_PAUSE);
+        // Both writers are beyond half of their common count, unless one is starved.
+        let number = random.below(written.load(Relaxed) / 2 + 1);
+        let begun = now();
+        let found = db.get(key(number))?;
+        times.saturating_record(begun.elapsed().as_nanos() as u64);
+        assert!(found.is_none_or(|found| *found == value(number)), "a wrong value");
+    }
+    Ok(times)
+}
+
+fn histogram() -> Histogram<u64> {
+    Histogram::new_with_bounds(1, 600_000_000_000, 3).expect("valid bounds")
+}
