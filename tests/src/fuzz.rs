@@ -114,6 +114,7 @@ impl Run<'_> {
         let options = small_options(fs)
             .log_segment_bytes(*self.lots.pick(&[4 << 10, 4 << 10, 8 << 10]))
             .open_files_max(*self.lots.pick(&[1, 4]))
+            .log_compression(self.lots.chance(1, 2))
             .keyspace(keyspace);
         (self.planting)(options)
     }

@@ -8,6 +8,7 @@ use super::{
     reader::{Reader, Stop},
     record::{Position, RECORD_HEADER_BYTES, RecordHeader, RecordType},
     start::Start,
+    transform::Transform,
 };
 use crate::Result;
 
@@ -50,7 +51,14 @@ pub(crate) fn describe(
         let bytes = reader.raw_payload(&record);
         match header.record_type {
             RecordType::Start => Start::describe(bytes, PAYLOAD_START, &mut annotation),
-            RecordType::Full => payload(&header, bytes, &mut annotation),
+            RecordType::Full if header.transform == Transform::None => {
+                payload(&header, bytes, &mut annotation);
+            }
+            RecordType::Full => {
+                let name = format!("{} payload", header.transform.name());
+                let meaning = format_args!("{} bytes", bytes.len());
+                annotation.field(payload_place(0..bytes.len()), name, meaning);
+            }
             RecordType::First
             | RecordType::Middle
             | RecordType::Last

@@ -20,6 +20,7 @@ pub(crate) mod record;
 pub(crate) mod start;
 #[cfg(test)]
 mod tests;
+mod transform;
 mod window;
 pub(crate) mod writer;
 

@@ -6,15 +6,20 @@ use bytes::Bytes;
 use sievedb_format::{SequenceNumber, checksum::crc32};
 use smallvec::SmallVec;
 
-use super::record::{FRAGMENT_BYTES_MAX, RecordType};
+use super::{
+    record::{FRAGMENT_BYTES_MAX, RecordType},
+    transform::{Transform, to_lz4},
+};
 
 /// Bytes of the total length at the start of the first fragment.
 pub(crate) const TOTAL_BYTES: usize = size_of::<u64>();
 
-/// A payload and the checksum of each of its fragments. Costs one pass over the bytes.
+/// A payload in its stored form, and the checksum of each of its fragments. Costs one pass over the
+/// bytes.
 #[derive(Debug, Clone)]
 pub(crate) struct Payload {
     bytes: Bytes,
+    transform: Transform,
     checksums: SmallVec<[u32; 1]>,
 }
 
@@ -42,7 +47,20 @@ impl Fragment {
 }
 
 impl Payload {
+    /// Stores `bytes` as they are.
     pub(crate) fn new(bytes: Bytes) -> Self {
+        Self::stored(bytes, Transform::None)
+    }
+
+    /// Compresses `bytes` by LZ4 where that saves at least one in eight.
+    pub(crate) fn compressed(bytes: Bytes) -> Self {
+        match to_lz4(&bytes) {
+            Some(stored) => Self::stored(stored, Transform::Lz4),
+            None => Self::new(bytes),
+        }
+    }
+
+    fn stored(bytes: Bytes, transform: Transform) -> Self {
         let total = (bytes.len() as u64).to_le_bytes();
         let checksum = |fragment: Fragment| {
             let part = &bytes[fragment.range.clone()];
@@ -53,11 +71,16 @@ impl Payload {
             }
         };
         let checksums = fragments(bytes.len()).map(checksum).collect();
-        Self { bytes, checksums }
+        Self { bytes, transform, checksums }
     }
 
+    /// Returns the stored form.
     pub(crate) const fn bytes(&self) -> &Bytes {
         &self.bytes
+    }
+
+    pub(super) const fn transform(&self) -> Transform {
+        self.transform
     }
 
     #[cfg(test)]

@@ -313,6 +313,10 @@ impl Reader {
             RecordType::First if !is_first => self.join(&header, payload, end)?,
             _ => return Err(self.broken(offset, Corruption::Order { what: "records of a log" })),
         };
+        let payload = match header.record_type {
+            RecordType::Seal | RecordType::Ignorable(_) => payload,
+            _ => header.transform.undo(payload).map_err(|bad| self.broken(offset, bad))?,
+        };
         let record_type = match header.record_type {
             RecordType::First => RecordType::Full,
             other => other,
@@ -360,7 +364,8 @@ impl Reader {
                 RecordType::Last => full == capacity,
                 _ => false,
             };
-            if !fits || header.sequence != first.sequence {
+            let same = header.sequence == first.sequence && header.transform == first.transform;
+            if !fits || !same {
                 let what = "fragments of a payload";
                 return Err(self.broken(end, Corruption::Order { what }));
             }

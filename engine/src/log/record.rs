@@ -4,7 +4,7 @@
 //! |--------|-------|--------------------|--------------------------------------------------------|
 //! | 0      | 4     | `header_checksum`  | CRC-32 of secret, file id, record offset (u64 each), 4..40 |
 //! | 4      | 1     | `type`             | 1 full 2 first 3 middle 4 last 5 seal 6 start; from 128 on ignorable |
-//! | 5      | 1     | `transform`        | of the whole payload: 0 none (1 LZ4, 2 encryption: reserved) |
+//! | 5      | 1     | `transform`        | of the whole payload: 0 none, 1 LZ4 (2 encryption: reserved) |
 //! | 6      | 2     |                    | zero                                                   |
 //! | 8      | 4     | `payload_bytes`    | at most 1 MiB                                          |
 //! | 12     | 4     | `payload_checksum` | CRC-32 of the payload                                  |
@@ -20,6 +20,8 @@
 //! no payload. All fragments of a payload have the same sequence number.
 
 use sievedb_format::{Annotation, Corruption, SEQUENCE_MAX, checksum::crc32};
+
+use super::transform::Transform;
 
 pub(crate) const RECORD_HEADER_BYTES: usize = 40;
 
@@ -100,6 +102,7 @@ pub(crate) enum Bad {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct RecordHeader {
     pub(crate) record_type: RecordType,
+    pub(crate) transform: Transform,
     /// At most [`FRAGMENT_BYTES_MAX`].
     pub(crate) payload_bytes: u32,
     pub(crate) payload_checksum: u32,
@@ -112,6 +115,7 @@ impl RecordHeader {
     pub(crate) fn encode(&self, place: Position, secret: u64) -> [u8; RECORD_HEADER_BYTES] {
         let mut bytes = [0; RECORD_HEADER_BYTES];
         bytes[4] = self.record_type.byte();
+        bytes[5] = self.transform.byte();
         bytes[8..12].copy_from_slice(&self.payload_bytes.to_le_bytes());
         bytes[12..16].copy_from_slice(&self.payload_checksum.to_le_bytes());
         bytes[16..24].copy_from_slice(&self.sequence.to_le_bytes());
@@ -145,9 +149,8 @@ impl RecordHeader {
         };
         let record_type = RecordType::decode(bytes[4])
             .ok_or_else(|| unsupported("type of a log record", bytes[4]))?;
-        if bytes[5] != 0 {
-            return Err(unsupported("transform of a log record", bytes[5]));
-        }
+        let transform = Transform::decode(bytes[5])
+            .ok_or_else(|| unsupported("transform of a log record", bytes[5]))?;
         let out_of_range = |what, value| Err(Bad::Broken(Corruption::OutOfRange { what, value }));
         let reserved = u16::from_le_bytes([bytes[6], bytes[7]]);
         if reserved != 0 {
@@ -163,6 +166,7 @@ impl RecordHeader {
         }
         Ok(Self {
             record_type,
+            transform,
             payload_bytes,
             payload_checksum: u32_at(bytes, 12),
             sequence,
@@ -173,7 +177,8 @@ impl RecordHeader {
     /// Rejects most bytes that are no header before a checksum is computed.
     pub(crate) fn looks_possible(bytes: &[u8; RECORD_HEADER_BYTES]) -> bool {
         RecordType::decode(bytes[4]).is_some()
-            && bytes[5..8] == [0; 3]
+            && Transform::decode(bytes[5]).is_some()
+            && bytes[6..8] == [0; 2]
             && u32_at(bytes, 8) as usize <= FRAGMENT_BYTES_MAX
     }
 
@@ -201,7 +206,7 @@ impl RecordHeader {
         let checksum = u32_at(&self.encode(place, secret), 0);
         annotation.field(0..4, "header_checksum", format_args!("{checksum:08x}"));
         annotation.field(4..5, "type", name);
-        annotation.field(5..6, "transform", "none");
+        annotation.field(5..6, "transform", self.transform.name());
         annotation.field(8..12, "payload_bytes", self.payload_bytes);
         annotation.field(12..16, "payload_checksum", format_args!("{:08x}", self.payload_checksum));
         annotation.field(16..24, "sequence", self.sequence);
@@ -246,6 +251,7 @@ mod tests {
     const SECRET: u64 = 0x5ec7_e700_5ec7_e700;
     const HEADER: RecordHeader = RecordHeader {
         record_type: RecordType::Full,
+        transform: Transform::None,
         payload_bytes: 3,
         payload_checksum: 0x1234_5678,
         sequence: 42,
@@ -265,7 +271,8 @@ mod tests {
     fn header_returns_only_from_its_place() {
         use RecordType::{First, Full, Ignorable, Last, Middle, Seal, Start};
         for record_type in [Full, First, Middle, Last, Seal, Start, Ignorable(0x81)] {
-            let header = RecordHeader { record_type, ..HEADER };
+            let transform = if record_type == Full { Transform::Lz4 } else { Transform::None };
+            let header = RecordHeader { record_type, transform, ..HEADER };
             let bytes = header.encode(PLACE, SECRET);
             assert_eq!(RecordHeader::decode(&bytes, PLACE, SECRET), Ok(header));
             assert!(RecordHeader::looks_possible(&bytes));
@@ -306,7 +313,7 @@ mod tests {
         let out_of_range = |what, value| Corruption::OutOfRange { what, value };
         let cases = [
             ("type", forged(4, 7), unsupported("type of a log record", 7)),
-            ("transform", forged(5, 1), unsupported("transform of a log record", 1)),
+            ("transform", forged(5, 2), unsupported("transform of a log record", 2)),
             ("reserved", forged(7, 1), out_of_range("reserved bytes of a log record", 256)),
             ("length", forged(11, 1), out_of_range("payload length of a log record", 0x100_0003)),
             (

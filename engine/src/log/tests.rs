@@ -15,9 +15,10 @@ use sievedb_format::{Corruption, FileHeader, FileKind, checksum::crc32};
 
 use super::record::FRAGMENT_BYTES_MAX;
 use super::{
-    Next, PendingRecord, Position, Reader, RecordType, Start, Writer,
+    Next, Payload, PendingRecord, Position, Reader, RecordType, Start, Writer,
     reader::Scan,
     record::{RECORD_HEADER_BYTES, RecordHeader, record_bytes},
+    transform::Transform,
     writer::RESERVED_BYTES,
 };
 use crate::{
@@ -108,6 +109,31 @@ fn long_payloads_return() {
         assert!(got == [(1, small), (2, long), (3, "last".into())], "{bytes}");
         assert_eq!(reason, None, "{bytes}");
     }
+}
+
+#[test]
+fn compressed_payloads_return_where_they_are_shorter() {
+    let fs = MemoryFs::new();
+    let mut writer = create(&fs);
+    let mut random = Random::new(5);
+    let text: Bytes = (0..4 << 20).map(|at| (at / 100 % 251) as u8).collect();
+    // Half of it compresses, so that fragments remain.
+    let mixed: Bytes = [payload(&mut random, 2 << 20), text.slice(..2 << 20)].concat().into();
+    let noise = payload(&mut random, 5000);
+    let payloads = [text.clone(), noise.clone(), mixed.clone(), text.slice(..100)];
+    let mut bytes = Vec::new();
+    for (sequence, payload) in (1..).zip(&payloads) {
+        let before = writer.offset();
+        let payload = Payload::compressed(payload.clone());
+        writer.append(&[PendingRecord { sequence, payload }], NO_MARK).unwrap();
+        bytes.push(writer.offset() - before);
+    }
+    assert!(bytes[0] < 100 << 10, "{bytes:?}");
+    assert_eq!(bytes[1], record_bytes(noise.len()) as u64, "noise is stored as it is");
+    assert!((2 << 20..5 << 19).contains(&bytes[2]), "{bytes:?}");
+    assert_eq!(bytes[3], record_bytes(100) as u64, "short ones are stored as they are");
+    let want = Vec::from_iter((1..).zip(payloads));
+    assert_eq!(read(&fs).unwrap(), (want, None));
 }
 
 #[test]
@@ -225,6 +251,7 @@ fn forged(records: &[(RecordType, u64, &[u8])]) -> Arc<MemoryFs> {
     with_file(&fs, NAME, |bytes| {
         for &(record_type, sequence, payload) in records {
             let header = RecordHeader {
+                transform: Transform::None,
                 record_type,
                 payload_bytes: payload.len() as u32,
                 payload_checksum: crc32(&[payload]),
@@ -308,8 +335,14 @@ fn a_scan_finds_marks_behind_garbage_and_none_inside_payloads() {
     // A user may store what looks like a record of this very place.
     let place = at(writer.offset() + RECORD_HEADER_BYTES as u64);
     let (record_type, mark) = (RecordType::Full, at(1 << 40));
-    let fake =
-        RecordHeader { record_type, payload_bytes: 0, payload_checksum: 0, sequence: 2, mark };
+    let fake = RecordHeader {
+        record_type,
+        transform: Transform::None,
+        payload_bytes: 0,
+        payload_checksum: 0,
+        sequence: 2,
+        mark,
+    };
     writer.append(&[pending(2, fake.encode(place, HEADER.secret).to_vec())], at(2)).unwrap();
     writer.append(&[pending(3, "three")], at(bad)).unwrap();
     let damaged = with_file(&fs, NAME, |bytes| bytes[bad as usize + 9] ^= 1);
@@ -346,7 +379,14 @@ fn formats_a_stored_value_cannot_forge_a_record_or_a_mark() {
         let payload = b"forged";
         let (record_type, payload_checksum) = (RecordType::Full, crc32(&[payload]));
         let payload_bytes = payload.len() as u32;
-        let fake = RecordHeader { record_type, payload_bytes, payload_checksum, sequence: 2, mark };
+        let fake = RecordHeader {
+            record_type,
+            transform: Transform::None,
+            payload_bytes,
+            payload_checksum,
+            sequence: 2,
+            mark,
+        };
         let value = [&fake.encode(place, 0)[..], payload, &[0; 2]].concat();
         writer.append(&[pending(1, value)], NO_MARK).unwrap();
         let damaged = with_file(&fs, NAME, |bytes| bytes[bad as usize + 9] ^= 1);

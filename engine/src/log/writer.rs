@@ -11,6 +11,7 @@ use super::{
     payload::PendingRecord,
     record::{FRAGMENT_BYTES_MAX, Position, RECORD_ALIGN, RecordHeader, RecordType},
     start::Start,
+    transform::Transform,
 };
 use crate::{
     Error, Result,
@@ -78,7 +79,7 @@ impl Writer {
             closed: None,
         };
         writer.buffer.put(&header.encode());
-        writer.encode(RecordType::Start, 0, mark, &[&start.encode()], None)?;
+        writer.encode((RecordType::Start, Transform::None), 0, mark, &[&start.encode()], None)?;
         writer.append(first, mark)?;
         Ok(writer)
     }
@@ -119,8 +120,8 @@ impl Writer {
                 let first = fragment.record_type == RecordType::First;
                 let prefix = if first { &total[..] } else { &[] };
                 let parts = [prefix, &bytes[fragment.range]];
-                let (kind, sequence) = (fragment.record_type, record.sequence);
-                self.encode(kind, sequence, mark, &parts, Some(checksum))?;
+                let form = (fragment.record_type, record.payload.transform());
+                self.encode(form, record.sequence, mark, &parts, Some(checksum))?;
             }
         }
         self.end_group()
@@ -152,7 +153,7 @@ impl Writer {
         self.check_open()?;
         debug_assert!(self.buffer.is_empty(), "a group is being written");
         debug_assert!(mark <= self.position(), "{mark} is beyond the end of the log");
-        self.encode(RecordType::Seal, 0, mark, &[], None)?;
+        self.encode((RecordType::Seal, Transform::None), 0, mark, &[], None)?;
         self.end_group()?;
         let what = "end of a sealed log";
         self.closed = Some(Error::corrupt(&self.path, self.offset, Corruption::Order { what }));
@@ -224,7 +225,7 @@ impl Writer {
     /// Adds one record to the buffer, which is written as often as it is full.
     fn encode(
         &mut self,
-        record_type: RecordType,
+        (record_type, transform): (RecordType, Transform),
         sequence: SequenceNumber,
         mark: Position,
         payload: &[&[u8]],
@@ -233,7 +234,14 @@ impl Writer {
         let bytes: usize = payload.iter().map(|part| part.len()).sum();
         let payload_bytes = u32::try_from(bytes).expect("a fragment has at most 1 MiB");
         let payload_checksum = checksum.unwrap_or_else(|| crc32(payload));
-        let header = RecordHeader { record_type, payload_bytes, payload_checksum, sequence, mark };
+        let header = RecordHeader {
+            record_type,
+            transform,
+            payload_bytes,
+            payload_checksum,
+            sequence,
+            mark,
+        };
         let offset = self.written + self.buffer.len() as u64;
         debug_assert!(bytes <= FRAGMENT_BYTES_MAX, "a payload of {bytes} bytes is not split");
         debug_assert!(offset.is_multiple_of(RECORD_ALIGN as u64), "a record at {offset}");

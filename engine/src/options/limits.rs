@@ -110,6 +110,17 @@ impl Options {
         self
     }
 
+    /// Compresses the log records of batches by LZ4, in memory, before they are queued. Shorter
+    /// ones than 1 KiB are never compressed, nor those that it makes less than 1/8 shorter.
+    ///
+    /// Saves bytes written to the device, and makes the log of a bulk load shorter; costs about as
+    /// much CPU time as two checksums. Later openings read the log with or without this option.
+    /// Default off.
+    pub fn log_compression(mut self, compress: bool) -> Self {
+        self.log_compression = compress;
+        self
+    }
+
     /// How many changes the store keeps for [`Db::changes`](crate::Db::changes). Stored: later
     /// openings without this option keep it. Default for a new store
     /// [`ChangeRetention::none`], which costs nothing.

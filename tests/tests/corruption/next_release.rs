@@ -118,7 +118,7 @@ fn formats_store_of_a_later_release_is_refused_and_unchanged() {
             with_edit(&sample, &table(&field(required(900), b""))),
             "field of a table 900",
         ),
-        ("transform", log_record([1, 1], b"lz4"), "transform of a log record 1"),
+        ("transform", log_record([1, 2], b"next"), "transform of a log record 2"),
         ("record type", log_record([9, 0], b"next"), "type of a log record 9"),
         ("operation", log_record([1, 0], &[1, 4, 1, 0]), "kind of an entry 4"),
         ("envelope", forged(&sample, &manifest, &Part::Header, 10, 2), "envelope 2"),

@@ -141,7 +141,7 @@ fn cases(cut: &Sample, closed: &Sample) -> Vec<(String, Files, Outcome)> {
         case(&format!("op {kind}"), record([1, 0], 1 << 40, &[1, kind, 1, 0]), refused(&*needs));
     }
     case("op: ignorable", record([1, 0], 1 << 40, &[1, 0x45, 1, 2, 8, 9]), Skipped);
-    for transform in [1, 2, 3] {
+    for transform in [2, 3, 255] {
         let needs = format!("transform of a log record {transform}");
         case(
             &format!("transform {transform}"),
@@ -149,6 +149,8 @@ fn cases(cut: &Sample, closed: &Sample) -> Vec<(String, Files, Outcome)> {
             refused(needs),
         );
     }
+    let broken = "length of a compressed payload";
+    case("compressed payload", record([1, 1], 1 << 40, b"lz4"), refused(broken));
     case("record type", record([9, 0], 1 << 40, b""), refused("type of a log record 9"));
     case("record type: ignorable", record([0x90, 0], 0, b"next"), Skipped);
 

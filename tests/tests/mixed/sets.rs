@@ -121,7 +121,7 @@ pub(crate) const SETS: [OptionSet; 12] = [
     },
     OptionSet {
         name: "writes in memory, larger memtables",
-        store: |options| options.log_segment_bytes(8 << 10),
+        store: |options| options.log_segment_bytes(8 << 10).log_compression(true),
         keyspace: |options| {
             options.memtable_bytes(16 << 10).block_bytes(4 << 10).table_bytes(16 << 10)
         },
@@ -148,7 +148,7 @@ pub(crate) const SETS: [OptionSet; 12] = [
     },
     OptionSet {
         name: "one worker",
-        store: |options| options.worker_threads(1),
+        store: |options| options.worker_threads(1).log_compression(true),
         keyspace: |options| options.blob_value_bytes(64).blob_garbage_ratio(0.2),
         has_workers: true,
         value_bytes: 100,

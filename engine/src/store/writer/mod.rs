@@ -273,7 +273,10 @@ impl Store {
         condition: &mut impl Validate,
     ) -> Result<Option<(PlacedWrite<'_, Self>, bool)>> {
         // Computes the checksum of the payload outside of the lock.
-        let payload = Payload::new(write.payload.clone());
+        let payload = match self.options.log_compression {
+            true => Payload::compressed(write.payload.clone()),
+            false => Payload::new(write.payload.clone()),
+        };
         let waits = durability > Durability::Memory;
         loop {
             let mut placement = self.writer.placement();
