@@ -233,7 +233,7 @@ async fn measure(seconds: u64, snapshot_mib: u64) -> Result<()> {
     let three = measure::writes_per_second(&program, 3, duration).await?;
     println!("writes of one node: {one:.0}/s");
     println!("writes of three nodes: {three:.0}/s");
-    println!("writes of three nodes over one: {:.2}", three / one);
+    println!("writes of three nodes over one: {:.0} %", 100.0 * three / one);
     let recovery = measure::recovery(&program, snapshot_mib << 20).await?;
     println!("recovery by snapshot: {} MiB in {:.1} s", recovery.bytes >> 20, recovery.seconds);
     Ok(())

@@ -17,11 +17,13 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    error::Error,
     io::Read as _,
     net::SocketAddr,
     path::PathBuf,
     sync::Arc,
     thread,
+    time::Duration,
 };
 
 use axum::{
@@ -33,7 +35,7 @@ use axum::{
     routing::{get, post, put},
 };
 use openraft::{
-    BasicNode, ChangeMembers, Config, Raft, SnapshotPolicy,
+    BasicNode, ChangeMembers, Config, Raft, RaftMetrics, SnapshotPolicy,
     error::{CheckIsLeaderError, ClientWriteError, InitializeError, RaftError},
 };
 use serde::{Deserialize, Serialize};
@@ -67,6 +69,9 @@ pub struct Settings {
     /// A bug that a test plants: `stale-read` or `lost-vote`.
     pub planted_bug: Option<String>,
 }
+
+/// How long a snapshot may take.
+const SNAPSHOT_PATIENCE: Duration = Duration::from_secs(600);
 
 struct Node {
     raft: Raft<Types>,
@@ -305,8 +310,18 @@ fn changed<T>(
 }
 
 async fn build_snapshot(State(node): Shared) -> HttpResponse {
-    match node.raft.trigger().snapshot().await {
-        Ok(()) => StatusCode::ACCEPTED.into_response(),
+    let Some(applied) = node.raft.metrics().borrow().last_applied else {
+        return StatusCode::NO_CONTENT.into_response();
+    };
+    let built = async {
+        node.raft.trigger().snapshot().await?;
+        let contains = |metrics: &RaftMetrics<u64, BasicNode>| metrics.snapshot >= Some(applied);
+        node.raft.wait(Some(SNAPSHOT_PATIENCE)).metrics(contains, "the snapshot is built").await?;
+        node.raft.trigger().purge_log(applied.index).await?;
+        Ok::<_, Box<dyn Error + Send + Sync>>(())
+    };
+    match built.await {
+        Ok(()) => StatusCode::NO_CONTENT.into_response(),
         Err(error) => failed(&error),
     }
 }

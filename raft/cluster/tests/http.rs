@@ -64,6 +64,8 @@ async fn a_cluster_serves_and_loses_and_gains_nodes() -> Result<()> {
     let last = last_index(&nodes, id).await?;
     nodes.start(killed)?;
     nodes.applied(killed, last, PATIENCE).await?;
+    let caught_up = nodes.status(killed).await?;
+    assert_eq!(caught_up["snapshot"]["index"].as_u64(), Some(last), "{caught_up}");
 
     // A new node, which has all values when it is a member.
     nodes.start(4)?;
