@@ -69,6 +69,7 @@ pub struct Options {
     pub(crate) follow_interval: Option<Duration>,
     pub(crate) background_rewrites: bool,
     pub(crate) idle_compactions: bool,
+    pub(crate) unlink_bytes_per_second: Option<u64>,
     pub(crate) prefix_functions: Vec<Arc<dyn PrefixFunction>>,
     pub(crate) merge_operators: Vec<Arc<dyn MergeOperator>>,
     pub(crate) compaction_filters: Vec<Arc<dyn CompactionFilter>>,
@@ -101,6 +102,7 @@ impl Default for Options {
             follow_interval: None,
             background_rewrites: true,
             idle_compactions: true,
+            unlink_bytes_per_second: None,
             prefix_functions: Vec::new(),
             merge_operators: Vec::new(),
             compaction_filters: Vec::new(),
@@ -321,6 +323,20 @@ impl Options {
     /// 10 bytes more: see `docs/design.md`. Requires [`worker_threads`](Self::worker_threads).
     pub fn idle_compactions(mut self, enabled: bool) -> Self {
         self.idle_compactions = enabled;
+        self
+    }
+
+    /// Pace at which obsolete files are unlinked, in bytes per second; default `None`: at once.
+    ///
+    /// A pace spreads the unlinks after a large compaction, which delay other calls on some file
+    /// systems and devices. One file is the unit: see
+    /// [`table_bytes`](KeyspaceOptions::table_bytes). Obsolete files take space until then. At a
+    /// full disk, in [`Db::wait_for_background`](crate::Db::wait_for_background) and at the close of
+    /// the store, the rest is unlinked at once.
+    ///
+    /// From 1 MiB.
+    pub fn unlink_bytes_per_second(mut self, bytes: impl Into<Option<u64>>) -> Self {
+        self.unlink_bytes_per_second = bytes.into();
         self
     }
 

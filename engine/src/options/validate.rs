@@ -32,6 +32,9 @@ impl Options {
         if self.memory_pool.is_some() && self.memory.block_cache_bytes.is_some() {
             return invalid("block_cache_bytes", "cannot be combined with memory_pool");
         }
+        if self.unlink_bytes_per_second.is_some_and(|bytes| bytes < 1 << 20) {
+            return invalid("unlink_bytes_per_second", "at least 1 MiB");
+        }
         if self.worker_threads > 64 {
             return invalid("worker_threads", "at most 64");
         }
@@ -75,6 +78,7 @@ mod tests {
             ("create_new", Options::new().create_new(true).read_only(true)),
             ("create_new", Options::new().create_new(true).follow(true)),
             ("follow_interval", Options::new().follow_interval(Duration::from_micros(999))),
+            ("unlink_bytes_per_second", Options::new().unlink_bytes_per_second((1 << 20) - 1)),
             ("worker_threads", Options::new().worker_threads(65)),
             ("stats_file_interval", Options::new().stats_file_interval(Duration::from_millis(9))),
             ("memtable_bytes", with(new().memtable_bytes(1))),

@@ -21,6 +21,7 @@ pub(crate) mod room;
 pub(crate) mod scan_filters;
 pub(crate) mod store;
 pub(crate) mod unfinished;
+pub(crate) mod unlink_pace;
 
 pub(crate) use files::table_error;
 pub(crate) use filters::{ChargedFilter, TableFilters};

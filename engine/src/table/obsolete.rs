@@ -160,6 +160,15 @@ impl ObsoleteFiles {
         free
     }
 
+    /// Takes the file to unlink first: the newest table, or else the file that waits
+    /// longest.
+    pub(crate) fn take_first(&self) -> Option<PathBuf> {
+        let mut waiting = self.waiting.lock();
+        let free = waiting.paths.iter().zip(0..).filter(|(path, _)| !waiting.is_held(path));
+        let (_, at) = free.max_by_key(|&(path, at)| (table_id(path), Reverse(at)))?;
+        Some(waiting.paths.remove(at))
+    }
+
     /// Unlinks files. A failure is harmless: the next opening tries again.
     pub(crate) fn unlink(&self, fs: &dyn Fs, mut paths: Vec<PathBuf>) {
         // Without a list the last table of a group goes first: it vouches for the others.
@@ -217,7 +226,11 @@ mod tests {
         assert_eq!(files.take(), [PathBuf::from("000009.filter")]);
         drop(second);
         assert!(!files.is_empty());
-        assert_eq!(files.take(), [PathBuf::from("000007.sst")]);
+        files.extend(["000001.log".into(), "000011.sst".into()]);
+        let first = || files.take_first().expect("a file");
+        assert_eq!([first(), first()].map(|path| table_id(&path)), [Some(11), Some(7)]);
+        assert_eq!(files.take(), [PathBuf::from("000001.log")]);
+        assert_eq!(files.take_first(), None);
     }
 
     #[test]

@@ -10,6 +10,7 @@
 use std::{
     io,
     path::{Path, PathBuf},
+    time::Duration,
 };
 
 use sievedb_sstable::{Completed, TableIdentity, TableOptions, TableOrigin, TableWriter};
@@ -25,7 +26,24 @@ impl TableStore {
     ///
     /// [`Error::Io`](crate::Error::Io) if the directory cannot be synced.
     pub(crate) fn unlink_obsolete(&self) -> Result<()> {
-        let paths = self.obsolete_files.take();
+        self.unlink_taken(self.obsolete_files.take())
+    }
+
+    /// Unlinks one obsolete file at the pace of [`UnlinkPace`](super::unlink_pace::UnlinkPace), at
+    /// `now` by the clock of the options.
+    ///
+    /// # Errors
+    ///
+    /// As [`unlink_obsolete`](Self::unlink_obsolete).
+    pub(crate) fn unlink_first_obsolete(&self, now: Duration) -> Result<()> {
+        let Some(path) = self.obsolete_files.take_first() else { return Ok(()) };
+        // Unknown if it is gone or damaged.
+        let bytes = self.fs.open(&path).and_then(|file| file.len()).unwrap_or(0);
+        self.unlink_pace.note(bytes, now);
+        self.unlink_taken(vec![path])
+    }
+
+    fn unlink_taken(&self, paths: Vec<PathBuf>) -> Result<()> {
         let is_listed = self.obsolete_files.needs_list(&paths) && self.list_retired(&paths)?;
         self.obsolete_files.unlink(&*self.fs, paths);
         if is_listed {

@@ -31,6 +31,7 @@ use crate::{
     table::open_files::OpenFiles,
     table::room::{TableRoom, within_share},
     table::unfinished::{FileSink, Unfinished},
+    table::unlink_pace::UnlinkPace,
     table::{LiveTable, TableMeta, table_error},
 };
 
@@ -44,6 +45,7 @@ pub(crate) struct TableStore {
     pub(crate) cache: Arc<BlockCache>,
     pub(crate) counters: Arc<Counters>,
     pub(crate) obsolete_files: Arc<ObsoleteFiles>,
+    pub(crate) unlink_pace: UnlinkPace,
     pub(crate) memory: Arc<MemoryAccount>,
     pub(crate) filter_arena: FilterArena,
     /// Threads that write tables at the same time.
@@ -88,6 +90,7 @@ impl TableStore {
             cache,
             counters,
             obsolete_files: Arc::default(),
+            unlink_pace: UnlinkPace::new(options.unlink_bytes_per_second),
             memory,
             filter_arena,
             writers: options.worker_threads.max(1) as u64,

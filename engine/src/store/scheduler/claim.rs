@@ -20,8 +20,17 @@ impl Store {
         let pause_end = state.due.next_time().filter(|_| !self.versions.is_read_only());
         let pause = pause_end.map(|end| end.saturating_sub(self.options.clock.now()).max(WAIT_MIN));
         let idle = state.idle_memtables.wait_max().filter(|_| !self.versions.is_read_only());
-        let others = [self.filters.wait_max(), state.idle_compactions.wait_max(), idle];
+        let has_paced = self.tables.unlink_pace.is_set()
+            && !self.versions.is_read_only()
+            && !self.tables.obsolete_files.is_empty();
+        let unlink = has_paced.then(|| self.unlink_wait().max(WAIT_MIN));
+        let others = [self.filters.wait_max(), state.idle_compactions.wait_max(), idle, unlink];
         others.into_iter().chain([pause]).flatten().min()
+    }
+
+    /// Returns how long the next unlink waits.
+    fn unlink_wait(&self) -> Duration {
+        self.tables.unlink_pace.wait(self.options.clock.now())
     }
 
     /// Claims the next piece of work that can be done.
@@ -31,7 +40,9 @@ impl Store {
         if state.shut_down || self.versions.is_read_only() {
             return None;
         }
-        if !self.tables.obsolete_files.is_empty() {
+        if !self.tables.obsolete_files.is_empty()
+            && (state.no_space.is_some() || self.unlink_wait().is_zero())
+        {
             return Some(Job::Unlink);
         }
         if self.versions.is_behind() {

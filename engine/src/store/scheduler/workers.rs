@@ -210,7 +210,7 @@ impl Store {
         let retries = self.scheduler.state.lock().retries;
         let outcome = match job {
             Job::Unlink => {
-                self.unlink_obsolete();
+                self.unlink_due();
                 Ok(Ended::Done)
             }
             Job::Record => self.record_keyspaces().map(|()| Ended::Done),
@@ -293,6 +293,20 @@ impl Store {
         worked || is_outdated
     }
 
+    /// Unlinks the next obsolete file, or all without a pace or room on the disk, unless the store
+    /// is being closed.
+    fn unlink_due(&self) {
+        let is_full = self.scheduler.state.lock().no_space.is_some();
+        if is_full || !self.tables.unlink_pace.is_set() {
+            return self.unlink_obsolete();
+        }
+        if let Some(_unlinking) = self.scheduler.begin_unlink()
+            && let Err(error) = self.tables.unlink_first_obsolete(self.options.clock.now())
+        {
+            self.poison(error);
+        }
+    }
+
     /// Unlinks obsolete files, unless the store is being closed.
     pub(crate) fn unlink_obsolete(&self) {
         if let Some(_unlinking) = self.scheduler.begin_unlink() {
@@ -314,7 +328,41 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::{Options, fs::MemoryFs};
+    use crate::{Compression, KeyspaceOptions, Options, clock::ManualClock, fs::MemoryFs};
+
+    #[test]
+    fn unlinks_after_a_compaction_keep_their_pace() {
+        const BYTES_PER_STEP: usize = 10 << 10;
+        let (fs, clock) = (Arc::new(MemoryFs::with_seed(1)), Arc::new(ManualClock::new()));
+        let keyspace = KeyspaceOptions::new().compression(Compression::None);
+        let options = Options::new().fs(Arc::clone(&fs) as _).clock(Arc::clone(&clock) as _);
+        let options = options.worker_threads(0).keyspace(keyspace);
+        let db = options.unlink_bytes_per_second(1 << 20).open("db").expect("a new store");
+        for _ in 0..6 {
+            (0..60_u8).for_each(|key| db.insert([key], [key; 1000]).expect("there is room"));
+            db.flush().expect("there is room");
+        }
+        clock.advance(Duration::from_secs(60));
+        db.compact().expect("there is room");
+        let tables = || {
+            let files = fs.contents().into_iter().filter(|(name, _)| name.ends_with(".sst"));
+            files.map(|(_, bytes)| bytes.len()).collect::<Vec<_>>()
+        };
+        let (before, mut steps) = (tables(), 0);
+        let table_bytes = *before.iter().max().expect("a table");
+        assert!(before.len() > 4, "most of the inputs wait: {before:?}");
+        while tables().len() > 1 {
+            let waiting = tables().len();
+            clock.advance(Duration::from_micros(9_766));
+            while db.store().step() {}
+            assert!(tables().len() + 1 >= waiting, "one at a time");
+            steps += 1;
+            assert!(steps < 1_000, "they are never unlinked");
+        }
+        let unlinked: usize = before.iter().sum::<usize>() - table_bytes;
+        let due = unlinked / BYTES_PER_STEP;
+        assert!((due - 7..=due + 7).contains(&steps), "{steps} steps for {unlinked} bytes");
+    }
 
     #[test]
     fn a_shutdown_waits_for_unlinks() {
