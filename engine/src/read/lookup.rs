@@ -358,7 +358,7 @@ impl<'a> Lookup<'a> {
             true => live.blob(&reference)?.read()?,
             false => Bytes::new(),
         };
-        Ok(Some(Found::Value(observer.value_in_memtable(&value))))
+        Ok(Some(Found::Value(observer.value_read(value))))
     }
 }
 

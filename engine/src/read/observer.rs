@@ -44,6 +44,12 @@ pub(crate) trait Observer<V> {
     /// [`value_in_block`](Self::value_in_block) at most once.
     fn value_in_memtable(&mut self, value: &[u8]) -> V;
 
+    /// Returns the result for a value that the lookup has read, from a blob file.
+    #[inline]
+    fn value_read(&mut self, value: Bytes) -> V {
+        self.value_in_memtable(&value)
+    }
+
     /// Returns the result for a value in a block.
     fn value_in_block(&mut self, value: &ValueRef<'_>) -> V;
 
@@ -104,6 +110,10 @@ pub(crate) trait FromValue: Sized {
 
     fn from_memtable(value: &[u8]) -> Self;
 
+    fn from_read(value: Bytes) -> Self {
+        Self::from_memtable(&value)
+    }
+
     fn from_block(value: &ValueRef<'_>) -> Self;
 }
 
@@ -111,6 +121,10 @@ pub(crate) trait FromValue: Sized {
 impl FromValue for Bytes {
     fn from_memtable(value: &[u8]) -> Self {
         Self::copy_from_slice(value)
+    }
+
+    fn from_read(value: Bytes) -> Self {
+        value
     }
 
     fn from_block(value: &ValueRef<'_>) -> Self {
@@ -141,6 +155,11 @@ impl<V: FromValue> Observer<V> for NoObserver {
     #[inline]
     fn value_in_memtable(&mut self, value: &[u8]) -> V {
         V::from_memtable(value)
+    }
+
+    #[inline]
+    fn value_read(&mut self, value: Bytes) -> V {
+        V::from_read(value)
     }
 
     #[inline]

@@ -4,7 +4,10 @@ use std::sync::Arc;
 
 use sievedb::{Db, fs::Fs};
 use sievedb_doubles::MemoryFs;
-use sievedb_tests::settings::{STORE_DIR, small_keyspace, small_options};
+use sievedb_tests::{
+    rng::Rng,
+    settings::{STORE_DIR, small_keyspace, small_options},
+};
 
 use crate::corruption::allocation::{count_in, reset_largest};
 
@@ -61,6 +64,28 @@ fn miss_does_not_allocate() {
     let (found, allocations) =
         count_in(|| present().filter(|key| db.contains_key(key).unwrap()).count());
     assert_eq!((found, allocations), (KEYS as usize / 2, 0), "contains_key of a present key");
+}
+
+/// A value in a blob file is returned as it was read, without a copy.
+#[test]
+fn value_of_a_blob_file_is_not_copied() {
+    let keyspace = small_keyspace().memtable_bytes(8 << 20).blob_value_bytes(1000);
+    let options = small_options(Arc::new(MemoryFs::new()) as Arc<dyn Fs>)
+        .log_segment_bytes(64 << 20)
+        .log_bytes_max(256 << 20)
+        .keyspace(keyspace);
+    let db = options.open(STORE_DIR).unwrap();
+    let mut value = Vec::new();
+    Rng::new(1).fill(&mut value, 1 << 20);
+    db.insert("key", &value).unwrap();
+    db.flush().unwrap();
+    assert_eq!(db.stats().keyspaces[0].blob_files, 1);
+    // Caches the block, and creates this thread's counters.
+    assert_eq!(db.get("key").unwrap().as_deref(), Some(&*value));
+    let (length, lent) = count_in(|| db.get_with("key", <[u8]>::len).unwrap());
+    let (found, allocations) = count_in(|| db.get("key").unwrap());
+    assert_eq!((found.map(|it| it.len()), length), (Some(1 << 20), Some(1 << 20)));
+    assert_eq!(allocations, lent, "as many as for a borrowed value");
 }
 
 #[test]
