@@ -130,7 +130,7 @@ impl Run {
         let count = usize::try_from(NODES)?;
         let places =
             if self.namespaces { Places::namespaces(count) } else { Places::loopback(count) };
-        let mut arguments = vec!["--snapshot-entries", "300"];
+        let mut arguments = vec!["--faults", "--snapshot-entries", "300"];
         if let Some(bug) = &self.planted_bug {
             arguments.extend(["--planted-bug", bug]);
         }

@@ -78,7 +78,7 @@ impl Processes {
     pub fn start(&mut self, node: u64) -> Result<()> {
         std::fs::create_dir_all(self.dir(node))?;
         let mut command = self.places.command(node, &self.program);
-        command.args(["node", "--child", "--faults", "--id", &node.to_string()]);
+        command.args(["node", "--child", "--id", &node.to_string()]);
         command.arg("--listen").arg(self.places.listen_address(node).to_string());
         command.arg("--dir").arg(self.dir(node)).args(&self.arguments).env("RUST_BACKTRACE", "0");
         self.nodes.insert(node, command.stdin(Stdio::piped()).stdout(Stdio::null()).spawn()?);
