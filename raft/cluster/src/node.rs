@@ -318,6 +318,8 @@ async fn build_snapshot(State(node): Shared) -> HttpResponse {
         let contains = |metrics: &RaftMetrics<u64, BasicNode>| metrics.snapshot >= Some(applied);
         node.raft.wait(Some(SNAPSHOT_PATIENCE)).metrics(contains, "the snapshot is built").await?;
         node.raft.trigger().purge_log(applied.index).await?;
+        let purged = |metrics: &RaftMetrics<u64, BasicNode>| metrics.purged >= Some(applied);
+        node.raft.wait(Some(SNAPSHOT_PATIENCE)).metrics(purged, "the log is purged").await?;
         Ok::<_, Box<dyn Error + Send + Sync>>(())
     };
     match built.await {
