@@ -17,6 +17,8 @@ pub(crate) struct OptionSet {
     store: fn(Options) -> Options,
     keyspace: fn(KeyspaceOptions) -> KeyspaceOptions,
     pub(super) has_workers: bool,
+    /// Compactions read and write tables, so that they filter entries.
+    pub(super) merges: bool,
     /// Default durability of writes.
     pub(super) durability: Durability,
     /// Length of most values, in bytes.
@@ -36,6 +38,7 @@ const PLAIN: OptionSet = OptionSet {
     store: |options| options,
     keyspace: |options| options,
     has_workers: false,
+    merges: true,
     durability: Durability::OsBuffer,
     value_bytes: 40,
     operator: Operator::Append,
@@ -142,6 +145,7 @@ pub(crate) const SETS: [OptionSet; 12] = [
     OptionSet {
         name: "FIFO with room for everything",
         keyspace: |options| options.compaction_style(Fifo::new(1 << 40)),
+        merges: false,
         operator: Operator::Counter,
         has_filter: false,
         ..PLAIN
