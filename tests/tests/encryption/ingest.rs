@@ -2,7 +2,7 @@
 
 use std::{path::Path, sync::Arc};
 
-use sievedb::{KeyspaceOptions, TableWriter};
+use sievedb::{KeyspaceOptions, TableWriter, fs::Fs as _};
 use sievedb_doubles::MemoryFs;
 use sievedb_tests::settings::STORE_DIR;
 
