@@ -161,7 +161,6 @@ impl TableWriter {
     /// [`Error::Io`]. The file is removed.
     pub fn finish(mut self) -> Result<WrittenTable> {
         let TableSummary { entries, bytes, .. } = self.end()?;
-        self.file.sync_data().map_err(|error| Error::io(SYNC, &self.path, error))?;
         if let Some(dir) = self.path.parent() {
             self.fs.sync_dir(dir).map_err(|error| Error::io(SYNC, dir, error))?;
         }
@@ -169,11 +168,14 @@ impl TableWriter {
         Ok(WrittenTable { entries, bytes })
     }
 
-    /// Writes the rest of a table that need not be durable.
+    /// Writes the rest of a table whose name need not be durable.
+    ///
+    /// Syncs it, because the last page of an encrypted file is written by its sync.
     pub(crate) fn end(&mut self) -> Result<TableSummary> {
         let writer = self.writer.take().ok_or_else(|| self.failed())?;
         let finished = writer.finish();
         let (_, summary) = finished.map_err(|error| Error::io("write", &self.path, error))?;
+        self.file.sync_data().map_err(|error| Error::io(SYNC, &self.path, error))?;
         Ok(summary)
     }
 
