@@ -47,6 +47,6 @@ fn ingested_entries_are_encrypted() {
         assert_eq!(db.get(&key).unwrap().as_deref(), Some(&*value), "{key}");
     }
     assert_eq!(db.get("secret of a file").unwrap().as_deref(), Some(&b"1"[..]));
-    assert_eq!(db.len().unwrap(), 9101);
+    assert_eq!(db.len().unwrap(), 9102);
     assert!(db.verify().unwrap().is_good());
 }
