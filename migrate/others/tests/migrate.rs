@@ -4,7 +4,15 @@
 #![expect(clippy::disallowed_methods, reason = "prepares and lists directories")]
 #![expect(clippy::print_stdout, reason = "says its seed")]
 
-use std::{collections::BTreeMap, env, fs, path::Path, time::SystemTime};
+use std::{
+    collections::BTreeMap,
+    env,
+    fmt::Debug,
+    fs,
+    path::Path,
+    thread,
+    time::{Duration, SystemTime},
+};
 
 use sievedb_migrate_others::{Engine, Error, migrate, open};
 
@@ -51,11 +59,25 @@ impl Random {
     }
 }
 
+/// Opens a database that was closed. sled's threads hold its lock for a while after the last handle
+/// is dropped.
+fn reopen<T, E: Debug>(open: impl Fn() -> Result<T, E>) -> T {
+    for _ in 0..1000 {
+        match open() {
+            Err(error) if format!("{error:?}").contains("could not acquire lock") => {
+                thread::sleep(Duration::from_millis(10));
+            }
+            opened => return opened.unwrap(),
+        }
+    }
+    panic!("the lock is held for ten seconds");
+}
+
 /// Migrates, and compares the store with what was written.
 fn check(engine: Engine, source: &Path, want: &Keyspaces) {
     let dir = tempfile::tempdir().unwrap();
     let store = dir.path().join("store");
-    let copied = migrate(&*open(engine, source).unwrap(), &store).unwrap();
+    let copied = migrate(&*reopen(|| open(engine, source)), &store).unwrap();
     let names = |dir: &Path| {
         let names = fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().file_name());
         names.collect::<Vec<_>>()
@@ -137,11 +159,11 @@ fn trees_of_sled() {
     check(Engine::Sled, dir.path(), &keyspaces);
     check_absent(Engine::Sled);
 
-    let db = sled::open(dir.path()).unwrap();
+    let db = reopen(|| sled::open(dir.path()));
     db.open_tree("default").unwrap();
     drop(db);
     let store = tempfile::tempdir().unwrap();
-    let refused = migrate(&*open(Engine::Sled, dir.path()).unwrap(), store.path());
+    let refused = migrate(&*reopen(|| open(Engine::Sled, dir.path())), store.path());
     assert!(matches!(refused, Err(Error::Unsupported { .. })), "{refused:?}");
 }
 
