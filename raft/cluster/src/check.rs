@@ -279,7 +279,7 @@ fn returned(
 ) -> (Option<Option<Value>>, Option<u64>) {
     match written {
         Ok(response) => (Some(Some(response.before)), Some(shared.now())),
-        Err(Failure::NoEffect(_)) => (None, None),
+        Err(Failure::NoEffect(_) | Failure::Refused(..)) => (None, None),
         Err(Failure::Unknown(_)) => (Some(None), None),
     }
 }

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use reqwest::{RequestBuilder, StatusCode, redirect};
 
 use crate::{Result, map::Response, node::CompareAndSet};
@@ -11,6 +12,8 @@ use crate::{Result, map::Response, node::CompareAndSet};
 pub enum Failure {
     /// The request had no effect: the node cannot be reached, or does not lead.
     NoEffect(String),
+    /// The node has refused the request, with a status from 400 to 499. It had no effect.
+    Refused(u16, String),
     /// The request may have an effect, now or later.
     Unknown(String),
 }
@@ -43,8 +46,32 @@ impl Client {
     ///
     /// [`Failure`].
     pub async fn get(&self, key: &str) -> Result<Option<String>, Failure> {
-        let (status, body) = self.send(self.http.get(format!("{}/kv/{key}", self.url))).await?;
-        Ok((status == StatusCode::OK).then_some(body))
+        self.read(&self.url_of("kv", key)?).await
+    }
+
+    /// Returns the value of `key` that this node has, which may be outdated.
+    ///
+    /// # Errors
+    ///
+    /// [`Failure`].
+    pub async fn get_local(&self, key: &str) -> Result<Option<String>, Failure> {
+        self.read(&format!("{}?local=true", self.url_of("kv", key)?)).await
+    }
+
+    async fn read(&self, url: &str) -> Result<Option<String>, Failure> {
+        match self.send(self.http.get(url)).await {
+            Ok(value) => Ok(Some(value)),
+            Err(Failure::Refused(404, _)) => Ok(None),
+            Err(failure) => Err(failure),
+        }
+    }
+
+    /// Returns the URL of a key. A path has no segment that is empty, `.` or `..`.
+    fn url_of(&self, kind: &str, key: &str) -> Result<String, Failure> {
+        if ["", ".", ".."].contains(&key) {
+            return Err(Failure::NoEffect(format!("the key {key:?} is no part of a URL")));
+        }
+        Ok(format!("{}/{kind}/{}", self.url, utf8_percent_encode(key, NON_ALPHANUMERIC)))
     }
 
     /// Stores a value.
@@ -53,8 +80,7 @@ impl Client {
     ///
     /// [`Failure`].
     pub async fn put(&self, key: &str, value: &str) -> Result<Response, Failure> {
-        let request = self.http.put(format!("{}/kv/{key}", self.url)).body(value.to_owned());
-        response(&self.send(request).await?.1)
+        response(self.send(self.http.put(self.url_of("kv", key)?).body(value.to_owned())).await)
     }
 
     /// Stores a value if the present one is `expected`.
@@ -70,11 +96,10 @@ impl Client {
     ) -> Result<Response, Failure> {
         let expected = expected.map(str::to_owned);
         let body = CompareAndSet { expected, value: value.to_owned() };
-        let request = self.http.post(format!("{}/cas/{key}", self.url)).json(&body);
-        response(&self.send(request).await?.1)
+        response(self.send(self.http.post(self.url_of("cas", key)?).json(&body)).await)
     }
 
-    /// Sends a request without a body to `path`, and returns the body of the response.
+    /// Sends a request to `path`, and returns the body of the response.
     ///
     /// # Errors
     ///
@@ -83,10 +108,10 @@ impl Client {
         let method = method.parse().map_err(|_| Failure::NoEffect("method".to_owned()))?;
         let request = self.http.request(method, format!("{}{path}", self.url));
         let request = request.header("content-type", "application/json").body(body.to_owned());
-        Ok(self.send(request).await?.1)
+        self.send(request).await
     }
 
-    async fn send(&self, request: RequestBuilder) -> Result<(StatusCode, String), Failure> {
+    async fn send(&self, request: RequestBuilder) -> Result<String, Failure> {
         let response = request.send().await.map_err(|error| {
             let connected = !error.is_connect();
             let text = error.to_string();
@@ -98,13 +123,18 @@ impl Client {
             StatusCode::TEMPORARY_REDIRECT | StatusCode::SERVICE_UNAVAILABLE => {
                 Err(Failure::NoEffect(body))
             }
-            status if status.is_success() => Ok((status, body)),
-            StatusCode::NOT_FOUND | StatusCode::CONFLICT => Ok((status, body)),
+            status if status.is_success() => Ok(body),
+            status if status.is_client_error() => Err(Failure::Refused(status.as_u16(), body)),
             status => Err(Failure::Unknown(format!("{status}: {body}"))),
         }
     }
 }
 
-fn response(body: &str) -> Result<Response, Failure> {
-    serde_json::from_str(body).map_err(|error| Failure::Unknown(error.to_string()))
+/// Decodes the response to a write. Status 409 means that a comparison has failed.
+fn response(result: Result<String, Failure>) -> Result<Response, Failure> {
+    let body = match result {
+        Ok(body) | Err(Failure::Refused(409, body)) => body,
+        Err(failure) => return Err(failure),
+    };
+    serde_json::from_str(&body).map_err(|error| Failure::Unknown(error.to_string()))
 }

@@ -24,6 +24,9 @@ use crate::map::Types;
 /// The header with the id of the node that sends a request.
 pub(crate) const SENDER: &str = "x-node";
 
+/// The header with the id of the node that a request is for.
+pub(crate) const TARGET: &str = "x-target";
+
 type Failure<E = openraft::error::Infallible> = RPCError<u64, BasicNode, RaftError<u64, E>>;
 
 /// Nodes to and from which this node drops requests: a partition without help of the system.
@@ -81,7 +84,8 @@ impl Link {
         };
         let body = postcard::to_stdvec(request).map_err(|error| failed(&error))?;
         let request = self.network.http.post(format!("http://{}/raft/{path}", self.address));
-        let request = request.header(SENDER, self.network.id).timeout(timeout).body(body);
+        let request = request.header(SENDER, self.network.id).header(TARGET, self.target);
+        let request = request.timeout(timeout).body(body);
         let sent = async { request.send().await?.error_for_status()?.bytes().await };
         let bytes = sent.await.map_err(|error| {
             if error.is_connect() {

@@ -6,14 +6,15 @@
 //! | `PUT /kv/KEY`          | stores the body                                                   |
 //! | `POST /cas/KEY`        | compare-and-set: `{"expected": "1", "value": "2"}`                |
 //! | `POST /members`        | starts the first cluster: `{"1": "127.0.0.1:7001", …}`            |
-//! | `PUT /members/ID`      | adds the node whose address is the body                           |
-//! | `DELETE /members/ID`   | removes a node                                                    |
+//! | `PUT /members/ID`      | adds the node whose address is the body, once it has caught up     |
+//! | `DELETE /members/ID`   | removes a node, also one that has not caught up                   |
 //! | `POST /snapshot`       | builds a snapshot and purges the log                              |
 //! | `GET /status`          | openraft's metrics as JSON                                        |
 //! | `GET /metrics`         | metrics as text for Prometheus                                    |
 //!
-//! A node that does not lead redirects requests to the leader with status 307. Status 503 means that
-//! the request had no effect, 504 that its effect is unknown.
+//! A node that does not lead redirects requests to the leader with status 307. Status 504 means that
+//! the effect of the request is unknown, 503 and 400 to 499 that it had none. A value has at most
+//! 1 MiB. A node ends if openraft stops, for example because its store failed.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -23,33 +24,41 @@ use std::{
     path::PathBuf,
     sync::Arc,
     thread,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use axum::{
     Json, Router,
     body::Bytes,
     extract::{DefaultBodyLimit, Path, Query, State},
-    http::{HeaderMap, StatusCode, Uri, header::LOCATION},
+    http::{HeaderMap, StatusCode, Uri, header::LOCATION, uri::Authority},
     response::{IntoResponse, Response as HttpResponse},
     routing::{get, post, put},
 };
 use openraft::{
     BasicNode, ChangeMembers, Config, Raft, RaftMetrics, SnapshotPolicy,
     error::{CheckIsLeaderError, ClientWriteError, InitializeError, RaftError},
+    metrics::WaitError,
 };
 use serde::{Deserialize, Serialize};
-use sievedb::{Db, Keyspace};
+use sievedb::{Db, Durability, Keyspace};
 use sievedb_raft::Reads;
 
 use crate::{
     Result,
     map::{Map, Request, Types},
-    network::{Blocked, Network, SENDER},
+    network::{Blocked, Network, SENDER, TARGET},
 };
 
-/// The longest body of a request: a part of a snapshot and its envelope.
+/// The longest body of a request of a client. Entries of two such requests and 4 MiB of others fit
+/// into a request between nodes: one that does not fit would end replication.
+const VALUE_BYTES_MAX: usize = 1 << 20;
+
+/// The longest body of a request between nodes: entries or a part of a snapshot, and its envelope.
 const BODY_BYTES_MAX: usize = 16 << 20;
+
+/// The keyspace with the id of the node.
+const IDENTITY: &str = "node";
 
 /// Options of a node.
 #[derive(Debug, Clone)]
@@ -73,7 +82,15 @@ pub struct Settings {
 /// How long a snapshot may take.
 const SNAPSHOT_PATIENCE: Duration = Duration::from_secs(600);
 
+/// How long a snapshot that is being built may delay the next one, before that is requested again.
+const SNAPSHOT_RETRY: Duration = Duration::from_millis(300);
+
+/// How long a new member may take to answer.
+const PROBE_TIMEOUT: Duration = Duration::from_secs(5);
+
 struct Node {
+    id: u64,
+    http: reqwest::Client,
     raft: Raft<Types>,
     reads: Reads,
     map: Keyspace,
@@ -88,7 +105,8 @@ type Shared = State<Arc<Node>>;
 ///
 /// # Errors
 ///
-/// If the store cannot be opened, or the address is in use.
+/// If the store cannot be opened or belongs to another node, if the address is in use, and when
+/// openraft stops.
 pub async fn serve(settings: Settings) -> Result<()> {
     if settings.child {
         thread::spawn(|| {
@@ -97,6 +115,7 @@ pub async fn serve(settings: Settings) -> Result<()> {
         });
     }
     let db = Db::open(settings.dir.join("store"))?;
+    check_identity(&db, settings.id)?;
     let map = db.keyspace("map")?;
     let options = options(settings.planted_bug.as_deref())?;
     let (log, state_machine) =
@@ -115,14 +134,50 @@ pub async fn serve(settings: Settings) -> Result<()> {
     };
     let blocked = Blocked::default();
     let http = reqwest::Client::builder().no_proxy().build()?;
-    let network = Network { id: settings.id, http, blocked: blocked.clone() };
+    let network = Network { id: settings.id, http: http.clone(), blocked: blocked.clone() };
     let config = Arc::new(config.validate()?);
     let reads = state_machine.reads();
     let raft = Raft::new(settings.id, config, network, log, state_machine).await?;
     let stale_reads = settings.planted_bug.as_deref() == Some("stale-read");
-    let node = Arc::new(Node { raft, reads, map, db, blocked, stale_reads });
+    let stopped = stopped(raft.clone());
+    let node = Node { id: settings.id, http, raft, reads, map, db, blocked, stale_reads };
     let listener = tokio::net::TcpListener::bind(settings.listen).await?;
-    Ok(axum::serve(listener, router(node, settings.faults)).await?)
+    tokio::select! {
+        served = axum::serve(listener, router(Arc::new(node), settings.faults)) => Ok(served?),
+        reason = stopped => Err(format!("openraft stopped: {reason}").into()),
+    }
+}
+
+/// Records the id of the node in a new store.
+///
+/// A node that answers under the id of another one has two votes in an election.
+///
+/// # Errors
+///
+/// If the store has the state of another node.
+fn check_identity(db: &Db, id: u64) -> Result<()> {
+    let identity = db.keyspace(IDENTITY)?;
+    match identity.get("id")? {
+        None => {
+            let mut batch = db.batch();
+            batch.insert(&identity, "id", id.to_be_bytes())?;
+            Ok(batch.commit(Durability::Disk)?)
+        }
+        Some(stored) if stored[..] == id.to_be_bytes() => Ok(()),
+        Some(stored) => {
+            let stored = <[u8; 8]>::try_from(&stored[..]).map(u64::from_be_bytes)?;
+            Err(format!("the directory is that of node {stored}, not of node {id}").into())
+        }
+    }
+}
+
+/// Waits until openraft stops, and returns why.
+async fn stopped(raft: Raft<Types>) -> String {
+    let failed = |metrics: &RaftMetrics<u64, BasicNode>| metrics.running_state.is_err();
+    match raft.wait(None).metrics(failed, "openraft stops").await {
+        Ok(metrics) => metrics.running_state.err().map_or_else(String::new, |e| e.to_string()),
+        Err(WaitError::ShuttingDown | WaitError::Timeout(..)) => "it has ended".to_owned(),
+    }
 }
 
 #[cfg(feature = "planted-bugs")]
@@ -151,12 +206,14 @@ fn router(node: Arc<Node>, faults: bool) -> Router {
         .route("/members/{id}", put(add_member).delete(remove_member))
         .route("/snapshot", post(build_snapshot))
         .route("/status", get(status))
-        .route("/metrics", get(metrics))
+        .route("/metrics", get(metrics));
+    let router = if faults { router.route("/faults/blocked", put(block)) } else { router };
+    let peers = Router::new()
         .route("/raft/append", post(raft_append))
         .route("/raft/snapshot", post(raft_snapshot))
-        .route("/raft/vote", post(raft_vote));
-    let router = if faults { router.route("/faults/blocked", put(block)) } else { router };
-    router.layer(DefaultBodyLimit::max(BODY_BYTES_MAX)).with_state(node)
+        .route("/raft/vote", post(raft_vote))
+        .layer(DefaultBodyLimit::max(BODY_BYTES_MAX));
+    router.layer(DefaultBodyLimit::max(VALUE_BYTES_MAX)).merge(peers).with_state(node)
 }
 
 impl Node {
@@ -170,6 +227,21 @@ impl Node {
                 Some(redirect(node, uri))
             }
             None => Some(redirect(None, uri)),
+        }
+    }
+
+    /// Checks that `address` is that of the node `id`.
+    async fn probe(&self, id: u64, address: &str) -> Result<()> {
+        let authority: Authority = address.parse()?;
+        if authority.as_str() != address || authority.port_u16().is_none() {
+            return Err("not an address such as 127.0.0.1:7001".into());
+        }
+        let request = self.http.get(format!("http://{address}/status")).timeout(PROBE_TIMEOUT);
+        let status = request.send().await?.error_for_status()?.bytes().await?;
+        let status: serde_json::Value = serde_json::from_slice(&status)?;
+        match status["id"].as_u64() {
+            Some(found) if found == id => Ok(()),
+            found => Err(format!("its id is {found:?}").into()),
         }
     }
 
@@ -190,7 +262,9 @@ impl Node {
 fn redirect(node: Option<BasicNode>, uri: &Uri) -> HttpResponse {
     match node {
         Some(node) => {
-            let location = [(LOCATION, format!("http://{}{uri}", node.addr))];
+            // The URI of a request through a proxy has a host.
+            let path = uri.path_and_query().map_or("/", |path| path.as_str());
+            let location = [(LOCATION, format!("http://{}{path}", node.addr))];
             (StatusCode::TEMPORARY_REDIRECT, location).into_response()
         }
         None => (StatusCode::SERVICE_UNAVAILABLE, "no leader").into_response(),
@@ -273,6 +347,9 @@ async fn initialize(
         Err(RaftError::APIError(InitializeError::NotAllowed(error))) => {
             (StatusCode::CONFLICT, error.to_string()).into_response()
         }
+        Err(RaftError::APIError(error)) => {
+            (StatusCode::BAD_REQUEST, error.to_string()).into_response()
+        }
         Err(error) => failed(&error),
     }
 }
@@ -283,17 +360,47 @@ async fn add_member(
     uri: Uri,
     address: String,
 ) -> HttpResponse {
-    let added = async {
-        node.raft.add_learner(id, BasicNode::new(address), true).await?;
-        let voters = ChangeMembers::AddVoterIds(BTreeSet::from([id]));
-        node.raft.change_membership(voters, false).await
+    if let Some(redirection) = node.redirection(&uri) {
+        return redirection;
+    }
+    let metrics = node.raft.metrics().borrow().clone();
+    // openraft keeps the address of a known node.
+    if let Some(known) = metrics.membership_config.membership().get_node(&id)
+        && known.addr != address
+    {
+        let message = format!("node {id} is a member at {}; remove it first", known.addr);
+        return (StatusCode::CONFLICT, message).into_response();
+    }
+    // openraft takes a node without an entry for one that has caught up, if the log is short.
+    if let Err(error) = node.probe(id, &address).await {
+        return (StatusCode::BAD_REQUEST, format!("no node {id} at {address}: {error}"))
+            .into_response();
+    }
+    let learner = match node.raft.add_learner(id, BasicNode::new(address), false).await {
+        Ok(learner) => Some(learner.log_id),
+        Err(error) => return changed(Err::<(), _>(error), &uri),
     };
-    changed(added.await, &uri)
+    let caught_up = |metrics: &RaftMetrics<u64, BasicNode>| match &metrics.replication {
+        Some(nodes) => id == node.id || nodes.get(&id).is_some_and(|known| *known >= learner),
+        // Another node leads now. The next call reports it.
+        None => true,
+    };
+    let wait = node.raft.wait(Some(SNAPSHOT_PATIENCE));
+    if let Err(error) = wait.metrics(caught_up, "the node catches up").await {
+        return (StatusCode::GATEWAY_TIMEOUT, error.to_string()).into_response();
+    }
+    let voters = ChangeMembers::AddVoterIds(BTreeSet::from([id]));
+    changed(node.raft.change_membership(voters, false).await, &uri)
 }
 
 async fn remove_member(State(node): Shared, Path(id): Path<u64>, uri: Uri) -> HttpResponse {
-    let voters = ChangeMembers::RemoveVoters(BTreeSet::from([id]));
-    changed(node.raft.change_membership(voters, false).await, &uri)
+    let members = node.raft.metrics().borrow().membership_config.clone();
+    let change = if members.membership().voter_ids().any(|voter| voter == id) {
+        ChangeMembers::RemoveVoters(BTreeSet::from([id]))
+    } else {
+        ChangeMembers::RemoveNodes(BTreeSet::from([id]))
+    };
+    changed(node.raft.change_membership(change, false).await, &uri)
 }
 
 fn changed<T>(
@@ -305,6 +412,9 @@ fn changed<T>(
         Err(RaftError::APIError(ClientWriteError::ForwardToLeader(leader))) => {
             redirect(leader.leader_node, uri)
         }
+        Err(RaftError::APIError(error)) => {
+            (StatusCode::CONFLICT, error.to_string()).into_response()
+        }
         Err(error) => failed(&error),
     }
 }
@@ -314,9 +424,20 @@ async fn build_snapshot(State(node): Shared) -> HttpResponse {
         return StatusCode::NO_CONTENT.into_response();
     };
     let built = async {
-        node.raft.trigger().snapshot().await?;
         let contains = |metrics: &RaftMetrics<u64, BasicNode>| metrics.snapshot >= Some(applied);
-        node.raft.wait(Some(SNAPSHOT_PATIENCE)).metrics(contains, "the snapshot is built").await?;
+        let deadline = Instant::now() + SNAPSHOT_PATIENCE;
+        loop {
+            // openraft ignores this while it builds another snapshot, which may contain less.
+            node.raft.trigger().snapshot().await?;
+            let wait = node.raft.wait(Some(SNAPSHOT_RETRY));
+            match wait.metrics(contains, "the snapshot is built").await {
+                Err(WaitError::Timeout(..)) if Instant::now() < deadline => {}
+                built => {
+                    built?;
+                    break;
+                }
+            }
+        }
         node.raft.trigger().purge_log(applied.index).await?;
         let purged = |metrics: &RaftMetrics<u64, BasicNode>| metrics.purged >= Some(applied);
         node.raft.wait(Some(SNAPSHOT_PATIENCE)).metrics(purged, "the log is purged").await?;
@@ -368,6 +489,12 @@ async fn answer<R: for<'a> Deserialize<'a>, T: Serialize>(
         // The sender waits for its timeout, as if the request were lost.
         return std::future::pending().await;
     }
+    // A node that answers for another one would be counted twice in a majority.
+    let target = headers.get(TARGET).and_then(|value| value.to_str().ok()?.parse().ok());
+    if target.is_none_or(|target: u64| target != node.id) {
+        let message = format!("this is node {}", node.id);
+        return (StatusCode::MISDIRECTED_REQUEST, message).into_response();
+    }
     let request = match postcard::from_bytes(body) {
         Ok(request) => request,
         Err(error) => return (StatusCode::BAD_REQUEST, error.to_string()).into_response(),
@@ -388,4 +515,19 @@ async fn raft_snapshot(State(node): Shared, headers: HeaderMap, body: Bytes) -> 
 
 async fn raft_vote(State(node): Shared, headers: HeaderMap, body: Bytes) -> HttpResponse {
     answer(&node, &headers, &body, async |request| node.raft.vote(request).await).await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_through_a_proxy_are_redirected_to_the_leader() {
+        let leader = Some(BasicNode::new("127.0.0.1:7002"));
+        for uri in ["/kv/a?local=true", "http://proxy:80/kv/a?local=true"] {
+            let response = redirect(leader.clone(), &uri.parse().expect("a URI"));
+            assert_eq!(response.status(), StatusCode::TEMPORARY_REDIRECT);
+            assert_eq!(response.headers()[LOCATION], "http://127.0.0.1:7002/kv/a?local=true");
+        }
+    }
 }

@@ -9,7 +9,11 @@ use std::{
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::{Result, client::Client, places::Places};
+use crate::{
+    Result,
+    client::{Client, Failure},
+    places::Places,
+};
 
 /// How long a cluster may take to reach a state, on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -93,6 +97,16 @@ impl Processes {
         }
     }
 
+    /// Returns `true` if a node that was started has ended by itself.
+    ///
+    /// # Errors
+    ///
+    /// Errors of the operating system.
+    pub fn has_ended(&mut self, node: u64) -> Result<bool> {
+        let ended = self.nodes.get_mut(&node).map(Child::try_wait).transpose()?;
+        Ok(ended.flatten().is_some())
+    }
+
     /// Returns the nodes that run.
     pub fn running(&self) -> impl Iterator<Item = u64> {
         self.nodes.keys().copied()
@@ -156,14 +170,16 @@ impl Processes {
         let body = serde_json::to_string(&members)?;
         let client = self.client(1, PATIENCE)?;
         let deadline = Instant::now() + PATIENCE;
-        // Status 409 if the cluster exists already.
-        while client.call("POST", "/members", &body).await.is_err() {
-            if Instant::now() > deadline {
-                return Err("node 1 does not answer".into());
+        loop {
+            match client.call("POST", "/members", &body).await {
+                // Status 409 if the cluster exists already.
+                Ok(_) | Err(Failure::Refused(409, _)) => return self.leader().await,
+                Err(error) if Instant::now() > deadline => {
+                    return Err(format!("node 1 does not start the cluster: {error:?}").into());
+                }
+                Err(_) => tokio::time::sleep(POLL).await,
             }
-            tokio::time::sleep(POLL).await;
         }
-        self.leader().await
     }
 
     /// Waits until a node of those that run leads, and all of them know it. Returns its id.
@@ -172,21 +188,30 @@ impl Processes {
     ///
     /// If there is none after 30 seconds.
     pub async fn leader(&self) -> Result<u64> {
+        self.leader_of(&self.running().collect::<Vec<_>>()).await
+    }
+
+    /// Waits until one of `nodes` leads, and all of them know it. Returns its id.
+    ///
+    /// # Errors
+    ///
+    /// If there is none after 30 seconds.
+    pub async fn leader_of(&self, nodes: &[u64]) -> Result<u64> {
         let deadline = Instant::now() + PATIENCE;
         while Instant::now() < deadline {
             let mut leaders = BTreeSet::new();
-            for node in self.running() {
+            for &node in nodes {
                 let status = self.status(node).await.unwrap_or_default();
                 leaders.insert(status["current_leader"].as_u64());
             }
             if let [Some(leader)] = Vec::from_iter(&leaders)[..]
-                && self.nodes.contains_key(leader)
+                && nodes.contains(leader)
             {
                 return Ok(*leader);
             }
             tokio::time::sleep(POLL).await;
         }
-        Err("the nodes have no leader".into())
+        Err(format!("the nodes {nodes:?} have no leader").into())
     }
 
     /// Waits until a node has applied the entry `index`.

@@ -52,7 +52,7 @@ async fn a_cluster_serves_and_loses_and_gains_nodes() -> Result<()> {
     let other = nodes.client(id % 3 + 1, PATIENCE)?;
     assert!(matches!(other.get("name").await, Err(Failure::NoEffect(_))));
     nodes.applied(id % 3 + 1, last_index(&nodes, id).await?, PATIENCE).await?;
-    assert_eq!(text(ok(other.get("name?local=true").await)?), "berta");
+    assert_eq!(text(ok(other.get_local("name").await)?), "berta");
 
     // A killed node is caught up by a snapshot.
     let killed = (id + 1) % 3 + 1;
@@ -78,7 +78,7 @@ async fn a_cluster_serves_and_loses_and_gains_nodes() -> Result<()> {
     ok(client.call("PUT", "/members/4", &nodes.peer_address(4)).await)?;
     nodes.applied(4, last, PATIENCE).await?;
     let fourth = nodes.client(4, PATIENCE)?;
-    assert_eq!(text(ok(fourth.get("key-49?local=true").await)?), "v");
+    assert_eq!(text(ok(fourth.get_local("key-49").await)?), "v");
     let membership = |status: serde_json::Value| status["membership_config"].to_string();
     assert!(membership(nodes.status(id).await?).contains(&nodes.peer_address(4)));
     ok(client.call("DELETE", "/members/4", "").await)?;
@@ -94,7 +94,7 @@ async fn a_cluster_serves_and_loses_and_gains_nodes() -> Result<()> {
     nodes.start(id)?;
     nodes.applied(id, last_index(&nodes, next).await?, PATIENCE).await?;
     let first = nodes.client(id, PATIENCE)?;
-    assert_eq!(text(ok(first.get("name?local=true").await)?), "carla");
+    assert_eq!(text(ok(first.get_local("name").await)?), "carla");
 
     let metrics = ok(client.call("GET", "/metrics", "").await)?;
     assert!(metrics.contains("\nsieve_raft_is_leader 1\n"), "{metrics}");

@@ -1,0 +1,197 @@
+//! Requests that a cluster refuses, and nodes that end.
+
+#![expect(clippy::disallowed_methods, reason = "renames the directory of a node")]
+
+use std::{path::Path, time::Duration};
+
+use axum::{Router, routing::get};
+use openraft::{
+    BasicNode, CommittedLeaderId, LogId, SnapshotMeta, StoredMembership, Vote,
+    raft::InstallSnapshotRequest,
+};
+use sievedb_cluster::{
+    Result,
+    client::{Client, Failure},
+    map::Types,
+    places::Places,
+    processes::Processes,
+};
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_sieve-cluster");
+const PATIENCE: Duration = Duration::from_secs(30);
+const VALUE_BYTES_MAX: usize = 1 << 20;
+
+fn ok<T>(result: Result<T, Failure>) -> Result<T> {
+    result.map_err(|failure| format!("{failure:?}").into())
+}
+
+fn nodes(dir: &Path) -> Result<Processes> {
+    Ok(Processes::new(Path::new(PROGRAM), dir, Places::loopback(3)?, &[]))
+}
+
+fn status<T>(result: &Result<T, Failure>) -> Option<u16> {
+    match result {
+        Err(Failure::Refused(status, _)) => Some(*status),
+        _ => None,
+    }
+}
+
+async fn membership(nodes: &Processes, node: u64) -> Result<String> {
+    Ok(nodes.status(node).await?["membership_config"].to_string())
+}
+
+async fn has_ended(nodes: &mut Processes, node: u64) -> Result<bool> {
+    for _ in 0..200 {
+        if nodes.has_ended(node)? {
+            return Ok(true);
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    Ok(false)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn keys_and_values_are_kept_or_refused() -> Result<()> {
+    let dir = tempfile::tempdir()?;
+    let mut nodes = nodes(dir.path())?;
+    let leader = nodes.start_cluster(3).await?;
+    let client = nodes.client(leader, PATIENCE)?;
+    for key in ["a b", "a/b", "a?local=true", "a#b", "100%25", "\u{e4}", "...", "%2e"] {
+        assert_eq!(ok(client.get(key).await)?, None, "{key}");
+        ok(client.put(key, key).await)?;
+        assert!(ok(client.compare_and_set(key, Some(key), "next").await)?.stored, "{key}");
+        assert_eq!(ok(client.get(key).await)?.as_deref(), Some("next"), "{key}");
+    }
+    assert!(matches!(client.get("..").await, Err(Failure::NoEffect(_))));
+    // An entry that does not fit into a request between nodes would end replication.
+    let long = "v".repeat(VALUE_BYTES_MAX + 1);
+    assert_eq!(status(&client.put("long", &long).await), Some(413));
+    let writes = (0..20).map(|number| {
+        let (client, value) = (client.clone(), long[1..].to_owned());
+        tokio::spawn(async move { client.put(&format!("long-{number}"), &value).await })
+    });
+    for write in writes.collect::<Vec<_>>() {
+        ok(write.await?)?;
+    }
+    assert_eq!(ok(client.get("long").await)?, None);
+    assert_eq!(ok(client.get("long-19").await)?.as_deref(), Some(&long[1..]));
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn only_nodes_that_answer_become_members() -> Result<()> {
+    let dir = tempfile::tempdir()?;
+    let mut nodes = nodes(dir.path())?;
+    let leader = nodes.start_cluster(3).await?;
+    let client = nodes.client(leader, PATIENCE)?;
+    let before = membership(&nodes, leader).await?;
+    let other = leader % 3 + 1;
+    // A node under a second id would be counted twice in a majority.
+    let second = client.call("PUT", "/members/4", &nodes.peer_address(other)).await;
+    assert_eq!(status(&second), Some(400));
+    for nowhere in ["127.0.0.1:1", "127.0.0.1", "127.0.0.1:1/x", "", "a b:1"] {
+        assert_eq!(
+            status(&client.call("PUT", "/members/4", nowhere).await),
+            Some(400),
+            "{nowhere}"
+        );
+    }
+    let moved = client.call("PUT", &format!("/members/{other}"), "127.0.0.1:1").await;
+    assert_eq!(status(&moved), Some(409));
+    assert_eq!(
+        status(&client.call("POST", "/members", r#"{"1": "127.0.0.1:1"}"#).await),
+        Some(409)
+    );
+    assert_eq!(membership(&nodes, leader).await?, before);
+
+    // A node that answers and then does not catch up can be removed.
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
+    let address = listener.local_addr()?.to_string();
+    let router = Router::new().route("/status", get(|| async { r#"{"id": 4}"# }));
+    let stuck = tokio::spawn(async move { axum::serve(listener, router).await });
+    let impatient = nodes.client(leader, Duration::from_millis(1500))?;
+    let added = impatient.call("PUT", "/members/4", &address).await;
+    assert!(matches!(added, Err(Failure::Unknown(_))), "{added:?}");
+    assert!(membership(&nodes, leader).await?.contains(&address));
+    ok(client.call("DELETE", "/members/4", "").await)?;
+    assert!(!membership(&nodes, leader).await?.contains(&address));
+    ok(client.put("name", "anna").await)?;
+    stuck.abort();
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn concurrent_requests_of_snapshots_all_return() -> Result<()> {
+    let dir = tempfile::tempdir()?;
+    let mut nodes = nodes(dir.path())?;
+    let leader = nodes.start_cluster(3).await?;
+    let client = nodes.client(leader, PATIENCE)?;
+    let snapshot = |client: Client, number: u64| async move {
+        ok(client.put("key", &number.to_string()).await)?;
+        ok(client.call("POST", "/snapshot", "").await)
+    };
+    // The second request of a round often comes while the snapshot of the first one is built.
+    for round in 0..20 {
+        let call = |number| tokio::spawn(snapshot(client.clone(), number));
+        let (first, second) = (call(2 * round), call(2 * round + 1));
+        first.await??;
+        second.await??;
+    }
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_ends_when_openraft_stops() -> Result<()> {
+    let dir = tempfile::tempdir()?;
+    let mut nodes = nodes(dir.path())?;
+    let leader = nodes.start_cluster(3).await?;
+    let follower = leader % 3 + 1;
+    let log_id = LogId::new(CommittedLeaderId::new(1000, leader), 1000);
+    let membership = StoredMembership::<u64, BasicNode>::default();
+    let meta = SnapshotMeta {
+        last_log_id: Some(log_id),
+        last_membership: membership,
+        snapshot_id: "damaged".to_owned(),
+    };
+    let request = InstallSnapshotRequest::<Types> {
+        vote: Vote::new_committed(1000, leader),
+        meta,
+        offset: 0,
+        data: b"no snapshot".to_vec(),
+        done: true,
+    };
+    let http = reqwest::Client::builder().no_proxy().timeout(PATIENCE).build()?;
+    let url = format!("{}/raft/snapshot", nodes.url(follower));
+    let send = |target: u64, body: Vec<u8>| {
+        http.post(&url).header("x-node", leader).header("x-target", target).body(body).send()
+    };
+    assert_eq!(send(follower, b"no request".to_vec()).await?.status(), 400);
+    let body = postcard::to_stdvec(&request)?;
+    // A request for another node, whose address this one has now.
+    assert_eq!(send(leader, body.clone()).await?.status(), 421);
+    assert!(!nodes.has_ended(follower)?);
+    let _reset_when_the_node_ends = send(follower, body).await;
+    assert!(has_ended(&mut nodes, follower).await?);
+    // The others go on, and so does this one after a restart.
+    nodes.kill(follower);
+    nodes.start(follower)?;
+    let leader = nodes.leader().await?;
+    ok(nodes.client(leader, PATIENCE)?.put("name", "anna").await)?;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_directory_of_another_node_is_refused() -> Result<()> {
+    let dir = tempfile::tempdir()?;
+    let mut nodes = nodes(dir.path())?;
+    nodes.start_cluster(1).await?;
+    nodes.kill(1);
+    std::fs::rename(nodes.dir(1), nodes.dir(2))?;
+    nodes.start(2)?;
+    assert!(has_ended(&mut nodes, 2).await?);
+    nodes.kill(2);
+    std::fs::rename(nodes.dir(2), nodes.dir(1))?;
+    nodes.start(1)?;
+    assert_eq!(nodes.leader().await?, 1);
+    Ok(())
+}
