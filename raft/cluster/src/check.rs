@@ -3,7 +3,7 @@
 use std::{
     collections::BTreeSet,
     fmt,
-    path::PathBuf,
+    path::{Path, PathBuf},
     sync::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicBool, Ordering::Relaxed},
@@ -19,10 +19,11 @@ use crate::{
     linearizability::{Action, Operation, Value, violations},
     places::Places,
     processes::Processes,
+    votes,
 };
 
 /// Nodes of a cluster.
-const NODES: u64 = 3;
+pub(crate) const NODES: u64 = 3;
 
 /// Concurrent clients.
 const CLIENTS: u64 = 8;
@@ -33,7 +34,7 @@ const KEYS_CHANGE_AFTER: Duration = Duration::from_millis(2000);
 /// The first kind of fault that isolates a node. Kinds before it kill or pause one.
 const ISOLATIONS: u8 = 4;
 
-/// The first kind of fault that only votes decide.
+/// The first kind of fault that restarts nodes while the old leader returns.
 const ELECTIONS: u8 = 7;
 
 /// How long a client waits for a response.
@@ -63,8 +64,9 @@ pub enum Faults {
     All,
     /// Isolated leaders: they show stale reads.
     Isolations,
-    /// Restarts in which only a vote tells the old leader from the new one: they show lost votes.
-    Elections,
+    /// The [schedule](crate::votes) in which only a durable vote tells the old leader from the new
+    /// one: it shows lost votes. Its length does not depend on `duration`.
+    Votes,
 }
 
 /// The result of a run.
@@ -103,19 +105,58 @@ impl fmt::Display for Outcome {
 }
 
 /// What the clients of a run share.
-struct Shared {
+pub(crate) struct Shared {
     start: Instant,
     stop: AtomicBool,
     history: Mutex<Vec<Operation>>,
 }
 
 impl Shared {
+    pub(crate) fn new() -> Self {
+        let (stop, history) = (AtomicBool::new(false), Mutex::default());
+        Self { start: Instant::now(), stop, history }
+    }
+
     fn now(&self) -> u64 {
         u64::try_from(self.start.elapsed().as_nanos()).unwrap_or(u64::MAX)
     }
 
     fn add(&self, operation: Operation) {
         self.history.lock().unwrap_or_else(PoisonError::into_inner).push(operation);
+    }
+
+    /// Reads `key`, and adds the call to the history if it returns.
+    pub(crate) async fn read(&self, client: &Client, key: &str) -> Result<Value, Failure> {
+        let begin = self.now();
+        let value = client.get(key).await?;
+        let (action, end) = (Action::Read(value.clone()), Some(self.now()));
+        self.add(Operation { key: key.to_owned(), action, begin, end });
+        Ok(value)
+    }
+
+    /// Writes `value` to `key`, and adds the call to the history if it may have an effect.
+    pub(crate) async fn write(
+        &self,
+        client: &Client,
+        key: &str,
+        value: &str,
+    ) -> Result<(), Failure> {
+        let begin = self.now();
+        let written = client.put(key, value).await;
+        let failure = written.as_ref().err().map(|failure| format!("{failure:?}"));
+        if let (Some(before), end) = returned(written, self) {
+            let action = Action::Write { value: value.to_owned(), before };
+            self.add(Operation { key: key.to_owned(), action, begin, end });
+        }
+        failure.map_or(Ok(()), |failure| Err(Failure::Unknown(failure)))
+    }
+
+    /// Checks the history.
+    pub(crate) fn finish(&self, outcome: &mut Outcome) {
+        let history = self.history.lock().unwrap_or_else(PoisonError::into_inner);
+        outcome.operations = history.len();
+        outcome.unknown = history.iter().filter(|operation| operation.end.is_none()).count();
+        outcome.violations = violations(&history);
     }
 }
 
@@ -126,18 +167,13 @@ impl Run {
     ///
     /// If the cluster cannot be started.
     pub async fn run(&self) -> Result<Outcome> {
-        let dir = tempfile::tempdir()?;
-        let count = usize::try_from(NODES)?;
-        let places =
-            if self.namespaces { Places::namespaces(count) } else { Places::loopback(count) };
-        let mut arguments = vec!["--faults", "--snapshot-entries", "300"];
-        if let Some(bug) = &self.planted_bug {
-            arguments.extend(["--planted-bug", bug]);
+        if self.faults == Faults::Votes {
+            return votes::run(self).await;
         }
-        let mut nodes = Processes::new(&self.program, dir.path(), places?, &arguments);
+        let dir = tempfile::tempdir()?;
+        let mut nodes = self.nodes(dir.path(), &["--snapshot-entries", "300"])?;
         nodes.start_cluster(NODES).await?;
-        let (stop, history) = (AtomicBool::new(false), Mutex::default());
-        let shared = Arc::new(Shared { start: Instant::now(), stop, history });
+        let shared = Arc::new(Shared::new());
         let mut rng = Rng::with_seed(self.seed);
         let mut clients = Vec::new();
         for number in 0..CLIENTS {
@@ -150,8 +186,7 @@ impl Run {
         while shared.start.elapsed() < self.duration {
             let kind = match self.faults {
                 Faults::All => rng.u8(0..10),
-                Faults::Isolations => ISOLATIONS,
-                Faults::Elections => ELECTIONS,
+                Faults::Isolations | Faults::Votes => ISOLATIONS,
             };
             fault(kind, &mut nodes, &mut rng, &mut outcome).await?;
             pause(&mut rng, 100, 700).await;
@@ -161,11 +196,20 @@ impl Run {
             client.await?;
         }
         outcome.failure = read_all(&nodes, &shared).await.err().map(|error| error.to_string());
-        let history = shared.history.lock().unwrap_or_else(PoisonError::into_inner);
-        outcome.operations = history.len();
-        outcome.unknown = history.iter().filter(|operation| operation.end.is_none()).count();
-        outcome.violations = violations(&history);
+        shared.finish(&mut outcome);
         Ok(outcome)
+    }
+
+    /// Returns a cluster in `dir` whose nodes have further `arguments`. None of them runs.
+    pub(crate) fn nodes(&self, dir: &Path, arguments: &[&str]) -> Result<Processes> {
+        let count = usize::try_from(NODES)?;
+        let places =
+            if self.namespaces { Places::namespaces(count) } else { Places::loopback(count) };
+        let mut arguments = [&["--faults"], arguments].concat();
+        if let Some(bug) = &self.planted_bug {
+            arguments.extend(["--planted-bug", bug]);
+        }
+        Ok(Processes::new(&self.program, dir, places?, &arguments))
     }
 }
 
@@ -298,7 +342,7 @@ fn known(action: &Action, end: Option<u64>) -> Value {
 }
 
 /// Reads all keys once at the end.
-async fn read_all(nodes: &Processes, shared: &Shared) -> Result<()> {
+pub(crate) async fn read_all(nodes: &Processes, shared: &Shared) -> Result<()> {
     let keys: BTreeSet<_> = {
         let history = shared.history.lock().unwrap_or_else(PoisonError::into_inner);
         history.iter().map(|operation| operation.key.clone()).collect()
@@ -306,13 +350,8 @@ async fn read_all(nodes: &Processes, shared: &Shared) -> Result<()> {
     let mut client = nodes.client(nodes.leader().await?, CLIENT_TIMEOUT)?;
     for key in keys {
         for attempt in 0.. {
-            let begin = shared.now();
-            match client.get(&key).await {
-                Ok(value) => {
-                    let (action, end) = (Action::Read(value), Some(shared.now()));
-                    shared.add(Operation { key, action, begin, end });
-                    break;
-                }
+            match shared.read(&client, &key).await {
+                Ok(_) => break,
                 Err(error) if attempt > 50 => return Err(format!("{key}: {error:?}").into()),
                 Err(_) => client = nodes.client(nodes.leader().await?, CLIENT_TIMEOUT)?,
             }

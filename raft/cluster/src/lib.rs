@@ -10,6 +10,7 @@
 //! | [`places`]          | addresses of nodes, on loopback or in network namespaces          |
 //! | [`linearizability`] | a checker of histories                                            |
 //! | [`check`]           | random histories with faults                                      |
+//! | [`votes`]           | a schedule that shows lost votes                                  |
 //! | [`measure`]         | speed of a cluster, and recovery by snapshot                      |
 //!
 //! It has no authentication and listens on loopback: it is no server for production.
@@ -25,6 +26,7 @@ pub mod network;
 pub mod node;
 pub mod places;
 pub mod processes;
+pub mod votes;
 
 /// The result of a call of this crate.
 pub type Result<T, E = Box<dyn std::error::Error + Send + Sync>> = std::result::Result<T, E>;

@@ -55,6 +55,10 @@ enum Action {
         /// Entries after which a snapshot is built
         #[arg(long, default_value_t = 10_000)]
         snapshot_entries: u64,
+        /// Milliseconds without a leader after which the node starts an election, or up to twice
+        /// as many
+        #[arg(long, default_value_t = 400)]
+        election_timeout: u64,
         /// Stop at the end of standard input
         #[arg(long)]
         child: bool,
@@ -100,8 +104,19 @@ enum Action {
 struct Planted {
     #[arg(long, hide = true)]
     planted_bug: Option<String>,
-    #[arg(long, hide = true, requires = "planted_bug")]
-    all_faults: bool,
+    /// Faults to inject
+    #[arg(long, value_enum)]
+    faults: Option<Kind>,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Kind {
+    /// Kills, pauses and isolations
+    All,
+    /// Isolated leaders
+    Isolations,
+    /// Elections that only durable votes decide
+    Votes,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -128,9 +143,27 @@ async fn main() -> ExitCode {
 async fn run(action: Action) -> Result<ExitCode> {
     match action {
         Action::Start { dir, port, nodes } => start(dir, port, nodes).await?,
-        Action::Node { id, listen, dir, snapshot_entries, child, faults, planted_bug } => {
-            node::serve(Settings { id, listen, dir, snapshot_entries, child, faults, planted_bug })
-                .await?;
+        Action::Node {
+            id,
+            listen,
+            dir,
+            snapshot_entries,
+            election_timeout,
+            child,
+            faults,
+            planted_bug,
+        } => {
+            node::serve(Settings {
+                id,
+                listen,
+                dir,
+                snapshot_entries,
+                election_timeout,
+                child,
+                faults,
+                planted_bug,
+            })
+            .await?;
         }
         Action::Check { runs, seconds, seed, partitions, in_namespace, planted } => {
             if !in_namespace && partitions != Partitions::Requests {
@@ -196,16 +229,16 @@ async fn check(
     seconds: u64,
     seed: u64,
     namespaces: bool,
-    Planted { planted_bug, all_faults }: Planted,
+    Planted { planted_bug, faults }: Planted,
 ) -> Result<ExitCode> {
     let (mut done, mut operations, mut violations, mut failures) = (0, 0, 0, 0);
     for number in 0..runs {
         let (duration, seed) = (Duration::from_secs(seconds), seed.wrapping_add(number));
         let (program, planted_bug) = (env::current_exe()?, planted_bug.clone());
-        let faults = match planted_bug.as_deref() {
-            Some("stale-read") if !all_faults => Faults::Isolations,
-            Some("lost-vote") if !all_faults => Faults::Elections,
-            _ => Faults::All,
+        let faults = match (faults, planted_bug.as_deref()) {
+            (Some(Kind::Isolations), _) | (None, Some("stale-read")) => Faults::Isolations,
+            (Some(Kind::Votes), _) | (None, Some("lost-vote")) => Faults::Votes,
+            (Some(Kind::All) | None, _) => Faults::All,
         };
         let run = Run { program, duration, seed, planted_bug, namespaces, faults };
         let outcome = run.run().await?;

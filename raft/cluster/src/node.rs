@@ -71,6 +71,9 @@ pub struct Settings {
     pub dir: PathBuf,
     /// Entries after which a snapshot is built and the log is purged.
     pub snapshot_entries: u64,
+    /// Milliseconds without a leader after which the node starts an election: this number to twice
+    /// as many, at random. At least 101, one more than the interval of heartbeats.
+    pub election_timeout: u64,
     /// Ends the process when standard input ends, so that a node does not outlive its parent.
     pub child: bool,
     /// Accepts requests that partition the cluster.
@@ -123,8 +126,8 @@ pub async fn serve(settings: Settings) -> Result<()> {
     let config = Config {
         cluster_name: "sieve".to_owned(),
         heartbeat_interval: 100,
-        election_timeout_min: 400,
-        election_timeout_max: 800,
+        election_timeout_min: settings.election_timeout,
+        election_timeout_max: settings.election_timeout.saturating_mul(2),
         // The last part of a snapshot returns when it is installed.
         install_snapshot_timeout: 120_000,
         snapshot_max_chunk_size: 4 << 20,

@@ -1,4 +1,4 @@
-//! Random histories with faults, and the planted stale read that they find.
+//! Histories with faults, and the planted stale read and lost vote that they find.
 //!
 //! `SIEVE_SEED` chooses other histories. The program's command `check` runs more of them.
 
@@ -9,29 +9,39 @@ use sievedb_cluster::{
     check::{Faults, Run},
 };
 
-fn run(planted_bug: Option<&str>, seed: u64) -> Run {
+fn run(planted_bug: Option<&str>, faults: Faults, seed: u64) -> Run {
     Run {
         program: Path::new(env!("CARGO_BIN_EXE_sieve-cluster")).to_owned(),
         duration: Duration::from_secs(4),
         seed,
         planted_bug: planted_bug.map(str::to_owned),
         namespaces: false,
-        faults: if planted_bug.is_some() { Faults::Isolations } else { Faults::All },
+        faults,
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_history_with_faults_is_linearizable_and_stale_reads_are_found() -> Result<()> {
     let seed = env::var("SIEVE_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(1);
-    let outcome = run(None, seed).run().await?;
+    let outcome = run(None, Faults::All, seed).run().await?;
     eprintln!("linearizability: SIEVE_SEED={seed}: {outcome}");
     assert!(outcome.violations.is_empty() && outcome.failure.is_none(), "{outcome}");
     assert!(outcome.operations > 0);
     for seed in 1..20 {
-        if !run(Some("stale-read"), seed).run().await?.violations.is_empty() {
+        if !run(Some("stale-read"), Faults::Isolations, seed).run().await?.violations.is_empty() {
             eprintln!("planted bug, stale read: found in run {seed}");
             return Ok(());
         }
     }
     Err("no run has found the stale read".into())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_history_with_faults_shows_a_lost_vote() -> Result<()> {
+    let outcome = run(None, Faults::Votes, 1).run().await?;
+    assert!(outcome.violations.is_empty() && outcome.failure.is_none(), "{outcome}");
+    assert!(outcome.operations >= 3, "{outcome}");
+    let outcome = run(Some("lost-vote"), Faults::Votes, 1).run().await?;
+    assert_eq!(outcome.violations.len(), 1, "{outcome}");
+    Ok(())
 }

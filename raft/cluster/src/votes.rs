@@ -1,0 +1,110 @@
+//! A schedule in which only a durable vote keeps two leaders from answering clients.
+//!
+//! 1. All nodes have applied a write. Then the leader is isolated from the other nodes.
+//! 2. The other two elect a leader of a later term, which commits a second write. So the third node,
+//!    the voter, has voted for that leader.
+//! 3. Both are killed, and the voter is started again. The first leader is connected to it.
+//!
+//! The first leader has not heard of the later term. If the voter remembers its vote, it refuses that
+//! leader. If it has lost the vote, it confirms the leadership: the two are a majority, and the first
+//! leader answers a linearizable read with the first write.
+//!
+//! Each step waits for its effect, so the schedule does not depend on chance.
+
+use std::time::{Duration, Instant};
+
+use crate::{
+    Result,
+    check::{NODES, Outcome, Run, Shared, read_all},
+    client::{Client, Failure},
+    processes::Processes,
+};
+
+/// How long a step may take, on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// How long a client waits for a response.
+const CLIENT_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// Pause between two attempts of a step.
+const POLL: Duration = Duration::from_millis(50);
+
+/// Milliseconds after which a node starts an election. The voter hears from the first leader before:
+/// openraft tries again after at most 500 ms.
+const ELECTION_TIMEOUT: &str = "1000";
+
+/// The key of all writes.
+const KEY: &str = "key";
+
+/// Runs the schedule once, and checks the history.
+pub(crate) async fn run(run: &Run) -> Result<Outcome> {
+    let dir = tempfile::tempdir()?;
+    let mut nodes = run.nodes(dir.path(), &["--election-timeout", ELECTION_TIMEOUT])?;
+    let (shared, mut outcome) = (Shared::new(), Outcome::default());
+
+    let first = nodes.start_cluster(NODES).await?;
+    write(&nodes, &shared, first, "first").await?;
+    let last = nodes.status(first).await?["last_log_index"].as_u64().unwrap_or(0);
+    for node in 1..=NODES {
+        nodes.applied(node, last, PATIENCE).await?;
+    }
+    nodes.isolate(first, true).await?;
+    outcome.partitions += 1;
+
+    let others: Vec<_> = (1..=NODES).filter(|&node| node != first).collect();
+    let second = nodes.leader_of(&others).await?;
+    write(&nodes, &shared, second, "second").await?;
+
+    let voter = others.into_iter().find(|&node| node != second).ok_or("no third node")?;
+    for node in [second, voter] {
+        nodes.kill(node);
+        outcome.kills += 1;
+    }
+    nodes.isolate(first, false).await?;
+    nodes.start(voter)?;
+    let clients = [client(&nodes, first)?, client(&nodes, voter)?];
+    outcome.failure = read(&clients, &shared).await.err().map(|error| error.to_string());
+
+    // The second leader would tell the first one of the later term.
+    if outcome.failure.is_none() {
+        nodes.start(second)?;
+        outcome.failure = read_all(&nodes, &shared).await.err().map(|error| error.to_string());
+    }
+    shared.finish(&mut outcome);
+    Ok(outcome)
+}
+
+fn client(nodes: &Processes, node: u64) -> Result<Client> {
+    nodes.client(node, CLIENT_TIMEOUT)
+}
+
+/// Writes until the leader acknowledges it. Each attempt has another value.
+async fn write(nodes: &Processes, shared: &Shared, leader: u64, value: &str) -> Result<()> {
+    let (client, deadline) = (client(nodes, leader)?, Instant::now() + PATIENCE);
+    for attempt in 0.. {
+        match shared.write(&client, KEY, &format!("{value}-{attempt}")).await {
+            Ok(()) => break,
+            Err(error) if Instant::now() > deadline => return Err(failed("write", &error)),
+            Err(_) => tokio::time::sleep(POLL).await,
+        }
+    }
+    Ok(())
+}
+
+/// Reads until one of the nodes answers.
+async fn read(clients: &[Client], shared: &Shared) -> Result<()> {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        for client in clients {
+            match shared.read(client, KEY).await {
+                Ok(_) => return Ok(()),
+                Err(error) if Instant::now() > deadline => return Err(failed("read", &error)),
+                Err(_) => tokio::time::sleep(POLL).await,
+            }
+        }
+    }
+}
+
+fn failed(call: &str, error: &Failure) -> Box<dyn std::error::Error + Send + Sync> {
+    format!("no {call} in {} s: {error:?}", PATIENCE.as_secs()).into()
+}
