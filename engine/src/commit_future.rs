@@ -15,7 +15,8 @@ use crate::{
 };
 
 /// An asynchronous commit, which resolves when it is durable:
-/// [`Batch::commit_async`](crate::Batch::commit_async).
+/// [`Batch::commit_async`](crate::Batch::commit_async),
+/// [`Keyspace::insert_async`](crate::Keyspace::insert_async).
 ///
 /// Resolves to the sequence number of the last write of the commit. Needs no runtime: any executor
 /// can await it, and [`wait`](Self::wait) blocks. A thread of the store syncs, not the one that

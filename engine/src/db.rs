@@ -25,8 +25,8 @@ use crate::{
     handle_counts::HandleKind,
     iter::bounds::KeyBounds,
     keyspace::{
-        conditional::conditional_methods, expiring::expiring_methods, ingestion::ingest_methods,
-        writes::write_methods,
+        asynchronous::asynchronous_methods, conditional::conditional_methods,
+        expiring::expiring_methods, ingestion::ingest_methods, writes::write_methods,
     },
     read::tree::Tree,
     reader::read_methods,
@@ -399,6 +399,7 @@ impl Db {
 read_methods!(Db, default);
 
 write_methods!(Db, default);
+asynchronous_methods!(Db, default);
 ingest_methods!(Db, default);
 
 conditional_methods!(Db, default);

@@ -1,5 +1,6 @@
 //! A named collection of keys.
 
+pub(crate) mod asynchronous;
 pub(crate) mod conditional;
 pub(crate) mod expiring;
 pub(crate) mod ingestion;

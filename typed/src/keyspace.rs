@@ -1,5 +1,6 @@
 //! A keyspace with typed keys and values.
 
+mod asynchronous;
 mod conditional;
 mod expiring;
 mod in_transaction;

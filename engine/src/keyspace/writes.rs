@@ -1,15 +1,13 @@
 //! Writes of single entries.
 
-use std::sync::Arc;
-
 use sievedb_format::Kind;
 
 use super::Keyspace;
 use crate::{
-    Result, RoomFuture,
+    Result,
     commit::{Always, WriteEncoder},
     iter::bounds::KeyBounds,
-    store::{Store, writer::stall::OnStall},
+    store::Store,
 };
 
 /// Implements the write methods of a handle. `field` names its keyspace, if it is none itself.
@@ -42,44 +40,6 @@ macro_rules! write_methods {
                 value: impl AsRef<[u8]>,
             ) -> $crate::Result<()> {
                 self$(.$field)?.put(key.as_ref(), value.as_ref())
-            }
-
-            /// As [`insert`](Self::insert), but refuses the write if background work would delay
-            /// it. Still waits for its own durability: see
-            /// [`Batch::try_commit`](crate::Batch::try_commit).
-            ///
-            /// ```
-            /// use sievedb::{Db, Error};
-            /// # let dir = tempfile::tempdir().unwrap();
-            /// let db = Db::open(dir.path())?;
-            /// while let Err(error) = db.try_insert("key", "value") {
-            ///     match error {
-            ///         // Serve others, or wait: here by blocking, in a task by `await`.
-            ///         Error::WouldStall { .. } => db.room().wait()?,
-            ///         error => return Err(error),
-            ///     }
-            /// }
-            /// # Ok::<(), sievedb::Error>(())
-            /// ```
-            ///
-            /// # Errors
-            ///
-            /// As [`insert`](Self::insert), and [`Error::WouldStall`]: nothing was written.
-            ///
-            /// [`Error::WouldStall`]: crate::Error::WouldStall
-            pub fn try_insert(
-                &self,
-                key: impl AsRef<[u8]>,
-                value: impl AsRef<[u8]>,
-            ) -> $crate::Result<()> {
-                self$(.$field)?.try_put(key.as_ref(), value.as_ref())
-            }
-
-            /// Returns a wait until background work would not delay a small write to this
-            /// keyspace. It can be awaited, or blocks by [`wait`](crate::RoomFuture::wait). For a
-            /// large write use [`Batch::room`](crate::Batch::room).
-            pub fn room(&self) -> $crate::RoomFuture {
-                self$(.$field)?.room_future()
             }
 
             /// Writes a merge operand: the
@@ -192,21 +152,6 @@ impl Keyspace {
     #[inline]
     pub(crate) fn put_value(&self, key: &[u8], expiry_ms: Option<u64>, value: &[u8]) -> Result<()> {
         self.commit_value(self.open.accept()?, key, expiry_ms, value)
-    }
-
-    /// As [`put`](Self::put), unless background work delays writes.
-    pub(crate) fn try_put(&self, key: &[u8], value: &[u8]) -> Result<()> {
-        let store = self.open.accept()?;
-        let expiry_ms = self.tree.default_expiry_ms(|| store.versions.clock().now_ms());
-        let (seed, tree) = (store.hash_seed, &self.tree);
-        let mut write = WriteEncoder::single_value(seed, tree, key, expiry_ms, value)?;
-        let durability = self.durability(store);
-        store.commit_or(OnStall::Refuse, &mut write, durability, &mut Always).map(drop)
-    }
-
-    /// Returns the wait for room for the smallest write.
-    pub(crate) fn room_future(&self) -> RoomFuture {
-        RoomFuture::new(&self.open, 1, vec![Arc::clone(&self.tree)])
     }
 
     #[inline]

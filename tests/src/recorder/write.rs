@@ -3,7 +3,7 @@
 use std::ops::Bound;
 
 use bytes::Bytes;
-use sievedb::{Db, Durability, Error, KeyspaceOptions};
+use sievedb::{Db, Durability, Error, Ingested, Keyspace, KeyspaceOptions};
 
 use super::{DEFAULT_DURABILITY, Opened, Recorder, expiry::TTL};
 use crate::{
@@ -243,24 +243,8 @@ impl Recorder {
         keys: impl IntoIterator<Item = K>,
         bytes: usize,
     ) {
-        let (Some(_), Some(handle)) = (self.writable(), self.handle(keyspace).cloned()) else {
-            return;
-        };
-        let entries: Vec<_> =
-            keys.into_iter().map(|key| (key.into(), self.new_value(bytes))).collect();
-        let put = |(key, value): &(Bytes, Bytes)| Change::Put {
-            keyspace: keyspace.into(),
-            key: key.clone(),
-            value: value.clone(),
-        };
-        let changes: Vec<_> = entries.iter().map(put).collect();
-        let began = self.disk.operations();
-        if self.accept("ingest", handle.ingest(entries)).is_some() {
-            self.history.add(changes, began);
-            self.history.acknowledge(Durability::Disk, self.disk.operations());
-        } else {
-            self.history.add_failed(changes, began);
-        }
+        let entries = self.new_entries(keys, bytes);
+        self.ingest_by(keyspace, &entries, |handle| handle.ingest(entries.iter().cloned()));
     }
 
     /// As [`ingest`](Self::ingest) of keys that were written to so many files before.
@@ -271,26 +255,43 @@ impl Recorder {
         bytes: usize,
         files: usize,
     ) {
+        let entries = self.new_entries(keys, bytes);
+        let paths = write_files(&self.disk, &entries, files);
+        self.ingest_by(keyspace, &entries, |handle| handle.ingest_files(&paths));
+        remove_files(&self.disk, &paths);
+    }
+
+    fn new_entries<K: Into<Bytes>>(
+        &mut self,
+        keys: impl IntoIterator<Item = K>,
+        bytes: usize,
+    ) -> Vec<(Bytes, Bytes)> {
+        keys.into_iter().map(|key| (key.into(), self.new_value(bytes))).collect()
+    }
+
+    /// Calls `ingest`, which adds `entries`.
+    fn ingest_by(
+        &mut self,
+        keyspace: &str,
+        entries: &[(Bytes, Bytes)],
+        ingest: impl FnOnce(&Keyspace) -> Result<Ingested, Error>,
+    ) {
         let (Some(_), Some(handle)) = (self.writable(), self.handle(keyspace).cloned()) else {
             return;
         };
-        let entries: Vec<_> =
-            keys.into_iter().map(|key| (key.into(), self.new_value(bytes))).collect();
         let put = |(key, value): &(Bytes, Bytes)| Change::Put {
             keyspace: keyspace.into(),
             key: key.clone(),
             value: value.clone(),
         };
         let changes: Vec<_> = entries.iter().map(put).collect();
-        let paths = write_files(&self.disk, &entries, files);
         let began = self.disk.operations();
-        if self.accept("ingest files", handle.ingest_files(&paths)).is_some() {
+        if self.accept("ingest", ingest(&handle)).is_some() {
             self.history.add(changes, began);
             self.history.acknowledge(Durability::Disk, self.disk.operations());
         } else {
             self.history.add_failed(changes, began);
         }
-        remove_files(&self.disk, &paths);
     }
 
     /// Renames a keyspace durably, if it exists and the new name does not.

@@ -58,6 +58,45 @@ fn asynchronous_commits_are_visible_at_once_and_resolve_when_durable() {
     assert!(db.durable_sequence() >= expected && survives(disk, "a"));
 }
 
+#[test]
+fn single_writes_are_visible_at_once_and_resolve_when_durable() {
+    let fs = held_syncs();
+    let disk = &fs.0.disk;
+    let db = open(&fs, 2);
+    let synced = db.default_keyspace().with_durability(Durability::Disk);
+    block_on(synced.insert_async("b", "1").unwrap()).unwrap();
+    let hold = fs.0.hold();
+    let mut insert = synced.insert_async("a", "1").unwrap();
+    hold.wait_for_sync();
+    let mut remove = synced.remove_async("b").unwrap();
+    assert!(db.contains_key("a").unwrap() && !db.contains_key("b").unwrap());
+    assert!(poll_once(&mut insert).is_pending() && poll_once(&mut remove).is_pending());
+    assert!(!survives(disk, "a") && survives(disk, "b"));
+    // Resolves at once: its handle does not ask for a sync.
+    let in_memory = db.default_keyspace().with_durability(Durability::Memory);
+    let sequence = in_memory.insert_async("c", "1").unwrap().wait().unwrap();
+    assert!(sequence > remove.sequence() && sequence > db.durable_sequence());
+    drop(hold);
+    assert!(block_on(insert).unwrap() < remove.sequence());
+    block_on(remove).unwrap();
+    assert!(survives(disk, "a") && !survives(disk, "b"));
+    let too_long = db.remove_async(vec![0; sievedb::KEY_BYTES_MAX + 1]);
+    assert!(matches!(too_long, Err(Error::KeyTooLong { .. })), "{too_long:?}");
+}
+
+#[test]
+fn asynchronous_values_have_the_default_ttl() {
+    let db = open(&Arc::new(MemoryFs::new()), 0);
+    let options = sievedb::KeyspaceOptions::new().default_ttl(Duration::from_secs(60));
+    let sessions = db.keyspace_with("sessions", &options).unwrap();
+    sessions.insert_async("a", "1").unwrap().wait().unwrap();
+    sessions.try_insert("b", "1").unwrap();
+    for key in ["a", "b"] {
+        let ttl = sessions.ttl(key).unwrap();
+        assert!(matches!(ttl, Some(sievedb::TimeToLive::Remaining(_))), "{key}: {ttl:?}");
+    }
+}
+
 /// The next group is collected while the last one is synced.
 #[test]
 fn one_sync_makes_many_commits_durable() {

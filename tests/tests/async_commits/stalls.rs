@@ -88,6 +88,9 @@ fn a_write_that_would_be_delayed_is_refused_and_writes_nothing() {
         "{refused:?}"
     );
     assert!(!db.contains_key(count.to_be_bytes()).unwrap());
+    let removed = db.try_remove(0_u32.to_be_bytes());
+    assert!(matches!(removed, Err(Error::WouldStall { .. })), "{removed:?}");
+    assert!(db.contains_key(0_u32.to_be_bytes()).unwrap());
     assert_eq!(db.snapshot().sequence(), u64::from(count) + first_sequence());
     assert_eq!(db.stats().writes.stalls, 0, "no write waited");
     let mut batch = db.batch();
@@ -112,6 +115,8 @@ fn a_write_that_would_be_delayed_is_refused_and_writes_nothing() {
     block_on(batch.room()).unwrap();
     batch.try_commit(Durability::Disk).unwrap();
     assert!(batch.is_empty() && db.contains_key("a").unwrap());
+    db.try_remove("a").unwrap();
+    assert!(!db.contains_key("a").unwrap());
 }
 
 /// Returns the sequence number of a new store.

@@ -49,6 +49,23 @@ fn entries_are_written_and_read() {
 }
 
 #[test]
+fn writes_that_do_not_wait_have_the_encodings_of_others() {
+    let (_dir, db) = store();
+    let users = TypedKeyspace::<u64, User>::open(&db, "users", Schema::new("user", 1)).unwrap();
+    users.room().wait().unwrap();
+    users.try_insert(7, user("anna")).unwrap();
+    let sequence = users.insert_async(8, user("bert")).unwrap().wait().unwrap();
+    assert_eq!(list(users.iter()), [(7, user("anna")), (8, user("bert"))]);
+    users.try_remove(7).unwrap();
+    assert_eq!(users.get(7).unwrap(), None);
+    let removed = users.remove_async(8).unwrap();
+    assert!(removed.sequence() > sequence);
+    removed.wait().unwrap();
+    assert_eq!(list(users.iter()), []);
+    db.wait_durable(sequence).unwrap();
+}
+
+#[test]
 fn batches_and_snapshots_span_keyspaces() {
     let (_dir, db) = store();
     let users = TypedKeyspace::<u64, User>::open(&db, "users", Schema::new("user", 1)).unwrap();

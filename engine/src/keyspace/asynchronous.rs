@@ -1,0 +1,170 @@
+//! Writes of single entries that do not wait for durability or for background work.
+
+use std::sync::Arc;
+
+use super::Keyspace;
+use crate::{
+    CommitFuture, Result, RoomFuture,
+    commit::{Always, Write, WriteEncoder},
+    store::{Store, writer::stall::OnStall},
+};
+
+/// Implements the asynchronous write methods of a handle. `field` names its keyspace, if it is none
+/// itself.
+macro_rules! asynchronous_methods {
+    ($handle:ty $(, $field:ident)?) => {
+        /// Writes that do not wait for durability, or for background work. For several entries, or
+        /// both at once, use
+        /// [`Batch::try_commit_async`](crate::Batch::try_commit_async).
+        impl $handle {
+            /// As [`insert`](Self::insert), but refuses the write if background work would delay
+            /// it. Still waits for its own durability: see
+            /// [`Batch::try_commit`](crate::Batch::try_commit).
+            ///
+            /// ```
+            /// use sievedb::{Db, Error};
+            /// # let dir = tempfile::tempdir().unwrap();
+            /// let db = Db::open(dir.path())?;
+            /// while let Err(error) = db.try_insert("key", "value") {
+            ///     match error {
+            ///         // Serve others, or wait: here by blocking, in a task by `await`.
+            ///         Error::WouldStall { .. } => db.room().wait()?,
+            ///         error => return Err(error),
+            ///     }
+            /// }
+            /// # Ok::<(), sievedb::Error>(())
+            /// ```
+            ///
+            /// # Errors
+            ///
+            /// As [`insert`](Self::insert), and [`Error::WouldStall`]: nothing was written.
+            ///
+            /// [`Error::WouldStall`]: crate::Error::WouldStall
+            pub fn try_insert(
+                &self,
+                key: impl AsRef<[u8]>,
+                value: impl AsRef<[u8]>,
+            ) -> $crate::Result<()> {
+                self$(.$field)?.try_put(key.as_ref(), value.as_ref())
+            }
+
+            /// As [`remove`](Self::remove), but refuses the write if background work would delay
+            /// it. Still waits for its own durability, as [`try_insert`](Self::try_insert).
+            ///
+            /// # Errors
+            ///
+            /// As [`try_insert`](Self::try_insert).
+            pub fn try_remove(&self, key: impl AsRef<[u8]>) -> $crate::Result<()> {
+                self$(.$field)?.try_delete(key.as_ref())
+            }
+
+            /// As [`insert`](Self::insert), without waiting for the durability of the write. It is
+            /// visible at return, and the future resolves when it is durable. See
+            /// [`Batch::commit_async`](crate::Batch::commit_async).
+            ///
+            /// ```
+            /// use std::{pin::pin, task::{Context, Waker}};
+            /// use sievedb::{Db, Durability};
+            /// # let dir = tempfile::tempdir().unwrap();
+            /// let db = Db::open(dir.path())?;
+            /// let synced = db.default_keyspace().with_durability(Durability::Disk);
+            /// let mut commits = Vec::new();
+            /// for number in 0_u32..100 {
+            ///     commits.push(synced.insert_async(number.to_be_bytes(), "entry")?);
+            /// }
+            /// // In a task: `commit.await?`. Any executor polls it.
+            /// let mut last = pin!(commits.pop().unwrap());
+            /// let _ = last.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+            /// // Without an executor:
+            /// for commit in commits {
+            ///     commit.wait()?;
+            /// }
+            /// # Ok::<(), sievedb::Error>(())
+            /// ```
+            ///
+            /// # Errors
+            ///
+            /// As [`insert`](Self::insert), except for those of the
+            /// [future](crate::CommitFuture#failures).
+            pub fn insert_async(
+                &self,
+                key: impl AsRef<[u8]>,
+                value: impl AsRef<[u8]>,
+            ) -> $crate::Result<$crate::CommitFuture> {
+                self$(.$field)?.put_async(key.as_ref(), value.as_ref())
+            }
+
+            /// As [`remove`](Self::remove), without waiting for the durability of the write, as
+            /// [`insert_async`](Self::insert_async).
+            ///
+            /// # Errors
+            ///
+            /// As [`insert_async`](Self::insert_async).
+            pub fn remove_async(
+                &self,
+                key: impl AsRef<[u8]>,
+            ) -> $crate::Result<$crate::CommitFuture> {
+                self$(.$field)?.delete_async(key.as_ref())
+            }
+
+            /// Returns a wait until background work would not delay a small write to this
+            /// keyspace. It can be awaited, or blocks by [`wait`](crate::RoomFuture::wait). For a
+            /// large write use [`Batch::room`](crate::Batch::room).
+            pub fn room(&self) -> $crate::RoomFuture {
+                self$(.$field)?.room_future()
+            }
+        }
+    };
+}
+
+pub(crate) use asynchronous_methods;
+
+asynchronous_methods!(Keyspace);
+
+impl Keyspace {
+    /// As [`put`](Self::put), unless background work delays writes.
+    pub(crate) fn try_put(&self, key: &[u8], value: &[u8]) -> Result<()> {
+        let store = self.open.accept()?;
+        self.try_commit(store, self.encode_put(store, key, value)?)
+    }
+
+    /// As [`delete`](Self::delete), unless background work delays writes.
+    pub(crate) fn try_delete(&self, key: &[u8]) -> Result<()> {
+        let store = self.open.accept()?;
+        self.try_commit(store, WriteEncoder::single_remove(store.hash_seed, &self.tree, key)?)
+    }
+
+    /// As [`put`](Self::put), without a wait for the durability.
+    pub(crate) fn put_async(&self, key: &[u8], value: &[u8]) -> Result<CommitFuture> {
+        let store = self.open.accept()?;
+        self.commit_async(store, self.encode_put(store, key, value)?)
+    }
+
+    /// As [`delete`](Self::delete), without a wait for the durability.
+    pub(crate) fn delete_async(&self, key: &[u8]) -> Result<CommitFuture> {
+        let store = self.open.accept()?;
+        self.commit_async(store, WriteEncoder::single_remove(store.hash_seed, &self.tree, key)?)
+    }
+
+    /// Returns the wait for room for the smallest write.
+    pub(crate) fn room_future(&self) -> RoomFuture {
+        RoomFuture::new(&self.open, 1, vec![Arc::clone(&self.tree)])
+    }
+
+    /// Encodes a value with the default TTL of the keyspace.
+    fn encode_put(&self, store: &Store, key: &[u8], value: &[u8]) -> Result<Write> {
+        let expiry_ms = self.tree.default_expiry_ms(|| store.versions.clock().now_ms());
+        WriteEncoder::single_value(store.hash_seed, &self.tree, key, expiry_ms, value)
+    }
+
+    fn try_commit(&self, store: &Store, mut write: Write) -> Result<()> {
+        let durability = self.durability(store);
+        store.commit_or(OnStall::Refuse, &mut write, durability, &mut Always).map(drop)
+    }
+
+    fn commit_async(&self, store: &Store, mut write: Write) -> Result<CommitFuture> {
+        let durability = self.durability(store);
+        let wait = self.open.commit_async(OnStall::Wait, &mut write, durability, &mut Always)?;
+        Ok(wait.map_or_else(CommitFuture::of_nothing, |wait| CommitFuture::new(&self.open, wait)))
+    }
+}
