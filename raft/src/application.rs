@@ -1,6 +1,5 @@
 //! What an application does with an entry.
 
-use openraft::RaftTypeConfig;
 use sievedb::{Keyspace, Transaction};
 
 /// The replicated state, and how an entry changes it.
@@ -8,7 +7,14 @@ use sievedb::{Keyspace, Transaction};
 /// Every node applies the same entries in the same order, so [`apply`](Self::apply) depends on
 /// nothing else: not on time, random numbers, or keyspaces that are not replicated. Keys that
 /// expire are no part of replicated state: a snapshot does not carry their times.
-pub trait Application<C: RaftTypeConfig>: Send + Sync + 'static {
+pub trait Application: Send + Sync + 'static {
+    /// A request: the type `D` of openraft.
+    type Request;
+
+    /// The response to a request: the type `R` of openraft. An entry without a request has the
+    /// default one.
+    type Response: Default;
+
     /// Returns the keyspaces with the replicated state: a snapshot replaces their contents.
     fn keyspaces(&self) -> Vec<Keyspace>;
 
@@ -21,5 +27,9 @@ pub trait Application<C: RaftTypeConfig>: Send + Sync + 'static {
     ///
     /// An error stops this node. A request that is refused, such as a comparison that fails, is a
     /// response instead.
-    fn apply(&mut self, transaction: &mut Transaction, request: C::D) -> sievedb::Result<C::R>;
+    fn apply(
+        &mut self,
+        transaction: &mut Transaction,
+        request: Self::Request,
+    ) -> sievedb::Result<Self::Response>;
 }

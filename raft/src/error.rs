@@ -25,6 +25,8 @@ pub enum Error {
     },
     /// A snapshot is not whole, or not what its sender said.
     Snapshot(String),
+    /// Another line of openraft has written the store: its name, such as `0.9`.
+    Line(String),
 }
 
 impl Error {
@@ -42,6 +44,9 @@ impl fmt::Display for Error {
             Self::Encoding(_) => f.write_str("a record of the log or a snapshot is damaged"),
             Self::Io { path, .. } => write!(f, "{}", path.display()),
             Self::Snapshot(what) => write!(f, "snapshot refused: {what}"),
+            Self::Line(line) => {
+                write!(f, "openraft {line} has written the log; open it with that line")
+            }
         }
     }
 }
@@ -52,8 +57,14 @@ impl error::Error for Error {
             Self::Store(source) => Some(source),
             Self::Encoding(source) => Some(source),
             Self::Io { source, .. } => Some(source),
-            Self::Snapshot(_) => None,
+            Self::Snapshot(_) | Self::Line(_) => None,
         }
+    }
+}
+
+impl From<Error> for io::Error {
+    fn from(error: Error) -> Self {
+        Self::other(error)
     }
 }
 

@@ -38,7 +38,10 @@
 //!
 //! struct Puts(Keyspace);
 //!
-//! impl Application<Types> for Puts {
+//! impl Application for Puts {
+//!     type Request = Put;
+//!     type Response = ();
+//!
 //!     fn keyspaces(&self) -> Vec<Keyspace> {
 //!         vec![self.0.clone()]
 //!     }
@@ -62,6 +65,7 @@
 
 mod application;
 mod error;
+mod line;
 mod log_store;
 mod options;
 mod planted;
@@ -69,6 +73,11 @@ mod reads;
 mod record;
 mod snapshot;
 mod state_machine;
+#[cfg(feature = "openraft-0-9")]
+mod v0_9;
+
+#[cfg(feature = "openraft-0-9")]
+pub use crate::v0_9::{Types, open};
 
 pub use crate::{
     application::Application,
@@ -86,49 +95,6 @@ pub use crate::planted::PlantedBug;
 #[cfg(not(feature = "planted-bugs"))]
 use crate::planted::PlantedBug;
 
-use std::path::Path;
-
-use openraft::{Entry, RaftTypeConfig};
-use serde::{Serialize, de::DeserializeOwned};
-use sievedb::Db;
-
 /// The keyspace of log, vote, and what is known of the state machine. An application leaves it
 /// alone.
 pub const KEYSPACE: &str = "sievedb-raft";
-
-/// What this crate asks of openraft's types: entries of openraft, and requests that serde knows.
-///
-/// Implemented for all types that fit.
-pub trait Types:
-    RaftTypeConfig<
-        Entry = Entry<Self>,
-        D: Serialize + DeserializeOwned,
-        R: Default,
-        SnapshotData = SnapshotStream,
-    >
-{
-}
-
-impl<C> Types for C where
-    C: RaftTypeConfig<
-            Entry = Entry<C>,
-            D: Serialize + DeserializeOwned,
-            R: Default,
-            SnapshotData = SnapshotStream,
-        >
-{
-}
-
-/// Opens the log and the state machine in `db`, a store with default options: see
-/// [`Options::open`].
-///
-/// # Errors
-///
-/// As [`Options::open`].
-pub fn open<C: Types, A: Application<C>>(
-    db: &Db,
-    snapshots: impl AsRef<Path>,
-    application: A,
-) -> Result<(LogStore<C>, StateMachine<C, A>)> {
-    Options::default().open(db, snapshots, application)
-}

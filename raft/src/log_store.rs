@@ -1,21 +1,18 @@
 //! The log and the vote.
 
-use std::{fmt, io, marker::PhantomData, ops::RangeBounds};
+use std::{fmt, marker::PhantomData, ops::RangeBounds};
 
-use openraft::{
-    AsyncRuntime, Entry, LogId, LogState, OptionalSend, RaftLogReader, StorageError,
-    StorageIOError, Vote,
-    storage::{LogFlushed, RaftLogStorage},
-};
-use sievedb::Durability;
+use serde::{Serialize, de::DeserializeOwned};
+use sievedb::{CommitFuture, Durability};
 
 use crate::{
-    Error, Options, PlantedBug, Result, Types,
+    Options, PlantedBug, Result,
+    line::Line,
     record::{COMMITTED, PURGED, Records, VOTE, encode, entry_key, entry_keys},
 };
 
 /// Bytes of entries after which a read for replication ends.
-const READ_BYTES_MAX: usize = 4 << 20;
+pub(crate) const READ_BYTES_MAX: usize = 4 << 20;
 
 /// The log of a node, with its vote. A clone reads and writes the same log.
 pub struct LogStore<C> {
@@ -37,13 +34,17 @@ impl<C> fmt::Debug for LogStore<C> {
     }
 }
 
-impl<C: Types> LogStore<C> {
+impl<C> LogStore<C> {
     pub(crate) fn new(records: Records, options: Options) -> Self {
         Self { records, options, types: PhantomData }
     }
 
     /// Reads the entries in `range`, until they have more than `bytes_max` bytes.
-    fn read(&self, range: &impl RangeBounds<u64>, bytes_max: usize) -> Result<Vec<Entry<C>>> {
+    pub(crate) fn entries<L: Line>(
+        &self,
+        range: &impl RangeBounds<u64>,
+        bytes_max: usize,
+    ) -> Result<Vec<L::Entry>> {
         let mut found = Vec::new();
         let mut bytes = 0;
         let mut entries = self.records.keyspace.range(entry_keys(range));
@@ -56,17 +57,17 @@ impl<C: Types> LogStore<C> {
         Ok(found)
     }
 
-    fn state(&self) -> Result<LogState<C>> {
-        let last_purged_log_id = self.records.read(PURGED)?;
+    /// Returns the ids of the last purged entry and of the last entry.
+    pub(crate) fn last_ids<L: Line>(&self) -> Result<[Option<L::LogId>; 2]> {
+        let purged = self.records.read::<L::LogId>(PURGED)?;
         let mut entries = self.records.keyspace.range(entry_keys(&..));
         let last = match entries.next_back_ref()? {
-            Some(entry) => Some(postcard::from_bytes::<Entry<C>>(entry.value())?.log_id),
-            None => None,
+            Some(entry) => {
+                Some(L::log_id(&postcard::from_bytes::<L::Entry>(entry.value())?).clone())
+            }
+            None => purged.clone(),
         };
-        Ok(LogState {
-            last_log_id: last.or_else(|| last_purged_log_id.clone()),
-            last_purged_log_id,
-        })
+        Ok([purged, last])
     }
 
     /// Returns the durability of writes that openraft relies on, unless `bug` is planted.
@@ -78,7 +79,7 @@ impl<C: Types> LogStore<C> {
     async fn write(
         &self,
         key: &[u8],
-        value: &impl serde::Serialize,
+        value: &impl Serialize,
         durability: Durability,
     ) -> Result<()> {
         let mut batch = self.records.db.batch();
@@ -86,120 +87,50 @@ impl<C: Types> LogStore<C> {
         batch.commit_async(durability)?.await?;
         Ok(())
     }
-}
 
-impl<C: Types> RaftLogReader<C> for LogStore<C> {
-    async fn try_get_log_entries<B: RangeBounds<u64> + Clone + fmt::Debug + OptionalSend>(
-        &mut self,
-        range: B,
-    ) -> std::result::Result<Vec<Entry<C>>, StorageError<C::NodeId>> {
-        let entries = self.read(&range, usize::MAX);
-        Ok(entries.map_err(|error| StorageIOError::read_logs(&error))?)
+    pub(crate) async fn write_vote(&self, vote: &impl Serialize) -> Result<()> {
+        self.write(VOTE, vote, self.durability(PlantedBug::UnsyncedVote)).await
     }
 
-    async fn limited_get_log_entries(
-        &mut self,
-        start: u64,
-        end: u64,
-    ) -> std::result::Result<Vec<Entry<C>>, StorageError<C::NodeId>> {
-        let entries = self.read(&(start..end), READ_BYTES_MAX);
-        Ok(entries.map_err(|error| StorageIOError::read_logs(&error))?)
-    }
-}
-
-impl<C: Types> RaftLogStorage<C> for LogStore<C> {
-    type LogReader = Self;
-
-    async fn get_log_state(&mut self) -> std::result::Result<LogState<C>, StorageError<C::NodeId>> {
-        Ok(self.state().map_err(|error| StorageIOError::read_logs(&error))?)
-    }
-
-    async fn get_log_reader(&mut self) -> Self {
-        self.clone()
-    }
-
-    async fn save_vote(
-        &mut self,
-        vote: &Vote<C::NodeId>,
-    ) -> std::result::Result<(), StorageError<C::NodeId>> {
-        let written = self.write(VOTE, vote, self.durability(PlantedBug::UnsyncedVote)).await;
-        Ok(written.map_err(|error| StorageIOError::write_vote(&error))?)
-    }
-
-    async fn read_vote(
-        &mut self,
-    ) -> std::result::Result<Option<Vote<C::NodeId>>, StorageError<C::NodeId>> {
-        Ok(self.records.read(VOTE).map_err(|error| StorageIOError::read_vote(&error))?)
+    pub(crate) fn vote<T: DeserializeOwned>(&self) -> Result<Option<T>> {
+        self.records.read(VOTE)
     }
 
     /// Not synced: an older id only lets openraft apply less before it hears from a leader.
-    async fn save_committed(
-        &mut self,
-        committed: Option<LogId<C::NodeId>>,
-    ) -> std::result::Result<(), StorageError<C::NodeId>> {
-        let written = self.write(COMMITTED, &committed, Durability::OsBuffer).await;
-        Ok(written.map_err(|error| StorageIOError::write(&error))?)
+    pub(crate) async fn write_committed(&self, committed: &Option<impl Serialize>) -> Result<()> {
+        self.write(COMMITTED, committed, Durability::OsBuffer).await
     }
 
-    async fn read_committed(
-        &mut self,
-    ) -> std::result::Result<Option<LogId<C::NodeId>>, StorageError<C::NodeId>> {
-        let committed = self.records.read::<Option<_>>(COMMITTED);
-        Ok(committed.map_err(|error| StorageIOError::read(&error))?.flatten())
+    pub(crate) fn committed<T: DeserializeOwned>(&self) -> Result<Option<T>> {
+        Ok(self.records.read::<Option<T>>(COMMITTED)?.flatten())
     }
 
-    /// Returns when the entries are in the log, before they are synced.
-    async fn append<I>(
-        &mut self,
-        entries: I,
-        callback: LogFlushed<C>,
-    ) -> std::result::Result<(), StorageError<C::NodeId>>
-    where
-        I: IntoIterator<Item = Entry<C>> + OptionalSend,
-        I::IntoIter: OptionalSend,
-    {
+    /// Appends entries. They are in the log when this returns, and synced when the future does.
+    pub(crate) fn append_entries<L: Line>(
+        &self,
+        entries: impl IntoIterator<Item = L::Entry>,
+    ) -> Result<CommitFuture> {
         let mut batch = self.records.db.batch();
-        let begin = || -> Result<_> {
-            for entry in entries {
-                batch.insert(
-                    &self.records.keyspace,
-                    entry_key(entry.log_id.index),
-                    encode(&entry)?,
-                )?;
-            }
-            Ok(batch.commit_async(self.durability(PlantedBug::UnsyncedEntries))?)
-        };
-        let commit = begin().map_err(|error| StorageIOError::write_logs(&error))?;
-        drop(C::AsyncRuntime::spawn(async move {
-            callback.log_io_completed(commit.await.map(drop).map_err(io::Error::other));
-        }));
+        for entry in entries {
+            let key = entry_key(L::index(L::log_id(&entry)));
+            batch.insert(&self.records.keyspace, key, encode(&entry)?)?;
+        }
+        Ok(batch.commit_async(self.durability(PlantedBug::UnsyncedEntries))?)
+    }
+
+    /// Removes the entries from the index `from` on.
+    pub(crate) async fn remove_from(&self, from: u64) -> Result<()> {
+        let mut batch = self.records.db.batch();
+        batch.remove_range(&self.records.keyspace, entry_keys(&(from..)))?;
+        batch.commit_async(Durability::Disk)?.await?;
         Ok(())
     }
 
-    async fn truncate(
-        &mut self,
-        log_id: LogId<C::NodeId>,
-    ) -> std::result::Result<(), StorageError<C::NodeId>> {
+    /// Removes the entries up to `log_id`. Not synced: what is lost of it is purged again.
+    pub(crate) fn purge_to<L: Line>(&self, log_id: &L::LogId) -> Result<()> {
         let mut batch = self.records.db.batch();
-        let truncated = async {
-            batch.remove_range(&self.records.keyspace, entry_keys(&(log_id.index..)))?;
-            batch.commit_async(Durability::Disk)?.await?;
-            Ok::<_, Error>(())
-        };
-        Ok(truncated.await.map_err(|error| StorageIOError::write_logs(&error))?)
-    }
-
-    /// Not synced: what is lost of it is purged again.
-    async fn purge(
-        &mut self,
-        log_id: LogId<C::NodeId>,
-    ) -> std::result::Result<(), StorageError<C::NodeId>> {
-        let mut batch = self.records.db.batch();
-        let mut purged = || -> Result<()> {
-            batch.remove_range(&self.records.keyspace, entry_keys(&(..=log_id.index)))?;
-            batch.insert(&self.records.keyspace, PURGED, encode(&log_id)?)?;
-            Ok(batch.commit(Durability::OsBuffer)?)
-        };
-        Ok(purged().map_err(|error| StorageIOError::write_logs(&error))?)
+        batch.remove_range(&self.records.keyspace, entry_keys(&(..=L::index(log_id))))?;
+        batch.insert(&self.records.keyspace, PURGED, encode(log_id)?)?;
+        Ok(batch.commit(Durability::OsBuffer)?)
     }
 }

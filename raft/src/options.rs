@@ -5,7 +5,9 @@ use std::path::Path;
 use sievedb::Db;
 
 use crate::{
-    Application, LogStore, PlantedBug, Result, StateMachine, Types, record::Records,
+    Application, LogStore, PlantedBug, Result, StateMachine,
+    line::Line,
+    record::{Records, VOTE},
     snapshot::Snapshots,
 };
 
@@ -39,30 +41,21 @@ impl Options {
         self
     }
 
-    /// Returns the log and the state machine in `db`. Both are empty in a new store.
-    ///
-    /// Snapshots are kept in the directory `snapshots`, which is created. If it is on the file
-    /// system of the store, a snapshot takes hard links, otherwise a copy. A snapshot whose
-    /// installation was interrupted is installed now.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Io`](crate::Error::Io) if the directory cannot be used,
-    /// [`Error::Store`](crate::Error::Store) if the store fails, and
-    /// [`Error::Snapshot`](crate::Error::Snapshot) if the interrupted snapshot is damaged.
-    pub fn open<C: Types, A: Application<C>>(
+    /// Returns the log and the state machine of the line `L` in `db`.
+    pub(crate) fn open_line<L: Line<Request = A::Request>, C, A: Application>(
         &self,
         db: &Db,
-        snapshots: impl AsRef<Path>,
+        snapshots: &Path,
         application: A,
     ) -> Result<(LogStore<C>, StateMachine<C, A>)> {
         let records = Records::open(db)?;
+        records.check_line::<L>()?;
         if self.has_bug(PlantedBug::ForgetVote) {
-            records.keyspace.remove(crate::record::VOTE)?;
+            records.keyspace.remove(VOTE)?;
         }
-        let snapshots = Snapshots::open::<C>(snapshots.as_ref(), self, &records)?;
+        let snapshots = Snapshots::open::<L>(snapshots, self, &records)?;
         let log = LogStore::new(records.clone(), self.clone());
-        Ok((log, StateMachine::open(records, snapshots, application)?))
+        Ok((log, StateMachine::open::<L>(records, snapshots, application)?))
     }
 
     #[cfg(feature = "planted-bugs")]

@@ -5,11 +5,13 @@ use std::{
     ops::{Bound, RangeBounds},
 };
 
-use openraft::{LogId, NodeId, RaftTypeConfig, SnapshotMeta, StoredMembership};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use sievedb::{Db, Keyspace};
 
-use crate::{KEYSPACE, Result};
+use crate::{Error, KEYSPACE, Result, line::Line};
+
+/// The key of the name of the line of openraft that has written the store.
+const LINE: &[u8] = b"line";
 
 /// The key of the last vote.
 pub(crate) const VOTE: &[u8] = b"vote";
@@ -32,31 +34,26 @@ pub(crate) const INSTALLING: &[u8] = b"installing";
 /// The first byte of the key of an entry. The other keys begin with another one.
 const ENTRY: u8 = 0;
 
-/// The metadata of a snapshot of `C`.
-pub(crate) type Meta<C> = SnapshotMeta<<C as RaftTypeConfig>::NodeId, <C as RaftTypeConfig>::Node>;
-
-/// A snapshot in the directory of snapshots.
+/// A snapshot in the directory of snapshots, with its metadata.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-#[serde(bound = "")]
-pub(crate) struct Kept<C: RaftTypeConfig> {
-    pub(crate) meta: Meta<C>,
+pub(crate) struct Kept<M> {
+    pub(crate) meta: M,
     /// The number of its directory.
     pub(crate) slot: u8,
 }
 
 /// What the state machine contains.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-#[serde(bound = "")]
-pub(crate) struct Applied<N: NodeId, Node: openraft::Node> {
+pub(crate) struct Applied<I, M> {
     /// The id of the last entry applied.
-    pub(crate) log_id: Option<LogId<N>>,
+    pub(crate) log_id: Option<I>,
     /// The last membership applied.
-    pub(crate) membership: StoredMembership<N, Node>,
+    pub(crate) membership: M,
 }
 
-impl<N: NodeId, Node: openraft::Node> Default for Applied<N, Node> {
+impl<I, M: Default> Default for Applied<I, M> {
     fn default() -> Self {
-        Self { log_id: None, membership: StoredMembership::default() }
+        Self { log_id: None, membership: M::default() }
     }
 }
 
@@ -76,6 +73,23 @@ impl fmt::Debug for Records {
 impl Records {
     pub(crate) fn open(db: &Db) -> Result<Self> {
         Ok(Self { db: db.clone(), keyspace: db.keyspace(KEYSPACE)? })
+    }
+
+    /// Checks that the line `L` has written the store, and records it in an empty one.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Line`] if another line has written it.
+    pub(crate) fn check_line<L: Line>(&self) -> Result<()> {
+        match self.read::<String>(LINE)? {
+            Some(name) if name == L::NAME => Ok(()),
+            Some(name) => Err(Error::Line(name)),
+            None if self.keyspace.iter().next_ref()?.is_none() => {
+                self.keyspace.insert(LINE, encode(&L::NAME)?)?;
+                Ok(())
+            }
+            None => Err(Error::Line("unknown".to_owned())),
+        }
     }
 
     /// Returns the record at `key`.

@@ -4,7 +4,7 @@
 
 mod support;
 
-use std::{error::Error, path::Path};
+use std::path::Path;
 
 use openraft::{
     CommittedLeaderId, Entry, EntryPayload, LogId, RaftLogReader as _, RaftSnapshotBuilder as _,
@@ -12,12 +12,12 @@ use openraft::{
     storage::{RaftLogStorage as _, RaftLogStorageExt as _, RaftStateMachine as _},
 };
 use sievedb::{Db, Durability};
-use sievedb_raft::{KEYSPACE, LogStore, StateMachine};
+use sievedb_raft::{Error, KEYSPACE, LogStore, StateMachine};
 use tokio::io::{AsyncReadExt as _, AsyncSeekExt as _, AsyncWriteExt as _};
 
 use support::{Map, Request, Response, Types};
 
-type Result<T> = std::result::Result<T, Box<dyn Error>>;
+type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
 
 struct Node {
     db: Db,
@@ -57,7 +57,7 @@ async fn log_vote_and_state_remain() -> Result<()> {
     node.log.blocking_append(entries.clone()).await?;
     node.log.save_committed(Some(log_id(1))).await?;
     let responses = node.state_machine.apply(entries[..2].to_vec()).await?;
-    assert_eq!(responses, vec![Response::default(); 2]);
+    assert_eq!(responses, vec![Response { before: None, stored: true }; 2]);
     node.log.purge(log_id(0)).await?;
     node.log.truncate(log_id(2)).await?;
     drop(node);
@@ -71,6 +71,32 @@ async fn log_vote_and_state_remain() -> Result<()> {
     assert_eq!(found.iter().map(|entry| entry.log_id).collect::<Vec<_>>(), [log_id(1)]);
     assert_eq!(node.state_machine.applied_state().await?.0, Some(log_id(1)));
     assert_eq!(node.get("a")?.as_deref(), Some("1"));
+    Ok(())
+}
+
+#[tokio::test]
+async fn the_store_of_another_line_of_openraft_is_refused() -> Result<()> {
+    let dir = tempfile::tempdir()?;
+    let node = Node::open(dir.path())?;
+    let records = node.db.keyspace(KEYSPACE)?;
+    let line = records.get("line")?.ok_or("no line")?;
+    for other in [Some("\u{3}0.8"), None] {
+        match other {
+            Some(other) => records.insert("line", other)?,
+            None => records.remove("line")?,
+        }
+        records.insert("vote", "bytes of another line")?;
+        let opened = sievedb_raft::open::<Types, _>(
+            &node.db,
+            dir.path().join("snapshots"),
+            Map(node.db.keyspace("map")?),
+        );
+        assert!(matches!(opened, Err(Error::Line(_))), "{other:?}");
+    }
+    records.remove("vote")?;
+    records.insert("line", line)?;
+    drop((records, node));
+    Node::open(dir.path())?;
     Ok(())
 }
 

@@ -1,9 +1,8 @@
 //! The replicated map.
 
-use openraft::BasicNode;
 use serde::{Deserialize, Serialize};
 use sievedb::{Keyspace, Transaction};
-use sievedb_raft::{Application, SnapshotStream};
+use sievedb_raft::Application;
 
 /// A request to the map.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -35,21 +34,14 @@ pub struct Response {
     pub stored: bool,
 }
 
-openraft::declare_raft_types!(
-    /// Types of openraft.
-    pub Types:
-        D = Request,
-        R = Response,
-        NodeId = u64,
-        Node = BasicNode,
-        SnapshotData = SnapshotStream,
-);
-
 /// The map in a keyspace.
 #[derive(Debug)]
 pub struct Map(pub Keyspace);
 
-impl Application<Types> for Map {
+impl Application for Map {
+    type Request = Request;
+    type Response = Response;
+
     fn keyspaces(&self) -> Vec<Keyspace> {
         vec![self.0.clone()]
     }

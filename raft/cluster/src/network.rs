@@ -18,8 +18,19 @@ use openraft::{
     },
 };
 use serde::{Serialize, de::DeserializeOwned};
+use sievedb_raft::SnapshotStream;
 
-use crate::map::Types;
+use crate::map::{Request, Response};
+
+openraft::declare_raft_types!(
+    /// Types of openraft.
+    pub Types:
+        D = Request,
+        R = Response,
+        NodeId = u64,
+        Node = BasicNode,
+        SnapshotData = SnapshotStream,
+);
 
 /// The header with the id of the node that sends a request.
 pub(crate) const SENDER: &str = "x-node";

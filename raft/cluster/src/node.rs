@@ -46,8 +46,8 @@ use sievedb_raft::Reads;
 
 use crate::{
     Result,
-    map::{Map, Request, Types},
-    network::{Blocked, Network, SENDER, TARGET},
+    map::{Map, Request},
+    network::{Blocked, Network, SENDER, TARGET, Types},
 };
 
 /// The longest body of a request of a client. Entries of two such requests and 4 MiB of others fit

@@ -12,7 +12,7 @@ use openraft::{
 use sievedb_cluster::{
     Result,
     client::{Client, Failure},
-    map::Types,
+    network::Types,
     places::Places,
     processes::Processes,
 };

@@ -1,18 +1,14 @@
 //! Builds snapshots.
 
-use std::{
-    fmt,
-    hash::{BuildHasher as _, Hasher as _, RandomState},
-    marker::PhantomData,
-};
+use std::{fmt, marker::PhantomData};
 
-use openraft::{RaftSnapshotBuilder, Snapshot, StorageError, StorageIOError};
 use sievedb::Durability;
 
-use super::{Snapshots, install::applied};
+use super::{SnapshotStream, Snapshots, install::applied};
 use crate::{
-    Error, Result, Types,
-    record::{Kept, Meta, Records, SNAPSHOT, encode},
+    Error, Result,
+    line::Line,
+    record::{Kept, Records, SNAPSHOT, encode},
 };
 
 /// Builds snapshots of a state machine, which continues meanwhile.
@@ -28,40 +24,23 @@ impl<C> fmt::Debug for SnapshotBuilder<C> {
     }
 }
 
-impl<C: Types> SnapshotBuilder<C> {
+impl<C> SnapshotBuilder<C> {
     pub(crate) fn new(records: Records, snapshots: Snapshots) -> Self {
         Self { records, snapshots, types: PhantomData }
     }
 
-    fn build(&self) -> Result<Snapshot<C>> {
+    pub(crate) fn build<L: Line>(&self) -> Result<(L::Meta, SnapshotStream)> {
         let _turn = self.snapshots.turn();
-        let slot = self.snapshots.free_slot::<C>(&self.records)?;
+        let slot = self.snapshots.free_slot::<L>(&self.records)?;
         self.records.db.checkpoint(self.snapshots.path(slot)?)?;
         // The checkpoint itself says what it contains: entries are applied while it is made.
-        let applied = applied::<C>(&self.snapshots.open_slot(slot)?)?;
-        let index = applied.log_id.as_ref().map_or(0, |log_id| log_id.index);
-        // Two nodes never choose the same id: a transfer that changes its sender begins again.
-        let random = RandomState::new().build_hasher().finish();
-        let meta = Meta::<C> {
-            last_log_id: applied.log_id,
-            last_membership: applied.membership,
-            snapshot_id: format!("{index}-{random:016x}"),
-        };
+        let meta = L::meta(applied::<L>(&self.snapshots.open_slot(slot)?)?);
         let mut batch = self.records.db.batch();
-        let kept = encode(&Kept::<C> { meta, slot })?;
-        batch.insert(&self.records.keyspace, SNAPSHOT, kept)?;
+        batch.insert(&self.records.keyspace, SNAPSHOT, encode(&Kept { meta, slot })?)?;
         batch.commit(Durability::Disk)?;
-        self.snapshots.clear_unused::<C>(&self.records)?;
+        self.snapshots.clear_unused::<L>(&self.records)?;
         self.snapshots
-            .current(&self.records)?
+            .current::<L>(&self.records)?
             .ok_or_else(|| Error::Snapshot("it vanished while it was built".to_owned()))
-    }
-}
-
-impl<C: Types> RaftSnapshotBuilder<C> for SnapshotBuilder<C> {
-    async fn build_snapshot(
-        &mut self,
-    ) -> std::result::Result<Snapshot<C>, StorageError<C::NodeId>> {
-        Ok(self.build().map_err(|error| StorageIOError::write_snapshot(None, &error))?)
     }
 }

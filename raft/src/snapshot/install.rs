@@ -7,22 +7,25 @@ use sievedb::{Db, Durability, Keyspace};
 
 use super::Snapshots;
 use crate::{
-    Error, Result, Types,
-    record::{APPLIED, Applied, INSTALLING, Kept, Meta, Records, SNAPSHOT, encode},
+    Error, Result,
+    line::{AppliedOf, Line},
+    record::{APPLIED, INSTALLING, Kept, Records, SNAPSHOT, encode},
 };
 
 /// Bytes of the batches that copy entries.
 const BATCH_BYTES: u64 = 1 << 20;
 
 /// Returns what the state machine in `db` contains.
-pub(super) fn applied<C: Types>(db: &Db) -> Result<Applied<C::NodeId, C::Node>> {
-    Ok(Records::open(db)?.read(APPLIED)?.unwrap_or_default())
+pub(super) fn applied<L: Line>(db: &Db) -> Result<AppliedOf<L>> {
+    let records = Records::open(db)?;
+    records.check_line::<L>()?;
+    Ok(records.read(APPLIED)?.unwrap_or_default())
 }
 
 /// Checks that the checkpoint `source` is whole, and contains what `meta` says.
-pub(super) fn check<C: Types>(source: &Db, meta: &Meta<C>) -> Result<()> {
-    if applied::<C>(source)?.log_id != meta.last_log_id {
-        return Err(Error::Snapshot(format!("{} contains other entries", meta.snapshot_id)));
+pub(super) fn check<L: Line>(source: &Db, meta: &L::Meta) -> Result<()> {
+    if applied::<L>(source)?.log_id.as_ref() != L::last_log_id(meta) {
+        return Err(Error::Snapshot(format!("{meta:?} contains other entries")));
     }
     let report = source.verify()?;
     let damaged = report.problems.first().map(|problem| &problem.message);
@@ -34,14 +37,14 @@ pub(super) fn check<C: Types>(source: &Db, meta: &Meta<C>) -> Result<()> {
 
 /// Replaces the contents of `keyspaces` by those of the received snapshot `kept`, which becomes
 /// the current one.
-pub(crate) fn install<C: Types>(
+pub(crate) fn install<L: Line>(
     records: &Records,
     snapshots: &Snapshots,
     keyspaces: &[Keyspace],
-    kept: &Kept<C>,
+    kept: &Kept<L::Meta>,
 ) -> Result<()> {
     let source = snapshots.open_slot(kept.slot)?;
-    let applied = applied::<C>(&source)?;
+    let applied = applied::<L>(&source)?;
     for keyspace in keyspaces {
         keyspace.clear()?;
         copy(&source, keyspace, &records.db)?;
@@ -51,7 +54,7 @@ pub(crate) fn install<C: Types>(
     batch.insert(&records.keyspace, SNAPSHOT, encode(kept)?)?;
     batch.remove(&records.keyspace, INSTALLING)?;
     batch.commit(Durability::Disk)?;
-    snapshots.clear_unused::<C>(records)
+    snapshots.clear_unused::<L>(records)
 }
 
 /// Copies the entries of the keyspace in `source` that has the name of `target`.

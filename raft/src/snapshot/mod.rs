@@ -15,13 +15,13 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use openraft::Snapshot;
 use sievedb::{Db, Durability, fs::Fs};
 
 use self::{files::write_files, install::check, stream::SnapshotStream};
 use crate::{
-    Error, Options, PlantedBug, Result, Types,
-    record::{INSTALLING, Kept, Meta, Records, SNAPSHOT, encode},
+    Error, Options, PlantedBug, Result,
+    line::Line,
+    record::{INSTALLING, Kept, Records, SNAPSHOT, encode},
 };
 
 /// The file that receives a snapshot.
@@ -43,7 +43,7 @@ pub(crate) struct Snapshots {
 
 impl Snapshots {
     /// Opens or creates the directory. Removes the files that an interrupted call has left in it.
-    pub(crate) fn open<C: Types>(dir: &Path, options: &Options, records: &Records) -> Result<Self> {
+    pub(crate) fn open<L: Line>(dir: &Path, options: &Options, records: &Records) -> Result<Self> {
         let fs = options.store.file_system();
         let dir = fs.absolute(dir).map_err(Error::at(dir))?;
         for slot in 0..SLOTS {
@@ -52,7 +52,7 @@ impl Snapshots {
         let (dir, options) = (Arc::new(dir), Arc::new(options.clone()));
         let snapshots = Self { dir, options, turn: Arc::default(), files: Arc::default() };
         snapshots.remove_incoming()?;
-        snapshots.clear_unused::<C>(records)?;
+        snapshots.clear_unused::<L>(records)?;
         Ok(snapshots)
     }
 
@@ -88,17 +88,17 @@ impl Snapshots {
     }
 
     /// Returns a slot without a file that no record names.
-    fn free_slot<C: Types>(&self, records: &Records) -> Result<u8> {
-        self.clear_unused::<C>(records)?;
-        let used = used::<C>(records)?;
+    fn free_slot<L: Line>(&self, records: &Records) -> Result<u8> {
+        self.clear_unused::<L>(records)?;
+        let used = used::<L>(records)?;
         let free = (0..SLOTS).find(|&slot| !used.contains(&Some(slot)));
         free.ok_or_else(|| Error::Snapshot("all slots are in use".to_owned()))
     }
 
     /// Removes the files of the slots that no record names.
-    fn clear_unused<C: Types>(&self, records: &Records) -> Result<()> {
+    fn clear_unused<L: Line>(&self, records: &Records) -> Result<()> {
         let _files = lock(&self.files);
-        let used = used::<C>(records)?;
+        let used = used::<L>(records)?;
         for slot in (0..SLOTS).filter(|&slot| !used.contains(&Some(slot))) {
             let path = self.path(slot)?;
             for name in self.fs().list(&path).map_err(Error::at(&path))? {
@@ -110,11 +110,15 @@ impl Snapshots {
     }
 
     /// Returns the current snapshot.
-    pub(crate) fn current<C: Types>(&self, records: &Records) -> Result<Option<Snapshot<C>>> {
+    pub(crate) fn current<L: Line>(
+        &self,
+        records: &Records,
+    ) -> Result<Option<(L::Meta, SnapshotStream)>> {
         let _files = lock(&self.files);
-        let Some(Kept { meta, slot }) = records.read::<Kept<C>>(SNAPSHOT)? else { return Ok(None) };
+        let kept = records.read::<Kept<L::Meta>>(SNAPSHOT)?;
+        let Some(Kept { meta, slot }) = kept else { return Ok(None) };
         let stream = SnapshotStream::of_dir(self.fs(), &self.path(slot)?)?;
-        Ok(Some(Snapshot { meta, snapshot: Box::new(stream) }))
+        Ok(Some((meta, stream)))
     }
 
     /// Returns an empty stream, which a snapshot is written to.
@@ -137,23 +141,23 @@ impl Snapshots {
     /// # Errors
     ///
     /// [`Error::Snapshot`] if it is not whole, or not the snapshot `meta`. Nothing is changed then.
-    pub(crate) fn receive<C: Types>(
+    pub(crate) fn receive<L: Line>(
         &self,
         records: &Records,
-        meta: &Meta<C>,
+        meta: &L::Meta,
         stream: SnapshotStream,
-    ) -> Result<Kept<C>> {
+    ) -> Result<Kept<L::Meta>> {
         let meta = meta.clone();
-        let current = records.read::<Kept<C>>(SNAPSHOT)?;
-        let kept = match current.filter(|current| current.meta.snapshot_id == meta.snapshot_id) {
+        let current = records.read::<Kept<L::Meta>>(SNAPSHOT)?;
+        let kept = match current.filter(|current| current.meta == meta) {
             Some(current) => Kept { meta, slot: current.slot },
             None => {
-                let slot = self.free_slot::<C>(records)?;
+                let slot = self.free_slot::<L>(records)?;
                 let sync = !self.options.has_bug(PlantedBug::UnsyncedSnapshot);
                 let written = write_files(self.fs(), stream, &self.path(slot)?, sync)
-                    .and_then(|()| check::<C>(&self.open_slot(slot)?, &meta));
+                    .and_then(|()| check::<L>(&self.open_slot(slot)?, &meta));
                 if written.is_err() {
-                    self.clear_unused::<C>(records)?;
+                    self.clear_unused::<L>(records)?;
                 }
                 written?;
                 self.remove_incoming()?;
@@ -174,8 +178,8 @@ fn lock(mutex: &Mutex<()>) -> MutexGuard<'_, ()> {
 }
 
 /// Returns the slots that records name.
-fn used<C: Types>(records: &Records) -> Result<[Option<u8>; 2]> {
-    let slot = |key| Ok::<_, Error>(records.read::<Kept<C>>(key)?.map(|kept| kept.slot));
+fn used<L: Line>(records: &Records) -> Result<[Option<u8>; 2]> {
+    let slot = |key| Ok::<_, Error>(records.read::<Kept<L::Meta>>(key)?.map(|kept| kept.slot));
     Ok([slot(SNAPSHOT)?, slot(INSTALLING)?])
 }
 

@@ -1,0 +1,57 @@
+//! What differs between the lines of openraft in a store: the types of its records.
+
+use std::fmt;
+
+use serde::{Serialize, de::DeserializeOwned};
+
+use crate::record::Applied;
+
+/// A record of a line of openraft.
+pub(crate) trait Record:
+    Serialize + DeserializeOwned + Clone + PartialEq + fmt::Debug
+{
+}
+
+impl<T: Serialize + DeserializeOwned + Clone + PartialEq + fmt::Debug> Record for T {}
+
+/// A line of openraft with the types of an application.
+pub(crate) trait Line {
+    /// The name of the line. A store records it: another line decodes other types.
+    const NAME: &'static str;
+
+    /// The id of an entry.
+    type LogId: Record;
+    /// The members of a cluster, and the id of the entry that they are from.
+    type Membership: Record + Default;
+    /// The metadata of a snapshot.
+    type Meta: Record;
+    /// An entry of the log.
+    type Entry: Serialize + DeserializeOwned;
+    /// A request of a client.
+    type Request;
+
+    /// Returns the index of an entry.
+    fn index(log_id: &Self::LogId) -> u64;
+
+    /// Returns the id of an entry.
+    fn log_id(entry: &Self::Entry) -> &Self::LogId;
+
+    /// Splits an entry.
+    fn payload(entry: Self::Entry) -> Payload<Self>;
+
+    /// Returns the metadata of a new snapshot.
+    fn meta(applied: AppliedOf<Self>) -> Self::Meta;
+
+    /// Returns the id of the last entry in a snapshot.
+    fn last_log_id(meta: &Self::Meta) -> Option<&Self::LogId>;
+}
+
+/// The content of an entry.
+pub(crate) enum Payload<L: Line + ?Sized> {
+    Blank,
+    Request(L::Request),
+    Membership(L::Membership),
+}
+
+/// What the state machine of a line contains.
+pub(crate) type AppliedOf<L> = Applied<<L as Line>::LogId, <L as Line>::Membership>;

@@ -1,0 +1,278 @@
+//! The stable line, [openraft 0.9](https://docs.rs/openraft/0.9).
+
+use std::{
+    fmt,
+    hash::{BuildHasher as _, Hasher as _, RandomState},
+    io,
+    marker::PhantomData,
+    ops::RangeBounds,
+    path::Path,
+    result::Result as StdResult,
+};
+
+use openraft::{
+    AsyncRuntime, Entry, EntryPayload, LogId, LogState, OptionalSend, RaftLogReader,
+    RaftSnapshotBuilder, RaftTypeConfig, Snapshot, SnapshotMeta, StorageError, StorageIOError,
+    StoredMembership, Vote,
+    storage::{LogFlushed, RaftLogStorage, RaftStateMachine},
+};
+use serde::{Serialize, de::DeserializeOwned};
+use sievedb::Db;
+
+use crate::{
+    Application, LogStore, Options, Result, SnapshotBuilder, SnapshotStream, StateMachine,
+    line::{AppliedOf, Line, Payload},
+    log_store::READ_BYTES_MAX,
+};
+
+/// What this crate requires of openraft's types: its entries, and requests that serde knows.
+///
+/// Implemented for all types that fit.
+pub trait Types:
+    RaftTypeConfig<
+        Entry = Entry<Self>,
+        D: Serialize + DeserializeOwned,
+        R: Default,
+        SnapshotData = SnapshotStream,
+    >
+{
+}
+
+impl<C> Types for C where
+    C: RaftTypeConfig<
+            Entry = Entry<C>,
+            D: Serialize + DeserializeOwned,
+            R: Default,
+            SnapshotData = SnapshotStream,
+        >
+{
+}
+
+/// The line with the types `C`.
+struct Line0_9<C>(PhantomData<C>);
+
+type Id<C> = <C as RaftTypeConfig>::NodeId;
+type Meta<C> = SnapshotMeta<Id<C>, <C as RaftTypeConfig>::Node>;
+type Membership<C> = StoredMembership<Id<C>, <C as RaftTypeConfig>::Node>;
+type Failure<C> = StorageError<Id<C>>;
+
+impl<C: Types> Line for Line0_9<C> {
+    const NAME: &'static str = "0.9";
+
+    type LogId = LogId<C::NodeId>;
+    type Membership = Membership<C>;
+    type Meta = Meta<C>;
+    type Entry = Entry<C>;
+    type Request = C::D;
+
+    fn index(log_id: &Self::LogId) -> u64 {
+        log_id.index
+    }
+
+    fn log_id(entry: &Self::Entry) -> &Self::LogId {
+        &entry.log_id
+    }
+
+    fn payload(entry: Self::Entry) -> Payload<Self> {
+        match entry.payload {
+            EntryPayload::Blank => Payload::Blank,
+            EntryPayload::Normal(request) => Payload::Request(request),
+            EntryPayload::Membership(membership) => {
+                Payload::Membership(StoredMembership::new(Some(entry.log_id), membership))
+            }
+        }
+    }
+
+    fn meta(applied: AppliedOf<Self>) -> Self::Meta {
+        let index = applied.log_id.as_ref().map_or(0, Self::index);
+        // Two nodes never choose the same id: a transfer that changes its sender begins again.
+        let random = RandomState::new().build_hasher().finish();
+        SnapshotMeta {
+            last_log_id: applied.log_id,
+            last_membership: applied.membership,
+            snapshot_id: format!("{index}-{random:016x}"),
+        }
+    }
+
+    fn last_log_id(meta: &Self::Meta) -> Option<&Self::LogId> {
+        meta.last_log_id.as_ref()
+    }
+}
+
+impl Options {
+    /// Returns the log and the state machine in `db`. Both are empty in a new store.
+    ///
+    /// Snapshots are kept in the directory `snapshots`, which is created. If it is on the file
+    /// system of the store, a snapshot takes hard links, otherwise a copy. A snapshot whose
+    /// installation was interrupted is installed now.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Io`](crate::Error::Io) if the directory cannot be used,
+    /// [`Error::Store`](crate::Error::Store) if the store fails,
+    /// [`Error::Snapshot`](crate::Error::Snapshot) if the interrupted snapshot is damaged, and
+    /// [`Error::Line`](crate::Error::Line) if another line of openraft has written the store.
+    pub fn open<C: Types, A: Application<Request = C::D, Response = C::R>>(
+        &self,
+        db: &Db,
+        snapshots: impl AsRef<Path>,
+        application: A,
+    ) -> Result<(LogStore<C>, StateMachine<C, A>)> {
+        self.open_line::<Line0_9<C>, C, A>(db, snapshots.as_ref(), application)
+    }
+}
+
+/// Opens the log and the state machine in `db`, a store with default options: see
+/// [`Options::open`].
+///
+/// # Errors
+///
+/// As [`Options::open`].
+pub fn open<C: Types, A: Application<Request = C::D, Response = C::R>>(
+    db: &Db,
+    snapshots: impl AsRef<Path>,
+    application: A,
+) -> Result<(LogStore<C>, StateMachine<C, A>)> {
+    Options::default().open(db, snapshots, application)
+}
+
+impl<C: Types> RaftLogReader<C> for LogStore<C> {
+    async fn try_get_log_entries<B: RangeBounds<u64> + Clone + fmt::Debug + OptionalSend>(
+        &mut self,
+        range: B,
+    ) -> StdResult<Vec<Entry<C>>, Failure<C>> {
+        let entries = self.entries::<Line0_9<C>>(&range, usize::MAX);
+        Ok(entries.map_err(|error| StorageIOError::read_logs(&error))?)
+    }
+
+    async fn limited_get_log_entries(
+        &mut self,
+        start: u64,
+        end: u64,
+    ) -> StdResult<Vec<Entry<C>>, Failure<C>> {
+        let entries = self.entries::<Line0_9<C>>(&(start..end), READ_BYTES_MAX);
+        Ok(entries.map_err(|error| StorageIOError::read_logs(&error))?)
+    }
+}
+
+impl<C: Types> RaftLogStorage<C> for LogStore<C> {
+    type LogReader = Self;
+
+    async fn get_log_state(&mut self) -> StdResult<LogState<C>, Failure<C>> {
+        let ids = self.last_ids::<Line0_9<C>>();
+        let [last_purged_log_id, last_log_id] =
+            ids.map_err(|error| StorageIOError::read_logs(&error))?;
+        Ok(LogState { last_purged_log_id, last_log_id })
+    }
+
+    async fn get_log_reader(&mut self) -> Self {
+        self.clone()
+    }
+
+    async fn save_vote(&mut self, vote: &Vote<C::NodeId>) -> StdResult<(), Failure<C>> {
+        let written = self.write_vote(vote).await;
+        Ok(written.map_err(|error| StorageIOError::write_vote(&error))?)
+    }
+
+    async fn read_vote(&mut self) -> StdResult<Option<Vote<C::NodeId>>, Failure<C>> {
+        Ok(self.vote().map_err(|error| StorageIOError::read_vote(&error))?)
+    }
+
+    async fn save_committed(
+        &mut self,
+        committed: Option<LogId<C::NodeId>>,
+    ) -> StdResult<(), Failure<C>> {
+        let written = self.write_committed(&committed).await;
+        Ok(written.map_err(|error| StorageIOError::write(&error))?)
+    }
+
+    async fn read_committed(&mut self) -> StdResult<Option<LogId<C::NodeId>>, Failure<C>> {
+        Ok(self.committed().map_err(|error| StorageIOError::read(&error))?)
+    }
+
+    /// Returns when the entries are in the log, before they are synced.
+    async fn append<I>(&mut self, entries: I, callback: LogFlushed<C>) -> StdResult<(), Failure<C>>
+    where
+        I: IntoIterator<Item = Entry<C>> + OptionalSend,
+        I::IntoIter: OptionalSend,
+    {
+        let synced = self.append_entries::<Line0_9<C>>(entries);
+        let synced = synced.map_err(|error| StorageIOError::write_logs(&error))?;
+        drop(C::AsyncRuntime::spawn(async move {
+            callback.log_io_completed(synced.await.map(drop).map_err(io::Error::other));
+        }));
+        Ok(())
+    }
+
+    async fn truncate(&mut self, log_id: LogId<C::NodeId>) -> StdResult<(), Failure<C>> {
+        let removed = self.remove_from(log_id.index).await;
+        Ok(removed.map_err(|error| StorageIOError::write_logs(&error))?)
+    }
+
+    async fn purge(&mut self, log_id: LogId<C::NodeId>) -> StdResult<(), Failure<C>> {
+        let purged = self.purge_to::<Line0_9<C>>(&log_id);
+        Ok(purged.map_err(|error| StorageIOError::write_logs(&error))?)
+    }
+}
+
+impl<C: Types> RaftSnapshotBuilder<C> for SnapshotBuilder<C> {
+    async fn build_snapshot(&mut self) -> StdResult<Snapshot<C>, Failure<C>> {
+        let built = self.build::<Line0_9<C>>();
+        let built = built.map_err(|error| StorageIOError::write_snapshot(None, &error))?;
+        Ok(snapshot(built))
+    }
+}
+
+fn snapshot<C: Types>((meta, stream): (Meta<C>, SnapshotStream)) -> Snapshot<C> {
+    Snapshot { meta, snapshot: Box::new(stream) }
+}
+
+impl<C, A> RaftStateMachine<C> for StateMachine<C, A>
+where
+    C: Types,
+    A: Application<Request = C::D, Response = C::R>,
+{
+    type SnapshotBuilder = SnapshotBuilder<C>;
+
+    async fn applied_state(
+        &mut self,
+    ) -> StdResult<(Option<LogId<C::NodeId>>, Membership<C>), Failure<C>> {
+        let applied = self.applied::<Line0_9<C>>();
+        let applied = applied.map_err(|error| StorageIOError::read_state_machine(&error))?;
+        Ok((applied.log_id, applied.membership))
+    }
+
+    async fn apply<I>(&mut self, entries: I) -> StdResult<Vec<C::R>, Failure<C>>
+    where
+        I: IntoIterator<Item = Entry<C>> + OptionalSend,
+        I::IntoIter: OptionalSend,
+    {
+        let applied = self.apply_all::<Line0_9<C>>(entries);
+        Ok(applied.map_err(|error| StorageIOError::write_state_machine(&error))?)
+    }
+
+    async fn get_snapshot_builder(&mut self) -> SnapshotBuilder<C> {
+        self.builder()
+    }
+
+    async fn begin_receiving_snapshot(&mut self) -> StdResult<Box<SnapshotStream>, Failure<C>> {
+        let stream = self.incoming();
+        Ok(Box::new(stream.map_err(|error| StorageIOError::write_snapshot(None, &error))?))
+    }
+
+    async fn install_snapshot(
+        &mut self,
+        meta: &Meta<C>,
+        snapshot: Box<SnapshotStream>,
+    ) -> StdResult<(), Failure<C>> {
+        let installed = self.install::<Line0_9<C>>(meta, *snapshot);
+        let signature = Some(meta.signature());
+        Ok(installed.map_err(|error| StorageIOError::write_snapshot(signature, &error))?)
+    }
+
+    async fn get_current_snapshot(&mut self) -> StdResult<Option<Snapshot<C>>, Failure<C>> {
+        let current = self.current::<Line0_9<C>>();
+        let current = current.map_err(|error| StorageIOError::read_snapshot(None, &error))?;
+        Ok(current.map(snapshot))
+    }
+}
