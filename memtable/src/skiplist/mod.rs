@@ -352,9 +352,15 @@ impl SkipList {
     ) {
         let after = as_ptr(neighbors.after);
         loop {
+            let tower = neighbors.tower(self);
             // SAFETY: the search reached this tower on this level or a higher one.
-            let next = unsafe { neighbors.tower(self).link(level) }.load(Acquire);
+            let next = unsafe { tower.link(level) }.load(Acquire);
             let next_node = Node::new(next);
+            if level > 0 {
+                // Mostly the next node to compare: its cache miss overlaps with this one.
+                // SAFETY: as above; a tower has all lower levels.
+                prefetch(unsafe { tower.link(level - 1) }.load(Relaxed).addr());
+            }
             match next_node.filter(|_| next != after).filter(|next| is_less(*next)) {
                 Some(next) => neighbors.before = Some(next),
                 None => {
