@@ -205,6 +205,7 @@ impl Placement {
             active.reserve(target.charge_bytes);
             target.memtable = Some(active);
         }
+        write.prefetch_filters();
         if let Some(tree) = &write.clears {
             tree.begin_clear(first);
         }

@@ -20,6 +20,9 @@ use crate::{
     wal::batch::BatchEncoder,
 };
 
+/// Entries of a write whose cache misses are hidden. More would be evicted before their turn.
+const PREFETCHES_MAX: usize = 8;
+
 /// The entries of a batch, encoded for the log, and their targets.
 ///
 /// Memtables copy keys and values: the payload is dropped once it is in the log.
@@ -96,6 +99,16 @@ impl Write {
         debug_assert!(self.entries.iter().all(|entry| entry.value.end <= self.payload.len()));
         for placed in self.targets.iter().filter_map(|target| target.memtable.as_ref()) {
             placed.note_inserted(last);
+        }
+    }
+
+    /// Prefetches what the memtables' filters write for the first entries. The append to the log,
+    /// which precedes the inserts, hides the cache misses.
+    pub(crate) fn prefetch_filters(&self) {
+        for entry in self.entries.iter().take(PREFETCHES_MAX) {
+            if let Some(placed) = &self.targets[entry.target].memtable {
+                placed.memtable.prefetch(entry.hash);
+            }
         }
     }
 
