@@ -96,9 +96,8 @@ impl<C, A: Application> StateMachine<C, A> {
         SnapshotBuilder::new(self.records.clone(), self.snapshots.clone())
     }
 
-    /// Returns an empty stream, which a snapshot is written to.
-    pub(crate) fn incoming(&self) -> Result<SnapshotStream> {
-        self.snapshots.incoming()
+    pub(crate) fn snapshots(&self) -> &Snapshots {
+        &self.snapshots
     }
 
     pub(crate) fn current<L: Line>(&self) -> Result<Option<(L::Meta, SnapshotStream)>> {

@@ -256,7 +256,7 @@ where
     }
 
     async fn begin_receiving_snapshot(&mut self) -> StdResult<Box<SnapshotStream>, Failure<C>> {
-        let stream = self.incoming();
+        let stream = self.snapshots().incoming();
         Ok(Box::new(stream.map_err(|error| StorageIOError::write_snapshot(None, &error))?))
     }
 

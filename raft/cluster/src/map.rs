@@ -1,5 +1,7 @@
 //! The replicated map.
 
+use std::fmt;
+
 use serde::{Deserialize, Serialize};
 use sievedb::{Keyspace, Transaction};
 use sievedb_raft::Application;
@@ -23,6 +25,15 @@ pub enum Request {
         /// The new value.
         value: String,
     },
+}
+
+impl fmt::Display for Request {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Put { key, .. } => write!(f, "put {key}"),
+            Self::CompareAndSet { key, .. } => write!(f, "compare and set {key}"),
+        }
+    }
 }
 
 /// The response to a request.

@@ -2,16 +2,13 @@
 
 use std::sync::Arc;
 
-use openraft::{
-    CommittedLeaderId, Entry, EntryPayload, LogId, Vote,
-    storage::{RaftLogStorage as _, RaftLogStorageExt as _},
-};
 use sievedb_doubles::{Loss, MemoryFs};
 use sievedb_raft::PlantedBug;
 use sievedb_tests::rng::Rng;
 
 use crate::{
     history::{History, State},
+    line::*,
     node::Node,
     workload::block_on,
 };
@@ -51,8 +48,7 @@ fn go_on(mut node: Node, mut state: State, bug: Option<PlantedBug>) -> Result<()
     // A snapshot may be ahead of the log. openraft purges the log then.
     let next = last.max(state.applied).map_or(0, |last| last.index + 1);
     let term = 1 << 20;
-    let log_id = LogId::new(CommittedLeaderId::new(term, 0), next);
-    let entry = Entry { log_id, payload: EntryPayload::Blank };
+    let entry = Entry { log_id: log_id(term, next), payload: EntryPayload::Blank };
     block_on(async {
         if last < state.applied {
             let applied = state.applied.expect("it is above the last entry");

@@ -2,27 +2,26 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use openraft::{BasicNode, Entry, LogId, SnapshotMeta, StoredMembership, Vote};
 use sievedb_doubles::{Loss, MemoryFs};
 
-use crate::support::Types;
+use crate::line::{Entry, LogId, Meta, StoredMembership, Vote};
 
 /// A snapshot with its contents.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Kept {
-    pub(crate) meta: SnapshotMeta<u64, BasicNode>,
+    pub(crate) meta: Meta,
     pub(crate) map: BTreeMap<String, String>,
 }
 
 /// Everything that a node stores.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct State {
-    pub(crate) vote: Option<Vote<u64>>,
-    pub(crate) committed: Option<LogId<u64>>,
-    pub(crate) purged: Option<LogId<u64>>,
-    pub(crate) log: Vec<Entry<Types>>,
-    pub(crate) applied: Option<LogId<u64>>,
-    pub(crate) membership: StoredMembership<u64, BasicNode>,
+    pub(crate) vote: Option<Vote>,
+    pub(crate) committed: Option<LogId>,
+    pub(crate) purged: Option<LogId>,
+    pub(crate) log: Vec<Entry>,
+    pub(crate) applied: Option<LogId>,
+    pub(crate) membership: StoredMembership,
     pub(crate) map: BTreeMap<String, String>,
     pub(crate) snapshot: Option<Kept>,
 }

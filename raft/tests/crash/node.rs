@@ -2,19 +2,16 @@
 
 use std::{collections::BTreeMap, io::Read as _, path::Path, sync::Arc};
 
-use openraft::{
-    RaftLogReader as _,
-    storage::{RaftLogStorage as _, RaftStateMachine as _},
-};
 use sievedb::{Db, Keyspace, fs::Fs as _};
 use sievedb_doubles::MemoryFs;
-use sievedb_raft::{KEYSPACE, LogStore, PlantedBug, StateMachine};
+use sievedb_raft::{KEYSPACE, PlantedBug};
 use sievedb_tests::settings::{STORE_DIR, small_keyspace, small_options};
 
 use crate::{
     history::{Kept, State},
-    options,
-    support::{Map, Types},
+    line::*,
+    support::Map,
+    tests::options,
 };
 
 /// The directory of snapshots.
@@ -23,8 +20,8 @@ const SNAPSHOTS_DIR: &str = "data/snapshots";
 pub(crate) struct Node {
     pub(crate) disk: Arc<MemoryFs>,
     pub(crate) db: Db,
-    pub(crate) log: LogStore<Types>,
-    pub(crate) state_machine: StateMachine<Types, Map>,
+    pub(crate) log: LogStore,
+    pub(crate) state_machine: StateMachine,
 }
 
 impl Node {
@@ -35,7 +32,7 @@ impl Node {
         let opened = || {
             let _small: Keyspace = db.keyspace_with(KEYSPACE, &small_keyspace())?;
             let map = Map(db.keyspace_with("map", &small_keyspace())?);
-            options(store, bug).open(&db, SNAPSHOTS_DIR, map)
+            open(&options(store, bug), &db, Path::new(SNAPSHOTS_DIR), map)
         };
         let (log, state_machine) = opened().map_err(|error| format!("the node: {error:?}"))?;
         Ok(Self { disk: disk.clone(), db, log, state_machine })
@@ -43,7 +40,7 @@ impl Node {
 
     /// Reads everything.
     pub(crate) async fn state(&mut self) -> Result<State, String> {
-        let text = |error: openraft::StorageError<u64>| format!("{error:?}");
+        let text = |error: Failure| format!("{error:?}");
         let log = self.log.get_log_state().await.map_err(text)?;
         let entries = self.log.try_get_log_entries(..).await.map_err(text)?;
         let indexes: Vec<_> = entries.iter().map(|entry| entry.log_id.index).collect();

@@ -1,12 +1,7 @@
 //! Random calls of log and state machine, in the order in which openraft may make them.
 
-use std::{collections::BTreeMap, future::Future, sync::Arc};
+use std::{future::Future, sync::Arc};
 
-use openraft::{
-    BasicNode, CommittedLeaderId, Entry, EntryPayload, LogId, Membership, RaftSnapshotBuilder as _,
-    SnapshotMeta, StoredMembership, Vote,
-    storage::{RaftLogStorage as _, RaftLogStorageExt as _, RaftStateMachine as _},
-};
 use sievedb_doubles::MemoryFs;
 use sievedb_raft::PlantedBug;
 use sievedb_tests::rng::Rng;
@@ -14,8 +9,9 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use crate::{
     history::{History, Kept, State},
+    line::*,
     node::Node,
-    support::{Request, Types},
+    support::Request,
 };
 
 /// Calls of a workload.
@@ -79,31 +75,29 @@ impl Run {
         self.history.add("vote", begin, true, state);
     }
 
-    fn entries(&mut self, next: u64) -> Vec<Entry<Types>> {
+    fn entries(&mut self, next: u64) -> Vec<Entry> {
         let count = 1 + self.lots.below(3) as u64;
         (next..next + count).map(|index| self.entry(index)).collect()
     }
 
-    fn entry(&mut self, index: u64) -> Entry<Types> {
+    fn entry(&mut self, index: u64) -> Entry {
         let key = format!("key {}", self.lots.below(12));
         let value = format!("{index} {}", "v".repeat(self.lots.below(300)));
+        let log_id = log_id(self.term, index);
         let payload = match self.lots.below(10) {
             0 => EntryPayload::Blank,
-            1 => {
-                let nodes = BTreeMap::from([(index, BasicNode::default())]);
-                EntryPayload::Membership(Membership::new(vec![[index].into()], nodes))
-            }
+            1 => return membership(log_id, index),
             2..=3 => {
                 let request = Request::CompareAndSet { key, expected: None, value };
                 EntryPayload::Normal(request)
             }
             _ => EntryPayload::Normal(Request::Put { key, value }),
         };
-        Entry { log_id: LogId::new(CommittedLeaderId::new(self.term, 0), index), payload }
+        Entry { log_id, payload }
     }
 
     /// Appends once, or twice without waiting for the first sync.
-    async fn append(&mut self, mut state: State, last: Option<LogId<u64>>) {
+    async fn append(&mut self, mut state: State, last: Option<LogId>) {
         let first = self.entries(last.map_or(0, |last| last.index + 1));
         state.log.extend(first.clone());
         let begin = self.begin();
@@ -124,7 +118,7 @@ impl Run {
         self.history.add("append behind another", begin, true, state);
     }
 
-    async fn save_committed(&mut self, mut state: State, last: Option<LogId<u64>>) {
+    async fn save_committed(&mut self, mut state: State, last: Option<LogId>) {
         let known = state.committed.max(state.applied);
         let later = state.log.iter().filter(|entry| Some(entry.log_id) > known);
         let later: Vec<_> = later.map(|entry| entry.log_id).collect();
@@ -138,7 +132,7 @@ impl Run {
     }
 
     async fn apply(&mut self, mut state: State) {
-        let known = |entry: &&Entry<Types>| {
+        let known = |entry: &&Entry| {
             Some(entry.log_id) > state.applied && Some(entry.log_id) <= state.committed
         };
         let entries: Vec<_> = state.log.iter().filter(known).cloned().collect();
@@ -146,14 +140,14 @@ impl Run {
             return;
         }
         let begin = self.begin();
-        self.node.state_machine.apply(entries.clone()).await.expect("no fault");
+        apply(&mut self.node.state_machine, entries.clone()).await.expect("no fault");
         for entry in entries {
-            apply(&mut state, entry);
+            change(&mut state, entry);
         }
         self.history.add("apply", begin, false, state);
     }
 
-    async fn truncate(&mut self, mut state: State, last: Option<LogId<u64>>) {
+    async fn truncate(&mut self, mut state: State, last: Option<LogId>) {
         let known = state.committed.max(state.applied);
         let later = state.log.iter().filter(|entry| Some(entry.log_id) > known);
         let later: Vec<_> = later.map(|entry| entry.log_id).collect();
@@ -162,7 +156,9 @@ impl Run {
         }
         let from = *self.lots.pick(&later);
         let begin = self.begin();
-        self.node.log.truncate(from).await.expect("no fault");
+        let kept = state.log.iter().map(|entry| entry.log_id).take_while(|&id| id < from);
+        let before = kept.last().or(state.purged);
+        truncate(&mut self.node.log, from, before).await.expect("no fault");
         state.log.retain(|entry| entry.log_id < from);
         self.history.add("truncate", begin, true, state);
         self.term += 1;
@@ -188,7 +184,7 @@ impl Run {
         }
     }
 
-    async fn purge_to(&mut self, state: &mut State, to: LogId<u64>) {
+    async fn purge_to(&mut self, state: &mut State, to: LogId) {
         let begin = self.begin();
         self.node.log.purge(to).await.expect("no fault");
         state.log.retain(|entry| entry.log_id.index > to.index);
@@ -197,17 +193,17 @@ impl Run {
     }
 
     /// Installs the snapshot of another node, which is ahead, and purges the log as openraft does.
-    async fn install(&mut self, mut state: State, last: Option<LogId<u64>>) {
+    async fn install(&mut self, mut state: State, last: Option<LogId>) {
         let next = last.max(state.applied).map_or(0, |last| last.index + 1);
         let index = next + self.lots.below(5) as u64;
         let (meta, bytes, other) = self.other_node(index).await;
         let begin = self.begin();
         let state_machine = &mut self.node.state_machine;
-        let mut received = state_machine.begin_receiving_snapshot().await.expect("no fault");
+        let mut received = incoming(state_machine).await.expect("no fault");
         for piece in bytes.chunks(5000) {
             received.write_all(piece).await.expect("no fault");
         }
-        state_machine.install_snapshot(&meta, received).await.expect("no fault");
+        install(state_machine, &meta, received).await.expect("no fault");
         state.applied = other.applied;
         state.membership = other.membership;
         state.map = other.map;
@@ -219,13 +215,13 @@ impl Run {
     }
 
     /// Returns a snapshot up to `index` of another node, as metadata, bytes and contents.
-    async fn other_node(&mut self, index: u64) -> (SnapshotMeta<u64, BasicNode>, Vec<u8>, State) {
+    async fn other_node(&mut self, index: u64) -> (Meta, Vec<u8>, State) {
         let mut node = Node::open(&Arc::new(MemoryFs::new()), None).expect("a new disk");
         let mut state = State::default();
         for index in index.saturating_sub(20)..=index {
             let entry = self.entry(index);
-            node.state_machine.apply([entry.clone()]).await.expect("no fault");
-            apply(&mut state, entry);
+            apply(&mut node.state_machine, vec![entry.clone()]).await.expect("no fault");
+            change(&mut state, entry);
         }
         let mut builder = node.state_machine.get_snapshot_builder().await;
         let mut built = builder.build_snapshot().await.expect("no fault");
@@ -236,7 +232,7 @@ impl Run {
 }
 
 /// Applies an entry to the model.
-fn apply(state: &mut State, entry: Entry<Types>) {
+fn change(state: &mut State, entry: Entry) {
     state.applied = Some(entry.log_id);
     match entry.payload {
         EntryPayload::Blank => {}

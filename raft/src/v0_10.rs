@@ -1,0 +1,282 @@
+//! The next line, [openraft 0.10](https://docs.rs/openraft/0.10.0-alpha.37), a pre-release.
+
+use std::{fmt, io, marker::PhantomData, ops::RangeBounds, path::Path};
+
+use futures_util::{Stream, StreamExt as _};
+use openraft_0_10::{
+    Entry, EntryPayload, LogState, OptionalSend, RaftLogReader, RaftSnapshotBuilder,
+    RaftTypeConfig,
+    storage::{EntryResponder, IOFlushed, RaftLogStorage, RaftStateMachine},
+    type_config::TypeConfigExt as _,
+    type_config::alias::{
+        CommittedLeaderIdOf, LogIdOf, PayloadOf, SnapshotMetaOf, SnapshotOf, StoredMembershipOf,
+        VoteOf,
+    },
+};
+use serde::{Serialize, de::DeserializeOwned};
+use sievedb::Db;
+
+use crate::{
+    Application, LogStore, Options, Result, SnapshotBuilder, SnapshotStream, StateMachine,
+    line::{AppliedOf, Line, Payload},
+    log_store::READ_BYTES_MAX,
+    snapshot::Snapshots,
+};
+
+/// Entries that are applied by one commit. The clients of all of them wait for it.
+const ENTRIES_MAX: usize = 1000;
+
+/// What this crate requires of the types of openraft 0.10: its entries and payloads, and requests
+/// that serde knows.
+///
+/// Implemented for all types that fit.
+pub trait Types:
+    RaftTypeConfig<
+        Entry = Entry<CommittedLeaderIdOf<Self>, PayloadOf<Self>>,
+        Payload = EntryPayload<
+            <Self as RaftTypeConfig>::D,
+            <Self as RaftTypeConfig>::NodeId,
+            <Self as RaftTypeConfig>::Node,
+        >,
+        D: Serialize + DeserializeOwned,
+        R: Default,
+        Vote: Serialize + DeserializeOwned,
+        LeaderId: openraft_0_10::vote::RaftLeaderId<Committed: Serialize + DeserializeOwned>,
+    >
+{
+}
+
+impl<C> Types for C where
+    C: RaftTypeConfig<
+            Entry = Entry<CommittedLeaderIdOf<C>, PayloadOf<C>>,
+            Payload = EntryPayload<
+                <C as RaftTypeConfig>::D,
+                <C as RaftTypeConfig>::NodeId,
+                <C as RaftTypeConfig>::Node,
+            >,
+            D: Serialize + DeserializeOwned,
+            R: Default,
+            Vote: Serialize + DeserializeOwned,
+            LeaderId: openraft_0_10::vote::RaftLeaderId<Committed: Serialize + DeserializeOwned>,
+        >
+{
+}
+
+/// The line with the types `C`.
+struct Line0_10<C>(PhantomData<C>);
+
+impl<C: Types> Line for Line0_10<C> {
+    const NAME: &'static str = "0.10";
+
+    type LogId = LogIdOf<C>;
+    type Membership = StoredMembershipOf<C>;
+    type Meta = SnapshotMetaOf<C>;
+    type Entry = C::Entry;
+    type Request = C::D;
+
+    fn index(log_id: &Self::LogId) -> u64 {
+        log_id.index
+    }
+
+    fn log_id(entry: &Self::Entry) -> &Self::LogId {
+        &entry.log_id
+    }
+
+    fn payload(entry: Self::Entry) -> Payload<Self> {
+        match entry.payload {
+            EntryPayload::Blank => Payload::Blank,
+            EntryPayload::Normal(request) => Payload::Request(request),
+            EntryPayload::Membership(membership) => {
+                Payload::Membership(Self::Membership::new(Some(entry.log_id), membership))
+            }
+        }
+    }
+
+    fn meta(applied: AppliedOf<Self>) -> Self::Meta {
+        SnapshotMetaOf::<C> { last_log_id: applied.log_id, last_membership: applied.membership }
+    }
+
+    fn last_log_id(meta: &Self::Meta) -> Option<&Self::LogId> {
+        meta.last_log_id.as_ref()
+    }
+}
+
+impl Options {
+    /// Returns the log and the state machine in `db` for openraft 0.10, as `open` does for 0.9.
+    ///
+    /// openraft 0.10 leaves the transfer of snapshots to the network of the application: see
+    /// [`StateMachine::receiver`].
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Io`](crate::Error::Io) if the directory cannot be used,
+    /// [`Error::Store`](crate::Error::Store) if the store fails,
+    /// [`Error::Snapshot`](crate::Error::Snapshot) if an interrupted snapshot is damaged, and
+    /// [`Error::Line`](crate::Error::Line) if another line of openraft has written the store.
+    pub fn open_0_10<C: Types, A: Application<Request = C::D, Response = C::R>>(
+        &self,
+        db: &Db,
+        snapshots: impl AsRef<Path>,
+        application: A,
+    ) -> Result<(LogStore<C>, StateMachine<C, A>)> {
+        self.open_line::<Line0_10<C>, C, A>(db, snapshots.as_ref(), application)
+    }
+}
+
+/// Receives snapshots of other nodes: openraft 0.10 leaves their transfer to the application.
+#[derive(Debug, Clone)]
+pub struct SnapshotReceiver(Snapshots);
+
+impl SnapshotReceiver {
+    /// Returns an empty stream. The network of the application writes a snapshot to it, and calls
+    /// `install_full_snapshot` of openraft with it. One snapshot is received at a time: the files of
+    /// an earlier stream are removed.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Io`](crate::Error::Io) if its file cannot be created.
+    pub fn begin(&self) -> Result<SnapshotStream> {
+        self.0.incoming()
+    }
+}
+
+impl<C: Types, A: Application> StateMachine<C, A> {
+    /// Returns a handle that receives snapshots of other nodes.
+    pub fn receiver(&self) -> SnapshotReceiver {
+        SnapshotReceiver(self.snapshots().clone())
+    }
+}
+
+impl<C: Types> RaftLogReader<C> for LogStore<C> {
+    async fn try_get_log_entries<B: RangeBounds<u64> + Clone + fmt::Debug + OptionalSend>(
+        &mut self,
+        range: B,
+    ) -> io::Result<Vec<C::Entry>> {
+        Ok(self.entries::<Line0_10<C>>(&range, usize::MAX)?)
+    }
+
+    async fn read_vote(&mut self) -> io::Result<Option<VoteOf<C>>> {
+        Ok(self.vote()?)
+    }
+
+    async fn limited_get_log_entries(&mut self, start: u64, end: u64) -> io::Result<Vec<C::Entry>> {
+        Ok(self.entries::<Line0_10<C>>(&(start..end), READ_BYTES_MAX)?)
+    }
+}
+
+impl<C: Types> RaftLogStorage<C> for LogStore<C> {
+    type LogReader = Self;
+
+    async fn get_log_state(&mut self) -> io::Result<LogState<C>> {
+        let [last_purged_log_id, last_log_id] = self.last_ids::<Line0_10<C>>()?;
+        Ok(LogState { last_purged_log_id, last_log_id })
+    }
+
+    async fn get_log_reader(&mut self) -> Self {
+        self.clone()
+    }
+
+    async fn save_vote(&mut self, vote: &VoteOf<C>) -> io::Result<()> {
+        Ok(self.write_vote(vote).await?)
+    }
+
+    async fn save_committed(&mut self, committed: Option<LogIdOf<C>>) -> io::Result<()> {
+        Ok(self.write_committed(&committed).await?)
+    }
+
+    async fn read_committed(&mut self) -> io::Result<Option<LogIdOf<C>>> {
+        Ok(self.committed()?)
+    }
+
+    /// Returns when the entries are in the log, before they are synced.
+    async fn append<I>(&mut self, entries: I, callback: IOFlushed<C>) -> io::Result<()>
+    where
+        I: IntoIterator<Item = C::Entry> + OptionalSend,
+        I::IntoIter: OptionalSend,
+    {
+        let synced = self.append_entries::<Line0_10<C>>(entries)?;
+        drop(C::spawn(async move {
+            callback.io_completed(synced.await.map(drop).map_err(io::Error::other));
+        }));
+        Ok(())
+    }
+
+    async fn truncate_after(&mut self, last_log_id: Option<LogIdOf<C>>) -> io::Result<()> {
+        Ok(self.remove_from(last_log_id.map_or(0, |last| last.index + 1)).await?)
+    }
+
+    async fn purge(&mut self, log_id: LogIdOf<C>) -> io::Result<()> {
+        Ok(self.purge_to::<Line0_10<C>>(&log_id)?)
+    }
+}
+
+impl<C: Types> RaftSnapshotBuilder<C> for SnapshotBuilder<C> {
+    type SnapshotData = SnapshotStream;
+
+    async fn build_snapshot(&mut self) -> io::Result<SnapshotOf<C, SnapshotStream>> {
+        Ok(snapshot::<C>(self.build::<Line0_10<C>>()?))
+    }
+}
+
+fn snapshot<C: Types>(
+    (meta, snapshot): (SnapshotMetaOf<C>, SnapshotStream),
+) -> SnapshotOf<C, SnapshotStream> {
+    SnapshotOf::<C, SnapshotStream> { meta, snapshot }
+}
+
+impl<C, A> RaftStateMachine<C> for StateMachine<C, A>
+where
+    C: Types,
+    A: Application<Request = C::D, Response = C::R>,
+{
+    type SnapshotData = SnapshotStream;
+    type SnapshotBuilder = SnapshotBuilder<C>;
+
+    async fn applied_state(&mut self) -> io::Result<(Option<LogIdOf<C>>, StoredMembershipOf<C>)> {
+        let applied = self.applied::<Line0_10<C>>()?;
+        Ok((applied.log_id, applied.membership))
+    }
+
+    /// Clients hear of their entries after the commit that contains them.
+    async fn apply<S>(&mut self, mut entries: S) -> io::Result<()>
+    where
+        S: Stream<Item = io::Result<EntryResponder<C>>> + Unpin + OptionalSend,
+    {
+        let (mut ready, mut responders) = (Vec::new(), Vec::new());
+        loop {
+            let next = entries.next().await.transpose()?;
+            let end = next.is_none();
+            if let Some((entry, responder)) = next {
+                ready.push(entry);
+                responders.push(responder);
+            }
+            if end || ready.len() >= ENTRIES_MAX {
+                let responses = self.apply_all::<Line0_10<C>>(ready.drain(..))?;
+                for (responder, response) in responders.drain(..).zip(responses) {
+                    if let Some(responder) = responder {
+                        responder.send(response);
+                    }
+                }
+            }
+            if end {
+                return Ok(());
+            }
+        }
+    }
+
+    async fn get_snapshot_builder(&mut self) -> SnapshotBuilder<C> {
+        self.builder()
+    }
+
+    async fn install_snapshot(
+        &mut self,
+        meta: &SnapshotMetaOf<C>,
+        snapshot: SnapshotStream,
+    ) -> io::Result<()> {
+        Ok(self.install::<Line0_10<C>>(meta, snapshot)?)
+    }
+
+    async fn get_current_snapshot(&mut self) -> io::Result<Option<SnapshotOf<C, SnapshotStream>>> {
+        Ok(self.current::<Line0_10<C>>()?.map(snapshot::<C>))
+    }
+}
