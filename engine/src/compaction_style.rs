@@ -24,7 +24,8 @@ const FIFO_BYTES_MIN: u64 = 4 << 10;
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CompactionStyle {
-    /// Levels of one sorted run each, ten times larger from one to the next. The default.
+    /// A last level of one sorted run, with few smaller runs above it. An idle store merges most of
+    /// these. The default.
     #[default]
     Leveled,
     /// Sorted runs of similar size are merged together.

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use super::levels::{LevelOptions, Levels, Run, bytes};
+use super::levels::{LAZY_PART, LevelOptions, Levels, Run, Targets, bytes};
 use crate::compaction_style::CompactionStyle;
 
 /// Pending compactions, for back-pressure on writers.
@@ -33,14 +33,19 @@ impl Levels<'_> {
         // Bytes that arrive from above, and then move on with their share of the next level.
         let mut arriving = 0;
         if level0_runs >= options.level0_runs {
-            arriving = self.level0_bytes(targets.base_level, options);
+            arriving = self.level0_bytes(&targets, options);
             if arriving > 0 {
                 debt = arriving.saturating_add(bytes(self.run(targets.base_level)));
             }
         }
+        // A level 0 of this size is part of the plan, and no reason to delay writes.
+        let planned = if targets.is_lazy { targets.of(self.last()) / LAZY_PART } else { 0 };
+        debt = debt.saturating_sub(planned);
         for level in targets.base_level..self.last() {
             let held = bytes(self.run(level)).saturating_add(arriving);
-            let excess = held.saturating_sub(targets.of(level));
+            // Level 0 counts in the target until it arrives.
+            let counted = if level == targets.base_level { arriving.min(planned) } else { 0 };
+            let excess = held.saturating_sub(targets.of(level).saturating_add(counted));
             if excess > 0 {
                 let below = bytes(self.run(level + 1)) as f64 / held as f64;
                 // Saturates, as a cast from a float does.
@@ -66,9 +71,9 @@ impl Levels<'_> {
         self.level0_groups().iter().map(of_group).max().unwrap_or(0)
     }
 
-    /// Returns the bytes of level 0 that are merged into `base_level` next.
-    fn level0_bytes(&self, base_level: u8, options: &LevelOptions) -> u64 {
+    /// Returns the bytes of level 0 that are merged into the base level next.
+    fn level0_bytes(&self, targets: &Targets, options: &LevelOptions) -> u64 {
         let groups = self.level0_groups();
-        bytes(groups.iter().filter(|group| self.goes_down(group, base_level, options)).flatten())
+        bytes(groups.iter().filter(|group| self.goes_down(group, targets, options)).flatten())
     }
 }

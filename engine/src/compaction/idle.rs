@@ -6,9 +6,15 @@
 //! there for each byte of the group and each run less, and at most [`BELOW_MAX`] for each byte of
 //! the group. Otherwise it stays, and waits for more runs.
 //!
+//! Once the store has been idle for long, two more compactions undo what
+//! [lazy leveling](super::levels) has left:
+//!
+//! * Level 0 goes down if that rewrites at most `fan_out` bytes for each of its bytes.
+//! * A lazy base level goes down, table by table, until the last level is `fan_out` times as large.
+//!
 //! A byte leaves level 0 once. So idle compactions write at most `1 + BELOW_MAX` bytes for each
-//! byte flushed, whatever pauses writers make. A byte is in at most two aborted ones: see
-//! `store::scheduler::idle_compaction`.
+//! byte flushed, whatever short pauses writers make, and `1 + fan_out` with long ones. A byte is in
+//! at most two aborted ones: see `store::scheduler::idle_compaction`.
 //!
 //! LevelDB and Pebble instead count reads without a result, and compact a table when these have
 //! paid for it. WiredTiger's LSM trees merged more the longer they were idle, without a bound by
@@ -32,6 +38,18 @@ impl<'a> Picker<'a> {
     /// Chooses the group of level 0 that saves scans most runs, if it is cheap enough. For an idle
     /// store: [`pick`](Self::pick) comes first. `None` unless the style is leveled.
     pub(crate) fn pick_idle(&self) -> Option<Compaction> {
+        let factor = |runs_less: u64| BELOW_MAX.min(runs_less.saturating_mul(BELOW_PER_RUN_MAX));
+        self.pick_idle_group(factor)
+    }
+
+    /// The same for a store that has been idle for long.
+    pub(crate) fn pick_long_idle(&self) -> Option<Compaction> {
+        self.pick_idle_group(|_| self.options.fan_out).or_else(|| self.pick_lazy_level())
+    }
+
+    /// Chooses a group of level 0, with a function from the runs that it makes fewer to the bytes
+    /// that may be rewritten for each of its bytes.
+    fn pick_idle_group(&self, factor: impl Fn(u64) -> u64) -> Option<Compaction> {
         if self.options.style != CompactionStyle::Leveled {
             return None;
         }
@@ -47,12 +65,21 @@ impl<'a> Picker<'a> {
         groups.sort_by_key(|&(runs_less, _)| usize::MAX - runs_less);
         groups.into_iter().find_map(|(runs_less, group)| {
             let own = bytes(&group);
-            let factor = BELOW_MAX.min((runs_less as u64).saturating_mul(BELOW_PER_RUN_MAX));
             let compaction = self.move_level0_down(Reason::Idle, group)?;
             // Includes a small neighbour without an overlap.
             let below = compaction.input_bytes.saturating_sub(own);
-            (below <= own.saturating_mul(factor)).then_some(compaction)
+            (below <= own.saturating_mul(factor(runs_less as u64))).then_some(compaction)
         })
+    }
+
+    /// Moves a table of a lazy base level down, if that is larger than with leveling alone.
+    fn pick_lazy_level(&self) -> Option<Compaction> {
+        let targets = self.levels.targets(self.options);
+        let base_level = targets.base_level;
+        let is_large = targets.is_lazy
+            && bytes(self.levels.run(base_level))
+                > targets.of(base_level + 1) / self.options.fan_out;
+        is_large.then(|| self.pick_table(Reason::Idle, base_level))?
     }
 
     /// Returns how many runs fewer overlap the bounds of `group` once it is in the base level.

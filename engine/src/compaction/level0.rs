@@ -4,11 +4,14 @@
 //! [`level0_runs`](LevelOptions::level0_runs) sorted runs on.
 //!
 //! * A group is compacted **into the base level** if that rewrites at most [`BELOW_MAX`] bytes
-//!   there for each byte of the group, or if level 0 has [`runs_max`](LevelOptions::runs_max) runs.
-//!   The whole group is compacted, so that no older table is left above a newer one.
+//!   there for each byte of the group, or one if that level is
+//!   [lazy](super::levels::Targets::is_lazy). Also if level 0 has
+//!   [`runs_max`](LevelOptions::runs_max) runs, and the tables below are no more than the least base
+//!   level. The whole group is compacted, so that no older table is left above a newer one.
 //! * Otherwise, or while another compaction blocks it, its **newest runs become one run of level
 //!   0**: at least `level0_runs` of them, and as many as are no larger than the newer ones
-//!   together.
+//!   together. From `runs_max` runs on, those are merged that are cheapest for each run less. If
+//!   there are too few in each group, one goes down whatever that rewrites.
 //!
 //! With the first rule alone, every four flushes rewrite the whole base level: 12.7 bytes for each
 //! byte flushed, with a budget of 32 MiB and 2 million entries. With both, run sizes about double
@@ -33,13 +36,15 @@ use sievedb_format::TableBounds;
 
 use super::{
     choice::{Compaction, Reason},
-    levels::{LevelOptions, Levels, Run, bytes},
+    levels::{LevelOptions, Levels, Run, Targets, bytes},
     picker::{Picker, hull},
 };
 use crate::table::TableMeta;
 
 /// Bytes of the base level that may be rewritten for each byte of level 0.
 const BELOW_MAX: u64 = 2;
+/// The same of a base level that moves down as level 0 grows.
+const LAZY_BELOW_MAX: u64 = 1;
 
 impl<'a> Levels<'a> {
     /// Returns the tables of level 0 by groups without a key in common, in key order.
@@ -65,12 +70,15 @@ impl<'a> Levels<'a> {
     pub(super) fn goes_down(
         &self,
         group: &Run<'a>,
-        base_level: u8,
+        targets: &Targets,
         options: &LevelOptions,
     ) -> bool {
+        let base_level = targets.base_level;
         let below = hull(group).map_or(0, |bounds| bytes(self.overlap(base_level, &bounds)));
-        let is_cheap = below <= bytes(group).saturating_mul(BELOW_MAX);
-        (is_cheap || self.level0().len() >= options.runs_max())
+        let factor = if targets.is_lazy { LAZY_BELOW_MAX } else { BELOW_MAX };
+        let is_full = self.level0().len() >= options.runs_max();
+        (below <= bytes(group).saturating_mul(factor)
+            || is_full && below <= options.base_level_bytes_max)
             && !self.is_kept_in_level0(group, base_level)
     }
 
@@ -99,8 +107,9 @@ impl<'a> Picker<'a> {
     }
 
     fn pick_group(&self, group: Run<'a>) -> Option<Compaction> {
-        let base_level = self.levels.targets(self.options).base_level;
-        if self.levels.goes_down(&group, base_level, self.options) {
+        let targets = self.levels.targets(self.options);
+        let base_level = targets.base_level;
+        if self.levels.goes_down(&group, &targets, self.options) {
             let down = self.move_level0_down(Reason::Level0, group.clone());
             return down.or_else(|| self.merge_due(group));
         }
@@ -116,7 +125,10 @@ impl<'a> Picker<'a> {
                 return self.move_level0_down(Reason::Level0, older);
             }
         }
-        self.merge_due(group)
+        let is_full = self.levels.level0().len() >= self.options.runs_max();
+        let goes_down = is_full && !self.levels.is_kept_in_level0(&group, base_level);
+        self.merge_due(group.clone())
+            .or_else(|| goes_down.then(|| self.move_level0_down(Reason::Level0, group))?)
     }
 
     /// Merges runs of a group that stays in a level 0 that is due.

@@ -8,6 +8,21 @@
 //! whose target is at most `base_level_bytes_max` is the base level, into which level 0 is
 //! compacted. The levels between are empty.
 //!
+//! # Lazy leveling
+//!
+//! Level 0 holds sorted runs of all sizes, see [`level0`](super::level0). It is compacted into the
+//! last level directly up to [`lazy_bases`](LevelOptions::lazy_bases) times the least base level.
+//!
+//! Above that size, the next level holds one more run: its target is a [`LAZY_PART`]th of the last
+//! level, less the bytes of level 0. So it moves down, table by table, as level 0 grows, and level 0
+//! follows as a whole into a level that is almost empty. Each byte is rewritten in the last level
+//! about `LAZY_PART` times, not `fan_out` times, and no merge takes more than a part of the data.
+//!
+//! Larger levels have a `fan_out` each. An idle store moves these runs down: see
+//! [`idle`](super::idle).
+//!
+//! # Shrinking
+//!
 //! When the data shrinks, the base level moves down, and the levels above it are emptied. The one
 //! just above keeps its data, up to a `fan_out`th of the limit, until the new base level is only
 //! half full: so a size that oscillates about the limit does not move data back and forth.
@@ -19,8 +34,8 @@
 //! from the last level. So later data is still compacted from level to level. Level 0 is compacted
 //! into the level above a base level with a quarantined table.
 //!
-//! Source of the idea: Dong, Callaghan, Galanis, Borthakur, Savor, Strum, "Optimizing Space
-//! Amplification in RocksDB", CIDR 2017, section 4.
+//! Sources: Dong, Callaghan, Galanis, Borthakur, Savor, Strum, "Optimizing Space Amplification in
+//! RocksDB", CIDR 2017, section 4; Dayan and Idreos, "Dostoevsky", SIGMOD 2018, section 4.
 
 use std::{collections::HashSet, fmt};
 
@@ -36,6 +51,11 @@ use crate::{
 /// The deepest level of a keyspace.
 pub(crate) const LAST_LEVEL: u8 = 6;
 
+/// [`LevelOptions::lazy_bases`] of every keyspace.
+const LAZY_BASES: u64 = 8;
+/// Divisor of the last level for the runs above it, if it is too large for merges as a whole.
+pub(super) const LAZY_PART: u64 = 3;
+
 /// Options that decide when a level is due.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct LevelOptions {
@@ -46,6 +66,10 @@ pub(crate) struct LevelOptions {
     /// compaction rewrites a much smaller base level as a whole, and much of a larger one. At least
     /// 1; default 256 MiB.
     pub(crate) base_level_bytes_max: u64,
+    /// Level 0 is compacted into a last level of up to so many `base_level_bytes_max`, and into
+    /// the level above it up to the square. 0 for leveling alone; default 0, and [`LAZY_BASES`] by
+    /// [`of`](Self::of).
+    pub(crate) lazy_bases: u64,
     /// Size ratio of a level to the one above it. At least 2; default 10.
     pub(crate) fan_out: u64,
     /// Target size of a table, in bytes. At least 1; default [`DEFAULT_TABLE_BYTES`].
@@ -60,6 +84,7 @@ impl Default for LevelOptions {
         Self {
             level0_runs: 4,
             base_level_bytes_max: 256 << 20,
+            lazy_bases: 0,
             fan_out: 10,
             table_bytes: DEFAULT_TABLE_BYTES,
             style: CompactionStyle::Leveled,
@@ -74,7 +99,18 @@ impl LevelOptions {
             CompactionStyle::Leveled => options.base_level_bytes,
             _ => u64::MAX,
         };
-        Self { base_level_bytes_max, table_bytes: options.table_bytes, style, ..Self::default() }
+        Self {
+            base_level_bytes_max,
+            lazy_bases: LAZY_BASES,
+            table_bytes: options.table_bytes,
+            style,
+            ..Self::default()
+        }
+    }
+
+    /// Returns the largest last level that level 0 is compacted into.
+    fn direct_bytes_max(&self) -> u64 {
+        self.base_level_bytes_max.saturating_mul(self.lazy_bases.max(1))
     }
 }
 
@@ -99,6 +135,8 @@ pub(crate) struct Levels<'a> {
 pub(crate) struct Targets {
     /// Level that level 0 is compacted into.
     pub(crate) base_level: u8,
+    /// The base level moves down as level 0 grows.
+    pub(crate) is_lazy: bool,
     /// By level, in bytes. 0 for a level that is to be emptied. Unused for level 0, whose runs
     /// count, and for the last level, which has no limit.
     bytes: Vec<u64>,
@@ -198,10 +236,25 @@ impl<'a> Levels<'a> {
         let mut targets = vec![0; self.deeper.len() + 1];
         targets[usize::from(last)] = largest;
         let mut base_level = last;
+        let direct_max = options.direct_bytes_max();
+        let lazy_max = direct_max.saturating_mul(options.lazy_bases);
+        let is_lazy = direct_max < largest && largest / LAZY_PART <= lazy_max;
+        let level0_bytes = bytes(self.level0.iter().flatten());
+        let lazy_target = |below: u64| (below / LAZY_PART).saturating_sub(level0_bytes);
         for level in (1..last).rev() {
             let below = targets[usize::from(level) + 1];
-            let of_below =
-                if below > options.base_level_bytes_max { below / options.fan_out } else { 0 };
+            let is_above_last = level + 1 == last;
+            let limit = if is_above_last { direct_max } else { options.base_level_bytes_max };
+            let of_below = match below <= limit {
+                true => 0,
+                false if is_above_last && is_lazy => {
+                    base_level = level;
+                    lazy_target(below)
+                }
+                false => below / options.fan_out,
+            };
+            // Level 0 is the only one above.
+            let of_below = if is_lazy && !is_above_last { 0 } else { of_below };
             let target = of_below.max(self.kept_bytes(level));
             targets[usize::from(level)] = target;
             if target > 0 {
@@ -209,8 +262,11 @@ impl<'a> Levels<'a> {
             }
         }
         let target = targets[usize::from(base_level)];
-        if base_level > 1 && target > options.base_level_bytes_max / 2 {
-            targets[usize::from(base_level) - 1] = options.base_level_bytes_max / options.fan_out;
+        let limit = if base_level == last { direct_max } else { options.base_level_bytes_max };
+        if base_level > 1 && target > limit / 2 && !is_lazy {
+            let is_direct = base_level == last && options.lazy_bases > 0;
+            targets[usize::from(base_level) - 1] =
+                if is_direct { lazy_target(limit) } else { limit / options.fan_out };
         }
         // Level 0 must not be moved below older data.
         let filled = (1..=last).find(|&level| !self.run(level).is_empty());
@@ -218,7 +274,7 @@ impl<'a> Levels<'a> {
         // The level above it is empty. Tables without a quarantined one below move on from there.
         let is_blocked = self.run(base_level).iter().any(|table| self.is_quarantined(table));
         let base_level = if is_blocked { (base_level - 1).max(1) } else { base_level };
-        Targets { base_level, bytes: targets }
+        Targets { base_level, is_lazy: is_lazy && base_level + 1 == last, bytes: targets }
     }
 
     /// Returns the score of a level, which is due from 1 on. Busy tables do not count.

@@ -3,7 +3,8 @@
 //! By the style of the keyspace: [`tiered`](super::tiered), [`fifo`](super::fifo), or leveled as
 //! follows. Size-tiered runs have the rules from tombstones on, too.
 //!
-//! The level with the highest score is compacted first; if running compactions block it, the next.
+//! Level 0 is compacted first if it is due: its runs delay reads and, in the end, writes. Then the
+//! level with the highest score, or if running compactions block it, the next.
 //!
 //! * **Level 0** into the base level: see [`level0`](super::level0). Tables that overlap, directly
 //!   or through others, are compacted together. Of several such groups the one with most tables
@@ -104,21 +105,22 @@ impl<'a> Picker<'a> {
             .or_else(|| self.pick_blob_garbage())
     }
 
-    /// Compacts the level with the highest score that is due, or else the next.
+    /// Compacts level 0 if it is due, or else the level with the highest score.
     fn pick_level(&self) -> Option<Compaction> {
         let targets = self.levels.targets(self.options);
         let score = |level| self.levels.score(level, self.options, &targets);
-        let mut due: Vec<(f64, u8)> = (0..self.levels.last())
+        if score(0) >= 1.0
+            && let Some(of_level0) = self.pick_level0()
+        {
+            return Some(of_level0);
+        }
+        let mut due: Vec<(f64, u8)> = (1..self.levels.last())
             .map(|level| (score(level), level))
             .filter(|&(score, _)| score >= 1.0)
             .collect();
         // Stable: of equals the shallower level goes first.
         due.sort_by(|(left, _), (right, _)| right.total_cmp(left));
-        let pick = |&(_, level): &(f64, u8)| match level {
-            0 => self.pick_level0(),
-            _ => self.pick_table(level),
-        };
-        due.iter().find_map(pick)
+        due.iter().find_map(|&(_, level)| self.pick_table(Reason::LevelBytes, level))
     }
 
     /// Compacts tables of `level`, from 1, into the next one; of the last level into itself.
@@ -133,7 +135,7 @@ impl<'a> Picker<'a> {
     }
 
     /// Chooses the table of `level`, from 1, that is cheapest to move one level down.
-    fn pick_table(&self, level: u8) -> Option<Compaction> {
+    pub(super) fn pick_table(&self, reason: Reason, level: u8) -> Option<Compaction> {
         let cost = |table: &TableMeta| {
             let overlap = bytes(self.levels.overlap(level + 1, &table.bounds));
             let weight = table.bytes.max(1) as f64 * (1.0 + tombstone_share(table));
@@ -141,8 +143,7 @@ impl<'a> Picker<'a> {
         };
         let mut tables: Vec<_> = self.levels.run(level).iter().map(|&t| (cost(t), t)).collect();
         tables.sort_by(|(left, _), (right, _)| left.total_cmp(right));
-        let move_down =
-            |(_, table)| self.with_overlap(Reason::LevelBytes, level, vec![table], level + 1);
+        let move_down = |(_, table)| self.with_overlap(reason, level, vec![table], level + 1);
         tables.into_iter().find_map(move_down)
     }
 

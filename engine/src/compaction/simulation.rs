@@ -62,12 +62,17 @@ pub struct Amplification {
     pub space: f64,
     /// The same with the inputs of a compaction, which exist until it is installed.
     pub space_peak: f64,
+    /// Bytes of tables written for each byte flushed, those of the store being idle for long after
+    /// all writes included.
+    pub writes_until_idle: f64,
+    /// The space at the end of that.
+    pub space_idle: f64,
 }
 
 /// A row of a table in Markdown.
 impl fmt::Display for Amplification {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { writes, runs, runs_max, space, space_peak } = self;
+        let Self { writes, runs, runs_max, space, space_peak, .. } = self;
         write!(f, "{writes:.1} | {runs:.1} | {runs_max} | {space:.2} | {space_peak:.2} |")
     }
 }
@@ -109,8 +114,20 @@ pub fn simulate(options: &KeyspaceOptions, writes: Writes) -> Amplification {
             space_peak = space_peak.max(peak as f64 / newest);
         }
     }
-    let writes = store.written as f64 / store.flushed as f64;
-    Amplification { writes, runs: runs as f64 / f64::from(flushes), runs_max, space, space_peak }
+    let written = |store: &Store| store.written as f64 / store.flushed as f64;
+    let writes = written(&store);
+    while let Some(compaction) = store.pick(|it| it.pick_idle().or_else(|| it.pick_long_idle())) {
+        store.compact(&compaction);
+    }
+    Amplification {
+        writes,
+        runs: runs as f64 / f64::from(flushes),
+        runs_max,
+        space,
+        space_peak,
+        writes_until_idle: written(&store),
+        space_idle: store.bytes() as f64 / (live.len() as u64 * ENTRY_BYTES) as f64,
+    }
 }
 
 /// A table and its keys, in order.
@@ -210,7 +227,7 @@ impl Store {
         self.flushed += keys.len() as u64 * ENTRY_BYTES;
         self.add(0, self.next_id, &keys);
         let mut peak = self.bytes();
-        while let Some(compaction) = self.pick() {
+        while let Some(compaction) = self.pick(|picker| picker.pick()) {
             let before = self.bytes();
             let written = self.written;
             self.compact(&compaction);
@@ -219,9 +236,9 @@ impl Store {
         peak
     }
 
-    fn pick(&self) -> Option<Compaction> {
+    fn pick(&self, pick: impl Fn(&Picker<'_>) -> Option<Compaction>) -> Option<Compaction> {
         let none = BTreeSet::new();
-        let picker = Picker {
+        pick(&Picker {
             levels: &self.levels(),
             options: &self.options,
             oldest_snapshot: None,
@@ -234,8 +251,7 @@ impl Store {
             rewrites_below: 0,
             has_filter: false,
             with_blob_garbage: &none,
-        };
-        picker.pick()
+        })
     }
 
     fn compact(&mut self, compaction: &Compaction) {

@@ -129,9 +129,13 @@ impl Store {
         }
     }
 
-    /// Chooses a compaction of `tree` for an idle store with nothing in flight.
-    pub(crate) fn choose_idle(&self, tree: &Tree) -> Option<Compaction> {
-        self.with_picker(tree, &[], None, |picker| picker.pick_idle())
+    /// Chooses a compaction of `tree` for an idle store with nothing in flight; `for_long` if it has
+    /// been idle for long.
+    pub(crate) fn choose_idle(&self, tree: &Tree, for_long: bool) -> Option<Compaction> {
+        self.with_picker(tree, &[], None, |picker| {
+            let cheap = picker.pick_idle();
+            cheap.or_else(|| for_long.then(|| picker.pick_long_idle())?)
+        })
     }
 
     /// Chooses the cheapest merge of `tree` that makes its tables fewer, beside those `running` in

@@ -12,10 +12,12 @@ const MILLION: u64 = 1_000_000;
 fn amplification_stays_within_bounds() {
     // Memtable in MiB, writes and keys in millions, most writes and space.
     for (memtable, writes, keys, writes_max, space_max) in [
-        (32, 10, None, 6.4, 1.01),
-        (64, 10, None, 4.2, 1.01),
-        (32, 30, Some(10), 6.8, 1.2),
-        (64, 30, Some(10), 5.0, 1.25),
+        (32, 10, None, 4.2, 1.01),
+        (64, 10, None, 3.3, 1.01),
+        (32, 30, Some(10), 4.0, 1.5),
+        (64, 30, Some(10), 3.6, 1.5),
+        // A hundred times as many keys as a memtable holds.
+        (32, 60, Some(19), 5.2, 1.4),
     ] {
         let options = KeyspaceOptions::new().memtable_bytes(memtable << 20);
         let keys_of = keys.map(|keys| keys * MILLION);
@@ -23,9 +25,11 @@ fn amplification_stays_within_bounds() {
         let keys = keys.map_or_else(|| "new".to_owned(), |keys| format!("{keys} million"));
         println!(
             "{writes} million writes of {keys} keys, memtables of {memtable} MiB: \
-             writes {:.2}, runs {:.1}, space {:.2}",
-            cost.writes, cost.runs, cost.space
+             writes {:.2}, runs {:.1}, space {:.2}; idle: writes {:.2}, space {:.2}",
+            cost.writes, cost.runs, cost.space, cost.writes_until_idle, cost.space_idle
         );
+        assert!(cost.writes_until_idle < cost.writes + 1.3, "{cost:?}");
+        assert!(cost.space_idle < 1.12, "{cost:?}");
         assert!(cost.writes < writes_max, "{} bytes written for each", cost.writes);
         assert!(cost.space < space_max, "{} of the space", cost.space);
         assert!(cost.runs < 4.0, "{} runs", cost.runs);

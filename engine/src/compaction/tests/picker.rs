@@ -5,6 +5,7 @@
 //! | `levels`                         | a line per run, see below  | bytes, target, score per level |
 //! | `pick [start]`                   |                            | the choice, or `none`          |
 //! | `idle [start]`                   |                            | the same in an idle store      |
+//! | `long-idle [start]`              |                            | the same, if idle for long     |
 //! | `crowded n [start]`              |                            | with n times the share of tables |
 //! | `range from..to [start]`         |                            | the choice, `wait` or `done`   |
 //! | `flush table`                    |                            | as `levels`; a run is added    |
@@ -17,7 +18,7 @@
 //! | `clock n [snapshots]`            |                            | time of the next due table     |
 //! | `below level from..to key key …` |                            | which keys may be deeper       |
 //!
-//! `levels` also takes `runs=`, `base=`, `fan-out=`, `clock=`, `snapshot=`, `tiered=` for the runs of
+//! `levels` also takes `runs=`, `base=`, `lazy=`, `fan-out=`, `clock=`, `snapshot=`, `tiered=` for the runs of
 //! a merge, and `fifo=` and `age=`; `start` leaves the choice running. A run is `L1 4:a-e 5:m-z,10M,del=60%,seq=3-9,exp=100-200x40`: ids, bounds, and
 //! then what differs from 1M bytes, 100 entries, no tombstones and the sequence numbers 1 to 100;
 //! 40 entries expire evenly from 100 to 200 ms,
@@ -152,6 +153,7 @@ impl Story {
                     match name {
                         "runs" => self.options.level0_runs = value as usize,
                         "base" => self.options.base_level_bytes_max = value,
+                        "lazy" => self.options.lazy_bases = value,
                         "fan-out" => self.options.fan_out = value,
                         "tiered" => {
                             self.options.base_level_bytes_max = u64::MAX;
@@ -185,6 +187,10 @@ impl Story {
             }
             Some("idle") => {
                 let choice = self.picker(|picker| picker.pick_idle());
+                self.answer(choice, words.next() == Some("start"), "none")
+            }
+            Some("long-idle") => {
+                let choice = self.picker(|picker| picker.pick_long_idle());
                 self.answer(choice, words.next() == Some("start"), "none")
             }
             Some("crowded") => {

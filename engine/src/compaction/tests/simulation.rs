@@ -41,6 +41,8 @@ enum Event {
     Pick,
     /// The same in an idle store.
     Idle,
+    /// The same in a store that has been idle for long.
+    LongIdle,
     /// The same in a store that has so many times its share of tables.
     Crowded(u64),
     /// The same for a range of keys.
@@ -64,7 +66,7 @@ fn any_event(quarantines: u32) -> impl Strategy<Value = Event> {
     prop_oneof![
         6 => (writes, any::<bool>()).prop_map(|(writes, split)| Event::Flush { writes, split }),
         6 => Just(Event::Pick),
-        3 => Just(Event::Idle),
+        4 => prop_oneof![Just(Event::Idle), Just(Event::LongIdle)],
         3 => (1..6_u64).prop_map(Event::Crowded),
         1 => (key.clone(), key).prop_map(|(from, to)| Event::Range(from, to)),
         5 => any_index().prop_map(Event::Finish),
@@ -111,11 +113,12 @@ struct Store {
 }
 
 impl Store {
-    fn new(oldest_snapshot: Option<SequenceNumber>, recompresses: bool) -> Self {
+    fn new(oldest_snapshot: Option<SequenceNumber>, recompresses: bool, lazy_bases: u64) -> Self {
         Self {
             options: LevelOptions {
                 level0_runs: 2,
                 base_level_bytes_max: 4,
+                lazy_bases,
                 fan_out: 3,
                 table_bytes: 3,
                 style: CompactionStyle::Leveled,
@@ -289,13 +292,15 @@ fn no_choice_uncovers_an_older_version() {
     let long = prop::collection::vec(any_event(1), 0..300);
     let events = prop_oneof![plain, long];
     let snapshot = prop::option::of(0..60_u64);
-    check(1000, &(events, snapshot, any::<bool>()), |(events, snapshot, recompresses)| {
-        let mut store = Store::new(snapshot, recompresses);
+    let cases = (events, snapshot, any::<bool>(), 0..4_u64);
+    check(1000, &cases, |(events, snapshot, recompresses, lazy_bases)| {
+        let mut store = Store::new(snapshot, recompresses, lazy_bases);
         for event in events {
             match event {
                 Event::Flush { writes, split } => store.flush(&writes, split),
                 Event::Pick => drop(store.start(|picker| picker.pick())),
                 Event::Idle => drop(store.start(|picker| picker.pick_idle())),
+                Event::LongIdle => drop(store.start(|picker| picker.pick_long_idle())),
                 Event::Crowded(times) => {
                     let rewrite_max = rewrite_max(times, 1);
                     store
@@ -332,9 +337,8 @@ fn no_choice_uncovers_an_older_version() {
 fn rest(store: &mut Store) -> Result<(), TestCaseError> {
     let mut steps = 0;
     let crowded = |picker: &Picker<'_>| picker.pick_crowded(REWRITE_MAX).map(|(_, choice)| choice);
-    while store
-        .start(|picker| picker.pick().or_else(|| crowded(picker)).or_else(|| picker.pick_idle()))
-    {
+    let idle = |picker: &Picker<'_>| picker.pick_idle().or_else(|| picker.pick_long_idle());
+    while store.start(|picker| picker.pick().or_else(|| crowded(picker)).or_else(|| idle(picker))) {
         store.finish(0);
         store.check()?;
         steps += 1;

@@ -8,7 +8,7 @@
 //! The writes of an interrupted compaction are wasted. A writer that flushes another keyspace
 //! whenever one begins would interrupt each of them. So a table of level 0 is an input of at most
 //! [`ABORTS_MAX`] aborted ones, and then waits for a compaction that is due. This bounds the bytes,
-//! too: other tables are only rewritten for one of level 0.
+//! too: other tables are rewritten for one of level 0, or one by one.
 //!
 //! Workers do not poll. A keyspace in which nothing was found is visited again when it has changed.
 //! Workers wait with a limit only between a change and the end of the idle time that follows.
@@ -33,7 +33,8 @@ use crate::{
 const IDLE: Duration = Duration::from_millis(300);
 
 /// The same for a level 0 from before the store was opened: a process that opens a store, reads and
-/// closes it soon should not pay for earlier writes. Also after an interruption.
+/// closes it soon should not pay for earlier writes. Also after an interruption, and for compactions
+/// that rewrite much for each byte flushed.
 const LONG_IDLE: Duration = Duration::from_secs(10);
 
 /// The shortest wait: a clock that stands still must not make workers spin.
@@ -146,10 +147,16 @@ impl Store {
                 state.idle_compactions.aborts.remove(&id);
                 continue;
             };
-            let chosen = self.choose_idle(&tree);
+            let for_long = LONG_IDLE <= idle_for;
+            let chosen = self.choose_idle(&tree, for_long);
             let chosen = chosen.filter(|chosen| state.idle_compactions.may_begin(id, chosen));
             let Some(compaction) = chosen else {
-                state.due.idle.remove(id);
+                let later = || !for_long && self.choose_idle(&tree, true).is_some();
+                if later() {
+                    state.idle_compactions.look_after(LONG_IDLE - idle_for);
+                } else {
+                    state.due.idle.remove(id);
+                }
                 continue;
             };
             let is_old = level0(&compaction).all(|id| id < self.scheduler.first_file_id);
