@@ -1,6 +1,7 @@
 //! Cost of writes.
 
 mod blobs;
+mod compaction;
 mod ingest;
 mod overload;
 mod synced;
@@ -13,6 +14,7 @@ pub(crate) const MEASUREMENTS: &[Measurement] = &[
     Measurement { item: "2", name: "ingest", measure: ingest::measure },
     Measurement { item: "3", name: "blobs", measure: blobs::measure },
     Measurement { item: "4", name: "overload", measure: overload::measure },
+    Measurement { item: "5", name: "compaction", measure: compaction::measure },
 ];
 
 /// Returns the median, or the lower middle of an even number of figures. Requires a figure.
