@@ -26,7 +26,8 @@ use crate::{
     iter::bounds::KeyBounds,
     keyspace::{
         asynchronous::asynchronous_methods, conditional::conditional_methods,
-        expiring::expiring_methods, ingestion::ingest_methods, writes::write_methods,
+        expiring::expiring_methods, ingestion::ingest_methods, streamed::streamed_methods,
+        writes::write_methods,
     },
     read::tree::Tree,
     reader::read_methods,
@@ -401,6 +402,7 @@ read_methods!(Db, default);
 write_methods!(Db, default);
 asynchronous_methods!(Db, default);
 ingest_methods!(Db, default);
+streamed_methods!(Db, default);
 
 conditional_methods!(Db, default);
 

@@ -135,6 +135,9 @@ pub enum Error {
     KeyTooLong { bytes: usize, bytes_max: usize },
     /// The value has `bytes` bytes; at most `bytes_max` are allowed. Nothing was changed.
     ValueTooLong { bytes: usize, bytes_max: usize },
+    /// The reader of a value for `key` failed, or its length was not the given one. Nothing was
+    /// written: see [`Keyspace::insert_reader`](crate::Keyspace::insert_reader).
+    ReaderFailed { key: Bytes, source: Arc<io::Error> },
     /// An [ingestion](crate::Ingestion) or a [table](crate::TableWriter) got `key` after a key that is
     /// equal or larger. The entry was not added.
     KeysNotAscending { key: Bytes },
@@ -343,7 +346,7 @@ pub(crate) fn is_out_of_files(error: &io::Error) -> bool {
 impl error::Error for Error {
     fn source(&self) -> Option<&(dyn error::Error + 'static)> {
         match self {
-            Self::Io { source, .. } => Some(source),
+            Self::Io { source, .. } | Self::ReaderFailed { source, .. } => Some(source),
             Self::Corrupt { source, .. } => Some(source),
             Self::ReadOnly { cause } => Some(cause),
             Self::NoKey { source, .. } => Some(&**source),

@@ -28,7 +28,8 @@ pub struct OpenHandles {
     /// Number of [`Snapshot`](crate::Snapshot) and [`KeyspaceSnapshot`](crate::KeyspaceSnapshot)
     /// handles.
     pub snapshots: usize,
-    /// Number of [`Range`](crate::Range) and [`Keys`](crate::Keys) iterators.
+    /// Number of [`Range`](crate::Range) and [`Keys`](crate::Keys) iterators, and of
+    /// [`ValueReader`](crate::ValueReader)s of values in blob files.
     pub iterators: usize,
     /// Number of [`Batch`](crate::Batch)es with entries.
     pub batches: usize,

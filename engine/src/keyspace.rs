@@ -7,6 +7,7 @@ pub(crate) mod ingestion;
 mod options;
 mod pop;
 mod size;
+pub(crate) mod streamed;
 mod unsorted;
 pub(crate) mod writes;
 

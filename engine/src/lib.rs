@@ -133,6 +133,7 @@ pub mod text;
 mod time_to_live;
 mod transaction;
 mod validation;
+mod value_reader;
 mod verify_report;
 mod version;
 mod wal;
@@ -184,6 +185,7 @@ pub use stats::Stats;
 pub use table_writer::{TableWriter, WrittenTable};
 pub use time_to_live::TimeToLive;
 pub use transaction::{Isolation, Savepoint, Transaction, TransactionOptions, TransactionRange};
+pub use value_reader::ValueReader;
 pub use verify_report::{TornTail, VerifyProblem, VerifyProblemKind, VerifyProgress, VerifyReport};
 
 /// The example of the README, tested.

@@ -4,6 +4,7 @@
 //! [`ends`] for those of a whole keyspace.
 
 mod ends;
+mod streams;
 
 use std::sync::Arc;
 
@@ -222,6 +223,7 @@ impl<'h> Reader<'h> {
 macro_rules! read_methods {
     ($handle:ty $(, $field:ident)?) => {
         $crate::reader::end_methods!($handle);
+        $crate::reader::stream_methods!($handle $(, $field)?);
 
         /// Reading.
         impl $handle {
@@ -458,3 +460,4 @@ macro_rules! read_methods {
 
 pub(crate) use ends::end_methods;
 pub(crate) use read_methods;
+pub(crate) use streams::stream_methods;

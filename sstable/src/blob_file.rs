@@ -6,11 +6,12 @@
 //! | offset   | bytes | field    | meaning                                              |
 //! |----------|-------|----------|------------------------------------------------------|
 //! | 0        | 64    | `header` | [`sievedb_format::file_header`], of kind `Blobs`     |
-//! | 64       | n     | values   | one stored block ([`crate::block`]) for each value   |
+//! | 64       | n     | values   | stored blocks ([`crate::block`]), one or more each   |
 //! | 64 + n   | 28    | `footer` | see below                                            |
 //!
 //! A value is compressed as a block is, without a dictionary. Its checksum covers the salt of the
-//! file and its offset, so that a misplaced value never passes.
+//! file and its offset, so that a misplaced value never passes. A value above [`PIECE_BYTES`] is
+//! [in pieces](pieces): writers and readers need memory for one of them.
 //!
 //! | bytes | field         | meaning                                                      |
 //! |-------|---------------|--------------------------------------------------------------|
@@ -22,7 +23,10 @@
 //! # Reference
 //!
 //! The stored value of an entry has four varints: id of the blob file, offset and length of the
-//! stored value (type and checksum included), length of the value.
+//! stored value (types and checksums included), length of the value. A fifth, of a value in pieces
+//! only, is the length of their index.
+
+pub mod pieces;
 
 use std::{io, sync::Arc};
 
@@ -32,11 +36,10 @@ use sievedb_format::{
     checksum::crc32, file_header::HEADER_BYTES,
 };
 
+use self::pieces::OpenValue;
+pub use self::pieces::{BlobPieces, PIECE_BYTES};
 use crate::{
-    block::{
-        BlockHandle,
-        stored::{Sealer, Stored},
-    },
+    block::{BlockHandle, stored::Sealer},
     error::ReadError,
     options::Compression,
     output::Output,
@@ -112,10 +115,12 @@ pub struct BlobReference {
     pub file_id: u64,
     /// Offset of the stored value.
     pub offset: u64,
-    /// Length of the stored value, in bytes: type and checksum included.
+    /// Length of the stored value, in bytes: types, checksums and index included.
     pub bytes: u64,
     /// Length of the value, in bytes.
     pub value_bytes: u64,
+    /// Length of the stored index, in bytes, of a value [in pieces](pieces); 0 for one block.
+    pub index_bytes: u64,
 }
 
 impl BlobReference {
@@ -123,6 +128,9 @@ impl BlobReference {
     pub fn encode(&self, out: &mut Vec<u8>) {
         for field in [self.file_id, self.offset, self.bytes, self.value_bytes] {
             out.put_varint(field);
+        }
+        if self.index_bytes > 0 {
+            out.put_varint(self.index_bytes);
         }
     }
 
@@ -136,37 +144,37 @@ impl BlobReference {
         let mut decoder = Decoder::new(stored);
         let (file_id, offset) = (decoder.varint(what)?, decoder.varint(what)?);
         let (bytes, value_bytes) = (decoder.varint(what)?, decoder.varint(what)?);
+        let is_in_pieces = !decoder.rest().is_empty();
+        let index_bytes = if is_in_pieces { decoder.varint(what)? } else { 0 };
         decoder.finish(what)?;
         BlockHandle::new(offset, bytes)?;
         if value_bytes > VALUE_BYTES_MAX as u64 {
             return Err(Corruption::OutOfRange { what, value: value_bytes });
         }
-        Ok(Self { file_id, offset, bytes, value_bytes })
+        if is_in_pieces && (index_bytes == 0 || index_bytes >= bytes) {
+            return Err(Corruption::OutOfRange { what, value: index_bytes });
+        }
+        Ok(Self { file_id, offset, bytes, value_bytes, index_bytes })
     }
 
-    /// Reads the value from its file, which has this salt, by one access. Allocates at most the
-    /// bytes of the file and of the value.
+    /// Reads the value from its file, which has this salt: by one access, or one for each piece and
+    /// for their index. Allocates at most the bytes of the value and of a piece.
     ///
     /// # Errors
     ///
     /// [`ReadError::Io`]; [`ReadError::Corrupt`] if the file has no such value there.
     pub fn read(&self, source: &dyn TableSource, salt: u64) -> Result<Bytes, ReadError> {
-        let &Self { offset, bytes, value_bytes, .. } = self;
-        let corrupt = |source| ReadError::Corrupt { offset, source };
-        let what = "blob";
-        let end = source.len().saturating_sub(FOOTER_BYTES as u64);
-        let within = offset >= HEADER_BYTES as u64 && offset.saturating_add(bytes) <= end;
-        let length = usize::try_from(bytes).ok().filter(|_| within);
-        let length =
-            length.ok_or_else(|| corrupt(Corruption::OutOfRange { what, value: offset }))?;
-        let read = source.read_at(offset, length).map_err(ReadError::Io)?;
-        let stored = Stored::open(read, salt, offset).map_err(corrupt)?;
-        let value = stored.content(value_bytes, None).map_err(corrupt)?;
-        if value.len() as u64 != value_bytes {
-            let found = value.len() as u64;
-            return Err(corrupt(Corruption::Mismatch { what, expected: value_bytes, found }));
+        let &Self { offset, bytes, value_bytes, index_bytes, .. } = self;
+        if index_bytes == 0 {
+            let place = offset..offset.saturating_add(bytes);
+            return pieces::read_block(source, salt, place, value_bytes);
         }
-        Ok(value)
+        let pieces = self.pieces(source, salt)?;
+        let mut value = Vec::with_capacity(value_bytes as usize);
+        for number in 0..pieces.len() {
+            value.extend_from_slice(&pieces.read(source, number)?);
+        }
+        Ok(value.into())
     }
 }
 
@@ -218,13 +226,64 @@ impl<S: TableSink> BlobWriter<S> {
     ///
     /// Those of the sink.
     pub fn add(&mut self, value: &[u8]) -> io::Result<BlobReference> {
-        let offset = self.out.offset();
-        let (stored, trailer) = self.sealer.seal(offset, value);
-        let BlockHandle { offset, bytes } = self.out.append_block(stored, &trailer)?;
-        let value_bytes = value.len() as u64;
+        let mut open = OpenValue::at(self.out.offset());
+        value.chunks(PIECE_BYTES).try_for_each(|piece| self.add_piece(&mut open, piece))?;
+        self.end_value(open)
+    }
+
+    /// Adds a value of this length, which `fill` returns piece by piece, each of [`PIECE_BYTES`]
+    /// except for the last one. Takes the memory of one piece.
+    ///
+    /// # Errors
+    ///
+    /// Those of the sink, converted by `convert`. Those of `fill`: the file then has bytes that no
+    /// reference names, and the writer can go on.
+    pub fn add_from<E>(
+        &mut self,
+        value_bytes: u64,
+        mut fill: impl FnMut(&mut [u8]) -> Result<(), E>,
+        convert: impl Fn(io::Error) -> E,
+    ) -> Result<BlobReference, E> {
+        let mut open = OpenValue::at(self.out.offset());
+        let piece_bytes = |left: u64| left.min(PIECE_BYTES as u64) as usize;
+        let mut buffer = vec![0; piece_bytes(value_bytes)];
+        let mut left = value_bytes;
+        while left > 0 {
+            let piece = &mut buffer[..piece_bytes(left)];
+            fill(piece)?;
+            self.add_piece(&mut open, piece).map_err(&convert)?;
+            left -= piece.len() as u64;
+        }
+        self.end_value(open).map_err(convert)
+    }
+
+    fn add_piece(&mut self, open: &mut OpenValue, piece: &[u8]) -> io::Result<()> {
+        let (stored, trailer) = self.sealer.seal(self.out.offset(), piece);
+        let handle = self.out.append_block(stored, &trailer)?;
+        open.add(piece.len() as u64, handle.bytes);
+        Ok(())
+    }
+
+    fn end_value(&mut self, mut open: OpenValue) -> io::Result<BlobReference> {
+        if open.is_empty() {
+            self.add_piece(&mut open, &[])?;
+        }
+        let mut index_bytes = 0;
+        if let Some(index) = open.index() {
+            let (stored, trailer) = self.sealer.seal_raw(self.out.offset(), &index);
+            index_bytes = self.out.append_block(stored, &trailer)?.bytes;
+        }
         self.values += 1;
-        self.value_bytes += value_bytes;
-        Ok(BlobReference { file_id: self.identity.file_id, offset, bytes, value_bytes })
+        self.value_bytes += open.value_bytes;
+        let OpenValue { offset, value_bytes, .. } = open;
+        let bytes = self.out.offset() - offset;
+        Ok(BlobReference {
+            file_id: self.identity.file_id,
+            offset,
+            bytes,
+            value_bytes,
+            index_bytes,
+        })
     }
 
     /// Returns the length of the file so far, in bytes.
@@ -358,106 +417,4 @@ pub fn describe_blob_file(source: &Arc<dyn TableSource>) -> Annotation {
 }
 
 #[cfg(all(test, not(feature = "shuttle")))]
-mod tests {
-    use super::*;
-
-    const IDENTITY: BlobIdentity = BlobIdentity { store_id: 1 << 64, file_id: 9, salt: 3 };
-
-    fn file(values: &[&[u8]], compression: Compression) -> (Bytes, Vec<BlobReference>, BlobUse) {
-        let mut writer = BlobWriter::new(Vec::new(), IDENTITY, compression, 1 << 10)
-            .expect("a vector does not fail");
-        let references =
-            values.iter().map(|value| writer.add(value).expect("a vector does not fail")).collect();
-        let (bytes, file) = writer.finish().expect("a vector does not fail");
-        assert_eq!(file.bytes, bytes.len() as u64);
-        (bytes.into(), references, file)
-    }
-
-    #[test]
-    fn values_return() {
-        let (short, long, repeated) = ([7; 3], [8; 5000], b"abc".repeat(9000));
-        let values: [&[u8]; 4] = [b"", &short, &long, &repeated];
-        for compression in [Compression::None, Compression::Lz4] {
-            let (bytes, references, used) = file(&values, compression);
-            assert!(check_blob_file(&bytes, IDENTITY, used.bytes).is_ok());
-            assert!(check_blob_header(&bytes, IDENTITY).is_ok());
-            for (reference, value) in references.iter().zip(values) {
-                let mut stored = Vec::new();
-                reference.encode(&mut stored);
-                assert_eq!(BlobReference::decode(&stored), Ok(*reference));
-                assert_eq!(reference.read(&bytes, IDENTITY.salt).unwrap(), value);
-            }
-            assert_eq!(bytes.len() < 5000, compression == Compression::Lz4);
-        }
-    }
-
-    #[test]
-    fn damage_is_detected() {
-        let (good, references, used) = file(&[&[5; 40], &[6; 50]], Compression::None);
-        for at in 0..good.len() {
-            let mut bytes = good.to_vec();
-            bytes[at] ^= 1 << (at % 8);
-            let bytes = Bytes::from(bytes);
-            let found = check_blob_file(&bytes, IDENTITY, used.bytes)
-                .and_then(|()| check_blob_header(&bytes, IDENTITY))
-                .is_err();
-            let read = |at: usize| references[at].read(&bytes, IDENTITY.salt).is_err();
-            assert!(found || read(0) || read(1), "flipped at {at}");
-            let cut = good.slice(..at);
-            assert!(check_blob_file(&cut, IDENTITY, used.bytes).is_err(), "truncated at {at}");
-            for reference in &references {
-                // No byte is missing, or an error.
-                let _ = reference.read(&cut, IDENTITY.salt);
-            }
-        }
-    }
-
-    #[test]
-    fn a_reference_to_another_place_file_or_length_is_refused() {
-        let (bytes, references, used) = file(&[&[5; 40], &[5; 40]], Compression::None);
-        let first = references[0];
-        let cases = [
-            BlobReference { offset: first.offset + 1, ..first },
-            BlobReference { offset: references[1].offset, bytes: first.bytes - 1, ..first },
-            BlobReference { value_bytes: 39, ..first },
-            BlobReference { value_bytes: 41, ..first },
-            BlobReference { offset: 0, ..first },
-            BlobReference { offset: used.bytes - 10, ..first },
-            BlobReference { bytes: u64::MAX - first.offset, ..first },
-        ];
-        for reference in cases {
-            assert!(reference.read(&bytes, IDENTITY.salt).is_err(), "{reference:?}");
-        }
-        assert!(first.read(&bytes, 4).is_err(), "another salt");
-        let others = [
-            BlobIdentity { store_id: 1, ..IDENTITY },
-            BlobIdentity { file_id: 8, ..IDENTITY },
-            BlobIdentity { salt: 4, ..IDENTITY },
-        ];
-        for other in others {
-            assert!(check_blob_file(&bytes, other, used.bytes).is_err(), "{other:?}");
-        }
-    }
-
-    #[test]
-    fn formats_of_references_and_uses_are_checked() {
-        let used = BlobUse { file_id: 7, bytes: 900, checksum: 1, salt: 2, used_bytes: 900 };
-        let mut bytes = Vec::new();
-        used.encode(&mut bytes);
-        let decode = |bytes: &[u8]| BlobUse::decode(&mut Decoder::new(bytes));
-        assert_eq!(decode(&bytes), Ok(used));
-        for end in 0..bytes.len() {
-            assert!(decode(&bytes[..end]).is_err(), "{end} bytes");
-        }
-        let mut bytes = Vec::new();
-        BlobUse { used_bytes: 901, ..used }.encode(&mut bytes);
-        assert!(decode(&bytes).is_err(), "more than the file has");
-        for stored in [&[][..], &[1, 2, 3], &[1, 64, 9, 3, 0], &[1, 64, 4, 0]] {
-            assert!(BlobReference::decode(stored).is_err(), "{stored:?}");
-        }
-        let mut stored = Vec::new();
-        let value_bytes = VALUE_BYTES_MAX as u64 + 1;
-        BlobReference { file_id: 1, offset: 64, bytes: 9, value_bytes }.encode(&mut stored);
-        assert!(BlobReference::decode(&stored).is_err(), "too long");
-    }
-}
+mod tests;

@@ -81,7 +81,9 @@ pub mod verify;
 mod walk_lengths;
 pub mod writer;
 
-pub use blob_file::{BlobIdentity, BlobReference, BlobUse, BlobWriter, describe_blob_file};
+pub use blob_file::{
+    BlobIdentity, BlobPieces, BlobReference, BlobUse, BlobWriter, PIECE_BYTES, describe_blob_file,
+};
 pub use block::ValueRef;
 pub use cache::{BlockCache, BlockCounts, BlockObserver, BlockRequest, CacheUse};
 pub use cursor::TableCursor;

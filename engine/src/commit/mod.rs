@@ -38,4 +38,4 @@ pub(crate) use publish::{InFlight, PanicGuard, PlacedWrite, PublishQueue};
 pub(crate) use shared_log::{LogHost, SharedLog};
 pub(crate) use sync_turns::SyncedWaiters;
 pub(crate) use watches::WatchId;
-pub(crate) use write::{Write, WriteEncoder, check_entry, stored_value};
+pub(crate) use write::{Write, WriteEncoder, check_entry, check_lengths, stored_value};

@@ -406,10 +406,18 @@ pub(crate) fn stored_value<'a>(
 ///
 /// [`Error::KeyTooLong`], [`Error::ValueTooLong`].
 pub(crate) fn check_entry(key: &[u8], value: &[u8]) -> Result<()> {
+    check_lengths(key, value.len())
+}
+
+/// As [`check_entry`], for a value of this length.
+///
+/// # Errors
+///
+/// [`Error::KeyTooLong`], [`Error::ValueTooLong`].
+pub(crate) fn check_lengths(key: &[u8], bytes: usize) -> Result<()> {
     check_key(key)?;
-    if value.len() > VALUE_BYTES_MAX {
-        let (bytes, bytes_max) = (value.len(), VALUE_BYTES_MAX);
-        return Err(Error::ValueTooLong { bytes, bytes_max });
+    if bytes > VALUE_BYTES_MAX {
+        return Err(Error::ValueTooLong { bytes, bytes_max: VALUE_BYTES_MAX });
     }
     Ok(())
 }

@@ -102,6 +102,11 @@ impl fmt::Display for Error {
             Self::NoBackup { path, number } => {
                 write!(f, "there is no backup {number} in {}; list the backups", path.display())
             }
+            Self::ReaderFailed { key, .. } => write!(
+                f,
+                "cannot read the value for \"{}\" from its reader; nothing was written",
+                key.escape_ascii()
+            ),
             Self::KeysNotAscending { key } => write!(
                 f,
                 "the keys are not in ascending order at \"{}\"; sort them, without duplicates",

@@ -1,6 +1,6 @@
 //! Bulk load of sorted entries.
 
-use std::{fmt, path::PathBuf};
+use std::{fmt, io::Read, path::PathBuf};
 
 #[cfg(doc)]
 use crate::Error;
@@ -77,6 +77,17 @@ impl Ingestion {
     pub fn insert(&mut self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
         let store = self.keyspace.handle().accept()?;
         store.add_ingested(&mut self.tables, key.as_ref(), value.as_ref())
+    }
+
+    /// Adds the only entry, with a value of this length in a blob file.
+    pub(super) fn add_streamed(
+        &mut self,
+        key: &[u8],
+        reader: &mut impl Read,
+        value_bytes: u64,
+    ) -> Result<()> {
+        let store = self.keyspace.handle().accept()?;
+        store.add_streamed(&mut self.tables, key, reader, value_bytes)
     }
 
     /// Returns the number of entries added so far.

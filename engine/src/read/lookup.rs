@@ -4,7 +4,6 @@
 //! cache line. All filter lines, of memtables and of tables, are prefetched before the first probe:
 //! a key in a memtable pays for that with a search in each run, and a miss waits for memory once.
 
-use bytes::Bytes;
 use sievedb_filter::many::{self, Probe};
 use sievedb_format::{InternalKey, RangeTombstoneSource, SequenceNumber, Trailer};
 use sievedb_sstable::{CacheUse, FilterState};
@@ -354,11 +353,8 @@ impl<'a> Lookup<'a> {
         counters.add_searches(is_found, 1 - is_found, candidate.filters.point.expected_fpr);
         let Some(reference) = reference else { return Ok(found) };
         observer.expires(None);
-        let value = match observer.needs_value() {
-            true => live.blob(&reference)?.read()?,
-            false => Bytes::new(),
-        };
-        Ok(Some(Found::Value(observer.value_read(value))))
+        let value = observer.value_in_blob_file(live.blob(&reference)?)?;
+        Ok(Some(Found::Value(value)))
     }
 }
 

@@ -4,7 +4,11 @@ use bytes::Bytes;
 use sievedb_format::Trailer;
 use sievedb_sstable::{BlockCounts, BlockObserver, ValueRef};
 
-use crate::{Error, table::TableFilters, version::Run};
+use crate::{
+    Error, Result,
+    table::{TableFilters, blobs::Blob},
+    version::Run,
+};
 
 /// A table whose bounds contain the key.
 #[derive(Debug, Clone, Copy)]
@@ -44,10 +48,10 @@ pub(crate) trait Observer<V> {
     /// [`value_in_block`](Self::value_in_block) at most once.
     fn value_in_memtable(&mut self, value: &[u8]) -> V;
 
-    /// Returns the result for a value that the lookup has read, from a blob file.
-    #[inline]
-    fn value_read(&mut self, value: Bytes) -> V {
-        self.value_in_memtable(&value)
+    /// Returns the result for a value in a blob file, which it reads if it needs the value.
+    fn value_in_blob_file(&mut self, blob: Blob) -> Result<V> {
+        let value = if self.needs_value() { blob.read()? } else { Bytes::new() };
+        Ok(self.value_in_memtable(&value))
     }
 
     /// Returns the result for a value in a block.
@@ -110,9 +114,7 @@ pub(crate) trait FromValue: Sized {
 
     fn from_memtable(value: &[u8]) -> Self;
 
-    fn from_read(value: Bytes) -> Self {
-        Self::from_memtable(&value)
-    }
+    fn from_blob(blob: Blob) -> Result<Self>;
 
     fn from_block(value: &ValueRef<'_>) -> Self;
 }
@@ -123,8 +125,8 @@ impl FromValue for Bytes {
         Self::copy_from_slice(value)
     }
 
-    fn from_read(value: Bytes) -> Self {
-        value
+    fn from_blob(blob: Blob) -> Result<Self> {
+        blob.read()
     }
 
     fn from_block(value: &ValueRef<'_>) -> Self {
@@ -138,7 +140,32 @@ impl FromValue for () {
 
     fn from_memtable(_: &[u8]) -> Self {}
 
+    fn from_blob(_: Blob) -> Result<Self> {
+        Ok(())
+    }
+
     fn from_block(_: &ValueRef<'_>) -> Self {}
+}
+
+/// A value that is not read yet, if it is in a blob file.
+#[derive(Debug)]
+pub(crate) enum Unread {
+    Value(Bytes),
+    Blob(Blob),
+}
+
+impl FromValue for Unread {
+    fn from_memtable(value: &[u8]) -> Self {
+        Self::Value(Bytes::copy_from_slice(value))
+    }
+
+    fn from_blob(blob: Blob) -> Result<Self> {
+        Ok(Self::Blob(blob))
+    }
+
+    fn from_block(value: &ValueRef<'_>) -> Self {
+        Self::Value(value.to_bytes())
+    }
 }
 
 /// Observes no steps. Used by all lookups but explained ones.
@@ -157,9 +184,8 @@ impl<V: FromValue> Observer<V> for NoObserver {
         V::from_memtable(value)
     }
 
-    #[inline]
-    fn value_read(&mut self, value: Bytes) -> V {
-        V::from_read(value)
+    fn value_in_blob_file(&mut self, blob: Blob) -> Result<V> {
+        V::from_blob(blob)
     }
 
     #[inline]

@@ -18,7 +18,9 @@ use crate::{
     filters::choose_filter,
     keyspace_options::KeyspaceOptions,
     on_threads::on_threads,
+    planted::PlantedBug,
     read::tree::Tree,
+    resolve::put_at,
     store::Store,
     table::{
         TableMeta, TablePlace,
@@ -53,6 +55,8 @@ pub(crate) struct IngestPlan {
     provisional: SequenceNumber,
     /// Expiry of all values, by the store clock.
     expiry_ms: Option<u64>,
+    /// A planted bug.
+    misplaces_blobs: bool,
 }
 
 /// Tables of an ingest, in key order.
@@ -91,6 +95,7 @@ impl Store {
             filter: choose_filter(tree, |_| false, PLACE, ENTRIES_EXPECTED),
             provisional: self.writer.visible().max(1),
             expiry_ms: tree.default_expiry_ms(|| self.versions.clock().now_ms()),
+            misplaces_blobs: self.options.has_bug(PlantedBug::MisplaceBlobs),
         };
         let processors = thread::available_parallelism().map_or(1, NonZero::get);
         let threads = if self.options.worker_threads == 0 { 1 } else { processors / 2 };
@@ -217,6 +222,27 @@ impl IngestTables {
         result.inspect_err(|error| self.failed = Some(error.clone()))
     }
 
+    /// Adds the only entry. Its value of this length, in bytes, goes to a blob file whatever the
+    /// options are, and never expires: see [`BlobOutput::add_from`].
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Io`], [`Error::Closed`], those of `fill`: the ingest cannot go on.
+    pub(crate) fn add_only(
+        &mut self,
+        tables: &TableStore,
+        key: &[u8],
+        value_bytes: u64,
+        fill: impl FnMut(&mut [u8]) -> Result<()>,
+    ) -> Result<()> {
+        debug_assert!(self.entries == 0, "the only entry");
+        self.plan.options.blob_value_bytes = Some(value_bytes);
+        let added = self.direct.add_from(tables, &self.plan, key, value_bytes, fill);
+        self.note(added)?;
+        self.entries = 1;
+        Ok(())
+    }
+
     fn add(&mut self, tables: &TableStore, key: &[u8], value: &[u8]) -> Result<()> {
         let batch_bytes_max = EntryBatch::bytes_max(&self.plan.options, tables);
         let bytes = EntryBatch::HEAD_BYTES + key.len() + value.len();
@@ -289,6 +315,15 @@ struct OpenTable {
     share: Arc<WorkerShare>,
 }
 
+impl OpenTable {
+    fn new(tables: &TableStore, plan: &IngestPlan) -> Result<Self> {
+        let share = tables.worker_share();
+        let blobs = BlobOutput::new(&plan.options, &share, plan.misplaces_blobs);
+        let table = tables.create(&plan.options, plan.filter, &share, 0)?;
+        Ok(Self { table, blobs, share })
+    }
+}
+
 impl TableRun {
     /// Adds an entry behind all before.
     ///
@@ -310,12 +345,7 @@ impl TableRun {
         }
         let open = match &mut self.open {
             Some(open) => open,
-            None => {
-                let share = tables.worker_share();
-                let blobs = BlobOutput::new(&plan.options, &share, false);
-                let table = tables.create(&plan.options, plan.filter, &share, 0)?;
-                self.open.insert(OpenTable { table, blobs, share })
-            }
+            None => self.open.insert(OpenTable::new(tables, plan)?),
         };
         let (kind, value) = stored_value(plan.expiry_ms, value, &mut self.value);
         let key = InternalKey::new(key, Trailer::new(plan.provisional, kind));
@@ -325,6 +355,20 @@ impl TableRun {
             self.end_table(tables, plan)?;
         }
         Ok(())
+    }
+
+    /// Adds the first entry, with a value in a blob file: see [`BlobOutput::add_from`].
+    fn add_from(
+        &mut self,
+        tables: &TableStore,
+        plan: &IngestPlan,
+        key: &[u8],
+        value_bytes: u64,
+        fill: impl FnMut(&mut [u8]) -> Result<()>,
+    ) -> Result<()> {
+        let open = self.open.insert(OpenTable::new(tables, plan)?);
+        let key = InternalKey::new(key, put_at(plan.provisional));
+        open.blobs.add_from(tables, &mut open.table, key, value_bytes, fill)
     }
 
     /// Ends the table that was begun, if any.

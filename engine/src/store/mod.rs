@@ -42,6 +42,7 @@ pub(crate) mod follower;
 pub(crate) mod history;
 pub(crate) mod ingest;
 mod ingest_files;
+pub(crate) mod ingest_stream;
 pub(crate) mod ingest_tables;
 mod install;
 mod interval_thread;

@@ -2,6 +2,7 @@
 
 use std::{collections::BTreeSet, iter::Peekable, sync::Arc, vec};
 
+use bytes::Bytes;
 use sievedb_format::{InternalKey, range_tombstone::ends_above};
 use sievedb_sstable::TableOrigin;
 
@@ -15,6 +16,7 @@ use crate::{
     table::TableMeta,
     table::TablePlace,
     table::blob_output::BlobOutput,
+    table::blobs::Blob,
     table::builder::TableBuilder,
     table::cache_room::WorkerShare,
     table::store::TableStore,
@@ -131,13 +133,10 @@ fn write_each<C: Cursor, B: FnMut(&[u8]) -> bool, S: FnMut() -> bool>(
         if let Some(key) = kept.key() {
             if is_in_blob_file(key.trailer) {
                 let blob = kept.blob()?;
-                let is_moved = new.rewritten_blobs.contains(&blob.reference.file_id);
-                match is_moved.then(|| blob.read_to_rewrite()).flatten() {
-                    Some(value) => {
-                        let put = InternalKey::new(key.user_key, put_for(key.trailer));
-                        blobs.add(tables, table, put, &value)?;
-                    }
-                    None => blobs.add_reference(table, key, &kept.value(), &blob)?,
+                let is_moved = new.rewritten_blobs.contains(&blob.reference.file_id)
+                    && move_value(&mut blobs, tables, table, key, &blob)?;
+                if !is_moved {
+                    blobs.add_reference(table, key, &kept.value(), &blob)?;
                 }
             } else {
                 blobs.add(tables, table, key, &kept.value())?;
@@ -158,6 +157,45 @@ fn write_each<C: Cursor, B: FnMut(&[u8]) -> bool, S: FnMut() -> bool>(
         new_blobs.finish();
     }
     Ok(())
+}
+
+/// Adds the entry with a copy of its value: to a blob file in pieces, if it is long. Returns `false`
+/// if the value cannot be read now.
+fn move_value(
+    blobs: &mut BlobOutput,
+    tables: &TableStore,
+    table: &mut TableBuilder,
+    key: InternalKey<'_>,
+    blob: &Blob,
+) -> Result<bool> {
+    let put = InternalKey::new(key.user_key, put_for(key.trailer));
+    if !blobs.is_long(blob.value_bytes()) {
+        let Some(value) = blob.read_to_rewrite() else { return Ok(false) };
+        return blobs.add(tables, table, put, &value).map(|()| true);
+    }
+    let Ok(pieces) = blob.pieces() else {
+        blob.note_unreadable();
+        return Ok(false);
+    };
+    let (mut piece, mut number, mut is_unreadable) = (Bytes::new(), 0, false);
+    let added = blobs.add_from(tables, table, put, blob.value_bytes(), |mut to| {
+        while !to.is_empty() {
+            if piece.is_empty() {
+                let read = blob.read_piece(&pieces, number);
+                piece = read.inspect_err(|_| is_unreadable = true)?;
+                number += 1;
+            }
+            let copied = piece.split_to(piece.len().min(to.len()));
+            to[..copied.len()].copy_from_slice(&copied);
+            to = &mut to[copied.len()..];
+        }
+        Ok(())
+    });
+    if is_unreadable {
+        blob.note_unreadable();
+        return Ok(false);
+    }
+    added.map(|()| true)
 }
 
 /// The range tombstones of an output, added to its tables in key order.

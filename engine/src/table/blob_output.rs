@@ -1,9 +1,9 @@
 //! Blob files written beside a table.
 
-use std::{collections::BTreeMap, mem, sync::Arc};
+use std::{collections::BTreeMap, io, mem, path::Path, sync::Arc};
 
 use sievedb_format::InternalKey;
-use sievedb_sstable::{BlobIdentity, BlobUse, BlobWriter};
+use sievedb_sstable::{BlobIdentity, BlobReference, BlobUse, BlobWriter, PIECE_BYTES};
 
 use super::{
     blobs::Blob,
@@ -22,7 +22,7 @@ use crate::{
 
 /// Shorter appends to a blob file are buffered.
 const BUFFER_BYTES: usize = 64 << 10;
-/// Compressed copies of a value while it is written: a buffer that doubles is copied.
+/// Compressed copies of a piece while it is written: a buffer that doubles is copied.
 const COMPRESSED_COPIES: usize = 2;
 
 /// Moves long values of a table into blob files, and counts the bytes that its entries refer to.
@@ -95,6 +95,11 @@ impl BlobOutput {
         }
     }
 
+    /// Returns `true` if a value of this length goes to a blob file.
+    pub(crate) fn is_long(&self, value_bytes: u64) -> bool {
+        self.value_bytes_min.is_some_and(|bytes_min| value_bytes >= bytes_min)
+    }
+
     /// Adds an entry to `table`. A long value goes to a blob file.
     ///
     /// # Errors
@@ -107,16 +112,32 @@ impl BlobOutput {
         key: InternalKey<'_>,
         value: &[u8],
     ) -> Result<()> {
-        let is_long = |bytes: u64| value.len() as u64 >= bytes;
-        if !is_lasting_value(key.trailer) || !self.value_bytes_min.is_some_and(is_long) {
+        if !is_lasting_value(key.trailer) || !self.is_long(value.len() as u64) {
             return table.add(key, value);
         }
-        let mut stored = mem::take(&mut self.stored);
-        stored.clear();
-        self.store(tables, value, &mut stored)?;
-        let added = table.add(InternalKey::new(key.user_key, blob_for(key.trailer)), &stored);
-        self.stored = stored;
-        added
+        self.store(tables, table, key, value.len(), COMPRESSED_COPIES, |writer, path| {
+            writer.add(value).map_err(|error| Error::io("write", path, error))
+        })
+    }
+
+    /// Adds an entry to `table` whose value of this length goes to a blob file. `fill` returns it
+    /// piece by piece, as [`BlobWriter::add_from`] requires.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Io`]; those of `fill`, after which the output can go on.
+    pub(crate) fn add_from(
+        &mut self,
+        tables: &TableStore,
+        table: &mut TableBuilder,
+        key: InternalKey<'_>,
+        value_bytes: u64,
+        fill: impl FnMut(&mut [u8]) -> Result<()>,
+    ) -> Result<()> {
+        let bytes = usize::try_from(value_bytes).unwrap_or(usize::MAX);
+        self.store(tables, table, key, bytes, COMPRESSED_COPIES + 1, |writer, path| {
+            writer.add_from(value_bytes, fill, |error: io::Error| Error::io("write", path, error))
+        })
     }
 
     /// Adds an entry whose value stays where it is.
@@ -143,8 +164,17 @@ impl BlobOutput {
         self.finished_bytes + self.open.as_ref().map_or(0, |open| open.writer.bytes())
     }
 
-    /// Writes a value, and appends its reference to `stored`.
-    fn store(&mut self, tables: &TableStore, value: &[u8], stored: &mut Vec<u8>) -> Result<()> {
+    /// Writes a value of this length by `add`, which needs so many copies of a piece, and adds its
+    /// entry to `table`.
+    fn store(
+        &mut self,
+        tables: &TableStore,
+        table: &mut TableBuilder,
+        key: InternalKey<'_>,
+        bytes: usize,
+        copies: usize,
+        add: impl FnOnce(&mut BlobWriter<FileSink>, &Path) -> Result<BlobReference>,
+    ) -> Result<()> {
         if self.open.as_ref().is_some_and(|open| open.writer.bytes() >= self.file_bytes_max) {
             self.finish_file(tables)?;
         }
@@ -152,20 +182,21 @@ impl BlobOutput {
             Some(open) => open,
             None => self.open.insert(create(tables, self.compression)?),
         };
-        let is_long = value.len() > BUFFER_BYTES;
+        let is_long = bytes > BUFFER_BYTES;
         if let Some(taken) = self.taken.as_mut().filter(|_| is_long) {
-            taken.set((open.writer.memory_bytes() + COMPRESSED_COPIES * value.len()) as u64);
+            let of_pieces = copies * bytes.min(PIECE_BYTES);
+            taken.set((open.writer.memory_bytes().max(BUFFER_BYTES) + of_pieces) as u64);
         }
-        let added = open.writer.add(value);
+        let added = add(&mut open.writer, &open.unfinished.path);
         if let Some(taken) = self.taken.as_mut().filter(|_| is_long) {
             taken.set(open.writer.memory_bytes().max(BUFFER_BYTES) as u64);
         }
-        let mut reference =
-            added.map_err(|error| Error::io("write", &open.unfinished.path, error))?;
+        let mut reference = added?;
         open.used_bytes += reference.bytes;
         reference.offset += u64::from(self.misplaces);
-        reference.encode(stored);
-        Ok(())
+        self.stored.clear();
+        reference.encode(&mut self.stored);
+        table.add(InternalKey::new(key.user_key, blob_for(key.trailer)), &self.stored)
     }
 
     /// Makes the data of the open file durable.

@@ -16,7 +16,7 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 use sievedb_format::Corruption;
 use sievedb_sstable::{
-    BlobIdentity, BlobReference, BlobUse, TableSource, blob_file::check_blob_file,
+    BlobIdentity, BlobPieces, BlobReference, BlobUse, TableSource, blob_file::check_blob_file,
 };
 
 use super::{
@@ -77,6 +77,26 @@ impl BlobFile {
         read.map_err(|error| table_error(&self.path, error))
     }
 
+    /// Reads where the pieces of a value are: by one access, unless it is in one block.
+    ///
+    /// # Errors
+    ///
+    /// As [`read`](Self::read).
+    fn pieces(&self, reference: &BlobReference) -> Result<BlobPieces> {
+        let read = reference.pieces(&*self.source, self.file.salt);
+        read.map_err(|error| table_error(&self.path, error))
+    }
+
+    /// Reads a piece of a value by one access.
+    ///
+    /// # Errors
+    ///
+    /// As [`read`](Self::read).
+    fn read_piece(&self, pieces: &BlobPieces, number: usize) -> Result<Bytes> {
+        let read = pieces.read(&*self.source, number);
+        read.map_err(|error| table_error(&self.path, error))
+    }
+
     /// Returns `true` if a compaction could not read a value of the file.
     pub(crate) fn is_unreadable(&self) -> bool {
         self.is_unreadable.load(SeqCst)
@@ -121,14 +141,42 @@ impl Blob {
         self.file.read(&self.reference)
     }
 
+    /// Returns the length of the value, in bytes.
+    pub(crate) fn value_bytes(&self) -> u64 {
+        self.reference.value_bytes
+    }
+
+    /// Reads where the pieces of the value are.
+    ///
+    /// # Errors
+    ///
+    /// As [`read`](Self::read).
+    pub(crate) fn pieces(&self) -> Result<BlobPieces> {
+        self.file.pieces(&self.reference)
+    }
+
+    /// Reads one of the [`pieces`](Self::pieces).
+    ///
+    /// # Errors
+    ///
+    /// As [`read`](Self::read).
+    pub(crate) fn read_piece(&self, pieces: &BlobPieces, number: usize) -> Result<Bytes> {
+        self.file.read_piece(pieces, number)
+    }
+
     /// Reads the value for a compaction, which can keep the reference instead: damage is confined
     /// to the reads of the value. `None` if it cannot be read now.
     pub(crate) fn read_to_rewrite(&self) -> Option<Bytes> {
         let read = self.read();
         if read.is_err() {
-            self.file.is_unreadable.store(true, SeqCst);
+            self.note_unreadable();
         }
         read.ok()
+    }
+
+    /// Notes that a compaction could not read the value.
+    pub(crate) fn note_unreadable(&self) {
+        self.file.is_unreadable.store(true, SeqCst);
     }
 }
 

@@ -3,7 +3,7 @@
 use std::ops::Bound;
 
 use bytes::Bytes;
-use sievedb::{Db, Durability, Error, Ingested, Keyspace, KeyspaceOptions};
+use sievedb::{Db, Durability, Error, Keyspace, KeyspaceOptions};
 
 use super::{DEFAULT_DURABILITY, Opened, Recorder, expiry::TTL};
 use crate::{
@@ -244,7 +244,9 @@ impl Recorder {
         bytes: usize,
     ) {
         let entries = self.new_entries(keys, bytes);
-        self.ingest_by(keyspace, &entries, |handle| handle.ingest(entries.iter().cloned()));
+        self.ingest_by(keyspace, &entries, |handle| {
+            handle.ingest(entries.iter().cloned()).map(drop)
+        });
     }
 
     /// As [`ingest`](Self::ingest) of keys that were written to so many files before.
@@ -257,8 +259,17 @@ impl Recorder {
     ) {
         let entries = self.new_entries(keys, bytes);
         let paths = write_files(&self.disk, &entries, files);
-        self.ingest_by(keyspace, &entries, |handle| handle.ingest_files(&paths));
+        self.ingest_by(keyspace, &entries, |handle| handle.ingest_files(&paths).map(drop));
         remove_files(&self.disk, &paths);
+    }
+
+    /// Stores a new value of `bytes` bytes from a reader. Durable if it is long.
+    pub fn insert_reader(&mut self, keyspace: &str, key: impl Into<Bytes>, bytes: usize) {
+        let entries = self.new_entries([key], bytes);
+        self.ingest_by(keyspace, &entries, |handle| {
+            let (key, value) = &entries[0];
+            handle.insert_reader(key, &value[..], value.len() as u64)
+        });
     }
 
     fn new_entries<K: Into<Bytes>>(
@@ -274,7 +285,7 @@ impl Recorder {
         &mut self,
         keyspace: &str,
         entries: &[(Bytes, Bytes)],
-        ingest: impl FnOnce(&Keyspace) -> Result<Ingested, Error>,
+        ingest: impl FnOnce(&Keyspace) -> Result<(), Error>,
     ) {
         let (Some(_), Some(handle)) = (self.writable(), self.handle(keyspace).cloned()) else {
             return;

@@ -1,6 +1,6 @@
 //! Workloads with values in blob files.
 
-use sievedb::Durability::Disk;
+use sievedb::Durability::{Disk, Memory};
 
 use super::key;
 use crate::{model::DEFAULT, recorder::Recorder, settings::small_keyspace};
@@ -43,4 +43,18 @@ pub(super) fn rewritten(r: &mut Recorder) {
     }
     r.check();
     r.insert_with(DEFAULT, key(9), 300, Disk);
+}
+
+/// Values in pieces from readers, beside unsynced writes; one is replaced, and one moved.
+pub(super) fn streamed(r: &mut Recorder) {
+    open_with_blobs(r);
+    r.create("other");
+    r.insert_with(DEFAULT, key(1), 300, Memory);
+    r.insert_with("other", key(1), 40, Memory);
+    r.insert_reader(DEFAULT, key(2), 140_000);
+    r.insert_with("other", key(3), 40, Memory);
+    r.insert_reader(DEFAULT, key(2), 135_000);
+    r.compact();
+    r.reopen();
+    r.insert_with(DEFAULT, key(1), 40, Disk);
 }

@@ -200,6 +200,20 @@ fn planted_bugs_of_blob_files_are_caught() {
     });
 }
 
+/// Values in pieces, written from readers.
+#[test]
+fn planted_bugs_of_streamed_values_are_caught() {
+    let workloads = [workload("streamed-values")];
+    for bug in [PlantedBug::MisplaceBlobs, PlantedBug::IngestBeforeLogSync] {
+        expect_caught_by(&workloads, &format!("{bug:?} of a stream"), move |disk| {
+            small_options(disk).planted_bug(bug)
+        });
+    }
+    expect_caught_by(&workloads, "streamed values without a sync", |disk| {
+        small_options(Arc::new(NoSync::of_files(disk, ".blob")))
+    });
+}
+
 /// The model finds by chance what the enumeration finds systematically.
 #[test]
 fn model_catches_planted_bugs() {

@@ -9,7 +9,7 @@ use std::{
 use super::{code, is_test, sources};
 
 /// The modules of the engine, from the top to the bottom. A module may import from those after it.
-const MODULES: [&str; 75] = [
+const MODULES: [&str; 76] = [
     "backup",
     "repair",
     "describe",
@@ -24,6 +24,7 @@ const MODULES: [&str; 75] = [
     "keyspace",
     "reader",
     "range",
+    "value_reader",
     "entry_ref",
     "handle",
     "held_sequence",

@@ -27,6 +27,7 @@ pub(crate) fn measure(scale: &Scale) -> Measured {
     let options = KeyspaceOptions::new().blob_value_bytes(4096);
     let folder = scale.directory.join("db");
     let db = Options::new().memory_budget(BUDGET_BYTES).keyspace(options).open(&folder)?;
+    let before = io_bytes("wchar: ")?;
     for write in 0..WRITES {
         let order = Permutation::new(keys, write);
         for index in (0..keys).map(|at| order.at(at)) {
@@ -37,18 +38,19 @@ pub(crate) fn measure(scale: &Scale) -> Measured {
     db.wait_for_background()?;
     let background = db.stats().background;
     let written = background.flush_bytes_written + background.compaction_bytes_written;
+    let calls = io_bytes("wchar: ")? - before;
     let user_bytes = keys * WRITES * VALUE_BYTES as u64;
     let live_bytes = keys * VALUE_BYTES as u64;
     let space = bytes_in(&folder)?;
 
-    let before = bytes_read()?;
+    let before = io_bytes("rchar: ")?;
     let hits = keys.min(20_000);
     let order = Permutation::new(keys, WRITES);
     for index in (0..hits).map(|at| order.at(at)) {
         let found = db.get(key(index))?.ok_or("a key is missing")?;
         assert!(found == long_value(index, WRITES - 1), "the value is the last one");
     }
-    let read = (bytes_read()? - before) as f64 / hits as f64;
+    let read = (io_bytes("rchar: ")? - before) as f64 / hits as f64;
     Ok(vec![
         Figure::new(
             "values of 16 KiB in blob files: bytes written, without the log, over those of the user",
@@ -56,6 +58,11 @@ pub(crate) fn measure(scale: &Scale) -> Measured {
             written as f64 / user_bytes as f64,
         )
         .at_most(1.5),
+        Figure::new(
+            "the same, bytes of all write calls, with the log",
+            "x",
+            calls as f64 / user_bytes as f64,
+        ),
         Figure::new("the same, disk space over live values", "x", space as f64 / live_bytes as f64),
         Figure::new("the same, bytes read per hit over the value", "x", read / VALUE_BYTES as f64)
             .at_most(1.1),
@@ -68,11 +75,11 @@ fn long_value(index: u64, write: u64) -> Vec<u8> {
     (0..VALUE_BYTES / 8).flat_map(|_| random.next().to_le_bytes()).collect()
 }
 
-/// Returns the bytes that the calls of this process have read from files.
-fn bytes_read() -> Result<u64, Box<dyn std::error::Error>> {
+/// Returns a counter of the bytes that calls of this process moved.
+fn io_bytes(counter: &str) -> Result<u64, Box<dyn std::error::Error>> {
     let counters = fs::read_to_string("/proc/self/io")?;
-    let line = counters.lines().find_map(|line| line.strip_prefix("rchar: "));
-    Ok(line.ok_or("no counter of bytes read")?.parse()?)
+    let line = counters.lines().find_map(|line| line.strip_prefix(counter));
+    Ok(line.ok_or("no such counter")?.parse()?)
 }
 
 #[expect(clippy::disallowed_methods, reason = "looks at sizes alone")]

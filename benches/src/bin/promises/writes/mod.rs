@@ -4,6 +4,7 @@ mod blobs;
 mod compaction;
 mod ingest;
 mod overload;
+mod streams;
 mod synced;
 
 use crate::figure::Measurement;
@@ -13,6 +14,7 @@ pub(crate) const MEASUREMENTS: &[Measurement] = &[
     Measurement { item: "1", name: "synced", measure: synced::measure },
     Measurement { item: "2", name: "ingest", measure: ingest::measure },
     Measurement { item: "3", name: "blobs", measure: blobs::measure },
+    Measurement { item: "3", name: "streams", measure: streams::measure },
     Measurement { item: "4", name: "overload", measure: overload::measure },
     Measurement { item: "5", name: "compaction", measure: compaction::measure },
 ];
