@@ -1,5 +1,6 @@
 //! Options of a keyspace.
 
+mod blobs;
 mod encoded;
 #[cfg(feature = "serde")]
 mod serialize;
@@ -45,6 +46,8 @@ pub const DEFAULT_BLOB_GARBAGE_RATIO: f64 = 0.4;
 const BLOB_VALUE_BYTES: RangeInclusive<u64> = 64..=VALUE_BYTES_MAX as u64;
 /// Allowed [`KeyspaceOptions::blob_garbage_ratio`].
 const BLOB_GARBAGE_RATIO: RangeInclusive<f64> = 0.05..=1.0;
+/// Allowed [`KeyspaceOptions::blob_depth_max`].
+const BLOB_DEPTH: RangeInclusive<u64> = 1..=1000;
 /// Least [`KeyspaceOptions::base_level_bytes`].
 const BASE_LEVEL_BYTES_MIN: u64 = 4 << 10;
 
@@ -69,6 +72,7 @@ pub struct KeyspaceOptions {
     pub(crate) history: Option<HistoryLength>,
     pub(crate) blob_value_bytes: Option<u64>,
     pub(crate) blob_garbage_ratio: f64,
+    pub(crate) blob_depth_max: Option<u64>,
     pub(crate) compaction_style: CompactionStyle,
 }
 
@@ -90,6 +94,7 @@ impl Default for KeyspaceOptions {
             history: None,
             blob_value_bytes: None,
             blob_garbage_ratio: DEFAULT_BLOB_GARBAGE_RATIO,
+            blob_depth_max: None,
             compaction_style: CompactionStyle::Leveled,
         }
     }
@@ -310,38 +315,6 @@ impl KeyspaceOptions {
         self
     }
 
-    /// Stores values of at least so many bytes in blob files, outside of tables; default `None`: no
-    /// blob files. Compactions then copy a reference of some 15 bytes instead of the value.
-    /// 4 KiB is a good start for values that are overwritten or removed seldom.
-    ///
-    /// Values are moved when they are flushed or compacted; the log has them whole. A lookup reads
-    /// the value by one access to its blob file, behind the block cache. Scans read the value of
-    /// each entry that they return; [`keys`](crate::Range::keys) and
-    /// [`contains_key`](crate::Keyspace::contains_key) read none. Values with a time to live and
-    /// merge operands stay in tables.
-    ///
-    /// A blob file is removed when no table refers to it. Its garbage is bounded by
-    /// [`blob_garbage_ratio`](Self::blob_garbage_ratio).
-    ///
-    /// From 64 bytes to 256 MiB. Affects new tables only.
-    pub fn blob_value_bytes(mut self, bytes: impl Into<Option<u64>>) -> Self {
-        self.blob_value_bytes = bytes.into();
-        self
-    }
-
-    /// Largest share of garbage in the blob files of the keyspace, before compactions rewrite the
-    /// values of the files with most of it; default 0.4 ([`DEFAULT_BLOB_GARBAGE_RATIO`]).
-    ///
-    /// Garbage are values whose entry was dropped by a compaction. A smaller share takes less space
-    /// and writes more: with uniform overwrites, each value is rewritten 0.5 times at 0.4 and 1.7
-    /// times at 0.2 in theory.
-    ///
-    /// From 0.05 to 1; 1 rewrites nothing.
-    pub fn blob_garbage_ratio(mut self, ratio: f64) -> Self {
-        self.blob_garbage_ratio = ratio;
-        self
-    }
-
     /// Policy by which tables are merged or removed; default [`CompactionStyle::Leveled`].
     ///
     /// A change takes effect at the next compaction and rewrites nothing by itself.
@@ -406,6 +379,9 @@ impl KeyspaceOptions {
         }
         if !BLOB_GARBAGE_RATIO.contains(&self.blob_garbage_ratio) {
             return invalid("blob_garbage_ratio", "from 0.05 to 1");
+        }
+        if self.blob_depth_max.is_some_and(|files| !BLOB_DEPTH.contains(&files)) {
+            return invalid("blob_depth_max", "from 1 to 1,000");
         }
         let bits = self.filter_policy.bits_per_key;
         let mut tables = TableOptions::new()

@@ -332,6 +332,7 @@ fn commands_keep_the_options_of_a_keyspace() {
         "memtable_bytes": 32 << 20,
         "table_bytes": 64 << 20,
         "base_level_bytes": 128 << 20,
+        "blob_depth_max": null,
         "blob_garbage_ratio": 0.4,
         "blob_value_bytes": null,
         "filter_policy": {"kind": "Auto", "bits_per_key": 7.0, "memory_bytes_max": null},

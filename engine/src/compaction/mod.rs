@@ -10,6 +10,7 @@
 //! | [`fifo`]       | removal of the oldest tables                                       |
 //! | [`tombstones`] | compactions that remove tombstones                                 |
 //! | [`expired`]    | compactions that free expired entries                              |
+//! | [`blob_depth`] | merges that rewrite values, so that few blob files alternate       |
 //! | [`blob_garbage`] | blob files whose values are rewritten                            |
 //! | [`idle`]       | compactions of an idle store                                       |
 //! | [`crowded`]    | compactions of a store with too many tables for its memory         |
@@ -24,6 +25,7 @@
 //! | `simulation`   | simulated amplification, in tests and with the feature `simulation` |
 //! | [`ranges`]     | range tombstones that a flush or a compaction keeps                |
 
+pub(crate) mod blob_depth;
 pub(crate) mod blob_garbage;
 pub(crate) mod borders;
 pub(crate) mod choice;

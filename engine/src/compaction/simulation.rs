@@ -212,6 +212,7 @@ impl Store {
             largest_sequence: self.next_id,
             expiry: None,
             blob_files: Vec::new(),
+            blob_depth: 0,
             written_ms: None,
         };
         self.written += meta.bytes;

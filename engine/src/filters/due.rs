@@ -192,6 +192,7 @@ mod tests {
             largest_sequence: 100,
             expiry: None,
             blob_files: Vec::new(),
+            blob_depth: 0,
             written_ms: None,
         }
     }

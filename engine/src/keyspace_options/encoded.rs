@@ -21,6 +21,7 @@
 //! | 20, optional | varint         | least value in a blob file, in bytes; missing for none      |
 //! | 21, optional | varint         | thousandths of garbage in blob files                        |
 //! | 22, optional | varints        | compaction style, see below; missing for leveled            |
+//! | 23, optional | varint         | most blob files that alternate in a table; missing for any  |
 //!
 //! A compaction style is 1 for size-tiered, then the runs of a merge, most runs, size ratio and
 //! space in percent; or 2 for FIFO, then bytes and milliseconds, 0 for no age. Further numbers are
@@ -40,7 +41,7 @@ use sievedb_sstable::{
 };
 
 use super::{
-    BASE_LEVEL_BYTES_MIN, BLOB_GARBAGE_RATIO, BLOB_VALUE_BYTES, Compression,
+    BASE_LEVEL_BYTES_MIN, BLOB_DEPTH, BLOB_GARBAGE_RATIO, BLOB_VALUE_BYTES, Compression,
     DEFAULT_BLOB_GARBAGE_RATIO, KeyspaceOptions, MEMTABLE_BYTES, TABLE_BYTES,
 };
 use crate::{
@@ -72,6 +73,7 @@ const HISTORY: u64 = required(19);
 const BLOB_VALUE: u64 = optional(20);
 const BLOB_GARBAGE: u64 = optional(21);
 const COMPACTION_STYLE: u64 = optional(22);
+const BLOB_DEPTH_MAX: u64 = optional(23);
 
 impl KeyspaceOptions {
     /// Encodes the options for the manifest.
@@ -117,6 +119,9 @@ impl KeyspaceOptions {
         }
         if self.compaction_style != CompactionStyle::Leveled {
             out.put_varints_field(COMPACTION_STYLE, &self.compaction_style.encode());
+        }
+        if let Some(files) = self.blob_depth_max {
+            out.put_varint_field(BLOB_DEPTH_MAX, files);
         }
         out
     }
@@ -211,6 +216,10 @@ impl KeyspaceOptions {
                 let (least, most) = (*BLOB_GARBAGE_RATIO.start(), *BLOB_GARBAGE_RATIO.end());
                 self.blob_garbage_ratio = (number()? as f64 / 1000.0).clamp(least, most);
             }
+            BLOB_DEPTH_MAX => {
+                let files = number()?.clamp(*BLOB_DEPTH.start(), *BLOB_DEPTH.end());
+                self.blob_depth_max = Some(files);
+            }
             COMPACTION_STYLE => {
                 let what = "compaction style";
                 self.compaction_style = field.read(what, |decoder| {
@@ -275,7 +284,8 @@ mod tests {
             .range_filter_bits_per_key(12.5)
             .default_ttl(Duration::from_millis(1500))
             .blob_value_bytes(4096)
-            .blob_garbage_ratio(0.125);
+            .blob_garbage_ratio(0.125)
+            .blob_depth_max(7);
         assert_eq!(KeyspaceOptions::decode(&options.encode(), &[]), Ok(options.clone()));
         let bounded = options.filter_policy.memory_bytes_max(1 << 20);
         let options = options.filter_policy(bounded);

@@ -30,6 +30,7 @@ impl Serialize for KeyspaceOptions {
         options.serialize_field("keep_history", &self.history.map(|it| it.to_string()))?;
         options.serialize_field("blob_value_bytes", &self.blob_value_bytes)?;
         options.serialize_field("blob_garbage_ratio", &self.blob_garbage_ratio)?;
+        options.serialize_field("blob_depth_max", &self.blob_depth_max)?;
         let style = StyleFields::of(self.compaction_style);
         options.serialize_field("compaction_style", &style)?;
         options.end()

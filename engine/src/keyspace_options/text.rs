@@ -47,6 +47,9 @@ impl fmt::Display for KeyspaceOptions {
             if ratio != DEFAULT_BLOB_GARBAGE_RATIO {
                 write!(f, " with at most {ratio} garbage")?;
             }
+            if let Some(files) = self.blob_depth_max {
+                write!(f, ", up to {files} alternating")?;
+            }
         }
         if self.compaction_style != CompactionStyle::Leveled {
             write!(f, ", {}", self.compaction_style)?;
@@ -190,6 +193,12 @@ mod tests {
                 new().blob_value_bytes(4096).blob_garbage_ratio(0.25),
                 "LZ4, Auto filters of 10 bits a key, values from 4 KiB in blob files with at most \
                  0.25 garbage",
+            ),
+            (
+                "depth",
+                new().blob_value_bytes(4096).blob_depth_max(10),
+                "LZ4, Auto filters of 10 bits a key, values from 4 KiB in blob files, up to 10 \
+                 alternating",
             ),
             (
                 "size-tiered",

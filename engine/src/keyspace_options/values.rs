@@ -96,6 +96,12 @@ impl KeyspaceOptions {
         self.blob_garbage_ratio
     }
 
+    /// Returns [`blob_depth_max`](Self::blob_depth_max).
+    #[must_use]
+    pub fn get_blob_depth_max(&self) -> Option<u64> {
+        self.blob_depth_max
+    }
+
     /// Returns [`compaction_style`](Self::compaction_style).
     #[must_use]
     pub fn get_compaction_style(&self) -> CompactionStyle {

@@ -199,6 +199,9 @@ fn describe_table(field: &Field<'_>) -> Result<String, Corruption> {
         let &BlobUse { file_id, bytes, used_bytes, .. } = used;
         files += &format!(", {used_bytes} bytes in blob file {file_id} of {bytes} bytes");
     }
+    if table.blob_depth != table.blob_files.len() as u64 {
+        files += &format!(", of which {} alternate", table.blob_depth);
+    }
     if let Some(sequence) = table.global_sequence {
         files += &format!(", ingested at {sequence}");
     }

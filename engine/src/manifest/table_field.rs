@@ -22,7 +22,9 @@
 //! | 18, required | varint        | range tombstones among the entries                           |
 //! | 19, optional | varint        | its entries were written before, in ms of the store clock    |
 //!
-//! 6, 7 and 12 to 19 may be missing. Without 16 both keys are inclusive. Without 6, 14 or 15 a
+//! | 20, optional | varint        | most blob files whose values alternate in key order          |
+//!
+//! 6, 7 and 12 to 20 may be missing. Without 20 it is the number of blob files. Without 16 both keys are inclusive. Without 6, 14 or 15 a
 //! table has no such filter, which costs reads and no answers.
 
 use sievedb_format::{Corruption, Decoder, Encode, SEQUENCE_MAX, TableBounds};
@@ -52,6 +54,7 @@ const EXCLUDED_BOUNDS: u64 = required(16);
 const KIND: u64 = required(17);
 const RANGE_TOMBSTONES: u64 = required(18);
 const WRITTEN: u64 = optional(19);
+const BLOB_DEPTH: u64 = optional(20);
 
 pub(super) fn encode(table: &TableMeta, out: &mut Vec<u8>) {
     out.put_varint_field(ID, table.id);
@@ -91,6 +94,9 @@ pub(super) fn encode(table: &TableMeta, out: &mut Vec<u8>) {
     put_filter_place(RANGE_FILTER, table.range_filter, out);
     if let Some(ms) = table.written_ms {
         out.put_varint_field(WRITTEN, ms);
+    }
+    if table.blob_depth != table.blob_files.len() as u64 {
+        out.put_varint_field(BLOB_DEPTH, table.blob_depth);
     }
 }
 
@@ -150,7 +156,8 @@ pub(super) fn decode(bytes: &[u8]) -> Result<TableMeta, Corruption> {
     let (mut filter, mut prefix_filter, mut range_filter) = (None, None, None);
     let (mut global_sequence, mut expiry, mut written_ms) = (None, None, None);
     let (mut smallest, mut largest, mut entries, mut sequences) = (None, None, None, None);
-    let (mut excluded, mut range_tombstones, mut blob_files) = (None, None, Vec::new());
+    let (mut excluded, mut range_tombstones) = (None, None);
+    let (mut blob_files, mut blob_depth) = (Vec::new(), None);
     let mut fields = Fields::new("table", bytes);
     while let Some(field) = fields.next()? {
         match field.tag {
@@ -200,6 +207,10 @@ pub(super) fn decode(bytes: &[u8]) -> Result<TableMeta, Corruption> {
                 let what = "time of a table";
                 set_once(&mut written_ms, field.varint(what)?, what)?;
             }
+            BLOB_DEPTH => {
+                let what = "depth of the blob files of a table";
+                set_once(&mut blob_depth, field.varint(what)?, what)?;
+            }
             BLOB_FILE => blob_files.push(field.read("blob file of a table", BlobUse::decode)?),
             _ => field.skip("field of a table")?,
         }
@@ -230,6 +241,7 @@ pub(super) fn decode(bytes: &[u8]) -> Result<TableMeta, Corruption> {
     if !blob_files.is_sorted_by(|left: &BlobUse, right| left.file_id < right.file_id) {
         return Err(Corruption::Order { what: "blob files of a table" });
     }
+    let files = blob_files.len() as u64;
     Ok(TableMeta {
         id: id.ok_or_else(missing("table id"))?,
         level,
@@ -248,6 +260,7 @@ pub(super) fn decode(bytes: &[u8]) -> Result<TableMeta, Corruption> {
         smallest_sequence,
         largest_sequence,
         expiry: expiry.map(Box::new),
+        blob_depth: blob_depth.unwrap_or(files).min(files),
         blob_files,
         written_ms,
     })

@@ -421,6 +421,8 @@ fn meta(id: u64, bytes: u64, found: &TableMetadata, origin: &TableOrigin) -> Tab
         largest_sequence: properties.largest_sequence,
         expiry: properties.expiry.clone(),
         blob_files: origin.blob_files.clone(),
+        // At most: a compaction measures it.
+        blob_depth: origin.blob_files.len() as u64,
         written_ms: None,
     }
 }

@@ -268,6 +268,9 @@ pub struct KeyspaceStats {
     pub blob_bytes: u64,
     /// Stored values in blob files that no table refers to, in bytes.
     pub blob_garbage_bytes: u64,
+    /// Most blob files that alternate in the key order of a table: see
+    /// [`blob_depth_max`](KeyspaceOptions::blob_depth_max).
+    pub blob_depth: u64,
     /// Entries in tables, tombstones and old versions included.
     pub entries: u64,
     /// Merge operands in tables.

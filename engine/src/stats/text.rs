@@ -267,7 +267,7 @@ impl fmt::Display for KeyspaceStats {
         if self.blob_files > 0 {
             let files = counted(self.blob_files, ["blob file", "blob files"]);
             let (all, garbage) = (bytes(self.blob_bytes), bytes(self.blob_garbage_bytes));
-            write!(f, "; {files} of {all} with {garbage} of garbage")?;
+            write!(f, "; {files} of {all} with {garbage} of garbage, depth {}", self.blob_depth)?;
         }
         if self.levels.len() > 1 {
             for (number, level) in self.levels.iter().enumerate() {

@@ -8,6 +8,7 @@ use sievedb_sstable::{Completed, TableOrigin};
 use crate::{
     Error, HistoryLength, Result,
     compaction::{
+        blob_depth::must_rewrite,
         blob_garbage::files_to_rewrite,
         borders::Borders,
         choice::{Compaction, Reason},
@@ -387,6 +388,8 @@ impl Store {
         let mut deeper = older.clone();
         let drops_early = self.options.has_bug(PlantedBug::DropTombstoneEarly);
         let is_bottom = |key: &[u8]| drops_early || !deeper.may_hold(key);
+        let runs = inputs.iter().map(|run| run.iter().map(|live| &*live.meta));
+        let is_too_deep = must_rewrite(runs, tree.options().blob_depth_max);
         let ranges = RangeFragments::new(&range_tombstones(&inputs), readers.stripes(), |bounds| {
             !older.may_overlap(bounds)
         });
@@ -413,7 +416,10 @@ impl Store {
         if output_level == levels.last() {
             options = options.of_last_level();
         }
-        let rewritten_blobs = blobs_to_rewrite(version, &options);
+        let mut rewritten_blobs = blobs_to_rewrite(version, &options);
+        if is_too_deep {
+            rewritten_blobs.extend(gone().flat_map(|table| table.blob_file_ids()));
+        }
         let written = gone().map(|table| table.written_ms.unwrap_or(clock_ms));
         let written_ms = written.max();
         let misplaces_blobs = self.options.has_bug(PlantedBug::MisplaceBlobs);

@@ -378,9 +378,9 @@ impl TableRun {
     /// As [`add`](Self::add).
     pub(crate) fn end_table(&mut self, tables: &TableStore, plan: &IngestPlan) -> Result<()> {
         let Some(OpenTable { table, mut blobs, share }) = self.open.take() else { return Ok(()) };
-        let (blob_files, new_blobs) = blobs.end_table(tables)?;
+        let (blob_files, new_blobs, depth) = blobs.end_table(tables)?;
         let origin = TableOrigin { blob_files, ..plan.tree.origin() };
-        self.written.push(table.finish(PLACE, origin)?);
+        self.written.push(table.finish(PLACE, origin, depth)?);
         new_blobs.finish();
         drop((blobs, share));
         Ok(())

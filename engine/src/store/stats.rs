@@ -109,6 +109,7 @@ fn add_tree(stats: &mut Stats, tree: &Arc<Tree>) {
         keyspace.tables += 1;
         keyspace.table_bytes += meta.bytes;
         keyspace.entries += meta.entries;
+        keyspace.blob_depth = keyspace.blob_depth.max(meta.blob_depth);
         keyspace.range_tombstones += meta.range_tombstones;
         keyspace.merge_operands += live.table.properties().count(Kind::Merge);
         if let Some(shape) = shapes.get_mut(&level) {

@@ -118,9 +118,9 @@ fn write_each<C: Cursor, B: FnMut(&[u8]) -> bool, S: FnMut() -> bool>(
             let mut full = current.take().expect("a full table was just seen");
             let next = next.to_vec();
             ranges.end_table(&mut full, Some(&next))?;
-            let (blob_files, new_blobs) = blobs.end_table(tables)?;
+            let (blob_files, new_blobs, depth) = blobs.end_table(tables)?;
             let origin = TableOrigin { blob_files, ..new.origin_of_part() };
-            written.push(full.finish(place, origin)?);
+            written.push(full.finish(place, origin, depth)?);
             new_blobs.finish();
         }
         let table = match &mut current {
@@ -146,14 +146,14 @@ fn write_each<C: Cursor, B: FnMut(&[u8]) -> bool, S: FnMut() -> bool>(
     }
     if let Some(mut last) = current {
         ranges.end_table(&mut last, None)?;
-        let (blob_files, new_blobs) = blobs.end_table(tables)?;
+        let (blob_files, new_blobs, depth) = blobs.end_table(tables)?;
         if !written.is_empty() || !new_blobs.is_empty() {
             // The last table lists what the group replaces, so the entries of the other files are
             // durable before it.
             tables.sync_dir()?;
         }
         let origin = TableOrigin { blob_files, ..new.origin_of_last(tables) };
-        written.push(last.finish(place, origin)?);
+        written.push(last.finish(place, origin, depth)?);
         new_blobs.finish();
     }
     Ok(())

@@ -6,6 +6,7 @@ use sievedb_format::InternalKey;
 use sievedb_sstable::{BlobIdentity, BlobReference, BlobUse, BlobWriter, PIECE_BYTES};
 
 use super::{
+    blob_spans::BlobSpans,
     blobs::Blob,
     builder::TableBuilder,
     cache_room::{ShareTaken, WorkerShare},
@@ -39,6 +40,8 @@ pub(crate) struct BlobOutput {
     finished_bytes: u64,
     /// Files that the present table refers to.
     used: BTreeMap<u64, BlobUse>,
+    /// Where the entries of the present table refer to them.
+    spans: BlobSpans,
     /// Encoded reference.
     stored: Vec<u8>,
     /// A planted bug.
@@ -80,7 +83,7 @@ impl BlobOutput {
         let (value_bytes_min, file_bytes_max) = (options.blob_value_bytes, options.table_bytes);
         let taken = value_bytes_min.map(|_| share.take(BUFFER_BYTES as u64));
         let compression = options.compression;
-        let (open, finished, finished_bytes, used, stored) = Default::default();
+        let (open, finished, finished_bytes, used, spans, stored) = Default::default();
         Self {
             value_bytes_min,
             file_bytes_max,
@@ -89,6 +92,7 @@ impl BlobOutput {
             finished,
             finished_bytes,
             used,
+            spans,
             stored,
             misplaces,
             taken,
@@ -155,6 +159,7 @@ impl BlobOutput {
         let unused = BlobUse { used_bytes: 0, ..blob.file.file };
         let used = self.used.entry(unused.file_id).or_insert(unused);
         // Two versions of a key may name one value only in a damaged table.
+        self.spans.note(unused.file_id);
         used.used_bytes = used.used_bytes.saturating_add(blob.reference.bytes).min(used.bytes);
         table.add(key, stored)
     }
@@ -193,6 +198,7 @@ impl BlobOutput {
         }
         let mut reference = added?;
         open.used_bytes += reference.bytes;
+        self.spans.note(open.id);
         reference.offset += u64::from(self.misplaces);
         self.stored.clear();
         reference.encode(&mut self.stored);
@@ -215,16 +221,21 @@ impl BlobOutput {
     }
 
     /// Ends the files of the present table, before it is finished. Returns all files that it refers
-    /// to, ascending, and the new ones among them. Their directory entries are not durable.
+    /// to, ascending, the new ones among them, and how many alternate. Their directory entries are
+    /// not durable.
     ///
     /// # Errors
     ///
     /// [`Error::Io`]; [`Error::Closed`] instead of a sync if the store is closing.
-    pub(crate) fn end_table(&mut self, tables: &TableStore) -> Result<(Vec<BlobUse>, NewBlobs)> {
+    pub(crate) fn end_table(
+        &mut self,
+        tables: &TableStore,
+    ) -> Result<(Vec<BlobUse>, NewBlobs, u64)> {
         self.finish_file(tables)?;
         self.finished_bytes = 0;
         let used = mem::take(&mut self.used).into_values().collect();
-        Ok((used, NewBlobs(mem::take(&mut self.finished))))
+        let depth = self.spans.take_depth();
+        Ok((used, NewBlobs(mem::take(&mut self.finished)), depth))
     }
 }
 

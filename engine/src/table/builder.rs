@@ -137,12 +137,18 @@ impl TableBuilder {
         self.writer.estimated_bytes()
     }
 
-    /// Writes the rest with `origin` and makes the data durable, but not the directory entry.
+    /// Writes the rest with `origin` and makes the data durable, but not the directory entry. Of the
+    /// blob files in `origin`, `blob_depth` alternate.
     ///
     /// # Errors
     ///
     /// [`Error::Io`]; [`Error::Closed`] instead of the sync if the store is closing.
-    pub(crate) fn finish(self, place: TablePlace, origin: TableOrigin) -> Result<Arc<TableMeta>> {
+    pub(crate) fn finish(
+        self,
+        place: TablePlace,
+        origin: TableOrigin,
+        blob_depth: u64,
+    ) -> Result<Arc<TableMeta>> {
         let blob_files = origin.blob_files.clone();
         let Self { mut writer, file, mut unfinished, identity, taken: _taken, is_closing, .. } =
             self;
@@ -156,7 +162,8 @@ impl TableBuilder {
         let (_, summary) = finished.map_err(|error| Error::io("write", path, error))?;
         file.sync_data().map_err(|error| Error::sync_of_new_file(path, error))?;
         unfinished.finish();
-        Ok(Arc::new(TableMeta { blob_files, ..meta(&identity, place, summary) }))
+        let meta = meta(&identity, place, summary);
+        Ok(Arc::new(TableMeta { blob_files, blob_depth, ..meta }))
     }
 }
 
@@ -185,6 +192,7 @@ fn meta(identity: &TableIdentity, place: TablePlace, summary: TableSummary) -> T
         largest_sequence: summary.largest_sequence,
         expiry: summary.expiry,
         blob_files: Vec::new(),
+        blob_depth: 0,
         written_ms: None,
     }
 }

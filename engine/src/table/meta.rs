@@ -46,6 +46,9 @@ pub(crate) struct TableMeta {
     pub(crate) expiry: Option<Box<TableExpiry>>,
     /// Blob files that entries refer to, ascending.
     pub(crate) blob_files: Vec<BlobUse>,
+    /// Largest number of blob files whose values alternate in key order: see
+    /// [`blob_spans`](super::blob_spans).
+    pub(crate) blob_depth: u64,
     /// No entry was written later, in milliseconds of the store clock. `None` for a table of an
     /// earlier release or of a repair.
     pub(crate) written_ms: Option<u64>,

@@ -1,6 +1,7 @@
 //! Table files: metadata, creation, opening, use and removal.
 
 pub(crate) mod blob_output;
+mod blob_spans;
 mod blob_store;
 pub(crate) mod blobs;
 pub(crate) mod bookkeeping;

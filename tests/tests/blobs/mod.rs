@@ -174,6 +174,39 @@ fn files_without_references_go_and_garbage_is_collected() {
     assert_eq!(blob_files(&disk, STORE_DIR), Vec::<String>::new());
 }
 
+/// Overwrites each eighth value between compactions of everything.
+#[test]
+fn values_are_rewritten_when_too_many_files_alternate() {
+    let depths = |depth_max: Option<u64>| {
+        let disk = Arc::new(MemoryFs::new());
+        let keyspace = keyspace().blob_garbage_ratio(1.0).blob_depth_max(depth_max);
+        let open = || options(&disk).keyspace(keyspace.clone()).open(STORE_DIR).unwrap();
+        let (mut db, mut state) = (open(), State::new());
+        fill(&db, 0..160, 0, &mut state);
+        let depth = |db: &Db| db.stats().keyspaces[0].blob_depth;
+        let mut depths = Vec::new();
+        for round in 0..6 {
+            fill(&db, (round..160).step_by(8), round + 1, &mut state);
+            db.compact().unwrap();
+            depths.push(depth(&db));
+            let files = db.stats().keyspaces[0].blob_files;
+            assert!(depth(&db) <= files, "round {round}: {files} files");
+        }
+        check(&db, &state);
+        assert!(db.verify().unwrap().is_good());
+        drop(db);
+        db = open();
+        assert_eq!(Some(&depth(&db)), depths.last(), "stored in the manifest");
+        check(&db, &state);
+        depths
+    };
+    let free = depths(None);
+    assert!(free.is_sorted() && free.last() > Some(&5), "{free:?}");
+    let bounded = depths(Some(3));
+    assert!(bounded.iter().all(|&depth| depth <= 3), "{bounded:?}");
+    assert!(!bounded.is_sorted() && bounded.contains(&3), "no rewrite too early: {bounded:?}");
+}
+
 #[test]
 fn readers_checkpoints_and_backups_keep_their_files() {
     let disk = Arc::new(MemoryFs::new());
@@ -279,7 +312,11 @@ fn options_change_and_short_values_return_to_tables() {
     fill(&db, 0..1, 2, &mut state);
     db.compact().unwrap();
     check(&db, &state);
-    let invalid = [keyspace().blob_value_bytes(63), keyspace().blob_garbage_ratio(0.01)];
+    let invalid = [
+        keyspace().blob_value_bytes(63),
+        keyspace().blob_garbage_ratio(0.01),
+        keyspace().blob_depth_max(0),
+    ];
     for options in invalid {
         assert!(db.keyspace_with("other", &options).is_err());
     }

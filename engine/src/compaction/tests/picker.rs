@@ -66,6 +66,7 @@ pub(super) fn table(id: u64, level: u8, run: u64, smallest: &[u8], largest: &[u8
         largest_sequence: 100,
         expiry: None,
         blob_files: Vec::new(),
+        blob_depth: 0,
         written_ms: None,
     }
 }

@@ -170,6 +170,7 @@ fn table(bounds: TableBounds) -> TableMeta {
         largest_sequence: 1,
         expiry: None,
         blob_files: Vec::new(),
+        blob_depth: 0,
         written_ms: None,
     }
 }

@@ -78,6 +78,7 @@ fn table(id: u64, level: u8, first: &str, last: &str) -> Arc<TableMeta> {
         largest_sequence: 42,
         expiry: None,
         blob_files: vec![],
+        blob_depth: 0,
         written_ms: None,
     })
 }

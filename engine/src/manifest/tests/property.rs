@@ -84,6 +84,7 @@ fn any_table() -> impl Strategy<Value = Arc<TableMeta>> {
             smallest_sequence: sequences[0],
             largest_sequence: sequences[1],
             expiry: more.2.map(Box::new),
+            blob_depth: (sums.1 % 3).min(blob_files.len() as u64),
             blob_files,
             written_ms: Some(sums.0).filter(|ms| ms % 3 > 0),
         })
