@@ -15,8 +15,8 @@
 //!   file, in chunks; every block is checked before one replaces the state of a node. A receiver
 //!   needs room for the snapshot twice, beside its own state. The last chunk returns when the
 //!   snapshot is installed: set `install_snapshot_timeout` of openraft above that time.
-//! * **Lines.** The feature `openraft-0-9`, the default, is for openraft 0.9; `openraft-0-10` adds the
-//!   module `v0_10` for the pre-release of 0.10. A store records its line, and refuses another.
+//! * **Lines.** The feature `openraft-0-9`, the default, is for openraft 0.9. `openraft-0-10` adds
+//!   the module `v0_10` for the pre-release of 0.10. A store records its line, and refuses another.
 //! * **Reads** beside openraft go through [`Reads`], which never see half of a snapshot.
 //! * **Example.** `raft/cluster` of the repository is a cluster over HTTP, with a check of its
 //!   linearizability.

@@ -129,8 +129,8 @@ pub struct SnapshotReceiver(Snapshots);
 
 impl SnapshotReceiver {
     /// Returns an empty stream. The network of the application writes a snapshot to it, and calls
-    /// `install_full_snapshot` of openraft with it. One snapshot is received at a time: the files of
-    /// an earlier stream are removed.
+    /// `install_full_snapshot` of openraft with it. One snapshot is received at a time: the file
+    /// of an earlier stream is removed.
     ///
     /// # Errors
     ///

@@ -1,8 +1,9 @@
-//! A replicated store over HTTP, for a trial of `sievedb-raft`, and the check of its linearizability.
+//! A replicated store over HTTP, for a trial of `sievedb-raft`, and a check of its linearizability.
 //!
 //! | module              | contents                                                          |
 //! |---------------------|-------------------------------------------------------------------|
 //! | [`map`]             | the replicated map and its requests                               |
+//! | `members`           | requests that change the members of the cluster                   |
 //! | [`node`]            | one node: a store, openraft, and an HTTP server                   |
 //! | [`network`]         | requests between nodes                                            |
 //! | [`client`]          | requests of a client                                              |
@@ -22,6 +23,7 @@ pub mod client;
 pub mod linearizability;
 pub mod map;
 pub mod measure;
+mod members;
 pub mod network;
 pub mod node;
 pub mod places;

@@ -12,12 +12,12 @@
 //! | `GET /status`          | openraft's metrics as JSON                                        |
 //! | `GET /metrics`         | metrics as text for Prometheus                                    |
 //!
-//! A node that does not lead redirects requests to the leader with status 307. Status 504 means that
-//! the effect of the request is unknown, 503 and 400 to 499 that it had none. A value has at most
-//! 1 MiB. A node ends if openraft stops, for example because its store failed.
+//! A node that does not lead redirects requests to the leader with status 307. Status 504 means
+//! that the effect of the request is unknown, 503 and 400 to 499 that it had none. A value has at
+//! most 1 MiB. A node ends if openraft stops, for example because its store failed.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::BTreeSet,
     error::Error,
     io::Read as _,
     net::SocketAddr,
@@ -31,13 +31,13 @@ use axum::{
     Json, Router,
     body::Bytes,
     extract::{DefaultBodyLimit, Path, Query, State},
-    http::{HeaderMap, StatusCode, Uri, header::LOCATION, uri::Authority},
+    http::{HeaderMap, StatusCode, Uri, header::LOCATION},
     response::{IntoResponse, Response as HttpResponse},
     routing::{get, post, put},
 };
 use openraft::{
-    BasicNode, ChangeMembers, Config, Raft, RaftMetrics, SnapshotPolicy,
-    error::{CheckIsLeaderError, ClientWriteError, InitializeError, RaftError},
+    BasicNode, Config, Raft, RaftMetrics, SnapshotPolicy,
+    error::{CheckIsLeaderError, RaftError},
     metrics::WaitError,
 };
 use serde::{Deserialize, Serialize};
@@ -47,6 +47,7 @@ use sievedb_raft::Reads;
 use crate::{
     Result,
     map::{Map, Request},
+    members::{add_member, initialize, remove_member},
     network::{Blocked, Network, SENDER, TARGET, Types},
 };
 
@@ -83,18 +84,15 @@ pub struct Settings {
 }
 
 /// How long a snapshot may take.
-const SNAPSHOT_PATIENCE: Duration = Duration::from_secs(600);
+pub(crate) const SNAPSHOT_PATIENCE: Duration = Duration::from_secs(600);
 
 /// How long a snapshot that is being built may delay the next one, before that is requested again.
 const SNAPSHOT_RETRY: Duration = Duration::from_millis(300);
 
-/// How long a new member may take to answer.
-const PROBE_TIMEOUT: Duration = Duration::from_secs(5);
-
-struct Node {
-    id: u64,
-    http: reqwest::Client,
-    raft: Raft<Types>,
+pub(crate) struct Node {
+    pub(crate) id: u64,
+    pub(crate) http: reqwest::Client,
+    pub(crate) raft: Raft<Types>,
     reads: Reads,
     map: Keyspace,
     db: Db,
@@ -102,7 +100,7 @@ struct Node {
     stale_reads: bool,
 }
 
-type Shared = State<Arc<Node>>;
+pub(crate) type Shared = State<Arc<Node>>;
 
 /// Runs a node until the process ends.
 ///
@@ -221,7 +219,7 @@ fn router(node: Arc<Node>, faults: bool) -> Router {
 
 impl Node {
     /// Returns a redirection to the leader, or `None` if this node takes itself for it.
-    fn redirection(&self, uri: &Uri) -> Option<HttpResponse> {
+    pub(crate) fn redirection(&self, uri: &Uri) -> Option<HttpResponse> {
         let metrics = self.raft.metrics().borrow().clone();
         match metrics.current_leader {
             Some(leader) if leader == metrics.id => None,
@@ -230,21 +228,6 @@ impl Node {
                 Some(redirect(node, uri))
             }
             None => Some(redirect(None, uri)),
-        }
-    }
-
-    /// Checks that `address` is that of the node `id`.
-    async fn probe(&self, id: u64, address: &str) -> Result<()> {
-        let authority: Authority = address.parse()?;
-        if authority.as_str() != address || authority.port_u16().is_none() {
-            return Err("not an address such as 127.0.0.1:7001".into());
-        }
-        let request = self.http.get(format!("http://{address}/status")).timeout(PROBE_TIMEOUT);
-        let status = request.send().await?.error_for_status()?.bytes().await?;
-        let status: serde_json::Value = serde_json::from_slice(&status)?;
-        match status["id"].as_u64() {
-            Some(found) if found == id => Ok(()),
-            found => Err(format!("its id is {found:?}").into()),
         }
     }
 
@@ -262,7 +245,7 @@ impl Node {
 }
 
 /// Returns status 307 to the leader `node`, or 503 if there is none.
-fn redirect(node: Option<BasicNode>, uri: &Uri) -> HttpResponse {
+pub(crate) fn redirect(node: Option<BasicNode>, uri: &Uri) -> HttpResponse {
     match node {
         Some(node) => {
             // The URI of a request through a proxy has a host.
@@ -274,7 +257,7 @@ fn redirect(node: Option<BasicNode>, uri: &Uri) -> HttpResponse {
     }
 }
 
-fn failed(error: &impl ToString) -> HttpResponse {
+pub(crate) fn failed(error: &impl ToString) -> HttpResponse {
     (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response()
 }
 
@@ -337,89 +320,6 @@ async fn compare_and_set(
     Json(CompareAndSet { expected, value }): Json<CompareAndSet>,
 ) -> HttpResponse {
     node.write(Request::CompareAndSet { key, expected, value }, &uri).await
-}
-
-async fn initialize(
-    State(node): Shared,
-    Json(members): Json<BTreeMap<u64, String>>,
-) -> HttpResponse {
-    let members: BTreeMap<_, _> =
-        members.into_iter().map(|(id, address)| (id, BasicNode::new(address))).collect();
-    match node.raft.initialize(members).await {
-        Ok(()) => StatusCode::NO_CONTENT.into_response(),
-        Err(RaftError::APIError(InitializeError::NotAllowed(error))) => {
-            (StatusCode::CONFLICT, error.to_string()).into_response()
-        }
-        Err(RaftError::APIError(error)) => {
-            (StatusCode::BAD_REQUEST, error.to_string()).into_response()
-        }
-        Err(error) => failed(&error),
-    }
-}
-
-async fn add_member(
-    State(node): Shared,
-    Path(id): Path<u64>,
-    uri: Uri,
-    address: String,
-) -> HttpResponse {
-    if let Some(redirection) = node.redirection(&uri) {
-        return redirection;
-    }
-    let metrics = node.raft.metrics().borrow().clone();
-    // openraft keeps the address of a known node.
-    if let Some(known) = metrics.membership_config.membership().get_node(&id)
-        && known.addr != address
-    {
-        let message = format!("node {id} is a member at {}; remove it first", known.addr);
-        return (StatusCode::CONFLICT, message).into_response();
-    }
-    // openraft takes a node without an entry for one that has caught up, if the log is short.
-    if let Err(error) = node.probe(id, &address).await {
-        return (StatusCode::BAD_REQUEST, format!("no node {id} at {address}: {error}"))
-            .into_response();
-    }
-    let learner = match node.raft.add_learner(id, BasicNode::new(address), false).await {
-        Ok(learner) => Some(learner.log_id),
-        Err(error) => return changed(Err::<(), _>(error), &uri),
-    };
-    let caught_up = |metrics: &RaftMetrics<u64, BasicNode>| match &metrics.replication {
-        Some(nodes) => id == node.id || nodes.get(&id).is_some_and(|known| *known >= learner),
-        // Another node leads now. The next call reports it.
-        None => true,
-    };
-    let wait = node.raft.wait(Some(SNAPSHOT_PATIENCE));
-    if let Err(error) = wait.metrics(caught_up, "the node catches up").await {
-        return (StatusCode::GATEWAY_TIMEOUT, error.to_string()).into_response();
-    }
-    let voters = ChangeMembers::AddVoterIds(BTreeSet::from([id]));
-    changed(node.raft.change_membership(voters, false).await, &uri)
-}
-
-async fn remove_member(State(node): Shared, Path(id): Path<u64>, uri: Uri) -> HttpResponse {
-    let members = node.raft.metrics().borrow().membership_config.clone();
-    let change = if members.membership().voter_ids().any(|voter| voter == id) {
-        ChangeMembers::RemoveVoters(BTreeSet::from([id]))
-    } else {
-        ChangeMembers::RemoveNodes(BTreeSet::from([id]))
-    };
-    changed(node.raft.change_membership(change, false).await, &uri)
-}
-
-fn changed<T>(
-    result: Result<T, RaftError<u64, ClientWriteError<u64, BasicNode>>>,
-    uri: &Uri,
-) -> HttpResponse {
-    match result {
-        Ok(_) => StatusCode::NO_CONTENT.into_response(),
-        Err(RaftError::APIError(ClientWriteError::ForwardToLeader(leader))) => {
-            redirect(leader.leader_node, uri)
-        }
-        Err(RaftError::APIError(error)) => {
-            (StatusCode::CONFLICT, error.to_string()).into_response()
-        }
-        Err(error) => failed(&error),
-    }
 }
 
 async fn build_snapshot(State(node): Shared) -> HttpResponse {

@@ -1,13 +1,13 @@
 //! A schedule in which only a durable vote keeps two leaders from answering clients.
 //!
 //! 1. All nodes have applied a write. Then the leader is isolated from the other nodes.
-//! 2. The other two elect a leader of a later term, which commits a second write. So the third node,
-//!    the voter, has voted for that leader.
+//! 2. The other two elect a leader of a later term, which commits a second write. So the third
+//!    node, the voter, has voted for that leader.
 //! 3. Both are killed, and the voter is started again. The first leader is connected to it.
 //!
-//! The first leader has not heard of the later term. If the voter remembers its vote, it refuses that
-//! leader. If it has lost the vote, it confirms the leadership: the two are a majority, and the first
-//! leader answers a linearizable read with the first write.
+//! The first leader has not heard of the later term. If the voter remembers its vote, it refuses
+//! that leader. If it has lost the vote, it confirms the leadership: the two are a majority, and
+//! the first leader answers a linearizable read with the first write.
 //!
 //! Each step waits for its effect, so the schedule does not depend on chance.
 
@@ -29,8 +29,8 @@ const CLIENT_TIMEOUT: Duration = Duration::from_secs(2);
 /// Pause between two attempts of a step.
 const POLL: Duration = Duration::from_millis(50);
 
-/// Milliseconds after which a node starts an election. The voter hears from the first leader before:
-/// openraft tries again after at most 500 ms.
+/// Milliseconds after which a node starts an election. The voter hears from the first leader
+/// before: openraft tries again after at most 500 ms.
 const ELECTION_TIMEOUT: &str = "1000";
 
 /// The key of all writes.

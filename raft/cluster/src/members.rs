@@ -1,0 +1,127 @@
+//! Requests that change the members of the cluster.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
+
+use axum::{
+    Json,
+    extract::{Path, State},
+    http::{StatusCode, Uri, uri::Authority},
+    response::{IntoResponse, Response as HttpResponse},
+};
+use openraft::{
+    BasicNode, ChangeMembers, RaftMetrics,
+    error::{ClientWriteError, InitializeError, RaftError},
+};
+
+use crate::{
+    Result,
+    node::{SNAPSHOT_PATIENCE, Shared, failed, redirect},
+};
+
+/// How long a new member may take to answer.
+const PROBE_TIMEOUT: Duration = Duration::from_secs(5);
+
+pub(crate) async fn initialize(
+    State(node): Shared,
+    Json(members): Json<BTreeMap<u64, String>>,
+) -> HttpResponse {
+    let members: BTreeMap<_, _> =
+        members.into_iter().map(|(id, address)| (id, BasicNode::new(address))).collect();
+    match node.raft.initialize(members).await {
+        Ok(()) => StatusCode::NO_CONTENT.into_response(),
+        Err(RaftError::APIError(InitializeError::NotAllowed(error))) => {
+            (StatusCode::CONFLICT, error.to_string()).into_response()
+        }
+        Err(RaftError::APIError(error)) => {
+            (StatusCode::BAD_REQUEST, error.to_string()).into_response()
+        }
+        Err(error) => failed(&error),
+    }
+}
+
+pub(crate) async fn add_member(
+    State(node): Shared,
+    Path(id): Path<u64>,
+    uri: Uri,
+    address: String,
+) -> HttpResponse {
+    if let Some(redirection) = node.redirection(&uri) {
+        return redirection;
+    }
+    let metrics = node.raft.metrics().borrow().clone();
+    // openraft keeps the address of a known node.
+    if let Some(known) = metrics.membership_config.membership().get_node(&id)
+        && known.addr != address
+    {
+        let message = format!("node {id} is a member at {}; remove it first", known.addr);
+        return (StatusCode::CONFLICT, message).into_response();
+    }
+    // openraft takes a node without an entry for one that has caught up, if the log is short.
+    if let Err(error) = probe(&node.http, id, &address).await {
+        return (StatusCode::BAD_REQUEST, format!("no node {id} at {address}: {error}"))
+            .into_response();
+    }
+    let learner = match node.raft.add_learner(id, BasicNode::new(address), false).await {
+        Ok(learner) => Some(learner.log_id),
+        Err(error) => return changed(Err::<(), _>(error), &uri),
+    };
+    let caught_up = |metrics: &RaftMetrics<u64, BasicNode>| match &metrics.replication {
+        Some(nodes) => id == node.id || nodes.get(&id).is_some_and(|known| *known >= learner),
+        // Another node leads now. The next call reports it.
+        None => true,
+    };
+    let wait = node.raft.wait(Some(SNAPSHOT_PATIENCE));
+    if let Err(error) = wait.metrics(caught_up, "the node catches up").await {
+        return (StatusCode::GATEWAY_TIMEOUT, error.to_string()).into_response();
+    }
+    let voters = ChangeMembers::AddVoterIds(BTreeSet::from([id]));
+    changed(node.raft.change_membership(voters, false).await, &uri)
+}
+
+pub(crate) async fn remove_member(
+    State(node): Shared,
+    Path(id): Path<u64>,
+    uri: Uri,
+) -> HttpResponse {
+    let members = node.raft.metrics().borrow().membership_config.clone();
+    let change = if members.membership().voter_ids().any(|voter| voter == id) {
+        ChangeMembers::RemoveVoters(BTreeSet::from([id]))
+    } else {
+        ChangeMembers::RemoveNodes(BTreeSet::from([id]))
+    };
+    changed(node.raft.change_membership(change, false).await, &uri)
+}
+
+fn changed<T>(
+    result: Result<T, RaftError<u64, ClientWriteError<u64, BasicNode>>>,
+    uri: &Uri,
+) -> HttpResponse {
+    match result {
+        Ok(_) => StatusCode::NO_CONTENT.into_response(),
+        Err(RaftError::APIError(ClientWriteError::ForwardToLeader(leader))) => {
+            redirect(leader.leader_node, uri)
+        }
+        Err(RaftError::APIError(error)) => {
+            (StatusCode::CONFLICT, error.to_string()).into_response()
+        }
+        Err(error) => failed(&error),
+    }
+}
+
+/// Checks that `address` is that of the node `id`.
+async fn probe(http: &reqwest::Client, id: u64, address: &str) -> Result<()> {
+    let authority: Authority = address.parse()?;
+    if authority.as_str() != address || authority.port_u16().is_none() {
+        return Err("not an address such as 127.0.0.1:7001".into());
+    }
+    let request = http.get(format!("http://{address}/status")).timeout(PROBE_TIMEOUT);
+    let status = request.send().await?.error_for_status()?.bytes().await?;
+    let status: serde_json::Value = serde_json::from_slice(&status)?;
+    match status["id"].as_u64() {
+        Some(found) if found == id => Ok(()),
+        found => Err(format!("its id is {found:?}").into()),
+    }
+}
