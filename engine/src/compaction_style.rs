@@ -1,16 +1,16 @@
-//! How a keyspace merges its tables.
+//! Compaction styles of keyspaces.
 
 use std::{ops::RangeInclusive, time::Duration};
 
-/// Allowed [`SizeTiered::merge_runs_min`].
+/// Allowed values of [`SizeTiered::merge_runs_min`].
 const MERGE_RUNS_MIN: RangeInclusive<u64> = 2..=32;
-/// Largest [`SizeTiered::runs_max`].
+/// Maximum of [`SizeTiered::runs_max`].
 const RUNS_MAX: u64 = 256;
-/// Allowed [`SizeTiered::size_ratio_percent`].
+/// Allowed values of [`SizeTiered::size_ratio_percent`].
 const SIZE_RATIO_PERCENT: RangeInclusive<u64> = 100..=1000;
-/// Allowed [`SizeTiered::space_percent_max`].
+/// Allowed values of [`SizeTiered::space_percent_max`].
 const SPACE_PERCENT_MAX: RangeInclusive<u64> = 10..=10_000;
-/// Least [`Fifo::new`].
+/// Minimum of [`Fifo::new`].
 const FIFO_BYTES_MIN: u64 = 4 << 10;
 
 /// Policy by which compactions merge or remove the tables of a keyspace:
@@ -28,21 +28,21 @@ pub enum CompactionStyle {
     /// these. The default.
     #[default]
     Leveled,
-    /// Sorted runs of similar size are merged together.
+    /// Merges sorted runs of similar size.
     SizeTiered(SizeTiered),
-    /// Nothing is merged, and **the oldest data is deleted**.
+    /// Merges nothing, and **deletes the oldest data**.
     Fifo(Fifo),
 }
 
 /// Options of [`CompactionStyle::SizeTiered`].
 ///
-/// Each flush adds a sorted run. Runs that are neighbors in age are merged into one when there are
-/// enough of similar size, so a byte is rewritten about once for each factor of
-/// [`merge_runs_min`](Self::merge_runs_min) between the size of a memtable and that of all data.
-/// The same as universal compaction in RocksDB and `SizeTieredCompactionStrategy` in Cassandra.
+/// Each flush adds a sorted run. A merge combines [`merge_runs_min`](Self::merge_runs_min) or more
+/// runs of similar size that are neighbors in age. So a byte is rewritten about
+/// `log(data / memtable)` times, to the base `merge_runs_min`. Similar to universal compaction in
+/// RocksDB and `SizeTieredCompactionStrategy` in Cassandra.
 ///
 /// A merge of all runs needs as much free space as they take. Keys inserted in ascending order are
-/// merged like others. An idle store merges no runs early.
+/// merged like others. There is no idle compaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use = "options do nothing until a keyspace is opened with them"]
 pub struct SizeTiered {
@@ -73,8 +73,8 @@ impl SizeTiered {
         self
     }
 
-    /// Maximum number of sorted runs: above it, the neighbors that are cheapest to merge are merged,
-    /// whatever their sizes. Writes are delayed from 12 runs above it on.
+    /// Maximum number of sorted runs. Above it, the neighbors that are cheapest to merge are
+    /// merged, whatever their sizes. Writes are delayed from 12 runs above it on.
     ///
     /// From [`merge_runs_min`](Self::merge_runs_min) to 256; default 16.
     pub fn runs_max(mut self, runs: u64) -> Self {
@@ -91,8 +91,9 @@ impl SizeTiered {
         self
     }
 
-    /// Maximum size of all runs but the oldest, in percent of the oldest one. Above it, all runs are
-    /// merged. So overwritten and removed entries take at most about this part of the space.
+    /// Maximum size of all runs but the oldest, in percent of the oldest one. Above it, all runs
+    /// are merged. So obsolete entries take at most about this percentage of the size of the oldest
+    /// run.
     ///
     /// From 10 to 10,000; default 200.
     pub fn space_percent_max(mut self, percent: u64) -> Self {
@@ -127,19 +128,19 @@ impl SizeTiered {
 
 /// Options of [`CompactionStyle::Fifo`].
 ///
-/// **Deletes data**: the oldest flushes as a whole, when the keyspace exceeds a size, or when they
-/// exceed an age. For logs, metrics and caches, whose old entries have no use.
+/// **Deletes data**: the oldest flushes, each as a whole, when the keyspace exceeds a size or a
+/// flush exceeds an age. For logs, metrics and caches, whose old entries have no use.
 ///
 /// * No tombstone or overwrite is undone: an entry is deleted only after all older ones. Compactions
 ///   rewrite no values, so overwritten entries take space until they are the oldest.
 /// * Merge operands are deleted like values: a read then merges those that are left.
-/// * Deletions are no writes: [`Db::changes`](crate::Db::changes) does not report them. Open
+/// * Deletions are not writes: [`Db::changes`](crate::Db::changes) does not report them. Open
 ///   snapshots and iterators keep the data that they see, and its files.
 /// * [`compact`](crate::Keyspace::compact) merges nothing, and a
 ///   [compaction filter](crate::KeyspaceOptions::compaction_filter) sees no values.
 /// * A lookup probes the filter of each flush, and a scan merges all of them. Large
-///   [memtables](crate::KeyspaceOptions::memtable_bytes) make fewer.
-/// * Tables from before a change to this style are deleted from the deepest level on, one by one.
+///   [memtables](crate::KeyspaceOptions::memtable_bytes) make fewer flushes.
+/// * After a change to this style, older tables are deleted one by one, from the deepest level up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use = "options do nothing until a keyspace is opened with them"]
 pub struct Fifo {
@@ -149,8 +150,8 @@ pub struct Fifo {
 }
 
 impl Fifo {
-    /// Deletes the oldest tables while all tables and blob files of the keyspace exceed `bytes_max`
-    /// bytes. The newest flush is kept in any case. Memtables do not count.
+    /// Returns options that delete the oldest tables while all tables and blob files of the
+    /// keyspace exceed `bytes_max` bytes. The newest flush is always kept. Memtables do not count.
     ///
     /// From 4 KiB.
     pub const fn new(bytes_max: u64) -> Self {
@@ -160,7 +161,7 @@ impl Fifo {
     /// Also deletes tables whose entries were all written longer ago than `age`, by the
     /// [store clock](crate::Keyspace::insert_with_ttl); default `None`.
     ///
-    /// A table counts from its flush, so entries live longer by the time that they spend in a
+    /// The age of a table counts from its flush, so entries live longer by their time in a
     /// memtable. More than zero, rounded up to whole milliseconds.
     pub fn age_max(mut self, age: impl Into<Option<Duration>>) -> Self {
         self.age_max_ms = age.into().map(milliseconds);
@@ -197,7 +198,7 @@ impl From<Fifo> for CompactionStyle {
 }
 
 impl CompactionStyle {
-    /// Returns the sorted runs of level 0 that writers must not wait for.
+    /// Returns the number of sorted runs in level 0 that delay no write.
     pub(crate) fn level0_runs_allowed(&self) -> usize {
         match self {
             Self::Leveled => 0,
@@ -206,7 +207,7 @@ impl CompactionStyle {
         }
     }
 
-    /// Returns the allowed values of what is wrong, if anything is.
+    /// Checks all options. The error is the name of the first invalid one, with its allowed values.
     pub(crate) fn check(&self) -> Result<(), &'static str> {
         match self {
             Self::Leveled => Ok(()),
@@ -243,8 +244,8 @@ impl CompactionStyle {
         }
     }
 
-    /// Reads stored numbers. One out of range becomes the nearest valid one, an unknown kind the
-    /// default.
+    /// Reads stored numbers. A number out of range becomes the nearest valid one, an unknown kind
+    /// the default.
     pub(crate) fn decode<E>(mut number: impl FnMut() -> Result<u64, E>) -> Result<Self, E> {
         let clamp = |range: &RangeInclusive<u64>, it: u64| it.clamp(*range.start(), *range.end());
         Ok(match number()? {

@@ -109,8 +109,8 @@ impl KeyspaceOptions {
     /// Size at which a memtable is frozen and flushed, in bytes.
     ///
     /// A large memtable makes fewer, larger tables. Up to four exist at a time. With a budget of
-    /// 1.2 GiB, 64 MiB instead of the default wrote 17 % fewer bytes for 3 million random inserts
-    /// and 28 % fewer for 5 million, and took 20 % more CPU time of the writing thread.
+    /// 1.2 GiB, 64 MiB instead of the default wrote 17 % fewer bytes for 3 million random inserts,
+    /// and 28 % fewer for 5 million. It took 20 % more CPU time of the writing thread.
     ///
     /// From 4 KiB to 16 GiB; default 32 MiB ([`DEFAULT_MEMTABLE_BYTES`]). Batches in flight may
     /// exceed it.
@@ -121,9 +121,9 @@ impl KeyspaceOptions {
 
     /// Target size of a table file written by a compaction, in bytes.
     ///
-    /// From 4 KiB to 16 GiB; default 64 MiB ([`DEFAULT_TABLE_BYTES`]). A table ends early, from half
-    /// of it on, where one of the next level ends, and may have 1.5 times as many bytes, one block
-    /// and the versions of one key.
+    /// From 4 KiB to 16 GiB; default 64 MiB ([`DEFAULT_TABLE_BYTES`]). A table ends where one of
+    /// the next level ends, if it has at least half of this size. It may have 1.5 times this size,
+    /// one block and the versions of one key.
     pub fn table_bytes(mut self, bytes: u64) -> Self {
         self.table_bytes = bytes;
         self
@@ -180,9 +180,9 @@ impl KeyspaceOptions {
         self
     }
 
-    /// Gives tables a filter over the prefixes of their keys, so that
+    /// Gives tables a filter over the prefixes of their keys; default `None`, no prefix filters.
     /// [`prefix`](crate::Keyspace::prefix), and [`range`](crate::Keyspace::range) within one
-    /// prefix, skip tables without such keys; default `None`, no prefix filters.
+    /// prefix, then skip tables without such keys.
     ///
     /// A prefix filter takes the bits of [`filter_policy`](Self::filter_policy) for each distinct
     /// prefix of a table. With [`FilterPolicyKind::None`] or 0 bits there are no prefix filters.
@@ -200,15 +200,15 @@ impl KeyspaceOptions {
         self
     }
 
-    /// Gives tables a range filter of so many bits per key, so that short
-    /// [`range`](crate::Keyspace::range)s and [`prefix`](crate::Keyspace::prefix)es skip tables
-    /// without keys in them; default 0, no range filters.
+    /// Bits per key of the range filters of tables; default 0, no range filters. Short
+    /// [`range`](crate::Keyspace::range)s and [`prefix`](crate::Keyspace::prefix)es then skip
+    /// tables without keys in them.
     ///
     /// A key counts by the 8 bytes after the common prefix of all keys of a table, as a big-endian
-    /// number; by fewer if the longest key has fewer. The false-positive rate of an empty range of
-    /// `n` such numbers is at most `n / 2^(bits - 2)`: with 12 bits, 0.1 % for 1 and 1.6 % for 16.
-    /// A range between keys that agree in these bytes is never found empty. The memory is part of
-    /// that of all filters.
+    /// number. It counts by fewer if the longest key has fewer. The false-positive rate of an empty
+    /// range of `n` such numbers is at most `n / 2^(bits - 2)`: with 12 bits, 0.1 % for 1 and 1.6 %
+    /// for 16. A range between keys that agree in these bytes is never found empty. The memory is
+    /// part of that of all filters.
     ///
     /// 0, or from 4 to 40. Filters of existing tables are built or removed in the background; a
     /// present filter keeps its bits.
@@ -263,7 +263,7 @@ impl KeyspaceOptions {
         self
     }
 
-    /// Sets the filter that compactions show the values of this keyspace to; default none.
+    /// Filter that compactions call with the values of this keyspace; default none.
     ///
     /// The name is stored, the function is not: pass it to
     /// [`Options::compaction_filter`](crate::Options::compaction_filter) at each open. Without it

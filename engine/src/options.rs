@@ -235,7 +235,7 @@ impl Options {
     /// Opens the store for reading only, without changing anything in its directory; default
     /// `false`. For write-protected directories, full disks, and inspection by several processes.
     ///
-    /// Reads return what any other opening finds. The log is replayed into memtables. **These may
+    /// Reads return the same as in any other open. The log is replayed into memtables. **These may
     /// exceed [`memtable_bytes_max`](Self::memtable_bytes_max)**, by at most about the length of
     /// the log. They count in [`memtable_bytes`](crate::stats::MemoryStats::memtable_bytes).
     ///
@@ -255,14 +255,14 @@ impl Options {
 
     /// Opens the store for reading, beside the process that writes it; default `false`.
     ///
-    /// The store is a *follower*: it shows a prefix of the history, of whole batches. What the
-    /// writer has written since becomes visible by [`Db::refresh`](crate::Db::refresh), or at an
+    /// The store is a *follower*: it shows a prefix of the history, of whole batches. Later writes
+    /// become visible by [`Db::refresh`](crate::Db::refresh), or at an
     /// [interval](Self::follow_interval). The writer may be another process or another
-    /// [`Db`](crate::Db) of this one. It may flush, compact, end, crash and start again meanwhile.
-    /// There may also be none.
+    /// [`Db`](crate::Db) of this one. It may flush, compact, end, crash and start again. A running
+    /// writer is not required.
     ///
-    /// * A follower takes no lock, writes nothing, and needs only read permission. The writer does
-    ///   not know it, and never waits for it.
+    /// * A follower takes no lock, writes nothing, and needs only read permission. The writer never
+    ///   waits for it.
     /// * Writes of [`Durability::Memory`] reach a follower when the writer passes them to the
     ///   operating system: by a later write of another durability, by
     ///   [`Db::persist`](crate::Db::persist), or after 1 MiB of them. Other writes may reach it
@@ -295,8 +295,8 @@ impl Options {
         self
     }
 
-    /// Refreshes a [follower](Self::follow) on a thread of its own, this long after the end of the
-    /// refresh before; default never. A refresh that has read more than 1 MiB is repeated at once.
+    /// Pause between two refreshes of a [follower](Self::follow), on a thread of its own; default
+    /// never. A refresh that has read more than 1 MiB is repeated at once.
     ///
     /// From 1 ms. A refresh without new writes costs about 20 us. An error is repeated by the next
     /// [`Db::refresh`](crate::Db::refresh), unless a refresh in between succeeds. No effect on
@@ -315,8 +315,8 @@ impl Options {
         self
     }
 
-    /// Compacts a short level 0 that is not due once nothing was written for 0.3 s, or for 10 s
-    /// after the store was opened; default `true`.
+    /// Compacts a short level 0 that is not due, after 0.3 s without a write; default `true`. A
+    /// level 0 found by the open waits for 10 s.
     ///
     /// Scans then read fewer sorted runs. Costs at most 5 bytes written for each byte flushed, and
     /// only where little data lies below. Flushes interrupt such compactions, which costs at most
@@ -341,17 +341,18 @@ impl Options {
     }
 
     /// Adds a function for keyspaces whose stored prefix extractor is
-    /// [`PrefixExtractor::Custom`](crate::PrefixExtractor::Custom) with its name; of two functions
-    /// with one name the first counts. Default none: without its function, such a keyspace does not
-    /// use its prefix filters, and new tables get none.
+    /// [`PrefixExtractor::Custom`](crate::PrefixExtractor::Custom) with its name. If two functions
+    /// have the same name, the first is used. Default none: without its function, such a keyspace
+    /// does not use its prefix filters, and new tables get none.
     pub fn prefix_function(mut self, function: Arc<dyn PrefixFunction>) -> Self {
         self.prefix_functions.push(function);
         self
     }
 
     /// Registers an operator for keyspaces whose stored
-    /// [merge operator](KeyspaceOptions::merge_operator) has its name. Of two operators with the
-    /// same name the first is used. Default none; the operators of this crate need no registration.
+    /// [merge operator](KeyspaceOptions::merge_operator) has its name. If two operators have the
+    /// same name, the first is used. Default none; the operators of this crate need no
+    /// registration.
     ///
     /// If the operator of a keyspace is missing, the open fails with
     /// [`Error::UnknownMergeOperator`] and changes nothing.
@@ -361,8 +362,8 @@ impl Options {
     }
 
     /// Adds a filter for keyspaces whose stored
-    /// [compaction filter](KeyspaceOptions::compaction_filter) has its name; of two filters with
-    /// one name the first counts. Default none: such a keyspace keeps all values.
+    /// [compaction filter](KeyspaceOptions::compaction_filter) has its name. If two filters have
+    /// the same name, the first is used. Default none: such a keyspace keeps all values.
     pub fn compaction_filter(mut self, filter: Arc<dyn CompactionFilter>) -> Self {
         self.compaction_filters.push(filter);
         self

@@ -23,8 +23,8 @@ use crate::{
 
 /// Writes ascending entries into a table file outside of any store.
 ///
-/// [`Keyspace::ingest_files`](crate::Keyspace::ingest_files) adds such files to a store. They may be
-/// written by several processes or machines, and each once for several stores. RocksDB calls it
+/// [`Keyspace::ingest_files`](crate::Keyspace::ingest_files) adds such files to a store. Several
+/// processes or machines can write them, and several stores can ingest the same file. RocksDB:
 /// `SstFileWriter`.
 ///
 /// A table has no filter: the store that ingests it builds one. Buffers a few hundred KiB, or the
@@ -60,7 +60,7 @@ pub struct TableWriter {
 pub struct WrittenTable {
     /// Number of entries.
     pub entries: u64,
-    /// Length of the file.
+    /// Length of the file, in bytes.
     pub bytes: u64,
 }
 
@@ -97,7 +97,7 @@ impl TableWriter {
         let file = fs.create(&path).map_err(|error| Error::io("create", &path, error))?;
         let mut created =
             Self { writer: None, file: Arc::clone(&file), fs, path, last_key: Vec::new() };
-        // Of no store.
+        // The table belongs to no store.
         let identity = TableIdentity { store_id: 0, file_id: 0, salt, hash_seed: 0 };
         let no_filter = FilterChoice { kind: FilterKind::BlockedBloom, bits_per_key: 0.0 };
         let options = KeyspaceOptions::new()
@@ -113,7 +113,7 @@ impl TableWriter {
     ///
     /// # Errors
     ///
-    /// * The entry was not added, and the writer can go on: [`Error::KeysNotAscending`],
+    /// * The entry was not added, and the writer can continue: [`Error::KeysNotAscending`],
     ///   [`Error::KeyTooLong`], [`Error::ValueTooLong`].
     /// * The writer must be dropped: [`Error::Io`], also of a full disk.
     pub fn insert(&mut self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
@@ -133,7 +133,7 @@ impl TableWriter {
         let mut writer = self.writer.take().ok_or_else(|| self.failed())?;
         let added = writer.add(InternalKey::new(key, put_at(sequence)), value);
         added.map_err(|error| Error::io("write", &self.path, error))?;
-        // After an error it is not usable.
+        // After an error the writer is unusable.
         self.writer = Some(writer);
         Ok(())
     }
@@ -154,7 +154,7 @@ impl TableWriter {
         self.writer.as_ref().map_or(0, Writer::estimated_bytes)
     }
 
-    /// Writes the rest, and makes the file and its name durable.
+    /// Writes the rest of the table, and makes the file and its name durable.
     ///
     /// # Errors
     ///

@@ -23,7 +23,7 @@ use crate::{
     wal::replay::ReplayedSegment,
 };
 
-/// Operations that the log requires of the store around it.
+/// Operations of the store that the log requires.
 pub(crate) trait LogHost {
     /// Takes the placement lock.
     fn placement(&self) -> MutexGuard<'_, Placement>;
@@ -46,12 +46,12 @@ pub(crate) trait LogHost {
     }
 }
 
-/// The newest segment is replaced if no entry of it is needed, and it has at least one part in so
-/// many of a full segment.
+/// Divisor of the length of a full segment. The newest segment is replaced if none of its entries
+/// is needed, and it has at least this part.
 const LEFT_SHARE: u64 = 16;
 
-/// Payload, in bytes, from which on a record is passed to the operating system before it waits for
-/// its sync.
+/// Minimum payload, in bytes, of a record that is passed to the operating system before it waits
+/// for its sync.
 const WRITTEN_ALONE_BYTES: usize = 16 << 10;
 
 /// The write-ahead log of an open store.
@@ -281,8 +281,8 @@ impl SharedLog {
         Some(kept.map_or(newest, |segment| segment.id))
     }
 
-    /// Begins a new segment if all records of the newest one are below `needed`, and it is long
-    /// enough that its space and the time to replay it matter.
+    /// Begins a new segment if all records of the newest one are below `needed`, and it is long:
+    /// its space and the time to replay it matter.
     pub(crate) fn leave_flushed(&self, host: &impl LogHost, needed: SequenceNumber) -> Result<()> {
         let mut files = self.files.lock();
         let Some(newest) = files.segments.back() else { return Ok(()) };

@@ -1,14 +1,13 @@
 //! Size of the groups of writers that one sync serves.
 //!
-//! Threads that write in a loop form two groups of half of them: one waits while the sync of the
-//! other runs. A sync that waits until the threads of the last one have come back serves all of
-//! them. It waits only where that has paid: after a vain wait the next ones are skipped, up to
-//! [`SKIPPED_MAX`] of them.
+//! Threads that write in a loop split into two groups: one waits while the sync of the other runs.
+//! A sync that first waits for the writers of the last sync serves both groups. After a wait that
+//! timed out, the next waits are skipped, up to [`SKIPPED_MAX`] of them.
 
 use std::time::Duration;
 
-/// Least time of a sync for which another one is worth a wait: a shorter one costs no more than
-/// the notification.
+/// Minimum time of a sync that justifies a wait: a shorter sync costs no more than the
+/// notification.
 const SYNC_MIN: Duration = Duration::from_micros(20);
 
 /// Longest time without another writer after which a wait ends.
@@ -17,7 +16,7 @@ const PAUSE_MAX: Duration = Duration::from_micros(500);
 /// Longest wait for a group.
 const WAIT_MAX: Duration = Duration::from_millis(2);
 
-/// Most waits that are skipped after a vain one.
+/// Maximum number of waits that are skipped after one that timed out.
 const SKIPPED_MAX: u32 = 63;
 
 /// The group that the next sync is expected to serve.
@@ -28,11 +27,11 @@ pub(super) struct SyncGroup {
     sync_time: Duration,
     /// Waits to skip from now on.
     skipped: u32,
-    /// Waits to skip after the next vain one.
+    /// Waits to skip after the next one that times out.
     penalty: u32,
 }
 
-/// How long a thread waits for others before it syncs.
+/// Limits of the wait of a thread for others before it syncs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct GroupWait {
     /// Writers that end the wait.
@@ -44,8 +43,8 @@ pub(super) struct GroupWait {
 }
 
 impl SyncGroup {
-    /// Begins a sync that `writers` wait for, the syncing thread among them. Returns how long it
-    /// waits for more, if that is expected to pay.
+    /// Begins a sync that `writers` wait for, the syncing thread among them. Returns the wait for
+    /// more writers, or `None` if none is expected to pay.
     pub(super) fn begin(&mut self, writers: usize) -> Option<GroupWait> {
         // One in eight may be late.
         let expected = self.writers - self.writers / 8;
@@ -122,7 +121,7 @@ mod tests {
                 group.note_wait(wait, 1);
             }
         }
-        assert!((15..=25).contains(&waits), "{waits} of 1,000 syncs waited in vain");
+        assert!((15..=25).contains(&waits), "{waits} waits of 1,000 syncs timed out");
         group.note_sync(SYNC, 1, 1);
         let wait = std::iter::repeat_with(|| group.begin(1)).take(100).flatten().next();
         group.note_wait(wait.expect("at most 63 are skipped"), 2);

@@ -57,7 +57,7 @@ struct Waiter {
 enum Call {
     /// The sync is done, and so is the write if it is complete.
     Synced,
-    /// It is its turn.
+    /// The waiter has the turn.
     Turn,
     /// The thread that synced the write panicked when it inserted writes.
     Panicked,
@@ -65,8 +65,8 @@ enum Call {
 
 /// Threads whose writes another thread synced. Drop notifies them.
 ///
-/// Notified before the write of that thread is complete, most of them would wait for it once more:
-/// writes become visible in order.
+/// If they were notified before the write of that thread is complete, most of them would wait
+/// again: writes become visible in order.
 #[derive(Debug, Default)]
 #[must_use = "complete the own write first"]
 pub(crate) struct SyncedWaiters(Vec<Arc<Waiter>>);

@@ -6,15 +6,14 @@ use std::{fmt, io::Read, path::PathBuf};
 use crate::Error;
 use crate::{Keyspace, Result, handle_counts::HandleKind, store::ingest_tables::IngestTables};
 
-/// A bulk load into a keyspace: entries in ascending order become tables, without log and
-/// memtables, and all of them become visible at once. RocksDB does the same with `SstFileWriter`
-/// and `IngestExternalFile`.
+/// A bulk load of ascending entries into a keyspace. Entries go straight into tables, without log
+/// and memtables, and become visible all at once. RocksDB: `SstFileWriter` and
+/// `IngestExternalFile`.
 ///
-/// Half of the processors write tables at the same time, within the calls that add entries:
-/// see [`threads`](Self::threads).
+/// Calls that add entries write tables on several threads: see [`threads`](Self::threads).
 ///
-/// A drop without [`finish`](Self::finish) removes the tables: nothing was changed. So does a crash,
-/// at the next open. Returned by [`Keyspace::ingestion`].
+/// A drop without [`finish`](Self::finish) removes the tables and changes nothing. After a crash,
+/// the next open removes them. Returned by [`Keyspace::ingestion`].
 #[must_use = "an ingestion changes nothing until it is finished"]
 pub struct Ingestion {
     tables: IngestTables,
@@ -32,7 +31,7 @@ pub struct Ingested {
     pub entries: u64,
     /// Number of new tables.
     pub tables: usize,
-    /// Length of the new tables and blob files.
+    /// Length of the new tables and blob files, in bytes.
     pub bytes: u64,
 }
 
@@ -51,14 +50,14 @@ impl Keyspace {
 }
 
 impl Ingestion {
-    /// Sets the maximum number of tables that are written at the same time, each by a thread.
+    /// Sets the maximum number of tables that are written at the same time, one per thread.
     ///
-    /// From 1 to 64; default half of the processors, at least 1. Values outside are clamped. Each
-    /// thread beyond the first takes the memory of two
-    /// [worker threads](crate::Options::worker_threads). There are fewer if that exceeds half of
-    /// the memory budget, and one with
+    /// From 1 to 64; default half of the processors, at least 1; 1 without
+    /// [worker threads](crate::Options::worker_threads). Values outside are clamped. Each thread
+    /// beyond the first takes the memory of two worker threads. Fewer threads run if that exceeds
+    /// half of the memory budget, and one with
     /// [`blob_value_bytes`](crate::KeyspaceOptions::blob_value_bytes). Tables of several threads
-    /// are smaller: at most half of the memory that a worker may take for writing.
+    /// are smaller: at most half of the memory of a worker for writing.
     pub fn threads(mut self, threads: usize) -> Self {
         self.tables.set_threads(self.keyspace.open_store().store(), threads);
         self
@@ -66,11 +65,11 @@ impl Ingestion {
 
     /// Adds an entry. Its key must be above all keys before. The value expires after the
     /// [default TTL](crate::KeyspaceOptions::default_ttl) of the keyspace, if it has one, counted
-    /// from the begin of the ingestion.
+    /// from the start of the ingestion.
     ///
     /// # Errors
     ///
-    /// * The entry was not added, and the ingestion can go on: [`Error::KeysNotAscending`],
+    /// * The entry was not added, and the ingestion can continue: [`Error::KeysNotAscending`],
     ///   [`Error::KeyTooLong`], [`Error::ValueTooLong`].
     /// * The ingestion must be dropped, and later calls return the error again: [`Error::Io`], also
     ///   of a full disk; [`Error::Closed`].
@@ -102,7 +101,7 @@ impl Ingestion {
         self.tables.bytes()
     }
 
-    /// Makes all entries durable and visible, at once. Costs a flush of the keyspace, a synced write
+    /// Makes all entries durable and visible at once. Costs a flush of the keyspace, a synced write
     /// to the log and one to the manifest. Other writes to the keyspace wait for these.
     ///
     /// # Errors
@@ -140,28 +139,29 @@ macro_rules! ingest_methods {
     ($handle:ty $(, $field:ident)?) => {
         /// Bulk load.
         impl $handle {
-            /// Stores all `entries`, whose keys must ascend, without duplicates. Atomic, and durable
-            /// at return. Cheaper than as many inserts: entries go straight into tables,
-            /// on the deepest level above all older entries of their keys.
+            /// Stores all `entries`, whose keys must ascend, without duplicates. Atomic, and
+            /// durable at return. Cheaper than single inserts: entries go straight into tables, on
+            /// the deepest level above all older entries of their keys.
             ///
-            /// The entries replace every value written before the call ends, and snapshots from
-            /// before do not see them. Reads and writes continue meanwhile; writes to this keyspace
-            /// wait for the end of the call, which flushes it; `try_insert` and `try_commit` are refused.
+            /// The entries replace every value written before the call ends. Earlier snapshots do
+            /// not see them. Reads and writes continue during the call. At its end it flushes the
+            /// keyspace. Meanwhile, writes to this keyspace wait, and `try_insert` and `try_commit`
+            /// are refused.
             ///
-            /// The log has no ingested entries, which affects its readers:
+            /// The log does not contain ingested entries. This affects its readers:
             ///
             /// * [`Db::changes`](crate::Db::changes) returns
             ///   [`ChangeKind::Ingest`](crate::changes::ChangeKind::Ingest) instead of the entries.
             /// * [Backups](crate::BackupSet) have the entries, but a restore cannot pass from a
             ///   backup before an ingest to a point after it: [`Error::IngestNotArchived`]. Make a
             ///   backup after an ingest.
-            /// * A [follower](crate::Options::follow) may show writes right behind an ingest up to a
-            ///   refresh earlier than the ingest.
-            /// * A [repair](crate::Options::repair) of a store without a manifest takes ingested
-            ///   entries for as old as the begin of the call, if the log was dropped since. It may
-            ///   also find entries of an ingest that a crash interrupted.
+            /// * A [follower](crate::Options::follow) may show the writes that follow an ingest one
+            ///   refresh before the ingest.
+            /// * A [repair](crate::Options::repair) of a store without a manifest dates ingested
+            ///   entries to the start of the call, if the log was dropped since. It may also find
+            ///   entries of an ingest that a crash interrupted.
             ///
-            /// For entries of which some may fail, or to show progress, use
+            /// To handle entries that fail, or to show progress, use
             /// [`ingestion`](Self::ingestion).
             ///
             /// # Errors
@@ -232,14 +232,15 @@ macro_rules! ingest_methods {
             /// Each is read once, and every checksum verified, before anything becomes visible.
             /// Several threads copy: see [`Ingestion::threads`](crate::Ingestion::threads).
             ///
-            /// The files may come in any order, but no two may have a key range in common. They may
-            /// be tables of other stores, if these have values only, one for each key.
+            /// The files may come in any order, but no two may have a key range in common. Tables
+            /// of other stores are accepted if they contain only values, one for each key.
             ///
             /// # Errors
             ///
             /// * Nothing was changed: [`Error::NotIngestible`] for files that overlap or have other
             ///   entries, [`Error::Corrupt`], [`Error::Io`] of a file.
-            /// * As [`Ingestion::finish`](crate::Ingestion::finish).
+            /// * As [`ingestion`](Self::ingestion) and
+            ///   [`Ingestion::finish`](crate::Ingestion::finish).
             ///
             /// [`Error::NotIngestible`]: crate::Error::NotIngestible
             /// [`Error::Corrupt`]: crate::Error::Corrupt
@@ -253,12 +254,12 @@ macro_rules! ingest_methods {
                 self$(.$field)?.ingest_paths(&paths)
             }
 
-            /// Begins a bulk load of entries in any order. They are sorted in files of the directory
-            /// `dir`, which must be empty or missing, and is outside of the store.
+            /// Begins a bulk load of entries in any order. They are sorted in files of the
+            /// directory `dir`, which must be empty or missing, and is outside of the store.
             ///
-            /// `memory_bytes` is the length of a buffer that is sorted at once, at least 64 KiB,
-            /// beside the memory budget. A merge reads up to 32 runs for each power of 32 buffers,
-            /// each through 256 KiB. Entries that fit the buffer use no file.
+            /// `memory_bytes` is the length of the buffer for sorting, at least 64 KiB, beside the
+            /// memory budget. A full buffer becomes a sorted run. Up to 32 runs of one size are
+            /// merged at once, each read through 256 KiB. Entries that fit the buffer use no file.
             ///
             /// # Errors
             ///

@@ -9,12 +9,12 @@ use crate::{Ingested, Ingestion, Keyspace, Result, commit::check_entry, sorter::
 /// Entries between two calls of `on_progress`.
 const PROGRESS_ENTRIES: u64 = 1 << 16;
 
-/// A bulk load of entries in any order: sorted outside of the store, then
+/// A bulk load of entries in any order. They are sorted outside of the store, then
 /// [ingested](crate::Keyspace::ingest).
 ///
-/// Each entry is written about twice: into a sorted run, and into a table of the store. Of several
-/// values of a key the last one is stored. A drop without [`finish`](Self::finish) changes nothing,
-/// and removes the runs. After a crash they remain in their directory. Returned by
+/// Each entry is written about twice: into a sorted run, and into a table of the store. If a key
+/// has several values, the last one is stored. A drop without [`finish`](Self::finish) changes
+/// nothing, and removes the runs. After a crash they remain in their directory. Returned by
 /// [`Keyspace::unsorted_ingestion`].
 #[must_use = "an ingestion changes nothing until it is finished"]
 pub struct UnsortedIngestion {
@@ -49,7 +49,7 @@ impl UnsortedIngestion {
     ///
     /// # Errors
     ///
-    /// * The entry was not added, and the ingestion can go on: [`Error::KeyTooLong`],
+    /// * The entry was not added, and the ingestion can continue: [`Error::KeyTooLong`],
     ///   [`Error::ValueTooLong`].
     /// * The ingestion must be dropped: [`Error::Io`], also of a full disk.
     pub fn insert(&mut self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
@@ -66,13 +66,13 @@ impl UnsortedIngestion {
         self.entries
     }
 
-    /// Returns the length of all sorted runs written so far, merged ones included.
+    /// Returns the length of all sorted runs written so far, merged ones included, in bytes.
     #[must_use]
     pub fn run_bytes(&self) -> u64 {
         self.sorter.run_bytes()
     }
 
-    /// Merges the sorted runs into tables, and makes all entries durable and visible, at once.
+    /// Merges the sorted runs into tables, and makes all entries durable and visible at once.
     ///
     /// # Errors
     ///
@@ -82,7 +82,7 @@ impl UnsortedIngestion {
     }
 
     /// As [`finish`](Self::finish). Calls `on_progress` with the number of entries merged so far,
-    /// each 65,536 entries.
+    /// every 65,536 entries.
     ///
     /// # Errors
     ///

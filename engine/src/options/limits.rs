@@ -38,11 +38,12 @@ impl Options {
     ///
     /// Not in the budget: values and blocks that callers hold, and batches before their commit.
     ///
-    /// The budget holds as long as entries are at most 1/64 of it, and
-    /// [`bookkeeping_bytes`](crate::stats::MemoryStats::bookkeeping_bytes), about 4 KB for each
-    /// table and keyspace, leaves room for the block cache. Longer entries are accepted, up to 3/4
-    /// of the limit of memtables. Flushes and compactions of such entries exceed the budget, one at
-    /// a time: [`writing_bytes`](crate::stats::MemoryStats::writing_bytes) reports by how much.
+    /// The budget holds if entries are at most 1/64 of it, and if bookkeeping leaves room for the
+    /// block cache: about 4 KB for each table and keyspace
+    /// ([`bookkeeping_bytes`](crate::stats::MemoryStats::bookkeeping_bytes)). Longer entries are
+    /// accepted, up to 3/4 of the limit of memtables. Flushes and compactions of such entries
+    /// exceed the budget, one at a time:
+    /// [`writing_bytes`](crate::stats::MemoryStats::writing_bytes) reports by how much.
     ///
     /// `memtable_bytes_max`, `filter_bytes_max` and `block_cache_bytes` set limits by hand. With a
     /// budget, these limits must leave the block cache 1/16 of it, unless its limit was set too;
@@ -89,8 +90,8 @@ impl Options {
         self
     }
 
-    /// Memory for data blocks, index partitions and the indexes of tables, which come first, in
-    /// bytes. Never holds filters.
+    /// Memory for data blocks, index partitions and indexes of tables, in bytes. Indexes come
+    /// first. Never holds filters.
     ///
     /// From 0 (every block is read from its file); default the rest of
     /// [`memory_budget`](Self::memory_budget). If it is set and no budget is, the other parts come
@@ -110,24 +111,24 @@ impl Options {
         self
     }
 
-    /// Compresses the log records of batches by LZ4, in memory, before they are queued. Shorter
-    /// ones than 1 KiB are never compressed, nor those that it makes less than 1/8 shorter.
+    /// Compresses the log records of batches by LZ4, in memory, before they are queued. Records
+    /// below 1 KiB stay uncompressed, as do those that would shrink by less than 1/8. Default
+    /// `false`.
     ///
-    /// A load of 1 million values of 100 bytes, of which half of each compresses, in batches of
-    /// 1,000 wrote 18 % fewer bytes in log and tables together, for 3 % more CPU time. A single
-    /// write of a long value costs more in proportion. Later openings read the log with or without
-    /// this option. Default off.
+    /// A load wrote 18 % fewer bytes to log and tables together, for 3 % more CPU time: 1 million
+    /// values of 100 bytes, half of each compressible, in batches of 1,000. A single write of a
+    /// long value costs more in proportion. A later open reads the log with or without this option.
     pub fn log_compression(mut self, compress: bool) -> Self {
         self.log_compression = compress;
         self
     }
 
-    /// How many changes the store keeps for [`Db::changes`](crate::Db::changes). Stored: later
-    /// openings without this option keep it. Default for a new store
-    /// [`ChangeRetention::none`], which costs nothing.
+    /// Retention of changes for [`Db::changes`](crate::Db::changes). Stored: a later open without
+    /// this option keeps it. Default for a new store: [`ChangeRetention::none`], which costs
+    /// nothing.
     ///
-    /// Begins with the opening that sets it: older changes are not in the stream. Costs disk space,
-    /// and one sync for each log segment. Writes cost the same.
+    /// Begins with the open that sets it: older changes are not in the stream. Costs disk space,
+    /// and one sync for each log segment, but nothing in writes.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -162,8 +163,8 @@ impl Options {
     /// Maximum number of open table files. Filters and indexes of tables stay in memory regardless.
     ///
     /// Keep it below the limit of open files of the process (`ulimit -n`). A store that reaches
-    /// that limit closes half of its table files and lowers this maximum to the rest, so that
-    /// flushes and the log have their files. Reads then open and close more files.
+    /// that limit closes half of its table files and lowers this maximum to the rest. So flushes
+    /// and the log can open their files. Reads then open and close more files.
     ///
     /// From 1; default 512 ([`DEFAULT_OPEN_FILES_MAX`]).
     pub fn open_files_max(mut self, files: usize) -> Self {

@@ -34,7 +34,7 @@ pub enum ReadMode {
     /// Every miss of the block cache waits for the device, without read-ahead of the system. Other
     /// files, such as the log, are read and written through the page cache. If the file system does
     /// not support such reads, opening fails with an [`Error::Io`] of kind
-    /// [`Unsupported`](std::io::ErrorKind::Unsupported), and leaves only the directory and its lock
+    /// [`Unsupported`](std::io::ErrorKind::Unsupported). It leaves only the directory and its lock
     /// file. If only a read shows that, an empty new store remains.
     Direct,
 }

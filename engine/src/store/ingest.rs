@@ -1,18 +1,19 @@
 //! Ingests tables: writes them beside the history, then adds all of them by one edit.
 //!
-//! The [tables](super::ingest_tables) store a provisional sequence number. Their real one, the same for all entries, is
-//! placed once they are complete, and the manifest has it. While it is in flight, in this order:
+//! The [tables](super::ingest_tables) store a provisional sequence number. The final number, the
+//! same for all entries, is placed once the tables are complete. The manifest stores it. While it
+//! is in flight, these steps run in order:
 //!
 //! 1. The log has a record at this number, synced with everything before it. So no crash keeps the
 //!    tables and loses older writes.
 //! 2. One edit of the manifest adds all tables.
-//! 3. The view of the keyspace gets the tables and an empty memtable. A reader of the view before
+//! 3. The view of the keyspace gets the tables and an empty memtable. A reader of the earlier view
 //!    sees no write after the ingest.
 //! 4. The number becomes visible.
 //!
-//! Writes to the keyspace wait meanwhile, and before for the flush of its memtables: their entries
-//! are older than the ingested ones. No compaction of the keyspace begins before the number is
-//! visible: it would not know the snapshots taken until then. Running ones keep their key ranges.
+//! Writes to the keyspace wait for these steps, and for a flush before: entries of memtables are
+//! older than the ingested ones. No compaction of the keyspace begins before the number is visible:
+//! it would miss the snapshots taken until then. Running compactions keep their key ranges.
 
 use std::{slice, sync::Arc};
 
@@ -48,7 +49,7 @@ impl Store {
         if written.is_empty() {
             return Ok(self.writer.visible());
         }
-        // Most of it before writes wait.
+        // Flushes most entries before writes wait.
         self.flush_trees(slice::from_ref(&tree))?;
         // No clear may remove the tables.
         let change = self.versions.lock_keyspaces();
@@ -73,7 +74,7 @@ impl Store {
         let mut newest_run = None;
         for table in written {
             let level = match style {
-                // The newest tables are the last to go.
+                // The newest tables are deleted last.
                 CompactionStyle::Fifo(_) => 0,
                 _ => level_for(&version, running, &table.bounds),
             };
@@ -85,8 +86,8 @@ impl Store {
         }
     }
 
-    /// Installs tables that have their places. Takes them from `written` once the manifest may name
-    /// them.
+    /// Installs tables that have their places. Removes them from `written` once the manifest may
+    /// name them.
     fn install_placed(
         &self,
         tree: &Arc<Tree>,
@@ -169,9 +170,9 @@ impl Store {
     }
 }
 
-/// Returns the level for an ingested table with these bounds: the deepest one with a sorted run, or
-/// the last level, above all tables that overlap. Else level 0, as also beside running compactions,
-/// whose outputs are not known.
+/// Returns the level for an ingested table with these bounds: the deepest level with a sorted run
+/// above all tables that overlap, or the last level if none overlaps. Returns 0 if there is no such
+/// level, or if a running compaction overlaps: its outputs are not known.
 fn level_for(version: &Version, running: &[Compaction], bounds: &TableBounds) -> u8 {
     let is_apart = |other: &TableBounds| other.is_before(bounds) || bounds.is_before(other);
     if !running.iter().all(|compaction| is_apart(&compaction.bounds)) {
@@ -196,7 +197,7 @@ struct Ingesting<'a> {
 }
 
 impl<'a> Ingesting<'a> {
-    /// Makes writes to `tree` wait, and its compactions.
+    /// Makes writes to `tree` and its compactions wait.
     fn begin(store: &'a Store, tree: &'a Arc<Tree>) -> Self {
         {
             let _placement = store.writer.placement();

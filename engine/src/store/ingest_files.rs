@@ -1,11 +1,9 @@
 //! Ingests table files that were written elsewhere.
 //!
-//! Their entries are copied into tables of the store. A file keeps its store id, and its checksums
-//! cover its salt, so a link of it would be foreign to recovery, repair and encryption. And it has no
-//! filters, because their hash seed is that of the store. The copy reads each file once, which
-//! verifies it.
-//!
-//! Files that follow each other are grouped up to the length of a table, and several threads copy
+//! Their entries are copied into tables of the store. A file cannot be linked into the store: its
+//! store id and salt are foreign to recovery, repair and encryption. It also has no filters,
+//! because their hash seed is that of the store. The copy reads each file once, which verifies it.
+//! Files with adjacent key ranges are grouped up to the length of a table. Several threads copy
 //! groups.
 
 use std::{mem, path::PathBuf, sync::Arc};
@@ -104,7 +102,7 @@ fn refusal(properties: &TableProperties) -> Option<&'static str> {
     (properties.user_keys != properties.entries()).then_some("it has several values of a key")
 }
 
-/// Groups files that follow each other, up to so many bytes.
+/// Groups consecutive files, up to `bytes_max` bytes each.
 fn groups(files: Vec<ForeignTable>, bytes_max: u64) -> Vec<Vec<ForeignTable>> {
     let mut groups: Vec<Vec<ForeignTable>> = Vec::new();
     let mut bytes = 0_u64;

@@ -1,9 +1,9 @@
 //! Writes the tables of an ingest, on one thread or on several.
 //!
-//! With one thread, entries go straight into a table. With several, they are collected in batches,
-//! and as many batches as threads become tables at the same time, within a call that adds an entry.
-//! So no thread outlives a call. A batch takes at most the share of a worker, which bounds the size
-//! of its table.
+//! With one thread, entries go straight into a table. With several, entries are collected in
+//! batches. When there are as many batches as threads, the call that adds the next entry writes all
+//! of them, in parallel. So no thread outlives a call. A batch takes at most the share of a worker,
+//! which bounds the size of its table.
 
 use std::{mem, num::NonZero, sync::Arc, thread};
 
@@ -71,7 +71,7 @@ pub(crate) struct IngestTables {
     written: Vec<Arc<TableMeta>>,
     last_key: Vec<u8>,
     entries: u64,
-    /// Why the ingest cannot go on.
+    /// The error after which the ingest cannot continue.
     failed: Option<Error>,
 }
 
@@ -114,12 +114,12 @@ impl Store {
         Ok(tables)
     }
 
-    /// Adds an entry behind all before.
+    /// Appends an entry.
     ///
     /// # Errors
     ///
     /// [`Error::KeysNotAscending`], [`Error::KeyTooLong`], [`Error::ValueTooLong`]: the entry was
-    /// not added. [`Error::Io`], [`Error::Closed`]: the ingest cannot go on, and each later call
+    /// not added. [`Error::Io`], [`Error::Closed`]: the ingest cannot continue, and each later call
     /// returns the error again.
     pub(crate) fn add_ingested(
         &self,
@@ -166,8 +166,8 @@ impl IngestTables {
         self.entries
     }
 
-    /// Returns the length of the tables and blob files so far, in bytes; of entries that are not in
-    /// a table, their own length.
+    /// Returns the length of the tables and blob files so far, in bytes. Entries that are not yet
+    /// in a table count by their own length.
     pub(crate) fn bytes(&self) -> u64 {
         let batches = self.full.iter().chain(&self.batch).map(|batch| batch.bytes.len() as u64);
         let written = self.written.iter().map(|table| table.written_bytes());
@@ -185,8 +185,9 @@ impl IngestTables {
         self.written.len()
     }
 
-    /// Writes up to so many tables at the same time, from now on. Fewer if the memory budget has no
-    /// room for them. One if values go to blob files, whose tables would be small.
+    /// Sets the maximum number of tables that are written at the same time. Fewer are written if
+    /// the memory budget has no room for them. One is written if values go to blob files, because
+    /// its tables would be small.
     pub(crate) fn set_threads(&mut self, store: &Store, threads: usize) {
         let share = store.tables.writing_bytes_max().max(1);
         let of_budget = store.tables.memory.pool_bytes() / THREADS_IN_BUDGET;
@@ -205,19 +206,21 @@ impl IngestTables {
         self.plan.options.table_bytes
     }
 
-    /// Adds to the number of entries those of tables that were written apart.
+    /// Adds `entries` of tables that were written apart to the count.
     pub(crate) const fn count(&mut self, entries: u64) {
         self.entries += entries;
     }
 
+    /// Checks that no earlier call failed.
+    ///
     /// # Errors
     ///
-    /// The error after which the ingest cannot go on.
+    /// The error of that call.
     fn check(&self) -> Result<()> {
         self.failed.as_ref().map_or(Ok(()), |error| Err(error.clone()))
     }
 
-    /// Records that the ingest cannot go on after an error.
+    /// Records an error after which the ingest cannot continue.
     fn note(&mut self, result: Result<()>) -> Result<()> {
         result.inspect_err(|error| self.failed = Some(error.clone()))
     }
@@ -247,7 +250,7 @@ impl IngestTables {
         let batch_bytes_max = EntryBatch::bytes_max(&self.plan.options, tables);
         let bytes = EntryBatch::HEAD_BYTES + key.len() + value.len();
         let is_long = bytes > batch_bytes_max / LONG_ENTRY_IN_BATCH;
-        // A table that was begun goes on: its entries are before those of a batch.
+        // An open table continues: its entries precede those of a batch.
         if self.threads == 1 || is_long || self.direct.open.is_some() {
             self.write_batches(tables)?;
             self.direct.add(tables, &self.plan, key, value)?;
@@ -329,8 +332,7 @@ impl TableRun {
     ///
     /// # Errors
     ///
-    /// [`Error::Io`], [`Error::Closed`]: the run is not usable, except that it has the tables
-    /// before.
+    /// [`Error::Io`], [`Error::Closed`]: the run is unusable, but keeps its earlier tables.
     pub(crate) fn add(
         &mut self,
         tables: &TableStore,

@@ -1,8 +1,8 @@
 //! The pace at which obsolete files are unlinked.
 //!
 //! A file system frees the blocks of an unlinked file at once, and may discard them on the device.
-//! After a large compaction, hundreds of such unlinks would delay reads and syncs. With a pace, the
-//! next unlink waits as long as the bytes of the one before take. A file is the unit.
+//! After a large compaction, hundreds of such unlinks would delay reads and syncs. With a pace,
+//! each unlink waits for the time that the bytes of the previous file take. A file is the unit.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ impl UnlinkPace {
         Self { bytes_per_second, next: Mutex::default() }
     }
 
-    /// Returns whether there is a pace.
+    /// Returns `true` if there is a pace.
     pub(crate) fn is_set(&self) -> bool {
         self.bytes_per_second.is_some()
     }
