@@ -1,4 +1,4 @@
-//! Why a command failed.
+//! Errors of commands.
 
 use std::{borrow::Cow, error, fmt, io, path::PathBuf};
 
@@ -10,7 +10,7 @@ pub(crate) type Result<T, E = Error> = std::result::Result<T, E>;
 /// Exit code after Ctrl-C: 128 plus the signal number, as shells report it.
 pub(crate) const EXIT_INTERRUPTED: u8 = 130;
 
-/// Why a command failed.
+/// An error of a command.
 #[derive(Debug)]
 pub(crate) enum Error {
     /// An error of the engine.
@@ -87,7 +87,7 @@ impl Error {
         }
     }
 
-    /// Returns what to do, unless the message says it.
+    /// Returns advice, unless the message contains it.
     pub(crate) fn advice(&self) -> Option<String> {
         let text = match self {
             Self::Store(sievedb::Error::Locked { .. }) => {

@@ -1,8 +1,8 @@
-//! How many changes a store keeps for the change stream.
+//! Retention of changes for the change stream.
 
 use std::time::Duration;
 
-/// How many changes a store keeps for [`Db::changes`](crate::Db::changes), for
+/// Limits of the changes that a store keeps for [`Db::changes`](crate::Db::changes): an argument of
 /// [`Options::retain_changes`](crate::Options::retain_changes).
 ///
 /// Log segments that no memtable needs are kept instead of unlinked. Both limits count whole
@@ -30,10 +30,10 @@ impl ChangeRetention {
         Self { bytes_max: bytes, age_ms_max: 0 }
     }
 
-    /// Also drops a segment this time after no memtable needed it any more, so each change is kept
-    /// for at least this time unless the bytes are exceeded. Default: no limit. In milliseconds, at
-    /// least one. By the store clock, which stands still while the store is closed if the wall clock
-    /// does.
+    /// Also drops a segment this time after the last memtable that needed it. So each change is
+    /// kept for at least this time, unless the bytes are exceeded. Default: no limit. In
+    /// milliseconds, at least one. By the store clock, which stands still while the store is closed
+    /// if the wall clock does.
     pub fn age_max(mut self, age: Duration) -> Self {
         self.age_ms_max = u64::try_from(age.as_millis()).unwrap_or(u64::MAX).max(1);
         self

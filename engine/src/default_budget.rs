@@ -1,6 +1,6 @@
 //! The memory budget of a store that sets none: a share of the memory of the machine.
 //!
-//! | file                                                  | what it says                           |
+//! | file                                                  | content                                |
 //! |-------------------------------------------------------|----------------------------------------|
 //! | `/proc/meminfo`                                       | physical memory                        |
 //! | `/proc/self/cgroup`                                   | control groups of this process         |

@@ -138,8 +138,8 @@ pub enum Error {
     /// The reader of a value for `key` failed, or its length was not the given one. Nothing was
     /// written: see [`Keyspace::insert_reader`](crate::Keyspace::insert_reader).
     ReaderFailed { key: Bytes, source: Arc<io::Error> },
-    /// An [ingestion](crate::Ingestion) or a [table](crate::TableWriter) got `key` after a key that is
-    /// equal or larger. The entry was not added.
+    /// `key` was added to an [ingestion](crate::Ingestion) or a [table](crate::TableWriter) after
+    /// an equal or larger key. The entry was not added.
     KeysNotAscending { key: Bytes },
     /// The file `path` cannot be [ingested](crate::Keyspace::ingest_files) because of `reason`.
     /// Nothing was changed.

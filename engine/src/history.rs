@@ -22,13 +22,13 @@ pub struct KeyVersion {
     /// The sequence number of the write, for [`Keyspace::snapshot_at`]. `None` if it is older than
     /// the history.
     pub sequence: Option<u64>,
-    /// When it was written, by the store clock. Accurate to a second or 1 % of its age, whichever
-    /// is larger; after a crash as early as the last flush before. `None` if that is not known.
+    /// Time of the write, by the store clock; `None` if unknown. Accurate to a second or 1 % of its
+    /// age, whichever is larger; after a crash as early as the last flush before.
     pub written_at: Option<SystemTime>,
     /// The value; `None` after a removal, and if it had expired before the history begins. For a
     /// merge operand, the result of the merge.
     pub value: Option<Bytes>,
-    /// When the value expires or expired. `None` if never, and for a merge operand.
+    /// Time at which the value expires or expired; `None` if never, and for a merge operand.
     pub expires_at: Option<SystemTime>,
 }
 
@@ -44,7 +44,7 @@ pub struct KeyHistory {
     key: Bytes,
     /// The next version is the newest up to here; `None` at the end.
     next: Option<SequenceNumber>,
-    /// Where the history begins. What had expired by then has no value.
+    /// Start of the history. Versions that had expired by then have no value.
     from: HistoryStart,
 }
 

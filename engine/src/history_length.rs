@@ -1,10 +1,10 @@
-//! How long a keyspace keeps old versions.
+//! Length of the history of a keyspace.
 
 use std::{fmt, time::Duration};
 
 use sievedb_format::SequenceNumber;
 
-/// How long a keyspace keeps old versions, so that it can be read as it was:
+/// Length of the history of old versions of a keyspace:
 /// [`KeyspaceOptions::keep_history`](crate::KeyspaceOptions::keep_history).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HistoryLength {

@@ -15,9 +15,9 @@ pub enum Event {
     /// Recovery truncated the log `log_id` at `offset`: the last writes before a crash, none of
     /// them synced.
     TornTail { log_id: u64, offset: u64 },
-    /// Recovery truncated the manifest by its last `bytes` bytes, which are no valid record. Either
-    /// a crash interrupted an edit that was not acknowledged, or the last record was damaged later.
-    /// In that case the last change of the store is lost, such as a `set_filter_policy`.
+    /// Recovery truncated the manifest by its last `bytes` bytes, which are not a valid record.
+    /// Either a crash interrupted an edit that was not acknowledged, or the last record was damaged
+    /// later. In that case the last change of the store is lost, such as a `set_filter_policy`.
     TornManifest { manifest_id: u64, offset: u64, bytes: u64 },
     /// The filter of a table cannot be used, so every lookup in its range searches the table.
     FilterUnusable { keyspace: String, table_id: u64, reason: String },
@@ -39,8 +39,8 @@ pub enum Event {
     /// offset.
     ///
     /// [`Stats::quarantined`](crate::Stats::quarantined) lists these tables.
-    /// [`QuarantinedTable`](crate::QuarantinedTable) says when compactions read them again.
-    /// `docs/operations.md`, "When a table is damaged", says how to rescue their data.
+    /// [`QuarantinedTable`](crate::QuarantinedTable) has the time of the next attempt.
+    /// `docs/operations.md`, "When a table is damaged", describes how to rescue their data.
     TableQuarantined { keyspace: String, table_id: u64, error: Error },
     /// A flush or a compaction could not apply merge operands, because the operator failed or
     /// panicked: `error` is [`Error::MergeFailed`]. It kept them. Reported once for each keyspace

@@ -1,4 +1,4 @@
-//! When writes were placed: samples of sequence numbers and times of the store clock.
+//! Times of writes: samples of sequence numbers and times of the store clock.
 //!
 //! A write adds a sample if the last one is older than [`PERIOD_MS`]: the time, and the sequence
 //! number placed last before it. So writes between two samples were placed within one period of the

@@ -1,4 +1,4 @@
-//! Why a write would be delayed.
+//! Reasons for the delay of a write.
 
 use std::fmt;
 

@@ -1,4 +1,4 @@
-//! Why a directory cannot be read or written.
+//! Errors of reading and writing directories.
 
 use std::{
     error, fmt, io,
@@ -9,7 +9,7 @@ use std::{
 /// A result of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Why a directory cannot be read or written.
+/// An error of reading or writing a directory.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub enum Error {
@@ -28,7 +28,7 @@ pub enum Error {
         path: PathBuf,
         /// Byte offset of the damaged block or record in the file.
         offset: u64,
-        /// What is wrong with it.
+        /// Description of the damage.
         reason: String,
     },
     /// A file needs a feature of RocksDB that this crate does not read.

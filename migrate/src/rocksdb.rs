@@ -24,7 +24,7 @@ const UINT64_ADD: &str = "UInt64AddOperator";
 /// Delimiter of `StringAppendOperator`, where the file OPTIONS does not name it.
 const DELIMITER: &str = ",";
 
-/// How to open a RocksDB directory.
+/// Options for opening a RocksDB directory.
 ///
 /// # Examples
 ///

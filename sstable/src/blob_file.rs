@@ -369,8 +369,8 @@ pub fn check_blob_header(
     checked.map(drop).map_err(|source| ReadError::Corrupt { offset: 0, source })
 }
 
-/// Describes header and footer of a blob file in text, also of a damaged one. References in tables
-/// know where values begin.
+/// Describes header and footer of a blob file in text, also of a damaged one. Only references in
+/// tables have the offsets of values.
 #[must_use]
 pub fn describe_blob_file(source: &Arc<dyn TableSource>) -> Annotation {
     let mut annotation = Annotation::new();

@@ -38,7 +38,7 @@ struct Case {
     writes: Writes,
 }
 
-/// Which writes a case has besides puts and deletions.
+/// Kinds of writes of a case besides puts and deletions.
 #[derive(Clone, Copy, Default)]
 struct Writes {
     families: bool,

@@ -82,7 +82,7 @@ struct Options {
     /// Workloads, separated by commas. Default: all.
     #[arg(long, value_delimiter = ',', value_name = "NAMES")]
     workloads: Vec<Workload>,
-    /// How the data fit the memory, separated by commas. Default: cached and ten-times.
+    /// Ratios of data to memory, separated by commas. Default: cached and ten-times.
     #[arg(long, value_delimiter = ',', value_name = "NAMES")]
     fits: Vec<Fit>,
     /// Only what the promises need, of the engines that they name, a second each.
@@ -98,7 +98,7 @@ struct Options {
     /// of the topic is not measured.
     #[arg(long)]
     check: bool,
-    /// Keeps the stores in this folder. Without the workload `load` it reads those that are there.
+    /// Keeps the stores in this directory. Without the workload `load` it reads existing stores.
     #[arg(long, value_name = "DIR")]
     folder: Option<PathBuf>,
     /// Writes all figures to this file, after each measurement.
@@ -110,13 +110,13 @@ struct Options {
     /// Measures nothing: prints and draws what is in the file of `--json`.
     #[arg(long, requires = "json", conflicts_with = "resume")]
     only_report: bool,
-    /// Draws the ratios into SVG files in this folder.
+    /// Draws the ratios into SVG files in this directory.
     #[arg(long, value_name = "DIR")]
     plots: Option<PathBuf>,
     /// Prints the tasks, each of which `child TASK` does, and does nothing.
     #[arg(long, requires = "folder")]
     show_tasks: bool,
-    /// One round of short workloads that says nothing of speed, only whether all works.
+    /// One round of short workloads, which checks results and measures no speed.
     #[arg(long)]
     small: bool,
 }

@@ -31,8 +31,8 @@ pub(crate) enum Command {
         /// Directory of the backup set, created if missing.
         set: PathBuf,
     },
-    /// Prints number, Unix time, sequence number, files and bytes of each backup, and the sequence
-    /// number up to which the log behind it is archived, with tabs.
+    /// Prints a line for each backup, with tabs: number, Unix time, sequence number, files, bytes,
+    /// and the sequence number up to which the log behind it is archived.
     List {
         /// Directory of the backup set.
         set: PathBuf,

@@ -41,7 +41,7 @@ pub(crate) struct Args {
     /// Print each batch as one line of JSON.
     #[arg(long)]
     json: bool,
-    /// Go on until Ctrl-C.
+    /// Continue until Ctrl-C.
     #[arg(long)]
     follow: bool,
 }
@@ -57,7 +57,7 @@ impl Args {
         while !interrupted.load(Ordering::Acquire) {
             db.refresh()?;
             match self.print(&db, &mut since, out) {
-                // The next refresh shows where the changes go on, or that they are lost.
+                // The next refresh shows where the changes continue, or that they are lost.
                 Err(Error::Store(sievedb::Error::FilesGone { .. })) => {}
                 printed => printed?,
             }

@@ -11,9 +11,9 @@ use crate::{
 
 /// Prints the versions of a key in a keyspace that keeps a history, the newest first.
 ///
-/// A line for each: sequence number, Unix time at which it was written, and the value unless it is a
-/// removal. `-` stands for a version that is older than the history, and for an unknown time. Prints
-/// nothing and exits with 1 if there is no version.
+/// Each line has the sequence number, the Unix time of the write, and the value unless it is a
+/// removal. `-` stands for a version that is older than the history, and for an unknown time.
+/// Prints nothing and exits with 1 if there is no version.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]

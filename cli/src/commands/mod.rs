@@ -46,7 +46,7 @@ use crate::{
 /// Name of a file that every store has.
 const CURRENT: &str = "CURRENT";
 
-/// How a command opens a store.
+/// Access of a command to a store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Access {
     /// Changes nothing in the directory: needs no write permission and no disk space.

@@ -9,7 +9,7 @@ use sievedb_migrate::export::OutputFile;
 
 use crate::error::Result;
 
-/// Where text is written.
+/// Destination of text.
 pub(crate) enum Output<'a> {
     Stdout(&'a mut dyn Write),
     File(Box<OutputFile>),

@@ -1,4 +1,4 @@
-//! Where an export goes.
+//! Destinations of an export.
 
 use crate::error::Result;
 

@@ -1,9 +1,9 @@
 //! Archives the log behind a backup, so that each later point can be restored.
 //!
-//! An archive begins with a backup. Each update adds parts with the batches since the last one. They
-//! come from the change stream, so a part has whole batches, all of them, and each is durable in the
-//! store. A new backup begins a new log: before, the old one is continued beyond it, so that no
-//! point in between is lost.
+//! An archive begins with a backup. Each update adds parts with the batches since the last one.
+//! They come from the change stream, so a part has whole batches, all of them, and each is durable
+//! in the store. A new backup begins a new log. Before that, the old log is continued beyond the
+//! backup, so that no point in between is lost.
 
 use std::{
     sync::{Arc, Weak},
@@ -60,7 +60,7 @@ struct ArchivedLog {
     bytes: u64,
 }
 
-/// What an [update](Archive::update) added.
+/// The result of an [update](Archive::update).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ArchiveUpdate {
@@ -112,7 +112,7 @@ impl BackupSet {
 
 impl Archive {
     /// Bytes of log after which the next update creates a backup; default 64 MiB. A restore reads
-    /// as many, and so does the first open of the restored store.
+    /// up to as many bytes, and so does the first open of the restored store.
     #[must_use]
     pub const fn backup_after_log_bytes(mut self, bytes: u64) -> Self {
         self.log_bytes_max = bytes;
@@ -121,7 +121,7 @@ impl Archive {
 
     /// Adds everything that is committed now, durable at return.
     ///
-    /// The first update creates a backup, and so does one after much log, after a
+    /// The first update creates a backup. So does an update after much log, after a
     /// [prune](BackupSet::prune) of the last backup, and if the store no longer keeps all changes.
     /// Syncs the log of the store. Uses memory for two batches and about 8 MiB.
     ///

@@ -198,7 +198,7 @@ pub(super) fn covering(
             covered.gap = Some(PartRange { after: end, upto: range.after, ..range });
             break;
         }
-        // One without batches tells the time.
+        // A part without batches has the time.
         if range.upto > end || (range.upto == end && range.after == end) {
             covered.end = range.upto;
             covered.parts.push(range);

@@ -6,22 +6,22 @@
 //! | [`create`]    | stores the files that the set lacks, then the record     |
 //! | [`archive`]   | stores the log behind a backup, part by part             |
 //! | [`restore`]   | writes a backup and its log to a new store               |
-//! | [`restore_options`] | what a restore selects                             |
+//! | [`restore_options`] | selection of a restore                             |
 //! | [`chain`]     | the backup and the parts of the log that this needs      |
 //! | [`restrict`]  | leaves some keyspaces                                    |
 //! | [`check`]     | reads every object again                                 |
 //! | [`prune`]     | removes backups, and objects that no other needs         |
-//! | [`retention`] | which backups stay; pure                                 |
+//! | [`retention`] | choice of the backups that stay; pure                    |
 //! | [`record`]    | bytes of the record of a backup                          |
 //! | [`log_part`]  | bytes of a part of the log                               |
 //! | [`frame`]     | magic number, version and checksum of both               |
-//! | [`objects`]   | where objects are stored: in a directory                 |
-//! | `remote`      | with the feature `object-store`: elsewhere               |
+//! | [`objects`]   | objects in a directory                                   |
+//! | `remote`      | objects elsewhere, with the feature `object-store`       |
 //!
 //! A set is a directory with three others. `objects` has the contents of files, named by their
 //! digests, and `backups` the record of each backup, by number. The record is written last, when
 //! all of its objects are durable, so a backup that is listed is whole. `log` has the parts of the
-//! archived logs, whose names say what they follow, so a missing one is noticed.
+//! archived logs. The name of a part contains what it follows, so a missing part is noticed.
 
 mod archive;
 mod chain;

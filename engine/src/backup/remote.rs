@@ -229,7 +229,7 @@ impl NewObject for NewRemoteObject {
 impl Drop for NewRemoteObject {
     fn drop(&mut self) {
         if let Some(upload) = &mut self.upload {
-            // What is left is invisible. Stores can be told to remove it by age.
+            // What is left is invisible. Object stores can be configured to remove it by age.
             let _ = self.remote.runtime.block_on(upload.abort());
         }
     }

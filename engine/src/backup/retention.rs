@@ -1,4 +1,4 @@
-//! Which backups a prune keeps. Pure.
+//! Choice of the backups that a prune keeps. Pure.
 
 use std::collections::BTreeSet;
 

@@ -47,7 +47,7 @@ pub enum ChangeKind {
         key: Bytes,
         /// The value.
         value: Bytes,
-        /// When the value expires, by the store clock.
+        /// Time at which the value expires, by the store clock; `None` if never.
         expires_at: Option<SystemTime>,
     },
     /// The key was removed. It may have been absent.

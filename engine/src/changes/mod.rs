@@ -1,8 +1,8 @@
 //! The change stream: committed batches in the order of their sequence numbers.
 //!
-//! A stream reads the files of the log, not the tables, so it sees every version of a key, and every
-//! batch whole. It holds no lock while it reads, and no snapshot: flushes, compactions and writes go
-//! on. What the log no longer needs is kept within the limits of
+//! A stream reads the files of the log, not the tables, so it sees every version of a key, and
+//! every batch whole. While it reads, it holds no lock and no snapshot: flushes, compactions and
+//! writes continue. Obsolete log segments are kept within the limits of
 //! [`ChangeRetention`](crate::ChangeRetention).
 
 mod batch;
@@ -99,8 +99,8 @@ impl Changes {
     /// Returns the next batch, and waits for one for at most `timeout`. Returns `None` after the
     /// timeout, and if the stream [has ended](Self::is_ended).
     ///
-    /// Costs a writer one system call if a thread waits. A stream that has read all pauses for up to
-    /// 1 ms before it waits, so that steady writes do not pay that for each of theirs.
+    /// Costs a writer one system call if a thread waits. A stream that has read all pauses for up
+    /// to 1 ms before it waits. So steady writers do not pay for each write.
     pub fn next_within(&mut self, timeout: Duration) -> Option<Result<ChangeBatch>> {
         let clock = SystemClock::new();
         let mut pauses = true;
@@ -127,7 +127,7 @@ impl Changes {
     /// `None` if the stream [has ended](Self::is_ended).
     ///
     /// Needs no runtime. Reads files on the calling thread, and syncs the log if
-    /// [`ChangesOptions::durability`] asks for it. With the feature `stream`, `Changes` implements
+    /// [`ChangesOptions::durability`] requires it. With the feature `stream`, `Changes` implements
     /// `futures_core::Stream` by this.
     pub fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<ChangeBatch>>> {
         loop {

@@ -48,7 +48,7 @@ pub(super) struct FrameFile {
     state: Mutex<State>,
 }
 
-/// What is known of the frames.
+/// The known frames.
 #[derive(Debug)]
 struct State {
     /// Ends of frames, ascending, about every [`MARK_BYTES`]: here frames follow one another. Also

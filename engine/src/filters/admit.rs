@@ -61,7 +61,7 @@ impl Filters {
         fits
     }
 
-    /// Finishes an installation: `fits` says whether all new filters had room, `has_removed`
+    /// Finishes an installation: `fits` is `true` if all new filters had room, `has_removed`
     /// whether tables have left.
     pub(crate) fn note_installed(&self, host: &impl FilterHost, fits: bool, has_removed: bool) {
         if !fits {

@@ -69,7 +69,8 @@ pub use real::RealFs;
 #[cfg(test)]
 pub(crate) use doubles::*;
 
-/// A file system. Calls may be made from any thread. The module says what survives a power cut.
+/// A file system. Calls may be made from any thread. The module documentation defines what survives
+/// a power cut.
 ///
 /// # Errors
 ///

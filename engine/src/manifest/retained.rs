@@ -39,7 +39,7 @@ pub(crate) struct RetainedFloor {
     pub(crate) from: SequenceNumber,
 }
 
-/// How many changes are kept from an edit on.
+/// Retention of changes from an edit on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct RetentionChanged {
     pub(crate) limits: ChangeRetention,

@@ -1,4 +1,4 @@
-//! Whether a key was written after a reader's sequence number, for conditions of writes.
+//! Search for writes to a key after a reader's sequence number, for conditions of writes.
 
 use sievedb_filter::many::{self, Probe};
 use sievedb_format::{InternalKey, SequenceNumber};

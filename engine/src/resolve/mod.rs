@@ -1,4 +1,4 @@
-//! Decides what a key is: the one place that says which version of a key a reader sees.
+//! Resolves a key: the one place that decides which version of a key a reader sees.
 //!
 //! A caller passes the versions of a key one by one, newest first, from any source.
 //! [`ReadPoint::resolve`] returns a [`Verdict`] on each: the key has a value, the key is deleted,

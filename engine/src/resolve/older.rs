@@ -10,7 +10,7 @@ use super::{Needed, ReadPoint, Stored, Verdict, Version};
 pub(crate) struct Resolved {
     /// Value below the operands.
     base: Option<(Stored, Bytes)>,
-    /// When the base expires, in milliseconds of the store clock.
+    /// Time at which the base expires, in milliseconds of the store clock.
     expiry_ms: Option<u64>,
     /// With their sequence numbers, newest first.
     operands: Vec<(SequenceNumber, Bytes)>,

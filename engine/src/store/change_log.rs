@@ -1,4 +1,4 @@
-//! Which part of the log the change stream may read.
+//! The part of the log that the change stream may read.
 
 use std::{sync::Arc, task::Waker, time::Duration};
 

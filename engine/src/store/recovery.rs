@@ -96,7 +96,7 @@ pub(crate) struct Beginning {
 /// # Errors
 ///
 /// [`Error::Io`]; [`Error::Corrupt`] if the manifest or the log is damaged where it must be whole;
-/// [`Error::NeedsFeature`] if the options of a keyspace ask for more than this build can do.
+/// [`Error::NeedsFeature`] if the options of a keyspace need a feature that this build lacks.
 pub(crate) fn read(options: &Options, folder: &Path) -> Result<Recovered> {
     read_in(options, folder, CacheRoom::of(options)?)
 }

@@ -67,7 +67,7 @@ impl Threads {
         drop((self.refresher, self.syncer));
         for worker in self.workers {
             // A worker that drops the last handle, in a listener, cannot wait for itself. A worker
-            // that panicked has said so already.
+            // that panicked has reported it already.
             if worker.thread().id() != thread::current().id() {
                 let _ = worker.join();
             }

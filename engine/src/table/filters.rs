@@ -1,4 +1,4 @@
-//! The filter of a table that lookups ask, as it is in memory.
+//! The filter of a table that lookups probe, in memory.
 
 use std::{
     error::Error as _,

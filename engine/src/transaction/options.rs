@@ -11,8 +11,9 @@ pub enum Isolation {
     /// Serializable: the result is as if transactions ran one after another, in the order of their
     /// commits. Those without writes run at the time of their start.
     ///
-    /// A commit fails if a key that the transaction has read, present or absent, was written after
-    /// it began, or any key of a range that it has read. Each key that was read takes memory.
+    /// A commit fails if a key that the transaction has read was written after it began. This holds
+    /// for present and absent keys, and for all keys of ranges that it has read. Each key that was
+    /// read takes memory.
     #[default]
     Serializable,
     /// Snapshot isolation: the first committer wins.

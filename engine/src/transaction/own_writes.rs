@@ -47,7 +47,7 @@ pub(super) struct OwnWrites {
     keyspaces: Vec<TreeWrites>,
     /// Oldest first.
     savepoints: Vec<SetSavepoint>,
-    /// How to undo the writes since the first savepoint, oldest first.
+    /// Steps that undo the writes since the first savepoint, oldest first.
     undo: Vec<Undo>,
 }
 

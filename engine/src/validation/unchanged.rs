@@ -54,7 +54,7 @@ struct Reads<'a> {
     ranges: KeyRanges,
 }
 
-/// What the next [`decide`](Validate::decide) searches for later versions.
+/// Keys and ranges that the next [`decide`](Validate::decide) searches for later versions.
 #[derive(Debug, Default)]
 struct Undecided {
     /// Ascending.

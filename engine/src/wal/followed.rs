@@ -1,7 +1,7 @@
 //! The log of a store that another process writes.
 //!
 //! The manifest names each segment before its first batch, and the start record of a segment names
-//! the end of the one before it. So the manifest alone tells which segment comes next, and where
+//! the end of the one before it. So the manifest alone decides which segment comes next, and where
 //! the one before ends. Bytes that are no record, at the end of the newest segment, may be a record
 //! that is being written: they end the log for now.
 
@@ -34,12 +34,12 @@ pub(crate) struct FollowedLog {
     is_paused: bool,
 }
 
-/// Whether a log was read up to its present end.
+/// The result of reading a log up to its present end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]
 pub(crate) enum Followed {
     ToEnd,
-    /// So many bytes were read: read on.
+    /// Enough bytes were read: read on.
     Paused,
     /// Segments are missing in between, or records were withdrawn: replay the whole log.
     Interrupted,

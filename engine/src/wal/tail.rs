@@ -1,7 +1,7 @@
 //! Reads the batches of a log while a writer appends to it.
 //!
-//! Takes no lock: the caller says which segment has the next batch, and how far it was written. A
-//! tail may read another process's log: then the manifest and the start records name the segments.
+//! Takes no lock: the caller passes the segment with the next batch, and its written length. A tail
+//! may read another process's log: then the manifest and the start records name the segments.
 
 use std::{io, path::PathBuf, sync::Arc};
 

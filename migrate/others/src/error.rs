@@ -1,4 +1,4 @@
-//! Why a migration failed.
+//! Errors of a migration.
 
 use std::{
     error, fmt,
@@ -8,7 +8,7 @@ use std::{
 /// A result of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Why a migration failed. No store was created.
+/// An error of a migration. No store was created.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Error {

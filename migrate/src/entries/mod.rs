@@ -30,7 +30,7 @@ pub struct Entries {
     key: Vec<u8>,
 }
 
-/// How to fold merge operands.
+/// Method of folding merge operands.
 #[derive(Debug, Clone)]
 pub(crate) enum Merge {
     By(Arc<dyn MergeOperator>),

@@ -15,7 +15,7 @@ use crate::{
     wal::{LogEntry, Memtable},
 };
 
-/// Where the tables of a column family are.
+/// Directory and order of the tables of a column family.
 #[derive(Debug, Clone)]
 pub(crate) struct Place {
     pub(crate) directory: PathBuf,

@@ -12,7 +12,7 @@ pub const ENTRY_BYTES_MAX: usize = 1 << 30;
 /// Smallest and largest limit of the size of a table.
 const FILE_BYTES: std::ops::RangeInclusive<u64> = (1 << 20)..=((4 << 30) - (1 << 20));
 
-/// How to write tables.
+/// Options of the tables that an export writes.
 ///
 /// # Examples
 ///

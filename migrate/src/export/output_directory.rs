@@ -76,7 +76,7 @@ impl OutputDirectory {
 impl Drop for OutputDirectory {
     fn drop(&mut self) {
         if !self.is_finished {
-            // A leftover has a name that says what it is.
+            // The name of a leftover shows that it is incomplete.
             #[expect(clippy::disallowed_methods, reason = "no directory of an open store")]
             let _ = fs::remove_dir_all(&self.partial);
         }

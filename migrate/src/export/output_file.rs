@@ -89,7 +89,7 @@ impl Write for OutputFile {
 impl Drop for OutputFile {
     fn drop(&mut self) {
         if !self.is_finished {
-            // A leftover has a name that says what it is.
+            // The name of a leftover shows that it is incomplete.
             #[expect(clippy::disallowed_methods, reason = "no file of a store")]
             let _ = fs::remove_file(&self.partial);
         }

@@ -19,7 +19,7 @@ const SEPARATE_VALUES: u32 = 1 << 28;
 /// Length of a handle's trailer, between a block and the next.
 const TRAILER: u64 = super::footer::TRAILER_BYTES as u64;
 
-/// How an index encodes its values.
+/// Encoding of the values of an index.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct IndexCoding {
     /// Handles in a row are differences, without a length.
@@ -45,7 +45,7 @@ pub(crate) struct Block {
     restart: usize,
     key: Vec<u8>,
     value: Range<usize>,
-    /// Whether the last key shared bytes with its predecessor.
+    /// `true` if the last key shared bytes with its predecessor.
     is_shared: bool,
 }
 

@@ -59,7 +59,7 @@ pub(crate) struct VisibleCursor<C> {
     in_blob_file: InBlobFile,
 }
 
-/// Whether the current value is in a blob file.
+/// Place of the current value: in a blob file or not.
 #[derive(Debug)]
 enum InBlobFile {
     No,

@@ -66,7 +66,7 @@ impl Follower {
     }
 }
 
-/// What a refresh has found.
+/// The result of a refresh.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Refreshed {
     Nothing,

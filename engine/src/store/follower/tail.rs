@@ -1,4 +1,4 @@
-//! What a follower has read of manifest and log.
+//! The parts of manifest and log that a follower has read.
 
 use std::{mem, path::Path, sync::Arc};
 
@@ -33,7 +33,7 @@ pub(in crate::store) struct Tail {
     pub(super) last_sequence: SequenceNumber,
 }
 
-/// What was read. It was behind if that took several steps.
+/// The result of a read. The follower was behind if the read took several steps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Progress {
     None,
@@ -45,7 +45,7 @@ pub(super) enum Progress {
     Changed {
         is_behind: bool,
     },
-    /// The log does not go on behind what was read.
+    /// The log ends at the position read.
     Interrupted,
 }
 

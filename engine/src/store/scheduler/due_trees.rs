@@ -28,8 +28,8 @@ pub(in crate::store) struct DueTrees {
     awaited_snapshot: Option<SequenceNumber>,
     /// May have a compaction from this time on, when the pause of a quarantine ends.
     paused: BTreeSet<(Duration, u64)>,
-    /// When entries of a keyspace will have expired. One time for each keyspace, and the same by
-    /// time.
+    /// Time at which entries of a keyspace will have expired. One time for each keyspace, and the
+    /// same by time.
     expiring: BTreeMap<u64, Duration>,
     expiring_by_time: BTreeSet<(Duration, u64)>,
 }

@@ -2,8 +2,8 @@
 //!
 //! A store is idle when for [`IDLE`] nothing was written and no worker had work. Then the cheap
 //! compactions that the picker finds ([`idle`](crate::compaction)) are done one after the other.
-//! One in flight is interrupted for a flush that no worker is left for, for work that waits for
-//! memory, for a request to compact a whole keyspace, and for the end of the store.
+//! One in flight is interrupted for a flush without a free worker, work that waits for memory, a
+//! request to compact a whole keyspace, and the close of the store.
 //!
 //! The writes of an interrupted compaction are wasted. A writer that flushes another keyspace
 //! whenever one begins would interrupt each of them. So a table of level 0 is an input of at most

@@ -181,7 +181,7 @@ impl Store {
         self.commit_or(OnStall::Wait, write, durability, condition)
     }
 
-    /// As [`commit`](Self::commit). `on_stall` says whether it waits for background work.
+    /// As [`commit`](Self::commit). `on_stall` sets whether it waits for background work.
     ///
     /// # Errors
     ///
