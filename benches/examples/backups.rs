@@ -6,9 +6,9 @@
 //! ```
 //!
 //! A store gets MIB MiB of entries with 1,000-byte values, and is compacted and backed up. Then 1 %
-//! of the keys get other values, and it is backed up again. One store gets those of a range of keys,
-//! another one those of random keys. Percentages are the bytes that a backup adds, of all bytes of
-//! the first one.
+//! of the keys get other values, and it is backed up again. One store gets those of a range of
+//! keys, another one those of random keys. Percentages are the bytes that a backup adds, of all
+//! bytes of the first one.
 //!
 //! A backup does not flush: it copies the log. So it adds the changed entries, wherever they are,
 //! and tables that were rewritten meanwhile. A full compaction rewrites all tables, and the next

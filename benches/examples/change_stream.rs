@@ -75,7 +75,8 @@ fn write(db: &Db, writes: u64) -> (Duration, Duration) {
     (thread_cpu_time() - cpu, now() - real)
 }
 
-/// Reads the changes after `since` until `is_done` and nothing is left. Returns the number and digest of changes.
+/// Reads the changes after `since` until `is_done` and nothing is left. Returns the number and
+/// digest of changes.
 fn read(db: &Db, since: u64, is_done: &AtomicBool) -> (u64, u64) {
     let options = ChangesOptions::new().durability(Durability::OsBuffer);
     let mut changes = db.changes_with(since, options).unwrap();

@@ -6,8 +6,8 @@ use std::time::Duration;
 /// [`Options::retain_changes`](crate::Options::retain_changes).
 ///
 /// Log segments that no memtable needs are kept instead of unlinked. Both limits count whole
-/// segments ([`Options::log_segment_bytes`](crate::Options::log_segment_bytes)) and are applied when
-/// a flush ends and when the store is opened.
+/// segments ([`Options::log_segment_bytes`](crate::Options::log_segment_bytes)) and are applied
+/// when a flush ends and when the store is opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use = "a retention does nothing until `Options::retain_changes`"]
 pub struct ChangeRetention {

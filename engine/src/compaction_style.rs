@@ -131,8 +131,8 @@ impl SizeTiered {
 /// **Deletes data**: the oldest flushes, each as a whole, when the keyspace exceeds a size or a
 /// flush exceeds an age. For logs, metrics and caches, whose old entries have no use.
 ///
-/// * No tombstone or overwrite is undone: an entry is deleted only after all older ones. Compactions
-///   rewrite no values, so overwritten entries take space until they are the oldest.
+/// * No tombstone or overwrite is undone: an entry is deleted only after all older ones.
+///   Compactions rewrite no values, so overwritten entries take space until they are the oldest.
 /// * Merge operands are deleted like values: a read then merges those that are left.
 /// * Deletions are not writes: [`Db::changes`](crate::Db::changes) does not report them. Open
 ///   snapshots and iterators keep the data that they see, and its files.

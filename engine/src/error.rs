@@ -72,8 +72,8 @@ pub enum Error {
     /// The directory `path` must be empty, but contains `name`. Nothing was changed.
     DirectoryNotEmpty { path: PathBuf, name: String },
     /// The directories `from` and `to` of a [repair](crate::Options::repair), a
-    /// [checkpoint](crate::Db::checkpoint) or a [backup](crate::BackupSet) are the same, or one contains the other. Nothing was
-    /// changed.
+    /// [checkpoint](crate::Db::checkpoint) or a [backup](crate::BackupSet) are the same, or one
+    /// contains the other. Nothing was changed.
     DirectoriesOverlap { from: PathBuf, to: PathBuf },
     /// The directory `path` is missing or contains no store, and
     /// [`Options::create_if_missing`](crate::Options::create_if_missing) is `false` or the call
@@ -144,10 +144,10 @@ pub enum Error {
     /// The file `path` cannot be [ingested](crate::Keyspace::ingest_files) because of `reason`.
     /// Nothing was changed.
     NotIngestible { path: PathBuf, reason: String },
-    /// The [backup set](crate::BackupSet) in the directory `path` cannot restore the archived log up
-    /// to the requested point: [ingested](crate::Keyspace::ingest) tables, which are not part of the
-    /// log, were added at the sequence number `sequence`. Restore a backup made after it, or a point
-    /// before it. Nothing was changed.
+    /// The [backup set](crate::BackupSet) in the directory `path` cannot restore the archived log
+    /// up to the requested point: [ingested](crate::Keyspace::ingest) tables, which are not part of
+    /// the log, were added at the sequence number `sequence`. Restore a backup made after it, or a
+    /// point before it. Nothing was changed.
     IngestNotArchived { path: PathBuf, sequence: u64 },
     /// The write takes `bytes` bytes of memory ([`Batch::bytes`](crate::Batch::bytes)); at most
     /// `bytes_max` are allowed. Nothing was changed, and a batch keeps its writes.
@@ -210,9 +210,9 @@ pub enum Error {
     /// The merge operator `operator` of the `keyspace` failed or panicked for `key`, whose operands
     /// are kept. The key can be removed or overwritten.
     MergeFailed { keyspace: Box<str>, operator: Box<str>, key: Box<[u8]>, source: MergeError },
-    /// The compaction filter `filter` of the `keyspace` panicked for `key`, or returned a value that
-    /// is too long: see `reason`. The compaction changed nothing, and later ones run without the
-    /// filter until the options of the keyspace are set or the store is opened again.
+    /// The compaction filter `filter` of the `keyspace` panicked for `key`, or returned a value
+    /// that is too long: see `reason`. The compaction changed nothing, and later ones run without
+    /// the filter until the options of the keyspace are set or the store is opened again.
     CompactionFilterFailed {
         keyspace: Box<str>,
         filter: Box<str>,
@@ -297,9 +297,9 @@ impl Error {
         }
     }
 
-    /// Returns the error of a sync of a file that nothing refers to yet. Without room on the disk it
-    /// counts as a failed write, after which the file is discarded: encrypted files write their end
-    /// in a sync.
+    /// Returns the error of a sync of a file that nothing refers to yet. Without room on the disk
+    /// it counts as a failed write, after which the file is discarded: encrypted files write their
+    /// end in a sync.
     pub(crate) fn sync_of_new_file(path: &Path, source: io::Error) -> Self {
         match Self::io("write", path, source) {
             error if error.is_no_space() => error,

@@ -199,8 +199,8 @@ impl Keyspace {
     }
 
     /// Returns the versions of `key`, the newest first, down to the one that the history begins
-    /// with. Each write of a batch to the key is a version, and so is the removal of an absent key. A
-    /// transaction writes one.
+    /// with. Each write of a batch to the key is a version, and so is the removal of an absent key.
+    /// A transaction writes one.
     ///
     /// Each version costs a lookup. For merge operands each applies all older ones.
     ///

@@ -8,8 +8,8 @@ use sievedb_format::SequenceNumber;
 /// [`KeyspaceOptions::keep_history`](crate::KeyspaceOptions::keep_history).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HistoryLength {
-    /// This many of the newest sequence numbers of the store, at least 1. Every entry written to any
-    /// keyspace takes one.
+    /// This many of the newest sequence numbers of the store, at least 1. Every entry written to
+    /// any keyspace takes one.
     Sequences(u64),
     /// This duration back from the present, at least 1 ms; rounded up to whole milliseconds. By the
     /// store clock: see

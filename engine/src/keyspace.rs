@@ -129,7 +129,8 @@ impl Keyspace {
     }
 
     /// Returns the id of the keyspace. A rename keeps it. A keyspace that is dropped and created
-    /// again has a new one, and so have the keyspaces of a [repaired](crate::Options::repair) store.
+    /// again has a new one, and so have the keyspaces of a [repaired](crate::Options::repair)
+    /// store.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();

@@ -331,8 +331,8 @@ impl Options {
     /// A pace spreads the unlinks after a large compaction, which delay other calls on some file
     /// systems and devices. One file is the unit: see
     /// [`table_bytes`](KeyspaceOptions::table_bytes). Obsolete files take space until then. At a
-    /// full disk, in [`Db::wait_for_background`](crate::Db::wait_for_background) and at the close of
-    /// the store, the rest is unlinked at once.
+    /// full disk, in [`Db::wait_for_background`](crate::Db::wait_for_background) and at the close
+    /// of the store, the rest is unlinked at once.
     ///
     /// From 1 MiB.
     pub fn unlink_bytes_per_second(mut self, bytes: impl Into<Option<u64>>) -> Self {

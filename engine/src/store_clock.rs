@@ -5,8 +5,8 @@
 //! later opening it continues at the larger of the stored time and Unix time. So it never runs
 //! backwards, and a wall clock that was set forward, once followed, is not left again.
 //!
-//! Each edit of the manifest stores it, and so does a close if a value expires. After a crash it may return to the time of the last edit,
-//! if the wall clock was set back too.
+//! Each edit of the manifest stores it, and so does a close if a value expires. After a crash it
+//! may return to the time of the last edit, if the wall clock was set back too.
 
 use std::{sync::Arc, time::Duration};
 

@@ -69,8 +69,8 @@ const SEQUENCE: SequenceNumber = 1;
 
 impl TableWriter {
     /// Creates the file `path`, which must not exist. `options` set its
-    /// [block length](KeyspaceOptions::block_bytes) and [compression](KeyspaceOptions::compression);
-    /// the others have no effect.
+    /// [block length](KeyspaceOptions::block_bytes) and
+    /// [compression](KeyspaceOptions::compression); the others have no effect.
     ///
     /// # Errors
     ///

@@ -82,9 +82,9 @@ impl Options {
 
 /// A RocksDB directory that no process has open. Nothing in it is changed.
 ///
-/// The entries of the live write-ahead logs are in memory: their keys and values, and about 80 bytes
-/// for each. RocksDB bounds them by the sizes of its memtables (`db_write_buffer_size`, or 64 MiB
-/// for each column family).
+/// The entries of the live write-ahead logs are in memory: their keys and values, and about 80
+/// bytes for each. RocksDB bounds them by the sizes of its memtables (`db_write_buffer_size`, or 64
+/// MiB for each column family).
 ///
 /// # Examples
 ///
@@ -188,8 +188,8 @@ impl RocksDb {
     /// Returns the newest value of each key of the column family `name`, in the order of its
     /// comparator.
     ///
-    /// Opens all tables to read their range tombstones, and then again as the iterator reaches them.
-    /// Every block is verified by its checksum.
+    /// Opens all tables to read their range tombstones, and then again as the iterator reaches
+    /// them. Every block is verified by its checksum.
     ///
     /// # Errors
     ///
@@ -197,8 +197,8 @@ impl RocksDb {
     /// * [`Error::Unsupported`]: a table needs a feature that this crate does not read.
     /// * [`Error::Corrupt`], [`Error::Io`]: a table cannot be opened.
     ///
-    /// The iterator yields the last three, too, for what it reaches later. An unknown merge operator
-    /// is an error at the first key with operands.
+    /// The iterator yields the last three, too, for what it reaches later. An unknown merge
+    /// operator is an error at the first key with operands.
     pub fn entries(&self, name: &str) -> Result<Entries> {
         let family = self.manifest.families.iter().find(|(_, family)| family.name == name);
         let Some((id, family)) = family else {

@@ -131,8 +131,9 @@ impl Table {
         })
     }
 
-    /// Gives every entry the sequence number `sequence` from now on, instead of the stored one. Must
-    /// be called before any block is read. A block whose stored numbers differ is an error then.
+    /// Gives every entry the sequence number `sequence` from now on, instead of the stored one.
+    /// Must be called before any block is read. A block whose stored numbers differ is an error
+    /// then.
     pub fn set_global_sequence(&self, sequence: SequenceNumber) {
         debug_assert!((1..=SEQUENCE_MAX).contains(&sequence), "{sequence} is no sequence number");
         self.global_sequence.store(sequence, Ordering::Relaxed);

@@ -1,8 +1,8 @@
 //! Reads stores that RocksDB wrote by `sievedb-migrate`, and compares them with RocksDB's iterator.
 //!
-//! `cargo run --release --example migrate`, in `benches/compare`. Prints a line for each combination
-//! of options: entries by RocksDB and by `sievedb-migrate`, digest, pass or fail. Exits with 1 if
-//! one fails. An argument names a directory that keeps the stores.
+//! `cargo run --release --example migrate`, in `benches/compare`. Prints a line for each
+//! combination of options: entries by RocksDB and by `sievedb-migrate`, digest, pass or fail. Exits
+//! with 1 if one fails. An argument names a directory that keeps the stores.
 //!
 //! Then exports entries as tables, lets RocksDB ingest them, and compares its iterator.
 

@@ -26,8 +26,8 @@ const INTERVAL: Duration = Duration::from_millis(200);
 
 /// Prints the committed changes that the store keeps, in order, one a line.
 ///
-/// A line has the sequence number, the keyspace, the kind, the key, and the value, separated by tabs.
-/// A keyspace without a known name is printed as its number. Requires a store opened with
+/// A line has the sequence number, the keyspace, the kind, the key, and the value, separated by
+/// tabs. A keyspace without a known name is printed as its number. Requires a store opened with
 /// `Options::retain_changes`; exits with 2 if it keeps no changes, or has dropped some after N.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {

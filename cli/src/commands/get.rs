@@ -20,8 +20,8 @@ pub(crate) struct Args {
     notation: Notation,
     /// Key to look up.
     key: String,
-    /// Point in time: a sequence number, or `@` and a Unix time in seconds. Requires a keyspace with
-    /// a history.
+    /// Point in time: a sequence number, or `@` and a Unix time in seconds. Requires a keyspace
+    /// with a history.
     #[arg(long, value_name = "POINT")]
     at: Option<Point>,
     /// Print the unescaped bytes of the value, without a newline.

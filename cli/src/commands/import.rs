@@ -30,7 +30,8 @@ use crate::{
 /// Records of JSON and CSV may name their keyspace; others go to `--keyspace`.
 ///
 /// Stops at the first line that is not an entry, reports its number and exits with 2. Without
-/// `--ingest`, all earlier lines are stored. The entries are durable when the command exits. Prints their number.
+/// `--ingest`, all earlier lines are stored. The entries are durable when the command exits. Prints
+/// their number.
 ///
 /// Ctrl-C makes the entries stored so far durable, prints their number, and exits with 130.
 #[derive(Debug, clap::Args)]

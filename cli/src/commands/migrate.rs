@@ -27,8 +27,8 @@ use crate::{
 /// Each column family becomes a keyspace of the same name, with the newest value of each key. Merge
 /// operands are folded. Nothing in the database is changed. No process may have it open.
 ///
-/// Then reads the new store, and compares the number of entries and a digest of all keys and values.
-/// Prints both for each keyspace. Exits with 1 if one differs.
+/// Then reads the new store, and compares the number of entries and a digest of all keys and
+/// values. Prints both for each keyspace. Exits with 1 if one differs.
 ///
 /// The new store is `NAME.partial` until it is complete and verified. If the command fails, it
 /// deletes that. After an interruption, delete it; the next migration starts again.

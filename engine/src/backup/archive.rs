@@ -73,8 +73,8 @@ pub struct ArchiveUpdate {
 }
 
 impl BackupSet {
-    /// Returns an archive of `db` into this set, so that [`RestoreOptions::to`] can restore it as of
-    /// any later point. Adds nothing: call [`Archive::update`] or [`Archive::run`] for that.
+    /// Returns an archive of `db` into this set, so that [`RestoreOptions::to`] can restore it as
+    /// of any later point. Adds nothing: call [`Archive::update`] or [`Archive::run`] for that.
     ///
     /// The store must [retain its changes](crate::Options::retain_changes) until the next update.
     ///

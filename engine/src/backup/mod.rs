@@ -115,7 +115,8 @@ pub struct Backup {
     pub number: u64,
     /// Time of the backup, by the wall clock.
     pub time: SystemTime,
-    /// Sequence number of the newest write, as of [`Snapshot::sequence`](crate::Snapshot::sequence).
+    /// Sequence number of the newest write, as of
+    /// [`Snapshot::sequence`](crate::Snapshot::sequence).
     pub sequence: u64,
     /// Number of files.
     pub files: u64,
@@ -177,11 +178,12 @@ impl BackupSet {
         Self { path, fs, clock, objects, keys: None }
     }
 
-    /// Removes the lock that a writer left in an object store when it crashed. Returns whether there
-    /// was one. Does nothing for a directory, whose lock ends with its process.
+    /// Removes the lock that a writer left in an object store when it crashed. Returns whether
+    /// there was one. Does nothing for a directory, whose lock ends with its process.
     ///
     /// Only if no process changes the set: a backup of a writer that still runs fails, and if
-    /// another one prunes the set meanwhile, it may lack files. [`verify`](Self::verify) finds that.
+    /// another one prunes the set meanwhile, it may lack files. [`verify`](Self::verify) finds
+    /// that.
     ///
     /// # Errors
     ///

@@ -104,7 +104,8 @@ impl BackupSet {
         Ok(())
     }
 
-    /// Adds the archived log of `chain` as a segment. Returns the sequence number of the last write.
+    /// Adds the archived log of `chain` as a segment. Returns the sequence number of the last
+    /// write.
     fn add_log(&self, target: &Target, chain: &Chain, state: &mut ManifestState) -> Result<u64> {
         let mut last = chain.record.sequence;
         let mut samples = Vec::new();

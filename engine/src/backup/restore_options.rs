@@ -25,9 +25,9 @@ impl RestoreOptions {
         Self::default()
     }
 
-    /// Restores the backup `number`, and the log that was archived behind it only
-    /// [to](Self::to) a point. Default: the newest backup that is not after the point. With a point,
-    /// only backups of the same store as the newest one are looked at.
+    /// Restores the backup `number`, and the log that was archived behind it only [to](Self::to) a
+    /// point. Default: the newest backup that is not after the point. With a point, only backups of
+    /// the same store as the newest one are looked at.
     #[must_use]
     pub fn backup(mut self, number: u64) -> Self {
         self.backup = Some(number);

@@ -153,8 +153,8 @@ impl ChangeBatch {
         self.last
     }
 
-    /// Returns the changes, in the order of their sequence numbers. Later ones prevail. Empty if all
-    /// are of kinds that only a later release knows.
+    /// Returns the changes, in the order of their sequence numbers. Later ones prevail. Empty if
+    /// all are of kinds that only a later release knows.
     #[must_use]
     pub fn changes(&self) -> &[Change] {
         &self.changes

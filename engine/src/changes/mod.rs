@@ -35,7 +35,8 @@ use crate::{
 /// Pause of a stream that has read all, before it waits.
 const PAUSE: Duration = Duration::from_millis(1);
 
-/// Committed batches in the order of their sequence numbers: see [`Db::changes`](crate::Db::changes).
+/// Committed batches in the order of their sequence numbers: see
+/// [`Db::changes`](crate::Db::changes).
 ///
 /// Each batch is returned once and whole, after all batches before it. Writes that failed are never
 /// returned. Expiry and [compaction filters](crate::CompactionFilter) remove keys without a change.
@@ -44,8 +45,8 @@ const PAUSE: Duration = Duration::from_millis(1);
 /// [`next_within`](Self::next_within) waits for them, and [`poll_next`](Self::poll_next) is for
 /// asynchronous code. After an error the stream has ended: see [`is_ended`](Self::is_ended).
 ///
-/// Does not keep the store open: the stream ends when the store is closed. Uses one file descriptor,
-/// and memory for the largest batch and up to about 1 MiB, outside of the
+/// Does not keep the store open: the stream ends when the store is closed. Uses one file
+/// descriptor, and memory for the largest batch and up to about 1 MiB, outside of the
 /// [budget](crate::Options::memory_budget). A stream that falls back behind the retention ends with
 /// [`Error::ChangesLost`].
 pub struct Changes {

@@ -241,7 +241,8 @@ impl SharedLog {
         LogSize { segments: files.segments.len() as u64, bytes, syncs: files.syncs }
     }
 
-    /// Returns the sequence number up to which writes were passed to the operating system, or failed.
+    /// Returns the sequence number up to which writes were passed to the operating system, or
+    /// failed.
     pub(crate) fn written(&self) -> SequenceNumber {
         self.written.load(Acquire)
     }

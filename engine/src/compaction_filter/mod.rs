@@ -23,12 +23,13 @@ use std::fmt;
 ///   deeper level,
 /// * tables that a compaction moves to another level without reading them, and flushes.
 ///
-/// A newer version of the key may exist, in a shallower level. It stays, as do merge operands there.
+/// A newer version of the key may exist, in a shallower level. It stays, as do merge operands
+/// there.
 ///
-/// So a value may be filtered late, or never. [`compact`](crate::Keyspace::compact)
-/// rewrites the whole keyspace. A removal by a filter is not a write: it has no sequence number, and
-/// no transaction conflicts with it. A snapshot that is taken while the compaction runs still sees
-/// the value.
+/// So a value may be filtered late, or never. [`compact`](crate::Keyspace::compact) rewrites the
+/// whole keyspace. A removal by a filter is not a write: it has no sequence number, and no
+/// transaction conflicts with it. A snapshot that is taken while the compaction runs still sees the
+/// value.
 ///
 /// The filter is code of this process: see
 /// [`KeyspaceOptions::compaction_filter`](crate::KeyspaceOptions::compaction_filter). Calls come

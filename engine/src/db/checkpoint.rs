@@ -38,7 +38,8 @@ impl Db {
     ///   its state on the disk is unknown.
     /// * [`Error::Io`](crate::Error::Io): a failure that concerns only `path`, such as a full disk,
     ///   has no effect on the store.
-    /// * [`Error::Closed`](crate::Error::Closed), [`Error::ForkedChild`](crate::Error::ForkedChild).
+    /// * [`Error::Closed`](crate::Error::Closed),
+    ///   [`Error::ForkedChild`](crate::Error::ForkedChild).
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();

@@ -19,7 +19,8 @@ impl Db {
     /// * [`Error::NoKey`](crate::Error::NoKey), [`Error::WrongKey`](crate::Error::WrongKey).
     /// * [`Error::Corrupt`](crate::Error::Corrupt): a file is damaged, and was left as it is.
     /// * [`Error::Io`](crate::Error::Io), [`Error::ReadOnly`](crate::Error::ReadOnly),
-    ///   [`Error::Closed`](crate::Error::Closed), [`Error::ForkedChild`](crate::Error::ForkedChild).
+    ///   [`Error::Closed`](crate::Error::Closed),
+    ///   [`Error::ForkedChild`](crate::Error::ForkedChild).
     pub fn reencrypt(&self) -> Result<Reencryption> {
         self.default.open_store().accept()?.reencrypt()
     }

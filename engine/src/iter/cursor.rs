@@ -122,8 +122,9 @@ pub(crate) trait Cursor {
     fn path(&self) -> PathBuf;
 }
 
-/// Implements [`Cursor`] but `note_tombstone`, `blob` and `path`, which are given, by another cursor:
-/// `$call!(self, method(arguments))` calls a method that cannot fail, `$moves!` one that can.
+/// Implements [`Cursor`] but `note_tombstone`, `blob` and `path`, which are given, by another
+/// cursor: `$call!(self, method(arguments))` calls a method that cannot fail, `$moves!` one that
+/// can.
 macro_rules! forward_cursor {
     ($type:ty, $moves:ident, $call:ident, { $($rest:item)* }) => {
         impl $crate::iter::cursor::Cursor for $type {

@@ -30,8 +30,8 @@
 //! | 26, required | id, sequence varints | retained logs with a smaller id are obsolete; new start |
 //!
 //! They are applied in this order: keyspaces created, changed, renamed and cleared, tables removed,
-//! moved, added, filters replaced, flushes, keyspaces dropped, logs, retained logs; whatever the order
-//! of their bytes.
+//! moved, added, filters replaced, flushes, keyspaces dropped, logs, retained logs; whatever the
+//! order of their bytes.
 
 use std::sync::Arc;
 

@@ -177,7 +177,8 @@ impl SnapshotList {
         drop(unseen);
     }
 
-    /// Returns the view of a keyspace for the snapshot at `at`, if it must not read the present one.
+    /// Returns the view of a keyspace for the snapshot at `at`, if it must not read the present
+    /// one.
     #[cold]
     pub(crate) fn older_view(&self, keyspace: u64, at: SequenceNumber) -> Option<KeptView> {
         let state = self.state.lock();

@@ -266,8 +266,9 @@ impl Tree {
         self.view.load()
     }
 
-    /// As [`view`](Self::view), for work in the background, which reads all keyspaces. A thread that
-    /// has not called `view` pays for a short lock and a count, but keeps no memory afterwards.
+    /// As [`view`](Self::view), for work in the background, which reads all keyspaces. A thread
+    /// that has not called `view` pays for a short lock and a count, but keeps no memory
+    /// afterwards.
     pub(crate) fn view_seldom(&self) -> ViewGuard<'_, ReadView> {
         self.view.load_seldom()
     }

@@ -21,8 +21,8 @@ pub struct RepairReport {
     pub tables_rescanned: u64,
     /// Batches of the log read.
     pub log_batches: u64,
-    /// `true` if the manifest is lost: the keyspaces were taken from tables and log. A missing table
-    /// was not noticed then, and values may be older than those it had.
+    /// `true` if the manifest is lost: the keyspaces were taken from tables and log. A missing
+    /// table was not noticed then, and values may be older than those it had.
     pub is_rebuilt: bool,
     /// Without a manifest: tables omitted, because they were replaced or their keyspace was
     /// dropped.

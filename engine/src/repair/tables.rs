@@ -68,8 +68,8 @@ pub(super) struct Opened {
 }
 
 impl Opened {
-    /// Returns trailer and value of the current entry. One in a blob file is read, and returned as a
-    /// put.
+    /// Returns trailer and value of the current entry. One in a blob file is read, and returned as
+    /// a put.
     ///
     /// # Errors
     ///

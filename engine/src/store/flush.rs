@@ -33,9 +33,9 @@ use crate::{
 /// Writes memtables into one sorted run of level 0, without the versions that no reader needs.
 ///
 /// `origin` is that of the last table. `choose` returns the filter for a place and a number of
-/// entries. `readers` are those of the entries, listed after all entries were visible. `clock_ms` is
-/// the store clock, read after all entries were placed. `operator` applies merge operands. `older`
-/// are the tables with older versions.
+/// entries. `readers` are those of the entries, listed after all entries were visible. `clock_ms`
+/// is the store clock, read after all entries were placed. `operator` applies merge operands.
+/// `older` are the tables with older versions.
 ///
 /// # Errors
 ///

@@ -62,8 +62,8 @@ impl Store {
         Some(start)
     }
 
-    /// Returns the point in the past that `point` names; `None` for a sequence number of the future,
-    /// and for a time before every known one.
+    /// Returns the point in the past that `point` names; `None` for a sequence number of the
+    /// future, and for a time before every known one.
     pub(crate) fn past_point(&self, point: PointInTime) -> Option<PastPoint> {
         let visible = self.writer.visible();
         let now_ms = self.versions.clock().now_ms();

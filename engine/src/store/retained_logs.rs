@@ -25,8 +25,8 @@ impl Store {
         self.versions.read_manifest(|manifest| manifest.state().retained.is_some())
     }
 
-    /// Returns after which sequence number all changes are kept, and the length of the segments that
-    /// are kept for them.
+    /// Returns after which sequence number all changes are kept, and the length of the segments
+    /// that are kept for them.
     pub(super) fn retained_stats(&self) -> (Option<SequenceNumber>, u64) {
         self.versions.read_manifest(|manifest| {
             let retained = manifest.state().retained.as_ref();

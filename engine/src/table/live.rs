@@ -86,8 +86,8 @@ impl LiveTable {
         }
     }
 
-    /// Returns the table with the global sequence number `sequence`, before any block of it is read.
-    /// Shares the open file and the filters, and decides for both which files stay.
+    /// Returns the table with the global sequence number `sequence`, before any block of it is
+    /// read. Shares the open file and the filters, and decides for both which files stay.
     pub(crate) fn ingested_at(&self, sequence: SequenceNumber) -> Self {
         let meta = TableMeta {
             global_sequence: Some(sequence),

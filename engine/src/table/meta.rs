@@ -71,8 +71,8 @@ impl TableMeta {
         self.bytes + own.map(|used| used.bytes).sum::<u64>()
     }
 
-    /// Returns the ids of the blob files that were written with the table: their numbers are larger.
-    /// Those of other tables existed before it.
+    /// Returns the ids of the blob files that were written with the table: their numbers are
+    /// larger. Those of other tables existed before it.
     pub(crate) fn own_blob_files(&self) -> impl Iterator<Item = u64> {
         self.blob_file_ids().filter(|&id| id > self.id)
     }

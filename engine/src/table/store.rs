@@ -259,8 +259,8 @@ impl TableStore {
         Ok(())
     }
 
-    /// Removes a table, which no manifest ever named, and the blob files written with it. `is_whole` if its group is complete,
-    /// so that the last of the group lists tables.
+    /// Removes a table, which no manifest ever named, and the blob files written with it.
+    /// `is_whole` if its group is complete, so that the last of the group lists tables.
     pub(crate) fn discard(&self, table: &TableMeta, is_whole: bool) {
         let blobs = table.own_blob_files().map(|id| FileName::Blobs(id).path(&self.folder));
         self.obsolete_files.extend(blobs);

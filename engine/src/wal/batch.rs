@@ -17,8 +17,9 @@
 //! | `ignored`  | prefixed | ignorable      | skipped by a reader that does not know the op         |
 //!
 //! Ops: 1 put, 2 tombstone, 3 merge operand, 5 put with expiry, 6 remove range (other [`Kind`]s are
-//! reserved); 0x81 creates, 0x82 drops, 0x83 clears, 0x84 renames the keyspace; 0x85 marks an ingest
-//! into it, whose tables the manifest adds next, unless it failed. An op with bit 6 is ignorable.
+//! reserved); 0x81 creates, 0x82 drops, 0x83 clears, 0x84 renames the keyspace; 0x85 marks an
+//! ingest into it, whose tables the manifest adds next, unless it failed. An op with bit 6 is
+//! ignorable.
 //!
 //! [`expiry`]: sievedb_format::expiry
 

@@ -209,8 +209,8 @@ impl RangeTombstones {
             + keys
     }
 
-    /// Returns the range tombstone over the largest part of the key space, by heads; `None` if there
-    /// is none.
+    /// Returns the range tombstone over the largest part of the key space, by heads; `None` if
+    /// there is none.
     #[must_use]
     pub fn widest(&self) -> Option<HeadRange> {
         self.widest

@@ -170,7 +170,8 @@ impl LogReader {
 
     /// Reads the next fragment and verifies its checksum.
     fn fragment(&mut self) -> Result<Fragment> {
-        // Zeros follow where a header would not fit into the block. Those of recycled logs are longer.
+        // Zeros follow where a header would not fit into the block. Those of recycled logs are
+        // longer.
         let rest = &self.block[self.at..];
         let is_zero = rest.iter().all(|byte| *byte == 0);
         if rest.len() < HEADER_BYTES || rest.len() < RECYCLABLE_HEADER_BYTES && is_zero {

@@ -6,8 +6,8 @@ use super::{Recorder, expiry::TTL};
 use crate::model::{Change, shown};
 
 impl Recorder {
-    /// Applies `changes` in a transaction, which reads each single key before, and also makes the changes
-    /// `undone` and rolls them back.
+    /// Applies `changes` in a transaction, which reads each single key before, and also makes the
+    /// changes `undone` and rolls them back.
     ///
     /// # Panics
     ///

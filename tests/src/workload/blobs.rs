@@ -10,7 +10,8 @@ fn open_with_blobs(r: &mut Recorder) {
     r.reopen();
 }
 
-/// Flushes and compactions beside short values and removals; a snapshot and a checkpoint keep files.
+/// Flushes and compactions beside short values and removals; a snapshot and a checkpoint keep
+/// files.
 pub(super) fn written(r: &mut Recorder) {
     open_with_blobs(r);
     for round in 0..3 {

@@ -10,7 +10,8 @@ fn open_with(r: &mut Recorder, style: impl Into<CompactionStyle>) {
     r.reopen();
 }
 
-/// Each key is in every second or third run: a merge of runs that are not neighbors uncovers values.
+/// Each key is in every second or third run: a merge of runs that are not neighbors uncovers
+/// values.
 fn overwrite(r: &mut Recorder, round: usize) {
     for number in 0..6 {
         match (number + round) % 3 {

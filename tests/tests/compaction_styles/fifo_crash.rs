@@ -54,8 +54,8 @@ fn contents(db: &Db) -> Result<State, String> {
     all.collect::<sievedb::Result<_>>().map_err(|error| error.to_string())
 }
 
-/// Checks that `state` has the writes of a number of flushes from `durable` on, without those of the
-/// oldest. At least the newest flush is whole.
+/// Checks that `state` has the writes of a number of flushes from `durable` on, without those of
+/// the oldest. At least the newest flush is whole.
 fn check(state: &State, history: &[Vec<WriteOf>], durable: usize) -> Result<(), String> {
     let all: Vec<&WriteOf> = history.iter().flatten().collect();
     let is_legal = (durable * WRITES..=all.len()).any(|end| {

@@ -66,8 +66,8 @@ fn forged_range_tombstones_neither_panic_nor_allocate_much() {
     cases.finish(190);
 }
 
-/// Sealed manifests, and with `SIEVE_LONG=1` logs, whose bytes were changed: options with a default TTL and a compaction
-/// filter, range deletes, values that expire.
+/// Sealed manifests, and with `SIEVE_LONG=1` logs, whose bytes were changed: options with a default
+/// TTL and a compaction filter, range deletes, values that expire.
 #[test]
 fn forged_options_and_range_deletes_neither_panic_nor_allocate_much() {
     let sample = range_deletes(End::PowerCut);

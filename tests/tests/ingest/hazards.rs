@@ -58,7 +58,8 @@ fn an_ingestion_that_failed_cannot_go_on() {
     assert_eq!(db.get("a").unwrap().as_deref(), Some(&b"1"[..]));
 }
 
-/// A full disk changes nothing and leaves no file, whichever call it refuses, and the store goes on.
+/// A full disk changes nothing and leaves no file, whichever call it refuses, and the store goes
+/// on.
 #[test]
 fn a_full_disk_leaves_nothing_of_an_ingest() {
     let mut failed = 0;

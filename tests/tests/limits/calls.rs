@@ -157,8 +157,8 @@ fn every_call_refuses_a_value_that_is_too_long_without_effect() {
     assert_eq!((fs.operations(), db.stats().last_sequence), before, "something was changed");
 }
 
-/// A change of the value of a key may panic: nothing is written, no lock stays held, and the key can
-/// be written afterwards.
+/// A change of the value of a key may panic: nothing is written, no lock stays held, and the key
+/// can be written afterwards.
 #[test]
 fn a_change_that_panics_writes_nothing() {
     use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -213,8 +213,8 @@ impl History {
 }
 
 impl History {
-    /// Returns whether `found`, behind `at` disk operations, is what `state` shows, but for what the
-    /// compaction filter may have done. `hint` is a key that differed last.
+    /// Returns whether `found`, behind `at` disk operations, is what `state` shows, but for what
+    /// the compaction filter may have done. `hint` is a key that differed last.
     fn is_equal(
         &self,
         state: &Contents,

@@ -33,8 +33,8 @@ impl Place {
     }
 }
 
-/// Returns the result of a call that reads a value; `None` if reading it `fails`, or if the keyspace
-/// was dropped.
+/// Returns the result of a call that reads a value; `None` if reading it `fails`, or if the
+/// keyspace was dropped.
 fn unless_failing<T: std::fmt::Debug>(result: Result<Option<T>>, fails: bool) -> Result<Option<T>> {
     match result {
         Err(Error::MergeFailed { .. }) if fails => Ok(None),

@@ -24,7 +24,8 @@ fn newest(value: Option<bytes::Bytes>) -> u64 {
     value.map_or(0, |value| u64::from_le_bytes(value[..8].try_into().unwrap()))
 }
 
-/// The process to kill: batch `n` stores `n` as `last` and under one of the slots, in two keyspaces.
+/// The process to kill: batch `n` stores `n` as `last` and under one of the slots, in two
+/// keyspaces.
 #[test]
 fn followed_writer() {
     let dir = env::var_os(DIR_VARIABLE).filter(|_| env::var_os("SIEVE_FOLLOWED").is_some());

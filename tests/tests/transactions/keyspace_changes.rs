@@ -1,8 +1,8 @@
-//! Transactions on several threads beside clears, renames, drops and creations of keyspaces, merges,
-//! range deletes and snapshots of the present and the past.
+//! Transactions on several threads beside clears, renames, drops and creations of keyspaces,
+//! merges, range deletes and snapshots of the present and the past.
 //!
-//! Each transaction writes one value to the same key of two keyspaces, or removes both. Each of them
-//! may be cleared by itself. So at any point in time both values are equal, or one is missing.
+//! Each transaction writes one value to the same key of two keyspaces, or removes both. Each of
+//! them may be cleared by itself. So at any point in time both values are equal, or one is missing.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 

@@ -6,9 +6,9 @@
 //!
 //! A transaction reads the value of a key and writes it back with a counter incremented; after a
 //! conflict it runs again. No commit is synced. One thread uses 100,000 keys, 8 threads use 1,000.
-//! Each round measures every engine in turn, and the figures are medians of the rounds. Prints name,
-//! value and, if it has one, bound, with tabs between. Afterwards every counter is read: a lost
-//! update ends the program with an error.
+//! Each round measures every engine in turn, and the figures are medians of the rounds. Prints
+//! name, value and, if it has one, bound, with tabs between. Afterwards every counter is read: a
+//! lost update ends the program with an error.
 
 #![expect(clippy::print_stdout, reason = "a program of the command line")]
 

@@ -209,8 +209,8 @@ impl Scheduler {
         &self.unneeded
     }
 
-    /// Begins no compaction of `tree` until [`end_ingest`](Self::end_ingest). Returns those that are
-    /// running.
+    /// Begins no compaction of `tree` until [`end_ingest`](Self::end_ingest). Returns those that
+    /// are running.
     pub(crate) fn begin_ingest(&self, tree: &Tree) -> Vec<Compaction> {
         let mut state = self.state.lock();
         state.ingesting.insert(tree.id);

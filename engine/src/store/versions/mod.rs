@@ -155,7 +155,8 @@ impl Versions {
         !self.times.lock().newer_than(recorded).is_empty()
     }
 
-    /// Begins to create, drop or clear keyspaces, or to install ingested tables. The guard holds the id of the next one.
+    /// Begins to create, drop or clear keyspaces, or to install ingested tables. The guard holds
+    /// the id of the next one.
     pub(in crate::store) fn lock_keyspaces(&self) -> MutexGuard<'_, u64> {
         self.keyspace_change.lock()
     }
