@@ -1,4 +1,4 @@
-//! What an application does with an entry.
+//! The replicated state of an application.
 
 use sievedb::{Keyspace, Transaction};
 

@@ -8,7 +8,7 @@ use std::{
 /// The result of a call of this crate.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// Why a call failed. openraft's errors contain it as their source.
+/// An error of this crate. openraft's errors contain it as their source.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Error {
@@ -20,10 +20,10 @@ pub enum Error {
     Io {
         /// The file or directory.
         path: PathBuf,
-        /// What the system said.
+        /// Error of the operating system.
         source: io::Error,
     },
-    /// A snapshot is not whole, or not what its sender said.
+    /// A snapshot is incomplete, or differs from its metadata.
     Snapshot(String),
     /// Another line of openraft has written the store: its name, such as `0.9`.
     Line(String),

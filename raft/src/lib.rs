@@ -3,14 +3,14 @@
 //!
 //! Raft (Ongaro and Ousterhout, *In Search of an Understandable Consensus Algorithm*, 2014) keeps a
 //! log, a vote and a state machine. [`open`] returns the first two as a [`LogStore`], the last one
-//! as a [`StateMachine`], which calls an [`Application`] of yours for each entry.
+//! as a [`StateMachine`], which calls your [`Application`] for each entry.
 //!
 //! * **One order.** All of it is in one store, so what survives a crash is a prefix of what was
 //!   written: the state machine is never ahead of the log, and no entry is purged that the state
 //!   machine has lost.
-//! * **Durability.** Entries and votes are on disk before openraft hears so. Commits overlap: the
-//!   next entries are written while the last ones are synced. Applied entries are not synced; after
-//!   a crash openraft applies them again.
+//! * **Durability.** Entries and votes are on disk before openraft is notified. Commits overlap:
+//!   the next entries are written while the last ones are synced. Applied entries are not synced;
+//!   after a crash openraft applies them again.
 //! * **Snapshots** are checkpoints: hard links to tables, with their filters. They are sent file by
 //!   file, in chunks; every block is checked before one replaces the state of a node. A receiver
 //!   needs room for the snapshot twice, beside its own state. The last chunk returns when the

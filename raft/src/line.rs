@@ -1,4 +1,4 @@
-//! What differs between the lines of openraft in a store: the types of its records.
+//! Types of records that differ between the lines of openraft.
 
 use std::fmt;
 
@@ -53,5 +53,5 @@ pub(crate) enum Payload<L: Line + ?Sized> {
     Membership(L::Membership),
 }
 
-/// What the state machine of a line contains.
+/// Contents of the state machine of a line.
 pub(crate) type AppliedOf<L> = Applied<<L as Line>::LogId, <L as Line>::Membership>;

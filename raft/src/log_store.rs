@@ -96,7 +96,7 @@ impl<C> LogStore<C> {
         self.records.read(VOTE)
     }
 
-    /// Not synced: an older id only lets openraft apply less before it hears from a leader.
+    /// Not synced: with an older id, openraft only applies less before a leader contacts the node.
     pub(crate) async fn write_committed(&self, committed: &Option<impl Serialize>) -> Result<()> {
         self.write(COMMITTED, committed, Durability::OsBuffer).await
     }

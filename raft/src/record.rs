@@ -42,7 +42,7 @@ pub(crate) struct Kept<M> {
     pub(crate) slot: u8,
 }
 
-/// What the state machine contains.
+/// Last entry and membership of the state machine.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Applied<I, M> {
     /// The id of the last entry applied.

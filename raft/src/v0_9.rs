@@ -25,7 +25,7 @@ use crate::{
     log_store::READ_BYTES_MAX,
 };
 
-/// What this crate requires of openraft's types: its entries, and requests that serde knows.
+/// Requirements on openraft's types: its entries, and requests that serde can encode.
 ///
 /// Implemented for all types that fit.
 pub trait Types:

@@ -28,7 +28,7 @@ pub(crate) const NODES: u64 = 3;
 /// Concurrent clients.
 const CLIENTS: u64 = 8;
 
-/// How long the clients use the same keys.
+/// Time for which the clients use the same keys.
 const KEYS_CHANGE_AFTER: Duration = Duration::from_millis(2000);
 
 /// The first kind of fault that isolates a node. Kinds before it kill or pause one.
@@ -37,7 +37,7 @@ const ISOLATIONS: u8 = 4;
 /// The first kind of fault that restarts nodes while the old leader returns.
 const ELECTIONS: u8 = 7;
 
-/// How long a client waits for a response.
+/// Timeout of a client for a response.
 const CLIENT_TIMEOUT: Duration = Duration::from_millis(400);
 
 /// A random run.
@@ -45,7 +45,7 @@ const CLIENT_TIMEOUT: Duration = Duration::from_millis(400);
 pub struct Run {
     /// The program whose command `node` is a node.
     pub program: PathBuf,
-    /// How long faults are injected.
+    /// Time for which faults are injected.
     pub duration: Duration,
     /// Chooses operations and faults.
     pub seed: u64,
@@ -64,8 +64,8 @@ pub enum Faults {
     All,
     /// Isolated leaders: they show stale reads.
     Isolations,
-    /// The [schedule](crate::votes) in which only a durable vote tells the old leader from the new
-    /// one: it shows lost votes. Its length does not depend on `duration`.
+    /// The [schedule](crate::votes) in which only a durable vote separates the old leader from the
+    /// new one. It shows lost votes. Its length does not depend on `duration`.
     Votes,
 }
 
@@ -84,7 +84,7 @@ pub struct Outcome {
     pub partitions: usize,
     /// Keys whose histories are not linearizable.
     pub violations: Vec<String>,
-    /// Why the cluster does not answer although all faults are over.
+    /// Reason why the cluster does not answer after all faults have ended.
     pub failure: Option<String>,
 }
 
@@ -104,7 +104,7 @@ impl fmt::Display for Outcome {
     }
 }
 
-/// What the clients of a run share.
+/// State that the clients of a run share.
 pub(crate) struct Shared {
     start: Instant,
     stop: AtomicBool,
@@ -252,7 +252,7 @@ async fn fault(
             nodes.isolate(node, false).await?;
         }
         // The others elect a leader while this one is paused, and one of them restarts when it
-        // continues: only the vote of that node tells the old leader from the new one.
+        // continues: only the vote of that node separates the old leader from the new one.
         _ => {
             outcome.pauses += 1;
             nodes.pause(node, true)?;
@@ -285,7 +285,7 @@ async fn client(number: u64, nodes: Vec<Client>, mut rng: Rng, shared: Arc<Share
         let key = format!("{generation}-{}", rng.u8(0..3));
         calls += 1;
         let value = format!("{number}.{calls}");
-        // The value that this client knows is often the present one.
+        // The last value that this client has read is often the present one.
         let expected = if last.0 == key { last.1.clone() } else { None };
         let begin = shared.now();
         let (action, end) = match rng.u8(0..10) {

@@ -7,7 +7,7 @@ use reqwest::{RequestBuilder, StatusCode, redirect};
 
 use crate::{Result, map::Response, node::CompareAndSet};
 
-/// Why a request failed.
+/// Reason for the failure of a request.
 #[derive(Debug)]
 pub enum Failure {
     /// The request had no effect: the node cannot be reached, or does not lead.

@@ -44,7 +44,7 @@ pub struct Operation {
     /// The time of the call.
     pub begin: u64,
     /// The time of the return. `None` if the call did not return: it may take effect at any time
-    /// after its begin, or never.
+    /// after its call, or never.
     pub end: Option<u64>,
 }
 

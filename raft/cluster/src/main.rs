@@ -67,8 +67,8 @@ enum Action {
         #[arg(long, hide = true)]
         planted_bug: Option<String>,
     },
-    /// Checks linearizability while nodes are killed, paused and isolated. Exits with 1 if violated, or if
-    /// the cluster does not recover
+    /// Checks linearizability while nodes are killed, paused and isolated. Exits with 1 if
+    /// violated, or if the cluster does not recover
     Check {
         /// Number of runs
         #[arg(long, default_value_t = 1)]
@@ -79,7 +79,7 @@ enum Action {
         /// Seed of the first run
         #[arg(long, default_value_t = 1)]
         seed: u64,
-        /// What isolates nodes
+        /// Method of isolating nodes
         #[arg(long, value_enum, default_value_t = Partitions::Auto)]
         partitions: Partitions,
         /// Set in the process that is root of a network namespace
@@ -99,7 +99,7 @@ enum Action {
     },
 }
 
-/// What shows that a check finds bugs.
+/// Arguments of checks of planted bugs.
 #[derive(clap::Args)]
 struct Planted {
     #[arg(long, hide = true)]

@@ -86,7 +86,8 @@ pub struct Settings {
 /// How long a snapshot may take.
 pub(crate) const SNAPSHOT_PATIENCE: Duration = Duration::from_secs(600);
 
-/// How long a snapshot that is being built may delay the next one, before that is requested again.
+/// Time for which a snapshot that is being built may delay the next one, before that is requested
+/// again.
 const SNAPSHOT_RETRY: Duration = Duration::from_millis(300);
 
 pub(crate) struct Node {

@@ -1,8 +1,9 @@
 //! Addresses of nodes, on loopback or in network namespaces of their own.
 //!
-//! In namespaces each node has two interfaces: one to a bridge to the other nodes, which a partition
-//! takes down, and one to the clients. Packets are lost then, as if a cable were cut. The parent
-//! process must be root of its network namespace: run it by `unshare --user --map-root-user --net`.
+//! In namespaces each node has two interfaces: one to a bridge to the other nodes, which a
+//! partition takes down, and one to the clients. Packets are lost then, as if a cable were cut. The
+//! parent process must be root of its network namespace: run it by
+//! `unshare --user --map-root-user --net`.
 
 use std::{
     io::Read as _,
@@ -16,7 +17,7 @@ use crate::Result;
 /// The port of all nodes that have addresses of their own.
 const PORT: u16 = 7000;
 
-/// Where nodes run.
+/// Places where nodes run.
 #[derive(Debug)]
 pub enum Places {
     /// On ports of this machine. Nodes drop the requests that a partition would lose.

@@ -15,7 +15,7 @@ use crate::{
     places::Places,
 };
 
-/// How long a cluster may take to reach a state, on a busy machine.
+/// Time in which a cluster must reach a state, on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Pause between two looks at a node.
@@ -182,7 +182,7 @@ impl Processes {
         }
     }
 
-    /// Waits until a node of those that run leads, and all of them know it. Returns its id.
+    /// Waits until one of the running nodes leads, and all of them report it. Returns its id.
     ///
     /// # Errors
     ///
@@ -191,7 +191,7 @@ impl Processes {
         self.leader_of(&self.running().collect::<Vec<_>>()).await
     }
 
-    /// Waits until one of `nodes` leads, and all of them know it. Returns its id.
+    /// Waits until one of `nodes` leads, and all of them report it. Returns its id.
     ///
     /// # Errors
     ///

@@ -20,10 +20,10 @@ use crate::{
     processes::Processes,
 };
 
-/// How long a step may take, on a busy machine.
+/// Time in which a step must succeed, on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// How long a client waits for a response.
+/// Timeout of a client for a response.
 const CLIENT_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Pause between two attempts of a step.
@@ -65,7 +65,7 @@ pub(crate) async fn run(run: &Run) -> Result<Outcome> {
     let clients = [client(&nodes, first)?, client(&nodes, voter)?];
     outcome.failure = read(&clients, &shared).await.err().map(|error| error.to_string());
 
-    // The second leader would tell the first one of the later term.
+    // The second leader would report the later term to the first one.
     if outcome.failure.is_none() {
         nodes.start(second)?;
         outcome.failure = read_all(&nodes, &shared).await.err().map(|error| error.to_string());

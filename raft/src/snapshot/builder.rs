@@ -33,7 +33,7 @@ impl<C> SnapshotBuilder<C> {
         let _turn = self.snapshots.turn();
         let slot = self.snapshots.free_slot::<L>(&self.records)?;
         self.records.db.checkpoint(self.snapshots.path(slot)?)?;
-        // The checkpoint itself says what it contains: entries are applied while it is made.
+        // Read from the checkpoint itself: entries are applied while it is created.
         let meta = L::meta(applied::<L>(&self.snapshots.open_slot(slot)?)?);
         let mut batch = self.records.db.batch();
         batch.insert(&self.records.keyspace, SNAPSHOT, encode(&Kept { meta, slot })?)?;

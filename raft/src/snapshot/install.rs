@@ -22,7 +22,7 @@ pub(super) fn applied<L: Line>(db: &Db) -> Result<AppliedOf<L>> {
     Ok(records.read(APPLIED)?.unwrap_or_default())
 }
 
-/// Checks that the checkpoint `source` is whole, and contains what `meta` says.
+/// Checks that the checkpoint `source` is whole, and contains what `meta` describes.
 pub(super) fn check<L: Line>(source: &Db, meta: &L::Meta) -> Result<()> {
     if applied::<L>(source)?.log_id.as_ref() != L::last_log_id(meta) {
         return Err(Error::Snapshot(format!("{meta:?} contains other entries")));
