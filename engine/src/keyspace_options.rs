@@ -109,8 +109,8 @@ impl KeyspaceOptions {
     /// Size at which a memtable is frozen and flushed, in bytes.
     ///
     /// A large memtable makes fewer, larger tables. Up to four exist at a time. With a budget of
-    /// 1.2 GiB, 64 MiB instead of the default wrote 17 % fewer bytes for 3 million random inserts,
-    /// and 28 % fewer for 5 million. It took 20 % more CPU time of the writing thread.
+    /// 1.2 GiB, 64 MiB instead of the default wrote 17 % fewer bytes for 3 million random inserts
+    /// and 28 % fewer for 5 million. The writing thread took 20 % more CPU time.
     ///
     /// From 4 KiB to 16 GiB; default 32 MiB ([`DEFAULT_MEMTABLE_BYTES`]). Batches in flight may
     /// exceed it.

@@ -90,8 +90,8 @@ impl PackedKeys {
         }
     }
 
-    /// Returns the index of the first key that is not `before`, among those with the same head as
-    /// the first of these at `start`; that behind them if there is none.
+    /// Searches the keys with the same head as the one at `start`. Returns the index of the first
+    /// that is not `before`, or the index behind them if there is none.
     #[inline(never)]
     fn among_equal(&self, start: usize, before: impl Fn(usize) -> bool) -> usize {
         let target = self.heads[start];

@@ -26,8 +26,8 @@ use crate::{
 /// Entries that are applied by one commit. The clients of all of them wait for it.
 const ENTRIES_MAX: usize = 1000;
 
-/// What this crate requires of the types of openraft 0.10: its entries and payloads, and requests
-/// that serde knows.
+/// Requirements on the types of openraft 0.10: its entries and payloads, and requests that serde
+/// can encode.
 ///
 /// Implemented for all types that fit.
 pub trait Types:
@@ -237,7 +237,7 @@ where
         Ok((applied.log_id, applied.membership))
     }
 
-    /// Clients hear of their entries after the commit that contains them.
+    /// Clients get responses after the commit that contains their entries.
     async fn apply<S>(&mut self, mut entries: S) -> io::Result<()>
     where
         S: Stream<Item = io::Result<EntryResponder<C>>> + Unpin + OptionalSend,

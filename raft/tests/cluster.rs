@@ -29,7 +29,7 @@ use support::{Map, Request, Types};
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 type Failure<E = openraft::error::Infallible> = RPCError<u64, BasicNode, RaftError<u64, E>>;
 
-/// How long a cluster may take to reach a state, on a busy machine.
+/// Time in which a cluster must reach a state, on a busy machine.
 const PATIENCE: Option<Duration> = Some(Duration::from_secs(30));
 
 /// Entries after which a node builds a snapshot and purges its log.
@@ -140,7 +140,7 @@ async fn put(leader: &Raft<Types>, number: u64) -> Result<()> {
     Ok(())
 }
 
-/// Waits for a leader that `raft` knows of, other than `old`.
+/// Waits until `raft` reports a leader other than `old`.
 async fn leader(raft: &Raft<Types>, old: Option<u64>) -> Result<u64> {
     let found = |metrics: &openraft::RaftMetrics<u64, BasicNode>| {
         metrics.current_leader.is_some() && metrics.current_leader != old

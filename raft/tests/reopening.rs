@@ -251,7 +251,7 @@ async fn a_damaged_snapshot_changes_nothing() -> Result<()> {
     let mut from = full_node(first.path()).await?;
     let mut to = Node::open(second.path())?;
     to.state_machine.apply([put(0, "other", "1")]).await?;
-    // A piece is missing, cut off, too much, or changed in the header.
+    // A part is missing, truncated, surplus, or changed in the header.
     for place in [0, 3, 9, 20] {
         let change = |bytes: &mut Vec<u8>| bytes[place..place + 3].fill(0xff);
         let (meta, received) = send_changed(&mut from, &mut to, 1 << 20, change).await?;

@@ -1,6 +1,6 @@
 //! Blob files whose values are rewritten, to free the garbage among them.
 //!
-//! Garbage are stored values that no table refers to. It is known without a read: each table has
+//! Garbage is the stored values that no table refers to. It is known without a read: each table has
 //! the bytes that it refers to of each file. A value that is hidden by a newer one becomes garbage
 //! when a compaction drops its entry.
 //!

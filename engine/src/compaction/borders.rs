@@ -1,4 +1,4 @@
-//! Where the tables of a merge end.
+//! Borders of the tables that a merge writes.
 
 use std::{iter::Peekable, sync::Arc, vec};
 

@@ -31,7 +31,7 @@ const HISTORY_CHECKS: u64 = 8;
 /// Times of the store clock, in milliseconds.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct ExpiryClock {
-    /// What has expired at this time has expired for every snapshot, too.
+    /// Values that have expired at this time have expired for every snapshot, too.
     pub(crate) for_all_ms: u64,
     /// Present time, not before `for_all_ms`.
     pub(crate) now_ms: u64,

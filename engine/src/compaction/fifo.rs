@@ -1,8 +1,8 @@
-//! Removal of the oldest tables of a keyspace with [`CompactionStyle::Fifo`](crate::CompactionStyle).
+//! Removal of the oldest tables with [`CompactionStyle::Fifo`](crate::CompactionStyle).
 //!
-//! The tables are parts in the order of their age: each run of level 0 as a whole, since its tables
-//! are as old as each other; below it, where a flush leaves nothing, each table by itself. The
-//! oldest parts are unlinked without a read, those of one level by one edit of the manifest.
+//! The tables form parts in the order of their age. Each run of level 0 is a part, since its tables
+//! are equally old. Each table of a deeper level is a part; no flush adds one there. The oldest
+//! parts are unlinked without a read, those of one level by one edit of the manifest.
 //!
 //! An entry goes only after all older ones that it might hide: they are in older parts, or, below
 //! level 0, in deeper levels. So no removal makes an older value visible.

@@ -9,8 +9,8 @@
 //!    [`size_ratio_percent`](SizeTiered::size_ratio_percent).
 //! 3. **Count**: neighbors of any size, from more than [`runs_max`](SizeTiered::runs_max) runs on.
 //!
-//! Of several merges by the same rule the one that rewrites least for each run less is first. A run
-//! with a busy or quarantined table is not merged, and no other run is merged past it.
+//! Among merges by the same rule, the one that rewrites least per removed run is first. A run with
+//! a busy or quarantined table is not merged, and no other run is merged past it.
 //!
 //! The result replaces its inputs: in level 0 with the number of the newest, below it in the deepest
 //! level of the inputs. A merge with the oldest run goes to the last level. Nothing is older, so

@@ -16,9 +16,9 @@ impl Db {
     /// flight are cancelled. Memtables are not flushed: the next opening replays the log.
     ///
     /// If other handles of any kind exist, in any thread, this makes all acknowledged writes
-    /// durable and fails with [`Error::StillOpen`], which counts the handles by kind. If several
-    /// threads close the last handles at once, all may fail. [`shutdown`](Self::shutdown) closes
-    /// the store in any case.
+    /// durable. Then it fails with [`Error::StillOpen`], which counts the handles by kind. If
+    /// several threads close the last handles at once, all may fail. [`shutdown`](Self::shutdown)
+    /// closes the store in any case.
     ///
     /// Writes nothing if the store was opened [read-only](crate::Options::read_only).
     ///

@@ -23,8 +23,8 @@
 //! | 22, optional | varints        | compaction style, see below; missing for leveled            |
 //! | 23, optional | varint         | most blob files that alternate in a table; missing for any  |
 //!
-//! A compaction style is 1 for size-tiered, then the runs of a merge, most runs, size ratio and
-//! space in percent; or 2 for FIFO, then bytes and milliseconds, 0 for no age. Further numbers are
+//! A compaction style is 1 for size-tiered, then runs of a merge, most runs, size ratio and space
+//! in percent. It is 2 for FIFO, then bytes and milliseconds, 0 for no age. Further numbers are
 //! skipped, an unknown style is leveled.
 //!
 //! Each field stands at most once, in any order. A missing field has its default. A number outside

@@ -151,10 +151,10 @@ impl Options {
     /// From 8 KiB, and at least twice [`log_segment_bytes`](Self::log_segment_bytes) if that is
     /// set. A value set here is fixed.
     ///
-    /// Default 4 times the limit of memtables, from 32 MiB to 256 MiB ([`DEFAULT_LOG_BYTES_MAX`]),
-    /// which is the value for a [`memory_budget`](Self::memory_budget) of 256 MiB or more. The
-    /// default is at least twice `log_segment_bytes`, up to 128 MiB of it: set this option for
-    /// longer segments. It follows [`Db::set_memory_budget`](crate::Db::set_memory_budget).
+    /// Default 4 times the limit of memtables, from 32 MiB to 256 MiB ([`DEFAULT_LOG_BYTES_MAX`]).
+    /// With a [`memory_budget`](Self::memory_budget) of 256 MiB or more it is 256 MiB. The default
+    /// is at least twice `log_segment_bytes`, up to 128 MiB of it: set this option for longer
+    /// segments. It follows [`Db::set_memory_budget`](crate::Db::set_memory_budget).
     pub fn log_bytes_max(mut self, bytes: u64) -> Self {
         self.log.bytes_max = Some(bytes);
         self

@@ -1,7 +1,7 @@
 //! Moves of memory between the block cache and the other parts of a budget.
 
-/// Moves of memory between the block cache and the other parts of the budget since the store was
-/// opened, and counters of memtables at their limit.
+/// Moves of memory between the block cache and the other parts of the budget, and counters of
+/// memtables at their limit. Counted since the store was opened.
 ///
 /// The limit of the block cache is what the other parts leave, in steps of 1/64 of the budget and
 /// at most 1 MiB. Each change is counted for the part that grew, or shrank, the most since the
@@ -35,8 +35,8 @@ pub struct MemoryMoves {
     /// counts them, too.
     pub memtable_room_waits: u64,
     /// Times that the limit of memtables was lowered by 1/8 of its maximum, because the block cache
-    /// would spare more reads than memtables spare compaction. In a
-    /// [`MemoryPool`](crate::MemoryPool), this and the next two are for all stores.
+    /// would spare more I/O than the memtables. In a [`MemoryPool`](crate::MemoryPool), this and
+    /// the next two are for all stores.
     pub memtable_limit_lowered: u64,
     /// Times that the limit of memtables was raised by 1/8 of its maximum.
     pub memtable_limit_raised: u64,

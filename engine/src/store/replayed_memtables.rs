@@ -101,9 +101,9 @@ impl ReplayedMemtables {
         }
     }
 
-    /// Removes the memtables whose entries were all flushed, up to `flushed`, and replaces the one
-    /// with a part of them by what `rest` returns for a memtable of so many bytes. Returns `false`
-    /// if nothing is left.
+    /// Removes the memtables whose entries are all at or below `flushed`. Replaces one that is
+    /// partly flushed by the result of `rest` for a memtable of so many bytes. Returns `false` if
+    /// nothing is left.
     pub(super) fn leave_flushed(
         &mut self,
         flushed: SequenceNumber,

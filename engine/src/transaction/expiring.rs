@@ -17,9 +17,9 @@ use crate::{
 /// Values that expire: see [`Keyspace::insert_with_ttl`]. The clock of a transaction is fixed at
 /// its start. The expiry of a value is not a write: it causes no conflict.
 impl Transaction {
-    /// Adds a write of `value` under `key` in `keyspace` that expires after `ttl`, rounded up to
-    /// whole milliseconds and counted from the start of the transaction. Later reads of this
-    /// transaction see the value, unless `ttl` is zero.
+    /// Adds a write of `value` under `key` in `keyspace` that expires after `ttl`. The TTL is
+    /// rounded up to whole milliseconds, and counts from the start of the transaction. Later reads
+    /// of this transaction see the value, unless `ttl` is zero.
     ///
     /// ```
     /// use std::time::Duration;

@@ -1,4 +1,4 @@
-//! What differs between the lines of openraft: this is 0.10.
+//! Types and calls of openraft 0.10 that differ from other lines.
 
 use std::{collections::BTreeMap, io, path::Path};
 

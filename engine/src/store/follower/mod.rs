@@ -7,10 +7,10 @@
 //! | [`views`]  | makes it visible                                        |
 //! | [`rest`]   | the entries of a memtable that a flush has left         |
 //!
-//! A refresh reads the manifest, then the log. All that the manifest has of the history is in the
-//! log or in tables by then, so manifest and log together are a prefix of the history. A batch is
-//! inserted into the memtables, as a writer inserts it: no reader sees it before the refresh raises
-//! the visible sequence number.
+//! A refresh reads the manifest, then the log. The history up to the manifest is in the log or in
+//! tables by then. So manifest and log together are a prefix of the history. A batch is inserted
+//! into the memtables, as a writer inserts it: no reader sees it before the refresh raises the
+//! visible sequence number.
 //!
 //! A refresh that has much to read raises it after each part of the log: without the new state of
 //! the manifest this is a prefix, too. But not once the log changes keyspaces. At the end the

@@ -1,8 +1,8 @@
 //! Compactions of an idle store: start and interruption.
 //!
 //! A store is idle when for [`IDLE`] nothing was written and no worker had work. Then the cheap
-//! compactions that the picker finds ([`idle`](crate::compaction)) are done one after the other.
-//! One in flight is interrupted for a flush without a free worker, work that waits for memory, a
+//! compactions that the picker finds ([`idle`](crate::compaction)) are done one after the other. A
+//! flush without a free worker interrupts the one in flight. So do work that waits for memory, a
 //! request to compact a whole keyspace, and the close of the store.
 //!
 //! The writes of an interrupted compaction are wasted. A writer that flushes another keyspace
