@@ -117,7 +117,7 @@ fn ask_for(
     }
     let value = |value: Option<&Bytes>| value.map_or("nothing".to_owned(), |value| shown(value));
     Err(Unreadable::Contradiction(format!(
-        "{name} {}: a scan says {}, get {}, contains_key {contained}, may_contain {maybe}",
+        "{name} {}: a scan returns {}, get {}, contains_key {contained}, may_contain {maybe}",
         shown(key),
         value(scanned),
         value(got.as_ref())

@@ -15,7 +15,7 @@ impl Writes for Batch {}
 
 impl Writes for Transaction {}
 
-/// When a value that is written expires.
+/// Expiry of a value that is written.
 #[derive(Debug, Clone, Copy)]
 pub enum Expiry {
     /// After the default TTL of the keyspace, if it has one.

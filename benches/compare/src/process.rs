@@ -123,7 +123,7 @@ pub(crate) fn read(path: impl AsRef<Path>) -> Result<String> {
 pub(crate) fn field(text: &str, name: &str) -> Result<u64> {
     let value = text.lines().find_map(|line| line.strip_prefix(name));
     let number = value.and_then(|value| value.split_whitespace().next()?.parse().ok());
-    number.ok_or_else(|| format!("the system tells no number {name}").into())
+    number.ok_or_else(|| format!("the system reports no number {name}").into())
 }
 
 #[cfg(test)]

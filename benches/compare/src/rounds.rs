@@ -114,7 +114,7 @@ impl Plan {
         Ok(())
     }
 
-    #[expect(clippy::disallowed_methods, reason = "these are folders of other engines too")]
+    #[expect(clippy::disallowed_methods, reason = "these are directories of other engines too")]
     fn folder(&self) -> Result<(PathBuf, Option<TempDir>)> {
         if let Some(folder) = &self.folder {
             fs::create_dir_all(folder)?;

@@ -111,7 +111,7 @@ pub enum Keys {
 
 impl Keys {
     /// Returns the number of keys.
-    #[expect(clippy::len_without_is_empty, reason = "nobody asks")]
+    #[expect(clippy::len_without_is_empty, reason = "no caller needs it")]
     #[must_use]
     pub fn len(&self) -> u64 {
         match self {

@@ -1,4 +1,4 @@
-//! Common mistakes are refused without harm, with a message that says what to do.
+//! Common mistakes are refused without harm, with a message that contains advice.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by a panic")]
 

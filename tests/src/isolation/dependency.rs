@@ -211,7 +211,7 @@ impl<'h> Reader<'_, 'h> {
             Some(Fate::Unplaced { key: at, writer }) if Some(at) == index => {
                 self.found.add(Some(writer), Some(number), Kind::Wr, None);
             }
-            _ => self.report(Anomaly::Garbage, &format!("read {key} = {id}, which nobody wrote")),
+            _ => self.report(Anomaly::Garbage, &format!("read {key} = {id}, never written")),
         }
     }
 

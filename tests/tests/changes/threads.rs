@@ -27,7 +27,7 @@ use super::open;
 const WRITERS: u32 = 8;
 const WRITES: u32 = 1500;
 const READERS: usize = 2;
-/// Waits without a batch after which a reader gives up.
+/// Waits without a batch after which a reader aborts.
 const IDLE_MAX: usize = 500;
 
 fn threaded(options: Options) -> Options {

@@ -135,7 +135,7 @@ fn last_level_uses_zstd_and_reads_equal() {
     db.compact().unwrap();
     check(&db, true);
     let [_, _, lz4] = kinds(dir.path());
-    assert!(lz4 > 0, "the table of the key is written anew");
+    assert!(lz4 > 0, "the table of the key is rewritten");
 }
 
 #[test]

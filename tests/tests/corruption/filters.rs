@@ -72,7 +72,7 @@ fn check_reads(sample: &Sample, files: &Files) -> Result<bool, String> {
     }
     for key in ["k00x", "k30x"] {
         if !matches!(db.contains_key(key), Ok(false)) || !db.may_contain(key) {
-            return Err(format!("{key:?} should be absent, and nobody can know from memory"));
+            return Err(format!("{key:?} should be absent, and may match in filters"));
         }
     }
     // `may_contain` is not counted.
@@ -88,7 +88,7 @@ fn check_reads(sample: &Sample, files: &Files) -> Result<bool, String> {
     }
     let table_id = sample.names("", ".sst")[0].split('.').next().map(str::parse);
     if Ok(reports[0].1) != table_id.expect("a name has a first part") || reports[0].0 != "default" {
-        return Err(format!("{reports:?} tells another table"));
+        return Err(format!("{reports:?} reports another table"));
     }
     Ok(true)
 }

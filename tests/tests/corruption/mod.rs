@@ -14,7 +14,7 @@
 //! | others       | the tests, by file                                           |
 
 #![expect(clippy::unwrap_used, reason = "a test fails by a panic")]
-#![expect(clippy::print_stdout, reason = "a test tells how many cases it ran")]
+#![expect(clippy::print_stdout, reason = "a test reports how many cases it ran")]
 
 pub(crate) mod allocation;
 mod cases;

@@ -215,7 +215,7 @@ fn n15_repair_ignores_an_older_manifest() {
     let mut good = files(&fs);
     let manifest = |files: &Files| files.keys().rfind(|it| it.starts_with("MANIFEST")).cloned();
     let (old, new) = (manifest(&before).unwrap(), manifest(&good).unwrap());
-    assert_ne!(old, new, "the manifest was begun anew");
+    assert_ne!(old, new, "a new manifest was begun");
     // Restores the old manifest, as if its unlink was lost.
     good.insert(old.clone(), before[&old].clone());
     for (without_current, without_newest) in [(true, false), (false, true), (true, true)] {
@@ -231,7 +231,7 @@ fn n15_repair_ignores_an_older_manifest() {
         let fs = disk(&files);
         let report = options(&fs).repair(STORE_DIR, NEW, OlderValues::LeaveOut).unwrap();
         assert_eq!(report.is_rebuilt, without_newest, "{report}");
-        assert_eq!(report.lost.len(), 1, "nothing says which manifest counted: {report}");
+        assert_eq!(report.lost.len(), 1, "the report does not name the manifest used: {report}");
         let db = options(&fs).open(NEW).unwrap();
         assert_eq!(db.get("a").unwrap(), None, "{report}");
         assert_eq!(db.get("b").unwrap().as_deref(), Some(&b"2"[..]), "{report}");

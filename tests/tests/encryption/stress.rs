@@ -1,7 +1,7 @@
 //! Key rotations beside writers, readers, flushes, checkpoints and backups.
 //!
 //! Writer `w` overwrites slots in turn: batch `n` stores its number as `w-newest` in two keyspaces,
-//! and under one of the slots. So the number alone tells all entries of a writer.
+//! and under one of the slots. So the number alone determines all entries of a writer.
 
 use std::{
     collections::BTreeMap,

@@ -66,7 +66,7 @@ fn f2_panic_elsewhere_keeps_the_store_writable() {
     let db = small_options(Arc::new(MemoryFs::new())).open(STORE_DIR).unwrap();
     let panicked = catch_unwind(AssertUnwindSafe(|| {
         let _writes = Writes(&db);
-        resume_unwind(Box::new("the panic that the test wants"));
+        resume_unwind(Box::new("the panic that the test expects"));
     }));
     assert!(panicked.is_err());
     db.insert("b", "1").unwrap();

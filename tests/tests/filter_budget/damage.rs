@@ -84,7 +84,7 @@ fn writes_do_not_wait_for_filter_changes() {
             sender.send(()).unwrap();
         });
         let are_written = receiver.recv_timeout(Duration::from_secs(20)).is_ok();
-        assert!(!changing.is_finished(), "it waits for the change that is under way");
+        assert!(!changing.is_finished(), "it waits for the change in flight");
         drop(gate);
         changing.join().unwrap().unwrap();
         are_written
@@ -115,7 +115,7 @@ fn filters_that_cannot_be_reloaded_are_reported_and_hide_nothing() {
         told.sort_unstable();
         let count = told.len();
         told.dedup();
-        assert_eq!(told.len(), count, "{name}: each is told once");
+        assert_eq!(told.len(), count, "{name}: each is reported once");
         // One open file may still have its old contents.
         assert!((not_whole - 1..=not_whole).contains(&(count as u64)), "{name}: {count}");
         db.wait_for_background().unwrap();

@@ -192,5 +192,5 @@ fn probed_filters_are_kept() {
     });
     let text = format!("{looked_up:?} after lookups, {scanned:?} after scans");
     assert!(looked_up.0 < scanned.0, "tables that scans pass over: {text}");
-    assert!(looked_up.1 < 0.9 * scanned.1, "tables that lookups search in vain: {text}");
+    assert!(looked_up.1 < 0.9 * scanned.1, "tables with false positives of lookups: {text}");
 }

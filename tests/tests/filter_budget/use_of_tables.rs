@@ -35,7 +35,7 @@ fn probed_tables_keep_their_filters() {
         ask(&db, &absent(true, 60_000).collect::<Vec<_>>());
         db.set_filter_bytes_max(whole / 4).unwrap();
         let (hot, cold) = (needless(true), needless(false));
-        assert!(hot * 3 < cold * 2, "{name}: {hot} needless reads where it is asked, else {cold}");
+        assert!(hot * 3 < cold * 2, "{name}: {hot} needless reads where it is probed, else {cold}");
     }
 }
 
@@ -58,7 +58,7 @@ fn cold_tables_drop_columns_first() {
     db.set_filter_bytes_max(whole * 85 / 100).unwrap();
     let (hot_after, cold_after) = (columns(&db, hot), columns(&db, cold));
     assert!(cold_after < cold_before, "{cold_before}, then {cold_after} columns");
-    assert!(hot_after >= hot_before, "{hot_before}, then {hot_after} columns where it is asked");
+    assert!(hot_after >= hot_before, "{hot_before}, then {hot_after} columns where it is probed");
     db.set_filter_bytes_max(whole * 80 / 100).unwrap();
     let (hot_then, cold_then) = (columns(&db, hot), columns(&db, cold));
     assert!(hot_then > cold_then && cold_then <= cold_after, "{hot_then} and {cold_then} columns");

@@ -63,7 +63,7 @@ fn intact_store_has_no_problem() {
         assert!(report.filter_probes >= keys && report.filters == report.tables, "{report}");
     }
     let report = verify(&with_filter_files());
-    assert!(report.is_good(), "nobody uses the damaged filters in the tables: {report}");
+    assert!(report.is_good(), "no lookup uses the damaged filters in the tables: {report}");
     assert_eq!(report.unused_filters_damaged, report.tables, "{report}");
 }
 
@@ -186,7 +186,7 @@ fn damage_to_scan_filters_is_reported() {
     let good = verify(&fs, Some(3));
     assert!(good.is_good() && good.filter_probes == 3 * 900, "{good}");
     let unknown = verify(&fs, None);
-    assert!(unknown.is_good() && unknown.filters == 2, "not asked without its function: {unknown}");
+    assert!(unknown.is_good() && unknown.filters == 2, "not probed without function: {unknown}");
     let other = verify(&fs, Some(2));
     assert_eq!(kinds(&other), BTreeSet::from(["FilterWrong".to_owned()]), "{other}");
     assert!(other.problems[0].message.contains("prefix filter rules out "), "{other}");

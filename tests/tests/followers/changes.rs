@@ -57,7 +57,7 @@ fn change_stream_of_a_follower_returns_each_batch_once() {
     }
 }
 
-/// The follower knows segments that the writer has dropped since.
+/// The follower lists segments that the writer has dropped since.
 #[test]
 fn lost_changes_are_reported_and_never_skipped() {
     let disk = Arc::new(MemoryFs::new());

@@ -61,11 +61,11 @@ fn workers_pause_on_a_full_disk_and_resume() {
     thread::sleep(Duration::from_secs(1));
     let tries = fs.failures() - before;
     let told = listener.0.load(Relaxed);
-    report(&format!("full disk: {tries} attempts in a second, told {told} times"));
-    assert!(tries > 0, "nobody tried again");
+    report(&format!("full disk: {tries} attempts in a second, reported {told} times"));
+    assert!(tries > 0, "no attempt was repeated");
     assert!(tries <= WORKERS * TRIES_MAX, "{tries} attempts in a second");
     assert_eq!(told, 1, "the disk became full once");
-    assert!(db.flush().unwrap_err().is_no_space(), "whoever waits is told");
+    assert!(db.flush().unwrap_err().is_no_space(), "a waiting caller is notified");
 
     fs.heal();
     db.flush().unwrap();

@@ -263,7 +263,7 @@ fn invalid_histories_are_refused() {
     assert_eq!(invalid(both), ("keep_history", "not beside a compaction filter"));
 }
 
-/// A repair copies what is newest, and begins the history anew.
+/// A repair copies the newest versions, and begins a new history.
 #[test]
 fn a_repaired_store_has_no_past() {
     let fs = Arc::new(MemoryFs::with_seed(1));

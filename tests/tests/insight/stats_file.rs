@@ -28,7 +28,7 @@ fn names(fs: &MemoryFs) -> Vec<String> {
 fn stats_file_of_a_closed_store_has_its_last_statistics() {
     let fs = Arc::new(MemoryFs::new());
     drop(grown(&fs));
-    assert!(read(&fs).is_none(), "nobody asked for the file");
+    assert!(read(&fs).is_none(), "no option requests the file");
     let db = open(&fs, NEVER);
     assert_eq!(read(&fs).unwrap().lookups.lookups, 0);
     for number in 0..KEYS / 10 {

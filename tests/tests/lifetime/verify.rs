@@ -156,6 +156,6 @@ fn verify_finds_no_damage_beside_writes() {
             let after = db.verify().unwrap();
             assert!(after.is_good(), "{batches} batches, {reads} reads: {after}");
         }
-        assert!(has_written > 0, "{batches} batches: nobody wrote beside it");
+        assert!(has_written > 0, "{batches} batches: no thread wrote beside it");
     }
 }

@@ -1,7 +1,7 @@
 //! A store is open once, in this process and on this machine.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by a panic")]
-#![expect(clippy::print_stdout, reason = "a process tells another one how it went")]
+#![expect(clippy::print_stdout, reason = "a process reports its result to another one")]
 
 use std::{
     env,
@@ -102,7 +102,7 @@ fn start_other(dir: &Path) -> (Child, String) {
         .unwrap();
     let lines = BufReader::new(other.stdout.as_mut().unwrap()).lines();
     let said = lines.map(|line| line.unwrap()).find(|line| [OPENED, REFUSED].contains(&&**line));
-    (other, said.expect("the other process says how it went"))
+    (other, said.expect("the other process reports its result"))
 }
 
 #[test]

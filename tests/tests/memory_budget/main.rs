@@ -6,7 +6,7 @@
 //! one at a time.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by a panic")]
-#![expect(clippy::print_stdout, reason = "a test tells what it measured")]
+#![expect(clippy::print_stdout, reason = "a test reports its measurements")]
 
 mod background_pins;
 mod changes;

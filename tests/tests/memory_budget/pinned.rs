@@ -82,7 +82,7 @@ fn read_ahead_bytes_are_pinned() {
         // Cursors, keys, block headers, and the spare memory of a cache shard.
         let others = SCANS * 2 * RUNS as usize * (4 << 10) + MIB / 4;
         let told = pinned + cached as usize;
-        assert!(allocated <= told + others, "{allocated} allocated, {pinned} + {cached} told");
+        assert!(allocated <= told + others, "{allocated} allocated, {pinned} + {cached} reported");
         drop(scans);
         assert_eq!(db.stats().memory.pinned_bytes, 0, "fill_cache {fill_cache}");
     }

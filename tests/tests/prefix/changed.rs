@@ -52,7 +52,7 @@ fn changed_extractor_loses_no_key() {
         check(db.default_keyspace(), keys, &name);
         let unusable = sum(&db, |level| level.prefix_unusable);
         // Until the job has rebuilt them; without an extractor it drops them.
-        assert_eq!(unusable > 0, has_filters && had_filters, "{name}: {unusable} not asked");
+        assert_eq!(unusable > 0, has_filters && had_filters, "{name}: {unusable} not probed");
         had_filters = has_filters;
         assert_eq!(db.stats().tables_with_unusable_filters, 0, "{name}: they are not damaged");
         write(db.default_keyspace(), keys..keys + 50);

@@ -23,12 +23,12 @@ impl PrefixFunction for Panics {
     }
 
     fn prefix_length(&self, _: &[u8]) -> Option<usize> {
-        assert!(!self.0.load(Relaxed), "the panic that the test wants");
+        assert!(!self.0.load(Relaxed), "the panic that the test expects");
         Some(4)
     }
 
     fn determines_prefix(&self, start: &[u8]) -> bool {
-        assert!(!self.0.load(Relaxed), "the panic that the test wants");
+        assert!(!self.0.load(Relaxed), "the panic that the test expects");
         start.len() >= 4
     }
 }

@@ -55,7 +55,7 @@ fn absent_prefix_reads_blocks_only_on_false_positives() {
         let probes = sum(&db, |level| level.prefix_probes);
         let positives = probes - sum(&db, |level| level.prefix_negatives);
         // Bounds alone reject the first and the last prefixes.
-        assert!(probes > 4 * 3 * 490, "{kind:?}: {probes} filters were asked");
+        assert!(probes > 4 * 3 * 490, "{kind:?}: {probes} filters were probed");
         assert!(positives < probes / 20, "{kind:?}: {positives} positives of {probes}");
         let read = reads(&db) - before;
         // A position between two blocks reads both.
@@ -97,7 +97,7 @@ fn prefix_may_span_several_tables() {
         assert_eq!(db.prefix(prefix).count(), want, "{prefix}");
         assert_eq!(db.prefix(prefix).rev().count(), want, "{prefix}");
         let asked = sum(&db, |level| level.prefix_probes) - before;
-        assert!(asked <= 4, "{prefix}: {asked} filters were asked");
+        assert!(asked <= 4, "{prefix}: {asked} filters were probed");
     }
 }
 

@@ -274,7 +274,8 @@ fn pooling(dir: &Path, workers: usize) {
     check_keys(&dir.with_file_name("first"), 8_000);
 }
 
-/// Forks while a thread of the follower may hold its locks. The child follows the store anew.
+/// Forks while a thread of the follower may hold its locks. The child follows the store with a new
+/// handle.
 fn following(dir: &Path, workers: usize) {
     let writer = options(workers).open(dir).unwrap();
     insert(&writer, 0..1_000);

@@ -95,7 +95,7 @@ fn reads_of_empty_ranges_are_bounded() {
                 "{bits} bits, empty ranges of {length}, near keys: {near}: {filtered:.5} blocks instead \
                  of {plain:.3}, a rate of {rate:.5}, bound {bound:.5}"
             ));
-            assert!(asked as usize > ranges.len() / 2, "{asked} of {} asked", ranges.len());
+            assert!(asked as usize > ranges.len() / 2, "{asked} of {} probed", ranges.len());
             let chance = 5.0 * (bound / asked as f64).sqrt();
             assert!(rate <= 1.2 * bound + chance, "{bits} bits, {length}: {rate} of {bound}");
             assert!(filtered <= 1.3 * plain * bound + 2.0 * chance, "{filtered} blocks");

@@ -6,7 +6,7 @@
 //! acknowledged writes before the read and its started writes after it.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by a panic")]
-#![expect(clippy::print_stdout, reason = "a test tells how many cases it ran")]
+#![expect(clippy::print_stdout, reason = "a test reports how many cases it ran")]
 
 mod check;
 mod chores;

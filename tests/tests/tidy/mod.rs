@@ -1,7 +1,7 @@
 //! Rules for the source code that neither the compiler nor clippy checks.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by a panic")]
-#![expect(clippy::print_stdout, reason = "a test tells how many cases it ran")]
+#![expect(clippy::print_stdout, reason = "a test reports how many cases it ran")]
 #![expect(clippy::disallowed_methods, reason = "it reads the sources, not a store")]
 
 mod docs;

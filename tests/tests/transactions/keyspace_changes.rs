@@ -86,7 +86,7 @@ impl Attack {
                 }
                 Ok(())
             });
-            // After many conflicts a transaction gives up.
+            // After many conflicts a transaction aborts.
             assert!(matches!(done, Ok(()) | Err(Error::Conflict { .. })), "{done:?}");
         }
     }

@@ -53,7 +53,7 @@ pub(crate) trait Stored: Sized {
 
     fn contents(&self) -> Vec<u8>;
 
-    /// Returns what a record of another store says about a keyspace of this store.
+    /// Converts a record of another store into one for a keyspace of this store.
     fn of_other_store(self) -> Self {
         self
     }

@@ -101,7 +101,7 @@ mod tests {
     #[test]
     fn each_operation_runs_once_and_is_checked() {
         let cases = [
-            ("as many as asked for", 1000, 95, 3600.0, 100),
+            ("as many as requested", 1000, 95, 3600.0, 100),
             ("as many as there are", 95, 1000, 3600.0, 95),
             ("no time", 1000, 1000, 0.0, 20),
             ("none", 0, 1000, 3600.0, 0),

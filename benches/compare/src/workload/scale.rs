@@ -172,7 +172,7 @@ impl Peer {
 
     fn wait_until_ready(&mut self) -> Result<()> {
         let line = self.line()?;
-        if line == READY { Ok(()) } else { Err(format!("a peer says {line}").into()) }
+        if line == READY { Ok(()) } else { Err(format!("a peer reports {line}").into()) }
     }
 
     fn go(&mut self) -> Result<()> {
