@@ -318,9 +318,10 @@ impl Options {
     /// Compacts a short level 0 that is not due, after 0.3 s without a write; default `true`. A
     /// level 0 found by the open waits for 10 s.
     ///
-    /// Scans then read fewer sorted runs. Costs at most 5 bytes written for each byte flushed, and
-    /// only where little data lies below. Flushes interrupt such compactions, which costs at most
-    /// 10 bytes more: see `docs/design.md`. Requires [`worker_threads`](Self::worker_threads).
+    /// Scans then read fewer sorted runs. Costs at most 5 bytes written for each byte flushed, or
+    /// 11 once the store has been idle for 10 s. Flushes interrupt such compactions; a byte is in
+    /// at most two interrupted ones. See `docs/design.md`. Requires
+    /// [`worker_threads`](Self::worker_threads).
     pub fn idle_compactions(mut self, enabled: bool) -> Self {
         self.idle_compactions = enabled;
         self
