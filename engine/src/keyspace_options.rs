@@ -129,10 +129,10 @@ impl KeyspaceOptions {
         self
     }
 
-    /// Scale of the levels, in bytes. Level 0 is merged into the last level up to 8 times this size,
-    /// and into the level above it up to 192 times. Larger data has levels ten times larger from one
-    /// to the next, of which the first has at most this size. A smaller scale costs writes; a larger
-    /// one costs space while runs are merged.
+    /// Scale of the levels, in bytes. Level 0 is merged into the last level up to 8 times this
+    /// size, and into the level above it up to 192 times. Larger data has levels, each ten times
+    /// larger than the one above; the first has at most this size. A smaller scale costs writes; a
+    /// larger one costs space while runs are merged.
     ///
     /// From 4 KiB; default 128 MiB ([`DEFAULT_BASE_LEVEL_BYTES`]).
     pub fn base_level_bytes(mut self, bytes: u64) -> Self {

@@ -43,8 +43,9 @@ macro_rules! conditional_methods {
         /// durability of [`Options::durability`](crate::Options::durability).
         ///
         /// If another write changes the key in between, the call starts again, as often as needed.
-        /// Of concurrent calls at least one makes progress. For several keys, or another
-        /// durability, use a [transaction](crate::Db::transaction).
+        /// Of concurrent calls at least one makes progress. For another durability, use
+        /// [`with_durability`](crate::Keyspace::with_durability), for several keys a
+        /// [transaction](crate::Db::transaction).
         ///
         /// A call costs a read and a write. New values have the
         /// [default TTL](crate::KeyspaceOptions::default_ttl) of the keyspace.

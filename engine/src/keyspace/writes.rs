@@ -16,8 +16,8 @@ macro_rules! write_methods {
         /// Writing.
         impl $handle {
             /// Stores `value` under `key`, with the durability of
-            /// [`Options::durability`](crate::Options::durability). For another durability, commit
-            /// a [`Batch`](crate::Batch) of one entry. The value expires after the
+            /// [`Options::durability`](crate::Options::durability). For another durability, use
+            /// [`with_durability`](crate::Keyspace::with_durability). The value expires after the
             /// [default TTL](crate::KeyspaceOptions::default_ttl) of the keyspace, if it has one.
             ///
             /// # Errors

@@ -130,8 +130,8 @@ impl Store {
         }
     }
 
-    /// Chooses a compaction of `tree` for an idle store with nothing in flight; `for_long` if it has
-    /// been idle for long.
+    /// Chooses a compaction of `tree` for an idle store with nothing in flight; `for_long` if it
+    /// has been idle for long.
     pub(crate) fn choose_idle(&self, tree: &Tree, for_long: bool) -> Option<Compaction> {
         self.with_picker(tree, &[], None, |picker| {
             let cheap = picker.pick_idle();

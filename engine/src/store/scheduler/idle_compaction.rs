@@ -33,8 +33,8 @@ use crate::{
 const IDLE: Duration = Duration::from_millis(300);
 
 /// The same for a level 0 from before the store was opened: a process that opens a store, reads and
-/// closes it soon should not pay for earlier writes. Also after an interruption, and for compactions
-/// that rewrite much for each byte flushed.
+/// closes it soon should not pay for earlier writes. Also after an interruption, and for
+/// compactions that rewrite much for each byte flushed.
 const LONG_IDLE: Duration = Duration::from_secs(10);
 
 /// The shortest wait: a clock that stands still must not make workers spin.
