@@ -88,7 +88,7 @@ impl Default for Options {
             memory: MemoryBudget::default(),
             memory_pool: None,
             log: LogLimits::default(),
-            log_compression: false,
+            log_compression: true,
             change_retention: None,
             open_files_max: DEFAULT_OPEN_FILES_MAX,
             worker_threads: DEFAULT_WORKER_THREADS,

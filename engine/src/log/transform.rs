@@ -8,8 +8,9 @@ use sievedb_format::Corruption;
 /// and the write call.
 const LZ4_BYTES_MIN: usize = 1 << 10;
 
-/// The longest payload that is compressed, in bytes: it is held twice meanwhile.
-const LZ4_BYTES_MAX: usize = 64 << 20;
+/// The longest payload that is compressed, in bytes: it is held twice meanwhile, beside the memory
+/// budget.
+const LZ4_BYTES_MAX: usize = 4 << 20;
 
 /// Length of the payload in front of its LZ4 block, a little-endian u64.
 const LENGTH_BYTES: usize = size_of::<u64>();

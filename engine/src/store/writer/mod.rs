@@ -273,7 +273,9 @@ impl Store {
         condition: &mut impl Validate,
     ) -> Result<Option<(PlacedWrite<'_, Self>, bool)>> {
         // Computes the checksum of the payload outside of the lock.
-        let payload = match self.options.log_compression {
+        // A long value alone would be compressed here, and again in its table.
+        let is_batch = write.entries.len() > 1;
+        let payload = match self.options.log_compression && is_batch {
             true => Payload::compressed(write.payload.clone()),
             false => Payload::new(write.payload.clone()),
         };
@@ -361,7 +363,7 @@ impl Store {
     /// # Errors
     ///
     /// The error of the background work; [`Error::WriteTooLarge`].
-    fn throttle(&self, write: &Write) -> Result<()> {
+    pub(in crate::store) fn throttle(&self, write: &Write) -> Result<()> {
         match self.room(write.charge_bytes())? {
             Room::Delay(Duration::ZERO) => {}
             Room::Delay(delay) => self.stall(|| self.options.clock.sleep(delay)),
