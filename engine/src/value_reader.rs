@@ -3,6 +3,7 @@
 use std::{
     fmt,
     io::{self, Read, Seek, SeekFrom},
+    mem,
 };
 
 use bytes::Bytes;
@@ -117,6 +118,17 @@ impl Seek for ValueReader {
         };
         self.position = position.ok_or(io::ErrorKind::InvalidInput)?;
         Ok(self.position)
+    }
+}
+
+impl Drop for ValueReader {
+    fn drop(&mut self) {
+        if let Source::InPieces(of) = &self.source
+            && of.open.store().is_forked()
+        {
+            // A drop of the blob file may take a lock that a thread of the parent held.
+            mem::forget(mem::replace(&mut self.source, Source::InMemory(Bytes::new())));
+        }
     }
 }
 

@@ -157,6 +157,11 @@ impl Write {
         Self { payload: encoder.finish(), keyspace_changes, ..Self::default() }
     }
 
+    /// Creates a write to `tree` without entries.
+    pub(crate) fn to(tree: &Arc<Tree>) -> Self {
+        Self { targets: [Target::new(Arc::clone(tree))].into(), ..Self::default() }
+    }
+
     /// Creates the record of a clear of `tree`.
     pub(crate) fn clear(tree: &Arc<Tree>) -> Self {
         let record = Self::record(1, |batch| batch.clear_keyspace(tree.id));

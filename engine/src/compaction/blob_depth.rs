@@ -2,8 +2,8 @@
 //!
 //! A merge that keeps references makes tables whose depth is at most the sum of the depths of its
 //! input runs. If that exceeds the bound, the merge rewrites all values in key order, which makes
-//! the depth 1. So no table exceeds the bound, and no compaction is needed for it alone. Pebble does
-//! the same, with a bound of 10.
+//! the depth 1. So no compaction is needed for the bound alone. A table exceeds it only if it joins
+//! tables of one run whose values are in the same files. Pebble does the same, with a bound of 10.
 
 use crate::table::TableMeta;
 

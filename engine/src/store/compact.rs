@@ -417,8 +417,11 @@ impl Store {
             options = options.of_last_level();
         }
         let mut rewritten_blobs = blobs_to_rewrite(version, &options);
-        if is_too_deep {
-            rewritten_blobs.extend(gone().flat_map(|table| table.blob_file_ids()));
+        // Without blob files for new values, rewritten ones would be in memory as a whole.
+        if is_too_deep && options.blob_value_bytes.is_some() {
+            let unreadable = unreadable_blobs(version);
+            let files = gone().flat_map(|table| table.blob_file_ids());
+            rewritten_blobs.extend(files.filter(|id| !unreadable.contains(id)));
         }
         let written = gone().map(|table| table.written_ms.unwrap_or(clock_ms));
         let written_ms = written.max();
@@ -463,10 +466,14 @@ fn otherwise_compressed(version: &Version, options: &KeyspaceOptions) -> BTreeSe
 
 /// Returns the blob files of a keyspace whose values compactions move.
 fn blobs_to_rewrite(version: &Version, options: &KeyspaceOptions) -> BTreeSet<u64> {
-    let files = || version.tables().flat_map(|(_, _, live)| live.blobs.iter());
-    let unreadable = files().filter(|it| it.is_unreadable()).map(|it| it.file.file_id).collect();
     let metas = version.tables().map(|(_, _, live)| &*live.meta);
-    files_to_rewrite(metas, options.blob_garbage_ratio, &unreadable)
+    files_to_rewrite(metas, options.blob_garbage_ratio, &unreadable_blobs(version))
+}
+
+/// Returns the blob files of a keyspace with a value that a compaction could not read.
+fn unreadable_blobs(version: &Version) -> BTreeSet<u64> {
+    let files = version.tables().flat_map(|(_, _, live)| live.blobs.iter());
+    files.filter(|it| it.is_unreadable()).map(|it| it.file.file_id).collect()
 }
 
 /// Returns the tables that a compaction reads, by sorted run, newest run first; `None` if a table

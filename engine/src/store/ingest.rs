@@ -45,6 +45,7 @@ impl Store {
     pub(crate) fn install_ingested(&self, tables: &mut IngestTables) -> Result<SequenceNumber> {
         let (tree, bytes, entries) =
             (Arc::clone(&tables.plan.tree), tables.bytes(), tables.entries());
+        let to_level0 = tables.plan.has_few_entries;
         let written = tables.written();
         if written.is_empty() {
             return Ok(self.writer.visible());
@@ -56,7 +57,8 @@ impl Store {
         tree.check()?;
         let ingesting = Ingesting::begin(self, &tree);
         self.flush_trees(slice::from_ref(&tree))?;
-        self.place_tables(&tree, &ingesting.running, written);
+        let running = if to_level0 { None } else { Some(&*ingesting.running) };
+        self.place_tables(&tree, running, written);
         let sequence = self.install_placed(&tree, written)?;
         drop(ingesting);
         drop(change);
@@ -66,17 +68,22 @@ impl Store {
         Ok(sequence)
     }
 
-    /// Sets level and run of each table: see [`level_for`].
-    fn place_tables(&self, tree: &Tree, running: &[Compaction], written: &mut [Arc<TableMeta>]) {
+    /// Sets level and run of each table: by [`level_for`] beside `running` compactions, or level 0.
+    fn place_tables(
+        &self,
+        tree: &Tree,
+        running: Option<&[Compaction]>,
+        written: &mut [Arc<TableMeta>],
+    ) {
         let version = tree.kept_view().version;
         let style = tree.options().compaction_style;
         let written_ms = self.versions.clock().now_ms();
         let mut newest_run = None;
         for table in written {
-            let level = match style {
+            let level = match (style, running) {
                 // The newest tables are deleted last.
-                CompactionStyle::Fifo(_) => 0,
-                _ => level_for(&version, running, &table.bounds),
+                (CompactionStyle::Fifo(_), _) | (_, None) => 0,
+                (_, Some(running)) => level_for(&version, running, &table.bounds),
             };
             let mut new_run = || *newest_run.get_or_insert_with(|| self.tables.new_file_id());
             let run = if level == 0 { new_run() } else { 0 };

@@ -11,14 +11,15 @@ use std::{
 use bytes::Bytes;
 
 use super::ingest_tables::IngestTables;
-use crate::{Error, Result, store::Store};
+use crate::{Error, Result, commit::Write, store::Store};
 
 impl Store {
     /// Adds the only entry of an ingest, whose value of this length is read from `reader`.
     ///
     /// # Errors
     ///
-    /// [`Error::ReaderFailed`], [`Error::Io`], [`Error::Closed`].
+    /// [`Error::ReaderFailed`], [`Error::Io`], [`Error::Closed`]; the error of background work that
+    /// the call waits for.
     pub(crate) fn add_streamed(
         &self,
         tables: &mut IngestTables,
@@ -26,6 +27,8 @@ impl Store {
         reader: &mut impl Read,
         value_bytes: u64,
     ) -> Result<()> {
+        // Each call may add a run to level 0.
+        self.throttle(&Write::to(&tables.plan.tree))?;
         let failed = |error| reader_failed(key, error);
         tables.add_only(&self.tables, key, value_bytes, |piece| {
             self.tables.check_not_closing()?;
@@ -52,12 +55,16 @@ pub(crate) fn read_whole(
 
 /// Checks that `reader` has no more bytes.
 fn expect_end(reader: &mut impl Read) -> io::Result<()> {
-    match reader.read_exact(&mut [0]) {
-        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(()),
-        Err(error) => Err(error),
-        Ok(()) => {
-            let text = "the reader has more bytes than the length of the value";
-            Err(io::Error::new(io::ErrorKind::InvalidData, text))
+    loop {
+        match reader.read(&mut [0]) {
+            Ok(0) => return Ok(()),
+            Ok(_) => {
+                let text = "the reader has more bytes than the length of the value";
+                return Err(io::Error::new(io::ErrorKind::InvalidData, text));
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            // Also an unexpected end, for example of a compressed stream behind its last byte.
+            Err(error) => return Err(error),
         }
     }
 }

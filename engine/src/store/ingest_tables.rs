@@ -41,6 +41,8 @@ const THREADS_IN_BUDGET: u64 = 2;
 const SHARES_PER_THREAD: u64 = 2;
 /// A longer part of a batch goes straight into a table.
 const LONG_ENTRY_IN_BATCH: usize = 8;
+/// Least share of a value from a reader: more than its table and the pieces in memory take.
+const STREAM_BYTES_MAX: u64 = 4 << 20;
 /// First allocation of a batch, in bytes.
 const BATCH_BYTES_FIRST: usize = 4 << 10;
 
@@ -55,6 +57,8 @@ pub(crate) struct IngestPlan {
     provisional: SequenceNumber,
     /// Expiry of all values, by the store clock.
     expiry_ms: Option<u64>,
+    /// The tables have few entries, and join others in a compaction of level 0.
+    pub(crate) has_few_entries: bool,
     /// A planted bug.
     misplaces_blobs: bool,
 }
@@ -95,6 +99,7 @@ impl Store {
             filter: choose_filter(tree, |_| false, PLACE, ENTRIES_EXPECTED),
             provisional: self.writer.visible().max(1),
             expiry_ms: tree.default_expiry_ms(|| self.versions.clock().now_ms()),
+            has_few_entries: false,
             misplaces_blobs: self.options.has_bug(PlantedBug::MisplaceBlobs),
         };
         let processors = thread::available_parallelism().map_or(1, NonZero::get);
@@ -240,6 +245,7 @@ impl IngestTables {
     ) -> Result<()> {
         debug_assert!(self.entries == 0, "the only entry");
         self.plan.options.blob_value_bytes = Some(value_bytes);
+        self.plan.has_few_entries = true;
         let added = self.direct.add_from(tables, &self.plan, key, value_bytes, fill);
         self.note(added)?;
         self.entries = 1;
@@ -319,8 +325,7 @@ struct OpenTable {
 }
 
 impl OpenTable {
-    fn new(tables: &TableStore, plan: &IngestPlan) -> Result<Self> {
-        let share = tables.worker_share();
+    fn new(tables: &TableStore, plan: &IngestPlan, share: Arc<WorkerShare>) -> Result<Self> {
         let blobs = BlobOutput::new(&plan.options, &share, plan.misplaces_blobs);
         let table = tables.create(&plan.options, plan.filter, &share, 0)?;
         Ok(Self { table, blobs, share })
@@ -347,7 +352,7 @@ impl TableRun {
         }
         let open = match &mut self.open {
             Some(open) => open,
-            None => self.open.insert(OpenTable::new(tables, plan)?),
+            None => self.open.insert(OpenTable::new(tables, plan, tables.worker_share())?),
         };
         let (kind, value) = stored_value(plan.expiry_ms, value, &mut self.value);
         let key = InternalKey::new(key, Trailer::new(plan.provisional, kind));
@@ -368,7 +373,9 @@ impl TableRun {
         value_bytes: u64,
         fill: impl FnMut(&mut [u8]) -> Result<()>,
     ) -> Result<()> {
-        let open = self.open.insert(OpenTable::new(tables, plan)?);
+        // Never beyond it: flushes would wait for `fill`, and `fill` may wait for a flush.
+        let share = tables.share_of(STREAM_BYTES_MAX);
+        let open = self.open.insert(OpenTable::new(tables, plan, share)?);
         let key = InternalKey::new(key, put_at(plan.provisional));
         open.blobs.add_from(tables, &mut open.table, key, value_bytes, fill)
     }

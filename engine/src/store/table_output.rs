@@ -181,6 +181,7 @@ fn move_value(
     let added = blobs.add_from(tables, table, put, blob.value_bytes(), |mut to| {
         while !to.is_empty() {
             if piece.is_empty() {
+                tables.check_not_closing()?;
                 let read = blob.read_piece(&pieces, number);
                 piece = read.inspect_err(|_| is_unreadable = true)?;
                 number += 1;

@@ -210,6 +210,10 @@ impl BlobOutput {
         let Some(OpenFile { writer, file, unfinished, id, used_bytes }) = self.open.take() else {
             return Ok(());
         };
+        if used_bytes == 0 {
+            // Only copies that failed. The file is obsolete.
+            return Ok(());
+        }
         let path = &unfinished.path;
         let (_, written) = writer.finish().map_err(|error| Error::io("write", path, error))?;
         tables.check_not_closing()?;

@@ -224,7 +224,12 @@ impl TableStore {
     }
 
     pub(crate) fn worker_share(&self) -> Arc<WorkerShare> {
-        WorkerShare::new(Arc::clone(&self.cache_room), self.writing_bytes_max())
+        self.share_of(0)
+    }
+
+    /// Returns a share of at least `bytes_min` bytes.
+    pub(crate) fn share_of(&self, bytes_min: u64) -> Arc<WorkerShare> {
+        WorkerShare::new(Arc::clone(&self.cache_room), self.writing_bytes_max().max(bytes_min))
     }
 
     /// As [`open`](Self::open) for a table that joins an open store: notifies `listener` of an

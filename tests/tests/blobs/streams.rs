@@ -135,6 +135,15 @@ impl Read for Failing {
     }
 }
 
+/// A compressed stream whose checksum is missing.
+struct Cut;
+
+impl Read for Cut {
+    fn read(&mut self, _: &mut [u8]) -> io::Result<usize> {
+        Err(io::ErrorKind::UnexpectedEof.into())
+    }
+}
+
 #[test]
 fn readers_that_fail_or_have_another_length_leave_nothing() {
     let disk = Arc::new(MemoryFs::new());
@@ -144,7 +153,9 @@ fn readers_that_fail_or_have_another_length_leave_nothing() {
     let before = disk.list(STORE_DIR.as_ref()).unwrap().len();
     let lengths = [3, PIECE, 3 * PIECE, 3 * PIECE + 5];
     for length in lengths {
-        let readers: [(&str, Box<dyn Read>); 4] = [
+        let cut = io::repeat(1).take(length as u64).chain(Cut);
+        let readers: [(&str, Box<dyn Read>); 5] = [
+            ("cut behind the end", Box::new(cut)),
             ("short", Box::new(io::repeat(1).take(length as u64 - 1))),
             ("long", Box::new(io::repeat(1).take(length as u64 + 1))),
             ("failing", Box::new(Failing(length - 1))),
@@ -309,4 +320,80 @@ fn streamed_values_expire_by_default() {
     assert!(matches!(db.ttl("key").unwrap(), Some(sievedb::TimeToLive::Remaining(_))));
     db.flush().unwrap();
     assert_eq!(read_all(&db, "key"), Some(bytes));
+}
+
+/// Calls the store while its value is read.
+struct Calling<'a> {
+    db: &'a Db,
+    left: usize,
+    calls: u64,
+}
+
+impl Read for Calling<'_> {
+    fn read(&mut self, to: &mut [u8]) -> io::Result<usize> {
+        let bytes = to.len().min(self.left);
+        if bytes > 0 && self.calls < 3 {
+            self.calls += 1;
+            // Longer than the share of a worker.
+            self.db.insert(format!("inline {}", self.calls), vec![3; 600 << 10]).unwrap();
+            self.db.flush().unwrap();
+            let long = 3 * PIECE as u64;
+            let key = format!("nested {}", self.calls);
+            self.db.insert_reader(key, io::repeat(4).take(long), long).unwrap();
+        }
+        to[..bytes].fill(7);
+        self.left -= bytes;
+        Ok(bytes)
+    }
+}
+
+/// In the smallest budget, where a long value exceeds the share of a worker.
+#[test]
+fn a_reader_may_write_to_its_store() {
+    let disk = Arc::new(MemoryFs::new());
+    let options = Options::new()
+        .fs(Arc::clone(&disk) as Arc<dyn Fs>)
+        .memory_budget(8 << 20)
+        .worker_threads(2);
+    let db = options.open(STORE_DIR).unwrap();
+    let bytes = 9 * PIECE;
+    db.insert_reader("outer", Calling { db: &db, left: bytes, calls: 0 }, bytes as u64).unwrap();
+    assert_eq!(read_all(&db, "outer"), Some(vec![7; bytes]));
+    for number in 1..4 {
+        assert_eq!(read_all(&db, &format!("nested {number}")), Some(vec![4; 3 * PIECE]));
+        assert_eq!(db.get(format!("inline {number}")).unwrap().map(|it| it.len()), Some(600 << 10));
+    }
+}
+
+/// Each stream is an ingest of one entry, and its table joins others.
+#[test]
+fn tables_of_many_streams_are_merged() {
+    const STREAMS: u32 = 300;
+    let disk = Arc::new(MemoryFs::new());
+    let keyspace = keyspace().base_level_bytes(128 << 20).table_bytes(64 << 20);
+    let db = options(&disk).keyspace(keyspace).open(STORE_DIR).unwrap();
+    let long = PIECE as u64 + 1;
+    for number in 0..STREAMS {
+        // Ascending, then in between.
+        let key = number.wrapping_mul(if number % 2 == 0 { 1 } else { 7919 }).to_be_bytes();
+        db.insert_reader(key, io::repeat(1).take(long), long).unwrap();
+    }
+    let tables = db.stats().keyspaces[0].tables;
+    assert!(tables < 40, "{tables} tables of {STREAMS} streams");
+    assert_eq!(db.iter().keys().count(), STREAMS as usize);
+}
+
+/// A bound of the depth moves no value into memory as a whole.
+#[test]
+fn a_bound_of_the_depth_keeps_streamed_values_in_pieces() {
+    let disk = Arc::new(MemoryFs::new());
+    let keyspace = keyspace().blob_value_bytes(None).blob_depth_max(1);
+    let db = options(&disk).keyspace(keyspace).open(STORE_DIR).unwrap();
+    for key in ["a", "c", "b", "d"] {
+        db.insert_reader(key, io::repeat(1).take(9 * PIECE as u64), 9 * PIECE as u64).unwrap();
+    }
+    reset_largest();
+    db.compact().unwrap();
+    assert!(largest_bytes() < 3 * PIECE, "{} bytes at once", largest_bytes());
+    assert_eq!(blob_files(&disk, STORE_DIR).len(), 4);
 }
