@@ -130,7 +130,7 @@ impl KeyspaceOptions {
     }
 
     /// Scale of the levels, in bytes. Level 0 is merged into the last level up to 8 times this
-    /// size, and into the level above it up to 192 times. Larger data has levels, each ten times
+    /// size, and into the level above it up to 24 times. Larger data has levels, each ten times
     /// larger than the one above; the first has at most this size. A smaller scale costs writes; a
     /// larger one costs space while runs are merged.
     ///

@@ -64,11 +64,11 @@ impl<'a> Picker<'a> {
         // Stable: of equals the one with the smallest key goes first.
         groups.sort_by_key(|&(runs_less, _)| usize::MAX - runs_less);
         groups.into_iter().find_map(|(runs_less, group)| {
-            let own = bytes(&group);
+            let (own, weight) = (bytes(&group), self.levels.bytes_with_removed(&group, base_level));
             let compaction = self.move_level0_down(Reason::Idle, group)?;
             // Includes a small neighbour without an overlap.
             let below = compaction.input_bytes.saturating_sub(own);
-            (below <= own.saturating_mul(factor(runs_less as u64))).then_some(compaction)
+            (below <= weight.saturating_mul(factor(runs_less as u64))).then_some(compaction)
         })
     }
 

@@ -10,8 +10,8 @@
 //!   level. The whole group is compacted, so that no older table is left above a newer one.
 //! * Otherwise, or while another compaction blocks it, its **newest runs become one run of level
 //!   0**: at least `level0_runs` of them, and as many as are no larger than the newer ones
-//!   together. From `runs_max` runs on, those are merged that are cheapest for each run less. If
-//!   there are too few in each group, one goes down whatever that rewrites.
+//!   together. From `runs_max` runs on, those are merged that are cheapest for each run less, also
+//!   of several groups. If there are too few, a group goes down whatever that rewrites.
 //!
 //! With the first rule alone, every four flushes rewrite the whole base level: 12.7 bytes for each
 //! byte flushed, with a budget of 32 MiB and 2 million entries. With both, run sizes about double
@@ -75,11 +75,23 @@ impl<'a> Levels<'a> {
     ) -> bool {
         let base_level = targets.base_level;
         let below = hull(group).map_or(0, |bounds| bytes(self.overlap(base_level, &bounds)));
+        let own = self.bytes_with_removed(group, base_level);
         let factor = if targets.is_lazy { LAZY_BELOW_MAX } else { BELOW_MAX };
         let is_full = self.level0().len() >= options.runs_max();
-        (below <= bytes(group).saturating_mul(factor)
-            || is_full && below <= options.base_level_bytes_max)
+        (below <= own.saturating_mul(factor) || is_full && below <= options.base_level_bytes_max)
             && !self.is_kept_in_level0(group, base_level)
+    }
+
+    /// Returns the bytes of a group of tables of level 0, and of the entries in `base_level` that
+    /// its tombstones remove, at most: a compaction makes up for these by the space it frees.
+    pub(super) fn bytes_with_removed(&self, group: &Run<'_>, base_level: u8) -> u64 {
+        let below = hull(group).map(|bounds| self.overlap(base_level, &bounds));
+        let below: Vec<_> = below.into_iter().flatten().collect();
+        let held: u64 = below.iter().map(|table| table.bytes).sum();
+        let entries: u64 = below.iter().map(|table| table.entries).sum();
+        let tombstones: u64 = group.iter().map(|table| table.tombstones).sum();
+        let removed = u128::from(held) * u128::from(tombstones) / u128::from(entries.max(1));
+        bytes(group).saturating_add(u64::try_from(removed).unwrap_or(u64::MAX).min(held))
     }
 
     /// Returns whether these tables of level 0 cannot be merged into `base_level`: one of them, or
@@ -127,7 +139,10 @@ impl<'a> Picker<'a> {
         }
         let is_full = self.levels.level0().len() >= self.options.runs_max();
         let goes_down = is_full && !self.levels.is_kept_in_level0(&group, base_level);
+        let all = || self.levels.level0().iter().flatten().copied().collect();
         self.merge_due(group.clone())
+            // Tables beside each other become one run at little cost.
+            .or_else(|| is_full.then(|| self.merge_due(all()))?)
             .or_else(|| goes_down.then(|| self.move_level0_down(Reason::Level0, group))?)
     }
 

@@ -16,7 +16,8 @@
 //! Above that size, the next level holds one more run: its target is a [`LAZY_PART`]th of the last
 //! level, less the bytes of level 0. So it moves down, table by table, as level 0 grows, and level 0
 //! follows as a whole into a level that is almost empty. Each byte is rewritten in the last level
-//! about `LAZY_PART` times, not `fan_out` times, and no merge takes more than a part of the data.
+//! about `LAZY_PART` times, not `fan_out` times. A merge takes up to 1.5 times the bytes that level 0
+//! is compacted into directly. So the next level grows to this size, and lazy leveling ends there.
 //!
 //! Larger levels have a `fan_out` each. An idle store moves these runs down: see
 //! [`idle`](super::idle).
@@ -237,8 +238,8 @@ impl<'a> Levels<'a> {
         targets[usize::from(last)] = largest;
         let mut base_level = last;
         let direct_max = options.direct_bytes_max();
-        let lazy_max = direct_max.saturating_mul(options.lazy_bases);
-        let is_lazy = direct_max < largest && largest / LAZY_PART <= lazy_max;
+        let levels_lazily = options.lazy_bases > 0;
+        let is_lazy = levels_lazily && direct_max < largest && largest / LAZY_PART <= direct_max;
         let level0_bytes = bytes(self.level0.iter().flatten());
         let lazy_target = |below: u64| (below / LAZY_PART).saturating_sub(level0_bytes);
         for level in (1..last).rev() {
@@ -251,6 +252,8 @@ impl<'a> Levels<'a> {
                     base_level = level;
                     lazy_target(below)
                 }
+                // As right below the limit of lazy leveling: the debt has no step there.
+                false if is_above_last && levels_lazily => direct_max.max(below / options.fan_out),
                 false => below / options.fan_out,
             };
             // Level 0 is the only one above.

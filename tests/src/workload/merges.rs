@@ -82,14 +82,16 @@ pub(super) fn overwrite_remove(r: &mut Recorder) {
 
 /// Values on a deep level, tombstones for them above, and compactions between the levels above.
 pub(super) fn tombstones_above(r: &mut Recorder) {
+    r.set_keyspace(small_keyspace().base_level_bytes(4 << 10));
+    r.reopen();
     for number in 0..24 {
-        r.insert(DEFAULT, key(number), 700);
+        r.insert(DEFAULT, key(number), 1500);
     }
     r.compact();
     for round in 0..6 {
         for number in 0..4 {
             r.remove(DEFAULT, key(number * 6 + round));
-            r.insert(DEFAULT, key(100 + number * 6 + round % 2), 300);
+            r.insert(DEFAULT, key(100 + number * 6 + round % 2), 1200);
         }
         r.flush();
     }

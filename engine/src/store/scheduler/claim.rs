@@ -3,7 +3,13 @@
 use std::{mem, sync::Arc, time::Duration};
 
 use super::{Job, Scheduler, State, crowded::MERGE_BYTES_BEFORE_FLUSH, idle_compaction::WAIT_MIN};
-use crate::{read::tree::Tree, store::Store, store::compact::Chosen};
+use crate::{
+    compaction::choice::Compaction, read::tree::Tree, store::Store, store::compact::Chosen,
+};
+
+/// Input of a compaction, in bytes, from which on it takes so long that flushes must not wait for
+/// it.
+const LONG_BYTES: u64 = 512 << 20;
 
 impl Scheduler {
     /// Makes workers look for a compaction of the keyspace `id` at `time`, by the clock of the
@@ -141,6 +147,8 @@ impl Store {
             let request = state.requests.first(tree.id).cloned();
             let requested = request.as_ref().map(|request| (&request.range, request.id_limit));
             match self.choose_compaction(&tree, &running, requested) {
+                // It stays due.
+                Chosen::Compaction(compaction) if self.keeps_workers(state, &compaction) => {}
                 Chosen::Compaction(compaction) => {
                     state.claim(&tree, &compaction);
                     return Some(Job::Compact(tree, compaction));
@@ -169,6 +177,12 @@ impl Store {
             }
         }
         None
+    }
+
+    /// Returns whether `next` waits, so that a worker remains for flushes and short compactions.
+    fn keeps_workers(&self, state: &State, next: &Compaction) -> bool {
+        let running = state.running.iter().map(|(_, running)| running);
+        !leaves_a_worker(running, next, self.options.worker_threads)
     }
 
     /// Returns whether no work is due or in flight.
@@ -221,5 +235,62 @@ impl Store {
             from = id + 1;
         }
         false
+    }
+}
+
+/// Returns whether one of `workers` remains for flushes and short compactions beside those that are
+/// running and `next`. A long one may always run alone.
+fn leaves_a_worker<'a>(
+    running: impl Iterator<Item = &'a Compaction>,
+    next: &Compaction,
+    workers: usize,
+) -> bool {
+    let running = running.filter(|running| is_long(running)).count();
+    !is_long(next) || running == 0 || running + 1 < workers
+}
+
+/// Returns whether flushes must not wait for this compaction.
+fn is_long(compaction: &Compaction) -> bool {
+    !compaction.is_trivial_move && !compaction.is_unlink && compaction.input_bytes >= LONG_BYTES
+}
+
+#[cfg(test)]
+mod tests {
+    use sievedb_format::TableBounds;
+
+    use super::*;
+    use crate::compaction::choice::Reason;
+
+    fn of(input_bytes: u64) -> Compaction {
+        Compaction {
+            reason: Reason::Level0,
+            inputs: Vec::new(),
+            output_level: 6,
+            output_run: 0,
+            is_trivial_move: false,
+            is_unlink: false,
+            input_bytes,
+            bounds: TableBounds::inclusive([b'a'], [b'b']),
+        }
+    }
+
+    #[test]
+    fn long_compactions_leave_a_worker() {
+        let (long, short) = (of(LONG_BYTES), of(LONG_BYTES - 1));
+        let moved = Compaction { is_trivial_move: true, ..long.clone() };
+        let cases: [(&[&Compaction], &Compaction, usize, bool); 8] = [
+            (&[], &long, 1, true),
+            (&[], &long, 2, true),
+            (&[&short], &long, 2, true),
+            (&[&long], &long, 2, false),
+            (&[&long], &short, 2, true),
+            (&[&long], &moved, 2, true),
+            (&[&long], &long, 3, true),
+            (&[&long, &long], &long, 3, false),
+        ];
+        for (number, (running, next, workers, want)) in cases.into_iter().enumerate() {
+            let leaves = leaves_a_worker(running.iter().copied(), next, workers);
+            assert_eq!(leaves, want, "case {number}");
+        }
     }
 }
