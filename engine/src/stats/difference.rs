@@ -38,7 +38,7 @@ impl Stats {
             "writes." writes => batches entries bytes log_syncs stalls stalled_us;
             "table_read_" table_reads => calls bytes;
             "" background => flushes compactions trivial_moves tables_unlinked_unread filters_rebuilt
-                flush_bytes_written compaction_bytes_read compaction_bytes_written;
+                compactions_without_space flush_bytes_written compaction_bytes_read compaction_bytes_written;
         };
         counted.extend(moves.counted_mut());
         counted
@@ -49,7 +49,7 @@ impl Stats {
         named! {
             "" self => last_sequence log_segments log_bytes retained_log_bytes write_delay_us snapshots
                 oldest_snapshot_us tables_quarantined tables_with_unusable_filters
-                filters_not_whole;
+                filters_not_whole compaction_bytes_refused;
             "memory." self.memory => budget_bytes memtable_bytes memtable_bytes_max filter_bytes
                 filter_bytes_max index_bytes bookkeeping_bytes writing_bytes writing_bytes_max
                 block_cache_bytes block_cache_bytes_max block_page_bytes pinned_bytes

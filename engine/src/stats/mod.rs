@@ -80,6 +80,8 @@ pub struct Stats {
     /// Age of the oldest state held by snapshots, in microseconds; 0 without snapshots. Compactions
     /// keep the versions that it sees.
     pub oldest_snapshot_us: u64,
+    /// Least input of compactions that wait until the disk has space, in bytes; 0 if none waits.
+    pub compaction_bytes_refused: u64,
     /// Reason why the store became read-only. `None` if it was opened so.
     pub read_only: Option<String>,
     /// Keyspaces, by name.
@@ -233,6 +235,9 @@ pub struct BackgroundStats {
     /// Tables that compactions unlinked without a read: all their entries had expired, or they were
     /// the oldest of a keyspace with [`CompactionStyle::Fifo`](crate::CompactionStyle::Fifo).
     pub tables_unlinked_unread: u64,
+    /// Compactions aborted because the disk was full. Those with as much input wait until space is
+    /// freed, or for a pause that doubles from 0.5 s to 60 s.
+    pub compactions_without_space: u64,
     /// Filters of existing tables rebuilt or removed.
     pub filters_rebuilt: u64,
     /// Bytes of tables written by flushes.

@@ -71,6 +71,10 @@ impl fmt::Display for Stats {
         for table in &self.quarantined {
             write!(f, "\n{table}")?;
         }
+        if self.compaction_bytes_refused > 0 {
+            let input = bytes(self.compaction_bytes_refused);
+            write!(f, "\ncompactions of {input} or more wait: the disk is full")?;
+        }
         if let Some(cause) = &self.read_only {
             write!(f, "\nread-only: {cause}")?;
         }

@@ -96,13 +96,13 @@ impl Store {
             }
             placement.last_placed()
         };
-        self.scheduler.retry(&self.filters);
+        self.scheduler.retry_flushes(&self.filters);
         let is_done = |tree: &Arc<Tree>| {
             tree.is_dropped() || tree.first_unflushed().is_none_or(|first| first > last_placed)
         };
         // A tree that is done stays done.
         let mut left = trees;
-        self.wait_for_work(|_| {
+        self.wait_for_work(false, |_| {
             while let Some((_, rest)) = left.split_first().filter(|(tree, _)| is_done(tree)) {
                 left = rest;
             }

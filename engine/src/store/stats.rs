@@ -31,6 +31,7 @@ impl Store {
             memory: self.memory_stats(),
             moves: self.tables.cache_room.moves(),
             background: self.scheduler.done(),
+            compaction_bytes_refused: self.scheduler.refused_bytes(),
             opening: self.opening,
             read_only: self.versions.why_read_only(),
             ..Stats::default()

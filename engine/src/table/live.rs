@@ -293,6 +293,7 @@ impl Drop for LiveTable {
                 }
             }
             self.obsolete_files.push(self.path.to_path_buf());
+            self.obsolete_files.count_freed(self.meta.bytes);
         }
     }
 }

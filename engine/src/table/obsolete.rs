@@ -5,7 +5,10 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     io, mem,
     path::{Path, PathBuf},
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
 };
 
 use parking_lot::Mutex;
@@ -17,6 +20,8 @@ use crate::{file_name::FileName, fs::Fs};
 pub(crate) struct ObsoleteFiles {
     waiting: Mutex<Waiting>,
     retired: Mutex<Retired>,
+    /// Bytes of tables whose files were added after their last reader.
+    freed_table_bytes: AtomicU64,
     /// Held while a list of the retired tables replaces the previous one.
     pub(super) list_turn: Mutex<()>,
 }
@@ -70,6 +75,16 @@ impl ObsoleteFiles {
             self.retire(id);
         }
         self.waiting.lock().paths.push(path);
+    }
+
+    /// Counts the bytes of a table that was part of a version, and whose files are added.
+    pub(super) fn count_freed(&self, bytes: u64) {
+        self.freed_table_bytes.fetch_add(bytes, Relaxed);
+    }
+
+    /// Returns the bytes of all tables that were part of a version, and became obsolete.
+    pub(crate) fn freed_table_bytes(&self) -> u64 {
+        self.freed_table_bytes.load(Relaxed)
     }
 
     /// Adds an incomplete file, or a table that lists none.

@@ -30,8 +30,10 @@ impl Store {
             && !self.versions.is_read_only()
             && !self.tables.obsolete_files.is_empty();
         let unlink = has_paced.then(|| self.unlink_wait().max(WAIT_MIN));
+        let retry = state.full_disk.retry_at().filter(|_| !self.versions.is_read_only());
+        let retry = retry.map(|at| at.saturating_sub(self.options.clock.now()).max(WAIT_MIN));
         let others = [self.filters.wait_max(), state.idle_compactions.wait_max(), idle, unlink];
-        others.into_iter().chain([pause]).flatten().min()
+        others.into_iter().chain([pause, retry]).flatten().min()
     }
 
     /// Returns how long the next unlink waits.
@@ -43,6 +45,7 @@ impl Store {
     pub(super) fn claim(&self) -> Option<Job> {
         let mut state = self.scheduler.state.lock();
         state.idle_compactions.clear_wait();
+        state.full_disk.begin_search();
         if state.shut_down || self.versions.is_read_only() {
             return None;
         }
@@ -148,7 +151,9 @@ impl Store {
             let requested = request.as_ref().map(|request| (&request.range, request.id_limit));
             match self.choose_compaction(&tree, &running, requested) {
                 // It stays due.
-                Chosen::Compaction(compaction) if self.keeps_workers(state, &compaction) => {}
+                Chosen::Compaction(compaction)
+                    if self.keeps_workers(state, &compaction)
+                        || self.has_no_space(state, &compaction) => {}
                 Chosen::Compaction(compaction) => {
                     state.claim(&tree, &compaction);
                     return Some(Job::Compact(tree, compaction));
@@ -183,6 +188,21 @@ impl Store {
     fn keeps_workers(&self, state: &State, next: &Compaction) -> bool {
         let running = state.running.iter().map(|(_, running)| running);
         !leaves_a_worker(running, next, self.options.worker_threads)
+    }
+
+    /// Returns whether `next` waits for space on the disk.
+    pub(super) fn has_no_space(&self, state: &mut State, next: &Compaction) -> bool {
+        let point = self.point_of_space(state);
+        state.full_disk.refuses(next, point)
+    }
+
+    /// Returns the time, and the bytes that tables occupy, from an arbitrary start.
+    pub(super) fn point_of_space(&self, state: &State) -> (Duration, i128) {
+        let done = &state.done;
+        let written =
+            i128::from(done.flush_bytes_written) + i128::from(done.compaction_bytes_written);
+        let freed = i128::from(self.tables.obsolete_files.freed_table_bytes());
+        (self.options.clock.now(), written - freed)
     }
 
     /// Returns whether no work is due or in flight.

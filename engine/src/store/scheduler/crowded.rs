@@ -112,7 +112,7 @@ impl Store {
     /// Claims the cheapest merge that makes the tables of a crowded store fewer, unless it reads
     /// more than `bytes_max`.
     pub(super) fn claim_crowded(&self, state: &mut State, bytes_max: u64) -> Option<Job> {
-        let merge = self.cheapest_merge(state);
+        let merge = self.cheapest_merge(state).filter(|(_, it)| !self.has_no_space(state, it));
         self.scheduler.merges_tables.store(merge.is_some(), Relaxed);
         let (tree, compaction) = merge.filter(|(_, it)| it.input_bytes <= bytes_max)?;
         state.claim(&tree, &compaction);

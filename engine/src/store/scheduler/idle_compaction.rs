@@ -149,7 +149,9 @@ impl Store {
             };
             let for_long = LONG_IDLE <= idle_for;
             let chosen = self.choose_idle(&tree, for_long);
-            let chosen = chosen.filter(|chosen| state.idle_compactions.may_begin(id, chosen));
+            let chosen = chosen.filter(|chosen| {
+                state.idle_compactions.may_begin(id, chosen) && !self.has_no_space(state, chosen)
+            });
             let Some(compaction) = chosen else {
                 let later = || !for_long && self.choose_idle(&tree, true).is_some();
                 if later() {
@@ -178,7 +180,10 @@ impl Store {
         compaction: &Compaction,
     ) -> Result<Ended> {
         let ended = match self.run_compaction(tree, compaction, &|| self.is_worker_needed()) {
-            Err(error) if error.is_passing() => Ended::Aborted,
+            Err(error) if error.is_passing() => {
+                self.note_failed(compaction, &error);
+                Ended::Aborted
+            }
             ended => ended?,
         };
         let mut state = self.scheduler.state.lock();

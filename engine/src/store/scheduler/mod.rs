@@ -12,6 +12,7 @@
 //! | [`claim`]           | the next step                                                     |
 //! | [`due_trees`]       | keyspaces that may have work                                      |
 //! | [`crowded`]         | merges in a store with too many tables                            |
+//! | [`full_disk`]       | compactions on a full disk                                        |
 //! | [`idle_compaction`] | compactions of an idle store                                      |
 //! | [`idle_memtables`]  | flushes of an idle store                                          |
 //! | [`room_waits`]      | tasks that wait until writes are not delayed                      |
@@ -26,6 +27,7 @@
 mod claim;
 mod crowded;
 pub(super) mod due_trees;
+mod full_disk;
 mod idle_compaction;
 mod idle_memtables;
 mod pause;
@@ -42,8 +44,9 @@ use std::{collections::BTreeSet, mem, sync::Arc, time::Duration};
 use sievedb_format::SequenceNumber;
 
 use self::{
-    due_trees::DueTrees, idle_compaction::IdleCompactions, idle_memtables::IdleMemtables,
-    requests::RangeRequests, room_waits::RoomWaits, unneeded::UnneededMemory, workers::Bell,
+    due_trees::DueTrees, full_disk::FullDisk, idle_compaction::IdleCompactions,
+    idle_memtables::IdleMemtables, requests::RangeRequests, room_waits::RoomWaits,
+    unneeded::UnneededMemory, workers::Bell,
 };
 use crate::{
     Error, barriers,
@@ -116,6 +119,7 @@ struct State {
     idle_compactions: IdleCompactions,
     idle_memtables: IdleMemtables,
     no_space: Option<Error>,
+    full_disk: FullDisk,
     /// Number of calls of [`retry`](Scheduler::retry).
     retries: u64,
     done: BackgroundStats,
@@ -258,8 +262,14 @@ impl Scheduler {
         self.wake();
     }
 
-    /// Ends the pause after a full disk.
+    /// Ends the pauses after a full disk, also those of compactions.
     pub(crate) fn retry(&self, filters: &Filters) {
+        self.state.lock().full_disk.retry();
+        self.retry_flushes(filters);
+    }
+
+    /// Ends the pause after a full disk, except those of compactions.
+    pub(in crate::store) fn retry_flushes(&self, filters: &Filters) {
         filters.retry_deferred();
         {
             let mut state = self.state.lock();
@@ -309,6 +319,11 @@ impl Scheduler {
     /// Returns what was done since the opening.
     pub(crate) fn done(&self) -> BackgroundStats {
         self.state.lock().done
+    }
+
+    /// Returns the least input of compactions that wait for space on the disk, in bytes.
+    pub(crate) fn refused_bytes(&self) -> u64 {
+        self.state.lock().full_disk.refused_bytes()
     }
 
     /// Adds to what was done.

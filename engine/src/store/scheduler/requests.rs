@@ -153,8 +153,9 @@ impl Store {
         self.retry_quarantined(tree);
         let next_file_id = || self.tables.next_file_id();
         let number = self.scheduler.request_range(tree, range, next_file_id)?;
-        let done = self
-            .wait_for_work(|requests| tree.is_dropped() || !requests.is_pending(tree.id, number));
+        let done = self.wait_for_work(false, |requests| {
+            tree.is_dropped() || !requests.is_pending(tree.id, number)
+        });
         // Does nothing for a request that is done.
         let failed = self.scheduler.withdraw_range(tree, number);
         done.and(failed.map_or(Ok(()), Err))

@@ -1,6 +1,7 @@
 //! Due work is found, although not all keyspaces are checked.
 
 mod behind;
+mod full_disk;
 mod phases;
 
 use std::{

@@ -15,21 +15,25 @@ impl Scheduler {
         self.progress.wait_for(&mut self.state.lock(), INLINE_LOOKS);
     }
 
-    /// Returns the error of a full disk that stops background work.
-    pub(in crate::store) fn no_space(&self) -> Option<Error> {
-        self.state.lock().no_space.clone()
+    /// Returns the error of a full disk that stops background work; with `for_compactions` also one
+    /// that stops compactions only.
+    pub(in crate::store) fn no_space(&self, for_compactions: bool) -> Option<Error> {
+        let state = self.state.lock();
+        let refused = state.full_disk.refused().filter(|_| for_compactions);
+        state.no_space.as_ref().or(refused).cloned()
     }
 }
 
 impl Store {
     /// Waits until background work makes `done` return `true`. `done` gets the requests to compact
-    /// ranges.
+    /// ranges. `for_compactions` if that depends on compactions that no caller requested.
     ///
     /// # Errors
     ///
     /// `done` cannot become true: the store is read-only or closed, or the disk is full.
     pub(in crate::store) fn wait_for_work(
         &self,
+        for_compactions: bool,
         mut done: impl FnMut(&RangeRequests) -> bool,
     ) -> Result<()> {
         self.run_inline();
@@ -42,7 +46,8 @@ impl Store {
             if state.shut_down {
                 return Err(Error::Closed);
             }
-            if let Some(error) = &state.no_space {
+            let refused = state.full_disk.refused().filter(|_| for_compactions);
+            if let Some(error) = state.no_space.as_ref().or(refused) {
                 return Err(error.clone());
             }
             self.scheduler.progress.wait(&mut state);
@@ -74,7 +79,8 @@ impl Store {
             if state.shut_down {
                 return Err(Error::Closed);
             }
-            if let Some(error) = state.no_space.clone().or_else(|| self.filters.why_deferred()) {
+            let full = state.no_space.as_ref().or_else(|| state.full_disk.refused()).cloned();
+            if let Some(error) = full.or_else(|| self.filters.why_deferred()) {
                 return Err(error);
             }
             if self.options.worker_threads == 0 {

@@ -12,6 +12,7 @@ use std::{
 use super::{Job, Scheduler, unneeded::free_on_this_thread};
 use crate::{
     Error, Result,
+    compaction::choice::Compaction,
     filters::FilterJob,
     listener::Event,
     store::Store,
@@ -257,6 +258,9 @@ impl Store {
         {
             self.poison(error.clone());
         }
+        if let (Job::Compact(_, compaction), Err(error)) = (job, &outcome) {
+            self.note_failed(compaction, error);
+        }
         let mut state = self.scheduler.state.lock();
         if matches!(job, Job::Flush(_) | Job::Compact(..) | Job::CompactIdle(..)) {
             state.idle_compactions.note_work(self.options.clock.now());
@@ -269,6 +273,9 @@ impl Store {
             }
             Job::Compact(tree, compaction) | Job::CompactIdle(tree, compaction) => {
                 state.end_claim(tree, compaction);
+                if matches!(outcome, Ok(Ended::Done)) {
+                    state.full_disk.note_success(compaction);
+                }
             }
         }
         let worked = outcome.is_ok();
@@ -291,6 +298,16 @@ impl Store {
             self.notify(&Event::NoSpace { error });
         }
         worked || is_outdated
+    }
+
+    /// Notes that `compaction` failed, if the reason is a full disk.
+    pub(super) fn note_failed(&self, compaction: &Compaction, error: &Error) {
+        if error.is_no_space() {
+            let mut state = self.scheduler.state.lock();
+            state.done.compactions_without_space += 1;
+            let point = self.point_of_space(&state);
+            state.full_disk.note_failure(compaction, error, point);
+        }
     }
 
     /// Unlinks the next obsolete file, or all without a pace or room on the disk, unless the store

@@ -20,11 +20,11 @@ use sievedb_format::SequenceNumber;
 
 use self::{
     stall::{OnStall, Stall},
-    throttle::{Pressure, Room, pressure},
+    throttle::{Pressure, Room, pressure, stall_reason},
 };
 use super::Store;
 use crate::{
-    Durability, Error, Result,
+    Durability, Error, Result, StallReason,
     commit::{
         DurableWait, DurableWaits, InFlight, LogHost, Placed, PlacedWrite, Placement, PublishQueue,
         SharedLog, SyncedWaiters, Validate, Verdict, Write,
@@ -374,7 +374,8 @@ impl Store {
             self.stall(|| self.options.clock.sleep(self.tables_delay()));
         }
         for target in &write.targets {
-            match pressure(self.debt(&target.tree)) {
+            let debt = self.debt(&target.tree);
+            match pressure(debt) {
                 Pressure::Delay(Duration::ZERO) => {}
                 Pressure::Delay(delay) => self.stall(|| self.options.clock.sleep(delay)),
                 Pressure::Stop => {
@@ -385,7 +386,8 @@ impl Store {
                     let tree = &target.tree;
                     let is_over =
                         || tree.is_dropped() || pressure(self.debt(tree)) != Pressure::Stop;
-                    self.stall(|| self.wait_for_work(|_| is_over()))?;
+                    let by_level0 = stall_reason(debt) == StallReason::Level0;
+                    self.stall(|| self.wait_for_work(by_level0, |_| is_over()))?;
                 }
             }
         }

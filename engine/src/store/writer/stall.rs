@@ -83,7 +83,11 @@ impl Store {
     /// to `trees`; `None` while it does. Makes the work due.
     pub(crate) fn poll_room(&self, bytes: u64, trees: &[Arc<Tree>]) -> Option<Result<()>> {
         let stall = self.check_open().and_then(|()| self.versions.check_writable());
-        match stall.and_then(|()| self.stall_of(bytes, trees)) {
+        let stall = stall.and_then(|()| self.stall_of(bytes, trees));
+        let by_flushes =
+            |reason| matches!(reason, StallReason::MemtableMemory | StallReason::Flushes);
+        let mut for_compactions = false;
+        match stall {
             Err(error) => return Some(Err(error)),
             Ok(None) => return Some(Ok(())),
             Ok(Some(Stall { reason: StallReason::MemtableMemory, delay: None })) => {
@@ -94,9 +98,9 @@ impl Store {
                     Ok(_) => {}
                 }
             }
-            Ok(Some(_)) => {}
+            Ok(Some(Stall { reason, .. })) => for_compactions = !by_flushes(reason),
         }
-        self.scheduler.no_space().map(Err)
+        self.scheduler.no_space(for_compactions).map(Err)
     }
 
     /// Waits until background work does not delay a write of `bytes` bytes to `trees`.

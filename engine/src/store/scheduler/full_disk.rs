@@ -1,0 +1,198 @@
+//! Compactions on a full disk.
+//!
+//! A compaction that finds no space writes until the disk is full. So compactions with as much
+//! input are refused until the store has freed that many bytes, or for a pause. The first pause
+//! takes [`PAUSE_MIN`]; each further failure doubles it, up to [`PAUSE_MAX`]. Flushes and smaller
+//! compactions continue. Compactions that a caller requested are not refused: the caller gets the
+//! error.
+
+use std::time::Duration;
+
+use crate::{
+    Error,
+    compaction::choice::{Compaction, Reason},
+};
+
+/// First pause after a failure.
+const PAUSE_MIN: Duration = Duration::from_millis(500);
+/// Longest pause: other processes free space without a notification.
+const PAUSE_MAX: Duration = Duration::from_secs(60);
+
+/// The failed compactions.
+#[derive(Debug, Default)]
+pub(super) struct FullDisk {
+    failed: Option<Failed>,
+    /// The last search for work found a compaction that is refused.
+    has_refused: bool,
+}
+
+#[derive(Debug)]
+struct Failed {
+    error: Error,
+    /// Least input of those that failed.
+    input_bytes: u64,
+    /// Bytes that tables occupied, from an arbitrary start.
+    occupied: i128,
+    pause: Duration,
+    retry_at: Duration,
+}
+
+impl FullDisk {
+    /// Notes that `compaction` failed with `error` at `now`, while tables occupied `occupied`
+    /// bytes.
+    pub(super) fn note_failure(
+        &mut self,
+        compaction: &Compaction,
+        error: &Error,
+        (now, occupied): (Duration, i128),
+    ) {
+        let before = self.failed.take();
+        let pause = before.as_ref().map_or(PAUSE_MIN, |failed| match now < failed.retry_at {
+            // It began before the other one failed.
+            true => failed.pause,
+            false => PAUSE_MAX.min(failed.pause * 2),
+        });
+        let unexpired = before.filter(|failed| now < failed.retry_at);
+        let input_bytes = unexpired.map_or(u64::MAX, |failed| failed.input_bytes);
+        self.failed = Some(Failed {
+            error: error.clone(),
+            input_bytes: input_bytes.min(compaction.input_bytes),
+            occupied,
+            pause,
+            retry_at: now + pause,
+        });
+    }
+
+    /// Notes that `compaction` is installed: the disk has room for as much input.
+    pub(super) fn note_success(&mut self, compaction: &Compaction) {
+        let fits = |failed: &mut Failed| failed.input_bytes <= compaction.input_bytes;
+        if writes_as_much(compaction) {
+            self.failed.take_if(fits);
+        }
+    }
+
+    /// Returns whether `compaction` must not begin at `now`, while tables occupy `occupied` bytes.
+    pub(super) fn refuses(
+        &mut self,
+        compaction: &Compaction,
+        (now, occupied): (Duration, i128),
+    ) -> bool {
+        let refuses = self.failed.as_ref().is_some_and(|failed| {
+            let freed = failed.occupied - occupied;
+            now < failed.retry_at
+                && failed.input_bytes <= compaction.input_bytes
+                && freed < i128::from(compaction.input_bytes)
+        });
+        let is_refused = refuses && writes_as_much(compaction) && !is_requested(compaction);
+        self.has_refused |= is_refused;
+        is_refused
+    }
+
+    /// Begins a search for work.
+    pub(super) fn begin_search(&mut self) {
+        self.has_refused = false;
+    }
+
+    /// Ends all pauses.
+    pub(super) fn retry(&mut self) {
+        *self = Self::default();
+    }
+
+    /// Returns the error of the refused compactions, if the last search found one.
+    pub(super) fn refused(&self) -> Option<&Error> {
+        self.failed.as_ref().filter(|_| self.has_refused).map(|failed| &failed.error)
+    }
+
+    /// Returns when a refused compaction may begin, if the last search found one.
+    pub(super) fn retry_at(&self) -> Option<Duration> {
+        self.failed.as_ref().filter(|_| self.has_refused).map(|failed| failed.retry_at)
+    }
+
+    /// Returns the least input of refused compactions, in bytes; 0 if none is refused.
+    pub(super) fn refused_bytes(&self) -> u64 {
+        let failed = self.failed.as_ref().filter(|_| self.has_refused);
+        failed.map_or(0, |failed| failed.input_bytes)
+    }
+}
+
+/// Returns whether `compaction` writes up to the bytes of its input.
+fn writes_as_much(compaction: &Compaction) -> bool {
+    !compaction.is_trivial_move && !compaction.is_unlink
+}
+
+/// Returns whether a caller waits for `compaction`.
+fn is_requested(compaction: &Compaction) -> bool {
+    compaction.reason == Reason::Range
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{io, path::Path};
+
+    use sievedb_format::TableBounds;
+
+    use super::*;
+
+    fn of(input_bytes: u64) -> Compaction {
+        Compaction {
+            reason: Reason::Level0,
+            inputs: Vec::new(),
+            output_level: 6,
+            output_run: 0,
+            is_trivial_move: false,
+            is_unlink: false,
+            input_bytes,
+            bounds: TableBounds::inclusive([b'a'], [b'b']),
+        }
+    }
+
+    fn full() -> Error {
+        Error::io("append", Path::new("1.sst"), io::Error::from_raw_os_error(28))
+    }
+
+    #[test]
+    fn large_compactions_wait_until_space_is_freed() {
+        let mut disk = FullDisk::default();
+        let now = Duration::from_secs(1);
+        disk.note_failure(&of(100), &full(), (now, 1_000));
+        let moved = Compaction { is_trivial_move: true, ..of(500) };
+        let requested = Compaction { reason: Reason::Range, ..of(500) };
+        let cases = [
+            (of(100), 1_000, true),
+            (of(99), 1_000, false),
+            (of(500), 901, true),
+            (of(100), 901, true),
+            (of(100), 900, false),
+            (of(500), 900, true),
+            (moved.clone(), 1_000, false),
+            (requested, 1_000, false),
+        ];
+        for (number, (compaction, occupied, want)) in cases.into_iter().enumerate() {
+            disk.begin_search();
+            assert_eq!(disk.refuses(&compaction, (now, occupied)), want, "case {number}");
+            assert_eq!(disk.refused().is_some(), want, "case {number}");
+        }
+        disk.note_success(&of(99));
+        disk.note_success(&moved);
+        assert!(disk.refuses(&of(100), (now, 1_000)));
+        disk.note_success(&of(100));
+        assert!(!disk.refuses(&of(100), (now, 1_000)));
+    }
+
+    #[test]
+    fn pauses_double_up_to_a_minute() {
+        let mut disk = FullDisk::default();
+        let (mut now, mut pauses) = (Duration::ZERO, Vec::new());
+        for _ in 0..9 {
+            disk.note_failure(&of(100), &full(), (now, 0));
+            // Another worker fails at the same time.
+            disk.note_failure(&of(200), &full(), (now, 0));
+            assert!(disk.refuses(&of(100), (now, 0)));
+            let retry_at = disk.retry_at().expect("one is refused");
+            pauses.push((retry_at - now).as_millis());
+            now = retry_at;
+            assert!(!disk.refuses(&of(100), (now, 0)));
+        }
+        assert_eq!(pauses, [500, 1_000, 2_000, 4_000, 8_000, 16_000, 32_000, 60_000, 60_000]);
+    }
+}
