@@ -7,6 +7,13 @@ use sievedb::{Keyspace, Transaction};
 /// Every node applies the same entries in the same order, so [`apply`](Self::apply) depends on
 /// nothing else: not on time, random numbers, or keyspaces that are not replicated. Keys that
 /// expire are no part of replicated state: a snapshot does not carry their times.
+///
+/// # Limits
+///
+/// A request in the log, and the writes that apply it, may each take up to 1/2 of
+/// [`memtable_bytes_max`](sievedb::stats::MemoryStats::memtable_bytes_max) of the node with the
+/// least memory: 32 MiB with a budget of 256 MiB, 8 MiB with 64 MiB. openraft stops a node that
+/// cannot store or apply an entry, so check the size of a request before `client_write`.
 pub trait Application: Send + Sync + 'static {
     /// A request: the type `D` of openraft.
     type Request;

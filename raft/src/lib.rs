@@ -66,6 +66,7 @@
 //! ```
 
 mod application;
+mod commit_limit;
 mod error;
 mod line;
 mod log_store;

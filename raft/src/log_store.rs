@@ -7,6 +7,7 @@ use sievedb::{CommitFuture, Durability};
 
 use crate::{
     Options, PlantedBug, Result,
+    commit_limit::CommitLimit,
     line::Line,
     record::{COMMITTED, PURGED, Records, VOTE, encode, entry_key, entry_keys},
 };
@@ -106,14 +107,21 @@ impl<C> LogStore<C> {
     }
 
     /// Appends entries. They are in the log when this returns, and synced when the future does.
+    ///
+    /// Many bytes are appended by several commits, of which only the last one is synced: it syncs
+    /// those before it. A crash may leave the first entries.
     pub(crate) fn append_entries<L: Line>(
         &self,
         entries: impl IntoIterator<Item = L::Entry>,
     ) -> Result<CommitFuture> {
+        let limit = CommitLimit::default();
         let mut batch = self.records.db.batch();
         for entry in entries {
-            let key = entry_key(L::index(L::log_id(&entry)));
-            batch.insert(&self.records.keyspace, key, encode(&entry)?)?;
+            let (key, value) = (entry_key(L::index(L::log_id(&entry))), encode(&entry)?);
+            if limit.is_exceeded_by(batch.bytes() + value.len() as u64, &self.records.db) {
+                drop(batch.commit_async(Durability::Memory)?);
+            }
+            batch.insert(&self.records.keyspace, key, value)?;
         }
         Ok(batch.commit_async(self.durability(PlantedBug::UnsyncedEntries))?)
     }

@@ -2,17 +2,15 @@
 
 use std::{fmt, marker::PhantomData};
 
-use sievedb::{Durability, Transaction};
+use sievedb::{Durability, Isolation, Transaction, TransactionOptions};
 
 use crate::{
     Application, PlantedBug, Reads, Result, SnapshotBuilder, SnapshotStream,
+    commit_limit::CommitLimit,
     line::{AppliedOf, Line, Payload},
     record::{APPLIED, INSTALLING, Kept, Records, encode},
     snapshot::{Snapshots, install::install},
 };
-
-/// Bytes of a transaction after which it is committed, and the next one begins.
-const TRANSACTION_BYTES: u64 = 4 << 20;
 
 /// The replicated state of a node.
 pub struct StateMachine<C, A> {
@@ -53,14 +51,15 @@ impl<C, A: Application> StateMachine<C, A> {
         Ok(self.records.read(APPLIED)?.unwrap_or_default())
     }
 
-    /// Applies entries, and returns the response to each.
+    /// Applies entries, and returns the response to each. Many bytes take several commits.
     pub(crate) fn apply_all<L: Line<Request = A::Request>>(
         &mut self,
         entries: impl IntoIterator<Item = L::Entry>,
     ) -> Result<Vec<A::Response>> {
         let mut responses = Vec::new();
         let mut applied = self.applied::<L>()?;
-        let mut transaction = self.records.db.begin();
+        let limit = CommitLimit::default();
+        let mut transaction = self.begin();
         for entry in entries {
             applied.log_id = Some(L::log_id(&entry).clone());
             responses.push(match L::payload(entry) {
@@ -71,13 +70,20 @@ impl<C, A: Application> StateMachine<C, A> {
                     A::Response::default()
                 }
             });
-            if transaction.bytes() > TRANSACTION_BYTES {
+            if limit.is_exceeded_by(transaction.bytes(), &self.records.db) {
                 self.commit::<L>(transaction, &applied)?;
-                transaction = self.records.db.begin();
+                transaction = self.begin();
             }
         }
         self.commit::<L>(transaction, &applied)?;
         Ok(responses)
+    }
+
+    /// Begins a transaction. Only a commit limits its bytes: an entry that fails on one node fails
+    /// at each start. Reads are not tracked, as there is no other writer.
+    fn begin(&self) -> Transaction {
+        let options = TransactionOptions::new().isolation(Isolation::Snapshot).bytes_max(u64::MAX);
+        self.records.db.begin_with(options)
     }
 
     /// Commits a transaction with the id of the last entry that it contains. Not synced: entries
@@ -85,7 +91,7 @@ impl<C, A: Application> StateMachine<C, A> {
     fn commit<L: Line>(&self, mut transaction: Transaction, applied: &AppliedOf<L>) -> Result<()> {
         if self.snapshots.options().has_bug(PlantedBug::ApplyWithoutId) {
             transaction.commit(Durability::OsBuffer)?;
-            transaction = self.records.db.begin();
+            transaction = self.begin();
         }
         transaction.insert(&self.records.keyspace, APPLIED, encode(applied)?)?;
         transaction.commit(Durability::OsBuffer)?;

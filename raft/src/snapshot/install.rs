@@ -8,12 +8,10 @@ use sievedb::{Db, Durability, Keyspace};
 use super::Snapshots;
 use crate::{
     Error, Result,
+    commit_limit::CommitLimit,
     line::{AppliedOf, Line},
     record::{APPLIED, INSTALLING, Kept, Records, SNAPSHOT, encode},
 };
-
-/// Bytes of the batches that copy entries.
-const BATCH_BYTES: u64 = 1 << 20;
 
 /// Returns what the state machine in `db` contains.
 pub(super) fn applied<L: Line>(db: &Db) -> Result<AppliedOf<L>> {
@@ -63,13 +61,14 @@ fn copy(source: &Db, target: &Keyspace, db: &Db) -> Result<()> {
         return Ok(());
     }
     let from = source.open_keyspace(&target.name())?;
+    let limit = CommitLimit::default();
     let mut batch = db.batch();
     let mut entries = from.iter();
     while let Some(entry) = entries.next_ref()? {
-        batch.insert(target, entry.key(), entry.value())?;
-        if batch.bytes() > BATCH_BYTES {
+        if limit.is_exceeded_by(batch.bytes() + entry.value().len() as u64, db) {
             batch.commit(Durability::OsBuffer)?;
         }
+        batch.insert(target, entry.key(), entry.value())?;
     }
     Ok(batch.commit(Durability::OsBuffer)?)
 }
