@@ -25,6 +25,14 @@ pub enum Error {
     },
     /// A snapshot is incomplete, or differs from its metadata.
     Snapshot(String),
+    /// Entries are neither in the log nor in the state machine: a crash of an earlier version of
+    /// this crate has lost a snapshot. Remove the node from the cluster, and add a new one.
+    Incomplete {
+        /// The index of the last entry that was purged from the log.
+        purged: u64,
+        /// The index of the last entry in the state machine.
+        applied: Option<u64>,
+    },
     /// Another line of openraft has written the store: its name, such as `0.9`.
     Line(String),
 }
@@ -44,6 +52,10 @@ impl fmt::Display for Error {
             Self::Encoding(_) => f.write_str("a record of the log or a snapshot is damaged"),
             Self::Io { path, .. } => write!(f, "{}", path.display()),
             Self::Snapshot(what) => write!(f, "snapshot refused: {what}"),
+            Self::Incomplete { purged, applied } => {
+                let next = applied.map_or(0, |applied| applied + 1);
+                write!(f, "the entries from {next} to {purged} are lost; add a new node instead")
+            }
             Self::Line(line) => {
                 write!(f, "openraft {line} has written the log; open it with that line")
             }
@@ -57,7 +69,7 @@ impl error::Error for Error {
             Self::Store(source) => Some(source),
             Self::Encoding(source) => Some(source),
             Self::Io { source, .. } => Some(source),
-            Self::Snapshot(_) | Self::Line(_) => None,
+            Self::Snapshot(_) | Self::Incomplete { .. } | Self::Line(_) => None,
         }
     }
 }

@@ -72,6 +72,7 @@ mod line;
 mod log_store;
 mod options;
 mod planted;
+mod purge;
 mod reads;
 mod record;
 mod snapshot;

@@ -48,10 +48,14 @@ impl<C> LogStore<C> {
     ) -> Result<Vec<L::Entry>> {
         let mut found = Vec::new();
         let mut bytes = 0;
+        let postponed = self.records.postponed_purge().clone();
         let mut entries = self.records.keyspace.range(entry_keys(range));
         while bytes <= bytes_max
             && let Some(entry) = entries.next_ref()?
         {
+            if postponed.as_ref().is_some_and(|purge| purge.hides(entry.key())) {
+                continue;
+            }
             bytes += entry.value().len();
             found.push(postcard::from_bytes(entry.value())?);
         }
@@ -60,9 +64,15 @@ impl<C> LogStore<C> {
 
     /// Returns the ids of the last purged entry and of the last entry.
     pub(crate) fn last_ids<L: Line>(&self) -> Result<[Option<L::LogId>; 2]> {
-        let purged = self.records.read::<L::LogId>(PURGED)?;
+        let postponed = self.records.postponed_purge().clone();
+        let purged = match &postponed {
+            Some(purge) => Some(purge.log_id::<L>()?),
+            None => self.records.read::<L::LogId>(PURGED)?,
+        };
         let mut entries = self.records.keyspace.range(entry_keys(&..));
-        let last = match entries.next_back_ref()? {
+        let last = entries.next_back_ref()?;
+        let hidden = |key: &[u8]| postponed.as_ref().is_some_and(|purge| purge.hides(key));
+        let last = match last.filter(|entry| !hidden(entry.key())) {
             Some(entry) => {
                 Some(L::log_id(&postcard::from_bytes::<L::Entry>(entry.value())?).clone())
             }
@@ -134,11 +144,7 @@ impl<C> LogStore<C> {
         Ok(())
     }
 
-    /// Removes the entries up to `log_id`. Not synced: what is lost of it is purged again.
     pub(crate) fn purge_to<L: Line>(&self, log_id: &L::LogId) -> Result<()> {
-        let mut batch = self.records.db.batch();
-        batch.remove_range(&self.records.keyspace, entry_keys(&(..=L::index(log_id))))?;
-        batch.insert(&self.records.keyspace, PURGED, encode(log_id)?)?;
-        Ok(batch.commit(Durability::OsBuffer)?)
+        self.records.purge_to::<L>(log_id)
     }
 }

@@ -8,7 +8,7 @@ use std::{
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use sievedb::{Db, Keyspace};
 
-use crate::{Error, KEYSPACE, Result, line::Line};
+use crate::{Error, KEYSPACE, Result, line::Line, purge::Postponed};
 
 /// The key of the name of the line of openraft that has written the store.
 const LINE: &[u8] = b"line";
@@ -62,6 +62,7 @@ impl<I, M: Default> Default for Applied<I, M> {
 pub(crate) struct Records {
     pub(crate) db: Db,
     pub(crate) keyspace: Keyspace,
+    pub(crate) postponed: Postponed,
 }
 
 impl fmt::Debug for Records {
@@ -72,7 +73,8 @@ impl fmt::Debug for Records {
 
 impl Records {
     pub(crate) fn open(db: &Db) -> Result<Self> {
-        Ok(Self { db: db.clone(), keyspace: db.keyspace(KEYSPACE)? })
+        let keyspace = db.keyspace(KEYSPACE)?;
+        Ok(Self { db: db.clone(), keyspace, postponed: Postponed::default() })
     }
 
     /// Checks that the line `L` has written the store, and records it in an empty one.

@@ -44,6 +44,7 @@ impl<C, A: Application> StateMachine<C, A> {
         if let Some(kept) = records.read::<Kept<L::Meta>>(INSTALLING)? {
             install::<L>(&records, &snapshots, &application.keyspaces(), &kept)?;
         }
+        records.check_purged::<L>()?;
         Ok(Self { records, snapshots, application, reads: Reads::new(), types: PhantomData })
     }
 

@@ -110,7 +110,8 @@ impl Options {
     ///
     /// [`Error::Io`](crate::Error::Io) if the directory cannot be used,
     /// [`Error::Store`](crate::Error::Store) if the store fails,
-    /// [`Error::Snapshot`](crate::Error::Snapshot) if the interrupted snapshot is damaged, and
+    /// [`Error::Snapshot`](crate::Error::Snapshot) if the interrupted snapshot is damaged,
+    /// [`Error::Incomplete`](crate::Error::Incomplete) if entries are lost, and
     /// [`Error::Line`](crate::Error::Line) if another line of openraft has written the store.
     pub fn open<C: Types, A: Application<Request = C::D, Response = C::R>>(
         &self,

@@ -253,6 +253,21 @@ async fn an_interrupted_installation_ends_at_the_next_open() -> Result<()> {
 }
 
 #[tokio::test]
+async fn a_log_without_entries_that_the_state_machine_needs_is_refused() -> Result<()> {
+    let dir = tempfile::tempdir()?;
+    let mut node = Node::open(dir.path())?;
+    node.log.blocking_append([put(0, "a", "1"), put(1, "b", "2")]).await?;
+    node.state_machine.apply([put(0, "a", "1"), put(1, "b", "2")]).await?;
+    node.log.purge(log_id(1)).await?;
+    node.db.keyspace(KEYSPACE)?.remove("applied")?;
+    drop(node);
+    let opened = Node::open(dir.path()).err().ok_or("opened")?;
+    let error = opened.downcast_ref::<Error>();
+    assert!(matches!(error, Some(Error::Incomplete { purged: 1, applied: None })), "{opened}");
+    Ok(())
+}
+
+#[tokio::test]
 async fn a_damaged_snapshot_changes_nothing() -> Result<()> {
     let (first, second) = (tempfile::tempdir()?, tempfile::tempdir()?);
     let mut from = full_node(first.path()).await?;

@@ -34,7 +34,7 @@ pub(super) fn check<L: Line>(source: &Db, meta: &L::Meta) -> Result<()> {
 }
 
 /// Replaces the contents of `keyspaces` by those of the received snapshot `kept`, which becomes
-/// the current one.
+/// the current one. Purges the log up to it.
 pub(crate) fn install<L: Line>(
     records: &Records,
     snapshots: &Snapshots,
@@ -51,7 +51,7 @@ pub(crate) fn install<L: Line>(
     batch.insert(&records.keyspace, APPLIED, encode(&applied)?)?;
     batch.insert(&records.keyspace, SNAPSHOT, encode(kept)?)?;
     batch.remove(&records.keyspace, INSTALLING)?;
-    batch.commit(Durability::Disk)?;
+    records.commit_installation::<L>(batch, applied.log_id.as_ref())?;
     snapshots.clear_unused::<L>(records)
 }
 

@@ -27,6 +27,9 @@ pub(crate) type LogStore = sievedb_raft::LogStore<Types>;
 pub(crate) type StateMachine = sievedb_raft::StateMachine<Types, Map>;
 pub(crate) type Failure = io::Error;
 
+/// The log is purged when a snapshot is installed.
+pub(crate) const PURGES_BEFORE_INSTALLATION: bool = false;
+
 pub(crate) fn open(
     options: &Options,
     db: &Db,

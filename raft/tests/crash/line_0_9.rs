@@ -21,6 +21,9 @@ pub(crate) type LogStore = sievedb_raft::LogStore<Types>;
 pub(crate) type StateMachine = sievedb_raft::StateMachine<Types, Map>;
 pub(crate) type Failure = StorageError<u64>;
 
+/// The log is purged before a snapshot is installed.
+pub(crate) const PURGES_BEFORE_INSTALLATION: bool = true;
+
 pub(crate) fn open(
     options: &Options,
     db: &Db,

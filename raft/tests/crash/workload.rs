@@ -192,7 +192,8 @@ impl Run {
         self.history.add("purge", begin, false, state.clone());
     }
 
-    /// Installs the snapshot of another node, which is ahead, and purges the log as openraft does.
+    /// Installs the snapshot of another node, which is ahead, and purges the log. openraft 0.9 purges
+    /// first, and calls nothing in between; 0.10 purges when the snapshot is installed.
     async fn install(&mut self, mut state: State, last: Option<LogId>) {
         let next = last.max(state.applied).map_or(0, |last| last.index + 1);
         let index = next + self.lots.below(5) as u64;
@@ -203,15 +204,22 @@ impl Run {
         for piece in bytes.chunks(5000) {
             received.write_all(piece).await.expect("no fault");
         }
+        let to = meta.last_log_id.expect("it has applied entries");
+        if PURGES_BEFORE_INSTALLATION {
+            self.node.log.purge(to).await.expect("no fault");
+        }
         install(state_machine, &meta, received).await.expect("no fault");
+        state.log.retain(|entry| entry.log_id.index > to.index);
+        state.purged = Some(to);
         state.applied = other.applied;
         state.membership = other.membership;
         state.map = other.map;
         let map = state.map.clone();
-        let to = meta.last_log_id.expect("it has applied entries");
         state.snapshot = Some(Kept { meta, map });
         self.history.add("install", begin, true, state.clone());
-        self.purge_to(&mut state, to).await;
+        if !PURGES_BEFORE_INSTALLATION {
+            self.purge_to(&mut state, to).await;
+        }
     }
 
     /// Returns a snapshot up to `index` of another node, as metadata, bytes and contents.
