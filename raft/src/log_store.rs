@@ -1,9 +1,16 @@
 //! The log and the vote.
 
-use std::{fmt, marker::PhantomData, ops::RangeBounds};
+use std::{
+    fmt,
+    future::{Future as _, poll_fn},
+    marker::PhantomData,
+    ops::RangeBounds,
+    pin::pin,
+    task::Poll,
+};
 
 use serde::{Serialize, de::DeserializeOwned};
-use sievedb::{CommitFuture, Durability};
+use sievedb::{Batch, CommitFuture, Durability};
 
 use crate::{
     Options, PlantedBug, Result,
@@ -95,7 +102,7 @@ impl<C> LogStore<C> {
     ) -> Result<()> {
         let mut batch = self.records.db.batch();
         batch.insert(&self.records.keyspace, key, encode(value)?)?;
-        batch.commit_async(durability)?.await?;
+        commit(&mut batch, durability).await?.await?;
         Ok(())
     }
 
@@ -120,7 +127,7 @@ impl<C> LogStore<C> {
     ///
     /// Many bytes are appended by several commits, of which only the last one is synced: it syncs
     /// those before it. A crash may leave the first entries.
-    pub(crate) fn append_entries<L: Line>(
+    pub(crate) async fn append_entries<L: Line>(
         &self,
         entries: impl IntoIterator<Item = L::Entry>,
     ) -> Result<CommitFuture> {
@@ -129,22 +136,43 @@ impl<C> LogStore<C> {
         for entry in entries {
             let (key, value) = (entry_key(L::index(L::log_id(&entry))), encode(&entry)?);
             if limit.is_exceeded_by(batch.bytes() + value.len() as u64, &self.records.db) {
-                drop(batch.commit_async(Durability::Memory)?);
+                drop(commit(&mut batch, Durability::Memory).await?);
             }
             batch.insert(&self.records.keyspace, key, value)?;
         }
-        Ok(batch.commit_async(self.durability(PlantedBug::UnsyncedEntries))?)
+        commit(&mut batch, self.durability(PlantedBug::UnsyncedEntries)).await
     }
 
     /// Removes the entries from the index `from` on.
     pub(crate) async fn remove_from(&self, from: u64) -> Result<()> {
         let mut batch = self.records.db.batch();
         batch.remove_range(&self.records.keyspace, entry_keys(&(from..)))?;
-        batch.commit_async(Durability::Disk)?.await?;
+        commit(&mut batch, Durability::Disk).await?.await?;
         Ok(())
     }
 
     pub(crate) fn purge_to<L: Line>(&self, log_id: &L::LogId) -> Result<()> {
         self.records.purge_to::<L>(log_id)
     }
+}
+
+/// Commits `batch`. Waits as a task until background work lets writes pass, so other tasks of the
+/// thread continue. Delays of writes that may pass, up to 2 ms, block the thread.
+async fn commit(batch: &mut Batch, durability: Durability) -> Result<CommitFuture> {
+    let committed = poll_fn(|context| match batch.try_commit_async(durability) {
+        Err(sievedb::Error::WouldStall { delay: None, .. }) => {
+            // Notifies the task after each piece of background work.
+            match pin!(batch.room()).poll(context) {
+                Poll::Ready(Ok(())) => {
+                    context.waker().wake_by_ref();
+                    Poll::Pending
+                }
+                Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
+                Poll::Pending => Poll::Pending,
+            }
+        }
+        Err(sievedb::Error::WouldStall { .. }) => Poll::Ready(batch.commit_async(durability)),
+        committed => Poll::Ready(committed),
+    });
+    Ok(committed.await?)
 }

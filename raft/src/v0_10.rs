@@ -195,7 +195,7 @@ impl<C: Types> RaftLogStorage<C> for LogStore<C> {
         I: IntoIterator<Item = C::Entry> + OptionalSend,
         I::IntoIter: OptionalSend,
     {
-        let synced = self.append_entries::<Line0_10<C>>(entries)?;
+        let synced = self.append_entries::<Line0_10<C>>(entries).await?;
         drop(C::spawn(async move {
             callback.io_completed(synced.await.map(drop).map_err(io::Error::other));
         }));

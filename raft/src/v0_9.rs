@@ -197,7 +197,7 @@ impl<C: Types> RaftLogStorage<C> for LogStore<C> {
         I: IntoIterator<Item = Entry<C>> + OptionalSend,
         I::IntoIter: OptionalSend,
     {
-        let synced = self.append_entries::<Line0_9<C>>(entries);
+        let synced = self.append_entries::<Line0_9<C>>(entries).await;
         let synced = synced.map_err(|error| StorageIOError::write_logs(&error))?;
         drop(C::AsyncRuntime::spawn(async move {
             callback.log_io_completed(synced.await.map(drop).map_err(io::Error::other));

@@ -2,7 +2,16 @@
 
 mod support;
 
-use std::path::Path;
+use std::{
+    path::Path,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+        mpsc,
+    },
+    thread,
+    time::Duration,
+};
 
 use openraft::{
     CommittedLeaderId, Entry, EntryPayload, LogId, RaftLogReader as _, RaftSnapshotBuilder as _,
@@ -10,6 +19,7 @@ use openraft::{
 };
 use sievedb::Db;
 use sievedb_raft::{LogStore, StateMachine};
+use sievedb_tests::{hook_fs::HookFs, settings::STORE_DIR};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use support::{Map, Request, Types};
@@ -26,7 +36,10 @@ struct Node {
 
 impl Node {
     fn open(dir: &Path, budget_bytes: u64) -> Result<Self> {
-        let store = sievedb::Options::new().memory_budget(budget_bytes);
+        Self::open_with(dir, sievedb::Options::new().memory_budget(budget_bytes))
+    }
+
+    fn open_with(dir: &Path, store: sievedb::Options) -> Result<Self> {
         let db = store.clone().open(dir.join("store"))?;
         let map = Map(db.keyspace("map")?);
         let options = sievedb_raft::Options::new(store);
@@ -106,4 +119,36 @@ async fn a_small_store_installs_a_snapshot_of_large_entries() -> Result<()> {
     to.state_machine.install_snapshot(&built.meta, received).await?;
     assert_eq!(to.db.keyspace("map")?.len()?, 6);
     Ok(())
+}
+
+#[test]
+fn an_append_that_waits_for_a_flush_does_not_block_its_thread() {
+    let is_held = Arc::new(AtomicBool::new(false));
+    let held = is_held.clone();
+    let fs = HookFs::new(move |path: &Path| {
+        while path.extension().is_some_and(|it| it == "sst") && held.load(Ordering::SeqCst) {
+            thread::sleep(Duration::from_millis(1));
+        }
+    });
+    let store = sievedb::Options::new().fs(Arc::new(fs)).memory_budget(8 * MIB).worker_threads(2);
+    let mut node = Node::open_with(Path::new(STORE_DIR), store).expect("a new store");
+    is_held.store(true, Ordering::SeqCst);
+    let (sender, receiver) = mpsc::channel();
+    let release = is_held.clone();
+    thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
+        runtime.expect("a runtime").block_on(async {
+            let append = node.log.blocking_append(puts(2, MIB * 6 / 5));
+            let other = async {
+                tokio::time::sleep(Duration::from_millis(100)).await;
+                release.store(false, Ordering::SeqCst);
+            };
+            let (appended, ()) = tokio::join!(append, other);
+            appended.expect("there is room after the flush");
+        });
+        sender.send(()).expect("the test waits");
+    });
+    let ended = receiver.recv_timeout(Duration::from_secs(20));
+    is_held.store(false, Ordering::SeqCst);
+    ended.expect("the other task runs while the append waits");
 }
