@@ -268,6 +268,24 @@ async fn a_log_without_entries_that_the_state_machine_needs_is_refused() -> Resu
 }
 
 #[tokio::test]
+async fn a_snapshot_whose_directory_is_another_one_is_forgotten() -> Result<()> {
+    let dir = tempfile::tempdir()?;
+    let mut node = full_node(dir.path()).await?;
+    node.log.purge(log_id(2000)).await?;
+    drop(node);
+    // The next open creates empty slots.
+    std::fs::rename(dir.path().join("snapshots"), dir.path().join("kept"))?;
+    let mut node = Node::open(dir.path())?;
+    assert!(node.state_machine.get_current_snapshot().await?.is_none());
+    // openraft builds another one at its start, as entries were purged.
+    node.state_machine.get_snapshot_builder().await.build_snapshot().await?;
+    drop(node);
+    let mut node = Node::open(dir.path())?;
+    assert!(node.state_machine.get_current_snapshot().await?.is_some());
+    Ok(())
+}
+
+#[tokio::test]
 async fn a_damaged_snapshot_changes_nothing() -> Result<()> {
     let (first, second) = (tempfile::tempdir()?, tempfile::tempdir()?);
     let mut from = full_node(first.path()).await?;

@@ -17,7 +17,11 @@ use std::{
 
 use sievedb::{Db, Durability, fs::Fs};
 
-use self::{files::write_files, install::check, stream::SnapshotStream};
+use self::{
+    files::write_files,
+    install::{applied, check},
+    stream::SnapshotStream,
+};
 use crate::{
     Error, Options, PlantedBug, Result,
     line::Line,
@@ -42,7 +46,8 @@ pub(crate) struct Snapshots {
 }
 
 impl Snapshots {
-    /// Opens or creates the directory. Removes the files that an interrupted call has left in it.
+    /// Opens or creates the directory. Removes the files that an interrupted call has left in it,
+    /// and the record of a current snapshot that is not in it: openraft builds a new one then.
     pub(crate) fn open<L: Line>(dir: &Path, options: &Options, records: &Records) -> Result<Self> {
         let fs = options.store.file_system();
         let dir = fs.absolute(dir).map_err(Error::at(dir))?;
@@ -52,6 +57,7 @@ impl Snapshots {
         let (dir, options) = (Arc::new(dir), Arc::new(options.clone()));
         let snapshots = Self { dir, options, turn: Arc::default(), files: Arc::default() };
         snapshots.remove_incoming()?;
+        snapshots.forget_missing::<L>(records)?;
         snapshots.clear_unused::<L>(records)?;
         Ok(snapshots)
     }
@@ -85,6 +91,19 @@ impl Snapshots {
     /// Opens the checkpoint in a slot.
     fn open_slot(&self, slot: u8) -> Result<Db> {
         Ok(self.options.store.clone().read_only(true).open(self.path(slot)?)?)
+    }
+
+    /// Removes the record of the current snapshot if its slot has none, or another one. The
+    /// directory may be a new one, or that of another node.
+    fn forget_missing<L: Line>(&self, records: &Records) -> Result<()> {
+        let Some(kept) = records.read::<Kept<L::Meta>>(SNAPSHOT)? else { return Ok(()) };
+        let found = self.open_slot(kept.slot).and_then(|slot| applied::<L>(&slot));
+        if found.is_ok_and(|found| found.log_id.as_ref() == L::last_log_id(&kept.meta)) {
+            return Ok(());
+        }
+        let mut batch = records.db.batch();
+        batch.remove(&records.keyspace, SNAPSHOT)?;
+        Ok(batch.commit(Durability::Disk)?)
     }
 
     /// Returns a slot without a file that no record names.
