@@ -17,8 +17,11 @@ use crate::{Error, Result, record::encode};
 /// Bytes that are copied at once.
 const PIECE_BYTES: u64 = 1 << 20;
 
-/// The most bytes of a header: 64 for each of a million files.
-const HEADER_BYTES_MAX: u64 = 64 << 20;
+/// The most files of a snapshot.
+const FILES_MAX: u64 = 1_000_000;
+
+/// The most bytes of a header: 64 for each file.
+const HEADER_BYTES_MAX: u64 = 64 * FILES_MAX;
 
 /// Bytes before the header: its length.
 const LENGTH_BYTES: u64 = 8;
@@ -110,5 +113,27 @@ fn read_header(reader: &mut impl Read) -> io::Result<Result<(u64, Header)>> {
     }
     let mut header = Vec::new();
     reader.take(length).read_to_end(&mut header)?;
+    // A file takes more memory than bytes of the header.
+    if let Ok((files, _)) = postcard::take_from_bytes::<u64>(&header)
+        && files > FILES_MAX
+    {
+        return Ok(Err(Error::Snapshot(format!("a header of {files} files"))));
+    }
     Ok(postcard::from_bytes(&header).map(|header| (length, header)).map_err(Error::Encoding))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{FILES_MAX, read_header};
+    use crate::Error;
+
+    #[test]
+    fn a_header_of_too_many_files_is_refused() {
+        let header = postcard::to_stdvec(&vec![("", 0_u64); FILES_MAX as usize + 1]);
+        let header = header.expect("a header");
+        let mut bytes = (header.len() as u64).to_le_bytes().to_vec();
+        bytes.extend(header);
+        let read = read_header(&mut &bytes[..]).expect("all bytes are there");
+        assert!(matches!(read, Err(Error::Snapshot(_))));
+    }
 }
