@@ -40,13 +40,15 @@ pub struct Extent {
 }
 
 impl Extent {
-    /// Returns the default extent. `SIEVE_CRASH_RANDOM` and `SIEVE_CRASH_SECOND` increase the
-    /// random losses and second cuts.
+    /// Returns the default extent. `SIEVE_LONG=1` doubles the random losses, and takes four times as
+    /// many states with second cuts. `SIEVE_CRASH_RANDOM` and `SIEVE_CRASH_SECOND` set the numbers
+    /// of random losses and second cuts.
     #[must_use]
     pub fn usual(seed: u64) -> Self {
+        let is_long = from_env("SIEVE_LONG", 0) == 1;
         Self {
-            random: from_env("SIEVE_CRASH_RANDOM", 4),
-            second_every: 10,
+            random: from_env("SIEVE_CRASH_RANDOM", if is_long { 4 } else { 2 }),
+            second_every: if is_long { 10 } else { 40 },
             second_cuts: from_env("SIEVE_CRASH_SECOND", 10),
             seed,
         }

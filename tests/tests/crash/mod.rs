@@ -71,7 +71,8 @@ fn every_crash_leaves_a_legal_state() {
 #[test]
 fn restart_after_a_kill_depends_on_synced_data_only() {
     let seed = seed("kills", 1);
-    let every = from_env("SIEVE_KILL_EVERY", 3);
+    let is_long = from_env("SIEVE_LONG", 0) == 1;
+    let every = from_env("SIEVE_KILL_EVERY", if is_long { 3 } else { 6 });
     let (_, workloads) = chosen();
     let results = on_two_threads(&workloads, |workload| kill_everywhere(workload, every, seed));
     let (mut states, mut wrong) = (0, Vec::new());
