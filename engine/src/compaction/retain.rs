@@ -91,7 +91,7 @@ const CHECK_BYTES: usize = 1 << 20;
 pub(crate) struct RetainStream<'f, C, B, S> {
     cursor: C,
     stops: S,
-    /// Entries and bytes of values since the last check.
+    /// Entries, and bytes of values read or moved, since the last check.
     unchecked: (u32, usize),
     readers: Readers,
     is_bottom: B,
@@ -248,17 +248,31 @@ impl<'f, C: Cursor, B: FnMut(&[u8]) -> bool, S: FnMut() -> bool> RetainStream<'f
         self.is_first_of_key
     }
 
-    /// Moves the cursor to the next entry, unless the merge must stop.
-    fn step(&mut self) -> Result<()> {
-        let (entries, bytes) = &mut self.unchecked;
-        *entries += 1;
-        *bytes += self.cursor.value_ref().len();
-        if *entries >= CHECK_ENTRIES || *bytes >= CHECK_BYTES {
+    /// Counts `bytes` bytes of a value that the caller moves from one blob file to another.
+    ///
+    /// # Errors
+    ///
+    /// [`Closed`](crate::Error::Closed) if the merge must stop.
+    pub(crate) fn count_moved(&mut self, bytes: usize) -> Result<()> {
+        self.count(0, bytes)
+    }
+
+    /// Counts work, and from time to time checks whether the merge must stop.
+    fn count(&mut self, entries: u32, bytes: usize) -> Result<()> {
+        self.unchecked.0 += entries;
+        self.unchecked.1 += bytes;
+        if self.unchecked.0 >= CHECK_ENTRIES || self.unchecked.1 >= CHECK_BYTES {
             self.unchecked = (0, 0);
             if (self.stops)() {
                 return Err(Error::Closed);
             }
         }
+        Ok(())
+    }
+
+    /// Moves the cursor to the next entry, unless the merge must stop.
+    fn step(&mut self) -> Result<()> {
+        self.count(1, self.cursor.value_ref().len())?;
         match self.filtering.as_mut().and_then(|filtering| filtering.take_seek()) {
             Some(until) => self.cursor.seek(InternalKey::seek(until, SEQUENCE_MAX)),
             None => self.cursor.next(),

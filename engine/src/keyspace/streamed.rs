@@ -22,6 +22,11 @@ macro_rules! streamed_methods {
             /// syncs, and other writes to the keyspace wait for these, but not for `reader`. The
             /// value replaces every value of the key that is written before the call ends.
             ///
+            /// At most one value for each 16 MiB of the memory budget, at least 2 and at most 64,
+            /// is read at a time, and further calls wait. A `reader` may call the store on its own
+            /// thread, also to write another stream. It must not wait for a stream of another
+            /// thread: that one may wait for this call.
+            ///
             /// A shorter value is read, and written as by [`insert`](Self::insert). So is every
             /// value in a keyspace with a [default TTL](crate::KeyspaceOptions::default_ttl).
             ///

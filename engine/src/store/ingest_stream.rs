@@ -14,7 +14,8 @@ use super::ingest_tables::IngestTables;
 use crate::{Error, Result, commit::Write, store::Store};
 
 impl Store {
-    /// Adds the only entry of an ingest, whose value of this length is read from `reader`.
+    /// Adds the only entry of an ingest, whose value of this length is read from `reader`, and ends
+    /// its table. Waits for a slot.
     ///
     /// # Errors
     ///
@@ -29,12 +30,16 @@ impl Store {
     ) -> Result<()> {
         // Each call may add a run to level 0.
         self.throttle(&Write::to(&tables.plan.tree))?;
+        // After the delay, and until the end of the table: a stream that installs holds none.
+        let budget_bytes = self.tables.memory.pool_bytes();
+        let _slot = self.streams.take(budget_bytes, || self.tables.check_not_closing())?;
         let failed = |error| reader_failed(key, error);
         tables.add_only(&self.tables, key, value_bytes, |piece| {
             self.tables.check_not_closing()?;
             reader.read_exact(piece).map_err(failed)
         })?;
-        expect_end(reader).map_err(failed)
+        expect_end(reader).map_err(failed)?;
+        self.end_ingested(tables)
     }
 }
 

@@ -23,6 +23,7 @@
 //! | [`history`]                            | where the history of a keyspace begins        |
 //! | [`flush`], [`compact`], [`skipped`]    | background work                               |
 //! | [`ingest`]                             | bulk load: tables written beside the history  |
+//! | [`stream_slots`]                       | bound of values that are streamed in          |
 //! | [`table_output`], [`install`]          | write tables, make them visible               |
 //! | [`checkpoint`]                         | links the files of a store into a new one     |
 //! | [`quarantine`]                         | quarantines tables that cannot be read        |
@@ -63,6 +64,7 @@ pub(crate) mod scheduler;
 mod skipped;
 mod stats;
 mod stats_file;
+mod stream_slots;
 mod sync_thread;
 mod table_output;
 mod threads;
@@ -73,7 +75,10 @@ pub(crate) mod verify_table;
 pub(crate) mod versions;
 pub(crate) mod writer;
 
-use self::{follower::Follower, scheduler::Scheduler, versions::Versions, writer::Writer};
+use self::{
+    follower::Follower, scheduler::Scheduler, stream_slots::StreamSlots, versions::Versions,
+    writer::Writer,
+};
 use crate::{
     Error, Options, Result,
     commit::{LogHost, Placement},
@@ -106,6 +111,8 @@ pub(crate) struct Store {
     /// File system for copies of the store. A read-only store may create them, too.
     pub(crate) target: StoredFs,
     gate: Gate,
+    /// Bound of values that are streamed in.
+    streams: StreamSlots,
     /// As the store was opened, or the budget was changed since.
     memory_budget: Mutex<MemoryBudget>,
     opening: OpeningStats,

@@ -133,9 +133,14 @@ fn write_each<C: Cursor, B: FnMut(&[u8]) -> bool, S: FnMut() -> bool>(
         if let Some(key) = kept.key() {
             if is_in_blob_file(key.trailer) {
                 let blob = kept.blob()?;
-                let is_moved = new.rewritten_blobs.contains(&blob.reference.file_id)
-                    && move_value(&mut blobs, tables, table, key, &blob)?;
-                if !is_moved {
+                let is_moved = new.rewritten_blobs.contains(&blob.reference.file_id) && {
+                    // Of its own: the stream counts what is moved.
+                    let (user_key, trailer) = (key.user_key.to_vec(), key.trailer);
+                    let key = InternalKey::new(&user_key, trailer);
+                    let count = |bytes| kept.count_moved(bytes);
+                    move_value(&mut blobs, tables, table, key, &blob, count)?
+                };
+                if let Some(key) = kept.key().filter(|_| !is_moved) {
                     blobs.add_reference(table, key, &kept.value(), &blob)?;
                 }
             } else {
@@ -160,17 +165,19 @@ fn write_each<C: Cursor, B: FnMut(&[u8]) -> bool, S: FnMut() -> bool>(
 }
 
 /// Adds the entry with a copy of its value: to a blob file in pieces, if it is long. Returns `false`
-/// if the value cannot be read now.
+/// if the value cannot be read now. Calls `count` with the bytes before they are written.
 fn move_value(
     blobs: &mut BlobOutput,
     tables: &TableStore,
     table: &mut TableBuilder,
     key: InternalKey<'_>,
     blob: &Blob,
+    mut count: impl FnMut(usize) -> Result<()>,
 ) -> Result<bool> {
     let put = InternalKey::new(key.user_key, put_for(key.trailer));
     if !blobs.is_long(blob.value_bytes()) {
         let Some(value) = blob.read_to_rewrite() else { return Ok(false) };
+        count(value.len())?;
         return blobs.add(tables, table, put, &value).map(|()| true);
     }
     let Ok(pieces) = blob.pieces() else {
@@ -184,6 +191,7 @@ fn move_value(
                 tables.check_not_closing()?;
                 let read = blob.read_piece(&pieces, number);
                 piece = read.inspect_err(|_| is_unreadable = true)?;
+                count(piece.len())?;
                 number += 1;
             }
             let copied = piece.split_to(piece.len().min(to.len()));

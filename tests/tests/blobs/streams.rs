@@ -4,7 +4,12 @@
 
 use std::{
     io::{self, Read, Seek, SeekFrom},
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering::SeqCst},
+    },
+    thread,
+    time::Duration,
 };
 
 use sievedb::{Db, Error, Options, fs::Fs};
@@ -312,7 +317,7 @@ fn values_in_pieces_are_moved() {
 #[test]
 fn streamed_values_expire_by_default() {
     let disk = Arc::new(MemoryFs::new());
-    let ttl = std::time::Duration::from_secs(3600);
+    let ttl = Duration::from_secs(3600);
     let keyspace = keyspace().memtable_bytes(8 << 20).default_ttl(ttl);
     let db = options(&disk).keyspace(keyspace).open(STORE_DIR).unwrap();
     let bytes = value(1, 0, 2 * PIECE);
@@ -362,6 +367,65 @@ fn a_reader_may_write_to_its_store() {
     for number in 1..4 {
         assert_eq!(read_all(&db, &format!("nested {number}")), Some(vec![4; 3 * PIECE]));
         assert_eq!(db.get(format!("inline {number}")).unwrap().map(|it| it.len()), Some(600 << 10));
+    }
+}
+
+/// Counts the readers that are read at the same time, and writes another stream meanwhile.
+struct Counting<'a> {
+    db: &'a Db,
+    key: u32,
+    left: usize,
+    begun: bool,
+    /// Now, and at most so far.
+    counts: &'a (AtomicUsize, AtomicUsize),
+}
+
+impl Read for Counting<'_> {
+    fn read(&mut self, to: &mut [u8]) -> io::Result<usize> {
+        let (now, most) = self.counts;
+        if !self.begun {
+            self.begun = true;
+            most.fetch_max(1 + now.fetch_add(1, SeqCst), SeqCst);
+            thread::sleep(Duration::from_millis(20));
+            let long = 2 * PIECE as u64;
+            self.db
+                .insert_reader(format!("in {}", self.key), io::repeat(4).take(long), long)
+                .unwrap();
+        }
+        if self.left == 0 {
+            now.fetch_sub(1, SeqCst);
+        }
+        let bytes = to.len().min(self.left);
+        to[..bytes].fill(7);
+        self.left -= bytes;
+        Ok(bytes)
+    }
+}
+
+/// Further streams wait, but not one that the thread of a stream writes.
+#[test]
+fn streams_at_the_same_time_are_bounded() {
+    const THREADS: u32 = 12;
+    let disk = Arc::new(MemoryFs::new());
+    let options = Options::new()
+        .fs(Arc::clone(&disk) as Arc<dyn Fs>)
+        .memory_budget(8 << 20)
+        .worker_threads(2);
+    let db = options.open(STORE_DIR).unwrap();
+    let counts = (AtomicUsize::new(0), AtomicUsize::new(0));
+    thread::scope(|scope| {
+        for key in 0..THREADS {
+            let reader = Counting { db: &db, key, left: 3 * PIECE, begun: false, counts: &counts };
+            let db = &db;
+            scope.spawn(move || {
+                db.insert_reader(format!("out {key}"), reader, 3 * PIECE as u64).unwrap();
+            });
+        }
+    });
+    assert_eq!(counts.1.load(SeqCst), 2, "streams at a time");
+    for key in 0..THREADS {
+        assert_eq!(read_all(&db, &format!("out {key}")), Some(vec![7; 3 * PIECE]));
+        assert_eq!(read_all(&db, &format!("in {key}")), Some(vec![4; 2 * PIECE]));
     }
 }
 

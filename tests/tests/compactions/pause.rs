@@ -1,8 +1,18 @@
 //! Pauses of compactions.
 
-use std::{sync::mpsc, thread, time::Duration};
+use std::{
+    path::Path,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering::SeqCst},
+        mpsc,
+    },
+    thread,
+    time::Duration,
+};
 
-use sievedb::{Compression, Error, KeyspaceOptions};
+use sievedb::{Compression, Error, KeyspaceOptions, Options};
+use sievedb_tests::hook_fs::HookFs;
 
 use super::{flush, open, small_options, tables};
 
@@ -81,6 +91,64 @@ fn a_pause_cancels_compactions_in_flight() {
     db.compact().unwrap();
     assert_eq!(db.len().unwrap(), 20_000);
     assert_eq!(db.verify().unwrap().problems.len(), 0);
+}
+
+/// A compaction that moves values from blob files counts them, not only their references.
+#[test]
+fn a_pause_cancels_a_compaction_that_moves_long_values() {
+    const VALUES: u32 = 60;
+    const BYTES: usize = 200_000;
+    let (creates, created) = mpsc::channel();
+    let (pauses, paused) = mpsc::channel::<()>();
+    let (creates, paused) = (Mutex::new(creates), Mutex::new(paused));
+    let is_armed = Arc::new(AtomicBool::new(false));
+    let fs = HookFs::new({
+        let is_armed = Arc::clone(&is_armed);
+        move |path: &Path| {
+            let is_blob = path.extension().is_some_and(|it| it == "blob");
+            if is_blob && is_armed.swap(false, SeqCst) {
+                creates.lock().unwrap().send(()).unwrap();
+                paused.lock().unwrap().recv().unwrap();
+                thread::sleep(Duration::from_millis(300));
+            }
+        }
+    });
+    let keyspace = KeyspaceOptions::new()
+        .compression(Compression::None)
+        .blob_value_bytes(1_000)
+        .blob_garbage_ratio(0.1)
+        .table_bytes(1 << 30);
+    let db = Options::new().fs(Arc::new(fs)).worker_threads(2).keyspace(keyspace);
+    let db = db.open("db").unwrap();
+    for _ in 0..2 {
+        for key in 0..VALUES {
+            db.insert(key.to_be_bytes(), vec![7; BYTES]).unwrap();
+        }
+        db.flush().unwrap();
+        // Half of the first file is garbage.
+        for key in (0..VALUES).step_by(2) {
+            db.insert(key.to_be_bytes(), "short").unwrap();
+        }
+    }
+    db.flush().unwrap();
+    db.wait_for_background().unwrap();
+    is_armed.store(true, SeqCst);
+    let compacts = thread::spawn({
+        let db = db.clone();
+        move || db.compact()
+    });
+    created.recv().unwrap();
+    // Others may have ended before.
+    let before = db.stats().background.compactions;
+    pauses.send(()).unwrap();
+    let pause = db.pause_compactions().unwrap();
+    let result = compacts.join().unwrap();
+    assert!(matches!(result, Err(Error::CompactionsPaused)), "{result:?}");
+    assert_eq!(db.stats().background.compactions, before, "the one in flight was cancelled");
+    drop(pause);
+    db.compact().unwrap();
+    assert_eq!(db.len().unwrap(), u64::from(VALUES));
+    assert!(db.verify().unwrap().is_good());
 }
 
 /// A writer that waits for compactions goes on once they are paused.
