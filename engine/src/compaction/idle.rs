@@ -10,7 +10,8 @@
 //! [lazy leveling](super::levels) has left:
 //!
 //! * Level 0 goes down if that rewrites at most `fan_out` bytes for each of its bytes.
-//! * A lazy base level goes down, table by table, until the last level is `fan_out` times as large.
+//! * The level above the last one goes down, table by table, until the last level is `fan_out` times
+//!   as large.
 //!
 //! A byte leaves level 0 once. So idle compactions write at most `1 + BELOW_MAX` bytes for each
 //! byte flushed, whatever short pauses writers make, and `1 + fan_out` with long ones. A byte is in
@@ -44,7 +45,7 @@ impl<'a> Picker<'a> {
 
     /// The same for a store that has been idle for long.
     pub(crate) fn pick_long_idle(&self) -> Option<Compaction> {
-        self.pick_idle_group(|_| self.options.fan_out).or_else(|| self.pick_lazy_level())
+        self.pick_idle_group(|_| self.options.fan_out).or_else(|| self.pick_level_between())
     }
 
     /// Chooses a group of level 0, with a function from the runs that it makes fewer to the bytes
@@ -72,14 +73,16 @@ impl<'a> Picker<'a> {
         })
     }
 
-    /// Moves a table of a lazy base level down, if that is larger than with leveling alone.
-    fn pick_lazy_level(&self) -> Option<Compaction> {
-        let targets = self.levels.targets(self.options);
-        let base_level = targets.base_level;
-        let is_large = targets.is_lazy
-            && bytes(self.levels.run(base_level))
-                > targets.of(base_level + 1) / self.options.fan_out;
-        is_large.then(|| self.pick_table(Reason::Idle, base_level))?
+    /// Moves a table of the level above the last one down, if that level is larger than with
+    /// leveling alone.
+    fn pick_level_between(&self) -> Option<Compaction> {
+        if self.options.style != CompactionStyle::Leveled {
+            return None;
+        }
+        let last = self.levels.last();
+        let held = bytes(self.levels.run(last - 1));
+        let is_large = held > bytes(self.levels.run(last)) / self.options.fan_out;
+        is_large.then(|| self.pick_table(Reason::Idle, last - 1))?
     }
 
     /// Returns how many runs fewer overlap the bounds of `group` once it is in the base level.

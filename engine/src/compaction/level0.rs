@@ -39,7 +39,7 @@ use super::{
     levels::{LevelOptions, Levels, Run, Targets, bytes},
     picker::{Picker, hull},
 };
-use crate::table::TableMeta;
+use crate::{compaction_style::CompactionStyle, table::TableMeta};
 
 /// Bytes of the base level that may be rewritten for each byte of level 0.
 const BELOW_MAX: u64 = 2;
@@ -149,6 +149,16 @@ impl<'a> Picker<'a> {
     /// Merges runs of a group that stays in a level 0 that is due.
     fn merge_due(&self, group: Run<'a>) -> Option<Compaction> {
         self.merge_in_level0(Reason::Level0, group, |runs| self.options.runs_to_merge(runs))
+    }
+
+    /// Merges runs of level 0 with numbers from `first_run` on, while a compaction of a range holds
+    /// the older ones. `None` unless the style is leveled.
+    pub(crate) fn pick_newer_level0(&self, first_run: u64) -> Option<Compaction> {
+        if self.options.style != CompactionStyle::Leveled {
+            return None;
+        }
+        let tables = self.levels.level0().iter().flatten().copied();
+        self.merge_due(tables.filter(|table| table.run >= first_run).collect())
     }
 
     /// Compacts a group of overlapping tables of level 0 into the base level.

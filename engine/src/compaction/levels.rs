@@ -199,6 +199,12 @@ impl<'a> Levels<'a> {
         self.busy.contains(&table.id)
     }
 
+    /// Returns how many runs of level 0 running compactions hold as a whole.
+    pub(crate) fn level0_runs_busy(&self) -> usize {
+        let is_held = |run: &&Run<'_>| run.iter().all(|table| self.is_busy(table));
+        self.level0.iter().filter(is_held).count()
+    }
+
     pub(super) fn has_quarantined(&self) -> bool {
         !self.quarantined.is_empty()
     }

@@ -38,8 +38,39 @@ impl TreeIds {
         self.0.remove(&id);
     }
 
+    /// Returns a walk over all ids that begins behind `last`.
+    pub(crate) fn walk_behind(last: u64) -> Walk {
+        let start = last.saturating_add(1);
+        Walk { from: start, start, has_wrapped: false }
+    }
+
     /// Returns the smallest id from `from` on.
     pub(crate) fn first_from(&self, from: u64) -> Option<u64> {
         self.0.range(from..).next().copied()
+    }
+}
+
+/// A walk over [`TreeIds`] that begins at some id and ends right before it. Ids may be removed
+/// meanwhile.
+#[derive(Debug)]
+pub(crate) struct Walk {
+    from: u64,
+    start: u64,
+    has_wrapped: bool,
+}
+
+impl Walk {
+    /// Returns the next id of `ids`.
+    pub(crate) fn next(&mut self, ids: &TreeIds) -> Option<u64> {
+        if !self.has_wrapped {
+            if let Some(id) = ids.first_from(self.from) {
+                self.from = id.saturating_add(1);
+                return Some(id);
+            }
+            (self.from, self.has_wrapped) = (0, true);
+        }
+        let id = ids.first_from(self.from).filter(|&id| id < self.start)?;
+        self.from = id + 1;
+        Some(id)
     }
 }

@@ -65,6 +65,8 @@ pub(crate) struct Tree {
     compaction_debt_bytes: AtomicU64,
     /// See [`Debt::level0_runs_kept`].
     level0_runs_kept: AtomicUsize,
+    /// Runs of level 0 that running compactions hold as a whole.
+    pub(crate) level0_runs_busy: AtomicUsize,
     bookkeeping: Charge,
 }
 
@@ -126,6 +128,7 @@ impl Tree {
             history_clock_ms: AtomicU64::new(0),
             compaction_debt_bytes: AtomicU64::new(0),
             level0_runs_kept: AtomicUsize::new(0),
+            level0_runs_busy: AtomicUsize::new(0),
             bookkeeping,
         }
     }

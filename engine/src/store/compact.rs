@@ -37,6 +37,7 @@ use crate::{
     store::versions::change::{ByFilter, Change, Move},
     store::writer::throttle::{Pressure, pressure},
     table::TablePlace,
+    table::cache_room::WorkerShare,
     table::read_buffers::{ReadBuffers, RunBuffers},
     table::{LiveTable, TableMeta},
     version::{Run, Version},
@@ -152,7 +153,7 @@ impl Store {
 
     /// Calls `pick` with a picker for the present version of `tree` and the compactions `running`
     /// in it. With `id_limit` the picker sees only runs of level 0 with smaller numbers.
-    fn with_picker<T>(
+    pub(in crate::store) fn with_picker<T>(
         &self,
         tree: &Tree,
         running: &[Compaction],
@@ -220,7 +221,7 @@ impl Store {
     }
 
     /// Executes `compaction` until `interrupts` returns `true`, or the keyspace is dropped or
-    /// cleared.
+    /// cleared. Its buffers are part of `share`.
     ///
     /// An input that cannot be read is quarantined, which is reported and is no error.
     ///
@@ -231,9 +232,10 @@ impl Store {
         &self,
         tree: &Arc<Tree>,
         compaction: &Compaction,
+        share: &Arc<WorkerShare>,
         interrupts: &dyn Fn() -> bool,
     ) -> Result<Ended> {
-        self.merge_and_install(tree, compaction, interrupts)
+        self.merge_and_install(tree, compaction, share, interrupts)
             .or_else(|error| self.quarantine_input(tree, compaction, error))
     }
 
@@ -241,6 +243,7 @@ impl Store {
         &self,
         tree: &Arc<Tree>,
         compaction: &Compaction,
+        share: &Arc<WorkerShare>,
         interrupts: &dyn Fn() -> bool,
     ) -> Result<Ended> {
         self.renew_manifest()?;
@@ -256,14 +259,13 @@ impl Store {
         if compaction.is_trivial_move || compaction.is_unlink {
             inputs.clear();
         }
-        let share = self.tables.worker_share();
         let buffers_of = |run: &Vec<Arc<LiveTable>>| {
             let tables = run.iter().map(|live| RunBuffers::of(live.table.properties()));
             tables.reduce(RunBuffers::or).unwrap_or_default()
         };
         let runs: Vec<_> = inputs.iter().map(buffers_of).collect();
         let read_ahead_bytes_max = share.bytes_max() / READ_AHEAD_IN_SHARE;
-        let buffers = ReadBuffers::take(&share, &runs, read_ahead_bytes_max);
+        let buffers = ReadBuffers::take(share, &runs, read_ahead_bytes_max);
         let level = compaction.output_level;
         let mut bytes_written = 0;
         let change = if compaction.is_trivial_move {

@@ -26,6 +26,7 @@ use crate::{
     store::versions::change::{Change, Flushed},
     table::TableMeta,
     table::TablePlace,
+    table::cache_room::WorkerShare,
     table::store::TableStore,
     version::Version,
 };
@@ -35,14 +36,14 @@ use crate::{
 /// `origin` is that of the last table. `choose` returns the filter for a place and a number of
 /// entries. `readers` are those of the entries, listed after all entries were visible. `clock_ms`
 /// is the store clock, read after all entries were placed. `operator` applies merge operands.
-/// `older` are the tables with older versions.
+/// `older` are the tables with older versions. Buffers are part of `share`.
 ///
 /// # Errors
 ///
 /// [`Error::Io`](crate::Error::Io), [`Error::Closed`](crate::Error::Closed) if the store is being
 /// closed. Files written before the error are orphans.
 pub(crate) fn write_memtables(
-    tables: &TableStore,
+    (tables, share): (&TableStore, &Arc<WorkerShare>),
     (origin, options, clock_ms): (TableOrigin, &KeyspaceOptions, u64),
     choose: impl FnOnce(TablePlace, u64) -> FilterChoice,
     memtables: &[Arc<PlacedMemtable>],
@@ -67,7 +68,6 @@ pub(crate) fn write_memtables(
     // Numbers of files ascend, so a later flush makes a newer run.
     let place = TablePlace { level: 0, run: tables.new_file_id() };
     let entries = memtables.iter().map(|placed| placed.memtable.entries() as u64).sum();
-    let share = tables.worker_share();
     let (filter, rewritten_blobs) = (choose(place, entries), BTreeSet::new());
     let new = NewTables {
         options,
@@ -78,7 +78,7 @@ pub(crate) fn write_memtables(
         written_ms: Some(clock_ms),
         misplaces_blobs: false,
     };
-    write_tables(tables, &new, &mut kept, &share, Borders::none(options.table_bytes))
+    write_tables(tables, &new, &mut kept, share, Borders::none(options.table_bytes))
 }
 
 impl Store {
@@ -120,8 +120,9 @@ impl Store {
         }
     }
 
-    /// Writes the frozen memtables of `tree` into tables, one sorted run for all.
-    pub(crate) fn flush_frozen(&self, tree: &Arc<Tree>) -> Result<()> {
+    /// Writes the frozen memtables of `tree` into tables, one sorted run for all. Buffers are part
+    /// of `share`.
+    pub(crate) fn flush_frozen(&self, tree: &Arc<Tree>, share: &Arc<WorkerShare>) -> Result<()> {
         let KeptView { frozen, version, cleared, .. } = tree.kept_view();
         let Some(newest) = frozen.first() else { return Ok(()) };
         self.renew_manifest()?;
@@ -146,7 +147,7 @@ impl Store {
         let completed = Completed { flushed: inserted, replaced: Vec::new() };
         let origin = TableOrigin { completed: Some(completed), ..tree.origin() };
         let tables = write_memtables(
-            &self.tables,
+            (&self.tables, share),
             (origin, &tree.kept_options(), clock_ms),
             |place, entries| choose_filter(tree, |_| false, place, entries),
             &frozen,

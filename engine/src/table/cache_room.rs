@@ -187,6 +187,11 @@ impl WorkerShare {
         self.bytes_max
     }
 
+    /// Returns a share of the bytes that are not taken now, for work of the same thread.
+    pub(crate) fn rest(&self) -> Arc<Self> {
+        Self::new(Arc::clone(&self.room), self.bytes_max.saturating_sub(self.bytes()))
+    }
+
     /// Bytes taken now.
     pub(crate) fn bytes(&self) -> u64 {
         self.state.lock().bytes

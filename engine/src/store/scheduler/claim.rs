@@ -4,12 +4,18 @@ use std::{mem, sync::Arc, time::Duration};
 
 use super::{Job, Scheduler, State, crowded::MERGE_BYTES_BEFORE_FLUSH, idle_compaction::WAIT_MIN};
 use crate::{
-    compaction::choice::Compaction, read::tree::Tree, store::Store, store::compact::Chosen,
+    compaction::choice::{Compaction, Reason},
+    read::{changed_trees::TreeIds, tree::Tree},
+    store::Store,
+    store::compact::Chosen,
 };
 
 /// Input of a compaction, in bytes, from which on it takes so long that flushes must not wait for
 /// it.
 const LONG_BYTES: u64 = 512 << 20;
+
+/// Keyspaces with another compaction due that are visited to find one of level 0.
+const LOOKS_MAX: usize = 16;
 
 impl Scheduler {
     /// Makes workers look for a compaction of the keyspace `id` at `time`, by the clock of the
@@ -67,14 +73,18 @@ impl Store {
             state.merge_turn = true;
             return Some(Job::Flush(tree));
         }
-        let mut job = self.claim_compaction(&mut state);
+        let mut job = self.claim_compaction(&mut state, false);
         while self.awaits_no_longer(&mut state) && job.is_none() {
-            job = self.claim_compaction(&mut state);
+            job = self.claim_compaction(&mut state, false);
         }
         job = job.or_else(|| self.claim_crowded(&mut state, u64::MAX));
         if job.is_none() && state.flushing.is_empty() && state.running.is_empty() {
             // No work is postponed.
             state.no_space = None;
+        }
+        if job.is_none() && state.full_disk.refused().is_some() {
+            // A thread that waits for it gets the error.
+            self.scheduler.progress.notify_all();
         }
         if job.is_some() {
             return job;
@@ -114,74 +124,106 @@ impl Store {
         self.versions.trees().of_id(id).cloned()
     }
 
-    fn claim_flush(&self, state: &mut State) -> Option<Arc<Tree>> {
-        let mut from = 0;
-        while let Some(id) = state.due.flush.first_from(from) {
+    /// Claims a flush, of the next keyspace in turn.
+    pub(super) fn claim_flush(&self, state: &mut State) -> Option<Arc<Tree>> {
+        let mut walk = TreeIds::walk_behind(state.due.last_flushed);
+        while let Some(id) = walk.next(&state.due.flush) {
             match self.tree_of_id(id).filter(|tree| !tree.view_seldom().frozen.is_empty()) {
                 Some(tree) if state.flushing.insert(id) => {
                     debug_assert!(!state.shut_down, "no work begins after the end");
                     debug_assert_eq!(tree.id, id);
+                    state.due.last_flushed = id;
                     return Some(tree);
                 }
                 // The flush in flight may fail.
                 Some(_) => {}
                 None => state.due.flush.remove(id),
             }
-            from = id + 1;
         }
         None
     }
 
-    fn claim_compaction(&self, state: &mut State) -> Option<Job> {
+    /// Claims a compaction of the next keyspace in turn. One of level 0 precedes others if it is
+    /// found within [`LOOKS_MAX`] keyspaces. With `is_only_short`, only a short one of level 0.
+    pub(super) fn claim_compaction(&self, state: &mut State, is_only_short: bool) -> Option<Job> {
         if state.pauses > 0 {
             return None;
         }
-        let mut from = 0;
-        while let Some(id) = state.due.compact.first_from(from) {
-            from = id + 1;
+        let mut walk = TreeIds::walk_behind(state.due.last_compacted);
+        let (mut other, mut looks) = (None, 0);
+        while looks < LOOKS_MAX
+            && let Some(id) = walk.next(&state.due.compact)
+        {
+            let Some((tree, compaction)) = self.next_compaction(state, id) else { continue };
+            if is_short_of_level0(&compaction) || !is_only_short && is_of_level0(&compaction) {
+                return Some(self.claim_this(state, tree, compaction));
+            }
+            looks += 1;
+            if !is_only_short {
+                other.get_or_insert((tree, compaction));
+            }
+        }
+        other.map(|(tree, compaction)| self.claim_this(state, tree, compaction))
+    }
+
+    /// Claims this compaction of the keyspace whose turn it was.
+    fn claim_this(&self, state: &mut State, tree: Arc<Tree>, compaction: Compaction) -> Job {
+        state.due.last_compacted = tree.id;
+        state.claim(&tree, &compaction);
+        self.note_busy(&tree, &state.running_in(&tree));
+        Job::Compact(tree, compaction)
+    }
+
+    /// Returns the next compaction of the keyspace `id` that may begin.
+    fn next_compaction(&self, state: &mut State, id: u64) -> Option<(Arc<Tree>, Compaction)> {
+        loop {
             let Some(tree) = self.tree_of_id(id) else {
                 state.due.compact_later(id, None);
-                continue;
+                return None;
             };
             if state.ingesting.contains(&id) {
-                continue;
+                return None;
             }
             let running = state.running_in(&tree);
             let request = state.requests.first(tree.id).cloned();
             let requested = request.as_ref().map(|request| (&request.range, request.id_limit));
-            match self.choose_compaction(&tree, &running, requested) {
+            let mut chosen = self.choose_compaction(&tree, &running, requested);
+            if let (Chosen::Nothing { .. }, Some(request)) = (&chosen, &request)
+                && let Some(newer) = self.choose_newer(&tree, &running, request.id_limit)
+            {
+                chosen = Chosen::Compaction(newer);
+            }
+            match chosen {
                 // It stays due.
                 Chosen::Compaction(compaction)
                     if self.keeps_workers(state, &compaction)
-                        || self.has_no_space(state, &compaction) => {}
-                Chosen::Compaction(compaction) => {
-                    state.claim(&tree, &compaction);
-                    return Some(Job::Compact(tree, compaction));
+                        || self.has_no_space(state, &compaction) =>
+                {
+                    return None;
                 }
+                Chosen::Compaction(compaction) => return Some((tree, compaction)),
                 // The end of a running compaction is a change, too.
                 Chosen::Nothing { awaited_snapshot, awaited_time } => {
                     state.due.compact_later(id, awaited_snapshot);
                     state.due.await_time(id, awaited_time);
+                    return None;
                 }
+                // Later runs may be due, and no change would notify a worker.
                 Chosen::RangeIsDone => {
                     if let Some(request) = &request {
                         state.requests.finish(tree.id, request.number);
                     }
                     state.due.crowded.note([tree.id]);
                     self.scheduler.progress.notify_all();
-                    // Later runs may be due, and no change would notify a worker.
-                    from = id;
                 }
                 Chosen::RangeFails(error) => {
                     if let Some(request) = &request {
                         state.requests.fail(tree.id, request.number, error);
                     }
                     self.scheduler.progress.notify_all();
-                    from = id;
                 }
             }
         }
-        None
     }
 
     /// Returns whether `next` waits, so that a worker remains for flushes and short compactions.
@@ -269,6 +311,17 @@ fn leaves_a_worker<'a>(
     !is_long(next) || running == 0 || running + 1 < workers
 }
 
+/// Returns whether `compaction` makes runs of level 0 fewer, which delay writes, or a caller waits
+/// for it.
+fn is_of_level0(compaction: &Compaction) -> bool {
+    matches!(compaction.reason, Reason::Level0 | Reason::SizeTiered | Reason::Range)
+}
+
+/// Returns whether `compaction` makes runs of level 0 fewer, and is not long.
+pub(super) fn is_short_of_level0(compaction: &Compaction) -> bool {
+    matches!(compaction.reason, Reason::Level0 | Reason::SizeTiered) && !is_long(compaction)
+}
+
 /// Returns whether flushes must not wait for this compaction.
 fn is_long(compaction: &Compaction) -> bool {
     !compaction.is_trivial_move && !compaction.is_unlink && compaction.input_bytes >= LONG_BYTES
@@ -279,7 +332,6 @@ mod tests {
     use sievedb_format::TableBounds;
 
     use super::*;
-    use crate::compaction::choice::Reason;
 
     fn of(input_bytes: u64) -> Compaction {
         Compaction {

@@ -116,6 +116,7 @@ impl Store {
         self.scheduler.merges_tables.store(merge.is_some(), Relaxed);
         let (tree, compaction) = merge.filter(|(_, it)| it.input_bytes <= bytes_max)?;
         state.claim(&tree, &compaction);
+        self.note_busy(&tree, &state.running_in(&tree));
         Some(Job::Compact(tree, compaction))
     }
 

@@ -18,6 +18,10 @@ pub(in crate::store) struct DueTrees {
     pub(in crate::store) flush: TreeIds,
     /// May have a compaction due.
     pub(in crate::store) compact: TreeIds,
+    /// The keyspaces of the last flush and of the last compaction: the next search begins behind
+    /// them.
+    pub(in crate::store) last_flushed: u64,
+    pub(in crate::store) last_compacted: u64,
     /// May have a compaction that an idle store does.
     pub(in crate::store) idle: TreeIds,
     /// May have a merge that makes the tables fewer.

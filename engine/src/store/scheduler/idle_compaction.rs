@@ -1,8 +1,8 @@
 //! Compactions of an idle store: start and interruption.
 //!
 //! A store is idle when for [`IDLE`] nothing was written and no worker had work. Then the cheap
-//! compactions that the picker finds ([`idle`](crate::compaction)) are done one after the other. A
-//! flush without a free worker interrupts the one in flight. So do work that waits for memory, a
+//! compactions that the picker finds ([`idle`](crate::compaction)) are done one after the other,
+//! until something is written. Those that rewrite more follow after [`LONG_IDLE`], likewise. A flush without a free worker interrupts the one in flight. So do work that waits for memory, a
 //! request to compact a whole keyspace, and the close of the store.
 //!
 //! The writes of an interrupted compaction are wasted. A writer that flushes another keyspace
@@ -26,6 +26,7 @@ use crate::{
     compaction::choice::Compaction,
     read::tree::Tree,
     store::{Store, compact::Ended},
+    table::cache_room::WorkerShare,
 };
 
 /// Time without work after which a store is idle. Longer than a writer takes to prepare the next
@@ -165,6 +166,7 @@ impl Store {
             let left = state.idle_compactions.required(is_old).saturating_sub(idle_for);
             if left.is_zero() {
                 state.claim(&tree, &compaction);
+                self.note_busy(&tree, &state.running_in(&tree));
                 return Some(Job::CompactIdle(tree, compaction));
             }
             state.idle_compactions.look_after(left);
@@ -178,8 +180,10 @@ impl Store {
         &self,
         tree: &Arc<Tree>,
         compaction: &Compaction,
+        share: &Arc<WorkerShare>,
     ) -> Result<Ended> {
-        let ended = match self.run_compaction(tree, compaction, &|| self.is_worker_needed()) {
+        let ended = match self.run_compaction(tree, compaction, share, &|| self.is_worker_needed())
+        {
             Err(error) if error.is_passing() => {
                 self.note_failed(compaction, &error);
                 Ended::Aborted

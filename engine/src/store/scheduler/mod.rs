@@ -10,6 +10,7 @@
 //! | `mod`               | the state under the lock of the scheduler                         |
 //! | [`workers`]         | threads that take steps, and the bell that notifies them          |
 //! | [`claim`]           | the next step                                                     |
+//! | [`busy_runs`]       | runs of level 0 that running compactions hold                     |
 //! | [`due_trees`]       | keyspaces that may have work                                      |
 //! | [`crowded`]         | merges in a store with too many tables                            |
 //! | [`full_disk`]       | compactions on a full disk                                        |
@@ -20,10 +21,12 @@
 //! | [`requests`]        | requests to compact a range of a keyspace                         |
 //! | [`pause`]           | pauses of compactions                                             |
 //! | [`unneeded`]        | memory that workers free                                          |
+//! | [`urgent`]          | jobs that a compaction carries out, without a free worker         |
 //!
 //! The lock of the state is taken after those of placement and manifest, and before those of trees
 //! and snapshots. The lock of the bell is the last of all.
 
+mod busy_runs;
 mod claim;
 mod crowded;
 pub(super) mod due_trees;
@@ -36,6 +39,7 @@ mod room_waits;
 #[cfg(all(test, not(feature = "shuttle")))]
 mod tests;
 mod unneeded;
+mod urgent;
 mod wait;
 mod workers;
 

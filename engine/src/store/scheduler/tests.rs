@@ -3,6 +3,7 @@
 mod behind;
 mod full_disk;
 mod phases;
+mod priorities;
 
 use std::{
     cell::Cell,
@@ -206,7 +207,8 @@ fn a_drop_cancels_a_compaction() {
         }
         false
     };
-    let ended = store.run_compaction(&tree, compaction, &drops).expect("nothing failed");
+    let share = store.tables.worker_share();
+    let ended = store.run_compaction(&tree, compaction, &share, &drops).expect("nothing failed");
     assert_eq!(ended, Ended::Interrupted);
     store.scheduler.state.lock().end_claim(&tree, compaction);
     let read = db.stats().table_reads.bytes - read_before;

@@ -4,12 +4,12 @@ use std::{
     cell::Cell,
     panic::{self, AssertUnwindSafe},
     ptr,
-    sync::atomic::Ordering::SeqCst,
+    sync::{Arc, atomic::Ordering::SeqCst},
     thread,
     time::Duration,
 };
 
-use super::{Job, Scheduler, unneeded::free_on_this_thread};
+use super::{Job, Scheduler, unneeded::free_on_this_thread, urgent::UrgentJobs};
 use crate::{
     Error, Result,
     compaction::choice::Compaction,
@@ -18,6 +18,7 @@ use crate::{
     store::Store,
     store::compact::Ended,
     sync::{Condvar, Mutex},
+    table::cache_room::WorkerShare,
 };
 
 /// Wait of workers before a retry on a full disk.
@@ -207,6 +208,12 @@ impl Store {
     /// Executes a claimed job and releases the claim. Returns whether more work may be tried at
     /// once.
     pub(super) fn carry_out(&self, job: &Job) -> bool {
+        self.carry_out_within(job, &self.tables.worker_share())
+    }
+
+    /// Executes a claimed job with buffers that are part of `share`, and releases the claim. Returns
+    /// whether more work may be tried at once.
+    pub(super) fn carry_out_within(&self, job: &Job, share: &Arc<WorkerShare>) -> bool {
         let _claim = Claim::of(&self.scheduler, job);
         let retries = self.scheduler.state.lock().retries;
         let outcome = match job {
@@ -215,11 +222,15 @@ impl Store {
                 Ok(Ended::Done)
             }
             Job::Record => self.record_keyspaces().map(|()| Ended::Done),
-            Job::Flush(tree) => self.flush_frozen(tree).map(|()| Ended::Done),
+            Job::Flush(tree) => self.flush_frozen(tree, share).map(|()| Ended::Done),
             Job::Compact(tree, compaction) => {
-                self.run_compaction(tree, compaction, &|| self.scheduler.is_paused())
+                let urgent = UrgentJobs::new(self, compaction, share);
+                self.run_compaction(tree, compaction, share, &|| {
+                    urgent.carry_out();
+                    self.scheduler.is_paused()
+                })
             }
-            Job::CompactIdle(tree, compaction) => self.run_idle_compaction(tree, compaction),
+            Job::CompactIdle(tree, compaction) => self.run_idle_compaction(tree, compaction, share),
             Job::Filter(filter) => return self.run_filter_job(filter),
         };
         // Memtables were flushed.
@@ -262,7 +273,9 @@ impl Store {
             self.note_failed(compaction, error);
         }
         let mut state = self.scheduler.state.lock();
-        if matches!(job, Job::Flush(_) | Job::Compact(..) | Job::CompactIdle(..)) {
+        // Another compaction of an idle store follows at once.
+        let is_idle = matches!(job, Job::CompactIdle(..)) && matches!(outcome, Ok(Ended::Done));
+        if matches!(job, Job::Flush(_) | Job::Compact(..) | Job::CompactIdle(..)) && !is_idle {
             state.idle_compactions.note_work(self.options.clock.now());
         }
         match job {
@@ -273,6 +286,7 @@ impl Store {
             }
             Job::Compact(tree, compaction) | Job::CompactIdle(tree, compaction) => {
                 state.end_claim(tree, compaction);
+                self.note_busy(tree, &state.running_in(tree));
                 if matches!(outcome, Ok(Ended::Done)) {
                     state.full_disk.note_success(compaction);
                 }
@@ -342,8 +356,6 @@ impl Store {
 
 #[cfg(all(test, not(feature = "shuttle")))]
 mod tests {
-    use std::sync::Arc;
-
     use super::*;
     use crate::{Compression, KeyspaceOptions, Options, clock::ManualClock, fs::MemoryFs};
 

@@ -2,12 +2,15 @@
 
 use std::time::Duration;
 
-use crate::{StallReason, read::tree::Tree, store::Store};
+use crate::{StallReason, read::tree::Tree, store::Store, sync::atomic::Ordering::Relaxed};
 
 /// Runs of level 0 from which on writes are delayed.
 const LEVEL0_RUNS_SLOW: usize = 12;
 /// Runs of level 0 at which writes wait for a compaction.
 const LEVEL0_RUNS_MAX: usize = 32;
+/// Runs of level 0 that running compactions hold, and that delay no write, at most. With these, a
+/// keyspace has at most 44 runs of level 0 when writes stop.
+const LEVEL0_RUNS_BUSY_MAX: usize = LEVEL0_RUNS_SLOW;
 /// Frozen memtables of a keyspace from which on writes are delayed.
 const FROZEN_SLOW: usize = 2;
 /// Frozen memtables of a keyspace at which writes wait for a flush. With the active one, a keyspace
@@ -24,7 +27,7 @@ const DELAY_MAX: Duration = Duration::from_millis(2);
 /// Background work that a keyspace is due.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(in crate::store) struct Debt {
-    /// Without those that no compaction reduces.
+    /// Without those that no compaction reduces, and up to 12 that running compactions hold.
     pub(in crate::store) level0_runs: usize,
     pub(in crate::store) frozen_memtables: usize,
     /// Bytes that compactions must write, over the least size of the base level.
@@ -95,7 +98,8 @@ impl Store {
         let options = tree.options();
         let allowed = options.compaction_style.level0_runs_allowed();
         let kept = tree.level0_runs_kept().max(allowed);
-        let level0_runs = view.version.level0_runs().saturating_sub(kept);
+        let busy = tree.level0_runs_busy.load(Relaxed).min(LEVEL0_RUNS_BUSY_MAX);
+        let level0_runs = view.version.level0_runs().saturating_sub(kept + busy);
         let base_bytes = options.base_level_bytes as f64;
         let compaction_bases = tree.compaction_debt_bytes() as f64 / base_bytes;
         Debt { level0_runs, frozen_memtables, compaction_bases }

@@ -160,6 +160,32 @@ fn what_was_there_when_the_store_was_opened_waits_longer() {
     assert_eq!(fixture.level0_runs(), 0);
 }
 
+/// Not one in each idle time: an idle store catches up.
+#[test]
+fn compactions_of_an_idle_store_follow_each_other() {
+    let names = ["one", "two", "three"];
+    let fixture = Fixture::new();
+    let write = |fixture: &Fixture, name: &str| {
+        let keyspace = fixture.db.keyspace(name).expect("there is room");
+        keyspace.insert("key", "value").expect("there is room");
+        keyspace.flush().expect("there is room");
+    };
+    names.iter().for_each(|name| (0..2).for_each(|_| write(&fixture, name)));
+    let fixture = fixture.reopen();
+    assert_eq!(fixture.rest(), 0);
+    fixture.advance(10_000);
+    let first = fixture.claim().expect("it is idle");
+    assert!(fixture.store().carry_out(&first), "there is room");
+    fixture.write(1);
+    assert!(fixture.claim().is_none(), "a write ends the idle time");
+    fixture.advance(10_000);
+    assert!(fixture.rest() > 0);
+    for name in names {
+        let tree = fixture.store().versions.trees().get(name).cloned().expect("it exists");
+        assert_eq!(tree.view().version.level0_runs(), 0, "{name}");
+    }
+}
+
 #[test]
 fn options_and_stores_without_workers_have_none() {
     type Switch = fn(Options) -> Options;

@@ -1,0 +1,39 @@
+//! Runs of level 0 that running compactions hold, and the newer ones.
+//!
+//! They delay no write, since a delay would not end their compaction sooner: see
+//! [`throttle`](crate::store::writer).
+
+use std::{borrow::Cow, time::Duration};
+
+use crate::{
+    compaction::{choice::Compaction, levels::Levels},
+    read::tree::Tree,
+    store::Store,
+    store::writer::throttle::{Pressure, pressure},
+    sync::atomic::Ordering::Relaxed,
+};
+
+impl Store {
+    /// Chooses a merge of runs of level 0 of `tree` that a request with this limit excludes, beside
+    /// those `running` in it. Otherwise they would stop writes until the request is done.
+    pub(super) fn choose_newer(
+        &self,
+        tree: &Tree,
+        running: &[Compaction],
+        id_limit: u64,
+    ) -> Option<Compaction> {
+        let is_idle = pressure(self.debt(tree)) == Pressure::Delay(Duration::ZERO);
+        if !self.options.background_rewrites && is_idle {
+            return None;
+        }
+        self.with_picker(tree, running, None, |picker| picker.pick_newer_level0(id_limit))
+    }
+
+    /// Notes how many runs of level 0 the `running` compactions of `tree` hold.
+    pub(super) fn note_busy(&self, tree: &Tree, running: &[Compaction]) {
+        let view = tree.view_seldom();
+        let metas = view.version.metas();
+        let levels = Levels::new(metas.iter().map(Cow::as_ref), running);
+        tree.level0_runs_busy.store(levels.level0_runs_busy(), Relaxed);
+    }
+}
