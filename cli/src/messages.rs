@@ -118,6 +118,7 @@ mod tests {
             Error::NoKey { path: path(), key_id: 7, source: Arc::new(io::Error::other("offline")) },
             Error::WrongKey { path: path(), key_id: 7 },
             Error::NoStore { path: path() },
+            Error::IncompleteReplica { path: path() },
             Error::NotADirectory { path: path() },
             Error::Locked { path: path(), process: None },
             Error::Locked { path: path(), process: Some(7) },

@@ -86,6 +86,9 @@ pub enum Error {
     /// is after the end of the archived log, `archived_to`, or before the first backup. Nothing was
     /// changed.
     NotArchived { path: PathBuf, at: PointInTime, archived_to: u64 },
+    /// Files of the [replica](crate::Replica) in the directory `path` have not arrived. Nothing was
+    /// changed.
+    IncompleteReplica { path: PathBuf },
     /// `path`, or one of its parents, is a file.
     NotADirectory { path: PathBuf },
     /// The store at `path` is open in another process, or in this one, where a handle of any kind

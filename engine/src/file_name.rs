@@ -11,6 +11,7 @@
 //! | `CLOSED`          | length of the manifest at a clean close                       |
 //! | `LOCK`            | locked by the process that has the store open                 |
 //! | `STATS`           | statistics, for other processes                               |
+//! | `REPLICA`         | files of a replica, until all have arrived                    |
 //! | `*.tmp`           | unfinished: to be renamed, or left by a crash                 |
 //!
 //! Numbers come from one counter and are never reused. They have at least six digits, so that
@@ -20,6 +21,9 @@ use std::{
     fmt,
     path::{Path, PathBuf},
 };
+
+/// Marks the directory of a replica whose files have not all arrived.
+pub(crate) const REPLICA: &str = "REPLICA";
 
 /// Largest number of a file or keyspace: the counters cannot overflow.
 pub(crate) const ID_MAX: u64 = u64::MAX >> 1;

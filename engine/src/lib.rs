@@ -139,7 +139,8 @@ mod version;
 mod wal;
 
 pub use backup::{
-    Archive, ArchiveUpdate, Backup, BackupReport, BackupSet, RestoreOptions, Retention,
+    Archive, ArchiveUpdate, Backup, BackupReport, BackupSet, Replica, ReplicaStats, RestoreOptions,
+    Retention,
 };
 pub use batch::Batch;
 pub use bytes::Bytes;

@@ -13,7 +13,7 @@ use crate::{
     clock::{Clock, SystemClock},
     compaction_filter::CompactionFilter,
     encryption::{Keys, StoredFs},
-    fs::{Fs, RealFs},
+    fs::{ArrivingFiles, Fs, RealFs},
     listener::EventListener,
     log_limits::LogLimits,
     memory_budget::MemoryBudget,
@@ -46,6 +46,8 @@ pub const DEFAULT_WORKER_THREADS: usize = 2;
 #[must_use = "options do nothing until `open`"]
 pub struct Options {
     pub(crate) fs: Arc<dyn Fs>,
+    /// Files of a replica that are read from its backup set until they arrive.
+    pub(crate) arriving: Option<Arc<ArrivingFiles>>,
     /// `None` for a store without encryption.
     pub(crate) keys: Option<Keys>,
     pub(crate) clock: Arc<dyn Clock>,
@@ -81,6 +83,7 @@ impl Default for Options {
     fn default() -> Self {
         Self {
             fs: Arc::new(RealFs),
+            arriving: None,
             keys: None,
             clock: Arc::new(SystemClock::default()),
             listener: None,

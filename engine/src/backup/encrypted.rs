@@ -48,6 +48,10 @@ impl ObjectStore for EncryptedObjects {
         open_object(name, self.inner.open(name)?, &*self.keys)
     }
 
+    fn open_ranges(&self, name: &str) -> io::Result<Arc<dyn ReadFile>> {
+        open_object(name, self.inner.open_ranges(name)?, &*self.keys)
+    }
+
     fn list(&self, directory: &str) -> io::Result<Vec<String>> {
         self.inner.list(directory)
     }

@@ -8,6 +8,7 @@
 //! | [`restore`]   | writes a backup and its log to a new store               |
 //! | [`restore_options`] | selection of a restore                             |
 //! | [`chain`]     | the backup and the parts of the log that this needs      |
+//! | [`replica`]   | opens a backup before its tables have arrived            |
 //! | [`restrict`]  | leaves some keyspaces                                    |
 //! | [`check`]     | reads every object again                                 |
 //! | [`prune`]     | removes backups, and objects that no other needs         |
@@ -36,6 +37,7 @@ mod prune;
 mod record;
 #[cfg(feature = "object-store")]
 mod remote;
+mod replica;
 mod restore;
 mod restore_options;
 mod restrict;
@@ -53,6 +55,7 @@ use sievedb_format::{Corruption, FileHeader};
 pub use self::{
     archive::{Archive, ArchiveUpdate},
     check::BackupReport,
+    replica::{Replica, ReplicaStats},
     restore_options::RestoreOptions,
     retention::Retention,
 };

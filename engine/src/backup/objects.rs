@@ -41,6 +41,12 @@ pub(super) trait ObjectStore: Debug + Send + Sync {
     /// Opens an object. `NotFound` if there is none.
     fn open(&self, name: &str) -> io::Result<Arc<dyn ReadFile>>;
 
+    /// As [`open`](Self::open), for reads at random places: each fetches no more than its bytes. A
+    /// missing object may be reported by the first read instead.
+    fn open_ranges(&self, name: &str) -> io::Result<Arc<dyn ReadFile>> {
+        self.open(name)
+    }
+
     /// Returns the names of the finished objects in `directory`, ascending, without the directory.
     fn list(&self, directory: &str) -> io::Result<Vec<String>>;
 

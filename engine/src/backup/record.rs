@@ -55,6 +55,15 @@ impl StoredFile {
         let [hash, salt] = self.digest;
         format!("{hash:016x}{salt:016x}-{}", self.bytes)
     }
+
+    /// Returns the bytes that [`decode_file`] reads.
+    pub(super) fn encode(&self) -> Vec<u8> {
+        let mut file = Vec::with_capacity(64);
+        file.put_prefixed(self.name.as_bytes());
+        file.put_varint(self.bytes);
+        self.digest.iter().for_each(|&number| file.put_u64(number));
+        file
+    }
 }
 
 impl Record {
@@ -62,12 +71,8 @@ impl Record {
         let mut out = FRAME.begin();
         out.put_varints_field(POINT, &[self.time_ms, self.sequence]);
         out.put_field(STATE, &self.state.to_edit().encode());
-        for StoredFile { name, bytes, digest } in &self.files {
-            let mut file = Vec::with_capacity(64);
-            file.put_prefixed(name.as_bytes());
-            file.put_varint(*bytes);
-            digest.iter().for_each(|&number| file.put_u64(number));
-            out.put_field(FILE, &file);
+        for file in &self.files {
+            out.put_field(FILE, &file.encode());
         }
         Frame::end(out)
     }
@@ -96,7 +101,7 @@ impl Record {
     }
 }
 
-fn decode_file(decoder: &mut Decoder<'_>) -> Result<StoredFile, Corruption> {
+pub(super) fn decode_file(decoder: &mut Decoder<'_>) -> Result<StoredFile, Corruption> {
     let what = "file of a backup";
     let name = decoder.prefixed(what)?;
     let name = std::str::from_utf8(name)

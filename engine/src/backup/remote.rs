@@ -123,6 +123,11 @@ impl ObjectStore for Remote {
         Ok(Arc::new(RemoteObject { remote, location, bytes, window }))
     }
 
+    fn open_ranges(&self, name: &str) -> io::Result<Arc<dyn ReadFile>> {
+        let (remote, location) = (self.clone(), self.location(name));
+        Ok(Arc::new(RemoteRanges { remote, location }))
+    }
+
     fn list(&self, directory: &str) -> io::Result<Vec<String>> {
         let prefix = self.location(directory);
         let listed = self.runtime.block_on(self.store.list_with_delimiter(Some(&prefix)));
@@ -278,6 +283,43 @@ impl ReadFile for RemoteObject {
             buf[done..done + bytes].copy_from_slice(&held[..bytes]);
             done += bytes;
         }
+        Ok(())
+    }
+
+    fn map(&self) -> io::Result<Bytes> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+}
+
+/// Reads ranges of an object. Each read is a request.
+struct RemoteRanges {
+    remote: Remote,
+    location: Location,
+}
+
+impl Debug for RemoteRanges {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("RemoteRanges").field(&self.location).finish()
+    }
+}
+
+impl ReadFile for RemoteRanges {
+    fn len(&self) -> io::Result<u64> {
+        let head = self.remote.store.head(&self.location);
+        self.remote.runtime.block_on(head).map(|it| it.size).map_err(to_io)
+    }
+
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
+        if buf.is_empty() {
+            return Ok(());
+        }
+        let end = offset.checked_add(buf.len() as u64).ok_or(io::ErrorKind::UnexpectedEof)?;
+        let read = self.remote.store.get_range(&self.location, offset..end);
+        let bytes = self.remote.runtime.block_on(read).map_err(to_io)?;
+        if bytes.len() != buf.len() {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        buf.copy_from_slice(&bytes);
         Ok(())
     }
 

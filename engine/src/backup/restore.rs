@@ -21,6 +21,15 @@ use crate::{
     wal::batch::{Batch, Entry},
 };
 
+/// A restored store without its tables.
+#[derive(Debug)]
+pub(super) struct Begun {
+    pub(super) backup: Backup,
+    pub(super) state: ManifestState,
+    /// Files that it lacks.
+    pub(super) files: Vec<StoredFile>,
+}
+
 impl BackupSet {
     /// Writes the backup `number` into a new store in the directory `to`, which must be missing or
     /// empty. Every file is compared with its checksum. The store is durable at return.
@@ -54,12 +63,27 @@ impl BackupSet {
         let chain = self.chain(options)?;
         let files = StoredFs::new(Arc::clone(&self.fs), self.keys.as_ref(), false);
         let mut target = Target::create(files, self.objects.directory(), to.as_ref())?;
-        let is_log = |file: &&StoredFile| matches!(parsed(file), Some(FileName::Log(_)));
-        for file in chain.record.files.iter().filter(is_log) {
+        let Begun { backup, state, files } = self.begin(chain, options, &target)?;
+        for file in &files {
             self.fetch(&target, file)?;
         }
+        target.finish(state)?;
+        Ok(backup)
+    }
+
+    /// Writes the log of `chain`, which `options` select.
+    pub(super) fn begin(
+        &self,
+        chain: Chain,
+        options: &RestoreOptions,
+        target: &Target,
+    ) -> Result<Begun> {
+        let is_log = |file: &&StoredFile| matches!(parsed(file), Some(FileName::Log(_)));
+        for file in chain.record.files.iter().filter(is_log) {
+            self.fetch(target, file)?;
+        }
         let mut state = chain.record.state.clone();
-        let sequence = self.add_log(&target, &chain, &mut state)?;
+        let sequence = self.add_log(target, &chain, &mut state)?;
         if let Some(wanted) = &options.keyspaces {
             let mut keyspaces = Keyspaces::new(&state);
             target.replay(&state, |batch| keyspaces.apply(&batch))?;
@@ -70,11 +94,11 @@ impl BackupSet {
         let needed = table_files(&state);
         let is_needed =
             |file: &&StoredFile| parsed(file).is_some_and(|it| needed.contains(&it.id()));
-        for file in chain.record.files.iter().filter(|file| !is_log(file)).filter(is_needed) {
-            self.fetch(&target, file)?;
-        }
-        target.finish(state)?;
-        Ok(Backup { sequence, archived_to: sequence, ..chain.record.backup(chain.number) })
+        let backup = chain.record.backup(chain.number);
+        let backup = Backup { sequence, archived_to: sequence, ..backup };
+        let files = chain.record.files.into_iter();
+        let files = files.filter(|file| !is_log(&file) && is_needed(&file)).collect();
+        Ok(Begun { backup, state, files })
     }
 
     /// Writes a file of a backup.

@@ -129,6 +129,12 @@ impl fmt::Display for Error {
                  choose a point between the first backup and there",
                 path.display()
             ),
+            Self::IncompleteReplica { path } => write!(
+                f,
+                "files of the replica in {} have not arrived; open it by BackupSet::open_replica \
+                 until it is complete",
+                path.display()
+            ),
             Self::NoStore { path } => {
                 write!(f, "there is no store in {}; check the path", path.display())
             }

@@ -40,6 +40,7 @@
 //! "Can Applications Recover from fsync Failures?", ATC 2020). Readers may still see the bytes,
 //! from memory. Write them again to another file.
 
+mod arriving;
 mod direct;
 #[cfg(test)]
 #[expect(
@@ -63,6 +64,7 @@ use std::{
 
 use bytes::Bytes;
 
+pub(crate) use arriving::{ArrivingFiles, ArrivingFs, Origin};
 pub(crate) use read_only::ReadOnlyFs;
 pub use real::RealFs;
 

@@ -8,7 +8,7 @@ use std::{
 use crate::{
     Error, Options, Result,
     error::{LOCK, SYNC},
-    file_name::FileName,
+    file_name::{FileName, REPLICA},
     fs::{FileLock, Fs},
     manifest::check_no_store,
     options::ReadMode,
@@ -22,7 +22,7 @@ const PROCESS_ID_BYTES_MAX: u64 = 16;
 /// # Errors
 ///
 /// [`Error::Locked`] if the store is open, [`Error::Io`].
-pub(super) fn lock_folder(fs: &dyn Fs, folder: &Path) -> Result<Box<dyn FileLock>> {
+pub(crate) fn lock_folder(fs: &dyn Fs, folder: &Path) -> Result<Box<dyn FileLock>> {
     let path = FileName::Lock.path(folder);
     fs.lock(&path).map_err(|error| not_locked(fs, folder, path, error))
 }
@@ -156,14 +156,24 @@ pub(crate) fn refused(op: &'static str, path: &Path, folder: &Path, error: io::E
 /// # Errors
 ///
 /// [`Error::NoStore`]; [`Error::Corrupt`] if `CURRENT` is missing and there are data;
-/// [`Error::NotADirectory`]; [`Error::Io`].
+/// [`Error::IncompleteReplica`]; [`Error::NotADirectory`]; [`Error::Io`].
 pub(super) fn check_store(fs: &dyn Fs, folder: &Path) -> Result<()> {
     let path = FileName::Current.path(folder);
     if fs.exists(&path).map_err(|error| refused("look for", &path, folder, error))? {
         return Ok(());
     }
+    check_no_replica(fs, folder)?;
     check_no_store(fs, folder)?;
     Err(Error::NoStore { path: folder.to_owned() })
+}
+
+/// Refuses the directory of a replica whose files have not all arrived.
+fn check_no_replica(fs: &dyn Fs, folder: &Path) -> Result<()> {
+    let path = folder.join(REPLICA);
+    match fs.exists(&path).map_err(|error| refused("look for", &path, folder, error))? {
+        true => Err(Error::IncompleteReplica { path: folder.to_owned() }),
+        false => Ok(()),
+    }
 }
 
 /// Creates `folder` and its missing parents for a new store, and makes their entries durable.
@@ -172,13 +182,15 @@ pub(super) fn check_store(fs: &dyn Fs, folder: &Path) -> Result<()> {
 ///
 /// # Errors
 ///
-/// [`Error::ForeignDirectory`] if it has foreign files, [`Error::NotADirectory`], [`Error::Io`].
+/// [`Error::ForeignDirectory`] if it has foreign files, [`Error::IncompleteReplica`],
+/// [`Error::NotADirectory`], [`Error::Io`].
 pub(super) fn create_dir(fs: &dyn Fs, folder: &Path) -> Result<()> {
     let exists =
         |path: &Path| fs.exists(path).map_err(|error| refused("look for", path, folder, error));
     if exists(&FileName::Current.path(folder))? {
         return Ok(());
     }
+    check_no_replica(fs, folder)?;
     if exists(folder)? {
         let names = fs.list(folder).map_err(|error| refused("list", folder, folder, error))?;
         if let Some(name) = names.into_iter().find(|name| FileName::parse(name).is_none()) {

@@ -12,7 +12,7 @@ use crate::{
     clock::{Clock, SystemClock},
     commit::{DurableWait, SharedLog, Validate, Write},
     encryption::StoredFs,
-    fs::{FileLock, Fs, ReadOnlyFs},
+    fs::{ArrivingFs, FileLock, Fs, ReadOnlyFs},
     gate::{Access, Gate},
     handle_counts::HandleCounts,
     manifest::VersionEdit,
@@ -72,6 +72,9 @@ impl OpenStore {
         }
         let frugal = Arc::new(FrugalFs::new(Arc::clone(&options.fs), Arc::clone(&open_files)));
         options.fs = options.stored_fs(Arc::clone(&frugal) as Arc<dyn Fs>).logical();
+        if let Some(arriving) = &options.arriving {
+            options.fs = Arc::new(ArrivingFs::new(options.fs, Arc::clone(arriving)));
+        }
         let absolute = options.fs.absolute(folder);
         let folder = &*absolute.map_err(|error| Error::io("resolve", folder, error))?;
         if options.create_new {

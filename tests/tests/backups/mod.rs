@@ -7,6 +7,7 @@ mod basics;
 mod crash;
 mod faults;
 mod keyspaces;
+mod replicas;
 
 use std::sync::Arc;
 

@@ -4,7 +4,7 @@ use std::{
     fmt,
     sync::{
         OnceLock,
-        atomic::{AtomicUsize, Ordering::SeqCst},
+        atomic::{AtomicU64, AtomicUsize, Ordering::SeqCst},
     },
 };
 
@@ -24,6 +24,9 @@ pub(crate) struct Faulty {
     first: AtomicUsize,
     count: AtomicUsize,
     failures: AtomicUsize,
+    /// Requests of ranges, and their bytes.
+    ranges: AtomicUsize,
+    range_bytes: AtomicU64,
     /// Taken by another writer at the next put of a file.
     lock: OnceLock<Path>,
 }
@@ -37,6 +40,8 @@ impl Faulty {
             first: zero(),
             count: zero(),
             failures: zero(),
+            ranges: zero(),
+            range_bytes: AtomicU64::new(0),
             lock: OnceLock::new(),
         }
     }
@@ -58,6 +63,16 @@ impl Faulty {
 
     pub(crate) fn failures(&self) -> usize {
         self.failures.load(SeqCst)
+    }
+
+    /// Returns the number of calls so far.
+    pub(crate) fn calls(&self) -> usize {
+        self.calls.load(SeqCst)
+    }
+
+    /// Returns the number of requests of ranges so far, and the bytes that they returned.
+    pub(crate) fn ranges(&self) -> (usize, u64) {
+        (self.ranges.load(SeqCst), self.range_bytes.load(SeqCst))
     }
 
     fn call(&self) -> Result<()> {
@@ -98,7 +113,13 @@ impl ObjectStore for Faulty {
 
     async fn get_opts(&self, at: &Path, options: GetOptions) -> Result<GetResult> {
         self.call()?;
-        self.inner.get_opts(at, options).await
+        let is_range = options.range.is_some();
+        let got = self.inner.get_opts(at, options).await?;
+        if is_range {
+            self.ranges.fetch_add(1, SeqCst);
+            self.range_bytes.fetch_add(got.range.end - got.range.start, SeqCst);
+        }
+        Ok(got)
     }
 
     fn delete_stream(

@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by a panic")]
 
 mod faulty;
+mod replicas;
 
 use std::{path::Path, sync::Arc};
 

@@ -217,6 +217,11 @@ impl Target {
         Ok(())
     }
 
+    /// Returns the lock of a [finished](Self::finish) store.
+    pub(crate) fn into_lock(mut self) -> Option<Box<dyn FileLock>> {
+        self.lock.take()
+    }
+
     /// Removes all files. A failure leaves some, which do not open as a store.
     fn clear(&self) {
         let unlink = |name: FileName<'_>| {
@@ -233,7 +238,11 @@ impl Target {
 
 /// Creates the file `path` with the first `bytes` bytes of `file`, which is at `source`. Calls
 /// `on_part` with each part before it is written.
-fn write_parts(
+///
+/// # Errors
+///
+/// [`Error::Io`], errors of `on_part`.
+pub(crate) fn write_parts(
     fs: &dyn Fs,
     path: &Path,
     file: &dyn ReadFile,

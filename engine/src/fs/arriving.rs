@@ -1,0 +1,270 @@
+//! A file system with files that are read elsewhere until they arrive.
+
+use std::{
+    collections::BTreeMap,
+    fmt::Debug,
+    io,
+    ops::Range,
+    path::{Path, PathBuf},
+    sync::{
+        Arc,
+        atomic::{
+            AtomicBool, AtomicU64,
+            Ordering::{Acquire, Relaxed, Release},
+        },
+    },
+};
+
+use bytes::Bytes;
+
+use super::{AppendFile, DirHandle, FileLock, Fs, ReadFile};
+use crate::sync::RwLock;
+
+/// The place from which files arrive.
+pub(crate) trait Origin: Debug + Send + Sync {
+    /// Opens the file that will arrive as `path`.
+    ///
+    /// # Errors
+    ///
+    /// Errors of the origin.
+    fn open(&self, path: &Path) -> io::Result<Arc<dyn ReadFile>>;
+}
+
+/// Files that arrive one after another.
+#[derive(Debug)]
+pub(crate) struct ArrivingFiles {
+    origin: Arc<dyn Origin>,
+    files: BTreeMap<PathBuf, Arc<Arrival>>,
+    reads: AtomicU64,
+    bytes_read: AtomicU64,
+}
+
+#[derive(Debug)]
+struct Arrival {
+    bytes: u64,
+    has_arrived: AtomicBool,
+}
+
+impl Arrival {
+    fn has_arrived(&self) -> bool {
+        self.has_arrived.load(Acquire)
+    }
+}
+
+impl ArrivingFiles {
+    /// `files` are the files that have not arrived: absolute paths and lengths.
+    pub(crate) fn new(
+        origin: Arc<dyn Origin>,
+        files: impl Iterator<Item = (PathBuf, u64)>,
+    ) -> Self {
+        let arrival = |bytes| Arc::new(Arrival { bytes, has_arrived: AtomicBool::new(false) });
+        let files = files.map(|(path, bytes)| (path, arrival(bytes))).collect();
+        Self { origin, files, reads: AtomicU64::new(0), bytes_read: AtomicU64::new(0) }
+    }
+
+    /// Records that the file `path` is whole and durable under its name.
+    pub(crate) fn arrive(&self, path: &Path) {
+        if let Some(arrival) = self.files.get(path) {
+            arrival.has_arrived.store(true, Release);
+        }
+    }
+
+    /// Returns the number of reads from the origin.
+    pub(crate) fn reads(&self) -> u64 {
+        self.reads.load(Relaxed)
+    }
+
+    /// Returns the length of what was read from the origin, in bytes.
+    pub(crate) fn bytes_read(&self) -> u64 {
+        self.bytes_read.load(Relaxed)
+    }
+}
+
+/// Opens files elsewhere until they arrive. Forwards all other calls.
+#[derive(Debug)]
+pub(crate) struct ArrivingFs {
+    inner: Arc<dyn Fs>,
+    arriving: Arc<ArrivingFiles>,
+}
+
+impl ArrivingFs {
+    pub(crate) fn new(inner: Arc<dyn Fs>, arriving: Arc<ArrivingFiles>) -> Self {
+        Self { inner, arriving }
+    }
+
+    /// Returns the file if it has not arrived.
+    fn absent(&self, path: &Path) -> Option<&Arc<Arrival>> {
+        self.arriving.files.get(path).filter(|arrival| !arrival.has_arrived())
+    }
+
+    fn open_as(&self, path: &Path, is_direct: bool) -> io::Result<Arc<dyn ReadFile>> {
+        let local = Local { fs: Arc::clone(&self.inner), path: path.to_owned(), is_direct };
+        let Some(arrival) = self.absent(path) else { return local.open() };
+        let opened = Opened { file: self.arriving.origin.open(path)?, is_local: false };
+        Ok(Arc::new(ArrivingFile {
+            local,
+            arrival: Arc::clone(arrival),
+            arriving: Arc::clone(&self.arriving),
+            is_scattered: AtomicBool::new(false),
+            opened: RwLock::new(opened),
+        }))
+    }
+}
+
+impl Fs for ArrivingFs {
+    fn absolute(&self, path: &Path) -> io::Result<PathBuf> {
+        self.inner.absolute(path)
+    }
+
+    fn resolve(&self, path: &Path) -> io::Result<PathBuf> {
+        self.inner.resolve(path)
+    }
+
+    fn create_dir(&self, path: &Path) -> io::Result<()> {
+        self.inner.create_dir(path)
+    }
+
+    fn list(&self, dir: &Path) -> io::Result<Vec<String>> {
+        self.inner.list(dir)
+    }
+
+    fn exists(&self, path: &Path) -> io::Result<bool> {
+        if self.absent(path).is_some() { Ok(true) } else { self.inner.exists(path) }
+    }
+
+    fn create(&self, path: &Path) -> io::Result<Arc<dyn AppendFile>> {
+        self.inner.create(path)
+    }
+
+    fn open_append(&self, path: &Path) -> io::Result<Arc<dyn AppendFile>> {
+        self.inner.open_append(path)
+    }
+
+    fn open(&self, path: &Path) -> io::Result<Arc<dyn ReadFile>> {
+        self.open_as(path, false)
+    }
+
+    fn open_direct(&self, path: &Path) -> io::Result<Arc<dyn ReadFile>> {
+        self.open_as(path, true)
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.inner.rename(from, to)
+    }
+
+    fn unlink(&self, path: &Path) -> io::Result<()> {
+        self.inner.unlink(path)
+    }
+
+    fn link(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.inner.link(from, to)
+    }
+
+    fn sync_dir(&self, path: &Path) -> io::Result<()> {
+        self.inner.sync_dir(path)
+    }
+
+    fn open_dir(&self, path: &Path) -> io::Result<Option<Box<dyn DirHandle>>> {
+        self.inner.open_dir(path)
+    }
+
+    fn lock(&self, path: &Path) -> io::Result<Box<dyn FileLock>> {
+        self.inner.lock(path)
+    }
+
+    fn lock_shared(&self, path: &Path) -> io::Result<Box<dyn FileLock>> {
+        self.inner.lock_shared(path)
+    }
+
+    fn read_system_file(&self, path: &Path) -> io::Result<String> {
+        self.inner.read_system_file(path)
+    }
+
+    fn random_u64(&self) -> io::Result<u64> {
+        self.inner.random_u64()
+    }
+}
+
+/// A file under its own name.
+#[derive(Debug)]
+struct Local {
+    fs: Arc<dyn Fs>,
+    path: PathBuf,
+    is_direct: bool,
+}
+
+impl Local {
+    fn open(&self) -> io::Result<Arc<dyn ReadFile>> {
+        if self.is_direct { self.fs.open_direct(&self.path) } else { self.fs.open(&self.path) }
+    }
+}
+
+#[derive(Debug, Clone)]
+struct Opened {
+    file: Arc<dyn ReadFile>,
+    is_local: bool,
+}
+
+/// An open file, which is read locally as soon as it has arrived.
+#[derive(Debug)]
+struct ArrivingFile {
+    local: Local,
+    arrival: Arc<Arrival>,
+    arriving: Arc<ArrivingFiles>,
+    is_scattered: AtomicBool,
+    opened: RwLock<Opened>,
+}
+
+impl ArrivingFile {
+    fn file(&self) -> io::Result<Opened> {
+        let opened = self.opened.read().clone();
+        if opened.is_local || !self.arrival.has_arrived() {
+            return Ok(opened);
+        }
+        let file = self.local.open()?;
+        if self.is_scattered.load(Relaxed) {
+            file.reads_are_scattered();
+        }
+        let opened = Opened { file, is_local: true };
+        self.opened.write().clone_from(&opened);
+        Ok(opened)
+    }
+}
+
+impl ReadFile for ArrivingFile {
+    fn len(&self) -> io::Result<u64> {
+        Ok(self.arrival.bytes)
+    }
+
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
+        let Opened { file, is_local } = self.file()?;
+        if is_local {
+            return file.read_at(buf, offset);
+        }
+        match file.read_at(buf, offset) {
+            // The origin may have removed what it no longer needs.
+            Err(_) if self.arrival.has_arrived() => self.file()?.file.read_at(buf, offset),
+            read => {
+                self.arriving.reads.fetch_add(1, Relaxed);
+                self.arriving.bytes_read.fetch_add(buf.len() as u64, Relaxed);
+                read
+            }
+        }
+    }
+
+    fn advise_read(&self, place: Range<u64>) {
+        // The read that follows reports an error.
+        if let Ok(opened) = self.file() {
+            opened.file.advise_read(place);
+        }
+    }
+
+    fn reads_are_scattered(&self) {
+        self.is_scattered.store(true, Relaxed);
+        self.opened.read().file.reads_are_scattered();
+    }
+
+    fn map(&self) -> io::Result<Bytes> {
+        self.file()?.file.map()
+    }
+}

@@ -1,0 +1,45 @@
+//! Replicas of encrypted backup sets.
+
+use std::sync::Arc;
+
+use sievedb::{BackupSet, Error, RestoreOptions, clock::ManualClock};
+use sievedb_doubles::MemoryFs;
+use sievedb_tests::settings::{STORE_DIR, small_options};
+
+use super::{encrypted, keys, on};
+
+#[test]
+fn a_replica_of_an_encrypted_set_is_encrypted() {
+    let disk = Arc::new(MemoryFs::new());
+    let db = encrypted(on(&disk)).open(STORE_DIR).unwrap();
+    for number in 0..300_u32 {
+        db.insert(number.to_be_bytes(), [7; 100]).unwrap();
+    }
+    db.compact().unwrap();
+    db.insert("logged", "value").unwrap();
+    let plain = BackupSet::with_fs("data/set", on(&disk), Arc::new(ManualClock::new()));
+    let set = plain.clone().encryption(keys(2));
+    set.create(&db).unwrap();
+    let select = RestoreOptions::new();
+    let refused = plain.open_replica(&select, &small_options(on(&disk)), "data/replica");
+    assert!(matches!(refused, Err(Error::Encrypted { .. })), "{refused:?}");
+
+    let replica = set.open_replica(&select, &small_options(on(&disk)), "data/replica").unwrap();
+    assert!(replica.stats().files_pending > 1);
+    assert!(replica.fetch_next().unwrap());
+    drop(replica);
+    let replica = set.open_replica(&select, &small_options(on(&disk)), "data/replica").unwrap();
+    let stats = replica.stats();
+    for number in 0..300_u32 {
+        assert_eq!(replica.db().get(number.to_be_bytes()).unwrap().unwrap(), [7; 100][..]);
+    }
+    assert!(replica.stats().range_reads > stats.range_reads);
+    while replica.fetch_next().unwrap() {}
+    assert_eq!(replica.db().iter().count(), 301);
+    drop(replica);
+    let refused = small_options(on(&disk)).open("data/replica");
+    assert!(matches!(refused, Err(Error::Encrypted { .. })), "{refused:?}");
+    let copy = encrypted(on(&disk)).encryption(keys(2)).open("data/replica").unwrap();
+    assert_eq!(copy.iter().count(), 301);
+    assert!(copy.verify().unwrap().is_good());
+}
