@@ -2,7 +2,8 @@
 //!
 //! * **Isolation.** A transaction reads a snapshot. A commit fails if a key that the transaction has
 //!   written was written after it began, as with Fedimint's own RocksDB backend.
-//! * **Durability.** A commit returns when it is on disk.
+//! * **Durability.** A commit blocks until it is on disk. One that fails is not visible.
+//! * **Size.** A commit fails above 3/4 of the limit of memtables: 48 MiB with a budget of 256 MiB.
 //! * **Cost.** Reads block the calling task for as long as the disk takes. Streams of entries read
 //!   the store while they are polled, so they take little memory.
 //!
@@ -25,6 +26,10 @@ use fedimint_core::db::{
 };
 use futures::stream;
 use sievedb::{Bytes, Db, Durability, Isolation, Savepoint, Transaction, TransactionOptions};
+use tokio::{
+    runtime::{Handle, RuntimeFlavor},
+    task::block_in_place,
+};
 
 /// A store as a database of Fedimint. Its entries are in the default keyspace.
 #[derive(Clone)]
@@ -59,8 +64,10 @@ impl SieveDatabase {
 impl IRawDatabase for SieveDatabase {
     type Transaction<'a> = SieveTransaction;
 
+    /// Begins a transaction. Only its commit limits its size, as Fedimint panics on errors of a
+    /// write.
     async fn begin_transaction<'a>(&'a self) -> SieveTransaction {
-        let options = TransactionOptions::new().isolation(Isolation::Snapshot);
+        let options = TransactionOptions::new().isolation(Isolation::Snapshot).bytes_max(u64::MAX);
         let transaction = self.db.begin_with(options);
         SieveTransaction { db: self.db.clone(), transaction, savepoint: None }
     }
@@ -162,8 +169,17 @@ impl IDatabaseTransactionOps for SieveTransaction {
 
 #[async_trait]
 impl IRawDatabaseTransaction for SieveTransaction {
+    /// Blocks until the transaction is on disk. Fedimint runs a transaction again after an error,
+    /// so one that failed must not be visible, as that of an asynchronous commit may be.
     async fn commit_tx(self) -> Result<()> {
-        self.transaction.commit_async(Durability::Disk)?.await?;
-        Ok(())
+        Ok(blocking(|| self.transaction.commit(Durability::Disk))?)
+    }
+}
+
+/// Calls `call`, which blocks. A runtime with several threads moves its other tasks away first.
+fn blocking<T>(call: impl FnOnce() -> T) -> T {
+    match Handle::try_current().map(|runtime| runtime.runtime_flavor()) {
+        Ok(RuntimeFlavor::MultiThread) => block_in_place(call),
+        _ => call(),
     }
 }

@@ -1,10 +1,14 @@
 //! Fedimint's own tests of a backend, and what they leave out.
 
+use std::sync::Arc;
+
 use fedimint_core::db::{
     self, Database, IDatabaseTransactionOps as _, IDatabaseTransactionOpsCore as _,
     IRawDatabase as _, IRawDatabaseTransaction as _,
 };
 use futures::StreamExt as _;
+use sievedb::{Options, fs::RealFs};
+use sievedb_doubles::{Call, Fault, FaultFs, Times};
 use sievedb_fedimint::SieveDatabase;
 use tempfile::TempDir;
 
@@ -125,4 +129,35 @@ async fn commits_survive_a_reopen_and_are_in_checkpoints() -> anyhow::Result<()>
         assert_eq!(transaction.raw_get_bytes(b"b").await?, None);
     }
     Ok(())
+}
+
+/// Fedimint runs the closure of a transaction again after each error of its commit.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_commit_that_fails_on_a_full_disk_is_not_visible() -> anyhow::Result<()> {
+    const ENOSPC: i32 = 28;
+    let dir = tempfile::tempdir()?;
+    let fs = Arc::new(FaultFs::new(Arc::new(RealFs)));
+    let database =
+        SieveDatabase::new(Options::new().fs(fs.clone()).open(dir.path().join("store"))?);
+    let mut transaction = database.begin_transaction().await;
+    transaction.raw_insert_bytes(b"a", b"1").await?;
+    fs.inject(Fault::new(ENOSPC, Times::Once).calls(&[Call::Append]).suffix(".log"));
+    assert!(transaction.commit_tx().await.is_err());
+    fs.heal();
+    let mut again = database.begin_transaction().await;
+    assert_eq!(again.raw_get_bytes(b"a").await?, None);
+    again.raw_insert_bytes(b"a", b"2").await?;
+    again.commit_tx().await
+}
+
+#[tokio::test]
+async fn a_transaction_may_write_20_mib() -> anyhow::Result<()> {
+    let dir = tempfile::tempdir()?;
+    let options = Options::new().memory_budget(256 << 20);
+    let database = SieveDatabase::new(options.open(dir.path().join("store"))?);
+    let mut transaction = database.begin_transaction().await;
+    for key in 0..20 {
+        transaction.raw_insert_bytes(&[key], &vec![0; 1 << 20]).await?;
+    }
+    transaction.commit_tx().await
 }
