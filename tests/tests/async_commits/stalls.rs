@@ -2,7 +2,7 @@
 
 use std::{
     path::Path,
-    sync::{Arc, Condvar, Mutex},
+    sync::{Arc, Condvar, Mutex, mpsc},
     thread,
     time::Duration,
 };
@@ -201,4 +201,45 @@ fn without_workers_a_wait_for_room_does_the_work() {
     }
     assert_eq!(db.len().unwrap(), 200);
     db.batch().room().wait().unwrap();
+}
+
+/// A refused write places nothing, which would make the flush due.
+#[test]
+fn a_refused_write_makes_the_flush_due_that_it_waits_for() {
+    // Of a limit of 2 MiB, two values are above and below the 3/4 from which writes are delayed.
+    let cases = [(0, 800 << 10), (2, 800 << 10), (0, 700 << 10), (2, 700 << 10)];
+    let (sender, done) = mpsc::channel();
+    for (workers, value_bytes) in cases {
+        let options = Options::new().fs(Arc::new(MemoryFs::new())).memory_budget(8 << 20);
+        let db = options.worker_threads(workers).open(STORE_DIR).unwrap();
+        let sender = sender.clone();
+        thread::spawn(move || {
+            for n in 0_u8..8 {
+                while let Err(error) = db.try_insert([n], vec![7; value_bytes]) {
+                    assert!(matches!(error, Error::WouldStall { .. }), "{error:?}");
+                    db.room().wait().unwrap();
+                }
+            }
+            sender.send((workers, value_bytes)).unwrap();
+        });
+    }
+    let ended = || done.recv_timeout(Duration::from_secs(30)).ok();
+    let mut ended: Vec<_> = (0..cases.len()).map_while(|_| ended()).collect();
+    ended.sort_unstable();
+    let mut expected = cases;
+    expected.sort_unstable();
+    assert_eq!(ended, expected, "the others wait for ever");
+}
+
+/// A task waits where a thread does.
+#[test]
+fn a_poll_makes_the_flush_due_that_it_waits_for() {
+    let options = Options::new().fs(Arc::new(MemoryFs::new())).memory_budget(8 << 20);
+    let db = options.worker_threads(2).open(STORE_DIR).unwrap();
+    for n in 0_u8..2 {
+        db.try_insert([n], vec![7; 800 << 10]).unwrap();
+    }
+    let (sender, done) = mpsc::channel();
+    thread::spawn(move || sender.send(block_on(db.room())));
+    done.recv_timeout(Duration::from_secs(30)).expect("a flush makes room").unwrap();
 }

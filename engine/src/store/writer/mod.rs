@@ -305,7 +305,7 @@ impl Store {
                 Verdict::Holds if self.room(write.charge_bytes())? == Room::Wait => {
                     drop(placement);
                     if on_stall == OnStall::Refuse {
-                        return Err(Stall::FULL.into());
+                        return Err(self.refusal(Stall::FULL, write.charge_bytes()));
                     }
                     self.stall(|| self.wait_for_room(write.charge_bytes()))?;
                 }

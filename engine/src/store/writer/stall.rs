@@ -35,14 +35,46 @@ impl From<Stall> for Error {
 }
 
 impl Store {
-    /// Refuses `write` if background work would delay it.
+    /// Refuses `write` if background work would delay it. Makes the work due.
     ///
     /// # Errors
     ///
     /// [`Error::WouldStall`], [`Error::WriteTooLarge`].
     pub(super) fn refuse_stall(&self, write: &Write) -> Result<()> {
         let trees = write.targets.iter().map(|target| &target.tree);
-        self.stall_of(write.charge_bytes(), trees)?.map_or(Ok(()), |stall| Err(stall.into()))
+        match self.stall_of(write.charge_bytes(), trees)? {
+            Some(stall) => Err(self.refusal(stall, write.charge_bytes())),
+            None => Ok(()),
+        }
+    }
+
+    /// Returns the error of a refused write of `bytes` bytes, and makes the work due that it would
+    /// wait for. The caller does not hold the placement lock.
+    pub(super) fn refusal(&self, stall: Stall, bytes: u64) -> Error {
+        self.make_flush_due(stall, bytes).map_or_else(|error| error, |()| stall.into())
+    }
+
+    /// Freezes memtables if `stall` of a write of `bytes` bytes ends only by a flush: a refused
+    /// write places nothing, which would freeze them.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::WriteTooLarge`].
+    fn make_flush_due(&self, stall: Stall, bytes: u64) -> Result<()> {
+        if stall.reason != StallReason::MemtableMemory {
+            return Ok(());
+        }
+        let froze = match stall.delay {
+            None => self.freeze_for_room(bytes)?.froze,
+            Some(_) => {
+                let _placement = self.writer.placement();
+                self.freeze_largest()
+            }
+        };
+        if froze {
+            self.scheduler.wake();
+        }
+        Ok(())
     }
 
     /// Returns the delay of a write of `bytes` bytes to `trees`.
@@ -86,20 +118,17 @@ impl Store {
         let stall = stall.and_then(|()| self.stall_of(bytes, trees));
         let by_flushes =
             |reason| matches!(reason, StallReason::MemtableMemory | StallReason::Flushes);
-        let mut for_compactions = false;
-        match stall {
+        let for_compactions = match stall {
             Err(error) => return Some(Err(error)),
             Ok(None) => return Some(Ok(())),
-            Ok(Some(Stall { reason: StallReason::MemtableMemory, delay: None })) => {
-                match self.freeze_for_room(bytes) {
-                    Err(error) => return Some(Err(error)),
-                    // Otherwise the workers know of the flush, and each ring polls again.
-                    Ok(frozen) if frozen.froze => self.scheduler.wake(),
-                    Ok(_) => {}
+            // The workers know of an earlier flush, and each ring polls again.
+            Ok(Some(stall)) => {
+                if let Err(error) = self.make_flush_due(stall, bytes) {
+                    return Some(Err(error));
                 }
+                !by_flushes(stall.reason)
             }
-            Ok(Some(Stall { reason, .. })) => for_compactions = !by_flushes(reason),
-        }
+        };
         self.scheduler.no_space(for_compactions).map(Err)
     }
 
