@@ -118,6 +118,8 @@ pub(super) struct LogFiles {
     pub(super) end: Option<Position>,
     /// Every segment that the manifest names, oldest first.
     pub(super) segments: VecDeque<Segment>,
+    /// Last sequence number of the log, or of the tables if they have more.
+    pub(super) last_sequence: SequenceNumber,
     pub(super) mark: Position,
     /// Syncs of segments.
     pub(super) syncs: u64,
@@ -148,6 +150,7 @@ impl LogFiles {
         let segment = self.segments.back_mut().expect("a writer has its segment");
         segment.bytes = bytes;
         segment.last_sequence = last;
+        self.last_sequence = last;
         Ok(())
     }
 
@@ -178,7 +181,7 @@ impl LogFiles {
     pub(super) fn begin_segment(&mut self, host: &impl LogHost) -> Result<()> {
         self.limit_unsynced(host)?;
         let writer = host.create_segment(self.end, self.mark)?;
-        self.add_segment(writer, 0);
+        self.add_segment(writer);
         Ok(())
     }
 
@@ -201,7 +204,9 @@ impl LogFiles {
         segment.close_if_synced();
     }
 
-    fn add_segment(&mut self, writer: Writer, last_sequence: SequenceNumber) {
+    fn add_segment(&mut self, writer: Writer) {
+        // It may end without a record, and be retained.
+        let last_sequence = self.last_sequence;
         let path = writer.path().to_owned();
         let (id, bytes, file) = (writer.file_id(), writer.offset(), Arc::clone(writer.file()));
         debug_assert!(self.writer.is_none(), "two segments take records");

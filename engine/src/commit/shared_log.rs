@@ -74,6 +74,7 @@ impl SharedLog {
                 writer: None,
                 end: None,
                 segments: VecDeque::new(),
+                last_sequence: sequence,
                 mark: Position::default(),
                 syncs: 0,
             }),

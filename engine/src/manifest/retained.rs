@@ -53,6 +53,17 @@ impl RetainedChanges {
         self.logs.values().fold(0, |sum, log| sum.saturating_add(log.bytes))
     }
 
+    /// Returns the segments with changes that are kept, oldest first. Others have no record: each
+    /// append to them failed.
+    pub(crate) fn logs_with_changes(&self) -> impl Iterator<Item = (u64, RetainedLog)> {
+        let mut before = self.from;
+        self.logs.iter().filter_map(move |(&id, &log)| {
+            let has_changes = log.last_sequence > before;
+            before = before.max(log.last_sequence);
+            has_changes.then_some((id, log))
+        })
+    }
+
     /// Returns the segments, oldest first.
     pub(super) fn to_logs(&self) -> Vec<(u64, RetainedLog)> {
         self.logs.iter().map(|(&id, &log)| (id, log)).collect()

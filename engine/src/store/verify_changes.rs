@@ -5,10 +5,7 @@ use std::{path::Path, sync::Arc};
 use crate::{
     Result, VerifyReport,
     fs::Fs,
-    manifest::{
-        ManifestState,
-        retained::{RetainedChanges, RetainedLog},
-    },
+    manifest::{ManifestState, retained::RetainedLog},
     store::Store,
     wal::tail::{LogTail, TailSegment},
 };
@@ -21,9 +18,9 @@ impl Store {
     /// [`Error::Closed`](crate::Error::Closed).
     pub(super) fn verify_changes(&self, report: &mut VerifyReport) -> Result<()> {
         let retained = || self.versions.read_manifest(|manifest| manifest.state().retained.clone());
-        let Some(RetainedChanges { logs, .. }) = retained() else { return Ok(()) };
+        let Some(kept) = retained() else { return Ok(()) };
         let mut tail = self.log_tail();
-        for (id, log) in logs {
+        for (id, log) in kept.logs_with_changes() {
             self.tables.check_not_closing()?;
             let checked = verify_segment(&mut tail, id, log, report);
             // A retention that ended meanwhile is no damage.
@@ -45,7 +42,7 @@ pub(super) fn verify_changes_of(
 ) {
     let Some(retained) = &state.retained else { return };
     let mut tail = LogTail::new(Arc::clone(fs), folder.to_owned(), state.store_id);
-    for (&id, &log) in &retained.logs {
+    for (id, log) in retained.logs_with_changes() {
         let checked = verify_segment(&mut tail, id, log, report);
         checked.unwrap_or_else(|error| report.error(&error));
     }
