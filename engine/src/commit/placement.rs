@@ -21,23 +21,37 @@ use crate::{
 pub(crate) struct PendingWrites {
     /// One needs no memory of its own: most writers are alone.
     pub(crate) records: SmallVec<[PendingRecord; 1]>,
-    /// For each record the write that waits for the log; `None` if it is acknowledged from memory.
-    waiters: SmallVec<[Option<Arc<InFlight>>; 1]>,
+    /// For each record.
+    origins: SmallVec<[Origin; 1]>,
+}
+
+/// The write of a queued record.
+#[derive(Debug)]
+struct Origin {
+    /// Its last sequence number.
+    last: SequenceNumber,
+    /// The write if it waits for the log; `None` if it is acknowledged from memory.
+    waiter: Option<Arc<InFlight>>,
 }
 
 impl PendingWrites {
-    fn push(&mut self, record: PendingRecord, waiter: Option<Arc<InFlight>>) {
+    fn push(&mut self, record: PendingRecord, origin: Origin) {
         self.records.push(record);
-        self.waiters.push(waiter);
+        self.origins.push(origin);
+    }
+
+    /// Returns the last sequence number of the records; 0 without records.
+    pub(crate) fn last_sequence(&self) -> SequenceNumber {
+        self.origins.last().map_or(0, |origin| origin.last)
     }
 
     /// Fails the waiting writes. Returns those that were acknowledged.
     pub(crate) fn fail_waiters(self, error: &Error) -> Self {
         let mut kept = Self::default();
-        for (record, waiter) in self.records.into_iter().zip(self.waiters) {
-            match waiter {
+        for (record, origin) in self.records.into_iter().zip(self.origins) {
+            match origin.waiter {
                 Some(waiter) => waiter.fail(error.clone()),
-                None => kept.push(record, None),
+                None => kept.push(record, origin),
             }
         }
         kept
@@ -45,7 +59,7 @@ impl PendingWrites {
 
     fn append(&mut self, mut later: Self) {
         self.records.append(&mut later.records);
-        self.waiters.append(&mut later.waiters);
+        self.origins.append(&mut later.origins);
     }
 
     fn payload_bytes(&self) -> usize {
@@ -215,7 +229,7 @@ impl Placement {
         self.pending_bytes += record.payload.bytes().len();
         let in_flight = Arc::new(InFlight::new(first, last, mem::take(write)));
         let waiter = waits.then(|| Arc::clone(&in_flight));
-        self.pending.push(record, waiter);
+        self.pending.push(record, Origin { last, waiter });
         self.watches.note(&in_flight);
         publish.push(Arc::clone(&in_flight));
         Ok((in_flight, froze))
@@ -225,7 +239,8 @@ impl Placement {
         self.watches.end(watch);
     }
 
-    /// Takes the queued writes. Returns them with their last sequence number.
+    /// Takes the queued writes. Returns them with the last sequence number placed, which may be
+    /// that of a write that failed.
     pub(crate) fn take_pending(&mut self) -> (PendingWrites, SequenceNumber) {
         debug_assert_eq!(self.pending_bytes, self.pending.payload_bytes());
         debug_assert!(self.pending.records.iter().all(|it| it.sequence <= self.last_placed));
@@ -238,7 +253,7 @@ impl Placement {
         self.pending_bytes += writes.payload_bytes();
         writes.append(mem::take(&mut self.pending));
         debug_assert!(writes.records.is_sorted_by_key(|record| record.sequence));
-        debug_assert_eq!(writes.records.len(), writes.waiters.len());
+        debug_assert_eq!(writes.records.len(), writes.origins.len());
         self.pending = writes;
     }
 

@@ -375,7 +375,7 @@ impl SharedLog {
             self.synced.load(Acquire) <= self.written.load(Acquire),
             "synced, not written"
         );
-        if let Err(error) = files.append(host, &group.records, last_placed) {
+        if let Err(error) = files.append(host, &group.records, group.last_sequence()) {
             // Fails writes that wait for the log. Writes acknowledged from memory stay queued, so
             // that a prefix of the history survives a crash.
             let error = if error.is_passing() { error } else { host.poison(error) };

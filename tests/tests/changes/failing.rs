@@ -67,6 +67,67 @@ fn a_full_disk_leaves_no_change_of_a_failed_write() {
     assert_eq!(read(&db, 0)[1..], found);
 }
 
+/// The newest write of a group failed, and an older one of the group is logged later.
+#[test]
+fn a_segment_that_ends_before_a_failed_write_can_be_read() {
+    let disk = Arc::new(MemoryFs::with_seed(1));
+    let faults = Arc::new(FaultFs::new(Arc::clone(&disk) as Arc<dyn Fs>));
+    let db = keeping(&disk).fs(Arc::clone(&faults) as _).open(STORE_DIR).unwrap();
+    let options = ChangesOptions::new().durability(Durability::OsBuffer);
+    let mut changes = db.changes_with(db.snapshot().sequence(), options).unwrap();
+    let fail = |key: &str| {
+        faults.inject(Fault::new(ENOSPC, Times::Once).calls(&[Call::Append]).suffix(".log"));
+        assert!(db.insert(key, "1").unwrap_err().is_no_space());
+        faults.heal();
+    };
+    let mut batch = db.batch();
+    batch.insert(&db, "a", "1").unwrap();
+    batch.commit(Durability::Memory).unwrap();
+    fail("b");
+    let mut next = || changes.next().map(|it| it.unwrap().changes()[0].kind.key().unwrap().clone());
+    assert_eq!(next().as_deref(), Some(&b"a"[..]));
+    assert_eq!(next(), None);
+    // The segment gets no more records.
+    fail("c");
+    db.insert("d", "1").unwrap();
+    assert_eq!(next().as_deref(), Some(&b"d"[..]));
+    assert_eq!(next(), None);
+    assert!(!changes.is_ended());
+    db.flush().unwrap();
+    assert!(db.stats().retained_log_bytes > 0);
+    let report = db.verify().unwrap();
+    assert!(report.is_good(), "{report:?}");
+    assert_eq!(read(&db, 0).len(), 3);
+}
+
+#[test]
+fn a_segment_without_a_record_is_retained() {
+    let mut failed = 0;
+    for after in 0..40 {
+        let disk = Arc::new(MemoryFs::with_seed(1));
+        let faults = Arc::new(FaultFs::new(Arc::clone(&disk) as Arc<dyn Fs>));
+        let db = keeping(&disk).fs(Arc::clone(&faults) as _).open(STORE_DIR).unwrap();
+        let fault = Fault::new(ENOSPC, Times::Once).calls(&[Call::Append]).suffix(".log");
+        faults.inject(fault.after(after));
+        let mut want = 1;
+        for number in 0..20_u8 {
+            match db.insert([number], [7; 700]) {
+                Ok(()) => want += 1,
+                Err(error) => {
+                    assert!(error.is_no_space(), "{error}");
+                    failed += 1;
+                }
+            }
+        }
+        faults.heal();
+        db.flush().unwrap();
+        assert!(db.stats().read_only.is_none(), "{after}");
+        assert!(db.verify().unwrap().is_good(), "{after}");
+        assert_eq!(read(&db, 0).len(), want, "{after}");
+    }
+    assert!(failed >= 20, "{failed} writes failed");
+}
+
 #[test]
 fn what_a_stream_returned_survives_a_power_cut() {
     let disk = Arc::new(MemoryFs::with_seed(1));
