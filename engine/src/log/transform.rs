@@ -9,7 +9,7 @@ use sievedb_format::Corruption;
 const LZ4_BYTES_MIN: usize = 1 << 10;
 
 /// The longest payload that is compressed, in bytes: it is held twice meanwhile, beside the memory
-/// budget.
+/// budget. A longer one is damage.
 const LZ4_BYTES_MAX: usize = 4 << 20;
 
 /// Length of the payload in front of its LZ4 block, a little-endian u64.
@@ -87,7 +87,7 @@ fn from_lz4(stored: &[u8]) -> Result<Bytes, Corruption> {
     let length = u64::from_le_bytes(*length);
     let error = Corruption::OutOfRange { what, value: length };
     // Before the memory is allocated.
-    if length > block.len() as u64 * LZ4_EXPANSION_MAX {
+    if length > (block.len() as u64 * LZ4_EXPANSION_MAX).min(LZ4_BYTES_MAX as u64) {
         return Err(error);
     }
     let mut payload = vec![0; usize::try_from(length).map_err(|_| error.clone())?];
@@ -125,6 +125,19 @@ mod tests {
         let noise: Vec<_> = (0..4096).map(|_| next()).collect();
         assert_eq!(to_lz4(&noise), None);
         assert_eq!(to_lz4(&[0; LZ4_BYTES_MIN - 1]), None, "too short");
+    }
+
+    #[test]
+    fn a_longer_payload_than_any_written_one_is_refused() {
+        let longest = vec![0; LZ4_BYTES_MAX];
+        assert_eq!(Transform::Lz4.undo(lz4(&longest)).as_deref(), Ok(&*longest));
+        let forged = vec![0; LZ4_BYTES_MAX + 1];
+        let length = forged.len() as u64;
+        let block = lz4_flex::block::compress(&forged);
+        let stored = [&length.to_le_bytes()[..], &block].concat();
+        let what = "length of a compressed payload";
+        let refused = Err(Corruption::OutOfRange { what, value: length });
+        assert_eq!(Transform::Lz4.undo(stored.into()), refused);
     }
 
     #[test]
