@@ -9,7 +9,7 @@ use std::{
 
 use sievedb_format::SequenceNumber;
 
-use super::{LogHost, SharedLog};
+use super::{LogHost, SharedLog, wake_all};
 use crate::{
     Durability, Error, Result,
     sync::{Condvar, Mutex},
@@ -50,10 +50,7 @@ impl DurableWait {
         let waker = state.waker.take();
         drop(state);
         self.resolved.notify_all();
-        if let Some(waker) = waker {
-            // The executor of one task must not stop the syncs of all others.
-            let _ = panic::catch_unwind(AssertUnwindSafe(|| waker.wake()));
-        }
+        wake_all(waker);
     }
 
     /// Returns the result, or wakes the task of `context` when there is one.

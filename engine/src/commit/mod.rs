@@ -27,6 +27,7 @@ mod sync_turns;
 #[cfg(test)]
 #[cfg(feature = "shuttle")]
 mod tests;
+mod wakers;
 mod watches;
 mod write;
 
@@ -37,5 +38,6 @@ pub(crate) use placement::{Always, Placed, Placement, Validate, Verdict};
 pub(crate) use publish::{InFlight, PanicGuard, PlacedWrite, PublishQueue};
 pub(crate) use shared_log::{LogHost, SharedLog};
 pub(crate) use sync_turns::SyncedWaiters;
+pub(crate) use wakers::wake_all;
 pub(crate) use watches::WatchId;
 pub(crate) use write::{Write, WriteEncoder, check_entry, check_lengths, stored_value};

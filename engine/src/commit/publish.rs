@@ -13,7 +13,7 @@ use std::{
 use sievedb_format::SequenceNumber;
 use smallvec::SmallVec;
 
-use super::{LogHost, SyncedWaiters, Write};
+use super::{LogHost, SyncedWaiters, Write, wake_all};
 use crate::{
     Error,
     clock::{Clock, SystemClock},
@@ -141,7 +141,7 @@ impl PublishQueue {
             let wakers = mem::take(&mut queue.wakers);
             drop(queue);
             waiters.iter().for_each(Thread::unpark);
-            wakers.into_iter().for_each(Waker::wake);
+            wake_all(wakers);
         }
     }
 
@@ -164,7 +164,7 @@ impl PublishQueue {
     pub(crate) fn notify(&self) {
         let wakers = mem::take(&mut self.queue.lock().wakers);
         self.advanced.notify_all();
-        wakers.into_iter().for_each(Waker::wake);
+        wake_all(wakers);
     }
 
     /// Waits until more than `sequence` is visible or `is_over`, for at most `timeout`.

@@ -179,6 +179,28 @@ fn a_task_is_woken_by_a_write_and_by_the_close() {
     assert!(matches!(changes.poll_next(&mut context), Poll::Ready(None)));
 }
 
+struct Panics;
+
+impl Wake for Panics {
+    fn wake(self: Arc<Self>) {
+        panic!("a waker panics, as it should");
+    }
+}
+
+#[test]
+fn a_waker_that_panics_harms_neither_a_write_nor_the_close() {
+    let (_, db) = open();
+    let mut changes = db.changes(db.snapshot().sequence()).unwrap();
+    let waker = Waker::from(Arc::new(Panics));
+    let mut context = Context::from_waker(&waker);
+    assert!(changes.poll_next(&mut context).is_pending());
+    db.insert("key", "value").unwrap();
+    assert!(db.stats().read_only.is_none());
+    assert!(matches!(changes.poll_next(&mut context), Poll::Ready(Some(Ok(_)))));
+    assert!(changes.poll_next(&mut context).is_pending());
+    db.close().unwrap();
+}
+
 #[test]
 fn a_stream_does_not_keep_the_store_open() {
     let (fs, db) = open();

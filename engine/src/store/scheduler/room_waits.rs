@@ -1,15 +1,13 @@
 //! Tasks that wait until background work no longer delays writes.
 
-use std::{
-    mem,
-    panic::{self, AssertUnwindSafe},
-    task::Waker,
-    time::Duration,
-};
+use std::{mem, task::Waker, time::Duration};
 
-use crate::sync::{
-    Mutex,
-    atomic::{AtomicBool, Ordering::SeqCst},
+use crate::{
+    commit::wake_all,
+    sync::{
+        Mutex,
+        atomic::{AtomicBool, Ordering::SeqCst},
+    },
 };
 
 /// Longest wait of a worker while tasks wait: readers free memory without a notification.
@@ -42,10 +40,7 @@ impl RoomWaits {
             self.has_any.store(false, SeqCst);
             mem::take(&mut *wakers)
         };
-        for waker in wakers {
-            // The executor of one task must not end the worker.
-            let _ = panic::catch_unwind(AssertUnwindSafe(|| waker.wake()));
-        }
+        wake_all(wakers);
     }
 
     /// Returns the longest wait of a worker that would wait for at most `wait_max`.
