@@ -69,7 +69,11 @@ enum Call {
 /// again: writes become visible in order.
 #[derive(Debug, Default)]
 #[must_use = "complete the own write first"]
-pub(crate) struct SyncedWaiters(Vec<Arc<Waiter>>);
+pub(crate) struct SyncedWaiters {
+    waiters: Vec<Arc<Waiter>>,
+    /// A destructor writes while the thread unwinds: that panic was before the sync.
+    was_panicking: bool,
+}
 
 /// The turn to sync. Drop passes it on and notifies the threads that need no sync.
 #[derive(Debug)]
@@ -146,7 +150,7 @@ impl Waiter {
 impl SyncedWaiters {
     /// Returns the short writes among those that were synced. Their threads wait until the drop.
     pub(super) fn insertable(&self) -> impl Iterator<Item = &InFlight> {
-        self.0.iter().filter_map(|waiter| waiter.insertable())
+        self.waiters.iter().filter_map(|waiter| waiter.insertable())
     }
 }
 
@@ -207,7 +211,7 @@ impl<'a> Turn<'a> {
         if let Some(next) = next {
             next.call(Call::Turn);
         }
-        SyncedWaiters(done)
+        SyncedWaiters { waiters: done, was_panicking: panicking() }
     }
 }
 
@@ -220,8 +224,9 @@ impl Drop for Turn<'_> {
 impl Drop for SyncedWaiters {
     fn drop(&mut self) {
         // A panic may have left a write half inserted.
-        let call = if panicking() { Call::Panicked } else { Call::Synced };
-        for waiter in &self.0 {
+        let panicked = panicking() && !self.was_panicking;
+        let call = if panicked { Call::Panicked } else { Call::Synced };
+        for waiter in &self.waiters {
             waiter.call(call);
         }
     }

@@ -1,8 +1,13 @@
 //! Failed syncs, full disks, and the end of the store.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    panic::{self, AssertUnwindSafe},
+    sync::Arc,
+    thread,
+    time::Duration,
+};
 
-use sievedb::{Durability, Error};
+use sievedb::{Db, Durability, Error};
 use sievedb_doubles::{Call, Fault, FaultFs, MemoryFs, Times};
 
 use super::{executor::poll_once, held_syncs::held_syncs, insert_async, open, survives};
@@ -125,4 +130,42 @@ fn failed_asynchronous_commit_keeps_the_batch() {
     assert!(matches!(refused, Err(Error::KeyspaceDropped { .. })), "{refused:?}");
     assert_eq!(batch.len(), 2);
     assert!(!db.contains_key("a").unwrap());
+}
+
+/// Inserts a key when it is dropped.
+struct InsertsAtDrop(Db);
+
+impl Drop for InsertsAtDrop {
+    fn drop(&mut self) {
+        self.0.default_keyspace().with_durability(Durability::Disk).insert("a", "1").unwrap();
+    }
+}
+
+#[test]
+fn a_durable_write_of_a_thread_that_unwinds_fails_no_other_write() {
+    let fs = held_syncs();
+    let db = open(&fs, 2);
+    let durable = db.default_keyspace().with_durability(Durability::Disk);
+    let hold = fs.0.hold();
+    thread::scope(|scope| {
+        let first = scope.spawn(|| durable.insert("first", "1"));
+        hold.wait_for_sync();
+        let unwinds = scope.spawn(|| {
+            let inserts = InsertsAtDrop(db.clone());
+            panic::catch_unwind(AssertUnwindSafe(move || {
+                let _inserts = inserts;
+                panic::resume_unwind(Box::new(()));
+            }))
+        });
+        // It syncs next, for both.
+        thread::sleep(Duration::from_millis(50));
+        let joins = scope.spawn(|| durable.insert("b", "1"));
+        thread::sleep(Duration::from_millis(50));
+        drop(hold);
+        first.join().unwrap().unwrap();
+        unwinds.join().unwrap().unwrap_err();
+        joins.join().unwrap().unwrap();
+    });
+    assert!(survives(&fs.0.disk, "a") && survives(&fs.0.disk, "b"));
+    db.insert("c", "1").unwrap();
 }
