@@ -177,6 +177,19 @@ mod tests {
         assert_eq!(delay(1_000_000, u64::MAX), Duration::ZERO, "no budget");
     }
 
+    #[cfg(not(feature = "shuttle"))]
+    #[test]
+    fn a_write_without_a_delay_is_no_stall() {
+        use crate::{Options, fs::MemoryFs};
+
+        let options = Options::new().fs(Arc::new(MemoryFs::with_seed(1))).worker_threads(0);
+        let db = options.open("db").expect("a new store");
+        db.store().scheduler.merges_tables.store(true, Relaxed);
+        assert_eq!(db.store().tables_delay(), Duration::ZERO);
+        db.insert("key", "value").expect("there is room");
+        assert_eq!(db.stats().writes.stalls, 0);
+    }
+
     /// No merge is found beside a running one, nor beside a request to compact the keyspace. Their
     /// ends may not change the keyspace.
     #[cfg(not(feature = "shuttle"))]

@@ -371,7 +371,10 @@ impl Store {
             Room::Wait | Room::Never(_) => {}
         }
         if self.scheduler.merges_tables() {
-            self.stall(|| self.options.clock.sleep(self.tables_delay()));
+            let delay = self.tables_delay();
+            if !delay.is_zero() {
+                self.stall(|| self.options.clock.sleep(delay));
+            }
         }
         for target in &write.targets {
             let debt = self.debt(&target.tree);
