@@ -52,6 +52,12 @@ impl Payload {
         Self::stored(bytes, Transform::None)
     }
 
+    /// Stores the batch `bytes` of so many `entries`, which is compressed if `compresses` is set and
+    /// it has several: a long value alone would be compressed here, and again in its table.
+    pub(crate) fn of_batch(bytes: Bytes, entries: u64, compresses: bool) -> Self {
+        if compresses && entries > 1 { Self::compressed(bytes) } else { Self::new(bytes) }
+    }
+
     /// Compresses `bytes` by LZ4 where that saves at least one in eight.
     pub(crate) fn compressed(bytes: Bytes) -> Self {
         match to_lz4(&bytes) {

@@ -257,7 +257,8 @@ pub(crate) fn take_over(
         let keeps_all = keeps_changes(&state, edit.retention_changed.as_ref());
         if !memtables.is_empty() || (keeps_all && batches > 0) {
             let (state, segments, memtables) = (&state, &*segments, &memtables);
-            let log = ReplayedLog { fs, folder, state, segments, memtables, keeps_all };
+            let compresses = options.log_compression;
+            let log = ReplayedLog { fs, folder, state, segments, memtables, keeps_all, compresses };
             rewritten = Some(log.rewrite(tables.new_file_id(), manifest)?);
         }
         // The old log is dropped.

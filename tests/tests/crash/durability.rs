@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use sievedb::{Db, Durability, Keyspace};
+use sievedb::{Db, Durability, Keyspace, KeyspaceOptions};
 use sievedb_doubles::{Loss, MemoryFs};
 use sievedb_tests::settings::{STORE_DIR, small_options};
 
@@ -79,4 +79,26 @@ fn a_handle_may_write_with_less_durability_than_its_store() {
     assert!(left(&fs).is_empty());
     db.insert("a", "1").expect("nothing fails");
     assert_eq!(left(&fs), entries(&db), "a durable write takes the earlier ones with it");
+}
+
+#[test]
+fn the_log_that_a_recovery_writes_is_compressed() {
+    let fs = Arc::new(MemoryFs::new());
+    // No flush takes part of the log.
+    let open = |fs: &Arc<MemoryFs>| {
+        let options = small_options(Arc::clone(fs) as _).log_bytes_max(1 << 20);
+        options.keyspace(KeyspaceOptions::new()).open(STORE_DIR).expect("it opens")
+    };
+    let db = open(&fs);
+    for number in 0..20_u8 {
+        let mut batch = db.batch();
+        batch.insert(&db, [number, 0], [number; 1000]).expect("it is short");
+        batch.insert(&db, [number, 1], [number; 1000]).expect("it is short");
+        batch.commit(Durability::Disk).expect("nothing fails");
+    }
+    let crashed = Arc::new(fs.crash(fs.operations(), &Loss::Nothing));
+    let reopened = open(&crashed);
+    assert_eq!(entries(&reopened), entries(&db));
+    let rewritten = reopened.stats().log_bytes;
+    assert!(rewritten < 10_000, "{rewritten} bytes for 40,000 of values");
 }

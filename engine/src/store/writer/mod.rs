@@ -273,12 +273,9 @@ impl Store {
         condition: &mut impl Validate,
     ) -> Result<Option<(PlacedWrite<'_, Self>, bool)>> {
         // Computes the checksum of the payload outside of the lock.
-        // A long value alone would be compressed here, and again in its table.
-        let is_batch = write.entries.len() > 1;
-        let payload = match self.options.log_compression && is_batch {
-            true => Payload::compressed(write.payload.clone()),
-            false => Payload::new(write.payload.clone()),
-        };
+        let entries = write.entries.len() as u64;
+        let payload =
+            Payload::of_batch(write.payload.clone(), entries, self.options.log_compression);
         let waits = durability > Durability::Memory;
         loop {
             let mut placement = self.writer.placement();

@@ -42,6 +42,8 @@ pub(in crate::store) struct ReplayedLog<'a> {
     pub(in crate::store) memtables: &'a Unflushed,
     /// Every batch is needed, for the change stream.
     pub(in crate::store) keeps_all: bool,
+    /// As of [`Options::log_compression`](crate::Options::log_compression).
+    pub(in crate::store) compresses: bool,
 }
 
 impl ReplayedLog<'_> {
@@ -62,7 +64,8 @@ impl ReplayedLog<'_> {
         let segment = NewSegment { store_id: state.store_id, id, manifest, previous, mark };
         // Its beginning is durable before the first batch: otherwise a crash could leave batches
         // without a beginning, which is damage.
-        let mut copy = Copy { writer: segment.create(fs, folder)?, group: Vec::new(), bytes: 0 };
+        let (group, compresses) = (Vec::new(), self.compresses);
+        let mut copy = Copy { writer: segment.create(fs, folder)?, group, bytes: 0, compresses };
         let copied = self.copy_into(&mut copy);
         let copied = copied.inspect_err(|_| unlink_segment(fs, folder, id))?;
         Ok((copied, copy.writer.secret()))
@@ -135,12 +138,14 @@ struct Copy {
     /// Records for the next append.
     group: Vec<PendingRecord>,
     bytes: usize,
+    compresses: bool,
 }
 
 impl Copy {
     fn add(&mut self, replayed: &ReplayedBatch<'_>) -> Result<()> {
         let sequence: SequenceNumber = replayed.sequence;
-        let payload = Payload::new(replayed.batch.payload().clone());
+        let batch = &replayed.batch;
+        let payload = Payload::of_batch(batch.payload().clone(), batch.entries(), self.compresses);
         self.bytes += payload.bytes().len();
         self.group.push(PendingRecord { sequence, payload });
         if self.bytes >= BUFFER_BYTES_MAX { self.append() } else { Ok(()) }
