@@ -176,9 +176,11 @@ impl DurableWaits {
 fn complete(group: Vec<Arc<DurableWait>>, log: &SharedLog, host: &impl LogHost) {
     let is_on_disk = |wait: &Arc<DurableWait>| wait.durability == Durability::Disk;
     let (on_disk, in_os): (Vec<_>, Vec<_>) = group.into_iter().partition(is_on_disk);
-    complete_alike(&in_os, log, || log.write(host), host);
-    let last = on_disk.iter().map(|wait| wait.sequence).max();
-    complete_alike(&on_disk, log, || log.sync_writes(host, last.unwrap_or_default()), host);
+    host.report_after(|| {
+        complete_alike(&in_os, log, || log.write(host), host);
+        let last = on_disk.iter().map(|wait| wait.sequence).max();
+        complete_alike(&on_disk, log, || log.sync_writes(host, last.unwrap_or_default()), host);
+    });
 }
 
 /// Calls `attempt`, which makes all `waits` durable, and ends them.

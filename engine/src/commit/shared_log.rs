@@ -40,6 +40,12 @@ pub(crate) trait LogHost {
     /// Makes the store read-only. Returns `cause`.
     fn poison(&self, cause: Error) -> Error;
 
+    /// Calls `write` on a thread that may drop the last handle of the store. The listener is
+    /// notified afterwards if the store became read-only: within `write` the thread holds locks.
+    fn report_after<T>(&self, write: impl FnOnce() -> T) -> T {
+        write()
+    }
+
     /// Plants a bug: writes count as durable before the sync returns.
     fn counts_unsynced(&self) -> bool {
         false

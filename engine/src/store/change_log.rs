@@ -71,11 +71,11 @@ impl Store {
         if ready > after || visible <= after {
             return Ok(ready.max(after));
         }
-        if is_durable {
-            log.sync_to(self, visible)?;
-        } else {
-            log.write(self)?;
-        }
+        // A stream does not keep the store open.
+        self.report_later(|| match is_durable {
+            true => log.sync_to(self, visible),
+            false => log.write(self),
+        })?;
         Ok(visible)
     }
 

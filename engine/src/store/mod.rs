@@ -260,6 +260,10 @@ impl LogHost for Store {
         Self::poison(self, cause)
     }
 
+    fn report_after<T>(&self, write: impl FnOnce() -> T) -> T {
+        self.report_later(write)
+    }
+
     fn counts_unsynced(&self) -> bool {
         self.options.has_bug(PlantedBug::CountUnsyncedWrites)
     }

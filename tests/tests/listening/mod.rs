@@ -2,17 +2,25 @@
 
 use std::{
     mem,
+    path::Path,
     sync::{
         Arc, Mutex,
+        atomic::{AtomicBool, Ordering::SeqCst},
         mpsc::{self, Sender},
     },
     thread,
     time::Duration,
 };
 
-use sievedb::{Db, Durability, Event, EventListener, clock::SystemClock};
+use sievedb::{
+    ChangeRetention, Db, Durability, Event, EventListener, KeyspaceOptions,
+    changes::ChangesOptions, clock::SystemClock,
+};
 use sievedb_doubles::{Call, Fault, FaultFs, MemoryFs, Times};
-use sievedb_tests::settings::{STORE_DIR, small_options};
+use sievedb_tests::{
+    hook_fs::HookFs,
+    settings::{STORE_DIR, small_options},
+};
 
 const EIO: i32 = 5;
 const ENOSPC: i32 = 28;
@@ -174,5 +182,51 @@ fn listener_may_drop_the_last_handle_when_the_store_becomes_read_only() {
             break;
         }
         options().open(STORE_DIR).expect("the worker has closed the store");
+    }
+}
+
+/// Neither the future of a commit, nor a stream, nor the thread for syncs keeps the store open, and
+/// each of them writes the log.
+#[test]
+fn listener_may_drop_the_last_handle_when_an_asynchronous_write_of_the_log_fails() {
+    for (name, workers) in [("the future", 0), ("the thread for syncs", 1), ("a stream", 0)] {
+        let is_held = Arc::new(AtomicBool::new(false));
+        let there = Arc::clone(&is_held);
+        let disk = HookFs::new(move |path: &Path| {
+            while path.extension().is_some_and(|it| it == "log") && there.load(SeqCst) {
+                thread::sleep(Duration::from_millis(1));
+            }
+        });
+        let fs = Arc::new(FaultFs::new(Arc::new(disk)));
+        let (sender, reports) = mpsc::channel();
+        let listener = Arc::new(Reporting(Mutex::default(), Mutex::new(sender)));
+        let options = || {
+            let options = small_options(fs.clone()).worker_threads(workers);
+            options.keyspace(KeyspaceOptions::new()).retain_changes(ChangeRetention::bytes(1 << 20))
+        };
+        let db = options().listener(listener.clone()).open(STORE_DIR).unwrap();
+        // The next record seals the segment, and begins the next one.
+        db.insert("long", [7; 5 << 10]).unwrap();
+        let fault = Fault::new(EIO, Times::Once).calls(&[Call::Append]).suffix(".log");
+        fs.inject(fault.after(1));
+        is_held.store(workers > 0, SeqCst);
+        let buffered = ChangesOptions::new().durability(Durability::OsBuffer);
+        let mut changes = db.changes_with(db.snapshot().sequence(), buffered).unwrap();
+        let mut batch = db.batch();
+        batch.insert(&db, "more", "").unwrap();
+        let by_stream = name == "a stream";
+        let durability = if by_stream { Durability::Memory } else { Durability::Disk };
+        let commit = batch.commit_async(durability).unwrap();
+        *listener.0.lock().unwrap() = Some(db.clone());
+        drop((batch, db));
+        is_held.store(false, SeqCst);
+        let fails = thread::spawn(move || match by_stream {
+            true => changes.next().is_some_and(|next| next.is_err()),
+            false => commit.wait().is_err(),
+        });
+        let report = reports.recv_timeout(Duration::from_secs(20));
+        assert_eq!(report.expect(name), "read-only", "{name}");
+        assert!(fails.join().unwrap(), "{name}");
+        options().open(STORE_DIR).expect("the listener has closed the store");
     }
 }

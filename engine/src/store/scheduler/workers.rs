@@ -98,14 +98,14 @@ impl Drop for Unlinking<'_> {
 }
 
 thread_local! {
-    /// The scheduler that this thread is a worker of.
+    /// The scheduler that this thread is a worker of, or writes the log for.
     static WORKER_OF: Cell<*const Scheduler> = const { Cell::new(ptr::null()) };
 }
 
 impl Scheduler {
-    /// Returns `true` on a worker of the store, which then reports outside of its step that the
-    /// store became read-only. Within the step it may hold locks, and a listener that drops the
-    /// last handle closes the store, which needs them.
+    /// Returns `true` on a worker of the store, and within [`Store::report_later`]. The thread then
+    /// reports outside of its step that the store became read-only. Within the step it may hold
+    /// locks, and a listener that drops the last handle closes the store, which needs them.
     pub(in crate::store) fn defers_read_only_event(&self) -> bool {
         let is_worker = ptr::eq(WORKER_OF.get(), self);
         if is_worker {
@@ -138,9 +138,7 @@ impl Scheduler {
                 store.poison(Error::WorkerPanicked);
                 false
             });
-            if scheduler.owes_read_only_event.swap(false, SeqCst) {
-                store.report_read_only();
-            }
+            store.report_owed();
             scheduler.room_waits.wake();
             let mut state = scheduler.state.lock();
             if state.shut_down {
@@ -168,7 +166,38 @@ impl Scheduler {
     }
 }
 
+/// A thread acts as a worker until the guard is dropped.
+struct ActsAsWorker {
+    before: *const Scheduler,
+}
+
+impl Drop for ActsAsWorker {
+    fn drop(&mut self) {
+        WORKER_OF.set(self.before);
+    }
+}
+
 impl Store {
+    /// Calls `work`, and reports afterwards if the store became read-only, as a worker does.
+    pub(in crate::store) fn report_later<T>(&self, work: impl FnOnce() -> T) -> T {
+        let acts = ActsAsWorker { before: WORKER_OF.replace(&raw const self.scheduler) };
+        let is_outer = !ptr::eq(acts.before, &raw const self.scheduler);
+        let result = work();
+        drop(acts);
+        // Otherwise the outer call may hold locks.
+        if is_outer {
+            self.report_owed();
+        }
+        result
+    }
+
+    /// Reports that the store became read-only, unless that was reported.
+    fn report_owed(&self) {
+        if self.scheduler.owes_read_only_event.swap(false, SeqCst) {
+            self.report_read_only();
+        }
+    }
+
     /// Takes all steps on this thread, in a store without workers. In a read-only store, fits the
     /// filters.
     pub(crate) fn run_inline(&self) {
