@@ -9,6 +9,7 @@ use std::{
     collections::BinaryHeap,
     mem,
     path::{Path, PathBuf},
+    process,
     sync::Arc,
 };
 
@@ -68,12 +69,16 @@ struct Run {
     fs: Arc<dyn Fs>,
     path: PathBuf,
     id: u64,
+    /// Id of the process that wrote it. A forked child does not remove it.
+    process_id: u32,
 }
 
 impl Drop for Run {
     fn drop(&mut self) {
-        // The caller can remove it.
-        let _ = self.fs.unlink(&self.path);
+        if process::id() == self.process_id {
+            // The caller can remove it.
+            let _ = self.fs.unlink(&self.path);
+        }
     }
 }
 
@@ -179,7 +184,8 @@ impl Sorter {
             TableWriter::with_fs(&path, Arc::clone(&self.fs), &KeyspaceOptions::new())?;
         write(&mut writer)?;
         let bytes = writer.end()?.bytes;
-        Ok((Run { fs: Arc::clone(&self.fs), path: writer.keep(), id }, bytes))
+        let (fs, path, process_id) = (Arc::clone(&self.fs), writer.keep(), process::id());
+        Ok((Run { fs, path, id, process_id }, bytes))
     }
 
     /// Keeps a run, and merges those of its size if there are many.

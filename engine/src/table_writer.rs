@@ -3,6 +3,7 @@
 use std::{
     fmt, mem,
     path::{Path, PathBuf},
+    process,
     sync::Arc,
 };
 
@@ -52,6 +53,8 @@ pub struct TableWriter {
     fs: Arc<dyn Fs>,
     path: PathBuf,
     last_key: Vec<u8>,
+    /// Id of the process that created the file. A forked child does not remove it.
+    process_id: u32,
 }
 
 /// A table that was written by a [`TableWriter`].
@@ -95,8 +98,9 @@ impl TableWriter {
         let salt = fs.random_u64();
         let salt = salt.map_err(|error| Error::io("draw a random number for", &path, error))?;
         let file = fs.create(&path).map_err(|error| Error::io("create", &path, error))?;
+        let (last_key, process_id) = (Vec::new(), process::id());
         let mut created =
-            Self { writer: None, file: Arc::clone(&file), fs, path, last_key: Vec::new() };
+            Self { writer: None, file: Arc::clone(&file), fs, path, last_key, process_id };
         // The table belongs to no store.
         let identity = TableIdentity { store_id: 0, file_id: 0, salt, hash_seed: 0 };
         let no_filter = FilterChoice { kind: FilterKind::BlockedBloom, bits_per_key: 0.0 };
@@ -187,7 +191,7 @@ impl TableWriter {
 
 impl Drop for TableWriter {
     fn drop(&mut self) {
-        if !self.path.as_os_str().is_empty() {
+        if !self.path.as_os_str().is_empty() && process::id() == self.process_id {
             // The caller can remove it.
             let _ = self.fs.unlink(&self.path);
         }

@@ -120,7 +120,11 @@ impl Ingestion {
 
 impl Drop for Ingestion {
     fn drop(&mut self) {
-        self.keyspace.open_store().store().discard_ingested(&mut self.tables);
+        let store = self.keyspace.open_store().store();
+        if store.is_forked() {
+            return self.tables.forget_files();
+        }
+        store.discard_ingested(&mut self.tables);
     }
 }
 

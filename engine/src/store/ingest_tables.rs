@@ -166,6 +166,13 @@ impl Store {
 }
 
 impl IngestTables {
+    /// Leaves the files to the parent, in a forked child: a drop may wait for a lock that a thread
+    /// of the parent held.
+    pub(crate) fn forget_files(&mut self) {
+        mem::forget(mem::take(&mut self.direct));
+        mem::forget(mem::take(&mut self.written));
+    }
+
     /// Returns the number of entries so far.
     pub(crate) const fn entries(&self) -> u64 {
         self.entries
@@ -449,5 +456,27 @@ impl EntryBatch {
             rest = behind;
             Some((key, value))
         })
+    }
+}
+
+#[cfg(all(test, target_os = "linux", not(any(miri, feature = "shuttle"))))]
+mod tests {
+    use crate::{Options, fs::MemoryFs};
+
+    use super::*;
+
+    #[test]
+    fn an_ingestion_dropped_in_a_forked_child_leaves_its_tables() {
+        let fs = Arc::new(MemoryFs::new());
+        let options = Options::new().fs(Arc::clone(&fs) as _).worker_threads(0);
+        let db = options.open("db").expect("a new store");
+        let mut ingestion = db.ingestion().expect("the store is open");
+        ingestion.insert("key", "value").expect("there is room");
+        let store = db.store();
+        store.gate.set_forked(true);
+        drop(ingestion);
+        store.gate.set_forked(false);
+        store.unlink_last();
+        assert!(fs.contents().keys().any(|name| name.ends_with(".sst")), "the parent writes it");
     }
 }

@@ -13,7 +13,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use sievedb::{Db, Durability, Error, KeyspaceOptions, MemoryPool, Options, PoolStats};
+use sievedb::{
+    Db, Durability, Error, KeyspaceOptions, MemoryPool, Options, PoolStats, TableWriter,
+};
 
 use super::{DIR_VARIABLE, other_process};
 
@@ -25,7 +27,7 @@ const DONE: &str = "done";
 
 type Scenario = fn(&Path, usize);
 
-const SCENARIOS: [(&str, Scenario); 7] = [
+const SCENARIOS: [(&str, Scenario); 8] = [
     ("refusing", refusing),
     ("closing", closing),
     ("reading", reading),
@@ -33,6 +35,7 @@ const SCENARIOS: [(&str, Scenario); 7] = [
     ("preforking", preforking),
     ("pooling", pooling),
     ("following", following),
+    ("loading", loading),
 ];
 
 fn options(workers: usize) -> Options {
@@ -303,6 +306,34 @@ fn following(dir: &Path, workers: usize) {
     check_keys(dir, 9_000);
 }
 
+/// A child that drops a bulk load leaves its files to the parent.
+fn loading(dir: &Path, workers: usize) {
+    let db = options(workers).open(dir).unwrap();
+    let (table, runs) = (dir.with_extension("new.sst"), dir.with_extension("runs"));
+    let mut writer = Some(TableWriter::create(&table, &KeyspaceOptions::new()).unwrap());
+    let mut unsorted = Some(db.unsorted_ingestion(&runs, 64 << 10).unwrap());
+    let users = db.keyspace("users").unwrap();
+    let mut sorted = Some(users.ingestion().unwrap());
+    for key in 0_u32..2_000 {
+        unsorted.as_mut().unwrap().insert(key.to_be_bytes(), [7; 100]).unwrap();
+        sorted.as_mut().unwrap().insert(key.to_be_bytes(), [7; 100]).unwrap();
+    }
+    for key in 2_000_u32..3_000 {
+        writer.as_mut().unwrap().insert(key.to_be_bytes(), [7; 100]).unwrap();
+    }
+    assert!(unsorted.as_ref().unwrap().run_bytes() > 0);
+    let child = fork(|| drop((writer.take(), unsorted.take(), sorted.take())));
+    wait(child);
+    unsorted.unwrap().finish().unwrap();
+    sorted.unwrap().finish().unwrap();
+    writer.unwrap().finish().unwrap();
+    db.ingest_files([&table]).unwrap();
+    assert_eq!(users.len().unwrap(), 2_000);
+    drop(users);
+    db.close().unwrap();
+    check_keys(dir, 3_000);
+}
+
 /// Runs in a separate process.
 #[test]
 fn scenario() {
@@ -365,4 +396,9 @@ fn pool_is_refused_in_a_forked_child() {
 #[test]
 fn follower_is_refused_in_a_forked_child() {
     run("following");
+}
+
+#[test]
+fn forked_child_leaves_the_files_of_a_bulk_load() {
+    run("loading");
 }
