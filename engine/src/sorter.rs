@@ -169,6 +169,8 @@ impl Sorter {
             .write_run(id, |writer| self.each_of_buffer(|key, value| writer.add(id, key, value)))?;
         self.next_run += 1;
         self.bytes.clear();
+        // One long value may have exceeded it.
+        self.bytes.shrink_to(self.buffer_bytes_max);
         self.entries.clear();
         self.keep(0, run)
     }
@@ -251,4 +253,28 @@ type Head = Reverse<(Vec<u8>, Reverse<SequenceNumber>, usize)>;
 fn head(cursor: &TableCursor, at: usize) -> Option<Head> {
     let key = cursor.key()?;
     Some(Reverse((key.user_key.to_vec(), Reverse(key.trailer.sequence()), at)))
+}
+
+#[cfg(all(test, not(feature = "shuttle")))]
+mod tests {
+    use super::*;
+    use crate::fs::MemoryFs;
+
+    #[test]
+    fn a_long_value_leaves_no_longer_buffer() {
+        let mut sorter = Sorter::new(Arc::new(MemoryFs::new()), "runs".as_ref(), BUFFER_BYTES_MIN)
+            .expect("an empty directory");
+        for key in [b"a", b"b"] {
+            sorter.add(key, &vec![7; 1 << 20]).expect("there is room");
+        }
+        sorter.add(b"c", b"1").expect("there is room");
+        assert!(sorter.bytes.capacity() <= BUFFER_BYTES_MIN, "{} bytes", sorter.bytes.capacity());
+        let mut keys = Vec::new();
+        let all = sorter.finish(|key, _| {
+            keys.push(key.to_vec());
+            Ok(())
+        });
+        all.expect("they are merged");
+        assert_eq!(keys, [b"a", b"b", b"c"]);
+    }
 }
