@@ -67,8 +67,8 @@ impl FollowedLog {
     }
 
     /// Passes the batches since to `apply`. `logs` are the segments that the manifest names, each
-    /// with the secret of its header. Pauses after the batch that makes it `bytes_max` bytes. What
-    /// is appended during a pause is not read before the next end.
+    /// with the secret of its header. Pauses after the batch that makes it `bytes_max` bytes of
+    /// payloads. What is appended during a pause is not read before the next end.
     ///
     /// # Errors
     ///
@@ -106,11 +106,10 @@ impl FollowedLog {
                 None => None,
             };
             let limit = next.as_ref().map(|(_, _, end)| *end);
-            let end = self.read_segment(limit, bytes_left, &mut apply)?;
+            let end = self.read_segment(limit, &mut bytes_left, &mut apply)?;
             if self.is_paused {
                 return Ok(Followed::Paused);
             }
-            bytes_left = bytes_left.saturating_sub(end.saturating_sub(bytes));
             let Some((next, reader, limit)) = next else {
                 let is_named = logs.contains_key(&id);
                 return Ok(if is_named { Followed::ToEnd } else { Followed::Interrupted });
@@ -129,12 +128,12 @@ impl FollowedLog {
         self.segments.last().map_or(0, |segment| segment.last_sequence)
     }
 
-    /// Reads on in the last segment, up to `limit` if that is its end, or pauses after `bytes_max`
-    /// bytes. Returns where it ends.
+    /// Reads on in the last segment, up to `limit` if that is its end, or pauses once `bytes_left`
+    /// is 0. Returns where it ends.
     fn read_segment(
         &mut self,
         limit: Option<u64>,
-        bytes_max: u64,
+        bytes_left: &mut u64,
         apply: &mut impl FnMut(ReplayedBatch<'_>) -> Result<()>,
     ) -> Result<u64> {
         let (Some(reader), Some(segment)) = (&mut self.reader, self.segments.last_mut()) else {
@@ -143,7 +142,6 @@ impl FollowedLog {
         if !std::mem::take(&mut self.is_paused) {
             reader.reload()?;
         }
-        let pause = reader.offset().saturating_add(bytes_max);
         limit.into_iter().for_each(|limit| reader.set_limit(limit));
         while let Next::Record(record) = reader.next()? {
             if record.record_type != RecordType::Seal {
@@ -152,11 +150,13 @@ impl FollowedLog {
                 let batch = batch.map_err(|reason| reader.corrupt(offset, reason))?;
                 let last = sequence + batch.entries() - 1;
                 let position = Position { file_id: segment.id, offset };
+                // In memory: the log may have it compressed.
+                *bytes_left = bytes_left.saturating_sub(batch.payload().len() as u64);
                 apply(ReplayedBatch { path: reader.path(), position, sequence, batch })?;
                 segment.last_sequence = last;
             }
             segment.bytes = reader.offset();
-            if segment.bytes >= pause {
+            if *bytes_left == 0 {
                 self.is_paused = true;
                 break;
             }

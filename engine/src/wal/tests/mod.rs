@@ -4,6 +4,7 @@ mod chain;
 mod crash;
 mod damage;
 mod dump;
+mod followed;
 mod reserved;
 
 use std::{collections::BTreeMap, path::Path, sync::Arc};
