@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use bytes::Bytes;
 use sievedb_format::Annotation;
 
 use super::{
@@ -14,8 +15,8 @@ use crate::Result;
 
 /// Describes every record of `reader`, which has read nothing yet, in memory.
 ///
-/// `payload` describes a full record from its header, payload and place. A bad record, or reserved
-/// space, ends the description.
+/// `payload` describes a full record from its header and its payload, decompressed. A bad record,
+/// or reserved space, ends the description.
 ///
 /// # Errors
 ///
@@ -56,8 +57,15 @@ pub(crate) fn describe(
             }
             RecordType::Full => {
                 let name = format!("{} payload", header.transform.name());
-                let meaning = format_args!("{} bytes", bytes.len());
-                annotation.field(payload_place(0..bytes.len()), name, meaning);
+                let place = payload_place(0..bytes.len());
+                match header.transform.undo(Bytes::copy_from_slice(bytes)) {
+                    Ok(undone) => {
+                        let meaning = format_args!("{} of {} bytes", bytes.len(), undone.len());
+                        annotation.field(place, name, meaning);
+                        payload(&header, &undone, &mut annotation);
+                    }
+                    Err(error) => annotation.field(place, name, error),
+                }
             }
             RecordType::First
             | RecordType::Middle
@@ -77,7 +85,15 @@ pub(crate) fn describe(
 
 const PAYLOAD_START: u64 = RECORD_HEADER_BYTES as u64;
 
-/// Returns the place in the record of bytes of its payload.
+/// Returns the place in the record of bytes of its payload; all of it if it is compressed.
+pub(crate) fn place_in(header: &RecordHeader, range: Range<usize>) -> Range<u64> {
+    match header.transform {
+        Transform::None => payload_place(range),
+        Transform::Lz4 => payload_place(0..header.payload_bytes as usize),
+    }
+}
+
+/// Returns the place in the record of bytes of its stored payload.
 pub(crate) const fn payload_place(range: Range<usize>) -> Range<u64> {
     PAYLOAD_START + range.start as u64..PAYLOAD_START + range.end as u64
 }

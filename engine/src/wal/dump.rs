@@ -12,7 +12,8 @@ use crate::{
     keyspace_options::StoredOptions,
     log::{
         Reader,
-        dump::{describe as describe_records, payload_place},
+        dump::{describe as describe_records, place_in},
+        record::RecordHeader,
     },
 };
 
@@ -24,20 +25,24 @@ use crate::{
 /// breaks the format in a way that no crash explains.
 pub(crate) fn describe(file: Arc<dyn ReadFile>, path: PathBuf, file_id: u64) -> Result<Annotation> {
     let mut reader = Reader::new(file, path, file_id)?;
-    describe_records(&mut reader, |_, payload, annotation| {
-        if let Err(error) = describe_batch(payload, annotation) {
-            annotation.field(payload_place(0..payload.len()), "batch", error);
+    describe_records(&mut reader, |header, payload, annotation| {
+        if let Err(error) = describe_batch(header, payload, annotation) {
+            annotation.field(place_in(header, 0..payload.len()), "batch", error);
         }
     })
 }
 
-fn describe_batch(payload: &[u8], annotation: &mut Annotation) -> Result<(), Corruption> {
+fn describe_batch(
+    header: &RecordHeader,
+    payload: &[u8],
+    annotation: &mut Annotation,
+) -> Result<(), Corruption> {
     let batch = Batch::decode(Bytes::copy_from_slice(payload))?;
     let mut entries = batch.iter();
     let mut end = entries.offset();
-    annotation.field(payload_place(0..end), "entries", batch.entries());
+    annotation.field(place_in(header, 0..end), "entries", batch.entries());
     while let Some(entry) = entries.next() {
-        let place = payload_place(end..entries.offset());
+        let place = place_in(header, end..entries.offset());
         end = entries.offset();
         match entry? {
             Entry::Point { keyspace, kind, key, value } => {

@@ -43,3 +43,18 @@ fn the_bytes_of_a_segment_are_pinned() {
     let text = described(&room);
     assert!(text.lines().last().unwrap().contains("room for records"), "{text}");
 }
+
+#[test]
+fn a_compressed_batch_is_described() {
+    let fs = new_fs();
+    let mut writer = create(&*fs, 12, Some(at(9, 4096)), at(9, 64));
+    let mut batch = BatchEncoder::new();
+    batch.put(7, Kind::Put, b"key", &[b'x'; 2000]);
+    batch.remove(7, b"gone");
+    let payload = crate::log::Payload::compressed(batch.finish());
+    writer.append(&[PendingRecord { sequence: 41, payload }], at(12, 64)).unwrap();
+    let text = described(&fs);
+    for part in ["lz4 payload", "entries", "keyspace 7 \"key\" = \"xxx", "keyspace 7 \"gone\""] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+}
