@@ -10,8 +10,8 @@
 //! [lazy leveling](super::levels) has left:
 //!
 //! * Level 0 goes down if that rewrites at most `fan_out` bytes for each of its bytes.
-//! * The level above the last one goes down, table by table, until the last level is `fan_out` times
-//!   as large.
+//! * The level above the last one goes down, table by table, until the last level is `fan_out`
+//!   times as large.
 //!
 //! A byte leaves level 0 once. So idle compactions write at most `1 + BELOW_MAX` bytes for each
 //! byte flushed, whatever short pauses writers make, and `1 + fan_out` with long ones. A byte is in

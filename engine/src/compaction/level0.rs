@@ -6,8 +6,8 @@
 //! * A group is compacted **into the base level** if that rewrites at most [`BELOW_MAX`] bytes
 //!   there for each byte of the group, or one if that level is
 //!   [lazy](super::levels::Targets::is_lazy). Also if level 0 has
-//!   [`runs_max`](LevelOptions::runs_max) runs, and the tables below are no more than the least base
-//!   level. The whole group is compacted, so that no older table is left above a newer one.
+//!   [`runs_max`](LevelOptions::runs_max) runs, and the tables below are no more than the least
+//!   base level. The whole group is compacted, so that no older table is left above a newer one.
 //! * Otherwise, or while another compaction blocks it, its **newest runs become one run of level
 //!   0**: at least `level0_runs` of them, and as many as are no larger than the newer ones
 //!   together. From `runs_max` runs on, those are merged that are cheapest for each run less, also

@@ -14,10 +14,11 @@
 //! last level directly up to [`lazy_bases`](LevelOptions::lazy_bases) times the least base level.
 //!
 //! Above that size, the next level holds one more run: its target is a [`LAZY_PART`]th of the last
-//! level, less the bytes of level 0. So it moves down, table by table, as level 0 grows, and level 0
-//! follows as a whole into a level that is almost empty. Each byte is rewritten in the last level
-//! about `LAZY_PART` times, not `fan_out` times. A merge takes up to 1.5 times the bytes that level 0
-//! is compacted into directly. So the next level grows to this size, and lazy leveling ends there.
+//! level, less the bytes of level 0. So it moves down, table by table, as level 0 grows, and level
+//! 0 follows as a whole into a level that is almost empty. Each byte is rewritten in the last level
+//! about `LAZY_PART` times, not `fan_out` times. A merge takes up to 1.5 times the bytes that level
+//! 0 is compacted into directly. So the next level grows to this size, and lazy leveling ends
+//! there.
 //!
 //! Larger levels have a `fan_out` each. An idle store moves these runs down: see
 //! [`idle`](super::idle).

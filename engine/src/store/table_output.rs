@@ -164,8 +164,8 @@ fn write_each<C: Cursor, B: FnMut(&[u8]) -> bool, S: FnMut() -> bool>(
     Ok(())
 }
 
-/// Adds the entry with a copy of its value: to a blob file in pieces, if it is long. Returns `false`
-/// if the value cannot be read now. Calls `count` with the bytes before they are written.
+/// Adds the entry with a copy of its value: to a blob file in pieces, if it is long. Returns
+/// `false` if the value cannot be read now. Calls `count` with the bytes before they are written.
 fn move_value(
     blobs: &mut BlobOutput,
     tables: &TableStore,

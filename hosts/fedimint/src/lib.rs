@@ -1,7 +1,7 @@
 //! A [SieveDB](sievedb) store as a database of [Fedimint](https://docs.rs/fedimint-core/0.8).
 //!
-//! * **Isolation.** A transaction reads a snapshot. A commit fails if a key that the transaction has
-//!   written was written after it began, as with Fedimint's own RocksDB backend.
+//! * **Isolation.** A transaction reads a snapshot. A commit fails if a key that the transaction
+//!   has written was written after it began, as with Fedimint's own RocksDB backend.
 //! * **Durability.** A commit blocks until it is on disk. One that fails is not visible.
 //! * **Size.** A commit fails above 3/4 of the limit of memtables: 48 MiB with a budget of 256 MiB.
 //! * **Cost.** Reads block the calling task for as long as the disk takes. Streams of entries read
@@ -100,8 +100,8 @@ impl SieveTransaction {
 
 /// Returns the entries as a stream.
 ///
-/// Fedimint's stream has no errors: a read that fails panics, as in its RocksDB backend. A stream that
-/// ended early would show a part of the entries as all of them.
+/// Fedimint's stream has no errors: a read that fails panics, as in its RocksDB backend. A stream
+/// that ended early would show a part of the entries as all of them.
 fn entries<'a>(
     entries: impl Iterator<Item = sievedb::Result<(Bytes, Bytes)>> + Send + 'a,
 ) -> PrefixStream<'a> {

@@ -2,10 +2,10 @@
 //!
 //! The magic number of its [frame](super::super::frame) is `SvReplic`. Its fields:
 //!
-//! | tag         | value                                        | meaning                          |
-//! |-------------|----------------------------------------------|----------------------------------|
-//! | 1, required | varint                                       | number of the backup             |
-//! | 2, required | as field 3 of the [record](super::super::record); often | a file                |
+//! | tag         | value                                                   | meaning              |
+//! |-------------|---------------------------------------------------------|----------------------|
+//! | 1, required | varint                                                  | number of the backup |
+//! | 2, required | as field 3 of the [record](super::super::record); often | a file               |
 //!
 //! It is empty until the store is whole but for these files.
 

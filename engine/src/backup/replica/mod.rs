@@ -114,9 +114,9 @@ impl BackupSet {
     /// the directory with [`Error::IncompleteReplica`]. A complete one, or another store, is opened
     /// read-only without the set. To follow a later backup, open it in another directory.
     ///
-    /// Keep the backup until the replica is complete. The directory is locked as long as the replica
-    /// or a handle of its store exists. Of `options` it uses those of a read-only
-    /// store; [`ReadMode::Map`] becomes the default. Encrypted sets set the keys. With
+    /// Keep the backup until the replica is complete. The directory is locked as long as the
+    /// replica or a handle of its store exists. Of `options` it uses those of a read-only store;
+    /// [`ReadMode::Map`] becomes the default. Encrypted sets set the keys. With
     /// [`worker_threads`](Options::worker_threads)`(0)` no thread is started: call
     /// [`fetch_next`](Replica::fetch_next). Fetching uses up to 17 MiB of memory.
     ///

@@ -240,8 +240,8 @@ impl Store {
         self.carry_out_within(job, &self.tables.worker_share())
     }
 
-    /// Executes a claimed job with buffers that are part of `share`, and releases the claim. Returns
-    /// whether more work may be tried at once.
+    /// Executes a claimed job with buffers that are part of `share`, and releases the claim.
+    /// Returns whether more work may be tried at once.
     pub(super) fn carry_out_within(&self, job: &Job, share: &Arc<WorkerShare>) -> bool {
         let _claim = Claim::of(&self.scheduler, job);
         let retries = self.scheduler.state.lock().retries;
