@@ -68,6 +68,9 @@ pub(crate) fn store_message(error: &Error) -> String {
         Error::WriteTooLarge { bytes, .. } => {
             format!("the entry is too large: it needs {} of memory", sievedb::text::bytes(*bytes))
         }
+        Error::IncompleteReplica { path } => {
+            format!("files of the replica in {} have not arrived from its backups", path.display())
+        }
         Error::StoreExists { path } => {
             format!("{} already contains a store; use another directory", path.display())
         }
