@@ -31,6 +31,8 @@ use crate::{
 pub struct Extent {
     /// Random losses at each operation; every second one tears writes.
     pub random: usize,
+    /// Maximum number of unsynced operations that are lost alone, at each operation.
+    pub alone_max: usize,
     /// One of this many states has second cuts.
     pub second_every: usize,
     /// Number of second cuts of such a state.
@@ -40,14 +42,15 @@ pub struct Extent {
 }
 
 impl Extent {
-    /// Returns the default extent. `SIEVE_LONG=1` doubles the random losses, and takes four times as
-    /// many states with second cuts. `SIEVE_CRASH_RANDOM` and `SIEVE_CRASH_SECOND` set the numbers
-    /// of random losses and second cuts.
+    /// Returns the default extent. `SIEVE_LONG=1` loses each unsynced operation alone, doubles the
+    /// random losses, and takes four times as many states with second cuts. `SIEVE_CRASH_RANDOM`
+    /// and `SIEVE_CRASH_SECOND` set the numbers of random losses and second cuts.
     #[must_use]
     pub fn usual(seed: u64) -> Self {
         let is_long = from_env("SIEVE_LONG", 0) == 1;
         Self {
             random: from_env("SIEVE_CRASH_RANDOM", if is_long { 4 } else { 2 }),
+            alone_max: if is_long { usize::MAX } else { 4 },
             second_every: if is_long { 10 } else { 40 },
             second_cuts: from_env("SIEVE_CRASH_SECOND", 10),
             seed,
@@ -127,7 +130,8 @@ pub fn enumerate(
 /// Its violation.
 pub fn run_case(workload: &Workload, opening: &Opening, case: &Case) -> Result<(), Violation> {
     let recorder = record(workload, opening)?;
-    let extent = Extent { random: 0, second_every: usize::MAX, second_cuts: 0, seed: 0 };
+    let extent =
+        Extent { random: 0, alone_max: 0, second_every: usize::MAX, second_cuts: 0, seed: 0 };
     let run = Run { workload, opening, extent: &extent, recorder: &recorder };
     let (disk, history) = run.first(case.cut)?;
     case.second.map_or(Ok(()), |second| run.second(case.cut, &disk, &history, second))
@@ -147,9 +151,13 @@ impl Run<'_> {
             return vec![Loss::Nothing];
         }
         let mut losses = vec![Loss::Nothing, Loss::Everything];
-        // With a single unsynced operation, this equals losing everything.
-        losses.extend((0..unsynced).filter(|_| unsynced > 1).map(Loss::Alone));
         let seed = mix(self.extent.seed ^ mix(at as u64));
+        // With a single unsynced operation, this equals losing everything.
+        if unsynced > 1 {
+            let step = unsynced.div_ceil(self.extent.alone_max.max(1));
+            let first = Rng::new(seed).below(step);
+            losses.extend((first..unsynced).step_by(step).map(Loss::Alone));
+        }
         let lots = (0..random as u64)
             .map(|lot| Loss::Random { seed: mix(seed.wrapping_add(lot)), torn: lot % 2 == 0 });
         losses.extend(lots);

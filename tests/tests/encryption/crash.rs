@@ -20,7 +20,8 @@ const CUT: [&str; 6] =
 fn every_crash_leaves_a_legal_state() {
     let seed = seed("crashes of encrypted stores", 1);
     let options = move |disk: Arc<MemoryFs>| bounded_options(disk, seed).encryption(keys(1));
-    let extent = Extent { random: 1, second_every: 40, second_cuts: 2, seed };
+    let extent =
+        Extent { random: 1, alone_max: usize::MAX, second_every: 40, second_cuts: 2, seed };
     let results = on_two_threads(&CUT, |name| enumerate(workload(name), &options, &extent));
     let (mut states, mut wrong) = (0, Vec::new());
     for result in results {
