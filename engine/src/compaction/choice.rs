@@ -71,6 +71,26 @@ pub(crate) enum Reason {
 }
 
 impl Compaction {
+    /// Returns whether it writes tables: up to the bytes of its inputs.
+    pub(crate) fn writes_tables(&self) -> bool {
+        !self.is_trivial_move && !self.is_unlink
+    }
+
+    /// Returns a compaction of level 0 with an input of this length.
+    #[cfg(test)]
+    pub(crate) fn of_bytes(input_bytes: u64) -> Self {
+        Self {
+            reason: Reason::Level0,
+            inputs: Vec::new(),
+            output_level: 6,
+            output_run: 0,
+            is_trivial_move: false,
+            is_unlink: false,
+            input_bytes,
+            bounds: TableBounds::inclusive([b'a'], [b'b']),
+        }
+    }
+
     /// Creates a compaction of `inputs`, given by level, shallowest first. `None` if it has to wait
     /// for a running one, or would read a quarantined table. `is_to_rewrite` returns whether a
     /// table must not be moved to the output level; a quarantined one always may.

@@ -324,31 +324,17 @@ pub(super) fn is_short_of_level0(compaction: &Compaction) -> bool {
 
 /// Returns whether flushes must not wait for this compaction.
 fn is_long(compaction: &Compaction) -> bool {
-    !compaction.is_trivial_move && !compaction.is_unlink && compaction.input_bytes >= LONG_BYTES
+    compaction.writes_tables() && compaction.input_bytes >= LONG_BYTES
 }
 
 #[cfg(test)]
 mod tests {
-    use sievedb_format::TableBounds;
-
     use super::*;
-
-    fn of(input_bytes: u64) -> Compaction {
-        Compaction {
-            reason: Reason::Level0,
-            inputs: Vec::new(),
-            output_level: 6,
-            output_run: 0,
-            is_trivial_move: false,
-            is_unlink: false,
-            input_bytes,
-            bounds: TableBounds::inclusive([b'a'], [b'b']),
-        }
-    }
 
     #[test]
     fn long_compactions_leave_a_worker() {
-        let (long, short) = (of(LONG_BYTES), of(LONG_BYTES - 1));
+        let (long, short) =
+            (Compaction::of_bytes(LONG_BYTES), Compaction::of_bytes(LONG_BYTES - 1));
         let moved = Compaction { is_trivial_move: true, ..long.clone() };
         let cases: [(&[&Compaction], &Compaction, usize, bool); 8] = [
             (&[], &long, 1, true),

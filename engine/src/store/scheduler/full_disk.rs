@@ -66,7 +66,7 @@ impl FullDisk {
     /// Notes that `compaction` is installed: the disk has room for as much input.
     pub(super) fn note_success(&mut self, compaction: &Compaction) {
         let fits = |failed: &mut Failed| failed.input_bytes <= compaction.input_bytes;
-        if writes_as_much(compaction) {
+        if compaction.writes_tables() {
             self.failed.take_if(fits);
         }
     }
@@ -83,7 +83,7 @@ impl FullDisk {
                 && failed.input_bytes <= compaction.input_bytes
                 && freed < i128::from(compaction.input_bytes)
         });
-        let is_refused = refuses && writes_as_much(compaction) && !is_requested(compaction);
+        let is_refused = refuses && compaction.writes_tables() && !is_requested(compaction);
         self.has_refused |= is_refused;
         is_refused
     }
@@ -115,11 +115,6 @@ impl FullDisk {
     }
 }
 
-/// Returns whether `compaction` writes up to the bytes of its input.
-fn writes_as_much(compaction: &Compaction) -> bool {
-    !compaction.is_trivial_move && !compaction.is_unlink
-}
-
 /// Returns whether a caller waits for `compaction`.
 fn is_requested(compaction: &Compaction) -> bool {
     compaction.reason == Reason::Range
@@ -129,22 +124,7 @@ fn is_requested(compaction: &Compaction) -> bool {
 mod tests {
     use std::{io, path::Path};
 
-    use sievedb_format::TableBounds;
-
     use super::*;
-
-    fn of(input_bytes: u64) -> Compaction {
-        Compaction {
-            reason: Reason::Level0,
-            inputs: Vec::new(),
-            output_level: 6,
-            output_run: 0,
-            is_trivial_move: false,
-            is_unlink: false,
-            input_bytes,
-            bounds: TableBounds::inclusive([b'a'], [b'b']),
-        }
-    }
 
     fn full() -> Error {
         Error::io("append", Path::new("1.sst"), io::Error::from_raw_os_error(28))
@@ -154,16 +134,16 @@ mod tests {
     fn large_compactions_wait_until_space_is_freed() {
         let mut disk = FullDisk::default();
         let now = Duration::from_secs(1);
-        disk.note_failure(&of(100), &full(), (now, 1_000));
-        let moved = Compaction { is_trivial_move: true, ..of(500) };
-        let requested = Compaction { reason: Reason::Range, ..of(500) };
+        disk.note_failure(&Compaction::of_bytes(100), &full(), (now, 1_000));
+        let moved = Compaction { is_trivial_move: true, ..Compaction::of_bytes(500) };
+        let requested = Compaction { reason: Reason::Range, ..Compaction::of_bytes(500) };
         let cases = [
-            (of(100), 1_000, true),
-            (of(99), 1_000, false),
-            (of(500), 901, true),
-            (of(100), 901, true),
-            (of(100), 900, false),
-            (of(500), 900, true),
+            (Compaction::of_bytes(100), 1_000, true),
+            (Compaction::of_bytes(99), 1_000, false),
+            (Compaction::of_bytes(500), 901, true),
+            (Compaction::of_bytes(100), 901, true),
+            (Compaction::of_bytes(100), 900, false),
+            (Compaction::of_bytes(500), 900, true),
             (moved.clone(), 1_000, false),
             (requested, 1_000, false),
         ];
@@ -172,11 +152,11 @@ mod tests {
             assert_eq!(disk.refuses(&compaction, (now, occupied)), want, "case {number}");
             assert_eq!(disk.refused().is_some(), want, "case {number}");
         }
-        disk.note_success(&of(99));
+        disk.note_success(&Compaction::of_bytes(99));
         disk.note_success(&moved);
-        assert!(disk.refuses(&of(100), (now, 1_000)));
-        disk.note_success(&of(100));
-        assert!(!disk.refuses(&of(100), (now, 1_000)));
+        assert!(disk.refuses(&Compaction::of_bytes(100), (now, 1_000)));
+        disk.note_success(&Compaction::of_bytes(100));
+        assert!(!disk.refuses(&Compaction::of_bytes(100), (now, 1_000)));
     }
 
     #[test]
@@ -184,14 +164,14 @@ mod tests {
         let mut disk = FullDisk::default();
         let (mut now, mut pauses) = (Duration::ZERO, Vec::new());
         for _ in 0..9 {
-            disk.note_failure(&of(100), &full(), (now, 0));
+            disk.note_failure(&Compaction::of_bytes(100), &full(), (now, 0));
             // Another worker fails at the same time.
-            disk.note_failure(&of(200), &full(), (now, 0));
-            assert!(disk.refuses(&of(100), (now, 0)));
+            disk.note_failure(&Compaction::of_bytes(200), &full(), (now, 0));
+            assert!(disk.refuses(&Compaction::of_bytes(100), (now, 0)));
             let retry_at = disk.retry_at().expect("one is refused");
             pauses.push((retry_at - now).as_millis());
             now = retry_at;
-            assert!(!disk.refuses(&of(100), (now, 0)));
+            assert!(!disk.refuses(&Compaction::of_bytes(100), (now, 0)));
         }
         assert_eq!(pauses, [500, 1_000, 2_000, 4_000, 8_000, 16_000, 32_000, 60_000, 60_000]);
     }
