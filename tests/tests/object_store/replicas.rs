@@ -95,8 +95,17 @@ fn absent_keys_send_no_request() {
     for number in 0..4000 {
         assert_eq!(db.get(key(number, "absent")).unwrap(), None);
     }
-    assert_eq!(archived.store.calls(), calls, "absent keys send no request");
-    assert_eq!(replica.stats().range_reads, opened.range_reads);
+    // A false positive reads a block. Filters differ from store to store, and so does their number.
+    let false_positives: u64 =
+        db.stats().levels.iter().map(|level| level.filter_false_positives).sum();
+    assert!(false_positives <= 8, "{false_positives} false positives");
+    let (sent, read) =
+        (archived.store.calls() - calls, replica.stats().range_reads - opened.range_reads);
+    assert!(
+        sent as u64 <= 2 * false_positives,
+        "{sent} requests, {false_positives} false positives"
+    );
+    assert!(read <= 2 * false_positives, "{read} reads, {false_positives} false positives");
     let (ranges, bytes) = archived.store.ranges();
     assert_eq!(db.get(key(3000, "")).unwrap().unwrap(), value(3000));
     let (more_ranges, more_bytes) = archived.store.ranges();
@@ -107,7 +116,7 @@ fn absent_keys_send_no_request() {
     assert_eq!(archived.store.calls(), before, "the block is cached");
     report(&format!(
         "replica of {} tables of {} bytes: opened by {} range reads of {} bytes; 4000 absent keys: \
-         0 requests",
+         {sent} requests, {false_positives} false positives",
         opened.files_pending, opened.bytes_pending, opened.range_reads, opened.range_bytes
     ));
     assert!(opened.range_bytes < opened.bytes_pending / 4, "{opened:?}");
