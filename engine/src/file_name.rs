@@ -5,7 +5,7 @@
 //! | `000012.log`      | segment 12 of the write-ahead log                             |
 //! | `000012.sst`      | table 12                                                      |
 //! | `000012.filter`   | filter 12, of a table with another number                     |
-//! | `000012.blob`     | blob file 12: values of tables                                |
+//! | `000012.blob`     | blob file 12: values of tables and of the log                 |
 //! | `MANIFEST-000012` | manifest 12                                                   |
 //! | `CURRENT`         | names the manifest that counts                                |
 //! | `CLOSED`          | length of the manifest at a clean close                       |

@@ -48,6 +48,8 @@ pub enum PlantedBug {
     ShowHalfBatch,
     /// The log counts writes as durable before their sync returns.
     CountUnsyncedWrites,
+    /// A sync of the log omits the blob files with values of its records.
+    SyncLogWithoutValues,
     /// Tables are ingested by two edits of the manifest.
     IngestInParts,
     /// An ingest does not sync the log before it is recorded in the manifest.

@@ -292,6 +292,15 @@ impl<S: TableSink> BlobWriter<S> {
         self.out.offset()
     }
 
+    /// Appends what is buffered to the sink.
+    ///
+    /// # Errors
+    ///
+    /// Those of the sink.
+    pub fn flush(&mut self) -> io::Result<()> {
+        self.out.flush()
+    }
+
     /// Writes the footer. Does not sync the sink. Returns the sink, and the file with 0 used bytes.
     ///
     /// # Errors

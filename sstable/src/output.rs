@@ -93,7 +93,12 @@ impl<S: TableSink> Output<S> {
         self.buffer.capacity()
     }
 
-    fn flush(&mut self) -> io::Result<()> {
+    /// Appends what is buffered.
+    ///
+    /// # Errors
+    ///
+    /// As [`append`](Self::append).
+    pub(crate) fn flush(&mut self) -> io::Result<()> {
         self.send(|buffer| buffer)?;
         self.buffer.clear();
         Ok(())

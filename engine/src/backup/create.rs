@@ -136,6 +136,9 @@ impl BackupSet {
             let stored = StoredFile { name: name.to_string(), bytes: used.bytes, digest };
             sources.push(Source { stored, path, file });
         }
+        for (id, bytes) in capture.value_files() {
+            sources.push(hashed(store, FileName::Blobs(id), bytes)?);
+        }
         for segment in &capture.segments {
             sources.push(hashed(store, FileName::Log(segment.id), Some(segment.bytes))?);
         }

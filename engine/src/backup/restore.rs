@@ -83,6 +83,14 @@ impl BackupSet {
             self.fetch(target, file)?;
         }
         let mut state = chain.record.state.clone();
+        let values = target.value_files(&state)?;
+        let is_value = |file: &&StoredFile| match parsed(file) {
+            Some(FileName::Blobs(id)) => values.contains(&id),
+            _ => false,
+        };
+        for file in chain.record.files.iter().filter(is_value) {
+            self.fetch(target, file)?;
+        }
         let sequence = self.add_log(target, &chain, &mut state)?;
         if let Some(wanted) = &options.keyspaces {
             let mut keyspaces = Keyspaces::new(&state);
@@ -97,7 +105,8 @@ impl BackupSet {
         let backup = chain.record.backup(chain.number);
         let backup = Backup { sequence, archived_to: sequence, ..backup };
         let files = chain.record.files.into_iter();
-        let files = files.filter(|file| !is_log(&file) && is_needed(&file)).collect();
+        let is_left = |file: &StoredFile| !is_log(&file) && !is_value(&file) && is_needed(&file);
+        let files = files.filter(is_left).collect();
         Ok(Begun { backup, state, files })
     }
 

@@ -9,7 +9,7 @@ use crate::{
     Error, Result,
     error::SYNC,
     fs::AppendFile,
-    log::{PendingRecord, Position, Writer},
+    log::{PendingRecord, Position, Writer, values::ValueFile},
     wal::replay::ReplayedSegment,
 };
 
@@ -21,7 +21,7 @@ const UNSYNCED_SEGMENTS_MAX: usize = 8;
 pub(crate) struct LogSize {
     /// Number of segments.
     pub(crate) segments: u64,
-    /// Length of all segments, in bytes.
+    /// Length of all segments, and of the values of their records, in bytes.
     pub(crate) bytes: u64,
     /// Syncs of segments since the store was opened.
     pub(crate) syncs: u64,
@@ -37,6 +37,10 @@ pub(super) struct Segment {
     /// Handle for its sync. `None` once the segment is finished and synced as a whole.
     pub(super) file: Option<Arc<dyn AppendFile>>,
     pub(super) synced_bytes: u64,
+    /// Blob files with values of its records. They stay as long as the segment.
+    pub(super) values: Vec<Arc<dyn ValueFile>>,
+    /// Length of these values, in bytes.
+    pub(super) value_bytes: u64,
 }
 
 impl Segment {
@@ -50,7 +54,24 @@ impl Segment {
     pub(super) fn unsynced(&self) -> Option<Unsynced> {
         let file = self.file.as_ref().filter(|_| self.synced_bytes < self.bytes)?;
         let (path, file) = (self.path.clone(), Arc::clone(file));
-        Some(Unsynced { id: self.id, bytes: self.bytes, path, file })
+        Some(Unsynced { id: self.id, bytes: self.bytes, path, file, values: self.values.clone() })
+    }
+
+    /// Returns the length of the records and of their values, in bytes.
+    pub(super) const fn bytes_with_values(&self) -> u64 {
+        self.bytes + self.value_bytes
+    }
+
+    /// Notes the values of records that are about to be appended.
+    fn note_values(&mut self, records: &[PendingRecord]) {
+        for values in records.iter().filter_map(|record| record.payload.values()) {
+            self.value_bytes += values.bytes();
+            for file in &values.files {
+                if !self.values.iter().rev().any(|known| known.id() == file.id()) {
+                    self.values.push(Arc::clone(file));
+                }
+            }
+        }
     }
 
     /// Closes the file of a finished segment once all of it is synced: a process has few
@@ -69,6 +90,9 @@ pub(crate) struct WrittenSegment {
     pub(crate) path: PathBuf,
     /// Length up to the end of its last record.
     pub(crate) bytes: u64,
+    /// Ids and written lengths of the blob files with values of its records; `None` for a length
+    /// that does not grow.
+    pub(crate) values: Vec<(u64, Option<u64>)>,
     /// `None` if it is synced as a whole.
     unsynced: Option<Unsynced>,
 }
@@ -76,7 +100,8 @@ pub(crate) struct WrittenSegment {
 impl WrittenSegment {
     pub(super) fn new(segment: &Segment) -> Self {
         let Segment { id, ref path, bytes, .. } = *segment;
-        Self { id, path: path.clone(), bytes, unsynced: segment.unsynced() }
+        let values = segment.values.iter().map(|file| (file.id(), file.written())).collect();
+        Self { id, path: path.clone(), bytes, values, unsynced: segment.unsynced() }
     }
 
     /// Makes the segment durable up to its end, seal included, even if the log has dropped it
@@ -98,11 +123,17 @@ pub(super) struct Unsynced {
     pub(super) bytes: u64,
     pub(super) path: PathBuf,
     pub(super) file: Arc<dyn AppendFile>,
+    values: Vec<Arc<dyn ValueFile>>,
 }
 
 impl Unsynced {
-    /// Syncs the segment up to `bytes`. A failure makes the store read-only.
+    /// Syncs the segment up to `bytes`, after the values of its records: without one of them its
+    /// record is lost. A failure makes the store read-only.
     pub(super) fn sync(&self, host: &impl LogHost) -> Result<()> {
+        if host.syncs_values() {
+            let mut files = self.values.iter();
+            files.try_for_each(|file| file.sync().map_err(|error| host.poison(error)))?;
+        }
         let synced = self.file.sync_data();
         synced.map_err(|error| host.poison(Error::io(SYNC, &self.path, error)))
     }
@@ -137,7 +168,11 @@ impl LogFiles {
         debug_assert!(first.sequence <= last, "the group ends before it begins");
         debug_assert!(self.segments.back().is_none_or(|it| it.last_sequence < first.sequence));
         let mark = self.mark;
-        let writer = self.writer_with_room(host)?;
+        self.make_room(host)?;
+        let segment = self.segments.back_mut().expect("a writer has its segment");
+        // Before the append, which may fail and leave the record.
+        segment.note_values(records);
+        let writer = self.writer.as_mut().expect("it was just made");
         let start = writer.offset();
         let appended = writer.append(records, mark);
         let bytes = writer.offset();
@@ -154,16 +189,16 @@ impl LogFiles {
         Ok(())
     }
 
-    /// Returns the writer of the newest segment. Seals a full segment and begins the next one.
-    fn writer_with_room(&mut self, host: &impl LogHost) -> Result<&mut Writer> {
-        let full = |writer: &Writer| writer.offset() >= host.segment_bytes();
-        if self.writer.as_ref().is_some_and(full) {
+    /// Seals a full segment, and begins the next one if none takes records.
+    fn make_room(&mut self, host: &impl LogHost) -> Result<()> {
+        let newest = self.segments.back().filter(|_| self.writer.is_some());
+        if newest.is_some_and(|newest| newest.bytes_with_values() >= host.segment_bytes()) {
             self.seal_segment()?;
         }
         if self.writer.is_none() {
             self.begin_segment(host)?;
         }
-        Ok(self.writer.as_mut().expect("it was just made"))
+        Ok(())
     }
 
     /// Seals the segment that takes records. It takes no more, even if sealing fails.
@@ -214,7 +249,17 @@ impl LogFiles {
         // Synced and named by the manifest before its first record.
         let synced_bytes = bytes;
         let file = Some(file);
-        self.segments.push_back(Segment { id, path, bytes, last_sequence, file, synced_bytes });
+        let (values, value_bytes) = Default::default();
+        self.segments.push_back(Segment {
+            id,
+            path,
+            bytes,
+            last_sequence,
+            file,
+            synced_bytes,
+            values,
+            value_bytes,
+        });
         self.writer = Some(writer);
     }
 

@@ -13,7 +13,8 @@
 //! Locks are taken in this order, each only while those before it are held or free: keyspace
 //! change, sync turn, log files, manifest, placement, state of the scheduler, trees, view of a
 //! tree, list of retired tables; memory pool, block cache, filter arena; then, each as the last
-//! one, queue, durable waits, snapshots, obsolete files, bell. Stores share a memory pool: under
+//! one, queue, durable waits, snapshots, obsolete files, bell. The file of the values of a keyspace
+//! is locked while no other lock is held. Stores share a memory pool: under
 //! its lock no lock of a store is taken but the bell's.
 
 mod durable_waits;

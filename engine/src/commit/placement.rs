@@ -87,6 +87,11 @@ pub(crate) trait Validate {
     /// Returns whether the write may be placed.
     fn check(&mut self, placed: &mut Placed<'_>) -> Result<Verdict>;
 
+    /// Returns whether the condition always holds.
+    fn is_none(&self) -> bool {
+        false
+    }
+
     /// Decides what was undecided, without the placement lock. Called before the next check.
     fn decide(&mut self) -> Result<()> {
         Ok(())
@@ -109,6 +114,10 @@ pub(crate) struct Always;
 impl Validate for Always {
     fn check(&mut self, _: &mut Placed<'_>) -> Result<Verdict> {
         Ok(Verdict::Holds)
+    }
+
+    fn is_none(&self) -> bool {
+        true
     }
 }
 

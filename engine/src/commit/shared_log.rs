@@ -1,6 +1,10 @@
 //! The log that all writers share: one thread writes, or syncs, for all that wait.
 
-use std::{collections::VecDeque, path::Path, sync::Arc};
+use std::{
+    collections::{BTreeSet, VecDeque},
+    path::Path,
+    sync::Arc,
+};
 
 use sievedb_format::SequenceNumber;
 
@@ -12,7 +16,7 @@ use super::{
 use crate::{
     Durability, Error, Result,
     file_name::FileName,
-    log::{Position, Writer},
+    log::{Position, Writer, values::ValueFile},
     sync::{
         Mutex, MutexGuard,
         atomic::{
@@ -46,6 +50,11 @@ pub(crate) trait LogHost {
         write()
     }
 
+    /// Returns `false` to plant a bug: the log is synced without the values of its records.
+    fn syncs_values(&self) -> bool {
+        true
+    }
+
     /// Plants a bug: writes count as durable before the sync returns.
     fn counts_unsynced(&self) -> bool {
         false
@@ -59,6 +68,24 @@ const LEFT_SHARE: u64 = 16;
 /// Minimum payload, in bytes, of a record that is passed to the operating system before it waits
 /// for its sync.
 const WRITTEN_ALONE_BYTES: usize = 16 << 10;
+
+/// A blob file of a log that was replayed. It does not grow.
+#[derive(Debug)]
+struct WholeFile(u64);
+
+impl ValueFile for WholeFile {
+    fn id(&self) -> u64 {
+        self.0
+    }
+
+    fn written(&self) -> Option<u64> {
+        None
+    }
+
+    fn sync(&self) -> Result<()> {
+        Ok(())
+    }
+}
 
 /// The write-ahead log of an open store.
 #[derive(Debug)]
@@ -91,11 +118,13 @@ impl SharedLog {
     }
 
     /// Creates a log that continues `segments` in `folder`, up to the sequence number `sequence`.
-    /// Every byte of them must be durable. The next record begins a new segment.
+    /// Every byte of them must be durable. The next record begins a new segment. `value_files` have
+    /// values of them, in a read-only store.
     pub(crate) fn continued(
         sequence: SequenceNumber,
         folder: &Path,
         segments: &[ReplayedSegment],
+        value_files: &BTreeSet<u64>,
     ) -> Self {
         let log = Self::new(sequence);
         let mut files = log.files.lock();
@@ -105,9 +134,26 @@ impl SharedLog {
         files.segments.extend(segments.iter().map(
             |&ReplayedSegment { id, bytes, last_sequence }| {
                 let path = FileName::Log(id).path(folder);
-                Segment { id, path, bytes, last_sequence, file: None, synced_bytes: bytes }
+                let (values, value_bytes) = Default::default();
+                Segment {
+                    id,
+                    path,
+                    bytes,
+                    last_sequence,
+                    file: None,
+                    synced_bytes: bytes,
+                    values,
+                    value_bytes,
+                }
             },
         ));
+        if let Some(newest) = files.segments.back_mut() {
+            // Any of them: they stay as long as the store is open.
+            newest.values = value_files
+                .iter()
+                .map(|&id| Arc::new(WholeFile(id)) as Arc<dyn ValueFile>)
+                .collect();
+        }
         drop(files);
         log
     }
@@ -244,7 +290,7 @@ impl SharedLog {
     /// Returns the size of the log.
     pub(crate) fn size(&self) -> LogSize {
         let files = self.files.lock();
-        let bytes = files.segments.iter().map(|segment| segment.bytes).sum();
+        let bytes = files.segments.iter().map(Segment::bytes_with_values).sum();
         LogSize { segments: files.segments.len() as u64, bytes, syncs: files.syncs }
     }
 
@@ -294,7 +340,7 @@ impl SharedLog {
     pub(crate) fn leave_flushed(&self, host: &impl LogHost, needed: SequenceNumber) -> Result<()> {
         let mut files = self.files.lock();
         let Some(newest) = files.segments.back() else { return Ok(()) };
-        let is_long = newest.bytes >= host.segment_bytes() / LEFT_SHARE;
+        let is_long = newest.bytes_with_values() >= host.segment_bytes() / LEFT_SHARE;
         if !is_long || newest.last_sequence >= needed || files.writer.is_none() {
             return Ok(());
         }

@@ -13,10 +13,14 @@ use sievedb_format::{
     codec::varint_bytes, expiry::EXPIRY_BYTES, range_tombstone::ends_above,
 };
 use sievedb_memtable::{Memtable, spare_bytes};
+use sievedb_sstable::BlobReference;
 use smallvec::SmallVec;
 
 use crate::{
-    Error, Result, iter::bounds::KeyBounds, read::tree::Tree, read::view::PlacedMemtable,
+    Error, Result,
+    iter::bounds::KeyBounds,
+    read::tree::Tree,
+    read::view::{PlacedMemtable, REFERENCE_BYTES},
     wal::batch::BatchEncoder,
 };
 
@@ -37,6 +41,8 @@ pub(crate) struct Write {
     pub(crate) clears: Option<Arc<Tree>>,
     /// The keyspace that gets ingested tables with the sequence number of the write.
     pub(crate) ingests: Option<Arc<Tree>>,
+    /// Places of values that are in blob files, with the indexes of their entries.
+    references: Vec<(usize, BlobReference)>,
 }
 
 /// A keyspace that a batch writes to.
@@ -94,6 +100,11 @@ impl Write {
                 placed.note_tombstone();
             }
         }
+        for &(index, reference) in &self.references {
+            let placed = self.targets[self.entries[index].target].memtable.as_ref();
+            let placed = placed.expect("a placed write has its memtables");
+            placed.note_reference(first + index as u64, reference);
+        }
         let last = first + self.entries.len() as u64 - 1;
         debug_assert!(last >= first || self.keyspace_changes > 0, "an empty batch is placed");
         debug_assert!(self.entries.iter().all(|entry| entry.value.end <= self.payload.len()));
@@ -120,9 +131,25 @@ impl Write {
         }
     }
 
+    /// Adds the places of values in blob files, with the indexes of their entries.
+    pub(crate) fn refer_to(&mut self, references: Vec<(usize, BlobReference)>) {
+        for &(index, _) in &references {
+            self.targets[self.entries[index].target].charge_bytes += REFERENCE_BYTES;
+        }
+        self.references = references;
+    }
+
+    /// Undoes [`refer_to`](Self::refer_to).
+    pub(crate) fn refer_to_none(&mut self) {
+        for (index, _) in mem::take(&mut self.references) {
+            self.targets[self.entries[index].target].charge_bytes -= REFERENCE_BYTES;
+        }
+    }
+
     /// Returns the write as it was before it was placed.
     pub(crate) fn unplaced(&self) -> Self {
         let mut write = self.clone();
+        write.refer_to_none();
         for target in &mut write.targets {
             target.memtable = None;
         }

@@ -8,9 +8,14 @@ impl KeyspaceOptions {
     /// blob files. Compactions then copy a reference of some 15 bytes instead of the value.
     /// 4 KiB is a good start for values that are overwritten or removed seldom.
     ///
-    /// Values are moved when they are flushed or compacted; the log has them whole. A lookup reads
-    /// the value by one access to its blob file, behind the block cache. Scans read the value of
-    /// each entry that they return; [`keys`](crate::Range::keys) and
+    /// Plain puts of at least 1 KiB are written to blob files at once, and the log refers to them.
+    /// Other values are moved when they are flushed or compacted, and the log has them whole: those
+    /// of conditional writes and transactions, and all values if the store is encrypted, retains
+    /// changes, or has a memory budget below 20 MiB. A [durable](crate::Durability::Disk) write of
+    /// such a value syncs two files.
+    ///
+    /// A lookup reads the value by one access to its blob file, behind the block cache. Scans read
+    /// the value of each entry that they return; [`keys`](crate::Range::keys) and
     /// [`contains_key`](crate::Keyspace::contains_key) read none.
     /// [`insert_reader`](crate::Keyspace::insert_reader) writes to blob files in any case.
     ///
@@ -20,7 +25,7 @@ impl KeyspaceOptions {
     /// A blob file is removed when no table refers to it. Its garbage is bounded by
     /// [`blob_garbage_ratio`](Self::blob_garbage_ratio).
     ///
-    /// From 64 bytes to 256 MiB. Affects new tables only.
+    /// From 64 bytes to 256 MiB. Affects new writes and new tables only.
     pub fn blob_value_bytes(mut self, bytes: impl Into<Option<u64>>) -> Self {
         self.blob_value_bytes = bytes.into();
         self

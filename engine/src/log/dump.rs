@@ -10,6 +10,7 @@ use super::{
     record::{Position, RECORD_HEADER_BYTES, RecordHeader, RecordType},
     start::Start,
     transform::Transform,
+    values,
 };
 use crate::Result;
 
@@ -55,6 +56,9 @@ pub(crate) fn describe(
             RecordType::Full if header.transform == Transform::None => {
                 payload(&header, bytes, &mut annotation);
             }
+            RecordType::Full if header.transform == Transform::Values => {
+                describe_values(bytes, &mut annotation);
+            }
             RecordType::Full => {
                 let name = format!("{} payload", header.transform.name());
                 let place = payload_place(0..bytes.len());
@@ -83,13 +87,25 @@ pub(crate) fn describe(
     Ok(annotation)
 }
 
+/// Describes a payload without its values: only their files have them.
+fn describe_values(stored: &[u8], annotation: &mut Annotation) {
+    match values::describe(stored) {
+        Ok((meaning, end)) => {
+            annotation.field(payload_place(0..end), "values", meaning);
+            let meaning = format_args!("{} bytes without the values", stored.len() - end);
+            annotation.field(payload_place(end..stored.len()), "rest", meaning);
+        }
+        Err(error) => annotation.field(payload_place(0..stored.len()), "values", error),
+    }
+}
+
 const PAYLOAD_START: u64 = RECORD_HEADER_BYTES as u64;
 
 /// Returns the place in the record of bytes of its payload; all of it if it is compressed.
 pub(crate) fn place_in(header: &RecordHeader, range: Range<usize>) -> Range<u64> {
     match header.transform {
         Transform::None => payload_place(range),
-        Transform::Lz4 => payload_place(0..header.payload_bytes as usize),
+        Transform::Lz4 | Transform::Values => payload_place(0..header.payload_bytes as usize),
     }
 }
 

@@ -21,6 +21,7 @@ pub(crate) mod start;
 #[cfg(test)]
 mod tests;
 mod transform;
+pub(crate) mod values;
 mod window;
 pub(crate) mod writer;
 

@@ -9,6 +9,7 @@ use smallvec::SmallVec;
 use super::{
     record::{FRAGMENT_BYTES_MAX, RecordType},
     transform::{Transform, to_lz4},
+    values::LoggedValues,
 };
 
 /// Bytes of the total length at the start of the first fragment.
@@ -21,6 +22,8 @@ pub(crate) struct Payload {
     bytes: Bytes,
     transform: Transform,
     checksums: SmallVec<[u32; 1]>,
+    /// Values outside of the record.
+    values: Option<Box<LoggedValues>>,
 }
 
 #[derive(Debug, Clone)]
@@ -66,6 +69,12 @@ impl Payload {
         }
     }
 
+    /// Stores `bytes` without `values`, which are in blob files.
+    pub(crate) fn without(bytes: &[u8], values: LoggedValues) -> Self {
+        let stored = Self::stored(values.cut(bytes), Transform::Values);
+        Self { values: Some(Box::new(values)), ..stored }
+    }
+
     fn stored(bytes: Bytes, transform: Transform) -> Self {
         let total = (bytes.len() as u64).to_le_bytes();
         let checksum = |fragment: Fragment| {
@@ -77,7 +86,12 @@ impl Payload {
             }
         };
         let checksums = fragments(bytes.len()).map(checksum).collect();
-        Self { bytes, transform, checksums }
+        Self { bytes, transform, checksums, values: None }
+    }
+
+    /// Returns the values outside of the record, if there are any.
+    pub(crate) fn values(&self) -> Option<&LoggedValues> {
+        self.values.as_deref()
     }
 
     /// Returns the stored form.

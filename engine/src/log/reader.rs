@@ -1,6 +1,11 @@
 //! Reads records, and the synced marks after a bad record.
 
-use std::{ops::Range, path::PathBuf, sync::Arc};
+use std::{
+    collections::BTreeSet,
+    ops::Range,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use bytes::Bytes;
 use sievedb_format::{Corruption, FileHeader, SequenceNumber, file_header::HEADER_BYTES};
@@ -11,9 +16,14 @@ use super::{
         Bad, Position, RECORD_ALIGN, RECORD_HEADER_BYTES, RecordHeader, RecordType, record_bytes,
     },
     start::START_BYTES_MAX,
+    transform::Transform,
+    values::{ValueReader, ValueStop, referenced_files},
     window::Window,
 };
-use crate::{Error, Result, fs::ReadFile};
+use crate::{
+    Error, Result,
+    fs::{Fs, ReadFile},
+};
 
 /// Longest file header and start record, in bytes.
 const BEGINNING_BYTES_MAX: u64 = (HEADER_BYTES + record_bytes(START_BYTES_MAX)) as u64;
@@ -31,6 +41,8 @@ pub(crate) struct Reader {
     offset: u64,
     sealed: bool,
     newest_mark: Position,
+    /// `None` if records with values outside of the file are refused.
+    values: Option<ValueReader>,
 }
 
 /// A record with its joined payload.
@@ -101,7 +113,49 @@ impl Reader {
             offset: HEADER_BYTES as u64,
             sealed: false,
             newest_mark: Position::default(),
+            values: None,
         })
+    }
+
+    /// Makes the reader add the values that records refer to, from blob files in `folder`. A record
+    /// whose value is missing or damaged is a bad record.
+    pub(crate) fn with_values(self, fs: &Arc<dyn Fs>, folder: &Path) -> Self {
+        Self { values: Some(ValueReader::new(Arc::clone(fs), folder.to_owned())), ..self }
+    }
+
+    /// Returns the ids of the blob files whose values were read so far.
+    pub(crate) fn value_files(&self) -> impl Iterator<Item = u64> + '_ {
+        self.values.iter().flat_map(ValueReader::files)
+    }
+
+    /// Returns the ids of the blob files that the following records refer to, without a read of
+    /// their values.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Io`], [`Error::Corrupt`].
+    pub(crate) fn referenced_files(&mut self) -> Result<BTreeSet<u64>> {
+        let (mut files, mut offset) = (BTreeSet::new(), self.offset);
+        while offset < self.limit {
+            let record = match self.raw_record(offset) {
+                Ok(record) => record,
+                Err(Stop::Torn(_)) => break,
+                Err(Stop::Failed(error)) => return Err(error),
+            };
+            let RecordHeader { record_type, transform, .. } = record.header;
+            let total = match record_type {
+                RecordType::Full => Some(0),
+                RecordType::First => Some(TOTAL_BYTES),
+                _ => None,
+            };
+            if let Some(total) = total.filter(|_| transform == Transform::Values) {
+                let stored = self.raw_payload(&record).get(total..).unwrap_or_default();
+                let found = referenced_files(stored);
+                files.extend(found.map_err(|source| self.corrupt(offset, source))?);
+            }
+            offset += record.header.record_bytes() as u64;
+        }
+        Ok(files)
     }
 
     /// Returns the first bytes of the file, at most a file header.
@@ -315,6 +369,7 @@ impl Reader {
         };
         let payload = match header.record_type {
             RecordType::Seal | RecordType::Ignorable(_) => payload,
+            _ if header.transform == Transform::Values => self.add_values(&payload)?,
             _ => header.transform.undo(payload).map_err(|bad| self.broken(offset, bad))?,
         };
         let record_type = match header.record_type {
@@ -322,6 +377,19 @@ impl Reader {
             other => other,
         };
         Ok((Record { offset, record_type, sequence: header.sequence, payload }, end))
+    }
+
+    /// Returns the payload that is stored without its values.
+    fn add_values(&mut self, stored: &[u8]) -> Result<Bytes, Stop> {
+        let Some(values) = &mut self.values else {
+            let refused = Transform::Values.undo(Bytes::new()).map_err(Bad::Broken);
+            return refused.map_err(|bad| self.stop(self.offset, bad));
+        };
+        let joined = values.join(stored);
+        joined.map_err(|stop| match stop {
+            ValueStop::Bad(bad) => self.stop(self.offset, bad),
+            ValueStop::Failed(error) => Stop::Failed(error),
+        })
     }
 
     /// Joins the fragments of a payload: the first one and those from `end` on.

@@ -4,7 +4,7 @@
 //! |--------|-------|--------------------|--------------------------------------------------------|
 //! | 0      | 4     | `header_checksum`  | CRC-32 of secret, file id, record offset (u64 each), 4..40 |
 //! | 4      | 1     | `type`             | 1 full 2 first 3 middle 4 last 5 seal 6 start; from 128 on ignorable |
-//! | 5      | 1     | `transform`        | of the whole payload: 0 none, 1 LZ4 (2 encryption: reserved) |
+//! | 5      | 1     | `transform`        | of the whole payload: 0 none, 1 LZ4, 3 [values] (2 encryption: reserved) |
 //! | 6      | 2     |                    | zero                                                   |
 //! | 8      | 4     | `payload_bytes`    | at most 1 MiB                                          |
 //! | 12     | 4     | `payload_checksum` | CRC-32 of the payload                                  |
@@ -18,6 +18,8 @@
 //! number in the file header. A client does not know it, so a stored value cannot pass for a
 //! record, except by guessing a 32-bit checksum. Start and seal have sequence number 0; a seal has
 //! no payload. All fragments of a payload have the same sequence number.
+//!
+//! [values]: super::values
 
 use sievedb_format::{Annotation, Corruption, SEQUENCE_MAX, checksum::crc32};
 

@@ -25,6 +25,8 @@ pub(crate) enum Transform {
     None,
     /// The length of the payload, then an LZ4 block.
     Lz4,
+    /// Without some values, which are in blob files: see [`values`](super::values).
+    Values,
 }
 
 impl Transform {
@@ -32,6 +34,7 @@ impl Transform {
         Some(match byte {
             0 => Self::None,
             1 => Self::Lz4,
+            3 => Self::Values,
             _ => return None,
         })
     }
@@ -40,6 +43,7 @@ impl Transform {
         match self {
             Self::None => 0,
             Self::Lz4 => 1,
+            Self::Values => 3,
         }
     }
 
@@ -47,14 +51,19 @@ impl Transform {
         match self {
             Self::None => "none",
             Self::Lz4 => "lz4",
+            Self::Values => "values",
         }
     }
 
-    /// Returns the payload that is stored as `stored`.
+    /// Returns the payload that is stored as `stored`, if it is not [`Values`](Self::Values).
     pub(super) fn undo(self, stored: Bytes) -> Result<Bytes, Corruption> {
         match self {
             Self::None => Ok(stored),
             Self::Lz4 => from_lz4(&stored),
+            Self::Values => {
+                let (what, value) = ("transform of a log record", self.byte().into());
+                Err(Corruption::Unsupported { what, value })
+            }
         }
     }
 }

@@ -1,9 +1,16 @@
 //! Views of a keyspace: its memtables and its version at one point in time.
 
-use std::{iter, mem::ManuallyDrop, ops::Deref, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    iter,
+    mem::ManuallyDrop,
+    ops::Deref,
+    sync::Arc,
+};
 
 use sievedb_format::{SequenceNumber, packed_keys::head};
 use sievedb_memtable::{Memtable, spare_bytes};
+use sievedb_sstable::BlobReference;
 
 use crate::{
     compaction::tombstones::is_paid,
@@ -11,7 +18,10 @@ use crate::{
     memory::{Charge, MemoryAccount, MemoryUse},
     resolve::ReadPoint,
     store_clock::StoreClock,
-    sync::atomic::{AtomicU64, Ordering::Relaxed},
+    sync::{
+        Mutex,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
     table::TableFilters,
     version::{Run, Version},
 };
@@ -19,6 +29,9 @@ use crate::{
 /// Least skipped entries that cause a flush of a memtable. A flush takes milliseconds for syncs,
 /// and stepping over so many tombstones takes 8 ms.
 const SKIPPED_MIN: u64 = 1 << 17;
+
+/// Memory of a place of a value: nodes of the map may be half empty.
+pub(crate) const REFERENCE_BYTES: usize = 128;
 
 /// A memtable and the sequence numbers placed for it, inserted already or not.
 #[derive(Debug)]
@@ -31,6 +44,8 @@ pub(crate) struct PlacedMemtable {
     tombstones: AtomicU64,
     /// Tombstones that scans skipped, and merge operands of keys with many that reads applied.
     skipped: AtomicU64,
+    /// Places of values that are in blob files too, by sequence number.
+    references: Mutex<BTreeMap<SequenceNumber, BlobReference>>,
     charge: ManuallyDrop<Charge>,
 }
 
@@ -46,6 +61,7 @@ impl PlacedMemtable {
             last_inserted: AtomicU64::new(0),
             tombstones: AtomicU64::new(0),
             skipped: AtomicU64::new(0),
+            references: Mutex::default(),
         }
     }
 
@@ -108,6 +124,22 @@ impl PlacedMemtable {
     /// placed behind it may still come back from the log.
     pub(crate) fn last_inserted(&self) -> SequenceNumber {
         self.last_inserted.load(Relaxed)
+    }
+
+    /// Notes that the value of an entry is in a blob file, too. It is charged as
+    /// [`REFERENCE_BYTES`] beside the entry.
+    pub(crate) fn note_reference(&self, sequence: SequenceNumber, reference: BlobReference) {
+        self.references.lock().insert(sequence, reference);
+    }
+
+    /// Returns the place of the value with this sequence number in a blob file.
+    pub(crate) fn reference(&self, sequence: SequenceNumber) -> Option<BlobReference> {
+        self.references.lock().get(&sequence).copied()
+    }
+
+    /// Returns the ids of the blob files that have values of entries, too.
+    pub(crate) fn referenced_files(&self) -> BTreeSet<u64> {
+        self.references.lock().values().map(|reference| reference.file_id).collect()
     }
 
     /// Counts a tombstone that was inserted.

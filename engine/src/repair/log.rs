@@ -31,7 +31,7 @@ impl Repair<'_> {
         let (fs, folder) = (Arc::clone(self.fs()), self.folder);
         let store_id = loaded.state.store_id;
         let segments = Segments {
-            fs: &*fs,
+            fs: &fs,
             folder,
             store_id,
             named,

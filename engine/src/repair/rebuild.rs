@@ -122,7 +122,7 @@ pub(super) fn rebuild(
     let past = state.keyspaces.keys().last().map_or(0, |id| id + 1);
     state.next_keyspace_id = state.next_keyspace_id.max(past);
     let segments = Segments {
-        fs: &**fs,
+        fs,
         folder,
         store_id,
         named: &[],

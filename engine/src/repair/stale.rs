@@ -33,7 +33,7 @@ pub(super) fn check_not_stale(
 ) -> Result<()> {
     let logs = segment_ids(names);
     let segments = Segments {
-        fs: &**fs,
+        fs,
         folder,
         store_id: loaded.state.store_id,
         named: &[],

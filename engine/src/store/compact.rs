@@ -435,6 +435,7 @@ impl Store {
             origin,
             rewritten_blobs,
             written_ms,
+            flushed_values: None,
             misplaces_blobs,
         };
         let borders =

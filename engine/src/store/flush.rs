@@ -22,6 +22,7 @@ use crate::{
     read::tree::Tree,
     read::view::{KeptView, PlacedMemtable},
     store::Store,
+    store::logged_values::FlushedValues,
     store::table_output::{NewTables, write_tables},
     store::versions::change::{Change, Flushed},
     table::TableMeta,
@@ -36,7 +37,8 @@ use crate::{
 /// `origin` is that of the last table. `choose` returns the filter for a place and a number of
 /// entries. `readers` are those of the entries, listed after all entries were visible. `clock_ms`
 /// is the store clock, read after all entries were placed. `operator` applies merge operands.
-/// `older` are the tables with older versions. Buffers are part of `share`.
+/// `older` are the tables with older versions. `flushed_values` are in blob files already. Buffers
+/// are part of `share`.
 ///
 /// # Errors
 ///
@@ -49,7 +51,7 @@ pub(crate) fn write_memtables(
     memtables: &[Arc<PlacedMemtable>],
     readers: Readers,
     operator: OperatorCell,
-    older: &Version,
+    (older, flushed_values): (&Version, &FlushedValues<'_>),
 ) -> Result<Vec<Arc<TableMeta>>> {
     let folder = tables.folder.as_path().into();
     let scan = ScanOptions::once(CursorOptions::whole_table());
@@ -76,6 +78,7 @@ pub(crate) fn write_memtables(
         origin,
         rewritten_blobs,
         written_ms: Some(clock_ms),
+        flushed_values: Some(flushed_values),
         misplaces_blobs: false,
     };
     write_tables(tables, &new, &mut kept, share, Borders::none(options.table_bytes))
@@ -132,11 +135,14 @@ impl Store {
         // Not `placed`: the record of a write that failed may still be the end of the log. If it
         // comes back, it must do so in every keyspace of its batch.
         let inserted = frozen.iter().map(|frozen| frozen.last_inserted()).max().unwrap_or(0);
+        // Before the sync of the log, which makes them durable too.
+        let value_files = self.values.end(tree.id, &frozen);
         if !self.options.has_bug(PlantedBug::InstallFlushBeforeLogSync) {
             // Otherwise the flushed half of a batch over two keyspaces could survive a crash.
             // Before the tables are written: a full disk fails the log first.
             self.writer.log().sync_to(self, inserted)?;
         }
+        let flushed_values = self.flushed_values(&frozen, &value_files)?;
         let first = frozen.last().and_then(|oldest| oldest.first_sequence()).unwrap_or(0);
         // Before the list of snapshots: one that is missing there has a later clock.
         let clock_ms = self.versions.clock().now_ms();
@@ -153,8 +159,9 @@ impl Store {
             &frozen,
             readers,
             tree.operator().clone(),
-            &version,
+            (&version, &flushed_values),
         )?;
+        drop((flushed_values, value_files));
         let memtable_bytes =
             frozen.iter().map(|frozen| frozen.memtable.memory_bytes() as u64).sum();
         // The view keeps them until the tables replace them.

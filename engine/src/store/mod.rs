@@ -22,6 +22,7 @@
 //! | [`retained_logs`]                      | log segments kept for the change stream       |
 //! | [`history`]                            | where the history of a keyspace begins        |
 //! | [`flush`], [`compact`], [`skipped`]    | background work                               |
+//! | [`logged_values`], [`logged_file`]     | long values, written once beside the log      |
 //! | [`ingest`]                             | bulk load: tables written beside the history  |
 //! | [`stream_slots`]                       | bound of values that are streamed in          |
 //! | [`table_output`], [`install`]          | write tables, make them visible               |
@@ -49,6 +50,8 @@ mod install;
 mod interval_thread;
 mod keyspace_set;
 mod log_state;
+mod logged_file;
+mod logged_values;
 mod memory;
 pub(crate) mod open_store;
 mod open_tables;
@@ -76,8 +79,8 @@ pub(crate) mod versions;
 pub(crate) mod writer;
 
 use self::{
-    follower::Follower, scheduler::Scheduler, stream_slots::StreamSlots, versions::Versions,
-    writer::Writer,
+    follower::Follower, logged_values::ValueFiles, scheduler::Scheduler, stream_slots::StreamSlots,
+    versions::Versions, writer::Writer,
 };
 use crate::{
     Error, Options, Result,
@@ -111,6 +114,8 @@ pub(crate) struct Store {
     /// File system for copies of the store. A read-only store may create them, too.
     pub(crate) target: StoredFs,
     gate: Gate,
+    /// Blob files with values of the log.
+    values: ValueFiles,
     /// Bound of values that are streamed in.
     streams: StreamSlots,
     /// As the store was opened, or the budget was changed since.
@@ -262,6 +267,10 @@ impl LogHost for Store {
 
     fn report_after<T>(&self, write: impl FnOnce() -> T) -> T {
         self.report_later(write)
+    }
+
+    fn syncs_values(&self) -> bool {
+        !self.options.has_bug(PlantedBug::SyncLogWithoutValues)
     }
 
     fn counts_unsynced(&self) -> bool {

@@ -24,6 +24,7 @@ use crate::{
         refused,
     },
     store::follower::{self, Follower, tail::Tail},
+    store::logged_values::ValueFiles,
     store::read_only,
     store::recovery::{self, Beginning},
     store::scheduler::Scheduler,
@@ -298,6 +299,7 @@ impl Store {
         // First: a worker would claim a cancelled job again.
         self.scheduler.shut_down();
         self.tables.close();
+        self.values.stop();
         // After the gate: change streams end, and waits for room.
         self.writer.publish().notify();
         self.scheduler.room_waits().wake();
@@ -322,6 +324,7 @@ impl Store {
         if let Some(writer) = stats_writer {
             writer.finish(self);
         }
+        self.values.close();
         self.unlink_last();
         closed
     }
@@ -366,10 +369,10 @@ fn new_store(
     target: StoredFs,
 ) -> Store {
     let Beginning { manifest, tables, trees, last_sequence, .. } = beginning;
-    let Beginning { continued, filters, opening, .. } = beginning;
+    let Beginning { continued, value_files, filters, opening, .. } = beginning;
     let opened_read_only = || Error::OpenedReadOnly { path: tables.folder.clone() };
     let cause = options.read_only.then(opened_read_only);
-    let log = SharedLog::continued(last_sequence, &tables.folder, &continued);
+    let log = SharedLog::continued(last_sequence, &tables.folder, &continued, &value_files);
     let has_workers = options.worker_threads > 0 && !options.read_only;
     let scheduler = Scheduler::new(has_workers, tables.next_file_id());
     let has_history = trees.values().any(|tree| tree.history_length().is_some());
@@ -378,6 +381,8 @@ fn new_store(
     if has_history {
         versions.begin_times(options.clock.now(), last_sequence);
     }
+    let is_retaining = versions.read_manifest(|manifest| manifest.state().retained.is_some());
+    let values = ValueFiles::new(is_retaining || options.read_only || target.is_encrypted());
     tables.memory.set_freer(Arc::clone(scheduler.unneeded()) as Arc<dyn Freer>);
     Store {
         writer: Writer::new(last_sequence, log),
@@ -386,6 +391,7 @@ fn new_store(
         filters,
         gate: Gate::new(),
         hash_seed: tables.hash_seed,
+        values,
         streams: StreamSlots::default(),
         memory_budget: Mutex::new(options.memory),
         options,

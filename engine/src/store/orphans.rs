@@ -13,7 +13,8 @@ use crate::{Result, file_name::FileName, manifest::ManifestState, table::store::
 /// above all files that it names; an edit that breaks this does not apply. So a durable manifest
 /// that names the file would be newer, and would have been loaded. Of the segments only the
 /// `aborted` ones are unlinked, which have no predecessor: others may count although no manifest
-/// names them.
+/// names them. Blob files with values of the replayed log, the `value_files`, stay until the log
+/// was rewritten.
 ///
 /// # Errors
 ///
@@ -22,14 +23,14 @@ pub(super) fn unlink_unnamed(
     tables: &TableStore,
     names: &[String],
     next_file_id: u64,
-    aborted: &[u64],
+    (aborted, value_files): (&[u64], &BTreeSet<u64>),
 ) -> Result<()> {
     for file in names.iter().filter_map(|name| FileName::parse(name)) {
         let is_unnamed = match file {
-            FileName::Table(id)
-            | FileName::Filter(id)
-            | FileName::Blobs(id)
-            | FileName::Manifest(id) => id >= next_file_id,
+            FileName::Table(id) | FileName::Filter(id) | FileName::Manifest(id) => {
+                id >= next_file_id
+            }
+            FileName::Blobs(id) => id >= next_file_id && !value_files.contains(&id),
             FileName::Log(id) => id >= next_file_id && aborted.contains(&id),
             _ => false,
         };

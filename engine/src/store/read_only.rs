@@ -32,7 +32,8 @@ pub(super) fn take_in(
     open_files: Arc<OpenFiles>,
 ) -> Result<Beginning> {
     let Recovered { kept, mut state, mut edit, memtables, last_sequence, .. } = recovered;
-    let Recovered { next_file_id, segments: continued, room, mut opening, .. } = recovered;
+    let Recovered { next_file_id, segments: continued, value_files, room, mut opening, .. } =
+        recovered;
     let loaded = kept.ok_or_else(|| Error::NoStore { path: folder.to_owned() })?;
     let mut stopwatch = Stopwatch::start(&*options.clock);
     let (store_id, hash_seed) = (state.store_id, state.hash_seed);
@@ -54,7 +55,16 @@ pub(super) fn take_in(
         trees.insert(missing_default(options, &state, &tables, &trees));
     }
     let manifest = ManifestFile::reopen(Arc::clone(&options.fs), folder.to_owned(), loaded)?;
-    Ok(Beginning { manifest, tables, trees, last_sequence, continued, filters, opening })
+    Ok(Beginning {
+        manifest,
+        tables,
+        trees,
+        last_sequence,
+        continued,
+        value_files,
+        filters,
+        opening,
+    })
 }
 
 /// Returns the empty default keyspace of a store whose creation was interrupted before the log had

@@ -12,7 +12,13 @@
 //!
 //! A read-only store writes nothing: see [`read_only`](super::read_only).
 
-use std::{collections::BTreeMap, mem, path::Path, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    mem,
+    path::Path,
+    sync::Arc,
+    time::Duration,
+};
 
 use sievedb_format::SequenceNumber;
 
@@ -67,6 +73,8 @@ pub(crate) struct Recovered {
     batches: u64,
     /// The log is known to be durable, and can be continued.
     is_durable: bool,
+    /// Blob files with values of these batches.
+    pub(super) value_files: BTreeSet<u64>,
     /// Segments of a recovery that did not finish.
     aborted: Vec<u64>,
     /// The store's files in the directory.
@@ -86,6 +94,8 @@ pub(crate) struct Beginning {
     /// Durable segments that the log continues, oldest first. The replayed ones of a read-only
     /// store.
     pub(crate) continued: Vec<ReplayedSegment>,
+    /// Blob files with values of these segments, of a read-only store.
+    pub(crate) value_files: BTreeSet<u64>,
     pub(crate) filters: Filters,
     /// Durations, without that of the log.
     pub(crate) opening: OpeningStats,
@@ -130,6 +140,7 @@ pub(super) fn read_in(options: &Options, folder: &Path, room: Arc<CacheRoom>) ->
     let floor = if adopts { 0 } else { loaded.state.log_floor };
     let (named, on_disk) = (&*named, &*on_disk);
     let secrets = &loaded.state.logs;
+    let fs = &options.fs;
     let segments = Segments { fs, folder, store_id, named, secrets, floor, on_disk, written: None };
     let replayed = replay(&segments, loaded.state.log_mark, |batch| log.apply(&batch))?;
     loaded.check_vouched(folder, replayed.manifest)?;
@@ -145,7 +156,7 @@ pub(super) fn read_in(options: &Options, folder: &Path, room: Arc<CacheRoom>) ->
         || options.has_bug(PlantedBug::KeepAnyManifest)
         || ManifestFile::may_reopen(&loaded);
     let kept = kept.then_some(loaded);
-    let Replayed { segments, aborted, batches, .. } = replayed;
+    let Replayed { segments, aborted, batches, value_files, .. } = replayed;
     Ok(Recovered {
         kept,
         state,
@@ -156,6 +167,7 @@ pub(super) fn read_in(options: &Options, folder: &Path, room: Arc<CacheRoom>) ->
         segments,
         batches,
         is_durable,
+        value_files,
         aborted,
         names,
         room,
@@ -206,6 +218,7 @@ fn fresh(
         segments: Vec::new(),
         batches: 0,
         is_durable: false,
+        value_files: BTreeSet::new(),
         aborted: Vec::new(),
         names,
         room,
@@ -233,7 +246,7 @@ pub(crate) fn take_over(
 ) -> Result<Beginning> {
     let Recovered { kept, mut state, mut edit, memtables, last_sequence, .. } = recovered;
     let Recovered { next_file_id, names, segments, batches, is_durable, aborted, .. } = recovered;
-    let Recovered { room, mut opening, .. } = recovered;
+    let Recovered { value_files, room, mut opening, .. } = recovered;
     let mut stopwatch = Stopwatch::start(&*options.clock);
     let (fs, store_id, hash_seed) = (&*options.fs, state.store_id, state.hash_seed);
     let tables =
@@ -246,11 +259,13 @@ pub(crate) fn take_over(
     let opened = open_tables(options, &tables, folder, &replayed)?;
     opening.tables = stopwatch.lap();
     opening.threads = opened.threads;
-    unlink_unnamed(&tables, &names, state.next_file_id, &aborted)?;
+    unlink_unnamed(&tables, &names, state.next_file_id, (&aborted, &value_files))?;
     let known_end = kept.as_ref().map(|loaded| loaded.end);
     let manifest = known_end
         .unwrap_or_else(|| Position { file_id: tables.new_file_id(), ..Position::default() });
-    let continues = is_durable && segments.len() <= CONTINUED_SEGMENTS_MAX;
+    // The rewritten log has the values: no file is kept for a log of an earlier opening.
+    let continues =
+        is_durable && segments.len() <= CONTINUED_SEGMENTS_MAX && value_files.is_empty();
     let mut rewritten = None;
     edit.retention_changed = changed_retention(options, &state, last_sequence);
     if !continues {
@@ -258,6 +273,7 @@ pub(crate) fn take_over(
         if !memtables.is_empty() || (keeps_all && batches > 0) {
             let (state, segments, memtables) = (&state, &*segments, &memtables);
             let compresses = options.log_compression;
+            let fs = &options.fs;
             let log = ReplayedLog { fs, folder, state, segments, memtables, keeps_all, compresses };
             rewritten = Some(log.rewrite(tables.new_file_id(), manifest)?);
         }
@@ -317,7 +333,17 @@ pub(crate) fn take_over(
     unlink_orphans(&tables, &names, manifest.state(), manifest_id)?;
     let rewritten = rewritten.map(|(segment, _)| segment);
     let continued = if continues { segments } else { rewritten.into_iter().collect() };
-    Ok(Beginning { manifest, tables, trees, last_sequence, continued, filters, opening })
+    let value_files = BTreeSet::new();
+    Ok(Beginning {
+        manifest,
+        tables,
+        trees,
+        last_sequence,
+        continued,
+        value_files,
+        filters,
+        opening,
+    })
 }
 
 /// Measures the duration of each part.

@@ -12,7 +12,8 @@ use crate::{
     filter_policy::FilterChoice,
     iter::cursor::Cursor,
     keyspace_options::KeyspaceOptions,
-    resolve::{is_in_blob_file, put_for},
+    resolve::{blob_for, is_in_blob_file, put_for},
+    store::logged_values::FlushedValues,
     table::TableMeta,
     table::TablePlace,
     table::blob_output::BlobOutput,
@@ -34,6 +35,8 @@ pub(crate) struct NewTables<'a> {
     pub(crate) rewritten_blobs: BTreeSet<u64>,
     /// Store clock when the newest entry was written, or later, in milliseconds.
     pub(crate) written_ms: Option<u64>,
+    /// Values of a flush that are in blob files already.
+    pub(super) flushed_values: Option<&'a FlushedValues<'a>>,
     /// A planted bug.
     pub(crate) misplaces_blobs: bool,
 }
@@ -144,7 +147,16 @@ fn write_each<C: Cursor, B: FnMut(&[u8]) -> bool, S: FnMut() -> bool>(
                     blobs.add_reference(table, key, &kept.value(), &blob)?;
                 }
             } else {
-                blobs.add(tables, table, key, &kept.value())?;
+                let value = kept.value();
+                match new.flushed_values.and_then(|flushed| flushed.find(key.trailer, &value)) {
+                    Some(blob) => {
+                        let key = InternalKey::new(key.user_key, blob_for(key.trailer));
+                        let mut stored = Vec::new();
+                        blob.reference.encode(&mut stored);
+                        blobs.add_reference(table, key, &stored, &blob)?;
+                    }
+                    None => blobs.add(tables, table, key, &value)?,
+                }
             }
             kept.next()?;
         }

@@ -107,12 +107,12 @@ impl Store {
     /// Verifies the manifest, and the log up to its present end, under the lock of the manifest:
     /// all files that it names exist.
     fn verify_logs(&self, report: &mut VerifyReport) -> Result<()> {
-        let (fs, folder) = (&*self.tables.fs, &*self.tables.folder);
+        let (fs, folder) = (&self.tables.fs, &*self.tables.folder);
         // Before the lock of the manifest, by the lock order.
         let written = (!self.options.read_only).then(|| self.writer.log().written_to());
         self.versions.read_manifest(|manifest| {
-            let names = list(fs, folder)?;
-            match load(fs, folder) {
+            let names = list(&**fs, folder)?;
+            match load(&**fs, folder) {
                 Ok(Some(loaded)) => {
                     // After a full disk the file may have an edit more.
                     if !manifest.needs_new_file() && loaded.state != *manifest.state() {
@@ -165,7 +165,7 @@ pub(crate) fn verify_folder(
         let path = FileName::Manifest(loaded.end.file_id).path(folder);
         report.torn_tail(path, loaded.end.offset, loaded.torn_bytes, reason);
     }
-    let replayed = verify_log(&**fs, folder, &names, &loaded, None, &mut report, &|| Ok(()));
+    let replayed = verify_log(fs, folder, &names, &loaded, None, &mut report, &|| Ok(()));
     if let Some(TornTail { position, bytes, reason }) = replayed.and_then(|found| found.torn) {
         let path = FileName::Log(position.file_id).path(folder);
         report.torn_tail(path, position.offset, bytes, &reason);
@@ -241,7 +241,7 @@ pub(crate) fn segments_of(state: &ManifestState, names: &[String]) -> (Vec<u64>,
 /// Reads nothing behind `written`: zeros read before a concurrent append, followed by records read
 /// after it, would look like damage.
 fn verify_log(
-    fs: &dyn Fs,
+    fs: &Arc<dyn Fs>,
     folder: &Path,
     names: &[String],
     loaded: &Loaded,

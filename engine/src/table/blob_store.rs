@@ -21,7 +21,12 @@ impl TableStore {
         meta.blob_files.iter().map(|used| self.open_blob_file(*used)).collect()
     }
 
-    fn open_blob_file(&self, used: BlobUse) -> Result<Arc<BlobFile>> {
+    /// Opens a blob file, or finds it among those of tables.
+    ///
+    /// # Errors
+    ///
+    /// As [`open_blobs`](Self::open_blobs).
+    pub(crate) fn open_blob_file(&self, used: BlobUse) -> Result<Arc<BlobFile>> {
         let find = |open: &BTreeMap<u64, Weak<BlobFile>>| open.get(&used.file_id)?.upgrade();
         let found = find(&self.blob_files.0.lock());
         let file = match found {

@@ -5,7 +5,7 @@
 //! extends from the newest named one. Other segments are orphans: their creation did not end, or an
 //! interrupted recovery created them.
 
-use std::{collections::BTreeMap, io, path::Path};
+use std::{collections::BTreeMap, io, path::Path, sync::Arc};
 
 use sievedb_format::{Corruption, FileHeader, FileKind};
 
@@ -19,7 +19,7 @@ use crate::{
 /// Location of the segments, and those that must exist.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Segments<'a> {
-    pub(crate) fs: &'a dyn Fs,
+    pub(crate) fs: &'a Arc<dyn Fs>,
     pub(crate) folder: &'a Path,
     pub(crate) store_id: u128,
     /// Ids of the segments that the manifest names, ascending.
@@ -251,7 +251,8 @@ impl Segments<'_> {
         let path = FileName::Log(id).path(self.folder);
         match self.fs.open(&path) {
             Ok(file) => {
-                let mut reader = Reader::new(file, path, id)?;
+                let reader = Reader::new(file, path, id)?;
+                let mut reader = reader.with_values(self.fs, self.folder);
                 if let Some(end) = self.written.filter(|end| end.file_id == id) {
                     reader.cut(end.offset);
                 }

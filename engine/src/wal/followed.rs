@@ -172,7 +172,8 @@ impl FollowedLog {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             opened => opened.map_err(|error| Error::io("open", &path, error))?,
         };
-        let mut reader = Reader::new(file, path, id)?;
+        let reader = Reader::new(file, path, id)?;
+        let mut reader = reader.with_values(&self.fs, &self.folder);
         reader.check_header(&FileHeader::new(FileKind::Log, self.store_id, id))?;
         check_secret(&reader, secret)?;
         let start = read_start(&mut reader)?;

@@ -30,7 +30,10 @@
 //! | in A and the header of C | (12, 120) | (12, 64) | torn at 120: nothing vouches for A |
 //! | in B; segment 13 has mark (13, 112) | (12, 208) | (13, 112) | corruption near byte 208 |
 
-use std::{collections::VecDeque, path::Path};
+use std::{
+    collections::{BTreeSet, VecDeque},
+    path::Path,
+};
 
 use bytes::Bytes;
 use sievedb_format::{Corruption, SEQUENCE_MAX, SequenceNumber};
@@ -98,6 +101,8 @@ pub(crate) struct Replayed {
     /// Length of the replayed segments up to their ends, in bytes.
     pub(crate) bytes: u64,
     pub(crate) batches: u64,
+    /// Blob files with values of these batches.
+    pub(crate) value_files: BTreeSet<u64>,
     /// Sequence number of the last entry; 0 without batches.
     pub(crate) last_sequence: SequenceNumber,
     /// The newest manifest named by a segment, and the length up to which it must be whole.
@@ -171,6 +176,7 @@ fn replay_chain(
         let mut reader = segment.open(source)?;
         let torn = replay_segment(&mut reader, &mut replayed, &mut apply)?;
         replayed.sealed = reader.is_sealed();
+        replayed.value_files.extend(reader.value_files());
         let end = Position { file_id: reader.file_id(), offset: reader.offset() };
         let (id, bytes, last_sequence) = (end.file_id, end.offset, replayed.last_sequence);
         replayed.segments.push(ReplayedSegment { id, bytes, last_sequence });

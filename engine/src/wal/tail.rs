@@ -108,7 +108,8 @@ impl LogTail {
             }
             opened => opened.map_err(|error| Error::io("open", &path, error))?,
         };
-        let mut reader = Reader::new(file, path, segment.id)?;
+        let reader = Reader::new(file, path, segment.id)?;
+        let mut reader = reader.with_values(&self.fs, &self.folder);
         reader.cut(segment.bytes);
         reader.check_header(&FileHeader::new(FileKind::Log, self.store_id, segment.id))?;
         segment.secret.map_or(Ok(()), |expected| check_secret(&reader, expected))?;

@@ -1,6 +1,6 @@
 //! Workloads with values in blob files.
 
-use sievedb::Durability::{Disk, Memory};
+use sievedb::Durability::{Disk, Memory, OsBuffer};
 
 use super::key;
 use crate::{model::DEFAULT, recorder::Recorder, settings::small_keyspace};
@@ -28,6 +28,32 @@ pub(super) fn written(r: &mut Recorder) {
     r.check();
     r.reopen();
     r.compact();
+}
+
+/// Values that are written once, beside the log: of any durability, in batches over two keyspaces,
+/// overwritten, flushed in parts, and left in the log.
+pub(super) fn logged(r: &mut Recorder) {
+    r.set_keyspace(small_keyspace().blob_value_bytes(1024));
+    r.reopen();
+    r.create_with("other", Some(&small_keyspace().blob_value_bytes(1100)));
+    for round in 0..2 {
+        r.insert_with(DEFAULT, key(1), 1200, Memory);
+        r.insert_with(DEFAULT, key(2), 40, Memory);
+        r.insert_with(DEFAULT, key(3), 1200, Disk);
+        r.batch(&[("other", &key(4)), (DEFAULT, &key(5)), (DEFAULT, &key(6))], 1150, OsBuffer);
+        if round == 0 {
+            r.flush_keyspace("other");
+            r.insert_with("other", key(1), 1300, Disk);
+        }
+    }
+    r.checkpoint("data/logged");
+    r.insert_with("other", key(7), 1200, Disk);
+    r.check();
+    r.reopen();
+    r.insert_with(DEFAULT, key(1), 1200, Disk);
+    r.flush();
+    r.compact();
+    r.insert_with(DEFAULT, key(8), 1200, Disk);
 }
 
 /// Most values of each file become garbage, so that the others are moved.

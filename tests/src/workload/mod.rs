@@ -93,6 +93,7 @@ pub const WORKLOADS: &[Workload] = &[
     Workload { name: "filters-of-scans", run: filters::of_scans_rebuilt },
     Workload { name: "blob-files", run: blobs::written },
     Workload { name: "blob-files-rewritten", run: blobs::rewritten },
+    Workload { name: "logged-values", run: blobs::logged },
     Workload { name: "streamed-values", run: blobs::streamed },
     Workload { name: "expiry-jumps", run: expiry::jumps },
     Workload { name: "expiry-by-default", run: expiry::defaults },

@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by a panic")]
 
 mod damage;
+mod logged;
 mod streams;
 
 use std::{collections::BTreeMap, path::Path, sync::Arc};

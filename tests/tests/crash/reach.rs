@@ -70,7 +70,7 @@ fn run(name: &str) -> Reached {
 
 #[test]
 fn workloads_reach_their_named_state() {
-    let cases: [(&str, Holds); 22] = [
+    let cases: [(&str, Holds); 23] = [
         ("reopen-flushed", |reached| reached.manifests == 1 && reached.logs >= 5),
         ("log-rotation", |reached| reached.logs >= 3 && reached.reserved >= 1),
         ("log-pinned", |reached| reached.logs >= 4 && reached.background.flushes >= 2),
@@ -88,6 +88,7 @@ fn workloads_reach_their_named_state() {
         ("filters-of-scans", |reached| reached.filters >= 8 && reached.filters_unlinked >= 8),
         ("range-removals-drop-tables", |reached| reached.tables_unlinked >= 5),
         ("merge-folded-by-compactions", |reached| reached.background.compactions >= 3),
+        ("logged-values", |reached| reached.blob_files >= 4 && reached.blob_files_unlinked >= 2),
         ("blob-files", |reached| reached.blob_files >= 3),
         ("blob-files-rewritten", |reached| reached.blob_files_unlinked >= 2),
         ("conditional-queue", |reached| reached.background.compactions >= 1),

@@ -48,7 +48,7 @@ const PLAIN: OptionSet = OptionSet {
 };
 
 /// All sets.
-pub(crate) const SETS: [OptionSet; 12] = [
+pub(crate) const SETS: [OptionSet; 13] = [
     PLAIN,
     OptionSet {
         name: "tiny memtables, no cache, maps",
@@ -109,6 +109,14 @@ pub(crate) const SETS: [OptionSet; 12] = [
             options.base_level_bytes(4 << 10).table_bytes(4 << 10).blob_value_bytes(300)
         },
         value_bytes: 400,
+        ..PLAIN
+    },
+    OptionSet {
+        name: "long values",
+        keyspace: |options| {
+            options.memtable_bytes(8 << 10).blob_value_bytes(1024).blob_garbage_ratio(0.3)
+        },
+        value_bytes: 1200,
         ..PLAIN
     },
     OptionSet {

@@ -200,6 +200,21 @@ fn planted_bugs_of_blob_files_are_caught() {
     });
 }
 
+/// Values that the log refers to.
+#[test]
+fn planted_sync_of_the_log_without_its_values_is_caught() {
+    let workloads = [workload("logged-values")];
+    expect_caught_by(&workloads, "log synced without its values", |disk| {
+        small_options(disk).planted_bug(PlantedBug::SyncLogWithoutValues)
+    });
+    expect_caught_by(&workloads, "values of the log without a sync", |disk| {
+        small_options(Arc::new(NoSync::of_files(disk, ".blob")))
+    });
+    expect_caught_by(&workloads, "checkpoint without a blob file", |disk| {
+        small_options(disk).planted_bug(PlantedBug::OmitBlobFileFromCheckpoint)
+    });
+}
+
 /// Values in pieces, written from readers.
 #[test]
 fn planted_bugs_of_streamed_values_are_caught() {

@@ -126,12 +126,11 @@ impl Host {
     pub(super) fn logged(&self, loss: &Loss, mark: Position) -> Vec<Logged> {
         let memory = &self.fs.memory;
         let named = self.named.lock().unwrap().clone();
-        let crashed = memory.crash(memory.operations(), loss);
+        let crashed: Arc<dyn Fs> = Arc::new(memory.crash(memory.operations(), loss));
         let folder = Path::new(FOLDER);
         let on_disk = segment_ids(&crashed.list(folder).unwrap());
-        let fs = &crashed as &dyn Fs;
         let segments = Segments {
-            fs,
+            fs: &crashed,
             folder,
             store_id: STORE,
             named: &named,

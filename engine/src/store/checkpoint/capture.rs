@@ -4,7 +4,10 @@
 //! before it writes tables, so the tables have no entry that the log lacks at that point. Together
 //! they are what a crash at that point would leave: tables, and the log up to its last record.
 
-use std::time::Duration;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 use sievedb_format::SequenceNumber;
 
@@ -118,5 +121,17 @@ fn file_ids(state: &ManifestState, segments: &[WrittenSegment]) -> Vec<u64> {
     let tables = state.keyspaces.values().flat_map(|keyspace| keyspace.tables.values());
     let tables =
         tables.flat_map(|meta| meta.filter_files().chain(meta.blob_file_ids()).chain([meta.id]));
-    tables.chain(segments.iter().map(|segment| segment.id)).collect()
+    let values = segments.iter().flat_map(|segment| segment.values.iter().map(|&(id, _)| id));
+    tables.chain(segments.iter().map(|segment| segment.id)).chain(values).collect()
+}
+
+impl Capture {
+    /// Returns the blob files with values of the log that no table has: their ids, and the lengths
+    /// that the log needs; `None` for the whole file.
+    pub(crate) fn value_files(&self) -> BTreeMap<u64, Option<u64>> {
+        let tables = self.state.keyspaces.values().flat_map(|keyspace| keyspace.tables.values());
+        let of_tables: BTreeSet<_> = tables.flat_map(|table| table.blob_file_ids()).collect();
+        let values = self.segments.iter().flat_map(|segment| segment.values.iter().copied());
+        values.filter(|(id, _)| !of_tables.contains(id)).collect()
+    }
 }

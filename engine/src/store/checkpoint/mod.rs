@@ -77,7 +77,7 @@ impl Store {
             omit_table(&mut state);
         }
         self.add_tables(target, &state)?;
-        self.add_log(target, &capture.segments)?;
+        self.add_log(target, capture)?;
         target.end_log(&mut state)?;
         target.finish(state)?;
         let Target { files_linked, files_copied, bytes_copied, .. } = *target;
@@ -118,10 +118,13 @@ impl Store {
         Ok(())
     }
 
-    fn add_log(&self, target: &mut Target, segments: &[WrittenSegment]) -> Result<()> {
+    fn add_log(&self, target: &mut Target, capture: &Capture) -> Result<()> {
         let (folder, needed) = (&*self.tables.folder, || self.tables.check_not_closing());
-        for segment in segments {
-            let (name, bytes) = (FileName::Log(segment.id), Some(segment.bytes));
+        let values = capture.value_files().into_iter();
+        let values = values.map(|(id, bytes)| (FileName::Blobs(id), bytes));
+        let segments = capture.segments.iter();
+        let segments = segments.map(|segment| (FileName::Log(segment.id), Some(segment.bytes)));
+        for (name, bytes) in values.chain(segments) {
             match self.options.read_only {
                 false => target.add(name, folder, bytes, &needed)?,
                 // No process may have synced all bytes.

@@ -4,6 +4,7 @@
 //! open as a store. It is locked meanwhile.
 
 use std::{
+    collections::BTreeSet,
     io,
     path::{Path, PathBuf},
     sync::Arc,
@@ -18,7 +19,7 @@ use crate::{
     error::SYNC,
     file_name::FileName,
     fs::{FileLock, Fs, ReadFile},
-    log::{Position, Writer},
+    log::{Position, Reader, Writer},
     manifest::{ManifestFile, ManifestState, VersionEdit},
     store::folder::{check_apart, check_empty, create_dir, lock_folder},
     store::log_state::corrupt_state,
@@ -191,7 +192,7 @@ impl Target {
     ) -> Result<()> {
         let named: Vec<_> = state.logs.keys().copied().collect();
         let segments = Segments {
-            fs: &*self.fs,
+            fs: &self.fs,
             folder: &self.folder,
             store_id: state.store_id,
             named: &named,
@@ -201,6 +202,25 @@ impl Target {
             written: None,
         };
         replay(&segments, state.log_mark, apply).map(drop)
+    }
+
+    /// Returns the ids of the blob files with values of the log.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Io`]; [`Error::Corrupt`].
+    pub(crate) fn value_files(&self, state: &ManifestState) -> Result<BTreeSet<u64>> {
+        let mut files = BTreeSet::new();
+        for &id in state.logs.keys() {
+            let path = FileName::Log(id).path(&self.folder);
+            let file = self.fs.open(&path).map_err(|error| Error::io("open", &path, error))?;
+            let mut reader = Reader::new(file, path, id)?;
+            // Damage is found by the replay.
+            if reader.read_header()?.is_ok() {
+                files.extend(reader.referenced_files()?);
+            }
+        }
+        Ok(files)
     }
 
     /// Writes the manifest, then `CURRENT`. All files are durable before it.

@@ -14,9 +14,10 @@ pub(super) mod rewrite_log;
 pub(crate) mod stall;
 pub(super) mod throttle;
 
-use std::{sync::Arc, time::Duration};
+use std::{mem, sync::Arc, time::Duration};
 
 use sievedb_format::SequenceNumber;
+use sievedb_sstable::BlobReference;
 
 use self::{
     stall::{OnStall, Stall},
@@ -273,9 +274,7 @@ impl Store {
         condition: &mut impl Validate,
     ) -> Result<Option<(PlacedWrite<'_, Self>, bool)>> {
         // Computes the checksum of the payload outside of the lock.
-        let entries = write.entries.len() as u64;
-        let payload =
-            Payload::of_batch(write.payload.clone(), entries, self.options.log_compression);
+        let (payload, mut references) = self.payload(write, condition.is_none());
         let waits = durability > Durability::Memory;
         loop {
             let mut placement = self.writer.placement();
@@ -310,8 +309,9 @@ impl Store {
                     let froze_largest = self.freeze_largest();
                     let last = placement.last_placed();
                     self.versions.note_time(|| self.options.clock.now(), last);
-                    let placed = placement.place(self.writer.publish(), write, payload, waits)?;
-                    let (in_flight, froze) = placed;
+                    write.refer_to(mem::take(&mut references));
+                    let placed = placement.place(self.writer.publish(), write, payload, waits);
+                    let (in_flight, froze) = placed.inspect_err(|_| write.refer_to_none())?;
                     debug_assert_eq!(in_flight.last, placement.last_placed(), "not the newest");
                     debug_assert!(self.writer.visible() < in_flight.first, "visible too early");
                     let placed = PlacedWrite::new(self, self.writer.publish(), in_flight);
@@ -325,6 +325,22 @@ impl Store {
                 }
             }
         }
+    }
+
+    /// Returns the payload of `write`, and the places of its values in blob files. A condition may
+    /// refuse the write: then its values stay in the log.
+    fn payload(
+        &self,
+        write: &Write,
+        is_unconditional: bool,
+    ) -> (Payload, Vec<(usize, BlobReference)>) {
+        let logged = if is_unconditional { self.log_values(write) } else { None };
+        if let Some((values, references)) = logged {
+            return (Payload::without(&write.payload, values), references);
+        }
+        let entries = write.entries.len() as u64;
+        let compresses = self.options.log_compression;
+        (Payload::of_batch(write.payload.clone(), entries, compresses), Vec::new())
     }
 
     /// Makes a placed write as durable as `durability`. Returns the threads whose writes were

@@ -12,7 +12,7 @@
 //! manifest needs names, clears and drops. If changes are retained, all records are copied: the old
 //! segments are not known to be durable.
 
-use std::path::Path;
+use std::{path::Path, sync::Arc};
 
 use sievedb_format::{Corruption, SequenceNumber};
 
@@ -33,7 +33,7 @@ use crate::{
 /// A log that was replayed.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::store) struct ReplayedLog<'a> {
-    pub(in crate::store) fs: &'a dyn Fs,
+    pub(in crate::store) fs: &'a Arc<dyn Fs>,
     pub(in crate::store) folder: &'a Path,
     /// State of the manifest.
     pub(in crate::store) state: &'a ManifestState,
@@ -65,9 +65,9 @@ impl ReplayedLog<'_> {
         // Its beginning is durable before the first batch: otherwise a crash could leave batches
         // without a beginning, which is damage.
         let (group, compresses) = (Vec::new(), self.compresses);
-        let mut copy = Copy { writer: segment.create(fs, folder)?, group, bytes: 0, compresses };
+        let mut copy = Copy { writer: segment.create(&**fs, folder)?, group, bytes: 0, compresses };
         let copied = self.copy_into(&mut copy);
-        let copied = copied.inspect_err(|_| unlink_segment(fs, folder, id))?;
+        let copied = copied.inspect_err(|_| unlink_segment(&**fs, folder, id))?;
         Ok((copied, copy.writer.secret()))
     }
 

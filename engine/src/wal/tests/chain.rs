@@ -65,7 +65,7 @@ impl Log {
                     option("named").map_or(vec![], |ids| ids.split(',').map(number).collect());
                 let mark = option("mark").map_or(NO_MARK, |id| at(number(id), 0));
                 let floor = option("floor").map_or(0, number);
-                match collect_from(&*self.fs, floor, &named, mark) {
+                match collect_from(&self.fs, floor, &named, mark) {
                     Ok((batches, replayed)) => verdict(&batches, &replayed),
                     Err(Error::Corrupt { path, offset, source }) => {
                         format!("{} is corrupt near byte {offset}: {source}\n", path.display())
@@ -116,9 +116,9 @@ fn n3_an_unnamed_segment_that_continues_an_obsolete_one_is_an_orphan() {
     create(&*fs, 9, Some(ends[2]), NO_MARK);
     fs.unlink(path(8).as_ref()).unwrap();
     for floor in [0, 8] {
-        corrupt_at(&collect_from(&*fs, floor, &[], NO_MARK).unwrap_err(), "000008.log");
+        corrupt_at(&collect_from(&fs, floor, &[], NO_MARK).unwrap_err(), "000008.log");
     }
-    let (batches, replayed) = collect_from(&*fs, 9, &[], NO_MARK).unwrap();
+    let (batches, replayed) = collect_from(&fs, 9, &[], NO_MARK).unwrap();
     assert_eq!((batches, replayed.orphans), (vec![], vec![3, 5, 9]));
 }
 
@@ -135,7 +135,7 @@ fn garbage_behind_the_logical_end_is_ignored() {
         assert!(full.append(&[put(3, b"lost"), put(4, b"lost")], NO_MARK).is_err());
         let mut next = create(&fs, 5, Some(full.position()), at(5, 0));
         append(&mut next, 3..=4, NO_MARK);
-        let (batches, replayed) = collect(&*memory, &[3], at(5, 0)).unwrap();
+        let (batches, replayed) = collect(&memory, &[3], at(5, 0)).unwrap();
         let got: Vec<u64> = batches.iter().map(|(sequence, _)| *sequence).collect();
         assert_eq!(got, up_to(4), "{written_bytes} bytes");
         assert!(batches.iter().all(|(_, payload)| !payload.ends_with(b"lost")));
@@ -151,7 +151,7 @@ fn a_hole_ends_the_log_and_what_lies_behind_does_not_count() {
         // A lost append: the file ends where a record ends.
         let record = (ends[1].offset as usize - 120) / 2;
         let torn = with_file(&fs, &path(5), |bytes| bytes.truncate(second - cut * record));
-        let (got, replayed) = sequences(&*torn, &[3, 5, 8], NO_MARK).unwrap();
+        let (got, replayed) = sequences(&torn, &[3, 5, 8], NO_MARK).unwrap();
         assert_eq!(got, up_to(4 - cut as u64));
         let behind = fs.read(path(8)).unwrap().len() as u64;
         assert_eq!(
@@ -163,11 +163,11 @@ fn a_hole_ends_the_log_and_what_lies_behind_does_not_count() {
         // The recovery that follows continues from the torn end; so does the next one.
         let end = replayed.end.unwrap();
         create(&*torn, 9, Some(end), NO_MARK);
-        let (again, replayed) = sequences(&*torn, &[3, 5], NO_MARK).unwrap();
+        let (again, replayed) = sequences(&torn, &[3, 5], NO_MARK).unwrap();
         assert_eq!(again, got);
         assert_eq!((replayed.torn, replayed.orphans), (None, vec![8]));
         // With a mark beyond it is damage.
-        let error = sequences(&*torn, &[3, 5, 8], at(8, 0)).unwrap_err();
+        let error = sequences(&torn, &[3, 5, 8], at(8, 0)).unwrap_err();
         assert_eq!(corrupt_at(&error, "000005.log"), end.offset);
     }
 }
@@ -179,16 +179,16 @@ fn a_segment_whose_creation_did_not_end_is_an_orphan() {
     let begun = fs.read(path(9)).unwrap().len();
     for cut in 0..begun {
         let torn = with_file(&fs, &path(9), |bytes| bytes.truncate(cut));
-        let (got, replayed) = sequences(&*torn, &[3], NO_MARK).unwrap();
+        let (got, replayed) = sequences(&torn, &[3], NO_MARK).unwrap();
         assert_eq!((got, replayed.orphans, replayed.torn), (up_to(6), vec![9], None), "cut {cut}");
         let zeros = with_file(&fs, &path(9), |bytes| bytes[..=cut].fill(0));
-        let (got, replayed) = sequences(&*zeros, &[3], NO_MARK).unwrap();
+        let (got, replayed) = sequences(&zeros, &[3], NO_MARK).unwrap();
         assert_eq!((got, replayed.orphans), (up_to(6), vec![9]), "zeros to {cut}");
     }
     // Abandoned on a full disk, yet whole: the one that was used instead counts.
     let mut used = create(&*fs, 10, Some(ends[2]), NO_MARK);
     append(&mut used, 7..=7, NO_MARK);
-    let (got, replayed) = sequences(&*fs, &[3], NO_MARK).unwrap();
+    let (got, replayed) = sequences(&fs, &[3], NO_MARK).unwrap();
     assert_eq!((got, replayed.orphans), (up_to(7), vec![9]));
 }
 
@@ -197,7 +197,7 @@ fn a_segment_that_lost_its_beginning_after_it_was_used_is_damage() {
     let (fs, _) = three_segments();
     for flipped in 0..110 {
         let bad = with_file(&fs, &path(8), |bytes| bytes[flipped] ^= 0x40);
-        let error = sequences(&*bad, &[3, 5], NO_MARK).unwrap_err();
+        let error = sequences(&bad, &[3, 5], NO_MARK).unwrap_err();
         corrupt_at(&error, "000008.log");
     }
 }
@@ -219,6 +219,6 @@ fn a_full_disk_leaves_no_half_segment() {
 fn a_new_segment_is_durable_with_its_name() {
     let fs = new_fs();
     create(&*fs, 3, None, NO_MARK);
-    let crashed = fs.crash(fs.operations(), &Loss::Everything);
+    let crashed = Arc::new(fs.crash(fs.operations(), &Loss::Everything));
     assert!(sequences(&crashed, &[3], NO_MARK).unwrap().0.is_empty());
 }

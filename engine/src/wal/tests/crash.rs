@@ -105,7 +105,7 @@ fn a_crash_leaves_a_prefix_with_everything_that_was_synced() {
                 1 => Loss::Everything,
                 _ => Loss::Random { seed: random.next(), torn: random.one_in(2) },
             };
-            let crashed = story.memory.crash(cut, &loss);
+            let crashed = Arc::new(story.memory.crash(cut, &loss));
             let case = format!("seed {seed}, cut at {cut} of {total}, {loss:?}");
             let replayed = collect(&crashed, &story.named, NO_MARK);
             let (batches, replayed) = replayed.unwrap_or_else(|e| panic!("{case}: {e:?}"));
@@ -137,16 +137,16 @@ fn the_next_recovery_finds_the_same() {
         let total = story.memory.operations();
         let cut = created + random.below((total - created) as u64 + 1) as usize;
         let loss = Loss::Random { seed: random.next(), torn: true };
-        let crashed = story.memory.crash(cut, &loss);
+        let crashed = Arc::new(story.memory.crash(cut, &loss));
         let (first, replayed) = collect(&crashed, &story.named, NO_MARK).unwrap();
         // A recovery begins a segment and is cut off before the manifest names it.
-        let id = on_disk(&crashed).unwrap().last().unwrap() + 1;
+        let id = on_disk(&*crashed).unwrap().last().unwrap() + 1;
         let continued = if random.one_in(2) { replayed.end } else { None };
         let begin = crashed.operations();
-        create(&crashed, id, continued, NO_MARK);
+        create(&*crashed, id, continued, NO_MARK);
         let during = begin + random.below((crashed.operations() - begin) as u64 + 1) as usize;
         let loss = Loss::Random { seed: random.next(), torn: true };
-        let again = crashed.crash(during, &loss);
+        let again = Arc::new(crashed.crash(during, &loss));
         let (second, _) = collect(&again, &story.named, NO_MARK).unwrap();
         assert_eq!(first, second, "seed {seed}");
     }

@@ -29,7 +29,7 @@ fn a_log_cut_at_any_length_gives_the_batches_before_the_cut() {
     let (fs, ends) = one_segment(|_| NO_MARK);
     for cut in 0..=ends[4] {
         let torn = with_file(&fs, &path(3), |bytes| bytes.truncate(cut as usize));
-        let result = sequences(&*torn, &[3], NO_MARK);
+        let result = sequences(&torn, &[3], NO_MARK);
         if cut < ends[0] {
             // The beginning was durable before the manifest named the segment.
             corrupt_at(&result.unwrap_err(), "000003.log");
@@ -42,7 +42,7 @@ fn a_log_cut_at_any_length_gives_the_batches_before_the_cut() {
         assert_eq!(replayed.torn.is_some(), !ends.contains(&cut), "cut at {cut}");
         // The manifest's mark says how much must be there.
         for vouched in [&ends[..], &[cut, cut + 1]].concat() {
-            let result = sequences(&*torn, &[3], at(3, vouched));
+            let result = sequences(&torn, &[3], at(3, vouched));
             if vouched > ends[last as usize] {
                 let offset = corrupt_at(&result.unwrap_err(), "000003.log");
                 assert_eq!(offset, ends[last as usize], "cut at {cut}, vouched to {vouched}");
@@ -59,7 +59,7 @@ fn a_flipped_byte_ends_the_log_before_it_if_nothing_vouches() {
     for flipped in 0..ends[4] {
         for mask in [1, 0x80, 0xff] {
             let bad = with_file(&fs, &path(3), |bytes| bytes[flipped as usize] ^= mask);
-            let result = sequences(&*bad, &[3], NO_MARK);
+            let result = sequences(&bad, &[3], NO_MARK);
             if flipped < ends[0] {
                 corrupt_at(&result.unwrap_err(), "000003.log");
                 continue;
@@ -94,7 +94,7 @@ fn a_flipped_byte_below_a_mark_is_damage() {
     for (name, fs, mark, vouched) in cases {
         for flipped in 0..ends[4] {
             let bad = with_file(&fs, &path(3), |bytes| bytes[flipped as usize] ^= 0x10);
-            let result = sequences(&*bad, &[3], mark);
+            let result = sequences(&bad, &[3], mark);
             let last = whole(&ends, flipped);
             let end = ends[last as usize];
             if flipped < ends[0] {
@@ -119,7 +119,7 @@ fn every_byte_of_a_later_segment_counts() {
     for named in [&[3][..], &[3, 5]] {
         for flipped in 0..end {
             let bad = with_file(&fs, &path(5), |bytes| bytes[flipped as usize] ^= 2);
-            match sequences(&*bad, named, NO_MARK) {
+            match sequences(&bad, named, NO_MARK) {
                 Err(error) => {
                     corrupt_at(&error, "000005.log");
                     assert!(flipped < begun, "flipped {flipped}: {error:?}");
@@ -142,10 +142,10 @@ fn swapped_records_end_the_log() {
         let (left, right) = bytes[a..c].split_at_mut(b - a);
         left.swap_with_slice(right);
     });
-    let (got, replayed) = sequences(&*swapped, &[3], NO_MARK).unwrap();
+    let (got, replayed) = sequences(&swapped, &[3], NO_MARK).unwrap();
     assert_eq!(got, up_to(1));
     assert!(replayed.torn.is_some());
-    let error = sequences(&*swapped, &[3], at(3, ends[2])).unwrap_err();
+    let error = sequences(&swapped, &[3], at(3, ends[2])).unwrap_err();
     assert_eq!(corrupt_at(&error, "000003.log"), ends[1]);
 }
 
@@ -154,7 +154,7 @@ fn swapped_and_foreign_segments_are_refused() {
     let (fs, ends) = one_segment(|_| NO_MARK);
     let mut writer = create(&*fs, 5, Some(at(3, ends[4])), NO_MARK);
     append(&mut writer, 5..=5, NO_MARK);
-    let swapped = fs.crash(fs.operations(), &Loss::Nothing);
+    let swapped = Arc::new(fs.crash(fs.operations(), &Loss::Nothing));
     swapped.replace(path(3), fs.read(path(5)).unwrap()).unwrap();
     swapped.replace(path(5), fs.read(path(3)).unwrap()).unwrap();
     for named in [&[3][..], &[3, 5], &[5]] {
@@ -164,7 +164,7 @@ fn swapped_and_foreign_segments_are_refused() {
     let mut other = segment(7, Some(at(5, writer.offset())), NO_MARK);
     other.store_id = 1;
     other.create(&*foreign, FOLDER.as_ref()).unwrap();
-    let with = fs.crash(fs.operations(), &Loss::Nothing);
+    let with = Arc::new(fs.crash(fs.operations(), &Loss::Nothing));
     with.replace(path(7), foreign.read(path(7)).unwrap()).unwrap();
     corrupt_at(&sequences(&with, &[3, 5], NO_MARK).unwrap_err(), "000007.log");
 }
@@ -176,10 +176,10 @@ fn a_file_that_cannot_be_read_is_an_error() {
     append(&mut writer, 5..=5, NO_MARK);
     // Damage, so that the scan for marks reads too.
     let fs = with_file(&fs, &path(3), |bytes| bytes[ends[1] as usize] ^= 1);
-    let counter = FaultFs::new(fs.clone());
+    let counter = Arc::new(FaultFs::new(fs.clone()));
     assert_eq!(sequences(&counter, &[3], NO_MARK).unwrap().0, up_to(1));
     for call in 0..counter.calls() {
-        let faulty = FaultFs::new(fs.clone());
+        let faulty = Arc::new(FaultFs::new(fs.clone()));
         // An error that does not pass: a smaller read is tried after the first.
         faulty.fail_at(call, EIO, Times::ForGood);
         let result = sequences(&faulty, &[3], NO_MARK);
@@ -205,12 +205,12 @@ fn sequence_numbers_that_overlap_are_damage() {
     for (name, records) in cases {
         let fs = new_fs();
         create(&*fs, 3, None, NO_MARK).append(&records, NO_MARK).unwrap();
-        assert!(matches!(sequences(&*fs, &[3], NO_MARK), Err(Error::Corrupt { .. })), "{name}");
+        assert!(matches!(sequences(&fs, &[3], NO_MARK), Err(Error::Corrupt { .. })), "{name}");
     }
     let fs = new_fs();
     let last = [put(max - 1, b""), put(max, b"")];
     create(&*fs, 3, None, NO_MARK).append(&last, NO_MARK).unwrap();
-    assert_eq!(sequences(&*fs, &[3], NO_MARK).unwrap().1.last_sequence, max);
+    assert_eq!(sequences(&fs, &[3], NO_MARK).unwrap().1.last_sequence, max);
 }
 
 #[test]
@@ -219,7 +219,7 @@ fn a_batch_that_no_release_wrote_is_damage() {
     let mut writer = create(&*fs, 3, None, NO_MARK);
     let offset = writer.offset();
     writer.append(&[pending(1, vec![1, 9, 9])], NO_MARK).unwrap();
-    let error = sequences(&*fs, &[3], NO_MARK).unwrap_err();
+    let error = sequences(&fs, &[3], NO_MARK).unwrap_err();
     assert_eq!(corrupt_at(&error, "000003.log"), offset);
 }
 
@@ -232,16 +232,16 @@ fn a_batch_of_three_mebibytes_returns_or_is_torn_as_a_whole() {
     let start = writer.offset();
     writer.append(&[put(2, &value)], NO_MARK).unwrap();
     writer.append(&[put(3, b"last")], NO_MARK).unwrap();
-    let (batches, _) = collect(&*fs, &[3], NO_MARK).unwrap();
+    let (batches, _) = collect(&fs, &[3], NO_MARK).unwrap();
     assert_eq!(batches.len(), 3);
     assert!(batches[1].1.ends_with(&value));
     let bytes = file_bytes(&*fs, &path(3));
     for flipped in (start..bytes).step_by(77_777) {
         let bad = with_file(&fs, &path(3), |bytes| bytes[flipped as usize] ^= 4);
-        let (got, replayed) = sequences(&*bad, &[3], NO_MARK).unwrap();
+        let (got, replayed) = sequences(&bad, &[3], NO_MARK).unwrap();
         assert_eq!(got, up_to(1), "flipped {flipped}");
         assert_eq!(replayed.torn.unwrap().position, at(3, start), "flipped {flipped}");
         // Whatever vouches for a part of the batch vouches for all of it.
-        assert!(sequences(&*bad, &[3], at(3, start + 8)).is_err(), "flipped {flipped}");
+        assert!(sequences(&bad, &[3], at(3, start + 8)).is_err(), "flipped {flipped}");
     }
 }

@@ -1,7 +1,10 @@
 //! The bytes of a segment, pinned.
 
+use sievedb_sstable::BlobReference;
+
 use super::*;
 use crate::{
+    log::values::{LoggedValue, LoggedValues},
     tests::{check_golden, with_file},
     wal::dump::describe,
 };
@@ -57,4 +60,23 @@ fn a_compressed_batch_is_described() {
     for part in ["lz4 payload", "entries", "keyspace 7 \"key\" = \"xxx", "keyspace 7 \"gone\""] {
         assert!(text.contains(part), "{part}: {text}");
     }
+}
+
+#[test]
+fn a_batch_without_its_values_is_described() {
+    let reference =
+        BlobReference { file_id: 9, offset: 64, bytes: 2005, value_bytes: 2000, index_bytes: 0 };
+    let mut batch = BatchEncoder::new();
+    batch.put(7, Kind::Put, b"key", &[b'x'; 2000]);
+    let batch = batch.finish();
+    let range = batch.len() - 2000..batch.len();
+    let values = vec![LoggedValue { range, reference, salt: 0x5a17 }];
+    let payload = crate::log::Payload::without(&batch, LoggedValues { values, files: Vec::new() });
+    let fs = new_fs();
+    let mut writer = create(&*fs, 12, Some(at(9, 4096)), at(9, 64));
+    writer.append(&[PendingRecord { sequence: 41, payload }], at(12, 64)).unwrap();
+    check_golden("wal/values", &described(&fs));
+    // The file is not there.
+    let (batches, replayed) = collect(&fs, &[12], NO_MARK).unwrap();
+    assert!(batches.is_empty() && replayed.torn.is_some(), "{replayed:?}");
 }

@@ -12,7 +12,7 @@ fn compressed_batches_pause_a_read_by_their_own_length() {
     let fs = new_fs();
     let mut writer = create(&*fs, 3, None, NO_MARK);
     append(&mut writer, 1..=1, NO_MARK);
-    let (_, replayed) = sequences(&*fs, &[3], NO_MARK).unwrap();
+    let (_, replayed) = sequences(&fs, &[3], NO_MARK).unwrap();
     for sequence in 2..=11 {
         let mut batch = BatchEncoder::new();
         batch.put(1, Kind::Put, b"key", &[7; VALUE_BYTES]);

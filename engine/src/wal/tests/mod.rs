@@ -84,18 +84,23 @@ fn ids(replayed: &Replayed) -> Vec<u64> {
 }
 
 /// Replays, and collects sequence and payload of each batch. Entries are read too.
-fn collect(fs: &dyn Fs, named: &[u64], mark: Position) -> Result<(Vec<(u64, Bytes)>, Replayed)> {
+fn collect(
+    fs: &Arc<impl Fs + 'static>,
+    named: &[u64],
+    mark: Position,
+) -> Result<(Vec<(u64, Bytes)>, Replayed)> {
     collect_from(fs, 0, named, mark)
 }
 
 /// The same for a log with this floor.
 fn collect_from(
-    fs: &dyn Fs,
+    fs: &Arc<impl Fs + 'static>,
     floor: u64,
     named: &[u64],
     mark: Position,
 ) -> Result<(Vec<(u64, Bytes)>, Replayed)> {
-    let on_disk = on_disk(fs)?;
+    let fs = &(Arc::clone(fs) as Arc<dyn Fs>);
+    let on_disk = on_disk(&**fs)?;
     let folder = Path::new(FOLDER);
     let (store_id, on_disk) = (STORE, &*on_disk);
     let secrets = &BTreeMap::new();
@@ -113,7 +118,11 @@ fn collect_from(
 }
 
 /// The sequence numbers of a replay.
-fn sequences(fs: &dyn Fs, named: &[u64], mark: Position) -> Result<(Vec<u64>, Replayed)> {
+fn sequences(
+    fs: &Arc<impl Fs + 'static>,
+    named: &[u64],
+    mark: Position,
+) -> Result<(Vec<u64>, Replayed)> {
     let (batches, replayed) = collect(fs, named, mark)?;
     Ok((batches.into_iter().map(|(sequence, _)| sequence).collect(), replayed))
 }

@@ -29,12 +29,12 @@ fn room_that_was_not_filled_is_the_end_of_the_log() {
     let (fs, ends) = one_segment(|_| NO_MARK);
     for zeros in [0, 1, 7, 8, 39, 40, 41, 48, 500, 4096, 3 << 20] {
         let room = longer(&fs, zeros);
-        let (got, replayed) = sequences(&*room, &[3], NO_MARK).unwrap();
+        let (got, replayed) = sequences(&room, &[3], NO_MARK).unwrap();
         assert_eq!(got, up_to(4), "{zeros} zeros");
         assert_eq!(replayed.end, Some(at(3, ends[4])), "{zeros} zeros");
         assert_eq!(replayed.torn, None, "{zeros} zeros");
-        sequences(&*room, &[3], at(3, ends[4])).unwrap();
-        let error = sequences(&*room, &[3], at(3, ends[4] + 1)).unwrap_err();
+        sequences(&room, &[3], at(3, ends[4])).unwrap();
+        let error = sequences(&room, &[3], at(3, ends[4] + 1)).unwrap_err();
         assert_eq!(corrupt_at(&error, "000003.log"), ends[4], "{zeros} zeros: records are missing");
     }
 }
@@ -47,7 +47,7 @@ fn a_lost_end_of_records_in_room_gives_the_batches_before_it() {
         let last = whole(&ends, cut);
         let end = ends[last as usize];
         let found = content_end(&torn).saturating_sub(end);
-        let (got, replayed) = sequences(&*torn, &[3], NO_MARK).unwrap();
+        let (got, replayed) = sequences(&torn, &[3], NO_MARK).unwrap();
         if replayed.end != Some(at(3, end)) {
             let next = ends[last as usize + 1];
             assert!(
@@ -65,7 +65,7 @@ fn a_lost_end_of_records_in_room_gives_the_batches_before_it() {
             assert!((found..=ends[4] - end).contains(&torn.bytes), "cut at {cut}: {}", torn.bytes);
         }
         for vouched in &ends {
-            let result = sequences(&*torn, &[3], at(3, *vouched));
+            let result = sequences(&torn, &[3], at(3, *vouched));
             if *vouched > end {
                 let offset = corrupt_at(&result.unwrap_err(), "000003.log");
                 assert_eq!(offset, end, "cut at {cut}, vouched to {vouched}");
@@ -86,7 +86,7 @@ fn nothing_behind_a_hole_counts_and_nothing_vouched_for_is_lost_in_one() {
             for last in first..4 {
                 let lost = ends[first]..ends[last + 1];
                 let room = longer(&hole(&fs, lost.clone()), 600);
-                let result = sequences(&*room, &[3], NO_MARK);
+                let result = sequences(&room, &[3], NO_MARK);
                 // The record with the mark is the last, which vouches for all before it.
                 if marked && first < 3 && last < 3 {
                     let offset = corrupt_at(&result.unwrap_err(), "000003.log");
@@ -112,13 +112,13 @@ fn a_segment_continues_from_where_its_records_end() {
     let mut writer = create(&*fs, 5, Some(at(3, ends[4])), at(3, ends[4]));
     append(&mut writer, 5..=6, NO_MARK);
     let room = longer(&fs, 5000);
-    let (got, replayed) = sequences(&*room, &[3, 5], NO_MARK).unwrap();
+    let (got, replayed) = sequences(&room, &[3, 5], NO_MARK).unwrap();
     assert_eq!((got, replayed.torn), (up_to(6), None));
     // The last batch of the first segment is gone, and a later one would count.
     let (lost, _) = one_segment(|_| NO_MARK);
     create(&*lost, 5, Some(at(3, ends[4])), NO_MARK);
     let lost = longer(&hole(&lost, ends[3]..ends[4]), 5000);
-    let (got, replayed) = sequences(&*lost, &[3, 5], NO_MARK).unwrap();
+    let (got, replayed) = sequences(&lost, &[3, 5], NO_MARK).unwrap();
     assert_eq!(got, up_to(3));
     assert!(replayed.torn.is_some(), "it is shorter than its successor says");
 }

@@ -1,0 +1,158 @@
+//! A blob file beside the log.
+
+use std::{
+    path::PathBuf,
+    sync::{
+        Arc, OnceLock,
+        atomic::{
+            AtomicBool, AtomicU64,
+            Ordering::{Acquire, Release},
+        },
+    },
+};
+
+use sievedb_sstable::{BlobIdentity, BlobUse, BlobWriter};
+
+use crate::{
+    Error, Result,
+    error::SYNC,
+    file_name::FileName,
+    fs::{AppendFile, Fs},
+    keyspace_options::Compression,
+    log::values::ValueFile,
+    sync::Mutex,
+    table::{blobs::BlobFile, obsolete::ObsoleteFiles, store::TableStore, unfinished::FileSink},
+};
+
+/// A blob file with values of log records. Obsolete when it is dropped, unless a table had it, or
+/// the store was closed.
+#[derive(Debug)]
+pub(super) struct LoggedFile {
+    id: u64,
+    /// Random number of the file.
+    pub(super) salt: u64,
+    path: PathBuf,
+    fs: Arc<dyn Fs>,
+    folder: PathBuf,
+    obsolete_files: Arc<ObsoleteFiles>,
+    /// The store was closed, and its log may need the file.
+    is_closed: Arc<AtomicBool>,
+    /// `None` once the file is whole and durable.
+    file: Mutex<Option<Arc<dyn AppendFile>>>,
+    written: AtomicU64,
+    synced: AtomicU64,
+    /// Its directory entry is durable.
+    is_named: AtomicBool,
+    /// The whole file.
+    ended: OnceLock<BlobUse>,
+    /// The file once tables may refer to it, which unlinks it.
+    blob: OnceLock<Arc<BlobFile>>,
+}
+
+impl LoggedFile {
+    /// Creates an empty file, and its writer with this buffer.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Io`].
+    pub(super) fn create(
+        tables: &TableStore,
+        is_closed: &Arc<AtomicBool>,
+        compression: Compression,
+        buffer_bytes: usize,
+    ) -> Result<(Arc<Self>, BlobWriter<FileSink>)> {
+        let (id, fs) = (tables.new_file_id(), Arc::clone(&tables.fs));
+        let path = FileName::Blobs(id).path(&tables.folder);
+        let salt = fs.random_u64();
+        let salt = salt.map_err(|error| Error::io("draw a random number for", &path, error))?;
+        let file = fs.create(&path).map_err(|error| Error::io("create", &path, error))?;
+        let sink = FileSink(Arc::clone(&file));
+        let logged = Arc::new(Self {
+            id,
+            salt,
+            path,
+            fs,
+            folder: tables.folder.clone(),
+            obsolete_files: Arc::clone(&tables.obsolete_files),
+            is_closed: Arc::clone(is_closed),
+            file: Mutex::new(Some(file)),
+            written: AtomicU64::new(0),
+            synced: AtomicU64::new(0),
+            is_named: AtomicBool::new(false),
+            ended: OnceLock::new(),
+            blob: OnceLock::new(),
+        });
+        let identity = BlobIdentity { store_id: tables.store_id, file_id: id, salt };
+        let writer = BlobWriter::new(sink, identity, compression, buffer_bytes);
+        let writer = writer.map_err(|error| Error::io("write", &logged.path, error))?;
+        Ok((logged, writer))
+    }
+
+    /// Notes that so many bytes were passed to the operating system.
+    pub(super) fn note_written(&self, bytes: u64) {
+        self.written.store(bytes, Release);
+    }
+
+    /// Ends the file, whose `writer` this is. A file whose end cannot be written takes no values
+    /// either, and tables do not refer to it.
+    pub(super) fn end(&self, writer: BlobWriter<FileSink>) {
+        if let Ok((_, whole)) = writer.finish() {
+            self.note_written(whole.bytes);
+            let _ = self.ended.set(whole);
+        }
+    }
+
+    /// Returns the whole file for tables, durable; `None` if it has no end, or cannot be opened.
+    ///
+    /// # Errors
+    ///
+    /// As [`ValueFile::sync`].
+    pub(super) fn open(&self, tables: &TableStore) -> Result<Option<Arc<BlobFile>>> {
+        let Some(whole) = self.ended.get() else { return Ok(None) };
+        self.sync()?;
+        if self.blob.get().is_none()
+            && let Ok(blob) = tables.open_blob_file(*whole)
+        {
+            let _ = self.blob.set(blob);
+        }
+        Ok(self.blob.get().cloned())
+    }
+}
+
+impl ValueFile for LoggedFile {
+    fn id(&self) -> u64 {
+        self.id
+    }
+
+    fn written(&self) -> Option<u64> {
+        Some(self.written.load(Acquire))
+    }
+
+    fn sync(&self) -> Result<()> {
+        let written = self.written.load(Acquire);
+        if self.synced.load(Acquire) >= written {
+            return Ok(());
+        }
+        // Another thread may have made it durable meanwhile.
+        let Some(file) = self.file.lock().clone() else { return Ok(()) };
+        file.sync_data().map_err(|error| Error::io(SYNC, &self.path, error))?;
+        if !self.is_named.load(Acquire) {
+            let named = self.fs.sync_dir(&self.folder);
+            named.map_err(|error| Error::io(SYNC, &self.folder, error))?;
+            self.is_named.store(true, Release);
+        }
+        self.synced.fetch_max(written, Release);
+        if self.ended.get().is_some_and(|whole| whole.bytes <= written) {
+            *self.file.lock() = None;
+        }
+        Ok(())
+    }
+}
+
+impl Drop for LoggedFile {
+    fn drop(&mut self) {
+        if self.blob.get().is_none() && !self.is_closed.load(Acquire) {
+            self.obsolete_files.push_part(std::mem::take(&mut self.path));
+        }
+    }
+}
