@@ -62,7 +62,8 @@ pub(crate) fn measure(scale: &Scale) -> Measured {
             "the same, bytes of all write calls, with the log",
             "x",
             calls as f64 / user_bytes as f64,
-        ),
+        )
+        .at_most(1.5),
         Figure::new("the same, disk space over live values", "x", space as f64 / live_bytes as f64),
         Figure::new("the same, bytes read per hit over the value", "x", read / VALUE_BYTES as f64)
             .at_most(1.1),
