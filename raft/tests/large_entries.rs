@@ -148,7 +148,7 @@ fn an_append_that_waits_for_a_flush_does_not_block_its_thread() {
         });
         sender.send(()).expect("the test waits");
     });
-    let ended = receiver.recv_timeout(Duration::from_secs(20));
+    let ended = receiver.recv_timeout(Duration::from_secs(120));
     is_held.store(false, Ordering::SeqCst);
     ended.expect("the other task runs while the append waits");
 }

@@ -223,7 +223,7 @@ fn a_refused_write_makes_the_flush_due_that_it_waits_for() {
             sender.send((workers, value_bytes)).unwrap();
         });
     }
-    let ended = || done.recv_timeout(Duration::from_secs(30)).ok();
+    let ended = || done.recv_timeout(Duration::from_secs(120)).ok();
     let mut ended: Vec<_> = (0..cases.len()).map_while(|_| ended()).collect();
     ended.sort_unstable();
     let mut expected = cases;
@@ -241,5 +241,5 @@ fn a_poll_makes_the_flush_due_that_it_waits_for() {
     }
     let (sender, done) = mpsc::channel();
     thread::spawn(move || sender.send(block_on(db.room())));
-    done.recv_timeout(Duration::from_secs(30)).expect("a flush makes room").unwrap();
+    done.recv_timeout(Duration::from_secs(120)).expect("a flush makes room").unwrap();
 }

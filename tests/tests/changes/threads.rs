@@ -5,6 +5,7 @@ use std::{
     sync::{
         Arc,
         atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst},
+        mpsc,
     },
     task::{Context, Poll, Wake, Waker},
     thread,
@@ -27,7 +28,7 @@ use super::open;
 const WRITERS: u32 = 8;
 const WRITES: u32 = 1500;
 const READERS: usize = 2;
-/// Waits without a batch after which a reader aborts.
+/// Waits without a batch after the last write, after which a reader aborts.
 const IDLE_MAX: usize = 500;
 
 fn threaded(options: Options) -> Options {
@@ -57,14 +58,14 @@ fn write(db: &Db, writer: u32) {
     }
 }
 
-/// Reads batches until `last`, and checks their order.
+/// Reads batches until `last`, which is `usize::MAX` during writes, and checks their order.
 fn follow(db: &Db, since: u64, last: &AtomicUsize, options: ChangesOptions) -> Vec<ChangeBatch> {
     let mut changes = db.changes_with(since, options).unwrap();
     let mut batches = Vec::new();
     let mut idle = 0;
     while changes.position() < last.load(SeqCst) as u64 && idle < IDLE_MAX {
         let Some(batch) = changes.next_within(Duration::from_millis(20)) else {
-            idle += 1;
+            idle += usize::from(last.load(SeqCst) != usize::MAX);
             continue;
         };
         idle = 0;
@@ -96,8 +97,9 @@ fn stress(options: Options, path: &Path) -> Result<(), String> {
         let db = &db;
         let writers: Vec<_> =
             (0..WRITERS).map(|writer| scope.spawn(move || write(db, writer))).collect();
-        writers.into_iter().for_each(|writer| writer.join().unwrap());
+        let ended: Vec<_> = writers.into_iter().map(|writer| writer.join()).collect();
         last.store(usize::try_from(db.snapshot().sequence()).unwrap(), SeqCst);
+        ended.into_iter().for_each(|writer| writer.unwrap());
         readers.into_iter().map(|reader| reader.join()).collect::<Vec<_>>()
     });
     let found = observe(&db, &Default::default()).map_err(|error| error.to_string())?;
@@ -135,8 +137,10 @@ fn a_waiting_stream_is_notified_and_ends_with_the_store() {
     let mut changes = db.changes(db.snapshot().sequence()).unwrap();
     assert!(changes.next_within(Duration::from_millis(1)).is_none());
     assert!(!changes.is_ended());
+    let (got_first, is_read) = mpsc::channel();
     let reader = thread::spawn(move || {
         let first = changes.next_within(Duration::from_secs(60)).unwrap().unwrap();
+        got_first.send(()).unwrap();
         // The store is closed meanwhile.
         let second = changes.next_within(Duration::from_secs(60));
         assert!(second.is_none() && changes.is_ended());
@@ -145,6 +149,7 @@ fn a_waiting_stream_is_notified_and_ends_with_the_store() {
     });
     thread::sleep(Duration::from_millis(20));
     db.insert("key", "value").unwrap();
+    is_read.recv().unwrap();
     thread::sleep(Duration::from_millis(20));
     drop(db);
     assert_eq!(reader.join().unwrap().changes().len(), 1);

@@ -109,7 +109,6 @@ fn a_pause_cancels_a_compaction_that_moves_long_values() {
             if is_blob && is_armed.swap(false, SeqCst) {
                 creates.lock().unwrap().send(()).unwrap();
                 paused.lock().unwrap().recv().unwrap();
-                thread::sleep(Duration::from_millis(300));
             }
         }
     });
@@ -120,6 +119,7 @@ fn a_pause_cancels_a_compaction_that_moves_long_values() {
         .table_bytes(1 << 30);
     let db = Options::new().fs(Arc::new(fs)).worker_threads(2).keyspace(keyspace);
     let db = db.open("db").unwrap();
+    let empty = db.keyspace("empty").unwrap();
     for _ in 0..2 {
         for key in 0..VALUES {
             db.insert(key.to_be_bytes(), vec![7; BYTES]).unwrap();
@@ -138,10 +138,19 @@ fn a_pause_cancels_a_compaction_that_moves_long_values() {
         move || db.compact()
     });
     created.recv().unwrap();
+    // The pause begins before the compaction goes on, and waits for it.
+    let pause = thread::spawn({
+        let db = db.clone();
+        move || db.pause_compactions()
+    });
+    while !matches!(empty.compact(), Err(Error::CompactionsPaused)) {
+        assert!(!pause.is_finished(), "a pause waits for the compaction in flight");
+        thread::sleep(Duration::from_millis(1));
+    }
     // Others may have ended before.
     let before = db.stats().background.compactions;
     pauses.send(()).unwrap();
-    let pause = db.pause_compactions().unwrap();
+    let pause = pause.join().unwrap().unwrap();
     let result = compacts.join().unwrap();
     assert!(matches!(result, Err(Error::CompactionsPaused)), "{result:?}");
     assert_eq!(db.stats().background.compactions, before, "the one in flight was cancelled");

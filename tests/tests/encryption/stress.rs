@@ -31,6 +31,10 @@ const SLOTS: u64 = 40;
 const SET: &str = "data/set";
 /// Keys of the backup set. Those of the store are others.
 const SET_KEY: u64 = 1000;
+/// Each kind of work is done more often than this.
+const ENOUGH: u64 = 5;
+/// Time after which the threads end, although they have not done enough.
+const TIME_MAX: Duration = Duration::from_secs(120);
 
 /// Has every key from 1 on.
 #[derive(Debug)]
@@ -59,11 +63,17 @@ struct Shared {
     stop: AtomicBool,
     /// Acknowledged batches of each writer.
     written: [AtomicU64; WRITERS],
+    /// Checked states, calls of maintenance, and rewritten files.
+    done: [AtomicU64; 3],
 }
 
 impl Shared {
     fn acknowledged(&self) -> [u64; WRITERS] {
         std::array::from_fn(|writer| self.written[writer].load(SeqCst))
+    }
+
+    fn is_enough(&self) -> bool {
+        self.done.iter().chain([&self.keys.current]).all(|count| count.load(SeqCst) > ENOUGH)
     }
 
     fn set(&self) -> BackupSet {
@@ -124,6 +134,7 @@ fn read(shared: &Shared) -> u64 {
     while !shared.stop.load(SeqCst) {
         check(&shared.db, &shared.acknowledged());
         states += 1;
+        shared.done[0].store(states, SeqCst);
     }
     states
 }
@@ -153,6 +164,7 @@ fn maintain(shared: &Shared, lots: &mut Rng) -> u64 {
             }
         }
         calls += 1;
+        shared.done[1].store(calls, SeqCst);
     }
     calls
 }
@@ -165,6 +177,7 @@ fn rotate(shared: &Shared) -> u64 {
         // A table that was begun before may have the key before.
         assert!(done.key_ids.contains(&current), "{done:?} without {current}");
         files += done.files_rewritten;
+        shared.done[2].store(files, SeqCst);
         thread::sleep(Duration::from_millis(5));
     }
     files
@@ -178,10 +191,12 @@ fn reencryptions_beside_writes_and_copies_lose_nothing() {
     let (disk, clock) = (Arc::new(MemoryFs::new()), SystemClock::new());
     let keys = Arc::new(Rotated { current: AtomicU64::new(1) });
     let options = small_options(on(&disk)).clock(Arc::new(SystemClock::new())).worker_threads(2);
+    // No compaction runs at the end without being waited for.
+    let options = options.idle_compactions(false);
     let db = options.encryption(Arc::clone(&keys) as Arc<dyn KeyProvider>).open(STORE_DIR).unwrap();
     drop(db.keyspace("other").unwrap());
-    let (stop, written) = Default::default();
-    let shared = Shared { db, disk, keys, stop, written };
+    let (stop, written, done) = Default::default();
+    let shared = Shared { db, disk, keys, stop, written, done };
     let failure = Mutex::new(None);
     let guarded = |run: &mut dyn FnMut() -> u64| {
         catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|panic| {
@@ -198,7 +213,8 @@ fn reencryptions_beside_writes_and_copies_lose_nothing() {
         threads.push(scope.spawn(move || guarded(&mut || read(shared))));
         threads.push(scope.spawn(move || guarded(&mut || maintain(shared, &mut Rng::new(seed)))));
         threads.push(scope.spawn(move || guarded(&mut || rotate(shared))));
-        while clock.now() < length && !shared.stop.load(SeqCst) {
+        let goes_on = |now| now < length || (now < TIME_MAX && !shared.is_enough());
+        while goes_on(clock.now()) && !shared.stop.load(SeqCst) {
             thread::sleep(Duration::from_millis(10));
         }
         shared.stop.store(true, SeqCst);
@@ -210,6 +226,8 @@ fn reencryptions_beside_writes_and_copies_lose_nothing() {
     let Shared { db, disk, keys, written, .. } = shared;
     let last = written.map(AtomicU64::into_inner);
     let current = keys.current.fetch_add(1, SeqCst) + 1;
+    // Tables that were begun before have the key before.
+    db.wait_for_background().unwrap();
     assert_eq!(db.reencrypt().unwrap().key_ids, [current], "nothing runs beside it");
     check(&db, &last);
     assert!(db.verify().unwrap().is_good());
@@ -223,5 +241,5 @@ fn reencryptions_beside_writes_and_copies_lose_nothing() {
         "reencryptions: {first} and {second} batches, {states} states, {calls} calls, {files} files \
          rewritten by {current} keys"
     ));
-    assert!(states > 5 && calls > 5 && files > 5 && current > 5, "{counts:?}");
+    assert!([states, calls, files, current].iter().all(|&count| count > ENOUGH), "{counts:?}");
 }

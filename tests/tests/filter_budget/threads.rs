@@ -55,14 +55,16 @@ fn readers_find_every_key_while_the_budget_changes() {
 #[test]
 #[expect(clippy::disallowed_methods, reason = "the wait of a flush is measured")]
 fn n8_filter_cut_beside_a_slow_lookup_stalls_no_flush() {
+    const WAIT_MAX: Duration = Duration::from_millis(800);
+
     let options = options(Arc::new(MemoryFs::new()), FilterPolicy::default());
     let db = options.open(STORE_DIR).unwrap();
     fill(&db, 0..KEYS);
     let of_levels = || db.stats().levels.iter().map(|level| level.filter_bytes).sum::<u64>();
     // A cut waits for a lookup for at least a second. Takes the minimum of several: the machine is
     // shared.
-    let mut shortest = Duration::MAX;
-    for round in 0..3 {
+    let (mut shortest, mut rounds) = (Duration::MAX, 0);
+    while rounds < 3 || (shortest >= WAIT_MAX && rounds < 20) {
         db.set_filter_bytes_max(u64::MAX).unwrap();
         db.wait_for_background().unwrap();
         assert!(of_levels() > 0);
@@ -73,14 +75,15 @@ fn n8_filter_cut_beside_a_slow_lookup_stalls_no_flush() {
                     thread::yield_now();
                 }
                 assert!(filter_bytes(&db) > 0, "the lookup holds filters");
-                db.insert(key(KEYS + round), [7; 16]).unwrap();
+                db.insert(key(KEYS + rounds), [7; 16]).unwrap();
                 let start = Instant::now();
                 db.flush().unwrap();
                 shortest = shortest.min(start.elapsed());
             });
         };
         db.get_with(key(1), flush).unwrap().unwrap();
+        rounds += 1;
     }
-    assert!(shortest < Duration::from_millis(800), "{shortest:?}");
-    assert_eq!(db.iter().count() as u64, KEYS + 3);
+    assert!(shortest < WAIT_MAX, "{shortest:?}");
+    assert_eq!(db.iter().count() as u64, KEYS + rounds);
 }

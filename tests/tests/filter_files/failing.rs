@@ -74,7 +74,7 @@ fn filters_are_rebuilt_when_space_is_free() {
     let db = options(fs.clone(), bloom(), 2).open(STORE_DIR).unwrap();
     assert!(db.wait_for_background().is_err());
     fs.heal();
-    let whole = (0..500).any(|_| {
+    let whole = (0..6_000).any(|_| {
         std::thread::sleep(std::time::Duration::from_millis(10));
         db.stats().tables_with_unusable_filters == 0
     });

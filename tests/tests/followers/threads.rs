@@ -30,10 +30,25 @@ const SLOTS: u64 = 50;
 const REMOVE_EVERY: u64 = 70;
 const REMOVED_FROM: u64 = 30;
 
+/// Batches and states of each follower: a run has more.
+const BATCHES: u64 = 100;
+const STATES: u64 = 5;
+/// Time after which a run ends, although it has not done enough.
+const TIME_MAX: Duration = Duration::from_secs(120);
+
 struct Shared {
     stop: AtomicBool,
     /// Batches that the operating system has.
     written: AtomicU64,
+    /// Checked states of both followers.
+    states: [AtomicU64; 2],
+}
+
+impl Shared {
+    fn is_enough(&self) -> bool {
+        self.written.load(SeqCst) > BATCHES
+            && self.states.iter().all(|states| states.load(SeqCst) > STATES)
+    }
 }
 
 fn number(value: Option<impl AsRef<[u8]>>) -> u64 {
@@ -133,6 +148,7 @@ fn follow(db: &Db, lots: &mut Rng, shared: &Shared, is_on_demand: bool) -> u64 {
         }
         last = seen;
         states += 1;
+        shared.states[usize::from(is_on_demand)].store(states, SeqCst);
         let by_get = number(db.get("newest").unwrap_or_default());
         assert!(by_get == 0 || by_get >= seen, "{by_get} after {seen}");
         if lots.chance(1, 10) {
@@ -158,7 +174,8 @@ pub(super) fn run(options: Options, dir: &Path, seed: u64, seconds: u64) {
     let db = options.clone().open(dir).unwrap();
     drop(db.keyspace("other").unwrap());
     db.close().unwrap();
-    let shared = Shared { stop: AtomicBool::new(false), written: AtomicU64::new(0) };
+    let (stop, written, states) = Default::default();
+    let shared = Shared { stop, written, states };
     let follower = || options.clone().clock(clock()).follow(true);
     let on_demand = follower().open_files_max(100).open(dir).unwrap();
     let interval = Duration::from_millis(3);
@@ -183,7 +200,8 @@ pub(super) fn run(options: Options, dir: &Path, seed: u64, seconds: u64) {
             })
         });
         let (clock, length) = (SystemClock::new(), Duration::from_secs(seconds));
-        while clock.now() < length && !shared.stop.load(SeqCst) {
+        let goes_on = |now| now < length || (now < TIME_MAX && !shared.is_enough());
+        while goes_on(clock.now()) && !shared.stop.load(SeqCst) {
             thread::sleep(Duration::from_millis(10));
         }
         shared.stop.store(true, SeqCst);
@@ -194,7 +212,8 @@ pub(super) fn run(options: Options, dir: &Path, seed: u64, seconds: u64) {
         std::panic::resume_unwind(panic);
     }
     report(&format!("followers: {writes} batches, {states:?} states, all of them prefixes"));
-    assert!(writes > 100 && states.iter().all(|&states| states > 5), "{writes}, {states:?}");
+    let is_enough = writes > BATCHES && states.iter().all(|&states| states > STATES);
+    assert!(is_enough, "{writes}, {states:?}");
 }
 
 /// `SIEVE_FOLLOW_SECONDS` runs longer.

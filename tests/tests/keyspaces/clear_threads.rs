@@ -4,7 +4,7 @@
 
 use std::{
     sync::{
-        atomic::{AtomicBool, Ordering::Relaxed},
+        atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
         mpsc,
     },
     thread,
@@ -23,6 +23,8 @@ use sievedb_tests::{
 /// Keys that a writer puts in each of its batches.
 const KEYS: u8 = 5;
 const WRITERS: u8 = 3;
+/// Time after which the threads end, although no snapshot with entries was read.
+const TIME_MAX: Duration = Duration::from_secs(60);
 
 struct Shared {
     db: Db,
@@ -30,6 +32,9 @@ struct Shared {
     kept: Keyspace,
     cleared: Keyspace,
     is_over: AtomicBool,
+    /// Checked snapshots with entries, and clears.
+    checked: AtomicU64,
+    clears: AtomicU64,
 }
 
 fn key(writer: u8, number: u8) -> [u8; 2] {
@@ -67,8 +72,7 @@ fn write(shared: &Shared, writer: u8) -> u64 {
 }
 
 /// Reads snapshots: batches are there as a whole or not at all, and snapshots do not change.
-fn read(shared: &Shared) -> u64 {
-    let mut checked = 0;
+fn read(shared: &Shared) {
     while !shared.is_over.load(Relaxed) {
         let snapshot = shared.db.snapshot();
         let of_snapshot = snapshot.keyspace(&shared.cleared).unwrap();
@@ -83,13 +87,11 @@ fn read(shared: &Shared) -> u64 {
         for (key, value) in entries.iter().take(3) {
             assert_eq!(of_snapshot.get(key).unwrap().as_ref(), Some(value));
         }
-        checked += u64::from(!entries.is_empty());
+        shared.checked.fetch_add(u64::from(!entries.is_empty()), Relaxed);
     }
-    checked
 }
 
-fn clear(shared: &Shared, mut rng: Rng) -> u64 {
-    let mut clears = 0;
+fn clear(shared: &Shared, mut rng: Rng) {
     while !shared.is_over.load(Relaxed) {
         thread::sleep(Duration::from_millis(rng.below(12) as u64));
         match rng.below(4) {
@@ -97,11 +99,10 @@ fn clear(shared: &Shared, mut rng: Rng) -> u64 {
             1 => shared.db.compact().unwrap(),
             _ => {
                 shared.cleared.clear().unwrap();
-                clears += 1;
+                shared.clears.fetch_add(1, Relaxed);
             }
         }
     }
-    clears
 }
 
 #[test]
@@ -115,7 +116,8 @@ fn no_key_returns_after_a_clear_and_no_snapshot_changes() {
     let options = Options::new().worker_threads(2).log_segment_bytes(64 << 10).keyspace(small);
     let db = options.open(dir.path()).unwrap();
     let (kept, cleared) = (db.keyspace("kept").unwrap(), db.keyspace("cleared").unwrap());
-    let shared = Shared { db, kept, cleared, is_over: AtomicBool::new(false) };
+    let (is_over, checked, clears) = Default::default();
+    let shared = Shared { db, kept, cleared, is_over, checked, clears };
     let rng = Rng::new(seed("clears beside writers", 5));
     let time = Duration::from_millis(from_env("SIEVE_CLEAR_MS", 1200));
     let shared_ref = &shared;
@@ -125,12 +127,17 @@ fn no_key_returns_after_a_clear_and_no_snapshot_changes() {
         let reader = scope.spawn(move || read(shared_ref));
         let clearer = scope.spawn(move || clear(shared_ref, rng));
         let clock = SystemClock::new();
-        while clock.now() < time && !clearer.is_finished() && !reader.is_finished() {
+        let counts = || (shared_ref.clears.load(Relaxed), shared_ref.checked.load(Relaxed));
+        let is_enough = || counts().0 > 0 && counts().1 > 0;
+        let goes_on = |now| now < time || (now < TIME_MAX && !is_enough());
+        while goes_on(clock.now()) && !clearer.is_finished() && !reader.is_finished() {
             thread::sleep(Duration::from_millis(10));
         }
         shared_ref.is_over.store(true, Relaxed);
         let seen: u64 = writers.into_iter().map(|writer| writer.join().unwrap()).sum();
-        let (checked, clears) = (reader.join().unwrap(), clearer.join().unwrap());
+        reader.join().unwrap();
+        clearer.join().unwrap();
+        let (clears, checked) = counts();
         assert!(clears > 0 && checked > 0, "{clears} clears, {checked} snapshots, {seen} seen");
     });
     let Shared { db, kept, cleared, .. } = shared;

@@ -46,13 +46,13 @@ fn hold(budget: usize, entries: u64, entries_of_table_min: u64, resident_of_tabl
     let resident_bytes = |memory: &MemoryStats| memory.index_bytes + memory.bookkeeping_bytes;
     let without_tables = resident_bytes(&db.stats().memory);
     let check = |what: &str, sampled: usize| {
-        let of_table = entries / db.stats().keyspaces[0].tables;
         // A compaction pins the tables that it replaces.
         db.wait_for_background().unwrap();
         let stats = db.stats();
         let peak = peak_bytes().max(sampled) - before;
         let memory = &stats.memory;
         let tables = stats.keyspaces[0].tables;
+        let of_table = entries / tables;
         let resident = resident_bytes(memory) - without_tables;
         println!(
             "{} MiB, {what}: {peak} bytes; {tables} tables of {of_table} entries; {memory:?}",

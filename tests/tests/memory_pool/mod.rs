@@ -7,6 +7,7 @@ mod stores;
 use std::{
     panic::{self, AssertUnwindSafe},
     sync::Arc,
+    thread,
     time::Duration,
 };
 
@@ -62,9 +63,18 @@ fn used(stats: &PoolStats) -> u64 {
         + stats.block_cache_bytes
 }
 
+/// Checks the sum of all uses. Background work may move memory between two parts while they are
+/// read: one of several sums must be within the limit.
 fn check_sum(pool: &MemoryPool) {
-    let stats = pool.stats();
-    assert!(used(&stats) <= stats.budget_bytes + STEP, "{stats:?}");
+    let mut stats = pool.stats();
+    for _ in 0..10 {
+        if used(&stats) <= stats.budget_bytes + STEP {
+            return;
+        }
+        thread::sleep(Duration::from_millis(1));
+        stats = pool.stats();
+    }
+    panic!("{stats:?}");
 }
 
 #[test]
@@ -308,12 +318,17 @@ fn pool_filters_of_all_stores_stay_within_their_limit() {
     let filters = |db: &Db| db.stats().memory.filter_bytes;
     assert!(filters(&first) > CEILING / 8 * 7, "{}", filters(&first));
     let second = fill();
-    for _ in 0..3 {
+    let (mut of_first, mut of_second) = (u64::MAX / 2, 0);
+    for _ in 0..100 {
         // Memory that one drops can be used by the other.
         first.wait_for_background().unwrap();
         second.wait_for_background().unwrap();
+        (of_first, of_second) = (filters(&first), filters(&second));
+        if of_first + of_second <= CEILING + EDGES && of_second > CEILING / 8 {
+            break;
+        }
+        thread::sleep(Duration::from_millis(10));
     }
-    let (of_first, of_second) = (filters(&first), filters(&second));
     assert!(of_first + of_second <= CEILING + EDGES, "{of_first} {of_second}");
     assert!(of_second > CEILING / 8, "{of_second}");
     first.close().unwrap();

@@ -77,8 +77,9 @@ fn follower_sees_prefixes_of_killed_writers() {
     }
     db.close().unwrap();
     let follower = options().follow(true).open(dir.path()).unwrap();
-    let (mut last, mut states) = (0, 0);
-    for kill in 0..kills {
+    let (mut last, mut states, mut kill) = (0, 0, 0);
+    // On a busy machine, writers may be killed before their first batch.
+    while kill < kills || (last <= 100 && kill < 50 * kills) {
         let mut writer = other_process("processes::followed::followed_writer");
         writer.env(DIR_VARIABLE, dir.path()).env("SIEVE_FOLLOWED", "1");
         let mut writer = writer.spawn().unwrap();
@@ -98,7 +99,8 @@ fn follower_sees_prefixes_of_killed_writers() {
         last = check(&follower);
         let fresh = options().follow(true).open(Path::new(dir.path())).unwrap();
         assert_eq!(check(&fresh), last, "a new follower sees the same");
+        kill += 1;
     }
-    report(&format!("followed processes: {kills} kills, {last} batches, {states} states"));
+    report(&format!("followed processes: {kill} kills, {last} batches, {states} states"));
     assert!(last > 100, "only {last} batches");
 }

@@ -21,7 +21,7 @@ use super::{DIR_VARIABLE, other_process};
 
 const SCENARIO_VARIABLE: &str = "SIEVE_FORK";
 /// A hanging child is killed after this time.
-const CHILD_MAX: Duration = Duration::from_secs(60);
+const CHILD_MAX: Duration = Duration::from_secs(600);
 /// A daemon writes this file when it is done.
 const DONE: &str = "done";
 

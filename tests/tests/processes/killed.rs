@@ -146,9 +146,10 @@ fn check(dir: &Path) -> u64 {
 fn killed_writer_loses_no_acknowledged_write() {
     let seed = seed("killed processes", 1);
     let kills = from_env("SIEVE_KILLS", 30);
-    let (mut dir, mut steps) = (tempfile::tempdir().unwrap(), 0);
-    for kill in 0..kills {
-        if kill % KILLS_EACH == 0 {
+    let (mut dir, mut steps, mut kill) = (tempfile::tempdir().unwrap(), 0, 0);
+    // On a busy machine, all writers of the last store may be killed before their first step.
+    while kill < kills || (steps == 0 && kill < 50 * kills) {
+        if kill < kills && kill % KILLS_EACH == 0 {
             dir = tempfile::tempdir().unwrap();
         }
         let mut writer = other_process("processes::killed::writer");
@@ -159,7 +160,8 @@ fn killed_writer_loses_no_acknowledged_write() {
         let ended = writer.wait().unwrap();
         assert_eq!(ended.code(), None, "kill {kill}: the writer ended by itself");
         steps = check(dir.path());
+        kill += 1;
     }
-    report(&format!("killed processes: {kills} kills, {steps} steps in the last store"));
+    report(&format!("killed processes: {kill} kills, {steps} steps in the last store"));
     assert!(steps > 0, "the writer got nothing done");
 }

@@ -2,6 +2,8 @@
 
 use std::env;
 
+use sievedb_tests::settings::report;
+
 /// SplitMix64; constants of Steele, Lea and Flood, "Fast Splittable Pseudorandom Number
 /// Generators", OOPSLA 2014.
 #[derive(Debug, Clone)]
@@ -34,6 +36,7 @@ pub(super) fn mix(number: u64) -> u64 {
 pub(super) fn seed() -> u64 {
     let given = env::var("SIEVE_SEED").ok().map(|text| text.parse().unwrap());
     let seed = given.unwrap_or_else(|| u64::from(std::process::id()));
-    println!("SIEVE_SEED={seed}");
+    // Also if the process aborts.
+    report(&format!("SIEVE_SEED={seed}"));
     seed
 }

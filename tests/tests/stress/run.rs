@@ -12,6 +12,7 @@ use sievedb::{
     clock::{Clock, SystemClock},
     stats::BackgroundStats,
 };
+use sievedb_tests::settings::report;
 
 use super::{
     check::{Progress, Seen, check_get},
@@ -114,7 +115,9 @@ fn wait(shared: &Shared, time: Duration) {
         if shared.progress.total() != writes {
             (writes, since) = (shared.progress.total(), clock.now());
         } else if clock.now() - since > STALL_MAX {
-            eprintln!("no write in {STALL_MAX:?}: {}", shared.db.stats());
+            // A process that aborts prints no captured output.
+            let (seed, stats) = (shared.seed, shared.db.stats());
+            report(&format!("SIEVE_SEED={seed}: no write in {STALL_MAX:?}: {stats}"));
             process::abort();
         }
     }
