@@ -11,7 +11,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use quick_cache::{DefaultHashBuilder, Lifecycle, Weighter, sync::Cache};
+use quick_cache::{Lifecycle, Weighter, sync::Cache};
 
 use crate::{
     block::{Block, BlockInner, BlockRole},
@@ -28,13 +28,20 @@ use crate::{
 /// its predecessor.
 pub(crate) type BlockKey = (u64, u64);
 
+#[cfg(not(test))]
+type KeyHash = quick_cache::DefaultHashBuilder;
+
+/// Has no random seed: the evictions of a unit test do not depend on chance.
+#[cfg(test)]
+type KeyHash = std::hash::BuildHasherDefault<std::hash::DefaultHasher>;
+
 /// A cache of verified, decompressed blocks, shared by tables and bounded in bytes.
 ///
 /// Contains data blocks and index partitions; tables own top indexes and filters. Scan-resistant:
 /// blocks read once do not evict blocks read often.
 #[derive(Debug)]
 pub struct BlockCache {
-    blocks: Cache<BlockKey, Block, BlockWeight, DefaultHashBuilder, BlockLife>,
+    blocks: Cache<BlockKey, Block, BlockWeight, KeyHash, BlockLife>,
     steps: CacheSteps,
     /// The capacity in `steps`. Locked while it changes.
     capacity_steps: Mutex<u64>,
@@ -123,10 +130,14 @@ impl BlockCache {
     /// shard is not cached. The capacity is rounded down to 16 KiB per shard.
     #[must_use]
     pub fn new(bytes: u64) -> Self {
-        let threads = thread::available_parallelism().map_or(1, NonZero::get);
+        Self::with_threads(bytes, thread::available_parallelism().map_or(1, NonZero::get))
+    }
+
+    /// As [`new`](Self::new), for a machine with this number of parallel threads.
+    pub(crate) fn with_threads(bytes: u64, threads: usize) -> Self {
         let steps = CacheSteps::new(bytes, threads);
         let capacity_steps = steps.within(bytes);
-        let hasher = DefaultHashBuilder::default();
+        let hasher = KeyHash::default();
         let options = steps.options(capacity_steps);
         let ghosts = Arc::<GhostBlocks>::default();
         let life = BlockLife { ghosts: Arc::clone(&ghosts) };

@@ -5,6 +5,7 @@ use std::fmt;
 use serde::Serialize;
 
 use super::{
+    chance::{is_above, is_below},
     levels::{Counters, Level, false_positives_expected, total},
     lookups::{Answers, Times},
 };
@@ -227,10 +228,9 @@ impl Case {
     fn wrong_rate(&self) -> Option<String> {
         let (probes, expected) = false_positives_expected(&self.levels)?;
         let (measured, _) = self.false_positive_rates()?;
-        // Five standard deviations of a binomial rate, and 10 % for the formula's simplifications.
-        let deviation = (expected * (1.0 - expected) / probes as f64).sqrt();
-        let allowed = 5.0 * deviation + expected / 10.0;
-        ((measured - expected).abs() > allowed)
+        // 10 % for the formula's simplifications.
+        let (count, mean) = (self.counters().false_positives, expected * probes as f64);
+        (is_above(count, 1.1 * mean) || is_below(count, 0.9 * mean))
             .then(|| format!("false-positive rate is {measured:.5}, expected {expected:.5}"))
     }
 }
@@ -297,7 +297,7 @@ mod tests {
             ("calls", |c| c.reads.calls = 39, "in 39 calls"),
             ("cached", |c| c.kind.cache = Cache::All, "40 reads although"),
             ("bytes", |c| c.reads.bytes = 1, "but 1 bytes read"),
-            ("above", |c| c.levels[0].false_positive_rate_expected = 0.003, "expected 0.00300"),
+            ("above", |c| c.levels[0].false_positive_rate_expected = 0.002, "expected 0.00200"),
             ("below", |c| c.levels[0].false_positive_rate_expected = 0.03, "expected 0.03000"),
         ];
         for (name, damage, want) in cases {

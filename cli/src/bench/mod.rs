@@ -1,6 +1,7 @@
 //! Parts of `sieve bench`.
 
 pub(crate) mod case;
+mod chance;
 pub(crate) mod cold;
 pub(crate) mod dir;
 pub(crate) mod fill;

@@ -6,7 +6,7 @@ use comfy_table::{CellAlignment, Table, presets::ASCII_MARKDOWN};
 use serde::Serialize;
 use sievedb::{Db, text::bytes};
 
-use super::{case::Case, fill::ideal, promise::with_chance};
+use super::{case::Case, chance::is_above, fill::ideal};
 
 /// Filter memory of each step, in percent of that for all bits per key.
 pub(crate) const PERCENTS: [u64; 4] = [100, 50, 25, 10];
@@ -24,9 +24,9 @@ const TURNS: usize = 3;
 /// The filters are complete after this time without a change.
 const SETTLE_TIME: Duration = Duration::from_millis(300);
 
-/// Waits until the filters match the plan. Returns the predicted data-block requests per lookup of
+/// Waits until background work is done and the filters match the plan. Returns the predicted data-block requests per lookup of
 /// an absent key.
-pub(crate) fn wait_for_filters(db: &Db) -> f64 {
+pub(crate) fn wait_for_filters(db: &Db) -> sievedb::Result<f64> {
     let memory_and_reads = || {
         let stats = db.stats();
         (stats.memory.filter_bytes, stats.table_reads.bytes)
@@ -34,9 +34,10 @@ pub(crate) fn wait_for_filters(db: &Db) -> f64 {
     let mut before = memory_and_reads();
     loop {
         thread::sleep(SETTLE_TIME);
+        db.wait_for_background()?;
         let now = memory_and_reads();
         if now == before {
-            return db.stats().false_positives_planned;
+            return Ok(db.stats().false_positives_planned);
         }
         before = now;
     }
@@ -133,7 +134,8 @@ impl Step {
         let Self { percent, filter_memory_bytes, filter_bytes_max, .. } = self;
         let (found, predicted) = (self.data_block_requests, self.predicted);
         let without = unfiltered.per_lookup(unfiltered.counters().data_block_requests);
-        let most = with_chance(PREDICTION_FACTOR * predicted, self.lookups);
+        let lookups = self.lookups as f64;
+        let count = (found * lookups).round() as u64;
         let rows = [
             (
                 filter_memory_bytes > filter_bytes_max,
@@ -142,7 +144,7 @@ impl Step {
                 ),
             ),
             (
-                found > most,
+                is_above(count, PREDICTION_FACTOR * predicted * lookups),
                 format!("{found:.5} data-block requests per lookup, predicted {predicted:.5}"),
             ),
             (found > without, format!("{found:.5} data-block requests, {without:.5} without")),

@@ -232,7 +232,7 @@ impl Args {
         for percent in sweep::PERCENTS {
             let bytes_max = (all_bytes * percent as f64 / 100.0) as u64;
             db.set_filter_bytes_max(bytes_max)?;
-            let predicted = wait_for_filters(db);
+            let predicted = wait_for_filters(db)?;
             let kind =
                 Kind { filters: Filters::Auto, cache: Cache::All, key_kind: KeyKind::Absent };
             let case = self.case(db, keys, lookups, kind)?;
@@ -245,7 +245,7 @@ impl Args {
             let mut faults = Vec::new();
             let turns = Alternating::measure(last.filter_bytes_max, |bytes_max| {
                 db.set_filter_bytes_max(bytes_max)?;
-                wait_for_filters(db);
+                wait_for_filters(db)?;
                 let kind =
                     Kind { filters: Filters::Auto, cache: Cache::All, key_kind: KeyKind::Absent };
                 let case = self.case(db, keys, lookups, kind)?;

@@ -14,6 +14,8 @@ const TABLE: u64 = 7;
 /// Percent of the blocks.
 const CACHED: u64 = 43;
 const CACHED_BLOCKS: u64 = BLOCKS * CACHED / 100;
+/// Parallel threads of the machine, which give the number of shards.
+const THREADS: usize = 2;
 /// Number of ranks that YCSB scrambles.
 const RANKS: f64 = 1e10;
 
@@ -36,13 +38,13 @@ impl Lookups {
         let mut builder = BlockBuilder::default();
         builder.add(InternalKey::new(b"key", Trailer::new(1, Kind::Put)), &[7; 4000]);
         let content = Bytes::copy_from_slice(builder.finish());
-        let cache = BlockCache::new(64 << 20);
+        let cache = BlockCache::with_threads(64 << 20, THREADS);
         let mut lookups = Self { cache, content, state: 1, seed: 1 };
         for number in 0..100 {
             lookups.read(number);
         }
         let block_bytes = lookups.cache.memory_bytes() / 100;
-        lookups.cache = BlockCache::new(CACHED_BLOCKS * block_bytes);
+        lookups.cache = BlockCache::with_threads(CACHED_BLOCKS * block_bytes, THREADS);
         lookups
     }
 

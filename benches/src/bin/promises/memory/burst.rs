@@ -71,7 +71,7 @@ fn burst(
     data.load(&keyspaces)?;
     db.wait_for_background()?;
     if reads {
-        data.read(&keyspaces, READ_SECONDS, &mut Random::new(20))?;
+        data.read(&keyspaces, READ_SECONDS, 0, &mut Random::new(20))?;
     }
     let seconds = if scale.small { 3.0 } else { 10.0 };
     let begun = now();

@@ -43,16 +43,18 @@ impl Data {
         Ok(())
     }
 
-    /// Looks up random entries of a loaded store for `seconds`. Fails if one is absent.
+    /// Looks up random entries of a loaded store for `seconds`, and at least `lookups`. Fails if one is absent.
     pub(super) fn read(
         &self,
         keyspaces: &[Keyspace],
         seconds: f64,
+        lookups: u64,
         random: &mut Random,
     ) -> Result<(), Box<dyn Error>> {
-        let begun = now();
-        while begun.elapsed().as_secs_f64() < seconds {
+        let (begun, mut done) = (now(), 0);
+        while done < lookups || begun.elapsed().as_secs_f64() < seconds {
             self.read_one(keyspaces, random)?;
+            done += 1;
         }
         Ok(())
     }
