@@ -30,7 +30,7 @@ type Result<T> = std::result::Result<T, Box<dyn Error>>;
 type Failure<E = openraft::error::Infallible> = RPCError<u64, BasicNode, RaftError<u64, E>>;
 
 /// Time in which a cluster must reach a state, on a busy machine.
-const PATIENCE: Option<Duration> = Some(Duration::from_secs(30));
+const PATIENCE: Option<Duration> = Some(Duration::from_secs(60));
 
 /// Entries after which a node builds a snapshot and purges its log.
 const SNAPSHOT_ENTRIES: u64 = 50;
@@ -111,8 +111,10 @@ struct Node {
 async fn start(id: u64, dir: &Path, network: &Network) -> Result<Node> {
     let config = Config {
         heartbeat_interval: 100,
-        election_timeout_min: 500,
-        election_timeout_max: 1000,
+        // No election on a busy machine, unless the leader is stopped: the others wait for up to
+        // twice the maximum.
+        election_timeout_min: 2_000,
+        election_timeout_max: 4_000,
         snapshot_policy: SnapshotPolicy::LogsSinceLast(SNAPSHOT_ENTRIES),
         max_in_snapshot_log_to_keep: 0,
         snapshot_max_chunk_size: 10_000,

@@ -117,8 +117,9 @@ impl RaftNetworkV2<Types> for Link {
 async fn start(id: u64, dir: &Path, network: &Network) -> Result<Db> {
     let config = Config {
         heartbeat_interval: 100,
-        election_timeout_min: 500,
-        election_timeout_max: 1000,
+        // No election on a busy machine: no node takes over.
+        election_timeout_min: 5_000,
+        election_timeout_max: 10_000,
         snapshot_policy: SnapshotPolicy::LogsSinceLast(50),
         max_in_snapshot_log_to_keep: 0,
         ..Config::default()

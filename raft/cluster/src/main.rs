@@ -4,7 +4,7 @@
 
 use std::{
     env,
-    net::SocketAddr,
+    net::{Ipv4Addr, SocketAddr},
     path::PathBuf,
     process::{Command, ExitCode, Stdio},
     time::Duration,
@@ -57,7 +57,7 @@ enum Action {
         snapshot_entries: u64,
         /// Milliseconds without a leader after which the node starts an election, or up to twice
         /// as many
-        #[arg(long, default_value_t = 400)]
+        #[arg(long, default_value_t = 400, overrides_with = "election_timeout")]
         election_timeout: u64,
         /// Stop at the end of standard input
         #[arg(long)]
@@ -183,8 +183,9 @@ async fn run(action: Action) -> Result<ExitCode> {
 }
 
 async fn start(dir: PathBuf, port: u16, nodes: u16) -> Result<()> {
-    let ports: Option<Vec<_>> = (0..nodes).map(|node| port.checked_add(node)).collect();
-    let places = Places::Loopback(ports.ok_or("the ports end at 65535")?);
+    let address = |node| Some((Ipv4Addr::LOCALHOST, port.checked_add(node)?).into());
+    let addresses: Option<Vec<_>> = (0..nodes).map(address).collect();
+    let places = Places::Loopback(addresses.ok_or("the ports end at 65535")?);
     let mut cluster = Processes::new(&env::current_exe()?, &dir, places, &[]);
     let leader = cluster.start_cluster(nodes.into()).await?;
     for node in 1..=u64::from(nodes) {

@@ -7,9 +7,10 @@
 
 use std::{
     io::Read as _,
-    net::{SocketAddr, TcpListener},
+    net::{Ipv4Addr, SocketAddr, TcpListener},
     path::Path,
-    process::{Child, Command, Stdio},
+    process::{self, Child, Command, Stdio},
+    sync::atomic::{AtomicU32, Ordering::Relaxed},
 };
 
 use crate::Result;
@@ -20,23 +21,35 @@ const PORT: u16 = 7000;
 /// Places where nodes run.
 #[derive(Debug)]
 pub enum Places {
-    /// On ports of this machine. Nodes drop the requests that a partition would lose.
-    Loopback(Vec<u16>),
+    /// At addresses of this machine. Nodes drop the requests that a partition would lose.
+    Loopback(Vec<SocketAddr>),
     /// In network namespaces, each held by a process.
     Namespaces(Vec<Child>),
 }
 
 impl Places {
-    /// Chooses free ports for `count` nodes.
+    /// Chooses free addresses for `count` nodes: on Linux in a network of this cluster, so that no
+    /// other process takes the port of a node that is down.
     ///
     /// # Errors
     ///
-    /// Errors of the operating system.
+    /// Errors of the operating system, or more than 254 nodes.
     pub fn loopback(count: usize) -> Result<Self> {
-        let bind = |_| TcpListener::bind("127.0.0.1:0");
-        let listeners = (0..count).map(bind).collect::<std::io::Result<Vec<_>>>()?;
-        let ports = listeners.iter().map(|listener| Ok(listener.local_addr()?.port()));
-        Ok(Self::Loopback(ports.collect::<std::io::Result<_>>()?))
+        /// Networks of this process.
+        static NETWORKS: AtomicU32 = AtomicU32::new(0);
+
+        // 127.0.0 is the network of other programs.
+        let (process, number) = (process::id(), NETWORKS.fetch_add(1, Relaxed));
+        let (second, third) = (1 + process % 254, (process / 254 + number) % 256);
+        let bind = |node| {
+            let own = Ipv4Addr::new(127, u8::try_from(second)?, u8::try_from(third)?, node);
+            let address = if cfg!(target_os = "linux") { own } else { Ipv4Addr::LOCALHOST };
+            Ok(TcpListener::bind((address, 0))?)
+        };
+        let nodes = 1..=u8::try_from(count)?;
+        let listeners = nodes.map(bind).collect::<Result<Vec<_>>>()?;
+        let addresses = listeners.iter().map(TcpListener::local_addr);
+        Ok(Self::Loopback(addresses.collect::<std::io::Result<_>>()?))
     }
 
     /// Creates namespaces for `count` nodes.
@@ -84,7 +97,7 @@ impl Places {
     #[must_use]
     pub fn count(&self) -> usize {
         match self {
-            Self::Loopback(ports) => ports.len(),
+            Self::Loopback(addresses) => addresses.len(),
             Self::Namespaces(holders) => holders.len(),
         }
     }
@@ -93,7 +106,7 @@ impl Places {
     #[must_use]
     pub fn peer_address(&self, node: u64) -> SocketAddr {
         match self {
-            Self::Loopback(ports) => ([127, 0, 0, 1], ports[index(node)]).into(),
+            Self::Loopback(addresses) => addresses[index(node)],
             Self::Namespaces(_) => ([10, 1, 0, byte(node)], PORT).into(),
         }
     }

@@ -16,7 +16,7 @@ use crate::{
 };
 
 /// Time in which a cluster must reach a state, on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Pause between two looks at a node.
 const POLL: Duration = Duration::from_millis(50);
@@ -80,11 +80,21 @@ impl Processes {
     ///
     /// If the process cannot be started.
     pub fn start(&mut self, node: u64) -> Result<()> {
+        self.start_with(node, &[])
+    }
+
+    /// Starts a node with `more` arguments, which override those of all nodes.
+    ///
+    /// # Errors
+    ///
+    /// If the process cannot be started.
+    pub fn start_with(&mut self, node: u64, more: &[&str]) -> Result<()> {
         std::fs::create_dir_all(self.dir(node))?;
         let mut command = self.places.command(node, &self.program);
         command.args(["node", "--child", "--id", &node.to_string()]);
         command.arg("--listen").arg(self.places.listen_address(node).to_string());
-        command.arg("--dir").arg(self.dir(node)).args(&self.arguments).env("RUST_BACKTRACE", "0");
+        command.arg("--dir").arg(self.dir(node)).args(&self.arguments).args(more);
+        command.env("RUST_BACKTRACE", "0");
         self.nodes.insert(node, command.stdin(Stdio::piped()).stdout(Stdio::null()).spawn()?);
         Ok(())
     }
@@ -160,7 +170,7 @@ impl Processes {
     ///
     /// # Errors
     ///
-    /// If there is no leader after 30 seconds.
+    /// If there is no leader after a minute.
     pub async fn start_cluster(&mut self, count: u64) -> Result<u64> {
         for node in 1..=count {
             self.start(node)?;
@@ -186,7 +196,7 @@ impl Processes {
     ///
     /// # Errors
     ///
-    /// If there is none after 30 seconds.
+    /// If there is none after a minute.
     pub async fn leader(&self) -> Result<u64> {
         self.leader_of(&self.running().collect::<Vec<_>>()).await
     }
@@ -195,7 +205,7 @@ impl Processes {
     ///
     /// # Errors
     ///
-    /// If there is none after 30 seconds.
+    /// If there is none after a minute.
     pub async fn leader_of(&self, nodes: &[u64]) -> Result<u64> {
         let deadline = Instant::now() + PATIENCE;
         while Instant::now() < deadline {

@@ -33,6 +33,11 @@ const POLL: Duration = Duration::from_millis(50);
 /// before: openraft tries again after at most 500 ms.
 const ELECTION_TIMEOUT: &str = "1000";
 
+/// The same of a voter that has lost its vote: it must hear from the first leader before, on a busy
+/// machine too. A voter with its vote must start an election: the first leader lacks the second
+/// write.
+const VOTER_ELECTION_TIMEOUT: &str = "20000";
+
 /// The key of all writes.
 const KEY: &str = "key";
 
@@ -61,7 +66,11 @@ pub(crate) async fn run(run: &Run) -> Result<Outcome> {
         outcome.kills += 1;
     }
     nodes.isolate(first, false).await?;
-    nodes.start(voter)?;
+    let timeout = match run.planted_bug {
+        Some(_) => VOTER_ELECTION_TIMEOUT,
+        None => ELECTION_TIMEOUT,
+    };
+    nodes.start_with(voter, &["--election-timeout", timeout])?;
     let clients = [client(&nodes, first)?, client(&nodes, voter)?];
     outcome.failure = read(&clients, &shared).await.err().map(|error| error.to_string());
 
