@@ -19,8 +19,8 @@ use crate::{
 /// digits), in arguments and in the output. `--hex` reads and prints hexadecimal digits instead.
 ///
 /// Exits with 0 on success. Exits with 1 if the key is absent, the store has problems, a scan or
-/// repair is incomplete, or a benchmark found a wrong result. Exits with 2 if the command failed,
-/// and with 130 after Ctrl-C.
+/// repair is incomplete, a migrated copy differs, or a benchmark found a wrong result. Exits with 2
+/// if the command failed, and with 130 after Ctrl-C.
 #[derive(Debug, Parser)]
 #[command(name = "sieve", version)]
 pub(crate) struct Args {

@@ -96,7 +96,7 @@ impl Error {
                     .to_owned()
             }
             Self::Store(sievedb::Error::NoStore { .. }) => {
-                "check the path; `sieve put` and `sieve import` create a store".to_owned()
+                "`sieve put` and `sieve import` create a store".to_owned()
             }
             Self::Store(source) | Self::RefusedLine { source, .. }
                 if matches!(source, sievedb::Error::Corrupt { .. }) =>
@@ -191,10 +191,18 @@ impl fmt::Display for Error {
             Self::Interrupted { done } => write!(f, "interrupted: {done}"),
             Self::BadText { text, reason } => write!(f, "cannot read {text:?}: {reason}"),
             Self::BadLine { number, reason } => {
-                write!(f, "line {number} is not an entry: {reason}; all earlier lines are stored")
+                write!(
+                    f,
+                    "line {number} is not an entry: {reason}; all earlier lines are stored, unless \
+                     --ingest is set"
+                )
             }
             Self::RefusedLine { number, .. } => {
-                write!(f, "cannot store line {number}; all earlier lines are stored")
+                write!(
+                    f,
+                    "cannot store line {number}; all earlier lines are stored, unless --ingest is \
+                     set"
+                )
             }
             Self::Skipped { skipped, outdated } => {
                 write!(f, "the output is incomplete: ")?;

@@ -21,7 +21,7 @@ use crate::{
     text::Notation,
 };
 
-/// Interval of looks at a store that is followed.
+/// Interval between two refreshes of a followed store.
 const INTERVAL: Duration = Duration::from_millis(200);
 
 /// Prints the committed changes that the store keeps, in order, one a line.

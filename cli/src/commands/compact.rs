@@ -22,7 +22,7 @@ const SHUTDOWN_MAX: Duration = Duration::from_secs(60);
 
 /// Merges the tables of each keyspace into one sorted run, and rebuilds damaged filters.
 ///
-/// With `--from` or `--to` only tables with a key in the range, of one keyspace.
+/// `--from` and `--to` limit it to tables with a key in the range, of one keyspace.
 ///
 /// Drops replaced values and removed keys. Rewrites all tables of a keyspace unless they are one
 /// run already, and keeps the old tables until the new ones are durable. Ctrl-C cancels the

@@ -11,8 +11,8 @@ use crate::error::{Error, Result};
 /// open.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Table (`.sst`), filter (`.filter`), log segment (`.log`), `MANIFEST-...`, `CURRENT` or
-    /// `CLOSED`.
+    /// Table (`.sst`), filter (`.filter`), blob file (`.blob`), log segment (`.log`),
+    /// `MANIFEST-...`, `CURRENT` or `CLOSED`.
     file: PathBuf,
 }
 
