@@ -27,7 +27,7 @@ impl RestoreOptions {
 
     /// Restores the backup `number`, and the log that was archived behind it only [to](Self::to) a
     /// point. Default: the newest backup that is not after the point. With a point, only backups of
-    /// the same store as the newest one are looked at.
+    /// the same store as the newest one are considered.
     #[must_use]
     pub fn backup(mut self, number: u64) -> Self {
         self.backup = Some(number);

@@ -11,7 +11,7 @@ use super::keys::KeyError;
 pub(crate) enum EncryptionError {
     /// The file is not encrypted.
     Plain,
-    /// The key `id` cannot be had.
+    /// The key `id` is not available.
     NoKey { id: u64, source: KeyError },
     /// The key `id` is not the one that encrypted the file.
     WrongKey { id: u64 },

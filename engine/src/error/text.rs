@@ -73,7 +73,7 @@ impl fmt::Display for Error {
             ),
             Self::NoKey { path, key_id, .. } => write!(
                 f,
-                "{} needs the root key {key_id}, which cannot be had; add it to the key provider",
+                "{} needs the root key {key_id}, which the key provider did not return; add it there",
                 path.display()
             ),
             Self::WrongKey { path, key_id } => write!(

@@ -4,9 +4,9 @@ use super::KeyspaceOptions;
 
 /// Blob files.
 impl KeyspaceOptions {
-    /// Stores values of at least so many bytes in blob files, outside of tables; default `None`: no
+    /// Stores values of at least this many bytes in blob files, outside of tables; default `None`: no
     /// blob files. Compactions then copy a reference of some 15 bytes instead of the value.
-    /// 4 KiB is a good start for values that are overwritten or removed seldom.
+    /// 4 KiB is a good start for values that are seldom overwritten or removed.
     ///
     /// Plain puts of at least 1 KiB are written to blob files at once, and the log refers to them.
     /// Other values are moved when they are flushed or compacted, and the log has them whole: those
@@ -35,7 +35,7 @@ impl KeyspaceOptions {
     /// values of the files with most of it; default 0.4
     /// ([`DEFAULT_BLOB_GARBAGE_RATIO`](super::DEFAULT_BLOB_GARBAGE_RATIO)).
     ///
-    /// Garbage are values whose entry was dropped by a compaction. A smaller share takes less space
+    /// Garbage is the values whose entries a compaction has dropped. A smaller share takes less space
     /// and writes more: with uniform overwrites, each value is rewritten 0.5 times at 0.4 and 1.7
     /// times at 0.2 in theory.
     ///
@@ -45,8 +45,8 @@ impl KeyspaceOptions {
         self
     }
 
-    /// Most blob files that may alternate in the key order of one table, before a compaction
-    /// rewrites its values in order; default `None`: any number.
+    /// Maximum number of blob files that may alternate in the key order of one table. Above it, a
+    /// compaction rewrites the values in order. Default `None`: any number.
     ///
     /// After overwrites of single values, neighbouring keys have their values in different files. A
     /// scan then reads by turns from as many files as the depth of the table:

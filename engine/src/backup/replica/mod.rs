@@ -15,7 +15,7 @@
 //! 4. Each file is fetched, compared with its checksum, synced, and renamed.
 //! 5. The directory is synced, `CURRENT` gets its name, and `REPLICA` is removed.
 //!
-//! After a crash before the end of step 2 the next opening begins anew, afterwards it continues.
+//! After a crash before the end of step 2, the next open starts from step 1. Later it continues.
 
 mod aside;
 mod directory;
@@ -102,7 +102,7 @@ impl Drop for Replica {
 impl BackupSet {
     /// Opens what `from` selects in the directory `path`, read-only, before its tables have
     /// arrived. A thread fetches them. Then the directory is a store as
-    /// [`restore_with`](Self::restore_with) writes it, and needs the set no more.
+    /// [`restore_with`](Self::restore_with) writes it, and no longer needs the set.
     ///
     /// The call fetches the log and, of each table, index, filters and properties. So reads of
     /// absent keys need no request, as far as filters reject them and fit the memory budget. Other
@@ -110,9 +110,9 @@ impl BackupSet {
     /// arrived. Like all calls of a set in an object store, they block their thread.
     ///
     /// After a crash the same call continues with the recorded backup; `from` then counts only if
-    /// the directory is missing or empty. Until all files have arrived, [`Options::open`] refuses
-    /// the directory with [`Error::IncompleteReplica`]. A complete one, or another store, is opened
-    /// read-only without the set. To follow a later backup, open it in another directory.
+    /// the directory is missing or empty. Until all files have arrived, [`Options::open`] fails with
+    /// [`Error::IncompleteReplica`]. A complete replica, or another store, is opened read-only
+    /// without the set. To follow a later backup, open it in another directory.
     ///
     /// Keep the backup until the replica is complete. The directory is locked as long as the
     /// replica or a handle of its store exists. Of `options` it uses those of a read-only store;
