@@ -68,9 +68,9 @@ pub(crate) struct LevelOptions {
     /// compaction rewrites a much smaller base level as a whole, and much of a larger one. At least
     /// 1; default 256 MiB.
     pub(crate) base_level_bytes_max: u64,
-    /// Level 0 is compacted into a last level of up to so many `base_level_bytes_max`, and into
-    /// the level above it up to the square. 0 for leveling alone; default 0, and [`LAZY_BASES`] by
-    /// [`of`](Self::of).
+    /// Multiple of `base_level_bytes_max` up to which level 0 is compacted into the last level. Up
+    /// to [`LAZY_PART`] times that size, it is compacted into the level above. 0 for leveling
+    /// alone; default 0, and [`LAZY_BASES`] by [`of`](Self::of).
     pub(crate) lazy_bases: u64,
     /// Size ratio of a level to the one above it. At least 2; default 10.
     pub(crate) fan_out: u64,
