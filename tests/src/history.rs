@@ -44,7 +44,7 @@ pub struct Past {
     pub sequence: u64,
     /// The keyspace.
     pub keyspace: Name,
-    /// What it contained.
+    /// Its contents.
     pub entries: Entries,
 }
 

@@ -123,7 +123,7 @@ impl From<&ChangeBatch> for Delivered {
     }
 }
 
-/// What a reader of the stream of a store has received.
+/// Changes that a reader of the stream of a store has received.
 #[derive(Debug, Clone)]
 pub struct Received {
     /// Where the stream began, with the contents of the store.
@@ -171,7 +171,7 @@ impl Received {
     ///
     /// # Errors
     ///
-    /// How the stream is wrong.
+    /// The fault of the stream.
     pub fn check(&self, db: &Db, found: &Model) -> Result<(), String> {
         let Some(kept_after) = db.stats().changes_kept_after else {
             return Err("the store has forgotten to keep changes".to_owned());

@@ -127,7 +127,7 @@ impl Archive {
     ///
     /// # Errors
     ///
-    /// What was archived before stays. The next call continues.
+    /// Earlier parts of the archive stay. The next call continues.
     ///
     /// * [`Error::Locked`]: another call changes the set.
     /// * [`Error::ChangesNotRetained`].

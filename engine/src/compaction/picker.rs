@@ -56,7 +56,7 @@ pub(crate) struct Picker<'a> {
     pub(crate) oldest_snapshot: Option<SequenceNumber>,
     pub(crate) skipped: &'a Skipped,
     pub(crate) clock: ExpiryClock,
-    /// The oldest reader is the start of a history of so many milliseconds; `u64::MAX` for one
+    /// Length in milliseconds of the history whose start is the oldest reader; `u64::MAX` for one
     /// without a fixed time.
     pub(crate) history_ms: Option<u64>,
     pub(crate) covered: &'a Covered,

@@ -28,7 +28,7 @@ pub(crate) struct RangeFragment {
     pub(crate) end: Arc<[u8]>,
     /// Descending: the newest of each stripe.
     sequences: SmallVec<[SequenceNumber; 1]>,
-    /// The first so many of `sequences` are written.
+    /// Number of `sequences`, from the first on, that are written.
     kept: usize,
 }
 

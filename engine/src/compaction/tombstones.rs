@@ -46,7 +46,7 @@ const REWRITE_OF_COVERED_MAX: u64 = 2;
 /// Cost of rewriting an entry, in skipped tombstones: about 250 ns and 60.
 const SKIPS_PER_REWRITE: u64 = 4;
 
-/// Returns how often scans that skipped these tombstones have paid for rewriting so many entries.
+/// Returns how often scans that skipped these tombstones have paid for rewriting `entries` entries.
 fn rewrites_paid(skipped: u64, entries: u64) -> u64 {
     skipped.saturating_mul(SKIPS_PER_REWRITE) / entries.max(1)
 }
@@ -57,7 +57,7 @@ pub(crate) fn is_paid(skipped: u64, entries: u64) -> bool {
 }
 
 /// Returns whether scans that skipped `added` more tombstones than `before` have paid for another
-/// rewrite of so many entries.
+/// rewrite of `entries` entries.
 pub(crate) fn makes_due(before: u64, added: u64, entries: u64) -> bool {
     rewrites_paid(before, entries) < rewrites_paid(before.saturating_add(added), entries)
 }

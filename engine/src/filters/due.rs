@@ -15,9 +15,9 @@ use crate::{
     table::TableMeta,
 };
 
-/// A filter without columns may differ from its plan by this part of its size, and by...
+/// Part of its size by which a filter without columns may differ from its plan.
 const ROUNDING_SHARE: f64 = 0.25;
-/// ...so many bytes in any case.
+/// Bytes by which it may differ in any case.
 const ROUNDING_BYTES: f64 = 512.0;
 
 /// Options of a keyspace that its filters follow.

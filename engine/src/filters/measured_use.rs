@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use super::plan::TableUse;
 use crate::stats::Sampled;
 
-/// All counts are halved at so many sampled lookups, or probes of scans, of a store: some millions
-/// of lookups.
+/// Sampled lookups, or probes of scans, of a store at which all counts are halved: some millions of
+/// lookups.
 const LOOKUPS_MAX: f64 = 32_768.0;
 
 /// Use of tables and filters, in lookups and scans of the sample.

@@ -55,8 +55,8 @@ impl Payload {
         Self::stored(bytes, Transform::None)
     }
 
-    /// Stores the batch `bytes` of so many `entries`, which is compressed if `compresses` is set
-    /// and it has several: a long value alone would be compressed here, and again in its table.
+    /// Stores the batch `bytes`, which is compressed if `compresses` is set and it has several
+    /// `entries`: a long value alone would be compressed here, and again in its table.
     pub(crate) fn of_batch(bytes: Bytes, entries: u64, compresses: bool) -> Self {
         if compresses && entries > 1 { Self::compressed(bytes) } else { Self::new(bytes) }
     }

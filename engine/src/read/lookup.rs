@@ -42,7 +42,7 @@ pub(crate) enum Found<V> {
 impl<V> Found<V> {
     /// Resolves the key for a reader at `at` by the version with this trailer and stored value.
     /// `clock` is read for a put with expiry, unless that of `at` is fixed. `cover` as in
-    /// [`ReadPoint::resolve`]; `value` reads a value that is stored inline, behind so many bytes.
+    /// [`ReadPoint::resolve`]; `value` reads a value that is stored inline, behind that many bytes.
     #[inline]
     pub(crate) fn resolve<'v>(
         at: ReadPoint,

@@ -34,8 +34,7 @@ use crate::{
 
 /// Keys looked up together.
 ///
-/// With so many the filter lines in flight fit the cache, and what is done once for a chunk is
-/// little.
+/// With this many, the filter lines in flight fit the cache, and the work for each chunk is little.
 const CHUNK_KEYS: usize = 512;
 
 /// Reads many keys of a keyspace, from one view at one point in time.

@@ -26,7 +26,7 @@ enum Source<'v> {
 }
 
 impl Source<'_> {
-    /// Notes that a read applied so many operands from here, of a key with many.
+    /// Notes that a read applied `operands` operands from here, of a key with many.
     fn note_operands(&self, operands: u64) {
         match self {
             Self::Memtable(placed) => placed.note_operands(operands),

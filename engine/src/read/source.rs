@@ -29,10 +29,10 @@ use crate::{
 
 /// Receives the tombstones that scans skip, when a scan leaves a table or memtable.
 pub(crate) trait SkippedTombstones: Debug + Send + Sync {
-    /// A scan skipped so many tombstones of a table.
+    /// A scan skipped `tombstones` tombstones of a table.
     fn in_table(&self, live: &LiveTable, tombstones: u64);
 
-    /// A scan skipped so many tombstones of a memtable.
+    /// A scan skipped `tombstones` tombstones of a memtable.
     fn in_memtable(&self, placed: &PlacedMemtable, tombstones: u64);
 }
 

@@ -27,7 +27,7 @@ use crate::{
 };
 
 /// Least skipped entries that cause a flush of a memtable. A flush takes milliseconds for syncs,
-/// and stepping over so many tombstones takes 8 ms.
+/// and stepping over this many tombstones takes 8 ms.
 const SKIPPED_MIN: u64 = 1 << 17;
 
 /// Memory of a place of a value: nodes of the map may be half empty.
@@ -163,8 +163,8 @@ impl PlacedMemtable {
         !self.is_due_after(before) && self.is_due_after(before + entries)
     }
 
-    /// Returns whether it should be flushed because reads have paid for so many entries, which a
-    /// flush or a compaction can remove.
+    /// Returns whether a flush is due: reads have skipped enough entries to pay for the flush or
+    /// compaction that removes them.
     pub(crate) fn is_flush_due(&self) -> bool {
         self.is_due_after(self.skipped())
     }
@@ -173,7 +173,7 @@ impl PlacedMemtable {
         skipped >= SKIPPED_MIN && is_paid(skipped, self.memtable.entries() as u64)
     }
 
-    /// Notes that a lookup applied so many merge operands from here, of a key with many.
+    /// Notes that a lookup applied `operands` merge operands from here, of a key with many.
     pub(crate) fn note_operands(&self, operands: u64) {
         if self.add_skipped(operands) {
             self.charge.account().note_long_merges();

@@ -304,7 +304,7 @@ pub(crate) fn is_operand(trailer: Trailer) -> bool {
 pub(crate) enum Refused {
     /// It is of a kind that this release cannot apply.
     Unsupported(Kind),
-    /// It is a put with expiry whose stored value has only so many bytes.
+    /// It is a put with expiry whose stored value has only this many bytes.
     ShortExpiry(u8),
 }
 

@@ -99,7 +99,7 @@ pub(super) fn open_tables(
     Ok(OpenedTables { keyspaces, threads })
 }
 
-/// Returns the number of threads that open so many tables.
+/// Returns the number of threads that open `tables` tables.
 fn thread_count(options: &Options, tables: usize) -> usize {
     if options.worker_threads == 0 {
         return 1;

@@ -102,7 +102,7 @@ impl ReplayedMemtables {
     }
 
     /// Removes the memtables whose entries are all at or below `flushed`. Replaces one that is
-    /// partly flushed by the result of `rest` for a memtable of so many bytes. Returns `false` if
+    /// partly flushed by the result of `rest` for a memtable of that many bytes. Returns `false` if
     /// nothing is left.
     pub(super) fn leave_flushed(
         &mut self,

@@ -169,7 +169,7 @@ impl BlobOutput {
         self.finished_bytes + self.open.as_ref().map_or(0, |open| open.writer.bytes())
     }
 
-    /// Writes a value of this length by `add`, which needs so many copies of a piece, and adds its
+    /// Writes a value of this length by `add`, which needs `copies` copies of a piece. Adds its
     /// entry to `table`.
     fn store(
         &mut self,

@@ -114,7 +114,7 @@ impl TableBuilder {
             .map_err(|error| Error::io("write", &self.unfinished.path, error))
     }
 
-    /// Charges an entry of so many bytes before it is added.
+    /// Charges an entry of `bytes` bytes before it is added.
     fn charge(&mut self, bytes: u64) {
         self.unmeasured_bytes += bytes;
         let is_long = bytes > LONG_ENTRY_BYTES;

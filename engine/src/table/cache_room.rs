@@ -250,7 +250,7 @@ impl ShareTaken {
         self.bytes
     }
 
-    /// Takes so many from now on. To be called before there are more, and after there are less.
+    /// Takes `bytes` from now on. Call it before the bytes increase, and after they decrease.
     pub(crate) fn set(&mut self, bytes: u64) {
         if bytes != self.bytes {
             self.share.change(self.bytes, bytes);

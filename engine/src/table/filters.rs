@@ -122,14 +122,14 @@ impl TableFilters {
         self.with_point(FilterState::NotResident)
     }
 
-    /// The same with so many columns of the point filter, made from those in memory. `None` if
+    /// The same with `columns` columns of the point filter, made from those in memory. `None` if
     /// there is no ribbon in memory.
     pub(crate) fn shrunk(&self, columns: f64) -> Option<Self> {
         let Some(TableFilter::Ribbon(ribbon)) = self.point.resident() else { return None };
         Some(self.with_point(FilterState::Resident(ribbon.shrunk_to(columns).into())))
     }
 
-    /// The same with so many columns of the point filter, or all of another filter, read from its
+    /// The same with `columns` columns of the point filter, or all of another filter, read from its
     /// file.
     ///
     /// If that fails, [`damage`](Self::damage) reports the reason from then on, and there is no
@@ -175,7 +175,7 @@ impl TableFilters {
         }
     }
 
-    /// Returns the bytes in memory of so many columns of the point filter, or of all of another
+    /// Returns the bytes in memory of `columns` columns of the point filter, or of all of another
     /// filter.
     pub(crate) fn memory_bytes_at(&self, columns: f64) -> u64 {
         match (self.stored(), self.point.resident()) {

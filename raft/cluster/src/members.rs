@@ -21,7 +21,7 @@ use crate::{
     node::{SNAPSHOT_PATIENCE, Shared, failed, redirect},
 };
 
-/// How long a new member may take to answer.
+/// Timeout of the first request to a new member.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(5);
 
 pub(crate) async fn initialize(

@@ -83,7 +83,7 @@ pub struct Settings {
     pub planted_bug: Option<String>,
 }
 
-/// How long a snapshot may take.
+/// Timeout of building a snapshot, of a purge, and of a member that catches up.
 pub(crate) const SNAPSHOT_PATIENCE: Duration = Duration::from_secs(600);
 
 /// Time for which a snapshot that is being built may delay the next one, before that is requested

@@ -73,7 +73,7 @@ pub(super) fn ranges(r: &mut Recorder) {
     r.remove(DEFAULT, key(0));
 }
 
-/// What was rolled back to a savepoint never returns, and what was kept does.
+/// Writes rolled back to a savepoint never return, and writes that were kept do.
 pub(super) fn savepoints(r: &mut Recorder) {
     r.create("names");
     for number in 0..5 {

@@ -21,7 +21,7 @@ use sievedb_tests::{
 
 use super::executor::poll_once;
 
-/// What was vouched for: all writes up to `sequence`, once the disk had done `operations`.
+/// A promise: all writes up to `sequence` are durable once the disk has done `operations`.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Vouched {
     pub(super) operations: usize,

@@ -20,7 +20,7 @@ const EMFILE: i32 = 24;
 
 type Step = fn(Db, &Arc<MemoryFs>) -> Db;
 
-/// What the writer does between two refreshes.
+/// Steps of the writer between two refreshes.
 const STEPS: [(&str, Step); 6] = [
     ("inserts", |db, _| {
         db.insert("a", "2").unwrap();

@@ -121,8 +121,8 @@ fn a_clear_ends_the_history_and_removals_do_not() {
     assert_eq!(versions(db.history("key").unwrap()).len(), 1);
 }
 
-/// What was dropped before a history began, or by a shorter one, is never shown, also after the
-/// store was opened again.
+/// Versions dropped before a history began, or by a shorter one, are never shown, also after a
+/// reopen.
 #[test]
 fn a_history_begins_when_it_is_set_and_a_longer_one_brings_nothing_back() {
     let fs = Arc::new(MemoryFs::with_seed(1));

@@ -64,7 +64,7 @@ fn files_are_ingested_at_once() {
     }
 }
 
-/// What cannot be ingested changes nothing.
+/// A file that cannot be ingested changes nothing.
 #[test]
 fn other_files_are_refused() {
     let disk = Arc::new(MemoryFs::new());

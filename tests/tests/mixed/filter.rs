@@ -72,12 +72,12 @@ struct Decided {
     decision: Decision,
 }
 
-/// What the filter may have done to a version of a key.
+/// A possible effect of the filter on a version of a key.
 #[derive(Debug, Clone)]
 pub(super) struct Effect {
     /// The value that was filtered; `None` for any that was written before.
     value: Option<Bytes>,
-    /// What is left of it.
+    /// The value after the filter; `None` if removed.
     image: Option<Bytes>,
     /// Number of disk operations before it.
     pub(super) began: usize,

@@ -18,7 +18,7 @@ use super::{
 /// A failed write doubles the legal states.
 pub(super) const FAILED_MAX: usize = 4;
 
-/// What a store holds, read from it: what a read of each key returns, and when that expires.
+/// Contents of a store, as reads of each key return them, with their expiry.
 pub(super) type Found = BTreeMap<Name, Vec<(Bytes, Version)>>;
 
 /// The writes since the store durably held its base.
@@ -32,7 +32,7 @@ pub(super) struct History {
     filtered: Filtered,
 }
 
-/// What the compaction filter has done or may have done, by keyspace and key.
+/// Certain and possible effects of the compaction filter, by keyspace and key.
 #[derive(Default)]
 struct Filtered {
     keyspaces: BTreeMap<u64, BTreeMap<Bytes, FilteredKey>>,

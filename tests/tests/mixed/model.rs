@@ -15,7 +15,7 @@ use super::{
     operator::Operator,
 };
 
-/// What a key has. Time decides which part of it is visible.
+/// Values and operands of a key. Time decides which of them are visible.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Entry {
     /// A value that expires, and when, in milliseconds of the store clock.
@@ -32,7 +32,7 @@ enum Rest {
     Fails,
 }
 
-/// What a read of a key returns.
+/// Result of a read of a key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Seen {
     Value(Bytes),

@@ -7,7 +7,7 @@ use sievedb_tests::model::{DEFAULT, shown};
 
 use super::{model::Space, reads::seen, story::Story};
 
-/// What the default keyspace contained at a sequence number.
+/// Contents of the default keyspace at a sequence number.
 #[derive(Debug)]
 pub(super) struct Point {
     sequence: u64,

@@ -40,7 +40,7 @@ pub(super) enum Touch {
     Drop(u64),
 }
 
-/// What the commit of a transaction must return.
+/// Required result of the commit of a transaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Conflict {
     None,

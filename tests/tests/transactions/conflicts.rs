@@ -7,7 +7,7 @@ use sievedb::{Db, Error, Isolation, Keyspace, Result, Transaction, TransactionOp
 
 use super::open;
 
-/// What happens to a change before the commit.
+/// A step between a change and the commit.
 type After = fn(&Db);
 
 const AFTER: [(&str, After); 3] = [

@@ -57,13 +57,13 @@ pub(super) struct Step<'a> {
     pub(super) last_sequence: SequenceNumber,
 }
 
-/// Readers see what was read of the log after each part of this size...
+/// Maximum number of bytes of the log after which readers see what was read.
 const STEP_BYTES_MAX: u64 = 1 << 20;
 
-/// ...or after this part of a memtable, if that is less...
+/// That number is the size of the largest memtable divided by this, within its bounds.
 const STEP_SHARE: u64 = 32;
 
-/// ...but at least so many bytes.
+/// Minimum of that number.
 const STEP_BYTES_MIN: u64 = 1 << 10;
 
 impl Tail {

@@ -29,7 +29,7 @@ use crate::{
 /// Memory that a live table counts for.
 pub(in crate::store) const TABLE_BYTES: u64 = 4 << 10;
 
-/// The store is crowded if its tables take more than one part in so many of the pool.
+/// The store is crowded if its tables take more than the pool divided by this number.
 const SHARE: u64 = 8;
 /// Shares from which on writes are delayed.
 const SHARES_SLOW: f64 = 3.0;

@@ -79,7 +79,7 @@ pub(crate) struct Scheduler {
     has_reported_refusal: AtomicBool,
     /// A worker made the store read-only, and has not reported it yet.
     owes_read_only_event: AtomicBool,
-    /// Scans stepped over so many tombstones of a memtable that it is due.
+    /// Scans have stepped over enough tombstones of a memtable to make its flush due.
     freezes_skipped: AtomicBool,
     /// 1 plus the number that the oldest snapshot must reach for a compaction to be due; 0 if no
     /// compaction waits for a snapshot.

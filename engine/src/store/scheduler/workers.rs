@@ -285,7 +285,7 @@ impl Store {
         worked
     }
 
-    /// Releases a claim that was made after so many `retries`. Returns whether more work may be
+    /// Releases a claim that was made after `retries` retries. Returns whether more work may be
     /// tried at once.
     fn release(&self, job: &Job, outcome: Result<Ended>, retries: u64) -> bool {
         // Interrupted by a close: nothing has changed.

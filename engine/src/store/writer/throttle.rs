@@ -126,7 +126,7 @@ pub(in crate::store) enum Room {
     Delay(Duration),
     /// Wait for a flush.
     Wait,
-    /// Never fits: at most so many bytes do.
+    /// Never fits: at most this many bytes do.
     Never(u64),
 }
 
