@@ -57,6 +57,17 @@ pub(crate) fn store_message(error: &Error) -> String {
             let path = path.display();
             format!("{path} was replaced by an older copy meanwhile; run the command again")
         }
+        Error::Following { path } => format!(
+            "another process writes {}; run the command again once it has closed the store",
+            path.display()
+        ),
+        Error::NotInHistory { keyspace, oldest: None, .. } => {
+            format!("the keyspace {keyspace:?} keeps no history")
+        }
+        Error::ChangesLost { since, oldest, newest } if since <= newest => {
+            format!("changes after {since} were dropped; those after {oldest} are kept")
+        }
+        Error::ChangesNotRetained { path } => format!("{} keeps no changes", path.display()),
         Error::NoKeyspace { name } => format!("the store has no keyspace {name:?}"),
         Error::NoMergeOperator { keyspace } => {
             format!("the keyspace {keyspace:?} has no merge operator")
@@ -97,6 +108,8 @@ fn kind_of(path: &Path) -> &'static str {
 mod tests {
     use std::sync::Arc;
 
+    use sievedb::PointInTime;
+
     use super::*;
 
     fn errors() -> Vec<Error> {
@@ -128,6 +141,12 @@ mod tests {
             Error::FilesGone { path: path() },
             Error::FollowerAhead { path: path(), follower: 9, store: 8 },
             Error::StoreExists { path: path() },
+            Error::Following { path: path() },
+            Error::NotInHistory { keyspace: name(), at: PointInTime::Sequence(7), oldest: None },
+            Error::NotInHistory { keyspace: name(), at: PointInTime::Sequence(7), oldest: Some(8) },
+            Error::ChangesLost { since: 7, oldest: 8, newest: 9 },
+            Error::ChangesLost { since: 9, oldest: 7, newest: 8 },
+            Error::ChangesNotRetained { path: path() },
             Error::NoKeyspace { name: name() },
             Error::NoMergeOperator { keyspace: name() },
             Error::UnknownMergeOperator { keyspace: name(), operator: name() },

@@ -168,7 +168,11 @@ fn check_identity(db: &Db, id: u64) -> Result<()> {
         Some(stored) if stored[..] == id.to_be_bytes() => Ok(()),
         Some(stored) => {
             let stored = <[u8; 8]>::try_from(&stored[..]).map(u64::from_be_bytes)?;
-            Err(format!("the directory is that of node {stored}, not of node {id}").into())
+            Err(format!(
+                "the directory is that of node {stored}, not of node {id}; pass --id {stored}, or \
+                 another directory"
+            )
+            .into())
         }
     }
 }
@@ -396,7 +400,7 @@ async fn answer<R: for<'a> Deserialize<'a>, T: Serialize>(
     // A node that answers for another one would be counted twice in a majority.
     let target = headers.get(TARGET).and_then(|value| value.to_str().ok()?.parse().ok());
     if target.is_none_or(|target: u64| target != node.id) {
-        let message = format!("this is node {}", node.id);
+        let message = format!("this is node {}; correct the addresses of the nodes", node.id);
         return (StatusCode::MISDIRECTED_REQUEST, message).into_response();
     }
     let request = match postcard::from_bytes(body) {
