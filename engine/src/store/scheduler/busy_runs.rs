@@ -29,11 +29,15 @@ impl Store {
         self.with_picker(tree, running, None, |picker| picker.pick_newer_level0(id_limit))
     }
 
-    /// Notes how many runs of level 0 the `running` compactions of `tree` hold.
+    /// Notes how many runs of level 0 the `running` compactions of `tree` hold. If they are more,
+    /// writes may go on. The caller holds the lock of the state.
     pub(super) fn note_busy(&self, tree: &Tree, running: &[Compaction]) {
         let view = tree.view_seldom();
         let metas = view.version.metas();
         let levels = Levels::new(metas.iter().map(Cow::as_ref), running);
-        tree.level0_runs_busy.store(levels.level0_runs_busy(), Relaxed);
+        let busy = levels.level0_runs_busy();
+        if tree.level0_runs_busy.swap(busy, Relaxed) < busy {
+            self.scheduler.progress.notify_all();
+        }
     }
 }

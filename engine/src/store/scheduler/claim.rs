@@ -8,14 +8,25 @@ use crate::{
     read::{changed_trees::TreeIds, tree::Tree},
     store::Store,
     store::compact::Chosen,
+    store::writer::throttle::{Debt, Pressure, pressure},
 };
 
 /// Input of a compaction, in bytes, from which on it takes so long that flushes must not wait for
 /// it.
-const LONG_BYTES: u64 = 512 << 20;
+const LONG_BYTES: u64 = if cfg!(test) { 1 << 20 } else { 512 << 20 };
 
 /// Keyspaces with another compaction due that are visited to find one of level 0.
 const LOOKS_MAX: usize = 16;
+
+/// Compactions that a search may claim.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Wanted {
+    All,
+    /// Those of level 0 that are short, or whose keyspace delays writes.
+    UrgentOfLevel0,
+    /// Short ones of level 0.
+    ShortOfLevel0,
+}
 
 impl Scheduler {
     /// Makes workers look for a compaction of the keyspace `id` at `time`, by the clock of the
@@ -32,14 +43,23 @@ impl Store {
         let pause_end = state.due.next_time().filter(|_| !self.versions.is_read_only());
         let pause = pause_end.map(|end| end.saturating_sub(self.options.clock.now()).max(WAIT_MIN));
         let idle = state.idle_memtables.wait_max().filter(|_| !self.versions.is_read_only());
-        let has_paced = self.tables.unlink_pace.is_set()
-            && !self.versions.is_read_only()
-            && !self.tables.obsolete_files.is_empty();
+        let has_paced = !self.versions.is_read_only() && self.has_paced_unlink();
         let unlink = has_paced.then(|| self.unlink_wait().max(WAIT_MIN));
         let retry = state.full_disk.retry_at().filter(|_| !self.versions.is_read_only());
         let retry = retry.map(|at| at.saturating_sub(self.options.clock.now()).max(WAIT_MIN));
         let others = [self.filters.wait_max(), state.idle_compactions.wait_max(), idle, unlink];
         others.into_iter().chain([pause, retry]).flatten().min()
+    }
+
+    /// Returns whether obsolete files are left, which are unlinked at a pace.
+    pub(super) fn has_paced_unlink(&self) -> bool {
+        self.tables.unlink_pace.is_set() && !self.tables.obsolete_files.is_empty()
+    }
+
+    /// Returns whether an unlink is due.
+    pub(super) fn has_unlink(&self, state: &State) -> bool {
+        !self.tables.obsolete_files.is_empty()
+            && (state.no_space.is_some() || self.unlink_wait().is_zero())
     }
 
     /// Returns how long the next unlink waits.
@@ -55,9 +75,7 @@ impl Store {
         if state.shut_down || self.versions.is_read_only() {
             return None;
         }
-        if !self.tables.obsolete_files.is_empty()
-            && (state.no_space.is_some() || self.unlink_wait().is_zero())
-        {
+        if self.has_unlink(&state) {
             return Some(Job::Unlink);
         }
         if self.versions.is_behind() {
@@ -73,9 +91,9 @@ impl Store {
             state.merge_turn = true;
             return Some(Job::Flush(tree));
         }
-        let mut job = self.claim_compaction(&mut state, false);
+        let mut job = self.claim_compaction(&mut state, Wanted::All);
         while self.awaits_no_longer(&mut state) && job.is_none() {
-            job = self.claim_compaction(&mut state, false);
+            job = self.claim_compaction(&mut state, Wanted::All);
         }
         job = job.or_else(|| self.claim_crowded(&mut state, u64::MAX));
         if job.is_none() && state.flushing.is_empty() && state.running.is_empty() {
@@ -144,8 +162,8 @@ impl Store {
     }
 
     /// Claims a compaction of the next keyspace in turn. One of level 0 precedes others if it is
-    /// found within [`LOOKS_MAX`] keyspaces. With `is_only_short`, only a short one of level 0.
-    pub(super) fn claim_compaction(&self, state: &mut State, is_only_short: bool) -> Option<Job> {
+    /// found within [`LOOKS_MAX`] keyspaces.
+    pub(super) fn claim_compaction(&self, state: &mut State, wanted: Wanted) -> Option<Job> {
         if state.pauses > 0 {
             return None;
         }
@@ -155,11 +173,18 @@ impl Store {
             && let Some(id) = walk.next(&state.due.compact)
         {
             let Some((tree, compaction)) = self.next_compaction(state, id) else { continue };
-            if is_short_of_level0(&compaction) || !is_only_short && is_of_level0(&compaction) {
+            let precedes = match wanted {
+                Wanted::All => is_of_level0(&compaction),
+                Wanted::UrgentOfLevel0 => {
+                    is_short_of_level0(&compaction) || self.is_urgent(&tree, &compaction)
+                }
+                Wanted::ShortOfLevel0 => is_short_of_level0(&compaction),
+            };
+            if precedes {
                 return Some(self.claim_this(state, tree, compaction));
             }
             looks += 1;
-            if !is_only_short {
+            if wanted == Wanted::All {
                 other.get_or_insert((tree, compaction));
             }
         }
@@ -169,6 +194,16 @@ impl Store {
     /// Claims this compaction of the keyspace whose turn it was.
     fn claim_this(&self, state: &mut State, tree: Arc<Tree>, compaction: Compaction) -> Job {
         state.due.last_compacted = tree.id;
+        self.claim_merge(state, tree, compaction)
+    }
+
+    /// Claims this compaction.
+    pub(super) fn claim_merge(
+        &self,
+        state: &mut State,
+        tree: Arc<Tree>,
+        compaction: Compaction,
+    ) -> Job {
         state.claim(&tree, &compaction);
         self.note_busy(&tree, &state.running_in(&tree));
         Job::Compact(tree, compaction)
@@ -196,7 +231,7 @@ impl Store {
             match chosen {
                 // It stays due.
                 Chosen::Compaction(compaction)
-                    if self.keeps_workers(state, &compaction)
+                    if self.keeps_workers(state, &tree, &compaction)
                         || self.has_no_space(state, &compaction) =>
                 {
                     return None;
@@ -226,10 +261,16 @@ impl Store {
         }
     }
 
-    /// Returns whether `next` waits, so that a worker remains for flushes and short compactions.
-    fn keeps_workers(&self, state: &State, next: &Compaction) -> bool {
+    /// Returns whether `next` of `tree` waits, so that a worker remains for short compactions.
+    pub(super) fn keeps_workers(&self, state: &State, tree: &Tree, next: &Compaction) -> bool {
         let running = state.running.iter().map(|(_, running)| running);
-        !leaves_a_worker(running, next, self.options.worker_threads)
+        !leaves_a_worker(running, next, self.options.worker_threads) && !self.is_urgent(tree, next)
+    }
+
+    /// Returns whether `compaction` of `tree` makes runs of level 0 fewer, which delay writes.
+    fn is_urgent(&self, tree: &Tree, compaction: &Compaction) -> bool {
+        let debt = Debt { frozen_memtables: 0, compaction_bases: 0.0, ..self.debt(tree) };
+        reduces_level0(compaction) && pressure(debt) != Pressure::Delay(Duration::ZERO)
     }
 
     /// Returns whether `next` waits for space on the disk.
@@ -300,8 +341,8 @@ impl Store {
     }
 }
 
-/// Returns whether one of `workers` remains for flushes and short compactions beside those that are
-/// running and `next`. A long one may always run alone.
+/// Returns whether one of `workers` remains for short compactions beside those that are running and
+/// `next`. A long one may always run alone. Flushes require none: see [`urgent`](super::urgent).
 fn leaves_a_worker<'a>(
     running: impl Iterator<Item = &'a Compaction>,
     next: &Compaction,
@@ -314,12 +355,17 @@ fn leaves_a_worker<'a>(
 /// Returns whether `compaction` makes runs of level 0 fewer, which delay writes, or a caller waits
 /// for it.
 fn is_of_level0(compaction: &Compaction) -> bool {
-    matches!(compaction.reason, Reason::Level0 | Reason::SizeTiered | Reason::Range)
+    reduces_level0(compaction) || compaction.reason == Reason::Range
+}
+
+/// Returns whether `compaction` makes runs of level 0 fewer.
+pub(super) fn reduces_level0(compaction: &Compaction) -> bool {
+    matches!(compaction.reason, Reason::Level0 | Reason::SizeTiered)
 }
 
 /// Returns whether `compaction` makes runs of level 0 fewer, and is not long.
 pub(super) fn is_short_of_level0(compaction: &Compaction) -> bool {
-    matches!(compaction.reason, Reason::Level0 | Reason::SizeTiered) && !is_long(compaction)
+    reduces_level0(compaction) && !is_long(compaction)
 }
 
 /// Returns whether flushes must not wait for this compaction.

@@ -114,10 +114,10 @@ impl Store {
     pub(super) fn claim_crowded(&self, state: &mut State, bytes_max: u64) -> Option<Job> {
         let merge = self.cheapest_merge(state).filter(|(_, it)| !self.has_no_space(state, it));
         self.scheduler.merges_tables.store(merge.is_some(), Relaxed);
-        let (tree, compaction) = merge.filter(|(_, it)| it.input_bytes <= bytes_max)?;
-        state.claim(&tree, &compaction);
-        self.note_busy(&tree, &state.running_in(&tree));
-        Some(Job::Compact(tree, compaction))
+        let (tree, compaction) = merge.filter(|(tree, it)| {
+            it.input_bytes <= bytes_max && !self.keeps_workers(state, tree, it)
+        })?;
+        Some(self.claim_merge(state, tree, compaction))
     }
 
     /// Returns whether a merge is due that makes the tables of a crowded store fewer.

@@ -123,6 +123,8 @@ struct State {
     idle_compactions: IdleCompactions,
     idle_memtables: IdleMemtables,
     no_space: Option<Error>,
+    /// Time at which a compaction may carry out a flush again, after one that found no space.
+    urgent_retry_at: Duration,
     full_disk: FullDisk,
     /// Number of calls of [`retry`](Scheduler::retry).
     retries: u64,

@@ -4,6 +4,7 @@ mod behind;
 mod full_disk;
 mod phases;
 mod priorities;
+mod urgent;
 
 use std::{
     cell::Cell,

@@ -1,8 +1,13 @@
-//! Flushes and short compactions of level 0 during a longer compaction.
+//! Flushes, unlinks and merges of level 0 during a longer compaction.
 //!
 //! A compaction of 1.5 GiB takes a worker for seconds. If no other worker is free meanwhile, it
-//! carries out flushes, and short compactions of level 0 if it is none itself. A job has a higher
-//! priority than the one that it interrupts, so at most two of them are nested.
+//! also does what a worker does: it unlinks obsolete files, freezes memtables that pin the log, and
+//! carries out flushes, and merges of level 0 that are short or delay writes. A job has a higher
+//! priority than the one that it interrupts: flushes, short merges of level 0, long ones, other
+//! compactions. So at most three are nested.
+//!
+//! Between two jobs the compaction reads up to 1 MiB: writers that freeze a memtable during each
+//! flush do not stop it. It carries out none during a pause, which cancels it.
 //!
 //! The buffers of all jobs on a thread are part of one share of the memory for writing. So a
 //! compaction interrupts itself only while it uses at most half of its share, as at the start of
@@ -11,7 +16,10 @@
 
 use std::{cell::Cell, sync::Arc};
 
-use super::{Job, claim::is_short_of_level0};
+use super::{
+    Job, State,
+    claim::{Wanted, is_short_of_level0, reduces_level0},
+};
 use crate::{compaction::choice::Compaction, store::Store, table::cache_room::WorkerShare};
 
 /// The jobs that a running compaction carries out.
@@ -21,6 +29,8 @@ pub(super) struct UrgentJobs<'a> {
     share: &'a Arc<WorkerShare>,
     /// Rings of the bell before the last search for jobs.
     rings: Cell<Option<u64>>,
+    /// The last job found no space. A retry is due without a ring.
+    has_failed: Cell<bool>,
 }
 
 impl<'a> UrgentJobs<'a> {
@@ -29,40 +39,51 @@ impl<'a> UrgentJobs<'a> {
         compaction: &'a Compaction,
         share: &'a Arc<WorkerShare>,
     ) -> Self {
-        Self { store, compaction, share, rings: Cell::new(None) }
+        Self { store, compaction, share, rings: Cell::new(None), has_failed: Cell::new(false) }
     }
 
-    /// Carries out the jobs that have become due since the last call.
+    /// Carries out a job that has become due since the last call. Its end rings the bell, so the
+    /// next call looks for another one.
     pub(super) fn carry_out(&self) {
-        let scheduler = &self.store.scheduler;
+        let (store, scheduler) = (self.store, &self.store.scheduler);
         let rings = Some(scheduler.bell.rings());
-        if self.rings.get() == rings
+        let may_have_job =
+            self.rings.get() != rings || self.has_failed.get() || store.has_paced_unlink();
+        if !may_have_job
+            || scheduler.is_paused()
             || self.share.is_beyond()
             || self.share.bytes() > self.share.bytes_max() / 2
+            || store.has_free_worker(&scheduler.state.lock())
         {
             return;
         }
         self.rings.set(rings);
-        while let Some(job) = self.store.claim_urgent(self.compaction) {
-            let has_worked = self.store.carry_out_within(&job, &self.share.rest());
+        store.free_and_freeze();
+        if let Some(job) = store.claim_urgent(self.compaction) {
+            let has_worked = store.carry_out_within(&job, &self.share.rest());
             scheduler.room_waits.wake();
-            if !has_worked {
-                break;
-            }
+            self.has_failed.set(!has_worked);
         }
     }
 }
 
 impl Store {
+    fn has_free_worker(&self, state: &State) -> bool {
+        state.claims() < self.options.worker_threads
+    }
+
     /// Claims a job that must not wait for the end of `compaction`, if no worker is free.
     fn claim_urgent(&self, compaction: &Compaction) -> Option<Job> {
         let mut state = self.scheduler.state.lock();
-        let is_worker_free = state.claims() < self.options.worker_threads;
-        if is_worker_free
-            || state.shut_down
-            || state.no_space.is_some()
-            || self.versions.is_read_only()
-            || self.versions.is_behind()
+        if self.has_free_worker(&state) || state.shut_down || self.versions.is_read_only() {
+            return None;
+        }
+        if self.has_unlink(&state) {
+            return Some(Job::Unlink);
+        }
+        let has_space = state.no_space.is_none();
+        if self.versions.is_behind()
+            || !has_space && self.options.clock.now() < state.urgent_retry_at
         {
             return None;
         }
@@ -70,9 +91,13 @@ impl Store {
         if let Some(tree) = self.claim_flush(&mut state) {
             return Some(Job::Flush(tree));
         }
-        if is_short_of_level0(compaction) {
+        if !has_space || is_short_of_level0(compaction) {
             return None;
         }
-        self.claim_compaction(&mut state, true)
+        let wanted = match reduces_level0(compaction) {
+            true => Wanted::ShortOfLevel0,
+            false => Wanted::UrgentOfLevel0,
+        };
+        self.claim_compaction(&mut state, wanted)
     }
 }

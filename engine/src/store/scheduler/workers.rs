@@ -220,18 +220,23 @@ impl Store {
         if self.scheduler.is_refusal_new() {
             self.notify(&Event::BarriersRefused);
         }
-        if self.scheduler.unneeded.free() {
-            self.tables.fit_cache();
-        }
-        self.relieve_log();
-        self.freeze_skipped();
-        self.freeze_asked();
+        self.free_and_freeze();
         // Without workers this thread is a writer, and does no optional work.
         if self.options.worker_threads > 0 {
             self.freeze_idle();
         }
         let Some(job) = self.claim() else { return false };
         self.carry_out(&job)
+    }
+
+    /// Frees memory that lookups have left, and freezes the memtables that are due.
+    pub(super) fn free_and_freeze(&self) {
+        if self.scheduler.unneeded.free() {
+            self.tables.fit_cache();
+        }
+        self.relieve_log();
+        self.freeze_skipped();
+        self.freeze_asked();
     }
 
     /// Executes a claimed job and releases the claim. Returns whether more work may be tried at
@@ -244,6 +249,10 @@ impl Store {
     /// Returns whether more work may be tried at once.
     pub(super) fn carry_out_within(&self, job: &Job, share: &Arc<WorkerShare>) -> bool {
         let _claim = Claim::of(&self.scheduler, job);
+        if matches!(job, Job::Compact(..)) {
+            // The runs that it holds delay no write.
+            self.scheduler.room_waits.wake();
+        }
         let retries = self.scheduler.state.lock().retries;
         let outcome = match job {
             Job::Unlink => {
@@ -328,6 +337,9 @@ impl Store {
         let is_outdated = state.retries != retries;
         let full = outcome.err().filter(|error| error.is_passing() && !is_outdated);
         let news = full.clone().filter(|_| state.no_space.is_none());
+        if full.is_some() {
+            state.urgent_retry_at = self.options.clock.now() + NO_SPACE_RETRY;
+        }
         if full.is_some() || has_written {
             state.no_space = full;
         }

@@ -1,55 +1,89 @@
 //! Which job is claimed first: of several keyspaces, and during a long compaction.
 
+use std::fmt;
+
 use super::*;
 use crate::compaction::choice::Reason;
 
-fn options(workers: usize) -> Options {
+pub(super) fn options(workers: usize) -> Options {
     let options = Options::new().fs(Arc::new(MemoryFs::with_seed(1))).worker_threads(workers);
     let keyspace = KeyspaceOptions::new().compression(crate::Compression::None);
     options.keyspace(keyspace).idle_compactions(false)
 }
 
-/// Blocks the first flush, after its end.
-#[derive(Debug)]
+type Hook = Box<dyn FnMut(&Event) + Send>;
+
+/// Blocks the first flush of each worker, after its end. Passes other events to a hook.
 struct Blocks {
     begun: mpsc::Sender<()>,
-    end: Mutex<Option<mpsc::Receiver<()>>>,
+    ends: Mutex<Vec<mpsc::Receiver<()>>>,
+    hook: Mutex<Option<Hook>>,
+}
+
+impl fmt::Debug for Blocks {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Blocks").finish_non_exhaustive()
+    }
 }
 
 impl EventListener for Blocks {
     fn on_event(&self, event: &Event) {
         let is_flushed = matches!(event, Event::Flushed { .. });
-        let end = is_flushed.then(|| self.end.lock().take()).flatten();
-        if let Some(end) = end {
+        if let Some(end) = is_flushed.then(|| self.ends.lock().pop()).flatten() {
             self.begun.send(()).expect("the test waits");
             // Fails once the test has ended.
             let _ = end.recv();
+            return;
+        }
+        if let Some(hook) = &mut *self.hook.lock() {
+            hook(event);
         }
     }
 }
 
-/// A store whose only worker is busy until `_end` is dropped.
-struct Busy {
-    _end: mpsc::Sender<()>,
-    db: Db,
+/// A store whose workers are busy until `_ends` are dropped.
+pub(super) struct Busy {
+    blocks: Arc<Blocks>,
+    _ends: Vec<mpsc::Sender<()>>,
+    pub(super) db: Db,
 }
 
-fn busy() -> Busy {
-    let ((sender, begun), (end, receiver)) = (mpsc::channel(), mpsc::channel());
-    let blocks = Blocks { begun: sender, end: Mutex::new(Some(receiver)) };
-    let db = options(1).listener(Arc::new(blocks)).open("db").expect("a new store");
-    freeze(&db, "default", 1);
-    db.store().scheduler.wake();
-    begun.recv_timeout(Duration::from_secs(60)).expect("the worker flushes");
-    Busy { _end: end, db }
+impl Busy {
+    /// Calls `hook` for each event from now on.
+    pub(super) fn on_events(&self, hook: impl FnMut(&Event) + Send + 'static) {
+        *self.blocks.hook.lock() = Some(Box::new(hook));
+    }
 }
 
-fn tree_of(db: &Db, name: &str) -> Arc<Tree> {
+impl Drop for Busy {
+    fn drop(&mut self) {
+        // It may own a handle of the store.
+        let hook = self.blocks.hook.lock().take();
+        drop(hook);
+    }
+}
+
+pub(super) fn busy(options: Options) -> Busy {
+    let workers = options.worker_threads;
+    let (sender, begun) = mpsc::channel();
+    let (_ends, ends): (Vec<_>, Vec<_>) = (0..workers).map(|_| mpsc::channel()).unzip();
+    let (ends, hook) = (Mutex::new(ends), Mutex::default());
+    let blocks = Arc::new(Blocks { begun: sender, ends, hook });
+    let db = options.listener(Arc::clone(&blocks) as _).open("db").expect("a new store");
+    for worker in 0..workers {
+        freeze(&db, &format!("busy {worker}"), 1);
+        db.store().scheduler.wake();
+        begun.recv_timeout(Duration::from_secs(60)).expect("the worker flushes");
+    }
+    Busy { blocks, _ends, db }
+}
+
+pub(super) fn tree_of(db: &Db, name: &str) -> Arc<Tree> {
     db.store().versions.trees().get(name).cloned().expect("it exists")
 }
 
 /// Freezes a memtable of `name` with `entries` entries.
-fn freeze(db: &Db, name: &str, entries: u64) {
+pub(super) fn freeze(db: &Db, name: &str, entries: u64) {
     let keyspace = db.keyspace(name).expect("there is room");
     for key in 0..entries {
         keyspace.insert(key.to_be_bytes(), [7; 150]).expect("there is room");
@@ -59,7 +93,7 @@ fn freeze(db: &Db, name: &str, entries: u64) {
 }
 
 /// Claims the next job except unlinks and changes of the manifest.
-fn claim(db: &Db) -> Option<Job> {
+pub(super) fn claim(db: &Db) -> Option<Job> {
     loop {
         match db.store().claim()? {
             job @ (Job::Unlink | Job::Record | Job::Filter(_)) => {
@@ -71,12 +105,23 @@ fn claim(db: &Db) -> Option<Job> {
 }
 
 /// Adds runs to level 0 of `name` with no other work.
-fn add_runs(db: &Db, name: &str, runs: usize, entries: u64) {
+pub(super) fn add_runs(db: &Db, name: &str, runs: usize, entries: u64) {
     for _ in 0..runs {
         freeze(db, name, entries);
         let Some(job @ Job::Flush(_)) = claim(db) else { panic!("a memtable is frozen") };
         assert!(db.store().carry_out(&job), "there is room");
     }
+}
+
+/// Claims a long compaction of the whole keyspace "large", of 15,000 entries.
+pub(super) fn claim_long(db: &Db) -> Job {
+    add_runs(db, "large", 3, 5_000);
+    let large = tree_of(db, "large");
+    let scheduler = &db.store().scheduler;
+    scheduler.request_range(&large, &KeyBounds::ALL, || u64::MAX).expect("no pause");
+    let long = claim(db).expect("a range is requested");
+    assert!(matches!(&long, Job::Compact(_, it) if it.reason == Reason::Range), "{long:?}");
+    long
 }
 
 fn keyspace_of(job: &Job) -> String {
@@ -86,13 +131,13 @@ fn keyspace_of(job: &Job) -> String {
     }
 }
 
-fn level0_runs(db: &Db, name: &str) -> usize {
+pub(super) fn level0_runs(db: &Db, name: &str) -> usize {
     tree_of(db, name).view().version.level0_runs()
 }
 
 #[test]
 fn keyspaces_take_turns() {
-    let busy = busy();
+    let busy = busy(options(1));
     let (db, names) = (&busy.db, ["a", "b", "c"]);
     names.iter().for_each(|name| freeze(db, name, 1));
     let turns = |is_flush: bool| {
@@ -147,24 +192,38 @@ fn level_0_precedes_other_compactions() {
     assert!(db.store().carry_out(&job));
 }
 
-/// Otherwise a compaction of gigabytes stops writes, with one worker.
+/// A merge of gigabytes that waits for another one stops writes for as long.
 #[test]
-fn a_compaction_carries_out_what_is_urgent() {
-    let busy = busy();
-    let (db, store) = (&busy.db, busy.db.store());
-    add_runs(db, "large", 3, 2_000);
-    let large = tree_of(db, "large");
-    store.scheduler.request_range(&large, &KeyBounds::ALL, || u64::MAX).expect("no pause");
-    let long = claim(db).expect("a range is requested");
-    assert!(matches!(&long, Job::Compact(_, it) if it.reason == Reason::Range), "{long:?}");
-    add_runs(db, "small", 4, 10);
-    freeze(db, "other", 10);
-    let before = db.stats().background;
-    assert!(store.carry_out(&long), "there is room");
-    let after = db.stats().background;
-    assert_eq!(after.flushes - before.flushes, 1);
-    assert_eq!(after.compactions - before.compactions, 2, "level 0, and the requested range");
-    assert_eq!((level0_runs(db, "small"), level0_runs(db, "large")), (0, 0));
+fn level_0_that_delays_writes_waits_for_no_long_compaction() {
+    let busy = busy(options(2));
+    let db = &busy.db;
+    let _long = claim_long(db);
+    add_runs(db, "small", 11, 700);
+    assert!(claim(db).is_none(), "a worker remains while writes are not delayed");
+    add_runs(db, "small", 1, 700);
+    let job = claim(db).expect("writes are delayed");
+    let Job::Compact(_, compaction) = &job else { panic!("{job:?}") };
+    assert_eq!((keyspace_of(&job), compaction.reason), ("small".to_owned(), Reason::Level0));
+    assert!(compaction.input_bytes > 1 << 20, "it is long: {compaction}");
+    assert!(db.store().carry_out(&job), "there is room");
+    assert_eq!(level0_runs(db, "small"), 0);
+}
+
+/// Runs that a compaction holds stop no write.
+#[test]
+fn a_compaction_that_begins_lets_stopped_writes_go_on() {
+    let busy = busy(options(1));
+    let db = &busy.db;
+    add_runs(db, "a", 32, 1);
+    let (sender, written) = mpsc::channel();
+    let keyspace = db.keyspace("a").expect("it exists");
+    let writer = thread::spawn(move || sender.send(keyspace.insert("key", "value")));
+    assert!(written.recv_timeout(Duration::from_millis(200)).is_err(), "32 runs stop writes");
+    let merge = claim(db).expect("32 runs are due");
+    let result = written.recv_timeout(Duration::from_secs(10));
+    assert!(db.store().carry_out(&merge), "there is room");
+    result.expect("it does not wait for the end").expect("there is room");
+    writer.join().expect("it has ended").expect("the receiver is alive");
 }
 
 /// `compact()` holds all runs of level 0 until it ends.

@@ -1,0 +1,138 @@
+//! Jobs that a compaction carries out, without a free worker.
+
+use super::{
+    priorities::{Busy, add_runs, busy, claim_long, freeze, level0_runs, options, tree_of},
+    *,
+};
+use crate::{sync::atomic::AtomicUsize, tests::ENOSPC};
+
+/// Otherwise a compaction of gigabytes stops writes, with one worker.
+#[test]
+fn a_compaction_carries_out_what_is_urgent() {
+    let busy = busy(options(1));
+    let db = &busy.db;
+    let long = claim_long(db);
+    add_runs(db, "small", 4, 10);
+    freeze(db, "other", 10);
+    let before = db.stats().background;
+    assert!(db.store().carry_out(&long), "there is room");
+    let after = db.stats().background;
+    assert_eq!(after.flushes - before.flushes, 1);
+    assert_eq!(after.compactions - before.compactions, 2, "level 0, and the requested range");
+    assert_eq!((level0_runs(db, "small"), level0_runs(db, "large")), (0, 0));
+}
+
+/// A long merge of level 0, too, once it delays writes.
+#[test]
+fn a_compaction_carries_out_long_merges_that_delay_writes() {
+    for (runs, left) in [(11, 11), (12, 0)] {
+        let busy = busy(options(1));
+        let db = &busy.db;
+        let long = claim_long(db);
+        add_runs(db, "small", runs, 700);
+        assert!(db.store().carry_out(&long), "there is room");
+        assert_eq!(level0_runs(db, "small"), left, "{runs} runs");
+    }
+}
+
+/// Freezes a memtable now and after each of the next 29 flushes.
+fn refill(busy: &Busy) {
+    freeze(&busy.db, "other", 1);
+    let (db, mut left) = (busy.db.clone(), 29);
+    busy.on_events(move |event| {
+        if matches!(event, Event::Flushed { .. }) && left > 0 {
+            left -= 1;
+            freeze(&db, "other", 1);
+        }
+    });
+}
+
+#[test]
+fn a_compaction_goes_on_although_flushes_are_always_due() {
+    let busy = busy(options(1));
+    let (db, long) = (&busy.db, claim_long(&busy.db));
+    refill(&busy);
+    let before = db.stats().background.flushes;
+    assert!(db.store().carry_out(&long), "there is room");
+    let flushes = db.stats().background.flushes - before;
+    assert!((5..=20).contains(&flushes), "{flushes} flushes");
+    assert_eq!(level0_runs(db, "large"), 0);
+}
+
+/// Writes are not stopped during a pause, so there are always flushes to carry out.
+#[test]
+fn a_pause_ends_a_compaction_although_flushes_are_always_due() {
+    let busy = busy(options(1));
+    let (db, long) = (&busy.db, claim_long(&busy.db));
+    refill(&busy);
+    let pausing = thread::spawn({
+        let db = db.clone();
+        move || drop(db.pause_compactions().expect("the compaction ends"))
+    });
+    while !db.store().scheduler.is_paused() {
+        thread::sleep(Duration::from_millis(1));
+    }
+    let before = db.stats().background.flushes;
+    assert!(db.store().carry_out(&long), "it is cancelled");
+    assert_eq!(db.stats().background.flushes - before, 0);
+    assert_eq!(level0_runs(db, "large"), 3);
+    pausing.join().expect("no compaction is in flight");
+}
+
+/// A keyspace with few writes does not pin the log, and obsolete tables do not take the disk.
+#[test]
+fn the_log_and_obsolete_files_are_bounded_during_a_compaction() {
+    const LOG_BYTES_MAX: u64 = 64 << 10;
+    let fs = Arc::new(MemoryFs::with_seed(1));
+    let options = options(1).fs(Arc::clone(&fs) as _);
+    let options = options.log_bytes_max(LOG_BYTES_MAX).log_segment_bytes(8 << 10);
+    let busy = busy(options);
+    let (db, store) = (&busy.db, busy.db.store());
+    let long = claim_long(db);
+    db.keyspace("idle").expect("there is room").insert("key", "value").expect("there is room");
+    add_runs(db, "small", 4, 200);
+    freeze(db, "other", 200);
+    let inputs: Vec<_> =
+        tree_of(db, "small").view().version.metas().iter().map(|it| it.id).collect();
+    assert!(db.stats().log_bytes > LOG_BYTES_MAX, "an idle keyspace pins it");
+    assert!(store.carry_out(&long), "there is room");
+    assert_eq!(level0_runs(db, "small"), 0);
+    let log_bytes = db.stats().log_bytes;
+    assert!(log_bytes <= LOG_BYTES_MAX, "{log_bytes} bytes");
+    let names = fs.list("db".as_ref()).expect("it exists");
+    let of_inputs = |id: &u64| names.iter().any(|name| *name == format!("{id:06}.sst"));
+    assert!(!inputs.iter().any(of_inputs), "{inputs:?} of {names:?}");
+}
+
+/// Otherwise one passing error stops the flushes until the compaction ends, and writes fail.
+#[test]
+fn a_compaction_repeats_a_flush_that_found_no_space() {
+    for (pause_ms, flushes) in [(499, 1), (500, 2)] {
+        let fs = Arc::new(FaultFs::new(Arc::new(MemoryFs::with_seed(1))));
+        let clock = Arc::<ManualClock>::default();
+        let options = options(1).fs(Arc::clone(&fs) as _).clock(Arc::clone(&clock) as _);
+        let busy = busy(options);
+        let (db, store) = (&busy.db, busy.db.store());
+        let long = claim_long(db);
+        freeze(db, "one", 1);
+        freeze(db, "two", 1);
+        let (faults, is_first, failures) =
+            (Arc::clone(&fs), Cell::new(true), Arc::<AtomicUsize>::default());
+        let counts = Arc::clone(&failures);
+        busy.on_events(move |event| match event {
+            Event::Flushed { .. } if is_first.replace(false) => {
+                faults
+                    .inject(Fault::new(ENOSPC, Times::Once).calls(&[Call::Create]).suffix(".sst"));
+            }
+            Event::NoSpace { .. } => {
+                counts.fetch_add(1, SeqCst);
+                clock.advance(Duration::from_millis(pause_ms));
+            }
+            _ => {}
+        });
+        let before = db.stats().background.flushes;
+        assert!(store.carry_out(&long), "it has space");
+        assert_eq!(failures.load(SeqCst), 1, "the flush of one of them");
+        assert_eq!(db.stats().background.flushes - before, flushes, "{pause_ms} ms");
+    }
+}
