@@ -104,6 +104,7 @@ impl BlobFile {
 
     /// Removes the file when its last table is dropped, unless it is kept.
     pub(super) fn own(&mut self, obsolete_files: &Arc<ObsoleteFiles>, bookkeeping: Charge) {
+        obsolete_files.count_written(self.file.bytes);
         self.obsolete_files = Some(Arc::clone(obsolete_files));
         self.bookkeeping = Some(bookkeeping);
     }
@@ -119,7 +120,7 @@ impl Drop for BlobFile {
         if let Some(obsolete_files) =
             self.obsolete_files.as_ref().filter(|_| !self.is_kept.load(SeqCst))
         {
-            obsolete_files.push(self.path.to_path_buf());
+            obsolete_files.push_part_of_version(self.path.to_path_buf(), self.file.bytes);
         }
     }
 }

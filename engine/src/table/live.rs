@@ -292,8 +292,8 @@ impl Drop for LiveTable {
                     self.obsolete_files.push(path);
                 }
             }
-            self.obsolete_files.push(self.path.to_path_buf());
-            self.obsolete_files.count_freed(self.meta.bytes);
+            let path = self.path.to_path_buf();
+            self.obsolete_files.push_part_of_version(path, self.meta.bytes);
         }
     }
 }

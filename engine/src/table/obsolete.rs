@@ -7,7 +7,7 @@ use std::{
     path::{Path, PathBuf},
     sync::{
         Arc,
-        atomic::{AtomicU64, Ordering::Relaxed},
+        atomic::{AtomicI64, Ordering::Relaxed},
     },
 };
 
@@ -20,8 +20,8 @@ use crate::{file_name::FileName, fs::Fs};
 pub(crate) struct ObsoleteFiles {
     waiting: Mutex<Waiting>,
     retired: Mutex<Retired>,
-    /// Bytes of tables whose files were added after their last reader.
-    freed_table_bytes: AtomicU64,
+    /// Bytes that tables and their blob files occupy, from an arbitrary start.
+    occupied_bytes: AtomicI64,
     /// Held while a list of the retired tables replaces the previous one.
     pub(super) list_turn: Mutex<()>,
 }
@@ -30,6 +30,8 @@ pub(crate) struct ObsoleteFiles {
 #[derive(Debug, Default)]
 struct Waiting {
     paths: Vec<PathBuf>,
+    /// Bytes of those that were part of a version.
+    bytes: BTreeMap<PathBuf, u64>,
     /// Ids of the files of each [`Hold`], ascending, by its number.
     holds: BTreeMap<u64, Vec<u64>>,
     next_hold: u64,
@@ -77,14 +79,20 @@ impl ObsoleteFiles {
         self.waiting.lock().paths.push(path);
     }
 
-    /// Counts the bytes of a table that was part of a version, and whose files are added.
-    pub(super) fn count_freed(&self, bytes: u64) {
-        self.freed_table_bytes.fetch_add(bytes, Relaxed);
+    /// Adds a file of so many bytes that was part of a version.
+    pub(super) fn push_part_of_version(&self, path: PathBuf, bytes: u64) {
+        self.waiting.lock().bytes.insert(path.clone(), bytes);
+        self.push(path);
     }
 
-    /// Returns the bytes of all tables that were part of a version, and became obsolete.
-    pub(crate) fn freed_table_bytes(&self) -> u64 {
-        self.freed_table_bytes.load(Relaxed)
+    /// Counts the bytes of a new table, or of a blob file of one.
+    pub(super) fn count_written(&self, bytes: u64) {
+        self.occupied_bytes.fetch_add(bytes.cast_signed(), Relaxed);
+    }
+
+    /// Returns the bytes that tables and their blob files occupy, from an arbitrary start.
+    pub(crate) fn occupied_bytes(&self) -> i64 {
+        self.occupied_bytes.load(Relaxed)
     }
 
     /// Adds an incomplete file, or a table that lists none.
@@ -192,6 +200,8 @@ impl ObsoleteFiles {
             let unlinked = fs.unlink(path);
             let is_gone =
                 unlinked.map_or_else(|error| error.kind() == io::ErrorKind::NotFound, |()| true);
+            let bytes = self.waiting.lock().bytes.remove(path).filter(|_| is_gone);
+            self.occupied_bytes.fetch_sub(bytes.unwrap_or(0).cast_signed(), Relaxed);
             if let Some(id) = table_id(path).filter(|_| is_gone) {
                 self.retired.lock().unlinked.insert(id);
             }

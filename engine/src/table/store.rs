@@ -246,6 +246,7 @@ impl TableStore {
         listener: Option<&dyn EventListener>,
     ) -> Result<LiveTable> {
         let live = self.open(options, Arc::clone(meta))?;
+        self.obsolete_files.count_written(meta.bytes);
         self.fit_cache();
         live.report(keyspace, listener);
         Ok(live)

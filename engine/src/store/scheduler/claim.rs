@@ -232,7 +232,7 @@ impl Store {
                 // It stays due.
                 Chosen::Compaction(compaction)
                     if self.keeps_workers(state, &tree, &compaction)
-                        || self.has_no_space(state, &compaction) =>
+                        || self.has_no_space(state, &tree, &compaction) =>
                 {
                     return None;
                 }
@@ -273,19 +273,15 @@ impl Store {
         reduces_level0(compaction) && pressure(debt) != Pressure::Delay(Duration::ZERO)
     }
 
-    /// Returns whether `next` waits for space on the disk.
-    pub(super) fn has_no_space(&self, state: &mut State, next: &Compaction) -> bool {
-        let point = self.point_of_space(state);
-        state.full_disk.refuses(next, point)
+    /// Returns whether `next` of `tree` waits for space on the disk.
+    pub(super) fn has_no_space(&self, state: &mut State, tree: &Tree, next: &Compaction) -> bool {
+        let point = self.point_of_space();
+        state.full_disk.refuses(tree.id, next, point)
     }
 
     /// Returns the time, and the bytes that tables occupy, from an arbitrary start.
-    pub(super) fn point_of_space(&self, state: &State) -> (Duration, i128) {
-        let done = &state.done;
-        let written =
-            i128::from(done.flush_bytes_written) + i128::from(done.compaction_bytes_written);
-        let freed = i128::from(self.tables.obsolete_files.freed_table_bytes());
-        (self.options.clock.now(), written - freed)
+    pub(super) fn point_of_space(&self) -> (Duration, i64) {
+        (self.options.clock.now(), self.tables.obsolete_files.occupied_bytes())
     }
 
     /// Returns whether no work is due or in flight.

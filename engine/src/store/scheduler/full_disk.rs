@@ -6,7 +6,7 @@
 //! compactions continue. Compactions that a caller requested are not refused: the caller gets the
 //! error.
 
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 
 use crate::{
     Error,
@@ -22,8 +22,8 @@ const PAUSE_MAX: Duration = Duration::from_secs(60);
 #[derive(Debug, Default)]
 pub(super) struct FullDisk {
     failed: Option<Failed>,
-    /// The last search for work found a compaction that is refused.
-    has_refused: bool,
+    /// Keyspaces with a compaction that the last search for work refused.
+    refused: BTreeSet<u64>,
 }
 
 #[derive(Debug)]
@@ -32,7 +32,7 @@ struct Failed {
     /// Least input of those that failed.
     input_bytes: u64,
     /// Bytes that tables occupied, from an arbitrary start.
-    occupied: i128,
+    occupied: i64,
     pause: Duration,
     retry_at: Duration,
 }
@@ -44,7 +44,7 @@ impl FullDisk {
         &mut self,
         compaction: &Compaction,
         error: &Error,
-        (now, occupied): (Duration, i128),
+        (now, occupied): (Duration, i64),
     ) {
         let before = self.failed.take();
         let pause = before.as_ref().map_or(PAUSE_MIN, |failed| match now < failed.retry_at {
@@ -71,26 +71,30 @@ impl FullDisk {
         }
     }
 
-    /// Returns whether `compaction` must not begin at `now`, while tables occupy `occupied` bytes.
+    /// Returns whether `compaction` of the keyspace `id` must not begin at `now`, while tables
+    /// occupy `occupied` bytes.
     pub(super) fn refuses(
         &mut self,
+        id: u64,
         compaction: &Compaction,
-        (now, occupied): (Duration, i128),
+        (now, occupied): (Duration, i64),
     ) -> bool {
         let refuses = self.failed.as_ref().is_some_and(|failed| {
             let freed = failed.occupied - occupied;
             now < failed.retry_at
                 && failed.input_bytes <= compaction.input_bytes
-                && freed < i128::from(compaction.input_bytes)
+                && freed < compaction.input_bytes.cast_signed()
         });
         let is_refused = refuses && compaction.writes_tables() && !is_requested(compaction);
-        self.has_refused |= is_refused;
+        if is_refused {
+            self.refused.insert(id);
+        }
         is_refused
     }
 
     /// Begins a search for work.
     pub(super) fn begin_search(&mut self) {
-        self.has_refused = false;
+        self.refused.clear();
     }
 
     /// Ends all pauses.
@@ -100,18 +104,27 @@ impl FullDisk {
 
     /// Returns the error of the refused compactions, if the last search found one.
     pub(super) fn refused(&self) -> Option<&Error> {
-        self.failed.as_ref().filter(|_| self.has_refused).map(|failed| &failed.error)
+        self.with_refused().map(|failed| &failed.error)
+    }
+
+    /// Returns the error of the refused compactions, if the last search found one of the keyspace
+    /// `id`.
+    pub(super) fn refused_of(&self, id: u64) -> Option<&Error> {
+        self.refused().filter(|_| self.refused.contains(&id))
     }
 
     /// Returns when a refused compaction may begin, if the last search found one.
     pub(super) fn retry_at(&self) -> Option<Duration> {
-        self.failed.as_ref().filter(|_| self.has_refused).map(|failed| failed.retry_at)
+        self.with_refused().map(|failed| failed.retry_at)
     }
 
     /// Returns the least input of refused compactions, in bytes; 0 if none is refused.
     pub(super) fn refused_bytes(&self) -> u64 {
-        let failed = self.failed.as_ref().filter(|_| self.has_refused);
-        failed.map_or(0, |failed| failed.input_bytes)
+        self.with_refused().map_or(0, |failed| failed.input_bytes)
+    }
+
+    fn with_refused(&self) -> Option<&Failed> {
+        self.failed.as_ref().filter(|_| !self.refused.is_empty())
     }
 }
 
@@ -149,14 +162,16 @@ mod tests {
         ];
         for (number, (compaction, occupied, want)) in cases.into_iter().enumerate() {
             disk.begin_search();
-            assert_eq!(disk.refuses(&compaction, (now, occupied)), want, "case {number}");
+            assert_eq!(disk.refuses(7, &compaction, (now, occupied)), want, "case {number}");
             assert_eq!(disk.refused().is_some(), want, "case {number}");
+            assert_eq!(disk.refused_of(7).is_some(), want, "case {number}");
+            assert!(disk.refused_of(8).is_none(), "case {number}");
         }
         disk.note_success(&Compaction::of_bytes(99));
         disk.note_success(&moved);
-        assert!(disk.refuses(&Compaction::of_bytes(100), (now, 1_000)));
+        assert!(disk.refuses(7, &Compaction::of_bytes(100), (now, 1_000)));
         disk.note_success(&Compaction::of_bytes(100));
-        assert!(!disk.refuses(&Compaction::of_bytes(100), (now, 1_000)));
+        assert!(!disk.refuses(7, &Compaction::of_bytes(100), (now, 1_000)));
     }
 
     #[test]
@@ -167,11 +182,11 @@ mod tests {
             disk.note_failure(&Compaction::of_bytes(100), &full(), (now, 0));
             // Another worker fails at the same time.
             disk.note_failure(&Compaction::of_bytes(200), &full(), (now, 0));
-            assert!(disk.refuses(&Compaction::of_bytes(100), (now, 0)));
+            assert!(disk.refuses(7, &Compaction::of_bytes(100), (now, 0)));
             let retry_at = disk.retry_at().expect("one is refused");
             pauses.push((retry_at - now).as_millis());
             now = retry_at;
-            assert!(!disk.refuses(&Compaction::of_bytes(100), (now, 0)));
+            assert!(!disk.refuses(7, &Compaction::of_bytes(100), (now, 0)));
         }
         assert_eq!(pauses, [500, 1_000, 2_000, 4_000, 8_000, 16_000, 32_000, 60_000, 60_000]);
     }

@@ -152,7 +152,8 @@ impl Store {
             let for_long = LONG_IDLE <= idle_for;
             let chosen = self.choose_idle(&tree, for_long);
             let chosen = chosen.filter(|chosen| {
-                state.idle_compactions.may_begin(id, chosen) && !self.has_no_space(state, chosen)
+                state.idle_compactions.may_begin(id, chosen)
+                    && !self.has_no_space(state, &tree, chosen)
             });
             let Some(compaction) = chosen else {
                 let later = || !for_long && self.choose_idle(&tree, true).is_some();

@@ -153,7 +153,7 @@ impl Store {
         self.retry_quarantined(tree);
         let next_file_id = || self.tables.next_file_id();
         let number = self.scheduler.request_range(tree, range, next_file_id)?;
-        let done = self.wait_for_work(false, |requests| {
+        let done = self.wait_for_work(None, |requests| {
             tree.is_dropped() || !requests.is_pending(tree.id, number)
         });
         // Does nothing for a request that is done.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Scheduler, requests::RangeRequests};
+use super::{Scheduler, State, requests::RangeRequests};
 use crate::{Error, Result, store::Store};
 
 /// Interval at which a waiting thread checks for work of another store of the pool, or for memory
@@ -15,25 +15,31 @@ impl Scheduler {
         self.progress.wait_for(&mut self.state.lock(), INLINE_LOOKS);
     }
 
-    /// Returns the error of a full disk that stops background work; with `for_compactions` also one
-    /// that stops compactions only.
-    pub(in crate::store) fn no_space(&self, for_compactions: bool) -> Option<Error> {
-        let state = self.state.lock();
-        let refused = state.full_disk.refused().filter(|_| for_compactions);
-        state.no_space.as_ref().or(refused).cloned()
+    /// Returns the error of a full disk that stops background work; also one that stops only
+    /// compactions of the keyspace `compactions_of`.
+    pub(in crate::store) fn no_space(&self, compactions_of: Option<u64>) -> Option<Error> {
+        self.state.lock().no_space_for(compactions_of)
+    }
+}
+
+impl State {
+    fn no_space_for(&self, compactions_of: Option<u64>) -> Option<Error> {
+        let refused = || self.full_disk.refused_of(compactions_of?);
+        self.no_space.as_ref().or_else(refused).cloned()
     }
 }
 
 impl Store {
     /// Waits until background work makes `done` return `true`. `done` gets the requests to compact
-    /// ranges. `for_compactions` if that depends on compactions that no caller requested.
+    /// ranges. `compactions_of` is the keyspace if that depends on compactions that no caller
+    /// requested.
     ///
     /// # Errors
     ///
     /// `done` cannot become true: the store is read-only or closed, or the disk is full.
     pub(in crate::store) fn wait_for_work(
         &self,
-        for_compactions: bool,
+        compactions_of: Option<u64>,
         mut done: impl FnMut(&RangeRequests) -> bool,
     ) -> Result<()> {
         self.run_inline();
@@ -46,9 +52,8 @@ impl Store {
             if state.shut_down {
                 return Err(Error::Closed);
             }
-            let refused = state.full_disk.refused().filter(|_| for_compactions);
-            if let Some(error) = state.no_space.as_ref().or(refused) {
-                return Err(error.clone());
+            if let Some(error) = state.no_space_for(compactions_of) {
+                return Err(error);
             }
             self.scheduler.progress.wait(&mut state);
         }

@@ -360,7 +360,7 @@ impl Store {
         if error.is_no_space() {
             let mut state = self.scheduler.state.lock();
             state.done.compactions_without_space += 1;
-            let point = self.point_of_space(&state);
+            let point = self.point_of_space();
             state.full_disk.note_failure(compaction, error, point);
         }
     }

@@ -403,7 +403,8 @@ impl Store {
                     let is_over =
                         || tree.is_dropped() || pressure(self.debt(tree)) != Pressure::Stop;
                     let by_level0 = stall_reason(debt) == StallReason::Level0;
-                    self.stall(|| self.wait_for_work(by_level0, |_| is_over()))?;
+                    let compactions_of = by_level0.then_some(tree.id);
+                    self.stall(|| self.wait_for_work(compactions_of, |_| is_over()))?;
                 }
             }
         }

@@ -19,17 +19,23 @@ pub(crate) struct Stall {
     reason: StallReason,
     /// `None` until the work is done.
     delay: Option<Duration>,
+    /// The keyspace if the work is a compaction of it.
+    compactions_of: Option<u64>,
 }
 
 impl Stall {
     /// Memtables have no room for the write.
-    pub(super) const FULL: Self = Self { reason: StallReason::MemtableMemory, delay: None };
+    pub(super) const FULL: Self = Self::new(StallReason::MemtableMemory, None);
     /// Ingested tables are being installed.
-    pub(super) const INGEST: Self = Self { reason: StallReason::Ingest, delay: None };
+    pub(super) const INGEST: Self = Self::new(StallReason::Ingest, None);
+
+    const fn new(reason: StallReason, delay: Option<Duration>) -> Self {
+        Self { reason, delay, compactions_of: None }
+    }
 }
 
 impl From<Stall> for Error {
-    fn from(Stall { reason, delay }: Stall) -> Self {
+    fn from(Stall { reason, delay, .. }: Stall) -> Self {
         Self::WouldStall { reason, delay }
     }
 }
@@ -94,7 +100,8 @@ impl Store {
         }
         let delay = self.tables_delay();
         if self.scheduler.merges_tables() && !delay.is_zero() {
-            return Ok(Some(Stall { reason: StallReason::Tables, delay: Some(delay) }));
+            // A merge that waits for space causes none.
+            return Ok(Some(Stall::new(StallReason::Tables, Some(delay))));
         }
         for tree in trees.into_iter().filter(|tree| !tree.is_dropped()) {
             if tree.is_ingesting() {
@@ -106,7 +113,9 @@ impl Store {
                 Pressure::Delay(delay) => Some(delay),
                 Pressure::Stop => None,
             };
-            return Ok(Some(Stall { reason: stall_reason(debt), delay }));
+            let reason = stall_reason(debt);
+            let compactions_of = (reason != StallReason::Flushes).then_some(tree.id);
+            return Ok(Some(Stall { compactions_of, ..Stall::new(reason, delay) }));
         }
         Ok(None)
     }
@@ -116,9 +125,7 @@ impl Store {
     pub(crate) fn poll_room(&self, bytes: u64, trees: &[Arc<Tree>]) -> Option<Result<()>> {
         let stall = self.check_open().and_then(|()| self.versions.check_writable());
         let stall = stall.and_then(|()| self.stall_of(bytes, trees));
-        let by_flushes =
-            |reason| matches!(reason, StallReason::MemtableMemory | StallReason::Flushes);
-        let for_compactions = match stall {
+        let compactions_of = match stall {
             Err(error) => return Some(Err(error)),
             Ok(None) => return Some(Ok(())),
             // The workers know of an earlier flush, and each ring polls again.
@@ -126,10 +133,10 @@ impl Store {
                 if let Err(error) = self.make_flush_due(stall, bytes) {
                     return Some(Err(error));
                 }
-                !by_flushes(stall.reason)
+                stall.compactions_of
             }
         };
-        self.scheduler.no_space(for_compactions).map(Err)
+        self.scheduler.no_space(compactions_of).map(Err)
     }
 
     /// Waits until background work does not delay a write of `bytes` bytes to `trees`.

@@ -1,6 +1,11 @@
 //! Compactions that find no space.
 
-use super::*;
+use std::io;
+
+use super::{
+    priorities::{add_runs, busy, claim, options, tree_of},
+    *,
+};
 
 const NO_SPACE: i32 = 28;
 
@@ -83,4 +88,64 @@ fn flushes_continue_while_compactions_wait() {
     assert_eq!(db.stats().levels[0].runs, 5, "the disk may have no room for the compaction");
     db.compact().expect("there is room");
     assert_eq!(db.stats().levels[0].runs, 0);
+}
+
+/// A writer gets the error only if its own keyspace waits for space.
+#[test]
+fn a_refused_compaction_fails_no_write_to_another_keyspace() {
+    let busy = busy(options(1).clock(Arc::<ManualClock>::default()));
+    let (db, store) = (&busy.db, busy.db.store());
+    add_runs(db, "a", 32, 1);
+    add_runs(db, "b", 4, 100);
+    let error = Error::io("append", "1.sst", io::Error::from_raw_os_error(NO_SPACE));
+    store.note_failed(&Compaction::of_bytes(1), &error);
+    // Not even its merges, which would be refused, too.
+    let hold = store.scheduler.begin_ingest(&tree_of(db, "a"));
+    assert!(hold.is_empty() && claim(db).is_none(), "the only other one is refused");
+    let (sender, written) = mpsc::channel();
+    let keyspace = db.keyspace("a").expect("it exists");
+    let writer = thread::spawn(move || sender.send(keyspace.insert("key", "value")));
+    let early = written.recv_timeout(Duration::from_millis(200));
+    assert!(early.is_err(), "it waits for level 0: {early:?}");
+    store.scheduler.end_ingest(&tree_of(db, "a"));
+    assert!(claim(db).is_none(), "both are refused");
+    let failed = written.recv_timeout(Duration::from_secs(30)).expect("it is notified");
+    assert!(failed.expect_err("the disk is full").is_no_space());
+    writer.join().expect("it has ended").expect("the receiver is alive");
+}
+
+/// Also while a checkpoint or the pace of unlinks keeps obsolete files.
+#[test]
+fn the_space_of_tables_is_that_of_their_files() {
+    let fs = Arc::new(MemoryFs::with_seed(1));
+    let keyspace = KeyspaceOptions::new().blob_value_bytes(Some(500));
+    let options = options(0).fs(Arc::clone(&fs) as _).keyspace(keyspace);
+    let db = options.open("db").expect("a new store");
+    let check = |when: &str| {
+        let is_table = |name: &str| name.ends_with(".sst") || name.ends_with(".blob");
+        let files = fs.contents().into_iter().filter(|(name, _)| is_table(name));
+        let bytes = files.map(|(_, bytes)| bytes.len()).sum::<usize>();
+        let (_, occupied) = db.store().point_of_space();
+        assert_eq!(occupied, bytes as i64, "{when}");
+        bytes
+    };
+    for value in 0..2 {
+        for key in 0..200_u8 {
+            db.insert([key], vec![value; usize::from(key) * 5]).expect("there is room");
+        }
+        db.flush().expect("there is room");
+    }
+    check("flushes");
+    db.ingest((200..220_u8).map(|key| ([key], [key; 900]))).expect("there is room");
+    let before = check("an ingest");
+    let (tree, mut files) = (tree_of(&db, "default"), Vec::new());
+    for meta in tree.view().version.metas().iter() {
+        files.extend(meta.blob_file_ids().chain([meta.id]));
+    }
+    let hold = db.store().tables.obsolete_files.hold(files);
+    db.compact().expect("there is room");
+    assert!(check("a compaction whose inputs are held") > before);
+    drop(hold);
+    db.wait_for_background().expect("there is room");
+    assert!(check("their unlink") < before);
 }
