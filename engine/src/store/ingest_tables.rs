@@ -158,6 +158,8 @@ impl Store {
 
     /// Removes the files of an ingest that was not installed.
     pub(crate) fn discard_ingested(&self, tables: &mut IngestTables) {
+        // An error may have left finished tables there.
+        tables.written.append(&mut tables.direct.written);
         tables.direct = TableRun::default();
         for table in mem::take(&mut tables.written).iter().rev() {
             self.tables.discard(table, true);
@@ -166,10 +168,11 @@ impl Store {
 }
 
 impl IngestTables {
-    /// Leaves the files to the parent, in a forked child: a drop may wait for a lock that a thread
-    /// of the parent held.
+    /// Leaves files and memory to the parent, in a forked child: a drop may wait for a lock that a
+    /// thread of the parent held.
     pub(crate) fn forget_files(&mut self) {
         mem::forget(mem::take(&mut self.direct));
+        mem::forget((self.batch.take(), mem::take(&mut self.full)));
         mem::forget(mem::take(&mut self.written));
     }
 
@@ -478,5 +481,19 @@ mod tests {
         store.gate.set_forked(false);
         store.unlink_last();
         assert!(fs.contents().keys().any(|name| name.ends_with(".sst")), "the parent writes it");
+    }
+
+    #[test]
+    fn batches_in_a_forked_child_keep_their_memory() {
+        let options = Options::new().fs(Arc::new(MemoryFs::new())).worker_threads(0);
+        let db = options.open("db").expect("a new store");
+        let mut tables =
+            db.store().begin_ingest(db.default_keyspace().tree()).expect("the store is open");
+        tables.threads = 2;
+        db.store().add_ingested(&mut tables, b"key", b"value").expect("there is room");
+        let share = Arc::clone(tables.batch.as_ref().expect("one entry").taken.share());
+        tables.forget_files();
+        drop(tables);
+        assert!(share.bytes() > 0, "a release waits for locks");
     }
 }

@@ -42,6 +42,21 @@ fn used(db: &Db) -> [usize; 2] {
     [sum(|it| it.tables) as usize, sum(|it| it.blob_files) as usize]
 }
 
+#[test]
+fn the_tables_of_an_ingestion_that_failed_are_removed() {
+    let disk = Arc::new(MemoryFs::new());
+    let fs = Arc::new(FaultFs::new(disk.clone()));
+    let db = with_blobs(fs.clone()).open("data/db").unwrap();
+    let mut ingestion = db.ingestion().unwrap();
+    fs.inject(Fault::new(ENOSPC, Times::Once).calls(&[Call::Create]).suffix(".sst").after(1));
+    let failed = (0..2000).find_map(|number| ingestion.insert(key(number), noise(1, number)).err());
+    assert!(failed.unwrap().is_no_space());
+    drop(ingestion);
+    db.insert(key(0), "value").unwrap();
+    db.flush().unwrap();
+    assert_eq!(files(&disk), used(&db), "files that no table needs");
+}
+
 /// An entry that was lost by an error must not be missing among ingested ones.
 #[test]
 fn an_ingestion_that_failed_cannot_go_on() {
