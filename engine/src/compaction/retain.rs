@@ -387,7 +387,7 @@ impl<'f, C: Cursor, B: FnMut(&[u8]) -> bool, S: FnMut() -> bool> RetainStream<'f
                 }
                 Seen::Value if is_in_blob_file(trailer) => {
                     // Without the value the operands stay.
-                    let value = self.cursor.blob()?.read_to_rewrite();
+                    let value = self.cursor.blob()?.read_to_rewrite()?;
                     break value.map_or(End::OfStripe, |value| End::Base(Some(value)));
                 }
                 // It may lose its value in time.
@@ -431,7 +431,7 @@ impl<'f, C: Cursor, B: FnMut(&[u8]) -> bool, S: FnMut() -> bool> RetainStream<'f
         }
         if is_in_blob_file(trailer) {
             // A value that cannot be read stays.
-            let Some(value) = self.cursor.blob()?.read_to_rewrite() else { return Ok(true) };
+            let Some(value) = self.cursor.blob()?.read_to_rewrite()? else { return Ok(true) };
             let filtered = filtering.decide(&self.user_key, &value)?;
             if let Filtered::Replaced(new) = filtered {
                 self.made = VecDeque::from([(put_for(trailer), new.into())]);

@@ -78,9 +78,13 @@ impl Store {
         Ok(false)
     }
 
-    /// Lets the next compactions read the quarantined tables of `tree` again.
+    /// Lets the next compactions read the quarantined tables of `tree` again, and its blob files
+    /// with a value that could not be read.
     pub(super) fn retry_quarantined(&self, tree: &Tree) {
-        tree.view_seldom().version.tables().for_each(|(_, _, live)| live.quarantine.retry());
+        for (_, _, live) in tree.view_seldom().version.tables() {
+            live.quarantine.retry();
+            live.blobs.iter().for_each(|file| file.retry());
+        }
     }
 }
 

@@ -188,21 +188,18 @@ fn move_value(
 ) -> Result<bool> {
     let put = InternalKey::new(key.user_key, put_for(key.trailer));
     if !blobs.is_long(blob.value_bytes()) {
-        let Some(value) = blob.read_to_rewrite() else { return Ok(false) };
+        let Some(value) = blob.read_to_rewrite()? else { return Ok(false) };
         count(value.len())?;
         return blobs.add(tables, table, put, &value).map(|()| true);
     }
-    let Ok(pieces) = blob.pieces() else {
-        blob.note_unreadable();
-        return Ok(false);
-    };
-    let (mut piece, mut number, mut is_unreadable) = (Bytes::new(), 0, false);
+    let Some(pieces) = blob.to_rewrite(blob.pieces())? else { return Ok(false) };
+    let (mut piece, mut number, mut unread) = (Bytes::new(), 0, None);
     let added = blobs.add_from(tables, table, put, blob.value_bytes(), |mut to| {
         while !to.is_empty() {
             if piece.is_empty() {
                 tables.check_not_closing()?;
                 let read = blob.read_piece(&pieces, number);
-                piece = read.inspect_err(|_| is_unreadable = true)?;
+                piece = read.inspect_err(|error| unread = Some(error.clone()))?;
                 count(piece.len())?;
                 number += 1;
             }
@@ -212,11 +209,10 @@ fn move_value(
         }
         Ok(())
     });
-    if is_unreadable {
-        blob.note_unreadable();
-        return Ok(false);
+    match unread {
+        Some(error) => blob.to_rewrite(Err::<(), _>(error)).map(|_| false),
+        None => added.map(|()| true),
     }
-    added.map(|()| true)
 }
 
 /// The range tombstones of an output, added to its tables in key order.

@@ -102,6 +102,11 @@ impl BlobFile {
         self.is_unreadable.load(SeqCst)
     }
 
+    /// Lets the next compaction read the file.
+    pub(crate) fn retry(&self) {
+        self.is_unreadable.store(false, SeqCst);
+    }
+
     /// Removes the file when its last table is dropped, unless it is kept.
     pub(super) fn own(&mut self, obsolete_files: &Arc<ObsoleteFiles>, bookkeeping: Charge) {
         obsolete_files.count_written(self.file.bytes);
@@ -165,19 +170,31 @@ impl Blob {
         self.file.read_piece(pieces, number)
     }
 
-    /// Reads the value for a compaction, which can keep the reference instead: damage is confined
-    /// to the reads of the value. `None` if it cannot be read now.
-    pub(crate) fn read_to_rewrite(&self) -> Option<Bytes> {
-        let read = self.read();
-        if read.is_err() {
-            self.note_unreadable();
-        }
-        read.ok()
+    /// Reads the value for a compaction: see [`to_rewrite`](Self::to_rewrite).
+    ///
+    /// # Errors
+    ///
+    /// As [`to_rewrite`](Self::to_rewrite).
+    pub(crate) fn read_to_rewrite(&self) -> Result<Option<Bytes>> {
+        self.to_rewrite(self.read())
     }
 
-    /// Notes that a compaction could not read the value.
-    pub(crate) fn note_unreadable(&self) {
-        self.file.is_unreadable.store(true, SeqCst);
+    /// Returns what a compaction read of the value. `None` if it could not: it can keep the
+    /// reference instead, so that damage is confined to the reads of the value. Later compactions
+    /// do not read the file.
+    ///
+    /// # Errors
+    ///
+    /// Those that [may pass](Error::is_passing), which are not about the file.
+    pub(crate) fn to_rewrite<T>(&self, read: Result<T>) -> Result<Option<T>> {
+        match read {
+            Err(error) if error.is_passing() => Err(error),
+            Err(_) => {
+                self.file.is_unreadable.store(true, SeqCst);
+                Ok(None)
+            }
+            Ok(read) => Ok(Some(read)),
+        }
     }
 }
 

@@ -4,6 +4,7 @@
 
 mod damage;
 mod logged;
+mod shortages;
 mod streams;
 
 use std::{collections::BTreeMap, path::Path, sync::Arc};
