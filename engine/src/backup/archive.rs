@@ -102,8 +102,9 @@ impl BackupSet {
     ///
     /// [`RestoreOptions::to`]: crate::RestoreOptions::to
     pub fn archive(&self, db: &Db) -> Result<Archive> {
-        let (set, open) = (self.clone(), Arc::downgrade(db.open_store()));
+        let open = Arc::downgrade(db.open_store());
         let store = Arc::clone(db.open_store().accept_shared()?);
+        let set = self.frugal_for(&store);
         store.check_changes(store.writer.visible())?;
         store.begin_history();
         Ok(Archive { set, open, store, log_bytes_max: LOG_BYTES_MAX, log: None })

@@ -18,7 +18,7 @@ use super::{
 use crate::{
     Db, Error, Result,
     file_name::FileName,
-    fs::{FileLock, ReadFile},
+    fs::FileLock,
     planted::PlantedBug,
     store::{
         Store, checkpoint::capture::Capture, checkpoint::parts::read_parts, folder::check_apart,
@@ -28,11 +28,11 @@ use crate::{
 /// Seed of the second hash of files that are no tables.
 const SECOND_SEED: u64 = 0x5356_4241_434b_5550;
 
-/// A file of a captured store.
+/// A file of a captured store. It is opened to be copied: a store may have more files than a
+/// process can open.
 struct Source {
     stored: StoredFile,
     path: PathBuf,
-    file: Arc<dyn ReadFile>,
 }
 
 impl BackupSet {
@@ -56,8 +56,15 @@ impl BackupSet {
     ///   [`Db::checkpoint`].
     pub fn create(&self, db: &Db) -> Result<Backup> {
         let store = db.open_store().accept()?;
-        let _lock = self.lock_for(store)?;
-        self.create_of(store)
+        let set = self.frugal_for(store);
+        let _lock = set.lock_for(store)?;
+        set.create_of(store)
+    }
+
+    /// Returns the set, whose calls close table files of `store` if no descriptor is left.
+    pub(super) fn frugal_for(&self, store: &Store) -> Self {
+        let objects = Arc::clone(&self.objects).frugal(store.tables.files.open_files());
+        Self { objects, ..self.clone() }
     }
 
     /// Locks the set for a backup of `store`.
@@ -111,14 +118,12 @@ impl BackupSet {
 
     /// Returns the files of a captured store.
     fn sources(&self, store: &Store, capture: &Capture) -> Result<Vec<Source>> {
-        let (fs, folder) = (&*store.tables.fs, &*store.tables.folder);
+        let folder = &*store.tables.folder;
         let (mut sources, mut blobs) = (Vec::new(), BTreeMap::new());
         for table in capture.state.keyspaces.values().flat_map(|known| known.tables.values()) {
             let (name, digest) = (FileName::Table(table.id), [table.checksum, table.salt]);
-            let path = name.path(folder);
-            let file = fs.open(&path).map_err(|error| Error::io("open", &path, error))?;
             let stored = StoredFile { name: name.to_string(), bytes: table.bytes, digest };
-            sources.push(Source { stored, path, file });
+            sources.push(Source { stored, path: name.path(folder) });
             blobs.extend(table.blob_files.iter().map(|used| (used.file_id, *used)));
             let filters: BTreeSet<_> = table.filter_files().filter(|&id| id != table.id).collect();
             for id in filters {
@@ -131,10 +136,8 @@ impl BackupSet {
         }
         for (id, used) in blobs {
             let (name, digest) = (FileName::Blobs(id), [used.checksum, used.salt]);
-            let path = name.path(folder);
-            let file = fs.open(&path).map_err(|error| Error::io("open", &path, error))?;
             let stored = StoredFile { name: name.to_string(), bytes: used.bytes, digest };
-            sources.push(Source { stored, path, file });
+            sources.push(Source { stored, path: name.path(folder) });
         }
         for (id, bytes) in capture.value_files() {
             sources.push(hashed(store, FileName::Blobs(id), bytes)?);
@@ -147,13 +150,14 @@ impl BackupSet {
 
     /// Stores the content of a file. Its digest is checked.
     fn put(&self, store: &Store, source: &Source) -> Result<()> {
-        let Source { stored, path, file } = source;
+        let Source { stored, path } = source;
+        let file = store.tables.fs.open(path).map_err(|error| Error::io("open", path, error))?;
         let name = format!("{OBJECTS}/{}", stored.object());
         let target = self.path.join(&name);
         let to_set = |error| Error::io("write", &target, error);
         let mut object = self.objects.create(&name).map_err(to_set)?;
         let mut hasher = Xxh3::new();
-        read_parts(&**file, path, stored.bytes, |part| {
+        read_parts(&*file, path, stored.bytes, |part| {
             store.tables.check_not_closing()?;
             hasher.update(part);
             object.append(part).map_err(to_set)
@@ -203,5 +207,5 @@ fn hashed(store: &Store, name: FileName<'_>, bytes: Option<u64>) -> Result<Sourc
         Ok(())
     })?;
     let digest = [first.digest(), second.digest()];
-    Ok(Source { stored: StoredFile { name: name.to_string(), bytes, digest }, path, file })
+    Ok(Source { stored: StoredFile { name: name.to_string(), bytes, digest }, path })
 }

@@ -6,6 +6,7 @@ use super::objects::{NewObject, ObjectStore};
 use crate::{
     encryption::{Keys, ObjectWriter, open_object},
     fs::{FileLock, Fs, ReadFile},
+    table::open_files::OpenFiles,
 };
 
 /// Encrypts each object as a whole. Its key depends on its name.
@@ -24,6 +25,11 @@ impl EncryptedObjects {
 }
 
 impl ObjectStore for EncryptedObjects {
+    fn frugal(self: Arc<Self>, open_files: &Arc<OpenFiles>) -> Arc<dyn ObjectStore> {
+        let inner = Arc::clone(&self.inner).frugal(open_files);
+        Arc::new(Self::new(inner, Arc::clone(&self.keys), Arc::clone(&self.fs)))
+    }
+
     fn directory(&self) -> Option<&Path> {
         self.inner.directory()
     }

@@ -7,7 +7,10 @@ use std::{
     sync::Arc,
 };
 
-use crate::fs::{AppendFile, FileLock, Fs, ReadFile};
+use crate::{
+    fs::{AppendFile, FileLock, Fs, ReadFile},
+    table::open_files::{FrugalFs, OpenFiles},
+};
 
 /// Directory of the contents of files.
 pub(super) const OBJECTS: &str = "objects";
@@ -23,6 +26,10 @@ const UNFINISHED: &str = ".tmp";
 ///
 /// Few operations, so that a remote object store can have them too.
 pub(super) trait ObjectStore: Debug + Send + Sync {
+    /// Returns the same objects. If they are files, a call closes some of `open_files` when no
+    /// descriptor is left.
+    fn frugal(self: Arc<Self>, open_files: &Arc<OpenFiles>) -> Arc<dyn ObjectStore>;
+
     /// Returns the directory, if the objects are files.
     fn directory(&self) -> Option<&Path>;
 
@@ -85,6 +92,11 @@ impl Directory {
 }
 
 impl ObjectStore for Directory {
+    fn frugal(self: Arc<Self>, open_files: &Arc<OpenFiles>) -> Arc<dyn ObjectStore> {
+        let fs = Arc::new(FrugalFs::new(Arc::clone(&self.fs), Arc::clone(open_files)));
+        Arc::new(Self::new(fs, self.path.clone()))
+    }
+
     fn directory(&self) -> Option<&Path> {
         Some(&self.path)
     }

@@ -19,7 +19,10 @@ use parking_lot::Mutex;
 use tokio::runtime::Handle;
 
 use super::objects::{BACKUPS, NewObject, ObjectStore};
-use crate::fs::{FileLock, ReadFile};
+use crate::{
+    fs::{FileLock, ReadFile},
+    table::open_files::OpenFiles,
+};
 
 /// Length of a part of an upload and of a read, in bytes. S3 takes parts from 5 MiB on, and 10,000
 /// of them.
@@ -88,6 +91,10 @@ impl Remote {
 }
 
 impl ObjectStore for Remote {
+    fn frugal(self: Arc<Self>, _open_files: &Arc<OpenFiles>) -> Arc<dyn ObjectStore> {
+        self
+    }
+
     fn directory(&self) -> Option<&Path> {
         None
     }

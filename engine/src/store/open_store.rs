@@ -74,7 +74,9 @@ impl OpenStore {
         let frugal = Arc::new(FrugalFs::new(Arc::clone(&options.fs), Arc::clone(&open_files)));
         options.fs = options.stored_fs(Arc::clone(&frugal) as Arc<dyn Fs>).logical();
         if let Some(arriving) = &options.arriving {
-            options.fs = Arc::new(ArrivingFs::new(options.fs, Arc::clone(arriving)));
+            let arriving = Arc::new(ArrivingFs::new(options.fs, Arc::clone(arriving)));
+            // Files elsewhere may need descriptors, too.
+            options.fs = Arc::new(FrugalFs::new(arriving, Arc::clone(&open_files)));
         }
         let absolute = options.fs.absolute(folder);
         let folder = &*absolute.map_err(|error| Error::io("resolve", folder, error))?;

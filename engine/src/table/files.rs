@@ -127,6 +127,10 @@ impl TableFiles {
         self.shared.open.remove(id);
     }
 
+    pub(crate) fn open_files(&self) -> &Arc<OpenFiles> {
+        &self.shared.open
+    }
+
     pub(crate) fn mapped_bytes(&self) -> u64 {
         self.shared.mapped_bytes.load(Relaxed)
     }

@@ -50,7 +50,7 @@ pub(crate) struct TableStore {
     pub(crate) filter_arena: FilterArena,
     /// Threads that write tables at the same time.
     writers: u64,
-    pub(super) files: TableFiles,
+    pub(crate) files: TableFiles,
     pub(super) blob_files: OpenBlobFiles,
     next_file_id: AtomicU64,
     /// The store is closing: tables being written are not needed.

@@ -5,6 +5,7 @@ mod archive_crash;
 mod archive_faults;
 mod basics;
 mod crash;
+mod descriptors;
 mod faults;
 mod keyspaces;
 mod replicas;

@@ -20,6 +20,7 @@ use crate::{
     fs::{ArrivingFiles, FileLock, Fs, Origin, ReadFile},
     store::{checkpoint::target::Target, folder::lock_folder},
     sync::thread,
+    table::open_files::FrugalFs,
 };
 
 /// Name of [`FileName::Lock`].
@@ -145,8 +146,11 @@ impl<'s> ReplicaDirectory<'s> {
         options.arriving = Some(Arc::clone(&arriving));
         let has_thread = options.worker_threads > 0 && lock.is_some();
         let db = options.open(&self.folder)?;
-        let place = (self.fs, self.aside, self.folder);
-        let fetcher = Fetcher::new(self.set.clone(), place, arriving, pending, lock);
+        let store = db.open_store().store();
+        let fs = Arc::new(FrugalFs::new(self.fs, Arc::clone(store.tables.files.open_files())));
+        let (set, place) =
+            (self.set.frugal_for(store), (fs as Arc<dyn Fs>, self.aside, self.folder));
+        let fetcher = Fetcher::new(set, place, arriving, pending, lock);
         let mut replica = Replica { db, fetcher: Arc::new(fetcher), thread: None };
         if has_thread {
             let fetcher = Arc::clone(&replica.fetcher);
