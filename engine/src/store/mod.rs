@@ -113,7 +113,7 @@ pub(crate) struct Store {
     pub(crate) tables: TableStore,
     /// File system for copies of the store. A read-only store may create them, too.
     pub(crate) target: StoredFs,
-    gate: Gate,
+    pub(crate) gate: Gate,
     /// Blob files with values of the log.
     values: ValueFiles,
     /// Bound of values that are streamed in.

@@ -7,7 +7,7 @@ use std::{sync::Arc, thread, time::Duration};
 use sievedb::{
     BackupSet, Db, Error, FilterPolicy, KeyspaceOptions, Options, Replica, RestoreOptions, fs::Fs,
 };
-use sievedb_doubles::{Fault, FaultFs, MemoryFs, Times};
+use sievedb_doubles::{Call, Fault, FaultFs, Loss, MemoryFs, Times};
 use sievedb_tests::{
     cuts::cut_power,
     settings::{STORE_DIR, report, seed},
@@ -314,6 +314,61 @@ fn a_replica_continues_after_a_power_cut() {
     let states = states.unwrap_or_else(|violation| panic!("{violation}"));
     report(&format!("cuts of replicas: {states} states, 0 violations"));
     assert!(states > 200, "only {states} states");
+}
+
+#[test]
+fn a_file_of_another_length_has_not_arrived() {
+    let disk = Arc::new(MemoryFs::new());
+    let options = large(&disk);
+    let wanted = back_up(&disk, &options, 1000);
+    let replica = open(&set(&disk), &options).unwrap();
+    let first = replica.stats();
+    assert!(replica.fetch_next().unwrap());
+    drop(replica);
+    let names = disk.list(REPLICA.as_ref()).unwrap();
+    let name = names.iter().find(|name| name.ends_with(".sst")).unwrap();
+    let path = format!("{REPLICA}/{name}");
+    let bytes = disk.read(&path).unwrap();
+    let longer = [&bytes[..], &[0]].concat();
+    for other in [&bytes[..0], &bytes[..bytes.len() / 2], &longer] {
+        disk.replace(&path, other.to_vec()).unwrap();
+        let replica = open(&set(&disk), &options).unwrap();
+        assert_eq!(replica.stats().files_pending, first.files_pending, "{} bytes", other.len());
+        assert_eq!(try_entries(replica.db()).unwrap(), wanted);
+    }
+    let replica = open(&set(&disk), &options).unwrap();
+    complete(&replica);
+    assert_eq!(entries(replica.db()), wanted);
+    drop(replica);
+    check_independent(&disk, &options, &wanted);
+}
+
+/// A process ended after it renamed `CURRENT`, and the next one removed the list of files.
+#[test]
+fn the_list_of_files_outlives_a_name_that_is_not_durable() {
+    let disk = Arc::new(MemoryFs::new());
+    let plain = options(&disk);
+    let wanted = back_up(&disk, &plain, 150);
+    let faults = Arc::new(FaultFs::new(Arc::clone(&disk) as Arc<dyn Fs>));
+    let replica = open(&set(&disk), &plain.clone().fs(Arc::clone(&faults) as Arc<dyn Fs>)).unwrap();
+    for _ in 1..replica.stats().files_pending {
+        assert!(replica.fetch_next().unwrap());
+    }
+    // The sync after the rename.
+    faults.inject(Fault::new(5, Times::ForGood).calls(&[Call::SyncDir]).after(1));
+    replica.fetch_next().unwrap_err();
+    drop(replica);
+    let began = disk.operations();
+    drop(open(&set(&disk), &plain).unwrap());
+    for at in began..=disk.operations() {
+        let random = (0..32).map(|seed| Loss::Random { seed, torn: false });
+        for loss in [Loss::Nothing, Loss::Everything].into_iter().chain(random) {
+            let left = Arc::new(disk.crash(at, &loss));
+            let replica = open(&set(&left), &options(&left));
+            let replica = replica.unwrap_or_else(|error| panic!("cut at {at}, {loss:?}: {error}"));
+            assert_eq!(try_entries(replica.db()).unwrap(), wanted);
+        }
+    }
 }
 
 #[test]

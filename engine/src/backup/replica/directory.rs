@@ -53,6 +53,8 @@ impl<'s> ReplicaDirectory<'s> {
         if self.exists(&self.folder.join(REPLICA))? {
             let lock = lock_folder(&*self.fs, &self.folder)?;
             if self.is_complete()? {
+                // The process that renamed `CURRENT` may have ended before.
+                self.sync()?;
                 self.unlink_marker();
                 return Ok(None);
             }
@@ -118,8 +120,12 @@ impl<'s> ReplicaDirectory<'s> {
         let names = self.fs.list(&self.folder);
         let names = names.map_err(|error| Error::io("list", &self.folder, error))?;
         let present: BTreeSet<_> = names.into_iter().collect();
-        let mut pending: Vec<_> =
-            marker.files.into_iter().filter(|file| !present.contains(&file.name)).collect();
+        let mut pending = Vec::new();
+        for file in marker.files {
+            if !present.contains(&file.name) || !self.has_length(&file)? {
+                pending.push(file);
+            }
+        }
         // Filters are short, and needed by every read.
         pending
             .sort_by_key(|file| !matches!(FileName::parse(&file.name), Some(FileName::Filter(_))));
@@ -128,6 +134,17 @@ impl<'s> ReplicaDirectory<'s> {
             options.read_mode = ReadMode::default();
         }
         self.start(options, pending, Some(lock))
+    }
+
+    /// Returns `false` if the file of the directory has another length, or is too damaged to have
+    /// one: it is fetched again.
+    fn has_length(&self, file: &StoredFile) -> Result<bool> {
+        let path = self.folder.join(&file.name);
+        let found = self.fs.open(&path).and_then(|opened| opened.len());
+        match found.map_err(|error| Error::io("open", path, error)) {
+            Err(Error::Corrupt { .. }) => Ok(false),
+            found => found.map(|bytes| bytes == file.bytes),
+        }
     }
 
     /// Opens the store. Without `lock` it is complete.

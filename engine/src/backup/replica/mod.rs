@@ -56,10 +56,21 @@ impl Replica {
         &self.db
     }
 
-    /// Returns the progress.
+    /// Returns the progress. In a forked child only [`ReplicaStats::error`] is set, to
+    /// [`Error::ForkedChild`].
     #[must_use]
     pub fn stats(&self) -> ReplicaStats {
-        self.fetcher.stats()
+        match self.check_not_forked() {
+            Ok(()) => self.fetcher.stats(),
+            Err(error) => ReplicaStats { error: Some(error), ..ReplicaStats::default() },
+        }
+    }
+
+    /// Refuses a forked child: another process fetches the files, and a thread of it may have held
+    /// the locks.
+    fn check_not_forked(&self) -> Result<()> {
+        let store = self.db.open_store().store();
+        if store.is_forked() { store.check_open() } else { Ok(()) }
     }
 
     /// Waits until all files have arrived, for at most `timeout`. Returns `false` at the timeout,
@@ -69,7 +80,9 @@ impl Replica {
     /// # Errors
     ///
     /// [`Error::Corrupt`] if files are damaged or missing in the set, and all others have arrived.
+    /// [`Error::ForkedChild`].
     pub fn wait(&self, timeout: Duration) -> Result<bool> {
+        self.check_not_forked()?;
         self.fetcher.wait(timeout)
     }
 
@@ -78,8 +91,9 @@ impl Replica {
     /// # Errors
     ///
     /// The next call fetches another file. [`Error::Io`]: the file is fetched again after the
-    /// others. [`Error::Corrupt`]: it is damaged or missing in the set.
+    /// others. [`Error::Corrupt`]: it is damaged or missing in the set. [`Error::ForkedChild`].
     pub fn fetch_next(&self) -> Result<bool> {
+        self.check_not_forked()?;
         self.fetcher.fetch_next()
     }
 }
@@ -147,5 +161,36 @@ impl BackupSet {
             Some(lock) => directory.open(options, from, lock),
             None => directory.start(options, Vec::new(), None),
         }
+    }
+}
+
+#[cfg(all(test, target_os = "linux", not(any(miri, feature = "shuttle"))))]
+mod tests {
+    use super::*;
+    use crate::{clock::ManualClock, fs::MemoryFs};
+
+    #[test]
+    fn a_forked_child_does_not_fetch() {
+        let fs = Arc::new(MemoryFs::new()) as Arc<dyn Fs>;
+        let options = Options::new().fs(Arc::clone(&fs)).worker_threads(0);
+        let set = BackupSet::with_fs("set", fs, Arc::new(ManualClock::new()));
+        let db = options.clone().open("db").expect("a new store");
+        db.insert("key", "value").expect("there is room");
+        db.flush().expect("there is room");
+        set.create(&db).expect("there is room");
+        let replica = set.open_replica(&RestoreOptions::new(), &options, "replica");
+        let replica = replica.expect("the set is whole");
+        let pending = replica.stats().files_pending;
+        let gate = &replica.db().store().gate;
+        gate.set_forked(true);
+        let fetched = replica.fetch_next();
+        let waited = replica.wait(Duration::ZERO);
+        let stats = replica.stats();
+        gate.set_forked(false);
+        assert!(matches!(fetched, Err(Error::ForkedChild { .. })), "{fetched:?}");
+        assert!(matches!(waited, Err(Error::ForkedChild { .. })), "{waited:?}");
+        assert!(matches!(stats.error, Some(Error::ForkedChild { .. })), "{stats:?}");
+        assert_eq!(replica.stats().files_pending, pending, "the parent fetches them");
+        assert!(replica.fetch_next().expect("the set is whole"));
     }
 }
