@@ -62,12 +62,14 @@ pub(crate) fn store_message(error: &Error) -> String {
             path.display()
         ),
         Error::NotInHistory { keyspace, oldest: None, .. } => {
-            format!("the keyspace {keyspace:?} keeps no history")
+            format!("the keyspace {keyspace:?} has no history; its program must keep one")
         }
         Error::ChangesLost { since, oldest, newest } if since <= newest => {
             format!("changes after {since} were dropped; those after {oldest} are kept")
         }
-        Error::ChangesNotRetained { path } => format!("{} keeps no changes", path.display()),
+        Error::ChangesNotRetained { path } => {
+            format!("{} keeps no changes; its program must retain them", path.display())
+        }
         Error::NoKeyspace { name } => format!("the store has no keyspace {name:?}"),
         Error::NoMergeOperator { keyspace } => {
             format!("the keyspace {keyspace:?} has no merge operator")

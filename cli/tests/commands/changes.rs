@@ -50,7 +50,7 @@ fn a_store_without_changes_says_so() {
     let refused = sieve(&["changes", path]);
     assert_eq!(refused.status.code(), Some(2));
     let text = String::from_utf8(refused.stderr).expect("text");
-    assert!(text.contains("keeps no changes; open it with Options::retain_changes"), "{text}");
+    assert!(text.contains("keeps no changes; its program must retain them"), "{text}");
     let future = ["changes", path, "--since", "99"];
     assert_eq!(sieve(&future).status.code(), Some(2));
 }
