@@ -5,8 +5,8 @@
 //! of its runner these links panic, so that only tests named `schedules` can run with the feature.
 //!
 //! Shuttle's own atomics are larger than a pointer and do not fit into a node. The list's counters
-//! and its finger are plain atomics: each of their operations is next to one of a link, so that
-//! more schedules would find nothing new.
+//! are plain atomics: each of their operations is next to one of a link, so that more schedules
+//! would find nothing new.
 //!
 //! Shuttle assumes sequential consistency. Weaker orderings are argued where they are used.
 

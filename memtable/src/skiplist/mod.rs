@@ -30,13 +30,10 @@ use crate::{
     sync::AtomicPtr,
 };
 
-mod finger;
 #[cfg(all(test, feature = "shuttle"))]
 mod schedules;
 #[cfg(all(test, not(feature = "shuttle")))]
 mod tests;
-
-use self::finger::{Finger, HeldFinger};
 
 /// Levels, enough for 4^12 entries. More entries only cost more steps per search.
 const HEIGHT_MAX: usize = 12;
@@ -77,7 +74,6 @@ pub(crate) struct SkipList {
     entries: AtomicUsize,
     /// State of the generator of tower heights.
     seed: AtomicU64,
-    finger: Finger,
 }
 
 /// An entry of a list.
@@ -207,7 +203,6 @@ impl SkipList {
             height: AtomicUsize::new(1),
             entries: AtomicUsize::new(0),
             seed: AtomicU64::new(SEED_STEP),
-            finger: Finger::default(),
         }
     }
 
@@ -260,12 +255,7 @@ impl SkipList {
         self.height.fetch_max(height, Relaxed);
         let is_less = |other: Node<'_>| other.key() < key;
         let mut neighbors = [Neighbors::at_head(self); HEIGHT_MAX];
-        let visit = |level: usize, found| neighbors[level] = found;
-        let mut held = self.finger.hold_if(is_less);
-        match &held {
-            Some(finger) => self.find_from(finger, is_less, visit),
-            None => self.find_per_level(is_less, visit),
-        }
+        self.find_per_level(is_less, |level, found| neighbors[level] = found);
         for (level, neighbors) in neighbors.iter_mut().enumerate().take(height) {
             loop {
                 debug_assert!(neighbors.before.is_none_or(is_less), "level {level} is unsorted");
@@ -285,12 +275,6 @@ impl SkipList {
             }
         }
         self.entries.fetch_add(1, Relaxed);
-        if held.is_none() && neighbors[0].after.is_none() {
-            held = self.finger.hold();
-        }
-        if let Some(finger) = held {
-            finger.move_to(node, height, &neighbors);
-        }
     }
 
     /// Allocates and writes an unpublished node.
@@ -354,27 +338,6 @@ impl SkipList {
         let mut neighbors = Neighbors::at_head(self);
         for level in (0..self.height.load(Relaxed)).rev() {
             self.search_level(level, &mut neighbors, &is_less);
-            visit(level, neighbors);
-        }
-    }
-
-    /// As [`find_per_level`](Self::find_per_level) for a position after all nodes of `finger`.
-    #[inline]
-    fn find_from<'l>(
-        &'l self,
-        finger: &HeldFinger<'l>,
-        is_less: impl Fn(Node<'l>) -> bool,
-        mut visit: impl FnMut(usize, Neighbors<'l>),
-    ) {
-        let mut neighbors = Neighbors::at_head(self);
-        let mut is_beyond = false;
-        for level in (0..self.height.load(Relaxed)).rev() {
-            if !is_beyond {
-                neighbors.before = finger.end(level).or(neighbors.before);
-            }
-            let start = as_ptr(neighbors.before);
-            self.search_level(level, &mut neighbors, &is_less);
-            is_beyond |= as_ptr(neighbors.before) != start;
             visit(level, neighbors);
         }
     }

@@ -222,9 +222,4 @@ fn reads_during_concurrent_inserts() {
     many_schedules(3_000, || {
         insert_concurrently(&[], [&[(5, 3)], &[(6, 3)], &[(7, 3)]], Some(Shared::read));
     });
-    // Ascending, so that the finger at the end changes hands.
-    many_schedules(3_000, || {
-        let (first, second): (&[Entry], &[Entry]) = (&[(5, 3), (8, 1)], &[(6, 1), (9, 2)]);
-        insert_concurrently(&[(1, 1)], [first, second, &[(7, 2), (10, 3)]], Some(Shared::read));
-    });
 }

@@ -65,48 +65,6 @@ fn each_level_has_a_quarter_of_the_level_below() {
     }
 }
 
-/// Ascending keys, with others below and equal ones between them.
-#[test]
-fn the_finger_follows_the_end() {
-    const KEYS: u64 = if cfg!(miri) { 300 } else { 20_000 };
-    let list = SkipList::new();
-    let mut expected = Vec::new();
-    let mut insert = |number: u64, height| {
-        let key = number.to_be_bytes();
-        list.insert_with_height(height, internal(&key, 1), &key);
-        expected.push(number);
-        let ends: Vec<_> = {
-            let finger = list.finger.hold().expect("no insert holds it");
-            (0..HEIGHT_MAX).map_while(|level| finger.end(level)).collect()
-        };
-        let max = *expected.iter().max().expect("it is not empty");
-        assert!(ends[0].key() == internal(&max.to_be_bytes(), 1), "the end after {number}");
-        assert!(ends.is_sorted_by(|low, high| low.key() >= high.key()), "the ends after {number}");
-        for (level, end) in ends.into_iter().enumerate() {
-            // SAFETY: a tower reached on a level has that level.
-            let link = |tower: Tower<'_>| Node::new(unsafe { tower.link(level) }.load(Acquire));
-            let mut level_nodes =
-                std::iter::successors(link(list.tower()), |node| link(node.tower()));
-            assert!(level_nodes.any(|node| node.head == end.head), "level {level}");
-        }
-    };
-    for number in 0..KEYS.min(300) {
-        insert(10 * number, list.random_height());
-        if number % 7 == 0 {
-            insert(10 * number, list.random_height());
-            insert(3 * number, HEIGHT_MAX);
-        }
-    }
-    for number in KEYS..2 * KEYS {
-        let key = (10 * number).to_be_bytes();
-        list.insert(internal(&key, 1), &key);
-        expected.push(10 * number);
-    }
-    expected.sort_unstable();
-    let found = nodes(&list).map(|node| node.value().to_vec());
-    assert!(found.eq(expected.into_iter().map(|number| number.to_be_bytes().to_vec())));
-}
-
 #[test]
 fn an_equal_key_is_inserted_first() {
     let list = SkipList::new();
