@@ -1,9 +1,6 @@
 //! A cluster of processes, by HTTP.
 
-use std::{
-    path::Path,
-    time::{Duration, Instant},
-};
+use std::{path::Path, time::Duration};
 
 use sievedb_cluster::{
     Result,
@@ -73,10 +70,12 @@ async fn a_cluster_serves_and_loses_and_gains_nodes() -> Result<()> {
 
     // A new node, which has all values when it is a member.
     nodes.start(4)?;
-    let deadline = Instant::now() + PATIENCE;
-    while nodes.status(4).await.is_err() && Instant::now() < deadline {
-        tokio::time::sleep(Duration::from_millis(50)).await;
-    }
+    let answers = async {
+        while nodes.status(4).await.is_err() {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, answers).await?;
     ok(client.call("PUT", "/members/4", &nodes.peer_address(4)).await)?;
     nodes.applied(4, last, PATIENCE).await?;
     let fourth = nodes.client(4, PATIENCE)?;
