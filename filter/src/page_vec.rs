@@ -164,7 +164,8 @@ mod system {
     }
 }
 
-/// Unreachable: `maps` returns `false`.
+/// Unreachable: `maps` returns `false`. Unsafe only to match the functions of Linux: no call has a
+/// condition, since none touches memory.
 #[cfg(not(all(feature = "std", target_os = "linux", not(miri))))]
 mod system {
     use core::ptr::NonNull;
