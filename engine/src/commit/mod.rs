@@ -31,6 +31,7 @@ mod tests;
 mod wakers;
 mod watches;
 mod write;
+mod write_encoder;
 
 pub(crate) use durable_waits::{DurableWait, DurableWaits};
 pub(crate) use key_slots::KeySlot;
@@ -41,4 +42,5 @@ pub(crate) use shared_log::{LogHost, SharedLog};
 pub(crate) use sync_turns::SyncedWaiters;
 pub(crate) use wakers::wake_all;
 pub(crate) use watches::WatchId;
-pub(crate) use write::{Write, WriteEncoder, check_entry, check_lengths, stored_value};
+pub(crate) use write::Write;
+pub(crate) use write_encoder::{WriteEncoder, check_entry, check_lengths, stored_value};

@@ -11,7 +11,7 @@ use sievedb_format::SequenceNumber;
 use super::{
     InFlight, LogSize, PanicGuard, Placement, WrittenSegment,
     log_segment::{LogFiles, Segment},
-    sync_turns::{SyncTurns, SyncedWaiters},
+    sync_turns::SyncTurns,
 };
 use crate::{
     Durability, Error, Result,
@@ -26,6 +26,8 @@ use crate::{
     },
     wal::replay::ReplayedSegment,
 };
+
+mod sync;
 
 /// Operations of the store that the log requires.
 pub(crate) trait LogHost {
@@ -64,10 +66,6 @@ pub(crate) trait LogHost {
 /// Divisor of the length of a full segment. The newest segment is replaced if none of its entries
 /// is needed, and it has at least this part.
 const LEFT_SHARE: u64 = 16;
-
-/// Minimum payload, in bytes, of a record that is passed to the operating system before it waits
-/// for its sync.
-const WRITTEN_ALONE_BYTES: usize = 16 << 10;
 
 /// A blob file of a log that was replayed. It does not grow.
 #[derive(Debug)]
@@ -176,91 +174,6 @@ impl SharedLog {
         self.write_pending(host, &mut files)
     }
 
-    /// Makes everything placed up to `sequence` durable, unless that is done.
-    pub(crate) fn sync_to(&self, host: &impl LogHost, sequence: SequenceNumber) -> Result<()> {
-        self.sync(host, sequence, None, |_| ()).map(drop)
-    }
-
-    /// Makes `write` durable, unless that is done. Extends the segment for more durable writes.
-    /// Returns the threads whose writes were synced along with it.
-    ///
-    /// The thread that synced `write` may have inserted and completed it, too.
-    pub(crate) fn sync_through(
-        &self,
-        host: &impl LogHost,
-        write: &Arc<InFlight>,
-    ) -> Result<SyncedWaiters> {
-        // During the sync of another thread. That thread's successor writes short records at once.
-        if write.write.payload.len() >= WRITTEN_ALONE_BYTES {
-            self.write_through(host, write)?;
-        }
-        let synced = self.sync_writes_with_others(host, write.last, Some(write));
-        // The append failed under a thread that was to sync, too.
-        write.failure().map_or(synced, Err)
-    }
-
-    /// Makes everything placed up to `sequence` durable, unless that is done. Extends the segment
-    /// for more durable writes.
-    pub(crate) fn sync_writes(&self, host: &impl LogHost, sequence: SequenceNumber) -> Result<()> {
-        self.sync_writes_with_others(host, sequence, None).map(drop)
-    }
-
-    /// As [`sync_writes`](Self::sync_writes), and returns the threads whose writes were synced,
-    /// too.
-    fn sync_writes_with_others(
-        &self,
-        host: &impl LogHost,
-        sequence: SequenceNumber,
-        write: Option<&Arc<InFlight>>,
-    ) -> Result<SyncedWaiters> {
-        self.sync(host, sequence, write, |files| {
-            if let Some(writer) = &mut files.writer {
-                writer.reserve(host.segment_bytes());
-            }
-        })
-    }
-
-    /// Makes everything placed up to `sequence` durable, unless that is done. Calls `prepare`
-    /// before the sync. Returns the other threads whose writes are durable now.
-    fn sync(
-        &self,
-        host: &impl LogHost,
-        sequence: SequenceNumber,
-        write: Option<&Arc<InFlight>>,
-        prepare: impl FnOnce(&mut LogFiles),
-    ) -> Result<SyncedWaiters> {
-        if self.synced.load(Acquire) >= sequence {
-            return Ok(SyncedWaiters::default());
-        }
-        let Some(mut turn) = self.sync_turns.take(&self.synced, sequence, write)? else {
-            return Ok(SyncedWaiters::default());
-        };
-        turn.gather();
-        let _guard = PanicGuard::new(host);
-        let (written, unsynced) = {
-            let mut files = self.files.lock();
-            let appended = self.write_pending(host, &mut files);
-            if self.written.load(Acquire) < sequence {
-                appended?;
-            }
-            prepare(&mut files);
-            (self.written.load(Acquire), files.unsynced())
-        };
-        host.check_writable()?;
-        if host.counts_unsynced() {
-            self.synced.store(written, Release);
-        }
-        // Oldest first: a hole in the history would be worse than a lost end.
-        turn.time(|| unsynced.iter().try_for_each(|segment| segment.sync(host)))?;
-        let mut files = self.files.lock();
-        // A sync by the previous holder of this lock may have failed: these reported no error then.
-        host.check_writable()?;
-        files.mark_synced(&unsynced);
-        drop(files);
-        self.synced.store(written, Release);
-        Ok(turn.pass_on())
-    }
-
     /// Returns the position up to which the log is known to be durable.
     pub(crate) fn mark(&self) -> Position {
         self.files.lock().mark
@@ -364,27 +277,6 @@ impl SharedLog {
         let begun = sealed.and_then(|()| files.begin_segment(host));
         // Under the lock: a failed sync is not retried.
         begun.map_err(|error| if error.is_passing() { error } else { host.poison(error) })
-    }
-
-    /// Makes the segments below `floor`, which take no records, durable with their seals. Returns
-    /// them, oldest first.
-    pub(crate) fn sync_below(
-        &self,
-        host: &impl LogHost,
-        floor: u64,
-    ) -> Result<Vec<ReplayedSegment>> {
-        let _guard = PanicGuard::new(host);
-        let mut unsynced = self.files.lock().unsynced();
-        unsynced.retain(|segment| segment.id < floor);
-        for segment in &unsynced {
-            segment.sync(host)?;
-        }
-        let mut files = self.files.lock();
-        // As in `sync`: an error of another thread vouches for nothing.
-        host.check_writable()?;
-        files.mark_synced(&unsynced);
-        let below = files.segments.iter().take_while(|segment| segment.id < floor);
-        Ok(below.map(Segment::replayed).collect())
     }
 
     /// Removes the segments below `floor`, which the manifest no longer names.
