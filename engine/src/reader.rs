@@ -53,7 +53,8 @@ impl<'h> Reader<'h> {
     fn at(self, store: &Store) -> Result<ReadPoint> {
         // After the view: a dropped keyspace has an empty one.
         self.tree.check()?;
-        // After the view: it then holds every version that a reader at this number may see.
+        // After the view: what became visible meanwhile in a later memtable is not read. The read is
+        // then one of the time at which the view was taken.
         Ok(self.snapshot.unwrap_or_else(|| ReadPoint::new(store.writer.visible())))
     }
 
@@ -119,9 +120,11 @@ impl<'h> Reader<'h> {
         hash: u64,
     ) -> Result<(Option<V>, ReadMark)> {
         let store = self.open.accept()?;
+        // Before the view, which then holds every write up to this number.
+        let sequence = store.writer.visible();
         let view = self.tree.view();
         let at = self.at(store)?;
-        let mark = ReadMark { sequence: at.sequence, version: view.version.number() };
+        let mark = ReadMark { sequence, version: view.version.number() };
         let lookup = self.lookup(key, hash, at);
         let found = lookup.find(&view, store.tables.counters.local(), &mut NoObserver)?;
         Ok((found, mark))

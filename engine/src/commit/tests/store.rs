@@ -96,6 +96,45 @@ fn no_addition_is_lost() {
     });
 }
 
+/// Nor if a memtable is replaced between the reads of a condition and its check.
+#[test]
+fn no_addition_is_lost_in_a_replaced_memtable() {
+    explore(6000, || {
+        let db = open(0);
+        db.insert("other", "").unwrap();
+        let threads = [false, true].map(|flushes| {
+            let db = db.clone();
+            thread::spawn(move || {
+                if flushes {
+                    db.flush().unwrap();
+                }
+                db.fetch_add("count", 1).unwrap();
+            })
+        });
+        for thread in threads {
+            thread.join().unwrap();
+        }
+        assert_eq!(db.get("count").unwrap().as_deref(), Some(&2_i64.to_be_bytes()[..]));
+    });
+}
+
+/// A condition on a value that a clear removes holds before the clear, or not at all.
+#[test]
+fn conditions_fail_after_a_clear() {
+    explore(2000, || {
+        let db = open(0);
+        db.insert("key", "old").unwrap();
+        let clear = {
+            let db = db.clone();
+            thread::spawn(move || db.default_keyspace().clear().unwrap())
+        };
+        // Were it to hold after the clear, the new value would stay.
+        let _ = db.compare_and_set("key", Some(b"old"), Some(b"new")).unwrap();
+        clear.join().unwrap();
+        assert_eq!(db.get("key").unwrap(), None);
+    });
+}
+
 /// Of two transactions that each read what the other one writes, one fails.
 #[test]
 fn write_skew_is_prevented() {
