@@ -143,7 +143,9 @@ impl Sorter {
     fn sort(&mut self) {
         let bytes = &self.bytes;
         self.entries.sort_unstable_by(|left, right| {
-            left.key(bytes).cmp(right.key(bytes)).then(left.start.cmp(&right.start))
+            // An empty key with an empty value has no bytes: the next entry has the same start.
+            let age = |place: &Place| (place.start, place.value_bytes);
+            left.key(bytes).cmp(right.key(bytes)).then(age(left).cmp(&age(right)))
         });
     }
 
@@ -276,5 +278,29 @@ mod tests {
         });
         all.expect("they are merged");
         assert_eq!(keys, [b"a", b"b", b"c"]);
+    }
+
+    #[test]
+    fn the_last_value_of_an_empty_key_is_kept() {
+        let mut sorter = Sorter::new(Arc::new(MemoryFs::new()), "runs".as_ref(), BUFFER_BYTES_MIN)
+            .expect("an empty directory");
+        // So many that the sort is not one by insertions, which are stable.
+        for key in (0..500_u32).rev() {
+            sorter.add(&key.to_be_bytes(), b"").expect("there is room");
+            if key == 250 {
+                for value in [&b""[..], b"", b"", b"last"] {
+                    sorter.add(b"", value).expect("there is room");
+                }
+            }
+        }
+        let mut values = Vec::new();
+        let all = sorter.finish(|key, value| {
+            if key.is_empty() {
+                values.push(value.to_vec());
+            }
+            Ok(())
+        });
+        all.expect("they are merged");
+        assert_eq!(values, [b"last"]);
     }
 }
