@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::{Scheduler, State, requests::RangeRequests};
-use crate::{Error, Result, store::Store};
+use crate::{Error, Result, store::Store, sync::MutexGuard};
 
 /// Interval at which a waiting thread checks for work of another store of the pool, or for memory
 /// that a reader has freed.
@@ -55,8 +55,21 @@ impl Store {
             if let Some(error) = state.no_space_for(compactions_of) {
                 return Err(error);
             }
-            self.scheduler.progress.wait(&mut state);
+            state = self.wait_for_step(state);
         }
+    }
+
+    /// Waits for progress of background work. Without workers, looks for work after a while, which
+    /// another thread has left, or another store of the pool.
+    fn wait_for_step<'a>(&'a self, mut state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
+        if self.options.worker_threads > 0 {
+            self.scheduler.progress.wait(&mut state);
+            return state;
+        }
+        self.scheduler.progress.wait_for(&mut state, INLINE_LOOKS);
+        drop(state);
+        self.run_inline();
+        self.scheduler.state.lock()
     }
 
     /// Waits until no background work is left.
@@ -88,15 +101,7 @@ impl Store {
             if let Some(error) = full.or_else(|| self.filters.why_deferred()) {
                 return Err(error);
             }
-            if self.options.worker_threads == 0 {
-                // Another store of the pool may have caused work for this thread.
-                self.scheduler.progress.wait_for(&mut state, INLINE_LOOKS);
-                drop(state);
-                self.run_inline();
-                state = self.scheduler.state.lock();
-            } else {
-                self.scheduler.progress.wait(&mut state);
-            }
+            state = self.wait_for_step(state);
         }
         drop(state);
         self.scheduler.unneeded.free();
