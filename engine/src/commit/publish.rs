@@ -121,9 +121,11 @@ impl PublishQueue {
     /// As [`complete`](Self::complete), for several writes.
     fn complete_all<'a>(&self, writes: impl IntoIterator<Item = &'a InFlight>) {
         let mut queue = self.queue.lock();
+        let mut holds_locks = false;
         for write in writes {
             debug_assert!(!write.is_done(), "a write is completed once");
             write.done.store(true, Relaxed);
+            holds_locks |= write.write.keyspace_changes > 0;
         }
         let mut advanced = false;
         // One by one: a condition variable would wake the threads of later writes, too.
@@ -138,7 +140,8 @@ impl PublishQueue {
         }
         if advanced {
             self.advanced.notify_all();
-            let wakers = mem::take(&mut queue.wakers);
+            // A change of keyspaces wakes tasks when it has released its locks.
+            let wakers = if holds_locks { Vec::new() } else { mem::take(&mut queue.wakers) };
             drop(queue);
             waiters.iter().for_each(Thread::unpark);
             wake_all(wakers);

@@ -53,7 +53,7 @@ impl Store {
         // Flushes most entries before writes wait.
         self.flush_trees(slice::from_ref(&tree))?;
         // No clear may remove the tables.
-        let change = self.versions.lock_keyspaces();
+        let change = self.lock_keyspaces();
         tree.check()?;
         let ingesting = Ingesting::begin(self, &tree);
         self.flush_trees(slice::from_ref(&tree))?;

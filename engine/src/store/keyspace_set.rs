@@ -31,7 +31,7 @@ impl Store {
             return Ok(Arc::clone(tree));
         }
         check_name(name)?;
-        let mut next_id = self.versions.lock_keyspaces();
+        let mut next_id = self.lock_keyspaces();
         if let Some(tree) = self.versions.trees().get(name) {
             return Ok(Arc::clone(tree));
         }
@@ -71,7 +71,7 @@ impl Store {
         &self,
         names: impl IntoIterator<Item = N>,
     ) -> Result<usize> {
-        let _change = self.versions.lock_keyspaces();
+        let _change = self.lock_keyspaces();
         let mut dropped = BTreeMap::new();
         for name in names {
             let name = name.as_ref();
@@ -107,7 +107,7 @@ impl Store {
         if old == DEFAULT_KEYSPACE {
             return Err(Error::RequiredKeyspace { name: old.to_owned() });
         }
-        let _change = self.versions.lock_keyspaces();
+        let _change = self.lock_keyspaces();
         let (tree, is_taken) = {
             let trees = self.versions.trees();
             (trees.get(old).cloned(), trees.get(new).is_some())
@@ -133,7 +133,7 @@ impl Store {
     ///
     /// [`Error::KeyspaceDropped`], those of a durable write.
     pub(crate) fn clear_keyspace(&self, tree: &Arc<Tree>) -> Result<()> {
-        let _change = self.versions.lock_keyspaces();
+        let _change = self.lock_keyspaces();
         tree.check()?;
         let (placed, logged) = self.log_keyspace_change(Write::clear(tree))?;
         let first = placed.first;

@@ -49,6 +49,7 @@ pub(crate) mod ingest_tables;
 mod install;
 mod interval_thread;
 mod keyspace_set;
+mod keyspaces_lock;
 mod log_state;
 mod logged_file;
 mod logged_values;

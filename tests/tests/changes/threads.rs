@@ -206,6 +206,44 @@ fn a_waker_that_panics_harms_neither_a_write_nor_the_close() {
     db.close().unwrap();
 }
 
+/// Uses the store where it is woken, as a task does that an executor runs, or drops, at once.
+struct UsesStore(Db);
+
+impl Wake for UsesStore {
+    fn wake(self: Arc<Self>) {
+        drop(self.0.snapshot());
+        self.0.keyspace("of the waker").expect("no lock is held");
+    }
+}
+
+#[test]
+fn wakers_of_changes_of_keyspaces_may_use_the_store() {
+    let (_, db) = open();
+    let changes: [fn(&Db); 4] = [
+        |db| db.default_keyspace().clear().unwrap(),
+        |db| drop(db.keyspace("new").unwrap()),
+        |db| assert!(db.drop_keyspace("new").unwrap()),
+        |db| {
+            let mut ingestion = db.default_keyspace().ingestion().unwrap();
+            ingestion.insert("key", "value").unwrap();
+            ingestion.finish().unwrap();
+        },
+    ];
+    for change in changes {
+        let waker = Waker::from(Arc::new(UsesStore(db.clone())));
+        let mut stream = db.changes(db.snapshot().sequence()).unwrap();
+        assert!(stream.poll_next(&mut Context::from_waker(&waker)).is_pending());
+        let (done, is_done) = mpsc::channel();
+        let changed = db.clone();
+        thread::spawn(move || {
+            change(&changed);
+            let _ = done.send(());
+        });
+        is_done.recv_timeout(Duration::from_secs(60)).expect("no thread waits for itself");
+        assert!(db.drop_keyspace("of the waker").unwrap(), "the waker was called");
+    }
+}
+
 #[test]
 fn a_stream_does_not_keep_the_store_open() {
     let (fs, db) = open();
