@@ -23,6 +23,8 @@ pub enum Error {
         /// Error of the operating system.
         source: io::Error,
     },
+    /// A thread that builds or installs a snapshot cannot be started.
+    Thread(io::Error),
     /// A snapshot is incomplete, or differs from its metadata.
     Snapshot(String),
     /// Entries are neither in the log nor in the state machine: a crash of an earlier version of
@@ -51,6 +53,7 @@ impl fmt::Display for Error {
             Self::Store(_) => f.write_str("the store failed"),
             Self::Encoding(_) => f.write_str("a record of the log or a snapshot is damaged"),
             Self::Io { path, .. } => write!(f, "{}", path.display()),
+            Self::Thread(_) => f.write_str("cannot start a thread for a snapshot"),
             Self::Snapshot(what) => write!(f, "snapshot refused: {what}"),
             Self::Incomplete { purged, applied } => {
                 let next = applied.map_or(0, |applied| applied + 1);
@@ -68,7 +71,7 @@ impl error::Error for Error {
         match self {
             Self::Store(source) => Some(source),
             Self::Encoding(source) => Some(source),
-            Self::Io { source, .. } => Some(source),
+            Self::Io { source, .. } | Self::Thread(source) => Some(source),
             Self::Snapshot(_) | Self::Incomplete { .. } | Self::Line(_) => None,
         }
     }

@@ -20,7 +20,12 @@
 //! * **Reads** beside openraft go through [`Reads`], which never see half of a snapshot.
 //! * **Example.** `raft/cluster` of the repository is a cluster over HTTP, with a check of its
 //!   linearizability.
-//! * Calls into the store block the calling task, as those of [`sievedb`] do.
+//! * **Threads.** Snapshots are built and installed on threads of their own. Other calls into the
+//!   store block the calling task, as those of [`sievedb`] do. Entries that are applied may wait
+//!   for background work: run openraft on at least two worker threads. [`open`] returns after an
+//!   interrupted installation.
+//! * **Memory.** While a snapshot is built, checked or installed, it takes 8 MiB and the entries of
+//!   its log, beside the budget of the store. A [memory pool](sievedb::MemoryPool) includes them.
 //!
 //! ```
 //! use openraft::BasicNode;
@@ -70,6 +75,7 @@ mod commit_limit;
 mod error;
 mod line;
 mod log_store;
+mod on_thread;
 mod options;
 mod planted;
 mod purge;

@@ -8,14 +8,17 @@ use crate::record::Applied;
 
 /// A record of a line of openraft.
 pub(crate) trait Record:
-    Serialize + DeserializeOwned + Clone + PartialEq + fmt::Debug
+    Serialize + DeserializeOwned + Clone + PartialEq + fmt::Debug + Send + 'static
 {
 }
 
-impl<T: Serialize + DeserializeOwned + Clone + PartialEq + fmt::Debug> Record for T {}
+impl<T: Serialize + DeserializeOwned + Clone + PartialEq + fmt::Debug + Send + 'static> Record
+    for T
+{
+}
 
 /// A line of openraft with the types of an application.
-pub(crate) trait Line {
+pub(crate) trait Line: 'static {
     /// The name of the line. A store records it: another line decodes other types.
     const NAME: &'static str;
 

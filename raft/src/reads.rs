@@ -1,6 +1,8 @@
 //! Reads of the replicated state.
 
-use std::sync::{Arc, PoisonError, RwLock, RwLockWriteGuard};
+use std::sync::Arc;
+
+use tokio::sync::{RwLock, RwLockWriteGuard};
 
 use crate::{Error, Result};
 
@@ -19,13 +21,18 @@ impl Reads {
         Self { whole: Arc::new(RwLock::new(true)) }
     }
 
-    /// Calls `read`, while no snapshot is installed. Waits for an installation to end.
+    /// Calls `read`, while no snapshot is installed. Waits as a task for an installation to end.
+    ///
+    /// `read` runs on the calling thread, and delays installations. For a long read return a
+    /// [snapshot](sievedb::Db::snapshot) from it: an installation does not change that.
+    ///
+    /// As `read` cannot wait for another call, calls cannot be nested, which would deadlock.
     ///
     /// # Errors
     ///
     /// [`Error::Snapshot`] if an installation has failed: open the store again.
-    pub fn read<T>(&self, read: impl FnOnce() -> T) -> Result<T> {
-        let whole = self.whole.read().unwrap_or_else(PoisonError::into_inner);
+    pub async fn read<T>(&self, read: impl FnOnce() -> T) -> Result<T> {
+        let whole = self.whole.read().await;
         if !*whole {
             let message = "an installation has failed; open the store again";
             return Err(Error::Snapshot(message.to_owned()));
@@ -35,7 +42,9 @@ impl Reads {
 
     /// Waits for reads to end, and keeps others out until the guard is dropped. The installation
     /// sets the guarded value to `false` when it begins and to `true` when it has succeeded.
+    ///
+    /// Blocks the thread, which must not run tasks.
     pub(crate) fn exclude(&self) -> RwLockWriteGuard<'_, bool> {
-        self.whole.write().unwrap_or_else(PoisonError::into_inner)
+        self.whole.blocking_write()
     }
 }

@@ -8,6 +8,7 @@ use crate::{
     Application, PlantedBug, Reads, Result, SnapshotBuilder, SnapshotStream,
     commit_limit::CommitLimit,
     line::{AppliedOf, Line, Payload},
+    on_thread::on_thread,
     record::{APPLIED, INSTALLING, Kept, Records, encode},
     snapshot::{Snapshots, install::install},
 };
@@ -111,14 +112,22 @@ impl<C, A: Application> StateMachine<C, A> {
         self.snapshots.current::<L>(&self.records)
     }
 
-    pub(crate) fn install<L: Line>(&self, meta: &L::Meta, stream: SnapshotStream) -> Result<()> {
-        let turn = self.snapshots.turn();
-        let kept = self.snapshots.receive::<L>(&self.records, meta, stream)?;
-        let mut whole = self.reads.exclude();
-        *whole = false;
-        install::<L>(&self.records, &self.snapshots, &self.application.keyspaces(), &kept)?;
-        *whole = true;
-        drop((whole, turn));
-        Ok(())
+    pub(crate) async fn install<L: Line>(
+        &self,
+        meta: L::Meta,
+        stream: SnapshotStream,
+    ) -> Result<()> {
+        let (records, snapshots) = (self.records.clone(), self.snapshots.clone());
+        let (keyspaces, reads) = (self.application.keyspaces(), self.reads.clone());
+        let install_all = move || {
+            let _turn = snapshots.turn();
+            let kept = snapshots.receive::<L>(&records, &meta, stream)?;
+            let mut whole = reads.exclude();
+            *whole = false;
+            install::<L>(&records, &snapshots, &keyspaces, &kept)?;
+            *whole = true;
+            Ok(())
+        };
+        on_thread("raft-install", install_all).await
     }
 }

@@ -130,8 +130,8 @@ pub struct SnapshotReceiver(Snapshots);
 
 impl SnapshotReceiver {
     /// Returns an empty stream. The network of the application writes a snapshot to it, and calls
-    /// `install_full_snapshot` of openraft with it. One snapshot is received at a time: the file
-    /// of an earlier stream is removed.
+    /// `install_full_snapshot` of openraft with it. Streams are independent of each other, also if
+    /// several tasks begin at once.
     ///
     /// # Errors
     ///
@@ -215,7 +215,7 @@ impl<C: Types> RaftSnapshotBuilder<C> for SnapshotBuilder<C> {
     type SnapshotData = SnapshotStream;
 
     async fn build_snapshot(&mut self) -> io::Result<SnapshotOf<C, SnapshotStream>> {
-        Ok(snapshot::<C>(self.build::<Line0_10<C>>()?))
+        Ok(snapshot::<C>(self.build::<Line0_10<C>>().await?))
     }
 }
 
@@ -274,7 +274,7 @@ where
         meta: &SnapshotMetaOf<C>,
         snapshot: SnapshotStream,
     ) -> io::Result<()> {
-        Ok(self.install::<Line0_10<C>>(meta, snapshot)?)
+        Ok(self.install::<Line0_10<C>>(meta.clone(), snapshot).await?)
     }
 
     async fn get_current_snapshot(&mut self) -> io::Result<Option<SnapshotOf<C, SnapshotStream>>> {

@@ -218,7 +218,7 @@ impl<C: Types> RaftLogStorage<C> for LogStore<C> {
 
 impl<C: Types> RaftSnapshotBuilder<C> for SnapshotBuilder<C> {
     async fn build_snapshot(&mut self) -> StdResult<Snapshot<C>, Failure<C>> {
-        let built = self.build::<Line0_9<C>>();
+        let built = self.build::<Line0_9<C>>().await;
         let built = built.map_err(|error| StorageIOError::write_snapshot(None, &error))?;
         Ok(snapshot(built))
     }
@@ -266,7 +266,7 @@ where
         meta: &Meta<C>,
         snapshot: Box<SnapshotStream>,
     ) -> StdResult<(), Failure<C>> {
-        let installed = self.install::<Line0_9<C>>(meta, *snapshot);
+        let installed = self.install::<Line0_9<C>>(meta.clone(), *snapshot).await;
         let signature = Some(meta.signature());
         Ok(installed.map_err(|error| StorageIOError::write_snapshot(signature, &error))?)
     }

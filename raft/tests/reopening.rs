@@ -2,52 +2,20 @@
 
 #![expect(clippy::disallowed_methods, reason = "lists the directory of snapshots")]
 
+#[path = "support/node.rs"]
+mod node;
 mod support;
 
-use std::path::Path;
-
 use openraft::{
-    CommittedLeaderId, Entry, EntryPayload, LogId, RaftLogReader as _, RaftSnapshotBuilder as _,
-    Vote,
+    Entry, EntryPayload, RaftLogReader as _, RaftSnapshotBuilder as _, Vote,
     storage::{RaftLogStorage as _, RaftLogStorageExt as _, RaftStateMachine as _},
 };
-use sievedb::{Db, Durability};
-use sievedb_raft::{Error, KEYSPACE, LogStore, StateMachine};
-use sievedb_tests::rng::Rng;
-use tokio::io::{AsyncReadExt as _, AsyncSeekExt as _, AsyncWriteExt as _};
+use sievedb::Durability;
+use sievedb_raft::{Error, KEYSPACE};
+use tokio::io::{AsyncSeekExt as _, AsyncWriteExt as _};
 
+use node::{Node, Result, full_node, log_id, put, send, send_changed};
 use support::{Map, Request, Response, Types};
-
-type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
-
-struct Node {
-    db: Db,
-    log: LogStore<Types>,
-    state_machine: StateMachine<Types, Map>,
-}
-
-impl Node {
-    fn open(dir: &Path) -> Result<Self> {
-        let db = Db::open(dir.join("store"))?;
-        let map = Map(db.keyspace("map")?);
-        let (log, state_machine) = sievedb_raft::open(&db, dir.join("snapshots"), map)?;
-        Ok(Self { db, log, state_machine })
-    }
-
-    fn get(&self, key: &str) -> Result<Option<String>> {
-        let value = self.db.keyspace("map")?.get(key)?;
-        Ok(value.map(|value| String::from_utf8_lossy(&value).into_owned()))
-    }
-}
-
-fn log_id(index: u64) -> LogId<u64> {
-    LogId::new(CommittedLeaderId::new(1, 0), index)
-}
-
-fn put(index: u64, key: &str, value: &str) -> Entry<Types> {
-    let request = Request::Put { key: key.to_owned(), value: value.to_owned() };
-    Entry { log_id: log_id(index), payload: EntryPayload::Normal(request) }
-}
 
 #[tokio::test]
 async fn log_vote_and_state_remain() -> Result<()> {
@@ -121,53 +89,6 @@ async fn a_comparison_sees_the_entries_before_it() -> Result<()> {
     Ok(())
 }
 
-type Received =
-    (openraft::SnapshotMeta<u64, openraft::BasicNode>, Box<sievedb_raft::SnapshotStream>);
-
-/// Sends the current snapshot of `from` to `to` in pieces of `bytes`, and returns its metadata.
-async fn send(from: &mut Node, to: &mut Node, bytes: usize) -> Result<Received> {
-    send_changed(from, to, bytes, |_| ()).await
-}
-
-/// As [`send`], after `change` has changed the bytes. The first piece is sent twice.
-async fn send_changed(
-    from: &mut Node,
-    to: &mut Node,
-    bytes: usize,
-    change: impl FnOnce(&mut Vec<u8>),
-) -> Result<Received> {
-    let mut sent = from.state_machine.get_current_snapshot().await?.ok_or("no snapshot")?;
-    let mut received = to.state_machine.begin_receiving_snapshot().await?;
-    let mut content = Vec::new();
-    sent.snapshot.read_to_end(&mut content).await?;
-    assert_eq!(sent.snapshot.seek(std::io::SeekFrom::End(0)).await?, content.len() as u64);
-    change(&mut content);
-    for (number, piece) in content.chunks(bytes).enumerate() {
-        for _ in 0..if number == 0 { 2 } else { 1 } {
-            received.seek(std::io::SeekFrom::Start((number * bytes) as u64)).await?;
-            received.write_all(piece).await?;
-        }
-    }
-    Ok((sent.meta, received))
-}
-
-async fn full_node(dir: &Path) -> Result<Node> {
-    let mut node = Node::open(dir)?;
-    // Values that LZ4 cannot shorten: zeros, which nothing reads, fill the rest of a log's file.
-    let mut random = Rng::new(1);
-    let mut entry = |index| {
-        let value: String = (0..12).map(|_| format!("{:08x}", random.number() as u32)).collect();
-        put(index, &format!("key {index}"), &value)
-    };
-    let entries: Vec<_> = (0..2000).map(&mut entry).collect();
-    node.state_machine.apply(entries).await?;
-    node.db.flush()?;
-    node.state_machine.apply([put(2000, "last", "1")]).await?;
-    let snapshot = node.state_machine.get_snapshot_builder().await.build_snapshot().await?;
-    assert_eq!(snapshot.meta.last_log_id, Some(log_id(2000)));
-    Ok(node)
-}
-
 #[tokio::test]
 async fn a_snapshot_replaces_the_state_of_another_node() -> Result<()> {
     let (first, second) = (tempfile::tempdir()?, tempfile::tempdir()?);
@@ -214,16 +135,16 @@ async fn reads_never_see_half_of_a_snapshot() -> Result<()> {
     to.state_machine.apply([put(0, "other", "1")]).await?;
     let (meta, received) = send(&mut from, &mut to, 1 << 20).await?;
     let (reads, map) = (to.state_machine.reads(), to.db.keyspace("map")?);
-    let reader = std::thread::spawn(move || {
+    let reader = tokio::spawn(async move {
         let mut lengths = vec![];
         while lengths.last() != Some(&2001) {
-            let length = reads.read(|| map.len()).expect("no installation fails");
+            let length = reads.read(|| map.len()).await.expect("no installation fails");
             lengths.push(length.expect("the store is open"));
         }
         lengths
     });
     to.state_machine.install_snapshot(&meta, received).await?;
-    let lengths = reader.join().map_err(|_| "the reader panicked")?;
+    let lengths = reader.await?;
     assert!(lengths.iter().all(|length| [1, 2001].contains(length)), "{lengths:?}");
     Ok(())
 }

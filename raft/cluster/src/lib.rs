@@ -5,6 +5,7 @@
 //! | [`map`]             | the replicated map and its requests                               |
 //! | `members`           | requests that change the members of the cluster                   |
 //! | [`node`]            | one node: a store, openraft, and an HTTP server                   |
+//! | [`storage`]         | the store of a node                                               |
 //! | [`network`]         | requests between nodes                                            |
 //! | [`client`]          | requests of a client                                              |
 //! | [`processes`]       | nodes as processes: killed, paused, isolated                      |
@@ -28,6 +29,7 @@ pub mod network;
 pub mod node;
 pub mod places;
 pub mod processes;
+pub mod storage;
 pub mod votes;
 
 /// The result of a call of this crate.

@@ -4,7 +4,7 @@
 
 use std::{
     env,
-    net::{Ipv4Addr, SocketAddr},
+    net::Ipv4Addr,
     path::PathBuf,
     process::{Command, ExitCode, Stdio},
     time::Duration,
@@ -14,11 +14,16 @@ use clap::{Parser, Subcommand, ValueEnum};
 use sievedb_cluster::{
     Result,
     check::{Faults, Run},
-    measure, node,
+    measure::{self, Writes},
+    node,
     node::Settings,
     places::Places,
     processes::Processes,
+    storage::Sieve,
 };
+
+/// Concurrent clients whose writes are measured.
+const CLIENTS: u64 = 16;
 
 /// A replicated store over HTTP on loopback, for a trial. It has no authentication.
 #[derive(Parser)]
@@ -42,31 +47,7 @@ enum Action {
         nodes: u16,
     },
     /// Runs one node
-    Node {
-        /// Id of the node in the cluster
-        #[arg(long)]
-        id: u64,
-        /// Address to listen on
-        #[arg(long, default_value = "127.0.0.1:7001")]
-        listen: SocketAddr,
-        /// Directory of the store
-        #[arg(long)]
-        dir: PathBuf,
-        /// Entries after which a snapshot is built
-        #[arg(long, default_value_t = 10_000)]
-        snapshot_entries: u64,
-        /// Milliseconds without a leader after which the node starts an election, or up to twice
-        /// as many
-        #[arg(long, default_value_t = 400, overrides_with = "election_timeout")]
-        election_timeout: u64,
-        /// Stop at the end of standard input
-        #[arg(long)]
-        child: bool,
-        #[arg(long, hide = true)]
-        faults: bool,
-        #[arg(long, hide = true)]
-        planted_bug: Option<String>,
-    },
+    Node(Settings),
     /// Checks linearizability while nodes are killed, paused and isolated. Exits with 1 if
     /// violated, or if the cluster does not recover
     Check {
@@ -143,28 +124,7 @@ async fn main() -> ExitCode {
 async fn run(action: Action) -> Result<ExitCode> {
     match action {
         Action::Start { dir, port, nodes } => start(dir, port, nodes).await?,
-        Action::Node {
-            id,
-            listen,
-            dir,
-            snapshot_entries,
-            election_timeout,
-            child,
-            faults,
-            planted_bug,
-        } => {
-            node::serve(Settings {
-                id,
-                listen,
-                dir,
-                snapshot_entries,
-                election_timeout,
-                child,
-                faults,
-                planted_bug,
-            })
-            .await?;
-        }
+        Action::Node(settings) => node::serve::<Sieve>(settings).await?,
         Action::Check { runs, seconds, seed, partitions, in_namespace, planted } => {
             if !in_namespace && partitions != Partitions::Requests {
                 let possible = namespaces();
@@ -263,8 +223,9 @@ async fn check(
 
 async fn measure(seconds: u64, snapshot_mib: u64) -> Result<()> {
     let (program, duration) = (env::current_exe()?, Duration::from_secs(seconds));
-    let one = measure::writes_per_second(&program, 1, duration).await?;
-    let three = measure::writes_per_second(&program, 3, duration).await?;
+    let writes = |nodes| Writes { program: &program, arguments: &[], nodes, clients: CLIENTS };
+    let one = writes(1).per_second(duration).await?;
+    let three = writes(3).per_second(duration).await?;
     println!("writes of one node: {one:.0}/s");
     println!("writes of three nodes: {three:.0}/s");
     println!("writes of three nodes over one: {:.0} %", 100.0 * three / one);

@@ -7,44 +7,54 @@ use std::{
 
 use crate::{Result, places::Places, processes::Processes};
 
-/// Concurrent clients of [`writes_per_second`].
-const CLIENTS: u64 = 16;
-
 /// Bytes of a value of [`recovery`].
 const VALUE_BYTES: usize = 256 << 10;
 
-/// Returns the writes per second of 16 clients to a cluster of `nodes` nodes. Each write is synced
-/// on a majority.
-///
-/// # Errors
-///
-/// If a write fails.
-pub async fn writes_per_second(program: &Path, nodes: u64, duration: Duration) -> Result<f64> {
-    let dir = tempfile::tempdir()?;
-    let places = Places::loopback(usize::try_from(nodes)?)?;
-    let mut cluster = Processes::new(program, dir.path(), places, &[]);
-    let leader = cluster.start_cluster(nodes).await?;
-    let start = Instant::now();
-    let mut clients = Vec::new();
-    for client in 0..CLIENTS {
-        let http = cluster.client(leader, Duration::from_secs(10))?;
-        clients.push(tokio::spawn(async move {
-            let mut written = 0_u32;
-            while start.elapsed() < duration {
-                let key = format!("{client}-{written}");
-                http.put(&key, "a value of a client")
-                    .await
-                    .map_err(|error| format!("{error:?}"))?;
-                written += 1;
-            }
-            Ok::<_, String>(written)
-        }));
+/// Writes to a new cluster. Each is synced on a majority of its nodes.
+#[derive(Debug, Clone, Copy)]
+pub struct Writes<'a> {
+    /// The program of a node.
+    pub program: &'a Path,
+    /// Further arguments of a node.
+    pub arguments: &'a [&'a str],
+    /// The number of nodes.
+    pub nodes: u64,
+    /// The number of concurrent clients, which write to the leader.
+    pub clients: u64,
+}
+
+impl Writes<'_> {
+    /// Returns the writes per second in a time of `duration`.
+    ///
+    /// # Errors
+    ///
+    /// If a write fails.
+    pub async fn per_second(&self, duration: Duration) -> Result<f64> {
+        let dir = tempfile::tempdir()?;
+        let places = Places::loopback(usize::try_from(self.nodes)?)?;
+        let mut cluster = Processes::new(self.program, dir.path(), places, self.arguments);
+        let leader = cluster.start_cluster(self.nodes).await?;
+        let start = Instant::now();
+        let mut clients = Vec::new();
+        for client in 0..self.clients {
+            let http = cluster.client(leader, Duration::from_secs(10))?;
+            clients.push(tokio::spawn(async move {
+                let mut written = 0_u32;
+                while start.elapsed() < duration {
+                    let key = format!("{client}-{written}");
+                    let put = http.put(&key, "a value of a client").await;
+                    put.map_err(|error| format!("{error:?}"))?;
+                    written += 1;
+                }
+                Ok::<_, String>(written)
+            }));
+        }
+        let mut written = 0;
+        for client in clients {
+            written += client.await??;
+        }
+        Ok(f64::from(written) / start.elapsed().as_secs_f64())
     }
-    let mut written = 0;
-    for client in clients {
-        written += client.await??;
-    }
-    Ok(f64::from(written) / start.elapsed().as_secs_f64())
 }
 
 /// The recovery of a node by snapshot.

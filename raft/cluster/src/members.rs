@@ -19,15 +19,22 @@ use openraft::{
 use crate::{
     Result,
     node::{SNAPSHOT_PATIENCE, Shared, failed, redirect},
+    storage::Storage,
 };
 
-/// Timeout of the first request to a new member.
+/// Timeout of the first request to a new member, and of its answer.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(5);
 
-pub(crate) async fn initialize(
-    State(node): Shared,
+/// The longest status of a new member.
+const STATUS_BYTES_MAX: usize = 1 << 20;
+
+pub(crate) async fn initialize<S: Storage>(
+    State(node): Shared<S>,
     Json(members): Json<BTreeMap<u64, String>>,
 ) -> HttpResponse {
+    if let Err(error) = check_addresses(&members) {
+        return (StatusCode::BAD_REQUEST, error.to_string()).into_response();
+    }
     let members: BTreeMap<_, _> =
         members.into_iter().map(|(id, address)| (id, BasicNode::new(address))).collect();
     match node.raft.initialize(members).await {
@@ -42,8 +49,8 @@ pub(crate) async fn initialize(
     }
 }
 
-pub(crate) async fn add_member(
-    State(node): Shared,
+pub(crate) async fn add_member<S: Storage>(
+    State(node): Shared<S>,
     Path(id): Path<u64>,
     uri: Uri,
     address: String,
@@ -81,8 +88,8 @@ pub(crate) async fn add_member(
     changed(node.raft.change_membership(voters, false).await, &uri)
 }
 
-pub(crate) async fn remove_member(
-    State(node): Shared,
+pub(crate) async fn remove_member<S: Storage>(
+    State(node): Shared<S>,
     Path(id): Path<u64>,
     uri: Uri,
 ) -> HttpResponse {
@@ -111,17 +118,55 @@ fn changed<T>(
     }
 }
 
-/// Checks that `address` is that of the node `id`.
-async fn probe(http: &reqwest::Client, id: u64, address: &str) -> Result<()> {
-    let authority: Authority = address.parse()?;
-    if authority.as_str() != address || authority.port_u16().is_none() {
-        return Err("not an address such as 127.0.0.1:7001".into());
+/// Checks the addresses of the members of a new cluster, which need not answer yet.
+///
+/// # Errors
+///
+/// If one is no address, or two are equal: a node that answers under two ids is counted twice in a
+/// majority.
+fn check_addresses(members: &BTreeMap<u64, String>) -> Result<()> {
+    let mut ids = BTreeMap::new();
+    for (id, address) in members {
+        check_address(address).map_err(|error| format!("node {id} at {address:?}: {error}"))?;
+        if let Some(other) = ids.insert(address, id) {
+            return Err(format!("nodes {other} and {id} have the same address {address}").into());
+        }
     }
+    Ok(())
+}
+
+/// Checks that `address` is a host and a port, and nothing else.
+fn check_address(address: &str) -> Result<()> {
+    const EXPECTED: &str = "not an address such as 127.0.0.1:7001";
+    let authority: Authority = address.parse().map_err(|_| EXPECTED)?;
+    let has_host = !authority.host().is_empty() && !address.contains('@');
+    if authority.as_str() == address && has_host && authority.port_u16() > Some(0) {
+        return Ok(());
+    }
+    Err(EXPECTED.into())
+}
+
+/// Checks that `address` is that of the node `id`, within [`PROBE_TIMEOUT`].
+async fn probe(http: &reqwest::Client, id: u64, address: &str) -> Result<()> {
+    check_address(address)?;
+    // Bounds the time until the last byte of the answer, redirections included.
     let request = http.get(format!("http://{address}/status")).timeout(PROBE_TIMEOUT);
-    let status = request.send().await?.error_for_status()?.bytes().await?;
-    let status: serde_json::Value = serde_json::from_slice(&status)?;
+    let status = read_status(request).await?;
     match status["id"].as_u64() {
         Some(found) if found == id => Ok(()),
         found => Err(format!("its id is {found:?}").into()),
     }
+}
+
+/// Sends `request`, and decodes the answer. Stops reading one that is too long.
+async fn read_status(request: reqwest::RequestBuilder) -> Result<serde_json::Value> {
+    let mut response = request.send().await?.error_for_status()?;
+    let mut status = Vec::new();
+    while let Some(piece) = response.chunk().await? {
+        status.extend_from_slice(&piece);
+        if status.len() > STATUS_BYTES_MAX {
+            return Err(format!("its status has more than {STATUS_BYTES_MAX} bytes").into());
+        }
+    }
+    Ok(serde_json::from_slice(&status)?)
 }

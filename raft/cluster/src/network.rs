@@ -9,12 +9,12 @@ use std::{
 };
 
 use openraft::{
-    BasicNode, RaftNetwork, RaftNetworkFactory,
+    BasicNode, Entry, RaftNetwork, RaftNetworkFactory, RaftTypeConfig, TokioRuntime,
     error::{InstallSnapshotError, NetworkError, RPCError, RaftError, RemoteError, Unreachable},
     network::RPCOption,
     raft::{
         AppendEntriesRequest, AppendEntriesResponse, InstallSnapshotRequest,
-        InstallSnapshotResponse, VoteRequest, VoteResponse,
+        InstallSnapshotResponse, VoteRequest, VoteResponse, responder::OneshotResponder,
     },
 };
 use serde::{Serialize, de::DeserializeOwned};
@@ -31,6 +31,33 @@ openraft::declare_raft_types!(
         Node = BasicNode,
         SnapshotData = SnapshotStream,
 );
+
+/// Types of openraft with the requests of the map, for any store.
+pub trait MapTypes:
+    RaftTypeConfig<
+        D = Request,
+        R = Response,
+        NodeId = u64,
+        Node = BasicNode,
+        Entry = Entry<Self>,
+        AsyncRuntime = TokioRuntime,
+        Responder = OneshotResponder<Self>,
+    >
+{
+}
+
+impl<C> MapTypes for C where
+    C: RaftTypeConfig<
+            D = Request,
+            R = Response,
+            NodeId = u64,
+            Node = BasicNode,
+            Entry = Entry<C>,
+            AsyncRuntime = TokioRuntime,
+            Responder = OneshotResponder<C>,
+        >
+{
+}
 
 /// The header with the id of the node that sends a request.
 pub(crate) const SENDER: &str = "x-node";
@@ -62,7 +89,7 @@ pub(crate) struct Network {
     pub(crate) blocked: Blocked,
 }
 
-impl RaftNetworkFactory<Types> for Network {
+impl<C: MapTypes> RaftNetworkFactory<C> for Network {
     type Network = Link;
 
     async fn new_client(&mut self, target: u64, node: &BasicNode) -> Link {
@@ -111,10 +138,10 @@ impl Link {
     }
 }
 
-impl RaftNetwork<Types> for Link {
+impl<C: MapTypes> RaftNetwork<C> for Link {
     async fn append_entries(
         &mut self,
-        request: AppendEntriesRequest<Types>,
+        request: AppendEntriesRequest<C>,
         option: RPCOption,
     ) -> Result<AppendEntriesResponse<u64>, Failure> {
         self.send("append", &request, option.hard_ttl()).await
@@ -122,7 +149,7 @@ impl RaftNetwork<Types> for Link {
 
     async fn install_snapshot(
         &mut self,
-        request: InstallSnapshotRequest<Types>,
+        request: InstallSnapshotRequest<C>,
         option: RPCOption,
     ) -> Result<InstallSnapshotResponse<u64>, Failure<InstallSnapshotError>> {
         self.send("snapshot", &request, option.hard_ttl()).await

@@ -41,14 +41,13 @@ use openraft::{
     metrics::WaitError,
 };
 use serde::{Deserialize, Serialize};
-use sievedb::{Db, Durability, Keyspace};
-use sievedb_raft::Reads;
 
 use crate::{
     Result,
-    map::{Map, Request},
+    map::Request,
     members::{add_member, initialize, remove_member},
-    network::{Blocked, Network, SENDER, TARGET, Types},
+    network::{Blocked, MapTypes, Network, SENDER, TARGET},
+    storage::Storage,
 };
 
 /// The longest body of a request of a client. Entries of two such requests and 4 MiB of others fit
@@ -58,28 +57,33 @@ const VALUE_BYTES_MAX: usize = 1 << 20;
 /// The longest body of a request between nodes: entries or a part of a snapshot, and its envelope.
 const BODY_BYTES_MAX: usize = 16 << 20;
 
-/// The keyspace with the id of the node.
-const IDENTITY: &str = "node";
-
-/// Options of a node.
-#[derive(Debug, Clone)]
+/// Options of a node, and arguments of a command that runs one.
+#[derive(Debug, Clone, clap::Args)]
 pub struct Settings {
-    /// The id of the node in the cluster.
+    /// Id of the node in the cluster
+    #[arg(long)]
     pub id: u64,
-    /// The address to listen on.
+    /// Address to listen on
+    #[arg(long, default_value = "127.0.0.1:7001")]
     pub listen: SocketAddr,
-    /// The directory of the store and its snapshots.
+    /// Directory of the store
+    #[arg(long)]
     pub dir: PathBuf,
-    /// Entries after which a snapshot is built and the log is purged.
+    /// Entries after which a snapshot is built, and the log is purged
+    #[arg(long, default_value_t = 10_000)]
     pub snapshot_entries: u64,
-    /// Milliseconds without a leader after which the node starts an election: this number to twice
-    /// as many, at random. At least 101, one more than the interval of heartbeats.
+    /// Milliseconds without a leader after which the node starts an election, or up to twice as
+    /// many. At least 101, one more than the interval of heartbeats
+    #[arg(long, default_value_t = 400, overrides_with = "election_timeout")]
     pub election_timeout: u64,
-    /// Ends the process when standard input ends, so that a node does not outlive its parent.
+    /// Stop at the end of standard input, so that the node does not outlive its parent
+    #[arg(long)]
     pub child: bool,
-    /// Accepts requests that partition the cluster.
+    /// Accept requests that partition the cluster
+    #[arg(long, hide = true)]
     pub faults: bool,
-    /// A bug that a test plants: `stale-read` or `lost-vote`.
+    /// A bug that a test plants: `stale-read` or `lost-vote`
+    #[arg(long, hide = true)]
     pub planted_bug: Option<String>,
 }
 
@@ -90,38 +94,31 @@ pub(crate) const SNAPSHOT_PATIENCE: Duration = Duration::from_secs(600);
 /// again.
 const SNAPSHOT_RETRY: Duration = Duration::from_millis(300);
 
-pub(crate) struct Node {
+pub(crate) struct Node<S: Storage> {
     pub(crate) id: u64,
     pub(crate) http: reqwest::Client,
-    pub(crate) raft: Raft<Types>,
-    reads: Reads,
-    map: Keyspace,
-    db: Db,
+    pub(crate) raft: Raft<S::Types>,
+    storage: S,
     blocked: Blocked,
     stale_reads: bool,
 }
 
-pub(crate) type Shared = State<Arc<Node>>;
+pub(crate) type Shared<S> = State<Arc<Node<S>>>;
 
-/// Runs a node until the process ends.
+/// Runs a node with the store `S` until the process ends.
 ///
 /// # Errors
 ///
 /// If the store cannot be opened or belongs to another node, if the address is in use, and when
 /// openraft stops.
-pub async fn serve(settings: Settings) -> Result<()> {
+pub async fn serve<S: Storage>(settings: Settings) -> Result<()> {
     if settings.child {
         thread::spawn(|| {
             let _ = std::io::stdin().read_to_end(&mut Vec::new());
             std::process::exit(0);
         });
     }
-    let db = Db::open(settings.dir.join("store"))?;
-    check_identity(&db, settings.id)?;
-    let map = db.keyspace("map")?;
-    let options = options(settings.planted_bug.as_deref())?;
-    let (log, state_machine) =
-        options.open(&db, settings.dir.join("snapshots"), Map(map.clone()))?;
+    let (storage, log, state_machine) = S::open(&settings)?;
     let config = Config {
         cluster_name: "sieve".to_owned(),
         heartbeat_interval: 100,
@@ -138,11 +135,10 @@ pub async fn serve(settings: Settings) -> Result<()> {
     let http = reqwest::Client::builder().no_proxy().build()?;
     let network = Network { id: settings.id, http: http.clone(), blocked: blocked.clone() };
     let config = Arc::new(config.validate()?);
-    let reads = state_machine.reads();
     let raft = Raft::new(settings.id, config, network, log, state_machine).await?;
     let stale_reads = settings.planted_bug.as_deref() == Some("stale-read");
     let stopped = stopped(raft.clone());
-    let node = Node { id: settings.id, http, raft, reads, map, db, blocked, stale_reads };
+    let node = Node { id: settings.id, http, raft, storage, blocked, stale_reads };
     let listener = tokio::net::TcpListener::bind(settings.listen).await?;
     tokio::select! {
         served = axum::serve(listener, router(Arc::new(node), settings.faults)) => Ok(served?),
@@ -150,35 +146,8 @@ pub async fn serve(settings: Settings) -> Result<()> {
     }
 }
 
-/// Records the id of the node in a new store.
-///
-/// A node that answers under the id of another one has two votes in an election.
-///
-/// # Errors
-///
-/// If the store has the state of another node.
-fn check_identity(db: &Db, id: u64) -> Result<()> {
-    let identity = db.keyspace(IDENTITY)?;
-    match identity.get("id")? {
-        None => {
-            let mut batch = db.batch();
-            batch.insert(&identity, "id", id.to_be_bytes())?;
-            Ok(batch.commit(Durability::Disk)?)
-        }
-        Some(stored) if stored[..] == id.to_be_bytes() => Ok(()),
-        Some(stored) => {
-            let stored = <[u8; 8]>::try_from(&stored[..]).map(u64::from_be_bytes)?;
-            Err(format!(
-                "the directory is that of node {stored}, not of node {id}; pass --id {stored}, or \
-                 another directory"
-            )
-            .into())
-        }
-    }
-}
-
 /// Waits until openraft stops, and returns why.
-async fn stopped(raft: Raft<Types>) -> String {
+async fn stopped<C: MapTypes>(raft: Raft<C>) -> String {
     let failed = |metrics: &RaftMetrics<u64, BasicNode>| metrics.running_state.is_err();
     match raft.wait(None).metrics(failed, "openraft stops").await {
         Ok(metrics) => metrics.running_state.err().map_or_else(String::new, |e| e.to_string()),
@@ -186,43 +155,25 @@ async fn stopped(raft: Raft<Types>) -> String {
     }
 }
 
-#[cfg(feature = "planted-bugs")]
-fn options(bug: Option<&str>) -> Result<sievedb_raft::Options> {
-    let options = sievedb_raft::Options::default();
-    match bug {
-        Some("lost-vote") => Ok(options.planted_bug(sievedb_raft::PlantedBug::ForgetVote)),
-        None | Some("stale-read") => Ok(options),
-        Some(other) => Err(format!("unknown bug: {other}").into()),
-    }
-}
-
-#[cfg(not(feature = "planted-bugs"))]
-fn options(bug: Option<&str>) -> Result<sievedb_raft::Options> {
-    match bug {
-        None => Ok(sievedb_raft::Options::default()),
-        Some(_) => Err("bugs need the feature planted-bugs".into()),
-    }
-}
-
-fn router(node: Arc<Node>, faults: bool) -> Router {
+fn router<S: Storage>(node: Arc<Node<S>>, faults: bool) -> Router {
     let router = Router::new()
-        .route("/kv/{key}", get(read).put(write))
-        .route("/cas/{key}", post(compare_and_set))
-        .route("/members", post(initialize))
-        .route("/members/{id}", put(add_member).delete(remove_member))
-        .route("/snapshot", post(build_snapshot))
-        .route("/status", get(status))
-        .route("/metrics", get(metrics));
-    let router = if faults { router.route("/faults/blocked", put(block)) } else { router };
+        .route("/kv/{key}", get(read::<S>).put(write::<S>))
+        .route("/cas/{key}", post(compare_and_set::<S>))
+        .route("/members", post(initialize::<S>))
+        .route("/members/{id}", put(add_member::<S>).delete(remove_member::<S>))
+        .route("/snapshot", post(build_snapshot::<S>))
+        .route("/status", get(status::<S>))
+        .route("/metrics", get(metrics::<S>));
+    let router = if faults { router.route("/faults/blocked", put(block::<S>)) } else { router };
     let peers = Router::new()
-        .route("/raft/append", post(raft_append))
-        .route("/raft/snapshot", post(raft_snapshot))
-        .route("/raft/vote", post(raft_vote))
+        .route("/raft/append", post(raft_append::<S>))
+        .route("/raft/snapshot", post(raft_snapshot::<S>))
+        .route("/raft/vote", post(raft_vote::<S>))
         .layer(DefaultBodyLimit::max(BODY_BYTES_MAX));
     router.layer(DefaultBodyLimit::max(VALUE_BYTES_MAX)).merge(peers).with_state(node)
 }
 
-impl Node {
+impl<S: Storage> Node<S> {
     /// Returns a redirection to the leader, or `None` if this node takes itself for it.
     pub(crate) fn redirection(&self, uri: &Uri) -> Option<HttpResponse> {
         let metrics = self.raft.metrics().borrow().clone();
@@ -272,8 +223,8 @@ struct ReadOptions {
     local: bool,
 }
 
-async fn read(
-    State(node): Shared,
+async fn read<S: Storage>(
+    State(node): Shared<S>,
     Path(key): Path<String>,
     Query(options): Query<ReadOptions>,
     uri: Uri,
@@ -294,16 +245,15 @@ async fn read(
             }
         }
     }
-    match node.reads.read(|| node.map.get(&key)) {
-        Ok(Ok(Some(value))) => value.to_vec().into_response(),
-        Ok(Ok(None)) => StatusCode::NOT_FOUND.into_response(),
-        Ok(Err(error)) => failed(&error),
+    match node.storage.get(&key).await {
+        Ok(Some(value)) => value.into_response(),
+        Ok(None) => StatusCode::NOT_FOUND.into_response(),
         Err(error) => failed(&error),
     }
 }
 
-async fn write(
-    State(node): Shared,
+async fn write<S: Storage>(
+    State(node): Shared<S>,
     Path(key): Path<String>,
     uri: Uri,
     value: String,
@@ -318,8 +268,8 @@ pub(crate) struct CompareAndSet {
     pub(crate) value: String,
 }
 
-async fn compare_and_set(
-    State(node): Shared,
+async fn compare_and_set<S: Storage>(
+    State(node): Shared<S>,
     Path(key): Path<String>,
     uri: Uri,
     Json(CompareAndSet { expected, value }): Json<CompareAndSet>,
@@ -327,7 +277,7 @@ async fn compare_and_set(
     node.write(Request::CompareAndSet { key, expected, value }, &uri).await
 }
 
-async fn build_snapshot(State(node): Shared) -> HttpResponse {
+async fn build_snapshot<S: Storage>(State(node): Shared<S>) -> HttpResponse {
     let Some(applied) = node.raft.metrics().borrow().last_applied else {
         return StatusCode::NO_CONTENT.into_response();
     };
@@ -357,37 +307,36 @@ async fn build_snapshot(State(node): Shared) -> HttpResponse {
     }
 }
 
-async fn status(State(node): Shared) -> HttpResponse {
+async fn status<S: Storage>(State(node): Shared<S>) -> HttpResponse {
     Json(node.raft.metrics().borrow().clone()).into_response()
 }
 
-async fn metrics(State(node): Shared) -> String {
+async fn metrics<S: Storage>(State(node): Shared<S>) -> String {
     let raft = node.raft.metrics().borrow().clone();
     let index = |id: Option<openraft::LogId<u64>>| id.map_or(0, |id| id.index);
-    let stats = node.db.stats();
-    let figures = [
+    let mut figures = vec![
         ("sieve_raft_term", "Current term", raft.current_term),
         ("sieve_raft_is_leader", "1 if this node leads", u64::from(raft.state.is_leader())),
         ("sieve_raft_last_log_index", "Last entry", raft.last_log_index.unwrap_or(0)),
         ("sieve_raft_applied_index", "Last applied entry", index(raft.last_applied)),
         ("sieve_raft_snapshot_index", "Last entry of the snapshot", index(raft.snapshot)),
         ("sieve_raft_purged_index", "Last purged entry", index(raft.purged)),
-        ("sieve_memtable_bytes", "Bytes of memtables", stats.memory.memtable_bytes),
     ];
+    figures.extend(node.storage.figures());
     let lines = figures.iter().map(|(name, help, value)| {
         format!("# HELP {name} {help}\n# TYPE {name} gauge\n{name} {value}\n")
     });
     lines.collect()
 }
 
-async fn block(State(node): Shared, Json(nodes): Json<BTreeSet<u64>>) -> StatusCode {
+async fn block<S: Storage>(State(node): Shared<S>, Json(nodes): Json<BTreeSet<u64>>) -> StatusCode {
     node.blocked.set(nodes);
     StatusCode::NO_CONTENT
 }
 
 /// Decodes a request of another node, calls `handle`, and encodes the response.
-async fn answer<R: for<'a> Deserialize<'a>, T: Serialize>(
-    node: &Node,
+async fn answer<S: Storage, R: for<'a> Deserialize<'a>, T: Serialize>(
+    node: &Node<S>,
     headers: &HeaderMap,
     body: &Bytes,
     handle: impl AsyncFnOnce(R) -> T,
@@ -413,15 +362,27 @@ async fn answer<R: for<'a> Deserialize<'a>, T: Serialize>(
     }
 }
 
-async fn raft_append(State(node): Shared, headers: HeaderMap, body: Bytes) -> HttpResponse {
+async fn raft_append<S: Storage>(
+    State(node): Shared<S>,
+    headers: HeaderMap,
+    body: Bytes,
+) -> HttpResponse {
     answer(&node, &headers, &body, async |request| node.raft.append_entries(request).await).await
 }
 
-async fn raft_snapshot(State(node): Shared, headers: HeaderMap, body: Bytes) -> HttpResponse {
+async fn raft_snapshot<S: Storage>(
+    State(node): Shared<S>,
+    headers: HeaderMap,
+    body: Bytes,
+) -> HttpResponse {
     answer(&node, &headers, &body, async |request| node.raft.install_snapshot(request).await).await
 }
 
-async fn raft_vote(State(node): Shared, headers: HeaderMap, body: Bytes) -> HttpResponse {
+async fn raft_vote<S: Storage>(
+    State(node): Shared<S>,
+    headers: HeaderMap,
+    body: Bytes,
+) -> HttpResponse {
     answer(&node, &headers, &body, async |request| node.raft.vote(request).await).await
 }
 

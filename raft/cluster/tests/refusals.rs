@@ -19,6 +19,7 @@ use sievedb_cluster::{
     places::Places,
     processes::Processes,
 };
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_sieve-cluster");
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -130,6 +131,74 @@ async fn only_nodes_that_answer_become_members() -> Result<()> {
     assert!(!membership(&nodes, leader).await?.contains(&address));
     ok(client.put("name", "anna").await)?;
     stuck.abort();
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_cluster_is_not_started_with_addresses_that_are_none() -> Result<()> {
+    let dir = tempfile::tempdir()?;
+    let mut nodes = nodes(dir.path())?;
+    nodes.start(1)?;
+    let client = nodes.client(1, PATIENCE)?;
+    let deadline = Instant::now() + PATIENCE;
+    while nodes.status(1).await.is_err() && Instant::now() < deadline {
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    let own = nodes.peer_address(1);
+    let bad = ["", "127.0.0.1", ":7001", "127.0.0.1:0", "http://127.0.0.1:7001", "a b:1", "a@b:1"];
+    let bad = bad.map(|address| (address, "not an address"));
+    for (address, reason) in bad.into_iter().chain([(&own[..], "same address")]) {
+        let body = format!(r#"{{"1": {own:?}, "2": {address:?}}}"#);
+        match client.call("POST", "/members", &body).await {
+            Err(Failure::Refused(400, message)) => assert!(message.contains(reason), "{message}"),
+            other => return Err(format!("{address:?}: {other:?}").into()),
+        }
+    }
+    // Node 1 has recorded none of them.
+    ok(client.call("POST", "/members", &format!(r#"{{"1": {own:?}}}"#)).await)?;
+    assert_eq!(nodes.leader().await?, 1);
+    Ok(())
+}
+
+/// Answers each connection to the returned address with `head`, and then with `piece` again and
+/// again, until it is closed.
+async fn endless(head: &'static [u8], piece: &'static [u8]) -> Result<String> {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
+    let address = listener.local_addr()?.to_string();
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            tokio::spawn(async move {
+                // A response before the request is none.
+                let _request = stream.read(&mut [0; 4096]).await?;
+                stream.write_all(head).await?;
+                while !piece.is_empty() {
+                    stream.write_all(piece).await?;
+                }
+                std::future::pending::<std::io::Result<()>>().await
+            });
+        }
+    });
+    Ok(address)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_new_member_that_never_ends_its_answer_is_refused() -> Result<()> {
+    const HEAD: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-length: 1000000000000\r\n\r\n";
+    let dir = tempfile::tempdir()?;
+    let mut nodes = nodes(dir.path())?;
+    let leader = nodes.start_cluster(1).await?;
+    let client = nodes.client(leader, PATIENCE)?;
+    for (head, piece, reason) in [
+        (&b""[..], &b""[..], "no node 2"),
+        (HEAD, b"", "no node 2"),
+        (HEAD, &[b' '; 1 << 16], "more than 1048576 bytes"),
+    ] {
+        let address = endless(head, piece).await?;
+        match client.call("PUT", "/members/2", &address).await {
+            Err(Failure::Refused(400, message)) => assert!(message.contains(reason), "{message}"),
+            other => return Err(format!("{reason}: {other:?}").into()),
+        }
+    }
     Ok(())
 }
 

@@ -8,6 +8,7 @@ use super::{SnapshotStream, Snapshots, install::applied};
 use crate::{
     Error, Result,
     line::Line,
+    on_thread::on_thread,
     record::{Kept, Records, SNAPSHOT, encode},
 };
 
@@ -29,18 +30,22 @@ impl<C> SnapshotBuilder<C> {
         Self { records, snapshots, types: PhantomData }
     }
 
-    pub(crate) fn build<L: Line>(&self) -> Result<(L::Meta, SnapshotStream)> {
-        let _turn = self.snapshots.turn();
-        let slot = self.snapshots.free_slot::<L>(&self.records)?;
-        self.records.db.checkpoint(self.snapshots.path(slot)?)?;
-        // Read from the checkpoint itself: entries are applied while it is created.
-        let meta = L::meta(applied::<L>(&self.snapshots.open_slot(slot)?)?);
-        let mut batch = self.records.db.batch();
-        batch.insert(&self.records.keyspace, SNAPSHOT, encode(&Kept { meta, slot })?)?;
-        batch.commit(Durability::Disk)?;
-        self.snapshots.clear_unused::<L>(&self.records)?;
-        self.snapshots
-            .current::<L>(&self.records)?
-            .ok_or_else(|| Error::Snapshot("it vanished while it was built".to_owned()))
+    pub(crate) async fn build<L: Line>(&self) -> Result<(L::Meta, SnapshotStream)> {
+        let (records, snapshots) = (self.records.clone(), self.snapshots.clone());
+        on_thread("raft-snapshot", move || build::<L>(&records, &snapshots)).await
     }
+}
+
+fn build<L: Line>(records: &Records, snapshots: &Snapshots) -> Result<(L::Meta, SnapshotStream)> {
+    let _turn = snapshots.turn();
+    let slot = snapshots.free_slot::<L>(records)?;
+    records.db.checkpoint(snapshots.path(slot)?)?;
+    // Read from the checkpoint itself: entries are applied while it is created.
+    let meta = L::meta(applied::<L>(&snapshots.open_slot(slot)?)?);
+    let mut batch = records.db.batch();
+    batch.insert(&records.keyspace, SNAPSHOT, encode(&Kept { meta, slot })?)?;
+    batch.commit(Durability::Disk)?;
+    snapshots.clear_unused::<L>(records)?;
+    let current = snapshots.current::<L>(records)?;
+    current.ok_or_else(|| Error::Snapshot("it vanished while it was built".to_owned()))
 }

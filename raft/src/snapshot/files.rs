@@ -11,7 +11,7 @@ use std::{
 
 use sievedb::fs::{Fs, ReadFile};
 
-use super::stream::SnapshotStream;
+use super::{slots::Lease, stream::SnapshotStream};
 use crate::{Error, Result, record::encode};
 
 /// Bytes that are copied at once.
@@ -29,23 +29,72 @@ const LENGTH_BYTES: u64 = 8;
 /// Name and length of each file.
 type Header = Vec<(String, u64)>;
 
-/// The files in the order of the header, with their lengths.
-pub(super) type Files = Vec<(Arc<dyn ReadFile>, u64)>;
+/// A checkpoint that is read. One of its files is open at a time.
+#[derive(Debug)]
+pub(super) struct Checkpoint {
+    lease: Lease,
+    /// The bytes before the files. Equal for equal checkpoints.
+    head: Vec<u8>,
+    files: Header,
+    /// The file that was read last, by its place in `files`.
+    open: Option<(usize, Arc<dyn ReadFile>)>,
+}
 
-/// Returns the header of the checkpoint in `dir`, and its files. Equal for equal checkpoints.
-pub(super) fn read_files(fs: &dyn Fs, dir: &Path) -> Result<(Vec<u8>, Files)> {
-    let (mut header, mut files) = (Header::new(), Vec::new());
-    for name in fs.list(dir).map_err(Error::at(dir))? {
-        let path = dir.join(&name);
-        let file = fs.open(&path).map_err(Error::at(&path))?;
-        let bytes = file.len().map_err(Error::at(&path))?;
-        header.push((name, bytes));
-        files.push((file, bytes));
+impl Checkpoint {
+    /// Reads the names and lengths of the files in a slot.
+    pub(super) fn open(lease: Lease) -> Result<Self> {
+        let (fs, dir) = (lease.fs(), lease.dir());
+        let mut files = Header::new();
+        for name in fs.list(&dir).map_err(Error::at(&dir))? {
+            let path = dir.join(&name);
+            let file = fs.open(&path).map_err(Error::at(&path))?;
+            files.push((name, file.len().map_err(Error::at(&path))?));
+        }
+        let header = encode(&files)?;
+        let mut head = (header.len() as u64).to_le_bytes().to_vec();
+        head.extend(header);
+        Ok(Self { lease, head, files, open: None })
     }
-    let header = encode(&header)?;
-    let mut bytes = (header.len() as u64).to_le_bytes().to_vec();
-    bytes.extend(header);
-    Ok((bytes, files))
+
+    /// Returns the number of bytes.
+    pub(super) fn length(&self) -> u64 {
+        self.head.len() as u64 + self.files.iter().map(|(_, bytes)| bytes).sum::<u64>()
+    }
+
+    /// Reads up to `buffer.len()` bytes from `offset` on. Returns 0 at the end.
+    pub(super) fn read_at(&mut self, buffer: &mut [u8], mut offset: u64) -> io::Result<usize> {
+        if let Some(rest) = usize::try_from(offset).ok().and_then(|at| self.head.get(at..))
+            && !rest.is_empty()
+        {
+            let bytes = rest.len().min(buffer.len());
+            buffer[..bytes].copy_from_slice(&rest[..bytes]);
+            return Ok(bytes);
+        }
+        offset -= self.head.len() as u64;
+        for place in 0..self.files.len() {
+            let bytes = self.files[place].1;
+            if offset < bytes {
+                let rest = usize::try_from(bytes - offset).unwrap_or(usize::MAX);
+                let end = buffer.len().min(rest);
+                self.file(place)?.read_at(&mut buffer[..end], offset)?;
+                return Ok(end);
+            }
+            offset -= bytes;
+        }
+        Ok(0)
+    }
+
+    fn file(&mut self, place: usize) -> Result<&dyn ReadFile> {
+        if self.open.as_ref().is_none_or(|(open, _)| *open != place) {
+            // Closed before the next one is opened.
+            self.open = None;
+            let path = self.lease.dir().join(&self.files[place].0);
+            let file = self.lease.fs().open(&path).map_err(Error::at(&path))?;
+            self.open = Some((place, file));
+        }
+        let (_, file) = self.open.as_ref().expect("it was opened above");
+        Ok(&**file)
+    }
 }
 
 /// Writes the files in `stream` to the empty directory `dir`, and syncs them if `sync`.

@@ -1,12 +1,13 @@
-//! The directory of snapshots: a checkpoint in each slot, a directory whose name is a number.
+//! The directory of snapshots: a checkpoint in each slot.
 //!
-//! One slot has the current snapshot, one a snapshot whose installation has begun, and one is free
-//! for the next. A record in the store names the slots in use. So a snapshot is kept or dropped by
-//! one commit, and directories are neither renamed nor removed.
+//! One slot has the current snapshot, one a snapshot whose installation has begun, and others are
+//! free. A record in the store names the slots in use. So a snapshot is kept or dropped by one
+//! commit.
 
 pub(crate) mod builder;
 mod files;
 pub(crate) mod install;
+mod slots;
 pub(crate) mod stream;
 
 use std::{
@@ -15,11 +16,12 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use sievedb::{Db, Durability, fs::Fs};
+use sievedb::{Db, Durability, fs::Fs, options::MEMORY_BUDGET_MIN, stats::BudgetSource};
 
 use self::{
-    files::write_files,
+    files::{Checkpoint, write_files},
     install::{applied, check},
+    slots::Slots,
     stream::SnapshotStream,
 };
 use crate::{
@@ -31,18 +33,24 @@ use crate::{
 /// The file that receives a snapshot.
 const INCOMING: &str = "incoming";
 
-/// The number of slots.
-const SLOTS: u8 = 3;
+/// Memory of an open slot, beside the entries in its log: they are read in order, without filters.
+const SLOT_MEMORY_BYTES: u64 = MEMORY_BUDGET_MIN;
+
+/// Limit of memtables of an open slot, which has none but those of its log: the least.
+const SLOT_MEMTABLE_BYTES: u64 = 512 << 10;
 
 /// The directory, shared by the state machine and the builders of its snapshots.
 #[derive(Debug, Clone)]
 pub(crate) struct Snapshots {
     dir: Arc<PathBuf>,
+    slots: Slots,
     options: Arc<Options>,
+    /// Options of the store in a slot.
+    slot_options: sievedb::Options,
     /// Held while a snapshot is built or installed: openraft may do both at once.
     turn: Arc<Mutex<()>>,
-    /// Held while files are removed, or the files of the current snapshot are opened.
-    files: Arc<Mutex<()>>,
+    /// Held while the file that receives a snapshot is removed or created.
+    incoming: Arc<Mutex<()>>,
 }
 
 impl Snapshots {
@@ -51,11 +59,14 @@ impl Snapshots {
     pub(crate) fn open<L: Line>(dir: &Path, options: &Options, records: &Records) -> Result<Self> {
         let fs = options.store.file_system();
         let dir = fs.absolute(dir).map_err(Error::at(dir))?;
-        for slot in 0..SLOTS {
-            create_dir(&**fs, &dir.join(slot.to_string()))?;
-        }
-        let (dir, options) = (Arc::new(dir), Arc::new(options.clone()));
-        let snapshots = Self { dir, options, turn: Arc::default(), files: Arc::default() };
+        let snapshots = Self {
+            slots: Slots::open(fs, &dir)?,
+            dir: Arc::new(dir),
+            options: Arc::new(options.clone()),
+            slot_options: slot_options(&options.store, &records.db),
+            turn: Arc::default(),
+            incoming: Arc::default(),
+        };
         snapshots.remove_incoming()?;
         snapshots.forget_missing::<L>(records)?;
         snapshots.clear_unused::<L>(records)?;
@@ -81,16 +92,12 @@ impl Snapshots {
     ///
     /// [`Error::Snapshot`] if there is no such slot.
     fn path(&self, slot: u8) -> Result<PathBuf> {
-        if slot < SLOTS {
-            Ok(self.dir.join(slot.to_string()))
-        } else {
-            Err(Error::Snapshot(format!("no slot {slot}")))
-        }
+        self.slots.path(slot)
     }
 
     /// Opens the checkpoint in a slot.
     fn open_slot(&self, slot: u8) -> Result<Db> {
-        Ok(self.options.store.clone().read_only(true).open(self.path(slot)?)?)
+        Ok(self.slot_options.clone().open(self.path(slot)?)?)
     }
 
     /// Removes the record of the current snapshot if its slot has none, or another one. The
@@ -109,23 +116,12 @@ impl Snapshots {
     /// Returns a slot without a file that no record names.
     fn free_slot<L: Line>(&self, records: &Records) -> Result<u8> {
         self.clear_unused::<L>(records)?;
-        let used = used::<L>(records)?;
-        let free = (0..SLOTS).find(|&slot| !used.contains(&Some(slot)));
-        free.ok_or_else(|| Error::Snapshot("all slots are in use".to_owned()))
+        self.slots.free(used::<L>(records)?)
     }
 
     /// Removes the files of the slots that no record names.
     fn clear_unused<L: Line>(&self, records: &Records) -> Result<()> {
-        let _files = lock(&self.files);
-        let used = used::<L>(records)?;
-        for slot in (0..SLOTS).filter(|&slot| !used.contains(&Some(slot))) {
-            let path = self.path(slot)?;
-            for name in self.fs().list(&path).map_err(Error::at(&path))? {
-                let file = path.join(name);
-                self.fs().unlink(&file).map_err(Error::at(&file))?;
-            }
-        }
-        Ok(())
+        self.slots.clear(|| used::<L>(records))
     }
 
     /// Returns the current snapshot.
@@ -133,15 +129,16 @@ impl Snapshots {
         &self,
         records: &Records,
     ) -> Result<Option<(L::Meta, SnapshotStream)>> {
-        let _files = lock(&self.files);
-        let kept = records.read::<Kept<L::Meta>>(SNAPSHOT)?;
-        let Some(Kept { meta, slot }) = kept else { return Ok(None) };
-        let stream = SnapshotStream::of_dir(self.fs(), &self.path(slot)?)?;
-        Ok(Some((meta, stream)))
+        let kept = || records.read::<Kept<L::Meta>>(SNAPSHOT);
+        let current = self.slots.lease(|| Ok(kept()?.map(|kept| (kept.meta, kept.slot))))?;
+        let Some((meta, lease)) = current else { return Ok(None) };
+        Ok(Some((meta, SnapshotStream::of(Checkpoint::open(lease)?))))
     }
 
-    /// Returns an empty stream, which a snapshot is written to.
+    /// Returns an empty stream, which a snapshot is written to. An earlier one loses its file's
+    /// name, but stays usable.
     pub(crate) fn incoming(&self) -> Result<SnapshotStream> {
+        let _incoming = lock(&self.incoming);
         self.remove_incoming()?;
         SnapshotStream::incoming(self.fs(), &self.dir.join(INCOMING))
     }
@@ -179,6 +176,7 @@ impl Snapshots {
                     self.clear_unused::<L>(records)?;
                 }
                 written?;
+                let _incoming = lock(&self.incoming);
                 self.remove_incoming()?;
                 Kept { meta, slot }
             }
@@ -202,18 +200,51 @@ fn used<L: Line>(records: &Records) -> Result<[Option<u8>; 2]> {
     Ok([slot(SNAPSHOT)?, slot(INSTALLING)?])
 }
 
-/// Creates the directory `dir` and its missing parents durably.
-fn create_dir(fs: &dyn Fs, dir: &Path) -> Result<()> {
-    let mut missing = Vec::new();
-    for dir in dir.ancestors() {
-        if fs.exists(dir).map_err(Error::at(dir))? {
-            break;
+/// Returns options of the store in a slot, which is only read.
+///
+/// In a pool its memory is that of the pool.
+fn slot_options(store: &sievedb::Options, db: &Db) -> sievedb::Options {
+    let options = store.clone().read_only(true).worker_threads(0).filter_bytes_max(0);
+    match db.stats().memory.budget_source {
+        Some(BudgetSource::Pool) => options,
+        _ => options
+            .memory_budget(SLOT_MEMORY_BYTES)
+            .memtable_bytes_max(SLOT_MEMTABLE_BYTES)
+            .block_cache_bytes(SLOT_MEMORY_BYTES / 2),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use sievedb::{MemoryPool, options::MEMORY_BUDGET_MIN, stats::BudgetSource};
+
+    use super::slot_options;
+
+    #[test]
+    fn an_open_slot_takes_little_memory_whatever_the_options_of_the_store() {
+        let dir = tempfile::tempdir().unwrap();
+        let (set, pool) = (sievedb::Options::new(), MemoryPool::new(64 << 20));
+        let by_hand = set.clone().memtable_bytes_max(64 << 20).filter_bytes_max(64 << 20);
+        for (name, options) in [
+            ("default", set.clone()),
+            ("budget", set.clone().memory_budget(512 << 20).worker_threads(8)),
+            ("parts", by_hand.block_cache_bytes(64 << 20)),
+            ("pool", set.memory_pool(&pool)),
+        ] {
+            let path = dir.path().join(name);
+            let db = options.clone().open(&path).unwrap();
+            db.insert("key", "value").unwrap();
+            let slot = slot_options(&options, &db);
+            drop(db);
+            let db = slot.open(&path).unwrap();
+            assert_eq!(db.get("key").unwrap().as_deref(), Some(&b"value"[..]), "{name}");
+            let memory = db.stats().memory;
+            assert_eq!(memory.filter_bytes_max, 0, "{name}");
+            if name == "pool" {
+                assert_eq!(memory.budget_source, Some(BudgetSource::Pool));
+            } else {
+                assert_eq!(memory.budget_bytes, MEMORY_BUDGET_MIN, "{name}");
+            }
         }
-        missing.push(dir);
     }
-    fs.create_dir(dir).map_err(Error::at(dir))?;
-    for parent in missing.into_iter().filter_map(Path::parent) {
-        fs.sync_dir(parent).map_err(Error::at(parent))?;
-    }
-    Ok(())
 }

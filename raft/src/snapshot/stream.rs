@@ -11,10 +11,13 @@ use std::{
 use sievedb::fs::{AppendFile, Fs, ReadFile};
 use tokio::io::{AsyncRead, AsyncSeek, AsyncWrite, ReadBuf};
 
-use super::files::{Files, read_files};
+use super::files::Checkpoint;
 use crate::{Error, Result};
 
 /// A snapshot that is sent, or one that is being received.
+///
+/// A stream that is sent has at most one file open. It keeps the files of its snapshot, also after
+/// the next one is built: drop it after the transfer.
 ///
 /// Reads and writes go to files, at the position of the stream, and block for as long as the system
 /// takes. Bytes are received in order; those that are received again must be equal.
@@ -26,17 +29,18 @@ pub struct SnapshotStream {
 
 #[derive(Debug)]
 enum Content {
-    /// The header, then the files with their lengths.
-    Checkpoint { header: Vec<u8>, files: Files },
+    Checkpoint(Checkpoint),
     /// Two handles of the file of a snapshot that is being received.
-    Incoming { end: Arc<dyn AppendFile>, file: Arc<dyn ReadFile> },
+    Incoming {
+        end: Arc<dyn AppendFile>,
+        file: Arc<dyn ReadFile>,
+    },
 }
 
 impl SnapshotStream {
-    /// Opens the checkpoint in `dir`. Its files stay readable if it is removed.
-    pub(super) fn of_dir(fs: &dyn Fs, dir: &Path) -> Result<Self> {
-        let (header, files) = read_files(fs, dir)?;
-        Ok(Self { content: Content::Checkpoint { header, files }, position: 0 })
+    /// Returns the stream of a checkpoint.
+    pub(super) fn of(checkpoint: Checkpoint) -> Self {
+        Self { content: Content::Checkpoint(checkpoint), position: 0 }
     }
 
     /// Creates the file `path` to receive a snapshot.
@@ -54,43 +58,21 @@ impl SnapshotStream {
     /// Returns its length in bytes.
     pub(super) fn length(&self) -> io::Result<u64> {
         Ok(match &self.content {
-            Content::Checkpoint { header, files } => {
-                header.len() as u64 + files.iter().map(|(_, bytes)| bytes).sum::<u64>()
-            }
+            Content::Checkpoint(checkpoint) => checkpoint.length(),
             Content::Incoming { file, .. } => file.len()?,
         })
     }
 
     /// Reads up to `buffer.len()` bytes at the position. Returns 0 at the end.
-    fn read_here(&self, buffer: &mut [u8]) -> io::Result<usize> {
-        match &self.content {
+    fn read_here(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        match &mut self.content {
             Content::Incoming { file, .. } => {
                 let rest = file.len()?.saturating_sub(self.position);
                 let bytes = usize::try_from(rest).unwrap_or(usize::MAX).min(buffer.len());
                 file.read_at(&mut buffer[..bytes], self.position)?;
                 Ok(bytes)
             }
-            Content::Checkpoint { header, files } => {
-                let mut offset = self.position;
-                if let Some(rest) = usize::try_from(offset).ok().and_then(|at| header.get(at..))
-                    && !rest.is_empty()
-                {
-                    let bytes = rest.len().min(buffer.len());
-                    buffer[..bytes].copy_from_slice(&rest[..bytes]);
-                    return Ok(bytes);
-                }
-                offset -= header.len() as u64;
-                for (file, bytes) in files {
-                    if offset < *bytes {
-                        let rest = usize::try_from(bytes - offset).unwrap_or(usize::MAX);
-                        let end = buffer.len().min(rest);
-                        file.read_at(&mut buffer[..end], offset)?;
-                        return Ok(end);
-                    }
-                    offset -= bytes;
-                }
-                Ok(0)
-            }
+            Content::Checkpoint(checkpoint) => checkpoint.read_at(buffer, self.position),
         }
     }
 }
