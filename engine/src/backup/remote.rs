@@ -16,7 +16,7 @@ use object_store::{
     Error, MultipartUpload, ObjectStoreExt as _, PutMode, PutPayload, path::Path as Location,
 };
 use parking_lot::Mutex;
-use tokio::runtime::Handle;
+use tokio::{runtime::Handle, task::JoinHandle};
 
 use super::objects::{BACKUPS, NewObject, ObjectStore};
 use crate::{
@@ -24,9 +24,11 @@ use crate::{
     table::open_files::OpenFiles,
 };
 
-/// Length of a part of an upload and of a read, in bytes. S3 takes parts from 5 MiB on, and 10,000
-/// of them.
+/// Length of a part of an upload, in bytes. S3 takes parts from 5 MiB on, and 10,000 of them.
 const PART_BYTES: usize = 16 << 20;
+
+/// Length of a read, in bytes. The next one is in flight meanwhile.
+const READ_BYTES: u64 = 8 << 20;
 
 const LOCK: &str = "LOCK";
 
@@ -126,8 +128,8 @@ impl ObjectStore for Remote {
     fn open(&self, name: &str) -> io::Result<Arc<dyn ReadFile>> {
         let location = self.location(name);
         let bytes = self.runtime.block_on(self.store.head(&location)).map_err(to_io)?.size;
-        let (remote, window) = (self.clone(), Mutex::default());
-        Ok(Arc::new(RemoteObject { remote, location, bytes, window }))
+        let (remote, read) = (self.clone(), Mutex::default());
+        Ok(Arc::new(RemoteObject { remote, location, bytes, read }))
     }
 
     fn open_ranges(&self, name: &str) -> io::Result<Arc<dyn ReadFile>> {
@@ -247,18 +249,66 @@ impl Drop for NewRemoteObject {
     }
 }
 
-/// Reads an object in long parts.
+/// Reads an object in long parts, one ahead.
 struct RemoteObject {
     remote: Remote,
     location: Location,
     bytes: u64,
-    /// Start and content of the part that was read last.
-    window: Mutex<(u64, Bytes)>,
+    read: Mutex<PartsRead>,
+}
+
+/// A request in flight.
+type Request = JoinHandle<object_store::Result<Bytes>>;
+
+/// The part that was read last, and the one after it.
+#[derive(Default)]
+struct PartsRead {
+    start: u64,
+    content: Bytes,
+    /// Start of the next part, which is in flight.
+    next: Option<(u64, Request)>,
+}
+
+impl Drop for PartsRead {
+    fn drop(&mut self) {
+        if let Some((_, request)) = &self.next {
+            request.abort();
+        }
+    }
 }
 
 impl Debug for RemoteObject {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("RemoteObject").field(&self.location).finish()
+    }
+}
+
+impl RemoteObject {
+    /// Requests the part that begins at `start`; `None` at the end.
+    fn request(&self, start: u64) -> Option<Request> {
+        let end = self.bytes.min(start.saturating_add(READ_BYTES));
+        let (store, location) = (Arc::clone(&self.remote.store), self.location.clone());
+        let read = async move { store.get_range(&location, start..end).await };
+        (start < end).then(|| self.remote.runtime.spawn(read))
+    }
+
+    /// Reads the part that begins at `start`, and requests the one after it.
+    fn read_part(&self, read: &mut PartsRead, start: u64) -> io::Result<()> {
+        read.content = Bytes::new();
+        let request = match read.next.take() {
+            Some((next, request)) if next == start => Some(request),
+            Some((_, request)) => {
+                request.abort();
+                self.request(start)
+            }
+            None => self.request(start),
+        };
+        let request = request.ok_or(io::ErrorKind::UnexpectedEof)?;
+        let next = start.saturating_add(READ_BYTES);
+        read.next = self.request(next).map(|request| (next, request));
+        let content = self.remote.runtime.block_on(request).map_err(io::Error::other)?;
+        (read.start, read.content) = (start, content.map_err(to_io)?);
+        if read.content.is_empty() { Err(io::ErrorKind::UnexpectedEof.into()) } else { Ok(()) }
     }
 }
 
@@ -268,22 +318,14 @@ impl ReadFile for RemoteObject {
     }
 
     fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
-        let mut window = self.window.lock();
+        let mut read = self.read.lock();
         let mut done = 0;
         while done < buf.len() {
             let at = offset + done as u64;
-            let held = at.checked_sub(window.0).and_then(|skip| usize::try_from(skip).ok());
-            let held = held.and_then(|skip| window.1.get(skip..)).unwrap_or_default();
+            let held = at.checked_sub(read.start).and_then(|skip| usize::try_from(skip).ok());
+            let held = held.and_then(|skip| read.content.get(skip..)).unwrap_or_default();
             if held.is_empty() {
-                let end = self.bytes.min(at + PART_BYTES as u64);
-                if end <= at {
-                    return Err(io::ErrorKind::UnexpectedEof.into());
-                }
-                let read = self.remote.store.get_range(&self.location, at..end);
-                *window = (at, self.remote.runtime.block_on(read).map_err(to_io)?);
-                if window.1.is_empty() {
-                    return Err(io::ErrorKind::UnexpectedEof.into());
-                }
+                self.read_part(&mut read, at)?;
                 continue;
             }
             let bytes = held.len().min(buf.len() - done);
