@@ -84,6 +84,10 @@ pub(crate) fn store_message(error: &Error) -> String {
         Error::IncompleteReplica { path } => {
             format!("files of the replica in {} have not arrived from its backups", path.display())
         }
+        Error::NoReplica { path } => format!(
+            "{} is no replica, or was written to since; use another directory",
+            path.display()
+        ),
         Error::StoreExists { path } => {
             format!("{} already contains a store; use another directory", path.display())
         }
@@ -137,6 +141,7 @@ mod tests {
             Error::WrongKey { path: path(), key_id: 7 },
             Error::NoStore { path: path() },
             Error::IncompleteReplica { path: path() },
+            Error::NoReplica { path: path() },
             Error::NotADirectory { path: path() },
             Error::Locked { path: path(), process: None },
             Error::Locked { path: path(), process: Some(7) },

@@ -89,6 +89,9 @@ pub enum Error {
     /// Files of the [replica](crate::Replica) in the directory `path` have not arrived. Nothing was
     /// changed.
     IncompleteReplica { path: PathBuf },
+    /// The store in the directory `path` cannot be refreshed: it is no
+    /// [replica](crate::Replica), or was opened for writing since. Nothing was changed.
+    NoReplica { path: PathBuf },
     /// `path`, or one of its parents, is a file.
     NotADirectory { path: PathBuf },
     /// The store at `path` is open in another process, or in this one, where a handle of any kind

@@ -11,7 +11,7 @@
 //! | `CLOSED`          | length of the manifest at a clean close                       |
 //! | `LOCK`            | locked by the process that has the store open                 |
 //! | `STATS`           | statistics, for other processes                               |
-//! | `REPLICA`         | files of a replica, until all have arrived                    |
+//! | `REPLICA`         | files and backup of a replica                                 |
 //! | `*.tmp`           | unfinished: to be renamed, or left by a crash                 |
 //!
 //! Numbers come from one counter and are never reused. They have at least six digits, so that
@@ -22,7 +22,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Marks the directory of a replica whose files have not all arrived.
+/// Marks the directory of a replica. Without `CURRENT`, its files have not all arrived.
 pub(crate) const REPLICA: &str = "REPLICA";
 
 /// Largest number of a file or keyspace: the counters cannot overflow.

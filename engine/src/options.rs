@@ -150,6 +150,12 @@ impl Options {
         self
     }
 
+    /// Returns `true` if the open store changes although it is read-only: it follows another
+    /// process, or is a replica.
+    pub(crate) fn is_refreshed(&self) -> bool {
+        self.follow || self.arriving.is_some()
+    }
+
     /// Returns `fs` with the files of a store of these options.
     pub(crate) fn stored_fs(&self, fs: Arc<dyn Fs>) -> StoredFs {
         StoredFs::new(fs, self.keys.as_ref(), self.has_bug(PlantedBug::RepeatNonces))

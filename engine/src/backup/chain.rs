@@ -45,6 +45,35 @@ impl BackupSet {
         }
     }
 
+    /// Returns the newest backup of the store `store_id` with its archived log; `None` if there is
+    /// no newer one than the backup `number` with its log up to `sequence`.
+    ///
+    /// # Errors
+    ///
+    /// As [`chain`](Self::chain).
+    pub(super) fn newer_chain(
+        &self,
+        store_id: u128,
+        (number, sequence): (u64, SequenceNumber),
+    ) -> Result<Option<Chain>> {
+        for newest in self.numbers()?.into_iter().rev().take_while(|&newest| newest >= number) {
+            let record = self.record(newest)?;
+            if record.state.store_id != store_id {
+                continue;
+            }
+            let ranges = self.parts()?;
+            let ranges = || ranges.iter().copied().filter(|range| range.backup == newest);
+            let end = covering(record.sequence, None, ranges()).end;
+            if end < sequence || (end == sequence && newest == number) {
+                return Ok(None);
+            }
+            let (last, clock_ms) = (record.sequence, record.state.store_clock_ms);
+            let chain = Chain { number: newest, record, parts: Vec::new(), last, clock_ms };
+            return self.up_to_sequence(chain, ranges(), None).map(Some);
+        }
+        Ok(None)
+    }
+
     /// Returns the backup that a restore begins with.
     fn first(&self, options: &RestoreOptions) -> Result<(u64, Record)> {
         let is_before = |record: &Record| match options.to {

@@ -8,9 +8,11 @@
 //! | 2, required | an edit of the manifest                 | the state of the store             |
 //! | 3, required | name prefixed, bytes varint, two u64; often | a file: its length and digest  |
 
+use std::path::{Path, PathBuf};
+
 use sievedb_format::{Corruption, Decoder, Encode};
 
-use super::frame::Frame;
+use super::{frame::Frame, objects::OBJECTS};
 use crate::{
     file_name::FileName,
     log::fields::{EncodeFields, Fields, required, set_once},
@@ -54,6 +56,11 @@ impl StoredFile {
     pub(super) fn object(&self) -> String {
         let [hash, salt] = self.digest;
         format!("{hash:016x}{salt:016x}-{}", self.bytes)
+    }
+
+    /// Returns the path in `folder`, the object and the length.
+    pub(super) fn arriving(&self, folder: &Path) -> (PathBuf, String, u64) {
+        (folder.join(&self.name), format!("{OBJECTS}/{}", self.object()), self.bytes)
     }
 
     /// Returns the bytes that [`decode_file`] reads.

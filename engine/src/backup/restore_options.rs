@@ -1,6 +1,12 @@
 //! Options of a restore.
 
-use crate::PointInTime;
+use crate::{Error, PointInTime, Result};
+
+/// Default number of threads that fetch the files of a replica.
+const FETCH_THREADS: usize = 4;
+
+/// Maximum number of them.
+const FETCH_THREADS_MAX: usize = 64;
 
 /// Options of [`BackupSet::restore_with`](crate::BackupSet::restore_with). By default it restores
 /// the newest backup with all of its [archived](crate::BackupSet::archive) log.
@@ -16,6 +22,7 @@ pub struct RestoreOptions {
     pub(super) backup: Option<u64>,
     pub(super) to: Option<PointInTime>,
     pub(super) keyspaces: Option<Vec<String>>,
+    fetch_threads: Option<usize>,
 }
 
 impl RestoreOptions {
@@ -56,5 +63,28 @@ impl RestoreOptions {
     {
         self.keyspaces = Some(names.into_iter().map(Into::into).collect());
         self
+    }
+
+    /// Number of threads that fetch the files of a [replica](crate::BackupSet::open_replica), from
+    /// 1 to 64; default 4. A restore uses none.
+    ///
+    /// Each thread fetches one file at a time, and uses up to 17 MiB of memory. More threads help
+    /// where each request takes long or has a limited bandwidth.
+    #[must_use]
+    pub fn fetch_threads(mut self, threads: usize) -> Self {
+        self.fetch_threads = Some(threads);
+        self
+    }
+
+    /// Returns the number of threads that fetch.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::InvalidOption`] if it is out of range.
+    pub(super) fn checked_fetch_threads(&self) -> Result<usize> {
+        match self.fetch_threads.unwrap_or(FETCH_THREADS) {
+            threads @ 1..=FETCH_THREADS_MAX => Ok(threads),
+            _ => Err(Error::InvalidOption { name: "fetch_threads", allowed: "from 1 to 64" }),
+        }
     }
 }

@@ -135,6 +135,11 @@ impl fmt::Display for Error {
                  until it is complete",
                 path.display()
             ),
+            Self::NoReplica { path } => write!(
+                f,
+                "{} is no replica, or was written to since; open a replica in another directory",
+                path.display()
+            ),
             Self::NoStore { path } => {
                 write!(f, "there is no store in {}; check the path", path.display())
             }

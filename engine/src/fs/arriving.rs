@@ -22,25 +22,27 @@ use crate::sync::RwLock;
 
 /// The place from which files arrive.
 pub(crate) trait Origin: Debug + Send + Sync {
-    /// Opens the file that will arrive as `path`.
+    /// Opens the object of a file.
     ///
     /// # Errors
     ///
     /// Errors of the origin.
-    fn open(&self, path: &Path) -> io::Result<Arc<dyn ReadFile>>;
+    fn open(&self, object: &str) -> io::Result<Arc<dyn ReadFile>>;
 }
 
 /// Files that arrive one after another.
 #[derive(Debug)]
 pub(crate) struct ArrivingFiles {
     origin: Arc<dyn Origin>,
-    files: BTreeMap<PathBuf, Arc<Arrival>>,
+    files: RwLock<BTreeMap<PathBuf, Arc<Arrival>>>,
     reads: AtomicU64,
     bytes_read: AtomicU64,
 }
 
 #[derive(Debug)]
 struct Arrival {
+    /// Its name at the origin.
+    object: String,
     bytes: u64,
     has_arrived: AtomicBool,
 }
@@ -52,21 +54,34 @@ impl Arrival {
 }
 
 impl ArrivingFiles {
-    /// `files` are the files that have not arrived: absolute paths and lengths.
-    pub(crate) fn new(
-        origin: Arc<dyn Origin>,
-        files: impl Iterator<Item = (PathBuf, u64)>,
-    ) -> Self {
-        let arrival = |bytes| Arc::new(Arrival { bytes, has_arrived: AtomicBool::new(false) });
-        let files = files.map(|(path, bytes)| (path, arrival(bytes))).collect();
-        Self { origin, files, reads: AtomicU64::new(0), bytes_read: AtomicU64::new(0) }
+    pub(crate) fn new(origin: Arc<dyn Origin>) -> Self {
+        let (reads, bytes_read) = (AtomicU64::new(0), AtomicU64::new(0));
+        Self { origin, files: RwLock::new(BTreeMap::new()), reads, bytes_read }
+    }
+
+    /// Adds files that have not arrived: absolute path, name at the origin, and length. Files that
+    /// were added before stay as they are, unless they arrived before they were lost.
+    pub(crate) fn add(&self, added: impl IntoIterator<Item = (PathBuf, String, u64)>) {
+        let mut files = self.files.write();
+        for (path, object, bytes) in added {
+            let is_known = |known: &Arc<Arrival>| !known.has_arrived() && known.object == object;
+            if !files.get(&path).is_some_and(is_known) {
+                let has_arrived = AtomicBool::new(false);
+                files.insert(path, Arc::new(Arrival { object, bytes, has_arrived }));
+            }
+        }
     }
 
     /// Records that the file `path` is whole and durable under its name.
     pub(crate) fn arrive(&self, path: &Path) {
-        if let Some(arrival) = self.files.get(path) {
+        if let Some(arrival) = self.files.read().get(path) {
             arrival.has_arrived.store(true, Release);
         }
+    }
+
+    /// Removes a file that no reader needs.
+    pub(crate) fn forget(&self, path: &Path) {
+        self.files.write().remove(path);
     }
 
     /// Returns the number of reads from the origin.
@@ -93,17 +108,19 @@ impl ArrivingFs {
     }
 
     /// Returns the file if it has not arrived.
-    fn absent(&self, path: &Path) -> Option<&Arc<Arrival>> {
-        self.arriving.files.get(path).filter(|arrival| !arrival.has_arrived())
+    fn absent(&self, path: &Path) -> Option<Arc<Arrival>> {
+        let files = self.arriving.files.read();
+        files.get(path).filter(|arrival| !arrival.has_arrived()).cloned()
     }
 
     fn open_as(&self, path: &Path, is_direct: bool) -> io::Result<Arc<dyn ReadFile>> {
         let local = Local { fs: Arc::clone(&self.inner), path: path.to_owned(), is_direct };
         let Some(arrival) = self.absent(path) else { return local.open() };
-        let opened = Opened { file: self.arriving.origin.open(path)?, is_local: false };
+        let opened = self.arriving.origin.open(&arrival.object)?;
+        let opened = Opened { file: opened, is_local: false };
         Ok(Arc::new(ArrivingFile {
             local,
-            arrival: Arc::clone(arrival),
+            arrival,
             arriving: Arc::clone(&self.arriving),
             is_scattered: AtomicBool::new(false),
             opened: RwLock::new(opened),

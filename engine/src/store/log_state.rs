@@ -284,7 +284,7 @@ impl<'a> LogState<'a> {
         let own = self.memtable_bytes.get(&keyspace).copied();
         // If the options are unreadable, the open fails later.
         let frozen_at = own.unwrap_or_else(|| self.options.new_keyspace().memtable_bytes);
-        let (memory, rotates) = (self.memory, self.options.follow);
+        let (memory, rotates) = (self.memory, self.options.is_refreshed());
         let new = || match rotates {
             true => ReplayedMemtables::rotated(frozen_at, memory),
             false => ReplayedMemtables::new(frozen_at, memory),

@@ -122,7 +122,7 @@ pub(crate) struct Store {
     /// As the store was opened, or the budget was changed since.
     memory_budget: Mutex<MemoryBudget>,
     opening: OpeningStats,
-    /// `None` unless the store follows another process.
+    /// `None` unless the store follows another process, or is a replica.
     pub(crate) follower: Option<Follower>,
     /// `None` once it is released, and in a read-only store whose directory has no lock file.
     lock: Mutex<Option<Box<dyn FileLock>>>,
@@ -158,9 +158,9 @@ impl Store {
     ///
     /// [`Error::Following`].
     fn check_own_files(&self) -> Result<()> {
-        match self.follower {
-            Some(_) => Err(Error::Following { path: self.tables.folder.clone() }),
-            None => Ok(()),
+        match self.options.follow {
+            true => Err(Error::Following { path: self.tables.folder.clone() }),
+            false => Ok(()),
         }
     }
 

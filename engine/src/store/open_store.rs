@@ -109,8 +109,10 @@ impl OpenStore {
             let log = options.clock.now().saturating_sub(start);
             let early = options.has_bug(PlantedBug::DeleteOrphansEarly);
             let open_files = Arc::clone(&open_files);
-            let tail =
-                options.follow.then(|| Tail::of(&options, folder, &recovered)).transpose()?;
+            let tail = options
+                .is_refreshed()
+                .then(|| Tail::of(&options, folder, &recovered))
+                .transpose()?;
             let beginning = match options.read_only {
                 true => read_only::take_in(&options, folder, recovered, open_files),
                 false => recovery::take_over(&options, folder, recovered, open_files, early),
@@ -378,7 +380,7 @@ fn new_store(
     let has_workers = options.worker_threads > 0 && !options.read_only;
     let scheduler = Scheduler::new(has_workers, tables.next_file_id());
     let has_history = trees.values().any(|tree| tree.history_length().is_some());
-    let stands_still = options.read_only && !options.follow;
+    let stands_still = options.read_only && !options.is_refreshed();
     let versions = Versions::new(manifest, trees, Arc::clone(&options.clock), cause, stands_still);
     if has_history {
         versions.begin_times(options.clock.now(), last_sequence);

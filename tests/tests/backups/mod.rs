@@ -8,6 +8,7 @@ mod crash;
 mod descriptors;
 mod faults;
 mod keyspaces;
+mod refresh;
 mod replicas;
 
 use std::sync::Arc;

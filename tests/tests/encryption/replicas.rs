@@ -43,3 +43,31 @@ fn a_replica_of_an_encrypted_set_is_encrypted() {
     assert_eq!(copy.iter().count(), 301);
     assert!(copy.verify().unwrap().is_good());
 }
+
+#[test]
+fn an_encrypted_replica_is_refreshed() {
+    let disk = Arc::new(MemoryFs::new());
+    let db = encrypted(on(&disk)).open(STORE_DIR).unwrap();
+    let set = BackupSet::with_fs("data/set", on(&disk), Arc::new(ManualClock::new()));
+    let set = set.encryption(keys(2));
+    let select = RestoreOptions::new();
+    db.insert("key", "value").unwrap();
+    set.create(&db).unwrap();
+    let replica = set.open_replica(&select, &small_options(on(&disk)), "data/replica").unwrap();
+    for round in 0..3_u8 {
+        for number in 0..200_u32 {
+            db.insert(number.to_be_bytes(), [round; 100]).unwrap();
+        }
+        db.compact().unwrap();
+        db.insert("logged", [round; 10]).unwrap();
+        set.create(&db).unwrap();
+        assert!(replica.refresh().unwrap());
+        while replica.fetch_next().unwrap() {}
+        assert_eq!(replica.db().iter().count(), 202);
+        assert_eq!(replica.db().get(7_u32.to_be_bytes()).unwrap().unwrap(), [round; 100][..]);
+    }
+    drop(replica);
+    let replica = set.open_replica(&select, &small_options(on(&disk)), "data/replica").unwrap();
+    assert!(!replica.refresh().unwrap());
+    assert_eq!(replica.db().get("logged").unwrap().unwrap(), [2; 10][..]);
+}

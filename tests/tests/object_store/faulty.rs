@@ -1,11 +1,14 @@
 //! An object store in memory whose calls can fail.
 
+#![expect(clippy::unwrap_used, reason = "a test fails by a panic")]
+
 use std::{
-    fmt,
+    fmt, mem,
     sync::{
-        OnceLock,
+        Mutex, OnceLock,
         atomic::{AtomicU64, AtomicUsize, Ordering::SeqCst},
     },
+    time::Duration,
 };
 
 use async_trait::async_trait;
@@ -15,6 +18,7 @@ use object_store::{
     ObjectStore, ObjectStoreExt as _, PutMultipartOptions, PutOptions, PutPayload, PutResult,
     Result, memory::InMemory, path::Path,
 };
+use sievedb::clock::{Clock as _, SystemClock};
 
 /// Calls with these numbers fail, and do nothing.
 #[derive(Debug)]
@@ -27,8 +31,20 @@ pub(crate) struct Faulty {
     /// Requests of ranges, and their bytes.
     ranges: AtomicUsize,
     range_bytes: AtomicU64,
+    gate: Mutex<Gate>,
     /// Taken by another writer at the next put of a file.
     lock: OnceLock<Path>,
+}
+
+/// Reads that wait for each other.
+#[derive(Debug, Default)]
+struct Gate {
+    /// Shortest range, or length of an object, of such a read; `None` without a gate.
+    bytes_min: Option<u64>,
+    of_ranges: bool,
+    wanted: usize,
+    in_flight: usize,
+    most: usize,
 }
 
 impl Faulty {
@@ -42,6 +58,7 @@ impl Faulty {
             failures: zero(),
             ranges: zero(),
             range_bytes: AtomicU64::new(0),
+            gate: Mutex::default(),
             lock: OnceLock::new(),
         }
     }
@@ -55,6 +72,41 @@ impl Faulty {
     /// Another writer takes this lock at the next put of a file.
     pub(crate) fn take_lock(&self, lock: Path) {
         self.lock.set(lock).expect("only once");
+    }
+
+    /// Reads of so many bytes, of ranges or of whole objects, wait until `wanted` are in flight.
+    pub(crate) fn gate(&self, wanted: usize, bytes_min: u64, of_ranges: bool) {
+        let bytes_min = Some(bytes_min);
+        *self.gate.lock().unwrap() = Gate { wanted, bytes_min, of_ranges, ..Gate::default() };
+    }
+
+    /// Opens the gate. Returns how many of its reads were in flight at the same time.
+    pub(crate) fn end_gate(&self) -> usize {
+        mem::take(&mut *self.gate.lock().unwrap()).most
+    }
+
+    /// Waits at the gate, for at most 10 s.
+    async fn pass(&self, bytes: u64, is_range: bool) {
+        {
+            let mut gate = self.gate.lock().unwrap();
+            let is_gated = gate.bytes_min.is_some_and(|min| bytes >= min);
+            if !is_gated || gate.of_ranges != is_range {
+                return;
+            }
+            gate.in_flight += 1;
+            gate.most = gate.most.max(gate.in_flight);
+        }
+        let clock = SystemClock::new();
+        while self.is_shut() && clock.now() < Duration::from_secs(10) {
+            tokio::task::yield_now().await;
+        }
+        let mut gate = self.gate.lock().unwrap();
+        gate.in_flight = gate.in_flight.saturating_sub(1);
+    }
+
+    fn is_shut(&self) -> bool {
+        let gate = self.gate.lock().unwrap();
+        gate.most < gate.wanted
     }
 
     pub(crate) fn heal(&self) {
@@ -115,9 +167,11 @@ impl ObjectStore for Faulty {
         self.call()?;
         let is_range = options.range.is_some();
         let got = self.inner.get_opts(at, options).await?;
+        let range_bytes = got.range.end - got.range.start;
+        self.pass(if is_range { range_bytes } else { got.meta.size }, is_range).await;
         if is_range {
             self.ranges.fetch_add(1, SeqCst);
-            self.range_bytes.fetch_add(got.range.end - got.range.start, SeqCst);
+            self.range_bytes.fetch_add(range_bytes, SeqCst);
         }
         Ok(got)
     }

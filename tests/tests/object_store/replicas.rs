@@ -198,3 +198,111 @@ fn failing_requests_and_a_removed_object_are_errors() {
     let rejected = absent.find(|key| !replica.db().may_contain(key)).expect("filters are loaded");
     assert_eq!(replica.db().get(rejected).unwrap(), None);
 }
+
+#[test]
+fn threads_fetch_at_the_same_time() {
+    let archived = Archived::new(4000);
+    let options = options().worker_threads(1);
+    for threads in [0, 65] {
+        let select = RestoreOptions::new().fetch_threads(threads);
+        let refused = archived.set().open_replica(&select, &options, archived.path("refused"));
+        assert!(matches!(refused, Err(Error::InvalidOption { .. })), "{threads}: {refused:?}");
+    }
+    for threads in [1, 3] {
+        let name = format!("replica{threads}");
+        archived.store.gate(threads, 32 << 10, false);
+        let select = RestoreOptions::new().fetch_threads(threads);
+        let path = archived.path(&name);
+        let replica = archived.set().open_replica(&select, &options, path).unwrap();
+        assert!(replica.wait(Duration::from_secs(60)).unwrap());
+        let stats = replica.stats();
+        assert!(stats.files_fetched >= 8 && stats.files_pending == 0, "{stats:?}");
+        assert_eq!(archived.store.end_gate(), threads);
+        assert_eq!(try_entries(replica.db()).unwrap(), archived.entries);
+        drop(replica);
+        archived.check_store(&name);
+    }
+}
+
+#[test]
+fn the_next_part_of_a_long_file_is_requested_ahead() {
+    let (runtime, dir, _) = begin();
+    let keyspace = KeyspaceOptions::new().memtable_bytes(64 << 20).table_bytes(64 << 20);
+    let large = super::options().memory_budget(512 << 20).keyspace(keyspace);
+    let db = large.open(dir.path().join("large")).unwrap();
+    for number in 0..100_000_u32 {
+        db.insert(key(number, ""), value(number)).unwrap();
+    }
+    db.flush().unwrap();
+    let store = Arc::new(Faulty::new());
+    let set = set_in(&(Arc::clone(&store) as Arc<dyn ObjectStore>), &runtime);
+    let backup = set.create(&db).unwrap();
+    let (before, _) = store.ranges();
+    store.gate(2, 1 << 20, true);
+    set.restore(backup.number, dir.path().join("restored")).unwrap();
+    assert_eq!(store.end_gate(), 2, "one part ahead");
+    let (ranges, _) = store.ranges();
+    report(&format!("restore of {} bytes: {} range reads", backup.bytes, ranges - before));
+    assert!((3..10).contains(&(ranges - before)), "{} of {} bytes", ranges - before, backup.bytes);
+    assert_eq!(super::entries_in(&dir.path().join("restored")).len(), 100_000);
+}
+
+#[test]
+fn a_refresh_requests_what_is_new() {
+    let archived = Archived::new(4000);
+    let replica = archived.open("replica", 0).unwrap();
+    while replica.fetch_next().unwrap() {}
+    let calls = archived.store.calls();
+    assert!(!replica.refresh().unwrap());
+    assert_eq!(archived.store.calls() - calls, 4, "two lists and a record");
+    let db = options().open(archived.path("source")).unwrap();
+    for number in 0..50_u32 {
+        db.insert(key(number, "later"), "later").unwrap();
+    }
+    db.flush().unwrap();
+    archived.set().create(&db).unwrap();
+    let (calls, before) = (archived.store.calls(), replica.stats());
+    assert!(replica.refresh().unwrap());
+    let refreshed = replica.stats();
+    assert!((1..=4).contains(&refreshed.files_pending), "{refreshed:?}");
+    let sent = archived.store.calls() - calls;
+    report(&format!(
+        "refresh by a small table: {sent} requests, {} bytes in {} files pending",
+        refreshed.bytes_pending, refreshed.files_pending
+    ));
+    assert!(sent < 40, "{sent} requests");
+    assert_eq!(replica.db().get(key(7, "later")).unwrap().as_deref(), Some(&b"later"[..]));
+    while replica.fetch_next().unwrap() {}
+    let fetched = replica.stats();
+    assert_eq!(fetched.files_fetched - before.files_fetched, refreshed.files_pending);
+    assert_eq!(try_entries(replica.db()).unwrap(), super::entries(&db));
+    drop(replica);
+    assert_eq!(super::entries_in(&archived.path("replica")), super::entries(&db));
+}
+
+#[test]
+fn failing_requests_delay_a_refresh() {
+    let archived = Archived::new(600);
+    let db = options().open(archived.path("source")).unwrap();
+    let (mut struck, mut old) = (0, archived.entries.clone());
+    let replica = archived.open("replica", 0).unwrap();
+    for call in 0..30 {
+        while replica.fetch_next().unwrap() {}
+        db.insert(key(call, "later"), value(call)).unwrap();
+        db.flush().unwrap();
+        archived.set().create(&db).unwrap();
+        let before = archived.store.failures();
+        archived.store.fail(call as usize, if call % 2 == 0 { 1 } else { usize::MAX / 2 });
+        let refreshed = replica.refresh();
+        if let Ok(found) = try_entries(replica.db()) {
+            assert!(found == old || found == super::entries(&db), "call {call}");
+        }
+        struck += usize::from(archived.store.failures() > before);
+        archived.store.heal();
+        assert_eq!(replica.refresh().unwrap(), refreshed.is_err(), "call {call}: {refreshed:?}");
+        old = super::entries(&db);
+        assert_eq!(try_entries(replica.db()).unwrap(), old, "call {call}");
+    }
+    report(&format!("failing requests of refreshes: 30 trials, {struck} struck"));
+    assert!(struck > 8, "{struck} struck");
+}

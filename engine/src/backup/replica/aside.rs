@@ -2,8 +2,11 @@
 //!
 //! So the directory does not open as a store before it is complete. Openings by this file system
 //! share the exclusive lock of the replica.
+//!
+//! During a refresh a second one gives all files of the next log and manifest another name.
 
 use std::{
+    borrow::Cow,
     io,
     path::{Path, PathBuf},
     sync::{Arc, Weak},
@@ -24,8 +27,23 @@ pub(super) struct AsideFs {
     inner: Arc<dyn Fs>,
     current: PathBuf,
     aside: PathBuf,
+    /// End of the names of other files during a refresh.
+    end: Option<String>,
     lock_path: PathBuf,
     lock: Mutex<Weak<dyn FileLock>>,
+}
+
+/// Returns the end of the names of the files of a refresh.
+pub(super) fn staged_end(generation: u64) -> String {
+    format!(".next{generation}")
+}
+
+/// Returns `true` for the name of a file of any refresh.
+pub(super) fn is_staged(name: &str) -> bool {
+    let parts = name.rsplit_once(".next");
+    parts.is_some_and(|(name, number)| {
+        FileName::parse(name).is_some() && number.parse::<u64>().is_ok()
+    })
 }
 
 /// A share in the lock of the replica.
@@ -46,7 +64,58 @@ impl AsideFs {
     pub(super) fn new(inner: Arc<dyn Fs>, folder: &Path) -> Self {
         let (current, lock_path) = (FileName::Current.path(folder), FileName::Lock.path(folder));
         let lock = Mutex::new(Weak::<NoLock>::new() as Weak<dyn FileLock>);
-        Self { inner, current, aside: folder.join(ASIDE), lock_path, lock }
+        Self { inner, current, aside: folder.join(ASIDE), end: None, lock_path, lock }
+    }
+
+    /// Returns the file system of the files of refresh `generation`.
+    pub(super) fn staged(&self, generation: u64) -> Self {
+        let (inner, current) = (Arc::clone(&self.inner), self.current.clone());
+        let end = staged_end(generation);
+        let aside = self.current.with_added_extension(&end[1..]);
+        let lock = Mutex::new(Weak::<NoLock>::new() as Weak<dyn FileLock>);
+        Self { inner, current, aside, end: Some(end), lock_path: self.lock_path.clone(), lock }
+    }
+
+    /// Returns `true` if the files of refresh `generation` do not all have their names.
+    pub(super) fn is_staged(&self, generation: u64) -> io::Result<bool> {
+        self.inner.exists(&self.staged(generation).aside)
+    }
+
+    /// Gives the files of refresh `generation` their names, `CURRENT` last. `names` are those of
+    /// the others, without `CLOSED`. The former ones of the same names are replaced, and
+    /// `unneeded` ones are removed.
+    pub(super) fn promote(
+        &self,
+        folder: &Path,
+        generation: u64,
+        names: &[&str],
+        unneeded: &[&str],
+    ) -> io::Result<()> {
+        let end = staged_end(generation);
+        for path in [&self.current, &self.aside, &FileName::Closed.path(folder)] {
+            unlink(&*self.inner, path)?;
+        }
+        for name in unneeded {
+            unlink(&*self.inner, &folder.join(name))?;
+        }
+        let closed = FileName::Closed.to_string();
+        for name in names.iter().copied().chain([&*closed]) {
+            let path = folder.join(name);
+            match self.inner.rename(&path.with_added_extension(&end[1..]), &path) {
+                // An earlier call renamed it; `CLOSED` may be missing.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                renamed => renamed?,
+            }
+        }
+        self.inner.sync_dir(folder)?;
+        let staged = self.staged(generation).aside;
+        match self.inner.rename(&staged, &self.aside) {
+            // An earlier call failed after it was carried out.
+            Err(error)
+                if error.kind() == io::ErrorKind::NotFound && self.inner.exists(&self.aside)? => {}
+            renamed => renamed?,
+        }
+        self.inner.sync_dir(folder)
     }
 
     /// Openings share this lock while the caller holds it.
@@ -69,18 +138,33 @@ impl AsideFs {
     }
 
     /// Returns the path of a file until the replica is complete.
-    fn at<'p>(&'p self, path: &'p Path) -> &'p Path {
-        if path == self.current { &self.aside } else { path }
+    fn at<'p>(&'p self, path: &'p Path) -> Cow<'p, Path> {
+        if path == self.current {
+            return Cow::Borrowed(&self.aside);
+        }
+        match (&self.end, FileName::of_path(path)) {
+            (_, None | Some(FileName::Lock | FileName::Temporary(_))) | (None, _) => {
+                Cow::Borrowed(path)
+            }
+            (Some(end), _) => Cow::Owned(path.with_added_extension(&end[1..])),
+        }
     }
 
     /// Reads by `read` the file `path`.
     fn read<T>(&self, path: &Path, read: impl Fn(&Path) -> io::Result<T>) -> io::Result<T> {
-        match read(self.at(path)) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound && path == self.current => {
-                read(path)
-            }
+        let falls_back = path == self.current && self.end.is_none();
+        match read(&self.at(path)) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound && falls_back => read(path),
             done => done,
         }
+    }
+}
+
+/// Removes a file if it exists.
+pub(super) fn unlink(fs: &dyn Fs, path: &Path) -> io::Result<()> {
+    match fs.unlink(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        unlinked => unlinked,
     }
 }
 
@@ -102,15 +186,15 @@ impl Fs for AsideFs {
     }
 
     fn exists(&self, path: &Path) -> io::Result<bool> {
-        Ok(self.inner.exists(self.at(path))? || self.inner.exists(path)?)
+        Ok(self.inner.exists(&self.at(path))? || self.end.is_none() && self.inner.exists(path)?)
     }
 
     fn create(&self, path: &Path) -> io::Result<Arc<dyn AppendFile>> {
-        self.inner.create(self.at(path))
+        self.inner.create(&self.at(path))
     }
 
     fn open_append(&self, path: &Path) -> io::Result<Arc<dyn AppendFile>> {
-        self.inner.open_append(self.at(path))
+        self.inner.open_append(&self.at(path))
     }
 
     fn open(&self, path: &Path) -> io::Result<Arc<dyn ReadFile>> {
@@ -122,11 +206,11 @@ impl Fs for AsideFs {
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
-        self.inner.rename(from, self.at(to))
+        self.inner.rename(from, &self.at(to))
     }
 
     fn unlink(&self, path: &Path) -> io::Result<()> {
-        self.inner.unlink(self.at(path))
+        self.inner.unlink(&self.at(path))
     }
 
     fn link(&self, from: &Path, to: &Path) -> io::Result<()> {

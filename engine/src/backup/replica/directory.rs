@@ -1,25 +1,27 @@
 //! The directory of a replica: new, interrupted or complete.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::BTreeSet,
     io,
     path::{Path, PathBuf},
     sync::Arc,
 };
 
-use super::{Replica, aside::AsideFs, fetcher::Fetcher, marker::Marker};
+use super::{
+    Replica,
+    aside::{AsideFs, is_staged, unlink},
+    fetcher::{Fetcher, promote},
+    marker::{Marker, missing_files, own_files},
+    refresh::Refresher,
+};
 use crate::{
     Error, Options, ReadMode, Result,
-    backup::{
-        BackupSet, RECORD_BYTES_MAX, RestoreOptions, objects::OBJECTS, record::StoredFile,
-        restore::Begun,
-    },
+    backup::{BackupSet, RECORD_BYTES_MAX, RestoreOptions, record::StoredFile, restore::Begun},
     encryption::StoredFs,
     error::SYNC,
     file_name::{FileName, REPLICA},
     fs::{ArrivingFiles, FileLock, Fs, Origin, ReadFile},
     store::{checkpoint::target::Target, folder::lock_folder},
-    sync::thread,
     table::open_files::FrugalFs,
 };
 
@@ -47,19 +49,32 @@ impl<'s> ReplicaDirectory<'s> {
         Self { set, fs: files.logical(), files, aside, folder }
     }
 
-    /// Returns the lock of an incomplete replica, which is created if there is none; `None` if the
-    /// directory is a store.
+    /// Returns the lock of a replica, which is created if there is none; `None` if the directory is
+    /// another store.
     pub(super) fn prepare(&self, from: &RestoreOptions) -> Result<Option<Arc<dyn FileLock>>> {
         if self.exists(&self.folder.join(REPLICA))? {
             let lock = lock_folder(&*self.fs, &self.folder)?;
+            let marker = Marker::decode(&self.marker_content()?).ok();
+            let marker = marker.filter(|marker| !marker.own.is_empty());
+            if let Some(marker) = &marker {
+                // A refresh was interrupted.
+                promote(&*self.fs, &self.aside, &self.folder, marker)?;
+            }
             if self.is_complete()? {
                 // The process that renamed `CURRENT` may have ended before.
                 self.sync()?;
+                if let Some(marker) = marker
+                    && self.is_unchanged(&marker)?
+                {
+                    self.remove_unneeded(&marker);
+                    return Ok(Some(lock.into()));
+                }
                 self.unlink_marker();
                 return Ok(None);
             }
             let has_current = self.exists(&FileName::Current.path(&self.folder))?;
             if has_current && !self.marker_content()?.is_empty() {
+                marker.iter().for_each(|marker| self.remove_unneeded(marker));
                 return Ok(Some(lock.into()));
             }
             self.clear()?;
@@ -80,18 +95,18 @@ impl<'s> ReplicaDirectory<'s> {
         let from_directory = self.set.objects.directory();
         let mut target = Target::create(self.files.clone(), from_directory, &self.folder)?;
         let marker = self.folder.join(REPLICA);
-        let written = self.write(&marker, &[]).and_then(|()| {
+        let written = write(&self.files, &marker, &[]).and_then(|()| {
             self.sync()?;
             let Begun { backup, state, files } = self.set.begin(chain, from, &target)?;
-            let content = Marker { backup: backup.number, files }.encode();
-            let temporary = FileName::Temporary(REPLICA).path(&self.folder);
-            self.write(&temporary, &content)?;
-            let renamed = self.fs.rename(&temporary, &marker);
-            renamed.map_err(|error| Error::io("rename", &temporary, error))?;
-            target.finish(state)
+            target.finish(state)?;
+            let own = own_files(&*self.fs, &self.folder, "")?;
+            let (sequence, generation) = (backup.sequence, 0);
+            let marker = Marker { backup: backup.number, generation, sequence, files, own };
+            commit(&self.files, &self.folder, &marker)
         });
         if let Err(error) = written {
-            // Removes the other files.
+            // Removes the files, also of a finished target.
+            let _ = self.clear();
             drop(target);
             let names = self.fs.list(&self.folder).unwrap_or_default();
             // Marks what could not be removed.
@@ -103,7 +118,35 @@ impl<'s> ReplicaDirectory<'s> {
         Ok(target.into_lock())
     }
 
-    /// Opens an incomplete replica.
+    /// Returns `true` if no process has written to the complete store since.
+    fn is_unchanged(&self, marker: &Marker) -> Result<bool> {
+        let own = own_files(&*self.fs, &self.folder, "")?;
+        // Blob files are part of it, and of the backup.
+        let is_counted =
+            |file: &&StoredFile| !matches!(FileName::parse(&file.name), Some(FileName::Blobs(_)));
+        let lengths = |files: &[StoredFile]| -> BTreeSet<_> {
+            files.iter().filter(is_counted).map(|file| (file.name.clone(), file.bytes)).collect()
+        };
+        Ok(lengths(&own) == lengths(&marker.own))
+    }
+
+    /// Removes files of earlier backups, and of interrupted refreshes. A failure is harmless: the
+    /// next opening tries again.
+    fn remove_unneeded(&self, marker: &Marker) {
+        let needed: BTreeSet<_> = marker.names().collect();
+        for name in self.fs.list(&self.folder).unwrap_or_default() {
+            let is_unneeded = match FileName::parse(&name) {
+                Some(FileName::Temporary(_)) => true,
+                Some(parsed) => parsed.id().is_some() && !needed.contains(&*name),
+                None => is_staged(&name),
+            };
+            if is_unneeded {
+                let _ = self.fs.unlink(&self.folder.join(name));
+            }
+        }
+    }
+
+    /// Opens a replica.
     pub(super) fn open(
         self,
         mut options: Options,
@@ -113,70 +156,54 @@ impl<'s> ReplicaDirectory<'s> {
         let path = self.folder.join(REPLICA);
         let marker = Marker::decode(&self.marker_content()?);
         let marker = marker.map_err(|source| Error::corrupt(path, 0, source).of_opening())?;
-        if from.backup.is_some_and(|number| number != marker.backup) {
+        let is_complete = self.is_complete()?;
+        if !is_complete && from.backup.is_some_and(|number| number != marker.backup) {
             let name = REPLICA.to_owned();
             return Err(Error::DirectoryNotEmpty { path: self.folder, name });
         }
-        let names = self.fs.list(&self.folder);
-        let names = names.map_err(|error| Error::io("list", &self.folder, error))?;
-        let present: BTreeSet<_> = names.into_iter().collect();
-        let mut pending = Vec::new();
-        for file in marker.files {
-            if !present.contains(&file.name) || !self.has_length(&file)? {
-                pending.push(file);
-            }
-        }
-        // Filters are short, and needed by every read.
-        pending
-            .sort_by_key(|file| !matches!(FileName::parse(&file.name), Some(FileName::Filter(_))));
+        let pending = match is_complete {
+            true => Vec::new(),
+            false => missing_files(&*self.fs, &self.folder, &marker.files)?,
+        };
         self.aside.share(&lock);
         if options.read_mode == ReadMode::Map {
             options.read_mode = ReadMode::default();
         }
-        self.start(options, pending, Some(lock))
+        let refreshes = !marker.own.is_empty();
+        let refresher = refreshes.then(|| Refresher::new(&options, from, marker.generation));
+        let threads = if options.worker_threads > 0 { from.checked_fetch_threads()? } else { 0 };
+        self.start(options, Some((marker, pending, is_complete)), (Some(lock), refresher), threads)
     }
 
-    /// Returns `false` if the file of the directory has another length, or is too damaged to have
-    /// one: it is fetched again.
-    fn has_length(&self, file: &StoredFile) -> Result<bool> {
-        let path = self.folder.join(&file.name);
-        let found = self.fs.open(&path).and_then(|opened| opened.len());
-        match found.map_err(|error| Error::io("open", path, error)) {
-            Err(Error::Corrupt { .. }) => Ok(false),
-            found => found.map(|bytes| bytes == file.bytes),
-        }
+    /// Opens another store.
+    pub(super) fn open_other(self, options: Options) -> Result<Replica> {
+        self.start(options, None, (None, None), 0)
     }
 
-    /// Opens the store. Without `lock` it is complete.
-    pub(super) fn start(
+    fn start(
         self,
         mut options: Options,
-        pending: Vec<StoredFile>,
-        lock: Option<Arc<dyn FileLock>>,
+        from: Option<(Marker, Vec<StoredFile>, bool)>,
+        (lock, refresher): (Option<Arc<dyn FileLock>>, Option<Refresher>),
+        threads: usize,
     ) -> Result<Replica> {
-        let objects = pending
-            .iter()
-            .map(|file| (self.folder.join(&file.name), format!("{OBJECTS}/{}", file.object())));
-        let origin = SetOrigin { set: self.set.clone(), objects: objects.collect() };
-        let files = pending.iter().map(|file| (self.folder.join(&file.name), file.bytes));
-        let arriving = Arc::new(ArrivingFiles::new(Arc::new(origin), files));
-        options.arriving = Some(Arc::clone(&arriving));
-        let has_thread = options.worker_threads > 0 && lock.is_some();
+        let origin = SetOrigin { set: self.set.clone() };
+        let arriving = Arc::new(ArrivingFiles::new(Arc::new(origin)));
+        if let Some((_, pending, _)) = &from {
+            arriving.add(pending.iter().map(|file| file.arriving(&self.folder)));
+            options.arriving = Some(Arc::clone(&arriving));
+        }
         let db = options.open(&self.folder)?;
         let store = db.open_store().store();
         let fs = Arc::new(FrugalFs::new(self.fs, Arc::clone(store.tables.files.open_files())));
         let (set, place) =
             (self.set.frugal_for(store), (fs as Arc<dyn Fs>, self.aside, self.folder));
-        let fetcher = Fetcher::new(set, place, arriving, pending, lock);
-        let mut replica = Replica { db, fetcher: Arc::new(fetcher), thread: None };
-        if has_thread {
-            let fetcher = Arc::clone(&replica.fetcher);
-            let thread = thread::Builder::new().name("sieve-replica".to_owned());
-            let started = thread.spawn(move || fetcher.run());
-            let folder = &replica.fetcher.folder;
-            let started = started.map_err(|error| Error::io("start a thread for", folder, error));
-            replica.thread = Some(started?);
+        let fetcher = Fetcher::new(set, place, arriving, lock);
+        if let Some((marker, pending, is_complete)) = from {
+            fetcher.begin(marker, pending, (true, is_complete));
         }
+        let replica = Replica::new(db, fetcher, refresher, threads);
+        replica.start_threads()?;
         Ok(replica)
     }
 
@@ -202,15 +229,6 @@ impl<'s> ReplicaDirectory<'s> {
             file.read_at(&mut content, 0).map(|()| content)
         });
         read.map_err(|error| Error::io("read", path, error))
-    }
-
-    /// Creates a file, whose content is durable at return. It is not encrypted: the names of
-    /// objects show as much.
-    fn write(&self, path: &Path, content: &[u8]) -> Result<()> {
-        let created = self.files.stored().create(path);
-        let file = created.map_err(|error| Error::io("create", path, error))?;
-        file.append(content).map_err(|error| Error::io("append to", path, error))?;
-        file.sync_data().map_err(|error| Error::io(SYNC, path, error))
     }
 
     fn sync(&self) -> Result<()> {
@@ -241,17 +259,34 @@ impl<'s> ReplicaDirectory<'s> {
     }
 }
 
+/// Makes `marker` that of the directory, durably. After an error either may be.
+pub(super) fn commit(files: &StoredFs, folder: &Path, marker: &Marker) -> Result<()> {
+    let fs = &**files.stored();
+    let temporary = FileName::Temporary(REPLICA).path(folder);
+    unlink(fs, &temporary).map_err(|error| Error::io("remove", &temporary, error))?;
+    write(files, &temporary, &marker.encode())?;
+    let renamed = fs.rename(&temporary, &folder.join(REPLICA));
+    renamed.map_err(|error| Error::io("rename", &temporary, error))?;
+    fs.sync_dir(folder).map_err(|error| Error::io(SYNC, folder, error))
+}
+
+/// Creates a file, whose content is durable at return. It is not encrypted: the names of objects
+/// show as much.
+fn write(files: &StoredFs, path: &Path, content: &[u8]) -> Result<()> {
+    let created = files.stored().create(path);
+    let file = created.map_err(|error| Error::io("create", path, error))?;
+    file.append(content).map_err(|error| Error::io("append to", path, error))?;
+    file.sync_data().map_err(|error| Error::io(SYNC, path, error))
+}
+
 /// Opens missing files in the set.
 #[derive(Debug)]
 struct SetOrigin {
     set: BackupSet,
-    /// Names of objects, by the paths of their files.
-    objects: BTreeMap<PathBuf, String>,
 }
 
 impl Origin for SetOrigin {
-    fn open(&self, path: &Path) -> io::Result<Arc<dyn ReadFile>> {
-        let object = self.objects.get(path).ok_or(io::ErrorKind::NotFound)?;
+    fn open(&self, object: &str) -> io::Result<Arc<dyn ReadFile>> {
         self.set.objects.open_ranges(object)
     }
 }

@@ -1,8 +1,7 @@
-//! Fetches the files of a replica, one after another.
+//! Fetches the files of a replica, on several threads.
 
 use std::{
-    collections::VecDeque,
-    io,
+    collections::{BTreeSet, VecDeque},
     path::{Path, PathBuf},
     sync::{
         Arc,
@@ -16,13 +15,18 @@ use std::{
 
 use xxhash_rust::xxh3::Xxh3;
 
-use super::{aside::AsideFs, stats::ReplicaStats};
+use super::{
+    aside::{AsideFs, unlink},
+    left::LeftFiles,
+    marker::Marker,
+    stats::ReplicaStats,
+};
 use crate::{
     Error, Result,
     backup::{BackupSet, record::StoredFile, wrong_content},
     clock::{Clock as _, SystemClock},
     error::SYNC,
-    file_name::{FileName, REPLICA},
+    file_name::FileName,
     fs::{ArrivingFiles, FileLock, Fs},
     store::checkpoint::target::write_parts,
     sync::{Condvar, Mutex},
@@ -36,15 +40,16 @@ const PAUSE_MAX: Duration = Duration::from_secs(60);
 /// Fetches files into the directory of a replica.
 #[derive(Debug)]
 pub(super) struct Fetcher {
-    set: BackupSet,
+    pub(super) set: BackupSet,
     /// File system of logical files.
-    fs: Arc<dyn Fs>,
-    aside: Arc<AsideFs>,
+    pub(super) fs: Arc<dyn Fs>,
+    pub(super) aside: Arc<AsideFs>,
     pub(super) folder: PathBuf,
-    arriving: Arc<ArrivingFiles>,
+    pub(super) arriving: Arc<ArrivingFiles>,
+    pub(super) left: LeftFiles,
     queue: Mutex<Queue>,
     changed: Condvar,
-    /// Held by the thread that fetches.
+    /// Held while files get their names: at the end of the replica and of a refresh.
     turn: Mutex<()>,
     is_ended: AtomicBool,
     _lock: Option<Arc<dyn FileLock>>,
@@ -53,10 +58,20 @@ pub(super) struct Fetcher {
 /// Files left to fetch.
 #[derive(Debug, Default)]
 struct Queue {
+    /// The backup.
+    marker: Marker,
+    /// Names of the files that the replica needs.
+    needed: BTreeSet<String>,
     pending: VecDeque<StoredFile>,
+    /// Being fetched.
+    in_flight: Vec<StoredFile>,
     /// Not fetched again.
     damaged: Vec<StoredFile>,
+    /// Manifest and log have their names.
+    is_promoted: bool,
     is_complete: bool,
+    /// Number of threads in [`Fetcher::run`].
+    threads: usize,
     files_fetched: u64,
     bytes_fetched: u64,
     error: Option<Error>,
@@ -65,43 +80,93 @@ struct Queue {
 impl Queue {
     /// Returns the error if no files are left but damaged ones.
     fn damage(&self) -> Option<Error> {
-        self.error.clone().filter(|_| self.pending.is_empty() && !self.damaged.is_empty())
+        let is_idle = self.pending.is_empty() && self.in_flight.is_empty();
+        self.error.clone().filter(|_| is_idle && !self.damaged.is_empty())
     }
 
     /// Returns `true` if all files have arrived, but the replica is not complete.
     fn is_drained(&self) -> bool {
-        self.pending.is_empty() && self.damaged.is_empty() && !self.is_complete
+        let is_idle = self.pending.is_empty() && self.in_flight.is_empty();
+        is_idle && self.damaged.is_empty() && !self.is_complete
     }
 
-    /// Takes the next file off the queue: it was fetched with this result.
-    fn take(&mut self, fetched: &Result<()>) {
-        let Some(file) = self.pending.pop_front() else { return };
+    /// Takes a file that was fetched with this result.
+    fn take(&mut self, file: StoredFile, fetched: &Result<()>) {
+        self.in_flight.retain(|other| *other != file);
+        let is_needed = self.needed.contains(&file.name);
         match fetched {
             Ok(()) => {
                 self.files_fetched += 1;
                 self.bytes_fetched += file.bytes;
             }
+            // Of a backup before a refresh.
+            Err(_) if !is_needed => {}
             Err(Error::Corrupt { .. }) => self.damaged.push(file),
             Err(_) => self.pending.push_back(file),
         }
+    }
+
+    fn left(&self) -> impl Iterator<Item = &StoredFile> {
+        self.pending.iter().chain(&self.in_flight).chain(&self.damaged)
     }
 }
 
 impl Fetcher {
     /// A fetcher of files of `set` into the directory of `aside`; without `lock`, which is held as
-    /// long as the fetcher exists, the replica is complete.
+    /// long as the fetcher exists, it has nothing to fetch.
     pub(super) fn new(
         set: BackupSet,
         (fs, aside, folder): (Arc<dyn Fs>, Arc<AsideFs>, PathBuf),
         arriving: Arc<ArrivingFiles>,
-        pending: Vec<StoredFile>,
         lock: Option<Arc<dyn FileLock>>,
     ) -> Self {
-        let is_complete = lock.is_none();
-        let queue = Queue { pending: pending.into(), is_complete, ..Queue::default() };
+        let queue = Queue { is_complete: true, is_promoted: true, ..Queue::default() };
         let (queue, changed, turn) = (Mutex::new(queue), Condvar::new(), Mutex::new(()));
-        let is_ended = AtomicBool::new(false);
-        Self { set, fs, aside, folder, arriving, queue, changed, turn, is_ended, _lock: lock }
+        let (is_ended, left) = (AtomicBool::new(false), LeftFiles::default());
+        Self { set, fs, aside, folder, arriving, left, queue, changed, turn, is_ended, _lock: lock }
+    }
+
+    /// Fetches the `pending` files of a backup from now on. `state` says whether manifest and log
+    /// have their names, and whether the replica is complete.
+    pub(super) fn begin(
+        &self,
+        marker: Marker,
+        pending: Vec<StoredFile>,
+        (is_promoted, is_complete): (bool, bool),
+    ) {
+        self.arriving.add(pending.iter().map(|file| file.arriving(&self.folder)));
+        let mut queue = self.queue.lock();
+        queue.pending = pending.into();
+        let Queue { pending, in_flight, .. } = &mut *queue;
+        pending.retain(|file| !in_flight.contains(file));
+        // They are tried again.
+        queue.damaged.clear();
+        queue.error = None;
+        queue.needed = marker.names().map(str::to_owned).collect();
+        (queue.marker, queue.is_promoted, queue.is_complete) = (marker, is_promoted, is_complete);
+        drop(queue);
+        self.changed.notify_all();
+    }
+
+    /// Returns the present backup.
+    pub(super) fn marker(&self) -> Marker {
+        self.queue.lock().marker.clone()
+    }
+
+    /// Returns how many threads of `wanted` are to be started, and counts them.
+    pub(super) fn add_threads(&self, wanted: usize) -> usize {
+        let mut queue = self.queue.lock();
+        if queue.is_complete {
+            return 0;
+        }
+        let added = wanted.saturating_sub(queue.threads);
+        queue.threads += added;
+        added
+    }
+
+    /// Counts a thread that was not started.
+    pub(super) fn remove_thread(&self) {
+        self.queue.lock().threads -= 1;
     }
 
     /// Fetches the next file; the last one completes the replica. Returns `false` if it was
@@ -111,25 +176,33 @@ impl Fetcher {
     ///
     /// As [`Replica::fetch_next`](super::Replica::fetch_next).
     pub(super) fn fetch_next(&self) -> Result<bool> {
-        let _turn = self.turn.lock();
-        let next = {
-            let queue = self.queue.lock();
+        let mut queue = self.queue.lock();
+        let next = loop {
             if queue.is_complete {
                 return Ok(false);
             }
             if let Some(error) = queue.damage() {
                 return Err(error);
             }
-            queue.pending.front().cloned()
+            if self.is_ended.load(Acquire) {
+                return Err(Error::Closed);
+            }
+            match queue.pending.pop_front() {
+                None if queue.in_flight.is_empty() => break None,
+                // Other threads fetch the last files.
+                None => self.changed.wait(&mut queue),
+                next => break next,
+            }
         };
+        queue.in_flight.extend(next.clone());
+        drop(queue);
         if let Some(file) = next {
             let fetched = self.fetch(&file);
-            self.queue.lock().take(&fetched);
+            self.queue.lock().take(file, &fetched);
             self.note(fetched)?;
         }
         if self.queue.lock().is_drained() {
             let completed = self.complete();
-            self.queue.lock().is_complete = completed.is_ok();
             self.note(completed)?;
         }
         Ok(true)
@@ -151,12 +224,12 @@ impl Fetcher {
     /// Writes a file of the set under a temporary name, and renames it if its content is right.
     fn fetch(&self, file: &StoredFile) -> Result<()> {
         let temporary = FileName::Temporary(&file.name).path(&self.folder);
-        let unlinked = self.unlink(&temporary);
+        let unlinked = unlink(&*self.fs, &temporary);
         unlinked.map_err(|error| Error::io("remove", &temporary, error))?;
         let written = self.write(file, &temporary);
         if written.is_err() {
             // What is left is removed by the next fetch.
-            let _ = self.unlink(&temporary);
+            let _ = unlink(&*self.fs, &temporary);
         }
         written?;
         let path = self.folder.join(&file.name);
@@ -180,15 +253,37 @@ impl Fetcher {
         if found == expected { Ok(()) } else { Err(wrong_content(&source, expected, found)) }
     }
 
-    fn unlink(&self, path: &Path) -> io::Result<()> {
-        match self.fs.unlink(path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-            unlinked => unlinked,
-        }
+    /// Gives manifest and log of a refresh their names, if they lack them.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Io`]. The next call continues.
+    pub(super) fn promote(&self) -> Result<()> {
+        let _turn = self.turn.lock();
+        self.promote_in_turn()
+    }
+
+    fn promote_in_turn(&self) -> Result<()> {
+        let marker = {
+            let queue = self.queue.lock();
+            if queue.is_promoted {
+                return Ok(());
+            }
+            queue.marker.clone()
+        };
+        promote(&*self.fs, &self.aside, &self.folder, &marker)?;
+        self.queue.lock().is_promoted = true;
+        Ok(())
     }
 
     /// Makes the directory a store.
     fn complete(&self) -> Result<()> {
+        let _turn = self.turn.lock();
+        // Another thread may have completed it, or a refresh may have begun.
+        if !self.queue.lock().is_drained() {
+            return Ok(());
+        }
+        self.promote_in_turn()?;
         let sync = || {
             let synced = self.fs.sync_dir(&self.folder);
             synced.map_err(|error| Error::io(SYNC, &self.folder, error))
@@ -198,27 +293,35 @@ impl Fetcher {
         renamed
             .map_err(|error| Error::io("rename to", FileName::Current.path(&self.folder), error))?;
         sync()?;
-        let marker = self.folder.join(REPLICA);
-        self.unlink(&marker).map_err(|error| Error::io("remove", &marker, error))
+        self.queue.lock().is_complete = true;
+        Ok(())
     }
 
     /// Fetches all files, again after errors other than damage.
     pub(super) fn run(&self) {
         let mut pause = PAUSE_MIN;
         loop {
-            match self.fetch_next() {
-                Ok(true) => pause = PAUSE_MIN,
-                Ok(false) => return,
-                Err(_) => {
-                    let mut queue = self.queue.lock();
-                    if queue.damage().is_some() || self.is_ended.load(Acquire) {
-                        return;
+            let fetched = self.fetch_next();
+            let mut queue = self.queue.lock();
+            let is_done = |queue: &Queue| {
+                queue.is_complete || queue.damage().is_some() || self.is_ended.load(Acquire)
+            };
+            if fetched.is_ok() {
+                pause = PAUSE_MIN;
+            } else {
+                // Other threads notify each time.
+                let clock = SystemClock::new();
+                while !is_done(&queue) {
+                    let left = pause.saturating_sub(clock.now());
+                    if left.is_zero() {
+                        break;
                     }
-                    self.changed.wait_for(&mut queue, pause);
-                    pause = (2 * pause).min(PAUSE_MAX);
+                    self.changed.wait_for(&mut queue, left);
                 }
+                pause = (2 * pause).min(PAUSE_MAX);
             }
-            if self.is_ended.load(Acquire) {
+            if is_done(&queue) {
+                queue.threads -= 1;
                 return;
             }
         }
@@ -255,10 +358,35 @@ impl Fetcher {
         }
     }
 
+    /// Removes files that neither the replica nor a reader needs. A failure is harmless: the next
+    /// call tries again.
+    pub(super) fn sweep(&self) {
+        let _turn = self.turn.lock();
+        let (needed, in_flight) = {
+            let queue = self.queue.lock();
+            let in_flight: Vec<_> = queue.in_flight.iter().map(|it| it.name.clone()).collect();
+            (queue.needed.clone(), in_flight)
+        };
+        self.left.drop_unread();
+        for name in self.fs.list(&self.folder).unwrap_or_default() {
+            let is_file = matches!(
+                FileName::parse(&name),
+                Some(FileName::Table(_) | FileName::Filter(_) | FileName::Blobs(_))
+            );
+            let path = self.folder.join(&name);
+            let is_used =
+                needed.contains(&name) || in_flight.contains(&name) || self.left.is_read(&path);
+            if is_file && !is_used && self.fs.unlink(&path).is_ok() {
+                self.arriving.forget(&path);
+            }
+        }
+    }
+
     pub(super) fn stats(&self) -> ReplicaStats {
         let queue = self.queue.lock();
-        let left = || queue.pending.iter().chain(&queue.damaged);
+        let left = || queue.left();
         ReplicaStats {
+            backup: (queue.marker.backup > 0).then_some(queue.marker.backup),
             is_complete: queue.is_complete,
             files_pending: left().count() as u64,
             bytes_pending: left().map(|file| file.bytes).sum(),
@@ -270,4 +398,27 @@ impl Fetcher {
             error: queue.error.clone(),
         }
     }
+}
+
+/// Gives manifest and log of a refresh their names, if they lack them, and removes the former ones.
+///
+/// # Errors
+///
+/// [`Error::Io`]. The next call continues.
+pub(super) fn promote(fs: &dyn Fs, aside: &AsideFs, folder: &Path, marker: &Marker) -> Result<()> {
+    let rename_error = |error| Error::io("rename files in", folder, error);
+    if !aside.is_staged(marker.generation).map_err(rename_error)? {
+        return Ok(());
+    }
+    let names = fs.list(folder).map_err(|error| Error::io("list", folder, error))?;
+    let own: Vec<_> = marker.own.iter().map(|file| &*file.name).collect();
+    let unneeded: Vec<_> = names
+        .iter()
+        .map(String::as_str)
+        .filter(|name| {
+            let parsed = FileName::parse(name);
+            matches!(parsed, Some(FileName::Log(_) | FileName::Manifest(_))) && !own.contains(name)
+        })
+        .collect();
+    aside.promote(folder, marker.generation, &own, &unneeded).map_err(rename_error)
 }

@@ -5,42 +5,58 @@
 //! | `mod`       | the API                                                     |
 //! | [`directory`] | opens a replica, new, interrupted or complete             |
 //! | [`fetcher`] | fetches the files, and completes the replica                |
+//! | [`refresh`] | moves the replica to a newer backup                         |
+//! | [`left`]    | files of earlier backups that readers still use             |
 //! | [`marker`]  | bytes of the file `REPLICA`, the list of the files          |
 //! | [`aside`]   | another name for `CURRENT` until the replica is complete    |
 //! | [`stats`]   | progress                                                    |
 //!
-//! 1. The file `REPLICA` is created, empty. The log is restored, and `REPLICA` gets its content.
-//! 2. Manifest and `CURRENT` are written, the latter as `CURRENT.replica`.
+//! 1. The file `REPLICA` is created, empty. The log is restored.
+//! 2. Manifest and `CURRENT` are written, the latter as `CURRENT.replica`. `REPLICA` gets its
+//!    content.
 //! 3. The store is opened read-only. It reads missing files from the set, by ranges.
 //! 4. Each file is fetched, compared with its checksum, synced, and renamed.
-//! 5. The directory is synced, `CURRENT` gets its name, and `REPLICA` is removed.
+//! 5. The directory is synced, and `CURRENT` gets its name. `REPLICA` stays for refreshes.
 //!
 //! After a crash before the end of step 2, the next open starts from step 1. Later it continues.
 
 mod aside;
 mod directory;
 mod fetcher;
+mod left;
 mod marker;
+mod refresh;
 mod stats;
 
 use std::{fmt, mem, path::Path, sync::Arc, time::Duration};
 
 pub use self::stats::ReplicaStats;
-use self::{aside::AsideFs, directory::ReplicaDirectory, fetcher::Fetcher};
+use self::{aside::AsideFs, directory::ReplicaDirectory, fetcher::Fetcher, refresh::Refresher};
 use super::{BackupSet, RestoreOptions};
 #[cfg(doc)]
 use crate::ReadMode;
-use crate::{Db, Error, Options, Result, fs::Fs, sync::thread::JoinHandle};
+use crate::{
+    Db, Error, Options, Result,
+    fs::Fs,
+    sync::{
+        Mutex,
+        thread::{self, JoinHandle},
+    },
+};
 
 /// A read-only store whose files arrive from a [backup set](BackupSet): see
 /// [`BackupSet::open_replica`].
 ///
-/// Drop ends the thread that fetches, after its request in flight. The [store](Self::db) then reads
-/// missing files from the set, as long as a handle is left.
+/// Drop ends the threads that fetch, after their requests in flight. The [store](Self::db) then
+/// reads missing files from the set, as long as a handle is left.
 pub struct Replica {
     db: Db,
     fetcher: Arc<Fetcher>,
-    thread: Option<JoinHandle<()>>,
+    /// `None` for another store.
+    refresher: Option<Refresher>,
+    /// Number of threads that fetch.
+    fetch_threads: usize,
+    threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
 impl fmt::Debug for Replica {
@@ -50,6 +66,33 @@ impl fmt::Debug for Replica {
 }
 
 impl Replica {
+    fn new(db: Db, fetcher: Fetcher, refresher: Option<Refresher>, fetch_threads: usize) -> Self {
+        let (fetcher, threads) = (Arc::new(fetcher), Mutex::default());
+        Self { db, fetcher, refresher, fetch_threads, threads }
+    }
+
+    /// Starts the threads that fetch, as far as they do not run and files are missing.
+    fn start_threads(&self) -> Result<()> {
+        let mut threads = self.threads.lock();
+        let added = self.fetcher.add_threads(self.fetch_threads);
+        if added == self.fetch_threads {
+            // All threads of an earlier backup have ended.
+            threads.drain(..).for_each(|thread| drop(thread.join()));
+        }
+        for started in 0..added {
+            let fetcher = Arc::clone(&self.fetcher);
+            let thread = thread::Builder::new().name("sieve-replica".to_owned());
+            match thread.spawn(move || fetcher.run()) {
+                Ok(thread) => threads.push(thread),
+                Err(error) => {
+                    (started..added).for_each(|_| self.fetcher.remove_thread());
+                    return Err(Error::io("start a thread for", &self.fetcher.folder, error));
+                }
+            }
+        }
+        Ok(())
+    }
+
     /// Returns the store, which is read-only.
     #[must_use]
     pub fn db(&self) -> &Db {
@@ -86,7 +129,8 @@ impl Replica {
         self.fetcher.wait(timeout)
     }
 
-    /// Fetches the next file on this thread. Returns `false` if the replica was complete.
+    /// Fetches the next file on this thread. Returns `false` if the replica was complete. If other
+    /// threads fetch the last files, it waits for one of them.
     ///
     /// # Errors
     ///
@@ -102,11 +146,11 @@ impl Drop for Replica {
     fn drop(&mut self) {
         if self.db.open_store().store().is_forked() {
             // The thread and the holders of locks exist only in the parent.
-            mem::forget(self.thread.take());
+            mem::forget(mem::take(&mut self.threads));
             return;
         }
         self.fetcher.end();
-        if let Some(thread) = self.thread.take() {
+        for thread in self.threads.lock().drain(..) {
             // A panic ends the fetching alone.
             let _ = thread.join();
         }
@@ -115,8 +159,8 @@ impl Drop for Replica {
 
 impl BackupSet {
     /// Opens what `from` selects in the directory `path`, read-only, before its tables have
-    /// arrived. A thread fetches them. Then the directory is a store as
-    /// [`restore_with`](Self::restore_with) writes it, and no longer needs the set.
+    /// arrived. [Threads](RestoreOptions::fetch_threads) fetch them. Then the directory is a store
+    /// as [`restore_with`](Self::restore_with) writes it, and no longer needs the set.
     ///
     /// The call fetches the log and, of each table, index, filters and properties. So reads of
     /// absent keys need no request, as far as filters reject them and fit the memory budget. Other
@@ -124,15 +168,17 @@ impl BackupSet {
     /// arrived. Like all calls of a set in an object store, they block their thread.
     ///
     /// After a crash the same call continues with the recorded backup; `from` then counts only if
-    /// the directory is missing or empty. Until all files have arrived, [`Options::open`] fails with
-    /// [`Error::IncompleteReplica`]. A complete replica, or another store, is opened read-only
-    /// without the set. To follow a later backup, open it in another directory.
+    /// the directory is missing or empty. Until all files have arrived, [`Options::open`] fails
+    /// with [`Error::IncompleteReplica`]. A complete replica is opened read-only without a request, and
+    /// so is another store. [`Replica::refresh`] moves a replica to a newer backup, unless its
+    /// directory was opened for writing as a store.
     ///
     /// Keep the backup until the replica is complete. The directory is locked as long as the
-    /// replica or a handle of its store exists. Of `options` it uses those of a read-only store;
+    /// replica or a handle of its store exists. Values with a time to live expire as in the store.
+    /// Of `options` it uses those of a read-only store;
     /// [`ReadMode::Map`] becomes the default. Encrypted sets set the keys. With
     /// [`worker_threads`](Options::worker_threads)`(0)` no thread is started: call
-    /// [`fetch_next`](Replica::fetch_next). Fetching uses up to 17 MiB of memory.
+    /// [`fetch_next`](Replica::fetch_next). Each thread uses up to 17 MiB of memory.
     ///
     /// # Errors
     ///
@@ -140,6 +186,7 @@ impl BackupSet {
     /// * [`Error::DirectoryNotEmpty`]: the directory has a replica of another backup than
     ///   [`RestoreOptions::backup`], or other files.
     /// * [`Error::Corrupt`]: the end of a table is damaged, or a file is missing.
+    /// * [`Error::InvalidOption`]: the number of threads is out of range.
     /// * [`Error::Locked`]; those of [`Options::open`].
     pub fn open_replica(
         &self,
@@ -159,7 +206,7 @@ impl BackupSet {
         let directory = ReplicaDirectory::new(self, &options, aside, folder);
         match directory.prepare(from)? {
             Some(lock) => directory.open(options, from, lock),
-            None => directory.start(options, Vec::new(), None),
+            None => directory.open_other(options),
         }
     }
 }

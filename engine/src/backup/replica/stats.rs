@@ -6,6 +6,8 @@ use crate::Error;
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]
 pub struct ReplicaStats {
+    /// Number of the backup; `None` for another store, which cannot be refreshed.
+    pub backup: Option<u64>,
     /// All files have arrived, and the directory is a store without the backup set.
     pub is_complete: bool,
     /// Number of files that have not arrived: tables, filters and blob files.

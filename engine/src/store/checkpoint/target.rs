@@ -74,6 +74,15 @@ impl Target {
         Ok(Self { fs, files, folder, lock, is_whole, files_linked, files_copied, bytes_copied })
     }
 
+    /// Adds the files of a store to the directory `folder`, whose lock the caller holds. `files`
+    /// gives them other names than those of the files that are there. Drop leaves them.
+    pub(crate) fn beside(files: StoredFs, folder: &Path) -> Self {
+        let (fs, folder) = (files.logical(), folder.to_owned());
+        let (files_linked, files_copied, bytes_copied) = Default::default();
+        let (lock, is_whole) = (None, true);
+        Self { fs, files, folder, lock, is_whole, files_linked, files_copied, bytes_copied }
+    }
+
     /// Adds a file of the directory `from` by a hard link, or else a copy of its first `bytes`
     /// bytes, which never change; `None` for all of them. Calls `check_needed` before each part
     /// that is copied.

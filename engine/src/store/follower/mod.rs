@@ -20,6 +20,8 @@
 //! If the log that was read is gone, the whole log is replayed into new memtables: readers of the
 //! old ones must not see batches behind a gap.
 //!
+//! A refresh of a [replica](crate::Replica) begins anew: manifest and log were replaced.
+//!
 //! Takes no lock of the writer, and writes nothing. The tables in use stay open, which keeps their
 //! contents. A file that was replaced while it was looked up makes the refresh start again.
 
@@ -82,7 +84,8 @@ impl Store {
     ///
     /// As [`Db::refresh`](crate::Db::refresh).
     pub(crate) fn refresh(&self) -> Result<Refreshed> {
-        let Some(follower) = &self.follower else { return Ok(Refreshed::Nothing) };
+        let follower = self.follower.as_ref().filter(|_| self.options.follow);
+        let Some(follower) = follower else { return Ok(Refreshed::Nothing) };
         let mut tail = follower.tail.lock();
         retry(&self.options, || {
             // Under the lock: a close may have begun meanwhile.
@@ -93,6 +96,21 @@ impl Store {
                 found
             })
         })
+    }
+
+    /// Makes the manifest and the log of the directory visible, which have replaced the former
+    /// ones of this replica.
+    ///
+    /// # Errors
+    ///
+    /// As [`refresh`](Self::refresh). The visible state is unchanged.
+    pub(crate) fn show_replaced(&self) -> Result<()> {
+        let Some(follower) = &self.follower else { return Ok(()) };
+        let mut tail = follower.tail.lock();
+        self.check_open()?;
+        let (_, read) = self.try_refresh(follower, None)?;
+        *tail = Some(read);
+        Ok(())
     }
 
     /// Refreshes until nothing is left that was written meanwhile, for the thread at an interval.
@@ -132,7 +150,7 @@ impl Store {
     pub(crate) fn gone(&self, error: Error) -> Error {
         match error {
             Error::Corrupt { path, source: sievedb_format::Corruption::Missing { .. }, .. }
-                if self.follower.is_some() =>
+                if self.options.follow =>
             {
                 Error::FilesGone { path }
             }
