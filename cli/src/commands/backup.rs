@@ -3,12 +3,12 @@
 use std::{
     io::Write,
     path::{Path, PathBuf},
-    time::UNIX_EPOCH,
+    time::{Duration, UNIX_EPOCH},
 };
 
-use sievedb::{Backup, BackupSet, RestoreOptions, Retention, text::bytes};
+use sievedb::{Backup, BackupSet, ReplicaStats, RestoreOptions, Retention, text::bytes};
 
-use super::{Access, open_store};
+use super::{Access, open_store, options};
 use crate::{
     error::{Error, Result},
     interrupt,
@@ -16,7 +16,7 @@ use crate::{
     time::UnixTime,
 };
 
-/// Creates, lists, verifies, prunes and restores backups.
+/// Creates, lists, verifies, prunes and restores backups, and keeps replicas of them.
 ///
 /// A backup set is a directory that has the content of each file once. So a backup copies only what
 /// is new since an earlier one. Backups of several stores can share a set.
@@ -81,6 +81,30 @@ pub(crate) enum Command {
         #[arg(long, value_name = "NAME")]
         keyspace: Vec<String>,
     },
+    /// Writes a backup into a replica, which later runs move to newer backups.
+    ///
+    /// After an interruption, run it again: it skips what was copied. Until it succeeds, other
+    /// commands refuse DEST. A store that was written to is no replica any more.
+    Replica {
+        /// Directory of the backup set.
+        set: PathBuf,
+        /// Directory of the replica, missing or empty for a new one.
+        dest: PathBuf,
+        /// Move to the newest backup of the same store, with the archived log behind it. Copies
+        /// only new files.
+        #[arg(long)]
+        refresh: bool,
+        /// Number of the backup of a new replica. Default: the newest, with its archived log.
+        #[arg(long, value_name = "N", conflicts_with = "refresh")]
+        number: Option<u64>,
+        /// Copy only this keyspace. Can be repeated. Repeat it with `--refresh`.
+        #[arg(long, value_name = "NAME")]
+        keyspace: Vec<String>,
+        /// Number of files that are copied at the same time, from 1 to 64.
+        #[arg(long, value_name = "N", default_value_t = 4,
+              value_parser = clap::value_parser!(u8).range(1..=64))]
+        threads: u8,
+    },
 }
 
 impl Command {
@@ -141,9 +165,49 @@ impl Command {
                 let Backup { number, sequence, .. } = backup;
                 writeln!(out, "backup {number}: restored up to sequence number {sequence}")?;
             }
+            &Self::Replica { ref set, ref dest, refresh, number, ref keyspace, threads } => {
+                let place = dest.display().to_string();
+                interrupt::exit_with(move || {
+                    format!("files are missing in {place}; run it again to continue")
+                });
+                let mut select = RestoreOptions::new().fetch_threads(threads.into());
+                if let Some(number) = number {
+                    select = select.backup(number);
+                }
+                if !keyspace.is_empty() {
+                    select = select.keyspaces(keyspace);
+                }
+                fetch(set, dest, &select, refresh, out)?;
+            }
         }
         Ok(())
     }
+}
+
+/// Fetches all files of a replica, of the newest backup if it `refreshes`.
+fn fetch(
+    set: &Path,
+    dest: &Path,
+    select: &RestoreOptions,
+    refreshes: bool,
+    out: &mut dyn Write,
+) -> Result<()> {
+    let replica = backup_set(set).open_replica(select, &options(), dest)?;
+    let (before, is_newer) = (replica.stats().backup, refreshes && replica.refresh()?);
+    let no_replica = || sievedb::Error::NoReplica { path: dest.to_owned() };
+    let number = replica.stats().backup.ok_or_else(no_replica)?;
+    while !replica.wait(Duration::from_millis(100))? {
+        if let Some(error) = replica.stats().error {
+            return Err(error.into());
+        }
+    }
+    let ReplicaStats { files_fetched, bytes_fetched, .. } = replica.stats();
+    let (files, bytes) = (counted(files_fetched, ["file", "files"]), bytes(bytes_fetched));
+    match refreshes && !is_newer && before == Some(number) && files_fetched == 0 {
+        true => writeln!(out, "backup {number}: there is no newer one")?,
+        false => writeln!(out, "backup {number}: {files} copied, {bytes}")?,
+    }
+    Ok(())
 }
 
 /// Returns the set in the directory `path`, with the keys of the key file.

@@ -33,3 +33,33 @@ fn backups_are_created_listed_verified_pruned_and_restored() {
     assert_eq!(output(&["backup", "prune", set, "--last", "1"]), "1 backup removed\n");
     assert!(failure(&["backup", "restore", set, store, "--number", "1"]).contains("no backup 1"));
 }
+
+#[test]
+fn a_replica_is_written_continued_and_refreshed() {
+    let dir = tempfile::tempdir().unwrap();
+    let paths = ["store", "set", "replica", "other"].map(|name| dir.path().join(name));
+    let [store, set, replica, other] = [0, 1, 2, 3].map(|at: usize| text(&paths[at]));
+    let run = ["backup", "replica", set, replica];
+    assert!(failure(&run).contains("no backup"), "the set is empty");
+    output(&["put", store, "key", "1"]);
+    output(&["compact", store]);
+    output(&["backup", "create", store, set]);
+    let first = output(&run);
+    assert!(first.starts_with("backup 1: ") && first.contains("copied"), "{first}");
+    assert_eq!(output(&["get", replica, "key"]), "1\n");
+    let refresh = ["backup", "replica", set, replica, "--refresh", "--threads", "2"];
+    assert_eq!(output(&refresh), "backup 1: there is no newer one\n");
+    output(&["put", store, "key", "2"]);
+    output(&["backup", "create", store, set]);
+    assert_eq!(output(&["get", replica, "key"]), "1\n");
+    let second = output(&refresh);
+    assert!(second.starts_with("backup 2: ") && second.contains("copied"), "{second}");
+    assert_eq!(output(&["get", replica, "key"]), "2\n");
+    assert!(output(&["verify", replica]).contains("0 problems"));
+    output(&["put", replica, "key", "3"]);
+    let written = failure(&refresh);
+    assert!(written.contains("was written to since; use another directory"), "{written}");
+    let wrong = failure(&["backup", "replica", set, other, "--threads", "0"]);
+    assert!(wrong.contains("1..=64"), "{wrong}");
+    assert!(failure(&["backup", "replica", set, store]).contains("is no replica"));
+}
