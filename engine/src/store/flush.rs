@@ -161,7 +161,7 @@ impl Store {
             tree.operator().clone(),
             (&version, &flushed_values),
         )?;
-        drop((flushed_values, value_files));
+        drop(flushed_values);
         let memtable_bytes =
             frozen.iter().map(|frozen| frozen.memtable.memory_bytes() as u64).sum();
         // The view keeps them until the tables replace them.
@@ -170,6 +170,8 @@ impl Store {
         let flushed = Some(Flushed { placed, inserted });
         let change = Change { added: tables, flushed, cleared, ..Change::default() };
         self.install(tree, &change)?;
+        // Not before: if the keyspace was dropped since, the log no longer has them.
+        drop(value_files);
         self.scheduler.count(|done| {
             done.flushes += 1;
             done.flush_bytes_written += bytes;

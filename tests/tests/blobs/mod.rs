@@ -4,6 +4,7 @@
 
 mod damage;
 mod logged;
+mod races;
 mod shortages;
 mod streams;
 

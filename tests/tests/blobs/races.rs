@@ -1,0 +1,183 @@
+//! Values beside the log, beside other threads.
+
+use std::{
+    fmt, io,
+    path::Path,
+    sync::{Arc, Mutex},
+    thread,
+};
+
+use sievedb::{
+    Db,
+    fs::{AppendFile, FileLock, Fs, ReadFile},
+};
+use sievedb_doubles::{Call, MemoryFs};
+use sievedb_tests::settings::STORE_DIR;
+
+use super::{blob_files, keyspace, options, value};
+
+type Run = Box<dyn FnOnce() -> io::Result<()> + Send>;
+
+/// Runs before the next call of a kind on a file with this suffix.
+#[derive(Clone, Default)]
+struct Hook(Arc<Mutex<Option<(Call, &'static str, Run)>>>);
+
+impl fmt::Debug for Hook {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Hook")
+    }
+}
+
+impl Hook {
+    fn set(
+        &self,
+        call: Call,
+        suffix: &'static str,
+        run: impl FnOnce() -> io::Result<()> + Send + 'static,
+    ) {
+        *self.0.lock().unwrap() = Some((call, suffix, Box::new(run)));
+    }
+
+    fn is_set(&self) -> bool {
+        self.0.lock().unwrap().is_some()
+    }
+
+    fn before(&self, call: Call, path: &Path) -> io::Result<()> {
+        let is_due = |hook: &mut (Call, &str, Run)| {
+            hook.0 == call && path.to_string_lossy().ends_with(hook.1)
+        };
+        let due = self.0.lock().unwrap().take_if(is_due);
+        due.map_or(Ok(()), |(_, _, run)| run())
+    }
+}
+
+/// A disk whose calls run a hook.
+#[derive(Debug)]
+struct HookedFs {
+    disk: Arc<MemoryFs>,
+    hook: Hook,
+}
+
+#[derive(Debug)]
+struct HookedFile {
+    file: Arc<dyn AppendFile>,
+    path: Box<Path>,
+    hook: Hook,
+}
+
+impl HookedFs {
+    fn new(disk: &Arc<MemoryFs>, hook: &Hook) -> Self {
+        Self { disk: Arc::clone(disk), hook: hook.clone() }
+    }
+
+    fn hooked(&self, path: &Path, file: Arc<dyn AppendFile>) -> Arc<dyn AppendFile> {
+        Arc::new(HookedFile { file, path: path.into(), hook: self.hook.clone() })
+    }
+}
+
+impl AppendFile for HookedFile {
+    fn append(&self, bytes: &[u8]) -> io::Result<()> {
+        self.file.append(bytes)
+    }
+
+    fn reserve(&self, file_bytes: u64) -> io::Result<()> {
+        self.file.reserve(file_bytes)
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        self.hook.before(Call::SyncData, &self.path)?;
+        self.file.sync_data()
+    }
+}
+
+impl Fs for HookedFs {
+    fn create_dir(&self, path: &Path) -> io::Result<()> {
+        self.disk.create_dir(path)
+    }
+
+    fn list(&self, dir: &Path) -> io::Result<Vec<String>> {
+        self.disk.list(dir)
+    }
+
+    fn exists(&self, path: &Path) -> io::Result<bool> {
+        self.disk.exists(path)
+    }
+
+    fn create(&self, path: &Path) -> io::Result<Arc<dyn AppendFile>> {
+        Ok(self.hooked(path, self.disk.create(path)?))
+    }
+
+    fn open_append(&self, path: &Path) -> io::Result<Arc<dyn AppendFile>> {
+        Ok(self.hooked(path, self.disk.open_append(path)?))
+    }
+
+    fn open(&self, path: &Path) -> io::Result<Arc<dyn ReadFile>> {
+        self.hook.before(Call::Open, path)?;
+        self.disk.open(path)
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.disk.rename(from, to)
+    }
+
+    fn unlink(&self, path: &Path) -> io::Result<()> {
+        self.disk.unlink(path)
+    }
+
+    fn link(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.disk.link(from, to)
+    }
+
+    fn sync_dir(&self, path: &Path) -> io::Result<()> {
+        self.disk.sync_dir(path)
+    }
+
+    fn lock(&self, path: &Path) -> io::Result<Box<dyn FileLock>> {
+        self.disk.lock(path)
+    }
+
+    fn lock_shared(&self, path: &Path) -> io::Result<Box<dyn FileLock>> {
+        self.disk.lock_shared(path)
+    }
+
+    fn random_u64(&self) -> io::Result<u64> {
+        self.disk.random_u64()
+    }
+}
+
+fn open() -> (Arc<MemoryFs>, Hook, Db) {
+    let (disk, hook) = (Arc::new(MemoryFs::new()), Hook::default());
+    let fs = Arc::new(HookedFs::new(&disk, &hook));
+    let db = options(&disk).fs(fs).open(STORE_DIR).unwrap();
+    (disk, hook, db)
+}
+
+/// Another thread drops or clears the keyspace, and the log with it, before the new table is open.
+#[test]
+fn a_keyspace_may_go_while_it_is_flushed() {
+    for clears in [false, true] {
+        let (disk, hook, db) = open();
+        let other = db.keyspace_with("other", &keyspace()).unwrap();
+        other.insert("key", value(1, 1, 5000)).unwrap();
+        let (beside, cleared) = (db.clone(), other.clone());
+        hook.set(Call::Open, ".sst", move || {
+            let goes = move || {
+                match clears {
+                    true => cleared.clear().unwrap(),
+                    false => beside.drop_keyspace("other").map(drop).unwrap(),
+                }
+                beside.insert("key", "value").unwrap();
+                beside.flush().unwrap();
+            };
+            thread::spawn(goes).join().unwrap();
+            Ok(())
+        });
+        // A dropped keyspace may be reported.
+        let _ = other.flush();
+        assert!(!hook.is_set(), "no table was opened");
+        assert_eq!(db.stats().read_only, None, "clears: {clears}");
+        db.insert("more", "value").unwrap();
+        db.flush().unwrap();
+        assert_eq!(blob_files(&disk, STORE_DIR), Vec::<String>::new(), "clears: {clears}");
+    }
+}
