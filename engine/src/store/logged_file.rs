@@ -37,16 +37,25 @@ pub(super) struct LoggedFile {
     obsolete_files: Arc<ObsoleteFiles>,
     /// The store was closed, and its log may need the file.
     is_closed: Arc<AtomicBool>,
-    /// `None` once the file is whole and durable.
-    file: Mutex<Option<Arc<dyn AppendFile>>>,
+    /// Held during a sync. No other lock is taken meanwhile.
+    sync_turn: Mutex<SyncState>,
     written: AtomicU64,
     synced: AtomicU64,
-    /// Its directory entry is durable.
-    is_named: AtomicBool,
     /// The whole file.
     ended: OnceLock<BlobUse>,
     /// The file once tables may refer to it, which unlinks it.
     blob: OnceLock<Arc<BlobFile>>,
+}
+
+/// Linux reports a failed writeback to one sync of an open file only. So one thread syncs at a
+/// time, and its error is that of all later syncs.
+#[derive(Debug)]
+struct SyncState {
+    /// `None` once the file is whole and durable.
+    file: Option<Arc<dyn AppendFile>>,
+    /// Its directory entry is durable.
+    is_named: bool,
+    failed: Option<Error>,
 }
 
 impl LoggedFile {
@@ -75,10 +84,9 @@ impl LoggedFile {
             folder: tables.folder.clone(),
             obsolete_files: Arc::clone(&tables.obsolete_files),
             is_closed: Arc::clone(is_closed),
-            file: Mutex::new(Some(file)),
+            sync_turn: Mutex::new(SyncState { file: Some(file), is_named: false, failed: None }),
             written: AtomicU64::new(0),
             synced: AtomicU64::new(0),
-            is_named: AtomicBool::new(false),
             ended: OnceLock::new(),
             blob: OnceLock::new(),
         });
@@ -117,6 +125,25 @@ impl LoggedFile {
         }
         Ok(self.blob.get().cloned())
     }
+
+    fn sync_in_turn(&self, state: &mut SyncState) -> Result<()> {
+        let written = self.written.load(Acquire);
+        // Another thread may have made it durable meanwhile.
+        let Some(file) = state.file.as_ref().filter(|_| self.synced.load(Acquire) < written) else {
+            return Ok(());
+        };
+        file.sync_data().map_err(|error| Error::io(SYNC, &self.path, error))?;
+        if !state.is_named {
+            let named = self.fs.sync_dir(&self.folder);
+            named.map_err(|error| Error::io(SYNC, &self.folder, error))?;
+            state.is_named = true;
+        }
+        self.synced.store(written, Release);
+        if self.ended.get().is_some_and(|whole| whole.bytes <= written) {
+            state.file = None;
+        }
+        Ok(())
+    }
 }
 
 impl ValueFile for LoggedFile {
@@ -129,23 +156,17 @@ impl ValueFile for LoggedFile {
     }
 
     fn sync(&self) -> Result<()> {
-        let written = self.written.load(Acquire);
-        if self.synced.load(Acquire) >= written {
+        // A failed sync was of bytes that no other sync covered.
+        if self.synced.load(Acquire) >= self.written.load(Acquire) {
             return Ok(());
         }
-        // Another thread may have made it durable meanwhile.
-        let Some(file) = self.file.lock().clone() else { return Ok(()) };
-        file.sync_data().map_err(|error| Error::io(SYNC, &self.path, error))?;
-        if !self.is_named.load(Acquire) {
-            let named = self.fs.sync_dir(&self.folder);
-            named.map_err(|error| Error::io(SYNC, &self.folder, error))?;
-            self.is_named.store(true, Release);
+        let state = &mut *self.sync_turn.lock();
+        if let Some(error) = &state.failed {
+            return Err(error.clone());
         }
-        self.synced.fetch_max(written, Release);
-        if self.ended.get().is_some_and(|whole| whole.bytes <= written) {
-            *self.file.lock() = None;
-        }
-        Ok(())
+        let synced = self.sync_in_turn(state);
+        state.failed = synced.as_ref().err().cloned();
+        synced
     }
 }
 

@@ -3,18 +3,21 @@
 use std::{
     fmt, io,
     path::Path,
-    sync::{Arc, Mutex},
+    sync::{Arc, Mutex, mpsc},
     thread,
+    time::Duration,
 };
 
 use sievedb::{
-    Db,
+    Db, Durability,
     fs::{AppendFile, FileLock, Fs, ReadFile},
 };
 use sievedb_doubles::{Call, MemoryFs};
 use sievedb_tests::settings::STORE_DIR;
 
 use super::{blob_files, keyspace, options, value};
+
+const EIO: i32 = 5;
 
 type Run = Box<dyn FnOnce() -> io::Result<()> + Send>;
 
@@ -180,4 +183,33 @@ fn a_keyspace_may_go_while_it_is_flushed() {
         db.flush().unwrap();
         assert_eq!(blob_files(&disk, STORE_DIR), Vec::<String>::new(), "clears: {clears}");
     }
+}
+
+/// Linux reports a failed writeback to one sync only. A sync in another thread, which begins before
+/// the failure is known, must not succeed.
+#[test]
+fn a_failed_sync_of_values_fails_every_sync() {
+    let (_, hook, db) = open();
+    db.insert("key", value(1, 1, 5000)).unwrap();
+    db.persist(Durability::Disk).unwrap();
+    let (beside, (sent, results)) = (db.clone(), mpsc::channel());
+    // By the flush: the end of the file.
+    hook.set(Call::SyncData, ".blob", move || {
+        let writes = move || {
+            let written = beside.insert("more", value(2, 1, 5000));
+            sent.send(written.and_then(|()| beside.persist(Durability::Disk))).unwrap();
+        };
+        let writer = thread::spawn(writes);
+        // It waits for this sync, or else succeeds meanwhile.
+        for _ in 0..50 {
+            if !writer.is_finished() {
+                thread::sleep(Duration::from_millis(10));
+            }
+        }
+        Err(io::Error::from_raw_os_error(EIO))
+    });
+    assert!(db.flush().is_err());
+    assert!(!hook.is_set(), "no file was synced");
+    assert!(results.recv().unwrap().is_err(), "the writer relies on a failed sync");
+    assert!(db.stats().read_only.is_some());
 }
