@@ -279,12 +279,13 @@ impl SharedLog {
         begun.map_err(|error| if error.is_passing() { error } else { host.poison(error) })
     }
 
-    /// Removes the segments below `floor`, which the manifest no longer names.
-    pub(crate) fn remove_below(&self, floor: u64) {
+    /// Removes the segments below `floor`, which the manifest no longer names. Returns the files
+    /// with values of their records.
+    pub(crate) fn remove_below(&self, floor: u64) -> Vec<Arc<dyn ValueFile>> {
         let mut files = self.files.lock();
         let obsolete = files.segments.partition_point(|segment| segment.id < floor);
         debug_assert!(files.segments.iter().is_sorted_by_key(|segment| segment.id));
-        files.segments.drain(..obsolete);
+        files.segments.drain(..obsolete).flat_map(|segment| segment.values).collect()
     }
 
     /// Returns whether the newest segment takes no more records: an append to it failed.

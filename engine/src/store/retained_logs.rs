@@ -60,8 +60,10 @@ impl Store {
             Some(edit)
         };
         if self.edit_manifest(change, |edited| edited)? {
-            self.writer.log().remove_below(floor);
+            let values = self.writer.log().remove_below(floor);
             self.push_logs(&dropped);
+            // After the log that refers to them.
+            drop(values);
         }
         Ok(())
     }

@@ -24,6 +24,8 @@ pub(crate) struct ObsoleteFiles {
     occupied_bytes: AtomicI64,
     /// Held while a list of the retired tables replaces the previous one.
     pub(super) list_turn: Mutex<()>,
+    /// Held while files are unlinked: blob files go after the log segments taken before.
+    pub(super) unlink_turn: Mutex<()>,
 }
 
 /// Files to unlink, and files that must stay.
@@ -63,6 +65,8 @@ struct Retired {
     ids: BTreeSet<u64>,
     /// Tables whose unlink may not be durable.
     unlinked: BTreeSet<u64>,
+    /// Log segments whose unlink may not be durable.
+    unlinked_logs: BTreeSet<u64>,
     /// `true` if some are in no list of a table that counts: their unlinks may become durable in
     /// any order, and some of them may hold what others had removed.
     is_unlisted: bool,
@@ -153,19 +157,26 @@ impl ObsoleteFiles {
         self.retired.lock().ids.iter().copied().collect()
     }
 
-    /// Returns the ids of retired tables whose unlink is durable after the next sync of the
-    /// directory.
+    /// Returns the ids of retired tables and log segments whose unlink is durable after the next
+    /// sync of the directory.
     pub(crate) fn unlinked(&self) -> Vec<u64> {
-        self.retired.lock().unlinked.iter().copied().collect()
+        let retired = self.retired.lock();
+        retired.unlinked.union(&retired.unlinked_logs).copied().collect()
     }
 
-    /// Forgets tables whose unlink is durable.
-    pub(crate) fn forget(&self, tables: &[u64]) {
+    /// Forgets tables and log segments whose unlink is durable.
+    pub(crate) fn forget(&self, unlinked: &[u64]) {
         let mut retired = self.retired.lock();
-        for id in tables {
+        for id in unlinked {
             retired.ids.remove(id);
             retired.unlinked.remove(id);
+            retired.unlinked_logs.remove(id);
         }
+    }
+
+    /// Returns `true` if a crash may bring back a log segment.
+    pub(super) fn has_unlinked_logs(&self) -> bool {
+        !self.retired.lock().unlinked_logs.is_empty()
     }
 
     /// Returns `true` if no file can be unlinked.
@@ -202,8 +213,11 @@ impl ObsoleteFiles {
                 unlinked.map_or_else(|error| error.kind() == io::ErrorKind::NotFound, |()| true);
             let bytes = self.waiting.lock().bytes.remove(path).filter(|_| is_gone);
             self.occupied_bytes.fetch_sub(bytes.unwrap_or(0).cast_signed(), Relaxed);
-            if let Some(id) = table_id(path).filter(|_| is_gone) {
-                self.retired.lock().unlinked.insert(id);
+            let mut retired = self.retired.lock();
+            match FileName::of_path(path).filter(|_| is_gone) {
+                Some(FileName::Table(id)) => retired.unlinked.extend([id]),
+                Some(FileName::Log(id)) => retired.unlinked_logs.extend([id]),
+                _ => {}
             }
         }
     }

@@ -26,6 +26,7 @@ impl TableStore {
     ///
     /// [`Error::Io`](crate::Error::Io) if the directory cannot be synced.
     pub(crate) fn unlink_obsolete(&self) -> Result<()> {
+        let _turn = self.obsolete_files.unlink_turn.lock();
         self.unlink_taken(self.obsolete_files.take())
     }
 
@@ -36,6 +37,7 @@ impl TableStore {
     ///
     /// As [`unlink_obsolete`](Self::unlink_obsolete).
     pub(crate) fn unlink_first_obsolete(&self, now: Duration) -> Result<()> {
+        let _turn = self.obsolete_files.unlink_turn.lock();
         let Some(path) = self.obsolete_files.take_first() else { return Ok(()) };
         // Unknown if it is gone or damaged.
         let bytes = self.fs.open(&path).and_then(|file| file.len()).unwrap_or(0);
@@ -45,7 +47,14 @@ impl TableStore {
 
     fn unlink_taken(&self, paths: Vec<PathBuf>) -> Result<()> {
         let is_listed = self.obsolete_files.needs_list(&paths) && self.list_retired(&paths)?;
-        self.obsolete_files.unlink(&*self.fs, paths);
+        let is_blobs = |path: &PathBuf| matches!(FileName::of_path(path), Some(FileName::Blobs(_)));
+        let (blobs, others): (Vec<_>, Vec<_>) = paths.into_iter().partition(is_blobs);
+        self.obsolete_files.unlink(&*self.fs, others);
+        if !blobs.is_empty() && self.obsolete_files.has_unlinked_logs() {
+            // A repair without a manifest ends at a log segment whose values are gone.
+            self.sync_dir()?;
+        }
+        self.obsolete_files.unlink(&*self.fs, blobs);
         if is_listed {
             self.sync_dir()?;
         }
