@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use crate::{
     Error, Result,
-    file_name::FileName,
     history_length::HistoryStart,
     manifest::VersionEdit,
     planted::PlantedBug,
@@ -13,7 +12,7 @@ use crate::{
         Store,
         versions::change::{ByFilter, Change},
     },
-    table::LiveTable,
+    table::{LiveTable, TableMeta},
 };
 
 impl Store {
@@ -30,20 +29,12 @@ impl Store {
             change.flushed.is_none_or(|it| it.placed <= self.writer.visible()),
             "a flush of invisible writes"
         );
-        let listener = self.options.listener.as_deref();
-        let options = tree.kept_options();
-        let open = |meta| {
-            let opened = self.tables.open_and_report(&tree.name(), &options, meta, listener);
-            opened.map(Arc::new)
-        };
-        let opened = change.added.iter().map(open);
-        let opened = opened.collect::<Result<Vec<_>>>().inspect_err(|_| {
-            // No manifest names them: each retry would leave files.
-            change.added.iter().rev().for_each(|table| self.tables.discard(table, true));
-        })?;
+        let opened = self.open_new(tree, &change.added)?;
         if !opened.is_empty() {
             let synced = self.tables.check_not_closing().and_then(|()| self.tables.sync_dir());
-            if matches!(synced, Err(Error::Closed)) {
+            if let Err(error) = &synced
+                && (matches!(error, Error::Closed) || error.is_passing())
+            {
                 // No manifest names them.
                 opened.iter().for_each(|live| live.mark_obsolete());
             }
@@ -120,12 +111,34 @@ impl Store {
         edited
     }
 
-    /// Notes the files of tables that an edit of the manifest names, which failed.
+    /// Opens tables that no manifest names. All of them are obsolete after an error: each retry
+    /// would leave files.
+    ///
+    /// # Errors
+    ///
+    /// As [`TableStore::open`](crate::table::store::TableStore::open).
+    fn open_new(&self, tree: &Tree, added: &[Arc<TableMeta>]) -> Result<Vec<Arc<LiveTable>>> {
+        let (listener, options) = (self.options.listener.as_deref(), tree.kept_options());
+        let mut opened = Vec::with_capacity(added.len());
+        for meta in added {
+            match self.tables.open_and_report(&tree.name(), &options, meta, listener) {
+                Ok(live) => opened.push(Arc::new(live)),
+                Err(error) => {
+                    let rest = added[opened.len()..].iter().rev();
+                    rest.for_each(|table| self.tables.discard(table, true));
+                    opened.iter().for_each(|live| live.mark_obsolete());
+                    return Err(error);
+                }
+            }
+        }
+        Ok(opened)
+    }
+
+    /// Notes tables that an edit of the manifest names, which failed.
     pub(super) fn note_uncertain(&self, tables: &[Arc<LiveTable>]) {
-        let blobs = tables.iter().flat_map(|live| live.meta.own_blob_files());
-        let blobs = blobs.map(|id| FileName::Blobs(id).path(&self.tables.folder));
-        let paths = tables.iter().map(|live| live.path.to_path_buf());
-        self.versions.add_uncertain(paths.chain(blobs));
+        // No version has them.
+        tables.iter().for_each(|live| live.let_go_of_filters());
+        self.versions.add_uncertain_tables(tables.iter().cloned());
     }
 
     /// Returns where the history of `tree` begins after the flushes and compactions so far.

@@ -188,7 +188,7 @@ impl LiveTable {
     }
 
     /// Drops the filters: the table is part of no version, and iterators need none.
-    fn let_go_of_filters(&self) {
+    pub(crate) fn let_go_of_filters(&self) {
         self.filters.store(Arc::new(self.filters().dropped()));
         if let Some(without) = self.scan_filters().without_others(ScanRoles::NONE) {
             self.store_scan_filters(without);
@@ -271,7 +271,7 @@ impl LiveTable {
 
     /// Removes the files after the last reader, and frees the filters after the last lookup.
     ///
-    /// Called only when the manifest that drops the table is durable.
+    /// Called only when no manifest names the table, and this is durable.
     pub(crate) fn mark_obsolete(&self) {
         self.obsolete.store(true, Ordering::SeqCst);
         self.obsolete_files.retire(self.meta.id);

@@ -40,7 +40,7 @@ use crate::{
             Ordering::{Relaxed, SeqCst},
         },
     },
-    table::store::TableStore,
+    table::{LiveTable, store::TableStore},
 };
 
 /// Manifest, keyspaces and snapshots of an open store.
@@ -74,6 +74,8 @@ struct Manifest {
     /// New files of edits that failed on a full disk. The manifest may name them, until a new
     /// manifest takes its place.
     uncertain_files: Vec<PathBuf>,
+    /// The same of tables. Only their own files are removed then.
+    uncertain_tables: Vec<Arc<LiveTable>>,
 }
 
 impl Versions {
@@ -90,10 +92,11 @@ impl Versions {
         let next_keyspace_id = state.next_keyspace_id;
         let times = Mutex::new(state.sequence_times.clone());
         let clock = StoreClock::open(clock, state.store_clock_ms, stands_still);
-        let (is_closed, unrecorded, uncertain_files) = Default::default();
+        let (is_closed, unrecorded, uncertain_files, uncertain_tables) = Default::default();
+        let manifest = Manifest { file, is_closed, unrecorded, uncertain_files, uncertain_tables };
         Self {
             keyspace_change: Mutex::new(next_keyspace_id),
-            manifest: Mutex::new(Manifest { file, is_closed, unrecorded, uncertain_files }),
+            manifest: Mutex::new(manifest),
             trees: RwLock::new(trees),
             snapshots: SnapshotList::default(),
             read_only: cause.map_or_else(OnceLock::new, |cause| Arc::new(cause).into()),
@@ -242,6 +245,11 @@ impl Versions {
         self.manifest.lock().uncertain_files.extend(files);
     }
 
+    /// As [`add_uncertain`](Self::add_uncertain), for tables with their files.
+    pub(super) fn add_uncertain_tables(&self, tables: impl IntoIterator<Item = Arc<LiveTable>>) {
+        self.manifest.lock().uncertain_tables.extend(tables);
+    }
+
     /// Makes the edit durable that `change` derives from the present state. Then calls `install`
     /// before any thread edits the manifest, with `false` if `change` returned `None`.
     ///
@@ -277,6 +285,9 @@ impl Versions {
                     tables.obsolete_files.push(FileName::Manifest(replaced).path(&tables.folder));
                     for path in manifest.uncertain_files.drain(..) {
                         tables.obsolete_files.push(path);
+                    }
+                    for live in manifest.uncertain_tables.drain(..) {
+                        live.mark_obsolete();
                     }
                 }
                 let installed = install(true);
