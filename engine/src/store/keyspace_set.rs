@@ -91,7 +91,10 @@ impl Store {
         let dropped: Vec<_> = dropped.into_values().collect();
         let ids: Vec<_> = dropped.iter().map(|tree| tree.id).collect();
         self.change_keyspaces(record, |_| KeyspaceChange::Dropped(dropped))?;
-        ids.into_iter().for_each(|id| self.versions.snapshots().forget_keyspace(id));
+        for id in ids {
+            self.versions.snapshots().forget_keyspace(id);
+            self.values.forget(id);
+        }
         debug_assert!(self.versions.trees().get(DEFAULT_KEYSPACE).is_some());
         Ok(count)
     }
@@ -150,6 +153,7 @@ impl Store {
         }
         debug_assert!(tree.clear_in_flight().is_none(), "writes go on");
         logged?;
+        self.values.forget(tree.id);
         self.record_keyspace_changes();
         Ok(())
     }

@@ -146,8 +146,9 @@ impl ValueFiles {
             Arc::new(Slot { tree: Arc::downgrade(tree), open: Mutex::default() })
         }));
         let mut open = slot.open.lock();
-        // Under the lock: once it is stopped, another process may own the directory.
-        if self.is_off() {
+        // Under the lock: once it is stopped, another process may own the directory. Of a dropped
+        // keyspace, no later call closes the file.
+        if self.is_off() || tree.is_dropped() {
             return None;
         }
         let (compression, bytes_max) = {
@@ -204,6 +205,14 @@ impl ValueFiles {
     fn drop_files_of_dropped(&self) {
         let is_live = |slot: &Slot| slot.tree.upgrade().is_some_and(|tree| !tree.is_dropped());
         self.open.lock().retain(|_, slot| is_live(slot));
+    }
+
+    /// Closes the file of a keyspace that was dropped or cleared, which is visible.
+    pub(super) fn forget(&self, id: u64) {
+        let slot = self.open.lock().remove(&id);
+        if let Some(slot) = slot {
+            drop(slot.open.lock().take());
+        }
     }
 
     fn is_off(&self) -> bool {

@@ -351,3 +351,21 @@ fn values_go_after_the_log_that_refers_to_them() {
         }
     }
 }
+
+/// A keyspace takes no file with it, and no place of another one.
+#[test]
+fn files_of_dropped_and_cleared_keyspaces_are_closed() {
+    let disk = Arc::new(MemoryFs::new());
+    let db = open(&disk);
+    for number in 0..40_u32 {
+        let other = db.keyspace_with("other", &keyspace()).unwrap();
+        other.insert("key", value(number, 1, 5000)).unwrap();
+        match number % 2 {
+            0 => other.clear().unwrap(),
+            _ => drop(db.drop_keyspace("other").unwrap()),
+        }
+        db.insert("key", "value").unwrap();
+        db.flush().unwrap();
+        assert_eq!(blob_files(&disk, STORE_DIR), Vec::<String>::new(), "{number}");
+    }
+}
