@@ -6,7 +6,7 @@ use std::{
         Arc, OnceLock,
         atomic::{
             AtomicBool, AtomicU64,
-            Ordering::{Acquire, Release},
+            Ordering::{Acquire, Relaxed, Release},
         },
     },
 };
@@ -23,6 +23,24 @@ use crate::{
     sync::Mutex,
     table::{blobs::BlobFile, obsolete::ObsoleteFiles, store::TableStore, unfinished::FileSink},
 };
+
+/// Counts an open file.
+#[derive(Debug)]
+pub(super) struct OpenCount(Arc<AtomicU64>);
+
+impl OpenCount {
+    /// Returns `None` if `open` files are the most.
+    pub(super) fn below(open: &Arc<AtomicU64>, files_max: u64) -> Option<Self> {
+        let count = Self(Arc::clone(open));
+        (open.fetch_add(1, Relaxed) < files_max).then_some(count)
+    }
+}
+
+impl Drop for OpenCount {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Relaxed);
+    }
+}
 
 /// A blob file with values of log records. Obsolete when it is dropped, unless a table had it, or
 /// the store was closed.
@@ -41,6 +59,8 @@ pub(super) struct LoggedFile {
     sync_turn: Mutex<SyncState>,
     written: AtomicU64,
     synced: AtomicU64,
+    /// It takes no more values.
+    is_stopped: AtomicBool,
     /// The whole file.
     ended: OnceLock<BlobUse>,
     /// The file once tables may refer to it, which unlinks it.
@@ -51,8 +71,8 @@ pub(super) struct LoggedFile {
 /// time, and its error is that of all later syncs.
 #[derive(Debug)]
 struct SyncState {
-    /// `None` once the file is whole and durable.
-    file: Option<Arc<dyn AppendFile>>,
+    /// `None` once the file takes no values and is durable. Its descriptor is counted until then.
+    file: Option<(Arc<dyn AppendFile>, OpenCount)>,
     /// Its directory entry is durable.
     is_named: bool,
     failed: Option<Error>,
@@ -67,6 +87,7 @@ impl LoggedFile {
     pub(super) fn create(
         tables: &TableStore,
         is_closed: &Arc<AtomicBool>,
+        descriptor: OpenCount,
         compression: Compression,
         buffer_bytes: usize,
     ) -> Result<(Arc<Self>, BlobWriter<FileSink>)> {
@@ -84,9 +105,14 @@ impl LoggedFile {
             folder: tables.folder.clone(),
             obsolete_files: Arc::clone(&tables.obsolete_files),
             is_closed: Arc::clone(is_closed),
-            sync_turn: Mutex::new(SyncState { file: Some(file), is_named: false, failed: None }),
+            sync_turn: Mutex::new(SyncState {
+                file: Some((file, descriptor)),
+                is_named: false,
+                failed: None,
+            }),
             written: AtomicU64::new(0),
             synced: AtomicU64::new(0),
+            is_stopped: AtomicBool::new(false),
             ended: OnceLock::new(),
             blob: OnceLock::new(),
         });
@@ -110,6 +136,11 @@ impl LoggedFile {
         }
     }
 
+    /// Notes that the file takes no more values: the next sync closes it.
+    pub(super) fn stop(&self) {
+        self.is_stopped.store(true, Release);
+    }
+
     /// Returns the whole file for tables, durable; `None` if it has no end, or cannot be opened.
     ///
     /// # Errors
@@ -127,11 +158,17 @@ impl LoggedFile {
     }
 
     fn sync_in_turn(&self, state: &mut SyncState) -> Result<()> {
+        // Before the length, which grows no more then.
+        let is_stopped = self.is_stopped.load(Acquire);
         let written = self.written.load(Acquire);
-        // Another thread may have made it durable meanwhile.
-        let Some(file) = state.file.as_ref().filter(|_| self.synced.load(Acquire) < written) else {
+        let Some((file, _)) = &state.file else { return Ok(()) };
+        if self.synced.load(Acquire) >= written {
+            // Another thread made it durable meanwhile.
+            if is_stopped {
+                state.file = None;
+            }
             return Ok(());
-        };
+        }
         file.sync_data().map_err(|error| Error::io(SYNC, &self.path, error))?;
         if !state.is_named {
             let named = self.fs.sync_dir(&self.folder);
@@ -139,10 +176,14 @@ impl LoggedFile {
             state.is_named = true;
         }
         self.synced.store(written, Release);
-        if self.ended.get().is_some_and(|whole| whole.bytes <= written) {
+        if is_stopped {
             state.file = None;
         }
         Ok(())
+    }
+
+    fn is_synced(&self) -> bool {
+        self.synced.load(Acquire) >= self.written.load(Acquire)
     }
 }
 
@@ -157,7 +198,7 @@ impl ValueFile for LoggedFile {
 
     fn sync(&self) -> Result<()> {
         // A failed sync was of bytes that no other sync covered.
-        if self.synced.load(Acquire) >= self.written.load(Acquire) {
+        if !self.is_stopped.load(Acquire) && self.is_synced() {
             return Ok(());
         }
         let state = &mut *self.sync_turn.lock();

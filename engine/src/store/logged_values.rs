@@ -28,7 +28,7 @@ use std::{
         Arc, Weak,
         atomic::{
             AtomicBool, AtomicU64,
-            Ordering::{Acquire, Relaxed, Release},
+            Ordering::{Acquire, Release},
         },
     },
 };
@@ -36,7 +36,7 @@ use std::{
 use sievedb_format::Trailer;
 use sievedb_sstable::{BlobReference, BlobWriter, PIECE_BYTES};
 
-use super::logged_file::LoggedFile;
+use super::logged_file::{LoggedFile, OpenCount};
 use crate::{
     Result,
     commit::Write,
@@ -70,8 +70,12 @@ const OPEN_FILE_BYTES: usize = BUFFER_BYTES + 2 * PIECE_BYTES;
 /// Open files take this part of the limit of memtables, which is at most half of the budget.
 const OPEN_SHARE: u64 = 16;
 
-/// Maximum number of open files: each has a descriptor.
+/// Maximum number of files that take values.
 const OPEN_FILES_MAX: u64 = 16;
+
+/// Maximum number of descriptors: each file has one until it is whole and durable. More values stay
+/// in the log.
+const DESCRIPTORS_MAX: u64 = 64;
 
 /// The blob files beside the log of an open store.
 #[derive(Debug)]
@@ -81,6 +85,7 @@ pub(super) struct ValueFiles {
     /// All files that a memtable may refer to, by number.
     files: Mutex<BTreeMap<u64, Weak<LoggedFile>>>,
     opened: Arc<AtomicU64>,
+    descriptors: Arc<AtomicU64>,
     is_closed: Arc<AtomicBool>,
     /// Values stay in the log.
     is_off: AtomicBool,
@@ -96,7 +101,7 @@ struct Slot {
 /// A file that takes values.
 #[derive(Debug)]
 struct OpenFile {
-    file: Arc<LoggedFile>,
+    file: Taking,
     writer: BlobWriter<FileSink>,
     compression: Compression,
     /// Address of the memtable that was active: each begins a file.
@@ -105,34 +110,34 @@ struct OpenFile {
     _count: OpenCount,
 }
 
-/// Counts an open file.
+/// A file that takes values until this is dropped.
 #[derive(Debug)]
-struct OpenCount(Arc<AtomicU64>);
+struct Taking(Arc<LoggedFile>);
 
-impl Drop for OpenCount {
+impl Drop for Taking {
     fn drop(&mut self) {
-        self.0.fetch_sub(1, Relaxed);
+        self.0.stop();
     }
 }
 
 impl OpenFile {
     fn end(self) {
-        self.file.end(self.writer);
+        self.file.0.end(self.writer);
     }
 
     /// Appends a value, and passes it to the operating system.
     fn add(&mut self, value: &[u8]) -> Option<BlobReference> {
         let reference = self.writer.add(value).ok()?;
         self.writer.flush().ok()?;
-        self.file.note_written(self.writer.bytes());
+        self.file.0.note_written(self.writer.bytes());
         Some(reference)
     }
 }
 
 impl ValueFiles {
     pub(super) fn new(is_off: bool) -> Self {
-        let (open, files, opened, is_closed) = Default::default();
-        Self { open, files, opened, is_closed, is_off: AtomicBool::new(is_off) }
+        let (open, files, opened, descriptors, is_closed) = Default::default();
+        Self { open, files, opened, descriptors, is_closed, is_off: AtomicBool::new(is_off) }
     }
 
     /// Writes a value of `tree`. Returns its place; `None` if it must stay in the log.
@@ -168,7 +173,7 @@ impl ValueFiles {
         }
         let file = open.as_mut()?;
         match file.add(value) {
-            Some(reference) => Some((Arc::clone(&file.file), reference)),
+            Some(reference) => Some((Arc::clone(&file.file.0), reference)),
             None => {
                 // Without an end. Earlier values may be whole.
                 *open = None;
@@ -187,16 +192,18 @@ impl ValueFiles {
     ) -> Option<OpenFile> {
         let share = tables.memory.limit(MemoryUse::Memtables) / OPEN_SHARE;
         let files_max = (share / OPEN_FILE_BYTES as u64).min(OPEN_FILES_MAX);
-        let count = OpenCount(Arc::clone(&self.opened));
-        if self.opened.fetch_add(1, Relaxed) >= files_max {
+        let Some(count) = OpenCount::below(&self.opened, files_max) else {
             self.drop_files_of_dropped();
             return None;
-        }
-        let created = LoggedFile::create(tables, &self.is_closed, compression, BUFFER_BYTES);
+        };
+        let descriptor = OpenCount::below(&self.descriptors, DESCRIPTORS_MAX)?;
+        let created =
+            LoggedFile::create(tables, &self.is_closed, descriptor, compression, BUFFER_BYTES);
         let (file, writer) = created.ok()?;
+        let file = Taking(file);
         let mut files = self.files.lock();
         files.retain(|_, file| file.strong_count() > 0);
-        files.insert(file.id(), Arc::downgrade(&file));
+        files.insert(file.0.id(), Arc::downgrade(&file.0));
         drop(files);
         let charge = tables.memory.charge(MemoryUse::Bookkeeping, OPEN_FILE_BYTES);
         Some(OpenFile { file, writer, compression, memtable, _charge: charge, _count: count })
@@ -241,7 +248,7 @@ impl ValueFiles {
         }
         let slot = self.open.lock().get(&id).cloned();
         if let Some(slot) = slot {
-            let ended = slot.open.lock().take_if(|open| needed.contains(&open.file.id()));
+            let ended = slot.open.lock().take_if(|open| needed.contains(&open.file.0.id()));
             ended.into_iter().for_each(OpenFile::end);
         }
         let files = self.files.lock();

@@ -3,7 +3,11 @@
 use std::{
     fmt, io,
     path::Path,
-    sync::{Arc, Mutex, mpsc},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicUsize, Ordering::Relaxed},
+        mpsc,
+    },
     thread,
     time::Duration,
 };
@@ -59,6 +63,8 @@ impl Hook {
 struct HookedFs {
     disk: Arc<MemoryFs>,
     hook: Hook,
+    /// Open blob files that can be appended to.
+    open: Arc<AtomicUsize>,
 }
 
 #[derive(Debug)]
@@ -66,15 +72,30 @@ struct HookedFile {
     file: Arc<dyn AppendFile>,
     path: Box<Path>,
     hook: Hook,
+    /// Of blob files.
+    open: Option<Arc<AtomicUsize>>,
 }
 
 impl HookedFs {
     fn new(disk: &Arc<MemoryFs>, hook: &Hook) -> Self {
-        Self { disk: Arc::clone(disk), hook: hook.clone() }
+        Self { disk: Arc::clone(disk), hook: hook.clone(), open: Arc::default() }
     }
 
     fn hooked(&self, path: &Path, file: Arc<dyn AppendFile>) -> Arc<dyn AppendFile> {
-        Arc::new(HookedFile { file, path: path.into(), hook: self.hook.clone() })
+        let is_blobs = path.extension().is_some_and(|extension| extension == "blob");
+        let open = is_blobs.then(|| Arc::clone(&self.open));
+        if let Some(open) = &open {
+            open.fetch_add(1, Relaxed);
+        }
+        Arc::new(HookedFile { file, path: path.into(), hook: self.hook.clone(), open })
+    }
+}
+
+impl Drop for HookedFile {
+    fn drop(&mut self) {
+        if let Some(open) = &self.open {
+            open.fetch_sub(1, Relaxed);
+        }
     }
 }
 
@@ -212,4 +233,32 @@ fn a_failed_sync_of_values_fails_every_sync() {
     assert!(!hook.is_set(), "no file was synced");
     assert!(results.recv().unwrap().is_err(), "the writer relies on a failed sync");
     assert!(db.stats().read_only.is_some());
+}
+
+/// A process has few descriptors. Files that were not synced have one, also when they take no more
+/// values.
+#[test]
+fn unsynced_files_are_bounded() {
+    let disk = Arc::new(MemoryFs::new());
+    let fs = Arc::new(HookedFs::new(&disk, &Hook::default()));
+    let open = Arc::clone(&fs.open);
+    let long = keyspace().memtable_bytes(16 << 20).table_bytes(20 << 10);
+    let options = options(&disk).log_segment_bytes(16 << 20).log_bytes_max(64 << 20);
+    let db = options.keyspace(long).fs(fs).open(STORE_DIR).unwrap();
+    let mut most = 0;
+    for number in 0..1200_u32 {
+        db.insert(number.to_be_bytes(), value(number, 1, 2000)).unwrap();
+        most = most.max(open.load(Relaxed));
+    }
+    assert!((17..=64).contains(&most), "{most} files");
+    db.flush().unwrap();
+    assert_eq!(open.load(Relaxed), 0);
+    let files = blob_files(&disk, STORE_DIR).len();
+    db.insert(0_u32.to_be_bytes(), value(0, 2, 2000)).unwrap();
+    assert_eq!(blob_files(&disk, STORE_DIR).len(), files + 1, "there is room again");
+    for number in 0..1200_u32 {
+        let round = if number == 0 { 2 } else { 1 };
+        let found = db.get(number.to_be_bytes()).unwrap();
+        assert_eq!(found.as_deref(), Some(&*value(number, round, 2000)));
+    }
 }
