@@ -141,6 +141,12 @@ impl LoggedFile {
         self.is_stopped.store(true, Release);
     }
 
+    /// Unlinks a file without values at once: the disk may be full, and the log needs the room.
+    pub(super) fn unlink(self) {
+        // A failure leaves it to a worker.
+        let _ = self.fs.unlink(&self.path);
+    }
+
     /// Returns the whole file for tables, durable; `None` if it has no end, or cannot be opened.
     ///
     /// # Errors

@@ -176,7 +176,11 @@ impl ValueFiles {
             Some(reference) => Some((Arc::clone(&file.file.0), reference)),
             None => {
                 // Without an end. Earlier values may be whole.
+                let file = Arc::clone(&file.file.0);
                 *open = None;
+                if let Some(unused) = Arc::into_inner(file) {
+                    unused.unlink();
+                }
                 None
             }
         }

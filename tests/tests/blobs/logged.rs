@@ -369,3 +369,15 @@ fn files_of_dropped_and_cleared_keyspaces_are_closed() {
         assert_eq!(blob_files(&disk, STORE_DIR), Vec::<String>::new(), "{number}");
     }
 }
+
+/// The disk may stay full: no worker is notified of the room.
+#[test]
+fn a_file_without_values_takes_no_room() {
+    let disk = Arc::new(MemoryFs::new());
+    let fs = Arc::new(FaultFs::new(Arc::clone(&disk) as Arc<dyn Fs>));
+    let db = options(&disk).fs(Arc::clone(&fs) as Arc<dyn Fs>).open(STORE_DIR).unwrap();
+    db.insert("key", "value").unwrap();
+    fs.inject(Fault::new(28, Times::ForGood).calls(&[Call::Append]));
+    assert!(db.insert("key", value(1, 1, 5000)).unwrap_err().is_no_space());
+    assert_eq!(blob_files(&disk, STORE_DIR), Vec::<String>::new());
+}
