@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{
     Error, Result,
-    log::{Payload, PendingRecord},
+    log::{Payload, PendingRecord, values::LoggedValues},
     read::tree::Tree,
 };
 
@@ -63,8 +63,15 @@ impl PendingWrites {
     }
 
     fn payload_bytes(&self) -> usize {
-        self.records.iter().map(|record| record.payload.bytes().len()).sum()
+        self.records.iter().map(queued_bytes).sum()
     }
+}
+
+/// Returns the length of a record with its values, also of those beside the log: a crash may lose
+/// all of them.
+fn queued_bytes(record: &PendingRecord) -> usize {
+    let values = record.payload.values().map_or(0, LoggedValues::bytes);
+    record.payload.bytes().len() + usize::try_from(values).unwrap_or(usize::MAX)
 }
 
 /// State under the placement lock.
@@ -188,7 +195,7 @@ impl Placement {
         self.last_placed
     }
 
-    /// Returns the length of the queued records, in bytes.
+    /// Returns the length of the queued records and of their values, in bytes.
     pub(crate) fn pending_bytes(&self) -> usize {
         self.pending_bytes
     }
@@ -235,7 +242,7 @@ impl Placement {
         self.last_placed = last;
         self.slots.note(write, last);
         let record = PendingRecord { sequence: first, payload };
-        self.pending_bytes += record.payload.bytes().len();
+        self.pending_bytes += queued_bytes(&record);
         let in_flight = Arc::new(InFlight::new(first, last, mem::take(write)));
         let waiter = waits.then(|| Arc::clone(&in_flight));
         self.pending.push(record, Origin { last, waiter });

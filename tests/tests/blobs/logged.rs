@@ -370,6 +370,19 @@ fn files_of_dropped_and_cleared_keyspaces_are_closed() {
     }
 }
 
+/// A crash loses no more of the writes that are acknowledged from memory, whatever their values.
+#[test]
+fn writes_from_memory_reach_the_log_by_the_length_of_their_values() {
+    let disk = Arc::new(MemoryFs::new());
+    let long = options(&disk).keyspace(keyspace().memtable_bytes(8 << 20));
+    let db = long.durability(Durability::Memory).open(STORE_DIR).unwrap();
+    fill(&db, 0..1200, 0, &mut State::new());
+    assert!(!blob_files(&disk, STORE_DIR).is_empty());
+    let killed = Arc::new(disk.crash(disk.operations(), &Loss::Nothing));
+    let kept = open(&killed).iter().count();
+    assert!(kept > 0, "all writes were queued");
+}
+
 /// The disk may stay full: no worker is notified of the room.
 #[test]
 fn a_file_without_values_takes_no_room() {
