@@ -324,7 +324,7 @@ fn faults_of_blob_files_lose_nothing() {
 #[test]
 fn values_go_after_the_log_that_refers_to_them() {
     let disk = Arc::new(MemoryFs::new());
-    let db = open(&disk);
+    let db = options(&disk).log_segment_bytes(4 << 10).open(STORE_DIR).unwrap();
     let other = db.keyspace_with("other", &keyspace()).unwrap();
     other.insert("key", value(1, 1, 5000)).unwrap();
     let cleared = blob_files(&disk, STORE_DIR);
@@ -356,7 +356,7 @@ fn values_go_after_the_log_that_refers_to_them() {
 #[test]
 fn files_of_dropped_and_cleared_keyspaces_are_closed() {
     let disk = Arc::new(MemoryFs::new());
-    let db = open(&disk);
+    let db = options(&disk).log_segment_bytes(4 << 10).open(STORE_DIR).unwrap();
     for number in 0..40_u32 {
         let other = db.keyspace_with("other", &keyspace()).unwrap();
         other.insert("key", value(number, 1, 5000)).unwrap();

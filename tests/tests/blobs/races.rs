@@ -172,7 +172,8 @@ impl Fs for HookedFs {
 fn open() -> (Arc<MemoryFs>, Hook, Db) {
     let (disk, hook) = (Arc::new(MemoryFs::new()), Hook::default());
     let fs = Arc::new(HookedFs::new(&disk, &hook));
-    let db = options(&disk).fs(fs).open(STORE_DIR).unwrap();
+    // A flush leaves a segment with one value.
+    let db = options(&disk).log_segment_bytes(4 << 10).fs(fs).open(STORE_DIR).unwrap();
     (disk, hook, db)
 }
 
