@@ -15,18 +15,18 @@ use std::{
     time::Duration,
 };
 
-use sievedb::{BackupSet, Db, Error, Options, Replica, RestoreOptions, fs::Fs};
+use sievedb::{Db, Error, RestoreOptions, fs::Fs};
 use sievedb_doubles::{Fault, FaultFs, MemoryFs, Times};
 use sievedb_tests::{
     cuts::cut_power,
     settings::{STORE_DIR, report, seed},
 };
 
-use super::{entries, options, set, set_on};
-
-const REPLICA: &str = "data/replica";
-
-type Entries = Vec<(Vec<u8>, Vec<u8>)>;
+use super::{
+    entries, options,
+    replicas::{Entries, REPLICA, check_store, complete, open, try_entries},
+    set, set_on,
+};
 
 /// Writes round `round`, with a compaction in odd ones, and adds a backup. Returns the entries.
 fn next_backup(disk: &Arc<MemoryFs>, db: &Db, round: u32) -> Entries {
@@ -42,31 +42,10 @@ fn next_backup(disk: &Arc<MemoryFs>, db: &Db, round: u32) -> Entries {
     entries(db)
 }
 
-fn open(set: &BackupSet, options: &Options) -> sievedb::Result<Replica> {
-    set.open_replica(&RestoreOptions::new(), options, REPLICA)
-}
-
-fn try_entries(db: &Db) -> sievedb::Result<Entries> {
-    db.iter().map(|entry| entry.map(|(key, value)| (key.to_vec(), value.to_vec()))).collect()
-}
-
-fn complete(replica: &Replica) {
-    while replica.fetch_next().unwrap() {}
-    assert!(replica.stats().is_complete);
-}
-
 /// Returns the names of tables, logs and manifests.
 fn files(disk: &MemoryFs, path: &str) -> BTreeSet<String> {
     let is_file = |name: &String| name.starts_with("MANIFEST") || name.contains('.');
     disk.list(path.as_ref()).unwrap().into_iter().filter(is_file).collect()
-}
-
-/// Checks that the directory is a whole store without the set.
-fn check_store(disk: &Arc<MemoryFs>, wanted: &Entries) {
-    let db = options(disk).create_if_missing(false).open(REPLICA).unwrap();
-    assert_eq!(entries(&db), *wanted);
-    assert!(db.verify().unwrap().is_good());
-    db.insert("key", "value").unwrap();
 }
 
 #[test]
@@ -121,7 +100,7 @@ fn a_refresh_shows_the_newest_backup_and_leaves_snapshots() {
     let restored = "data/restored";
     set(&disk).restore_with(&RestoreOptions::new(), restored).unwrap();
     assert_eq!(files(&disk, REPLICA), files(&disk, restored));
-    check_store(&disk, &wanted);
+    check_store(&options(&disk), &wanted);
 }
 
 #[test]
@@ -160,7 +139,7 @@ fn a_refresh_follows_the_archived_log_and_keyspaces() {
     let replica = open(&set(&disk), &options).unwrap();
     assert_eq!(entries(replica.db()), entries(&db));
     drop(replica);
-    check_store(&disk, &entries(&db));
+    check_store(&options, &entries(&db));
 }
 
 #[test]
@@ -171,7 +150,7 @@ fn a_store_that_was_written_is_not_refreshed() {
     let replica = open(&set(&disk), &options(&disk)).unwrap();
     complete(&replica);
     drop(replica);
-    check_store(&disk, &wanted);
+    check_store(&options(&disk), &wanted);
     next_backup(&disk, &db, 1);
     let replica = open(&set(&disk), &options(&disk)).unwrap();
     let refused = replica.refresh();
@@ -254,7 +233,7 @@ fn fail(call: usize, times: Times, is_local: bool) -> bool {
     assert_eq!(found, old, "call {call}");
     complete(&replica);
     drop((snapshot, replica));
-    check_store(&disk, &new);
+    check_store(&options(&disk), &new);
     // A crash instead.
     let replica = open(&set(&crashed), &options(&crashed)).unwrap();
     let found = entries(replica.db());
@@ -262,7 +241,7 @@ fn fail(call: usize, times: Times, is_local: bool) -> bool {
     replica.refresh().unwrap();
     complete(&replica);
     drop(replica);
-    check_store(&crashed, &new);
+    check_store(&options(&crashed), &new);
     struck
 }
 
@@ -318,5 +297,5 @@ fn threads_read_while_a_replica_is_refreshed() {
     });
     assert!(replica.wait(Duration::from_secs(60)).unwrap());
     drop(replica);
-    check_store(&disk, &entries(&db));
+    check_store(&options(&disk), &entries(&db));
 }

@@ -15,9 +15,9 @@ use sievedb_tests::{
 
 use super::{SET, entries, options, set, set_on};
 
-const REPLICA: &str = "data/replica";
+pub(super) const REPLICA: &str = "data/replica";
 
-type Entries = Vec<(Vec<u8>, Vec<u8>)>;
+pub(super) type Entries = Vec<(Vec<u8>, Vec<u8>)>;
 
 /// Options with tables of many blocks before their ends.
 fn large(disk: &Arc<MemoryFs>) -> Options {
@@ -52,26 +52,31 @@ fn back_up(disk: &Arc<MemoryFs>, options: &Options, keys: u32) -> Entries {
     entries(&db)
 }
 
-fn open(set: &BackupSet, options: &Options) -> sievedb::Result<Replica> {
+pub(super) fn open(set: &BackupSet, options: &Options) -> sievedb::Result<Replica> {
     set.open_replica(&RestoreOptions::new(), options, REPLICA)
 }
 
 /// Returns all entries, or the first error.
-fn try_entries(db: &Db) -> sievedb::Result<Entries> {
+pub(super) fn try_entries(db: &Db) -> sievedb::Result<Entries> {
     db.iter().map(|entry| entry.map(|(key, value)| (key.to_vec(), value.to_vec()))).collect()
 }
 
 /// Fetches all files.
-fn complete(replica: &Replica) {
+pub(super) fn complete(replica: &Replica) {
     while replica.fetch_next().unwrap() {}
     assert!(replica.stats().is_complete);
 }
 
-/// Checks that the directory is a whole store, without the set.
+/// As [`check_store`], without the set.
 fn check_independent(disk: &Arc<MemoryFs>, options: &Options, wanted: &Entries) {
     for object in disk.list(format!("{SET}/objects").as_ref()).unwrap() {
         disk.unlink(format!("{SET}/objects/{object}").as_ref()).unwrap();
     }
+    check_store(options, wanted);
+}
+
+/// Checks that the directory is a whole store.
+pub(super) fn check_store(options: &Options, wanted: &Entries) {
     let db = options.clone().create_if_missing(false).open(REPLICA).unwrap();
     assert_eq!(entries(&db), *wanted);
     assert!(db.verify().unwrap().is_good());

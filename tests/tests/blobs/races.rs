@@ -14,10 +14,13 @@ use std::{
 
 use sievedb::{
     Db, Durability,
-    fs::{AppendFile, FileLock, Fs, ReadFile},
+    fs::{AppendFile, Fs, ReadFile},
 };
 use sievedb_doubles::{Call, MemoryFs};
-use sievedb_tests::settings::STORE_DIR;
+use sievedb_tests::{
+    layer::{Layer, Layered},
+    settings::STORE_DIR,
+};
 
 use super::{blob_files, keyspace, options, value};
 
@@ -88,8 +91,8 @@ struct HookedFile {
 }
 
 impl HookedFs {
-    fn new(disk: &Arc<MemoryFs>, hook: &Hook) -> Self {
-        Self { disk: Arc::clone(disk), hook: hook.clone(), open: Arc::default() }
+    fn on(disk: &Arc<MemoryFs>, hook: &Hook) -> Layered<Self> {
+        Layered(Self { disk: Arc::clone(disk), hook: hook.clone(), open: Arc::default() })
     }
 
     fn hooked(&self, path: &Path, file: Arc<dyn AppendFile>) -> Arc<dyn AppendFile> {
@@ -125,17 +128,9 @@ impl AppendFile for HookedFile {
     }
 }
 
-impl Fs for HookedFs {
-    fn create_dir(&self, path: &Path) -> io::Result<()> {
-        self.disk.create_dir(path)
-    }
-
-    fn list(&self, dir: &Path) -> io::Result<Vec<String>> {
-        self.disk.list(dir)
-    }
-
-    fn exists(&self, path: &Path) -> io::Result<bool> {
-        self.disk.exists(path)
+impl Layer for HookedFs {
+    fn inner(&self) -> &dyn Fs {
+        &*self.disk
     }
 
     fn create(&self, path: &Path) -> io::Result<Arc<dyn AppendFile>> {
@@ -150,39 +145,11 @@ impl Fs for HookedFs {
         self.hook.before(Call::Open, path)?;
         self.disk.open(path)
     }
-
-    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
-        self.disk.rename(from, to)
-    }
-
-    fn unlink(&self, path: &Path) -> io::Result<()> {
-        self.disk.unlink(path)
-    }
-
-    fn link(&self, from: &Path, to: &Path) -> io::Result<()> {
-        self.disk.link(from, to)
-    }
-
-    fn sync_dir(&self, path: &Path) -> io::Result<()> {
-        self.disk.sync_dir(path)
-    }
-
-    fn lock(&self, path: &Path) -> io::Result<Box<dyn FileLock>> {
-        self.disk.lock(path)
-    }
-
-    fn lock_shared(&self, path: &Path) -> io::Result<Box<dyn FileLock>> {
-        self.disk.lock_shared(path)
-    }
-
-    fn random_u64(&self) -> io::Result<u64> {
-        self.disk.random_u64()
-    }
 }
 
 fn open() -> (Arc<MemoryFs>, Hook, Db) {
     let (disk, hook) = (Arc::new(MemoryFs::new()), Hook::default());
-    let fs = Arc::new(HookedFs::new(&disk, &hook));
+    let fs = Arc::new(HookedFs::on(&disk, &hook));
     // A flush leaves a segment with one value.
     let db = options(&disk).log_segment_bytes(4 << 10).fs(fs).open(STORE_DIR).unwrap();
     (disk, hook, db)
@@ -260,8 +227,8 @@ fn a_failed_sync_of_values_fails_every_sync() {
 #[test]
 fn unsynced_files_are_bounded() {
     let disk = Arc::new(MemoryFs::new());
-    let fs = Arc::new(HookedFs::new(&disk, &Hook::default()));
-    let open = Arc::clone(&fs.open);
+    let fs = Arc::new(HookedFs::on(&disk, &Hook::default()));
+    let open = Arc::clone(&fs.0.open);
     let long = keyspace().memtable_bytes(16 << 20).table_bytes(20 << 10);
     let options = options(&disk).log_segment_bytes(16 << 20).log_bytes_max(64 << 20);
     let db = options.keyspace(long).fs(fs).open(STORE_DIR).unwrap();
