@@ -53,8 +53,8 @@ impl<'h> Reader<'h> {
     fn at(self, store: &Store) -> Result<ReadPoint> {
         // After the view: a dropped keyspace has an empty one.
         self.tree.check()?;
-        // After the view: what became visible meanwhile in a later memtable is not read. The read is
-        // then one of the time at which the view was taken.
+        // After the view: what became visible meanwhile in a later memtable is not read. The read
+        // is then one of the time at which the view was taken.
         Ok(self.snapshot.unwrap_or_else(|| ReadPoint::new(store.writer.visible())))
     }
 
