@@ -6,7 +6,7 @@ use std::{
     time::{Duration, Instant, SystemTime},
 };
 
-use parking_lot::Mutex;
+use crate::sync::Mutex;
 
 /// A monotonic clock, and the wall clock.
 pub trait Clock: Debug + Send + Sync {

@@ -1,62 +1,76 @@
 //! Lock and shared pointer of index slots.
 //!
-//! They are those of `parking_lot` and `arc-swap`. In unit tests with the feature `shuttle`,
+//! They are those of `std` and `arc-swap`. In unit tests with the feature `shuttle`,
 //! [shuttle](https://docs.rs/shuttle) schedules each of their operations, and outside of its runner
-//! they panic: only the tests named `schedules` can run then.
+//! they panic: only the tests named `schedules` can run then. Locks of `parking_lot` are not used:
+//! notifications can get lost after a fork, because waiting threads are in a table of the process.
 //!
 //! Each operation of the shared pointer is one atomic step there. The safety of `arc-swap` between
 //! the load of an address and its reference count is not tested. Shuttle assumes sequential
 //! consistency.
 
+use std::sync::{LockResult, PoisonError, TryLockError};
+
+pub(crate) use self::base::{ArcSwapOption, Guard, MutexGuard};
 #[cfg(not(all(test, feature = "shuttle")))]
-pub(crate) use self::free::{ArcSwapOption, Guard, Mutex};
+use self::free as base;
 #[cfg(all(test, feature = "shuttle"))]
-pub(crate) use self::scheduled::{ArcSwapOption, Guard, Mutex};
+use self::scheduled as base;
 
 #[cfg(not(all(test, feature = "shuttle")))]
 mod free {
+    pub(crate) use std::sync::{Mutex, MutexGuard};
+
     pub(crate) use arc_swap::{ArcSwapOption, Guard};
-    pub(crate) use parking_lot::Mutex;
+}
+
+/// A lock without poisoning: panics leave the protected data whole.
+#[derive(Debug, Default)]
+pub(crate) struct Mutex<T>(base::Mutex<T>);
+
+impl<T> Mutex<T> {
+    pub(crate) fn new(value: T) -> Self {
+        Self(base::Mutex::new(value))
+    }
+
+    pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
+        despite_poison(self.0.lock())
+    }
+
+    /// Returns `None` if the lock is held.
+    pub(crate) fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
+        match self.0.try_lock() {
+            Ok(guard) => Some(guard),
+            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
+    }
+}
+
+fn despite_poison<G>(locked: LockResult<G>) -> G {
+    locked.unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(all(test, feature = "shuttle"))]
 mod scheduled {
-    use std::{
-        mem,
-        ops::Deref,
-        sync::{Arc, PoisonError},
-    };
+    use std::{mem, ops::Deref, sync::Arc};
 
-    use shuttle::sync::{
-        MutexGuard,
-        atomic::{AtomicBool, Ordering::SeqCst},
-    };
+    use shuttle::sync::atomic::{AtomicBool, Ordering::SeqCst};
+    pub(crate) use shuttle::sync::{Mutex, MutexGuard};
 
-    /// As `parking_lot::Mutex`.
-    #[derive(Debug, Default)]
-    pub(crate) struct Mutex<T>(shuttle::sync::Mutex<T>);
-
-    impl<T> Mutex<T> {
-        pub(crate) fn new(value: T) -> Self {
-            Self(shuttle::sync::Mutex::new(value))
-        }
-
-        pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
-            self.0.lock().unwrap_or_else(PoisonError::into_inner)
-        }
-    }
+    use super::despite_poison;
 
     /// As `arc_swap::ArcSwapOption`.
     #[derive(Debug)]
     pub(crate) struct ArcSwapOption<T> {
         /// Locked within one step only.
-        pointer: parking_lot::Mutex<Option<Arc<T>>>,
+        pointer: std::sync::Mutex<Option<Arc<T>>>,
         step: AtomicBool,
     }
 
     impl<T> Default for ArcSwapOption<T> {
         fn default() -> Self {
-            Self { pointer: parking_lot::Mutex::default(), step: AtomicBool::default() }
+            Self { pointer: std::sync::Mutex::default(), step: AtomicBool::default() }
         }
     }
 
@@ -68,18 +82,18 @@ mod scheduled {
 
         pub(crate) fn load(&self) -> Guard<Option<Arc<T>>> {
             self.step();
-            Guard(self.pointer.lock().clone())
+            Guard(despite_poison(self.pointer.lock()).clone())
         }
 
         pub(crate) fn store(&self, pointer: Option<Arc<T>>) {
             self.step();
-            let before = mem::replace(&mut *self.pointer.lock(), pointer);
+            let before = mem::replace(&mut *despite_poison(self.pointer.lock()), pointer);
             drop(before); // Unlocked: the drop may take other locks.
         }
 
         pub(crate) fn compare_and_swap(&self, current: &Arc<T>, new: Option<Arc<T>>) {
             self.step();
-            let mut pointer = self.pointer.lock();
+            let mut pointer = despite_poison(self.pointer.lock());
             if pointer.as_ref().is_some_and(|found| Arc::ptr_eq(found, current)) {
                 let before = mem::replace(&mut *pointer, new);
                 drop(pointer);

@@ -15,12 +15,12 @@ use bytes::Bytes;
 use object_store::{
     Error, MultipartUpload, ObjectStoreExt as _, PutMode, PutPayload, path::Path as Location,
 };
-use parking_lot::Mutex;
 use tokio::{runtime::Handle, task::JoinHandle};
 
 use super::objects::{BACKUPS, NewObject, ObjectStore};
 use crate::{
     fs::{FileLock, ReadFile},
+    sync::Mutex,
     table::open_files::OpenFiles,
 };
 

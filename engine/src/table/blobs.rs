@@ -13,7 +13,6 @@ use std::{
 };
 
 use bytes::Bytes;
-use parking_lot::Mutex;
 use sievedb_format::Corruption;
 use sievedb_sstable::{
     BlobIdentity, BlobPieces, BlobReference, BlobUse, TableSource, blob_file::check_blob_file,
@@ -23,7 +22,7 @@ use super::{
     files::{TableFiles, table_error},
     obsolete::ObsoleteFiles,
 };
-use crate::{Error, Result, file_name::FileName, memory::Charge};
+use crate::{Error, Result, file_name::FileName, memory::Charge, sync::Mutex};
 
 /// A blob file that an open table refers to.
 #[derive(Debug)]

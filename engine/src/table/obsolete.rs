@@ -11,9 +11,7 @@ use std::{
     },
 };
 
-use parking_lot::Mutex;
-
-use crate::{file_name::FileName, fs::Fs};
+use crate::{file_name::FileName, fs::Fs, sync::Mutex};
 
 /// Files without readers. Filled by drops on any thread, emptied by a worker.
 #[derive(Debug, Default)]

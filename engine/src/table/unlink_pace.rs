@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use parking_lot::Mutex;
+use crate::sync::Mutex;
 
 /// [`Options::unlink_bytes_per_second`](crate::Options::unlink_bytes_per_second).
 #[derive(Debug)]

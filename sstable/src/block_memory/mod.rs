@@ -56,13 +56,14 @@ use std::{
     },
 };
 
-use parking_lot::{Mutex, MutexGuard};
-
 use chunks::Leaving;
 use pages::{Pages, Run};
 use system::PAGE_BYTES;
 
-use crate::block::BlockRole;
+use crate::{
+    block::BlockRole,
+    sync::{Mutex, MutexGuard},
+};
 
 /// Maximum length of a content in pages, in bytes.
 const CONTENT_BYTES_MAX: usize = 256 << 10;
