@@ -106,6 +106,8 @@ pub(crate) struct RetainStream<'f, C, B, S> {
     is_decided: bool,
     operator: OperatorCell,
     filtering: Option<&'f mut Filtering>,
+    /// Operands of `user_key` stay, so older versions are not its value: the filter sees none.
+    keeps_operands: bool,
     /// Entries of `user_key` that are not in an input, the current one first. Those under the
     /// cursor follow.
     made: VecDeque<(Trailer, Bytes)>,
@@ -136,6 +138,7 @@ impl<'f, C: Cursor, B: FnMut(&[u8]) -> bool, S: FnMut() -> bool> RetainStream<'f
             is_decided: false,
             operator: OperatorCell::default(),
             filtering: None,
+            keeps_operands: false,
             made: VecDeque::new(),
             is_first_of_key: true,
             is_positioned: false,
@@ -295,6 +298,7 @@ impl<'f, C: Cursor, B: FnMut(&[u8]) -> bool, S: FnMut() -> bool> RetainStream<'f
                 self.user_key.clear();
                 self.user_key.extend_from_slice(key.user_key);
                 self.is_first_of_key = true;
+                self.keeps_operands = false;
             }
             if newer != Some(stripe) {
                 self.is_decided = false;
@@ -412,9 +416,11 @@ impl<'f, C: Cursor, B: FnMut(&[u8]) -> bool, S: FnMut() -> bool> RetainStream<'f
             && self.settles
             && !self.ranges.keeps_older(&self.user_key, newest);
         debug_assert!(!self.made.is_empty(), "an operand was under the cursor");
+        self.keeps_operands |= !self.is_decided;
         self.is_positioned = true;
         Ok(())
     }
+
     /// Returns whether a decision of the filter about an earlier key removes this version.
     #[inline]
     fn is_skipped(&mut self, trailer: Trailer) -> bool {
@@ -426,7 +432,7 @@ impl<'f, C: Cursor, B: FnMut(&[u8]) -> bool, S: FnMut() -> bool> RetainStream<'f
     #[inline]
     fn filter(&mut self, trailer: Trailer) -> Result<bool> {
         let Some(filtering) = &mut self.filtering else { return Ok(true) };
-        if !filtering.may_change(trailer.sequence()) {
+        if self.keeps_operands || !filtering.may_change(trailer.sequence()) {
             return Ok(true);
         }
         if is_in_blob_file(trailer) {
@@ -451,7 +457,8 @@ impl<'f, C: Cursor, B: FnMut(&[u8]) -> bool, S: FnMut() -> bool> RetainStream<'f
     /// `false` if nothing takes its place.
     fn filter_folded(&mut self, stripe: usize) -> Result<bool> {
         let Some(filtering) = &mut self.filtering else { return Ok(true) };
-        let Some((trailer, value)) = self.made.front_mut().filter(|_| self.is_decided) else {
+        let is_value = self.is_decided && !self.keeps_operands;
+        let Some((trailer, value)) = self.made.front_mut().filter(|_| is_value) else {
             return Ok(true);
         };
         if !filtering.may_change(trailer.sequence()) {

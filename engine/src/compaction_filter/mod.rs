@@ -19,8 +19,8 @@ use std::fmt;
 /// value among its inputs. The filter is not shown:
 ///
 /// * a value that an open snapshot or transaction sees,
-/// * a key whose newest version is removed or expired, or a merge operand whose value is in a
-///   deeper level,
+/// * a key whose newest version is removed or expired, or a merge operand that stays: its value is
+///   in a deeper level or expires, or the operator fails,
 /// * tables that a compaction moves to another level without reading them, and flushes.
 ///
 /// A newer version of the key may exist, in a shallower level. It stays, as do merge operands

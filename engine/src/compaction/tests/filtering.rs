@@ -13,9 +13,11 @@ use crate::{
     Error, Result,
     compaction::{filtering::Filtering, readers::Readers, retain::RetainStream},
     compaction_filter::{CompactionContext, CompactionFilter, Decision},
+    fold::OperatorCell,
     iter::tests::model::{
         Entry, History, Moves, VecCursor, any_history, append, check, entries, read, text,
     },
+    merge_operator::{MergeError, MergeOperator, NamedOperator},
 };
 
 type Decide = fn(&[u8], &[u8]) -> Decision;
@@ -58,13 +60,25 @@ fn filtered(
     is_bottommost: bool,
     is_bottom: impl FnMut(&[u8]) -> bool,
 ) -> Result<Vec<Entry>> {
+    filtered_by(append(), filter, history, snapshots, is_bottommost, is_bottom)
+}
+
+/// As [`filtered`], with this merge operator.
+fn filtered_by(
+    operator: OperatorCell,
+    filter: &Arc<Noting>,
+    history: &History,
+    snapshots: &[SequenceNumber],
+    is_bottommost: bool,
+    is_bottom: impl FnMut(&[u8]) -> bool,
+) -> Result<Vec<Entry>> {
     let readers = Readers::new(snapshots.iter().map(|&sequence| (sequence, 1000)), None, 1000);
     let newest = snapshots.iter().copied().max();
     let name = "default".to_owned();
     let mut filtering = Filtering::new(Arc::clone(filter) as _, name, 3, is_bottommost, newest);
     let merged = history.merge(&Rc::<Moves>::default());
     let stream = RetainStream::new(merged, readers, is_bottom, || false);
-    let mut stream = stream.settling().folding(append()).filtered_by(Some(&mut filtering));
+    let mut stream = stream.settling().folding(operator).filtered_by(Some(&mut filtering));
     let mut kept = Vec::new();
     stream.seek_to_first()?;
     while let Some(key) = stream.key() {
@@ -175,6 +189,46 @@ fn the_rules_one_by_one() {
         assert_eq!(text(&kept), want, "{name}");
         let replaced = kept.iter().filter(|entry| *entry.value == *b"new").count();
         assert_eq!(replaced, usize::from(name.starts_with("a replaced")), "{name}");
+    }
+}
+
+/// Takes the newest operand. Joins no operands without their base.
+#[derive(Debug)]
+struct Newest;
+
+impl MergeOperator for Newest {
+    fn name(&self) -> &str {
+        "newest"
+    }
+
+    fn merge(&self, _: &[u8], _: Option<&[u8]>, of: &[&[u8]]) -> Result<Vec<u8>, MergeError> {
+        Ok(of.last().expect("at least one").to_vec())
+    }
+}
+
+/// The value below operands that stay is not the value of the key.
+#[test]
+fn no_value_below_kept_operands_is_shown() {
+    let entry = |sequence, kind, value: &[u8]| Entry {
+        user_key: "a".into(),
+        trailer: Trailer::new(sequence, kind),
+        value: value.to_vec().into(),
+    };
+    let expiring = [&2000_u64.to_le_bytes()[..], b"value"].concat();
+    let over_expiring =
+        [entry(2, Kind::Merge, b"operand"), entry(1, Kind::PutWithExpiry, &expiring)];
+    // More than a compaction folds at once.
+    let many = (2..=2000).rev().map(|sequence| entry(sequence, Kind::Merge, b"operand"));
+    let many: Vec<_> = many.chain([entry(1, Kind::Put, b"value")]).collect();
+    for entries in [&over_expiring[..], &many] {
+        let history = History::new(entries.iter().map(|it| (0, it.clone())).collect(), Vec::new());
+        let operator = OperatorCell::default();
+        operator.set(&Arc::default(), &NamedOperator::new(Arc::new(Newest)));
+        let filter = Noting::new(|_, _| Decision::Remove);
+        let kept = filtered_by(operator, &filter, &history, &[], false, |_| false).unwrap();
+        assert_eq!(filter.calls.lock().unwrap().len(), 0, "no call");
+        assert_eq!(kept[0].trailer, entries[0].trailer);
+        assert!(kept.len() > 1, "the operands stay");
     }
 }
 
