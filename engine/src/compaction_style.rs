@@ -135,7 +135,8 @@ impl SizeTiered {
 ///   Compactions rewrite no values, so overwritten entries take space until they are the oldest.
 /// * Merge operands are deleted like values: a read then merges those that are left.
 /// * Deletions are not writes: [`Db::changes`](crate::Db::changes) does not report them. Open
-///   snapshots and iterators keep the data that they see, and its files.
+///   snapshots and iterators keep the data that they see, and its files. A deleted write still
+///   makes a transaction that began before it fail: [`Error::Conflict`](crate::Error::Conflict).
 /// * [`compact`](crate::Keyspace::compact) merges nothing, and a
 ///   [compaction filter](crate::KeyspaceOptions::compaction_filter) sees no values.
 /// * A lookup probes the filter of each flush, and a scan merges all of them. Large

@@ -103,6 +103,7 @@ impl Tree {
             operator: operator.clone(),
             cleared: 0,
             snapshots_from: 0,
+            unlinked_to: 0,
         };
         changed.insert(id);
         let bookkeeping = memory.charge(MemoryUse::Bookkeeping, KEYSPACE_BYTES + text_bytes);
@@ -329,17 +330,19 @@ impl Tree {
 
     /// Replaces the version, and removes the memtables that it covers: those whose last sequence
     /// number is at most `flushed`. Snapshots below `snapshots_from` keep the view before, which is
-    /// returned.
+    /// returned. Entries up to `unlinked_to` may be gone.
     pub(crate) fn install(
         &self,
         flushed: SequenceNumber,
         snapshots_from: SequenceNumber,
+        unlinked_to: SequenceNumber,
         version: impl FnOnce(&Version) -> Version,
     ) -> KeptView {
         let change = self.change.lock();
         let before = self.kept_view();
         let mut view = before.clone();
         view.snapshots_from = view.snapshots_from.max(snapshots_from);
+        view.unlinked_to = view.unlinked_to.max(unlinked_to);
         let is_flushed = |placed: &mut Arc<PlacedMemtable>| placed.last_sequence() <= flushed;
         let unneeded: Vec<_> = view.frozen.extract_if(.., is_flushed).collect();
         debug_assert!(
@@ -412,9 +415,7 @@ impl Tree {
         }
         let active = Arc::new(PlacedMemtable::new(self.options().memtable_bytes, &self.memory));
         let version = Arc::new(Version::default());
-        let operator = self.operator.clone();
-        let (frozen, cleared, snapshots_from) = (Vec::new(), view.cleared, view.snapshots_from);
-        let empty = KeptView { active, frozen, version, operator, cleared, snapshots_from };
+        let empty = KeptView { active, frozen: Vec::new(), version, ..view.clone() };
         self.set_view(&change, empty);
         for placed in [&view.active].into_iter().chain(&view.frozen) {
             placed.set_use(MemoryUse::PinnedMemtables);
@@ -454,8 +455,8 @@ impl Tree {
         debug_assert!(before.placed_memtables().all(|placed| placed.last_sequence() < cleared));
         let active = Arc::new(PlacedMemtable::new(self.options().memtable_bytes, &self.memory));
         let version = Arc::new(Version::default());
-        let (frozen, operator, snapshots_from) = (Vec::new(), self.operator.clone(), cleared);
-        let empty = KeptView { active, frozen, version, operator, cleared, snapshots_from };
+        let (frozen, snapshots_from) = (Vec::new(), cleared);
+        let empty = KeptView { active, frozen, version, cleared, snapshots_from, ..before.clone() };
         self.set_view(&change, empty);
         before.placed_memtables().for_each(|placed| placed.set_use(MemoryUse::PinnedMemtables));
         before

@@ -212,6 +212,9 @@ pub(crate) struct KeptView {
     /// Snapshots at smaller sequence numbers read an older view, which the list of snapshots keeps:
     /// this one lacks what they see, because of a clear or a compaction filter.
     pub(crate) snapshots_from: SequenceNumber,
+    /// Newest sequence number of the tables that a FIFO compaction removed with their entries: the
+    /// view may lack later writes than a snapshot before it.
+    pub(crate) unlinked_to: SequenceNumber,
 }
 
 /// The view of lookups, with filters. Immutable: it is replaced by a new one.

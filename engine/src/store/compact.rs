@@ -274,15 +274,16 @@ impl Store {
         } else if compaction.is_unlink {
             // The choice was made for the readers from there on.
             let _ = self.versions.snapshots().exclude(|| self.cut_history(tree));
-            // Open snapshots keep the oldest tables, which their entries may be in.
-            let filtered =
-                (compaction.reason == Reason::Fifo).then_some(ByFilter { newest_snapshot: None });
-            Change {
-                removed: compaction.tables().collect(),
-                cleared,
-                filtered,
-                ..Change::default()
+            let removed: Vec<_> = compaction.tables().collect();
+            let mut change = Change { removed, cleared, ..Change::default() };
+            if compaction.reason == Reason::Fifo {
+                // Open snapshots keep the oldest tables, which their entries may be in.
+                change.filtered = Some(ByFilter { newest_snapshot: None });
+                let tables = version.tables().filter(|it| change.removed.contains(&it.2.meta.id));
+                let newest = tables.map(|(_, _, live)| live.meta.largest_sequence).max();
+                change.unlinked_to = newest.unwrap_or_default();
             }
+            change
         } else {
             let was_interrupted = Cell::new(false);
             let stops = || {

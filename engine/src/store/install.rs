@@ -86,7 +86,7 @@ impl Store {
                         self.tables.obsolete_files.extend(paths);
                     }
                     let install = |snapshots_from| {
-                        tree.install(flushed, snapshots_from, |old| {
+                        tree.install(flushed, snapshots_from, change.unlinked_to, |old| {
                             change.retire_removed(old);
                             change.next_version(old, &opened)
                         })

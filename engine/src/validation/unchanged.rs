@@ -197,6 +197,10 @@ impl<'a> Unchanged<'a> {
     fn find_written(&self, reads: &Reads<'_>, key: &[u8], hash: u64) -> Result<bool> {
         let counters = self.store.tables.counters.local();
         let view = reads.of.tree.view();
+        if view.unlinked_to > self.after {
+            // The write may be gone again.
+            return Ok(true);
+        }
         // Writes in flight are no conflicts yet: a retry would begin before they are visible.
         let at = self.store.writer.visible();
         ReadKey { key, hash, after: self.after }.is_written(&view, at, counters)
@@ -222,6 +226,9 @@ impl<'a> Unchanged<'a> {
     /// Returns the first key of the ranges that was written.
     fn first_written_of_ranges(&self, reads: &Reads<'_>) -> Result<Option<Bytes>> {
         let view = reads.of.tree.view().kept().clone();
+        if view.unlinked_to > self.after && !reads.ranges.is_empty() {
+            return Ok(Some(reads.of.first_key().cloned().unwrap_or_default()));
+        }
         let span = (self.after, self.store.writer.visible());
         let directory: Arc<Path> = self.store.tables.folder.as_path().into();
         for bounds in reads.ranges.iter() {

@@ -2,7 +2,10 @@
 
 use std::{sync::Arc, time::Duration};
 
-use sievedb::{Append, CompactionStyle, Db, Fifo, SizeTiered, clock::ManualClock};
+use sievedb::{
+    Append, CompactionStyle, Db, Error, Fifo, Isolation, SizeTiered, TransactionOptions,
+    clock::ManualClock,
+};
 use sievedb_doubles::MemoryFs;
 use sievedb_tests::settings::{STORE_DIR, small_keyspace, small_options};
 
@@ -120,6 +123,30 @@ fn snapshots_and_iterators_keep_what_fifo_deletes() {
     drop(snapshot);
     flush(&db, 400);
     assert!(fs.contents().len() < files + 1, "files of the snapshot are unlinked");
+}
+
+/// The removed table had the only version that shows the conflict.
+#[test]
+fn a_removed_write_is_a_conflict_still() {
+    let db = open(&Arc::new(MemoryFs::new()), Fifo::new(8 << 10));
+    flush(&db, 0);
+    let options = TransactionOptions::new().isolation(Isolation::Serializable);
+    let (of_key, of_range) = (db.begin(), db.begin_with(options));
+    assert!(of_key.get_for_update(&db, "00007").unwrap().is_some());
+    assert_eq!(of_range.range(&db, "00005".."00009").count(), 4);
+    db.insert("00007", "new").unwrap();
+    (1..20).for_each(|round| flush(&db, round * 20));
+    assert_eq!(db.get("00007").unwrap(), None, "removed");
+    for mut tx in [of_key, of_range] {
+        tx.insert(&db, "other", "value").unwrap();
+        let committed = tx.commit(sievedb::Durability::OsBuffer);
+        assert!(matches!(committed, Err(Error::Conflict { .. })), "{committed:?}");
+    }
+    // Later ones do not depend on it.
+    let mut tx = db.begin();
+    assert!(tx.get_for_update(&db, "00007").unwrap().is_none());
+    tx.insert(&db, "00007", "value").unwrap();
+    tx.commit(sievedb::Durability::OsBuffer).unwrap();
 }
 
 /// Overwrites and removals are newer than what they hide, so they go later.

@@ -25,6 +25,8 @@ pub(in crate::store) struct Change {
     pub(in crate::store) cleared: SequenceNumber,
     /// A compaction filter removed or replaced values.
     pub(in crate::store) filtered: Option<ByFilter>,
+    /// Newest sequence number of entries that were removed unread, whatever they hid.
+    pub(in crate::store) unlinked_to: SequenceNumber,
 }
 
 /// Values that a compaction filter removed or replaced.
