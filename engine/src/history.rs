@@ -1,6 +1,6 @@
 //! Reads of a keyspace as it was.
 
-use std::{fmt, iter::FusedIterator, sync::Arc, time::SystemTime};
+use std::{fmt, iter::FusedIterator, mem, sync::Arc, time::SystemTime};
 
 use sievedb_filter::hash::key_hash;
 use sievedb_format::{SequenceNumber, Trailer};
@@ -37,8 +37,9 @@ pub struct KeyVersion {
 /// Sees the keyspace as it was at the call, and keeps its memtables and tables until it is dropped.
 /// Ends after the first error.
 pub struct KeyHistory {
-    /// Before the handle: its memtables are freed before the store leaves its memory pool.
-    view: ReadView,
+    /// Before the handle: its memtables are freed before the store leaves its memory pool. `None`
+    /// only in the drop.
+    view: Option<ReadView>,
     tree: Arc<Tree>,
     open: Handle,
     key: Bytes,
@@ -61,7 +62,7 @@ impl KeyHistory {
             .ok_or_else(|| store.not_in_history(&tree, visible.into()))?;
         let from = HistoryStart { sequence: start.sequence.max(view.cleared), ..start };
         Ok(Self {
-            view: ReadView::new(tree.id, view),
+            view: Some(ReadView::new(tree.id, view)),
             open: keyspace.handle().of_kind(HandleKind::Iterator),
             tree,
             key: Bytes::copy_from_slice(key),
@@ -74,6 +75,7 @@ impl KeyHistory {
     fn version(&self, at: SequenceNumber) -> Result<Option<(SequenceNumber, KeyVersion)>> {
         let store = self.open.accept()?;
         self.tree.check()?;
+        let Some(view) = &self.view else { return Ok(None) };
         let counters = store.tables.counters.local();
         let hash = key_hash(&self.key, store.hash_seed);
         let cache_use = ReadOptions::default().cache_use();
@@ -83,17 +85,17 @@ impl KeyHistory {
         let point = ReadPoint::at_time(at, self.from.clock_ms);
         let lookup = Lookup { key: &self.key, hash, at: point, clock, cache_use };
         let mut newest = NewestVersion::default();
-        let mut value = lookup.find(&self.view, counters, &mut newest)?;
-        let cover = self.view.newest_cover(&self.key, at, 0);
+        let mut value = lookup.find(view, counters, &mut newest)?;
+        let cover = view.newest_cover(&self.key, at, 0);
         let written = newest.trailer.map(Trailer::sequence);
         let Some(sequence) = written.max((cover > 0).then_some(cover)) else { return Ok(None) };
         let before = sequence.saturating_sub(1);
         let written_ms = store.versions.with_times(|times| times.time_of(before));
-        if newest.trailer.is_some_and(is_operand) && self.view.has_expiry() {
+        if newest.trailer.is_some_and(is_operand) && view.has_expiry() {
             // The value below may have expired before.
             let clock_ms = written_ms.unwrap_or(0).max(self.from.clock_ms);
             let at = ReadPoint::at_time(sequence, clock_ms);
-            value = Lookup { at, ..lookup }.find(&self.view, counters, &mut newest)?;
+            value = Lookup { at, ..lookup }.find(view, counters, &mut newest)?;
         }
         let version = KeyVersion {
             sequence: (sequence > self.from.sequence).then_some(sequence),
@@ -126,6 +128,15 @@ impl Iterator for KeyHistory {
 }
 
 impl FusedIterator for KeyHistory {}
+
+impl Drop for KeyHistory {
+    fn drop(&mut self) {
+        if self.open.store().is_forked() {
+            // A drop of its tables may take a lock that a thread of the parent held.
+            mem::forget(self.view.take());
+        }
+    }
+}
 
 impl fmt::Debug for KeyHistory {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -227,5 +238,35 @@ impl Keyspace {
     /// ```
     pub fn history(&self, key: impl AsRef<[u8]>) -> Result<KeyHistory> {
         KeyHistory::new(self, key.as_ref())
+    }
+}
+
+#[cfg(all(test, target_os = "linux", not(any(miri, feature = "shuttle"))))]
+mod tests {
+    use crate::{HistoryLength, KeyspaceOptions, Options, fs::MemoryFs};
+
+    use super::*;
+
+    #[test]
+    fn a_history_dropped_in_a_forked_child_leaves_its_tables() {
+        let fs = Arc::new(MemoryFs::new());
+        let options = Options::new().fs(Arc::clone(&fs) as _).worker_threads(0);
+        let db = options.open("db").expect("a new store");
+        let keyspace = KeyspaceOptions::new().keep_history(HistoryLength::Sequences(10));
+        let prices = db.keyspace_with("prices", &keyspace).expect("a new keyspace");
+        prices.insert("tea", "3").expect("there is room");
+        db.flush().expect("there is room");
+        let history = prices.history("tea").expect("it has a history");
+        db.drop_keyspace("prices").expect("it exists");
+        drop(prices);
+        let tables = || fs.contents().keys().filter(|name| name.ends_with(".sst")).count();
+        let store = db.store();
+        store.unlink_last();
+        assert_eq!(tables(), 1, "the history needs it");
+        store.gate.set_forked(true);
+        drop(history);
+        store.gate.set_forked(false);
+        store.unlink_last();
+        assert_eq!(tables(), 1, "the parent may need it");
     }
 }

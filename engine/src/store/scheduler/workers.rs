@@ -388,7 +388,7 @@ impl Store {
 
     /// Unlinks obsolete files, also of a store that is being closed. Those that remain are orphans
     /// at the next opening.
-    pub(in crate::store) fn unlink_last(&self) {
+    pub(crate) fn unlink_last(&self) {
         if let Err(error) = self.tables.unlink_obsolete() {
             self.poison(error);
         }
