@@ -226,11 +226,7 @@ impl IngestTables {
         self.entries += entries;
     }
 
-    /// Checks that no earlier call failed.
-    ///
-    /// # Errors
-    ///
-    /// The error of that call.
+    /// Returns the error of an earlier call that failed.
     fn check(&self) -> Result<()> {
         self.failed.as_ref().map_or(Ok(()), |error| Err(error.clone()))
     }
@@ -366,9 +362,11 @@ impl TableRun {
         };
         let (kind, value) = stored_value(plan.expiry_ms, value, &mut self.value);
         let key = InternalKey::new(key, Trailer::new(plan.provisional, kind));
-        open.blobs.add(tables, &mut open.table, key, value)?;
-        if open.share.is_beyond() {
-            // Flushes may wait for this share, and the caller may wait for them.
+        let added = open.blobs.add(tables, &mut open.table, key, value);
+        let is_beyond = open.share.is_beyond();
+        // Jobs may wait for this share, while the caller waits for them or keeps a failed ingest.
+        added.inspect_err(|_| self.open = None)?;
+        if is_beyond {
             self.end_table(tables, plan)?;
         }
         Ok(())

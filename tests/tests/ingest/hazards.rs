@@ -73,6 +73,36 @@ fn an_ingestion_that_failed_cannot_go_on() {
     assert_eq!(db.get("a").unwrap().as_deref(), Some(&b"1"[..]));
 }
 
+/// Its long value takes all memory for large tables, for which flushes wait.
+#[test]
+fn a_failed_ingestion_takes_no_memory() {
+    let fs = Arc::new(FaultFs::new(Arc::new(MemoryFs::new())));
+    // Values that expire stay in tables.
+    let keyspace = KeyspaceOptions::new().default_ttl(Duration::from_secs(3600));
+    let options = Options::new().memory_budget(8 << 20).worker_threads(0).keyspace(keyspace);
+    let db = options.fs(fs.clone()).open("data/db").unwrap();
+    let long = |seed: u64, bytes: usize| {
+        let mut value = Vec::new();
+        Rng::new(seed).fill(&mut value, bytes);
+        value
+    };
+    let mut ingestion = db.ingestion().unwrap();
+    ingestion.insert("a", long(1, 200 << 10)).unwrap();
+    fs.inject(Fault::new(ENOSPC, Times::Once).calls(&[Call::Append]).suffix(".sst"));
+    assert!(ingestion.insert("b", long(2, 2 << 20)).unwrap_err().is_no_space());
+    fs.heal();
+    let (done, is_done) = mpsc::channel();
+    let flushing = db.clone();
+    thread::spawn(move || {
+        flushing.insert("x", long(3, 1 << 20)).unwrap();
+        flushing.flush().unwrap();
+        done.send(()).unwrap();
+    });
+    let flushed = is_done.recv_timeout(Duration::from_secs(30));
+    assert!(flushed.is_ok(), "the flush waits");
+    drop(ingestion);
+}
+
 /// A full disk changes nothing and leaves no file, whichever call it refuses, and the store goes
 /// on.
 #[test]
