@@ -2,9 +2,7 @@
 
 use std::{fmt, path::Path};
 
-#[cfg(doc)]
-use crate::Error;
-use crate::{Ingested, Ingestion, Keyspace, Result, commit::check_entry, sorter::Sorter};
+use crate::{Error, Ingested, Ingestion, Keyspace, Result, commit::check_entry, sorter::Sorter};
 
 /// Entries between two calls of `on_progress`.
 const PROGRESS_ENTRIES: u64 = 1 << 16;
@@ -22,6 +20,8 @@ pub struct UnsortedIngestion {
     sorter: Sorter,
     ingestion: Ingestion,
     entries: u64,
+    /// The error after which the ingestion cannot continue: sorted runs may be lost.
+    failed: Option<Error>,
 }
 
 impl Keyspace {
@@ -34,7 +34,7 @@ impl Keyspace {
         // Encrypted, if the store is.
         let fs = self.handle().accept()?.target.logical();
         let sorter = Sorter::new(fs, dir, memory_bytes)?;
-        Ok(UnsortedIngestion { sorter, ingestion, entries: 0 })
+        Ok(UnsortedIngestion { sorter, ingestion, entries: 0, failed: None })
     }
 }
 
@@ -51,13 +51,21 @@ impl UnsortedIngestion {
     ///
     /// * The entry was not added, and the ingestion can continue: [`Error::KeyTooLong`],
     ///   [`Error::ValueTooLong`].
-    /// * The ingestion must be dropped: [`Error::Io`], also of a full disk.
+    /// * The ingestion cannot continue: [`Error::Io`], also of a full disk. Each later call returns
+    ///   the error again.
     pub fn insert(&mut self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
         let (key, value) = (key.as_ref(), value.as_ref());
+        self.check()?;
         check_entry(key, value)?;
-        self.sorter.add(key, value)?;
+        let added = self.sorter.add(key, value);
+        added.inspect_err(|error| self.failed = Some(error.clone()))?;
         self.entries += 1;
         Ok(())
+    }
+
+    /// Checks that no earlier call failed.
+    fn check(&self) -> Result<()> {
+        self.failed.as_ref().map_or(Ok(()), |error| Err(error.clone()))
     }
 
     /// Returns the number of entries added so far.
@@ -76,7 +84,7 @@ impl UnsortedIngestion {
     ///
     /// # Errors
     ///
-    /// As [`Ingestion::insert`] and [`Ingestion::finish`].
+    /// As [`Ingestion::insert`] and [`Ingestion::finish`]; the error of an earlier call.
     pub fn finish(self) -> Result<Ingested> {
         self.finish_with(|_| ())
     }
@@ -88,6 +96,7 @@ impl UnsortedIngestion {
     ///
     /// As [`finish`](Self::finish).
     pub fn finish_with(self, mut on_progress: impl FnMut(u64)) -> Result<Ingested> {
+        self.check()?;
         let Self { sorter, mut ingestion, .. } = self;
         sorter.finish(|key, value| {
             ingestion.insert(key, value)?;
