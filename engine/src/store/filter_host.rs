@@ -49,7 +49,7 @@ impl FilterHost for Store {
             }
             edited
         });
-        edited.inspect_err(|_| self.versions.add_uncertain(new_file))
+        edited.inspect_err(|_| self.versions.add_uncertain(&self.tables.obsolete_files, new_file))
     }
 
     fn poison(&self, cause: Error) {

@@ -138,7 +138,7 @@ impl Store {
     pub(super) fn note_uncertain(&self, tables: &[Arc<LiveTable>]) {
         // No version has them.
         tables.iter().for_each(|live| live.let_go_of_filters());
-        self.versions.add_uncertain_tables(tables.iter().cloned());
+        self.versions.add_uncertain_tables(tables);
     }
 
     /// Returns where the history of `tree` begins after the flushes and compactions so far.

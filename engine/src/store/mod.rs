@@ -250,7 +250,8 @@ impl LogHost for Store {
             VersionEdit { logs_created: vec![(id, writer.secret())], ..VersionEdit::default() };
         let named = self.edit_manifest(|_| Some(edit), |_| ());
         if named.is_err() {
-            self.versions.add_uncertain([writer.path().clone()]);
+            let obsolete = &tables.obsolete_files;
+            self.versions.add_uncertain(obsolete, [writer.path().clone()]);
         }
         named?;
         // The log may have become too long.

@@ -40,7 +40,7 @@ use crate::{
             Ordering::{Relaxed, SeqCst},
         },
     },
-    table::{LiveTable, store::TableStore},
+    table::{LiveTable, obsolete::ObsoleteFiles, store::TableStore},
 };
 
 /// Manifest, keyspaces and snapshots of an open store.
@@ -76,6 +76,14 @@ struct Manifest {
     uncertain_files: Vec<PathBuf>,
     /// The same of tables. Only their own files are removed then.
     uncertain_tables: Vec<Arc<LiveTable>>,
+}
+
+impl Manifest {
+    /// Returns whether the file may name files that its state lacks. If an edit failed and this is
+    /// `false`, another thread has replaced the file since.
+    fn may_name_others(&self) -> bool {
+        self.file.needs_new_file() || self.file.is_failed()
+    }
 }
 
 impl Versions {
@@ -240,14 +248,26 @@ impl Versions {
         Ok(manifest.file.position())
     }
 
-    /// Adds files that the manifest may name, because an edit failed.
-    pub(crate) fn add_uncertain(&self, files: impl IntoIterator<Item = PathBuf>) {
-        self.manifest.lock().uncertain_files.extend(files);
+    /// Notes new files of an edit that failed. They are obsolete once no manifest names them.
+    pub(crate) fn add_uncertain(
+        &self,
+        obsolete: &ObsoleteFiles,
+        files: impl IntoIterator<Item = PathBuf>,
+    ) {
+        let mut manifest = self.manifest.lock();
+        match manifest.may_name_others() {
+            true => manifest.uncertain_files.extend(files),
+            false => obsolete.extend(files),
+        }
     }
 
     /// As [`add_uncertain`](Self::add_uncertain), for tables with their files.
-    pub(super) fn add_uncertain_tables(&self, tables: impl IntoIterator<Item = Arc<LiveTable>>) {
-        self.manifest.lock().uncertain_tables.extend(tables);
+    pub(super) fn add_uncertain_tables(&self, tables: &[Arc<LiveTable>]) {
+        let mut manifest = self.manifest.lock();
+        match manifest.may_name_others() {
+            true => manifest.uncertain_tables.extend_from_slice(tables),
+            false => tables.iter().for_each(|live| live.mark_obsolete()),
+        }
     }
 
     /// Makes the edit durable that `change` derives from the present state. Then calls `install`
@@ -358,5 +378,29 @@ impl Versions {
         let is_first = self.read_only.set(Arc::new(cause.clone())).is_ok();
         debug_assert!(self.is_read_only());
         is_first
+    }
+}
+
+#[cfg(all(test, not(feature = "shuttle")))]
+mod tests {
+    use crate::{
+        Options,
+        fs::{Fs, MemoryFs},
+    };
+
+    use super::*;
+
+    #[test]
+    fn files_that_a_newer_manifest_lacks_are_obsolete_at_once() {
+        let fs = Arc::new(MemoryFs::new());
+        let options = Options::new().fs(Arc::clone(&fs) as _).worker_threads(0);
+        let db = options.open("db").expect("a new store");
+        let store = db.store();
+        let path = FileName::Table(store.tables.new_file_id()).path(&store.tables.folder);
+        drop(fs.create(&path).expect("a new file"));
+        // The edit failed, and another thread has replaced the manifest since.
+        store.versions.add_uncertain(&store.tables.obsolete_files, [path.clone()]);
+        store.unlink_last();
+        assert!(fs.open(&path).is_err(), "no manifest names it");
     }
 }
