@@ -4,11 +4,9 @@ use std::{collections::VecDeque, path::PathBuf, slice, sync::Arc};
 
 use sievedb_format::SequenceNumber;
 
-use super::{LogHost, PanicGuard};
+use super::{LogHost, PanicGuard, segment_file::SegmentFile};
 use crate::{
-    Error, Result,
-    error::SYNC,
-    fs::AppendFile,
+    Result,
     log::{PendingRecord, Position, Writer, values::ValueFile},
     wal::replay::ReplayedSegment,
 };
@@ -35,7 +33,7 @@ pub(super) struct Segment {
     pub(super) bytes: u64,
     pub(super) last_sequence: SequenceNumber,
     /// Handle for its sync. `None` once the segment is finished and synced as a whole.
-    pub(super) file: Option<Arc<dyn AppendFile>>,
+    pub(super) file: Option<Arc<SegmentFile>>,
     pub(super) synced_bytes: u64,
     /// Blob files with values of its records. They stay as long as the segment.
     pub(super) values: Vec<Arc<dyn ValueFile>>,
@@ -122,7 +120,7 @@ pub(super) struct Unsynced {
     pub(super) id: u64,
     pub(super) bytes: u64,
     pub(super) path: PathBuf,
-    pub(super) file: Arc<dyn AppendFile>,
+    file: Arc<SegmentFile>,
     values: Vec<Arc<dyn ValueFile>>,
 }
 
@@ -134,8 +132,7 @@ impl Unsynced {
             let mut files = self.values.iter();
             files.try_for_each(|file| file.sync().map_err(|error| host.poison(error)))?;
         }
-        let synced = self.file.sync_data();
-        synced.map_err(|error| host.poison(Error::io(SYNC, &self.path, error)))
+        self.file.sync(&self.path).map_err(|error| host.poison(error))
     }
 }
 
@@ -243,12 +240,12 @@ impl LogFiles {
         // It may end without a record, and be retained.
         let last_sequence = self.last_sequence;
         let path = writer.path().to_owned();
-        let (id, bytes, file) = (writer.file_id(), writer.offset(), Arc::clone(writer.file()));
+        let (id, bytes) = (writer.file_id(), writer.offset());
         debug_assert!(self.writer.is_none(), "two segments take records");
         debug_assert!(self.segments.back().is_none_or(|newest| newest.id < id), "ids ascend");
         // Synced and named by the manifest before its first record.
         let synced_bytes = bytes;
-        let file = Some(file);
+        let file = Some(Arc::new(SegmentFile::new(Arc::clone(writer.file()))));
         let (values, value_bytes) = Default::default();
         self.segments.push_back(Segment {
             id,

@@ -22,6 +22,7 @@ mod key_slots;
 mod log_segment;
 mod placement;
 mod publish;
+mod segment_file;
 mod shared_log;
 mod sync_group;
 mod sync_turns;
