@@ -107,13 +107,13 @@ impl EncryptedFs {
         }
     }
 
-    /// Returns the stored length of what holds the first `bytes` logical bytes of the file `path`.
+    /// Returns the stored length of what holds the first `bytes` logical bytes of the stored
+    /// `file`.
     ///
     /// # Errors
     ///
-    /// Those of opening and reading the file.
-    pub(super) fn stored_bytes(&self, path: &Path, bytes: u64) -> io::Result<u64> {
-        let file = self.inner.open(path)?;
+    /// Those of reading the file.
+    pub(super) fn stored_bytes(&self, file: Arc<dyn ReadFile>, bytes: u64) -> io::Result<u64> {
         match self.head_with_cipher(&*file)? {
             Some((head, cipher)) if head.layout == Layout::Frames => {
                 FrameFile::new(file, &head, cipher).stored_bytes(bytes)

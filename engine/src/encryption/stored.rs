@@ -68,7 +68,8 @@ impl StoredFs {
         let file = self.fs.open(path)?;
         #[cfg(feature = "encryption")]
         if let (Some(encrypted), Some(bytes)) = (&self.encrypted, bytes) {
-            let stored = encrypted.stored_bytes(path, bytes)?;
+            // Not by its path: a new file may have replaced it.
+            let stored = encrypted.stored_bytes(Arc::clone(&file), bytes)?;
             return Ok((file, stored));
         }
         let stored = bytes.map_or_else(|| file.len(), Ok)?;
