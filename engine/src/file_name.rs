@@ -13,6 +13,7 @@
 //! | `STATS`           | statistics, for other processes                               |
 //! | `REPLICA`         | files and backup of a replica                                 |
 //! | `*.tmp`           | unfinished: to be renamed, or left by a crash                 |
+//! | `*.next3`         | log and manifest of refresh 3 of a replica: to be renamed     |
 //!
 //! Numbers come from one counter and are never reused. They have at least six digits, so that
 //! directory listings are in order. Only the spelling that [`FileName`] writes is recognized.
@@ -24,6 +25,11 @@ use std::{
 
 /// Marks the directory of a replica. Without `CURRENT`, its files have not all arrived.
 pub(crate) const REPLICA: &str = "REPLICA";
+
+/// Returns the end of the names of the files of refresh `generation` of a replica.
+pub(crate) fn staged_end(generation: u64) -> String {
+    format!(".next{generation}")
+}
 
 /// Largest number of a file or keyspace: the counters cannot overflow.
 pub(crate) const ID_MAX: u64 = u64::MAX >> 1;
@@ -68,6 +74,12 @@ impl<'a> FileName<'a> {
     /// Parses the last part of `path`.
     pub(crate) fn of_path(path: &'a Path) -> Option<Self> {
         Self::parse(path.file_name()?.to_str()?)
+    }
+
+    /// Parses the name of a file of a refresh, without its end.
+    pub(crate) fn parse_staged(name: &'a str) -> Option<Self> {
+        let (name, generation) = name.rsplit_once(".next")?;
+        generation.parse::<u64>().ok().and_then(|_| Self::parse(name))
     }
 
     pub(crate) const fn id(self) -> Option<u64> {

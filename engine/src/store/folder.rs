@@ -176,6 +176,25 @@ fn check_no_replica(fs: &dyn Fs, folder: &Path) -> Result<()> {
     }
 }
 
+/// Refuses the directory of a replica with files of a refresh: its log and its manifest are to be
+/// replaced, and with them all writes to them.
+///
+/// # Errors
+///
+/// [`Error::IncompleteReplica`], [`Error::Io`].
+pub(super) fn check_no_refresh(fs: &dyn Fs, folder: &Path) -> Result<()> {
+    match check_no_replica(fs, folder) {
+        Err(Error::IncompleteReplica { .. }) => {}
+        checked => return checked,
+    }
+    let names = fs.list(folder).map_err(|error| refused("list", folder, folder, error))?;
+    let is_current = |name: &String| FileName::parse_staged(name) == Some(FileName::Current);
+    match names.iter().any(is_current) {
+        true => Err(Error::IncompleteReplica { path: folder.to_owned() }),
+        false => Ok(()),
+    }
+}
+
 /// Creates `folder` and its missing parents for a new store, and makes their entries durable.
 ///
 /// Also of existing ones: an interrupted attempt may have created them without a sync.

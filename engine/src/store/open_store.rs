@@ -20,8 +20,8 @@ use crate::{
     planted::PlantedBug,
     store::Store,
     store::folder::{
-        Checked, check_new, check_read_mode, check_store, create_dir, lock_folder, lock_to_read,
-        refused,
+        Checked, check_new, check_no_refresh, check_read_mode, check_store, create_dir,
+        lock_folder, lock_to_read, refused,
     },
     store::follower::{self, Follower, tail::Tail},
     store::logged_values::ValueFiles,
@@ -97,6 +97,10 @@ impl OpenStore {
         if options.create_new {
             // Another process may have created one before this one got the lock.
             check_new(&*options.fs, folder)?;
+        }
+        // A replica ignores files that it could not remove.
+        if options.arriving.is_none() {
+            check_no_refresh(&*options.fs, folder)?;
         }
         if !options.read_only {
             let kept = frugal.keep_folder(folder);

@@ -16,7 +16,7 @@ use std::{
 };
 
 use sievedb::{Db, Error, RestoreOptions, fs::Fs};
-use sievedb_doubles::{Fault, FaultFs, MemoryFs, Times};
+use sievedb_doubles::{Fault, FaultFs, Loss, MemoryFs, Times};
 use sievedb_tests::{
     cuts::cut_power,
     settings::{STORE_DIR, report, seed},
@@ -159,6 +159,21 @@ fn a_store_that_was_written_is_not_refreshed() {
     assert_eq!(entries(replica.db()).len(), wanted.len() + 1);
 }
 
+/// Opens the replica as a store and writes to it, unless that is refused. Checks that the next
+/// opening of the replica leaves the write, after one of `before`.
+fn check_written(left: &MemoryFs, before: [&Entries; 2]) -> Result<(), String> {
+    let left = Arc::new(left.crash(left.operations(), &Loss::Nothing));
+    let text = |error: Error| format!("{error:?}");
+    match options(&left).open(REPLICA) {
+        Err(Error::IncompleteReplica { .. }) => return Ok(()),
+        db => db.and_then(|db| db.insert("written", "value")).map_err(text)?,
+    }
+    let replica = open(&set(&left), &options(&left)).map_err(text)?;
+    let mut found = try_entries(replica.db()).map_err(text)?;
+    let is_kept = found.pop().is_some_and(|(key, _)| key == b"written");
+    if is_kept && before.contains(&&found) { Ok(()) } else { Err("a lost write".to_owned()) }
+}
+
 #[test]
 fn a_refresh_survives_a_power_cut() {
     let disk = Arc::new(MemoryFs::new());
@@ -175,6 +190,7 @@ fn a_refresh_survives_a_power_cut() {
     drop((replica, db));
     let states = cut_power(&disk, began, seed("cuts of refreshes", 1), |left, at| {
         let text = |error: Error| format!("{error:?}");
+        check_written(left, [&old, &new])?;
         let replica = open(&set(left), &options(left)).map_err(text)?;
         let found = try_entries(replica.db()).map_err(text)?;
         if found != new && (found != old || at >= shown) {
@@ -223,7 +239,7 @@ fn fail(call: usize, times: Times, is_local: bool) -> bool {
         assert!(refreshed.is_err() || found == new, "call {call}");
     }
     let struck = faults.failures() > 0;
-    let crashed = Arc::new(disk.crash(disk.operations(), &sievedb_doubles::Loss::Everything));
+    let crashed = Arc::new(disk.crash(disk.operations(), &Loss::Everything));
     faults.heal();
     let is_newer = replica.refresh().unwrap_or_else(|error| panic!("call {call}: {error:?}"));
     assert_eq!(is_newer, refreshed.is_err(), "call {call}");

@@ -13,7 +13,7 @@ use std::{
 };
 
 use crate::{
-    file_name::FileName,
+    file_name::{FileName, staged_end},
     fs::{AppendFile, DirHandle, FileLock, Fs, ReadFile},
     sync::Mutex,
 };
@@ -31,19 +31,6 @@ pub(super) struct AsideFs {
     end: Option<String>,
     lock_path: PathBuf,
     lock: Mutex<Weak<dyn FileLock>>,
-}
-
-/// Returns the end of the names of the files of a refresh.
-pub(super) fn staged_end(generation: u64) -> String {
-    format!(".next{generation}")
-}
-
-/// Returns `true` for the name of a file of any refresh.
-pub(super) fn is_staged(name: &str) -> bool {
-    let parts = name.rsplit_once(".next");
-    parts.is_some_and(|(name, number)| {
-        FileName::parse(name).is_some() && number.parse::<u64>().is_ok()
-    })
 }
 
 /// A share in the lock of the replica.

@@ -9,7 +9,7 @@ use std::{
 
 use super::{
     Replica,
-    aside::{AsideFs, is_staged, unlink},
+    aside::{AsideFs, unlink},
     fetcher::{Fetcher, promote},
     marker::{Marker, missing_files, own_files},
     refresh::Refresher,
@@ -138,7 +138,7 @@ impl<'s> ReplicaDirectory<'s> {
             let is_unneeded = match FileName::parse(&name) {
                 Some(FileName::Temporary(_)) => true,
                 Some(parsed) => parsed.id().is_some() && !needed.contains(&*name),
-                None => is_staged(&name),
+                None => FileName::parse_staged(&name).is_some(),
             };
             if is_unneeded {
                 let _ = self.fs.unlink(&self.folder.join(name));

@@ -26,7 +26,7 @@ use crate::{
     backup::{BackupSet, record::StoredFile, wrong_content},
     clock::{Clock as _, SystemClock},
     error::SYNC,
-    file_name::FileName,
+    file_name::{FileName, staged_end},
     fs::{ArrivingFiles, FileLock, Fs},
     store::checkpoint::target::write_parts,
     sync::{Condvar, Mutex},
@@ -400,7 +400,8 @@ impl Fetcher {
     }
 }
 
-/// Gives manifest and log of a refresh their names, if they lack them, and removes the former ones.
+/// Gives manifest and log of a refresh their names, if they lack them, and removes the former
+/// ones, and those of attempts that failed.
 ///
 /// # Errors
 ///
@@ -411,13 +412,17 @@ pub(super) fn promote(fs: &dyn Fs, aside: &AsideFs, folder: &Path, marker: &Mark
         return Ok(());
     }
     let names = fs.list(folder).map_err(|error| Error::io("list", folder, error))?;
+    let end = staged_end(marker.generation);
     let own: Vec<_> = marker.own.iter().map(|file| &*file.name).collect();
     let unneeded: Vec<_> = names
         .iter()
         .map(String::as_str)
         .filter(|name| {
             let parsed = FileName::parse(name);
-            matches!(parsed, Some(FileName::Log(_) | FileName::Manifest(_))) && !own.contains(name)
+            let is_former = matches!(parsed, Some(FileName::Log(_) | FileName::Manifest(_)));
+            // Of an attempt that failed: with them, the directory does not open as a store.
+            let is_staged = FileName::parse_staged(name).is_some() && !name.ends_with(&*end);
+            is_former && !own.contains(name) || is_staged
         })
         .collect();
     aside.promote(folder, marker.generation, &own, &unneeded).map_err(rename_error)

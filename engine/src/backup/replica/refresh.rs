@@ -13,7 +13,6 @@ use std::{path::Path, sync::Arc};
 
 use super::{
     Replica,
-    aside::staged_end,
     directory::commit,
     fetcher::Fetcher,
     marker::{Marker, missing_files, own_files},
@@ -21,6 +20,7 @@ use super::{
 use crate::{
     Error, Options, Result,
     backup::{RestoreOptions, chain::Chain, restore::Begun},
+    file_name::staged_end,
     fs::Fs,
     store::{Store, checkpoint::target::Target},
     sync::Mutex,
