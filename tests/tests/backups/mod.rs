@@ -9,6 +9,7 @@ mod descriptors;
 mod faults;
 mod keyspaces;
 mod refresh;
+mod refresh_turns;
 mod replicas;
 
 use std::sync::Arc;

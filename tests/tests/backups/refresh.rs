@@ -29,7 +29,7 @@ use super::{
 };
 
 /// Writes round `round`, with a compaction in odd ones, and adds a backup. Returns the entries.
-fn next_backup(disk: &Arc<MemoryFs>, db: &Db, round: u32) -> Entries {
+pub(super) fn next_backup(disk: &Arc<MemoryFs>, db: &Db, round: u32) -> Entries {
     for number in (0..120_u32).filter(|number| number % 3 == round % 3) {
         db.insert(number.to_be_bytes(), vec![round as u8; 100]).unwrap();
     }

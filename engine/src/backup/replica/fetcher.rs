@@ -49,7 +49,8 @@ pub(super) struct Fetcher {
     pub(super) left: LeftFiles,
     queue: Mutex<Queue>,
     changed: Condvar,
-    /// Held while files get their names: at the end of the replica and of a refresh.
+    /// Held while files get their names, at the end of the replica and of a refresh, and while
+    /// other files become pending.
     turn: Mutex<()>,
     is_ended: AtomicBool,
     _lock: Option<Arc<dyn FileLock>>,
@@ -135,6 +136,8 @@ impl Fetcher {
         (is_promoted, is_complete): (bool, bool),
     ) {
         self.arriving.add(pending.iter().map(|file| file.arriving(&self.folder)));
+        // Another thread may be completing the replica, for which no file may be pending.
+        let _turn = self.turn.lock();
         let mut queue = self.queue.lock();
         queue.pending = pending.into();
         let Queue { pending, in_flight, .. } = &mut *queue;
