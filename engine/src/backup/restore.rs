@@ -167,9 +167,13 @@ impl BackupSet {
                 writer.sync_data()
             })?;
         }
-        let known_ms = state.sequence_times.samples().last().map_or(0, |&(ms, _)| ms);
-        samples.retain(|&(ms, sequence)| ms > known_ms && sequence <= last);
-        samples.dedup_by_key(|&mut (ms, _)| ms);
+        let mut known_ms = state.sequence_times.samples().last().map_or(0, |&(ms, _)| ms);
+        // Parts that overlap have the same samples.
+        samples.retain(|&(ms, sequence)| {
+            let is_new = ms > known_ms && sequence <= last;
+            known_ms = if is_new { ms } else { known_ms };
+            is_new
+        });
         let edit = VersionEdit {
             last_sequence: Some(last),
             store_clock_ms: Some(chain.clock_ms),
