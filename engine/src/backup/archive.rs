@@ -24,6 +24,7 @@ use crate::{
     clock::{Clock as _, SystemClock},
     planted::PlantedBug,
     store::{Store, open_store::OpenStore},
+    wal::batch::Entry,
 };
 
 /// Length at which a part ends, in bytes.
@@ -58,6 +59,10 @@ struct ArchivedLog {
     /// Time of the last sample in the set.
     sampled_ms: u64,
     bytes: u64,
+    /// It lacks entries: those of an ingest.
+    has_ingest: bool,
+    /// No newer backup up to this number is of the store.
+    checked: u64,
 }
 
 /// The result of an [update](Archive::update).
@@ -122,8 +127,9 @@ impl Archive {
 
     /// Adds everything that is committed now, durable at return.
     ///
-    /// The first update creates a backup. So does an update after much log, after a
-    /// [prune](BackupSet::prune) of the last backup, and if the store no longer keeps all changes.
+    /// The first update creates a backup. So does an update after much log, after an ingest or
+    /// another backup of the store, after a [prune](BackupSet::prune) of the last backup, and if
+    /// the store no longer keeps all changes.
     /// Syncs the log of the store. Uses memory for two batches and about 8 MiB.
     ///
     /// # Errors
@@ -147,9 +153,14 @@ impl Archive {
             };
         }
         let numbers = self.set.numbers()?;
+        let has_newer = match &mut self.log {
+            Some(log) => log.has_newer_backup(&self.set, &self.store, &numbers)?,
+            None => false,
+        };
         let is_long = |log: &ArchivedLog| log.bytes >= self.log_bytes_max;
         let is_kept = |log: &ArchivedLog| numbers.contains(&log.backup);
-        if self.log.as_ref().is_none_or(|log| is_long(log) || !is_kept(log)) {
+        let ends = |log: &ArchivedLog| is_long(log) || log.has_ingest || !is_kept(log);
+        if has_newer || self.log.as_ref().is_none_or(ends) {
             let created = self.set.create_of(&self.store)?;
             if let Some(log) = &mut self.log {
                 // Up to the new backup at least.
@@ -160,8 +171,15 @@ impl Archive {
                 let samples = times.samples().iter();
                 samples.take_while(|(_, last)| *last <= archived).last().map_or(0, |(ms, _)| *ms)
             });
-            let (backup, changes, bytes) = (created.number, None, 0);
-            self.log = Some(ArchivedLog { backup, changes, archived, sampled_ms, bytes });
+            self.log = Some(ArchivedLog {
+                backup: created.number,
+                changes: None,
+                archived,
+                sampled_ms,
+                bytes: 0,
+                has_ingest: false,
+                checked: created.number,
+            });
             new_backup = Some(created);
         }
         let sequence = self.log.as_ref().map_or(0, |log| log.archived);
@@ -197,6 +215,27 @@ impl Archive {
 }
 
 impl ArchivedLog {
+    /// Returns `true` if the set has a newer backup of the store: a restore begins with that one,
+    /// and so must the log. `numbers` are those of all backups.
+    fn has_newer_backup(
+        &mut self,
+        set: &BackupSet,
+        store: &Store,
+        numbers: &[u64],
+    ) -> Result<bool> {
+        let checked = self.checked;
+        for &number in numbers.iter().filter(|&&number| number > checked) {
+            match set.record(number) {
+                Ok(record) if record.state.store_id != store.tables.store_id => {}
+                Err(error @ Error::Io { .. }) => return Err(error),
+                // One that cannot be read may be of the store.
+                _ => return Ok(true),
+            }
+            self.checked = number;
+        }
+        Ok(false)
+    }
+
     /// Adds the batches that are committed now. Returns the bytes added.
     fn update(
         &mut self,
@@ -219,6 +258,9 @@ impl ArchivedLog {
             while part.bytes() < PART_BYTES && changes.seen() < end {
                 let Some(tail) = changes.next_tail()? else { break };
                 part.put_batch(tail.first, tail.batch.payload());
+                // It is a batch of its own.
+                self.has_ingest |=
+                    matches!(tail.batch.iter().next(), Some(Ok(Entry::Ingest { .. })));
             }
             let is_whole = part.bytes() < PART_BYTES;
             let range = PartRange { backup: self.backup, after: archived, upto: changes.seen() };

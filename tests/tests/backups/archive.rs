@@ -275,3 +275,33 @@ fn keyspaces_are_restored_as_of_the_point() {
     // Changes before are not of this store.
     assert!(matches!(copy.changes(good), Err(Error::ChangesLost { .. })));
 }
+
+#[test]
+fn the_newest_backup_leads_to_the_end_of_the_log() {
+    let disk = Arc::new(MemoryFs::new());
+    let db = retaining(&disk).open(STORE_DIR).unwrap();
+    let other = retaining(&disk).open("data/other").unwrap();
+    let set = set(&disk);
+    let mut archive = set.archive(&db).unwrap();
+    archive.update().unwrap();
+    let mut check = |number: u32, backup: Option<u64>| {
+        db.insert("number", number.to_be_bytes()).unwrap();
+        let update = archive.update().unwrap();
+        assert_eq!(update.backup.map(|backup| backup.number), backup, "{number}");
+        let newest = set.list().unwrap().into_iter().rfind(|it| ![4, 6].contains(&it.number));
+        let newest = newest.unwrap();
+        let options = RestoreOptions::new().backup(newest.number).to(update.sequence);
+        let (found, sequence) = restored(&disk, &options, &format!("data/restored{number}"));
+        assert_eq!((found, sequence), (entries(&db), update.sequence), "{number}");
+    };
+    check(0, None);
+    db.ingest([("ingested", "value")]).unwrap();
+    check(1, Some(2));
+    check(2, None);
+    assert_eq!(set.create(&db).unwrap().number, 3);
+    set.create(&other).unwrap();
+    check(3, Some(5));
+    check(4, None);
+    set.create(&other).unwrap();
+    check(5, None);
+}
