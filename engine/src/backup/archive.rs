@@ -277,12 +277,13 @@ impl ArchivedLog {
             if !(omits && range.upto.is_multiple_of(3) && range.upto > range.after) {
                 set.put_object(LOG, &range.name(), &part)?;
             }
+            // Before the next part, which is useless without this one.
+            set.sync(LOG)?;
             archived = range.upto;
             if is_whole {
                 break;
             }
         }
-        set.sync(LOG)?;
         self.changes = Some(changes);
         (self.archived, self.sampled_ms) = (archived, sampled_ms);
         self.bytes += bytes;

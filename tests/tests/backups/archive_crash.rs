@@ -1,19 +1,19 @@
 //! Power cuts of archives: each archived point is restored, and no other state.
 
-use std::sync::Arc;
+use std::{path::Path, sync::Arc};
 
-use sievedb::{Error, RestoreOptions, Retention, planted::PlantedBug};
-use sievedb_doubles::MemoryFs;
+use sievedb::{ChangeRetention, Error, RestoreOptions, Retention, fs::Fs, planted::PlantedBug};
+use sievedb_doubles::{Loss, MemoryFs};
 use sievedb_tests::{
     cuts::cut_power,
     model::{DEFAULT, Model},
     observe::observe,
     recorder::Recorder,
     rng::mix,
-    settings::{report, seed},
+    settings::{STORE_DIR, report, seed},
 };
 
-use super::{archive::retaining, set};
+use super::{SET, archive::retaining, set};
 
 /// A point of the history, and the operations of the disk when it was archived.
 struct Point {
@@ -111,4 +111,28 @@ fn planted_missing_part_of_a_log_is_caught() {
     let violation = caught.expect_err("the planted bug is caught");
     let first = violation.lines().next().unwrap_or_default();
     report(&format!("planted bug, part of an archived log omitted: {first}"));
+}
+
+#[test]
+fn a_long_update_leaves_no_gap_after_a_power_cut() {
+    let disk = Arc::new(MemoryFs::new());
+    let options = retaining(&disk).retain_changes(ChangeRetention::bytes(64 << 20));
+    let db = options.open(STORE_DIR).expect("a new store");
+    let mut archive = set(&disk).archive(&db).expect("changes are retained");
+    archive.update().expect("a backup");
+    for _ in 0..3 {
+        db.insert("key", vec![1; 5 << 20]).expect("there is room");
+    }
+    let began = disk.operations();
+    archive.update().expect("three parts");
+    let parts = |disk: &MemoryFs| disk.list(&Path::new(SET).join("log")).unwrap_or_default();
+    let all = parts(&disk);
+    assert_eq!(all.len(), 4, "the last is empty");
+    for at in began..=disk.operations() {
+        for seed in 0..8 {
+            let left = parts(&disk.crash(at, &Loss::Random { seed, torn: false }));
+            let left: Vec<_> = left.into_iter().filter(|name| all.contains(name)).collect();
+            assert!(all.starts_with(&left), "cut at {at}: {left:?} of {all:?}");
+        }
+    }
 }
