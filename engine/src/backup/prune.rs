@@ -1,6 +1,6 @@
 //! Removes backups.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
     BackupSet, Retention,
@@ -11,7 +11,8 @@ use crate::{Error, Result};
 
 impl BackupSet {
     /// Removes the backups that `retention` does not keep, with their archived logs, and the files
-    /// that no other backup needs. Returns the numbers of the removed backups.
+    /// that no other backup needs. The rules count the backups of each store. Returns the numbers
+    /// of the removed backups.
     ///
     /// # Errors
     ///
@@ -22,8 +23,12 @@ impl BackupSet {
         let numbers = self.numbers()?;
         let records = numbers.iter().map(|&number| Ok((number, self.record(number)?)));
         let records: Vec<_> = records.collect::<Result<_>>()?;
-        let times: Vec<_> = records.iter().map(|(number, it)| (*number, it.time_ms)).collect();
-        let kept = retention.kept(&times);
+        let mut stores: BTreeMap<_, Vec<_>> = BTreeMap::new();
+        for (number, it) in &records {
+            stores.entry(it.state.store_id).or_default().push((*number, it.time_ms));
+        }
+        let kept: BTreeSet<_> =
+            stores.values().flat_map(|backups| retention.kept(backups)).collect();
         let needed: BTreeSet<_> = records
             .iter()
             .filter(|(number, _)| kept.contains(number))

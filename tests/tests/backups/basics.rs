@@ -98,6 +98,29 @@ fn prune_removes_backups_and_only_their_own_files() {
 }
 
 #[test]
+fn prune_keeps_backups_of_each_store() {
+    let disk = Arc::new(MemoryFs::new());
+    let stores = ["data/a", "data/b"].map(|path| options(&disk).open(path).unwrap());
+    let clock = Arc::new(ManualClock::new());
+    let set = BackupSet::with_fs(SET, Arc::clone(&disk) as Arc<dyn Fs>, Arc::clone(&clock) as _);
+    for day in 0..4_u8 {
+        clock.advance(Duration::from_secs(24 * 3600));
+        for db in &stores {
+            db.insert("day", [day]).unwrap();
+            set.create(db).unwrap();
+        }
+    }
+    assert_eq!(set.prune(&Retention::new().daily(2)).unwrap(), [1, 2, 3, 4]);
+    assert_eq!(set.prune(&Retention::new()).unwrap(), [5, 6]);
+    for number in [7, 8] {
+        let path = format!("data/restored{number}");
+        set.restore(number, &path).unwrap();
+        let copy = options(&disk).create_if_missing(false).open(path).unwrap();
+        assert_eq!(copy.get("day").unwrap().as_deref(), Some(&[3][..]));
+    }
+}
+
+#[test]
 fn damage_is_found_and_never_restored() {
     let disk = Arc::new(MemoryFs::new());
     let db = options(&disk).open(STORE_DIR).unwrap();
