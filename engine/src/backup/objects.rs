@@ -9,6 +9,7 @@ use std::{
 
 use crate::{
     fs::{AppendFile, FileLock, Fs, ReadFile},
+    store::folder::create_levels,
     table::open_files::{FrugalFs, OpenFiles},
 };
 
@@ -102,13 +103,14 @@ impl ObjectStore for Directory {
     }
 
     fn lock(&self) -> io::Result<Box<dyn FileLock>> {
+        // Without a backup, an earlier call may have failed before the syncs.
+        if self.list(BACKUPS)?.is_empty() {
+            create_levels(&*self.fs, &self.fs.absolute(&self.path)?)?;
+        }
         for directory in [OBJECTS, BACKUPS, LOG] {
             self.fs.create_dir(&self.file(directory))?;
         }
         self.fs.sync_dir(&self.path)?;
-        if let Some(parent) = self.path.parent() {
-            self.fs.sync_dir(parent)?;
-        }
         self.fs.lock(&self.file("LOCK"))
     }
 

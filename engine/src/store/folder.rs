@@ -7,7 +7,7 @@ use std::{
 
 use crate::{
     Error, Options, Result,
-    error::{LOCK, SYNC},
+    error::LOCK,
     file_name::{FileName, REPLICA},
     fs::{FileLock, Fs},
     manifest::check_no_store,
@@ -216,19 +216,28 @@ pub(super) fn create_dir(fs: &dyn Fs, folder: &Path) -> Result<()> {
             return Err(Error::ForeignDirectory { path: folder.to_owned(), name });
         }
     }
+    create_levels(fs, folder).map_err(|error| refused("create", folder, folder, error))
+}
+
+/// Creates the absolute path `folder` with its missing parents, and makes their entries durable.
+///
+/// # Errors
+///
+/// Errors of `fs`.
+pub(crate) fn create_levels(fs: &dyn Fs, folder: &Path) -> io::Result<()> {
     let mut levels = Vec::new();
     for level in folder.ancestors().filter(|level| !level.as_os_str().is_empty()) {
-        levels.push((level, exists(level)?));
+        levels.push((level, fs.exists(level)?));
     }
     if levels.iter().any(|(_, existed)| !existed) {
-        fs.create_dir(folder).map_err(|error| Error::io("create", folder, error))?;
+        fs.create_dir(folder)?;
     }
     for (level, existed) in levels.into_iter().rev() {
         let Some(parent) = level.parent() else { continue };
         match fs.sync_dir(parent) {
             // A directory without permission had this entry before.
             Err(error) if existed && error.kind() == io::ErrorKind::PermissionDenied => {}
-            synced => synced.map_err(|error| Error::io(SYNC, parent, error))?,
+            synced => synced?,
         }
     }
     Ok(())

@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use sievedb::{Retention, planted::PlantedBug};
-use sievedb_doubles::MemoryFs;
+use sievedb::{BackupSet, Retention, clock::ManualClock, fs::Fs, planted::PlantedBug};
+use sievedb_doubles::{Loss, MemoryFs};
 use sievedb_tests::{
     cuts::cut_power,
     model::{DEFAULT, Model},
     observe::observe,
     recorder::Recorder,
-    settings::{report, seed},
+    settings::{STORE_DIR, report, seed},
 };
 
 use super::{options, set};
@@ -92,4 +92,17 @@ fn planted_early_record_of_a_backup_is_caught() {
     let violation = caught.expect_err("the planted bug is caught");
     let first = violation.lines().next().unwrap_or_default();
     report(&format!("planted bug, backup recorded early: {first}"));
+}
+
+#[test]
+fn a_new_set_in_new_directories_is_durable() {
+    let disk = Arc::new(MemoryFs::new());
+    let db = options(&disk).open(STORE_DIR).expect("a new store");
+    let set_of = |disk: &Arc<MemoryFs>| {
+        let fs = Arc::clone(disk) as Arc<dyn Fs>;
+        BackupSet::with_fs("data/x/y/set", fs, Arc::new(ManualClock::new()))
+    };
+    let backup = set_of(&disk).create(&db).expect("there is room");
+    let left = Arc::new(disk.crash(disk.operations(), &Loss::Everything));
+    assert_eq!(set_of(&left).list().expect("it can be read").len(), 1, "{backup:?}");
 }
