@@ -9,6 +9,7 @@ mod descriptors;
 mod faults;
 mod keyspaces;
 mod refresh;
+mod refresh_pruned;
 mod refresh_turns;
 mod replicas;
 

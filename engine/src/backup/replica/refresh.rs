@@ -129,13 +129,17 @@ impl Replica {
             return Err(Error::NoReplica { path: fetcher.folder.clone() });
         };
         let mut progress = refresher.state.lock();
-        let mut is_newer = self.show(store, &mut progress)?;
+        // It fails for good if the backup was pruned since.
+        let shown = self.show(store, &mut progress);
         let marker = fetcher.marker();
         let point = (marker.backup, marker.sequence);
-        if let Some(chain) = fetcher.set.newer_chain(store.tables.store_id, point)? {
-            refresher.stage(fetcher, store, chain, &mut progress)?;
-            is_newer |= self.show(store, &mut progress)?;
-        }
+        let is_newer = match fetcher.set.newer_chain(store.tables.store_id, point)? {
+            Some(chain) => {
+                refresher.stage(fetcher, store, chain, &mut progress)?;
+                self.show(store, &mut progress)?
+            }
+            None => shown?,
+        };
         fetcher.sweep();
         self.start_threads()?;
         Ok(is_newer)
