@@ -56,6 +56,8 @@ pub struct Changes {
     tail: LogTail,
     /// The segment with the next batch, when it was looked up.
     segment: Option<TailSegment>,
+    /// Even: the log to which `segment` and `tail` belong.
+    generation: u64,
     names: Names,
     /// Sequence number of the last entry that was returned.
     position: SequenceNumber,
@@ -78,9 +80,20 @@ impl Changes {
     ) -> Result<Self> {
         store.check_changes(since)?;
         let (tail, names) = (store.log_tail(), Names::at(&store, since));
-        let (segment, held) = (None, None);
-        let (position, seen, is_ended) = (since, since, false);
-        Ok(Self { open, store, options, tail, segment, names, position, seen, held, is_ended })
+        let generation = store.log_generation() & !1;
+        Ok(Self {
+            open,
+            store,
+            options,
+            tail,
+            segment: None,
+            generation,
+            names,
+            position: since,
+            seen: since,
+            held: None,
+            is_ended: false,
+        })
     }
 
     /// Returns the sequence number to resume with, by [`Db::changes`](crate::Db::changes): that of
@@ -143,6 +156,11 @@ impl Changes {
             if store.wake_for_changes(self.seen, context.waker(), is_over) {
                 return Poll::Pending;
             }
+            if store.log_generation() % 2 == 1 {
+                // A refresh of the replica may fail without a notification.
+                context.waker().wake_by_ref();
+                return Poll::Pending;
+            }
         }
     }
 
@@ -197,12 +215,23 @@ impl Changes {
         if ready <= self.seen {
             return Ok(None);
         }
+        let generation = self.store.log_generation();
+        if generation.is_multiple_of(2) && generation != self.generation {
+            (self.segment, self.generation) = (None, generation);
+            self.tail.close();
+        }
         let Some(segment) = self.segment()? else {
             // Only failed writes, which are not in the log.
             self.seen = ready;
             return Ok(None);
         };
         let next = self.tail.next(&segment, self.seen);
+        if next.is_err() && self.store.log_generation() != self.generation {
+            // A refresh of the replica replaces the files. Continues after it.
+            self.segment = None;
+            self.tail.close();
+            return Ok(None);
+        }
         // The segment may have been dropped before it was opened.
         let next = next.or_else(|error| {
             self.store.check_changes(self.seen).and_then(|()| Err(self.store.gone(error)))

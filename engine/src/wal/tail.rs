@@ -91,6 +91,11 @@ impl LogTail {
         }
     }
 
+    /// Closes the segment, whose file was replaced.
+    pub(crate) fn close(&mut self) {
+        self.open = None;
+    }
+
     /// Returns the error for `batch`, which `next` returned last and which cannot be decoded.
     pub(crate) fn corrupt(&self, batch: &TailBatch, source: Corruption) -> Error {
         match &self.open {

@@ -11,6 +11,7 @@ mod keyspaces;
 mod refresh;
 mod refresh_pruned;
 mod refresh_turns;
+mod replica_streams;
 mod replicas;
 
 use std::sync::Arc;

@@ -150,6 +150,7 @@ impl Replica {
         if progress.is_shown {
             return Ok(false);
         }
+        store.begin_replacing();
         self.fetcher.promote()?;
         store.show_replaced()?;
         progress.is_shown = true;

@@ -29,7 +29,15 @@ mod rest;
 pub(super) mod tail;
 mod views;
 
-use std::{io, path::PathBuf, time::Duration};
+use std::{
+    io,
+    path::PathBuf,
+    sync::atomic::{
+        AtomicU64,
+        Ordering::{AcqRel, Acquire},
+    },
+    time::Duration,
+};
 
 use sievedb_format::SequenceNumber;
 
@@ -53,12 +61,14 @@ pub(crate) struct Follower {
     tail: Mutex<Option<Tail>>,
     /// Segments of the log as far as they are visible, for change streams.
     segments: Mutex<Vec<ReplayedSegment>>,
+    /// Raised when the files of the log are replaced; odd from then until the new ones are visible.
+    log_generation: AtomicU64,
 }
 
 impl Follower {
     pub(super) fn new(tail: Tail) -> Self {
         let segments = Mutex::new(tail.segments().to_vec());
-        Self { tail: Mutex::new(Some(tail)), segments }
+        Self { tail: Mutex::new(Some(tail)), segments, log_generation: AtomicU64::new(0) }
     }
 
     /// Returns the first segment with a record above `sequence`, as far as it is visible.
@@ -98,8 +108,21 @@ impl Store {
         })
     }
 
+    /// Returns the number of the log whose files change streams read. It is odd, or changes, if
+    /// they were replaced meanwhile.
+    pub(crate) fn log_generation(&self) -> u64 {
+        self.follower.as_ref().map_or(0, |follower| follower.log_generation.load(Acquire))
+    }
+
+    /// Called before the manifest and the log of this replica are replaced.
+    pub(crate) fn begin_replacing(&self) {
+        if let Some(follower) = &self.follower {
+            follower.log_generation.fetch_or(1, AcqRel);
+        }
+    }
+
     /// Makes the manifest and the log of the directory visible, which have replaced the former
-    /// ones of this replica.
+    /// ones of this replica since [`begin_replacing`](Self::begin_replacing).
     ///
     /// # Errors
     ///
@@ -110,6 +133,7 @@ impl Store {
         self.check_open()?;
         let (_, read) = self.try_refresh(follower, None)?;
         *tail = Some(read);
+        follower.log_generation.fetch_add(1, AcqRel);
         Ok(())
     }
 
