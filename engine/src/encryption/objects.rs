@@ -15,6 +15,9 @@ use super::{
 };
 use crate::fs::{Fs, ReadFile};
 
+/// Begin of all records of a plain set, which have no file header.
+const PLAIN_MAGIC: [u8; 6] = *b"SvBack";
+
 /// Encrypts a new object.
 #[derive(Debug)]
 pub(crate) struct ObjectWriter {
@@ -70,7 +73,18 @@ pub(crate) fn open_object(
     file: Arc<dyn ReadFile>,
     keys: &dyn KeyProvider,
 ) -> io::Result<Arc<dyn ReadFile>> {
-    let Some(head) = Head::read(&*file)? else { return Err(EncryptionError::Plain.into()) };
+    let Some(head) = Head::read(&*file)? else {
+        let mut begin = PLAIN_MAGIC;
+        let there = file.len()?.min(begin.len() as u64) as usize;
+        file.read_at(&mut begin[..there], 0)?;
+        return Err(match there == begin.len() && begin == PLAIN_MAGIC {
+            true => EncryptionError::Plain.into(),
+            false => {
+                let what = "head of an encrypted object";
+                EncryptionError::corrupt(0, Corruption::NotAuthentic { what })
+            }
+        });
+    };
     let (named, found) = (header(name), head.header);
     if (named.store_id, named.file_id) != (found.store_id, found.file_id) {
         let what = "name of an encrypted object";

@@ -1,8 +1,8 @@
 //! Replicas of encrypted backup sets.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
-use sievedb::{BackupSet, Error, RestoreOptions, clock::ManualClock};
+use sievedb::{BackupSet, Error, RestoreOptions, clock::ManualClock, fs::Fs as _};
 use sievedb_doubles::MemoryFs;
 use sievedb_tests::settings::{STORE_DIR, small_options};
 
@@ -70,4 +70,32 @@ fn an_encrypted_replica_is_refreshed() {
     let replica = set.open_replica(&select, &small_options(on(&disk)), "data/replica").unwrap();
     assert!(!replica.refresh().unwrap());
     assert_eq!(replica.db().get("logged").unwrap().unwrap(), [2; 10][..]);
+}
+
+#[test]
+fn a_damaged_head_is_reported() {
+    let disk = Arc::new(MemoryFs::new());
+    let db = encrypted(on(&disk)).open(STORE_DIR).unwrap();
+    for number in 0..300_u32 {
+        db.insert(number.to_be_bytes(), [7; 100]).unwrap();
+    }
+    db.compact().unwrap();
+    let set = BackupSet::with_fs("data/set", on(&disk), Arc::new(ManualClock::new()));
+    let set = set.encryption(keys(2));
+    set.create(&db).unwrap();
+    let options = small_options(on(&disk));
+    let replica = set.open_replica(&RestoreOptions::new(), &options, "data/replica").unwrap();
+    let pending = replica.stats().files_pending;
+    for object in disk.list("data/set/objects".as_ref()).unwrap() {
+        let path = format!("data/set/objects/{object}");
+        let mut bytes = disk.read(&path).unwrap().to_vec();
+        bytes[10] ^= 4;
+        disk.replace(&path, bytes).unwrap();
+    }
+    for _ in 0..pending {
+        let failed = replica.fetch_next();
+        assert!(matches!(failed, Err(Error::Corrupt { .. })), "{failed:?}");
+    }
+    let waited = replica.wait(Duration::from_secs(60));
+    assert!(matches!(waited, Err(Error::Corrupt { .. })), "{waited:?}");
 }

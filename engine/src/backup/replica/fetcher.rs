@@ -102,8 +102,10 @@ impl Queue {
             }
             // Of a backup before a refresh.
             Err(_) if !is_needed => {}
-            Err(Error::Corrupt { .. }) => self.damaged.push(file),
-            Err(_) => self.pending.push_back(file),
+            Err(Error::Io { .. } | Error::NoKey { .. } | Error::Closed) => {
+                self.pending.push_back(file);
+            }
+            Err(_) => self.damaged.push(file),
         }
     }
 

@@ -123,7 +123,7 @@ impl Replica {
     /// # Errors
     ///
     /// [`Error::Corrupt`] if files are damaged or missing in the set, and all others have arrived.
-    /// [`Error::ForkedChild`].
+    /// [`Error::NotEncrypted`] and [`Error::WrongKey`] likewise. [`Error::ForkedChild`].
     pub fn wait(&self, timeout: Duration) -> Result<bool> {
         self.check_not_forked()?;
         self.fetcher.wait(timeout)
@@ -134,8 +134,9 @@ impl Replica {
     ///
     /// # Errors
     ///
-    /// The next call fetches another file. [`Error::Io`]: the file is fetched again after the
-    /// others. [`Error::Corrupt`]: it is damaged or missing in the set. [`Error::ForkedChild`].
+    /// The next call fetches another file. [`Error::Io`], [`Error::NoKey`]: the file is fetched
+    /// again after the others. [`Error::Corrupt`]: it is damaged or missing in the set.
+    /// [`Error::NotEncrypted`], [`Error::WrongKey`], [`Error::ForkedChild`].
     pub fn fetch_next(&self) -> Result<bool> {
         self.check_not_forked()?;
         self.fetcher.fetch_next()
