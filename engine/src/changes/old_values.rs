@@ -36,7 +36,7 @@ impl OldValues {
         for change in &mut batch.changes {
             let Some(key) = change.kind.key() else { continue };
             let Some(snapshot) = self.snapshot(change.keyspace)? else { continue };
-            change.old_value = snapshot.get(key)?.map_or(OldValue::Absent, OldValue::Value);
+            change.old_value = old_value(&snapshot, key)?;
         }
         Ok(())
     }
@@ -51,5 +51,32 @@ impl OldValues {
             Err(Error::NotInHistory { .. } | Error::KeyspaceDropped { .. }) => Ok(None),
             snapshot => snapshot.map(Some),
         }
+    }
+}
+
+/// Returns the value of `key`; unknown if the keyspace was dropped meanwhile.
+fn old_value(snapshot: &KeyspaceSnapshot, key: &[u8]) -> Result<OldValue> {
+    match snapshot.get(key) {
+        Err(Error::KeyspaceDropped { .. }) => Ok(OldValue::Unknown),
+        found => Ok(found?.map_or(OldValue::Absent, OldValue::Value)),
+    }
+}
+
+#[cfg(all(test, not(feature = "shuttle")))]
+mod tests {
+    use super::*;
+    use crate::{Options, fs::MemoryFs};
+
+    #[test]
+    fn values_of_a_dropped_keyspace_are_unknown() {
+        let options = Options::new().fs(Arc::new(MemoryFs::new())).worker_threads(0);
+        let db = options.open("db").expect("a new store");
+        let keyspace = db.keyspace("users").expect("a new keyspace");
+        keyspace.insert("key", "value").expect("there is room");
+        let snapshot = db.snapshot().keyspace(&keyspace).expect("it exists");
+        let found = || old_value(&snapshot, b"key").expect("it can be read");
+        assert_eq!(found(), OldValue::Value("value".into()));
+        db.drop_keyspace("users").expect("there is room");
+        assert_eq!(found(), OldValue::Unknown);
     }
 }
