@@ -8,9 +8,10 @@
 //! * **One order.** All of it is in one store, so what survives a crash is a prefix of what was
 //!   written: the state machine is never ahead of the log, and no entry is purged that the state
 //!   machine has lost.
-//! * **Durability.** Entries and votes are on disk before openraft is notified. Commits overlap:
-//!   the next entries are written while the last ones are synced. Applied entries are not synced;
-//!   after a crash openraft applies them again.
+//! * **Durability.** Entries and votes are on disk before openraft is notified. With openraft 0.10,
+//!   commits overlap: the next entries are written while the last ones are synced. Openraft 0.9
+//!   waits for each append. Applied entries are not synced; after a crash openraft applies them
+//!   again.
 //! * **Snapshots** are checkpoints: hard links to tables, with their filters. They are sent file by
 //!   file, in chunks; every block is checked before one replaces the state of a node. A receiver
 //!   needs room for the snapshot twice, beside its own state. The last chunk returns when the
@@ -21,9 +22,9 @@
 //! * **Example.** `raft/cluster` of the repository is a cluster over HTTP, with a check of its
 //!   linearizability.
 //! * **Threads.** Snapshots are built and installed on threads of their own. Other calls into the
-//!   store block the calling task, as those of [`sievedb`] do. Entries that are applied may wait
-//!   for background work: run openraft on at least two worker threads. [`open`] returns after an
-//!   interrupted installation.
+//!   store block the calling task, as those of [`sievedb`] do: with openraft 0.9 also for the sync
+//!   of an append. Entries that are applied may wait for background work: run openraft on at least
+//!   two worker threads. [`open`] returns after an interrupted installation.
 //! * **Memory.** While a snapshot is built, checked or installed, it takes 8 MiB and the entries of
 //!   its log, beside the budget of the store. A [memory pool](sievedb::MemoryPool) includes them.
 //!
@@ -83,6 +84,8 @@ mod reads;
 mod record;
 mod snapshot;
 mod state_machine;
+#[cfg(feature = "openraft-0-9")]
+mod turns;
 #[cfg(feature = "openraft-0-10")]
 pub mod v0_10;
 #[cfg(feature = "openraft-0-9")]

@@ -12,6 +12,8 @@ use std::{
 use serde::{Serialize, de::DeserializeOwned};
 use sievedb::{Batch, CommitFuture, Durability};
 
+#[cfg(feature = "openraft-0-9")]
+use crate::turns::Turns;
 use crate::{
     Options, PlantedBug, Result,
     commit_limit::CommitLimit,
@@ -26,13 +28,14 @@ pub(crate) const READ_BYTES_MAX: usize = 4 << 20;
 pub struct LogStore<C> {
     records: Records,
     options: Options,
+    #[cfg(feature = "openraft-0-9")]
+    turns: Turns,
     types: PhantomData<fn() -> C>,
 }
 
 impl<C> Clone for LogStore<C> {
     fn clone(&self) -> Self {
-        let (records, options) = (self.records.clone(), self.options.clone());
-        Self { records, options, types: PhantomData }
+        Self::new(self.records.clone(), self.options.clone())
     }
 }
 
@@ -44,7 +47,13 @@ impl<C> fmt::Debug for LogStore<C> {
 
 impl<C> LogStore<C> {
     pub(crate) fn new(records: Records, options: Options) -> Self {
-        Self { records, options, types: PhantomData }
+        Self {
+            records,
+            options,
+            #[cfg(feature = "openraft-0-9")]
+            turns: Turns::default(),
+            types: PhantomData,
+        }
     }
 
     /// Reads the entries in `range`, until they have more than `bytes_max` bytes.
@@ -93,21 +102,17 @@ impl<C> LogStore<C> {
         if self.options.has_bug(bug) { Durability::OsBuffer } else { Durability::Disk }
     }
 
-    /// Writes the record `value` to `key`.
-    async fn write(
-        &self,
-        key: &[u8],
-        value: &impl Serialize,
-        durability: Durability,
-    ) -> Result<()> {
+    /// Returns a batch that writes the record `value` to `key`.
+    fn record(&self, key: &[u8], value: &impl Serialize) -> Result<Batch> {
         let mut batch = self.records.db.batch();
         batch.insert(&self.records.keyspace, key, encode(value)?)?;
-        commit(&mut batch, durability).await?.await?;
-        Ok(())
+        Ok(batch)
     }
 
     pub(crate) async fn write_vote(&self, vote: &impl Serialize) -> Result<()> {
-        self.write(VOTE, vote, self.durability(PlantedBug::UnsyncedVote)).await
+        let mut batch = self.record(VOTE, vote)?;
+        commit(&mut batch, self.durability(PlantedBug::UnsyncedVote)).await?.await?;
+        Ok(())
     }
 
     pub(crate) fn vote<T: DeserializeOwned>(&self) -> Result<Option<T>> {
@@ -116,7 +121,7 @@ impl<C> LogStore<C> {
 
     /// Not synced: with an older id, openraft only applies less before a leader contacts the node.
     pub(crate) async fn write_committed(&self, committed: &Option<impl Serialize>) -> Result<()> {
-        self.write(COMMITTED, committed, Durability::OsBuffer).await
+        commit_inline(&mut self.record(COMMITTED, committed)?, Durability::OsBuffer).await
     }
 
     pub(crate) fn committed<T: DeserializeOwned>(&self) -> Result<Option<T>> {
@@ -124,13 +129,38 @@ impl<C> LogStore<C> {
     }
 
     /// Appends entries. They are in the log when this returns, and synced when the future does.
-    ///
-    /// Many bytes are appended by several commits, of which only the last one is synced: it syncs
-    /// those before it. A crash may leave the first entries.
+    #[cfg(feature = "openraft-0-10")]
     pub(crate) async fn append_entries<L: Line>(
         &self,
         entries: impl IntoIterator<Item = L::Entry>,
     ) -> Result<CommitFuture> {
+        let mut batch = self.last_entries::<L>(entries).await?;
+        commit(&mut batch, self.durability(PlantedBug::UnsyncedEntries)).await
+    }
+
+    /// Appends entries, and syncs them on the calling thread. A caller that waits for each append
+    /// saves two switches of threads for it.
+    #[cfg(feature = "openraft-0-9")]
+    pub(crate) async fn append_synced<L: Line>(
+        &mut self,
+        entries: impl IntoIterator<Item = L::Entry>,
+    ) -> Result<()> {
+        let mut batch = self.last_entries::<L>(entries).await?;
+        let durability = self.durability(PlantedBug::UnsyncedEntries);
+        commit_inline(&mut batch, durability).await?;
+        // Not before the commit, which another call would then precede.
+        self.turns.after_call().await;
+        Ok(())
+    }
+
+    /// Appends all entries but the last ones, and returns the batch of those.
+    ///
+    /// Many bytes are appended by several commits, of which only the last one is synced: it syncs
+    /// those before it. A crash may leave the first entries.
+    async fn last_entries<L: Line>(
+        &self,
+        entries: impl IntoIterator<Item = L::Entry>,
+    ) -> Result<Batch> {
         let limit = CommitLimit::default();
         let mut batch = self.records.db.batch();
         for entry in entries {
@@ -140,7 +170,7 @@ impl<C> LogStore<C> {
             }
             batch.insert(&self.records.keyspace, key, value)?;
         }
-        commit(&mut batch, self.durability(PlantedBug::UnsyncedEntries)).await
+        Ok(batch)
     }
 
     /// Removes the entries from the index `from` on.
@@ -156,10 +186,37 @@ impl<C> LogStore<C> {
     }
 }
 
-/// Commits `batch`. Waits as a task until background work lets writes pass, so other tasks of the
-/// thread continue. Delays of writes that may pass, up to 2 ms, block the thread.
+/// Reaction to background work that delays a write.
+enum OnStall {
+    Refuse,
+    Wait,
+}
+
+/// Commits `batch`, and returns the wait for its durability. Stalls as [`poll_commit`].
 async fn commit(batch: &mut Batch, durability: Durability) -> Result<CommitFuture> {
-    let committed = poll_fn(|context| match batch.try_commit_async(durability) {
+    let commit = |batch: &mut Batch, on_stall| match on_stall {
+        OnStall::Refuse => batch.try_commit_async(durability),
+        OnStall::Wait => batch.commit_async(durability),
+    };
+    poll_commit(batch, commit).await
+}
+
+/// Commits `batch`, and makes it durable on the calling thread. Stalls as [`poll_commit`].
+async fn commit_inline(batch: &mut Batch, durability: Durability) -> Result<()> {
+    let commit = |batch: &mut Batch, on_stall| match on_stall {
+        OnStall::Refuse => batch.try_commit(durability),
+        OnStall::Wait => batch.commit(durability),
+    };
+    poll_commit(batch, commit).await
+}
+
+/// Calls `commit` for `batch`. Waits as a task until background work lets writes pass, so other
+/// tasks of the thread continue. Delays of writes that may pass, up to 2 ms, block the thread.
+async fn poll_commit<T>(
+    batch: &mut Batch,
+    mut commit: impl FnMut(&mut Batch, OnStall) -> sievedb::Result<T>,
+) -> Result<T> {
+    let committed = poll_fn(|context| match commit(batch, OnStall::Refuse) {
         Err(sievedb::Error::WouldStall { delay: None, .. }) => {
             // Notifies the task after each piece of background work.
             match pin!(batch.room()).poll(context) {
@@ -171,7 +228,7 @@ async fn commit(batch: &mut Batch, durability: Durability) -> Result<CommitFutur
                 Poll::Pending => Poll::Pending,
             }
         }
-        Err(sievedb::Error::WouldStall { .. }) => Poll::Ready(batch.commit_async(durability)),
+        Err(sievedb::Error::WouldStall { .. }) => Poll::Ready(commit(batch, OnStall::Wait)),
         committed => Poll::Ready(committed),
     });
     Ok(committed.await?)

@@ -3,7 +3,6 @@
 use std::{
     fmt,
     hash::{BuildHasher as _, Hasher as _, RandomState},
-    io,
     marker::PhantomData,
     ops::RangeBounds,
     path::Path,
@@ -11,9 +10,8 @@ use std::{
 };
 
 use openraft::{
-    AsyncRuntime, Entry, EntryPayload, LogId, LogState, OptionalSend, RaftLogReader,
-    RaftSnapshotBuilder, RaftTypeConfig, Snapshot, SnapshotMeta, StorageError, StorageIOError,
-    StoredMembership, Vote,
+    Entry, EntryPayload, LogId, LogState, OptionalSend, RaftLogReader, RaftSnapshotBuilder,
+    RaftTypeConfig, Snapshot, SnapshotMeta, StorageError, StorageIOError, StoredMembership, Vote,
     storage::{LogFlushed, RaftLogStorage, RaftStateMachine},
 };
 use serde::{Serialize, de::DeserializeOwned};
@@ -191,17 +189,15 @@ impl<C: Types> RaftLogStorage<C> for LogStore<C> {
         Ok(self.committed().map_err(|error| StorageIOError::read(&error))?)
     }
 
-    /// Returns when the entries are in the log, before they are synced.
+    /// Returns when the entries are synced, as openraft 0.9 waits for each append.
     async fn append<I>(&mut self, entries: I, callback: LogFlushed<C>) -> StdResult<(), Failure<C>>
     where
         I: IntoIterator<Item = Entry<C>> + OptionalSend,
         I::IntoIter: OptionalSend,
     {
-        let synced = self.append_entries::<Line0_9<C>>(entries).await;
-        let synced = synced.map_err(|error| StorageIOError::write_logs(&error))?;
-        drop(C::AsyncRuntime::spawn(async move {
-            callback.log_io_completed(synced.await.map(drop).map_err(io::Error::other));
-        }));
+        let appended = self.append_synced::<Line0_9<C>>(entries).await;
+        appended.map_err(|error| StorageIOError::write_logs(&error))?;
+        callback.log_io_completed(Ok(()));
         Ok(())
     }
 
