@@ -34,6 +34,7 @@ use axum::{
     http::{HeaderMap, StatusCode, Uri, header::LOCATION},
     response::{IntoResponse, Response as HttpResponse},
     routing::{get, post, put},
+    serve::ListenerExt as _,
 };
 use openraft::{
     BasicNode, Config, Raft, RaftMetrics, SnapshotPolicy,
@@ -140,6 +141,8 @@ pub async fn serve<S: Storage>(settings: Settings) -> Result<()> {
     let stopped = stopped(raft.clone());
     let node = Node { id: settings.id, http, raft, storage, blocked, stale_reads };
     let listener = tokio::net::TcpListener::bind(settings.listen).await?;
+    // A response in two parts would wait for a delayed acknowledgement of the first one.
+    let listener = listener.tap_io(|connection| drop(connection.set_nodelay(true)));
     tokio::select! {
         served = axum::serve(listener, router(Arc::new(node), settings.faults)) => Ok(served?),
         reason = stopped => Err(format!("openraft stopped: {reason}").into()),

@@ -21,8 +21,8 @@ use sievedb_cluster::{
 /// Nodes of the clusters.
 const NODES: u64 = 3;
 
-/// Arguments of all nodes.
-const NO_SNAPSHOTS: [&str; 2] = ["--snapshot-entries", "1000000000"];
+/// Arguments of all nodes: no snapshots, and no elections because of other work of the machine.
+const ARGUMENTS: [&str; 4] = ["--snapshot-entries", "1000000000", "--election-timeout", "5000"];
 
 /// Measures writes of a cluster on SieveDB and on openraft's RocksDB example.
 #[derive(Parser)]
@@ -76,9 +76,9 @@ async fn main() -> ExitCode {
 
 async fn measure(clients: &[u64], duration: Duration, rounds: usize) -> Result<()> {
     let program = env::current_exe()?;
-    let with_rocksdb = [&NO_SNAPSHOTS[..], &["--rocksdb"]].concat();
+    let with_rocksdb = [&ARGUMENTS[..], &["--rocksdb"]].concat();
     for &clients in clients {
-        let stores: [&[&str]; 2] = [&NO_SNAPSHOTS, &with_rocksdb];
+        let stores: [&[&str]; 2] = [&ARGUMENTS, &with_rocksdb];
         let mut rates = [Vec::new(), Vec::new()];
         for round in 0..rounds {
             for turn in 0..stores.len() {
