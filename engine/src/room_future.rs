@@ -14,8 +14,11 @@ use crate::{
     store::{Store, open_store::OpenStore},
 };
 
+/// Bytes of the entry that [`Keyspace::room`](crate::Keyspace::room) waits for.
+pub(crate) const ROOM_BYTES: usize = 4 << 10;
+
 /// A wait until background work does not delay a write: [`Keyspace::room`](crate::Keyspace::room),
-/// [`Batch::room`](crate::Batch::room).
+/// [`Keyspace::room_for`](crate::Keyspace::room_for), [`Batch::room`](crate::Batch::room).
 ///
 /// Any executor can await it, and [`wait`](Self::wait) blocks. Another write may take the room
 /// before a write that waited for it. With

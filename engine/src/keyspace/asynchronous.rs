@@ -2,10 +2,13 @@
 
 use std::sync::Arc;
 
+use sievedb_memtable::Memtable;
+
 use super::Keyspace;
 use crate::{
     CommitFuture, Result, RoomFuture,
     commit::{Always, Write, WriteEncoder},
+    room_future::ROOM_BYTES,
     store::{Store, writer::stall::OnStall},
 };
 
@@ -107,11 +110,29 @@ macro_rules! asynchronous_methods {
                 self$(.$field)?.delete_async(key.as_ref())
             }
 
-            /// Returns a wait until background work would not delay a small write to this
+            /// Returns a wait until background work would not delay a write of 4 KiB to this
             /// keyspace. It can be awaited, or blocks by [`wait`](crate::RoomFuture::wait). For a
-            /// large write use [`Batch::room`](crate::Batch::room).
+            /// larger write use [`room_for`](Self::room_for), or
+            /// [`Batch::room`](crate::Batch::room).
             pub fn room(&self) -> $crate::RoomFuture {
-                self$(.$field)?.room_future()
+                self$(.$field)?.room_future($crate::room_future::ROOM_BYTES)
+            }
+
+            /// As [`room`](Self::room), for an entry whose key and value have `bytes` bytes
+            /// together, or 4 KiB if that is more.
+            ///
+            /// ```
+            /// use sievedb::{Db, Error};
+            /// # let dir = tempfile::tempdir().unwrap();
+            /// let db = Db::open(dir.path())?;
+            /// let (key, value) = ("key", vec![7; 1 << 20]);
+            /// while let Err(Error::WouldStall { .. }) = db.try_insert(key, &value) {
+            ///     db.room_for(key.len() + value.len()).wait()?;
+            /// }
+            /// # Ok::<(), Error>(())
+            /// ```
+            pub fn room_for(&self, bytes: usize) -> $crate::RoomFuture {
+                self$(.$field)?.room_future(bytes)
             }
         }
     };
@@ -146,9 +167,10 @@ impl Keyspace {
         self.commit_async(store, WriteEncoder::single_remove(store.hash_seed, &self.tree, key)?)
     }
 
-    /// Returns the wait for room for the smallest write.
-    pub(crate) fn room_future(&self) -> RoomFuture {
-        RoomFuture::new(&self.open, 1, vec![Arc::clone(&self.tree)])
+    /// Returns the wait for room for an entry of `bytes` bytes, or of [`ROOM_BYTES`] at least.
+    pub(crate) fn room_future(&self, bytes: usize) -> RoomFuture {
+        let charge = Memtable::charge(0, bytes.max(ROOM_BYTES));
+        RoomFuture::new(&self.open, charge as u64, vec![Arc::clone(&self.tree)])
     }
 
     /// Encodes a value with the default TTL of the keyspace.

@@ -151,6 +151,37 @@ fn a_write_without_room_in_memtables_is_refused() {
     assert!(matches!(too_large, Err(Error::WriteTooLarge { .. })), "{too_large:?}");
 }
 
+/// Otherwise a caller that repeats a large write spins until a flush ends.
+#[test]
+fn a_wait_for_a_large_entry_lasts_until_it_has_room() {
+    let (db, gate) = open_held(|fs| Options::new().fs(fs).memory_budget(8 << 20));
+    let value = vec![7; 700 << 10];
+    db.try_insert("a", &value).unwrap();
+    db.try_insert("b", &value).unwrap();
+    // Of a limit of 2 MiB, 600 KiB are left, and a write may take 3/4 of these.
+    let refused = db.try_insert("c", &value);
+    assert!(
+        matches!(
+            refused,
+            Err(Error::WouldStall { reason: StallReason::MemtableMemory, delay: None })
+        ),
+        "{refused:?}"
+    );
+    gate.wait_for_flush();
+    assert!(poll_once(&mut db.room()).is_ready(), "a small write has room");
+    let mut room = db.room_for(1 + value.len());
+    assert!(poll_once(&mut room).is_pending());
+    thread::scope(|scope| {
+        let blocks = scope.spawn(|| db.room_for(1 + value.len()).wait());
+        gate.set(false);
+        blocks.join().unwrap().unwrap();
+    });
+    block_on(room).unwrap();
+    db.try_insert("c", &value).unwrap();
+    let too_large = db.room_for(8 << 20).wait();
+    assert!(matches!(too_large, Err(Error::WriteTooLarge { .. })), "{too_large:?}");
+}
+
 #[test]
 fn waits_for_room_end_with_the_store() {
     let (db, gate) = open_held(small_options);
@@ -217,7 +248,7 @@ fn a_refused_write_makes_the_flush_due_that_it_waits_for() {
             for n in 0_u8..8 {
                 while let Err(error) = db.try_insert([n], vec![7; value_bytes]) {
                     assert!(matches!(error, Error::WouldStall { .. }), "{error:?}");
-                    db.room().wait().unwrap();
+                    db.room_for(1 + value_bytes).wait().unwrap();
                 }
             }
             sender.send((workers, value_bytes)).unwrap();

@@ -53,6 +53,7 @@ fn writes_that_do_not_wait_have_the_encodings_of_others() {
     let (_dir, db) = store();
     let users = TypedKeyspace::<u64, User>::open(&db, "users", Schema::new("user", 1)).unwrap();
     users.room().wait().unwrap();
+    users.room_for(10_000).wait().unwrap();
     users.try_insert(7, user("anna")).unwrap();
     let sequence = users.insert_async(8, user("bert")).unwrap().wait().unwrap();
     assert_eq!(list(users.iter()), [(7, user("anna")), (8, user("bert"))]);
