@@ -4,6 +4,7 @@ mod blobs;
 mod compaction;
 mod ingest;
 mod overload;
+mod small;
 mod streams;
 mod synced;
 
@@ -17,6 +18,7 @@ pub(crate) const MEASUREMENTS: &[Measurement] = &[
     Measurement { item: "3", name: "streams", measure: streams::measure },
     Measurement { item: "4", name: "overload", measure: overload::measure },
     Measurement { item: "5", name: "compaction", measure: compaction::measure },
+    Measurement { item: "8", name: "small", measure: small::measure },
 ];
 
 /// Returns the median, or the lower middle of an even number of figures. Requires a figure.
