@@ -4,9 +4,10 @@ use super::KeyspaceOptions;
 
 /// Blob files.
 impl KeyspaceOptions {
-    /// Stores values of at least this many bytes in blob files, outside of tables; default `None`: no
-    /// blob files. Compactions then copy a reference of some 15 bytes instead of the value.
-    /// 4 KiB is a good start for values that are seldom overwritten or removed.
+    /// Stores values of at least this many bytes in blob files, outside of tables; default `None`:
+    /// only values of at least 1/64 of the memory budget, which a merge could not hold within it.
+    /// Compactions then copy a reference of some 15 bytes instead of the value. 4 KiB is a good
+    /// start for values that are seldom overwritten or removed.
     ///
     /// Plain puts of at least 1 KiB are written to blob files at once, and the log refers to them.
     /// Other values are moved when they are flushed or compacted, and the log has them whole: those

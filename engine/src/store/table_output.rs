@@ -103,7 +103,7 @@ fn write_each<C: Cursor, B: FnMut(&[u8]) -> bool, S: FnMut() -> bool>(
     written: &mut Vec<Arc<TableMeta>>,
 ) -> Result<()> {
     let NewTables { options, filter, place, .. } = *new;
-    let mut blobs = BlobOutput::new(options, share, new.misplaces_blobs);
+    let mut blobs = BlobOutput::new(tables, options, share, new.misplaces_blobs);
     let reading_bytes = share.bytes();
     let mut current: Option<TableBuilder> = None;
     let mut ranges = PendingRanges::new(kept.kept_ranges());

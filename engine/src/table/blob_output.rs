@@ -29,8 +29,8 @@ const COMPRESSED_COPIES: usize = 2;
 /// Moves long values of a table into blob files, and counts the bytes that its entries refer to.
 #[derive(Debug)]
 pub(crate) struct BlobOutput {
-    /// Minimum length of a value that is moved; `None` if none is.
-    value_bytes_min: Option<u64>,
+    /// Minimum length of a value that is moved.
+    value_bytes_min: u64,
     file_bytes_max: u64,
     compression: Compression,
     /// The file being written.
@@ -46,8 +46,8 @@ pub(crate) struct BlobOutput {
     stored: Vec<u8>,
     /// A planted bug.
     misplaces: bool,
-    /// Charge of the writer, if there may be one.
-    taken: Option<ShareTaken>,
+    /// Charge of the writer, from the start if the option is set.
+    taken: ShareTaken,
 }
 
 #[derive(Debug)]
@@ -76,13 +76,15 @@ impl NewBlobs {
 
 impl BlobOutput {
     pub(crate) fn new(
+        tables: &TableStore,
         options: &KeyspaceOptions,
         share: &Arc<WorkerShare>,
         misplaces: bool,
     ) -> Self {
-        let (value_bytes_min, file_bytes_max) = (options.blob_value_bytes, options.table_bytes);
-        let taken = value_bytes_min.map(|_| share.take(BUFFER_BYTES as u64));
-        let compression = options.compression;
+        let too_long = tables.unmergeable_value_bytes().max(BUFFER_BYTES as u64);
+        let value_bytes_min = options.blob_value_bytes.unwrap_or(too_long);
+        let taken = share.take(options.blob_value_bytes.map_or(0, |_| BUFFER_BYTES as u64));
+        let (file_bytes_max, compression) = (options.table_bytes, options.compression);
         let (open, finished, finished_bytes, used, spans, stored) = Default::default();
         Self {
             value_bytes_min,
@@ -101,7 +103,7 @@ impl BlobOutput {
 
     /// Returns `true` if a value of this length goes to a blob file.
     pub(crate) fn is_long(&self, value_bytes: u64) -> bool {
-        self.value_bytes_min.is_some_and(|bytes_min| value_bytes >= bytes_min)
+        value_bytes >= self.value_bytes_min
     }
 
     /// Adds an entry to `table`. A long value goes to a blob file.
@@ -187,14 +189,14 @@ impl BlobOutput {
             Some(open) => open,
             None => self.open.insert(create(tables, self.compression)?),
         };
-        let is_long = bytes > BUFFER_BYTES;
-        if let Some(taken) = self.taken.as_mut().filter(|_| is_long) {
+        let is_long = bytes >= BUFFER_BYTES;
+        if is_long {
             let of_pieces = copies * bytes.min(PIECE_BYTES);
-            taken.set((open.writer.memory_bytes().max(BUFFER_BYTES) + of_pieces) as u64);
+            self.taken.set((open.writer.memory_bytes().max(BUFFER_BYTES) + of_pieces) as u64);
         }
         let added = add(&mut open.writer, &open.unfinished.path);
-        if let Some(taken) = self.taken.as_mut().filter(|_| is_long) {
-            taken.set(open.writer.memory_bytes().max(BUFFER_BYTES) as u64);
+        if is_long {
+            self.taken.set(open.writer.memory_bytes().max(BUFFER_BYTES) as u64);
         }
         let mut reference = added?;
         open.used_bytes += reference.bytes;

@@ -187,6 +187,13 @@ impl TableStore {
         self.memory.limit(MemoryUse::Writing) / self.writers
     }
 
+    /// Returns the length from which on a value is in a blob file without the option: 1/64 of the
+    /// budget. A merge holds a copy of a value for each run and three of its output, and a blob
+    /// file takes it piece by piece.
+    pub(crate) fn unmergeable_value_bytes(&self) -> u64 {
+        self.memory.limit(MemoryUse::Writing) / 8
+    }
+
     /// Opens a table that the manifest names, or is about to name, of a keyspace with these
     /// options. Its filters are not resident yet.
     ///

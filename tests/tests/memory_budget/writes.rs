@@ -4,8 +4,13 @@ use std::sync::Arc;
 
 use sievedb::{Durability, Error, Options};
 use sievedb_doubles::MemoryFs;
+use sievedb_tests::{rng::Rng, settings};
 
-use crate::{MIB, counting::turn};
+use crate::{
+    MIB,
+    counting::{forget_peak, peak_bytes, turn},
+    samples::most_bytes_while,
+};
 
 #[test]
 fn write_that_never_fits_is_refused() {
@@ -69,6 +74,43 @@ fn write_that_nearly_fits_completes() {
         }
     }
     assert!(stored > 0 && refused > 0, "{stored} stored, {refused} refused");
+}
+
+/// Copies of a value in blocks of several runs and in the output are more than the budget.
+#[test]
+fn entries_of_a_quarter_of_the_budget_are_merged_within_it() {
+    const BUDGET: usize = 8 * MIB;
+    const VALUE_BYTES: usize = BUDGET / 4;
+    const KEYS: usize = 8;
+
+    let _turn = turn();
+    let dir = tempfile::tempdir().unwrap();
+    let mut rng = Rng::new(settings::seed("long entries", 4));
+    let before = forget_peak();
+    let options = Options::new().memory_budget(BUDGET as u64).filter_bytes_max(64 << 10);
+    let db = options.memtable_bytes_max(3 << 20).open(dir.path()).unwrap();
+    let mut value = vec![0; VALUE_BYTES];
+    let mut newest = [None; KEYS];
+    let sampled = most_bytes_while(&db, || {
+        for _ in 0..4 * KEYS {
+            let (key, byte) = (rng.below(KEYS), rng.below(256) as u8);
+            // Incompressible.
+            value.iter_mut().for_each(|byte| *byte = rng.below(256) as u8);
+            value[0] = byte;
+            db.insert(key.to_be_bytes(), &value).unwrap();
+            newest[key] = Some(byte);
+        }
+        db.compact().unwrap();
+    });
+    // The value, and the encoded write.
+    let callers = 2 * VALUE_BYTES + (64 << 10);
+    let most = peak_bytes().max(sampled) - before;
+    println!("{most} bytes, {callers} of callers");
+    assert!(most <= BUDGET + callers, "{most} bytes at the most");
+    for (key, byte) in newest.into_iter().enumerate() {
+        let found = db.get_with(key.to_be_bytes(), |found| found[0]).unwrap();
+        assert_eq!(found, byte, "key {key}");
+    }
 }
 
 /// Refused by its length alone, or because empty memtables leave too little.

@@ -270,7 +270,9 @@ fn a_flush_that_waits_for_memory_interrupts_it() {
     let share = store.tables.worker_share();
     let beyond = share.take(share.bytes_max() + 1);
     thread::scope(|scope| {
-        fixture.db.insert("long", vec![7; 1 << 20]).expect("there is room");
+        // A value that expires is in no blob file.
+        let (value, ttl) = (vec![7; 1 << 20], Duration::from_secs(3600));
+        fixture.db.insert_with_ttl("long", value, ttl).expect("there is room");
         let flush = scope.spawn(|| fixture.db.flush());
         while !store.tables.cache_room.is_awaited() {
             assert!(!flush.is_finished(), "it waits");
