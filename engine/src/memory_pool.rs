@@ -38,10 +38,10 @@ use crate::{Error, Result, gate::Gate};
 /// [`Options::memory_pool`]. They share one block cache. Memtables of all stores together take at
 /// most a quarter, filters another quarter, and buffers of all workers an eighth. A store uses up
 /// to what the others leave of each quarter. `1 / (2 * stores)` of each quarter is reserved for
-/// each store: other stores flush memtables and drop filters to free it.
+/// each store: other stores flush memtables and drop filters to free it. A store without worker
+/// threads does so at its next write. A store opened read-only keeps the filters that it loaded.
 ///
-/// Clones are handles of the same pool. Stores keep it alive. Stores can join and leave at any
-/// time.
+/// Clones are handles of the same pool. Stores can join and leave at any time.
 ///
 /// ```
 /// use sievedb::{MemoryPool, Options};
@@ -90,9 +90,9 @@ pub struct PoolStats {
     pub writing_bytes: u64,
     /// Blocks in the cache.
     pub block_cache_bytes: u64,
-    /// Bound of the block cache: what the other parts leave of the budget.
+    /// Limit of the block cache: the part of the budget that the other parts leave.
     pub block_cache_bytes_max: u64,
-    /// Memory that only callers hold, by iterators and values.
+    /// Memory held only by iterators and values of callers.
     pub pinned_bytes: u64,
 }
 
