@@ -24,7 +24,7 @@ use crate::{
 /// [merge operands](Self::merge) are all applied.
 ///
 /// Held in memory until [`commit`](Self::commit); dropping it writes nothing.
-/// [`bytes`](Self::bytes) returns the memory that it needs in memtables.
+/// [`bytes`](Self::bytes) returns its memory in memtables.
 ///
 /// A batch may hold writes to a keyspace that is dropped before or after they are added.
 /// [`commit`](Self::commit) then fails with [`Error::KeyspaceDropped`] and writes nothing, even if
@@ -241,8 +241,8 @@ impl Batch {
         self.len() == 0
     }
 
-    /// Returns the memory that the batch needs in memtables, at most, in bytes: keys, values and
-    /// the overhead of each entry. 0 for an empty batch.
+    /// Returns the maximum memory of the batch in memtables, in bytes: keys, values and the
+    /// overhead of each entry. 0 for an empty batch.
     ///
     /// [`commit`](Self::commit) fails with [`Error::WriteTooLarge`] for more than about 3/4 of
     /// [`memtable_bytes_max`](crate::stats::MemoryStats::memtable_bytes_max): 48 MiB with a budget
@@ -266,21 +266,22 @@ impl Batch {
     ///
     /// The batch keeps its writes.
     ///
-    /// * [`Error::WriteTooLarge`]: memtables never have room for the batch. Nothing is changed; it
-    ///   can be committed again after a change of the budget.
-    /// * [`Error::Io`]: no write is visible, but all may be found when the store is reopened. On a
-    ///   full disk it can be committed again after freeing space.
+    /// * [`Error::WriteTooLarge`]: the batch exceeds the memory for memtables. Nothing is changed;
+    ///   commit the batch again after raising the budget.
+    /// * [`Error::Io`]: no write is visible, but all may reappear when the store is reopened. On a
+    ///   full disk, commit the batch again after freeing space.
     /// * [`Error::ReadOnly`]: as `Io`, but only reopening the store helps.
     /// * [`Error::KeyspaceDropped`]: nothing is changed; [`clear`](Self::clear) the batch.
     pub fn commit(&mut self, durability: Durability) -> Result<()> {
         self.commit_or(OnStall::Wait, durability)
     }
 
-    /// As [`commit`](Self::commit), but refuses the batch if background work would delay it.
+    /// Writes the batch as [`commit`](Self::commit) does, but fails if background work would delay
+    /// it.
     ///
-    /// Still waits for its own durability, for a [`clear`](Keyspace::clear) of a keyspace in
-    /// flight, and for earlier writes to become visible. For a call that does not wait for a sync,
-    /// use [`try_commit_async`](Self::try_commit_async).
+    /// Waits for the durability of the batch, for a [`clear`](Keyspace::clear) in flight of one of
+    /// its keyspaces, and for earlier writes to become visible. For a call that does not wait for a
+    /// sync, use [`try_commit_async`](Self::try_commit_async).
     ///
     /// # Errors
     ///
@@ -297,8 +298,8 @@ impl Batch {
         committed.map(drop)
     }
 
-    /// Returns a wait until background work would not delay the commit of this batch. It can be
-    /// awaited, or blocks by [`wait`](RoomFuture::wait).
+    /// Returns a future that resolves when background work would not delay a commit of this batch.
+    /// [`RoomFuture::wait`] blocks instead.
     pub fn room(&self) -> RoomFuture {
         match &self.open {
             Some(open) => RoomFuture::new(open, self.bytes(), self.encoder.trees()),
@@ -307,17 +308,16 @@ impl Batch {
     }
 
     /// Writes the batch without waiting for its durability. At return its writes are visible, and
-    /// the batch is empty and can be reused. The returned future resolves to the sequence number of
-    /// the last write once all have this `durability`.
+    /// the batch is empty and can be reused. The future resolves to the sequence number of the last
+    /// write when all writes have this `durability`.
     ///
-    /// A background thread syncs the log, for all commits in flight together. See [`CommitFuture`]
-    /// for failures. Other threads may read the writes before they are durable, as those of
-    /// [`Durability::Memory`]. To show them only when they are durable, use
-    /// [`commit`](Self::commit) on a thread.
+    /// A background thread syncs the log, once for all commits in flight. See [`CommitFuture`] for
+    /// failures. Other threads may read the writes before they are durable. To make them visible
+    /// only when they are durable, use [`commit`](Self::commit) on a thread.
     ///
     /// Writes become visible in the order of their sequence numbers. So the call waits while a
     /// [`commit`](Self::commit) with [`Durability::Disk`] by another thread syncs. It does not wait
-    /// for other asynchronous commits. Background work may delay it, as every write: see
+    /// for other asynchronous commits. Background work may delay the call, as every write: see
     /// [`try_commit_async`](Self::try_commit_async).
     ///
     /// # Errors
@@ -345,8 +345,8 @@ impl Batch {
         self.commit_async_or(OnStall::Wait, durability)
     }
 
-    /// As [`commit_async`](Self::commit_async), but refuses the batch if background work would
-    /// delay it.
+    /// Writes the batch as [`commit_async`](Self::commit_async) does, but fails if background work
+    /// would delay it.
     ///
     /// # Errors
     ///

@@ -14,22 +14,21 @@ use crate::{
     store::{Store, open_store::OpenStore},
 };
 
-/// An asynchronous commit, which resolves when it is durable:
+/// The future of an asynchronous commit, which resolves when the commit is durable:
 /// [`Batch::commit_async`](crate::Batch::commit_async),
 /// [`Keyspace::insert_async`](crate::Keyspace::insert_async).
 ///
-/// Resolves to the sequence number of the last write of the commit. Needs no runtime: any executor
-/// can await it, and [`wait`](Self::wait) blocks. A thread of the store syncs, not the one that
-/// polls. It starts with the first asynchronous commit. With
-/// [`worker_threads(0)`](crate::Options::worker_threads) there is none, and a poll blocks for the
-/// sync.
+/// Resolves to the sequence number of the last write of the commit. Any executor can await the
+/// future, and [`wait`](Self::wait) blocks. A background thread syncs the log. The thread starts
+/// with the first asynchronous commit. With [`worker_threads(0)`](crate::Options::worker_threads),
+/// each poll syncs on the calling thread.
 ///
 /// Dropping the future does not cancel the write. The future does not keep the store open: a close
-/// or drop of the store resolves it after the last sync.
+/// or drop of the store resolves the future after the last sync.
 ///
 /// # Failures
 ///
-/// Resolves to an error if the write could not be made durable:
+/// Resolves to an error if the sync fails:
 ///
 /// * [`Error::Io`](crate::Error::Io) of a failed sync. The store then rejects writes, and later
 ///   commits fail with [`Error::ReadOnly`](crate::Error::ReadOnly).
@@ -37,7 +36,7 @@ use crate::{
 ///   [`Db::wait_durable`](crate::Db::wait_durable) after freeing space.
 /// * [`Error::ForkedChild`](crate::Error::ForkedChild) in a forked child.
 ///
-/// The write is visible even then, and may be found when the store is reopened.
+/// The write remains visible, and may reappear when the store is reopened.
 #[must_use = "a failed sync is reported here; dropping does not cancel the write"]
 pub struct CommitFuture {
     store: Weak<Store>,

@@ -6,15 +6,16 @@
 /// history, and a batch survives as a whole or not at all.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Durability {
-    /// Survives nothing: the write is in memory and in the log's buffer, and lost if the process
-    /// dies.
+    /// Survives no failure: the write is in the memtable and in the log's buffer, and lost if the
+    /// process ends without a close.
     Memory,
-    /// Survives the process: the operating system has the log record. Lost if the machine dies.
+    /// Survives the end of the process: the operating system has the log record. Lost in a power
+    /// cut or a crash of the system.
     ///
     /// Costs one `write` call, shared by concurrent writers.
     #[default]
     OsBuffer,
-    /// Survives the machine: the log record is synced to the disk.
+    /// Survives a power cut: the log record is synced to the disk.
     ///
     /// Costs one `fdatasync` call, shared by concurrent writers.
     Disk,

@@ -17,18 +17,19 @@ use crate::{
 /// Bytes of the entry that [`Keyspace::room`](crate::Keyspace::room) waits for.
 pub(crate) const ROOM_BYTES: usize = 4 << 10;
 
-/// A wait until background work does not delay a write: [`Keyspace::room`](crate::Keyspace::room),
-/// [`Keyspace::room_for`](crate::Keyspace::room_for), [`Batch::room`](crate::Batch::room).
+/// A future that resolves when background work would not delay a write:
+/// [`Keyspace::room`](crate::Keyspace::room), [`Keyspace::room_for`](crate::Keyspace::room_for),
+/// [`Batch::room`](crate::Batch::room).
 ///
-/// Any executor can await it, and [`wait`](Self::wait) blocks. Another write may take the room
-/// before a write that waited for it. With
-/// [`worker_threads(0)`](crate::Options::worker_threads) a poll does the work. Does not keep the
-/// store open.
+/// Any executor can await the future, and [`wait`](Self::wait) blocks. Another write may use the
+/// room first, so the write may fail again. With
+/// [`worker_threads(0)`](crate::Options::worker_threads), a poll does the background work on the
+/// calling thread. The future does not keep the store open.
 ///
 /// # Failures
 ///
-/// * [`Error::WriteTooLarge`]: there is never room for the batch.
-/// * [`Error::Io`]: the disk is full, and so no background work is done.
+/// * [`Error::WriteTooLarge`]: the batch exceeds the memory for memtables.
+/// * [`Error::Io`]: the disk is full, which stops background work.
 /// * [`Error::ReadOnly`], [`Error::Closed`], [`Error::ForkedChild`].
 #[must_use = "a wait begins when it is polled, or by `wait`"]
 pub struct RoomFuture {

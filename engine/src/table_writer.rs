@@ -22,14 +22,14 @@ use crate::{
     table::unfinished::FileSink,
 };
 
-/// Writes ascending entries into a table file outside of any store.
+/// A writer of ascending entries to a table file outside of any store.
 ///
 /// [`Keyspace::ingest_files`](crate::Keyspace::ingest_files) adds such files to a store. Several
 /// processes or machines can write them, and several stores can ingest the same file. RocksDB:
 /// `SstFileWriter`.
 ///
-/// A table has no filter: the store that ingests it builds one. Buffers a few hundred KiB, or the
-/// longest entry. A drop without [`finish`](Self::finish) removes the file.
+/// The file has no filter: a store that ingests it builds one. The writer buffers a few hundred
+/// KiB, or the longest entry. A drop without [`finish`](Self::finish) removes the file.
 ///
 /// ```
 /// # let dir = tempfile::tempdir().unwrap();
@@ -57,7 +57,7 @@ pub struct TableWriter {
     process_id: u32,
 }
 
-/// A table that was written by a [`TableWriter`].
+/// Result of a finished [`TableWriter`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct WrittenTable {
@@ -71,9 +71,9 @@ pub struct WrittenTable {
 const SEQUENCE: SequenceNumber = 1;
 
 impl TableWriter {
-    /// Creates the file `path`, which must not exist. `options` set its
-    /// [block length](KeyspaceOptions::block_bytes) and
-    /// [compression](KeyspaceOptions::compression); the others have no effect.
+    /// Creates the file `path`, which must not exist. Of `options`, only
+    /// [`block_bytes`](KeyspaceOptions::block_bytes) and
+    /// [`compression`](KeyspaceOptions::compression) have an effect.
     ///
     /// # Errors
     ///
@@ -82,7 +82,7 @@ impl TableWriter {
         Self::with_fs(path, Arc::new(RealFs), options)
     }
 
-    /// As [`create`](Self::create), on another file system.
+    /// Creates a file as [`create`](Self::create) does, on the file system `fs`.
     ///
     /// # Errors
     ///
@@ -113,7 +113,7 @@ impl TableWriter {
         Ok(created)
     }
 
-    /// Adds an entry. Its key must be above all keys before.
+    /// Adds an entry, whose key must be above all earlier keys.
     ///
     /// # Errors
     ///
@@ -162,7 +162,7 @@ impl TableWriter {
     ///
     /// # Errors
     ///
-    /// [`Error::Io`]. The file is removed.
+    /// [`Error::Io`]; the file is removed.
     pub fn finish(mut self) -> Result<WrittenTable> {
         let TableSummary { entries, bytes, .. } = self.end()?;
         if let Some(dir) = self.path.parent() {

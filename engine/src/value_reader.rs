@@ -1,4 +1,4 @@
-//! Readers of values, piece by piece.
+//! Readers of single values, in pieces.
 
 use std::{
     fmt,
@@ -11,22 +11,22 @@ use sievedb_sstable::BlobPieces;
 
 use crate::{Error, Result, handle::Handle, read::observer::Unread, table::blobs::Blob};
 
-/// A reader of one value: [`Keyspace::get_reader`](crate::Keyspace::get_reader).
+/// A reader of one value, returned by [`Keyspace::get_reader`](crate::Keyspace::get_reader).
 ///
-/// Shows the value as it was when the reader was created, whatever is written later. Its blob file
-/// is kept, and the store open, while the reader exists.
+/// Reads the value at the time of the reader's creation; later writes have no effect. While the
+/// reader exists, the store stays open and keeps the blob file of the value.
 ///
-/// Reads a value in a blob file in pieces of 128 KiB, each with a checksum, and has one of them in
-/// memory, another one while it is read. Other values are in memory as a whole, as
-/// [`get`](crate::Keyspace::get) returns them: short ones, values with an expiry, results of merge
-/// operands, and values that no flush has written yet.
+/// A value in a blob file is read in pieces of 128 KiB, each with a checksum. The reader holds one
+/// piece in memory, and a second one while it reads. All other values are in memory as a whole, as
+/// for [`get`](crate::Keyspace::get). These are short values, values with an expiry, results of
+/// merge operands, and values that no flush has written yet.
 ///
 /// # Errors
 ///
 /// A read fails with an [`io::Error`] whose [source](io::Error::get_ref) is an [`Error`]:
-/// [`Error::Io`], [`Error::Corrupt`], [`Error::Closed`]. The position is unchanged, and other pieces
-/// are readable. A seek before the start is [`InvalidInput`](io::ErrorKind::InvalidInput); behind
-/// the end there is nothing to read.
+/// [`Error::Io`], [`Error::Corrupt`], [`Error::Closed`]. The position is unchanged, and other
+/// pieces are readable. A seek before the start fails with
+/// [`InvalidInput`](io::ErrorKind::InvalidInput). A read after the end returns 0 bytes.
 pub struct ValueReader {
     source: Source,
     value_bytes: u64,

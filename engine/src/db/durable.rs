@@ -1,28 +1,28 @@
-//! The part of the history that survives a loss of power.
+//! The part of the history that survives a power cut.
 
 use super::Db;
 use crate::Result;
 
 /// Durability.
 impl Db {
-    /// Returns the durable watermark: every write with a sequence number up to it survives a loss
-    /// of power.
+    /// Returns the durable watermark: every write with a sequence number up to it survives a power
+    /// cut.
     ///
-    /// Never decreases, and is never too high. After a failed sync it stays where it is. Moves with
-    /// every sync of the log: of writes with [`Durability::Disk`](crate::Durability::Disk), of
-    /// [`persist`](Self::persist) and of flushes. Numbers above those of
-    /// [`Snapshot::sequence`](crate::Snapshot::sequence) belong to writes that are about to become
-    /// visible. Writes that failed have a number, too, and are not found.
+    /// Never decreases. Every sync of the log raises it: by writes with
+    /// [`Durability::Disk`](crate::Durability::Disk), by [`persist`](Self::persist) and by flushes.
+    /// After a failed sync it does not change. It may exceed
+    /// [`Snapshot::sequence`](crate::Snapshot::sequence), because it includes writes that are not
+    /// yet visible. Failed writes have sequence numbers too.
     ///
-    /// Costs one atomic load. Returns 0 for a store opened [read-only](crate::Options::read_only):
-    /// what it reads may not be synced. Remains readable after the store is closed.
+    /// Costs one atomic load. Returns 0 for a store opened [read-only](crate::Options::read_only),
+    /// whose data may not be synced. Can be called after the store is closed.
     #[must_use]
     pub fn durable_sequence(&self) -> u64 {
         let store = self.store();
         if store.options.read_only { 0 } else { store.writer.durable() }
     }
 
-    /// Blocks until every write with a sequence number up to `sequence` survives a loss of power.
+    /// Blocks until every write with a sequence number up to `sequence` survives a power cut.
     /// Returns at once if [`durable_sequence`](Self::durable_sequence) has reached it.
     ///
     /// Syncs the log, together with concurrent durable writes. Sequence numbers come from
@@ -33,7 +33,7 @@ impl Db {
     ///
     /// * [`Error::NotWritten`](crate::Error::NotWritten) if no write has this number yet.
     /// * [`Error::Io`](crate::Error::Io), [`Error::ReadOnly`](crate::Error::ReadOnly): the writes
-    ///   remain visible, and may be found when the store is reopened. On a full disk, call again
+    ///   remain visible, and may reappear when the store is reopened. On a full disk, call again
     ///   after freeing space.
     /// * [`Error::Closed`](crate::Error::Closed),
     ///   [`Error::ForkedChild`](crate::Error::ForkedChild).

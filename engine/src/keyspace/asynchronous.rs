@@ -16,12 +16,12 @@ use crate::{
 /// itself.
 macro_rules! asynchronous_methods {
     ($handle:ty $(, $field:ident)?) => {
-        /// Writes that do not wait for durability, or for background work. For several entries, or
-        /// both at once, use
+        /// Writes that do not wait for durability, or do not wait for background work. For several
+        /// entries, or to wait for neither, use
         /// [`Batch::try_commit_async`](crate::Batch::try_commit_async).
         impl $handle {
-            /// As [`insert`](Self::insert), but refuses the write if background work would delay
-            /// it. Still waits for its own durability: see
+            /// Stores an entry as [`insert`](Self::insert) does, but fails if background work would
+            /// delay the write. Waits for the durability of the write: see
             /// [`Batch::try_commit`](crate::Batch::try_commit).
             ///
             /// ```
@@ -51,8 +51,9 @@ macro_rules! asynchronous_methods {
                 self$(.$field)?.try_put(key.as_ref(), value.as_ref())
             }
 
-            /// As [`remove`](Self::remove), but refuses the write if background work would delay
-            /// it. Still waits for its own durability, as [`try_insert`](Self::try_insert).
+            /// Removes `key` as [`remove`](Self::remove) does, but fails if background work would
+            /// delay the write. Waits for the durability of the write, as
+            /// [`try_insert`](Self::try_insert) does.
             ///
             /// # Errors
             ///
@@ -61,9 +62,9 @@ macro_rules! asynchronous_methods {
                 self$(.$field)?.try_delete(key.as_ref())
             }
 
-            /// As [`insert`](Self::insert), without waiting for the durability of the write. It is
-            /// visible at return, and the future resolves when it is durable. See
-            /// [`Batch::commit_async`](crate::Batch::commit_async).
+            /// Stores an entry as [`insert`](Self::insert) does, without waiting for the durability
+            /// of the write. At return the write is visible; the future resolves when the write is
+            /// durable. See [`Batch::commit_async`](crate::Batch::commit_async).
             ///
             /// ```
             /// use std::{pin::pin, task::{Context, Waker}};
@@ -97,8 +98,8 @@ macro_rules! asynchronous_methods {
                 self$(.$field)?.put_async(key.as_ref(), value.as_ref())
             }
 
-            /// As [`remove`](Self::remove), without waiting for the durability of the write, as
-            /// [`insert_async`](Self::insert_async).
+            /// Removes `key` as [`remove`](Self::remove) does, without waiting for the durability
+            /// of the write. See [`insert_async`](Self::insert_async).
             ///
             /// # Errors
             ///
@@ -110,9 +111,9 @@ macro_rules! asynchronous_methods {
                 self$(.$field)?.delete_async(key.as_ref())
             }
 
-            /// Returns a wait until background work would not delay a write of 4 KiB to this
-            /// keyspace. It can be awaited, or blocks by [`wait`](crate::RoomFuture::wait). For a
-            /// larger write use [`room_for`](Self::room_for), or
+            /// Returns a future that resolves when background work would not delay a write of 4 KiB
+            /// to this keyspace. [`RoomFuture::wait`](crate::RoomFuture::wait) blocks instead. For a
+            /// larger write, use [`room_for`](Self::room_for) or
             /// [`Batch::room`](crate::Batch::room).
             pub fn room(&self) -> $crate::RoomFuture {
                 self$(.$field)?.room_future($crate::room_future::ROOM_BYTES)
@@ -143,25 +144,25 @@ pub(crate) use asynchronous_methods;
 asynchronous_methods!(Keyspace);
 
 impl Keyspace {
-    /// As [`put`](Self::put), unless background work delays writes.
+    /// Stores a value as [`put`](Self::put) does, unless background work delays writes.
     pub(crate) fn try_put(&self, key: &[u8], value: &[u8]) -> Result<()> {
         let store = self.open.accept()?;
         self.try_commit(store, self.encode_put(store, key, value)?)
     }
 
-    /// As [`delete`](Self::delete), unless background work delays writes.
+    /// Removes a key as [`delete`](Self::delete) does, unless background work delays writes.
     pub(crate) fn try_delete(&self, key: &[u8]) -> Result<()> {
         let store = self.open.accept()?;
         self.try_commit(store, WriteEncoder::single_remove(store.hash_seed, &self.tree, key)?)
     }
 
-    /// As [`put`](Self::put), without a wait for the durability.
+    /// Stores a value as [`put`](Self::put) does, without waiting for its durability.
     pub(crate) fn put_async(&self, key: &[u8], value: &[u8]) -> Result<CommitFuture> {
         let store = self.open.accept()?;
         self.commit_async(store, self.encode_put(store, key, value)?)
     }
 
-    /// As [`delete`](Self::delete), without a wait for the durability.
+    /// Removes a key as [`delete`](Self::delete) does, without waiting for the durability.
     pub(crate) fn delete_async(&self, key: &[u8]) -> Result<CommitFuture> {
         let store = self.open.accept()?;
         self.commit_async(store, WriteEncoder::single_remove(store.hash_seed, &self.tree, key)?)

@@ -17,17 +17,17 @@ macro_rules! expiring_methods {
     ($handle:ty $(, $field:ident)?) => {
         /// Values that expire.
         ///
-        /// From its expiry on no read finds the value, and compactions free its space. An expired
+        /// After its expiry no read finds the value, and compactions free its space. An expired
         /// value hides older versions of the key as a removal does. A later write to the key, such
-        /// as [`insert`](Self::insert), replaces value and expiry: the new value expires after the
+        /// as [`insert`](Self::insert), replaces value and expiry. The new value expires after the
         /// [default TTL](crate::KeyspaceOptions::default_ttl) of the keyspace, if it has one.
         ///
-        /// The store clock decides. While the store is open, it advances with the monotonic clock
-        /// of the machine: a change of the wall clock has no effect. When the store is opened, the
-        /// store clock moves forward to the wall clock, and never backward: if the wall clock is
-        /// wrong and ahead, values expire early. [Snapshots](crate::Snapshot) and iterators use the
-        /// time of their creation. A store opened [read-only](crate::Options::read_only) uses the
-        /// time of its opening.
+        /// The store clock determines the expiry. While the store is open, it advances with the
+        /// monotonic clock of the machine: a change of the wall clock has no effect. When the store
+        /// is opened, the store clock moves forward to the wall clock, never backward. So values
+        /// expire early if the wall clock is ahead. [Snapshots](crate::Snapshot) and iterators use
+        /// the time of their creation. A store opened [read-only](crate::Options::read_only) uses
+        /// the time of its opening.
         ///
         /// An expiry takes 8 bytes of the stored value. A read of a value with an expiry also reads
         /// the clock.
@@ -35,8 +35,8 @@ macro_rules! expiring_methods {
             /// Stores `value` under `key` until `ttl` has passed, rounded up to whole milliseconds.
             /// Otherwise as [`insert`](Self::insert).
             ///
-            /// With zero no read finds the value: the call acts as [`remove`](Self::remove). A
-            /// `ttl` beyond 64 bits of milliseconds never ends.
+            /// With a `ttl` of zero no read finds the value: the call acts as
+            /// [`remove`](Self::remove). A `ttl` of more than 2^64 milliseconds never ends.
             ///
             /// # Errors
             ///
@@ -64,8 +64,8 @@ macro_rules! expiring_methods {
             /// Stores `value` under `key` until the store clock is at `time`, rounded up to whole
             /// milliseconds. Otherwise as [`insert_with_ttl`](Self::insert_with_ttl).
             ///
-            /// A time that has passed acts as a TTL of zero. The store clock is at Unix time when
-            /// the store is created.
+            /// A time in the past acts as a TTL of zero. The store clock is at Unix time when the
+            /// store is created.
             ///
             /// # Errors
             ///

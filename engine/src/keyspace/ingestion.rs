@@ -6,14 +6,14 @@ use std::{fmt, io::Read, path::PathBuf};
 use crate::Error;
 use crate::{Keyspace, Result, handle_counts::HandleKind, store::ingest_tables::IngestTables};
 
-/// A bulk load of ascending entries into a keyspace. Entries go straight into tables, without log
-/// and memtables, and become visible all at once. RocksDB: `SstFileWriter` and
-/// `IngestExternalFile`.
+/// A bulk load of ascending entries into a keyspace, returned by [`Keyspace::ingestion`]. Entries
+/// are written directly to tables, without log and memtables, and become visible atomically.
+/// RocksDB: `SstFileWriter` and `IngestExternalFile`.
 ///
 /// Calls that add entries write tables on several threads: see [`threads`](Self::threads).
 ///
 /// A drop without [`finish`](Self::finish) removes the tables and changes nothing. After a crash,
-/// the next open removes them. Returned by [`Keyspace::ingestion`].
+/// the next open removes the tables.
 #[must_use = "an ingestion changes nothing until it is finished"]
 pub struct Ingestion {
     tables: IngestTables,
@@ -24,8 +24,8 @@ pub struct Ingestion {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Ingested {
-    /// Sequence number of all entries, for [`Db::snapshot_at`](crate::Db::snapshot_at); that of the
-    /// newest visible write if there were none.
+    /// Sequence number of all entries, for [`Db::snapshot_at`](crate::Db::snapshot_at). Without
+    /// entries, the sequence number of the newest visible write.
     pub sequence: u64,
     /// Number of entries.
     pub entries: u64,
@@ -52,18 +52,18 @@ impl Keyspace {
 impl Ingestion {
     /// Sets the maximum number of tables that are written at the same time, one per thread.
     ///
-    /// From 1 to 64; default half of the processors, at least 1; 1 without
-    /// [worker threads](crate::Options::worker_threads). Values outside are clamped. Each thread
-    /// beyond the first takes the memory of two worker threads. Fewer threads run if that exceeds
-    /// half of the memory budget, and one with
-    /// [`blob_value_bytes`](crate::KeyspaceOptions::blob_value_bytes). Tables of several threads
-    /// are smaller: at most half of the memory of a worker for writing.
+    /// From 1 to 64; values outside are clamped. Default: half of the processors, at least 1;
+    /// without [worker threads](crate::Options::worker_threads), 1. Each thread beyond the first
+    /// takes the memory of two worker threads. Fewer threads run if that exceeds half of the memory
+    /// budget. With [`blob_value_bytes`](crate::KeyspaceOptions::blob_value_bytes), one thread
+    /// runs. With several threads, tables are smaller: at most half of a worker's memory for
+    /// writing.
     pub fn threads(mut self, threads: usize) -> Self {
         self.tables.set_threads(self.keyspace.open_store().store(), threads);
         self
     }
 
-    /// Adds an entry. Its key must be above all keys before. The value expires after the
+    /// Adds an entry, whose key must be above all earlier keys. The value expires after the
     /// [default TTL](crate::KeyspaceOptions::default_ttl) of the keyspace, if it has one, counted
     /// from the start of the ingestion.
     ///
@@ -101,13 +101,14 @@ impl Ingestion {
         self.tables.bytes()
     }
 
-    /// Makes all entries durable and visible at once. Costs a flush of the keyspace, a synced write
-    /// to the log and one to the manifest. Other writes to the keyspace wait for these.
+    /// Makes all entries durable and visible atomically. Costs a flush of the keyspace, a synced
+    /// write to the log and one to the manifest. Other writes to the keyspace wait for these three
+    /// steps.
     ///
     /// # Errors
     ///
     /// * Nothing was changed: [`Error::KeyspaceDropped`], [`Error::Closed`], errors of the flush.
-    /// * No entry is visible, but all may be found when the store is reopened: [`Error::Io`],
+    /// * No entry is visible, but all may reappear when the store is reopened: [`Error::Io`],
     ///   [`Error::ReadOnly`].
     pub fn finish(mut self) -> Result<Ingested> {
         let store = self.keyspace.handle().accept()?;
@@ -144,28 +145,28 @@ macro_rules! ingest_methods {
         /// Bulk load.
         impl $handle {
             /// Stores all `entries`, whose keys must ascend, without duplicates. Atomic, and
-            /// durable at return. Cheaper than single inserts: entries go straight into tables, on
-            /// the deepest level above all older entries of their keys.
+            /// durable at return. Cheaper than single inserts: entries are written directly to
+            /// tables, on the deepest level above all older entries of their keys.
             ///
             /// The entries replace every value written before the call ends. Earlier snapshots do
-            /// not see them. Reads and writes continue during the call. At its end it flushes the
-            /// keyspace. Meanwhile, writes to this keyspace wait, and `try_insert` and `try_commit`
-            /// are refused.
+            /// not see them. Reads and writes continue during the call. At its end the call flushes
+            /// the keyspace. During this flush, writes to this keyspace wait, and `try_insert` and
+            /// `try_commit` fail.
             ///
             /// The log does not contain ingested entries. This affects its readers:
             ///
             /// * [`Db::changes`](crate::Db::changes) returns
             ///   [`ChangeKind::Ingest`](crate::changes::ChangeKind::Ingest) instead of the entries.
-            /// * [Backups](crate::BackupSet) have the entries, but a restore cannot pass from a
-            ///   backup before an ingest to a point after it: [`Error::IngestNotArchived`]. Make a
+            /// * [Backups](crate::BackupSet) have the entries. But a backup made before an ingest
+            ///   cannot be restored to a point after it: [`Error::IngestNotArchived`]. Make a
             ///   backup after an ingest.
-            /// * A [follower](crate::Options::follow) may show the writes that follow an ingest one
-            ///   refresh before the ingest.
-            /// * A [repair](crate::Options::repair) of a store without a manifest dates ingested
-            ///   entries to the start of the call, if the log was dropped since. It may also find
-            ///   entries of an ingest that a crash interrupted.
+            /// * A [follower](crate::Options::follow) may show later writes one refresh before the
+            ///   ingest.
+            /// * A [repair](crate::Options::repair) of a store without a manifest may order
+            ///   ingested entries by the start of the call, if the log was dropped since. It may
+            ///   also recover entries of an interrupted ingest.
             ///
-            /// To handle entries that fail, or to show progress, use
+            /// To handle errors of single entries, or to show progress, use
             /// [`ingestion`](Self::ingestion).
             ///
             /// # Errors
@@ -200,7 +201,7 @@ macro_rules! ingest_methods {
                 ingestion.finish()
             }
 
-            /// Begins a bulk load that the caller feeds entry by entry: see
+            /// Begins a bulk load, to which the caller adds single entries: see
             /// [`ingest`](Self::ingest).
             ///
             /// # Errors
@@ -232,17 +233,17 @@ macro_rules! ingest_methods {
             /// Stores all entries of table files that [`TableWriter`](crate::TableWriter) wrote.
             /// Atomic, and durable at return, as [`ingest`](Self::ingest).
             ///
-            /// Copies the entries: the files are not changed, and may be removed afterwards.
-            /// Each is read once, and every checksum verified, before anything becomes visible.
-            /// Several threads copy: see [`Ingestion::threads`](crate::Ingestion::threads).
+            /// Copies the entries: the files are not changed, and may be removed afterwards. Reads
+            /// each file once and verifies every checksum before any entry becomes visible. Several
+            /// threads copy: see [`Ingestion::threads`](crate::Ingestion::threads).
             ///
-            /// The files may come in any order, but no two may have a key range in common. Tables
-            /// of other stores are accepted if they contain only values, one for each key.
+            /// The files may be in any order, but their key ranges must not overlap. Tables of
+            /// other stores are accepted if they contain only values, one for each key.
             ///
             /// # Errors
             ///
-            /// * Nothing was changed: [`Error::NotIngestible`] for files that overlap or have other
-            ///   entries, [`Error::Corrupt`], [`Error::Io`] of a file.
+            /// * Nothing was changed: [`Error::NotIngestible`] for files that overlap or have
+            ///   entries other than values, [`Error::Corrupt`], [`Error::Io`].
             /// * As [`ingestion`](Self::ingestion) and
             ///   [`Ingestion::finish`](crate::Ingestion::finish).
             ///
@@ -258,12 +259,13 @@ macro_rules! ingest_methods {
                 self$(.$field)?.ingest_paths(&paths)
             }
 
-            /// Begins a bulk load of entries in any order. They are sorted in files of the
-            /// directory `dir`, which must be empty or missing, and is outside of the store.
+            /// Begins a bulk load of entries in any order, by an external sort. The directory `dir`
+            /// for its files must be empty or missing, and outside of the store.
             ///
-            /// `memory_bytes` is the length of the buffer for sorting, at least 64 KiB, beside the
+            /// `memory_bytes` is the length of the sort buffer, at least 64 KiB, in addition to the
             /// memory budget. A full buffer becomes a sorted run. Up to 32 runs of one size are
-            /// merged at once, each read through 256 KiB. Entries that fit the buffer use no file.
+            /// merged at once, each with a read buffer of 256 KiB. Entries that fit into the sort
+            /// buffer use no file.
             ///
             /// # Errors
             ///

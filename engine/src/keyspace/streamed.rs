@@ -12,23 +12,23 @@ macro_rules! streamed_methods {
     ($handle:ty $(, $field:ident)?) => {
         /// Long values.
         impl $handle {
-            /// Stores the next `length` bytes of `reader` under `key`. They must be all that it
-            /// has.
+            /// Stores all bytes of `reader`, which must be `length` bytes, under `key`.
             ///
-            /// A value of more than 128 KiB goes to a blob file piece by piece: the call needs
-            /// memory for a few pieces of 128 KiB, and none in memtables. It is an
-            /// [ingest](Self::ingest) of one entry: durable at return, absent in the log, and with
-            /// the same effects on readers of the log. It costs a flush of the keyspace and a few
-            /// syncs, and other writes to the keyspace wait for these, but not for `reader`. The
-            /// value replaces every value of the key that is written before the call ends.
+            /// A value of more than 128 KiB is written to a blob file in pieces. The call takes the
+            /// memory of a few pieces of 128 KiB, and none in memtables. Such a write is an
+            /// [ingest](Self::ingest) of one entry: durable at return, not in the log, with the
+            /// same effects on readers of the log. It costs a flush of the keyspace and a few
+            /// syncs. Other writes to the keyspace wait for these, but not for `reader`. The value
+            /// replaces every value of the key that is written before the call ends.
             ///
-            /// At most one value for each 16 MiB of the memory budget, at least 2 and at most 64,
-            /// is read at a time, and further calls wait. A `reader` may call the store on its own
-            /// thread, also to write another stream. It must not wait for a stream of another
-            /// thread: that one may wait for this call.
+            /// Limits concurrent streams to one per 16 MiB of the memory budget, at least 2 and at
+            /// most 64; further calls wait. A `reader` may call the store on its own thread, also
+            /// to write another stream. It must not wait for a stream of another thread, which may
+            /// wait for this call.
             ///
-            /// A shorter value is read, and written as by [`insert`](Self::insert). So is every
-            /// value in a keyspace with a [default TTL](crate::KeyspaceOptions::default_ttl).
+            /// A shorter value is read into memory and written as by [`insert`](Self::insert). So
+            /// is every value in a keyspace with a [default
+            /// TTL](crate::KeyspaceOptions::default_ttl).
             ///
             /// [`get_reader`](Self::get_reader) reads the value in pieces.
             ///

@@ -7,13 +7,12 @@ use crate::{Error, Ingested, Ingestion, Keyspace, Result, commit::check_entry, s
 /// Entries between two calls of `on_progress`.
 const PROGRESS_ENTRIES: u64 = 1 << 16;
 
-/// A bulk load of entries in any order. They are sorted outside of the store, then
-/// [ingested](crate::Keyspace::ingest).
+/// A bulk load of entries in any order, returned by [`Keyspace::unsorted_ingestion`]. An external
+/// sort orders the entries outside of the store, then they are [ingested](crate::Keyspace::ingest).
 ///
 /// Each entry is written about twice: into a sorted run, and into a table of the store. If a key
 /// has several values, the last one is stored. A drop without [`finish`](Self::finish) changes
-/// nothing, and removes the runs. After a crash they remain in their directory. Returned by
-/// [`Keyspace::unsorted_ingestion`].
+/// nothing, and removes the runs. After a crash the runs remain in their directory.
 #[must_use = "an ingestion changes nothing until it is finished"]
 pub struct UnsortedIngestion {
     /// Before the ingestion: its files are removed first.
@@ -39,13 +38,14 @@ impl Keyspace {
 }
 
 impl UnsortedIngestion {
-    /// As [`Ingestion::threads`].
+    /// Sets the maximum number of tables that are written at the same time: see
+    /// [`Ingestion::threads`].
     pub fn threads(mut self, threads: usize) -> Self {
         self.ingestion = self.ingestion.threads(threads);
         self
     }
 
-    /// Adds an entry, with any key.
+    /// Adds an entry. Keys may be in any order.
     ///
     /// # Errors
     ///
@@ -89,8 +89,8 @@ impl UnsortedIngestion {
         self.finish_with(|_| ())
     }
 
-    /// As [`finish`](Self::finish). Calls `on_progress` with the number of entries merged so far,
-    /// every 65,536 entries.
+    /// Finishes as [`finish`](Self::finish) does. Calls `on_progress` with the number of entries
+    /// merged so far, every 65,536 entries.
     ///
     /// # Errors
     ///

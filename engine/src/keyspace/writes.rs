@@ -23,9 +23,9 @@ macro_rules! write_methods {
             /// # Errors
             ///
             /// * Nothing was changed: [`Error::KeyTooLong`], [`Error::ValueTooLong`],
-            ///   [`Error::KeyspaceDropped`], and [`Error::WriteTooLarge`] if memtables never have
-            ///   room for the entry.
-            /// * The write is not visible, but may be found when the store is reopened:
+            ///   [`Error::KeyspaceDropped`], and [`Error::WriteTooLarge`] if the entry exceeds the
+            ///   memory for memtables.
+            /// * The write is not visible, but may reappear when the store is reopened:
             ///   [`Error::Io`], [`Error::ReadOnly`].
             ///
             /// [`Error::KeyTooLong`]: crate::Error::KeyTooLong
@@ -42,10 +42,9 @@ macro_rules! write_methods {
                 self$(.$field)?.put(key.as_ref(), value.as_ref())
             }
 
-            /// Writes a merge operand: the
-            /// [merge operator](crate::KeyspaceOptions::merge_operator) of the keyspace applies
-            /// `operand` to the value of `key` later. Reads nothing. Concurrent calls for one key
-            /// lose no operand.
+            /// Writes a merge operand, without reading `key`. The [merge
+            /// operator](crate::KeyspaceOptions::merge_operator) of the keyspace applies `operand`
+            /// to the value of `key` later. Concurrent calls for one key lose no operand.
             ///
             /// Costs as much as [`insert`](Self::insert). Reads of the key apply all its operands,
             /// one after another, until a flush or a compaction has replaced them by a value.
@@ -94,8 +93,8 @@ macro_rules! write_methods {
             /// The range need not contain a key. An empty or inverted range writes nothing.
             ///
             /// Later reads do not see the keys; an existing [`Snapshot`](crate::Snapshot) or
-            /// iterator still does. Scans seek over the removed keys. Compactions free their space,
-            /// and drop a table that is covered as a whole without reading it.
+            /// iterator does. Scans seek over the removed keys. Compactions free their space, and
+            /// drop a fully covered table without reading it.
             ///
             /// ```
             /// # let dir = tempfile::tempdir().unwrap();
