@@ -13,7 +13,7 @@ const SPACE_PERCENT_MAX: RangeInclusive<u64> = 10..=10_000;
 /// Minimum of [`Fifo::new`].
 const FIFO_BYTES_MIN: u64 = 4 << 10;
 
-/// Policy by which compactions merge or remove the tables of a keyspace:
+/// Compaction style of a keyspace:
 /// [`KeyspaceOptions::compaction_style`](crate::KeyspaceOptions::compaction_style).
 ///
 /// | style        | writes | lookups and scans  | space                     |
@@ -36,13 +36,13 @@ pub enum CompactionStyle {
 
 /// Options of [`CompactionStyle::SizeTiered`].
 ///
-/// Each flush adds a sorted run. A merge combines [`merge_runs_min`](Self::merge_runs_min) or more
-/// runs of similar size that are neighbors in age. So a byte is rewritten about
+/// Each flush adds a sorted run. A compaction merges [`merge_runs_min`](Self::merge_runs_min) or
+/// more runs of similar size that are adjacent in age. So a byte is rewritten about
 /// `log(data / memtable)` times, to the base `merge_runs_min`. Similar to universal compaction in
 /// RocksDB and `SizeTieredCompactionStrategy` in Cassandra.
 ///
-/// A merge of all runs needs as much free space as they take. Keys inserted in ascending order are
-/// merged like others. There is no idle compaction.
+/// A merge of all runs requires as much free space as the runs take. Keys inserted in ascending
+/// order are merged like others. There is no idle compaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use = "options do nothing until a keyspace is opened with them"]
 pub struct SizeTiered {
@@ -64,8 +64,8 @@ impl SizeTiered {
         Self::default()
     }
 
-    /// Minimum number of sorted runs in the keyspace before any are merged, and of runs in a merge
-    /// by size. More runs cost reads, fewer cost writes.
+    /// Minimum number of sorted runs in the keyspace before a merge, and of runs in a merge by
+    /// size. A larger number costs reads, a smaller one writes.
     ///
     /// From 2 to 32; default 4.
     pub fn merge_runs_min(mut self, runs: u64) -> Self {
@@ -73,8 +73,8 @@ impl SizeTiered {
         self
     }
 
-    /// Maximum number of sorted runs. Above it, the neighbors that are cheapest to merge are
-    /// merged, whatever their sizes. Writes are delayed from 12 runs above it on.
+    /// Maximum number of sorted runs. Above it, the adjacent runs that are cheapest to merge are
+    /// merged, regardless of size. From 12 runs above it on, writes are delayed.
     ///
     /// From [`merge_runs_min`](Self::merge_runs_min) to 256; default 16.
     pub fn runs_max(mut self, runs: u64) -> Self {
@@ -82,8 +82,8 @@ impl SizeTiered {
         self
     }
 
-    /// Maximum size of the largest run of a merge by size, in percent of the average of the others.
-    /// A small ratio rewrites less and leaves more runs.
+    /// Maximum size of the largest run of a merge by size, in percent of the average of the other
+    /// runs. A smaller ratio rewrites less and leaves more runs.
     ///
     /// From 100 to 1000; default 150.
     pub fn size_ratio_percent(mut self, percent: u64) -> Self {
@@ -91,9 +91,9 @@ impl SizeTiered {
         self
     }
 
-    /// Maximum size of all runs but the oldest, in percent of the oldest one. Above it, all runs
-    /// are merged. So obsolete entries take at most about this percentage of the size of the oldest
-    /// run.
+    /// Maximum total size of all runs except the oldest, in percent of the oldest run. Above it,
+    /// all runs are merged. This bounds the space amplification: obsolete entries take at most
+    /// about this percentage of the size of the oldest run.
     ///
     /// From 10 to 10,000; default 200.
     pub fn space_percent_max(mut self, percent: u64) -> Self {
@@ -128,19 +128,20 @@ impl SizeTiered {
 
 /// Options of [`CompactionStyle::Fifo`].
 ///
-/// **Deletes data**: the oldest flushes, each as a whole, when the keyspace exceeds a size or a
-/// flush exceeds an age. For logs, metrics and caches, whose old entries have no use.
+/// **Deletes data**: the oldest tables, when the keyspace exceeds a size or a table exceeds an age.
+/// For logs, metrics and caches, whose old entries have no use. Similar to FIFO compaction in
+/// RocksDB.
 ///
-/// * No tombstone or overwrite is undone: an entry is deleted only after all older ones.
+/// * Deleted and overwritten values never reappear: an entry is deleted only after all older ones.
 ///   Compactions rewrite no values, so overwritten entries take space until they are the oldest.
-/// * Merge operands are deleted like values: a read then merges those that are left.
+/// * Merge operands are deleted like values: reads then merge the remaining operands.
 /// * Deletions are not writes: [`Db::changes`](crate::Db::changes) does not report them. Open
-///   snapshots and iterators keep the data that they see, and its files. A deleted write still
-///   makes a transaction that began before it fail: [`Error::Conflict`](crate::Error::Conflict).
+///   snapshots and iterators keep their data and its files. A deleted write still makes a
+///   transaction that began before it fail: [`Error::Conflict`](crate::Error::Conflict).
 /// * [`compact`](crate::Keyspace::compact) merges nothing, and a
 ///   [compaction filter](crate::KeyspaceOptions::compaction_filter) sees no values.
-/// * A lookup probes the filter of each flush, and a scan merges all of them. Large
-///   [memtables](crate::KeyspaceOptions::memtable_bytes) make fewer flushes.
+/// * A lookup probes the filter of each flush, and a scan merges all flushes. Larger
+///   [memtables](crate::KeyspaceOptions::memtable_bytes) cause fewer flushes.
 /// * After a change to this style, older tables are deleted one by one, from the deepest level up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use = "options do nothing until a keyspace is opened with them"]
@@ -154,7 +155,7 @@ impl Fifo {
     /// Returns options that delete the oldest tables while all tables and blob files of the
     /// keyspace exceed `bytes_max` bytes. The newest flush is always kept. Memtables do not count.
     ///
-    /// From 4 KiB.
+    /// At least 4 KiB.
     pub const fn new(bytes_max: u64) -> Self {
         Self { bytes_max, age_max_ms: None }
     }
@@ -175,7 +176,7 @@ impl Fifo {
         self.bytes_max
     }
 
-    /// Returns [`age_max`](Self::age_max), in whole milliseconds.
+    /// Returns [`age_max`](Self::age_max), rounded up to whole milliseconds.
     #[must_use]
     pub fn get_age_max(&self) -> Option<Duration> {
         self.age_max_ms.map(Duration::from_millis)
@@ -199,7 +200,7 @@ impl From<Fifo> for CompactionStyle {
 }
 
 impl CompactionStyle {
-    /// Returns the number of sorted runs in level 0 that delay no write.
+    /// Returns the number of sorted runs in level 0 up to which no write is delayed.
     pub(crate) fn level0_runs_allowed(&self) -> usize {
         match self {
             Self::Leveled => 0,

@@ -1,4 +1,4 @@
-//! Archives the log behind a backup, so that each later point can be restored.
+//! Archives the log after a backup, for point-in-time recovery.
 //!
 //! An archive begins with a backup. Each update adds parts with the batches since the last one.
 //! They come from the change stream, so a part has whole batches, all of them, and each is durable
@@ -38,7 +38,7 @@ const LOG_BYTES_MAX: u64 = 64 << 20;
 
 /// Archives the log of a store into a [backup set](BackupSet): see [`BackupSet::archive`].
 ///
-/// Does not keep the store open: after its end, updates fail with [`Error::Closed`].
+/// Does not keep the store open: after a close, updates fail with [`Error::Closed`].
 #[derive(Debug)]
 pub struct Archive {
     set: BackupSet,
@@ -69,7 +69,7 @@ struct ArchivedLog {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ArchiveUpdate {
-    /// Every write up to this sequence number can be restored.
+    /// Sequence number up to which every write can be restored.
     pub sequence: u64,
     /// Bytes of log that were added.
     pub log_bytes_added: u64,
@@ -78,8 +78,8 @@ pub struct ArchiveUpdate {
 }
 
 impl BackupSet {
-    /// Returns an archive of `db` into this set, so that [`RestoreOptions::to`] can restore it as
-    /// of any later point. Adds nothing: call [`Archive::update`] or [`Archive::run`] for that.
+    /// Returns an archive of `db` into this set, so that [`RestoreOptions::to`] can restore any
+    /// later point. Writes nothing until [`Archive::update`] or [`Archive::run`] is called.
     ///
     /// The store must [retain its changes](crate::Options::retain_changes) until the next update.
     ///
@@ -117,20 +117,20 @@ impl BackupSet {
 }
 
 impl Archive {
-    /// Bytes of log after which the next update creates a backup; default 64 MiB. A restore reads
-    /// up to as many bytes, and so does the first open of the restored store.
+    /// Bytes of archived log after which the next update creates a backup; default 64 MiB. A
+    /// restore, and the first open of the restored store, read up to this number of bytes.
     #[must_use]
     pub const fn backup_after_log_bytes(mut self, bytes: u64) -> Self {
         self.log_bytes_max = bytes;
         self
     }
 
-    /// Adds everything that is committed now, durable at return.
+    /// Archives all writes committed before the call, durable at return.
     ///
-    /// The first update creates a backup. So does an update after much log, after an ingest or
-    /// another backup of the store, after a [prune](BackupSet::prune) of the last backup, and if
-    /// the store no longer keeps all changes.
-    /// Syncs the log of the store. Uses memory for two batches and about 8 MiB.
+    /// The first update creates a backup. So does an update after [many bytes of
+    /// log](Self::backup_after_log_bytes), after an ingest or another backup of the store, after a
+    /// [prune](BackupSet::prune) of the last backup, and if the store has dropped changes. Syncs
+    /// the log of the store. Uses memory for two batches and about 8 MiB.
     ///
     /// # Errors
     ///
@@ -186,8 +186,9 @@ impl Archive {
         Ok(ArchiveUpdate { sequence, log_bytes_added, backup: new_backup })
     }
 
-    /// Calls [`update`](Self::update) once and then every `interval`, until `is_over`, and once
-    /// more then. A crash of the machine loses at most the writes of about one interval.
+    /// Calls [`update`](Self::update) at once and then every `interval`, and a last time when
+    /// `is_over` returns `true`. A loss of the machine loses at most the writes of about one
+    /// interval.
     ///
     /// Repeats calls that fail with [`Error::Locked`] or [`Error::Io`] after the next interval,
     /// except the last.

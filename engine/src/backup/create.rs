@@ -36,16 +36,15 @@ struct Source {
 }
 
 impl BackupSet {
-    /// Adds a backup of `db`, as of one point in time: see [`Db::checkpoint`]. Writes may continue.
+    /// Adds a backup of `db` at one point in time: see [`Db::checkpoint`]. Writes may continue.
     ///
     /// Copies the files that the set lacks: tables since an earlier backup, and the log. After an
-    /// interruption, the next call skips what was copied. Reads each copied byte once, and those of
-    /// the log and of separate filters twice. The bytes of copied tables are compared with their
-    /// checksums.
+    /// interruption, the next call skips copied files. Reads each copied byte once; bytes of the
+    /// log and of filter files twice. Copied tables are verified by their checksums.
     ///
     /// # Errors
     ///
-    /// The set has the same backups as before then.
+    /// After an error, the set has the same backups as before.
     ///
     /// * [`Error::Locked`]: another call changes the set.
     /// * [`Error::NotEncrypted`]: the store is encrypted, and the set is not.

@@ -1,4 +1,4 @@
-//! Incremental backups: a set of backups has the content of each file once.
+//! Incremental backups: a set of backups stores the content of each file once.
 //!
 //! | file          | content                                                  |
 //! |---------------|----------------------------------------------------------|
@@ -76,9 +76,9 @@ const RECORD_BYTES_MAX: u64 = 1 << 30;
 
 /// A set of backups in a directory, or in an object store with the feature `object-store`.
 ///
-/// The set has the content of each file once, so a backup copies only files that are new since an
-/// earlier one. Backups of several stores can share a set. One call at a time may change it; others
-/// fail with [`Error::Locked`].
+/// The set stores the content of each file once, so a backup copies only files that are new since
+/// an earlier backup. Backups of several stores can share a set. One call at a time may change the
+/// set; other calls fail with [`Error::Locked`].
 ///
 /// ```
 /// # let dir = tempfile::tempdir().unwrap();
@@ -118,27 +118,26 @@ pub struct Backup {
     pub number: u64,
     /// Time of the backup, by the wall clock.
     pub time: SystemTime,
-    /// Sequence number of the newest write, as of
-    /// [`Snapshot::sequence`](crate::Snapshot::sequence).
+    /// Sequence number of the newest write: see [`Snapshot::sequence`](crate::Snapshot::sequence).
     pub sequence: u64,
     /// Number of files.
     pub files: u64,
     /// Length of all files, in bytes.
     pub bytes: u64,
-    /// Sequence number up to which the log behind the backup is [archived](BackupSet::archive)
-    /// without a gap, in a list; otherwise as `sequence`.
+    /// In a list, sequence number up to which the log after the backup is
+    /// [archived](BackupSet::archive) without a gap; otherwise equal to `sequence`.
     pub archived_to: u64,
     /// Bytes that [`BackupSet::create`] added to the set; 0 in a list.
     pub bytes_added: u64,
 }
 
 impl BackupSet {
-    /// Returns the set in the directory `path`, which the first backup creates. Reads nothing.
+    /// Returns the set in the directory `path`, which the first backup creates. Does no I/O.
     pub fn new(path: impl AsRef<Path>) -> Self {
         Self::with_fs(path, Arc::new(RealFs), Arc::new(SystemClock::new()))
     }
 
-    /// As [`new`](Self::new), on another file system, and with times of this clock.
+    /// Returns the set in the directory `path` of the file system `fs`, with times of `clock`.
     pub fn with_fs(path: impl AsRef<Path>, fs: Arc<dyn Fs>, clock: Arc<dyn Clock>) -> Self {
         let path = path.as_ref().to_owned();
         let objects = Arc::new(Directory::new(Arc::clone(&fs), path.clone()));
@@ -146,10 +145,10 @@ impl BackupSet {
     }
 
     /// Encrypts the set with keys of this provider; default none. A set is encrypted as a whole,
-    /// and a restored store is encrypted, too.
+    /// and a restored store is encrypted too.
     ///
-    /// An encrypted store requires it. Names of objects show lengths and checksums of files. Each
-    /// object keeps the root key that was current when it was written.
+    /// Backups of an encrypted store require it. Names of objects reveal lengths and checksums of
+    /// files. Each object keeps the root key that was current when it was written.
     #[cfg(feature = "encryption")]
     #[must_use]
     pub fn encryption(mut self, keys: Arc<dyn crate::KeyProvider>) -> Self {
@@ -160,15 +159,15 @@ impl BackupSet {
     }
 
     /// Returns the set below `prefix` in a store of the crate `object_store`: S3, GCS, Azure and
-    /// others. Reads nothing.
+    /// others. Does no I/O.
     ///
-    /// Calls block the thread until `runtime` has done their requests: in asynchronous code, make
-    /// them by `spawn_blocking`. A runtime of one thread must be run by another one. Uses up to 32
-    /// MiB of memory; long files are uploaded in parts of 16 MiB. Parts that an interrupted upload
-    /// leaves are invisible: let a rule of the bucket remove them.
+    /// Calls block the thread until `runtime` has completed their requests: in asynchronous code,
+    /// use `spawn_blocking`. A current-thread runtime must run on another thread. Uses up to 32 MiB
+    /// of memory; long files are uploaded in parts of 16 MiB. An interrupted upload leaves
+    /// incomplete parts: remove them by a lifecycle rule of the bucket.
     ///
-    /// The store must support conditional puts (`PutMode::Create`), by which the object `LOCK`
-    /// excludes other writers. It stays after a crash: see [`break_lock`](Self::break_lock).
+    /// The store must support conditional puts (`PutMode::Create`): the object `LOCK` excludes
+    /// other writers. After a crash the object remains: see [`break_lock`](Self::break_lock).
     #[cfg(feature = "object-store")]
     pub fn in_object_store(
         store: Arc<dyn object_store::ObjectStore>,
@@ -181,12 +180,12 @@ impl BackupSet {
         Self { path, fs, clock, objects, keys: None }
     }
 
-    /// Removes the lock that a writer left in an object store when it crashed. Returns whether
-    /// there was one. Does nothing for a directory, whose lock ends with its process.
+    /// Removes the lock of a crashed writer from an object store. Returns `true` if there was a
+    /// lock. Does nothing for a directory, whose lock ends with its process.
     ///
-    /// Only if no process changes the set: a backup of a writer that still runs fails, and if
-    /// another one prunes the set meanwhile, it may lack files. [`verify`](Self::verify) finds
-    /// that.
+    /// Call it only if no process changes the set. The backup of a running writer fails; if another
+    /// writer prunes the set during that backup, the backup may lack files.
+    /// [`verify`](Self::verify) detects this.
     ///
     /// # Errors
     ///

@@ -36,7 +36,7 @@ impl BackupSet {
     ///
     /// # Errors
     ///
-    /// The directory has no store then, and files of the failed call are removed.
+    /// After an error, the directory has no store, and files of the call are removed.
     ///
     /// * [`Error::NoBackup`].
     /// * [`Error::Corrupt`]: a file of the backup is damaged or missing.
@@ -48,8 +48,8 @@ impl BackupSet {
         self.restore_with(&RestoreOptions::new().backup(number), to)
     }
 
-    /// As [`restore`](Self::restore), of what `options` select. The returned backup has the
-    /// sequence number of the restored store.
+    /// Restores the backup and the point that `options` select, as [`restore`](Self::restore) does.
+    /// The returned backup has the sequence number of the restored store.
     ///
     /// # Errors
     ///

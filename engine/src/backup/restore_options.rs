@@ -5,7 +5,7 @@ use crate::{Error, PointInTime, Result};
 /// Default number of threads that fetch the files of a replica.
 const FETCH_THREADS: usize = 4;
 
-/// Maximum number of them.
+/// Maximum number of threads that fetch the files of a replica.
 const FETCH_THREADS_MAX: usize = 64;
 
 /// Options of [`BackupSet::restore_with`](crate::BackupSet::restore_with). By default it restores
@@ -32,29 +32,29 @@ impl RestoreOptions {
         Self::default()
     }
 
-    /// Restores the backup `number`, and the log that was archived behind it only [to](Self::to) a
-    /// point. Default: the newest backup that is not after the point. With a point, only backups of
-    /// the same store as the newest one are considered.
+    /// Restores the backup `number`. The log archived after it is restored only if a point is set
+    /// by [`to`](Self::to). Default: the newest backup that is not after the point. With a point,
+    /// only backups of the same store as the newest one are considered.
     #[must_use]
     pub fn backup(mut self, number: u64) -> Self {
         self.backup = Some(number);
         self
     }
 
-    /// Restores the last batch at or before a sequence number or a time, by the archived log.
+    /// Restores all batches up to a sequence number or a time, from the archived log.
     ///
-    /// A time is that of the store clock, as of [`PointInTime::Time`]. Writes of up to a second, or
-    /// of the interval of the archive, before it may be missing.
+    /// A time is one of the store clock, as in [`PointInTime::Time`]. Writes may be missing for up
+    /// to a second before it, or for the interval of the archive.
     #[must_use]
     pub fn to(mut self, point: impl Into<PointInTime>) -> Self {
         self.to = Some(point.into());
         self
     }
 
-    /// Restores only the keyspaces with these names, as of the restored point. They keep their ids
+    /// Restores only the keyspaces that have these names at the restored point. They keep their ids
     /// and options. The new store has an empty default keyspace if "default" is not among them.
-    /// Tables of other keyspaces are not read. Files of the log are copied whole, with entries of
-    /// other keyspaces, until the first flush.
+    /// Tables of other keyspaces are not read. Until the first flush, the log contains entries of
+    /// other keyspaces.
     #[must_use]
     pub fn keyspaces<I>(mut self, names: I) -> Self
     where
@@ -65,11 +65,13 @@ impl RestoreOptions {
         self
     }
 
-    /// Number of threads that fetch the files of a [replica](crate::BackupSet::open_replica), from
-    /// 1 to 64; default 4. A restore uses none.
+    /// Number of threads that fetch the files of a [replica](crate::BackupSet::open_replica). A
+    /// restore uses none.
     ///
     /// Each thread fetches one file at a time, and uses up to 17 MiB of memory. More threads help
-    /// where each request takes long or has a limited bandwidth.
+    /// if requests have a high latency or a limited bandwidth each.
+    ///
+    /// From 1 to 64; default 4.
     #[must_use]
     pub fn fetch_threads(mut self, threads: usize) -> Self {
         self.fetch_threads = Some(threads);

@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 const DAY_MS: u64 = 24 * 3600 * 1000;
 
-/// The backups of each store that [`BackupSet::prune`](crate::BackupSet::prune) keeps. Default:
-/// none but the newest, which is always kept.
+/// Rules for the backups of each store that [`BackupSet::prune`](crate::BackupSet::prune) keeps.
+/// The newest backup is always kept; by default, no others.
 ///
 /// Each rule keeps backups by itself: `daily(7)` keeps the newest backup of each of the last 7 days
 /// that have one, in UTC. Weeks begin on Monday.

@@ -1,4 +1,4 @@
-//! Replicas: a backup that serves reads before its tables have arrived.
+//! Replicas: stores that serve reads of a backup before its tables have been fetched.
 //!
 //! | file        | content                                                     |
 //! |-------------|-------------------------------------------------------------|
@@ -44,11 +44,11 @@ use crate::{
     },
 };
 
-/// A read-only store whose files arrive from a [backup set](BackupSet): see
+/// A read-only store whose files are fetched from a [backup set](BackupSet): see
 /// [`BackupSet::open_replica`].
 ///
-/// Drop ends the threads that fetch, after their requests in flight. The [store](Self::db) then
-/// reads missing files from the set, as long as a handle is left.
+/// Drop stops the fetch threads, after their requests in flight. If handles of the
+/// [store](Self::db) remain, their reads still fetch from the set.
 pub struct Replica {
     db: Db,
     fetcher: Arc<Fetcher>,
@@ -99,8 +99,8 @@ impl Replica {
         &self.db
     }
 
-    /// Returns the progress. In a forked child only [`ReplicaStats::error`] is set, to
-    /// [`Error::ForkedChild`].
+    /// Returns the progress of the fetches. In a forked child only [`ReplicaStats::error`] is set,
+    /// to [`Error::ForkedChild`].
     #[must_use]
     pub fn stats(&self) -> ReplicaStats {
         match self.check_not_forked() {
@@ -116,26 +116,26 @@ impl Replica {
         if store.is_forked() { store.check_open() } else { Ok(()) }
     }
 
-    /// Waits until all files have arrived, for at most `timeout`. Returns `false` at the timeout,
-    /// also while requests fail: see [`ReplicaStats::error`]. Without a thread, it only waits for
-    /// [`fetch_next`](Self::fetch_next) in other threads.
+    /// Waits until all files have been fetched, for at most `timeout`. Returns `false` at the
+    /// timeout, even if requests fail: see [`ReplicaStats::error`]. Without fetch threads, it only
+    /// waits for [`fetch_next`](Self::fetch_next) calls of other threads.
     ///
     /// # Errors
     ///
-    /// [`Error::Corrupt`] if files are damaged or missing in the set, and all others have arrived.
-    /// [`Error::NotEncrypted`] and [`Error::WrongKey`] likewise. [`Error::ForkedChild`].
+    /// [`Error::Corrupt`] if files are damaged or missing in the set, after all others have been
+    /// fetched. [`Error::NotEncrypted`] and [`Error::WrongKey`] likewise. [`Error::ForkedChild`].
     pub fn wait(&self, timeout: Duration) -> Result<bool> {
         self.check_not_forked()?;
         self.fetcher.wait(timeout)
     }
 
-    /// Fetches the next file on this thread. Returns `false` if the replica was complete. If other
-    /// threads fetch the last files, it waits for one of them.
+    /// Fetches the next file on the calling thread. Returns `false` if the replica was complete. If
+    /// other threads are fetching the last files, it waits for one of them.
     ///
     /// # Errors
     ///
     /// The next call fetches another file. [`Error::Io`], [`Error::NoKey`]: the file is fetched
-    /// again after the others. [`Error::Corrupt`]: it is damaged or missing in the set.
+    /// again after the others. [`Error::Corrupt`]: the file is damaged or missing in the set.
     /// [`Error::NotEncrypted`], [`Error::WrongKey`], [`Error::ForkedChild`].
     pub fn fetch_next(&self) -> Result<bool> {
         self.check_not_forked()?;
@@ -159,26 +159,27 @@ impl Drop for Replica {
 }
 
 impl BackupSet {
-    /// Opens what `from` selects in the directory `path`, read-only, before its tables have
-    /// arrived. [Threads](RestoreOptions::fetch_threads) fetch them. Then the directory is a store
-    /// as [`restore_with`](Self::restore_with) writes it, and no longer needs the set.
+    /// Opens the backup that `from` selects as a read-only store in the directory `path`, before
+    /// its tables have been fetched. [Threads](RestoreOptions::fetch_threads) fetch the tables. A
+    /// complete replica is a store as [`restore_with`](Self::restore_with) writes it, and does not
+    /// need the set.
     ///
-    /// The call fetches the log and, of each table, index, filters and properties. So reads of
-    /// absent keys need no request, as far as filters reject them and fit the memory budget. Other
-    /// reads fetch the blocks that they need, which the block cache holds, until the table has
-    /// arrived. Like all calls of a set in an object store, they block their thread.
+    /// The call fetches the log and, of each table, index, filters and properties. So lookups that
+    /// filters in memory reject need no request. Other reads fetch single blocks into the block
+    /// cache, until the table has been fetched. Such reads block their thread, like all calls of a
+    /// set in an object store.
     ///
-    /// After a crash the same call continues with the recorded backup; `from` then counts only if
-    /// the directory is missing or empty. Until all files have arrived, [`Options::open`] fails
-    /// with [`Error::IncompleteReplica`]. A complete replica is opened read-only without a request, and
-    /// so is another store. [`Replica::refresh`] moves a replica to a newer backup, unless its
-    /// directory was opened for writing as a store.
+    /// After a crash, the same call continues with the recorded backup: `from` has an effect only
+    /// if the directory is missing or empty. Until all files have been fetched, [`Options::open`]
+    /// fails with [`Error::IncompleteReplica`]. The call opens a complete replica, or any other
+    /// store, read-only without a request. [`Replica::refresh`] moves a replica to a newer backup,
+    /// unless its directory was opened for writing as a store.
     ///
     /// Keep the backup until the replica is complete. The directory is locked as long as the
     /// replica or a handle of its store exists. Values with a time to live expire as in the store.
-    /// Of `options` it uses those of a read-only store;
-    /// [`ReadMode::Map`] becomes the default. Encrypted sets set the keys. With
-    /// [`worker_threads`](Options::worker_threads)`(0)` no thread is started: call
+    /// Options that only apply to writing have no effect, and [`ReadMode::Map`] is replaced by the
+    /// default read mode. For an encrypted set, the keys of the set are the default. With
+    /// [`worker_threads`](Options::worker_threads)`(0)` no fetch thread is started: call
     /// [`fetch_next`](Replica::fetch_next). Each thread uses up to 17 MiB of memory.
     ///
     /// # Errors
@@ -186,7 +187,8 @@ impl BackupSet {
     /// * Those of [`restore_with`](Self::restore_with), for a new replica.
     /// * [`Error::DirectoryNotEmpty`]: the directory has a replica of another backup than
     ///   [`RestoreOptions::backup`], or other files.
-    /// * [`Error::Corrupt`]: the end of a table is damaged, or a file is missing.
+    /// * [`Error::Corrupt`]: the index, filters or footer of a table are damaged, or a file is
+    ///   missing.
     /// * [`Error::InvalidOption`]: the number of threads is out of range.
     /// * [`Error::Locked`]; those of [`Options::open`].
     pub fn open_replica(

@@ -97,26 +97,27 @@ impl Refresher {
 }
 
 impl Replica {
-    /// Moves the replica to the newest backup of its store in the set, with the log that is
-    /// archived behind it. Returns `false` if it has that already.
+    /// Moves the replica to the newest backup of its store in the set, with the log archived after
+    /// that backup. Returns `false` if the replica is at this point already.
     ///
-    /// The store of [`db`](Self::db) shows the newer backup at return. Existing snapshots and
-    /// iterators remain as they are, and keep their tables; so the older backup must stay in the
-    /// set while a reader needs tables of it that have not arrived. Only new tables are fetched.
-    /// The keyspaces are those of [`RestoreOptions::keyspaces`] of the opening.
+    /// At return, the store of [`db`](Self::db) shows the newer backup. Existing snapshots and
+    /// iterators still read the older backup. So keep the older backup in the set while they may
+    /// need tables of it that have not been fetched. Only new tables are fetched. The keyspaces are
+    /// those selected at the open by [`RestoreOptions::keyspaces`].
     ///
     /// A crash leaves the older or the newer backup, which the next
-    /// [`open_replica`](crate::BackupSet::open_replica) opens. From the call on until all files
-    /// have arrived, [`Options::open`](crate::Options::open) fails with [`Error::IncompleteReplica`].
+    /// [`open_replica`](crate::BackupSet::open_replica) opens. During the call, and until all files
+    /// have been fetched, [`Options::open`](crate::Options::open) fails with
+    /// [`Error::IncompleteReplica`].
     ///
-    /// Without a newer backup, a call costs four requests: two lists, and the record of the
-    /// newest backup. With one it fetches its log, and the ends of new tables. Files that no reader
-    /// needs are removed by the next call, and by the next opening. Calls of several threads run
-    /// one after another. Uses up to 17 MiB of memory.
+    /// Without a newer backup, a call costs four requests: two lists, and the record of the newest
+    /// backup. With a newer backup, it also fetches the log, and the indexes and filters of new
+    /// tables. The next call or the next open removes files that no reader needs. Concurrent calls
+    /// run one after another. Uses up to 17 MiB of memory.
     ///
     /// # Errors
     ///
-    /// The next call continues. Readers see the older backup.
+    /// Readers see the older backup. The next call continues.
     ///
     /// * [`Error::NoReplica`]: the directory has another store, or one that was opened for writing.
     /// * Those of [`restore_with`](crate::BackupSet::restore_with), and of
