@@ -5,7 +5,7 @@ use std::time::Duration;
 /// Limits of the changes that a store keeps for [`Db::changes`](crate::Db::changes): an argument of
 /// [`Options::retain_changes`](crate::Options::retain_changes).
 ///
-/// Log segments that no memtable needs are kept instead of unlinked. Both limits count whole
+/// Log segments that no memtable requires are kept instead of unlinked. Both limits count whole
 /// segments ([`Options::log_segment_bytes`](crate::Options::log_segment_bytes)) and are applied
 /// when a flush ends and when the store is opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -18,22 +18,20 @@ pub struct ChangeRetention {
 }
 
 impl ChangeRetention {
-    /// Keeps no changes: the default of a new store. Drops those that a store has kept.
+    /// Keeps no changes, the default of a new store. Drops changes that a store has kept.
     pub const fn none() -> Self {
         Self { bytes_max: 0, age_ms_max: 0 }
     }
 
-    /// Keeps segments of at most `bytes` bytes, beside the log that the store needs; 0 is
-    /// [`none`](Self::none). If one segment is longer, it is dropped as soon as no memtable needs
-    /// it.
+    /// Keeps segments of at most `bytes` bytes, in addition to the log that the store requires; 0
+    /// is [`none`](Self::none). A longer segment is dropped as soon as no memtable requires it.
     pub const fn bytes(bytes: u64) -> Self {
         Self { bytes_max: bytes, age_ms_max: 0 }
     }
 
-    /// Also drops a segment this time after the last memtable that needed it. So each change is
-    /// kept for at least this time, unless the bytes are exceeded. Default: no limit. In
-    /// milliseconds, at least one. By the store clock, which stands still while the store is closed
-    /// if the wall clock does.
+    /// Also drops a segment when `age` has passed since the flush of the last memtable that
+    /// required it. So each change is kept for at least `age`, unless the bytes are exceeded. At
+    /// least 1 ms, in whole milliseconds of the store clock; default: no limit.
     pub fn age_max(mut self, age: Duration) -> Self {
         self.age_ms_max = u64::try_from(age.as_millis()).unwrap_or(u64::MAX).max(1);
         self

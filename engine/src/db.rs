@@ -93,8 +93,8 @@ impl Db {
         Options::new().open(path)
     }
 
-    /// Returns the default keyspace, named [`DEFAULT_KEYSPACE`], for calls that a `Db` makes for
-    /// the whole store: options, flush, compaction.
+    /// Returns the default keyspace, named [`DEFAULT_KEYSPACE`]. Use it for calls that on a `Db`
+    /// cover the whole store: options, flush, compaction.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -310,13 +310,13 @@ impl Db {
     /// Changes [`Options::filter_bytes_max`], in bytes, while the store is open. Not stored. `None`
     /// restores the share of [`Options::memory_budget`].
     ///
-    /// At return the filters are within the limit, except for filters that a lookup holds for more
+    /// At return the filters are within the limit, except for filters that a lookup uses for more
     /// than a few seconds. Ribbon filters drop columns first; then the filters of least use are
     /// dropped. Prefix and range filters are dropped too, those of the largest tables first. A
     /// higher limit reloads filters in the background.
     ///
-    /// Without an [`Options::memory_budget`] set by hand the other parts keep their limits. With
-    /// one, the block cache grows or shrinks, unless its bytes were set too.
+    /// Without an [`Options::memory_budget`] set by hand, the other parts keep their limits. With
+    /// one, the block cache grows or shrinks, unless its limit was set too.
     ///
     /// # Errors
     ///
@@ -327,20 +327,18 @@ impl Db {
         self.accept()?.change_memory_budget(|budget| budget.filter_bytes_max = bytes)
     }
 
-    /// Waits until no background work is left: no memtable to flush, no compaction due, no filter
-    /// to reload or rebuild, and no obsolete file to remove. Returns at once for a store opened
+    /// Waits until there is no background work: no memtable to flush, no due compaction, no filter
+    /// to reload or rebuild, no obsolete file. Returns at once for a store opened
     /// [read-only](Options::read_only).
     ///
     /// Does not wait for [idle compactions](crate::Options::idle_compactions), and does not flush
-    /// active memtables: see [`flush`](Self::flush). While other threads write, new work may arrive
-    /// as fast as it is done, and the call may not return. During a
-    /// [pause](Self::pause_compactions) compactions do not count.
+    /// active memtables: see [`flush`](Self::flush). While other threads write, the call may not
+    /// return. During a [pause](Self::pause_compactions) it does not wait for compactions.
     ///
     /// # Errors
     ///
-    /// The reason why work cannot be done: [`Error::Io`] if the disk is full, [`Error::ReadOnly`].
-    /// A filter that cannot be built is no error: see
-    /// [`Event::FilterNotRebuilt`](crate::Event::FilterNotRebuilt).
+    /// [`Error::Io`] if the disk is full; [`Error::ReadOnly`]. A failed filter build is not an
+    /// error: see [`Event::FilterNotRebuilt`](crate::Event::FilterNotRebuilt).
     pub fn wait_for_background(&self) -> Result<()> {
         self.accept()?.wait_until_idle()
     }
@@ -354,13 +352,13 @@ impl Db {
         self.accept().map_or_else(|_| Stats::default(), Store::stats)
     }
 
-    /// Reads every byte of the store and reports all violations found: checksums of files and
-    /// blocks, order, bounds and counts of tables, readability of the log, and filters that miss a
-    /// key of their table.
+    /// Reads every byte of the store and reports all violations found. Checks the checksums of
+    /// files and blocks, the order, bounds and counts of tables, the log, and that filters have no
+    /// false negatives.
     ///
-    /// Reads all tables twice, bypassing the block cache. Other threads may write meanwhile: the
-    /// call verifies the tables and the log as of its start. While it reads the log, at most
-    /// [`Options::log_bytes_max`], no change to the manifest is recorded.
+    /// Reads all tables twice, bypassing the block cache. Other threads may write: the call
+    /// verifies the tables and the log at the time of its start. While it reads the log (at most
+    /// [`Options::log_bytes_max`]), manifest edits wait.
     ///
     /// # Errors
     ///
@@ -370,7 +368,8 @@ impl Db {
         self.verify_with(|_| ())
     }
 
-    /// As [`verify`](Self::verify), and calls `on_progress` about every 256 KiB.
+    /// Verifies the store as [`verify`](Self::verify) does, and calls `on_progress` about every 256
+    /// KiB.
     ///
     /// # Errors
     ///

@@ -29,7 +29,8 @@ pub fn describe(path: &Path) -> Result<Annotation> {
 }
 
 impl Options {
-    /// As [`describe`], on the file system of these options. Decrypts an encrypted file.
+    /// Describes a file as [`describe`] does, on the file system of these options. Decrypts an
+    /// encrypted file.
     ///
     /// # Errors
     ///

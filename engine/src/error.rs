@@ -23,10 +23,10 @@ pub(crate) const LOCK: &str = "lock";
 /// A result of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// The error of a store operation.
+/// An error of a store operation.
 ///
-/// Its message leaves out the cause, which [`source`](error::Error::source) returns: the error of
-/// the operating system, the damaged field, the reason why the store is read-only. Print both, as
+/// The message omits the cause, which [`source`](error::Error::source) returns: the error of the
+/// operating system, the damaged field, the reason why the store is read-only. Print both, as
 /// `anyhow` does with `{error:#}`, or by hand:
 ///
 /// ```
@@ -60,14 +60,14 @@ pub enum Error {
     /// The file `path` is not encrypted, but the store was opened with `Options::encryption`.
     /// Nothing was changed.
     NotEncrypted { path: PathBuf },
-    /// The key provider has no root key `key_id`, which `path` needs, or failed. Nothing was
+    /// The key provider failed, or has no root key `key_id`, which `path` requires. Nothing was
     /// changed.
     NoKey { path: PathBuf, key_id: u64, source: Arc<dyn error::Error + Send + Sync> },
     /// The root key `key_id` of the key provider is not the one that encrypted the file `path`.
     /// Nothing was changed.
     WrongKey { path: PathBuf, key_id: u64 },
-    /// The directory `path` contains no store, but the file `name`, so no store is created in it.
-    /// Nothing was changed.
+    /// The directory `path` contains the file `name` and no store, so no store was created. Nothing
+    /// was changed.
     ForeignDirectory { path: PathBuf, name: String },
     /// The directory `path` must be empty, but contains `name`. Nothing was changed.
     DirectoryNotEmpty { path: PathBuf, name: String },
@@ -82,24 +82,24 @@ pub enum Error {
     /// The [backup set](crate::BackupSet) in the directory `path` has no backup `number`. Nothing
     /// was changed.
     NoBackup { path: PathBuf, number: u64 },
-    /// The [backup set](crate::BackupSet) in the directory `path` cannot restore the point `at`: it
-    /// is after the end of the archived log, `archived_to`, or before the first backup. Nothing was
-    /// changed.
+    /// The [backup set](crate::BackupSet) in the directory `path` cannot restore the point `at`.
+    /// The point is after the end of the archived log, `archived_to`, or before the first backup.
+    /// Nothing was changed.
     NotArchived { path: PathBuf, at: PointInTime, archived_to: u64 },
-    /// Files of the [replica](crate::Replica) in the directory `path` have not arrived. Nothing was
-    /// changed.
+    /// Files of the [replica](crate::Replica) in the directory `path` have not been fetched. Open
+    /// it by [`open_replica`](crate::BackupSet::open_replica). Nothing was changed.
     IncompleteReplica { path: PathBuf },
-    /// The store in the directory `path` cannot be refreshed: it is no
-    /// [replica](crate::Replica), or was opened for writing since. Nothing was changed.
+    /// The store in the directory `path` cannot be refreshed: it is not a
+    /// [replica](crate::Replica), or was opened for writing. Nothing was changed.
     NoReplica { path: PathBuf },
     /// `path`, or one of its parents, is a file.
     NotADirectory { path: PathBuf },
-    /// The store at `path` is open in another process, or in this one, where a handle of any kind
-    /// keeps it open: also a keyspace, snapshot, batch or iterator. Only
-    /// [read-only](crate::Options::read_only) openers can share it.
+    /// The store at `path` is open in another process or in this one. Any handle keeps it open:
+    /// also a keyspace, snapshot, batch or iterator. Only [read-only](crate::Options::read_only)
+    /// opens can share a store.
     ///
     /// `process` is the process id in the file `LOCK`, if any: that of the last process that opened
-    /// the store for writing. It is a hint and may be stale. Read-only processes write none.
+    /// the store for writing. It may be stale. Read-only processes do not write it.
     Locked { path: PathBuf, process: Option<u32> },
     /// The directory `path` already contains a store, and
     /// [`Options::create_new`](crate::Options::create_new) was set. Nothing was changed.
@@ -108,8 +108,7 @@ pub enum Error {
     /// changed.
     NoKeyspace { name: String },
     /// [`Db::close`](crate::Db::close) did not close the store at `path`, because other `handles`
-    /// exist. The drop of the last one closes it, and so does
-    /// [`Db::shutdown`](crate::Db::shutdown).
+    /// exist. Drop them, or call [`Db::shutdown`](crate::Db::shutdown).
     StillOpen { path: PathBuf, handles: OpenHandles },
     /// [`Db::shutdown`](crate::Db::shutdown) did not close the store at `path`: work in flight did
     /// not end within the timeout. All calls fail with [`Closed`](Self::Closed), and the store
@@ -125,24 +124,26 @@ pub enum Error {
     /// Occurs only as the cause of [`ReadOnly`](Self::ReadOnly).
     OpenedReadOnly { path: PathBuf },
     /// The writer of a [followed](crate::Options::follow) store has deleted the file `path`, which
-    /// this read needs and which was not open. Refresh the follower
-    /// ([`Db::refresh`](crate::Db::refresh)) and read again. Snapshots, iterators and change
-    /// streams from before cannot continue.
+    /// this read requires and which was not open. Refresh the follower
+    /// ([`Db::refresh`](crate::Db::refresh)) and read again. Existing snapshots, iterators and
+    /// change streams cannot continue.
     FilesGone { path: PathBuf },
-    /// A refresh found the store at `path` up to the sequence number `store`, and the
-    /// [follower](crate::Options::follow) has shown more, up to `follower`: the directory was
-    /// replaced by an older copy, or writes that failed were withdrawn. Open the follower again.
+    /// A refresh of a [follower](crate::Options::follow) found an older store at `path`. The store
+    /// ends at the sequence number `store`, but the follower has shown writes up to `follower`. The
+    /// directory was replaced by an older copy, or failed writes were withdrawn. Open the follower
+    /// again.
     FollowerAhead { path: PathBuf, follower: u64, store: u64 },
-    /// The store at `path` is a [follower](crate::Options::follow), and the call needs files that
-    /// the writer may delete. Call it in the writing process, or open the store
-    /// without `follow` while there is no writer.
+    /// The store at `path` is a [follower](crate::Options::follow), and the call requires files
+    /// that the writer may delete. Call it in the writing process, or open the store without
+    /// `follow` while there is no writer.
     Following { path: PathBuf },
     /// The key has `bytes` bytes; at most `bytes_max` are allowed. Nothing was changed.
     KeyTooLong { bytes: usize, bytes_max: usize },
     /// The value has `bytes` bytes; at most `bytes_max` are allowed. Nothing was changed.
     ValueTooLong { bytes: usize, bytes_max: usize },
-    /// The reader of a value for `key` failed, or its length was not the given one. Nothing was
-    /// written: see [`Keyspace::insert_reader`](crate::Keyspace::insert_reader).
+    /// The reader of a value for `key` failed, or returned fewer or more bytes than the given
+    /// length. Nothing was written: see
+    /// [`Keyspace::insert_reader`](crate::Keyspace::insert_reader).
     ReaderFailed { key: Bytes, source: Arc<io::Error> },
     /// `key` was added to an [ingestion](crate::Ingestion) or a [table](crate::TableWriter) after
     /// an equal or larger key. The entry was not added.
@@ -150,33 +151,31 @@ pub enum Error {
     /// The file `path` cannot be [ingested](crate::Keyspace::ingest_files) because of `reason`.
     /// Nothing was changed.
     NotIngestible { path: PathBuf, reason: String },
-    /// The [backup set](crate::BackupSet) in the directory `path` cannot restore the archived log
-    /// up to the requested point: [ingested](crate::Keyspace::ingest) tables, which are not part of
-    /// the log, were added at the sequence number `sequence`. Restore a backup made after it, or a
-    /// point before it. Nothing was changed.
+    /// The [backup set](crate::BackupSet) in the directory `path` cannot restore the requested
+    /// point. An [ingest](crate::Keyspace::ingest) at the sequence number `sequence` is not part of
+    /// the archived log. Restore a backup made after it, or a point before it. Nothing was changed.
     IngestNotArchived { path: PathBuf, sequence: u64 },
     /// The write takes `bytes` bytes of memory ([`Batch::bytes`](crate::Batch::bytes)); at most
     /// `bytes_max` are allowed. Nothing was changed, and a batch keeps its writes.
     ///
     /// The limit is 3/4 of [`Options::memtable_bytes_max`](crate::Options::memtable_bytes_max),
-    /// less the memory of empty memtables. Split the batch, or raise the limit:
-    /// [`Db::set_memory_budget`](crate::Db::set_memory_budget) does so unless `memtable_bytes_max`
-    /// was set.
+    /// less the memory of empty memtables. Split the batch, or raise `memtable_bytes_max`. If that
+    /// is not set, [`Db::set_memory_budget`](crate::Db::set_memory_budget) raises the limit.
     WriteTooLarge { bytes: u64, bytes_max: u64 },
-    /// A write such as [`try_insert`](crate::Keyspace::try_insert) was refused because a blocking
-    /// write would be delayed by background work: by `delay`, or until the work is done if that is
+    /// A write such as [`try_insert`](crate::Keyspace::try_insert) was refused, because background
+    /// work would delay a blocking write. The delay would be `delay`, or until the work is done if
     /// `None`. Nothing was changed, and a batch keeps its writes. Wait for
     /// [`Keyspace::room`](crate::Keyspace::room) or [`Batch::room`](crate::Batch::room).
     WouldStall { reason: StallReason, delay: Option<Duration> },
-    /// Rebuilding the filter of a table takes `bytes` bytes of memory; at most `bytes_max` are
-    /// allowed, the share of one worker. The table stays without the filter.
+    /// Rebuilding the filter of a table takes `bytes` bytes of memory; the share of one worker is
+    /// `bytes_max`. The table has no filter.
     FilterTooLarge { bytes: u64, bytes_max: u64 },
-    /// The memory budget, or one of its parts, `what`, has `bytes` bytes and needs `bytes_min`.
-    /// `made_of` lists what makes up the minimum. Nothing was changed.
+    /// The memory budget, or its part `what`, has `bytes` bytes and requires at least `bytes_min`.
+    /// `made_of` lists the parts of the minimum. Nothing was changed.
     BudgetTooSmall { what: &'static str, bytes: u64, bytes_min: u64, made_of: String },
     /// The option `name` has an invalid value; `allowed` states the valid ones.
     InvalidOption { name: &'static str, allowed: &'static str },
-    /// A rename of a keyspace to `name`, which another keyspace has. Nothing was changed. See
+    /// Another keyspace has the new name `name`. Nothing was changed. See
     /// [`Db::rename_keyspace`](crate::Db::rename_keyspace).
     KeyspaceExists { name: String },
     /// The name of a keyspace is empty, or longer than 255 bytes.
@@ -203,7 +202,7 @@ pub enum Error {
     ReadOnlyTransaction,
     /// The savepoint belongs to another transaction, or was released.
     NoSavepoint,
-    /// The keyspace `keyspace` needs the merge operator `operator`, which is not of this crate and
+    /// The keyspace `keyspace` requires the merge operator `operator`, which is not built in and
     /// was not passed to [`Options::merge_operator`](crate::Options::merge_operator). Nothing was
     /// changed.
     UnknownMergeOperator { keyspace: String, operator: String },
@@ -213,26 +212,26 @@ pub enum Error {
     /// A change or removal of the merge operator `operator` of `keyspace`: stored operands need it.
     /// Nothing was changed.
     MergeOperatorFixed { keyspace: String, operator: String },
-    /// The merge operator `operator` of the `keyspace` failed or panicked for `key`, whose operands
-    /// are kept. The key can be removed or overwritten.
+    /// The merge operator `operator` of `keyspace` failed or panicked for `key`. The operands are
+    /// kept. The key can be removed or overwritten.
     MergeFailed { keyspace: Box<str>, operator: Box<str>, key: Box<[u8]>, source: MergeError },
-    /// The compaction filter `filter` of the `keyspace` panicked for `key`, or returned a value
-    /// that is too long: see `reason`. The compaction changed nothing, and later ones run without
-    /// the filter until the options of the keyspace are set or the store is opened again.
+    /// The compaction filter `filter` of `keyspace` panicked for `key`, or returned a value that is
+    /// too long: see `reason`. The compaction changed nothing. Later compactions run without the
+    /// filter until the options of the keyspace are set or the store is reopened.
     CompactionFilterFailed {
         keyspace: Box<str>,
         filter: Box<str>,
         key: Box<[u8]>,
         reason: &'static str,
     },
-    /// The keyspace `keyspace` cannot be read as it was `at` this point: it has no
-    /// [history](crate::KeyspaceOptions::keep_history), or one that begins at the sequence number
-    /// `oldest`, or the sequence number is in the future.
+    /// The keyspace `keyspace` cannot be read at the point `at`. It has no
+    /// [history](crate::KeyspaceOptions::keep_history), its history begins later, at the sequence
+    /// number `oldest`, or the point is in the future.
     NotInHistory { keyspace: String, at: PointInTime, oldest: Option<u64> },
-    /// [`Db::changes`](crate::Db::changes) cannot return all changes after `since`: the store keeps
-    /// those after `oldest`, and `newest` is its last sequence number. Rebuild the copy from a
-    /// [snapshot](crate::Db::snapshot), and follow the changes after its
-    /// [sequence number](crate::Snapshot::sequence).
+    /// [`Db::changes`](crate::Db::changes) cannot return all changes after `since`. The store keeps
+    /// the changes after `oldest`, and `newest` is its last sequence number. Rebuild the copy from
+    /// a [snapshot](crate::Db::snapshot), and stream the changes after its [sequence
+    /// number](crate::Snapshot::sequence).
     ChangesLost { since: u64, oldest: u64, newest: u64 },
     /// The store at `path` keeps no changes: see
     /// [`Options::retain_changes`](crate::Options::retain_changes).
@@ -250,8 +249,8 @@ pub enum Error {
     /// manifest. The cause is a bug of this library, of a [`PrefixFunction`](crate::PrefixFunction)
     /// or of an [`Fs`](crate::fs::Fs). The panic hook received its message.
     WorkerPanicked,
-    /// The compaction cannot be done, because compactions are
-    /// [paused](crate::Db::pause_compactions). Drop the guard of the pause, then call again.
+    /// A compaction was requested while compactions are [paused](crate::Db::pause_compactions).
+    /// Drop the guard of the pause, then call again.
     CompactionsPaused,
     /// [`Db::shutdown`](crate::Db::shutdown) closed the store, before or during the call.
     Closed,
@@ -331,8 +330,8 @@ impl Error {
         matches!(self, Self::Io { op, source, .. } if *op != SYNC && full.contains(&source.kind()))
     }
 
-    /// Returns `true` if the same call may succeed later and the state on disk is known: the disk
-    /// is full, no file descriptor is left, memory is short, or the call was interrupted.
+    /// Returns `true` if a retry may succeed and the state on disk is known. The causes: a full
+    /// disk, no file descriptor, no memory, or an interrupted call.
     pub(crate) fn is_passing(&self) -> bool {
         use io::ErrorKind::{Interrupted, OutOfMemory, WouldBlock};
         let is_short = |error: &io::Error| {

@@ -30,8 +30,8 @@ use crate::{
 
 /// A named collection of keys with its own options. RocksDB calls it a column family.
 ///
-/// Cheap to clone and safe to share between threads. All keyspaces of a store share its log and its
-/// manifest, so a [`Batch`](crate::Batch) over several of them is atomic.
+/// Cheap to clone and safe to share between threads. All keyspaces of a store share one log and one
+/// manifest, so a [`Batch`](crate::Batch) over several keyspaces is atomic.
 ///
 /// Keys have 0 to [`KEY_BYTES_MAX`](crate::KEY_BYTES_MAX) bytes, values 0 to
 /// [`VALUE_BYTES_MAX`](crate::VALUE_BYTES_MAX) bytes. Keys are ordered byte by byte.
@@ -87,12 +87,11 @@ impl Keyspace {
         self.read_options
     }
 
-    /// Returns a handle of this keyspace whose writes have `durability` at return, instead of that
-    /// of [`Options::durability`](crate::Options::durability). Costs a clone of the handle, so keep
-    /// it for several writes.
+    /// Returns a handle of this keyspace whose writes have `durability`, instead of
+    /// [`Options::durability`](crate::Options::durability). Costs a clone: reuse the handle.
     ///
     /// Applies to single writes and conditional writes of the handle. Batches and transactions have
-    /// a durability of their own.
+    /// their own durability.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -147,7 +146,7 @@ impl Keyspace {
     }
 
     /// Removes every key. Atomic, and durable at return. Costs a synced write to the log and one to
-    /// the manifest, whatever the number of keys.
+    /// the manifest, independent of the number of keys.
     ///
     /// Existing snapshots and iterators still see the keys. Tables are unlinked when no snapshot or
     /// iterator reads them. Other writes to this keyspace wait until the call returns.
@@ -198,9 +197,9 @@ impl Keyspace {
     /// Flushes this keyspace, and merges its tables with a key within `bounds` into the deepest
     /// level. Waits until that is done. Other tables stay as they are.
     ///
-    /// A table that reaches across an end of the bounds is merged as a whole, with all tables that
-    /// it overlaps below. An empty or inverted range merges nothing. Useful after many removals in
-    /// a range, to free the space, or before many scans of it.
+    /// A table that crosses an end of the bounds is merged as a whole, with all overlapping tables
+    /// of deeper levels. An empty or inverted range merges nothing. Useful after many removals in a
+    /// range, to free the space, or before many scans of it.
     ///
     /// # Errors
     ///

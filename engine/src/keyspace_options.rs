@@ -26,7 +26,7 @@ use crate::{
 
 pub(crate) use text::StoredOptions;
 
-/// Name of the keyspace that [`Db`](crate::Db) itself stands for.
+/// Name of the default keyspace, which [`Db`](crate::Db) reads and writes directly.
 pub const DEFAULT_KEYSPACE: &str = "default";
 /// Default of [`KeyspaceOptions::memtable_bytes`].
 pub const DEFAULT_MEMTABLE_BYTES: usize = 32 << 20;
@@ -108,9 +108,9 @@ impl KeyspaceOptions {
 
     /// Size at which a memtable is frozen and flushed, in bytes.
     ///
-    /// A large memtable makes fewer, larger tables. Up to four exist at a time. With a budget of
-    /// 1.2 GiB, 64 MiB instead of the default wrote 17 % fewer bytes for 3 million random inserts
-    /// and 28 % fewer for 5 million. The writing thread took 20 % more CPU time.
+    /// Larger memtables cause fewer and larger tables. Up to four exist at a time. With a budget of
+    /// 1.2 GiB, 64 MiB wrote fewer bytes than the default: 17 % for 3 million random inserts, 28 %
+    /// for 5 million. The writing thread took 20 % more CPU time.
     ///
     /// From 4 KiB to 16 GiB; default 32 MiB ([`DEFAULT_MEMTABLE_BYTES`]). Batches in flight may
     /// exceed it.
@@ -121,20 +121,20 @@ impl KeyspaceOptions {
 
     /// Target size of a table file written by a compaction, in bytes.
     ///
-    /// From 4 KiB to 16 GiB; default 64 MiB ([`DEFAULT_TABLE_BYTES`]). A table ends where one of
-    /// the next level ends, if it has at least half of this size. It may have 1.5 times this size,
-    /// one block and the versions of one key.
+    /// From 4 KiB to 16 GiB; default 64 MiB ([`DEFAULT_TABLE_BYTES`]). A table of at least half of
+    /// this size ends where a table of the next level ends. A table has at most 1.5 times this
+    /// size, plus one block and the versions of one key.
     pub fn table_bytes(mut self, bytes: u64) -> Self {
         self.table_bytes = bytes;
         self
     }
 
-    /// Scale of the levels, in bytes. Level 0 is merged into the last level up to 8 times this
-    /// size, and into the level above it up to 24 times. Larger data has levels, each ten times
-    /// larger than the one above; the first has at most this size. A smaller scale costs writes; a
-    /// larger one costs space while runs are merged.
+    /// Unit of the level sizes, in bytes. Level 0 is merged directly into a last level of up to 8
+    /// times this size. Up to 24 times, it is merged into the level above the last one. With more
+    /// data, each level is ten times larger than the one above, and the first has at most this
+    /// size. A smaller unit costs writes; a larger unit costs space during merges.
     ///
-    /// From 4 KiB; default 128 MiB ([`DEFAULT_BASE_LEVEL_BYTES`]).
+    /// At least 4 KiB; default 128 MiB ([`DEFAULT_BASE_LEVEL_BYTES`]).
     pub fn base_level_bytes(mut self, bytes: u64) -> Self {
         self.base_level_bytes = bytes;
         self
@@ -168,8 +168,8 @@ impl KeyspaceOptions {
     }
 
     /// Compression of data blocks on the last level, which holds most of the data and is written
-    /// least; default `None`, the same as elsewhere. [`Compression::ZSTD`] suits data that is
-    /// seldom read, in builds with the feature `zstd`.
+    /// least; default `None`, the same as elsewhere. [`Compression::ZSTD`], in builds with the
+    /// feature `zstd`, suits data that is seldom read.
     ///
     /// Applies to tables that compactions write. Compactions into the last level then always
     /// rewrite tables, instead of moving them: keys inserted in ascending order are written twice.
@@ -204,11 +204,11 @@ impl KeyspaceOptions {
     /// [`range`](crate::Keyspace::range)s and [`prefix`](crate::Keyspace::prefix)es then skip
     /// tables without keys in them.
     ///
-    /// A key counts by the 8 bytes after the common prefix of all keys of a table, as a big-endian
-    /// number. It counts by fewer if the longest key has fewer. The false-positive rate of an empty
-    /// range of `n` such numbers is at most `n / 2^(bits - 2)`: with 12 bits, 0.1 % for 1 and 1.6 %
-    /// for 16. A range between keys that agree in these bytes is never found empty. The memory is
-    /// part of that of all filters.
+    /// The filter maps a key to the 8 bytes after the common prefix of all keys of a table, as a
+    /// big-endian number. It uses fewer bytes if the longest key has fewer. The false-positive rate
+    /// of an empty range of `n` such numbers is at most `n / 2^(bits - 2)`. With 12 bits, that is
+    /// 0.1 % for 1 and 1.6 % for 16. A range between keys that agree in these bytes is always a
+    /// false positive. Range filters share the memory limit of all filters.
     ///
     /// 0, or from 4 to 40. Filters of existing tables are built or removed in the background; a
     /// present filter keeps its bits.
@@ -217,15 +217,15 @@ impl KeyspaceOptions {
         self
     }
 
-    /// Operator of [`Keyspace::merge`](crate::Keyspace::merge). Default none: `merge` fails with
-    /// [`Error::NoMergeOperator`].
+    /// Merge operator of [`Keyspace::merge`](crate::Keyspace::merge). Default none: `merge` fails
+    /// with [`Error::NoMergeOperator`].
     ///
     /// The name of the operator is stored. An operator of the application must be passed to
     /// [`Options::merge_operator`](crate::Options::merge_operator) at each open, or the open fails.
     ///
     /// [`Keyspace::set_options`](crate::Keyspace::set_options) can set the operator of a keyspace
-    /// that has none. It cannot change or remove one: stored operands need it. To change it, copy
-    /// the entries to a new keyspace.
+    /// that has none. It cannot change or remove an operator, because stored operands require it.
+    /// To change the operator, copy the entries to a new keyspace.
     pub fn merge_operator(mut self, operator: Arc<dyn MergeOperator>) -> Self {
         self.merge_operator = NamedOperator::new(operator);
         self
@@ -236,10 +236,11 @@ impl KeyspaceOptions {
     ///
     /// Applies to `insert` of keyspaces, batches and transactions, to conditional writes such as
     /// [`update`](crate::Keyspace::update), and to
-    /// [`Transaction::merge`](crate::Transaction::merge). Counts from the call, in a transaction
-    /// from its start. Does not apply to operands of [`Keyspace::merge`](crate::Keyspace::merge),
-    /// which never expire. [`insert_without_ttl`](crate::Keyspace::insert_without_ttl) writes a
-    /// value that does not expire.
+    /// [`Transaction::merge`](crate::Transaction::merge). The time counts from the call; in a
+    /// transaction, from its start. Does not apply to operands of
+    /// [`Keyspace::merge`](crate::Keyspace::merge), which never expire.
+    /// [`insert_without_ttl`](crate::Keyspace::insert_without_ttl) writes a value that does not
+    /// expire.
     ///
     /// A change applies to later writes: stored values keep their expiry. Each value is 8 bytes
     /// longer, and each write reads the clock.
@@ -267,10 +268,10 @@ impl KeyspaceOptions {
     ///
     /// The name is stored, the function is not: pass it to
     /// [`Options::compaction_filter`](crate::Options::compaction_filter) at each open. Without it
-    /// the store opens, and compactions keep all values. It can be changed at any time.
+    /// the store opens, and compactions keep all values. The filter can be changed at any time.
     ///
-    /// Costs a call for each key that a compaction rewrites. The last level is rewritten by
-    /// [`compact`](crate::Keyspace::compact) as a whole, even if it is compact already.
+    /// Costs a call for each key that a compaction rewrites. [`compact`](crate::Keyspace::compact)
+    /// always rewrites the whole last level.
     pub fn compaction_filter(mut self, filter: Arc<dyn CompactionFilter>) -> Self {
         self.compaction_filter = NamedFilter::Present(filter);
         self
@@ -282,20 +283,19 @@ impl KeyspaceOptions {
         self
     }
 
-    /// Keeps old versions of keys, so that the keyspace can be read as it was: by
+    /// Keeps old versions of keys for reads of the past:
     /// [`Keyspace::snapshot_at`](crate::Keyspace::snapshot_at) and
-    /// [`Keyspace::history`](crate::Keyspace::history). Default `None`: only versions that a
-    /// snapshot sees are kept.
+    /// [`Keyspace::history`](crate::Keyspace::history). Default `None`: only versions visible to a
+    /// snapshot are kept.
     ///
     /// The history begins when the keyspace is created with this option, or when the option is set.
-    /// A [`clear`](crate::Keyspace::clear) ends it: nothing before can be read. Other removals are
-    /// part of it.
+    /// A [`clear`](crate::Keyspace::clear) ends the history: earlier versions cannot be read. Other
+    /// removals are part of the history.
     ///
     /// Versions older than the history are dropped by later compactions. Until then overwritten and
     /// removed values take space, and scans step over them. Merge operands within the history are
     /// not merged. Each write to the store reads the clock, until the store is opened without a
-    /// history. Not possible beside a [compaction filter](Self::compaction_filter). A store without
-    /// a history pays nothing.
+    /// history. Cannot be combined with a [compaction filter](Self::compaction_filter).
     ///
     /// ```
     /// use sievedb::{Db, HistoryLength, KeyspaceOptions};
@@ -315,10 +315,10 @@ impl KeyspaceOptions {
         self
     }
 
-    /// Policy by which tables are merged or removed; default [`CompactionStyle::Leveled`].
+    /// Compaction style; default [`CompactionStyle::Leveled`].
     ///
     /// A change takes effect at the next compaction and rewrites nothing by itself.
-    /// [`CompactionStyle::Fifo`] deletes data, and is not possible beside a
+    /// [`CompactionStyle::Fifo`] deletes data, and cannot be combined with a
     /// [history](Self::keep_history).
     ///
     /// ```

@@ -40,8 +40,8 @@ pub const DEFAULT_WORKER_THREADS: usize = 2;
 
 /// Options of a store. [`Options::default`] suits a small server.
 ///
-/// Options of keyspaces are in [`KeyspaceOptions`]. They are stored in the keyspace, so a store can
-/// be opened without them. [`Options::keyspace`] sets those of the default keyspace.
+/// [`KeyspaceOptions`] are the options of keyspaces. The manifest stores them, so a store can be
+/// opened without them. [`Options::keyspace`] sets those of the default keyspace.
 #[derive(Debug, Clone)]
 #[must_use = "options do nothing until `open`"]
 pub struct Options {
@@ -121,13 +121,13 @@ impl Options {
         Self::default()
     }
 
-    /// File system to use; default [`RealFs`].
+    /// File system of the store; default [`RealFs`].
     pub fn fs(mut self, fs: Arc<dyn Fs>) -> Self {
         self.fs = fs;
         self
     }
 
-    /// Returns the file system to use.
+    /// Returns the [file system](Self::fs) of the store.
     #[must_use]
     pub fn file_system(&self) -> &Arc<dyn Fs> {
         &self.fs
@@ -136,10 +136,10 @@ impl Options {
     /// Encrypts all files of the store by AES-256-GCM with keys of this provider; default none.
     ///
     /// A new store is encrypted as a whole. A store without encryption is refused with
-    /// [`Error::NotEncrypted`]: copy its entries to a new one. An encrypted store opens only with
+    /// [`Error::NotEncrypted`]: copy its entries to a new store. An encrypted store opens only with
     /// its keys ([`Error::Encrypted`], [`Error::NoKey`], [`Error::WrongKey`]), which are checked
-    /// before anything is changed. New files use the provider's current key, and
-    /// [`Db::reencrypt`](crate::Db::reencrypt) rewrites those of other keys.
+    /// before anything is changed. New files use the provider's current key.
+    /// [`Db::reencrypt`](crate::Db::reencrypt) rewrites files of other keys.
     ///
     /// Not together with [`ReadMode::Map`] and
     /// [`stats_file_interval`](Self::stats_file_interval). Loading data takes about 1.1 times
@@ -150,8 +150,8 @@ impl Options {
         self
     }
 
-    /// Returns `true` if the open store changes although it is read-only: it follows another
-    /// process, or is a replica.
+    /// Returns `true` if the open store changes although it is read-only: it is a follower or a
+    /// replica.
     pub(crate) fn is_refreshed(&self) -> bool {
         self.follow || self.arriving.is_some()
     }
@@ -161,7 +161,7 @@ impl Options {
         StoredFs::new(fs, self.keys.as_ref(), self.has_bug(PlantedBug::RepeatNonces))
     }
 
-    /// Clock to use; default [`SystemClock`].
+    /// Clock of the store; default [`SystemClock`].
     pub fn clock(mut self, clock: Arc<dyn Clock>) -> Self {
         self.clock = clock;
         self
@@ -173,7 +173,7 @@ impl Options {
         self
     }
 
-    /// Durability of writes that do not name one; default [`Durability::OsBuffer`].
+    /// Durability of writes without a durability of their own; default [`Durability::OsBuffer`].
     pub fn durability(mut self, durability: Durability) -> Self {
         self.durability = durability;
         self
@@ -181,8 +181,8 @@ impl Options {
 
     /// Number of threads for flushes, compactions and filters.
     ///
-    /// From 0 to 64; default 2 ([`DEFAULT_WORKER_THREADS`]). With 0 the writing thread does the
-    /// work right after the write that made it due: slow, but deterministic, for tests.
+    /// From 0 to 64; default 2 ([`DEFAULT_WORKER_THREADS`]). With 0, the writing thread runs
+    /// background work after each write that makes it due: slow, but deterministic, for tests.
     pub fn worker_threads(mut self, threads: usize) -> Self {
         self.worker_threads = threads;
         self
@@ -198,9 +198,9 @@ impl Options {
     /// default never. [`read_stats_file`](crate::stats::read_stats_file) and `sieve stats --watch`
     /// read it in other processes.
     ///
-    /// From 10 ms. Also written when the store is opened and closed, and removed at the next open.
-    /// Costs a thread, and each time about 0.1 ms and one unsynced write of about 5 KB. Errors of
-    /// writing it are ignored.
+    /// At least 10 ms. The file is also written when the store is opened and closed, and removed at
+    /// the next open. Costs a thread, and for each interval about 0.1 ms and one unsynced write of
+    /// about 5 KB. Errors of these writes are ignored.
     pub fn stats_file_interval(mut self, interval: Duration) -> Self {
         self.stats_file_interval = Some(interval);
         self
@@ -208,10 +208,10 @@ impl Options {
 
     /// Options of the default keyspace, and of keyspaces created without options.
     ///
-    /// Each open with this option stores them as all options of the default keyspace, as
-    /// [`Keyspace::set_options`](crate::Keyspace::set_options) does. Without it an existing default
-    /// keyspace keeps its options, and a new one gets [`KeyspaceOptions::default`]. Other existing
-    /// keyspaces always keep theirs.
+    /// Each open with this option replaces all stored options of the default keyspace, as
+    /// [`Keyspace::set_options`](crate::Keyspace::set_options) does. Without this option, an
+    /// existing default keyspace keeps its options, and a new one gets
+    /// [`KeyspaceOptions::default`]. Other existing keyspaces always keep their options.
     pub fn keyspace(mut self, options: KeyspaceOptions) -> Self {
         self.keyspace = Some(options);
         self
@@ -244,48 +244,46 @@ impl Options {
     /// Opens the store for reading only, without changing anything in its directory; default
     /// `false`. For write-protected directories, full disks, and inspection by several processes.
     ///
-    /// Reads return the same as in any other open. The log is replayed into memtables. **These may
-    /// exceed [`memtable_bytes_max`](Self::memtable_bytes_max)**, by at most about the length of
-    /// the log. They count in [`memtable_bytes`](crate::stats::MemoryStats::memtable_bytes).
+    /// The log is replayed into memtables. **These may exceed
+    /// [`memtable_bytes_max`](Self::memtable_bytes_max)**, by at most about the length of the log.
+    /// They count in [`memtable_bytes`](crate::stats::MemoryStats::memtable_bytes).
     ///
-    /// Several processes can have a store open read-only, but then none for writing
-    /// ([`Error::Locked`]). The file `LOCK` must be readable; a directory without one, such as a
-    /// copy, is read without a lock.
+    /// Several processes can have a store open read-only; meanwhile no process can open it for
+    /// writing ([`Error::Locked`]). The file `LOCK` must be readable. A directory without `LOCK`,
+    /// such as a copy, is read without a lock.
     ///
     /// Writes fail with [`Error::ReadOnly`], with [`Error::OpenedReadOnly`] as the cause. There are
     /// no worker threads: filters stay as loaded, unless the memory budget is changed. There is no
-    /// [file of statistics](Self::stats_file_interval). A directory without a store is
-    /// [`Error::NoStore`]. Damage is an error as usual. A torn tail is reported and skipped, but
-    /// not truncated.
+    /// [file of statistics](Self::stats_file_interval). The open of a directory without a store
+    /// fails with [`Error::NoStore`]. A torn tail is reported and skipped, but not truncated.
     pub fn read_only(mut self, read_only: bool) -> Self {
         self.read_only = read_only;
         self
     }
 
-    /// Opens the store for reading, beside the process that writes it; default `false`.
+    /// Opens the store for reading while another process may write it; default `false`.
     ///
-    /// The store is a *follower*: it shows a prefix of the history, of whole batches. Later writes
-    /// become visible by [`Db::refresh`](crate::Db::refresh), or at an
+    /// The store is a *follower*: it shows a prefix of the history and only whole batches. Later
+    /// writes become visible by [`Db::refresh`](crate::Db::refresh), or at an
     /// [interval](Self::follow_interval). The writer may be another process or another
-    /// [`Db`](crate::Db) of this one. It may flush, compact, end, crash and start again. A running
-    /// writer is not required.
+    /// [`Db`](crate::Db) of this process. It may flush, compact, end, crash and restart. A running
+    /// writer is not required. RocksDB: secondary instance.
     ///
     /// * A follower takes no lock, writes nothing, and needs only read permission. The writer never
     ///   waits for it.
     /// * Writes of [`Durability::Memory`] reach a follower when the writer passes them to the
-    ///   operating system: by a later write of another durability, by
-    ///   [`Db::persist`](crate::Db::persist), or after 1 MiB of them. Other writes may reach it
-    ///   before they are durable, and before they are acknowledged.
+    ///   operating system. This is done by a later write of another durability, by
+    ///   [`Db::persist`](crate::Db::persist), or after 1 MiB of them. Other writes may reach a
+    ///   follower before they are durable, and before they are acknowledged.
     /// * Tables that the writer deletes remain readable while a view uses them and their files are
-    ///   open. If more than [`open_files_max`](Self::open_files_max) are in use, a read may fail
-    ///   with [`Error::FilesGone`]; the next refresh helps.
-    /// * Reads are those of a [read-only](Self::read_only) store, whose notes on memory apply. Read
-    ///   several keys of one point in time from a [`Snapshot`](crate::Snapshot). Refreshes do not
-    ///   change it.
+    ///   open. If more than [`open_files_max`](Self::open_files_max) files are in use, a read may
+    ///   fail with [`Error::FilesGone`]: call [`Db::refresh`](crate::Db::refresh) and read again.
+    /// * Reads and memory are those of a [read-only](Self::read_only) store. To read several keys
+    ///   at one point in time, use a [`Snapshot`](crate::Snapshot), which refreshes do not change.
     /// * [`Db::changes`](crate::Db::changes) works. [`Db::checkpoint`](crate::Db::checkpoint),
     ///   backups and [`Db::verify`](crate::Db::verify) fail with [`Error::Following`].
-    /// * The directory must be on a file system that shows writes to other processes at once, as
-    ///   local ones do.
+    /// * The directory must be on a file system that shows writes to other processes at once, such
+    ///   as a local file system.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -304,56 +302,56 @@ impl Options {
         self
     }
 
-    /// Pause between two refreshes of a [follower](Self::follow), on a thread of its own; default
+    /// Pause between two refreshes of a [follower](Self::follow), on a separate thread; default
     /// never. A refresh that has read more than 1 MiB is repeated at once.
     ///
-    /// From 1 ms. A refresh without new writes costs about 20 us. An error is repeated by the next
-    /// [`Db::refresh`](crate::Db::refresh), unless a refresh in between succeeds. No effect on
-    /// other stores.
+    /// At least 1 ms. A refresh without new writes costs about 20 us. The next
+    /// [`Db::refresh`](crate::Db::refresh) returns the error of a failed refresh, unless a later
+    /// refresh has succeeded. Has no effect without [`follow`](Self::follow).
     pub fn follow_interval(mut self, interval: Duration) -> Self {
         self.follow_interval = Some(interval);
         self
     }
 
-    /// Runs compactions and filter rebuilds that are due; default `true`. `false` is for programs
-    /// that inspect a store. Flushes and [`Keyspace::compact`](crate::Keyspace::compact) still
-    /// work.
+    /// Runs due compactions and filter rebuilds in the background; default `true`. Set `false` in
+    /// programs that inspect a store. Flushes and [`Keyspace::compact`](crate::Keyspace::compact)
+    /// are not affected.
     #[doc(hidden)]
     pub fn background_rewrites(mut self, rewrites: bool) -> Self {
         self.background_rewrites = rewrites;
         self
     }
 
-    /// Compacts a short level 0 that is not due, after 0.3 s without a write; default `true`. A
-    /// level 0 found by the open waits for 10 s.
+    /// Runs idle compactions; default `true`. After 0.3 s without a write, they compact a level 0
+    /// that is not due. For a level 0 found at the open, the time is 10 s.
     ///
     /// Scans then read fewer sorted runs. Costs at most 5 bytes written for each byte flushed, or
-    /// 11 once the store has been idle for 10 s. Flushes interrupt such compactions; a byte is in
-    /// at most two interrupted ones. See `docs/design.md`. Requires
+    /// 11 once the store has been idle for 10 s. Flushes interrupt idle compactions; a byte is in
+    /// at most two interrupted compactions. See `docs/design.md`. Requires
     /// [`worker_threads`](Self::worker_threads).
     pub fn idle_compactions(mut self, enabled: bool) -> Self {
         self.idle_compactions = enabled;
         self
     }
 
-    /// Pace at which obsolete files are unlinked, in bytes per second; default `None`: at once.
+    /// Rate at which obsolete files are unlinked, in bytes per second; default `None`: at once.
     ///
-    /// A pace spreads the unlinks after a large compaction, which delay other calls on some file
-    /// systems and devices. One file is the unit: see
-    /// [`table_bytes`](KeyspaceOptions::table_bytes). Obsolete files take space until then. At a
-    /// full disk, in [`Db::wait_for_background`](crate::Db::wait_for_background) and at the close
-    /// of the store, the rest is unlinked at once.
+    /// A rate spreads the unlinks after a large compaction, which delay other calls on some file
+    /// systems and devices. Files are unlinked as a whole: see
+    /// [`table_bytes`](KeyspaceOptions::table_bytes). Obsolete files take space until they are
+    /// unlinked. On a full disk, in [`Db::wait_for_background`](crate::Db::wait_for_background) and
+    /// at the close of the store, all are unlinked at once.
     ///
-    /// From 1 MiB.
+    /// At least 1 MiB.
     pub fn unlink_bytes_per_second(mut self, bytes: impl Into<Option<u64>>) -> Self {
         self.unlink_bytes_per_second = bytes.into();
         self
     }
 
-    /// Adds a function for keyspaces whose stored prefix extractor is
-    /// [`PrefixExtractor::Custom`](crate::PrefixExtractor::Custom) with its name. If two functions
-    /// have the same name, the first is used. Default none: without its function, such a keyspace
-    /// does not use its prefix filters, and new tables get none.
+    /// Registers a function for keyspaces whose stored prefix extractor is
+    /// [`PrefixExtractor::Custom`](crate::PrefixExtractor::Custom) with the name of the function.
+    /// If two functions have the same name, the first is used. Default none: without its function,
+    /// such a keyspace does not use its prefix filters, and new tables get none.
     pub fn prefix_function(mut self, function: Arc<dyn PrefixFunction>) -> Self {
         self.prefix_functions.push(function);
         self
@@ -371,9 +369,9 @@ impl Options {
         self
     }
 
-    /// Adds a filter for keyspaces whose stored
-    /// [compaction filter](KeyspaceOptions::compaction_filter) has its name. If two filters have
-    /// the same name, the first is used. Default none: such a keyspace keeps all values.
+    /// Registers a filter for keyspaces whose stored [compaction
+    /// filter](KeyspaceOptions::compaction_filter) has its name. If two filters have the same name,
+    /// the first is used. Default none: such a keyspace keeps all values.
     pub fn compaction_filter(mut self, filter: Arc<dyn CompactionFilter>) -> Self {
         self.compaction_filters.push(filter);
         self
@@ -387,7 +385,7 @@ impl Options {
         self
     }
 
-    /// Returns `true` if threads will work in the background.
+    /// Returns `true` if the store has background threads.
     pub(crate) fn has_workers(&self) -> bool {
         self.worker_threads > 0 && !self.read_only
     }

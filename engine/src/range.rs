@@ -54,7 +54,7 @@ impl Range {
     /// without use as this scan, or those two, used.
     ///
     /// Default 256 KiB. 0 reads single blocks; more than 64 MiB counts as 64 MiB. Set it before the
-    /// first step: later it applies only to an end that has not moved, and after a seek of a range
+    /// first step. Later it applies only to an end that has not moved, and after a seek of a range
     /// at its end.
     #[must_use]
     pub fn read_ahead_bytes_max(mut self, bytes: usize) -> Self {
@@ -141,9 +141,8 @@ impl Range {
     }
 
     /// Repositions the back at `key`, or at the last key before it. The range is then the same as a
-    /// new one from its lower bound to `key`. The mirror image of [`seek`](Self::seek), also out of
-    /// bounds: after the upper bound the back is at the upper bound, and before the lower bound the
-    /// range is at its end.
+    /// new one from its lower bound to `key`. After the upper bound, the back is at the upper
+    /// bound. Before the lower bound, the range is at its end.
     pub fn seek_back(&mut self, key: impl AsRef<[u8]>) {
         if let State::Open(range) = &mut self.0 {
             range.seek(End::Back, key.as_ref());

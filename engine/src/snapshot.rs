@@ -82,7 +82,7 @@ impl KeyspaceSnapshot {
         Ok(Self { keyspace: keyspace.of_kind(HandleKind::Snapshot), held: Arc::new(held) })
     }
 
-    /// As [`Snapshot::sequence`].
+    /// Returns the sequence number of the snapshot: see [`Snapshot::sequence`].
     #[must_use]
     pub fn sequence(&self) -> u64 {
         self.held.sequence()

@@ -2,24 +2,24 @@
 
 use sievedb::{Keyspace, Transaction};
 
-/// The replicated state, and how an entry changes it.
+/// A replicated state machine of the application: its state, and the effect of an entry.
 ///
-/// Every node applies the same entries in the same order, so [`apply`](Self::apply) depends on
-/// nothing else: not on time, random numbers, or keyspaces that are not replicated. Keys that
-/// expire are no part of replicated state: a snapshot does not carry their times.
+/// Every node applies the same entries in the same order. So [`apply`](Self::apply) must be
+/// deterministic: it must not use the time, random numbers, or keyspaces that are not replicated.
+/// Replicated values must not expire: a snapshot does not contain their expiry.
 ///
 /// # Limits
 ///
 /// A request in the log, and the writes that apply it, may each take up to 1/2 of
-/// [`memtable_bytes_max`](sievedb::stats::MemoryStats::memtable_bytes_max) of the node with the
-/// least memory: 32 MiB with a budget of 256 MiB, 8 MiB with 64 MiB. openraft stops a node that
-/// cannot store or apply an entry, so check the size of a request before `client_write`.
+/// [`memtable_bytes_max`](sievedb::stats::MemoryStats::memtable_bytes_max) of the smallest node.
+/// That is 32 MiB with a budget of 256 MiB, and 8 MiB with 64 MiB. A node that cannot store or
+/// apply an entry stops, so check the size of a request before `client_write`.
 pub trait Application: Send + Sync + 'static {
     /// A request: the type `D` of openraft.
     type Request;
 
     /// The response to a request: the type `R` of openraft. An entry without a request has the
-    /// default one.
+    /// default response.
     type Response: Default;
 
     /// Returns the keyspaces with the replicated state: a snapshot replaces their contents.
@@ -27,13 +27,13 @@ pub trait Application: Send + Sync + 'static {
 
     /// Applies `request` to the state, and returns the response to the client.
     ///
-    /// `transaction` reads what earlier entries wrote. It is committed with the number of the last
-    /// entry it contains.
+    /// `transaction` sees the writes of earlier entries. It is committed with the id of its last
+    /// entry.
     ///
     /// # Errors
     ///
-    /// An error stops this node. A request that is refused, such as a comparison that fails, is a
-    /// response instead.
+    /// An error stops this node. Return a response, not an error, for a refused request, such as a
+    /// comparison that fails.
     fn apply(
         &mut self,
         transaction: &mut Transaction,

@@ -4,20 +4,20 @@ use std::cell::OnceCell;
 
 use sievedb::Db;
 
-/// The most bytes of a commit.
+/// Maximum bytes of a commit.
 const BYTES_MAX: u64 = 4 << 20;
 
 /// A commit takes at most this part of the limit of memtables, beside one entry.
 const MEMTABLES_SHARE: u64 = 8;
 
-/// Bytes that are never too many: less than the share of the smallest memtables.
+/// Bytes that never exceed the limit: less than the share of the smallest memtables.
 const SMALL_BYTES: u64 = 16 << 10;
 
 /// The limit of a commit, which depends on the memory of the store: 4 MiB, or 1/8 of the limit of
 /// memtables if that is less.
 #[derive(Default)]
 pub(crate) struct CommitLimit {
-    /// Read when a call first writes more than a little.
+    /// Read when a call first writes more than [`SMALL_BYTES`].
     bytes_max: OnceCell<u64>,
 }
 

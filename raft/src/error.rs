@@ -14,7 +14,7 @@ pub type Result<T> = std::result::Result<T, Error>;
 pub enum Error {
     /// The store failed.
     Store(sievedb::Error),
-    /// A value in the store, or the header of a snapshot, is not what this crate has written.
+    /// A value in the store, or the header of a snapshot, cannot be decoded.
     Encoding(postcard::Error),
     /// A file or directory of snapshots could not be used.
     Io {
@@ -28,19 +28,19 @@ pub enum Error {
     /// A snapshot is incomplete, or differs from its metadata.
     Snapshot(String),
     /// Entries are neither in the log nor in the state machine: a crash of an earlier version of
-    /// this crate has lost a snapshot. Remove the node from the cluster, and add a new one.
+    /// this crate has lost a snapshot. Remove the node from the cluster, and add a new node.
     Incomplete {
         /// The index of the last entry that was purged from the log.
         purged: u64,
         /// The index of the last entry in the state machine.
         applied: Option<u64>,
     },
-    /// Another line of openraft has written the store: its name, such as `0.9`.
+    /// Another line of openraft has written the store. Contains its name, such as `0.9`.
     Line(String),
 }
 
 impl Error {
-    /// Returns a function that makes an error of the file `path`.
+    /// Returns a function that converts an I/O error of the file `path`.
     pub(crate) fn at(path: &Path) -> impl FnOnce(io::Error) -> Self {
         let path = path.to_owned();
         move |source| Self::Io { path, source }

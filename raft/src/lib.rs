@@ -2,31 +2,36 @@
 //! store.
 //!
 //! Raft (Ongaro and Ousterhout, *In Search of an Understandable Consensus Algorithm*, 2014) keeps a
-//! log, a vote and a state machine. [`open`] returns the first two as a [`LogStore`], the last one
-//! as a [`StateMachine`], which calls your [`Application`] for each entry.
+//! log, a vote and a state machine. [`open`] returns log and vote as a [`LogStore`], and the state
+//! machine as a [`StateMachine`], which calls your [`Application`] for each entry.
 //!
-//! * **One order.** All of it is in one store, so what survives a crash is a prefix of what was
-//!   written: the state machine is never ahead of the log, and no entry is purged that the state
+//! * **One order.** Log, vote and state are in one store, so a prefix of all writes survives a
+//!   crash. The state machine is never ahead of the log, and no entry is purged that the state
 //!   machine has lost.
-//! * **Durability.** Entries and votes are on disk before openraft is notified. With openraft 0.10,
-//!   commits overlap: the next entries are written while the last ones are synced. Openraft 0.9
-//!   waits for each append. Applied entries are not synced; after a crash openraft applies them
+//! * **Durability.** Entries and votes are synced before openraft is notified. With openraft 0.10,
+//!   commits are pipelined: the next entries are written while the last ones are synced. Openraft
+//!   0.9 waits for each append. Applied entries are not synced; after a crash openraft applies them
 //!   again.
 //! * **Snapshots** are checkpoints: hard links to tables, with their filters. They are sent file by
-//!   file, in chunks; every block is checked before one replaces the state of a node. A receiver
-//!   needs room for the snapshot twice, beside its own state. The last chunk returns when the
-//!   snapshot is installed: set `install_snapshot_timeout` of openraft above that time.
-//! * **Lines.** The feature `openraft-0-9`, the default, is for openraft 0.9. `openraft-0-10` adds
-//!   the module `v0_10` for the pre-release of 0.10. A store records its line, and refuses another.
-//! * **Reads** beside openraft go through [`Reads`], which never see half of a snapshot.
+//!   file, in chunks. Every block is verified before a snapshot replaces the state of a node. A
+//!   receiver needs disk space for its own state and twice the snapshot. The transfer of the last
+//!   chunk returns when the snapshot is installed: set `install_snapshot_timeout` of openraft above
+//!   that time.
+//! * **Lines.** The feature `openraft-0-9`, the default, supports openraft 0.9. `openraft-0-10`
+//!   adds the module `v0_10` for the pre-release of 0.10. A store records its line, and refuses the
+//!   other.
+//! * **Reads.** [`Reads`] reads the state without openraft, and never a partially installed
+//!   snapshot.
 //! * **Example.** `raft/cluster` of the repository is a cluster over HTTP, with a check of its
 //!   linearizability.
-//! * **Threads.** Snapshots are built and installed on threads of their own. Other calls into the
-//!   store block the calling task, as those of [`sievedb`] do: with openraft 0.9 also for the sync
-//!   of an append. Entries that are applied may wait for background work: run openraft on at least
-//!   two worker threads. [`open`] returns after an interrupted installation.
-//! * **Memory.** While a snapshot is built, checked or installed, it takes 8 MiB and the entries of
-//!   its log, beside the budget of the store. A [memory pool](sievedb::MemoryPool) includes them.
+//! * **Threads.** Snapshots are built and installed on separate threads. Other calls block the
+//!   calling task, as those of [`sievedb`] do: with openraft 0.9 also for the sync of an append.
+//!   Applying entries may wait for background work: run
+//!   openraft on at least two worker threads. [`open`] completes an interrupted installation before
+//!   it returns.
+//! * **Memory.** Building, checking or installing a snapshot takes 8 MiB and the memory of its log
+//!   entries. The memory budget of the store does not include them. A [memory
+//!   pool](sievedb::MemoryPool) does.
 //!
 //! ```
 //! use openraft::BasicNode;
@@ -110,6 +115,6 @@ pub use crate::planted::PlantedBug;
 #[cfg(not(feature = "planted-bugs"))]
 use crate::planted::PlantedBug;
 
-/// The keyspace of log, vote, and what is known of the state machine. An application leaves it
-/// alone.
+/// Name of the keyspace of log, vote, and records of the state machine. Applications must not use
+/// this keyspace.
 pub const KEYSPACE: &str = "sievedb-raft";

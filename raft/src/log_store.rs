@@ -21,10 +21,10 @@ use crate::{
     record::{COMMITTED, PURGED, Records, VOTE, encode, entry_key, entry_keys},
 };
 
-/// Bytes of entries after which a read for replication ends.
+/// Length at which a read for replication ends, in bytes of entries.
 pub(crate) const READ_BYTES_MAX: usize = 4 << 20;
 
-/// The log of a node, with its vote. A clone reads and writes the same log.
+/// The log and the vote of a node. A clone reads and writes the same log.
 pub struct LogStore<C> {
     records: Records,
     options: Options,
@@ -119,7 +119,8 @@ impl<C> LogStore<C> {
         self.records.read(VOTE)
     }
 
-    /// Not synced: with an older id, openraft only applies less before a leader contacts the node.
+    /// Writes the committed id without a sync: with an older id, openraft only applies fewer
+    /// entries before a leader contacts the node.
     pub(crate) async fn write_committed(&self, committed: &Option<impl Serialize>) -> Result<()> {
         commit_inline(&mut self.record(COMMITTED, committed)?, Durability::OsBuffer).await
     }

@@ -1,6 +1,6 @@
-//! Work that takes long, on a thread of its own, so that no worker thread of the runtime waits.
+//! Runs long work on a separate thread, so that no worker thread of the runtime blocks.
 //!
-//! A thread, as openraft runs on other runtimes than Tokio's too.
+//! Uses a thread, not `spawn_blocking`, because openraft also runs on other runtimes than Tokio.
 
 use std::{panic::resume_unwind, thread};
 
@@ -8,7 +8,7 @@ use tokio::sync::oneshot;
 
 use crate::{Error, Result};
 
-/// Runs `work` on a new thread, and waits for its result as a task.
+/// Runs `work` on a new thread, and waits asynchronously for its result.
 pub(crate) async fn on_thread<T: Send + 'static>(
     name: &str,
     work: impl FnOnce() -> Result<T> + Send + 'static,

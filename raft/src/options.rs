@@ -23,8 +23,8 @@ pub struct Options {
 impl Options {
     /// Returns options for a store that was opened with the options `store`.
     ///
-    /// Snapshots are files on their file system. They are opened read-only with the same keys of
-    /// encryption, merge operators and prefix functions.
+    /// Snapshots use the same file system, encryption keys, merge operators and prefix functions.
+    /// They are opened read-only.
     pub fn new(store: sievedb::Options) -> Self {
         Self {
             store,

@@ -6,10 +6,11 @@ use tokio::sync::{RwLock, RwLockWriteGuard};
 
 use crate::{Error, Result};
 
-/// Reads of the replicated state that never see half of a snapshot.
+/// A handle that reads the replicated state, and never a partially installed snapshot.
 ///
-/// An installation replaces the contents of the application's keyspaces step by step. A node that
-/// has lost its leadership may begin one between its linearizable check and the read that follows.
+/// An installation replaces the contents of the application's keyspaces in several commits. A node
+/// that has lost its leadership may begin an installation between its linearizability check and the
+/// following read.
 #[derive(Debug, Clone)]
 pub struct Reads {
     /// `true` if the contents are whole.
@@ -21,12 +22,13 @@ impl Reads {
         Self { whole: Arc::new(RwLock::new(true)) }
     }
 
-    /// Calls `read`, while no snapshot is installed. Waits as a task for an installation to end.
+    /// Calls `read` while no snapshot is being installed. Waits asynchronously for the end of an
+    /// installation.
     ///
-    /// `read` runs on the calling thread, and delays installations. For a long read return a
-    /// [snapshot](sievedb::Db::snapshot) from it: an installation does not change that.
+    /// `read` runs on the calling thread, and delays installations. For a long read, return a
+    /// [snapshot](sievedb::Db::snapshot) from `read`, which an installation does not change.
     ///
-    /// As `read` cannot wait for another call, calls cannot be nested, which would deadlock.
+    /// Calls cannot be nested, which would deadlock: `read` is not asynchronous.
     ///
     /// # Errors
     ///
@@ -40,8 +42,9 @@ impl Reads {
         Ok(read())
     }
 
-    /// Waits for reads to end, and keeps others out until the guard is dropped. The installation
-    /// sets the guarded value to `false` when it begins and to `true` when it has succeeded.
+    /// Waits for reads to end, and excludes further reads until the guard is dropped. The
+    /// installation sets the guarded value to `false` when it begins and to `true` when it has
+    /// succeeded.
     ///
     /// Blocks the thread, which must not run tasks.
     pub(crate) fn exclude(&self) -> RwLockWriteGuard<'_, bool> {

@@ -23,11 +23,11 @@ use crate::{
     snapshot::Snapshots,
 };
 
-/// Entries that are applied by one commit. The clients of all of them wait for it.
+/// Maximum number of entries applied by one commit, for which the clients of all of them wait.
 const ENTRIES_MAX: usize = 1000;
 
-/// Requirements on the types of openraft 0.10: its entries and payloads, and requests that serde
-/// can encode.
+/// Requirements on the types of openraft 0.10: its entries and payloads, and requests that
+/// implement the traits of serde.
 ///
 /// Implemented for all types that fit.
 pub trait Types:
@@ -104,16 +104,17 @@ impl<C: Types> Line for Line0_10<C> {
 impl Options {
     /// Returns the log and the state machine in `db` for openraft 0.10, as `open` does for 0.9.
     ///
-    /// openraft 0.10 leaves the transfer of snapshots to the network of the application: see
+    /// With openraft 0.10, the network of the application transfers snapshots: see
     /// [`StateMachine::receiver`].
     ///
     /// # Errors
     ///
-    /// [`Error::Io`](crate::Error::Io) if the directory cannot be used,
-    /// [`Error::Store`](crate::Error::Store) if the store fails,
-    /// [`Error::Snapshot`](crate::Error::Snapshot) if an interrupted snapshot is damaged,
-    /// [`Error::Incomplete`](crate::Error::Incomplete) if entries are lost, and
-    /// [`Error::Line`](crate::Error::Line) if another line of openraft has written the store.
+    /// * [`Error::Io`](crate::Error::Io): the directory cannot be used.
+    /// * [`Error::Store`](crate::Error::Store): the store failed.
+    /// * [`Error::Snapshot`](crate::Error::Snapshot): the snapshot of an interrupted installation
+    ///   is damaged.
+    /// * [`Error::Incomplete`](crate::Error::Incomplete): entries are lost.
+    /// * [`Error::Line`](crate::Error::Line): another line of openraft has written the store.
     pub fn open_0_10<C: Types, A: Application<Request = C::D, Response = C::R>>(
         &self,
         db: &Db,
@@ -124,18 +125,18 @@ impl Options {
     }
 }
 
-/// Receives snapshots of other nodes: openraft 0.10 leaves their transfer to the application.
+/// A receiver of snapshots of other nodes, whose transfer openraft 0.10 leaves to the application.
 #[derive(Debug, Clone)]
 pub struct SnapshotReceiver(Snapshots);
 
 impl SnapshotReceiver {
-    /// Returns an empty stream. The network of the application writes a snapshot to it, and calls
-    /// `install_full_snapshot` of openraft with it. Streams are independent of each other, also if
-    /// several tasks begin at once.
+    /// Returns an empty stream. The network of the application writes a snapshot to the stream, and
+    /// passes it to `install_full_snapshot` of openraft. Streams are independent, even if several
+    /// tasks begin concurrently.
     ///
     /// # Errors
     ///
-    /// [`Error::Io`](crate::Error::Io) if its file cannot be created.
+    /// [`Error::Io`](crate::Error::Io) if the file of the stream cannot be created.
     pub fn begin(&self) -> Result<SnapshotStream> {
         self.0.incoming()
     }

@@ -23,7 +23,8 @@ use crate::{
     log_store::READ_BYTES_MAX,
 };
 
-/// Requirements on openraft's types: its entries, and requests that serde can encode.
+/// Requirements on the types of openraft 0.9: its entries, and requests that implement the traits
+/// of serde.
 ///
 /// Implemented for all types that fit.
 pub trait Types:
@@ -100,17 +101,18 @@ impl<C: Types> Line for Line0_9<C> {
 impl Options {
     /// Returns the log and the state machine in `db`. Both are empty in a new store.
     ///
-    /// Snapshots are kept in the directory `snapshots`, which is created. If it is on the file
-    /// system of the store, a snapshot takes hard links, otherwise a copy. A snapshot whose
-    /// installation was interrupted is installed now.
+    /// Snapshots are kept in the directory `snapshots`, which is created if missing. On the file
+    /// system of the store, a snapshot consists of hard links, otherwise of copies. An interrupted
+    /// installation of a snapshot is completed.
     ///
     /// # Errors
     ///
-    /// [`Error::Io`](crate::Error::Io) if the directory cannot be used,
-    /// [`Error::Store`](crate::Error::Store) if the store fails,
-    /// [`Error::Snapshot`](crate::Error::Snapshot) if the interrupted snapshot is damaged,
-    /// [`Error::Incomplete`](crate::Error::Incomplete) if entries are lost, and
-    /// [`Error::Line`](crate::Error::Line) if another line of openraft has written the store.
+    /// * [`Error::Io`](crate::Error::Io): the directory cannot be used.
+    /// * [`Error::Store`](crate::Error::Store): the store failed.
+    /// * [`Error::Snapshot`](crate::Error::Snapshot): the snapshot of an interrupted installation
+    ///   is damaged.
+    /// * [`Error::Incomplete`](crate::Error::Incomplete): entries are lost.
+    /// * [`Error::Line`](crate::Error::Line): another line of openraft has written the store.
     pub fn open<C: Types, A: Application<Request = C::D, Response = C::R>>(
         &self,
         db: &Db,

@@ -22,7 +22,7 @@ use crate::{
 
 /// A keyspace with keys of type `K` and values of type `V`, encoded by `C`.
 ///
-/// Cheap to clone and safe to share between threads. A call costs that of
+/// Cheap to clone and safe to share between threads. A call costs as much as that of
 /// [`Keyspace`](sievedb::Keyspace), plus encoding and decoding.
 ///
 /// Keys are passed by value, by reference or in a borrowed form: `"anna"` for a `String`. Values
@@ -36,8 +36,8 @@ pub struct TypedKeyspace<K, V, C = Postcard> {
 }
 
 impl<K: Key, V, C: Codec<V>> TypedKeyspace<K, V, C> {
-    /// Opens the keyspace `name`, or creates it, and checks its [`Schema`]. Runs migrations, which
-    /// rewrite all values.
+    /// Opens or creates the keyspace `name`, and checks its [`Schema`]. Runs the missing
+    /// migrations, which rewrite all values.
     ///
     /// # Errors
     ///
@@ -51,9 +51,9 @@ impl<K: Key, V, C: Codec<V>> TypedKeyspace<K, V, C> {
         Self::check(db, db.keyspace(name)?, &schema)
     }
 
-    /// As [`open`](Self::open). If the keyspace does not exist, it is created with `options`; an
-    /// existing keyspace keeps its own. Merge operators and compaction filters of the application
-    /// are also passed to [`Options`](sievedb::Options), at each open of the store.
+    /// Opens the keyspace `name` as [`open`](Self::open) does, or creates it with `options`. An
+    /// existing keyspace keeps its options. Pass merge operators and compaction filters of the
+    /// application also to [`Options`](sievedb::Options), at each open of the store.
     ///
     /// # Errors
     ///
@@ -93,16 +93,16 @@ impl<K: Key, V, C: Codec<V>> TypedKeyspace<K, V, C> {
         })
     }
 
-    /// Returns the untyped keyspace, for all other calls of the engine, such as options, flushes and
-    /// compactions. Entries that are written to it must have the encodings of this keyspace; see
+    /// Returns the untyped keyspace, for all other calls of the engine, such as options, flushes
+    /// and compactions. Entries written to it must have the encodings of this keyspace: see
     /// [`key::to_bytes`] and [`Codec::encode`].
     #[must_use]
     pub fn untyped(&self) -> &Keyspace {
         &self.entries
     }
 
-    /// Returns a view of the keyspace at the time of `snapshot`. It is empty if the keyspace was
-    /// created later.
+    /// Returns a view of the keyspace at the time of `snapshot`. The view is empty if the keyspace
+    /// was created later.
     ///
     /// # Errors
     ///
@@ -130,11 +130,11 @@ impl<K: Key, V, C: Codec<V>> TypedKeyspace<K, V, C> {
         Ok(key::with_bytes(&key, |key| self.entries.remove(key))?)
     }
 
-    /// Adds `operand` to the value of `key`, by the [merge operator](KeyspaceOptions::merge_operator)
-    /// of the keyspace. Reads nothing. As [`Keyspace::merge`]. The operand is encoded as a value:
-    /// the operator has operands in the form of values, such as [`MergeValues`] and, with the codec
-    /// [`Integer`](crate::Integer), [`Counter`](sievedb::Counter). For other operands use
-    /// [`untyped`](Self::untyped).
+    /// Adds `operand` to the value of `key`, by the [merge
+    /// operator](KeyspaceOptions::merge_operator) of the keyspace. Reads nothing. As
+    /// [`Keyspace::merge`]. The operand is encoded as a value, so the operator must accept values
+    /// as operands: [`MergeValues`], or [`Counter`](sievedb::Counter) with the codec
+    /// [`Integer`](crate::Integer). For other operands, use [`untyped`](Self::untyped).
     ///
     /// ```
     /// use std::sync::Arc;

@@ -7,10 +7,10 @@ use sievedb::{Bytes, MergeError, MergeOperator};
 use crate::codec::{Codec, Postcard};
 
 /// A [merge operator](MergeOperator) that combines a value with later operands of the same type by
-/// a function. The function must be associative, and must not change for a stored name.
+/// a function. The function must be associative, and must not change while its name is stored.
 ///
-/// A read decodes the value and all operands of its key. If one cannot be decoded, reads of the key
-/// fail with [`sievedb::Error::MergeFailed`].
+/// A read decodes the value and all operands of its key. If decoding fails, reads of the key fail
+/// with [`sievedb::Error::MergeFailed`].
 ///
 /// ```
 /// use std::{collections::BTreeMap, sync::Arc};
@@ -44,8 +44,8 @@ pub struct MergeValues<V, C = Postcard> {
 }
 
 impl<V, C: Codec<V>> MergeValues<V, C> {
-    /// Returns the operator `name`, 1 to 255 bytes. `combine` takes the value, or an older operand,
-    /// and a newer operand. The first operand of an absent key is its value.
+    /// Returns the operator `name`, a name of 1 to 255 bytes. `combine` takes the value, or an
+    /// older operand, and a newer operand. The first operand of an absent key becomes its value.
     #[must_use]
     pub fn new(
         name: impl Into<String>,

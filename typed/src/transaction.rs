@@ -98,7 +98,7 @@ pub(crate) mod sealed {
 }
 
 /// Runs `body` in a [`Transaction`] and commits it, as [`Db::transaction`] does. `body` returns
-/// errors of this crate. An error of `body` rolls the transaction back; after a conflict `body` is
+/// errors of this crate. An error of `body` rolls the transaction back; after a conflict, `body` is
 /// called again. For errors of the application, use [`Db::try_transaction`] with an error type that
 /// converts from [`Error`] and from [`sievedb::Error`].
 ///

@@ -23,7 +23,7 @@ pub struct ChangeBatch {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Change {
-    /// Its sequence number. Those of a batch ascend.
+    /// Sequence number of the change. Those of a batch ascend.
     pub sequence: u64,
     /// Number of the keyspace, as in [`KeyspaceId::number`](crate::KeyspaceId::number): never used
     /// for another keyspace of this store.
@@ -40,8 +40,7 @@ pub struct Change {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ChangeKind {
-    /// The key has this value from now on, until `expires_at` if that is set. No change follows
-    /// when it expires.
+    /// The key has this value, until `expires_at` if that is set. The expiry is not a change.
     Insert {
         /// The key.
         key: Bytes,
@@ -72,7 +71,7 @@ pub enum ChangeKind {
     /// All keys of the keyspace were removed.
     Clear,
     /// Tables were [ingested](crate::Keyspace::ingest) into the keyspace, or the ingest failed. The
-    /// stream has none of their entries: copy the keyspace again from a
+    /// stream does not have the entries: copy the keyspace again from a
     /// [snapshot](crate::Db::snapshot).
     Ingest,
     /// The keyspace was created with this name.
@@ -92,7 +91,7 @@ pub enum ChangeKind {
 /// The value of a key before a batch.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum OldValue {
-    /// Not looked up, or the history of the keyspace does not reach back so far.
+    /// The value was not looked up, or is older than the history of the keyspace.
     #[default]
     Unknown,
     /// The key was absent.
@@ -153,8 +152,8 @@ impl ChangeBatch {
         self.last
     }
 
-    /// Returns the changes, in the order of their sequence numbers. Later ones prevail. Empty if
-    /// all are of kinds that only a later release knows.
+    /// Returns the changes, in the order of their sequence numbers. Later changes of a key take
+    /// precedence. Empty if this release does not support any of their kinds.
     #[must_use]
     pub fn changes(&self) -> &[Change] {
         &self.changes
@@ -171,11 +170,11 @@ impl IntoIterator for ChangeBatch {
 }
 
 impl Change {
-    /// Returns the name that the keyspace had then; after a rename the new one.
+    /// Returns the name of the keyspace at the change; for a rename, the new name.
     ///
-    /// `None` if it is not known: the keyspace was created before the stream began, and it was
-    /// dropped or renamed between the beginning of the stream and the call of
-    /// [`Db::changes`](crate::Db::changes). Its [number](Self::keyspace) is always known.
+    /// `None` if the keyspace was created before the beginning of the stream, and dropped or
+    /// renamed between that and the call of [`Db::changes`](crate::Db::changes). The
+    /// [number](Self::keyspace) is always known.
     #[must_use]
     pub fn keyspace_name(&self) -> Option<&str> {
         self.name.as_deref()

@@ -41,13 +41,13 @@ const PAUSE: Duration = Duration::from_millis(1);
 /// Each batch is returned once and whole, after all batches before it. Writes that failed are never
 /// returned. Expiry and [compaction filters](crate::CompactionFilter) remove keys without a change.
 ///
-/// The iterator ends after the newest batch, and continues when there are more.
-/// [`next_within`](Self::next_within) waits for them, and [`poll_next`](Self::poll_next) is for
-/// asynchronous code. After an error the stream has ended: see [`is_ended`](Self::is_ended).
+/// The iterator returns `None` after the newest batch, and continues when there are more.
+/// [`next_within`](Self::next_within) waits for more batches, and [`poll_next`](Self::poll_next) is
+/// for asynchronous code. An error ends the stream: see [`is_ended`](Self::is_ended).
 ///
 /// Does not keep the store open: the stream ends when the store is closed. Uses one file
 /// descriptor, and memory for the largest batch and up to about 1 MiB, outside of the
-/// [budget](crate::Options::memory_budget). A stream that falls back behind the retention ends with
+/// [budget](crate::Options::memory_budget). A stream that falls behind the retention ends with
 /// [`Error::ChangesLost`].
 pub struct Changes {
     open: Weak<OpenStore>,
@@ -96,7 +96,7 @@ impl Changes {
         })
     }
 
-    /// Returns the sequence number to resume with, by [`Db::changes`](crate::Db::changes): that of
+    /// Returns the sequence number from which [`Db::changes`](crate::Db::changes) resumes: that of
     /// the last entry returned, or `since`.
     #[must_use]
     pub const fn position(&self) -> u64 {
@@ -110,11 +110,11 @@ impl Changes {
         self.is_ended || matches!(self.store.check_open(), Err(Error::Closed))
     }
 
-    /// Returns the next batch, and waits for one for at most `timeout`. Returns `None` after the
-    /// timeout, and if the stream [has ended](Self::is_ended).
+    /// Returns the next batch; waits for at most `timeout`. Returns `None` after the timeout, and
+    /// if the stream [has ended](Self::is_ended).
     ///
-    /// Costs a writer one system call if a thread waits. A stream that has read all pauses for up
-    /// to 1 ms before it waits. So steady writers do not pay for each write.
+    /// While a thread waits, each write costs one more system call. To save steady writers this
+    /// cost, a stream at its end pauses for up to 1 ms before it waits.
     pub fn next_within(&mut self, timeout: Duration) -> Option<Result<ChangeBatch>> {
         let clock = SystemClock::new();
         let mut pauses = true;
@@ -140,9 +140,9 @@ impl Changes {
     /// Returns the next batch, or registers the task to be woken when there may be one. Returns
     /// `None` if the stream [has ended](Self::is_ended).
     ///
-    /// Needs no runtime. Reads files on the calling thread, and syncs the log if
+    /// Requires no runtime. Reads files on the calling thread, and syncs the log if
     /// [`ChangesOptions::durability`] requires it. With the feature `stream`, `Changes` implements
-    /// `futures_core::Stream` by this.
+    /// `futures_core::Stream` by this method.
     pub fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<ChangeBatch>>> {
         loop {
             if let Some(next) = self.next() {
@@ -268,7 +268,7 @@ impl Changes {
 impl Iterator for Changes {
     type Item = Result<ChangeBatch>;
 
-    /// Returns the next batch; `None` if there is none yet, and if the stream has ended.
+    /// Returns the next batch; `None` if there is none yet, or if the stream has ended.
     fn next(&mut self) -> Option<Self::Item> {
         if self.is_ended {
             return None;
@@ -288,7 +288,7 @@ impl Iterator for Changes {
     }
 }
 
-/// As [`poll_next`](Changes::poll_next).
+/// The stream of [`poll_next`](Changes::poll_next).
 #[cfg(feature = "stream")]
 impl futures_core::Stream for Changes {
     type Item = Result<ChangeBatch>;

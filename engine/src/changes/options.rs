@@ -22,21 +22,21 @@ impl ChangesOptions {
         Self { durability: Durability::Disk, old_values: false }
     }
 
-    /// Durability that a batch has when the stream returns it; default [`Durability::Disk`]. If
-    /// necessary, the stream syncs the log once for all batches that are visible.
+    /// Minimum durability of the batches that the stream returns; default [`Durability::Disk`]. If
+    /// necessary, the stream syncs the log, once for all visible batches.
     ///
-    /// With [`Durability::OsBuffer`] it writes them to the operating system only. A power cut may
-    /// then take back batches that were returned, and their sequence numbers are given to other
-    /// batches: use this for copies that do not outlive the process. [`Durability::Memory`] is the
-    /// same here, because the stream reads files.
+    /// With [`Durability::OsBuffer`] the stream passes batches to the operating system only. A
+    /// power cut may then lose returned batches, and reuse their sequence numbers for other
+    /// batches. Use it for copies that do not outlive the process. [`Durability::Memory`] has the
+    /// same effect, because the stream reads files.
     pub const fn durability(mut self, durability: Durability) -> Self {
         self.durability = durability;
         self
     }
 
     /// Looks up the value that each inserted, removed or merged key had before its batch; default
-    /// `false`. Costs a lookup for each. Needs a
-    /// [history](crate::KeyspaceOptions::keep_history) of the keyspace that reaches back as far:
+    /// `false`. Costs a lookup for each key. Requires a
+    /// [history](crate::KeyspaceOptions::keep_history) of the keyspace that includes the batch:
     /// otherwise [`Change::old_value`](super::Change::old_value) is
     /// [`OldValue::Unknown`](super::OldValue::Unknown).
     pub const fn old_values(mut self, enabled: bool) -> Self {

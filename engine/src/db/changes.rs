@@ -14,8 +14,8 @@ impl Db {
     /// Returns the committed batches after the sequence number `since`, in order, with the defaults
     /// of [`ChangesOptions`]. `0` is the beginning, if it is still kept.
     ///
-    /// Requires [`Options::retain_changes`](crate::Options::retain_changes). `since` is where
-    /// another stream ended ([`Changes::position`]), or a snapshot
+    /// Requires [`Options::retain_changes`](crate::Options::retain_changes). `since` is the
+    /// position of an earlier stream ([`Changes::position`]), or the sequence number of a snapshot
     /// ([`Snapshot::sequence`](crate::Snapshot::sequence)).
     ///
     /// # Errors
@@ -47,7 +47,7 @@ impl Db {
         self.changes_with(since, ChangesOptions::new())
     }
 
-    /// As [`changes`](Self::changes), with `options`.
+    /// Returns a change stream as [`changes`](Self::changes) does, with `options`.
     ///
     /// # Errors
     ///

@@ -7,27 +7,26 @@ use crate::{Checkpoint, Result};
 
 impl Db {
     /// Creates a checkpoint in the directory `path`, which must be missing or empty: a copy of the
-    /// whole store at one point in time. Writes may continue meanwhile.
+    /// store at one point in time. Writes continue.
     ///
     /// The checkpoint has all writes that were visible before the call, of any
-    /// [`Durability`](crate::Durability), and batches as a whole. It is a store of its own: it can
-    /// be opened, written, moved, and deleted, before or after this store. All of it is durable at
-    /// return.
+    /// [`Durability`](crate::Durability), and batches as a whole. It is an independent store: it
+    /// can be opened, written, moved, and deleted. Durable at return.
     ///
-    /// Tables and log segments are hard links, which take no space until the store replaces its
-    /// own. So the call takes time in proportion to the number of files, plus a sync of the log.
-    /// The newest segment may grow afterwards, as long as the store appends to it; the checkpoint
-    /// ignores these bytes. Files that cannot be linked are copied: on another file system, at the
-    /// limit of links of a file, or without permission. Files that become obsolete meanwhile are
-    /// kept until the call ends.
+    /// Tables and log segments are hard links, which take no space until the store unlinks its own
+    /// files. So the call takes time in proportion to the number of files, plus a sync of the log.
+    /// The store may append to the newest log segment after the call; the checkpoint ignores these
+    /// bytes. Files that cannot be linked are copied: on another file system, at the link limit of
+    /// a file, or without permission. Files that become obsolete during the call are kept until it
+    /// ends.
     ///
-    /// A quarantined table, or one that is damaged in another way, is linked as it is. A
-    /// [read-only](crate::Options::read_only) store can be checkpointed, too; its log is copied.
+    /// Damaged and quarantined tables are linked unchanged. A
+    /// [read-only](crate::Options::read_only) store can be checkpointed too; its log is copied.
     ///
     /// # Errors
     ///
-    /// The directory has no store then. Files of a failed call are removed. Those of a process that
-    /// was killed stay: they cannot be opened as a store, so delete the directory.
+    /// After an error, the directory has no store, and files of the call are removed. If the
+    /// process was killed during the call, delete the directory, which cannot be opened as a store.
     ///
     /// * [`Error::DirectoryNotEmpty`](crate::Error::DirectoryNotEmpty),
     ///   [`Error::NotADirectory`](crate::Error::NotADirectory).

@@ -9,16 +9,16 @@ use crate::{
 };
 
 impl Db {
-    /// Closes the store, as the drop of its last handle does, and reports errors.
+    /// Closes the store as the drop of its last handle does, and returns errors.
     ///
-    /// After `Ok`, every acknowledged write survives the loss of power, whatever its durability.
-    /// All threads of the store have ended, and any process may open it. Flushes and compactions in
-    /// flight are cancelled. Memtables are not flushed: the next opening replays the log.
+    /// After `Ok`, every acknowledged write of any durability survives a power cut. All threads of
+    /// the store have ended, and any process may open the store. Flushes and compactions in flight
+    /// are cancelled. Memtables are not flushed: the next opening replays the log.
     ///
-    /// If other handles of any kind exist, in any thread, this makes all acknowledged writes
-    /// durable. Then it fails with [`Error::StillOpen`], which counts the handles by kind. If
-    /// several threads close the last handles at once, all may fail. [`shutdown`](Self::shutdown)
-    /// closes the store in any case.
+    /// If other handles of any kind exist, the call makes all acknowledged writes durable and fails
+    /// with [`Error::StillOpen`], which counts the handles by kind. If several threads close the
+    /// last handles concurrently, all may fail. [`shutdown`](Self::shutdown) closes the store even
+    /// if other handles exist.
     ///
     /// Writes nothing if the store was opened [read-only](crate::Options::read_only).
     ///
@@ -64,19 +64,19 @@ impl Db {
         }
     }
 
-    /// Closes the store although other handles exist. From now on every call of any handle,
-    /// iterators included, fails with [`Error::Closed`].
+    /// Closes the store even if other handles exist. All further calls of any handle, iterators
+    /// included, fail with [`Error::Closed`].
     ///
     /// Cancels flushes, compactions, `compact` and `verify` in flight. Waits up to `timeout` for
     /// these and for writes in flight. After `Ok` the store is closed as by [`close`](Self::close),
     /// and may be opened again while the old handles exist. Does nothing if the store is closed.
     ///
-    /// Does not wait for reads in flight. A lookup that has begun returns its result or an error.
-    /// The closure of a `get_with` may run on after this returns. Such reads keep their memory and
-    /// open files, and no files on disk.
+    /// Does not wait for reads in flight. A lookup in flight returns its result or an error. The
+    /// closure of a `get_with` may still run after the call returns. Such reads keep memory and
+    /// open files, but no files on disk.
     ///
-    /// Must not be called by a listener: it would wait for the work that called the listener, up to
-    /// `timeout`.
+    /// Must not be called by a listener: the call would wait up to `timeout` for the work that
+    /// called the listener.
     ///
     /// # Errors
     ///
@@ -112,8 +112,8 @@ fn persist_for_others(open: &Arc<OpenStore>) -> Result<()> {
 
 /// The error of [`Db::close`], with the handle if the store is still open.
 ///
-/// `?` converts it into an [`Error`] and drops the handle. In a `Box<dyn Error>` the handle lives
-/// until the box is dropped, and keeps the store open and locked.
+/// `?` converts it into an [`Error`] and drops the handle. In a `Box<dyn Error>` the handle keeps
+/// the store open and locked until the box is dropped.
 #[derive(Debug)]
 pub struct CloseError(Box<Parts>);
 
@@ -134,8 +134,8 @@ impl CloseError {
         &self.0.error
     }
 
-    /// Returns the handle, usable as before. `None` if the store is closed and only its last writes
-    /// failed.
+    /// Returns the handle, which remains usable. `None` if the store is closed and only its last
+    /// writes failed.
     #[must_use]
     pub fn into_db(self) -> Option<Db> {
         self.0.db

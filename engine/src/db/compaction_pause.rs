@@ -4,26 +4,26 @@ use std::fmt;
 
 use crate::{Db, Result};
 
-/// A pause of compactions, from [`Db::pause_compactions`]. The drop ends it. Keeps the store open,
-/// as a [`Db`] does.
+/// A guard of a pause of compactions, returned by [`Db::pause_compactions`]. The drop ends the
+/// pause. Keeps the store open, as a [`Db`] does.
 #[must_use = "dropping it ends the pause"]
 pub struct CompactionPause {
     db: Db,
 }
 
 impl Db {
-    /// Pauses compactions of all keyspaces until the returned guard is dropped. Those in flight are
-    /// cancelled, and their output is removed; the call waits for their end. With several guards
-    /// the last drop resumes.
+    /// Pauses compactions of all keyspaces until the returned guard is dropped. Compactions in
+    /// flight are cancelled, and their output is removed; the call waits for their end. With
+    /// several guards, the drop of the last one resumes compactions.
     ///
     /// During the pause:
     ///
-    /// * Flushes continue, so writes never wait for memory longer than usual. Level 0 and its debt
-    ///   neither delay nor stop writes: runs accumulate, and reads become slower. After the pause
-    ///   writes are delayed, or stopped from 32 runs of level 0 on, until compactions catch up.
-    /// * Replaced, removed and expired entries keep their space.
+    /// * Flushes continue. Level 0 and the compaction debt neither delay nor stop writes: runs
+    ///   accumulate, and reads become slower. After the pause writes are delayed, or stopped from
+    ///   32 runs of level 0 on, until compactions catch up.
+    /// * Overwritten, removed and expired entries keep their space.
     /// * [`compact`](Self::compact) and [`compact_range`](Self::compact_range) fail with
-    ///   [`Error::CompactionsPaused`](crate::Error::CompactionsPaused), also calls in flight.
+    ///   [`Error::CompactionsPaused`](crate::Error::CompactionsPaused), including calls in flight.
     /// * [`wait_for_background`](Self::wait_for_background) does not wait for compactions.
     ///
     /// Must not be called by a compaction filter or a merge operator: the call would wait for the

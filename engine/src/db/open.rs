@@ -15,20 +15,20 @@ use crate::{
 };
 
 impl Options {
-    /// Opens the store in the directory `path`. Creates it if the directory is missing or has no
-    /// files, unless [`create_if_missing`](Self::create_if_missing) or
-    /// [`read_only`](Self::read_only) forbids it. Recovers all acknowledged writes that their
-    /// [`Durability`] covers.
+    /// Opens the store in the directory `path`. Creates the store if the directory is missing or
+    /// has no files, unless [`create_if_missing`](Self::create_if_missing) or
+    /// [`read_only`](Self::read_only) forbids it. Recovers all acknowledged writes, as far as their
+    /// [`Durability`] guarantees.
     ///
     /// # Errors
     ///
-    /// * [`Error::Locked`]: the store is open elsewhere.
+    /// * [`Error::Locked`]: the store is open in this or another process.
     /// * [`Error::Corrupt`]: a file is damaged.
     /// * [`Error::NeedsFeature`]: data is compressed by zstd, and this build lacks the feature
     ///   `zstd`.
     /// * [`Error::NewerRelease`]: a later release wrote a file of the store.
     /// * [`Error::Encrypted`], [`Error::NotEncrypted`], [`Error::NoKey`], [`Error::WrongKey`]: the
-    ///   store needs other keys, or none.
+    ///   store requires other keys, or none.
     /// * [`Error::InvalidOption`], [`Error::BudgetTooSmall`]: an option or the memory budget is out
     ///   of range.
     /// * [`Error::ForeignDirectory`]: the directory has other files and no store.

@@ -1,4 +1,4 @@
-//! Reads of a store as it was.
+//! Reads of the past of a store.
 
 use super::Db;
 #[cfg(doc)]
@@ -19,7 +19,7 @@ impl Db {
         Snapshot::of_past(self.default_keyspace(), point.into())
     }
 
-    /// As [`Keyspace::history`].
+    /// Returns the versions of `key` in the default keyspace, as [`Keyspace::history`] does.
     ///
     /// # Errors
     ///

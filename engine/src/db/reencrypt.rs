@@ -4,12 +4,12 @@ use super::Db;
 use crate::{Reencryption, Result};
 
 impl Db {
-    /// Rewrites all files that are encrypted by other root keys than the current one of the
-    /// [key provider](crate::Options::encryption), and reports the keys that files still use.
+    /// Rewrites all files that do not use the current root key of the [key
+    /// provider](crate::Options::encryption). Reports the keys that files still use.
     ///
-    /// Flushes all memtables. Reads and decrypts each such file, and writes it once; nothing is
-    /// compacted. Does nothing if all files use the current key. Runs on the calling thread; other
-    /// threads read and write meanwhile. Repeat it after an error or an interruption.
+    /// Flushes all memtables. Reads each such file and writes it once, without compaction. Does
+    /// nothing if all files use the current key. Runs on the calling thread; other threads can read
+    /// and write. Repeat the call after an error or an interruption.
     ///
     /// Checkpoints and backups keep their keys.
     ///

@@ -6,9 +6,9 @@ use crate::{Error, Result, Transaction, TransactionOptions, transaction::run::ru
 /// Transactions.
 impl Db {
     /// Runs `body` in a [`Transaction`] and commits it. After a conflict, runs `body` again in a
-    /// new transaction, up to [`retries_max`](TransactionOptions::retries_max) times, with random
-    /// waits between. So `body` may be called several times: its effects outside of the transaction
-    /// are not undone.
+    /// new transaction, up to [`retries_max`](TransactionOptions::retries_max) times, with a random
+    /// wait before each retry. So `body` may be called several times; its effects outside of the
+    /// transaction are not undone.
     ///
     /// If `body` returns an error, the transaction is rolled back. For errors of the application,
     /// use [`try_transaction`](Self::try_transaction).
@@ -35,7 +35,7 @@ impl Db {
         self.transaction_with(TransactionOptions::new(), body)
     }
 
-    /// As [`transaction`](Self::transaction), with `options`.
+    /// Runs `body` as [`transaction`](Self::transaction) does, with `options`.
     ///
     /// # Errors
     ///
@@ -48,8 +48,8 @@ impl Db {
         run(&self.default, options, body, |error| matches!(error, Error::Conflict { .. }))
     }
 
-    /// As [`transaction_with`](Self::transaction_with), for a `body` with an error type of its own.
-    /// Any error of `body` rolls the transaction back, and is returned.
+    /// Runs `body` as [`transaction_with`](Self::transaction_with) does, with an error type of the
+    /// application. Any error of `body` rolls the transaction back, and is returned.
     ///
     /// ```
     /// use sievedb::{Db, TransactionOptions};

@@ -23,10 +23,9 @@ impl Keyspace {
         KeyspaceOptions::clone(&self.tree.options())
     }
 
-    /// Replaces all options of this keyspace: start from [`options`](Self::options) to keep the
-    /// others. Durable at return. For the default keyspace,
-    /// [`Options::keyspace`](crate::Options::keyspace) replaces them again if it is called when the
-    /// store is opened.
+    /// Replaces all options of this keyspace. To change single options, start from
+    /// [`options`](Self::options). Durable at return. For the default keyspace, an open with
+    /// [`Options::keyspace`](crate::Options::keyspace) replaces all options again.
     ///
     /// Applies to new memtables, blocks and tables. Existing tables keep their form until a
     /// compaction rewrites them; [`compact`](Self::compact) rewrites those with another
@@ -36,10 +35,9 @@ impl Keyspace {
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidOption`], [`Error::MergeOperatorFixed`] and
-    /// [`Error::KeyspaceDropped`]: nothing is changed.
-    /// [`Error::Io`] and [`Error::ReadOnly`]: the present
-    /// options stay in effect, but the new ones may be found when the store is reopened.
+    /// [`Error::InvalidOption`], [`Error::MergeOperatorFixed`] and [`Error::KeyspaceDropped`]:
+    /// nothing is changed. [`Error::Io`] and [`Error::ReadOnly`]: the present options stay in
+    /// effect, but the new options may be in effect when the store is reopened.
     pub fn set_options(&self, options: KeyspaceOptions) -> Result<()> {
         let store = self.open.accept()?;
         self.tree.check()?;
@@ -48,8 +46,8 @@ impl Keyspace {
 
     /// Changes the filter policy of this keyspace; otherwise as [`set_options`](Self::set_options).
     ///
-    /// Filters in memory are cut to the new limit at once. New tables get filters after `policy`,
-    /// and filters that differ much from it are rebuilt in the background.
+    /// Filters in memory are reduced to the new limit at once. New tables get filters by `policy`.
+    /// Filters that differ much from it are rebuilt in the background.
     ///
     /// # Errors
     ///
@@ -63,9 +61,9 @@ impl Keyspace {
     /// Changes the prefix extractor of this keyspace, `None` for no prefix filters; otherwise as
     /// [`set_options`](Self::set_options).
     ///
-    /// New tables get prefix filters after `extractor`, and those of existing tables are rebuilt in
-    /// the background. Until then scans work without them; existing iterators remain valid. The
-    /// function of [`PrefixExtractor::Custom`] is not stored: pass it to
+    /// New tables get prefix filters by `extractor`; those of existing tables are rebuilt in the
+    /// background. Until then scans do not use them. Existing iterators remain valid. The function
+    /// of [`PrefixExtractor::Custom`] is not stored: pass it to
     /// [`Options::prefix_function`](crate::Options::prefix_function) at each open.
     ///
     /// # Errors

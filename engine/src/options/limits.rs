@@ -19,37 +19,37 @@ impl Options {
     ///
     /// At least 8 MiB ([`MEMORY_BUDGET_MIN`]), or 4 MiB ([`MEMORY_BUDGET_PER_WORKER_MIN`]) for each
     /// worker thread if that is more. Default ([`None`]): 1/8 of the memory of the machine, from 64
-    /// MiB ([`DEFAULT_MEMORY_BUDGET_MIN`]) to 1 GiB ([`DEFAULT_MEMORY_BUDGET_MAX`]), or the minimum
-    /// for the worker threads if that is more.
+    /// MiB ([`DEFAULT_MEMORY_BUDGET_MIN`]) to 1 GiB ([`DEFAULT_MEMORY_BUDGET_MAX`]). The default is
+    /// at least the minimum for the worker threads.
     ///
     /// The memory of the machine is the physical memory, or the memory limit of a control group
-    /// (cgroup) of the process if that is less. It is read from `/proc` and `/sys/fs/cgroup` at
-    /// each open, and by [`set_memory_budget(None)`](crate::Db::set_memory_budget). If it is
-    /// unknown, as on other systems than Linux, the default is 256 MiB
+    /// (cgroup) of the process if that is less. Both are read from `/proc` and `/sys/fs/cgroup` at
+    /// each open, and by [`set_memory_budget(None)`](crate::Db::set_memory_budget). If they are
+    /// unknown, as on systems other than Linux, the default is 256 MiB
     /// ([`FALLBACK_MEMORY_BUDGET`]). The budget and its source are in
     /// [`MemoryStats`](crate::stats::MemoryStats).
     ///
     /// The budget is one pool. Memtables (up to 1/4), filters (1/4), buffers of flushes and
     /// compactions (1/8), indexes and bookkeeping take what they use. The block cache has the rest
     /// at any time: it shrinks when they grow, and grows when they shrink. The limit of memtables
-    /// adapts between 1/16 and 1/4: it is lowered while the block cache would save more I/O with
+    /// adapts between 1/16 and 1/4. It is lowered while the block cache would save more I/O with
     /// that memory, and restored for write bursts. After 2 s without a write, worker threads flush
     /// memtables that take more than 1/64 of the budget, if the block cache is nearly full.
     ///
     /// Not in the budget: values and blocks that callers hold, and batches before their commit.
     ///
     /// The budget holds if entries are at most 1/64 of it, and if bookkeeping leaves room for the
-    /// block cache: about 4 KB for each table and keyspace
+    /// block cache. Bookkeeping takes about 4 KB for each table and keyspace
     /// ([`bookkeeping_bytes`](crate::stats::MemoryStats::bookkeeping_bytes)). Longer entries are
     /// accepted, up to 3/4 of the limit of memtables. Flushes and compactions of such entries
-    /// exceed the budget, one at a time:
-    /// [`writing_bytes`](crate::stats::MemoryStats::writing_bytes) reports by how much.
+    /// exceed the budget, one at a time: see
+    /// [`writing_bytes`](crate::stats::MemoryStats::writing_bytes).
     ///
     /// `memtable_bytes_max`, `filter_bytes_max` and `block_cache_bytes` set limits by hand. With a
-    /// budget, these limits must leave the block cache 1/16 of it, unless its limit was set too;
-    /// otherwise opening fails with [`Error::BudgetTooSmall`]. Without a budget, each replaces that
-    /// part of the default: `memtable_bytes_max` of 160 MiB alone makes a budget of 352 MiB where
-    /// the default is 256 MiB.
+    /// budget, these limits must leave 1/16 of it to the block cache, unless its limit is set too.
+    /// Otherwise the open fails with [`Error::BudgetTooSmall`]. Without a budget, each limit
+    /// replaces that part of the default: `memtable_bytes_max` of 160 MiB turns a default of 256
+    /// MiB into 352 MiB.
     pub fn memory_budget(mut self, bytes: impl Into<Option<u64>>) -> Self {
         self.memory.bytes = bytes.into();
         self
@@ -69,9 +69,10 @@ impl Options {
 
     /// Memory for memtables of all keyspaces together, in bytes.
     ///
-    /// From 512 KiB; default 1/4 of [`memory_budget`](Self::memory_budget). The default adapts; a
-    /// limit set here does not. When active memtables take more than 1/2 of it, the largest is
-    /// frozen. Writes are slowed from 3/4 on, and wait for flushes when it is full.
+    /// At least 512 KiB; default 1/4 of [`memory_budget`](Self::memory_budget). The default adapts;
+    /// a limit set here does not. When active memtables take more than 1/2 of the limit, the
+    /// largest is frozen. Writes are delayed above 3/4 of the limit, and wait for flushes at the
+    /// limit.
     pub fn memtable_bytes_max(mut self, bytes: u64) -> Self {
         self.memory.memtable_bytes_max = Some(bytes);
         self
@@ -81,8 +82,8 @@ impl Options {
     /// store is open: [`Db::set_filter_bytes_max`](crate::Db::set_filter_bytes_max). For one
     /// keyspace: [`FilterPolicy::memory_bytes_max`](crate::FilterPolicy::memory_bytes_max).
     ///
-    /// Filters that do not fit are in memory in part or not at all, where that costs the fewest
-    /// reads. Lookups of absent keys then read more blocks; results are the same.
+    /// Filters that do not fit are reduced or dropped where that costs the fewest reads. Lookups of
+    /// absent keys then read more blocks; results are the same.
     ///
     /// From 0; default 1/4 of [`memory_budget`](Self::memory_budget).
     pub fn filter_bytes_max(mut self, bytes: u64) -> Self {
@@ -90,22 +91,22 @@ impl Options {
         self
     }
 
-    /// Memory for data blocks, index partitions and indexes of tables, in bytes. Indexes come
-    /// first. Never holds filters.
+    /// Memory for data blocks, index partitions and indexes of tables, in bytes. Indexes have
+    /// priority. Filters are not included.
     ///
     /// From 0 (every block is read from its file); default the rest of
-    /// [`memory_budget`](Self::memory_budget). If it is set and no budget is, the other parts come
-    /// on top.
+    /// [`memory_budget`](Self::memory_budget). If it is set without a budget, the other parts are
+    /// added to it.
     pub fn block_cache_bytes(mut self, bytes: u64) -> Self {
         self.memory.block_cache_bytes = Some(bytes);
         self
     }
 
-    /// Length at which a log segment is sealed and the next one begins, in bytes. The writes that
-    /// are logged together may exceed it.
+    /// Length at which a log segment is sealed and the next one begins, in bytes. A group of writes
+    /// that are logged together may exceed it.
     ///
-    /// From 4 KiB; default 1/8 of [`log_bytes_max`](Self::log_bytes_max), at most 32 MiB
-    /// ([`DEFAULT_LOG_SEGMENT_BYTES`]), which is the value for a budget of 256 MiB or more.
+    /// At least 4 KiB; default 1/8 of [`log_bytes_max`](Self::log_bytes_max), at most 32 MiB
+    /// ([`DEFAULT_LOG_SEGMENT_BYTES`]). With a budget of 256 MiB or more, the default is 32 MiB.
     pub fn log_segment_bytes(mut self, bytes: u64) -> Self {
         self.log.segment_bytes = Some(bytes);
         self
@@ -115,20 +116,20 @@ impl Options {
     /// below 1 KiB or above 4 MiB stay uncompressed, as do those that would shrink by less than
     /// 1/8, and writes of one entry. Default `true`.
     ///
-    /// A load wrote 18 % fewer bytes to log and tables together, for 3 % more CPU time: 1 million
-    /// values of 100 bytes, half of each compressible, in batches of 1,000. Set `false` if values
-    /// are compressed or encrypted. A later open reads the log with or without this option.
+    /// A load of 1 million values in batches of 1,000 wrote 18 % fewer bytes to log and tables, for
+    /// 3 % more CPU time. The values had 100 bytes, half of each compressible. Set `false` if
+    /// values are compressed or encrypted. A later open reads the log with or without this option.
     pub fn log_compression(mut self, compress: bool) -> Self {
         self.log_compression = compress;
         self
     }
 
-    /// Retention of changes for [`Db::changes`](crate::Db::changes). Stored: a later open without
-    /// this option keeps it. Default for a new store: [`ChangeRetention::none`], which costs
-    /// nothing.
+    /// Retention of changes for [`Db::changes`](crate::Db::changes). The store records it: a later
+    /// open without this option keeps it. Default for a new store: [`ChangeRetention::none`], which
+    /// costs nothing.
     ///
-    /// Begins with the open that sets it: older changes are not in the stream. Costs disk space,
-    /// and one sync for each log segment, but nothing in writes.
+    /// The retention begins at the open that sets it: older changes are not in the stream. Costs
+    /// disk space, and one sync for each log segment, but no time in writes.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -148,13 +149,14 @@ impl Options {
     /// Length of the log, in bytes, at which the keyspaces that pin its oldest segment are flushed.
     /// Bounds the time of recovery, and the disk space pinned by keyspaces with few writes.
     ///
-    /// From 8 KiB, and at least twice [`log_segment_bytes`](Self::log_segment_bytes) if that is
-    /// set. A value set here is fixed.
+    /// At least 8 KiB, and at least twice [`log_segment_bytes`](Self::log_segment_bytes) if that is
+    /// set.
     ///
-    /// Default 4 times the limit of memtables, from 32 MiB to 256 MiB ([`DEFAULT_LOG_BYTES_MAX`]).
-    /// With a [`memory_budget`](Self::memory_budget) of 256 MiB or more it is 256 MiB. The default
-    /// is at least twice `log_segment_bytes`, up to 128 MiB of it: set this option for longer
-    /// segments. It follows [`Db::set_memory_budget`](crate::Db::set_memory_budget).
+    /// Default: 4 times the limit of memtables, from 32 MiB to 256 MiB ([`DEFAULT_LOG_BYTES_MAX`]).
+    /// With a [`memory_budget`](Self::memory_budget) of 256 MiB or more the default is 256 MiB. It
+    /// is at least twice `log_segment_bytes`, for segments up to 128 MiB: set this option for
+    /// longer segments. The default changes with
+    /// [`Db::set_memory_budget`](crate::Db::set_memory_budget); a value set here does not.
     pub fn log_bytes_max(mut self, bytes: u64) -> Self {
         self.log.bytes_max = Some(bytes);
         self
@@ -162,9 +164,9 @@ impl Options {
 
     /// Maximum number of open table files. Filters and indexes of tables stay in memory regardless.
     ///
-    /// Keep it below the limit of open files of the process (`ulimit -n`). A store that reaches
-    /// that limit closes half of its table files and lowers this maximum to the rest. So flushes
-    /// and the log can open their files. Reads then open and close more files.
+    /// Keep it below the limit of open files of the process (`ulimit -n`). A store that reaches the
+    /// limit of the process closes half of its table files, so that flushes and the log can open
+    /// files. It lowers this maximum to the rest. Reads then open and close more files.
     ///
     /// From 1; default 512 ([`DEFAULT_OPEN_FILES_MAX`]).
     pub fn open_files_max(mut self, files: usize) -> Self {

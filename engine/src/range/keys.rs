@@ -39,17 +39,17 @@ impl Keys {
         Ok(self.0.next_back_ref()?.map(|entry| entry.key()))
     }
 
-    /// As [`Range::seek`].
+    /// Repositions the front, as [`Range::seek`] does.
     pub fn seek(&mut self, key: impl AsRef<[u8]>) {
         self.0.seek(key);
     }
 
-    /// As [`Range::seek_back`].
+    /// Repositions the back, as [`Range::seek_back`] does.
     pub fn seek_back(&mut self, key: impl AsRef<[u8]>) {
         self.0.seek_back(key);
     }
 
-    /// As [`Range::refresh`].
+    /// Refreshes the keys, as [`Range::refresh`] does.
     ///
     /// # Errors
     ///

@@ -17,10 +17,10 @@ use crate::{Error, Result, record::encode};
 /// Bytes that are copied at once.
 const PIECE_BYTES: u64 = 1 << 20;
 
-/// The most files of a snapshot.
+/// Maximum number of files of a snapshot.
 const FILES_MAX: u64 = 1_000_000;
 
-/// The most bytes of a header: 64 for each file.
+/// Maximum length of a header, in bytes: 64 for each file.
 const HEADER_BYTES_MAX: u64 = 64 * FILES_MAX;
 
 /// Bytes before the header: its length.

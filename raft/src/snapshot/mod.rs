@@ -1,8 +1,7 @@
 //! The directory of snapshots: a checkpoint in each slot.
 //!
-//! One slot has the current snapshot, one a snapshot whose installation has begun, and others are
-//! free. A record in the store names the slots in use. So a snapshot is kept or dropped by one
-//! commit.
+//! One slot has the current snapshot, one a snapshot that is being installed, and other slots are
+//! free. Records in the store name the slots in use, so one commit keeps or drops a snapshot.
 
 pub(crate) mod builder;
 mod files;
@@ -54,8 +53,8 @@ pub(crate) struct Snapshots {
 }
 
 impl Snapshots {
-    /// Opens or creates the directory. Removes the files that an interrupted call has left in it,
-    /// and the record of a current snapshot that is not in it: openraft builds a new one then.
+    /// Opens or creates the directory. Removes the files of interrupted calls. If the current
+    /// snapshot is not in the directory, removes its record, and openraft builds a new snapshot.
     pub(crate) fn open<L: Line>(dir: &Path, options: &Options, records: &Records) -> Result<Self> {
         let fs = options.store.file_system();
         let dir = fs.absolute(dir).map_err(Error::at(dir))?;
@@ -135,8 +134,8 @@ impl Snapshots {
         Ok(Some((meta, SnapshotStream::of(Checkpoint::open(lease)?))))
     }
 
-    /// Returns an empty stream, which a snapshot is written to. An earlier one loses its file's
-    /// name, but stays usable.
+    /// Returns an empty stream to write a snapshot to. The file of an earlier stream is unlinked,
+    /// but stays usable.
     pub(crate) fn incoming(&self) -> Result<SnapshotStream> {
         let _incoming = lock(&self.incoming);
         self.remove_incoming()?;

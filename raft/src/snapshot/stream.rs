@@ -16,11 +16,11 @@ use crate::{Error, Result};
 
 /// A snapshot that is sent, or one that is being received.
 ///
-/// A stream that is sent has at most one file open. It keeps the files of its snapshot, also after
-/// the next one is built: drop it after the transfer.
+/// A stream that is sent has at most one file open. It keeps the files of its snapshot, even after
+/// the next snapshot is built: drop the stream after the transfer.
 ///
-/// Reads and writes go to files, at the position of the stream, and block for as long as the system
-/// takes. Bytes are received in order; those that are received again must be equal.
+/// Reads and writes use files at the position of the stream, and block. Bytes are received in
+/// order; bytes that are received again must be equal.
 #[derive(Debug)]
 pub struct SnapshotStream {
     content: Content,

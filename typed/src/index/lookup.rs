@@ -105,14 +105,14 @@ pub struct IndexSnapshot<IK, K, V, C = Postcard> {
 }
 
 impl<IK: Key, K: Key, V, C: Codec<V>> IndexSnapshot<IK, K, V, C> {
-    /// As [`Index::get`].
+    /// Returns the entries with this index key, as [`Index::get`] does.
     #[must_use]
     pub fn get(&self, key: impl EncodeAs<IK>) -> IndexMatches<IK, K, V, C> {
         let key = (Bound::Included(&key), Bound::Included(&key));
         IndexMatches(self.range::<&_>(key))
     }
 
-    /// As [`Index::range`].
+    /// Returns the entries whose index keys are within `bounds`, as [`Index::range`] does.
     #[must_use]
     pub fn range<Q: EncodeAs<IK>>(&self, bounds: impl RangeBounds<Q>) -> IndexEntries<IK, K, V, C> {
         let bounds = (bounds.start_bound().map(|key| (key,)), bounds.end_bound().map(|key| (key,)));
@@ -120,13 +120,13 @@ impl<IK: Key, K: Key, V, C: Codec<V>> IndexSnapshot<IK, K, V, C> {
         self.entries_of(self.keys_within(bounds))
     }
 
-    /// As [`Index::iter`].
+    /// Returns all entries that have an index key, as [`Index::iter`] does.
     #[must_use]
     pub fn iter(&self) -> IndexEntries<IK, K, V, C> {
         self.entries_of(self.keys())
     }
 
-    /// As [`Index::keys`].
+    /// Returns all index keys with their keys, as [`Index::keys`] does.
     #[must_use]
     pub fn keys(&self) -> Keys<(IK, K)> {
         self.keys_within((Bound::Unbounded, Bound::Unbounded))

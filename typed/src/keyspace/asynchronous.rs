@@ -17,8 +17,8 @@ use crate::{
 /// [`try_commit`](sievedb::Batch::try_commit). [`Db::wait_durable`](sievedb::Db::wait_durable) waits
 /// for any writes of the store.
 impl<K: Key, V, C: Codec<V>> TypedKeyspace<K, V, C> {
-    /// As [`insert`](Self::insert), but refuses the write if background work would delay it. See
-    /// [`Keyspace::try_insert`](sievedb::Keyspace::try_insert).
+    /// Stores an entry as [`insert`](Self::insert) does, but fails if background work would delay
+    /// the write. See [`Keyspace::try_insert`](sievedb::Keyspace::try_insert).
     ///
     /// ```
     /// use sievedb_typed::{Error, Schema, TypedKeyspace, sievedb::{self, Db}};
@@ -43,7 +43,8 @@ impl<K: Key, V, C: Codec<V>> TypedKeyspace<K, V, C> {
         self.with_entry(&key, value.borrow(), |key, value| self.entries.try_insert(key, value))
     }
 
-    /// As [`remove`](Self::remove), but refuses the write if background work would delay it.
+    /// Removes `key` as [`remove`](Self::remove) does, but fails if background work would delay the
+    /// write.
     ///
     /// # Errors
     ///
@@ -52,8 +53,8 @@ impl<K: Key, V, C: Codec<V>> TypedKeyspace<K, V, C> {
         Ok(key::with_bytes(&key, |key| self.entries.try_remove(key))?)
     }
 
-    /// As [`insert`](Self::insert), without waiting for the durability of the write: see
-    /// [`Keyspace::insert_async`](sievedb::Keyspace::insert_async).
+    /// Stores an entry as [`insert`](Self::insert) does, without waiting for the durability of the
+    /// write: see [`Keyspace::insert_async`](sievedb::Keyspace::insert_async).
     ///
     /// ```
     /// use sievedb_typed::{Schema, TypedKeyspace, sievedb::Db};
@@ -79,7 +80,8 @@ impl<K: Key, V, C: Codec<V>> TypedKeyspace<K, V, C> {
         self.with_entry(&key, value.borrow(), |key, value| self.entries.insert_async(key, value))
     }
 
-    /// As [`remove`](Self::remove), without waiting for the durability of the write.
+    /// Removes `key` as [`remove`](Self::remove) does, without waiting for the durability of the
+    /// write.
     ///
     /// # Errors
     ///

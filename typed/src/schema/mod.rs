@@ -29,11 +29,11 @@ pub const SCHEMA_KEYSPACE: &str = "sievedb-typed";
 /// Rewrites a value, or removes its entry.
 type Step = Box<dyn Fn(&[u8], Bytes) -> Result<Option<Vec<u8>>, CodecError> + Send>;
 
-/// Name and version of the types of a keyspace.
+/// Name and version of the types of a typed keyspace.
 ///
 /// [`TypedKeyspace::open`](crate::TypedKeyspace::open) stores the schema of an empty keyspace
-/// durably, before the first entry. Later opens compare: another name or version is
-/// [`Error::SchemaMismatch`], unless migrations lead from the stored version to that of the schema.
+/// durably, before the first entry. Later opens fail with [`Error::SchemaMismatch`] for another
+/// name or version, unless migrations lead from the stored version to the new one.
 ///
 /// An empty keyspace accepts any schema. A [renamed](Db::rename_keyspace) keyspace keeps its schema,
 /// and so does a [repaired](sievedb::Options::repair) one.
@@ -41,7 +41,7 @@ type Step = Box<dyn Fn(&[u8], Bytes) -> Result<Option<Vec<u8>>, CodecError> + Se
 /// # Migrations
 ///
 /// [`migrate`](Self::migrate) adds the step from one version to the next. `open` runs the missing
-/// steps, one after the other, each over all values. Keys never change.
+/// steps in order, each over all values. Keys never change.
 ///
 /// ```
 /// use serde::{Deserialize, Serialize};
@@ -72,12 +72,12 @@ type Step = Box<dyn Fn(&[u8], Bytes) -> Result<Option<Vec<u8>>, CodecError> + Se
 /// ```
 ///
 /// **After a crash the migration continues; no value is migrated twice.** The step rewrites values
-/// in key order, in batches. Each batch atomically stores its values and, beside the schema, its
-/// last key. The next `open` continues after that key. After the last key, one durable write stores
-/// the new version.
+/// in key order, in batches. Each batch atomically stores its values and, with the schema, its last
+/// key. The next `open` continues after that key. After the last key, one durable write stores the
+/// new version.
 ///
 /// Until then an open with the old version fails with [`Error::MigrationUnfinished`]. If a step
-/// fails for a value, so does each `open` until its step accepts the value.
+/// fails for a value, each `open` fails until the step accepts the value.
 ///
 /// No other thread may write to the keyspace during a migration, through older handles or
 /// untyped ones. Opens of typed keyspaces run one at a time.
@@ -90,7 +90,7 @@ pub struct Schema {
 }
 
 impl Schema {
-    /// Returns the schema `name` with this version, any number.
+    /// Returns the schema `name` with this version, which may be any number.
     #[must_use]
     pub fn new(name: impl Into<String>, version: u32) -> Self {
         let (adopts_untyped, steps) = (false, BTreeMap::new());
@@ -129,8 +129,8 @@ impl Schema {
         self
     }
 
-    /// Accepts entries without a stored schema, and stores this schema: for a keyspace that was
-    /// written by the untyped calls of [`sievedb`]. By default such an open fails with
+    /// Accepts entries without a stored schema, and stores this schema. For a keyspace that was
+    /// written by the untyped calls of [`sievedb`]. By default, such an open fails with
     /// [`Error::NoSchema`].
     ///
     /// The entries are not checked. A read of an entry of another type is an error.
