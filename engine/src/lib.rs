@@ -1,11 +1,11 @@
-//! An embedded LSM-tree key-value engine that answers lookups of absent keys from memory.
+//! An embedded LSM-tree key-value engine that rejects lookups of absent keys in memory.
 //!
 //! [`Db::open`] opens or creates a store in a directory. A [`Db`] reads and writes the [`Keyspace`]
-//! named "default". [`Db::keyspace`] opens or creates others, [`Db::batch`] writes to several of
-//! them atomically, [`Db::snapshot`] reads all of them at one point in time, and
-//! [`Db::transaction`] does both as one atomic step. Handles can be cloned and shared between
-//! threads, and have no lifetimes. Calls block: in asynchronous code, make them where blocking is
-//! allowed.
+//! named "default". [`Db::keyspace`] opens or creates other keyspaces. [`Db::batch`] writes to
+//! several keyspaces atomically, and [`Db::snapshot`] reads all of them at one point in time.
+//! [`Db::transaction`] reads and writes as one atomic step. Handles can be cloned and shared
+//! between threads, and have no lifetimes. Calls block: in asynchronous code, use a thread that may
+//! block.
 //!
 //! Keys and values are bytes: any `AsRef<[u8]>`. Keys are ordered byte by byte, so encode numbers
 //! in keys with `to_be_bytes`. Values are returned as [`Bytes`], which deref to `[u8]`.
@@ -40,10 +40,13 @@
 //! [`Options`] and [`KeyspaceOptions`], counters in [`Stats`].
 //!
 //! Runs on Linux, tested on x86-64. Other Unix systems are untested, and it does not build on
-//! Windows. Features, none by default: `encryption` (at rest, by AES-256-GCM), `zstd` (zstd
-//! compression; needs a C compiler), `serde` (statistics and keyspace options as `Serialize`),
-//! `stream` ([`Changes`] as a `Stream`) and `object-store` ([`BackupSet`] in S3, GCS, Azure and
-//! others).
+//! Windows. Features, none by default:
+//!
+//! * `encryption`: encryption at rest by AES-256-GCM.
+//! * `zstd`: zstd compression; requires a C compiler.
+//! * `serde`: `Serialize` of statistics and keyspace options.
+//! * `stream`: [`Changes`] as a `Stream`.
+//! * `object-store`: [`BackupSet`] in S3, GCS, Azure and others.
 
 // The test doubles name this crate as any user of it does.
 #[cfg(test)]

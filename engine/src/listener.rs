@@ -12,8 +12,8 @@ use crate::{Error, filter_role::FilterRole};
 #[non_exhaustive]
 #[expect(missing_docs, reason = "each variant's doc names its fields")]
 pub enum Event {
-    /// Recovery truncated the log `log_id` at `offset`: the last writes before a crash, none of
-    /// them synced.
+    /// Recovery truncated the log `log_id` at `offset`: it lost the last writes before a crash,
+    /// none of them synced.
     TornTail { log_id: u64, offset: u64 },
     /// Recovery truncated the manifest by its last `bytes` bytes, which are not a valid record.
     /// Either a crash interrupted an edit that was not acknowledged, or the last record was damaged
@@ -23,7 +23,7 @@ pub enum Event {
     FilterUnusable { keyspace: String, table_id: u64, reason: String },
     /// A filter of a table was rebuilt, or removed if the options require none.
     FilterRebuilt { keyspace: String, table_id: u64, role: FilterRole, reason: FilterRebuildReason },
-    /// Rebuilding a filter of a table failed. It is tried again when the store is opened or its
+    /// A rebuild of a filter of a table failed. It is retried when the store is opened or its
     /// memory budget changes.
     FilterNotRebuilt { keyspace: String, table_id: u64, role: FilterRole, error: Error },
     /// A memtable was written as `bytes` bytes of tables on level 0.
@@ -34,17 +34,17 @@ pub enum Event {
     /// A compaction into `level` read `bytes_read` and wrote `bytes_written` bytes. Both are 0 if
     /// tables only changed their level.
     Compacted { keyspace: String, level: u8, bytes_read: u64, bytes_written: u64 },
-    /// A compaction could not read a table, because of damage or a lasting read error, and
-    /// quarantined it: compactions skip it, everything else continues. `error` has the file and the
-    /// offset.
+    /// A compaction could not read a table, because of damage or a persistent read error, and
+    /// quarantined it: compactions skip the table, all other work continues. `error` has the file
+    /// and the offset.
     ///
     /// [`Stats::quarantined`](crate::Stats::quarantined) lists these tables.
     /// [`QuarantinedTable`](crate::QuarantinedTable) has the time of the next attempt.
     /// `docs/operations.md`, "When a table is damaged", describes how to rescue their data.
     TableQuarantined { keyspace: String, table_id: u64, error: Error },
     /// A flush or a compaction could not apply merge operands, because the operator failed or
-    /// panicked: `error` is [`Error::MergeFailed`]. It kept them. Reported once for each keyspace
-    /// of an open store; [`KeyspaceStats`](crate::stats::KeyspaceStats) counts all.
+    /// panicked: `error` is [`Error::MergeFailed`]. The operands are kept. Reported once for each
+    /// keyspace of an open store; [`KeyspaceStats`](crate::stats::KeyspaceStats) counts all.
     MergeFailed { keyspace: String, error: Error },
     /// A [compaction filter](crate::CompactionFilter) failed: `error` is
     /// [`Error::CompactionFilterFailed`]. Compactions of the keyspace run without it.
@@ -52,10 +52,10 @@ pub enum Event {
     /// Background work was postponed because the disk is full, no file descriptor is left, or the
     /// system is short of memory.
     NoSpace { error: Error },
-    /// The system refused `membarrier`, which it allowed when the store was opened, as under a
-    /// seccomp filter. Reported once. Lookups use a memory fence instead, which costs some
-    /// nanoseconds each. Present memtables of a keyspace stay in memory until each thread that has
-    /// read the keyspace reads it again.
+    /// The system refused `membarrier`, which it allowed when the store was opened, for example
+    /// because of a seccomp filter. Reported once. Lookups then use a memory fence, which costs
+    /// some nanoseconds each. Present memtables of a keyspace stay in memory until each thread that
+    /// has read the keyspace reads it again.
     BarriersRefused,
     /// The store became read-only.
     ReadOnly { cause: Error },
@@ -65,11 +65,11 @@ pub enum Event {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum FilterRebuildReason {
-    /// It was damaged, missing, of an unknown kind, or built with another hash.
+    /// The filter was damaged, missing, of an unknown kind, or built with another hash.
     Unusable,
     /// The table had none, and the options require one.
     NoFilter,
-    /// It differed from the filter that the options require, or they require none.
+    /// The filter differed from the one that the options require, or they require none.
     OffPlan,
     /// A prefix filter of another extractor.
     OtherExtractor,
@@ -77,9 +77,9 @@ pub enum FilterRebuildReason {
 
 /// Receives the events of a store.
 ///
-/// Called on the thread where the event happens, sometimes with a lock held: it must be quick and
-/// must not call the store. It may drop handles. If it panics, the panic hook runs, and the store
-/// continues.
+/// Called on the thread where the event happens, sometimes with a lock held. So a listener must be
+/// quick and must not call the store; it may drop handles. If it panics, the panic hook runs, and
+/// the store continues.
 pub trait EventListener: Debug + Send + Sync {
     /// Handles `event`.
     fn on_event(&self, event: &Event);

@@ -1,4 +1,4 @@
-//! Visible writes whose durability is awaited without a thread for each.
+//! Visible writes that wait for durability without a thread each.
 
 use std::{
     mem,

@@ -72,8 +72,8 @@ impl Segment {
         }
     }
 
-    /// Closes the file of a finished segment once all of it is synced: a process has few
-    /// descriptors, and the log may have thousands of segments.
+    /// Closes the file of a finished segment once it is synced. The log may have thousands of
+    /// segments, and a process has few descriptors.
     pub(super) fn close_if_synced(&mut self) {
         if self.synced_bytes >= self.bytes {
             self.file = None;

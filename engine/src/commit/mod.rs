@@ -10,12 +10,15 @@
 //!
 //! An asynchronous commit is published before its sync, and awaited as a [`DurableWait`].
 //!
-//! Locks are taken in this order, each only while those before it are held or free: keyspace
-//! change, sync turn, log files, manifest, placement, state of the scheduler, trees, view of a
-//! tree, list of retired tables; memory pool, block cache, filter arena; then, each as the last
-//! one, queue, durable waits, snapshots, obsolete files, bell. The file of the values of a keyspace
-//! is locked while no other lock is held. Stores share a memory pool: under
-//! its lock no lock of a store is taken but the bell's.
+//! Locks are taken in this order:
+//!
+//! 1. keyspace change, sync turn, log files, manifest, placement, state of the scheduler, trees,
+//!    view of a tree, list of retired tables;
+//! 2. memory pool, block cache, filter arena;
+//! 3. one of: queue, durable waits, snapshots, obsolete files, bell.
+//!
+//! The lock of a blob file of the log is taken while no other lock is held. Stores share a memory
+//! pool: under its lock, the only lock of a store that may be taken is that of the bell.
 
 mod durable_waits;
 mod key_slots;

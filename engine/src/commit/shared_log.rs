@@ -1,4 +1,5 @@
-//! The log that all writers share: one thread writes, or syncs, for all that wait.
+//! The log that all writers share: one thread writes or syncs for all waiting writers (group
+//! commit).
 
 use std::{
     collections::{BTreeSet, VecDeque},
@@ -248,8 +249,8 @@ impl SharedLog {
         Some(kept.map_or(newest, |segment| segment.id))
     }
 
-    /// Begins a new segment if all records of the newest one are below `needed`, and it is long:
-    /// its space and the time to replay it matter.
+    /// Begins a new segment if all records of the newest one are below `needed`, and it is long
+    /// enough that its space and replay time matter.
     pub(crate) fn leave_flushed(&self, host: &impl LogHost, needed: SequenceNumber) -> Result<()> {
         let mut files = self.files.lock();
         let Some(newest) = files.segments.back() else { return Ok(()) };

@@ -5,8 +5,8 @@
 //! when a compaction drops its entry.
 //!
 //! The files with the largest share of garbage are rewritten first, until the rest has at most the
-//! allowed share. They are mostly the oldest. Compared with a bound for each file, fewer bytes are
-//! rewritten for the same space (Rosenblum, Ousterhout, "The Design and Implementation of a
+//! allowed share. They are mostly the oldest. Compared with a bound for each file, this rewrites
+//! fewer bytes for the same space (Rosenblum, Ousterhout, "The Design and Implementation of a
 //! Log-Structured File System", SOSP 1991).
 
 use std::collections::{BTreeMap, BTreeSet};

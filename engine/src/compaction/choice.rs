@@ -23,8 +23,8 @@ pub(crate) struct Compaction {
     pub(crate) output_level: u8,
     /// The number of the run there: in level 0 that of the newest input.
     pub(crate) output_run: u64,
-    /// The one input changes its level without a rewrite: it overlaps nothing, has no tombstone
-    /// that could be dropped, and the compression of the output level.
+    /// The only input changes its level without a rewrite: it overlaps no table, has no tombstone
+    /// to drop, and has the compression of the output level.
     pub(crate) is_trivial_move: bool,
     /// The inputs are unlinked without a read: all their entries have expired, or are the oldest of
     /// a keyspace with [`CompactionStyle::Fifo`](crate::CompactionStyle).

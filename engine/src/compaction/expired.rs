@@ -4,12 +4,12 @@
 //! one or the other: a compaction then frees at least as much as it writes. The one with the most
 //! expired bytes is first.
 //!
-//! * A table whose entries have all expired is unlinked without a read, if no deeper level may hold
-//!   an older version of its keys and no snapshot is older than any of its entries. Otherwise older
-//!   values would be visible again.
-//! * A due table of level 0 moves down with its group, if more than half of the entries of the group
-//!   and of all tables it overlaps below are expired or tombstones. This goes first: rewritten by
-//!   itself, the table would keep a tombstone for each expired entry.
+//! * A table whose entries have all expired is unlinked without a read. This requires that no
+//!   deeper level may hold an older version of its keys, and that no snapshot is older than any of
+//!   its entries. Otherwise older values would be visible again.
+//! * A due table of level 0 is compacted with its group, if more than half of the entries of the
+//!   group and of the overlapping tables below are expired or tombstones. This rule is first: a
+//!   rewrite of the table alone would keep a tombstone for each expired entry.
 //! * Otherwise a table with nothing below it, and any of level 0, is rewritten at its place.
 //! * Other tables move one level down.
 //!

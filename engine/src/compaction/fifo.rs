@@ -4,8 +4,8 @@
 //! are equally old. Each table of a deeper level is a part; no flush adds one there. The oldest
 //! parts are unlinked without a read, those of one level by one edit of the manifest.
 //!
-//! An entry goes only after all older ones that it might hide: they are in older parts, or, below
-//! level 0, in deeper levels. So no removal makes an older value visible.
+//! An entry is removed only after all older entries that it may hide: these are in older parts or,
+//! below level 0, in deeper levels. So no removal makes an older value visible.
 
 use std::{cmp::Reverse, collections::BTreeSet};
 

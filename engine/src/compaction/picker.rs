@@ -1,14 +1,14 @@
 //! Chooses the next compaction.
 //!
-//! By the style of the keyspace: [`tiered`](super::tiered), [`fifo`](super::fifo), or leveled as
-//! follows. Size-tiered runs have the rules from tombstones on, too.
+//! The style of the keyspace selects [`tiered`](super::tiered), [`fifo`](super::fifo), or the
+//! leveled rules below. The rules from tombstones on also apply to size-tiered runs.
 //!
-//! Level 0 is compacted first if it is due: its runs delay reads and, in the end, writes. Then the
-//! level with the highest score, or if running compactions block it, the next.
+//! Level 0 is compacted first if it is due: its runs delay reads and finally writes. Then the level
+//! with the highest score that no running compaction blocks.
 //!
 //! * **Level 0** into the base level: see [`level0`](super::level0). Tables that overlap, directly
-//!   or through others, are compacted together. Of several such groups the one with most tables
-//!   is first; of equals the one with the smallest key. A group with a busy table waits.
+//!   or through others, are compacted together. The group with the most tables is first; of equals,
+//!   the group with the smallest key. A group with a busy table waits.
 //! * **Level n** into level n + 1: the table with the least overlap in level n + 1, by its own
 //!   bytes; tombstones count double, because they free space. One table at a time, in parallel
 //!   where the key ranges permit.
@@ -17,8 +17,8 @@
 //! * **Mostly tombstones**, when none of these is due: a table of level 1 or deeper with more
 //!   tombstones than other entries moves one level down. In the last level it is rewritten in
 //!   place, once no snapshot is older than any of its entries. Level 0 is excluded: a workload of
-//!   inserts and removes would compact each flush by itself. Overwritten entries, which a snapshot
-//!   or a history kept, count like tombstones once none is needed.
+//!   inserts and removes would compact each flush by itself. Overwritten entries that a snapshot or
+//!   a history kept count like tombstones once they are not needed.
 //! * **Expired entries**, when none of these is due: see [`expired`](super::expired).
 //! * **Garbage in blob files**, likewise: see [`blob_garbage`](super::blob_garbage).
 //!

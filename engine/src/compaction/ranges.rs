@@ -1,12 +1,12 @@
 //! The range tombstones that a flush or a compaction keeps.
 //!
 //! The range tombstones of all inputs are cut into disjoint fragments. As with the versions of a
-//! key, a reader at a snapshot sees the newest range tombstone of its stripe (see
-//! [`retain`](super::retain)), so a fragment keeps one sequence number for each stripe.
+//! key, a reader at a snapshot sees the newest range tombstone of its stripe: see
+//! [`retain`](super::retain). So a fragment keeps one sequence number for each stripe.
 //!
 //! * A version is dropped if a range tombstone of its own stripe covers it.
-//! * A fragment loses the sequence number of the oldest stripe if no deeper table overlaps it: what
-//!   it hides in the merge is dropped with it.
+//! * A fragment loses the sequence number of the oldest stripe if no deeper table overlaps it: the
+//!   entries that it hides are dropped in the same merge.
 //! * A table whose entries are all covered in their stripe need not be read.
 //!
 //! Output tables get fragments up to their end, and the next table gets the rest. So a range

@@ -14,9 +14,9 @@
 //!    visible sequence number.
 //! 2. A reader that is not in the list takes its read view first and the visible sequence number
 //!    then. It cannot meet the output of a flush or compaction and be older than its entries.
-//! 3. A snapshot takes the visible sequence number and enters the list under the lock under which a
-//!    flush or compaction copies the list, after its inputs are complete. So one that is missing in
-//!    the copy is as new as every input.
+//! 3. A snapshot takes the visible sequence number and enters the list under the lock of the list.
+//!    A flush or compaction copies the list under this lock, after its inputs are complete. So a
+//!    snapshot that is missing in the copy is as new as every input.
 //!
 //! # Tombstones
 //!
@@ -30,30 +30,30 @@
 //!
 //! # Merge operands
 //!
-//! The operands of a key within one stripe, newer than every other version there, are applied to
-//! the put or tombstone below them in the stripe, or to nothing if no older version exists
-//! anywhere. The result is a put with the sequence number of the newest operand. Otherwise
-//! neighbours are merged into fewer operands, if the operator can do so. Operands are never merged
-//! across a snapshot. If the operator fails, all versions that it needs are kept.
+//! The operands of a key within one stripe that are newer than every other version there are
+//! applied to the put or tombstone below them. If no older version exists anywhere, they are
+//! applied to an absent value. The result is a put with the sequence number of the newest operand.
+//! Otherwise neighbours are merged into fewer operands, if the operator can do so. Operands are
+//! never merged across a snapshot. If the operator fails, all versions that it needs are kept.
 //!
 //! # Expiry
 //!
-//! A put with expiry that has expired for every reader that may see it is a tombstone: it is
-//! dropped as one, or a tombstone with its sequence number takes its place.
+//! A put that has expired for every reader that may see it counts as a tombstone. It is dropped
+//! like one, or replaced by a tombstone with its sequence number.
 //!
 //! # Compaction filter
 //!
 //! The filter of the keyspace may remove or replace the newest value of a key, if it is newer than
-//! every snapshot: the version keeps its sequence number, as a tombstone or with the new value. See
+//! every snapshot. The version keeps its sequence number, as a tombstone or with the new value. See
 //! [`filtering`](super::filtering).
 //!
 //! # Sequence numbers
 //!
 //! A put of the oldest stripe with no older version below it is visible to every reader and hides
-//! nothing. Compactions set its sequence number to 0, as RocksDB does: blocks with equal numbers
-//! store none, which saves 3 or 4 bytes an entry that do not compress. A put keeps its number while
-//! a range tombstone that is older than it stays: it must not become older than that. Flushes keep
-//! the numbers: after a crash those in tables show how far the history went.
+//! nothing. Compactions set its sequence number to 0, as RocksDB does. Blocks with equal numbers
+//! store none, which saves 3 or 4 incompressible bytes an entry. A put keeps its number while an
+//! older range tombstone stays, so that it does not become older than that. Flushes keep the
+//! numbers: after a crash those in tables show how far the history went.
 
 use std::{cmp::Ordering, collections::VecDeque};
 

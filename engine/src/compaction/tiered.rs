@@ -1,7 +1,7 @@
 //! Compactions of a keyspace with [`CompactionStyle::SizeTiered`](crate::CompactionStyle).
 //!
-//! Each run of level 0 and each deeper level is a sorted run. Only neighbors in age are merged, as a
-//! whole, in this order:
+//! Each run of level 0 and each deeper level is a sorted run. Only runs adjacent in age are merged,
+//! as a whole, in this order:
 //!
 //! 1. **Space**: all runs, if those above the oldest exceed
 //!    [`space_percent_max`](SizeTiered::space_percent_max) of it.
@@ -9,8 +9,8 @@
 //!    [`size_ratio_percent`](SizeTiered::size_ratio_percent).
 //! 3. **Count**: neighbors of any size, from more than [`runs_max`](SizeTiered::runs_max) runs on.
 //!
-//! Among merges by the same rule, the one that rewrites least per removed run is first. A run with
-//! a busy or quarantined table is not merged, and no other run is merged past it.
+//! Among merges by one rule, the merge that rewrites the fewest bytes per removed run is chosen. A
+//! run with a busy or quarantined table is not merged, and no other run is merged past it.
 //!
 //! The result replaces its inputs: in level 0 with the number of the newest, below it in the deepest
 //! level of the inputs. A merge with the oldest run goes to the last level. Nothing is older, so

@@ -1,5 +1,5 @@
-//! Compactions that remove tombstones: of tables with many, or whose tombstones scans skip, or
-//! whose range tombstones delete much data.
+//! Compactions that remove tombstones: of tables whose tombstones scans skip, or whose range
+//! tombstones delete much data.
 //!
 //! Every scan pays for each tombstone that it skips. A compaction pays once for each entry that it
 //! rewrites, some four times as much. It is due when scans have paid as much as it costs. So the
@@ -8,8 +8,8 @@
 //!
 //! Merge operands of a key with many count like tombstones.
 //!
-//! Unlike the share of tombstones this also moves tables of level 0 down, and finds a short row of
-//! tombstones that is scanned often, such as the head of a queue.
+//! Unlike the share of tombstones, this rule also compacts tables of level 0, and finds short
+//! sequences of tombstones that are scanned often, such as the head of a queue.
 
 use std::collections::BTreeMap;
 

@@ -1,5 +1,5 @@
-//! Objects of backup sets: a head, and pages. The name of the object takes the places of the ids of
-//! store and file in the head, so that an object under another name is refused.
+//! Objects of backup sets: a head, and pages. In the head, the name of the object replaces the ids
+//! of store and file, so that an object under another name is refused.
 
 use std::{io, ops::Range, sync::Arc};
 

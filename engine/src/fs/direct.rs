@@ -3,7 +3,8 @@
 //! Such a read moves whole blocks of the device into memory with the alignment of the device. The
 //! kernel reports the alignment (`statx` with `STATX_DIOALIGN`, since Linux 6.1). Without it
 //! [`DEFAULT_ALIGNMENT`] is used, which common devices accept. A read fills a buffer of this module
-//! and is copied from there: about 0.1 us for a block of 4 KiB, far less than the device takes.
+//! and is copied from it. The copy takes about 0.1 us for a block of 4 KiB, far less than the
+//! device.
 //!
 //! The kernel writes dirty pages back before it reads there, so data written through the page cache
 //! is read as it is.

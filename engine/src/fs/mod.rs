@@ -22,11 +22,11 @@
 //! | [`Fs::create`], [`Fs::lock`] of a new name, [`Fs::rename`], [`Fs::link`], [`Fs::unlink`] | at return | after [`Fs::sync_dir`] of its directory |
 //! | [`Fs::create_dir`]                       | at return       | after [`Fs::sync_dir`] of each parent |
 //!
-//! Before its sync each of these is kept or lost independently, in any combination and order: a
-//! lost append before a kept one leaves zeros, a rename can survive while the data of its file does
-//! not. A sync of a file does not keep its name. A sync of a directory keeps neither the data of
-//! its files nor the directory's own name. [`Fs::rename`] is atomic: after a power cut the new name
-//! holds the old file or the new one.
+//! Before its sync each of these is kept or lost independently, in any combination and order. A
+//! lost append before a kept one leaves zeros; a rename can survive without the data of its file. A
+//! sync of a file does not keep its name. A sync of a directory keeps neither the data of its files
+//! nor the directory's own name. [`Fs::rename`] is atomic: after a power cut the new name holds the
+//! old file or the new one.
 //!
 //! This is what POSIX promises and no more (`fsync`, `rename`; Linux `fsync(2)`: the directory
 //! entry needs an `fsync` of its own). File systems differ in how much more they give: Pillai et
@@ -35,10 +35,10 @@
 //!
 //! # After a failed sync
 //!
-//! Data that a failed sync covers is not durable, even if another sync of the same file succeeds:
-//! the kernel marks failed pages clean, so the second sync has nothing to write (Rebello et al.,
-//! "Can Applications Recover from fsync Failures?", ATC 2020). Readers may still see the bytes,
-//! from memory. Write them again to another file.
+//! Data of a failed sync is not durable, even if another sync of the same file succeeds. The kernel
+//! marks failed pages clean, so the second sync writes nothing (Rebello et al., "Can Applications
+//! Recover from fsync Failures?", ATC 2020). Readers may still see the bytes, from memory. Write
+//! them again to another file.
 
 mod arriving;
 mod direct;

@@ -1,8 +1,8 @@
 //! The file system of the machine.
 //!
 //! `sync_data` is `fdatasync`: it covers data and length, not times. A directory is synced by
-//! `fsync` on a handle of it. A lock is `flock`: each open has a lock of its own, so it excludes
-//! other openers in this process too, and the kernel releases it with the process.
+//! `fsync` on a handle of it. A lock is `flock`: each open has its own lock, which also excludes
+//! other opens in this process. The kernel releases it with the process.
 
 #![expect(clippy::disallowed_methods, reason = "this is what the fs trait stands for")]
 

@@ -56,7 +56,7 @@ impl Payload {
     }
 
     /// Stores the batch `bytes`, which is compressed if `compresses` is set and it has several
-    /// `entries`: a long value alone would be compressed here, and again in its table.
+    /// `entries`. A long value alone would be compressed here, and again in its table.
     pub(crate) fn of_batch(bytes: Bytes, entries: u64, compresses: bool) -> Self {
         if compresses && entries > 1 { Self::compressed(bytes) } else { Self::new(bytes) }
     }

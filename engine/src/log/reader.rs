@@ -236,8 +236,8 @@ impl Reader {
         Ok(())
     }
 
-    /// Reads on from the end of the last good record up to the present length of the file, after a
-    /// writer in another process may have appended.
+    /// Continues from the end of the last good record up to the present length of the file, to
+    /// which another process may have appended.
     ///
     /// # Errors
     ///

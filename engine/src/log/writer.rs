@@ -143,8 +143,8 @@ impl Writer {
 
     /// Appends the seal, the last record of a finished file.
     ///
-    /// Sync before, so that `mark` vouches for everything before the seal, and after, so that the
-    /// seal survives: only then is damage in the file never taken for a torn tail.
+    /// The caller syncs before the call, so that `mark` covers everything before the seal, and
+    /// after it, so that the seal survives. Otherwise damage in the file may look like a torn tail.
     ///
     /// # Errors
     ///

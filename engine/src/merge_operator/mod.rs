@@ -35,9 +35,9 @@ use std::{error, fmt};
 /// and must never change for a stored [name](Self::name). Otherwise values depend on when
 /// compactions run.
 ///
-/// An operator is called by reading threads and by background threads, also at the same time. If a
-/// call fails or panics, the read fails with [`Error::MergeFailed`](crate::Error::MergeFailed);
-/// flushes and compactions keep the operands.
+/// Reading threads and background threads call an operator concurrently. If a call fails or panics,
+/// the read fails with [`Error::MergeFailed`](crate::Error::MergeFailed); flushes and compactions
+/// keep the operands.
 ///
 /// Merge operators are those of RocksDB. [`merge`](Self::merge) is its `FullMerge`,
 /// [`partial_merge`](Self::partial_merge) its `PartialMerge`.

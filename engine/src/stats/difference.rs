@@ -9,7 +9,7 @@ impl Stats {
         self.levels.iter().copied().fold(LevelStats::default(), LevelStats::plus)
     }
 
-    /// Returns the counters since `earlier`, taken from the same open store: counters are
+    /// Returns the counters since `earlier`, taken from the same open store. Counters are
     /// differences, [`open_for`](Self::open_for) is the time between, and all other figures are
     /// those of `self`.
     #[must_use]

@@ -40,7 +40,7 @@ pub struct LevelStats {
     /// Candidates without the key, after a positive probe.
     pub filter_false_positives: u64,
     /// Expected value of `filter_false_positives`: the sum of the expected rates of the filters at
-    /// the time of each probe for a key that the table did not have.
+    /// each probe for a key that the table did not have.
     pub false_positives_expected: f64,
     /// Candidates searched that had the key.
     pub true_positives: u64,

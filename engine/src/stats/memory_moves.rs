@@ -21,22 +21,22 @@ pub struct MemoryMoves {
     pub bookkeeping: CacheMoves,
     /// For flushes, compactions and builds of filters.
     pub writing: CacheMoves,
-    /// For changes of the budget: it was made smaller, or larger.
+    /// For decreases and increases of the budget.
     pub budget: CacheMoves,
     /// Idle memtables that were frozen and flushed to give their memory to the block cache.
     pub idle_memtables_flushed: u64,
     /// Memory of these memtables, in bytes.
     pub idle_memtable_bytes_flushed: u64,
-    /// Memtables that were frozen before they were full: active memtables had reached 1/2 of the
-    /// limit of memtables (11/16 if all were small), a write needed the room, or another store of
-    /// the [pool](crate::MemoryPool) did.
+    /// Memtables that were frozen before they were full. Causes: active memtables had reached 1/2
+    /// of the limit of memtables (11/16 if all were small), or a write of this store or of another
+    /// store of the [pool](crate::MemoryPool) needed the room.
     pub memtables_frozen_at_limit: u64,
     /// Waits of writes for room in the memtables. [`WriteStats::stalls`](super::WriteStats::stalls)
     /// counts them, too.
     pub memtable_room_waits: u64,
     /// Times that the limit of memtables was lowered by 1/8 of its maximum, because the block cache
-    /// would spare more I/O than the memtables. In a [`MemoryPool`](crate::MemoryPool), this and
-    /// the next two are for all stores.
+    /// would save more I/O than the memtables. In a [`MemoryPool`](crate::MemoryPool), this and the
+    /// next two are for all stores.
     pub memtable_limit_lowered: u64,
     /// Times that the limit of memtables was raised by 1/8 of its maximum.
     pub memtable_limit_raised: u64,

@@ -48,13 +48,13 @@ pub struct Stats {
     pub memory: MemoryStats,
     /// Moves of memory between the block cache and the other parts.
     pub moves: MemoryMoves,
-    /// Sorted runs that a lookup of an absent key searches on average, as predicted by the last
+    /// Expected number of false positives of a lookup of an absent key, predicted by the last
     /// filter plan; 0 before the first plan.
     pub false_positives_planned: f64,
     /// Tables whose filter cannot be used, in whole or in part.
     pub tables_with_unusable_filters: u64,
-    /// Tables whose filter is not, or only partly, in memory: for lack of room, or because newer
-    /// tables need the bits of the policy more.
+    /// Tables whose filter is not, or only partly, in memory: for lack of room, or because the
+    /// filter plan assigns the bits to newer tables.
     pub filters_not_whole: u64,
     /// Number of quarantined tables, which compactions do not read.
     pub tables_quarantined: u64,
@@ -78,11 +78,11 @@ pub struct Stats {
     /// Number of open [snapshots](crate::Db::snapshot).
     pub snapshots: u64,
     /// Age of the oldest state held by snapshots, in microseconds; 0 without snapshots. Compactions
-    /// keep the versions that it sees.
+    /// keep the versions visible to it.
     pub oldest_snapshot_us: u64,
     /// Least input of compactions that wait until the disk has space, in bytes; 0 if none waits.
     pub compaction_bytes_refused: u64,
-    /// Reason why the store became read-only. `None` if it was opened so.
+    /// Reason why the store became read-only. `None` if it is writable, or was opened read-only.
     pub read_only: Option<String>,
     /// Keyspaces, by name.
     pub keyspaces: Vec<KeyspaceStats>,
@@ -198,22 +198,21 @@ pub struct MemoryStats {
     pub bookkeeping_bytes: u64,
     /// Buffers of flushes and compactions.
     pub writing_bytes: u64,
-    /// Limit of these buffers. Long entries exceed it, for one worker at a time; the block cache
+    /// Limit of `writing_bytes`. Long entries exceed it, for one worker at a time; the block cache
     /// shrinks by the excess.
     pub writing_bytes_max: u64,
     /// Blocks in the cache; in a [pool](crate::MemoryPool) those of all stores.
     pub block_cache_bytes: u64,
-    /// Limit of the block cache: what the other parts leave of the budget, in steps of 1/64 of it
-    /// and at most 1 MiB.
+    /// Limit of the block cache: the part of the budget that the other parts leave, in steps of
+    /// 1/64 of the budget and at most 1 MiB.
     pub block_cache_bytes_max: u64,
     /// Resident pages for contents of blocks, including free pages kept for the next blocks. They
-    /// come from the system, not from the allocator, and are part of `block_cache_bytes` and
-    /// `pinned_bytes`. 0 where blocks lie on the heap: on systems other than Linux, and with pages
-    /// of another size than 4 KiB. If the kernel takes no page back (`mlockall`), all pages mapped
-    /// for blocks.
+    /// are mapped, not allocated, and are part of `block_cache_bytes` and `pinned_bytes`. 0 if
+    /// blocks are on the heap: on systems other than Linux, and with pages of another size than 4
+    /// KiB. With `mlockall`, all pages mapped for blocks.
     pub block_page_bytes: u64,
-    /// Memory that only callers hold, by values and iterators: flushed memtables, blocks that are
-    /// not in the cache, and read-ahead. Memtables among it are in the budget, the rest is not.
+    /// Memory held only by values and iterators of callers: flushed memtables, blocks that are not
+    /// in the cache, and read-ahead. The budget includes only the memtables.
     pub pinned_bytes: u64,
     /// Length of mapped table files, with [`ReadMode::Map`](crate::ReadMode::Map). Not in the
     /// budget: the operating system decides which pages are in memory. Cached blocks of a map count
@@ -235,8 +234,8 @@ pub struct BackgroundStats {
     /// Tables that compactions unlinked without a read: all their entries had expired, or they were
     /// the oldest of a keyspace with [`CompactionStyle::Fifo`](crate::CompactionStyle::Fifo).
     pub tables_unlinked_unread: u64,
-    /// Compactions aborted because the disk was full. Those with as much input wait until space is
-    /// freed, or for a pause that doubles from 0.5 s to 60 s.
+    /// Compactions aborted because the disk was full. Compactions with as much input wait until
+    /// space is freed, or for a pause that doubles from 0.5 s to 60 s.
     pub compactions_without_space: u64,
     /// Filters of existing tables rebuilt or removed.
     pub filters_rebuilt: u64,
@@ -273,7 +272,7 @@ pub struct KeyspaceStats {
     pub blob_bytes: u64,
     /// Stored values in blob files that no table refers to, in bytes.
     pub blob_garbage_bytes: u64,
-    /// Most blob files that alternate in the key order of a table: see
+    /// Maximum number of blob files that alternate in the key order of a table: see
     /// [`blob_depth_max`](KeyspaceOptions::blob_depth_max).
     pub blob_depth: u64,
     /// Entries in tables, tombstones and old versions included.

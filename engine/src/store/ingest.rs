@@ -177,9 +177,9 @@ impl Store {
     }
 }
 
-/// Returns the level for an ingested table with these bounds: the deepest level with a sorted run
-/// above all tables that overlap, or the last level if none overlaps. Returns 0 if there is no such
-/// level, or if a running compaction overlaps: its outputs are not known.
+/// Returns the level for an ingested table with these bounds: the deepest level above all
+/// overlapping tables, or the last level if none overlaps. Returns 0 if there is no such level, or
+/// if a running compaction overlaps: its outputs are not known.
 fn level_for(version: &Version, running: &[Compaction], bounds: &TableBounds) -> u8 {
     let is_apart = |other: &TableBounds| other.is_before(bounds) || bounds.is_before(other);
     if !running.iter().all(|compaction| is_apart(&compaction.bounds)) {

@@ -1,7 +1,8 @@
 //! Writes one long value from a reader, as an ingest of one entry.
 //!
-//! The value goes to a blob file piece by piece, and is synced with its table before the ingest is
-//! placed in the log. What a crash or an error leaves is unlinked as an unfinished ingest is.
+//! The value is written to a blob file in pieces, and synced with its table before the ingest is
+//! placed in the log. Files left by a crash or an error are unlinked like those of an unfinished
+//! ingest.
 
 use std::{
     io::{self, Read},

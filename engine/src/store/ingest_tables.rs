@@ -1,8 +1,8 @@
 //! Writes the tables of an ingest, on one thread or on several.
 //!
-//! With one thread, entries go straight into a table. With several, entries are collected in
+//! With one thread, entries are written directly to a table. With several, entries are collected in
 //! batches. When there are as many batches as threads, the call that adds the next entry writes all
-//! of them, in parallel. So no thread outlives a call. A batch takes at most the share of a worker,
+//! batches in parallel. So no thread outlives a call. A batch takes at most the share of a worker,
 //! which bounds the size of its table.
 
 use std::{mem, num::NonZero, sync::Arc, thread};

@@ -1,9 +1,9 @@
-//! Long values that are written once: to blob files beside the log.
+//! Long values that are written once: to blob files that the log refers to.
 //!
-//! A plain put of a long value passes the value to the operating system, in the open blob file of
-//! its keyspace. Its log record refers to it: see [`values`](crate::log::values). Memtables have
-//! the value too, so reads do not change. A flush ends the blob files of its memtables, and writes
-//! references to them into its tables, where it would copy the values otherwise.
+//! A plain put of a long value appends the value to the open blob file of its keyspace. The log
+//! record refers to it: see [`values`](crate::log::values). Memtables have the value too, so reads
+//! do not change. A flush ends the blob files of its memtables, and writes references instead of
+//! values to its tables.
 //!
 //! | a file stays while                             | because                   |
 //! |------------------------------------------------|---------------------------|
@@ -11,16 +11,16 @@
 //! | a log segment refers to it                     | the segment has it        |
 //! | a table refers to it                           | the table has [`BlobFile`] |
 //!
-//! Values of one memtable lie in the order of their writes, not of their keys. They count for the
-//! length of log segments, and of the log.
+//! Values of one memtable are in the order of their writes, not of their keys. They count towards
+//! the length of log segments, and of the log.
 //!
-//! A crash may leave files that nothing refers to; the next opening unlinks them. It rewrites the
-//! log with all values, so a log never refers to a file of an earlier opening.
+//! A crash may leave unreferenced files; the next open unlinks them. The open rewrites the log with
+//! all values, so a log never refers to a file of an earlier open.
 //!
-//! Values stay in the log in encrypted stores, whose blob files cannot be read before they end, and
-//! in stores that retain changes, whose log outlives its values. So do values with a time to live,
-//! merge operands, values of conditional writes and transactions, and values for which no buffer is
-//! left.
+//! Values stay in the log in two kinds of stores: encrypted ones, whose blob files cannot be read
+//! before they end, and those that retain changes, whose log outlives its values. So do values with
+//! a time to live, merge operands, values of conditional writes and transactions, and values for
+//! which no buffer is left.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

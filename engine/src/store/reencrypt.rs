@@ -1,7 +1,7 @@
 //! Rewrites the files that are encrypted by other root keys than the current one.
 //!
-//! Log and manifest continue in new files. A table, filter or finished segment of the log gets
-//! another stored file under its name, by an atomic rename: the logical file stays the same.
+//! Log and manifest continue in new files. An atomic rename replaces the stored file of a table,
+//! filter or finished log segment. The logical file stays the same.
 
 use std::{collections::BTreeSet, io};
 

@@ -66,7 +66,7 @@ impl ReplayedMemtables {
     }
 
     /// Begins a memtable if the newest one is full for a follower, before the first entry of the
-    /// batch at `batch`: a batch is never divided over two memtables. The writer freezes memtables
+    /// batch at `batch`. A batch is never divided over two memtables. The writer freezes memtables
     /// at `memtable_bytes`.
     pub(super) fn rotate(
         &mut self,

@@ -1,8 +1,8 @@
-//! Bounds the number of values that are read from readers at the same time, and so their memory.
+//! Limits the number of concurrent streams, and so their memory.
 //!
 //! A stream holds a slot while it reads, and none while it is installed. So it waits, with a slot,
-//! only for its reader. A reader may write streams of its own on the same thread: these take no
-//! slot from others, because the outer stream could wait for them for ever.
+//! only for its reader. A reader may write nested streams on the same thread. These take no slot,
+//! because the outer stream could deadlock.
 
 use std::cell::Cell;
 

@@ -26,8 +26,8 @@ use crate::{
 /// Iterator over keys and values as a [`Transaction`] sees them, ascending from the front and
 /// descending from the back.
 ///
-/// A serializable transaction depends on the range as far as the iterator has read it, from each
-/// end: the commit fails if another write changes, removes or adds a key there. Stop early to
+/// A serializable transaction depends on the part of the range that the iterator has read, from
+/// each end. The commit fails if another write changes, removes or adds a key in it. Stop early to
 /// depend on less. Ranges that the transaction has removed are not read, but the commit depends on
 /// them, too. After an error the iterator is at its end.
 pub struct TransactionRange<'t> {

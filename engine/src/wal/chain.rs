@@ -1,9 +1,9 @@
 //! Finds the segments of the log and their order.
 //!
 //! The manifest names the segments that must exist. A later segment is durable before the first
-//! batch is placed in it, and its start record names the segment that it continues, so the chain
-//! extends from the newest named one. Other segments are orphans: their creation did not end, or an
-//! interrupted recovery created them.
+//! batch is placed in it. Its start record names the segment that it continues, so the chain
+//! extends from the newest named segment. Other segments are orphans: their creation did not end,
+//! or an interrupted recovery created them.
 
 use std::{collections::BTreeMap, io, path::Path, sync::Arc};
 

@@ -2,8 +2,8 @@
 //!
 //! The manifest names each segment before its first batch, and the start record of a segment names
 //! the end of the one before it. So the manifest alone decides which segment comes next, and where
-//! the one before ends. Bytes that are no record, at the end of the newest segment, may be a record
-//! that is being written: they end the log for now.
+//! the one before ends. Bytes that are no record, at the end of the newest segment, may be an
+//! unfinished record, and end the log until the next refresh.
 
 use std::{collections::BTreeMap, io, path::PathBuf, sync::Arc};
 

@@ -1,13 +1,13 @@
 //! Replays the log after a crash.
 //!
-//! Batches are replayed in order up to the first place without a readable batch: a bad record, or a
-//! segment that ends before its logical end. Nothing after that place counts, because the history
-//! would have a hole.
+//! Batches are replayed in order up to the first unreadable place: a bad record, or a segment that
+//! ends before its logical end. Nothing after that place counts, because the history would have a
+//! hole.
 //!
-//! If a synced mark vouches for that place, in the manifest, in a later record, or in a later
-//! segment, it is damage and an error. Otherwise the tail is torn: a crash explains it, and it had
-//! no batch that was acknowledged as durable. Bit rot in a tail without a mark cannot be
-//! distinguished from a torn tail.
+//! If a synced mark in the manifest, in a later record, or in a later segment covers that place, it
+//! is damage and an error. Otherwise the tail is torn: a crash explains it, and it had no batch
+//! that was acknowledged as durable. Bit rot in a tail without a mark cannot be distinguished from
+//! a torn tail.
 //!
 //! # Example
 //!

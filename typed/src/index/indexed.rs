@@ -27,8 +27,8 @@ use crate::{
 ///
 /// Index entries expire with their value.
 ///
-/// A write costs a read of the old value and of its expiry, and a write for each index entry that
-/// changes, or for all if the expiry changes. It has the durability of
+/// A write costs a read of the old value and of its expiry. It also costs a write for each index
+/// entry that changes, or for all if the expiry changes. It has the durability of
 /// [`Options::durability`](sievedb::Options::durability).
 ///
 /// ```

@@ -153,8 +153,8 @@ impl Target {
         Ok(hasher.digest())
     }
 
-    /// Adds an empty segment of the log behind the others, if there are any: it records where the
-    /// one before it ends, to which the store may append. Adds it to `state`, too.
+    /// Adds an empty log segment after the others, if there are any. It records the end of the
+    /// previous segment, to which the store may append. Adds it to `state`, too.
     ///
     /// # Errors
     ///

@@ -12,18 +12,19 @@
 //! into the memtables, as a writer inserts it: no reader sees it before the refresh raises the
 //! visible sequence number.
 //!
-//! A refresh that has much to read raises it after each part of the log: without the new state of
-//! the manifest this is a prefix, too. But not once the log changes keyspaces. At the end the
-//! tables of the manifest replace those memtable entries that are flushed. Memtables are
+//! A long refresh raises it after each part of the log, which is a prefix without the new state of
+//! the manifest. It does not do so after the log has changed keyspaces. At the end the tables of
+//! the manifest replace those memtable entries that are flushed. Memtables are
 //! [small](super::replayed_memtables), so that few entries are copied.
 //!
-//! If the log that was read is gone, the whole log is replayed into new memtables: readers of the
-//! old ones must not see batches behind a gap.
+//! If segments that were not read are gone, the whole log is replayed into new memtables. Readers
+//! of the old memtables must not see batches after a gap.
 //!
-//! A refresh of a [replica](crate::Replica) begins anew: manifest and log were replaced.
+//! A refresh of a [replica](crate::Replica) reads manifest and log from the start, because both
+//! were replaced.
 //!
 //! Takes no lock of the writer, and writes nothing. The tables in use stay open, which keeps their
-//! contents. A file that was replaced while it was looked up makes the refresh start again.
+//! contents. If a file is replaced during a refresh, the refresh starts again.
 
 mod rest;
 pub(super) mod tail;

@@ -1,10 +1,10 @@
 //! Merges small tables while the tables of a store take too much of its memory.
 //!
 //! Each live table counts as [`TABLE_BYTES`]. From 1/8 of the memory budget on, divided by the
-//! number of stores that share a pool, the store is crowded: merges that make the tables fewer are
-//! done, the one with the smallest [price](crate::compaction::crowded::Price) of all keyspaces
-//! first. From 3/8 on writes are delayed as long as there is such a merge, at most by [`DELAY_MAX`]
-//! at 3/4.
+//! number of stores that share a pool, the store is crowded. Then merges reduce the number of
+//! tables, the one with the smallest [price](crate::compaction::crowded::Price) of all keyspaces
+//! first. From 3/8 on, writes are delayed while there is such a merge, by up to [`DELAY_MAX`] at
+//! 3/4.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

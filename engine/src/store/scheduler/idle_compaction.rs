@@ -34,9 +34,9 @@ use crate::{
 /// batch, and short enough that readers of a bulk load find it merged.
 const IDLE: Duration = Duration::from_millis(300);
 
-/// The same for a level 0 from before the store was opened: a process that opens a store, reads and
-/// closes it soon should not pay for earlier writes. Also after an interruption, and for
-/// compactions that rewrite much for each byte flushed.
+/// The same for a level 0 from before the open. A process that opens a store, reads and closes it
+/// soon should not compact earlier writes. Also after an interruption, and for compactions that
+/// rewrite much for each byte flushed.
 const LONG_IDLE: Duration = Duration::from_secs(10);
 
 /// The shortest wait: a clock that stands still must not make workers spin.

@@ -1,11 +1,11 @@
 //! Flushes memtables of an idle store to enlarge the block cache.
 //!
-//! Conditions: nothing was written to the store for [`IDLE`], active memtables take more than 1/64
-//! of the pool divided by the number of its stores, and the block cache is 7/8 full. The largest
-//! memtables are flushed until the others take less. Only workers flush idle memtables.
+//! Conditions: no write to the store for [`IDLE`], active memtables take more than 1/64 of the pool
+//! divided by the number of its stores, and the block cache is 7/8 full. The largest memtables are
+//! flushed until the others take less. Only workers flush idle memtables.
 //!
 //! With the default limits and a pool of one store, bursts of writes cause at most eight times the
-//! flushes of constant writes: other memtables are frozen at 1/8 of the pool at the latest.
+//! flushes of constant writes. Other memtables are frozen at 1/8 of the pool at the latest.
 
 use std::time::Duration;
 

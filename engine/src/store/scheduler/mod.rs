@@ -1,9 +1,8 @@
 //! Background work: what is due, what is claimed, and who waits for it.
 //!
-//! Workers take one step at a time, in this order: unlink obsolete files, record changes of
-//! keyspaces that the manifest lacks, flush, compact, fit filters to their plan, rebuild a filter,
-//! compact an idle store. Without workers the thread takes
-//! the steps whose write made them necessary.
+//! Workers run one step at a time. The order: unlink obsolete files, record changes of keyspaces
+//! that the manifest lacks, flush, compact, fit filters to their plan, rebuild a filter, compact an
+//! idle store. Without workers the thread takes the steps whose write made them necessary.
 //!
 //! | file                | content                                                           |
 //! |---------------------|-------------------------------------------------------------------|

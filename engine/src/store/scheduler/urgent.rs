@@ -1,10 +1,10 @@
 //! Flushes, unlinks and merges of level 0 during a longer compaction.
 //!
-//! A compaction of 1.5 GiB takes a worker for seconds. If no other worker is free meanwhile, it
-//! also does what a worker does: it unlinks obsolete files, freezes memtables that pin the log, and
-//! carries out flushes, and merges of level 0 that are short or delay writes. A job has a higher
-//! priority than the one that it interrupts: flushes, short merges of level 0, long ones, other
-//! compactions. So at most three are nested.
+//! A compaction of 1.5 GiB takes a worker for seconds. If no other worker is free, it also does the
+//! work of one: it unlinks obsolete files, freezes memtables that pin the log, and flushes. It also
+//! runs merges of level 0 that are short or delay writes. A job has a higher priority than the one
+//! that it interrupts: flushes, short merges of level 0, long ones, other compactions. So at most
+//! three are nested.
 //!
 //! Between two jobs the compaction reads up to 1 MiB: writers that freeze a memtable during each
 //! flush do not stop it. It carries out none during a pause, which cancels it.
