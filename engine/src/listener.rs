@@ -34,9 +34,9 @@ pub enum Event {
     /// A compaction into `level` read `bytes_read` and wrote `bytes_written` bytes. Both are 0 if
     /// tables only changed their level.
     Compacted { keyspace: String, level: u8, bytes_read: u64, bytes_written: u64 },
-    /// A compaction could not read a table, because of damage or a persistent read error, and
-    /// quarantined it: compactions skip the table, all other work continues. `error` has the file
-    /// and the offset.
+    /// A compaction quarantined a table that it could not read, because of damage or a persistent
+    /// read error. Compactions skip the table; all other work continues. `error` has the file and
+    /// the offset.
     ///
     /// [`Stats::quarantined`](crate::Stats::quarantined) lists these tables.
     /// [`QuarantinedTable`](crate::QuarantinedTable) has the time of the next attempt.

@@ -10,10 +10,10 @@
 //! | filters     | the same of another 1/4                                         |
 //! | writing     | 1/8, divided over the workers of all stores                     |
 //!
-//! Limits are set when the pool is fitted: whenever memtables of a store have grown by a step
-//! divided by the number of stores, when workers take memory, and after each flush, compaction and
-//! loaded filter. A step is 1/64 of the pool, at most 1 MiB. Stores that grow at the same time can
-//! exceed a ceiling by a step and the writes in flight. A write too large for the limit of its
+//! Limits are set when the pool is fitted: when workers take memory, and after each flush,
+//! compaction and loaded filter. Also when memtables of a store have grown by a step divided by the
+//! number of stores. A step is 1/64 of the pool, at most 1 MiB. Stores that grow at the same time
+//! can exceed a ceiling by a step and the writes in flight. A write too large for the limit of its
 //! store is accepted once the store has flushed its other memtables. The block cache shrinks by all
 //! of it.
 //!

@@ -341,9 +341,9 @@ macro_rules! read_methods {
             /// Returns the value of each of `keys`, in their order, all at one point in time. Keys
             /// may come in any order and more than once.
             ///
-            /// Faster than one [`get`](Self::get) for each key: it loads the filter lines of many
-            /// keys at once, and requests a block once for all its keys. Sorted keys save a sort.
-            /// Allocates the result, and buffers for some hundred keys.
+            /// Is faster than one [`get`](Self::get) for each key: it loads the filter lines of
+            /// many keys at once, and requests a block once for all its keys. Sorted keys save a
+            /// sort. Allocates the result, and buffers for some hundred keys.
             ///
             /// # Errors
             ///

@@ -1,9 +1,9 @@
 //! Purges of the log, which never precede the state that replaces the entries.
 //!
-//! openraft 0.9 purges the log up to a snapshot before the snapshot is installed. A crash in between
-//! would leave neither the entries nor the snapshot. Such a purge is postponed: it only hides the
-//! entries, and the commit that ends the installation removes them. openraft appends no entry in
-//! between.
+//! openraft 0.9 purges the log up to a snapshot before the snapshot is installed. A crash in
+//! between would leave neither the entries nor the snapshot. Such a purge is postponed: it only
+//! hides the entries, and the commit that ends the installation removes them. openraft appends no
+//! entry in between.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -43,8 +43,8 @@ impl Records {
         self.postponed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Removes the entries up to `log_id`, once the state machine contains them. Not synced: what is
-    /// lost of it is purged again.
+    /// Removes the entries up to `log_id`, once the state machine contains them. Not synced: what
+    /// is lost of it is purged again.
     pub(crate) fn purge_to<L: Line>(&self, log_id: &L::LogId) -> Result<()> {
         let mut postponed = self.postponed_purge();
         let index = L::index(log_id);

@@ -48,7 +48,7 @@ pub enum Error {
     /// The stored schema of `keyspace` cannot be decoded: a later release of this crate or another
     /// application wrote it.
     SchemaRecord { keyspace: Arc<str>, source: KeyError },
-    /// The `index` has an entry for `key`, which has no value: a write to the data did not use its
+    /// The `index` has an entry for `key`, which has no value. A write to the data did not use its
     /// [`Indexed`](crate::Indexed), or a [compaction filter](sievedb::CompactionFilter) removed the
     /// value. [`Indexed::rebuild`](crate::Indexed::rebuild) corrects the index.
     StaleIndex { index: Arc<str>, key: Bytes },

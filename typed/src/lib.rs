@@ -11,8 +11,8 @@
 //! * Batches, snapshots and [`transaction`]s span several keyspaces, typed or not.
 //! * [`Indexed`] adds secondary indexes, which change in the same atomic step as the entries.
 //!
-//! Calls have the names of [`Keyspace`](sievedb::Keyspace): conditional writes, TTLs, merge operands,
-//! range deletes. Those that end with `_in` are part of a batch or transaction.
+//! Calls have the names of [`Keyspace`](sievedb::Keyspace): conditional writes, TTLs, merge
+//! operands, range deletes. Those that end with `_in` are part of a batch or transaction.
 //!
 //! ```
 //! use serde::{Deserialize, Serialize};

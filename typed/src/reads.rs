@@ -48,8 +48,8 @@ macro_rules! read_methods {
                 Ok($crate::key::with_bytes(&key, |key| self.entries.contains_key(key))?)
             }
 
-            /// Returns the time to live of the value of `key`, or `None` if the key has no value. As
-            /// [`Keyspace::ttl`](sievedb::Keyspace::ttl).
+            /// Returns the time to live of the value of `key`, or `None` if the key has no value.
+            /// As [`Keyspace::ttl`](sievedb::Keyspace::ttl).
             ///
             /// # Errors
             ///
@@ -100,8 +100,8 @@ macro_rules! read_methods {
                     .collect()
             }
 
-            /// Returns `true` for each of `keys` that has a value, in their order. Reads no value. As
-            /// [`Keyspace::contains_many`](sievedb::Keyspace::contains_many).
+            /// Returns `true` for each of `keys` that has a value, in their order. Reads no value.
+            /// As [`Keyspace::contains_many`](sievedb::Keyspace::contains_many).
             ///
             /// # Errors
             ///

@@ -2,9 +2,9 @@
 //!
 //! Each live table takes some KiB of memory besides its filter. In a store with many keyspaces and
 //! a small budget, each flush would leave a small table in a level 0 that is not due. So the newest
-//! runs of a group of level 0 are merged early, into the base level or else within level 0, if that
-//! rewrites few bytes: the oldest run (or the base level) has at most `rewrite_max` times the bytes
-//! of the newer ones. [`rewrite_max`] grows with the number of tables, from 0 in a store that is
+//! runs of a group of level 0 are merged early, into the base level or else within level 0. The
+//! condition is that the oldest run (or the base level) has at most `rewrite_max` times the bytes
+//! of the newer runs. [`rewrite_max`] grows with the number of tables, from 0 in a store that is
 //! not crowded to [`REWRITE_MAX`].
 //!
 //! **Cost.** Each merge rewrites at most `1 + rewrite_max` bytes for each byte of the newer runs,

@@ -1,8 +1,8 @@
 //! Compactions that free the space of expired entries.
 //!
 //! An expired entry counts as a tombstone. A table is due when more than half of its entries are
-//! one or the other: a compaction then frees at least as much as it writes. The one with the most
-//! expired bytes is first.
+//! expired or tombstones: a compaction then frees at least as much as it writes. The table with the
+//! most expired bytes is first.
 //!
 //! * A table whose entries have all expired is unlinked without a read. This requires that no
 //!   deeper level may hold an older version of its keys, and that no snapshot is older than any of

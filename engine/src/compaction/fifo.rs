@@ -70,8 +70,8 @@ impl Picker<'_> {
         parts.iter().position(is_too_old).map_or(by_bytes, |by_age| by_bytes.min(by_age))
     }
 
-    /// Returns when all entries of a part are too old, in milliseconds of the store clock; `None` if
-    /// never, or if this is unknown.
+    /// Returns when all entries of a part are too old, in milliseconds of the store clock; `None`
+    /// if never, or if this is unknown.
     fn fifo_due_ms(&self, part: &Run<'_>, fifo: &Fifo) -> Option<u64> {
         let age_ms = fifo.age_max_ms?;
         let written = part.iter().map(|table| table.written_ms);

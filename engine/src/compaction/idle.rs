@@ -2,9 +2,9 @@
 //!
 //! Every scan reads each run that overlaps its bounds, and runs of level 0 would stay until more
 //! writes arrive. They are cheap to compact if they overlap little. So a group of overlapping
-//! tables is compacted into the base level if that rewrites at most [`BELOW_PER_RUN_MAX`] bytes
-//! there for each byte of the group and each run less, and at most [`BELOW_MAX`] for each byte of
-//! the group. Otherwise it stays, and waits for more runs.
+//! tables is compacted into the base level if that rewrites few bytes of it. Per byte of the group,
+//! these are at most [`BELOW_PER_RUN_MAX`] for each removed run, and at most [`BELOW_MAX`].
+//! Otherwise the group waits for more runs.
 //!
 //! Once the store has been idle for long, two more compactions undo what
 //! [lazy leveling](super::levels) has left:
@@ -18,8 +18,8 @@
 //! at most two aborted ones: see `store::scheduler::idle_compaction`.
 //!
 //! LevelDB and Pebble instead count reads without a result, and compact a table when these have
-//! paid for it. WiredTiger's LSM trees merged more the longer they were idle, without a bound by
-//! bytes: after an opening a small run was merged into everything again (pull request 1063).
+//! paid for it. WiredTiger's LSM trees merged more the longer they were idle, without a bound in
+//! bytes. After an open, a small run was merged with all data again (pull request 1063).
 
 use super::{
     choice::{Compaction, Reason},

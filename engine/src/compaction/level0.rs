@@ -4,20 +4,21 @@
 //! [`level0_runs`](LevelOptions::level0_runs) sorted runs on.
 //!
 //! * A group is compacted **into the base level** if that rewrites at most [`BELOW_MAX`] bytes
-//!   there for each byte of the group, or one if that level is
-//!   [lazy](super::levels::Targets::is_lazy). Also if level 0 has
-//!   [`runs_max`](LevelOptions::runs_max) runs, and the tables below are no more than the least
-//!   base level. The whole group is compacted, so that no older table is left above a newer one.
-//! * Otherwise, or while another compaction blocks it, its **newest runs become one run of level
-//!   0**: at least `level0_runs` of them, and as many as are no larger than the newer ones
-//!   together. From `runs_max` runs on, those are merged that are cheapest for each run less, also
-//!   of several groups. If there are too few, a group goes down whatever that rewrites.
+//!   there per byte of the group, or one if the level is [lazy](super::levels::Targets::is_lazy).
+//!   Also if level 0 has [`runs_max`](LevelOptions::runs_max) runs, and the tables below are no
+//!   more than the least base level. The whole group is compacted, so that no older table is left
+//!   above a newer one.
+//! * Otherwise, or while another compaction blocks it, its **newest runs are merged into one run of
+//!   level 0**. These are at least `level0_runs` runs, and each further run that is not larger than
+//!   the newer ones together. From `runs_max` runs on, the runs that are cheapest per removed run
+//!   are merged, also of several groups. If there are too few, a group is compacted into the base
+//!   level at any cost.
 //!
-//! With the first rule alone, every four flushes rewrite the whole base level: 12.7 bytes for each
-//! byte flushed, with a budget of 32 MiB and 2 million entries. With both, run sizes about double
-//! from one to the next, and level 0 rewrites a byte about once for each doubling. This is tiering
-//! in level 0 and leveling below it. Source: Dayan and Idreos, "Dostoevsky", SIGMOD 2018, section 4
-//! (lazy leveling).
+//! With the first rule alone, every four flushes rewrite the whole base level. With a budget of 32
+//! MiB and 2 million entries, that is 12.7 bytes per byte flushed. With both, run sizes about
+//! double from one to the next, and level 0 rewrites a byte about once for each doubling. This is
+//! tiering in level 0 and leveling below it. Source: Dayan and Idreos, "Dostoevsky", SIGMOD 2018,
+//! section 4 (lazy leveling).
 //!
 //! # Quarantined tables
 //!

@@ -2,11 +2,11 @@
 //!
 //! # Targets
 //!
-//! Levels are sized from the bottom up: the largest level below 0 is the size of the last one, and
-//! each level above has a target of a `fan_out`th of the one below. So the levels above the last
-//! add at most about `1 / (fan_out - 1)` to the space, however much data there is. The first level
-//! whose target is at most `base_level_bytes_max` is the base level, into which level 0 is
-//! compacted. The levels between are empty.
+//! Levels are sized from the bottom up. The size of the last level is that of the largest level
+//! below 0. Each level above has a target of a `fan_out`th of the level below. So the levels above
+//! the last add at most about `1 / (fan_out - 1)` to the space, however much data there is. The
+//! first level whose target is at most `base_level_bytes_max` is the base level, into which level 0
+//! is compacted. The levels between are empty.
 //!
 //! # Lazy leveling
 //!
@@ -25,9 +25,9 @@
 //!
 //! # Shrinking
 //!
-//! When the data shrinks, the base level moves down, and the levels above it are emptied. The one
+//! When the data shrinks, the base level moves down, and the levels above it are emptied. The level
 //! just above keeps its data, up to a `fan_out`th of the limit, until the new base level is only
-//! half full: so a size that oscillates about the limit does not move data back and forth.
+//! half full. So a size that oscillates about the limit does not move data back and forth.
 //!
 //! # Quarantined tables
 //!

@@ -9,8 +9,8 @@
 //! * **Level 0** into the base level: see [`level0`](super::level0). Tables that overlap, directly
 //!   or through others, are compacted together. The group with the most tables is first; of equals,
 //!   the group with the smallest key. A group with a busy table waits.
-//! * **Level n** into level n + 1: the table with the least overlap in level n + 1, by its own
-//!   bytes; tombstones count double, because they free space. One table at a time, in parallel
+//! * **Level n** into level n + 1: the table with the least overlap in level n + 1, relative to its
+//!   own bytes. Tombstones count double, because they free space. One table at a time, in parallel
 //!   where the key ranges permit.
 //! * **Tombstones that scans skip**, when no level is due: see [`tombstones`](super::tombstones).
 //! * **Range tombstones over much data**, likewise.
@@ -64,8 +64,8 @@ pub(crate) struct Picker<'a> {
     /// Ids of the tables that the last level compresses differently. Those already there are
     /// rewritten by the compaction of a range only.
     pub(crate) otherwise_compressed: &'a BTreeSet<u64>,
-    /// A compaction of a range rewrites last-level tables with smaller ids, if the compaction filter
-    /// or the end of a history may change them.
+    /// A compaction of a range rewrites last-level tables with smaller ids, if the compaction
+    /// filter or the end of a history may change them.
     pub(crate) rewrites_below: u64,
     /// The keyspace has a compaction filter.
     pub(crate) has_filter: bool,

@@ -5,7 +5,7 @@
 //! [`retain`](super::retain). So a fragment keeps one sequence number for each stripe.
 //!
 //! * A version is dropped if a range tombstone of its own stripe covers it.
-//! * A fragment loses the sequence number of the oldest stripe if no deeper table overlaps it: the
+//! * A fragment loses the sequence number of the oldest stripe if no deeper table overlaps it. The
 //!   entries that it hides are dropped in the same merge.
 //! * A table whose entries are all covered in their stripe need not be read.
 //!

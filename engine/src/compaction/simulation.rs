@@ -58,7 +58,8 @@ pub struct Amplification {
     pub runs: f64,
     /// The same, at most.
     pub runs_max: usize,
-    /// Bytes of tables over those of the newest versions of all keys, at most, once half is written.
+    /// Bytes of tables over those of the newest versions of all keys, at most, once half is
+    /// written.
     pub space: f64,
     /// The same with the inputs of a compaction, which exist until it is installed.
     pub space_peak: f64,

@@ -12,9 +12,9 @@
 //! Among merges by one rule, the merge that rewrites the fewest bytes per removed run is chosen. A
 //! run with a busy or quarantined table is not merged, and no other run is merged past it.
 //!
-//! The result replaces its inputs: in level 0 with the number of the newest, below it in the deepest
-//! level of the inputs. A merge with the oldest run goes to the last level. Nothing is older, so
-//! its tombstones are dropped.
+//! The result replaces its inputs: in level 0 with the number of the newest, below it in the
+//! deepest level of the inputs. A merge with the oldest run goes to the last level. Nothing is
+//! older, so its tombstones are dropped.
 //!
 //! RocksDB's universal compaction has the same three rules, and extends a merge from its newest run
 //! on. Cassandra's `SizeTieredCompactionStrategy` merges by size alone, in any order: its entries

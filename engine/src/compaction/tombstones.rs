@@ -8,7 +8,7 @@
 //!
 //! Merge operands of a key with many count like tombstones.
 //!
-//! Unlike the share of tombstones, this rule also compacts tables of level 0, and finds short
+//! Unlike the share of tombstones, this rule also compacts tables of level 0. It finds short
 //! sequences of tombstones that are scanned often, such as the head of a queue.
 
 use std::collections::BTreeMap;

@@ -24,8 +24,9 @@
 //!
 //! | 20, optional | varint        | most blob files whose values alternate in key order          |
 //!
-//! 6, 7 and 12 to 20 may be missing. Without 20 it is the number of blob files. Without 16 both keys are inclusive. Without 6, 14 or 15 a
-//! table has no such filter, which costs reads and no answers.
+//! 6, 7 and 12 to 20 may be missing. Without 20 it is the number of blob files. Without 16 both
+//! keys are inclusive. Without 6, 14 or 15 a table has no such filter, which costs reads and no
+//! answers.
 
 use sievedb_format::{Corruption, Decoder, Encode, SEQUENCE_MAX, TableBounds};
 use sievedb_sstable::{BlobUse, TableExpiry};

@@ -1,8 +1,8 @@
 //! A point lookup: memtables, filters, tables.
 //!
 //! The caller computes the hash once. A miss takes no lock, allocates nothing and writes no shared
-//! cache line. All filter lines, of memtables and of tables, are prefetched before the first probe:
-//! a key in a memtable pays for that with a search in each run, and a miss waits for memory once.
+//! cache line. All filter lines, of memtables and of tables, are prefetched before the first probe.
+//! So a miss waits for memory once, and a key in a memtable costs a search in each run.
 
 use sievedb_filter::many::{self, Probe};
 use sievedb_format::{InternalKey, RangeTombstoneSource, SequenceNumber, Trailer};

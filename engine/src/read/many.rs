@@ -3,8 +3,8 @@
 //! 1. Hash the keys of the chunk, and probe the filters of the memtables, their lines prefetched.
 //! 2. Sort the keys left, unless they are sorted. In each run the keys of a table are then
 //!    neighbours, and so are those of a block.
-//! 3. In each run, the newest first: find the keys of each table by steps that double, probe its
-//!    filter for all of them with many loads in flight at once, and look the positives up, with one
+//! 3. In each run, the newest first: find the keys of each table by galloping search, and probe its
+//!    filter for all of them with many loads in flight. Then look up the positives, with one
 //!    request for each block. Keys that are found leave the chunk.
 //!
 //! Buffers are kept from chunk to chunk: nothing is allocated for a key.

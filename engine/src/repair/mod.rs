@@ -79,8 +79,8 @@ impl Options {
     /// and other tables may have older values of its keys: [`RepairReport::tables_unknown`].
     ///
     /// Reads every table twice, and writes every entry as [`Keyspace::insert`] does. An entry too
-    /// large for the [memory budget](Self::memory_budget) raises it during the call. Uses about 16
-    /// bytes of memory beyond the budget for each key that counts as
+    /// large for the [memory budget](Self::memory_budget) raises it during the call. In addition to
+    /// the budget, uses about 16 bytes of memory for each key that counts as
     /// [`older`](RepairReport::older), and without a manifest about 32 bytes for each key in the
     /// log.
     ///

@@ -27,9 +27,9 @@ pub struct MemoryMoves {
     pub idle_memtables_flushed: u64,
     /// Memory of these memtables, in bytes.
     pub idle_memtable_bytes_flushed: u64,
-    /// Memtables that were frozen before they were full. Causes: active memtables had reached 1/2
-    /// of the limit of memtables (11/16 if all were small), or a write of this store or of another
-    /// store of the [pool](crate::MemoryPool) needed the room.
+    /// Memtables that were frozen before they were full. Active memtables had reached 1/2 of the
+    /// limit of memtables (11/16 if all were small), or a write needed the room. The write may be
+    /// of another store of the [pool](crate::MemoryPool).
     pub memtables_frozen_at_limit: u64,
     /// Waits of writes for room in the memtables. [`WriteStats::stalls`](super::WriteStats::stalls)
     /// counts them, too.

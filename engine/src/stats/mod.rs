@@ -203,13 +203,13 @@ pub struct MemoryStats {
     pub writing_bytes_max: u64,
     /// Blocks in the cache; in a [pool](crate::MemoryPool) those of all stores.
     pub block_cache_bytes: u64,
-    /// Limit of the block cache: the part of the budget that the other parts leave, in steps of
-    /// 1/64 of the budget and at most 1 MiB.
+    /// Limit of the block cache: the part of the budget that the other parts leave. Changes in
+    /// steps of 1/64 of the budget, at most 1 MiB.
     pub block_cache_bytes_max: u64,
     /// Resident pages for contents of blocks, including free pages kept for the next blocks. They
-    /// are mapped, not allocated, and are part of `block_cache_bytes` and `pinned_bytes`. 0 if
-    /// blocks are on the heap: on systems other than Linux, and with pages of another size than 4
-    /// KiB. With `mlockall`, all pages mapped for blocks.
+    /// are mapped, not allocated, and are part of `block_cache_bytes` and `pinned_bytes`. With
+    /// `mlockall`, all pages mapped for blocks. Zero if blocks are on the heap: on systems other
+    /// than Linux, and with pages of another size than 4 KiB.
     pub block_page_bytes: u64,
     /// Memory held only by values and iterators of callers: flushed memtables, blocks that are not
     /// in the cache, and read-ahead. The budget includes only the memtables.

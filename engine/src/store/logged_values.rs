@@ -17,10 +17,10 @@
 //! A crash may leave unreferenced files; the next open unlinks them. The open rewrites the log with
 //! all values, so a log never refers to a file of an earlier open.
 //!
-//! Values stay in the log in two kinds of stores: encrypted ones, whose blob files cannot be read
-//! before they end, and those that retain changes, whose log outlives its values. So do values with
-//! a time to live, merge operands, values of conditional writes and transactions, and values for
-//! which no buffer is left.
+//! Values stay in the log in encrypted stores, because their blob files cannot be read before they
+//! end. They also stay in stores that retain changes, because the log outlives its values. So do
+//! values with a time to live, merge operands, values of conditional writes and transactions, and
+//! values for which no buffer is left.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

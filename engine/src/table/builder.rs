@@ -137,8 +137,8 @@ impl TableBuilder {
         self.writer.estimated_bytes()
     }
 
-    /// Writes the rest with `origin` and makes the data durable, but not the directory entry. Of the
-    /// blob files in `origin`, `blob_depth` alternate.
+    /// Writes the rest with `origin` and makes the data durable, but not the directory entry. Of
+    /// the blob files in `origin`, `blob_depth` alternate.
     ///
     /// # Errors
     ///

@@ -1,7 +1,7 @@
 //! Values that expire, in a transaction.
 //!
-//! The clock of a transaction is fixed at its start: a TTL counts from there, and a value that has
-//! expired by then is written as a removal.
+//! The clock of a transaction is fixed at its start. A TTL counts from this time, and a value that
+//! has expired by then is written as a removal.
 
 use std::time::{Duration, SystemTime};
 

@@ -148,7 +148,7 @@ impl Transaction {
     }
 
     /// Adds a removal of every key of `keyspace` in `range`, at the cost of one write and of the
-    /// transaction's own writes to keys in it. An empty or inverted range removes nothing.
+    /// transaction's own writes to keys in the range. An empty or inverted range removes nothing.
     ///
     /// The commit removes also the keys that others have written to the range meanwhile. With
     /// [`Isolation::Snapshot`] it fails instead if a key in the range was written after the

@@ -252,7 +252,7 @@ async fn fault(
             nodes.isolate(node, false).await?;
         }
         // The others elect a leader while this one is paused, and one of them restarts when it
-        // continues: only the vote of that node separates the old leader from the new one.
+        // continues. Only the vote of that node separates the old leader from the new one.
         _ => {
             outcome.pauses += 1;
             nodes.pause(node, true)?;

@@ -28,8 +28,8 @@ pub enum Places {
 }
 
 impl Places {
-    /// Chooses free addresses for `count` nodes: on Linux in a network of this cluster, so that no
-    /// other process takes the port of a node that is down.
+    /// Chooses free addresses for `count` nodes. On Linux they are in a network of this cluster, so
+    /// that no other process takes the port of a node that is down.
     ///
     /// # Errors
     ///

@@ -6,7 +6,7 @@
 //! 3. Both are killed, and the voter is started again. The first leader is connected to it.
 //!
 //! The first leader has not heard of the later term. If the voter remembers its vote, it refuses
-//! that leader. If it has lost the vote, it confirms the leadership: the two are a majority, and
+//! that leader. If it has lost the vote, it confirms the leadership. The two are a majority, and
 //! the first leader answers a linearizable read with the first write.
 //!
 //! Each step waits for its effect, so the schedule does not depend on chance.

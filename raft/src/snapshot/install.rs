@@ -1,7 +1,7 @@
 //! Installs a snapshot: its entries replace those of the application's keyspaces.
 //!
-//! The store records the installation before it begins, and removes the record by the commit that ends
-//! it. After a crash in between, the next open begins the installation again.
+//! The store records the installation before it begins, and removes the record by the commit that
+//! ends it. After a crash in between, the next open begins the installation again.
 
 use sievedb::{Db, Durability, Keyspace};
 

@@ -192,8 +192,8 @@ impl Run {
         self.history.add("purge", begin, false, state.clone());
     }
 
-    /// Installs the snapshot of another node, which is ahead, and purges the log. openraft 0.9 purges
-    /// first, and calls nothing in between; 0.10 purges when the snapshot is installed.
+    /// Installs the snapshot of another node, which is ahead, and purges the log. openraft 0.9
+    /// purges first, and calls nothing in between; 0.10 purges when the snapshot is installed.
     async fn install(&mut self, mut state: State, last: Option<LogId>) {
         let next = last.max(state.applied).map_or(0, |last| last.index + 1);
         let index = next + self.lots.below(5) as u64;

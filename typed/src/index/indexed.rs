@@ -22,8 +22,8 @@ use crate::{
 ///
 /// All writes to the keyspace must use an `Indexed` with the same indexes. A write to the keyspace
 /// itself does not update them; nor does a [compaction filter](sievedb::CompactionFilter).
-/// [`rebuild`](Self::rebuild) corrects the indexes. There are no range deletes: they do not read the
-/// values, so the index entries are unknown.
+/// [`rebuild`](Self::rebuild) corrects the indexes. There are no range deletes: they do not read
+/// the values, so the index entries are unknown.
 ///
 /// Index entries expire with their value.
 ///

@@ -1,8 +1,8 @@
 //! Secondary indexes: keyspaces of keys that a function derives from entries.
 //!
 //! An index entry is a key without value: the index key, then the key of the indexed entry, encoded
-//! as a [tuple](crate::key) of the two. It has the expiry of the indexed entry. [`Indexed`] writes entries and their index entries
-//! atomically, [`Index`] reads them.
+//! as a [tuple](crate::key) of the two. It has the expiry of the indexed entry. [`Indexed`] writes
+//! entries and their index entries atomically, [`Index`] reads them.
 
 mod indexed;
 mod lookup;

@@ -57,8 +57,8 @@ impl<K: Key, V, C: Codec<V>> Indexed<K, V, C> {
         self.store(&key, value.borrow(), Expiry::After(ttl))
     }
 
-    /// Stores `value` under `key` until the store clock is at `time`, and its index entries as long.
-    /// See [`TypedKeyspace::insert_expiring_at`](crate::TypedKeyspace::insert_expiring_at).
+    /// Stores `value` under `key` until the store clock is at `time`, and its index entries as
+    /// long. See [`TypedKeyspace::insert_expiring_at`](crate::TypedKeyspace::insert_expiring_at).
     ///
     /// # Errors
     ///
@@ -194,11 +194,10 @@ impl<K: Key, V, C: Codec<V>> Indexed<K, V, C> {
         self.atomically(|transaction| self.change(transaction, &key, &mut change))
     }
 
-    /// Adds `operand` to the value of `key`, by the
-    /// [merge operator](sievedb::KeyspaceOptions::merge_operator) of the keyspace, and replaces the
-    /// index entries. Reads the value, unlike
-    /// [`TypedKeyspace::merge`](crate::TypedKeyspace::merge): the index depends on it. The new value
-    /// has the default TTL of the keyspace.
+    /// Adds `operand` to the value of `key`, by the [merge
+    /// operator](sievedb::KeyspaceOptions::merge_operator) of the keyspace, and replaces the index
+    /// entries. Reads the value, unlike [`TypedKeyspace::merge`](crate::TypedKeyspace::merge): the
+    /// index depends on it. The new value has the default TTL of the keyspace.
     ///
     /// # Errors
     ///

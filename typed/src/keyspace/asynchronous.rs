@@ -13,9 +13,8 @@ use crate::{
 
 /// Writes that do not wait for durability, or for background work. For several entries, fill a
 /// [`Batch`](sievedb::Batch) by [`insert_in`](Self::insert_in), and commit it by
-/// [`commit_async`](sievedb::Batch::commit_async) or
-/// [`try_commit`](sievedb::Batch::try_commit). [`Db::wait_durable`](sievedb::Db::wait_durable) waits
-/// for any writes of the store.
+/// [`commit_async`](sievedb::Batch::commit_async) or [`try_commit`](sievedb::Batch::try_commit).
+/// [`Db::wait_durable`](sievedb::Db::wait_durable) waits for any writes of the store.
 impl<K: Key, V, C: Codec<V>> TypedKeyspace<K, V, C> {
     /// Stores an entry as [`insert`](Self::insert) does, but fails if background work would delay
     /// the write. See [`Keyspace::try_insert`](sievedb::Keyspace::try_insert).

@@ -15,8 +15,8 @@ use crate::{
     key::{self, EncodeAs, Key, KeyBounds, PrefixOf, key_bounds, prefix_bounds},
 };
 
-/// Reads of a [`Transaction`], which see its own writes, and writes that depend on the present value
-/// of their key.
+/// Reads of a [`Transaction`], which see its own writes, and writes that depend on the present
+/// value of their key.
 ///
 /// Such a write reads its key by [`Transaction::get_for_update`]: the commit fails if another write
 /// changes the key.
@@ -193,8 +193,8 @@ impl<K: Key, V, C: Codec<V>> TypedKeyspace<K, V, C> {
         Ok(key::with_bytes(&key, |key| transaction.expire_at(&self.entries, key, time))?)
     }
 
-    /// Removes the expiry of `key`, and keeps its value. Returns `false` if the key has no value. As
-    /// [`Transaction::persist_key`].
+    /// Removes the expiry of `key`, and keeps its value. Returns `false` if the key has no value.
+    /// As [`Transaction::persist_key`].
     ///
     /// # Errors
     ///

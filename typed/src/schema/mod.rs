@@ -35,8 +35,8 @@ type Step = Box<dyn Fn(&[u8], Bytes) -> Result<Option<Vec<u8>>, CodecError> + Se
 /// durably, before the first entry. Later opens fail with [`Error::SchemaMismatch`] for another
 /// name or version, unless migrations lead from the stored version to the new one.
 ///
-/// An empty keyspace accepts any schema. A [renamed](Db::rename_keyspace) keyspace keeps its schema,
-/// and so does a [repaired](sievedb::Options::repair) one.
+/// An empty keyspace accepts any schema. A [renamed](Db::rename_keyspace) keyspace keeps its
+/// schema, and so does a [repaired](sievedb::Options::repair) one.
 ///
 /// # Migrations
 ///

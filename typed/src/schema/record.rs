@@ -1,8 +1,8 @@
 //! The stored form of schemas.
 //!
-//! [`SCHEMA_KEYSPACE`] stores a record under the id of each keyspace: its key is the
-//! [key encoding](crate::key) of `(store, number)` of a [`KeyspaceId`], so a renamed keyspace keeps
-//! its record. A record is the key encoding of this tuple:
+//! [`SCHEMA_KEYSPACE`] stores a record under the id of each keyspace. The key is the [key
+//! encoding](crate::key) of `(store, number)` of a [`KeyspaceId`], so a renamed keyspace keeps its
+//! record. A record is the key encoding of this tuple:
 //!
 //! | element    | type      | meaning                                                            |
 //! |------------|-----------|--------------------------------------------------------------------|

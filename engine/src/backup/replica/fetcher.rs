@@ -115,8 +115,8 @@ impl Queue {
 }
 
 impl Fetcher {
-    /// A fetcher of files of `set` into the directory of `aside`; without `lock`, which is held as
-    /// long as the fetcher exists, it has nothing to fetch.
+    /// Returns a fetcher of files of `set` into the directory of `aside`. It holds `lock` as long
+    /// as it exists; without `lock` it has nothing to fetch.
     pub(super) fn new(
         set: BackupSet,
         (fs, aside, folder): (Arc<dyn Fs>, Arc<AsideFs>, PathBuf),

@@ -296,8 +296,8 @@ impl Drop for Target {
     }
 }
 
-/// Returns `true` if a file may be copied after a link failed: another file system, one without
-/// links, too many links of the file, or no permission to link it.
+/// Returns `true` if a file may be copied after a link failed. The causes: another file system, a
+/// file system without links, too many links, or no permission.
 const fn can_be_copied(error: io::ErrorKind) -> bool {
     use io::ErrorKind::{CrossesDevices, PermissionDenied, TooManyLinks, Unsupported};
     matches!(error, CrossesDevices | PermissionDenied | TooManyLinks | Unsupported)

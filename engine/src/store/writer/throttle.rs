@@ -133,8 +133,8 @@ pub(in crate::store) enum Room {
 /// Returns whether there is room for a write.
 ///
 /// From 3/4 of the limit on writers are slowed in proportion, so that they settle at the speed of
-/// the flushes. A quarter of what is left must stay: new memtables need filters, at most a fifth of
-/// it for a batch of any number of keyspaces.
+/// the flushes. A quarter of the rest must stay free: new memtables need filters. For a batch of
+/// any number of keyspaces, these take at most a fifth of the rest.
 pub(in crate::store) fn room(bytes: u64, used: u64, limit: u64) -> Room {
     if bytes > writable_share(limit) {
         return Room::Never(writable_share(limit));
