@@ -129,7 +129,8 @@ impl<C> LogStore<C> {
         Ok(self.records.read::<Option<T>>(COMMITTED)?.flatten())
     }
 
-    /// Appends entries. They are in the log when this returns, and synced when the future does.
+    /// Appends entries. They are in the log when the call returns, and synced when the future
+    /// resolves.
     #[cfg(feature = "openraft-0-10")]
     pub(crate) async fn append_entries<L: Line>(
         &self,
