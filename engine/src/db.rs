@@ -166,7 +166,7 @@ impl Db {
     /// # Errors
     ///
     /// [`Error::BudgetTooSmall`] if `bytes` is below the minimum, or does not leave 1/16 for a
-    /// block cache beside limits set by hand. [`Error::InvalidOption`] for a store in a
+    /// block cache besides limits set by hand. [`Error::InvalidOption`] for a store in a
     /// [pool](crate::MemoryPool), which has the budget. Nothing is changed then.
     pub fn set_memory_budget(&self, bytes: impl Into<Option<u64>>) -> Result<()> {
         let (bytes, store) = (bytes.into(), self.accept()?);

@@ -1,4 +1,4 @@
-//! Reads of a keyspace as it was.
+//! Reads of the past of a keyspace.
 
 use std::{fmt, iter::FusedIterator, mem, sync::Arc, time::SystemTime};
 
@@ -23,7 +23,7 @@ pub struct KeyVersion {
     /// the history.
     pub sequence: Option<u64>,
     /// Time of the write, by the store clock; `None` if unknown. Accurate to a second or 1 % of its
-    /// age, whichever is larger; after a crash as early as the last flush before.
+    /// age, whichever is larger. After a crash, it may be as early as the last flush.
     pub written_at: Option<SystemTime>,
     /// The value; `None` after a removal, and if it had expired before the history begins. For a
     /// merge operand, the result of the merge.
@@ -34,8 +34,8 @@ pub struct KeyVersion {
 
 /// The versions of a key, the newest first. [`Keyspace::history`] returns it.
 ///
-/// Sees the keyspace as it was at the call, and keeps its memtables and tables until it is dropped.
-/// Ends after the first error.
+/// Reads the keyspace at the time of the call, and keeps its memtables and tables until it is
+/// dropped. Ends after the first error.
 pub struct KeyHistory {
     /// Before the handle: its memtables are freed before the store leaves its memory pool. `None`
     /// only in the drop.
@@ -182,10 +182,11 @@ impl Observer<Bytes> for NewestVersion {
 
 /// The past, in a keyspace with a [history](crate::KeyspaceOptions::keep_history).
 impl Keyspace {
-    /// Returns the keyspace as it was at a [`PointInTime`]: a sequence number or a [`SystemTime`].
+    /// Returns a snapshot of the keyspace at a [`PointInTime`]: a sequence number or a
+    /// [`SystemTime`].
     ///
-    /// Costs a [snapshot](crate::Db::snapshot), and a check of each keyspace. While it exists, the
-    /// versions it sees are kept, even after the history has moved past them.
+    /// Costs a [snapshot](crate::Db::snapshot), and a check of each keyspace. While the snapshot
+    /// exists, the versions visible to it are kept, even after they leave the history.
     ///
     /// # Errors
     ///
@@ -209,11 +210,12 @@ impl Keyspace {
         KeyspaceSnapshot::of_past(self, point.into())
     }
 
-    /// Returns the versions of `key`, the newest first, down to the one that the history begins
-    /// with. Each write of a batch to the key is a version, and so is the removal of an absent key.
-    /// A transaction writes one.
+    /// Returns the versions of `key`, the newest first, down to the version at the beginning of the
+    /// history. Each write of a batch to the key is a version, and so is the removal of an absent
+    /// key. A transaction writes one.
     ///
-    /// Each version costs a lookup. For merge operands each applies all older ones.
+    /// Each version costs a lookup. A version that is a merge operand also applies all older
+    /// operands.
     ///
     /// # Errors
     ///

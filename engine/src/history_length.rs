@@ -8,12 +8,11 @@ use sievedb_format::SequenceNumber;
 /// [`KeyspaceOptions::keep_history`](crate::KeyspaceOptions::keep_history).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HistoryLength {
-    /// This many of the newest sequence numbers of the store, at least 1. Every entry written to
-    /// any keyspace takes one.
+    /// This number of the newest sequence numbers of the store, at least 1. Every entry written to
+    /// any keyspace takes one sequence number.
     Sequences(u64),
-    /// This duration back from the present, at least 1 ms; rounded up to whole milliseconds. By the
-    /// store clock: see
-    /// [`Keyspace::insert_with_ttl`](crate::Keyspace::insert_with_ttl).
+    /// This duration before the present, at least 1 ms, rounded up to whole milliseconds of the
+    /// store clock: see [`Keyspace::insert_with_ttl`](crate::Keyspace::insert_with_ttl).
     Time(Duration),
 }
 

@@ -115,8 +115,8 @@ impl MemoryPool {
     /// # Errors
     ///
     /// [`Error::BudgetTooSmall`] if `bytes` is less than the open stores require, or does not leave
-    /// enough beside limits set by hand; [`Error::InvalidOption`] in a forked child. Then nothing
-    /// is changed.
+    /// enough memory besides limits set by hand; [`Error::InvalidOption`] in a forked child. Then
+    /// nothing is changed.
     pub fn set_bytes(&self, bytes: u64) -> Result<()> {
         self.accept()?.set_bytes(bytes)
     }

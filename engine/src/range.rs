@@ -20,10 +20,9 @@ use crate::{
 /// Iterator over keys and values, ascending from the front and descending from the back
 /// ([`next_back`](DoubleEndedIterator::next_back), [`rev`](Iterator::rev)).
 ///
-/// Shows the keyspace at the time of its creation. While it exists, the memtables and tables that
-/// it shows are kept, but not their filters. The two ends may be used in turn and yield no key
-/// twice, unless [`seek`](Self::seek) moves back. After an error the range is at its end, until the
-/// next seek.
+/// Reads the keyspace at the time of its creation. While the iterator exists, its memtables and
+/// tables are kept, but not their filters. The two ends may be mixed and yield no key twice, unless
+/// [`seek`](Self::seek) moves back. After an error the range is at its end, until the next seek.
 ///
 /// The iterator yields owned keys and values: a value keeps its block in memory.
 /// [`next_ref`](Self::next_ref) borrows them instead, at about half the cost.
@@ -46,12 +45,13 @@ impl Range {
         Self(State::Refused(Some(error)))
     }
 
-    /// Sets the most bytes that a scan reads in one call, if that is more than a block.
+    /// Sets the maximum read-ahead of a scan: the bytes read in one call, if that is more than a
+    /// block.
     ///
-    /// Applies to data that is not in the block cache. A scan reads two blocks one by one, then two
-    /// at once, and doubles that with each read. It begins with the length that the last two scans
-    /// of the table both used, up to 32 KiB. Large reads save calls. At most as many bytes are read
-    /// without use as this scan, or those two, used.
+    /// Applies to data that is not in the block cache. A scan reads two blocks singly, then two at
+    /// once, and doubles the length with each read. It begins with the length that the last two
+    /// scans of the table both used, up to 32 KiB. Larger reads save calls. The unused bytes are at
+    /// most those that this scan, or the last two scans, used.
     ///
     /// Default 256 KiB. 0 reads single blocks; more than 64 MiB counts as 64 MiB. Set it before the
     /// first step. Later it applies only to an end that has not moved, and after a seek of a range
@@ -101,14 +101,14 @@ impl Range {
     /// Repositions the front at `key`, or at the first key after it. The range is then the same as
     /// a new one from `key` to its upper bound, of the same view. It may yield entries again.
     ///
-    /// A `key` out of bounds never leaves them, as in RocksDB:
+    /// A `key` out of bounds does not extend the range, as in RocksDB:
     ///
     /// * before the lower bound, the front is at the lower bound;
     /// * after the upper bound, the range is at its end, from both sides, until the next seek.
     ///
-    /// Reads nothing yet. Costs less than a new range: it reuses the cursors and their memory, and
-    /// moves no cursor if one end is at `key`. After an error, a seek to a key after the damage
-    /// continues the scan: see [what to do about a damaged table][damage].
+    /// Does no I/O. Costs less than a new range: it reuses the cursors and their memory, and moves
+    /// no cursor if one end is at `key`. After an error, a seek to a key after the damage continues
+    /// the scan: see [what to do about a damaged table][damage].
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -149,11 +149,11 @@ impl Range {
         }
     }
 
-    /// Refreshes the range: it then shows the keyspace at the time of this call. Keeps its bounds
-    /// and the positions of both ends. A range at its end stays there until the next seek.
+    /// Moves the range to the state of the keyspace at the time of this call. Keeps its bounds and
+    /// the positions of both ends. A range at its end stays there until the next seek.
     ///
-    /// Releases the memtables and tables that the range held, and reads nothing yet. The next step
-    /// of each end costs as much as the first step of a new range. Has no effect on a range of a
+    /// Releases the memtables and tables that the range held, without I/O. The next step of each
+    /// end costs as much as the first step of a new range. Has no effect on a range of a
     /// [`Snapshot`](crate::Snapshot).
     ///
     /// ```
@@ -229,8 +229,8 @@ impl Range {
         }
     }
 
-    /// Returns `true` if the range has no key. Reads no value, and no table that its filters rule
-    /// out: see [`range_filter_bits_per_key`](crate::KeyspaceOptions::range_filter_bits_per_key)
+    /// Returns `true` if the range has no key. Reads no value, and no table that its filters
+    /// reject: see [`range_filter_bits_per_key`](crate::KeyspaceOptions::range_filter_bits_per_key)
     /// and [`prefix_extractor`](crate::KeyspaceOptions::prefix_extractor).
     ///
     /// ```

@@ -34,8 +34,8 @@ impl ReadOptions {
 
     /// Keeps blocks that are read in the block cache; default `true`.
     ///
-    /// With `false`, reads use cached blocks but leave the cache unchanged: a hit does not count as
-    /// a use, and each miss reads the file.
+    /// With `false`, reads use cached blocks but do not change the cache: a hit does not count as a
+    /// use, and each miss reads the file.
     pub const fn fill_cache(mut self, fill: bool) -> Self {
         self.fill_cache = fill;
         self
@@ -44,9 +44,9 @@ impl ReadOptions {
     /// Makes ranges skip damaged blocks of tables, instead of failing with
     /// [`Error::Corrupt`](crate::Error::Corrupt); default `false`. Lookups still fail.
     ///
-    /// For rescuing data. **A range may then show an older value of a key, or a removed key**,
+    /// Use it to rescue data. **A range may then show an older value of a key, or a removed key**,
     /// because the newer version is lost. A lookup of such a key fails, unless the filter of the
-    /// damaged table rules the key out. `docs/operations.md`, "When a table is damaged", has a
+    /// damaged table rejects the key. `docs/operations.md`, "When a table is damaged", has a
     /// program that copies a keyspace in this way, as `sieve scan --skip-damaged` does.
     pub const fn skip_damaged(mut self, skip: bool) -> Self {
         self.skip_damaged = skip;

@@ -232,8 +232,7 @@ macro_rules! read_methods {
         impl $handle {
             /// Returns the value of `key`, or `None` if the key has no value.
             ///
-            /// A value in a table is not copied: it keeps its block in memory for as long as it
-            /// lives.
+            /// A value in a table is not copied: it keeps its block in memory until it is dropped.
             ///
             /// # Errors
             ///
@@ -250,8 +249,8 @@ macro_rules! read_methods {
             /// Calls `take` with the value of `key`, and returns what `take` returns. Returns
             /// `None` if the key has no value.
             ///
-            /// The value is borrowed where it lies. Not even its reference count is written, so
-            /// threads that read the same keys do not slow each other down.
+            /// The value is borrowed from its block or memtable, without a change of a reference
+            /// count. So threads that read the same keys do not contend.
             ///
             /// `take` should be short: its block, or its memtable, stays in memory while it runs.
             ///
@@ -276,11 +275,11 @@ macro_rules! read_methods {
                 reader.find(key.as_ref(), &mut $crate::read::observer::WithValue::new(take))
             }
 
-            /// Returns whether `key` has a value.
+            /// Returns `true` if `key` has a value.
             ///
             /// An absent key costs no read, except for false positives of filters, and for tables
-            /// whose filter has no room in memory. For a present key its block is read, unless it
-            /// is in the block cache, but not the value.
+            /// whose filter is not in memory. For a present key the data block is read, unless it
+            /// is in the block cache, but not a value in a blob file.
             ///
             /// # Errors
             ///
@@ -296,8 +295,8 @@ macro_rules! read_methods {
 
             /// Returns the time to live of the value of `key`, or `None` if the key has no value.
             ///
-            /// For a key with merge operands, returns the time to live of the value below them.
-            /// After its expiry the operands remain, and apply to an absent value.
+            /// For a key with merge operands, returns the time to live of the value that they apply
+            /// to. After its expiry the operands remain, and apply to an absent value.
             ///
             /// Costs as much as [`contains_key`](Self::contains_key). For a key with merge operands
             /// all operands are read.
@@ -326,10 +325,10 @@ macro_rules! read_methods {
                 self$(.$field)?.reader().time_to_live(key.as_ref())
             }
 
-            /// Returns whether `key` may have a value, from memory alone.
+            /// Returns `true` if `key` may have a value. Uses only memory.
             ///
-            /// `false` is certain. `true` is wrong at the false-positive rate of the filters, and
-            /// for a removed key whose tombstone is in a table.
+            /// `false` is certain. False positives occur at the rate of the filters, and for a
+            /// removed key whose tombstone is in a table.
             ///
             /// Never reads a file and never fails. Returns `true` if the store is closed, and
             /// `false` if the keyspace was dropped.
@@ -380,7 +379,7 @@ macro_rules! read_methods {
 
             /// Returns all entries: ascending from the front, descending from the back.
             ///
-            /// Later writes are not seen.
+            /// The iterator does not see later writes.
             #[must_use]
             pub fn iter(&self) -> $crate::Range {
                 self.range::<&[u8]>(..)
@@ -388,7 +387,7 @@ macro_rules! read_methods {
 
             /// Returns the entries whose keys are within `bounds`. As [`iter`](Self::iter).
             ///
-            /// A pair of [`Bound`](std::ops::Bound)s needs the type of the key spelled out, as in
+            /// A pair of [`Bound`](std::ops::Bound)s requires an explicit type of the key, as in
             /// [`BTreeMap`](std::collections::BTreeMap::range).
             ///
             /// ```
@@ -432,7 +431,7 @@ macro_rules! read_methods {
             /// afterwards and count in [`Stats::table_reads`](crate::Stats::table_reads). Counts in
             /// no other statistic. Allocates memory for each step.
             ///
-            /// The steps end at a block that cannot be read. That is no error: the explanation
+            /// The steps end at a block that cannot be read. This is not an error: the explanation
             /// reports it in [`TableStep::failure`](crate::explain::TableStep::failure).
             ///
             /// # Errors

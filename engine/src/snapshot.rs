@@ -11,8 +11,8 @@ use crate::{
 
 /// A view of all keyspaces of a store at one point in time.
 ///
-/// Has no lifetime. While it exists, the versions it sees are kept. Its methods read the default
-/// keyspace; [`keyspace`](Self::keyspace) returns a snapshot of any keyspace.
+/// Has no lifetime. While it exists, the versions visible to it are kept. Its methods read the
+/// default keyspace; [`keyspace`](Self::keyspace) returns a snapshot of any keyspace.
 #[derive(Debug, Clone)]
 pub struct Snapshot {
     default: KeyspaceSnapshot,
@@ -38,7 +38,7 @@ impl Snapshot {
         KeyspaceSnapshot::of_past(default, point).map(|default| Self { default })
     }
 
-    /// Returns the sequence number of the newest write that the snapshot sees, for
+    /// Returns the sequence number of the newest write visible to the snapshot, for
     /// [`Db::snapshot_at`](crate::Db::snapshot_at).
     #[must_use]
     pub fn sequence(&self) -> u64 {

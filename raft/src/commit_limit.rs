@@ -7,7 +7,7 @@ use sievedb::Db;
 /// Maximum bytes of a commit.
 const BYTES_MAX: u64 = 4 << 20;
 
-/// A commit takes at most this part of the limit of memtables, beside one entry.
+/// A commit takes at most this part of the limit of memtables, plus one entry.
 const MEMTABLES_SHARE: u64 = 8;
 
 /// Bytes that never exceed the limit: less than the share of the smallest memtables.

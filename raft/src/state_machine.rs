@@ -29,7 +29,7 @@ impl<C, A> fmt::Debug for StateMachine<C, A> {
 }
 
 impl<C, A> StateMachine<C, A> {
-    /// Returns a handle that reads the state beside openraft.
+    /// Returns a handle that reads the state without openraft.
     pub fn reads(&self) -> Reads {
         self.reads.clone()
     }

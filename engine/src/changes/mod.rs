@@ -137,7 +137,7 @@ impl Changes {
         }
     }
 
-    /// Returns the next batch, or registers the task to be woken when there may be one. Returns
+    /// Returns the next batch, or registers the task to be notified when there may be one. Returns
     /// `None` if the stream [has ended](Self::is_ended).
     ///
     /// Requires no runtime. Reads files on the calling thread, and syncs the log if

@@ -21,11 +21,11 @@ macro_rules! stream_methods {
         /// Long values.
         impl $handle {
             /// Returns a reader of the value of `key`, or `None` if the key has no value. A long
-            /// value in a blob file is read in pieces, so it needs little memory: see
+            /// value in a blob file is read in pieces, which takes little memory: see
             /// [`ValueReader`](crate::ValueReader).
             ///
-            /// Costs as much as [`get`](Self::get) of a short value, and for a value of more than
-            /// one piece the read of their index.
+            /// Costs as much as [`get`](Self::get) of a short value. For a value of several pieces,
+            /// it also reads the index of the pieces.
             ///
             /// ```
             /// use std::io::{Read, Seek, SeekFrom};

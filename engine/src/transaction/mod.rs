@@ -65,11 +65,11 @@ const BYTES_SHARE: u64 = 4;
 /// A transaction takes no locks: no other transaction or write waits for it. If another write has
 /// changed a key or range that the transaction depends on, the commit fails with
 /// [`Error::Conflict`]. [`Db::transaction`](crate::Db::transaction) then runs the transaction
-/// again. Writes outside of transactions conflict, too. [`Isolation`] defines what a transaction
-/// depends on.
+/// again. Writes outside of transactions conflict too. [`Isolation`] defines the keys and ranges
+/// that a transaction depends on.
 ///
-/// A transaction without writes never conflicts. As a [snapshot](crate::Db::snapshot) does, an open
-/// transaction keeps the versions that it sees from being removed.
+/// A transaction without writes never conflicts. Like a [snapshot](crate::Db::snapshot), an open
+/// transaction keeps the versions visible to it.
 ///
 /// ```
 /// use sievedb::{Db, Durability, Error};
@@ -150,9 +150,9 @@ impl Transaction {
     /// Adds a removal of every key of `keyspace` in `range`, at the cost of one write and of the
     /// transaction's own writes to keys in the range. An empty or inverted range removes nothing.
     ///
-    /// The commit removes also the keys that others have written to the range meanwhile. With
-    /// [`Isolation::Snapshot`] it fails instead if a key in the range was written after the
-    /// transaction began. See [`Keyspace::remove_range`].
+    /// The commit also removes keys that other writers have added to the range since the
+    /// transaction began. With [`Isolation::Snapshot`] the commit fails instead. See
+    /// [`Keyspace::remove_range`].
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -326,8 +326,7 @@ impl Transaction {
     ///
     /// Costs a [batch](crate::Batch) of the writes, and one comparison for each key that the
     /// transaction depends on. A key that may have been written since the transaction began is
-    /// searched for in memtables and in tables that are newer than the transaction. Each range is
-    /// searched there, too.
+    /// searched for in memtables and tables that are newer than the transaction. So is each range.
     ///
     /// # Errors
     ///
@@ -337,7 +336,7 @@ impl Transaction {
     /// * [`Error::KeyspaceDropped`]: a keyspace that the transaction writes to, or depends on, was
     ///   dropped. Nothing was changed.
     /// * [`Error::WriteTooLarge`], [`Error::Closed`]: nothing was changed.
-    /// * [`Error::Io`], [`Error::ReadOnly`]: the writes may be found when the store is reopened,
+    /// * [`Error::Io`], [`Error::ReadOnly`]: the writes may reappear when the store is reopened,
     ///   all or none, as those of [`Batch::commit`](crate::Batch::commit).
     pub fn commit(self, durability: impl Into<Option<Durability>>) -> Result<()> {
         self.commit_as(durability.into()).map(drop)

@@ -32,7 +32,8 @@ use crate::{
 /// The file that receives a snapshot.
 const INCOMING: &str = "incoming";
 
-/// Memory of an open slot, beside the entries in its log: they are read in order, without filters.
+/// Memory of an open slot, without the entries in its log, which are read in order and without
+/// filters.
 const SLOT_MEMORY_BYTES: u64 = MEMORY_BUDGET_MIN;
 
 /// Limit of memtables of an open slot, which has none but those of its log: the least.
