@@ -76,10 +76,10 @@ impl<'a> FileName<'a> {
         Self::parse(path.file_name()?.to_str()?)
     }
 
-    /// Parses the name of a file of a refresh, without its end.
-    pub(crate) fn parse_staged(name: &'a str) -> Option<Self> {
+    /// Parses the name of a file of a refresh. Returns it without its end, and the generation.
+    pub(crate) fn parse_staged(name: &'a str) -> Option<(Self, u64)> {
         let (name, generation) = name.rsplit_once(".next")?;
-        generation.parse::<u64>().ok().and_then(|_| Self::parse(name))
+        Self::parse(name).zip(generation.parse().ok())
     }
 
     pub(crate) const fn id(self) -> Option<u64> {

@@ -188,8 +188,8 @@ pub(super) fn check_no_refresh(fs: &dyn Fs, folder: &Path) -> Result<()> {
         checked => return checked,
     }
     let names = fs.list(folder).map_err(|error| refused("list", folder, folder, error))?;
-    let is_current = |name: &String| FileName::parse_staged(name) == Some(FileName::Current);
-    match names.iter().any(is_current) {
+    let mut staged = names.iter().filter_map(|name| FileName::parse_staged(name));
+    match staged.any(|(name, _)| name == FileName::Current) {
         true => Err(Error::IncompleteReplica { path: folder.to_owned() }),
         false => Ok(()),
     }

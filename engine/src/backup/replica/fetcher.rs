@@ -1,7 +1,6 @@
 //! Fetches the files of a replica, on several threads.
 
 use std::{
-    collections::{BTreeSet, VecDeque},
     path::{Path, PathBuf},
     sync::{
         Arc,
@@ -19,6 +18,7 @@ use super::{
     aside::{AsideFs, unlink},
     left::LeftFiles,
     marker::Marker,
+    queue::Queue,
     stats::ReplicaStats,
 };
 use crate::{
@@ -26,7 +26,7 @@ use crate::{
     backup::{BackupSet, record::StoredFile, wrong_content},
     clock::{Clock as _, SystemClock},
     error::SYNC,
-    file_name::{FileName, staged_end},
+    file_name::FileName,
     fs::{ArrivingFiles, FileLock, Fs},
     store::checkpoint::target::write_parts,
     sync::{Condvar, Mutex},
@@ -54,64 +54,6 @@ pub(super) struct Fetcher {
     turn: Mutex<()>,
     is_ended: AtomicBool,
     _lock: Option<Arc<dyn FileLock>>,
-}
-
-/// Files left to fetch.
-#[derive(Debug, Default)]
-struct Queue {
-    /// The backup.
-    marker: Marker,
-    /// Names of the files that the replica needs.
-    needed: BTreeSet<String>,
-    pending: VecDeque<StoredFile>,
-    /// Being fetched.
-    in_flight: Vec<StoredFile>,
-    /// Not fetched again.
-    damaged: Vec<StoredFile>,
-    /// Manifest and log have their names.
-    is_promoted: bool,
-    is_complete: bool,
-    /// Number of threads in [`Fetcher::run`].
-    threads: usize,
-    files_fetched: u64,
-    bytes_fetched: u64,
-    error: Option<Error>,
-}
-
-impl Queue {
-    /// Returns the error if no files are left but damaged ones.
-    fn damage(&self) -> Option<Error> {
-        let is_idle = self.pending.is_empty() && self.in_flight.is_empty();
-        self.error.clone().filter(|_| is_idle && !self.damaged.is_empty())
-    }
-
-    /// Returns `true` if all files have arrived, but the replica is not complete.
-    fn is_drained(&self) -> bool {
-        let is_idle = self.pending.is_empty() && self.in_flight.is_empty();
-        is_idle && self.damaged.is_empty() && !self.is_complete
-    }
-
-    /// Takes a file that was fetched with this result.
-    fn take(&mut self, file: StoredFile, fetched: &Result<()>) {
-        self.in_flight.retain(|other| *other != file);
-        let is_needed = self.needed.contains(&file.name);
-        match fetched {
-            Ok(()) => {
-                self.files_fetched += 1;
-                self.bytes_fetched += file.bytes;
-            }
-            // Of a backup before a refresh.
-            Err(_) if !is_needed => {}
-            Err(Error::Io { .. } | Error::NoKey { .. } | Error::Closed) => {
-                self.pending.push_back(file);
-            }
-            Err(_) => self.damaged.push(file),
-        }
-    }
-
-    fn left(&self) -> impl Iterator<Item = &StoredFile> {
-        self.pending.iter().chain(&self.in_flight).chain(&self.damaged)
-    }
 }
 
 impl Fetcher {
@@ -406,7 +348,7 @@ impl Fetcher {
 }
 
 /// Gives manifest and log of a refresh their names, if they lack them, and removes the former
-/// ones, and those of attempts that failed.
+/// ones, and those of earlier attempts.
 ///
 /// # Errors
 ///
@@ -417,7 +359,6 @@ pub(super) fn promote(fs: &dyn Fs, aside: &AsideFs, folder: &Path, marker: &Mark
         return Ok(());
     }
     let names = fs.list(folder).map_err(|error| Error::io("list", folder, error))?;
-    let end = staged_end(marker.generation);
     let own: Vec<_> = marker.own.iter().map(|file| &*file.name).collect();
     let unneeded: Vec<_> = names
         .iter()
@@ -426,8 +367,9 @@ pub(super) fn promote(fs: &dyn Fs, aside: &AsideFs, folder: &Path, marker: &Mark
             let parsed = FileName::parse(name);
             let is_former = matches!(parsed, Some(FileName::Log(_) | FileName::Manifest(_)));
             // Of an attempt that failed: with them, the directory does not open as a store.
-            let is_staged = FileName::parse_staged(name).is_some() && !name.ends_with(&*end);
-            is_former && !own.contains(name) || is_staged
+            let staged = FileName::parse_staged(name);
+            let is_older = staged.is_some_and(|(_, generation)| generation < marker.generation);
+            is_former && !own.contains(name) || is_older
         })
         .collect();
     aside.promote(folder, marker.generation, &own, &unneeded).map_err(rename_error)

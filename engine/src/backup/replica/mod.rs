@@ -5,6 +5,7 @@
 //! | `mod`       | the API                                                     |
 //! | [`directory`] | opens a replica, new, interrupted or complete             |
 //! | [`fetcher`] | fetches the files, and completes the replica                |
+//! | [`queue`]   | the files that are left to fetch                            |
 //! | [`refresh`] | moves the replica to a newer backup                         |
 //! | [`left`]    | files of earlier backups that readers still use             |
 //! | [`marker`]  | bytes of the file `REPLICA`, the list of the files          |
@@ -25,6 +26,7 @@ mod directory;
 mod fetcher;
 mod left;
 mod marker;
+mod queue;
 mod refresh;
 mod stats;
 
