@@ -129,9 +129,8 @@ impl Changes {
             if pauses {
                 clock.sleep(PAUSE.min(left));
             } else {
-                let store = &self.store;
-                let is_over = || store.check_open().is_err();
-                store.wait_for_changes(self.seen, left, is_over);
+                let (after, is_over) = self.awaited();
+                self.store.wait_for_changes(after, left, is_over);
             }
             pauses = !pauses;
         }
@@ -151,17 +150,22 @@ impl Changes {
             if self.is_ended() {
                 return Poll::Ready(None);
             }
-            let store = &self.store;
-            let is_over = || store.check_open().is_err();
-            if store.wake_for_changes(self.seen, context.waker(), is_over) {
-                return Poll::Pending;
-            }
-            if store.log_generation() % 2 == 1 {
-                // A refresh of the replica may fail without a notification.
-                context.waker().wake_by_ref();
+            let (after, is_over) = self.awaited();
+            if self.store.wake_for_changes(after, context.waker(), is_over) {
                 return Poll::Pending;
             }
         }
+    }
+
+    /// Returns the sequence number behind which there may be a batch, and whether to look for one
+    /// in any case.
+    fn awaited(&self) -> (SequenceNumber, impl Fn() -> bool) {
+        let store = &self.store;
+        let generation = store.log_generation();
+        // Visible batches cannot be read until the log is replaced.
+        let is_replaced = !generation.is_multiple_of(2);
+        let after = if is_replaced { store.writer.visible().max(self.seen) } else { self.seen };
+        (after, move || store.check_open().is_err() || store.log_generation() != generation)
     }
 
     fn try_next(&mut self) -> Result<Option<ChangeBatch>> {

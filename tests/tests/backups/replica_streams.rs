@@ -1,6 +1,12 @@
 //! Change streams of replicas beside refreshes.
 
-use std::sync::Arc;
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering::SeqCst},
+    },
+    task::{Context, Poll, Wake, Waker},
+};
 
 use sievedb::fs::Fs;
 use sievedb_doubles::{Fault, FaultFs, MemoryFs, Times};
@@ -75,4 +81,57 @@ fn a_stream_continues_after_a_failed_refresh() {
         assert_eq!(read(usize::MAX), db.snapshot().sequence(), "call {call}");
     }
     assert!(failed > 20, "only {failed} refreshes failed");
+}
+
+/// Counts wake-ups.
+#[derive(Debug, Default)]
+struct Wakes(AtomicUsize);
+
+impl Wake for Wakes {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, SeqCst);
+    }
+}
+
+/// The files of the visible batches may be gone already.
+#[test]
+fn a_task_waits_for_the_refresh_after_a_failed_one() {
+    let mut waits = 0;
+    for call in 0..80 {
+        let disk = Arc::new(MemoryFs::new());
+        let db = retaining(&disk).open(STORE_DIR).unwrap();
+        let mut archive = set(&disk).archive(&db).unwrap();
+        archive.update().unwrap();
+        let faults = Arc::new(FaultFs::new(Arc::clone(&disk) as Arc<dyn Fs>));
+        let local = retaining(&disk).fs(Arc::clone(&faults) as Arc<dyn Fs>);
+        let replica = open(&set(&disk), &local).unwrap();
+        let mut changes = replica.db().changes(replica.db().snapshot().sequence()).unwrap();
+        let refresh = |archive: &mut sievedb::Archive, key: &str| {
+            db.insert(key, "value").unwrap();
+            archive.update().unwrap();
+            replica.refresh()
+        };
+        refresh(&mut archive, "first").unwrap();
+        faults.inject(Fault::new(5, Times::Once).after(call));
+        let failed = refresh(&mut archive, "second").is_err();
+        faults.heal();
+        let wakes = Arc::new(Wakes::default());
+        let waker = Waker::from(Arc::clone(&wakes));
+        let mut read = |at_least: usize| {
+            let mut batches = 0;
+            while let Poll::Ready(next) = changes.poll_next(&mut Context::from_waker(&waker)) {
+                next.unwrap().unwrap();
+                batches += 1;
+            }
+            assert!(batches >= at_least, "call {call}: {batches} batches");
+            batches
+        };
+        let before = read(0);
+        assert_eq!(wakes.0.load(SeqCst), 0, "call {call}: nothing has changed");
+        waits += usize::from(failed && before == 0);
+        refresh(&mut archive, "third").unwrap();
+        assert!(wakes.0.load(SeqCst) > 0, "call {call}: no notification");
+        read(3 - before);
+    }
+    assert!(waits > 3, "only {waits} tasks waited for a refresh");
 }

@@ -135,6 +135,8 @@ impl Store {
         let (_, read) = self.try_refresh(follower, None)?;
         *tail = Some(read);
         follower.log_generation.fetch_add(1, AcqRel);
+        // Change streams wait for it.
+        self.writer.publish().notify();
         Ok(())
     }
 
