@@ -2,12 +2,14 @@
 //!
 //! The lock is the object `LOCK`, which only one writer can create, with a random number. It stays
 //! after a crash. A writer looks for its number before it stores a record, so that one whose lock
-//! was broken notices.
+//! was broken notices. The number remains the same: a request without a response may have created
+//! the lock, or left it, and the next call takes it over.
 
 use std::{
     fmt::{self, Debug},
     io,
     path::{Path, PathBuf},
+    process,
     sync::Arc,
 };
 
@@ -38,8 +40,29 @@ pub(super) struct Remote {
     store: Arc<dyn object_store::ObjectStore>,
     prefix: Location,
     runtime: Handle,
-    /// Number in the lock that this process holds.
-    held: Arc<Mutex<Option<u64>>>,
+    /// Locked while the object `LOCK` is created or deleted.
+    lock: Arc<Mutex<OwnLock>>,
+}
+
+/// The lock of this process.
+#[derive(Debug, Default)]
+struct OwnLock {
+    /// The process, and its number in the lock: a forked child draws another.
+    number: Option<(u32, u64)>,
+    is_held: bool,
+}
+
+impl OwnLock {
+    /// Returns the number of this process.
+    fn number(&mut self) -> io::Result<u64> {
+        let process = process::id();
+        if let Some((_, number)) = self.number.filter(|(of, _)| *of == process) {
+            return Ok(number);
+        }
+        let number = getrandom::u64().map_err(io::Error::other)?;
+        *self = Self { number: Some((process, number)), is_held: false };
+        Ok(number)
+    }
 }
 
 impl Debug for Remote {
@@ -54,7 +77,7 @@ impl Remote {
         prefix: Location,
         runtime: Handle,
     ) -> Self {
-        Self { store, prefix, runtime, held: Arc::default() }
+        Self { store, prefix, runtime, lock: Arc::default() }
     }
 
     /// Path for error messages.
@@ -78,14 +101,25 @@ impl Remote {
         self.runtime.block_on(get).map_err(to_io)
     }
 
+    /// Returns whether the lock has this number.
+    fn is_locked_by(&self, number: u64) -> io::Result<bool> {
+        match self.get(LOCK) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+            found => Ok(*found? == number.to_le_bytes()),
+        }
+    }
+
     /// Fails if another process broke the lock.
     fn check_lock(&self) -> io::Result<()> {
-        let Some(held) = *self.held.lock() else { return Ok(()) };
-        let is_held = match self.get(LOCK) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => false,
-            found => *found? == held.to_le_bytes(),
+        let number = {
+            let mut own = self.lock.lock();
+            let number = own.number()?;
+            if !own.is_held {
+                return Ok(());
+            }
+            number
         };
-        match is_held {
+        match self.is_locked_by(number)? {
             true => Ok(()),
             false => Err(io::Error::other("another process broke the lock of the backup set")),
         }
@@ -102,14 +136,22 @@ impl ObjectStore for Remote {
     }
 
     fn lock(&self) -> io::Result<Box<dyn FileLock>> {
-        let number = getrandom::u64().map_err(io::Error::other)?;
-        let content = Bytes::copy_from_slice(&number.to_le_bytes());
-        self.put(LOCK, content, PutMode::Create).map_err(|error| match error.kind() {
-            io::ErrorKind::AlreadyExists => io::ErrorKind::WouldBlock.into(),
-            _ => error,
-        })?;
-        *self.held.lock() = Some(number);
-        Ok(Box::new(RemoteLock(self.clone())))
+        let mut own = self.lock.lock();
+        let number = own.number()?;
+        let is_locked = || io::Error::from(io::ErrorKind::WouldBlock);
+        if own.is_held {
+            return Err(is_locked());
+        }
+        match self.put(LOCK, Bytes::copy_from_slice(&number.to_le_bytes()), PutMode::Create) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                if !self.is_locked_by(number)? {
+                    return Err(is_locked());
+                }
+            }
+            created => created?,
+        }
+        own.is_held = true;
+        Ok(Box::new(RemoteLock { remote: self.clone(), number }))
     }
 
     fn break_lock(&self) -> io::Result<bool> {
@@ -158,11 +200,14 @@ impl ObjectStore for Remote {
     }
 }
 
-struct RemoteLock(Remote);
+struct RemoteLock {
+    remote: Remote,
+    number: u64,
+}
 
 impl Debug for RemoteLock {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("RemoteLock").field(&self.0).finish()
+        f.debug_tuple("RemoteLock").field(&self.remote).finish()
     }
 }
 
@@ -170,11 +215,13 @@ impl FileLock for RemoteLock {}
 
 impl Drop for RemoteLock {
     fn drop(&mut self) {
-        // If it fails, the next writer finds the set locked. A broken lock belongs to another.
-        if self.0.check_lock().is_ok() {
-            let _ = self.0.delete(LOCK);
+        let mut own = self.remote.lock.lock();
+        // If it fails, the next call of this set takes the lock over. A broken lock belongs to
+        // another writer.
+        if self.remote.is_locked_by(self.number).unwrap_or(false) {
+            let _ = self.remote.delete(LOCK);
         }
-        *self.0.held.lock() = None;
+        own.is_held = false;
     }
 }
 

@@ -6,7 +6,7 @@ use std::{
     fmt, mem,
     sync::{
         Mutex, OnceLock,
-        atomic::{AtomicU64, AtomicUsize, Ordering::SeqCst},
+        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::SeqCst},
     },
     time::Duration,
 };
@@ -20,7 +20,7 @@ use object_store::{
 };
 use sievedb::clock::{Clock as _, SystemClock};
 
-/// Calls with these numbers fail, and do nothing.
+/// Calls with these numbers fail, and do nothing or lose their response.
 #[derive(Debug)]
 pub(crate) struct Faulty {
     inner: InMemory,
@@ -28,6 +28,8 @@ pub(crate) struct Faulty {
     first: AtomicUsize,
     count: AtomicUsize,
     failures: AtomicUsize,
+    /// Failing calls are carried out.
+    loses: AtomicBool,
     /// Requests of ranges, and their bytes.
     ranges: AtomicUsize,
     range_bytes: AtomicU64,
@@ -56,6 +58,7 @@ impl Faulty {
             first: zero(),
             count: zero(),
             failures: zero(),
+            loses: AtomicBool::new(false),
             ranges: zero(),
             range_bytes: AtomicU64::new(0),
             gate: Mutex::default(),
@@ -67,6 +70,12 @@ impl Faulty {
     pub(crate) fn fail(&self, after: usize, count: usize) {
         self.first.store(self.calls.load(SeqCst) + after, SeqCst);
         self.count.store(count, SeqCst);
+    }
+
+    /// Loses the responses of `count` puts and deletes after the next `after` calls.
+    pub(crate) fn lose(&self, after: usize, count: usize) {
+        self.loses.store(true, SeqCst);
+        self.fail(after, count);
     }
 
     /// Another writer takes this lock at the next put of a file.
@@ -127,14 +136,16 @@ impl Faulty {
         (self.ranges.load(SeqCst), self.range_bytes.load(SeqCst))
     }
 
-    fn call(&self) -> Result<()> {
+    /// Counts a call. Returns an error if it fails, or in its place the error of its response.
+    fn call(&self) -> Result<Result<()>> {
         let call = self.calls.fetch_add(1, SeqCst);
         let passed = call.checked_sub(self.first.load(SeqCst));
         if passed.is_none_or(|passed| passed >= self.count.load(SeqCst)) {
-            return Ok(());
+            return Ok(Ok(()));
         }
         self.failures.fetch_add(1, SeqCst);
-        Err(Error::Generic { store: "faulty", source: "the call fails".into() })
+        let error = Error::Generic { store: "faulty", source: "the call fails".into() };
+        if self.loses.load(SeqCst) { Ok(Err(error)) } else { Err(error) }
     }
 }
 
@@ -147,11 +158,12 @@ impl fmt::Display for Faulty {
 #[async_trait]
 impl ObjectStore for Faulty {
     async fn put_opts(&self, at: &Path, bytes: PutPayload, how: PutOptions) -> Result<PutResult> {
-        self.call()?;
+        let response = self.call()?;
         if let Some(lock) = self.lock.get().filter(|_| at.as_ref().contains("/objects/")) {
             self.inner.put(lock, "another".into()).await?;
         }
-        self.inner.put_opts(at, bytes, how).await
+        let put = self.inner.put_opts(at, bytes, how).await;
+        response.and(put)
     }
 
     async fn put_multipart_opts(
@@ -159,12 +171,12 @@ impl ObjectStore for Faulty {
         at: &Path,
         how: PutMultipartOptions,
     ) -> Result<Box<dyn MultipartUpload>> {
-        self.call()?;
+        self.call()??;
         self.inner.put_multipart_opts(at, how).await
     }
 
     async fn get_opts(&self, at: &Path, options: GetOptions) -> Result<GetResult> {
-        self.call()?;
+        self.call()??;
         let is_range = options.range.is_some();
         let got = self.inner.get_opts(at, options).await?;
         let range_bytes = got.range.end - got.range.start;
@@ -181,7 +193,15 @@ impl ObjectStore for Faulty {
         locations: BoxStream<'static, Result<Path>>,
     ) -> BoxStream<'static, Result<Path>> {
         match self.call() {
-            Ok(()) => self.inner.delete_stream(locations),
+            Ok(Ok(())) => self.inner.delete_stream(locations),
+            Ok(Err(error)) => {
+                let deleted = self.inner.delete_stream(locations).collect::<Vec<_>>();
+                stream::once(async {
+                    drop(deleted.await);
+                    Err(error)
+                })
+                .boxed()
+            }
             Err(error) => stream::once(async { Err(error) }).boxed(),
         }
     }
@@ -191,7 +211,7 @@ impl ObjectStore for Faulty {
     }
 
     async fn list_with_delimiter(&self, prefix: Option<&Path>) -> Result<ListResult> {
-        self.call()?;
+        self.call()??;
         self.inner.list_with_delimiter(prefix).await
     }
 

@@ -152,6 +152,31 @@ fn a_writer_whose_lock_was_broken_stores_no_record() {
     assert!(matches!(set.create(&db), Err(Error::Locked { .. })));
 }
 
+/// A request without a response may have been carried out.
+#[test]
+fn a_failed_call_does_not_lock_the_set() {
+    let mut locked = 0;
+    for (call, loses) in (0..24).flat_map(|call| [(call, false), (call, true)]) {
+        let (runtime, _dir, db) = begin();
+        db.insert("key", "value").unwrap();
+        let faulty = Arc::new(Faulty::new());
+        let store = Arc::clone(&faulty) as Arc<dyn ObjectStore>;
+        let set = set_in(&store, &runtime);
+        match loses {
+            true => faulty.lose(call, 1),
+            false => faulty.fail(call, 1),
+        }
+        let _ = set.create(&db);
+        faulty.heal();
+        let lock = path::Path::from(LOCK);
+        let is_locked = || runtime.block_on(store.head(&lock)).is_ok();
+        locked += usize::from(is_locked());
+        set.create(&db).unwrap_or_else(|error| panic!("call {call}, {loses}: {error:?}"));
+        assert!(!is_locked(), "call {call}, {loses}");
+    }
+    assert!(locked > 1, "no call left a lock");
+}
+
 /// Fails `count` calls of a backup and an archive. Returns whether one failed, and whether the next
 /// backup continued.
 fn run(call: usize, count: usize) -> (bool, bool) {
@@ -175,7 +200,7 @@ fn run(call: usize, count: usize) -> (bool, bool) {
     }
     let struck = faulty.failures() > 0;
     faulty.heal();
-    // A process that was killed leaves its lock, and so does one that cannot remove it.
+    // A process that was killed leaves its lock.
     let set = set_in(&store, &runtime);
     let listed = set.list().unwrap();
     assert!(set.verify().unwrap().problems.is_empty(), "call {call}");
