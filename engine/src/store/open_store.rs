@@ -109,7 +109,9 @@ impl OpenStore {
         let is_new = check_read_mode(&options, folder)? == Checked::Opening;
         let start = options.clock.now();
         let begin = || {
-            let recovered = recovery::read(&options, folder)?;
+            let read = || recovery::read(&options, folder);
+            let recovered =
+                if options.follow { follower::read_settled(&options, read) } else { read() }?;
             let log = options.clock.now().saturating_sub(start);
             let early = options.has_bug(PlantedBug::DeleteOrphansEarly);
             let open_files = Arc::clone(&open_files);

@@ -75,6 +75,8 @@ pub(crate) struct Recovered {
     is_durable: bool,
     /// Blob files with values of these batches.
     pub(super) value_files: BTreeSet<u64>,
+    /// The manifest lacks the tables of an ingest in the log.
+    pub(super) lacks_ingest: bool,
     /// Segments of a recovery that did not finish.
     aborted: Vec<u64>,
     /// The store's files in the directory.
@@ -147,6 +149,7 @@ pub(super) fn read_in(options: &Options, folder: &Path, room: Arc<CacheRoom>) ->
     // Before the first write, and not for keyspaces that the log drops.
     log.check_features()?;
     let opening = report_torn_tails(options, &loaded, replayed.torn.as_ref());
+    let lacks_ingest = log.ingested() > loaded.state.last_sequence;
     let (edit, memtables) = log.into_parts();
     let is_durable = loaded.is_durable && replayed.is_durable(loaded.state.log_mark, named);
     let last_sequence = loaded.state.last_sequence.max(replayed.last_sequence);
@@ -168,6 +171,7 @@ pub(super) fn read_in(options: &Options, folder: &Path, room: Arc<CacheRoom>) ->
         batches,
         is_durable,
         value_files,
+        lacks_ingest,
         aborted,
         names,
         room,
@@ -219,6 +223,7 @@ fn fresh(
         batches: 0,
         is_durable: false,
         value_files: BTreeSet::new(),
+        lacks_ingest: false,
         aborted: Vec::new(),
         names,
         room,

@@ -9,6 +9,7 @@ mod changes;
 mod encrypted;
 mod faults;
 mod gone;
+mod ingests;
 mod progress;
 mod threads;
 

@@ -17,6 +17,9 @@
 //! the manifest replace those memtable entries that are flushed. Memtables are
 //! [small](super::replayed_memtables), so that few entries are copied.
 //!
+//! An ingest is in the log before its tables are in the manifest. A reader in between waits for the
+//! tables, for at most 1 s.
+//!
 //! If segments that were not read are gone, the whole log is replayed into new memtables. Readers
 //! of the old memtables must not see batches after a gap.
 //!
@@ -43,7 +46,10 @@ use std::{
 use sievedb_format::SequenceNumber;
 
 use self::tail::{Progress, Tail};
-use super::{Store, recovery};
+use super::{
+    Store,
+    recovery::{self, Recovered},
+};
 use crate::{Error, Options, Result, sync::Mutex, wal::replay::ReplayedSegment};
 
 /// Attempts of a refresh or an opening. The writer may replace files during each of them.
@@ -54,6 +60,10 @@ const REPEATS_MAX: u32 = 10;
 
 /// Pause after the first attempt that fails because of a file. Longer for each further one.
 const PAUSE: Duration = Duration::from_millis(1);
+
+/// Time for which a reader waits until the manifest has the tables of an ingest in the log. A
+/// writer that has not added them by then has failed or died.
+const INGEST_WAIT_MAX: Duration = Duration::from_secs(1);
 
 /// State of a store that follows another process.
 #[derive(Debug)]
@@ -160,7 +170,11 @@ impl Store {
             }
         }
         let room = std::sync::Arc::clone(&self.tables.cache_room);
-        let recovered = recovery::read_in(&self.options, &self.tables.folder, room)?;
+        let read = || {
+            let room = std::sync::Arc::clone(&room);
+            recovery::read_in(&self.options, &self.tables.folder, room)
+        };
+        let recovered = read_settled(&self.options, read)?;
         let (visible, last) = (self.writer.visible(), recovered.last_sequence);
         if last < visible {
             let path = self.tables.folder.clone();
@@ -183,6 +197,29 @@ impl Store {
             }
             error => error,
         }
+    }
+}
+
+/// Calls `read` until the manifest has the tables of each ingest in the log: later batches without
+/// them are no state of the writer.
+///
+/// # Errors
+///
+/// Those of `read`.
+pub(super) fn read_settled(
+    options: &Options,
+    read: impl Fn() -> Result<Recovered>,
+) -> Result<Recovered> {
+    let begun = options.clock.now();
+    let mut pause = PAUSE;
+    loop {
+        let recovered = read()?;
+        let waited = options.clock.now().saturating_sub(begun);
+        if !recovered.lacks_ingest || waited >= INGEST_WAIT_MAX {
+            return Ok(recovered);
+        }
+        options.clock.sleep(pause);
+        pause *= 2;
     }
 }
 
