@@ -210,16 +210,18 @@ pub(super) fn read_settled(
     options: &Options,
     read: impl Fn() -> Result<Recovered>,
 ) -> Result<Recovered> {
+    let mut recovered = read()?;
+    // Not before: the replay of a long log takes more time.
     let begun = options.clock.now();
     let mut pause = PAUSE;
     loop {
-        let recovered = read()?;
         let waited = options.clock.now().saturating_sub(begun);
         if !recovered.lacks_ingest || waited >= INGEST_WAIT_MAX {
             return Ok(recovered);
         }
         options.clock.sleep(pause);
         pause *= 2;
+        recovered = read()?;
     }
 }
 
