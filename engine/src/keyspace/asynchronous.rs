@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use sievedb_format::VALUE_BYTES_MAX;
 use sievedb_memtable::Memtable;
 
 use super::Keyspace;
@@ -170,7 +171,7 @@ impl Keyspace {
 
     /// Returns the wait for room for an entry of `bytes` bytes, or of [`ROOM_BYTES`] at least.
     pub(crate) fn room_future(&self, bytes: usize) -> RoomFuture {
-        let charge = Memtable::charge(0, bytes.max(ROOM_BYTES));
+        let charge = Memtable::charge(0, bytes.clamp(ROOM_BYTES, 2 * VALUE_BYTES_MAX));
         RoomFuture::new(&self.open, charge as u64, vec![Arc::clone(&self.tree)])
     }
 
