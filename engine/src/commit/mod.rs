@@ -15,10 +15,12 @@
 //! 1. keyspace change, sync turn, log files, manifest, placement, state of the scheduler, trees,
 //!    view of a tree, list of retired tables;
 //! 2. memory pool, block cache, filter arena;
-//! 3. one of: segment file, queue, durable waits, snapshots, obsolete files, bell.
+//! 3. one of: segment file, sync of a blob file of the log, queue, durable waits, snapshots,
+//!    obsolete files, bell.
 //!
-//! The lock of a blob file of the log is taken while no other lock is held. Stores share a memory
-//! pool: under its lock, the only lock of a store that may be taken is that of the bell.
+//! The lock of the current blob file of a keyspace is taken while no other lock is held. Stores
+//! share a memory pool: under its lock, the only lock of a store that may be taken is that of the
+//! bell.
 
 mod durable_waits;
 mod key_slots;

@@ -160,8 +160,8 @@ macro_rules! ingest_methods {
             /// * [Backups](crate::BackupSet) have the entries. But a backup made before an ingest
             ///   cannot be restored to a point after it: [`Error::IngestNotArchived`]. Make a
             ///   backup after an ingest.
-            /// * A [follower](crate::Options::follow) may show later writes one refresh before the
-            ///   ingest.
+            /// * A [follower](crate::Options::follow) waits up to 1 s for the tables, and may show
+            ///   later writes without them afterwards.
             /// * A [repair](crate::Options::repair) of a store without a manifest may order
             ///   ingested entries by the start of the call, if the log was dropped since. It may
             ///   also recover entries of an interrupted ingest.

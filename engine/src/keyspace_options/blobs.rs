@@ -6,10 +6,12 @@ use super::KeyspaceOptions;
 impl KeyspaceOptions {
     /// Stores values of at least this many bytes in blob files, outside of tables; default `None`:
     /// only values of at least 1/64 of the memory budget, which a merge could not hold within it.
+    /// A shared memory pool is divided among the worker threads of its stores.
     /// Compactions then copy a reference of about 15 bytes instead of the value. For values that
     /// are seldom overwritten or removed, start with 4 KiB.
     ///
-    /// Plain puts of at least 1 KiB are written directly to a blob file, and the log refers to it.
+    /// With this option, plain puts of at least 1 KiB are written directly to a blob file, and the
+    /// log refers to it.
     /// A [durable](crate::Durability::Disk) write of such a value syncs two files. All other values
     /// are written to the log, and moved to blob files by a flush or compaction. These are values
     /// of conditional writes and transactions, and all values if the store is encrypted, retains

@@ -143,8 +143,8 @@ impl Writer {
 
     /// Appends the seal, the last record of a finished file.
     ///
-    /// The caller syncs before the call, so that `mark` covers everything before the seal, and
-    /// after it, so that the seal survives. Otherwise damage in the file may look like a torn tail.
+    /// Sync before the call, so that `mark` covers everything before the seal, and after it, so
+    /// that the seal survives: otherwise damage in the file may look like a torn tail.
     ///
     /// # Errors
     ///

@@ -41,9 +41,9 @@ impl Options {
     /// The budget holds if entries are at most 1/64 of it, and if bookkeeping leaves room for the
     /// block cache. Bookkeeping takes about 4 KB for each table and keyspace
     /// ([`bookkeeping_bytes`](crate::stats::MemoryStats::bookkeeping_bytes)). Longer entries are
-    /// accepted, up to 3/4 of the limit of memtables. Flushes and compactions of such entries
-    /// exceed the budget, one at a time: see
-    /// [`writing_bytes`](crate::stats::MemoryStats::writing_bytes).
+    /// accepted, up to 3/4 of the limit of memtables: their values go to blob files. Flushes and
+    /// compactions of longer keys, merge operands and values that expire exceed the budget, one at
+    /// a time: see [`writing_bytes`](crate::stats::MemoryStats::writing_bytes).
     ///
     /// `memtable_bytes_max`, `filter_bytes_max` and `block_cache_bytes` set limits by hand. With a
     /// budget, these limits must leave 1/16 of it to the block cache, unless its limit is set too.

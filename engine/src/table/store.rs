@@ -188,7 +188,7 @@ impl TableStore {
     }
 
     /// Returns the length from which on a value is in a blob file without the option: 1/64 of the
-    /// budget. A merge holds a copy of a value for each run and three of its output, and a blob
+    /// budget, or of the part of this store in a shared pool. A merge holds a copy of a value for each run and three of its output, and a blob
     /// file takes it piece by piece.
     pub(crate) fn unmergeable_value_bytes(&self) -> u64 {
         self.memory.limit(MemoryUse::Writing) / 8
