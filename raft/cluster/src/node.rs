@@ -40,6 +40,7 @@ use openraft::{
     BasicNode, Config, Raft, RaftMetrics, SnapshotPolicy,
     error::{CheckIsLeaderError, RaftError},
     metrics::WaitError,
+    raft::{AppendEntriesRequest, InstallSnapshotRequest},
 };
 use serde::{Deserialize, Serialize};
 
@@ -378,7 +379,16 @@ async fn raft_snapshot<S: Storage>(
     headers: HeaderMap,
     body: Bytes,
 ) -> HttpResponse {
-    answer(&node, &headers, &body, async |request| node.raft.install_snapshot(request).await).await
+    let install = async |request: InstallSnapshotRequest<_>| {
+        // For openraft 0.9 a part is no heartbeat: this node would begin an election, and end the
+        // transfer, whenever its parts delay the heartbeats.
+        let (vote, prev_log_id, entries, leader_commit) = (request.vote, None, Vec::new(), None);
+        let heartbeat = AppendEntriesRequest { vote, prev_log_id, entries, leader_commit };
+        // If it fails, the installation fails, too.
+        let _ = node.raft.append_entries(heartbeat).await;
+        node.raft.install_snapshot(request).await
+    };
+    answer(&node, &headers, &body, install).await
 }
 
 async fn raft_vote<S: Storage>(
