@@ -1,5 +1,7 @@
 //! Change streams of replicas beside refreshes.
 
+#![expect(clippy::unwrap_used, reason = "a test fails by a panic")]
+
 use std::{
     sync::{
         Arc,
@@ -8,7 +10,7 @@ use std::{
     task::{Context, Poll, Wake, Waker},
 };
 
-use sievedb::fs::Fs;
+use sievedb::{Archive, Db, Replica, fs::Fs};
 use sievedb_doubles::{Fault, FaultFs, MemoryFs, Times};
 use sievedb_tests::settings::STORE_DIR;
 
@@ -43,17 +45,23 @@ fn a_stream_continues_after_refreshes() {
     assert_eq!(left.last(), Some(db.snapshot().sequence()));
 }
 
+/// Returns a store, its archive, and a replica on a file system whose calls can fail.
+fn archived() -> (Db, Archive, Arc<FaultFs>, Replica) {
+    let disk = Arc::new(MemoryFs::new());
+    let db = retaining(&disk).open(STORE_DIR).unwrap();
+    let mut archive = set(&disk).archive(&db).unwrap();
+    archive.update().unwrap();
+    let faults = Arc::new(FaultFs::new(Arc::clone(&disk) as Arc<dyn Fs>));
+    let local = retaining(&disk).fs(Arc::clone(&faults) as Arc<dyn Fs>);
+    let replica = open(&set(&disk), &local).unwrap();
+    (db, archive, faults, replica)
+}
+
 #[test]
 fn a_stream_continues_after_a_failed_refresh() {
     let mut failed = 0;
     for call in 0..80 {
-        let disk = Arc::new(MemoryFs::new());
-        let db = retaining(&disk).open(STORE_DIR).unwrap();
-        let mut archive = set(&disk).archive(&db).unwrap();
-        archive.update().unwrap();
-        let faults = Arc::new(FaultFs::new(Arc::clone(&disk) as Arc<dyn Fs>));
-        let local = retaining(&disk).fs(Arc::clone(&faults) as Arc<dyn Fs>);
-        let replica = open(&set(&disk), &local).unwrap();
+        let (db, mut archive, faults, replica) = archived();
         let mut position = replica.db().snapshot().sequence();
         let mut changes = replica.db().changes(position).unwrap();
         let mut read = |count: usize| {
@@ -98,15 +106,9 @@ impl Wake for Wakes {
 fn a_task_waits_for_the_refresh_after_a_failed_one() {
     let mut waits = 0;
     for call in 0..80 {
-        let disk = Arc::new(MemoryFs::new());
-        let db = retaining(&disk).open(STORE_DIR).unwrap();
-        let mut archive = set(&disk).archive(&db).unwrap();
-        archive.update().unwrap();
-        let faults = Arc::new(FaultFs::new(Arc::clone(&disk) as Arc<dyn Fs>));
-        let local = retaining(&disk).fs(Arc::clone(&faults) as Arc<dyn Fs>);
-        let replica = open(&set(&disk), &local).unwrap();
+        let (db, mut archive, faults, replica) = archived();
         let mut changes = replica.db().changes(replica.db().snapshot().sequence()).unwrap();
-        let refresh = |archive: &mut sievedb::Archive, key: &str| {
+        let refresh = |archive: &mut Archive, key: &str| {
             db.insert(key, "value").unwrap();
             archive.update().unwrap();
             replica.refresh()
