@@ -1,15 +1,11 @@
 //! Objects in a store of the crate `object_store`.
-//!
-//! The lock is the object `LOCK`, which only one writer can create, with a random number. It stays
-//! after a crash. A writer looks for its number before it stores a record, so that one whose lock
-//! was broken notices. The number remains the same: a request without a response may have created
-//! the lock, or left it, and the next call takes it over.
+
+mod lock;
 
 use std::{
     fmt::{self, Debug},
     io,
     path::{Path, PathBuf},
-    process,
     sync::Arc,
 };
 
@@ -19,6 +15,7 @@ use object_store::{
 };
 use tokio::{runtime::Handle, task::JoinHandle};
 
+use self::lock::{LOCK, OwnLock};
 use super::objects::{BACKUPS, NewObject, ObjectStore};
 use crate::{
     fs::{FileLock, ReadFile},
@@ -32,8 +29,6 @@ const PART_BYTES: usize = 16 << 20;
 /// Length of a read, in bytes. The next one is in flight meanwhile.
 const READ_BYTES: u64 = 8 << 20;
 
-const LOCK: &str = "LOCK";
-
 /// A prefix of an object store. Clones share their lock.
 #[derive(Clone)]
 pub(super) struct Remote {
@@ -42,27 +37,6 @@ pub(super) struct Remote {
     runtime: Handle,
     /// Locked while the object `LOCK` is created or deleted.
     lock: Arc<Mutex<OwnLock>>,
-}
-
-/// The lock of this process.
-#[derive(Debug, Default)]
-struct OwnLock {
-    /// The process, and its number in the lock: a forked child draws another.
-    number: Option<(u32, u64)>,
-    is_held: bool,
-}
-
-impl OwnLock {
-    /// Returns the number of this process.
-    fn number(&mut self) -> io::Result<u64> {
-        let process = process::id();
-        if let Some((_, number)) = self.number.filter(|(of, _)| *of == process) {
-            return Ok(number);
-        }
-        let number = getrandom::u64().map_err(io::Error::other)?;
-        *self = Self { number: Some((process, number)), is_held: false };
-        Ok(number)
-    }
 }
 
 impl Debug for Remote {
@@ -100,30 +74,6 @@ impl Remote {
         let get = async { self.store.get(&location).await?.bytes().await };
         self.runtime.block_on(get).map_err(to_io)
     }
-
-    /// Returns whether the lock has this number.
-    fn is_locked_by(&self, number: u64) -> io::Result<bool> {
-        match self.get(LOCK) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
-            found => Ok(*found? == number.to_le_bytes()),
-        }
-    }
-
-    /// Fails if another process broke the lock.
-    fn check_lock(&self) -> io::Result<()> {
-        let number = {
-            let mut own = self.lock.lock();
-            let number = own.number()?;
-            if !own.is_held {
-                return Ok(());
-            }
-            number
-        };
-        match self.is_locked_by(number)? {
-            true => Ok(()),
-            false => Err(io::Error::other("another process broke the lock of the backup set")),
-        }
-    }
 }
 
 impl ObjectStore for Remote {
@@ -136,22 +86,7 @@ impl ObjectStore for Remote {
     }
 
     fn lock(&self) -> io::Result<Box<dyn FileLock>> {
-        let mut own = self.lock.lock();
-        let number = own.number()?;
-        let is_locked = || io::Error::from(io::ErrorKind::WouldBlock);
-        if own.is_held {
-            return Err(is_locked());
-        }
-        match self.put(LOCK, Bytes::copy_from_slice(&number.to_le_bytes()), PutMode::Create) {
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-                if !self.is_locked_by(number)? {
-                    return Err(is_locked());
-                }
-            }
-            created => created?,
-        }
-        own.is_held = true;
-        Ok(Box::new(RemoteLock { remote: self.clone(), number }))
+        self.take_lock()
     }
 
     fn break_lock(&self) -> io::Result<bool> {
@@ -197,31 +132,6 @@ impl ObjectStore for Remote {
     fn sync(&self, _directory: &str) -> io::Result<()> {
         // Objects are durable once they exist.
         Ok(())
-    }
-}
-
-struct RemoteLock {
-    remote: Remote,
-    number: u64,
-}
-
-impl Debug for RemoteLock {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("RemoteLock").field(&self.remote).finish()
-    }
-}
-
-impl FileLock for RemoteLock {}
-
-impl Drop for RemoteLock {
-    fn drop(&mut self) {
-        let mut own = self.remote.lock.lock();
-        // If it fails, the next call of this set takes the lock over. A broken lock belongs to
-        // another writer.
-        if self.remote.is_locked_by(self.number).unwrap_or(false) {
-            let _ = self.remote.delete(LOCK);
-        }
-        own.is_held = false;
     }
 }
 
