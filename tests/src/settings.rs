@@ -68,6 +68,7 @@ pub fn seed(test: &str, default: u64) -> u64 {
 
 /// Prints a line, even if the test passes.
 pub fn report(line: &str) {
-    // The test harness captures the output of the print macros.
-    let _ = writeln!(std::io::stderr(), "{line}");
+    // The test harness captures the output of the print macros. It prints the names and results of
+    // other tests meanwhile: one write with both line ends keeps them out of this line.
+    let _ = std::io::stderr().write_all(format!("\n{line}\n").as_bytes());
 }
