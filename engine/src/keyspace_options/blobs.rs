@@ -58,7 +58,8 @@ impl KeyspaceOptions {
     /// writes: with random overwrites, about one in `n` compactions rewrites all values of its
     /// inputs. Useful for scans of values of a few KiB on disks with seeks; Pebble uses 10.
     ///
-    /// From 1 to 1,000. Affects later compactions.
+    /// From 1 to 1,000. Affects later compactions. No effect without
+    /// [`blob_value_bytes`](Self::blob_value_bytes).
     pub fn blob_depth_max(mut self, files: impl Into<Option<u64>>) -> Self {
         self.blob_depth_max = files.into();
         self
