@@ -198,8 +198,8 @@ pub struct MemoryStats {
     pub bookkeeping_bytes: u64,
     /// Buffers of flushes and compactions.
     pub writing_bytes: u64,
-    /// Limit of `writing_bytes`. Long entries exceed it, for one worker at a time; the block cache
-    /// shrinks by the excess.
+    /// Limit of `writing_bytes`. Long entries exceed it, for one flush and one other job at a time;
+    /// the block cache shrinks by the excess.
     pub writing_bytes_max: u64,
     /// Blocks in the cache; in a [pool](crate::MemoryPool) those of all stores.
     pub block_cache_bytes: u64,

@@ -20,16 +20,43 @@ pub(crate) struct CacheRoom {
     pool: Arc<Pool>,
     memory: Arc<MemoryAccount>,
     counters: Arc<Counters>,
-    beyond: Mutex<Beyond>,
-    within: Condvar,
+    /// The flush that exceeds its share. It holds copies of one entry at a time.
+    flush_beyond: Turn,
+    /// The other job that does. A compaction of long entries does until it ends, for which no flush
+    /// may wait.
+    other_beyond: Turn,
 }
 
-/// The worker of the store that takes more than its share for writing.
+/// The right to take more than a share for writing, which one worker of the store has at a time.
 #[derive(Debug, Default)]
-struct Beyond {
+struct Turn {
+    state: Mutex<TurnState>,
+    ended: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct TurnState {
     is_taken: bool,
-    /// Workers that wait to do so.
+    /// Workers that wait for it.
     waiting: usize,
+}
+
+impl Turn {
+    /// Takes it, once no other worker has it.
+    fn take(&self) {
+        let mut state = self.state.lock();
+        state.waiting += 1;
+        while state.is_taken {
+            self.ended.wait(&mut state);
+        }
+        state.waiting -= 1;
+        state.is_taken = true;
+    }
+
+    fn end(&self) {
+        self.state.lock().is_taken = false;
+        self.ended.notify_all();
+    }
 }
 
 impl CacheRoom {
@@ -47,8 +74,8 @@ impl CacheRoom {
         };
         let (memory, counters) = (Arc::<MemoryAccount>::default(), Arc::<Counters>::default());
         let parts = pool.join((&memory, &counters), budget, workers, !options.read_only)?;
-        let (beyond, within) = Default::default();
-        let room = Self { pool, memory, counters, beyond, within };
+        let (flush_beyond, other_beyond) = Default::default();
+        let room = Self { pool, memory, counters, flush_beyond, other_beyond };
         room.memory.begin_filter_plan();
         room.memory.set_limit(MemoryUse::Filters, room.filter_bytes_max(&budget, &parts));
         Ok(Arc::new(room))
@@ -126,28 +153,15 @@ impl CacheRoom {
         self.pool.leave(&self.memory);
     }
 
-    /// Returns whether a worker waits for the one that takes more than its share.
+    /// Returns whether a worker waits for a job that exceeds its share and is no flush.
     pub(crate) fn is_awaited(&self) -> bool {
-        self.beyond.lock().waiting > 0
+        self.other_beyond.state.lock().waiting > 0
     }
 
-    /// Waits until no other worker of the store takes more than its share. Workers of other stores
-    /// may: a store must not wait for the files, or the listener, of another.
-    fn go_beyond(&self) {
-        // The worker beyond its share waits for no other worker, so it ends.
-        let mut beyond = self.beyond.lock();
-        beyond.waiting += 1;
-        while beyond.is_taken {
-            self.within.wait(&mut beyond);
-        }
-        beyond.waiting -= 1;
-        beyond.is_taken = true;
-    }
-
-    /// The worker that took more than its share has ended.
-    fn end_beyond(&self) {
-        self.beyond.lock().is_taken = false;
-        self.within.notify_all();
+    /// Returns the turn of flushes, or of other jobs, to exceed a share. Workers of other stores
+    /// have their own: a store must not wait for the files, or the listener, of another.
+    fn turn(&self, is_flush: bool) -> &Turn {
+        if is_flush { &self.flush_beyond } else { &self.other_beyond }
     }
 }
 
@@ -160,12 +174,14 @@ impl Drop for CacheRoom {
 /// Memory that one worker takes for writing at a time: for one flush, compaction or filter.
 ///
 /// Within its share it takes memory freely. Beyond it, for long entries, the block cache shrinks.
-/// Only one worker at a time may exceed its share; others wait for it. A compaction of an idle
-/// store is interrupted for them.
+/// Only one flush and one other job at a time may exceed their shares; others of their kind wait
+/// for them. A compaction of an idle store is interrupted for them. A job that exceeds its share
+/// waits for no other job, except a compaction for a flush. So each wait ends.
 #[derive(Debug)]
 pub(crate) struct WorkerShare {
     room: Arc<CacheRoom>,
     bytes_max: u64,
+    is_of_flush: bool,
     state: Mutex<ShareState>,
 }
 
@@ -177,9 +193,9 @@ struct ShareState {
 }
 
 impl WorkerShare {
-    /// A share of at most `bytes_max` bytes.
-    pub(crate) fn new(room: Arc<CacheRoom>, bytes_max: u64) -> Arc<Self> {
-        Arc::new(Self { room, bytes_max, state: Mutex::default() })
+    /// A share of at most `bytes_max` bytes, for a flush or another job.
+    pub(crate) fn new(room: Arc<CacheRoom>, bytes_max: u64, is_of_flush: bool) -> Arc<Self> {
+        Arc::new(Self { room, bytes_max, is_of_flush, state: Mutex::default() })
     }
 
     /// Returns the size of the share in bytes.
@@ -187,9 +203,18 @@ impl WorkerShare {
         self.bytes_max
     }
 
-    /// Returns a share of the bytes that are not taken now, for work of the same thread.
-    pub(crate) fn rest(&self) -> Arc<Self> {
-        Self::new(Arc::clone(&self.room), self.bytes_max.saturating_sub(self.bytes()))
+    /// Returns a share of the bytes that are not taken now, for other work of the same thread.
+    ///
+    /// A flush has half of the share at least, for tables that are not tiny. If less is left, it
+    /// exceeds the share from the beginning.
+    pub(crate) fn rest(&self, is_for_flush: bool) -> Arc<Self> {
+        let left = self.bytes_max.saturating_sub(self.bytes());
+        let least = if is_for_flush { self.bytes_max / 2 } else { 0 };
+        let rest = Self::new(Arc::clone(&self.room), left.max(least), is_for_flush);
+        if left < least {
+            rest.go_beyond(&mut rest.state.lock());
+        }
+        rest
     }
 
     /// Bytes taken now.
@@ -212,13 +237,20 @@ impl WorkerShare {
     fn change(&self, from: u64, to: u64) {
         let mut state = self.state.lock();
         state.bytes = state.bytes - from + to;
-        if to > from && state.bytes > self.bytes_max && !state.is_beyond {
-            self.room.go_beyond();
-            state.is_beyond = true;
+        if to > from && state.bytes > self.bytes_max {
+            self.go_beyond(&mut state);
         }
         self.room.memory.change_writing(from, to);
         if to > from {
             self.room.fit();
+        }
+    }
+
+    /// Waits until the worker may exceed its share.
+    fn go_beyond(&self, state: &mut ShareState) {
+        if !state.is_beyond {
+            self.room.turn(self.is_of_flush).take();
+            state.is_beyond = true;
         }
     }
 }
@@ -226,7 +258,7 @@ impl WorkerShare {
 impl Drop for WorkerShare {
     fn drop(&mut self) {
         if self.state.lock().is_beyond {
-            self.room.end_beyond();
+            self.room.turn(self.is_of_flush).end();
         }
         self.room.fit();
     }
@@ -306,8 +338,8 @@ mod tests {
             assert_eq!(before - room.cache().capacity_bytes(), 3 * MIB, "{what:?}");
             charge
         });
-        let share = WorkerShare::new(Arc::clone(&room), 4 * MIB);
-        let other = WorkerShare::new(Arc::clone(&room), 4 * MIB);
+        let share = WorkerShare::new(Arc::clone(&room), 4 * MIB, false);
+        let other = WorkerShare::new(Arc::clone(&room), 4 * MIB, false);
         let within = other.take(4 * MIB);
         let mut taken = share.take(4 * MIB);
         assert_eq!(room.cache().capacity_bytes(), 34 * MIB, "workers within their shares");
@@ -336,7 +368,7 @@ mod tests {
         room.fit();
         drop(memtable);
         room.fit();
-        drop(WorkerShare::new(Arc::clone(&room), 4 * MIB).take(4 * MIB));
+        drop(WorkerShare::new(Arc::clone(&room), 4 * MIB, false).take(4 * MIB));
         let smaller = Options::new().memory_budget(32 * MIB).memory;
         room.change(smaller).expect("a valid budget");
         let moves = room.moves();
@@ -392,11 +424,12 @@ mod tests {
     }
 
     #[test]
-    fn one_worker_at_a_time_is_beyond_its_share() {
+    fn one_flush_and_one_other_job_at_a_time_exceed_their_shares() {
         let room = room();
-        let first = WorkerShare::new(Arc::clone(&room), MIB);
+        let share_of = |is_flush| WorkerShare::new(Arc::clone(&room), MIB, is_flush);
+        let (first, second) = (share_of(false), share_of(false));
         let taken = first.take(30 * MIB);
-        let second = WorkerShare::new(Arc::clone(&room), MIB);
+        drop(share_of(true).take(2 * MIB));
         assert!(!room.is_awaited());
         let waiting = thread::spawn(move || drop(second.take(30 * MIB)));
         while !room.is_awaited() {
@@ -409,5 +442,20 @@ mod tests {
         waiting.join().expect("it only waited");
         assert!(!room.is_awaited());
         assert_eq!(room.memory.bytes(MemoryUse::Writing), 0);
+    }
+
+    #[test]
+    fn a_flush_within_another_job_has_half_of_its_share() {
+        let room = room();
+        let share = WorkerShare::new(Arc::clone(&room), 8 * MIB, false);
+        let mut taken = share.take(MIB);
+        for (bytes, of_flush, is_beyond, of_other) in
+            [(1, 7, false, 7), (4, 4, false, 4), (5, 4, true, 3), (9, 4, true, 0)]
+        {
+            taken.set(bytes * MIB);
+            let rest = share.rest(true);
+            assert_eq!((rest.bytes_max(), rest.is_beyond()), (of_flush * MIB, is_beyond));
+            assert_eq!(share.rest(false).bytes_max(), of_other * MIB, "{bytes} MiB are taken");
+        }
     }
 }

@@ -230,13 +230,20 @@ impl TableStore {
         self.cache_room.fit();
     }
 
+    /// Returns the share of a worker for any job except a flush.
     pub(crate) fn worker_share(&self) -> Arc<WorkerShare> {
         self.share_of(0)
     }
 
+    /// Returns the share of a worker for a flush.
+    pub(crate) fn flush_share(&self) -> Arc<WorkerShare> {
+        WorkerShare::new(Arc::clone(&self.cache_room), self.writing_bytes_max(), true)
+    }
+
     /// Returns a share of at least `bytes_min` bytes.
     pub(crate) fn share_of(&self, bytes_min: u64) -> Arc<WorkerShare> {
-        WorkerShare::new(Arc::clone(&self.cache_room), self.writing_bytes_max().max(bytes_min))
+        let bytes = self.writing_bytes_max().max(bytes_min);
+        WorkerShare::new(Arc::clone(&self.cache_room), bytes, false)
     }
 
     /// As [`open`](Self::open) for a table that joins an open store: notifies `listener` of an

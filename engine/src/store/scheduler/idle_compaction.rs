@@ -3,7 +3,7 @@
 //! A store is idle when for [`IDLE`] nothing was written and no worker had work. Then the cheap
 //! compactions that the picker finds ([`idle`](crate::compaction)) are done one after the other,
 //! until something is written. Those that rewrite more follow after [`LONG_IDLE`]. A flush without
-//! a free worker interrupts the one in flight. So do work that waits for memory, a request to
+//! a free worker interrupts the one in flight. So do other jobs that wait for memory, a request to
 //! compact a whole keyspace, and the close of the store.
 //!
 //! The writes of an interrupted compaction are wasted. A writer that flushes another keyspace

@@ -11,8 +11,9 @@
 //!
 //! The buffers of all jobs on a thread are part of one share of the memory for writing. So a
 //! compaction interrupts itself only while it uses at most half of its share, as at the start of
-//! each table. A job that exceeds its share waits for others that do, so a compaction that does
-//! carries out none.
+//! each table. If its input buffers take more, as with long entries, it carries out flushes all the
+//! same: see [`WorkerShare`]. A merge that exceeds its share waits for others that do, so a
+//! compaction that does carries out none.
 
 use std::{cell::Cell, sync::Arc};
 
@@ -27,6 +28,8 @@ pub(super) struct UrgentJobs<'a> {
     store: &'a Store,
     compaction: &'a Compaction,
     share: &'a Arc<WorkerShare>,
+    /// The least bytes of the share taken so far: those of the input buffers.
+    bytes_min: Cell<u64>,
     /// Rings of the bell before the last search for jobs.
     rings: Cell<Option<u64>>,
     /// The last job found no space. A retry is due without a ring.
@@ -39,28 +42,32 @@ impl<'a> UrgentJobs<'a> {
         compaction: &'a Compaction,
         share: &'a Arc<WorkerShare>,
     ) -> Self {
-        Self { store, compaction, share, rings: Cell::new(None), has_failed: Cell::new(false) }
+        let (rings, has_failed) = (Cell::new(None), Cell::new(false));
+        Self { store, compaction, share, bytes_min: Cell::new(u64::MAX), rings, has_failed }
     }
 
     /// Carries out a job that has become due since the last call. Its end rings the bell, so the
     /// next call looks for another one.
     pub(super) fn carry_out(&self) {
         let (store, scheduler) = (self.store, &self.store.scheduler);
+        let (bytes, half) = (self.share.bytes(), self.share.bytes_max() / 2);
+        self.bytes_min.set(self.bytes_min.get().min(bytes));
         let rings = Some(scheduler.bell.rings());
         let may_have_job =
             self.rings.get() != rings || self.has_failed.get() || store.has_paced_unlink();
         if !may_have_job
             || scheduler.is_paused()
-            || self.share.is_beyond()
-            || self.share.bytes() > self.share.bytes_max() / 2
+            || bytes > half && self.bytes_min.get() <= half
             || store.has_free_worker(&scheduler.state.lock())
         {
             return;
         }
         self.rings.set(rings);
         store.free_and_freeze();
-        if let Some(job) = store.claim_urgent(self.compaction) {
-            let has_worked = store.carry_out_within(&job, &self.share.rest());
+        let may_merge = bytes <= half && !self.share.is_beyond();
+        if let Some(job) = store.claim_urgent(self.compaction, may_merge) {
+            let rest = self.share.rest(matches!(job, Job::Flush(_)));
+            let has_worked = store.carry_out_within(&job, &rest);
             scheduler.room_waits.wake();
             self.has_failed.set(!has_worked);
         }
@@ -72,8 +79,9 @@ impl Store {
         state.claims() < self.options.worker_threads
     }
 
-    /// Claims a job that must not wait for the end of `compaction`, if no worker is free.
-    fn claim_urgent(&self, compaction: &Compaction) -> Option<Job> {
+    /// Claims a job that must not wait for the end of `compaction`, if no worker is free. A merge
+    /// only with `may_merge`.
+    fn claim_urgent(&self, compaction: &Compaction, may_merge: bool) -> Option<Job> {
         let mut state = self.scheduler.state.lock();
         if self.has_free_worker(&state) || state.shut_down || self.versions.is_read_only() {
             return None;
@@ -91,7 +99,7 @@ impl Store {
         if let Some(tree) = self.claim_flush(&mut state) {
             return Some(Job::Flush(tree));
         }
-        if !has_space || is_short_of_level0(compaction) {
+        if !may_merge || !has_space || is_short_of_level0(compaction) {
             return None;
         }
         let wanted = match reduces_level0(compaction) {

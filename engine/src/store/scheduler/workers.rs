@@ -242,7 +242,11 @@ impl Store {
     /// Executes a claimed job and releases the claim. Returns whether more work may be tried at
     /// once.
     pub(super) fn carry_out(&self, job: &Job) -> bool {
-        self.carry_out_within(job, &self.tables.worker_share())
+        let share = match job {
+            Job::Flush(_) => self.tables.flush_share(),
+            _ => self.tables.worker_share(),
+        };
+        self.carry_out_within(job, &share)
     }
 
     /// Executes a claimed job with buffers that are part of `share`, and releases the claim.

@@ -61,7 +61,7 @@ fn a_table_ends_within_its_share() {
         ("a range filter", 16, 100, new().range_filter_bits_per_key(16.0), 4_000..8_000),
     ];
     for (name, key_bytes, value_bytes, keyspace, entries) in cases {
-        let share = WorkerShare::new(Arc::clone(&tables.cache_room), MIB / 2);
+        let share = WorkerShare::new(Arc::clone(&tables.cache_room), MIB / 2, false);
         let reading = share.take(100 << 10);
         let created = tables.create(&keyspace, filter, &share, share.bytes());
         let mut table = created.expect("a new file");

@@ -22,6 +22,56 @@ fn a_compaction_carries_out_what_is_urgent() {
     assert_eq!((level0_runs(db, "small"), level0_runs(db, "large")), (0, 0));
 }
 
+/// As a compaction of long entries does until it ends.
+#[test]
+fn a_compaction_that_exceeds_its_share_carries_out_flushes() {
+    for exceeds in [true, false] {
+        let busy = busy(options(1).memory_budget(64 << 20));
+        let (db, store) = (&busy.db, busy.db.store());
+        let long = claim_long(db);
+        add_runs(db, "small", 4, 10);
+        freeze_long(db, "other");
+        let share = store.tables.worker_share();
+        let bytes = share.bytes_max() / 2 + 1;
+        let _taken = share.take(if exceeds { 2 * bytes } else { bytes });
+        assert_eq!(share.is_beyond(), exceeds);
+        let before = db.stats().background;
+        assert!(store.carry_out_within(&long, &share), "there is room");
+        let after = db.stats().background;
+        assert_eq!(after.flushes - before.flushes, 1, "the share is exceeded: {exceeds}");
+        let merges = after.compactions - before.compactions;
+        assert_eq!(merges, 1, "a merge would wait for it: {exceeds}");
+    }
+}
+
+/// A flush holds the memory of one entry at a time.
+#[test]
+fn a_flush_waits_for_no_compaction_that_exceeds_its_share() {
+    let db = options(0).memory_budget(64 << 20).open("db").expect("a new store");
+    let share = db.store().tables.worker_share();
+    let taken = share.take(share.bytes_max() + 1);
+    freeze_long(&db, "other");
+    let (sender, flushed) = mpsc::channel();
+    let flush = thread::spawn({
+        let db = db.clone();
+        move || sender.send(db.flush())
+    });
+    let result = flushed.recv_timeout(Duration::from_secs(20));
+    drop((taken, share));
+    result.expect("it does not wait").expect("there is room");
+    flush.join().expect("it has ended").expect("the receiver is alive");
+}
+
+/// Freezes a memtable of `name` with an entry that exceeds the share of a worker.
+fn freeze_long(db: &Db, name: &str) {
+    let keyspace = db.keyspace(name).expect("there is room");
+    // A value that expires is in no blob file.
+    let (value, ttl) = (vec![7; 4 << 20], Duration::from_secs(3600));
+    keyspace.insert_with_ttl("long", value, ttl).expect("there is room");
+    let _placement = db.store().writer.placement();
+    assert!(tree_of(db, name).freeze());
+}
+
 /// A long merge of level 0, too, once it delays writes.
 #[test]
 fn a_compaction_carries_out_long_merges_that_delay_writes() {
