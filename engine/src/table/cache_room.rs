@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use sievedb_sstable::BlockCache;
 
+use super::room::FREE_IN_SHARE;
 use crate::{
     Options, Result,
     memory::{MemoryAccount, MemoryUse},
@@ -205,11 +206,11 @@ impl WorkerShare {
 
     /// Returns a share of the bytes that are not taken now, for other work of the same thread.
     ///
-    /// A flush has half of the share at least, for tables that are not tiny. If less is left, it
-    /// exceeds the share from the beginning.
+    /// A flush has [a part of the share](FREE_IN_SHARE) at least, for tables that are not tiny. If
+    /// less is left, it exceeds the share from the beginning.
     pub(crate) fn rest(&self, is_for_flush: bool) -> Arc<Self> {
         let left = self.bytes_max.saturating_sub(self.bytes());
-        let least = if is_for_flush { self.bytes_max / 2 } else { 0 };
+        let least = if is_for_flush { self.bytes_max / FREE_IN_SHARE } else { 0 };
         let rest = Self::new(Arc::clone(&self.room), left.max(least), is_for_flush);
         if left < least {
             rest.go_beyond(&mut rest.state.lock());
@@ -445,12 +446,12 @@ mod tests {
     }
 
     #[test]
-    fn a_flush_within_another_job_has_half_of_its_share() {
+    fn a_flush_within_another_job_has_a_quarter_of_its_share() {
         let room = room();
         let share = WorkerShare::new(Arc::clone(&room), 8 * MIB, false);
         let mut taken = share.take(MIB);
         for (bytes, of_flush, is_beyond, of_other) in
-            [(1, 7, false, 7), (4, 4, false, 4), (5, 4, true, 3), (9, 4, true, 0)]
+            [(1, 7, false, 7), (6, 2, false, 2), (7, 2, true, 1), (9, 2, true, 0)]
         {
             taken.set(bytes * MIB);
             let rest = share.rest(true);

@@ -56,10 +56,13 @@ impl Store {
         self.tables.unlink_pace.is_set() && !self.tables.obsolete_files.is_empty()
     }
 
-    /// Returns whether an unlink is due.
-    pub(super) fn has_unlink(&self, state: &State) -> bool {
-        !self.tables.obsolete_files.is_empty()
-            && (state.no_space.is_some() || self.unlink_wait().is_zero())
+    /// Claims an unlink if one is due and no worker unlinks.
+    pub(super) fn claim_unlink(&self, state: &mut State) -> Option<Job> {
+        let is_due = !state.has_unlinker
+            && !self.tables.obsolete_files.is_empty()
+            && (state.no_space.is_some() || self.unlink_wait().is_zero());
+        state.has_unlinker |= is_due;
+        is_due.then_some(Job::Unlink)
     }
 
     /// Returns how long the next unlink waits.
@@ -75,8 +78,8 @@ impl Store {
         if state.shut_down || self.versions.is_read_only() {
             return None;
         }
-        if self.has_unlink(&state) {
-            return Some(Job::Unlink);
+        if let Some(unlink) = self.claim_unlink(&mut state) {
+            return Some(unlink);
         }
         if self.versions.is_behind() {
             return Some(Job::Record);

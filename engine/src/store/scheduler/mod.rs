@@ -110,6 +110,8 @@ struct State {
     merge_turn: bool,
     /// Threads that unlink obsolete files.
     unlinking: usize,
+    /// One worker at a time unlinks obsolete files: others would wait for it.
+    has_unlinker: bool,
     /// Jobs of filters in flight.
     filter_jobs: usize,
     /// Compactions in flight, with the id of their keyspace.
@@ -133,9 +135,10 @@ struct State {
 }
 
 impl State {
-    /// Returns how much claimed work is in flight, except unlinking.
+    /// Returns how many claimed jobs are in flight.
     fn claims(&self) -> usize {
-        self.flushing.len() + self.running.len() + self.filter_jobs
+        let unlinks = usize::from(self.has_unlinker);
+        self.flushing.len() + self.running.len() + self.filter_jobs + unlinks
     }
 
     /// Returns the compactions of `tree` in flight.

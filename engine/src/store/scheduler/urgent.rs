@@ -9,11 +9,11 @@
 //! Between two jobs the compaction reads up to 1 MiB: writers that freeze a memtable during each
 //! flush do not stop it. It carries out none during a pause, which cancels it.
 //!
-//! The buffers of all jobs on a thread are part of one share of the memory for writing. So a
-//! compaction interrupts itself only while it uses at most half of its share, as at the start of
-//! each table. If its input buffers take more, as with long entries, it carries out flushes all the
-//! same: see [`WorkerShare`]. A merge that exceeds its share waits for others that do, so a
-//! compaction that does carries out none.
+//! The buffers of all jobs on a thread are part of one share of the memory for writing. Each table
+//! leaves a quarter of the share free, which suffices for a flush. Long entries may leave less: the
+//! flush then exceeds the share, see [`WorkerShare`]. A compaction runs a merge only while it uses
+//! at most half of its share, as at the start of each table. A merge that exceeds its share waits
+//! for others that do, so a compaction that does runs none.
 
 use std::{cell::Cell, sync::Arc};
 
@@ -28,8 +28,6 @@ pub(super) struct UrgentJobs<'a> {
     store: &'a Store,
     compaction: &'a Compaction,
     share: &'a Arc<WorkerShare>,
-    /// The least bytes of the share taken so far: those of the input buffers.
-    bytes_min: Cell<u64>,
     /// Rings of the bell before the last search for jobs.
     rings: Cell<Option<u64>>,
     /// The last job found no space. A retry is due without a ring.
@@ -42,29 +40,27 @@ impl<'a> UrgentJobs<'a> {
         compaction: &'a Compaction,
         share: &'a Arc<WorkerShare>,
     ) -> Self {
-        let (rings, has_failed) = (Cell::new(None), Cell::new(false));
-        Self { store, compaction, share, bytes_min: Cell::new(u64::MAX), rings, has_failed }
+        Self { store, compaction, share, rings: Cell::new(None), has_failed: Cell::new(false) }
     }
 
     /// Carries out a job that has become due since the last call. Its end rings the bell, so the
     /// next call looks for another one.
     pub(super) fn carry_out(&self) {
         let (store, scheduler) = (self.store, &self.store.scheduler);
-        let (bytes, half) = (self.share.bytes(), self.share.bytes_max() / 2);
-        self.bytes_min.set(self.bytes_min.get().min(bytes));
         let rings = Some(scheduler.bell.rings());
         let may_have_job =
             self.rings.get() != rings || self.has_failed.get() || store.has_paced_unlink();
-        if !may_have_job
-            || scheduler.is_paused()
-            || bytes > half && self.bytes_min.get() <= half
-            || store.has_free_worker(&scheduler.state.lock())
+        if !may_have_job || scheduler.is_paused() || store.has_free_worker(&scheduler.state.lock())
         {
             return;
         }
-        self.rings.set(rings);
+        let is_half_free = self.share.bytes() <= self.share.bytes_max() / 2;
+        let may_merge = is_half_free && !self.share.is_beyond();
+        // A merge that is due now may run later.
+        if may_merge || self.share.is_beyond() {
+            self.rings.set(rings);
+        }
         store.free_and_freeze();
-        let may_merge = bytes <= half && !self.share.is_beyond();
         if let Some(job) = store.claim_urgent(self.compaction, may_merge) {
             let rest = self.share.rest(matches!(job, Job::Flush(_)));
             let has_worked = store.carry_out_within(&job, &rest);
@@ -86,8 +82,8 @@ impl Store {
         if self.has_free_worker(&state) || state.shut_down || self.versions.is_read_only() {
             return None;
         }
-        if self.has_unlink(&state) {
-            return Some(Job::Unlink);
+        if let Some(unlink) = self.claim_unlink(&mut state) {
+            return Some(unlink);
         }
         let has_space = state.no_space.is_none();
         if self.versions.is_behind()

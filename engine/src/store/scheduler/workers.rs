@@ -97,6 +97,16 @@ impl Drop for Unlinking<'_> {
     }
 }
 
+/// The claim of an unlink.
+struct Unlinker<'a>(&'a Scheduler);
+
+impl Drop for Unlinker<'_> {
+    fn drop(&mut self) {
+        self.0.state.lock().has_unlinker = false;
+        self.0.progress.notify_all();
+    }
+}
+
 thread_local! {
     /// The scheduler that this thread is a worker of, or writes the log for.
     static WORKER_OF: Cell<*const Scheduler> = const { Cell::new(ptr::null()) };
@@ -260,6 +270,7 @@ impl Store {
         let retries = self.scheduler.state.lock().retries;
         let outcome = match job {
             Job::Unlink => {
+                let _unlinker = Unlinker(&self.scheduler);
                 self.unlink_due();
                 Ok(Ended::Done)
             }

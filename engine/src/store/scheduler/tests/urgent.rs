@@ -1,6 +1,7 @@
 //! Jobs that a compaction carries out, without a free worker.
 
 use super::{
+    super::urgent::UrgentJobs,
     priorities::{Busy, add_runs, busy, claim_long, freeze, level0_runs, options, tree_of},
     *,
 };
@@ -70,6 +71,41 @@ fn freeze_long(db: &Db, name: &str) {
     keyspace.insert_with_ttl("long", value, ttl).expect("there is room");
     let _placement = db.store().writer.placement();
     assert!(tree_of(db, name).freeze());
+}
+
+/// A table takes most of the share before it ends: other workers may be in the same state.
+#[test]
+fn a_compaction_flushes_in_the_middle_of_a_table() {
+    let busy = busy(options(1));
+    let store = busy.db.store();
+    let Job::Compact(_, long) = claim_long(&busy.db) else { panic!("a compaction is due") };
+    for taken_percent in [40, 74, 99] {
+        freeze(&busy.db, "other", 10);
+        let share = store.tables.worker_share();
+        let _taken = share.take(share.bytes_max() * taken_percent / 100);
+        let before = busy.db.stats().background.flushes;
+        UrgentJobs::new(store, &long, &share).carry_out();
+        let flushes = busy.db.stats().background.flushes - before;
+        assert_eq!(flushes, 1, "with {taken_percent} % of the share taken");
+    }
+}
+
+/// The other worker flushes meanwhile, also in the middle of a compaction.
+#[test]
+fn one_worker_at_a_time_unlinks() {
+    let busy = busy(options(2));
+    let store = busy.db.store();
+    let long = claim_long(&busy.db);
+    assert!(store.carry_out(&long), "there is room");
+    let claims = || store.scheduler.state.lock().claims();
+    let before = claims();
+    assert!(matches!(store.claim(), Some(Job::Unlink)), "inputs are obsolete");
+    assert_eq!(claims(), before + 1, "else a compaction leaves flushes to this worker");
+    let next = store.claim();
+    assert!(!matches!(next, Some(Job::Unlink)), "{next:?}");
+    let before = claims();
+    assert!(store.carry_out(&Job::Unlink));
+    assert_eq!(claims(), before - 1);
 }
 
 /// A long merge of level 0, too, once it delays writes.
