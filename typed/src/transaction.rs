@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
-use sievedb::{Batch, Db, Keyspace, Transaction, TransactionOptions};
+use sievedb::{Batch, Db, Keyspace, TimeToLive, Transaction, TransactionOptions};
 
 #[cfg(doc)]
 use crate::error::Error;
@@ -23,6 +23,17 @@ pub enum Expiry {
     Never,
     After(Duration),
     At(SystemTime),
+}
+
+impl Expiry {
+    /// Returns the expiry of a value with this time to live, which a transaction has read; `Never`
+    /// for an absent value.
+    pub(crate) fn of(ttl: Option<TimeToLive>) -> Self {
+        match ttl {
+            Some(TimeToLive::Remaining(ttl)) => Self::After(ttl),
+            Some(TimeToLive::Unlimited) | None => Self::Never,
+        }
+    }
 }
 
 pub(crate) mod sealed {

@@ -65,10 +65,6 @@ impl<K: Key, V> Maintained<K, V> {
         entry: &[u8],
         ttl: Option<TimeToLive>,
     ) -> sievedb::Result<()> {
-        let expiry = match ttl {
-            Some(TimeToLive::Remaining(ttl)) => Expiry::After(ttl),
-            Some(TimeToLive::Unlimited) | None => Expiry::Never,
-        };
-        transaction.put(&self.keyspace, entry, &[], expiry)
+        transaction.put(&self.keyspace, entry, &[], Expiry::of(ttl))
     }
 }

@@ -2,13 +2,16 @@
 
 use std::{ops::Bound, sync::Arc};
 
-use sievedb::{Db, Durability, Keyspace};
+use sievedb::{Db, Durability, Isolation, Keyspace, TransactionOptions};
 
 use super::{
     Step,
     record::{SchemaRecord, Stored},
 };
-use crate::error::{Error, Result};
+use crate::{
+    error::{Error, Result},
+    transaction::{Expiry, sealed::Writes as _},
+};
 
 /// Maximum memory of a batch, in bytes. A larger value has a batch of its own.
 const BATCH_BYTES: u64 = 256 << 10;
@@ -46,7 +49,9 @@ fn rewrite_batch(
     step: &Step,
 ) -> Result<Option<Vec<u8>>> {
     let start = record.migrated_to.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
-    let mut batch = db.batch();
+    // A transaction has a fixed clock, so a new value expires when the old one would.
+    let options = TransactionOptions::new().isolation(Isolation::Snapshot).bytes_max(u64::MAX);
+    let mut batch = db.begin_with(options);
     let mut last = None;
     for entry in keyspace.range::<&[u8]>((start, Bound::Unbounded)) {
         let (key, value) = entry?;
@@ -67,7 +72,10 @@ fn rewrite_batch(
             break;
         }
         match new {
-            Some(new) => batch.insert(keyspace, &key, new)?,
+            Some(new) => {
+                let expiry = Expiry::of(batch.ttl(keyspace, &key)?);
+                batch.put(keyspace, &key, &new, expiry)?;
+            }
             None => batch.remove(keyspace, &key)?,
         }
         last = Some(key.to_vec());

@@ -41,7 +41,7 @@ type Step = Box<dyn Fn(&[u8], Bytes) -> Result<Option<Vec<u8>>, CodecError> + Se
 /// # Migrations
 ///
 /// [`migrate`](Self::migrate) adds the step from one version to the next. `open` runs the missing
-/// steps in order, each over all values. Keys never change.
+/// steps in order, each over all values. Keys and expiries never change.
 ///
 /// ```
 /// use serde::{Deserialize, Serialize};

@@ -39,6 +39,7 @@ use super::SCHEMA_KEYSPACE;
 use crate::{
     error::{Error, Result},
     key::{self, Key, KeyError},
+    transaction::{Expiry, sealed::Writes},
 };
 
 /// A record without its contents decoded.
@@ -96,12 +97,13 @@ pub(crate) trait Stored: Sized {
         Ok(batch.commit(Durability::Disk)?)
     }
 
-    fn write_in(&self, batch: &mut Batch, db: &Db, keyspace: &Keyspace) -> Result<()> {
+    /// Adds a write of the record.
+    fn write_in(&self, writes: &mut impl Writes, db: &Db, keyspace: &Keyspace) -> Result<()> {
         // Without the default TTL and the compaction filter of `Options::keyspace`.
         let records = db.keyspace_with(SCHEMA_KEYSPACE, &KeyspaceOptions::new())?;
         let record = (Self::LAYOUT, keyspace.name(), self.contents());
         let bytes = key::to_bytes::<Record>(&record);
-        Ok(batch.insert_without_ttl(records, key_of(keyspace.id()), bytes)?)
+        Ok(writes.put(&records, &key_of(keyspace.id()), &bytes, Expiry::Never)?)
     }
 }
 

@@ -250,6 +250,25 @@ fn operands_are_merged() {
 }
 
 #[test]
+fn migration_keeps_the_expiry_of_each_value() {
+    let second = Duration::from_secs(1);
+    for default_ttl in [None, Some(5 * second)] {
+        let (_dir, db, clock) = store_with_clock();
+        let options = KeyspaceOptions::new().default_ttl(default_ttl);
+        let open = |schema| Names::open_with(&db, "names", &options, schema).unwrap();
+        let old = open(Schema::new("name", 1));
+        old.insert_with_ttl(1, text("anna"), 10 * second).unwrap();
+        old.insert_without_ttl(2, text("bert")).unwrap();
+        drop(old);
+        clock.advance(3 * second);
+        let new = open(Schema::new("name", 2).migrate(1, |name: String| name + "a"));
+        assert_eq!(new.ttl(1).unwrap(), Some(TimeToLive::Remaining(7 * second)));
+        assert_eq!(new.ttl(2).unwrap(), Some(TimeToLive::Unlimited));
+        assert_eq!(new.get_many([1, 2]).unwrap(), [Some(text("annaa")), Some(text("berta"))]);
+    }
+}
+
+#[test]
 fn default_options_do_not_apply_to_schemas() {
     let (dir, clock) = (tempfile::tempdir().unwrap(), Arc::new(ManualClock::new()));
     let day = Duration::from_secs(24 * 3600);
