@@ -29,7 +29,8 @@
 //! | `is_complete`     | `bool`            | `false` while the index is built                   |
 //!
 //! A repair gives store and keyspaces new ids, and keeps their names. So a record of another store
-//! counts for the keyspace of its name, and moves to the id of that keyspace.
+//! counts for the keyspace of its name, and moves to the id of that keyspace. A new record replaces
+//! those of dropped keyspaces with its name.
 
 use std::ops::Bound;
 
@@ -82,18 +83,21 @@ pub(crate) trait Stored: Sized {
     }
 
     /// Writes the record with `batch`, unless the store is read-only: the record counts as it is.
-    fn update(&self, mut batch: Batch, db: &Db, keyspace: &Keyspace) -> Result<()> {
-        self.write_in(&mut batch, db, keyspace)?;
-        match batch.commit(Durability::Disk) {
-            Ok(()) | Err(sievedb::Error::ReadOnly { .. }) => Ok(()),
-            Err(error) => Err(error.into()),
+    fn update(&self, batch: Batch, db: &Db, keyspace: &Keyspace) -> Result<()> {
+        match self.write_with(batch, db, keyspace) {
+            Err(Error::Engine(sievedb::Error::ReadOnly { .. })) => Ok(()),
+            written => written,
         }
     }
 
     /// Stores the record durably.
     fn write(&self, db: &Db, keyspace: &Keyspace) -> Result<()> {
-        let mut batch = db.batch();
+        self.write_with(db.batch(), db, keyspace)
+    }
+
+    fn write_with(&self, mut batch: Batch, db: &Db, keyspace: &Keyspace) -> Result<()> {
         self.write_in(&mut batch, db, keyspace)?;
+        remove_dropped(&mut batch, db, keyspace)?;
         Ok(batch.commit(Durability::Disk)?)
     }
 
@@ -123,6 +127,35 @@ fn split(bytes: &Bytes, layout: u8) -> Result<(String, Vec<u8>), KeyError> {
     }
 }
 
+/// Removes records of dropped keyspaces with the name of `keyspace`. A repair keeps the names only,
+/// so these records would count for `keyspace`.
+fn remove_dropped(batch: &mut Batch, db: &Db, keyspace: &Keyspace) -> Result<()> {
+    let records = db.open_keyspace(SCHEMA_KEYSPACE)?;
+    let (name, own) = (keyspace.name(), key_of(keyspace.id()));
+    let mut others = Vec::new();
+    for entry in records.iter() {
+        let (key, bytes) = entry?;
+        if key != own && is_of(&bytes, &name) {
+            others.push(key);
+        }
+    }
+    if others.is_empty() {
+        return Ok(());
+    }
+    let key_of_name = |name: &String| Ok(key_of(db.open_keyspace(name)?.id()));
+    let live: sievedb::Result<Vec<_>> = db.keyspaces().iter().map(key_of_name).collect();
+    // After a concurrent rename the next write removes them.
+    let Ok(live) = live else { return Ok(()) };
+    // A renamed keyspace keeps its record, which may have its former name.
+    others.retain(|key| !live.iter().any(|live| live == key));
+    Ok(others.iter().try_for_each(|key| batch.remove(&records, key))?)
+}
+
+/// Returns `true` if this is a record with the keyspace name `name`.
+fn is_of(record: &[u8], name: &str) -> bool {
+    key::from_bytes::<Record>(record).is_ok_and(|(_, stored, _)| stored == name)
+}
+
 /// Returns the record of `keyspace`, or else that of a keyspace of the same name of another store.
 fn find(db: &Db, keyspace: &Keyspace) -> Result<Option<(Bytes, Bytes)>> {
     // Not created: the store may be read-only.
@@ -141,7 +174,7 @@ fn find(db: &Db, keyspace: &Keyspace) -> Result<Option<(Bytes, Bytes)>> {
         records.range(..first).chain(records.range((Bound::Excluded(last), Bound::Unbounded)));
     for entry in others {
         let (key, bytes) = entry?;
-        if key::from_bytes::<Record>(&bytes).is_ok_and(|(_, stored, _)| stored == name) {
+        if is_of(&bytes, &name) {
             return Ok(Some((key, bytes)));
         }
     }

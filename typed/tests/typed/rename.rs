@@ -55,6 +55,20 @@ fn schema_does_not_pass_to_another_keyspace_of_its_name() {
     assert!(matches!(opened, Err(Error::NoSchema { .. })), "{opened:?}");
 }
 
+#[test]
+fn schema_of_a_dropped_keyspace_is_not_used_after_a_repair() {
+    let (dir, db) = store();
+    texts(&db, "users").unwrap().insert(1, "one".to_owned()).unwrap();
+    db.drop_keyspace("users").unwrap();
+    let opened = |db: &Db| Texts::open(db, "users", Schema::new("text", 2));
+    opened(&db).unwrap().insert(1, "two".to_owned()).unwrap();
+    db.close().unwrap();
+    let new = tempfile::tempdir().unwrap();
+    Options::new().repair(dir.path(), new.path(), OlderValues::LeaveOut).unwrap();
+    let db = Db::open(new.path()).unwrap();
+    assert_eq!(opened(&db).unwrap().get(1).unwrap().as_deref(), Some("two"));
+}
+
 type ByCount = Index<u64, u32, u64>;
 
 fn indexed(db: &Db, name: &str) -> Result<(Indexed<u32, u64>, ByCount), Error> {
