@@ -43,6 +43,14 @@ pub(crate) enum Command {
         set: PathBuf,
     },
     /// Removes backups, and the files that no other backup needs. Keeps the newest in any case.
+    ///
+    /// Requires a rule. A backup is kept if any of the rules keeps it.
+    #[command(group(
+        clap::ArgGroup::new("rules")
+            .args(["last", "daily", "weekly", "monthly"])
+            .required(true)
+            .multiple(true)
+    ))]
     Prune {
         /// Directory of the backup set.
         set: PathBuf,

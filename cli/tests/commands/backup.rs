@@ -63,3 +63,19 @@ fn a_replica_is_written_continued_and_refreshed() {
     assert!(wrong.contains("1..=64"), "{wrong}");
     assert!(failure(&["backup", "replica", set, store]).contains("is no replica"));
 }
+
+#[test]
+fn prune_without_a_rule_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let paths = ["store", "set"].map(|name| dir.path().join(name));
+    let [store, set] = [0, 1].map(|at: usize| text(&paths[at]));
+    for value in ["1", "2", "3"] {
+        output(&["put", store, "key", value]);
+        output(&["backup", "create", store, set]);
+    }
+    let errors = failure(&["backup", "prune", set]);
+    assert!(errors.contains("--last <N>"), "{errors}");
+    assert_eq!(output(&["backup", "list", set]).lines().count(), 3);
+    let prune = ["backup", "prune", set, "--last", "2", "--daily", "1"];
+    assert_eq!(output(&prune), "1 backup removed\n");
+}
