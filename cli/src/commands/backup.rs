@@ -139,7 +139,7 @@ impl Command {
             }
             Self::Verify { set } => {
                 let report = backup_set(set).verify()?;
-                writeln!(out, "{report}")?;
+                let written = writeln!(out, "{report}");
                 let count = report.problems.len() as u64;
                 if count > 0 {
                     let problems = counted(count, ["problem", "problems"]);
@@ -147,6 +147,7 @@ impl Command {
                     let advice = "restore another backup, or create a new set".to_owned();
                     return Err(Error::Problems { summary, advice });
                 }
+                written?;
             }
             &Self::Prune { ref set, last, daily, weekly, monthly } => {
                 let kept = Retention::new().last(last).daily(daily).weekly(weekly).monthly(monthly);

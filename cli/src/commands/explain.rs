@@ -28,10 +28,10 @@ impl Args {
         let key = self.notation.read(&self.key)?;
         let (_db, keyspace) = self.keyspace.open(Access::Beside)?;
         let explanation = keyspace.explain(key)?;
-        writeln!(out, "{explanation}")?;
+        let written = writeln!(out, "{explanation}");
         match explanation.answer {
             ExplainedAnswer::Unknown => Err(Error::Unknown),
-            _ => Ok(()),
+            _ => Ok(written?),
         }
     }
 }

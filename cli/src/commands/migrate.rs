@@ -79,9 +79,9 @@ impl Args {
         if differing.is_none() {
             output.finish()?;
         }
-        writeln!(out, "{}", table(&copied))?;
+        let written = writeln!(out, "{}", table(&copied));
         match differing {
-            None => Ok(()),
+            None => Ok(written?),
             Some(keyspace) => Err(Error::CopyDiffers { keyspace }),
         }
     }

@@ -44,12 +44,12 @@ impl Args {
         let new = self.into.display().to_string();
         interrupt::exit_with(move || format!("{new} is incomplete; delete it, then repair again"));
         let report = options().repair(&self.store, &self.into, older)?;
-        match self.json {
-            true => writeln!(out, "{}", self.json_of(&report))?,
-            false => writeln!(out, "{report}")?,
-        }
+        let written = match self.json {
+            true => writeln!(out, "{}", self.json_of(&report)),
+            false => writeln!(out, "{report}"),
+        };
         match report.lost.len() {
-            0 => Ok(()),
+            0 => Ok(written?),
             count => Err(Error::Lost { count }),
         }
     }

@@ -28,14 +28,16 @@ pub(crate) struct Args {
 impl Args {
     pub(crate) fn run(&self, out: &mut dyn Write) -> Result<()> {
         let FormatReport { readable, unreadable, .. } = options().formats(&self.store)?;
+        let mut report = String::new();
         for (writer, files) in &readable {
             let files = counted(*files, ["file", "files"]);
-            writeln!(out, "{files} of format version {FORMAT_VERSION}, written by {writer}")?;
+            report += &format!("{files} of format version {FORMAT_VERSION}, written by {writer}\n");
         }
         for error in &unreadable {
             let cause = error.source().map(|cause| format!(": {cause}")).unwrap_or_default();
-            writeln!(out, "unreadable: {}{cause}", message(error))?;
+            report += &format!("unreadable: {}{cause}\n", message(error));
         }
+        let written = out.write_all(report.as_bytes());
         if !unreadable.is_empty() {
             let files = counted(unreadable.len() as u64, ["file", "files"]);
             return Err(Error::Problems {
@@ -46,6 +48,7 @@ impl Args {
                 ),
             });
         }
+        written?;
         let mode = if self.dry_run { "nothing would be rewritten" } else { "nothing to rewrite" };
         writeln!(out, "every file has the current format: {mode}")?;
         Ok(())

@@ -50,9 +50,10 @@ impl Args {
             bar.set_position(progress.bytes_done);
         })?;
         bar.finish_and_clear();
-        writeln!(out, "{report}")?;
+        // A closed pipe does not hide problems.
+        let written = writeln!(out, "{report}");
         match report.problems.len() {
-            0 => Ok(()),
+            0 => Ok(written?),
             _ => Err(self.problems(&report)),
         }
     }

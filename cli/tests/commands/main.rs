@@ -22,7 +22,7 @@ mod verify;
 
 use sievedb::{Error, Options};
 use std::{
-    io::Write as _,
+    io::{BufRead as _, BufReader, Write as _},
     path::Path,
     process::{Command, Output, Stdio},
 };
@@ -43,6 +43,18 @@ fn sieve_reading(args: &[&str], input: &[u8]) -> Output {
     let _ = stdin.write_all(input);
     drop(stdin);
     sieve.wait_with_output().expect("it was started")
+}
+
+/// Runs `sieve` with `args`, and closes its standard output after the first `lines` lines. Returns
+/// the exit code and standard error.
+fn sieve_into_closed_pipe(args: &[&str], lines: usize) -> (Option<i32>, String) {
+    let mut sieve = Command::new(env!("CARGO_BIN_EXE_sieve"));
+    let sieve = sieve.args(args).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut sieve = sieve.spawn().expect("the binary was built");
+    let out = BufReader::new(sieve.stdout.take().expect("it is piped"));
+    assert_eq!(out.lines().take(lines).count(), lines, "{args:?}");
+    let end = sieve.wait_with_output().expect("it was started");
+    (end.status.code(), String::from_utf8_lossy(&end.stderr).into_owned())
 }
 
 /// Flushes the memtables of the store at `path`.

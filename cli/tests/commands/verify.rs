@@ -1,6 +1,8 @@
 //! `sieve verify`.
 
-use super::{failure, flush, output, sieve, text};
+use sievedb::{Compression, KeyspaceOptions, Options};
+
+use super::{failure, flush, output, sieve, sieve_into_closed_pipe, text};
 
 #[test]
 #[expect(clippy::disallowed_methods, reason = "damages a file behind the engine's back")]
@@ -58,5 +60,33 @@ fn store_without_current_is_not_an_empty_directory() {
     let letter = letters.join("letter.txt");
     for args in [&["verify", text(&letter)][..], &["put", text(&letter), "a", "b"]] {
         assert!(failure(args).contains("not a directory"), "{args:?}");
+    }
+}
+
+/// The report is longer than the buffer of standard output.
+#[test]
+#[expect(clippy::disallowed_methods, reason = "damages a file behind the engine's back")]
+fn a_closed_pipe_does_not_hide_problems() {
+    let dir = tempfile::tempdir().unwrap();
+    let [store, new] = ["store", "new"].map(|name| dir.path().join(name));
+    let keyspace = KeyspaceOptions::new().compression(Compression::None);
+    let db = Options::new().worker_threads(0).keyspace(keyspace).open(&store).unwrap();
+    for key in 0..10_000 {
+        db.insert(format!("{key:05}"), [b'v'; 100]).unwrap();
+    }
+    db.flush().unwrap();
+    drop(db);
+    let mut files = store.read_dir().unwrap().map(|entry| entry.unwrap().path());
+    let table = files.find(|path| path.extension().is_some_and(|it| it == "sst")).unwrap();
+    let mut bytes = std::fs::read(&table).unwrap();
+    bytes[..1_000_000].iter_mut().skip(2_000).step_by(5_000).for_each(|byte| *byte ^= 1);
+    std::fs::write(&table, bytes).unwrap();
+
+    let report = sieve(&["verify", text(&store)]).stdout;
+    assert!(report.len() > 10_000, "{}", String::from_utf8_lossy(&report));
+    let repair = ["repair", text(&store), "--into", text(&new)];
+    for args in [&["verify", text(&store)][..], &repair] {
+        let (code, errors) = sieve_into_closed_pipe(args, 0);
+        assert_eq!(code, Some(1), "{args:?}: {errors}");
     }
 }
