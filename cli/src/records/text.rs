@@ -78,7 +78,11 @@ impl<'a> Csv<'a> {
             true => self.rows.write_record([&self.keyspace, key, value]),
             false => self.rows.write_record([key, value]),
         };
-        Ok(written.map_err(std::io::Error::from)?)
+        // The conversion of `csv` would hide a closed pipe.
+        Ok(written.map_err(|error| match error.into_kind() {
+            csv::ErrorKind::Io(error) => error,
+            kind => std::io::Error::other(format!("{kind:?}")),
+        })?)
     }
 }
 

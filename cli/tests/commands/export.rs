@@ -7,7 +7,7 @@ use std::{fs, path::Path};
 
 use sievedb::Options;
 
-use super::{failure, output, sieve_reading, text};
+use super::{failure, output, sieve_into_closed_pipe, sieve_reading, text};
 
 /// Writes entries with all bytes, and what JSON and CSV quote, into two keyspaces.
 fn fill(path: &Path) {
@@ -64,6 +64,18 @@ fn exports_are_imported_again() {
             let scan = |store| output(&["scan", store, "--keyspace", keyspace]);
             assert!(scan(text(&copy)) == scan(source), "{name}: {keyspace}");
         }
+    }
+}
+
+#[test]
+fn export_into_a_closed_pipe_succeeds() {
+    let dir = tempfile::tempdir().unwrap();
+    let source = dir.path().join("source");
+    fill(&source);
+    for format in ["json", "csv"] {
+        let args = ["export", text(&source), "--all-keyspaces", "--format", format];
+        let (code, errors) = sieve_into_closed_pipe(&args, 1);
+        assert_eq!((code, errors.as_str()), (Some(0), ""), "{format}");
     }
 }
 
