@@ -3,8 +3,7 @@
 use std::{
     ops::Bound,
     path::PathBuf,
-    sync::atomic::{AtomicBool, Ordering},
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, OnceLock, PoisonError},
     time::Duration,
 };
 
@@ -53,17 +52,20 @@ impl Args {
         let has_bounds = from.is_some() || to.is_some();
         let name = self.keyspace.as_deref().or(has_bounds.then_some(DEFAULT_KEYSPACE));
         let keyspace = name.map(|name| find_keyspace(&self.store, &db, name, false)).transpose()?;
-        let interrupted = Arc::new(AtomicBool::new(false));
+        let done = Arc::new(OnceLock::new());
         // Taken at the end: the handler's handle would keep the store open.
         let held = Arc::new(Mutex::new(Some(db.clone())));
         interrupt::call({
-            let (interrupted, held) = (Arc::clone(&interrupted), Arc::clone(&held));
+            let (done, held) = (Arc::clone(&done), Arc::clone(&held));
             move || {
-                interrupted.store(true, Ordering::Release);
                 // Locked until the store is closed: the process must not exit before.
                 let db = held.lock().unwrap_or_else(PoisonError::into_inner);
-                // After a failure the next open recovers, as after a crash.
-                let _ = db.as_ref().map(|db| db.shutdown(SHUTDOWN_MAX));
+                if let Some(db) = &*db {
+                    // A closed store has no statistics.
+                    done.get_or_init(|| compacted_so_far(db));
+                    // After a failure the next open recovers, as after a crash.
+                    let _ = db.shutdown(SHUTDOWN_MAX);
+                }
             }
         });
         let compacted = match &keyspace {
@@ -76,11 +78,11 @@ impl Args {
         // Waits for rebuilt filters even if a table is damaged.
         let compacted = compacted.and(db.wait_for_background());
         held.lock().unwrap_or_else(PoisonError::into_inner).take();
-        match compacted {
-            Err(sievedb::Error::Closed) if interrupted.load(Ordering::Acquire) => {
-                Err(Error::Interrupted { done: compacted_so_far(&db) })
+        match (compacted, done.get()) {
+            (Err(sievedb::Error::Closed), Some(done)) => {
+                Err(Error::Interrupted { done: done.clone() })
             }
-            compacted => Ok(compacted?),
+            (compacted, _) => Ok(compacted?),
         }
     }
 }
