@@ -47,8 +47,9 @@ pub(crate) struct Args {
     /// gets the empty value; a present key keeps its value. A blank line is not an entry.
     #[arg(long)]
     keys_only: bool,
-    /// Sort the entries outside of the store, then add all of them at once, without log: faster for
-    /// much data. Nothing is stored before the end, also after a bad line or Ctrl-C.
+    /// Sort the entries outside of the store, then add them without log: faster for much data. Adds
+    /// all entries of a keyspace at once, one keyspace after another. After a bad line, nothing is
+    /// stored.
     #[arg(long, conflicts_with = "keys_only")]
     ingest: bool,
     /// Directory for sorted entries, empty or missing, one directory in it for each keyspace.
@@ -102,7 +103,15 @@ impl Args {
         default_dir.push(".import");
         let dir = self.temporary.clone().unwrap_or_else(|| default_dir.into());
         let shown = dir.display().to_string();
-        interrupt::exit_with(move || format!("nothing was imported; remove {shown}"));
+        let finished = Arc::<Mutex<Vec<String>>>::default();
+        let so_far = Arc::clone(&finished);
+        interrupt::exit_with(move || {
+            let finished = so_far.lock().unwrap_or_else(PoisonError::into_inner);
+            match finished.is_empty() {
+                true => format!("no keyspace was imported; remove {shown}"),
+                false => format!("only imported {}; remove {shown}", finished.join(", ")),
+            }
+        });
         let input = io::stdin().lock();
         let mut records = RecordReader::new(input, self.format, self.keys_only, self.notation);
         let memory_bytes = self.sort_memory.saturating_mul(1 << 20);
@@ -127,10 +136,12 @@ impl Args {
         }
         progress.finish_and_clear();
         let (mut stored, mut tables) = (0, 0);
-        for ingestion in sorted.into_values() {
+        for (name, ingestion) in sorted {
             let merging = progress::bar(ingestion.entries(), "entries", "writing tables");
             let ingested = ingestion.finish_with(|entries| merging.set_position(entries))?;
             merging.finish_and_clear();
+            let name = format!("{:?}", name.unwrap_or_else(|| keyspace.name()));
+            finished.lock().unwrap_or_else(PoisonError::into_inner).push(name);
             stored += ingested.entries;
             tables += ingested.tables as u64;
         }
