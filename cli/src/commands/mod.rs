@@ -112,6 +112,7 @@ impl WriteArgs {
         if !self.create_keyspace && !is_default {
             return self.keyspace.open_as(Access::Write, true);
         }
+        check_content(store)?;
         let db = options().open(store).map_err(|error| not_opened(store, error))?;
         let keyspace = db.keyspace(name)?;
         Ok((db, keyspace))
@@ -160,6 +161,24 @@ fn not_opened(path: &Path, error: sievedb::Error) -> Error {
         }
         error => error.into(),
     }
+}
+
+/// Refuses a new store among directories and names that are not UTF-8, which the engine ignores.
+fn check_content(path: &Path) -> Result<()> {
+    if path.join(CURRENT).exists() {
+        return Ok(());
+    }
+    // If it cannot be listed, the open reports the error.
+    for entry in path.read_dir().into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        // A new file system has the directory `lost+found`.
+        let is_dir = entry.file_type().is_ok_and(|kind| kind.is_dir()) && name != "lost+found";
+        if is_dir || name.to_str().is_none() {
+            let name = name.to_string_lossy().into_owned();
+            return Err(sievedb::Error::ForeignDirectory { path: path.to_owned(), name }.into());
+        }
+    }
+    Ok(())
 }
 
 /// Returns an error if the directory has no store, for commands that do not open it.

@@ -368,7 +368,10 @@ fn store_is_not_created_among_other_files() {
     let letter = dir.path().join("letter.txt");
     std::fs::write(&letter, "dear").unwrap();
     let error = failure(&["put", text(dir.path()), "a", "1"]);
-    assert!(error.contains("\"letter.txt\"") && error.contains("use a directory"), "{error}");
+    assert!(
+        error.contains("\"letter.txt\"") && error.contains("use an empty directory"),
+        "{error}"
+    );
     assert_eq!(dir.path().read_dir().unwrap().count(), 1, "a file was created");
     std::fs::remove_file(&letter).unwrap();
     output(&["put", text(dir.path()), "a", "1"]);

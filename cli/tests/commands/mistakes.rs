@@ -2,7 +2,10 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by a panic")]
 
-use std::os::unix::fs::symlink;
+use std::{
+    ffi::OsStr,
+    os::unix::{ffi::OsStrExt as _, fs::symlink},
+};
 
 use super::{failure, output, sieve, sieve_reading, text, too_large_value};
 
@@ -74,6 +77,25 @@ fn n15_repair_never_writes_into_the_damaged_store() {
     let beside = outer.join("store-2");
     output(&["repair", text(&store), "--into", text(&beside)]);
     assert_eq!(output(&["get", text(&beside), "a"]), "1\n");
+}
+
+#[test]
+fn store_is_not_created_among_directories() {
+    let dir = tempfile::tempdir().unwrap();
+    for (name, is_refused) in [(&b"home"[..], true), (b"\xff", true), (b"lost+found", false)] {
+        let store = dir.path().join(format!("store{}", name.len()));
+        let foreign = store.join(OsStr::from_bytes(name));
+        #[expect(clippy::disallowed_methods, reason = "makes a directory that is not a store")]
+        std::fs::create_dir_all(&foreign).unwrap();
+        let put = ["put", text(&store), "a", "1"];
+        if is_refused {
+            let errors = failure(&put);
+            assert!(errors.contains("not a store: "), "{errors}");
+            assert_eq!(store.read_dir().unwrap().count(), 1, "{errors}");
+        } else {
+            output(&put);
+        }
+    }
 }
 
 /// Returns the paths of all files in `dir`, recursively.

@@ -83,7 +83,7 @@ impl fmt::Display for Error {
             ),
             Self::ForeignDirectory { path, name } => write!(
                 f,
-                "not a store: {} contains {name:?}; use a directory without files",
+                "not a store: {} contains {name:?}; use an empty directory",
                 path.display()
             ),
             Self::DirectoryNotEmpty { path, name } => {
