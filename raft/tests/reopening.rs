@@ -12,7 +12,7 @@ use openraft::{
 };
 use sievedb::Durability;
 use sievedb_raft::{Error, KEYSPACE};
-use tokio::io::{AsyncSeekExt as _, AsyncWriteExt as _};
+use tokio::io::{AsyncReadExt as _, AsyncSeekExt as _, AsyncWriteExt as _};
 
 use node::{Node, Result, full_node, log_id, put, send, send_changed};
 use support::{Map, Request, Response, Types};
@@ -203,6 +203,39 @@ async fn a_snapshot_whose_directory_is_another_one_is_forgotten() -> Result<()> 
     drop(node);
     let mut node = Node::open(dir.path())?;
     assert!(node.state_machine.get_current_snapshot().await?.is_some());
+    Ok(())
+}
+
+/// Returns the id and all bytes of the current snapshot.
+async fn content(node: &mut Node) -> Result<(String, Vec<u8>)> {
+    let mut current = node.state_machine.get_current_snapshot().await?.ok_or("no snapshot")?;
+    let mut content = Vec::new();
+    current.snapshot.read_to_end(&mut content).await?;
+    Ok((current.meta.snapshot_id, content))
+}
+
+#[tokio::test]
+async fn a_snapshot_has_the_same_bytes_after_the_log_has_grown() -> Result<()> {
+    let (first, second) = (tempfile::tempdir()?, tempfile::tempdir()?);
+    let mut node = full_node(first.path()).await?;
+    let (id, sent) = content(&mut node).await?;
+    // The second round appends to another segment of the log.
+    for round in 0..2 {
+        let entries = (0..100).map(|number| put(2001 + 100 * round + number, "more", "2"));
+        node.log.blocking_append(entries).await?;
+        let (same_id, again) = content(&mut node).await?;
+        assert!(id == same_id && sent == again, "{id}, round {round}: other bytes");
+        drop(node);
+        node = Node::open(first.path())?;
+        assert!(content(&mut node).await? == (id.clone(), sent.clone()), "reopened: other bytes");
+    }
+    // A transfer that begins again.
+    let mut to = Node::open(second.path())?;
+    let mut received = to.state_machine.begin_receiving_snapshot().await?;
+    for bytes in [sent, content(&mut node).await?.1] {
+        received.seek(std::io::SeekFrom::Start(0)).await?;
+        received.write_all(&bytes).await?;
+    }
     Ok(())
 }
 

@@ -4,7 +4,7 @@ use std::{fmt, marker::PhantomData};
 
 use sievedb::Durability;
 
-use super::{SnapshotStream, Snapshots, install::applied};
+use super::{SnapshotStream, Snapshots, install::applied, used};
 use crate::{
     Error, Result,
     line::Line,
@@ -38,10 +38,17 @@ impl<C> SnapshotBuilder<C> {
 
 fn build<L: Line>(records: &Records, snapshots: &Snapshots) -> Result<(L::Meta, SnapshotStream)> {
     let _turn = snapshots.turn();
-    let slot = snapshots.free_slot::<L>(records)?;
-    records.db.checkpoint(snapshots.path(slot)?)?;
+    let linked = snapshots.free_slot::<L>(records)?;
+    records.db.checkpoint(snapshots.path(linked)?)?;
+    let checkpoint = snapshots.open_slot(linked)?;
+    // A transfer that begins again sends the same bytes. The store appends to the log to which the
+    // checkpoint has links. A checkpoint of a read-only store copies the log.
+    let [current, installing] = used::<L>(records)?;
+    let slot = snapshots.slots.free(&[current, installing, Some(linked)])?;
+    checkpoint.checkpoint(snapshots.path(slot)?)?;
     // Read from the checkpoint itself: entries are applied while it is created.
-    let meta = L::meta(applied::<L>(&snapshots.open_slot(slot)?)?);
+    let meta = L::meta(applied::<L>(&checkpoint)?);
+    drop(checkpoint);
     let mut batch = records.db.batch();
     batch.insert(&records.keyspace, SNAPSHOT, encode(&Kept { meta, slot })?)?;
     batch.commit(Durability::Disk)?;

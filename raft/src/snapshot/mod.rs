@@ -116,7 +116,7 @@ impl Snapshots {
     /// Returns a slot without a file that no record names.
     fn free_slot<L: Line>(&self, records: &Records) -> Result<u8> {
         self.clear_unused::<L>(records)?;
-        self.slots.free(used::<L>(records)?)
+        self.slots.free(&used::<L>(records)?)
     }
 
     /// Removes the files of the slots that no record names.

@@ -14,8 +14,8 @@ use sievedb::fs::Fs;
 
 use crate::{Error, Result};
 
-/// Slots of a new directory: one for the current snapshot, one for a snapshot whose installation
-/// has begun, and one for the next. A stream that reads an earlier snapshot takes one more.
+/// Slots of a new directory: one for the current snapshot, and two to build or install the next. A
+/// stream that reads an earlier snapshot takes one more.
 const SLOTS_MIN: u8 = 3;
 
 /// All slots of a directory. Clones share them.
@@ -113,7 +113,7 @@ impl Slots {
     }
 
     /// Returns a slot without files that is neither in `used` nor read. Creates one if needed.
-    pub(super) fn free(&self, used: [Option<u8>; 2]) -> Result<u8> {
+    pub(super) fn free(&self, used: &[Option<u8>]) -> Result<u8> {
         let mut state = self.state();
         let is_free = |slot: &u8| !used.contains(&Some(*slot)) && !state.leases.contains_key(slot);
         if let Some(slot) = (0..state.count).find(is_free) {
