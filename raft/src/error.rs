@@ -37,6 +37,15 @@ pub enum Error {
     },
     /// Another line of openraft has written the store. Contains its name, such as `0.9`.
     Line(String),
+    /// The store has a log and a state machine that are in use: drop all of their handles first.
+    InUse,
+    /// An entry that is applied already was to be applied again.
+    AlreadyApplied {
+        /// The index of the entry.
+        index: u64,
+        /// The index of the last entry in the state machine.
+        applied: u64,
+    },
 }
 
 impl Error {
@@ -62,6 +71,12 @@ impl fmt::Display for Error {
             Self::Line(line) => {
                 write!(f, "openraft {line} has written the log; open it with that line")
             }
+            Self::InUse => {
+                f.write_str("the log of the store is in use; drop its handles, also those of Raft")
+            }
+            Self::AlreadyApplied { index, applied } => {
+                write!(f, "cannot apply entry {index}: the entries up to {applied} are applied")
+            }
         }
     }
 }
@@ -72,7 +87,11 @@ impl error::Error for Error {
             Self::Store(source) => Some(source),
             Self::Encoding(source) => Some(source),
             Self::Io { source, .. } | Self::Thread(source) => Some(source),
-            Self::Snapshot(_) | Self::Incomplete { .. } | Self::Line(_) => None,
+            Self::Snapshot(_)
+            | Self::Incomplete { .. }
+            | Self::Line(_)
+            | Self::InUse
+            | Self::AlreadyApplied { .. } => None,
         }
     }
 }

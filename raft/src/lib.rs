@@ -77,6 +77,7 @@
 //! ```
 
 mod application;
+mod claim;
 mod commit_limit;
 mod error;
 mod line;

@@ -6,6 +6,7 @@ use std::{
     marker::PhantomData,
     ops::RangeBounds,
     pin::pin,
+    sync::Arc,
     task::Poll,
 };
 
@@ -16,6 +17,7 @@ use sievedb::{Batch, CommitFuture, Durability};
 use crate::turns::Turns;
 use crate::{
     Options, PlantedBug, Result,
+    claim::Claim,
     commit_limit::CommitLimit,
     line::Line,
     record::{COMMITTED, PURGED, Records, VOTE, encode, entry_key, entry_keys},
@@ -28,6 +30,7 @@ pub(crate) const READ_BYTES_MAX: usize = 4 << 20;
 pub struct LogStore<C> {
     records: Records,
     options: Options,
+    claim: Arc<Claim>,
     #[cfg(feature = "openraft-0-9")]
     turns: Turns,
     types: PhantomData<fn() -> C>,
@@ -35,7 +38,7 @@ pub struct LogStore<C> {
 
 impl<C> Clone for LogStore<C> {
     fn clone(&self) -> Self {
-        Self::new(self.records.clone(), self.options.clone())
+        Self::new(self.records.clone(), self.options.clone(), self.claim.clone())
     }
 }
 
@@ -46,10 +49,11 @@ impl<C> fmt::Debug for LogStore<C> {
 }
 
 impl<C> LogStore<C> {
-    pub(crate) fn new(records: Records, options: Options) -> Self {
+    pub(crate) fn new(records: Records, options: Options, claim: Arc<Claim>) -> Self {
         Self {
             records,
             options,
+            claim,
             #[cfg(feature = "openraft-0-9")]
             turns: Turns::default(),
             types: PhantomData,

@@ -6,6 +6,7 @@ use sievedb::Db;
 
 use crate::{
     Application, LogStore, PlantedBug, Result, StateMachine,
+    claim::Claim,
     line::Line,
     record::{Records, VOTE},
     snapshot::Snapshots,
@@ -49,12 +50,13 @@ impl Options {
         application: A,
     ) -> Result<(LogStore<C>, StateMachine<C, A>)> {
         let records = Records::open(db)?;
+        let claim = Claim::new(&records)?;
         records.check_line::<L>()?;
         if self.has_bug(PlantedBug::ForgetVote) {
             records.keyspace.remove(VOTE)?;
         }
-        let snapshots = Snapshots::open::<L>(snapshots, self, &records)?;
-        let log = LogStore::new(records.clone(), self.clone());
+        let snapshots = Snapshots::open::<L>(snapshots, self, &records, &claim)?;
+        let log = LogStore::new(records.clone(), self.clone(), claim);
         Ok((log, StateMachine::open::<L>(records, snapshots, application)?))
     }
 

@@ -5,7 +5,7 @@ use std::{fmt, marker::PhantomData};
 use sievedb::{Durability, Isolation, Transaction, TransactionOptions};
 
 use crate::{
-    Application, PlantedBug, Reads, Result, SnapshotBuilder, SnapshotStream,
+    Application, Error, PlantedBug, Reads, Result, SnapshotBuilder, SnapshotStream,
     commit_limit::CommitLimit,
     line::{AppliedOf, Line, Payload},
     on_thread::on_thread,
@@ -54,6 +54,10 @@ impl<C, A: Application> StateMachine<C, A> {
     }
 
     /// Applies entries, and returns the response to each. Many bytes take several commits.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::AlreadyApplied`] for an entry that an earlier call has applied.
     pub(crate) fn apply_all<L: Line<Request = A::Request>>(
         &mut self,
         entries: impl IntoIterator<Item = L::Entry>,
@@ -63,7 +67,14 @@ impl<C, A: Application> StateMachine<C, A> {
         let limit = CommitLimit::default();
         let mut transaction = self.begin();
         for entry in entries {
-            applied.log_id = Some(L::log_id(&entry).clone());
+            let log_id = L::log_id(&entry).clone();
+            if let Some(last) = &applied.log_id
+                && L::index(&log_id) <= L::index(last)
+            {
+                let (index, applied) = (L::index(&log_id), L::index(last));
+                return Err(Error::AlreadyApplied { index, applied });
+            }
+            applied.log_id = Some(log_id);
             responses.push(match L::payload(entry) {
                 Payload::Blank => A::Response::default(),
                 Payload::Request(request) => self.application.apply(&mut transaction, request)?,

@@ -46,8 +46,8 @@ async fn log_vote_and_state_remain() -> Result<()> {
 #[tokio::test]
 async fn the_store_of_another_line_of_openraft_is_refused() -> Result<()> {
     let dir = tempfile::tempdir()?;
-    let node = Node::open(dir.path())?;
-    let records = node.db.keyspace(KEYSPACE)?;
+    let db = Node::open(dir.path())?.db;
+    let records = db.keyspace(KEYSPACE)?;
     let line = records.get("line")?.ok_or("no line")?;
     for other in [Some("\u{3}0.8"), None] {
         match other {
@@ -56,15 +56,15 @@ async fn the_store_of_another_line_of_openraft_is_refused() -> Result<()> {
         }
         records.insert("vote", "bytes of another line")?;
         let opened = sievedb_raft::open::<Types, _>(
-            &node.db,
+            &db,
             dir.path().join("snapshots"),
-            Map(node.db.keyspace("map")?),
+            Map(db.keyspace("map")?),
         );
         assert!(matches!(opened, Err(Error::Line(_))), "{other:?}");
     }
     records.remove("vote")?;
     records.insert("line", line)?;
-    drop((records, node));
+    drop((records, db));
     Node::open(dir.path())?;
     Ok(())
 }
@@ -236,6 +236,48 @@ async fn a_snapshot_has_the_same_bytes_after_the_log_has_grown() -> Result<()> {
         received.seek(std::io::SeekFrom::Start(0)).await?;
         received.write_all(&bytes).await?;
     }
+    Ok(())
+}
+
+#[tokio::test]
+async fn the_log_of_a_store_has_one_owner() -> Result<()> {
+    let dir = tempfile::tempdir()?;
+    let mut node = full_node(dir.path()).await?;
+    let db = node.db.clone();
+    let open = |snapshots: &str| {
+        let map = Map(db.keyspace("map").expect("an open store"));
+        sievedb_raft::open::<Types, _>(&db, dir.path().join(snapshots), map)
+    };
+    let is_refused = |snapshots| matches!(open(snapshots), Err(Error::InUse));
+    assert!(is_refused("snapshots") && is_refused("other"));
+    let (builder, log) = (node.state_machine.get_snapshot_builder().await, node.log.clone());
+    let current = node.state_machine.get_current_snapshot().await?;
+    drop(node);
+    // Each handle may still write the log, or remove files of snapshots.
+    assert!(is_refused("snapshots"));
+    drop(builder);
+    assert!(is_refused("snapshots"));
+    drop(current);
+    assert!(is_refused("snapshots"));
+    drop(log);
+    let (_, mut state_machine) = open("snapshots")?;
+    assert_eq!(state_machine.applied_state().await?.0, Some(log_id(2000)));
+    // Other stores are independent.
+    let other = tempfile::tempdir()?;
+    Node::open(other.path())?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn no_entry_is_applied_twice() -> Result<()> {
+    let dir = tempfile::tempdir()?;
+    let mut node = Node::open(dir.path())?;
+    node.state_machine.apply([put(0, "a", "1"), put(1, "a", "2")]).await?;
+    for entries in [vec![put(1, "a", "3")], vec![put(2, "a", "3"), put(2, "a", "4")]] {
+        assert!(node.state_machine.apply(entries).await.is_err());
+    }
+    assert_eq!(node.get("a")?.as_deref(), Some("2"));
+    assert_eq!(node.state_machine.applied_state().await?.0, Some(log_id(1)));
     Ok(())
 }
 

@@ -25,6 +25,7 @@ use self::{
 };
 use crate::{
     Error, Options, PlantedBug, Result,
+    claim::Claim,
     line::Line,
     record::{INSTALLING, Kept, Records, SNAPSHOT, encode},
 };
@@ -56,11 +57,16 @@ pub(crate) struct Snapshots {
 impl Snapshots {
     /// Opens or creates the directory. Removes the files of interrupted calls. If the current
     /// snapshot is not in the directory, removes its record, and openraft builds a new snapshot.
-    pub(crate) fn open<L: Line>(dir: &Path, options: &Options, records: &Records) -> Result<Self> {
+    pub(crate) fn open<L: Line>(
+        dir: &Path,
+        options: &Options,
+        records: &Records,
+        claim: &Arc<Claim>,
+    ) -> Result<Self> {
         let fs = options.store.file_system();
         let dir = fs.absolute(dir).map_err(Error::at(dir))?;
         let snapshots = Self {
-            slots: Slots::open(fs, &dir)?,
+            slots: Slots::open(fs, &dir, claim)?,
             dir: Arc::new(dir),
             options: Arc::new(options.clone()),
             slot_options: slot_options(&options.store, &records.db),

@@ -12,7 +12,7 @@ use std::{
 
 use sievedb::fs::Fs;
 
-use crate::{Error, Result};
+use crate::{Error, Result, claim::Claim};
 
 /// Slots of a new directory: one for the current snapshot, and two to build or install the next. A
 /// stream that reads an earlier snapshot takes one more.
@@ -24,6 +24,8 @@ pub(super) struct Slots {
     fs: Arc<dyn Fs>,
     dir: Arc<PathBuf>,
     state: Arc<Mutex<State>>,
+    /// Another owner of the directory would use the slots that streams read.
+    _claim: Arc<Claim>,
 }
 
 #[derive(Debug)]
@@ -50,7 +52,7 @@ impl fmt::Debug for Slots {
 
 impl Slots {
     /// Opens the slots in `dir`, and creates those that every directory has.
-    pub(super) fn open(fs: &Arc<dyn Fs>, dir: &Path) -> Result<Self> {
+    pub(super) fn open(fs: &Arc<dyn Fs>, dir: &Path, claim: &Arc<Claim>) -> Result<Self> {
         for slot in 0..SLOTS_MIN {
             create_dir(&**fs, &dir.join(slot.to_string()))?;
         }
@@ -65,7 +67,7 @@ impl Slots {
         }
         let state = State { count, leases: BTreeMap::new() };
         let (dir, state) = (Arc::new(dir.to_owned()), Arc::new(Mutex::new(state)));
-        Ok(Self { fs: fs.clone(), dir, state })
+        Ok(Self { fs: fs.clone(), dir, state, _claim: claim.clone() })
     }
 
     fn state(&self) -> MutexGuard<'_, State> {

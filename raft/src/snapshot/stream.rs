@@ -17,7 +17,7 @@ use crate::{Error, Result};
 /// A snapshot that is sent, or one that is being received.
 ///
 /// A stream that is sent has at most one file open. It keeps the files of its snapshot, even after
-/// the next snapshot is built: drop the stream after the transfer.
+/// the next snapshot is built, and keeps the store open: drop the stream after the transfer.
 ///
 /// Reads and writes use files at the position of the stream, and block. Bytes are received in
 /// order; bytes that are received again must be equal.
