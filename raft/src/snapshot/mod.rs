@@ -15,7 +15,9 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use sievedb::{Db, Durability, fs::Fs, options::MEMORY_BUDGET_MIN, stats::BudgetSource};
+use sievedb::{
+    Db, Durability, Error as StoreError, fs::Fs, options::MEMORY_BUDGET_MIN, stats::BudgetSource,
+};
 
 use self::{
     files::{Checkpoint, write_files},
@@ -106,13 +108,16 @@ impl Snapshots {
         Ok(self.slot_options.clone().open(self.path(slot)?)?)
     }
 
-    /// Removes the record of the current snapshot if its slot has none, or another one. The
-    /// directory may be a new one, or that of another node.
+    /// Removes the record of the current snapshot if its slot has none, another one, or a damaged
+    /// one. The directory may be a new one, or that of another node. After any other error the
+    /// snapshot may be whole.
     fn forget_missing<L: Line>(&self, records: &Records) -> Result<()> {
         let Some(kept) = records.read::<Kept<L::Meta>>(SNAPSHOT)? else { return Ok(()) };
-        let found = self.open_slot(kept.slot).and_then(|slot| applied::<L>(&slot));
-        if found.is_ok_and(|found| found.log_id.as_ref() == L::last_log_id(&kept.meta)) {
-            return Ok(());
+        match self.open_slot(kept.slot).and_then(|slot| applied::<L>(&slot)) {
+            Ok(found) if found.log_id.as_ref() == L::last_log_id(&kept.meta) => return Ok(()),
+            Ok(_) | Err(Error::Snapshot(_) | Error::Line(_) | Error::Encoding(_)) => {}
+            Err(Error::Store(StoreError::NoStore { .. } | StoreError::Corrupt { .. })) => {}
+            Err(error) => return Err(error),
         }
         let mut batch = records.db.batch();
         batch.remove(&records.keyspace, SNAPSHOT)?;
