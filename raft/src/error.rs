@@ -46,6 +46,8 @@ pub enum Error {
         /// The index of the last entry in the state machine.
         applied: u64,
     },
+    /// A thread that builds or installs a snapshot has panicked. Contains the message.
+    Panicked(String),
 }
 
 impl Error {
@@ -77,6 +79,9 @@ impl fmt::Display for Error {
             Self::AlreadyApplied { index, applied } => {
                 write!(f, "cannot apply entry {index}: the entries up to {applied} are applied")
             }
+            Self::Panicked(message) => {
+                write!(f, "the thread of a snapshot has panicked: {message}")
+            }
         }
     }
 }
@@ -91,7 +96,8 @@ impl error::Error for Error {
             | Self::Incomplete { .. }
             | Self::Line(_)
             | Self::InUse
-            | Self::AlreadyApplied { .. } => None,
+            | Self::AlreadyApplied { .. }
+            | Self::Panicked(_) => None,
         }
     }
 }

@@ -12,6 +12,7 @@ use sievedb::Db;
 use sievedb_doubles::{Call, Fault, FaultFs, MemoryFs, Times};
 use sievedb_raft::{LogStore, StateMachine};
 use sievedb_tests::settings::{STORE_DIR, small_options};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use support::{Map, Request, Types};
 
@@ -62,4 +63,20 @@ async fn an_open_that_fails_once_keeps_the_snapshot() -> Result<()> {
 fn fs_lists(fs: &FaultFs, slot: u8) -> bool {
     use sievedb::fs::Fs as _;
     fs.list(Path::new(&format!("data/snapshots/{slot}"))).is_ok_and(|files| !files.is_empty())
+}
+
+#[tokio::test]
+async fn a_panic_of_an_installation_is_an_error() -> Result<()> {
+    let mut from = open(&faulty_disk()).await?.2;
+    let mut sent = from.get_snapshot_builder().await.build_snapshot().await?;
+    let mut bytes = Vec::new();
+    sent.snapshot.read_to_end(&mut bytes).await?;
+    let fs = faulty_disk();
+    let mut to = open(&fs).await?.2;
+    let mut received = to.begin_receiving_snapshot().await?;
+    received.write_all(&bytes).await?;
+    fs.inject(Fault::panic(Times::Once).calls(&[Call::Create]).suffix("CURRENT"));
+    let error = to.install_snapshot(&sent.meta, received).await.err().ok_or("installed")?;
+    assert!(error.to_string().contains("panicked"), "{error}");
+    Ok(())
 }
