@@ -65,8 +65,9 @@ impl fmt::Display for Annotation {
     }
 }
 
-/// Formats bytes: as text if they are printable ASCII, otherwise in hexadecimal; truncated to 64
-/// bytes.
+/// Formats bytes as text if they are printable ASCII, otherwise in hexadecimal.
+///
+/// Truncates longer input to its first 64 bytes and appends its length.
 #[must_use]
 pub fn printable(bytes: &[u8]) -> String {
     const SHOWN_BYTES_MAX: usize = 64;

@@ -1,6 +1,6 @@
 //! Checksums: CRC-32 (IEEE 802.3).
 //!
-//! Each covers more than the bytes it protects: also their position, so that misplaced bytes fail.
+//! Each checksum also covers the position of its bytes, so misplaced bytes fail the check.
 
 /// Returns the CRC-32 over the concatenation of `parts`.
 #[must_use]
@@ -12,10 +12,10 @@ pub fn crc32(parts: &[&[u8]]) -> u32 {
     hasher.finalize()
 }
 
-/// Returns the checksum of a block: over salt, offset, length, type byte and content.
+/// Returns the checksum of a block, over salt, offset, length, type byte and content.
 ///
-/// `salt` is the table's random number and `offset` the block's file offset. So a block that was
-/// moved within its table, or belongs to another table, fails.
+/// `salt` is the table's random number and `offset` the block's file offset. A block that was moved
+/// within its table, or copied from another table, fails the check.
 #[must_use]
 pub fn block(salt: u64, offset: u64, type_byte: u8, content: &[u8]) -> u32 {
     let mut place = [0; 25];

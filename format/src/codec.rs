@@ -30,8 +30,8 @@ pub trait Encode {
         self.put(&value.to_le_bytes());
     }
 
-    /// Appends `value` in groups of seven bits, lowest first. The top bit of a byte marks that more
-    /// follow.
+    /// Appends `value` as a varint: groups of seven bits, lowest first. The top bit of a byte is
+    /// set if another byte follows.
     fn put_varint(&mut self, mut value: u64) {
         let mut bytes = [0; VARINT_BYTES_MAX];
         let mut len = 0;
@@ -57,7 +57,7 @@ impl Encode for Vec<u8> {
     }
 }
 
-/// Returns the bytes that [`Encode::put_varint`] appends for `value`.
+/// Returns the number of bytes that [`Encode::put_varint`] appends for `value`.
 #[must_use]
 pub const fn varint_bytes(value: u64) -> usize {
     (64 - (value | 1).leading_zeros() as usize).div_ceil(7)
@@ -65,7 +65,7 @@ pub const fn varint_bytes(value: u64) -> usize {
 
 /// A bounds-checked reader of fields.
 ///
-/// Each call names the field, for errors.
+/// Each method takes the name of the field for its errors.
 #[derive(Debug, Clone)]
 pub struct Decoder<'a> {
     bytes: &'a [u8],
@@ -91,7 +91,7 @@ impl<'a> Decoder<'a> {
         &self.bytes[self.offset..]
     }
 
-    /// Returns `true` if everything was read.
+    /// Returns `true` if all bytes were read.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.offset == self.bytes.len()
@@ -186,7 +186,7 @@ impl<'a> Decoder<'a> {
         usize::try_from(value).map_err(|_| Corruption::OutOfRange { what, value })
     }
 
-    /// Reads a length as a varint, then this number of bytes.
+    /// Reads a length as a varint, then that many bytes.
     ///
     /// # Errors
     ///
@@ -196,7 +196,7 @@ impl<'a> Decoder<'a> {
         self.take(what, len)
     }
 
-    /// Checks that everything was read.
+    /// Checks that all bytes were read.
     ///
     /// # Errors
     ///

@@ -25,7 +25,7 @@ pub enum Corruption {
     Unsupported { what: &'static str, value: u64 },
     /// `what` is not sorted.
     Order { what: &'static str },
-    /// `what` is required and missing.
+    /// `what` is required but missing.
     Missing { what: &'static str },
     /// `what` fails authentication: it was changed, or encrypted for another place.
     NotAuthentic { what: &'static str },

@@ -9,7 +9,7 @@
 
 use crate::{Corruption, VALUE_BYTES_MAX};
 
-/// Length of the expiry in front of a value, in bytes.
+/// Length of the expiry before a value, in bytes.
 pub const EXPIRY_BYTES: usize = size_of::<u64>();
 
 /// Maximum length of a stored value, with its expiry, in bytes.

@@ -4,13 +4,13 @@
 //! |--------|-------|------------|--------------------------------------------------------------|
 //! | 0      | 8     | `magic`    | identifies the [`FileKind`]                                  |
 //! | 8      | 2     | `version`  | format version, at least 1                                   |
-//! | 10     | 1     | `envelope` | 0: stored as they are; 1: AES-256-GCM; others are reserved   |
+//! | 10     | 1     | `envelope` | 0: plaintext; 1: AES-256-GCM; others are reserved            |
 //! | 11     | 5     |            | zero; readers reject other values                            |
-//! | 16     | 16    | `store_id` | random number of the store, so that files of two never mix   |
+//! | 16     | 16    | `store_id` | random number of the store; detects files of another store   |
 //! | 32     | 8     | `file_id`  | number in the file's name; for `CURRENT`, of the manifest    |
 //! | 40     | 8     | `secret`   | log and manifest: random, covered by record checksums; others: 0 |
 //! | 48     | 6     | `release`  | release that wrote the file: major, minor, patch (16 bits each) |
-//! | 54     | 4     | `build`    | its build; 0 if not stated                                   |
+//! | 54     | 4     | `build`    | build of that release; 0 if unknown                          |
 //! | 58     | 2     |            | zero; readers reject other values                            |
 //! | 60     | 4     | `checksum` | CRC-32 of the bytes before it                                |
 
@@ -21,9 +21,9 @@ use crate::{Annotation, Corruption, Decoder, checksum::crc32};
 /// Length of a file header, in bytes.
 pub const HEADER_BYTES: usize = 64;
 
-/// The envelope of bytes that are stored as they are.
+/// Envelope of a plaintext file.
 const ENVELOPE_NONE: u8 = 0;
-/// The envelope of bytes encrypted by AES-256-GCM below the format.
+/// Envelope of a file encrypted by AES-256-GCM below the format.
 const ENVELOPE_AES_256_GCM: u8 = 1;
 
 /// Format version that this release writes, and the newest that it reads.
@@ -61,7 +61,7 @@ impl FileKind {
         Self::Blobs,
     ];
 
-    /// Returns its name in errors.
+    /// Returns the name for errors.
     const fn name(self) -> &'static str {
         match self {
             Self::Log => "log",
@@ -107,13 +107,15 @@ pub struct FileHeader {
 pub struct Release {
     /// Major, minor and patch number.
     pub version: [u16; 3],
-    /// Number of the build; 0 if not stated.
+    /// Build number; 0 if unknown.
     pub build: u32,
 }
 
 impl Release {
-    /// This release. Its build is the environment variable `SIEVEDB_BUILD` at compile time, up to 8
-    /// hexadecimal digits; 0 if unset.
+    /// This release.
+    ///
+    /// The build is the environment variable `SIEVEDB_BUILD` at compile time, up to 8 hexadecimal
+    /// digits; 0 if unset.
     pub const THIS: Self = Self {
         version: [
             number(env!("CARGO_PKG_VERSION_MAJOR"), 10) as u16,
@@ -200,7 +202,8 @@ impl FileHeader {
         }
     }
 
-    /// Decodes the header of a file that may be encrypted; `true` if it is.
+    /// Decodes the header of a file that may be encrypted, and returns `true` with it if the file
+    /// is encrypted.
     ///
     /// # Errors
     ///
@@ -251,8 +254,8 @@ impl FileHeader {
     ///
     /// # Errors
     ///
-    /// As [`decode`](Self::decode), and [`Corruption::Mismatch`] for another store's or another
-    /// file's header.
+    /// As [`decode`](Self::decode), and [`Corruption::Mismatch`] if the header belongs to another
+    /// store or another file.
     pub fn check(&self, bytes: &[u8]) -> Result<Self, Corruption> {
         let what = self.kind.name();
         let found = Self::decode(bytes).map_err(|error| match error {

@@ -26,7 +26,7 @@ pub const VALUE_BYTES_MAX: usize = 256 << 20;
 
 /// The effect of a write on its key.
 ///
-/// All kinds of the design are reserved here; the engine rejects those it cannot apply.
+/// Includes reserved kinds. The engine rejects kinds that it cannot apply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum Kind {
@@ -45,7 +45,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// Every kind, in the order of its byte.
+    /// All kinds, ordered by their bytes.
     pub const ALL: [Self; 6] = [
         Self::Put,
         Self::Tombstone,
@@ -74,7 +74,7 @@ impl Kind {
 pub struct Trailer(u64);
 
 impl Trailer {
-    /// Sorts after every version of a user key.
+    /// A trailer that sorts after every version of a user key.
     pub const OLDEST: Self = Self(0);
 
     /// Creates the trailer of a write.
@@ -95,8 +95,8 @@ impl Trailer {
         Self(number)
     }
 
-    /// Returns a trailer that sorts before every version visible at `sequence`, and after all newer
-    /// ones.
+    /// Returns a trailer that sorts before every version visible at `sequence` and after all newer
+    /// versions.
     ///
     /// For comparison only: it has no [`kind`](Self::kind).
     #[must_use]
@@ -130,7 +130,7 @@ impl Trailer {
     }
 }
 
-/// A user key and the trailer of one of its versions. Borrowed: copies are cheap.
+/// A user key and the trailer of one of its versions. Borrowed, so copies are cheap.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct InternalKey<'a> {
     /// The key as the user passed it.

@@ -2,8 +2,8 @@
 
 /// The first eight bytes after the common prefix of sorted keys.
 ///
-/// A search compares integers in contiguous memory; whole keys, each in its own allocation, are
-/// compared only where the integers are equal.
+/// A search compares integers in contiguous memory. It compares whole keys, each in its own
+/// allocation, only where the integers are equal.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct PackedKeys {
     common_prefix: Box<[u8]>,
@@ -11,13 +11,13 @@ pub struct PackedKeys {
 }
 
 impl PackedKeys {
-    /// Returns the memory besides the value itself, in bytes.
+    /// Returns the heap memory, in bytes.
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
         self.common_prefix.len() + size_of_val(&*self.heads)
     }
 
-    /// Packs `keys`, which ascend.
+    /// Packs `keys`, which must be sorted in ascending order.
     #[must_use]
     pub fn new<'a>(keys: impl Iterator<Item = &'a [u8]> + Clone) -> Self {
         let mut ends = keys.clone();
@@ -32,13 +32,13 @@ impl PackedKeys {
         Self { common_prefix: common_prefix.into(), heads }
     }
 
-    /// Returns the index of the first key that is not below `key`; the number of keys if there is
+    /// Returns the index of the first key at or above `key`, or the number of keys if there is
     /// none. `whole` returns the key at an index.
     #[inline]
     #[must_use]
     pub fn first_at_or_above<'a>(&self, key: &[u8], whole: impl Fn(usize) -> &'a [u8]) -> usize {
-        // Not even a comparison of no bytes: an empty box points to no memory, and a masked load
-        // from there, as in the C library's `memcmp`, costs some CPUs 80 ns.
+        // Skips even an empty comparison. An empty box points to no memory, and a masked load from
+        // such an address, as in the C library's `memcmp`, costs some CPUs 80 ns.
         let target = if self.common_prefix.is_empty() {
             head(key)
         } else {
@@ -48,14 +48,14 @@ impl PackedKeys {
             }
         };
         let start = self.heads.partition_point(|&head| head < target);
-        // Most keys differ from all in their heads.
+        // Most searched keys differ from all keys in their heads.
         if self.heads.get(start) != Some(&target) {
             return start;
         }
         self.among_equal(start, |at| whole(at) < key)
     }
 
-    /// Returns the index of the last key that is not above `key`; `None` if there is none. `whole`
+    /// Returns the index of the last key at or below `key`; `None` if there is none. `whole`
     /// returns the key at an index.
     #[inline]
     #[must_use]
@@ -80,8 +80,10 @@ impl PackedKeys {
         self.among_equal(start, |at| whole(at) <= key).checked_sub(1)
     }
 
-    /// Returns the head after the common prefix, or the index of a key without that prefix. Not
-    /// inlined: the calls would make every search save its registers.
+    /// Returns the head of `key` after the common prefix. Without that prefix, returns the index of
+    /// the first key above `key` as an error.
+    ///
+    /// Not inlined, because the calls would make every search save registers.
     #[inline(never)]
     fn head_behind_prefix(&self, key: &[u8]) -> Result<u64, usize> {
         match key.strip_prefix(&*self.common_prefix) {
@@ -90,8 +92,8 @@ impl PackedKeys {
         }
     }
 
-    /// Searches the keys with the same head as the one at `start`. Returns the index of the first
-    /// that is not `before`, or the index behind them if there is none.
+    /// Searches the keys with the same head as the key at `start`. Returns the index of the first
+    /// key that is not `before`, or the index after these keys if there is none.
     #[inline(never)]
     fn among_equal(&self, start: usize, before: impl Fn(usize) -> bool) -> usize {
         let target = self.heads[start];
@@ -110,7 +112,8 @@ impl PackedKeys {
 }
 
 /// Returns the first eight bytes as a big-endian number, so that numbers order as the bytes do.
-/// Missing bytes count as zero: keys with equal heads must be compared whole.
+///
+/// Missing bytes count as zero, so keys with equal heads must be compared as a whole.
 #[inline]
 #[must_use]
 pub fn head(bytes: &[u8]) -> u64 {

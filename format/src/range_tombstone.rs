@@ -1,8 +1,8 @@
 //! Deletions of key ranges.
 //!
-//! A reader checks them, in all sources, for each version that it finds, through
-//! [`RangeTombstoneSource`]. Filters contain only points, so a negative filter does not exclude a
-//! range.
+//! For each version that it finds, a reader checks the range tombstones of all sources through
+//! [`RangeTombstoneSource`]. Filters contain only points, so a negative probe does not rule out a
+//! range tombstone.
 //!
 //! # Ends
 //!
@@ -12,8 +12,8 @@
 //!
 //! # Encoded form
 //!
-//! The content of a table's block of range tombstones. Sorted by start ascending, then sequence
-//! number descending, then end ascending; no two are equal.
+//! The content of a table's block of range tombstones. Range tombstones are sorted by start
+//! ascending, then sequence number descending, then end ascending. No two are equal.
 //!
 //! | field      | bytes    | meaning                                          |
 //! |------------|----------|--------------------------------------------------|
@@ -35,7 +35,7 @@ use crate::{Corruption, KEY_BYTES_MAX, SEQUENCE_MAX, SequenceNumber};
 
 /// A source of range tombstones: a memtable or a table.
 pub trait RangeTombstoneSource: Debug + Send + Sync {
-    /// Returns `true` if there are none, which is the common case.
+    /// Returns `true` if there are no range tombstones, which is the common case.
     fn is_empty(&self) -> bool;
 
     /// Returns the largest sequence number, up to `at`, of a range tombstone that covers
@@ -157,7 +157,7 @@ mod tests {
         let mut random: u64 = seed;
         let mut below = |bound: u64| {
             random = random.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
-            (random >> 33) % bound // The low bits of such a generator repeat.
+            (random >> 33) % bound // The low bits of this generator repeat.
         };
         for round in 0..200 {
             let tombstones: Vec<_> = (0..below(20))

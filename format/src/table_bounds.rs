@@ -1,13 +1,13 @@
 //! The user-key bounds of a table or a run.
 //!
 //! Each end is inclusive or exclusive. Exclusive ends allow a range tombstone to be split between
-//! two tables: the left one ends, exclusively, at the first key of the right one. An exclusive,
+//! two tables: the left table ends, exclusively, at the first key of the right one. An exclusive,
 //! empty largest key means "no upper bound", as the empty end of a range tombstone does.
 //!
 //! # Encoded form
 //!
 //! Both keys are separate fields. A third field, one varint, marks exclusive ends: bit 0 the
-//! smallest key, bit 1 the largest. It is a required field, and absent if no bit is set.
+//! smallest key, bit 1 the largest key. The field is required, and omitted if no bit is set.
 
 use std::{cmp::Ordering, ops::Bound, sync::Arc};
 
@@ -140,8 +140,9 @@ impl TableBounds {
         }
     }
 
-    /// Returns `true` if all keys within the bounds are within the upper bound `end`. May be
-    /// `false` for an exclusive end of these bounds.
+    /// Returns `true` if all keys within the bounds are within the upper bound `end`.
+    ///
+    /// May return `false` although they are, if these bounds have an exclusive end.
     #[must_use]
     pub fn stays_below(&self, end: Bound<&[u8]>) -> bool {
         match end {
@@ -151,7 +152,7 @@ impl TableBounds {
         }
     }
 
-    /// Compares the lower ends, which is the order of the tables of a run.
+    /// Compares the lower ends. The tables of a run are sorted in this order.
     #[must_use]
     pub fn cmp_starts(&self, other: &Self) -> Ordering {
         let start = |bounds: &Self| bounds.smallest_excluded;

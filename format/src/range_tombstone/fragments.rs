@@ -8,13 +8,14 @@ use crate::{PackedKeys, SequenceNumber};
 /// Maximum number of fragments that a cover extends over in each direction.
 const EXTENT_MAX: usize = 64;
 
-/// Disjoint ranges, ascending, with the newest sequence number of each: of `n` range tombstones at
-/// most `2n` fragments.
+/// Disjoint ranges in ascending order, each with its newest sequence number.
+///
+/// `n` range tombstones have at most `2n` fragments.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Fragments {
     /// Each fragment ends at the start of the next one; the last one has no end.
     starts: Vec<Fragment>,
-    /// The starts again, for searches.
+    /// `starts`, packed for searches.
     packed: PackedKeys,
 }
 
@@ -26,14 +27,14 @@ struct Fragment {
 }
 
 impl Fragments {
-    /// Returns the fragments of `sorted`, which ascends by start.
+    /// Returns the fragments of `sorted`, which must be sorted by start.
     pub(super) fn new(sorted: &[RangeTombstone]) -> Self {
         let mut ends: Vec<&Arc<[u8]>> = sorted.iter().map(|one| &one.end).collect();
         ends.retain(|end| !end.is_empty());
         ends.sort();
         let mut ends = ends.into_iter().peekable();
         let mut opened = sorted.iter().peekable();
-        // Ranges that began, the newest first. Those that ended are removed once they are first.
+        // Ranges that have begun, newest first. An ended range is removed once it is at the front.
         let mut open: BinaryHeap<(SequenceNumber, &Arc<[u8]>)> = BinaryHeap::new();
         let mut starts: Vec<Fragment> = Vec::with_capacity(sorted.len() + 1);
         loop {
@@ -69,7 +70,8 @@ impl Fragments {
         (newest > 0).then_some((at, newest))
     }
 
-    /// Returns a range of fragments around `at`, without gaps, that a reader at `sequence` sees.
+    /// Returns a range of fragments around `at` without gaps, all visible to a reader at
+    /// `sequence`.
     pub(super) fn around(&self, at: usize, sequence: SequenceNumber) -> Cover<'_> {
         let is_seen = |index: &usize| (1..=sequence).contains(&self.starts[*index].newest);
         let first = (at.saturating_sub(EXTENT_MAX)..at).rev().take_while(is_seen).last();

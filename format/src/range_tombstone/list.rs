@@ -13,9 +13,9 @@ const ENCODED_BYTES_MIN: usize = 3;
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RangeTombstones {
     sorted: Vec<RangeTombstone>,
-    /// At `i`, the index of the largest `end` among `sorted[..=i]`, which bounds searches.
+    /// Element `i` is the index of the largest `end` among `sorted[..=i]`, which bounds searches.
     reach: Vec<usize>,
-    /// The fragments for readers that see every range tombstone.
+    /// The fragments, for readers that see every range tombstone.
     fragments: Fragments,
     widest: Option<HeadRange>,
     /// The smallest and the largest sequence number; 0 without range tombstones.
@@ -23,22 +23,22 @@ pub struct RangeTombstones {
     newest: SequenceNumber,
 }
 
-/// Keys that are deleted: of each, every version below `sequence`.
+/// A range of user keys whose versions below `sequence` are deleted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Cover<'a> {
     /// First deleted user key.
     pub start: &'a [u8],
     /// First user key after the range; empty for no upper bound.
     pub end: &'a [u8],
-    /// The largest sequence number that holds for the whole range.
+    /// The largest sequence number that is valid for the whole range.
     pub sequence: SequenceNumber,
 }
 
-/// The heads of the bounds of a range tombstone: an excerpt that one comparison of integers checks.
+/// The heads of a range tombstone's bounds, which are compared as integers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HeadRange {
     start: u64,
-    /// The largest number without an upper bound.
+    /// `u64::MAX` if there is no upper bound.
     end: u64,
     sequence: SequenceNumber,
 }
@@ -50,7 +50,7 @@ impl HeadRange {
     }
 
     /// Returns `true` if the range covers every key with this [head](crate::packed_keys::head).
-    /// Returns `false` for keys with the heads of the bounds, which it may cover.
+    /// Returns `false` for the heads of the bounds, although the range may cover such keys.
     #[inline]
     #[must_use]
     pub fn covers_head(&self, key_head: u64) -> bool {
@@ -64,7 +64,7 @@ impl HeadRange {
         self.sequence
     }
 
-    /// Returns the number of heads that it covers, about.
+    /// Returns the approximate number of heads that the range covers.
     #[must_use]
     pub fn width(&self) -> u64 {
         self.end.saturating_sub(self.start)
@@ -79,7 +79,7 @@ impl RangeTombstones {
     /// [`Corruption`] if one is empty, too long, or has an invalid sequence number.
     pub fn new(mut tombstones: Vec<RangeTombstone>) -> Result<Self, Corruption> {
         tombstones.iter().try_for_each(RangeTombstone::check)?;
-        // Stable: fast for lists that were sorted and then appended to each other.
+        // A stable sort is fast for concatenated sorted lists.
         tombstones.sort();
         tombstones.dedup();
         let mut reach: Vec<usize> = Vec::with_capacity(tombstones.len());
@@ -164,10 +164,10 @@ impl RangeTombstones {
     }
 
     /// Returns a range around `user_key` whose keys are deleted for a reader at `at`; `None` if
-    /// `user_key` is not.
+    /// `user_key` is not deleted.
     ///
-    /// The range may extend over several range tombstones without a gap. Its sequence number is
-    /// the smallest of theirs, so that of `user_key` alone may be larger.
+    /// The range may extend over several range tombstones without a gap. Its sequence number is the
+    /// smallest of theirs. The largest one that covers `user_key` may be larger.
     #[must_use]
     pub fn cover(&self, user_key: &[u8], at: SequenceNumber) -> Option<Cover<'_>> {
         match self.fragments.find(user_key)? {
@@ -180,10 +180,10 @@ impl RangeTombstones {
     }
 
     /// Returns the newest range tombstone up to `at` that covers `user_key`, for a reader older
-    /// than some of them.
+    /// than some range tombstones.
     ///
-    /// A step back per range tombstone that starts at or before the key, as long as an earlier one
-    /// may reach the key.
+    /// Takes a step back per range tombstone that starts at or before the key, until no earlier one
+    /// can reach the key.
     #[cold]
     fn older_cover(&self, user_key: &[u8], at: SequenceNumber) -> Option<&RangeTombstone> {
         if at < self.oldest {
@@ -209,8 +209,7 @@ impl RangeTombstones {
             + keys
     }
 
-    /// Returns the range tombstone over the largest part of the key space, by heads; `None` if
-    /// there is none.
+    /// Returns the range tombstone that covers the most heads; `None` if there is none.
     #[must_use]
     pub fn widest(&self) -> Option<HeadRange> {
         self.widest
@@ -246,7 +245,7 @@ impl RangeTombstoneSource for RangeTombstones {
         self.sorted.is_empty()
     }
 
-    /// A binary search, unless `at` is older than a range tombstone on the key.
+    /// Takes one binary search, unless `at` is older than a range tombstone that covers the key.
     fn newest_cover(&self, user_key: &[u8], at: SequenceNumber) -> Option<SequenceNumber> {
         match self.fragments.find(user_key)? {
             (_, newest) if newest > at => self.older_cover(user_key, at).map(|one| one.sequence),
