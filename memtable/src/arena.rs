@@ -1,12 +1,12 @@
-//! Memory of a list's nodes, freed as a whole.
+//! An arena for the nodes of a list, freed as a whole.
 //!
-//! Freeing a million nodes one by one is slow, and slows later allocations: glibc keeps small
-//! chunks apart until a large allocation, which then merges them. A scan after a flush spent half
-//! of its time there.
+//! Freeing a million nodes one by one is slow, and slows later allocations. The allocator of glibc
+//! keeps small free chunks separate until a large allocation, which then merges them. The merge
+//! took half of the time of a scan after a flush.
 //!
-//! A small list has slabs on the heap. A larger one has anonymous maps, which return to the system
-//! when the list is dropped, whatever was allocated since. A page of a map uses memory once it is
-//! written.
+//! A small list has slabs on the heap. A larger list has anonymous maps, which return to the system
+//! when the list is dropped, regardless of later allocations. A page of a map uses memory once it
+//! is written.
 
 use std::{
     mem::MaybeUninit,
@@ -18,7 +18,7 @@ use memmap2::MmapMut;
 
 type Word = MaybeUninit<u64>;
 
-/// Every allocation is a multiple of this.
+/// Granularity of allocations, in bytes.
 pub(crate) const WORD_BYTES: usize = size_of::<Word>();
 
 /// Alignment of every allocation.
@@ -26,13 +26,13 @@ pub(crate) const WORD_ALIGN: usize = align_of::<Word>();
 
 const SLAB_WORDS_FIRST: usize = 64;
 
-/// Each slab doubles the words so far, up to this number.
+/// Maximum words of a slab that doubles the words so far.
 const SLAB_WORDS_DOUBLED: usize = 128;
 
-/// Each later slab adds 1/4 of the words so far...
+/// Later slabs add 1/4 of the words so far.
 const SLAB_GROWTH: usize = 4;
 
-/// ...up to 8 KiB.
+/// Maximum words of a slab, unless one allocation is longer: 8 KiB.
 const SLAB_WORDS_MAX: usize = 1 << 10;
 
 /// Words in heap slabs, 8 KiB and at most one slab more. Later words are in maps.
@@ -41,8 +41,8 @@ const HEAP_WORDS_MAX: usize = 1 << 10;
 /// Each map doubles the words so far, up to 1 MiB.
 const MAP_WORDS_MAX: usize = 128 << 10;
 
-/// Returns the largest number of bytes that a memtable has allocated but not used while its entries
-/// take `bytes`. At most 8 KiB.
+/// Returns the maximum bytes that a memtable has allocated but not used while its entries take
+/// `bytes`. At most 8 KiB.
 #[must_use]
 pub const fn spare_bytes(bytes: usize) -> usize {
     let few = if bytes < FIRST_SLABS_BYTES { bytes } else { FIRST_SLABS_BYTES };
@@ -52,14 +52,13 @@ pub const fn spare_bytes(bytes: usize) -> usize {
     if spare < most { spare } else { most }
 }
 
-/// Maximum of unused bytes in the first slabs.
+/// Maximum unused bytes in the first slabs.
 const FIRST_SLABS_BYTES: usize = SLAB_WORDS_DOUBLED * WORD_BYTES;
 
-/// Larger allocations get a heap slab of their own, which limits the waste at the end of shared
-/// slabs.
+/// Larger allocations get their own heap slab, which limits the waste at the end of shared slabs.
 const SHARED_SLAB_WORDS_MAX: usize = 32;
 
-/// An allocator that threads share and that frees all its memory on drop.
+/// A thread-safe allocator that frees all its memory on drop.
 #[derive(Debug, Default)]
 pub(crate) struct Arena(Mutex<Slabs>);
 
@@ -69,7 +68,7 @@ struct Slabs {
     heap_words: usize,
     #[cfg(test)]
     map_words: usize,
-    /// Words of maps that were allocated.
+    /// Allocated words of maps.
     map_words_used: usize,
     /// Unallocated words of the current slab or map.
     free: Option<NonNull<[Word]>>,
@@ -102,8 +101,7 @@ impl Drop for HeapSlab {
 }
 
 impl Arena {
-    /// Returns `words` uninitialized words that no other call returns. They live as long as the
-    /// arena.
+    /// Returns `words` uninitialized words that no other call returns, valid as long as the arena.
     pub(crate) fn allocate(&self, words: usize) -> NonNull<u64> {
         debug_assert!(words > 0, "an allocation has at least one word");
         let mut slabs = self.slabs();
@@ -142,10 +140,10 @@ impl Slabs {
         !cfg!(miri) && self.heap_words + words > HEAP_WORDS_MAX
     }
 
-    /// Starts a slab or map with room for `words` words.
+    /// Starts a slab or map with space for `words` words.
     ///
-    /// The rest of the old one stays unused. In a map most of it was never written, so it uses no
-    /// memory.
+    /// The rest of the current slab or map stays unused. In a map, most of the rest was never
+    /// written and uses no memory.
     fn refill(&mut self, words: usize) {
         let words_so_far = self.heap_words + self.map_words_used;
         if self.uses_map(words) {

@@ -10,7 +10,7 @@ use crate::skiplist::{Node, RawNode};
 
 /// A position among the entries of a memtable. Keeps the memtable alive.
 ///
-/// Sees every entry that was inserted before its last move. Entries inserted later may be skipped
+/// Finds every entry that was inserted before its last move. Entries inserted later may be skipped
 /// or visited; see [visibility](crate::memtable#visibility).
 pub struct MemtableCursor {
     memtable: Arc<Memtable>,
@@ -54,7 +54,7 @@ impl MemtableCursor {
         let current = self.positioned();
         let next = current.next();
         let repeats = next.is_some_and(|next| next.key().user_key == current.key().user_key);
-        // Nodes are scattered in memory: the prefetch overlaps with the caller's work on this
+        // Nodes are scattered in memory. The prefetch overlaps with the caller's work on this
         // entry.
         if let Some(next) = next {
             next.prefetch_next();
@@ -64,7 +64,7 @@ impl MemtableCursor {
 
     /// Moves to the previous entry. Before the first entry, the cursor is unpositioned.
     ///
-    /// Searches the skiplist, because nodes link only to their successors: costs several times as
+    /// Searches the skiplist, because nodes link only to their successors. Costs several times as
     /// much as [`next`](Self::next).
     ///
     /// # Panics

@@ -7,8 +7,8 @@
 //!
 //! 1. [`insert`](Memtable::insert) allocates the filter if there is none, sets its bits, then links
 //!    the node. Both writes precede the release store.
-//! 2. The acquire load makes both visible: the filter's bits, although their own writes are
-//!    relaxed, and the node. So the filter matches, and the search finds the node.
+//! 2. The acquire load makes both visible: the node, and the filter's bits, although their own
+//!    writes are relaxed. So the filter matches, and the search finds the node.
 //!
 //! The filter is written first, so that every entry in the list is also in the filter.
 //!
@@ -29,12 +29,12 @@ use crate::cursor::MemtableCursor;
 use crate::ranges::MemtableRanges;
 use crate::skiplist::SkipList;
 
-/// Divisor of the memory target that gives the filter's bytes.
+/// The filter's bytes are the memory target divided by this number.
 ///
 /// Entries of 100 bytes then have 12 bits each when the memtable is full: 0.4 % false positives.
 const FILTER_SHARE: usize = 64;
 
-/// Optimal from 8 to 10 bits per key and nearly optimal up to 14, which large entries get.
+/// Optimal from 8 to 10 bits per key, and nearly optimal up to 14, the number for large entries.
 const FILTER_PROBES: u8 = 6;
 
 /// A sorted, concurrent, insert-only map from internal keys to values, behind a filter.
@@ -81,8 +81,8 @@ impl Memtable {
 
     /// Returns the average bytes of an entry: key, value, node and tower.
     ///
-    /// An average, because tower heights are random. Nodes are allocated in slabs: over 10,000
-    /// entries the allocator returns at least 98.5 % of this, and at most 100.5 % of this plus
+    /// Tower heights are random, and nodes are allocated in slabs. For 10,000 entries the allocator
+    /// returns at least 98.5 % of the charges, and at most 100.5 % of them plus
     /// [`spare_bytes`](crate::spare_bytes).
     #[must_use]
     pub const fn charge(key_len: usize, value_len: usize) -> usize {
@@ -112,8 +112,8 @@ impl Memtable {
         size_of::<Self>() + filter + self.reserved_bytes.load(Relaxed)
     }
 
-    /// Returns the bytes of entries in anonymous memory maps instead of the heap: all but the first
-    /// 8 KiB.
+    /// Returns the bytes of entries in anonymous memory maps: all but the first 8 KiB, which are on
+    /// the heap.
     #[must_use]
     pub fn mapped_bytes(&self) -> usize {
         self.list.mapped_bytes()
@@ -123,7 +123,7 @@ impl Memtable {
     /// `user_key`.
     ///
     /// Any number of threads may insert concurrently. No two entries may have the same key and
-    /// trailer: a lookup would find the later one, and a scan both.
+    /// trailer: a lookup would find the later entry, and a scan both.
     ///
     /// # Panics
     ///
@@ -132,7 +132,7 @@ impl Memtable {
         if trailer.kind() == Kind::PutWithExpiry {
             self.has_expiry.store(true, Relaxed);
         }
-        // Before the list: see the module head.
+        // Before the list: see the module documentation.
         let filter = self.filter.get_or_init(|| new_filter(self.memory_bytes_target));
         filter.insert_hash(hash);
         debug_assert!(self.may_contain_hash(hash), "the filter precedes the list");
@@ -149,8 +149,8 @@ impl Memtable {
 
     /// Inserts a range tombstone.
     ///
-    /// Any number of threads may insert concurrently; they take turns. Amortized over `n` of them
-    /// an insert costs `O(log n)`.
+    /// Any number of threads may insert concurrently; a lock serializes them. The amortized cost of
+    /// `n` inserts is `O(log n)` each.
     ///
     /// # Panics
     ///
@@ -185,11 +185,11 @@ impl Memtable {
         self.get_with(target, |trailer, value| (trailer, Bytes::copy_from_slice(value)))
     }
 
-    /// Returns `take` of the first version at or after `target` that has its user key, without
-    /// copying the value.
+    /// Passes the first version at or after `target` that has its user key to `take`, without a
+    /// copy of the value, and returns the result.
     ///
-    /// Finds any version: [`InternalKey::seek`] is the target for the newest visible one, and
-    /// [`Trailer::older`] of a version leads to the next older one.
+    /// Use [`InternalKey::seek`] as `target` for the newest visible version, and [`Trailer::older`]
+    /// of a version for the next older one.
     pub fn get_with<T>(
         &self,
         target: InternalKey<'_>,
@@ -212,7 +212,7 @@ impl Memtable {
         self.list.first().is_none() && self.range_tombstones.is_empty()
     }
 
-    /// Returns whether an entry expires. A reader that sees an entry sees its effect here, too.
+    /// Returns `true` if an entry expires. A reader that sees such an entry gets `true`.
     #[must_use]
     pub fn has_expiry(&self) -> bool {
         self.has_expiry.load(Relaxed)

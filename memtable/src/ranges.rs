@@ -1,12 +1,13 @@
 //! The range tombstones of a memtable.
 //!
-//! Chunks of immutable lists, after Bentley and Saxe, "Decomposable searching problems", 1980.
-//! Chunk `n` has up to `FAN_OUT^(n + 1)` of them. A write rebuilds the first chunk, and with it
-//! the chunks that are full, so each range tombstone is copied `FAN_OUT` times at most for each
-//! chunk. A search visits one list for each chunk, which is a binary search in each.
+//! The range tombstones are in chunks, which are immutable lists, after Bentley and Saxe,
+//! "Decomposable searching problems", 1980. Chunk `n` has up to `FAN_OUT^(n + 1)` range tombstones.
+//! An insert rebuilds the first chunk, and merges full chunks into the next one. So each range
+//! tombstone is copied at most `FAN_OUT` times per chunk. A search takes one binary search per
+//! chunk.
 //!
-//! Readers take no lock: they load the present chunks. Without range tombstones they load one
-//! integer. The first eight are in an array, too: as long as there are no more, a search of the
+//! Readers take no lock: they load the current chunks. Without range tombstones they load one
+//! integer. The first eight range tombstones are also in an array. Up to eight, a search of the
 //! array costs less than loading the chunks.
 
 use std::sync::{
@@ -19,21 +20,21 @@ use sievedb_format::{
     RangeTombstone, RangeTombstoneSource, RangeTombstones, SequenceNumber, packed_keys::head,
 };
 
-/// Growth from one chunk to the next: 10,000 range tombstones have four chunks.
+/// Growth factor from one chunk to the next: 10,000 range tombstones have four chunks.
 const FAN_OUT: usize = 16;
 
 /// Memory of a range tombstone without its keys: in the list, as two fragments, and in the array.
 const OVERHEAD_BYTES: usize =
     size_of::<RangeTombstone>() + 2 * (24 + 24 + 8) + 8 + size_of::<OnceLock<Headed>>();
 
-/// Length of the array, whose range tombstones are compared one by one, with two integers each.
+/// Length of the array. Its range tombstones are compared one by one, with two integers each.
 const FEW: usize = 8;
 
-/// A range tombstone with the [heads](head) of its bounds, which settle most comparisons.
+/// A range tombstone with the [heads](head) of its bounds, which decide most comparisons.
 #[derive(Debug)]
 struct Headed {
     start: u64,
-    /// The largest number without an upper bound.
+    /// `u64::MAX` if there is no upper bound.
     end: u64,
     tombstone: RangeTombstone,
 }
@@ -58,13 +59,13 @@ type Chunks = Vec<Option<Arc<RangeTombstones>>>;
 /// A concurrent, insert-only set of range tombstones.
 #[derive(Debug, Default)]
 pub struct MemtableRanges {
-    /// Stored after `chunks`, and loaded before.
+    /// Stored after `chunks`, and loaded before them.
     len: AtomicUsize,
-    /// `None` without range tombstones: most memtables have none, and allocate nothing.
+    /// `None` without range tombstones, which is the common case and allocates nothing.
     chunks: ArcSwapOption<Chunks>,
-    /// The first ones, in the order of inserts.
+    /// The first range tombstones, in insertion order.
     few: OnceLock<Box<[OnceLock<Headed>; FEW]>>,
-    /// Index in `few` of the one over the largest part of the key space, by heads.
+    /// Index in `few` of the range tombstone that covers the most heads.
     widest: AtomicUsize,
     /// Held during an insert.
     insert: Mutex<()>,
@@ -125,10 +126,10 @@ impl MemtableRanges {
         }
     }
 
-    /// Returns the sequence number of one range tombstone that covers every key with this [`head`],
-    /// up to `at`; 0 if none is found.
+    /// Returns the sequence number of one range tombstone up to `at` that covers every key with
+    /// this [`head`]; 0 if none is found.
     ///
-    /// Compares one range tombstone only, the widest of the first eight. There may be newer ones.
+    /// Compares only the widest of the first eight range tombstones. There may be newer ones.
     #[inline]
     #[must_use]
     pub fn wide_cover(&self, key_head: u64, at: SequenceNumber) -> SequenceNumber {
@@ -153,14 +154,14 @@ impl MemtableRanges {
         self.len.load(Relaxed)
     }
 
-    /// Returns `true` if there are none.
+    /// Returns `true` if there are no range tombstones.
     #[inline]
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Returns the present range tombstones, as lists.
+    /// Returns the current range tombstones, as lists.
     #[must_use]
     pub fn lists(&self) -> Vec<Arc<RangeTombstones>> {
         self.chunks.load().iter().flat_map(|chunks| chunks.iter().flatten().cloned()).collect()
@@ -173,9 +174,9 @@ impl MemtableRanges {
         Some(self.newest_cover_above(user_key, at, 0)).filter(|&newest| newest > 0)
     }
 
-    /// As [`newest_cover`](Self::newest_cover), but returns `above` unless it is larger.
+    /// Returns the same as [`newest_cover`](Self::newest_cover), but `above` unless that is larger.
     ///
-    /// Searches no list of range tombstones up to `above`.
+    /// Skips lists without a range tombstone above `above`.
     #[inline]
     #[must_use]
     pub fn newest_cover_above(
@@ -190,7 +191,7 @@ impl MemtableRanges {
         let mut newest = above;
         if let Some(few) = self.few.get() {
             let key_head = head(user_key);
-            // One that is not seen yet is newer than the reader.
+            // An element that is not visible yet is newer than the reader's snapshot.
             for one in few.iter().map_while(OnceLock::get) {
                 let sequence = one.tombstone.sequence;
                 let is_newer = newest < sequence && sequence <= at;
@@ -209,7 +210,7 @@ impl MemtableRanges {
         above: SequenceNumber,
     ) -> SequenceNumber {
         let mut newest = above;
-        // The newest first: they are in small lists, and may settle the search.
+        // Newest first: the newest range tombstones are in small lists, and may decide the search.
         for list in self.chunks.load().iter().flat_map(|chunks| chunks.iter().flatten()) {
             if newest < list.newest() {
                 newest = newest.max(list.newest_cover(user_key, at).unwrap_or(0));

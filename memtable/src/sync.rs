@@ -1,14 +1,14 @@
 //! The list's links, as atomics that tests can schedule.
 //!
-//! They are the atomics of `std`. In unit tests with the feature `shuttle`,
+//! The links are the atomics of `std`. In unit tests with the feature `shuttle`,
 //! [shuttle](https://docs.rs/shuttle) may switch threads before each operation on a link. Outside
-//! of its runner these links panic, so that only tests named `schedules` can run with the feature.
+//! of its runner these links panic, so only tests named `schedules` can run with the feature.
 //!
 //! Shuttle's own atomics are larger than a pointer and do not fit into a node. The list's counters
-//! are plain atomics: each of their operations is next to one of a link, so that more schedules
-//! would find nothing new.
+//! are plain atomics. Each operation on a counter is next to an operation on a link, so more
+//! schedules would find nothing new.
 //!
-//! Shuttle assumes sequential consistency. Weaker orderings are argued where they are used.
+//! Shuttle assumes sequential consistency. Weaker orderings are justified where they are used.
 
 #[cfg(all(test, feature = "shuttle"))]
 pub(crate) use self::scheduled::AtomicPtr;

@@ -67,9 +67,11 @@ fn fill(entries: u64, key_len: usize, value_len: usize) -> Arc<Memtable> {
     memtable
 }
 
-/// Returns the largest allocation allowed: the reported bytes, the spare bytes that the owner
-/// charges too, and 0.5 %. 1/256 may be spare bytes that are not charged. The rest is for tower
-/// heights, which vary by 0.1 % (one standard deviation) in 10,000 small entries.
+/// Returns the maximum allocation: the reported bytes, the spare bytes that the owner also charges,
+/// and 0.5 %.
+///
+/// Spare bytes that are not charged take up to 1/256. The rest is for tower heights, which vary by
+/// 0.1 % (one standard deviation) in 10,000 small entries.
 fn allocated_max(memory_bytes: usize) -> f64 {
     (memory_bytes + spare_bytes(memory_bytes)) as f64 * 1.005
 }
@@ -140,7 +142,7 @@ fn a_scan_allocates_nothing() {
     assert_eq!(ALLOCATIONS.get() - before, 0, "allocations");
 }
 
-/// So that dropping a memtable frees few large chunks: see the module `arena`.
+/// Dropping a memtable frees few large chunks: see the module `arena`.
 #[test]
 fn entries_are_allocated_in_slabs() {
     let before = ALLOCATIONS.get();
@@ -150,7 +152,7 @@ fn entries_are_allocated_in_slabs() {
     assert!(allocations < 300, "{allocations} allocations");
 }
 
-/// The reason for a skiplist of our own: see "The memtable's skiplist" in `docs/design.md`.
+/// The reason for this crate's own skiplist: see "The memtable's skiplist" in `docs/design.md`.
 #[test]
 fn entries_are_smaller_than_those_of_crossbeam() {
     const ENTRIES: u64 = 50_000;

@@ -1,7 +1,6 @@
 //! A concurrent, insert-only skiplist without locks.
 //!
-//! A skiplist (Pugh, "Skip Lists: A Probabilistic Alternative to Balanced Trees", CACM 1990) whose
-//! nodes are never removed: one compare-and-swap sets a link, and a node stays valid as long as the
+//! Nodes are never removed, so one compare-and-swap sets a link, and a node is valid as long as the
 //! list. Nodes are allocated in an [arena](crate::arena), each with its key and value:
 //!
 //! | words  | contents                                                             |
@@ -12,7 +11,9 @@
 //! | value  | the value, padded to words                                           |
 //!
 //! A pointer to a node points at its head, after the tower. A search reads a link and the key,
-//! which are mostly in one cache line.
+//! which are usually in one cache line.
+//!
+//! Source: Pugh, "Skip Lists: A Probabilistic Alternative to Balanced Trees", CACM 1990.
 
 use std::{
     marker::PhantomData,
@@ -35,10 +36,10 @@ mod schedules;
 #[cfg(all(test, not(feature = "shuttle")))]
 mod tests;
 
-/// Levels, enough for 4^12 entries. More entries only cost more steps per search.
+/// Maximum levels, enough for 4^12 entries. More entries only cost more steps per search.
 const HEIGHT_MAX: usize = 12;
 
-/// Binary logarithm of 4: a quarter of the nodes on a level are also on the next one.
+/// Binary logarithm of 4: a quarter of the nodes on a level are also on the next higher level.
 const LEVEL_BITS: u32 = 2;
 
 /// Increment of the height generator, from SplitMix64 (see `random_height`).
@@ -120,7 +121,7 @@ impl<'l> Node<'l> {
     }
 
     fn head(self) -> &'l Head {
-        // SAFETY: it is written before the node is published, and never again.
+        // SAFETY: the head is written before the node is published, and never again.
         unsafe { self.head.as_ref() }
     }
 
@@ -139,7 +140,7 @@ impl<'l> Node<'l> {
     pub(crate) fn key(self) -> InternalKey<'l> {
         let Head { trailer, key_bytes, .. } = *self.head();
         let (at, len) = (self.key_ptr().as_ptr().cast_const(), key_bytes as usize);
-        // SAFETY: these bytes are written before the node is published, and never again.
+        // SAFETY: the key is written before the node is published, and never again.
         let user_key = unsafe { std::slice::from_raw_parts(at, len) };
         InternalKey::new(user_key, trailer)
     }
@@ -243,7 +244,7 @@ impl SkipList {
         self.find(|node| node.key() < target).before
     }
 
-    /// Inserts an entry, before any with the same key.
+    /// Inserts an entry, before any entry with the same key.
     pub(crate) fn insert(&self, key: InternalKey<'_>, value: &[u8]) {
         self.insert_with_height(self.random_height(), key, value);
     }
@@ -327,8 +328,8 @@ impl SkipList {
         found
     }
 
-    /// As [`find`](Self::find), and calls `visit` with the neighbors on each level, the highest
-    /// first.
+    /// Does the same as [`find`](Self::find), and calls `visit` with the neighbors on each level,
+    /// from the highest level down.
     #[inline]
     fn find_per_level<'l>(
         &'l self,
@@ -342,7 +343,7 @@ impl SkipList {
         }
     }
 
-    /// Advances `neighbors` on this level. Does not compare the upper level's `after` again.
+    /// Advances `neighbors` on this level. Does not compare the `after` of the level above again.
     #[inline]
     fn search_level<'l>(
         &'l self,
@@ -357,7 +358,7 @@ impl SkipList {
             let next = unsafe { tower.link(level) }.load(Acquire);
             let next_node = Node::new(next);
             if level > 0 {
-                // Mostly the next node to compare: its cache miss overlaps with this one.
+                // Usually the next node to compare: its cache miss overlaps with this one.
                 // SAFETY: as above; a tower has all lower levels.
                 prefetch(unsafe { tower.link(level - 1) }.load(Relaxed).addr());
             }

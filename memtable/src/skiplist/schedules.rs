@@ -3,9 +3,12 @@
 //! Run them with `cargo test -p sievedb-memtable --features shuttle --lib schedules`. A failure
 //! prints the schedule and the seed.
 //!
-//! Each of these mutations of `insert` fails at least one test: a link is stored instead of
-//! compared and swapped; level 1 is linked before level 0; after a lost race, the position is not
-//! searched again, or the new node's own link is not stored again.
+//! Each of these mutations of `insert` fails at least one test:
+//!
+//! * a link is stored instead of compared and swapped;
+//! * level 1 is linked before level 0;
+//! * after a lost race, the position is not searched again, or the new node's own link is not
+//!   stored again.
 
 use std::{
     array, env,

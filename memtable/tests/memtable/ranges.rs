@@ -1,4 +1,4 @@
-//! Range tombstones beside the entries.
+//! Range tombstones of a memtable.
 
 use std::{
     sync::{
