@@ -9,9 +9,10 @@
 //! | 64       | n     | values   | stored blocks ([`crate::block`]), one or more each   |
 //! | 64 + n   | 28    | `footer` | see below                                            |
 //!
-//! A value is compressed as a block is, without a dictionary. Its checksum covers the salt of the
-//! file and its offset, so that a misplaced value never passes. A value above [`PIECE_BYTES`] is
-//! [in pieces](pieces): writers and readers need memory for one of them.
+//! A value is compressed like a block, without a dictionary. The checksum of a value covers the
+//! salt of the file and the offset of the value, so a misplaced value fails the check. A value
+//! above [`PIECE_BYTES`] is [in pieces](pieces), so writers and readers need memory for one piece
+//! only.
 //!
 //! | bytes | field         | meaning                                                      |
 //! |-------|---------------|--------------------------------------------------------------|
@@ -23,8 +24,8 @@
 //! # Reference
 //!
 //! The stored value of an entry has four varints: id of the blob file, offset and length of the
-//! stored value (types and checksums included), length of the value. A fifth, of a value in pieces
-//! only, is the length of their index.
+//! stored value (types and checksums included), length of the value. A value in pieces has a fifth
+//! varint, the length of the index of its pieces.
 
 pub mod pieces;
 
@@ -60,7 +61,7 @@ pub struct BlobIdentity {
     pub salt: u64,
 }
 
-/// A blob file, and how much of it one table refers to.
+/// A blob file, and the number of its bytes that one table refers to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BlobUse {
     /// Number of the file.
@@ -138,7 +139,7 @@ impl BlobReference {
     ///
     /// # Errors
     ///
-    /// [`Corruption`] if the bytes are no reference, or the value is longer than a value may be.
+    /// [`Corruption`] if the bytes are not a reference, or the value exceeds [`VALUE_BYTES_MAX`].
     pub fn decode(stored: &[u8]) -> Result<Self, Corruption> {
         let what = "blob reference";
         let mut decoder = Decoder::new(stored);
@@ -157,8 +158,10 @@ impl BlobReference {
         Ok(Self { file_id, offset, bytes, value_bytes, index_bytes })
     }
 
-    /// Reads the value from its file, which has this salt: by one access, or one for each piece and
-    /// for their index. Allocates at most the bytes of the value and of a piece.
+    /// Reads the value from its file, which has this salt.
+    ///
+    /// Takes one read, or one per piece and one for the index. Allocates at most the bytes of the
+    /// value and of a piece.
     ///
     /// # Errors
     ///
@@ -180,7 +183,7 @@ impl BlobReference {
 
 /// Writes a blob file.
 ///
-/// After an error neither the file nor the writer is usable.
+/// After an error of the sink neither the file nor the writer is usable.
 #[derive(Debug)]
 pub struct BlobWriter<S> {
     out: Output<S>,
@@ -191,8 +194,7 @@ pub struct BlobWriter<S> {
 }
 
 impl<S: TableSink> BlobWriter<S> {
-    /// Starts a blob file at the start of `sink`. Shorter appends than `buffer_bytes` are
-    /// buffered.
+    /// Starts a blob file at the start of `sink`. Appends shorter than `buffer_bytes` are buffered.
     ///
     /// # Errors
     ///
@@ -231,13 +233,13 @@ impl<S: TableSink> BlobWriter<S> {
         self.end_value(open)
     }
 
-    /// Adds a value of this length, which `fill` returns piece by piece, each of [`PIECE_BYTES`]
+    /// Adds a value of this length. `fill` returns it piece by piece, each of [`PIECE_BYTES`]
     /// except for the last one. Takes the memory of one piece.
     ///
     /// # Errors
     ///
-    /// Those of the sink, converted by `convert`. Those of `fill`: the file then has bytes that no
-    /// reference names, and the writer can go on.
+    /// Those of the sink, converted by `convert`, and those of `fill`. After an error of `fill` the
+    /// file has bytes that no reference names, and the writer remains usable.
     pub fn add_from<E>(
         &mut self,
         value_bytes: u64,
@@ -292,7 +294,7 @@ impl<S: TableSink> BlobWriter<S> {
         self.out.offset()
     }
 
-    /// Appends what is buffered to the sink.
+    /// Appends the buffered bytes to the sink.
     ///
     /// # Errors
     ///
@@ -328,7 +330,7 @@ fn footer_checksum(store_id: u128, file_id: u64, fields: &[u8]) -> u32 {
     crc32(&[&store_id.to_le_bytes(), &file_id.to_le_bytes(), fields])
 }
 
-/// Checks by one read that the file has this length and is the blob file `identity`, whole.
+/// Checks, with one read, that the file has this length and is the complete blob file `identity`.
 ///
 /// # Errors
 ///
@@ -363,7 +365,7 @@ pub fn check_blob_file(
     Ok(())
 }
 
-/// Checks the header of a blob file, which no read of a value needs.
+/// Checks the header of a blob file. Reads of values do not need the header.
 ///
 /// # Errors
 ///
@@ -378,8 +380,8 @@ pub fn check_blob_header(
     checked.map(drop).map_err(|source| ReadError::Corrupt { offset: 0, source })
 }
 
-/// Describes header and footer of a blob file in text, also of a damaged one. Only references in
-/// tables have the offsets of values.
+/// Describes header and footer of a blob file as text, even if the file is damaged. Describes all
+/// values as one field, because only references in tables have their offsets.
 #[must_use]
 pub fn describe_blob_file(source: &Arc<dyn TableSource>) -> Annotation {
     let mut annotation = Annotation::new();

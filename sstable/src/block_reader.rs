@@ -1,4 +1,4 @@
-//! Reads and checks single blocks of a table.
+//! Reads and checks of single blocks of a table.
 
 use std::{ops::Range, sync::Arc};
 
@@ -11,7 +11,7 @@ use crate::{
     source::TableSource,
 };
 
-/// Reads blocks of one table from its source, past the cache.
+/// A reader of the blocks of one table, which bypasses the cache.
 #[derive(Debug)]
 pub(crate) struct BlockReader {
     source: Arc<dyn TableSource>,
@@ -24,8 +24,8 @@ pub(crate) struct BlockReader {
 }
 
 impl BlockReader {
-    /// Reads blocks in `range` of `source` that were written with `salt`. Refuses compressed blocks
-    /// until [`set_content_bytes_max`](Self::set_content_bytes_max) is called.
+    /// Creates a reader of blocks in `range` of `source` that were written with `salt`. Refuses
+    /// compressed blocks until [`set_content_bytes_max`](Self::set_content_bytes_max) is called.
     pub(crate) fn new(source: Arc<dyn TableSource>, salt: u64, range: Range<u64>) -> Self {
         Self { source, salt, range, content_bytes_max: 0, dictionary: None }
     }
@@ -48,7 +48,7 @@ impl BlockReader {
         self.dictionary = Some(dictionary);
     }
 
-    /// Bytes of memory of the dictionary.
+    /// Returns the memory of the dictionary, in bytes.
     pub(crate) fn dictionary_memory_bytes(&self) -> usize {
         self.dictionary.as_ref().map_or(0, Dictionary::memory_bytes)
     }
@@ -63,7 +63,7 @@ impl BlockReader {
         Stored::open(stored, self.salt, handle.offset).map_err(ReadError::corrupt(handle.offset))
     }
 
-    /// Reads the bytes of one or more adjacent blocks, unchecked.
+    /// Reads the bytes of one or more adjacent blocks, without a check.
     ///
     /// # Errors
     ///

@@ -47,7 +47,7 @@ pub struct BlockCache {
     capacity_steps: Mutex<u64>,
     /// Pages for the contents of blocks; the heap if `None`.
     memory: Option<Arc<BlockMemory>>,
-    /// The capacity is not 0.
+    /// `true` if the capacity is not 0.
     keeps_blocks: AtomicBool,
     /// Bytes of contents that the cache or a caller holds.
     alive_bytes: Arc<AtomicU64>,
@@ -72,7 +72,7 @@ impl<C: AsRef<[u8]>> Drop for CountedContent<C> {
     }
 }
 
-/// Memory of a cached block.
+/// Weighs a cached block by its memory.
 #[derive(Debug, Clone)]
 struct BlockWeight;
 
@@ -133,7 +133,7 @@ impl BlockCache {
         Self::with_threads(bytes, thread::available_parallelism().map_or(1, NonZero::get))
     }
 
-    /// As [`new`](Self::new), for a machine with this number of parallel threads.
+    /// Creates a cache like [`new`](Self::new), for a machine with this number of parallel threads.
     pub(crate) fn with_threads(bytes: u64, threads: usize) -> Self {
         let steps = CacheSteps::new(bytes, threads);
         let capacity_steps = steps.within(bytes);
@@ -166,7 +166,7 @@ impl BlockCache {
     /// least 16 KiB per shard unless `bytes` is 0. So scan resistance survives any number of
     /// changes. 0 disables the cache; growing it again does not restore scan resistance.
     ///
-    /// Locks each shard in turn. Their number does not change.
+    /// Locks each shard in turn. The number of shards does not change.
     pub fn set_capacity_bytes(&self, bytes: u64) {
         let mut capacity_steps = self.capacity_steps.lock();
         let (from, to) = (*capacity_steps, self.steps.within(bytes));
@@ -234,9 +234,9 @@ impl BlockCache {
     /// Returns the bytes of pages with contents of blocks, cached or held by callers, and of pages
     /// kept for reuse. They come from the system, not from the allocator.
     ///
-    /// Excludes contents on the heap: most blocks below 3 KiB, blocks above 256 KiB, and all blocks
-    /// on systems other than Linux with pages of 4 KiB. If the system takes no pages back
-    /// (`mlockall`), returns the bytes of all mapped pages.
+    /// Excludes contents on the heap: most blocks below 3 KiB, and blocks above 256 KiB. On systems
+    /// other than Linux with pages of 4 KiB, all contents are on the heap. If the system takes no
+    /// pages back (`mlockall`), returns the bytes of all mapped pages.
     #[must_use]
     pub fn page_bytes(&self) -> u64 {
         self.memory.as_ref().map_or(0, |memory| memory.resident_bytes() as u64)
@@ -306,7 +306,7 @@ impl BlockCache {
 }
 
 impl Drop for BlockCache {
-    /// Drops the blocks. No table remains, because tables share the cache.
+    /// Drops the blocks. No table remains, because tables keep their cache alive.
     fn drop(&mut self) {
         if let Some(memory) = &self.memory {
             memory.close(|| self.blocks.clear());
@@ -322,8 +322,8 @@ pub enum CacheUse {
     Fill,
     /// Reads from the cache, but caches no block and records no use.
     Bypass,
-    /// As [`Bypass`](Self::Bypass), and blocks do not count as pinned: for compactions and other
-    /// readers of whole tables, which account for their buffers.
+    /// As [`Bypass`](Self::Bypass), and blocks do not count as pinned. For compactions and other
+    /// readers of whole tables, which charge their own buffers.
     Background,
 }
 
@@ -417,7 +417,7 @@ mod tests {
     /// A block read again soon after its eviction enters the hot part, even if the cache has shrunk
     /// and grown many times.
     #[test]
-    fn blocks_read_again_stay_however_often_the_cache_has_shrunk() {
+    fn scan_resistance_survives_changes_of_the_capacity() {
         const BYTES: u64 = 4 << 20;
         type Cycle = fn(&BlockCache, u64);
         let cycles: [(&str, Cycle); 4] = [

@@ -11,17 +11,18 @@ use quick_cache::{Options, OptionsBuilder};
 /// Capacity of a shard per ghost: three to four blocks.
 ///
 /// A longer list admits less popular blocks, which evict more popular ones. A shorter list takes
-/// longer to admit blocks that become popular. Misses of 1,000 lookups by Zipf's distribution with
-/// 43 % of the blocks cached, after a warm-up of 16 lookups per cached block: 316 with one ghost
-/// for 16 KiB, 315 for 24 KiB, 316 for 32 KiB, 322 for 8 KiB; 312 if the most popular blocks of the
-/// warm-up stay. A change of all keys takes the first 8 lookups per block to recover from with 16
-/// KiB, 10 with 32 KiB.
+/// longer to admit blocks that become popular.
+///
+/// Misses of 1,000 lookups by Zipf's distribution with 43 % of the blocks cached, after a warm-up
+/// of 16 lookups per cached block: 322 with one ghost for 8 KiB, 316 for 16 KiB, 315 for 24 KiB,
+/// 316 for 32 KiB. If the most popular blocks of the warm-up stay: 312. After a change of all keys,
+/// recovery takes 8 lookups per block with 16 KiB, and 10 with 32 KiB.
 const STEP_BYTES: u64 = 16 << 10;
 
-/// Least capacity of a shard: 64 steps, so that a step is at most 1/64 of a new cache.
+/// Minimum capacity of a shard: 64 steps, so that a step is at most 1/64 of a new cache.
 const SHARD_BYTES_MIN: u64 = 1 << 20;
 
-/// Hot share of a step. Scaling it needs no rounding either.
+/// Share of the hot part in a step. Scaling it needs no rounding either.
 const HOT_SHARE: f64 = 993.0 / 1024.0;
 
 /// Capacities of a cache.
@@ -39,7 +40,7 @@ impl CacheSteps {
         let shards_max = (bytes / SHARD_BYTES_MIN).max(1);
         let wanted = (4 * threads as u64).next_power_of_two();
         let shards = wanted.min(1 << shards_max.ilog2());
-        // A cache of less is one step.
+        // A smaller cache is one step.
         let shard_step_bytes = if bytes == 0 { STEP_BYTES } else { STEP_BYTES.min(bytes) };
         Self { shards, shard_step_bytes }
     }
@@ -67,7 +68,7 @@ impl CacheSteps {
 }
 
 /// Returns an intermediate and a final number of steps for a change from `from` to `to`. Changing
-/// to both in turn leaves one ghost per final step. Mostly both are `to`.
+/// to both in turn leaves one ghost per final step. Usually both are `to`.
 ///
 /// The final number is at most `to`. The intermediate one lies between `from` and the final one.
 /// Pure.
@@ -82,8 +83,10 @@ pub(crate) fn way(from: u64, to: u64) -> (u64, u64) {
     ways.find(keeps_all).unwrap_or((to, to))
 }
 
+/// Maximum number of final capacities tried.
+///
 /// Suffices for all pairs up to 400, and for all but a few of 200,000 random pairs up to 16
-/// million. Of 100 pairs 96 change at once; the others end at most 90 steps lower.
+/// million. Of 100 pairs, 96 change directly; the others end at most 90 steps lower.
 const TRIED_MAX: usize = 256;
 
 /// Returns the ghosts that `quick_cache` keeps when its capacity changes from `from` steps with as
@@ -114,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_lost_by_way_of_other_steps() {
+    fn no_ghost_is_lost_over_intermediate_steps() {
         let (mut tried, mut at_once, mut short_max, mut lossy) = (0, 0, 0, 0);
         let mut check = |from: u64, to: u64| {
             let (by, last) = way(from, to);

@@ -21,9 +21,10 @@ use crate::{
 
 /// A cursor over the point entries of a table.
 ///
-/// It is unpositioned at first, after a step beyond either end, and after an error. Range
+/// The cursor is unpositioned at first, after a step beyond either end, and after an error. Range
 /// tombstones are not applied. A forward move ends at the upper bound of its [`CursorOptions`], a
-/// backward move at the lower one. Only keys of blocks that may reach a bound are compared with it.
+/// backward move at the lower bound. The cursor compares keys with a bound only in blocks that may
+/// reach it.
 #[derive(Debug)]
 pub struct TableCursor {
     table: Arc<Table>,
@@ -78,14 +79,14 @@ impl TableCursor {
         self.data.key()
     }
 
-    /// Returns whether there is a current entry.
+    /// Returns `true` if there is a current entry.
     #[inline]
     #[must_use]
     pub fn is_positioned(&self) -> bool {
         self.data.is_positioned()
     }
 
-    /// Returns whether the last move was [`next`](Self::next) and reached another version of the
+    /// Returns `true` if the last move was [`next`](Self::next) and reached another version of the
     /// user key that it left.
     #[inline]
     #[must_use]
@@ -93,14 +94,15 @@ impl TableCursor {
         self.has_versions && self.data.is_older_version()
     }
 
-    /// Returns whether the current entry is known to be the newest version of its user key in the
-    /// table. Reads no block: at the start of a block, `false` unless index or properties decide.
+    /// Returns `true` if the current entry is known to be the newest version of its user key in the
+    /// table. Reads no block: at the start of a block, returns `false` unless index or properties
+    /// decide.
     #[inline]
     pub fn is_newest_version(&mut self) -> bool {
         if !self.has_versions {
             true
         } else if self.data.is_at_first() {
-            // The separator of the block before is at or behind its last entry.
+            // The separator of the previous block is at or after its last entry.
             let index = self.index.last().filter(|index| index.is_positioned());
             let first = index.zip(self.data.key());
             first.is_some_and(|(index, first)| index.separator_before_differs(first.user_key))
@@ -143,8 +145,8 @@ impl TableCursor {
     ///
     /// # Errors
     ///
-    /// As [`seek_to_first`](Self::seek_to_first). Also if the first entry of a block is not behind
-    /// the last entry of the block before.
+    /// As [`seek_to_first`](Self::seek_to_first), and if the first entry of a block is not after
+    /// the last entry of the previous block.
     ///
     /// # Panics
     ///
@@ -160,7 +162,7 @@ impl TableCursor {
         self.settle(Direction::Forward, true)
     }
 
-    /// Moves to the entry before.
+    /// Moves to the previous entry.
     ///
     /// # Errors
     ///
@@ -179,7 +181,7 @@ impl TableCursor {
         self.settle(Direction::Backward, true)
     }
 
-    /// The index level above the data blocks.
+    /// Returns the index level above the data blocks.
     fn lowest_index(&self) -> &IndexCursor {
         self.index.last().expect("there is a top index")
     }
@@ -192,7 +194,8 @@ impl TableCursor {
         let index = index.last().expect("there is a top index").block();
         let in_slot = table.child_in_slot(index, at, role, cache_use);
         let after = |at| direction.after(at).filter(|next| *next < index.entries());
-        // Prefetches the next block, and the header of the one after. Forward it showed no gain.
+        // Prefetches the next block. Backward, also prefetches its last entries and the header of
+        // the following block; forward, this showed no gain.
         if let Some(next) = after(at) {
             let child = index.child(next);
             if let Some(child) = child.filter(|_| direction == Direction::Backward) {
@@ -227,12 +230,12 @@ impl TableCursor {
     }
 
     /// Determines whether the block just entered may reach the bound in `direction`. Leaves the
-    /// data cursor anywhere.
+    /// data cursor at an unspecified position.
     fn check_bound(&mut self, direction: Direction) {
         self.direction = direction;
         let reaches_bound = match (direction, self.bound(direction)) {
             (_, Bound::Unbounded) => false,
-            // No key of the block is behind its separator.
+            // No key of the block is after its separator.
             (Direction::Forward, Bound::Included(end)) => {
                 self.lowest_index().compare(end) == Ordering::Greater
             }
@@ -247,13 +250,13 @@ impl TableCursor {
         self.reaches_bound = Some(reaches_bound);
     }
 
-    /// Returns whether the block is known to end before the bound in this direction.
+    /// Returns `true` if the block is known to end before the bound in this direction.
     #[inline]
     fn is_inside(&self, direction: Direction) -> bool {
         self.reaches_bound == Some(false) && self.direction == direction
     }
 
-    /// Returns whether `user_key` is within the bound in this direction.
+    /// Returns `true` if `user_key` is within the bound in this direction.
     fn is_within(&self, user_key: &[u8], direction: Direction) -> bool {
         match (self.bound(direction), direction) {
             (Bound::Unbounded, _) => true,
@@ -273,8 +276,9 @@ impl TableCursor {
         bound.as_ref().map(AsRef::as_ref)
     }
 
-    /// Moves on to the next non-empty block in this direction if the data cursor is unpositioned,
-    /// which a step has caused if `stepped`. Then enforces the bound.
+    /// Moves to the next non-empty block in this direction if the data cursor is unpositioned, then
+    /// enforces the bound. `stepped` is `true` if the last move was a step, which may have left the
+    /// block.
     #[cold]
     fn settle(&mut self, direction: Direction, stepped: bool) -> Result<(), ReadError> {
         if self.direction != direction {
@@ -308,7 +312,7 @@ impl TableCursor {
     }
 
     /// Moves to the first entry of the next block, below index level `from`, and checks that it is
-    /// behind the entry left. Returns `false` if there is no block below that level.
+    /// after the previous entry. Returns `false` if there is no block below that level.
     fn step_into_next(&mut self, from: usize) -> Result<bool, ReadError> {
         let target = SeekTarget::First(Direction::Forward);
         let Some(block) = self.descend_to_data(from, target)? else { return Ok(false) };

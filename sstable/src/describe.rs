@@ -20,9 +20,10 @@ use crate::{
     source::TableSource,
 };
 
-/// Describes every field of a table in text.
+/// Describes every field of a table as text.
 ///
-/// Parts that cannot be read are described as damaged; parts that only they locate are missing.
+/// Unreadable parts are described as damaged. Parts that only an unreadable part locates are
+/// missing.
 #[must_use]
 pub fn describe(source: &Arc<dyn TableSource>) -> Annotation {
     let mut annotation = Annotation::new();

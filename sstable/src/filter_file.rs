@@ -113,7 +113,7 @@ pub(crate) fn check_header(
     expected.check(&header).map(drop).map_err(FilterUnusable::Header)
 }
 
-/// Describes every field of a filter file in text, also of a damaged one.
+/// Describes every field of a filter file as text, even if the file is damaged.
 #[must_use]
 pub fn describe_filter_file(source: &Arc<dyn TableSource>) -> Annotation {
     let mut annotation = Annotation::new();

@@ -8,10 +8,10 @@ use sievedb_filter::{
 
 use crate::{metadata::TableIdentity, options::TableOptions, prefix_extractor::PrefixExtractor};
 
-/// Collects the keys for a table's filters, while the table is written or read again.
+/// The keys for a table's filters, collected while the table is written or read again.
 ///
-/// For each filter that the options select, takes 8 bytes of memory per entry: a user key for point
-/// and range filters, a distinct prefix for prefix filters.
+/// Takes 8 bytes of memory per entry for each filter that the options select. An entry is a user
+/// key for point and range filters, and a distinct prefix for prefix filters.
 #[derive(Debug)]
 pub struct FilterKeys {
     options: TableOptions,
@@ -65,7 +65,7 @@ impl FilterKeys {
         }
     }
 
-    /// Adds a user key. Keys must ascend.
+    /// Adds a user key. Keys must be in ascending order.
     pub fn add(&mut self, user_key: &[u8]) {
         if let Some(hashes) = &mut self.points {
             push(hashes, key_hash(user_key, self.hash_seed));
@@ -78,7 +78,7 @@ impl FilterKeys {
         }
     }
 
-    /// Estimated length of the filters, in bits.
+    /// Estimates the length of the filters, in bits.
     pub(crate) fn filter_bits(&self) -> f64 {
         let options = &self.options;
         let points = self.points.as_ref().map_or(0, PageVec::len) as f64;
@@ -89,16 +89,19 @@ impl FilterKeys {
             + ranges * options.range_filter_bits_per_key
     }
 
-    /// Builds the point filter and frees its hashes. Returns `None` if the options select none or
-    /// there is no key, or soon after `is_cancelled` returns `true`, which it must then always do.
+    /// Builds the point filter and frees its hashes. Returns `None` if the options select no point
+    /// filter or there is no key.
+    ///
+    /// Also returns `None` soon after `is_cancelled` returns `true`. From then on `is_cancelled`
+    /// must always return `true`.
     pub fn build_points(&mut self, is_cancelled: &dyn Fn() -> bool) -> Option<TableFilter> {
         let hashes = self.points.take().filter(|hashes| !hashes.is_empty())?;
         let TableOptions { filter_kind, filter_bits_per_key: bits, .. } = self.options;
         TableFilter::build_unless(filter_kind, &hashes, bits, is_cancelled)
     }
 
-    /// Builds the prefix filter and frees its hashes. Returns `None` if the options select none, or
-    /// after a cancellation as [`build_points`](Self::build_points).
+    /// Builds the prefix filter and frees its hashes. Returns `None` if the options select no
+    /// prefix filter, or after a cancellation as [`build_points`](Self::build_points).
     ///
     /// Without prefixes the filter is empty and excludes the table.
     pub fn build_prefixes(&mut self, is_cancelled: &dyn Fn() -> bool) -> Option<PrefixFilter> {
@@ -109,7 +112,7 @@ impl FilterKeys {
     }
 
     /// Builds the range filter of a table with these bounds and frees its points. Returns `None` if
-    /// the options select none, or there are more than [`POINTS_MAX`] keys.
+    /// the options select no range filter, or there are more than [`POINTS_MAX`] keys.
     ///
     /// Without keys the filter is empty and excludes the table.
     pub fn build_ranges(&mut self, smallest: &[u8], largest: &[u8]) -> Option<RangeFilter> {
@@ -134,8 +137,8 @@ fn push(hashes: &mut PageVec<u64>, hash: u64) {
 impl Prefixes {
     fn add(&mut self, user_key: &[u8]) {
         let Some(prefix) = self.extractor.prefix(user_key) else { return };
-        // Equal prefixes are adjacent. Those of a custom function may recur, which costs a few
-        // bits.
+        // Equal prefixes are adjacent. The prefixes of a custom function may recur, which costs a
+        // few bits.
         if self.hashes.is_empty() || self.last != prefix {
             self.last.clear();
             self.last.extend_from_slice(prefix);

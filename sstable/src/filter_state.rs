@@ -55,7 +55,8 @@ impl<F> FilterState<F> {
 
 impl FilterState {
     /// Loads the filter at `handle` of `source`, the file of the table `identity`, into `arena`.
-    /// Returns [`Unusable`](Self::Unusable) instead of an error, because lookups work without.
+    /// Returns [`Unusable`](Self::Unusable) instead of an error, because lookups work without a
+    /// filter.
     #[must_use]
     pub fn load(
         source: &dyn TableSource,
@@ -85,8 +86,8 @@ impl FilterState<RangeFilter> {
     /// Loads the range filter at `handle` of `source`, the file of the table with this identity and
     /// bounds, into `arena`. Otherwise as [`load`](FilterState::load).
     ///
-    /// Refuses a filter that omits a longer key prefix than the bounds share: it belongs to another
-    /// table.
+    /// Refuses a filter that omits a longer key prefix than the bounds share, because such a filter
+    /// belongs to another table.
     #[must_use]
     pub fn load_range(
         source: &dyn TableSource,
@@ -203,7 +204,7 @@ impl FilterHandle {
         length.ok_or(FilterUnusable::Misplaced { offset, bytes })
     }
 
-    /// Checks that a block which ends with `tail` is the one recorded.
+    /// Checks that a block that ends with `tail` is the recorded block.
     pub(crate) fn check(&self, tail: &[u8]) -> Result<(), FilterUnusable> {
         let (expected, found) = (self.checksum, stored_checksum(tail));
         if found == Some(expected) {

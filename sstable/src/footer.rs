@@ -53,7 +53,7 @@ const VERSION: u32 = 2;
 const MAGIC: [u8; 8] = *b"SieveEnd";
 const FLAG_REQUIRED: u8 = 1;
 
-/// Kind of a block in the footer, as far as known to this release.
+/// Kinds of blocks in the footer that this release knows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum BlockKind {
@@ -81,7 +81,7 @@ impl BlockKind {
         Self::CompressionDictionary,
     ];
 
-    /// Name in errors.
+    /// Returns the name for errors.
     fn name(self) -> &'static str {
         match self {
             Self::DataIndex => "data index",
@@ -94,7 +94,7 @@ impl BlockKind {
         }
     }
 
-    /// Returns whether a reader that skips the block would return wrong results.
+    /// Returns `true` if a reader that skips the block would return wrong results.
     fn is_required(self) -> bool {
         match self {
             Self::DataIndex
@@ -258,8 +258,8 @@ impl Footer {
     }
 }
 
-/// Returns the length of the list. It is read before any checksum is verified, so it is checked
-/// against the offset of the fixed part.
+/// Returns the length of the list. Checks it against the offset of the fixed part, because no
+/// checksum is verified yet.
 fn list_bytes(fixed: &[u8], fixed_offset: u64) -> Result<usize, Corruption> {
     let mut decoder = Decoder::new(fixed);
     let list_offset = decoder.u64("offset of the footer list")?;

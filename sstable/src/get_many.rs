@@ -41,9 +41,9 @@ impl Table {
     /// Calls `take` with the index and newest version of each of `user_keys` that has a version at
     /// or below `sequence`. Otherwise as [`get`](Self::get) for each key.
     ///
-    /// Keys should ascend: adjacent keys share the search for their partition and the request of
-    /// their block. The source is advised of the missing blocks of 32 keys before it reads the
-    /// first. Allocates nothing itself.
+    /// Keys should be in ascending order: adjacent keys share the search for their partition and
+    /// the request of their block. The source is advised of the missing blocks of 32 keys before
+    /// the first of them is read. Allocates nothing itself.
     ///
     /// # Errors
     ///

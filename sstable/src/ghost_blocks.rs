@@ -1,8 +1,8 @@
-//! Ghost list of a block cache: keys of the blocks that it evicted last.
+//! Ghost list of a block cache: keys of the most recently evicted blocks.
 //!
-//! A block read while its key is in the list would have stayed in a larger cache. The list
-//! samples one of `one_in` keys by hash, and each counts `one_in` times. Other keys cost one hash
-//! and no lock.
+//! A block read while its key is in the list would have stayed in a larger cache. The list samples
+//! one of `one_in` keys by hash, and each sampled key counts `one_in` times. Other keys cost one
+//! hash and no lock.
 //!
 //! Source: Waldspurger, Park, Garthwaite and Ahmad, "Efficient MRC Construction with SHARDS", FAST
 //! 2015: a sample by hash keeps all reads of a key, or none.
@@ -49,8 +49,8 @@ struct List {
     bytes_max: u64,
     /// Estimated memory of all blocks evicted so far.
     evicted_bytes: u64,
-    /// Keys in order of eviction, with `evicted_bytes` after it. May include keys that left the
-    /// map.
+    /// Keys in order of eviction, with `evicted_bytes` after it. May include keys that are no
+    /// longer in the map.
     order: VecDeque<(u64, BlockKey)>,
     evicted_at: HashMap<BlockKey, u64>,
 }
@@ -159,7 +159,7 @@ mod tests {
 
     /// The estimate matches the savings of a cache larger by the list, at any sampling rate.
     #[test]
-    fn the_list_counts_what_a_larger_cache_spares() {
+    fn the_list_counts_the_reads_that_a_larger_cache_avoids() {
         for (list_blocks, one_in) in [(256, 1), (512, 2), (1_024, 4)] {
             let bytes = list_blocks * BLOCK;
             let mut cache = Fifo::new(1_000, ghosts(bytes));

@@ -1,22 +1,22 @@
 //! The index of a table: maps a key to the only data block that may hold it.
 //!
 //! The index has an entry for each data block: its separator and its handle (see
-//! [`crate::block::stored`]). A separator is at or behind every key of its block, and before every
-//! key of the next block. Let `b` be the block of the first separator at or behind a target. Then
-//! `b` holds the first key at or behind the target, unless the target is in the gap after `b`.
+//! [`crate::block::stored`]). A separator is at or after every key of its block, and before every
+//! key of the next block. Let `b` be the block of the first separator at or after a target. Then
+//! `b` holds the first key at or after the target, unless the target is in the gap after `b`.
 //!
 //! | the next block starts with       | separator of a block                                    |
 //! |----------------------------------|---------------------------------------------------------|
 //! | a version of the same user key   | the last key of the block, with sequence number and kind |
 //! | another user key, or no block    | a short user key `s`, kind 0 and sequence number 0, where last user key <= `s` < next user key |
 //!
-//! Kind 0 with sequence number 0 is [`Trailer::OLDEST`], which no write has. It sorts behind every
+//! Kind 0 with sequence number 0 is [`Trailer::OLDEST`], which no write has. It sorts after every
 //! version of its user key, as required if `s` is the last user key itself. The gap of the second
 //! case holds no version of the next block's user keys, so a lookup never needs a second block.
 //!
 //! # Levels
 //!
-//! Index entries are grouped into partitions. A partition is a block, stored behind the last data
+//! Index entries are grouped into partitions. A partition is a block, stored after the last data
 //! block that it leads to. The top index maps the separator of each partition's last entry to the
 //! partition. A table with one partition has one level: the partition is the top index. The
 //! properties record the number of levels, 1 or 2.
@@ -42,7 +42,7 @@ pub(crate) struct IndexBuilder {
     handle: Vec<u8>,
 }
 
-/// A key at or behind all keys of a block and before all keys of the next.
+/// A key at or after all keys of a block and before all keys of the next.
 #[derive(Debug)]
 struct Separator {
     user_key: Vec<u8>,
@@ -139,23 +139,23 @@ impl IndexBuilder {
         write(self.top.finish())
     }
 
-    /// Number of partitions below a top index; 0 for one level.
+    /// Returns the number of partitions below a top index; 0 for one level.
     pub(crate) fn partitions(&self) -> u64 {
         self.partitions
     }
 
-    /// Bytes of memory of the top index, which grows with the table.
+    /// Returns the memory of the top index, which grows with the table, in bytes.
     pub(crate) fn top_memory_bytes(&self) -> usize {
         self.top.memory_bytes()
     }
 
-    /// Bytes of memory of all buffers.
+    /// Returns the memory of all buffers, in bytes.
     pub(crate) fn memory_bytes(&self) -> usize {
         let others = self.separator.user_key.capacity() + self.handle.capacity();
         self.top.memory_bytes() + self.partition.memory_bytes() + others
     }
 
-    /// Estimated bytes that [`finish`](Self::finish) would write now.
+    /// Estimates the bytes that [`finish`](Self::finish) would write now.
     pub(crate) fn pending_bytes(&self) -> usize {
         self.partition.content_bytes_max() + self.top.content_bytes_max()
     }
@@ -174,7 +174,7 @@ fn separate(last: InternalKey<'_>, next: Option<InternalKey<'_>>) -> Separator {
     Separator { user_key, trailer: Trailer::OLDEST }
 }
 
-/// Replaces `key` by the shortest user key at or behind it and before `next`.
+/// Replaces `key` by the shortest user key at or after it and before `next`.
 fn shorten(key: &mut Vec<u8>, next: &[u8]) {
     let common = common_prefix(key, next);
     if common == key.len() {
@@ -186,7 +186,7 @@ fn shorten(key: &mut Vec<u8>, next: &[u8]) {
         key.truncate(common + 1);
         return;
     }
-    // Raises the byte at the difference if one fits between, or else a byte behind it.
+    // Raises the byte at the difference if one fits between, or else a byte after it.
     let above = |at: usize| at > common || key[at] + 1 < next[at];
     let raised = (common..key.len()).find(|&at| key[at] < u8::MAX && above(at));
     if let Some(at) = raised.filter(|at| at + 1 < key.len()) {

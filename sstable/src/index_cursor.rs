@@ -11,8 +11,8 @@ const UNPOSITIONED: usize = usize::MAX;
 
 /// A position in an index block.
 ///
-/// It decodes neither separator nor handle, because the child is mostly in its slot. That spares
-/// two cache misses per seek.
+/// The cursor decodes neither separator nor handle, because the child is usually in its slot. That
+/// saves two cache misses per seek.
 #[derive(Debug)]
 pub(crate) struct IndexCursor {
     block: Block,
@@ -27,7 +27,7 @@ impl IndexCursor {
         Self { block, at: UNPOSITIONED }
     }
 
-    /// Moves to another block, unpositioned. Does not read the block yet.
+    /// Moves to another block. The cursor is then unpositioned. Does not read the block yet.
     pub(crate) fn enter(&mut self, block: Block) {
         debug_assert_eq!(block.role(), BlockRole::Index);
         self.block = block;
@@ -52,7 +52,7 @@ impl IndexCursor {
         self.block.shared()
     }
 
-    /// Moves to the first entry whose separator is at or behind `target`.
+    /// Moves to the first entry whose separator is at or after `target`.
     pub(crate) fn seek(&mut self, target: InternalKey<'_>) {
         self.at = self.block.position(target).unwrap_or(UNPOSITIONED);
     }
@@ -64,7 +64,7 @@ impl IndexCursor {
         }
     }
 
-    /// Prefetches the child of the current entry. Returns whether its slot is full, or the cursor
+    /// Prefetches the child of the current entry. Returns `true` if its slot is full or the cursor
     /// is unpositioned.
     pub(crate) fn prefetch_child(&self) -> bool {
         self.at().is_none_or(|at| self.block.prefetch_child(at))
@@ -85,7 +85,7 @@ impl IndexCursor {
         debug_assert!(self.at <= self.block.entries());
     }
 
-    /// Moves to the entry before, or leaves the block. The cursor must be positioned.
+    /// Moves to the previous entry, or leaves the block. The cursor must be positioned.
     pub(crate) fn prev(&mut self) {
         debug_assert!(self.is_positioned());
         self.at = self.at.checked_sub(1).unwrap_or(UNPOSITIONED);
@@ -104,7 +104,7 @@ impl IndexCursor {
         self.block.compare_user_key(self.at, user_key)
     }
 
-    /// Returns whether the separator before is in this block and has another user key than
+    /// Returns `true` if the previous separator is in this block and has another user key than
     /// `user_key`. The cursor must be positioned.
     pub(crate) fn separator_before_differs(&self, user_key: &[u8]) -> bool {
         let before = self.at.checked_sub(1);

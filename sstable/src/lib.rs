@@ -31,7 +31,7 @@
 //! | part             | protected by               | described in                           |
 //! |------------------|----------------------------|----------------------------------------|
 //! | file header      | its checksum               | [`sievedb_format::file_header`]        |
-//! | data blocks, and index partitions behind their last data block | type and checksum of each | [`block::stored`], [`block`], [`index`] |
+//! | data blocks, and index partitions after their last data block | type and checksum of each | [`block::stored`], [`block`], [`index`] |
 //! | top index        | type and checksum          | [`index`]                              |
 //! | filters, if any, each aligned to 64 bytes by zeros | its checksums | [`sievedb_filter::filter_block`] |
 //! | properties       | type and checksum          | [`properties`]                         |

@@ -120,7 +120,7 @@ impl ResidentBlocks {
             range_tombstones = RangeTombstones::decode(&reader.read_content(handle)?)
                 .map_err(ReadError::corrupt(handle.offset))?;
         }
-        // Without one of them, deleted keys would reappear.
+        // If a range tombstone were missing, deleted keys would reappear.
         let expected = properties.range_tombstones();
         let found = range_tombstones.len() as u64;
         if found != expected {
@@ -128,7 +128,7 @@ impl ResidentBlocks {
             let source = Corruption::Mismatch { what, expected, found };
             return Err(ReadError::Corrupt { offset: footer.list_offset, source });
         }
-        // One that is too new would delete keys of other tables.
+        // A range tombstone that is too new would delete keys of other tables.
         let sequences = properties.smallest_sequence..=properties.largest_sequence;
         if let Some(other) = range_tombstones.iter().find(|it| !sequences.contains(&it.sequence)) {
             let what = "sequence number of a range tombstone";

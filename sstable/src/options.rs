@@ -40,16 +40,16 @@ pub const RANGE_FILTER_BITS_PER_KEY: RangeInclusive<f64> = BITS_PER_KEY_MIN..=40
 pub enum Compression {
     /// No compression: the fastest to read. Blocks of a memory map are not copied.
     None,
-    /// LZ4, for blocks of which it saves at least 12 %.
+    /// LZ4, for blocks that it shortens by at least 12 %.
     #[default]
     Lz4,
-    /// Zstd, for blocks of which it saves at least 12 %. Suits cold data. Requires the feature
+    /// Zstd, for blocks that it shortens by at least 12 %. Suits cold data. Requires the feature
     /// `zstd`; builds without it refuse to write and open such tables.
     Zstd {
         /// Level from 1, the fastest, to 19, the smallest; zstd's default is 3.
         level: u8,
         /// Length of the dictionary that each table trains from its first blocks, in bytes.
-        /// Buffers 100 times as many bytes of blocks for training; a shorter table has none.
+        /// Training buffers 100 times as many bytes of blocks. A shorter table has no dictionary.
         ///
         /// 0 for none, or from 1 KiB to 1 MiB; 16 KiB suits most data.
         dictionary_bytes: u32,
@@ -112,7 +112,7 @@ impl Compression {
     }
 }
 
-/// Options of new tables. Existing tables record how they were built.
+/// Options of new tables. Each table records the options that it was built with.
 #[derive(Debug, Clone, PartialEq)]
 #[must_use]
 pub struct TableOptions {
@@ -205,7 +205,7 @@ impl TableOptions {
 
     /// Target size of an index partition, in bytes.
     ///
-    /// An index up to this size is resident. Of a larger one only the top index is resident; its
+    /// An index up to this size is resident. For a larger index only the top index is resident. Its
     /// partitions are cached as blocks, which costs one more request per lookup.
     ///
     /// From 1 KiB to 1 MiB; default [`DEFAULT_INDEX_PARTITION_BYTES`].
@@ -215,7 +215,7 @@ impl TableOptions {
     }
 
     /// Length of the output buffer, in bytes, which is appended to the file at once. Does not
-    /// change the table.
+    /// affect the content of the table.
     ///
     /// From 1 KiB to 1 MiB; default [`DEFAULT_WRITE_BUFFER_BYTES`].
     pub fn write_buffer_bytes(mut self, bytes: usize) -> Self {
@@ -223,7 +223,7 @@ impl TableOptions {
         self
     }
 
-    /// Bits per key of the point filter, in thousandths.
+    /// Returns the bits per key of the point filter, in thousandths.
     pub(crate) fn filter_millibits(&self) -> u64 {
         // At most 40,000 after `validate`.
         (self.filter_bits_per_key * 1000.0).round() as u64
@@ -269,13 +269,14 @@ impl TableOptions {
 pub struct CursorOptions {
     /// Effect of reads on the block cache. Default [`CacheUse::Fill`].
     pub cache_use: CacheUse,
-    /// Maximum length of one read, in bytes, if longer than a block. The first read of a scan is as
-    /// long as the shorter of the last two scans of the table, at most 32 KiB. After two single
-    /// blocks each read doubles in length. From 0 to 64 MiB, larger values are clamped. Default 0:
-    /// reads single blocks.
+    /// Maximum length of one read, in bytes, if longer than a block.
+    ///
+    /// The first read of a scan is as long as the shorter of the last two scans of the table, at
+    /// most 32 KiB. After two single blocks each read doubles in length.
+    ///
+    /// From 0 to 64 MiB; larger values are clamped. Default 0: reads single blocks.
     pub read_ahead_bytes_max: usize,
-    /// Makes all reads as long as `read_ahead_bytes_max`, for scans of whole tables. Default
-    /// `false`.
+    /// Makes all reads `read_ahead_bytes_max` long, for scans of whole tables. Default `false`.
     pub reads_all: bool,
     /// Skips damaged blocks as if they were empty, to salvage the rest. Older versions of lost
     /// entries may then be visible. Default `false`.
@@ -312,8 +313,8 @@ impl CursorOptions {
         }
     }
 
-    /// Shrinks `range`, which covers children of `index`, to those that may have keys within the
-    /// bounds.
+    /// Shrinks `range`, which covers children of `index`, to the children that may have keys within
+    /// the bounds.
     pub(crate) fn within_bounds(&self, index: &BlockInner, mut range: Range<u64>) -> Range<u64> {
         let block_of = |target| Some(index.handle_at(index.position(target)?).range());
         if let Bound::Included(start) | Bound::Excluded(start) = &self.start
@@ -336,7 +337,7 @@ impl From<CacheUse> for CursorOptions {
     }
 }
 
-/// Error: an option is out of range.
+/// An option is out of range.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct InvalidOption {
     /// Name of the option.

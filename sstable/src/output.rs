@@ -6,17 +6,17 @@ use xxhash_rust::xxh3::Xxh3Default;
 
 use crate::{block::BlockHandle, source::TableSink};
 
-/// Buffers appends to a sink and computes length and checksum.
+/// A buffered output to a sink, which computes length and checksum.
 #[derive(Debug)]
 pub(crate) struct Output<S> {
     sink: S,
-    /// Shorter appends are buffered.
+    /// Appends shorter than this are buffered.
     buffer_bytes: usize,
     buffer: Vec<u8>,
     /// Bytes appended to the sink.
     sent: u64,
     checksum: Checksum,
-    /// The sink failed, and may have appended a part.
+    /// `true` if the sink failed, possibly after a partial append.
     is_broken: bool,
 }
 
@@ -30,13 +30,13 @@ impl std::fmt::Debug for Checksum {
 }
 
 impl<S: TableSink> Output<S> {
-    /// Writes to the start of `sink`, about `buffer_bytes` bytes at a time.
+    /// Creates an output at the start of `sink` that appends about `buffer_bytes` bytes at a time.
     pub(crate) fn new(sink: S, buffer_bytes: usize) -> Self {
         let checksum = Checksum(Xxh3Default::new());
         Self { sink, buffer_bytes, buffer: Vec::new(), sent: 0, checksum, is_broken: false }
     }
 
-    /// Offset of the next byte.
+    /// Returns the offset of the next byte.
     pub(crate) fn offset(&self) -> u64 {
         self.sent + self.buffer.len() as u64
     }
@@ -88,12 +88,12 @@ impl<S: TableSink> Output<S> {
         Ok(())
     }
 
-    /// Bytes of memory of the buffer.
+    /// Returns the memory of the buffer, in bytes.
     pub(crate) fn memory_bytes(&self) -> usize {
         self.buffer.capacity()
     }
 
-    /// Appends what is buffered.
+    /// Appends the buffered bytes to the sink.
     ///
     /// # Errors
     ///

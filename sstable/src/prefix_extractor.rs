@@ -13,10 +13,11 @@ const FIXED_LENGTH: RangeInclusive<usize> = 1..=KEY_BYTES_MAX;
 /// Precedes the name of an extractor in the hash seed of its filters.
 const SEED_DOMAIN: &str = "prefix filter of ";
 
-/// Extracts the prefix of a key, so that a filter can be probed for all keys with one prefix.
+/// A rule that finds the prefix of a key, so that a filter can be probed for all keys with one
+/// prefix.
 ///
-/// A key without a prefix is outside of the domain of the extractor: it is in no prefix filter, and
-/// a scan that such a key may match probes none.
+/// A key without a prefix is outside of the domain of the extractor. No prefix filter contains such
+/// a key, and a scan that may match such a key probes no prefix filter.
 #[derive(Debug, Clone)]
 pub enum PrefixExtractor {
     /// A prefix of fixed length, from 1 to 65,536 bytes. A shorter key has no prefix.
@@ -36,11 +37,11 @@ pub trait PrefixFunction: fmt::Debug + Send + Sync {
     /// Returns the name stored with filters, from 1 to [`PREFIX_FUNCTION_NAME_BYTES_MAX`] bytes.
     fn name(&self) -> &str;
 
-    /// Returns the length of the prefix of `key`, in bytes, or `None` if it has none. A length
+    /// Returns the length of the prefix of `key`, in bytes, or `None` if there is none. A length
     /// beyond that of the key also means none.
     fn prefix_length(&self, key: &[u8]) -> Option<usize>;
 
-    /// Returns whether every key that starts with `start` has the same prefix as `start` itself.
+    /// Returns `true` if every key that starts with `start` has the same prefix as `start` itself.
     ///
     /// `false` is always safe: no filter is then probed.
     fn determines_prefix(&self, start: &[u8]) -> bool;
@@ -71,7 +72,7 @@ impl PrefixExtractor {
         (found.name() == name && found.is_valid()).then_some(found)
     }
 
-    /// Returns whether the length, or that of the name of the function, is in range.
+    /// Returns `true` if the length, or the length of the function's name, is in range.
     #[must_use]
     pub fn is_valid(&self) -> bool {
         match self {
@@ -98,7 +99,7 @@ impl PrefixExtractor {
     #[must_use]
     pub fn prefix_of_all<'a>(&self, start: &'a [u8]) -> Option<&'a [u8]> {
         match self {
-            // Within `start`, so further bytes do not matter.
+            // The prefix is within `start`, so further bytes do not matter.
             Self::FixedLength(_) | Self::Separator(_) => self.prefix(start),
             Self::Custom(function) => {
                 function.determines_prefix(start).then(|| self.prefix(start)).flatten()

@@ -3,7 +3,7 @@
 //! # Encoded form
 //!
 //! Tagged fields, ascending by number: a tag (varint: number × 2, plus 1 if a reader must refuse
-//! the table unless it knows the field), a length (varint), and as many bytes.
+//! the table unless it knows the field), a length (varint), and that many bytes.
 //!
 //! | number | field                   | bytes                                                    |
 //! |--------|-------------------------|----------------------------------------------------------|
@@ -38,8 +38,8 @@
 //! | 29     | `blob_files`            | each blob file that entries refer to ([`BlobUse::encode`](crate::BlobUse::encode)) |
 //!
 //! A reader must know fields marked `!`. Fields 10, 11 and 21 to 29 are optional. In a table
-//! without entries 6 to 9 are empty or 0. Fields 24 to 29 serve a repair without a manifest; 27 and
-//! 28 are only in the last table of a flush or compaction.
+//! without entries, fields 6 to 9 are empty or 0. Fields 24 to 29 are for a repair without a
+//! manifest. Fields 27 and 28 are only in the last table of a flush or compaction.
 
 mod field;
 mod origin;
@@ -151,8 +151,8 @@ pub struct TableProperties {
     pub origin: Option<Box<TableOrigin>>,
 }
 
-/// Maximum memory of an index partition of `partition_bytes` bytes: its struct and content, and per
-/// entry a slot and a head. Short keys make more entries.
+/// Returns the maximum memory of an index partition of `partition_bytes` bytes: its struct and
+/// content, and per entry a slot and a head. Short keys make more entries.
 pub(crate) fn partition_memory_bytes(partition_bytes: u64) -> u64 {
     5 * partition_bytes + (1 << 10)
 }
@@ -202,8 +202,8 @@ impl TableProperties {
         self.entries().saturating_sub(self.count(Kind::RangeTombstone))
     }
 
-    /// Returns the number of point entries with a newer version of their key in the table. Older
-    /// versions than a merge operand count, too.
+    /// Returns the number of point entries with a newer version of their key in the table. Includes
+    /// versions older than a merge operand.
     #[must_use]
     pub fn overwritten(&self) -> u64 {
         self.points().saturating_sub(self.user_keys)
@@ -241,7 +241,7 @@ impl TableProperties {
         partition_memory_bytes(self.index_partition_bytes.min(longest)).max(single)
     }
 
-    /// Bytes of memory of bounds, names and lists.
+    /// Returns the memory of bounds, names and lists, in bytes.
     pub(crate) fn memory_bytes(&self) -> usize {
         let name = self.prefix_filter.as_ref().map_or(0, |(_, name)| name.len());
         let origin = self.origin.as_ref().map_or(0, |origin| origin.memory_bytes());

@@ -1,9 +1,10 @@
 //! Read-ahead of scans.
 //!
-//! Two reads of adjacent blocks, in either direction, are taken for a scan. The next read fetches
-//! two blocks at once, and each further one doubles, up to a maximum; a read elsewhere starts over.
-//! So a short scan reads no unused blocks, and a long one at most twice what it uses. After reads
-//! of maximum length the source is advised of the next one.
+//! Two reads of adjacent blocks, in either direction, indicate a scan. The next read fetches two
+//! blocks at once, and each further read doubles in length, up to a maximum. A read of a block that
+//! is not adjacent starts over. So a short scan reads no unused blocks, and a long one at most
+//! twice the blocks that it uses. After a read of maximum length the source is advised of the next
+//! one.
 //!
 //! The first read of a walk is as long as recent walks: see [`walk_lengths`](crate::walk_lengths).
 
@@ -120,8 +121,9 @@ impl ReadAhead {
         self.window
     }
 
-    /// Returns the stored bytes of `block`, from the buffer or from `reader`. `around` returns the
-    /// range to read for a length, the block included. `counted` charges the buffer as pinned.
+    /// Returns the stored bytes of `block`, from the buffer or from `reader`. `around` maps a
+    /// length to the range to read, which includes the block. `counted` charges the buffer as
+    /// pinned.
     ///
     /// # Errors
     ///
@@ -138,7 +140,7 @@ impl ReadAhead {
             let was_full = self.window == self.bytes_max;
             let window = self.next_window(&block);
             let range = if window > 0 { around(window) } else { block.clone() };
-            // A damaged index may lead anywhere: then only the block is read, and refused.
+            // A damaged index may have any handle. Then only the block is read, and refused.
             let is_valid = is_within(&range) && range.end - range.start <= window;
             self.bytes = Bytes::new();
             self.range = 0..0;
@@ -160,8 +162,8 @@ impl ReadAhead {
         Ok(self.bytes.slice(start..start + (block.end - block.start) as usize))
     }
 
-    /// Reads `range` or, in a memory map, advises of it. Ignores errors: the block alone may still
-    /// be readable.
+    /// Reads `range` or, in a memory map, advises the source of it. Ignores errors: the block alone
+    /// may still be readable.
     fn fetch(
         &mut self,
         reader: &BlockReader,
@@ -179,8 +181,8 @@ impl ReadAhead {
         self.range = range;
     }
 
-    /// Advises of the range beyond the last read. `block` is at the end of that read where the scan
-    /// entered it.
+    /// Advises the source of the range after the last read, in scan order. `block` is at the end of
+    /// the last read at which the scan entered it.
     fn advise(&self, reader: &BlockReader, block: &Range<u64>) {
         let Range { start, end } = self.range;
         let next = if block.start == start {
@@ -193,7 +195,7 @@ impl ReadAhead {
         }
     }
 
-    /// Returns whether `stored` is a slice of the buffer, and so keeps all of it in memory.
+    /// Returns `true` if `stored` is a slice of the buffer, and so keeps all of it in memory.
     pub(crate) fn holds(&self, stored: &Bytes) -> bool {
         self.bytes.as_ptr_range().contains(&stored.as_ptr())
     }
@@ -251,7 +253,7 @@ mod tests {
         reads_and_advice(ahead, blocks).0
     }
 
-    /// As [`reads`], and returns the blocks of each advice.
+    /// Does the same as [`reads`], and returns the blocks of each advice.
     fn reads_and_advice(
         mut ahead: ReadAhead,
         blocks: impl IntoIterator<Item = u64>,
@@ -344,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn a_read_elsewhere_starts_over() {
+    fn a_non_adjacent_read_starts_over() {
         let scattered = [5..6, 6..7, 7..9, 50..51, 51..52, 52..54, 1..2];
         assert_eq!(reads(ReadAhead::new(800, false, 0), [5, 6, 7, 8, 50, 51, 52, 1]), scattered);
     }

@@ -1,11 +1,11 @@
 //! Salvages the data blocks of a table without its footer and index.
 //!
-//! A stored block does not record its length; the index does. But its checksum covers offset and
-//! length, so a block with a known start ends where the checksum matches. Blocks are contiguous
+//! A stored block does not record its length; the index does. The checksum of a block covers offset
+//! and length, so a block with a known start ends where the checksum matches. Blocks are contiguous
 //! from the end of the file header on, so the end of one is the start of the next. After a damaged
 //! block the scan tries every offset as a start.
 //!
-//! CRC-32 is linear: the checksum of prefix and content follows from those of the two parts, so one
+//! CRC-32 is linear: the checksum of prefix and content follows from those of the two parts. So one
 //! pass over the bytes tests all ends of a block.
 
 mod crc;
@@ -56,7 +56,7 @@ const CONTENT_BYTES_MAX: u64 = (KEY_BYTES_MAX + VALUE_BYTES_MAX + (2 << 20)) as 
 pub struct SalvagedTable {
     source: Arc<dyn TableSource>,
     salt: u64,
-    /// Searched when the first block needs it; then `Some(None)` if it is lost.
+    /// Searched when the first block needs it; then `Some(None)` if the dictionary is lost.
     dictionary: Option<Option<Dictionary>>,
     data: Vec<BlockHandle>,
     gaps: Vec<Gap>,
@@ -76,9 +76,11 @@ impl SalvagedTable {
     /// Scans a table file for data blocks that were written with `salt`.
     ///
     /// The scan ends after `entries_max` entries, at the top index, or at the offset `end`. Pass
-    /// `u64::MAX` for an unknown limit. Costs a few nanoseconds per byte, and about 50 µs per byte
-    /// of a damaged block that is not zero: a MiB of damage takes about a minute. Buffers 1 MiB of
-    /// the file, or two blocks if they are longer, and takes 16 bytes of memory per block.
+    /// `u64::MAX` for an unknown limit.
+    ///
+    /// Costs a few nanoseconds per byte, and about 50 µs per byte of a damaged block that is not
+    /// zero. A MiB of damage takes about a minute. Buffers 1 MiB of the file, or two blocks if they
+    /// are longer, and takes 16 bytes of memory per block.
     ///
     /// # Errors
     ///
@@ -110,7 +112,7 @@ impl SalvagedTable {
             at = handle.range().end;
         }
         if table.entries < entries_max && !scan.is_complete && (at < end || is_truncated) {
-            // The file ends before its data, maybe at the end of a block.
+            // The file ends before its data, possibly at the end of a block.
             scan.add_lost(at..end);
         }
         let is_padding = |range: &Range<u64>| {
@@ -189,7 +191,7 @@ impl SalvagedTable {
         }
     }
 
-    /// Finds the first block that starts behind `at`.
+    /// Finds the first block that starts after `at`.
     fn search_behind(
         &mut self,
         window: &mut Window,
@@ -212,7 +214,7 @@ impl SalvagedTable {
         Ok(None)
     }
 
-    /// Finds the dictionary, which is behind the data: the last block with its magic number.
+    /// Finds the dictionary, which is after the data: the last block with its magic number.
     fn find_dictionary(&self) -> io::Result<Option<Dictionary>> {
         let mut window = Window::new(Arc::clone(&self.source), self.source.len());
         let mut end = self.source.len();
@@ -242,7 +244,7 @@ impl SalvagedTable {
         Ok(None)
     }
 
-    /// Checksum of the fields that precede the content in the checksum of a block.
+    /// Returns the checksum of the fields before the content in the checksum of a block.
     fn prefix_checksum(&self, offset: u64, length: u64, type_byte: u8) -> u32 {
         let (salt, offset, length) =
             (self.salt.to_le_bytes(), offset.to_le_bytes(), length.to_le_bytes());
@@ -265,7 +267,7 @@ impl SalvagedTable {
         Ok(content.and_then(|content| Block::decode(content, role, handle)).ok())
     }
 
-    /// Adds a block found, of data, index or another kind.
+    /// Adds a block of data, index or another kind.
     fn add(&mut self, handle: BlockHandle, scan: &mut Scan) -> io::Result<()> {
         let index = self.decode(handle, BlockRole::Index)?;
         if let Some(leads_to_index) = index.and_then(|index| scan.leads_to(index, &self.data)) {
@@ -276,7 +278,7 @@ impl SalvagedTable {
             return Ok(());
         }
         let Some(block) = self.decode(handle, BlockRole::Data)? else {
-            // Its dictionary is lost.
+            // The dictionary of the block is lost.
             scan.add_lost(handle.range());
             return Ok(());
         };
@@ -312,13 +314,13 @@ pub struct SalvagedCursor {
 }
 
 impl SalvagedCursor {
-    /// Returns the current internal key; `None` behind the last entry.
+    /// Returns the current internal key; `None` after the last entry.
     #[must_use]
     pub fn key(&self) -> Option<InternalKey<'_>> {
         self.block.as_ref()?.key()
     }
 
-    /// Returns the current value; empty behind the last entry.
+    /// Returns the current value; empty after the last entry.
     #[must_use]
     pub fn value(&self) -> &[u8] {
         let block = self.block.as_ref().filter(|block| block.key().is_some());
@@ -358,7 +360,7 @@ struct Scan {
     index: BTreeMap<u64, u64>,
     /// User key of the last entry.
     last_key: Option<Bytes>,
-    /// Range behind the last data block that may have held data.
+    /// Range after the last data block that may have held data.
     gap: Option<Range<u64>>,
     longest: u64,
     /// `true` if the top index was found.
@@ -377,8 +379,8 @@ impl Scan {
         }
     }
 
-    /// Returns whether `index` leads to other index blocks rather than to blocks of `data`; `None`
-    /// if it leads to neither, so that it is not an index.
+    /// Returns `true` if `index` leads to other index blocks, and `false` if it leads to blocks of
+    /// `data` only. Returns `None` if it leads to neither, and so is not an index.
     fn leads_to(&self, index: Block, data: &[BlockHandle]) -> Option<bool> {
         let mut cursor = BlockCursor::new(index);
         cursor.seek_to_first();

@@ -1,6 +1,6 @@
 //! The source and the sink of a table's bytes.
 //!
-//! This crate knows no paths and files: the engine implements these traits.
+//! This crate does not handle paths or files: the engine implements these traits.
 
 use std::{fmt::Debug, io, ops::Range};
 
@@ -11,7 +11,7 @@ pub trait TableSource: Debug + Send + Sync {
     /// Returns the length, in bytes.
     fn len(&self) -> u64;
 
-    /// Returns whether the length is 0.
+    /// Returns `true` if the length is 0.
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -23,14 +23,14 @@ pub trait TableSource: Debug + Send + Sync {
     /// Those of the operating system; [`io::ErrorKind::UnexpectedEof`] beyond the end.
     fn read_at(&self, offset: u64, bytes: usize) -> io::Result<Bytes>;
 
-    /// Returns whether [`read_at`](Self::read_at) returns slices of a memory map, so that reading
+    /// Returns `true` if [`read_at`](Self::read_at) returns slices of a memory map, so that reading
     /// several blocks at once saves nothing. Default `false`.
     fn is_mapped(&self) -> bool {
         false
     }
 
-    /// Advises that these byte ranges, which ascend, will be read soon, so that the system can
-    /// prefetch them. A hint that does not wait. Does nothing by default.
+    /// Advises the system to prefetch these byte ranges, which are in ascending order and will be
+    /// read soon. A hint that does not wait. Does nothing by default.
     fn advise_read(&self, ranges: &[Range<u64>]) {
         let _ = ranges;
     }

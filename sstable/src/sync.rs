@@ -1,9 +1,10 @@
 //! Lock and shared pointer of index slots.
 //!
-//! They are those of `std` and `arc-swap`. In unit tests with the feature `shuttle`,
-//! [shuttle](https://docs.rs/shuttle) schedules each of their operations, and outside of its runner
-//! they panic: only the tests named `schedules` can run then. Locks of `parking_lot` are not used:
-//! notifications can get lost after a fork, because waiting threads are in a table of the process.
+//! Both are those of `std` and `arc-swap`. In unit tests with the feature `shuttle`,
+//! [shuttle](https://docs.rs/shuttle) schedules each of their operations. Outside of its runner
+//! they panic, so only the tests named `schedules` can run with the feature. Locks of `parking_lot`
+//! are not used: notifications can get lost after a fork, because waiting threads are in a table of
+//! the process.
 //!
 //! Each operation of the shared pointer is one atomic step there. The safety of `arc-swap` between
 //! the load of an address and its reference count is not tested. Shuttle assumes sequential
@@ -24,7 +25,7 @@ mod free {
     pub(crate) use arc_swap::{ArcSwapOption, Guard};
 }
 
-/// A lock without poisoning: panics leave the protected data whole.
+/// A lock without poisoning: panics leave the protected data consistent.
 #[derive(Debug, Default)]
 pub(crate) struct Mutex<T>(base::Mutex<T>);
 

@@ -29,11 +29,11 @@ use crate::{
 /// Number of the next table that this process opens.
 static NEXT_TABLE_NUMBER: AtomicU64 = AtomicU64::new(0);
 
-/// Length of the tail that [`Table::open`] reads at once, in bytes. Holds everything behind the
+/// Length of the tail that [`Table::open`] reads at once, in bytes. Holds everything after the
 /// filters of most tables.
 pub const TAIL_READ_BYTES: usize = 4 << 10;
 
-/// The list of all tables without range tombstones: there may be many.
+/// Shared by all tables without range tombstones, of which there may be many.
 static NO_RANGE_TOMBSTONES: LazyLock<Arc<RangeTombstones>> = LazyLock::new(Arc::default);
 
 fn shared(list: RangeTombstones) -> Arc<RangeTombstones> {
@@ -50,7 +50,7 @@ pub struct Table {
     top_index: Block,
     range_tombstones: Arc<RangeTombstones>,
     walk_lengths: WalkLengths,
-    /// Sequence number of every entry of an ingested table; 0 for the stored ones.
+    /// Sequence number of every entry of an ingested table; 0 to use the stored ones.
     global_sequence: AtomicU64,
     /// Dropped last: slots of the top index share its blocks.
     cache: Arc<BlockCache>,
@@ -78,7 +78,7 @@ impl Table {
         Self::open_with_tail(&Arc::new(tail), identity, expected_bytes, cache)
     }
 
-    /// Opens a table of any store, or of none. Its identity is that in the file.
+    /// Opens a table of any store, or of none, with the identity in the file.
     ///
     /// # Errors
     ///
@@ -131,9 +131,10 @@ impl Table {
         })
     }
 
-    /// Gives every entry the sequence number `sequence` from now on, instead of the stored one.
-    /// Must be called before any block is read. A block whose stored numbers differ is an error
-    /// then.
+    /// Sets the sequence number of every entry to `sequence`, instead of the stored one. Must be
+    /// called before any block is read.
+    ///
+    /// Afterwards a block whose stored numbers differ from each other is an error.
     pub fn set_global_sequence(&self, sequence: SequenceNumber) {
         debug_assert!((1..=SEQUENCE_MAX).contains(&sequence), "{sequence} is no sequence number");
         self.global_sequence.store(sequence, Ordering::Relaxed);
@@ -175,8 +176,10 @@ impl Table {
             + self.reader.dictionary_memory_bytes()
     }
 
-    /// Estimates the share of the data between two user keys, from 0 to 1; an empty `end` has no
-    /// upper bound. Reads nothing: exact to an entry of the top index at each end, and never too
+    /// Estimates the share of the data between two user keys, from 0 to 1. An empty `end` has no
+    /// upper bound.
+    ///
+    /// Reads nothing. The estimate is exact to an entry of the top index at each end, and never too
     /// large.
     #[must_use]
     pub fn share_between(&self, start: &[u8], end: &[u8]) -> f64 {
@@ -193,9 +196,9 @@ impl Table {
 
     /// Returns the newest version of `user_key` at or below `sequence`, with its value.
     ///
-    /// Probes no filter and applies no range tombstones; both are up to the caller. The value keeps
-    /// its block in memory. Costs a search in the top index, in a partition if there are two
-    /// levels, and in one data block. An absent key allocates nothing if the blocks are cached.
+    /// Probes no filter and applies no range tombstones; the caller does both. The value keeps its
+    /// block in memory. Costs a search in the top index, in a partition if there are two levels,
+    /// and in one data block. An absent key allocates nothing if the blocks are cached.
     ///
     /// # Errors
     ///
@@ -210,7 +213,7 @@ impl Table {
         self.get_with(target, CacheUse::Fill, counts, |trailer, value| (trailer, value.to_bytes()))
     }
 
-    /// Passes the newest version of the target's user key at or behind `target` to `take`, and
+    /// Passes the newest version of the target's user key at or after `target` to `take`, and
     /// returns its result. Writes no reference count for the value.
     ///
     /// [`InternalKey::seek`] is the target for the newest version visible to a reader, and
@@ -253,7 +256,7 @@ impl Table {
         }
         let mut counts = BlockCounts::default();
         let partition = self.child(top, at, BlockRole::Index, CacheUse::Fill, &mut counts)?;
-        // A partition is behind its data blocks.
+        // A partition is after its data blocks.
         let found = partition.position(target);
         Ok(found.map_or(top.handle_at(at).offset, |at| partition.handle_at(at).offset))
     }
@@ -264,7 +267,7 @@ impl Table {
         TableCursor::new(self, options.into())
     }
 
-    /// Returns whether the index has two levels.
+    /// Returns `true` if the index has two levels.
     pub(crate) fn has_partitions(&self) -> bool {
         self.properties.index_levels == 2
     }
@@ -281,7 +284,7 @@ impl Table {
         &self.walk_lengths
     }
 
-    /// Number of the table in this process, the first part of its cache keys.
+    /// Returns the number of the table in this process, the first part of its cache keys.
     pub(crate) fn number(&self) -> u64 {
         self.number
     }
@@ -355,7 +358,7 @@ impl Table {
         self.cached(handle, role, cache_use)
     }
 
-    /// Returns a block from the cache, without notice to an observer.
+    /// Returns a block from the cache, without a report to an observer.
     pub(crate) fn cached(
         &self,
         handle: BlockHandle,

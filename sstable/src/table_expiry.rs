@@ -2,8 +2,8 @@
 //!
 //! # Encoded form
 //!
-//! Varints: `entries`, `bytes`, the first mark, and the difference of each mark from the one
-//! before. There are [`MARKS`] marks. Table properties and the manifest use this form.
+//! Varints: `entries`, `bytes`, the first mark, and the difference of each mark from the previous
+//! one. There are [`MARKS`] marks. Table properties and the manifest use this form.
 
 use sievedb_format::{Corruption, Decoder, Encode, expiry::EXPIRY_BYTES};
 
@@ -50,8 +50,8 @@ impl TableExpiry {
         (self.entries as f64 * (before as f64 + part) / (MARKS - 1) as f64) as u64
     }
 
-    /// Estimates when so many entries have expired: the first time at which
-    /// [`expired_entries`](Self::expired_entries) is not less. `None` if fewer expire.
+    /// Estimates the first time at which [`expired_entries`](Self::expired_entries) is at least
+    /// `entries`. `None` if fewer entries expire.
     #[must_use]
     pub fn time_of(&self, entries: u64) -> Option<u64> {
         if entries > self.entries {
@@ -101,7 +101,7 @@ impl TableExpiry {
     }
 }
 
-/// Collects the expiry of the entries of a table.
+/// A collector of the expiry of a table's entries.
 ///
 /// Keeps a uniform sample in 4 KiB. Source: Vitter, "Random Sampling with a Reservoir", ACM
 /// Transactions on Mathematical Software 11(1), 1985, algorithm R.
@@ -121,7 +121,7 @@ impl Default for ExpiryCollector {
 }
 
 impl ExpiryCollector {
-    /// Adds an entry with a value of `value_bytes` behind its expiry.
+    /// Adds an entry with a value of `value_bytes` after its expiry.
     pub(crate) fn add(&mut self, expiry_ms: u64, key_bytes: usize, value_bytes: usize) {
         self.entries += 1;
         if self.samples.len() < SAMPLES_MAX {
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn formats_the_expiry_of_a_table_returns() {
+    fn formats_the_expiry_of_a_table_round_trips() {
         let cases = [
             ("one", vec![7]),
             ("extreme", vec![0, u64::MAX]),

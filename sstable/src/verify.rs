@@ -56,7 +56,7 @@ pub struct TableProblem {
 }
 
 /// Returns the xxh3_64 of a whole file, which the manifest records for a table. Calls `on_bytes`
-/// with the length of each read, which may stop it.
+/// with the length of each read; `on_bytes` may stop the computation.
 ///
 /// # Errors
 ///
@@ -77,8 +77,8 @@ pub fn file_checksum(
     Ok(hasher.digest())
 }
 
-/// Reads the filters in the file of the table `identity`, except those at the offsets `used`, and
-/// returns how many are damaged.
+/// Reads the filters in the file of the table `identity`, except those at the offsets `used`.
+/// Returns the number of damaged filters.
 ///
 /// The file checksum covers filters that filter files have replaced. If nothing else is damaged,
 /// this function explains a wrong file checksum.
@@ -272,8 +272,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Checks that all entries so far are at or before `separator`; the following must be behind
-    /// it.
+    /// Checks that all entries so far are at or before `separator`; the following must be after it.
     fn separator(&mut self, separator: InternalKey<'_>, offset: u64) {
         if self.last().is_some_and(|last| last > separator) {
             self.problem(offset, Corruption::Order { what: "separator of a block" });

@@ -26,8 +26,8 @@ use crate::{
 
 /// Writes a table sequentially.
 ///
-/// Buffers a data block, an index partition, the top index and an output buffer, bounded by options
-/// or the largest entry. Until the filters are built, keys for filters take 8 bytes each: distinct
+/// Buffers a data block, an index partition, the top index and an output buffer, limited by options
+/// or the largest entry. Until the filters are built, each key for a filter takes 8 bytes: distinct
 /// user keys, distinct prefixes, and user keys of range filters.
 ///
 /// After an error neither the table nor the writer is usable.
@@ -88,12 +88,12 @@ impl<S: TableSink> TableWriter<S> {
         })
     }
 
-    /// Adds an entry. Entries must ascend.
+    /// Adds an entry. Entries must be in ascending order.
     ///
     /// # Errors
     ///
-    /// [`io::ErrorKind::InvalidInput`] if the entry is not behind the last one, key or value are
-    /// too long, or the kind is unsupported. Otherwise those of the sink.
+    /// [`io::ErrorKind::InvalidInput`] if the entry is not after the last one, key or value are too
+    /// long, or the kind is unsupported. Otherwise those of the sink.
     ///
     /// # Panics
     ///
@@ -101,7 +101,7 @@ impl<S: TableSink> TableWriter<S> {
     pub fn add(&mut self, key: InternalKey<'_>, value: &[u8]) -> io::Result<()> {
         let kind = key.trailer.kind();
         check(key.user_key.len() <= KEY_BYTES_MAX, "the key is longer than 64 KiB")?;
-        check(kind != Kind::RangeTombstone, "range tombstones are added by add_range_tombstone")?;
+        check(kind != Kind::RangeTombstone, "add range tombstones with add_range_tombstone")?;
         let (expiry_ms, user_value) = match kind {
             Kind::PutWithExpiry => split_expiry(value).map(|(ms, value)| (Some(ms), value)),
             _ => Ok((None, value)),

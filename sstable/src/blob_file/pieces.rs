@@ -1,15 +1,15 @@
 //! Long values in pieces, each with a checksum.
 //!
-//! A value of more than [`PIECE_BYTES`] bytes has several stored blocks: its pieces, all of one
-//! length except for a shorter last one, and behind them their index.
+//! A value of more than [`PIECE_BYTES`] bytes has several stored blocks: its pieces, then their
+//! index. All pieces have the same length, except for a shorter last one.
 //!
 //! | field         | bytes  | meaning                                                     |
 //! |---------------|--------|-------------------------------------------------------------|
 //! | `piece_bytes` | varint | length of a piece, at least 4 KiB                           |
 //! | `stored`      | varint | length of the stored piece, for each piece                  |
 //!
-//! So a reader finds any part of the value by two accesses, and the writer needs no more memory than
-//! a piece has. The present length of pieces is [`PIECE_BYTES`].
+//! So a reader finds any part of the value with two reads, and the writer needs the memory of one
+//! piece. New pieces have [`PIECE_BYTES`] bytes.
 
 use std::{io, ops::Range};
 
@@ -22,7 +22,7 @@ use crate::{block::stored::Stored, error::ReadError, source::TableSource};
 /// Length of a piece, in bytes. Shorter values are in one block.
 pub const PIECE_BYTES: usize = 128 << 10;
 
-/// Least length of a piece that a reader accepts, in bytes.
+/// Minimum length of a piece that a reader accepts, in bytes.
 const PIECE_BYTES_MIN: u64 = 4 << 10;
 /// Maximum length of an index, in bytes. It is not compressed.
 const INDEX_BYTES_MAX: u64 = 1 << 20;
@@ -75,8 +75,8 @@ pub struct BlobPieces {
 }
 
 impl BlobReference {
-    /// Reads the index of the pieces from the file of the value, which has this salt. Reads nothing
-    /// for a value in one block, which is its only piece.
+    /// Reads the index of the pieces from the file of the value, which has this salt. A value in
+    /// one block is its only piece, and needs no read.
     ///
     /// # Errors
     ///
@@ -131,12 +131,12 @@ impl BlobPieces {
         self.piece_bytes
     }
 
-    /// Reads piece `number`, by one access.
+    /// Reads piece `number`, with one read.
     ///
     /// # Errors
     ///
-    /// [`ReadError::Io`], also without such a piece; [`ReadError::Corrupt`] if the file does not
-    /// have it there.
+    /// [`ReadError::Io`], also if there is no such piece; [`ReadError::Corrupt`] if the file does
+    /// not have the piece there.
     pub fn read(&self, source: &dyn TableSource, number: usize) -> Result<Bytes, ReadError> {
         let none = || ReadError::Io(io::ErrorKind::UnexpectedEof.into());
         let borders = self.borders.get(number..).and_then(<[u64]>::first_chunk);

@@ -1,4 +1,4 @@
-//! Written, read, misplaced and damaged.
+//! Tests of written, misplaced and damaged values.
 
 use super::*;
 
@@ -15,7 +15,7 @@ fn file(values: &[&[u8]], compression: Compression) -> (Bytes, Vec<BlobReference
 }
 
 #[test]
-fn values_return() {
+fn values_round_trip() {
     let (short, long, repeated) = ([7; 3], [8; 5000], b"abc".repeat(9000));
     let values: [&[u8]; 4] = [b"", &short, &long, &repeated];
     for compression in [Compression::None, Compression::Lz4] {
@@ -47,7 +47,7 @@ fn damage_is_detected() {
         let cut = good.slice(..at);
         assert!(check_blob_file(&cut, IDENTITY, used.bytes).is_err(), "truncated at {at}");
         for reference in &references {
-            // No byte is missing, or an error.
+            // The value may be complete; otherwise this must be an error and no panic.
             let _ = reference.read(&cut, IDENTITY.salt);
         }
     }

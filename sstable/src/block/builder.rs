@@ -7,7 +7,7 @@ use super::layout::{KIND_OF_EACH, Layout, kind_byte, width};
 /// Capacity that buffers keep between blocks, in bytes. Bounds the memory after a large entry.
 pub(super) const KEPT_BYTES_MAX: usize = 64 << 10;
 
-/// Fields in front of the prefix: varints of 32 bits (three), 16 and 56 bits, and two bytes.
+/// Fields before the prefix: varints of 32 bits (three), 16 and 56 bits, and two bytes.
 const HEADER_BYTES_MAX: usize = 3 * 5 + 3 + 8 + 2;
 
 /// Encodes sorted entries as the content of a block. Reused from block to block.
@@ -53,7 +53,7 @@ struct Extreme {
 }
 
 impl Shape {
-    /// Adds an entry, whose user key shares `prefix_bytes` bytes with the first.
+    /// Adds an entry whose user key shares `prefix_bytes` bytes with the first user key.
     fn with(mut self, prefix_bytes: usize, key: InternalKey<'_>, value: &[u8]) -> Self {
         let key_bytes = key.user_key.len();
         let bytes = key_bytes + value.len();
@@ -81,7 +81,7 @@ impl Shape {
         self
     }
 
-    /// Returns the layout, where no field `end` exceeds `end_max`.
+    /// Returns the layout in which no field `end` exceeds `end_max`.
     fn layout(&self, entry_bytes: usize, end_max: usize) -> Layout {
         let number = |value: usize| u32::try_from(value).expect("a block is below 4 GiB");
         let Self { least, most, .. } = self;
@@ -99,7 +99,7 @@ impl Shape {
         }
     }
 
-    /// Upper bound of the length of the content.
+    /// Returns an upper bound of the length of the content.
     fn content_bytes_max(&self) -> usize {
         let entries = self.key_bytes - self.entries * self.prefix_bytes + self.value_bytes;
         let head_bytes = self.layout(0, 0).head_bytes();
@@ -112,7 +112,7 @@ impl Shape {
 }
 
 impl BlockBuilder {
-    /// Appends an entry. Entries must ascend.
+    /// Appends an entry. Entries must be in ascending order.
     pub(crate) fn add(&mut self, key: InternalKey<'_>, value: &[u8]) {
         debug_assert!(self.last_key().is_none_or(|last| last < key), "entries must ascend");
         debug_assert_eq!(self.shape.entries, self.entries.len());
@@ -134,7 +134,8 @@ impl BlockBuilder {
         self.entries.is_empty()
     }
 
-    /// Upper bound of the bytes that [`finish`](Self::finish) returns, exact to a few dozen.
+    /// Returns an upper bound of the bytes that [`finish`](Self::finish) returns, exact to a few
+    /// dozen.
     pub(crate) fn content_bytes_max(&self) -> usize {
         self.shape.content_bytes_max()
     }
@@ -192,7 +193,7 @@ impl BlockBuilder {
         &self.content
     }
 
-    /// Bytes of memory of the buffers.
+    /// Returns the memory of the buffers, in bytes.
     pub(crate) fn memory_bytes(&self) -> usize {
         let buffers = [&self.user_keys, &self.values, &self.content];
         // `finish` collects the ends of the entries.

@@ -12,7 +12,7 @@ const UNPOSITIONED: usize = usize::MAX;
 
 /// A position in a block. Both directions decode one entry per step.
 ///
-/// Methods that say "if positioned" return nonsense or panic otherwise.
+/// Methods that require a positioned cursor otherwise panic or return an unspecified result.
 #[derive(Debug)]
 pub(crate) struct BlockCursor {
     block: Block,
@@ -30,7 +30,7 @@ pub(crate) struct BlockCursor {
     value: Range<usize>,
     /// Suffix of the entry that the last [`next`](Self::next) left.
     left_suffix: Range<usize>,
-    /// Start and parts of the entry before, if decoded.
+    /// Start and parts of the previous entry, if decoded.
     before: Option<(usize, Entry)>,
     /// `true` if the first entry has the user key of the previous block's last entry. Valid only
     /// after [`enter_next`](Self::enter_next).
@@ -55,8 +55,9 @@ impl BlockCursor {
         }
     }
 
-    /// Moves to another block, unpositioned, and returns the block left. Keeps the buffers. Does
-    /// not read the block yet, so that it can be prefetched.
+    /// Moves to another block, and returns the block left. The cursor is then unpositioned.
+    ///
+    /// Keeps the buffers. Does not read the new block yet, so that it can be prefetched.
     pub(crate) fn enter(&mut self, block: Block) -> Block {
         (self.repeats_across, self.left_suffix) = (false, 0..0);
         self.user_key.clear();
@@ -79,16 +80,17 @@ impl BlockCursor {
         }
     }
 
-    /// Returns whether the current entry has the user key of the entry that [`next`](Self::next)
-    /// left, if positioned.
+    /// Returns `true` if the current entry has the user key of the entry that [`next`](Self::next)
+    /// left. The cursor must be positioned.
     #[inline]
     pub(crate) fn is_older_version(&self) -> bool {
         if self.index == 0 { self.repeats_across } else { self.has_suffix(&self.left_suffix) }
     }
 
-    /// Returns whether the entry before is in this block and has another user key, if positioned.
+    /// Returns `true` if the previous entry is in this block and has another user key. The cursor
+    /// must be positioned.
     ///
-    /// A following [`prev`](Self::prev) reuses what was decoded.
+    /// A following [`prev`](Self::prev) reuses the decoded entry.
     #[inline]
     pub(crate) fn is_newest_version(&mut self) -> bool {
         let Some(before) = self.index.checked_sub(1) else { return false };
@@ -100,7 +102,7 @@ impl BlockCursor {
         is_newest
     }
 
-    /// Returns whether this is the first entry of the block, if positioned.
+    /// Returns `true` if this is the first entry of the block. The cursor must be positioned.
     #[inline]
     pub(crate) fn is_at_first(&self) -> bool {
         self.index == 0
@@ -110,7 +112,7 @@ impl BlockCursor {
     fn has_suffix(&self, other: &Range<usize>) -> bool {
         let bytes = &self.block.bytes;
         let (suffix, other) = (&bytes[self.suffix.clone()], &bytes[other.clone()]);
-        // Most suffixes differ in first bytes or length, which avoids calls to `memcmp`.
+        // Most suffixes differ in their first bytes or length, which avoids calls to `memcmp`.
         other.len() == suffix.len() && word_of(other) == word_of(suffix) && other == suffix
     }
 
@@ -119,14 +121,14 @@ impl BlockCursor {
         self.index < self.block.entries()
     }
 
-    /// Returns the current value, if positioned.
+    /// Returns the current value. The cursor must be positioned.
     #[inline]
     pub(crate) fn value_ref(&self) -> &[u8] {
         debug_assert!(self.is_positioned());
         &self.block.bytes[self.value.clone()]
     }
 
-    /// Returns the current value, which keeps its block in memory, if positioned.
+    /// Returns the current value, which keeps its block in memory. The cursor must be positioned.
     pub(crate) fn value(&self) -> Bytes {
         debug_assert!(self.is_positioned());
         self.block.bytes.slice(self.value.clone())
@@ -137,7 +139,7 @@ impl BlockCursor {
         self.is_positioned().then(|| self.block.handle_at(self.index))
     }
 
-    /// Returns the range of the current entry in the content, if positioned.
+    /// Returns the range of the current entry in the content. The cursor must be positioned.
     pub(crate) fn range(&self) -> Range<usize> {
         self.start..self.value.end
     }
@@ -150,9 +152,10 @@ impl BlockCursor {
         self.go_to(0);
     }
 
-    /// Moves to the first entry of the next block, after [`next`](Self::next) has left this one.
-    /// Returns how its user key compares with that of the entry left;
-    /// [`Greater`](Ordering::Greater) if the block has no entry.
+    /// Moves to the first entry of `block`, after [`next`](Self::next) has left the previous block.
+    ///
+    /// Compares the user key of that entry with the user key of the entry left. Returns
+    /// [`Greater`](Ordering::Greater) if `block` has no entry.
     pub(crate) fn enter_next(&mut self, block: Block) -> Ordering {
         debug_assert!(!self.is_positioned(), "the block before has more entries");
         let left_suffix = self.suffix.clone();
@@ -177,7 +180,7 @@ impl BlockCursor {
         self.block.prefetch_seek(target.user_key);
     }
 
-    /// Moves to the first entry at or behind `target`.
+    /// Moves to the first entry at or after `target`.
     pub(crate) fn seek(&mut self, target: InternalKey<'_>) {
         self.go_to(self.block.lower_bound(target));
         debug_assert!(self.key().is_none_or(|key| key >= target));
@@ -189,7 +192,7 @@ impl BlockCursor {
         debug_assert!(self.key().is_none_or(|key| key < target));
     }
 
-    /// Moves to the next entry, or leaves the block, if positioned.
+    /// Moves to the next entry, or leaves the block. The cursor must be positioned.
     #[inline]
     pub(crate) fn next(&mut self) {
         debug_assert!(self.is_positioned());
@@ -204,7 +207,7 @@ impl BlockCursor {
         }
     }
 
-    /// Moves to the entry before, or leaves the block, if positioned.
+    /// Moves to the previous entry, or leaves the block. The cursor must be positioned.
     #[inline]
     pub(crate) fn prev(&mut self) {
         debug_assert!(self.is_positioned());
@@ -221,7 +224,7 @@ impl BlockCursor {
         self.apply(start, layout.entry_between(bytes, start, self.start));
     }
 
-    /// Moves to entry `index`; unpositioned if there is none.
+    /// Moves to entry `index`. Without such an entry the cursor is unpositioned.
     fn go_to(&mut self, index: usize) {
         self.index = index;
         if self.is_positioned() {

@@ -21,11 +21,12 @@ use super::{
 };
 use crate::sync::Guard;
 
-/// Matching tags that a lookup compares before it falls back to a binary search. More match only if
-/// a key has many versions or the keys are chosen to collide.
+/// Maximum matching tags that a lookup compares before it falls back to a binary search. More tags
+/// match only if a key has many versions or the keys are chosen to collide.
 const TAGGED_COMPARED_MAX: usize = 8;
 
-/// Cache lines of entries that a seek prefetches: those it compares, and a forward scan's next.
+/// Cache lines of entries that a seek prefetches: those it compares, and the next ones of a forward
+/// scan.
 const SEEK_LINES: usize = 8;
 
 /// Cache lines at the end of a block that a backward scan prefetches.
@@ -107,7 +108,7 @@ impl ValueRef<'_> {
         self.range.len()
     }
 
-    /// Returns whether the value has no bytes.
+    /// Returns `true` if the value has no bytes.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.range.is_empty()
@@ -129,7 +130,7 @@ impl ValueRef<'_> {
     ///
     /// # Panics
     ///
-    /// If it is shorter.
+    /// If the value is shorter.
     #[must_use]
     pub fn after(&self, bytes: usize) -> ValueRef<'_> {
         assert!(bytes <= self.len(), "{bytes} of {} bytes", self.len());
@@ -166,7 +167,7 @@ impl Block {
             let suffix = &bytes[entry.suffix.clone()];
             let word = word_of(suffix);
             if let Some((word_before, before)) = before {
-                // The first words mostly decide.
+                // The first words usually differ.
                 let order = word_before.cmp(&word).then_with(|| bytes[before.suffix].cmp(suffix));
                 let ascends = match order {
                     Ordering::Less => true,
@@ -191,12 +192,12 @@ impl Block {
         Ok(Self::new(bytes, layout, search.finish(), handle))
     }
 
-    /// As [`decode`](Self::decode), for a data block of an ingested table: every entry has
-    /// `sequence`, whichever number is stored.
+    /// Decodes a data block of an ingested table. Every entry gets the sequence number `sequence`
+    /// instead of the stored one.
     ///
     /// # Errors
     ///
-    /// [`Corruption`] also if the stored sequence numbers differ.
+    /// As [`decode`](Self::decode), and if the stored sequence numbers differ.
     pub(crate) fn decode_ingested(
         bytes: Bytes,
         handle: BlockHandle,
@@ -227,7 +228,7 @@ impl Block {
         &self.0
     }
 
-    /// Removes the block from its slot: the cache has evicted it.
+    /// Removes the block from its slot after its eviction from the cache.
     pub(crate) fn evict(&self) {
         residence::evict(&self.0);
     }
@@ -249,7 +250,7 @@ impl BlockInner {
         &self.slots[at]
     }
 
-    /// Addresses that a lookup reads first, besides the struct itself.
+    /// Returns the addresses that a lookup reads first, besides the struct itself.
     pub(super) fn first_read(&self) -> [usize; 2] {
         [self.search.address(), self.bytes.as_ptr().addr()]
     }
@@ -261,7 +262,7 @@ impl BlockInner {
         (1..=LAST_LINES).for_each(|line| prefetch(end.wrapping_sub(line * LINE_BYTES)));
     }
 
-    /// Prefetches the entries that a seek to `user_key` compares, and those behind them.
+    /// Prefetches the entries that a seek to `user_key` compares, and those after them.
     pub(crate) fn prefetch_seek(&self, user_key: &[u8]) {
         let Ok(suffix) = self.suffix(user_key) else { return };
         let first = self.search.narrow(suffix, self.entries()).start;
@@ -274,7 +275,7 @@ impl BlockInner {
         self.slot(at).prefetch();
     }
 
-    /// Prefetches the block in slot `at` of an index. Returns whether the slot is full.
+    /// Prefetches the block in slot `at` of an index. Returns `true` if the slot is full.
     pub(crate) fn prefetch_child(&self, at: usize) -> bool {
         self.slot(at).load().is_some()
     }
@@ -290,7 +291,7 @@ impl BlockInner {
         guard.is_some().then_some(BlockRef::InSlot(guard))
     }
 
-    /// Counts a use. Returns whether the cache has to count it too.
+    /// Counts a use. Returns `true` if the cache must count it, too.
     #[inline]
     pub(crate) fn count_use(&self) -> bool {
         self.residence.count_use()
@@ -301,7 +302,7 @@ impl BlockInner {
         self.residence.forget_uses();
     }
 
-    /// Length of the content, in bytes.
+    /// Returns the length of the content, in bytes.
     pub(crate) fn content_bytes(&self) -> usize {
         self.bytes.len()
     }
@@ -326,13 +327,13 @@ impl BlockInner {
         self.layout.entry(&self.bytes, index)
     }
 
-    /// Bytes of memory, pages of a memory map included.
+    /// Returns the memory of the block in bytes, pages of a memory map included.
     pub(crate) fn memory_bytes(&self) -> usize {
         let slots_bytes = size_of_val(&*self.slots);
         size_of::<Self>() + self.search.memory_bytes() + slots_bytes + self.content_bytes()
     }
 
-    /// Passes the newest version of the target's user key at or behind `target` to `take`.
+    /// Passes the newest version of the target's user key at or after `target` to `take`.
     pub(crate) fn get_with<T>(
         &self,
         target: InternalKey<'_>,
@@ -383,7 +384,7 @@ impl BlockInner {
         is_same(&entry).then_some(entry)
     }
 
-    /// Returns the first entry at or behind `target`, or the number of entries.
+    /// Returns the first entry at or after `target`, or the number of entries.
     #[inline]
     pub(super) fn lower_bound(&self, target: InternalKey<'_>) -> usize {
         let suffix = match self.suffix(target.user_key) {
@@ -409,11 +410,12 @@ impl BlockInner {
         start
     }
 
-    /// Strips the common prefix, or returns how `user_key` compares with all entries.
+    /// Strips the common prefix. Without that prefix, returns how `user_key` compares with all
+    /// entries.
     #[inline]
     fn suffix<'k>(&self, user_key: &'k [u8]) -> Result<&'k [u8], Ordering> {
         let prefix = self.search.prefix().unwrap_or_else(|| self.prefix());
-        // A proper prefix of `prefix` compares less, as it should.
+        // A proper prefix of `prefix` compares as less, which is correct.
         user_key.strip_prefix(prefix).ok_or_else(|| user_key.cmp(prefix))
     }
 }

@@ -37,7 +37,7 @@ pub(super) struct Layout {
     pub(super) entries: u32,
     /// Length of the shortest suffix.
     pub(super) suffix_bytes: u32,
-    /// Entry `n` ends at least `(n + 1) * entry_bytes` bytes behind `entries_at`.
+    /// Entry `n` ends at least `(n + 1) * entry_bytes` bytes after `entries_at`.
     pub(super) entry_bytes: u32,
     pub(super) prefix_bytes: u32,
     /// The smallest sequence number.
@@ -54,7 +54,7 @@ pub(super) struct Layout {
     pub(super) sequence_width: u8,
 }
 
-/// Decoded fields in front of an entry's suffix.
+/// Decoded fields before an entry's suffix.
 #[derive(Debug, Clone, Copy)]
 struct Head {
     suffix_bytes: usize,
@@ -90,14 +90,14 @@ impl Layout {
         out.put_varint(self.prefix_bytes.into());
     }
 
-    /// Appends the field `end` of entry `index`, which ends `end` bytes behind `entries_at`.
+    /// Appends the field `end` of entry `index`, which ends `end` bytes after `entries_at`.
     pub(super) fn encode_end(&self, out: &mut Vec<u8>, index: usize, end: usize) {
         let least = (index + 1) * self.entry_bytes as usize;
         debug_assert!(least <= end, "entry_bytes is the minimum over all entries");
         put_field(out, (end - least) as u64, self.end_width);
     }
 
-    /// Appends the fields in front of an entry's suffix.
+    /// Appends the fields before an entry's suffix.
     pub(super) fn encode_head(&self, out: &mut Vec<u8>, suffix_bytes: usize, trailer: Trailer) {
         debug_assert!(self.kind == KIND_OF_EACH || self.kind == kind_byte(trailer));
         debug_assert!(trailer.sequence() >= self.sequence);
@@ -174,7 +174,7 @@ impl Layout {
         Ok(layout)
     }
 
-    /// Gives every entry of a data block the number `sequence`.
+    /// Sets the sequence number of every entry of a data block to `sequence`.
     ///
     /// # Errors
     ///
@@ -282,7 +282,7 @@ impl Layout {
         }
     }
 
-    /// Decodes the fields in front of the suffix, by one load if they take at most 8 bytes.
+    /// Decodes the fields before the suffix, with one load if they take at most 8 bytes.
     #[inline]
     fn head(&self, content: &[u8], start: usize) -> Head {
         let word = word_at(content, start);
@@ -306,7 +306,7 @@ impl Layout {
         word_at(content, at) & mask(self.end_width)
     }
 
-    /// Bytes in front of each suffix.
+    /// Returns the length of the fields before each suffix, in bytes.
     #[inline]
     pub(super) fn head_bytes(&self) -> usize {
         let kind_width = u8::from(self.kind == KIND_OF_EACH);
@@ -321,7 +321,7 @@ fn key_part(bytes: u64) -> Result<u32, Corruption> {
     }
 }
 
-/// Bytes that represent every number up to `value`.
+/// Returns the number of bytes that represent every number up to `value`.
 pub(super) fn width(value: u64) -> u8 {
     (u64::BITS - value.leading_zeros()).div_ceil(8) as u8 // At most 8.
 }
@@ -332,7 +332,7 @@ pub(super) fn kind_byte(trailer: Trailer) -> u8 {
 
 fn check_kind(kind: u8, role: BlockRole) -> Result<(), Corruption> {
     let is_oldest = role == BlockRole::Index && kind == KIND_OLDEST;
-    // Range tombstones are stored apart: among points one would shadow a single key.
+    // Range tombstones have a separate block: as a point entry, one would shadow a single key.
     if !is_oldest && Kind::decode(kind)? == Kind::RangeTombstone {
         return Err(Corruption::OutOfRange { what: "kind of an entry", value: kind.into() });
     }
@@ -343,7 +343,7 @@ fn put_field(out: &mut Vec<u8>, value: u64, width: u8) {
     out.put(&value.to_le_bytes()[..usize::from(width)]);
 }
 
-/// Mask of the low `width` bytes, at most 7.
+/// Returns a mask of the low `width` bytes, at most 7.
 #[inline]
 fn mask(width: u8) -> u64 {
     (1 << (8 * width)) - 1

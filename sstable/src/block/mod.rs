@@ -7,17 +7,17 @@
 //!
 //! | field           | bytes  | meaning                                                          |
 //! |-----------------|--------|------------------------------------------------------------------|
-//! | `entries`       | varint | number of entries, at most one per byte of the content; in an index bounded by the room for handles |
-//! | `widths`        | 1      | widths of fields in bytes: bits 0 to 2 of `end` (0 to 4), bits 3 and 4 of `suffix_more`, bits 5 to 7 of `sequence_more` |
+//! | `entries`       | varint | number of entries; see below                                     |
+//! | `widths`        | 1      | widths of `end`, `suffix_more` and `sequence_more`; see below    |
 //! | `kind`          | 1      | kind of all entries, or 0xff if each entry has its own           |
 //! | `entry_bytes`   | varint | see `end`                                                        |
 //! | `suffix_bytes`  | varint | length of the shortest suffix                                    |
 //! | `sequence`      | varint | smallest sequence number, at most 56 bits                        |
 //! | `prefix_bytes`  | varint | length of `prefix`                                               |
 //! | `prefix`        |        | common prefix of all user keys                                   |
-//! | `end`           | 0 to 4 | per entry: entry `n` ends `(n + 1) * entry_bytes + end` bytes behind the start of the first |
+//! | `end`           | 0 to 4 | end of an entry, relative to its minimum; see below              |
 //! | `suffix_more`   | 0 to 3 | length of the suffix minus `suffix_bytes`                        |
-//! | `kind`          | 0 or 1 | [`Kind`](sievedb_format::Kind), if entries have their own; 0 with sequence number 0 sorts behind all versions, in an index only |
+//! | `kind`          | 0 or 1 | [`Kind`](sievedb_format::Kind) of the entry; see below            |
 //! | `sequence_more` | 0 to 7 | sequence number minus `sequence`                                 |
 //! | `suffix`        |        | the user key without `prefix`                                    |
 //! | `value`         |        | the value or handle, up to the end of the entry                  |
@@ -27,9 +27,16 @@
 //! narrow as the block allows: if lengths, kinds and sequence numbers are all equal, an entry is
 //! just suffix and value.
 //!
+//! * `entries` is at most one per byte of the content. In an index it is limited by the space for
+//!   handles.
+//! * `widths` has the widths in bytes: bits 0 to 2 that of `end` (0 to 4), bits 3 and 4 that of
+//!   `suffix_more`, bits 5 to 7 that of `sequence_more`.
+//! * `end`: entry `n` ends `(n + 1) * entry_bytes + end` bytes after the start of the first entry.
+//! * `kind` of an entry is 0 only in an index, with sequence number 0. It sorts after all versions.
+//!
 //! Entries do not depend on each other, so searches need no restart points and both directions cost
-//! the same. The price is that neighbours share only the prefix of the block; compression recovers
-//! most of it.
+//! the same. In return, adjacent entries share only the prefix of the block. Compression recovers
+//! most of that space.
 //!
 //! The stored form, with compression and checksum, is described in [`stored`].
 

@@ -36,11 +36,11 @@ use crate::sync::{ArcSwapOption, Guard, Mutex};
 
 /// Uses of a block that are reported to the cache per round of its clock.
 ///
-/// Reporting none would save a load per hit and cost reads. Blocks read per 1,000 Zipfian hits
-/// during short scans, with a cache of half the data: 118 instead of 82 if popular keys are
-/// adjacent, 264 instead of 208 if they are scattered. Without scans, or during long ones: 1 to
-/// 12 % more. Reporting each use saves no reads. Measured by `cargo run --release -p
-/// sievedb-benches --example cache`.
+/// Without reports a hit would save one load, but misses would increase. Blocks read per 1,000
+/// Zipfian hits during short scans, with a cache of half the data: 118 instead of 82 if popular
+/// keys are adjacent, 264 instead of 208 if they are scattered. Without scans, or during long ones,
+/// 1 to 12 % more. Reporting each use saves no reads. Measured by
+/// `cargo run --release -p sievedb-benches --example cache`.
 const USES_MAX: u8 = 2;
 
 /// Places outside the block itself that a lookup reads first.
@@ -50,8 +50,8 @@ const PLACES: usize = 2;
 #[derive(Debug, Default)]
 pub(super) struct Slot {
     block: ManuallyDrop<ArcSwapOption<BlockInner>>,
-    /// Addresses in the block that are read first, prefetched together with the block. May be
-    /// those of its predecessor.
+    /// Addresses in the block that are read first, prefetched together with the block. May be those
+    /// of the previous block in this slot.
     places: [AtomicUsize; PLACES],
 }
 
@@ -59,7 +59,7 @@ impl Drop for Slot {
     /// Skips an empty slot: `arc-swap` would write to a line of each thread for each slot.
     fn drop(&mut self) {
         if self.block.load().is_some() {
-            // SAFETY: dropped here and not used again.
+            // SAFETY: the field is dropped here and not used again.
             unsafe { ManuallyDrop::drop(&mut self.block) };
         }
     }

@@ -3,11 +3,15 @@
 //! Run them with `cargo test -p sievedb-sstable --features shuttle --lib schedules`. A failure
 //! prints the schedule.
 //!
-//! Each of these mutations of `residence` and `cache` fails at least one test: an evicted block is
-//! placed; the slot is stored outside of the lock; the former slot is not cleared; an eviction does
-//! not clear the slot, or clears it of another block; the block is marked as evicted after the slot
-//! was cleared; the slot keeps its index alive; a block that the cache evicted, replaced or refused
-//! is not evicted from its slot.
+//! Each of these mutations of `residence` and `cache` fails at least one test:
+//!
+//! * an evicted block is placed;
+//! * the slot is stored outside of the lock;
+//! * the former slot is not cleared;
+//! * an eviction does not clear the slot, or clears it of another block;
+//! * the block is marked as evicted after the slot was cleared;
+//! * the slot keeps its index alive;
+//! * a block that the cache evicted, replaced or refused is not evicted from its slot.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by a panic")]
 
@@ -74,7 +78,7 @@ fn index() -> Block {
     block(BlockRole::Index, 2, &handle)
 }
 
-/// Strong count of the block, the caller included.
+/// Returns the strong count of the block, the caller included.
 fn holders(block: &Block) -> usize {
     Arc::strong_count(block.shared())
 }
@@ -93,7 +97,7 @@ fn evict(block: &Block) -> Box<dyn FnOnce() + Send> {
     part(move || block.evict())
 }
 
-/// Reads the block in the slot, maybe beyond its eviction.
+/// Reads the block in the slot, possibly after its eviction.
 fn read(index: &Block, at: usize) -> Box<dyn FnOnce() + Send> {
     let index = index.clone();
     part(move || {

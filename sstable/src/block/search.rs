@@ -1,26 +1,26 @@
-//! Search accelerators of a block in memory: key tags and heads, computed when it is read.
+//! Search accelerators of a block in memory: key tags and heads, computed when the block is read.
 //!
-//! The keys of a block lie between their values, so each comparison with one is a cache miss. Tags
-//! and heads keep parts of all keys in a contiguous array.
+//! The keys of a block lie between their values, so each comparison with a key is a cache miss.
+//! Tags and heads keep parts of all keys in a contiguous array.
 //!
 //! * A *tag* is a one-byte hash of each user key. A lookup compares eight tags at a time, and then
 //!   only entries with a matching tag; an absent key matches one entry in 256. Meta's F14 and
 //!   Abseil's Swiss tables probe their buckets in the same way.
-//! * A *head* is the first 8 bytes of every n-th user key behind the common prefix, as a big-endian
+//! * A *head* is the first 8 bytes of every n-th user key after the common prefix, as a big-endian
 //!   number. A binary search over heads leaves at most 2 n entries. Source: Bohannon, McIlroy and
 //!   Rastogi, "Main-Memory Index Structures with Fixed-Size Partial Keys", SIGMOD 2001.
 //! * Every eighth head is repeated in a tier above, recursively: a search reads one cache line of
 //!   each tier. Source: Rao and Ross, "Making B+-Trees Cache Conscious in Main Memory", SIGMOD
 //!   2000.
 //!
-//! They are not stored: wrong tags would hide keys, and checking them costs as much as computing
-//! them.
+//! Tags and heads are not stored: wrong tags would hide keys, and checking both costs as much as
+//! computing them.
 
 use std::ops::Range;
 
 use super::BlockRole;
 
-/// Prefixes up to this length are copied into [`Search`]; every cached block has room for one.
+/// Maximum length of a prefix that is copied into [`Search`]. Every cached block has space for one.
 const PREFIX_BYTES_MAX: usize = 21;
 
 /// `prefix_bytes` of a block with a longer prefix.
@@ -109,7 +109,7 @@ impl Search {
         self.prefix.get(..self.prefix_bytes.into())
     }
 
-    /// Returns whether the entries have tags.
+    /// Returns `true` if the entries have tags.
     #[inline]
     pub(super) fn has_tags(&self) -> bool {
         self.words.len() > self.tags_at as usize
@@ -134,13 +134,13 @@ impl Search {
     }
 
     /// Returns the range of entries that a search for `suffix` has to compare. Entries before the
-    /// range are smaller, entries behind it are larger.
+    /// range are smaller, entries after it are larger.
     #[inline]
     pub(super) fn narrow(&self, suffix: &[u8], entries: usize) -> Range<usize> {
         let word = word_of(suffix);
         let below = self.heads_below(word);
         let behind = &self.heads()[below..];
-        // Mostly none is equal; a second search over all tiers would double the cache misses.
+        // Usually no head is equal. A second search over all tiers would double the cache misses.
         let equal = match behind.first() {
             Some(first) if *first == word => behind.partition_point(|head| *head == word),
             _ => 0,
@@ -151,7 +151,7 @@ impl Search {
         start..((below + equal) * interval).min(entries)
     }
 
-    /// Index of the first head of the lowest tier.
+    /// Returns the index of the first head of the lowest tier.
     fn heads_at(&self) -> usize {
         (self.tags_at - self.heads) as usize
     }
@@ -178,12 +178,12 @@ impl Search {
         below
     }
 
-    /// Address of the array, to prefetch it.
+    /// Returns the address of the array, for a prefetch.
     pub(super) fn address(&self) -> usize {
         self.words.as_ptr().addr()
     }
 
-    /// Bytes of memory, without the struct itself.
+    /// Returns the memory besides the struct itself, in bytes.
     pub(super) fn memory_bytes(&self) -> usize {
         size_of_val(&*self.words)
     }
@@ -252,9 +252,10 @@ pub(super) fn word_of(bytes: &[u8]) -> u64 {
     bytes.iter().zip([56, 48, 40]).map(|(byte, shift)| u64::from(*byte) << shift).sum()
 }
 
-/// Returns the tag of a user key without prefix, whose [`word_of`] is `word`.
+/// Returns the tag of a user key without its prefix. `word` is the result of [`word_of`] for it.
 ///
-/// Collision attacks cost speed only: if many entries match, a lookup searches the heads instead.
+/// Collisions chosen by an attacker cost speed only: if many entries match, a lookup searches the
+/// heads instead.
 #[inline]
 fn tag(suffix: &[u8], word: u64) -> u8 {
     const ODD: u64 = 0x9e37_79b9_7f4a_7c15;

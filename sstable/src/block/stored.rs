@@ -2,13 +2,13 @@
 //!
 //! | field      | bytes | meaning                                                                |
 //! |------------|-------|------------------------------------------------------------------------|
-//! | `content`  | n     | the content, maybe compressed                                          |
+//! | `content`  | n     | the content, possibly compressed                                       |
 //! | `type`     | 1     | 0: raw; 1: LZ4; 2: zstd; 3: zstd with the dictionary of the table      |
 //! | `checksum` | 4     | [`checksum::block`] of the table's salt, the block's offset, and these |
 //!
 //! Compressed content starts with the length of the content as a varint. An LZ4 block follows, or a
 //! zstd frame without length, checksum and dictionary id. A block is compressed only if that saves
-//! at least 12 %: less is not worth the CPU time of each read.
+//! at least 12 %. A smaller saving is not worth the CPU time of each read.
 //!
 //! # Handle of a block
 //!
@@ -44,7 +44,7 @@ pub(crate) const TYPE_ZSTD: u8 = 2;
 /// Type of a block compressed by zstd with the dictionary of the table.
 pub(crate) const TYPE_ZSTD_DICTIONARY: u8 = 3;
 
-/// Maximum length of the varint in front of compressed content.
+/// Maximum length of the varint before compressed content.
 const LENGTH_BYTES_MAX: usize = 10;
 
 /// Memory of the LZ4 hash table, in bytes: 4,096 positions.
@@ -142,7 +142,8 @@ impl Sealer {
         Self { salt, compressor, compressed: Vec::new() }
     }
 
-    /// Returns content and trailer of the block at `offset`, compressed if that pays.
+    /// Returns content and trailer of the block at `offset`. Compresses the content if that saves
+    /// at least [`SAVED_PERCENT_MIN`].
     pub(crate) fn seal<'a>(
         &'a mut self,
         offset: u64,
@@ -158,7 +159,7 @@ impl Sealer {
         }
     }
 
-    /// Bytes of memory of buffers and compressor.
+    /// Returns the memory of buffers and compressor, in bytes.
     pub(crate) fn memory_bytes(&self) -> usize {
         let compressor = match &self.compressor {
             Compressor::None => 0,
@@ -185,7 +186,7 @@ impl Sealer {
         (content, trailer(self.salt, offset, TYPE_RAW, content))
     }
 
-    /// Compresses into `self.compressed`. Returns the type if that pays.
+    /// Compresses into `self.compressed`. Returns the type if that saves enough.
     fn compress(&mut self, content: &[u8]) -> Option<u8> {
         let Self { compressor, compressed, .. } = self;
         if matches!(compressor, Compressor::None) {
@@ -215,7 +216,7 @@ impl Sealer {
     }
 }
 
-/// Returns whether the saving is at least [`SAVED_PERCENT_MIN`].
+/// Returns `true` if the saving is at least [`SAVED_PERCENT_MIN`].
 fn pays(compressed_bytes: usize, content_bytes: usize) -> bool {
     let saved = content_bytes.saturating_sub(compressed_bytes);
     saved > 0 && saved as u128 * 100 >= content_bytes as u128 * SAVED_PERCENT_MIN
@@ -230,7 +231,7 @@ fn trailer(salt: u64, offset: u64, type_byte: u8, stored: &[u8]) -> [u8; TRAILER
 /// A stored block with a verified checksum.
 #[derive(Debug)]
 pub(crate) struct Stored {
-    /// The content, maybe compressed.
+    /// The content, possibly compressed.
     pub(crate) bytes: Bytes,
     /// A type byte, unknown if written by a later release.
     pub(crate) type_byte: u8,
@@ -259,8 +260,8 @@ impl Stored {
         Ok(Self { bytes, type_byte })
     }
 
-    /// Returns the content, decompressed to at most `content_bytes_max` bytes, if need be with the
-    /// `dictionary` of the table.
+    /// Returns the content, decompressed to at most `content_bytes_max` bytes. `dictionary` is that
+    /// of the table.
     ///
     /// # Errors
     ///
@@ -292,12 +293,13 @@ impl Stored {
 /// Decompresses into the second argument and returns the length; `None` if that fails.
 type Decompress<'f> = &'f dyn Fn(&[u8], &mut [u8]) -> Result<Option<usize>, Corruption>;
 
-/// Upper bound of the decompressed length of an LZ4 block.
+/// Returns an upper bound of the decompressed length of an LZ4 block.
 fn lz4_producible(compressed: &[u8]) -> u64 {
     (compressed.len() as u64).saturating_mul(LZ4_RATIO_MAX)
 }
 
-/// Decompresses `bytes` by `by`. Allocates at most `producible` bytes, whatever length they claim.
+/// Decompresses `bytes` with `by`. Allocates at most `producible` bytes, whatever length the bytes
+/// record.
 fn decompress(
     bytes: &[u8],
     content_bytes_max: u64,
@@ -338,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn content_round_trips_and_is_compressed_only_if_it_pays() {
+    fn content_round_trips_and_is_compressed_only_if_it_saves_enough() {
         let noise: Vec<u8> = (0..1000_u64)
             .flat_map(|i| xxhash_rust::xxh3::xxh3_64(&i.to_le_bytes()).to_le_bytes())
             .collect();

@@ -181,7 +181,7 @@ fn check_hostile(content: Vec<u8>, role: BlockRole) {
     }
 }
 
-/// Header fields of a block, and the bytes behind them.
+/// Header fields of a block, and the bytes after them.
 #[derive(Clone, Copy)]
 struct Raw {
     entries: u64,

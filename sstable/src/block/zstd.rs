@@ -93,7 +93,7 @@ mod with_feature {
             })
         }
 
-        /// Appends the compressed `content`. Returns whether the dictionary was used.
+        /// Appends the compressed `content`. Returns `true` if the dictionary was used.
         pub(crate) fn compress(&mut self, content: &[u8], out: &mut Vec<u8>) -> bool {
             let from = out.len();
             out.resize(from + compress_bound(content.len()), 0);
@@ -106,7 +106,7 @@ mod with_feature {
             used
         }
 
-        /// Bytes of memory, that of zstd included.
+        /// Returns the memory in bytes, that of zstd included.
         pub(crate) fn memory_bytes(&self) -> usize {
             let dictionary = self.dictionary.as_ref().map_or(0, Vec::capacity);
             let lengths = self.sample_lengths.capacity() * size_of::<usize>();
@@ -128,7 +128,7 @@ mod with_feature {
             let (sample, lengths) =
                 (std::mem::take(&mut self.sample), std::mem::take(&mut self.sample_lengths));
             let mut dictionary = vec![0; self.dictionary_bytes];
-            // Fails for incompressible samples; then the table has no dictionary.
+            // Fails for incompressible samples. The table then has no dictionary.
             let made = train_from_buffer(&mut dictionary[..], &sample, &lengths);
             self.dictionary_bytes = 0;
             let Ok(bytes) = made else { return };
@@ -164,14 +164,14 @@ mod with_feature {
             prepared.flatten().map(|prepared| Self { prepared }).ok_or(refused)
         }
 
-        /// Bytes of memory, the prepared tables of zstd included.
+        /// Returns the memory in bytes, the prepared tables of zstd included.
         pub(crate) fn memory_bytes(&self) -> usize {
             self.prepared.sizeof()
         }
     }
 
     thread_local! {
-        /// Reused: takes 90 KiB, and as long to create as some decompressions.
+        /// Reused, because a context takes 90 KiB and as long to create as some decompressions.
         static CONTEXT: RefCell<DCtx<'static>> = RefCell::new(DCtx::create());
     }
 

@@ -1,7 +1,7 @@
 //! Upper bound of the decompressed length of a zstd frame, from the headers of its blocks.
 //!
-//! A frame of 128 KiB may decompress to 4 GiB of one repeated byte. Allocations are bounded by the
-//! blocks of the frame instead of by the worst case for its length.
+//! A frame of 128 KiB may decompress to 4 GiB of one repeated byte. The blocks of the frame limit
+//! allocations, instead of the worst case for its length.
 //!
 //! | part                  | bytes       | meaning                                                            |
 //! |-----------------------|-------------|--------------------------------------------------------------------|
@@ -26,7 +26,7 @@ pub(super) fn content_bytes_max_of(bytes: &[u8]) -> u64 {
     blocks(bytes).and_then(content_bytes_max).unwrap_or(0)
 }
 
-/// Returns the bytes behind the frame header.
+/// Returns the bytes after the frame header.
 fn blocks(bytes: &[u8]) -> Option<&[u8]> {
     let (&descriptor, rest) = bytes.strip_prefix(&MAGIC)?.split_first()?;
     let has_window = descriptor & 0x20 == 0;

@@ -23,7 +23,7 @@ impl FreePages {
         Self { words, count: CHUNK_PAGES, longest_max: CHUNK_PAGES }
     }
 
-    /// Returns how many pages are free.
+    /// Returns the number of free pages.
     pub(super) fn count(&self) -> usize {
         self.count
     }

@@ -1,6 +1,6 @@
 //! Chunks of pages, listed by their longest free run.
 //!
-//! Each chunk is in the list of an upper bound of its longest free run. The bound is exact after a
+//! Each chunk is in the list for an upper bound of its longest free run. The bound is exact after a
 //! failed search, so each run taken or freed causes at most one failed search of its chunk. Finding
 //! a chunk reads one word. So the cost of a run does not depend on the number of chunks.
 
@@ -13,7 +13,8 @@ use super::{
     system::{Map, PAGE_BYTES},
 };
 
-/// Runs without a new map after the system refused one. Their contents lie on the heap.
+/// Number of runs for which no map is requested after the system refused one. Their contents are on
+/// the heap.
 pub(super) const RUNS_WITHOUT_MAP: u32 = 1024;
 
 /// A chunk.
@@ -41,14 +42,14 @@ pub(super) struct Chunks {
     pub(super) searches: usize,
 }
 
-/// Pages in the course of being returned to the system, without a lock. They count as taken.
+/// Pages that are being returned to the system, without a lock. They count as taken.
 pub(super) struct Leaving {
     run: Run,
     map: Arc<Map>,
 }
 
 impl Leaving {
-    /// Returns the pages to the system, or `false` if the system refuses.
+    /// Returns the pages to the system. Returns `false` if the system refuses them.
     pub(super) fn give_back(&self) -> bool {
         let (page, pages) = (usize::from(self.run.page), usize::from(self.run.pages));
         // SAFETY: no content has these pages, and none takes them before `Chunks::free`.
@@ -67,7 +68,7 @@ impl Chunks {
         self.count * CHUNK_PAGES
     }
 
-    /// Returns the numbers of all chunks. Includes some unmapped ones.
+    /// Returns the numbers of all chunks, including some unmapped ones.
     pub(super) fn numbers(&self) -> std::ops::Range<usize> {
         0..self.chunks.len()
     }

@@ -1,14 +1,13 @@
 //! Memory of cached blocks: whole pages of the system.
 //!
-//! A cache on the heap cannot return memory to the system. Evicted blocks lie scattered among
+//! A cache on the heap cannot return memory to the system. Evicted blocks are scattered among
 //! cached ones, in the arenas of all threads that read blocks. An allocator returns only contiguous
-//! free memory: with a budget of 32 MiB some 10 MiB were free and resident. So each content has its
-//! own pages, which can be returned independently of their neighbours.
-//!
+//! free memory: with a budget of 32 MiB, about 10 MiB were free and resident. So each content has
+//! its own pages, which can be returned independently of their neighbours.
 //! # Contents in pages
 //!
-//! A content has pages if it fills enough of them: see [`pages_of`]. Other contents lie on the
-//! heap, and so do those above 256 KiB, which the allocator maps one by one.
+//! A content has pages if it fills enough of them: see [`pages_of`]. Other contents are on the
+//! heap, and so are those above 256 KiB, which the allocator maps one by one.
 //!
 //! * A data block fills at least 3/4 of its pages. Data blocks make up the cache, so their waste
 //!   would be lost to the whole cache.
@@ -21,13 +20,13 @@
 //!
 //! # When pages return to the system
 //!
-//! Pages of evicted contents are kept for reuse, up to 1/64 of the pages in use and 1 MiB. They
-//! are charged to no content. More are returned in steps of 256 pages, without holding a lock. A
-//! dropped cache unmaps its chunks instead.
+//! Pages of evicted contents are kept for reuse, up to 1/64 of the pages in use and 1 MiB. Kept
+//! pages are charged to no content. Surplus pages are returned in steps of 256 pages, without a
+//! lock. A dropped cache unmaps its chunks instead.
 //!
 //! A system that locks memory (`mlockall`) takes no page back. The pages of evicted contents then
 //! stay resident until their chunk is unmapped, and are reused. If the system refuses a map, the
-//! next 1,024 contents lie on the heap before another map is requested.
+//! next 1,024 contents are on the heap before another map is requested.
 //!
 //! | module   | contents                                       |
 //! |----------|------------------------------------------------|
@@ -78,8 +77,8 @@ const RUN_PAGES_MAX: usize = CONTENT_BYTES_MAX / PAGE_BYTES;
 ///
 /// A thread that drops a content pushes its run onto a stack, and empties the stack only if the
 /// lock is free. So a content can be dropped in a forked process, where a thread that was not
-/// forked may hold the lock forever. Treiber, "Systems Programming: Coping with Parallelism", IBM
-/// 1986. All runs are popped at once, so there is no ABA problem.
+/// forked may hold the lock forever. All runs are popped at once, so there is no ABA problem.
+/// Source: Treiber, "Systems Programming: Coping with Parallelism", IBM 1986.
 pub(crate) struct BlockMemory {
     pages: Mutex<Pages>,
     dropped: AtomicPtr<Dropped>,
@@ -93,15 +92,15 @@ struct Dropped {
 }
 
 impl BlockMemory {
-    /// Creates memory without a page. Returns `None` if the system has other pages than 4 KiB or
-    /// takes no single ones back.
+    /// Creates memory without a page. Returns `None` if the system has other pages than 4 KiB, or
+    /// does not take back single pages.
     pub(crate) fn new() -> Option<Arc<Self>> {
         system::has_pages()
             .then(|| Arc::new(Self { pages: Mutex::default(), dropped: AtomicPtr::default() }))
     }
 
-    /// Copies the content of a block into pages, in some 100 ns for 4 KiB. Returns `None` if it
-    /// belongs on the heap or the system has no memory.
+    /// Copies the content of a block into pages, in about 100 ns for 4 KiB. Returns `None` if the
+    /// content belongs on the heap or the system has no memory.
     pub(crate) fn copy(self: &Arc<Self>, content: &[u8], role: BlockRole) -> Option<Piece> {
         let pages_wanted = pages_of(content.len(), role)?;
         let mut pages = self.pages.lock();
@@ -147,7 +146,7 @@ impl BlockMemory {
     fn put_back_dropped(&self, pages: &mut Pages) {
         let mut next = self.dropped.swap(ptr::null_mut(), Acquire);
         while !next.is_null() {
-            // SAFETY: it was written before it was pushed, and its run stays taken until
+            // SAFETY: the value was written before it was pushed, and its run stays taken until
             // `put_back`.
             let Dropped { run, before } = unsafe { next.read() };
             pages.put_back(run);
@@ -170,7 +169,7 @@ impl BlockMemory {
 
     /// Returns pages to the system. Holds no lock during these calls.
     fn return_pages(&self, leaving: &[Leaving]) {
-        // Tries each one; `all` would stop at the first refusal.
+        // Tries each run; `all` would stop at the first refusal.
         let refused = leaving.iter().filter(|leaving| !leaving.give_back()).count();
         let unused = self.pages.lock().free(leaving, refused == 0);
         drop(unused);

@@ -70,9 +70,9 @@ pub(super) struct Pages {
     /// By length, from one page on. Each list is a stack.
     kept: [Vec<Run>; RUN_PAGES_MAX],
     kept_pages: usize,
-    /// Pages in the course of being returned to the system.
+    /// Pages that are being returned to the system.
     leaving_pages: usize,
-    /// The system has refused to take pages back, so free pages are resident too.
+    /// `true` if the system has refused to take pages back. Free pages are then resident, too.
     is_refused: bool,
 }
 
@@ -155,7 +155,7 @@ impl Pages {
         leaving.iter().filter_map(free).collect()
     }
 
-    /// Prepares for dropping most contents: returns no pages until [`close`](Self::close).
+    /// Prepares for dropping most contents. Returns no pages until [`close`](Self::close).
     pub(super) fn begin_to_close(&mut self) {
         self.phase = Phase::Closing;
         let kept = self.kept.iter_mut().flat_map(mem::take);

@@ -2,7 +2,7 @@
 
 pub(super) use imp::{Map, has_pages};
 
-/// Bytes of a page. With other page sizes blocks lie on the heap: a block of 4 KiB would waste most
+/// Bytes of a page. With other page sizes blocks are on the heap: a block of 4 KiB would waste most
 /// of a larger page.
 pub(super) const PAGE_BYTES: usize = 4096;
 
@@ -28,7 +28,7 @@ mod imp {
         map: MmapRaw,
     }
 
-    // SAFETY: it owns its memory, and returns only addresses.
+    // SAFETY: a map owns its memory, and returns only addresses.
     unsafe impl Send for Map {}
     // SAFETY: as above; calls for different pages do not depend on each other.
     unsafe impl Sync for Map {}
@@ -48,7 +48,7 @@ mod imp {
         /// Returns the address of the byte at `offset`.
         pub(crate) fn at(&self, offset: usize) -> NonNull<u8> {
             assert!(offset < self.map.len());
-            // SAFETY: it lies within the map.
+            // SAFETY: the byte lies within the map.
             unsafe { self.first.add(offset) }
         }
 
@@ -101,7 +101,7 @@ pub(super) mod calls {
     }
 
     impl Calls {
-        /// Counts a call. Returns `None` if it is to fail.
+        /// Counts a call. Returns `None` if the call must fail.
         pub(super) fn make(&self) -> Option<()> {
             self.count.set(self.count.get() + 1);
             if let Some(before) = &*self.before_each.borrow() {
@@ -129,7 +129,7 @@ pub(super) mod calls {
     }
 }
 
-/// Blocks lie on the heap.
+/// Blocks are on the heap.
 #[cfg(not(all(target_os = "linux", not(miri))))]
 mod imp {
     use std::ptr::NonNull;

@@ -65,7 +65,7 @@ fn n1_contents_lie_in_pages_by_their_role_and_use_of_pages() {
 
 /// Contents stay unchanged while any number of threads take and return runs.
 #[test]
-fn contents_do_not_disturb_each_other() {
+fn contents_stay_unchanged_while_threads_take_runs() {
     let memory = memory();
     let seed = std::env::var("SIEVE_SEED").ok().and_then(|seed| seed.parse().ok());
     let seed: u64 = seed.unwrap_or_else(rand_seed);
@@ -287,7 +287,7 @@ fn n6_a_refused_map_is_not_requested_for_each_content() {
 
 /// A full cache: each new content evicts some. One of 20 is an index partition of four pages.
 #[test]
-fn n4_few_kept_pages_spare_most_calls() {
+fn n4_few_kept_pages_avoid_most_calls() {
     const CAPACITY_PAGES: usize = 768;
     let memory = memory();
     let (mut held, mut used, mut pages_written) = (VecDeque::new(), 0, 0);

@@ -1,8 +1,8 @@
 //! Seeks of a table cursor, in steps that a merge of several cursors interleaves.
 //!
 //! The source is advised of reads before a seek waits for the first of them. So the reads of
-//! several tables are in flight together. With four uncached tables this halves latency and CPU
-//! time. Advice for cached pages costs 0.4 µs.
+//! several tables are in flight together, which halves latency and CPU time with four uncached
+//! tables. Advice for cached pages costs 0.4 µs.
 
 use std::{slice, sync::Arc};
 
@@ -54,7 +54,7 @@ impl TableCursor {
         self.settle(Direction::Backward, false)
     }
 
-    /// Moves to the first entry at or behind `target`.
+    /// Moves to the first entry at or after `target`.
     ///
     /// # Errors
     ///
@@ -63,9 +63,9 @@ impl TableCursor {
         (0..Self::SEEK_STEPS).try_for_each(|step| self.seek_step(step, target))
     }
 
-    /// Performs one step of a [`seek`](Self::seek). Call it with steps 0 to
+    /// Performs one step of a [`seek`](Self::seek). Must be called with steps 0 to
     /// [`SEEK_STEPS`](Self::SEEK_STEPS) - 1 in order, and the same `target`. The cursor is
-    /// unpositioned in between.
+    /// unpositioned between the steps.
     ///
     /// Each step but the last prefetches what the next one reads from memory. Interleaving the
     /// steps of several cursors overlaps their cache misses. A step reads a block that is not
@@ -116,7 +116,7 @@ impl TableCursor {
         Ok(())
     }
 
-    /// Returns whether the current walk has missed the cache: the last seek or a step since then
+    /// Returns `true` if the current walk has missed the cache: the last seek or a step since then
     /// read a block from the source, or the next [`seek_step`](Self::seek_step) will.
     #[inline]
     #[must_use]
@@ -124,7 +124,7 @@ impl TableCursor {
         self.misses || self.counts.blocks_read > self.blocks_read_before
     }
 
-    /// Advises the source of what this step of a [`seek`](Self::seek) will read, if that is not
+    /// Advises the source of the reads of this step of a [`seek`](Self::seek), unless they are
     /// cached. Does not wait, move the cursor or count as a use of a block.
     #[inline]
     pub fn advise_seek_step(&self, step: usize) {
@@ -144,8 +144,8 @@ impl TableCursor {
         }
     }
 
-    /// Advises the source of the first read of a [`seek_before`](Self::seek_before) of `target`, if
-    /// that is not cached. Does not wait or move the cursor. Costs a search in the index.
+    /// Advises the source of the first read of a [`seek_before`](Self::seek_before) of `target`,
+    /// unless it is cached. Does not wait or move the cursor. Costs a search in the index.
     pub fn advise_seek_before(&self, target: InternalKey<'_>) {
         let table = &self.table;
         let top = table.top_index().shared();
@@ -168,8 +168,8 @@ impl TableCursor {
         }
     }
 
-    /// Advises of the data block below entry `at` of `index`, and of what a walk that begins there
-    /// reads with it.
+    /// Advises the source of the data block below entry `at` of `index`, and of the blocks that a
+    /// walk from there reads with it.
     fn advise_data(&self, index: &Arc<BlockInner>, at: usize, direction: Direction) {
         if self.is_cached(index, at, BlockRole::Data) {
             return;
@@ -178,7 +178,7 @@ impl TableCursor {
         let window = first_read_bytes(expected, self.options.read_ahead_bytes_max as u64);
         let range = direction.adjacent_range(index, at, window);
         let range = self.options.within_bounds(index, range);
-        // Empty beyond a bound. A damaged index may lead anywhere; the read will fail.
+        // Empty beyond a bound. A damaged index may have any handle; the read will fail.
         let single = index.handle_at(at).bytes;
         if !range.is_empty() && range.end - range.start <= window.max(single) {
             self.table.source().advise_read(slice::from_ref(&range));
@@ -191,7 +191,8 @@ impl TableCursor {
             || table.cached(index.handle_at(at), role, cache_use).is_some()
     }
 
-    /// Ends the walk before a seek. A walk is what a cursor reads from one seek to the next.
+    /// Ends the current walk (see [`walk_lengths`](crate::walk_lengths)) and begins the next one,
+    /// before a seek.
     fn begin_walk(&mut self) {
         self.blocks_read_before = self.counts.blocks_read;
         self.misses = false;
@@ -222,8 +223,9 @@ impl TableCursor {
         Ok(())
     }
 
-    /// Loads the blocks below index level `from`, positions the cursor in each but the data block,
-    /// and returns that. `None` if a level is unpositioned or a damaged block is skipped.
+    /// Loads the blocks below index level `from`, positions the cursor in each index block, and
+    /// returns the data block. Returns `None` if a level is unpositioned or a damaged block is
+    /// skipped.
     pub(super) fn descend_to_data(
         &mut self,
         from: usize,

@@ -32,8 +32,8 @@ impl Direction {
         }
     }
 
-    /// Returns the range of child `at` of `index` and of the children adjacent to it in this
-    /// direction: at most `window` bytes, unless the child alone is longer.
+    /// Returns the range of child `at` of `index` and of the adjacent children in this direction.
+    /// The range has at most `window` bytes, unless the child alone is longer.
     pub(crate) fn adjacent_range(self, index: &BlockInner, at: usize, window: u64) -> Range<u64> {
         let mut range = index.handle_at(at).range();
         match self {
@@ -62,9 +62,9 @@ impl Direction {
 pub(crate) enum SeekTarget<'k> {
     /// The first entry in this direction.
     First(Direction),
-    /// The first entry at or behind this key.
+    /// The first entry at or after this key.
     AtOrAfter(InternalKey<'k>),
-    /// The last entry before this key, which must not be behind all separators.
+    /// The last entry before this key, which must not be after all separators.
     Before(InternalKey<'k>),
 }
 
@@ -82,7 +82,7 @@ impl SeekTarget<'_> {
         match self {
             Self::First(Direction::Forward) => cursor.seek_to_first(),
             Self::First(Direction::Backward) => cursor.seek_to_last(),
-            // The child of the first separator at or behind a key also holds the entry before.
+            // The child of the first separator at or after a key also holds the entry before.
             Self::AtOrAfter(key) | Self::Before(key) => cursor.seek(key),
         }
     }

@@ -20,7 +20,7 @@ pub struct TableOrigin {
     pub name: Box<str>,
     /// Options of the keyspace, encoded as in the manifest; opaque here.
     pub options: Box<[u8]>,
-    /// Level that the table was written for, from 0 to 6. It may have moved deeper since.
+    /// Level that the table was written for, from 0 to 6. The table may have moved deeper since.
     pub level: u8,
     /// Result of the flush or compaction, in its last table only.
     pub completed: Option<Completed>,
@@ -28,8 +28,8 @@ pub struct TableOrigin {
     pub blob_files: Vec<BlobUse>,
 }
 
-/// Result of a flush or compaction. Stored in its last table only: if that is durable, so are the
-/// others.
+/// Result of a flush or compaction. Stored in its last table only: if that table is durable, so are
+/// the others.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Completed {
     /// All entries of the keyspace up to this sequence number are in tables.

@@ -5,8 +5,8 @@ const POLYNOMIAL: u32 = 0xedb8_8320;
 /// Polynomial 1, reflected.
 pub(super) const ONE: u32 = 1 << 31;
 
-/// Multiplies a reflected polynomial by x^8, modulo that of the CRC: feeds a byte XORed into a
-/// state.
+/// Multiplies a reflected polynomial by x^8, modulo the polynomial of the CRC. Feeds a byte that
+/// was XORed into a state.
 pub(super) fn step(value: u32) -> u32 {
     TABLE[(value & 0xff) as usize] ^ (value >> 8)
 }

@@ -1,4 +1,4 @@
-//! Tables without footer are salvaged.
+//! Tests of salvaged tables without footer.
 
 use std::ops::RangeBounds as _;
 
@@ -102,7 +102,7 @@ fn n15_a_table_truncated_after_a_block_has_a_gap() {
 }
 
 #[test]
-fn n15_blocks_behind_long_damage_are_found() {
+fn n15_blocks_after_long_damage_are_found() {
     let mut bytes = table(Compression::None, 1 << 20);
     let end = bytes.len() - 30_000;
     bytes.truncate(bytes.len() - 100);

@@ -29,7 +29,7 @@ struct Lookups {
     cache: BlockCache,
     content: Bytes,
     state: u64,
-    /// Another seed gives keys other popularities.
+    /// Seed of the popularities of keys.
     seed: u64,
 }
 

@@ -51,7 +51,7 @@ fn small() -> Built {
 }
 
 /// Reads everything from a table and filter that may be damaged, and compares the results with the
-/// model. Returns whether no read failed.
+/// model. Returns `true` if no read failed.
 fn read_all(table: Table, filter: &FilterState, entries: &[Entry]) -> bool {
     let mut is_complete = true;
     let mut counts = BlockCounts::default();

@@ -28,7 +28,7 @@ fn numbered(count: u64) -> Vec<Entry> {
     (0..count).map(|n| Entry::put(&user_key(n), n + 1, &[b'v'; 100])).collect()
 }
 
-/// Options under which a few thousand entries need partitions.
+/// Options with which a few thousand entries need partitions.
 fn two_levels() -> TableOptions {
     TableOptions::new().index_partition_bytes(2 << 10)
 }
@@ -263,7 +263,7 @@ fn an_unreadable_filter_is_unusable() {
 }
 
 #[test]
-fn range_tombstones_are_beside_the_points() {
+fn range_tombstones_are_separate_from_points() {
     let points = [Entry::put(b"d", 5, b"v"), Entry::put(b"m", 5, b"v")];
     let tombstones = [RangeTombstone::new(b"a", b"f", 9), RangeTombstone::new(b"c", b"z", 3)];
     let built = build_as(IDENTITY, &points, &tombstones, TableOptions::new());

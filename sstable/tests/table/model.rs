@@ -171,7 +171,7 @@ enum Move {
 
 #[derive(Debug, Clone)]
 enum Target {
-    /// The key of an entry, or a target before or behind all versions of its user key.
+    /// The key of an entry, or a target before or after all versions of its user key.
     Entry(Index, i8),
     Key(Vec<u8>, u64),
 }
