@@ -71,7 +71,7 @@ fn bits(bytes: usize, items: usize) -> f64 {
     bytes as f64 * 8.0 / items as f64
 }
 
-/// SplitMix64.
+/// Returns the next number of SplitMix64.
 fn next(state: &mut u64) -> u64 {
     *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let z = (*state ^ (*state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

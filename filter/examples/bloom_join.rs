@@ -19,7 +19,7 @@ struct Order {
     cents: u64,
 }
 
-/// The orders, on the remote machine.
+/// Returns the orders, on the remote machine.
 fn orders() -> impl Iterator<Item = Order> {
     let mut random = 7;
     (0..ORDERS).map(move |_| Order {
@@ -68,7 +68,7 @@ fn main() -> Result<(), DecodeError> {
     Ok(())
 }
 
-/// SplitMix64.
+/// Returns the next number of SplitMix64.
 fn next(state: &mut u64) -> u64 {
     *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let z = (*state ^ (*state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

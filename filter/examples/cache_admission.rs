@@ -2,7 +2,7 @@
 //!
 //! `cargo run --release -p sievedb-filter --example cache_admission`
 //!
-//! Three caches of the same size see the same requests. The first admits every miss. The second
+//! Three caches of the same size get the same requests. The first admits every miss. The second
 //! admits only keys that a Bloom filter has seen before. The third admits only keys that a
 //! count-min sketch estimates as more popular than the entry to evict (TinyLFU).
 #![expect(clippy::print_stdout, reason = "the figures are the result")]
@@ -26,7 +26,7 @@ struct Lru {
 }
 
 impl Lru {
-    /// Serves a request. `admit` decides about an absent key, given the key to evict.
+    /// Serves a request. `admit` decides if an absent key is admitted, given the key to evict.
     fn request(&mut self, key: u64, time: u64, admit: impl FnOnce(Option<u64>) -> bool) {
         let victim = self.by_use.first_key_value().map(|(&time, &key)| (time, key));
         let victim = victim.filter(|_| self.last_use.len() == CACHE_ENTRIES);
@@ -80,7 +80,7 @@ fn main() {
     }
 }
 
-/// SplitMix64.
+/// Returns the next number of SplitMix64.
 fn next(state: &mut u64) -> u64 {
     *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let z = (*state ^ (*state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

@@ -22,7 +22,7 @@ struct Peer {
 }
 
 impl Peer {
-    /// Returns its digest, sent instead of the list of its objects.
+    /// Returns the digest of the cache, which is sent instead of the list of its objects.
     fn digest(&self) -> Vec<u8> {
         let mut digest = BloomFilter::with_rate(self.objects.len() as u64, RATE);
         for object in &self.objects {

@@ -38,7 +38,7 @@ fn serve(store: &mut Store, guard: Option<&BloomFilter>) -> u64 {
             continue;
         }
         if guard.is_some_and(|guard| !guard.may_contain(&user)) {
-            continue; // Surely absent.
+            continue; // Definitely absent.
         }
         if let Some(profile) = store.read(&user) {
             found += 1;
@@ -61,7 +61,7 @@ fn user(request: u64) -> String {
     format!("user{}", (STORED as f64 * share.powi(4)) as u64)
 }
 
-/// The finalizer of SplitMix64, a hash.
+/// Applies the finalizer of SplitMix64, a hash.
 fn mix(i: u64) -> u64 {
     let z = i.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     let z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

@@ -25,7 +25,7 @@ fn url(link: u64) -> String {
     format!("https://www.example{:03}.org/articles/{page:016x}/index.html?lang=en", page % 997)
 }
 
-/// The finalizer of SplitMix64, a hash.
+/// Applies the finalizer of SplitMix64, a hash.
 fn mix(i: u64) -> u64 {
     let z = i.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     let z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

@@ -31,7 +31,7 @@ fn address(number: u64) -> [u8; 20] {
     bytes
 }
 
-/// The finalizer of SplitMix64, a hash.
+/// Applies the finalizer of SplitMix64, a hash.
 fn mix(i: u64) -> u64 {
     let z = i.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     let z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -75,8 +75,8 @@ fn main() {
         });
         let by_unions = unions.count() * SECTION;
 
-        // The average over many addresses: busy addresses set the same bits in nearly all blocks,
-        // and a single address shares some of them everywhere, or none.
+        // The average over many addresses. Busy addresses set the same bits in nearly all blocks. A
+        // single address shares some of these bits everywhere, or none.
         let matched: usize = (0..ABSENT)
             .map(|i| address(1 << 40 | i))
             .map(|absent| headers.iter().filter(|header| header.may_contain(absent)).count())

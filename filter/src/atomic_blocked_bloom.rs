@@ -6,9 +6,9 @@
 //! # Memory order
 //!
 //! Every access is relaxed. Bits are only set, by atomic read-modify-writes, so no thread clears
-//! the bit of another. A thread that learned of an insertion through a synchronizing edge (a
-//! release store after it, an acquire load) sees its bits. A probe without such an edge may miss a
-//! concurrent insertion, as if it had run earlier.
+//! the bit of another. A probe sees the bits of an insertion that happens before it, by a release
+//! store after the insertion and an acquire load. Without such an edge a probe may miss a
+//! concurrent insertion, as if the probe had run earlier.
 
 use alloc::boxed::Box;
 use core::{

@@ -8,7 +8,7 @@
 //! | [`RemoveFilter`] | removes keys                       | those with counters or fingerprints      |
 //!
 //! Each structure has the same methods as inherent ones, so that callers need no import. The traits
-//! are for generic code. Only [`stats`](Filter::stats) of table filters is a trait method alone.
+//! are for generic code. Only [`stats`](Filter::stats) of table filters has no inherent method.
 
 use core::{error, fmt, hash::BuildHasher};
 
@@ -48,7 +48,8 @@ pub trait KeyFilter: Filter {
 
 /// A filter that inserts keys one by one.
 pub trait InsertFilter: Filter {
-    /// Inserts a key and returns whether the filter may have contained it before, in one pass.
+    /// Inserts a key, and returns `true` if the filter may have contained it before. Takes one
+    /// pass.
     ///
     /// # Errors
     ///
@@ -62,7 +63,7 @@ pub trait InsertFilter: Filter {
 
 /// A filter that removes keys.
 pub trait RemoveFilter: InsertFilter {
-    /// Undoes one insertion of a key. Returns `false` and changes nothing if the key was surely
+    /// Undoes one insertion of a key. Returns `false` and changes nothing if the key was definitely
     /// absent.
     ///
     /// Removing a key that was never inserted, but is a false positive, may cause false negatives

@@ -29,9 +29,10 @@ macro_rules! filter_of_table {
                 self.expected_fpr()
             }
 
-            /// `keys` counts the keys it was built over, and `keys_estimated` is the same. For a
-            /// blocked Bloom filter `fill` is the share of set bits, which this counts. For others
-            /// it is the share that carries information, `log2(1 / fpr)` bits per key.
+            /// Returns the statistics. `keys` and `keys_estimated` are the number of keys that the
+            /// filter was built over. For a blocked Bloom filter `fill` is the share of set bits,
+            /// which this method counts. For other filters it is the share that carries
+            /// information, `log2(1 / fpr)` bits per key.
             fn stats(&self) -> FilterStats {
                 $stats(self)
             }
@@ -61,7 +62,7 @@ fn blocked_bloom_stats(filter: &BlockedBloom) -> FilterStats {
     }
 }
 
-/// `probes` is the number of columns, rounded up.
+/// Returns the statistics of a ribbon. `probes` is the number of columns, rounded up.
 fn ribbon_stats(filter: &Ribbon) -> FilterStats {
     fingerprint_stats(filter, filter.key_count(), filter.columns().ceil() as u32) // At most 32.
 }
@@ -75,7 +76,7 @@ fn any_stats(filter: &TableFilter) -> FilterStats {
     }
 }
 
-/// Statistics of a filter that compares fingerprints.
+/// Returns the statistics of a filter that compares fingerprints.
 fn fingerprint_stats(filter: &impl Filter, keys: u64, probes: u32) -> FilterStats {
     let (bits, fpr) = (filter.memory_bytes() as u64 * 8, filter.expected_fpr());
     let fill = (keys as f64 * -fpr.log2() / bits.max(1) as f64).clamp(0.0, 1.0);

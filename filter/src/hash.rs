@@ -1,6 +1,6 @@
 //! The 64-bit hash of a key.
 //!
-//! A filter cannot be better than its hash: with 32 bits, hashes of 40 million keys collide as
+//! A filter cannot be better than its hash. With 32 bits, hashes of 40 million keys collide as
 //! often as a filter of 10 bits per key has false positives.
 
 use core::hash::{BuildHasher, Hasher};

@@ -23,7 +23,7 @@
 //!
 //! # Use
 //!
-//! Key by key, hashed by the filter and saved whole: see [`standalone`].
+//! Filters that are filled key by key hash keys themselves and are saved whole: see [`standalone`].
 //!
 //! ```
 //! use sievedb_filter::standalone::BloomFilter;
@@ -35,8 +35,9 @@
 //! # Ok::<(), sievedb_filter::DecodeError>(())
 //! ```
 //!
-//! At once over the hashes of all keys, which is smaller and faster. [`filter_block`] stores the
-//! filter, and [`Expected`] identifies its table; use zeros if there is only one filter.
+//! Filters that are built at once over the hashes of all keys are smaller and faster.
+//! [`filter_block`] stores the filter, and [`Expected`] identifies its table; use zeros if there is
+//! only one filter.
 //!
 //! ```
 //! use sievedb_filter::{Expected, FilterKind, TableFilter, filter_block, key_hash};
@@ -54,7 +55,7 @@
 //! # Ok::<(), sievedb_filter::DecodeError>(())
 //! ```
 //!
-//! Or without the enum and without a stored form:
+//! The same works without the enum and without a stored form:
 //!
 //! ```
 //! use sievedb_filter::{BlockedBloom, hash::key_hash};

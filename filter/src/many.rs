@@ -3,9 +3,9 @@
 //! A plain loop waits for the memory of one filter before it probes the next, if the result decides
 //! a branch. Here the loads of all large filters are in flight before the first test. With eight
 //! filters of ten million keys, a Bloom filter took 21 ns instead of 28, and a ribbon 50 instead of
-//! 64. The part of the hash that all ribbons share is computed once, which pays for the check of
-//! sizes. Filters of one type are best passed as that type instead of [`TableFilter`], which saves
-//! the branch.
+//! 64. The part of the hash that all ribbons share is computed once, which compensates for the
+//! check of sizes. Filters of one type are best passed as that type instead of [`TableFilter`],
+//! which saves the branch.
 //!
 //! ```
 //! use sievedb_filter::{BlockedBloom, TableFilter, many};
@@ -38,7 +38,7 @@ pub trait ProbeMany: sealed::Sealed {
     /// small enough for the L2 cache.
     fn prefetch_probe(&self, probe: Probe);
 
-    /// Returns the result of its `may_contain_hash`.
+    /// Returns the result of the filter's `may_contain_hash`.
     fn may_contain_probe(&self, probe: Probe) -> bool;
 }
 
@@ -86,7 +86,8 @@ where
 
 /// Returns [`may_contain_hash`](TableFilter::may_contain_hash) of `filter`.
 ///
-/// For callers that find their filters one by one: [`prefetch`] each one first, then test.
+/// For callers that find their filters one by one: call [`prefetch`] for each filter first, then
+/// test.
 #[inline]
 #[must_use]
 pub fn may_contain(filter: &TableFilter, probe: Probe) -> bool {
@@ -114,9 +115,11 @@ impl ProbeMany for BlockedBloom {
 }
 
 impl ProbeMany for Ribbon {
-    /// Alternative tried: prefetch the second layer of a bumped key and hand its place to the test.
-    /// A miss with three tables in the L2 cache took 62 instead of 52 ns, and a miss among 10
-    /// million keys was no faster: out-of-order execution already starts the test of a bumped key.
+    /// Prefetches the lines of the key in the first layer.
+    ///
+    /// Alternative tried: prefetch the second layer of a bumped key and pass its place to the test.
+    /// A miss with three tables in the L2 cache took 62 instead of 52 ns. A miss among 10 million
+    /// keys was no faster: out-of-order execution already starts the test of a bumped key.
     #[inline(always)]
     fn prefetch_probe(&self, probe: Probe) {
         if self.first_starts() >= LARGE_BYTES as u64 {
@@ -130,7 +133,8 @@ impl ProbeMany for Ribbon {
     }
 }
 
-/// Not inlined, so that the loop around it is. Takes parts, which are passed in registers.
+/// Prefetches the lines of a ribbon. Not inlined, so that the loop around it is. Takes the parts of
+/// a probe, which are passed in registers.
 #[inline(never)]
 fn prefetch_ribbon(ribbon: &Ribbon, hash: u64, mixed: Mixed) {
     ribbon.prefetch_mixed(Probe { hash, mixed });

@@ -17,15 +17,15 @@ pub(crate) fn collected<T>(values: impl ExactSizeIterator<Item = T>) -> Vec<T> {
     collected
 }
 
-/// Requests huge pages for `memory` if it is large. Call before the first write: small pages that
-/// were written stay small.
+/// Requests huge pages for `memory` if it is large. Must be called before the first write: small
+/// pages that were written stay small.
 pub(crate) fn advise<T>(memory: &mut [T]) {
     if size_of_val(memory) >= BYTES_MIN {
         madvise_huge(memory);
     }
 }
 
-/// The system may ignore this.
+/// Requests huge pages. The system may ignore the request.
 #[cfg(all(feature = "std", target_os = "linux", not(miri)))]
 fn madvise_huge<T>(memory: &mut [T]) {
     use rustix::mm::{Advice, madvise};

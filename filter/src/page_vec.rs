@@ -32,7 +32,7 @@ pub struct SystemPages;
 
 impl SystemPages {
     /// Returns `true` if memory of this layout is mapped. Depends on nothing else, so that
-    /// deallocation decides alike.
+    /// allocation and deallocation agree.
     const fn maps(layout: Layout) -> bool {
         cfg!(all(feature = "std", target_os = "linux", not(miri)))
             && layout.size() >= PAGES_BYTES_MIN
@@ -55,10 +55,10 @@ unsafe impl Allocator for SystemPages {
 
     unsafe fn deallocate(&self, first: NonNull<u8>, layout: Layout) {
         if Self::maps(layout) {
-            // SAFETY: it was mapped with this size, and the caller no longer uses it.
+            // SAFETY: the memory was mapped with this size, and the caller no longer uses it.
             unsafe { system::unmap(first, layout.size()) }
         } else {
-            // SAFETY: the heap allocated it with this layout.
+            // SAFETY: the heap allocated the memory with this layout.
             unsafe { Global.deallocate(first, layout) }
         }
     }
@@ -97,9 +97,9 @@ impl SystemPages {
         to: Layout,
     ) -> Result<NonNull<[u8]>, AllocError> {
         match (Self::maps(from), Self::maps(to)) {
-            // SAFETY: it was mapped with this size, and the caller has no pointer into it.
+            // SAFETY: the memory was mapped with this size, and the caller has no pointer into it.
             (true, true) => unsafe { system::remap(first, from.size(), to.size()) },
-            // SAFETY: the heap allocated it with this layout.
+            // SAFETY: the heap allocated the memory with this layout.
             (false, false) if to.size() >= from.size() => unsafe { Global.grow(first, from, to) },
             // SAFETY: as above.
             (false, false) => unsafe { Global.shrink(first, from, to) },
@@ -108,7 +108,7 @@ impl SystemPages {
                 let bytes = from.size().min(to.size());
                 // SAFETY: both have at least `bytes` bytes and do not overlap.
                 unsafe { first.copy_to_nonoverlapping(moved.cast(), bytes) };
-                // SAFETY: the caller no longer uses it.
+                // SAFETY: the caller no longer uses the memory.
                 unsafe { self.deallocate(first, from) };
                 Ok(moved)
             }

@@ -174,7 +174,7 @@ mod sealed {
 
         fn write_payload(&self, writer: &mut Writer);
 
-        /// Must check every field, and allocate only for bytes that exist.
+        /// Reads a payload. Must check every field, and allocate only for bytes that exist.
         fn read_payload(reader: &mut Reader<'_>, hasher: Self::Hasher)
         -> Result<Self, DecodeError>;
     }
@@ -217,7 +217,7 @@ fn check_header(
     reader.u64("filter payload length")
 }
 
-/// Appends the fields of a payload.
+/// A writer of the fields of a payload.
 #[derive(Debug)]
 pub struct Writer {
     bytes: Vec<u8>,
@@ -238,7 +238,7 @@ impl Writer {
     }
 }
 
-/// Reads the fields of a payload. Every length is checked against the bytes that exist.
+/// A reader of the fields of a payload. Checks every length against the bytes that exist.
 #[derive(Debug)]
 pub struct Reader<'a> {
     rest: &'a [u8],

@@ -1,11 +1,11 @@
 //! Atomics of shared state.
 //!
-//! They are those of `core`. In unit tests with the feature `shuttle` they are those of
+//! The atomics are those of `core`. In unit tests with the feature `shuttle` they are those of
 //! [shuttle](https://docs.rs/shuttle), which runs one thread at a time and schedules at each atomic
-//! operation. Outside of shuttle's runner they panic, so that only tests named `schedules` can run
-//! with the feature.
+//! operation. Outside of shuttle's runner they panic, so only tests named `schedules` can run with
+//! the feature.
 //!
-//! Shuttle assumes sequential consistency. Weaker orderings are argued where they are used.
+//! Shuttle assumes sequential consistency. Weaker orderings are justified where they are used.
 
 #[cfg(not(all(test, feature = "shuttle")))]
 pub(crate) use core::sync::atomic;

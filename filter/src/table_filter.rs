@@ -1,7 +1,7 @@
 //! An enum over the filters of a table.
 //!
-//! An enum instead of a trait object: a lookup probes one filter per candidate table, and a branch
-//! over few kinds is faster than an indirect call.
+//! The filters are an enum instead of trait objects. A lookup probes one filter per candidate
+//! table, and a branch over few kinds is faster than an indirect call.
 
 use crate::binary_fuse::{BinaryFuse8, BinaryFuse16, fingerprint_bits_for};
 use crate::blocked_bloom::BlockedBloom;
@@ -48,9 +48,9 @@ impl TableFilter {
         Self::build_unless(kind, hashes, bits_per_key, &|| false)
     }
 
-    /// As [`build`](Self::build), but returns `None` soon after `is_cancelled` returns `true`, as
-    /// it must from then on. A blocked Bloom filter is not cancelled: its build takes a few ns per
-    /// key.
+    /// Does the same as [`build`](Self::build), but returns `None` soon after `is_cancelled`
+    /// returns `true`, which it must then always do. A blocked Bloom filter is not cancelled: its
+    /// build takes a few ns per key.
     ///
     /// # Panics
     ///
@@ -93,7 +93,8 @@ impl TableFilter {
         }
     }
 
-    /// Separate, because a jump table over four kinds costs the others 0.3 ns.
+    /// Probes a fuse filter. Separate, because a jump table over four kinds costs the others
+    /// 0.3 ns.
     #[inline(never)]
     pub(crate) fn fuse_may_contain(&self, hash: u64) -> bool {
         match self {
@@ -162,7 +163,7 @@ impl TableFilter {
         }
     }
 
-    /// Returns the number of keys it was built over.
+    /// Returns the number of keys that the filter was built over.
     #[must_use]
     pub fn key_count(&self) -> u64 {
         match self {

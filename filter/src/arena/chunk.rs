@@ -4,7 +4,7 @@ use core::ptr::NonNull;
 
 use super::{CHUNK_BYTES, pages::PageBytes};
 
-/// A map of a multiple of [`CHUNK_BYTES`], aligned to that. Unmapped on drop.
+/// A map of a multiple of [`CHUNK_BYTES`], with that alignment. Unmapped on drop.
 pub(super) struct Chunk {
     first: NonNull<u8>,
     bytes: usize,
@@ -17,7 +17,7 @@ enum Pages {
     Small,
     /// Huge ones were requested.
     Huge,
-    /// Small, because some were released. A huge page would make all of them resident again.
+    /// Small, because some were released. A huge page would make the released ones resident again.
     Released,
 }
 
@@ -28,7 +28,7 @@ pub(super) fn page_bytes() -> PageBytes {
     PageBytes::new(memory::page_bytes().filter(divides))
 }
 
-// SAFETY: it owns its memory and exposes only addresses.
+// SAFETY: a chunk owns its memory and exposes only addresses.
 unsafe impl Send for Chunk {}
 
 impl Chunk {
@@ -46,12 +46,12 @@ impl Chunk {
         self.pages = Pages::Huge;
     }
 
-    /// Returns `true` if its pages are to become huge ones later.
+    /// Returns `true` if the pages are small and may become huge ones later.
     pub(super) fn is_small(&self) -> bool {
         self.pages == Pages::Small
     }
 
-    /// Releases `bytes` bytes of pages from `offset` to the system: their content is lost, and they
+    /// Releases `bytes` bytes of pages from `offset` to the system. Their content is lost, and they
     /// are zero when they are written again. Returns `false` if the system refuses.
     ///
     /// The rest of a huge page becomes small pages. Linux counts the released part as free at once,
@@ -59,7 +59,7 @@ impl Chunk {
     ///
     /// # Safety
     ///
-    /// They are whole pages in which nothing is allocated.
+    /// The range must be whole pages in which nothing is allocated.
     pub(super) unsafe fn release_pages_at(&mut self, offset: usize, bytes: usize) -> bool {
         assert!(offset + bytes <= self.bytes);
         if self.pages != Pages::Released {
@@ -96,7 +96,7 @@ impl Drop for Chunk {
     }
 }
 
-/// Directly from the system, because an allocator may keep freed memory.
+/// Memory directly from the system, because an allocator may keep freed memory.
 #[cfg(all(target_os = "linux", not(miri)))]
 mod memory {
     use core::ptr::{self, NonNull};
@@ -178,7 +178,7 @@ mod memory {
     }
 }
 
-/// From the allocator.
+/// Memory from the allocator.
 #[cfg(not(all(target_os = "linux", not(miri))))]
 mod memory {
     use std::{
@@ -206,7 +206,7 @@ mod memory {
 
     /// # Safety
     ///
-    /// None required: it keeps the pages.
+    /// None required: the pages are kept.
     pub(super) unsafe fn release_pages(_: NonNull<u8>, _: usize) -> bool {
         false
     }

@@ -1,18 +1,20 @@
-//! The free ranges of all chunks. Numbers alone, so that it can be tested without memory.
+//! The free ranges of all chunks. Handles only numbers, so that tests need no memory.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::pages::PageBytes;
 
-/// The free ranges of all chunks: best fit, the lowest address of equals.
+/// The free ranges of all chunks, allocated by best fit. Among equal lengths, the lowest address is
+/// first.
 ///
 /// Best fit leaves large ranges whole. Filters of one keyspace have few sizes, so most ranges are
-/// filled exactly. Ranges of adjacent chunks are not merged: each chunk is unmapped by itself.
+/// filled exactly. Ranges of adjacent chunks are not merged, because each chunk is unmapped by
+/// itself.
 #[derive(Debug, Default)]
 pub(super) struct FreeRanges {
     /// Length by start address. Ranges of the same chunk never touch.
     by_address: BTreeMap<usize, usize>,
-    /// The same by length.
+    /// Length and start address, by length.
     by_length: BTreeSet<(usize, usize)>,
     page_bytes: PageBytes,
     /// Bytes of the whole pages in all free ranges.

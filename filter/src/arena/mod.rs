@@ -19,11 +19,12 @@
 //! | `slice`       | the array that a filter owns, in an arena or on the heap |
 //!
 //! Free ranges remain between filters. If chunks and heap memory together exceed the limit, whole
-//! pages of free ranges are released to the system, on Linux. Elsewhere they stay and count.
+//! pages of free ranges are released to the system, on Linux. On other systems they are kept and
+//! count towards the limit.
 //!
-//! Existing crates do not fit: `offset-allocator` has a fixed space with 32-bit offsets; `rlsf`
-//! keeps metadata inside the memory and never returns a block. Little is needed here: allocations
-//! are few and large, and change with the set of tables.
+//! Existing crates do not fit. `offset-allocator` has a fixed space with 32-bit offsets. `rlsf`
+//! keeps metadata inside the memory and never returns a block. The requirements are small:
+//! allocations are few and large, and change with the set of tables.
 
 #[cfg(feature = "std")]
 mod chunk;
@@ -54,10 +55,10 @@ const ALIGNMENT: usize = 64;
 
 /// A memory arena for the filters of a store. Clones share the arena.
 ///
-/// A filter stays where it was loaded; its clones and shrunk copies are in the same arena. Empty
-/// chunks return to the system, except for one. Above the limit, single pages do too.
+/// A filter stays where it was loaded. Its clones and shrunk copies are in the same arena. Empty
+/// chunks return to the system, except for one. Above the limit, single pages return, too.
 ///
-/// Without the feature `std` this is the heap.
+/// Without the feature `std` the arena is the heap.
 #[derive(Clone, Default)]
 pub struct FilterArena {
     /// `None` means the heap.
@@ -96,13 +97,13 @@ impl FilterArena {
         }
     }
 
-    /// Returns the heap: each filter has an allocation of its own.
+    /// Returns the heap: each filter has its own allocation.
     #[must_use]
     pub fn heap() -> Self {
         Self::default()
     }
 
-    /// Returns `true` if it counts its memory.
+    /// Returns `true` if the arena counts its memory.
     fn counts(&self) -> bool {
         #[cfg(feature = "std")]
         return self.space.is_some();
@@ -150,9 +151,10 @@ impl FilterArena {
     /// [`use_huge_pages`](Self::use_huge_pages). Shortens the time until the first filters are
     /// loaded.
     ///
-    /// A virtual machine may have returned free huge pages to its host, which then faults in 512
-    /// small ones each: 6 MB of filters took 2 to 22 ms. Free small pages are rarely returned: 3 to
-    /// 5 ms, and 3 instead of 2 ms if none were.
+    /// A virtual machine may have returned free huge pages to its host. The host then faults in 512
+    /// small pages for each of them: 6 MB of filters took 2 to 22 ms. Free small pages are rarely
+    /// returned: with small pages they took 3 to 5 ms. If no page was returned, small pages took
+    /// 3 ms and huge pages 2 ms.
     pub fn start_with_small_pages(&self) {
         #[cfg(feature = "std")]
         self.with_space(Space::start_with_small_pages);
@@ -187,7 +189,8 @@ impl FilterArena {
         }
     }
 
-    /// Frees what [`allocate`](Self::allocate) returned; `false` if it is on the heap.
+    /// Frees memory that [`allocate`](Self::allocate) returned. Returns `false` if it is on the
+    /// heap.
     fn deallocate(&self, first: NonNull<u8>, bytes: usize) -> bool {
         #[cfg(feature = "std")]
         if let Some((is_ours, empty)) = self.with_space(|space| space.deallocate(first, bytes)) {

@@ -1,13 +1,13 @@
-//! Pages released to the system. Numbers alone, as [`free_ranges`](super::free_ranges).
+//! Pages released to the system. Handles only numbers, as [`free_ranges`](super::free_ranges) does.
 
 use std::{collections::BTreeMap, ops::Range};
 
-/// Size of a page, if the system can take single ones back.
+/// Size of a page, if the system takes back single pages.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct PageBytes(Option<usize>);
 
 impl PageBytes {
-    /// `bytes` is a power of two; `None` if pages cannot be released.
+    /// Creates the size from `bytes`, a power of two; `None` if pages cannot be released.
     pub(super) fn new(bytes: Option<usize>) -> Self {
         assert!(bytes.is_none_or(usize::is_power_of_two));
         Self(bytes)

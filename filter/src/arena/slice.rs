@@ -23,7 +23,7 @@ pub(crate) struct Slice<T> {
     arena: FilterArena,
 }
 
-// SAFETY: it owns its elements, as a box does; the arena has a lock.
+// SAFETY: a slice owns its elements, as a box does; the arena has a lock.
 unsafe impl<T: Send> Send for Slice<T> {}
 // SAFETY: as for `Send`.
 unsafe impl<T: Sync> Sync for Slice<T> {}
@@ -59,7 +59,7 @@ impl<T> Slice<T> {
         &self.arena
     }
 
-    /// Returns its bytes if the arena counts them.
+    /// Returns the bytes of the slice if the arena counts them, otherwise 0.
     pub(crate) fn arena_bytes(&self) -> usize {
         if self.arena.counts() { size_of_val(&**self) } else { 0 }
     }
@@ -150,7 +150,7 @@ impl<T> DerefMut for Slice<T> {
     }
 }
 
-/// In the same arena.
+/// Clones into the same arena.
 impl<T: Clone> Clone for Slice<T> {
     fn clone(&self) -> Self {
         Self::placed(self.iter().cloned(), &self.arena)

@@ -10,8 +10,8 @@ use super::{
     pages::{PageBytes, Released},
 };
 
-/// Minimum bytes of all allocations before the first chunk: one small filter must not cost a huge
-/// page.
+/// Minimum bytes of all allocations before the first chunk, so that one small filter does not cost
+/// a huge page.
 const HEAP_BYTES_MAX: usize = CHUNK_BYTES / 2;
 
 /// Maximum size of a chunk, except for a larger filter.
@@ -37,12 +37,12 @@ pub(super) struct Space {
     /// Allocations outside of chunks.
     heap_bytes: usize,
     used_bytes: usize,
-    /// Limit on all of this plus `outside_bytes`.
+    /// Limit on the bytes from the system plus `outside_bytes`.
     bytes_max: usize,
     outside_bytes: usize,
     /// Size of the next filter.
     pending_bytes: usize,
-    /// The first chunks have small pages.
+    /// `true` if the first chunks get small pages.
     starts_small: bool,
 }
 
@@ -98,19 +98,20 @@ impl Space {
         self.bytes_max.saturating_sub(self.outside_bytes)
     }
 
-    /// See [`FilterArena::set_bytes_max`](super::FilterArena::set_bytes_max).
+    /// Implements [`FilterArena::set_bytes_max`](super::FilterArena::set_bytes_max).
     pub(super) fn set_bytes_max(&mut self, bytes_max: usize) {
         self.bytes_max = bytes_max;
         self.release();
     }
 
-    /// See [`FilterArena::announce`](super::FilterArena::announce).
+    /// Implements [`FilterArena::announce`](super::FilterArena::announce).
     pub(super) fn announce(&mut self, pending_bytes: usize, outside_bytes: usize) {
         (self.pending_bytes, self.outside_bytes) = (pending_bytes, outside_bytes);
         self.release();
     }
 
-    /// See [`FilterArena::start_with_small_pages`](super::FilterArena::start_with_small_pages).
+    /// Implements
+    /// [`FilterArena::start_with_small_pages`](super::FilterArena::start_with_small_pages).
     pub(super) fn start_with_small_pages(&mut self) {
         self.starts_small = true;
     }
@@ -134,7 +135,7 @@ impl Space {
         self.chunks.values().filter(|chunk| chunk.is_small()).map(Chunk::bytes).sum()
     }
 
-    /// See [`FilterArena::allocate`](super::FilterArena::allocate).
+    /// Implements [`FilterArena::allocate`](super::FilterArena::allocate).
     pub(super) fn allocate(&mut self, bytes: usize) -> Option<NonNull<u8>> {
         let rounded = bytes.checked_next_multiple_of(ALIGNMENT)?;
         if bytes == 0 {

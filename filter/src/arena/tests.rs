@@ -1,4 +1,4 @@
-//! Allocations against a model, and filters in an arena against the same ones on the heap.
+//! Tests of allocations against a model, and of filters in an arena against equal ones on the heap.
 
 mod bound;
 

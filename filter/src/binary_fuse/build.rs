@@ -5,9 +5,10 @@
 //! in reverse order. If keys remain that are never alone, the next seed is tried.
 //!
 //! Memory besides the hashes, in bytes per key of a large set: 8 for the mixed hashes, which end up
-//! in peeling order, 1 for the slot in which each was alone, and 10.1 for the sum and count of the
-//! hashes in each slot. 19.1 together, and less than 20 with the peeling queue; the filter is
-//! allocated after the sums were freed. If duplicates are not adjacent, 8 more for a sorted copy.
+//! in peeling order; 1 for the slot in which each key was alone; 10.1 for the sum and count of the
+//! hashes in each slot. Together these are 19.1 bytes, and less than 20 with the peeling queue. The
+//! filter is allocated after the sums are freed. If duplicates are not adjacent, a sorted copy
+//! takes 8 more.
 
 use alloc::borrow::Cow;
 use alloc::vec::Vec;
@@ -40,7 +41,7 @@ pub(crate) struct Built<P> {
 }
 
 /// Builds a filter with at most `attempts` seeds. Returns `None` once `is_cancelled` returns
-/// `true`, as it must from then on.
+/// `true`, which it must then always do.
 pub(crate) fn build<P: Print>(
     hashes: &[u64],
     attempts: u8,

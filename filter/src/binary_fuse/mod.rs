@@ -2,11 +2,11 @@
 //! filters.
 //!
 //! A key has three slots, in three adjacent segments, whose XOR is its fingerprint. A probe reads
-//! three cache lines concurrently: as fast as a blocked Bloom filter in the cache, slower outside
-//! of it. A build accesses 12 % more slots than keys at random. A [`Ribbon`](crate::Ribbon) is 11 %
-//! smaller and has any rate; this filter has two.
+//! three cache lines concurrently. It is as fast as a probe of a blocked Bloom filter in the cache,
+//! and slower outside of it. A build accesses 12 % more slots than keys at random. A
+//! [`Ribbon`](crate::Ribbon) is 11 % smaller and has any rate; this filter has two.
 //!
-//! With four slots a filter would be 4 % smaller but read one line more; the ribbon is the compact
+//! With four slots a filter would be 4 % smaller but read one line more. The ribbon is the compact
 //! choice.
 //!
 //! | file     | contents                                     |
@@ -84,8 +84,8 @@ impl<P: Print> BinaryFuse<P> {
         Self::build_within(hashes, ATTEMPTS)
     }
 
-    /// As [`build`](Self::build), but returns `None` soon after `is_cancelled` returns `true`, as
-    /// it must from then on.
+    /// Does the same as [`build`](Self::build), but returns `None` soon after `is_cancelled`
+    /// returns `true`, which it must then always do.
     pub(crate) fn build_unless(hashes: &[u64], is_cancelled: &dyn Fn() -> bool) -> Option<Self> {
         build(hashes, ATTEMPTS, is_cancelled).map(Self::of)
     }

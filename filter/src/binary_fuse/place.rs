@@ -31,7 +31,8 @@ pub(crate) struct Hasher {
 }
 
 impl Hasher {
-    /// With [`SATURATED`], every fingerprint is 0, like all slots: the filter matches every key.
+    /// Creates the hasher of an attempt. With [`SATURATED`], every fingerprint is 0, like all
+    /// slots, so the filter matches every key.
     pub(crate) fn new(shape: Shape, attempt: u8) -> Self {
         let number = u64::from(attempt) + 1;
         let mixed = number.wrapping_mul(0xbf58_476d_1ce4_e5b9);

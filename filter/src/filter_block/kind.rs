@@ -53,9 +53,9 @@ impl FilterKind {
     /// most rate `fpr`: the inverse of [`expected_fpr`](Self::expected_fpr). At least 1 for a
     /// ribbon.
     ///
-    /// `None` if the kind cannot reach the rate: a blocked Bloom filter below 8e-7, which takes
-    /// [`BITS_PER_KEY_MAX`]; a ribbon below 2^-32; a binary fuse filter below 2^-16; and any range
-    /// filter.
+    /// `None` if the kind cannot reach the rate. The limits are 8e-7 for a blocked Bloom filter,
+    /// which takes [`BITS_PER_KEY_MAX`], 2^-32 for a ribbon, and 2^-16 for a binary fuse filter.
+    /// Always `None` for a range filter.
     ///
     /// # Panics
     ///

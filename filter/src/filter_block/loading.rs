@@ -1,7 +1,7 @@
 //! Loads a filter from its block, piece by piece.
 //!
-//! Only one piece is in memory besides the filter, and stays in the CPU's cache. When 6 MB of
-//! filters were read whole, allocating memory for their bytes took half of the time.
+//! Only one piece is in memory besides the filter, and stays in the CPU's cache. If 6 MB of filters
+//! are read whole, allocations for their bytes take half of the time.
 
 use alloc::boxed::Box;
 use core::ops::Range;

@@ -43,7 +43,7 @@ pub(super) struct Number {
     pub(super) value: u64,
 }
 
-/// Reads the numbers of a trailer and passes each to `see`.
+/// A reader of a trailer's numbers, which passes each to `see`.
 #[derive(Debug)]
 pub(super) struct Numbers<'a, S> {
     fields: &'a [u8],
@@ -102,7 +102,7 @@ impl Trailer {
         self.decode_in(front, columns, &FilterArena::heap())
     }
 
-    /// As [`decode`](Self::decode), with the filter's memory in `arena`.
+    /// Decodes as [`decode`](Self::decode) does, with the filter's memory in `arena`.
     ///
     /// # Errors
     ///

@@ -21,7 +21,7 @@ static POWERS_OF: [Aligned<[u32; PROBES_MAX as usize]>; PROBES_MAX as usize] = {
     all
 };
 
-/// One lane per probe. The remaining lanes repeat the first probe.
+/// Returns the powers with one lane per probe. The remaining lanes repeat the first probe.
 #[inline(always)]
 fn powers_of(probes: u8) -> &'static [u32; PROBES_MAX as usize] {
     &POWERS_OF[usize::from(probes % PROBES_MAX)].0
@@ -42,15 +42,15 @@ impl Avx512 {
     /// In assembly, because a function with intrinsics is never inlined into one compiled for any
     /// CPU. A probe is bound by its number of instructions: in the caches, and also from memory,
     /// where the reorder buffer limits the probes in flight. So `mulx` computes the line without a
-    /// check or moves, the load adds the address, and unused lanes repeat the first probe instead
-    /// of being masked: 16 instructions in a loop instead of 21, 0.7 ns instead of 1.0.
+    /// check or moves, and the load adds the address. Unused lanes repeat the first probe instead
+    /// of being masked. A loop takes 16 instructions instead of 21, and 0.7 ns instead of 1.0.
     #[inline(always)]
     pub(super) fn contains(self, lines: &[Line], hash: u64, probes: u8) -> bool {
         assert!(!lines.is_empty(), "a filter has lines");
         let missing: u32;
-        // SAFETY: only `detect` creates an `Avx512`, and only if the CPU has it. It reads the 64
-        // bytes of two references, the powers and a line. The index of the line is the high half of
-        // the product, which is below the number of lines, and that is not 0.
+        // SAFETY: only `detect` creates an `Avx512`, and only if the CPU has it. The assembly reads
+        // the 64 bytes of two references, the powers and a line. The index of the line is the high
+        // half of the product, which is below the number of lines, and that is not 0.
         unsafe {
             asm!(
                 // As `line_index`, times the bytes of a line.
@@ -111,7 +111,7 @@ fn insert_all(lines: &mut [Line], probes: u8, hashes: &[u64]) {
     batch::insert_all(lines, hashes, |line, hash| insert(line, hash, probes));
 }
 
-/// As [`Avx512::contains`], for loops that keep the constants in registers.
+/// Does the same as [`Avx512::contains`], for loops that keep the constants in registers.
 #[inline]
 #[target_feature(enable = "avx512f,bmi2")]
 fn contains(line: &Line, hash: u64, powers: __m512i) -> bool {

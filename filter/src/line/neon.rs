@@ -16,7 +16,8 @@ use super::{Line, POWERS, batch};
 pub(crate) struct Neon(());
 
 impl Neon {
-    /// All targets of this architecture have it, except for bare metal.
+    /// Returns the proof if this CPU has NEON, as all targets of this architecture but bare metal
+    /// do.
     pub(super) fn detect() -> Option<Self> {
         cfg!(target_feature = "neon").then_some(Self(()))
     }

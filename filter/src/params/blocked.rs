@@ -1,8 +1,8 @@
 //! A blocked Bloom filter: lines of 512 bits, and each key in one of them.
 //!
-//! Rates at the optimal number of probes, next to those of an unblocked filter at its own optimum,
-//! and the excess of bits over the [`lower_bound_bits_per_key`](super::lower_bound_bits_per_key) of
-//! the blocked rate:
+//! Rates at the optimal number of probes, next to those of an unblocked filter at its own optimum.
+//! The last column is the excess of bits over the
+//! [`lower_bound_bits_per_key`](super::lower_bound_bits_per_key) of the blocked rate:
 //!
 //! | bits | probes |   blocked |  unblocked |  over |
 //! |------|--------|-----------|------------|-------|
@@ -82,8 +82,8 @@ pub fn blocked_bloom_fpr(bits_per_key: f64, probes: u8) -> f64 {
 /// function turns the expected power into `(1 - (1 - (1 - i / m)^k) / lines)^keys`. The remaining
 /// factor is the distribution of `d`, the number of distinct bits among the `k` that a probe tests.
 ///
-/// The common approximation by the average number of set bits per line is 1 % too low at 10 bits
-/// per key and 4 % too low at 24.
+/// The common approximation uses the average number of set bits per line. It is 1 % too low at 10
+/// bits per key and 4 % too low at 24.
 ///
 /// # Panics
 ///
@@ -311,7 +311,7 @@ mod tests {
         }
     }
 
-    /// The table in the module head equals the functions' results.
+    /// The table in the module documentation equals the functions' results.
     #[cfg_attr(miri, ignore = "long loops without unsafe code")]
     #[test]
     fn rates_at_whole_bits_per_key() {

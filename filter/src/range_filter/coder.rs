@@ -1,10 +1,11 @@
-//! A hash that keeps neighbors together.
+//! A locality-preserving hash of points.
 
-/// Maps points to codes below the universe.
+/// A hash that maps points to codes below the universe.
 ///
-/// A block of as many consecutive points as there are codes is rotated by an offset that is
-/// pairwise independent of those of all other blocks. So two points of one block never share a
-/// code, and two of different blocks do with a probability of 1 / universe.
+/// A block is as many consecutive points as there are codes. Each block is rotated by an offset
+/// that is pairwise independent of the offsets of all other blocks. So two points of one block
+/// never share a code, and two points of different blocks share one with a probability of 1 /
+/// universe.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Coder {
     universe: u64,
@@ -13,7 +14,7 @@ pub(super) struct Coder {
 }
 
 impl Coder {
-    /// `universe` is from 1 to `2^63`.
+    /// Creates a hash. `universe` is from 1 to `2^63`.
     pub(super) fn new(universe: u64, seed: u64) -> Self {
         let mut state = seed;
         let mut wide = || u128::from(next(&mut state)) << 64 | u128::from(next(&mut state));
@@ -40,13 +41,14 @@ impl Coder {
     }
 }
 
-/// SplitMix64 (Steele, Lea, Flood: "Fast Splittable Pseudorandom Number Generators", OOPSLA 2014).
+/// Returns the next number of SplitMix64 (Steele, Lea, Flood: "Fast Splittable Pseudorandom Number
+/// Generators", OOPSLA 2014).
 fn next(state: &mut u64) -> u64 {
     *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
     mix(*state)
 }
 
-/// The permutation of SplitMix64.
+/// Applies the permutation of SplitMix64.
 fn mix(mut z: u64) -> u64 {
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);

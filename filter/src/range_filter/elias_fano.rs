@@ -4,8 +4,8 @@
 //! stored as one 1-bit per code and a 0-bit. A directory counts the zeros before each 1,024 bits,
 //! to find a bucket. It is not stored, but computed when the codes are read.
 //!
-//! No crate fits: sucds, ef_rs and elias-fano need `std`, trust the bytes they read, and have no
-//! stable stored form.
+//! No existing crate fits: sucds, ef_rs and elias-fano need `std`, trust the bytes they read, and
+//! have no stable stored form.
 //!
 //! Source: Elias, "Efficient Storage and Retrieval by Content and Address of Static Files", Journal
 //! of the ACM 21(2), 1974; Fano, "On the Number of Bits Required to Implement an Associative
@@ -68,8 +68,9 @@ impl EliasFano {
     /// # Errors
     ///
     /// [`DecodeError`] unless there are as many words as [`words`] returns, with `count` codes.
+    ///
     /// Everything that a search relies on is checked, except for the order within a bucket, which a
-    /// checksum protects: a search of unsorted codes returns some result.
+    /// checksum protects. A search of unsorted codes returns some result.
     pub(super) fn checked(
         lows: Slice<u64>,
         uppers: Slice<u64>,

@@ -8,10 +8,12 @@
 //!
 //! Keys that agree in these 8 bytes share a point, and any range between two of them matches.
 //! Ranges are as long as the distance of their points. If the bounds differ in the last of the 8
-//! bytes, a range has up to 256 points; in the last but one, up to 65,536. The rate is proportional
-//! to that. So the filter is for keys that differ in these 8 bytes, such as big-endian numbers and
-//! times, also after a prefix. It does not suit long texts with much in common, nor decimal digits,
-//! each of which costs a factor of 256 for one of ten.
+//! bytes, a range has up to 256 points. If they differ in the last but one, it has up to 65,536.
+//! The rate is proportional to that number.
+//!
+//! So the filter suits keys that differ in these 8 bytes, such as big-endian numbers and times,
+//! also after a prefix. It does not suit long texts with much in common. It does not suit decimal
+//! digits either, each of which costs a factor of 256 for one of ten.
 
 use alloc::vec::Vec;
 use core::ops::Bound;
@@ -64,7 +66,7 @@ impl Points {
     }
 }
 
-/// Collects the keys of a table, whose common prefix is known only after the last one.
+/// A collector of the keys of a table, whose common prefix is known only after the last key.
 ///
 /// Uses 8 bytes per key, and a copy of the first key.
 #[derive(Debug, Clone, Default)]

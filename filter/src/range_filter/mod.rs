@@ -1,9 +1,9 @@
-//! Range filter: is any key in `a..=b` stored? With a rate bound for any keys and probes.
+//! Range filter: reports if a range may contain a key, with a bound on its false-positive rate.
 //!
-//! Keys are points, integers of 64 bits. A hash that keeps neighbors together maps each point to a
-//! code of a small universe; the sorted codes are compressed. Within a block of as many points as
-//! the universe has codes, the order is kept. So a range of points is one range of codes, or two,
-//! and a probe searches for a code in it.
+//! Keys are points, integers of 64 bits. A locality-preserving hash maps each point to a code of a
+//! small universe; the sorted codes are compressed. Within a block of as many points as the
+//! universe has codes, the order is kept. So a range of points is one range of codes, or two, and a
+//! probe searches for a code in it.
 //!
 //! | file         | contents                                               |
 //! |--------------|--------------------------------------------------------|
@@ -15,10 +15,11 @@
 //!
 //! # The bound
 //!
-//! With `B` bits per point, an empty range of `n` points matches with a probability of about `n /
-//! 2^(B - 2)`, at most 1.07 times that: 12.6 bits for 1 % and 16 points, plus or minus one bit per
-//! factor of two. It holds for any keys and ranges that do not depend on the seed. It is the
-//! probability over all seeds: with one seed, ranges close to each other are correlated.
+//! With `B` bits per point, an empty range of `n` points matches with a probability of about
+//! `n / 2^(B - 2)`. The probability is at most 1.07 times that. For 1 % and 16 points this is 12.6
+//! bits, plus or minus one bit per factor of two. The bound holds for any keys and ranges that do
+//! not depend on the seed. It is the probability over all seeds: with one seed, ranges close to
+//! each other are correlated.
 //!
 //! Source: Costa, Ferragina and Vinciguerra, "Grafite: Taming Adversarial Queries with Optimal
 //! Range Filters", Proceedings of the ACM on Management of Data 2(1), 2024 (SIGMOD).
@@ -107,7 +108,7 @@ impl RangeFilter {
         self.may_contain_codes(first, block - 1) || self.may_contain_codes(block, last)
     }
 
-    /// As [`may_contain_range`](Self::may_contain_range), for points of one block.
+    /// Does the same as [`may_contain_range`](Self::may_contain_range), for points of one block.
     fn may_contain_codes(&self, first: u64, last: u64) -> bool {
         let (first, last) = (self.coder.code(first), self.coder.code(last));
         if first <= last {

@@ -1,7 +1,7 @@
 //! The payload of a range filter's block, and the trailer numbers needed to read it.
 //!
-//! The payload is words of 64 bits, little-endian: first the low bits of all codes in ascending
-//! order; then, in separate words, for each bucket a 1-bit per code and a 0-bit.
+//! The payload is words of 64 bits, little-endian. First are the low bits of all codes in ascending
+//! order. Then, in separate words, each bucket has a 1-bit per code and a 0-bit.
 //!
 //! | number         | meaning                                                                |
 //! |----------------|------------------------------------------------------------------------|
@@ -10,7 +10,7 @@
 //! | `codes`        | distinct codes; at most `key_count`, and 0 only if that is 0            |
 //! | `universe`     | codes are below this, 1 to `2^63`                                       |
 //! | `low_bits`     | low bits of a code, 0 to 62; the others are the number of its bucket    |
-//! | `seed`         | of the hash                                                            |
+//! | `seed`         | seed of the hash                                                        |
 //!
 //! `key_count` of the trailer is the number of distinct points.
 

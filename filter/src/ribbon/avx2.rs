@@ -37,7 +37,7 @@ fn matches(group: View<'_>, place: &Place, fingerprint: u8) -> bool {
     let chosen = |half: usize| {
         // SAFETY: the eight words from `first` on are in the group, as `words` ensures.
         let front = unsafe { _mm256_loadu_si256(words.wrapping_add(first + half).cast()) };
-        // SAFETY: so are those from `next` on.
+        // SAFETY: the eight words from `next` on are in the group, as `words` ensures.
         let back = unsafe { _mm256_loadu_si256(words.wrapping_add(next + half).cast()) };
         _mm256_xor_si256(
             _mm256_and_si256(front, _mm256_set1_epi64x(place.low().cast_signed())),

@@ -77,9 +77,11 @@ impl Avx512 {
 
 /// Probes. Only the assembly in [`sums`](Avx512::sums) needs these target features.
 impl Avx512 {
-    /// The common case is inlined into every caller, and nothing else. As one function, which the
-    /// compiler inlined only in programs with one call site, a probe in the caches took 4.7 instead
-    /// of 3.5 ns elsewhere: for the call, saved registers, and loop invariants.
+    /// Probes the filter. Only the common case is inlined into every caller.
+    ///
+    /// Alternative tried: one function, which the compiler inlined only in programs with one call
+    /// site. Elsewhere a probe in the caches took 4.7 instead of 3.5 ns, for the call, saved
+    /// registers, and loop invariants.
     #[inline(always)]
     pub(crate) fn may_contain_mixed(self, ribbon: &Ribbon, hash: u64, mixed: Mixed) -> bool {
         let group = ribbon.groups.first.view();

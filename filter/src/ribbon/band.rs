@@ -71,7 +71,7 @@ impl Band {
         rows.count() as u32 // At most `WIDTH`.
     }
 
-    /// See [`Elimination::insert_all`].
+    /// Implements [`Elimination::insert_all`].
     fn insert_all(&mut self, rows: Rows<'_>) -> bool {
         debug_assert!(rows.starts.is_sorted(), "rows are sorted by start");
         self.fresh.clear();
@@ -173,7 +173,8 @@ impl Elimination {
         }
     }
 
-    /// Returns how many slots from `slot` on have a row. No key so far starts after `slot`.
+    /// Returns the number of slots from `slot` on that have a row. No key so far starts after
+    /// `slot`.
     pub(crate) fn rows_from(&self, slot: usize) -> u32 {
         match &self.method {
             Method::Portable => self.band.rows_from(slot),

@@ -23,7 +23,7 @@ pub(super) fn spread(byte: u8) -> u64 {
     u64::from(byte) * 0x0101_0101_0101_0101
 }
 
-/// Byte `b` of word `w` becomes byte `w` of word `b`.
+/// Transposes the bytes: byte `b` of word `w` becomes byte `w` of word `b`.
 #[inline]
 #[target_feature(enable = "avx512f,avx512vbmi")]
 pub(super) fn transposed(bytes: __m512i) -> __m512i {
@@ -31,7 +31,7 @@ pub(super) fn transposed(bytes: __m512i) -> __m512i {
     _mm512_permutexvar_epi8(load(&INDEX), bytes)
 }
 
-/// Converts one row per word to eight rows by eight columns per word, by rows.
+/// Returns the permutation from one row per word to eight rows by eight columns per word, by rows.
 #[inline]
 #[target_feature(enable = "avx512f")]
 pub(super) fn by_rows() -> __m512i {
@@ -39,7 +39,7 @@ pub(super) fn by_rows() -> __m512i {
     load(&INDEX)
 }
 
-/// The inverse of [`by_rows`].
+/// Returns the inverse of [`by_rows`].
 #[inline]
 #[target_feature(enable = "avx512f")]
 pub(super) fn from_rows() -> __m512i {

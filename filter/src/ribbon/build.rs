@@ -1,9 +1,9 @@
 //! Builds a filter from hashes: layer after layer, then the slots.
 //!
 //! Peak memory besides the hashes, in bytes per key: 8 for the sorted hashes of a layer, 12 for
-//! each slot (17 slots per 18 keys), and 8 per bumped key (about 0.06). Together 20; 19.8 measured
-//! at ten million keys. Later layers and the filter are allocated after the sorted hashes were
-//! freed.
+//! each slot (17 slots per 18 keys), and 8 per bumped key (about 0.06). Together these are 20
+//! bytes; 19.8 were measured at ten million keys. Later layers and the filter are allocated after
+//! the sorted hashes are freed.
 
 use alloc::borrow::Cow;
 use alloc::vec::Vec;
@@ -26,8 +26,8 @@ use super::shape::{
 use super::solve::solve;
 use crate::arena::FilterArena;
 
-/// Maximum keys for the last two layers: one that is tried with several seeds until nearly all its
-/// slots are used, and a last one of one block.
+/// Maximum keys for the last two layers. The first of them is tried with several seeds until nearly
+/// all its slots are used. The last one has one block.
 const TAIL_KEYS_MAX: usize = 1_024;
 
 /// Seeds for the last layer but one, per number of blocks.
@@ -37,7 +37,7 @@ const ROUNDS: u8 = 16;
 const ATTEMPTS: u8 = 4;
 
 /// Builds a filter of `bits_per_key` columns, from 1 to 32, mixed if fractional. Returns `None`
-/// once `is_cancelled` returns `true`, as it must from then on.
+/// once `is_cancelled` returns `true`, which it must then always do.
 pub(crate) fn build(
     path: Path,
     hashes: &[u64],

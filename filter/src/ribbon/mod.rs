@@ -2,9 +2,9 @@
 //!
 //! A key is a linear equation over 64 adjacent slots. Building the filter solves the system; a
 //! probe adds up the slots and compares the sum. Each column of slots halves the false-positive
-//! rate and costs one bit per key, plus 0.3 % from 100,000 keys on and 0.8 % at 10,000. A Bloom
-//! filter pays 44 % more, a blocked one 50 %. Keys that do not fit their layer are bumped to the
-//! next one, of a thirteenth of the size or less.
+//! rate and costs one bit per key. The overhead is 0.3 % from 100,000 keys on and 0.8 % at 10,000.
+//! A Bloom filter takes 44 % more, a blocked one 50 %. Keys that do not fit their layer are bumped
+//! to the next one, of a thirteenth of the size or less.
 //!
 //! | file            | contents                                                     |
 //! |-----------------|--------------------------------------------------------------|
@@ -95,7 +95,7 @@ impl Ribbon {
     /// See [`columns_fpr`](crate::params::columns_fpr) for the rate. With a fraction, a part of the
     /// filter has one column less. `bits_per_key` is clamped to the range from 1 to
     /// [`COLUMNS_MAX`]. Thresholds and empty slots need additional memory. A filter has at least 64
-    /// slots: below some 2,000 keys a [`BlockedBloom`](crate::BlockedBloom) is better.
+    /// slots: below about 2,000 keys a [`BlockedBloom`](crate::BlockedBloom) is better.
     ///
     /// A hash that equals its predecessor is counted once. Other duplicates are correct but take
     /// space. Hashes should be random; with any hashes there are no false negatives.
@@ -111,8 +111,8 @@ impl Ribbon {
         Self::build_on(Path::detect(), hashes, bits_per_key)
     }
 
-    /// As [`build`](Self::build), but returns `None` soon after `is_cancelled` returns `true`, as
-    /// it must from then on.
+    /// Does the same as [`build`](Self::build), but returns `None` soon after `is_cancelled`
+    /// returns `true`, which it must then always do.
     pub(crate) fn build_unless(
         hashes: &[u64],
         bits_per_key: f64,
@@ -182,7 +182,8 @@ impl Ribbon {
         }
     }
 
-    /// [`may_contain_hash`](Self::may_contain_hash) with the state that several filters share.
+    /// Does the same as [`may_contain_hash`](Self::may_contain_hash), with the state that several
+    /// filters share.
     #[inline(always)]
     pub(crate) fn may_contain_mixed(&self, probe: Probe) -> bool {
         let Probe { hash, mixed } = probe.for_filter(self);
@@ -223,7 +224,7 @@ impl Ribbon {
         self.prefetch_first(Mixed::new(hash, self.front.seed));
     }
 
-    /// [`prefetch`](Self::prefetch) with the state that several filters share.
+    /// Does the same as [`prefetch`](Self::prefetch), with the state that several filters share.
     #[inline]
     pub(crate) fn prefetch_mixed(&self, probe: Probe) {
         self.prefetch_first(probe.for_filter(self).mixed);

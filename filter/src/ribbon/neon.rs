@@ -20,7 +20,8 @@ use super::row::{Mixed, TurnedRow};
 pub(crate) struct Neon(());
 
 impl Neon {
-    /// All targets of this architecture have it, except for bare metal.
+    /// Returns the proof if this CPU has NEON, as all targets of this architecture but bare metal
+    /// do.
     pub(crate) fn detect() -> Option<Self> {
         cfg!(target_feature = "neon").then_some(Self(()))
     }
@@ -40,7 +41,7 @@ fn matches(group: View<'_>, place: &Place, fingerprint: u8) -> bool {
     let counts = |two: usize| -> uint8x16_t {
         // SAFETY: the eight words from `first` on are in the group, as `words` ensures.
         let front = unsafe { vld1q_u64(words.wrapping_add(first + two)) };
-        // SAFETY: so are those from `next` on.
+        // SAFETY: the eight words from `next` on are in the group, as `words` ensures.
         let back = unsafe { vld1q_u64(words.wrapping_add(next + two)) };
         let slots = veorq_u64(
             vandq_u64(front, vdupq_n_u64(place.low())),

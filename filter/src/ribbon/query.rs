@@ -8,7 +8,7 @@ use super::row::{self, Mixed, Source, TurnedRow};
 use super::shape::{BLOCK_SLOTS, BUCKET_STARTS, GROUP_COLUMNS, GroupShape, Layer, is_bumped_at};
 
 /// A hash to probe several filters with, and the shared part of its equation in the first layers of
-/// ribbons above some 1,000 keys.
+/// ribbons above about 1,000 keys.
 #[derive(Debug, Clone, Copy)]
 pub struct Probe {
     pub(crate) hash: u64,
@@ -88,9 +88,9 @@ impl Place {
 
     /// Returns the index of the first word of both blocks in `group`, and their number of columns.
     ///
-    /// The eight words from each index on are in the group: the start is below the starts of its
-    /// layer, whose blocks are in the group, as [`Ribbon::from_parts`] asserts, and zeros follow
-    /// the last block.
+    /// The eight words from each index on are in the group. The start is below the starts of its
+    /// layer, whose blocks are in the group, as [`Ribbon::from_parts`] asserts. Zeros follow the
+    /// last block.
     #[inline(always)]
     pub(crate) fn words(&self, group: View<'_>) -> (usize, usize, u8) {
         let GroupShape { columns, upper, blocks } = group.shape;
@@ -216,7 +216,7 @@ pub(crate) fn matches(group: View<'_>, place: &Place, fingerprint: u8) -> bool {
     (0..columns).fold(true, |all, column| all & matches_column(group, place, fingerprint, column))
 }
 
-/// [`matches`] for one column.
+/// Does the same as [`matches`], for one column.
 #[inline(always)]
 pub(crate) fn matches_column(group: View<'_>, place: &Place, fingerprint: u8, column: u8) -> bool {
     let (first, next, _) = place.words(group);
@@ -229,11 +229,12 @@ pub(crate) fn matches_column(group: View<'_>, place: &Place, fingerprint: u8, co
 /// Probes with `test`, or with one of the other functions in rarer cases.
 ///
 /// One key in 13, or in 18 of a large filter, is bumped from the first layer. This branch is
-/// unpredictable and costs some 15 ns in the caches, less if the second place is found earlier. It
-/// is a third of the total: without bumped keys a probe took 2.0 instead of 3.3 ns. Alternatives
-/// tried: both places and conditional moves, 1.4 ns more, as the load then depends on the
-/// thresholds; testing both places, 3 ns more; fewer loads for more instructions, or products by
-/// `mulx` in assembly, no gain.
+/// unpredictable and costs about 15 ns in the caches, less if the second place is found earlier. It
+/// is a third of the total: without bumped keys a probe took 2.0 instead of 3.3 ns.
+///
+/// Alternatives tried: Both places and conditional moves take 1.4 ns more, because the load then
+/// depends on the thresholds. Testing both places takes 3 ns more. Fewer loads for more
+/// instructions, or products by `mulx` in assembly, gain nothing.
 ///
 /// `probe_bumped` handles keys that the second layer bumps too, at most one in 170, and
 /// `probe_groups` handles several groups. They are separate functions, so that other probes do not
@@ -260,7 +261,7 @@ pub(crate) fn test_one(
     }
 }
 
-/// As [`test_one`], for a filter of one group.
+/// Does the same as [`test_one`], for a filter of one group.
 #[inline(always)]
 pub(crate) fn test_group(
     ribbon: &Ribbon,

@@ -7,12 +7,13 @@
 //! | fingerprint  | the 32 low bits of `high`, one per column                                       |
 //!
 //! `starts` is odd, so both halves of the second product are as random as `g`. For random hashes
-//! the low half of `high` is practically independent of `g`, which also contains `low`: absent keys
-//! match each column with probability one half. For sequential hashes the upper bits hardly change,
-//! so hashes must be random. A separate product for the fingerprint made a probe 5 % slower.
+//! the low half of `high` is practically independent of `g`, which also contains `low`. So absent
+//! keys match each column with probability one half. For sequential hashes the upper bits hardly
+//! change, so hashes must be random. A separate product for the fingerprint made a probe 5 %
+//! slower.
 //!
-//! The second layer, which most bumped keys belong to, uses the coefficients of the first times an
-//! odd factor as its mix, and the same fingerprint. Not keeping `g` for it made a probe another 5 %
+//! The second layer has most bumped keys. Its mix is the coefficients of the first layer times an
+//! odd factor, and its fingerprint is the same. Not keeping `g` for it made a probe another 5 %
 //! faster.
 
 /// Slots that an equation spans: one machine word.

@@ -53,9 +53,10 @@ pub(crate) fn layer_starts(blocks: u64, is_last: bool) -> u64 {
 /// Returns the blocks of a layer that bumps some of `keys` keys: 12 slots per 13 keys, so that
 /// nearly every slot gets a row. Large layers, where another block hardly matters, have 17 per 18.
 ///
-/// A bumped key costs a probe the most. With 12 per 13 two of 10,000 slots stay empty, with 15 per
-/// 16 three, with 17 per 18 four, with 19 per 20 six: too many. Some filters of 100,000 keys have a
-/// block more than necessary: one in ten with 12 per 13, two with 13 per 14, four with 15 per 16.
+/// Bumped keys are the largest cost of a probe. Of 10,000 slots, two stay empty with 12 per 13,
+/// three with 15 per 16, four with 17 per 18, and six, too many, with 19 per 20. Of ten filters of
+/// 100,000 keys, one has a block more than necessary with 12 per 13, two with 13 per 14, and four
+/// with 15 per 16.
 pub(crate) fn bumping_blocks(keys: u64) -> u64 {
     let all = if keys < LARGE_KEYS { 13 } else { 18 };
     (keys * (all - 1)).div_ceil(all * BLOCK_SLOTS)

@@ -241,7 +241,7 @@ fn absent_keys_match_columns_randomly() {
     }
 }
 
-/// Hashes with the same mix under the first layer's seed, and different fingerprints: in the first
+/// Hashes with the same mix under the first layer's seed, and different fingerprints. In the first
 /// two layers they contradict each other under every seed of the second. Found by walks of 2^34
 /// steps.
 #[test]

@@ -48,7 +48,8 @@ impl Window {
         Self { blocks: [zeros; LANES], prints: [zeros; 4], pivots: 0, base: 0 }
     }
 
-    /// Returns how many slots from `slot` on have a row. No key so far starts after `slot`.
+    /// Returns the number of slots from `slot` on that have a row. No key so far starts after
+    /// `slot`.
     pub(super) fn rows_from(&self, slot: usize) -> u32 {
         (self.pivots & !self.slots_before(slot)).count_ones()
     }

@@ -73,7 +73,7 @@ impl AtomicBloomFilter {
 }
 
 impl<S: BuildHasher> AtomicBloomFilter<S> {
-    /// As [`with_rate`](AtomicBloomFilter::with_rate), with a hasher.
+    /// Creates a filter like [`with_rate`](AtomicBloomFilter::with_rate), with a hasher.
     ///
     /// # Panics
     ///
@@ -84,7 +84,7 @@ impl<S: BuildHasher> AtomicBloomFilter<S> {
         Self::with_shape_and_hasher(bits, probes, hasher)
     }
 
-    /// As [`with_shape`](AtomicBloomFilter::with_shape), with a hasher.
+    /// Creates a filter like [`with_shape`](AtomicBloomFilter::with_shape), with a hasher.
     ///
     /// # Panics
     ///
@@ -95,7 +95,8 @@ impl<S: BuildHasher> AtomicBloomFilter<S> {
         Self { bits: AtomicBits::new(bits), probes, keys: StripedCounter::with(0), hasher }
     }
 
-    /// Inserts a key. Returns `false` if it was surely absent, `true` if it may have been present.
+    /// Inserts a key. Returns `false` if it was definitely absent, `true` if it may have been
+    /// present.
     ///
     /// If several threads insert the same new key concurrently, at least one of them gets `false`.
     #[inline]
@@ -225,7 +226,7 @@ impl<S: BuildHasher> Filter for AtomicBloomFilter<S> {
         self.bits.memory_bytes() + self.keys.memory_bytes()
     }
 
-    /// The share of set bits to the power of the probes. Counts the bits: 0.1 ms per MB.
+    /// Returns the share of set bits to the power of the probes. Counts the bits: 0.1 ms per MB.
     fn expected_fpr(&self) -> f64 {
         self.stats().fpr
     }

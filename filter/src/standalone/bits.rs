@@ -74,7 +74,7 @@ impl Bits {
         self.ones = 0;
     }
 
-    /// Replaces every word by `combine` of it and that of `other`, which has the same length.
+    /// Replaces every word by `combine` of the word and that of `other`, which has the same length.
     pub(super) fn combine(&mut self, other: &Self, combine: impl Fn(u64, u64) -> u64) {
         for (word, &other) in self.words.iter_mut().zip(&other.words) {
             *word = combine(*word, other);

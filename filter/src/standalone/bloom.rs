@@ -1,10 +1,12 @@
 //! The classic Bloom filter: a key sets bits anywhere in one array.
 //!
-//! Source: Bloom, "Space/Time Trade-offs in Hash Coding with Allowable Errors", CACM 13(7), 1970.
-//! Its rate is [`bloom_fpr`](crate::params::bloom_fpr) of the keys inserted; tests compare it with
-//! the measured one. That formula is for large filters. The rate of a tiny one is higher on
-//! average, by 1 % for 100 keys and 10 % for 10 keys, because its fill varies and the rate is a
-//! power of it (Bose et al., "On the False-Positive Rate of Bloom Filters", IPL 108(4), 2008).
+//! The rate is [`bloom_fpr`](crate::params::bloom_fpr) of the keys inserted; tests compare it with
+//! the measured rate. That formula is for large filters. The rate of a small filter is higher on
+//! average, by 1 % for 100 keys and 10 % for 10 keys. Its fill varies, and the rate is a power of
+//! the fill.
+//!
+//! Sources: Bloom, "Space/Time Trade-offs in Hash Coding with Allowable Errors", CACM 13(7), 1970;
+//! Bose et al., "On the False-Positive Rate of Bloom Filters", IPL 108(4), 2008, for small filters.
 //!
 //! If all keys are known in advance, a [`BlockedBloom`](crate::BlockedBloom) is several times
 //! faster.
@@ -75,7 +77,7 @@ impl BloomFilter {
 }
 
 impl<S: BuildHasher> BloomFilter<S> {
-    /// As [`with_rate`](BloomFilter::with_rate), with a hasher.
+    /// Creates a filter like [`with_rate`](BloomFilter::with_rate), with a hasher.
     ///
     /// # Panics
     ///
@@ -86,7 +88,7 @@ impl<S: BuildHasher> BloomFilter<S> {
         Self::with_shape_and_hasher(bits, probes, hasher)
     }
 
-    /// As [`with_shape`](BloomFilter::with_shape), with a hasher.
+    /// Creates a filter like [`with_shape`](BloomFilter::with_shape), with a hasher.
     ///
     /// # Panics
     ///
@@ -97,7 +99,8 @@ impl<S: BuildHasher> BloomFilter<S> {
         Self { bits: Bits::new(bits), probes, keys: 0, hasher }
     }
 
-    /// Inserts a key. Returns `false` if it was surely absent, `true` if it may have been present.
+    /// Inserts a key. Returns `false` if it was definitely absent, `true` if it may have been
+    /// present.
     #[inline]
     pub fn insert(&mut self, key: impl AsRef<[u8]>) -> bool {
         self.insert_hash(hash_with(&self.hasher, key.as_ref()))
@@ -134,8 +137,8 @@ impl<S: BuildHasher> BloomFilter<S> {
 
     /// Keeps the bits that are set in both filters: common keys are still found.
     ///
-    /// The rate is at most the smaller of the two, but above that of a filter over the common keys,
-    /// because other keys may share bits.
+    /// The rate is at most the smaller of the two. It is above that of a filter over the common
+    /// keys, because other keys may share bits.
     ///
     /// # Errors
     ///
@@ -165,7 +168,7 @@ impl<S: BuildHasher> BloomFilter<S> {
         self.probes
     }
 
-    /// Returns the number of insertions of keys that were surely absent. After
+    /// Returns the number of insertions of keys that were definitely absent. After
     /// [`union`](Self::union) or [`intersect`](Self::intersect), an estimate from the bits.
     #[must_use]
     pub fn keys(&self) -> u64 {
@@ -214,7 +217,7 @@ impl<S: BuildHasher> Filter for BloomFilter<S> {
         self.bits.memory_bytes()
     }
 
-    /// The share of set bits to the power of the probes. Constant time.
+    /// Returns the share of set bits to the power of the probes. Constant time.
     fn expected_fpr(&self) -> f64 {
         bloom_fpr_from_fill(self.bits.fill(), self.probes)
     }

@@ -96,7 +96,7 @@ impl CountMinSketch {
 }
 
 impl<S: BuildHasher> CountMinSketch<S> {
-    /// As [`with_error`](CountMinSketch::with_error), with a hasher.
+    /// Creates a sketch like [`with_error`](CountMinSketch::with_error), with a hasher.
     ///
     /// # Panics
     ///
@@ -111,7 +111,7 @@ impl<S: BuildHasher> CountMinSketch<S> {
         Self::with_shape_and_hasher(width, depth, hasher)
     }
 
-    /// As [`with_shape`](CountMinSketch::with_shape), with a hasher.
+    /// Creates a sketch like [`with_shape`](CountMinSketch::with_shape), with a hasher.
     ///
     /// # Panics
     ///
@@ -205,7 +205,7 @@ impl<S: BuildHasher> CountMinSketch<S> {
     /// Adds the counts of `other`.
     ///
     /// Estimates are never too low. They may be higher than those of one sketch over both streams,
-    /// because the conservative update did not see them together; the bound holds.
+    /// because the conservative update was applied to each stream separately. The bound holds.
     ///
     /// # Errors
     ///
@@ -307,13 +307,13 @@ impl<S: BuildHasher> Filter for CountMinSketch<S> {
         size_of_val(&*self.counters)
     }
 
-    /// The product of the rows' shares of nonzero counters. Reads all counters.
+    /// Returns the product of the rows' shares of nonzero counters. Reads all counters.
     fn expected_fpr(&self) -> f64 {
         self.fills().product()
     }
 
-    /// Reads all counters. `keys` is the number of insertions of keys with an estimate of 0; after
-    /// [`halve`](Self::halve) and [`merge`](Self::merge), an estimate.
+    /// Returns the statistics. Reads all counters. `keys` is the number of insertions of keys with
+    /// an estimate of 0; after [`halve`](Self::halve) and [`merge`](Self::merge), an estimate.
     fn stats(&self) -> FilterStats {
         FilterStats {
             bits: self.counters.len() as u64 * u64::from(u32::BITS),

@@ -80,7 +80,7 @@ impl CountingBloom {
 }
 
 impl<S: BuildHasher> CountingBloom<S> {
-    /// As [`with_rate`](CountingBloom::with_rate), with a hasher.
+    /// Creates a filter like [`with_rate`](CountingBloom::with_rate), with a hasher.
     ///
     /// # Panics
     ///
@@ -91,7 +91,7 @@ impl<S: BuildHasher> CountingBloom<S> {
         Self::with_shape_and_hasher(counters, probes, hasher)
     }
 
-    /// As [`with_shape`](CountingBloom::with_shape), with a hasher.
+    /// Creates a filter like [`with_shape`](CountingBloom::with_shape), with a hasher.
     ///
     /// # Panics
     ///
@@ -103,7 +103,7 @@ impl<S: BuildHasher> CountingBloom<S> {
     }
 
     /// Inserts a key, which may be present: it must then be removed as often. Returns `false` if it
-    /// was surely absent, `true` if it may have been present.
+    /// was definitely absent, `true` if it may have been present.
     #[inline]
     pub fn insert(&mut self, key: impl AsRef<[u8]>) -> bool {
         self.insert_hash(hash_with(&self.hasher, key.as_ref()))
@@ -121,7 +121,7 @@ impl<S: BuildHasher> CountingBloom<S> {
         present
     }
 
-    /// Undoes one insertion of a key. Returns `false` and changes nothing if the key was surely
+    /// Undoes one insertion of a key. Returns `false` and changes nothing if the key was definitely
     /// absent.
     ///
     /// Removing a key that was never inserted, but is a false positive, may cause false negatives
@@ -219,12 +219,12 @@ impl<S: BuildHasher> Filter for CountingBloom<S> {
         self.counters.memory_bytes()
     }
 
-    /// The share of counters in use to the power of the probes. Constant time.
+    /// Returns the share of counters in use to the power of the probes. Constant time.
     fn expected_fpr(&self) -> f64 {
         bloom_fpr_from_fill(self.fill(), self.probes)
     }
 
-    /// `keys` is insertions minus removals. Constant time.
+    /// Returns the statistics. `keys` is insertions minus removals. Constant time.
     fn stats(&self) -> FilterStats {
         FilterStats {
             bits: self.counters.len() * 4,

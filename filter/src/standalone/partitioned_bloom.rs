@@ -75,7 +75,7 @@ impl PartitionedBloom {
 }
 
 impl<S: BuildHasher> PartitionedBloom<S> {
-    /// As [`with_rate`](PartitionedBloom::with_rate), with a hasher.
+    /// Creates a filter like [`with_rate`](PartitionedBloom::with_rate), with a hasher.
     ///
     /// # Panics
     ///
@@ -86,7 +86,7 @@ impl<S: BuildHasher> PartitionedBloom<S> {
         Self::with_shape_and_hasher(bits.div_ceil(probes.into()), probes, hasher)
     }
 
-    /// As [`with_shape`](PartitionedBloom::with_shape), with a hasher.
+    /// Creates a filter like [`with_shape`](PartitionedBloom::with_shape), with a hasher.
     ///
     /// # Panics
     ///
@@ -98,7 +98,8 @@ impl<S: BuildHasher> PartitionedBloom<S> {
         Self { bits: Bits::new(bits), slice_bits, probes, keys: 0, hasher }
     }
 
-    /// Inserts a key. Returns `false` if it was surely absent, `true` if it may have been present.
+    /// Inserts a key. Returns `false` if it was definitely absent, `true` if it may have been
+    /// present.
     #[inline]
     pub fn insert(&mut self, key: impl AsRef<[u8]>) -> bool {
         self.insert_hash(hash_with(&self.hasher, key.as_ref()))
@@ -153,7 +154,7 @@ impl<S: BuildHasher> PartitionedBloom<S> {
         self.probes
     }
 
-    /// Returns the number of insertions of keys that were surely absent. After
+    /// Returns the number of insertions of keys that were definitely absent. After
     /// [`union`](Self::union), an estimate from the bits.
     #[must_use]
     pub fn keys(&self) -> u64 {
@@ -185,8 +186,8 @@ impl<S: BuildHasher> Filter for PartitionedBloom<S> {
         self.bits.memory_bytes()
     }
 
-    /// The share of set bits, which nearly equals that of each slice, to the power of the probes.
-    /// Constant time.
+    /// Returns the share of set bits, which nearly equals that of each slice, to the power of the
+    /// probes. Constant time.
     fn expected_fpr(&self) -> f64 {
         self.stats().fpr
     }

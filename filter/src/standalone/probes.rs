@@ -29,7 +29,7 @@ pub(super) struct Places {
 }
 
 impl Places {
-    /// Positions anywhere in an array of `len`.
+    /// Returns positions anywhere in an array of `len`.
     #[inline]
     pub(super) fn anywhere(hash: u64, len: u64) -> Self {
         // The sum keeps the first two probes of hash 0 apart.
@@ -37,7 +37,7 @@ impl Places {
         Self { probe: hash, step, step_of_step: CUBIC, len, base: 0, stride: 0 }
     }
 
-    /// One position in each slice of `slice` positions.
+    /// Returns one position in each slice of `slice` positions.
     #[inline]
     pub(super) fn one_per_slice(hash: u64, slice: u64) -> Self {
         Self { stride: slice, ..Self::anywhere(hash, slice) }

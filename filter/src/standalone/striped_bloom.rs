@@ -1,21 +1,21 @@
 //! A Bloom filter for heavy contention: each thread fills its own array.
 //!
-//! # When it pays
+//! # When to use it
 //!
 //! Keys cannot be striped: all threads would still write all stripes, as they write all lines of an
 //! [`AtomicBloomFilter`](super::AtomicBloomFilter). So each thread sets bits in one of several
 //! arrays of full size, and a probe tests each bit in all of them. With as many stripes as threads,
 //! no line has two writers. The rate is that of one filter with all keys.
 //!
-//! The cost: `stripes` times the memory, and `stripes` loads per probe. Insertions do not report
-//! whether the key was present, because reading other stripes would be contention. It pays if
-//! threads insert new keys into a filter that fits the caches, and rarely probe it. Example: a
+//! The cost is `stripes` times the memory, and `stripes` loads per probe. Insertions do not report
+//! whether the key was present, because reading other stripes would be contention. Use this filter
+//! if threads insert new keys into a filter that fits the caches, and rarely probe it. Example: a
 //! filter filled in parallel and then [merged](StripedBloomFilter::to_bloom). Otherwise use an
 //! atomic filter.
 //!
-//! With 8 threads on 2 busy virtual cores and filters of 2 KiB to 5 MiB: no gain over
-//! [`AtomicBloomFilter`](super::AtomicBloomFilter) in the caches, and up to twice the time per
-//! insertion outside of them. More cores contend more.
+//! Measured with 8 threads on 2 busy virtual cores and filters of 2 KiB to 5 MiB. In the caches
+//! there is no gain over [`AtomicBloomFilter`](super::AtomicBloomFilter). Outside of them an
+//! insertion takes up to twice the time. More cores contend more.
 //!
 //! Memory order is that of [`AtomicBloomFilter`](super::atomic_bloom#memory-order).
 
@@ -80,7 +80,7 @@ impl StripedBloomFilter {
 }
 
 impl<S: BuildHasher> StripedBloomFilter<S> {
-    /// As [`with_rate`](StripedBloomFilter::with_rate), with a hasher.
+    /// Creates a filter like [`with_rate`](StripedBloomFilter::with_rate), with a hasher.
     ///
     /// # Panics
     ///
@@ -91,7 +91,7 @@ impl<S: BuildHasher> StripedBloomFilter<S> {
         Self::with_shape_and_hasher(stripes, bits, probes, hasher)
     }
 
-    /// As [`with_shape`](StripedBloomFilter::with_shape), with a hasher.
+    /// Creates a filter like [`with_shape`](StripedBloomFilter::with_shape), with a hasher.
     ///
     /// # Panics
     ///
@@ -207,20 +207,21 @@ impl<S: BuildHasher> Filter for StripedBloomFilter<S> {
         stripes + size_of_val(&*self.stripes) + self.keys.memory_bytes()
     }
 
-    /// The share of set bits to the power of the probes. Merges the stripes to count the bits.
+    /// Returns the share of set bits to the power of the probes. Merges the stripes to count the
+    /// bits.
     fn expected_fpr(&self) -> f64 {
         self.stats().fpr
     }
 
-    /// Statistics of the merged filter: `bits` is the size of one stripe. A key that several
-    /// threads inserted may count several times. Merges the stripes to count the bits.
+    /// Returns the statistics of the merged filter; `bits` is the size of one stripe. A key that
+    /// several threads inserted may count several times. Merges the stripes to count the bits.
     fn stats(&self) -> FilterStats {
         bloom_stats(&self.merged(), self.probes, self.keys.sum())
     }
 }
 
 impl<S: BuildHasher> InsertFilter for StripedBloomFilter<S> {
-    /// Never fails. A probe followed by an insertion, which is atomic with a unique reference.
+    /// Never fails. Probes and then inserts, which is atomic with a unique reference.
     #[inline]
     fn try_insert_hash(&mut self, hash: u64) -> Result<bool, FilterFull> {
         let present = self.may_contain_hash(hash);

@@ -17,7 +17,7 @@ struct Stripe(AtomicU64);
 
 /// A sum with one addend per stripe. Each thread increments one stripe.
 ///
-/// A single counter's line would move between cores at each insertion.
+/// The line of a single counter would move between cores at each insertion.
 #[derive(Debug)]
 pub(super) struct StripedCounter(Box<[Stripe]>);
 

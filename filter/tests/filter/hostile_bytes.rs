@@ -206,7 +206,7 @@ fn damaged_bytes_are_rejected_or_usable() {
     assert!(accepted > sealed / 10, "{accepted} of {sealed}");
 }
 
-/// Decodes `bytes`, probes the result, and returns whether it is a filter.
+/// Decodes `bytes` and probes the result. Returns `true` if it is a filter.
 fn try_out(random: &mut Random, bytes: &[u8], columns: Option<f64>) -> bool {
     let read = || match columns {
         Some(columns) => filter_block::decode_columns(bytes, EXPECTED, columns),
@@ -238,7 +238,7 @@ fn try_out(random: &mut Random, bytes: &[u8], columns: Option<f64>) -> bool {
     true
 }
 
-/// [`try_out`] for a range filter.
+/// Does the same as [`try_out`], for a range filter.
 fn try_out_range(random: &mut Random, bytes: &[u8]) -> bool {
     let read = || filter_block::decode_range(bytes, EXPECTED);
     let (read, allocated) = allocations::total_in(read);

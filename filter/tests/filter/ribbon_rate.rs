@@ -33,7 +33,7 @@ impl Sample {
     }
 }
 
-/// The rate of a filter is close to that of its columns: the columns of a block depend on its
+/// The rate of a filter is close to that of its columns. The columns of a block depend on its
 /// position, not on its share of the starts.
 fn assert_near_nominal(filter: &Ribbon, columns: f64) {
     let rate = filter.expected_fpr();

@@ -1,4 +1,4 @@
-//! Under a limit, pages of free ranges are released and reused.
+//! Tests of pages that are released and reused under a limit.
 
 use std::collections::BTreeSet;
 

@@ -1,13 +1,14 @@
 //! Cuckoo filter: a table of short fingerprints that supports removal.
 //!
 //! The fingerprint of a key, some bits of its hash, is in one of two windows of two slots. If both
-//! are full, a fingerprint is evicted to its other window. That follows from the fingerprint and
-//! the window alone: the two windows add up to a number that depends on the fingerprint, modulo the
-//! number of windows. This holds for any number of windows, so the size need not be a power of two.
+//! are full, a fingerprint is evicted to its other window. The other window follows from the
+//! fingerprint and the window alone. The two windows add up to a number that depends on the
+//! fingerprint, modulo the number of windows. This holds for any number of windows, so the size
+//! need not be a power of two.
 //!
 //! Windows overlap: one starts at every slot. The achievable load is close to that of buckets of
-//! four slots, but a probe compares four fingerprints instead of eight, which halves the rate: one
-//! bit per key less than with buckets. One bit of a slot stores its place in the window.
+//! four slots. A probe compares four fingerprints instead of eight, which halves the rate and saves
+//! one bit per key. One bit of a slot stores its place in the window.
 //!
 //! | bits of a slot | bits per key | rate when 95 % full | Bloom filter of that rate |
 //! |----------------|--------------|---------------------|---------------------------|
@@ -74,9 +75,10 @@ impl CuckooFilter {
     /// `fpr`.
     ///
     /// Takes about `(log2(1 / fpr) + 1.9) / 0.95` bits per key, rounded up to whole bits of a slot.
-    /// A filter of many keys at a rate above 2 % gets one more bit, so that it can be filled. Fewer
-    /// than one in a hundred filters fail before `capacity` keys; with a rate of 1 % and up to 10
-    /// million keys, hardly one in a thousand. `capacity` 0 counts as 1.
+    /// A filter of many keys at a rate above 2 % gets one more bit, so that it can be filled.
+    ///
+    /// Fewer than one in a hundred filters fail before `capacity` keys. With a rate of 1 % and up
+    /// to 10 million keys, hardly one in a thousand fails. `capacity` 0 counts as 1.
     ///
     /// # Panics
     ///
@@ -102,7 +104,7 @@ impl CuckooFilter {
 }
 
 impl<S: BuildHasher> CuckooFilter<S> {
-    /// As [`with_rate`](CuckooFilter::with_rate), with a hasher.
+    /// Creates a filter like [`with_rate`](CuckooFilter::with_rate), with a hasher.
     ///
     /// # Panics
     ///
@@ -113,7 +115,7 @@ impl<S: BuildHasher> CuckooFilter<S> {
         Self::with_shape_and_hasher(slots, bits, hasher)
     }
 
-    /// As [`with_shape`](CuckooFilter::with_shape), with a hasher.
+    /// Creates a filter like [`with_shape`](CuckooFilter::with_shape), with a hasher.
     ///
     /// # Panics
     ///
@@ -123,8 +125,8 @@ impl<S: BuildHasher> CuckooFilter<S> {
         Self { table: Table::new(Slots::new(slots, bits), 0), hasher }
     }
 
-    /// Inserts a key, which may be present. Returns `false` if it was surely absent, `true` if it
-    /// may have been present.
+    /// Inserts a key, which may be present. Returns `false` if it was definitely absent, `true` if
+    /// it may have been present.
     ///
     /// Costs about two cache misses while the filter is less than half full. The last keys of a
     /// large filter, close to 95 %, take some hundred evictions each. A capacity 3 % above the
@@ -150,7 +152,7 @@ impl<S: BuildHasher> CuckooFilter<S> {
         self.table.insert(hash).ok_or(FilterFull { keys: self.table.keys })
     }
 
-    /// Undoes one insertion of a key. Returns `false` and changes nothing if the key was surely
+    /// Undoes one insertion of a key. Returns `false` and changes nothing if the key was definitely
     /// absent.
     ///
     /// Removing a key that was never inserted, but is a false positive, removes another key with
@@ -228,13 +230,15 @@ impl<S: BuildHasher> Filter for CuckooFilter<S> {
         self.table.slots.memory_bytes()
     }
 
-    /// Exact for distinct keys: the probability that one of them has the fingerprint and windows of
-    /// an absent key. Repeated insertions count as further keys. Constant time.
+    /// Returns the rate, which is exact for distinct keys: the probability that one of them has the
+    /// fingerprint and windows of an absent key. Repeated insertions count as further keys.
+    /// Constant time.
     fn expected_fpr(&self) -> f64 {
         rate_of(self.table.keys, self.table.slots.windows(), self.table.slots.fingerprints())
     }
 
-    /// `keys` and `keys_estimated` are the slots in use: insertions minus removals. Constant time.
+    /// Returns the statistics. `keys` and `keys_estimated` are the slots in use: insertions minus
+    /// removals. Constant time.
     fn stats(&self) -> FilterStats {
         FilterStats {
             bits: self.table.slots.len() * u64::from(self.table.slots.bits()),

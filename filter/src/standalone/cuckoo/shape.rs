@@ -32,7 +32,7 @@ pub(super) fn shape_for(capacity: u64, fpr: f64) -> (u64, u32) {
     (slots, bits.unwrap_or_else(|| panic!("fpr is {fpr}, too small for {BITS_MAX} bits")))
 }
 
-/// For random variation: some filters of 100 slots fail at 85 %.
+/// Returns the spare slots for random variation: some filters of 100 slots fail at 85 %.
 fn spare_slots(keys: u64) -> u64 {
     8 + keys.isqrt() / 2
 }

@@ -17,18 +17,19 @@ pub(super) struct Table {
     pub(super) slots: Slots,
     /// Slots in use.
     pub(super) keys: u64,
-    /// An insertion failed, and no key was removed since: the next walk would most likely fail too.
+    /// `true` if an insertion failed and no key was removed since: the next walk would most likely
+    /// fail, too.
     pub(super) is_full: bool,
 }
 
 impl Table {
-    /// `keys` is the number of slots in use.
+    /// Creates a table. `keys` is the number of slots in use.
     pub(super) fn new(slots: Slots, keys: u64) -> Self {
         Self { slots, keys, is_full: false }
     }
 
-    /// Inserts a fingerprint of `hash`. Returns whether one was present, or `None` and changes
-    /// nothing if there is no room.
+    /// Inserts a fingerprint of `hash`, and returns `true` if one was present. Returns `None` and
+    /// changes nothing if there is no room.
     #[inline]
     pub(super) fn insert(&mut self, hash: u64) -> Option<bool> {
         let (fingerprint, near, far) = self.places(hash);
@@ -169,7 +170,8 @@ fn scale(hash: u64, n: u64) -> u64 {
     ((u128::from(hash) * u128::from(n)) >> u64::BITS) as u64 // Below `n`.
 }
 
-/// The finalizer of SplitMix64. A plain product would correlate the sums of different fingerprints.
+/// Applies the finalizer of SplitMix64. A plain product would correlate the sums of different
+/// fingerprints.
 #[inline]
 pub(super) fn mix(fingerprint: u64) -> u64 {
     let z = fingerprint.wrapping_mul(0x9e37_79b9_7f4a_7c15);

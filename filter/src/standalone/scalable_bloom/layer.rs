@@ -15,7 +15,7 @@ pub(super) struct Layer {
     /// Never empty.
     lines: Box<[Line]>,
     probes: u8,
-    /// Keys that were surely absent when they were inserted.
+    /// Keys that were definitely absent when they were inserted.
     pub(super) keys: u64,
     /// Maximum of `keys`, at least 1.
     pub(super) capacity: u64,

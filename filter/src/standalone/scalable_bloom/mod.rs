@@ -1,13 +1,13 @@
 //! Scalable Bloom filter: grows with the number of keys.
 //!
-//! A chain of filters, the layers. When the newest one is at capacity, a larger one is added, which
-//! is stricter by the tightening ratio `t`: layer `i` has the rate `p (1 - t) t^i`. Their sum is
-//! less than `p`, the requested rate, for any number of layers.
+//! A chain of filters, the layers. When the newest layer is at capacity, a larger one is added. Its
+//! rate is lower by the tightening ratio `t`: layer `i` has the rate `p (1 - t) t^i`. The sum of
+//! the rates is less than `p`, the requested rate, for any number of layers.
 //!
 //! A probe tests all layers, the newest first, because it has most of the keys. Layers are blocked
-//! filters, so a probe costs one cache line in each. With classic ones a filter of six layers would
-//! be a tenth smaller (20.6 instead of 22.5 bits per key), and a miss two to three times as slow:
-//! 50 instead of 18 ns for 20,000 keys, 373 instead of 107 ns for 10 million.
+//! filters, so a probe costs one cache line in each. With classic filters, six layers would be a
+//! tenth smaller: 20.6 instead of 22.5 bits per key. A miss would be two to three times as slow: 50
+//! instead of 18 ns for 20,000 keys, 373 instead of 107 ns for 10 million.
 //!
 //! A smaller ratio makes late layers strict, a larger one the first. With the default of 0.8 the
 //! first layer has a fifth of the rate, and the sixth, a thousand times larger, a fifteenth. That
@@ -61,8 +61,8 @@ const TIGHTENING_MIN: f64 = 0.1;
 const TIGHTENING_MAX: f64 = 0.99;
 /// Smaller rates are lost in the rounding of the formula for a layer.
 const FPR_MIN: f64 = 1e-8;
-/// Up to this rate a layer has at least one bit per key, so that the capacity of a saved layer is
-/// justified by its bytes.
+/// Up to this rate a layer has at least one bit per key. So the bytes of a saved layer justify its
+/// capacity.
 const FPR_MAX: f64 = 0.5;
 /// More layers of at least doubling size exceed any memory.
 const LAYERS_MAX: u64 = 64;
@@ -104,9 +104,9 @@ impl ScalableBloom {
         Self::with_rate_and_hasher(capacity, fpr, Xxh3::default())
     }
 
-    /// As [`with_rate`](Self::with_rate), but each layer is `growth` times as large as the previous
-    /// one, from 2 to 16 (default 4). Its rate is `tightening` times that of the previous one, from
-    /// 0.1 to 0.99 (default 0.8).
+    /// Creates a filter like [`with_rate`](Self::with_rate), but each layer is `growth` times as
+    /// large as the previous one, from 2 to 16 (default 4). The rate of a layer is `tightening`
+    /// times that of the previous one, from 0.1 to 0.99 (default 0.8).
     ///
     /// # Panics
     ///
@@ -118,7 +118,7 @@ impl ScalableBloom {
 }
 
 impl<S: BuildHasher> ScalableBloom<S> {
-    /// As [`with_rate`](ScalableBloom::with_rate), with a hasher.
+    /// Creates a filter like [`with_rate`](ScalableBloom::with_rate), with a hasher.
     ///
     /// # Panics
     ///
@@ -128,7 +128,7 @@ impl<S: BuildHasher> ScalableBloom<S> {
         Self::with_shape_and_hasher(capacity, fpr, GROWTH, TIGHTENING, hasher)
     }
 
-    /// As [`with_shape`](ScalableBloom::with_shape), with a hasher.
+    /// Creates a filter like [`with_shape`](ScalableBloom::with_shape), with a hasher.
     ///
     /// # Panics
     ///
@@ -152,7 +152,7 @@ impl<S: BuildHasher> ScalableBloom<S> {
         Self { layers: vec![first], path: Path::detect(), growth, fpr, tightening, hasher }
     }
 
-    /// Inserts a key unless it may be present, and returns whether it may be.
+    /// Inserts a key unless it may be present. Returns `true` if it may be present.
     ///
     /// Costs a probe, and rarely the allocation of a layer.
     ///
@@ -219,7 +219,7 @@ impl<S: BuildHasher> ScalableBloom<S> {
         self.layers.iter_mut().for_each(Layer::clear);
     }
 
-    /// Returns the number of insertions of keys that were surely absent.
+    /// Returns the number of insertions of keys that were definitely absent.
     #[must_use]
     pub fn keys(&self) -> u64 {
         self.layers.iter().fold(0, |keys: u64, layer| keys.saturating_add(layer.keys))
@@ -254,13 +254,13 @@ impl<S: BuildHasher> Filter for ScalableBloom<S> {
         self.layers.iter().map(Layer::memory_bytes).sum()
     }
 
-    /// Computed from the bits of all layers; see
+    /// Returns the rate computed from the bits of all layers; see
     /// [`blocked_bloom_fpr_of`](crate::params::blocked_bloom_fpr_of). Reads all bits.
     fn expected_fpr(&self) -> f64 {
         self.stats().fpr
     }
 
-    /// Reads all bits.
+    /// Returns the statistics. Reads all bits.
     fn stats(&self) -> FilterStats {
         let bits = self.memory_bytes() as u64 * 8;
         let (mut probes, mut bits_set, mut keys_estimated, mut negative) = (0, 0, 0.0, 1.0);

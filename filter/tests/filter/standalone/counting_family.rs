@@ -20,7 +20,7 @@ impl Structure for CountingBloom {
         Self::with_rate_and_hasher(capacity, fpr, hasher)
     }
 
-    /// The rate of a Bloom filter with one bit per counter.
+    /// Returns the rate of a Bloom filter with one bit per counter.
     fn stated_fpr(&self, keys: u64) -> f64 {
         bloom_fpr(self.counters() as f64 / keys as f64, self.probes())
     }
@@ -38,7 +38,7 @@ impl Structure for CuckooFilter {
         Self::with_rate_and_hasher(capacity, fpr.max(1.5e-8), hasher)
     }
 
-    /// The limit for many slots at this load: two windows per fingerprint.
+    /// Returns the limit for many slots at this load: two windows per fingerprint.
     fn stated_fpr(&self, keys: u64) -> f64 {
         let fingerprints = f64::from((1 << (self.slot_bits() - 1)) - 1);
         1.0 - (-2.0 * keys as f64 / self.slots() as f64 / fingerprints).exp()
@@ -52,12 +52,12 @@ impl Structure for CuckooFilter {
 impl Structure for ScalableBloom {
     const NAME: &str = "scalable_bloom";
 
-    /// The first layer has four fifths of the rate, so that it can be measured.
+    /// Creates a filter whose first layer has four fifths of the rate, so that it can be measured.
     fn with_rate(capacity: u64, fpr: f64, hasher: Xxh3) -> Self {
         Self::with_shape_and_hasher(capacity, fpr.max(1e-8), 4, 0.2, hasher)
     }
 
-    /// The rate of the first layer, which has this capacity.
+    /// Returns the rate of the first layer, which has this capacity.
     fn stated_fpr(&self, keys: u64) -> f64 {
         let first = Self::with_shape(keys, self.fpr_max(), 4, 0.2);
         let lines = first.memory_bytes() as u64 / 64;

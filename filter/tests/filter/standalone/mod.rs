@@ -18,16 +18,16 @@ use sievedb_filter::{FilterFull, InsertFilter, KeyFilter, Saved, Xxh3};
 pub(crate) trait Structure: InsertFilter + KeyFilter<Hasher = Xxh3> {
     /// Name of its golden file.
     const NAME: &str;
-    /// It rejects keys when it is full.
+    /// `true` if the structure rejects keys when it is full.
     const CAN_BE_FULL: bool = false;
 
-    /// Creates an empty one for `capacity` keys at rate `fpr`.
+    /// Creates an empty structure for `capacity` keys at rate `fpr`.
     fn with_rate(capacity: u64, fpr: f64, hasher: Xxh3) -> Self;
 
     /// Returns the documented rate for `keys` keys, computed without its bits.
     fn stated_fpr(&self, keys: u64) -> f64;
 
-    /// Inserts a key like a user. Returns `true` if it may have been present.
+    /// Inserts a key as a user does. Returns `true` if it may have been present.
     fn try_insert(&mut self, key: &[u8]) -> Result<bool, FilterFull>;
 }
 
