@@ -25,7 +25,7 @@ pub(crate) struct KeyArgs {
 }
 
 impl KeyArgs {
-    /// Reads the keys, for the rest of the process.
+    /// Loads the keys for the lifetime of the process.
     pub(crate) fn load(&self) -> Result<()> {
         let path = self.key_file.clone().or_else(|| env::var_os(VARIABLE).map(PathBuf::from));
         if let Some(path) = path {

@@ -5,7 +5,7 @@ use crate::error::{Error, Result};
 /// Notation of keys and values in arguments and output.
 #[derive(Debug, Clone, Copy, clap::Args)]
 pub(crate) struct Notation {
-    /// Read and print keys and values as hexadecimal digits, two a byte.
+    /// Read and print keys and values as hexadecimal digits, two per byte.
     #[arg(long)]
     hex: bool,
 }

@@ -1,9 +1,9 @@
-//! Counts of rare events that are no chance.
+//! Significance tests for counts of rare events.
 
-/// Counts less probable than this are no chance.
+/// Counts less probable than this are significant.
 const PROBABILITY_MIN: f64 = 1e-7;
 
-/// Returns `true` if so many events, or more, are no chance where `expected` are expected.
+/// Returns `true` if `count` is significantly above `expected`, for a Poisson distribution.
 pub(crate) fn is_above(count: u64, expected: f64) -> bool {
     if count == 0 || count as f64 <= expected {
         return false;
@@ -15,7 +15,7 @@ pub(crate) fn is_above(count: u64, expected: f64) -> bool {
     })
 }
 
-/// Returns `true` if so few events, or fewer, are no chance where `expected` are expected.
+/// Returns `true` if `count` is significantly below `expected`, for a Poisson distribution.
 pub(crate) fn is_below(count: u64, expected: f64) -> bool {
     if count as f64 >= expected {
         return false;
@@ -28,8 +28,9 @@ pub(crate) fn is_below(count: u64, expected: f64) -> bool {
     })
 }
 
-/// Sums the probabilities of Poisson's distribution from `count` on; `ratio` returns that of the
-/// next one to the last one. Returns `true` if the sum is less than [`PROBABILITY_MIN`].
+/// Sums the Poisson probabilities of `count` and of the counts beyond it. `ratio` returns the
+/// quotient of the next probability and the current one. Returns `true` if the sum is less than
+/// [`PROBABILITY_MIN`].
 fn is_less(count: u64, expected: f64, mut ratio: impl FnMut() -> f64) -> bool {
     let (mut probability, mut sum) = (poisson(count, expected), 0.0);
     while sum < PROBABILITY_MIN && probability > PROBABILITY_MIN * 1e-9 {
@@ -39,7 +40,7 @@ fn is_less(count: u64, expected: f64, mut ratio: impl FnMut() -> f64) -> bool {
     sum < PROBABILITY_MIN
 }
 
-/// Returns the probability of `count` events where `expected` are expected.
+/// Returns the Poisson probability of `count` events with the mean `expected`.
 fn poisson(count: u64, expected: f64) -> f64 {
     let n = count as f64;
     if count == 0 {
@@ -67,7 +68,8 @@ mod tests {
 
     #[test]
     fn counts_are_compared_with_tails() {
-        // Expected events, the largest count that may be too few, and the least that is too many.
+        // Expected events, the largest count that is significantly low, and the least that is
+        // significantly high.
         let cases = [
             (0.0, None, 1),
             (0.01, None, 4),

@@ -3,8 +3,8 @@
 use serde::Serialize;
 use sievedb::Stats;
 
-/// A level of the tree with its counters since the store was opened, or, from [`since`], during a
-/// measurement.
+/// A level of the tree and its counters since the store was opened. [`since`] returns levels with
+/// the counters of a measurement.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub(crate) struct Level {
     pub(crate) level: u8,

@@ -13,7 +13,7 @@ const IDEAL_STEP_BITS: f64 = 0.1;
 
 const REQUESTS_CAPTION: &str = "Data-block requests per lookup of an absent key, by filter memory. \
     Lower is better. The curve is the theoretical minimum. The points of Auto were measured with \
-    less and less filter memory, and the line is the planner's prediction.";
+    decreasing filter memory, and the line is the planner's prediction.";
 
 const LATENCIES_CAPTION: &str = "Latency of lookups of absent keys with every block in the cache, by \
     percentile. It includes about 30 ns to read the clock.";

@@ -1,4 +1,4 @@
-//! Promised figures for lookups of absent keys, which a run must reach.
+//! Promised figures for lookups of absent keys, checked in each run.
 
 use super::{
     case::{Cache, Case, Filters, KeyKind},
@@ -6,7 +6,7 @@ use super::{
     report::{Setup, Store},
 };
 
-/// Most data-block requests per lookup of an absent key with Bloom filters of [`BITS_PER_KEY`]
+/// Maximum data-block requests per lookup of an absent key with Bloom filters of [`BITS_PER_KEY`]
 /// bits.
 const REQUESTS_BLOOM_MAX: f64 = 0.04;
 
@@ -19,18 +19,18 @@ const REQUESTS_RIBBON_MAX: f64 = 0.01;
 /// The same with filters planned by the engine.
 const REQUESTS_AUTO_MAX: f64 = 0.006;
 
-/// Most requests with planned filters and [`KEYS_IDEAL`] keys, as a multiple of
+/// Maximum data-block requests with planned filters and [`KEYS_IDEAL`] keys, as a multiple of
 /// [`ideal`](super::fill::ideal).
 const IDEAL_FACTOR: f64 = 1.2;
 
 /// Minimum number of keys for that: small filters have parts of constant size.
 const KEYS_IDEAL: u64 = 1_000_000;
 
-/// Most filter memory, as a multiple of the configured bits per key.
+/// Maximum filter memory, as a multiple of the configured bits per key.
 const BITS_FACTOR: f64 = 1.02;
 
-/// Fewest data-block requests per lookup of an absent key without filters. With fewer, filters
-/// have nothing to save.
+/// Minimum data-block requests per lookup of an absent key without filters. With fewer requests,
+/// filters have no effect to measure.
 const REQUESTS_UNFILTERED_MIN: f64 = 1.0;
 
 /// Minimum filter bits per key for the promise.
@@ -73,8 +73,8 @@ pub(crate) fn misshapen(setup: &Setup, stores: &[Store]) -> Vec<String> {
     faults.collect()
 }
 
-/// Returns the most data-block requests expected per lookup of an absent key with filters of at least
-/// [`BITS_PER_KEY`] bits, by the number of candidate tables.
+/// Returns the maximum data-block requests expected per lookup of an absent key. Assumes filters of
+/// at least [`BITS_PER_KEY`] bits. The maximum depends on the number of candidate tables.
 fn requests_max(filters: Filters, candidates: f64) -> f64 {
     match filters {
         Filters::Off => f64::INFINITY,

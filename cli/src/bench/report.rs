@@ -20,7 +20,7 @@ pub(crate) struct Report {
     pub(crate) setup: Setup,
     pub(crate) stores: Vec<Store>,
     pub(crate) cases: Vec<CaseReport>,
-    /// Auto filters with less and less memory.
+    /// Auto filters with decreasing memory.
     pub(crate) sweep: Vec<Step>,
     /// Concurrent lookups of absent keys, with Auto filters.
     pub(crate) threads: Vec<ThreadFigures>,

@@ -11,7 +11,7 @@ use super::{case::Case, chance::is_above, fill::ideal};
 /// Filter memory of each step, in percent of that for all bits per key.
 pub(crate) const PERCENTS: [u64; 4] = [100, 50, 25, 10];
 
-/// Most data-block requests, as a multiple of the planner's prediction.
+/// Maximum data-block requests, as a multiple of the planner's prediction.
 const PREDICTION_FACTOR: f64 = 1.1;
 
 /// Minimum number of lookups to compare CPU times: fewer are too noisy.
@@ -24,8 +24,9 @@ const TURNS: usize = 3;
 /// The filters are complete after this time without a change.
 const SETTLE_TIME: Duration = Duration::from_millis(300);
 
-/// Waits until background work is done and the filters match the plan. Returns the predicted data-block requests per lookup of
-/// an absent key.
+/// Waits until background work is done and the filters match the plan.
+///
+/// Returns the predicted data-block requests per lookup of an absent key.
 pub(crate) fn wait_for_filters(db: &Db) -> sievedb::Result<f64> {
     let memory_and_reads = || {
         let stats = db.stats();
@@ -59,7 +60,7 @@ pub(crate) struct Step {
     pub(crate) latency_p50_ns: u64,
     pub(crate) latency_p99_ns: u64,
     pub(crate) cpu_ns: f64,
-    /// CPU time without filters, measured in turn with the last step.
+    /// CPU time without filters, measured alternately with the last step.
     pub(crate) cpu_ns_without: Option<f64>,
 }
 
@@ -189,11 +190,11 @@ pub(crate) fn table(sweep: &[Step]) -> String {
     let without = sweep.iter().filter_map(|step| Some((step.percent, step.cpu_ns_without?)));
     let without: String = without
         .map(|(percent, ns)| {
-            format!("CPU time without filters, measured in turn with {percent} %: {ns:.0} ns\n\n")
+            format!("CPU time without filters, alternating with {percent} %: {ns:.0} ns\n\n")
         })
         .collect();
     format!(
-        "Data-block requests per absent key with less and less filter memory:\n\n{table}\n\n{without}"
+        "Data-block requests per absent key with decreasing filter memory:\n\n{table}\n\n{without}"
     )
 }
 
@@ -239,7 +240,7 @@ mod tests {
 
     #[test]
     fn alternating_times_are_compared_by_medians() {
-        // Alternating CPU times with and without filters, and whether that is a fault.
+        // Alternating CPU times with and without filters; `true` for a fault.
         let cases = [
             ("faster", [5.0, 10.0, 6.0, 11.0, 4.0, 9.0], false),
             ("other work in one turn", [5.0, 4.0, 60.0, 11.0, 4.0, 9.0], false),

@@ -32,7 +32,7 @@ pub(crate) enum Command {
         set: PathBuf,
     },
     /// Prints a line for each backup, with tabs: number, Unix time, sequence number, files, bytes,
-    /// and the sequence number up to which the log behind it is archived.
+    /// and the sequence number up to which the later log is archived.
     List {
         /// Directory of the backup set.
         set: PathBuf,
@@ -67,7 +67,7 @@ pub(crate) enum Command {
         #[arg(long, value_name = "N", default_value_t = 0)]
         monthly: usize,
     },
-    /// Writes a backup into a new store, with the archived log behind it.
+    /// Writes a backup into a new store, with the archived log after it.
     ///
     /// A program archives the log while it has the store open: `BackupSet::archive`.
     Restore {
@@ -75,8 +75,9 @@ pub(crate) enum Command {
         set: PathBuf,
         /// Directory of the new store, missing or empty.
         dest: PathBuf,
-        /// Number of the backup, as `sieve backup list` prints it. Without a point, its log is left
-        /// out. Default: the newest backup that is not after the point.
+        /// Number of the backup, as printed by `sieve backup list`. Without `--to-sequence` or
+        /// `--to-time`, the log after it is not restored. Default: the newest backup that is not
+        /// after the requested point.
         #[arg(long, value_name = "N")]
         number: Option<u64>,
         /// Restore the last batch at or before this sequence number.
@@ -92,13 +93,13 @@ pub(crate) enum Command {
     /// Writes a backup into a replica, which later runs move to newer backups.
     ///
     /// After an interruption, run it again: it skips what was copied. Until it succeeds, other
-    /// commands refuse DEST. A store that was written to is no replica any more.
+    /// commands refuse DEST. A store with new writes is no longer a replica.
     Replica {
         /// Directory of the backup set.
         set: PathBuf,
         /// Directory of the replica, missing or empty for a new one.
         dest: PathBuf,
-        /// Move to the newest backup of the same store, with the archived log behind it. Copies
+        /// Move to the newest backup of the same store, with the archived log after it. Copies
         /// only new files.
         #[arg(long)]
         refresh: bool,
@@ -193,7 +194,7 @@ impl Command {
     }
 }
 
-/// Fetches all files of a replica, of the newest backup if it `refreshes`.
+/// Fetches all files of a replica. `refreshes`: moves it to the newest backup first.
 fn fetch(
     set: &Path,
     dest: &Path,

@@ -37,12 +37,12 @@ const KEYS_COUNT: u64 = 2_000_000;
 /// Fills a store for each kind with the same keys: no filters, uniform blocked Bloom filters,
 /// uniform ribbons, and filters planned by the engine (Auto). Measures each store with a block
 /// cache smaller than the data, with everything in the cache, and cold. Then measures the Auto
-/// filters with several threads and with less and less filter memory.
+/// filters with several threads and with decreasing filter memory.
 ///
 /// Checks every answer, the counters and the promised figures. Exits with 1 if any is wrong.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Keys: `iin` (12-digit identification numbers), `urls`, or a file with one key a line. Half
+    /// Keys: `iin` (12-digit identification numbers), `urls`, or a file with one key per line. Half
     /// of a file's keys are stored; the other half are the absent keys.
     #[arg(long, value_name = "iin|urls|FILE", default_value_t = KeySource::Iin)]
     keys: KeySource,
@@ -209,7 +209,7 @@ impl Args {
         Ok(Report { sweep, threads, page_cache, ..report })
     }
 
-    /// Looks up absent keys with more and more threads.
+    /// Looks up absent keys with an increasing number of threads.
     fn measure_threads(&self, db: &Db, keys: &Keys, lookups: u64, found: &mut Found) -> Result<()> {
         let count = usize::try_from(lookups).unwrap_or(usize::MAX);
         let keys = RoundKeys::new(keys, keys.shuffled(self.seed).take(count));
@@ -219,7 +219,7 @@ impl Args {
         Ok(())
     }
 
-    /// Looks up absent keys with less and less filter memory.
+    /// Looks up absent keys with decreasing filter memory.
     fn sweep(
         &self,
         db: &Db,
@@ -260,7 +260,8 @@ impl Args {
         Ok(())
     }
 
-    /// Looks up `keys` in rounds of `lookups`, none twice: no round hits blocks of an earlier one.
+    /// Looks up `keys` in rounds of `lookups`. Looks up no key twice, so no round hits blocks that
+    /// an earlier round has cached.
     fn case(&self, db: &Db, keys: &Keys, lookups: u64, kind: Kind) -> Result<Case> {
         let progress = progress::bar(self.rounds + 1, "rounds", &kind.to_string());
         let expected = match kind.key_kind {

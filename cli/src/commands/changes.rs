@@ -24,18 +24,19 @@ use crate::{
 /// Interval between two refreshes of a followed store.
 const INTERVAL: Duration = Duration::from_millis(200);
 
-/// Prints the committed changes that the store keeps, in order, one a line.
+/// Prints the committed changes that the store retains, in order, one per line.
 ///
 /// A line has the sequence number, the keyspace, the kind, the key, and the value, separated by
 /// tabs. A keyspace without a known name is printed as its number. Requires a store opened with
-/// `Options::retain_changes`; exits with 2 if it keeps no changes, or has dropped some after N.
+/// `Options::retain_changes`. Exits with 2 if the store retains no changes, or has dropped some
+/// after N.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Directory of the store.
     store: PathBuf,
     #[command(flatten)]
     notation: Notation,
-    /// Print changes after this sequence number; by default all that are kept.
+    /// Print changes after this sequence number [default: all retained changes].
     #[arg(long, value_name = "N")]
     since: Option<u64>,
     /// Print each batch as one line of JSON.

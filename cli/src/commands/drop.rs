@@ -20,7 +20,7 @@ pub(crate) struct Args {
 
 impl Args {
     pub(crate) fn run(self) -> Result<()> {
-        // Without workers no compaction runs first and fails at damage in the keyspace.
+        // A worker could start a compaction first, which would fail at damage in the keyspace.
         let options = options().create_if_missing(false).worker_threads(0);
         let db = options.open(&self.store).map_err(|error| not_opened(&self.store, error))?;
         if !db.drop_keyspace(&self.keyspace)? {

@@ -12,7 +12,7 @@ use crate::{
 
 /// Prints the steps of a lookup: memtables, candidate tables, filter results, block reads, answer.
 ///
-/// Exits with 0 if the key is present or absent, and with 2 if a block on the way is damaged.
+/// Exits with 0 if the key is present or absent, and with 2 if the lookup reads a damaged block.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]

@@ -29,11 +29,11 @@ use crate::{
 /// bytes, in the notation of `sieve scan`. Expiry times are not exported.
 ///
 /// The format `rocksdb` writes a directory with a subdirectory for each keyspace. Its tables have
-/// disjoint key ranges, and each was read again. Pass them to `IngestExternalFile`, or to
-/// `ldb ingest_extern_sst`. RocksDB 6.6 or later reads them.
+/// disjoint key ranges. The command verifies each table by reading it again. Pass the tables to
+/// `IngestExternalFile`, or to `ldb ingest_extern_sst`. RocksDB 6.6 or later reads them.
 ///
-/// A file or directory has its name when it is complete and durable; before, it is `NAME.partial`.
-/// With `--output`, prints the number of entries and a digest of each keyspace, as `sieve migrate`.
+/// The output is `NAME.partial` until it is complete and durable. With `--output`, prints the
+/// number of entries and a digest of each keyspace, as `sieve migrate`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]
@@ -63,7 +63,7 @@ pub(crate) struct Args {
 /// A format of exports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Format {
-    /// A JSON object a line: `{"key":"a","value":"1"}`.
+    /// One JSON object per line: `{"key":"a","value":"1"}`.
     Json,
     /// CSV with the columns `key` and `value`.
     Csv,

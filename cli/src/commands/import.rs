@@ -150,7 +150,7 @@ impl Args {
         Ok(())
     }
 
-    /// Stores records of standard input up to the first that is not an entry. Counts them in
+    /// Stores records of standard input up to the first that is not an entry. Adds their number to
     /// `counts`.
     fn store_all(&self, db: &Db, keyspace: &Keyspace, counts: &Counts) -> Result<()> {
         let input = io::stdin().lock();

@@ -5,13 +5,13 @@ use std::{io::Write, path::PathBuf};
 use super::{Access, open_store};
 use crate::{error::Result, text::escape};
 
-/// Prints the names of the keyspaces in order, one a line, with the escapes of keys.
+/// Prints the names of the keyspaces in order, one per line, with the escapes of keys.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Directory of the store.
     store: PathBuf,
     /// Print two more columns, separated by tabs: the number of keys, which counts overwritten keys
-    /// twice, and their length on disk and in memtables, in bytes. Both are estimates.
+    /// twice, and their bytes on disk and in memtables. Both are estimates.
     #[arg(long)]
     sizes: bool,
 }

@@ -25,13 +25,14 @@ use crate::{
 /// Copies a database of another engine into a new store, and verifies the copy.
 ///
 /// Each column family becomes a keyspace of the same name, with the newest value of each key. Merge
-/// operands are folded. Nothing in the database is changed. No process may have it open.
+/// operands are folded. Does not change the database, which no process may have open.
 ///
 /// Then reads the new store, and compares the number of entries and a digest of all keys and
 /// values. Prints both for each keyspace. Exits with 1 if one differs.
 ///
 /// The new store is `NAME.partial` until it is complete and verified. If the command fails, it
-/// deletes that. After an interruption, delete it; the next migration starts again.
+/// deletes the incomplete store. After an interruption, delete `NAME.partial` before you migrate
+/// again.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Directory of the database.
@@ -41,7 +42,7 @@ pub(crate) struct Args {
     /// Engine that wrote the database.
     #[arg(long, value_name = "ENGINE", default_value = "rocksdb")]
     from: Engine,
-    /// Directory of the write-ahead logs, if they are not in that of the database.
+    /// Directory of the write-ahead logs, if it is not the directory of the database.
     #[arg(long, value_name = "PATH")]
     wal_dir: Option<PathBuf>,
 }

@@ -1,4 +1,4 @@
-//! One command a file.
+//! Commands, one per file.
 
 pub(crate) mod backup;
 pub(crate) mod bench_misses;
@@ -49,11 +49,11 @@ const CURRENT: &str = "CURRENT";
 /// Access of a command to a store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Access {
-    /// Changes nothing in the directory: needs no write permission and no disk space.
+    /// Read-only: needs no write permission and no disk space.
     Read,
-    /// The same. If a process has the store open for writing, reads beside it, as of now.
+    /// Read-only. If a process has the store open for writing, follows that store.
     Beside,
-    /// The same, without a lock that would keep a writer from opening the store.
+    /// Read-only, without a lock that would prevent a writer from opening the store.
     Follow,
     Write,
 }
@@ -69,7 +69,7 @@ pub(crate) struct KeyspaceArgs {
 }
 
 impl KeyspaceArgs {
-    /// Opens the keyspace. It and the store must exist.
+    /// Opens the keyspace, which must exist.
     fn open(&self, access: Access) -> Result<(Db, Keyspace)> {
         self.open_as(access, false)
     }

@@ -73,8 +73,8 @@ impl Args {
         })
     }
 
-    /// Returns a loss. The keys are unknown or not concerned if `keys` is null; a bound that is
-    /// null has no end.
+    /// Converts a loss to JSON. `keys` is null if the keys are unknown or not affected. A null
+    /// bound is unbounded.
     fn json_of_problem(&self, problem: &VerifyProblem) -> Value {
         let bound = |bound: &Bound<Bytes>| match bound {
             Bound::Included(key) => json!({"key": self.notation.write(key), "inclusive": true}),

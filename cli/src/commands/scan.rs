@@ -15,7 +15,7 @@ use crate::{
     text::{Notation, counted},
 };
 
-/// Prints entries in key order, one a line: the key, a tab, the value.
+/// Prints entries in key order, one per line: the key, a tab, the value.
 ///
 /// Exits with 2 at a damaged block, unless `--skip-damaged` is set.
 #[derive(Debug, clap::Args)]
@@ -114,7 +114,8 @@ impl Args {
 }
 
 /// Reports the damaged blocks of the keyspace `name` within a scan on standard error. Returns their
-/// number. `scanned` is the first and the last key of the scan, and whether the last is a prefix.
+/// number. `scanned` is the first key of the scan, the last key, and `true` if the last key is a
+/// prefix.
 fn report_skipped(
     db: &Db,
     name: &str,
@@ -149,7 +150,7 @@ fn report_skipped(
     Ok(blocks)
 }
 
-/// Returns whether a damaged block may hide a newer value of `key` than the scan found.
+/// Returns `true` if a damaged block may hide a newer value of `key` than the scan found.
 fn is_outdated(keyspace: &Keyspace, key: &[u8]) -> Result<bool> {
     match keyspace.contains_key(key) {
         Ok(_) => Ok(false),

@@ -116,13 +116,14 @@ impl Args {
     }
 }
 
-/// Returns whether a process has the store open for writing.
+/// Returns `true` if a process has the store open for writing, or if the state of the lock is
+/// unknown.
 ///
 /// Briefly takes the lock of the store, so call it only if the store seems closed.
 fn is_open(store: &Path) -> bool {
     match RealFs.lock_shared(&store.join(LOCK)) {
         Ok(_) => false,
-        // Another failure leaves it unknown.
+        // Another failure does not show that the store is closed.
         Err(error) => error.kind() != io::ErrorKind::NotFound,
     }
 }

@@ -1,4 +1,4 @@
-//! Entries outside of stores: what `export` writes and `import` reads.
+//! Formats of entries that `export` writes and `import` reads.
 
 mod output;
 mod reader;

@@ -24,7 +24,7 @@ impl<'a> Output<'a> {
         })
     }
 
-    /// Writes what is buffered, and gives a file its name.
+    /// Flushes the buffer. Makes a file durable under its final name.
     pub(crate) fn finish(self) -> Result<()> {
         match self {
             Self::Stdout(out) => Ok(out.flush()?),

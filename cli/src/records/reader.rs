@@ -15,17 +15,17 @@ use crate::{
     text::Notation,
 };
 
-/// Length of the longest record, each byte as an escape: a line of JSON doubles the backslash.
+/// Maximum length of a record with each byte escaped: a line of JSON doubles the backslash.
 const RECORD_BYTES_MAX: u64 = 5 * (KEY_BYTES_MAX + VALUE_BYTES_MAX) as u64 + (4 << 10);
 
 /// Format of the input.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum InputFormat {
-    /// Key, tab, value: what `sieve scan` prints.
+    /// Key, tab, value: the output of `sieve scan`.
     Lines,
-    /// A JSON object a line, with the fields `key` and `value`, and perhaps `keyspace`.
+    /// One JSON object per line, with the fields `key`, `value` and optionally `keyspace`.
     Json,
-    /// CSV, whose first row names the columns `key` and `value`, and perhaps `keyspace`.
+    /// CSV. The first row names the columns `key`, `value` and optionally `keyspace`.
     Csv,
 }
 
@@ -195,8 +195,7 @@ impl Columns {
     }
 }
 
-/// Reads until `left` is used up, so that a quote that does not end takes a bounded amount of
-/// memory.
+/// Reads at most `left` bytes, so that an unterminated quote uses bounded memory.
 struct Bounded<R> {
     input: R,
     left: u64,

@@ -7,7 +7,7 @@ use serde::Serialize;
 use super::{KEY, KEYSPACE, Output, Sink, VALUE};
 use crate::{error::Result, text::Notation};
 
-/// Writes a JSON object a line.
+/// Writes one JSON object per line.
 pub(crate) struct Json<'a> {
     output: Output<'a>,
     notation: Notation,

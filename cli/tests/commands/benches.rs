@@ -57,7 +57,7 @@ fn broken_promise_fails_the_run() {
     assert!(err.contains("3 results are wrong"), "{out}{err}");
     assert!(out.ends_with("3 results wrong, listed above.\n"), "{out}");
     assert!(out.contains(" 1 thread: "), "{out}");
-    // The stores are kept, and not overwritten.
+    // The stores are kept, and a second run does not overwrite them.
     exits_with_1_silently(&["get", text(&kept.join("off")), "a"]);
     assert!(failure(&args).contains("perhaps from an earlier run"));
 }

@@ -43,7 +43,7 @@ fn changes_are_printed_in_order_and_as_json() {
 }
 
 #[test]
-fn a_store_without_changes_says_so() {
+fn store_without_changes_is_an_error() {
     let dir = tempfile::tempdir().expect("there is room");
     let path = dir.path().to_str().expect("text");
     assert!(sieve(&["put", path, "key", "2"]).status.success());

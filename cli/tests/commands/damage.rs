@@ -25,7 +25,7 @@ fn store(path: &Path) -> PathBuf {
     files.find(|path| path.extension().is_some_and(|it| it == "sst")).unwrap()
 }
 
-#[expect(clippy::disallowed_methods, reason = "damages a file behind the engine's back")]
+#[expect(clippy::disallowed_methods, reason = "bypasses the engine to damage a file")]
 fn flip(path: &Path, at: impl Fn(usize) -> usize) {
     let mut bytes = std::fs::read(path).unwrap();
     let at = at(bytes.len());
@@ -33,7 +33,7 @@ fn flip(path: &Path, at: impl Fn(usize) -> usize) {
     std::fs::write(path, bytes).unwrap();
 }
 
-#[expect(clippy::disallowed_methods, reason = "damages a store behind the engine's back")]
+#[expect(clippy::disallowed_methods, reason = "bypasses the engine to damage a store")]
 fn remove(path: &Path) {
     std::fs::remove_file(path).unwrap();
 }
@@ -178,7 +178,7 @@ fn n16_unreadable_file_is_not_reported_as_damaged() {
     let table = store(&path);
     // A directory in place of the file cannot be read even by root.
     remove(&table);
-    #[expect(clippy::disallowed_methods, reason = "damages a store behind the engine's back")]
+    #[expect(clippy::disallowed_methods, reason = "bypasses the engine to damage a store")]
     std::fs::create_dir(&table).unwrap();
     let verified = sieve(&["verify", text(&path)]);
     assert_eq!(verified.status.code(), Some(1), "{}", stderr(&verified));

@@ -60,7 +60,7 @@ fn written_entries_are_read_by_the_next_process() {
 }
 
 #[test]
-fn the_past_of_a_keyspace_with_a_history_is_printed() {
+fn history_of_a_keyspace_is_printed() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("store");
     let store = text(&path);
@@ -251,7 +251,7 @@ fn closed_pipe_is_not_an_error() {
 }
 
 #[test]
-#[expect(clippy::disallowed_methods, reason = "damages a file behind the engine's back")]
+#[expect(clippy::disallowed_methods, reason = "bypasses the engine to damage a file")]
 fn errors_are_printed_with_causes() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("store");

@@ -1,4 +1,4 @@
-//! `export`: what `import` reads, and tables for RocksDB.
+//! `export`: formats that `import` reads, and tables for RocksDB.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by a panic")]
 #![expect(clippy::disallowed_methods, reason = "reads exported files")]
@@ -151,7 +151,7 @@ fn tables_have_a_directory_for_each_keyspace() {
     assert!(tables.join("default/000001.sst").exists());
     assert_eq!(fs::read_dir(tables.join("empty")).unwrap().count(), 0);
     assert!(!dir.path().join("tables.partial").exists());
-    // An interrupted export is not taken for a whole one, nor replaced.
+    // An interrupted export is neither mistaken for a complete one nor replaced.
     let other = dir.path().join("other");
     fs::create_dir(dir.path().join("other.partial")).unwrap();
     let errors = failure(&[&export[..], &["--output", text(&other)]].concat());

@@ -1,4 +1,4 @@
-//! Messages say what happened, to which file or key, and what to do.
+//! Messages contain what happened, the affected file or key, and advice.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by a panic")]
 
@@ -201,7 +201,7 @@ fn n16_damage_messages_give_advice() {
     let dir = tempfile::tempdir().unwrap();
     let store = text(dir.path());
     output(&["put", store, "a", "1"]);
-    #[expect(clippy::disallowed_methods, reason = "damages a store behind the engine's back")]
+    #[expect(clippy::disallowed_methods, reason = "bypasses the engine to damage a store")]
     std::fs::remove_file(dir.path().join("CURRENT")).unwrap();
     let end = sieve(&["verify", store]);
     let message = String::from_utf8(end.stderr).unwrap();
@@ -248,7 +248,7 @@ fn n16_explain_reports_damage_as_a_step() {
     assert!(message.contains("unknown, a block cannot be read: "), "{message}");
 }
 
-#[expect(clippy::disallowed_methods, reason = "damages a table behind the engine's back")]
+#[expect(clippy::disallowed_methods, reason = "bypasses the engine to damage a table")]
 fn damage(table: &Path) {
     let mut bytes = std::fs::read(table).unwrap();
     bytes[70] ^= 1;

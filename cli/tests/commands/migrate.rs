@@ -50,7 +50,7 @@ fn a_reversed_order_becomes_ascending() {
 }
 
 #[test]
-fn what_cannot_be_migrated_is_named() {
+fn unsupported_databases_are_named() {
     let dir = tempfile::tempdir().unwrap();
     let store = dir.path().join("store");
     let (source, store) = (fixture("version2"), text(&store));
@@ -87,7 +87,7 @@ fn damage_is_reported_with_file_and_offset() {
 
 #[test]
 #[expect(clippy::disallowed_methods, reason = "makes leftovers of an interrupted migration")]
-fn an_interrupted_migration_is_not_taken_for_a_store() {
+fn interrupted_migration_is_not_mistaken_for_a_store() {
     let dir = tempfile::tempdir().unwrap();
     let (source, store) = (fixture("version2"), dir.path().join("store"));
     let partial = dir.path().join("store.partial");

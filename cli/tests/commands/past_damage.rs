@@ -36,7 +36,7 @@ fn store_of_runs(path: &Path, runs: usize) -> Vec<PathBuf> {
     tables
 }
 
-#[expect(clippy::disallowed_methods, reason = "damages a file behind the engine's back")]
+#[expect(clippy::disallowed_methods, reason = "bypasses the engine to damage a file")]
 fn damage(table: &Path, places: impl Fn(usize) -> Vec<usize>) {
     let mut bytes = std::fs::read(table).unwrap();
     for at in places(bytes.len()) {
@@ -155,7 +155,7 @@ fn n15_repair_exits_with_0_1_or_2() {
     let (old, new) = (dir.path().join("old"), dir.path().join("new"));
     let table = store(&old);
     let repair = |to: &str| sieve(&["repair", text(&old), "--into", text(&dir.path().join(to))]);
-    #[expect(clippy::disallowed_methods, reason = "damages a file behind the engine's back")]
+    #[expect(clippy::disallowed_methods, reason = "bypasses the engine to damage a file")]
     std::fs::remove_file(old.join("CURRENT")).unwrap();
     let end = repair("new");
     let message = String::from_utf8_lossy(&end.stdout);

@@ -7,7 +7,7 @@ use sievedb::Options;
 use super::{exits_with_1_silently, failure, output, text};
 
 /// Returns the names and bytes of the files of a store.
-#[expect(clippy::disallowed_methods, reason = "looks at files behind the engine's back")]
+#[expect(clippy::disallowed_methods, reason = "reads files without the engine")]
 fn contents(store: &Path) -> BTreeMap<String, Vec<u8>> {
     let entries = store.read_dir().expect("the store is there");
     let paths = entries.map(|entry| entry.expect("the directory is listed").path());

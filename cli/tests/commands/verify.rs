@@ -5,7 +5,7 @@ use sievedb::{Compression, KeyspaceOptions, Options};
 use super::{failure, flush, output, sieve, sieve_into_closed_pipe, text};
 
 #[test]
-#[expect(clippy::disallowed_methods, reason = "damages a file behind the engine's back")]
+#[expect(clippy::disallowed_methods, reason = "bypasses the engine to damage a file")]
 fn verify_lists_every_problem() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("store");
@@ -40,7 +40,7 @@ fn verify_lists_every_problem() {
 }
 
 #[test]
-#[expect(clippy::disallowed_methods, reason = "damages a store behind the engine's back")]
+#[expect(clippy::disallowed_methods, reason = "bypasses the engine to damage a store")]
 fn store_without_current_is_not_an_empty_directory() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("store");

@@ -101,7 +101,7 @@ impl SieveTransaction {
 /// Returns the entries as a stream.
 ///
 /// Fedimint's stream has no errors: a read that fails panics, as in its RocksDB backend. A stream
-/// that ended early would show a part of the entries as all of them.
+/// that ended early would return an incomplete result without an error.
 fn entries<'a>(
     entries: impl Iterator<Item = sievedb::Result<(Bytes, Bytes)>> + Send + 'a,
 ) -> PrefixStream<'a> {
@@ -169,14 +169,15 @@ impl IDatabaseTransactionOps for SieveTransaction {
 
 #[async_trait]
 impl IRawDatabaseTransaction for SieveTransaction {
-    /// Blocks until the transaction is on disk. Fedimint runs a transaction again after an error,
-    /// so one that failed must not be visible, as that of an asynchronous commit may be.
+    /// Blocks until the transaction is durable. Fedimint runs a transaction again after an error,
+    /// so a failed commit must not be visible. A failed asynchronous commit may be visible.
     async fn commit_tx(self) -> Result<()> {
         Ok(blocking(|| self.transaction.commit(Durability::Disk))?)
     }
 }
 
-/// Calls `call`, which blocks. A runtime with several threads moves its other tasks away first.
+/// Calls `call`, which blocks. A multi-threaded runtime first moves its other tasks to other
+/// threads.
 fn blocking<T>(call: impl FnOnce() -> T) -> T {
     match Handle::try_current().map(|runtime| runtime.runtime_flavor()) {
         Ok(RuntimeFlavor::MultiThread) => block_in_place(call),

@@ -1,4 +1,4 @@
-//! Fedimint's own tests of a backend, and what they leave out.
+//! Fedimint's backend tests, and tests of behavior that those do not cover.
 
 use std::sync::Arc;
 
