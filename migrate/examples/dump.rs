@@ -1,7 +1,7 @@
 //! Prints the entries of a RocksDB directory: column family, key and value in hexadecimal digits.
 //!
-//! `cargo run -p sievedb-migrate --example dump -- [DIRECTORY]`; without one, those of a small
-//! directory of the tests.
+//! `cargo run -p sievedb-migrate --example dump -- [DIRECTORY]`. Default: a small directory of the
+//! tests.
 
 use std::{
     error::Error,

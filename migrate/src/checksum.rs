@@ -62,7 +62,7 @@ impl ChecksumKind {
     }
 }
 
-/// Number added to the checksum of a block at `offset`, so that a misplaced block is noticed.
+/// Number added to the checksum of a block at `offset`, so that a misplaced block is detected.
 /// Tables before format version 6 have the base 0.
 pub(crate) fn context(base: u32, offset: u64) -> u32 {
     match base {

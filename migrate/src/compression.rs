@@ -18,10 +18,10 @@ const SNAPPY_RATIO_MAX: usize = 64;
 /// Largest uncompressed size of a block, value or record. RocksDB keeps sizes in 32 bits.
 const SIZE_MAX: u64 = u32::MAX as u64;
 
-/// First bytes of a trained ZSTD dictionary. Others are contents without tables.
+/// First bytes of a trained ZSTD dictionary. A dictionary without them is raw content.
 const ZSTD_DICTIONARY: [u8; 4] = [0x37, 0xa4, 0x30, 0xec];
 
-/// Number that ZSTD frames use for the dictionary without tables, whose frames name none.
+/// Dictionary id that `zstd` uses for raw content. Frames do not name it.
 const CONTENT_DICTIONARY: u32 = 1;
 
 /// Compression type of a block, value or log.
@@ -43,7 +43,7 @@ impl Compression {
         let name = match number {
             Self::NONE => return Ok(Self::None),
             1 => return Ok(Self::Snappy),
-            // LZ4HC differs in the compressor only.
+            // LZ4HC differs only in the compressor.
             Self::LZ4 | 5 => return Ok(Self::Lz4),
             7 => return Ok(Self::Zstd),
             2 => "Zlib",
@@ -62,7 +62,7 @@ impl Compression {
 pub(crate) struct Decompressor {
     dictionary: Vec<u8>,
     zstd: FrameDecoder,
-    /// Number of the dictionary that `zstd` has, for frames that do not name it.
+    /// Id of the dictionary that `zstd` has loaded, for frames that do not name it.
     zstd_dictionary: Option<u32>,
 }
 
@@ -163,12 +163,12 @@ impl Decompressor {
         let corrupt = |reason: &dyn std::fmt::Display| {
             Error::corrupt(path, offset, format!("cannot decompress: {reason}"))
         };
-        // Grows with what has been decompressed, so a wrong size allocates nothing.
+        // Grows with the decompressed bytes, so a wrong size allocates nothing.
         let mut output = Vec::new();
         while !input.is_empty() {
             self.zstd.init(&mut input).map_err(|error| corrupt(&error))?;
             if let Some(id) = self.zstd_dictionary {
-                // A frame may leave out the number of its dictionary.
+                // A frame may omit the id of its dictionary.
                 self.zstd.force_dict(id).map_err(|error| corrupt(&error))?;
             }
             while !self.zstd.is_finished() {
@@ -186,7 +186,7 @@ impl Decompressor {
     }
 }
 
-/// Returns the uncompressed size in front of the compressed bytes, and these.
+/// Splits off the uncompressed size in front of the compressed bytes, and returns both.
 fn sized<'a>(bytes: &'a [u8], path: &'a Path, offset: u64) -> Result<(u64, &'a [u8])> {
     let mut decoder = Decoder::new(bytes, path, offset);
     let size = decoder.varint64("uncompressed size")?;

@@ -27,12 +27,12 @@ impl<'a> Decoder<'a> {
         self.bytes.is_empty()
     }
 
-    /// Returns the number of bytes left.
+    /// Returns the number of remaining bytes.
     pub(crate) fn len(&self) -> usize {
         self.bytes.len()
     }
 
-    /// Returns all bytes left.
+    /// Returns all remaining bytes.
     pub(crate) fn rest(&mut self) -> &'a [u8] {
         std::mem::take(&mut self.bytes)
     }
@@ -93,23 +93,23 @@ impl<'a> Decoder<'a> {
         u32::try_from(value).map_err(|_| self.corrupt(format!("{what} is longer than 32 bits")))
     }
 
-    /// Returns a byte string with its length before it.
+    /// Returns a length-prefixed byte string.
     pub(crate) fn prefixed(&mut self, what: &str) -> Result<&'a [u8]> {
         let count = self.varint32(what)?;
         self.bytes(count as usize, what)
     }
 
-    /// Returns a signed integer in the zigzag encoding.
+    /// Returns a zigzag-encoded signed integer.
     pub(crate) fn zigzag64(&mut self, what: &str) -> Result<i64> {
         let value = self.varint64(what)?;
         Ok((value >> 1).cast_signed() ^ -(value & 1).cast_signed())
     }
 
-    /// Returns an error if bytes are left.
+    /// Returns an error if bytes remain.
     pub(crate) fn finish(self, what: &str) -> Result<()> {
         match self.is_empty() {
             true => Ok(()),
-            false => Err(self.corrupt(format!("{} bytes behind {what}", self.bytes.len()))),
+            false => Err(self.corrupt(format!("{} bytes follow {what}", self.bytes.len()))),
         }
     }
 }

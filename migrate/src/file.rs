@@ -1,4 +1,4 @@
-//! Files, opened to read.
+//! Read-only files.
 
 use std::{
     fs, io,
@@ -41,7 +41,7 @@ impl File {
         self.len
     }
 
-    /// Returns `count` bytes at `offset`, which the file must have.
+    /// Returns `count` bytes at `offset`. Fails if the file is shorter.
     pub(crate) fn read_at(&self, offset: u64, count: usize) -> Result<Vec<u8>> {
         let end = offset.checked_add(count as u64);
         if end.is_none_or(|end| end > self.len) {
@@ -55,7 +55,7 @@ impl File {
         }
     }
 
-    /// Returns all bytes of the file, which may have up to `max` bytes.
+    /// Returns all bytes of the file. Fails if it has more than `max` bytes.
     pub(crate) fn read_all(&self, max: usize) -> Result<Vec<u8>> {
         match usize::try_from(self.len) {
             Ok(len) if len <= max => self.read_at(0, len),

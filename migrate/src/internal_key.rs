@@ -14,7 +14,7 @@ pub(crate) enum ValueType {
     SingleDeletion,
     Value,
     Merge,
-    /// The value names its place in a blob file.
+    /// The value is a reference into a blob file.
     BlobIndex,
     /// The value is a set of named columns.
     WideColumns,
@@ -23,7 +23,7 @@ pub(crate) enum ValueType {
 }
 
 impl ValueType {
-    /// Number of range deletions, which tables keep in a block of their own.
+    /// Type of range deletions, which tables store in a block of their own.
     pub(crate) const RANGE_DELETION: u8 = 0x0f;
 
     /// Returns the type of an entry in a table.
@@ -42,7 +42,7 @@ impl ValueType {
     }
 }
 
-/// Splits an internal key into user key, sequence number and number of the type.
+/// Splits an internal key into user key, sequence number and type.
 pub(crate) fn split_internal_key(key: &[u8]) -> Option<(&[u8], u64, u8)> {
     let (user, trailer) = key.split_last_chunk::<8>()?;
     let trailer = u64::from_le_bytes(*trailer);
@@ -76,7 +76,7 @@ impl Comparator {
         }
     }
 
-    /// Compares user keys, and for equal ones puts the larger sequence number first.
+    /// Compares user keys. For equal user keys, the larger sequence number sorts first.
     pub(crate) fn compare_versions(self, left: (&[u8], u64), right: (&[u8], u64)) -> Ordering {
         self.compare(left.0, right.0).then(right.1.cmp(&left.1))
     }

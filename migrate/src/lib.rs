@@ -13,15 +13,15 @@
 //! | entries           | deletions of keys and ranges, merge operands, blobs, ingested tables |
 //! | comparators       | bytewise, reverse bytewise                                          |
 //!
-//! Everything else is refused by name with [`Error::Unsupported`]: other comparators, user-defined
+//! Other features are refused by name with [`Error::Unsupported`]: other comparators, user-defined
 //! timestamps, Zlib, BZip2 and custom compression, plain and cuckoo tables, `DBWithTTL`, and
 //! wide-column entities with columns other than the default one.
 //!
-//! [`export`] writes tables for RocksDB. The module `store`, a feature, copies entries of any
-//! source into a store.
+//! [`export`] writes tables for RocksDB. The feature `store` adds the module `store`, which copies
+//! entries of any source into a store.
 //!
 //! Every block, record and blob is verified by its checksum. Damage is an [`Error::Corrupt`] with
-//! file and offset, never a panic, and sizes are checked before memory is allocated.
+//! file and offset, never a panic. Sizes are checked before memory is allocated.
 
 mod checksum;
 mod compression;

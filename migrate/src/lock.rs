@@ -16,7 +16,7 @@ const LOCK: &str = "LOCK";
 pub(crate) fn check(directory: &Path) -> Result<()> {
     let path = directory.join(LOCK);
     let file = match File::open(path.as_path()) {
-        // A copy need not have it.
+        // A copy of a database may lack the file.
         Err(Error::Io { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => {
             return Ok(());
         }

@@ -1,4 +1,4 @@
-//! The file OPTIONS, as far as reading depends on it.
+//! The options in the file OPTIONS that affect reading.
 
 use std::{collections::BTreeMap, path::Path};
 
@@ -9,7 +9,7 @@ use crate::{
 
 const OPTIONS_PREFIX: &str = "OPTIONS-";
 
-/// Largest file of options that is read.
+/// Maximum length of the file OPTIONS that is read.
 const OPTIONS_BYTES_MAX: usize = 64 << 20;
 
 /// Options of a column family.
@@ -23,16 +23,16 @@ pub(crate) struct FamilyOptions {
     pub(crate) compaction_filters: Vec<String>,
 }
 
-/// The newest file of options.
+/// The newest file OPTIONS.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct OptionsFile {
-    /// Directory of the logs, empty if it is that of the database.
+    /// Directory of the logs; empty for the directory of the database.
     pub(crate) wal_dir: String,
     pub(crate) families: BTreeMap<String, FamilyOptions>,
 }
 
 impl OptionsFile {
-    /// Reads the newest file of options in `directory`, if there is one.
+    /// Reads the newest file OPTIONS in `directory`, if there is one.
     pub(crate) fn read(directory: &Path) -> Result<Self> {
         let number = |name: &String| name.strip_prefix(OPTIONS_PREFIX)?.parse::<u64>().ok();
         let names = file::names(directory)?;
@@ -99,7 +99,7 @@ fn field(value: &str, name: &str) -> Option<String> {
     None
 }
 
-/// Returns the position of the semicolon behind a value, outside of braces.
+/// Returns the position of the semicolon after a value, outside of braces.
 fn field_end(text: &str) -> usize {
     let (mut depth, mut is_escaped) = (0_u32, false);
     for (at, byte) in text.bytes().enumerate() {

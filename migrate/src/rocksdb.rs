@@ -17,11 +17,11 @@ use crate::{
     wal::{Memtable, Replay},
 };
 
-/// Merge operators of RocksDB that this crate has.
+/// Merge operators of RocksDB that this crate implements.
 const STRING_APPEND: [&str; 2] = ["StringAppendOperator", "StringAppendTESTOperator"];
 const UINT64_ADD: &str = "UInt64AddOperator";
 
-/// Delimiter of `StringAppendOperator`, where the file OPTIONS does not name it.
+/// Delimiter of `StringAppendOperator` if the file OPTIONS does not name one.
 const DELIMITER: &str = ",";
 
 /// Options for opening a RocksDB directory.
@@ -43,15 +43,15 @@ pub struct Options {
 }
 
 impl Options {
-    /// Returns the defaults: merge operators and the directory of the logs come from the file
-    /// OPTIONS.
+    /// Returns the defaults: the file OPTIONS names the merge operators, and the logs are in the
+    /// directory of the database.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Sets the merge operator of the column family `name`. It is used instead of the one that the
-    /// file OPTIONS names.
+    /// Sets the merge operator of the column family `name`. Overrides the operator that the file
+    /// OPTIONS names.
     #[must_use]
     pub fn merge_operator(
         mut self,
@@ -62,8 +62,8 @@ impl Options {
         self
     }
 
-    /// Sets the directory of the write-ahead logs, RocksDB's option `wal_dir`. Default: that of the
-    /// database.
+    /// Sets the directory of the write-ahead logs, RocksDB's option `wal_dir`. Default: the
+    /// directory of the database.
     #[must_use]
     pub fn wal_dir(mut self, path: impl Into<PathBuf>) -> Self {
         self.wal_dir = Some(path.into());
@@ -80,7 +80,7 @@ impl Options {
     }
 }
 
-/// A RocksDB directory that no process has open. Nothing in it is changed.
+/// A RocksDB directory that no process has open. Changes nothing in it.
 ///
 /// The entries of the live write-ahead logs are in memory: their keys and values, and about 80
 /// bytes for each. RocksDB bounds them by the sizes of its memtables (`db_write_buffer_size`, or 64
@@ -114,11 +114,11 @@ pub struct RocksDb {
 }
 
 impl RocksDb {
-    /// Opens the directory `path` with default options: reads its manifest and its newest file
+    /// Opens the directory `path` with default options. Reads its manifest and its newest file
     /// OPTIONS, and replays its logs into memory.
     ///
-    /// An incomplete record at the end of the last log is dropped, as by RocksDB. Other damage in a
-    /// log is an error. Prepared transactions that were not committed are dropped.
+    /// Drops an incomplete record at the end of the last log, as RocksDB does. Other damage in a
+    /// log is an error. Drops prepared transactions that were not committed.
     ///
     /// # Errors
     ///
@@ -188,8 +188,8 @@ impl RocksDb {
     /// Returns the newest value of each key of the column family `name`, in the order of its
     /// comparator.
     ///
-    /// Opens all tables to read their range tombstones, and then again as the iterator reaches
-    /// them. Every block is verified by its checksum.
+    /// Opens all tables to read their range tombstones. Opens each table again when the iterator
+    /// reaches it. Every block is verified by its checksum.
     ///
     /// # Errors
     ///
@@ -197,8 +197,8 @@ impl RocksDb {
     /// * [`Error::Unsupported`]: a table needs a feature that this crate does not read.
     /// * [`Error::Corrupt`], [`Error::Io`]: a table cannot be opened.
     ///
-    /// The iterator yields the last three, too, for what it reaches later. An unknown merge
-    /// operator is an error at the first key with operands.
+    /// The iterator also yields the last three errors, for tables that it reaches later. An unknown
+    /// merge operator is an error at the first key with operands.
     pub fn entries(&self, name: &str) -> Result<Entries> {
         let family = self.manifest.families.iter().find(|(_, family)| family.name == name);
         let Some((id, family)) = family else {

@@ -4,7 +4,7 @@ use sievedb::{Batch, Db, Durability, Keyspace};
 
 use crate::Digest;
 
-/// Bytes of keys and values in a batch. A larger entry is written alone.
+/// Target bytes of keys and values in a batch. A larger entry is written alone.
 const BATCH_BYTES: u64 = 256 << 10;
 
 /// A keyspace that was copied.
@@ -54,8 +54,8 @@ impl<'a> KeyspaceWriter<'a> {
         Ok(Self { db, keyspace: db.keyspace(name)?, batch: db.batch(), copied })
     }
 
-    /// Writes an entry, perhaps with a later one. Raises the memory budget of the store if the
-    /// entry does not fit.
+    /// Adds an entry to the current batch. Raises the memory budget of the store if the entry does
+    /// not fit.
     ///
     /// # Errors
     ///
@@ -100,7 +100,7 @@ pub fn digest(keyspace: &Keyspace) -> sievedb::Result<Digest> {
     Ok(digest)
 }
 
-/// Calls `write`, again with a larger memory budget if the entry does not fit.
+/// Calls `write`. Calls it again with a larger memory budget if the entry does not fit.
 ///
 /// # Errors
 ///
@@ -108,7 +108,7 @@ pub fn digest(keyspace: &Keyspace) -> sievedb::Result<Digest> {
 pub fn with_room<T>(db: &Db, write: impl Fn() -> sievedb::Result<T>) -> sievedb::Result<T> {
     match write() {
         Err(sievedb::Error::WriteTooLarge { bytes, .. }) => {
-            // Memtables have a quarter of the budget; a write may use three quarters of that.
+            // Memtables may use a quarter of the budget, and one write three quarters of that.
             db.set_memory_budget(bytes.saturating_mul(8))?;
             write()
         }

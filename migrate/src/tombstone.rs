@@ -9,7 +9,7 @@ use crate::internal_key::{Comparator, SEQUENCE_MAX};
 pub(crate) struct Tombstone {
     /// First version that is covered: user key and sequence number.
     start: (Vec<u8>, u64),
-    /// First version behind the range.
+    /// First version after the range.
     end: (Vec<u8>, u64),
     /// Versions with smaller sequence numbers are deleted.
     sequence: u64,
@@ -28,8 +28,8 @@ impl Tombstone {
         Self { start: (start.to_vec(), SEQUENCE_MAX), end: (end.to_vec(), SEQUENCE_MAX), sequence }
     }
 
-    /// Cuts off what is outside of the table. The tombstone must not cover keys of other tables: a
-    /// compaction may have set their sequence numbers to 0.
+    /// Truncates the range to the bounds of the table. The tombstone must not cover keys of other
+    /// tables: a compaction may have set their sequence numbers to 0.
     pub(crate) fn truncate(&mut self, bounds: &Bounds, comparator: Comparator) {
         let is_before = |left: &(Vec<u8>, u64), right: &(Vec<u8>, u64)| {
             let order = comparator.compare_versions((&left.0, left.1), (&right.0, right.1));
@@ -39,7 +39,7 @@ impl Tombstone {
             self.start = bounds.smallest.clone();
         }
         let (key, sequence) = &bounds.largest;
-        // The largest key is inside of the table, unless a tombstone set it as its end.
+        // The largest key is in the table, unless it is the end of a tombstone.
         let end = match *sequence {
             SEQUENCE_MAX | 0 => *sequence,
             sequence => sequence - 1,
@@ -51,13 +51,14 @@ impl Tombstone {
     }
 }
 
-/// Range tombstones of a column family, in memory, and those that cover the position of a scan.
+/// Range tombstones of a column family in memory, and those that cover the position of a scan.
 #[derive(Debug)]
 pub(crate) struct Tombstones {
     comparator: Comparator,
-    /// By start, the first one last.
+    /// Tombstones after the position, ordered by start, the first one last.
     later: Vec<Tombstone>,
-    /// Started ones, the largest sequence number on top. Below it, ended ones may be left.
+    /// Tombstones that have started, the largest sequence number on top. Below the top, some may
+    /// have ended.
     started: BinaryHeap<Started>,
 }
 
@@ -93,7 +94,8 @@ impl Tombstones {
         Self { comparator, later: all, started: BinaryHeap::new() }
     }
 
-    /// Returns whether a tombstone deletes this version. Calls must be in order of the versions.
+    /// Returns `true` if a tombstone deletes this version. Requires calls in the order of the
+    /// versions.
     pub(crate) fn covers(&mut self, key: &[u8], sequence: u64) -> bool {
         let version = (key, sequence);
         let is_reached = |place: &(Vec<u8>, u64)| {

@@ -19,7 +19,7 @@ pub(crate) struct Fjall(Database);
 
 impl Fjall {
     pub(crate) fn open(path: &Path) -> Result<Self> {
-        // It would create one.
+        // fjall would create a missing database.
         Error::check(ENGINE, path, &path.join(VERSION))?;
         let opened = Database::builder(path).worker_threads(1).open();
         Ok(Self(opened.map_err(|error| Error::of(ENGINE)(error.into()))?))

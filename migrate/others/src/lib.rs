@@ -7,14 +7,16 @@
 //! | `redb` | file of redb 2.6 to 4 | each table | read-only |
 //! | `sled` | directory of sled 0.34 | each tree; its default tree is `default` | for writing |
 //!
-//! `lmdb` is C, and no default feature. `sieve migrate` reads RocksDB, without its crate.
+//! `lmdb` requires a C compiler, and is not a default feature. `sieve migrate` reads RocksDB,
+//! without the crate of RocksDB.
 //!
 //! Close the source first: fjall, redb and sled lock it, LMDB does not. Keys and values are copied
-//! as bytes. In tables of redb, keys and values of the type `&str` become their UTF-8 bytes, and
-//! `u64` 8 bytes, the highest first, so that keys keep their order. Other types, and multimap
-//! tables, are refused by name before anything is copied. So are databases of LMDB with
-//! `MDB_DUPSORT` when they are reached; keys with `MDB_INTEGERKEY` keep the byte order of the
-//! machine.
+//! as bytes. In tables of redb, a key or value of type `&str` becomes its UTF-8 bytes. A `u64`
+//! becomes 8 bytes, big-endian, so that keys keep their order.
+//!
+//! Tables of other types and multimap tables are refused by name before the copy starts. Databases
+//! of LMDB with `MDB_DUPSORT` are refused by name when the copy reaches them. Keys with
+//! `MDB_INTEGERKEY` keep the byte order of the machine.
 
 mod copy;
 mod error;

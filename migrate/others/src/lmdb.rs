@@ -37,9 +37,9 @@ impl Lmdb {
         Error::check(ENGINE, path, &path.join(DATA))?;
         let mut options = EnvOpenOptions::new();
         options.max_dbs(DATABASES_MAX);
-        // SAFETY: a read-only environment writes no pages, so no data are lost.
+        // SAFETY: a read-only environment writes no pages, so it loses no data.
         unsafe { options.flags(EnvFlags::READ_ONLY) };
-        // SAFETY: the file is mapped, and must not be truncated meanwhile: the caller has closed
+        // SAFETY: the file is mapped, and must not be truncated meanwhile. The caller has closed
         // the database, and LMDB itself never truncates a file.
         let opened = unsafe { options.open(path) };
         Ok(Self(opened.map_err(failed)?))
@@ -47,7 +47,7 @@ impl Lmdb {
 
     fn contents(&self) -> Result<Contents, heed::Error> {
         let transaction = self.0.read_txn()?;
-        // An abort closes the databases again.
+        // The abort of the transaction closes the databases again.
         let found = self.0.open_databases_and_commit(transaction, |opener, transaction| {
             let mut contents = Contents { named: Vec::new(), has_unnamed: false };
             let abort = CommitOrAbort::<(), _>::Abort;

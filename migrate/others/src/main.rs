@@ -14,10 +14,10 @@ use sievedb_migrate_others::{Engine, Result, migrate, open};
 /// Copies a database of another engine into a new SieveDB store, and verifies the copy.
 ///
 /// Close the database first. Each keyspace, table or tree becomes a keyspace. Prints the number of
-/// entries, their bytes and a digest of each.
+/// entries, their bytes and a digest of each keyspace.
 ///
-/// The store has its name when it is complete; before, it is `NAME.partial`. Delete that after an
-/// interruption, then migrate again.
+/// The store is `NAME.partial` until it is complete. After an interruption, delete `NAME.partial`,
+/// then migrate again.
 #[derive(Debug, Parser)]
 #[command(name = "sieve-migrate", version)]
 struct Args {

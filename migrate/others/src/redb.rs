@@ -26,9 +26,9 @@ impl Redb {
         Ok(Self { transaction: database.begin_read().map_err(failed)? })
     }
 
-    /// Passes all entries of the table `name` to `add`, `None` to check its types only.
+    /// Passes all entries of the table `name` to `add`. `None` only checks the types.
     fn read(&self, name: &str, mut add: Option<&mut Add<'_>>) -> Result<()> {
-        // In the order of how common they are.
+        // Most common types first.
         let tried = [
             read_as::<&[u8], &[u8]>,
             read_as::<&str, &[u8]>,
@@ -57,9 +57,9 @@ impl Redb {
 
 /// Result of an attempt.
 enum Found {
-    /// The types are right.
+    /// The types match.
     Entries,
-    /// Types of the table.
+    /// Types of the table, which do not match.
     Types(String),
 }
 

@@ -17,7 +17,7 @@ const CONFIG: &str = "conf";
 /// Name of the tree that each database has.
 const DEFAULT_TREE: &[u8] = b"__sled__default";
 
-/// Keyspace that it becomes.
+/// Keyspace that the default tree becomes.
 const DEFAULT: &str = sievedb::DEFAULT_KEYSPACE;
 
 /// An open database.
@@ -25,7 +25,7 @@ pub(crate) struct Sled(Db);
 
 impl Sled {
     pub(crate) fn open(path: &Path) -> Result<Self> {
-        // It would create one.
+        // sled would create a missing database.
         Error::check(ENGINE, path, &path.join(CONFIG))?;
         let opened = Config::default().path(path).open();
         Ok(Self(opened.map_err(|error| Error::of(ENGINE)(error.into()))?))

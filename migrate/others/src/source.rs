@@ -23,7 +23,7 @@ pub enum Engine {
     Sled,
 }
 
-/// Takes the entries of a keyspace.
+/// Receives the entries of a keyspace.
 pub type Add<'a> = dyn FnMut(&[u8], &[u8]) -> Result<()> + 'a;
 
 /// An open database.

@@ -2,7 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by a panic")]
 #![expect(clippy::disallowed_methods, reason = "prepares and lists directories")]
-#![expect(clippy::print_stdout, reason = "says its seed")]
+#![expect(clippy::print_stdout, reason = "prints its seed")]
 
 use std::{
     collections::BTreeMap,
@@ -96,7 +96,7 @@ fn check(engine: Engine, source: &Path, want: &Keyspaces) {
     assert_eq!(copied.len(), want.len());
     drop(db);
 
-    // A store with files, and the leftover of an interrupted migration, are kept.
+    // A store with files and an unfinished store of an interrupted migration are kept.
     let again = migrate(&*reopen(|| open(engine, source)), &store);
     assert!(matches!(again, Err(Error::Output(_))), "{again:?}");
     let other = dir.path().join("other");
@@ -105,7 +105,7 @@ fn check(engine: Engine, source: &Path, want: &Keyspaces) {
     assert!(matches!(again, Err(Error::Output(_))) && !other.exists(), "{again:?}");
 }
 
-/// Nothing is created where there is no database.
+/// Checks that a missing database is not created.
 fn check_absent(engine: Engine) {
     let dir = tempfile::tempdir().unwrap();
     for path in [dir.path().to_owned(), dir.path().join("none")] {
@@ -128,7 +128,7 @@ fn keyspaces_of_fjall() {
         for (at, (key, value)) in entries.iter().enumerate() {
             keyspace.insert(key, value).unwrap();
             if at == 300 {
-                // One half is in a table, the other in the journal.
+                // Half of the entries are in a table, half in the journal.
                 keyspace.rotate_memtable_and_wait().unwrap();
             }
         }

@@ -8,7 +8,7 @@ use std::{
 use super::run::Run;
 use crate::{error::Result, internal_key::Comparator};
 
-/// Runs, the one with the first version on top.
+/// Runs in a heap, the one with the first version on top.
 #[derive(Debug, Default)]
 pub(crate) struct Heads {
     heap: BinaryHeap<Head>,
@@ -23,7 +23,7 @@ struct Head {
 }
 
 impl Heads {
-    /// Merges the runs, of which the newest comes first.
+    /// Merges the runs, ordered from the newest to the oldest.
     pub(crate) fn new(runs: Vec<Run>, comparator: Comparator) -> Self {
         let heads = runs.into_iter().enumerate();
         Self { heap: heads.map(|(rank, run)| Head { run, comparator, rank }).collect() }
@@ -34,7 +34,7 @@ impl Heads {
         self.heap.peek().map(|head| &head.run)
     }
 
-    /// Moves behind the first version.
+    /// Moves past the first version.
     pub(crate) fn advance(&mut self) -> Result<()> {
         if let Some(mut head) = self.heap.peek_mut()
             && !head.run.advance()?
@@ -52,7 +52,7 @@ impl Heads {
 
 impl Ord for Head {
     fn cmp(&self, other: &Self) -> Ordering {
-        // The largest of a heap is on top.
+        // A heap has its largest element on top.
         let (left, right) = (&self.run, &other.run);
         let order = self
             .comparator

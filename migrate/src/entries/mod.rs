@@ -18,8 +18,8 @@ use crate::{
 /// Iterator over the entries of a column family: key and newest value, in the order of its
 /// comparator.
 ///
-/// Holds one data block and up to two index blocks for each table of level 0 and for each other
-/// level, and all range tombstones. The first error ends it.
+/// Holds all range tombstones in memory. Also holds one data block and up to two index blocks for
+/// each table of level 0 and for each other level. Ends after the first error.
 #[derive(Debug)]
 pub struct Entries {
     heads: Heads,
@@ -38,7 +38,7 @@ pub(crate) enum Merge {
     Unknown(Option<String>),
 }
 
-/// The value of a key, as far as its versions have been read.
+/// Value of a key according to the versions read so far.
 enum State {
     Open,
     Absent,
@@ -63,7 +63,7 @@ impl Entries {
         self.key.clear();
         self.key.extend_from_slice(top.key());
         let mut state = State::Open;
-        // The newest one first.
+        // Newest operand first.
         let mut operands = Vec::new();
         let mut error_place = None;
         while let Some(top) = self.heads.top() {
@@ -113,7 +113,7 @@ impl Entries {
     }
 }
 
-/// Returns the value of a version that is no merge operand, `None` if it is a deletion.
+/// Returns the value of a version that is not a merge operand, or `None` for a deletion.
 fn value(run: &Run, key: &[u8], blobs: &mut BlobFiles) -> Result<Option<Vec<u8>>> {
     let bytes = run.value();
     let decoder = Decoder::new(bytes, run.path(), run.offset());

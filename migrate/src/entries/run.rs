@@ -41,7 +41,7 @@ impl Place {
     }
 }
 
-/// Versions of keys in order: entries of the logs, or of tables with disjoint key ranges.
+/// Versions of keys in order, from the logs or from tables with disjoint key ranges.
 #[derive(Debug)]
 pub(crate) enum Run {
     Log(LogRun),
@@ -58,7 +58,7 @@ pub(crate) struct LogRun {
     directory: PathBuf,
 }
 
-/// Entries of tables in key order. One is open at a time.
+/// Entries of tables in key order. Keeps one table open.
 #[derive(Debug)]
 pub(crate) struct TableRun {
     place: Place,
@@ -67,14 +67,14 @@ pub(crate) struct TableRun {
 }
 
 impl Run {
-    /// Returns the entries of the logs, `None` if there are none.
+    /// Returns the entries of the logs, or `None` if there are none.
     pub(crate) fn of_logs(memtable: Arc<Memtable>, directory: &Path) -> Option<Self> {
         let has_entries = !memtable.entries.is_empty();
         let run = LogRun { memtable, next: 1, directory: directory.to_owned() };
         has_entries.then_some(Self::Log(run))
     }
 
-    /// Returns the entries of the tables, `None` if they have none.
+    /// Returns the entries of the tables, or `None` if they have none.
     pub(crate) fn of_tables(place: Place, tables: Vec<TableFile>) -> Result<Option<Self>> {
         let mut later = VecDeque::from(tables);
         let Some(first) = later.pop_front() else { return Ok(None) };
@@ -83,7 +83,7 @@ impl Run {
         Ok(run.advance()?.then_some(run))
     }
 
-    /// Moves to the next version. Returns false behind the last one.
+    /// Moves to the next version. Returns `false` at the end.
     pub(crate) fn advance(&mut self) -> Result<bool> {
         match self {
             Self::Log(run) => {

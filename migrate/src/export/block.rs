@@ -7,7 +7,7 @@ pub(super) struct BlockBuilder {
     restarts: Vec<u32>,
     /// Number of entries from one restart point to the next.
     interval: usize,
-    /// Number of entries behind the last restart point, it included.
+    /// Number of entries since the last restart point, which counts as one.
     since_restart: usize,
     last_key: Vec<u8>,
 }
@@ -18,7 +18,7 @@ impl BlockBuilder {
         Self { bytes: Vec::new(), restarts: vec![0], interval, since_restart: 0, last_key }
     }
 
-    /// Appends an entry, whose key is greater than the last one.
+    /// Appends an entry. Its key must be greater than the last one.
     pub(super) fn add(&mut self, key: &[u8], value: &[u8]) {
         let shared = if self.since_restart < self.interval {
             self.last_key.iter().zip(key).take_while(|(left, right)| left == right).count()
@@ -58,7 +58,7 @@ impl BlockBuilder {
     }
 }
 
-/// Appends an integer, seven bits a byte, the lowest first.
+/// Appends an integer as a LEB128 varint: 7 bits per byte, the lowest bits first.
 pub(super) fn put_varint64(bytes: &mut Vec<u8>, mut value: u64) {
     while value >= 0x80 {
         bytes.push(value as u8 | 0x80);

@@ -18,10 +18,10 @@ use crate::{
 /// A directory of tables for RocksDB, with a subdirectory for each column family.
 ///
 /// Each column family has tables `000001.sst` and so on, with disjoint key ranges in ascending
-/// order. Holds one block and the index of one table in memory: about a key of each 16 KiB.
+/// order. Holds one block and the index of one table in memory: about one key per 16 KiB.
 ///
 /// The directory is `NAME.partial` until [`finish`](Self::finish) returns. Dropping an unfinished
-/// export deletes what it wrote. See [`ExportOptions`] for an example.
+/// export deletes its files. See [`ExportOptions`] for an example.
 #[derive(Debug)]
 pub struct Export {
     output: OutputDirectory,
@@ -115,8 +115,8 @@ impl Export {
         Ok(())
     }
 
-    /// Finishes the last table, and gives the directory its name. Every table has been synced and
-    /// read again. Returns the column families in the order in which they were written.
+    /// Finishes the last table, and renames the directory to its final name. Every table has been
+    /// synced and read again. Returns the column families in the order in which they were written.
     ///
     /// # Errors
     ///

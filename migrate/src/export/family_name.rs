@@ -31,7 +31,7 @@ pub fn directory_name(family: &str, number: usize) -> String {
     }
     match name.len() {
         1..=NAME_BYTES_MAX => name,
-        // No name starts so: `%` is followed by two digits.
+        // No other name ends with `%`: two hexadecimal digits follow each `%`.
         _ => format!("%{number}%"),
     }
 }

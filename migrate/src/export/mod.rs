@@ -1,7 +1,7 @@
 //! Export of sorted entries as tables that RocksDB ingests.
 //!
-//! [`Export`] writes a directory with a subdirectory for each column family. Its tables are those
-//! of RocksDB's `SstFileWriter`; `IngestExternalFile` adds them to a database.
+//! [`Export`] writes a directory with a subdirectory for each column family. Its tables have the
+//! format of RocksDB's `SstFileWriter`. `IngestExternalFile` adds them to a database.
 //!
 //! | part          | written                                                        |
 //! |---------------|----------------------------------------------------------------|
@@ -13,8 +13,8 @@
 //! | entries       | values with the sequence number 0, each key once               |
 //! | comparator    | bytewise                                                       |
 //!
-//! An export is whole or has another name: the directory is `NAME.partial` until all tables are
-//! durable and have been read again.
+//! The directory of an export is `NAME.partial` until all tables are durable and have been read
+//! again.
 
 mod block;
 mod directory;

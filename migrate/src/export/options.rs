@@ -5,11 +5,11 @@ use std::path::Path;
 use super::Export;
 use crate::error::Result;
 
-/// Largest sum of the lengths of a key and its value: 1 GiB. RocksDB keeps the sizes of blocks in
-/// 32 bits.
+/// Maximum bytes of a key and its value together: 1 GiB. RocksDB stores the sizes of blocks in 32
+/// bits.
 pub const ENTRY_BYTES_MAX: usize = 1 << 30;
 
-/// Smallest and largest limit of the size of a table.
+/// Range of the maximum size of a table.
 const FILE_BYTES: std::ops::RangeInclusive<u64> = (1 << 20)..=((4 << 30) - (1 << 20));
 
 /// Options of the tables that an export writes.
@@ -50,10 +50,10 @@ impl ExportOptions {
         Self::default()
     }
 
-    /// Sets the largest size of a table, 1 MiB to 4 GiB less 1 MiB. Values outside of this range
-    /// become its nearest end. Default: 256 MiB.
+    /// Sets the maximum size of a table, from 1 MiB to 4 GiB less 1 MiB. Clamps values outside of
+    /// this range. Default: 256 MiB.
     ///
-    /// Only an entry larger than this makes a table larger.
+    /// Only a table with an entry larger than this exceeds it.
     #[must_use]
     pub fn file_bytes(mut self, bytes: u64) -> Self {
         self.file_bytes = bytes.clamp(*FILE_BYTES.start(), *FILE_BYTES.end());

@@ -1,4 +1,4 @@
-//! A new directory that has its name when it is durable.
+//! A new directory that gets its final name when it is durable.
 
 use std::{
     fs, io,
@@ -41,8 +41,8 @@ impl OutputDirectory {
     ///
     /// # Errors
     ///
-    /// * [`Error::Exists`]: `path` is a file or has files, or there is an unfinished directory of
-    ///   an earlier call. Delete that if no process is writing it.
+    /// * [`Error::Exists`]: `path` is a file or has files, or an earlier call has left an
+    ///   unfinished directory. Delete the latter if no process is writing to it.
     /// * [`Error::Io`]: the operating system refused to create it.
     pub fn create(path: impl AsRef<Path>) -> Result<Self> {
         let (path, partial) = (path.as_ref().to_owned(), partial(path.as_ref()));
@@ -57,13 +57,14 @@ impl OutputDirectory {
         &self.partial
     }
 
-    /// Gives the directory its name. The caller has synced its files and subdirectories.
+    /// Renames the directory to its final name. The caller must have synced its files and
+    /// subdirectories.
     ///
     /// # Errors
     ///
     /// * [`Error::Exists`]: another program has written to `path` meanwhile.
-    /// * [`Error::Io`]: the operating system refused an operation. If that is the last one, the
-    ///   sync of the parent directory, the directory has its name and may lose it in a crash.
+    /// * [`Error::Io`]: the operating system refused an operation. If the sync of the parent
+    ///   directory failed, the directory has its final name, which a crash may revert.
     pub fn finish(mut self) -> Result<()> {
         sync_directory(&self.partial)?;
         check_free(&self.path)?;
@@ -76,7 +77,7 @@ impl OutputDirectory {
 impl Drop for OutputDirectory {
     fn drop(&mut self) {
         if !self.is_finished {
-            // The name of a leftover shows that it is incomplete.
+            // If this fails, the name `NAME.partial` shows that the directory is incomplete.
             #[expect(clippy::disallowed_methods, reason = "no directory of an open store")]
             let _ = fs::remove_dir_all(&self.partial);
         }

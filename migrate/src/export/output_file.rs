@@ -1,4 +1,4 @@
-//! A new file that has its name when it is durable.
+//! A new file that gets its final name when it is durable.
 
 use std::{
     ffi::OsString,
@@ -9,7 +9,7 @@ use std::{
 
 use crate::error::{Error, Result};
 
-/// Bytes that are buffered before a write.
+/// Size of the write buffer in bytes.
 const BUFFER_BYTES: usize = 256 << 10;
 
 /// A new file. It is `NAME.partial` until [`finish`](Self::finish) returns, so an interrupted
@@ -48,7 +48,7 @@ impl OutputFile {
     ///
     /// # Errors
     ///
-    /// * [`Error::Exists`]: there is a file `path`, or an unfinished one of an earlier call, which
+    /// * [`Error::Exists`]: the file `path` exists, or an unfinished file of an earlier call, which
     ///   may still run.
     /// * [`Error::Io`]: the operating system refused to create it.
     pub fn create(path: impl AsRef<Path>) -> Result<Self> {
@@ -59,13 +59,13 @@ impl OutputFile {
         Ok(Self { file, partial, path, is_finished: false })
     }
 
-    /// Writes what is buffered, makes the file durable, and gives it its name.
+    /// Flushes the buffer, makes the file durable, and renames it to its final name.
     ///
     /// # Errors
     ///
     /// * [`Error::Exists`]: another program has created the file meanwhile.
-    /// * [`Error::Io`]: the operating system refused an operation. If that is the last one, the
-    ///   sync of the directory, the file has its name and may lose it in a crash.
+    /// * [`Error::Io`]: the operating system refused an operation. If the sync of the directory
+    ///   failed, the file has its final name, which a crash may revert.
     pub fn finish(mut self) -> Result<()> {
         let synced = self.file.flush().and_then(|()| self.file.get_ref().sync_all());
         synced.map_err(|error| Error::io("write", &self.partial, error))?;
@@ -89,7 +89,7 @@ impl Write for OutputFile {
 impl Drop for OutputFile {
     fn drop(&mut self) {
         if !self.is_finished {
-            // The name of a leftover shows that it is incomplete.
+            // If this fails, the name `NAME.partial` shows that the file is incomplete.
             #[expect(clippy::disallowed_methods, reason = "no file of a store")]
             let _ = fs::remove_file(&self.partial);
         }
@@ -137,7 +137,7 @@ pub(super) fn rename(from: &Path, to: &Path) -> Result<()> {
     fs::rename(from, to).map_err(|error| Error::io("rename", from, error))
 }
 
-/// Makes the names in a directory durable.
+/// Makes the directory entries durable.
 pub(super) fn sync_directory(path: &Path) -> Result<()> {
     #[expect(clippy::disallowed_methods, reason = "no directory of a store")]
     let synced = fs::File::open(path).and_then(|directory| directory.sync_all());

@@ -11,7 +11,7 @@ const ANY_FAMILY: u64 = i32::MAX as u64;
 /// Version of `SstFileWriter`'s format whose tables have a global sequence number.
 const EXTERNAL_VERSION: u32 = 2;
 
-/// Numbers that a table has in its properties.
+/// Counts that a table stores in its properties.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Counts {
     pub(super) entries: u64,
@@ -67,7 +67,7 @@ pub(super) fn block(counts: &Counts, family: &str, is_compressed: bool) -> Vec<u
     properties.insert("rocksdb.external_sst_file.version", version);
     // Ingestion may replace it in place.
     properties.insert("rocksdb.external_sst_file.global_seqno", 0_u64.to_le_bytes().to_vec());
-    // Each key is whole, so a reader finds it from any restart point.
+    // Each key is stored whole, so a reader finds it from any restart point.
     let mut block = BlockBuilder::new(1);
     properties.iter().for_each(|(name, value)| block.add(name.as_bytes(), value));
     block.finish()

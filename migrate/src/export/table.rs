@@ -22,25 +22,25 @@ use crate::{
     tombstone::Bounds,
 };
 
-/// Format version of the tables: what RocksDB 6.6 to 9 wrote by default.
+/// Format version of the tables, the default of RocksDB 6.6 to 9.
 const FORMAT_VERSION: u32 = 5;
 
-/// Length of a data block at which the next one starts.
+/// Length at which a data block is complete.
 const BLOCK_BYTES: usize = 16 << 10;
 
 /// Number of keys from one restart point of a data block to the next.
 const RESTART_INTERVAL: usize = 16;
 
-/// Largest block that is compressed. LZ4 takes up to 2 GiB less a few bytes.
+/// Maximum length of a block that is compressed. LZ4 takes up to 2 GiB less a few bytes.
 const COMPRESSED_BYTES_MAX: usize = 1 << 30;
 
-/// Sequence number 0 and the type of a value, behind each user key.
+/// Sequence number 0 and the type of a value, appended to each user key.
 const TRAILER: [u8; 8] = [1, 0, 0, 0, 0, 0, 0, 0];
 
 /// Estimated bytes of a table besides its data blocks and its index.
 const FIXED_BYTES: u64 = 4096;
 
-/// Bytes of an entry of a block, at most, besides key and value: three lengths and a restart point.
+/// Maximum bytes of a block entry besides key and value: three lengths and a restart point.
 const ENTRY_OVERHEAD: usize = 20;
 
 /// Writes a table.
@@ -80,15 +80,15 @@ impl TableWriter {
         })
     }
 
-    /// Returns the length that the table has with another entry, at most.
+    /// Returns the maximum length of the table after another entry.
     pub(super) fn bytes_with(&self, key: &[u8], value: &[u8]) -> u64 {
         let entry = key.len() + TRAILER.len() + value.len() + ENTRY_OVERHEAD;
-        // The entry may end a block, whose index entry is as long as a key.
+        // The entry may complete a block, whose index entry is as long as a key.
         let index = self.index.len() + self.last_key.len() + key.len() + 4 * ENTRY_OVERHEAD;
         self.offset + FIXED_BYTES + (self.data.len() + entry + index) as u64
     }
 
-    /// Appends an entry, whose key is greater than the last one.
+    /// Appends an entry. Its key must be greater than the last one.
     pub(super) fn add(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
         if let Some(handle) = self.finished.take() {
             add_handle(&mut self.index, &separator(&self.last_key, key), handle);
@@ -202,7 +202,8 @@ fn add_handle(block: &mut BlockBuilder, key: &[u8], handle: Handle) {
     block.add(key, &value);
 }
 
-/// Returns the block by LZ4, its length before it, if that saves an eighth.
+/// Compresses the block by LZ4, with its length in front. Returns `None` unless that saves an
+/// eighth.
 fn compressed(block: &[u8]) -> Option<Vec<u8>> {
     if block.len() > COMPRESSED_BYTES_MAX {
         return None;

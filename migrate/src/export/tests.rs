@@ -1,4 +1,4 @@
-//! Tables are read again, by this crate and, where they are installed, by the tools of RocksDB.
+//! Tables are read again by this crate, and by the tools of RocksDB if they are installed.
 
 #![expect(clippy::disallowed_methods, reason = "lists and damages exported files")]
 
@@ -80,7 +80,7 @@ fn check(path: &Path, options: &ExportOptions, entries: &Entries) -> usize {
     tables.len()
 }
 
-/// Bytes that LZ4 compresses, and others.
+/// Compressible and incompressible bytes.
 fn bytes(len: impl Strategy<Value = usize>) -> impl Strategy<Value = Vec<u8>> {
     (len, any::<u64>(), any::<bool>()).prop_map(|(len, seed, is_random)| {
         let mut state = seed | 1;
@@ -138,7 +138,7 @@ fn an_unfinished_export_has_another_name() {
     let mut export = Export::create(&path).unwrap();
     export.add(b"a", b"1").unwrap();
     assert!(!path.exists() && dir.path().join("tables.partial/default/000001.sst").exists());
-    // A second one beside it.
+    // A second export with the same name.
     assert!(matches!(Export::create(&path), Err(Error::Exists { .. })));
     drop(export);
     assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
@@ -176,7 +176,7 @@ fn entries_out_of_order_are_refused() {
 }
 
 #[test]
-fn each_changed_byte_of_a_block_is_noticed() {
+fn each_changed_byte_of_a_block_is_detected() {
     let entries: Entries =
         (0..60_u32).map(|number| (number.to_be_bytes().to_vec(), vec![7; 9])).collect();
     let dir = tempfile::tempdir().unwrap();
@@ -208,7 +208,7 @@ fn tool(name: &str, args: &[&str]) -> Option<String> {
 }
 
 #[test]
-#[expect(clippy::print_stdout, reason = "says what it skips")]
+#[expect(clippy::print_stdout, reason = "prints skipped tools")]
 fn rocksdb_ingests_the_tables() {
     let mut entries: Entries = (0..3000_u32)
         .map(|number| {

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use crate::{decoder::Decoder, error::Result, internal_key::split_internal_key, tombstone::Bounds};
 
-/// Unknown tags with this bit may be skipped: their value has its length before it.
+/// Unknown tags with this bit may be skipped: their value is length-prefixed.
 const IGNORABLE: u32 = 1 << 13;
 
 /// Unknown fields of a table with this bit must not be skipped.
@@ -39,7 +39,7 @@ pub(crate) struct Edit {
     /// Level and number.
     pub(crate) deleted: Vec<(u32, u64)>,
     pub(crate) blob_files: Vec<u64>,
-    /// Logs that must exist, with the length that was durable.
+    /// Logs that must exist, with their durable length.
     pub(crate) logs: Vec<(u64, u64)>,
     /// Logs with smaller numbers need not exist.
     pub(crate) first_log: Option<u64>,
@@ -87,13 +87,13 @@ impl Edit {
                 decoder.varint32("largest column family")?;
             }
             300 => self.group_left = Some(decoder.varint32("group of edits")?),
-            // In early releases, the tags of blob files could be skipped.
+            // Early releases allowed readers to skip the tags of blob files.
             400 | 8194 => {
                 let number = blob_file(decoder)?;
                 self.blob_files.push(number);
             }
             401 | 8195 => blob_garbage(decoder)?,
-            // In early releases, without a length.
+            // Early releases wrote no length.
             8196 => self.log_addition(decoder)?,
             8197 => self.first_log = Some(decoder.varint64("log number")?),
             8199 | 8200 => {

@@ -24,7 +24,7 @@ const CURRENT: &str = "CURRENT";
 
 const MANIFEST_PREFIX: &str = "MANIFEST-";
 
-/// Longest content of the file CURRENT that is read.
+/// Maximum length of the file CURRENT that is read.
 const CURRENT_BYTES_MAX: usize = 4096;
 
 /// A column family, as the manifest describes it.
@@ -33,20 +33,20 @@ pub(crate) struct Family {
     pub(crate) name: String,
     pub(crate) comparator: Comparator,
     pub(crate) comparator_name: String,
-    /// Older logs have no data of the column family that is not in tables.
+    /// Logs with smaller numbers have no data of the column family that is not in tables.
     pub(crate) log_number: u64,
-    /// By level and number.
+    /// Live tables by level and number.
     pub(crate) tables: BTreeMap<(u32, u64), TableFile>,
     pub(crate) blob_files: BTreeSet<u64>,
 }
 
-/// The state that all edits of a manifest lead to.
+/// The state after all edits of a manifest.
 #[derive(Debug, Default)]
 pub(crate) struct Manifest {
     pub(crate) path: PathBuf,
     pub(crate) families: BTreeMap<u32, Family>,
     min_log_number: u64,
-    /// Logs that must exist, with the length that was durable.
+    /// Logs that must exist, with their durable length.
     logs: BTreeMap<u64, u64>,
 }
 
@@ -91,7 +91,7 @@ impl Manifest {
         }
     }
 
-    /// Returns the logs that must exist, with the length that was durable.
+    /// Returns the logs that must exist, with their durable length.
     pub(crate) fn required_logs(&self) -> impl Iterator<Item = (u64, u64)> {
         let first = self.first_log();
         self.logs.range(first..).map(|(number, bytes)| (*number, *bytes))

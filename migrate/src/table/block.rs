@@ -16,13 +16,13 @@ const UNIFORM_KEYS: u32 = 1 << 29;
 /// Values follow all keys.
 const SEPARATE_VALUES: u32 = 1 << 28;
 
-/// Length of a handle's trailer, between a block and the next.
+/// Length of a block trailer, between a block and the next.
 const TRAILER: u64 = super::footer::TRAILER_BYTES as u64;
 
 /// Encoding of the values of an index.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct IndexCoding {
-    /// Handles in a row are differences, without a length.
+    /// Consecutive handles are differences, without a length.
     pub(crate) is_delta: bool,
     /// The first key of the block follows its handle.
     pub(crate) has_first_keys: bool,
@@ -39,9 +39,9 @@ pub(crate) struct Block {
     at: usize,
     keys_end: usize,
     restarts: Range<usize>,
-    /// Position of the value section, if values are apart from keys.
+    /// Position of the value section, if values are separate from keys.
     values_start: Option<usize>,
-    /// Number of the next restart point at or behind `at`.
+    /// Number of the next restart point at or after `at`.
     restart: usize,
     key: Vec<u8>,
     value: Range<usize>,
@@ -120,14 +120,14 @@ impl Block {
         Error::corrupt(&self.path, self.offset, reason)
     }
 
-    /// Moves to the next entry. Returns false behind the last one.
+    /// Moves to the next entry. Returns `false` at the end.
     pub(crate) fn advance(&mut self) -> Result<bool> {
         self.advance_to(true)
     }
 
-    /// Moves to the next entry of an index. Returns its handle, and `None` behind the last entry.
+    /// Moves to the next entry of an index. Returns its handle, or `None` at the end.
     ///
-    /// `previous` is the handle of the entry before.
+    /// `previous` is the handle of the previous entry.
     pub(crate) fn advance_index(
         &mut self,
         coding: IndexCoding,
@@ -208,7 +208,7 @@ impl Block {
         Ok(true)
     }
 
-    /// Returns whether the entry at the position is a restart point.
+    /// Returns `true` if the entry at the position is a restart point.
     fn is_restart(&mut self) -> bool {
         while let Some(bytes) = self.data[self.restarts.clone()].get(4 * self.restart..)
             && let Some(bytes) = bytes.first_chunk()

@@ -8,7 +8,7 @@ use crate::{
     internal_key::{ValueType, split_internal_key},
 };
 
-/// Entries of a table from the first to the last. Holds one data block and one or two index blocks.
+/// Cursor over the entries of a table. Holds one data block and one or two index blocks.
 #[derive(Debug)]
 pub(crate) struct TableCursor {
     table: Table,
@@ -35,7 +35,7 @@ impl IndexCursor {
 }
 
 impl TableCursor {
-    /// Returns a cursor in front of the first entry.
+    /// Returns a cursor before the first entry.
     pub(crate) fn new(mut table: Table) -> Result<Self> {
         let top = IndexCursor { block: table.index_block(table.index)?, previous: None };
         let (partitions, index) = match table.is_partitioned {
@@ -50,7 +50,7 @@ impl TableCursor {
         self.table.path()
     }
 
-    /// Returns the user key of the entry.
+    /// Returns the user key of the current entry.
     pub(crate) fn key(&self) -> &[u8] {
         let key = self.data.as_ref().map(Block::key).unwrap_or_default();
         split_internal_key(key).map(|(user, ..)| user).unwrap_or_default()
@@ -68,12 +68,12 @@ impl TableCursor {
         self.data.as_ref().map(Block::value).unwrap_or_default()
     }
 
-    /// Returns the offset of the data block that the cursor is in.
+    /// Returns the offset of the current data block.
     pub(crate) fn offset(&self) -> u64 {
         self.data.as_ref().map_or(0, Block::offset)
     }
 
-    /// Moves to the next entry. Returns false behind the last one.
+    /// Moves to the next entry. Returns `false` at the end.
     pub(crate) fn advance(&mut self) -> Result<bool> {
         loop {
             if let Some(block) = &mut self.data

@@ -1,4 +1,4 @@
-//! The last bytes of a table.
+//! Footer of a table.
 
 use crate::{
     checksum::{self, ChecksumKind},
@@ -10,13 +10,13 @@ use crate::{
 /// Length of the footer.
 pub(crate) const FOOTER_BYTES: usize = 53;
 
-/// Length of the compression type and checksum behind each block.
+/// Length of the compression type and checksum after each block.
 pub(crate) const TRAILER_BYTES: usize = 5;
 
-/// Last 8 bytes of a table of blocks.
+/// Last 8 bytes of a block-based table.
 pub(crate) const MAGIC: u64 = 0x88e2_41b7_85f4_cff7;
 
-/// Last 8 bytes of a table of blocks by LevelDB, or by RocksDB before 4.6.
+/// Last 8 bytes of a block-based table of LevelDB, or of RocksDB before 4.6.
 const MAGIC_LEGACY: u64 = 0xdb47_7524_8b80_fb57;
 
 /// First bytes of the handles from format version 6 on.
@@ -28,7 +28,7 @@ const VERSION_CONTEXT: u32 = 6;
 /// Format version whose tables name their compression manager.
 pub(crate) const VERSION_MANAGER: u32 = 7;
 
-/// Place of a block in a table.
+/// Position of a block in a table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Handle {
     pub(crate) offset: u64,
@@ -45,7 +45,7 @@ impl Handle {
     }
 }
 
-/// The last bytes of a table.
+/// Footer of a table.
 #[derive(Debug)]
 pub(crate) struct Footer {
     pub(crate) version: u32,
@@ -53,7 +53,7 @@ pub(crate) struct Footer {
     /// Base of the context checksums, 0 before format version 6.
     pub(crate) context: u32,
     pub(crate) metaindex: Handle,
-    /// Before format version 6; later tables have it in the metaindex.
+    /// Handle of the index before format version 6. Later tables have it in the metaindex.
     pub(crate) index: Option<Handle>,
 }
 

@@ -34,7 +34,7 @@ const INDEX: &[u8] = b"rocksdb.index";
 const DICTIONARY: &[u8] = b"rocksdb.compression_dict";
 const RANGE_TOMBSTONES: &[u8] = b"rocksdb.range_del";
 
-/// Longest block. RocksDB keeps sizes in 32 bits.
+/// Maximum length of a block. RocksDB stores sizes in 32 bits.
 const BLOCK_BYTES_MAX: u64 = u32::MAX as u64;
 
 /// An open table.
@@ -48,9 +48,9 @@ pub(crate) struct Table {
     range_tombstones: Option<Handle>,
     /// Sequence number of all entries of an ingested table.
     global_sequence: Option<u64>,
-    /// For data blocks, with the dictionary of the table.
+    /// Decompressor of data blocks, with the dictionary of the table.
     data: Decompressor,
-    /// For all other blocks.
+    /// Decompressor of all other blocks.
     plain: Decompressor,
 }
 
@@ -158,7 +158,7 @@ fn read_raw(file: &File, handle: Handle) -> Result<Vec<u8>> {
     file.read_at(handle.offset, handle.size as usize + TRAILER_BYTES)
 }
 
-/// Returns whether the checksum behind a block is right.
+/// Returns `true` if the checksum after a block matches.
 fn is_intact(raw: &[u8], footer: &Footer, offset: u64) -> bool {
     let Some((covered, stored)) = raw.split_last_chunk::<4>() else { return false };
     if footer.checksum == checksum::ChecksumKind::None {
@@ -187,7 +187,7 @@ fn read_block(
 }
 
 /// Reads the properties. Ingestion may have changed the global sequence number after their checksum
-/// was computed: it was 0 then.
+/// was computed. The checksum covers the value 0.
 fn read_properties(
     file: &File,
     footer: &Footer,

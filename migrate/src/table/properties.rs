@@ -1,4 +1,4 @@
-//! Properties of a table, as far as reading its entries depends on them.
+//! The properties of a table that affect reading.
 
 use std::{path::Path, sync::Arc};
 
@@ -11,13 +11,13 @@ use crate::{
     error::{Error, Result},
 };
 
-/// Property that ingestion overwrites after the checksum was computed.
+/// Property that ingestion overwrites after the checksum is computed.
 const GLOBAL_SEQUENCE: &[u8] = b"rocksdb.external_sst_file.global_seqno";
 
 /// Compression manager of RocksDB itself.
 const BUILT_IN_MANAGER: &[u8] = b"BuiltinV2";
 
-/// Order of the index.
+/// Kind of the index.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum IndexKind {
     /// One block, with or without a hash index beside it.
@@ -34,11 +34,11 @@ pub(crate) struct Properties {
     pub(crate) index: IndexKind,
     /// Handles of the index are differences.
     pub(crate) is_delta: bool,
-    /// Version of `SstFileWriter`'s format, if the table was built to be ingested.
+    /// Version of `SstFileWriter`'s format, if the table was built for ingestion.
     pub(crate) external_version: Option<u32>,
     /// Sequence number that replaces those of all entries.
     pub(crate) global_sequence: Option<u64>,
-    /// Range of the global sequence number in the block.
+    /// Position of the global sequence number in the block.
     pub(crate) global_sequence_at: Option<usize>,
     pub(crate) comparator: Option<String>,
 }
@@ -104,7 +104,7 @@ impl Properties {
 
     /// Returns the sequence number of all entries of an ingested table.
     ///
-    /// `largest` is the largest sequence number of the table by the manifest.
+    /// `largest` is the largest sequence number of the table in the manifest.
     pub(crate) fn sequence_of_all(&self, largest: u64, path: &Path) -> Result<Option<u64>> {
         match self.external_version {
             None if self.global_sequence.is_some() => {

@@ -1,4 +1,4 @@
-//! Blocks with any changed bytes: an error or entries, never a panic.
+//! Blocks with changed bytes lead to an error or to entries, never to a panic.
 
 use std::{path::PathBuf, sync::LazyLock};
 
@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::{entries::Place, manifest::Manifest};
 
-/// Directories with all kinds of compression and of blocks.
+/// Directories with all kinds of compression and blocks.
 const FIXTURES: [&str; 8] = [
     "contents-dictionary",
     "dictionary",
@@ -79,7 +79,7 @@ static SAMPLES: LazyLock<Vec<Sample>> = LazyLock::new(|| {
     samples
 });
 
-/// Overwrites bytes at positions, then cuts off the end.
+/// Overwrites bytes at positions, then truncates the end.
 fn changed(bytes: &[u8], changes: &[(usize, u8)], cut: usize) -> Vec<u8> {
     let mut bytes = bytes.to_vec();
     for (at, byte) in changes {
@@ -147,7 +147,7 @@ proptest! {
         if let Ok(found) = decompressor.decompress(sample.compression, bytes, &sample.path, 0) {
             prop_assert!(found.len() <= limit);
         }
-        // A decompressor goes on after an error.
+        // A decompressor remains usable after an error.
         let whole = sample.compressed.clone();
         let found = decompressor.decompress(sample.compression, whole, &sample.path, 0).unwrap();
         prop_assert!(found == sample.block);

@@ -17,13 +17,13 @@ const MAGIC: u32 = 0x0024_8f37;
 const VERSION: u32 = 1;
 const FILE_HEADER_BYTES: usize = 30;
 
-/// Lengths of key and value, expiry and two checksums, before the key.
+/// Bytes of a record before the key: lengths of key and value, expiry and two checksums.
 const RECORD_HEADER_BYTES: u64 = 32;
 
-/// Number of blob files that are open at once.
+/// Maximum number of open blob files.
 const OPEN_FILES_MAX: usize = 64;
 
-/// Place of a value in a blob file.
+/// Position of a value in a blob file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct BlobIndex {
     file: u64,

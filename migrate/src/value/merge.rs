@@ -22,8 +22,8 @@ use std::fmt;
 /// assert_eq!(Largest.merge(b"key", Some(b"b"), &[b"a", b"c"]), Some(b"c".to_vec()));
 /// ```
 pub trait MergeOperator: fmt::Debug + Send + Sync {
-    /// Returns the value of `key`, or `None` if the operands cannot be merged, which ends the scan
-    /// with an error.
+    /// Returns the merged value of `key`. `None` means that the operands cannot be merged, which
+    /// ends the scan with an error.
     ///
     /// `value` is the value before all operands, `None` if the key was absent. `operands` is never
     /// empty; the oldest operand is first.

@@ -1,4 +1,4 @@
-//! Values that are stored in other forms than bytes.
+//! Values that are stored in other forms than plain bytes.
 
 mod blob;
 mod merge;

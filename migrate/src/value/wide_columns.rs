@@ -14,7 +14,8 @@ pub(crate) enum DefaultColumn<'a> {
     Blob(BlobIndex),
 }
 
-/// Returns the default column of an entity, which must have no others: they would be lost.
+/// Returns the default column of an entity. Refuses an entity with other columns, which would be
+/// lost.
 pub(crate) fn default_column<'a>(mut decoder: Decoder<'a>) -> Result<DefaultColumn<'a>> {
     let version = decoder.varint32("version of columns")?;
     if !(1..=2).contains(&version) {
@@ -33,7 +34,7 @@ pub(crate) fn default_column<'a>(mut decoder: Decoder<'a>) -> Result<DefaultColu
         }
         _ => INLINE,
     };
-    // With one column, both versions go on alike, but for the place of the name.
+    // With one column, the versions differ only in the position of the name.
     let (name, len) = match version {
         1 => (decoder.prefixed("name of a column")?, decoder.varint32("length of a column")?),
         _ => {
@@ -79,6 +80,6 @@ mod tests {
         assert!(refused(b"\x01\x01\x01x\x02ab").contains("the column \"x\""));
         assert!(refused(b"\x01\x02\x00\x02\x01x\x01abc").contains("2 columns"));
         assert!(refused(b"\x03\x01").contains("version 3"));
-        assert!(refused(b"\x01\x01\x00\x02abc").contains("1 bytes behind"));
+        assert!(refused(b"\x01\x01\x00\x02abc").contains("1 bytes follow"));
     }
 }

@@ -54,7 +54,7 @@ pub(crate) struct Operations<'a> {
 }
 
 impl<'a> Batch<'a> {
-    /// Decodes the head of the batch in the record at `offset` of the log `path`.
+    /// Decodes the header of the batch in the record at `offset` of the log `path`.
     pub(crate) fn decode(record: &'a [u8], path: &'a Path, offset: u64) -> Result<Self> {
         let mut decoder = Decoder::new(record, path, offset);
         let sequence = decoder.u64("sequence number")?;
@@ -85,7 +85,7 @@ impl<'a> Batch<'a> {
 }
 
 impl Operation<'_> {
-    /// Returns whether the operation has a sequence number of its own.
+    /// Returns `true` if the operation has a sequence number of its own.
     pub(crate) fn takes_sequence(&self) -> bool {
         matches!(self, Self::Entry { .. } | Self::RangeDelete { .. })
     }

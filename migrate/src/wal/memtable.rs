@@ -14,7 +14,7 @@ pub(crate) struct LogEntry {
     pub(crate) value: Box<[u8]>,
 }
 
-/// Entries of a column family that are in logs only.
+/// Entries of a column family that are only in logs.
 #[derive(Debug, Default)]
 pub(crate) struct Memtable {
     pub(crate) entries: Vec<LogEntry>,

@@ -1,4 +1,4 @@
-//! Write-ahead logs. Their format is that of the manifest, too.
+//! Write-ahead logs. A manifest has the same format.
 
 mod batch;
 mod memtable;

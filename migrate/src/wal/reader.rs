@@ -10,16 +10,16 @@ use crate::{
 
 const BLOCK_BYTES: u64 = 32 << 10;
 
-/// Checksum, length and type.
+/// Header of a fragment: checksum, length and type.
 const HEADER_BYTES: usize = 7;
 
-/// With the number of the log.
+/// Header of a recyclable fragment: also the number of the log.
 const RECYCLABLE_HEADER_BYTES: usize = 11;
 
-/// Longest record after decompression. RocksDB keeps sizes in 32 bits.
+/// Maximum length of a record after decompression. RocksDB stores sizes in 32 bits.
 const RECORD_BYTES_MAX: u64 = u32::MAX as u64;
 
-/// Types of fragments. The recyclable ones follow at a distance of 4.
+/// Types of fragments. A recyclable type is 4 larger.
 const FULL: u8 = 1;
 const FIRST: u8 = 2;
 const MIDDLE: u8 = 3;
@@ -33,7 +33,7 @@ const RECYCLABLE_TIMESTAMP_SIZE: u8 = 11;
 const IGNORABLE: u8 = 1 << 7;
 const RECYCLABLE_PREDECESSOR: u8 = 131;
 
-/// A record and its place.
+/// A record and its offset.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Record {
     pub(crate) bytes: Vec<u8>,
@@ -54,13 +54,13 @@ pub(crate) struct LogReader {
     at: usize,
     is_recycled: bool,
     has_records: bool,
-    /// Set if the log is compressed.
+    /// Decompressor of a compressed log.
     zstd: Option<Decompressor>,
     /// Offset of an incomplete record at the end.
     torn: Option<u64>,
 }
 
-/// A fragment, as read.
+/// A fragment of a record.
 enum Fragment {
     Some {
         kind: u8,
@@ -89,7 +89,7 @@ impl LogReader {
         }
     }
 
-    /// Returns the offset of an incomplete record at the end, once all records have been read.
+    /// Returns the offset of an incomplete record at the end, after all records have been read.
     pub(crate) fn torn(&self) -> Option<u64> {
         self.torn
     }
@@ -170,8 +170,8 @@ impl LogReader {
 
     /// Reads the next fragment and verifies its checksum.
     fn fragment(&mut self) -> Result<Fragment> {
-        // Zeros follow where a header would not fit into the block. Those of recycled logs are
-        // longer.
+        // The rest of a block is zeros if it is too short for a header. Headers of recycled logs
+        // are longer.
         let rest = &self.block[self.at..];
         let is_zero = rest.iter().all(|byte| *byte == 0);
         if rest.len() < HEADER_BYTES || rest.len() < RECYCLABLE_HEADER_BYTES && is_zero {
@@ -202,7 +202,7 @@ impl LogReader {
             || matches!(kind, RECYCLABLE_TIMESTAMP_SIZE | RECYCLABLE_PREDECESSOR);
         let header_bytes = if is_recyclable { RECYCLABLE_HEADER_BYTES } else { HEADER_BYTES };
         if kind == 0 && len == 0 && stored == 0 && self.is_zero_to_the_end()? {
-            // Allocated in advance.
+            // Preallocated space.
             return Ok(Fragment::End);
         }
         if header_bytes + len > header.len() {
@@ -218,13 +218,13 @@ impl LogReader {
             self.is_recycled = true;
             let number = u32::from_le_bytes([header[7], header[8], header[9], header[10]]);
             if number != self.number as u32 {
-                // Left from the earlier log in the same file.
+                // Fragment of the earlier log in the same file.
                 return Ok(Fragment::End);
             }
         }
         let end = header_bytes + len;
         if masked_crc32c(&[&header[6..end]]) != stored {
-            // Behind the records of a recycled log come any bytes of the earlier one.
+            // Bytes of the earlier log follow the last record of a recycled log.
             return match self.is_recycled {
                 true => Ok(Fragment::Torn { offset }),
                 false => Err(self.corrupt(offset, "the checksum of a record differs")),
@@ -235,7 +235,7 @@ impl LogReader {
         Ok(Fragment::Some { kind, bytes, offset })
     }
 
-    /// Returns whether the file has only zeros from the position on.
+    /// Returns `true` if the file has only zeros from the position on.
     fn is_zero_to_the_end(&self) -> Result<bool> {
         let is_zero = |bytes: &[u8]| bytes.iter().all(|byte| *byte == 0);
         if !is_zero(&self.block[self.at..]) {

@@ -50,11 +50,12 @@ impl Write {
 pub(crate) struct Replay<'a> {
     manifest: &'a Manifest,
     memtables: BTreeMap<u32, Memtable>,
-    /// Writes of transactions that are prepared, and not yet committed or rolled back.
+    /// Writes of transactions that are prepared, but neither committed nor rolled back.
     prepared: HashMap<Vec<u8>, Vec<Write>>,
-    /// Sequence number behind the last batch.
+    /// Sequence number after the last batch.
     next_sequence: u64,
-    /// End of a log with an incomplete record: no batch may be missing before the next log.
+    /// Error at an incomplete record at the end of a log. No batch may be missing before the next
+    /// log.
     torn: Option<Error>,
 }
 
@@ -69,7 +70,7 @@ impl<'a> Replay<'a> {
         }
     }
 
-    /// Replays the log `number`, newer than all before.
+    /// Replays the log `number`, which must be newer than all previous ones.
     pub(crate) fn log(&mut self, path: &Path, number: u64) -> Result<()> {
         let mut reader = LogReader::new(File::open(path)?, number);
         while let Some(record) = reader.next()? {
@@ -118,7 +119,7 @@ impl<'a> Replay<'a> {
                     self.prepared.insert(transaction.to_vec(), writes);
                 }
                 Operation::Commit { transaction } => {
-                    // Absent if its log is not needed any more: the writes are in tables.
+                    // Absent if its log is no longer needed: the writes are in tables.
                     for write in self.prepared.remove(transaction).unwrap_or_default() {
                         self.apply(write, &mut sequence, log);
                     }
@@ -137,7 +138,7 @@ impl<'a> Replay<'a> {
         Ok(())
     }
 
-    /// Applies a write, unless it is in a table already or its column family was dropped.
+    /// Applies a write, unless a table has it already or its column family was dropped.
     fn apply(&mut self, write: Write, sequence: &mut u64, log: u64) {
         let number = *sequence;
         *sequence += 1;

@@ -1,4 +1,4 @@
-//! Logs and batches of any bytes: an error or records, never a panic.
+//! Logs and batches of any bytes lead to an error or to records, never to a panic.
 
 #![expect(clippy::disallowed_methods, reason = "prepares files for the reader")]
 
@@ -9,7 +9,7 @@ use proptest::prelude::*;
 use super::{LogReader, batch::Batch};
 use crate::{checksum::masked_crc32c, file::File};
 
-/// Returns a fragment with a right checksum. `log` is set for recyclable ones.
+/// Returns a fragment with a valid checksum. `log` is set for recyclable fragments.
 fn fragment(kind: u8, log: Option<u32>, bytes: &[u8]) -> Vec<u8> {
     let log = log.map(u32::to_le_bytes).map_or(Vec::new(), Vec::from);
     let covered = [&[kind], &log[..], bytes].concat();
@@ -52,7 +52,7 @@ fn fragments_become_records() {
 }
 
 #[test]
-fn a_recycled_log_ends_where_the_earlier_one_goes_on() {
+fn recycled_log_ends_before_records_of_the_earlier_log() {
     let log = [fragment(5, Some(7), b"new"), fragment(5, Some(3), b"old")].concat();
     assert_eq!(read(&log), Ok((vec![b"new".to_vec()], None)));
     let mut garbage = fragment(5, Some(7), b"new");

@@ -10,7 +10,7 @@ use sievedb_migrate::{Error, Options};
 
 use crate::{FIXTURES, copy, dump};
 
-/// Returns the files of a directory that are read, without the expected entries.
+/// Returns the files of a directory that the crate reads, without the expected entries.
 fn files(path: &Path) -> Vec<PathBuf> {
     let names = fs::read_dir(path).unwrap().map(|entry| entry.unwrap().path());
     let mut files: Vec<_> = names.filter(|path| !path.ends_with("EXPECTED")).collect();
@@ -18,12 +18,12 @@ fn files(path: &Path) -> Vec<PathBuf> {
     files
 }
 
-/// Returns whether every byte of the file that is read has a checksum.
+/// Returns `true` if a checksum covers every byte of the file that the crate reads.
 fn is_covered(path: &Path) -> bool {
     path.extension().is_some_and(|extension| extension == "sst" || extension == "blob")
 }
 
-/// Returns whether an error names a place, or what is missing.
+/// Returns `true` if an error names a position or the missing part.
 fn is_clear(error: &Error) -> bool {
     match error {
         Error::Corrupt { reason, .. } => !reason.is_empty(),
@@ -72,7 +72,7 @@ proptest! {
         fs::write(&path, &bytes[..at.index(bytes.len())]).unwrap();
         match dump(copy.path(), &Options::new()) {
             Ok(found) if is_covered(&path) => {
-                // A blob file has a footer that is not read.
+                // A blob file has a footer that the crate does not read.
                 let want = fs::read_to_string(copy.path().join("EXPECTED")).unwrap();
                 prop_assert_eq!(found, want);
             }

@@ -1,4 +1,4 @@
-//! Directories that RocksDB wrote are read as its own iterator reads them.
+//! Compares directories that RocksDB wrote with the entries of RocksDB's iterator.
 
 use std::{fs, sync::Arc};
 
@@ -47,7 +47,7 @@ fn logs_in_a_directory_of_their_own() {
     }
     let options = Options::new().wal_dir(logs.path());
     assert_eq!(dump(copy.path(), &options).unwrap(), want);
-    // Not named, and no file OPTIONS names it.
+    // Neither the caller nor the file OPTIONS names the directory of the logs.
     assert_ne!(dump(copy.path(), &Options::new()).unwrap(), want);
     fs::write(copy.path().join("OPTIONS-000099"), "[DBOptions]\n  wal_dir=/elsewhere\n").unwrap();
     let error = RocksDb::open(copy.path()).unwrap_err();

@@ -1,4 +1,4 @@
-//! Reads directories that RocksDB wrote, also damaged ones.
+//! Reads directories that RocksDB wrote, intact and damaged.
 
 #![expect(clippy::unwrap_used, reason = "a failed step fails the test")]
 #![expect(clippy::disallowed_methods, reason = "prepares files for the reader")]
@@ -15,7 +15,7 @@ use std::{
 
 use sievedb_migrate::{Options, Result};
 
-/// Names of the fixtures that can be read. `tests/fixtures/README.md` says how each was made.
+/// Names of the readable fixtures. `tests/fixtures/README.md` describes them.
 const FIXTURES: [&str; 18] = [
     "blobs",
     "compressed-log",
@@ -41,7 +41,7 @@ fn fixture(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(name)
 }
 
-/// Returns all entries: column family, key and value, a line each.
+/// Returns all entries, one per line: column family, key and value.
 fn dump(path: &Path, options: &Options) -> Result<String> {
     let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02X}")).collect::<String>();
     let db = options.open(path)?;
@@ -55,7 +55,7 @@ fn dump(path: &Path, options: &Options) -> Result<String> {
     Ok(text)
 }
 
-/// Copies a fixture, to change it.
+/// Copies a fixture so that a test can change it.
 fn copy(name: &str) -> tempfile::TempDir {
     let copy = tempfile::tempdir().unwrap();
     for entry in fs::read_dir(fixture(name)).unwrap() {

@@ -1,4 +1,4 @@
-//! What this crate does not read is refused by name.
+//! Features that this crate does not read are refused by name.
 
 use std::{
     fs,
@@ -104,7 +104,7 @@ fn with_edit(name: &str, edit: &[u8]) -> tempfile::TempDir {
 #[test]
 fn unknown_fields_of_the_manifest_are_refused_by_number_or_skipped() {
     assert!(refused(with_edit("version2", b"\x0b").path()).contains("field 11 in the manifest"));
-    // A field with the bit of ignorable ones: tag 8192 + 100, 2 bytes.
+    // A tag with the ignorable bit: tag 8192 + 100, 2 bytes.
     let skipped = with_edit("version2", b"\xe4\x40\x02ab");
     let want = fs::read_to_string(skipped.path().join("EXPECTED")).unwrap();
     assert_eq!(dump(skipped.path(), &Options::new()).unwrap(), want);
