@@ -13,7 +13,7 @@ use sievedb_typed::{
     sievedb::{Db, Durability},
 };
 
-/// Stream, time, and a number that separates events of one time.
+/// Stream, time, and a number that distinguishes events of one time.
 type EventKey = (String, SystemTime, u32);
 
 /// An event as the first release stored it.
@@ -33,7 +33,7 @@ fn at(minutes: u64) -> SystemTime {
     SystemTime::UNIX_EPOCH + Duration::from_secs(1_795_000_000 + 60 * minutes)
 }
 
-/// Writes the log as the first release did.
+/// Writes the log with the types of the first release.
 fn first_release(db: &Db) -> Result<()> {
     let log = TypedKeyspace::<EventKey, EventV1>::open(db, "events", Schema::new("event", 1))?;
     let mut batch = db.batch();
@@ -52,7 +52,7 @@ fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {
     let db = Db::open(dir.path())?;
     first_release(&db)?;
 
-    // Without a migration, the open fails: old events are not misread.
+    // Without a migration, the open fails, so old events are not misread.
     let schema = Schema::new("event", 2);
     let refused = TypedKeyspace::<EventKey, Event>::open(&db, "events", schema);
     assert!(matches!(refused, Err(Error::SchemaMismatch { .. })));

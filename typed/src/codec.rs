@@ -108,7 +108,7 @@ impl Codec<Vec<u8>> for Raw {
 }
 
 /// A codec that stores an integer big-endian, in its full width. Merge operators of the engine read
-/// this form: an `i64` is a counter of [`fetch_add`](crate::TypedKeyspace::fetch_add) and
+/// this form. An `i64` is a counter of [`fetch_add`](crate::TypedKeyspace::fetch_add) and
 /// [`Counter`](sievedb::Counter). [`Max`](sievedb::Max) and [`Min`](sievedb::Min) order unsigned
 /// integers.
 #[derive(Debug, Clone, Copy)]

@@ -14,9 +14,8 @@ use crate::{
 /// Iterator over typed entries, ascending from the front and descending from the back
 /// ([`next_back`](DoubleEndedIterator::next_back), [`rev`](Iterator::rev)).
 ///
-/// Shows the keyspace at the time of the iterator's creation. Yields an error for an entry that
-/// cannot be decoded, and continues after it. After an error of the engine the iterator is at its
-/// end.
+/// Reads the keyspace at the time of the iterator's creation. Yields an error for an entry that
+/// cannot be decoded, and continues after it. Ends after an error of the engine.
 pub struct Entries<K, V, C = Postcard> {
     range: Range,
     keyspace: Arc<str>,

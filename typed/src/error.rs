@@ -11,8 +11,8 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// An error of a typed keyspace.
 ///
-/// As for [`sievedb::Error`], the message leaves out the cause, which
-/// [`source`](error::Error::source) returns.
+/// As for [`sievedb::Error`], the message omits the cause, which [`source`](error::Error::source)
+/// returns.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 #[expect(missing_docs, reason = "each variant's doc names its fields")]
@@ -140,7 +140,7 @@ impl fmt::Display for Error {
 impl error::Error for Error {
     fn source(&self) -> Option<&(dyn error::Error + 'static)> {
         match self {
-            // Its message is that of the engine's error.
+            // The message is already that of the engine's error.
             Self::Engine(error) => error.source(),
             Self::Key { source, .. } | Self::SchemaRecord { source, .. } => Some(source),
             Self::Value { source, .. }

@@ -93,8 +93,8 @@ impl<K: Key, V, C: Codec<V>> TypedKeyspace<K, V, C> {
         })
     }
 
-    /// Returns the untyped keyspace, for all other calls of the engine, such as options, flushes
-    /// and compactions. Entries written to it must have the encodings of this keyspace: see
+    /// Returns the untyped keyspace, for other calls of the engine, such as flushes and
+    /// compactions. Entries written to it must have the encodings of this keyspace: see
     /// [`key::to_bytes`] and [`Codec::encode`].
     #[must_use]
     pub fn untyped(&self) -> &Keyspace {

@@ -15,7 +15,7 @@ impl Writes for Batch {}
 
 impl Writes for Transaction {}
 
-/// Expiry of a value that is written.
+/// Expiry of a written value.
 #[derive(Debug, Clone, Copy)]
 pub enum Expiry {
     /// After the default TTL of the keyspace, if it has one.
@@ -40,7 +40,7 @@ pub(crate) mod sealed {
     use super::{Batch, Expiry, Keyspace, Transaction};
     use crate::key::KeyBounds;
 
-    /// The methods of [`Writes`](super::Writes), for this crate.
+    /// The methods of [`Writes`](super::Writes), private to this crate.
     pub trait Writes {
         fn put(
             &mut self,

@@ -18,12 +18,12 @@ use crate::{
 };
 
 /// A typed keyspace with secondary indexes. Each write changes the entry and all its index entries
-/// in one [transaction](Transaction), which runs again after a conflict, as often as needed.
+/// in one [transaction](Transaction), which is retried after each conflict.
 ///
 /// All writes to the keyspace must use an `Indexed` with the same indexes. A write to the keyspace
 /// itself does not update them; nor does a [compaction filter](sievedb::CompactionFilter).
-/// [`rebuild`](Self::rebuild) corrects the indexes. There are no range deletes: they do not read
-/// the values, so the index entries are unknown.
+/// [`rebuild`](Self::rebuild) corrects the indexes. There are no range deletes: a range delete does
+/// not read the values, so the index entries are unknown.
 ///
 /// Index entries expire with their value.
 ///
@@ -120,7 +120,7 @@ impl<K: Key, V, C: Codec<V>> Indexed<K, V, C> {
         let keyspace = &index.keyspace;
         let stored = match IndexRecord::read(&self.db, keyspace) {
             Ok(Some(stored)) if stored == record => return Ok(()),
-            // The data was renamed.
+            // The keyspace of the data was renamed.
             Ok(Some(stored)) if stored.is_complete && stored.has_data_of(&record) => {
                 let renamed = IndexRecord { data: record.data.clone(), ..stored.clone() };
                 if renamed == record {
@@ -161,7 +161,7 @@ impl<K: Key, V, C: Codec<V>> Indexed<K, V, C> {
     /// Compares all indexes with the data, and corrects them. Other threads may read and write
     /// meanwhile. Returns the number of changes.
     ///
-    /// Reads all entries and all index entries. Only needed after writes that did not use an
+    /// Reads all entries and all index entries. Required only after writes that did not use an
     /// `Indexed`.
     ///
     /// # Errors
@@ -187,8 +187,8 @@ impl<K: Key, V, C: Codec<V>> Indexed<K, V, C> {
         transaction(&self.db, options, body)
     }
 
-    /// Returns the value of an encoded key, and what its index entries depend on. The commit fails
-    /// if another write changes the value.
+    /// Returns the value of an encoded key, its index entries and its time to live. The commit
+    /// fails if another write changes the value.
     pub(super) fn before(
         &self,
         transaction: &Transaction,
@@ -207,8 +207,8 @@ impl<K: Key, V, C: Codec<V>> Indexed<K, V, C> {
         Ok(self.indexes.iter().map(|index| (index.derive)(&typed, key, value)).collect())
     }
 
-    /// Writes the index entries that change by a write of `new` to an encoded key, which was added
-    /// before. They expire with the value.
+    /// Writes the index entries that a write of `new` to an encoded key changes. The transaction
+    /// has that write already. The index entries expire with the value.
     pub(super) fn follow(
         &self,
         transaction: &mut Transaction,

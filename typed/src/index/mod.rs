@@ -29,7 +29,7 @@ use crate::{
 /// Derives the encoded index entries of an entry: its key, the encoded key, and its value.
 type Derive<K, V> = Box<dyn Fn(&K, &[u8], &V) -> BTreeSet<Vec<u8>> + Send + Sync>;
 
-/// An index as its writer uses it.
+/// An index from the view of its writer.
 struct Maintained<K, V> {
     keyspace: Keyspace,
     name: Arc<str>,
@@ -57,8 +57,8 @@ impl<K: Key, V> Maintained<K, V> {
         Self { keyspace, name, key_of, derive: Box::new(derive) }
     }
 
-    /// Adds a write of an index entry for a value with this time to live, counted from the start of
-    /// the transaction.
+    /// Adds a write of an index entry for a value with this time to live. The time to live counts
+    /// from the start of the transaction.
     fn insert(
         &self,
         transaction: &mut Transaction,

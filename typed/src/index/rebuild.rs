@@ -13,7 +13,7 @@ use crate::{
 
 /// Maximum number of keys that are compared in one transaction.
 const CHUNK_KEYS: usize = 256;
-/// Maximum bytes of these keys, unless there is only one: the transaction keeps them in memory.
+/// Maximum bytes of these keys, which the transaction keeps in memory. A single key may exceed it.
 const CHUNK_BYTES: usize = 64 << 10;
 
 /// The changes of a [rebuild](Indexed::rebuild).
@@ -21,7 +21,7 @@ const CHUNK_BYTES: usize = 64 << 10;
 pub struct IndexChanges {
     /// Index entries that were missing.
     pub added: u64,
-    /// Index entries that belonged to no entry.
+    /// Index entries without a matching entry.
     pub removed: u64,
     /// Index entries whose expiry was not that of their value.
     pub expiries: u64,
@@ -78,7 +78,7 @@ fn for_each_chunk(
     }
 }
 
-/// Removes those of `entries` that belong to no entry of the data. Returns their number.
+/// Removes those of `entries` without a matching entry in the data. Returns their number.
 fn remove_wrong<K: Key, V, C: Codec<V>>(
     indexed: &Indexed<K, V, C>,
     index: &Maintained<K, V>,
@@ -88,7 +88,7 @@ fn remove_wrong<K: Key, V, C: Codec<V>>(
         let mut removed = 0;
         for entry in entries {
             let is_right = match (index.key_of)(entry) {
-                // Written by an earlier version with keys of another type.
+                // An earlier version with keys of another type wrote it.
                 None => false,
                 Some(key) => {
                     let bytes = key::to_bytes::<K>(&key);

@@ -75,7 +75,7 @@ impl<K: Key, V, C: Codec<V>> Indexed<K, V, C> {
         self.follow(transaction, key, &before, new.as_ref())
     }
 
-    /// Sets the expiry of the value, or removes it. Returns `false` without a value.
+    /// Sets or removes the expiry of the value. Returns `false` without a value.
     pub(super) fn set_expiry(
         &self,
         transaction: &mut Transaction,

@@ -2,7 +2,7 @@
 
 use super::{EncodeAs, Key, KeyError, Place};
 
-/// Returns the place of the element `at` of `count`, in a key at `place`.
+/// Returns the place of the element at index `at` of `count` elements, in a key at `place`.
 fn element_place(at: usize, count: usize, place: Place) -> Place {
     if at + 1 == count { place } else { Place::Inner }
 }

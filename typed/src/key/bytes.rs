@@ -4,7 +4,7 @@ use sievedb::Bytes;
 
 use super::{EncodeAs, Key, KeyError, Place};
 
-/// Follows a 0x00 of the string.
+/// Byte after a 0x00 of the string.
 const ESCAPE: u8 = 0xff;
 /// Ends a string that another element follows. Smaller than any byte and its escape.
 const TERMINATOR: [u8; 2] = [0, 0];
@@ -47,7 +47,7 @@ fn decode_bytes(input: &mut &[u8], place: Place, what: &'static str) -> Result<V
     }
 }
 
-/// Implements the encoding of types that have the bytes of a string.
+/// Implements the encoding of types with the bytes of a string.
 macro_rules! encode_as {
     ($($borrowed:ty as $owned:ty),+ $(,)?) => {$(
         impl EncodeAs<$owned> for $borrowed {

@@ -9,7 +9,7 @@ macro_rules! floats {
             fn encode(&self, out: &mut Vec<u8>, place: Place) {
                 const SIGN: $bits = 1 << (<$bits>::BITS - 1);
                 let bits = self.to_bits();
-                // Of two negative numbers the one with the larger magnitude sorts first.
+                // The bits of negative numbers are inverted: a larger magnitude sorts first.
                 let ordered = if bits & SIGN == 0 { bits | SIGN } else { !bits };
                 ordered.encode(out, place);
             }

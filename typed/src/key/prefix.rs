@@ -10,7 +10,7 @@ use super::{EncodeAs, Place, to_bytes};
 /// `(u64, String, u32)`. A prefix of one element needs the comma. Strings are prefixes of keys that
 /// consist of one string.
 pub trait PrefixOf<K> {
-    /// Appends the bytes with which all keys of the prefix begin.
+    /// Appends the common first bytes of all keys with this prefix.
     fn encode_prefix(&self, out: &mut Vec<u8>);
 }
 
@@ -72,7 +72,7 @@ pub(crate) fn key_bounds<K, Q: EncodeAs<K>>(bounds: &impl RangeBounds<Q>) -> Key
     (bounds.start_bound().map(to_bytes), bounds.end_bound().map(to_bytes))
 }
 
-/// Encodes `bounds` of prefixes: of all keys whose prefix is within them.
+/// Encodes bounds of all keys with a prefix within `bounds`.
 pub(crate) fn prefix_bounds<K, P: PrefixOf<K>>(bounds: &impl RangeBounds<P>) -> KeyBounds {
     let bytes = |prefix: &P| {
         let mut bytes = Vec::new();
@@ -97,7 +97,7 @@ pub(crate) fn prefix_bounds<K, P: PrefixOf<K>>(bounds: &impl RangeBounds<P>) -> 
     (start, end)
 }
 
-/// Returns the least bytes after all that begin with `prefix`, if there are any.
+/// Returns the least bytes after all those with `prefix`, if any exist.
 fn after_prefix(mut prefix: Vec<u8>) -> Option<Vec<u8>> {
     while let Some(last) = prefix.pop() {
         if let Some(next) = last.checked_add(1) {

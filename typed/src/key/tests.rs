@@ -20,7 +20,7 @@ fn check<K: Key + Debug>(a: &K, b: &K, order: Ordering, is_same: impl Fn(&K, &K)
         key.encode(&mut bytes, Place::Inner);
         bytes
     };
-    // The elements that follow would reverse the order.
+    // The following elements would reverse the order.
     let follow = |key: &K, next: u8| [inner(key), vec![next; 3]].concat();
     if order == Ordering::Less {
         assert!(follow(a, 0xff) < follow(b, 0), "{a:?}, {b:?}");
@@ -40,7 +40,7 @@ fn check_ord<K: Key + Debug + Ord>(a: &K, b: &K) {
     check(a, b, a.cmp(b), |decoded, key| decoded == key);
 }
 
-/// Checks that `bytes` are rejected, or are the encoding of what they decode to.
+/// Checks that `bytes` are rejected, or are the encoding of the decoded value.
 fn check_decode<K: Key + Debug>(bytes: &[u8]) {
     if let Ok(key) = from_bytes::<K>(bytes) {
         assert_eq!(to_bytes::<K>(&key), bytes, "{key:?}");
@@ -53,7 +53,7 @@ fn check_decode<K: Key + Debug>(bytes: &[u8]) {
     }
 }
 
-/// Short strings of few different bytes, so that pairs share prefixes.
+/// Short strings of few distinct bytes, so that pairs share prefixes.
 fn byte_string() -> impl Strategy<Value = Vec<u8>> {
     prop::collection::vec(select(&[0, 1, b'a', 0xfe, 0xff][..]), 0..5)
 }

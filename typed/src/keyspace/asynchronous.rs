@@ -89,13 +89,13 @@ impl<K: Key, V, C: Codec<V>> TypedKeyspace<K, V, C> {
         Ok(key::with_bytes(&key, |key| self.entries.remove_async(key))?)
     }
 
-    /// Returns a wait until background work would not delay a write of 4 KiB: see
+    /// Returns a future that is ready when background work would not delay a write of 4 KiB. See
     /// [`Keyspace::room`](sievedb::Keyspace::room).
     pub fn room(&self) -> RoomFuture {
         self.entries.room()
     }
 
-    /// As [`room`](Self::room), for an entry that is encoded in `bytes` bytes: see
+    /// As [`room`](Self::room), for an entry of `bytes` encoded bytes. See
     /// [`Keyspace::room_for`](sievedb::Keyspace::room_for).
     pub fn room_for(&self, bytes: usize) -> RoomFuture {
         self.entries.room_for(bytes)

@@ -23,9 +23,9 @@ enum Change<T> {
 /// Conditional writes. Each call reads its key and writes it as one atomic step, as
 /// [`Keyspace::compare_and_set`](sievedb::Keyspace::compare_and_set) does.
 ///
-/// If another write changes the value in between, the call starts again, as often as needed. A call
-/// costs two reads and a write. New values have the
-/// [default TTL](sievedb::KeyspaceOptions::default_ttl) of the keyspace.
+/// If another write changes the value in between, the call is retried until it succeeds. A call
+/// costs two reads and a write. New values have the [default
+/// TTL](sievedb::KeyspaceOptions::default_ttl) of the keyspace.
 impl<K: Key, V, C: Codec<V>> TypedKeyspace<K, V, C> {
     /// Stores `value` under `key` unless the key has a value. Returns `true` if `value` was stored.
     /// As [`Keyspace::insert_if_absent`](sievedb::Keyspace::insert_if_absent): costs one read, or
@@ -193,8 +193,8 @@ impl<K: Key, V, C: Codec<V>> TypedKeyspace<K, V, C> {
         }
     }
 
-    /// Applies the result of `decide`, which takes the present value of `key`, on the condition
-    /// that the value was not changed meanwhile. Starts again if the condition fails.
+    /// Applies the result of `decide`, which takes the current value of `key`, if no other write
+    /// has changed the value. Retries otherwise.
     fn change<T>(
         &self,
         key: &impl EncodeAs<K>,

@@ -14,8 +14,8 @@ use crate::{
 };
 
 /// Writes that are part of a [`Batch`](sievedb::Batch) or of a
-/// [`Transaction`](sievedb::Transaction), which may write to any keyspaces of the store. The
-/// [removals of ranges](Self::remove_range_in) belong to them.
+/// [`Transaction`](sievedb::Transaction), which may write to any keyspaces of the store. [Range
+/// deletes](Self::remove_range_in) are part of them too.
 ///
 /// A TTL counts from the call for a batch, and from the start of a transaction.
 impl<K: Key, V, C: Codec<V>> TypedKeyspace<K, V, C> {

@@ -29,7 +29,7 @@ pub(super) fn migrate(
 ) -> Result<SchemaRecord> {
     let from = record.version;
     debug_assert!(from < u32::MAX, "no later version");
-    // A new range for each batch: an old one would keep the memtables that the batches fill.
+    // Each batch needs a new range: an old one would keep the memtables that the batches fill.
     while let Some(last) = rewrite_batch(db, keyspace, name, &record, step)? {
         debug_assert!(record.migrated_to.is_none_or(|before| before < last), "runs forwards");
         record.migrated_to = Some(last);
@@ -63,7 +63,7 @@ fn rewrite_batch(
         });
         let new = match new {
             Ok(new) => new,
-            // The values before it are kept.
+            // Ends the batch before the value that failed.
             Err(error) if last.is_none() => return Err(error),
             Err(_) => break,
         };

@@ -85,7 +85,7 @@ pub struct Schema {
     name: String,
     version: u32,
     adopts_untyped: bool,
-    /// By the version they lead from.
+    /// Steps by the version from which they lead.
     steps: BTreeMap<u32, Step>,
 }
 
@@ -129,7 +129,7 @@ impl Schema {
         self
     }
 
-    /// Accepts entries without a stored schema, and stores this schema. For a keyspace that was
+    /// Accepts entries without a stored schema, and stores this schema. Use it for a keyspace
     /// written by the untyped calls of [`sievedb`]. By default, such an open fails with
     /// [`Error::NoSchema`].
     ///

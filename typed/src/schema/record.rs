@@ -111,7 +111,7 @@ pub(crate) trait Stored: Sized {
     }
 }
 
-/// Returns the key of the record of a keyspace.
+/// Returns the key of a keyspace's record.
 pub(super) fn key_of(id: KeyspaceId) -> Vec<u8> {
     key::to_bytes::<(u128, u64)>(&(id.store, id.number))
 }
@@ -238,7 +238,7 @@ impl Stored for IndexRecord {
         key::to_bytes::<Self::Contents>(&contents)
     }
 
-    /// A repair may have lost entries of the data or of the index.
+    /// Marks the index as incomplete: a repair may have lost entries of the data or of the index.
     fn of_other_store(self) -> Self {
         Self { data_number: 0, is_complete: false, ..self }
     }

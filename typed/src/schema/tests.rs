@@ -1,4 +1,4 @@
-//! Stored schemas, and migrations that are interrupted anywhere.
+//! Stored schemas, and migrations that are interrupted at any value.
 
 use std::{
     collections::BTreeMap,
@@ -129,8 +129,8 @@ fn read_only_store_checks_the_schema() {
     assert!(matches!(open(&db, schema), Err(Error::Engine(_))));
 }
 
-/// Appends a mark to each value: a value with two of one mark was rewritten twice. Fails from the
-/// call `fails_at` on.
+/// Appends a mark to each value. A value with one mark twice was rewritten twice. Fails from call
+/// `fails_at` on.
 fn marking(
     mark: char,
     fails_at: usize,
@@ -174,7 +174,7 @@ fn interrupted_migration_rewrites_each_value_once() {
             if let Err(error) = open(&db, schema(a, b)) {
                 assert!(matches!(error, Error::Migration { .. }), "{error}");
                 interrupted += 1;
-                // Not with the versions in between.
+                // An open with a version in between fails.
                 assert!(open(&db, Schema::new("name", 4)).is_err());
             }
             db.close().unwrap();

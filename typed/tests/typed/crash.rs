@@ -14,7 +14,7 @@ pub(crate) fn open(disk: &Arc<MemoryFs>) -> Db {
     Options::new().fs(Arc::<MemoryFs>::clone(disk)).worker_threads(0).open("db").unwrap()
 }
 
-/// Calls `check` with the disk after a power cut at each operation from `first` on.
+/// Calls `check` with the disk after a power cut at each operation, starting at `first`.
 pub(crate) fn for_each_crash(disk: &MemoryFs, first: usize, check: impl Fn(&Arc<MemoryFs>, &str)) {
     let seed = seed();
     let mut states = 0;
@@ -46,7 +46,7 @@ fn migration_after_a_power_cut_rewrites_each_value_once() {
     let disk = Arc::new(MemoryFs::new());
     let db = open(&disk);
     let texts = Texts::open(&db, "texts", Schema::new("text", 1)).unwrap();
-    // Two fit into a batch.
+    // Two values fit into a batch.
     let long = "x".repeat(100_000);
     for id in 0..5 {
         texts.insert(id, &long).unwrap();
@@ -63,7 +63,7 @@ fn migration_after_a_power_cut_rewrites_each_value_once() {
     let want = format!("{long}!");
     for_each_crash(&disk, first, |disk, state| {
         let db = open(disk);
-        // With the old version: all old values, or an error.
+        // The old version reads all old values, or fails.
         match Texts::open(&db, "texts", Schema::new("text", 1)) {
             Ok(texts) => {
                 assert!(texts.iter().all(|entry| entry.unwrap().1 == long), "{state}");

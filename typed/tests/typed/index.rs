@@ -128,7 +128,7 @@ fn concurrent_writers_keep_index_and_data_equal() {
                 })
             })
             .collect();
-        // A reader sees index and data of one point in time, and a rebuild finds nothing.
+        // A reader sees index and data at one point in time, and a rebuild finds nothing.
         let reader = scope.spawn(|| {
             while !is_done.load(Relaxed) {
                 for entry in by_city.iter() {
@@ -179,7 +179,7 @@ fn transactions_write_several_keyspaces() {
         calls += 1;
         let mut user = users.keyspace().get_in(transaction, 7)?.unwrap();
         if calls == 1 {
-            // Conflicts.
+            // A conflicting write.
             users.insert(7, self::user("Bruck", &[4])).unwrap();
         }
         user.tags.push(9);
@@ -212,7 +212,7 @@ fn rebuild_corrects_an_index() {
     for id in 0..600 {
         users.insert(id, user("Graz", &[1])).unwrap();
     }
-    // Past the index.
+    // Writes that bypass the index.
     let data = users.keyspace();
     data.remove(3).unwrap();
     data.insert(4, user("Linz", &[1, 2])).unwrap();
@@ -242,13 +242,13 @@ fn index_is_built_when_it_is_opened() {
         users.index("by city", 2, |_, user: &User| [user.city.len() as u64]).unwrap();
     assert_eq!(by_length.keys().map(Result::unwrap).collect::<Vec<_>>(), [(4, 7), (4, 8)]);
 
-    // The same version is not built again.
+    // An index of the same version is not rebuilt.
     data(&db).insert(9, user("Linz", &[1])).unwrap();
     let mut users = Indexed::new(&db, data(&db)).unwrap();
     let by_length = users.index("by city", 2, |_, user: &User| [user.city.len() as u64]).unwrap();
     assert_eq!(by_length.keys().count(), 2);
 
-    // With a migration of the data it is.
+    // A migration of the data rebuilds the index.
     drop(users);
     let schema = Schema::new("user", 2).migrate(1, |_: User| user("Bruck", &[]));
     let migrated = TypedKeyspace::<u32, User>::open(&db, "users", schema).unwrap();
@@ -259,7 +259,7 @@ fn index_is_built_when_it_is_opened() {
 }
 
 #[test]
-fn other_keyspaces_are_not_taken_for_an_index() {
+fn other_keyspaces_are_not_mistaken_for_an_index() {
     let (_dir, db) = store();
     let (users, ..) = open(&db);
     users.insert(7, user("Graz", &[1])).unwrap();

@@ -1,4 +1,4 @@
-//! Conditional writes, merges and values that expire keep their index right.
+//! Conditional writes, merges and expiring values keep their index correct.
 
 use std::{
     collections::BTreeMap,
@@ -102,7 +102,7 @@ fn index_entries_expire_with_their_value() {
     check(&db, &counts, &by_count);
     let ids = || by_count.get(10).map(|entry| entry.unwrap().0).collect::<Vec<_>>();
     assert_eq!(ids(), [1, 2, 4, 5]);
-    // The same index key, with another expiry: longer, none, and one again.
+    // The same index key with other expiries: longer, none, and one again.
     counts.insert_with_ttl(1, 10, 2 * SECOND).unwrap();
     check(&db, &counts, &by_count);
     assert!(counts.persist_key(2).unwrap());
@@ -176,7 +176,7 @@ fn rebuild_corrects_expiries() {
     let (counts, by_count) = open(&db, &KeyspaceOptions::new());
     counts.insert_with_ttl(1, 10, SECOND).unwrap();
     counts.insert(2, 20).unwrap();
-    // Past the index.
+    // A write that bypasses the index.
     assert!(counts.keyspace().persist_key(1).unwrap());
     assert!(counts.keyspace().expire_at(2, SystemTime::UNIX_EPOCH + 9 * SECOND).unwrap());
     counts.keyspace().insert_with_ttl(3, 30, SECOND).unwrap();
@@ -185,7 +185,7 @@ fn rebuild_corrects_expiries() {
     check(&db, &counts, &by_count);
 }
 
-/// Random writes, with time that passes, flushes, compactions and crashes.
+/// Random writes with a moving clock, flushes, compactions and crashes.
 #[test]
 fn random_writes_keep_data_and_index_equal() {
     let seed = seed();

@@ -49,7 +49,7 @@ fn entries_are_written_and_read() {
 }
 
 #[test]
-fn writes_that_do_not_wait_have_the_encodings_of_others() {
+fn asynchronous_writes_have_the_same_encodings() {
     let (_dir, db) = store();
     let users = TypedKeyspace::<u64, User>::open(&db, "users", Schema::new("user", 1)).unwrap();
     users.room().wait().unwrap();

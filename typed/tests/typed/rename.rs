@@ -36,7 +36,7 @@ fn schema_follows_its_keyspace() {
     db.rename_keyspace("a", "aside").unwrap();
     assert!(is_refused(&counts(&db, "aside")));
     assert_eq!(texts(&db, "aside").unwrap().get(1).unwrap().as_deref(), Some("one"));
-    // The names are swapped: the entries of each are not read as those of the other.
+    // The names are swapped. A keyspace does not read entries of the other one.
     db.rename_keyspace("b", "a").unwrap();
     db.rename_keyspace("aside", "b").unwrap();
     assert!(is_refused(&texts(&db, "a")) && is_refused(&counts(&db, "b")));
@@ -111,13 +111,13 @@ fn renamed_data_keeps_its_index() {
     db.rename_keyspace("old", "new").unwrap();
     db.rename_keyspace("by count", "by count.old").unwrap();
     db.rename_keyspace("by count.old", "by count").unwrap();
-    // Not built again: an entry that was written past the index stays out of it.
+    // The index is not rebuilt: an entry written without it remains absent.
     counts(&db, "new").unwrap().insert(2, 20).unwrap();
     let (written, by_count) = indexed(&db, "new").unwrap();
     assert_eq!(by_count.keys().count(), 1);
     drop((written, by_count));
     db.close().unwrap();
-    // Another keyspace of the old name has no claim on the index.
+    // Another keyspace of the old name does not get the index.
     let db = Db::open(dir.path()).unwrap();
     let refused = indexed(&db, "old").map(drop);
     assert!(is_refused(&refused), "{refused:?}");
@@ -133,11 +133,11 @@ fn repaired_store_keeps_schemas_and_builds_indexes_again() {
     let (dir, db) = store();
     texts(&db, "texts").unwrap().insert(1, "one".to_owned()).unwrap();
     indexed(&db, "counts").unwrap().0.insert(1, 10).unwrap();
-    // Past the index: a repair may lose entries of one keyspace only.
+    // Bypasses the index: a repair may lose entries of one keyspace only.
     counts(&db, "counts").unwrap().insert(2, 20).unwrap();
     db.close().unwrap();
     let mut from = dir.path().to_owned();
-    // A repair of a repaired store, too.
+    // A second repair, of the repaired store.
     let dirs = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
     for to in &dirs {
         Options::new().repair(&from, to.path(), OlderValues::LeaveOut).unwrap();

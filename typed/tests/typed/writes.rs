@@ -28,7 +28,7 @@ fn text(text: &str) -> String {
     text.to_owned()
 }
 
-/// Returns a store whose time only the clock changes.
+/// Returns a store with a manual clock.
 fn store_with_clock() -> (tempfile::TempDir, Db, Arc<ManualClock>) {
     let (dir, clock) = (tempfile::tempdir().unwrap(), Arc::new(ManualClock::new()));
     let db = Options::new()
@@ -225,7 +225,7 @@ fn operands_are_merged() {
     .unwrap();
     assert_eq!(counts.get(1).unwrap(), Some(30));
 
-    // A function on typed values, folded by reads, flushes and compactions.
+    // A function on typed values, applied by reads, flushes and compactions.
     let join = MergeValues::<Vec<String>>::new("join", |mut old, new| {
         old.extend(new);
         old
