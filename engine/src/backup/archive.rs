@@ -1,9 +1,9 @@
 //! Archives the log after a backup, for point-in-time recovery.
 //!
-//! An archive begins with a backup. Each update adds parts with the batches since the last one.
-//! They come from the change stream, so a part has whole batches, all of them, and each is durable
-//! in the store. A new backup begins a new log. Before that, the old log is continued beyond the
-//! backup, so that no point in between is lost.
+//! An archive begins with a backup. Each update adds parts with the batches since the last update.
+//! The batches come from the change stream, so a part has whole batches, without a gap, and each is
+//! durable in the store. A new backup begins a new log. Before that, the old log is continued
+//! beyond the backup, so that no point in between is lost.
 
 use std::{
     sync::{Arc, Weak},
@@ -30,7 +30,7 @@ use crate::{
 /// Length at which a part ends, in bytes.
 const PART_BYTES: usize = 4 << 20;
 
-/// Longest pause of [`Archive::run`] before it looks for the end.
+/// Maximum pause of [`Archive::run`] between two checks whether to stop.
 const POLL: Duration = Duration::from_millis(50);
 
 /// Default of [`Archive::backup_after_log_bytes`].
@@ -52,16 +52,16 @@ pub struct Archive {
 #[derive(Debug)]
 struct ArchivedLog {
     backup: u64,
-    /// `None` after an error.
+    /// Stream of changes; `None` after an error.
     changes: Option<Changes>,
-    /// Every batch up to here is in the set.
+    /// Last sequence number up to which the set has every batch.
     archived: SequenceNumber,
     /// Time of the last sample in the set.
     sampled_ms: u64,
     bytes: u64,
-    /// It lacks entries: those of an ingest.
+    /// The log lacks entries of an ingest.
     has_ingest: bool,
-    /// No newer backup up to this number is of the store.
+    /// No newer backup with a number up to this one is of the store.
     checked: u64,
 }
 
@@ -163,7 +163,7 @@ impl Archive {
         if has_newer || self.log.as_ref().is_none_or(ends) {
             let created = self.set.create_of(&self.store)?;
             if let Some(log) = &mut self.log {
-                // Up to the new backup at least.
+                // Archives at least up to the new backup.
                 log_bytes_added += log.update(&self.set, &self.open, &self.store)?;
             }
             let archived = created.sequence;
@@ -216,8 +216,8 @@ impl Archive {
 }
 
 impl ArchivedLog {
-    /// Returns `true` if the set has a newer backup of the store: a restore begins with that one,
-    /// and so must the log. `numbers` are those of all backups.
+    /// Returns `true` if the set has a newer backup of the store. A restore begins with that
+    /// backup, so the log must too. `numbers` are those of all backups.
     fn has_newer_backup(
         &mut self,
         set: &BackupSet,
@@ -229,7 +229,7 @@ impl ArchivedLog {
             match set.record(number) {
                 Ok(record) if record.state.store_id != store.tables.store_id => {}
                 Err(error @ Error::Io { .. }) => return Err(error),
-                // One that cannot be read may be of the store.
+                // An unreadable backup may be of the store.
                 _ => return Ok(true),
             }
             self.checked = number;
@@ -237,7 +237,7 @@ impl ArchivedLog {
         Ok(false)
     }
 
-    /// Adds the batches that are committed now. Returns the bytes added.
+    /// Adds all batches committed so far. Returns the bytes added.
     fn update(
         &mut self,
         set: &BackupSet,
@@ -250,7 +250,7 @@ impl ArchivedLog {
             Changes::new(Weak::clone(open), Arc::clone(store), self.archived, options)
         };
         let mut changes = taken.map_or_else(new, Ok)?;
-        // Before: every later write is placed after it.
+        // Read before the batches, so every later write is placed after this time.
         let now_ms = store.versions.clock().now_ms();
         let end = store.writer.visible();
         let (mut archived, mut sampled_ms, mut bytes) = (self.archived, self.sampled_ms, 0);
@@ -259,7 +259,7 @@ impl ArchivedLog {
             while part.bytes() < PART_BYTES && changes.seen() < end {
                 let Some(tail) = changes.next_tail()? else { break };
                 part.put_batch(tail.first, tail.batch.payload());
-                // It is a batch of its own.
+                // An ingest is a batch of its own.
                 self.has_ingest |=
                     matches!(tail.batch.iter().next(), Some(Ok(Entry::Ingest { .. })));
             }
@@ -278,7 +278,7 @@ impl ArchivedLog {
             if !(omits && range.upto.is_multiple_of(3) && range.upto > range.after) {
                 set.put_object(LOG, &range.name(), &part)?;
             }
-            // Before the next part, which is useless without this one.
+            // Synced before the next part, which is useless without this one.
             set.sync(LOG)?;
             archived = range.upto;
             if is_whole {

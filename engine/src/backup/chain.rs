@@ -17,16 +17,16 @@ use crate::{Error, PointInTime, Result};
 pub(super) struct Chain {
     pub(super) number: u64,
     pub(super) record: Record,
-    /// In order, without a gap.
+    /// Parts in order, without a gap.
     pub(super) parts: Vec<PartRange>,
     /// Last sequence number to restore.
     pub(super) last: SequenceNumber,
-    /// Time of the store clock there, at most.
+    /// Maximum time of the store clock at `last`.
     pub(super) clock_ms: u64,
 }
 
 impl BackupSet {
-    /// Returns what `options` select.
+    /// Returns the chain that `options` select.
     ///
     /// # Errors
     ///
@@ -45,8 +45,8 @@ impl BackupSet {
         }
     }
 
-    /// Returns the newest backup of the store `store_id` with its archived log; `None` if there is
-    /// no newer one than the backup `number` with its log up to `sequence`.
+    /// Returns the newest backup of the store `store_id` with its archived log. Returns `None` if
+    /// it is no newer than the backup `number` with its log up to `sequence`.
     ///
     /// # Errors
     ///
@@ -106,7 +106,7 @@ impl BackupSet {
         Ok((number, record))
     }
 
-    /// Adds the parts up to `last`, or all.
+    /// Adds the parts up to `last`, or all parts.
     fn up_to_sequence(
         &self,
         mut chain: Chain,
@@ -170,7 +170,7 @@ impl BackupSet {
         Error::NotArchived { path: self.path.clone(), at, archived_to }
     }
 
-    /// Returns the error of a missing part, which would begin with `gap`.
+    /// Returns the error of a missing part that would begin with `gap`.
     pub(super) fn missing_part(&self, gap: PartRange) -> Error {
         let path = self.path.join(LOG).join(gap.name());
         Error::corrupt(path, 0, Corruption::Missing { what: "part of the archived log" })
@@ -201,7 +201,7 @@ impl BackupSet {
     }
 }
 
-/// Parts that follow one another.
+/// Consecutive parts of the log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Covered {
     pub(super) parts: Vec<PartRange>,
@@ -210,8 +210,7 @@ pub(super) struct Covered {
     pub(super) gap: Option<PartRange>,
 }
 
-/// Returns parts that follow one another from `from` to `last`, or as far as there are any.
-/// `ranges` ascend.
+/// Returns consecutive parts from `from` to `last`, or to the first gap. `ranges` must ascend.
 pub(super) fn covering(
     from: SequenceNumber,
     last: Option<SequenceNumber>,

@@ -25,11 +25,11 @@ use crate::{
     },
 };
 
-/// Seed of the second hash of files that are no tables.
+/// Seed of the second hash of files other than tables.
 const SECOND_SEED: u64 = 0x5356_4241_434b_5550;
 
-/// A file of a captured store. It is opened to be copied: a store may have more files than a
-/// process can open.
+/// A file of a captured store. It is opened only while it is copied, because a store may have more
+/// files than a process can open.
 struct Source {
     stored: StoredFile,
     path: PathBuf,
@@ -60,7 +60,7 @@ impl BackupSet {
         set.create_of(store)
     }
 
-    /// Returns the set, whose calls close table files of `store` if no descriptor is left.
+    /// Returns the set. Its calls close table files of `store` if no descriptor is left.
     pub(super) fn frugal_for(&self, store: &Store) -> Self {
         let objects = Arc::clone(&self.objects).frugal(store.tables.files.open_files());
         Self { objects, ..self.clone() }
@@ -109,7 +109,7 @@ impl BackupSet {
             }
             record.files.push(source.stored);
         }
-        // Also objects of an interrupted call.
+        // Includes objects of an interrupted call.
         self.sync(OBJECTS)?;
         self.put_record(number, &record)?;
         Ok(Backup { bytes_added, ..record.backup(number) })
@@ -127,7 +127,7 @@ impl BackupSet {
             let filters: BTreeSet<_> = table.filter_files().filter(|&id| id != table.id).collect();
             for id in filters {
                 match hashed(store, FileName::Filter(id), None) {
-                    // The restored store rebuilds it.
+                    // The restored store rebuilds a missing filter.
                     Err(Error::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => {}
                     source => sources.push(source?),
                 }
@@ -147,7 +147,7 @@ impl BackupSet {
         Ok(sources)
     }
 
-    /// Stores the content of a file. Its digest is checked.
+    /// Stores the content of a file, and checks its digest.
     fn put(&self, store: &Store, source: &Source) -> Result<()> {
         let Source { stored, path } = source;
         let file = store.tables.fs.open(path).map_err(|error| Error::io("open", path, error))?;
@@ -168,7 +168,7 @@ impl BackupSet {
         object.finish().map_err(to_set)
     }
 
-    /// Stores the record of a backup, durable at return. Its objects must be durable.
+    /// Stores the record of a backup, durable on return. Its objects must be durable.
     fn put_record(&self, number: u64, record: &Record) -> Result<()> {
         self.put_object(BACKUPS, &record_name(number), &record.encode())?;
         self.sync(BACKUPS)

@@ -1,4 +1,4 @@
-//! Objects that are encrypted.
+//! Encrypted objects.
 
 use std::{io, path::Path, sync::Arc};
 
@@ -9,7 +9,7 @@ use crate::{
     table::open_files::OpenFiles,
 };
 
-/// Encrypts each object as a whole. Its key depends on its name.
+/// Encrypts each object as a whole, with a key derived from its name.
 #[derive(Debug)]
 pub(super) struct EncryptedObjects {
     inner: Arc<dyn ObjectStore>,

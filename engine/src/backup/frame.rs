@@ -16,12 +16,12 @@ const VERSION: u16 = 1;
 pub(super) struct Frame {
     pub(super) magic: [u8; 8],
     pub(super) what: &'static str,
-    /// Names the version of the kind in errors.
+    /// Name of the version of this kind, for errors.
     pub(super) what_version: &'static str,
 }
 
 impl Frame {
-    /// Begins a record. Its fields follow, then [`end`](Self::end).
+    /// Begins a record. The caller appends fields, then calls [`end`](Self::end).
     pub(super) fn begin(&self) -> Vec<u8> {
         let mut out = self.magic.to_vec();
         out.extend_from_slice(&VERSION.to_le_bytes());

@@ -57,16 +57,16 @@ impl PartRange {
     }
 }
 
-/// A part that was read.
+/// A decoded part.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct LogPart {
     pub(super) range: PartRange,
     pub(super) store_id: u128,
     /// Time by which every write after the part was placed later. `None` if another part follows.
     pub(super) whole_ms: Option<u64>,
-    /// Ascending.
+    /// Samples in ascending order.
     pub(super) samples: Vec<Sample>,
-    /// Ascending.
+    /// Batches in ascending order.
     pub(super) batches: Vec<ArchivedBatch>,
     /// Length of the encoded part.
     pub(super) bytes: u64,

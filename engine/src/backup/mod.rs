@@ -4,25 +4,25 @@
 //! |---------------|----------------------------------------------------------|
 //! | `mod`         | the set, its lock and its records                        |
 //! | [`create`]    | stores the files that the set lacks, then the record     |
-//! | [`archive`]   | stores the log behind a backup, part by part             |
+//! | [`archive`]   | stores the log after a backup, part by part              |
 //! | [`restore`]   | writes a backup and its log to a new store               |
 //! | [`restore_options`] | selection of a restore                             |
-//! | [`chain`]     | the backup and the parts of the log that this needs      |
+//! | [`chain`]     | selects the backup and the parts of the log for a restore |
 //! | [`replica`]   | opens a backup before its tables have arrived            |
-//! | [`restrict`]  | leaves some keyspaces                                    |
+//! | [`restrict`]  | restricts a backup to some keyspaces                     |
 //! | [`check`]     | reads every object again                                 |
 //! | [`prune`]     | removes backups, and objects that no other needs         |
-//! | [`retention`] | choice of the backups that stay; pure                    |
+//! | [`retention`] | selects the backups that a prune keeps; pure             |
 //! | [`record`]    | bytes of the record of a backup                          |
 //! | [`log_part`]  | bytes of a part of the log                               |
 //! | [`frame`]     | magic number, version and checksum of both               |
 //! | [`objects`]   | objects in a directory                                   |
 //! | `remote`      | objects elsewhere, with the feature `object-store`       |
 //!
-//! A set is a directory with three others. `objects` has the contents of files, named by their
-//! digests, and `backups` the record of each backup, by number. The record is written last, when
-//! all of its objects are durable, so a backup that is listed is whole. `log` has the parts of the
-//! archived logs. The name of a part contains what it follows, so a missing part is noticed.
+//! A set is a directory with three subdirectories. `objects` has the contents of files, named by
+//! their digests, and `backups` the record of each backup, by number. The record is written last,
+//! when all of its objects are durable, so a listed backup is complete. `log` has the parts of the
+//! archived logs. The name of a part contains its range, so a missing part is detected.
 
 mod archive;
 mod chain;
@@ -71,7 +71,7 @@ use crate::{
     fs::{FileLock, Fs, ReadFile, RealFs},
 };
 
-/// Longest record or part of the log that is read, in bytes: about five million tables.
+/// Maximum length of a record or part of the log that is read, in bytes: about five million tables.
 const RECORD_BYTES_MAX: u64 = 1 << 30;
 
 /// A set of backups in a directory, or in an object store with the feature `object-store`.
@@ -307,7 +307,7 @@ fn record_name(number: u64) -> String {
     format!("{number:06}")
 }
 
-/// Returns the error of a file whose content is not that of its digest.
+/// Returns the error of a file whose content does not match its digest.
 fn wrong_content(path: &Path, expected: u64, found: u64) -> Error {
     let (what, stored, computed) = ("file of a backup", expected, found);
     Error::corrupt(path, 0, Corruption::Checksum { what, stored, computed })

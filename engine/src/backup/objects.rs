@@ -1,4 +1,4 @@
-//! The objects of a backup set, and where they are stored.
+//! The objects of a backup set, and their storage.
 
 use std::{
     fmt::Debug,
@@ -20,36 +20,36 @@ pub(super) const BACKUPS: &str = "backups";
 /// Directory of the archived logs.
 pub(super) const LOG: &str = "log";
 
-/// End of the names of objects that are being written.
+/// Suffix of the names of unfinished objects.
 const UNFINISHED: &str = ".tmp";
 
-/// A place for objects with names of the form `directory/name`.
+/// A storage of objects with names of the form `directory/name`.
 ///
-/// Few operations, so that a remote object store can have them too.
+/// Has few operations, so that a remote object store can implement them.
 pub(super) trait ObjectStore: Debug + Send + Sync {
-    /// Returns the same objects. If they are files, a call closes some of `open_files` when no
-    /// descriptor is left.
+    /// Returns the same objects. For files, a call closes some of `open_files` when no descriptor
+    /// is left.
     fn frugal(self: Arc<Self>, open_files: &Arc<OpenFiles>) -> Arc<dyn ObjectStore>;
 
     /// Returns the directory, if the objects are files.
     fn directory(&self) -> Option<&Path>;
 
-    /// Excludes other writers until the lock is dropped. `WouldBlock` if there is one.
+    /// Excludes other writers until the lock is dropped. `WouldBlock` if another writer has it.
     fn lock(&self) -> io::Result<Box<dyn FileLock>>;
 
-    /// Removes a lock that a crashed writer left. Returns whether there was one.
+    /// Removes a lock that a crashed writer left. Returns `true` if there was one.
     #[cfg(feature = "object-store")]
     fn break_lock(&self) -> io::Result<bool> {
         Ok(false)
     }
 
-    /// Begins the object `name`. It exists once it is finished, as a whole.
+    /// Begins the object `name`. The object exists, as a whole, once it is finished.
     fn create(&self, name: &str) -> io::Result<Box<dyn NewObject>>;
 
     /// Opens an object. `NotFound` if there is none.
     fn open(&self, name: &str) -> io::Result<Arc<dyn ReadFile>>;
 
-    /// As [`open`](Self::open), for reads at random places: each fetches no more than its bytes. A
+    /// As [`open`](Self::open), for reads at random offsets. Each read fetches only its bytes. A
     /// missing object may be reported by the first read instead.
     fn open_ranges(&self, name: &str) -> io::Result<Arc<dyn ReadFile>> {
         self.open(name)
@@ -61,20 +61,19 @@ pub(super) trait ObjectStore: Debug + Send + Sync {
     /// Removes an object.
     fn delete(&self, name: &str) -> io::Result<()>;
 
-    /// Makes all objects that were finished or removed in `directory` durable, and removes
-    /// unfinished ones.
+    /// Makes all finished and removed objects in `directory` durable, and removes unfinished ones.
     fn sync(&self, directory: &str) -> io::Result<()>;
 }
 
-/// An object that is being written. Dropped unfinished, it does not exist.
+/// An unfinished object. A drop discards it.
 pub(super) trait NewObject {
     fn append(&mut self, bytes: &[u8]) -> io::Result<()>;
 
-    /// Its content is durable at return, its name after [`ObjectStore::sync`].
+    /// Finishes the object. Its content is durable on return, its name after [`ObjectStore::sync`].
     fn finish(self: Box<Self>) -> io::Result<()>;
 }
 
-/// Objects as files below a directory. The writer of the set keeps others out by a lock file.
+/// Objects as files below a directory. A lock file excludes other writers.
 #[derive(Debug)]
 pub(super) struct Directory {
     fs: Arc<dyn Fs>,
@@ -82,7 +81,7 @@ pub(super) struct Directory {
 }
 
 impl Directory {
-    /// The directory `path`, which is created by the first writer.
+    /// Returns the directory `path`, which the first writer creates.
     pub(super) fn new(fs: Arc<dyn Fs>, path: PathBuf) -> Self {
         Self { fs, path }
     }
@@ -118,7 +117,7 @@ impl ObjectStore for Directory {
         let path = self.file(name);
         let unfinished = path.with_added_extension(&UNFINISHED[1..]);
         let created = match self.fs.create(&unfinished) {
-            // Left by a process that was killed.
+            // A killed process left the file.
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
                 self.fs.unlink(&unfinished)?;
                 self.fs.create(&unfinished)
@@ -179,7 +178,7 @@ impl NewObject for NewFile {
 impl Drop for NewFile {
     fn drop(&mut self) {
         if !self.is_finished {
-            // What is left is removed by the next sync.
+            // If this fails, the next sync removes the file.
             let _ = self.fs.unlink(&self.unfinished);
         }
     }

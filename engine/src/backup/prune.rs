@@ -38,7 +38,7 @@ impl BackupSet {
         for &number in &removed {
             self.delete(BACKUPS, &record_name(number))?;
         }
-        // Before the files: a crash must not bring the record back.
+        // Synced before the files are removed: a crash must not restore the record.
         self.sync(BACKUPS)?;
         let names = self.objects.list(OBJECTS);
         for name in names.map_err(|error| Error::io("list", &self.path, error))? {

@@ -46,13 +46,13 @@ pub(super) struct StoredFile {
     /// Name in the directory of the store.
     pub(super) name: String,
     pub(super) bytes: u64,
-    /// xxh3_64 of the content, and a second number that tells files of equal hash apart: the salt
+    /// xxh3_64 of the content, and a second number that distinguishes files of equal hash: the salt
     /// of a table, or xxh3_64 with another seed.
     pub(super) digest: [u64; 2],
 }
 
 impl StoredFile {
-    /// Returns the name of the object, by its content.
+    /// Returns the name of the object, derived from its content.
     pub(super) fn object(&self) -> String {
         let [hash, salt] = self.digest;
         format!("{hash:016x}{salt:016x}-{}", self.bytes)
@@ -63,7 +63,7 @@ impl StoredFile {
         (folder.join(&self.name), format!("{OBJECTS}/{}", self.object()), self.bytes)
     }
 
-    /// Returns the bytes that [`decode_file`] reads.
+    /// Returns the encoding, which [`decode_file`] reads.
     pub(super) fn encode(&self) -> Vec<u8> {
         let mut file = Vec::with_capacity(64);
         file.put_prefixed(self.name.as_bytes());
@@ -113,7 +113,7 @@ pub(super) fn decode_file(decoder: &mut Decoder<'_>) -> Result<StoredFile, Corru
     let name = decoder.prefixed(what)?;
     let name = std::str::from_utf8(name)
         .map_err(|e| Corruption::OutOfRange { what, value: e.valid_up_to() as u64 })?;
-    // A name with a directory would lead out of the restored store.
+    // A name with a directory would escape from the restored store.
     if FileName::parse(name).and_then(FileName::id).is_none() {
         return Err(Corruption::OutOfRange { what, value: name.len() as u64 });
     }

@@ -1,4 +1,4 @@
-//! Objects in a store of the crate `object_store`.
+//! Objects in an object store, through the crate `object_store`.
 
 mod lock;
 
@@ -23,10 +23,10 @@ use crate::{
     table::open_files::OpenFiles,
 };
 
-/// Length of a part of an upload, in bytes. S3 takes parts from 5 MiB on, and 10,000 of them.
+/// Length of a part of an upload, in bytes. S3 accepts at most 10,000 parts of at least 5 MiB.
 const PART_BYTES: usize = 16 << 20;
 
-/// Length of a read, in bytes. The next one is in flight meanwhile.
+/// Length of a read, in bytes. The next part is prefetched.
 const READ_BYTES: u64 = 8 << 20;
 
 /// A prefix of an object store. Clones share their lock.
@@ -139,13 +139,13 @@ impl ObjectStore for Remote {
 struct NewRemoteObject {
     remote: Remote,
     name: String,
-    /// Not uploaded yet.
+    /// Bytes that are not uploaded yet.
     buffer: Vec<u8>,
     upload: Option<Box<dyn MultipartUpload>>,
 }
 
 impl NewRemoteObject {
-    /// Returns whether the object is a record, which only one writer may create.
+    /// Returns `true` if the object is a record, which only one writer may create.
     fn is_record(&self) -> bool {
         self.name.starts_with(BACKUPS)
     }
@@ -200,13 +200,14 @@ impl NewObject for NewRemoteObject {
 impl Drop for NewRemoteObject {
     fn drop(&mut self) {
         if let Some(upload) = &mut self.upload {
-            // What is left is invisible. Object stores can be configured to remove it by age.
+            // An unfinished upload is invisible. Object stores can be configured to remove it by
+            // age.
             let _ = self.remote.runtime.block_on(upload.abort());
         }
     }
 }
 
-/// Reads an object in long parts, one ahead.
+/// Reads an object in long parts, and prefetches the next part.
 struct RemoteObject {
     remote: Remote,
     location: Location,
@@ -217,7 +218,7 @@ struct RemoteObject {
 /// A request in flight.
 type Request = JoinHandle<object_store::Result<Bytes>>;
 
-/// The part that was read last, and the one after it.
+/// The last part read, and the part after it.
 #[derive(Default)]
 struct PartsRead {
     start: u64,
@@ -297,7 +298,7 @@ impl ReadFile for RemoteObject {
     }
 }
 
-/// Reads ranges of an object. Each read is a request.
+/// Reads ranges of an object, one request per read.
 struct RemoteRanges {
     remote: Remote,
     location: Location,

@@ -1,4 +1,4 @@
-//! Restores a backup, and the archived log behind it.
+//! Restores a backup, and the archived log after it.
 
 use std::{collections::BTreeSet, path::Path, sync::Arc};
 
@@ -26,7 +26,7 @@ use crate::{
 pub(super) struct Begun {
     pub(super) backup: Backup,
     pub(super) state: ManifestState,
-    /// Files that it lacks.
+    /// Files that the store lacks.
     pub(super) files: Vec<StoredFile>,
 }
 
@@ -121,7 +121,7 @@ impl BackupSet {
         }
     }
 
-    /// Refuses a batch behind which the archived log is not all of the history.
+    /// Refuses a batch after which the archived log is incomplete.
     ///
     /// # Errors
     ///
@@ -168,7 +168,7 @@ impl BackupSet {
             })?;
         }
         let mut known_ms = state.sequence_times.samples().last().map_or(0, |&(ms, _)| ms);
-        // Parts that overlap have the same samples.
+        // Overlapping parts have the same samples.
         samples.retain(|&(ms, sequence)| {
             let is_new = ms > known_ms && sequence <= last;
             known_ms = if is_new { ms } else { known_ms };
@@ -185,7 +185,7 @@ impl BackupSet {
     }
 }
 
-/// Records that one append writes.
+/// Records written by one append.
 struct Group<'w> {
     writer: &'w mut Writer,
     records: Vec<PendingRecord>,

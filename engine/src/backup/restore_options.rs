@@ -78,7 +78,7 @@ impl RestoreOptions {
         self
     }
 
-    /// Returns the number of threads that fetch.
+    /// Returns the validated number of fetch threads.
     ///
     /// # Errors
     ///

@@ -1,4 +1,4 @@
-//! Leaves the wanted keyspaces in the state of a store.
+//! Restricts the state of a store to selected keyspaces.
 
 use std::collections::BTreeMap;
 
@@ -11,14 +11,14 @@ use crate::{
     wal::{batch::Entry, replay::ReplayedBatch},
 };
 
-/// The keyspaces at a point of the log.
+/// The keyspaces at a position of the log.
 #[derive(Debug)]
 pub(super) struct Keyspaces<'a> {
     state: &'a ManifestState,
     names: BTreeMap<u64, String>,
-    /// Renamed in the log, with the sequence number of the last rename.
+    /// Keyspaces renamed in the log, with the sequence number of the last rename.
     renamed: BTreeMap<u64, SequenceNumber>,
-    /// Created in the log, not in `state`.
+    /// Keyspaces created in the log, not in `state`.
     created: BTreeMap<u64, KeyspaceCreated>,
     next_id: u64,
 }
@@ -67,11 +67,11 @@ impl<'a> Keyspaces<'a> {
         Ok(())
     }
 
-    /// Returns the edit that drops all other keyspaces than `wanted`, and clears the default one
+    /// Returns the edit that drops all keyspaces other than `wanted`, and clears the default one
     /// unless it is wanted. `last` is the last sequence number.
     ///
-    /// The log stays as it is: the recovery takes the ids of the others for those of keyspaces that
-    /// the manifest dropped.
+    /// The log is unchanged: recovery treats the ids of the other keyspaces as those of keyspaces
+    /// that the manifest dropped.
     ///
     /// # Errors
     ///
@@ -96,7 +96,7 @@ impl<'a> Keyspaces<'a> {
         edit.keyspaces_dropped = others.filter(|id| !is_left(id)).collect();
         let created = self.created.into_values();
         edit.keyspaces_created = created.filter(|created| is_left(&created.id)).collect();
-        // With their last names: another keyspace may have one from before.
+        // Uses their last names: another keyspace may have an earlier name of one of them.
         let renamed = self.renamed.iter().filter(|(id, _)| is_left(id));
         let renamed = renamed.filter_map(|(&id, &sequence)| {
             let name = self.names.get(&id)?.clone();
@@ -112,7 +112,7 @@ impl<'a> Keyspaces<'a> {
 ///
 /// # Errors
 ///
-/// [`Corruption`] if it does not fit.
+/// [`Corruption`] if the edit does not match the state.
 pub(super) fn apply(
     state: &mut ManifestState,
     edit: &VersionEdit,
@@ -120,7 +120,7 @@ pub(super) fn apply(
 ) -> Result<(), Corruption> {
     state.apply(edit)?;
     if let Some(retained) = &mut state.retained {
-        // Changes before are also of other keyspaces.
+        // Earlier changes include those of other keyspaces.
         retained.from = last;
     }
     Ok(())

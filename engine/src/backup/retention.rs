@@ -1,4 +1,4 @@
-//! Choice of the backups that a prune keeps. Pure.
+//! Selects the backups that a prune keeps. Pure.
 
 use std::collections::BTreeSet;
 
@@ -57,7 +57,7 @@ impl Retention {
         self
     }
 
-    /// Returns the numbers of the kept backups among these numbers and Unix times, ascending.
+    /// Returns the numbers of the kept backups. `backups` are numbers and Unix times, ascending.
     pub(super) fn kept(&self, backups: &[(u64, u64)]) -> BTreeSet<u64> {
         let mut kept = BTreeSet::new();
         let newest = backups.iter().rev().map(|&(number, _)| number);
@@ -80,7 +80,7 @@ impl Retention {
 
 /// Returns the number of the month of a day of Unix time, both from 0.
 fn month(day: u64) -> u64 {
-    // Years from March on, so that the leap day is the last of a year.
+    // Years begin in March, so that the leap day is the last day of a year.
     let day = day + 719_468;
     let (era, day) = (day / 146_097, day % 146_097);
     let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
@@ -109,7 +109,7 @@ mod tests {
 
     #[test]
     fn each_rule_keeps_the_newest_of_its_periods() {
-        // Two backups a day for 100 days, from a Thursday on.
+        // Two backups per day for 100 days, beginning on a Thursday.
         let backups: Vec<_> = (0..200).map(|number| (number, number * DAY_MS / 2)).collect();
         let kept = |rule: Retention| rule.kept(&backups).into_iter().collect::<Vec<_>>();
         assert_eq!(kept(Retention::new()), [199]);
@@ -117,7 +117,7 @@ mod tests {
         assert_eq!(kept(Retention::new().daily(3)), [195, 197, 199]);
         // Sundays are days 94 and 87.
         assert_eq!(kept(Retention::new().weekly(3)), [175, 189, 199]);
-        // March has the days 59 to 89.
+        // March is days 59 to 89.
         assert_eq!(kept(Retention::new().monthly(9)), [61, 117, 179, 199]);
         assert_eq!(Retention::new().daily(3).kept(&[]), BTreeSet::new());
     }

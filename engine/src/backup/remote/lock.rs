@@ -1,9 +1,9 @@
 //! The lock of a set in an object store.
 //!
-//! It is the object `LOCK`, which only one writer can create, with a random number. It stays after
-//! a crash. A writer looks for its number before it stores a record, so that one whose lock
-//! was broken notices. The number remains the same: a request without a response may have created
-//! the lock, or left it, and the next call takes it over.
+//! The lock is the object `LOCK`, which only one writer can create. It contains a random number,
+//! and remains after a crash. A writer compares the number before it stores a record, so it detects
+//! a broken lock. A process keeps its number: a request without a response may have created the
+//! lock or left it. The next call then takes the lock over.
 
 use std::{
     fmt::{self, Debug},
@@ -21,7 +21,7 @@ pub(super) const LOCK: &str = "LOCK";
 /// The lock of this process.
 #[derive(Debug, Default)]
 pub(super) struct OwnLock {
-    /// The process, and its number in the lock: a forked child draws another.
+    /// The process id and its number in the lock: a forked child draws another number.
     number: Option<(u32, u64)>,
     is_held: bool,
 }
@@ -40,7 +40,7 @@ impl OwnLock {
 }
 
 impl Remote {
-    /// Returns whether the lock has this number.
+    /// Returns `true` if the lock has this number.
     fn is_locked_by(&self, number: u64) -> io::Result<bool> {
         match self.get(LOCK) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
@@ -48,7 +48,7 @@ impl Remote {
         }
     }
 
-    /// Fails if another process broke the lock.
+    /// Returns an error if another process broke the lock.
     pub(super) fn check_lock(&self) -> io::Result<()> {
         let number = {
             let mut own = self.lock.lock();
@@ -64,11 +64,11 @@ impl Remote {
         }
     }
 
-    /// Creates the lock, or takes over one that a request of this process has left.
+    /// Creates the lock, or takes over a lock that an earlier request of this process left.
     ///
     /// # Errors
     ///
-    /// `WouldBlock` if another call or another process has it; errors of requests.
+    /// `WouldBlock` if another call or another process has the lock; errors of requests.
     pub(super) fn take_lock(&self) -> io::Result<Box<dyn FileLock>> {
         let mut own = self.lock.lock();
         let number = own.number()?;
@@ -105,7 +105,7 @@ impl FileLock for RemoteLock {}
 impl Drop for RemoteLock {
     fn drop(&mut self) {
         let mut own = self.remote.lock.lock();
-        // If it fails, the next call of this set takes the lock over. A broken lock belongs to
+        // If this fails, the next call of this set takes the lock over. A broken lock belongs to
         // another writer.
         if self.remote.is_locked_by(self.number).unwrap_or(false) {
             let _ = self.remote.delete(LOCK);

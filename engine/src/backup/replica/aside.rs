@@ -1,9 +1,10 @@
-//! The file system of an incomplete replica, whose `CURRENT` has another name.
+//! The file system of an incomplete replica, which stores `CURRENT` under another name.
 //!
-//! So the directory does not open as a store before it is complete. Openings by this file system
+//! So the directory does not open as a store before it is complete. Opens through this file system
 //! share the exclusive lock of the replica.
 //!
-//! During a refresh a second one gives all files of the next log and manifest another name.
+//! During a refresh, a second instance stores all files of the next log and manifest under other
+//! names.
 
 use std::{
     borrow::Cow,
@@ -21,13 +22,13 @@ use crate::{
 /// Name of `CURRENT` until the replica is complete.
 const ASIDE: &str = "CURRENT.replica";
 
-/// Forwards all calls, those on `CURRENT` to another file while that exists.
+/// Forwards all calls. Redirects those on `CURRENT` to another file while that file exists.
 #[derive(Debug)]
 pub(super) struct AsideFs {
     inner: Arc<dyn Fs>,
     current: PathBuf,
     aside: PathBuf,
-    /// End of the names of other files during a refresh.
+    /// Suffix of the names of other files during a refresh.
     end: Option<String>,
     lock_path: PathBuf,
     lock: Mutex<Weak<dyn FileLock>>,
@@ -41,7 +42,7 @@ struct SharedLock {
 
 impl FileLock for SharedLock {}
 
-/// Initial value of the lock.
+/// Initial lock, before the replica is locked.
 #[derive(Debug)]
 struct NoLock;
 
@@ -63,14 +64,14 @@ impl AsideFs {
         Self { inner, current, aside, end: Some(end), lock_path: self.lock_path.clone(), lock }
     }
 
-    /// Returns `true` if the files of refresh `generation` do not all have their names.
+    /// Returns `true` if some files of refresh `generation` do not have their final names.
     pub(super) fn is_staged(&self, generation: u64) -> io::Result<bool> {
         self.inner.exists(&self.staged(generation).aside)
     }
 
-    /// Gives the files of refresh `generation` their names, `CURRENT` last. `names` are those of
-    /// the others, without `CLOSED`. The former ones of the same names are replaced, and
-    /// `unneeded` ones are removed.
+    /// Renames the files of refresh `generation` to their final names, `CURRENT` last. `names` are
+    /// those of the other files, without `CLOSED`. Replaces former files of the same names, and
+    /// removes `unneeded` ones.
     pub(super) fn promote(
         &self,
         folder: &Path,
@@ -89,7 +90,7 @@ impl AsideFs {
         for name in names.iter().copied().chain([&*closed]) {
             let path = folder.join(name);
             match self.inner.rename(&path.with_added_extension(&end[1..]), &path) {
-                // An earlier call renamed it; `CLOSED` may be missing.
+                // An earlier call renamed the file; `CLOSED` may be missing.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                 renamed => renamed?,
             }
@@ -97,7 +98,7 @@ impl AsideFs {
         self.inner.sync_dir(folder)?;
         let staged = self.staged(generation).aside;
         match self.inner.rename(&staged, &self.aside) {
-            // An earlier call failed after it was carried out.
+            // An earlier call reported an error after the rename.
             Err(error)
                 if error.kind() == io::ErrorKind::NotFound && self.inner.exists(&self.aside)? => {}
             renamed => renamed?,
@@ -105,7 +106,7 @@ impl AsideFs {
         self.inner.sync_dir(folder)
     }
 
-    /// Openings share this lock while the caller holds it.
+    /// Shares this lock with later opens while the caller holds it.
     pub(super) fn share(&self, lock: &Arc<dyn FileLock>) {
         *self.lock.lock() = Arc::downgrade(lock);
     }
@@ -115,10 +116,10 @@ impl AsideFs {
         self.inner.exists(&self.current)
     }
 
-    /// Gives `CURRENT` its name. Durable after a sync of the directory.
+    /// Renames `CURRENT` to its final name. Durable after a sync of the directory.
     pub(super) fn complete(&self) -> io::Result<()> {
         match self.inner.rename(&self.aside, &self.current) {
-            // An earlier call failed after it was carried out.
+            // An earlier call reported an error after the rename.
             Err(error) if error.kind() == io::ErrorKind::NotFound && self.is_complete()? => Ok(()),
             renamed => renamed,
         }
@@ -137,7 +138,7 @@ impl AsideFs {
         }
     }
 
-    /// Reads by `read` the file `path`.
+    /// Reads the file `path` by `read`.
     fn read<T>(&self, path: &Path, read: impl Fn(&Path) -> io::Result<T>) -> io::Result<T> {
         let falls_back = path == self.current && self.end.is_none();
         match read(&self.at(path)) {

@@ -28,7 +28,7 @@ use crate::{
 /// Name of [`FileName::Lock`].
 const LOCK: &str = "LOCK";
 
-/// The directory of a replica while it is opened.
+/// The directory of a replica during its open.
 pub(super) struct ReplicaDirectory<'s> {
     set: &'s BackupSet,
     fs: Arc<dyn Fs>,
@@ -38,7 +38,7 @@ pub(super) struct ReplicaDirectory<'s> {
 }
 
 impl<'s> ReplicaDirectory<'s> {
-    /// Returns the directory `folder` of `aside`, of a replica of `set` with these options.
+    /// Returns the directory `folder` of `aside`, for a replica of `set` with these options.
     pub(super) fn new(
         set: &'s BackupSet,
         options: &Options,
@@ -49,8 +49,8 @@ impl<'s> ReplicaDirectory<'s> {
         Self { set, fs: files.logical(), files, aside, folder }
     }
 
-    /// Returns the lock of a replica, which is created if there is none; `None` if the directory is
-    /// another store.
+    /// Returns the lock of a replica, and creates the replica if it does not exist. Returns `None`
+    /// if the directory is another store.
     pub(super) fn prepare(&self, from: &RestoreOptions) -> Result<Option<Arc<dyn FileLock>>> {
         if self.exists(&self.folder.join(REPLICA))? {
             let lock = lock_folder(&*self.fs, &self.folder)?;
@@ -61,7 +61,7 @@ impl<'s> ReplicaDirectory<'s> {
                 promote(&*self.fs, &self.aside, &self.folder, marker)?;
             }
             if self.is_complete()? {
-                // The process that renamed `CURRENT` may have ended before.
+                // The process that renamed `CURRENT` may have ended before this sync.
                 self.sync()?;
                 if let Some(marker) = marker
                     && self.is_unchanged(&marker)?
@@ -81,7 +81,7 @@ impl<'s> ReplicaDirectory<'s> {
         } else if self.is_complete()? {
             return Ok(None);
         } else if self.fs.list(&self.folder).is_ok_and(|names| names == [LOCK]) {
-            // Of a creation that was interrupted before `REPLICA`.
+            // A creation was interrupted before it wrote `REPLICA`.
             let _lock = lock_folder(&*self.fs, &self.folder)?;
             let path = self.folder.join(LOCK);
             self.fs.unlink(&path).map_err(|error| Error::io("remove", &path, error))?;
@@ -105,11 +105,11 @@ impl<'s> ReplicaDirectory<'s> {
             commit(&self.files, &self.folder, &marker)
         });
         if let Err(error) = written {
-            // Removes the files, also of a finished target.
+            // Removes all files, including those of a finished target.
             let _ = self.clear();
             drop(target);
             let names = self.fs.list(&self.folder).unwrap_or_default();
-            // Marks what could not be removed.
+            // Marks the files that could not be removed.
             if names == [REPLICA] {
                 self.unlink_marker();
             }
@@ -118,10 +118,10 @@ impl<'s> ReplicaDirectory<'s> {
         Ok(target.into_lock())
     }
 
-    /// Returns `true` if no process has written to the complete store since.
+    /// Returns `true` if no process has written to the store since its completion.
     fn is_unchanged(&self, marker: &Marker) -> Result<bool> {
         let own = own_files(&*self.fs, &self.folder, "")?;
-        // Blob files are part of it, and of the backup.
+        // Blob files do not count: those of the directory may belong to the log or to tables.
         let is_counted =
             |file: &&StoredFile| !matches!(FileName::parse(&file.name), Some(FileName::Blobs(_)));
         let lengths = |files: &[StoredFile]| -> BTreeSet<_> {
@@ -130,8 +130,8 @@ impl<'s> ReplicaDirectory<'s> {
         Ok(lengths(&own) == lengths(&marker.own))
     }
 
-    /// Removes files of earlier backups, and of interrupted refreshes. A failure is harmless: the
-    /// next opening tries again.
+    /// Removes files of earlier backups and of interrupted refreshes. A failure is harmless: the
+    /// next open retries.
     fn remove_unneeded(&self, marker: &Marker) {
         let needed: BTreeSet<_> = marker.names().collect();
         for name in self.fs.list(&self.folder).unwrap_or_default() {
@@ -237,7 +237,7 @@ impl<'s> ReplicaDirectory<'s> {
     }
 
     fn unlink_marker(&self) {
-        // One that is left is removed by the next opening.
+        // If this fails, the next open removes the file.
         let _ = self.fs.unlink(&self.folder.join(REPLICA));
     }
 
@@ -245,7 +245,7 @@ impl<'s> ReplicaDirectory<'s> {
     fn clear(&self) -> Result<()> {
         let names = self.fs.list(&self.folder);
         let names = names.map_err(|error| Error::io("list", &self.folder, error))?;
-        // Last, the marker: without it the others are no replica.
+        // Removes the marker last: without it the other files are no replica.
         let files = names.iter().map(String::as_str);
         let files = files.filter(|name| FileName::parse(name).is_some());
         let current = FileName::Current.to_string();
@@ -259,7 +259,8 @@ impl<'s> ReplicaDirectory<'s> {
     }
 }
 
-/// Makes `marker` that of the directory, durably. After an error either may be.
+/// Replaces the marker of the directory by `marker`, durably. After an error either marker may be
+/// present.
 pub(super) fn commit(files: &StoredFs, folder: &Path, marker: &Marker) -> Result<()> {
     let fs = &**files.stored();
     let temporary = FileName::Temporary(REPLICA).path(folder);
@@ -270,8 +271,8 @@ pub(super) fn commit(files: &StoredFs, folder: &Path, marker: &Marker) -> Result
     fs.sync_dir(folder).map_err(|error| Error::io(SYNC, folder, error))
 }
 
-/// Creates a file, whose content is durable at return. It is not encrypted: the names of objects
-/// show as much.
+/// Creates a file, durable on return. The file is not encrypted: the names of objects reveal as
+/// much.
 fn write(files: &StoredFs, path: &Path, content: &[u8]) -> Result<()> {
     let created = files.stored().create(path);
     let file = created.map_err(|error| Error::io("create", path, error))?;
@@ -279,7 +280,7 @@ fn write(files: &StoredFs, path: &Path, content: &[u8]) -> Result<()> {
     file.sync_data().map_err(|error| Error::io(SYNC, path, error))
 }
 
-/// Opens missing files in the set.
+/// Opens missing files from the set.
 #[derive(Debug)]
 struct SetOrigin {
     set: BackupSet,

@@ -32,9 +32,9 @@ use crate::{
     sync::{Condvar, Mutex},
 };
 
-/// Pause after the first of several failed fetches.
+/// Minimum pause after a failed fetch. Repeated failures double it.
 const PAUSE_MIN: Duration = Duration::from_millis(100);
-/// Longest pause after a failed fetch.
+/// Maximum pause after a failed fetch.
 const PAUSE_MAX: Duration = Duration::from_secs(60);
 
 /// Fetches files into the directory of a replica.
@@ -49,16 +49,16 @@ pub(super) struct Fetcher {
     pub(super) left: LeftFiles,
     queue: Mutex<Queue>,
     changed: Condvar,
-    /// Held while files get their names, at the end of the replica and of a refresh, and while
-    /// other files become pending.
+    /// Held while files are renamed at the end of the replica or of a refresh, and while other
+    /// files become pending.
     turn: Mutex<()>,
     is_ended: AtomicBool,
     _lock: Option<Arc<dyn FileLock>>,
 }
 
 impl Fetcher {
-    /// Returns a fetcher of files of `set` into the directory of `aside`. It holds `lock` as long
-    /// as it exists; without `lock` it has nothing to fetch.
+    /// Returns a fetcher of files of `set` into the directory of `aside`. It holds `lock` until it
+    /// is dropped. Without `lock` it has nothing to fetch.
     pub(super) fn new(
         set: BackupSet,
         (fs, aside, folder): (Arc<dyn Fs>, Arc<AsideFs>, PathBuf),
@@ -71,8 +71,8 @@ impl Fetcher {
         Self { set, fs, aside, folder, arriving, left, queue, changed, turn, is_ended, _lock: lock }
     }
 
-    /// Fetches the `pending` files of a backup from now on. `state` says whether manifest and log
-    /// have their names, and whether the replica is complete.
+    /// Begins to fetch the `pending` files of a backup. `state` has two flags: manifest and log
+    /// have their final names, and the replica is complete.
     pub(super) fn begin(
         &self,
         marker: Marker,
@@ -80,13 +80,13 @@ impl Fetcher {
         (is_promoted, is_complete): (bool, bool),
     ) {
         self.arriving.add(pending.iter().map(|file| file.arriving(&self.folder)));
-        // Another thread may be completing the replica, for which no file may be pending.
+        // Another thread may be completing the replica, which requires that no file is pending.
         let _turn = self.turn.lock();
         let mut queue = self.queue.lock();
         queue.pending = pending.into();
         let Queue { pending, in_flight, .. } = &mut *queue;
         pending.retain(|file| !in_flight.contains(file));
-        // They are tried again.
+        // Damaged files are fetched again.
         queue.damaged.clear();
         queue.error = None;
         queue.needed = marker.names().map(str::to_owned).collect();
@@ -95,12 +95,12 @@ impl Fetcher {
         self.changed.notify_all();
     }
 
-    /// Returns the present backup.
+    /// Returns the marker of the current backup.
     pub(super) fn marker(&self) -> Marker {
         self.queue.lock().marker.clone()
     }
 
-    /// Returns how many threads of `wanted` are to be started, and counts them.
+    /// Returns how many of `wanted` threads to start, and counts them.
     pub(super) fn add_threads(&self, wanted: usize) -> usize {
         let mut queue = self.queue.lock();
         if queue.is_complete {
@@ -116,7 +116,7 @@ impl Fetcher {
         self.queue.lock().threads -= 1;
     }
 
-    /// Fetches the next file; the last one completes the replica. Returns `false` if it was
+    /// Fetches the next file. The last file completes the replica. Returns `false` if it was
     /// complete.
     ///
     /// # Errors
@@ -155,7 +155,7 @@ impl Fetcher {
         Ok(true)
     }
 
-    /// Keeps the last error of a fetch, and notifies the threads that wait.
+    /// Stores the last error of a fetch, and notifies waiting threads.
     fn note(&self, result: Result<()>) -> Result<()> {
         let mut queue = self.queue.lock();
         match &result {
@@ -168,14 +168,14 @@ impl Fetcher {
         result
     }
 
-    /// Writes a file of the set under a temporary name, and renames it if its content is right.
+    /// Writes a file of the set under a temporary name, and renames it if its content is valid.
     fn fetch(&self, file: &StoredFile) -> Result<()> {
         let temporary = FileName::Temporary(&file.name).path(&self.folder);
         let unlinked = unlink(&*self.fs, &temporary);
         unlinked.map_err(|error| Error::io("remove", &temporary, error))?;
         let written = self.write(file, &temporary);
         if written.is_err() {
-            // What is left is removed by the next fetch.
+            // If this fails, the next fetch removes the file.
             let _ = unlink(&*self.fs, &temporary);
         }
         written?;
@@ -200,7 +200,7 @@ impl Fetcher {
         if found == expected { Ok(()) } else { Err(wrong_content(&source, expected, found)) }
     }
 
-    /// Gives manifest and log of a refresh their names, if they lack them.
+    /// Renames manifest and log of a refresh to their final names, if necessary.
     ///
     /// # Errors
     ///
@@ -223,10 +223,10 @@ impl Fetcher {
         Ok(())
     }
 
-    /// Makes the directory a store.
+    /// Turns the directory into a store.
     fn complete(&self) -> Result<()> {
         let _turn = self.turn.lock();
-        // Another thread may have completed it, or a refresh may have begun.
+        // Another thread may have completed the replica, or a refresh may have begun.
         if !self.queue.lock().is_drained() {
             return Ok(());
         }
@@ -244,7 +244,7 @@ impl Fetcher {
         Ok(())
     }
 
-    /// Fetches all files, again after errors other than damage.
+    /// Fetches all files. Retries after errors other than damage.
     pub(super) fn run(&self) {
         let mut pause = PAUSE_MIN;
         loop {
@@ -256,7 +256,7 @@ impl Fetcher {
             if fetched.is_ok() {
                 pause = PAUSE_MIN;
             } else {
-                // Other threads notify each time.
+                // Each notification of another thread ends the wait.
                 let clock = SystemClock::new();
                 while !is_done(&queue) {
                     let left = pause.saturating_sub(clock.now());
@@ -274,10 +274,10 @@ impl Fetcher {
         }
     }
 
-    /// Ends [`run`](Self::run) and fetches in flight.
+    /// Ends [`run`](Self::run) and aborts fetches in flight.
     pub(super) fn end(&self) {
         self.is_ended.store(true, Release);
-        // A thread between its check and its wait has the lock.
+        // A thread between its check and its wait holds the lock.
         drop(self.queue.lock());
         self.changed.notify_all();
     }
@@ -305,8 +305,8 @@ impl Fetcher {
         }
     }
 
-    /// Removes files that neither the replica nor a reader needs. A failure is harmless: the next
-    /// call tries again.
+    /// Removes files that neither the replica nor a reader uses. A failure is harmless: the next
+    /// call retries.
     pub(super) fn sweep(&self) {
         let _turn = self.turn.lock();
         let (needed, in_flight) = {
@@ -347,8 +347,8 @@ impl Fetcher {
     }
 }
 
-/// Gives manifest and log of a refresh their names, if they lack them, and removes the former
-/// ones, and those of earlier attempts.
+/// Renames manifest and log of a refresh to their final names, if necessary. Removes their
+/// predecessors and those of earlier attempts.
 ///
 /// # Errors
 ///
@@ -366,7 +366,7 @@ pub(super) fn promote(fs: &dyn Fs, aside: &AsideFs, folder: &Path, marker: &Mark
         .filter(|name| {
             let parsed = FileName::parse(name);
             let is_former = matches!(parsed, Some(FileName::Log(_) | FileName::Manifest(_)));
-            // Of an attempt that failed: with them, the directory does not open as a store.
+            // Files of a failed attempt: with them, the directory does not open as a store.
             let staged = FileName::parse_staged(name);
             let is_older = staged.is_some_and(|(_, generation)| generation < marker.generation);
             is_former && !own.contains(name) || is_older

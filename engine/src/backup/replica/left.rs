@@ -12,7 +12,7 @@ use crate::{FilterRole, file_name::FileName, store::Store, sync::Mutex};
 /// A table or blob file in use.
 type Reader = Weak<dyn Any + Send + Sync>;
 
-/// Files by their open tables.
+/// Files with the open tables that use them.
 #[derive(Debug, Default)]
 pub(super) struct LeftFiles(Mutex<BTreeMap<PathBuf, Vec<Reader>>>);
 
@@ -41,7 +41,7 @@ impl LeftFiles {
         }
     }
 
-    /// Returns `true` if a reader may use the file.
+    /// Returns `true` if a reader may be using the file.
     pub(super) fn is_read(&self, path: &Path) -> bool {
         let left = self.0.lock();
         left.get(path).is_some_and(|readers| readers.iter().any(|it| it.strong_count() > 0))

@@ -94,8 +94,8 @@ impl Marker {
     }
 }
 
-/// Returns the logs, their blob files and the manifest in `folder` whose names have the end `end`,
-/// without it.
+/// Returns the logs, their blob files and the manifest in `folder` whose names have the suffix
+/// `end`. The returned names lack the suffix.
 ///
 /// # Errors
 ///
@@ -117,8 +117,8 @@ pub(super) fn own_files(fs: &dyn Fs, folder: &Path, end: &str) -> StoreResult<Ve
     Ok(own)
 }
 
-/// Returns the files that `folder` lacks, filters first: they are short, and needed by every read.
-/// A file of another length, or too damaged to have one, is missing.
+/// Returns the files that `folder` lacks, filters first: they are short, and every read needs them.
+/// A file of another length, or too damaged to have one, counts as missing.
 ///
 /// # Errors
 ///

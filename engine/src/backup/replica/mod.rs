@@ -54,9 +54,9 @@ use crate::{
 pub struct Replica {
     db: Db,
     fetcher: Arc<Fetcher>,
-    /// `None` for another store.
+    /// State of refreshes; `None` for another store.
     refresher: Option<Refresher>,
-    /// Number of threads that fetch.
+    /// Number of threads that fetch files.
     fetch_threads: usize,
     threads: Mutex<Vec<JoinHandle<()>>>,
 }
@@ -73,7 +73,7 @@ impl Replica {
         Self { db, fetcher, refresher, fetch_threads, threads }
     }
 
-    /// Starts the threads that fetch, as far as they do not run and files are missing.
+    /// Starts missing fetch threads if files are missing.
     fn start_threads(&self) -> Result<()> {
         let mut threads = self.threads.lock();
         let added = self.fetcher.add_threads(self.fetch_threads);
@@ -111,8 +111,8 @@ impl Replica {
         }
     }
 
-    /// Refuses a forked child: another process fetches the files, and a thread of it may have held
-    /// the locks.
+    /// Refuses a forked child. The parent fetches the files, and one of its threads may have held
+    /// the locks at the fork.
     fn check_not_forked(&self) -> Result<()> {
         let store = self.db.open_store().store();
         if store.is_forked() { store.check_open() } else { Ok(()) }
@@ -148,13 +148,13 @@ impl Replica {
 impl Drop for Replica {
     fn drop(&mut self) {
         if self.db.open_store().store().is_forked() {
-            // The thread and the holders of locks exist only in the parent.
+            // The threads and the holders of locks exist only in the parent.
             mem::forget(mem::take(&mut self.threads));
             return;
         }
         self.fetcher.end();
         for thread in self.threads.lock().drain(..) {
-            // A panic ends the fetching alone.
+            // A panic ends only the fetching.
             let _ = thread.join();
         }
     }

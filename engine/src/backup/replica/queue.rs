@@ -8,19 +8,19 @@ use crate::{Error, Result, backup::record::StoredFile};
 /// Files left to fetch.
 #[derive(Debug, Default)]
 pub(super) struct Queue {
-    /// The backup.
+    /// The marker of the backup.
     pub(super) marker: Marker,
     /// Names of the files that the replica needs.
     pub(super) needed: BTreeSet<String>,
     pub(super) pending: VecDeque<StoredFile>,
-    /// Being fetched.
+    /// Files being fetched.
     pub(super) in_flight: Vec<StoredFile>,
-    /// Not fetched again.
+    /// Damaged files, which are not fetched again.
     pub(super) damaged: Vec<StoredFile>,
-    /// Manifest and log have their names.
+    /// Manifest and log have their final names.
     pub(super) is_promoted: bool,
     pub(super) is_complete: bool,
-    /// Number of threads that fetch.
+    /// Number of threads that fetch files.
     pub(super) threads: usize,
     pub(super) files_fetched: u64,
     pub(super) bytes_fetched: u64,
@@ -28,7 +28,7 @@ pub(super) struct Queue {
 }
 
 impl Queue {
-    /// Returns the error if no files are left but damaged ones.
+    /// Returns the error if only damaged files are left.
     pub(super) fn damage(&self) -> Option<Error> {
         let is_idle = self.pending.is_empty() && self.in_flight.is_empty();
         self.error.clone().filter(|_| is_idle && !self.damaged.is_empty())
@@ -40,7 +40,7 @@ impl Queue {
         is_idle && self.damaged.is_empty() && !self.is_complete
     }
 
-    /// Takes a file that was fetched with this result.
+    /// Records the result of a fetch of `file`.
     pub(super) fn take(&mut self, file: StoredFile, fetched: &Result<()>) {
         self.in_flight.retain(|other| *other != file);
         let is_needed = self.needed.contains(&file.name);
@@ -49,7 +49,7 @@ impl Queue {
                 self.files_fetched += 1;
                 self.bytes_fetched += file.bytes;
             }
-            // Of a backup before a refresh.
+            // The file belongs to a backup before a refresh.
             Err(_) if !is_needed => {}
             Err(Error::Io { .. } | Error::NoKey { .. } | Error::Closed) => {
                 self.pending.push_back(file);

@@ -1,13 +1,14 @@
 //! Moves a replica to a newer backup.
 //!
 //! 1. Log and manifest are written under other names, such as `000012.log.next1`.
-//! 2. `REPLICA` is replaced: from now on the newer backup counts, also after a crash.
-//! 3. The files get their names. Those of the former log and manifest are removed, `CURRENT` first.
+//! 2. `REPLICA` is replaced. From now on the newer backup is valid, also after a crash.
+//! 3. The files are renamed to their final names. The former log and manifest are removed,
+//!    `CURRENT` first.
 //! 4. The newer manifest and log become visible. Readers of tables keep them.
-//! 5. The fetcher fetches the tables that are new, and completes the replica.
+//! 5. The fetcher fetches the new tables, and completes the replica.
 //!
-//! A crash before step 2 leaves files that the next opening removes. After it the next opening
-//! continues with step 3.
+//! A crash before step 2 leaves files that the next open removes. After a later crash, the next
+//! open continues with step 3.
 
 use std::{path::Path, sync::Arc};
 
@@ -38,24 +39,24 @@ pub(super) struct Refresher {
 
 #[derive(Debug)]
 struct Progress {
-    /// Number of the last attempt: a failed one may have replaced `REPLICA`.
+    /// Number of the last attempt. A failed attempt may have replaced `REPLICA`.
     generation: u64,
-    /// Readers see the present backup.
+    /// Readers see the current backup.
     is_shown: bool,
 }
 
 impl Refresher {
-    /// Returns the state of a replica that was opened with these options.
+    /// Returns the state of a replica opened with these options.
     pub(super) fn new(options: &Options, from: &RestoreOptions, generation: u64) -> Self {
         let state = Mutex::new(Progress { generation, is_shown: true });
         Self { options: options.clone(), from: from.clone(), state }
     }
 
-    /// Writes the log and the manifest of `chain` beside the present ones, and replaces `REPLICA`.
+    /// Writes the log and the manifest of `chain` beside the current ones, and replaces `REPLICA`.
     ///
     /// # Errors
     ///
-    /// The present backup remains.
+    /// The current backup remains.
     fn stage(
         &self,
         fetcher: &Fetcher,
@@ -83,12 +84,12 @@ impl Refresher {
             Ok::<_, Error>((marker, pending))
         };
         let (marker, pending) = begin().inspect_err(|_| {
-            // What is left is removed by the next opening.
+            // If this fails, the next open removes the files.
             let _ = remove_staged(&*fetcher.fs, folder, &end);
         })?;
         fetcher.left.add(store);
         let stored = frugal(Arc::clone(&fetcher.aside) as Arc<dyn Fs>);
-        // If it fails, either backup may count after a crash: the files stay.
+        // If this fails, either backup may be valid after a crash, so the files stay.
         commit(&stored, folder, &marker)?;
         progress.is_shown = false;
         fetcher.begin(marker, pending, (false, false));
@@ -130,7 +131,7 @@ impl Replica {
             return Err(Error::NoReplica { path: fetcher.folder.clone() });
         };
         let mut progress = refresher.state.lock();
-        // It fails for good if the backup was pruned since.
+        // Fails permanently if the backup was pruned.
         let shown = self.show(store, &mut progress);
         let marker = fetcher.marker();
         let point = (marker.backup, marker.sequence);
@@ -146,7 +147,7 @@ impl Replica {
         Ok(is_newer)
     }
 
-    /// Makes the present backup visible. Returns `false` if it was.
+    /// Makes the current backup visible. Returns `false` if it was visible.
     fn show(&self, store: &Store, progress: &mut Progress) -> Result<bool> {
         if progress.is_shown {
             return Ok(false);
@@ -159,7 +160,7 @@ impl Replica {
     }
 }
 
-/// Removes files of an attempt that failed.
+/// Removes files of a failed attempt.
 fn remove_staged(fs: &dyn Fs, folder: &Path, end: &str) -> Result<()> {
     let names = fs.list(folder).map_err(|error| Error::io("list", folder, error))?;
     for name in names.iter().filter(|name| name.ends_with(end)) {
