@@ -72,8 +72,8 @@ impl CommitFuture {
         self.wait.wait()
     }
 
-    /// Syncs, in a store without threads. Refuses in a forked child, where a lock of the wait may
-    /// be held by a thread of the parent.
+    /// Syncs, in a store without threads. Refuses in a forked child, where a thread of the parent
+    /// may hold a lock of the wait.
     fn advance(&self) -> Result<()> {
         let Some(store) = self.store.upgrade() else { return Ok(()) };
         if store.is_forked() {

@@ -1,4 +1,4 @@
-//! The wait until writes are not delayed.
+//! The future of a wait until writes are not delayed.
 
 use std::{
     fmt,
@@ -34,7 +34,7 @@ pub(crate) const ROOM_BYTES: usize = 4 << 10;
 #[must_use = "a wait begins when it is polled, or by `wait`"]
 pub struct RoomFuture {
     store: Weak<Store>,
-    /// Memory that the write takes in memtables.
+    /// Memory of the write in memtables.
     bytes: u64,
     trees: Vec<Arc<Tree>>,
 }
@@ -61,7 +61,7 @@ impl RoomFuture {
         }
     }
 
-    /// Returns the store; `None` if nothing is to be written.
+    /// Returns the store; `None` for an empty write.
     fn store(&self) -> Result<Option<Arc<Store>>> {
         if self.bytes == 0 {
             return Ok(None);
@@ -88,7 +88,7 @@ impl Future for RoomFuture {
             return Poll::Ready(result);
         }
         store.scheduler.room_waits().add(context.waker());
-        // A worker may have made room before it knew of the task.
+        // A worker may have made room before it saw the task.
         store.poll_room(self.bytes, &self.trees).map_or(Poll::Pending, Poll::Ready)
     }
 }

@@ -1,4 +1,4 @@
-//! Visible writes that wait for durability without a thread each.
+//! Visible writes that wait for durability, without one thread each.
 
 use std::{
     mem,
@@ -53,7 +53,7 @@ impl DurableWait {
         wake_all(waker);
     }
 
-    /// Returns the result, or wakes the task of `context` when there is one.
+    /// Returns the result if there is one. Otherwise wakes the task of `context` later.
     pub(crate) fn poll(&self, context: &Context<'_>) -> Poll<Result<SequenceNumber>> {
         let mut state = self.state.lock();
         if let Some(result) = &state.result {
@@ -66,7 +66,7 @@ impl DurableWait {
         Poll::Pending
     }
 
-    /// Blocks until there is a result.
+    /// Blocks until the result is set.
     pub(crate) fn wait(&self) -> Result<SequenceNumber> {
         let mut state = self.state.lock();
         loop {
@@ -77,15 +77,16 @@ impl DurableWait {
         }
     }
 
-    /// Ends the wait after an attempt to make it durable: an earlier one may have succeeded.
+    /// Ends the wait after an attempt to make the write durable. An earlier attempt may have
+    /// succeeded.
     fn resolve_after(&self, attempt: &Result<()>, log: &SharedLog) {
         let is_durable = log.reached(self.durability) >= self.sequence;
         self.resolve(if is_durable { Ok(()) } else { attempt.clone() });
     }
 }
 
-/// All waits of a store. One thread makes them durable in groups: the next group is collected while
-/// the last one is synced.
+/// All waits of a store. One thread makes them durable in groups, and collects the next group
+/// during a sync.
 #[derive(Debug, Default)]
 pub(crate) struct DurableWaits {
     state: Mutex<State>,
@@ -95,7 +96,7 @@ pub(crate) struct DurableWaits {
 #[derive(Debug, Default)]
 struct State {
     waiting: Vec<Arc<DurableWait>>,
-    /// The thread ends. Later waits are ended by the close.
+    /// The thread has ended. The close ends later waits.
     is_stopped: bool,
     /// Result of the close.
     closed: Option<Result<()>>,
@@ -120,7 +121,7 @@ impl DurableWaits {
             wait.resolve_after(&closed, log);
             return wait;
         }
-        // The thread waits only while there are none.
+        // The thread waits only while no waits exist.
         if state.waiting.is_empty() {
             self.added.notify_all();
         }
@@ -135,7 +136,7 @@ impl DurableWaits {
         }
     }
 
-    /// Makes all present waits durable, on the calling thread.
+    /// Makes all current waits durable, on the calling thread.
     pub(crate) fn run_present(&self, log: &SharedLog, host: &impl LogHost) {
         let group = mem::take(&mut self.state.lock().waiting);
         complete(group, log, host);
@@ -154,13 +155,13 @@ impl DurableWaits {
         }
     }
 
-    /// Ends [`run`](Self::run) after the present group.
+    /// Ends [`run`](Self::run) after the current group.
     pub(crate) fn stop(&self) {
         self.state.lock().is_stopped = true;
         self.added.notify_all();
     }
 
-    /// Ends all waits after the store was `closed`, and all later ones.
+    /// Ends all current and later waits after the store was `closed`.
     pub(crate) fn end(&self, log: &SharedLog, closed: &Result<()>) {
         let mut state = self.state.lock();
         state.closed = Some(closed.clone());

@@ -24,15 +24,15 @@ impl KeySlot {
     }
 }
 
-/// For each slot the last sequence number placed to any of its keys.
+/// For each slot, the last sequence number placed to any of its keys.
 ///
 /// A number at or below the visible one proves that no write to the keys of the slot is in flight.
-/// A number at or below that of a reader proves that none was placed since the read. Writes to
-/// other keys of the slot cost a check, never a wrong answer.
+/// A number at or below that of a reader proves that no write was placed since the read. Writes to
+/// other keys of the slot cost a check, and never cause a wrong result.
 #[derive(Debug)]
 pub(super) struct KeySlots {
     last: Box<[SequenceNumber; SLOTS]>,
-    /// The last range tombstone, clear or ingest of a keyspace, which is a write to any key.
+    /// Last range tombstone, clear or ingest of a keyspace, each a write to any key.
     of_all: SequenceNumber,
 }
 

@@ -1,4 +1,4 @@
-//! The segments of an open log: which take records, are open, and are durable.
+//! The segments of an open log: which ones accept records, are open, and are durable.
 
 use std::{collections::VecDeque, path::PathBuf, slice, sync::Arc};
 
@@ -11,10 +11,11 @@ use crate::{
     wal::replay::ReplayedSegment,
 };
 
-/// Finished segments that are open because they are not synced. Each further one syncs the oldest.
+/// Maximum number of finished segments that are open because they are not synced. Each further
+/// segment syncs the oldest.
 const UNSYNCED_SEGMENTS_MAX: usize = 8;
 
-/// Size of the log, and syncs so far.
+/// Size of the log, and number of syncs.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct LogSize {
     /// Number of segments.
@@ -32,12 +33,12 @@ pub(super) struct Segment {
     pub(super) path: PathBuf,
     pub(super) bytes: u64,
     pub(super) last_sequence: SequenceNumber,
-    /// Handle for its sync. `None` once the segment is finished and synced as a whole.
+    /// Handle for the sync. `None` once the segment is finished and synced as a whole.
     pub(super) file: Option<Arc<SegmentFile>>,
     pub(super) synced_bytes: u64,
-    /// Blob files with values of its records. They stay as long as the segment.
+    /// Blob files with values of its records. They are kept as long as the segment.
     pub(super) values: Vec<Arc<dyn ValueFile>>,
-    /// Length of these values, in bytes.
+    /// Length of the values of its records, in bytes.
     pub(super) value_bytes: u64,
 }
 
@@ -48,7 +49,7 @@ impl Segment {
         ReplayedSegment { id, bytes, last_sequence }
     }
 
-    /// Returns the present state of the segment, or `None` if it is synced as a whole.
+    /// Returns the current state of the segment, or `None` if it is synced as a whole.
     pub(super) fn unsynced(&self) -> Option<Unsynced> {
         let file = self.file.as_ref().filter(|_| self.synced_bytes < self.bytes)?;
         let (path, file) = (self.path.clone(), Arc::clone(file));
@@ -60,7 +61,7 @@ impl Segment {
         self.bytes + self.value_bytes
     }
 
-    /// Notes the values of records that are about to be appended.
+    /// Records the values of records before their append.
     fn note_values(&mut self, records: &[PendingRecord]) {
         for values in records.iter().filter_map(|record| record.payload.values()) {
             self.value_bytes += values.bytes();
@@ -81,17 +82,17 @@ impl Segment {
     }
 }
 
-/// A segment and the part of it that was written at one point in time.
+/// A segment, and its length written at one point in time.
 #[derive(Debug)]
 pub(crate) struct WrittenSegment {
     pub(crate) id: u64,
     pub(crate) path: PathBuf,
     /// Length up to the end of its last record.
     pub(crate) bytes: u64,
-    /// Ids and written lengths of the blob files with values of its records; `None` for a length
-    /// that does not grow.
+    /// Ids and written lengths of the blob files with values of its records. The length is `None`
+    /// if it does not grow.
     pub(crate) values: Vec<(u64, Option<u64>)>,
-    /// `None` if it is synced as a whole.
+    /// `None` if the segment is synced as a whole.
     unsynced: Option<Unsynced>,
 }
 
@@ -102,8 +103,8 @@ impl WrittenSegment {
         Self { id, path: path.clone(), bytes, values, unsynced: segment.unsynced() }
     }
 
-    /// Makes the segment durable up to its end, seal included, even if the log has dropped it
-    /// since. A failure makes the store read-only.
+    /// Makes the segment durable up to its end, including its seal, even if the log has dropped it.
+    /// A failure makes the store read-only.
     ///
     /// # Errors
     ///
@@ -114,7 +115,7 @@ impl WrittenSegment {
     }
 }
 
-/// A segment as it was when a sync of it began.
+/// A segment at the beginning of a sync.
 #[derive(Debug)]
 pub(super) struct Unsynced {
     pub(super) id: u64,
@@ -125,8 +126,8 @@ pub(super) struct Unsynced {
 }
 
 impl Unsynced {
-    /// Syncs the segment up to `bytes`, after the values of its records: without one of them its
-    /// record is lost. A failure makes the store read-only.
+    /// Syncs the values of its records, then the segment up to `bytes`: a record without its value
+    /// is lost. A failure makes the store read-only.
     pub(super) fn sync(&self, host: &impl LogHost) -> Result<()> {
         if host.syncs_values() {
             let mut files = self.values.iter();
@@ -139,8 +140,8 @@ impl Unsynced {
 /// State under the log-files lock.
 #[derive(Debug)]
 pub(super) struct LogFiles {
-    /// The segment that takes records. `None` before the first and after a full disk: the next
-    /// record begins a new one.
+    /// The segment that accepts records. `None` before the first segment and after a full disk: the
+    /// next record begins a new segment.
     pub(super) writer: Option<Writer>,
     /// End of the newest segment, for the start record of the next.
     pub(super) end: Option<Position>,
@@ -167,15 +168,15 @@ impl LogFiles {
         let mark = self.mark;
         self.make_room(host)?;
         let segment = self.segments.back_mut().expect("a writer has its segment");
-        // Before the append, which may fail and leave the record.
+        // Recorded before the append, which may fail and leave the record.
         segment.note_values(records);
         let writer = self.writer.as_mut().expect("it was just made");
         let start = writer.offset();
         let appended = writer.append(records, mark);
         let bytes = writer.offset();
         if appended.is_err() {
-            // The segment ends before the group, whatever the file has: writes acknowledged from
-            // memory are logged again, in the next segment.
+            // The segment ends before the group, regardless of the bytes in the file. Writes
+            // acknowledged from memory are logged again, in the next segment.
             self.end_segment(start);
             return appended;
         }
@@ -186,7 +187,7 @@ impl LogFiles {
         Ok(())
     }
 
-    /// Seals a full segment, and begins the next one if none takes records.
+    /// Seals a full segment, and begins the next one if no segment accepts records.
     fn make_room(&mut self, host: &impl LogHost) -> Result<()> {
         let newest = self.segments.back().filter(|_| self.writer.is_some());
         if newest.is_some_and(|newest| newest.bytes_with_values() >= host.segment_bytes()) {
@@ -198,7 +199,7 @@ impl LogFiles {
         Ok(())
     }
 
-    /// Seals the segment that takes records. It takes no more, even if sealing fails.
+    /// Seals the current segment. It accepts no more records, even if sealing fails.
     pub(super) fn seal_segment(&mut self) -> Result<()> {
         let mark = self.mark;
         let writer = self.writer.as_mut().expect("only a segment with a writer is sealed");
@@ -209,7 +210,7 @@ impl LogFiles {
         sealed
     }
 
-    /// Begins the segment that takes records.
+    /// Begins a segment that accepts records.
     pub(super) fn begin_segment(&mut self, host: &impl LogHost) -> Result<()> {
         self.limit_unsynced(host)?;
         let writer = host.create_segment(self.end, self.mark)?;
@@ -217,7 +218,7 @@ impl LogFiles {
         Ok(())
     }
 
-    /// Syncs the oldest segments until few are open. Requires that no segment takes records.
+    /// Syncs the oldest segments until few are open. Requires that no segment accepts records.
     fn limit_unsynced(&mut self, host: &impl LogHost) -> Result<()> {
         let unsynced = self.unsynced();
         for segment in &unsynced[..unsynced.len().saturating_sub(UNSYNCED_SEGMENTS_MAX)] {
@@ -227,7 +228,7 @@ impl LogFiles {
         Ok(())
     }
 
-    /// Ends the newest segment at `offset`. Bytes behind it do not count.
+    /// Ends the newest segment at `offset`. Later bytes are ignored.
     fn end_segment(&mut self, offset: u64) {
         let writer = self.writer.take().expect("only a segment with a writer ends");
         self.end = Some(Position { file_id: writer.file_id(), offset });
@@ -237,7 +238,7 @@ impl LogFiles {
     }
 
     fn add_segment(&mut self, writer: Writer) {
-        // It may end without a record, and be retained.
+        // The segment may end without a record, and be retained.
         let last_sequence = self.last_sequence;
         let path = writer.path().to_owned();
         let (id, bytes) = (writer.file_id(), writer.offset());

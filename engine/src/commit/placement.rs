@@ -1,4 +1,4 @@
-//! Places writes: gives them sequence numbers, memtables and a turn in the log.
+//! Places writes: assigns sequence numbers, memtables and a position in the log.
 
 use std::{mem, sync::Arc};
 
@@ -19,16 +19,16 @@ use crate::{
 /// Placed writes that are not in a log file yet, in sequence order.
 #[derive(Debug, Default)]
 pub(crate) struct PendingWrites {
-    /// One needs no memory of its own: most writers are alone.
+    /// One record needs no heap memory: most writers are alone.
     pub(crate) records: SmallVec<[PendingRecord; 1]>,
-    /// For each record.
+    /// Origin of each record.
     origins: SmallVec<[Origin; 1]>,
 }
 
 /// The write of a queued record.
 #[derive(Debug)]
 struct Origin {
-    /// Its last sequence number.
+    /// Last sequence number of the write.
     last: SequenceNumber,
     /// The write if it waits for the log; `None` if it is acknowledged from memory.
     waiter: Option<Arc<InFlight>>,
@@ -67,8 +67,8 @@ impl PendingWrites {
     }
 }
 
-/// Returns the length of a record with its values, also of those beside the log: a crash may lose
-/// all of them.
+/// Returns the length of a record and of its values, including those beside the log. A crash may
+/// lose all of them.
 fn queued_bytes(record: &PendingRecord) -> usize {
     let values = record.payload.values().map_or(0, LoggedValues::bytes);
     record.payload.bytes().len() + usize::try_from(values).unwrap_or(usize::MAX)
@@ -80,7 +80,7 @@ pub(crate) struct Placement {
     last_placed: SequenceNumber,
     pending: PendingWrites,
     pending_bytes: usize,
-    /// Sequence number of the first change of keyspaces that only the log has.
+    /// Sequence number of the first change of keyspaces that is only in the log.
     keyspace_change: Option<SequenceNumber>,
     /// Least sequence number of the change of keyspaces in flight.
     keyspace_change_begun: Option<SequenceNumber>,
@@ -88,18 +88,18 @@ pub(crate) struct Placement {
     watches: Watches,
 }
 
-/// Evaluates a condition in sequence order, under the placement lock, against everything placed
-/// before, visible or not.
+/// Evaluates a condition in sequence order, under the placement lock. The condition sees everything
+/// placed before, visible or not.
 pub(crate) trait Validate {
-    /// Returns whether the write may be placed.
+    /// Decides whether the write may be placed.
     fn check(&mut self, placed: &mut Placed<'_>) -> Result<Verdict>;
 
-    /// Returns whether the condition always holds.
+    /// Returns `true` if the condition always holds.
     fn is_none(&self) -> bool {
         false
     }
 
-    /// Decides what was undecided, without the placement lock. Called before the next check.
+    /// Resolves undecided conditions, without the placement lock. Called before the next check.
     fn decide(&mut self) -> Result<()> {
         Ok(())
     }
@@ -128,7 +128,7 @@ impl Validate for Always {
     }
 }
 
-/// Everything placed so far, which a condition reads besides the trees.
+/// All placed writes, which a condition reads in addition to the trees.
 #[derive(Debug)]
 pub(crate) struct Placed<'a> {
     placement: &'a mut Placement,
@@ -154,7 +154,7 @@ impl<'a> Placed<'a> {
         self.placement.last_placed
     }
 
-    /// Begins to collect the writes to `keyspaces`, with those in flight.
+    /// Begins to collect the writes to `keyspaces`, including those in flight.
     pub(crate) fn watch(&mut self, keyspaces: Vec<u64>) -> WatchId {
         let in_flight = self.publish.in_flight();
         self.placement.watches.begin(keyspaces, &in_flight)
@@ -178,7 +178,7 @@ impl<'a> Placed<'a> {
 }
 
 impl Placement {
-    /// Creates the placement behind a history that ends at `last_placed`.
+    /// Creates the placement after a history that ends at `last_placed`.
     pub(crate) fn new(last_placed: SequenceNumber) -> Self {
         Self {
             last_placed,
@@ -200,8 +200,8 @@ impl Placement {
         self.pending_bytes
     }
 
-    /// Gives `write` its sequence numbers and memtables, and queues its record. Returns whether a
-    /// memtable was frozen.
+    /// Assigns sequence numbers and memtables to `write`, and queues its record. Returns `true` if
+    /// a memtable was frozen.
     ///
     /// A full memtable is frozen first: a batch is never divided over two memtables.
     ///
@@ -255,8 +255,8 @@ impl Placement {
         self.watches.end(watch);
     }
 
-    /// Takes the queued writes. Returns them with the last sequence number placed, which may be
-    /// that of a write that failed.
+    /// Removes and returns the queued writes. Also returns the last sequence number placed, which
+    /// may belong to a failed write.
     pub(crate) fn take_pending(&mut self) -> (PendingWrites, SequenceNumber) {
         debug_assert_eq!(self.pending_bytes, self.pending.payload_bytes());
         debug_assert!(self.pending.records.iter().all(|it| it.sequence <= self.last_placed));
@@ -264,7 +264,7 @@ impl Placement {
         (mem::take(&mut self.pending), self.last_placed)
     }
 
-    /// Puts writes back that could not be logged, before later ones.
+    /// Puts back writes that could not be logged, before later ones.
     pub(crate) fn put_back(&mut self, mut writes: PendingWrites) {
         self.pending_bytes += writes.payload_bytes();
         writes.append(mem::take(&mut self.pending));
@@ -273,14 +273,14 @@ impl Placement {
         self.pending = writes;
     }
 
-    /// Begins a change of keyspaces, one at a time. The log must be kept from here on.
+    /// Begins a change of keyspaces, one at a time. The log must be kept from this position on.
     pub(crate) fn begin_keyspace_change(&mut self) {
         debug_assert!(self.keyspace_change_begun.is_none(), "one change at a time");
         debug_assert!(self.keyspace_change.is_none_or(|first| first <= self.last_placed));
         self.keyspace_change_begun = Some(self.last_placed + 1);
     }
 
-    /// Ends the change that was begun. If it is `logged`, the log must be kept until
+    /// Ends the current change. If it is `logged`, the log must be kept until
     /// [`end_keyspace_changes`](Self::end_keyspace_changes).
     pub(crate) fn finish_keyspace_change(&mut self, logged: bool) {
         debug_assert!(self.keyspace_change_begun.is_some(), "no change was begun");
@@ -289,7 +289,7 @@ impl Placement {
         self.keyspace_change = self.keyspace_change.or(begun);
     }
 
-    /// Notes that the manifest has all changes of keyspaces in the log.
+    /// Records that the manifest has all changes of keyspaces in the log.
     pub(crate) fn end_keyspace_changes(&mut self) {
         self.keyspace_change = None;
     }

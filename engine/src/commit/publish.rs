@@ -1,4 +1,4 @@
-//! Publishes writes in sequence order, in whichever order they finish.
+//! Publishes writes in sequence order, independent of the order in which they finish.
 
 use std::{
     collections::VecDeque,
@@ -53,18 +53,18 @@ impl InFlight {
         }
     }
 
-    /// Reports to the thread that waits for the log that the record could not be written.
+    /// Reports to the thread that waits for the log that writing the record failed.
     pub(crate) fn fail(&self, error: Error) {
-        // Each record is taken from the queue by one thread, so it fails at most once.
+        // One thread takes each record from the queue, so it fails at most once.
         let _ = self.failure.set(error);
     }
 
-    /// Returns whether the write is in the memtables, or never will be.
+    /// Returns `true` if the write is in the memtables, or never will be.
     pub(crate) fn is_done(&self) -> bool {
         self.done.load(Relaxed)
     }
 
-    /// Returns why the record could not be written, if it could not.
+    /// Returns the reason if writing the record failed.
     pub(crate) fn failure(&self) -> Option<Error> {
         self.failure.get().cloned()
     }
@@ -86,18 +86,18 @@ struct Queue {
 }
 
 impl PublishQueue {
-    /// Creates a queue behind a history that is visible up to `visible`.
+    /// Creates a queue after a history that is visible up to `visible`.
     pub(crate) fn new(visible: SequenceNumber) -> Self {
         Self { visible: AtomicU64::new(visible), queue: Mutex::default(), advanced: Condvar::new() }
     }
 
-    /// Returns the newest sequence number that readers see: memtables have every write up to it.
+    /// Returns the newest sequence number that readers see. Memtables have every write up to it.
     pub(crate) fn visible(&self) -> SequenceNumber {
         self.visible.load(Acquire)
     }
 
-    /// Makes the history visible up to `sequence`, in a store that follows another process. Call
-    /// [`notify`](Self::notify) afterwards.
+    /// Makes the history visible up to `sequence`, in a follower. Call [`notify`](Self::notify)
+    /// afterwards.
     pub(crate) fn follow(&self, sequence: SequenceNumber) {
         debug_assert!(self.visible() <= sequence, "the history goes back");
         // Release: a reader that loads the number sees the memtable entries.
@@ -112,7 +112,7 @@ impl PublishQueue {
         queue.push_back(write);
     }
 
-    /// Notes that `write` is in the memtables, or never will be. Publishes all writes that have no
+    /// Records that `write` is in the memtables, or never will be. Publishes all writes without an
     /// unfinished write before them.
     pub(crate) fn complete(&self, write: &InFlight) {
         self.complete_all([write]);
@@ -128,7 +128,7 @@ impl PublishQueue {
             holds_locks |= write.write.keyspace_changes > 0;
         }
         let mut advanced = false;
-        // One by one: a condition variable would wake the threads of later writes, too.
+        // Notified one by one: a condition variable would also wake the threads of later writes.
         let mut waiters: SmallVec<[Thread; 4]> = SmallVec::new();
         while queue.in_flight.front().is_some_and(|front| front.done.load(Relaxed)) {
             let front = queue.in_flight.pop_front().expect("the front was just seen");
@@ -140,7 +140,7 @@ impl PublishQueue {
         }
         if advanced {
             self.advanced.notify_all();
-            // A change of keyspaces wakes tasks when it has released its locks.
+            // A change of keyspaces wakes tasks after it has released its locks.
             let wakers = if holds_locks { Vec::new() } else { mem::take(&mut queue.wakers) };
             drop(queue);
             waiters.iter().for_each(Thread::unpark);
@@ -154,7 +154,7 @@ impl PublishQueue {
             return;
         }
         {
-            // Under the lock: the thread that makes the write visible sees the waiter.
+            // Set under the lock, so the thread that makes the write visible sees the waiter.
             let _queue = self.queue.lock();
             let _ = write.waiter.set(thread::current());
         }
@@ -163,14 +163,15 @@ impl PublishQueue {
         }
     }
 
-    /// Notifies all that wait, so that they see that the store is being closed.
+    /// Notifies all waiters, so that they see that the store is being closed.
     pub(crate) fn notify(&self) {
         let wakers = mem::take(&mut self.queue.lock().wakers);
         self.advanced.notify_all();
         wake_all(wakers);
     }
 
-    /// Waits until more than `sequence` is visible or `is_over`, for at most `timeout`.
+    /// Waits until more than `sequence` is visible or `is_over` returns `true`, for at most
+    /// `timeout`.
     pub(crate) fn wait_beyond(
         &self,
         sequence: SequenceNumber,
@@ -188,8 +189,8 @@ impl PublishQueue {
         }
     }
 
-    /// Wakes `waker` when more than `sequence` is visible or `is_over`. Returns `false` if that is
-    /// so already.
+    /// Wakes `waker` when more than `sequence` is visible or `is_over` returns `true`. Returns
+    /// `false` if either already holds.
     pub(crate) fn wake_beyond(
         &self,
         sequence: SequenceNumber,
@@ -217,7 +218,7 @@ impl PublishQueue {
         }
     }
 
-    /// Waits until `sequence` is visible, for at most `timeout`. Returns whether it is.
+    /// Waits until `sequence` is visible, for at most `timeout`. Returns `true` if it is.
     pub(crate) fn wait_visible_for(&self, sequence: SequenceNumber, timeout: Duration) -> bool {
         let clock = SystemClock::new();
         let mut queue = self.queue.lock();
@@ -241,10 +242,10 @@ impl PublishQueue {
     }
 }
 
-/// Makes the store read-only if a panic drops it.
+/// Makes the store read-only if a panic drops the guard.
 ///
-/// Held while the state of the files is known to this thread only. Created after the lock is taken,
-/// so that it is dropped before the lock is released.
+/// Held while only this thread knows the state of the files. Created after the lock is taken, so
+/// that it is dropped before the lock is released.
 #[derive(Debug)]
 #[must_use]
 pub(crate) struct PanicGuard<'a, H: LogHost> {
@@ -288,10 +289,10 @@ impl<'a, H: LogHost> PlacedWrite<'a, H> {
         &self.in_flight
     }
 
-    /// Completes the write, and the short ones of the threads whose writes were synced along with
-    /// it. Then notifies these, and waits until everything up to the write is visible.
+    /// Completes the write, and the short writes that were synced along with it. Then notifies
+    /// their threads, and waits until everything up to the write is visible.
     ///
-    /// A thread of a short write waits once, not for its sync and then for its turn.
+    /// A thread of a short write waits once, instead of waiting for its sync and then for its turn.
     pub(crate) fn publish(self, synced: SyncedWaiters) -> Arc<InFlight> {
         let (publish, in_flight) = (self.publish, Arc::clone(&self.in_flight));
         if !in_flight.is_done() {
@@ -317,7 +318,7 @@ impl<H: LogHost> Deref for PlacedWrite<'_, H> {
 
 impl<H: LogHost> Drop for PlacedWrite<'_, H> {
     fn drop(&mut self) {
-        // First: no write that waits for this one may be acknowledged after a panic.
+        // Dropped first: after a panic, no write that waits for this one may be acknowledged.
         self.guard = None;
         if !self.in_flight.is_done() {
             self.publish.complete(&self.in_flight);

@@ -6,8 +6,8 @@ use crate::{Error, Result, error::SYNC, fs::AppendFile, sync::Mutex};
 
 /// The open file of a log segment, which several threads may sync.
 ///
-/// Linux reports a failed writeback to one sync of an open file only. So one thread syncs at a
-/// time, and its error is that of all later syncs.
+/// Linux reports a failed writeback to only one sync of an open file. So one thread syncs at a
+/// time, and later syncs return its error.
 #[derive(Debug)]
 pub(super) struct SegmentFile {
     file: Arc<dyn AppendFile>,
@@ -20,7 +20,7 @@ impl SegmentFile {
         Self { file, failed: Mutex::default() }
     }
 
-    /// Syncs the file, which has this `path`.
+    /// Syncs the file, whose path is `path`.
     ///
     /// # Errors
     ///
@@ -47,7 +47,7 @@ mod tests {
 
     use super::*;
 
-    /// As Linux: of syncs at the same time only the first one reports the error.
+    /// Reports an error like Linux: only to the first of concurrent syncs.
     #[derive(Debug, Default)]
     struct ReportsOnce {
         syncs: Mutex<u32>,

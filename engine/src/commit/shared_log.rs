@@ -1,4 +1,4 @@
-//! The log that all writers share: one thread writes or syncs for all waiting writers (group
+//! The log shared by all writers: one thread writes or syncs for all waiting writers (group
 //! commit).
 
 use std::{
@@ -41,14 +41,14 @@ pub(crate) trait LogHost {
     /// Creates a segment that follows `previous`, durable and named by the manifest.
     fn create_segment(&self, previous: Option<Position>, mark: Position) -> Result<Writer>;
 
-    /// Refuses to write once the store is read-only.
+    /// Returns an error once the store is read-only.
     fn check_writable(&self) -> Result<()>;
 
     /// Makes the store read-only. Returns `cause`.
     fn poison(&self, cause: Error) -> Error;
 
-    /// Calls `write` on a thread that may drop the last handle of the store. The listener is
-    /// notified afterwards if the store became read-only: within `write` the thread holds locks.
+    /// Calls `write` on a thread that may drop the last handle of the store. Notifies the listener
+    /// afterwards if the store became read-only: within `write` the thread holds locks.
     fn report_after<T>(&self, write: impl FnOnce() -> T) -> T {
         write()
     }
@@ -58,17 +58,17 @@ pub(crate) trait LogHost {
         true
     }
 
-    /// Plants a bug: writes count as durable before the sync returns.
+    /// Returns `true` to plant a bug: writes count as durable before the sync returns.
     fn counts_unsynced(&self) -> bool {
         false
     }
 }
 
 /// Divisor of the length of a full segment. The newest segment is replaced if none of its entries
-/// is needed, and it has at least this part.
+/// is needed, and it has at least this part of the length.
 const LEFT_SHARE: u64 = 16;
 
-/// A blob file of a log that was replayed. It does not grow.
+/// A blob file of a replayed log. It does not grow.
 #[derive(Debug)]
 struct WholeFile(u64);
 
@@ -90,16 +90,16 @@ impl ValueFile for WholeFile {
 #[derive(Debug)]
 pub(crate) struct SharedLog {
     files: Mutex<LogFiles>,
-    /// One thread syncs at a time. Later ones share the next sync.
+    /// Turns of syncs. One thread syncs at a time, and later ones share the next sync.
     sync_turns: SyncTurns,
-    /// Writes placed up to here were passed to the operating system, or failed.
+    /// Sequence number up to which placed writes were passed to the operating system, or failed.
     written: AtomicU64,
-    /// Writes placed up to here are on the disk, or failed.
+    /// Sequence number up to which placed writes are durable, or failed.
     synced: AtomicU64,
 }
 
 impl SharedLog {
-    /// Creates a log without a segment. Tables have everything up to `sequence`.
+    /// Creates a log without a segment. Tables have every write up to `sequence`.
     pub(crate) fn new(sequence: SequenceNumber) -> Self {
         Self {
             files: Mutex::new(LogFiles {
@@ -117,8 +117,8 @@ impl SharedLog {
     }
 
     /// Creates a log that continues `segments` in `folder`, up to the sequence number `sequence`.
-    /// Every byte of them must be durable. The next record begins a new segment. `value_files` have
-    /// values of them, in a read-only store.
+    /// Every byte of the segments must be durable. The next record begins a new segment. In a
+    /// read-only store, `value_files` have values of the segments.
     pub(crate) fn continued(
         sequence: SequenceNumber,
         folder: &Path,
@@ -147,7 +147,7 @@ impl SharedLog {
             },
         ));
         if let Some(newest) = files.segments.back_mut() {
-            // Any of them: they stay as long as the store is open.
+            // Any segment may own the files: all are kept while the store is open.
             newest.values = value_files
                 .iter()
                 .map(|&id| Arc::new(WholeFile(id)) as Arc<dyn ValueFile>)
@@ -163,7 +163,7 @@ impl SharedLog {
         self.write_pending(host, &mut files)
     }
 
-    /// Passes the record of `write` to the operating system, unless that is done.
+    /// Passes the record of `write` to the operating system, unless that was done.
     pub(crate) fn write_through(&self, host: &impl LogHost, write: &InFlight) -> Result<()> {
         let mut files = self.files.lock();
         if let Some(error) = write.failure() {
@@ -191,7 +191,7 @@ impl SharedLog {
     }
 
     /// Calls `read` with the last sequence number and the segments of the written log, oldest
-    /// first. No record is written meanwhile.
+    /// first. No record is written during the call.
     pub(crate) fn read_written<T>(
         &self,
         read: impl FnOnce(SequenceNumber, Vec<WrittenSegment>) -> T,
@@ -214,7 +214,7 @@ impl SharedLog {
         self.written.load(Acquire)
     }
 
-    /// Returns the sequence number up to which writes are on the disk, or failed.
+    /// Returns the sequence number up to which writes are durable, or failed.
     pub(crate) fn synced(&self) -> SequenceNumber {
         self.synced.load(Acquire)
     }
@@ -228,14 +228,14 @@ impl SharedLog {
         }
     }
 
-    /// Returns the first segment with a record above `sequence`, as far as it was written.
+    /// Returns the written part of the first segment with a record above `sequence`.
     pub(crate) fn segment_after(&self, sequence: SequenceNumber) -> Option<ReplayedSegment> {
         let files = self.files.lock();
         let mut segments = files.segments.iter();
         segments.find(|segment| segment.last_sequence > sequence).map(Segment::replayed)
     }
 
-    /// Returns the last sequence number of the oldest segment, unless it takes records.
+    /// Returns the last sequence number of the oldest segment, unless it accepts records.
     pub(crate) fn oldest_finished(&self) -> Option<SequenceNumber> {
         let files = self.files.lock();
         (files.segments.len() > 1).then(|| files.segments[0].last_sequence)
@@ -249,8 +249,8 @@ impl SharedLog {
         Some(kept.map_or(newest, |segment| segment.id))
     }
 
-    /// Begins a new segment if all records of the newest one are below `needed`, and it is long
-    /// enough that its space and replay time matter.
+    /// Begins a new segment if all records of the newest one are below `needed`, and the newest one
+    /// is long enough that its space and replay time matter.
     pub(crate) fn leave_flushed(&self, host: &impl LogHost, needed: SequenceNumber) -> Result<()> {
         let mut files = self.files.lock();
         let Some(newest) = files.segments.back() else { return Ok(()) };
@@ -261,7 +261,7 @@ impl SharedLog {
         Self::begin_next(&mut files, host)
     }
 
-    /// Begins a new segment, so that the newest one gets no more records.
+    /// Begins a new segment. The previous one accepts no more records.
     #[cfg(feature = "encryption")]
     pub(crate) fn leave(&self, host: &impl LogHost) -> Result<()> {
         let mut files = self.files.lock();
@@ -271,12 +271,12 @@ impl SharedLog {
         }
     }
 
-    /// Seals the newest segment if it takes records, and begins a new one.
+    /// Seals the newest segment if it accepts records, and begins a new one.
     fn begin_next(files: &mut LogFiles, host: &impl LogHost) -> Result<()> {
         let _guard = PanicGuard::new(host);
         let sealed = if files.writer.is_some() { files.seal_segment() } else { Ok(()) };
         let begun = sealed.and_then(|()| files.begin_segment(host));
-        // Under the lock: a failed sync is not retried.
+        // Handled under the lock: a failed sync is not retried.
         begun.map_err(|error| if error.is_passing() { error } else { host.poison(error) })
     }
 
@@ -289,7 +289,7 @@ impl SharedLog {
         files.segments.drain(..obsolete).flat_map(|segment| segment.values).collect()
     }
 
-    /// Returns whether the newest segment takes no more records: an append to it failed.
+    /// Returns `true` if the newest segment accepts no more records because an append to it failed.
     pub(crate) fn is_ended(&self) -> bool {
         self.files.lock().writer.is_none()
     }
@@ -310,9 +310,9 @@ impl SharedLog {
         Ok(Some(writer.position()))
     }
 
-    /// Writes all that is queued, in one append. The caller holds the log-files lock.
+    /// Writes all queued records, in one append. The caller holds the log-files lock.
     fn write_pending(&self, host: &impl LogHost, files: &mut LogFiles) -> Result<()> {
-        // After a panic, records of other writers may be lost, and not yet reported to them.
+        // After a panic, records of other writers may be lost without a report.
         host.check_writable()?;
         let _guard = PanicGuard::new(host);
         let (group, last_placed) = host.placement().take_pending();

@@ -2,7 +2,7 @@
 //!
 //! Threads that write in a loop split into two groups: one waits while the sync of the other runs.
 //! A sync that first waits for the writers of the last sync serves both groups. After a wait that
-//! timed out, the next waits are skipped, up to [`SKIPPED_MAX`] of them.
+//! timed out, the next waits are skipped, up to [`SKIPPED_MAX`].
 
 use std::time::Duration;
 
@@ -10,10 +10,10 @@ use std::time::Duration;
 /// notification.
 const SYNC_MIN: Duration = Duration::from_micros(20);
 
-/// Longest time without another writer after which a wait ends.
+/// Maximum time without another writer before a wait ends.
 const PAUSE_MAX: Duration = Duration::from_micros(500);
 
-/// Longest wait for a group.
+/// Maximum wait for a group.
 const WAIT_MAX: Duration = Duration::from_millis(2);
 
 /// Maximum number of waits that are skipped after one that timed out.
@@ -25,7 +25,7 @@ pub(super) struct SyncGroup {
     /// Writers that the last sync served, and those that waited when it ended.
     writers: usize,
     sync_time: Duration,
-    /// Waits to skip from now on.
+    /// Number of waits still to skip.
     skipped: u32,
     /// Waits to skip after the next one that times out.
     penalty: u32,
@@ -36,15 +36,15 @@ pub(super) struct SyncGroup {
 pub(super) struct GroupWait {
     /// Writers that end the wait.
     pub(super) writers: usize,
-    /// Time without another writer that ends it.
+    /// Time without another writer after which the wait ends.
     pub(super) pause: Duration,
-    /// Time that ends it in any case.
+    /// Maximum time of the wait.
     pub(super) limit: Duration,
 }
 
 impl SyncGroup {
-    /// Begins a sync that `writers` wait for, the syncing thread among them. Returns the wait for
-    /// more writers, or `None` if none is expected to pay.
+    /// Begins a sync for `writers` writers, including the syncing thread. Returns the wait for more
+    /// writers, or `None` if no wait is expected to pay.
     pub(super) fn begin(&mut self, writers: usize) -> Option<GroupWait> {
         // One in eight may be late.
         let expected = self.writers - self.writers / 8;
@@ -62,7 +62,7 @@ impl SyncGroup {
         })
     }
 
-    /// Notes the end of a wait.
+    /// Records the end of a wait.
     pub(super) fn note_wait(&mut self, wait: GroupWait, writers: usize) {
         if writers >= wait.writers {
             self.penalty = 0;
@@ -72,7 +72,8 @@ impl SyncGroup {
         self.skipped = self.penalty;
     }
 
-    /// Notes a sync that took `time` and served `served` writers, while others began to wait.
+    /// Records a sync that took `time` and served `served` writers. `waiting` writers began to wait
+    /// meanwhile.
     pub(super) fn note_sync(&mut self, time: Duration, served: usize, waiting: usize) {
         self.sync_time = time;
         self.writers = served + waiting;

@@ -14,12 +14,12 @@ use crate::{
     },
 };
 
-/// Payload of a write, in bytes, up to which the thread that synced it inserts it, too.
+/// Maximum payload of a write, in bytes, that the syncing thread inserts too.
 ///
-/// Longer ones are inserted by their own threads, in parallel.
+/// Longer writes are inserted by their own threads, in parallel.
 const INSERTED_BYTES_MAX: usize = 1 << 10;
 
-/// Turns of threads that sync the log, one at a time, for all that wait.
+/// Turns of threads that sync the log, one at a time, for all waiting threads.
 ///
 /// Each waiter has a lock of its own. The next thread to sync is notified first, so that the disk
 /// does not wait for threads that are done. With one lock for all, a write of eight threads on 16
@@ -27,7 +27,7 @@ const INSERTED_BYTES_MAX: usize = 1 << 10;
 #[derive(Debug, Default)]
 pub(super) struct SyncTurns {
     state: Mutex<State>,
-    /// The thread whose turn it is has the writers it waits for.
+    /// Notified when the thread with the turn has the writers that it waits for.
     gathered: Condvar,
 }
 
@@ -37,7 +37,7 @@ struct State {
     is_taken: bool,
     /// Waiters in order of arrival.
     waiting: Vec<Arc<Waiter>>,
-    /// Number of waiters that notifies the thread whose turn it is; 0 if it does not wait.
+    /// Number of waiters at which the thread with the turn is notified; 0 if it does not wait.
     awaited: usize,
     group: SyncGroup,
 }
@@ -46,7 +46,7 @@ struct State {
 #[derive(Debug)]
 struct Waiter {
     sequence: SequenceNumber,
-    /// Its write, if another thread may insert it.
+    /// Write of the waiter, if another thread may insert it.
     write: Option<Arc<InFlight>>,
     call: Mutex<Option<Call>>,
     called: Condvar,
@@ -55,7 +55,7 @@ struct Waiter {
 /// Reason of a notification.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Call {
-    /// The sync is done, and so is the write if it is complete.
+    /// The sync is done. The write is also done if it is complete.
     Synced,
     /// The waiter has the turn.
     Turn,
@@ -63,7 +63,7 @@ enum Call {
     Panicked,
 }
 
-/// Threads whose writes another thread synced. Drop notifies them.
+/// Threads whose writes another thread synced. A drop notifies them.
 ///
 /// If they were notified before the write of that thread is complete, most of them would wait
 /// again: writes become visible in order.
@@ -71,11 +71,11 @@ enum Call {
 #[must_use = "complete the own write first"]
 pub(crate) struct SyncedWaiters {
     waiters: Vec<Arc<Waiter>>,
-    /// A destructor writes while the thread unwinds: that panic was before the sync.
+    /// A destructor writes while the thread unwinds: the panic preceded the sync.
     was_panicking: bool,
 }
 
-/// The turn to sync. Drop passes it on and notifies the threads that need no sync.
+/// The turn to sync. A drop passes it on, and notifies the threads that need no sync.
 #[derive(Debug)]
 pub(super) struct Turn<'a> {
     turns: &'a SyncTurns,
@@ -85,7 +85,7 @@ pub(super) struct Turn<'a> {
 }
 
 impl SyncTurns {
-    /// Waits until `synced` reaches `sequence`, or it is the caller's turn to sync.
+    /// Waits until `synced` reaches `sequence`, or the caller has the turn to sync.
     ///
     /// Another thread may insert and complete `write` meanwhile.
     ///
@@ -137,7 +137,7 @@ impl Waiter {
         self.called.notify_all();
     }
 
-    /// Returns the write if it is short, logged, and nothing but entries.
+    /// Returns the write if it is short and logged, and contains only entries.
     fn insertable(&self) -> Option<&InFlight> {
         let in_flight = self.write.as_deref()?;
         let write = &in_flight.write;
@@ -180,7 +180,7 @@ impl<'a> Turn<'a> {
         state.group.note_wait(wait, writers);
     }
 
-    /// Calls `sync`, and notes its time.
+    /// Calls `sync`, and records its duration.
     pub(super) fn time<T>(&mut self, sync: impl FnOnce() -> T) -> T {
         let clock = SystemClock::new();
         let begun = clock.now();
@@ -189,9 +189,9 @@ impl<'a> Turn<'a> {
         synced
     }
 
-    /// Passes the turn on. Returns the threads that need no sync any more.
+    /// Passes the turn on. Returns the threads that no longer need a sync.
     pub(super) fn pass_on(self) -> SyncedWaiters {
-        // Drop passes it on again otherwise.
+        // Without `ManuallyDrop`, the drop would pass the turn on again.
         let turn = mem::ManuallyDrop::new(self);
         turn.give()
     }

@@ -8,7 +8,7 @@ use super::InFlight;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct WatchId(u64);
 
-/// The present watches. Usually there are none, which costs a write one comparison.
+/// The current watches. Usually there are none, which costs a write one comparison.
 #[derive(Debug, Default)]
 pub(super) struct Watches {
     next_id: u64,
@@ -19,7 +19,7 @@ pub(super) struct Watches {
 #[derive(Debug)]
 struct Watch {
     id: WatchId,
-    /// Ids, ascending.
+    /// Ids of keyspaces, ascending.
     keyspaces: Vec<u64>,
     /// Writes since the last [`take`](Watches::take).
     writes: Vec<Arc<InFlight>>,

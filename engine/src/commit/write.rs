@@ -14,7 +14,8 @@ use crate::{
     wal::batch::BatchEncoder,
 };
 
-/// Entries of a write whose cache misses are hidden. More would be evicted before their turn.
+/// Maximum number of entries whose cache misses are hidden. With more, lines would be evicted
+/// before their use.
 const PREFETCHES_MAX: usize = 8;
 
 /// The entries of a batch, encoded for the log, and their targets.
@@ -25,13 +26,14 @@ pub(crate) struct Write {
     pub(crate) payload: Bytes,
     pub(crate) targets: SmallVec<[Target; 1]>,
     pub(crate) entries: SmallVec<[Entry; 1]>,
-    /// Changes of keyspaces in the payload, not of their options. Each takes a sequence number.
+    /// Number of changes of keyspaces in the payload, without changes of options. Each takes a
+    /// sequence number.
     pub(crate) keyspace_changes: usize,
     /// The keyspace that the change in the payload clears.
     pub(crate) clears: Option<Arc<Tree>>,
     /// The keyspace that gets ingested tables with the sequence number of the write.
     pub(crate) ingests: Option<Arc<Tree>>,
-    /// Places of values that are in blob files, with the indexes of their entries.
+    /// References to values in blob files, with the indexes of their entries.
     references: Vec<(usize, BlobReference)>,
 }
 
@@ -51,21 +53,21 @@ impl Target {
     }
 }
 
-/// An entry of a batch, as places in its payload.
+/// An entry of a batch, as ranges of its payload.
 #[derive(Debug, Clone)]
 pub(crate) struct Entry {
     /// Index of the keyspace in `targets`.
     pub(crate) target: usize,
     pub(crate) kind: Kind,
     pub(crate) hash: u64,
-    /// The start, if the entry removes a range.
+    /// Range of the key, or of the start of a range tombstone.
     pub(crate) key: Range<usize>,
-    /// The end, if the entry removes a range.
+    /// Range of the value, or of the end of a range tombstone.
     pub(crate) value: Range<usize>,
 }
 
 impl Entry {
-    /// Returns whether the entry is a write to a range of keys.
+    /// Returns `true` if the entry is a write to a range of keys.
     #[inline]
     pub(crate) fn is_range(&self) -> bool {
         self.kind == Kind::RangeTombstone
@@ -73,7 +75,7 @@ impl Entry {
 }
 
 impl Write {
-    /// Inserts every entry into its memtable, the first with the sequence number `first`.
+    /// Inserts every entry into its memtable. The first entry has the sequence number `first`.
     pub(crate) fn insert(&self, first: SequenceNumber) {
         for (sequence, entry) in (first..).zip(&self.entries) {
             let placed = self.targets[entry.target].memtable.as_ref();
@@ -103,8 +105,8 @@ impl Write {
         }
     }
 
-    /// Prefetches what the memtables' filters write for the first entries. The append to the log,
-    /// which precedes the inserts, hides the cache misses.
+    /// Prefetches the memory of the memtables' filters that the first entries write. The append to
+    /// the log, which precedes the inserts, hides the cache misses.
     pub(crate) fn prefetch_filters(&self) {
         for entry in self.entries.iter().take(PREFETCHES_MAX) {
             if let Some(placed) = &self.targets[entry.target].memtable {
@@ -113,7 +115,7 @@ impl Write {
         }
     }
 
-    /// Releases the reservation in memtables after the write failed.
+    /// Releases the reservation in memtables after a failed write.
     pub(crate) fn release(&self) {
         for target in &self.targets {
             let placed = target.memtable.as_ref().expect("a placed write has its memtables");
@@ -121,7 +123,7 @@ impl Write {
         }
     }
 
-    /// Adds the places of values in blob files, with the indexes of their entries.
+    /// Adds references to values in blob files, with the indexes of their entries.
     pub(crate) fn refer_to(&mut self, references: Vec<(usize, BlobReference)>) {
         for &(index, _) in &references {
             self.targets[self.entries[index].target].charge_bytes += REFERENCE_BYTES;
@@ -136,7 +138,7 @@ impl Write {
         }
     }
 
-    /// Returns the write as it was before it was placed.
+    /// Returns the write in its state before placement.
     pub(crate) fn unplaced(&self) -> Self {
         let mut write = self.clone();
         write.refer_to_none();
@@ -146,7 +148,7 @@ impl Write {
         write
     }
 
-    /// Returns whether an entry is for `key`, or removes a range that contains it.
+    /// Returns `true` if an entry is for `key`, or removes a range that contains it.
     pub(crate) fn touches(&self, keyspace: u64, key: &[u8]) -> bool {
         self.entries.iter().any(|entry| {
             let start = &self.payload[entry.key.clone()];
@@ -160,7 +162,7 @@ impl Write {
         })
     }
 
-    /// Returns the memory that the entries take in memtables, at most, in bytes.
+    /// Returns the maximum memory of the entries in memtables, in bytes.
     pub(crate) fn charge_bytes(&self) -> u64 {
         let bytes = self.targets.iter().map(|target| target.charge_bytes);
         bytes.map(|bytes| (bytes + spare_bytes(bytes)) as u64).sum()
@@ -190,7 +192,7 @@ impl Write {
         Self { ingests: Some(Arc::clone(tree)), ..record }
     }
 
-    /// Returns the places in the payload.
+    /// Returns all ranges of the payload.
     pub(super) fn ranges(&mut self) -> impl Iterator<Item = &mut Range<usize>> {
         self.entries.iter_mut().flat_map(|entry| [&mut entry.key, &mut entry.value])
     }

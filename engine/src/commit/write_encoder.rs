@@ -15,7 +15,7 @@ use sievedb_memtable::Memtable;
 use super::write::{Entry, Target, Write};
 use crate::{Error, Result, iter::bounds::KeyBounds, read::tree::Tree, wal::batch::BatchEncoder};
 
-/// Encodes writes for the log, and notes where their keys and values lie.
+/// Encodes writes for the log, and records the positions of their keys and values.
 #[derive(Debug)]
 pub(crate) struct WriteEncoder {
     hash_seed: u64,
@@ -30,7 +30,7 @@ impl WriteEncoder {
         Self { hash_seed, encoder: BatchEncoder::with_capacity(bytes), write: Write::default() }
     }
 
-    /// Encodes one value, which expires at `expiry_ms` of the store clock, if it does.
+    /// Encodes one value. It expires at `expiry_ms` of the store clock, if set.
     #[inline]
     pub(crate) fn single_value(
         hash_seed: u64,
@@ -134,7 +134,7 @@ impl WriteEncoder {
         Ok(())
     }
 
-    /// Adds a value, which expires at `expiry_ms` of the store clock, if it does.
+    /// Adds a value. It expires at `expiry_ms` of the store clock, if set.
     pub(crate) fn put_value(
         &mut self,
         tree: &Arc<Tree>,
@@ -226,8 +226,8 @@ impl WriteEncoder {
     }
 }
 
-/// Returns kind and stored form of a value, which expires at `expiry_ms` of the store clock, if it
-/// does. `buffer` holds the form of one that does.
+/// Returns kind and stored form of a value. It expires at `expiry_ms` of the store clock, if set;
+/// `buffer` then holds the stored form.
 pub(crate) fn stored_value<'a>(
     expiry_ms: Option<u64>,
     value: &'a [u8],

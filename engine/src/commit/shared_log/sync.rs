@@ -1,4 +1,4 @@
-//! Syncs of the log: one thread syncs for all that wait.
+//! Syncs of the log: one thread syncs for all waiting threads.
 
 use std::sync::Arc;
 
@@ -17,42 +17,43 @@ use crate::{
     wal::replay::ReplayedSegment,
 };
 
-/// Minimum payload, in bytes, of a record that is passed to the operating system before it waits
-/// for its sync.
+/// Minimum payload, in bytes, for which the record is passed to the operating system before its
+/// thread waits for the sync.
 const WRITTEN_ALONE_BYTES: usize = 16 << 10;
 
 impl SharedLog {
-    /// Makes everything placed up to `sequence` durable, unless that is done.
+    /// Makes everything placed up to `sequence` durable, unless it is.
     pub(crate) fn sync_to(&self, host: &impl LogHost, sequence: SequenceNumber) -> Result<()> {
         self.sync(host, sequence, None, |_| ()).map(drop)
     }
 
-    /// Makes `write` durable, unless that is done. Extends the segment for more durable writes.
-    /// Returns the threads whose writes were synced along with it.
+    /// Makes `write` durable, unless it is. Extends the segment for more durable writes. Returns
+    /// the threads whose writes were synced along with it.
     ///
-    /// The thread that synced `write` may have inserted and completed it, too.
+    /// The thread that synced `write` may also have inserted and completed it.
     pub(crate) fn sync_through(
         &self,
         host: &impl LogHost,
         write: &Arc<InFlight>,
     ) -> Result<SyncedWaiters> {
-        // During the sync of another thread. That thread's successor writes short records at once.
+        // Runs during the sync of another thread. The next syncing thread writes short records at
+        // once.
         if write.write.payload.len() >= WRITTEN_ALONE_BYTES {
             self.write_through(host, write)?;
         }
         let synced = self.sync_writes_with_others(host, write.last, Some(write));
-        // The append failed under a thread that was to sync, too.
+        // The append failed in another thread, which was to sync this write too.
         write.failure().map_or(synced, Err)
     }
 
-    /// Makes everything placed up to `sequence` durable, unless that is done. Extends the segment
-    /// for more durable writes.
+    /// Makes everything placed up to `sequence` durable, unless it is. Extends the segment for more
+    /// durable writes.
     pub(crate) fn sync_writes(&self, host: &impl LogHost, sequence: SequenceNumber) -> Result<()> {
         self.sync_writes_with_others(host, sequence, None).map(drop)
     }
 
-    /// As [`sync_writes`](Self::sync_writes), and returns the threads whose writes were synced,
-    /// too.
+    /// As [`sync_writes`](Self::sync_writes), and also returns the threads whose writes were
+    /// synced.
     fn sync_writes_with_others(
         &self,
         host: &impl LogHost,
@@ -66,8 +67,8 @@ impl SharedLog {
         })
     }
 
-    /// Makes everything placed up to `sequence` durable, unless that is done. Calls `prepare`
-    /// before the sync. Returns the other threads whose writes are durable now.
+    /// Makes everything placed up to `sequence` durable, unless it is. Calls `prepare` before the
+    /// sync. Returns the other threads whose writes are now durable.
     fn sync(
         &self,
         host: &impl LogHost,
@@ -96,10 +97,11 @@ impl SharedLog {
         if host.counts_unsynced() {
             self.synced.store(written, Release);
         }
-        // Oldest first: a hole in the history would be worse than a lost end.
+        // Syncs the oldest first: a hole in the history would be worse than a lost end.
         turn.time(|| unsynced.iter().try_for_each(|segment| segment.sync(host)))?;
         let mut files = self.files.lock();
-        // A sync by the previous holder of this lock may have failed: these reported no error then.
+        // A sync of the previous holder of this lock may have failed. The syncs above then reported
+        // no error.
         host.check_writable()?;
         files.mark_synced(&unsynced);
         drop(files);
@@ -107,7 +109,7 @@ impl SharedLog {
         Ok(turn.pass_on())
     }
 
-    /// Makes the segments below `floor`, which take no records, durable with their seals. Returns
+    /// Makes the segments below `floor`, which accept no records, durable with their seals. Returns
     /// them, oldest first.
     pub(crate) fn sync_below(
         &self,
@@ -121,7 +123,7 @@ impl SharedLog {
             segment.sync(host)?;
         }
         let mut files = self.files.lock();
-        // As in `sync`: an error of another thread vouches for nothing.
+        // As in `sync`: the error may have been reported to another thread.
         host.check_writable()?;
         files.mark_synced(&unsynced);
         let below = files.segments.iter().take_while(|segment| segment.id < floor);

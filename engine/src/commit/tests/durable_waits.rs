@@ -1,4 +1,5 @@
-//! Asynchronous commits are durable when they resolve, and so is all below the durable watermark.
+//! Asynchronous commits are durable when they resolve, and so is every write below the durable
+//! watermark.
 
 use std::{
     panic,
@@ -20,7 +21,7 @@ const WRITERS: u64 = 2;
 const WRITES: u64 = 3;
 const READS: u64 = 8;
 
-/// Two or three records fit.
+/// Two or three records fit into a segment.
 const SEGMENT_BYTES: u64 = 400;
 
 /// A log under test with its thread for syncs.
@@ -28,7 +29,7 @@ const SEGMENT_BYTES: u64 = 400;
 struct Model {
     host: Host,
     waits: DurableWaits,
-    /// Waits that no thread waits for before the close.
+    /// Waits without a waiting thread before the close.
     left: StdMutex<Vec<Arc<DurableWait>>>,
 }
 
@@ -75,7 +76,7 @@ impl Model {
         }
     }
 
-    /// All writes up to `sequence` survive a power cut now.
+    /// Checks that all writes up to `sequence` survive a power cut.
     fn check_durable(&self, sequence: SequenceNumber) {
         let durable = self.host.logged(&Loss::Everything, self.host.log.mark());
         let sequences: Vec<_> = durable.iter().map(|&(sequence, _)| sequence).collect();
@@ -109,7 +110,7 @@ fn asynchronous_commits_are_durable_when_they_resolve() {
     });
 }
 
-/// The watermark stays where it is, and every wait ends.
+/// The watermark does not advance, and every wait ends.
 #[test]
 fn failed_sync_stops_the_watermark() {
     explore(2000, || {

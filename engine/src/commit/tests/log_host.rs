@@ -1,4 +1,4 @@
-//! The store around the log, reduced to what the log needs.
+//! A minimal store for the log.
 
 use std::{
     collections::BTreeMap,
@@ -81,8 +81,8 @@ impl Host {
         }
     }
 
-    /// Commits a put of `key` as [`Store::commit`](crate::store::Store::commit) does. `None` if it
-    /// was not even placed.
+    /// Commits a put of `key` as [`Store::commit`](crate::store::Store::commit) does. Returns
+    /// `None` if it was not placed.
     pub(super) fn commit(
         &self,
         key: &str,
@@ -121,8 +121,8 @@ impl Host {
         self.log.sync_to(self, last_placed)
     }
 
-    /// Returns the contents of the log after a crash now, in order. Below `mark` nothing may be
-    /// damaged.
+    /// Returns the contents of the log after a crash, in order. Requires that nothing below `mark`
+    /// is damaged.
     pub(super) fn logged(&self, loss: &Loss, mark: Position) -> Vec<Logged> {
         let memory = &self.fs.memory;
         let named = self.named.lock().unwrap().clone();

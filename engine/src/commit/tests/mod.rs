@@ -31,7 +31,7 @@ use shuttle::{
     scheduler::{PctScheduler, RandomScheduler, Scheduler},
 };
 
-/// The seed where the environment names none.
+/// The seed if the environment names none.
 const SEED: u64 = 0;
 
 /// Changes of priority within a schedule, and one: a bug that needs this many steps in a certain
@@ -57,7 +57,7 @@ fn explore(schedules: usize, test: impl Fn() + Clone + Send + Sync + 'static) {
 fn run(scheduler: impl Scheduler + 'static, test: impl Fn() + Send + Sync + 'static) {
     let mut config = Config::new();
     config.stack_size = STACK_BYTES;
-    // The atomics are taken for sequentially consistent: `crate::sync` says so.
+    // `crate::sync` states that the atomics are modelled as sequentially consistent.
     config.silence_warnings = true;
     Runner::new(scheduler, config).run(test);
 }

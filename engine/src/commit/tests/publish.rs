@@ -15,12 +15,12 @@ use crate::{
 
 const WRITERS: usize = 4;
 
-/// The queue, and what is true of it whatever the schedule.
+/// The queue, and invariants that hold under every schedule.
 #[derive(Debug)]
 struct Model {
     queue: PublishQueue,
-    /// The last placed sequence number, and the writes in order: last sequence number, and whether
-    /// all of its entries are inserted.
+    /// The last placed sequence number, and the writes in order: last sequence number, and `true`
+    /// if all of its entries are inserted.
     placed: Mutex<SequenceNumber>,
     writes: [Written; WRITERS],
     newest_seen: AtomicU64,
@@ -68,8 +68,8 @@ impl Model {
     }
 }
 
-/// Each writer completes its own write, as threads of a store do, while one observer looks and one
-/// waits for all of them, as a flush does.
+/// Each writer completes its own write, as threads of a store do. One thread observes, and one
+/// waits for all writes, as a flush does.
 #[test]
 fn writes_become_visible_in_order() {
     explore(5000, || {

@@ -18,7 +18,7 @@ use crate::{
 const WRITERS: u64 = 3;
 const WRITES: u64 = 3;
 
-/// One or two records fit.
+/// One or two records fit into a segment.
 const SEGMENT_BYTES: u64 = 300;
 
 /// A log under test, and the results of its callers.
@@ -84,7 +84,7 @@ impl Model {
         }
     }
 
-    /// Writes that were acknowledged with this durability or a higher one, in order.
+    /// Returns the writes acknowledged with this durability or a higher one, in order.
     fn acknowledged(&self, least: Durability) -> Vec<Logged> {
         let told = self.told.lock().unwrap();
         let good = told.iter().filter(|(_, t)| t.failure.is_none() && t.durability >= least);
@@ -139,7 +139,7 @@ fn full_disk_fails_those_who_wait() {
         assert_eq!(told.len() as u64, WRITERS * WRITES, "a full disk makes nothing read-only");
         drop(told);
         model.host.fs.faults.heal();
-        // The next segment records the end of the one before it. Until then, failed records may
+        // The next segment records the end of the previous one. Until then, failed records may
         // reappear.
         model.commit(WRITERS, 0);
         model.host.log.close(&model.host).unwrap();
@@ -148,8 +148,8 @@ fn full_disk_fails_those_who_wait() {
     });
 }
 
-/// A sync or an append fails for a reason that leaves open what is on the disk: the store takes no
-/// more writes, and the syncs of that file lie from then on.
+/// A sync or an append fails, and the content of the disk is unknown. The store accepts no more
+/// writes, and later syncs of that file return no error.
 #[test]
 fn failure_for_good_ends_durable_writes() {
     explore(3000, || {

@@ -22,8 +22,8 @@ struct Compaction {
     listed: Vec<SequenceNumber>,
 }
 
-/// An open snapshot loses nothing to a compaction that lists it, and none to one that merges only
-/// what the snapshot sees as a whole.
+/// An open snapshot loses nothing to a compaction that lists it. It loses nothing to a compaction
+/// that merges only entries visible to the snapshot.
 #[test]
 fn unlisted_snapshots_are_as_new_as_the_input() {
     explore(5000, || {
@@ -68,7 +68,7 @@ fn unlisted_snapshots_are_as_new_as_the_input() {
             }
             scope.spawn(move || {
                 for _ in 0..2 {
-                    // The input holds what is visible now; the list is made after it.
+                    // The input holds everything visible at this point; the list is made after it.
                     let visible = publish.visible();
                     let listed = snapshots.sequences();
                     compactions.lock().unwrap().push(Compaction { visible, listed });

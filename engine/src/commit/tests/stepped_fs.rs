@@ -1,4 +1,4 @@
-//! A disk in memory whose calls take time: others may run before and after their effect.
+//! An in-memory disk whose calls take time: other threads may run before and after their effect.
 
 use std::{
     io,

@@ -1,4 +1,4 @@
-//! A whole store on a disk in memory.
+//! A whole store on an in-memory disk.
 
 use std::sync::{Arc, Mutex};
 
@@ -46,7 +46,7 @@ fn one_of_many_inserts_an_absent_key() {
     });
 }
 
-/// The same beside a removal, which makes room for a second one.
+/// The same beside a removal, which allows a second insertion.
 #[test]
 fn removal_makes_room_for_one_more() {
     explore(2000, || {
@@ -96,7 +96,8 @@ fn no_addition_is_lost() {
     });
 }
 
-/// Nor if a memtable is replaced between the reads of a condition and its check.
+/// Counters lose no addition if a memtable is replaced between the reads of a condition and its
+/// check.
 #[test]
 fn no_addition_is_lost_in_a_replaced_memtable() {
     explore(6000, || {
@@ -128,14 +129,14 @@ fn conditions_fail_after_a_clear() {
             let db = db.clone();
             thread::spawn(move || db.default_keyspace().clear().unwrap())
         };
-        // Were it to hold after the clear, the new value would stay.
+        // If the condition held after the clear, the new value would remain.
         let _ = db.compare_and_set("key", Some(b"old"), Some(b"new")).unwrap();
         clear.join().unwrap();
         assert_eq!(db.get("key").unwrap(), None);
     });
 }
 
-/// Of two transactions that each read what the other one writes, one fails.
+/// Of two transactions that each read a key written by the other, one fails.
 #[test]
 fn write_skew_is_prevented() {
     explore(1000, || {
@@ -163,8 +164,8 @@ fn write_skew_is_prevented() {
     });
 }
 
-/// Snapshots and reads beside a writer whose memtables a worker flushes and compacts; at the end
-/// the store is closed, for which the worker must wake up.
+/// Snapshots and reads beside a writer whose memtables a worker flushes and compacts. At the end
+/// the store is closed, which notifies the worker.
 #[test]
 fn reads_are_the_same_before_and_after_compactions() {
     explore(1500, || {
@@ -197,7 +198,7 @@ fn write_and_compact(db: &Db) {
     db.compact().unwrap();
 }
 
-/// Reads never go back, and an iterator sees whole batches.
+/// Reads never return older states, and an iterator sees whole batches.
 fn read_newest(db: &Db) {
     let mut newest = 0;
     for _ in 0..3 {
@@ -221,8 +222,8 @@ fn read_snapshots(db: &Db) {
     }
 }
 
-/// Writers, keyspaces that come and go, flushes that a long log forces, and at times a full disk:
-/// no thread waits forever, and all acknowledged writes survive a power cut.
+/// Writers, created and dropped keyspaces, flushes forced by a long log, and at times a full disk.
+/// No thread waits forever, and all acknowledged writes survive a power cut.
 #[test]
 fn durable_writes_survive_whatever_runs_beside_them() {
     explore(1000, || {

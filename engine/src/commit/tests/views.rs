@@ -13,7 +13,7 @@ const READERS: usize = 2;
 const VIEWS: usize = 2;
 const LOOKUPS: usize = 3;
 
-/// Counts the views that are not freed. A plain counter of the test: no step of the schedule.
+/// Counts the views that are not freed. A plain counter: no step of the schedule.
 struct View {
     number: usize,
     freed: Arc<[AtomicUsize; WRITERS * VIEWS + 1]>,
