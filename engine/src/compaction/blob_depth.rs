@@ -7,8 +7,8 @@
 
 use crate::table::TableMeta;
 
-/// Returns whether a merge of these sorted runs must rewrite its values, so that at most
-/// `depth_max` blob files alternate in a table. Never without a bound.
+/// Returns `true` if a merge of these sorted runs must rewrite its values, so that at most
+/// `depth_max` blob files alternate in a table. Returns `false` without a bound.
 pub(crate) fn must_rewrite<'t, R: IntoIterator<Item = &'t TableMeta>>(
     runs: impl IntoIterator<Item = R>,
     depth_max: Option<u64>,

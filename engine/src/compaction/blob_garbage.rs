@@ -1,8 +1,8 @@
-//! Blob files whose values are rewritten, to free the garbage among them.
+//! Selects blob files whose values are rewritten, to free their garbage.
 //!
-//! Garbage is the stored values that no table refers to. It is known without a read: each table has
-//! the bytes that it refers to of each file. A value that is hidden by a newer one becomes garbage
-//! when a compaction drops its entry.
+//! Garbage is stored values without a reference from a table. It is known without a read: each
+//! table stores the bytes that it references in each file. A value that is hidden by a newer one
+//! becomes garbage when a compaction drops its entry.
 //!
 //! The files with the largest share of garbage are rewritten first, until the rest has at most the
 //! allowed share. They are mostly the oldest. Compared with a bound for each file, this rewrites
@@ -29,7 +29,7 @@ pub(crate) struct Values {
 }
 
 impl Values {
-    /// Returns the bytes that no table refers to.
+    /// Returns the bytes without a reference from a table.
     pub(crate) fn garbage(self) -> u64 {
         self.all.saturating_sub(self.used)
     }
@@ -39,7 +39,7 @@ impl Values {
     }
 }
 
-/// Returns the blob files of `tables`, those of a keyspace.
+/// Returns the blob files of `tables`, which belong to one keyspace.
 pub(crate) fn blob_values<'t>(
     tables: impl IntoIterator<Item = &'t TableMeta>,
 ) -> BTreeMap<u64, Values> {
@@ -53,7 +53,7 @@ pub(crate) fn blob_values<'t>(
 }
 
 /// Returns the ids of the blob files to rewrite, if garbage may have at most this share of all
-/// values. `tables` are those of a keyspace. Files in `unreadable` stay.
+/// values. `tables` belong to one keyspace. Files in `unreadable` are excluded.
 pub(crate) fn files_to_rewrite<'t>(
     tables: impl IntoIterator<Item = &'t TableMeta>,
     garbage_ratio_max: f64,
@@ -65,7 +65,7 @@ pub(crate) fn files_to_rewrite<'t>(
     let (mut all, mut garbage) = (sum(|it| it.all), sum(Values::garbage));
     let mut by_garbage: Vec<_> =
         files.into_iter().filter(|(id, _)| !unreadable.contains(id)).collect();
-    // Stable: of equals the oldest goes first.
+    // The sort is stable: of equal files, the oldest is first.
     by_garbage
         .sort_by(|(_, left), (_, right)| right.garbage_ratio().total_cmp(&left.garbage_ratio()));
     let mut rewritten = BTreeSet::new();
@@ -83,8 +83,8 @@ pub(crate) fn files_to_rewrite<'t>(
 
 impl Picker<'_> {
     /// Rewrites, in place, a table below level 0 that refers to a blob file with too much garbage.
-    /// If there is none, compacts a group of level 0 with such a table into the base level; not if
-    /// the style is size-tiered, where that may be all data.
+    /// If no such table exists, compacts a group of level 0 with one into the base level. In the
+    /// size-tiered style it skips the latter, because that may rewrite all data.
     pub(super) fn pick_blob_garbage(&self) -> Option<Compaction> {
         let is_due = |table: &TableMeta| self.with_blob_garbage.contains(&table.id);
         let below = (1..=self.levels.last()).rev().find_map(|level| {

@@ -7,15 +7,16 @@ use sievedb_format::TableBounds;
 use super::levels::Levels;
 use crate::table::TableMeta;
 
-/// Parts of [`table_bytes`](crate::KeyspaceOptions::table_bytes), in percent: from the first on, a
-/// table ends at a border; at the second it ends in any case.
+/// Minimum size of a table that ends at a border, in percent of
+/// [`table_bytes`](crate::KeyspaceOptions::table_bytes).
 const BORDER_PER_CENT: u64 = 50;
+/// Size at which a table always ends, in percent of the same.
 const LARGEST_PER_CENT: u64 = 150;
 
-/// The ends of the tables below an output.
+/// The ends of the tables in the level below an output.
 ///
 /// A table that ends where one of the next level does is later merged with fewer tables of that
-/// level. RocksDB cuts its outputs alike since 7.8 (`Align Compaction Output File`, 2022).
+/// level. RocksDB aligns its outputs alike since 7.8 (`Align Compaction Output File`, 2022).
 #[derive(Debug)]
 pub(crate) struct Borders {
     /// Last keys of the tables of the next level that the merge has not passed, ascending.
@@ -26,7 +27,7 @@ pub(crate) struct Borders {
 }
 
 impl Borders {
-    /// Returns the borders of a merge of `bounds` into `output_level`, whose tables are to have
+    /// Returns the borders of a merge of `bounds` into `output_level`, with the target table size
     /// `table_bytes`.
     pub(crate) fn of_merge(
         levels: &Levels<'_>,
@@ -34,7 +35,7 @@ impl Borders {
         bounds: &TableBounds,
         table_bytes: u64,
     ) -> Self {
-        // Level 0 is merged as a whole, and nothing is below the last level.
+        // Level 0 is merged as a whole, and the last level has no level below.
         let below: &[&TableMeta] = match output_level {
             level if level == 0 || level >= levels.last() => &[],
             level => levels.overlap(level + 1, bounds),
@@ -42,7 +43,7 @@ impl Borders {
         Self::new(below, table_bytes)
     }
 
-    /// Returns those of tables without a level below, as of a flush.
+    /// Returns the borders of tables without a level below, as of a flush.
     pub(crate) fn none(table_bytes: u64) -> Self {
         Self::new(&[], table_bytes)
     }
@@ -58,7 +59,8 @@ impl Borders {
         }
     }
 
-    /// Returns whether a table of `bytes` bytes ends before `key`. Called for each key, ascending.
+    /// Returns `true` if a table of `bytes` bytes ends before `key`. Called for each key,
+    /// ascending.
     pub(crate) fn is_end(&mut self, bytes: u64, key: &[u8]) -> bool {
         let mut is_border = false;
         while self.ends.next_if(|end| **end < *key).is_some() {

@@ -7,26 +7,27 @@ use sievedb_format::TableBounds;
 use super::levels::{Levels, bytes};
 use crate::table::TableMeta;
 
-/// The run of every level below 0: it has only one.
+/// The run of every level below 0, each of which has one run.
 const DEEPER_RUN: u64 = 0;
 
 /// Tables to merge, and the level of the result.
 ///
 /// With an input table, all older tables that overlap it are inputs too, down to the output level.
-/// The result replaces the inputs in one sorted run of the output level. Only in level 0 it
-/// replaces adjacent runs, and older runs stay below it.
+/// The result replaces the inputs in one sorted run of the output level. In level 0, it replaces
+/// adjacent runs, and older runs stay below it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Compaction {
     pub(crate) reason: Reason,
-    /// Shallowest level first; of level 0 newest run first. Each level occurs once, with a table.
+    /// Shallowest level first; in level 0 newest run first. Each level occurs once, with at least
+    /// one table.
     pub(crate) inputs: Vec<LevelInputs>,
     pub(crate) output_level: u8,
-    /// The number of the run there: in level 0 that of the newest input.
+    /// The run number of the result: in level 0 that of the newest input.
     pub(crate) output_run: u64,
-    /// The only input changes its level without a rewrite: it overlaps no table, has no tombstone
-    /// to drop, and has the compression of the output level.
+    /// The only input moves to the output level without a rewrite. It overlaps no table, has no
+    /// tombstone to drop, and has the compression of the output level.
     pub(crate) is_trivial_move: bool,
-    /// The inputs are unlinked without a read: all their entries have expired, or are the oldest of
+    /// The inputs are unlinked without a read. All their entries have expired, or are the oldest of
     /// a keyspace with [`CompactionStyle::Fifo`](crate::CompactionStyle).
     pub(crate) is_unlink: bool,
     /// Length of the inputs, in bytes.
@@ -39,7 +40,7 @@ pub(crate) struct Compaction {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct LevelInputs {
     pub(crate) level: u8,
-    /// Ids of its tables: of level 0 newest run first, otherwise in key order.
+    /// Ids of its tables: in level 0 newest run first, otherwise in key order.
     pub(crate) tables: Vec<u64>,
 }
 
@@ -48,13 +49,13 @@ pub(crate) struct LevelInputs {
 pub(crate) enum Reason {
     /// Level 0 has too many runs.
     Level0,
-    /// A level exceeds its target, or is to be emptied.
+    /// A level exceeds its target, or must be emptied.
     LevelBytes,
     /// A table is mostly tombstones.
     Tombstones,
     /// Entries of a table have expired.
     Expired,
-    /// Scans skipped tombstones of a table again and again.
+    /// Scans skipped tombstones of a table repeatedly.
     SkippedTombstones,
     /// The store is idle, and level 0 is cheap to compact.
     Idle,
@@ -62,16 +63,16 @@ pub(crate) enum Reason {
     Tables,
     /// A table refers to blob files with too much garbage.
     BlobGarbage,
-    /// There are sorted runs of similar size, or too many.
+    /// Sorted runs of similar size exist, or too many runs.
     SizeTiered,
-    /// The oldest tables are too much or too old.
+    /// The oldest tables exceed the size limit or the age limit.
     Fifo,
     /// The caller requested this range of keys.
     Range,
 }
 
 impl Compaction {
-    /// Returns whether it writes tables: up to the bytes of its inputs.
+    /// Returns `true` if the compaction writes tables, up to the bytes of its inputs.
     pub(crate) fn writes_tables(&self) -> bool {
         !self.is_trivial_move && !self.is_unlink
     }
@@ -91,9 +92,9 @@ impl Compaction {
         }
     }
 
-    /// Creates a compaction of `inputs`, given by level, shallowest first. `None` if it has to wait
-    /// for a running one, or would read a quarantined table. `is_to_rewrite` returns whether a
-    /// table must not be moved to the output level; a quarantined one always may.
+    /// Creates a compaction of `inputs`, by level, shallowest first. Returns `None` if it must wait
+    /// for a running compaction, or would read a quarantined table. `is_to_rewrite` returns `true`
+    /// if a table must not be moved to the output level; a quarantined table may always be moved.
     pub(super) fn new(
         levels: &Levels<'_>,
         reason: Reason,
@@ -111,7 +112,7 @@ impl Compaction {
             0 => all().map(|table| table.run).max().unwrap_or(DEEPER_RUN),
             _ => DEEPER_RUN,
         };
-        // The result may be anywhere between its ends, including gaps of the inputs.
+        // The result may span the whole range between its ends, including gaps of the inputs.
         let is_blocking = |running: &Self| {
             (running.output_level, running.output_run) == (output_level, output_run)
                 && running.bounds.overlaps(&bounds)
@@ -126,7 +127,7 @@ impl Compaction {
             }
             _ => false,
         };
-        // The oldest tables are not read.
+        // A FIFO removal does not read the oldest tables.
         let reads = !is_trivial_move && reason != Reason::Fifo;
         if reads && all().any(|table| levels.is_quarantined(table)) {
             return None;
@@ -149,8 +150,8 @@ impl Compaction {
         })
     }
 
-    /// Creates the removal of `tables` of `level` without a read. `None` if it has to wait for a
-    /// running compaction.
+    /// Creates the removal of `tables` of `level` without a read. Returns `None` if it must wait
+    /// for a running compaction.
     pub(super) fn unlink<'t>(
         levels: &Levels<'_>,
         reason: Reason,

@@ -8,11 +8,12 @@
 //! not crowded to [`REWRITE_MAX`].
 //!
 //! **Cost.** Each merge rewrites at most `1 + rewrite_max` bytes for each byte of the newer runs,
-//! and makes the older one larger by at least `1 / rewrite_max`. So the bytes rewritten to fill a
-//! level are at most `1 + rewrite_max` times its size.
+//! and enlarges the older one by at least `1 / rewrite_max`. So the bytes rewritten to fill a level
+//! are at most `1 + rewrite_max` times its size.
 //!
-//! **Termination.** Each merge makes level 0 smaller, or leaves fewer runs in it. One run above
-//! nothing is not merged. So without flushes the merges end, even if the store stays crowded.
+//! **Termination.** Each merge shrinks level 0, or reduces the number of its runs. A single run
+//! without data below is not merged. So without flushes the merges end, even if the store stays
+//! crowded.
 
 use super::{
     choice::{Compaction, Reason},
@@ -21,12 +22,12 @@ use super::{
 };
 use crate::{compaction_style::CompactionStyle, table::TableMeta};
 
-/// Largest number of bytes rewritten for each byte of newer runs.
+/// Maximum bytes rewritten for each byte of newer runs.
 pub(crate) const REWRITE_MAX: u64 = 8;
 
-/// Returns the bytes that may be rewritten for each byte of newer runs in a store with `tables`
-/// live tables, of which `ample` fit their share of the memory. 0 below `ample` tables. Doubles
-/// with each `ample` tables more, up to [`REWRITE_MAX`].
+/// Returns the bytes that may be rewritten for each byte of newer runs. The store has `tables` live
+/// tables, of which `ample` fit their share of the memory. Returns 0 below `ample` tables. Doubles
+/// with each further `ample` tables, up to [`REWRITE_MAX`].
 pub(crate) fn rewrite_max(tables: u64, ample: u64) -> u64 {
     match tables / ample.max(1) {
         0 => 0,
@@ -34,18 +35,18 @@ pub(crate) fn rewrite_max(tables: u64, ample: u64) -> u64 {
     }
 }
 
-/// Cost of a merge. The smallest is first.
+/// Cost of a merge, ordered from cheap to expensive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Price {
     /// Least [`rewrite_max`] that permits the merge.
     pub(crate) rewrite_max: u64,
-    /// Bytes rewritten for each table less.
+    /// Bytes rewritten for each removed table.
     pub(crate) bytes_per_table: u64,
 }
 
 impl<'a> Picker<'a> {
-    /// Chooses the merge with the smallest price, up to this `rewrite_max`; `None` if no merge
-    /// makes the tables fewer. [`pick`](Self::pick) comes first.
+    /// Chooses the cheapest merge within `rewrite_max`. Returns `None` if no merge reduces the
+    /// number of tables. [`pick`](Self::pick) has precedence.
     pub(crate) fn pick_crowded(&self, rewrite_max: u64) -> Option<(Price, Compaction)> {
         if matches!(self.options.style, CompactionStyle::Fifo(_)) {
             return None;
@@ -59,7 +60,7 @@ impl<'a> Picker<'a> {
                 let bytes_per_table = merge.input_bytes / fewer;
                 Some((Price { rewrite_max: permitted, bytes_per_table }, merge))
             });
-            // Of equals the one with the smallest key.
+            // Of equal prices, the smallest key is first.
             let cheapest = priced.min_by_key(|&(price, _)| price);
             if cheapest.is_some() {
                 return cheapest;
@@ -73,7 +74,7 @@ impl<'a> Picker<'a> {
     fn merge_crowded(&self, group: &Run<'a>, rewrite_max: u64) -> Option<Compaction> {
         let down = self.move_level0_down(Reason::Tables, group.clone());
         let down = down.filter(|merge| {
-            // In the base level, or else the oldest run.
+            // The oldest data: the base level, or else the oldest run.
             let oldest = match merge.input_bytes.saturating_sub(bytes(group)) {
                 0 => {
                     let run = group.iter().map(|table| table.run).min();
@@ -90,14 +91,14 @@ impl<'a> Picker<'a> {
         })
     }
 
-    /// Estimates how many tables fewer there are after `merge`; `None` if not fewer.
+    /// Estimates the number of tables that `merge` removes. Returns `None` for no removal.
     fn tables_fewer(&self, merge: &Compaction) -> Option<u64> {
         let outputs = merge.input_bytes.div_ceil(self.options.table_bytes).max(1);
         (merge.tables().count() as u64).checked_sub(outputs).filter(|&fewer| fewer > 0)
     }
 }
 
-/// Returns how many of `runs`, newest first, to merge into one; `None` if none.
+/// Returns how many of `runs`, newest first, to merge into one, if any.
 fn runs_to_merge(runs: &[&[&TableMeta]], rewrite_max: u64) -> Option<usize> {
     let mut newer = 0_u64;
     let mut count = None;

@@ -8,11 +8,11 @@ use crate::compaction_style::CompactionStyle;
 /// Pending compactions, for back-pressure on writers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Debt {
-    /// Sorted runs of level 0, those being compacted too.
+    /// Sorted runs of level 0, including those being compacted.
     pub(crate) level0_runs: usize,
     /// Runs that writers must not wait for, since no compaction reduces them. With quarantined
-    /// tables only the runs above the newest one of a group of overlapping tables are reduced; the
-    /// group with most such runs counts.
+    /// tables, only the runs above the newest quarantined one of an overlapping group are reduced.
+    /// The group with most such runs counts.
     pub(crate) level0_runs_kept: usize,
     /// Estimate of the bytes that compactions write until no level is due. 0 unless the style is
     /// leveled.
@@ -20,7 +20,7 @@ pub(crate) struct Debt {
 }
 
 impl Levels<'_> {
-    /// Returns the pending compactions, those in flight included. Bytes of kept tables do not
+    /// Returns the pending compactions, including those in flight. Bytes of kept tables do not
     /// count.
     pub(crate) fn debt(&self, options: &LevelOptions) -> Debt {
         let level0_runs = self.level0().len();
@@ -38,7 +38,7 @@ impl Levels<'_> {
                 debt = arriving.saturating_add(bytes(self.run(targets.base_level)));
             }
         }
-        // A level 0 of this size is part of the plan, and no reason to delay writes.
+        // A level 0 of this size is planned, and no reason to delay writes.
         let planned = if targets.is_lazy { targets.of(self.last()) / LAZY_PART } else { 0 };
         debt = debt.saturating_sub(planned);
         for level in targets.base_level..self.last() {
@@ -48,7 +48,7 @@ impl Levels<'_> {
             let excess = held.saturating_sub(targets.of(level).saturating_add(counted));
             if excess > 0 {
                 let below = bytes(self.run(level + 1)) as f64 / held as f64;
-                // Saturates, as a cast from a float does.
+                // The cast from a float saturates.
                 let written = (excess as f64 * (1.0 + below)) as u64;
                 debt = debt.saturating_add(written);
             }

@@ -6,18 +6,19 @@ use super::levels::{Levels, Run, overlap};
 
 /// The tables older than the output of a compaction, for a scan over ascending keys.
 ///
-/// Its results stay valid while the compaction runs, though deeper levels change: only a compaction
-/// of one of its inputs could move a key of it there.
+/// Its results stay valid while the compaction runs, although deeper levels change: only a
+/// compaction of one of its inputs could move a key of the inputs there.
 #[derive(Debug, Clone)]
 pub(crate) struct DeeperLevels {
-    /// Per level the bounds of its tables, and the first table that is not before the last key.
+    /// Bounds of the tables of each level, and the first table that does not end before the last
+    /// key.
     levels: Vec<(Vec<TableBounds>, usize)>,
 }
 
 impl DeeperLevels {
-    /// Collects the tables of `levels` below `output_level` that overlap `bounds`; for level 0,
-    /// also those of level 0 that are older than `output_run`. `levels` must be without the inputs
-    /// of the compaction.
+    /// Collects the tables of `levels` below `output_level` that overlap `bounds`. For level 0,
+    /// also collects tables of level 0 older than `output_run`. `levels` must not contain the
+    /// inputs of the compaction.
     pub(crate) fn new(
         levels: &Levels<'_>,
         output_level: u8,
@@ -40,7 +41,7 @@ impl DeeperLevels {
         }
     }
 
-    /// Returns whether one of them may hold a key within `bounds`.
+    /// Returns `true` if one of the tables may hold a key within `bounds`.
     pub(crate) fn may_overlap(&self, bounds: &TableBounds) -> bool {
         self.levels.iter().any(|(run, _)| {
             let first = run.partition_point(|table| table.is_before(bounds));
@@ -48,8 +49,8 @@ impl DeeperLevels {
         })
     }
 
-    /// Returns whether one of them may hold `user_key`. Keys must be given in ascending order; one
-    /// may be repeated.
+    /// Returns `true` if one of the tables may hold `user_key`. Keys must be given in ascending
+    /// order, with repetitions allowed.
     pub(crate) fn may_hold(&mut self, user_key: &[u8]) -> bool {
         self.levels.iter_mut().any(|(run, at)| {
             *at += run[*at..].iter().take_while(|it| it.ends_below(user_key)).count();

@@ -25,15 +25,15 @@ use crate::{compaction_style::CompactionStyle, table::TableMeta};
 /// Maximum delay of the start of a history, in milliseconds.
 const HISTORY_LAG_MS: u64 = 2000;
 
-/// Checks for entries that the history needs no longer, per length of the history.
+/// Number of checks for entries that the history no longer needs, per length of the history.
 const HISTORY_CHECKS: u64 = 8;
 
 /// Times of the store clock, in milliseconds.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct ExpiryClock {
-    /// Values that have expired at this time have expired for every snapshot, too.
+    /// Time at which a value that has expired is expired for every snapshot too.
     pub(crate) for_all_ms: u64,
-    /// Present time, not before `for_all_ms`.
+    /// Current time, not before `for_all_ms`.
     pub(crate) now_ms: u64,
 }
 
@@ -72,7 +72,7 @@ impl<'a> Picker<'a> {
         Compaction::unlink(self.levels, Reason::Expired, level, tables)
     }
 
-    /// Moves a group of level 0 down that has a due table, if that frees as much as it writes.
+    /// Moves a group of level 0 with a due table down, if that frees at least as much as it writes.
     fn pick_expired_group(&self) -> Option<Compaction> {
         let clock_ms = self.clock.for_all_ms;
         let mut groups = self.levels.level0_groups();
@@ -93,7 +93,7 @@ impl<'a> Picker<'a> {
         })
     }
 
-    /// Returns whether a rewrite of `table` is sure to find an expired entry.
+    /// Returns `true` if a rewrite of `table` is certain to find an expired entry.
     pub(super) fn has_expired(&self, table: &TableMeta) -> bool {
         table.expiry.as_ref().is_some_and(|expiry| expiry.oldest_ms() <= self.clock.for_all_ms)
     }
@@ -119,13 +119,13 @@ impl<'a> Picker<'a> {
         awaited.filter(|&due_ms| self.clock.now_ms < due_ms && due_ms < u64::MAX).min()
     }
 
-    /// Returns whether the history keeps tombstones of a table from being dropped.
+    /// Returns `true` if the history keeps tombstones of a table from being dropped.
     fn awaits_history(&self) -> bool {
         self.tables_by_level()
             .any(|(_, table)| self.droppable(table) > 0 && !self.is_droppable(table))
     }
 
-    /// Returns whether a table would be due if there were no snapshot.
+    /// Returns `true` if a table would be due without snapshots.
     pub(super) fn awaits_clock_of_snapshot(&self) -> bool {
         let is_awaited = |due_ms| self.clock.for_all_ms < due_ms && due_ms <= self.clock.now_ms;
         self.tables_by_level().filter_map(|(_, table)| due_at(table)).any(is_awaited)
@@ -138,7 +138,7 @@ impl<'a> Picker<'a> {
         level0.chain(deeper)
     }
 
-    /// Returns whether no older version of a key of `table` may be in another table.
+    /// Returns `true` if no other table may have an older version of a key of `table`.
     fn is_bottom(&self, level: u8, table: &TableMeta) -> bool {
         let is_older = |other: &&TableMeta| level == 0 && other.run < table.run;
         let mut older = self.levels.level0().iter().flatten().copied().filter(is_older);
@@ -160,7 +160,7 @@ impl<'a> Picker<'a> {
     }
 }
 
-/// Returns whether more than half of the entries are expired or tombstones, and some are expired.
+/// Returns `true` if more than half of the entries are expired or tombstones, and some are expired.
 fn is_due(table: &TableMeta, clock_ms: u64) -> bool {
     due_at(table).is_some_and(|due_ms| due_ms <= clock_ms)
 }

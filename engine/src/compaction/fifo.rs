@@ -4,7 +4,7 @@
 //! are equally old. Each table of a deeper level is a part; no flush adds one there. The oldest
 //! parts are unlinked without a read, those of one level by one edit of the manifest.
 //!
-//! An entry is removed only after all older entries that it may hide: these are in older parts or,
+//! An entry is removed only after all older entries that it may hide. These are in older parts or,
 //! below level 0, in deeper levels. So no removal makes an older value visible.
 
 use std::{cmp::Reverse, collections::BTreeSet};
@@ -34,9 +34,10 @@ impl<'a> Levels<'a> {
 }
 
 impl Picker<'_> {
-    /// Unlinks the oldest parts that are too much or too old, of the deepest level with some.
+    /// Unlinks the oldest parts that exceed the size or age limit, of the deepest level with such
+    /// parts.
     pub(super) fn pick_fifo(&self, fifo: &Fifo) -> Option<Compaction> {
-        // A merge from before a change of the style may move newer data below older.
+        // A merge started before a change of the style may move newer data below older data.
         if self.levels.running().iter().any(|running| !running.is_unlink) {
             return None;
         }
@@ -66,19 +67,19 @@ impl Picker<'_> {
         let is_too_old = |(_, tables): &(u8, Run<'_>)| {
             self.fifo_due_ms(tables, fifo).is_some_and(|due_ms| due_ms <= self.clock.now_ms)
         };
-        // Older parts are too old, too, even if their times are unknown.
+        // Older parts are too old too, even if their times are unknown.
         parts.iter().position(is_too_old).map_or(by_bytes, |by_age| by_bytes.min(by_age))
     }
 
-    /// Returns when all entries of a part are too old, in milliseconds of the store clock; `None`
-    /// if never, or if this is unknown.
+    /// Returns the time when all entries of a part are too old, in milliseconds of the store clock.
+    /// Returns `None` if that never happens or is unknown.
     fn fifo_due_ms(&self, part: &Run<'_>, fifo: &Fifo) -> Option<u64> {
         let age_ms = fifo.age_max_ms?;
         let written = part.iter().map(|table| table.written_ms);
         written.reduce(|newest, other| Some(newest?.max(other?)))??.checked_add(age_ms)
     }
 
-    /// Returns when the next part will be too old, in milliseconds of the store clock.
+    /// Returns the time when the next part will be too old, in milliseconds of the store clock.
     pub(super) fn awaited_fifo_ms(&self, fifo: &Fifo) -> Option<u64> {
         let parts = self.levels.parts();
         let due = parts.iter().filter_map(|(_, tables)| self.fifo_due_ms(tables, fifo));

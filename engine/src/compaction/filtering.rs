@@ -1,6 +1,6 @@
 //! Calls the compaction filter of a keyspace.
 //!
-//! A filter is code of the caller, and may panic: the compaction fails then.
+//! A filter is code of the caller, and may panic. The compaction then fails.
 
 use std::{
     mem,
@@ -15,7 +15,7 @@ use crate::{
     compaction_filter::{CompactionContext, CompactionFilter, Decision},
 };
 
-/// The filter of one compaction, and what it has done.
+/// The filter of one compaction, and its state.
 #[derive(Debug)]
 pub(crate) struct Filtering {
     filter: Arc<dyn CompactionFilter>,
@@ -23,7 +23,7 @@ pub(crate) struct Filtering {
     output_level: u8,
     /// No table outside of the compaction has older versions.
     is_bottommost: bool,
-    /// The newest snapshot: it may see a version up to this sequence number.
+    /// The newest snapshot, which may see versions up to this sequence number.
     newest_snapshot: Option<SequenceNumber>,
     /// Keys before this one are removed; empty for none.
     skip_until: Vec<u8>,
@@ -41,8 +41,8 @@ pub(super) enum Filtered {
 }
 
 impl Filtering {
-    /// Prepares a compaction of `keyspace` into `output_level`, whose readers were listed with
-    /// `newest_snapshot`.
+    /// Prepares a compaction of `keyspace` into `output_level`. Its readers were listed together
+    /// with `newest_snapshot`.
     pub(crate) fn new(
         filter: Arc<dyn CompactionFilter>,
         keyspace: String,
@@ -63,18 +63,18 @@ impl Filtering {
         }
     }
 
-    /// Returns whether the filter removed or replaced a value.
+    /// Returns `true` if the filter removed or replaced a value.
     pub(crate) const fn has_changed(&self) -> bool {
         self.has_changed
     }
 
-    /// Returns whether no snapshot sees a version with this sequence number.
+    /// Returns `true` if no snapshot sees a version with this sequence number.
     pub(super) fn may_change(&self, sequence: SequenceNumber) -> bool {
         self.newest_snapshot.is_none_or(|newest| newest < sequence)
     }
 
-    /// Returns whether an earlier decision removes the version of `key` with this sequence number.
-    /// Keys must be given in ascending order.
+    /// Returns `true` if an earlier decision removes the version of `key` with this sequence
+    /// number. Keys must be given in ascending order.
     pub(super) fn skips(&mut self, key: &[u8], sequence: SequenceNumber) -> bool {
         if self.skip_until.is_empty() {
             return false;

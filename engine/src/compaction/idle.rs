@@ -28,16 +28,16 @@ use super::{
 };
 use crate::compaction_style::CompactionStyle;
 
-/// Bytes of the base level that may be rewritten for each byte of level 0 and each run less.
+/// Maximum bytes of the base level rewritten for each byte of level 0 and each removed run.
 const BELOW_PER_RUN_MAX: u64 = 2;
 
-/// Bytes of the base level that may be rewritten for each byte of level 0. A level 0 that is due
-/// rewrites one byte if both levels have the size that is best for each other.
+/// Maximum bytes of the base level rewritten for each byte of level 0. A due level 0 rewrites one
+/// byte if both levels have the best sizes for each other.
 const BELOW_MAX: u64 = 4;
 
 impl<'a> Picker<'a> {
     /// Chooses the group of level 0 that saves scans most runs, if it is cheap enough. For an idle
-    /// store: [`pick`](Self::pick) comes first. `None` unless the style is leveled.
+    /// store: [`pick`](Self::pick) has precedence. Returns `None` unless the style is leveled.
     pub(crate) fn pick_idle(&self) -> Option<Compaction> {
         let factor = |runs_less: u64| BELOW_MAX.min(runs_less.saturating_mul(BELOW_PER_RUN_MAX));
         self.pick_idle_group(factor)
@@ -48,8 +48,8 @@ impl<'a> Picker<'a> {
         self.pick_idle_group(|_| self.options.fan_out).or_else(|| self.pick_level_between())
     }
 
-    /// Chooses a group of level 0, with a function from the runs that it makes fewer to the bytes
-    /// that may be rewritten for each of its bytes.
+    /// Chooses a group of level 0. `factor` maps the number of removed runs to the bytes that may
+    /// be rewritten for each byte of the group.
     fn pick_idle_group(&self, factor: impl Fn(u64) -> u64) -> Option<Compaction> {
         if self.options.style != CompactionStyle::Leveled {
             return None;
@@ -62,19 +62,19 @@ impl<'a> Picker<'a> {
             .map(|group| (self.runs_less(&group, base_level), group))
             .filter(|&(runs_less, _)| runs_less > 0)
             .collect();
-        // Stable: of equals the one with the smallest key goes first.
+        // The sort is stable: of equal groups, the smallest key is first.
         groups.sort_by_key(|&(runs_less, _)| usize::MAX - runs_less);
         groups.into_iter().find_map(|(runs_less, group)| {
             let (own, weight) = (bytes(&group), self.levels.bytes_with_removed(&group, base_level));
             let compaction = self.move_level0_down(Reason::Idle, group)?;
-            // Includes a small neighbour without an overlap.
+            // Includes a small neighbor without an overlap.
             let below = compaction.input_bytes.saturating_sub(own);
             (below <= weight.saturating_mul(factor(runs_less as u64))).then_some(compaction)
         })
     }
 
-    /// Moves a table of the level above the last one down, if that level is larger than with
-    /// leveling alone.
+    /// Moves a table of the level above the last one down, if that level is larger than with plain
+    /// leveling.
     fn pick_level_between(&self) -> Option<Compaction> {
         if self.options.style != CompactionStyle::Leveled {
             return None;
@@ -85,7 +85,8 @@ impl<'a> Picker<'a> {
         is_large.then(|| self.pick_table(Reason::Idle, last - 1))?
     }
 
-    /// Returns how many runs fewer overlap the bounds of `group` once it is in the base level.
+    /// Returns the number of runs overlapping the bounds of `group` that a move to the base level
+    /// removes.
     fn runs_less(&self, group: &Run<'a>, base_level: u8) -> usize {
         let mut runs: Vec<u64> = group.iter().map(|table| table.run).collect();
         runs.sort_unstable();

@@ -42,13 +42,13 @@ use super::{
 };
 use crate::{compaction_style::CompactionStyle, table::TableMeta};
 
-/// Bytes of the base level that may be rewritten for each byte of level 0.
+/// Maximum bytes of the base level rewritten for each byte of level 0.
 const BELOW_MAX: u64 = 2;
-/// The same of a base level that moves down as level 0 grows.
+/// The same for a base level that moves down as level 0 grows.
 const LAZY_BELOW_MAX: u64 = 1;
 
 impl<'a> Levels<'a> {
-    /// Returns the tables of level 0 by groups without a key in common, in key order.
+    /// Returns the tables of level 0 in groups without a common key, in key order.
     pub(super) fn level0_groups(&self) -> Vec<Run<'a>> {
         let mut tables: Vec<_> = self.level0().iter().flatten().copied().collect();
         tables.sort_by(|left, right| left.bounds.cmp_starts(&right.bounds));
@@ -66,8 +66,8 @@ impl<'a> Levels<'a> {
         groups
     }
 
-    /// Returns whether a group of tables of level 0 is compacted into `base_level` once level 0 is
-    /// due.
+    /// Returns `true` if a group of tables of level 0 is compacted into `base_level` once level 0
+    /// is due.
     pub(super) fn goes_down(
         &self,
         group: &Run<'a>,
@@ -83,8 +83,8 @@ impl<'a> Levels<'a> {
             && !self.is_kept_in_level0(group, base_level)
     }
 
-    /// Returns the bytes of a group of tables of level 0, and of the entries in `base_level` that
-    /// its tombstones remove, at most: a compaction makes up for these by the space it frees.
+    /// Returns the bytes of a group of tables of level 0, plus an upper bound of the bytes in
+    /// `base_level` that its tombstones remove. The freed space makes up for the latter.
     pub(super) fn bytes_with_removed(&self, group: &Run<'_>, base_level: u8) -> u64 {
         let below = hull(group).map(|bounds| self.overlap(base_level, &bounds));
         let below: Vec<_> = below.into_iter().flatten().collect();
@@ -95,8 +95,8 @@ impl<'a> Levels<'a> {
         bytes(group).saturating_add(u64::try_from(removed).unwrap_or(u64::MAX).min(held))
     }
 
-    /// Returns whether these tables of level 0 cannot be merged into `base_level`: one of them, or
-    /// one that they overlap there, is quarantined.
+    /// Returns `true` if these tables of level 0 cannot be merged into `base_level`: one of them,
+    /// or one that they overlap there, is quarantined.
     pub(super) fn is_kept_in_level0(&self, tables: &Run<'a>, base_level: u8) -> bool {
         let below = hull(tables).map(|bounds| self.overlap(base_level, &bounds));
         let mut all = tables.iter().chain(below.into_iter().flatten());
@@ -111,10 +111,10 @@ impl<'a> Levels<'a> {
 }
 
 impl<'a> Picker<'a> {
-    /// Compacts one group of level 0: of those that can be compacted, the one with most tables.
+    /// Compacts the group of level 0 with most tables among those that can be compacted.
     pub(super) fn pick_level0(&self) -> Option<Compaction> {
         let mut groups = self.levels.level0_groups();
-        // Stable: of equals the one with the smallest key goes first.
+        // The sort is stable: of equal groups, the smallest key is first.
         groups.sort_by_key(|group| usize::MAX - group.len());
         groups.into_iter().find_map(|group| self.pick_group(group))
     }
@@ -142,18 +142,18 @@ impl<'a> Picker<'a> {
         let goes_down = is_full && !self.levels.is_kept_in_level0(&group, base_level);
         let all = || self.levels.level0().iter().flatten().copied().collect();
         self.merge_due(group.clone())
-            // Tables beside each other become one run at little cost.
+            // Adjacent tables become one run at little cost.
             .or_else(|| is_full.then(|| self.merge_due(all()))?)
             .or_else(|| goes_down.then(|| self.move_level0_down(Reason::Level0, group))?)
     }
 
-    /// Merges runs of a group that stays in a level 0 that is due.
+    /// Merges runs of a group that stays in a due level 0.
     fn merge_due(&self, group: Run<'a>) -> Option<Compaction> {
         self.merge_in_level0(Reason::Level0, group, |runs| self.options.runs_to_merge(runs))
     }
 
     /// Merges runs of level 0 with numbers from `first_run` on, while a compaction of a range holds
-    /// the older ones. `None` unless the style is leveled.
+    /// the older ones. Returns `None` unless the style is leveled.
     pub(crate) fn pick_newer_level0(&self, first_run: u64) -> Option<Compaction> {
         if self.options.style != CompactionStyle::Leveled {
             return None;
@@ -172,7 +172,7 @@ impl<'a> Picker<'a> {
         self.with_overlap(reason, 0, group, self.levels.targets(self.options).base_level)
     }
 
-    /// Merges adjacent runs of a group within level 0. `count` returns how many of some runs,
+    /// Merges adjacent runs of a group within level 0. `count` returns the number of runs to merge,
     /// newest first.
     pub(super) fn merge_in_level0(
         &self,
@@ -180,7 +180,7 @@ impl<'a> Picker<'a> {
         mut group: Run<'a>,
         count: impl Fn(&[&[&TableMeta]]) -> Option<usize>,
     ) -> Option<Compaction> {
-        // Stable: a run stays in key order.
+        // The sort is stable: a run stays in key order.
         group.sort_by_key(|table| u64::MAX - table.run);
         let runs: Vec<&[&TableMeta]> = group.chunk_by(|a, b| a.run == b.run).collect();
         let stays = |run: &&[&TableMeta]| {
@@ -192,13 +192,13 @@ impl<'a> Picker<'a> {
 }
 
 impl LevelOptions {
-    /// Returns the runs of level 0 from which on they are compacted at any cost. Fewer than those
-    /// at which writes are delayed.
+    /// Returns the number of runs of level 0 from which on they are compacted at any cost. It is
+    /// less than the number at which writes are delayed.
     pub(super) fn runs_max(&self) -> usize {
         self.level0_runs.saturating_mul(2)
     }
 
-    /// Returns how many of `runs`, newest first, to merge within level 0; `None` if none.
+    /// Returns how many of `runs`, newest first, to merge within level 0, if any.
     fn runs_to_merge(&self, runs: &[&[&TableMeta]]) -> Option<usize> {
         let least = self.level0_runs.max(2);
         let mut newer = 0_u64;
@@ -209,7 +209,7 @@ impl LevelOptions {
                 if own <= newer {
                     alike = Some(before + 1);
                 }
-                // Bytes rewritten for each run less.
+                // Bytes rewritten for each removed run.
                 let cost = (newer.saturating_add(own) / before as u64, before + 1);
                 cheapest = Some(cheapest.map_or(cost, |least| cost.min(least)));
             }

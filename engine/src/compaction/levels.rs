@@ -58,7 +58,7 @@ const LAZY_BASES: u64 = 8;
 /// Divisor of the last level for the runs above it, if it is too large for merges as a whole.
 pub(super) const LAZY_PART: u64 = 3;
 
-/// Options that decide when a level is due.
+/// Options that determine when a level is due.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct LevelOptions {
     /// Sorted runs of level 0 that make it due: see [`level0`](super::level0). More runs cost
@@ -110,7 +110,7 @@ impl LevelOptions {
         }
     }
 
-    /// Returns the largest last level that level 0 is compacted into.
+    /// Returns the maximum size of the last level for a direct compaction of level 0 into it.
     fn direct_bytes_max(&self) -> u64 {
         self.base_level_bytes_max.saturating_mul(self.lazy_bases.max(1))
     }
@@ -127,7 +127,7 @@ pub(crate) struct Levels<'a> {
     /// The runs of level 1 and deeper, empty ones too.
     deeper: Vec<Run<'a>>,
     running: &'a [Compaction],
-    /// The tables that `running` reads.
+    /// Ids of the tables that `running` reads.
     busy: HashSet<u64>,
     quarantined: HashSet<u64>,
 }
@@ -139,8 +139,8 @@ pub(crate) struct Targets {
     pub(crate) base_level: u8,
     /// The base level moves down as level 0 grows.
     pub(crate) is_lazy: bool,
-    /// By level, in bytes. 0 for a level that is to be emptied. Unused for level 0, whose runs
-    /// count, and for the last level, which has no limit.
+    /// Target of each level, in bytes. 0 for a level that must be emptied. Unused for level 0,
+    /// whose runs count, and for the last level, which has no limit.
     bytes: Vec<u64>,
 }
 
@@ -152,7 +152,8 @@ impl<'a> Levels<'a> {
         running: &'a [Compaction],
     ) -> Self {
         let mut all: Vec<&TableMeta> = tables.into_iter().collect();
-        // Newer runs of level 0 have larger numbers; in a level of one run its number is the same.
+        // Newer runs of level 0 have larger numbers. All tables of a deeper level have the same run
+        // number.
         all.sort_by(|left, right| {
             let place = |table: &TableMeta| (table.level, u64::MAX - table.run);
             place(left).cmp(&place(right)).then_with(|| left.bounds.cmp_starts(&right.bounds))
@@ -195,12 +196,12 @@ impl<'a> Levels<'a> {
         overlap(self.run(level), bounds)
     }
 
-    /// Returns whether a running compaction reads the table.
+    /// Returns `true` if a running compaction reads the table.
     pub(crate) fn is_busy(&self, table: &TableMeta) -> bool {
         self.busy.contains(&table.id)
     }
 
-    /// Returns how many runs of level 0 running compactions hold as a whole.
+    /// Returns the number of runs of level 0 that running compactions read as a whole.
     pub(crate) fn level0_runs_busy(&self) -> usize {
         let is_held = |run: &&Run<'_>| run.iter().all(|table| self.is_busy(table));
         self.level0.iter().filter(is_held).count()
@@ -210,12 +211,12 @@ impl<'a> Levels<'a> {
         !self.quarantined.is_empty()
     }
 
-    /// Returns whether the table must not be merged.
+    /// Returns `true` if the table must not be merged.
     pub(crate) fn is_quarantined(&self, table: &TableMeta) -> bool {
         self.quarantined.contains(&table.id)
     }
 
-    /// Returns whether the table of `level`, from 1, has to stay: it is quarantined, or overlaps
+    /// Returns `true` if the table of `level`, from 1, must stay: it is quarantined, or overlaps
     /// such a table of the next level.
     fn is_kept(&self, level: u8, table: &TableMeta) -> bool {
         let is_quarantined = |table: &&TableMeta| self.is_quarantined(table);
@@ -224,7 +225,7 @@ impl<'a> Levels<'a> {
                 && self.overlap(level + 1, &table.bounds).iter().any(is_quarantined)
     }
 
-    /// Returns the bytes of `level`, from 1, that have to stay.
+    /// Returns the bytes of `level`, from 1, that must stay.
     fn kept_bytes(&self, level: u8) -> u64 {
         if self.quarantined.is_empty() {
             return 0;
@@ -259,7 +260,8 @@ impl<'a> Levels<'a> {
                     base_level = level;
                     lazy_target(below)
                 }
-                // As right below the limit of lazy leveling: the debt has no step there.
+                // Same value as just below the limit of lazy leveling, so that the debt has no step
+                // there.
                 false if is_above_last && levels_lazily => direct_max.max(below / options.fan_out),
                 false => below / options.fan_out,
             };
@@ -281,16 +283,17 @@ impl<'a> Levels<'a> {
         // Level 0 must not be moved below older data.
         let filled = (1..=last).find(|&level| !self.run(level).is_empty());
         let base_level = filled.map_or(base_level, |filled| filled.min(base_level));
-        // The level above it is empty. Tables without a quarantined one below move on from there.
+        // The level above it is empty. Tables without a quarantined table below move on from there.
         let is_blocked = self.run(base_level).iter().any(|table| self.is_quarantined(table));
         let base_level = if is_blocked { (base_level - 1).max(1) } else { base_level };
         Targets { base_level, is_lazy: is_lazy && base_level + 1 == last, bytes: targets }
     }
 
-    /// Returns the score of a level, which is due from 1 on. Busy tables do not count.
+    /// Returns the score of a level. A level is due from score 1 on. Busy tables do not count.
     ///
-    /// Level 0: its runs by the runs that make it due. Others: their bytes by their target; 1 for
-    /// one that is to be emptied, which is least urgent. The last level is never due.
+    /// Level 0: its runs divided by [`level0_runs`](LevelOptions::level0_runs). Others: their bytes
+    /// divided by their target. A level that must be emptied has the score 1, the least urgent. The
+    /// last level is never due.
     pub(crate) fn score(&self, level: u8, options: &LevelOptions, targets: &Targets) -> f64 {
         let idle = |run: &Run<'_>| bytes(run.iter().filter(|table| !self.is_busy(table)));
         if level == 0 {
@@ -322,7 +325,7 @@ impl<'a> Levels<'a> {
 }
 
 impl Targets {
-    /// Returns the target of `level`, in bytes; 0 if it is to be emptied.
+    /// Returns the target of `level`, in bytes; 0 if it must be emptied.
     pub(crate) fn of(&self, level: u8) -> u64 {
         self.bytes[usize::from(level)]
     }
@@ -338,7 +341,7 @@ pub(crate) fn overlap<'r, 'a>(
     &run[first..behind.max(first)]
 }
 
-/// Returns the length of the tables together, in bytes.
+/// Returns the total length of the tables, in bytes.
 pub(crate) fn bytes<'t, 'a: 't>(tables: impl IntoIterator<Item = &'t &'a TableMeta>) -> u64 {
     tables.into_iter().fold(0, |sum, table| sum.saturating_add(table.bytes))
 }

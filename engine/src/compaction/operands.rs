@@ -1,4 +1,4 @@
-//! Merge operands of one key in one stripe, which a flush or a compaction makes fewer.
+//! Merge operands of one key in one stripe, which a flush or a compaction reduces.
 
 use std::{collections::VecDeque, mem};
 
@@ -7,18 +7,18 @@ use sievedb_format::{Kind, SequenceNumber, Trailer};
 
 use crate::fold::OperatorCell;
 
-/// Operands and bytes in memory at a time. A key with more is folded in parts.
+/// Maximum number of operands, and of their bytes, in memory. A key with more is folded in parts.
 const OPERANDS_MAX: usize = 1024;
 const BYTES_MAX: usize = 4 << 20;
 
 /// End of the operands of a stripe.
 #[derive(Debug)]
 pub(super) enum End {
-    /// The value below them, `None` for a tombstone.
+    /// The value below the operands; `None` for a tombstone.
     Base(Option<Bytes>),
     /// There is no older version of the key.
     OfKey,
-    /// They must stay apart from the next older version.
+    /// The operands must stay separate from the next older version.
     OfStripe,
 }
 
@@ -46,8 +46,8 @@ impl Operands {
         self.entries.len() >= OPERANDS_MAX || (self.bytes >= BYTES_MAX && self.entries.len() > 1)
     }
 
-    /// Merges neighbours, in rounds: so each byte is copied a logarithmic number of times. Returns
-    /// whether there is room for as many again.
+    /// Merges neighbors in rounds, so that each byte is copied a logarithmic number of times.
+    /// Returns `true` if there is room for as many operands again.
     pub(super) fn reduce(&mut self, key: &[u8], operator: &OperatorCell) -> bool {
         let Some(folder) = operator.get() else { return false };
         let before = self.entries.len();
@@ -73,9 +73,9 @@ impl Operands {
         }
     }
 
-    /// Returns the entries that replace the operands, newest first, and whether they are one put,
-    /// which hides all older versions of the stripe. `is_bottom` if no older version of the key
-    /// exists outside of the merge.
+    /// Returns the entries that replace the operands, newest first. Also returns `true` if they are
+    /// a single put, which hides all older versions of the stripe. `is_bottom` is `true` if no
+    /// older version of the key exists outside of the merge.
     pub(super) fn finish(
         mut self,
         end: End,

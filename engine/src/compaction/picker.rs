@@ -42,7 +42,7 @@ use super::{
 };
 use crate::{compaction_style::CompactionStyle, iter::bounds::KeyBounds, table::TableMeta};
 
-/// Tables below this share of the base level are small: 4 MiB by default.
+/// Divisor of the base level: smaller tables are small, 4 MiB by default.
 const SMALL_TABLES_IN_BASE_LEVEL: u64 = 32;
 
 /// Chooses compactions. Pure.
@@ -51,18 +51,17 @@ pub(crate) struct Picker<'a> {
     /// The tables, and the compactions in flight.
     pub(crate) levels: &'a Levels<'a>,
     pub(crate) options: &'a LevelOptions,
-    /// The oldest reader, a live snapshot or the start of the history: newer tombstones have to
-    /// stay.
+    /// The oldest reader, a live snapshot or the start of the history: newer tombstones must stay.
     pub(crate) oldest_snapshot: Option<SequenceNumber>,
     pub(crate) skipped: &'a Skipped,
     pub(crate) clock: ExpiryClock,
-    /// Length in milliseconds of the history whose start is the oldest reader; `u64::MAX` for one
-    /// without a fixed time.
+    /// Length in milliseconds of the history whose start is the oldest reader. `u64::MAX` for a
+    /// history without a fixed time.
     pub(crate) history_ms: Option<u64>,
     pub(crate) covered: &'a Covered,
     pub(crate) overwritten: &'a Overwritten,
-    /// Ids of the tables that the last level compresses differently. Those already there are
-    /// rewritten by the compaction of a range only.
+    /// Ids of the tables that the last level compresses differently. Only the compaction of a range
+    /// rewrites those already in the last level.
     pub(crate) otherwise_compressed: &'a BTreeSet<u64>,
     /// A compaction of a range rewrites last-level tables with smaller ids, if the compaction
     /// filter or the end of a history may change them.
@@ -78,17 +77,17 @@ pub(crate) struct Picker<'a> {
 pub(crate) enum RangeChoice {
     /// Run this compaction, then choose again.
     Compact(Compaction),
-    /// Choose again when a running compaction is done.
+    /// Choose again when a running compaction ends.
     Wait,
-    /// Not possible: this quarantined table would be read.
+    /// Not possible: the compaction would read this quarantined table.
     Quarantined(u64),
-    /// Done: its tables are in the last level, with its compression, and without a tombstone or an
-    /// expired entry that could be dropped.
+    /// Done: the tables of the range are in the last level, with its compression. None has a
+    /// tombstone or an expired entry that could be dropped.
     Done,
 }
 
 impl<'a> Picker<'a> {
-    /// Chooses the next compaction, or `None` if nothing is due or all of it has to wait.
+    /// Chooses the next compaction. Returns `None` if nothing is due or everything due must wait.
     pub(crate) fn pick(&self) -> Option<Compaction> {
         let by_style = match &self.options.style {
             CompactionStyle::Leveled => self.pick_level(),
@@ -118,12 +117,13 @@ impl<'a> Picker<'a> {
             .map(|level| (score(level), level))
             .filter(|&(score, _)| score >= 1.0)
             .collect();
-        // Stable: of equals the shallower level goes first.
+        // The sort is stable: of equal levels, the shallower is first.
         due.sort_by(|(left, _), (right, _)| right.total_cmp(left));
         due.iter().find_map(|&(_, level)| self.pick_table(Reason::LevelBytes, level))
     }
 
-    /// Compacts tables of `level`, from 1, into the next one; of the last level into itself.
+    /// Compacts tables of `level`, from 1, into the next level; those of the last level into
+    /// itself.
     pub(super) fn move_down(
         &self,
         reason: Reason,
@@ -147,8 +147,8 @@ impl<'a> Picker<'a> {
         tables.into_iter().find_map(move_down)
     }
 
-    /// Returns the sequence number of the oldest snapshot from which on more may be due; `None` if
-    /// no snapshot delays a compaction.
+    /// Returns the sequence number of the oldest snapshot whose end may make more due. Returns
+    /// `None` if no snapshot delays a compaction.
     pub(crate) fn awaited_snapshot(&self) -> Option<SequenceNumber> {
         if matches!(self.options.style, CompactionStyle::Fifo(_)) {
             return None;
@@ -165,13 +165,17 @@ impl<'a> Picker<'a> {
 
     /// Chooses the next step towards [`RangeChoice::Done`].
     ///
-    /// The tables above the last level are compacted at once, with all that they overlap below.
-    /// Then tables of the last level are rewritten one by one if their compression differs, if the
-    /// compaction filter has not seen them, if an entry has expired, if a tombstone is sure to be
-    /// dropped, because no snapshot is older than any of their entries, or if an overwritten entry
-    /// may be.
+    /// Compacts the tables above the last level at once, with all tables that they overlap below.
+    /// Then rewrites tables of the last level one by one, if one of these holds:
     ///
-    /// With [`CompactionStyle::Fifo`] nothing is merged: what is due is removed.
+    /// * Their compression differs.
+    /// * The compaction filter has not seen them.
+    /// * An entry has expired.
+    /// * A tombstone is certain to be dropped, because no snapshot is older than any of their
+    ///   entries.
+    /// * An overwritten entry may be dropped.
+    ///
+    /// With [`CompactionStyle::Fifo`] nothing is merged, and due tables are removed.
     pub(crate) fn pick_range(&self, range: &KeyBounds) -> RangeChoice {
         if matches!(self.options.style, CompactionStyle::Fifo(_)) {
             return self.pick().map_or(RangeChoice::Done, RangeChoice::Compact);
@@ -208,13 +212,13 @@ impl<'a> Picker<'a> {
         choice.map_or(RangeChoice::Wait, RangeChoice::Compact)
     }
 
-    /// Returns the tables above the last level with keys in `range`, by level, and their overlap
-    /// below.
+    /// Returns the tables above the last level with keys in `range`, by level, and the tables that
+    /// they overlap below.
     fn above_last(&self, range: &KeyBounds) -> Vec<(u8, Run<'a>)> {
         let mut taken: Vec<(u8, Run<'a>)> = vec![(0, Run::new())];
         let level0 = self.levels.level0().iter().map(|run| (0, run));
         let deeper = (1..self.levels.last()).map(|level| (level, self.levels.run(level)));
-        // Newest first: the reach of newer runs adds tables of older ones.
+        // Newest first: the bounds of newer runs add tables of older ones.
         for (level, run) in level0.chain(deeper) {
             let reach = hull(taken.iter().flat_map(|(_, tables)| tables));
             let is_below = |table: &TableMeta| {
@@ -230,7 +234,7 @@ impl<'a> Picker<'a> {
     }
 
     /// Compacts `tables` of `level` with their overlap in `output_level`, if that is deeper. From
-    /// level 0 without an overlap: with a small neighbour there.
+    /// level 0 without an overlap, includes a small neighbor there.
     pub(super) fn with_overlap(
         &self,
         reason: Reason,
@@ -255,11 +259,11 @@ impl<'a> Picker<'a> {
         self.compaction(reason, inputs, output_level)
     }
 
-    /// Returns a table of `level` beside `key` to merge with tables of `own_bytes`, without
-    /// overlap, because all are small.
+    /// Returns a small table of `level` beside `key` to merge with tables of `own_bytes` bytes,
+    /// without overlap, if all are small.
     ///
-    /// Otherwise a store that is opened for a few writes at a time would collect a table each time.
-    /// The neighbour has at most four times the size, which bounds the cost.
+    /// Otherwise a store opened for a few writes at a time would collect a table each time. The
+    /// neighbor has at most four times the size, which bounds the cost.
     fn small_neighbour(&self, level: u8, key: &[u8], own_bytes: u64) -> Option<&'a TableMeta> {
         let small_bytes = self.options.base_level_bytes_max / SMALL_TABLES_IN_BASE_LEVEL;
         if own_bytes >= small_bytes || self.options.style != CompactionStyle::Leveled {
@@ -278,7 +282,7 @@ impl<'a> Picker<'a> {
         tables.filter(is_small).min_by_key(|table| table.bytes)
     }
 
-    /// Returns a compaction of `inputs`, unless it has to wait.
+    /// Returns a compaction of `inputs`, unless it must wait.
     pub(super) fn compaction(
         &self,
         reason: Reason,
@@ -299,15 +303,15 @@ impl<'a> Picker<'a> {
         })
     }
 
-    /// Returns whether `table` has tombstones or overwritten entries, and a rewrite in the last
-    /// level is sure to drop them all. Otherwise it might change nothing, and be chosen again and
-    /// again.
+    /// Returns `true` if `table` has tombstones or overwritten entries, and a rewrite in the last
+    /// level is certain to drop them all. Otherwise a rewrite might change nothing, and be chosen
+    /// repeatedly.
     pub(super) fn is_droppable(&self, table: &TableMeta) -> bool {
         let seen = self.oldest_snapshot.is_none_or(|oldest| table.largest_sequence <= oldest);
         self.droppable(table) > 0 && seen
     }
 
-    /// Returns whether `table` has overwritten entries that the history may need no longer.
+    /// Returns `true` if `table` has overwritten entries that the history may no longer need.
     fn may_drop(&self, table: &TableMeta) -> bool {
         let seen = self.oldest_snapshot.is_none_or(|oldest| table.smallest_sequence <= oldest);
         seen && self.history_ms.is_some() && self.overwritten.contains_key(&table.id)
@@ -320,7 +324,7 @@ impl<'a> Picker<'a> {
     }
 }
 
-/// Returns whether `table` may have a key in `range`.
+/// Returns `true` if `table` may have a key in `range`.
 fn overlaps(range: &KeyBounds, table: &TableMeta) -> bool {
     let (start, end) = range.as_slices();
     !range.is_empty() && table.bounds.reaches_above(start) && table.bounds.reaches_below(end)

@@ -24,11 +24,11 @@ use crate::table::TableMeta;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct RangeFragment {
     pub(crate) start: Arc<[u8]>,
-    /// Exclusive; empty for no upper bound.
+    /// End of the range, exclusive; empty for no upper bound.
     pub(crate) end: Arc<[u8]>,
-    /// Descending: the newest of each stripe.
+    /// Newest sequence number of each stripe, descending.
     sequences: SmallVec<[SequenceNumber; 1]>,
-    /// Number of `sequences`, from the first on, that are written.
+    /// Number of `sequences` to write, counted from the first.
     kept: usize,
 }
 
@@ -47,7 +47,7 @@ impl RangeFragment {
         })
     }
 
-    /// Cuts the fragment at `key`, which is behind its start. Returns the part before the cut.
+    /// Splits the fragment at `key`, which is after its start. Returns the part before `key`.
     pub(crate) fn split_off_before(&mut self, key: &[u8]) -> Self {
         debug_assert!(*self.start < *key, "the part before the cut is empty");
         debug_assert!(ends_above(&self.end, key), "the part behind the cut is empty");
@@ -61,16 +61,16 @@ impl RangeFragment {
 /// The fragments of the inputs of a merge, for a scan over ascending keys.
 #[derive(Debug, Default)]
 pub(crate) struct RangeFragments {
-    /// Ascending, disjoint.
+    /// Fragments in ascending order, disjoint.
     fragments: Vec<RangeFragment>,
     stripes: Stripes,
-    /// The first fragment that does not end before the last key.
+    /// Index of the first fragment that does not end before the last key.
     at: usize,
 }
 
 impl RangeFragments {
-    /// Cuts `tombstones` into fragments, for the readers of `stripes`. `is_bottom` returns whether
-    /// no older run outside of the merge may hold a key between two bounds.
+    /// Cuts `tombstones` into fragments, for the readers of `stripes`. `is_bottom` returns `true`
+    /// if no older run outside of the merge may hold a key between two bounds.
     pub(crate) fn new(
         tombstones: &[RangeTombstone],
         stripes: &Stripes,
@@ -95,7 +95,7 @@ impl RangeFragments {
     }
 
     /// Returns the newest range tombstone over `user_key` that a reader at `at` sees; 0 if there is
-    /// none. Keys must be given in ascending order; one may be repeated.
+    /// none. Keys must be given in ascending order, with repetitions allowed.
     #[inline]
     pub(super) fn cover(&mut self, user_key: &[u8], at: SequenceNumber) -> SequenceNumber {
         if self.at == self.fragments.len() {
@@ -104,7 +104,7 @@ impl RangeFragments {
         self.find(user_key).map_or(0, |fragment| fragment.cover(at))
     }
 
-    /// Returns whether a range tombstone over `user_key` that is written is older than `sequence`.
+    /// Returns `true` if a written range tombstone over `user_key` is older than `sequence`.
     /// Otherwise as [`cover`](Self::cover).
     pub(super) fn keeps_older(&mut self, user_key: &[u8], sequence: SequenceNumber) -> bool {
         let kept = |fragment: &RangeFragment| fragment.sequences[..fragment.kept].last().copied();
@@ -117,8 +117,8 @@ impl RangeFragments {
         self.fragments.get(self.at).filter(|fragment| *fragment.start <= *user_key)
     }
 
-    /// Returns whether no reader needs an entry of `table`: range tombstones of their stripe cover
-    /// them all.
+    /// Returns `true` if no reader needs an entry of `table`, because range tombstones of their
+    /// stripe cover them all.
     pub(crate) fn hides(&self, table: &TableMeta) -> bool {
         let TableMeta { bounds, smallest_sequence, largest_sequence, .. } = table;
         let stripe = |sequence| self.stripes.of(sequence);
@@ -154,7 +154,7 @@ fn fragments(tombstones: &[RangeTombstone], stripes: &Stripes) -> Vec<RangeFragm
     ends.retain(|one| !one.end.is_empty());
     ends.sort_unstable_by(|a, b| a.end.cmp(&b.end));
     let (mut starts, mut ends) = (starts.into_iter().peekable(), ends.into_iter().peekable());
-    // How often each sequence number is open: the tables of a run repeat those that were cut.
+    // Open count of each sequence number: the tables of a run repeat cut range tombstones.
     let mut open: BTreeMap<SequenceNumber, usize> = BTreeMap::new();
     let mut fragments: Vec<RangeFragment> = Vec::new();
     // The start of the fragment that is open.

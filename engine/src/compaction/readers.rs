@@ -1,26 +1,26 @@
-//! The readers that a flush or a compaction must serve.
+//! The readers that a flush or a compaction serves.
 
 use sievedb_format::{SEQUENCE_MAX, SequenceNumber};
 
 use super::stripes::Stripes;
 use crate::{history_length::HistoryStart, resolve::ReadPoint};
 
-/// One reader for each stripe of the history: the open snapshots, every sequence number that the
-/// keyspace keeps a history of, and all newer readers as one.
+/// One reader for each stripe of the history: the open snapshots, every sequence number in the
+/// history of the keyspace, and all newer readers as one.
 ///
-/// The clock of each is fixed. It is not ahead of that of any reader in its stripe or a newer one:
-/// what has expired for it has expired for all that may see it.
+/// The clock of each is fixed. It is not ahead of that of any reader in its stripe or a newer one.
+/// So a value that has expired for it has expired for all readers that may see it.
 #[derive(Debug, Clone)]
 pub(crate) struct Readers {
     stripes: Stripes,
-    /// Store clock of the reader of each stripe, in milliseconds, ascending. The last one holds for
-    /// all newer stripes.
+    /// Store clock of the reader of each stripe, in milliseconds, ascending. The last one applies
+    /// to all newer stripes.
     clocks_ms: Vec<u64>,
 }
 
 impl Readers {
-    /// Returns the readers at `snapshots`, sequence numbers and clocks in any order, of the
-    /// `history`, and at `clock_ms`. No newer reader has an older clock than that.
+    /// Returns the readers at `snapshots`, in any order with their clocks, the readers of the
+    /// `history`, and the reader at `clock_ms`. No newer reader has an older clock than `clock_ms`.
     pub(crate) fn new(
         snapshots: impl IntoIterator<Item = (SequenceNumber, u64)>,
         history: Option<HistoryStart>,
@@ -41,7 +41,8 @@ impl Readers {
         clocks_ms.push(newest_ms);
         for &(sequence, clock_ms) in all.iter().rev() {
             oldest_ms = oldest_ms.min(clock_ms);
-            // Each of a history has its own stripe, with the clock of the newest.
+            // Each sequence number of a history has its own stripe, with the clock of the newest
+            // reader.
             if history.is_none_or(|(from, _)| sequence <= from) {
                 clocks_ms.push(oldest_ms);
             }

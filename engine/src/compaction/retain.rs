@@ -33,7 +33,7 @@
 //! The operands of a key within one stripe that are newer than every other version there are
 //! applied to the put or tombstone below them. If no older version exists anywhere, they are
 //! applied to an absent value. The result is a put with the sequence number of the newest operand.
-//! Otherwise neighbours are merged into fewer operands, if the operator can do so. Operands are
+//! Otherwise neighbors are merged into fewer operands, if the operator can do so. Operands are
 //! never merged across a snapshot. If the operator fails, all versions that it needs are kept.
 //!
 //! # Expiry
@@ -76,17 +76,17 @@ use crate::{
     table::blobs::Blob,
 };
 
-/// Entries and bytes of values between two checks whether the merge must stop: about 0.3 ms of a
+/// Entries and bytes of values between two checks whether to stop the merge: about 0.3 ms of a
 /// compaction.
 const CHECK_ENTRIES: u32 = 1024;
 const CHECK_BYTES: usize = 1 << 20;
 
 /// The entries of a cursor that some reader may need, in order and in one pass.
 ///
-/// Allocates nothing per key, except for merge operands. `is_bottom` returns whether no older run
-/// outside of the merge may hold a user key. It is called in ascending order, for the oldest stripe
-/// only and, unless the stream is [`settling`](Self::settling), for tombstones and merge operands
-/// only.
+/// Allocates nothing per key, except for merge operands. `is_bottom` returns `true` if no older run
+/// outside of the merge may hold a user key. It is called in ascending order, and only for the
+/// oldest stripe. Unless the stream is [`settling`](Self::settling), it is called only for
+/// tombstones and merge operands.
 #[derive(Debug)]
 pub(crate) struct RetainStream<'f, C, B, S> {
     cursor: C,
@@ -102,13 +102,13 @@ pub(crate) struct RetainStream<'f, C, B, S> {
     /// The last version read: its user key and stripe.
     user_key: Vec<u8>,
     stripe: Option<usize>,
-    /// A version read decided the stripe: older ones of the stripe are hidden.
+    /// A version decided the stripe, so older versions of the stripe are hidden.
     is_decided: bool,
     operator: OperatorCell,
     filtering: Option<&'f mut Filtering>,
-    /// Operands of `user_key` stay, so older versions are not its value: the filter sees none.
+    /// Operands of `user_key` stay, so older versions are not its value, and the filter sees none.
     keeps_operands: bool,
-    /// Entries of `user_key` that are not in an input, the current one first. Those under the
+    /// Entries of `user_key` that are not in an input, the current one first. Entries under the
     /// cursor follow.
     made: VecDeque<(Trailer, Bytes)>,
     /// No version of `user_key` was yielded before the current one.
@@ -122,8 +122,8 @@ pub(crate) struct RetainStream<'f, C, B, S> {
 
 impl<'f, C: Cursor, B: FnMut(&[u8]) -> bool, S: FnMut() -> bool> RetainStream<'f, C, B, S> {
     /// Creates an unpositioned stream over `cursor` for these readers. It fails with
-    /// [`Closed`](Error::Closed) soon after `stops` returns `true`; the caller replaces the error
-    /// if it stopped for another reason.
+    /// [`Closed`](Error::Closed) soon after `stops` returns `true`. A caller that stops it for
+    /// another reason replaces the error.
     pub(crate) fn new(cursor: C, readers: Readers, is_bottom: B, stops: S) -> Self {
         Self {
             cursor,
@@ -207,7 +207,7 @@ impl<'f, C: Cursor, B: FnMut(&[u8]) -> bool, S: FnMut() -> bool> RetainStream<'f
         self.find()
     }
 
-    /// Returns the current internal key, with the sequence number to store; `None` when
+    /// Returns the current internal key, with the sequence number to store. Returns `None` when
     /// unpositioned.
     pub(crate) fn key(&self) -> Option<InternalKey<'_>> {
         if !self.is_positioned {
@@ -235,7 +235,7 @@ impl<'f, C: Cursor, B: FnMut(&[u8]) -> bool, S: FnMut() -> bool> RetainStream<'f
         }
     }
 
-    /// Returns the place of the current value, a blob reference. Only when positioned.
+    /// Returns the location of the current value, a blob reference. Only when positioned.
     ///
     /// # Errors
     ///
@@ -245,8 +245,8 @@ impl<'f, C: Cursor, B: FnMut(&[u8]) -> bool, S: FnMut() -> bool> RetainStream<'f
         self.cursor.blob()
     }
 
-    /// Returns whether an output table may end before the current entry: all versions of a user key
-    /// are in one table.
+    /// Returns `true` if an output table may end before the current entry: all versions of a user
+    /// key are in one table.
     pub(crate) fn may_split(&self) -> bool {
         self.is_first_of_key
     }
@@ -260,7 +260,7 @@ impl<'f, C: Cursor, B: FnMut(&[u8]) -> bool, S: FnMut() -> bool> RetainStream<'f
         self.count(0, bytes)
     }
 
-    /// Counts work, and from time to time checks whether the merge must stop.
+    /// Counts work, and periodically checks whether the merge must stop.
     fn count(&mut self, entries: u32, bytes: usize) -> Result<()> {
         self.unchecked.0 += entries;
         self.unchecked.1 += bytes;
@@ -352,16 +352,16 @@ impl<'f, C: Cursor, B: FnMut(&[u8]) -> bool, S: FnMut() -> bool> RetainStream<'f
         self.ranges.cover(&self.user_key, self.readers.of_stripe(stripe).sequence)
     }
 
-    /// Returns what the version under the cursor, with this trailer, shows to the newest reader of
-    /// its stripe.
+    /// Returns the content of the version under the cursor, with this trailer, for the newest
+    /// reader of its stripe.
     fn seen(&mut self, trailer: Trailer, stripe: usize) -> Result<Seen> {
         let (reader, cover) = (self.readers.of_stripe(stripe), self.cover(stripe));
         let seen = reader.seen(trailer, || self.cursor.value_ref(), || cover);
         seen.map_err(|refused| Error::corrupt(self.cursor.path(), 0, refused.into()))
     }
 
-    /// Moves over the merge operands of `user_key` in the stripe, from the one under the cursor,
-    /// and makes the entries that replace them, at least one.
+    /// Reads the merge operands of `user_key` in the stripe, from the cursor on, and creates the
+    /// entries that replace them, at least one.
     #[cold]
     fn fold(&mut self, stripe: usize) -> Result<()> {
         debug_assert!(self.made.is_empty() && !self.is_decided, "an open stripe");
@@ -390,11 +390,11 @@ impl<'f, C: Cursor, B: FnMut(&[u8]) -> bool, S: FnMut() -> bool> RetainStream<'f
                     break End::Base(Some(self.cursor.value()));
                 }
                 Seen::Value if is_in_blob_file(trailer) => {
-                    // Without the value the operands stay.
+                    // If the value cannot be read, the operands stay.
                     let value = self.cursor.blob()?.read_to_rewrite()?;
                     break value.map_or(End::OfStripe, |value| End::Base(Some(value)));
                 }
-                // It may lose its value in time.
+                // The entry may expire later.
                 Seen::Value => break End::OfStripe,
             }
             self.step()?;
@@ -421,7 +421,7 @@ impl<'f, C: Cursor, B: FnMut(&[u8]) -> bool, S: FnMut() -> bool> RetainStream<'f
         Ok(())
     }
 
-    /// Returns whether a decision of the filter about an earlier key removes this version.
+    /// Returns `true` if a decision of the filter about an earlier key removes this version.
     #[inline]
     fn is_skipped(&mut self, trailer: Trailer) -> bool {
         let Some(filtering) = &mut self.filtering else { return false };
@@ -453,8 +453,8 @@ impl<'f, C: Cursor, B: FnMut(&[u8]) -> bool, S: FnMut() -> bool> RetainStream<'f
         Ok(filtered != Filtered::Removed)
     }
 
-    /// Shows the value that [`fold`](Self::fold) made, if it made one, to the filter. Returns
-    /// `false` if nothing takes its place.
+    /// Shows the value that [`fold`](Self::fold) created, if any, to the filter. Returns `false` if
+    /// the filter removes it without a replacement.
     fn filter_folded(&mut self, stripe: usize) -> Result<bool> {
         let Some(filtering) = &mut self.filtering else { return Ok(true) };
         let is_value = self.is_decided && !self.keeps_operands;

@@ -33,11 +33,11 @@ use crate::{
 
 /// Bytes of an entry in a table: a key of 16 bytes and a value of 100, by LZ4.
 const ENTRY_BYTES: u64 = 71;
-/// Bytes of an entry in a memtable: a key, a value, and 60 bytes beside them.
+/// Bytes of an entry in a memtable: a key, a value, and 60 bytes of overhead.
 const MEMTABLE_ENTRY_BYTES: u64 = 176;
 /// The part of the sizes that is simulated.
 const SCALE: u64 = 64;
-/// Entries that the tables of [`TABLE`] hold at most with FIFO, in bytes.
+/// Maximum bytes of entries in the tables of [`TABLE`] with FIFO.
 const FIFO_BYTES_MAX: u64 = 1 << 30;
 
 /// Random writes to a keyspace.
@@ -221,8 +221,8 @@ impl Store {
         self.next_id += 1;
     }
 
-    /// Flushes a memtable of these keys, then compacts all that is due. Returns the most bytes of
-    /// tables meanwhile.
+    /// Flushes a memtable of these keys, then compacts everything due. Returns the peak bytes of
+    /// tables.
     fn flush(&mut self, mut keys: Vec<u64>) -> u64 {
         keys.sort_unstable();
         keys.dedup();

@@ -10,7 +10,7 @@ use sievedb_format::{SEQUENCE_MAX, SequenceNumber};
 /// has a stripe of its own.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Stripes {
-    /// Ascending. The last one is `history_from`, if that is set.
+    /// Readers, ascending. The last one is `history_from`, if that is set.
     readers: Vec<SequenceNumber>,
     /// The first sequence number of the history.
     history_from: Option<SequenceNumber>,

@@ -79,8 +79,8 @@ impl Picker<'_> {
     }
 }
 
-/// Returns which runs to merge, if any. `sizes` has the bytes of each run, newest first; `None` for
-/// one that must stay.
+/// Returns the runs to merge, if any. `sizes` has the bytes of each run, newest first; `None` for a
+/// run that must stay.
 fn runs_to_merge(sizes: &[Option<u64>], options: &SizeTiered) -> Option<Range<usize>> {
     let percent = |bytes: u64, percent: u64| u128::from(bytes) * u128::from(percent);
     let free: Vec<u64> = sizes.iter().copied().flatten().collect();
@@ -106,10 +106,10 @@ fn runs_to_merge(sizes: &[Option<u64>], options: &SizeTiered) -> Option<Range<us
     let is_enough = |window: &Window| {
         of_count.is_some_and(|excess| window.runs.len() as u64 == excess.saturating_add(1))
     };
-    // Of equals the newest.
+    // Of equal windows, the newest is first.
     let cheapest = |windows: Vec<Window>| windows.into_iter().min_by_key(Window::bytes_per_run);
     let by_size = cheapest(windows(sizes).filter(is_similar).collect());
-    // With blocked runs in between, fewer have to do.
+    // If blocked runs lie between, a shorter window must suffice.
     let by_count = || cheapest(windows(sizes).filter(is_enough).collect());
     let any = || cheapest(windows(sizes).filter(|_| of_count.is_some()).collect());
     by_size.or_else(by_count).or_else(any).map(|window| window.runs)
@@ -124,7 +124,7 @@ struct Window {
 }
 
 impl Window {
-    /// Returns the bytes rewritten for each run less.
+    /// Returns the bytes rewritten for each removed run.
     fn bytes_per_run(&self) -> u64 {
         self.bytes / (self.runs.len() as u64 - 1)
     }
@@ -155,7 +155,7 @@ mod tests {
             runs_to_merge(&sizes, &options)
         };
         let new = SizeTiered::new;
-        // Bytes by run, newest first; 0 for one that stays.
+        // Bytes by run, newest first; 0 for a run that stays.
         type Case<'a> = (&'a str, &'a [u64], SizeTiered, Option<Range<usize>>);
         let cases: [Case<'_>; 15] = [
             ("nothing", &[], new(), None),

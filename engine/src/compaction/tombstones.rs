@@ -36,35 +36,36 @@ pub(crate) struct OverwrittenEntries {
     pub(crate) has_operands: bool,
 }
 
-/// Bytes of other tables, and of their own, that the range tombstones of tables delete, by table
-/// id. Without zeros.
+/// Bytes of other tables, and of the table itself, that the range tombstones of a table delete, by
+/// table id. Without zeros.
 pub(crate) type Covered = BTreeMap<u64, u64>;
 
-/// Bytes that may be rewritten for each byte that range tombstones delete.
+/// Maximum bytes rewritten for each byte that range tombstones delete.
 const REWRITE_OF_COVERED_MAX: u64 = 2;
 
-/// Cost of rewriting an entry, in skipped tombstones: about 250 ns and 60.
+/// Cost of rewriting an entry, in skipped tombstones: about 250 ns and 60 ns.
 const SKIPS_PER_REWRITE: u64 = 4;
 
-/// Returns how often scans that skipped these tombstones have paid for rewriting `entries` entries.
+/// Returns how many times the skipped tombstones have paid for rewriting `entries` entries.
 fn rewrites_paid(skipped: u64, entries: u64) -> u64 {
     skipped.saturating_mul(SKIPS_PER_REWRITE) / entries.max(1)
 }
 
-/// Returns whether [`rewrites_paid`] is at least 1.
+/// Returns `true` if [`rewrites_paid`] is at least 1.
 pub(crate) fn is_paid(skipped: u64, entries: u64) -> bool {
     rewrites_paid(skipped, entries) > 0
 }
 
-/// Returns whether scans that skipped `added` more tombstones than `before` have paid for another
-/// rewrite of `entries` entries.
+/// Returns `true` if `added` more skipped tombstones than `before` have paid for another rewrite of
+/// `entries` entries.
 pub(crate) fn makes_due(before: u64, added: u64, entries: u64) -> bool {
     rewrites_paid(before, entries) < rewrites_paid(before.saturating_add(added), entries)
 }
 
 impl<'a> Picker<'a> {
-    /// Chooses the tables whose range tombstones delete most bytes for each byte rewritten, if that
-    /// is at least one of [`REWRITE_OF_COVERED_MAX`], and no snapshot needs what they delete.
+    /// Chooses the tables whose range tombstones delete most bytes for each byte rewritten.
+    /// Requires at least one deleted byte per [`REWRITE_OF_COVERED_MAX`] rewritten, and that no
+    /// snapshot needs the deleted data.
     pub(super) fn pick_covering(&self) -> Option<Compaction> {
         if self.covered.is_empty() {
             return None;
@@ -95,8 +96,8 @@ impl<'a> Picker<'a> {
         })
     }
 
-    /// Chooses the table whose tombstones scans skipped most often, by entry to rewrite, if they
-    /// have paid for it.
+    /// Chooses the table with most skipped tombstones per entry to rewrite, if they have paid for
+    /// the rewrite.
     pub(super) fn pick_skipped(&self) -> Option<Compaction> {
         if self.skipped.is_empty() {
             return None;
@@ -111,7 +112,7 @@ impl<'a> Picker<'a> {
             .filter(|(level, tables)| *level < last || tables.iter().all(|t| self.is_droppable(t)))
             .filter_map(|(level, tables)| {
                 let skipped = self.skipped_in(&tables);
-                // Most have none, and the search for the overlap is the longest part.
+                // Most tables have none, and the search for the overlap is the longest part.
                 if skipped == 0 {
                     return None;
                 }

@@ -12,11 +12,11 @@ pub(crate) enum NamedFilter {
     #[default]
     None,
     Present(Arc<dyn CompactionFilter>),
-    /// It is not registered: compactions keep all values.
+    /// The filter is not registered, so compactions keep all values.
     Missing(String),
 }
 
-/// By name.
+/// Compares the names.
 impl PartialEq for NamedFilter {
     fn eq(&self, other: &Self) -> bool {
         self.name() == other.name()

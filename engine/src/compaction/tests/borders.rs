@@ -9,10 +9,10 @@ fn a_table_ends_at_a_border_from_half_of_its_size_on() {
     let levels = Levels::new(below.iter(), &[]);
     let all = table(3, 2, 1, b"a", b"z").bounds;
     let mut borders = Borders::of_merge(&levels, 2, &all, 1000);
-    // Up to the last key of the table below, and right behind it.
+    // Up to the last key of the table below, and just after it.
     assert!(!borders.is_end(900, b"f"));
     assert!(borders.is_end(500, b"g"));
-    // A border that is passed too early counts no more.
+    // A border that is passed too early no longer counts.
     assert!(!borders.is_end(499, b"q"));
     assert!(!borders.is_end(1499, b"r"));
     assert!(borders.is_end(1500, b"s"));

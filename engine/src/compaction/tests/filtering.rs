@@ -1,4 +1,4 @@
-//! Compares what readers see after a merge with a compaction filter with what the filter decided.
+//! Compares the values that readers see after a filtered merge with the decisions of the filter.
 
 use std::{
     collections::BTreeMap,
@@ -25,7 +25,7 @@ type Decide = fn(&[u8], &[u8]) -> Decision;
 /// Key, value and decision.
 type Call = (Vec<u8>, Vec<u8>, Decision);
 
-/// Decides by a function, and notes each call with the decision.
+/// Decides by a function, and records each call with the decision.
 #[derive(Debug)]
 struct Noting {
     decide: Decide,
@@ -192,7 +192,7 @@ fn the_rules_one_by_one() {
     }
 }
 
-/// Takes the newest operand. Joins no operands without their base.
+/// Takes the newest operand. Merges no operands without their base.
 #[derive(Debug)]
 struct Newest;
 
@@ -206,7 +206,7 @@ impl MergeOperator for Newest {
     }
 }
 
-/// The value below operands that stay is not the value of the key.
+/// The value below kept operands is not the value of the key.
 #[test]
 fn no_value_below_kept_operands_is_shown() {
     let entry = |sequence, kind, value: &[u8]| Entry {
@@ -232,7 +232,7 @@ fn no_value_below_kept_operands_is_shown() {
     }
 }
 
-/// Returns what is kept of a put that expires at 2000, and of one that has expired.
+/// Returns the kept entries of a put that expires at 2000, and of an expired one.
 fn kept_expiring(decide: Decide) -> Vec<(Trailer, Vec<u8>)> {
     let entry = |key: &str, expiry_ms: u64| Entry {
         user_key: key.into(),

@@ -124,7 +124,7 @@ fn bounds(text: &str) -> KeyBounds {
     KeyBounds::new(&(bound(from), bound(to)))
 }
 
-/// State that the commands act on.
+/// State on which the commands act.
 #[derive(Default)]
 struct Story {
     tables: Vec<TableMeta>,

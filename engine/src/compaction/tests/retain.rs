@@ -21,7 +21,7 @@ fn readers(snapshots: &[SequenceNumber]) -> Readers {
     Readers::new(snapshots.iter().map(|&sequence| (sequence, CLOCK_MS)), None, CLOCK_MS)
 }
 
-/// Returns the entries of the stream, and the places where an output may be split.
+/// Returns the entries of the stream, and the positions where an output may be split.
 fn retain(
     history: &History,
     snapshots: &[SequenceNumber],
@@ -116,7 +116,7 @@ fn every_reader_sees_the_same_and_nothing_else_is_kept() {
     });
 }
 
-/// A keyspace that keeps its history keeps what a snapshot at each of its sequence numbers sees.
+/// A keyspace with a history keeps what a snapshot at each of its sequence numbers sees.
 #[test]
 fn a_history_keeps_what_a_snapshot_of_each_version_sees() {
     let snapshots = prop::collection::vec(0..90_u64, 0..3);

@@ -29,7 +29,7 @@ use crate::{
 /// Runs of level 0 at which they are compacted at any cost.
 const RUNS_MAX: usize = 4;
 
-/// The newest version of each key: its sequence number, and whether it is a put.
+/// The newest version of each key: its sequence number, and `true` for a put.
 type Entries = BTreeMap<u8, (SequenceNumber, bool)>;
 
 /// An event in the store.
@@ -43,17 +43,17 @@ enum Event {
     Idle,
     /// The same in a store that has been idle for long.
     LongIdle,
-    /// The same in a store that has so many times its share of tables.
+    /// The same in a store with this multiple of its share of tables.
     Crowded(u64),
     /// The same for a range of keys.
     Range(u8, u8),
-    /// A running one is done.
+    /// A running compaction ends.
     Finish(prop::sample::Index),
-    /// A running one fails: nothing changes.
+    /// A running compaction fails: nothing changes.
     GiveUp(prop::sample::Index),
-    /// A running one fails because it cannot read an input, which is quarantined.
+    /// A running compaction fails because it cannot read an input, which is quarantined.
     Quarantine(prop::sample::Index, prop::sample::Index),
-    /// All quarantined tables can be read again.
+    /// All quarantined tables are readable again.
     Lift,
     /// Compactions have another style from now on.
     Style(CompactionStyle),
@@ -96,7 +96,7 @@ struct Store {
     tables: BTreeMap<u64, (TableMeta, Entries)>,
     /// The last level has a compression of its own.
     recompresses: bool,
-    /// Tables that were not written for the last level, then.
+    /// Ids of the tables that were not written for the last level, if `recompresses`.
     otherwise_compressed: BTreeSet<u64>,
     /// Tables that cannot be read.
     quarantined: BTreeSet<u64>,
@@ -105,9 +105,9 @@ struct Store {
     deeper: Vec<DeeperLevels>,
     /// The entries that a reader must find.
     state: Entries,
-    /// FIFO has removed no entry with a larger number.
+    /// FIFO has removed no entry with a larger sequence number.
     lost_up_to: SequenceNumber,
-    /// Also the time in milliseconds.
+    /// Sequence number, and time in milliseconds.
     sequence: SequenceNumber,
     next_id: u64,
 }
@@ -178,12 +178,12 @@ impl Store {
         self.add(0, run, right);
     }
 
-    /// Returns tombstones as if scans had skipped them in some tables again and again.
+    /// Returns tombstones as if scans had repeatedly skipped them in some tables.
     fn skipped(&self) -> Skipped {
         self.tables.keys().filter(|id| *id % 3 == 0).map(|id| (*id, 100)).collect()
     }
 
-    /// Starts the compaction that the picker chooses. Returns whether there is one.
+    /// Starts the compaction that the picker chooses. Returns `true` if there is one.
     fn start(&mut self, pick: impl FnOnce(&Picker<'_>) -> Option<Compaction>) -> bool {
         let levels = self.levels(&self.running);
         let Self { options, oldest_snapshot, .. } = &*self;
@@ -279,7 +279,7 @@ impl Store {
     }
 }
 
-/// Returns whether `table` is of a newer part than `old`, or of the same level below 0.
+/// Returns `true` if `table` is of a newer part than `old`, or of the same level below 0.
 fn is_above(table: &TableMeta, old: &TableMeta) -> bool {
     let place = |table: &TableMeta| (table.level, u64::MAX - table.run);
     place(table) < place(old) || table.level == old.level && table.level > 0
@@ -288,7 +288,7 @@ fn is_above(table: &TableMeta, old: &TableMeta) -> bool {
 #[test]
 fn no_choice_uncovers_an_older_version() {
     let plain = prop::collection::vec(any_event(0), 0..120);
-    // Level 0 has to reach its limit of runs, too.
+    // Level 0 must also reach its limit of runs.
     let long = prop::collection::vec(any_event(1), 0..300);
     let events = prop_oneof![plain, long];
     let snapshot = prop::option::of(0..60_u64);
@@ -348,8 +348,8 @@ fn rest(store: &mut Store) -> Result<(), TestCaseError> {
 }
 
 /// Runs compactions until the store is idle. They must end, even with quarantined tables, which
-/// bounds the runs of level 0. Without these every level is then within its target, and a compact
-/// range is one sorted run with the compression of the last level.
+/// bounds the runs of level 0. Without quarantined tables, every level is then within its target,
+/// and a compacted range is one sorted run with the compression of the last level.
 fn settle(store: &mut Store) -> Result<(), TestCaseError> {
     while !store.running.is_empty() {
         store.finish(0);
