@@ -16,9 +16,9 @@ use crate::{
 
 impl Filters {
     /// Loads the filters of `opened`, the new tables of `version` of `tree`. Other filters shrink
-    /// as planned; those of tables about to leave stay until they do.
+    /// as planned. Filters of tables about to be removed stay until the tables are removed.
     ///
-    /// Returns whether there was room for all, to be passed to
+    /// Returns `true` if there was room for all. Pass it to
     /// [`note_installed`](Self::note_installed).
     pub(crate) fn admit(
         &self,
@@ -35,7 +35,7 @@ impl Filters {
         let goal = self.goal(store);
         let of_tree = KeyspaceTables::of_tree(tree, version);
         let bytes = opened.iter().map(|live| live.filter_bytes_whole()).sum::<u64>();
-        // Twice: a plan leaves the size of the largest filter for its replacement.
+        // Twice: a plan reserves the size of the largest filter for its replacement.
         let (tables, targets) = if self.take_spare(bytes.saturating_mul(2)) {
             let tables = FilterTables { keyspaces: vec![of_tree] };
             let targets = self.plan_alone(&held.0, &tables);
@@ -61,26 +61,26 @@ impl Filters {
         fits
     }
 
-    /// Finishes an installation: `fits` is `true` if all new filters had room, `has_removed`
-    /// whether tables have left.
+    /// Finishes an installation. `fits` is `true` if all new filters had room; `has_removed` is
+    /// `true` if tables were removed.
     pub(crate) fn note_installed(&self, host: &impl FilterHost, fits: bool, has_removed: bool) {
         if !fits {
             self.fit(host);
         }
-        // Also after a fit: lookups may have kept the filters until then.
+        // Also runs after a fit: lookups may have kept the filters until then.
         if has_removed {
             self.retry_stuck();
         }
     }
 
-    /// Has the background job run if the last plan left something undone: there may be room now.
+    /// Schedules the background job if the last plan left something undone: there may be room now.
     pub(crate) fn retry_stuck(&self) {
         if self.wait_max().is_some() {
             self.is_due.store(true, SeqCst);
         }
     }
 
-    /// Takes `bytes` of the spare bytes, if there are as many.
+    /// Takes `bytes` of the spare bytes, if available.
     fn take_spare(&self, bytes: u64) -> bool {
         let taken = |spare: u64| spare.checked_sub(bytes);
         self.spare_bytes.fetch_update(Relaxed, Relaxed, taken).is_ok()

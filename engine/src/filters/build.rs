@@ -27,7 +27,7 @@ use crate::{
     },
 };
 
-/// A filter that was built, in memory.
+/// A built filter in memory.
 #[derive(Debug)]
 pub(super) enum BuiltFilter {
     Point(TableFilter),
@@ -35,7 +35,7 @@ pub(super) enum BuiltFilter {
     Range(RangeFilter),
 }
 
-/// A filter that was built and written, and is not in memory.
+/// A built and written filter that is not in memory.
 #[derive(Debug)]
 pub(super) enum StoredFilterFile {
     Point(FilterPlace, StoredFilter),
@@ -54,8 +54,8 @@ impl StoredFilterFile {
     }
 }
 
-/// Builds the filter of all keys of a table for `role`, with the bytes taken of a worker's share.
-/// `None` if it is no longer needed. `options` name no other filter.
+/// Builds the filter of all keys of a table for `role`, with memory from a worker's share. Returns
+/// `None` if the filter is no longer needed. `options` name no other filter.
 ///
 /// # Errors
 ///
@@ -88,7 +88,7 @@ pub(super) fn build(
         }
         cursor.next().map_err(|error| live.error(error))?;
     }
-    // A filter over some of the keys would hide the others.
+    // A filter over a part of the keys would hide the others.
     let expected = properties.points();
     if entries != expected {
         let source =
@@ -111,13 +111,13 @@ pub(super) fn build(
             BuiltFilter::Prefix(prefix) => prefix.filter.memory_bytes(),
             BuiltFilter::Range(filter) => filter.memory_bytes(),
         };
-        // With its encoded form.
+        // Includes the encoded form.
         taken.set(2 * bytes as u64);
         (filter, taken)
     }))
 }
 
-/// Takes the memory of a build over `keys` keys, which must fit into the share of a worker.
+/// Takes the memory of a build over `keys` keys, which must fit into a worker's share.
 fn take_share(store: &TableStore, keys: u64) -> Result<ShareTaken> {
     let share = store.worker_share();
     let (bytes, bytes_max) = (keys.saturating_mul(ENTRY_BYTES as u64), share.bytes_max());
@@ -127,12 +127,12 @@ fn take_share(store: &TableStore, keys: u64) -> Result<ShareTaken> {
     Ok(share.take(bytes))
 }
 
-/// Writes the filter of `live` into a file of its own. With `sync`, its data are durable at return;
+/// Writes the filter of `live` into a file of its own. With `sync`, its data are durable on return;
 /// its directory entry is not.
 ///
 /// # Errors
 ///
-/// [`Error::Io`]. What was written by then is obsolete.
+/// [`Error::Io`]. The file written so far is obsolete.
 pub(super) fn write(
     store: &TableStore,
     live: &LiveTable,

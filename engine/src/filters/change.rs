@@ -1,4 +1,4 @@
-//! Changes filters in memory, one after the other, always within a bound.
+//! Changes filters in memory, one after another, always within a bound.
 
 use std::{
     sync::{Arc, Weak},
@@ -20,15 +20,15 @@ use crate::{
     table::{ScanFilters, TableFilters, scan_filters::ScanRoles, store::TableStore},
 };
 
-/// Interval between two checks whether a filter is freed.
+/// Interval between two checks for a freed filter.
 pub(super) const POLL_INTERVAL: Duration = Duration::from_micros(50);
 
-/// Longest wait for lookups that hold a filter whose room is needed.
+/// Maximum wait for lookups that hold a filter whose room is needed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Patience {
     /// Some milliseconds: the duration of a lookup that reads from a disk.
     Short,
-    /// A second. Bounded, because the lookup may be that of the caller.
+    /// One second. Bounded, because the lookup may be that of the caller.
     Long,
 }
 
@@ -42,7 +42,7 @@ impl Patience {
     }
 }
 
-/// Polls that waits for lookups may take, all waits for the same lookup together: one that holds
+/// Polls available for lookups. All waits for the same lookup share them, so a lookup that holds
 /// filters for long is waited for once.
 #[derive(Debug)]
 struct Polls {
@@ -58,7 +58,7 @@ impl Polls {
         is_left
     }
 
-    /// No lookup is waited for.
+    /// Restores all polls, when there is no lookup to wait for.
     fn renew(&mut self) {
         self.left = self.max;
     }
@@ -78,7 +78,7 @@ impl Unreadable {
         Self { keyspace: target.keyspace, table_id: target.live.meta.id, reason }
     }
 
-    /// Returns the event that reports it, of a keyspace of `tables`.
+    /// Returns the event that reports the filter. `tables` contain its keyspace.
     pub(super) fn event(&self, tables: &FilterTables) -> Event {
         let Self { keyspace, table_id, ref reason } = *self;
         let keyspace = tables.keyspaces[keyspace].name.clone();
@@ -90,10 +90,10 @@ impl Unreadable {
 #[derive(Debug)]
 pub(super) struct Changes<'a> {
     store: &'a TableStore,
-    /// For the filters of the store, in bytes. More may be there already.
+    /// Bound of the filters of the store, in bytes. The current filters may exceed it.
     bytes_max: u64,
     polls: Polls,
-    /// Threads that a wait aborts for.
+    /// Number of threads for which a wait aborts.
     waiters: Option<&'a AtomicU32>,
     keyspaces: Vec<Held<'a>>,
     /// Replaced filters that a lookup may hold, with keyspace and bytes.
@@ -105,15 +105,15 @@ pub(super) struct Changes<'a> {
     pub(super) is_stuck: bool,
 }
 
-/// Filters of a keyspace.
+/// Filters of a keyspace under change.
 #[derive(Debug)]
 struct Held<'a> {
     tree: Option<&'a Tree>,
     bytes_max: u64,
     bytes: u64,
-    /// Before anything was changed.
+    /// Bytes before any change.
     bytes_before: u64,
-    /// The view has filters that were replaced.
+    /// The view has replaced filters.
     is_stale: bool,
 }
 
@@ -147,13 +147,13 @@ impl<'a> Changes<'a> {
         }
     }
 
-    /// Waits for no lookup while there are `waiters`.
+    /// Skips waits for lookups while there are `waiters`.
     pub(super) fn aborting_for(self, waiters: &'a AtomicU32) -> Self {
         Self { waiters: Some(waiters), ..self }
     }
 
-    /// Drops what exceeds the targets: whole filters, then columns. Without room for a smaller copy
-    /// beside the larger one the filter goes, and [`load`](Self::load) reloads the columns.
+    /// Drops the excess over the targets: whole filters, then columns. Without room for a smaller
+    /// copy beside the larger one, drops the filter, and [`load`](Self::load) reloads the columns.
     pub(super) fn shrink(&mut self, targets: &[Target]) {
         let mut shrinks = Vec::new();
         for target in targets {
@@ -171,7 +171,7 @@ impl<'a> Changes<'a> {
                 Step::Keep | Step::Load(_) => {}
             }
         }
-        // Small ones first: they make room for the copies of the large ones.
+        // Small filters first: they free the room for copies of large ones.
         shrinks.sort_by_key(|&(bytes, _, target)| (bytes, target.live.meta.id));
         for (_, columns, target) in shrinks {
             let filters = target.live.filters();
@@ -184,8 +184,8 @@ impl<'a> Changes<'a> {
         self.release();
     }
 
-    /// Loads what memory lacks of the targets, small filters first, as far as there is room. Stops
-    /// after `bytes_max` bytes; returns whether it did not stop.
+    /// Loads missing parts of the targets, small filters first, as far as there is room. Stops
+    /// after `bytes_max` bytes. Returns `true` if it did not stop early.
     pub(super) fn load<'t>(
         &mut self,
         targets: impl IntoIterator<Item = &'t Target>,
@@ -227,8 +227,8 @@ impl<'a> Changes<'a> {
         is_all
     }
 
-    /// Drops filters, the last ones first, until the targets take `bytes_max` bytes or less,
-    /// without what lookups hold: a plan only estimates bytes.
+    /// Drops filters, the last ones first, until the targets take at most `bytes_max` bytes,
+    /// without those held by lookups. A plan only estimates bytes.
     pub(super) fn drop_beyond(&mut self, targets: &[Target], bytes_max: u64) {
         let held = |changes: &Self| {
             let all: u64 = changes.keyspaces.iter().map(|held| held.bytes).sum();
@@ -254,7 +254,7 @@ impl<'a> Changes<'a> {
     }
 
     /// Drops the filter of `target` if that makes room for its successor of `bytes` bytes. Returns
-    /// whether there is room.
+    /// `true` if there is room.
     fn makes_room_itself(&mut self, target: &Target, bytes: u64) -> bool {
         let filters = target.live.filters();
         let found = filters.point.memory_bytes() as u64;
@@ -279,7 +279,7 @@ impl<'a> Changes<'a> {
         }
     }
 
-    /// Loads prefix and range filter, as far as the target has them and there is room.
+    /// Loads prefix and range filters of the target, as far as there is room.
     fn load_scan_filters(&mut self, target: &Target) {
         let filters = target.live.scan_filters();
         let mut promised = 0;
@@ -297,7 +297,7 @@ impl<'a> Changes<'a> {
         self.replace_scan_filters(target, &filters, loaded);
     }
 
-    /// Puts `new` in place. No view holds the old ones, so scans free them soon.
+    /// Installs `new`. No view holds the old filters, so scans free them soon.
     fn replace_scan_filters(&mut self, target: &Target, old: &ScanFilters, new: ScanFilters) {
         let held = &mut self.keyspaces[target.keyspace];
         debug_assert!(held.bytes >= old.memory_bytes() as u64, "they are counted");
@@ -318,21 +318,22 @@ impl<'a> Changes<'a> {
 
     /// Returns the bytes that may be added to the filters of a keyspace.
     fn room(&self, keyspace: usize) -> u64 {
-        // Other stores of the pool load filters, too.
+        // Other stores of the pool load filters too.
         let bytes_max = self.bytes_max.min(self.store.memory.filter_bytes_max());
         let of_store = FilterMemory::of(self.store).room(bytes_max);
         let Held { bytes, bytes_max, .. } = self.keyspaces[keyspace];
         of_store.min(bytes_max.saturating_sub(bytes))
     }
 
-    /// As [`room`](Self::room), with the bytes that the keyspace had before if its bound is lower.
+    /// As [`room`](Self::room). If the bound of the keyspace is lower than its previous bytes, the
+    /// latter count.
     fn room_of_before(&self, keyspace: usize) -> u64 {
         let of_store = FilterMemory::of(self.store).room(self.bytes_max);
         let Held { bytes, bytes_max, bytes_before, .. } = self.keyspaces[keyspace];
         of_store.min(bytes_max.max(bytes_before).saturating_sub(bytes))
     }
 
-    /// Returns whether `room` is `bytes` or more, after a wait for lookups. If so, a filter of
+    /// Returns `true` if `room` is at least `bytes`, after a wait for lookups. If so, a filter of
     /// `bytes` bytes must be loaded next.
     fn make_room(&mut self, keyspace: usize, bytes: u64, room: fn(&Self, usize) -> u64) -> bool {
         let has_room = room(self, keyspace) >= bytes || {
@@ -345,7 +346,7 @@ impl<'a> Changes<'a> {
         has_room
     }
 
-    /// Has lookups use the present filters.
+    /// Makes lookups use the current filters.
     fn refresh(&mut self) {
         for held in &mut self.keyspaces {
             if std::mem::take(&mut held.is_stale)
@@ -356,7 +357,7 @@ impl<'a> Changes<'a> {
         }
     }
 
-    /// Has lookups use the present filters, and waits for those that hold replaced ones.
+    /// Makes lookups use the current filters, and waits for those that hold replaced ones.
     fn release(&mut self) {
         self.refresh();
         for poll in 0_u64.. {
@@ -378,7 +379,7 @@ impl<'a> Changes<'a> {
             if has_waiters || !self.polls.take() {
                 return;
             }
-            // Most lookups are done at once.
+            // Most lookups end at once.
             if poll < 10 { thread::yield_now() } else { thread::sleep(POLL_INTERVAL) }
         }
     }
@@ -393,7 +394,7 @@ mod tests {
         for patience in [Patience::Short, Patience::Long] {
             let mut polls = patience.polls();
             let max = polls.max;
-            // Each filter that is replaced needs room of its own.
+            // Each replaced filter needs room of its own.
             let taken: u64 =
                 (0..50).map(|_| (0..).take_while(|_: &u64| polls.take()).count() as u64).sum();
             assert_eq!(taken, max);

@@ -21,13 +21,13 @@ use crate::{
     verify_report::{VerifyProblem, VerifyProblemKind},
 };
 
-/// A table whose filters are verified.
+/// A table whose filters are to be verified.
 #[derive(Clone, Copy)]
 pub(crate) struct FilterOwner<'a, 'm> {
     pub(crate) meta: &'a TableMeta,
-    /// Returns its present metadata in the manifest: a filter may be replaced at any time.
+    /// Returns its current metadata in the manifest: a filter may be replaced at any time.
     pub(crate) present: &'a dyn Fn() -> Cow<'m, TableMeta>,
-    /// The table that lookups read, if the store is open.
+    /// The table that lookups use, if the store is open.
     pub(crate) live: Option<&'a LiveTable>,
     pub(crate) identity: TableIdentity,
     pub(crate) folder: &'a Path,
@@ -42,7 +42,7 @@ pub(crate) struct FilterOwner<'a, 'm> {
 pub(crate) struct FilterChecks<'a, 'm> {
     owner: FilterOwner<'a, 'm>,
     point: Option<Checked<TableFilter>>,
-    /// Without the filter itself, which must stay free to be dropped.
+    /// Result for the filter in memory, without the filter itself, so that it can be dropped.
     in_memory: Option<Checked<()>>,
     prefix: Option<Checked<PrefixFilter>>,
     range: Option<Checked<RangeFilter>>,
@@ -55,14 +55,14 @@ struct PrefixFilter {
     hash_seed: u64,
 }
 
-/// A filter, and the keys of its table that it rules out.
+/// A filter, and the number of keys of its table that it hides.
 struct Checked<F> {
     role: FilterRole,
     path: PathBuf,
     offset: u64,
     filter: F,
     missing: u64,
-    /// The first of these keys, printable.
+    /// The first hidden key, printable.
     first: Option<String>,
 }
 
@@ -191,7 +191,7 @@ impl<'a, 'm> FilterChecks<'a, 'm> {
         probes
     }
 
-    /// Reports keys that were ruled out.
+    /// Reports hidden keys.
     pub(crate) fn finish(self, report: &mut VerifyReport) {
         if let Some(point) = self.point {
             point.report(report);
@@ -209,21 +209,21 @@ impl<'a, 'm> FilterChecks<'a, 'm> {
 }
 
 impl Found {
-    /// Returns the id of the file, if it is not that of the table.
+    /// Returns the id of the filter's file, if it is not the table's file.
     fn own_file(&self, meta: &TableMeta) -> Option<u64> {
         Some(self.place.file_id).filter(|&id| id != meta.id)
     }
 }
 
 impl FilterOwner<'_, '_> {
-    /// Returns the offsets of the filters in the table's file that are in use at present.
+    /// Returns the offsets of the filters in the table's file that are currently in use.
     pub(crate) fn used_offsets(&self) -> Vec<u64> {
         let present = (self.present)();
         let places = FilterRole::ALL.into_iter().filter_map(|role| present.filter_place(role));
         places.filter(|place| place.file_id == self.meta.id).map(|place| place.offset).collect()
     }
 
-    /// Loads the filter for `role` with `load`, and reports an unusable one. Skips it if `load`
+    /// Loads the filter for `role` with `load`, and reports an unusable filter. Skips it if `load`
     /// returns `None`.
     fn load<F>(
         &self,
@@ -244,7 +244,7 @@ impl FilterOwner<'_, '_> {
                 Ok(source) => load(&Found { source, place }, &present)?,
                 Err(error) => FilterState::Unusable(FilterUnusable::Io(error)),
             };
-            // It may have been replaced, and its file removed.
+            // The filter may have been replaced, and its file removed.
             let is_unusable = matches!(state, FilterState::Unusable(_));
             if is_unusable && (self.present)().filter_place(role) != Some(place) {
                 continue;

@@ -1,5 +1,5 @@
-//! Filters that should be rebuilt, by the options of the keyspace and the [`plan`](super::plan).
-//! Pure.
+//! Finds filters that should be rebuilt, by the options of the keyspace and the
+//! [`plan`](super::plan). Pure.
 
 use std::{borrow::Cow, collections::BTreeMap};
 
@@ -15,12 +15,12 @@ use crate::{
     table::TableMeta,
 };
 
-/// Part of its size by which a filter without columns may differ from its plan.
+/// Share of its size by which a filter without columns may differ from its plan.
 const ROUNDING_SHARE: f64 = 0.25;
-/// Bytes by which it may differ in any case.
+/// Bytes by which such a filter may always differ.
 const ROUNDING_BYTES: f64 = 512.0;
 
-/// Options of a keyspace that its filters follow.
+/// Options of a keyspace that determine its filters.
 #[derive(Debug, Clone)]
 pub(super) struct FilterSettings {
     pub(super) policy: FilterPolicy,
@@ -32,13 +32,13 @@ pub(super) struct FilterSettings {
 /// A table and its filters.
 #[derive(Debug, Clone)]
 pub(super) struct TableFacts<'a> {
-    /// With present level, run and places of filters.
+    /// Metadata with current level, run and locations of filters.
     pub(super) meta: Cow<'a, TableMeta>,
     /// Keys that a filter must contain.
     pub(super) user_keys: u64,
-    /// Filters that cannot be used.
+    /// Filters that are unusable.
     pub(super) unusable: Vec<FilterRole>,
-    /// The point filter in its file, if it can be used.
+    /// The point filter in its file, if usable.
     pub(super) stored: Option<StoredFilter>,
 }
 
@@ -61,17 +61,18 @@ impl FilterSettings {
         }
     }
 
-    /// Returns whether tables have neither point nor prefix filters.
+    /// Returns `true` if tables have neither point nor prefix filters.
     fn has_none(&self) -> bool {
         self.policy.kind == FilterPolicyKind::None || self.policy.bits_per_key == 0.0
     }
 
-    /// Returns why the filter of a table for `role` should be rebuilt, apart from its size.
+    /// Returns the reason, other than size, to rebuild the filter of a table for `role`.
     fn reason(&self, facts: &TableFacts<'_>, role: FilterRole) -> Option<FilterRebuildReason> {
         let is_required = match role {
             FilterRole::Point => !self.has_none(),
             FilterRole::Prefix => match &self.extractor {
-                // None can be built, and the present one may become usable again.
+                // The extractor is missing: no filter can be built, and the current one may become
+                // usable again.
                 NamedExtractor::Missing(_) => return None,
                 NamedExtractor::Present(_) => !self.has_none(),
                 NamedExtractor::None => false,
@@ -82,7 +83,7 @@ impl FilterSettings {
         let can_be_built =
             facts.user_keys > 0 && (role != FilterRole::Range || facts.user_keys <= POINTS_MAX);
         match (exists, is_required) {
-            // Also if it is not required: this is why it is dropped.
+            // Applies also to filters that are not required, which are dropped for this reason.
             (true, _) if facts.unusable.contains(&role) => Some(FilterRebuildReason::Unusable),
             (true, false) => Some(FilterRebuildReason::OffPlan),
             (false, true) if can_be_built => Some(FilterRebuildReason::NoFilter),
@@ -98,7 +99,7 @@ impl FilterSettings {
         stored != self.extractor.name().as_deref()
     }
 
-    /// Returns whether filters for `role` are built, not only dropped.
+    /// Returns `true` if filters for `role` are built, not only dropped.
     pub(super) fn is_built(&self, role: FilterRole) -> bool {
         match role {
             FilterRole::Point => !self.has_none(),
@@ -108,9 +109,9 @@ impl FilterSettings {
     }
 }
 
-/// Returns the filters of a keyspace to rebuild: missing and unusable point filters, then those off
-/// the plan, the most false positives first, then prefix and range filters. Takes some microseconds
-/// for each table.
+/// Returns the filters of a keyspace to rebuild. First missing and unusable point filters, then
+/// those off the plan, the most false positives first, then prefix and range filters. Takes some
+/// microseconds for each table.
 pub(super) fn due_filters(settings: &FilterSettings, tables: &[TableFacts<'_>]) -> Vec<DueFilter> {
     let without = |role| {
         tables.iter().filter_map(move |facts| {
@@ -144,7 +145,7 @@ fn off_plan<'a>(
         tables.iter().map(|facts| (facts.meta.id, facts.meta.entries)).collect();
     let rebuilds = plan::rebuilds(&shape, &plan::plan(&shape));
     rebuilds.into_iter().filter_map(move |Rebuild { table_id, choice, .. }| {
-        // Unusable ones are due anyway.
+        // Unusable filters are due anyway.
         let stored = stored.get(&table_id)?;
         let reason = FilterRebuildReason::OffPlan;
         let due = DueFilter { table_id, role: FilterRole::Point, reason, planned: Some(choice) };
@@ -152,8 +153,8 @@ fn off_plan<'a>(
     })
 }
 
-/// Returns whether a rebuilt filter of `keys` keys is nearer to `choice`. Without columns it is
-/// rounded to lines, and would be as far off again.
+/// Returns `true` if a rebuilt filter of `keys` keys is nearer to `choice`. A filter without
+/// columns is rounded to lines, and might be as far off again.
 fn is_worth_it(stored: &StoredFilter, choice: FilterChoice, keys: u64) -> bool {
     let planned = choice.bits_per_key * keys as f64 / 8.0;
     let off = (stored.whole_bytes as f64 - planned).abs();

@@ -1,4 +1,4 @@
-//! Filters follow a changed budget, changed policies, and changed use of tables.
+//! Adapts filters to a changed budget, changed policies, and changed use of tables.
 
 use std::time::Duration;
 
@@ -17,13 +17,13 @@ use crate::{
     table::store::TableStore,
 };
 
-/// Plans of a cut at most...
+/// Maximum number of plans of a cut.
 const CUT_PLANS_MAX: u32 = 2_000;
-/// ...and the wait in between.
+/// Wait between two plans of a cut.
 const CUT_INTERVAL: Duration = POLL_INTERVAL.saturating_mul(20);
 
 impl Filters {
-    /// Brings filters to the plan, as far as there is room. The background job.
+    /// Applies the plan to filters, as far as there is room. The background job.
     pub(super) fn fit(&self, host: &impl FilterHost) {
         let store = host.tables();
         let mut held = self.hold();
@@ -45,7 +45,7 @@ impl Filters {
         self.report_unreadable(host, &tables, changes.unreadable);
     }
 
-    /// Brings filters to the plan on this thread until nothing is left to do.
+    /// Applies the plan to filters on this thread until nothing is left to do.
     pub(crate) fn fit_due(&self, host: &impl FilterHost) {
         while self.is_due.load(SeqCst) || host.tables().memory.filters_are_due() {
             self.fit(host);
@@ -57,7 +57,7 @@ impl Filters {
         self.bytes_max.load(SeqCst).min(store.memory.filter_bytes_max())
     }
 
-    /// Sets the bound of the filters of all keyspaces together. At return they are within it, with
+    /// Sets the bound of the filters of all keyspaces together. On return they are within it, with
     /// the exception of [`cut`](Self::cut).
     pub(crate) fn set_bytes_max(&self, host: &impl FilterHost, bytes_max: u64) {
         let store = host.tables();
@@ -66,7 +66,7 @@ impl Filters {
             self.cut(host);
         } else {
             let _held = self.hold();
-            // Another thread may have cut it since.
+            // Another thread may have lowered it.
             let bytes_max = self.bytes_max.load(SeqCst);
             store.memory.set_limit(MemoryUse::Filters, bytes_max);
             memory::bound(store, store.memory.filter_bytes_max());
@@ -77,7 +77,7 @@ impl Filters {
         self.jobs.lock().retry_aborted();
     }
 
-    /// Has the background job run.
+    /// Schedules the background job.
     pub(crate) fn make_due(&self) {
         self.is_due.store(true, SeqCst);
     }
@@ -88,9 +88,9 @@ impl Filters {
         self.is_due.store(true, SeqCst);
     }
 
-    /// Drops what the present budget and policies have no room for. At return the filters are
-    /// within them, except for what a lookup holds for more than some seconds. An unbounded wait
-    /// could wait for the lookup of the caller, or for a listener that keeps a table.
+    /// Drops the filters that exceed the current budget and policies. On return the filters are
+    /// within them, except for those that a lookup holds for more than some seconds. An unbounded
+    /// wait could wait for the lookup of the caller, or for a listener that keeps a table.
     fn cut(&self, host: &impl FilterHost) {
         let store = host.tables();
         let account = &store.memory;
@@ -101,7 +101,7 @@ impl Filters {
             let goal = bytes_max.min(account.filter_bytes_allowed());
             memory::bound(store, goal);
             let targets = self.plan(host, &mut measured, &tables, goal);
-            // Until they fit, the previous limit bounds the copies.
+            // Until the filters fit, the previous limit bounds the copies.
             let before = account.limit(MemoryUse::Filters);
             let mut changes = Changes::new(&tables, store, before, Patience::Long)
                 .aborting_for(&self.change_waiters);
@@ -119,12 +119,12 @@ impl Filters {
             // The rest belongs to tables about to enter a version, or to readers.
             thread::sleep(CUT_INTERVAL);
         }
-        // The rest goes when its readers do, and nothing is loaded before that.
+        // The rest is freed when its readers end, and nothing is loaded before that.
         let _held = self.hold();
         account.set_limit(MemoryUse::Filters, self.bytes_max.load(SeqCst));
     }
 
-    /// Notes whether a plan left something undone because lookups held its room.
+    /// Records whether a plan left something undone because lookups held its room.
     fn note_stuck(&self, is_stuck: bool) {
         let plans = self.stuck_plans.load(Relaxed);
         self.stuck_plans.store(if is_stuck { plans.saturating_add(1) } else { 0 }, Relaxed);

@@ -22,15 +22,15 @@ pub(crate) trait FilterHost {
     /// Returns the keyspace `id`, unless it was dropped.
     fn keyspace(&self, id: u64) -> Option<Arc<Tree>>;
 
-    /// Returns whether background work must end.
+    /// Returns `true` if background work must end.
     fn is_ending(&self) -> bool;
 
-    /// Begins a new manifest if the last edit failed on a full disk. To be called before writing a
-    /// file that an edit will name.
+    /// Begins a new manifest if the last edit failed on a full disk. Call it before writing a file
+    /// that an edit will name.
     fn renew_manifest(&self) -> Result<()>;
 
     /// Makes the edit that `change` returns durable, then calls `install`. No other edit comes in
-    /// between. The edit names `new_file`. Returns whether there was an edit.
+    /// between. The edit names `new_file`. Returns `true` if there was an edit.
     fn edit(
         &self,
         new_file: Option<PathBuf>,

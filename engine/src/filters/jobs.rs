@@ -1,8 +1,8 @@
-//! Background work on filters: which jobs are due, claimed, deferred or aborted.
+//! Background work on filters: jobs that are due, claimed, deferred or aborted.
 //!
-//! A check of a keyspace takes microseconds for each table, so it runs without a lock; here are its
-//! results. Rebuilds run one at a time, which bounds their memory and leaves the other workers to
-//! flushes and compactions.
+//! A check of a keyspace takes microseconds for each table, so it runs without a lock. This module
+//! stores its results. Rebuilds run one at a time, which bounds their memory and leaves the other
+//! workers to flushes and compactions.
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -16,7 +16,7 @@ use crate::{Error, FilterRole, read::tree::Tree, version::Version};
 /// A claimed job.
 #[derive(Debug)]
 pub(crate) enum FilterJob {
-    /// Bring filters in memory to the plan.
+    /// Apply the plan to filters in memory.
     Fit,
     /// Find the filters of a keyspace that should be rebuilt.
     Check(Arc<Tree>, Seen),
@@ -30,19 +30,19 @@ pub(super) struct FilterJobs {
     is_fitting: bool,
     /// A check or a rebuild is in flight.
     is_rebuilding: bool,
-    /// By the id of the keyspace.
+    /// State of each keyspace, by id.
     trees: BTreeMap<u64, TreeJobs>,
-    /// Keyspaces that may have work: those that changed since they had none.
+    /// Keyspaces that may have work: those that have changed since their last check without work.
     due: BTreeSet<u64>,
     /// Number of requests to check all keyspaces.
     checks: u64,
-    /// Its value when all keyspaces were last made due.
+    /// Value of `checks` when all keyspaces were last made due.
     checks_noted: u64,
     /// Error that defers rebuilds: the disk is full.
     deferred: Option<Error>,
 }
 
-/// A table, and which of its filters.
+/// A table, and the role of the filter.
 type Place = (u64, FilterRole);
 
 #[derive(Debug, Default)]
@@ -56,16 +56,17 @@ struct TreeJobs {
 #[derive(Debug, Default)]
 struct Rebuilds {
     due: VecDeque<DueFilter>,
-    /// Rebuilds that made no difference, or came as near to the plan as they can: not repeated.
+    /// Rebuilds that made no difference, or are as near to the plan as possible. They are not
+    /// repeated.
     done: BTreeMap<Place, DueFilter>,
-    /// Filters whose table could not be read, or that could not be written.
+    /// Filters whose table could not be read, or whose file could not be written.
     aborted: BTreeSet<Place>,
 }
 
 /// State of a keyspace at its check.
 #[derive(Debug, Clone)]
 pub(crate) struct Seen {
-    /// A weak reference, so that its address is not reused.
+    /// Weak reference, so that the address is not reused.
     version: Weak<Version>,
     /// [`Tree::filter_settings_number`].
     settings: u64,
@@ -85,7 +86,7 @@ impl Filters {
         if rebuilds { jobs.claim(|id| host.keyspace(id)) } else { None }
     }
 
-    /// Runs a claimed job. Returns whether more work may be tried at once.
+    /// Runs a claimed job. Returns `true` if more work may be tried at once.
     pub(crate) fn run(&self, host: &impl FilterHost, job: &FilterJob) -> bool {
         match job {
             FilterJob::Fit => {
@@ -107,7 +108,7 @@ impl Filters {
         }
     }
 
-    /// Notes that the keyspaces `changed` have changed. `all` returns the ids of all keyspaces.
+    /// Records that the keyspaces `changed` have changed. `all` returns the ids of all keyspaces.
     pub(crate) fn note_changed(&self, changed: BTreeSet<u64>, all: impl FnOnce() -> BTreeSet<u64>) {
         let mut jobs = self.jobs.lock();
         jobs.due.extend(changed);
@@ -117,7 +118,7 @@ impl Filters {
         }
     }
 
-    /// Returns whether no job is due or in flight.
+    /// Returns `true` if no job is due or in flight.
     pub(crate) fn is_idle(&self, host: &impl FilterHost) -> bool {
         let jobs = self.jobs.lock();
         let is_due = |id: &u64| host.keyspace(*id).is_some_and(|tree| !jobs.is_done_for(&tree));
@@ -127,7 +128,7 @@ impl Filters {
                 || !jobs.is_rebuilding && !jobs.due.iter().any(is_due))
     }
 
-    /// Returns whether a check or a rebuild is in flight.
+    /// Returns `true` if a check or a rebuild is in flight.
     pub(crate) fn is_rebuilding(&self) -> bool {
         self.jobs.lock().is_rebuilding
     }
@@ -137,12 +138,12 @@ impl Filters {
         self.jobs.lock().deferred = None;
     }
 
-    /// Returns why rebuilds are deferred.
+    /// Returns the error that defers rebuilds.
     pub(crate) fn why_deferred(&self) -> Option<Error> {
         self.jobs.lock().deferred.clone()
     }
 
-    /// Returns whether `tree` has no filter to be rebuilt.
+    /// Returns `true` if `tree` has no filter to rebuild.
     #[cfg(all(test, not(feature = "shuttle")))]
     pub(crate) fn is_done_for(&self, tree: &Tree) -> bool {
         self.jobs.lock().is_done_for(tree)
@@ -150,8 +151,8 @@ impl Filters {
 }
 
 impl FilterJobs {
-    /// Claims the next check or rebuild, if there is none in flight. `tree_of` returns the keyspace
-    /// with an id.
+    /// Claims the next check or rebuild, if none is in flight. `tree_of` returns the keyspace with
+    /// an id.
     fn claim(&mut self, tree_of: impl Fn(u64) -> Option<Arc<Tree>>) -> Option<FilterJob> {
         if self.is_rebuilding || self.deferred.is_some() {
             return None;
@@ -188,7 +189,7 @@ impl FilterJobs {
         Some(FilterJob::Rebuild(tree, due))
     }
 
-    /// Ends a check: the filters `due` of `tree` are to be rebuilt, whose tables have these `ids`.
+    /// Ends a check: the filters `due` of `tree` must be rebuilt. Its tables have these `ids`.
     pub(super) fn checked(
         &mut self,
         tree: &Tree,
@@ -234,8 +235,8 @@ impl FilterJobs {
         }
     }
 
-    /// Ends a rebuild that found the disk full, and defers all rebuilds. Returns whether none was
-    /// deferred yet.
+    /// Ends a rebuild on a full disk, and defers all rebuilds. Returns `true` if none was deferred
+    /// before.
     pub(super) fn defer(&mut self, tree: &Tree, due: &DueFilter, error: Error) -> bool {
         self.end_claim();
         debug_assert!(error.is_passing(), "{error}");
@@ -245,7 +246,7 @@ impl FilterJobs {
         self.deferred.replace(error).is_none()
     }
 
-    /// Checks all keyspaces again: a filter has turned out to be damaged.
+    /// Schedules a check of all keyspaces, because a filter is damaged.
     pub(super) fn check_all(&mut self) {
         self.checks += 1;
     }
@@ -262,7 +263,7 @@ impl FilterJobs {
         debug_assert!(was_claimed, "a claim ends once");
     }
 
-    /// Returns whether `tree` was checked as it is, and all that was due was rebuilt.
+    /// Returns `true` if `tree` is unchanged since its check, and every due filter was rebuilt.
     fn is_done_for(&self, tree: &Tree) -> bool {
         let jobs = self.trees.get(&tree.id);
         jobs.is_some_and(|jobs| {
@@ -277,7 +278,7 @@ impl TreeJobs {
         self.rebuilds.get_or_insert_default()
     }
 
-    /// Returns whether the keyspace is as it was at its check.
+    /// Returns `true` if the keyspace is unchanged since its check.
     fn is_up_to_date(&self, tree: &Tree, checks: u64) -> bool {
         self.seen.as_ref().is_some_and(|seen| {
             let present = tree.view_seldom();

@@ -1,4 +1,4 @@
-//! Filters are loaded when the store is opened.
+//! Loads filters when the store is opened.
 
 use std::sync::Arc;
 
@@ -19,13 +19,13 @@ use crate::{
     table::{LiveTable, store::TableStore},
 };
 
-/// This part of the room is left for rounding, and for a page of each chunk.
+/// Divisor of the room that is reserved for rounding, and for a page of each chunk.
 const ROUNDING_PART: u64 = 64;
 
 impl Filters {
     /// Loads the filters of a store that is being opened, as far as its budget allows. Each
     /// keyspace has its id, name, policy, and tables with level and run. Up to `threads` threads
-    /// read them if all that is planned fits.
+    /// read the filters if all planned filters fit.
     pub(crate) fn load<'a>(
         store: &TableStore,
         listener: Option<&dyn EventListener>,
@@ -57,8 +57,8 @@ impl Filters {
     }
 }
 
-/// Loads the planned point filters on several threads if all of them fit, so that none waits for
-/// room. Otherwise, or for one thread, loads nothing. Returns those that could not be read.
+/// Loads the planned point filters on several threads if all of them fit, so that no thread waits
+/// for room. Otherwise, or for one thread, loads nothing. Returns unreadable filters.
 fn load_at_once(
     tables: &FilterTables,
     targets: &[Target],
@@ -78,8 +78,8 @@ fn load_at_once(
         }
         bytes += target.live.scan_filters().bytes_of(target.scan_filters);
     }
-    // The arena is empty, so filters lie one behind the other: each begins in the page where
-    // another one ends. Other stores of the pool may open at the same time: count, then compare.
+    // The arena is empty, so filters are adjacent: each begins in the page where another one ends.
+    // Other stores of the pool may open at the same time: count, then compare.
     store.memory.expect_filters(FilterMemory::of(store).bytes() + bytes);
     store.fit_cache();
     let room = FilterMemory::of(store).room(store.memory.filter_bytes_max());
@@ -88,7 +88,7 @@ fn load_at_once(
         return Vec::new();
     }
     memory::expect(store, bytes);
-    // Each thread also holds a piece of a file: no table is written yet, so its memory is free.
+    // Each thread also holds a part of a file. No table is written yet, so its memory is free.
     let loaded = on_threads(threads, &loads, |(target, columns)| {
         let filters = target.live.filters();
         if let Some(loaded) = filters.loaded(*columns) {

@@ -5,19 +5,19 @@ use std::collections::BTreeMap;
 use super::plan::TableUse;
 use crate::stats::Sampled;
 
-/// Sampled lookups, or probes of scans, of a store at which all counts are halved: some millions of
-/// lookups.
+/// Number of sampled lookups, or probes of scans, of a store at which all counts are halved: some
+/// millions of lookups.
 const LOOKUPS_MAX: f64 = 32_768.0;
 
-/// Use of tables and filters, in lookups and scans of the sample.
+/// Use of tables and filters, in sampled lookups and scans.
 #[derive(Debug, Default)]
 pub(super) struct MeasuredUse {
     keyspaces: BTreeMap<u64, KeyspaceUse>,
-    /// By the id of the table.
+    /// Use by scans, by the id of the table.
     scans: BTreeMap<u64, ScanUse>,
 }
 
-/// Scans of the sample that each filter of a table could serve.
+/// Sampled scans that each filter of a table could serve.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(super) struct ScanUse {
     pub(super) prefix: f64,
@@ -27,7 +27,8 @@ pub(super) struct ScanUse {
 #[derive(Debug, Default)]
 struct KeyspaceUse {
     lookups: f64,
-    /// By id, ascending: most of many keyspaces have one table, and a map has a node of 11.
+    /// Tables by id, ascending. A slice, because most of many keyspaces have one table, and a map
+    /// has a node of 11.
     tables: Box<[(u64, TableUse)]>,
 }
 
@@ -39,7 +40,7 @@ impl KeyspaceUse {
 }
 
 impl MeasuredUse {
-    /// Adds a sample. `keyspaces` has all present keyspaces and tables; others are removed. A new
+    /// Adds a sample. `keyspaces` has all current keyspaces and tables; others are removed. A new
     /// table is counted from the next sample on.
     pub(super) fn add(&mut self, sample: &BTreeMap<Sampled, u64>, keyspaces: &[(u64, Vec<u64>)]) {
         let count = |what| sample.get(&what).copied().unwrap_or(0) as f64;

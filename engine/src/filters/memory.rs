@@ -1,5 +1,5 @@
-//! Memory of filters: nearly all in their arena, holes included whose pages cannot be freed. Bounds
-//! are on what filters have, not on what they use of it.
+//! Memory of filters. Nearly all is in their arena, including holes whose pages cannot be freed.
+//! Bounds apply to allocated memory, not to the used part.
 
 use sievedb_filter::ArenaStats;
 
@@ -8,20 +8,21 @@ use crate::{
     table::{room::in_memory, store::TableStore},
 };
 
-/// Plans leave at most this part of a bound to holes. What does not fit then waits.
+/// Divisor of a bound: plans reserve at most this part for holes. Filters that do not fit then
+/// wait.
 const WASTE_PART: u64 = 16;
 
-/// A filter has at most this part of it outside of the arena, as a ribbon of one column has a 64th
-/// in thresholds...
+/// Divisor of a filter: at most this part is outside of the arena, as a ribbon of one column has a
+/// 64th in thresholds.
 const BESIDE_PART: u64 = 32;
-/// ...and so many bytes: its layers and groups.
+/// Additional bytes of a filter outside of the arena: its layers and groups.
 const BESIDE_BYTES: u64 = 1 << 10;
 
 /// Memory of the filters of a store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct FilterMemory {
     arena: ArenaStats,
-    /// Outside of the arena.
+    /// Bytes outside of the arena.
     beside_bytes: u64,
 }
 
@@ -31,7 +32,7 @@ impl FilterMemory {
         Self { arena, beside_bytes: store.memory.bytes(MemoryUse::Filters) }
     }
 
-    /// Returns all bytes, holes included.
+    /// Returns all bytes, including holes.
     pub(super) fn bytes(&self) -> u64 {
         self.arena.bytes as u64 + self.beside_bytes
     }
@@ -41,7 +42,7 @@ impl FilterMemory {
         self.arena.unreclaimable_bytes as u64
     }
 
-    /// Returns the bytes in use, and of holes that cannot be freed.
+    /// Returns the used bytes, and those of holes that cannot be freed.
     fn bytes_min(&self) -> u64 {
         (self.arena.used_bytes + self.arena.unreclaimable_bytes) as u64 + self.beside_bytes
     }
@@ -62,20 +63,20 @@ impl FilterMemory {
         bytes_max - waste.min(bytes_max / WASTE_PART)
     }
 
-    /// Returns the bytes that certainly become free with a filter: others may share its pages.
+    /// Returns the bytes that a filter certainly frees: others may share its pages.
     pub(super) fn freed_by(&self, bytes: u64) -> u64 {
         bytes.saturating_sub(2 * self.arena.rounding_bytes_max as u64)
     }
 }
 
-/// Has the arena keep filters within `bytes_max` bytes, as far as its holes allow. Loads must
+/// Makes the arena keep filters within `bytes_max` bytes, as far as its holes allow. Loads must
 /// [have room](has_room).
 pub(super) fn bound(store: &TableStore, bytes_max: u64) {
     store.filter_arena.announce(0, in_memory(store.memory.bytes(MemoryUse::Filters)));
     store.filter_arena.set_bytes_max(in_memory(bytes_max));
 }
 
-/// Returns whether `bytes_max` has room for a filter of `bytes` bytes, which must be loaded next.
+/// Returns `true` if `bytes_max` has room for a filter of `bytes` bytes, which must be loaded next.
 pub(super) fn has_room(store: &TableStore, bytes: u64, bytes_max: u64) -> bool {
     let has_room = FilterMemory::of(store).room(bytes_max) >= bytes;
     if has_room {
@@ -84,7 +85,7 @@ pub(super) fn has_room(store: &TableStore, bytes: u64, bytes_max: u64) -> bool {
     has_room
 }
 
-/// Prepares the arena for a filter of `bytes` bytes: what the filter has outside is not its own.
+/// Prepares the arena for a filter of `bytes` bytes, without its part outside of the arena.
 pub(super) fn expect(store: &TableStore, bytes: u64) {
     let beside = bytes / BESIDE_PART + BESIDE_BYTES + store.memory.bytes(MemoryUse::Filters);
     store.filter_arena.announce(in_memory(bytes), in_memory(beside));
@@ -131,7 +132,7 @@ mod tests {
         assert_eq!(stays.room(least + MIB as u64), MIB as u64);
     }
 
-    /// A plan leaves out what holes keep, within reason, and nothing where there is no bound.
+    /// A plan excludes the bytes of holes, within limits, and nothing if there is no bound.
     #[test]
     fn plans_leave_the_edges_of_holes() {
         let small = memory(|arena| {

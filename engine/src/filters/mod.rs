@@ -80,14 +80,14 @@ use crate::sync::{
 /// Interval between plans while memory is short, because the use of tables may change.
 const REPLAN_INTERVAL: Duration = Duration::from_secs(10);
 
-/// Wait before the first retry when a lookup holds the room of a filter. Doubles with each retry,
-/// up to [`REPLAN_INTERVAL`].
+/// Wait before the first retry if a lookup holds the room of a filter. Doubles with each retry, up
+/// to [`REPLAN_INTERVAL`].
 const STUCK_INTERVAL: Duration = Duration::from_millis(20);
 
-/// The interval stops doubling after so many retries.
+/// Number of retries after which the interval stops doubling.
 const STUCK_RETRIES_MAX: u32 = 10;
 
-/// Bytes of filters that one background job reads, so that other work gets its turn.
+/// Maximum bytes of filters that one background job reads, so that other work gets its turn.
 const LOAD_BYTES_MAX: u64 = 64 << 20;
 
 /// State of all filters of a store, except the filters themselves.
@@ -95,13 +95,13 @@ const LOAD_BYTES_MAX: u64 = 64 << 20;
 pub(crate) struct Filters {
     /// Held while filters change. Taken by [`hold`](Self::hold), except by a cut.
     change: Mutex<MeasuredUse>,
-    /// Threads that wait for `change`: a cut that waits for a lookup aborts for them.
+    /// Number of threads that wait for `change`. A cut that waits for a lookup aborts for them.
     change_waiters: AtomicU32,
     /// Budget of plans, in bytes. The limit of the account follows when the filters are within it.
     bytes_max: AtomicU64,
-    /// There is room, or use has changed: the background job must run.
+    /// Room is available, or use has changed: the background job must run.
     is_due: AtomicBool,
-    /// The last plan left filters less than they could use, so that their use decides.
+    /// The last plan left filters with less memory than they could use, so their use decides.
     is_short: AtomicBool,
     /// Consecutive plans that left something undone because lookups held its room.
     stuck_plans: AtomicU32,
@@ -109,19 +109,19 @@ pub(crate) struct Filters {
     probes_planned: AtomicU64,
     /// False positives that the last plans predict.
     predicted: Mutex<Prediction>,
-    /// Bytes that the last plan of all keyspaces leaves, minus those admitted since. While there
-    /// are any, new tables concern their own keyspace only. Changed while `change` is held.
+    /// Bytes that the last plan of all keyspaces leaves, minus those admitted since. While they
+    /// last, new tables concern only their own keyspace. Changed while `change` is held.
     spare_bytes: AtomicU64,
     /// Time of the last plan by the clock of the options, in milliseconds.
     planned_at_ms: AtomicU64,
-    /// Rebuilds. Taken after the lock of background work, and held for no call to the host but
-    /// [`FilterHost::keyspace`].
+    /// Rebuilds. Locked after the lock of background work. While it is held,
+    /// [`FilterHost::keyspace`] is the only permitted call to the host.
     jobs: Mutex<FilterJobs>,
     /// Filters rebuilt so far.
     rebuilt: AtomicU64,
 }
 
-/// Keeps filters, and the options that they follow, from changing.
+/// Prevents changes of filters and of the options that determine them.
 #[derive(Debug)]
 pub(crate) struct Held<'a>(MutexGuard<'a, MeasuredUse>);
 
@@ -157,7 +157,7 @@ impl Filters {
         Held(change)
     }
 
-    /// Returns whether the background job has work.
+    /// Returns `true` if the background job has work.
     pub(crate) fn is_due(&self, host: &impl FilterHost) -> bool {
         let store = host.tables();
         if self.is_due.load(SeqCst) || store.memory.filters_are_due() {
@@ -166,12 +166,13 @@ impl Filters {
         let Some(wait_max) = self.wait_max() else { return false };
         let planned_at = Duration::from_millis(self.planned_at_ms.load(Relaxed));
         let is_stuck = self.stuck_plans.load(Relaxed) > 0;
-        // Without a probe the use is the same.
+        // Without a probe, the use is unchanged.
         let is_used = || store.counters.probes() != self.probes_planned.load(Relaxed);
         host.options().clock.now().saturating_sub(planned_at) >= wait_max && (is_stuck || is_used())
     }
 
-    /// Returns how long the background job may wait for its next run; `None`: until notified.
+    /// Returns the maximum wait of the background job before its next run. `None` means until
+    /// notified.
     pub(crate) fn wait_max(&self) -> Option<Duration> {
         match self.stuck_plans.load(Relaxed) {
             0 => self.is_short.load(Relaxed).then_some(REPLAN_INTERVAL),
@@ -207,7 +208,7 @@ impl Filters {
     }
 
     /// Plans the only keyspace of `tables`. Equals [`plan`](Self::plan) of all keyspaces while the
-    /// spare bytes cover all that is new.
+    /// spare bytes cover all new filters.
     fn plan_alone(&self, measured: &MeasuredUse, tables: &FilterTables) -> Vec<Target> {
         debug_assert_eq!(tables.keyspaces.len(), 1, "of one keyspace");
         let (plan, targets) = tables.plan(u64::MAX, measured);
@@ -218,7 +219,7 @@ impl Filters {
         targets
     }
 
-    /// Reports filters that could not be read, and has them rebuilt.
+    /// Reports unreadable filters, and schedules their rebuild.
     fn report_unreadable(
         &self,
         host: &impl FilterHost,

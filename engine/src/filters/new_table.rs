@@ -9,12 +9,12 @@ use crate::{
     table::TablePlace,
 };
 
-/// Returns the filter of new tables of `tree` at `place` with at most `new_keys` keys in all,
-/// beside all tables of the keyspace except those that `is_gone` names.
+/// Returns the filter of new tables of `tree` at `place` with at most `new_keys` keys in total. All
+/// tables of the keyspace count, except those that `is_gone` names.
 ///
-/// Its size follows the policy, not the memory: what does not fit stays in the file and is loaded
-/// when it fits, while a larger filter would take a rebuild. Measured use does not matter: new
-/// tables have none.
+/// The size of the filter follows the policy, not the memory. Parts that do not fit stay in the
+/// file and are loaded when they fit, while a larger filter would require a rebuild. Measured use
+/// does not matter: new tables have none.
 pub(crate) fn choose_filter(
     tree: &Tree,
     is_gone: impl Fn(u64) -> bool,

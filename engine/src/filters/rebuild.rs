@@ -1,7 +1,8 @@
 //! Replaces the filter of a table by one built from its keys. The data of the table stay.
 //!
-//! The new filter is durable in a file of its own before the manifest names it. Until then the old
-//! one serves. Its file, if it has one, is obsolete once the manifest has dropped it.
+//! The new filter is durable in a file of its own before the manifest names it. Until then lookups
+//! use the old filter. The file of the old filter, if any, is obsolete once the manifest has
+//! dropped it.
 
 use std::{borrow::Cow, io, path::PathBuf};
 
@@ -48,7 +49,7 @@ impl Filters {
     }
 
     /// Builds the filter `due` and installs it. Returns `false` if it is no longer needed: the
-    /// table or the old filter is gone, or the store is closing.
+    /// table or the old filter was removed, or the store is closing.
     ///
     /// # Errors
     ///
@@ -97,7 +98,8 @@ impl Filters {
         Ok(is_installed)
     }
 
-    /// Makes `new` the filter for `role` of a table, unless the one at `old` was replaced since.
+    /// Makes `new` the filter for `role` of a table, unless the filter at `old` was replaced
+    /// meanwhile.
     fn install(
         &self,
         host: &impl FilterHost,
@@ -144,13 +146,13 @@ impl Filters {
             },
         )?;
         if !is_installed {
-            // A compaction was quicker, or the options changed.
+            // A compaction removed the table first, or the options changed.
             store.obsolete_files.extend(path);
         }
         Ok(is_installed)
     }
 
-    /// Ends the claim of the filter `due`. Returns whether more work may be tried at once.
+    /// Ends the claim of the filter `due`. Returns `true` if more work may be tried at once.
     ///
     /// Only a failed sync makes the store read-only: other files may not be durable either.
     pub(super) fn end_rebuild(
@@ -219,7 +221,7 @@ fn path(store: &TableStore, place: FilterPlace) -> PathBuf {
     FileName::Filter(place.file_id).path(&store.folder)
 }
 
-/// Returns the options of a table that has no filter but this one.
+/// Returns the options of a table with only this filter.
 fn one_filter(options: &KeyspaceOptions, role: FilterRole, choice: FilterChoice) -> TableOptions {
     let none = TableOptions::default().filter_kind(choice.kind).filter_bits_per_key(0.0);
     match role {

@@ -1,4 +1,4 @@
-//! A rebuilt filter takes the place of another one.
+//! Replaces a filter by a rebuilt one.
 
 use std::sync::Arc;
 
@@ -10,8 +10,8 @@ use crate::{
     table::{LiveTable, ScanFilters, TableFilters, scan_filters::ScanRoles, store::TableStore},
 };
 
-/// A filter of a table that is ready to take the place of another one. No other change of filters
-/// starts meanwhile: it would bring the old one back.
+/// A filter of a table that is ready to replace another. No other change of filters starts
+/// meanwhile, because it would restore the old one.
 #[derive(Debug)]
 pub(super) struct Replacement<'a> {
     filters: NewFilters,
@@ -47,7 +47,7 @@ impl Filters {
         };
         let (filters, scan_filters) = (live.filters(), live.scan_filters());
         let scan = |rebuilt: ScanFilters| {
-            // Loads only the rebuilt filter; the job loads others.
+            // Loads only the rebuilt filter; the background job loads others.
             let loaded = rebuilt.loaded(live, ScanRoles::only(role), has_room).0;
             NewFilters::Scan(loaded.unwrap_or(rebuilt))
         };
@@ -72,7 +72,7 @@ impl Filters {
         Replacement { filters, live, _held: held }
     }
 
-    /// Has lookups and scans of `tree` probe the new filter from now on.
+    /// Makes lookups and scans of `tree` probe the new filter.
     pub(super) fn replace(&self, tree: &Tree, replacement: Replacement<'_>) {
         let Replacement { filters, live, _held } = replacement;
         debug_assert!(!tree.is_dropped(), "the manifest names its tables");

@@ -1,15 +1,15 @@
 //! Chooses the prefix and range filters in memory under a budget. Pure.
 //!
-//! The filters with the most probes per byte come first, as measured. Few measurements are
-//! corrected by the expectation that scans of a run probe its tables in proportion to their keys.
-//! Point filters can shrink, these cannot: together they get what point filters leave, and up to
-//! half of the bound in any case; less where lookups probe more often than scans.
+//! The filters with the most measured probes per byte come first. Few measurements are corrected by
+//! the expectation that scans of a run probe its tables in proportion to their keys. Point filters
+//! can shrink, prefix and range filters cannot. Together these get the bytes that point filters
+//! leave, and always up to half of the bound; less where lookups probe more often than scans.
 
 /// Probes added to those measured: for a run by the keys of each table, and for all scans when
 /// compared with lookups.
 const SCANS_ASSUMED: f64 = 64.0;
 
-/// A filter in memory makes way only for one with so many times its probes per byte: loads cost
+/// Factor on the probes per byte of a filter in memory, which a replacement must exceed: loads cost
 /// reads, and samples vary.
 const RESIDENT_FACTOR: f64 = 1.5;
 
@@ -18,11 +18,11 @@ const RESIDENT_FACTOR: f64 = 1.5;
 pub(super) struct Candidate {
     /// Index of the keyspace.
     pub(super) keyspace: usize,
-    /// Its size in memory; 0 if there is none.
+    /// Size of the filter in memory; 0 if there is none.
     pub(super) bytes: u64,
-    /// Share of the keys of its run in its table, from 0 to 1.
+    /// Share of the keys of its run that its table has, from 0 to 1.
     pub(super) share: f64,
-    /// Scans of the sample that it could serve.
+    /// Sampled scans that the filter could serve.
     pub(super) scans: f64,
     pub(super) is_resident: bool,
 }
@@ -30,11 +30,11 @@ pub(super) struct Candidate {
 /// A bound on filters, of the store or of a keyspace.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Bound {
-    /// For all filters.
+    /// Maximum bytes of all filters.
     pub(super) bytes_max: u64,
-    /// All point filters, if they were whole.
+    /// Bytes of all point filters if they were whole.
     pub(super) point_bytes: u64,
-    /// Lookups of the sample.
+    /// Sampled lookups.
     pub(super) lookups: f64,
 }
 
@@ -43,22 +43,22 @@ impl Bound {
     fn scan_bytes_max(self, scans: f64) -> u64 {
         let left = self.bytes_max.saturating_sub(self.point_bytes);
         let (scans, lookups) = (scans + SCANS_ASSUMED, self.lookups + SCANS_ASSUMED);
-        // With as many probes as the others, or more: a half.
+        // Half of the bound, with as many probes as the others, or more.
         let half = self.bytes_max / 2;
         left.max((half as f64 * (2.0 * scans / (scans + lookups)).min(1.0)) as u64)
     }
 }
 
 impl Candidate {
-    /// Returns its probes per byte.
+    /// Returns the probes per byte.
     fn density(&self) -> f64 {
         let factor = if self.is_resident { RESIDENT_FACTOR } else { 1.0 };
         (self.scans + SCANS_ASSUMED * self.share) * factor / self.bytes.max(1) as f64
     }
 }
 
-/// Returns for each candidate whether it should be in memory. Of equal ones the smaller come first,
-/// then those of lower index.
+/// Returns a flag for each candidate: `true` if it should be in memory. Of equal ones the smaller
+/// come first, then those of lower index.
 pub(super) fn choose(candidates: &[Candidate], store: Bound, keyspaces: &[Bound]) -> Vec<bool> {
     let mut scans = vec![0.0; keyspaces.len()];
     for candidate in candidates {

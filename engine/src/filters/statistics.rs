@@ -18,7 +18,7 @@ impl Filters {
     }
 }
 
-/// Returns the bytes of filters and their bound, of the same point in time.
+/// Returns the bytes of filters and their bound, at one point in time.
 pub(crate) fn bytes_and_max(store: &TableStore) -> (u64, u64) {
     let bytes_max = || store.memory.filter_bytes_max();
     let mut before = bytes_max();
@@ -32,8 +32,8 @@ pub(crate) fn bytes_and_max(store: &TableStore) -> (u64, u64) {
     }
 }
 
-/// Adds the expected false-positive rate of `run` to its level: the mean over tables by keys. A
-/// table without a filter in memory counts as 1.
+/// Adds the expected false-positive rate of `run` to its level: the mean over tables, weighted by
+/// keys. A table without a filter in memory counts as 1.
 pub(crate) fn add_run(stats: &mut Stats, run: &Run) {
     let (mut rates, mut entries) = (0.0, 0.0);
     for live in &**run.tables() {

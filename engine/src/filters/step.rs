@@ -1,4 +1,4 @@
-//! The change of a filter in memory that a target takes. Pure.
+//! The change of a filter in memory that a target requires. Pure.
 
 use super::plan::Residence;
 use crate::table::TableFilters;
@@ -8,13 +8,13 @@ use crate::table::TableFilters;
 pub(super) enum Step {
     Keep,
     Drop,
-    /// Copies so many columns in memory.
+    /// Copy this number of columns in memory.
     Shrink(f64),
-    /// Reads so many columns, or all of a filter without columns, from the file.
+    /// Read this number of columns, or a whole filter without columns, from the file.
     Load(f64),
 }
 
-/// Returns the step that brings `filters` to `target`.
+/// Returns the step from `filters` to `target`.
 pub(super) fn step(filters: &TableFilters, target: Residence) -> Step {
     let is_resident = filters.point.resident().is_some();
     let columns = match target {

@@ -31,7 +31,7 @@ pub(super) struct KeyspaceTables {
     pub(super) policy: FilterPolicy,
     /// `None` while the store is opened.
     pub(super) tree: Option<Arc<Tree>>,
-    /// Newest first.
+    /// Runs, newest first.
     runs: Vec<(TablePlace, Vec<Arc<LiveTable>>)>,
 }
 
@@ -47,7 +47,7 @@ pub(super) struct Target {
 }
 
 impl Target {
-    /// Returns whether a prefix or range filter has no room.
+    /// Returns `true` if a prefix or range filter has no room.
     pub(super) fn lacks_scan_filters(&self) -> bool {
         let filters = self.live.scan_filters();
         filters.bytes_of(self.scan_filters) < filters.bytes_of(ScanRoles::ALL)
@@ -55,7 +55,7 @@ impl Target {
 }
 
 impl KeyspaceTables {
-    /// Takes tables with their level and run.
+    /// Creates the tables of a keyspace, with level and run of each.
     pub(super) fn new<'a>(
         id: u64,
         name: &str,
@@ -71,7 +71,7 @@ impl KeyspaceTables {
         Self { id, name: name.to_owned(), policy, tree: None, runs }
     }
 
-    /// Takes the tables of `version`, the present or next one of `tree`.
+    /// Creates the tables of `version`, the current or next one of `tree`.
     pub(super) fn of_tree(tree: &Arc<Tree>, version: &Version) -> Self {
         let tables = Self::new(tree.id, &tree.name(), tree.filter_policy(), version.tables());
         Self { tree: Some(Arc::clone(tree)), ..tables }
@@ -100,7 +100,7 @@ impl KeyspaceTables {
 }
 
 impl FilterTables {
-    /// Takes the present tables of a store.
+    /// Collects the current tables of a store.
     pub(super) fn of(host: &impl FilterHost) -> Self {
         let of_tree = |tree: &Arc<Tree>| KeyspaceTables::of_tree(tree, &tree.kept_view().version);
         Self { keyspaces: host.keyspaces().iter().map(of_tree).collect() }
@@ -112,7 +112,7 @@ impl FilterTables {
         present.map(|present| *present = tables).is_some()
     }
 
-    /// Returns whether a keyspace has a bound of its own.
+    /// Returns `true` if a keyspace has a bound of its own.
     pub(super) fn has_bound(&self) -> bool {
         self.keyspaces.iter().any(|it| it.policy.memory_bytes_max.is_some())
     }
@@ -168,7 +168,7 @@ impl FilterTables {
         pairs.map(|&[prefix, range]| ScanRoles { prefix, range }).collect()
     }
 
-    /// Returns the input of the planner. Bounds are without the chosen `scan_filters`.
+    /// Returns the input of the planner. Its bounds exclude the chosen `scan_filters`.
     fn shape(
         &self,
         bytes_max: u64,
@@ -196,7 +196,7 @@ impl FilterTables {
     }
 }
 
-/// Returns prefix and range filter of a table with this share of the keys of its run.
+/// Returns the prefix and range filter of a table with this share of the keys of its run.
 fn scan_candidates(
     keyspace: usize,
     live: &LiveTable,
@@ -231,7 +231,7 @@ fn run_shape(
     RunShape { place: *place, tables: tables.collect() }
 }
 
-/// Returns the filter that memory can have.
+/// Returns the stored filter that can be loaded.
 pub(super) fn stored_filter(filters: &TableFilters) -> Option<StoredFilter> {
     let (kind, columns) = filters.available()?;
     let whole_bytes = filters.memory_bytes_at(f64::INFINITY);

@@ -7,10 +7,10 @@ use super::{
 use crate::{filter_policy::FilterChoice, table::TablePlace};
 
 /// Returns the filter of new tables at `place` of keyspace `keyspace`, an index in `store`, with at
-/// most `new_keys` keys in all. `store` lacks the tables that they replace.
+/// most `new_keys` keys in total. `store` lacks the tables that they replace.
 ///
-/// It is that of the best division among all tables, the new ones included. Older tables with more
-/// bits than that drop them in memory, or are rebuilt. No bound is exceeded, so there may be no
+/// The filter is that of the best division among all tables, including the new ones. Older tables
+/// with more bits drop them in memory, or are rebuilt. No bound is exceeded, so there may be no
 /// filter at all.
 pub(crate) fn choose(
     mut store: StoreShape,
@@ -19,7 +19,7 @@ pub(crate) fn choose(
     new_keys: u64,
 ) -> FilterChoice {
     let runs = &mut store.keyspaces[keyspace].runs;
-    // One for all of them: they have equally many bits a key.
+    // One shape for all of them: they have equally many bits per key.
     let new = TableShape { keys: new_keys, ..TableShape::default() };
     let index = match runs.iter().position(|run| run.place == place) {
         Some(index) => {
@@ -37,8 +37,8 @@ pub(crate) fn choose(
     ideal(&store).choices[tables - 1]
 }
 
-/// Returns the filter of table `id` at the best division among all tables, whatever is stored;
-/// `None` if there is no such table.
+/// Returns the filter of table `id` at the best division among all tables, regardless of stored
+/// filters. Returns `None` if there is no such table.
 pub(crate) fn ideal_of(store: &StoreShape, id: u64) -> Option<FilterChoice> {
     let runs = store.keyspaces.iter().flat_map(|keyspace| &keyspace.runs);
     let index = runs.flat_map(|run| &run.tables).position(|table| table.id == id)?;

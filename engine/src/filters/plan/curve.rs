@@ -7,21 +7,21 @@ use sievedb_filter::{FilterKind, params::BITS_PER_KEY_MAX};
 use super::shape::{Residence, StoredFilter, TableShape};
 use crate::filter_policy::FilterChoice;
 
-/// Most columns of a ribbon.
+/// Maximum number of columns of a ribbon.
 const COLUMNS_MAX: f64 = 32.0;
 
 /// Bytes of a ribbon outside of its columns: layers and rounding, estimated generously.
 const RIBBON_BYTES: f64 = 448.0;
 
-/// The same for each key: two bits per 128 keys select the keys of the next layer.
+/// Additional bytes per key: two bits per 128 keys select the keys of the next layer.
 const RIBBON_BYTES_PER_KEY: f64 = 1.0 / 512.0;
 
-/// Fewest keys of a ribbon with a fraction of a column. A smaller one has so few blocks, of 64
-/// keys, that rounding changes the fraction.
+/// Minimum number of keys of a ribbon with a fraction of a column. A smaller ribbon has so few
+/// blocks, of 64 keys, that rounding changes the fraction.
 const FRACTION_KEYS_MIN: u64 = 1_024;
 
-/// Fewest keys of a new blocked Bloom filter with a fraction of a bit per key: with fewer, the
-/// fraction is less than a line.
+/// Minimum number of keys of a new blocked Bloom filter with a fraction of a bit per key. With
+/// fewer, the fraction is less than a line.
 const LINE_FRACTION_KEYS_MIN: f64 = 4_096.0;
 
 /// Bytes of a line of a blocked Bloom filter.
@@ -49,7 +49,7 @@ enum Form {
 }
 
 impl Curve {
-    /// No filter at all.
+    /// The curve without a filter.
     pub(super) const NOTHING: Self =
         Self { form: Form::Whole { bytes: 0.0, fpr: 1.0 }, size_max: 0.0 };
 
@@ -128,7 +128,7 @@ impl Curve {
             Form::Ribbon { fixed_bytes, column_bytes, .. } => fixed_bytes + size * column_bytes,
             Form::Bloom { keys } => (keys * size / (8.0 * LINE_BYTES)).ceil() * LINE_BYTES,
             Form::Fuse { keys } => {
-                // As `sievedb_filter` makes them; the last segments are rounded up.
+                // As `sievedb_filter` builds them; the last segments are rounded up.
                 let slots = keys * (0.875 + 3.454 / keys.max(16.0).ln()).max(1.125) + 64.0;
                 slots * if size < 2.0 * FUSE_BITS { 1.0 } else { 2.0 }
             }
@@ -152,7 +152,7 @@ impl Curve {
         }
     }
 
-    /// Returns whether sizes between `size` and the next one are useful.
+    /// Returns `true` if sizes between `size` and the next one are useful.
     pub(super) fn has_fractions_from(&self, size: f64) -> bool {
         match self.form {
             Form::Whole { .. } | Form::Fuse { .. } => false,

@@ -11,8 +11,8 @@ use super::{
 };
 use crate::filter_policy::{FilterChoice, FilterPolicy, FilterPolicyKind};
 
-/// Fewest keys of a run with ribbons; a smaller one gets Bloom filters. A ribbon has at least 64
-/// slots, and layers.
+/// Minimum number of keys of a run with ribbons. A smaller run gets Bloom filters. A ribbon has at
+/// least 64 slots, and layers.
 const RIBBON_KEYS_MIN: u64 = 2_000;
 
 /// A run with less than this share of the keys gets Bloom filters. Builds and probes take a quarter
@@ -30,7 +30,7 @@ const RIBBON_SHARE_MIN: f64 = 1.0 / 400.0;
 const HEADROOM_PART: u64 = 16;
 
 /// Factor by which stored filters may exceed the average of the policy. Without it, rounding would
-/// cost a new ribbon a column at once.
+/// immediately cost a new ribbon a column.
 const AVERAGE_SLACK: f64 = 1.005;
 
 /// The same in bytes for each table of few keys, times the share of the keys in such tables. Its
@@ -41,14 +41,14 @@ const SMALL_TABLE_SLACK_BYTES: f64 = 128.0;
 /// Granularity of the columns of a ribbon in memory.
 const COLUMN_PART: f64 = 1.0 / 8.0;
 
-/// Least growth, in columns, for which a ribbon is read again.
+/// Minimum growth, in columns, for which a ribbon is read again.
 const COLUMN_GROWTH_MIN: f64 = 0.25;
 
-/// Most columns that a new ribbon is planned with beyond [`best_columns`]. The limit only saves
-/// time.
+/// Maximum number of columns beyond [`best_columns`] with which a new ribbon is planned. The limit
+/// only saves time.
 const COLUMNS_SPARE: f64 = 2.0;
 
-/// Largest difference, in columns, between a ribbon and its target: a ribbon shrinks in whole
+/// Maximum difference, in columns, between a ribbon and its target: a ribbon shrinks in whole
 /// blocks.
 const COLUMN_ROUNDING: f64 = 1.0 / 32.0;
 
@@ -94,7 +94,7 @@ pub(super) struct Ideal {
     pub(super) worths: Vec<f64>,
 }
 
-/// The best division among new filters, whatever is stored.
+/// Returns the best division among new filters, regardless of stored filters.
 pub(super) fn ideal(store: &StoreShape) -> Ideal {
     let (mut buyers, mut kinds) = (Vec::new(), Vec::new());
     for ((keyspace, weight), index) in store.keyspaces.iter().zip(keyspace_weights(store)).zip(0..)
@@ -138,7 +138,7 @@ fn best_columns(keyspace: &KeyspaceShape, weights: &[f64]) -> impl Fn(u64, f64) 
     move |keys, weight| bits + wanted(keys, weight) - mean
 }
 
-/// Returns the kind of a new filter in `run`, and its most bits per key.
+/// Returns the kind of a new filter in `run`, and its maximum bits per key.
 fn new_filter(policy: &FilterPolicy, run: &RunShape, keyspace_keys: u64) -> (FilterKind, f64) {
     let bits = policy.bits_per_key;
     match policy.kind {
@@ -219,7 +219,7 @@ fn keyspace_bytes(store: &StoreShape, slack: f64, small_slack_bytes: f64) -> Vec
         match keyspace.policy.kind {
             FilterPolicyKind::Auto => {
                 let average = |table: &TableShape| {
-                    // In whole lines: a table of few keys has one, too.
+                    // Rounded to whole lines: a table of few keys has one too.
                     let bytes = table.keys as f64 * keyspace.policy.bits_per_key / 8.0;
                     (bytes / LINE_BYTES).ceil() * LINE_BYTES * slack
                 };

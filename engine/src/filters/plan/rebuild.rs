@@ -10,8 +10,9 @@ use super::{
 };
 use crate::filter_policy::{FilterChoice, FilterPolicyKind};
 
-/// Least gain of a rebuild, as a multiple of the false positives of the best filter for the table.
-/// A ribbon that lacks two columns gains 1.6 times as many, one that lacks a column 0.3 times.
+/// Minimum gain of a rebuild, as a multiple of the false positives of the best filter for the
+/// table. A ribbon that lacks two columns gains 1.6 times as many, one that lacks a column 0.3
+/// times.
 const GAIN_MIN: f64 = 1.0;
 
 /// Returns the filters to rebuild, largest gain first.
@@ -50,7 +51,7 @@ pub(crate) fn rebuilds(store: &StoreShape, plan: &FilterPlan) -> Vec<Rebuild> {
     found
 }
 
-/// Returns whether dropping columns cannot turn the stored filter into `choice`.
+/// Returns `true` if dropping columns cannot turn the stored filter into `choice`.
 fn is_far(table: &TableShape, choice: FilterChoice) -> bool {
     table.stored.is_none_or(|stored| {
         stored.kind != choice.kind

@@ -12,8 +12,8 @@ use crate::{
 /// All filters of a store, and their bound.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct StoreShape {
-    /// Most bytes for the filters of all keyspaces, including replacements in progress; `None` for
-    /// no bound.
+    /// Maximum bytes of the filters of all keyspaces, including replacements in progress. `None`
+    /// for no bound.
     pub(crate) filter_bytes_max: Option<u64>,
     pub(crate) keyspaces: Vec<KeyspaceShape>,
 }
@@ -24,9 +24,9 @@ pub(crate) struct KeyspaceShape {
     pub(crate) policy: FilterPolicy,
     /// The same bound for this keyspace alone.
     pub(crate) filter_bytes_max: Option<u64>,
-    /// Decayed number of lookups; 0 if none was counted yet.
+    /// Decayed number of lookups; 0 before the first counted lookup.
     pub(crate) lookups: f64,
-    /// Newest first: of equal tables, the deeper one loses its filter first.
+    /// Runs, newest first: of equal tables, the deeper one loses its filter first.
     pub(crate) runs: Vec<RunShape>,
 }
 
@@ -41,20 +41,20 @@ pub(crate) struct RunShape {
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct TableShape {
     pub(crate) id: u64,
-    /// Entries, which are hardly more than the keys.
+    /// Number of entries, which hardly exceeds the number of keys.
     pub(crate) keys: u64,
-    /// `None` if there is no usable one.
+    /// The stored filter, if usable.
     pub(crate) stored: Option<StoredFilter>,
     /// The part in memory now.
     pub(crate) resident: Residence,
     pub(crate) usage: TableUse,
 }
 
-/// A filter as its file has it.
+/// A filter in its file.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct StoredFilter {
     pub(crate) kind: FilterKind,
-    /// Columns of a ribbon, on average over its blocks. Unused for other kinds.
+    /// Columns of a ribbon, averaged over its blocks. Unused for other kinds.
     pub(crate) columns: f64,
     /// Bytes in memory of the whole filter. The length of its block in the file is close enough.
     pub(crate) whole_bytes: u64,
@@ -66,20 +66,20 @@ pub(crate) enum Residence {
     /// No filter: every key may match.
     #[default]
     Nothing,
-    /// So many columns of a ribbon, at least 1 and fewer than are stored; as
+    /// This number of columns of a ribbon, at least 1 and fewer than are stored, as
     /// [`Ribbon::shrunk_to`](sievedb_filter::Ribbon::shrunk_to) takes them.
     Columns(f64),
-    /// All that is stored.
+    /// The whole stored filter.
     Whole,
 }
 
 /// Measured use of a table.
 ///
 /// Both counts start at the same time, when the table was created or later, and decay alike. Their
-/// ratio matters: the share of the keyspace's lookups that had this table for a candidate.
+/// ratio is the share of the keyspace's lookups with this table as a candidate.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct TableUse {
-    /// Lookups that had the table for a candidate.
+    /// Lookups with the table as a candidate.
     pub(crate) probes: f64,
     /// Lookups of the keyspace.
     pub(crate) lookups: f64,
@@ -87,7 +87,7 @@ pub(crate) struct TableUse {
 
 impl StoreShape {
     /// Returns the shape of one keyspace without a bound, from the metadata of its tables. This
-    /// suffices for filters in files, whose size the policy sets.
+    /// suffices for filters in files, whose size the policy determines.
     pub(crate) fn of_tables<'a>(
         policy: FilterPolicy,
         tables: impl IntoIterator<Item = &'a TableMeta>,

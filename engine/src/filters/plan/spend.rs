@@ -4,7 +4,7 @@ use super::curve::Curve;
 
 /// Factor on the value of bytes in memory: bytes that would be read or built must save more to
 /// replace them. Noise of the measured use is below it. At the best division the sum of the rates
-/// is so flat that a factor of 1.25 costs less than one per cent.
+/// is so flat that a factor of 1.25 costs less than one percent.
 pub(super) const HELD_FACTOR: f64 = 1.25;
 
 /// A filter to spend bytes on.
@@ -13,9 +13,9 @@ pub(super) struct Buyer {
     /// Index of its keyspace.
     pub(super) keyspace: u32,
     pub(super) curve: Curve,
-    /// Share of all lookups that probe it, from 0 to 1.
+    /// Share of all lookups that probe the filter, from 0 to 1.
     pub(super) weight: f64,
-    /// Size that is in memory already; 0 if none.
+    /// Size in memory; 0 if none.
     pub(super) held: f64,
 }
 
@@ -45,9 +45,9 @@ impl Step {
 pub(super) struct Spent {
     /// A size for each buyer.
     pub(super) sizes: Vec<f64>,
-    /// Value of another byte for each keyspace; 0 if all its filters have their largest size.
+    /// Value of another byte for each keyspace; 0 if all its filters have their maximum size.
     pub(super) worths: Vec<f64>,
-    /// Bytes left of the total; 0 if it was too small for a step.
+    /// Unspent bytes of the total; 0 if it was too small for a step.
     pub(super) left: f64,
 }
 
@@ -80,7 +80,7 @@ pub(super) fn spend(buyers: &[Buyer], bytes: f64, keyspace_bytes: &[f64]) -> Spe
 /// Sort key of a step, most value first, and its index.
 type Rank = (u64, u32);
 
-/// Most steps that are sorted.
+/// Maximum number of sorted steps.
 const SORTED_MAX: usize = 64;
 
 struct Spending<'a> {
@@ -114,13 +114,13 @@ impl Spending<'_> {
         self.take(second);
     }
 
-    /// Returns whether no more steps can be taken, and the `worths` of all keyspaces are known.
+    /// Returns `true` if no more steps can be taken, and the `worths` of all keyspaces are known.
     fn is_all_spent(&self) -> bool {
         let mut keyspaces = self.left_of.iter().zip(&self.spent.worths);
         keyspaces.all(|(left, worth)| self.left.min(*left) <= 0.0 && *worth > 0.0)
     }
 
-    /// Takes all of `order`, in any order, if there are bytes for all. Returns whether it did.
+    /// Takes all of `order`, in any order, if there are bytes for all. Returns `true` if it did.
     fn take_all(&mut self, order: &[Rank]) -> bool {
         let mut bytes = vec![0.0; self.left_of.len()];
         for step in order.iter().map(|(_, step)| &self.steps[*step as usize]) {
@@ -176,7 +176,7 @@ impl Spending<'_> {
     }
 }
 
-/// Adds the steps of `buyer` up to its largest size, each of less value than the one before.
+/// Adds the steps of `buyer` up to its maximum size, each of less value than the previous one.
 fn add_steps(buyer: &Buyer, index: u32, steps: &mut Vec<Step>) {
     let first = steps.len();
     let Buyer { curve, weight, held, .. } = buyer;
@@ -192,7 +192,7 @@ fn add_steps(buyer: &Buyer, index: u32, steps: &mut Vec<Step>) {
             is_held: to <= *held,
         };
         (from, from_bytes, from_fpr) = (to, bytes, fpr);
-        // A step of more value than the one before is merged with it.
+        // A step of more value than the previous one is merged with it.
         while let Some(before) = steps[first..].last().copied() {
             if before.worth() >= step.worth() {
                 break;

@@ -11,26 +11,26 @@ pub(crate) struct FilterPlan {
     /// Expected false positives per lookup of an absent key: the mean over the keyspaces, weighted
     /// by their lookups.
     pub(crate) false_positives: f64,
-    /// Bytes that the bound of the store leaves; 0 if it limits any filter. New filters within
-    /// these bytes take none from another keyspace.
+    /// Unspent bytes of the store's bound; 0 if it limits any filter. New filters within these
+    /// bytes take none from another keyspace.
     pub(crate) bytes_left: u64,
     /// A filter has less than it could use, so the use of the tables decides.
     pub(crate) is_short: bool,
-    /// As the shape has them, in the same order.
+    /// Targets of the keyspaces, in the order of the shape.
     pub(crate) keyspaces: Vec<KeyspaceTarget>,
 }
 
 /// The part of a plan for a keyspace.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct KeyspaceTarget {
-    /// As the shape has them, in the same order.
+    /// Targets of the runs, in the order of the shape.
     pub(crate) runs: Vec<RunTarget>,
 }
 
 /// The part of a plan for a run.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct RunTarget {
-    /// As the shape has them, in the same order.
+    /// Targets of the tables, in the order of the shape.
     pub(crate) tables: Vec<TableTarget>,
     /// Expected false positives of this run per lookup of an absent key, from 0 to 1.
     pub(crate) false_positives: f64,
@@ -40,14 +40,14 @@ pub(crate) struct RunTarget {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct TableTarget {
     pub(crate) id: u64,
-    /// Equals the value in the shape if nothing changes.
+    /// Target residence. Equals the value in the shape if nothing changes.
     pub(crate) residence: Residence,
     pub(crate) bytes: u64,
     /// Expected false-positive rate of the table, from 0 to 1.
     pub(crate) fpr: f64,
 }
 
-/// A filter to rebuild: no part of the stored one meets the target.
+/// A filter to rebuild: no part of the stored filter meets the target.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Rebuild {
     /// Index in the shape.

@@ -3,7 +3,7 @@
 use super::shape::{KeyspaceShape, RunShape, StoreShape, TableShape};
 
 /// Probes assumed of a table, at the rate of its keys, in addition to measured ones. Few lookups
-/// say little; the deviation of 64 is a factor of 1.1.
+/// carry little information; the deviation of 64 is a factor of 1.1.
 const PROBES_ASSUMED: f64 = 64.0;
 
 /// The same for keyspaces.
@@ -14,7 +14,7 @@ pub(super) fn keyspace_weights(store: &StoreShape) -> Vec<f64> {
     keyspace_shares(store.keyspaces.iter().map(|it| (it.lookups, it.keys() as f64)))
 }
 
-/// Returns the same for keyspaces with these counted lookups and keys.
+/// Returns the same shares for keyspaces with these counted lookups and keys.
 pub(crate) fn keyspace_shares(keyspaces: impl Iterator<Item = (f64, f64)> + Clone) -> Vec<f64> {
     let all_keys = keyspaces.clone().map(|(_, keys)| keys).sum::<f64>().max(1.0);
     let counts =
@@ -24,10 +24,10 @@ pub(crate) fn keyspace_shares(keyspaces: impl Iterator<Item = (f64, f64)> + Clon
     counts.into_iter().map(|count| count / all).collect()
 }
 
-/// Returns the share of the keyspace's lookups that have each table of `run` for a candidate, from
-/// 0 to 1.
+/// Returns the share of the keyspace's lookups with each table of `run` as a candidate, from 0 to
+/// 1.
 ///
-/// By keys, corrected by measured use once there is enough of it.
+/// The share is proportional to keys, corrected by measured use once enough is measured.
 pub(super) fn table_weights(run: &RunShape) -> impl Iterator<Item = f64> {
     let run_keys = run.keys().max(1) as f64;
     run.tables.iter().map(move |table| table_weight(table, table.keys as f64 / run_keys))

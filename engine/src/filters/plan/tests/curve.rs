@@ -18,7 +18,7 @@ fn hashes(count: u64) -> Vec<u64> {
     mixed.collect()
 }
 
-/// Never too little, and hardly too much.
+/// The estimate is never too small, and only slightly too large.
 #[test]
 fn shrunk_ribbons_take_what_was_said() {
     for keys in [100, 2_000, 10_000, 100_000, 400_000] {

@@ -1,4 +1,4 @@
-//! Shapes in, plans out.
+//! Tests plans for given shapes.
 
 mod curve;
 mod properties;

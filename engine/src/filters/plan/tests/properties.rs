@@ -19,7 +19,7 @@ use crate::{
     tests::{Random, seeds},
 };
 
-/// `2^-(bits - H)`: what no filter can be better than, for runs with these shares of the keys.
+/// `2^-(bits - H)`: lower bound of the rate of any filter, for runs with these shares of the keys.
 fn ideal_rate(keys: &[u64], bits: f64) -> f64 {
     let total = keys.iter().sum::<u64>() as f64;
     let entropy: f64 =
@@ -27,7 +27,8 @@ fn ideal_rate(keys: &[u64], bits: f64) -> f64 {
     (entropy - bits).exp2()
 }
 
-/// Runs of so many keys, in tables of at most 600,000, with filters as `stored` says.
+/// Returns a store with runs of this number of keys, in tables of at most 600,000 keys, with
+/// filters from `stored`.
 fn store_of(
     runs: &[u64],
     policy: FilterPolicy,
@@ -96,8 +97,8 @@ fn stored_filters_shrink_to_near_the_ideal() {
     }
 }
 
-/// As a tree grows, each run gets its filter when it is written. Older ones drop columns in memory,
-/// and are rebuilt if that is not enough.
+/// As a tree grows, each run gets its filter when it is written. Older filters drop columns in
+/// memory, and are rebuilt if that is not enough.
 #[test]
 fn a_growing_tree_stays_near_the_ideal() {
     let cases: [(&str, &[u64], usize); 4] = [
@@ -147,7 +148,7 @@ fn apply(store: &mut StoreShape) -> FilterPlan {
     plan
 }
 
-/// From `2^from` to `2^to`, small numbers as often as large ones.
+/// Returns a number from `2^from` to `2^to`, small numbers as often as large ones.
 fn power(random: &mut Random, from: f64, to: f64) -> f64 {
     let unit = random.next() as f64 / u64::MAX as f64;
     (from + unit * (to - from)).exp2()
@@ -243,7 +244,7 @@ fn no_bound_is_exceeded_and_what_is_planned_can_be_done() {
     }
 }
 
-/// From an empty memory: what is held already is kept where it is nearly as good.
+/// Starts with empty memory: parts already in memory are kept if they are nearly as good.
 #[test]
 fn more_memory_never_does_worse() {
     for seed in seeds(200) {
@@ -259,7 +260,7 @@ fn more_memory_never_does_worse() {
     }
 }
 
-/// The same number of columns for every table, as many as fit.
+/// Compares with the same number of columns for every table, as many as fit.
 #[test]
 fn no_plan_is_worse_than_equal_columns() {
     for seed in seeds(200) {
@@ -276,7 +277,7 @@ fn no_plan_is_worse_than_equal_columns() {
                     rate += weight * curve.fpr(columns);
                 }
             }
-            // The headroom is not for filters.
+            // The headroom is not available to filters.
             store.filter_bytes_max = Some((bytes * 16.0 / 15.0) as u64 + 64);
             let found = plan(&store).false_positives;
             assert!(found <= rate * 1.02, "{columns} columns: {found}, equal columns {rate}");
@@ -305,12 +306,12 @@ fn noise_changes_nothing() {
             runs.flat_map(|run| &run.tables).map(|table| table.resident).collect()
         };
         let changed = tables(&before).iter().zip(tables(&store)).filter(|(a, b)| **a != *b).count();
-        // One may have got the fraction of a column that was left.
+        // One filter may have received the remaining fraction of a column.
         assert!(changed <= 1, "{changed} of {plan:?}");
     }
 }
 
-/// A hundredth of the memory is a hundredth of the columns, not of the tables.
+/// A hundredth of the memory removes a hundredth of the columns, not of the tables.
 #[test]
 fn a_small_cut_changes_few_tables() {
     let mut store =
