@@ -1,4 +1,4 @@
-//! The head of an encrypted file, and its key. The module has the layout.
+//! The head of an encrypted file, and its key. See the parent module for the layout.
 
 use std::{fmt, io};
 

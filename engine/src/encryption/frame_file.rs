@@ -1,11 +1,11 @@
-//! Reads files of frames, also while they grow. The module has the layout.
+//! Reads files of frames, also while they grow. See the parent module for the layout.
 //!
-//! Frames follow one another, so their heads lead from one to the next. A head that does not
-//! continue the frame before it shows damage, or the end. Then the frame before is authenticated,
-//! since its length may be wrong, and the next authentic frame is searched byte by byte.
+//! Frames are consecutive, so their heads lead from one to the next. A head that does not continue
+//! the previous frame shows damage, or the end. Then the previous frame is authenticated, since its
+//! length may be wrong. The next authentic frame is searched byte by byte.
 //!
 //! Bytes without an authentic frame read as 255 where a stored byte is not zero, and as 0 where it
-//! is zero. So a torn end differs from one that is reserved.
+//! is zero. So a torn end differs from a reserved one.
 
 use std::{io, ops::Range, sync::Arc};
 
@@ -17,14 +17,14 @@ use super::{
 };
 use crate::{fs::ReadFile, sync::Mutex};
 
-/// Stored bytes between two places from which reading can begin.
+/// Stored bytes between two positions where reading can begin.
 const MARK_BYTES: u64 = 64 << 10;
-/// Stored bytes that are read at once.
+/// Stored bytes read at once.
 const WINDOW_BYTES: usize = 64 << 10;
 /// Stored bytes of a frame without its content.
 const OVERHEAD_BYTES: usize = FRAME_HEAD_BYTES + TAG_BYTES;
 
-/// A place in the file.
+/// A position in the file, logical and stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Place {
     stored: u64,
@@ -51,16 +51,16 @@ pub(super) struct FrameFile {
 /// The known frames.
 #[derive(Debug)]
 struct State {
-    /// Ends of frames, ascending, about every [`MARK_BYTES`]: here frames follow one another. Also
-    /// the end before each gap, followed by the frame behind it.
+    /// Ends of frames, ascending, about every [`MARK_BYTES`], where frames are consecutive. Also
+    /// the end before each gap, followed by the start of the frame after the gap.
     marks: Vec<Place>,
     /// End of the last frame.
     end: Place,
     /// Start of the last frame, if it is not authenticated.
     last: Option<Place>,
-    /// Stored length for which nothing but zeros was found at the end.
+    /// Stored length up to which only zeros were found at the end.
     searched: u64,
-    /// Largest logical length returned so far. Up to here a read succeeds, although a frame that
+    /// Largest logical length returned so far. A read up to here succeeds, although a frame that
     /// was incomplete then is shorter than its stored bytes.
     returned: u64,
 }
@@ -91,7 +91,7 @@ impl FrameFile {
                 stored = at.stored;
             }
         }
-        // What no frame has is at the end.
+        // Bytes without a frame are at the end.
         Ok(if bytes > state.end.logical { there } else { stored })
     }
 
@@ -121,7 +121,7 @@ impl FrameFile {
             if let Some(last) = state.last.take()
                 && self.authentic(&mut window, last)?.is_none()
             {
-                // Its length may be wrong.
+                // The length of the last frame may be wrong.
                 state.retreat(last);
                 from = last.stored + 1;
             }
@@ -138,8 +138,8 @@ impl FrameFile {
         Ok(there)
     }
 
-    /// Returns the authentic frame that starts at `from` or behind it: its start and its end.
-    /// `end` is that of the frame before.
+    /// Returns the start and end of the authentic frame that starts at `from` or after it. `end` is
+    /// the end of the previous frame.
     fn search(
         &self,
         window: &mut Window<'_>,
@@ -160,7 +160,7 @@ impl FrameFile {
             let mut found = None;
             for (at, head) in (from..).zip(bytes.windows(FRAME_HEAD_BYTES)) {
                 let head = head.first_chunk().and_then(FrameHead::decode);
-                // The frames between are not shorter than their content.
+                // The frames in between are not shorter than their content.
                 let most = end.logical + (at - end.stored);
                 let fits = |head: &FrameHead| (end.logical..=most).contains(&head.offset);
                 if let Some(head) = head.filter(fits) {
@@ -202,7 +202,7 @@ impl FrameFile {
         Ok(self.cipher.decrypt(head.nonce, &head.associated(), sealed, content))
     }
 
-    /// Reads the logical `place`, which is behind the file header.
+    /// Reads the logical `place`, which is after the file header.
     fn read(&self, place: &Range<u64>, buf: &mut [u8]) -> io::Result<()> {
         let mut state = self.state.lock();
         let mut there = self.file.len()?;
@@ -230,14 +230,14 @@ impl FrameFile {
                 }
                 at = next;
             }
-            // What is missing up to the next frame.
+            // The missing bytes up to the next frame.
             let missing = at.logical..to.logical;
             let wanted = missing.start.max(place.start)..missing.end.min(place.end);
             if !wanted.is_empty() {
                 let stored = at.stored + (wanted.start - missing.start);
                 let part = &mut buf[(wanted.start - place.start) as usize..]
                     [..(wanted.end - wanted.start) as usize];
-                // The rest stands for heads and tags.
+                // The remaining stored bytes stand for heads and tags.
                 let limit = if to.logical == u64::MAX { there } else { to.stored };
                 let left = usize::try_from(limit.saturating_sub(stored)).unwrap_or(usize::MAX);
                 let (part, rest) = part.split_at_mut(left.min(part.len()));
@@ -250,12 +250,12 @@ impl FrameFile {
     }
 }
 
-/// Returns how a byte without an authentic frame reads.
+/// Returns the value that a byte without an authentic frame reads as.
 pub(super) fn shadow(stored: u8) -> u8 {
     if stored == 0 { 0 } else { u8::MAX }
 }
 
-/// Copies the part of the logical `place` from `content`, which is at `start`, into `buf`.
+/// Copies the part of the logical `place` from `content`, which begins at `start`, into `buf`.
 fn copy(start: u64, content: &[u8], place: &Range<u64>, buf: &mut [u8]) {
     let end = start + content.len() as u64;
     let (from, to) = (place.start.max(start), place.end.min(end));
@@ -265,8 +265,8 @@ fn copy(start: u64, content: &[u8], place: &Range<u64>, buf: &mut [u8]) {
     }
 }
 
-/// Returns the logical length of a file of `there` stored bytes. Behind the last frame it is an
-/// upper limit, which does not shrink while frames fill reserved bytes.
+/// Returns the logical length of a file of `there` stored bytes. After the last frame it is an
+/// upper bound, which does not shrink while frames fill reserved bytes.
 fn end_of(state: &State, there: u64) -> u64 {
     match state.end.stored == there {
         true => state.end.logical,
@@ -274,7 +274,7 @@ fn end_of(state: &State, there: u64) -> u64 {
     }
 }
 
-/// Returns the parts of the file that hold the logical `place`, between two marks each.
+/// Returns the parts of the file that hold the logical `place`, each between two marks.
 fn parts(state: &State, place: Range<u64>) -> impl Iterator<Item = (Place, Place)> {
     let first = state.marks.partition_point(|mark| mark.logical <= place.start).saturating_sub(1);
     let starts = state.marks[first..].iter().copied().chain([state.end]);
@@ -291,7 +291,7 @@ impl State {
         }
     }
 
-    /// Ends the frames at `end`.
+    /// Truncates the known frames to `end`.
     fn retreat(&mut self, end: Place) {
         self.end = end;
         while self.marks.last().is_some_and(|mark| mark.stored > end.stored) {
@@ -313,7 +313,7 @@ impl<'a> Window<'a> {
         Self { file, file_bytes, offset: 0, bytes: Vec::new() }
     }
 
-    /// Returns at least `need` bytes from `offset` on, or what the file has of them.
+    /// Returns at least `need` bytes from `offset` on, or fewer at the end of the file.
     fn load(&mut self, offset: u64, need: usize) -> io::Result<&[u8]> {
         let left = usize::try_from(self.file_bytes.saturating_sub(offset)).unwrap_or(usize::MAX);
         let need = need.min(left);
@@ -325,7 +325,7 @@ impl<'a> Window<'a> {
         self.offset = offset;
         let read = self.file.read_at(&mut self.bytes, offset);
         if let Err(error) = read {
-            // A bad sector ahead must not hide what is before.
+            // A bad sector further on must not hide earlier bytes.
             self.bytes.truncate(need);
             if self.file.read_at(&mut self.bytes, offset).is_err() {
                 self.bytes.clear();

@@ -1,4 +1,4 @@
-//! Writes files that grow append by append. The module has the layout.
+//! Writes files that grow append by append. See the parent module for the layout.
 
 use std::{io, sync::Arc};
 
@@ -7,7 +7,7 @@ use crate::fs::Fs;
 
 /// Bytes of a frame before its content.
 pub(super) const FRAME_HEAD_BYTES: usize = NONCE_BYTES + 8 + 4;
-/// Most content of a frame.
+/// Maximum content of a frame, in bytes.
 pub(super) const CONTENT_BYTES_MAX: usize = 16 << 10;
 
 /// Fields of a frame, not yet authenticated.
@@ -28,7 +28,7 @@ impl FrameHead {
         bytes
     }
 
-    /// Returns `None` if the length is that of no frame.
+    /// Decodes a frame head. Returns `None` if the length is invalid.
     pub(super) fn decode(bytes: &[u8; FRAME_HEAD_BYTES]) -> Option<Self> {
         let (nonce, rest) = bytes.split_first_chunk()?;
         let (offset, length) = rest.split_first_chunk()?;
@@ -52,7 +52,7 @@ pub(super) struct FrameWriter {
     cipher: Cipher,
     /// Source of random numbers.
     fs: Arc<dyn Fs>,
-    /// Random, for this opening of the file.
+    /// Random number of this opening of the file.
     opening: u64,
     frames: u32,
     /// Logical length.

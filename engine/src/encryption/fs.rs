@@ -1,4 +1,4 @@
-//! The file system that encrypts.
+//! The encrypting file system.
 
 use std::{
     io,
@@ -24,12 +24,12 @@ use crate::{
     sync::Mutex,
 };
 
-/// Longer appends are encrypted in parts.
+/// Maximum bytes of an append that is encrypted at once. Longer ones are split.
 const APPEND_BYTES_MAX: usize = 256 << 10;
-/// Longer buffers are freed after use.
+/// Maximum size of a buffer that is kept after use.
 const BUFFER_BYTES_MAX: usize = 32 << 10;
 
-/// Encrypts all files of a store but `LOCK`, which has the number of a process.
+/// Encrypts all files of a store except `LOCK`, which contains a process id.
 #[derive(Debug)]
 pub(crate) struct EncryptedFs {
     pub(super) inner: Arc<dyn Fs>,
@@ -45,12 +45,12 @@ impl EncryptedFs {
         Self { inner, keys, turn: Mutex::new(()), repeats_nonces }
     }
 
-    /// Checks that the store in `folder`, if any, can be read and written with the keys. Reads the
-    /// head of `CURRENT`. A damaged one is no error.
+    /// Checks that the keys can read and write the store in `folder`, if any. Reads the head of
+    /// `CURRENT`. A damaged head is no error.
     ///
     /// # Errors
     ///
-    /// The file, and the error of [`EncryptionError`] or of reading it.
+    /// The file, and the error of [`EncryptionError`] or of reading the file.
     pub(super) fn check(&self, folder: &Path) -> Result<(), (PathBuf, io::Error)> {
         let current = self.keys.current_key_id().and_then(|id| match self.keys.key(id) {
             Ok(_) => Ok(()),
@@ -107,8 +107,7 @@ impl EncryptedFs {
         }
     }
 
-    /// Returns the stored length of what holds the first `bytes` logical bytes of the stored
-    /// `file`.
+    /// Returns the stored length that holds the first `bytes` logical bytes of the stored `file`.
     ///
     /// # Errors
     ///
@@ -123,7 +122,7 @@ impl EncryptedFs {
     }
 }
 
-/// Returns `true` for the file that is never encrypted.
+/// Returns `true` for `LOCK`, which is never encrypted.
 fn is_lock(path: &Path) -> bool {
     path.file_name() == FileName::Lock.path(Path::new("")).file_name()
 }
@@ -246,7 +245,7 @@ struct State {
 
 #[derive(Debug)]
 enum Writer {
-    /// A part of the file header, which is not stored yet.
+    /// A prefix of the file header, which is not stored yet.
     Begun(Vec<u8>),
     Pages(PageWriter),
     Frames(FrameWriter),
@@ -319,7 +318,7 @@ impl AppendFile for EncryptedAppend {
         self.file.reserve(state.stored.saturating_add(more).saturating_add(more / 2))
     }
 
-    /// Ends a table or filter file.
+    /// Completes a table or filter file.
     fn sync_data(&self) -> io::Result<()> {
         let mut state = self.state.lock();
         let State { writer, out, .. } = &mut *state;
@@ -332,8 +331,8 @@ impl AppendFile for EncryptedAppend {
     }
 }
 
-/// A file without a head that can be read: its creation did not end, or it is damaged. No byte of
-/// it is authentic. It has the length that the logical file would have with one frame.
+/// A file without a readable head: its creation was interrupted, or it is damaged. No byte of it is
+/// authentic. It has the length of the logical file with one frame.
 #[derive(Debug)]
 struct Headless {
     file: Arc<dyn ReadFile>,

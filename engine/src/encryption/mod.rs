@@ -49,7 +49,7 @@
 //! Each opening of a file for appending draws 8 new bytes, so no nonce is used twice, after a crash
 //! either. Frames that are lost or not authentic read as zeros. The readers of the formats then
 //! decide whether the end is torn or the file is damaged, as without encryption. A reader finds
-//! the frames behind a damaged one, because a frame can be recognized at any offset.
+//! the frames after a damaged one, because a frame can be recognized at any offset.
 //!
 //! The logical header (envelope 0) is not encrypted. Integers are little-endian.
 

@@ -15,7 +15,7 @@ use super::{
 };
 use crate::fs::{Fs, ReadFile};
 
-/// Begin of all records of a plain set, which have no file header.
+/// First bytes of all records of a plain set, which have no file header.
 const PLAIN_MAGIC: [u8; 6] = *b"SvBack";
 
 /// Encrypts a new object.

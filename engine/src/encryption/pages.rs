@@ -1,4 +1,4 @@
-//! Files that are written once and read anywhere. The module has the layout.
+//! Files that are written once and read at any offset. See the parent module for the layout.
 
 use std::{cell::RefCell, io, ops::Range, sync::Arc};
 
@@ -14,11 +14,11 @@ use crate::fs::ReadFile;
 /// Logical bytes of a page.
 const PAGE_BYTES: usize = 4 << 10;
 const STORED_BYTES: usize = PAGE_BYTES + TAG_BYTES;
-/// Pages that are read at once.
+/// Maximum number of pages read at once.
 const PAGES_MAX: u64 = 16;
 
 thread_local! {
-    /// Stored pages that are being read: at most 64 KiB and tags.
+    /// Buffer of stored pages during a read: at most 64 KiB and tags.
     static STORED: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
@@ -35,7 +35,7 @@ pub(super) struct PageWriter {
     cipher: Cipher,
     /// Number of the page in `page`.
     number: u64,
-    /// Logical bytes of the page being filled. A full page stays until the next byte.
+    /// Logical bytes of the page being filled. A full page is kept until the next byte.
     page: Vec<u8>,
     is_finished: bool,
 }
@@ -120,7 +120,7 @@ impl PageFile {
         HEADER_BYTES as u64 + (self.pages - 1) * PAGE_BYTES as u64 + last
     }
 
-    /// Returns the stored place of some pages.
+    /// Returns the stored range of `pages`.
     fn stored(&self, pages: Range<u64>) -> Range<u64> {
         let at = |page: u64| HEAD_BYTES as u64 + page * STORED_BYTES as u64;
         let end = match pages.end == self.pages {
@@ -175,7 +175,7 @@ impl PageFile {
         Err(EncryptionError::corrupt(start, Corruption::NotAuthentic { what }))
     }
 
-    /// Returns the pages that hold the logical `place`, which is behind the file header.
+    /// Returns the pages that hold the logical `place`, which is after the file header.
     fn pages_of(&self, place: &Range<u64>) -> Range<u64> {
         let page = |at: u64| at.saturating_sub(HEADER_BYTES as u64) / PAGE_BYTES as u64;
         page(place.start)..(page(place.end.saturating_sub(1)) + 1).min(self.pages)

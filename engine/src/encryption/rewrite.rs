@@ -1,4 +1,4 @@
-//! Encrypts a file again, by the current root key.
+//! Rewrites a file with the current root key.
 
 use std::{io, path::Path};
 
@@ -9,7 +9,7 @@ use crate::{
     sync::MutexGuard,
 };
 
-/// Logical bytes that are copied at once.
+/// Logical bytes copied at once.
 const PART_BYTES: u64 = 256 << 10;
 
 /// The result of [`Db::reencrypt`](crate::Db::reencrypt).
@@ -50,12 +50,14 @@ impl EncryptedFs {
         Ok(Head::read(&*self.inner.open(path)?)?.map(|head| head.key_id))
     }
 
-    /// Replaces the stored file `path`, which gets no more appends, by one of the current root key.
-    /// The new file is durable, its name after a sync of the directory. Returns the logical length.
+    /// Replaces the stored file `path`, which gets no more appends, by one encrypted with the
+    /// current root key. The new file is durable, its name after a sync of the directory. Returns
+    /// the logical length.
     ///
     /// # Errors
     ///
-    /// The failed operation, and errors of the file system and of the file; then it stays.
+    /// The failed operation, and errors of the file system and of the file. The old file then
+    /// stays.
     pub(crate) fn rewrite(&self, path: &Path) -> Result<u64, (&'static str, io::Error)> {
         let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
         let new = FileName::Temporary(name).path(path.parent().unwrap_or(Path::new("")));

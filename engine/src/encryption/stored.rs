@@ -1,4 +1,4 @@
-//! Files as they are stored: encrypted, if the store is.
+//! Files in their stored form: encrypted, if the store is.
 
 use std::{
     io,
@@ -9,10 +9,10 @@ use std::{
 use super::Keys;
 use crate::fs::{Fs, ReadFile};
 
-/// A file system with the files of a store, logical and as they are stored.
+/// A file system with the files of a store, in logical and stored form.
 #[derive(Debug, Clone)]
 pub(crate) struct StoredFs {
-    /// Files as they are stored.
+    /// Files in stored form.
     fs: Arc<dyn Fs>,
     #[cfg(feature = "encryption")]
     encrypted: Option<Arc<super::EncryptedFs>>,
@@ -54,8 +54,8 @@ impl StoredFs {
         &self.fs
     }
 
-    /// Opens the stored file `path`. Returns with it the stored length of its first `bytes` logical
-    /// bytes, or of the whole file. More may follow the captured bytes of an encrypted file.
+    /// Opens the stored file `path`. Also returns the stored length of its first `bytes` logical
+    /// bytes, or of the whole file. An encrypted file may have more bytes after the captured ones.
     ///
     /// # Errors
     ///
@@ -68,7 +68,7 @@ impl StoredFs {
         let file = self.fs.open(path)?;
         #[cfg(feature = "encryption")]
         if let (Some(encrypted), Some(bytes)) = (&self.encrypted, bytes) {
-            // Not by its path: a new file may have replaced it.
+            // Uses the open file, because a new file may have replaced the path.
             let stored = encrypted.stored_bytes(Arc::clone(&file), bytes)?;
             return Ok((file, stored));
         }

@@ -1,4 +1,4 @@
-//! The encrypted file system beside the plain one.
+//! Compares the encrypted file system with the plain one.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by a panic")]
 
@@ -154,7 +154,7 @@ fn damaged_tables_are_refused_where_they_are_damaged() {
             let end = (start + 512).min(length);
             let mut found = vec![0; end - start];
             match file.read_at(&mut found, start as u64) {
-                // A file without a head reads as no header.
+                // A file without a head reads as if it had no header.
                 Ok(()) if found == want.get(start..end).unwrap_or_default() => {}
                 Ok(()) => refused |= FileHeader::decode(&found).is_err() && start == 0,
                 Err(_) => refused = true,
@@ -193,7 +193,7 @@ fn pages_of_another_file_are_refused() {
     assert!(file.read_at(&mut [0; 10], 64 + 4096).is_ok());
 }
 
-/// Whatever happens to stored frames: each byte reads as it was written, or as 0 or 255.
+/// Whatever happens to stored frames, each byte reads as written, or as 0 or 255.
 #[test]
 fn damaged_frames_read_as_no_data() {
     let mut random = Random(seed());
@@ -222,7 +222,7 @@ fn damaged_frames_read_as_no_data() {
     for at in 128..stored.len() {
         let mut bytes = stored.clone();
         bytes[at] ^= 1 << random.below(8);
-        // One frame, and only that.
+        // One frame is lost, and no other.
         let lost = check(&bytes, &format!("a flipped bit at {at}"));
         assert!((8..=480).contains(&lost), "{lost} bytes are lost at {at}");
         bytes[at..(at + 30).min(stored.len())].fill(0);
@@ -241,7 +241,7 @@ fn damaged_frames_read_as_no_data() {
     }
 }
 
-/// A reader that has seen a part of a frame reads on when the frame is complete.
+/// A reader that has seen a part of a frame reads the rest when the frame is complete.
 #[test]
 fn lengths_do_not_shrink_while_frames_are_appended() {
     let appends: Vec<_> = (1..20_u8).map(|byte| vec![byte; 8 * usize::from(byte)]).collect();

@@ -1,4 +1,4 @@
-//! A file system with files that are read elsewhere until they arrive.
+//! A file system with files that are read from an origin until they arrive.
 
 use std::{
     collections::BTreeMap,
@@ -30,7 +30,7 @@ pub(crate) trait Origin: Debug + Send + Sync {
     fn open(&self, object: &str) -> io::Result<Arc<dyn ReadFile>>;
 }
 
-/// Files that arrive one after another.
+/// Files that arrive individually.
 #[derive(Debug)]
 pub(crate) struct ArrivingFiles {
     origin: Arc<dyn Origin>,
@@ -41,7 +41,7 @@ pub(crate) struct ArrivingFiles {
 
 #[derive(Debug)]
 struct Arrival {
-    /// Its name at the origin.
+    /// Name of the file at the origin.
     object: String,
     bytes: u64,
     has_arrived: AtomicBool,
@@ -59,8 +59,8 @@ impl ArrivingFiles {
         Self { origin, files: RwLock::new(BTreeMap::new()), reads, bytes_read }
     }
 
-    /// Adds files that have not arrived: absolute path, name at the origin, and length. Files that
-    /// were added before stay as they are, unless they arrived before they were lost.
+    /// Adds files that have not arrived: absolute path, name at the origin, and length. Files added
+    /// before are unchanged, unless they arrived and were lost afterwards.
     pub(crate) fn add(&self, added: impl IntoIterator<Item = (PathBuf, String, u64)>) {
         let mut files = self.files.write();
         for (path, object, bytes) in added {
@@ -72,7 +72,7 @@ impl ArrivingFiles {
         }
     }
 
-    /// Records that the file `path` is whole and durable under its name.
+    /// Records that the file `path` is complete and durable under its name.
     pub(crate) fn arrive(&self, path: &Path) {
         if let Some(arrival) = self.files.read().get(path) {
             arrival.has_arrived.store(true, Release);
@@ -95,7 +95,7 @@ impl ArrivingFiles {
     }
 }
 
-/// Opens files elsewhere until they arrive. Forwards all other calls.
+/// Opens files from the origin until they arrive. Forwards all other calls.
 #[derive(Debug)]
 pub(crate) struct ArrivingFs {
     inner: Arc<dyn Fs>,
@@ -222,7 +222,7 @@ struct Opened {
     is_local: bool,
 }
 
-/// An open file, which is read locally as soon as it has arrived.
+/// An open file, which is read locally once it has arrived.
 #[derive(Debug)]
 struct ArrivingFile {
     local: Local,
@@ -259,7 +259,7 @@ impl ReadFile for ArrivingFile {
             return file.read_at(buf, offset);
         }
         match file.read_at(buf, offset) {
-            // The origin may have removed what it no longer needs.
+            // The origin may have removed an object that it no longer needs.
             Err(_) if self.arrival.has_arrived() => self.file()?.file.read_at(buf, offset),
             read => {
                 self.arriving.reads.fetch_add(1, Relaxed);
@@ -270,7 +270,7 @@ impl ReadFile for ArrivingFile {
     }
 
     fn advise_read(&self, place: Range<u64>) {
-        // The read that follows reports an error.
+        // The next read reports an error.
         if let Ok(opened) = self.file() {
             opened.file.advise_read(place);
         }

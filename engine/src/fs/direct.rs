@@ -1,4 +1,4 @@
-//! Reads past the page cache of the operating system: `O_DIRECT`.
+//! Reads that bypass the page cache of the operating system: `O_DIRECT`.
 //!
 //! Such a read moves whole blocks of the device into memory with the alignment of the device. The
 //! kernel reports the alignment (`statx` with `STATX_DIOALIGN`, since Linux 6.1). Without it
@@ -6,8 +6,8 @@
 //! and is copied from it. The copy takes about 0.1 us for a block of 4 KiB, far less than the
 //! device.
 //!
-//! The kernel writes dirty pages back before it reads there, so data written through the page cache
-//! is read as it is.
+//! The kernel writes dirty pages back before it reads there, so a read returns data written through
+//! the page cache.
 
 #![expect(clippy::disallowed_methods, reason = "this is what the fs trait stands for")]
 
@@ -22,15 +22,15 @@ use bytes::Bytes;
 
 use super::{ReadFile, real};
 
-/// Alignment of places and buffers if the kernel reports none.
+/// Alignment of offsets and buffers if the kernel reports none.
 const DEFAULT_ALIGNMENT: usize = 4 << 10;
 /// Larger reported alignments are refused.
 const ALIGNMENT_MAX: usize = 1 << 20;
-/// Longer reads are done in parts.
+/// Maximum length of a buffer. Longer reads are split.
 const BUFFER_BYTES_MAX: usize = 1 << 20;
 /// The smallest unit of any device.
 const SECTOR_BYTES: usize = 512;
-/// Reads of one call that may end before the next byte, although the file has it.
+/// Maximum number of reads of one call that end before the next byte, although the file has it.
 const SHORT_READS_MAX: u32 = 8;
 
 #[derive(Debug)]
@@ -59,8 +59,8 @@ impl DirectFile {
 
 /// Source of blocks, replaced in tests.
 trait Blocks {
-    /// Reads into `buffer`. Its length and `place` are multiples of the alignment. Returns the
-    /// bytes read.
+    /// Reads into `buffer`. Its length and the offset `place` are multiples of the alignment.
+    /// Returns the bytes read.
     fn read_blocks(&self, buffer: &mut [u8], place: u64) -> io::Result<usize>;
 
     fn length(&self) -> io::Result<u64>;
@@ -100,7 +100,7 @@ trait Blocks {
                 return Err(io::Error::other(reason));
             }
             if read.is_multiple_of(SECTOR_BYTES) {
-                // At a sector, from which reading can continue.
+                // The read ended at a sector, from which reading can continue.
                 place_alignment = place_alignment.min(SECTOR_BYTES);
             }
         }
@@ -153,8 +153,8 @@ fn open(_: &Path) -> io::Result<File> {
     Err(unsupported())
 }
 
-/// Converts `EINVAL`, the error where such reads are missing. Some file systems return it only for
-/// a read.
+/// Converts `EINVAL`, the error if direct reads are unsupported. Some file systems return it only
+/// for a read.
 fn unsupported_if_invalid(error: io::Error) -> io::Error {
     match error.raw_os_error() {
         Some(code) if code == rustix::io::Errno::INVAL.raw_os_error() => unsupported(),
@@ -167,7 +167,7 @@ fn unsupported() -> io::Error {
     io::Error::new(io::ErrorKind::Unsupported, reason)
 }
 
-/// Returns the alignments of places and of buffers.
+/// Returns the alignments of offsets and of buffers.
 #[cfg(target_os = "linux")]
 fn alignments(file: &File) -> io::Result<(usize, usize)> {
     use rustix::fs::{AtFlags, StatxFlags, statx};
@@ -179,7 +179,7 @@ fn alignments(file: &File) -> io::Result<(usize, usize)> {
         let bytes = usize::try_from(bytes).ok();
         bytes.filter(|bytes| bytes.is_power_of_two() && *bytes <= ALIGNMENT_MAX)
     };
-    // Zero: not for this file.
+    // Zero means that direct reads of this file are unsupported.
     let both = usable(said.stx_dio_offset_align).zip(usable(said.stx_dio_mem_align));
     both.ok_or_else(unsupported)
 }
@@ -196,10 +196,10 @@ mod tests {
     use super::*;
     use crate::fs::{AppendFile, Fs, RealFs};
 
-    /// A file whose first reads are cut to these lengths.
+    /// A file whose first reads are truncated to these lengths.
     struct ShortReads {
         bytes: Vec<u8>,
-        /// `None` for a read that is not cut.
+        /// `None` for a read that is not truncated.
         cuts: RefCell<Vec<Option<usize>>>,
     }
 
@@ -237,7 +237,7 @@ mod tests {
                 read(&[Some(cut); 3], place, length).unwrap();
             }
         }
-        // Each time a sector, and no more.
+        // Each read returns one sector.
         read(&[Some(512); 64], 700, 9000).unwrap();
         let end = Err(io::ErrorKind::UnexpectedEof);
         assert_eq!(kind(read(&[Some(512)], 20_000, 1)), end);
@@ -246,7 +246,7 @@ mod tests {
         assert_eq!(kind(read(&[Some(100); 64], 700, 1)), Err(io::ErrorKind::Other));
     }
 
-    /// Uses the build directory, which is on a disk; that of temporary files may not be.
+    /// Uses the build directory, which is on a disk. The directory of temporary files may not be.
     #[test]
     fn reads_of_every_alignment_are_right() {
         let folder = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap();

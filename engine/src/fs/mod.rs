@@ -282,7 +282,7 @@ pub trait ReadFile: Debug + Send + Sync {
 /// the parent keeps the lock.
 pub trait FileLock: Debug + Send + Sync {}
 
-/// Returns `path` from the root on, without `.` and `..`. `real` returns the path of each part
+/// Returns `path` from the root on, without `.` and `..`. `real` returns the path of each component
 /// without symbolic links.
 fn resolved(path: &Path, real: impl Fn(&Path) -> io::Result<PathBuf>) -> io::Result<PathBuf> {
     let mut resolved = PathBuf::from("/");

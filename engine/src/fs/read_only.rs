@@ -51,7 +51,7 @@ impl Fs for ReadOnlyFs {
         refused()
     }
 
-    /// The store opens its manifest for appending in any case; the handle rejects each call.
+    /// The store always opens its manifest for appending; the handle rejects each call.
     fn open_append(&self, _: &Path) -> io::Result<Arc<dyn AppendFile>> {
         Ok(Arc::new(RefusingFile))
     }
@@ -80,7 +80,7 @@ impl Fs for ReadOnlyFs {
         refused()
     }
 
-    /// Would create the file.
+    /// A lock would create the file.
     fn lock(&self, _: &Path) -> io::Result<Box<dyn FileLock>> {
         refused()
     }

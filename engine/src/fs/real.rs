@@ -78,7 +78,7 @@ impl Fs for RealFs {
 
     fn open(&self, path: &Path) -> io::Result<Arc<dyn ReadFile>> {
         let file = File::open(path)?;
-        // A directory opens without an error and fails at the first read.
+        // Opening a directory succeeds, and the first read fails.
         if file.metadata()?.is_dir() {
             return Err(io::ErrorKind::IsADirectory.into());
         }
@@ -114,7 +114,7 @@ impl Fs for RealFs {
         let file = OpenOptions::new().append(true).create(true).open(path)?;
         let tried = file.try_lock();
         if tried.is_ok() {
-            // A hint for the message of another opener: a failure to write it changes nothing.
+            // Used in the message of another opener: a failure to write it changes nothing.
             let _ = file.set_len(0).and_then(|()| writeln!(&file, "{}", process::id()));
         }
         held(file, tried)
@@ -158,21 +158,21 @@ impl DirHandle for RealDir {
 struct RealFile(File);
 
 impl AppendFile for RealFile {
-    /// At the position of the handle, after the previous append: `O_APPEND` would follow the
-    /// reserved bytes.
+    /// Appends at the position of the handle, after the previous append: `O_APPEND` would follow
+    /// the reserved bytes.
     fn append(&self, bytes: &[u8]) -> io::Result<()> {
         (&self.0).write_all(bytes)
     }
 
     fn reserve(&self, file_bytes: u64) -> io::Result<()> {
-        // Beyond this limit the system kills the process (SIGXFSZ).
+        // A write beyond this limit kills the process (SIGXFSZ).
         if getrlimit(Resource::Fsize)
             .current
             .is_some_and(|file_bytes_max| file_bytes > file_bytes_max)
         {
             return Err(io::ErrorKind::FileTooLarge.into());
         }
-        // Never shorter: that would truncate appended bytes.
+        // Never shrinks the file: that would truncate appended bytes.
         if self.0.metadata()?.len() < file_bytes {
             self.0.set_len(file_bytes)?;
         }
@@ -216,10 +216,10 @@ pub(super) fn map(file: &File) -> io::Result<Bytes> {
         return Ok(Bytes::new());
     }
     // SAFETY: mapped bytes must not change while the map exists. Through this trait they cannot:
-    // files are created new, only grow, and are never truncated, and growth lies after the map.
+    // files are created new, only grow, and are never truncated, and new bytes are after the map.
     // Reserved bytes do change; only logs have them, and logs are never mapped. The store's lock
-    // excludes other engines. Other programs that write to the store's files are excluded by the
-    // contract of `ReadFile::map`.
+    // excludes other engines. The contract of `ReadFile::map` excludes other programs that write to
+    // the store's files.
     let map = unsafe { Mmap::map(file) }?;
     Ok(Bytes::from_owner(map))
 }
@@ -236,7 +236,7 @@ impl Drop for RealLock {
     fn drop(&mut self) {
         // A forked child shares the lock with its parent, and only closes its descriptor.
         if getpid() == self.locked_by {
-            // If that fails, the close unlocks.
+            // If this fails, the close of the descriptor unlocks.
             let _ = self.file.unlock();
         }
     }
