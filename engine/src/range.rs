@@ -189,7 +189,7 @@ impl Range {
         Ok(())
     }
 
-    /// Continues behind the key whose merge failed, if that was the last step. Both ends keep their
+    /// Continues after the key whose merge failed, if that was the last step. Both ends keep their
     /// positions.
     pub(crate) fn resume(&mut self) {
         if let State::Open(range) = &mut self.0 {
@@ -208,7 +208,7 @@ impl Range {
         }
     }
 
-    /// Leaves values in blob files unread.
+    /// Skips reading values in blob files.
     fn set_keys_only(&mut self) {
         if let State::Open(range) = &mut self.0 {
             range.set_keys_only();
@@ -279,7 +279,7 @@ impl Drop for Range {
         if let State::Open(range) = &self.0
             && range.source().open.store().is_forked()
         {
-            // A drop of its contents may take a lock that a thread of the parent held.
+            // A drop of its contents may take a lock held by a thread of the parent.
             let _ = range.source().open.accept();
             mem::forget(mem::replace(&mut self.0, State::Refused(None)));
         }

@@ -33,7 +33,7 @@ impl KeyBounds {
         Self { start: Bound::Included(Bytes::copy_from_slice(prefix)), end }
     }
 
-    /// Returns a common prefix of all keys within the bounds, as long as the bounds show.
+    /// Returns a common prefix of all keys within the bounds, as long as the bounds determine.
     /// Meaningless if they are [empty](Self::is_empty).
     pub(crate) fn common_prefix(&self) -> &[u8] {
         let (Bound::Included(start) | Bound::Excluded(start)) = &self.start else { return &[] };
@@ -43,7 +43,7 @@ impl KeyBounds {
             Bound::Included(end) => return &start[..shared(end)],
             Bound::Excluded(end) => {
                 let shared = shared(end);
-                // The end is the first key behind a prefix of one byte more: all keys have it.
+                // The end is the first key after a prefix of one more byte, which all keys have.
                 let is_next =
                     |byte: u8| byte.checked_add(1).is_some_and(|next| end[shared..] == [next]);
                 match start.get(shared) {
@@ -57,7 +57,7 @@ impl KeyBounds {
         &start[..from + highest]
     }
 
-    /// Returns whether no key is within the bounds, as with inverted ones.
+    /// Returns `true` if no key is within the bounds, as with inverted ones.
     pub(crate) fn is_empty(&self) -> bool {
         match (&self.start, &self.end) {
             (Bound::Unbounded, Bound::Excluded(end)) => end.is_empty(),
@@ -89,8 +89,8 @@ impl KeyBounds {
         self.keys().map(Bytes::len).sum()
     }
 
-    /// Returns the first key within the bounds and the first one behind them, which is empty
-    /// without an upper bound; `None` if no key is within. No key is longer than
+    /// Returns the first key within the bounds and the first key after them, which is empty without
+    /// an upper bound. Returns `None` if no key is within the bounds. No key is longer than
     /// [`KEY_BYTES_MAX`].
     pub(crate) fn as_range_tombstone(&self) -> Option<(Bytes, Bytes)> {
         let start = match &self.start {
@@ -113,8 +113,8 @@ impl KeyBounds {
     }
 }
 
-/// Returns the first key behind all keys with this prefix: the prefix without its last 0xff bytes,
-/// and the last byte incremented. `None` for a prefix of 0xff bytes.
+/// Returns the first key after all keys with this prefix: the prefix without its last 0xff bytes,
+/// and the last byte incremented. Returns `None` for a prefix of 0xff bytes.
 fn behind_prefix(prefix: &[u8]) -> Option<Vec<u8>> {
     let last = prefix.iter().rposition(|&byte| byte < u8::MAX)?;
     let mut end = prefix[..=last].to_vec();
@@ -122,16 +122,16 @@ fn behind_prefix(prefix: &[u8]) -> Option<Vec<u8>> {
     Some(end)
 }
 
-/// Returns the first key behind `key`; `None` if it is the largest key.
+/// Returns the first key after `key`; `None` if `key` is the largest key.
 fn behind_key(key: &[u8]) -> Option<Vec<u8>> {
     if key.len() < KEY_BYTES_MAX {
         return Some([key, &[0]].concat());
     }
-    // A longer key is not valid, so no key has this one as a prefix but itself.
+    // A longer key is not valid, so `key` is the only key with itself as a prefix.
     behind_prefix(key)
 }
 
-/// Returns whether `key` satisfies the lower bound `start`.
+/// Returns `true` if `key` satisfies the lower bound `start`.
 pub(crate) fn is_above(key: &[u8], start: Bound<&[u8]>) -> bool {
     match start {
         Bound::Included(start) => key >= start,
@@ -140,7 +140,7 @@ pub(crate) fn is_above(key: &[u8], start: Bound<&[u8]>) -> bool {
     }
 }
 
-/// Returns whether `key` satisfies the upper bound `end`.
+/// Returns `true` if `key` satisfies the upper bound `end`.
 pub(crate) fn is_below(key: &[u8], end: Bound<&[u8]>) -> bool {
     match end {
         Bound::Included(end) => key <= end,

@@ -14,9 +14,9 @@ pub(crate) const SEEK_STEPS: usize = TableCursor::SEEK_STEPS;
 
 /// A position in entries with strictly ascending internal keys.
 ///
-/// A new cursor is unpositioned. So is one that stepped over either end, whose search found nothing
-/// or that failed; any of the four searches positions it again. Entries added to a memtable during
-/// a scan may or may not be met: they are newer than the reader.
+/// A new cursor is unpositioned. So is a cursor after a step over either end, a search without a
+/// result, or an error. Any of the four searches positions it again. A scan may or may not see
+/// entries added to a memtable meanwhile: they are newer than the reader.
 ///
 /// # Errors
 ///
@@ -43,27 +43,27 @@ pub(crate) trait Cursor {
     /// Moves to the last entry before `target`.
     fn seek_before(&mut self, target: InternalKey<'_>) -> Result<()>;
 
-    /// Prefetches from the file for this step of a [`seek`](Self::seek), which follows. Does not
-    /// wait. Before the first step it may leave the current entry.
+    /// Prefetches from the file for this step of a [`seek`](Self::seek), which must follow. Does
+    /// not block. May leave the current entry before the first step.
     #[inline]
     fn advise_seek_step(&mut self, step: usize) {
         let _ = step;
     }
 
-    /// Prefetches from the file for a [`seek_before`](Self::seek_before) of `target`, which
-    /// follows. Does not wait. Leaves the current entry.
+    /// Prefetches from the file for a [`seek_before`](Self::seek_before) of `target`, which must
+    /// follow. Does not block. Keeps the current entry.
     fn advise_seek_before(&mut self, target: InternalKey<'_>) {
         let _ = target;
     }
 
-    /// Returns whether the last search, or a step since, read from a file, or the next step of a
+    /// Returns `true` if the last search or a later step read from a file, or the next step of a
     /// [`seek`](Self::seek) probably does.
     fn has_missed_cache(&self) -> bool {
         false
     }
 
     /// Moves forward over entries that a range tombstone hides, beginning with the current one. May
-    /// stay. The last move was forward.
+    /// stay at the current entry. Requires that the last move was forward.
     fn skip_up(&mut self, hidden: &HiddenRange) -> Result<()> {
         let _ = hidden;
         Ok(())
@@ -84,31 +84,31 @@ pub(crate) trait Cursor {
     /// Returns the current internal key; `None` when unpositioned.
     fn key(&self) -> Option<InternalKey<'_>>;
 
-    /// Returns whether there is a current entry.
+    /// Returns `true` if there is a current entry.
     fn is_positioned(&self) -> bool {
         self.key().is_some()
     }
 
-    /// Returns whether the last move was a [`next`](Self::next), in the direction before, that led
-    /// to an older version of the same user key. Only when positioned.
+    /// Returns `true` if the last move was a [`next`](Self::next), in the same direction as the
+    /// move before, to an older version of the same user key. Only when positioned.
     ///
-    /// So readers that skip versions neither copy nor compare keys.
+    /// Readers that skip versions use it to avoid copies and comparisons of keys.
     fn is_older_version(&self) -> bool;
 
-    /// Returns whether the entry before the current one is known to have another user key. May be
-    /// `false` if that is not known. Only when positioned.
+    /// Returns `true` if the previous entry is known to have another user key. May return `false`
+    /// if that is unknown. Only when positioned.
     fn is_newest_version(&mut self) -> bool;
 
-    /// Returns the current value where it lies. Only when positioned.
+    /// Returns a reference to the current value. Only when positioned.
     fn value_ref(&self) -> &[u8];
 
-    /// Counts the current entry, a tombstone that a reader skips.
+    /// Counts the current entry, a skipped tombstone.
     fn note_tombstone(&mut self) {}
 
     /// Returns the current value, without a copy. Only when positioned.
     fn value(&self) -> Bytes;
 
-    /// Returns the place of the value of the current entry, a blob reference. Only when positioned.
+    /// Returns the location of the current value, a blob reference. Only when positioned.
     ///
     /// # Errors
     ///
@@ -117,14 +117,14 @@ pub(crate) trait Cursor {
         Err(Error::corrupt(self.path(), 0, Refused::BLOB.into()))
     }
 
-    /// Returns the file of the current entry for error messages; the directory of the store for an
-    /// entry in memory. Only when positioned.
+    /// Returns the file of the current entry for error messages, or the directory of the store for
+    /// an entry in memory. Only when positioned.
     fn path(&self) -> PathBuf;
 }
 
-/// Implements [`Cursor`] but `note_tombstone`, `blob` and `path`, which are given, by another
-/// cursor: `$call!(self, method(arguments))` calls a method that cannot fail, `$moves!` one that
-/// can.
+/// Implements [`Cursor`] by another cursor, except for `note_tombstone`, `blob` and `path`, which
+/// are given. `$call!(self, method(arguments))` calls an infallible method, `$moves!` a fallible
+/// one.
 macro_rules! forward_cursor {
     ($type:ty, $moves:ident, $call:ident, { $($rest:item)* }) => {
         impl $crate::iter::cursor::Cursor for $type {
@@ -209,10 +209,10 @@ macro_rules! forward_cursor {
 
 pub(crate) use forward_cursor;
 
-/// Returns the error for a cursor that stepped back where it must step on.
+/// Returns the error for a cursor that stepped backward instead of forward.
 ///
-/// Checked where keys are compared anyway, so that a table that is out of order ends a scan with an
-/// error instead of an endless loop.
+/// Checked where keys are compared anyway, so that an unordered table ends a scan with an error
+/// instead of an endless loop.
 pub(crate) fn out_of_order(cursor: &impl Cursor) -> Error {
     Error::corrupt(cursor.path(), 0, Corruption::Order { what: "an entry" })
 }

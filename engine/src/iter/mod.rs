@@ -1,4 +1,4 @@
-//! Entries in key order: from sorted sources up to what a user iterates over.
+//! Entries in key order: from sorted sources up to the iterator of the caller.
 //!
 //! | module        | content                                                              |
 //! |---------------|----------------------------------------------------------------------|
@@ -6,13 +6,12 @@
 //! | [`run`]       | cursor over the tables of a sorted run                               |
 //! | [`merge`]     | merge of cursors                                                     |
 //! | [`visible`]   | entries that a reader sees; [`resolve`](crate::resolve) decides      |
-//! | [`range`]     | double-ended iterator of a user                                      |
+//! | [`range`]     | double-ended iterator of the caller                                  |
 //! | [`bounds`]    | bounds of a range of keys                                            |
 //! | [`range_tombstone_sources`] | range tombstones of a read view                        |
 //!
-//! A merge wraps cursors, a visible cursor wraps a merge, a range wraps two visible cursors. None
-//! of them reads a clock, takes a lock or opens a file: the sources do. Errors of sources are
-//! returned unchanged.
+//! A merge wraps cursors, a visible cursor wraps a merge, a range wraps two visible cursors. Only
+//! the sources read a clock, take a lock or open a file. Errors of sources are returned unchanged.
 
 pub(crate) mod bounds;
 pub(crate) mod cursor;

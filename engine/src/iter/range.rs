@@ -1,4 +1,4 @@
-//! The double-ended iterator of a user.
+//! The double-ended iterator of the caller.
 
 use std::{fmt, iter::FusedIterator, mem, ops::Bound, sync::Arc};
 
@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{Error, Result, fold::OperatorCell, resolve::ReadPoint};
 
-/// Keys share allocations of this many bytes. A key that the user keeps pins one.
+/// Keys share allocations of this many bytes. A key that the caller keeps pins one.
 const KEY_BUFFER_BYTES: usize = 1 << 10;
 
 /// A read view, which a range keeps alive.
@@ -44,7 +44,7 @@ pub(crate) struct Range<S: CursorSource> {
     front: Side<S::Cursor>,
     back: Side<S::Cursor>,
     state: State,
-    /// Values are not read.
+    /// Skips reading values.
     keys_only: bool,
     keys: BytesMut,
 }
@@ -60,7 +60,7 @@ pub(crate) enum End {
 struct Side<C> {
     cursor: Option<VisibleCursor<C>>,
     place: Place,
-    /// Key of the last seek, or of the place before the source was replaced.
+    /// Key of the last seek, or of the position before the source was replaced.
     key: Vec<u8>,
 }
 
@@ -71,11 +71,11 @@ enum Place {
     Bound,
     /// At `key`, which is within the bounds.
     Key,
-    /// Behind `key`, which it yielded last, before the source was replaced.
+    /// After `key`, which was yielded last, before the source was replaced.
     Passed,
     /// At the entry under its cursor.
     Current,
-    /// Behind the entry under its cursor, which it yielded last.
+    /// After the entry under its cursor, which was yielded last.
     Yielded,
 }
 
@@ -84,9 +84,9 @@ enum State {
     Open,
     /// The ends met, one reached the other bound, or there was an error.
     UsedUp,
-    /// A merge failed. For the user it is at its end.
+    /// A merge failed. For the caller the range is at its end.
     Failed,
-    /// There are no keys within the bounds, whatever the seek.
+    /// No keys are within the bounds, regardless of seeks.
     Empty,
 }
 
@@ -110,7 +110,7 @@ impl<C: Cursor> Side<C> {
         }
     }
 
-    /// Returns whether its cursor is at this key.
+    /// Returns `true` if its cursor is at this key.
     fn is_at(&self, key: &[u8]) -> bool {
         matches!(self.place, Place::Current | Place::Yielded)
             && self.cursor.as_ref().and_then(VisibleCursor::key) == Some(key)
@@ -133,8 +133,8 @@ impl<C: Cursor> Side<C> {
 }
 
 impl<S: CursorSource> Range<S> {
-    /// Creates a range over the entries of `source` within `bounds` visible at `at`. Reads
-    /// nothing yet.
+    /// Creates a range over the entries of `source` within `bounds` visible at `at`, without
+    /// reading.
     pub(crate) fn new(source: S, at: ReadPoint, bounds: KeyBounds) -> Self {
         let state = if bounds.is_empty() { State::Empty } else { State::Open };
         let (front, back) = (Side::new(), Side::new());
@@ -197,7 +197,7 @@ impl<S: CursorSource> Range<S> {
         self.state = State::Failed;
     }
 
-    /// Continues behind the key whose merge failed, if that was the last step.
+    /// Continues after the key whose merge failed, if that was the last step.
     pub(crate) fn resume(&mut self) {
         if self.state == State::Failed {
             self.state = State::Open;
@@ -217,7 +217,7 @@ impl<S: CursorSource> Range<S> {
         }
     }
 
-    /// Moves the cursor of `end` by one entry. Returns whether there is one.
+    /// Moves the cursor of `end` by one entry. Returns `true` if there is one.
     #[inline]
     fn step(&mut self, end: End) -> Result<bool> {
         let (side, other) = match end {
@@ -291,7 +291,7 @@ impl<S: CursorSource> Range<S> {
         if side.is_at(key) {
             side.place = Place::Current;
         } else if other.is_at(key) {
-            // A change of direction: reuse the cursor that is there.
+            // After a change of direction, reuse the existing cursor.
             mem::swap(&mut side.cursor, &mut other.cursor);
             side.place = Place::Current;
         } else if is_at_bound {
@@ -309,7 +309,7 @@ impl<S: CursorSource> Range<S> {
         }
     }
 
-    /// Replaces the view by another `source`, read at `at`. Both ends keep their positions; a range
+    /// Replaces the view by another `source`, read at `at`. Both ends keep their positions. A range
     /// at its end stays there.
     pub(crate) fn replace_source(&mut self, source: S, at: ReadPoint) {
         debug_assert!(self.at.sequence <= at.sequence, "a range moves forward in time");

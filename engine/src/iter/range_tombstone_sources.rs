@@ -11,8 +11,8 @@ use crate::{resolve::hides_up_to, version::Version};
 
 /// The range tombstones of a read view, from sources that have any.
 ///
-/// The reader's sequence number is fixed before the list is created: a source that is empty then
-/// cannot get a range tombstone that the reader sees.
+/// The reader's sequence number is fixed before the list is created. So an empty source cannot get
+/// a range tombstone that the reader sees.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct RangeTombstoneSources {
     /// Lists of memtables, with the ranks of their sources.
@@ -26,11 +26,12 @@ pub(crate) struct RangeTombstoneSources {
 pub(crate) struct HiddenRange {
     /// First key.
     pub(crate) start: Vec<u8>,
-    /// First key behind the range; empty for no upper bound.
+    /// First key after the range; empty for no upper bound.
     pub(crate) end: Vec<u8>,
-    /// Older versions are hidden.
+    /// Sequence number below which versions are hidden.
     pub(crate) sequence: SequenceNumber,
-    /// Place of the source in the view, the newest first. All versions in later sources are older.
+    /// Position of the source in the view, the newest first. All versions in later sources are
+    /// older.
     pub(crate) rank: usize,
 }
 
@@ -40,21 +41,21 @@ impl HiddenRange {
         if self.end.is_empty() { Bound::Unbounded } else { Bound::Excluded(&self.end) }
     }
 
-    /// Returns whether the range contains `user_key`.
+    /// Returns `true` if the range contains `user_key`.
     pub(crate) fn contains(&self, user_key: &[u8]) -> bool {
         *self.start <= *user_key && ends_above(&self.end, user_key)
     }
 
-    /// Returns whether all versions of the keys in the range are hidden that are in a source of
-    /// this rank, and not above `newest`.
+    /// Returns `true` if the range hides all versions of its keys in a source of this rank whose
+    /// sequence numbers are at most `newest`.
     pub(crate) fn hides(&self, rank: usize, newest: SequenceNumber) -> bool {
         self.rank < rank || hides_up_to(self.sequence, newest)
     }
 }
 
 impl RangeTombstoneSources {
-    /// Collects the lists that are not empty, each with the rank of its source, and the tables of
-    /// `version`, whose first run has this rank. Ranks ascend.
+    /// Collects the non-empty lists, each with the rank of its source, and the tables of `version`.
+    /// Its first run has this rank. Ranks must ascend.
     pub(crate) fn new(
         lists: impl IntoIterator<Item = (usize, Arc<RangeTombstones>)>,
         version: Option<(usize, Arc<Version>)>,
@@ -70,8 +71,8 @@ impl RangeTombstoneSources {
         self.lists.is_empty() && self.version.is_none()
     }
 
-    /// Returns a range tombstone over `user_key` that a reader at `at` sees; an older one than
-    /// `sequence`, or 0, if none is newer. Returns also whether `hidden` was replaced by a range
+    /// Returns a range tombstone over `user_key` that a reader at `at` sees. Returns one older than
+    /// `sequence`, or 0, if none is newer. Also returns `true` if `hidden` was replaced by a range
     /// that hides the version `sequence`.
     #[cold]
     pub(super) fn find_newer(

@@ -23,7 +23,7 @@ pub(crate) trait SortedRun {
     /// Returns the bounds of the user keys of the table at `index`.
     fn bounds(&self, index: usize) -> &TableBounds;
 
-    /// Returns whether all entries of the table at `index` that are in the range are hidden.
+    /// Returns `true` if the range hides all its entries of the table at `index`.
     fn is_hidden(&self, index: usize, hidden: &HiddenRange) -> bool {
         let _ = (index, hidden);
         false
@@ -37,9 +37,9 @@ pub(crate) trait SortedRun {
     fn cursor(&self, index: usize) -> Result<Self::Cursor>;
 }
 
-/// The entries of a sorted run, one table after the other.
+/// The entries of a sorted run, one table after another.
 ///
-/// The cursor of a table is created when the scan reaches the table, and at most one exists.
+/// The cursor of a table is created when the scan reaches the table. At most one cursor exists.
 pub(crate) struct RunCursor<R: SortedRun> {
     run: R,
     /// The tables to read; the others have no key within the bounds.
@@ -51,7 +51,7 @@ pub(crate) struct RunCursor<R: SortedRun> {
 impl<R: SortedRun> RunCursor<R> {
     /// Creates an unpositioned cursor over the tables of `run` that may have keys within `bounds`.
     ///
-    /// Returns also their keys outside the bounds; the other tables are not opened.
+    /// Also returns keys of these tables outside the bounds; other tables are not opened.
     pub(crate) fn new(run: R, bounds: &KeyBounds) -> Self {
         let window = tables_within(&run, bounds);
         Self::over(run, window)
@@ -62,8 +62,8 @@ impl<R: SortedRun> RunCursor<R> {
         Self { run, window, open: None }
     }
 
-    /// Searches the table at `index` with `search`; without a hit, moves to the first entry behind
-    /// it.
+    /// Searches the table at `index` with `search`. Without a result, moves to the first entry
+    /// after it.
     fn search_up(
         &mut self,
         index: usize,
@@ -77,7 +77,7 @@ impl<R: SortedRun> RunCursor<R> {
         self.continue_up(index)
     }
 
-    /// Unless positioned, moves to the first entry of the tables behind the one at `index`.
+    /// Unless positioned, moves to the first entry of the tables after the one at `index`.
     fn continue_up(&mut self, index: usize) -> Result<()> {
         for behind in index + 1..self.window.end {
             if self.key().is_some() {
@@ -88,7 +88,7 @@ impl<R: SortedRun> RunCursor<R> {
         Ok(())
     }
 
-    /// Searches the last table of `tables` with `search`; without a hit, moves to the last entry
+    /// Searches the last table of `tables` with `search`. Without a result, moves to the last entry
     /// before it.
     fn search_down(
         &mut self,
@@ -202,7 +202,7 @@ impl<R: SortedRun> Cursor for RunCursor<R> {
     fn advise_seek_before(&mut self, target: InternalKey<'_>) {
         let Some(index) = self.tables_before(target).next_back() else { return };
         if self.open.as_ref().is_none_or(|(open, _)| *open != index) {
-            // The search that follows returns the error.
+            // The next search returns the error.
             self.open = self.run.cursor(index).ok().map(|cursor| (index, cursor));
         }
         if let Some((_, cursor)) = &mut self.open {

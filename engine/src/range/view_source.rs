@@ -21,7 +21,7 @@ use crate::{
     store::open_store::OpenStore,
 };
 
-/// The view that a range reads, and the store it belongs to.
+/// The view that a range reads, and its store.
 pub(crate) struct ViewSource {
     pub(crate) view: KeptView,
     pub(crate) tree: Arc<Tree>,
@@ -37,10 +37,10 @@ pub(crate) struct ViewSource {
 }
 
 impl ViewSource {
-    /// Returns a source for the present view of the same keyspace.
+    /// Returns a source for the current view of the same keyspace.
     pub(super) fn present(&self) -> Result<Self> {
         let view = self.tree.view().kept().clone();
-        // Check and read point after the view, as in lookups.
+        // The check and the read point come after the view, as in lookups.
         self.tree.check()?;
         let store = self.open.store();
         let at = ReadPoint::new(store.writer.visible());

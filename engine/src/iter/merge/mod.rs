@@ -20,7 +20,7 @@ use crate::{Result, table::blobs::Blob};
 ///
 /// No two cursors have the same internal key: a sequence number belongs to one write, and a write
 /// is in one source of a read view. A change of direction steps every other source once, since each
-/// is next to the current entry; unpositioned ones are searched again.
+/// is next to the current entry. Unpositioned sources are searched again.
 #[derive(Debug)]
 pub(crate) struct MergeCursor<C> {
     cursors: Vec<C>,
@@ -40,7 +40,8 @@ pub(crate) struct MergeCursor<C> {
     turn_key: Vec<u8>,
 }
 
-/// Direction of the last move. The other cursors are behind the current entry, or before it.
+/// Direction of the last move. The other cursors are after the current entry (forward), or before
+/// it (backward).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Direction {
     Forward,
@@ -48,8 +49,8 @@ enum Direction {
 }
 
 impl<C: Cursor> MergeCursor<C> {
-    /// Creates an unpositioned merge of `cursors`, and moves none. All their user keys have the
-    /// first `common_prefix_bytes` in common.
+    /// Creates an unpositioned merge of `cursors`, without moving them. All their user keys have
+    /// the first `common_prefix_bytes` in common.
     pub(crate) fn new(cursors: Vec<C>, common_prefix_bytes: usize) -> Self {
         Self {
             players: vec![Player::default(); cursors.len()],
@@ -80,14 +81,14 @@ impl<C: Cursor> MergeCursor<C> {
         Ok(())
     }
 
-    /// Returns whether any cursor read from a file for the last search, or since.
+    /// Returns `true` if any cursor read from a file for the last search, or since.
     fn reads(&self) -> bool {
         self.cursors.iter().any(C::has_missed_cache)
     }
 
-    /// Moves every cursor with `go`. From the first one that reads from a file on, and if `reads`
-    /// is set, `announce` prefetches for those behind it, so that their reads are in flight
-    /// together. With everything in memory nothing is searched twice.
+    /// Moves every cursor with `go`. After the first cursor that reads from a file, and also if
+    /// `reads` is set, `announce` prefetches for the later cursors, so that their reads are in
+    /// flight together. With everything in memory nothing is searched twice.
     #[inline]
     fn move_all(
         &mut self,
@@ -107,7 +108,7 @@ impl<C: Cursor> MergeCursor<C> {
         Ok(())
     }
 
-    /// Steps the current cursor with `step`, and finds the new winner.
+    /// Steps the current cursor with `step`, and determines the new winner.
     #[inline]
     fn step(&mut self, step: impl Fn(&mut C) -> Result<()>) -> Result<()> {
         debug_assert!(self.positioned > 0, "only a positioned cursor is stepped");
@@ -129,9 +130,9 @@ impl<C: Cursor> MergeCursor<C> {
 
     /// Changes the direction: steps every cursor with `step`.
     ///
-    /// A step moves the other cursors to the other side of the current entry. Not if one is
-    /// unpositioned, or if a memtable got entries in between; then `search` does, given the current
-    /// key.
+    /// A step moves the other cursors to the other side of the current entry. If a cursor is
+    /// unpositioned, or a memtable got entries in between, `search` with the current key does so
+    /// instead.
     fn turn(
         &mut self,
         direction: Direction,
@@ -167,7 +168,7 @@ impl<C: Cursor> MergeCursor<C> {
         Ok(())
     }
 
-    /// Moves each positioned cursor with `skip`, in the present direction.
+    /// Moves each positioned cursor with `skip`, in the current direction.
     fn skip(&mut self, skip: impl Fn(&mut C) -> Result<()>) -> Result<()> {
         self.positioned = 0;
         self.cursors.iter_mut().filter(|cursor| cursor.is_positioned()).try_for_each(skip)?;
@@ -271,7 +272,7 @@ impl<C: Cursor> Cursor for MergeCursor<C> {
 
     #[inline]
     fn is_newest_version(&mut self) -> bool {
-        // Forward, the entry before may be that of any cursor.
+        // After forward moves, the previous entry may belong to any cursor.
         self.direction == Direction::Backward
             && (self.positioned == 1 || !self.is_tied())
             && self.cursors[self.winner].is_newest_version()

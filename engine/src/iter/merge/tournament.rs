@@ -14,11 +14,11 @@ use sievedb_format::packed_keys::head;
 use super::{Direction, MergeCursor};
 use crate::iter::cursor::Cursor;
 
-/// The current key of a cursor, in short.
+/// The current key of a cursor, abbreviated.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Player {
     pub(super) is_positioned: bool,
-    /// The first bytes behind the common prefix.
+    /// The first bytes after the common prefix.
     pub(super) head: u64,
 }
 
@@ -58,7 +58,7 @@ impl<C: Cursor> MergeCursor<C> {
         winner
     }
 
-    /// Returns whether cursor `left` wins against `right`, and whether both have the same user key.
+    /// Returns two flags: cursor `left` wins against `right`, and both have the same user key.
     #[inline]
     fn play(&self, left: usize, right: usize) -> (bool, bool) {
         let (Player { head: a, is_positioned }, Player { head: b, is_positioned: has_right }) =
@@ -88,7 +88,7 @@ impl<C: Cursor> MergeCursor<C> {
         trailer(right).cmp(&trailer(left))
     }
 
-    /// Keeps what is kept of a cursor's key.
+    /// Stores the abbreviated key of a cursor.
     #[inline]
     fn note_key(&mut self, index: usize) {
         let key = self.cursors[index].key();
@@ -97,13 +97,14 @@ impl<C: Cursor> MergeCursor<C> {
         self.players[index] = Player { is_positioned, head: head(tail.unwrap_or_default()) };
     }
 
-    /// Plays the matches of the last winner, which was stepped.
+    /// Plays the matches of the last winner after a step.
     pub(super) fn play_again(&mut self, stepped: usize) {
         debug_assert_eq!(stepped, self.winner);
         debug_assert!(1 < self.positioned && self.positioned <= self.cursors.len());
         self.note_key(stepped);
         self.positioned -= usize::from(!self.players[stepped].is_positioned);
-        // The second best lost on this path: if any loser here had the key just left, it has too.
+        // The second best lost on this path. If any loser here had the key that was left, it has
+        // that key too.
         let mut others_repeat = false;
         let mut winner = stepped;
         let mut node = (stepped + self.cursors.len()) / 2;
@@ -125,7 +126,7 @@ impl<C: Cursor> MergeCursor<C> {
         };
     }
 
-    /// Returns whether a loser to the current cursor has its user key.
+    /// Returns `true` if a loser to the current cursor has its user key.
     pub(super) fn is_tied(&self) -> bool {
         let mut node = (self.winner + self.cursors.len()) / 2;
         while node > 0 {

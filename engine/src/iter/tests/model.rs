@@ -78,7 +78,7 @@ pub(crate) fn text(entries: &[Entry]) -> String {
     entries.iter().map(word).collect::<Vec<_>>().join(" ")
 }
 
-/// Moves of a cursor, and the move that fails.
+/// Moves of a cursor, and the index of the move that fails.
 #[derive(Debug, Default)]
 pub(crate) struct Moves {
     pub(crate) count: Cell<usize>,
@@ -95,13 +95,13 @@ pub(crate) struct VecCursor {
     entries: Rc<Vec<Entry>>,
     at: Option<usize>,
     repeats: bool,
-    /// Reports whether the entry before has another key.
+    /// Reports whether the previous entry has another key.
     tells: bool,
-    /// Each of its searches reads.
+    /// Each search reads from a file.
     reads: bool,
     /// The step of a seek that searches.
     searching_step: usize,
-    /// That step is the next one.
+    /// That step is the next one, and is predicted.
     foretells: bool,
     moves: Rc<Moves>,
 }
@@ -120,7 +120,7 @@ impl VecCursor {
         }
     }
 
-    /// Makes it report for some entries that the one before has another key.
+    /// Makes the cursor report for some entries that the previous one has another key.
     fn telling(mut self) -> Self {
         self.tells = true;
         self
@@ -132,7 +132,7 @@ impl VecCursor {
         self
     }
 
-    /// Makes it seek in steps, and report before this one whether it reads.
+    /// Makes the cursor seek in steps, and report before this step that it reads.
     pub(crate) fn searching_in(mut self, step: usize) -> Self {
         self.searching_step = step;
         self
@@ -302,7 +302,7 @@ impl History {
     }
 }
 
-/// Returns the entries visible at `at`: applies the writes up to there one after the other.
+/// Returns the entries visible at `at`: applies the writes up to there in order.
 pub(crate) fn read(
     entries: &[Entry],
     range_tombstones: &[RangeTombstone],

@@ -79,7 +79,7 @@ fn any_mix_of_both_ends_yields_the_entries_of_a_map() {
         let mut range = Range::new(Rc::clone(&view), ReadPoint::new(sequence), bounds.clone());
         let mut keys = Range::new(view, ReadPoint::new(sequence), bounds);
         let mut want = want.into_iter();
-        // Both ends stay at the end.
+        // Both ends remain at the end.
         for back in ends {
             let (got, key, want) = match back {
                 false => (range.next(), keys.key(End::Front), want.next()),
@@ -97,7 +97,7 @@ fn any_mix_of_both_ends_yields_the_entries_of_a_map() {
 #[derive(Debug, Clone)]
 enum Move {
     Step(End),
-    /// To this key or, if `None`, to the one that the front or the back yielded last.
+    /// To this key or, if `None`, to the last key that the front or the back yielded.
     Seek(End, Option<Vec<u8>>),
 }
 
@@ -207,12 +207,12 @@ fn error_is_yielded_once_and_ends_the_range_until_a_seek() {
         let mut step = || if back { range.next_back() } else { range.next() };
         assert!(step().is_some_and(|entry| entry.is_ok()));
         view.moves.fail_at.set(Some(view.moves.count.get()));
-        // An end may have one more entry without a move.
+        // An end may yield one more entry without a move.
         let error = (0..3).find_map(|_| step().expect("an item").err()).expect("the move fails");
         assert_eq!(error.to_string(), failure().to_string());
         assert!(step().is_none());
         assert!(range.next().is_none() && range.next_back().is_none());
-        // As a new range, from either end; the error repeats if it persists.
+        // Acts as a new range, from either end. The error repeats if it persists.
         range.seek(End::Front, b"b");
         assert_eq!(range.next().unwrap().unwrap().0, "b");
         assert_eq!(range.next_back().unwrap().unwrap().0, "d");

@@ -18,8 +18,7 @@ use crate::{
     },
 };
 
-/// Tables of entries, each with the bounds that its meta-data states, and which of them were
-/// opened.
+/// Tables of entries, each with the bounds in its metadata, and a record of the opened ones.
 #[derive(Debug, Default)]
 struct Run {
     tables: Vec<Table>,
@@ -64,7 +63,7 @@ impl Run {
         Rc::new(Self { tables, ..Self::default() })
     }
 
-    /// Splits sorted `entries` at some of the places where the user key changes.
+    /// Splits sorted `entries` at some of the positions where the user key changes.
     fn split(entries: &[Entry], cuts: &[bool]) -> Rc<Self> {
         let mut tables: Vec<Vec<Entry>> = Vec::new();
         let mut cuts = cuts.iter().cycle();
@@ -120,7 +119,7 @@ fn bounds_exclude_tables_without_a_key_inside() {
     });
 }
 
-/// Returns the position behind every version of `key`.
+/// Returns the position after every version of `key`.
 fn oldest(key: &str) -> InternalKey<'_> {
     InternalKey::new(key.as_bytes(), Trailer::OLDEST)
 }
@@ -149,7 +148,7 @@ fn a_table_is_opened_when_it_is_reached() {
 
 #[test]
 fn table_without_entries_is_skipped() {
-    // Its bounds come from a range tombstone.
+    // The bounds of the table come from a range tombstone.
     let mut run = Run::new(&["a@1", "d@1", "k@1"]);
     let tables = &mut Rc::get_mut(&mut run).expect("no other owner").tables;
     tables[1] = Table { bounds: TableBounds::inclusive(*b"c", *b"e"), ..Table::default() };

@@ -1,4 +1,4 @@
-//! Compares visible entries with the history applied write by write.
+//! Compares visible entries with the history applied in order.
 
 use std::{ops::Bound, rc::Rc, sync::Arc};
 
@@ -248,7 +248,7 @@ fn a_source_out_of_order_ends_in_an_error() {
         RangeTombstoneSources::default(),
         append(),
     );
-    // Forward, keys are compared where blocks meet: within a block they are in order.
+    // Forward, keys are compared at block boundaries: within a block they are in order.
     let mut walk = || -> Result<()> {
         search(&mut cursor, true)?;
         while cursor.key().is_some() {

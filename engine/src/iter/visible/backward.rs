@@ -61,8 +61,8 @@ impl<C: Cursor> VisibleCursor<C> {
         Ok(())
     }
 
-    /// Moves backward from the entry under `cursor`, inclusive, to the next visible one behind
-    /// `start`. No version of its key was passed before.
+    /// Moves backward from the entry under `cursor`, inclusive, to the next visible entry after
+    /// `start`. Requires that no version of its key was passed before.
     #[inline]
     pub(super) fn find_down(&mut self, start: Bound<&[u8]>) -> Result<()> {
         while let Some(key) = self.cursor.key() {
@@ -105,7 +105,7 @@ impl<C: Cursor> VisibleCursor<C> {
     }
 
     /// Moves backward over the versions of `user_key` that the reader may see, and keeps the value
-    /// of the newest. Returns what it shows.
+    /// of the newest. Returns its content.
     fn take_newest(&mut self) -> Result<Seen> {
         let mut newest = Ok(Seen::Nothing);
         let mut steps = 0;
@@ -113,7 +113,7 @@ impl<C: Cursor> VisibleCursor<C> {
             && key.user_key == self.user_key
             && key.trailer.sequence() <= self.at.sequence
         {
-            // An unsupported kind is harmless below a newer version, so its error waits.
+            // An unsupported kind is harmless below a newer version, so its error is deferred.
             let trailer = key.trailer;
             newest = self.seen(trailer);
             match newest {

@@ -1,4 +1,4 @@
-//! Values that merge operands make.
+//! Values computed from merge operands.
 
 use sievedb_format::{Corruption, InternalKey};
 
@@ -26,7 +26,7 @@ impl<C: Cursor> VisibleCursor<C> {
     }
 
     /// Moves forward over the merge operands of `user_key` under the cursor, up to the version that
-    /// decides, and makes the value.
+    /// decides, and computes the value.
     #[cold]
     pub(super) fn fold(&mut self) -> Result<()> {
         if self.operator.get().is_none() {

@@ -37,7 +37,7 @@ impl<C: Cursor> VisibleCursor<C> {
         if state == State::Backward {
             self.copy_key();
         }
-        // The passed entry may be in a source that ended there.
+        // The passed entry may have been the last one of its source.
         if !self.cursor.is_positioned() {
             self.cursor.seek(InternalKey::new(&self.user_key, Trailer::OLDEST))?;
             return self.find_up(LastKey::None, end);
@@ -56,8 +56,8 @@ impl<C: Cursor> VisibleCursor<C> {
         self.find_up(LastKey::None, end)
     }
 
-    /// Moves forward from the entry under `cursor`, inclusive, to the next visible one before
-    /// `end`. `last_key` is the key that a step has just left.
+    /// Moves forward from the entry under `cursor`, inclusive, to the next visible entry before
+    /// `end`. `last_key` is the key before a step.
     #[inline]
     pub(super) fn find_up(&mut self, mut last_key: LastKey, end: Bound<&[u8]>) -> Result<()> {
         let mut steps = 0;
@@ -103,8 +103,8 @@ impl<C: Cursor> VisibleCursor<C> {
         Ok(())
     }
 
-    /// Searches, from one version of a key, the one that the reader sees or, if the key is
-    /// resolved, the next key.
+    /// Searches for the visible version of a key, starting at one of its versions, or for the next
+    /// key if the key is resolved.
     #[cold]
     fn pass_versions(&mut self, last_key: LastKey) -> Result<()> {
         self.copy_key();
@@ -113,7 +113,7 @@ impl<C: Cursor> VisibleCursor<C> {
             true => InternalKey::new(&self.user_key, Trailer::OLDEST),
             false => InternalKey::seek(&self.user_key, self.at.sequence),
         })?;
-        // In a table that is out of order, the search might lead back forever.
+        // In an unordered table, the search might lead back forever.
         let found = self.cursor.key().map(|key| key.user_key.cmp(&self.user_key));
         match found {
             Some(Ordering::Less) => Err(out_of_order(&self.cursor)),
@@ -123,7 +123,7 @@ impl<C: Cursor> VisibleCursor<C> {
     }
 
     /// Moves forward over the hidden range around the version under the cursor, with this trailer,
-    /// as far as sources have no newer versions. Returns whether the cursor left the version.
+    /// as far as sources have no newer versions. Returns `true` if the cursor left the version.
     #[cold]
     fn skip_up(&mut self, trailer: Trailer) -> Result<bool> {
         self.may_skip = false;

@@ -4,7 +4,7 @@
 //! |--------------|----------------------------------------|
 //! | [`forward`]  | searches and steps to larger keys      |
 //! | [`backward`] | searches and steps to smaller keys     |
-//! | [`fold`]     | values that merge operands make        |
+//! | [`fold`]     | values computed from merge operands    |
 
 mod backward;
 mod fold;
@@ -27,30 +27,30 @@ use crate::{
     table::blobs::Blob,
 };
 
-/// Steps over versions of one key before a search replaces them. A step takes tens of nanoseconds,
-/// a search in a store of ten sources some microseconds.
+/// Number of steps over versions of one key before a search replaces them. A step takes tens of
+/// nanoseconds, a search in a store of ten sources some microseconds.
 const STEPS_MAX: u32 = 8;
 
 /// Cursor over the entries that a reader at one point in time sees, one per user key. The clock of
 /// the reader is fixed if any entry expires.
 ///
-/// Finds the newest version of each key at or below that number, and skips the key if there is none
-/// or if it has no value by [`resolve`]. Every search and step takes a limit, so that it does not
-/// read on over keys that are hidden or out of range.
+/// Finds the newest version of each key at or below the reader's sequence number. Skips the key if
+/// there is none or if it has no value by [`resolve`]. Every search and step takes a limit, so that
+/// it does not read keys that are hidden or out of range.
 ///
-/// Like a [`Cursor`] it is unpositioned at first, behind either end and after an error.
+/// Like a [`Cursor`], it is unpositioned at first, beyond either end, and after an error.
 #[derive(Debug)]
 pub(crate) struct VisibleCursor<C> {
     cursor: C,
     at: ReadPoint,
     range_tombstones: RangeTombstoneSources,
     operator: OperatorCell,
-    /// The last hidden range that was found; at first the default.
+    /// The last hidden range found; initially the default.
     hidden: HiddenRange,
-    /// `hidden` was found for the present key, and the cursor has not skipped it.
+    /// `hidden` was found for the current key, and the cursor has not skipped it.
     may_skip: bool,
     state: State,
-    /// In states `Forward` and `Backward` the length of what precedes the current value.
+    /// In states `Forward` and `Backward`, the length of the bytes before the current value.
     prefix_bytes: usize,
     /// In states `Passed` and `Folded` the current key; else the key of a search.
     user_key: Vec<u8>,
@@ -59,15 +59,15 @@ pub(crate) struct VisibleCursor<C> {
     in_blob_file: InBlobFile,
 }
 
-/// Place of the current value: in a blob file or not.
+/// Location of the current value: in a blob file or not.
 #[derive(Debug)]
 enum InBlobFile {
     No,
-    /// It is named by the entry under `cursor`.
+    /// The entry under `cursor` refers to the value.
     Current,
-    /// It is named by the entry that was passed, or the entry is damaged.
+    /// The passed entry refers to the value, or the entry is damaged.
     Passed(Result<Blob>),
-    /// It is in `value`.
+    /// The value was loaded into `value`.
     Loaded,
 }
 
@@ -77,19 +77,20 @@ enum State {
     Unpositioned,
     /// Under `cursor`, which moved forward to it.
     Forward,
-    /// Under `cursor`, which moved backward to it. The entry before is known to have another key.
+    /// Under `cursor`, which moved backward to it. The previous entry is known to have another key.
     Backward,
-    /// In `user_key` and `value`; `cursor` has passed it. Backward, the oldest version of a key is
-    /// first. So `cursor` must pass one to identify it as the newest, unless the source reports
-    /// that.
+    /// In `user_key` and `value`; `cursor` has passed the entry. Backward, the oldest version of a
+    /// key is first. So `cursor` must pass a version to identify it as the newest, unless the
+    /// source reports that.
     Passed,
-    /// In `user_key` and `value`, which merge operands made; `cursor` has moved forward over them.
+    /// In `user_key` and `value`, which was computed from merge operands; `cursor` has moved
+    /// forward over them.
     Folded,
 }
 
 impl<C: Cursor> VisibleCursor<C> {
-    /// Creates an unpositioned cursor over the entries in `cursor` visible at `at`.
-    /// `operator` is that of the keyspace.
+    /// Creates an unpositioned cursor over the entries in `cursor` visible at `at`. `operator` is
+    /// the merge operator of the keyspace.
     pub(crate) fn new(
         cursor: C,
         at: ReadPoint,
@@ -128,7 +129,7 @@ impl<C: Cursor> VisibleCursor<C> {
         }
     }
 
-    /// Moves to the previous entry, if it is behind `start`. Only when positioned.
+    /// Moves to the previous entry, if it is after `start`. Only when positioned.
     #[inline]
     pub(crate) fn prev(&mut self, start: Bound<&[u8]>) -> Result<()> {
         if self.is_last(start) {
@@ -144,7 +145,7 @@ impl<C: Cursor> VisibleCursor<C> {
         }
     }
 
-    /// Returns whether there is a current entry.
+    /// Returns `true` if there is a current entry.
     #[inline]
     pub(crate) fn is_positioned(&self) -> bool {
         self.state != State::Unpositioned
@@ -172,7 +173,7 @@ impl<C: Cursor> VisibleCursor<C> {
         }
     }
 
-    /// Returns the current value where it lies. Only when positioned.
+    /// Returns a reference to the current value. Only when positioned.
     #[inline]
     pub(crate) fn value_ref(&self) -> &[u8] {
         match self.state {
@@ -185,7 +186,7 @@ impl<C: Cursor> VisibleCursor<C> {
         }
     }
 
-    /// Reads the current value if it is in a blob file. Before [`value`](Self::value) and
+    /// Reads the current value if it is in a blob file. Must precede [`value`](Self::value) and
     /// [`value_ref`](Self::value_ref).
     ///
     /// # Errors
@@ -215,13 +216,13 @@ impl<C: Cursor> VisibleCursor<C> {
         &self.value
     }
 
-    /// Returns whether the current key is the limit itself: it is the last, without a read.
+    /// Returns `true` if the current key equals the limit, so that it is the last, without a read.
     #[inline]
     fn is_last(&self, limit: Bound<&[u8]>) -> bool {
         matches!(limit, Bound::Included(last) if self.key() == Some(last))
     }
 
-    /// Returns the value of the version under the cursor, seen last.
+    /// Returns the value of the version under the cursor, which was resolved last.
     fn present_value(&self) -> Bytes {
         match self.prefix_bytes {
             0 => self.cursor.value(),
@@ -236,7 +237,7 @@ impl<C: Cursor> VisibleCursor<C> {
         self.user_key.extend_from_slice(key.user_key);
     }
 
-    /// Returns what the version under the cursor, with this trailer, shows of its key. The reader
+    /// Returns what the reader sees of the version under the cursor, with this trailer. The reader
     /// is not older than the version.
     #[inline(always)]
     fn seen(&mut self, trailer: Trailer) -> Result<Seen> {
