@@ -1,4 +1,4 @@
-//! A read point that is listed as a snapshot while it is held.
+//! A read point listed as a snapshot while it is held.
 
 use std::{collections::BTreeMap, fmt, sync::Arc};
 
@@ -12,15 +12,15 @@ use crate::{
 pub(crate) struct HeldSequence {
     open: Arc<OpenStore>,
     at: ReadPoint,
-    /// Ids of the keyspaces with the versions of this point, each with the clock of its readers, in
-    /// milliseconds, which is not behind that of `at`; `None` for all.
+    /// Ids of the keyspaces with the versions of this point. Each has the clock of its readers, in
+    /// milliseconds, which is not behind that of `at`. `None` for all keyspaces.
     kept_in: Option<BTreeMap<u64, u64>>,
     /// `false` if the store was closed, or this process is a forked child.
     is_listed: bool,
 }
 
 impl HeldSequence {
-    /// Holds the newest visible sequence number, and the present time.
+    /// Holds the newest visible sequence number, and the current time.
     pub(crate) fn new(open: Arc<OpenStore>) -> Self {
         let store = open.store();
         let list = || {
@@ -31,14 +31,14 @@ impl HeldSequence {
             };
             versions.snapshots().add(time, || store.writer.visible())
         };
-        // In a closed store and in a forked child nothing is listed: reads fail.
+        // In a closed store and in a forked child, nothing is listed, and reads fail.
         let listed = store.check_open().ok().map(|()| list());
         let at = listed.unwrap_or(ReadPoint::at_time(0, 0));
         Self { open, at, kept_in: None, is_listed: listed.is_some() }
     }
 
     /// Holds a point in the past, for the keyspaces that have it in their history. Returns `None`
-    /// if `keyspace` does not.
+    /// if `keyspace` does not have it.
     ///
     /// # Errors
     ///
@@ -64,7 +64,7 @@ impl HeldSequence {
         Ok(Some(Self { open, at, kept_in: Some(kept_in), is_listed: true }))
     }
 
-    /// Refuses a keyspace that lacks versions of this point.
+    /// Rejects a keyspace that lacks versions of this point.
     ///
     /// # Errors
     ///
@@ -84,7 +84,7 @@ impl HeldSequence {
         self.at.sequence
     }
 
-    /// Returns the read point of a snapshot of the present.
+    /// Returns the read point of a snapshot at the current point in time.
     #[inline]
     pub(crate) fn read_point(&self) -> ReadPoint {
         debug_assert!(self.kept_in.is_none(), "each keyspace has its own clock of the past");

@@ -37,13 +37,13 @@ pub struct KeyVersion {
 /// Reads the keyspace at the time of the call, and keeps its memtables and tables until it is
 /// dropped. Ends after the first error.
 pub struct KeyHistory {
-    /// Before the handle: its memtables are freed before the store leaves its memory pool. `None`
-    /// only in the drop.
+    /// Declared before the handle: its memtables are freed before the store leaves its memory pool.
+    /// `None` only during the drop.
     view: Option<ReadView>,
     tree: Arc<Tree>,
     open: Handle,
     key: Bytes,
-    /// The next version is the newest up to here; `None` at the end.
+    /// Upper bound of the sequence number of the next version; `None` at the end.
     next: Option<SequenceNumber>,
     /// Start of the history. Versions that had expired by then have no value.
     from: HistoryStart,
@@ -53,7 +53,7 @@ impl KeyHistory {
     fn new(keyspace: &Keyspace, key: &[u8]) -> Result<Self> {
         let store = keyspace.open_store().accept()?;
         let tree = Arc::clone(keyspace.tree());
-        // First: merges behind the view may drop what this lists.
+        // Taken first: merges after the view may drop the listed versions.
         let view = tree.kept_view();
         tree.check()?;
         let visible = store.writer.visible();
@@ -80,8 +80,8 @@ impl KeyHistory {
         let hash = key_hash(&self.key, store.hash_seed);
         let cache_use = ReadOptions::default().cache_use();
         let clock = store.versions.clock();
-        // Time does not expire a value here: it had the value when it was written. Except before
-        // the history, where a compaction drops it.
+        // A value does not expire by time here: it had the value when it was written. The exception
+        // is a value before the history, which a compaction drops.
         let point = ReadPoint::at_time(at, self.from.clock_ms);
         let lookup = Lookup { key: &self.key, hash, at: point, clock, cache_use };
         let mut newest = NewestVersion::default();
@@ -92,7 +92,7 @@ impl KeyHistory {
         let before = sequence.saturating_sub(1);
         let written_ms = store.versions.with_times(|times| times.time_of(before));
         if newest.trailer.is_some_and(is_operand) && view.has_expiry() {
-            // The value below may have expired before.
+            // The value below the operands may have expired before.
             let clock_ms = written_ms.unwrap_or(0).max(self.from.clock_ms);
             let at = ReadPoint::at_time(sequence, clock_ms);
             value = Lookup { at, ..lookup }.find(view, counters, &mut newest)?;
@@ -120,7 +120,7 @@ impl Iterator for KeyHistory {
         if version.sequence.is_some() {
             self.next = Some(sequence - 1);
         } else if version.value.is_none() {
-            // Whether a removal before the history is still stored depends on compactions.
+            // Compactions determine whether a removal before the history is still stored.
             return None;
         }
         Some(Ok(version))
@@ -132,7 +132,7 @@ impl FusedIterator for KeyHistory {}
 impl Drop for KeyHistory {
     fn drop(&mut self) {
         if self.open.store().is_forked() {
-            // A drop of its tables may take a lock that a thread of the parent held.
+            // A drop of its tables may take a lock held by a thread of the parent.
             mem::forget(self.view.take());
         }
     }
@@ -149,7 +149,7 @@ impl fmt::Debug for KeyHistory {
     }
 }
 
-/// Notes the newest version that a lookup finds.
+/// Records the newest version that a lookup finds.
 #[derive(Debug, Default)]
 struct NewestVersion {
     trailer: Option<Trailer>,

@@ -29,8 +29,7 @@ use crate::{
     store::Store,
 };
 
-/// Keyspace and options of reads by a handle. Its methods take the present view and a read
-/// point.
+/// Keyspace and options of reads by a handle. Its methods take the current view and a read point.
 ///
 /// It stays in registers, with the view and the read point, and no result is returned together with
 /// an error. A struct of all three in memory made a miss 23 ns slower.
@@ -39,7 +38,7 @@ pub(crate) struct Reader<'h> {
     pub(crate) open: &'h Handle,
     pub(crate) tree: &'h Arc<Tree>,
     pub(crate) options: ReadOptions,
-    /// Read point of the snapshot; `None` to read what is visible at the time of the call.
+    /// Read point of the snapshot; `None` to read the entries visible at the time of the call.
     pub(crate) snapshot: Option<ReadPoint>,
 }
 
@@ -51,14 +50,14 @@ impl<'h> Reader<'h> {
     /// [`Error::KeyspaceDropped`](crate::Error::KeyspaceDropped).
     #[inline(always)]
     fn at(self, store: &Store) -> Result<ReadPoint> {
-        // After the view: a dropped keyspace has an empty one.
+        // Checked after the view: a dropped keyspace has an empty view.
         self.tree.check()?;
-        // After the view: what became visible meanwhile in a later memtable is not read. The read
-        // is then one of the time at which the view was taken.
+        // Loaded after the view: entries that became visible meanwhile in a later memtable are not
+        // read. The read is then one at the time when the view was taken.
         Ok(self.snapshot.unwrap_or_else(|| ReadPoint::new(store.writer.visible())))
     }
 
-    /// Returns the view that the snapshot sees, if it is not the `present` one, because of a clear
+    /// Returns the view that the snapshot sees, if it is not the `present` one because of a clear
     /// or a compaction filter.
     #[inline(always)]
     fn older_view(self, store: &Store, present: &KeptView) -> Option<KeptView> {
@@ -112,15 +111,15 @@ impl<'h> Reader<'h> {
         lookup.find(view, store.tables.counters.local(), observer)
     }
 
-    /// Returns the value of `key`, and when it was read, for a write on the condition that the key
-    /// was not written since.
+    /// Returns the value of `key`, and the mark of its read, for a write on the condition that the
+    /// key was not written since.
     pub(crate) fn find_marked<V: FromValue>(
         self,
         key: &[u8],
         hash: u64,
     ) -> Result<(Option<V>, ReadMark)> {
         let store = self.open.accept()?;
-        // Before the view, which then holds every write up to this number.
+        // Loaded before the view, which then holds every write up to this number.
         let sequence = store.writer.visible();
         let view = self.tree.view();
         let at = self.at(store)?;

@@ -72,7 +72,7 @@ impl Snapshot {
 read_methods!(Snapshot, default);
 
 impl KeyspaceSnapshot {
-    /// Returns `keyspace` as it was in the past.
+    /// Returns `keyspace` at a point in the past.
     pub(crate) fn of_past(keyspace: &Keyspace, point: PointInTime) -> Result<Self> {
         let (open, tree) = (keyspace.open_store(), keyspace.tree());
         open.accept()?;

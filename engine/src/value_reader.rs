@@ -41,9 +41,9 @@ enum Source {
 struct InPieces {
     blob: Blob,
     pieces: BlobPieces,
-    /// The piece that was read last.
+    /// The piece read last.
     piece: Option<(u64, Bytes)>,
-    /// After the blob file, which the store unlinks.
+    /// Declared after the blob file, which the store unlinks.
     open: Handle,
 }
 
@@ -83,7 +83,7 @@ impl InPieces {
         let number = position / self.pieces.piece_bytes();
         let within = (position % self.pieces.piece_bytes()) as usize;
         if self.piece.as_ref().is_none_or(|(of, _)| *of != number) {
-            // Before the next one is read: one is in memory.
+            // Dropped before the next piece is read, so only one is in memory.
             self.piece = None;
             let read = self.blob.read_piece(&self.pieces, number as usize)?;
             self.piece = Some((number, read));
@@ -126,7 +126,7 @@ impl Drop for ValueReader {
         if let Source::InPieces(of) = &self.source
             && of.open.store().is_forked()
         {
-            // A drop of the blob file may take a lock that a thread of the parent held.
+            // A drop of the blob file may take a lock held by a thread of the parent.
             mem::forget(mem::replace(&mut self.source, Source::InMemory(Bytes::new())));
         }
     }

@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, mem};
 
 use crate::sync::Mutex;
 
-/// The ids of trees whose memtables, tables or options changed since background work last took
+/// The ids of trees whose memtables, tables or options have changed since background work last took
 /// them.
 ///
 /// So a search for work does not read all keyspaces, of which there may be thousands.
@@ -25,7 +25,7 @@ impl ChangedTrees {
     }
 }
 
-/// Ids of keyspaces, ascending. Some can be removed during a walk.
+/// Ids of keyspaces, ascending. Ids can be removed during a walk.
 #[derive(Debug, Default)]
 pub(crate) struct TreeIds(BTreeSet<u64>);
 
@@ -38,7 +38,7 @@ impl TreeIds {
         self.0.remove(&id);
     }
 
-    /// Returns a walk over all ids that begins behind `last`.
+    /// Returns a walk over all ids that begins after `last`.
     pub(crate) fn walk_behind(last: u64) -> Walk {
         let start = last.saturating_add(1);
         Walk { from: start, start, has_wrapped: false }
@@ -50,8 +50,8 @@ impl TreeIds {
     }
 }
 
-/// A walk over [`TreeIds`] that begins at some id and ends right before it. Ids may be removed
-/// meanwhile.
+/// A walk over [`TreeIds`] that begins at some id, wraps around, and ends just before it. Ids may
+/// be removed meanwhile.
 #[derive(Debug)]
 pub(crate) struct Walk {
     from: u64,

@@ -121,8 +121,8 @@ impl Observer<u64> for StepRecorder {
 }
 
 impl Lookup<'_> {
-    /// Looks the key up in `view`, of the keyspace with this name, and returns the steps. Counts
-    /// nothing in the statistics of lookups.
+    /// Looks the key up in `view`, of the keyspace with this name, and returns the steps. Lookup
+    /// statistics do not change.
     pub(crate) fn explain(self, keyspace: &str, view: &ReadView) -> Result<Explanation> {
         let this = Lookup { at: self.at.with_clock(|| self.clock.now_ms()), ..self };
         let memtables = view.placed_memtables().zip(0..).filter_map(|(placed, number)| {
@@ -205,7 +205,7 @@ fn version(trailer: Trailer, stored: &[u8]) -> FoundVersion {
     }
 }
 
-/// Returns the step of a candidate that was not searched yet.
+/// Returns the step of a candidate before its search.
 fn table_step(candidate: &Candidate<'_>) -> TableStep {
     let Candidate { run, index, filters } = *candidate;
     let meta = &run.tables()[index].meta;
@@ -225,7 +225,7 @@ fn table_step(candidate: &Candidate<'_>) -> TableStep {
     }
 }
 
-/// Returns the step of a filter that was not probed yet, with the reason if it cannot be.
+/// Returns the step of a filter before its probe, with the reason if it is unusable.
 fn filter_step(filters: &TableFilters, entries: u64) -> FilterStep {
     let verdict = match &*filters.point {
         FilterState::Resident(_) => FilterVerdict::NotProbed,

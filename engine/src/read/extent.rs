@@ -13,8 +13,8 @@ use crate::{
 };
 
 impl KeptView {
-    /// Returns the number of values less that of tombstones: exact if each key was written once, or
-    /// once and then removed.
+    /// Returns the number of values minus that of tombstones. The result is exact if each key was
+    /// written once, or once and then removed.
     pub(crate) fn approximate_len(&self) -> u64 {
         let of_memtables = self.placed_memtables().map(|placed| {
             let tombstones = placed.tombstones();
@@ -74,8 +74,8 @@ fn table_bytes(live: &LiveTable, bounds: &KeyBounds) -> Result<u64> {
     Ok(to.saturating_sub(from))
 }
 
-/// Returns the bytes of a memtable within the bounds, as if its keys were spread evenly between the
-/// first and the last one.
+/// Returns the bytes of a memtable within the bounds. Assumes that its keys are spread evenly
+/// between the first and the last one.
 fn memtable_bytes(placed: &PlacedMemtable, bounds: &KeyBounds) -> u64 {
     let mut cursor = Arc::clone(&placed.memtable).cursor();
     cursor.seek_to_first();
@@ -92,7 +92,7 @@ fn memtable_bytes(placed: &PlacedMemtable, bounds: &KeyBounds) -> u64 {
         } else if key > &*last {
             1.0
         } else {
-            // Equal heads: the keys differ behind them.
+            // Equal heads: the keys differ after them.
             (place(key) - low) / (high - low).max(1.0)
         }
     };

@@ -31,18 +31,18 @@ type Candidates<'v> = SmallVec<[Candidate<'v>; CANDIDATES_INLINE]>;
 pub(crate) enum Found<V> {
     /// The key has a value.
     Value(V),
-    /// The key has the value in a blob file that the version names.
+    /// The value of the key is in the blob file that the version names.
     Blob,
     /// The key has no value.
     Deleted,
-    /// The version alone does not give the value: see [`older`](super::older).
+    /// The version alone does not determine the value: see [`older`](super::older).
     MoreNeeded,
 }
 
 impl<V> Found<V> {
     /// Resolves the key for a reader at `at` by the version with this trailer and stored value.
-    /// `clock` is read for a put with expiry, unless that of `at` is fixed. `cover` as in
-    /// [`ReadPoint::resolve`]; `value` reads a value that is stored inline, behind that many bytes.
+    /// `clock` is read for a put with expiry, unless the clock of `at` is fixed. `cover` as in
+    /// [`ReadPoint::resolve`]; `value` reads a value that is stored inline, after that many bytes.
     #[inline]
     pub(crate) fn resolve<'v>(
         at: ReadPoint,
@@ -73,13 +73,13 @@ pub(crate) struct Lookup<'a> {
     /// Hash of the key, with the seed of the store.
     pub(crate) hash: u64,
     pub(crate) at: ReadPoint,
-    /// Read for a version with an expiry, unless the clock of `at` is fixed.
+    /// Clock, read for a version with an expiry, unless the clock of `at` is fixed.
     pub(crate) clock: &'a StoreClock,
     pub(crate) cache_use: CacheUse,
 }
 
 impl<'a> Lookup<'a> {
-    /// Returns what `observer` makes of the value of the key, if it has one.
+    /// Returns the result of `observer` for the value of the key, if it has one.
     #[inline]
     pub(crate) fn find<V>(
         self,
@@ -94,7 +94,7 @@ impl<'a> Lookup<'a> {
         self.collect(probe, view, &mut candidates);
         self.sample(view, &candidates, counters);
         observer.candidates(&candidates);
-        // After a flush there is none, and to find that out once more takes 40 instructions.
+        // After a flush there is none; another check costs 40 instructions.
         let in_memtables =
             if has_memtables { self.in_memtables(view, counters, observer) } else { None };
         let found = if let Some(found) = in_memtables {
@@ -134,7 +134,7 @@ impl<'a> Lookup<'a> {
             return !matches!(found, Found::Deleted);
         }
         // Not counted: positives are not verified, so the measured rate would be that of negatives
-        // alone.
+        // only.
         let mut covers = Covers::new(&self, view, &candidates);
         for candidate in &candidates {
             let mut hidden = covers.known(candidate);
@@ -201,7 +201,7 @@ impl<'a> Lookup<'a> {
         None
     }
 
-    /// Prefetches the filter lines of memtables. Returns whether there is a memtable to search.
+    /// Prefetches the filter lines of memtables. Returns `true` if there is a memtable to search.
     fn prefetch_memtables(self, view: &KeptView) -> bool {
         let mut found = false;
         view.memtables_at(self.at.sequence).for_each(|memtable| {
@@ -361,15 +361,16 @@ impl<'a> Lookup<'a> {
 /// The newest range tombstone over the key of a lookup.
 ///
 /// It is searched when a table may have the key: most misses need no search. A wide range tombstone
-/// is compared before: a key that it deletes needs no filter. A deleted key needs no block.
+/// is compared first: a key that it deletes needs no filter, and a deleted key needs no block.
 #[derive(Debug)]
 struct Covers<'v> {
     lookup: &'v Lookup<'v>,
     view: &'v KeptView,
     candidates: &'v [Candidate<'v>],
-    /// 0 if there is none above `above`. Before the search that of a wide range tombstone.
+    /// Newest sequence number; 0 if there is none above `above`. Before the search, that of a wide
+    /// range tombstone.
     newest: SequenceNumber,
-    /// Range tombstones up to this number were not searched.
+    /// Sequence number up to which range tombstones were not searched.
     above: SequenceNumber,
 }
 
@@ -394,8 +395,8 @@ impl<'v> Covers<'v> {
         self.newest = if newest > above { newest } else { 0 };
     }
 
-    /// Returns what the newest range tombstone hides of this table and of those below. Searches
-    /// for it if one may hide a version in the table.
+    /// Returns the part of this table and of older ones that the newest range tombstone hides.
+    /// Searches for it if one may hide a version in the table.
     #[inline]
     fn hidden(&mut self, candidate: &Candidate<'_>) -> Hidden {
         let run = candidate.run;
@@ -408,7 +409,7 @@ impl<'v> Covers<'v> {
         self.known(candidate)
     }
 
-    /// Returns what the range tombstone hides that was found so far.
+    /// Returns the part that the range tombstone found so far hides.
     #[inline]
     fn known(&self, candidate: &Candidate<'_>) -> Hidden {
         let run = candidate.run;
@@ -425,12 +426,12 @@ impl<'v> Covers<'v> {
     }
 }
 
-/// Sources of a key whose versions do not count.
+/// Sources of a key whose versions are hidden.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Hidden {
     Nothing,
     Table,
-    /// The table and all in the runs below.
+    /// The table and all tables in the runs below.
     All,
 }
 

@@ -1,11 +1,12 @@
 //! Point lookups of many keys by one call, in chunks of [`CHUNK_KEYS`].
 //!
-//! 1. Hash the keys of the chunk, and probe the filters of the memtables, their lines prefetched.
-//! 2. Sort the keys left, unless they are sorted. In each run the keys of a table are then
-//!    neighbours, and so are those of a block.
+//! 1. Hash the keys of the chunk, and probe the filters of the memtables, with their lines
+//!    prefetched.
+//! 2. Sort the remaining keys, unless they are sorted. In each run the keys of a table are then
+//!    neighbors, and so are those of a block.
 //! 3. In each run, the newest first: find the keys of each table by galloping search, and probe its
 //!    filter for all of them with many loads in flight. Then look up the positives, with one
-//!    request for each block. Keys that are found leave the chunk.
+//!    request for each block. Found keys leave the chunk.
 //!
 //! Buffers are kept from chunk to chunk: nothing is allocated for a key.
 
@@ -32,9 +33,9 @@ use crate::{
     version::Run,
 };
 
-/// Keys looked up together.
+/// Number of keys looked up together.
 ///
-/// With this many, the filter lines in flight fit the cache, and the work for each chunk is little.
+/// With this many, the filter lines in flight fit the cache, and the work for each chunk is small.
 const CHUNK_KEYS: usize = 512;
 
 /// Reads many keys of a keyspace, from one view at one point in time.
@@ -42,7 +43,7 @@ const CHUNK_KEYS: usize = 512;
 pub(crate) struct ManyReader<'v> {
     pub(crate) tree: &'v Tree,
     pub(crate) view: &'v KeptView,
-    /// Its clock is fixed if the view has entries that expire.
+    /// Read point. Its clock is fixed if the view has entries that expire.
     pub(crate) at: ReadPoint,
     pub(crate) clock: &'v StoreClock,
     pub(crate) cache_use: CacheUse,
@@ -81,7 +82,7 @@ impl ManyReader<'_> {
             if now.version.number() == self.view.version.number() {
                 lookup.find(&now.filters, &mut found)?;
             } else {
-                // Filters of the own version, loaded for each chunk: a filter that was replaced
+                // Filters of the version, loaded for each chunk: a filter that was replaced
                 // meanwhile must not stay in memory for the whole call.
                 drop(now);
                 lookup.find(&FilterSet::new(&self.view.version), &mut found)?;
@@ -100,10 +101,10 @@ struct ChunkLookup<'r, 'v> {
     /// The view has range tombstones. One that is written later is newer than the reader.
     has_ranges: bool,
     keys: OpenKeys,
-    /// The newest range tombstone over each key of the chunk; 0 without one, and [`UNKNOWN`] if
-    /// it was not searched. Empty without range tombstones.
+    /// The newest range tombstone over each key of the chunk; 0 without one, and [`UNKNOWN`] if it
+    /// was not searched. Empty without range tombstones.
     covers: Vec<SequenceNumber>,
-    /// Keys whose newest version gives no value, by their places in the chunk.
+    /// Keys whose newest version does not determine the value, by their positions in the chunk.
     more_needed: Vec<usize>,
 }
 
@@ -117,7 +118,7 @@ impl<'r, 'v> ChunkLookup<'r, 'v> {
         Self { reader, has_ranges, keys, covers, more_needed }
     }
 
-    /// Fills the results of `chunk`, all `None` now.
+    /// Fills the results of `chunk`, which must all be `None`.
     fn find<V: FromValue>(
         &mut self,
         filters: &FilterSet,
@@ -252,7 +253,7 @@ impl<'r, 'v> ChunkLookup<'r, 'v> {
         Ok(())
     }
 
-    /// Looks up the keys of a group that passed the filter. Returns whether one was found.
+    /// Looks up the keys of a group that passed the filter. Returns `true` if one was found.
     fn in_group<V: FromValue>(
         &mut self,
         run: &Run,

@@ -2,20 +2,20 @@
 //!
 //! | module            | content                                                         |
 //! |-------------------|-----------------------------------------------------------------|
-//! | [`tree`]          | LSM tree of a keyspace: its present view, and how it changes    |
+//! | [`tree`]          | LSM tree of a keyspace: its current view, and its changes       |
 //! | [`changed_trees`] | sets of keyspaces, for background work                           |
 //! | [`view`]          | memtables, version and filters at one point in time             |
-//! | [`view_cell`]     | lookups borrow the present view; it is replaced                 |
+//! | [`view_cell`]     | cell with the current view, which lookups borrow                |
 //! | [`lookup`]        | point lookup: memtables, filters, tables                        |
-//! | [`observer`]      | makes the result of a lookup, and may record its steps          |
+//! | [`observer`]      | computes the result of a lookup, and may record its steps       |
 //! | [`older`]         | lookup that also reads older versions                           |
 //! | [`explainer`]     | lookup that records its steps                                   |
 //! | [`many`], [`open_keys`] | lookups of many keys by one call                          |
 //! | [`extent`]        | estimates of keys and bytes                                     |
 //! | [`source`]        | memtables and tables as cursors of a merge                      |
 //! | [`scan_probe`]    | probes of prefix and range filters by scans                     |
-//! | [`written`]       | whether a key was written after it was read                     |
-//! | [`written_range`] | first key of a range that was written after it was read          |
+//! | [`written`]       | detects writes to a key after its read                          |
+//! | [`written_range`] | finds the first key of a range written after its read           |
 //! | [`snapshot_list`] | sequence numbers of open snapshots                              |
 
 pub(crate) mod changed_trees;

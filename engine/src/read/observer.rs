@@ -1,4 +1,4 @@
-//! Observers of a lookup: they make its result from the value, and may record its steps.
+//! Observers of a lookup: they compute its result from the value, and may record its steps.
 
 use bytes::Bytes;
 use sievedb_format::Trailer;
@@ -30,7 +30,7 @@ impl CountBlocks for BlockCounts {
     }
 }
 
-/// Records the steps of a lookup, and makes its result from the value.
+/// Records the steps of a lookup, and computes its result from the value.
 pub(crate) trait Observer<V> {
     type Blocks: CountBlocks;
 
@@ -39,12 +39,12 @@ pub(crate) trait Observer<V> {
         true
     }
 
-    /// Returns `true` if the result is made from when the value expires, also below merge operands.
+    /// Returns `true` if the result depends on the expiry of the value, also below merge operands.
     fn needs_expiry(&self) -> bool {
         false
     }
 
-    /// Returns the result for a value in a memtable, or one that was merged. A lookup calls this or
+    /// Returns the result for a value in a memtable, or for a merged value. A lookup calls this or
     /// [`value_in_block`](Self::value_in_block) at most once.
     fn value_in_memtable(&mut self, value: &[u8]) -> V;
 
@@ -57,7 +57,7 @@ pub(crate) trait Observer<V> {
     /// Returns the result for a value in a block.
     fn value_in_block(&mut self, value: &ValueRef<'_>) -> V;
 
-    /// Records when the value that is found expires, in milliseconds of the store clock.
+    /// Records the expiry of the found value, in milliseconds of the store clock.
     #[inline]
     fn expires(&mut self, expiry_ms: Option<u64>) {
         let _ = expiry_ms;
@@ -87,8 +87,8 @@ pub(crate) trait Observer<V> {
         let _ = (number, may_contain);
     }
 
-    /// Records that candidate `number` is not searched, because a range tombstone hides all that it
-    /// may have.
+    /// Records that candidate `number` is not searched, because a range tombstone hides all its
+    /// versions of the key.
     #[inline]
     fn table_covered(&mut self, number: usize) {
         let _ = number;
@@ -107,7 +107,7 @@ pub(crate) trait Observer<V> {
     }
 }
 
-/// A result of a lookup that is made from the value.
+/// A result of a lookup that is computed from the value.
 pub(crate) trait FromValue: Sized {
     /// `false` if the result is the same for every value.
     const NEEDS_VALUE: bool = true;
@@ -134,7 +134,7 @@ impl FromValue for Bytes {
     }
 }
 
-/// Existence alone. Touches neither the value nor its reference count.
+/// Existence only. Reads neither the value nor its reference count.
 impl FromValue for () {
     const NEEDS_VALUE: bool = false;
 
@@ -168,7 +168,7 @@ impl FromValue for Unread {
     }
 }
 
-/// Observes no steps. Used by all lookups but explained ones.
+/// Observes no steps. Used by all lookups except explained ones.
 #[derive(Debug)]
 pub(crate) struct NoObserver;
 
@@ -194,14 +194,15 @@ impl<V: FromValue> Observer<V> for NoObserver {
     }
 }
 
-/// Records when the value expires. Touches neither the value nor its reference count.
+/// Records the expiry of the value. Reads neither the value nor its reference count.
 #[derive(Debug, Default)]
 pub(crate) struct ExpiryObserver {
     expiry_ms: Option<u64>,
 }
 
 impl ExpiryObserver {
-    /// Returns when the value expires, in milliseconds of the store clock; `None` if never.
+    /// Returns the expiry of the value, in milliseconds of the store clock; `None` if it never
+    /// expires.
     pub(crate) fn expiry_ms(&self) -> Option<u64> {
         self.expiry_ms
     }

@@ -1,4 +1,5 @@
-//! Lookups that also read older versions, because the newest visible one gives no value.
+//! Lookups that also read older versions, because the newest visible one does not determine the
+//! value.
 
 use std::path::Path;
 
@@ -26,7 +27,7 @@ enum Source<'v> {
 }
 
 impl Source<'_> {
-    /// Notes that a read applied `operands` operands from here, of a key with many.
+    /// Records that a read applied `operands` operands from here, of a key with many.
     fn note_operands(&self, operands: u64) {
         match self {
             Self::Memtable(placed) => placed.note_operands(operands),
@@ -50,16 +51,16 @@ impl Source<'_> {
 
 impl Lookup<'_> {
     /// Returns the result for the value of the key from its versions, newest first, as many as
-    /// needed. `take` makes it from the value.
+    /// needed. `take` computes it from the value.
     ///
-    /// Starts again with the newest version: only keys with merge operands need this. Without
+    /// Restarts with the newest version: only keys with merge operands need this. Without
     /// `needs_value` one operand suffices, and `take` gets an empty value.
     ///
     /// # Errors
     ///
     /// Errors of reading; [`Error::MergeFailed`]; [`Error::Corrupt`] with
-    /// [`Unsupported`](sievedb_format::Corruption::Unsupported) if the value needs what this
-    /// release does not have.
+    /// [`Unsupported`](sievedb_format::Corruption::Unsupported) if this release does not support
+    /// the value.
     #[cold]
     pub(crate) fn find_older<V>(
         self,
@@ -94,7 +95,7 @@ impl Lookup<'_> {
         Ok(value.map(|value| take(&value)))
     }
 
-    /// Returns whether the key has a value, and when the value below its operands expires, in
+    /// Returns `true` if the key has a value, and the expiry of the value below its operands, in
     /// milliseconds of the store clock.
     ///
     /// # Errors
@@ -125,7 +126,7 @@ impl Lookup<'_> {
     }
 
     /// Returns the stored parts of the key's value, and the sources with the number of versions
-    /// read in each, the newest first.
+    /// read in each, newest first.
     fn read_older<'v>(
         self,
         view: &'v KeptView,
@@ -173,7 +174,7 @@ impl Lookup<'_> {
         }
     }
 
-    /// Returns the newest version of the key in `source` at or behind `target`.
+    /// Returns the newest version of the key in `source` at or after `target`.
     fn version_in(&self, source: Source<'_>, target: Trailer) -> Result<Option<(Trailer, Bytes)>> {
         let target = InternalKey::new(self.key, target);
         match source {

@@ -8,31 +8,31 @@ use sievedb_sstable::FilterState;
 
 use crate::{stats::LevelCounters, table::TableFilters, version::Run};
 
-/// Fewest keys of a table for one call of its filter. Fewer do not keep the memory busy: their
-/// lines are prefetched together with those of other tables.
+/// Minimum number of keys of a table for one call of its filter. Fewer do not saturate the memory:
+/// their lines are prefetched together with those of other tables.
 const GROUP_KEYS_MIN: usize = 16;
 
 /// The keys of a chunk without a result. Its buffers are kept from chunk to chunk.
 #[derive(Debug, Default)]
 pub(super) struct OpenKeys {
-    /// Their places in the chunk.
+    /// Positions of the keys in the chunk.
     places: Vec<u16>,
-    /// Their hashes.
+    /// Hashes of the keys.
     hashes: Vec<u64>,
     /// Results of the filters of a run.
     maybe: Vec<bool>,
-    /// Found in a table of the run.
+    /// `true` for keys found in a table of the run.
     found: Vec<bool>,
-    /// The tables of the run that they fall into.
+    /// The tables of the run whose bounds contain open keys.
     groups: Vec<Group>,
     /// Keys of a group that passed its filter.
     passed: Vec<Passed>,
-    /// Sort key of each key: the first eight bytes behind the common prefix, its place and its
+    /// Sort key of each key: the first eight bytes after the common prefix, its position and its
     /// hash.
     heads: Vec<(u64, u16, u64)>,
 }
 
-/// Open keys within the bounds of a table, neighbours in key order.
+/// Open keys within the bounds of a table, neighbors in key order.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Group {
     /// Index of the table in its run.
@@ -46,7 +46,7 @@ pub(super) struct Group {
 pub(super) struct Passed {
     /// Index among the open keys.
     pub(super) index: usize,
-    /// Place in the chunk.
+    /// Position in the chunk.
     pub(super) place: usize,
 }
 
@@ -55,7 +55,7 @@ pub(super) struct Passed {
 pub(super) enum Fate {
     /// The table is searched.
     Searched,
-    /// The table has no version that counts; those of later runs may.
+    /// The table has no relevant version; later runs may have one.
     Open,
     /// The key has no value in any run.
     Found,
@@ -79,7 +79,7 @@ impl OpenKeys {
         &self.groups
     }
 
-    /// Keeps the keys for which `stays` returns `true`, given place and hash.
+    /// Keeps the keys for which `stays` returns `true`, given position and hash.
     #[inline]
     pub(super) fn retain(&mut self, mut stays: impl FnMut(usize, u64) -> bool) {
         debug_assert_eq!(self.places.len(), self.hashes.len());
@@ -95,8 +95,8 @@ impl OpenKeys {
 
     /// Sorts the open keys; `keys` are those of the chunk.
     ///
-    /// Compares the first eight bytes behind the common prefix as one number, and whole keys only
-    /// where these are equal. 10 ns a key, 2 ns for keys in order.
+    /// Compares the first eight bytes after the common prefix as one number, and whole keys only if
+    /// these are equal. Takes 10 ns per key, 2 ns for sorted keys.
     pub(super) fn sort(&mut self, keys: &[&[u8]]) {
         let Self { places, hashes, heads, .. } = self;
         debug_assert_eq!(places.len(), hashes.len());
@@ -188,7 +188,7 @@ impl OpenKeys {
         }
     }
 
-    /// Decides, by the place in the chunk, about each key of the group that passed the filter.
+    /// Decides, by the position in the chunk, about each key of the group that passed the filter.
     pub(super) fn decide(&mut self, group: usize, mut fate: impl FnMut(usize) -> Fate) {
         let Self { places, maybe, found, groups, .. } = self;
         let Group { first, end, .. } = groups[group];
@@ -202,8 +202,8 @@ impl OpenKeys {
         }
     }
 
-    /// Returns the keys of the group that passed the filter, and for each open key whether it was
-    /// found, which the caller sets.
+    /// Returns the keys of the group that passed the filter, and a flag for each open key, which
+    /// the caller sets if the key was found.
     pub(super) fn passed(&mut self, group: usize) -> (&[Passed], &mut [bool]) {
         let Self { places, maybe, found, groups, passed, .. } = self;
         let Group { first, end, .. } = groups[group];
@@ -236,7 +236,7 @@ fn doubling_partition_point<T>(slice: &[T], is_first: impl Fn(&T) -> bool) -> us
     while step <= slice.len() && is_first(&slice[step - 1]) {
         step *= 2;
     }
-    // All below are among the first ones, and the one at `step - 1` is not.
+    // All elements below are among the first ones, and the one at `step - 1` is not.
     let known = step / 2;
     let end = slice.len().min(step);
     known + slice[known..end].partition_point(is_first)

@@ -1,4 +1,4 @@
-//! Probes of prefix and range filters by a scan, which skips the tables that have no entry for it.
+//! Probes of prefix and range filters by a scan, which skips the tables without an entry for it.
 
 use std::ops::{Bound, Range};
 
@@ -19,7 +19,7 @@ use crate::{
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ScanProbe<'a> {
     prefix: PrefixProbe,
-    /// The bounds, if there are two. One alone hardly ever rules out a table.
+    /// The bounds, if there are two. A single bound hardly ever excludes a table.
     range: Option<&'a KeyBounds>,
     /// This scan is in the sample by which memory is divided among filters.
     is_sampled: bool,
@@ -29,7 +29,7 @@ pub(crate) struct ScanProbe<'a> {
 enum PrefixProbe {
     /// Keys within the bounds may have several prefixes, or none.
     None,
-    /// All have the prefix with this hash, by an extractor whose hashes have this seed.
+    /// All keys have the prefix with this hash, from an extractor whose hashes have this seed.
     Hash { hash: u64, seed: u64 },
     /// The function of the extractor is missing.
     Unknown,
@@ -68,7 +68,7 @@ impl<'a> ScanProbe<'a> {
     /// Returns the tables of `window` that may have entries within the bounds. `window` has all
     /// tables of `run` that overlap the bounds.
     ///
-    /// Probes the first and the last one: all keys of a table between two others are within the
+    /// Probes only the first and the last table: all keys of the tables in between are within the
     /// bounds.
     pub(crate) fn narrow(
         self,
@@ -96,7 +96,7 @@ impl<'a> ScanProbe<'a> {
         window
     }
 
-    /// Returns the filters that could rule the table out, resident or not.
+    /// Returns the filters that could exclude the table, resident or not.
     #[cold]
     fn helpful(self, live: &LiveTable) -> impl Iterator<Item = Sampled> {
         let (id, filters) = (live.meta.id, live.scan_filters());
@@ -107,8 +107,8 @@ impl<'a> ScanProbe<'a> {
         prefix.into_iter().chain(range.then_some(Sampled::RangeFilter(id)))
     }
 
-    /// Returns whether there are two bounds, with neither end of the table within them: it may have
-    /// no entry there.
+    /// Returns `true` if there are two bounds, and neither end of the table is within them, so that
+    /// the table may have no entry there.
     fn reaches_beyond(self, live: &LiveTable) -> bool {
         self.range.is_some_and(|bounds| {
             let (lower, upper) = bounds.as_slices();

@@ -9,7 +9,7 @@ use crate::{
     resolve::ReadPoint, sync::Mutex,
 };
 
-/// The sequence numbers of open snapshots, and the views that only snapshots see.
+/// The sequence numbers of open snapshots, and the views read only by snapshots.
 #[derive(Debug, Default)]
 pub(crate) struct SnapshotList {
     state: Mutex<State>,
@@ -18,17 +18,17 @@ pub(crate) struct SnapshotList {
 #[derive(Debug, Default)]
 struct State {
     held: BTreeMap<SequenceNumber, Held>,
-    /// Views that lack nothing that a clear or a compaction filter has removed since, by keyspace
-    /// and the first sequence number that reads a later view: that of the clear. Each is kept while
-    /// an older snapshot is open.
+    /// Views from before a clear or a compaction filter removed entries. Keyed by keyspace and the
+    /// first sequence number that reads a later view: that of the clear. Each view is kept while an
+    /// older snapshot is open.
     older_views: BTreeMap<(u64, SequenceNumber), KeptView>,
 }
 
 impl State {
     /// Keeps the view `before` of a keyspace for the open snapshots, which are below `from`; 0 if
-    /// there are none. Returns the view if none of them reads it.
+    /// there are none. Returns the view if no snapshot reads it.
     fn keep(&mut self, keyspace: u64, from: SequenceNumber, before: KeptView) -> Option<KeptView> {
-        // They read that one, also if it was kept for newer snapshots, which are gone.
+        // Snapshots read the later view, even if it was kept for newer snapshots that were closed.
         let mut later = self.older_views.range((keyspace, from)..=(keyspace, SequenceNumber::MAX));
         if from == 0 || later.next().is_some() {
             return Some(before);
@@ -89,13 +89,13 @@ impl SnapshotList {
         Ok(hold(held, ReadPoint::at_time(point.sequence, clock_ms), since))
     }
 
-    /// Calls `change` while no snapshot is added and no list of readers is copied.
+    /// Calls `change`. During the call, no snapshot is added and no list of readers is copied.
     pub(crate) fn exclude<T>(&self, change: impl FnOnce() -> T) -> T {
         let _held = self.state.lock();
         change()
     }
 
-    /// Removes one snapshot at `sequence`. Returns the sequence number of the oldest one left.
+    /// Removes one snapshot at `sequence`. Returns the sequence number of the oldest remaining one.
     pub(crate) fn remove(&self, sequence: SequenceNumber) -> Option<SequenceNumber> {
         let mut state = self.state.lock();
         let State { held, older_views } = &mut *state;
@@ -115,13 +115,13 @@ impl SnapshotList {
         };
         let unseen: Vec<_> = older_views.extract_if(.., is_unseen).collect();
         drop(state);
-        // Not under the lock: their tables and memtables may have no other reader.
+        // Dropped without the lock: the tables and memtables of the views may have no other reader.
         drop(unseen);
         oldest
     }
 
-    /// Calls `clear`, which makes the clear of a keyspace at `sequence` visible, and keeps the view
-    /// before that it returns for the open snapshots. Returns the view. No snapshot is added
+    /// Calls `clear`, which makes the clear of a keyspace at `sequence` visible and returns the
+    /// previous view. Keeps that view for the open snapshots, and returns it. No snapshot is added
     /// meanwhile.
     pub(crate) fn keep_before_clear(
         &self,
@@ -139,10 +139,11 @@ impl SnapshotList {
         before
     }
 
-    /// Calls `install`, which makes the tables of a keyspace visible from which a compaction filter
-    /// removed values with sequence numbers above `newest`, that of the newest snapshot then. Keeps
-    /// the view before, which it returns, for snapshots that were taken since: those below the
-    /// number that `install` gets, 0 if there are none. No snapshot is added meanwhile.
+    /// Calls `install`, which makes tables visible from which a compaction filter removed values.
+    /// The removed values have sequence numbers above `newest`, that of the newest snapshot at that
+    /// time. `install` gets the number below which snapshots read the previous view, 0 if there are
+    /// none, and returns that view. Keeps the view for snapshots taken since. No snapshot is added
+    /// meanwhile.
     pub(crate) fn keep_before_filter(
         &self,
         keyspace: u64,
@@ -159,9 +160,9 @@ impl SnapshotList {
     }
 
     /// Calls `refresh`, which makes a later point of another process's history visible, with its
-    /// tables. Keeps the replaced views, which it returns with their keyspaces, for the open
-    /// snapshots: those below the number that `refresh` gets, 0 if there are none. No snapshot is
-    /// added meanwhile.
+    /// tables. `refresh` gets the number below which snapshots read the replaced views, 0 if there
+    /// are none, and returns the views with their keyspaces. Keeps the views for the open
+    /// snapshots. No snapshot is added meanwhile.
     pub(crate) fn keep_before_refresh(
         &self,
         refresh: impl FnOnce(SequenceNumber) -> Vec<(u64, KeptView)>,
@@ -173,12 +174,12 @@ impl SnapshotList {
             unseen.extend(state.keep(keyspace, from, before));
         }
         drop(state);
-        // Not under the lock: their tables and memtables may have no other reader.
+        // Dropped without the lock: the tables and memtables of the views may have no other reader.
         drop(unseen);
     }
 
-    /// Returns the view of a keyspace for the snapshot at `at`, if it must not read the present
-    /// one.
+    /// Returns the view of a keyspace for the snapshot at `at`, if the snapshot must not read the
+    /// current view.
     #[cold]
     pub(crate) fn older_view(&self, keyspace: u64, at: SequenceNumber) -> Option<KeptView> {
         let state = self.state.lock();
@@ -187,7 +188,7 @@ impl SnapshotList {
         later.map(|(_, view)| view.clone()).next()
     }
 
-    /// Drops the views of a keyspace that was dropped.
+    /// Drops the views of a dropped keyspace.
     pub(crate) fn forget_keyspace(&self, keyspace: u64) {
         let of_keyspace = (keyspace, 0)..=(keyspace, SequenceNumber::MAX);
         let mut state = self.state.lock();
@@ -218,11 +219,11 @@ impl SnapshotList {
     }
 
     /// Returns the readers of entries from `first` to `last`, for a merge that read the store clock
-    /// at `clock_ms` before this call. `history` returns where the history of the keyspace begins.
-    /// No snapshot is added meanwhile.
+    /// at `clock_ms` before this call. `history` returns the start of the keyspace's history. No
+    /// snapshot is added meanwhile.
     ///
     /// The snapshots that separate the entries are those from `first` on below `last`, and the
-    /// oldest one if it is below `first`. The cost depends on their number alone.
+    /// oldest one if it is below `first`. The cost depends only on their number.
     pub(crate) fn readers_between(
         &self,
         first: SequenceNumber,
@@ -235,7 +236,7 @@ impl SnapshotList {
         let of = |(&sequence, held): (&SequenceNumber, &Held)| (sequence, held.clock_ms);
         let oldest = held.iter().next().map(of).filter(|&(oldest, _)| oldest < first);
         let within = held.range(first..last).map(of);
-        // It sees what newer readers see, at an older time.
+        // The snapshot sees the same entries as newer readers, at an older time.
         let newer = held.range(last..).next().map(|(_, newer)| newer.clock_ms);
         let clock_ms = iter::chain([clock_ms], newer).min().unwrap_or(clock_ms);
         Readers::new(oldest.into_iter().chain(within), history(), clock_ms)

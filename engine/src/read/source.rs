@@ -1,4 +1,4 @@
-//! Memtables and tables as the cursors that a merge takes.
+//! Memtables and tables as cursors of a merge.
 
 use std::{
     fmt::Debug,
@@ -66,7 +66,7 @@ impl ScanOptions {
 
 impl Source {
     /// Returns the entries of a memtable of the store in `directory`, within the bounds. `rank` is
-    /// the place of a source in its view, the newest first.
+    /// the position of the source in its view, the newest first.
     pub(crate) fn memtable(
         placed: &Arc<PlacedMemtable>,
         rank: usize,
@@ -76,8 +76,8 @@ impl Source {
         Self::Memtable(MemtableSource::new(placed, rank, directory, scan))
     }
 
-    /// Returns the entries of a sorted run within the bounds; `None` if bounds and filters rule all
-    /// tables out.
+    /// Returns the entries of a sorted run within the bounds. Returns `None` if bounds and filters
+    /// exclude all tables.
     pub(crate) fn run(
         run: &Run,
         rank: usize,
@@ -96,7 +96,7 @@ impl Source {
         Self::Run(RunCursor::new(run, &scan.bounds))
     }
 
-    /// Returns the entries of tables in key order, to be read once: blocks that lookups use stay in
+    /// Returns the entries of tables in key order, to be read once: blocks used by lookups stay in
     /// the cache.
     pub(crate) fn tables_once(tables: Vec<Arc<LiveTable>>, cursor: CursorOptions) -> Self {
         let run = TableRun { tables: tables.into(), rank: 0, scan: ScanOptions::once(cursor) };
@@ -162,7 +162,7 @@ impl SortedRun for TableRun {
     fn cursor(&self, index: usize) -> Result<LiveTableCursor> {
         let live = Arc::clone(&self.tables[index]);
         let mut options = self.scan.cursor.clone();
-        // Most tables of a long scan lie within the bounds, and compare no key with them.
+        // Most tables of a long scan are within the bounds, and compare no key with them.
         let (start, end) = self.scan.bounds.as_slices();
         if !is_above(&live.meta.bounds.smallest, start) {
             options.start = self.scan.bounds.start.clone();
@@ -176,7 +176,7 @@ impl SortedRun for TableRun {
     }
 }
 
-/// A cursor of a table that keeps the file, and adds its path to errors.
+/// A cursor of a table that keeps the file open, and adds its path to errors.
 #[derive(Debug)]
 pub(crate) struct LiveTableCursor {
     live: Arc<LiveTable>,
@@ -186,7 +186,7 @@ pub(crate) struct LiveTableCursor {
     tombstones: u64,
 }
 
-/// Calls a method of the cursor that can fail.
+/// Calls a fallible method of the cursor.
 macro_rules! move_table {
     ($self:ident, $method:ident($($argument:ident),*)) => {
         $self.cursor.$method($($argument),*).map_err(|error| $self.live.error(error))
@@ -262,9 +262,10 @@ impl MemtableSource {
         Ok(())
     }
 
-    /// Returns whether the current entry, and all others of the memtable in the range, are hidden.
+    /// Returns `true` if the current entry, and all others of the memtable in the range, are
+    /// hidden.
     fn is_hidden(&self, hidden: &HiddenRange) -> bool {
-        // Visible entries were placed before, and the reader sees that too.
+        // Visible entries were placed before, and the reader sees that placement too.
         let newest = self.placed.last_sequence();
         self.key().is_some_and(|key| hidden.contains(key.user_key))
             && hidden.hides(self.rank, newest)
@@ -337,7 +338,7 @@ impl Cursor for MemtableSource {
         self.cursor.is_older_version()
     }
 
-    /// Not known: a memtable steps back by a search.
+    /// Unknown: a memtable steps back by a search.
     fn is_newest_version(&mut self) -> bool {
         false
     }

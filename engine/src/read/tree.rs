@@ -34,11 +34,11 @@ use crate::{
 #[derive(Debug)]
 pub(crate) struct Tree {
     pub(crate) id: u64,
-    /// Shared with the merge operator, whose errors have it.
+    /// Shared with the merge operator, whose errors contain the name.
     name: Arc<ArcSwap<String>>,
     options: ArcSwap<KeyspaceOptions>,
     operator: OperatorCell,
-    /// That of the options; 0 for none. Every write of a value reads it.
+    /// Default TTL of the options; 0 for none. Every write of a value reads it.
     default_ttl_ms: AtomicU64,
     /// The compaction filter has failed since the options were set.
     has_failed_filter: AtomicBool,
@@ -49,23 +49,23 @@ pub(crate) struct Tree {
     /// Held while the view is replaced.
     change: Mutex<()>,
     dropped: AtomicBool,
-    /// Sequence number of the record that gave the name; 0 for that of the creation.
+    /// Sequence number of the log record of the last rename; 0 without one.
     renamed: AtomicU64,
     /// Sequence number of the clear in flight; 0 without one.
     clearing: AtomicU64,
     /// Ingested tables are being installed. Changed under `change`.
     ingesting: AtomicBool,
-    /// No longer.
+    /// Notified when `ingesting` is reset.
     ingested: Condvar,
-    /// Versions that a reader before this number sees may be missing. Never decreases.
+    /// Versions that a reader before this sequence number sees may be missing. Never decreases.
     history_from: AtomicU64,
-    /// So may values that expired by this time of the store clock, in milliseconds.
+    /// Values that expired by this time of the store clock, in milliseconds, may also be missing.
     history_clock_ms: AtomicU64,
     /// See [`Debt::bytes`].
     compaction_debt_bytes: AtomicU64,
     /// See [`Debt::level0_runs_kept`].
     level0_runs_kept: AtomicUsize,
-    /// Runs of level 0 that running compactions hold as a whole.
+    /// Runs of level 0 that running compactions read as a whole.
     pub(crate) level0_runs_busy: AtomicUsize,
     bookkeeping: Charge,
 }
@@ -77,7 +77,8 @@ const KEYSPACE_BYTES: usize = size_of::<Tree>()
     + size_of::<KeyspaceOptions>()
     + IN_MAPS_BYTES;
 
-/// State in the manifest and entries in maps by id and by name, whose nodes may be half empty.
+/// Bytes of the state in the manifest and of entries in maps by id and by name, whose nodes may be
+/// half empty.
 const IN_MAPS_BYTES: usize = 512;
 
 impl Tree {
@@ -92,7 +93,7 @@ impl Tree {
         let options = options.into();
         let active = Arc::new(PlacedMemtable::new(options.memtable_bytes, &memory));
         let operator = OperatorCell::default();
-        // In the store, in the manifest, and encoded for the next manifest.
+        // The texts are in the store, in the manifest, and encoded for the next manifest.
         let text_bytes = 3 * (name.len() + options.encode().len());
         let name = Arc::new(ArcSwap::from_pointee(name));
         operator.set(&name, &options.merge_operator);
@@ -134,7 +135,7 @@ impl Tree {
         }
     }
 
-    /// Returns the present name.
+    /// Returns the current name.
     pub(crate) fn name(&self) -> String {
         String::clone(&self.name.load())
     }
@@ -151,7 +152,7 @@ impl Tree {
     /// Changes the name by the record `sequence`, which is durable in the log.
     pub(crate) fn set_name(&self, name: String, sequence: SequenceNumber) {
         self.note_renamed(sequence);
-        // As often as in `new`. A short name in place of a long one stays charged.
+        // Same factor as in `new`. A shorter name does not reduce the charge.
         let more = 3 * name.len().saturating_sub(self.name.load().len());
         if more > 0 {
             self.bookkeeping.grow(more);
@@ -170,17 +171,17 @@ impl Tree {
         }
     }
 
-    /// Returns the present options, for short use.
+    /// Returns the current options, for short use.
     pub(crate) fn options(&self) -> Guard<Arc<KeyspaceOptions>> {
         self.options.load()
     }
 
-    /// Returns the present options, to be kept.
+    /// Returns the current options, to be kept.
     pub(crate) fn kept_options(&self) -> Arc<KeyspaceOptions> {
         self.options.load_full()
     }
 
-    /// Replaces the options. Scans, flushes and compactions in flight keep those before.
+    /// Replaces the options. Scans, flushes and compactions in flight keep the previous ones.
     pub(crate) fn set_options(&self, options: KeyspaceOptions) {
         self.operator.set(&self.name, &options.merge_operator);
         self.default_ttl_ms.store(options.default_ttl_ms.unwrap_or(0), Relaxed);
@@ -190,8 +191,8 @@ impl Tree {
         self.changed.insert(self.id);
     }
 
-    /// Returns the expiry of a value that is written now without one; `None` if it never expires.
-    /// `clock_ms` reads the store clock.
+    /// Returns the expiry of a value that is written now without an explicit one; `None` if it
+    /// never expires. `clock_ms` reads the store clock.
     #[inline]
     pub(crate) fn default_expiry_ms(&self, clock_ms: impl FnOnce() -> u64) -> Option<u64> {
         match self.default_ttl_ms.load(Relaxed) {
@@ -212,8 +213,8 @@ impl Tree {
         (!self.has_failed_filter.load(SeqCst)).then(|| Arc::clone(filter))
     }
 
-    /// Notes that `filter` has failed, if it is still that of the keyspace: compactions do not call
-    /// it any more. Returns whether that is news.
+    /// Records that `filter` has failed, if it is still the filter of the keyspace. Compactions
+    /// then no longer call it. Returns `true` for the first failure.
     pub(crate) fn fail_compaction_filter(&self, filter: &Arc<dyn CompactionFilter>) -> bool {
         let options = self.options();
         let present = options.compaction_filter.present();
@@ -232,14 +233,14 @@ impl Tree {
         HistoryStart { sequence, clock_ms: self.history_clock_ms.load(SeqCst) }
     }
 
-    /// Notes that versions before `start` may be missing. The caller holds the lock of the
+    /// Records that versions before `start` may be missing. The caller holds the lock of the
     /// snapshots, or no reader knows the tree.
     pub(crate) fn raise_history_from(&self, start: HistoryStart) {
         self.history_from.fetch_max(start.sequence, SeqCst);
         self.history_clock_ms.fetch_max(start.clock_ms, SeqCst);
     }
 
-    /// Refuses merge operands without a merge operator.
+    /// Returns an error if the keyspace has no merge operator.
     ///
     /// # Errors
     ///
@@ -260,7 +261,7 @@ impl Tree {
         self.filter_settings_number.load(SeqCst)
     }
 
-    /// Borrows the present view, for short use.
+    /// Borrows the current view, for short use.
     ///
     /// Takes no lock, no shared reference count and, on Linux, no locked instruction, which would
     /// delay the next lookup until this one ends. A thread that already holds a view pays for a
@@ -270,14 +271,13 @@ impl Tree {
         self.view.load()
     }
 
-    /// As [`view`](Self::view), for work in the background, which reads all keyspaces. A thread
-    /// that has not called `view` pays for a short lock and a count, but keeps no memory
-    /// afterwards.
+    /// As [`view`](Self::view), for background work, which reads all keyspaces. A thread that has
+    /// not called `view` pays for a short lock and a count, but keeps no memory afterwards.
     pub(crate) fn view_seldom(&self) -> ViewGuard<'_, ReadView> {
         self.view.load_seldom()
     }
 
-    /// Returns the present memtables and tables, to be kept. Costs as much as
+    /// Returns the current memtables and tables, to be kept. Costs as much as
     /// [`view_seldom`](Self::view_seldom).
     pub(crate) fn kept_view(&self) -> KeptView {
         self.view_seldom().kept().clone()
@@ -298,14 +298,14 @@ impl Tree {
         self.changed.insert(self.id);
     }
 
-    /// Makes lookups use the present filters of the tables. Replaced filters are freed when the
-    /// lookups in flight are done.
+    /// Makes lookups use the current filters of the tables. Replaced filters are freed when the
+    /// lookups in flight end.
     pub(crate) fn refresh_filters(&self) {
         let change = self.change.lock();
         self.set_view(&change, self.kept_view());
     }
 
-    /// Returns whether the active memtable is to be frozen.
+    /// Returns `true` if the active memtable must be frozen.
     pub(crate) fn is_full(&self) -> bool {
         self.view().active.memtable.memory_bytes() >= self.options().memtable_bytes
     }
@@ -329,8 +329,8 @@ impl Tree {
     }
 
     /// Replaces the version, and removes the memtables that it covers: those whose last sequence
-    /// number is at most `flushed`. Snapshots below `snapshots_from` keep the view before, which is
-    /// returned. Entries up to `unlinked_to` may be gone.
+    /// number is at most `flushed`. Snapshots below `snapshots_from` keep the previous view, which
+    /// is returned. Entries up to `unlinked_to` may be missing.
     pub(crate) fn install(
         &self,
         flushed: SequenceNumber,
@@ -362,8 +362,8 @@ impl Tree {
     }
 
     /// Replaces tables and memtables, the newest first, by those of a later point of the history,
-    /// which a log has replayed; `None` for no change. Snapshots below `snapshots_from` keep the
-    /// view before, which is returned.
+    /// replayed from a log; `None` for no change. Snapshots below `snapshots_from` keep the
+    /// previous view, which is returned.
     pub(crate) fn replace(
         &self,
         memtables: Option<&[Arc<PlacedMemtable>]>,
@@ -406,7 +406,7 @@ impl Tree {
     }
 
     /// Drops all data, which the manifest no longer names. Tables are unlinked when their last
-    /// reader is done.
+    /// reader ends.
     pub(crate) fn discard(&self) {
         let change = self.change.lock();
         let view = self.kept_view();
@@ -430,22 +430,22 @@ impl Tree {
         self.clearing.store(sequence, SeqCst);
     }
 
-    /// Returns the sequence number of the clear in flight. It is visible soon after the end of the
-    /// clear.
+    /// Returns the sequence number of the clear in flight. It becomes visible soon after the end of
+    /// the clear.
     #[inline]
     pub(crate) fn clear_in_flight(&self) -> Option<SequenceNumber> {
         Some(self.clearing.load(SeqCst)).filter(|&sequence| sequence > 0)
     }
 
-    /// Ends the clear in flight, done or failed.
+    /// Ends the clear in flight, whether it succeeded or failed.
     pub(crate) fn end_clear(&self) {
         debug_assert!(self.clear_in_flight().is_some(), "no clear was begun");
         self.clearing.store(0, SeqCst);
     }
 
     /// Replaces memtables and tables by empty ones for the clear in flight, before it is visible.
-    /// Returns the view before, in which every write is visible. Its tables stay until the manifest
-    /// no longer names them.
+    /// Returns the previous view, in which every write is visible. Its tables stay until the
+    /// manifest no longer names them.
     pub(crate) fn clear(&self) -> KeptView {
         let change = self.change.lock();
         let before = self.kept_view();
@@ -462,7 +462,7 @@ impl Tree {
         before
     }
 
-    /// Returns the first sequence number that is in memtables only.
+    /// Returns the first sequence number that is only in memtables.
     pub(crate) fn first_unflushed(&self) -> Option<SequenceNumber> {
         let view = self.view_seldom();
         let oldest_first = view.frozen.iter().rev().chain([&view.active]);

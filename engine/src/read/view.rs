@@ -26,17 +26,17 @@ use crate::{
     version::{Run, Version},
 };
 
-/// Least skipped entries that cause a flush of a memtable. A flush takes milliseconds for syncs,
-/// and stepping over this many tombstones takes 8 ms.
+/// Minimum number of skipped entries that causes a flush of a memtable. A flush takes milliseconds
+/// for syncs, and stepping over this many tombstones takes 8 ms.
 const SKIPPED_MIN: u64 = 1 << 17;
 
-/// Memory of a place of a value: nodes of the map may be half empty.
+/// Memory of a blob reference: nodes of the map may be half empty.
 pub(crate) const REFERENCE_BYTES: usize = 128;
 
-/// A memtable and the sequence numbers placed for it, inserted already or not.
+/// A memtable and the sequence numbers placed for it, including those not inserted yet.
 #[derive(Debug)]
 pub(crate) struct PlacedMemtable {
-    /// Taken by the drop.
+    /// Moved out by the drop.
     pub(crate) memtable: ManuallyDrop<Arc<Memtable>>,
     first_sequence: AtomicU64,
     last_sequence: AtomicU64,
@@ -44,13 +44,13 @@ pub(crate) struct PlacedMemtable {
     tombstones: AtomicU64,
     /// Tombstones that scans skipped, and merge operands of keys with many that reads applied.
     skipped: AtomicU64,
-    /// Places of values that are in blob files too, by sequence number.
+    /// References to values in blob files, by sequence number.
     references: Mutex<BTreeMap<SequenceNumber, BlobReference>>,
     charge: ManuallyDrop<Charge>,
 }
 
 impl PlacedMemtable {
-    /// Creates an empty memtable that is to be frozen at `memtable_bytes`.
+    /// Creates an empty memtable that should be frozen at `memtable_bytes`.
     pub(crate) fn new(memtable_bytes: usize, memory: &Arc<MemoryAccount>) -> Self {
         let memtable = Arc::new(Memtable::new(memtable_bytes));
         Self {
@@ -77,7 +77,7 @@ impl PlacedMemtable {
         self.charge.shrink(bytes + spare_bytes(before) - spare_bytes(before - bytes));
     }
 
-    /// Charges the memory to `what` from now on.
+    /// Changes the use that the memory is charged to.
     pub(crate) fn set_use(&self, what: MemoryUse) {
         self.charge.move_to(what);
     }
@@ -102,7 +102,7 @@ impl PlacedMemtable {
         Some(self.first_sequence.load(Relaxed)).filter(|&first| first > 0)
     }
 
-    /// Returns whether a reader at `sequence` may see an entry.
+    /// Returns `true` if a reader at `sequence` may see an entry.
     #[inline]
     pub(crate) fn is_seen_at(&self, sequence: SequenceNumber) -> bool {
         self.first_sequence().is_some_and(|first| first <= sequence)
@@ -120,24 +120,24 @@ impl PlacedMemtable {
         self.last_inserted.fetch_max(last, Relaxed);
     }
 
-    /// Returns the last sequence number inserted; 0 if there is none. Writes that failed and were
-    /// placed behind it may still come back from the log.
+    /// Returns the last sequence number inserted; 0 if there is none. Failed writes that were
+    /// placed after it may still reappear from the log.
     pub(crate) fn last_inserted(&self) -> SequenceNumber {
         self.last_inserted.load(Relaxed)
     }
 
-    /// Notes that the value of an entry is in a blob file, too. It is charged as
-    /// [`REFERENCE_BYTES`] beside the entry.
+    /// Records that the value of an entry is also in a blob file. The reference is charged as
+    /// [`REFERENCE_BYTES`] in addition to the entry.
     pub(crate) fn note_reference(&self, sequence: SequenceNumber, reference: BlobReference) {
         self.references.lock().insert(sequence, reference);
     }
 
-    /// Returns the place of the value with this sequence number in a blob file.
+    /// Returns the reference to the value with this sequence number in a blob file.
     pub(crate) fn reference(&self, sequence: SequenceNumber) -> Option<BlobReference> {
         self.references.lock().get(&sequence).copied()
     }
 
-    /// Returns the ids of the blob files that have values of entries, too.
+    /// Returns the ids of the blob files that also have values of entries.
     pub(crate) fn referenced_files(&self) -> BTreeSet<u64> {
         self.references.lock().values().map(|reference| reference.file_id).collect()
     }
@@ -157,13 +157,13 @@ impl PlacedMemtable {
         self.skipped.load(Relaxed)
     }
 
-    /// Adds skipped tombstones or merge operands. Returns whether they made a flush due.
+    /// Adds skipped tombstones or merge operands. Returns `true` if they made a flush due.
     pub(crate) fn add_skipped(&self, entries: u64) -> bool {
         let before = self.skipped.fetch_add(entries, Relaxed);
         !self.is_due_after(before) && self.is_due_after(before + entries)
     }
 
-    /// Returns whether a flush is due: reads have skipped enough entries to pay for the flush or
+    /// Returns `true` if a flush is due: reads have skipped enough entries to pay for the flush or
     /// compaction that removes them.
     pub(crate) fn is_flush_due(&self) -> bool {
         self.is_due_after(self.skipped())
@@ -173,7 +173,7 @@ impl PlacedMemtable {
         skipped >= SKIPPED_MIN && is_paid(skipped, self.memtable.entries() as u64)
     }
 
-    /// Notes that a lookup applied `operands` merge operands from here, of a key with many.
+    /// Records that a lookup applied `operands` merge operands from here, of a key with many.
     pub(crate) fn note_operands(&self, operands: u64) {
         if self.add_skipped(operands) {
             self.charge.account().note_long_merges();
@@ -199,7 +199,7 @@ impl Drop for PlacedMemtable {
 /// The memtables and tables of a keyspace at one point in time.
 #[derive(Debug, Clone)]
 pub(crate) struct KeptView {
-    /// Receives the writes.
+    /// Memtable that receives writes.
     pub(crate) active: Arc<PlacedMemtable>,
     /// Memtables to flush, the newest first.
     pub(crate) frozen: Vec<Arc<PlacedMemtable>>,
@@ -207,17 +207,17 @@ pub(crate) struct KeptView {
     /// The merge operator of the keyspace, shared by all views.
     pub(crate) operator: OperatorCell,
     /// Sequence number of the last clear of the keyspace; 0 if there was none since the store was
-    /// opened. The view has later entries only.
+    /// opened. The view has only later entries.
     pub(crate) cleared: SequenceNumber,
-    /// Snapshots at smaller sequence numbers read an older view, which the list of snapshots keeps:
-    /// this one lacks what they see, because of a clear or a compaction filter.
+    /// Snapshots at smaller sequence numbers read an older view, which the list of snapshots keeps.
+    /// This view lacks some of their entries, because of a clear or a compaction filter.
     pub(crate) snapshots_from: SequenceNumber,
-    /// Newest sequence number of the tables that a FIFO compaction removed with their entries: the
-    /// view may lack later writes than a snapshot before it.
+    /// Newest sequence number of the tables that a FIFO compaction removed with their entries. The
+    /// view may lack writes that are later than a snapshot below this number.
     pub(crate) unlinked_to: SequenceNumber,
 }
 
-/// The view of lookups, with filters. Immutable: it is replaced by a new one.
+/// The view of lookups, with filters. Immutable: changes replace it.
 ///
 /// Longer readers copy its [`KeptView`], which keeps no filter in memory.
 #[derive(Debug)]
@@ -228,7 +228,7 @@ pub(crate) struct ReadView {
 }
 
 impl ReadView {
-    /// Creates a view with the present filters of the tables.
+    /// Creates a view with the current filters of the tables.
     pub(crate) fn new(keyspace_id: u64, kept: KeptView) -> Self {
         Self { filters: FilterSet::new(&kept.version), keyspace_id, kept }
     }
@@ -248,15 +248,15 @@ impl Deref for ReadView {
 
 /// The filters of all tables of a version.
 ///
-/// A lookup finds them without a reference count: its view keeps them. Longer readers keep the
-/// tables alone, so that no replaced filter stays in memory.
+/// A lookup finds them without a reference count, because its view keeps them. Longer readers keep
+/// only the tables, so that no replaced filter stays in memory.
 #[derive(Debug, Default)]
 pub(crate) struct FilterSet {
     runs: Vec<Box<[Arc<TableFilters>]>>,
 }
 
 impl FilterSet {
-    /// Collects the present filters of the tables of `version`.
+    /// Collects the current filters of the tables of `version`.
     pub(crate) fn new(version: &Version) -> Self {
         let of_run = |run: &Run| run.tables().iter().map(|table| table.filters()).collect();
         Self { runs: version.runs().iter().map(of_run).collect() }
@@ -280,7 +280,7 @@ impl KeptView {
     }
 
     /// Returns the memtables that may have versions visible at `sequence`, the newest first. So an
-    /// empty one, as after each flush, costs a lookup no line of its filter.
+    /// empty memtable, as after each flush, costs a lookup no line of its filter.
     pub(crate) fn memtables_at(
         &self,
         sequence: SequenceNumber,
@@ -293,8 +293,8 @@ impl KeptView {
         &self,
         sequence: SequenceNumber,
     ) -> impl Iterator<Item = &Arc<PlacedMemtable>> {
-        // Versions visible at `sequence` were placed before, and the reader that knows the number
-        // sees that too.
+        // Versions visible at `sequence` were placed before, and a reader that knows the number
+        // sees their placement too.
         self.placed_memtables().filter(move |placed| placed.is_seen_at(sequence))
     }
 
@@ -304,19 +304,19 @@ impl KeptView {
         1 + self.frozen.len()
     }
 
-    /// Returns `at` with a fixed clock, if an entry that it may see expires. Without one, no clock
-    /// is read.
+    /// Returns `at` with a fixed clock, if an entry that it may see expires. Otherwise reads no
+    /// clock.
     #[inline]
     pub(crate) fn fix_clock(&self, at: ReadPoint, clock: &StoreClock) -> ReadPoint {
         if self.has_expiry() { at.with_clock(|| clock.now_ms()) } else { at }
     }
 
-    /// Returns whether any memtable or table has entries that expire.
+    /// Returns `true` if any memtable or table has entries that expire.
     pub(crate) fn has_expiry(&self) -> bool {
         self.version.has_expiry() || self.memtables().any(|memtable| memtable.has_expiry())
     }
 
-    /// Returns whether any memtable or table has range tombstones.
+    /// Returns `true` if any memtable or table has range tombstones.
     #[inline]
     pub(crate) fn has_range_tombstones(&self) -> bool {
         let has_some =
@@ -339,8 +339,8 @@ impl KeptView {
     }
 
     /// Returns the sequence number of a range tombstone over a large part of the key space that
-    /// covers `key` and that a reader at `sequence` sees; 0 if none is found. There may be newer
-    /// ones. Compares one range tombstone of each memtable, and one of all tables.
+    /// covers `key` and that a reader at `sequence` sees; 0 if none is found. Newer ones may exist.
+    /// Compares one range tombstone of each memtable, and one of all tables.
     #[inline]
     pub(super) fn wide_cover(&self, key: &[u8], sequence: SequenceNumber) -> SequenceNumber {
         let key_head = head(key);

@@ -1,4 +1,4 @@
-//! A cell with the present view, which lookups borrow without a locked instruction.
+//! A cell with the current view, which lookups borrow without a locked instruction.
 //!
 //! Each thread has a slot, into which it writes the view that it reads (a hazard pointer: Michael,
 //! "Hazard Pointers: Safe Memory Reclamation for Lock-Free Objects", IEEE TPDS 15(6), 2004). A
@@ -8,9 +8,9 @@
 //!
 //! | reader                                      | writer                                    |
 //! |---------------------------------------------|-------------------------------------------|
-//! | 1. write the present view into the slot     | 1. replace the view                       |
+//! | 1. write the current view into the slot     | 1. replace the view                       |
 //! | 2. light barrier                            | 2. heavy barrier                          |
-//! | 3. retry unless it is still the present one | 3. free retired views that are in no slot |
+//! | 3. retry unless it is still the current one | 3. free retired views that are in no slot |
 //!
 //! One of the two barriers is first. If it is that of the reader, the writer finds the slot. If it
 //! is that of the writer, the reader finds the new view, and retries.
@@ -80,7 +80,7 @@ fn unmarked<T>(marked: *mut T) -> *mut T {
     marked.map_addr(|address| address & !FENCED)
 }
 
-/// Slot of a thread. Has two cache lines of its own, since processors fetch them in pairs.
+/// Slot of a thread. Has two cache lines of its own, because processors fetch them in pairs.
 #[repr(align(128))]
 struct Slot<T> {
     /// The borrowed view, with its mark; null if there is none.
@@ -95,15 +95,15 @@ impl<T> Slot<T> {
     }
 }
 
-/// A pointer that is read often and replaced seldom.
+/// A pointer that is read often and replaced rarely.
 pub(crate) struct ViewCell<T> {
-    /// From [`Arc::into_raw`], with a reference count and a mark.
+    /// Pointer from [`Arc::into_raw`], with a reference count and a mark.
     present: AtomicPtr<T>,
     barriers: Barriers,
     slots: ThreadLocal<Slot<T>>,
     /// Slots whose memory is not yet charged.
     new_slots: AtomicUsize,
-    /// Locked while the present view is replaced.
+    /// Locked while the current view is replaced.
     retired: Mutex<Retired<T>>,
 }
 
@@ -125,7 +125,7 @@ pub(crate) struct ViewGuard<'c, T> {
     /// Makes the guard `!Send`: only its own thread may write to the slot.
     view: NonNull<T>,
     is_fenced: bool,
-    /// Has the view; `None` if the guard has a reference count instead.
+    /// Slot that holds the view; `None` if the guard holds a reference count instead.
     slot: Option<&'c Slot<T>>,
 }
 
@@ -152,7 +152,7 @@ impl<T> ViewCell<T> {
         Arc::into_raw(view).cast_mut().map_addr(|address| address | mark)
     }
 
-    /// Borrows the present view. Later loads from memory are no older than the view.
+    /// Borrows the current view. Later loads from memory are no older than the view.
     ///
     /// A thread that already has one, as a closure within `get_with`, takes a reference count.
     #[inline]
@@ -192,21 +192,22 @@ impl<T> ViewCell<T> {
         self.new_slots.swap(0, Relaxed) * 4 * size_of::<Slot<T>>()
     }
 
-    /// Writes a view into the slot. `None` if it is not the present one anymore, so is not kept.
+    /// Writes a view into the slot. Returns `None` if it is no longer the current view, so is not
+    /// kept.
     #[inline]
     fn borrow<'c>(&'c self, slot: &'c Slot<T>, written: *mut T) -> Option<ViewGuard<'c, T>> {
         // Release: a thread that finds this view in the slot sees that the last one was released.
         slot.view.store(written, Release);
         let is_fenced = is_fenced(written);
         light(is_fenced);
-        // Use the loaded one: the view that was at this address before may be freed.
+        // Uses the loaded pointer: the previous view at this address may be freed.
         let present = self.present.load(Acquire);
         let view = NonNull::new(unmarked(present)).filter(|_| present == written)?;
         Some(ViewGuard { cell: self, view, is_fenced, slot: Some(slot) })
     }
 
     /// As [`load`](Self::load), after the view in the slot was replaced. The writer may have found
-    /// it there, and left it to this thread.
+    /// it there, and left the free to this thread.
     #[cold]
     fn load_again<'c>(&'c self, slot: &'c Slot<T>) -> ViewGuard<'c, T> {
         loop {
@@ -218,8 +219,9 @@ impl<T> ViewCell<T> {
         }
     }
 
-    /// As [`load`](Self::load), for threads that read seldom: a thread without a slot gets none,
-    /// which would stay until the cell is dropped. It pays for a short lock and a count instead.
+    /// As [`load`](Self::load), for threads that read rarely. A thread without a slot gets none,
+    /// because it would stay until the cell is dropped. The thread pays for a short lock and a
+    /// count instead.
     pub(crate) fn load_seldom(&self) -> ViewGuard<'_, T> {
         if self.slots.get().is_some() { self.load() } else { self.load_counted() }
     }
@@ -228,20 +230,21 @@ impl<T> ViewCell<T> {
     fn load_counted(&self) -> ViewGuard<'_, T> {
         let _no_change = self.retired.lock();
         let present = unmarked(self.present.load(Acquire));
-        // SAFETY: it is from `Arc::into_raw`, and the cell keeps its count while the lock is held.
+        // SAFETY: the pointer is from `Arc::into_raw`, and the cell keeps its count while the lock
+        // is held.
         unsafe { Arc::increment_strong_count(present) };
         let view = NonNull::new(present).expect("the cell always has a view");
         ViewGuard { cell: self, view, is_fenced: false, slot: None }
     }
 
-    /// Replaces the view. The one before is freed as soon as no thread borrows it.
+    /// Replaces the view. The previous view is freed as soon as no thread borrows it.
     pub(crate) fn store(&self, view: Arc<T>) {
         let mut retired = self.retired.lock();
         let before = self.present.swap(Self::marked(view, retired.is_fenced), SeqCst);
         let is_fenced = is_fenced(before);
         debug_assert!(!unmarked(before).is_null(), "the cell always has a view");
         debug_assert!(!is_fenced || retired.is_fenced, "no unfenced view follows a fenced one");
-        // SAFETY: it is from `Arc::into_raw`, and only this swap takes it from the cell.
+        // SAFETY: the pointer is from `Arc::into_raw`, and only this swap takes it from the cell.
         let view = unsafe { Arc::from_raw(unmarked(before)) };
         retired.views.push(RetiredView { view, is_fenced });
         let unread = self.take_unread(&mut retired);
@@ -257,7 +260,7 @@ impl<T> ViewCell<T> {
 
     /// Removes the retired views that are in no slot.
     fn take_unread(&self, retired: &mut Retired<T>) -> Vec<RetiredView<T>> {
-        // Of many readers that outlive a view only one passes the barrier.
+        // Of many readers that outlive a view, only one executes the barrier.
         if retired.views.is_empty() {
             return Vec::new();
         }
@@ -286,7 +289,7 @@ impl<T> ViewCell<T> {
 
 impl<T> Drop for ViewCell<T> {
     fn drop(&mut self) {
-        // SAFETY: it is from `Arc::into_raw`, and the cell has no more users.
+        // SAFETY: the pointer is from `Arc::into_raw`, and the cell has no more users.
         drop(unsafe { Arc::from_raw(unmarked(self.present.load(Acquire))) });
     }
 }
@@ -296,8 +299,8 @@ impl<T> Deref for ViewGuard<'_, T> {
 
     #[inline]
     fn deref(&self) -> &T {
-        // SAFETY: its slot, or its count, keeps the view: see the module. No mutable reference to
-        // it exists.
+        // SAFETY: the slot, or the count, keeps the view: see the module. No mutable reference to
+        // the view exists.
         unsafe { self.view.as_ref() }
     }
 }

@@ -7,7 +7,7 @@ use sievedb_sstable::{BlockCounts, CacheUse, FilterState};
 use super::view::{KeptView, ReadView};
 use crate::{Result, stats::ThreadCounters};
 
-/// The time of a read: what the reader saw.
+/// State of the store at a read.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ReadMark {
     pub(crate) sequence: SequenceNumber,
@@ -21,12 +21,12 @@ pub(crate) struct ReadKey<'a> {
     pub(crate) key: &'a [u8],
     /// Hash of the key, with the seed of the store.
     pub(crate) hash: u64,
-    /// Later versions change the key.
+    /// Sequence number: later versions change the key.
     pub(crate) after: SequenceNumber,
 }
 
 impl ReadKey<'_> {
-    /// Returns whether memtables have a later version of the key, up to `at`. Reads no file.
+    /// Returns `true` if memtables have a later version of the key, up to `at`. Reads no file.
     pub(crate) fn is_written_in_memtables(self, view: &KeptView, at: SequenceNumber) -> bool {
         if view.cleared > self.after {
             // Every key was removed.
@@ -51,9 +51,9 @@ impl ReadKey<'_> {
         false
     }
 
-    /// Returns whether memtables or tables have a later version of the key, up to `at`: the visible
-    /// sequence number, loaded after the view was taken. Exact while a snapshot at `after` is open:
-    /// without one, compactions drop tombstones and sequence numbers.
+    /// Returns `true` if memtables or tables have a later version of the key, up to `at`: the
+    /// visible sequence number, loaded after the view was taken. The result is exact while a
+    /// snapshot at `after` is open. Without one, compactions drop tombstones and sequence numbers.
     ///
     /// Searches only tables with later entries, after their filters.
     ///

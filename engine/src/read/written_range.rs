@@ -19,11 +19,11 @@ use crate::{
 };
 
 /// Returns the first key within `bounds` that has a version after `after` in `view`, or that a
-/// range tombstone after it covers, of the store in `directory`, up to `at`: the visible sequence
-/// number, loaded after the view. Exact while a snapshot at `after` is open.
+/// later range tombstone covers. `directory` is that of the store. `at` is the visible sequence
+/// number, loaded after the view. The result is exact while a snapshot at `after` is open.
 ///
-/// Scans the range in memtables and tables that have later entries. With range tombstones it scans
-/// the others too, for keys that a later range tombstone covers.
+/// Scans the range in memtables and tables that have later entries. With range tombstones it also
+/// scans the other ones, for keys that a later range tombstone covers.
 ///
 /// # Errors
 ///

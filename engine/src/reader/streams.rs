@@ -1,4 +1,4 @@
-//! Reads of values piece by piece.
+//! Reads of values in pieces.
 
 use super::Reader;
 use crate::{

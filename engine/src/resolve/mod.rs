@@ -36,7 +36,7 @@ use sievedb_format::{
 };
 use sievedb_sstable::TableProperties;
 
-/// The point in history and in time at which a reader reads.
+/// The sequence number and the time at which a reader reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ReadPoint {
     /// Newer versions are invisible.
@@ -71,20 +71,21 @@ pub(crate) enum Verdict {
 /// Effect of a version on its key, for callers that read puts and merge operands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Seen {
-    /// The key has the value beside it, or the one that a [blob reference](is_in_blob_file) names.
+    /// The key has the value stored with the version, or the value of its [blob
+    /// reference](is_in_blob_file).
     Value,
-    /// This version gives the key no value: it is a removal, or has expired.
+    /// The version gives the key no value: it is a removal, or has expired.
     Nothing,
     /// A merge operand. The key has a value, which needs older versions.
     Operand,
 }
 
-/// Place of a value.
+/// Location of a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Stored {
-    /// Beside the key.
+    /// Stored with the key.
     Inline,
-    /// In a blob file, which the entry names.
+    /// In a blob file, to which the entry refers.
     Blob,
 }
 
@@ -105,8 +106,7 @@ impl ReadPoint {
     /// Sees every version, whether it has expired or not.
     pub(crate) const AS_STORED: Self = Self { sequence: SEQUENCE_MAX, clock_ms: 0 };
 
-    /// Returns the read point of a reader at `sequence` that reads the store clock when it needs
-    /// it.
+    /// Returns the read point of a reader at `sequence` that reads the store clock on demand.
     #[inline]
     pub(crate) const fn new(sequence: SequenceNumber) -> Self {
         Self { sequence, clock_ms: UNREAD }
@@ -157,13 +157,13 @@ impl ReadPoint {
         if cover() > sequence { Verdict::Deleted } else { verdict }
     }
 
-    /// Returns what the version with this trailer and stored value shows of its key. `cover` as in
-    /// [`resolve`](Self::resolve).
+    /// Returns the effect of the version with this trailer and stored value on its key. `cover` as
+    /// in [`resolve`](Self::resolve).
     ///
     /// # Errors
     ///
-    /// [`Refused`] if the answer needs the store clock and it is not fixed; if the value is too
-    /// short for its expiry.
+    /// [`Refused`] if the result depends on the store clock and it is not fixed, or if the value is
+    /// too short for its expiry.
     #[inline]
     pub(crate) fn seen<'v>(
         self,
@@ -182,7 +182,7 @@ impl ReadPoint {
         }
     }
 
-    /// Returns whether the verdict on `version` needs the store clock, which is not fixed.
+    /// Returns `true` if the verdict on `version` depends on the store clock, which is not fixed.
     #[inline]
     fn needs_clock(self, version: Version) -> bool {
         expires(version.kind) && self.clock_ms == UNREAD
@@ -211,19 +211,20 @@ impl Version {
         Ok(Self { sequence, kind, expiry_ms })
     }
 
-    /// Returns when the version expires, in milliseconds of the store clock; `None` if never.
+    /// Returns the expiry of the version, in milliseconds of the store clock; `None` if it never
+    /// expires.
     pub(crate) fn expiry_ms(self) -> Option<u64> {
         expires(self.kind).then_some(self.expiry_ms)
     }
 
-    /// Returns the length of what precedes the value in the stored value.
+    /// Returns the length of the bytes before the value in the stored value.
     #[inline]
     pub(crate) fn prefix_bytes(self) -> usize {
         prefix_bytes(self.kind)
     }
 }
 
-/// Returns whether a range tombstone with the sequence number `cover` deletes all versions of its
+/// Returns `true` if a range tombstone with the sequence number `cover` deletes all versions of its
 /// keys in a source whose largest sequence number is `newest`. `cover` is 0 without one.
 ///
 /// Equal numbers mean that the source has the range tombstone itself: no version has its number.
@@ -240,13 +241,13 @@ fn expiry_of(stored: &[u8]) -> Result<u64, Refused> {
     }
 }
 
-/// Returns the length of what precedes the value in a stored value of this kind.
+/// Returns the length of the bytes before the value in a stored value of this kind.
 #[inline]
 pub(crate) fn prefix_bytes(kind: Kind) -> usize {
     if expires(kind) { EXPIRY_BYTES } else { 0 }
 }
 
-/// Returns whether a version of this kind may expire.
+/// Returns `true` if a version of this kind may expire.
 #[inline]
 pub(crate) fn expires(kind: Kind) -> bool {
     kind == Kind::PutWithExpiry
@@ -262,7 +263,7 @@ pub(crate) fn is_tombstone(trailer: Trailer) -> bool {
     trailer.kind() == Kind::Tombstone
 }
 
-/// Returns `true` if a table has only values beside their keys that time does not remove.
+/// Returns `true` if a table has only values that are stored with their keys and never expire.
 pub(crate) fn has_lasting_values_only(properties: &TableProperties) -> bool {
     properties.count(Kind::Put) == properties.entries()
 }
@@ -273,7 +274,7 @@ pub(crate) fn is_in_blob_file(trailer: Trailer) -> bool {
     trailer.kind() == Kind::BlobReference
 }
 
-/// Returns `true` for a value beside its key that time does not remove.
+/// Returns `true` for a value that is stored with its key and never expires.
 #[inline]
 pub(crate) fn is_lasting_value(trailer: Trailer) -> bool {
     trailer.kind() == Kind::Put
@@ -302,9 +303,9 @@ pub(crate) fn is_operand(trailer: Trailer) -> bool {
 /// An entry that cannot be applied.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Refused {
-    /// It is of a kind that this release cannot apply.
+    /// The kind is not supported by this release.
     Unsupported(Kind),
-    /// It is a put with expiry whose stored value has only this many bytes.
+    /// A put with expiry whose stored value has only this many bytes.
     ShortExpiry(u8),
 }
 

@@ -1,4 +1,4 @@
-//! Resolves a key by its older versions, where the newest visible one does not decide.
+//! Resolves a key by its older versions, if the newest visible one does not decide.
 
 use bytes::Bytes;
 use sievedb_format::{SequenceNumber, Trailer};
@@ -12,17 +12,17 @@ pub(crate) struct Resolved {
     base: Option<(Stored, Bytes)>,
     /// Time at which the base expires, in milliseconds of the store clock.
     expiry_ms: Option<u64>,
-    /// With their sequence numbers, newest first.
+    /// Operands with their sequence numbers, newest first.
     operands: Vec<(SequenceNumber, Bytes)>,
 }
 
 impl Resolved {
-    /// Reads the versions of a key, newest first, until they decide what a reader at `at` sees.
+    /// Reads the versions of a key, newest first, until they determine what a reader at `at` sees.
     ///
     /// The clock of `at` is fixed. `cover` is the newest range tombstone, as in
-    /// [`ReadPoint::resolve`]. `next` returns the newest version whose trailer is at most the one
-    /// it is given, with its stored value. Ends at `operands_max` operands: one shows that the key
-    /// has a value.
+    /// [`ReadPoint::resolve`]. `next` returns the newest version whose trailer is at most the given
+    /// one, with its stored value. Ends at `operands_max` operands: one shows that the key has a
+    /// value.
     ///
     /// # Errors
     ///
@@ -62,13 +62,13 @@ impl Resolved {
         &self.operands
     }
 
-    /// Returns when the value below the operands expires, in milliseconds of the store clock;
-    /// `None` if never, or without one.
+    /// Returns the expiry of the value below the operands, in milliseconds of the store clock.
+    /// Returns `None` if it never expires, or without a value.
     pub(crate) fn expiry_ms(&self) -> Option<u64> {
         self.expiry_ms
     }
 
-    /// Returns whether the key has a value.
+    /// Returns `true` if the key has a value.
     pub(crate) fn has_value(&self) -> bool {
         self.base.is_some() || !self.operands.is_empty()
     }

@@ -149,12 +149,12 @@ fn a_put_with_expiry_is_refused_without_a_clock_or_an_expiry() {
     assert_eq!(seen(at, &[0xe9, 3]), Err(Refused::ShortExpiry(2)));
     let want = Corruption::Truncated { what: "expiry of an entry", need: 8, have: 2 };
     assert_eq!(Corruption::from(Refused::ShortExpiry(2)), want);
-    // The end of time never comes.
+    // The last time of the clock is never reached.
     let end = ReadPoint::at_time(SEQUENCE, u64::MAX);
     assert_eq!(seen(end, &[0xff; 8]), Ok(Seen::Value));
 }
 
-/// Returns the number of reads too.
+/// Also returns the number of reads.
 fn resolve_all(words: &[&str], at: SequenceNumber, cover: SequenceNumber) -> (Resolved, usize) {
     let parse = |word: &&str| {
         let (sequence, letter) = word.split_at(word.len() - 1);

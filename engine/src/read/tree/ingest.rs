@@ -11,8 +11,8 @@ use crate::{
 };
 
 impl Tree {
-    /// Begins to install ingested tables. Writes to the keyspace wait until it ends. The caller
-    /// holds the placement lock.
+    /// Begins to install ingested tables. Writes to the keyspace wait until the installation ends.
+    /// The caller holds the placement lock.
     pub(crate) fn begin_ingest(&self) {
         let _change = self.change.lock();
         debug_assert!(!self.is_ingesting(), "one ingest at a time");
@@ -24,7 +24,7 @@ impl Tree {
         self.ingesting.load(SeqCst)
     }
 
-    /// Ends the installation of ingested tables, done or failed.
+    /// Ends the installation of ingested tables, whether it succeeded or failed.
     pub(crate) fn end_ingest(&self) {
         let _change = self.change.lock();
         self.ingesting.store(false, SeqCst);
@@ -40,7 +40,7 @@ impl Tree {
     }
 
     /// Replaces the version by one with ingested tables, and the active memtable, which is empty:
-    /// readers of the view before must not see the writes after the ingest.
+    /// readers of the previous view must not see writes after the ingest.
     pub(crate) fn install_ingested(&self, version: impl FnOnce(&Version) -> Version) {
         let change = self.change.lock();
         let view = self.kept_view();

@@ -38,8 +38,8 @@ impl Drop for View<'_> {
     }
 }
 
-/// Real threads and real barriers; schedules are those of `commit::tests`. `SIEVE_LONG=1` takes a
-/// hundred times as many views.
+/// Real threads and real barriers; `commit::tests` covers schedules. `SIEVE_LONG=1` takes a hundred
+/// times as many views.
 #[test]
 fn readers_see_whole_views_that_never_grow_older() {
     for barriers in [Barriers::detect(), Barriers::Symmetric, Barriers::Refused] {
@@ -82,8 +82,8 @@ fn read_while_views_change(barriers: Barriers) {
     assert!((1..=1 + kept).contains(&live), "{barriers:?}: {live} views are kept");
 }
 
-/// Views are freed even if the heavy barrier is refused, the first two once each thread has read
-/// again.
+/// Views are freed even if the heavy barrier is refused. The first two are freed once each thread
+/// has read again.
 #[test]
 fn f3_views_are_freed_when_the_heavy_barrier_is_refused() {
     let live = &AtomicUsize::new(0);
@@ -102,7 +102,7 @@ fn f3_views_are_freed_when_the_heavy_barrier_is_refused() {
             assert_eq!(cell.load().number(), number);
             assert!(live.load(SeqCst) <= 3, "two views, and the present one");
         }
-        // Read: freed by its reader.
+        // The view is read, so its reader frees it.
         let outer = cell.load();
         cell.store(View::new(101, live));
         assert_eq!(cell.load().number(), 101, "a second view of the same thread");
@@ -126,7 +126,7 @@ fn a_seldom_reader_gets_no_slot() {
     assert_eq!(live.load(SeqCst), 1, "the replaced view is freed");
     assert_eq!(cell.load().number(), 2);
     assert!(cell.take_new_slots_bytes() > 0, "a slot");
-    // The slot is used, where there is one.
+    // The slot is used, if there is one.
     let seldom = cell.load_seldom();
     assert!(seldom.slot.is_some());
 }
