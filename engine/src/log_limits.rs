@@ -1,8 +1,8 @@
 //! Default lengths of the log and its segments. Pure.
 //!
-//! Four times the limit of memtables: a keyspace with few writes pins what other keyspaces have
-//! flushed since. These flush about eight memtables of half the limit before it is flushed too,
-//! nearly empty.
+//! The default is four times the limit of memtables. A keyspace with few writes pins the log of
+//! everything that other keyspaces have flushed since. These flush about eight memtables of half
+//! the limit before the keyspace is flushed too, nearly empty.
 
 /// Default, and maximum of the default, of
 /// [`Options::log_segment_bytes`](crate::Options::log_segment_bytes).
@@ -16,7 +16,7 @@ const LOG_OVER_MEMTABLES: u64 = 4;
 /// Minimum default: creating shorter segments would cost more than flushes.
 const LOG_BYTES_LEAST: u64 = 32 << 20;
 
-/// Segments in a log of default length. Flushes free the disk one segment at a time.
+/// Number of segments in a log of default length. Flushes free the disk one segment at a time.
 const SEGMENTS: u64 = 8;
 
 pub(crate) const LOG_SEGMENT_BYTES_MIN: u64 = 4 << 10;
@@ -32,7 +32,7 @@ impl LogLimits {
     pub(crate) fn bytes_max(&self, memtable_bytes_max: u64) -> u64 {
         self.bytes_max.unwrap_or_else(|| {
             let of_memtables = memtable_bytes_max.saturating_mul(LOG_OVER_MEMTABLES);
-            // Segments set by hand must fit, up to the clamp.
+            // Configured segments must fit, up to the clamp.
             let of_segments = self.segment_bytes.map_or(0, |bytes| bytes.saturating_mul(2));
             of_memtables.max(of_segments).clamp(LOG_BYTES_LEAST, DEFAULT_LOG_BYTES_MAX)
         })

@@ -14,10 +14,10 @@ use super::{
 };
 use crate::Result;
 
-/// Describes every record of `reader`, which has read nothing yet, in memory.
+/// Describes every record of `reader`, in memory. `reader` must not have read anything.
 ///
-/// `payload` describes a full record from its header and its payload, decompressed. A bad record,
-/// or reserved space, ends the description.
+/// `payload` describes a full record from its header and its decompressed payload. A bad record or
+/// reserved space ends the description.
 ///
 /// # Errors
 ///
@@ -87,7 +87,7 @@ pub(crate) fn describe(
     Ok(annotation)
 }
 
-/// Describes a payload without its values: only their files have them.
+/// Describes a payload without its values, which are only in their files.
 fn describe_values(stored: &[u8], annotation: &mut Annotation) {
     match values::describe(stored) {
         Ok((meaning, end)) => {
@@ -101,7 +101,8 @@ fn describe_values(stored: &[u8], annotation: &mut Annotation) {
 
 const PAYLOAD_START: u64 = RECORD_HEADER_BYTES as u64;
 
-/// Returns the place in the record of bytes of its payload; all of it if it is compressed.
+/// Returns the range in the record of a range of its payload, or of the whole payload if it is
+/// compressed.
 pub(crate) fn place_in(header: &RecordHeader, range: Range<usize>) -> Range<u64> {
     match header.transform {
         Transform::None => payload_place(range),
@@ -109,7 +110,7 @@ pub(crate) fn place_in(header: &RecordHeader, range: Range<usize>) -> Range<u64>
     }
 }
 
-/// Returns the place in the record of bytes of its stored payload.
+/// Returns the range in the record of a range of its stored payload.
 pub(crate) const fn payload_place(range: Range<usize>) -> Range<u64> {
     PAYLOAD_START + range.start as u64..PAYLOAD_START + range.end as u64
 }

@@ -40,10 +40,10 @@ impl EncodeFields for Vec<u8> {}
 
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Field<'a> {
-    /// Number and must-understand bit.
+    /// Field number and must-understand bit.
     pub(crate) tag: u64,
     pub(crate) value: &'a [u8],
-    /// Start, tag included, and end.
+    /// Start, including the tag, and end.
     pub(crate) place: (usize, usize),
 }
 
@@ -54,7 +54,7 @@ pub(crate) struct Fields<'a> {
 }
 
 impl<'a> Fields<'a> {
-    /// Reads `bytes`, the fields of `what`.
+    /// Creates a reader of `bytes`, the fields of `what`.
     pub(crate) const fn new(what: &'static str, bytes: &'a [u8]) -> Self {
         Self { what, decoder: Decoder::new(bytes) }
     }

@@ -22,7 +22,7 @@ pub(crate) struct Payload {
     bytes: Bytes,
     transform: Transform,
     checksums: SmallVec<[u32; 1]>,
-    /// Values outside of the record.
+    /// Values stored outside of the record.
     values: Option<Box<LoggedValues>>,
 }
 
@@ -50,18 +50,18 @@ impl Fragment {
 }
 
 impl Payload {
-    /// Stores `bytes` as they are.
+    /// Stores `bytes` unchanged.
     pub(crate) fn new(bytes: Bytes) -> Self {
         Self::stored(bytes, Transform::None)
     }
 
-    /// Stores the batch `bytes`, which is compressed if `compresses` is set and it has several
-    /// `entries`. A long value alone would be compressed here, and again in its table.
+    /// Stores the batch `bytes`, compressed if `compresses` is set and the batch has several
+    /// `entries`. A single long value would be compressed here, and again in its table.
     pub(crate) fn of_batch(bytes: Bytes, entries: u64, compresses: bool) -> Self {
         if compresses && entries > 1 { Self::compressed(bytes) } else { Self::new(bytes) }
     }
 
-    /// Compresses `bytes` by LZ4 where that saves at least one in eight.
+    /// Compresses `bytes` by LZ4 if that saves at least one byte in eight.
     pub(crate) fn compressed(bytes: Bytes) -> Self {
         match to_lz4(&bytes) {
             Some(stored) => Self::stored(stored, Transform::Lz4),
@@ -89,7 +89,7 @@ impl Payload {
         Self { bytes, transform, checksums, values: None }
     }
 
-    /// Returns the values outside of the record, if there are any.
+    /// Returns the values stored outside of the record, if any.
     pub(crate) fn values(&self) -> Option<&LoggedValues> {
         self.values.as_deref()
     }

@@ -25,7 +25,7 @@ use crate::{
     fs::{Fs, ReadFile},
 };
 
-/// Longest file header and start record, in bytes.
+/// Maximum length of file header and start record, in bytes.
 const BEGINNING_BYTES_MAX: u64 = (HEADER_BYTES + record_bytes(START_BYTES_MAX)) as u64;
 
 /// Reads the records of one file in order, in windows of at most about 1 MiB.
@@ -33,7 +33,7 @@ const BEGINNING_BYTES_MAX: u64 = (HEADER_BYTES + record_bytes(START_BYTES_MAX)) 
 pub(crate) struct Reader {
     window: Window,
     file_id: u64,
-    /// From the file header; `None` before it was read. Without it no record is valid.
+    /// Secret of the file header; `None` before it was read. Without it no record is valid.
     secret: Option<u64>,
     /// Logical end of the file.
     limit: u64,
@@ -49,7 +49,7 @@ pub(crate) struct Reader {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Record {
     pub(crate) offset: u64,
-    /// Full for every payload, fragmented or not; start; or seal.
+    /// Type: full for every payload, fragmented or not; start; or seal.
     pub(crate) record_type: RecordType,
     /// Number of the first entry of the batch in a log, or of the edit in a manifest.
     pub(crate) sequence: SequenceNumber,
@@ -59,8 +59,8 @@ pub(crate) struct Record {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Next {
     Record(Record),
-    /// No more records. `None` if the file ends at the end of a record, or was sealed there;
-    /// otherwise the reason why the following bytes are no record.
+    /// No more records. `None` if the file ends after a record or a seal. Otherwise the reason why
+    /// the following bytes are no record.
     End(Option<Corruption>),
 }
 
@@ -76,7 +76,7 @@ pub(crate) struct RawRecord {
 pub(crate) enum Stop {
     /// A crash can leave these bytes.
     Torn(Corruption),
-    /// No crash can, or the file could not be read.
+    /// No crash can leave these bytes, or the file could not be read.
     Failed(Error),
 }
 
@@ -89,9 +89,9 @@ impl From<Error> for Stop {
 /// Bytes after the end of the readable part of a file.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Scan {
-    /// Newest synced mark of all records, including those before.
+    /// Newest synced mark of all records, including earlier ones.
     pub(crate) newest_mark: Position,
-    /// Number of valid headers, without starts.
+    /// Number of valid headers, excluding start records.
     pub(crate) records: u64,
     /// End of the last byte that is not zero; the start of the scan if there is none.
     pub(crate) end: u64,
@@ -117,8 +117,8 @@ impl Reader {
         })
     }
 
-    /// Makes the reader add the values that records refer to, from blob files in `folder`. A record
-    /// whose value is missing or damaged is a bad record.
+    /// Makes the reader add the values to which records refer, from blob files in `folder`. A
+    /// record with a missing or damaged value is a bad record.
     pub(crate) fn with_values(self, fs: &Arc<dyn Fs>, folder: &Path) -> Self {
         Self { values: Some(ValueReader::new(Arc::clone(fs), folder.to_owned())), ..self }
     }
@@ -128,7 +128,7 @@ impl Reader {
         self.values.iter().flat_map(ValueReader::files)
     }
 
-    /// Returns the ids of the blob files that the following records refer to, without a read of
+    /// Returns the ids of the blob files to which the following records refer, without reading
     /// their values.
     ///
     /// # Errors
@@ -168,7 +168,7 @@ impl Reader {
         Ok(self.window.bytes(place))
     }
 
-    /// Compares the file header with `want`.
+    /// Checks the file header against `want`.
     ///
     /// # Errors
     ///
@@ -195,7 +195,7 @@ impl Reader {
         self.secret.unwrap_or(0)
     }
 
-    /// Returns `true` if anything was placed in the file after its start record.
+    /// Returns `true` if anything was written to the file after its start record.
     ///
     /// Without the file header no record can be verified. Then all bytes after the longest start
     /// record count: they are written only after header and start record are durable.
@@ -210,20 +210,20 @@ impl Reader {
         Ok(self.scan()?.records > 0)
     }
 
-    /// Ends the file at `offset`: a failed append left the bytes beyond.
+    /// Ends the file at `offset`: a failed append left the later bytes.
     pub(crate) fn set_limit(&mut self, offset: u64) {
         self.limit = offset.min(self.window.file_bytes());
     }
 
-    /// Limits the file to `file_bytes`, at the end of a record: a writer continues beyond. Must
-    /// precede reading.
+    /// Limits the file to `file_bytes`, at the end of a record, after which a writer continues.
+    /// Must precede reading.
     pub(crate) fn cut(&mut self, file_bytes: u64) {
         self.window.cut(file_bytes);
         self.limit = self.window.file_bytes();
     }
 
-    /// Reads on up to `file_bytes`, the end of a record, if the file is that long: a writer has
-    /// appended since.
+    /// Extends the limit to `file_bytes`, the end of a record, if the file is that long: a writer
+    /// has appended since.
     ///
     /// # Errors
     ///
@@ -236,8 +236,8 @@ impl Reader {
         Ok(())
     }
 
-    /// Continues from the end of the last good record up to the present length of the file, to
-    /// which another process may have appended.
+    /// Continues from the end of the last good record up to the current length of the file. Another
+    /// process may have appended to it.
     ///
     /// # Errors
     ///
@@ -284,15 +284,15 @@ impl Reader {
         Error::corrupt(self.path(), offset, source)
     }
 
-    /// Reads the next record, skipping ignorable ones. The first one is the start; nothing follows
-    /// a seal.
+    /// Reads the next record, skipping ignorable ones. The first record is the start; nothing
+    /// follows a seal.
     ///
     /// Costs one allocation, for the payload. A fragmented payload is allocated only if the file is
     /// long enough to hold it.
     ///
     /// # Errors
     ///
-    /// [`Error::Io`] if the file cannot be read, which is never taken for the end of the log.
+    /// [`Error::Io`] if the file cannot be read, which never counts as the end of the log.
     /// [`Error::Corrupt`] if the checksum matches and the bytes break the format.
     pub(crate) fn next(&mut self) -> Result<Next> {
         while !self.sealed && self.offset < self.limit {
@@ -311,8 +311,8 @@ impl Reader {
         Ok(Next::End(None))
     }
 
-    /// Searches for valid headers from [`offset`](Self::offset) to the end of the file, beyond the
-    /// logical end too: a mark was true when it was written.
+    /// Searches for valid headers from [`offset`](Self::offset) to the end of the file, including
+    /// bytes after the logical end: a mark was valid when it was written.
     ///
     /// # Errors
     ///
@@ -379,7 +379,7 @@ impl Reader {
         Ok((Record { offset, record_type, sequence: header.sequence, payload }, end))
     }
 
-    /// Returns the payload that is stored without its values.
+    /// Returns the payload of a record stored without its values.
     fn add_values(&mut self, stored: &[u8]) -> Result<Bytes, Stop> {
         let Some(values) = &mut self.values else {
             let refused = Transform::Values.undo(Bytes::new()).map_err(Bad::Broken);
@@ -409,7 +409,7 @@ impl Reader {
         let have = self.limit.saturating_sub(offset);
         let torn = Corruption::Truncated { what: "fragmented payload", need: total, have };
         if total > have {
-            // The rest is missing; the marks decide whether it was durable.
+            // The rest is missing; the marks determine whether it was durable.
             return Err(Stop::Torn(torn));
         }
         let Ok(capacity) = usize::try_from(total) else {
@@ -426,7 +426,7 @@ impl Reader {
             }
             let RawRecord { header, payload } = self.raw_record(end)?;
             let full = whole.len() + payload.len();
-            // The last fragment, and only it, completes the payload.
+            // The last fragment, and no other, completes the payload.
             let fits = match header.record_type {
                 RecordType::Middle => full < capacity,
                 RecordType::Last => full == capacity,
@@ -466,7 +466,7 @@ impl Reader {
         Ok(RawRecord { header, payload })
     }
 
-    /// Returns the payload of the record that was read last.
+    /// Returns the payload of the record read last.
     pub(crate) fn raw_payload(&self, record: &RawRecord) -> &[u8] {
         self.window.bytes(record.payload.clone())
     }

@@ -36,7 +36,7 @@ const IGNORABLE: u8 = 1 << 7;
 pub(crate) const FRAGMENT_BYTES_MAX: usize = 1 << 20;
 
 /// A position in a log file or manifest. Orders by file, then offset: files are written one after
-/// the other, so a larger position is later.
+/// another, so a larger position is later.
 ///
 /// As a *synced mark*: every live log file with a smaller id is durable as a whole, and this file
 /// up to the offset. The default mark vouches for nothing.
@@ -59,8 +59,8 @@ pub(crate) enum RecordType {
     Seal,
     /// The beginning of every file.
     Start,
-    /// A type of a later release that may be skipped: bit 7 is set. Occurs between payloads, not
-    /// between fragments.
+    /// An ignorable type of a later release: bit 7 is set. Occurs between payloads, not between
+    /// fragments.
     Ignorable(u8),
 }
 
@@ -91,10 +91,10 @@ impl RecordType {
     }
 }
 
-/// Reason why the bytes at an offset are not a record.
+/// Reason why the bytes at an offset are no record.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Bad {
-    /// A crash can leave such bytes: the synced marks decide whether this is damage.
+    /// A crash can leave such bytes: the synced marks determine whether this is damage.
     Torn(Corruption),
     /// The checksum matches, but the bytes break the format: another release or an attacker wrote
     /// them.
@@ -140,7 +140,8 @@ impl RecordHeader {
         secret: u64,
     ) -> Result<Self, Bad> {
         let (stored, computed) = (u32_at(bytes, 0), header_checksum(bytes, place, secret));
-        // Zeros match at one place in four billion, and are no record there either.
+        // The checksum of zeros matches at one offset in four billion, and zeros are no record
+        // there either.
         if stored != computed || *bytes == [0; RECORD_HEADER_BYTES] {
             let (stored, computed) = (stored.into(), computed.into());
             let what = "header of a log record";
@@ -176,7 +177,7 @@ impl RecordHeader {
         })
     }
 
-    /// Rejects most bytes that are no header before a checksum is computed.
+    /// Rejects most invalid headers before a checksum is computed.
     pub(crate) fn looks_possible(bytes: &[u8; RECORD_HEADER_BYTES]) -> bool {
         RecordType::decode(bytes[4]).is_some()
             && Transform::decode(bytes[5]).is_some()
@@ -228,7 +229,7 @@ pub(crate) const fn record_bytes(payload_bytes: usize) -> usize {
 }
 
 fn header_checksum(bytes: &[u8; RECORD_HEADER_BYTES], place: Position, secret: u64) -> u32 {
-    // One contiguous run: the checksum of short scattered parts costs several times as much.
+    // One contiguous buffer: the checksum of short scattered parts costs several times as much.
     let mut covered = [0; 3 * size_of::<u64>() + RECORD_HEADER_BYTES - size_of::<u32>()];
     covered[..8].copy_from_slice(&secret.to_le_bytes());
     covered[8..16].copy_from_slice(&place.file_id.to_le_bytes());
@@ -260,7 +261,7 @@ mod tests {
         mark: Position { file_id: 6, offset: 640 },
     };
 
-    /// The header with one byte changed and a checksum that holds.
+    /// Returns the header with one byte changed and a matching checksum.
     fn forged(at: usize, byte: u8) -> [u8; RECORD_HEADER_BYTES] {
         let mut bytes = HEADER.encode(PLACE, SECRET);
         bytes[at] = byte;

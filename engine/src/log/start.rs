@@ -17,12 +17,12 @@ use super::{
 const MANIFEST: u64 = required(1);
 const PREVIOUS: u64 = required(2);
 
-/// Longest payload: two fields of two varints each.
+/// Maximum length of a payload: two fields of two varints each.
 pub(super) const START_BYTES_MAX: usize = 2 * (2 + 2 * VARINT_BYTES_MAX);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Start {
-    /// The manifest that counted at the creation of the file, and its durable length: a shorter one
+    /// The current manifest at the creation of the file, and its durable length: a shorter manifest
     /// has lost edits.
     pub(crate) manifest: Position,
     /// The log that this one continues, and its logical end; `None` if none. A failed append left
@@ -101,7 +101,7 @@ mod tests {
         let manifest = Position { file_id: 3, offset: 4096 };
         let good = Start { manifest, previous: Some(manifest) }.encode();
         for cut in 0..good.len() {
-            // A cut between the fields leaves a log that continues none.
+            // A cut between the fields leaves a start without a previous log.
             assert_eq!(Start::decode(&good[..cut]).is_ok(), cut == 5, "cut at {cut}");
         }
         let twice = [&good[..], &good[..]].concat();

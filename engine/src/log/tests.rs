@@ -1,4 +1,4 @@
-//! Records that were written come back; others do not.
+//! Written records are read back; other bytes are not.
 
 use std::{
     io,
@@ -47,7 +47,7 @@ fn open(fs: &dyn Fs) -> Result<Reader, Error> {
 /// Sequence and payload of each full record.
 type Records = Vec<(u64, Bytes)>;
 
-/// All records, and why they end.
+/// Returns all records, and the reason why they end.
 fn read(fs: &dyn Fs) -> Result<(Records, Option<Corruption>), Error> {
     let mut reader = open(fs)?;
     reader.check_header(&HEADER)?;
@@ -95,7 +95,7 @@ fn records_return_and_a_group_is_one_append() {
 fn long_payloads_return() {
     let mut random = Random::new(1);
     const MAX: usize = FRAGMENT_BYTES_MAX;
-    // Odd lengths before them, so that records lie anywhere in the windows.
+    // Payloads of odd lengths precede them, so that records begin anywhere in the windows.
     for bytes in [MAX - 1, MAX, MAX + 1, 2 * MAX - 8, 2 * MAX - 7, 3 << 20, 9 << 20] {
         let fs = MemoryFs::new();
         let mut writer = create(&fs);
@@ -117,7 +117,7 @@ fn compressed_payloads_return_where_they_are_shorter() {
     let mut writer = create(&fs);
     let mut random = Random::new(5);
     let text: Bytes = (0..4 << 20).map(|at| (at / 100 % 251) as u8).collect();
-    // Half of it compresses, so that fragments remain.
+    // Half of the payload compresses, so that fragments remain.
     let mixed: Bytes = [payload(&mut random, 2 << 20), text.slice(..2 << 20)].concat().into();
     let noise = payload(&mut random, 5000);
     let payloads = [text.clone(), noise.clone(), mixed.clone(), text.slice(..100)];
@@ -167,7 +167,7 @@ fn a_failed_append_leaves_the_logical_end() {
         let error = writer.append(&group, NO_MARK).unwrap_err();
         assert!(error.is_no_space());
         assert_eq!(writer.offset(), end, "{written_bytes} bytes written");
-        // The file may end in part of a record: nothing can follow, room or not.
+        // The file may end in part of a record, so nothing can follow, even with room.
         assert!(writer.append(&group, NO_MARK).unwrap_err().is_no_space());
         assert!(writer.seal(NO_MARK).is_err());
         let mut reader = open(&*memory).unwrap();
@@ -237,14 +237,14 @@ fn a_failed_read_is_an_error_and_no_end() {
     assert!(counter.calls() > 5);
     for call in 1..counter.calls() {
         let fs = FaultFs::new(memory.clone());
-        // An error that does not pass: a smaller read is tried after the first.
+        // A permanent error: a smaller read is tried after the first.
         fs.fail_at(call, EIO, Times::ForGood);
         let result = read(&fs).map(|(records, reason)| (records.len(), reason));
         assert!(matches!(result, Err(Error::Io { .. })), "call {call}: {result:?}");
     }
 }
 
-/// A file that holds `records` behind a start record, each with checksums that hold.
+/// Returns a file that holds `records` after a start record, each with valid checksums.
 fn forged(records: &[(RecordType, u64, &[u8])]) -> Arc<MemoryFs> {
     let fs = MemoryFs::new();
     create(&fs);
@@ -332,7 +332,7 @@ fn a_scan_finds_marks_behind_garbage_and_none_inside_payloads() {
     let bad = writer.offset();
     let at = |offset| Position { file_id: ID, offset };
     writer.append(&[pending(1, vec![1; 5000])], at(1)).unwrap();
-    // A user may store what looks like a record of this very place.
+    // A user may store bytes that look like a record of this position.
     let place = at(writer.offset() + RECORD_HEADER_BYTES as u64);
     let (record_type, mark) = (RecordType::Full, at(1 << 40));
     let fake = RecordHeader {
@@ -367,7 +367,8 @@ fn the_memory_of_a_reader_is_bounded() {
 
 #[test]
 fn formats_a_stored_value_cannot_forge_a_record_or_a_mark() {
-    // The forger knows file id and offset, not the secret. In the control the guess is right.
+    // The forger knows file id and offset, but not the secret. The control case uses the right
+    // secret.
     let found = |secret: u64| {
         let fs = MemoryFs::new();
         let header = FileHeader { secret, ..HEADER };
@@ -411,7 +412,7 @@ fn formats_a_record_of_another_file_with_the_same_number_does_not_pass() {
     assert!(records.is_empty() && reason.is_some(), "{reason:?}");
 }
 
-/// A file of which one sector cannot be read.
+/// A file with one unreadable sector.
 #[derive(Debug)]
 struct BadSector {
     inner: Arc<dyn ReadFile>,
@@ -470,7 +471,7 @@ fn n8_records_before_a_bad_sector_are_read() {
         assert!(matches!(error, Error::Io { .. }), "{error:?}");
         let whole = ends.iter().filter(|&&end| end <= sector.start).count() as u64;
         assert_eq!(found, whole, "bad sector at {place}");
-        // One by one the headers alone would be twice as many reads.
+        // Reading headers one by one would take twice as many reads.
         let reads = file.reads.load(Relaxed);
         assert!(reads < 100, "{reads} reads before the sector at {place}");
     }

@@ -4,18 +4,18 @@ use bytes::Bytes;
 use lz4_flex::block::{compress_into, decompress_into, get_maximum_output_size};
 use sievedb_format::Corruption;
 
-/// Payload, in bytes, from which on compression is tried: a shorter one is dominated by its header
-/// and the write call.
+/// Minimum payload, in bytes, for compression. The header and the write call dominate a shorter
+/// one.
 const LZ4_BYTES_MIN: usize = 1 << 10;
 
-/// The longest payload that is compressed, in bytes: it is held twice meanwhile, beside the memory
-/// budget. A longer one is damage.
+/// Maximum payload, in bytes, for compression: both forms are in memory meanwhile, outside of the
+/// memory budget. A longer one is damage.
 const LZ4_BYTES_MAX: usize = 4 << 20;
 
-/// Length of the payload in front of its LZ4 block, a little-endian u64.
+/// Length of the field before the LZ4 block, a little-endian u64 with the payload's length.
 const LENGTH_BYTES: usize = size_of::<u64>();
 
-/// Most bytes that one byte of an LZ4 block stands for.
+/// Maximum number of bytes that one byte of an LZ4 block expands to.
 const LZ4_EXPANSION_MAX: u64 = 255;
 
 /// Form in which a payload is stored. It applies to the payload before it is split.
@@ -55,7 +55,7 @@ impl Transform {
         }
     }
 
-    /// Returns the payload that is stored as `stored`, if it is not [`Values`](Self::Values).
+    /// Returns the payload whose stored form is `stored`, unless it is [`Values`](Self::Values).
     pub(super) fn undo(self, stored: Bytes) -> Result<Bytes, Corruption> {
         match self {
             Self::None => Ok(stored),
@@ -68,7 +68,7 @@ impl Transform {
     }
 }
 
-/// Returns the form of `payload` that is compressed by LZ4, if it saves at least one byte in eight.
+/// Returns `payload` compressed by LZ4, if that saves at least one byte in eight.
 ///
 /// Source: <https://github.com/lz4/lz4/blob/dev/doc/lz4_Block_format.md>.
 pub(super) fn to_lz4(payload: &[u8]) -> Option<Bytes> {
@@ -83,7 +83,7 @@ pub(super) fn to_lz4(payload: &[u8]) -> Option<Bytes> {
         return None;
     }
     stored.truncate(bytes);
-    // The queue of the log may hold it for a while.
+    // The queue of the log may hold the payload for a while.
     stored.shrink_to_fit();
     Some(stored.into())
 }
@@ -95,7 +95,7 @@ fn from_lz4(stored: &[u8]) -> Result<Bytes, Corruption> {
     };
     let length = u64::from_le_bytes(*length);
     let error = Corruption::OutOfRange { what, value: length };
-    // Before the memory is allocated.
+    // Checked before the memory is allocated.
     if length > (block.len() as u64 * LZ4_EXPANSION_MAX).min(LZ4_BYTES_MAX as u64) {
         return Err(error);
     }

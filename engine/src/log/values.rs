@@ -6,7 +6,7 @@
 //! | field       | bytes    | meaning                                                            |
 //! |-------------|----------|--------------------------------------------------------------------|
 //! | `count`     | varint   | number of values, at least 1                                       |
-//! | `gap`       | varint   | for each value: bytes of `rest` behind the value before            |
+//! | `gap`       | varint   | for each value: bytes of `rest` after the previous value           |
 //! | `reference` | prefixed | for each value: its place ([`BlobReference`])                      |
 //! | `salt`      | 8        | for each value: random number of the blob file                     |
 //! | `rest`      | n        | the payload without the values                                     |
@@ -38,7 +38,7 @@ use crate::{
 
 const WHAT: &str = "values of a log record";
 
-/// A blob file that log records refer to.
+/// A blob file to which log records refer.
 pub(crate) trait ValueFile: std::fmt::Debug + Send + Sync {
     /// Returns the number of the file.
     fn id(&self) -> u64;
@@ -57,7 +57,7 @@ pub(crate) trait ValueFile: std::fmt::Debug + Send + Sync {
 /// Values of a payload that are in blob files.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct LoggedValues {
-    /// In the order of the payload.
+    /// Values in the order of the payload.
     pub(crate) values: Vec<LoggedValue>,
     /// Files of the values.
     pub(crate) files: Vec<Arc<dyn ValueFile>>,
@@ -66,10 +66,10 @@ pub(crate) struct LoggedValues {
 /// A value of a payload that is in a blob file.
 #[derive(Debug, Clone)]
 pub(crate) struct LoggedValue {
-    /// Its place in the payload.
+    /// Range of the value in the payload.
     pub(crate) range: Range<usize>,
     pub(crate) reference: BlobReference,
-    /// Of the blob file.
+    /// Salt of the blob file.
     pub(crate) salt: u64,
 }
 
@@ -120,23 +120,23 @@ fn decode(decoder: &mut Decoder<'_>) -> Result<Found, Corruption> {
     Ok(Found { gap, reference, salt: decoder.u64(WHAT)? })
 }
 
-/// Decodes all references at the start of a stored payload, which may be cut behind them.
+/// Decodes all references at the start of a stored payload, which may be truncated after them.
 fn decode_all(decoder: &mut Decoder<'_>) -> Result<Vec<Found>, Corruption> {
     let count = decoder.varint(WHAT)?;
-    // Each takes several bytes: memory for a forged number is not allocated.
+    // Each reference takes several bytes, so no memory is allocated for a forged number.
     if count == 0 || count > decoder.rest().len() as u64 {
         return Err(Corruption::OutOfRange { what: WHAT, value: count });
     }
     (0..count).map(|_| decode(decoder)).collect()
 }
 
-/// Returns the ids of the blob files that a stored payload refers to.
+/// Returns the ids of the blob files to which a stored payload refers.
 pub(super) fn referenced_files(stored: &[u8]) -> Result<Vec<u64>, Corruption> {
     let found = decode_all(&mut Decoder::new(stored))?;
     Ok(found.iter().map(|found| found.reference.file_id).collect())
 }
 
-/// Describes the references of a stored payload. Returns the length of the list, too.
+/// Describes the references of a stored payload. Also returns the length of the list.
 pub(super) fn describe(stored: &[u8]) -> Result<(String, usize), Corruption> {
     let mut decoder = Decoder::new(stored);
     let found = decode_all(&mut decoder)?;
@@ -156,7 +156,7 @@ pub(super) enum ValueStop {
 }
 
 impl From<Corruption> for ValueStop {
-    /// The checksum of the record matches.
+    /// The checksum of the record matches, so the record is corrupt.
     fn from(reason: Corruption) -> Self {
         Self::Bad(Bad::Broken(reason))
     }
@@ -182,12 +182,12 @@ impl ValueReader {
         self.files.iter().copied()
     }
 
-    /// Returns the payload that is stored as `stored`.
+    /// Returns the payload whose stored form is `stored`.
     pub(super) fn join(&mut self, stored: &[u8]) -> Result<Bytes, ValueStop> {
         let mut decoder = Decoder::new(stored);
         let found = decode_all(&mut decoder)?;
         let mut rest = decoder.rest();
-        // Grows with the values that are there.
+        // Grows with the existing values.
         let mut payload = Vec::with_capacity(rest.len());
         for Found { gap, reference, salt } in found {
             let Some((between, behind)) = rest.split_at_checked(gap) else {
@@ -234,12 +234,12 @@ impl ValueReader {
     }
 }
 
-/// A blob file that may grow, and has no footer yet.
+/// A blob file that may still grow, so it has no footer yet.
 #[derive(Debug)]
 struct ValueSource(Arc<dyn ReadFile>);
 
 impl TableSource for ValueSource {
-    /// Reads beyond the present end fail.
+    /// Reads beyond the current end fail.
     fn len(&self) -> u64 {
         u64::MAX
     }
@@ -283,7 +283,7 @@ mod tests {
         fs.create_dir(Path::new(FOLDER)).expect("a directory");
         let file = fs.create(&FileName::Blobs(FILE).path(Path::new(FOLDER))).expect("a file");
         let (bytes, _) = writer.finish().expect("in memory");
-        // Without the footer: the file may still grow.
+        // Omits the footer: the file may still grow.
         file.append(&bytes[..bytes.len() - 28]).expect("in memory");
         (fs, payload, logged)
     }

@@ -1,14 +1,14 @@
-//! The part of a file in memory while it is read from start to end.
+//! The buffered part of a file that is read from start to end.
 
 use std::{ops::Range, path::PathBuf, sync::Arc};
 
 use super::record::FRAGMENT_BYTES_MAX;
 use crate::{Error, Result, fs::ReadFile};
 
-/// The first read: all of a small log, and little of many large ones.
+/// Length of the first read: all of a small log, and little of many large ones.
 const FIRST_BYTES: usize = 32 << 10;
 
-/// The largest read, unless more is requested at once.
+/// Maximum length of a read, unless more is requested at once.
 const BYTES_MAX: usize = FRAGMENT_BYTES_MAX;
 
 #[derive(Debug)]
@@ -18,7 +18,7 @@ pub(super) struct Window {
     file_bytes: u64,
     offset: u64,
     buffer: Vec<u8>,
-    /// The largest read from now on, unless more is requested at once.
+    /// Maximum length of later reads, unless more is requested at once.
     bytes_max: usize,
 }
 
@@ -36,7 +36,7 @@ impl Window {
         &self.path
     }
 
-    /// Returns the length of the file when it was opened, or of the cut file.
+    /// Returns the length of the file at its open, or of the cut file.
     pub(super) const fn file_bytes(&self) -> u64 {
         self.file_bytes
     }
@@ -57,7 +57,7 @@ impl Window {
         Ok(())
     }
 
-    /// Forgets what was read: a writer may have changed and appended bytes since.
+    /// Discards the buffer: a writer may have changed and appended bytes since.
     ///
     /// # Errors
     ///
@@ -67,7 +67,7 @@ impl Window {
         self.extend(u64::MAX)
     }
 
-    /// Loads `bytes` bytes at `offset`, or what the file has of them. Returns their place in
+    /// Loads `bytes` bytes at `offset`, or fewer at the end of the file. Returns their range in
     /// [`bytes`](Self::bytes).
     ///
     /// # Errors
@@ -89,7 +89,7 @@ impl Window {
         }
     }
 
-    /// Returns the bytes at a place returned by [`load`](Self::load).
+    /// Returns the bytes at a range returned by [`load`](Self::load).
     pub(super) fn bytes(&self, place: Range<usize>) -> &[u8] {
         &self.buffer[place]
     }
@@ -101,8 +101,8 @@ impl Window {
 
     /// Reads `bytes` bytes at `offset`, which the file has, and more.
     ///
-    /// A bad sector ahead must not hide the records before it. So a failed read is retried with
-    /// half the size, down to the requested bytes, and later reads are no larger.
+    /// A bad sector further on must not hide earlier records. So a failed read is retried with half
+    /// the size, down to the requested bytes, and later reads are no larger.
     fn fill(&mut self, offset: u64, bytes: usize) -> Result<()> {
         // Grows fourfold, so that reading only the start of a file costs little.
         let window = (self.buffer.len() * 4).clamp(FIRST_BYTES, BYTES_MAX).min(self.bytes_max);

@@ -19,12 +19,12 @@ use crate::{
     fs::{AppendFile, Fs},
 };
 
-/// The longest buffer. A larger group is written in several appends: values need no buffer of their
-/// own length, and copied bytes stay in the CPU cache.
+/// Maximum length of the buffer. A larger group is written in several appends: values need no
+/// buffer of their own length, and copied bytes stay in the CPU cache.
 pub(crate) const BUFFER_BYTES_MAX: usize = 128 << 10;
 
-/// Reserved length of a file that is synced often. Each step costs one call, and one sync that
-/// writes the length. More would show in the length of files, though not in their space.
+/// Reservation step of a file that is synced often. Each step costs one call, and one sync that
+/// writes the length. A larger step would inflate the length of files, though not their space.
 pub(super) const RESERVED_BYTES: u64 = 256 << 10;
 
 /// Appends records to one file.
@@ -43,7 +43,7 @@ pub(crate) struct Writer {
     offset: u64,
     /// Bytes passed to the file; above `offset` only within a group and after a failure.
     written: u64,
-    /// Length of the file as far as it was reserved.
+    /// Length up to which the file was reserved.
     reserved: u64,
     /// Bytes after `written`.
     buffer: Vec<u8>,
@@ -104,7 +104,7 @@ impl Writer {
     }
 
     /// Appends a group of records, usually in one call of [`AppendFile::append`]. Every record
-    /// carries `mark`, the present synced mark.
+    /// carries `mark`, the current synced mark.
     ///
     /// # Errors
     ///
@@ -127,7 +127,7 @@ impl Writer {
         self.end_group()
     }
 
-    /// Extends the file beyond its records, up to `file_bytes_max`: a sync takes two thirds of the
+    /// Extends the file beyond its records, up to `file_bytes_max`. A sync takes two thirds of the
     /// time if the length does not change. Readers find zeros after the last record.
     pub(crate) fn reserve(&mut self, file_bytes_max: u64) {
         let file_bytes = (self.offset + RESERVED_BYTES).min(file_bytes_max);
@@ -136,7 +136,7 @@ impl Writer {
         }
         debug_assert_eq!(self.offset, self.written, "a group is being written");
         debug_assert!(self.reserved < file_bytes, "a file never shrinks");
-        // For speed: a failure is ignored, and not retried at each sync.
+        // Only an optimization: a failure is ignored, and not retried at each sync.
         let _ = self.file.reserve(file_bytes);
         self.reserved = file_bytes;
     }
@@ -183,7 +183,7 @@ impl Writer {
     }
 
     /// Returns the end of the last good record, the logical end of the file. A failed append may
-    /// leave bytes beyond.
+    /// leave later bytes.
     pub(crate) const fn offset(&self) -> u64 {
         self.offset
     }
@@ -211,7 +211,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Writes the rest of a group, which then is part of the log.
+    /// Writes the rest of a group, which is then part of the log.
     fn end_group(&mut self) -> Result<()> {
         if !self.buffer.is_empty() {
             self.write_buffer()?;
@@ -222,7 +222,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Adds one record to the buffer, which is written as often as it is full.
+    /// Adds one record to the buffer, and writes the buffer each time it is full.
     fn encode(
         &mut self,
         (record_type, transform): (RecordType, Transform),

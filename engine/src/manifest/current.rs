@@ -24,7 +24,7 @@ const CURRENT_BYTES: usize = HEADER_BYTES + size_of::<u64>() + size_of::<u32>();
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Current {
     pub(crate) store_id: u128,
-    /// The manifest that counts, and its durable length.
+    /// The current manifest, and its durable length.
     pub(crate) manifest: Position,
 }
 
@@ -74,8 +74,8 @@ impl Current {
         Self::read_file(fs, &FileName::Current.path(folder), FileKind::Current)
     }
 
-    /// Returns the durable length of the manifest of the store `store_id` at its last close. The
-    /// default, which vouches for nothing, if it is unknown.
+    /// Returns the durable length of the manifest of the store `store_id` at its last close.
+    /// Returns the default, which vouches for nothing, if it is unknown.
     pub(crate) fn read_closed(fs: &dyn Fs, folder: &Path, store_id: u128) -> Position {
         let closed = Self::read_file(fs, &FileName::Closed.path(folder), FileKind::Closed);
         let closed = closed.ok().flatten();
@@ -85,7 +85,7 @@ impl Current {
         }
     }
 
-    /// Reads the file `path`, which has this form.
+    /// Reads the file `path` in this format.
     pub(crate) fn read_file(fs: &dyn Fs, path: &Path, kind: FileKind) -> Result<Option<Self>> {
         let file = match fs.open(path) {
             Ok(file) => file,
@@ -123,18 +123,18 @@ impl Current {
         fs.create(&path)?.append(&self.encode(FileKind::Closed))
     }
 
-    /// Replaces `CURRENT` atomically, durable at return. The manifest and its directory entry must
+    /// Replaces `CURRENT` atomically, durable on return. The manifest and its directory entry must
     /// be durable before.
     ///
     /// # Errors
     ///
-    /// [`Error::Io`]. After a failed sync either file may count; if the disk was full, the old one
-    /// does.
+    /// [`Error::Io`]. After a failed sync either file may be valid. After a full disk, the old file
+    /// is valid.
     pub(crate) fn install(&self, fs: &dyn Fs, folder: &Path) -> Result<()> {
         let path = FileName::Current.path(folder);
         let temporary = FileName::Temporary("CURRENT").path(folder);
         let created = match fs.create(&temporary) {
-            // Left by a crash or a full disk.
+            // A crash or a full disk left the file.
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
                 fs.unlink(&temporary).map_err(|e| Error::io("remove", &temporary, e))?;
                 fs.create(&temporary)
@@ -146,11 +146,11 @@ impl Current {
             .map_err(|e| Error::io("append to", &temporary, e))?;
         file.sync_data().map_err(|e| Error::io(SYNC, &temporary, e))?;
         if let Err(error) = fs.rename(&temporary, &path) {
-            // A failed rename may have been carried out: then the new file counts.
+            // A failed rename may have been carried out: then the new file is valid.
             match Self::read(fs, folder) {
                 Ok(Some(current)) if current == *self => {}
                 Ok(_) => return Err(Error::io("rename", &temporary, error)),
-                // Either file may count, as after a failed sync: final.
+                // Either file may be valid, as after a failed sync: final.
                 Err(_) => return Err(Error::io(SYNC, &path, error)),
             }
         }

@@ -32,8 +32,8 @@ use crate::{
 ///
 /// # Errors
 ///
-/// [`Error::Io`](crate::Error::Io); [`Error::Corrupt`](crate::Error) if it has no valid header, or
-/// breaks the format in a way that no crash explains.
+/// [`Error::Io`](crate::Error::Io). [`Error::Corrupt`](crate::Error) if the file has no valid
+/// header, or breaks the format in a way that no crash explains.
 pub(crate) fn describe(file: Arc<dyn ReadFile>, path: PathBuf, file_id: u64) -> Result<Annotation> {
     let mut reader = Reader::new(file, path, file_id)?;
     describe_records(&mut reader, |_, payload, annotation| {

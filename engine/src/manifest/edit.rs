@@ -78,8 +78,8 @@ pub(super) const RETENTION: u64 = required(24);
 pub(super) const LOG_RETAINED: u64 = required(25);
 pub(super) const RETAINED_FLOOR: u64 = required(26);
 
-/// A change of the manifest's state, applied atomically. Numbers below those of the state change
-/// nothing.
+/// A change of the manifest's state, applied atomically. Numbers below those of the state have no
+/// effect.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct VersionEdit {
     /// Set once.
@@ -103,25 +103,25 @@ pub(crate) struct VersionEdit {
     /// Keyspaces, and the sequence number up to which all their entries are gone, with all tables
     /// that were added before. Never decreases.
     pub(crate) keyspaces_cleared: Vec<(u64, SequenceNumber)>,
-    /// With all their tables.
+    /// Keyspaces dropped with all their tables.
     pub(crate) keyspaces_dropped: Vec<u64>,
-    /// By keyspace.
+    /// New tables, by keyspace.
     pub(crate) tables_added: Vec<(u64, Arc<TableMeta>)>,
-    /// Keyspace and id.
+    /// Removed tables, by keyspace and id.
     pub(crate) tables_removed: Vec<(u64, u64)>,
     pub(crate) tables_moved: Vec<TableMoved>,
     pub(crate) filters_replaced: Vec<FilterReplaced>,
     /// Keyspaces, and the sequence number up to which all their entries are in tables. Never
     /// decreases.
     pub(crate) flushed: Vec<(u64, SequenceNumber)>,
-    /// Up to where the log is durable.
+    /// Position up to which the log is durable.
     pub(crate) log_mark: Option<Position>,
-    /// Samples of when writes were placed, ascending.
+    /// Samples of the times when writes were placed, ascending.
     pub(crate) sequence_times: Vec<Sample>,
     /// Keyspaces, and the point before which versions may be missing. Never decreases.
     pub(crate) history_from: Vec<(u64, HistoryStart)>,
     pub(crate) retention_changed: Option<RetentionChanged>,
-    /// Logs below the floor that are kept for their changes, ascending.
+    /// Retained logs below the floor, kept for their changes, ascending.
     pub(crate) logs_retained: Vec<(u64, RetainedLog)>,
     pub(crate) retained_floor: Option<RetainedFloor>,
 }
@@ -160,7 +160,7 @@ pub(crate) struct TableMoved {
     pub(crate) run: u64,
 }
 
-/// A table whose filter changes without the table being rewritten.
+/// A table whose filter changes without a rewrite of the table.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct FilterReplaced {
     pub(crate) keyspace: u64,
@@ -177,7 +177,7 @@ impl VersionEdit {
         let of_keyspace =
             |created: &KeyspaceCreated| 16 + created.name.len() + created.options.len();
         let keyspaces: usize = self.keyspaces_created.iter().map(of_keyspace).sum();
-        // Allocated once, and no more than is charged.
+        // Allocated once, with no more than is charged.
         let mut out = Vec::with_capacity(128 + tables + keyspaces + 16 * self.flushed.len());
         if let Some(store_id) = self.store_id {
             out.put_field(STORE_ID, &store_id.to_le_bytes());

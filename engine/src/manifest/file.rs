@@ -23,19 +23,20 @@ use crate::{
     log::{Payload, PendingRecord, Position, Start, Writer, draw_secret},
 };
 
-/// A manifest is rewritten when it exceeds this and [`GROWTH_MAX`] times its first edit.
+/// Minimum length of a manifest for a rewrite. It must also exceed [`GROWTH_MAX`] times its first
+/// edit.
 const REWRITE_BYTES_MIN: u64 = 1 << 20;
 
 /// Bounds the cost of rewrites to a small multiple of the bytes of edits.
 const GROWTH_MAX: u64 = 8;
 
-/// A manifest that exceeds this and [`KEPT_GROWTH_MAX`] times its first edit is rewritten when the
-/// store is opened, for faster openings later.
+/// Minimum length of a manifest that is rewritten when the store is opened. It must also exceed
+/// [`KEPT_GROWTH_MAX`] times its first edit. The rewrite makes later opens faster.
 const KEPT_BYTES_MIN: u64 = 64 << 10;
 
 const KEPT_GROWTH_MAX: u64 = 2;
 
-/// The manifest that counts, open for appending.
+/// The current manifest, open for appending.
 #[derive(Debug)]
 pub(crate) struct ManifestFile {
     fs: Arc<dyn Fs>,
@@ -46,7 +47,7 @@ pub(crate) struct ManifestFile {
     edits: u64,
     /// Length after the first edit.
     first_bytes: u64,
-    /// Length for which `CLOSED` vouches; the default for none.
+    /// Position for which `CLOSED` vouches; the default for none.
     noted: Position,
     health: Health,
 }
@@ -54,7 +55,7 @@ pub(crate) struct ManifestFile {
 #[derive(Debug)]
 enum Health {
     Good,
-    /// The file may end in part of a record, so the next edit goes to a new one.
+    /// The file may end in part of a record, so the next edit goes to a new file.
     NeedsNewFile,
     /// The state on the disk is unknown.
     Failed(Arc<Error>),
@@ -63,16 +64,16 @@ enum Health {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]
 pub(crate) struct Appended {
-    /// The manifest that was replaced by a new one, and may be deleted.
+    /// The previous manifest, replaced by a new one, which may be deleted.
     pub(crate) replaced: Option<u64>,
 }
 
 impl ManifestFile {
-    /// Creates manifest `id` with `state` and makes it count, durable at return.
+    /// Creates manifest `id` with `state` and makes it the current one, durable on return.
     ///
     /// # Errors
     ///
-    /// [`Error::Io`]. Either manifest may count then, the new one or the one before.
+    /// [`Error::Io`]. Either the new or the previous manifest may then be the current one.
     pub(crate) fn create(
         fs: Arc<dyn Fs>,
         folder: PathBuf,
@@ -92,8 +93,7 @@ impl ManifestFile {
         loaded.is_durable && loaded.end.offset <= kept_bytes_max
     }
 
-    /// Continues the manifest that counts, which [may be](Self::may_reopen) continued. Writes
-    /// nothing.
+    /// Continues the current manifest, if it [may be](Self::may_reopen) continued. Writes nothing.
     ///
     /// # Errors
     ///
@@ -106,11 +106,11 @@ impl ManifestFile {
         Ok(Self { fs, folder, state, writer, edits, first_bytes, noted, health })
     }
 
-    /// Writes `CLOSED` if the whole manifest is durable and it does not say so yet.
+    /// Writes `CLOSED` if the whole manifest is durable and the file does not record that yet.
     pub(crate) fn close(&self) {
         let (store_id, manifest) = (self.state.store_id, self.writer.position());
         if matches!(self.health, Health::Good) && self.noted != manifest {
-            // A failure costs the next opening a few syncs.
+            // A failure costs the next open a few syncs.
             let _ = Current { store_id, manifest }.write_closed(&*self.fs, &self.folder);
         }
     }
@@ -125,13 +125,14 @@ impl ManifestFile {
         self.writer.position()
     }
 
-    /// Applies `edit` and makes it durable. `new_id` returns the number of a new manifest, needed
-    /// after a full disk, or if this one is too long.
+    /// Applies `edit` and makes it durable. `new_id` returns the number of a new manifest, which is
+    /// required after a full disk, or if this one is too long.
     ///
     /// # Errors
     ///
-    /// After an error the edit is not part of [`state`](Self::state), but may return after a crash.
-    /// So no file that it or the state names may be deleted until a later edit is durable.
+    /// After an error the edit is not part of [`state`](Self::state), but may reappear after a
+    /// crash. So no file named by the edit or the state may be deleted until a later edit is
+    /// durable.
     ///
     /// [`Error::Corrupt`] if the edit does not fit the state; nothing was written.
     /// [`Error::is_passing`] if the disk was full or no file could be opened: another attempt
@@ -179,7 +180,7 @@ impl ManifestFile {
         matches!(self.health, Health::NeedsNewFile)
     }
 
-    /// Lets the next edit create a new manifest.
+    /// Makes the next edit create a new manifest.
     #[cfg(feature = "encryption")]
     pub(crate) fn leave(&mut self) {
         if matches!(self.health, Health::Good) {
@@ -211,7 +212,7 @@ impl ManifestFile {
     }
 }
 
-/// Writes a manifest and makes it count.
+/// Writes a manifest and makes it the current one.
 fn begin(fs: &dyn Fs, folder: &Path, id: u64, state: &ManifestState) -> Result<Writer> {
     let path = FileName::Manifest(id).path(folder);
     let begun = write_first(fs, folder, &path, id, state).and_then(|writer| {
@@ -221,7 +222,7 @@ fn begin(fs: &dyn Fs, folder: &Path, id: u64, state: &ManifestState) -> Result<W
     });
     begun.inspect_err(|error| {
         if error.is_passing() {
-            // Frees the space of a file that `CURRENT` does not name; recovery would too.
+            // Frees the space of a file that `CURRENT` does not name; recovery would do so too.
             let _ = fs.unlink(&path);
         }
     })

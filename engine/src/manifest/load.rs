@@ -14,7 +14,7 @@ use crate::{
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Loaded {
-    /// After all readable edits.
+    /// State after all readable edits.
     pub(crate) state: ManifestState,
     /// The manifest's number, and the end of its last good edit.
     pub(crate) end: Position,
@@ -26,15 +26,15 @@ pub(crate) struct Loaded {
     pub(crate) first_bytes: u64,
     /// `true` if the file and `CURRENT` are known to be durable.
     pub(crate) is_durable: bool,
-    /// Reason why the bytes after the last good edit are none: an edit that was never acknowledged,
-    /// or the last one, damaged since. The two cannot be distinguished.
+    /// Reason why the bytes after the last good edit are none. They are an edit that was never
+    /// acknowledged, or the last edit, damaged since. The two cannot be distinguished.
     pub(crate) torn: Option<Corruption>,
-    /// Length of these bytes.
+    /// Length of the torn bytes.
     pub(crate) torn_bytes: u64,
 }
 
 impl Loaded {
-    /// Refuses the manifest if a log saw more of it: `seen` is
+    /// Refuses the manifest if a log saw more of it. `seen` is
     /// [`manifest`](crate::wal::replay::Replayed::manifest) of the replay.
     ///
     /// # Errors
@@ -57,9 +57,9 @@ impl Loaded {
     }
 }
 
-/// Loads the manifest that `CURRENT` names, without writing. Returns `None` without `CURRENT`: the
-/// directory has no store, or one whose creation did not end. No log and no table has data before
-/// the first `CURRENT` is durable.
+/// Loads the manifest named by `CURRENT`, without writing. Returns `None` without `CURRENT`: the
+/// directory has no store, or one whose creation was interrupted. No log and no table has data
+/// before the first `CURRENT` is durable.
 ///
 /// # Errors
 ///
@@ -84,7 +84,7 @@ pub(crate) fn load(fs: &dyn Fs, folder: &Path) -> Result<Option<Loaded>> {
     load_from(fs, folder, reader, store_id, current.manifest).map(Some)
 }
 
-/// Loads the manifest of `reader`, which must be whole up to `current`.
+/// Loads the manifest of `reader`, which must be complete up to `current`.
 fn load_from(
     fs: &dyn Fs,
     folder: &Path,
@@ -112,14 +112,14 @@ fn load_from(
     let state = state.ok_or_else(|| reader.corrupt(end.offset, missing))?;
     state.check().map_err(|reason| reader.corrupt(end.offset, reason))?;
     let torn_bytes = reader.file_bytes().saturating_sub(end.offset);
-    // Not by the length in `CURRENT`, whose name may be lost after a failed sync.
+    // The length in `CURRENT` is not used: its name may be lost after a failed sync.
     let is_durable = torn_bytes == 0 && closed == end;
     let secret = reader.secret();
     Ok(Loaded { state, end, secret, edits, first_bytes, is_durable, torn, torn_bytes })
 }
 
-/// Loads the newest manifest, for a repair without a usable `CURRENT`. Returns `None` if it is not
-/// whole: an older one names tables that have been replaced.
+/// Loads the newest manifest, for a repair without a usable `CURRENT`. Returns `None` if it is
+/// incomplete: an older manifest names tables that have been replaced.
 ///
 /// # Errors
 ///

@@ -1,4 +1,4 @@
-//! Log segments that only the change stream needs.
+//! Log segments retained only for the change stream.
 
 use std::collections::BTreeMap;
 
@@ -7,20 +7,21 @@ use sievedb_format::{Corruption, SEQUENCE_MAX, SequenceNumber};
 use super::edit::VersionEdit;
 use crate::{change_retention::ChangeRetention, log::fields::Field};
 
-/// The changes that a store keeps: those of these segments, and of the log after them.
+/// The changes that a store keeps: those of these segments, and of the later log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct RetainedChanges {
     pub(crate) limits: ChangeRetention,
-    /// Every batch whose last sequence number is larger is kept.
+    /// Sequence number after which every batch is kept. A batch counts by its last sequence number.
     pub(crate) from: SequenceNumber,
-    /// By id. All are below the floor of the log, and hold consecutive parts of the history.
+    /// Segments by id. All are below the floor of the log, and hold consecutive parts of the
+    /// history.
     pub(crate) logs: BTreeMap<u64, RetainedLog>,
 }
 
 /// A durable segment that recovery does not replay.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct RetainedLog {
-    /// Of its header.
+    /// Secret of its header.
     pub(crate) secret: u64,
     /// Its last sequence number.
     pub(crate) last_sequence: SequenceNumber,
@@ -43,7 +44,7 @@ pub(crate) struct RetainedFloor {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct RetentionChanged {
     pub(crate) limits: ChangeRetention,
-    /// Counts only if no changes were kept before.
+    /// Start of the retention. Used only if no changes were kept before.
     pub(crate) from: SequenceNumber,
 }
 
@@ -53,7 +54,7 @@ impl RetainedChanges {
         self.logs.values().fold(0, |sum, log| sum.saturating_add(log.bytes))
     }
 
-    /// Returns the segments with changes that are kept, oldest first. Others have no record: each
+    /// Returns the segments with kept changes, oldest first. Other segments have no record: each
     /// append to them failed.
     pub(crate) fn logs_with_changes(&self) -> impl Iterator<Item = (u64, RetainedLog)> {
         let mut before = self.from;
@@ -69,8 +70,8 @@ impl RetainedChanges {
         self.logs.iter().map(|(&id, &log)| (id, log)).collect()
     }
 
-    /// Returns the floor that drops the segments beyond the limits; `None` if there are none.
-    /// `added` are newer ones, ascending.
+    /// Returns the floor that drops the segments exceeding the limits; `None` if there are none.
+    /// `added` are newer segments, ascending.
     pub(crate) fn due_floor(
         &self,
         added: &[(u64, RetainedLog)],
@@ -93,7 +94,7 @@ impl RetainedChanges {
     }
 }
 
-/// Applies the part of an edit. `log_floor` is that of the edited state.
+/// Applies the retention part of an edit. `log_floor` is that of the edited state.
 ///
 /// # Errors
 ///

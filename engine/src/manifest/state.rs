@@ -32,28 +32,28 @@ pub(crate) struct ManifestState {
     pub(crate) logs: BTreeMap<u64, u64>,
     /// Logs with a smaller id are obsolete.
     pub(crate) log_floor: u64,
-    /// Up to where the log is durable.
+    /// Position up to which the log is durable.
     pub(crate) log_mark: Position,
-    /// Changes that are kept; `None` if only the log that recovery needs is.
+    /// Retained changes; `None` if only the log required by recovery is kept.
     pub(crate) retained: Option<RetainedChanges>,
     pub(crate) sequence_times: SequenceTimes,
-    /// By id. Shared: there may be thousands, and an edit changes few.
+    /// Keyspaces by id. Shared: there may be thousands, and an edit changes few.
     pub(crate) keyspaces: BTreeMap<u64, Arc<KeyspaceState>>,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct KeyspaceState {
-    /// Unique.
+    /// Name, unique in the store.
     pub(crate) name: String,
-    /// Sequence number of the record in the log that gave the name; 0 for that of the creation.
+    /// Sequence number of the log record of the last rename; 0 without one.
     pub(crate) renamed: SequenceNumber,
     /// Encoded options; opaque here.
     pub(crate) options: Vec<u8>,
-    /// Every entry up to here is in tables, so the log is not needed for it.
+    /// Sequence number up to which every entry is in tables, and needs no log.
     pub(crate) flushed: SequenceNumber,
-    /// Versions that a reader before this point sees may be missing.
+    /// Start of the history. Versions for earlier readers may be missing.
     pub(crate) history_from: HistoryStart,
-    /// By id.
+    /// Tables by id.
     pub(crate) tables: BTreeMap<u64, Arc<TableMeta>>,
 }
 
@@ -67,7 +67,7 @@ impl ManifestState {
     ///
     /// # Errors
     ///
-    /// [`Corruption`] if it breaks an invariant, or has a field reserved for a later release.
+    /// [`Corruption`] if the edit breaks an invariant, or has a field reserved for a later release.
     pub(crate) fn from_edit(edit: &VersionEdit) -> Result<Self, Corruption> {
         let hash_seed = edit.hash_seed.ok_or(Corruption::Missing { what: "hash seed" })?;
         let store_id = edit.store_id.ok_or(Corruption::Missing { what: "store id" })?;
@@ -90,7 +90,7 @@ impl ManifestState {
         let added = edit.tables_added.iter().map(|(keyspace, _)| *keyspace);
         let moved = edit.tables_moved.iter().map(|moved| moved.keyspace);
         let touched: BTreeSet<_> = added.chain(moved).collect();
-        // The same edit may have dropped one.
+        // The same edit may have dropped a keyspace.
         let touched = touched.iter().filter_map(|id| self.keyspaces.get(id));
         touched.map(|keyspace| &**keyspace).try_for_each(KeyspaceState::check_runs)
     }
@@ -149,7 +149,7 @@ impl ManifestState {
             }
             self.sequence_times.append(sample)?;
         }
-        // After the drops, which may free a name.
+        // Checked after the drops, which may free a name.
         if !edit.keyspaces_created.is_empty() || !edit.keyspaces_renamed.is_empty() {
             self.check_names()?;
         }
@@ -161,7 +161,7 @@ impl ManifestState {
     }
 
     fn apply_numbers(&mut self, edit: &VersionEdit) -> Result<(), Corruption> {
-        // An edit may have been prepared before one that was applied first.
+        // An edit may be prepared before an edit that is applied first.
         let raise = |number: &mut u64, to: Option<u64>| *number = (*number).max(to.unwrap_or(0));
         raise(&mut self.next_file_id, edit.next_file_id);
         raise(&mut self.next_keyspace_id, edit.next_keyspace_id);
@@ -244,7 +244,7 @@ impl ManifestState {
         Ok(())
     }
 
-    /// Notes that no entry of a keyspace up to `sequence` needs the log.
+    /// Records that no entry of a keyspace up to `sequence` needs the log.
     fn raise_flushed(&mut self, id: u64, sequence: SequenceNumber) -> Result<(), Corruption> {
         let flushed = &mut self.keyspace(id)?.flushed;
         if sequence < *flushed || sequence > SEQUENCE_MAX {
@@ -258,7 +258,7 @@ impl ManifestState {
         Ok(())
     }
 
-    /// Notes that versions of a keyspace before `start` may be missing.
+    /// Records that versions of a keyspace before `start` may be missing.
     fn raise_history_from(&mut self, id: u64, start: HistoryStart) -> Result<(), Corruption> {
         if start.sequence > SEQUENCE_MAX {
             let (what, value) = ("start of a history", start.sequence);
@@ -298,7 +298,7 @@ impl ManifestState {
         self.keyspaces.values().map(|keyspace| &**keyspace).try_for_each(KeyspaceState::check_runs)
     }
 
-    /// Returns whether the log segment `id` is kept for its changes only.
+    /// Returns `true` if the log segment `id` is kept only for its changes.
     pub(crate) fn retains(&self, id: u64) -> bool {
         self.retained.as_ref().is_some_and(|retained| retained.logs.contains_key(&id))
     }
@@ -349,7 +349,7 @@ impl ManifestState {
     }
 }
 
-/// Level 0 has several runs, each deeper level one, with number 0.
+/// Checks level and run: level 0 has several runs, each deeper level one, with number 0.
 fn check_level(level: u8, run: u64) -> Result<(), Corruption> {
     if usize::from(level) >= LEVELS {
         return Err(Corruption::OutOfRange { what: "level of a table", value: level.into() });

@@ -13,7 +13,7 @@ use crate::{
     manifest::ManifestState,
 };
 
-/// The manifest that counts, as far as it was read.
+/// The part of the current manifest read so far.
 #[derive(Debug)]
 pub(crate) struct ManifestTail {
     fs: Arc<dyn Fs>,
@@ -23,12 +23,12 @@ pub(crate) struct ManifestTail {
 }
 
 impl ManifestTail {
-    /// Continues behind what was `loaded`.
+    /// Continues after the `loaded` part.
     ///
     /// # Errors
     ///
     /// [`Error::Io`], also if the file was replaced meanwhile; [`Error::Corrupt`] if it is another
-    /// one.
+    /// file.
     pub(crate) fn new(fs: Arc<dyn Fs>, folder: PathBuf, loaded: Loaded) -> Result<Self> {
         let (id, store_id) = (loaded.end.file_id, loaded.state.store_id);
         let path = FileName::Manifest(id).path(&folder);
@@ -44,12 +44,12 @@ impl ManifestTail {
         Ok(Self { fs, folder, reader, loaded })
     }
 
-    /// Returns the state after all edits that were read.
+    /// Returns the state after all edits read so far.
     pub(crate) const fn state(&self) -> &ManifestState {
         &self.loaded.state
     }
 
-    /// Returns the manifest as far as it was read, to be read only.
+    /// Returns the part of the manifest read so far, read-only.
     ///
     /// # Errors
     ///
@@ -58,15 +58,15 @@ impl ManifestTail {
         ManifestFile::reopen(Arc::clone(&self.fs), self.folder.clone(), self.loaded.clone())
     }
 
-    /// Reads the edits since, or the manifest that has replaced this one. Returns the state before,
-    /// if there are any.
+    /// Reads new edits, or the manifest that has replaced this one. Returns the previous state if
+    /// anything changed.
     ///
-    /// A record that is being written ends the file for now.
+    /// A partially written record ends the file for now.
     ///
     /// # Errors
     ///
-    /// [`Error::Io`], [`Error::Corrupt`], also if files were replaced meanwhile. Then it may have
-    /// read a part.
+    /// [`Error::Io`], [`Error::Corrupt`], also if files were replaced meanwhile. A part may have
+    /// been read then.
     pub(crate) fn read(&mut self) -> Result<Option<ManifestState>> {
         let missing = || Error::NoStore { path: self.folder.clone() };
         let current = Current::read(&*self.fs, &self.folder)?.ok_or_else(missing)?;

@@ -8,7 +8,7 @@
 //! | `op`       | 1        | all            | see below                                             |
 //! | `keyspace` | varint   | all            | id                                                    |
 //! | `key`      | prefixed | 1, 2, 3, 5     | at most 64 KiB                                        |
-//! | `value`    | prefixed | 1, 3, 5        | at most 256 MiB; of op 5 behind its [`expiry`]        |
+//! | `value`    | prefixed | 1, 3, 5        | at most 256 MiB; of op 5 after its [`expiry`]         |
 //! | `start`    | prefixed | remove range   | first deleted key, at most 64 KiB                     |
 //! | `end`      | prefixed | remove range   | first key after it, at most 64 KiB; empty: no bound   |
 //! | `name`     | prefixed | create, rename | 1 to 255 bytes of UTF-8                               |
@@ -31,7 +31,7 @@ use sievedb_format::{
     range_tombstone::ends_above,
 };
 
-/// The longest name of a keyspace, in bytes.
+/// Maximum length of the name of a keyspace, in bytes.
 pub(crate) const NAME_BYTES_MAX: usize = 255;
 
 const CREATE_KEYSPACE: u8 = 0x81;
@@ -42,7 +42,7 @@ const INGEST: u8 = 0x85;
 /// Bit of ops whose entries a reader may skip if it does not know the op.
 const IGNORABLE: u8 = 1 << 6;
 
-/// `op`, `keyspace` and the length of a name or key or the end.
+/// Minimum bytes of an entry: `op`, `keyspace` and the length of a name, key or end.
 const ENTRY_BYTES_MIN: usize = 2;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -80,7 +80,7 @@ pub(crate) enum Entry<'a> {
     /// Tables with the sequence number of this entry were about to be added to the keyspace.
     Ingest {
         keyspace: u64,
-        /// Their ids, ascending.
+        /// Ids of the tables, ascending.
         tables: Vec<u64>,
     },
     /// An entry of a later release that may be skipped. It has a sequence number.
@@ -90,7 +90,7 @@ pub(crate) enum Entry<'a> {
 }
 
 impl Entry<'_> {
-    /// Returns whether the entry changes a whole keyspace.
+    /// Returns `true` if the entry changes a whole keyspace.
     pub(crate) fn changes_keyspace(&self) -> bool {
         match self {
             Self::CreateKeyspace { .. }
@@ -142,7 +142,7 @@ impl BatchEncoder {
         Self { bytes: buffer, entries: 0 }
     }
 
-    /// Returns the batch of a `payload` with this number of entries, to be extended.
+    /// Returns the batch of a `payload` with this number of entries, which can be extended.
     pub(crate) fn resume(payload: &[u8], entries: u64) -> Self {
         let stored = &payload[varint_bytes(entries)..];
         let mut resumed = Self::with_capacity(stored.len());
@@ -204,7 +204,7 @@ impl BatchEncoder {
         self.entry(CLEAR_KEYSPACE, keyspace);
     }
 
-    /// `tables` ascend.
+    /// Adds an ingest of `tables`, which must ascend.
     pub(crate) fn ingest(&mut self, keyspace: u64, tables: &[u64]) {
         debug_assert!(tables.is_sorted(), "differences are stored");
         self.entry(INGEST, keyspace);
@@ -234,7 +234,8 @@ impl BatchEncoder {
     /// Returns the payload, without a copy.
     pub(crate) fn finish(mut self) -> Bytes {
         let start = VARINT_BYTES_MAX - varint_bytes(self.entries);
-        // A varint in place, without a buffer: seven bits a byte, the last one without the mark.
+        // Writes the varint in place, without a buffer: 7 bits per byte, the last byte without the
+        // continuation bit.
         let mut left = self.entries;
         for byte in &mut self.bytes[start..VARINT_BYTES_MAX] {
             *byte = left as u8 | 0x80;
@@ -251,7 +252,7 @@ impl BatchEncoder {
     }
 }
 
-/// A stored batch, whose entries are checked while they are read.
+/// A stored batch. Its entries are checked when they are read.
 #[derive(Debug, Clone)]
 pub(crate) struct Batch {
     payload: Bytes,

@@ -2,8 +2,8 @@
 //!
 //! The manifest names the segments that must exist. A later segment is durable before the first
 //! batch is placed in it. Its start record names the segment that it continues, so the chain
-//! extends from the newest named segment. Other segments are orphans: their creation did not end,
-//! or an interrupted recovery created them.
+//! extends from the newest named segment. Other segments are orphans: their creation was
+//! interrupted, or an interrupted recovery created them.
 
 use std::{collections::BTreeMap, io, path::Path, sync::Arc};
 
@@ -65,13 +65,13 @@ impl Segment {
     }
 }
 
-/// Segments, each of which continues the one before.
+/// Segments, each of which continues the previous one.
 #[derive(Debug)]
 pub(super) struct Chain {
     pub(super) segments: Vec<Segment>,
-    /// Ids of segments newer than the named ones that do not count.
+    /// Ids of segments newer than the named ones that are not part of the log.
     pub(super) orphans: Vec<u64>,
-    /// Those of them that continue no segment, or whose creation did not end.
+    /// Orphans that continue no segment, or whose creation was interrupted.
     pub(super) aborted: Vec<u64>,
     /// Error at which the chain ends before the log does.
     pub(super) broken: Option<Error>,
@@ -112,7 +112,7 @@ impl Chain {
         Ok(())
     }
 
-    /// Adds the other segments that continue from there. Errors of these are returned at the end.
+    /// Adds the other segments that continue the chain. Their errors are returned at the end.
     fn add_newer(&mut self, source: &Segments<'_>) -> Result<()> {
         let newest = source.named.last().copied().unwrap_or(0);
         let (mut newer, mut opened) = (Vec::new(), Ok(()));
@@ -135,7 +135,8 @@ impl Chain {
         mut newer: Vec<(u64, Option<Segment>)>,
     ) -> Result<()> {
         while let Some(end) = self.segments.last().map(|segment| segment.id) {
-            // The newest one: a full disk left older ones that continue the same segment unused.
+            // Uses the newest one: a full disk left older ones that continue the same segment
+            // unused.
             let next = newer.iter().rposition(|(_, segment)| continues(segment.as_ref(), end));
             let Some((_, Some(segment))) = next.map(|next| newer.remove(next)) else { break };
             self.push(source, segment)?;
@@ -146,7 +147,7 @@ impl Chain {
             let Some(Position { file_id, .. }) = previous.filter(counts) else { continue };
             let found = newer.iter().find(|(id, _)| *id == file_id);
             let reason = match found {
-                // It does not count either.
+                // This segment is not part of the log either.
                 Some((_, Some(_))) => continue,
                 Some((_, None)) => Corruption::Missing { what: "start record" },
                 None if self.holds(file_id) => continue,
@@ -168,7 +169,7 @@ impl Chain {
         self.segments.iter().any(|segment| segment.id == id)
     }
 
-    /// Adds a segment, which records the end of the one before it.
+    /// Adds a segment, which records the end of the previous one.
     fn push(&mut self, source: &Segments<'_>, segment: Segment) -> Result<()> {
         if let (Some(before), Some(end)) = (self.segments.last_mut(), segment.start.previous) {
             let (expected, found) = (before.begin, end.offset);
@@ -198,7 +199,7 @@ impl Segments<'_> {
         let mut next = self.on_disk.last().copied();
         while let Some(id) = next {
             next = match self.open_unnamed(id) {
-                // Its creation did not end.
+                // The creation of the segment was interrupted.
                 Ok(None) => before(id),
                 Ok(Some(segment)) => {
                     ids.push(id);
@@ -228,8 +229,8 @@ impl Segments<'_> {
         segment.start.previous.map(|previous| previous.file_id)
     }
 
-    /// Returns the manifest that counted when the segment was created, with its durable length.
-    /// `None` if the creation of the segment did not end.
+    /// Returns the current manifest at the creation of the segment, with its durable length.
+    /// Returns `None` if the creation of the segment was interrupted.
     ///
     /// # Errors
     ///
@@ -238,7 +239,7 @@ impl Segments<'_> {
         Ok(self.open_unnamed(id)?.map(|segment| segment.start.manifest))
     }
 
-    /// Refuses a file that is not the segment, or that a copy of the store wrote with the same
+    /// Rejects a file that is not the segment, or that a copy of the store wrote with the same
     /// number.
     fn check_header(&self, reader: &mut Reader) -> Result<()> {
         let id = reader.file_id();
@@ -265,7 +266,7 @@ impl Segments<'_> {
         }
     }
 
-    /// Opens a segment that no manifest names. Returns `None` if its creation did not end.
+    /// Opens a segment that no manifest names. Returns `None` if its creation was interrupted.
     fn open_unnamed(&self, id: u64) -> Result<Option<Segment>> {
         let mut reader = self.open(id)?;
         let begun = match reader.read_header()? {
@@ -280,7 +281,7 @@ impl Segments<'_> {
         };
         match begun {
             Ok(start) => Ok(Some(Segment::new(&reader, start))),
-            // Records follow only a durable beginning, so it was lost afterwards.
+            // Records follow only a durable beginning, so the beginning was lost afterwards.
             Err(reason) if reader.holds_records()? => Err(reader.corrupt(0, reason)),
             Err(_) => Ok(None),
         }
@@ -292,7 +293,7 @@ fn continues(segment: Option<&Segment>, end: u64) -> bool {
     previous.is_some_and(|previous| previous.file_id == end)
 }
 
-/// Refuses a segment whose header has another secret.
+/// Rejects a segment whose header has another secret.
 pub(super) fn check_secret(reader: &Reader, expected: u64) -> Result<()> {
     let (what, found) = ("secret of the log segment", reader.secret());
     if expected == found {

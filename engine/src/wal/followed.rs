@@ -1,8 +1,8 @@
 //! The log of a store that another process writes.
 //!
-//! The manifest names each segment before its first batch, and the start record of a segment names
-//! the end of the one before it. So the manifest alone decides which segment comes next, and where
-//! the one before ends. Bytes that are no record, at the end of the newest segment, may be an
+//! The manifest names each segment before its first batch, and the start record of a segment
+//! records the end of the previous one. So the manifest alone determines the next segment, and the
+//! end of the previous one. Bytes that are no record, at the end of the newest segment, may be an
 //! unfinished record, and end the log until the next refresh.
 
 use std::{collections::BTreeMap, io, path::PathBuf, sync::Arc};
@@ -20,33 +20,33 @@ use crate::{
     log::{Next, Position, Reader, RecordType},
 };
 
-/// A log as far as it was read.
+/// The part of a log read so far.
 #[derive(Debug)]
 pub(crate) struct FollowedLog {
     fs: Arc<dyn Fs>,
     folder: PathBuf,
     store_id: u128,
-    /// Segments that were read, oldest first. The last one is read on.
+    /// Segments read so far, oldest first. Reading continues in the last one.
     segments: Vec<ReplayedSegment>,
-    /// The last one, if it is open.
+    /// Reader of the last segment, if it is open.
     reader: Option<Reader>,
-    /// The last read has stopped before the end that it found.
+    /// The last read stopped before the end that it found.
     is_paused: bool,
 }
 
-/// The result of reading a log up to its present end.
+/// The result of reading a log up to its current end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]
 pub(crate) enum Followed {
     ToEnd,
-    /// Enough bytes were read: read on.
+    /// Enough bytes were read: call again to continue.
     Paused,
-    /// Segments are missing in between, or records were withdrawn: replay the whole log.
+    /// Segments in between are missing, or records were withdrawn: replay the whole log.
     Interrupted,
 }
 
 impl FollowedLog {
-    /// Continues behind the replayed `segments`.
+    /// Continues after the replayed `segments`.
     pub(crate) const fn new(
         fs: Arc<dyn Fs>,
         folder: PathBuf,
@@ -56,19 +56,19 @@ impl FollowedLog {
         Self { fs, folder, store_id, segments, reader: None, is_paused: false }
     }
 
-    /// Returns the segments that were read, oldest first.
+    /// Returns the segments read so far, oldest first.
     pub(crate) fn segments(&self) -> &[ReplayedSegment] {
         &self.segments
     }
 
-    /// Forgets segments that the manifest does not name: `logs` are those that it names.
+    /// Removes segments that the manifest does not name. `logs` are the named ones.
     pub(crate) fn retain(&mut self, logs: &BTreeMap<u64, u64>) {
         self.segments.retain(|segment| logs.contains_key(&segment.id));
     }
 
-    /// Passes the batches since to `apply`. `logs` are the segments that the manifest names, each
-    /// with the secret of its header. Pauses after the batch that makes it `bytes_max` bytes of
-    /// payloads. What is appended during a pause is not read before the next end.
+    /// Passes the new batches to `apply`. `logs` are the segments that the manifest names, each
+    /// with the secret of its header. Pauses after the batch with which the payloads reach
+    /// `bytes_max` bytes. Bytes appended during a pause are not read before the next end.
     ///
     /// # Errors
     ///
@@ -82,7 +82,7 @@ impl FollowedLog {
         let mut bytes_left = bytes_max;
         loop {
             let Some(&ReplayedSegment { id, bytes, .. }) = self.segments.last() else {
-                // Whatever was written and flushed meanwhile left no trace in the log.
+                // Data that was written and flushed meanwhile left no trace in the log.
                 let is_empty = logs.is_empty();
                 return Ok(if is_empty { Followed::ToEnd } else { Followed::Interrupted });
             };
@@ -128,8 +128,8 @@ impl FollowedLog {
         self.segments.last().map_or(0, |segment| segment.last_sequence)
     }
 
-    /// Reads on in the last segment, up to `limit` if that is its end, or pauses once `bytes_left`
-    /// is 0. Returns where it ends.
+    /// Continues in the last segment, up to `limit` if that is its end, or pauses once `bytes_left`
+    /// is 0. Returns the end of the read part.
     fn read_segment(
         &mut self,
         limit: Option<u64>,
@@ -150,7 +150,7 @@ impl FollowedLog {
                 let batch = batch.map_err(|reason| reader.corrupt(offset, reason))?;
                 let last = sequence + batch.entries() - 1;
                 let position = Position { file_id: segment.id, offset };
-                // In memory: the log may have it compressed.
+                // Uncompressed length: the log may have the payload compressed.
                 *bytes_left = bytes_left.saturating_sub(batch.payload().len() as u64);
                 apply(ReplayedBatch { path: reader.path(), position, sequence, batch })?;
                 segment.last_sequence = last;
@@ -164,8 +164,8 @@ impl FollowedLog {
         Ok(reader.offset())
     }
 
-    /// Opens a segment behind its start record. Returns the end of the segment before it, too;
-    /// `None` if the file is gone.
+    /// Opens a segment after its start record. Also returns the end of the previous segment.
+    /// Returns `None` if the file is missing.
     fn open(&self, id: u64, secret: u64) -> Result<Option<(Reader, Option<Position>)>> {
         let path = FileName::Log(id).path(&self.folder);
         let file = match self.fs.open(&path) {

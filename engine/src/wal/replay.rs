@@ -66,10 +66,10 @@ impl ReplayedBatch<'_> {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct TornTail {
-    /// The log is truncated here.
+    /// Position at which the log is truncated.
     pub(crate) position: Position,
-    /// Truncated bytes, without space reserved and never written: of that segment, none if it is
-    /// only too short, and of all later segments.
+    /// Truncated bytes, without reserved space that was never written. They are of that segment,
+    /// none if it is only too short, and of all later segments.
     pub(crate) bytes: u64,
     pub(crate) reason: Corruption,
 }
@@ -87,11 +87,11 @@ pub(crate) struct ReplayedSegment {
 pub(crate) struct Replayed {
     /// Segments in order.
     pub(crate) segments: Vec<ReplayedSegment>,
-    /// Ids of newer segments that do not count: unused, or after a torn tail. To be deleted once
-    /// the recovered manifest is durable.
+    /// Ids of newer segments that are not part of the log: unused, or after a torn tail. To be
+    /// deleted once the recovered manifest is durable.
     pub(crate) orphans: Vec<u64>,
-    /// Those of `orphans` that an interrupted recovery created. No manifest can name them, so they
-    /// may be unlinked at once.
+    /// The part of `orphans` that an interrupted recovery created. No manifest can name them, so
+    /// they may be unlinked immediately.
     pub(crate) aborted: Vec<u64>,
     /// End of the history, which a new segment continues. `None` without segments.
     pub(crate) end: Option<Position>,
@@ -101,11 +101,11 @@ pub(crate) struct Replayed {
     /// Length of the replayed segments up to their ends, in bytes.
     pub(crate) bytes: u64,
     pub(crate) batches: u64,
-    /// Blob files with values of these batches.
+    /// Ids of blob files with values of these batches.
     pub(crate) value_files: BTreeSet<u64>,
     /// Sequence number of the last entry; 0 without batches.
     pub(crate) last_sequence: SequenceNumber,
-    /// The newest manifest named by a segment, and the length up to which it must be whole.
+    /// The newest manifest named by a segment, and the length up to which it must be complete.
     pub(crate) manifest: Position,
 }
 
@@ -121,12 +121,12 @@ impl Replayed {
 /// Replays the log and passes each batch to `apply`.
 ///
 /// `mark` is the manifest's synced mark of the log; the default for none. Uses a few MiB of memory
-/// plus the largest batch. After an error the applied batches are of no use: damage may show only
-/// later.
+/// plus the largest batch. After an error the applied batches must be discarded: later batches may
+/// reveal damage.
 ///
 /// # Errors
 ///
-/// [`Error::Io`] if a file cannot be read, which is never taken for the end of the log.
+/// [`Error::Io`] if a file cannot be read, which never counts as the end of the log.
 /// [`Error::Corrupt`] if a segment is missing or damaged. Errors of `apply`.
 pub(crate) fn replay(
     source: &Segments<'_>,
@@ -140,7 +140,7 @@ pub(crate) fn replay(
     }
 }
 
-/// As [`replay`], for repairs: batches before an error are of use. If the beginning of a segment
+/// As [`replay`], for repairs: batches before an error are usable. If the beginning of a segment
 /// cannot be read, the segments before it are replayed first.
 ///
 /// Only that beginning recorded the end of the last of these, so bytes left by a failed append are
@@ -158,7 +158,8 @@ pub(crate) fn replay_readable(
     replay_chain(source, Chain::find(source), mark, RECORD_HEADER_BYTES as u64, apply)
 }
 
-/// A segment before the last may end `seal_bytes` before the end that the next one records.
+/// Replays a chain. Each segment except the last may end `seal_bytes` before the end that the next
+/// one records.
 fn replay_chain(
     source: &Segments<'_>,
     chain: Chain,
@@ -229,7 +230,7 @@ fn replay_segment(
     }
 }
 
-/// Checks that the sequence numbers of a batch follow those of the batch before.
+/// Checks that the sequence numbers of a batch follow those of the previous batch.
 pub(super) fn check_batch(
     sequence: SequenceNumber,
     payload: Bytes,
@@ -246,8 +247,8 @@ pub(super) fn check_batch(
     Ok(batch)
 }
 
-/// Refuses the log if a synced mark lies after the end of `reader` or in `rest`, the later
-/// segments. Returns the number of bytes after that end, without trailing zeros of each file.
+/// Rejects the log if a synced mark is after the end of `reader` or in `rest`, the later segments.
+/// Returns the number of bytes after that end, without trailing zeros of each file.
 fn check_vouched(
     source: &Segments<'_>,
     reader: &mut Reader,
@@ -276,7 +277,7 @@ fn check_vouched(
     Ok(bytes)
 }
 
-/// A segment that lost its end.
+/// Returns the corruption of a segment that lost its end.
 const fn missing(need: u64, end: Position) -> Corruption {
     Corruption::Truncated { what: "segment of the log", need, have: end.offset }
 }

@@ -32,8 +32,8 @@ pub(crate) struct NewSegment {
     pub(crate) id: u64,
     /// The manifest that `CURRENT` durably names, and its durable length.
     pub(crate) manifest: Position,
-    /// The segment that this one continues and its logical end. `None` for a new log, which counts
-    /// only once the manifest names it.
+    /// The segment that this one continues and its logical end. `None` for a new log, which is
+    /// valid only once the manifest names it.
     pub(crate) previous: Option<Position>,
     /// The synced mark.
     pub(crate) mark: Position,
@@ -55,7 +55,7 @@ impl NewSegment {
         let writer = Writer::create(fs, path.clone(), &header, &start, &[], self.mark);
         let writer = writer.inspect_err(|error| {
             if error.is_passing() {
-                // Frees the space; recovery would take the file for an orphan.
+                // Frees the space; recovery would treat the file as an orphan.
                 let _ = fs.unlink(&path);
             }
         })?;

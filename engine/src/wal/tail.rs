@@ -19,19 +19,19 @@ use crate::{
     log::{Next, Reader, RecordType},
 };
 
-/// A segment as far as it was written.
+/// The written part of a segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct TailSegment {
     pub(crate) id: u64,
-    /// Of its header, if the manifest named it when the caller looked.
+    /// Secret of its header, if the manifest named the segment at the caller's look-up.
     pub(crate) secret: Option<u64>,
     /// End of the written records.
     pub(crate) bytes: u64,
-    /// Sequence number of the last entry up to there.
+    /// Sequence number of the last entry in the written part.
     pub(crate) last_sequence: SequenceNumber,
 }
 
-/// A batch with its place in the history.
+/// A batch with its position in the history.
 #[derive(Debug, Clone)]
 pub(crate) struct TailBatch {
     /// Sequence number of the first entry.
@@ -55,7 +55,7 @@ pub(crate) struct LogTail {
 #[derive(Debug)]
 struct OpenSegment {
     reader: Reader,
-    /// Last sequence number that was read from it.
+    /// Last sequence number read from the segment.
     last: SequenceNumber,
 }
 

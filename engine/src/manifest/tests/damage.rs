@@ -1,4 +1,4 @@
-//! Bytes that are not as they were written.
+//! Manifests with changed bytes.
 
 use super::*;
 use crate::{
@@ -10,7 +10,7 @@ use crate::{
 const ID: u64 = 4;
 const NAME: &str = "MANIFEST-000004";
 
-/// Number of edits behind the first one that end at or before `bytes`.
+/// Returns the number of edits after the first one that end at or before `bytes`.
 fn whole(ends: &[u64], bytes: u64) -> Option<usize> {
     ends.iter().rposition(|&end| end <= bytes)
 }
@@ -29,7 +29,7 @@ fn data_without_current_are_no_new_store() {
     let (id, at) = (5, Position::default());
     let segment = NewSegment { store_id: STORE, id, manifest: at, previous: None, mark: at };
     let mut log = segment.create(&*fs, FOLDER.as_ref()).unwrap();
-    // A creation that did not end leaves as much.
+    // An interrupted creation leaves the same files.
     assert_eq!(load_from(&*fs).unwrap(), None);
     let table = with_file(&fs, &path(ID), |_| ());
     table.create(format!("{FOLDER}/000006.sst").as_ref()).unwrap();
@@ -77,7 +77,7 @@ fn a_manifest_cut_at_any_length_gives_the_edits_before_the_cut() {
         assert_eq!(loaded.end.offset, ends[edits], "cut at {cut}");
         assert_eq!(loaded.torn.is_some(), !ends.contains(&cut), "cut at {cut}");
         assert_eq!(loaded.torn_bytes, cut - ends[edits], "cut at {cut}");
-        // A log saw how much there was.
+        // A log recorded the length of the manifest.
         for seen in [ends[edits], ends[edits] + 1] {
             let seen = Position { file_id: ID, offset: seen };
             let checked = loaded.check_vouched(FOLDER.as_ref(), seen);
@@ -163,7 +163,7 @@ fn edits_that_do_not_fit_are_damage() {
     let edit = VersionEdit { keyspaces_dropped: vec![9], ..VersionEdit::default() };
     assert!(matches!(manifest.append(&edit, no_id), Err(Error::Corrupt { .. })));
     assert_eq!(manifest.state(), &before);
-    // Nothing was written, so the manifest goes on.
+    // Nothing was written, so the manifest remains usable.
     let _ = manifest.append(&edits()[0], no_id).unwrap();
     assert_eq!(load_from(&*fs).unwrap().unwrap().state, states(ID)[1]);
 }

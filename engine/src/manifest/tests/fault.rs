@@ -1,4 +1,4 @@
-//! Calls that fail, and crashes at every call.
+//! Failing calls, and crashes at every call.
 
 use super::*;
 use crate::{
@@ -25,10 +25,10 @@ fn after_a_full_disk_the_next_edit_goes_to_a_new_manifest() {
         assert!(error.is_no_space() && !manifest.is_failed());
         let state = states(4);
         assert_eq!(manifest.state(), &state[1]);
-        // Until then the edit may come back, whole.
+        // Until then the edit may reappear as a whole.
         let loaded = load_from(&*memory).unwrap().unwrap();
         assert_eq!(loaded.state, state[if written_bytes == 10_000 { 2 } else { 1 }]);
-        // The disk stays full for a while: the file, then `CURRENT`, then its new name.
+        // The disk stays full for a while: during the file, then `CURRENT`, then its rename.
         let full = Fault::new(ENOSPC, Times::Once);
         fs.inject(full.clone().calls(&[Call::Create]).suffix("000005"));
         assert!(manifest.append(&edits[1], || 5).unwrap_err().is_no_space());
@@ -37,7 +37,7 @@ fn after_a_full_disk_the_next_edit_goes_to_a_new_manifest() {
         fs.inject(full.calls(&[Call::Rename]));
         assert!(manifest.append(&edits[1], || 7).unwrap_err().is_no_space());
         assert!(!manifest.is_failed());
-        // Room again.
+        // The disk has room again.
         let appended = manifest.append(&edits[1], || 8).unwrap();
         assert_eq!(appended.replaced, Some(4));
         assert_eq!(manifest.append(&edits[2], no_id).unwrap().replaced, None);
@@ -67,7 +67,7 @@ fn every_other_error_is_final() {
         let again = manifest.append(&edits()[0], no_id);
         assert!(matches!(again, Err(Error::ReadOnly { .. })), "{name}: {again:?}");
         assert_eq!(manifest.state(), &states(4)[0], "{name}");
-        // Reopening finds the edit or not.
+        // A reopened store has the edit or not.
         let loaded = load_from(&*memory).unwrap().unwrap();
         assert!(states(4)[..2].contains(&loaded.state), "{name}");
     }

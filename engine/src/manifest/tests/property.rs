@@ -1,4 +1,4 @@
-//! Edits and states of any form come back from their bytes.
+//! Random edits and states are decoded from their bytes.
 
 use proptest::{
     collection::vec,
@@ -232,7 +232,8 @@ fn any_state() -> impl Strategy<Value = ManifestState> {
             };
             for (number, table) in tables.into_iter().enumerate() {
                 let id = (100 * (index + 1) + number) as u64;
-                // All on level 0: the others are one run each, and these tables overlap.
+                // All tables are on level 0: other levels have one run each, and these tables
+                // overlap.
                 let table = TableMeta { id, level: 0, run: id, ..TableMeta::clone(&table) };
                 state.last_sequence = state.last_sequence.max(table.largest_sequence);
                 keyspace.tables.insert(id, Arc::new(table));
@@ -288,7 +289,7 @@ fn damaged_edits_do_not_panic() {
 #[test]
 fn fields_that_a_later_release_adds_are_skipped_or_refused() {
     let edit = edits().swap_remove(1);
-    // Field 30 of an edit, first one that may be skipped, then one that must be known.
+    // Field 30 of an edit, first as optional, then as required.
     let with = |tag: u8| [&edit.encode()[..], &[tag, 2, 7, 7]].concat();
     assert_eq!(VersionEdit::decode(&with(60)), Ok(edit.clone()));
     let what = "field of a version edit";

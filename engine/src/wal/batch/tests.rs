@@ -115,7 +115,8 @@ fn every_cut_and_every_flip_ends_in_entries_or_an_error() {
         for bit in 0..8 {
             let mut bytes = good.to_vec();
             bytes[at] ^= 1 << bit;
-            // Another batch is fine: the checksum of the record detects it. It must not panic.
+            // Another batch is acceptable: the checksum of the record detects it. The call must not
+            // panic.
             let _ = entries(&bytes.into());
         }
     }

@@ -112,7 +112,7 @@ fn ids_ascend_beyond_six_digits() {
 #[test]
 fn n3_an_unnamed_segment_that_continues_an_obsolete_one_is_an_orphan() {
     let (fs, ends) = three_segments();
-    // Created after 8 and never named; its id was reassigned, as the floor.
+    // Created after 8 and never named. Its id was reassigned as the floor.
     create(&*fs, 9, Some(ends[2]), NO_MARK);
     fs.unlink(path(8).as_ref()).unwrap();
     for floor in [0, 8] {
@@ -160,13 +160,13 @@ fn a_hole_ends_the_log_and_what_lies_behind_does_not_count() {
             "the segment behind is truncated, too"
         );
         assert_eq!((ids(&replayed), replayed.orphans), (vec![3, 5], vec![8]));
-        // The recovery that follows continues from the torn end; so does the next one.
+        // The next recovery continues from the torn end, and so does a second one.
         let end = replayed.end.unwrap();
         create(&*torn, 9, Some(end), NO_MARK);
         let (again, replayed) = sequences(&torn, &[3, 5], NO_MARK).unwrap();
         assert_eq!(again, got);
         assert_eq!((replayed.torn, replayed.orphans), (None, vec![8]));
-        // With a mark beyond it is damage.
+        // With a later mark it is damage.
         let error = sequences(&torn, &[3, 5, 8], at(8, 0)).unwrap_err();
         assert_eq!(corrupt_at(&error, "000005.log"), end.offset);
     }
@@ -185,7 +185,7 @@ fn a_segment_whose_creation_did_not_end_is_an_orphan() {
         let (got, replayed) = sequences(&zeros, &[3], NO_MARK).unwrap();
         assert_eq!((got, replayed.orphans), (up_to(6), vec![9]), "zeros to {cut}");
     }
-    // Abandoned on a full disk, yet whole: the one that was used instead counts.
+    // Abandoned on a full disk, but complete: the segment that was used instead is valid.
     let mut used = create(&*fs, 10, Some(ends[2]), NO_MARK);
     append(&mut used, 7..=7, NO_MARK);
     let (got, replayed) = sequences(&fs, &[3], NO_MARK).unwrap();

@@ -1,4 +1,4 @@
-//! Random logs, cut from power at random: whatever was synced is replayed, and nothing after a gap.
+//! Random logs with random power cuts: synced batches are replayed, and nothing after a gap.
 
 use std::collections::HashSet;
 
@@ -8,15 +8,15 @@ use crate::{
     tests::{ENOSPC, Random, seeds},
 };
 
-/// Actions of the log's writer, as far as the checks need them.
+/// Actions of the log's writer that the checks need.
 struct Story {
     memory: Arc<MemoryFs>,
     /// (journal length, last sequence synced then).
     synced: Vec<(usize, u64)>,
     /// Payload of each batch; the batch with sequence `n` is number `n - 1`.
     payloads: Vec<Bytes>,
-    /// Payloads of the groups that a full disk refused. They may survive, whole or in part, until a
-    /// segment continues from before them.
+    /// Payloads of the groups that failed on a full disk. They may survive, in whole or in part,
+    /// until a segment continues from before them.
     refused: HashSet<Bytes>,
     named: Vec<u64>,
 }
@@ -122,7 +122,7 @@ fn a_crash_leaves_a_prefix_with_everything_that_was_synced() {
             holes += u32::from(replayed.torn.is_some() && !replayed.orphans.is_empty());
         }
     }
-    // Otherwise the test sees nothing.
+    // Otherwise the test would cover nothing.
     if std::env::var_os("SIEVE_SEED").is_none() {
         assert!(torn > 100 && kept_unsynced > 100 && holes > 10, "{torn} {kept_unsynced} {holes}");
     }
@@ -139,7 +139,7 @@ fn the_next_recovery_finds_the_same() {
         let loss = Loss::Random { seed: random.next(), torn: true };
         let crashed = Arc::new(story.memory.crash(cut, &loss));
         let (first, replayed) = collect(&crashed, &story.named, NO_MARK).unwrap();
-        // A recovery begins a segment and is cut off before the manifest names it.
+        // A recovery begins a segment and is interrupted before the manifest names it.
         let id = on_disk(&*crashed).unwrap().last().unwrap() + 1;
         let continued = if random.one_in(2) { replayed.end } else { None };
         let begin = crashed.operations();

@@ -1,4 +1,4 @@
-//! Bytes that are not as they were written.
+//! Logs with changed bytes.
 
 use std::sync::Arc;
 
@@ -9,7 +9,8 @@ use crate::{
     tests::{EIO, corrupt_at, file_bytes, with_file},
 };
 
-/// A log of one segment with batches 1 to 4. Returns where the start record and each batch end.
+/// Creates a log of one segment with batches 1 to 4. Returns the ends of the start record and of
+/// each batch.
 pub(super) fn one_segment(last_mark: impl Fn(u64) -> Position) -> (Arc<MemoryFs>, Vec<u64>) {
     let fs = new_fs();
     let mut writer = create(&*fs, 3, None, NO_MARK);
@@ -19,7 +20,7 @@ pub(super) fn one_segment(last_mark: impl Fn(u64) -> Position) -> (Arc<MemoryFs>
     (fs, ends)
 }
 
-/// Number of batches that end at or before `bytes`.
+/// Returns the number of batches that end at or before `bytes`.
 pub(super) fn whole(ends: &[u64], bytes: u64) -> u64 {
     ends[1..].iter().filter(|&&end| end <= bytes).count() as u64
 }
@@ -40,7 +41,7 @@ fn a_log_cut_at_any_length_gives_the_batches_before_the_cut() {
         assert_eq!(got, up_to(last), "cut at {cut}");
         assert_eq!(replayed.end, Some(at(3, ends[last as usize])), "cut at {cut}");
         assert_eq!(replayed.torn.is_some(), !ends.contains(&cut), "cut at {cut}");
-        // The manifest's mark says how much must be there.
+        // The manifest's mark determines the durable length.
         for vouched in [&ends[..], &[cut, cut + 1]].concat() {
             let result = sequences(&torn, &[3], at(3, vouched));
             if vouched > ends[last as usize] {
@@ -174,13 +175,13 @@ fn a_file_that_cannot_be_read_is_an_error() {
     let (fs, ends) = one_segment(|_| NO_MARK);
     let mut writer = create(&*fs, 5, Some(at(3, ends[4])), NO_MARK);
     append(&mut writer, 5..=5, NO_MARK);
-    // Damage, so that the scan for marks reads too.
+    // Damages the file, so that the scan for marks reads too.
     let fs = with_file(&fs, &path(3), |bytes| bytes[ends[1] as usize] ^= 1);
     let counter = Arc::new(FaultFs::new(fs.clone()));
     assert_eq!(sequences(&counter, &[3], NO_MARK).unwrap().0, up_to(1));
     for call in 0..counter.calls() {
         let faulty = Arc::new(FaultFs::new(fs.clone()));
-        // An error that does not pass: a smaller read is tried after the first.
+        // A permanent error: a smaller read is tried after the first.
         faulty.fail_at(call, EIO, Times::ForGood);
         let result = sequences(&faulty, &[3], NO_MARK);
         assert!(matches!(result, Err(Error::Io { .. })), "call {call}: {result:?}");
@@ -241,7 +242,7 @@ fn a_batch_of_three_mebibytes_returns_or_is_torn_as_a_whole() {
         let (got, replayed) = sequences(&bad, &[3], NO_MARK).unwrap();
         assert_eq!(got, up_to(1), "flipped {flipped}");
         assert_eq!(replayed.torn.unwrap().position, at(3, start), "flipped {flipped}");
-        // Whatever vouches for a part of the batch vouches for all of it.
+        // A mark within a batch vouches for all of it.
         assert!(sequences(&bad, &[3], at(3, start + 8)).is_err(), "flipped {flipped}");
     }
 }

@@ -76,7 +76,7 @@ fn a_batch_without_its_values_is_described() {
     let mut writer = create(&*fs, 12, Some(at(9, 4096)), at(9, 64));
     writer.append(&[PendingRecord { sequence: 41, payload }], at(12, 64)).unwrap();
     check_golden("wal/values", &described(&fs));
-    // The file is not there.
+    // The value file is missing.
     let (batches, replayed) = collect(&fs, &[12], NO_MARK).unwrap();
     assert!(batches.is_empty() && replayed.torn.is_some(), "{replayed:?}");
 }

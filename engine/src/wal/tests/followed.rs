@@ -1,4 +1,4 @@
-//! Logs that are read on.
+//! Logs that grow while they are read.
 
 use super::*;
 use crate::{

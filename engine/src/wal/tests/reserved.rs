@@ -8,12 +8,12 @@ use super::{
 };
 use crate::tests::{corrupt_at, with_file};
 
-/// Makes the segment longer by zeros.
+/// Extends the segment by zeros.
 fn longer(fs: &MemoryFs, zeros: usize) -> Arc<MemoryFs> {
     with_file(fs, &path(3), |bytes| bytes.resize(bytes.len() + zeros, 0))
 }
 
-/// Puts zeros in the place of some bytes, as a crash does that lost them and kept what is behind.
+/// Replaces some bytes by zeros, as a crash that lost them and kept later bytes.
 fn hole(fs: &MemoryFs, place: Range<u64>) -> Arc<MemoryFs> {
     with_file(fs, &path(3), |bytes| bytes[place.start as usize..place.end as usize].fill(0))
 }
@@ -61,7 +61,7 @@ fn a_lost_end_of_records_in_room_gives_the_batches_before_it() {
         assert_eq!(replayed.torn.is_some(), found > 0, "cut at {cut}");
         if let Some(torn) = replayed.torn {
             assert_eq!(torn.position, at(3, end), "cut at {cut}");
-            // A whole header has the length of its record.
+            // A complete header determines the length of its record.
             assert!((found..=ends[4] - end).contains(&torn.bytes), "cut at {cut}: {}", torn.bytes);
         }
         for vouched in &ends {
@@ -87,7 +87,7 @@ fn nothing_behind_a_hole_counts_and_nothing_vouched_for_is_lost_in_one() {
                 let lost = ends[first]..ends[last + 1];
                 let room = longer(&hole(&fs, lost.clone()), 600);
                 let result = sequences(&room, &[3], NO_MARK);
-                // The record with the mark is the last, which vouches for all before it.
+                // The record with the mark is the last, which vouches for all earlier ones.
                 if marked && first < 3 && last < 3 {
                     let offset = corrupt_at(&result.unwrap_err(), "000003.log");
                     assert_eq!(offset, ends[first], "{name}: {lost:?}");
@@ -114,7 +114,7 @@ fn a_segment_continues_from_where_its_records_end() {
     let room = longer(&fs, 5000);
     let (got, replayed) = sequences(&room, &[3, 5], NO_MARK).unwrap();
     assert_eq!((got, replayed.torn), (up_to(6), None));
-    // The last batch of the first segment is gone, and a later one would count.
+    // The last batch of the first segment is missing, and a later one would be replayed.
     let (lost, _) = one_segment(|_| NO_MARK);
     create(&*lost, 5, Some(at(3, ends[4])), NO_MARK);
     let lost = longer(&hole(&lost, ends[3]..ends[4]), 5000);
