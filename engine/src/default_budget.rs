@@ -131,7 +131,8 @@ fn physical_bytes(meminfo: &str) -> Option<u64> {
 fn group_limit_bytes(groups: &str, read: impl Fn(&Path) -> Option<String>) -> Option<u64> {
     let limits = groups.lines().flat_map(|line| {
         let (mount, file, group) = limit_files(line)?;
-        // `/..` begins the path of a group outside of the namespace, whose files are not in sight.
+        // The path of a group outside of the namespace begins with `/..`. Its files are not
+        // visible.
         let group = Path::new(group.trim_start_matches('/'));
         let is_outside = group.components().any(|part| part == Component::ParentDir);
         let group = if is_outside { Path::new("") } else { group };
@@ -155,7 +156,7 @@ fn limit_files(line: &str) -> Option<(&'static str, &'static str, &str)> {
     is_memory.then_some((CGROUP_V1, "memory.limit_in_bytes", group))
 }
 
-/// Returns the limit in a file of a control group, unless it is `max` or as good as none.
+/// Returns the limit in a file of a control group, unless it is `max` or effectively unlimited.
 fn limit_bytes(text: &str) -> Option<u64> {
     text.trim().parse().ok().filter(|&bytes| bytes < UNLIMITED_BYTES)
 }

@@ -27,12 +27,12 @@ pub(crate) enum MemoryUse {
     /// Active memtables with their filters. The limit covers frozen ones too.
     Memtables,
     FrozenMemtables,
-    /// Flushed memtables that readers hold. No limit: only the reader can free them.
+    /// Flushed memtables held by readers. No limit: only the reader can free them.
     PinnedMemtables,
-    /// Filters of tables outside of their arena. The limit is for both together: see
+    /// Filters of tables outside of their arena. The limit applies to both together: see
     /// [`filter_memory`](crate::table::filter_memory).
     Filters,
-    /// Top indexes and properties of tables. The limit is the block cache's, which shrinks by them.
+    /// Top indexes and properties of tables. They reduce the limit of the block cache.
     Indexes,
     /// Metadata of keyspaces and tables, and fixed buffers.
     Bookkeeping,
@@ -54,11 +54,11 @@ impl MemoryUse {
     ];
 }
 
-/// Above this number of memtables each is small: a search costs little more than a filter probe,
-/// and all filters together would take 1/8 of the limit of memtables.
+/// Number of memtables above which each is small. A search of a small memtable costs little more
+/// than a filter probe, and all filters together would take 1/8 of the limit of memtables.
 const MANY_MEMTABLES: u64 = 64;
 
-/// A memtable is small if it takes at most 1/64 of the limit of memtables.
+/// Divisor of the limit of memtables: a memtable that takes at most this part is small.
 const SMALL_SHARE: u64 = 64;
 
 /// Returns the bytes that active memtables may take if all are small.
@@ -85,11 +85,11 @@ pub(crate) struct MemoryAccount {
     bytes: [AtomicI64; MemoryUse::COUNT],
     limits: [AtomicU64; MemoryUse::COUNT],
     filter_arena: FilterArena,
-    /// Present limits of the pool.
+    /// Current limits of the pool.
     allowed: Allowed,
-    /// Bytes of memtables beyond which the block cache must shrink.
+    /// Bytes of memtables above which the block cache must shrink.
     memtable_bytes_fitted: AtomicU64,
-    /// Bytes of filters about to be loaded.
+    /// Bytes of filters that are about to be loaded.
     filter_bytes_expected: AtomicU64,
     /// Limit of filters at the last plan.
     filter_bytes_planned: AtomicU64,
@@ -97,18 +97,18 @@ pub(crate) struct MemoryAccount {
     filters_are_due: AtomicBool,
     /// Another store of the pool needs the memory of memtables.
     is_asked: AtomicBool,
-    /// Reads made a memtable or a table due: they apply many merge operands again and again.
+    /// Reads made a memtable or a table due: they repeatedly apply many merge operands.
     has_long_merges: AtomicBool,
     /// Memtables with entries.
     memtables_begun: AtomicU64,
     live_tables: AtomicU64,
     /// Frees large memory in place of readers, in a store with workers.
     freer: OnceLock<Arc<dyn Freer>>,
-    /// Bytes of active memtables up to which none is frozen, as of the last check.
+    /// Bytes of active memtables up to which none is frozen, from the last check.
     freeze_put_off_to: AtomicU64,
 }
 
-/// Without limits.
+/// Creates an account without limits.
 impl Default for MemoryAccount {
     fn default() -> Self {
         Self {
@@ -141,7 +141,7 @@ impl MemoryAccount {
         self.limits[what as usize].load(Relaxed)
     }
 
-    /// Charges beyond a lowered limit stay until their owners release them.
+    /// Sets a limit. Charges above a lowered limit stay until their owners release them.
     pub(crate) fn set_limit(&self, what: MemoryUse, bytes_max: u64) {
         self.limits[what as usize].store(bytes_max, Relaxed);
     }
@@ -168,25 +168,25 @@ impl MemoryAccount {
     }
 
     /// Counts a memtable that gets its first entry. Returns the memtable size for which its filter
-    /// is built: the bytes left over the number of memtables with entries, and 1/4 of that if there
-    /// are [many](MANY_MEMTABLES). So the filters of 2,000 memtables take 1/64 of 5.6 times the
-    /// bytes left.
+    /// is built: the remaining bytes divided by the number of memtables with entries, and 1/4 of
+    /// that if there are [many](MANY_MEMTABLES). So the filters of 2,000 memtables take 1/64 of 5.6
+    /// times the remaining bytes.
     pub(crate) fn begin_memtable(&self) -> u64 {
         let begun = self.memtables_begun.fetch_add(1, Relaxed) + 1;
         let share = self.memtable_bytes_left() / begun;
         if begun > MANY_MEMTABLES { share / 4 } else { share }
     }
 
-    /// Returns `true` if an active memtable may have to be frozen; all of them take `active` bytes.
+    /// Returns `true` if an active memtable may have to be frozen. All of them take `active` bytes.
     pub(crate) fn is_freeze_due(&self, active: u64, limit: u64) -> bool {
         active > limit / 2 && active > self.freeze_put_off_to.load(Relaxed).min(many_small(limit))
     }
 
     /// Postpones freezing if the active memtables are small: the largest takes `largest` bytes, all
-    /// take `active` bytes. Returns `true` if it did.
+    /// take `active` bytes. Returns `true` if freezing was postponed.
     pub(crate) fn put_off_freeze(&self, largest: u64, active: u64, limit: u64) -> bool {
         let is_put_off = largest <= limit / SMALL_SHARE && active <= many_small(limit);
-        // Until then the largest cannot grow by more than that.
+        // Until then the largest memtable cannot grow by more than that.
         let put_off_to = if is_put_off { active + limit / SMALL_SHARE } else { 0 };
         self.freeze_put_off_to.store(put_off_to, Relaxed);
         is_put_off
@@ -239,7 +239,7 @@ impl MemoryAccount {
     }
 }
 
-/// Bytes charged to an account; released by drop.
+/// Bytes charged to an account, released on drop.
 #[derive(Debug)]
 pub(crate) struct Charge {
     account: Arc<MemoryAccount>,
@@ -315,7 +315,7 @@ mod tests {
         assert_eq!(account.bytes(MemoryUse::Filters), 0);
     }
 
-    /// Each use there is: its number finds it again.
+    /// The number of each use maps back to it.
     #[test]
     fn charges_change_their_use() {
         let account = Arc::<MemoryAccount>::default();

@@ -23,14 +23,14 @@ use crate::{
     text,
 };
 
-/// For each worker: its buffers, and the hashes of about 10,000 entries.
+/// Minimum for each worker: its buffers, and the hashes of about 10,000 entries.
 const WRITING_BYTES_MIN: u64 = 512 << 10;
 
-/// A few hundred entries, and a batch of 256 KiB.
+/// Minimum for memtables: a few hundred entries, and a batch of 256 KiB.
 const MEMTABLE_BYTES_MIN: u64 = 512 << 10;
 
-/// Minimum share of the block cache in a budget that was set, unless its bytes were set: 16 MiB of
-/// 256. With less, indexes would evict every block.
+/// Divisor of a configured budget for the minimum of the block cache, unless the bytes of the block
+/// cache are set: 16 MiB of 256. With less, indexes would evict every block.
 const BLOCK_CACHE_IN_BUDGET: u64 = 16;
 
 /// Minimum of [`Options::memory_budget`](crate::Options::memory_budget): 8 MiB.
@@ -44,7 +44,7 @@ pub const MEMORY_BUDGET_PER_WORKER_MIN: u64 = 8 * WRITING_BYTES_MIN;
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct MemoryBudget {
     pub(crate) bytes: Option<u64>,
-    /// Replaces missing `bytes`.
+    /// Used if `bytes` is missing.
     pub(crate) default: DefaultBudget,
     pub(crate) memtable_bytes_max: Option<u64>,
     pub(crate) filter_bytes_max: Option<u64>,
@@ -57,9 +57,9 @@ pub(crate) struct MemoryParts {
     pub(crate) memtables: u64,
     pub(crate) filters: u64,
     pub(crate) writing: u64,
-    /// With the indexes of tables. The whole pool unless set by hand.
+    /// Limit of the block cache with the indexes of tables. The whole pool unless set by hand.
     pub(crate) block_cache: u64,
-    /// For all parts; `u64::MAX` if `block_cache_bytes` was set and no budget.
+    /// Limit of all parts; `u64::MAX` if `block_cache_bytes` was set without a budget.
     pub(crate) pool: u64,
 }
 
@@ -75,8 +75,9 @@ impl MemoryBudget {
         self.bytes.map_or(self.default.source, |_| BudgetSource::Set)
     }
 
-    /// Returns the minimum budget for the parts that are set: 1/8 is for writing, 1/4 each for
-    /// memtables and filters that are not set, and 1/16 for a block cache that is not.
+    /// Returns the minimum budget for the configured parts. 1/8 is for writing, 1/4 each for
+    /// memtables and filters without configuration, and 1/16 for a block cache without
+    /// configuration.
     fn least(&self) -> u64 {
         let parts = [self.memtable_bytes_max, self.filter_bytes_max, self.block_cache_bytes];
         let set: u128 = parts.into_iter().flatten().map(u128::from).sum();
@@ -109,7 +110,7 @@ impl MemoryBudget {
 
     /// Raises memtables, and the budget, for a write of `bytes` bytes that was too large.
     pub(crate) fn make_room_for(&mut self, bytes: u64) {
-        // A write may take 3/4 of what memtables of other keyspaces leave.
+        // A write may take 3/4 of the limit that memtables of other keyspaces leave.
         self.memtable_bytes_max = Some(bytes.saturating_mul(2));
         let least = self.least();
         self.bytes = self.bytes.map(|bytes| bytes.max(least));
@@ -136,7 +137,7 @@ impl MemoryBudget {
             };
             return too_small("a memory_budget", bytes, least, made_of);
         }
-        // More than any memory, without overflow of the sum.
+        // More than any memory, without an overflow of the sum.
         let part = |bytes: Option<u64>, default| bytes.unwrap_or(default).min(u64::MAX / 8);
         let memtables = part(self.memtable_bytes_max, bytes / 4);
         if memtables < MEMTABLE_BYTES_MIN {

@@ -61,7 +61,7 @@ pub struct MemoryPool(Arc<Shared>);
 
 #[derive(Debug)]
 struct Shared {
-    /// Refuses calls in a forked child, where another thread may have held a lock of the pool.
+    /// Rejects calls in a forked child, where another thread may have held a lock of the pool.
     gate: Gate,
     pool: Arc<Pool>,
 }

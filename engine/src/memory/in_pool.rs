@@ -10,19 +10,19 @@ const ALLOCATOR_BYTES_MIN: u64 = 3 << 20;
 
 const ALLOCATOR_BYTES_MAX: u64 = 8 << 20;
 
-/// One part in so many of a pool is for the allocator, beside [`ALLOCATOR_BYTES_MIN`].
+/// Divisor of a pool for the allocator's part in addition to [`ALLOCATOR_BYTES_MIN`].
 const ALLOCATOR_SHARE: u64 = 64;
 
-/// Divisor for the most that a small pool leaves to the allocator.
+/// Divisor of a small pool for the maximum part of the allocator.
 const ALLOCATOR_SHARE_MAX: u64 = 8;
 
-/// Returns the bytes of a pool that are left to the allocator.
+/// Returns the bytes of a pool that are reserved for the allocator.
 pub(crate) fn allocator_bytes(pool_bytes: u64) -> u64 {
     let bytes = ALLOCATOR_BYTES_MIN + pool_bytes / ALLOCATOR_SHARE;
     bytes.min(ALLOCATOR_BYTES_MAX).min(pool_bytes / ALLOCATOR_SHARE_MAX)
 }
 
-/// Present limits of a store in its pool, in bytes. Set by [`MemoryAccount::allow`].
+/// Current limits of a store in its pool, in bytes. Set by [`MemoryAccount::allow`].
 #[derive(Debug)]
 pub(super) struct Allowed {
     pool_bytes: AtomicU64,
@@ -48,25 +48,25 @@ impl Default for Allowed {
 /// Limits of a store in its pool, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Allowance {
-    /// For all uses of all stores.
+    /// Limit of all uses of all stores.
     pub(crate) pool: u64,
     pub(crate) memtables: u64,
     /// Maximum of `memtables`.
     pub(crate) memtable_ceiling: u64,
-    /// The block cache uses a part of the ceiling at present.
+    /// The block cache currently uses a part of the ceiling.
     pub(crate) is_memtable_ceiling_lowered: bool,
     /// Active memtables that an idle store keeps.
     pub(crate) idle_memtables: u64,
     pub(crate) filters: u64,
     pub(crate) writing: u64,
-    /// For the block cache of the pool with all indexes.
+    /// Limit of the block cache of the pool with all indexes.
     pub(crate) block_cache: u64,
 }
 
 /// Memory use of a store, in bytes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Uses {
-    /// Active and frozen.
+    /// Bytes of active and frozen memtables.
     pub(crate) memtables: u64,
     pub(crate) filters: u64,
     /// `filters`, or those about to be loaded.
@@ -74,7 +74,7 @@ pub(crate) struct Uses {
     pub(crate) indexes: u64,
     pub(crate) bookkeeping: u64,
     pub(crate) writing: u64,
-    /// Memtables that only readers hold.
+    /// Bytes of memtables held only by readers.
     pub(crate) pinned: u64,
 }
 
@@ -111,7 +111,7 @@ impl MemoryAccount {
     }
 
     /// Returns the limit of memtables for a write of `bytes` bytes. A write that exceeds the
-    /// present limit needs room below the ceiling of the store: twice its size.
+    /// current limit needs room below the ceiling of the store: twice its size.
     pub(crate) fn memtable_limit_for(&self, bytes: u64) -> u64 {
         let limit = self.limit(MemoryUse::Memtables);
         if bytes <= limit / 2 {
@@ -162,7 +162,7 @@ impl MemoryAccount {
         }
     }
 
-    /// Records that filters are planned for the present limit.
+    /// Records that filters are planned for the current limit.
     pub(crate) fn begin_filter_plan(&self) {
         self.filters_are_due.store(false, Relaxed);
         self.filter_bytes_planned.store(self.filter_bytes_allowed(), Relaxed);
@@ -173,8 +173,8 @@ impl MemoryAccount {
         self.filters_are_due.load(Relaxed)
     }
 
-    /// Announces that filters of `bytes` bytes are about to be loaded; 0 when they are. Counts from
-    /// the next fit of the pool on.
+    /// Announces that filters of `bytes` bytes are about to be loaded; 0 once they are loaded.
+    /// Takes effect at the next fit of the pool.
     pub(crate) fn expect_filters(&self, bytes: u64) {
         self.filter_bytes_expected.store(bytes, Relaxed);
     }
@@ -194,7 +194,7 @@ impl MemoryAccount {
         self.is_asked.swap(false, Relaxed)
     }
 
-    /// Notes that reads made a memtable or a table due, and notifies workers.
+    /// Records that reads made a memtable or a table due, and notifies workers.
     pub(crate) fn note_long_merges(&self) {
         self.has_long_merges.store(true, Relaxed);
         self.ring();
@@ -213,7 +213,7 @@ impl MemoryAccount {
     }
 
     pub(crate) fn uses(&self) -> Uses {
-        // First: what memtables grow by meanwhile is noticed.
+        // Read first, so that later growth of memtables is detected.
         let memtables = self.memtable_bytes();
         let filters = self.filter_arena.stats().bytes as u64 + self.bytes(MemoryUse::Filters);
         Uses {

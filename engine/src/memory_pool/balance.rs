@@ -29,17 +29,17 @@ const SHARE_MIN: u64 = 16;
 
 const SHARE_STEP: u64 = 8;
 
-/// A benefit outweighs the other if it is more than this many times as large.
+/// Factor by which a benefit must exceed the other to outweigh it.
 const DEAD_BAND: f64 = 2.0;
 
 /// Ratio of the benefit of memtables to that of the cache, above which an epoch has a write burst.
 const BURST: f64 = 8.0;
 
-/// Epochs after the start and after a return in which the share does not fall: with the nominal
-/// ceiling these are four flushes, which make level 0 due.
+/// Number of epochs after the start and after a return in which the share does not fall. With the
+/// nominal ceiling these are four flushes, which make level 0 due.
 const EPOCHS_MIN: u32 = 8;
 
-/// The share does not fall if the saved bytes were estimated from fewer reads.
+/// Minimum number of sampled reads for the share to fall.
 const SAMPLES_MIN: f64 = 8.0;
 
 /// Decay of the sums of reads in each epoch.
@@ -52,7 +52,7 @@ const MERGED_KEPT: f64 = 31.0 / 32.0;
 #[derive(Debug)]
 pub(super) struct Balance {
     share: u64,
-    /// Since the start, or since the share returned.
+    /// Number of epochs since the start, or since the share returned.
     epochs: u32,
     /// Memory of memtables flushed so far.
     flushed: u64,
@@ -60,9 +60,9 @@ pub(super) struct Balance {
     written: u64,
     /// `written` at the end of the last epoch.
     epoch_start: u64,
-    /// At the end of the last epoch.
+    /// Ghost statistics at the end of the last epoch.
     spared: GhostStats,
-    /// At the end of the last epoch.
+    /// Reads at the end of the last epoch.
     reads: Reads,
     /// Bytes merged in this epoch.
     merged: u64,
@@ -76,10 +76,10 @@ struct Sums {
     spared: f64,
     samples: f64,
     found: f64,
-    /// Written in the epochs of `spared` and `found`.
+    /// Bytes written in the epochs of `spared` and `found`.
     read_written: f64,
     merged: f64,
-    /// Written in the epochs of `merged`.
+    /// Bytes written in the epochs of `merged`.
     merged_written: f64,
 }
 
@@ -89,7 +89,7 @@ pub(super) struct Reads {
     pub(super) lookups: u64,
     /// Lookups that ended in memtables.
     pub(super) found: u64,
-    /// Bytes that the others read from tables.
+    /// Bytes that the other lookups read from tables.
     pub(super) bytes: u64,
 }
 
@@ -111,7 +111,7 @@ pub(super) struct Observed {
     pub(super) nominal: u64,
     pub(super) spared: GhostStats,
     pub(super) reads: Reads,
-    /// Size that the ghost list stands for.
+    /// Size that the ghost list simulates.
     pub(super) ghost_bytes: u64,
     pub(super) table_bytes: u64,
 }
@@ -161,7 +161,7 @@ impl Balance {
         self.merged = self.merged.saturating_add(bytes);
     }
 
-    /// Restores the nominal ceiling for writes that the present one would delay.
+    /// Restores the nominal ceiling for writes that the current ceiling would delay.
     pub(super) fn restore(&mut self) {
         if self.share < SHARE_MAX {
             self.share = SHARE_MAX;
@@ -195,7 +195,7 @@ impl Balance {
         self.epochs = self.epochs.saturating_add(1);
         let Sums { spared: sum, samples, found, read_written, merged, merged_written } = self.sums;
         if merged == 0.0 {
-            // Nothing is known of what memtables spare.
+            // The savings of memtables are unknown.
             return;
         }
         // All benefits are for one byte of memory and one byte written.

@@ -6,7 +6,7 @@
 /// Claim of one store, in bytes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Claim {
-    /// Its limit if it is alone; 0 for a closed store.
+    /// Limit of the store if it is alone; 0 for a closed store.
     pub(super) ceiling: u64,
     pub(super) used: u64,
 }
@@ -15,7 +15,7 @@ pub(super) struct Claim {
 pub(super) struct Limits {
     ceiling: u64,
     floor: u64,
-    /// Use of all stores, or their floors where these are larger.
+    /// Use of all stores, or their floors if larger.
     claimed: u64,
 }
 
@@ -75,7 +75,7 @@ mod tests {
         }
     }
 
-    /// Stores that grow one after the other to their limits never exceed the ceiling together.
+    /// Stores that grow one after another to their limits never exceed the ceiling together.
     #[test]
     fn the_sum_stays_below_the_ceiling() {
         let mut state = 7_u64;

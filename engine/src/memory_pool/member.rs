@@ -13,18 +13,18 @@ use crate::{
     stats::Counters,
 };
 
-/// A store of the pool. It stays, without claims, until its last charge is released.
+/// A store of the pool. It remains, without claims, until its last charge is released.
 #[derive(Debug)]
 pub(super) struct Member {
     pub(super) account: Weak<MemoryAccount>,
     pub(super) counters: Arc<Counters>,
     pub(super) budget: MemoryBudget,
     pub(super) workers: usize,
-    /// `true` if it can flush memtables.
+    /// `true` if the store can flush memtables.
     pub(super) flushes: bool,
     pub(super) parts: MemoryParts,
     pub(super) is_open: bool,
-    /// Present ceiling of its memtables.
+    /// Current ceiling of its memtables.
     pub(super) memtable_ceiling: u64,
     /// Bytes of its tables at its last compaction.
     pub(super) table_bytes: u64,
@@ -56,8 +56,8 @@ impl Member {
         self.workers.max(1) as u64
     }
 
-    /// Returns `true` if the ceiling of its memtables adapts: neither it nor the block cache was
-    /// set by hand.
+    /// Returns `true` if the ceiling of its memtables adapts: neither memtables nor the block cache
+    /// were set by hand.
     pub(super) fn adapts(&self) -> bool {
         let MemoryBudget { memtable_bytes_max, block_cache_bytes, .. } = self.budget;
         self.is_open && self.flushes && memtable_bytes_max.or(block_cache_bytes).is_none()

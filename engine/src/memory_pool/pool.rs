@@ -1,4 +1,4 @@
-//! The pool itself: its stores, and their shared block cache.
+//! The pool: its stores, and their shared block cache.
 
 use std::sync::Arc;
 
@@ -29,8 +29,8 @@ pub(crate) struct Pool {
 }
 
 impl Pool {
-    /// Creates a pool of `bytes` bytes; `None` for one store. The block cache is built for
-    /// `cache_bytes`.
+    /// Creates a pool of `bytes` bytes, or a pool of one store for `None`. The block cache is built
+    /// for `cache_bytes`.
     pub(crate) fn new(bytes: Option<u64>, cache_bytes: u64) -> Self {
         // Shards for the capacity that the other parts usually leave.
         let cache = Arc::new(BlockCache::new(cache_bytes.div_ceil(2)));
@@ -137,13 +137,13 @@ impl Pool {
     /// and the limits of each store. Callers call it after a change of memory use; for growing
     /// memtables, when [`is_fit_due`](MemoryAccount::is_fit_due).
     ///
-    /// The result depends only on the present memory use, so it cannot oscillate by itself.
+    /// The result depends only on the current memory use, so it cannot oscillate by itself.
     pub(crate) fn fit(&self) {
         self.state.lock().fit(&self.cache);
     }
 
-    /// Requests that the store with the largest memtables freeze one, for the store of `account`:
-    /// if they are above its floor, and larger than those of that store.
+    /// Requests that the store with the largest memtables freeze one, for the store of `account`.
+    /// The largest memtables must exceed their floor and the memtables of that store.
     pub(crate) fn ask_largest(&self, account: &Arc<MemoryAccount>) {
         let mut state = self.state.lock();
         if state.members.len() < 2 {
@@ -180,7 +180,7 @@ impl Pool {
         }
     }
 
-    /// Restores the nominal ceiling of memtables, for a write that the present one would delay.
+    /// Restores the nominal ceiling of memtables, for a write that the current ceiling would delay.
     pub(crate) fn restore_memtables(&self) {
         let mut state = self.state.lock();
         state.balance.restore();

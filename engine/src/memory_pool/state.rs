@@ -17,8 +17,8 @@ use crate::{
     text,
 };
 
-/// Granularity of the capacity of the block cache, or 1/64 of the pool if that is less. A writer
-/// evicts one step, about 250 blocks, by itself.
+/// Maximum granularity of the capacity of the block cache, or 1/64 of the pool if that is less. A
+/// writer evicts one step, about 250 blocks, itself.
 const STEP_BYTES_MAX: u64 = 1 << 20;
 
 /// Minimum number of steps in a pool.
@@ -39,7 +39,7 @@ pub(super) struct State {
     pub(super) capacity: u64,
     pub(super) moves: MoveCounter,
     pub(super) balance: Balance,
-    /// Size that the ghost list of the block cache stands for.
+    /// Size that the ghost list of the block cache simulates.
     pub(super) ghost_bytes: u64,
 }
 
@@ -48,7 +48,7 @@ impl State {
         self.members.iter().filter(|member| member.is_open)
     }
 
-    /// Sets the present ceilings of memtables, from writes and reads since the last call.
+    /// Sets the current ceilings of memtables, from writes and reads since the last call.
     fn balance(&mut self, uses: &[(Arc<MemoryAccount>, Uses)], cache: &BlockCache) {
         let adapting = self.members.iter().zip(uses).filter(|(member, _)| member.adapts());
         let nominal = adapting.clone().map(|(member, _)| member.parts.memtables).max();
@@ -85,7 +85,7 @@ impl State {
         self.members.iter_mut().find(|member| member.account.ptr_eq(&account))
     }
 
-    /// Checks that a shared pool of `bytes` bytes has room for all stores, and for one that joins
+    /// Checks that a shared pool of `bytes` bytes has room for all stores, and for a joining store
     /// with this number of workers.
     pub(super) fn check(&self, bytes: Option<u64>, joining: Option<usize>) -> Result<()> {
         let Some(bytes) = bytes else { return Ok(()) };
@@ -143,7 +143,7 @@ impl State {
             let from = mem::replace(&mut self.capacity, fitting);
             self.moves.note(from, fitting, rivals(&sum, pool, ceiling));
         }
-        // Memtables may also take what the ceiling of the cache leaves.
+        // Memtables may also take the part that the ceiling of the cache leaves.
         let pool_left = sum.cache_bytes_left(pool, u64::MAX);
         let slack = if pool_left < step { step } else { pool_left - fitting };
         let slack = slack.min(STEP_BYTES_MAX);

@@ -17,7 +17,8 @@ struct Driver {
 }
 
 impl Driver {
-    /// Writes `written` bytes, while compactions merged so many and the list spared so many.
+    /// Writes `written` bytes, while compactions merged `merged` bytes and the list spared `spared`
+    /// bytes.
     fn epoch(&mut self, written: u64, merged: u64, spared: u64) {
         self.balance.note_merge(merged);
         self.memtables += written;
@@ -109,7 +110,7 @@ fn few_samples_do_not_lower_the_share() {
     assert!(driver.share() < SHARE_MAX, "the same bytes of more reads do");
 }
 
-/// Memtables that lookups find their entries in are a cache themselves.
+/// Memtables in which lookups find their entries are a cache themselves.
 #[test]
 fn entries_found_in_memtables_count() {
     let share_with = |found: u64| {
@@ -136,7 +137,7 @@ fn a_burst_restores_the_share_within_two_epochs() {
     driver.benefits(0.0, 0.0);
     assert_eq!(driver.share(), SHARE_MAX);
     assert_eq!(driver.balance.moves().returned, 1);
-    // It stays while writes go on, and for some epochs of mixed work.
+    // The share stays while writes continue, and for some epochs of mixed work.
     (0..20).for_each(|_| driver.benefits(1.0, 0.0));
     assert_eq!(driver.share(), SHARE_MAX);
     driver.benefits(1.0, 50.0);
@@ -172,14 +173,14 @@ fn nothing_is_decided_within_an_epoch() {
     assert_eq!(driver.balance.epochs, epochs + 2);
 }
 
-/// A store as equations: a pool of 64 MiB, tables of 256 MiB, reads with a power law.
+/// A store modelled by equations: a pool of 64 MiB, tables of 256 MiB, reads with a power law.
 struct Model {
     driver: Driver,
     /// Bytes of blocks requested by reads, for each byte written.
     reads: f64,
     flushed: u64,
     shares: Vec<u64>,
-    /// Read and merged.
+    /// Bytes read and merged.
     bytes: f64,
 }
 
@@ -200,7 +201,7 @@ impl Model {
     }
 
     /// Returns the ratio that the rule compares, at `share`: the benefit of a byte for memtables
-    /// over one for the cache.
+    /// divided by that of a byte for the cache.
     fn ratio(&self, share: u64) -> f64 {
         let active = (NOMINAL / SHARE_MAX * share / 2) as f64;
         let cache = (4 * NOMINAL) as f64 - active / 2.0;
@@ -223,7 +224,7 @@ impl Model {
             if self.driver.memtables >= active {
                 self.flushed += self.driver.memtables;
                 self.driver.flush();
-                // Merges come in lumps: each fourth flush.
+                // Merges are clustered: one at each fourth flush.
                 if self.flushed >= 4 * active {
                     let merged = self.flushed as f64 * Self::merges(active as f64);
                     self.driver.balance.note_merge(merged as u64);
@@ -239,14 +240,14 @@ impl Model {
         }
     }
 
-    /// Returns how often the share rose after it had fallen, or fell after it had risen.
+    /// Returns the number of times that the share changed its direction.
     fn turns(&self) -> usize {
         let rises: Vec<bool> = self.shares.windows(2).map(|pair| pair[1] > pair[0]).collect();
         rises.windows(2).filter(|pair| pair[0] != pair[1]).count()
     }
 }
 
-/// The share goes to where the benefits balance, and stays there.
+/// The share converges to the balance of the benefits, and stays there.
 #[test]
 fn a_steady_load_ends_at_the_balance() {
     let mut ends = Vec::new();
