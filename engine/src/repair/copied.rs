@@ -20,7 +20,7 @@ pub(super) struct Copied {
     base: Option<Option<(Kind, Bytes)>>,
     /// Versions of the key may be lost.
     is_older: bool,
-    /// The newest range tombstone over the key that is known; older versions are deleted.
+    /// The newest known range tombstone over the key, which deletes older versions.
     cover: SequenceNumber,
 }
 
@@ -56,12 +56,12 @@ impl Copied {
 }
 
 impl Saved {
-    /// Copies the versions of a key over older ones. The doubts from `own` on are those of their
+    /// Copies the versions of a key over older ones. The doubts from `own` on belong to their
     /// table.
     pub(super) fn merge(&mut self, older: OlderValues, copied: &Copied, own: usize) -> Result<()> {
         let Copied { key, operands, base, is_older, .. } = copied;
         debug_assert!(!operands.is_empty() && own <= self.doubts.len());
-        // With a base only versions of the same table are missing, if any.
+        // With a base, only versions of the same table can be missing.
         let doubts = &self.doubts[if base.is_some() { own } else { 0 }..];
         let is_older = *is_older
             || doubts.iter().any(|keys| touches(keys, key))
@@ -79,12 +79,12 @@ impl Saved {
         write(self)
     }
 
-    /// Stores a merge operand, also in a keyspace whose operator is unknown here.
+    /// Stores a merge operand, even in a keyspace whose operator is unknown here.
     fn store_operand(&self, key: &[u8], operand: &[u8]) -> Result<()> {
         self.with_room(|keyspace| keyspace.store_operand(key, operand))
     }
 
-    /// Calls `write`, once more with a larger memory budget if it needs that.
+    /// Calls `write`. Calls it again with a larger memory budget if required.
     pub(super) fn with_room(&self, write: impl Fn(&crate::Keyspace) -> Result<()>) -> Result<()> {
         match write(&self.keyspace) {
             Err(Error::WriteTooLarge { bytes, .. }) => {
@@ -97,8 +97,8 @@ impl Saved {
     }
 }
 
-/// Returns whether damage of these keys may have taken versions of `key`: also of one at their
-/// open end, whose older versions may lie in the damaged block.
+/// Returns `true` if damage of these keys may have lost versions of `key`. Includes a key at their
+/// open end, whose older versions may be in the damaged block.
 fn touches((start, end): &Keys, key: &[u8]) -> bool {
     let is_behind = match start {
         Bound::Included(start) | Bound::Excluded(start) => key >= &**start,

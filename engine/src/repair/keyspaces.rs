@@ -11,8 +11,8 @@ pub(super) const DEFAULT_ID: u64 = 1;
 impl Repair<'_> {
     /// Returns the keyspace of an entry of the log; `None` if it was dropped.
     ///
-    /// Without a manifest a keyspace may be known only from entries after the lost segment that
-    /// names it: it gets a new name.
+    /// Without a manifest, a keyspace may be known only from entries after the lost segment that
+    /// names it. It then gets a new name.
     pub(super) fn saved_of(&mut self, id: u64) -> Result<Option<&mut Saved>> {
         let is_unknown =
             self.logs.is_some() && !self.saved.contains_key(&id) && !self.dropped.contains(&id);
@@ -49,7 +49,7 @@ impl Repair<'_> {
     }
 
     /// Creates a keyspace that the log names, unless a newer one has its name: then it was dropped.
-    /// Two logs may name it: a rewritten one, and the one before.
+    /// Two logs may name it: a rewritten one, and its predecessor.
     pub(super) fn create_without_manifest(
         &mut self,
         id: u64,

@@ -84,7 +84,7 @@ impl Repair<'_> {
                     if is_rebuilt {
                         self.create_without_manifest(keyspace, name, options)?;
                     } else if keyspace >= state.next_keyspace_id {
-                        // The manifest has the others, or dropped them.
+                        // The manifest has the other keyspaces, or dropped them.
                         self.create(keyspace, name, options)?;
                     }
                 }
@@ -120,7 +120,7 @@ impl Repair<'_> {
 }
 
 impl Repair<'_> {
-    /// Removes a range of keys, as no table does.
+    /// Removes a range of keys that no table removes.
     fn range(&mut self, keyspace: u64, tombstone: RangeTombstone) -> Result<()> {
         let is_rebuilt = self.logs.is_some();
         let Some(saved) = self.saved_of(keyspace)? else { return Ok(()) };
@@ -130,7 +130,7 @@ impl Repair<'_> {
         }
     }
 
-    /// Copies an entry that no table has.
+    /// Copies an entry that is in no table.
     fn entry(
         &mut self,
         keyspace: u64,
@@ -170,7 +170,7 @@ impl Repair<'_> {
 
 enum BatchError {
     Damaged(Corruption),
-    /// By the new store.
+    /// The new store refused an entry.
     Refused(Error),
 }
 

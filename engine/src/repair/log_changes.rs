@@ -19,7 +19,7 @@ pub(super) struct LogChanges {
 }
 
 impl LogChanges {
-    /// Notes an entry of the log. Entries may come in any order, and more than once.
+    /// Records an entry of the log. Entries may come in any order, and more than once.
     pub(super) fn note(&mut self, sequence: SequenceNumber, entry: &Entry<'_>) {
         match entry {
             &Entry::ClearKeyspace { keyspace } => {
@@ -45,7 +45,7 @@ impl LogChanges {
         }
     }
 
-    /// Returns the sequence number up to which all entries of a keyspace are gone.
+    /// Returns the sequence number up to which a keyspace was cleared.
     pub(super) fn cleared(&self, keyspace: u64) -> SequenceNumber {
         self.cleared.get(&keyspace).copied().unwrap_or(0)
     }

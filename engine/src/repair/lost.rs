@@ -1,4 +1,4 @@
-//! Distinguishes lost files from files that cannot be read at present.
+//! Distinguishes lost files from temporarily unreadable files.
 
 use std::io::{self, ErrorKind};
 
@@ -6,8 +6,8 @@ use rustix::io::Errno;
 
 use crate::{Error, Result};
 
-/// Returns `true` if a retry would find no more: the file is missing or too short, or the device
-/// cannot read it. Other errors, such as too many open files, say nothing about the file.
+/// Returns `true` if a retry would not help: the file is missing or too short, or the device cannot
+/// read it. Other errors, such as too many open files, are unrelated to the file.
 pub(super) fn is_of_file(error: &io::Error) -> bool {
     let codes = [
         Errno::IO,
@@ -29,7 +29,7 @@ pub(super) fn is_of_file(error: &io::Error) -> bool {
 }
 
 /// Returns the error unless its subject is lost. A file of a later release is not lost: that
-/// release reads it.
+/// release can read it.
 pub(super) fn check_lost(error: &Error) -> Result<()> {
     match error.clone().of_opening() {
         Error::Io { source, .. } if !is_of_file(&source) => Err(error.clone()),

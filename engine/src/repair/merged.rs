@@ -40,7 +40,7 @@ impl PartialOrd for Head {
     }
 }
 
-/// Unreadable keys of a table, with sequence numbers up to this one.
+/// Unreadable keys of a table, with the maximum of their sequence numbers.
 struct Damage {
     keys: (Bound<Bytes>, Bound<Bytes>),
     largest_sequence: u64,
@@ -67,7 +67,7 @@ impl Repair<'_> {
         for table in 0..tables.len() {
             heap.extend(head(&tables, table).map(Reverse));
         }
-        // Of any table: the order of tables is unknown.
+        // The damage of any table counts: the order of tables is unknown.
         saved.doubts.extend(damages.iter().map(|damage| damage.keys.clone()));
         let mut last: Option<Vec<u8>> = None;
         let mut copied: Option<Copied> = None;

@@ -144,7 +144,7 @@ impl Options {
         let VerifyReport { problems: lost, tables, log_batches, .. } = repair.found;
         let store_clock_ms = Some(loaded.state.store_clock_ms);
         let store = db.store();
-        // What the repair wrote is no history.
+        // Writes of the repair are not part of the history.
         let history_from = store.begin_histories();
         let edit = VersionEdit { store_clock_ms, history_from, ..VersionEdit::default() };
         store.edit_manifest(|_| Some(edit), |_| ())?;
@@ -190,13 +190,13 @@ struct Repair<'a> {
     unnamed: Vec<String>,
     /// All logs, if `loaded` was rebuilt from tables and log.
     logs: Option<&'a [FoundLog]>,
-    /// Of all logs, if `loaded` was rebuilt; else none.
+    /// Changes in all logs, if `loaded` was rebuilt; else none.
     changes: LogChanges,
     /// `true` if the end of the log being copied is missing.
     is_cut: bool,
-    /// Keyspaces without a table that counts.
+    /// Keyspaces without a relevant table.
     emptied: BTreeMap<u64, Arc<KeyspaceState>>,
-    /// Entries of a cut log, of keyspaces that nothing else has.
+    /// Entries of a cut log that belong to keyspaces without other data.
     older_left_out: u64,
     found: VerifyReport,
 }
@@ -206,10 +206,10 @@ struct Saved {
     keyspace: Keyspace,
     /// Hashes of keys whose values may be outdated, kept or removed.
     older: HashSet<u64>,
-    /// Keys of which versions are lost, of all tables read so far.
+    /// Keys with lost versions, of all tables read so far.
     doubts: Vec<tables::Keys>,
-    /// Without a manifest: by 128 bits of hash of the key, the largest sequence number so far of
-    /// entries not known to be flushed.
+    /// Without a manifest: the largest sequence number so far of entries not known to be flushed,
+    /// by 128 bits of the key's hash.
     unflushed: HashMap<u128, u64>,
     /// Without a manifest: the range tombstones of tables and log.
     ranges: MemtableRanges,
@@ -232,8 +232,8 @@ impl Saved {
         self.store(key, value)
     }
 
-    /// Records the sequence number of an entry. Returns how it compares to that of the newest entry
-    /// of the key so far.
+    /// Records the sequence number of an entry. Returns its order relative to the newest entry of
+    /// the key so far.
     fn compare_newest(&mut self, sequence: u64, key: &[u8]) -> Ordering {
         let newest = self.unflushed.entry(self.hash_128(key)).or_default();
         let order = sequence.cmp(newest);
@@ -301,7 +301,8 @@ impl Saved {
 }
 
 impl Repair<'_> {
-    /// The file system of both stores: that of the new one, which closes tables when files run out.
+    /// Returns the file system of both stores: that of the new store, which closes tables when
+    /// descriptors run out.
     fn fs(&self) -> &Arc<dyn Fs> {
         &self.db.store().tables.fs
     }
@@ -344,7 +345,7 @@ impl Repair<'_> {
             Error::corrupt(path, self.loaded.end.offset, source).of_keyspace(name)
         })?;
         let options = options.with_operators(&self.options.merge_operators);
-        // Its compaction filter stays missing: compactions of a repair keep all values.
+        // The compaction filter stays missing: compactions of a repair keep all values.
         let keyspace = if name == DEFAULT_KEYSPACE {
             self.db.default_keyspace().set_options(options)?;
             self.db.keyspace(name)?

@@ -37,26 +37,27 @@ use crate::{
 
 pub(super) struct Rebuilt {
     pub(super) loaded: Loaded,
-    /// Oldest first.
+    /// Logs, oldest first.
     pub(super) logs: Vec<FoundLog>,
-    /// Keyspaces without a table that counts, by id. They were dropped, or all their data is in the
+    /// Keyspaces without a relevant table, by id. They were dropped, or all their data is in the
     /// log.
     pub(super) emptied: BTreeMap<u64, Arc<KeyspaceState>>,
-    /// Keyspaces that were dropped, because a newer one has their name.
+    /// Keyspaces that were dropped, because a newer keyspace has their name.
     pub(super) dropped: BTreeSet<u64>,
     /// Changes of keyspaces in the logs.
     pub(super) changes: LogChanges,
     /// Number of obsolete tables.
     pub(super) left_out: u64,
-    /// Errors of unreadable tables of which nothing else is known.
+    /// Errors of unreadable tables without further information.
     pub(super) unknown: Vec<Error>,
 }
 
-/// A log, one of several if no manifest says which segments count.
+/// A log, one of several if no manifest lists the valid segments.
 pub(super) struct FoundLog {
     /// Ids of its segments, ascending.
     pub(super) ids: Vec<u64>,
-    /// `true` if later segments are missing: obsolete or lost. They may have changed its entries.
+    /// `true` if later segments are missing: obsolete or lost. They may have changed entries of the
+    /// log.
     pub(super) is_cut: bool,
 }
 
@@ -114,7 +115,7 @@ pub(super) fn rebuild(
             left_out += 1;
             continue;
         }
-        // Not of omitted tables, whose flush may have failed.
+        // Omitted tables do not count: their flush may have failed.
         let flushed = origin.completed.as_ref().map_or(0, |done| done.flushed);
         known.flushed = known.flushed.max(flushed);
         known.tables.insert(id, Arc::new(meta(id, *bytes, table, origin)));
@@ -171,7 +172,7 @@ pub(super) fn rebuild(
     }))
 }
 
-/// Gives ingested tables the sequence number of the log, instead of the older one that they store.
+/// Assigns the sequence number of the log to ingested tables. They store an older one.
 fn number_ingested(changes: &LogChanges, state: &mut ManifestState) {
     for known in state.keyspaces.values_mut() {
         let known = Arc::make_mut(known);
@@ -184,8 +185,8 @@ fn number_ingested(changes: &LogChanges, state: &mut ManifestState) {
     }
 }
 
-/// Names keyspaces as the log does, and leaves out tables from before a clear. A table has entries
-/// from before a clear, or from behind it, but not both.
+/// Names keyspaces as the log does, and omits tables from before a clear. A table has entries from
+/// before a clear, or from after it, but not both.
 fn apply(
     changes: &LogChanges,
     tables: &BTreeMap<u64, Found>,
@@ -206,7 +207,7 @@ fn apply(
     }
 }
 
-/// Returns whether a table of `keyspace` was written after the clear at `cleared`.
+/// Returns `true` if a table of `keyspace` was written after the clear at `cleared`.
 fn is_after(
     cleared: SequenceNumber,
     tables: &BTreeMap<u64, Found>,
@@ -216,7 +217,7 @@ fn is_after(
     if table.largest_sequence > 0 {
         return table.largest_sequence > cleared;
     }
-    // A compaction has dropped all sequence numbers. Its last table tells what was flushed before
+    // A compaction has dropped all sequence numbers. Its last table stores what was flushed before
     // it, and a clear counts as flushed.
     let of_keyspace = |found: &&Found| found.origin.keyspace == keyspace;
     let mut later = tables.range(table.id..).map(|(_, found)| found).filter(of_keyspace);
@@ -224,8 +225,8 @@ fn is_after(
     completed.is_none_or(|completed| completed.flushed >= cleared)
 }
 
-/// Leaves out the older of two keyspaces with one name, which was dropped, unless the log says that
-/// it was the other one.
+/// Omits the older of two keyspaces with one name, which was dropped, unless the log shows that the
+/// newer one was dropped.
 fn leave_out_namesakes(
     state: &mut ManifestState,
     changes: &LogChanges,
@@ -246,7 +247,8 @@ fn leave_out_namesakes(
     dropped
 }
 
-/// Takes the keyspaces without a table that counts, except the default one, which always exists.
+/// Removes and returns the keyspaces without a relevant table, except the default one, which always
+/// exists.
 fn take_emptied(state: &mut ManifestState) -> BTreeMap<u64, Arc<KeyspaceState>> {
     let mut emptied = BTreeMap::new();
     state.keyspaces.retain(|&id, known| {
@@ -259,8 +261,8 @@ fn take_emptied(state: &mut ManifestState) -> BTreeMap<u64, Arc<KeyspaceState>> 
     emptied
 }
 
-/// Returns the smallest and the largest sequence number of the batches in a log. Notes its changes
-/// of keyspaces.
+/// Returns the smallest and the largest sequence number of the batches in a log. Records its
+/// changes of keyspaces.
 fn sequences(
     segments: &Segments<'_>,
     ids: &[u64],
@@ -281,18 +283,18 @@ fn sequences(
 }
 
 /// Determines which logs are cut: those continued by newer ones, and those that end before the
-/// largest sequence number of a table. Segments are removed oldest first, so either all of such a
+/// largest sequence number of a table. Segments are removed oldest first. So either all of such a
 /// log is obsolete or its end is lost.
 ///
 /// A log without a previous segment is a copy by a recovery, which omits entries that tables have.
-/// If it is unfinished, the log before has no smaller numbers.
+/// If it is unfinished, the previous log has no smaller numbers.
 fn found_logs(
     segments: &Segments<'_>,
     logs: Vec<Vec<u64>>,
     sequences: &[Option<(SequenceNumber, SequenceNumber)>],
     of_tables: SequenceNumber,
 ) -> Vec<FoundLog> {
-    // Of the newer logs: the largest sequence number, and the newest segment that is missing.
+    // Largest sequence number of the newer logs, and newest missing segment.
     let (mut newest, mut missing) = (0, 0);
     let mut found: Vec<_> = logs
         .into_iter()
@@ -324,7 +326,7 @@ impl Found {
         self.table.store_id
     }
 
-    /// Ids of tables that are obsolete if this one is or was installed.
+    /// Returns the ids of tables that are obsolete if this table was installed.
     pub(super) fn replaced(&self) -> &[u64] {
         self.origin.completed.as_ref().map_or(&[], |done| &done.replaced)
     }
@@ -335,7 +337,7 @@ impl Found {
 /// The list of an obsolete table does not count: its compaction may have failed after it was
 /// written, so the tables in the list may be live.
 fn replaced(lists: &BTreeMap<u64, &[u64]>) -> BTreeSet<u64> {
-    // Number of lists that may count and name a table.
+    // Number of valid lists that name each table.
     let mut names = BTreeMap::<u64, usize>::new();
     lists.values().copied().flatten().for_each(|&id| *names.entry(id).or_default() += 1);
     let mut counting: Vec<u64> =
@@ -368,7 +370,7 @@ pub(super) fn read(files: &TableFiles, folder: &Path, id: u64) -> Result<Found> 
     Ok(Found { table, origin, bytes: source.len() })
 }
 
-/// Returns the store of most tables, or of the newest readable log segment.
+/// Returns the store id of most tables, or of the newest readable log segment.
 fn store_id(
     fs: &dyn Fs,
     folder: &Path,
@@ -421,7 +423,7 @@ fn meta(id: u64, bytes: u64, found: &TableMetadata, origin: &TableOrigin) -> Tab
         largest_sequence: properties.largest_sequence,
         expiry: properties.expiry.clone(),
         blob_files: origin.blob_files.clone(),
-        // At most: a compaction measures it.
+        // Upper bound: a compaction measures the depth.
         blob_depth: origin.blob_files.len() as u64,
         written_ms: None,
     }
@@ -437,15 +439,15 @@ mod tests {
     #[test]
     fn n15_a_failed_compaction_hides_no_live_table() {
         let cases: [(Lists, Ids); 5] = [
-            // 3 was not installed, as a later flush lists.
+            // 3 was not installed, because a later flush lists it.
             (&[(1, &[]), (2, &[]), (3, &[1, 2]), (4, &[3])], &[3]),
-            // Numbers do not order tables that are written side by side.
+            // Ids do not order tables that are written concurrently.
             (&[(1, &[]), (2, &[]), (4, &[1, 2]), (3, &[4])], &[4]),
             // 3 was installed, and 1 is not unlinked yet.
             (&[(1, &[]), (3, &[1]), (4, &[1, 3])], &[1, 3]),
-            // A table that is gone names nothing.
+            // A removed table names nothing.
             (&[(1, &[]), (4, &[3])], &[3]),
-            // 4 counts again, as 5 does not.
+            // 4 is valid again, because 5 is not.
             (&[(1, &[]), (4, &[1]), (5, &[4]), (6, &[5])], &[1, 5]),
         ];
         for (lists, want) in cases {

@@ -102,7 +102,7 @@ impl TableSource for PatchedSource {
 mod tests {
     use super::*;
 
-    /// Bytes that count up, of which one cannot be read.
+    /// Ascending bytes, one of which is unreadable.
     #[derive(Debug)]
     struct Scratched {
         byte: u64,

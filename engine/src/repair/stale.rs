@@ -1,4 +1,4 @@
-//! Recognizes a manifest whose last edits are lost, though nothing of its own shows it.
+//! Detects a manifest whose last edits are lost, although its own bytes do not show it.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -18,8 +18,8 @@ use crate::{
     wal::{chain::Segments, segment::segment_ids},
 };
 
-/// Refuses a manifest without its last edits. Such a manifest names tables that were replaced and
-/// ignores those that replaced them.
+/// Rejects a manifest without its last edits. Such a manifest names tables that were replaced and
+/// ignores their replacements.
 ///
 /// # Errors
 ///
@@ -44,7 +44,7 @@ pub(super) fn check_not_stale(
     };
     for &id in &logs {
         let seen = segments.manifest_of(id).or_else(|error| check_lost(&error).map(|()| None))?;
-        // A segment of an interrupted recovery names a manifest that never counted.
+        // A segment of an interrupted recovery names a manifest that was never current.
         let seen = seen.filter(|seen| seen.file_id == loaded.end.file_id);
         loaded.check_vouched(folder, seen.unwrap_or_default())?;
     }

@@ -22,15 +22,15 @@ pub(super) struct State {
     pub(super) loaded: Loaded,
     /// Set if no manifest is usable.
     pub(super) rebuilt: Option<Rebuilt>,
-    /// Error of `CURRENT`, if the only manifest replaces it.
+    /// Error of `CURRENT`, if the only manifest is used without it.
     pub(super) current: Option<Error>,
     /// Error of the manifest, or of `CURRENT` if several manifests exist.
     pub(super) lost: Option<Error>,
 }
 
-/// Reads the manifest. Without `CURRENT` the newest manifest counts if it is whole. A manifest
-/// older than the one that `CURRENT` names, or than the newest one, never counts: its tables have
-/// older values. Nor does one whose last edits are lost.
+/// Reads the manifest. Without `CURRENT`, uses the newest manifest if it is complete. Never uses a
+/// manifest older than the one that `CURRENT` names, or than the newest one: its tables have older
+/// values. Nor one whose last edits are lost.
 ///
 /// # Errors
 ///

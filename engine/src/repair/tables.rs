@@ -57,19 +57,19 @@ pub(super) type Keys = (Bound<Bytes>, Bound<Bytes>);
 pub(super) struct Opened {
     pub(super) path: PathBuf,
     pub(super) entries: Entries,
-    /// Keys of which entries may be lost.
+    /// Keys whose entries may be lost.
     pub(super) doubts: Vec<Keys>,
-    /// Keys at the ends of damaged blocks, of which newer versions may be lost.
+    /// Keys at the ends of damaged blocks, whose newer versions may be lost.
     ends: BTreeSet<Bytes>,
-    /// `None` if they are lost.
+    /// Range tombstones; `None` if they are lost.
     pub(super) ranges: Option<Arc<RangeTombstones>>,
-    /// Blob files that entries refer to, or why they are lost.
+    /// Blob files that entries refer to, or the errors of lost ones.
     blobs: Vec<Result<Arc<BlobFile>>>,
 }
 
 impl Opened {
-    /// Returns trailer and value of the current entry. One in a blob file is read, and returned as
-    /// a put.
+    /// Returns trailer and value of the current entry. A value in a blob file is read, and returned
+    /// as a put.
     ///
     /// # Errors
     ///
@@ -332,9 +332,9 @@ impl Repair<'_> {
         }
     }
 
-    /// Copies the newest entry of a key in the tables. `is_older` if a newer one may be lost;
-    /// `cover` is the newest range tombstone over the key, or 0. Returns a merge operand, which
-    /// needs older versions.
+    /// Copies the newest entry of a key in the tables. `is_older` is `true` if a newer one may be
+    /// lost. `cover` is the newest range tombstone over the key, or 0. Returns a merge operand,
+    /// which requires older versions.
     pub(super) fn newest(
         &mut self,
         saved: &mut Saved,
@@ -404,7 +404,7 @@ impl Repair<'_> {
         })
     }
 
-    /// Handles keys of which a newer version may be lost.
+    /// Handles keys whose newer versions may be lost.
     fn doubt(
         &mut self,
         saved: &mut Saved,
