@@ -174,7 +174,7 @@ impl TableWriter {
 
     /// Writes the rest of a table whose name need not be durable.
     ///
-    /// Syncs it, because the last page of an encrypted file is written by its sync.
+    /// Syncs the file, because the sync writes the last page of an encrypted file.
     pub(crate) fn end(&mut self) -> Result<TableSummary> {
         let writer = self.writer.take().ok_or_else(|| self.failed())?;
         let finished = writer.finish();
@@ -192,7 +192,7 @@ impl TableWriter {
 impl Drop for TableWriter {
     fn drop(&mut self) {
         if !self.path.as_os_str().is_empty() && process::id() == self.process_id {
-            // The caller can remove it.
+            // If this fails, the caller can remove the file.
             let _ = self.fs.unlink(&self.path);
         }
     }

@@ -21,9 +21,9 @@ use crate::{
     resolve::{blob_for, is_lasting_value},
 };
 
-/// Shorter appends to a blob file are buffered.
+/// Size of the buffer of a blob file. Longer appends bypass it.
 const BUFFER_BYTES: usize = 64 << 10;
-/// Compressed copies of a piece while it is written: a buffer that doubles is copied.
+/// Number of compressed copies of a piece during its write: growing a buffer copies it.
 const COMPRESSED_COPIES: usize = 2;
 
 /// Moves long values of a table into blob files, and counts the bytes that its entries refer to.
@@ -35,12 +35,12 @@ pub(crate) struct BlobOutput {
     compression: Compression,
     /// The file being written.
     open: Option<OpenFile>,
-    /// New files of the present table: obsolete unless the table is finished.
+    /// New files of the current table: obsolete unless the table is finished.
     finished: Vec<Unfinished>,
     finished_bytes: u64,
-    /// Files that the present table refers to.
+    /// Files to which the current table refers.
     used: BTreeMap<u64, BlobUse>,
-    /// Where the entries of the present table refer to them.
+    /// Ranges of the entries of the current table that refer to each file.
     spans: BlobSpans,
     /// Encoded reference.
     stored: Vec<u8>,
@@ -131,7 +131,7 @@ impl BlobOutput {
     ///
     /// # Errors
     ///
-    /// [`Error::Io`]; those of `fill`, after which the output can go on.
+    /// [`Error::Io`]; those of `fill`, after which the output remains usable.
     pub(crate) fn add_from(
         &mut self,
         tables: &TableStore,
@@ -146,7 +146,7 @@ impl BlobOutput {
         })
     }
 
-    /// Adds an entry whose value stays where it is.
+    /// Adds an entry whose value stays in its current blob file.
     ///
     /// # Errors
     ///
@@ -160,13 +160,13 @@ impl BlobOutput {
     ) -> Result<()> {
         let unused = BlobUse { used_bytes: 0, ..blob.file.file };
         let used = self.used.entry(unused.file_id).or_insert(unused);
-        // Two versions of a key may name one value only in a damaged table.
+        // Only in a damaged table can two versions of a key refer to one value.
         self.spans.note(unused.file_id);
         used.used_bytes = used.used_bytes.saturating_add(blob.reference.bytes).min(used.bytes);
         table.add(key, stored)
     }
 
-    /// Returns the length of the new files of the present table so far, in bytes.
+    /// Returns the length of the new files of the current table so far, in bytes.
     pub(crate) fn bytes(&self) -> u64 {
         self.finished_bytes + self.open.as_ref().map_or(0, |open| open.writer.bytes())
     }
@@ -213,7 +213,7 @@ impl BlobOutput {
             return Ok(());
         };
         if used_bytes == 0 {
-            // Only copies that failed. The file is obsolete.
+            // The file has only copies that failed, and is obsolete.
             return Ok(());
         }
         let path = &unfinished.path;
@@ -226,9 +226,9 @@ impl BlobOutput {
         Ok(())
     }
 
-    /// Ends the files of the present table, before it is finished. Returns all files that it refers
-    /// to, ascending, the new ones among them, and how many alternate. Their directory entries are
-    /// not durable.
+    /// Ends the files of the current table, before it is finished. Returns all files that it refers
+    /// to, ascending, including new ones, and how many alternate. Their directory entries are not
+    /// durable.
     ///
     /// # Errors
     ///

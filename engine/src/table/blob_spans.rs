@@ -1,9 +1,9 @@
 //! The depth of the blob files of a table: how many of them alternate in key order.
 //!
 //! The references of a table to one blob file span a range of its entries. Where many of these
-//! ranges overlap, a scan reads from as many files by turns. A flush writes values in key order, so
-//! its files follow each other, and the depth is 1. A merge adds up the depths of its inputs, at
-//! most. Pebble calls it the blob reference depth.
+//! ranges overlap, a scan alternates between as many files. A flush writes values in key order, so
+//! its files follow each other, and the depth is 1. The depth after a merge is at most the sum of
+//! the depths of its inputs. Pebble calls it the blob reference depth.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ pub(super) struct BlobSpans {
 }
 
 impl BlobSpans {
-    /// Notes that the next reference of the table is to this file.
+    /// Records that the next reference of the table is to this file.
     pub(super) fn note(&mut self, file_id: u64) {
         let at = self.references;
         self.references += 1;
@@ -31,7 +31,8 @@ impl BlobSpans {
         let mut ends: Vec<_> = spans.values().map(|span| span.1).collect();
         starts.sort_unstable();
         ends.sort_unstable();
-        // At the start of a range: those that have begun, without those that have ended.
+        // Number of ranges at the start of a range: those that have begun, without those that have
+        // ended.
         let begun = starts.iter().zip(1_u64..);
         let open =
             begun.map(|(start, begun)| begun - ends.partition_point(|end| end < start) as u64);

@@ -12,7 +12,7 @@ use super::{TableMeta, blobs::BlobFile, store::TableStore};
 use crate::{Error, Result, memory::MemoryUse};
 
 impl TableStore {
-    /// Opens the blob files of a table, or finds them among those of other tables.
+    /// Opens the blob files of a table. Reuses those of other tables.
     ///
     /// # Errors
     ///
@@ -21,7 +21,7 @@ impl TableStore {
         meta.blob_files.iter().map(|used| self.open_blob_file(*used)).collect()
     }
 
-    /// Opens a blob file, or finds it among those of tables.
+    /// Opens a blob file, or reuses that of a table.
     ///
     /// # Errors
     ///
@@ -35,7 +35,7 @@ impl TableStore {
                 let mut opened = BlobFile::open(&self.files, &self.folder, self.store_id, used)?;
                 let mut open = self.blob_files.0.lock();
                 match find(&open) {
-                    // Another thread was faster. This one has no table.
+                    // Another thread was faster. The newly opened file has no table.
                     Some(file) => file,
                     None => {
                         let bytes = 2 * size_of::<BlobFile>() + opened.path.as_os_str().len();

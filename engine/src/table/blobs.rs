@@ -30,9 +30,9 @@ pub(crate) struct BlobFile {
     pub(crate) file: BlobUse,
     pub(crate) path: Arc<Path>,
     source: Arc<dyn TableSource>,
-    /// A manifest may name a table that refers to it.
+    /// A manifest may name a table that refers to the file.
     is_kept: AtomicBool,
-    /// A compaction could not read a value of it.
+    /// A compaction could not read a value of the file.
     is_unreadable: AtomicBool,
     obsolete_files: Option<Arc<ObsoleteFiles>>,
     bookkeeping: Option<Charge>,
@@ -76,7 +76,7 @@ impl BlobFile {
         read.map_err(|error| table_error(&self.path, error))
     }
 
-    /// Reads where the pieces of a value are: by one access, unless it is in one block.
+    /// Reads the locations of the pieces of a value: by one access, unless it is in one block.
     ///
     /// # Errors
     ///
@@ -101,7 +101,7 @@ impl BlobFile {
         self.is_unreadable.load(SeqCst)
     }
 
-    /// Lets the next compaction read the file.
+    /// Allows the next compaction to read the file.
     pub(crate) fn retry(&self) {
         self.is_unreadable.store(false, SeqCst);
     }
@@ -129,7 +129,7 @@ impl Drop for BlobFile {
     }
 }
 
-/// The place of a value, with its file.
+/// The location of a value, with its file.
 #[derive(Debug, Clone)]
 pub(crate) struct Blob {
     pub(crate) file: Arc<BlobFile>,
@@ -151,7 +151,7 @@ impl Blob {
         self.reference.value_bytes
     }
 
-    /// Reads where the pieces of the value are.
+    /// Reads the locations of the pieces of the value.
     ///
     /// # Errors
     ///
@@ -178,9 +178,9 @@ impl Blob {
         self.to_rewrite(self.read())
     }
 
-    /// Returns what a compaction read of the value. `None` if it could not: it can keep the
-    /// reference instead, so that damage is confined to the reads of the value. Later compactions
-    /// do not read the file.
+    /// Returns the value that a compaction read. Returns `None` if the read failed: the compaction
+    /// can keep the reference instead, so that damage is confined to reads of the value. Later
+    /// compactions do not read the file.
     ///
     /// # Errors
     ///
@@ -197,11 +197,11 @@ impl Blob {
     }
 }
 
-/// Finds the file of a reference among those of its table, which ascend.
+/// Returns the file of a reference among those of its table, which ascend.
 ///
 /// # Errors
 ///
-/// [`Corruption`] if the stored value is no reference, or names another file.
+/// [`Corruption`] if the stored value is no reference, or refers to another file.
 pub(crate) fn find_blob(files: &[Arc<BlobFile>], stored: &[u8]) -> Result<Blob, Corruption> {
     let reference = BlobReference::decode(stored)?;
     let what = "blob file of an entry";

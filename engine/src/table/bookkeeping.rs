@@ -25,7 +25,7 @@ const IN_MANIFEST_BYTES: usize = 2 * (size_of::<u64>() + 2 * size_of::<usize>())
 /// The table, its filters, and the heads of its bounds.
 const IN_VIEW_BYTES: usize = 2 * size_of::<usize>() + 2 * size_of::<u64>();
 
-/// Views in memory: the present one, the next one, and one being read.
+/// Views in memory: the current one, the next one, and one being read.
 const VIEWS: usize = 3;
 
 /// A copy of the metadata for each of two threads that choose compactions and filters.
@@ -55,10 +55,10 @@ const SCAN_FILTERS_BYTES: usize = FILTER_SETS
     * (size_of::<ScanFilters>() + 2 * size_of::<ChargedFilter>() + COUNTS_BYTES * 3)
     + 2 * (size_of::<PrefixFilterPlace>() + STORED_BYTES);
 
-/// Returns the bytes of a table's metadata with these bounds: what stays, and what is copied for
-/// all tables at a time.
+/// Returns the bytes of a table's metadata with these bounds: the resident part, and the part
+/// copied for all tables at a time.
 pub(super) fn table_bytes(meta: &TableMeta, path: &Path) -> usize {
-    // As they are known, and encoded for a new manifest.
+    // The decoded bounds, and those encoded for a new manifest.
     let bounds = 2 * meta.bounds.memory_bytes();
     let extractor = meta.prefix_filter.as_ref().map_or(0, |prefix| 4 * prefix.extractor.len());
     let has_scan_filters = meta.prefix_filter.is_some() || meta.range_filter.is_some();

@@ -21,10 +21,10 @@ use crate::{
     table::{FilterPlace, PrefixFilterPlace, TableMeta},
 };
 
-/// A longer entry is charged before it is copied.
+/// Minimum bytes of an entry that is charged before it is copied.
 const LONG_ENTRY_BYTES: u64 = 16 << 10;
-/// A long entry is in the block being built and in its content, then in that and compressed, which
-/// may be longer.
+/// Number of copies of a long entry. It is in the block being built and in its content, then in the
+/// content and compressed, which may be longer.
 const LONG_ENTRY_COPIES: u64 = 3;
 /// Bytes of entries between measurements of the writer's memory.
 const UNMEASURED_BYTES_MAX: u64 = 64 << 10;
@@ -68,7 +68,7 @@ impl TableBuilder {
         }
     }
 
-    /// Returns `true` if the table must end here for lack of memory: each entry takes memory for
+    /// Returns `true` if the table must end here for lack of memory. Each entry takes memory for
     /// the filter, and each index partition for the top index.
     pub(crate) fn has_its_share(&self) -> bool {
         let next = if self.is_charge_due() { ENTRIES_CHARGED * self.room.entry_bytes } else { 0 };
@@ -137,8 +137,8 @@ impl TableBuilder {
         self.writer.estimated_bytes()
     }
 
-    /// Writes the rest with `origin` and makes the data durable, but not the directory entry. Of
-    /// the blob files in `origin`, `blob_depth` alternate.
+    /// Writes the rest with `origin` and makes the data durable, but not the directory entry.
+    /// `blob_depth` of the blob files in `origin` alternate.
     ///
     /// # Errors
     ///

@@ -1,5 +1,4 @@
-//! The memory of a store in its pool: what the block cache may take, and a worker for what it
-//! writes.
+//! The memory of a store in its pool: limits of the block cache, and of a worker's writing.
 
 use std::sync::Arc;
 
@@ -15,7 +14,7 @@ use crate::{
     sync::{Condvar, Mutex},
 };
 
-/// The place of a store in its pool, until it is dropped.
+/// The membership of a store in its pool, until it is dropped.
 #[derive(Debug)]
 pub(crate) struct CacheRoom {
     pool: Arc<Pool>,
@@ -61,7 +60,7 @@ impl Turn {
 }
 
 impl CacheRoom {
-    /// Takes a store with these options into its pool, or into one of its own.
+    /// Adds a store with these options to its pool, or to a pool of its own.
     ///
     /// # Errors
     ///
@@ -107,39 +106,40 @@ impl CacheRoom {
         Ok(self.filter_bytes_max(&budget, &parts))
     }
 
-    /// Returns the bound that a store has for its filters beside what its pool allows.
+    /// Returns the store's own bound of its filters, in addition to the limit of its pool.
     fn filter_bytes_max(&self, budget: &MemoryBudget, parts: &MemoryParts) -> u64 {
         let is_shared = self.pool.is_shared();
         if is_shared { budget.filter_bytes_max.unwrap_or(u64::MAX) } else { parts.filters }
     }
 
-    /// Gives the block cache what the others leave: see [`Pool::fit`].
+    /// Sets the capacity of the block cache to what the other parts leave: see [`Pool::fit`].
     pub(crate) fn fit(&self) {
         self.pool.fit();
     }
 
-    /// Memtables that took `bytes` bytes were flushed.
+    /// Records a flush of memtables that took `bytes` bytes.
     pub(crate) fn note_flush(&self, bytes: u64) {
         self.pool.note_flush(&self.memory, bytes);
     }
 
-    /// A compaction read and wrote `bytes` bytes. The tables of the store take `table_bytes` bytes.
+    /// Records a compaction that read and wrote `bytes` bytes. The tables of the store take
+    /// `table_bytes` bytes.
     pub(crate) fn note_merge(&self, bytes: u64, table_bytes: u64) {
         self.pool.note_merge(&self.memory, bytes, table_bytes);
     }
 
-    /// Restores the nominal ceiling of memtables, for a write that the present one would delay.
+    /// Restores the nominal ceiling of memtables, for a write that the current ceiling would delay.
     pub(crate) fn restore_memtables(&self) {
         self.pool.restore_memtables();
     }
 
-    /// Lowers the ceiling of memtables to its minimum, for tests of what follows.
+    /// Lowers the ceiling of memtables to its minimum, for tests.
     #[cfg(all(test, not(feature = "shuttle")))]
     pub(crate) fn lower_memtables(&self) {
         self.pool.lower_memtables();
     }
 
-    /// Returns how the limits of the block cache and of memtables changed so far.
+    /// Returns the changes of the limits of the block cache and of memtables so far.
     pub(crate) fn moves(&self) -> MemoryMoves {
         self.pool.moves()
     }
@@ -189,7 +189,7 @@ pub(crate) struct WorkerShare {
 #[derive(Debug, Default)]
 struct ShareState {
     bytes: u64,
-    /// The worker exceeds its share, until its work is done.
+    /// The worker exceeds its share, until its work ends.
     is_beyond: bool,
 }
 
@@ -218,17 +218,17 @@ impl WorkerShare {
         rest
     }
 
-    /// Bytes taken now.
+    /// Returns the bytes currently taken.
     pub(crate) fn bytes(&self) -> u64 {
         self.state.lock().bytes
     }
 
-    /// Returns `true` if the worker exceeds its share, or did.
+    /// Returns `true` if the worker exceeds its share, or did so before.
     pub(crate) fn is_beyond(&self) -> bool {
         self.state.lock().is_beyond
     }
 
-    /// Takes `bytes` of it, to be changed as they are used, and released by drop.
+    /// Takes `bytes` of the share. The amount can be changed, and is released on drop.
     pub(crate) fn take(self: &Arc<Self>, bytes: u64) -> ShareTaken {
         let mut taken = ShareTaken { share: Arc::clone(self), bytes: 0 };
         taken.set(bytes);
@@ -273,7 +273,7 @@ pub(crate) struct ShareTaken {
 }
 
 impl ShareTaken {
-    /// The share that they are taken of.
+    /// Returns the share from which the bytes are taken.
     pub(crate) fn share(&self) -> &Arc<WorkerShare> {
         &self.share
     }
@@ -283,7 +283,7 @@ impl ShareTaken {
         self.bytes
     }
 
-    /// Takes `bytes` from now on. Call it before the bytes increase, and after they decrease.
+    /// Changes the taken bytes. Call it before the use increases, and after it decreases.
     pub(crate) fn set(&mut self, bytes: u64) {
         if bytes != self.bytes {
             self.share.change(self.bytes, bytes);
@@ -403,7 +403,7 @@ mod tests {
         drop((memtable, index, more));
     }
 
-    /// A fit is due before memtables take more than the pool has, and not with every write.
+    /// A fit is due before memtables exceed the memory of the pool, and not with every write.
     #[test]
     fn memtables_that_grow_ask_for_room_in_steps() {
         for block_cache_bytes in [None, Some(0), Some(10 * MIB), Some(10 * MIB + 1)] {

@@ -8,11 +8,12 @@ use super::{TableMeta, room::in_memory};
 const TOP_INDEX_BYTES: u64 = 4 << 10;
 /// Properties and footer, after the filters.
 const BEHIND_FILTERS_BYTES: u64 = 2 << 10;
-/// Longer ends are read in parts, of which some are not needed.
+/// Maximum length of an end that is read at once. A longer one is read in parts, some of which are
+/// not needed.
 const END_BYTES_MAX: u64 = 32 << 10;
 
-/// Returns the bytes at the end of the table that one read should load: from the top index on if
-/// the filters are small, otherwise from the trailer of the point filter on, otherwise after all
+/// Returns the bytes at the end of the table that one read should load. They begin at the top index
+/// if the filters are small, otherwise at the trailer of the point filter, otherwise after all
 /// filters.
 pub(super) fn end_bytes(meta: &TableMeta) -> usize {
     let prefix = meta.prefix_filter.as_ref().map(|prefix| prefix.place);

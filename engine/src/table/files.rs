@@ -28,7 +28,7 @@ pub(crate) struct TableFiles {
     shared: Arc<Shared>,
 }
 
-/// Files that [`TableFiles::few_at_once`] keeps open.
+/// Number of files that [`TableFiles::few_at_once`] keeps open.
 const FEW_FILES: usize = 64;
 
 #[derive(Debug)]
@@ -82,7 +82,7 @@ impl TableFiles {
         Self::new(fs, ReadMode::Pread, Arc::new(OpenFiles::new(1)), counters, false)
     }
 
-    /// Reads by position and keeps a few files open, for callers that read many beside each other.
+    /// Reads by position and keeps a few files open, for callers that read many files concurrently.
     pub(crate) fn few_at_once(fs: Arc<dyn Fs>, counters: Arc<Counters>) -> Self {
         Self::new(fs, ReadMode::Pread, Arc::new(OpenFiles::new(FEW_FILES)), counters, false)
     }
@@ -121,7 +121,7 @@ impl TableFiles {
         Ok(Arc::new(MappedTable { bytes, table }))
     }
 
-    /// Opens the file `id` again for the next read: another one has its name.
+    /// Reopens the file `id` at the next read: another file has replaced it under its name.
     #[cfg(feature = "encryption")]
     pub(super) fn reopen(&self, id: u64) {
         self.shared.open.remove(id);
@@ -140,7 +140,7 @@ fn open(fs: &dyn Fs, mode: ReadMode, path: &Path) -> io::Result<Arc<dyn ReadFile
     match mode {
         ReadMode::Pread => {
             let file = fs.open(path)?;
-            // Linux takes two adjacent reads for a long scan, and prefetches four times as much.
+            // Linux treats two adjacent reads as a long scan, and prefetches four times as much.
             // Scans of the engine announce their own read-ahead.
             file.reads_are_scattered();
             Ok(file)
@@ -151,7 +151,7 @@ fn open(fs: &dyn Fs, mode: ReadMode, path: &Path) -> io::Result<Arc<dyn ReadFile
 }
 
 impl TableFiles {
-    /// Returns the file `path`, which stays open while it is read once.
+    /// Returns the file `path`, which stays open for one sequential read.
     ///
     /// # Errors
     ///
@@ -218,7 +218,7 @@ impl TableSource for TableFile {
     }
 
     fn advise_read(&self, places: &[Range<u64>]) {
-        // The read that follows reports an error.
+        // The next read reports an error.
         let Ok(file) = self.file() else { return };
         for place in places {
             file.advise_read(place.clone());
@@ -235,7 +235,7 @@ impl Drop for TableFile {
 #[derive(Debug)]
 struct MappedTable {
     bytes: Bytes,
-    /// For read-ahead hints, which load the pages of the map.
+    /// Used for read-ahead hints, which load the pages of the map.
     table: TableFile,
 }
 

@@ -15,13 +15,13 @@ use crate::{
 };
 
 impl TableStore {
-    /// Returns the point filter of a table, which is not in memory yet.
+    /// Returns the point filter of a table, which is not resident yet.
     pub(super) fn open_point_filter(&self, end: &TableTail, meta: &TableMeta) -> TableFilters {
         let point = meta.filter.map(|place| self.open_filter(end, meta, place)).transpose();
         TableFilters::point_not_resident(meta.filter, point, &self.memory)
     }
 
-    /// Finds prefix and range filter of a new table. Neither is in memory yet. A prefix filter must
+    /// Finds prefix and range filter of a new table. Neither is resident yet. A prefix filter must
     /// have been built with `extractor`.
     pub(super) fn find_scan_filters(&self, live: &LiveTable, extractor: &NamedExtractor) {
         let (meta, source) = (&live.meta, live.table.source());
@@ -96,10 +96,10 @@ impl TableStore {
         source.map_err(|error| FilterUnusable::Io(io::Error::other(error)))
     }
 
-    /// Has scans with `extractor` probe the prefix filter of `live`, if it was built with it, and
-    /// no other scans. A filter found only now is not in memory.
+    /// Makes scans with `extractor` probe the prefix filter of `live`, if it was built with it, and
+    /// no other scans. A newly found filter is not resident.
     ///
-    /// No change of filters may be in flight: it would bring the old one back.
+    /// No change of filters may be in flight, because it would restore the old one.
     pub(crate) fn fit_extractor(&self, live: &LiveTable, extractor: &NamedExtractor) {
         let filters = live.scan_filters();
         let place = filters.prefix_place.clone();

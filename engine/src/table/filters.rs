@@ -1,4 +1,4 @@
-//! The filter of a table that lookups probe, in memory.
+//! The in-memory filter of a table that lookups probe.
 
 use std::{
     error::Error as _,
@@ -33,18 +33,18 @@ pub(crate) struct TableFilters {
 #[derive(Debug)]
 struct Stored {
     filter: StoredFilter,
-    /// Reason of the first failed read of its columns. There is no retry.
+    /// Reason for the first failed read of its columns. Reads are not retried.
     damage: OnceLock<Box<str>>,
 }
 
-/// A filter whose memory is counted for as long as it lives: by its arena, and what lies outside of
-/// it by a charge.
+/// A filter with accounted memory, for its lifetime: by its arena, and by a charge for the part
+/// outside of the arena.
 #[derive(Debug)]
 pub(crate) struct ChargedFilter<F = TableFilter> {
     state: FilterState<F>,
     charge: Charge,
-    /// Expected false-positive rate of a point filter, from 0 to 1; `None` if it is not in memory.
-    /// Kept, because each probe counts it and some filters compute it.
+    /// Expected false-positive rate of a point filter, from 0 to 1; `None` if it is not resident.
+    /// Stored, because each probe counts it and some filters compute it.
     pub(crate) expected_fpr: Option<f64>,
 }
 
@@ -82,7 +82,7 @@ impl<F> Deref for ChargedFilter<F> {
 }
 
 impl TableFilters {
-    /// A point filter that is not in memory yet.
+    /// Creates the filters of a table whose point filter is not resident yet.
     pub(crate) fn point_not_resident(
         place: Option<FilterPlace>,
         stored: Result<Option<StoredFilter>, FilterUnusable>,
@@ -100,47 +100,48 @@ impl TableFilters {
         Self { point, place, stored }
     }
 
-    /// The same with another point filter in memory.
+    /// Returns the same filters with another resident point filter.
     fn with_point(&self, point: FilterState) -> Self {
         let point = ChargedFilter::new(point, self.point.account());
         Self { point, place: self.place, stored: self.stored.clone() }
     }
 
-    /// The same with the point filter that a file has at `place`, and that is not in memory yet.
+    /// Returns the same filters with the point filter of a file at `place`, which is not resident
+    /// yet.
     pub(crate) fn rebuilt(&self, place: FilterPlace, filter: StoredFilter) -> Self {
         let stored = Some(Arc::new(Stored { filter, damage: OnceLock::new() }));
         Self { place: Some(place), stored, ..self.dropped() }
     }
 
-    /// The same without a point filter.
+    /// Returns the same filters without a point filter.
     pub(crate) fn without_point(&self) -> Self {
         Self { place: None, stored: None, ..self.with_point(FilterState::None) }
     }
 
-    /// The same without a point filter in memory.
+    /// Returns the same filters without a resident point filter.
     pub(crate) fn dropped(&self) -> Self {
         self.with_point(FilterState::NotResident)
     }
 
-    /// The same with `columns` columns of the point filter, made from those in memory. `None` if
-    /// there is no ribbon in memory.
+    /// Returns the same filters with `columns` columns of the point filter, copied from the
+    /// resident ones. Returns `None` if no ribbon is resident.
     pub(crate) fn shrunk(&self, columns: f64) -> Option<Self> {
         let Some(TableFilter::Ribbon(ribbon)) = self.point.resident() else { return None };
         Some(self.with_point(FilterState::Resident(ribbon.shrunk_to(columns).into())))
     }
 
-    /// The same with `columns` columns of the point filter, or all of another filter, read from its
-    /// file.
+    /// Returns the same filters with `columns` columns of the point filter, or all of another
+    /// filter, read from its file.
     ///
-    /// If that fails, [`damage`](Self::damage) reports the reason from then on, and there is no
-    /// retry. A filter in memory then stays: `None`.
+    /// If that fails, [`damage`](Self::damage) reports the reason from then on, and reads are not
+    /// retried. A resident filter then stays, and the result is `None`.
     pub(crate) fn loaded(&self, columns: f64) -> Option<Self> {
         let stored = self.stored.as_ref().filter(|stored| stored.damage.get().is_none())?;
         match stored.filter.load(columns) {
             Ok(filter) => Some(self.with_point(FilterState::Resident(filter))),
             Err(reason) => {
                 let _ = stored.damage.set(reason.to_string().into());
-                // The filter in memory was verified and stays.
+                // The resident filter was verified and stays.
                 let is_resident = self.point.resident().is_some();
                 (!is_resident).then(|| self.with_point(FilterState::Unusable(reason)))
             }
@@ -153,7 +154,7 @@ impl TableFilters {
         stored.map(|stored| &stored.filter)
     }
 
-    /// Returns the kind, and the columns of a ribbon, that can be in memory at most.
+    /// Returns the kind and, for a ribbon, the maximum number of columns that can be resident.
     pub(crate) fn available(&self) -> Option<(FilterKind, Option<f64>)> {
         match (self.stored(), self.point.resident()) {
             (Some(stored), _) => Some((stored.kind(), stored.columns())),
@@ -162,12 +163,12 @@ impl TableFilters {
         }
     }
 
-    /// Returns whether all of the point filter that can be in memory is.
+    /// Returns `true` if the whole available point filter is resident.
     pub(crate) fn is_whole(&self) -> bool {
         self.memory_bytes_at(f64::INFINITY) <= self.point.memory_bytes() as u64
     }
 
-    /// Returns the columns in memory, of a ribbon.
+    /// Returns the resident columns of a ribbon.
     pub(crate) fn resident_columns(&self) -> Option<f64> {
         match self.point.resident()? {
             TableFilter::Ribbon(ribbon) => Some(ribbon.columns()),
@@ -175,7 +176,7 @@ impl TableFilters {
         }
     }
 
-    /// Returns the bytes in memory of `columns` columns of the point filter, or of all of another
+    /// Returns the memory in bytes of `columns` columns of the point filter, or of all of another
     /// filter.
     pub(crate) fn memory_bytes_at(&self, columns: f64) -> u64 {
         match (self.stored(), self.point.resident()) {
@@ -194,18 +195,18 @@ impl TableFilters {
         }
     }
 
-    /// Returns why the point filter, or a part of it, is unusable.
+    /// Returns the reason why the point filter, or a part of it, is unusable.
     pub(crate) fn unusable(&self) -> Option<String> {
         let reason = reason(&self.point).map(with_cause);
         reason.or_else(|| self.damage().map(str::to_owned))
     }
 
-    /// Returns whether the point filter, or a part of it, is unusable.
+    /// Returns `true` if the point filter, or a part of it, is unusable.
     pub(crate) fn is_point_unusable(&self) -> bool {
         matches!(*self.point, FilterState::Unusable(_)) || self.damage().is_some()
     }
 
-    /// Returns why columns of the point filter could not be read from its file, if so.
+    /// Returns the reason why columns of the point filter could not be read from its file, if any.
     pub(crate) fn damage(&self) -> Option<&str> {
         self.stored.as_ref().and_then(|stored| stored.damage.get()).map(|reason| &**reason)
     }
@@ -216,7 +217,7 @@ impl TableFilters {
     }
 }
 
-/// Returns why a filter is unusable, if it is.
+/// Returns the reason why a filter is unusable, if it is.
 pub(crate) fn reason<F>(filter: &FilterState<F>) -> Option<&FilterUnusable> {
     match filter {
         FilterState::Unusable(reason) => Some(reason),
@@ -224,7 +225,7 @@ pub(crate) fn reason<F>(filter: &FilterState<F>) -> Option<&FilterUnusable> {
     }
 }
 
-/// Returns why a filter is unusable, with the cause.
+/// Formats the reason why a filter is unusable, with the cause.
 pub(crate) fn with_cause(reason: &FilterUnusable) -> String {
     reason.source().map_or_else(|| reason.to_string(), |cause| format!("{reason}: {cause}"))
 }

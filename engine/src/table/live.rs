@@ -33,7 +33,7 @@ use crate::{
 /// A table that belongs to a version, or did.
 #[derive(Debug)]
 pub(crate) struct LiveTable {
-    /// `level` and `run` are those when the table was opened.
+    /// Metadata. `level` and `run` are those at the open of the table.
     pub(crate) meta: Arc<TableMeta>,
     pub(crate) table: Arc<Table>,
     /// Shared with the open file.
@@ -47,7 +47,7 @@ pub(crate) struct LiveTable {
     /// Files of the values that entries refer to.
     pub(crate) blobs: Box<[Arc<BlobFile>]>,
     obsolete: AtomicBool,
-    /// Another table has its files.
+    /// Another table shares its files.
     replaced: AtomicBool,
     obsolete_files: Arc<ObsoleteFiles>,
     _index: Charge,
@@ -86,8 +86,8 @@ impl LiveTable {
         }
     }
 
-    /// Returns the table with the global sequence number `sequence`, before any block of it is
-    /// read. Shares the open file and the filters, and decides for both which files stay.
+    /// Returns the table with the global sequence number `sequence`, before any of its blocks is
+    /// read. Shares the open file and the filters, and takes over the decision which files stay.
     pub(crate) fn ingested_at(&self, sequence: SequenceNumber) -> Self {
         let meta = TableMeta {
             global_sequence: Some(sequence),
@@ -119,7 +119,7 @@ impl LiveTable {
         }
     }
 
-    /// Notifies `listener` if the point filter cannot be used.
+    /// Notifies `listener` if the point filter is unusable.
     pub(crate) fn report(&self, keyspace: &str, listener: Option<&dyn EventListener>) {
         if let (Some(reason), Some(listener)) = (self.filters().unusable(), listener) {
             let (keyspace, table_id) = (keyspace.to_owned(), self.meta.id);
@@ -131,7 +131,7 @@ impl LiveTable {
         table_error(&self.path, error)
     }
 
-    /// Returns the place of the value that an entry refers to.
+    /// Returns the location of the value to which an entry refers.
     ///
     /// # Errors
     ///
@@ -140,7 +140,7 @@ impl LiveTable {
         find_blob(&self.blobs, stored).map_err(|source| Error::corrupt(&*self.path, 0, source))
     }
 
-    /// Returns the present point filter. Lookups use that of their view, which costs less.
+    /// Returns the current point filter. Lookups use that of their view, which costs less.
     pub(crate) fn filters(&self) -> Arc<TableFilters> {
         self.filters.load_full()
     }
@@ -152,13 +152,13 @@ impl LiveTable {
         self.keep_no_filters_if_obsolete();
     }
 
-    /// Returns the present filters for scans.
+    /// Returns the current filters for scans.
     pub(crate) fn scan_filters(&self) -> PresentScanFilters {
         PresentScanFilters(self.scan_filters.load_full())
     }
 
     /// Adds the filters for scans that the metadata names, right after [`new`](Self::new). None is
-    /// in memory yet.
+    /// resident yet.
     pub(super) fn add_scan_filters(&self, prefix: FoundFile, range: FoundFile) {
         self.store_scan_filters(ScanFilters::not_resident(self, prefix, range));
     }
@@ -187,7 +187,7 @@ impl LiveTable {
         self.skipped.fetch_add(tombstones, Ordering::Relaxed)
     }
 
-    /// Drops the filters: the table is part of no version, and iterators need none.
+    /// Drops the filters: the table is part of no version, and iterators need no filters.
     pub(crate) fn let_go_of_filters(&self) {
         self.filters.store(Arc::new(self.filters().dropped()));
         if let Some(without) = self.scan_filters().without_others(ScanRoles::NONE) {
@@ -195,7 +195,7 @@ impl LiveTable {
         }
     }
 
-    /// Drops filters that were set while the table left its version: of the two threads, one sees
+    /// Drops filters that were set while the table left its version. One of the two threads sees
     /// the change of the other.
     fn keep_no_filters_if_obsolete(&self) {
         if self.obsolete.load(Ordering::SeqCst) {
@@ -203,7 +203,7 @@ impl LiveTable {
         }
     }
 
-    /// Returns the present metadata of the table in this run.
+    /// Returns the current metadata of the table in this run.
     pub(crate) fn present_meta(&self, level: u8, run: u64) -> Cow<'_, TableMeta> {
         let (meta, filter, scan_filters) = (&*self.meta, self.filters().place, self.scan_filters());
         let (prefix_filter, range_filter) =
@@ -217,7 +217,7 @@ impl LiveTable {
         Cow::Owned(TableMeta { level, run, filter, prefix_filter, range_filter, ..meta.clone() })
     }
 
-    /// Returns the present place of the filter for this role; `None` without one.
+    /// Returns the current location of the filter for this role; `None` without one.
     pub(crate) fn filter_place(&self, role: FilterRole) -> Option<FilterPlace> {
         match role {
             FilterRole::Point => self.filters().place,
@@ -228,12 +228,12 @@ impl LiveTable {
         }
     }
 
-    /// Returns the bytes of all filters if they were whole in memory.
+    /// Returns the bytes of all filters if they were fully resident.
     pub(crate) fn filter_bytes_whole(&self) -> u64 {
         self.filters().memory_bytes_at(f64::INFINITY) + self.scan_filters().bytes_of(ScanRoles::ALL)
     }
 
-    /// Returns the filters that cannot be used in whole or in part.
+    /// Returns the filters that are unusable in whole or in part.
     pub(crate) fn unusable_filters(&self) -> Vec<FilterRole> {
         let (filters, scan_filters) = (self.filters(), self.scan_filters());
         let all = [
@@ -262,7 +262,7 @@ impl LiveTable {
         })
     }
 
-    /// Returns the file of the filter for this role, if it is not the table's.
+    /// Returns the file of the filter for this role, if it is not the table's file.
     pub(crate) fn filter_path(&self, role: FilterRole) -> Option<PathBuf> {
         let place = self.filter_place(role).filter(|place| place.file_id != self.meta.id)?;
         let folder = self.path.parent().expect("a table lies in a folder");
@@ -271,7 +271,7 @@ impl LiveTable {
 
     /// Removes the files after the last reader, and frees the filters after the last lookup.
     ///
-    /// Called only when no manifest names the table, and this is durable.
+    /// Requires that no manifest names the table, durably.
     pub(crate) fn mark_obsolete(&self) {
         self.obsolete.store(true, Ordering::SeqCst);
         self.obsolete_files.retire(self.meta.id);
@@ -286,7 +286,7 @@ impl Drop for LiveTable {
             self.blobs.iter().for_each(|file| file.keep());
         }
         if *self.obsolete.get_mut() {
-            // The last reader may be a lookup: it must not pay for the unlink.
+            // The last reader may be a lookup, which must not pay for the unlink.
             for role in FilterRole::ALL {
                 if let Some(path) = self.filter_path(role) {
                     self.obsolete_files.push(path);

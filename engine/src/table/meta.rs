@@ -5,7 +5,7 @@ use sievedb_sstable::{BlobUse, TableExpiry, TableIdentity};
 
 use crate::FilterRole;
 
-/// Place of a new table in its keyspace.
+/// Level and run of a new table in its keyspace.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct TablePlace {
     pub(crate) level: u8,
@@ -32,35 +32,35 @@ pub(crate) struct TableMeta {
     pub(crate) range_filter: Option<FilterPlace>,
     /// Sequence number of every entry of an ingested table.
     pub(crate) global_sequence: Option<SequenceNumber>,
-    /// Range of the user keys, range tombstones included. All versions of a key of a run are in one
-    /// table.
+    /// Range of the user keys, including range tombstones. All versions of a key of a run are in
+    /// one table.
     pub(crate) bounds: TableBounds,
-    /// Number of entries, tombstones included.
+    /// Number of entries, including tombstones.
     pub(crate) entries: u64,
-    /// Range tombstones included.
+    /// Number of tombstones, including range tombstones.
     pub(crate) tombstones: u64,
     pub(crate) range_tombstones: u64,
     pub(crate) smallest_sequence: SequenceNumber,
     pub(crate) largest_sequence: SequenceNumber,
     /// The entries that expire; `None` if there are none.
     pub(crate) expiry: Option<Box<TableExpiry>>,
-    /// Blob files that entries refer to, ascending.
+    /// Blob files to which entries refer, ascending.
     pub(crate) blob_files: Vec<BlobUse>,
     /// Largest number of blob files whose values alternate in key order: see
     /// [`blob_spans`](super::blob_spans).
     pub(crate) blob_depth: u64,
-    /// No entry was written later, in milliseconds of the store clock. `None` for a table of an
-    /// earlier release or of a repair.
+    /// Time after which no entry was written, in milliseconds of the store clock. `None` for a
+    /// table of an earlier release or of a repair.
     pub(crate) written_ms: Option<u64>,
 }
 
 impl TableMeta {
-    /// Returns what the table, and its filters, must repeat.
+    /// Returns the fields that the table and its filters must repeat.
     pub(crate) fn identity(&self, store_id: u128, hash_seed: u64) -> TableIdentity {
         TableIdentity { store_id, file_id: self.id, salt: self.salt, hash_seed }
     }
 
-    /// Returns the ids of the blob files that entries refer to, ascending.
+    /// Returns the ids of the blob files to which entries refer, ascending.
     pub(crate) fn blob_file_ids(&self) -> impl Iterator<Item = u64> {
         self.blob_files.iter().map(|used| used.file_id)
     }
@@ -71,13 +71,13 @@ impl TableMeta {
         self.bytes + own.map(|used| used.bytes).sum::<u64>()
     }
 
-    /// Returns the ids of the blob files that were written with the table: their numbers are
-    /// larger. Those of other tables existed before it.
+    /// Returns the ids of the blob files that were written with the table: their ids are larger.
+    /// Those of other tables are older than it.
     pub(crate) fn own_blob_files(&self) -> impl Iterator<Item = u64> {
         self.blob_file_ids().filter(|&id| id > self.id)
     }
 
-    /// Returns `false` if the table has range tombstones only. It then has no filter either.
+    /// Returns `false` if the table has only range tombstones. It then has no filter either.
     #[inline]
     pub(crate) fn has_points(&self) -> bool {
         self.entries > self.range_tombstones
@@ -138,7 +138,8 @@ impl NewPlace {
     }
 }
 
-/// Place of a filter. It may be rebuilt in a file of its own, so the table does not fix it.
+/// Location of a filter. A filter may be rebuilt in a file of its own, so the table does not
+/// determine it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct FilterPlace {
     /// The table's file, or one that holds only this filter.

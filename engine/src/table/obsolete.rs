@@ -22,7 +22,7 @@ pub(crate) struct ObsoleteFiles {
     occupied_bytes: AtomicI64,
     /// Held while a list of the retired tables replaces the previous one.
     pub(super) list_turn: Mutex<()>,
-    /// Held while files are unlinked: blob files go after the log segments taken before.
+    /// Held while files are unlinked: blob files are unlinked after the log segments taken before.
     pub(super) unlink_turn: Mutex<()>,
 }
 
@@ -30,7 +30,7 @@ pub(crate) struct ObsoleteFiles {
 #[derive(Debug, Default)]
 struct Waiting {
     paths: Vec<PathBuf>,
-    /// Bytes of those that were part of a version.
+    /// Bytes of the files that were part of a version.
     bytes: BTreeMap<PathBuf, u64>,
     /// Ids of the files of each [`Hold`], ascending, by its number.
     holds: BTreeMap<u64, Vec<u64>>,
@@ -65,10 +65,10 @@ struct Retired {
     unlinked: BTreeSet<u64>,
     /// Log segments whose unlink may not be durable.
     unlinked_logs: BTreeSet<u64>,
-    /// `true` if some are in no list of a table that counts: their unlinks may become durable in
-    /// any order, and some of them may hold what others had removed.
+    /// `true` if some are in no list of a live table. Their unlinks may become durable in any
+    /// order, and some of them may hold entries that others had removed.
     is_unlisted: bool,
-    /// The file that lists them, if one was needed.
+    /// The file that lists them, if one was required.
     list: Option<PathBuf>,
 }
 
@@ -81,7 +81,7 @@ impl ObsoleteFiles {
         self.waiting.lock().paths.push(path);
     }
 
-    /// Adds a file of so many bytes that was part of a version.
+    /// Adds a file of `bytes` bytes that was part of a version.
     pub(super) fn push_part_of_version(&self, path: PathBuf, bytes: u64) {
         self.waiting.lock().bytes.insert(path.clone(), bytes);
         self.push(path);
@@ -97,7 +97,7 @@ impl ObsoleteFiles {
         self.occupied_bytes.load(Relaxed)
     }
 
-    /// Adds an incomplete file, or a table that lists none.
+    /// Adds an incomplete file, or a table that lists no others.
     pub(crate) fn push_part(&self, path: PathBuf) {
         self.retire_listed(table_id(&path));
         self.waiting.lock().paths.push(path);
@@ -118,7 +118,7 @@ impl ObsoleteFiles {
         paths.into_iter().for_each(|path| self.push(path));
     }
 
-    /// Records that no manifest names the table. Its file is added after its last reader.
+    /// Records that no manifest names the table. Its file is added when its last reader ends.
     pub(crate) fn retire(&self, table: u64) {
         let mut retired = self.retired.lock();
         retired.is_unlisted |= retired.ids.insert(table);
@@ -162,7 +162,7 @@ impl ObsoleteFiles {
         retired.unlinked.union(&retired.unlinked_logs).copied().collect()
     }
 
-    /// Forgets tables and log segments whose unlink is durable.
+    /// Removes tables and log segments whose unlink is durable.
     pub(crate) fn forget(&self, unlinked: &[u64]) {
         let mut retired = self.retired.lock();
         for id in unlinked {
@@ -172,7 +172,7 @@ impl ObsoleteFiles {
         }
     }
 
-    /// Returns `true` if a crash may bring back a log segment.
+    /// Returns `true` if a crash may restore a log segment.
     pub(super) fn has_unlinked_logs(&self) -> bool {
         !self.retired.lock().unlinked_logs.is_empty()
     }
@@ -192,8 +192,7 @@ impl ObsoleteFiles {
         free
     }
 
-    /// Takes the file to unlink first: the newest table, or else the file that waits
-    /// longest.
+    /// Takes the file to unlink first: the newest table, or else the file that has waited longest.
     pub(crate) fn take_first(&self) -> Option<PathBuf> {
         let mut waiting = self.waiting.lock();
         let free = waiting.paths.iter().zip(0..).filter(|(path, _)| !waiting.is_held(path));
@@ -201,9 +200,9 @@ impl ObsoleteFiles {
         Some(waiting.paths.remove(at))
     }
 
-    /// Unlinks files. A failure is harmless: the next opening tries again.
+    /// Unlinks files. A failure is harmless: the next open retries.
     pub(crate) fn unlink(&self, fs: &dyn Fs, mut paths: Vec<PathBuf>) {
-        // Without a list the last table of a group goes first: it vouches for the others.
+        // Without a list, the last table of a group is unlinked first: it vouches for the others.
         paths.sort_unstable_by_key(|path| Reverse(table_id(path)));
         for path in &paths {
             let unlinked = fs.unlink(path);
@@ -245,7 +244,7 @@ mod tests {
         assert!(!fs.exists(&path).unwrap());
         assert_eq!(files.retired(), [7], "a crash may bring it back");
         let unlinked = files.unlinked();
-        // Unlinked after the sync began.
+        // This file was unlinked after the sync began.
         files.push("000009.sst".into());
         files.forget(&unlinked);
         assert_eq!(files.retired(), [9]);

@@ -1,9 +1,9 @@
 //! Open table files, and the limit of open files of the process.
 //!
 //! Other parts of the process use the same limit. Table files are kept open only for speed:
-//! [`FrugalFs`] closes half of them when a call fails because of the limit, and tries again.
-//! Without that, a flush that cannot create its table would make the store read-only. Calls of
-//! other threads that fail meanwhile are tried again without closing more.
+//! [`FrugalFs`] closes half of them when a call fails because of the limit, and retries. Without
+//! that, a flush that cannot create its table would make the store read-only. Calls of other
+//! threads that fail meanwhile are retried without closing more.
 
 use std::{
     io,
@@ -22,12 +22,12 @@ use crate::{
 /// Other threads may take the closed descriptors.
 const TRIES_MAX: usize = 16;
 
-/// The most recently used files, open.
+/// The most recently used files, kept open.
 #[derive(Debug)]
 pub(crate) struct OpenFiles {
     /// By file id.
     files: Cache<u64, Arc<dyn ReadFile>>,
-    /// Times that files were closed. Locked meanwhile.
+    /// Number of rounds in which files were closed. Locked during a round.
     rounds: Mutex<u64>,
 }
 
@@ -36,7 +36,7 @@ impl OpenFiles {
         Self { files: Cache::new(files_max), rounds: Mutex::new(0) }
     }
 
-    /// Returns the file `id`, which `open` opens if it is closed.
+    /// Returns the file `id`. `open` opens it if it is closed.
     pub(super) fn get(
         &self,
         id: u64,
@@ -45,7 +45,7 @@ impl OpenFiles {
         if let Some(file) = self.files.get(&id) {
             return Ok(file);
         }
-        // Not within the cache's lock of the entry: `open` may close files of the cache.
+        // Runs without the cache's lock of the entry: `open` may close files of the cache.
         let file = open()?;
         self.files.insert(id, Arc::clone(&file));
         Ok(file)
@@ -66,7 +66,7 @@ impl OpenFiles {
     /// Closes half of the files for a call that began in the round `before` and failed. Returns
     /// `true` if any were closed since.
     ///
-    /// One shortage affects calls of many threads: only the first one closes files, otherwise
+    /// One shortage affects calls of many threads. Only the first call closes files, otherwise
     /// hardly any would stay open.
     fn give_way(&self, before: u64) -> bool {
         let mut rounds = self.rounds.lock();
@@ -80,16 +80,16 @@ impl OpenFiles {
     }
 
     /// Closes half of the files, and lowers the limit to the rest. Returns `false` if there were
-    /// none. Files being read are closed afterwards.
+    /// none. Files being read are closed after the read.
     fn close_half(&self) -> bool {
         let before = self.files.len();
         if before == 0 {
-            // Other parts of the process have them all, so a new limit is unknown.
+            // Other parts of the process hold all descriptors, so a new limit is unknown.
             return false;
         }
         self.files.set_capacity((before / 2).max(1) as u64);
         if self.files.len() >= before {
-            // Each part of the cache keeps one at least.
+            // Each shard of the cache keeps at least one file.
             self.files.clear();
         }
         true
@@ -110,7 +110,7 @@ impl FrugalFs {
         Self { inner, open_files, folder: OnceLock::new() }
     }
 
-    /// Keeps the directory `path` open, so that its sync needs no descriptor: a sync that cannot
+    /// Keeps the directory `path` open, so that its sync needs no descriptor. A sync that cannot
     /// open the directory counts as failed, which is final.
     pub(crate) fn keep_folder(&self, path: &Path) -> io::Result<()> {
         if let Some(handle) = self.call(|fs| fs.open_dir(path))? {
@@ -213,7 +213,7 @@ mod tests {
     use super::*;
     use crate::fs::{Call, Fault, FaultFs, MemoryFs, Times};
 
-    /// A file system below which `files` files of a store are open, and its faults.
+    /// Returns a file system with `files` open files of a store, and its faults.
     fn with_open_files(files: u64) -> (FrugalFs, Arc<FaultFs>) {
         let faults = Arc::new(FaultFs::new(Arc::new(MemoryFs::new())));
         let open_files = Arc::new(OpenFiles::new(100));
@@ -244,8 +244,8 @@ mod tests {
         }
     }
 
-    /// So many calls find no free file once, as from as many threads: all have begun before the
-    /// first of them is tried again. Returns how often they were tried.
+    /// Makes `calls` calls fail once for lack of descriptors, as from as many threads: all have
+    /// begun before the first of them is retried. Returns the number of tries.
     fn fail_together(fs: &FrugalFs, calls: u32) -> u32 {
         let tries = Cell::new(0);
         let called = fs.call(|_| {
@@ -269,7 +269,7 @@ mod tests {
         let before = fs.open_files.files.len();
         assert_eq!(fail_together(&fs, 16), 32, "each is tried twice");
         assert!(half(before), "{} of {before} files are open", fs.open_files.files.len());
-        // The next shortage is another one.
+        // The next shortage is a separate one.
         let before = fs.open_files.files.len();
         assert_eq!(fail_together(&fs, 1), 2);
         assert!(half(before), "{} of {before} files are open", fs.open_files.files.len());

@@ -12,7 +12,7 @@ use arc_swap::ArcSwapOption;
 
 use crate::Error;
 
-/// First pause before compactions read a table again after read errors. Doubles each time, up to
+/// First pause before compactions retry a table after read errors. Doubles each time, up to
 /// [`PAUSE_DOUBLINGS`] times: 10 s to 85 minutes.
 const FIRST_PAUSE: Duration = Duration::from_secs(10);
 const PAUSE_DOUBLINGS: u32 = 9;
@@ -20,7 +20,7 @@ const PAUSE_DOUBLINGS: u32 = 9;
 #[derive(Debug, Default)]
 pub(crate) struct Quarantine {
     present: ArcSwapOption<Quarantined>,
-    /// Compactions aborted by a read error of this table.
+    /// Number of compactions aborted by a read error of this table.
     read_errors: AtomicU32,
 }
 
@@ -28,8 +28,8 @@ pub(crate) struct Quarantine {
 #[derive(Debug)]
 pub(crate) struct Quarantined {
     pub(crate) error: Error,
-    /// Time of the store's clock from which compactions may read the table again; `None`: only when
-    /// a caller requests it.
+    /// Time of the store's clock from which compactions may read the table again. `None`: only on
+    /// request of a caller.
     retry_at: Option<Duration>,
     /// Number of quarantines since the table was opened.
     times: u32,
@@ -41,31 +41,31 @@ impl Quarantine {
         self.read_errors.fetch_add(1, Relaxed).saturating_add(1)
     }
 
-    /// Quarantines the table at `now` because of `error`. Returns `false` if it was quarantined
-    /// before.
+    /// Quarantines the table at `now` because of `error`. Returns `false` if it was already
+    /// quarantined.
     pub(crate) fn set(&self, error: Error, now: Duration) -> bool {
         let before = self.present.load();
         let times = before.as_ref().map_or(0, |before| before.times);
         let pause = FIRST_PAUSE * (1 << times.min(PAUSE_DOUBLINGS));
-        // Damage stays, a device may recover.
+        // Damage is permanent, while a device may recover.
         let retry_at =
             matches!(error, Error::Io { .. }).then(|| now.checked_add(pause).unwrap_or(now));
         self.present.store(Some(Arc::new(Quarantined { error, retry_at, times: times + 1 })));
         before.is_none()
     }
 
-    /// Returns the time of the store's clock from which compactions may read the table; `None`:
+    /// Returns the time of the store's clock from which compactions may read the table. `None`:
     /// only on request.
     pub(crate) fn retry_at(&self) -> Option<Duration> {
         self.present.load().as_ref().and_then(|it| it.retry_at)
     }
 
-    /// Ends the quarantine: the table is good.
+    /// Ends the quarantine: the table is readable.
     pub(crate) fn lift(&self) {
         self.present.store(None);
     }
 
-    /// Lets the next compaction read the table.
+    /// Allows the next compaction to read the table.
     pub(crate) fn retry(&self) {
         if let Some(before) = self.present.load_full() {
             let Quarantined { ref error, times, .. } = *before;

@@ -9,9 +9,9 @@ use super::cache_room::{ShareTaken, WorkerShare};
 /// Buffers of a sorted run while it is read, in bytes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct RunBuffers {
-    /// The longest content of a block.
+    /// Maximum content of a block.
     block_bytes: u64,
-    /// The largest index partition, in memory.
+    /// Maximum index partition, in memory.
     partition_bytes: u64,
 }
 
@@ -40,8 +40,8 @@ pub(crate) struct ReadBuffers {
 impl ReadBuffers {
     /// Charges the buffers for reading these sorted runs concurrently.
     ///
-    /// All of them read ahead at most `read_ahead_bytes_max` bytes together: with many runs, or a
-    /// small budget, each read is smaller. The present blocks of the runs come on top.
+    /// The read-ahead of all runs together is at most `read_ahead_bytes_max` bytes: with many runs,
+    /// or a small budget, each read is smaller. The current blocks of the runs are additional.
     pub(crate) fn take(
         share: &Arc<WorkerShare>,
         runs: &[RunBuffers],
@@ -50,7 +50,7 @@ impl ReadBuffers {
         let read_ahead_bytes = read_ahead_bytes(read_ahead_bytes_max, runs.len());
         let of_run =
             |run: &RunBuffers| read_ahead_bytes as u64 + run.block_bytes + run.partition_bytes;
-        // One run at a time also has its next block, stored and unpacked.
+        // One run at a time also has its next block, stored and uncompressed.
         let next = 2 * runs.iter().map(|run| run.block_bytes).max().unwrap_or(0);
         let taken = share.take(runs.iter().map(of_run).sum::<u64>() + next);
         Self { read_ahead_bytes, taken }

@@ -1,11 +1,11 @@
 //! A table without entries that lists the obsolete tables.
 //!
-//! Only a repair without a manifest reads it, see [`Completed`]. A crash may keep any of the
-//! unlinks of several tables. The rest may hold values whose tombstones are gone, or a part of the
-//! output of a failed compaction. So a durable file lists them first. Usually that is the last
-//! table that a flush or compaction installs. This table replaces it for a compaction that left no
-//! entry, a dropped keyspace, and tables that were not installed. It is unlinked when the unlinks
-//! are durable.
+//! Only a repair without a manifest reads it, see [`Completed`]. After a crash, any subset of the
+//! unlinks of several tables may be durable. The remaining tables may hold values whose tombstones
+//! were removed, or a part of the output of a failed compaction. So a durable file lists them
+//! first. Usually that is the last table that a flush or compaction installs. The table without
+//! entries replaces it for a compaction without output, a dropped keyspace, and tables that were
+//! not installed. It is unlinked when the unlinks are durable.
 
 use std::{
     io,
@@ -19,8 +19,7 @@ use super::store::TableStore;
 use crate::{Result, file_name::FileName};
 
 impl TableStore {
-    /// Unlinks all obsolete files. A failure to unlink one is harmless: the next opening tries
-    /// again.
+    /// Unlinks all obsolete files. A failure to unlink one is harmless: the next open retries.
     ///
     /// # Errors
     ///
@@ -39,7 +38,7 @@ impl TableStore {
     pub(crate) fn unlink_first_obsolete(&self, now: Duration) -> Result<()> {
         let _turn = self.obsolete_files.unlink_turn.lock();
         let Some(path) = self.obsolete_files.take_first() else { return Ok(()) };
-        // Unknown if it is gone or damaged.
+        // Unknown if the file is missing or damaged.
         let bytes = self.fs.open(&path).and_then(|file| file.len()).unwrap_or(0);
         self.unlink_pace.note(bytes, now);
         self.unlink_taken(vec![path])
@@ -51,7 +50,7 @@ impl TableStore {
         let (blobs, others): (Vec<_>, Vec<_>) = paths.into_iter().partition(is_blobs);
         self.obsolete_files.unlink(&*self.fs, others);
         if !blobs.is_empty() && self.obsolete_files.has_unlinked_logs() {
-            // A repair without a manifest ends at a log segment whose values are gone.
+            // A repair without a manifest ends at a log segment whose values are missing.
             self.sync_dir()?;
         }
         self.obsolete_files.unlink(&*self.fs, blobs);
@@ -65,7 +64,7 @@ impl TableStore {
     }
 
     /// Makes a list of all retired tables durable before `paths` are unlinked. Returns `false` if
-    /// it cannot be written: a full disk must not keep the files.
+    /// the list cannot be written: a full disk must not prevent the unlinks.
     fn list_retired(&self, paths: &[PathBuf]) -> Result<bool> {
         // An older list must not replace that of another thread.
         let _turn = self.obsolete_files.list_turn.lock();

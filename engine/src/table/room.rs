@@ -8,7 +8,7 @@ use sievedb_sstable::{DEFAULT_INDEX_PARTITION_BYTES, DEFAULT_WRITE_BUFFER_BYTES}
 
 use crate::keyspace_options::{Compression, KeyspaceOptions};
 
-/// Entries whose memory for the filter is charged at a time.
+/// Number of entries whose filter memory is charged at a time.
 pub(crate) const ENTRIES_CHARGED: u64 = 1 << 10;
 /// Memory of an entry until the filter is built: its hash, and 20 bytes while a ribbon is built.
 pub(crate) const ENTRY_BYTES: usize = HASH_BYTES + 20;
@@ -18,13 +18,13 @@ const HASH_BYTES: usize = size_of::<u64>() * 9 / 8;
 /// Initial memory of the writer besides its buffers: the state of LZ4, and the heads of the entries
 /// of a block.
 const WRITER_BYTES: usize = 40 << 10;
-/// Copies of a block, and of an index partition, while it is built: entries, content, and
-/// compressed, each in an array with room to spare.
+/// Number of copies of a block, and of an index partition, during its construction: entries,
+/// content, and compressed, each in an array with spare capacity.
 const COPIES: usize = 4;
 /// Minimum memory for the top index.
 const TOP_INDEX_BYTES_MIN: u64 = 16 << 10;
 
-/// A dictionary is trained from this many times its length.
+/// Ratio of the samples for the training of a dictionary to its length.
 const SAMPLE_RATIO: usize = 100;
 
 /// Divisor of a share for the write buffer.
@@ -68,7 +68,7 @@ impl TableRoom {
         };
         let blocks = COPIES * (options.block_bytes + index_partition_bytes);
         let first_bytes = (WRITER_BYTES + write_buffer_bytes + blocks + sample) as u64;
-        // The filters are built one after the other.
+        // The filters are built one after another.
         let has_prefixes = options.prefix_extractor.present().is_some();
         let has_ranges = options.range_filter_bits_per_key > 0.0;
         let more = usize::from(has_prefixes) + usize::from(has_ranges);
@@ -114,8 +114,8 @@ mod tests {
     #[test]
     fn tables_of_small_shares_have_small_buffers_and_many_entries() {
         let new = KeyspaceOptions::new;
-        // Of the share, the write buffer and the index partition in KiB, and the least and the most
-        // entries.
+        // The share, the write buffer and the index partition in KiB, and the minimum and maximum
+        // number of entries.
         let cases = [
             ("the least share, a flush", 512, 0, new(), [64, 2], 8_500..10_000),
             ("two runs are merged", 512, 100, new(), [64, 2], 6_500..8_000),

@@ -1,6 +1,6 @@
-//! Prefix filter and range filter of a table, for scans. Each is in memory whole or not at all.
+//! Prefix filter and range filter of a table, for scans. Each is either fully resident or absent.
 //!
-//! Unlike point filters they are in no view, so a change needs no new view.
+//! Unlike point filters they are in no view, so a change requires no new view.
 
 use std::{
     ops::Deref,
@@ -18,11 +18,11 @@ use crate::{
     },
 };
 
-/// Prefix filter of a table that has none.
+/// State of a missing prefix filter.
 static NO_PREFIX: FilterState = FilterState::None;
-/// Range filter of a table that has none.
+/// State of a missing range filter.
 static NO_RANGE: FilterState<RangeFilter> = FilterState::None;
-/// Filters of a table that has none for scans.
+/// Filters of a table without filters for scans.
 static NO_FILTERS: ScanFilters = ScanFilters {
     prefix: None,
     range: None,
@@ -32,8 +32,8 @@ static NO_FILTERS: ScanFilters = ScanFilters {
     range_file: None,
 };
 
-/// The filters of a table for scans. Immutable: they are replaced, and freed by the last scan that
-/// uses them.
+/// The filters of a table for scans. Immutable: successors replace them, and the last scan that
+/// uses them frees them.
 #[derive(Debug, Default)]
 pub(crate) struct ScanFilters {
     /// Contains the prefix of every user key that has one, by the extractor with the seed of
@@ -41,16 +41,16 @@ pub(crate) struct ScanFilters {
     prefix: Option<Arc<ChargedFilter>>,
     /// `None` is [`FilterState::None`].
     range: Option<Arc<ChargedFilter<RangeFilter>>>,
-    /// Place of the prefix filter of any extractor.
+    /// Location of the prefix filter of any extractor.
     pub(crate) prefix_place: Option<Arc<PrefixFilterPlace>>,
     pub(crate) range_place: Option<crate::table::FilterPlace>,
-    /// `None` without a readable prefix filter for the present extractor of the keyspace.
+    /// `None` without a readable prefix filter for the current extractor of the keyspace.
     prefix_file: Option<Arc<StoredWhole>>,
     /// `None` without a readable range filter.
     range_file: Option<Arc<StoredWhole>>,
 }
 
-/// The present filters of a table for scans. Takes no memory for a table without such filters.
+/// The current filters of a table for scans. Takes no memory for a table without such filters.
 #[derive(Debug)]
 pub(crate) struct PresentScanFilters(pub(super) Option<Arc<ScanFilters>>);
 
@@ -71,11 +71,11 @@ pub(crate) struct StoredWhole {
     place: FilterHandle,
     /// Id of the file, unless it is the table's.
     own_file: Option<u64>,
-    /// Known once the filter was loaded.
+    /// Bytes in memory, known once the filter was loaded.
     memory_bytes: OnceLock<u64>,
 }
 
-/// A filter, or why its file cannot be read; `None` if there is none.
+/// A filter, or the reason why its file cannot be read; `None` if there is none.
 pub(crate) type FoundFile = Option<Result<StoredWhole, FilterUnusable>>;
 
 /// A set of filters for scans.
@@ -105,8 +105,8 @@ impl StoredWhole {
         Self { source, identity, place, own_file, memory_bytes: OnceLock::new() }
     }
 
-    /// Returns its bytes in memory, or their maximum before it was loaded once: its length, and the
-    /// samples that a range filter adds.
+    /// Returns its bytes in memory, or an upper bound before it was first loaded: its length, and
+    /// the samples that a range filter adds.
     pub(crate) fn bytes(&self) -> u64 {
         /// Alignment of a prefix filter.
         const LINE_BYTES: u64 = 64;
@@ -161,14 +161,14 @@ impl StoredWhole {
 }
 
 impl ScanFilters {
-    /// Returns the filters that the metadata of `live` names. None of them is in memory yet.
+    /// Returns the filters that the metadata of `live` names. None of them is resident yet.
     pub(crate) fn not_resident(live: &LiveTable, prefix: FoundFile, range: FoundFile) -> Self {
         let place = live.meta.prefix_filter.clone().map(Arc::new);
         let filters = Self::default().with_prefix_file(live, place, prefix);
         filters.with_range_file(live, live.meta.range_filter, range)
     }
 
-    /// Returns the same filters with the prefix filter at `place`, which is not in memory yet.
+    /// Returns the same filters with the prefix filter at `place`, which is not resident yet.
     /// `found` is `None` if it has another extractor than the keyspace.
     pub(crate) fn with_prefix_file(
         &self,
@@ -181,7 +181,7 @@ impl ScanFilters {
         Self { prefix, prefix_place: place, prefix_file, ..self.copy() }
     }
 
-    /// Returns the same filters with the range filter at `place`, which is not in memory yet.
+    /// Returns the same filters with the range filter at `place`, which is not resident yet.
     pub(crate) fn with_range_file(
         &self,
         live: &LiveTable,
@@ -193,7 +193,7 @@ impl ScanFilters {
         Self { range, range_place: place, range_file, ..self.copy() }
     }
 
-    /// Returns whether the table has no such filter.
+    /// Returns `true` if the table has no such filter.
     pub(super) fn is_none(&self) -> bool {
         let Self { prefix, range, prefix_place, range_place, prefix_file, range_file } = self;
         let has_prefix = prefix.is_some() || prefix_place.is_some() || prefix_file.is_some();
@@ -201,7 +201,7 @@ impl ScanFilters {
         !has_prefix && !has_range
     }
 
-    /// Returns the prefix filter, whatever its extractor is.
+    /// Returns the prefix filter of any extractor.
     fn prefix(&self) -> &FilterState {
         self.prefix.as_deref().map_or(&NO_PREFIX, |prefix| prefix)
     }
@@ -211,8 +211,8 @@ impl ScanFilters {
         self.range.as_deref().map_or(&NO_RANGE, |range| range)
     }
 
-    /// Returns the prefix filter for an extractor whose hashes have this seed. For another one it
-    /// would rule out present keys.
+    /// Returns the prefix filter for an extractor whose hashes have this seed. For another
+    /// extractor the filter would reject present keys.
     pub(crate) fn prefix_of(&self, hash_seed: u64) -> PrefixAnswer<'_> {
         let is_other =
             self.prefix_file.as_ref().is_some_and(|it| it.identity.hash_seed != hash_seed);
@@ -223,24 +223,24 @@ impl ScanFilters {
             FilterState::Resident(filter) => PrefixAnswer::Ask(filter),
             FilterState::NotResident => PrefixAnswer::None,
             FilterState::Unusable(_) => PrefixAnswer::Unusable,
-            // There may be one of another extractor.
+            // There may be a filter of another extractor.
             FilterState::None if self.prefix_place.is_some() => PrefixAnswer::Unusable,
             FilterState::None => PrefixAnswer::None,
         }
     }
 
-    /// Returns whether the prefix filter is for an extractor whose hashes have this seed; for
-    /// `None`, whether there is none.
+    /// Returns `true` if the prefix filter is for an extractor whose hashes have this seed or, for
+    /// `None`, if there is no prefix filter.
     pub(crate) fn is_for(&self, hash_seed: Option<u64>) -> bool {
         self.prefix_file.as_ref().map(|file| file.identity.hash_seed) == hash_seed
     }
 
-    /// Returns whether the prefix filter is in memory.
+    /// Returns `true` if the prefix filter is resident.
     pub(crate) fn has_prefix(&self) -> bool {
         self.prefix().resident().is_some()
     }
 
-    /// Returns the same filters with only `kept` in memory; `None` if no other is.
+    /// Returns the same filters with only `kept` resident; `None` if no other filter is.
     pub(crate) fn without_others(&self, kept: ScanRoles) -> Option<Self> {
         let drops_prefix = |it: &&Arc<ChargedFilter>| !kept.prefix && it.resident().is_some();
         let drops_range = |it: &&Arc<ChargedFilter<_>>| !kept.range && it.resident().is_some();
@@ -253,8 +253,8 @@ impl ScanFilters {
     }
 
     /// Returns the same filters with `roles` loaded, as far as `has_room` for their bytes; `None`
-    /// if none was read. Also returns whether there was room for all. A damaged one is not read
-    /// again.
+    /// if none was read. Also returns `true` if there was room for all. A damaged filter is not
+    /// read again.
     pub(crate) fn loaded(
         &self,
         live: &LiveTable,
@@ -291,7 +291,7 @@ impl ScanFilters {
         }
     }
 
-    /// Returns the same filters, which are shared.
+    /// Returns a copy that shares the filters.
     fn copy(&self) -> Self {
         let Self { prefix, range, prefix_place, range_place, prefix_file, range_file } = self;
         Self {
@@ -314,45 +314,45 @@ impl ScanFilters {
         self.range_file.as_deref().filter(|_| is_absent)
     }
 
-    /// Returns whether all usable ones are in memory.
+    /// Returns `true` if all usable filters are resident.
     pub(crate) fn is_whole(&self) -> bool {
         self.absent_prefix().is_none() && self.absent_range().is_none()
     }
 
-    /// Returns the bytes in memory of `roles`, loaded or not, without unusable ones.
+    /// Returns the bytes in memory of `roles`, loaded or not, without unusable filters.
     pub(crate) fn bytes_of(&self, roles: ScanRoles) -> u64 {
         let prefix = if roles.prefix { self.prefix_bytes() } else { 0 };
         prefix + if roles.range { self.range_bytes() } else { 0 }
     }
 
-    /// Returns the bytes in memory of the prefix filter, loaded or not; 0 if it cannot be used.
+    /// Returns the bytes in memory of the prefix filter, loaded or not; 0 if it is unusable.
     pub(crate) fn prefix_bytes(&self) -> u64 {
         let stored = self.absent_prefix().map(StoredWhole::bytes);
         stored.unwrap_or(self.prefix().memory_bytes() as u64)
     }
 
-    /// Returns the bytes in memory of the range filter, loaded or not; 0 if it cannot be used.
+    /// Returns the bytes in memory of the range filter, loaded or not; 0 if it is unusable.
     pub(crate) fn range_bytes(&self) -> u64 {
         let stored = self.absent_range().map(StoredWhole::bytes);
         stored.unwrap_or(self.range().range_memory_bytes() as u64)
     }
 
-    /// Returns the bytes in memory at present.
+    /// Returns the resident bytes.
     pub(crate) fn memory_bytes(&self) -> usize {
         self.prefix().memory_bytes() + self.range().range_memory_bytes()
     }
 
-    /// Returns why one of them cannot be used.
+    /// Returns the reason why one of the filters is unusable, if any.
     pub(crate) fn unusable(&self) -> Option<String> {
         reason(self.prefix()).or(reason(self.range())).map(with_cause)
     }
 
-    /// Returns whether the prefix filter of the present extractor is unusable.
+    /// Returns `true` if the prefix filter of the current extractor is unusable.
     pub(crate) fn is_prefix_unusable(&self) -> bool {
         reason(self.prefix()).is_some()
     }
 
-    /// Returns whether the range filter is unusable.
+    /// Returns `true` if the range filter is unusable.
     pub(crate) fn is_range_unusable(&self) -> bool {
         reason(self.range()).is_some()
     }
@@ -362,14 +362,14 @@ impl ScanFilters {
 #[derive(Debug)]
 pub(crate) enum PrefixAnswer<'a> {
     Ask(&'a TableFilter),
-    /// It is damaged, or of another extractor.
+    /// The filter is damaged, or of another extractor.
     Unusable,
-    /// There is none, or memory has no room for it.
+    /// There is no filter, or memory has no room for it.
     None,
 }
 
-/// Returns the file and the state of a filter that is not in memory yet. Both are `None` if there
-/// is no filter.
+/// Returns the file and the state of a filter that is not resident yet. Both are `None` if there is
+/// no filter.
 fn not_resident<F>(found: FoundFile) -> (Option<Arc<StoredWhole>>, Option<FilterState<F>>) {
     match found {
         Some(Ok(file)) => (Some(Arc::new(file)), Some(FilterState::NotResident)),

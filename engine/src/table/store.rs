@@ -48,7 +48,7 @@ pub(crate) struct TableStore {
     pub(crate) unlink_pace: UnlinkPace,
     pub(crate) memory: Arc<MemoryAccount>,
     pub(crate) filter_arena: FilterArena,
-    /// Threads that write tables at the same time.
+    /// Number of threads that write tables concurrently.
     writers: u64,
     pub(crate) files: TableFiles,
     pub(super) blob_files: OpenBlobFiles,
@@ -56,7 +56,7 @@ pub(crate) struct TableStore {
     /// The store is closing: tables being written are not needed.
     is_closing: Arc<AtomicBool>,
     _buffers: Charge,
-    /// The last field: all charges of the store are released before it leaves the pool.
+    /// Declared last: all charges of the store are released before it leaves the pool.
     pub(crate) cache_room: Arc<CacheRoom>,
 }
 
@@ -77,7 +77,7 @@ impl TableStore {
         let (cache, memory) = (Arc::clone(cache_room.cache()), Arc::clone(cache_room.memory()));
         let filter_arena = memory.filter_arena().clone();
         if options.has_workers() {
-            // Opening waits for the filters.
+            // The open waits for the filters.
             filter_arena.start_with_small_pages();
         }
         let buffers = memory.charge(MemoryUse::Bookkeeping, BUFFERS_BYTES);
@@ -119,12 +119,12 @@ impl TableStore {
         if self.is_closing() { Err(Error::Closed) } else { Ok(()) }
     }
 
-    /// Returns a number that no file of this store has had.
+    /// Returns a new file id, which no file of this store has had.
     pub(crate) fn new_file_id(&self) -> u64 {
         self.next_file_id.fetch_add(1, Relaxed)
     }
 
-    /// Opens the table `id` again for the next read: another file has its name.
+    /// Reopens the table `id` at the next read: another file has replaced it under its name.
     #[cfg(feature = "encryption")]
     pub(crate) fn reopen(&self, id: u64) {
         self.files.reopen(id);
@@ -140,7 +140,7 @@ impl TableStore {
     }
 
     /// Creates a table with the options of its keyspace, and this filter, in a share of which
-    /// `reading_bytes` are used to read: see [`TableRoom`].
+    /// `reading_bytes` are used for reading: see [`TableRoom`].
     ///
     /// # Errors
     ///
@@ -187,9 +187,9 @@ impl TableStore {
         self.memory.limit(MemoryUse::Writing) / self.writers
     }
 
-    /// Returns the length from which on a value is in a blob file without the option: 1/64 of the
-    /// budget, or of the part of this store in a shared pool. A merge holds a copy of a value for each run and three of its output, and a blob
-    /// file takes it piece by piece.
+    /// Returns the length from which on a value is in a blob file without the option. It is 1/64 of
+    /// the budget, or of the part of this store in a shared pool. A merge holds a copy of a value
+    /// for each run and three of its output, while a blob file takes it piece by piece.
     pub(crate) fn unmergeable_value_bytes(&self) -> u64 {
         self.memory.limit(MemoryUse::Writing) / 8
     }
@@ -279,8 +279,8 @@ impl TableStore {
         Ok(())
     }
 
-    /// Removes a table, which no manifest ever named, and the blob files written with it.
-    /// `is_whole` if its group is complete, so that the last of the group lists tables.
+    /// Removes a table that no manifest ever named, and the blob files written with it. `is_whole`
+    /// is `true` if its group is complete, so that the last table of the group lists tables.
     pub(crate) fn discard(&self, table: &TableMeta, is_whole: bool) {
         let blobs = table.own_blob_files().map(|id| FileName::Blobs(id).path(&self.folder));
         self.obsolete_files.extend(blobs);

@@ -1,4 +1,4 @@
-//! A file being written.
+//! An unfinished file.
 
 use std::{io, path::PathBuf, sync::Arc};
 
@@ -7,7 +7,7 @@ use sievedb_sstable::TableSink;
 use super::obsolete::ObsoleteFiles;
 use crate::fs::AppendFile;
 
-/// A file being written: obsolete when it is dropped, unless it was finished.
+/// An unfinished file. A drop makes it obsolete, unless it was finished.
 #[derive(Debug)]
 pub(crate) struct Unfinished {
     pub(crate) path: PathBuf,

@@ -26,12 +26,12 @@ impl UnlinkPace {
         self.bytes_per_second.is_some()
     }
 
-    /// Returns how long the next unlink waits at `now`.
+    /// Returns the wait of the next unlink at `now`.
     pub(crate) fn wait(&self, now: Duration) -> Duration {
         if self.is_set() { self.next.lock().saturating_sub(now) } else { Duration::ZERO }
     }
 
-    /// Notes an unlink of a file of `bytes` bytes at `now`.
+    /// Records an unlink of a file of `bytes` bytes at `now`.
     pub(super) fn note(&self, bytes: u64, now: Duration) {
         let Some(bytes_per_second) = self.bytes_per_second else { return };
         let taken = Duration::from_secs_f64(bytes as f64 / bytes_per_second.max(1) as f64);

@@ -19,7 +19,8 @@ pub(crate) use run::Run;
 
 use crate::table::{LiveTable, TableMeta};
 
-/// Range tombstones of a table that count for [`Version::covered`]: it is for large ranges.
+/// Maximum number of range tombstones of a table that count for [`Version::covered`], which is for
+/// large ranges.
 const COVERING_MAX: usize = 1024;
 
 static NEXT_VERSION_NUMBER: AtomicU64 = AtomicU64::new(0);
@@ -94,13 +95,13 @@ impl Version {
             .flat_map(|run| run.tables().iter().map(move |table| (run.level, run.id, table)))
     }
 
-    /// Returns the metadata of the tables, with their present level, run and filters.
+    /// Returns the metadata of the tables, with their current level, run and filters.
     pub(crate) fn metas(&self) -> Vec<Cow<'_, TableMeta>> {
         self.tables().map(|(level, run, live)| live.present_meta(level, run)).collect()
     }
 
-    /// Returns the range tombstones of the tables whose bounds contain `key`, each with the place
-    /// of its run.
+    /// Returns the range tombstones of the tables whose bounds contain `key`, each with the
+    /// position of its run.
     pub(crate) fn range_tombstones_over(
         &self,
         key: &[u8],
@@ -130,7 +131,7 @@ impl Version {
     }
 
     /// Returns the bytes that the range tombstones of each table delete, by table id: of older
-    /// tables and of its own. Estimated at the first call.
+    /// tables and of the table itself. Estimated at the first call.
     pub(crate) fn covered(&self) -> &BTreeMap<u64, u64> {
         self.covered.get_or_init(|| {
             if !self.has_range_tombstones {
@@ -148,7 +149,7 @@ impl Version {
         let mut covered: BTreeMap<u64, f64> = BTreeMap::new();
         for range in live.table.range_tombstones().iter().take(COVERING_MAX) {
             let bounds = TableBounds::of_range(&range.start, &range.end);
-            // In its own run only the table itself overlaps.
+            // In its own run, a table overlaps only itself.
             for other in self.runs[place..].iter().flat_map(|run| run.overlapping(&bounds)) {
                 let share = other.table.share_between(&range.start, &range.end);
                 *covered.entry(other.meta.id).or_default() += share * other.meta.bytes as f64;
@@ -157,7 +158,7 @@ impl Version {
         covered.into_values().sum::<f64>() as u64
     }
 
-    /// Returns whether a table overlaps `bounds`.
+    /// Returns `true` if a table overlaps `bounds`.
     pub(crate) fn overlaps(&self, bounds: &TableBounds) -> bool {
         self.runs.iter().any(|run| !run.overlapping(bounds).is_empty())
     }
@@ -177,7 +178,7 @@ impl Version {
         self.widest_range_tombstone
     }
 
-    /// Returns whether any table has entries that expire.
+    /// Returns `true` if any table has entries that expire.
     pub(crate) fn has_expiry(&self) -> bool {
         self.has_expiry
     }

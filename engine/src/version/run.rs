@@ -59,7 +59,7 @@ impl Run {
         self.bounds.find(key, |at| &self.tables[at].meta.bounds)
     }
 
-    /// Returns whether any table has range tombstones.
+    /// Returns `true` if any table has range tombstones.
     #[inline]
     pub(crate) fn has_range_tombstones(&self) -> bool {
         self.newest_range_tombstone > 0
@@ -71,8 +71,8 @@ impl Run {
         self.newest_range_tombstone
     }
 
-    /// Takes the largest sequence number of the runs below into account, and returns that of these
-    /// and this one.
+    /// Takes the largest sequence number of the runs below into account. Returns the largest of
+    /// these and this run.
     pub(super) fn set_newest_below(&mut self, newest: SequenceNumber) -> SequenceNumber {
         self.newest = self.newest.max(newest);
         self.newest
@@ -107,11 +107,10 @@ impl Run {
 #[derive(Debug)]
 struct BoundsIndex {
     tables: usize,
-    /// The smallest and the largest key of each table, which ascend, without the end of a table
-    /// that has no upper bound. Equal neighbours are an exclusive end and the start of the next
-    /// table.
+    /// The smallest and the largest key of each table, ascending, without the end of a table that
+    /// has no upper bound. Equal neighbors are an exclusive end and the start of the next table.
     keys: PackedKeys,
-    /// Some end is exclusive, so a search must check the table that it finds.
+    /// Some end is exclusive, so a search must check the found table.
     excludes_ends: bool,
 }
 
@@ -128,15 +127,15 @@ impl BoundsIndex {
     /// Returns the index of the table whose bounds contain `key`. `table` returns the bounds of a
     /// table.
     ///
-    /// Compares packed numbers. Reads a table only for a key that equals one of its bounds, or lies
-    /// between it and the table before.
+    /// Compares packed numbers. Reads a table only for a key that equals one of its bounds, or is
+    /// between it and the previous table.
     #[inline]
     fn find<'a>(&self, key: &[u8], table: impl Fn(usize) -> &'a TableBounds) -> Option<usize> {
         let at = self.keys.first_at_or_above(key, |at| bound(&table, at));
         if self.excludes_ends && at / 2 < self.tables && bound(&table, at) == key {
             return self.not_before(at / 2, key, &table).filter(|&at| table(at).holds(key));
         }
-        // Behind the smallest key of a table, the first bound is its largest.
+        // After the smallest key of a table, the first bound is its largest key.
         let is_within = !at.is_multiple_of(2) || (at / 2 < self.tables && bound(&table, at) == key);
         is_within.then_some(at / 2)
     }

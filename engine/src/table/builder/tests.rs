@@ -1,4 +1,4 @@
-//! Memory of a table that is being written.
+//! Memory of a table during its write.
 
 use sievedb_filter::FilterKind;
 use sievedb_format::{Kind, Trailer};
@@ -15,7 +15,7 @@ use crate::{
 
 const MIB: u64 = 1 << 20;
 
-/// Values are three times in memory: among the entries, in the content of their block, and
+/// Values are in memory three times: among the entries, in the content of their block, and
 /// compressed.
 #[test]
 fn each_long_value_is_charged_its_copies() {
