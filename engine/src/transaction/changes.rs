@@ -1,4 +1,4 @@
-//! Writes of a transaction that depend on the present value of their key.
+//! Writes of a transaction that depend on the current value of their key.
 
 use bytes::Bytes;
 

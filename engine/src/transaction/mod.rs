@@ -7,7 +7,7 @@
 //!
 //! | module         | content                                                               |
 //! |----------------|-----------------------------------------------------------------------|
-//! | [`changes`]    | writes that depend on the present value of their key                  |
+//! | [`changes`]    | writes that depend on the current value of their key                  |
 //! | [`expiring`]   | writes of values that expire                                          |
 //! | [`options`]    | isolation, durability, limits                                         |
 //! | [`own_writes`] | uncommitted writes, savepoints                                        |
@@ -53,7 +53,7 @@ use crate::{
     validation::{read_set::ReadSet, unchanged::Unchanged},
 };
 
-/// The default limit of a transaction's memory is that of all memtables divided by this.
+/// Divisor of the limit of all memtables for the default limit of a transaction's memory.
 const BYTES_SHARE: u64 = 4;
 
 /// An optimistic transaction: reads and writes of any keyspaces of a store as one atomic step.
@@ -95,7 +95,7 @@ pub struct Transaction {
     options: TransactionOptions,
     bytes_max: u64,
     writes: OwnWrites,
-    /// Changed by reads, too.
+    /// Changed by reads too.
     tracked: Mutex<Tracked>,
     charge: Charge,
     held: HeldSequence,
@@ -396,7 +396,7 @@ impl Transaction {
         }
     }
 
-    /// Adds the keys and ranges that are written, for which the first commit wins.
+    /// Adds the written keys and ranges, for which the first commit wins.
     fn add_own_writes(&self, store: &Store, set: &mut ReadSet) {
         for (tree, range) in self.writes.removed_ranges() {
             set.add_range(tree, range);

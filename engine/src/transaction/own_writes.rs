@@ -19,12 +19,12 @@ use crate::{
 /// Writes to the keys of a keyspace; `None` is a removal.
 pub(super) type Entries = BTreeMap<Bytes, Option<OwnValue>>;
 
-/// A value that the transaction writes. It has not expired at the transaction's clock: an expired
+/// A value written by the transaction. It has not expired at the transaction's clock: an expired
 /// value is stored as a removal.
 #[derive(Debug, Clone)]
 pub(super) struct OwnValue {
     pub(super) bytes: Bytes,
-    /// By the store clock, in milliseconds; `None` if it does not expire.
+    /// Expiry by the store clock, in milliseconds; `None` if it does not expire.
     pub(super) expiry_ms: Option<u64>,
 }
 
@@ -45,7 +45,7 @@ pub struct Savepoint(u64);
 #[derive(Debug, Default)]
 pub(super) struct OwnWrites {
     keyspaces: Vec<TreeWrites>,
-    /// Oldest first.
+    /// Savepoints, oldest first.
     savepoints: Vec<SetSavepoint>,
     /// Steps that undo the writes since the first savepoint, oldest first.
     undo: Vec<Undo>,
@@ -55,7 +55,7 @@ pub(super) struct OwnWrites {
 #[derive(Debug)]
 pub(super) struct TreeWrites {
     tree: Arc<Tree>,
-    /// Later than the removals of ranges.
+    /// Writes to keys, later than the removals of ranges.
     entries: Entries,
     removed: RemovedRanges,
 }
@@ -63,7 +63,7 @@ pub(super) struct TreeWrites {
 #[derive(Debug)]
 struct SetSavepoint {
     id: u64,
-    /// Length of [`OwnWrites::undo`] when it was set.
+    /// Length of [`OwnWrites::undo`] when the savepoint was set.
     undo: usize,
 }
 
@@ -77,14 +77,14 @@ struct Undo {
 enum UndoWrite {
     /// A write to a key; `before` is `None` if there was none.
     Set { key: Bytes, before: Option<Option<OwnValue>> },
-    /// A write to a key that was dropped, because its range was removed later.
+    /// A dropped write to a key whose range was removed later.
     Dropped { key: Bytes, before: Option<OwnValue> },
-    /// A removal of a range, which replaced others.
+    /// A removal of a range that replaced others.
     Removed { merged: RemovedRange, replaced: Vec<RemovedRange> },
 }
 
 impl UndoWrite {
-    /// Returns the memory that is only kept to undo the write, in bytes.
+    /// Returns the memory that is kept only to undo the write, in bytes.
     fn kept_bytes(&self) -> usize {
         match self {
             Self::Set { before: None, .. } => 0,
@@ -113,7 +113,7 @@ impl OwnWrites {
         self.keyspaces.iter().map(|writes| writes.entries.len() + writes.removed.len()).sum()
     }
 
-    /// Returns the memory of a write, in bytes, at most.
+    /// Returns the maximum memory of a write, in bytes.
     pub(super) fn bytes(key: &[u8], value: Option<&[u8]>) -> usize {
         ENTRY_BYTES + key.len() + value.map_or(0, <[u8]>::len)
     }
@@ -122,7 +122,7 @@ impl OwnWrites {
         Self::bytes(key, value.map(|value| &*value.bytes))
     }
 
-    /// Returns the memory of a removal of a range, in bytes, at most.
+    /// Returns the maximum memory of a removal of a range, in bytes.
     fn range_bytes((start, end): &RemovedRange) -> usize {
         ENTRY_BYTES + start.len() + end.len()
     }
@@ -132,7 +132,7 @@ impl OwnWrites {
         self.keyspaces.iter().find(|writes| Arc::ptr_eq(&writes.tree, tree))
     }
 
-    /// Returns whether nothing is written to the keyspace.
+    /// Returns `true` if nothing is written to the keyspace.
     pub(super) fn has_none(&self, tree: &Arc<Tree>) -> bool {
         self.of(tree).is_none()
     }
@@ -142,7 +142,7 @@ impl OwnWrites {
         self.of(tree)?.get(key)
     }
 
-    /// Returns the removed ranges of a keyspace, if there are any.
+    /// Returns the removed ranges of a keyspace, if any.
     pub(super) fn removed(&self, tree: &Arc<Tree>) -> Option<&RemovedRanges> {
         self.of(tree).map(|writes| &writes.removed).filter(|removed| !removed.is_empty())
     }
@@ -157,7 +157,7 @@ impl OwnWrites {
     }
 
     /// Adds a write, which replaces an earlier one to the key. Returns the memory of the replaced
-    /// one, in bytes; 0 if it is kept for a savepoint.
+    /// one, in bytes; 0 if a savepoint keeps it.
     pub(super) fn set(&mut self, tree: &Arc<Tree>, key: Bytes, value: Option<OwnValue>) -> usize {
         let keyspace = self.index(tree);
         let before = self.keyspaces[keyspace].entries.insert(key.clone(), value);
@@ -173,7 +173,7 @@ impl OwnWrites {
         })
     }
 
-    /// Keeps what undoes a write, if a savepoint is set. Returns the memory that is freed
+    /// Keeps the step that undoes a write, if a savepoint is set. Returns the memory that is freed
     /// otherwise, in bytes.
     fn note(&mut self, keyspace: usize, write: UndoWrite) -> usize {
         if self.savepoints.is_empty() {
@@ -190,7 +190,7 @@ impl OwnWrites {
     }
 
     /// Adds a removal of a range, and drops the earlier writes to its keys. Returns the memory of
-    /// what it replaces, in bytes; 0 if it is kept for a savepoint.
+    /// the replaced writes, in bytes; 0 if a savepoint keeps them.
     pub(super) fn remove_range(&mut self, tree: &Arc<Tree>, range: RemovedRange) -> usize {
         let keyspace = self.index(tree);
         let TreeWrites { entries, removed, .. } = &mut self.keyspaces[keyspace];
@@ -275,8 +275,8 @@ impl OwnWrites {
             .flat_map(|writes| writes.removed.iter().map(move |range| (&writes.tree, range)))
     }
 
-    /// Encodes the writes for a commit: of a keyspace first the ranges, then the keys, which are
-    /// later.
+    /// Encodes the writes for a commit. For each keyspace, the ranges come first, then the keys,
+    /// which are later.
     ///
     /// # Errors
     ///

@@ -33,7 +33,7 @@ use crate::{
 pub struct TransactionRange<'t> {
     base: Side<Stored, (Bytes, Bytes)>,
     own: Side<OwnRange<'t>, (Bytes, Option<Bytes>)>,
-    /// All own writes to the keyspace.
+    /// All own writes to the keyspace, if any.
     written: Option<&'t TreeWrites>,
     read: Read<'t>,
 }
@@ -43,7 +43,7 @@ type OwnRange<'t> = Option<btree_map::Range<'t, Bytes, Option<OwnValue>>>;
 
 /// The entries of the snapshot, without ranges that the transaction has removed.
 struct Stored {
-    /// Parts between removed ranges, which are opened when an end comes to them.
+    /// Parts between removed ranges. A part is opened when an end reaches it.
     gaps: VecDeque<KeyBounds>,
     front: Option<Range>,
     /// `None` while both ends are in one part.
@@ -77,7 +77,7 @@ impl<S, E> Side<S, E> {
         Self { source, front: None, back: None }
     }
 
-    /// Returns the next entry of `end`, which stays.
+    /// Returns the next entry of `end` without consuming it.
     fn peek(
         &mut self,
         end: End,
@@ -88,7 +88,7 @@ impl<S, E> Side<S, E> {
             End::Back => (&mut self.back, &mut self.front),
         };
         if near.is_none() {
-            // At the end of the source, only the entry that the other end has peeked is left.
+            // At the end of the source, only the entry peeked by the other end is left.
             *near = match step(&mut self.source) {
                 Some(entry) => Some(entry?),
                 None => far.take(),
@@ -129,7 +129,7 @@ impl Stored {
         Reader { snapshot: Some(self.snapshot), ..keyspace.reader() }.range(bounds)
     }
 
-    /// Returns the next entry of `end`. A key that is overwritten may be left out.
+    /// Returns the next entry of `end`. May omit an overwritten key.
     fn next(
         &mut self,
         end: End,
@@ -142,7 +142,7 @@ impl Stored {
                     End::Back => range.next_back(),
                 };
                 match &item {
-                    // Its operands are not needed.
+                    // The operands of an overwritten key are not needed.
                     Some(Err(Error::MergeFailed { key, .. })) if is_overwritten(key) => {
                         range.resume();
                     }
@@ -330,13 +330,14 @@ impl Transaction {
         TransactionRange::new(self, keyspace.as_ref(), KeyBounds::prefix(prefix.as_ref()))
     }
 
-    /// Adds all of a range to the read set: a range whose iterator is never dropped counts as read.
+    /// Adds the whole range to the read set: if its iterator is never dropped, all of it counts as
+    /// read.
     fn begin_range(&self, keyspace: &Keyspace, bounds: &KeyBounds) -> Result<Option<RangeId>> {
         if !self.tracks_reads() {
             return Ok(None);
         }
         let mut tracked = self.tracked.lock();
-        // An estimate: the keys of the parts that are read may be longer than the bounds.
+        // An estimate: the keys of the read parts may be longer than the bounds.
         let bytes = ReadSet::range_bytes() + bounds.bytes();
         tracked.take_bytes(bytes, self.bytes_max, &self.charge)?;
         Ok(Some(tracked.set.add_range(keyspace.tree(), bounds.clone())))

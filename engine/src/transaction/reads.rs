@@ -147,8 +147,8 @@ impl Transaction {
         self.look_up_many(keyspace.as_ref(), &keys, is_found, |own| own.is_some())
     }
 
-    /// Returns for each key the result of `own` for the transaction's own write, if there is one,
-    /// or that of `found` for the value in the snapshot.
+    /// Returns a result for each key: that of `own` for the transaction's own write, if there is
+    /// one, or that of `found` for the value in the snapshot.
     fn look_up_many<K: AsRef<[u8]>, V: FromValue, T>(
         &self,
         keyspace: &Keyspace,
@@ -163,7 +163,7 @@ impl Transaction {
             false => keys.iter().map(|key| self.writes.get(tree, key.as_ref())).collect(),
         };
         let is_own = |at: usize| own_writes.get(at).is_some_and(Option::is_some);
-        // The stored value of a key that was overwritten may be one whose read fails.
+        // Reading the stored value of an overwritten key may fail, so it is skipped.
         let others = || keys.iter().enumerate().filter(|(at, _)| !is_own(*at)).map(|(_, key)| key);
         for key in others() {
             self.note_read(store, tree, key.as_ref())?;
@@ -185,7 +185,7 @@ impl Transaction {
         Reader { snapshot: Some(self.held.read_point()), ..keyspace.reader() }
     }
 
-    /// Returns whether the commit depends on all reads.
+    /// Returns `true` if the commit depends on all reads.
     pub(super) fn tracks_reads(&self) -> bool {
         self.options.isolation == Isolation::Serializable && !self.options.read_only
     }

@@ -10,7 +10,7 @@ use sievedb_format::range_tombstone::{cmp_ends, ends_above};
 
 use crate::iter::bounds::{KeyBounds, is_above, is_below};
 
-/// The first key of a range, and the first one behind it, which is empty without an upper bound.
+/// The first key of a range, and the first key after it, which is empty without an upper bound.
 pub(super) type RemovedRange = (Bytes, Bytes);
 
 /// Disjoint ranges with gaps between them, by their first keys.
@@ -30,7 +30,7 @@ impl RemovedRanges {
         self.0.iter().map(|(start, end)| bounds(start, end))
     }
 
-    /// Returns whether a range contains `key`.
+    /// Returns `true` if a range contains `key`.
     pub(super) fn contain(&self, key: &[u8]) -> bool {
         self.at_or_before(key).is_some_and(|(_, end)| ends_above(end, key))
     }
@@ -39,7 +39,7 @@ impl RemovedRanges {
         self.0.range::<[u8], _>((Bound::Unbounded, Bound::Included(key))).next_back()
     }
 
-    /// Returns `range` together with the ranges that it overlaps or touches, and these.
+    /// Returns the union of `range` and the ranges that it overlaps or touches, and these ranges.
     pub(super) fn merge(&self, (start, end): RemovedRange) -> (RemovedRange, Vec<RemovedRange>) {
         let copy = |(start, end): (&Bytes, &Bytes)| (start.clone(), end.clone());
         let before = self.at_or_before(&start).filter(|(_, end)| end.is_empty() || **end >= start);
@@ -69,7 +69,7 @@ impl RemovedRanges {
         );
     }
 
-    /// Returns what `bounds` have outside of all ranges, in key order. No part is empty.
+    /// Returns the parts of `bounds` outside of all ranges, in key order. No part is empty.
     pub(super) fn gaps(&self, bounds: &KeyBounds) -> VecDeque<KeyBounds> {
         let mut gaps = VecDeque::new();
         if bounds.is_empty() {

@@ -1,4 +1,4 @@
-//! Begins transactions, and runs them again after conflicts.
+//! Begins transactions, and retries them after conflicts.
 
 use std::{
     collections::hash_map::RandomState,
@@ -9,7 +9,7 @@ use std::{
 use super::{Transaction, TransactionOptions};
 use crate::{Error, Keyspace, Result};
 
-/// Longest wait before the second retry. Doubles with each further retry.
+/// Maximum wait before the second retry. Doubles with each further retry.
 const WAIT_MIN: Duration = Duration::from_micros(20);
 
 const WAIT_MAX: Duration = Duration::from_millis(10);

@@ -36,7 +36,7 @@ impl KeyRanges {
         self.0.iter()
     }
 
-    /// Returns whether a range contains `key`.
+    /// Returns `true` if a range contains `key`.
     pub(super) fn contain(&self, key: &[u8]) -> bool {
         let ends_below = |range: &Arc<KeyBounds>| !is_below(key, range.as_slices().1);
         let at = self.0.partition_point(ends_below);
@@ -74,7 +74,7 @@ fn cmp_ends(a: &Bound<Bytes>, b: &Bound<Bytes>) -> Ordering {
     }
 }
 
-/// Returns whether no key lies between the `end` of a range and the `start` of a later one.
+/// Returns `true` if no key is between the `end` of a range and the `start` of a later one.
 fn touches(end: &Bound<Bytes>, start: &Bound<Bytes>) -> bool {
     match (end, start) {
         (Bound::Unbounded, _) | (_, Bound::Unbounded) => true,

@@ -17,8 +17,8 @@ use crate::{
     store::Store,
 };
 
-/// Checks by slots before writes are compared key by key. Bounds the wait: other keys of the slots
-/// may be written all the time.
+/// Maximum number of checks by slots before writes are compared key by key. Bounds the wait: other
+/// keys of the slots may be written continuously.
 const SLOT_CHECKS_MAX: u32 = 2;
 
 /// Holds if no key and no range of a [`ReadSet`] was written after a snapshot, which stays open.
@@ -57,11 +57,11 @@ struct Reads<'a> {
 /// Keys and ranges that the next [`decide`](Validate::decide) searches for later versions.
 #[derive(Debug, Default)]
 struct Undecided {
-    /// Ascending.
+    /// Slots, ascending.
     slots: Vec<KeySlot>,
     /// Written keys: the index of the [`Reads`], the key, its hash.
     keys: Vec<(usize, Bytes, u64)>,
-    /// Indexes of [`Reads`] of which all keys and ranges are searched.
+    /// Indexes of [`Reads`] whose keys and ranges are all searched.
     all_of: Vec<usize>,
     /// All ranges are searched.
     all_ranges: bool,
@@ -115,7 +115,7 @@ impl<'a> Unchanged<'a> {
         }
     }
 
-    /// Returns the error for the key that made the condition fail.
+    /// Returns the error for the key of the failed condition.
     pub(crate) fn take_conflict(&mut self) -> Option<Error> {
         let Conflict { keyspace, key } = self.conflict.take()?;
         Some(Error::Conflict { keyspace, key })
@@ -132,7 +132,7 @@ impl<'a> Unchanged<'a> {
         self.decide()
     }
 
-    /// From now on writes are compared key by key, beginning with those in flight.
+    /// Compares later writes key by key, beginning with those in flight.
     fn begin_watch(&mut self, placed: &mut Placed<'_>) {
         debug_assert!(self.watch.is_none(), "one watch is enough");
         self.open.slots = self.written_slots(placed);
@@ -167,7 +167,7 @@ impl<'a> Unchanged<'a> {
         noted != (self.open.keys.len(), self.open.all_of.len())
     }
 
-    /// Checks by the writes that the watch has collected.
+    /// Checks the writes that the watch has collected.
     fn check_watched(&mut self, placed: &mut Placed<'_>, watch: WatchId) -> Verdict {
         let mut wait = 0;
         for write in placed.take_watched(watch) {
@@ -198,7 +198,7 @@ impl<'a> Unchanged<'a> {
         let counters = self.store.tables.counters.local();
         let view = reads.of.tree.view();
         if view.unlinked_to > self.after {
-            // The write may be gone again.
+            // The write may have failed meanwhile.
             return Ok(true);
         }
         // Writes in flight are no conflicts yet: a retry would begin before they are visible.
@@ -206,7 +206,8 @@ impl<'a> Unchanged<'a> {
         ReadKey { key, hash, after: self.after }.is_written(&view, at, counters)
     }
 
-    /// Returns the first key that was written, of those in the slots `slots`; of all with `None`.
+    /// Returns the first written key among those in the slots `slots`, or among all keys for
+    /// `None`.
     fn first_written_key(
         &self,
         reads: &Reads<'_>,
@@ -223,7 +224,7 @@ impl<'a> Unchanged<'a> {
         Ok(None)
     }
 
-    /// Returns the first key of the ranges that was written.
+    /// Returns the first written key of the ranges.
     fn first_written_of_ranges(&self, reads: &Reads<'_>) -> Result<Option<Bytes>> {
         let view = reads.of.tree.view().kept().clone();
         if view.unlinked_to > self.after && !reads.ranges.is_empty() {

@@ -9,21 +9,21 @@ use crate::{
     },
 };
 
-/// Checks that wait for a write in the slot of the key, before the writes in flight are searched
-/// for the key itself. Bounds the wait: other keys of the slot may be written all the time.
+/// Maximum number of checks that wait for a write in the slot of the key, before the writes in
+/// flight are searched for the key itself. Bounds the wait: other keys of the slot may be written
+/// continuously.
 const WAITS_MAX: u32 = 2;
 
-/// Holds if a key was not written since it was read. Writes to it that are in flight are awaited
-/// first.
+/// Holds if a key was not written since its read. Waits for writes in flight to the key first.
 ///
-/// Needs no snapshot. May fail without a write if the tables of the keyspace have changed since the
-/// read: the caller then reads the key again.
+/// Requires no snapshot. May fail without a write if the tables of the keyspace have changed since
+/// the read. The caller then reads the key again.
 #[derive(Debug)]
 pub(crate) struct Unwritten<'a> {
     tree: &'a Tree,
     key: ReadKey<'a>,
     slot: KeySlot,
-    /// The version whose tables were read. While it is the present one, later writes are in
+    /// The version whose tables were read. While it is the current one, later writes are in
     /// memtables.
     version: u64,
     waits: u32,
