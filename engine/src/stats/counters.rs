@@ -80,8 +80,8 @@ impl LevelCounters {
         self.false_positives_expected.add(count as f64 * expected_fpr);
     }
 
-    /// Counts searches of a table that found the key, and others. `expected_fpr` is that of the
-    /// filter that passed them; `None` without one.
+    /// Counts searches of a table that found the key, and searches that did not. `expected_fpr` is
+    /// that of the filter that passed them; `None` without a filter.
     pub(crate) fn add_searches(&self, found: u64, in_vain: u64, expected_fpr: Option<f64>) {
         self.true_positives.add(found);
         self.false_positives.add(in_vain);
@@ -122,7 +122,7 @@ pub(crate) struct MemtableCounters {
 #[repr(align(128))]
 pub(crate) struct ThreadCounters {
     pub(crate) sample: LookupSample,
-    /// For filters that scans probe.
+    /// Sample of the filters that scans probe.
     pub(crate) scan_sample: LookupSample,
     pub(crate) scans: Counter,
     pub(crate) lookups: Counter,
@@ -152,7 +152,7 @@ impl ThreadCounters {
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
     threads: ThreadLocal<ThreadCounters>,
-    /// Epoch of the present samples.
+    /// Current epoch of the samples.
     epoch: Arc<AtomicU64>,
 }
 
@@ -205,7 +205,7 @@ impl Counters {
         sum
     }
 
-    /// Without syncs of the log, which are counted there.
+    /// Returns the counts of writes, without syncs of the log, which the log counts.
     pub(crate) fn writes(&self) -> WriteStats {
         let mut sum = WriteStats::default();
         for WriteCounters { batches, entries, bytes, stalls, stalled_us } in

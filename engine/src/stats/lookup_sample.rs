@@ -1,4 +1,4 @@
-//! Samples of the tables that lookups reach and of the filters that scans probe, by thread.
+//! Samples of the candidate tables of lookups and of the filters that scans probe, by thread.
 //!
 //! A lookup outside the sample decrements a counter of its thread and writes nothing else: 4
 //! instructions. One lookup in 64 takes about 350 more, so 10 per lookup on average (callgrind).
@@ -15,14 +15,14 @@ use std::sync::{
     },
 };
 
-/// Lookups per sampled one, on average. The gaps vary, so that no rhythm of the caller hides a
+/// Average number of lookups per sampled one. The gaps vary, so that a periodic caller hides no
 /// table.
 const LOOKUPS_PER_SAMPLE: u64 = 64;
 
-/// Tables and keyspaces that a thread can count.
+/// Number of tables and keyspaces that a thread can count.
 const SLOTS: usize = 256;
 
-/// Slots in which a table may be counted.
+/// Number of slots in which a table may be counted.
 const WINDOW: usize = 8;
 
 /// A subject of sampling, by id.
@@ -30,7 +30,7 @@ const WINDOW: usize = 8;
 pub(crate) enum Sampled {
     /// Lookups with this table as a candidate.
     Table(u64),
-    /// Lookups that reached tables of this keyspace.
+    /// Lookups with candidate tables of this keyspace.
     Keyspace(u64),
     /// Scans that the prefix filter of this table could serve, in memory or not.
     PrefixFilter(u64),
@@ -63,18 +63,18 @@ impl Sampled {
 /// The sample of one thread, its only writer.
 #[derive(Debug, Default)]
 pub(crate) struct LookupSample {
-    /// Present epoch of all threads.
+    /// Current epoch of all threads.
     now: Arc<AtomicU64>,
     /// Epoch of the slots.
     epoch: AtomicU64,
-    /// Lookups until the next sampled one.
+    /// Number of lookups until the next sampled one.
     left: AtomicU64,
     slots: OnceLock<Box<[Slot; SLOTS]>>,
 }
 
 #[derive(Debug, Default)]
 struct Slot {
-    /// 0 if it is free.
+    /// Code of the counted subject; 0 for a free slot.
     code: AtomicU64,
     count: AtomicU64,
 }
@@ -138,7 +138,7 @@ impl Slot {
 
 /// Counts `code` in its window, replacing the least count if the window is full.
 fn count(slots: &[Slot; SLOTS], code: u64) {
-    // Ids follow each other: the product brings them to windows far apart.
+    // Ids are consecutive: the multiplication spreads them over distant windows.
     let first = (code.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as usize;
     let window = || (0..WINDOW).map(|i| &slots[(first + i) % SLOTS]);
     let known = window().find(|slot| slot.code.load(Relaxed) == code);
@@ -197,9 +197,9 @@ mod tests {
         assert!((15_000..16_500).contains(&taken), "{taken} of a million");
     }
 
-    /// A thread that meets more tables than it has slots still counts the most probed ones.
+    /// A thread with more tables than slots still counts the most probed ones.
     #[test]
-    fn what_is_asked_most_stays_among_many() {
+    fn most_probed_tables_stay_among_many() {
         let sample = LookupSample::new(&Arc::new(AtomicU64::new(1)));
         for round in 0..10_000_u64 {
             sample.note(0, [round % 5, 1_000 + round % 3_000].into_iter());

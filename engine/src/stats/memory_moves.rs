@@ -71,7 +71,7 @@ impl CacheMoves {
     }
 }
 
-/// Bytes that decide the limit of the block cache.
+/// Bytes that determine the limit of the block cache.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct CacheRivals {
     pub(crate) memtables: u64,
@@ -86,14 +86,14 @@ pub(crate) struct CacheRivals {
 }
 
 impl CacheRivals {
-    /// Returns the bytes by which each leaves less to the cache than in `before`, in the order of
-    /// [`MemoryMoves::of_rivals`].
+    /// Returns the bytes by which each part leaves less to the cache than in `before`, in the order
+    /// of [`MemoryMoves::of_rivals`].
     fn growth_since(&self, before: &Self) -> [i128; 6] {
         let grown = |now: u64, before: u64| i128::from(now) - i128::from(before);
         let indexes = grown(self.indexes, before.indexes);
         let budget = grown(before.pool.min(before.ceiling), self.pool.min(self.ceiling));
         if self.is_at_ceiling() && before.is_at_ceiling() {
-            // The others leave more than it may take.
+            // The other parts leave more than the cache may take.
             return [0, 0, indexes, 0, 0, budget];
         }
         [
@@ -156,8 +156,8 @@ pub(crate) struct MoveCounter {
 }
 
 impl MoveCounter {
-    /// Counts a change of the limit of the cache for the part that changed most in that direction.
-    /// The first call only sets the state.
+    /// Counts a change of the limit of the cache for the part with the largest change in that
+    /// direction. The first call only sets the state.
     pub(crate) fn note(&mut self, from: u64, to: u64, now: CacheRivals) {
         let Some(before) = self.before.replace(now) else { return };
         let direction = if to < from { 1 } else { -1 };

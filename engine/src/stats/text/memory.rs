@@ -80,7 +80,7 @@ impl MemoryStats {
         let total = parts.iter().fold(0_u64, |sum, part| sum.saturating_add(part.bytes));
         let none = CacheMoves::default();
         if self.budget_source == Some(BudgetSource::Pool) {
-            // Other stores use the pool, too.
+            // Other stores use the pool too.
             return parts;
         }
         if let Some(budget) = budget {
