@@ -1,18 +1,18 @@
-//! Asymmetric memory barriers, for two sides of which one passes far more often.
+//! Asymmetric memory barriers, for two sides of which one executes far more often.
 
 use std::sync::atomic::{Ordering::SeqCst, compiler_fence, fence};
 
 /// A store-load barrier in a light and a heavy form. A light and a heavy barrier are ordered for
 /// all threads.
 ///
-/// On Linux the light one is a compiler fence and free. The heavy one makes all running threads of
-/// the process pass a barrier (`membarrier`), and takes until the slowest of them answers an
-/// interrupt. Elsewhere, and where the system refuses that call, both are fences.
+/// On Linux the light barrier is a compiler fence and free. The heavy barrier makes all running
+/// threads of the process execute a barrier (`membarrier`), and takes until the slowest thread
+/// answers an interrupt. Elsewhere, and where the system refuses that call, both are fences.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Barriers {
     Asymmetric,
     Symmetric,
-    /// The system refuses `membarrier` after the store was opened.
+    /// The system has refused `membarrier` since the store was opened.
     #[cfg(test)]
     Refused,
 }
@@ -27,8 +27,8 @@ impl Barriers {
         self == Self::Symmetric
     }
 
-    /// Passes the heavy barrier. Returns `false` if the system refused it, and only a fence was
-    /// passed.
+    /// Executes the heavy barrier. Returns `false` if the system refused it and only a fence was
+    /// executed.
     #[must_use]
     pub(crate) fn heavy(self) -> bool {
         fence(SeqCst);
@@ -50,7 +50,7 @@ pub(crate) fn light(is_symmetric: bool) {
     }
 }
 
-/// Returns `true` if the system refused a heavy barrier that it had allowed before.
+/// Returns `true` if the system has refused a heavy barrier that it allowed before.
 pub(crate) fn is_refused() -> bool {
     system::is_refused()
 }

@@ -61,7 +61,7 @@ use crate::{
 pub struct Batch {
     /// Identifies the store, without keeping it open.
     store: Weak<OpenStore>,
-    /// Present while there are entries, so that an empty batch does not keep the store open.
+    /// Set while there are entries, so that an empty batch does not keep the store open.
     open: Option<Handle>,
     encoder: WriteEncoder,
 }
@@ -367,13 +367,12 @@ impl Batch {
         Ok(committed?.unwrap_or_else(CommitFuture::of_nothing))
     }
 
-    /// Commits by `commit`, and restores the entries if that fails. Returns `None` for an empty
-    /// batch.
+    /// Commits by `commit`. Restores the entries if that fails. Returns `None` for an empty batch.
     fn commit_by<T>(
         &mut self,
         commit: impl FnOnce(&OpenStore, &mut Write) -> Result<Option<T>>,
     ) -> Result<Option<T>> {
-        // Nothing is held without entries.
+        // A batch without entries holds no handle.
         let Some(open) = self.open.take() else { return Ok(None) };
         let seed = open.store().hash_seed;
         let mut write = mem::replace(&mut self.encoder, WriteEncoder::new(seed, 0)).finish();

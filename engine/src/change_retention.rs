@@ -11,9 +11,9 @@ use std::time::Duration;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use = "a retention does nothing until `Options::retain_changes`"]
 pub struct ChangeRetention {
-    /// 0: no changes are kept.
+    /// Maximum bytes; 0: no changes are kept.
     pub(crate) bytes_max: u64,
-    /// 0: for any time.
+    /// Maximum age; 0: unlimited.
     pub(crate) age_ms_max: u64,
 }
 

@@ -140,7 +140,7 @@ impl Db {
     /// child](Self#forks), and after a [`shutdown`](Self::shutdown).
     #[must_use]
     pub fn keyspace_exists(&self, name: &str) -> bool {
-        // A forked child must not wait for a lock that a thread of its parent held.
+        // A forked child must not wait for a lock held by a thread of its parent.
         self.accept().is_ok_and(|store| store.versions.trees().get(name).is_some())
     }
 
@@ -174,7 +174,7 @@ impl Db {
             let allowed = "cannot be set in a memory_pool; use MemoryPool::set_bytes";
             return Err(Error::InvalidOption { name: "memory_budget", allowed });
         }
-        // Not under the lock of the budget.
+        // Read without the lock of the budget.
         let default = bytes.is_none().then(|| DefaultBudget::of_machine(&*store.options.fs));
         store.change_memory_budget(|budget| {
             budget.bytes = bytes;

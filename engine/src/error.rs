@@ -291,7 +291,7 @@ impl Error {
         }
     }
 
-    /// Converts an error of opening a store: checksummed bytes that this release does not know were
+    /// Converts an error of opening a store. Checksummed bytes that this release does not know were
     /// written by a later release.
     pub(crate) fn of_opening(self) -> Self {
         match self {
@@ -302,9 +302,8 @@ impl Error {
         }
     }
 
-    /// Returns the error of a sync of a file that nothing refers to yet. Without room on the disk
-    /// it counts as a failed write, after which the file is discarded: encrypted files write their
-    /// end in a sync.
+    /// Returns the error of a sync of a file without references yet. On a full disk it counts as a
+    /// failed write, after which the file is discarded: encrypted files write their end in a sync.
     pub(crate) fn sync_of_new_file(path: &Path, source: io::Error) -> Self {
         match Self::io("write", path, source) {
             error if error.is_no_space() => error,

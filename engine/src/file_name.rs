@@ -23,10 +23,10 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Marks the directory of a replica. Without `CURRENT`, its files have not all arrived.
+/// Marks the directory of a replica. Without `CURRENT`, some of its files have not arrived.
 pub(crate) const REPLICA: &str = "REPLICA";
 
-/// Returns the end of the names of the files of refresh `generation` of a replica.
+/// Returns the suffix of the names of the files of refresh `generation` of a replica.
 pub(crate) fn staged_end(generation: u64) -> String {
     format!(".next{generation}")
 }
@@ -38,7 +38,7 @@ pub(crate) const ID_MAX: u64 = u64::MAX >> 1;
 pub(crate) enum FileName<'a> {
     Log(u64),
     Table(u64),
-    /// The filter of a table, in a file of its own.
+    /// A filter of a table, in a file of its own.
     Filter(u64),
     /// Values of tables.
     Blobs(u64),
@@ -52,7 +52,7 @@ pub(crate) enum FileName<'a> {
 }
 
 impl<'a> FileName<'a> {
-    /// Returns `None` for the name of another file.
+    /// Parses a file name. Returns `None` for the name of another file.
     pub(crate) fn parse(name: &'a str) -> Option<Self> {
         let id = |digits: &str| digits.parse().ok().filter(|&id| id <= ID_MAX);
         let parsed = match name {
@@ -76,7 +76,8 @@ impl<'a> FileName<'a> {
         Self::parse(path.file_name()?.to_str()?)
     }
 
-    /// Parses the name of a file of a refresh. Returns it without its end, and the generation.
+    /// Parses the name of a file of a refresh. Returns the name without its suffix, and the
+    /// generation.
     pub(crate) fn parse_staged(name: &'a str) -> Option<(Self, u64)> {
         let (name, generation) = name.rsplit_once(".next")?;
         Self::parse(name).zip(generation.parse().ok())

@@ -1,7 +1,7 @@
 //! Applies the merge operator of a keyspace.
 //!
 //! An operator is code of the application: it may fail or panic. Reads then fail. Flushes and
-//! compactions keep the operands, count the failure, and report the first one of a keyspace.
+//! compactions keep the operands, count the failure, and report the first failure of a keyspace.
 
 use std::{
     panic::{self, AssertUnwindSafe},
@@ -24,7 +24,7 @@ use crate::{
 /// Operands of a key that a read applies without counting them.
 ///
 /// More operands count like skipped tombstones: a flush or a compaction is due when reads have
-/// applied as many as it costs to fold them. A lookup then counts all, a scan those beyond this
+/// applied as many as folding costs. A lookup then counts all, a scan only those beyond this
 /// number. See [`tombstones`](crate::compaction::tombstones).
 pub(crate) const OPERANDS_FREE: usize = 64;
 
@@ -34,7 +34,8 @@ pub(crate) const OPERANDS_FREE: usize = 64;
 pub(crate) struct OperatorCell(Arc<OnceLock<Box<Folder>>>);
 
 impl OperatorCell {
-    /// Sets the operator of the keyspace with this name, which may change, unless there is one.
+    /// Sets the operator of the keyspace with this name, which may change. Does nothing if an
+    /// operator is set.
     pub(crate) fn set(&self, keyspace: &Arc<ArcSwap<String>>, operator: &NamedOperator) {
         if let Some(operator) = operator.present() {
             self.0.get_or_init(|| Folder::new(Arc::clone(keyspace), Arc::clone(operator)).into());
@@ -48,7 +49,7 @@ impl OperatorCell {
 }
 
 impl NamedOperator {
-    /// Refuses to replace this operator of the keyspace with this name by `other`.
+    /// Returns an error if `other` would replace this operator of the keyspace with this name.
     ///
     /// # Errors
     ///
@@ -64,10 +65,10 @@ impl NamedOperator {
     }
 }
 
-/// A merge operator whose panics and too long values are errors.
+/// A merge operator whose panics and oversized values are converted to errors.
 #[derive(Debug)]
 pub(crate) struct Folder {
-    /// The present name, for errors.
+    /// Current name of the keyspace, for errors.
     keyspace: Arc<ArcSwap<String>>,
     operator: Arc<dyn MergeOperator>,
     /// Number of keys whose operands a flush or a compaction could not apply.
@@ -104,7 +105,7 @@ impl Folder {
         }
     }
 
-    /// Returns one operand for two, if the operator has one.
+    /// Merges two operands into one, if the operator can do so.
     pub(crate) fn partial(&self, key: &[u8], older: &[u8], newer: &[u8]) -> Option<Bytes> {
         let merge = || self.operator.partial_merge(key, older, newer);
         let merged = panic::catch_unwind(AssertUnwindSafe(merge)).ok()??;

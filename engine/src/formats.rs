@@ -56,7 +56,7 @@ impl Options {
                 Err(error) => report.unreadable.push(error),
             }
         }
-        // An edit may need a feature of a later release.
+        // An edit may require a feature of a later release.
         let manifest =
             load(&**fs, folder).and_then(|it| it.ok_or_else(|| current_is_missing(folder)));
         if let Err(error @ Error::NewerRelease { .. }) = manifest.map_err(Error::of_opening) {
@@ -66,7 +66,7 @@ impl Options {
     }
 }
 
-/// Returns the release that wrote the file. Reads the footer of a table, too.
+/// Returns the release that wrote the file. Reads the footer of a table too.
 fn writer_of(fs: &Arc<dyn Fs>, file: FileName<'_>, path: &Path) -> Result<Release> {
     let mut bytes = [0; HEADER_BYTES];
     let opened = fs.open(path).map_err(|error| Error::io("open", path, error))?;
@@ -83,7 +83,7 @@ fn writer_of(fs: &Arc<dyn Fs>, file: FileName<'_>, path: &Path) -> Result<Releas
     Ok(header.writer)
 }
 
-/// Returns whether the file begins with a file header.
+/// Returns `true` if the file begins with a file header.
 const fn has_header(file: FileName<'_>) -> bool {
     !matches!(file, FileName::Lock | FileName::Stats | FileName::Temporary(_))
 }

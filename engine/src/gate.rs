@@ -1,7 +1,7 @@
-//! Accepts or refuses calls: only the process that opened the store may use it, while it is open.
+//! Accepts or rejects calls: only the process that opened the store may use it, while it is open.
 //!
-//! Every call checks the gate, lookups too, so its state is one word of memory. On Linux the word
-//! lies on a page that the kernel fills with zeros in a forked child (`MADV_WIPEONFORK`, Linux
+//! Every call checks the gate, including lookups, so its state is one word of memory. On Linux the
+//! word is on a page that the kernel fills with zeros in a forked child (`MADV_WIPEONFORK`, Linux
 //! 4.14). Elsewhere the process id is compared, which costs a system call.
 
 #[cfg(any(not(target_os = "linux"), miri))]
@@ -18,13 +18,13 @@ const CLOSED: u32 = 3;
 /// Calls that a store accepts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Access {
-    /// All of them.
+    /// All calls.
     Open,
-    /// None: the store is closing. Calls in flight may continue.
+    /// No calls: the store is closing. Calls in flight may continue.
     Closing,
-    /// None: the store is closed.
+    /// No calls: the store is closed.
     Closed,
-    /// None: this process is a fork of the one that opened the store.
+    /// No calls: this process is a fork of the one that opened the store.
     Forked,
 }
 
@@ -58,7 +58,7 @@ impl Gate {
         }
     }
 
-    /// Refuses all calls from now on. A closed store stays closed.
+    /// Rejects all calls from now on. A closed store stays closed.
     pub(crate) fn begin_close(&self) {
         self.word.replace(OPEN, CLOSING);
     }
@@ -67,7 +67,7 @@ impl Gate {
         self.word.store(CLOSED);
     }
 
-    /// Acts as in a forked child, or no longer.
+    /// Simulates a forked child, or ends the simulation.
     #[cfg(all(test, target_os = "linux", not(any(miri, feature = "shuttle"))))]
     pub(crate) fn set_forked(&self, is_forked: bool) {
         self.word.store(if is_forked { WIPED } else { OPEN });
@@ -95,7 +95,7 @@ mod wiped {
     #[derive(Debug)]
     pub(super) enum Word {
         Wiped(Page),
-        /// The kernel refused the page.
+        /// The kernel refused the page, so the process id is compared.
         Compared(compared::Word),
     }
 
@@ -140,7 +140,7 @@ mod wiped {
     #[derive(Debug)]
     pub(super) struct Page(NonNull<AtomicU32>);
 
-    // SAFETY: it owns its page, and what lies there is an atomic.
+    // SAFETY: the value owns its page, which contains an atomic.
     unsafe impl Send for Page {}
     // SAFETY: as above.
     unsafe impl Sync for Page {}
@@ -151,7 +151,7 @@ mod wiped {
             // SAFETY: the kernel chooses an address where nothing is mapped.
             let mapped = unsafe { mmap_anonymous(ptr::null_mut(), PAGE_BYTES, access, flags) };
             let page = Self(NonNull::new(mapped.ok()?.cast())?);
-            // SAFETY: the page is this one's own, and holds nothing yet.
+            // SAFETY: this value owns the page, which holds no data yet.
             let advised =
                 unsafe { madvise(page.0.as_ptr().cast(), PAGE_BYTES, Advice::LinuxWipeOnFork) };
             advised.is_ok().then_some(page)
@@ -166,7 +166,8 @@ mod wiped {
 
     impl Drop for Page {
         fn drop(&mut self) {
-            // SAFETY: no reference to the page outlives this owner. A failure leaves it mapped.
+            // SAFETY: no reference to the page outlives this owner. After a failure the page stays
+            // mapped.
             let _ = unsafe { munmap(self.0.as_ptr().cast(), PAGE_BYTES) };
         }
     }

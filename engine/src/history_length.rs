@@ -16,11 +16,12 @@ pub enum HistoryLength {
     Time(Duration),
 }
 
-/// The start of a history: it has each later sequence number and time.
+/// The start of a history, which includes each later sequence number and time.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct HistoryStart {
     pub(crate) sequence: SequenceNumber,
-    /// Store clock of the oldest reader, in milliseconds: values that expired before may be gone.
+    /// Store clock of the oldest reader, in milliseconds. Values that expired earlier may be
+    /// missing.
     pub(crate) clock_ms: u64,
 }
 
@@ -42,7 +43,7 @@ impl From<Duration> for HistoryLength {
 }
 
 impl HistoryLength {
-    /// Returns the kind and the amount, as they are stored.
+    /// Returns the kind and the amount for storage.
     pub(crate) fn encode(self) -> [u64; 2] {
         match self {
             Self::Sequences(count) => [1, count],
@@ -67,7 +68,7 @@ impl HistoryLength {
         }
     }
 
-    /// Returns the length in milliseconds; `u64::MAX` if it is not one of time.
+    /// Returns the length in milliseconds; `u64::MAX` if it is not a time.
     pub(crate) fn ms(self) -> u64 {
         match self {
             Self::Time(time) => milliseconds(time),

@@ -36,11 +36,11 @@ use crate::{
 /// Keys have 0 to [`KEY_BYTES_MAX`](crate::KEY_BYTES_MAX) bytes, values 0 to
 /// [`VALUE_BYTES_MAX`](crate::VALUE_BYTES_MAX) bytes. Keys are ordered byte by byte.
 pub struct Keyspace {
-    /// Before the handle: its memtables are freed before the store leaves its memory pool.
+    /// Declared before the handle: its memtables are freed before the store leaves its memory pool.
     tree: Arc<Tree>,
     open: Handle,
     read_options: ReadOptions,
-    /// `None` for that of the store.
+    /// `None` for the durability of the store's options.
     durability: Option<Durability>,
 }
 
@@ -113,7 +113,7 @@ impl Keyspace {
         self.durability.unwrap_or(store.options.durability)
     }
 
-    /// Returns a reader of what is visible at the time of each call.
+    /// Returns a reader of the entries visible at the time of each call.
     #[inline(always)]
     pub(crate) fn reader(&self) -> Reader<'_> {
         let Self { tree, open, read_options: options, .. } = self;

@@ -397,8 +397,8 @@ impl KeyspaceOptions {
         })
     }
 
-    /// Returns these options with the function of a prefix extractor that was missing, if it is one
-    /// of `functions`.
+    /// Returns these options with the missing function of a prefix extractor, if it is one of
+    /// `functions`.
     pub(crate) fn with_functions(mut self, functions: &[Arc<dyn PrefixFunction>]) -> Self {
         if let NamedExtractor::Missing(name) = &self.prefix_extractor {
             self.prefix_extractor = NamedExtractor::from_name(name, functions);
@@ -406,7 +406,7 @@ impl KeyspaceOptions {
         self
     }
 
-    /// Returns these options, with the missing merge operator if it is one of `registered`.
+    /// Returns these options with the missing merge operator, if it is one of `registered`.
     pub(crate) fn with_operators(mut self, registered: &[Arc<dyn MergeOperator>]) -> Self {
         if let NamedOperator::Missing(name) = &self.merge_operator {
             self.merge_operator = NamedOperator::from_name(name, registered);
@@ -414,8 +414,7 @@ impl KeyspaceOptions {
         self
     }
 
-    /// Returns these options with the compaction filter that was missing, if it is one of
-    /// `registered`.
+    /// Returns these options with the missing compaction filter, if it is one of `registered`.
     pub(crate) fn with_filters(mut self, registered: &[Arc<dyn CompactionFilter>]) -> Self {
         if let NamedFilter::Missing(name) = &self.compaction_filter {
             self.compaction_filter = NamedFilter::from_name(name, registered);

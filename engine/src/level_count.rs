@@ -1,4 +1,4 @@
 //! Number of levels.
 
-/// Including level 0.
+/// Number of levels, including level 0.
 pub(crate) const LEVELS: usize = 7;

@@ -48,7 +48,7 @@
 //! * `stream`: [`Changes`] as a `Stream`.
 //! * `object-store`: [`BackupSet`] in S3, GCS, Azure and others.
 
-// The test doubles name this crate as any user of it does.
+// Test doubles use this crate by its public name.
 #[cfg(test)]
 extern crate self as sievedb;
 

@@ -1,4 +1,4 @@
-//! The same work for many items, on several threads that end before it is done.
+//! Distributes work over several threads that end before the call returns.
 
 use std::{
     panic,
@@ -8,12 +8,13 @@ use std::{
 
 use crate::Result;
 
-/// Does `work` for each item, on so many threads, of which the caller's is one. If threads cannot
-/// be started there are fewer.
+/// Calls `work` for each item, on `threads` threads including the calling one. Uses fewer if
+/// threads cannot be started.
 ///
 /// # Errors
 ///
-/// Error of the first failed item among the begun ones. After an error, no more items are begun.
+/// Error of the first failed item among the started ones. After an error, no more items are
+/// started.
 pub(crate) fn on_threads<T: Sync, R: Send>(
     threads: usize,
     items: &[T],

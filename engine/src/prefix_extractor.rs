@@ -10,13 +10,13 @@ pub(crate) enum NamedExtractor {
     #[default]
     None,
     Present(PrefixExtractor),
-    /// Its function is missing, or it is of another release. Prefix filters are neither probed nor
-    /// built.
+    /// The function of the extractor is missing, or the extractor is of another release. Prefix
+    /// filters are neither probed nor built.
     Missing(String),
 }
 
 impl NamedExtractor {
-    /// Returns the extractor of this name, with the first of `functions` that has it.
+    /// Returns the extractor of this name, with its function if it is in `functions`.
     pub(crate) fn from_name(name: &str, functions: &[Arc<dyn PrefixFunction>]) -> Self {
         let custom = || functions.iter().map(|function| PrefixExtractor::Custom(function.clone()));
         let found = PrefixExtractor::from_name(name)

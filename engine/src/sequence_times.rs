@@ -5,7 +5,7 @@
 //! earlier one. After a crash this does not hold for the time since the last flush: the samples of
 //! writes that were not flushed are lost.
 //!
-//! The list grows with the logarithm of time: a sample is dropped if its neighbours are closer
+//! The list grows with the logarithm of time: a sample is dropped if its neighbors are closer
 //! together than 1/[`AGE_SHARE`] of its age. So a time is accurate to a second or twice that share.
 //! One year of writes leaves some 4,000 samples of 16 bytes.
 
@@ -14,10 +14,10 @@ use sievedb_format::{Corruption, SEQUENCE_MAX, SequenceNumber};
 /// Minimum time between two samples, in milliseconds.
 const PERIOD_MS: u64 = 1000;
 
-/// A sample may be dropped if its neighbours are closer than its age divided by this.
+/// Divisor of the age of a sample: it may be dropped if its neighbors are closer than the quotient.
 const AGE_SHARE: u64 = 256;
 
-/// Samples between two searches for those to drop.
+/// Number of samples between two searches for samples to drop.
 const SAMPLES_PER_SEARCH: usize = 256;
 
 /// A time of the store clock, in milliseconds, and the last sequence number placed by then.
@@ -27,17 +27,17 @@ pub(crate) type Sample = (u64, SequenceNumber);
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct SequenceTimes {
     samples: Vec<Sample>,
-    /// Samples left by the last search for those to drop.
+    /// Number of samples after the last search for samples to drop.
     kept: usize,
 }
 
 impl SequenceTimes {
-    /// Returns the time from which on the next write adds a sample; 0 if there is none.
+    /// Returns the time from which on the next write adds a sample; 0 before the first sample.
     pub(crate) fn next_ms(&self) -> u64 {
         self.samples.last().map_or(0, |(ms, _)| ms.saturating_add(PERIOD_MS))
     }
 
-    /// Adds a sample. One that is not newer than the last changes nothing.
+    /// Adds a sample. A sample that is not newer than the last has no effect.
     pub(crate) fn note(&mut self, ms: u64, sequence: SequenceNumber) {
         let is_newer = |&(last_ms, last): &Sample| last_ms < ms && last <= sequence;
         if self.samples.last().is_none_or(is_newer) {
@@ -81,23 +81,22 @@ impl SequenceTimes {
         self.samples.get(later).map(|&(_, sequence)| sequence)
     }
 
-    /// Returns a sequence number that was placed by `ms`, the last one or one soon before; `None`
-    /// if no sample is as old.
+    /// Returns a sequence number that was placed by `ms`, the last one or one soon before. Returns
+    /// `None` if no sample is that old.
     pub(crate) fn sequence_before(&self, ms: u64) -> Option<SequenceNumber> {
         let later = self.samples.partition_point(|&(time, _)| time <= ms);
-        // Not the next one: a crash may have lost the samples in between.
+        // The next sample is not used: a crash may have lost samples in between.
         later.checked_sub(1).map(|last| self.samples[last].1)
     }
 
-    /// Returns the latest known time at which no write after `sequence` was placed; `None` if there
-    /// is none.
+    /// Returns the latest known time at which no write after `sequence` was placed, if any.
     pub(crate) fn time_of(&self, sequence: SequenceNumber) -> Option<u64> {
         let later = self.samples.partition_point(|&(_, placed)| placed <= sequence);
         later.checked_sub(1).map(|last| self.samples[last].0)
     }
 
-    /// Returns whether every write was placed before `ms`, if the writes since the last sample add
-    /// samples.
+    /// Returns `true` if every write was placed before `ms`, provided that the writes since the
+    /// last sample add samples.
     pub(crate) fn is_later_than_all(&self, ms: u64) -> bool {
         !self.samples.is_empty() && self.next_ms() <= ms
     }
@@ -157,7 +156,7 @@ mod tests {
         assert_eq!(times.samples(), [(1000, 3)]);
     }
 
-    /// Of times long ago few samples are left, and each is found to a second and 0.8 % of its age.
+    /// Few samples of old times remain, and each is accurate to a second and 0.8 % of its age.
     #[test]
     fn a_year_of_samples_stays_small_and_precise() {
         let mut times = SequenceTimes::default();
@@ -165,7 +164,8 @@ mod tests {
         let mut placed_ms = vec![0];
         let mut ms = 0;
         while ms < 365 * 86_400_000_u64 {
-            // Some days by the second, the rest faster: the test would take a minute.
+            // Some days in steps of a second, the rest in longer steps: otherwise the test would
+            // take a minute.
             let step = if placed_ms.len() < 200_000 { 1 } else { 60 };
             ms += 1000 * step;
             times.note(ms, placed_ms.len() as u64 - 1);

@@ -23,7 +23,7 @@ use crate::{
     table::{files::TableFiles, table_error},
 };
 
-/// Runs of one size that are merged at once.
+/// Number of runs of one size that are merged at once.
 const RUNS_MAX: usize = 32;
 /// Length of the reads of a merge.
 const READ_BYTES: usize = 256 << 10;
@@ -63,7 +63,7 @@ impl Place {
     }
 }
 
-/// A sorted run in a file, which is removed with it.
+/// A sorted run in a file. A drop removes the file.
 #[derive(Debug)]
 struct Run {
     fs: Arc<dyn Fs>,
@@ -76,7 +76,7 @@ struct Run {
 impl Drop for Run {
     fn drop(&mut self) {
         if process::id() == self.process_id {
-            // The caller can remove it.
+            // If this fails, the caller can remove the file.
             let _ = self.fs.unlink(&self.path);
         }
     }
@@ -105,7 +105,7 @@ impl Sorter {
         self.run_bytes
     }
 
-    /// Adds an entry, of which lengths were checked.
+    /// Adds an entry whose lengths were checked.
     ///
     /// # Errors
     ///
@@ -171,7 +171,7 @@ impl Sorter {
             .write_run(id, |writer| self.each_of_buffer(|key, value| writer.add(id, key, value)))?;
         self.next_run += 1;
         self.bytes.clear();
-        // One long value may have exceeded it.
+        // A long value may have exceeded the limit.
         self.bytes.shrink_to(self.buffer_bytes_max);
         self.entries.clear();
         self.keep(0, run)
@@ -192,7 +192,7 @@ impl Sorter {
         Ok((Run { fs, path, id, process_id }, bytes))
     }
 
-    /// Keeps a run, and merges those of its size if there are many.
+    /// Keeps a run, and merges all of its size if there are many.
     fn keep(&mut self, mut size: usize, (mut run, mut bytes): (Run, u64)) -> Result<()> {
         loop {
             self.run_bytes += bytes;
@@ -209,12 +209,12 @@ impl Sorter {
             (run, bytes) = self.write_run(id, |writer| {
                 self.merge(&merged, |sequence, key, value| writer.add(sequence, key, value))
             })?;
-            // The entries are as old as before: runs of a larger size are older.
+            // The entries keep their age: runs of a larger size are older.
             size += 1;
         }
     }
 
-    /// Calls `add` for each key of `runs`, with its newest value and that one's number.
+    /// Calls `add` for each key of `runs`, with its newest value and the number of that value.
     fn merge(
         &self,
         runs: &[Run],
@@ -284,7 +284,7 @@ mod tests {
     fn the_last_value_of_an_empty_key_is_kept() {
         let mut sorter = Sorter::new(Arc::new(MemoryFs::new()), "runs".as_ref(), BUFFER_BYTES_MIN)
             .expect("an empty directory");
-        // So many that the sort is not one by insertions, which are stable.
+        // Enough keys that the sort is not an insertion sort, which is stable.
         for key in (0..500_u32).rev() {
             sorter.add(&key.to_be_bytes(), b"").expect("there is room");
             if key == 250 {

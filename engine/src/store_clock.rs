@@ -12,18 +12,18 @@ use std::{sync::Arc, time::Duration};
 
 use crate::clock::Clock;
 
-/// Last time of the clock, at which it stops. An expiry behind it never comes.
+/// Last time of the clock, at which it stops. A later expiry is never reached.
 const LAST_MS: u64 = u64::MAX - 1;
 
 /// The clock of an open store.
 #[derive(Debug)]
 pub(crate) struct StoreClock {
     clock: Arc<dyn Clock>,
-    /// By `clock`.
+    /// Time of the open, by `clock`.
     opened_at: Duration,
-    /// By the store clock.
+    /// Time of the open, by the store clock.
     at_open_ms: u64,
-    /// A store opened read-only does not change, and neither does its clock.
+    /// Set for a store opened read-only: it does not change, and neither does its clock.
     stands_still: bool,
 }
 
@@ -54,8 +54,8 @@ impl StoreClock {
         self.at_open_ms.saturating_add(passed_ms).min(LAST_MS)
     }
 
-    /// Returns when the store clock will be at `time_ms`, by the clock of the options; `None` if
-    /// never.
+    /// Returns the time, by the clock of the options, when the store clock will be at `time_ms`.
+    /// Returns `None` if that is never.
     pub(crate) fn time_of(&self, time_ms: u64) -> Option<Duration> {
         let passed = Duration::from_millis(time_ms.saturating_sub(self.at_open_ms));
         self.opened_at.checked_add(passed).filter(|_| !self.stands_still)

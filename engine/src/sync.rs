@@ -46,7 +46,7 @@ mod free {
     }
 }
 
-/// A lock without poisoning: panics leave the protected data whole.
+/// A lock without poisoning: panics leave the protected data intact.
 #[derive(Debug, Default)]
 pub(crate) struct Mutex<T>(base::Mutex<T>);
 
@@ -62,7 +62,8 @@ pub(crate) struct MutexGuard<'a, T> {
 #[derive(Debug, Default)]
 pub(crate) struct Condvar {
     condvar: base::Condvar,
-    /// Threads that wait: std's condition variable makes a system call for each notification.
+    /// Number of waiting threads: std's condition variable makes a system call for each
+    /// notification.
     waiters: AtomicUsize,
 }
 
@@ -141,7 +142,7 @@ impl Condvar {
 
 impl<T> Mutex<T> {
     /// Waits with `guard` of this lock for a notification of `condvar`, for at most `timeout`.
-    /// Under shuttle, where waits never time out, for one step of other threads.
+    /// Under shuttle, where waits never time out, waits for one step of other threads.
     pub(crate) fn wait_briefly<'a>(
         &'a self,
         mut guard: MutexGuard<'a, T>,
@@ -176,7 +177,7 @@ fn despite_poison<G>(locked: LockResult<G>) -> G {
     locked.unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Shuttle's locks, and what it lacks.
+/// Shuttle's locks, and types that shuttle lacks.
 #[cfg(all(test, feature = "shuttle"))]
 mod scheduled {
     use std::{
@@ -202,7 +203,7 @@ mod scheduled {
     #[derive(Debug)]
     pub(crate) struct ThreadLocal<T>([OnceLock<(thread::ThreadId, T)>; THREADS_MAX]);
 
-    /// Most threads that use one [`ThreadLocal`].
+    /// Maximum number of threads that use one [`ThreadLocal`].
     const THREADS_MAX: usize = 32;
 
     impl<T> ThreadLocal<T> {
@@ -215,8 +216,8 @@ mod scheduled {
                 return value;
             }
             let own = thread::current().id();
-            // Before the entry is taken: another thread that shuttle ran meanwhile would wait for
-            // it for ever.
+            // Created before the entry is taken: another thread that shuttle ran meanwhile would
+            // wait for the entry forever.
             let created = (own, create());
             let free = self.0.iter().find(|entry| entry.get().is_none()).expect("few threads");
             &free.get_or_init(|| created).1

@@ -21,7 +21,7 @@ pub fn bytes(number: u64) -> String {
     text
 }
 
-/// Longer keys are truncated.
+/// Maximum number of bytes shown of a key.
 const KEY_BYTES_SHOWN: usize = 40;
 
 /// Formats a key, with escapes; the start and the length of a long one.

@@ -26,7 +26,7 @@ impl TimeToLive {
 }
 
 /// Returns the expiry of a value written at `clock_ms`, in milliseconds of the store clock. Rounds
-/// up. An expiry beyond 64 bits is `u64::MAX`, which never comes.
+/// up. An expiry beyond 64 bits is `u64::MAX`, which is never reached.
 pub(crate) fn expiry_after(clock_ms: u64, ttl: Duration) -> u64 {
     let ttl_ms = u64::try_from(ttl.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX);
     clock_ms.saturating_add(ttl_ms)

@@ -32,7 +32,7 @@ use crate::{
     wal::tail::{LogTail, TailBatch, TailSegment},
 };
 
-/// Pause of a stream that has read all, before it waits.
+/// Pause of a stream that has read everything, before it waits.
 const PAUSE: Duration = Duration::from_millis(1);
 
 /// Committed batches in the order of their sequence numbers: see
@@ -59,11 +59,11 @@ pub struct Changes {
     /// Even: the log to which `segment` and `tail` belong.
     generation: u64,
     names: Names,
-    /// Sequence number of the last entry that was returned.
+    /// Sequence number of the last entry returned.
     position: SequenceNumber,
-    /// All batches up to here were returned.
+    /// Sequence number up to which all batches were returned.
     seen: SequenceNumber,
-    /// A batch that was read and is not visible yet, or not durable.
+    /// A batch that was read, but is not visible or not durable yet.
     held: Option<TailBatch>,
     is_ended: bool,
 }
@@ -157,8 +157,8 @@ impl Changes {
         }
     }
 
-    /// Returns the sequence number behind which there may be a batch, and whether to look for one
-    /// in any case.
+    /// Returns the sequence number after which a batch may exist, and a function that returns
+    /// `true` if the stream must look for one in any case.
     fn awaited(&self) -> (SequenceNumber, impl Fn() -> bool) {
         let store = &self.store;
         let generation = store.log_generation();
@@ -183,11 +183,11 @@ impl Changes {
         Ok(Some(batch))
     }
 
-    /// Returns the next batch as it is in the log.
+    /// Returns the next batch as the log has it.
     ///
     /// # Errors
     ///
-    /// As of the iterator. Afterwards no further call may be made.
+    /// As of the iterator. After an error, no further call may be made.
     pub(crate) fn next_tail(&mut self) -> Result<Option<TailBatch>> {
         self.store.check_open()?;
         let returns_unsynced = self.store.options.has_bug(PlantedBug::ReturnUnsyncedChanges);
@@ -225,13 +225,13 @@ impl Changes {
             self.tail.close();
         }
         let Some(segment) = self.segment()? else {
-            // Only failed writes, which are not in the log.
+            // The rest are failed writes, which are not in the log.
             self.seen = ready;
             return Ok(None);
         };
         let next = self.tail.next(&segment, self.seen);
         if next.is_err() && self.store.log_generation() != self.generation {
-            // A refresh of the replica replaces the files. Continues after it.
+            // A refresh of the replica replaces the files. The stream continues after it.
             self.segment = None;
             self.tail.close();
             return Ok(None);
@@ -272,7 +272,7 @@ impl Changes {
 impl Iterator for Changes {
     type Item = Result<ChangeBatch>;
 
-    /// Returns the next batch; `None` if there is none yet, or if the stream has ended.
+    /// Returns the next batch. Returns `None` if there is none yet, or if the stream has ended.
     fn next(&mut self) -> Option<Self::Item> {
         if self.is_ended {
             return None;

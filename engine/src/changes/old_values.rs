@@ -41,7 +41,7 @@ impl OldValues {
         Ok(())
     }
 
-    /// Returns the keyspace before the batch; `None` if its history does not reach back so far.
+    /// Returns the keyspace before the batch; `None` if its history begins later.
     fn snapshot(&self, keyspace: u64) -> Result<Option<KeyspaceSnapshot>> {
         let tree = self.open.store().versions.trees().of_id(keyspace).cloned();
         let Some(tree) = tree else { return Ok(None) };

@@ -1,4 +1,4 @@
-//! Closes a store explicitly: with its last handle, or although other handles exist.
+//! Closes a store explicitly: with its last handle, or while other handles exist.
 
 use std::{error, fmt, sync::Arc, time::Duration};
 
@@ -51,7 +51,7 @@ impl Db {
         drop(self);
         match Arc::try_unwrap(open) {
             Ok(last) => {
-                // Its memtables are gone when the store leaves its memory pool.
+                // Its memtables must be freed before the store leaves its memory pool.
                 drop(tree);
                 last.end().map_err(|error| CloseError::new(error, None))
             }
@@ -98,7 +98,7 @@ impl Db {
     }
 }
 
-/// Makes all writes durable if `open` has handles besides the one that is being closed.
+/// Makes all writes durable if `open` has handles other than the one being closed.
 fn persist_for_others(open: &Arc<OpenStore>) -> Result<()> {
     let store = open.accept()?;
     // The store may be closed by a drop later, which cannot report an error.

@@ -13,7 +13,7 @@ const TO_DO_ABOUT_DAMAGE: &str = "run `sieve verify` to list all damage, then re
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Without the cause: `source()` returns it, and callers print both.
+        // Omits the cause: `source()` returns it, and callers print both.
         match self {
             Self::Io { op, path, source } => {
                 write!(f, "cannot {op} {}", path.display())?;
@@ -35,7 +35,7 @@ impl fmt::Display for Error {
                     _ => Ok(()),
                 }
             }
-            // About the file as a whole.
+            // The error is about the file as a whole.
             Self::Corrupt { path, offset: 0, source: Corruption::Missing { .. } } => {
                 write!(f, "{} cannot be used; {TO_DO_ABOUT_DAMAGE}", path.display())
             }

@@ -169,7 +169,7 @@ impl Keyspace {
         self.commit_async(store, WriteEncoder::single_remove(store.hash_seed, &self.tree, key)?)
     }
 
-    /// Returns the wait for room for an entry of `bytes` bytes, or of [`ROOM_BYTES`] at least.
+    /// Returns the future of room for an entry of `bytes` bytes, at least [`ROOM_BYTES`].
     pub(crate) fn room_future(&self, bytes: usize) -> RoomFuture {
         let charge = Memtable::charge(0, bytes.clamp(ROOM_BYTES, 2 * VALUE_BYTES_MAX));
         RoomFuture::new(&self.open, charge as u64, vec![Arc::clone(&self.tree)])

@@ -1,7 +1,7 @@
-//! Conditional writes: writes that depend on the present value of their key.
+//! Conditional writes: writes that depend on the current value of their key.
 //!
-//! Each call reads the key, and writes on the condition that the key was not written since. If the
-//! key was written, the call starts again: no update is lost. No lock is held meanwhile.
+//! Each call reads the key, and writes on the condition that no other write to the key came in
+//! between. If one did, the call is retried: no update is lost. No lock is held meanwhile.
 
 use bytes::Bytes;
 use sievedb_filter::hash::key_hash;
@@ -278,8 +278,8 @@ impl Keyspace {
         })
     }
 
-    /// Applies the result of `decide`, which takes the present value of `key`, on the condition
-    /// that the key was not written meanwhile. Starts again if the condition fails.
+    /// Applies the result of `decide`, which takes the current value of `key`, on the condition
+    /// that the key was not written meanwhile. Retries if the condition fails.
     pub(super) fn change<V: FromValue, B: AsRef<[u8]>, T>(
         &self,
         key: &[u8],
@@ -327,7 +327,7 @@ pub(crate) fn count_of(key: &[u8], value: Option<&[u8]>) -> Result<i64> {
 }
 
 impl<B, T> Change<B, T> {
-    /// Replaces a value, if there is one, by `new`.
+    /// Replaces an existing value by `new`.
     fn replace(is_present: bool, new: Option<B>, result: T) -> Self {
         match new {
             Some(new) => Self::Put(new, result),

@@ -78,7 +78,7 @@ impl Ingestion {
         store.add_ingested(&mut self.tables, key.as_ref(), value.as_ref())
     }
 
-    /// Adds the only entry, with a value of this length in a blob file.
+    /// Adds the only entry, whose value of this length goes to a blob file.
     pub(super) fn add_streamed(
         &mut self,
         key: &[u8],

@@ -17,8 +17,8 @@ use crate::{
 impl Keyspace {
     /// Removes the entry at `end`, and returns it.
     ///
-    /// Depends on the keys from the end up to the entry: the call starts again if another write
-    /// adds or removes a key there.
+    /// Depends on the keys from the end up to the entry: the call is retried if another write adds
+    /// or removes a key there.
     pub(crate) fn pop(&self, end: End) -> Result<Option<(Bytes, Bytes)>> {
         let store = self.open.accept()?;
         loop {

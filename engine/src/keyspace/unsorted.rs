@@ -15,7 +15,7 @@ const PROGRESS_ENTRIES: u64 = 1 << 16;
 /// nothing, and removes the runs. After a crash the runs remain in their directory.
 #[must_use = "an ingestion changes nothing until it is finished"]
 pub struct UnsortedIngestion {
-    /// Before the ingestion: its files are removed first.
+    /// Declared before the ingestion: its files are removed first.
     sorter: Sorter,
     ingestion: Ingestion,
     entries: u64,

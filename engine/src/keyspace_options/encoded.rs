@@ -126,9 +126,9 @@ impl KeyspaceOptions {
         out
     }
 
-    /// Reads stored options; a prefix extractor may need one of `functions`. A merge operator that
-    /// is not of this crate is missing: see [`with_operators`](Self::with_operators). So is a
-    /// compaction filter: see [`with_filters`](Self::with_filters).
+    /// Decodes stored options. A prefix extractor may need one of `functions`. A merge operator of
+    /// the application is missing: see [`with_operators`](Self::with_operators). So is a compaction
+    /// filter: see [`with_filters`](Self::with_filters).
     ///
     /// # Errors
     ///
@@ -329,7 +329,7 @@ mod tests {
         assert_eq!(KeyspaceOptions::decode(&bytes, &[]), Err(want));
     }
 
-    /// Checks the bytes of the last field: each cut of it is refused, and each flipped bit is read
+    /// Checks the bytes of the last field. Each truncation is refused, and each flipped bit is read
     /// or refused.
     #[track_caller]
     fn check_last_field(options: &KeyspaceOptions, golden: &[u8]) {

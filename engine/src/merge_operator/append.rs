@@ -2,7 +2,7 @@
 
 use super::{MergeError, MergeOperator};
 
-/// The longest separator, in bytes: its name is stored in hexadecimal.
+/// Maximum length of the separator, in bytes: its name is stored in hexadecimal.
 const SEPARATOR_BYTES_MAX: usize = 64;
 
 /// Merge operator that concatenates the value and all operands, in the order of their writes, with

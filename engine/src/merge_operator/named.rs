@@ -9,7 +9,7 @@ use super::{
     set_union::NAME as SET_UNION_NAME,
 };
 
-/// Begins the names of the operators of this crate.
+/// Prefix of the names of the operators of this crate.
 const RESERVED: &str = "sieve.";
 const NAME_BYTES_MAX: usize = 255;
 
@@ -128,7 +128,7 @@ mod tests {
         let found = NamedOperator::new(Arc::new(Named("sieve.max")));
         let merged = found.present().expect("built in").merge(b"", None, &[b"a"]);
         assert_eq!(merged, Ok(vec![b'a']));
-        // It would be missing at the next open.
+        // The operator would be missing at the next open.
         let reserved = NamedOperator::new(Arc::new(Named("sieve.other")));
         assert!(reserved.present().is_none() && !reserved.is_valid());
         assert!(NamedOperator::new(Arc::new(Named("own"))).present().is_some());

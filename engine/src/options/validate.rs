@@ -5,10 +5,10 @@ use std::time::Duration;
 use super::{Options, ReadMode};
 use crate::{Error, KeyspaceOptions, Result, log_limits::LOG_SEGMENT_BYTES_MIN};
 
-/// Shorter intervals cost CPU time without benefit.
+/// Minimum interval: a shorter one costs CPU time without benefit.
 const STATS_FILE_INTERVAL_MIN: Duration = Duration::from_millis(10);
 
-/// A refresh costs about 20 us without writes.
+/// Minimum interval: a refresh costs about 20 us without writes.
 const FOLLOW_INTERVAL_MIN: Duration = Duration::from_millis(1);
 
 impl Options {

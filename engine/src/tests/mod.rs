@@ -31,19 +31,19 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    /// A number below `bound`.
+    /// Returns a number below `bound`.
     pub(crate) fn below(&mut self, bound: u64) -> u64 {
         self.next() % bound
     }
 
-    /// True once in `n` times.
+    /// Returns `true` once in `n` times on average.
     pub(crate) fn one_in(&mut self, n: u64) -> bool {
         self.below(n) == 0
     }
 }
 
-/// Returns the seeds of a random test: `rounds` of them, or `SIEVE_SEED`. Prints each before it is
-/// used, so the last one printed is the one that failed.
+/// Returns the seeds of a random test: `rounds` seeds, or `SIEVE_SEED`. Prints each before its use,
+/// so the last one printed is the one that failed.
 pub(crate) fn seeds(rounds: u64) -> impl Iterator<Item = u64> {
     let only = std::env::var("SIEVE_SEED").ok().map(|seed| seed.parse().expect("a number"));
     let range = only.map_or(0..rounds, |seed| seed..seed + 1);

@@ -27,7 +27,7 @@ pub(crate) fn check<S: Default>(dir: &str, run: impl Fn(&mut S, &str, &[&str]) -
     }
 }
 
-/// Returns `text` with the present output of each command.
+/// Returns `text` with the current output of each command.
 fn replay(text: &str, mut run: impl FnMut(&str, &[&str]) -> String) -> String {
     let mut replayed = String::new();
     let mut lines = text.lines();
