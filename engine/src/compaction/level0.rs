@@ -153,13 +153,17 @@ impl<'a> Picker<'a> {
     }
 
     /// Merges runs of level 0 with numbers from `first_run` on, while a compaction of a range holds
-    /// the older ones. Returns `None` unless the style is leveled.
+    /// the older ones. The result stays in level 0: below it, the range would have to be compacted
+    /// again.
     pub(crate) fn pick_newer_level0(&self, first_run: u64) -> Option<Compaction> {
-        if self.options.style != CompactionStyle::Leveled {
-            return None;
+        match &self.options.style {
+            CompactionStyle::Leveled => {
+                let tables = self.levels.level0().iter().flatten().copied();
+                self.merge_due(tables.filter(|table| table.run >= first_run).collect())
+            }
+            CompactionStyle::SizeTiered(options) => self.pick_newer_tiered(options, first_run),
+            CompactionStyle::Fifo(_) => None,
         }
-        let tables = self.levels.level0().iter().flatten().copied();
-        self.merge_due(tables.filter(|table| table.run >= first_run).collect())
     }
 
     /// Compacts a group of overlapping tables of level 0 into the base level.

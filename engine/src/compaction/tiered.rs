@@ -27,7 +27,7 @@ use super::{
     levels::{Levels, Run, bytes},
     picker::Picker,
 };
-use crate::compaction_style::SizeTiered;
+use crate::{compaction_style::SizeTiered, table::TableMeta};
 
 impl<'a> Levels<'a> {
     /// Returns the sorted runs with their levels, newest first.
@@ -41,9 +41,31 @@ impl<'a> Levels<'a> {
 impl Picker<'_> {
     /// Merges neighboring sorted runs.
     pub(super) fn pick_tiered(&self, options: &SizeTiered) -> Option<Compaction> {
+        self.merge_neighbors(options, |_| false)
+    }
+
+    /// Merges neighboring runs of level 0 with numbers from `first_run` on.
+    pub(super) fn pick_newer_tiered(
+        &self,
+        options: &SizeTiered,
+        first_run: u64,
+    ) -> Option<Compaction> {
+        self.merge_neighbors(options, |table| table.level > 0 || table.run < first_run)
+    }
+
+    /// Merges neighboring sorted runs without a table that `is_excluded`.
+    fn merge_neighbors(
+        &self,
+        options: &SizeTiered,
+        is_excluded: impl Fn(&TableMeta) -> bool,
+    ) -> Option<Compaction> {
         let runs: Vec<_> = self.levels.sorted_runs().collect();
         let size_of = |&(_, run): &(u8, &Run<'_>)| {
-            let stays = |table| self.levels.is_busy(table) || self.levels.is_quarantined(table);
+            let stays = |table: &TableMeta| {
+                self.levels.is_busy(table)
+                    || self.levels.is_quarantined(table)
+                    || is_excluded(table)
+            };
             (!run.iter().any(|table| stays(table))).then(|| bytes(run))
         };
         let sizes: Vec<_> = runs.iter().map(size_of).collect();

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::*;
-use crate::compaction::choice::Reason;
+use crate::{SizeTiered, compaction::choice::Reason};
 
 pub(super) fn options(workers: usize) -> Options {
     let options = Options::new().fs(Arc::new(MemoryFs::with_seed(1))).worker_threads(workers);
@@ -247,4 +247,27 @@ fn newer_runs_are_merged_while_a_range_is_compacted() {
     assert!(claim(&db).is_none(), "the newer run stays");
     assert!(store.scheduler.state.lock().requests.is_empty());
     assert_eq!((level0_runs(&db, "a"), store.debt(&tree).level0_runs), (1, 1));
+}
+
+/// Otherwise flushes add runs until writes stop.
+#[test]
+fn newer_size_tiered_runs_are_merged_while_a_range_is_compacted() {
+    let db = options(0).open("db").expect("a new store");
+    let style = KeyspaceOptions::new().compaction_style(SizeTiered::new());
+    db.keyspace_with("a", &style).expect("there is room");
+    add_runs(&db, "a", 3, 100);
+    let (tree, store) = (tree_of(&db, "a"), db.store());
+    let next_file_id = || store.tables.next_file_id();
+    store.scheduler.request_range(&tree, &KeyBounds::ALL, next_file_id).expect("no pause");
+    let range = claim(&db).expect("a range is requested");
+    add_runs(&db, "a", 4, 100);
+    let merge = claim(&db).expect("four newer runs are due");
+    let Job::Compact(_, compaction) = &merge else { panic!("{merge:?}") };
+    assert_eq!((compaction.reason, compaction.output_level), (Reason::SizeTiered, 0));
+    assert!(store.carry_out(&merge), "there is room");
+    assert_eq!(level0_runs(&db, "a"), 4);
+    assert!(store.carry_out(&range), "there is room");
+    assert!(claim(&db).is_none(), "the newer run stays");
+    assert!(store.scheduler.state.lock().requests.is_empty());
+    assert_eq!(level0_runs(&db, "a"), 1);
 }
