@@ -1,6 +1,6 @@
 //! Finds and claims the next piece of background work.
 
-use std::{mem, sync::Arc, time::Duration};
+use std::{collections::BTreeSet, mem, sync::Arc, time::Duration};
 
 use super::{Job, Scheduler, State, crowded::MERGE_BYTES_BEFORE_FLUSH, idle_compaction::WAIT_MIN};
 use crate::{
@@ -207,6 +207,15 @@ impl Store {
         tree: Arc<Tree>,
         compaction: Compaction,
     ) -> Job {
+        if compaction.output_level == 0 && state.requests.has(tree.id) {
+            let view = tree.view_seldom();
+            let inputs: BTreeSet<u64> = compaction.tables().collect();
+            let tables = view.version.tables().filter(|it| inputs.contains(&it.2.meta.id));
+            let oldest_run = tables.map(|(_, _, live)| live.meta.run).min();
+            if let Some(oldest) = oldest_run {
+                state.requests.note_merge(tree.id, oldest..=compaction.output_run);
+            }
+        }
         state.claim(&tree, &compaction);
         self.note_busy(&tree, &state.running_in(&tree));
         Job::Compact(tree, compaction)

@@ -1,6 +1,6 @@
 //! Requests to compact keyspaces, or ranges of their keys.
 
-use std::{collections::BTreeMap, slice, sync::Arc};
+use std::{collections::BTreeMap, ops::RangeInclusive, slice, sync::Arc};
 
 use super::Scheduler;
 use crate::{Error, Result, iter::bounds::KeyBounds, read::tree::Tree, store::Store};
@@ -12,8 +12,8 @@ pub(in crate::store) struct RangeRequest {
     /// Unique, so that no caller mistakes a later request for its own.
     pub(super) number: u64,
     pub(super) range: KeyBounds,
-    /// Runs of level 0 with smaller numbers existed at the request. Without this limit the work
-    /// would not end during writes.
+    /// Runs of level 0 with smaller numbers existed at the request, or were merged with some that
+    /// did. Without this limit the work would not end during writes.
     pub(super) id_limit: u64,
     waiters: usize,
     /// Error that prevents it.
@@ -65,6 +65,17 @@ impl RangeRequests {
         let request = RangeRequest { number, range, id_limit, waiters: 1, failed: None };
         self.all.insert((id, number), request);
         number
+    }
+
+    /// Notes a merge of these runs of level 0 of the keyspace `id` into one with the number of the
+    /// newest. A request that includes some of them includes the result. Ends: a request that is
+    /// first is the limit of merges.
+    pub(super) fn note_merge(&mut self, id: u64, runs: RangeInclusive<u64>) {
+        for (_, request) in self.all.range_mut((id, 0)..=(id, u64::MAX)) {
+            if *runs.start() < request.id_limit && request.id_limit <= *runs.end() {
+                request.id_limit = runs.end() + 1;
+            }
+        }
     }
 
     /// Removes a request that is done.

@@ -1,6 +1,6 @@
 //! Which job is claimed first: of several keyspaces, and during a long compaction.
 
-use std::fmt;
+use std::{fmt, ops::Bound};
 
 use super::*;
 use crate::{SizeTiered, compaction::choice::Reason};
@@ -270,4 +270,33 @@ fn newer_size_tiered_runs_are_merged_while_a_range_is_compacted() {
     assert!(claim(&db).is_none(), "the newer run stays");
     assert!(store.scheduler.state.lock().requests.is_empty());
     assert_eq!(level0_runs(&db, "a"), 1);
+}
+
+/// A merge beside the first range has runs that the second request waits for.
+#[test]
+fn a_range_has_the_runs_that_were_merged_before_its_turn() {
+    let db = options(0).open("db").expect("a new store");
+    add_runs(&db, "a", 3, 100);
+    let (tree, store) = (tree_of(&db, "a"), db.store());
+    let request = |range: &KeyBounds| {
+        let next_file_id = || store.tables.next_file_id();
+        store.scheduler.request_range(&tree, range, next_file_id).expect("no pause");
+    };
+    request(&KeyBounds::ALL);
+    let first = claim(&db).expect("a range is requested");
+    add_runs(&db, "a", 2, 100);
+    request(&KeyBounds::new(&(Bound::Unbounded, Bound::Included(50_u64.to_be_bytes()))));
+    add_runs(&db, "a", 2, 100);
+    let merge = claim(&db).expect("four newer runs are due");
+    assert!(store.carry_out(&merge), "there is room");
+    add_runs(&db, "a", 1, 100);
+    assert!(store.carry_out(&first), "there is room");
+    assert_eq!(level0_runs(&db, "a"), 2);
+    let second = claim(&db).expect("the second request is pending");
+    let Job::Compact(_, compaction) = &second else { panic!("{second:?}") };
+    assert_eq!(compaction.reason, Reason::Range);
+    assert!(store.carry_out(&second), "there is room");
+    assert!(claim(&db).is_none());
+    assert!(store.scheduler.state.lock().requests.is_empty());
+    assert_eq!(level0_runs(&db, "a"), 1, "the newest run is behind the limit");
 }
