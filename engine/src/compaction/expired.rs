@@ -148,12 +148,22 @@ impl<'a> Picker<'a> {
                 .all(|deeper| self.levels.overlap(deeper, &table.bounds).is_empty())
     }
 
+    /// Returns whether a table could be unlinked if there were no snapshot.
+    pub(super) fn awaits_snapshot_to_unlink(&self) -> bool {
+        let now_ms = self.clock.now_ms;
+        self.tables_by_level().any(|(level, table)| self.is_unlinkable_at(now_ms, level, table))
+    }
+
     fn is_unlinkable(&self, level: u8, table: &TableMeta) -> bool {
-        let Some(expiry) = &table.expiry else { return false };
         let seen = self.oldest_snapshot.is_none_or(|oldest| table.largest_sequence <= oldest);
-        expiry.newest_ms() <= self.clock.for_all_ms
+        seen && self.is_unlinkable_at(self.clock.for_all_ms, level, table)
+    }
+
+    /// As [`is_unlinkable`](Self::is_unlinkable) for readers at `clock_ms` that see all entries.
+    fn is_unlinkable_at(&self, clock_ms: u64, level: u8, table: &TableMeta) -> bool {
+        let Some(expiry) = &table.expiry else { return false };
+        expiry.newest_ms() <= clock_ms
             && expiry.entries.saturating_add(table.tombstones) == table.entries
-            && seen
             && !self.levels.is_busy(table)
             && !self.levels.is_quarantined(table)
             && self.is_bottom(level, table)

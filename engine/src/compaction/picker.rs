@@ -150,10 +150,10 @@ impl<'a> Picker<'a> {
     /// Returns the sequence number of the oldest snapshot whose end may make more due. Returns
     /// `None` if no snapshot delays a compaction.
     pub(crate) fn awaited_snapshot(&self) -> Option<SequenceNumber> {
-        if matches!(self.options.style, CompactionStyle::Fifo(_)) {
-            return None;
-        }
         let oldest = self.oldest_snapshot.filter(|_| self.history_ms.is_none())?;
+        if matches!(self.options.style, CompactionStyle::Fifo(_)) {
+            return self.awaits_snapshot_to_unlink().then_some(oldest + 1);
+        }
         let deeper = (1..=self.levels.last()).flat_map(|level| self.levels.run(level));
         let tables = self.levels.level0().iter().flatten().chain(deeper);
         let with_tombstones = tables.filter(|table| self.droppable(table) > 0);

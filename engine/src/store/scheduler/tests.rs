@@ -4,6 +4,7 @@ mod behind;
 mod full_disk;
 mod phases;
 mod priorities;
+mod snapshots;
 mod urgent;
 
 use std::{
@@ -249,53 +250,6 @@ impl EventListener for Compactions {
             let _ = self.0.send(());
         }
     }
-}
-
-#[test]
-fn only_a_snapshot_that_something_waits_for_wakes_the_workers() {
-    let scheduler = Scheduler::new(true, 0);
-    let cases = [
-        ("nothing waits", None, None, 0),
-        ("an older one is left", Some(9), Some(8), 0),
-        ("the oldest is as new", Some(9), Some(9), 1),
-        ("none is left", Some(9), None, 1),
-        ("number 0", Some(0), Some(0), 1),
-    ];
-    for (name, awaited, oldest, want) in cases {
-        let before = scheduler.bell.rings();
-        scheduler.await_snapshot(awaited);
-        scheduler.snapshot_is_gone(oldest);
-        assert_eq!(scheduler.bell.rings() - before, want, "{name}");
-    }
-}
-
-/// Entries that snapshots kept are compacted without another write, once the last of these
-/// snapshots is gone.
-#[test]
-fn a_snapshot_that_goes_wakes_the_workers() {
-    let (sender, compacted) = mpsc::sync_channel(100);
-    let options = Options::new().fs(Arc::new(MemoryFs::with_seed(1))).worker_threads(1);
-    let options = options.idle_compactions(false).listener(Arc::new(Compactions(sender)));
-    let db = options.open("db").expect("a new store");
-    let snapshots = [db.snapshot(), db.snapshot()];
-    for number in 0..100_u64 {
-        db.insert(number.to_be_bytes(), [7; 40]).expect("there is room");
-    }
-    let [older, newer] = [db.snapshot(), db.snapshot()];
-    // Most of them hide nothing: the table is mostly tombstones.
-    for number in 0..300_u64 {
-        db.remove(number.to_be_bytes()).expect("there is room");
-    }
-    db.compact().expect("there is room");
-    db.wait_for_background().expect("there is room");
-    let tombstones = || db.stats().levels.iter().map(|level| level.tombstones).sum::<u64>();
-    assert_eq!(tombstones(), 300, "a snapshot keeps what they hide");
-    drop((snapshots, older));
-    while compacted.try_recv().is_ok() {}
-    drop(newer);
-    compacted.recv_timeout(Duration::from_secs(20)).expect("a worker is woken");
-    db.wait_for_background().expect("there is room");
-    assert_eq!(tombstones(), 0);
 }
 
 #[test]
