@@ -53,19 +53,20 @@ pub(crate) fn blob_values<'t>(
 }
 
 /// Returns the ids of the blob files to rewrite, if garbage may have at most this share of all
-/// values. `tables` belong to one keyspace. Files in `unreadable` are excluded.
+/// values. `tables` are those of a keyspace. Files in `unreadable` stay, and do not count.
 pub(crate) fn files_to_rewrite<'t>(
     tables: impl IntoIterator<Item = &'t TableMeta>,
     garbage_ratio_max: f64,
     unreadable: &BTreeSet<u64>,
 ) -> BTreeSet<u64> {
-    let files = blob_values(tables);
+    let mut files = blob_values(tables);
+    // Their garbage cannot be freed, so it must not make other files due.
+    files.retain(|id, _| !unreadable.contains(id));
     let sum =
         |of: fn(Values) -> u64| files.values().fold(0, |sum: u64, it| sum.saturating_add(of(*it)));
     let (mut all, mut garbage) = (sum(|it| it.all), sum(Values::garbage));
-    let mut by_garbage: Vec<_> =
-        files.into_iter().filter(|(id, _)| !unreadable.contains(id)).collect();
-    // The sort is stable: of equal files, the oldest is first.
+    let mut by_garbage: Vec<_> = files.into_iter().collect();
+    // Stable: of equals the oldest goes first.
     by_garbage
         .sort_by(|(_, left), (_, right)| right.garbage_ratio().total_cmp(&left.garbage_ratio()));
     let mut rewritten = BTreeSet::new();
@@ -138,5 +139,13 @@ mod tests {
             let unreadable = (0..9).collect();
             assert!(files_to_rewrite(&tables, ratio, &unreadable).is_empty(), "all unreadable");
         }
+    }
+
+    /// Otherwise garbage that cannot be freed would make all other files due, again and again.
+    #[test]
+    fn unreadable_files_make_no_other_file_due() {
+        let tables = [table_with_blobs([(1, 100, 10), (2, 100, 99)].into_iter())];
+        let found = files_to_rewrite(&tables, 0.2, &BTreeSet::from([1]));
+        assert_eq!(found, BTreeSet::new());
     }
 }
