@@ -10,7 +10,6 @@ use sievedb_sstable::{BlockCounts, FilterState, ValueRef};
 
 use crate::{
     Error, Result,
-    compaction::tombstones::makes_due,
     fold::OPERANDS_FREE,
     read::lookup::Lookup,
     read::view::{KeptView, PlacedMemtable},
@@ -32,8 +31,7 @@ impl Source<'_> {
         match self {
             Self::Memtable(placed) => placed.note_operands(operands),
             Self::Table(live, _) => {
-                let before = live.add_skipped(operands);
-                if makes_due(before, operands, live.meta.entries) {
+                if live.add_skipped(operands) {
                     live.memory().note_long_merges();
                 }
             }

@@ -4,8 +4,8 @@
 use std::sync::Arc;
 
 use crate::{
-    compaction::tombstones::makes_due, read::source::SkippedTombstones, read::tree::Tree,
-    read::view::PlacedMemtable, store::Store, store::open_store::OpenStore, table::LiveTable,
+    read::source::SkippedTombstones, read::tree::Tree, read::view::PlacedMemtable, store::Store,
+    store::open_store::OpenStore, table::LiveTable,
 };
 
 impl SkippedTombstones for OpenStore {
@@ -18,10 +18,8 @@ impl SkippedTombstones for OpenStore {
         if let Some(level) = levels.get(usize::from(live.meta.level)) {
             level.tombstones_skipped.add(tombstones);
         }
-        let before = live.add_skipped(tombstones);
-        // The picker looks whenever scans have paid for another rewrite of this table.
-        if makes_due(before, tombstones, live.meta.entries) {
-            store.scheduler.look_at_all();
+        if live.add_skipped(tombstones) {
+            store.look_at_skipped();
         }
     }
 
@@ -36,11 +34,24 @@ impl SkippedTombstones for OpenStore {
 }
 
 impl Store {
+    /// Makes workers search for compactions of the keyspaces that may have one due because of
+    /// skipped tombstones or merge operands.
+    fn look_at_skipped(&self) {
+        let may_be_due = |tree: &&Arc<Tree>| {
+            let view = tree.view_seldom();
+            // All of them: each reports it once.
+            view.version.tables().filter(|(_, _, live)| live.take_may_be_due()).count() > 0
+        };
+        let due: Vec<u64> =
+            self.versions.trees().values().filter(may_be_due).map(|tree| tree.id).collect();
+        self.scheduler.look_at(&due);
+    }
+
     /// Freezes the memtables that are due because of skipped tombstones or merge operands.
     pub(crate) fn freeze_skipped(&self) {
         let has_long_merges = self.tables.memory.take_long_merges();
         if has_long_merges {
-            self.scheduler.look_at_all();
+            self.look_at_skipped();
         }
         if !self.scheduler.take_freezes_skipped() && !has_long_merges {
             return;

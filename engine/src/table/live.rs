@@ -25,6 +25,7 @@ use super::{
 };
 use crate::{
     Error, FilterRole, QuarantinedTable, Result,
+    compaction::tombstones::makes_due,
     file_name::FileName,
     listener::{Event, EventListener, notify},
     memory::{Charge, MemoryAccount, MemoryUse},
@@ -43,6 +44,8 @@ pub(crate) struct LiveTable {
     scan_filters: ArcSwapOption<ScanFilters>,
     /// Tombstones that scans skipped.
     skipped: AtomicU64,
+    /// They may make a compaction due, and no worker has searched for it.
+    may_be_due: AtomicBool,
     pub(crate) quarantine: Quarantine,
     /// Files of the values that entries refer to.
     pub(crate) blobs: Box<[Arc<BlobFile>]>,
@@ -76,6 +79,7 @@ impl LiveTable {
             filters: ArcSwap::from_pointee(filters),
             scan_filters: ArcSwapOption::empty(),
             skipped: AtomicU64::new(0),
+            may_be_due: AtomicBool::new(false),
             quarantine: Quarantine::default(),
             blobs,
             obsolete,
@@ -109,6 +113,7 @@ impl LiveTable {
             filters: ArcSwap::new(self.filters()),
             scan_filters: ArcSwapOption::new(self.scan_filters.load_full()),
             skipped: AtomicU64::new(0),
+            may_be_due: AtomicBool::new(false),
             quarantine: Quarantine::default(),
             blobs: self.blobs.clone(),
             obsolete: AtomicBool::new(false),
@@ -182,9 +187,20 @@ impl LiveTable {
         self.skipped.load(Ordering::Relaxed)
     }
 
-    /// Counts tombstones that a scan skipped. Returns the previous count.
-    pub(crate) fn add_skipped(&self, tombstones: u64) -> u64 {
-        self.skipped.fetch_add(tombstones, Ordering::Relaxed)
+    /// Counts tombstones that a scan skipped, or merge operands that a read applied. Returns whether
+    /// a compaction may be due.
+    pub(crate) fn add_skipped(&self, tombstones: u64) -> bool {
+        let before = self.skipped.fetch_add(tombstones, Ordering::Relaxed);
+        let may_be_due = makes_due(before, tombstones, self.meta.entries);
+        if may_be_due {
+            self.may_be_due.store(true, Ordering::Relaxed);
+        }
+        may_be_due
+    }
+
+    /// Returns whether [`add_skipped`](Self::add_skipped) has returned `true` since the last call.
+    pub(crate) fn take_may_be_due(&self) -> bool {
+        self.may_be_due.load(Ordering::Relaxed) && self.may_be_due.swap(false, Ordering::Relaxed)
     }
 
     /// Drops the filters: the table is part of no version, and iterators need no filters.

@@ -101,7 +101,7 @@ struct State {
     rings_seen: u64,
     /// Keyspaces that may have work.
     due: DueTrees,
-    /// All keyspaces may have a compaction: scans have stepped over tombstones of some table.
+    /// All keyspaces may have a compaction.
     looks_at_all: bool,
     shut_down: bool,
     /// Keyspaces whose memtables are being flushed.
@@ -260,6 +260,14 @@ impl Scheduler {
     pub(crate) fn snapshot_is_gone(&self, oldest_snapshot: Option<SequenceNumber>) {
         let Some(awaited) = self.awaited_snapshot.load(SeqCst).checked_sub(1) else { return };
         if oldest_snapshot.is_none_or(|oldest| awaited <= oldest) {
+            self.wake();
+        }
+    }
+
+    /// Makes workers check these keyspaces: a compaction may be due without a change.
+    pub(crate) fn look_at(&self, ids: &[u64]) {
+        if !ids.is_empty() {
+            self.state.lock().due.compact.add(ids.iter().copied());
             self.wake();
         }
     }

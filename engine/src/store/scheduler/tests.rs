@@ -4,6 +4,7 @@ mod behind;
 mod full_disk;
 mod phases;
 mod priorities;
+mod skipped;
 mod snapshots;
 mod urgent;
 
@@ -20,6 +21,7 @@ use crate::{
     clock::ManualClock,
     fs::{Call, Fault, FaultFs, Fs as _, MemoryFs, Times},
     iter::bounds::KeyBounds,
+    read::changed_trees::TreeIds,
     store::compact::{Chosen, Ended},
     tests::{Random, seeds},
 };
