@@ -207,6 +207,13 @@ impl<'a> Levels<'a> {
         self.level0.iter().filter(is_held).count()
     }
 
+    /// Returns how many runs of level 0 `compaction` holds as a whole.
+    pub(crate) fn level0_runs_held(&self, compaction: &Compaction) -> usize {
+        let inputs: HashSet<u64> = compaction.tables().collect();
+        let is_held = |run: &&Run<'_>| run.iter().all(|table| inputs.contains(&table.id));
+        self.level0.iter().filter(is_held).count()
+    }
+
     pub(super) fn has_quarantined(&self) -> bool {
         !self.quarantined.is_empty()
     }

@@ -65,7 +65,7 @@ pub(crate) struct Tree {
     compaction_debt_bytes: AtomicU64,
     /// See [`Debt::level0_runs_kept`].
     level0_runs_kept: AtomicUsize,
-    /// Runs of level 0 that running compactions read as a whole.
+    /// Runs of level 0 that running compactions hold as a whole, and that delay no write.
     pub(crate) level0_runs_busy: AtomicUsize,
     bookkeeping: Charge,
 }

@@ -9,7 +9,7 @@ use crate::{
     compaction::{choice::Compaction, levels::Levels},
     read::tree::Tree,
     store::Store,
-    store::writer::throttle::{Pressure, pressure},
+    store::writer::throttle::{Pressure, pressure, runs_without_delay},
     sync::atomic::Ordering::Relaxed,
 };
 
@@ -29,13 +29,14 @@ impl Store {
         self.with_picker(tree, running, None, |picker| picker.pick_newer_level0(id_limit))
     }
 
-    /// Notes how many runs of level 0 the `running` compactions of `tree` hold. If they are more,
-    /// writes may go on. The caller holds the lock of the state.
+    /// Notes how many runs of level 0 that the `running` compactions of `tree` hold delay no write.
+    /// If they are more, writes may go on. The caller holds the lock of the state.
     pub(super) fn note_busy(&self, tree: &Tree, running: &[Compaction]) {
         let view = tree.view_seldom();
         let metas = view.version.metas();
         let levels = Levels::new(metas.iter().map(Cow::as_ref), running);
-        let busy = levels.level0_runs_busy();
+        let held = running.iter().map(|compaction| levels.level0_runs_held(compaction));
+        let busy = runs_without_delay(levels.level0_runs_busy(), held);
         if tree.level0_runs_busy.swap(busy, Relaxed) < busy {
             self.scheduler.progress.notify_all();
         }

@@ -9,7 +9,8 @@ const LEVEL0_RUNS_SLOW: usize = 12;
 /// Runs of level 0 at which writes wait for a compaction.
 const LEVEL0_RUNS_MAX: usize = 32;
 /// Runs of level 0 that running compactions hold, and that delay no write, at most. With these, a
-/// keyspace has at most 44 runs of level 0 when writes stop.
+/// keyspace has at most 44 runs of level 0 when writes stop. Runs that another style or a pause
+/// left do not count: see [`runs_without_delay`].
 const LEVEL0_RUNS_BUSY_MAX: usize = LEVEL0_RUNS_SLOW;
 /// Frozen memtables of a keyspace from which on writes are delayed.
 const FROZEN_SLOW: usize = 2;
@@ -27,7 +28,8 @@ const DELAY_MAX: Duration = Duration::from_millis(2);
 /// Background work that a keyspace is due.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(in crate::store) struct Debt {
-    /// Without those that no compaction reduces, and up to 12 that running compactions hold.
+    /// Without those that no compaction reduces, and [some](runs_without_delay) that running
+    /// compactions hold.
     pub(in crate::store) level0_runs: usize,
     pub(in crate::store) frozen_memtables: usize,
     /// Bytes that compactions must write, over the least size of the base level.
@@ -57,6 +59,20 @@ pub(in crate::store) fn pressure(debt: Debt) -> Pressure {
         return Pressure::Delay(Duration::ZERO);
     }
     Pressure::Delay(DELAY_MAX.mul_f64(most))
+}
+
+/// Returns how many of the `busy` runs of level 0, which running compactions hold, delay no write.
+/// `held` has the number of runs of each compaction.
+///
+/// Writes stop before a compaction holds more than [`LEVEL0_RUNS_MAX`]. So such a compaction has
+/// the runs of another style, or of a pause. A delay until its end would last as long as a merge of
+/// the whole keyspace.
+pub(in crate::store) fn runs_without_delay(
+    busy: usize,
+    held: impl Iterator<Item = usize>,
+) -> usize {
+    let excess = held.filter(|&runs| runs > LEVEL0_RUNS_MAX).sum::<usize>().min(busy);
+    excess + (busy - excess).min(LEVEL0_RUNS_BUSY_MAX)
 }
 
 /// Returns why `debt` delays or stops writes.
@@ -98,7 +114,7 @@ impl Store {
         let options = tree.options();
         let allowed = options.compaction_style.level0_runs_allowed();
         let kept = tree.level0_runs_kept().max(allowed);
-        let busy = tree.level0_runs_busy.load(Relaxed).min(LEVEL0_RUNS_BUSY_MAX);
+        let busy = tree.level0_runs_busy.load(Relaxed);
         let level0_runs = view.version.level0_runs().saturating_sub(kept + busy);
         let base_bytes = options.base_level_bytes as f64;
         let compaction_bases = tree.compaction_debt_bytes() as f64 / base_bytes;
@@ -192,6 +208,21 @@ mod tests {
             assert_eq!(stall_reason(debt), reason, "{debt:?}");
         }
         assert_eq!(debt(1e9), Pressure::Delay(DELAY_MAX));
+    }
+
+    #[test]
+    fn up_to_twelve_busy_runs_delay_no_write_except_those_of_another_style() {
+        let cases: [(usize, &[usize], usize); 6] = [
+            (0, &[], 0),
+            (7, &[4, 3], 7),
+            (32, &[32], 12),
+            (44, &[32, 12], 12),
+            (33, &[33], 33),
+            (520, &[500, 20], 512),
+        ];
+        for (busy, held, want) in cases {
+            assert_eq!(runs_without_delay(busy, held.iter().copied()), want, "{held:?}");
+        }
     }
 
     #[test]

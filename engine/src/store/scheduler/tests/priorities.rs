@@ -3,7 +3,7 @@
 use std::{fmt, ops::Bound};
 
 use super::*;
-use crate::{SizeTiered, compaction::choice::Reason};
+use crate::{Fifo, SizeTiered, compaction::choice::Reason};
 
 pub(super) fn options(workers: usize) -> Options {
     let options = Options::new().fs(Arc::new(MemoryFs::with_seed(1))).worker_threads(workers);
@@ -299,4 +299,25 @@ fn a_range_has_the_runs_that_were_merged_before_its_turn() {
     assert!(claim(&db).is_none());
     assert!(store.scheduler.state.lock().requests.is_empty());
     assert_eq!(level0_runs(&db, "a"), 1, "the newest run is behind the limit");
+}
+
+/// Flushes with FIFO add any number of runs. After a change of the style they are one merge.
+#[test]
+fn runs_of_another_style_stop_no_write_while_they_are_merged() {
+    let busy = busy(options(1));
+    let db = &busy.db;
+    let style = KeyspaceOptions::new().compaction_style(Fifo::new(1 << 30));
+    let keyspace = db.keyspace_with("a", &style).expect("there is room");
+    add_runs(db, "a", 60, 1);
+    keyspace.set_options(KeyspaceOptions::new()).expect("good options");
+    let merge = claim(db).expect("60 runs are due");
+    let Job::Compact(_, compaction) = &merge else { panic!("{merge:?}") };
+    assert_eq!(compaction.tables().count(), 60);
+    let (sender, written) = mpsc::channel();
+    let writer = thread::spawn(move || sender.send(keyspace.insert("key", "value")));
+    let result = written.recv_timeout(Duration::from_secs(10));
+    assert_eq!(db.store().debt(&tree_of(db, "a")).level0_runs, 0);
+    assert!(db.store().carry_out(&merge), "there is room");
+    result.expect("it does not wait for the end").expect("there is room");
+    writer.join().expect("it has ended").expect("the receiver is alive");
 }
