@@ -1,6 +1,6 @@
 //! Quarantines tables that a compaction cannot read.
 
-use std::{ops::ControlFlow, sync::Arc, time::Duration};
+use std::{ops::ControlFlow, path::Path, sync::Arc, time::Duration};
 
 use sievedb_sstable::file_checksum;
 
@@ -8,6 +8,7 @@ use super::{Store, compact::Ended};
 use crate::{
     Error, Result,
     compaction::choice::Compaction,
+    file_name::FileName,
     listener::Event,
     read::tree::Tree,
     table::{LiveTable, files::TableFiles},
@@ -22,7 +23,7 @@ const READ_ERRORS_MAX: u32 = 3;
 
 impl Store {
     /// Quarantines the input of `compaction` that `error` is about, if the error is damage or a
-    /// lasting read error.
+    /// lasting read error. Does nothing if the keyspace was dropped or cleared meanwhile.
     ///
     /// # Errors
     ///
@@ -33,11 +34,16 @@ impl Store {
         compaction: &Compaction,
         error: Error,
     ) -> Result<Ended> {
-        let Some(live) = input_of(tree, compaction, &error) else { return Err(error) };
+        let Some((id, path)) = input_of(compaction, &error) else { return Err(error) };
+        let version = tree.kept_view().version;
+        let mut tables = version.tables().map(|(_, _, live)| live);
+        let Some(live) = tables.find(|live| live.meta.id == id && *live.path == *path) else {
+            return Ok(Ended::Interrupted);
+        };
         let is_read_error = matches!(error, Error::Io { .. });
         if is_read_error
             && live.quarantine.count_read_error() < READ_ERRORS_MAX
-            && self.is_readable(&live)?
+            && self.is_readable(live)?
         {
             // Chosen again at once.
             return Ok(Ended::Interrupted);
@@ -88,8 +94,9 @@ impl Store {
     }
 }
 
-/// Returns the input of `compaction` that could not be read, if `error` is about one.
-fn input_of(tree: &Tree, compaction: &Compaction, error: &Error) -> Option<Arc<LiveTable>> {
+/// Returns the input of `compaction` that could not be read, with its path, if `error` is about
+/// one.
+fn input_of<'e>(compaction: &Compaction, error: &'e Error) -> Option<(u64, &'e Path)> {
     let path = match error {
         Error::Corrupt { path, .. } => path,
         // Out of descriptors or memory: not the table's fault.
@@ -97,8 +104,7 @@ fn input_of(tree: &Tree, compaction: &Compaction, error: &Error) -> Option<Arc<L
         Error::Io { op: "read", path, .. } => path,
         _ => return None,
     };
-    let version = tree.kept_view().version;
-    let is_input = |live: &LiveTable| compaction.tables().any(|id| id == live.meta.id);
-    let mut tables = version.tables().map(|(_, _, live)| live);
-    tables.find(|live| *live.path == *path && is_input(live)).cloned()
+    let name = path.file_name()?.to_str()?;
+    let Some(FileName::Table(id)) = FileName::parse(name) else { return None };
+    compaction.tables().any(|input| input == id).then_some((id, path))
 }

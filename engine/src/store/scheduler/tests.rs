@@ -15,10 +15,13 @@ use std::{
     thread,
 };
 
+use sievedb_format::Corruption;
+
 use super::*;
 use crate::{
     Db, Event, EventListener, Keyspace, KeyspaceOptions, Options, Snapshot,
     clock::ManualClock,
+    file_name::FileName,
     fs::{Call, Fault, FaultFs, Fs as _, MemoryFs, Times},
     iter::bounds::KeyBounds,
     read::changed_trees::TreeIds,
@@ -221,6 +224,28 @@ fn a_drop_cancels_a_compaction() {
     db.wait_for_background().expect("there is room");
     let names = store.tables.fs.list("db".as_ref()).expect("it exists");
     assert!(!names.iter().any(|name| name.ends_with(".sst")), "{names:?}");
+}
+
+/// The store stays writable: the damaged file is obsolete.
+#[test]
+fn a_drop_or_clear_makes_a_damaged_input_irrelevant() {
+    for is_clear in [true, false] {
+        let (db, tree, job, inputs) = with_claimed_compaction();
+        let Job::Compact(_, compaction) = &job else { panic!("{job:?}") };
+        let store = db.store();
+        let path = FileName::Table(inputs[0]).path(&store.tables.folder);
+        if is_clear {
+            db.keyspace("large").expect("it exists").clear().expect("there is room");
+        } else {
+            assert!(db.drop_keyspace("large").expect("there is room"));
+        }
+        let damage = |path| Error::corrupt(path, 0, Corruption::Missing { what: "block" });
+        let ended = store.quarantine_input(&tree, compaction, damage(path));
+        assert!(matches!(ended, Ok(Ended::Interrupted)), "{ended:?}");
+        let manifest = FileName::Current.path(&store.tables.folder);
+        store.quarantine_input(&tree, compaction, damage(manifest)).expect_err("no input");
+        store.scheduler.state.lock().end_claim(&tree, compaction);
+    }
 }
 
 /// A compaction in flight ends early, and changes nothing.
