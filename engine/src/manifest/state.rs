@@ -79,7 +79,8 @@ impl ManifestState {
 
     /// Applies an edit. After an error the state is unspecified.
     ///
-    /// Costs time in proportion to the edit, and to the tables of the keyspaces that get tables.
+    /// Costs time in proportion to the edit, to the tables of the keyspaces that get tables, and to
+    /// the number of keyspaces if it has a new name.
     ///
     /// # Errors
     ///
@@ -90,12 +91,20 @@ impl ManifestState {
         let added = edit.tables_added.iter().map(|(keyspace, _)| *keyspace);
         let moved = edit.tables_moved.iter().map(|moved| moved.keyspace);
         let touched: BTreeSet<_> = added.chain(moved).collect();
-        // The same edit may have dropped a keyspace.
+        // After the drops, which may free a name.
+        if !edit.keyspaces_created.is_empty() || !edit.keyspaces_renamed.is_empty() {
+            let created = edit.keyspaces_created.iter().map(|created| created.id);
+            let renamed = edit.keyspaces_renamed.iter().map(|renamed| renamed.id);
+            let named: BTreeSet<_> = created.chain(renamed).collect();
+            self.check_names(|id| named.contains(&id))?;
+        }
+        // The same edit may have dropped one.
         let touched = touched.iter().filter_map(|id| self.keyspaces.get(id));
         touched.map(|keyspace| &**keyspace).try_for_each(KeyspaceState::check_runs)
     }
 
-    /// Applies an edit without checking whole runs, which [`check`](Self::check) does.
+    /// Applies an edit without checking whole runs and all names, which [`check`](Self::check)
+    /// does.
     pub(super) fn apply_unchecked(&mut self, edit: &VersionEdit) -> Result<(), Corruption> {
         self.apply_numbers(edit)?;
         for created in &edit.keyspaces_created {
@@ -148,10 +157,6 @@ impl ManifestState {
                 return Err(Corruption::OutOfRange { what, value: sample.1 });
             }
             self.sequence_times.append(sample)?;
-        }
-        // Checked after the drops, which may free a name.
-        if !edit.keyspaces_created.is_empty() || !edit.keyspaces_renamed.is_empty() {
-            self.check_names()?;
         }
         self.apply_logs(edit)?;
         retained::apply(&mut self.retained, edit, self.log_floor)?;
@@ -269,9 +274,13 @@ impl ManifestState {
         Ok(())
     }
 
-    fn check_names(&self) -> Result<(), Corruption> {
-        let names: BTreeSet<_> = self.keyspaces.values().map(|keyspace| &keyspace.name).collect();
-        if names.len() < self.keyspaces.len() {
+    /// Checks the names of the keyspaces that are new, or have a new name.
+    fn check_names(&self, is_new: impl Fn(u64) -> bool) -> Result<(), Corruption> {
+        let (new, others): (Vec<_>, Vec<_>) = self.keyspaces.iter().partition(|it| is_new(*it.0));
+        let mut names = BTreeSet::new();
+        let is_unique = new.iter().all(|(_, keyspace)| names.insert(&keyspace.name))
+            && !others.iter().any(|(_, keyspace)| names.contains(&keyspace.name));
+        if !is_unique {
             return Err(Corruption::Order { what: "keyspace that is there already" });
         }
         Ok(())
@@ -289,12 +298,13 @@ impl ManifestState {
         Ok(())
     }
 
-    /// Checks every run of every keyspace.
+    /// Checks the names of all keyspaces, and every run of each.
     ///
     /// # Errors
     ///
-    /// [`Corruption::Order`] if two tables of a run overlap.
+    /// [`Corruption::Order`] if two keyspaces have one name, or two tables of a run overlap.
     pub(super) fn check(&self) -> Result<(), Corruption> {
+        self.check_names(|_| true)?;
         self.keyspaces.values().map(|keyspace| &**keyspace).try_for_each(KeyspaceState::check_runs)
     }
 
