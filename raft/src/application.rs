@@ -30,6 +30,9 @@ pub trait Application: Send + Sync + 'static {
     /// `transaction` sees the writes of earlier entries. It is committed with the id of its last
     /// entry.
     ///
+    /// `index` is the index of the entry in the log. It is the same on every node and larger than
+    /// that of each earlier entry, so it may serve as a version or a fencing token.
+    ///
     /// # Errors
     ///
     /// An error stops this node. Return a response, not an error, for a refused request, such as a
@@ -37,6 +40,7 @@ pub trait Application: Send + Sync + 'static {
     fn apply(
         &mut self,
         transaction: &mut Transaction,
+        index: u64,
         request: Self::Request,
     ) -> sievedb::Result<Self::Response>;
 }

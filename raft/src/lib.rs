@@ -59,7 +59,12 @@
 //!         vec![self.0.clone()]
 //!     }
 //!
-//!     fn apply(&mut self, transaction: &mut Transaction, put: Put) -> sievedb::Result<()> {
+//!     fn apply(
+//!         &mut self,
+//!         transaction: &mut Transaction,
+//!         _index: u64,
+//!         put: Put,
+//!     ) -> sievedb::Result<()> {
 //!         transaction.insert(&self.0, put.key, put.value)
 //!     }
 //! }

@@ -67,17 +67,18 @@ impl<C, A: Application> StateMachine<C, A> {
         let limit = CommitLimit::default();
         let mut transaction = self.begin();
         for entry in entries {
-            let log_id = L::log_id(&entry).clone();
-            if let Some(last) = &applied.log_id
-                && L::index(&log_id) <= L::index(last)
+            let index = L::index(L::log_id(&entry));
+            if let Some(applied) = applied.log_id.as_ref().map(L::index)
+                && index <= applied
             {
-                let (index, applied) = (L::index(&log_id), L::index(last));
                 return Err(Error::AlreadyApplied { index, applied });
             }
-            applied.log_id = Some(log_id);
+            applied.log_id = Some(L::log_id(&entry).clone());
             responses.push(match L::payload(entry) {
                 Payload::Blank => A::Response::default(),
-                Payload::Request(request) => self.application.apply(&mut transaction, request)?,
+                Payload::Request(request) => {
+                    self.application.apply(&mut transaction, index, request)?
+                }
                 Payload::Membership(membership) => {
                     applied.membership = membership;
                     A::Response::default()

@@ -60,6 +60,7 @@ impl Application for Map {
     fn apply(
         &mut self,
         transaction: &mut Transaction,
+        _index: u64,
         request: Request,
     ) -> sievedb::Result<Response> {
         let (key, expected, value) = match request {
