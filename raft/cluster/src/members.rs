@@ -18,7 +18,7 @@ use openraft::{
 
 use crate::{
     Result,
-    node::{SNAPSHOT_PATIENCE, Shared, failed, redirect},
+    node::{SNAPSHOT_PATIENCE, Shared, failed},
     storage::Storage,
 };
 
@@ -73,7 +73,7 @@ pub(crate) async fn add_member<S: Storage>(
     }
     let learner = match node.raft.add_learner(id, BasicNode::new(address), false).await {
         Ok(learner) => Some(learner.log_id),
-        Err(error) => return changed(Err::<(), _>(error), &uri),
+        Err(error) => return changed(Err::<(), _>(error)),
     };
     let caught_up = |metrics: &RaftMetrics<u64, BasicNode>| match &metrics.replication {
         Some(nodes) => id == node.id || nodes.get(&id).is_some_and(|known| *known >= learner),
@@ -85,7 +85,11 @@ pub(crate) async fn add_member<S: Storage>(
         return (StatusCode::GATEWAY_TIMEOUT, error.to_string()).into_response();
     }
     let voters = ChangeMembers::AddVoterIds(BTreeSet::from([id]));
-    changed(node.raft.change_membership(voters, false).await, &uri)
+    match node.raft.change_membership(voters, false).await {
+        Ok(_) => StatusCode::NO_CONTENT.into_response(),
+        // The node is a learner.
+        Err(error) => (StatusCode::GATEWAY_TIMEOUT, error.to_string()).into_response(),
+    }
 }
 
 pub(crate) async fn remove_member<S: Storage>(
@@ -93,28 +97,27 @@ pub(crate) async fn remove_member<S: Storage>(
     Path(id): Path<u64>,
     uri: Uri,
 ) -> HttpResponse {
+    if let Some(redirection) = node.redirection(&uri) {
+        return redirection;
+    }
     let members = node.raft.metrics().borrow().membership_config.clone();
     let change = if members.membership().voter_ids().any(|voter| voter == id) {
         ChangeMembers::RemoveVoters(BTreeSet::from([id]))
     } else {
         ChangeMembers::RemoveNodes(BTreeSet::from([id]))
     };
-    changed(node.raft.change_membership(change, false).await, &uri)
+    changed(node.raft.change_membership(change, false).await)
 }
 
-fn changed<T>(
-    result: Result<T, RaftError<u64, ClientWriteError<u64, BasicNode>>>,
-    uri: &Uri,
-) -> HttpResponse {
+/// Answers after the first change of the members.
+fn changed<T>(result: Result<T, RaftError<u64, ClientWriteError<u64, BasicNode>>>) -> HttpResponse {
     match result {
         Ok(_) => StatusCode::NO_CONTENT.into_response(),
-        Err(RaftError::APIError(ClientWriteError::ForwardToLeader(leader))) => {
-            redirect(leader.leader_node, uri)
-        }
-        Err(RaftError::APIError(error)) => {
+        Err(RaftError::APIError(ClientWriteError::ChangeMembershipError(error))) => {
             (StatusCode::CONFLICT, error.to_string()).into_response()
         }
-        Err(error) => failed(&error),
+        // The entry may be in the log of another node, which leads now.
+        Err(error) => (StatusCode::GATEWAY_TIMEOUT, error.to_string()).into_response(),
     }
 }
 

@@ -13,8 +13,9 @@
 //! | `GET /metrics`         | metrics as text for Prometheus                                    |
 //!
 //! A node that does not lead redirects requests to the leader with status 307. Status 504 means
-//! that the effect of the request is unknown, 503 and 400 to 499 that it had none. A value has at
-//! most 1 MiB. A node ends if openraft stops, for example because its store failed.
+//! that the effect of the request is unknown, 503 and 400 to 499 that it had none. After 504 a
+//! change of the members may be partial: send it again. A value has at most 1 MiB. A node ends if
+//! openraft stops, for example because its store failed.
 
 use std::{
     collections::BTreeSet,
@@ -205,7 +206,7 @@ impl<S: Storage> Node<S> {
 }
 
 /// Returns status 307 to the leader `node`, or 503 if there is none.
-pub(crate) fn redirect(node: Option<BasicNode>, uri: &Uri) -> HttpResponse {
+fn redirect(node: Option<BasicNode>, uri: &Uri) -> HttpResponse {
     match node {
         Some(node) => {
             // The URI of a request through a proxy has a host.
