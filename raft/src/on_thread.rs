@@ -12,8 +12,8 @@ use crate::{Error, Result};
 ///
 /// # Errors
 ///
-/// [`Error::Thread`]; errors of `work`; [`Error::Panicked`]. openraft stops at an error, but may wait
-/// forever for a task that has panicked.
+/// [`Error::Thread`]; errors of `work`; [`Error::Panicked`]. openraft stops at an error, but may
+/// wait forever for a task that has panicked.
 pub(crate) async fn on_thread<T: Send + 'static>(
     name: &str,
     work: impl FnOnce() -> Result<T> + Send + 'static,

@@ -102,7 +102,8 @@ impl Options {
     /// Returns the log and the state machine in `db`. Both are empty in a new store.
     ///
     /// Snapshots are kept in the directory `snapshots`, which is created if missing. On the file
-    /// system of the store, a snapshot consists of hard links, otherwise of copies. An interrupted
+    /// system of the store, a snapshot consists of hard links and a copy of the log, otherwise of
+    /// copies. An interrupted
     /// installation of a snapshot is completed.
     ///
     /// # Errors
