@@ -20,4 +20,6 @@ pub enum PlantedBug {
     UnrecordedInstallation,
     /// A received snapshot is installed before its files are synced.
     UnsyncedSnapshot,
+    /// The installation of a snapshot omits the first entry of each keyspace.
+    OmitEntryOfSnapshot,
 }

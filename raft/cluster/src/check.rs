@@ -40,6 +40,18 @@ const ELECTIONS: u8 = 7;
 /// Timeout of a client for a response.
 const CLIENT_TIMEOUT: Duration = Duration::from_millis(400);
 
+/// Time in which all nodes must apply the last entry after the faults, and timeout of a local read.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Comparisons of the nodes, each of which a late write may disturb.
+const COMPARISONS_MAX: u32 = 10;
+
+/// Operations in a second of a run that shows something, on a busy machine.
+const OPERATIONS_PER_SECOND_MIN: u64 = 20;
+
+/// Arguments of nodes: snapshots are frequent, and their transfers have several parts.
+const NODE_ARGUMENTS: &[&str] = &["--snapshot-entries", "50", "--snapshot-part-bytes", "8192"];
+
 /// A random run.
 #[derive(Debug, Clone)]
 pub struct Run {
@@ -82,7 +94,7 @@ pub struct Outcome {
     pub pauses: usize,
     /// Isolated nodes.
     pub partitions: usize,
-    /// Keys whose histories are not linearizable.
+    /// Keys whose histories are not linearizable, or whose values differ between nodes.
     pub violations: Vec<String>,
     /// Reason why the cluster does not answer after all faults have ended.
     pub failure: Option<String>,
@@ -156,7 +168,7 @@ impl Shared {
         let history = self.history.lock().unwrap_or_else(PoisonError::into_inner);
         outcome.operations = history.len();
         outcome.unknown = history.iter().filter(|operation| operation.end.is_none()).count();
-        outcome.violations = violations(&history);
+        outcome.violations.extend(violations(&history));
     }
 }
 
@@ -171,7 +183,7 @@ impl Run {
             return votes::run(self).await;
         }
         let dir = tempfile::tempdir()?;
-        let mut nodes = self.nodes(dir.path(), &["--snapshot-entries", "300"])?;
+        let mut nodes = self.nodes(dir.path(), NODE_ARGUMENTS)?;
         nodes.start_cluster(NODES).await?;
         let shared = Arc::new(Shared::new());
         let mut rng = Rng::with_seed(self.seed);
@@ -195,9 +207,26 @@ impl Run {
         for client in clients {
             client.await?;
         }
-        outcome.failure = read_all(&nodes, &shared).await.err().map(|error| error.to_string());
+        // A busy node may have missed the end of a partition.
+        nodes.block().await;
+        match read_all(&nodes, &shared).await {
+            Ok(keys) => match differences(&nodes, &keys).await {
+                Ok(differences) => outcome.violations = differences,
+                Err(error) => outcome.failure = Some(error.to_string()),
+            },
+            Err(error) => outcome.failure = Some(error.to_string()),
+        }
         shared.finish(&mut outcome);
         Ok(outcome)
+    }
+
+    /// Returns the least number of operations of a run that shows something.
+    #[must_use]
+    pub const fn operations_min(&self) -> u64 {
+        match self.faults {
+            Faults::All | Faults::Isolations => self.duration.as_secs() * OPERATIONS_PER_SECOND_MIN,
+            Faults::Votes => 1,
+        }
     }
 
     /// Returns a cluster in `dir` whose nodes have further `arguments`. None of them runs.
@@ -341,21 +370,52 @@ fn known(action: &Action, end: Option<u64>) -> Value {
     }
 }
 
-/// Reads all keys once at the end.
-pub(crate) async fn read_all(nodes: &Processes, shared: &Shared) -> Result<()> {
+/// Reads all keys once at the end. Returns them.
+pub(crate) async fn read_all(nodes: &Processes, shared: &Shared) -> Result<BTreeSet<String>> {
     let keys: BTreeSet<_> = {
         let history = shared.history.lock().unwrap_or_else(PoisonError::into_inner);
         history.iter().map(|operation| operation.key.clone()).collect()
     };
     let mut client = nodes.client(nodes.leader().await?, CLIENT_TIMEOUT)?;
-    for key in keys {
+    for key in &keys {
         for attempt in 0.. {
-            match shared.read(&client, &key).await {
+            match shared.read(&client, key).await {
                 Ok(_) => break,
                 Err(error) if attempt > 50 => return Err(format!("{key}: {error:?}").into()),
                 Err(_) => client = nodes.client(nodes.leader().await?, CLIENT_TIMEOUT)?,
             }
         }
     }
-    Ok(())
+    Ok(keys)
+}
+
+/// Waits until all nodes have applied the last entry. Returns the keys whose values differ between
+/// nodes: no linearizable read shows what only a follower has lost.
+async fn differences(nodes: &Processes, keys: &BTreeSet<String>) -> Result<Vec<String>> {
+    let clients = (1..=NODES).map(|node| nodes.client(node, PATIENCE));
+    let clients = clients.collect::<Result<Vec<_>>>()?;
+    let mut comparison = 1;
+    loop {
+        let last = nodes.last_index().await?;
+        for node in 1..=NODES {
+            nodes.applied(node, last, PATIENCE).await?;
+        }
+        let mut differences = Vec::new();
+        for key in keys {
+            let mut values = Vec::new();
+            for client in &clients {
+                let value = client.get_local(key).await;
+                values.push(value.map_err(|error| format!("{key}: {error:?}"))?);
+            }
+            if values.iter().any(|value| *value != values[0]) {
+                differences.push(format!("{key}: the nodes have {values:?}"));
+            }
+        }
+        // A write without response may be applied late.
+        let is_stable = nodes.last_index().await? == last;
+        if differences.is_empty() || is_stable || comparison == COMPARISONS_MAX {
+            return Ok(differences);
+        }
+        comparison += 1;
+    }
 }

@@ -49,7 +49,7 @@ enum Action {
     /// Runs one node
     Node(Settings),
     /// Checks linearizability while nodes are killed, paused and isolated. Exits with 1 if
-    /// violated, or if the cluster does not recover
+    /// violated, if the cluster does not recover, or if a run has too few operations
     Check {
         /// Number of runs
         #[arg(long, default_value_t = 1)]
@@ -192,7 +192,7 @@ async fn check(
     namespaces: bool,
     Planted { planted_bug, faults }: Planted,
 ) -> Result<ExitCode> {
-    let (mut done, mut operations, mut violations, mut failures) = (0, 0, 0, 0);
+    let (mut done, mut operations, mut violations, mut failures, mut idle) = (0, 0, 0, 0, 0);
     for number in 0..runs {
         let (duration, seed) = (Duration::from_secs(seconds), seed.wrapping_add(number));
         let (program, planted_bug) = (env::current_exe()?, planted_bug.clone());
@@ -208,6 +208,10 @@ async fn check(
         operations += outcome.operations;
         violations += outcome.violations.len();
         failures += usize::from(outcome.failure.is_some());
+        if (outcome.operations as u64) < run.operations_min() {
+            println!("linearizability: fewer than {} operations", run.operations_min());
+            idle += 1;
+        }
         // The first run that finds a planted bug is enough.
         if run.planted_bug.is_some() && violations > 0 {
             break;
@@ -218,7 +222,7 @@ async fn check(
         "linearizability: {done} runs, {operations} operations, partitions by {partitions}, \
          {violations} violations, {failures} without recovery"
     );
-    Ok(if violations + failures == 0 { ExitCode::SUCCESS } else { ExitCode::from(1) })
+    Ok(if violations + failures + idle == 0 { ExitCode::SUCCESS } else { ExitCode::from(1) })
 }
 
 async fn measure(seconds: u64, snapshot_mib: u64) -> Result<()> {

@@ -65,6 +65,9 @@ pub(crate) const SENDER: &str = "x-node";
 /// The header with the id of the node that a request is for.
 pub(crate) const TARGET: &str = "x-target";
 
+/// Pause between two looks at the nodes to which requests are dropped.
+const POLL: Duration = Duration::from_millis(20);
+
 type Failure<E = openraft::error::Infallible> = RPCError<u64, BasicNode, RaftError<u64, E>>;
 
 /// Nodes to and from which this node drops requests: a partition without help of the system.
@@ -78,6 +81,13 @@ impl Blocked {
 
     pub(crate) fn contains(&self, node: u64) -> bool {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).contains(&node)
+    }
+
+    /// Waits until requests to and from `node` are no longer dropped.
+    pub(crate) async fn end(&self, node: u64) {
+        while self.contains(node) {
+            tokio::time::sleep(POLL).await;
+        }
     }
 }
 
@@ -113,7 +123,8 @@ impl Link {
         timeout: Duration,
     ) -> Result<T, Failure<E>> {
         if self.network.blocked.contains(self.target) {
-            tokio::time::sleep(timeout).await;
+            // The timeout of a part of a snapshot outlasts the partition.
+            let _ = tokio::time::timeout(timeout, self.network.blocked.end(self.target)).await;
             let blocked = io::Error::from(io::ErrorKind::HostUnreachable);
             return Err(RPCError::Unreachable(Unreachable::new(&blocked)));
         }

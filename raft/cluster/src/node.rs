@@ -37,6 +37,7 @@ use axum::{
     routing::{get, post, put},
     serve::ListenerExt as _,
 };
+use clap::value_parser;
 use openraft::{
     BasicNode, Config, Raft, RaftMetrics, SnapshotPolicy,
     error::{CheckIsLeaderError, RaftError},
@@ -60,6 +61,10 @@ const VALUE_BYTES_MAX: usize = 1 << 20;
 /// The longest body of a request between nodes: entries or a part of a snapshot, and its envelope.
 const BODY_BYTES_MAX: usize = 16 << 20;
 
+/// Default and maximum length of a part of a snapshot, in bytes. It fits into a request between
+/// nodes.
+const PART_BYTES_MAX: u64 = 4 << 20;
+
 /// Options of a node, and arguments of a command that runs one.
 #[derive(Debug, Clone, clap::Args)]
 pub struct Settings {
@@ -75,6 +80,10 @@ pub struct Settings {
     /// Entries after which a snapshot is built, and the log is purged
     #[arg(long, default_value_t = 10_000)]
     pub snapshot_entries: u64,
+    /// Bytes of a part in which a snapshot is sent
+    #[arg(long, default_value_t = PART_BYTES_MAX)]
+    #[arg(value_parser = value_parser!(u64).range(1..=PART_BYTES_MAX))]
+    pub snapshot_part_bytes: u64,
     /// Milliseconds without a leader after which the node starts an election, or up to twice as
     /// many. At least 101, one more than the interval of heartbeats
     #[arg(long, default_value_t = 400, overrides_with = "election_timeout")]
@@ -85,7 +94,7 @@ pub struct Settings {
     /// Accept requests that partition the cluster
     #[arg(long, hide = true)]
     pub faults: bool,
-    /// A bug that a test plants: `stale-read` or `lost-vote`
+    /// A bug that a test plants: `stale-read`, `lost-vote` or `lost-entry`
     #[arg(long, hide = true)]
     pub planted_bug: Option<String>,
 }
@@ -129,7 +138,7 @@ pub async fn serve<S: Storage>(settings: Settings) -> Result<()> {
         election_timeout_max: settings.election_timeout.saturating_mul(2),
         // The last part of a snapshot returns when it is installed.
         install_snapshot_timeout: 120_000,
-        snapshot_max_chunk_size: 4 << 20,
+        snapshot_max_chunk_size: settings.snapshot_part_bytes,
         snapshot_policy: SnapshotPolicy::LogsSinceLast(settings.snapshot_entries),
         max_in_snapshot_log_to_keep: settings.snapshot_entries / 10,
         ..Config::default()
@@ -347,9 +356,12 @@ async fn answer<S: Storage, R: for<'a> Deserialize<'a>, T: Serialize>(
     handle: impl AsyncFnOnce(R) -> T,
 ) -> HttpResponse {
     let sender = headers.get(SENDER).and_then(|value| value.to_str().ok()?.parse().ok());
-    if sender.is_some_and(|sender| node.blocked.contains(sender)) {
-        // The sender waits for its timeout, as if the request were lost.
-        return std::future::pending().await;
+    if let Some(sender) = sender
+        && node.blocked.contains(sender)
+    {
+        // As if the request were lost, but not until a timeout that outlasts the partition.
+        node.blocked.end(sender).await;
+        return StatusCode::SERVICE_UNAVAILABLE.into_response();
     }
     // A node that answers for another one would be counted twice in a majority.
     let target = headers.get(TARGET).and_then(|value| value.to_str().ok()?.parse().ok());

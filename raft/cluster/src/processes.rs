@@ -241,6 +241,16 @@ impl Processes {
         Err(format!("node {node} has not applied entry {index}").into())
     }
 
+    /// Returns the index of the last entry of the leader.
+    ///
+    /// # Errors
+    ///
+    /// If there is no leader after a minute, or its log is empty.
+    pub async fn last_index(&self) -> Result<u64> {
+        let status = self.status(self.leader().await?).await?;
+        Ok(status["last_log_index"].as_u64().ok_or("an empty log")?)
+    }
+
     /// Returns openraft's metrics of a node.
     ///
     /// # Errors

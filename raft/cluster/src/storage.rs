@@ -111,6 +111,9 @@ fn options(bug: Option<&str>) -> Result<sievedb_raft::Options> {
     let options = sievedb_raft::Options::default();
     match bug {
         Some("lost-vote") => Ok(options.planted_bug(sievedb_raft::PlantedBug::ForgetVote)),
+        Some("lost-entry") => {
+            Ok(options.planted_bug(sievedb_raft::PlantedBug::OmitEntryOfSnapshot))
+        }
         None | Some("stale-read") => Ok(options),
         Some(other) => Err(format!("unknown bug: {other}").into()),
     }

@@ -7,7 +7,7 @@ use sievedb::{Db, Durability, Keyspace};
 
 use super::Snapshots;
 use crate::{
-    Error, Result,
+    Error, PlantedBug, Result,
     commit_limit::CommitLimit,
     line::{AppliedOf, Line},
     record::{APPLIED, INSTALLING, Kept, Records, SNAPSHOT, encode},
@@ -45,7 +45,8 @@ pub(crate) fn install<L: Line>(
     let applied = applied::<L>(&source)?;
     for keyspace in keyspaces {
         keyspace.clear()?;
-        copy(&source, keyspace, &records.db)?;
+        let omitted = usize::from(snapshots.options().has_bug(PlantedBug::OmitEntryOfSnapshot));
+        copy(&source, keyspace, &records.db, omitted)?;
     }
     let mut batch = records.db.batch();
     batch.insert(&records.keyspace, APPLIED, encode(&applied)?)?;
@@ -55,8 +56,9 @@ pub(crate) fn install<L: Line>(
     snapshots.clear_unused::<L>(records)
 }
 
-/// Copies the entries of the keyspace in `source` that has the name of `target`.
-fn copy(source: &Db, target: &Keyspace, db: &Db) -> Result<()> {
+/// Copies the entries of the keyspace in `source` that has the name of `target`, without the first
+/// `omitted` ones.
+fn copy(source: &Db, target: &Keyspace, db: &Db, omitted: usize) -> Result<()> {
     if !source.keyspace_exists(&target.name()) {
         return Ok(());
     }
@@ -64,6 +66,9 @@ fn copy(source: &Db, target: &Keyspace, db: &Db) -> Result<()> {
     let limit = CommitLimit::default();
     let mut batch = db.batch();
     let mut entries = from.iter();
+    for _ in 0..omitted {
+        entries.next_ref()?;
+    }
     while let Some(entry) = entries.next_ref()? {
         if limit.is_exceeded_by(batch.bytes() + entry.value().len() as u64, db) {
             batch.commit(Durability::OsBuffer)?;
