@@ -13,7 +13,7 @@ use axum::{
 };
 use openraft::{
     BasicNode, ChangeMembers, RaftMetrics,
-    error::{ClientWriteError, InitializeError, RaftError},
+    error::{ChangeMembershipError, ClientWriteError, InitializeError, RaftError},
 };
 
 use crate::{
@@ -101,12 +101,19 @@ pub(crate) async fn remove_member<S: Storage>(
         return redirection;
     }
     let members = node.raft.metrics().borrow().membership_config.clone();
-    let change = if members.membership().voter_ids().any(|voter| voter == id) {
-        ChangeMembers::RemoveVoters(BTreeSet::from([id]))
-    } else {
-        ChangeMembers::RemoveNodes(BTreeSet::from([id]))
-    };
-    changed(node.raft.change_membership(change, false).await)
+    if members.membership().voter_ids().any(|voter| voter == id) {
+        let change = ChangeMembers::RemoveVoters(BTreeSet::from([id]));
+        return match node.raft.change_membership(change, false).await {
+            // Between the two steps of the change, another one may begin.
+            Err(RaftError::APIError(ClientWriteError::ChangeMembershipError(
+                error @ ChangeMembershipError::InProgress(_),
+            ))) => (StatusCode::GATEWAY_TIMEOUT, error.to_string()).into_response(),
+            result => changed(result),
+        };
+    }
+    changed(
+        node.raft.change_membership(ChangeMembers::RemoveNodes(BTreeSet::from([id])), false).await,
+    )
 }
 
 /// Answers after the first change of the members.
