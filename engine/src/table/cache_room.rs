@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use sievedb_sstable::BlockCache;
 
-use super::room::FREE_IN_SHARE;
 use crate::{
     Options, Result,
     memory::{MemoryAccount, MemoryUse},
@@ -13,6 +12,10 @@ use crate::{
     stats::{Counters, MemoryMoves},
     sync::{Condvar, Mutex},
 };
+
+/// Divisor of a share for the part that tables of a compaction leave free: urgent flushes on the
+/// same thread take it, and estimates that are too low do not exceed the share.
+const FREE_IN_SHARE: u64 = 4;
 
 /// The membership of a store in its pool, until it is dropped.
 #[derive(Debug)]
@@ -216,6 +219,11 @@ impl WorkerShare {
             rest.go_beyond(&mut rest.state.lock());
         }
         rest
+    }
+
+    /// Returns the bytes that tables of this share leave free.
+    pub(super) fn free_bytes(&self) -> u64 {
+        if self.is_of_flush { 0 } else { self.bytes_max / FREE_IN_SHARE }
     }
 
     /// Returns the bytes currently taken.

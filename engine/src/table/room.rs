@@ -34,9 +34,6 @@ const BLOCK_IN_SHARE: usize = 16;
 /// Divisor of a share for an index partition: 2 KiB of the least share, whose tables' indexes are
 /// not resident as a whole.
 const INDEX_PARTITION_IN_SHARE: usize = 256;
-/// Divisor of a share for the part that tables leave free: urgent flushes on the same thread take
-/// it, and estimates that are too low do not exceed the share.
-pub(crate) const FREE_IN_SHARE: u64 = 4;
 /// Of the least share.
 const INDEX_PARTITION_BYTES_MIN: usize = 2 << 10;
 
@@ -54,10 +51,10 @@ pub(super) struct TableRoom {
 
 impl TableRoom {
     /// Returns the room of a table with `options`, which are [within the share](within_share),
-    /// while `reading_bytes` of it are used to read. The table ends early for them and for a
-    /// [free part](FREE_IN_SHARE), but has at least half of what the writer leaves, and room for
-    /// [`ENTRIES_CHARGED`] entries and a little index.
-    pub(super) fn new(options: &KeyspaceOptions, share_bytes: u64, reading_bytes: u64) -> Self {
+    /// while `reserved_bytes` of it are for other uses, such as reading. The table ends early for
+    /// them, but has at least half of what the writer leaves, and room for [`ENTRIES_CHARGED`]
+    /// entries and a little index.
+    pub(super) fn new(options: &KeyspaceOptions, share_bytes: u64, reserved_bytes: u64) -> Self {
         let share = in_memory(share_bytes);
         let write_buffer_bytes = DEFAULT_WRITE_BUFFER_BYTES.min(share / BUFFER_IN_SHARE);
         let index_partition_bytes = (share / INDEX_PARTITION_IN_SHARE)
@@ -75,7 +72,7 @@ impl TableRoom {
         let entry_bytes = (ENTRY_BYTES + more * HASH_BYTES) as u64;
         let left = share_bytes.saturating_sub(first_bytes);
         let growing_bytes_max = left
-            .saturating_sub(reading_bytes + share_bytes / FREE_IN_SHARE)
+            .saturating_sub(reserved_bytes)
             .max(left / 2)
             .max(ENTRIES_CHARGED * entry_bytes + TOP_INDEX_BYTES_MIN);
         Self {
@@ -117,12 +114,12 @@ mod tests {
         // The share, the write buffer and the index partition in KiB, and the minimum and maximum
         // number of entries.
         let cases = [
-            ("the least share, a flush", 512, 0, new(), [64, 2], 8_500..10_000),
-            ("two runs are merged", 512, 100, new(), [64, 2], 6_500..8_000),
+            ("the least share, a flush", 512, 0, new(), [64, 2], 13_000..15_000),
+            ("two runs are merged", 512, 100, new(), [64, 2], 10_000..12_000),
             ("many runs are merged", 512, 500, new(), [64, 2], 6_500..8_000),
             ("the longest blocks", 512, 500, new().block_bytes(1 << 20), [64, 2], 4_000..6_000),
-            ("1 MiB", 1 << 10, 150, new(), [128, 4], 14_000..17_000),
-            ("16 MiB", 16 << 10, 2 << 10, new(), [256, 16], 340_000..360_000),
+            ("1 MiB", 1 << 10, 150, new(), [128, 4], 23_000..26_000),
+            ("16 MiB", 16 << 10, 2 << 10, new(), [256, 16], 480_000..500_000),
         ];
         for (name, share, reading, options, [buffer, partition], entries) in cases {
             let options = within_share(&options, share * KIB);

@@ -153,7 +153,7 @@ impl TableStore {
         reading_bytes: u64,
     ) -> Result<TableBuilder> {
         let options = &within_share(options, share.bytes_max());
-        let room = TableRoom::new(options, share.bytes_max(), reading_bytes);
+        let room = TableRoom::new(options, share.bytes_max(), reading_bytes + share.free_bytes());
         let taken = share.take(room.first_bytes);
         let id = self.new_file_id();
         let path = FileName::Table(id).path(&self.folder);
