@@ -19,7 +19,8 @@ impl SkippedTombstones for OpenStore {
             level.tombstones_skipped.add(tombstones);
         }
         if live.add_skipped(tombstones) {
-            store.look_at_skipped();
+            // A worker searches: this thread reads.
+            live.memory().note_long_merges();
         }
     }
 

@@ -28,6 +28,8 @@ fn scans_make_their_keyspace_due_each_time_their_cost_doubles() {
     let (mut due, scans) = (0, 64);
     for _ in 0..scans {
         assert_eq!(scanned.iter().count(), 50);
+        // As each step of a worker does.
+        store.free_and_freeze();
         let mut state = store.scheduler.state.lock();
         store.note_changes(&mut state);
         let mut ids = TreeIds::walk_behind(0);
