@@ -36,7 +36,8 @@ impl Store {
         let metas = view.version.metas();
         let levels = Levels::new(metas.iter().map(Cow::as_ref), running);
         let held = running.iter().map(|compaction| levels.level0_runs_held(compaction));
-        let busy = runs_without_delay(levels.level0_runs_busy(), held);
+        let allowed = tree.options().compaction_style.level0_runs_allowed();
+        let busy = runs_without_delay(levels.level0_runs_busy(), allowed, held);
         if tree.level0_runs_busy.swap(busy, Relaxed) < busy {
             self.scheduler.progress.notify_all();
         }

@@ -17,6 +17,8 @@ const FROZEN_SLOW: usize = 2;
 /// Frozen memtables of a keyspace at which writes wait for a flush. With the active one, a keyspace
 /// has at most four memtables.
 const FROZEN_MAX: usize = 3;
+/// Runs of level 0 when writes stop, and those of the memtables that are flushed then.
+const ORDINARY_RUNS_MAX: usize = LEVEL0_RUNS_MAX + LEVEL0_RUNS_BUSY_MAX + FROZEN_MAX + 1;
 /// Debt of compactions from which on writes are delayed, over the least size of the base level.
 const COMPACTION_BASES_SLOW: f64 = 16.0;
 /// The same with the longest delay. This debt never stops writes: it costs space and reads, not
@@ -62,16 +64,17 @@ pub(in crate::store) fn pressure(debt: Debt) -> Pressure {
 }
 
 /// Returns how many of the `busy` runs of level 0, which running compactions hold, delay no write.
-/// `held` has the number of runs of each compaction.
+/// `held` has the number of runs of each compaction. The style allows `allowed` runs.
 ///
-/// Writes stop before a compaction holds more than [`LEVEL0_RUNS_MAX`]. So such a compaction has
-/// the runs of another style, or of a pause. A delay until its end would last as long as a merge of
-/// the whole keyspace.
+/// A compaction of more than [`ORDINARY_RUNS_MAX`] others has the runs of another style, or of a
+/// pause. A delay until its end would last as long as a merge of the whole keyspace.
 pub(in crate::store) fn runs_without_delay(
     busy: usize,
+    allowed: usize,
     held: impl Iterator<Item = usize>,
 ) -> usize {
-    let excess = held.filter(|&runs| runs > LEVEL0_RUNS_MAX).sum::<usize>().min(busy);
+    let ordinary_max = allowed.saturating_add(ORDINARY_RUNS_MAX);
+    let excess = held.filter(|&runs| runs > ordinary_max).sum::<usize>().min(busy);
     excess + (busy - excess).min(LEVEL0_RUNS_BUSY_MAX)
 }
 
@@ -212,16 +215,19 @@ mod tests {
 
     #[test]
     fn up_to_twelve_busy_runs_delay_no_write_except_those_of_another_style() {
-        let cases: [(usize, &[usize], usize); 6] = [
-            (0, &[], 0),
-            (7, &[4, 3], 7),
-            (32, &[32], 12),
-            (44, &[32, 12], 12),
-            (33, &[33], 33),
-            (520, &[500, 20], 512),
+        let cases: [(usize, usize, &[usize], usize); 8] = [
+            (0, 0, &[], 0),
+            (7, 0, &[4, 3], 7),
+            (32, 0, &[32], 12),
+            (44, 0, &[32, 12], 12),
+            (48, 0, &[48], 12),
+            (49, 0, &[49], 49),
+            (64, 16, &[64], 12),
+            (520, 16, &[500, 20], 512),
         ];
-        for (busy, held, want) in cases {
-            assert_eq!(runs_without_delay(busy, held.iter().copied()), want, "{held:?}");
+        for (busy, allowed, held, want) in cases {
+            let found = runs_without_delay(busy, allowed, held.iter().copied());
+            assert_eq!(found, want, "{held:?} of {allowed} allowed");
         }
     }
 
